@@ -1,0 +1,36 @@
+# Third-party libraries. All are Debian 12 packages, listed in scripts/install_deps.sh.
+find_package(Threads REQUIRED)
+find_package(Protobuf REQUIRED)           # module mode: the config of 3.21 is not packaged
+find_package(gRPC CONFIG REQUIRED)
+find_package(absl CONFIG REQUIRED)
+find_package(SQLite3 REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS CXX)  # the runtime of Debian's oneDNN
+# Without the config file of dnnl, which asks for OpenCL.
+find_library(DNNL_LIBRARY dnnl REQUIRED)
+find_path(DNNL_INCLUDE_DIR dnnl.hpp REQUIRED)
+find_library(GLOO_LIBRARY gloo REQUIRED)
+find_path(GLOO_INCLUDE_DIR gloo/allreduce.h REQUIRED)
+find_library(XXHASH_LIBRARY xxhash REQUIRED)
+find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
+
+add_library(ty_dnnl INTERFACE)
+target_include_directories(ty_dnnl SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
+target_link_libraries(ty_dnnl INTERFACE ${DNNL_LIBRARY} OpenMP::OpenMP_CXX)
+
+add_library(ty_gloo INTERFACE)
+target_include_directories(ty_gloo SYSTEM INTERFACE ${GLOO_INCLUDE_DIR})
+target_link_libraries(ty_gloo INTERFACE ${GLOO_LIBRARY} Threads::Threads)
+
+add_library(ty_xxhash INTERFACE)
+target_include_directories(ty_xxhash SYSTEM INTERFACE ${XXHASH_INCLUDE_DIR})
+target_link_libraries(ty_xxhash INTERFACE ${XXHASH_LIBRARY})
+
+if(TRAINYARD_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+endif()

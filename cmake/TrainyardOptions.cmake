@@ -1,0 +1,40 @@
+# Language level, warnings, sanitizers, compiler cache.
+option(TRAINYARD_BUILD_TESTS "Build the tests and the benchmarks" ON)
+set(TRAINYARD_SANITIZE "" CACHE STRING "Sanitizers, as the -fsanitize= list; empty for none")
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Dev or Release" FORCE)
+endif()
+# Dev keeps the incremental loop short and the stack readable.
+set(CMAKE_CXX_FLAGS_DEV "-O1 -g1 -fno-omit-frame-pointer" CACHE STRING "")
+set(CMAKE_C_FLAGS_DEV "-O1 -g1 -fno-omit-frame-pointer" CACHE STRING "")
+# Checks stay on in release: NDEBUG is never defined for our code (see common/base/check.h).
+set(CMAKE_CXX_FLAGS_RELEASE "-O2" CACHE STRING "" FORCE)
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+
+add_library(ty_warnings INTERFACE)
+target_compile_options(ty_warnings INTERFACE -Wall -Wextra -Wshadow -Wconversion -Werror)
+
+if(TRAINYARD_SANITIZE)
+  add_compile_options(-fsanitize=${TRAINYARD_SANITIZE} -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${TRAINYARD_SANITIZE})
+endif()
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+
+# What binaries report as their version: the release, and the commit where git can tell.
+set(TRAINYARD_VERSION_STRING "${PROJECT_VERSION}")
+execute_process(COMMAND git -C ${PROJECT_SOURCE_DIR} rev-parse --short=12 HEAD
+                OUTPUT_VARIABLE _commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE _rc)
+if(_rc EQUAL 0)
+  string(APPEND TRAINYARD_VERSION_STRING "+${_commit}")
+endif()

@@ -1,0 +1,69 @@
+# ty_library, ty_binary, ty_test, ty_proto: the only ways in which this project makes targets.
+include(GoogleTest)
+
+# ty_library(NAME SRCS a.cc b.h DEPS ty_base absl::status [PRIVATE_DEPS SQLite::SQLite3])
+# One library per folder. Includes are written from the repository root.
+function(ty_library NAME)
+  cmake_parse_arguments(ARG "" "" "SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
+  add_library(${NAME} STATIC ${ARG_SRCS})
+  set_target_properties(${NAME} PROPERTIES LINKER_LANGUAGE CXX)
+  target_include_directories(${NAME} PUBLIC ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${NAME} PUBLIC ${ARG_DEPS} PRIVATE ty_warnings ${ARG_PRIVATE_DEPS})
+endfunction()
+
+# ty_binary(trainyard-server SRCS main.cc DEPS ty_server_app)
+function(ty_binary NAME)
+  cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
+  add_executable(${NAME} ${ARG_SRCS})
+  target_include_directories(${NAME} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${NAME} PRIVATE ty_warnings ${ARG_DEPS})
+endfunction()
+
+# ty_test(job_fsm_test SRCS job_fsm_test.cc DEPS ty_server_core LABELS unit threads [TIMEOUT 60] [PROCESSORS 2])
+# A GoogleTest binary; each TEST is one ctest entry. Labels: unit contract integration gpu slow, and `threads` for what runs under TSan.
+function(ty_test NAME)
+  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT;PROCESSORS" "SRCS;DEPS;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 60)
+  endif()
+  if(NOT ARG_PROCESSORS)
+    set(ARG_PROCESSORS 1)
+  endif()
+  add_executable(${NAME} ${ARG_SRCS})
+  target_include_directories(${NAME} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${NAME} PRIVATE ty_warnings ${ARG_DEPS} GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${NAME} PRIVATE
+    TRAINYARD_SOURCE_DIR="${PROJECT_SOURCE_DIR}" TRAINYARD_BIN_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+  gtest_discover_tests(${NAME} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${NAME}."
+    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ARG_PROCESSORS}
+               SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+endfunction()
+
+# ty_proto(ty_proto SRCS trainyard/v1/job.proto ... [GRPC]): messages and, with GRPC, services.
+function(ty_proto NAME)
+  cmake_parse_arguments(ARG "GRPC" "" "SRCS;DEPS" ${ARGN})
+  set(out ${PROJECT_BINARY_DIR}/generated)
+  file(MAKE_DIRECTORY ${out})
+  set(generated)
+  foreach(src ${ARG_SRCS})
+    string(REGEX REPLACE "\\.proto$" "" stem ${src})
+    set(outputs ${out}/${stem}.pb.cc ${out}/${stem}.pb.h)
+    set(flags)
+    if(ARG_GRPC)
+      list(APPEND outputs ${out}/${stem}.grpc.pb.cc ${out}/${stem}.grpc.pb.h)
+      set(flags --grpc_out=${out} --plugin=protoc-gen-grpc=$<TARGET_FILE:gRPC::grpc_cpp_plugin>)
+    endif()
+    add_custom_command(
+      OUTPUT ${outputs}
+      COMMAND protobuf::protoc --proto_path=${PROJECT_SOURCE_DIR}/proto --cpp_out=${out} ${flags} ${src}
+      DEPENDS ${PROJECT_SOURCE_DIR}/proto/${src}
+      COMMENT "protoc ${src}" VERBATIM)
+    list(APPEND generated ${outputs})
+  endforeach()
+  add_library(${NAME} STATIC ${generated})
+  target_include_directories(${NAME} SYSTEM PUBLIC ${out} ${Protobuf_INCLUDE_DIRS})
+  target_link_libraries(${NAME} PUBLIC protobuf::libprotobuf ${ARG_DEPS})
+  if(ARG_GRPC)
+    target_link_libraries(${NAME} PUBLIC gRPC::grpc++)
+  endif()
+endfunction()

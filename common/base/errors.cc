@@ -1,0 +1,174 @@
+#include "common/base/errors.h"
+
+#include <optional>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace trainyard {
+namespace {
+
+constexpr char kReasonUrl[] = "trainyard/reason";
+constexpr char kViolationsUrl[] = "trainyard/violations";
+// ASCII unit and record separators: they occur in no field path and in no message of ours.
+constexpr char kUnit = '\x1f';
+constexpr char kRecord = '\x1e';
+
+}  // namespace
+
+absl::Status MakeError(absl::StatusCode code, absl::string_view reason, absl::string_view message) {
+  absl::Status status(code, message);
+  status.SetPayload(kReasonUrl, absl::Cord(reason));
+  return status;
+}
+
+std::string ErrorReason(const absl::Status& status) {
+  const auto payload = status.GetPayload(kReasonUrl);
+  return payload.has_value() ? std::string(*payload) : std::string();
+}
+
+absl::Status Annotate(const absl::Status& status, absl::string_view context) {
+  if (status.ok()) return status;
+  absl::Status result(status.code(), absl::StrCat(context, ": ", status.message()));
+  status.ForEachPayload([&result](absl::string_view url, const absl::Cord& payload) {
+    result.SetPayload(url, payload);
+  });
+  return result;
+}
+
+absl::Status InvalidFields(std::vector<FieldViolation> violations) {
+  std::string message = violations.size() == 1
+                            ? std::string("the request has a violation")
+                            : absl::StrCat("the request has ", violations.size(), " violations");
+  for (const FieldViolation& violation : violations) {
+    absl::StrAppend(&message, "\n  ", violation.field, ": ", violation.description);
+  }
+  absl::Status status = MakeError(absl::StatusCode::kInvalidArgument, error::kInvalidSpec, message);
+  SetFieldViolations(status, violations);
+  return status;
+}
+
+void SetFieldViolations(absl::Status& status, const std::vector<FieldViolation>& violations) {
+  std::string packed;
+  for (const FieldViolation& violation : violations) {
+    packed += violation.field;
+    packed += kUnit;
+    packed += violation.description;
+    packed += kRecord;
+  }
+  status.SetPayload(kViolationsUrl, absl::Cord(packed));
+}
+
+std::vector<FieldViolation> GetFieldViolations(const absl::Status& status) {
+  std::vector<FieldViolation> violations;
+  const auto payload = status.GetPayload(kViolationsUrl);
+  if (!payload.has_value()) return violations;
+  const std::string packed(*payload);
+  for (const absl::string_view record : absl::StrSplit(packed, kRecord, absl::SkipEmpty())) {
+    const std::pair<absl::string_view, absl::string_view> parts =
+        absl::StrSplit(record, absl::MaxSplits(kUnit, 1));
+    violations.push_back({std::string(parts.first), std::string(parts.second)});
+  }
+  return violations;
+}
+
+namespace error {
+namespace {
+
+absl::Status NotFound(absl::string_view kind, absl::string_view name, absl::string_view list) {
+  return MakeError(absl::StatusCode::kNotFound, "NOT_FOUND",
+                   absl::StrCat(kind, " '", name, "' does not exist; ", list));
+}
+
+}  // namespace
+
+absl::Status JobNotFound(absl::string_view name) {
+  return NotFound("job", name, "`trainyard ls` shows the jobs there are");
+}
+
+absl::Status AttemptNotFound(absl::string_view name) {
+  return NotFound("attempt", name, "`trainyard show JOB` shows the attempts there are");
+}
+
+absl::Status CheckpointNotFound(absl::string_view name) {
+  return NotFound("checkpoint", name, "`trainyard checkpoints ls JOB` shows those there are");
+}
+
+absl::Status WorkerNotFound(absl::string_view name) {
+  return NotFound("worker", name, "`trainyard workers ls` shows the workers there are");
+}
+
+absl::Status JobStateConflict(absl::string_view job, absl::string_view state,
+                              absl::string_view verb) {
+  return MakeError(absl::StatusCode::kFailedPrecondition, "JOB_STATE_CONFLICT",
+                   absl::StrCat("job '", job, "' is ", state, " and cannot be ", verb));
+}
+
+absl::Status RequestIdReused(absl::string_view request_id) {
+  return MakeError(absl::StatusCode::kAlreadyExists, "REQUEST_ID_REUSED",
+                   absl::StrCat("request id '", request_id,
+                                "' was used for a different request; use a new one"));
+}
+
+absl::Status StaleFencingToken(absl::string_view job, int64_t got, int64_t current) {
+  return MakeError(absl::StatusCode::kAborted, "STALE_FENCING_TOKEN",
+                   absl::StrCat("job '", job, "': fencing token ", got,
+                                " is stale; the current one is ", current));
+}
+
+absl::Status UnknownSession(absl::string_view session) {
+  return MakeError(absl::StatusCode::kFailedPrecondition, "UNKNOWN_SESSION",
+                   absl::StrCat("session '", session, "' is unknown here; register again"));
+}
+
+absl::Status OffsetMismatch(absl::string_view stream, int64_t got, int64_t expected) {
+  return MakeError(absl::StatusCode::kOutOfRange, "OFFSET_MISMATCH",
+                   absl::StrCat(stream, ": chunk starts at ", got, "; expected ", expected));
+}
+
+absl::Status StateLocked(absl::string_view path, absl::string_view holder) {
+  return MakeError(absl::StatusCode::kFailedPrecondition, "STATE_LOCKED",
+                   absl::StrCat("state directory '", path, "' is in use by ", holder,
+                                "; stop it, or choose another with --state_dir"));
+}
+
+absl::Status StateNotOwned(absl::string_view path, int64_t owner_uid, int64_t our_uid) {
+  return MakeError(
+      absl::StatusCode::kPermissionDenied, "STATE_NOT_OWNED",
+      absl::StrCat("state directory '", path, "' belongs to uid ", owner_uid, " and we are uid ",
+                   our_uid, "; choose another with --state_dir, or change its owner"));
+}
+
+absl::Status AddressInUse(absl::string_view address) {
+  return MakeError(
+      absl::StatusCode::kUnavailable, "ADDRESS_IN_USE",
+      absl::StrCat("cannot listen on '", address,
+                   "': the address is in use; stop what listens there, or choose another"));
+}
+
+absl::Status DiskFull(absl::string_view path) {
+  return MakeError(
+      absl::StatusCode::kResourceExhausted, "DISK_FULL",
+      absl::StrCat("no space left on the file system of '", path, "'; free some and try again"));
+}
+
+absl::Status DatasetNotFound(absl::string_view dataset, absl::string_view looked_at) {
+  return MakeError(absl::StatusCode::kNotFound, "DATASET_NOT_FOUND",
+                   absl::StrCat("dataset '", dataset, "' was not found: looked for ", looked_at,
+                                "; put it there, or set the worker's --dataset_dir"));
+}
+
+absl::Status CorruptFile(absl::string_view path, absl::string_view what) {
+  return MakeError(absl::StatusCode::kDataLoss, "CORRUPT_FILE",
+                   absl::StrCat("'", path, "' is corrupt: ", what));
+}
+
+absl::Status ServerUnreachable(absl::string_view address, absl::string_view cause) {
+  return MakeError(absl::StatusCode::kUnavailable, "SERVER_UNREACHABLE",
+                   absl::StrCat("no server answers at '", address, "' (", cause,
+                                "); start one with `trainyard up`"));
+}
+
+}  // namespace error
+}  // namespace trainyard

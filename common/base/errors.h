@@ -1,0 +1,83 @@
+// Named errors: every failure that a user can meet has a reason in UPPER_SNAKE_CASE, and a comment
+// that says what to do about it. The reason travels as a payload of absl::Status; common/rpc turns
+// it into google.rpc.ErrorInfo and BadRequest details, and back.
+//
+// Messages are lower-case clauses with the value and what was expected:
+//   job 'resnet': 6 devices cannot hold 4 stages evenly; use 4 or 8
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace trainyard {
+
+// One invalid field of a request: its path in the message ("spec.train.global_batch") and what is
+// wrong.
+struct FieldViolation {
+  std::string field;
+  std::string description;
+
+  friend bool operator==(const FieldViolation&, const FieldViolation&) = default;
+};
+
+// A status with a reason. `reason` is UPPER_SNAKE_CASE and stable: programs may switch on it.
+absl::Status MakeError(absl::StatusCode code, absl::string_view reason, absl::string_view message);
+
+// The reason of a status made by MakeError (or decoded from the wire); empty where there is none.
+std::string ErrorReason(const absl::Status& status);
+
+// `status` with `context: ` before its message; code and payloads stay.
+absl::Status Annotate(const absl::Status& status, absl::string_view context);
+
+// All violations of one request in one status; at least one.
+absl::Status InvalidFields(std::vector<FieldViolation> violations);
+void SetFieldViolations(absl::Status& status, const std::vector<FieldViolation>& violations);
+std::vector<FieldViolation> GetFieldViolations(const absl::Status& status);
+
+namespace error {
+
+// INVALID_SPEC: read the violations; each names the field and what is accepted there.
+inline constexpr char kInvalidSpec[] = "INVALID_SPEC";
+// NOT_FOUND: list what exists (`trainyard ls`, `trainyard workers ls`) and check the id.
+absl::Status JobNotFound(absl::string_view name);
+absl::Status AttemptNotFound(absl::string_view name);
+absl::Status CheckpointNotFound(absl::string_view name);
+absl::Status WorkerNotFound(absl::string_view name);
+// JOB_STATE_CONFLICT: the job is in a state in which the verb makes no sense; `trainyard show`
+// tells the state.
+absl::Status JobStateConflict(absl::string_view job, absl::string_view state,
+                              absl::string_view verb);
+// REQUEST_ID_REUSED: the same request_id came with another spec; use a new request_id.
+absl::Status RequestIdReused(absl::string_view request_id);
+// STALE_FENCING_TOKEN: the attempt was superseded; the worker must stop what runs under the old
+// token.
+absl::Status StaleFencingToken(absl::string_view job, int64_t got, int64_t current);
+// UNKNOWN_SESSION: the server does not know the session; the worker must register again.
+absl::Status UnknownSession(absl::string_view session);
+// OFFSET_MISMATCH: a stream chunk does not start where the server stands; resume at the offset it
+// names.
+absl::Status OffsetMismatch(absl::string_view stream, int64_t got, int64_t expected);
+// STATE_LOCKED: another server (or worker) holds the state directory; stop it or choose another
+// directory.
+absl::Status StateLocked(absl::string_view path, absl::string_view holder);
+// STATE_NOT_OWNED: the state directory belongs to another user; choose another, or change its
+// owner.
+absl::Status StateNotOwned(absl::string_view path, int64_t owner_uid, int64_t our_uid);
+// ADDRESS_IN_USE: something listens there already; stop it or choose another address.
+absl::Status AddressInUse(absl::string_view address);
+// DISK_FULL: free space on the file system of the path; nothing acknowledged was lost.
+absl::Status DiskFull(absl::string_view path);
+// DATASET_NOT_FOUND: put the files there, or set --dataset_dir of the worker (DATASETS=DIR for
+// `make demo`).
+absl::Status DatasetNotFound(absl::string_view dataset, absl::string_view looked_at);
+// CORRUPT_FILE: the file's bytes are not what its format demands; fetch it again.
+absl::Status CorruptFile(absl::string_view path, absl::string_view what);
+// SERVER_UNREACHABLE: no server answers there; start one with `trainyard up`.
+absl::Status ServerUnreachable(absl::string_view address, absl::string_view cause);
+
+}  // namespace error
+}  // namespace trainyard

@@ -1,0 +1,214 @@
+#include "common/base/files.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
+#include "common/base/status_macros.h"
+
+namespace trainyard {
+namespace {
+
+absl::Status WriteAndRename(const std::string& path, absl::string_view content, int mode,
+                            bool durable) {
+  // The pid keeps two processes that replace the same file apart.
+  const std::string temporary = absl::StrCat(path, ".tmp.", getpid());
+  auto remove = absl::MakeCleanup([&temporary] { unlink(temporary.c_str()); });
+  TY_ASSIGN_OR_RETURN(UniqueFd fd, OpenFile(temporary, O_WRONLY | O_CREAT | O_TRUNC, mode));
+  TY_RETURN_IF_ERROR(WriteFully(fd.get(), content, path));
+  if (durable && fsync(fd.get()) != 0) return ErrnoStatus(errno, "cannot sync", temporary);
+  if (rename(temporary.c_str(), path.c_str()) != 0) {
+    return ErrnoStatus(errno, "cannot rename to", path);
+  }
+  std::move(remove).Cancel();
+  if (!durable) return absl::OkStatus();
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return SyncDirectory(parent.empty() ? "." : parent);
+}
+
+}  // namespace
+
+absl::Status ErrnoStatus(int error_number, absl::string_view what, absl::string_view path) {
+  const std::string message =
+      absl::StrCat(what, " '", path, "': ", std::generic_category().message(error_number));
+  switch (error_number) {
+    case ENOSPC:
+    case EDQUOT:
+      return Annotate(error::DiskFull(path), what);
+    case ENOENT:
+      return absl::NotFoundError(message);
+    case EEXIST:
+      return absl::AlreadyExistsError(message);
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return absl::PermissionDeniedError(message);
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+      return absl::ResourceExhaustedError(message);
+    default:
+      return absl::UnavailableError(message);
+  }
+}
+
+UniqueFd& UniqueFd::operator=(UniqueFd&& other) noexcept {
+  if (this != &other) {
+    if (fd_ >= 0) close(fd_);
+    fd_ = other.release();
+  }
+  return *this;
+}
+
+UniqueFd::~UniqueFd() {
+  if (fd_ >= 0) close(fd_);
+}
+
+int UniqueFd::release() {
+  const int fd = fd_;
+  fd_ = -1;
+  return fd;
+}
+
+absl::StatusOr<UniqueFd> OpenFile(const std::string& path, int flags, int mode) {
+  const int fd = open(path.c_str(), flags | O_CLOEXEC, mode);
+  if (fd < 0) return ErrnoStatus(errno, "cannot open", path);
+  return UniqueFd(fd);
+}
+
+bool FileExists(const std::string& path) {
+  struct stat info {};
+  return stat(path.c_str(), &info) == 0;
+}
+
+absl::StatusOr<int64_t> FileSize(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return ErrnoStatus(errno, "cannot stat", path);
+  return info.st_size;
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes) {
+  // Read to the end rather than to the size: files grow, and those of /proc have none.
+  TY_ASSIGN_OR_RETURN(std::string content, ReadFileRange(path, 0, max_bytes + 1));
+  if (static_cast<int64_t>(content.size()) > max_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("'", path, "' is larger than the limit of ", max_bytes, " bytes"));
+  }
+  return content;
+}
+
+absl::StatusOr<std::string> ReadFileRange(const std::string& path, int64_t offset,
+                                          int64_t max_bytes) {
+  TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_RDONLY));
+  std::string content;
+  constexpr int64_t kBlock = 256 << 10;
+  while (static_cast<int64_t>(content.size()) < max_bytes) {
+    const size_t old_size = content.size();
+    const auto want = std::min<int64_t>(kBlock, max_bytes - static_cast<int64_t>(old_size));
+    content.resize(old_size + static_cast<size_t>(want));
+    const ssize_t got = pread(fd.get(), content.data() + old_size, static_cast<size_t>(want),
+                              offset + static_cast<int64_t>(old_size));
+    const int read_errno = errno;
+    content.resize(old_size + static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    if (got < 0 && read_errno == EINTR) continue;
+    if (got < 0) return ErrnoStatus(read_errno, "cannot read", path);
+    if (got == 0) break;
+  }
+  return content;
+}
+
+absl::Status WriteFileAtomically(const std::string& path, absl::string_view content, int mode) {
+  return WriteAndRename(path, content, mode, /*durable=*/true);
+}
+
+absl::Status ReplaceFile(const std::string& path, absl::string_view content, int mode) {
+  return WriteAndRename(path, content, mode, /*durable=*/false);
+}
+
+absl::Status WriteFully(int fd, absl::string_view data, absl::string_view path) {
+  while (!data.empty()) {
+    const ssize_t written = write(fd, data.data(), data.size());
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return ErrnoStatus(errno, "cannot write", path);
+    }
+    data.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SyncDirectory(const std::string& path) {
+  TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_RDONLY | O_DIRECTORY));
+  if (fsync(fd.get()) != 0) return ErrnoStatus(errno, "cannot sync", path);
+  return absl::OkStatus();
+}
+
+absl::Status MakeDirectories(const std::string& path, int mode) {
+  for (size_t end = path.find('/', 1); true; end = path.find('/', end + 1)) {
+    const std::string part = path.substr(0, end);
+    if (mkdir(part.c_str(), static_cast<mode_t>(mode)) != 0 && errno != EEXIST) {
+      return ErrnoStatus(errno, "cannot create directory", part);
+    }
+    if (end == std::string::npos) break;
+  }
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return ErrnoStatus(errno, "cannot stat", path);
+  if (!S_ISDIR(info.st_mode)) return ErrnoStatus(ENOTDIR, "cannot create directory", path);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (std::filesystem::directory_iterator it(path, error), end; !error && it != end;
+       it.increment(error)) {
+    names.push_back(it->path().filename().string());
+  }
+  if (error) return ErrnoStatus(error.value(), "cannot list", path);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+absl::Status RemoveTree(const std::string& path) {
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  if (error) return ErrnoStatus(error.value(), "cannot remove", path);
+  return absl::OkStatus();
+}
+
+std::string JoinPath(absl::string_view a, absl::string_view b) {
+  if (a.empty() || (!b.empty() && b.front() == '/')) return std::string(b);
+  return a.back() == '/' ? absl::StrCat(a, b) : absl::StrCat(a, "/", b);
+}
+
+absl::StatusOr<DirectoryLock> DirectoryLock::Acquire(const std::string& directory) {
+  struct stat info {};
+  if (stat(directory.c_str(), &info) != 0) return ErrnoStatus(errno, "cannot stat", directory);
+  if (info.st_uid != geteuid()) {
+    return error::StateNotOwned(directory, info.st_uid, geteuid());
+  }
+  const std::string path = JoinPath(directory, "lock");
+  TY_ASSIGN_OR_RETURN(UniqueFd fd, OpenFile(path, O_RDWR | O_CREAT, 0600));
+  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return ErrnoStatus(errno, "cannot lock", path);
+    const auto holder = ReadFile(path, 64);
+    return error::StateLocked(directory, holder.ok() && !holder->empty()
+                                             ? absl::StrCat("process ", *holder)
+                                             : std::string("another process"));
+  }
+  if (ftruncate(fd.get(), 0) != 0) return ErrnoStatus(errno, "cannot truncate", path);
+  TY_RETURN_IF_ERROR(WriteFully(fd.get(), absl::StrCat(getpid()), path));
+  return DirectoryLock(std::move(fd));
+}
+
+}  // namespace trainyard

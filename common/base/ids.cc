@@ -1,0 +1,88 @@
+#include "common/base/ids.h"
+
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/status_macros.h"
+
+namespace trainyard {
+namespace {
+
+absl::Status BadName(absl::string_view name, absl::string_view expected) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", name, "' is not a resource name of the form ", expected));
+}
+
+// A decimal without sign, leading zeros or spaces: one number has one name.
+absl::StatusOr<int64_t> ParseNumber(absl::string_view text, absl::string_view name,
+                                    absl::string_view expected) {
+  int64_t value = 0;
+  if (!absl::SimpleAtoi(text, &value) || value < 0 || absl::StrCat(value) != text) {
+    return BadName(name, expected);
+  }
+  return value;
+}
+
+std::vector<absl::string_view> Split(absl::string_view name) {
+  return absl::StrSplit(name, '/');
+}
+
+}  // namespace
+
+std::string JobName(JobId job) {
+  return absl::StrCat("jobs/", job.value);
+}
+
+std::string AttemptName(AttemptId attempt) {
+  return absl::StrCat(JobName(attempt.job), "/attempts/", attempt.number);
+}
+
+std::string CheckpointName(JobId job, int64_t step) {
+  return absl::StrCat(JobName(job), "/checkpoints/", step);
+}
+
+std::string WorkerName(absl::string_view worker) {
+  return absl::StrCat("workers/", worker);
+}
+
+absl::StatusOr<JobId> ParseJobName(absl::string_view name) {
+  constexpr char kForm[] = "jobs/NUMBER";
+  const auto parts = Split(name);
+  if (parts.size() != 2 || parts[0] != "jobs") return BadName(name, kForm);
+  TY_ASSIGN_OR_RETURN(const int64_t job, ParseNumber(parts[1], name, kForm));
+  return JobId{job};
+}
+
+absl::StatusOr<AttemptId> ParseAttemptName(absl::string_view name) {
+  constexpr char kForm[] = "jobs/NUMBER/attempts/NUMBER";
+  const auto parts = Split(name);
+  if (parts.size() != 4 || parts[0] != "jobs" || parts[2] != "attempts")
+    return BadName(name, kForm);
+  TY_ASSIGN_OR_RETURN(const int64_t job, ParseNumber(parts[1], name, kForm));
+  TY_ASSIGN_OR_RETURN(const int64_t number, ParseNumber(parts[3], name, kForm));
+  if (number > INT32_MAX) return BadName(name, kForm);
+  return AttemptId{JobId{job}, static_cast<int32_t>(number)};
+}
+
+absl::StatusOr<CheckpointId> ParseCheckpointName(absl::string_view name) {
+  constexpr char kForm[] = "jobs/NUMBER/checkpoints/STEP";
+  const auto parts = Split(name);
+  if (parts.size() != 4 || parts[0] != "jobs" || parts[2] != "checkpoints") {
+    return BadName(name, kForm);
+  }
+  TY_ASSIGN_OR_RETURN(const int64_t job, ParseNumber(parts[1], name, kForm));
+  TY_ASSIGN_OR_RETURN(const int64_t step, ParseNumber(parts[3], name, kForm));
+  return CheckpointId{JobId{job}, step};
+}
+
+absl::StatusOr<std::string> ParseWorkerName(absl::string_view name) {
+  const auto parts = Split(name);
+  if (parts.size() != 2 || parts[0] != "workers" || parts[1].empty()) {
+    return BadName(name, "workers/NAME");
+  }
+  return std::string(parts[1]);
+}
+
+}  // namespace trainyard

@@ -1,0 +1,60 @@
+#include "common/base/log.h"
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/strings.h"
+
+namespace trainyard {
+namespace {
+
+std::atomic<LogFormat> log_format{LogFormat::kText};
+
+spdlog::level::level_enum ToSpdlog(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarning:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
+  }
+  return spdlog::level::err;
+}
+
+}  // namespace
+
+void InitLog(absl::string_view program, LogLevel min_level, LogFormat format) {
+  auto logger = std::make_shared<spdlog::logger>(std::string(program),
+                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  logger->set_level(ToSpdlog(min_level));
+  logger->flush_on(spdlog::level::info);
+  logger->set_pattern(format == LogFormat::kJson
+                          ? R"({"time":"%Y-%m-%dT%H:%M:%S.%f%z","program":"%n","level":"%l",%v})"
+                          : "%Y-%m-%d %H:%M:%S.%e %n %l: %v");
+  log_format = format;
+  spdlog::set_default_logger(std::move(logger));
+}
+
+void Log(LogLevel level, absl::string_view message,
+         std::initializer_list<std::pair<absl::string_view, std::string>> fields) {
+  std::string line;
+  if (log_format == LogFormat::kJson) {
+    absl::StrAppend(&line, "\"message\":", JsonQuote(message));
+    for (const auto& [key, value] : fields) {
+      absl::StrAppend(&line, ",", JsonQuote(key), ":", JsonQuote(value));
+    }
+  } else {
+    absl::StrAppend(&line, message);
+    for (const auto& [key, value] : fields) absl::StrAppend(&line, " ", key, "=", value);
+  }
+  spdlog::log(ToSpdlog(level), "{}", line);
+}
+
+}  // namespace trainyard

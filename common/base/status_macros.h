@@ -1,0 +1,26 @@
+// Early return on a failed absl::Status or absl::StatusOr.
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#define TY_RETURN_IF_ERROR(expression)                            \
+  do {                                                            \
+    if (absl::Status ty_status = (expression); !ty_status.ok()) { \
+      return ty_status;                                           \
+    }                                                             \
+  } while (false)
+
+#define TY_MACRO_CONCAT_INNER(a, b) a##b
+#define TY_MACRO_CONCAT(a, b) TY_MACRO_CONCAT_INNER(a, b)
+
+// TY_ASSIGN_OR_RETURN(auto value, Function());
+#define TY_ASSIGN_OR_RETURN(declaration, expression) \
+  TY_ASSIGN_OR_RETURN_IMPL(TY_MACRO_CONCAT(ty_statusor_, __LINE__), declaration, expression)
+
+#define TY_ASSIGN_OR_RETURN_IMPL(statusor, declaration, expression) \
+  auto statusor = (expression);                                     \
+  if (!statusor.ok()) {                                             \
+    return std::move(statusor).status();                            \
+  }                                                                 \
+  declaration = *std::move(statusor)

@@ -1,0 +1,56 @@
+// Checkpoints, all or nothing: files are written and synced in a temporary folder, then MANIFEST with names,
+// sizes and hashes, then the folder is renamed to step-<n> and its parent synced. A folder without a valid
+// MANIFEST is no checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace trainyard::checkpoint {
+
+// One file of a checkpoint: "model.safetensors", "optimizer.safetensors", "state.json".
+struct CheckpointFile {
+  std::string name;
+  std::string content;
+};
+
+struct ManifestEntry {
+  std::string name;
+  int64_t size = 0;
+  std::string hash;  // "xxh3-128:<32 hex digits>"
+};
+
+struct Manifest {
+  int64_t step = 0;
+  std::vector<ManifestEntry> files;  // by name
+};
+
+// Writes `<checkpoints_dir>/step-<step>`; replaces nothing: OK at once where that step is complete already.
+absl::Status WriteCheckpoint(const std::string& checkpoints_dir, int64_t step,
+                             const std::vector<CheckpointFile>& files);
+
+// MANIFEST is JSON: {"format": 1, "step": 600, "files": [{"name": ..., "size": ..., "hash": ...}]}.
+absl::StatusOr<Manifest> ParseManifest(const std::string& path);
+// Reads the manifest and compares every size and hash. DATA_LOSS with the file and what differs.
+absl::StatusOr<Manifest> VerifyCheckpoint(const std::string& checkpoint_dir);
+
+// Steps of the complete folders, ascending; half-written ones are passed over.
+std::vector<int64_t> ListCheckpoints(const std::string& checkpoints_dir);
+// The newest that verifies, falling back over damaged ones (reported in `damaged`); NOT_FOUND where none does.
+struct LatestCheckpoint {
+  int64_t step = 0;
+  std::string path;
+};
+absl::StatusOr<LatestCheckpoint> FindLatestValid(const std::string& checkpoints_dir,
+                                                 std::vector<std::string>& damaged);
+
+std::string CheckpointPath(const std::string& checkpoints_dir, int64_t step);
+// "xxh3-128:<32 hex digits>" of `bytes`.
+std::string ContentHash(const std::string& bytes);
+
+}  // namespace trainyard::checkpoint

@@ -1,0 +1,55 @@
+// Data sets: samples of one shape with a class number, addressed by index.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace trainyard::data {
+
+enum class Split { kTrain, kTest };
+
+// Thread-safe: all methods are const and the data does not change.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+
+  virtual int64_t size() const = 0;
+  virtual int64_t classes() const = 0;
+  // {channels, height, width}.
+  virtual const std::vector<int64_t>& sample_shape() const = 0;
+  // Pixels in [0, 1], channel-major (CHW); `pixels` has as many elements as sample_shape(). 0 <= index < size().
+  virtual void Read(int64_t index, absl::Span<float> pixels, int32_t& label) const = 0;
+  // Identifies the bytes: "xxh3-128:<hex>" over the files' decoded content, or "glyphs-v1:<parameters>".
+  virtual const std::string& digest() const = 0;
+};
+
+// `glyphs` (generated; sizes 20,000 and 4,000 unless told otherwise) or `fashion-mnist`, `mnist`: the four idx
+// files, plain or .gz, in `dataset_dir` or in `dataset_dir`/<name>. NOT_FOUND (DATASET_NOT_FOUND) with the paths
+// tried; DATA_LOSS (CORRUPT_FILE) with file, position and value for bad bytes.
+struct DatasetOptions {
+  std::string dataset_dir;
+  // glyphs only: numbers of samples; 0 for the default.
+  int64_t train_size = 0;
+  int64_t test_size = 0;
+};
+absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(absl::string_view name, Split split,
+                                                     const DatasetOptions& options);
+// Names that OpenDataset knows.
+std::vector<std::string> DatasetNames();
+
+// Mean and standard deviation of each channel over the training pixels.
+struct Normalization {
+  std::vector<float> mean;
+  std::vector<float> stddev;
+};
+// Over the first 10,000 samples at most, in f64, in index order: the same everywhere.
+Normalization MeasureNormalization(const Dataset& dataset);
+
+}  // namespace trainyard::data

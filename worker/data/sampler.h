@@ -1,0 +1,24 @@
+// The order of samples: a pure function of (seed, epoch, position), so exact resume needs no state and the
+// order does not depend on the number of devices.
+#pragma once
+
+#include <cstdint>
+
+namespace trainyard::data {
+
+// A pseudo-random permutation of [0, size) by a Feistel network with cycle walking (Black & Rogaway 2002,
+// "Ciphers with arbitrary finite domains"), keyed by seed and epoch. No memory; O(1) expected.
+class Sampler {
+ public:
+  // size >= 1.
+  Sampler(int64_t size, uint64_t seed, int64_t epoch);
+  // 0 <= position < size.
+  int64_t IndexAt(int64_t position) const;
+
+ private:
+  int64_t size_;
+  int half_bits_;
+  uint64_t keys_[4];
+};
+
+}  // namespace trainyard::data

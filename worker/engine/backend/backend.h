@@ -1,0 +1,115 @@
+// The port between a compiled step and the hardware that runs it. `reference`, `cpu` and `cuda` implement it.
+//
+// One training step over all replicas:
+//   for each hosted replica:  executable.Accumulate(its rows, rows / global_batch, on_ready)
+//   communicator.AllReduce(executable.reduction())      sums over ranks, in buckets as they become ready
+//   executable.Update(lr)                               parameters, running statistics; clears the reduction
+// Everything that must agree between ranks travels in the reduction arena: gradients, batch statistics, loss
+// and correct predictions. So the result does not depend on which rank hosts which replica.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "worker/engine/graph/graph.h"
+#include "worker/engine/graph/memory_plan.h"
+#include "worker/engine/optim/optimizer.h"
+
+namespace trainyard::engine {
+
+// Rows in host memory. inputs: [rows, elements of one input] row-major (NCHW); labels: [rows], class numbers.
+struct Batch {
+  absl::Span<const float> inputs;
+  absl::Span<const int32_t> labels;
+
+  int64_t rows() const { return static_cast<int64_t>(labels.size()); }
+};
+
+// A named tensor of the training state, in PyTorch's layout (OIHW convolutions, out x in linears).
+struct StateTensor {
+  enum class Kind { kParameter, kBuffer, kOptimizerSlot };
+  Kind kind = Kind::kParameter;
+  std::string name;  // parameter "conv1.weight", buffer "bn1.running_mean", slot "momentum.conv1.weight"
+  Shape shape;
+};
+
+// Sums over rows; what several batches add up to.
+struct Evaluation {
+  double loss_sum = 0;
+  int64_t correct = 0;
+  int64_t rows = 0;
+};
+
+// What one step measured, over all ranks once the reduction has been reduced.
+struct StepMetrics {
+  double loss = 0;      // mean over the global batch
+  double accuracy = 0;  // fraction in [0, 1]
+};
+
+struct CompileOptions {
+  // Largest number of rows that Accumulate and Evaluate get; other sizes up to it are compiled when met.
+  int64_t max_rows = 1;
+  // Threads of the backend; at least 1.
+  int threads = 1;
+};
+
+// A compiled step and its state. Not thread-safe; the callback runs on the caller's thread.
+class Executable {
+ public:
+  // [offset, offset + count) of reduction() holds its final local sum.
+  using ReadyCallback = std::function<void(int64_t offset, int64_t count)>;
+
+  virtual ~Executable() = default;
+
+  // All state in a fixed order: parameters in graph order, buffers, optimizer slots.
+  virtual const std::vector<StateTensor>& state() const = 0;
+  // `values` has the tensor's number of elements; index into state().
+  virtual absl::Status ReadState(size_t index, absl::Span<float> values) const = 0;
+  virtual absl::Status WriteState(size_t index, absl::Span<const float> values) = 0;
+
+  // Forward and backward in training mode; adds `weight` times the gradient of the batch's mean loss (and
+  // the batch statistics, the loss and the accuracy, equally weighted) to the reduction arena.
+  // INVALID_ARGUMENT for a label outside the classes, rows over max_rows or inputs of another size.
+  // `on_ready` may be empty; it is called for disjoint ranges that cover the arena, in order of offset.
+  virtual absl::Status Accumulate(const Batch& batch, double weight,
+                                  const ReadyCallback& on_ready) = 0;
+
+  // The reduction arena: gradients in the order in which backward produces them, then batch statistics,
+  // loss and accuracy. The same layout on every rank. Zero after Update and at the start.
+  virtual absl::Span<float> reduction() = 0;
+
+  // Applies the optimizer with this learning rate and folds the batch statistics into the running ones.
+  virtual absl::StatusOr<StepMetrics> Update(double lr) = 0;
+
+  // Forward in evaluation mode; touches no state.
+  virtual absl::StatusOr<Evaluation> Evaluate(const Batch& batch) = 0;
+  // Logits in evaluation mode, [rows, classes].
+  virtual absl::StatusOr<std::vector<float>> Predict(absl::Span<const float> inputs) = 0;
+
+  // Bytes by category, known before the first step and exact.
+  virtual const MemoryPlan& memory_plan() const = 0;
+};
+
+// Thread-safe after construction.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual absl::string_view name() const = 0;
+  // Runs shapes, autodiff, passes and the memory plan over the model's forward graph and makes it executable.
+  // Parameters start at zero: initialise them with InitializeParameters (models/initialize.h) or a checkpoint.
+  virtual absl::StatusOr<std::unique_ptr<Executable>> Compile(const Graph& model,
+                                                              const OptimizerSpec& optimizer,
+                                                              const CompileOptions& options) = 0;
+};
+
+// `reference` (f32), `reference_f64` or `cpu`; NOT_FOUND with the known names otherwise.
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name);
+
+}  // namespace trainyard::engine

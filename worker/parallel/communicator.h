@@ -1,0 +1,37 @@
+// A gang's live collective handle. `local` (threads of one process, for tests), `gloo` and `nccl` implement it.
+//
+// All ranks call the same collectives in the same order with the same sizes. Every call has a deadline; a call
+// that fails or times out names rank, operation and sequence number, and leaves the communicator unusable.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+
+namespace trainyard::parallel {
+
+// Not thread-safe: one thread at a time calls it.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int world_size() const = 0;
+
+  // Sums `values` over the ranks, element by element, in place. Ring: 2(n-1) steps, 2(n-1)/n of the bytes each way.
+  virtual absl::Status AllReduce(absl::Span<float> values) = 0;
+  // Sums, and leaves block r of `values.size() / world_size()` elements in `block` of rank r. The size must divide.
+  virtual absl::Status ReduceScatter(absl::Span<const float> values, absl::Span<float> block) = 0;
+  // Concatenates the ranks' blocks into `values`, in rank order.
+  virtual absl::Status AllGather(absl::Span<const float> block, absl::Span<float> values) = 0;
+  // Copies `values` of `root` to all ranks.
+  virtual absl::Status Broadcast(absl::Span<float> values, int root) = 0;
+  virtual absl::Status Barrier() = 0;
+
+  // Deadline of every later call; DEADLINE_EXCEEDED past it.
+  virtual void set_timeout(absl::Duration timeout) = 0;
+};
+
+}  // namespace trainyard::parallel

@@ -1,0 +1,36 @@
+// Replicas and hosting: pure planners of who computes which rows of the global batch.
+//
+// A job has a fixed number of replicas; replica i owns a fixed slice of every global batch. Devices host
+// replicas. The slices do not depend on the devices, so neither does the result.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace trainyard::parallel {
+
+// Rows [begin, end) of a global batch.
+struct RowRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+
+  int64_t size() const { return end - begin; }
+  friend bool operator==(const RowRange&, const RowRange&) = default;
+};
+
+// The slice of `rows` (the global batch, or the smaller last one of an epoch) that `replica` owns. Sizes differ
+// by at most 1, larger ones first; a replica may own none of a small last batch.
+RowRange ReplicaRows(int64_t rows, int replica, int replicas);
+
+// Replicas [begin, end) that `rank` hosts, contiguous, as even as possible. INVALID_ARGUMENT where there are
+// more ranks than replicas.
+struct ReplicaRange {
+  int begin = 0;
+  int end = 0;
+  friend bool operator==(const ReplicaRange&, const ReplicaRange&) = default;
+};
+absl::StatusOr<ReplicaRange> HostedReplicas(int replicas, int rank, int world_size);
+
+}  // namespace trainyard::parallel
