@@ -103,12 +103,13 @@ absl::Status WriteFolder(const std::string& folder, int64_t step,
 }
 
 // Reads by blocks: a checkpoint may be larger than the memory that is free beside the training.
-absl::StatusOr<std::string> HashOfFile(const std::string& path) {
+absl::StatusOr<std::string> HashOfFile(const std::string& path, int64_t size) {
   TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_RDONLY));
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
                                                                        &XXH3_freeState);
   TY_CHECK(state != nullptr && XXH3_128bits_reset(state.get()) == XXH_OK);
-  std::string block(1 << 20, '\0');
+  constexpr int64_t kBlockBytes = 1 << 20;
+  std::string block(static_cast<size_t>(std::clamp<int64_t>(size, 1, kBlockBytes)), '\0');
   while (true) {
     const ssize_t got = read(fd.get(), block.data(), block.size());
     if (got < 0 && errno == EINTR) continue;
@@ -130,7 +131,7 @@ absl::Status VerifyFile(const std::string& folder, const ManifestEntry& entry) {
     return error::CorruptFile(path,
                               absl::StrCat("it has ", *size, " bytes; MANIFEST says ", entry.size));
   }
-  TY_ASSIGN_OR_RETURN(const std::string hash, HashOfFile(path));
+  TY_ASSIGN_OR_RETURN(const std::string hash, HashOfFile(path, entry.size));
   if (hash != entry.hash) {
     return error::CorruptFile(path,
                               absl::StrCat("its hash is ", hash, "; MANIFEST says ", entry.hash));
