@@ -16,9 +16,9 @@ namespace trainyard::run_dir {
 struct RankAssignment {
   int rank = 0;
   int local_rank = 0;
-  std::string device;         // the device's identifier, "cpu-0"
-  std::string device_type;    // "cpu"
-  std::vector<int64_t> cpus;  // processors that the rank is bound to; empty: not bound
+  std::string device = {};         // the device's identifier, "cpu-0"
+  std::string device_type = {};    // "cpu"
+  std::vector<int64_t> cpus = {};  // processors that the rank is bound to; empty: not bound
   int threads = 1;
 
   friend bool operator==(const RankAssignment&, const RankAssignment&) = default;
@@ -29,11 +29,11 @@ struct Assignment {
   int64_t attempt = 0;
   int64_t fencing_token = 0;
   int world_size = 1;
-  std::vector<RankAssignment> ranks;  // of this host
+  std::vector<RankAssignment> ranks = {};  // of this host
   std::string backend = "cpu";
   std::string interface = "lo";
-  std::string dataset_dir;
-  std::string resume_from;  // a checkpoint folder; empty to start anew
+  std::string dataset_dir = {};
+  std::string resume_from = {};  // a checkpoint folder; empty to start anew
   // The job's spec as a JSON object: JobSpec in proto JSON with proto field names. The trainer
   // reads it with ParseTrainingSpec.
   std::string spec_json = "{}";

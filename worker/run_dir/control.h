@@ -37,7 +37,7 @@ absl::StatusOr<int64_t> ReadCheckpointRequest(const RunDir& dir);
 
 // A request to stop the ranks: SIGTERM, `grace`, SIGKILL.
 struct StopRequest {
-  std::string reason;  // cancelled, preempted, suspended, drained
+  std::string reason = {};  // cancelled, preempted, suspended, drained
   absl::Duration grace = absl::Seconds(10);
 
   friend bool operator==(const StopRequest&, const StopRequest&) = default;

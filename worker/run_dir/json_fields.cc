@@ -171,8 +171,9 @@ void FieldReader::Integer(absl::string_view key, int& value, int min, int max) {
   value = static_cast<int>(wide);
 }
 
-void FieldReader::Double(absl::string_view key, double& value) {
-  if (const Json* field = Find(key)) ToDouble(*field, PathOf(key), value);
+bool FieldReader::Double(absl::string_view key, double& value) {
+  const Json* field = Find(key);
+  return field != nullptr && ToDouble(*field, PathOf(key), value);
 }
 
 void FieldReader::Bool(absl::string_view key, bool& value) {
@@ -189,15 +190,17 @@ void FieldReader::String(absl::string_view key, std::string& value) {
   value = field->get<std::string>();
 }
 
-void FieldReader::Duration(absl::string_view key, absl::Duration& value) {
+bool FieldReader::Duration(absl::string_view key, absl::Duration& value) {
   const Json* field = Find(key);
-  if (field == nullptr) return;
+  if (field == nullptr) return false;
   absl::Duration parsed;
   if (!field->is_string() || !absl::ParseDuration(field->get<std::string>(), &parsed) ||
       parsed < absl::ZeroDuration()) {
-    return WrongType(PathOf(key), *field, "a duration such as \"600s\"");
+    WrongType(PathOf(key), *field, "a duration such as \"600s\"");
+    return false;
   }
   value = parsed;
+  return true;
 }
 
 void FieldReader::Integers(absl::string_view key, std::vector<int64_t>& values, int64_t min,

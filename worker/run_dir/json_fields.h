@@ -47,11 +47,12 @@ class FieldReader {
                int64_t max = std::numeric_limits<int64_t>::max());
   void Integer(absl::string_view key, int& value, int min = std::numeric_limits<int>::min(),
                int max = std::numeric_limits<int>::max());
-  void Double(absl::string_view key, double& value);
+  // True where the field is there and good; so for Duration.
+  bool Double(absl::string_view key, double& value);
   void Bool(absl::string_view key, bool& value);
   void String(absl::string_view key, std::string& value);
   // "600s", "1.5s".
-  void Duration(absl::string_view key, absl::Duration& value);
+  bool Duration(absl::string_view key, absl::Duration& value);
   void Integers(absl::string_view key, std::vector<int64_t>& values, int64_t min, int64_t max);
   void Doubles(absl::string_view key, std::vector<double>& values);
 

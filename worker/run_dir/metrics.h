@@ -14,10 +14,10 @@ inline constexpr int kMaxMetricName = 200;
 
 // One value of one metric.
 struct MetricPoint {
-  int64_t step = 0;     // updates done
-  std::string name;     // "train.loss"
-  double value = 0;     // may be NaN or infinite
-  int64_t time_us = 0;  // since 1970
+  int64_t step = 0;       // updates done
+  std::string name = {};  // "train.loss"
+  double value = 0;       // may be NaN or infinite
+  int64_t time_us = 0;    // since 1970
 
   friend bool operator==(const MetricPoint&, const MetricPoint&) = default;
 };

@@ -44,8 +44,8 @@ struct Progress {
   int64_t planned_bytes = 0;
   int64_t checkpoint_request = 0;  // the last number of control/checkpoint that was answered
   int64_t last_checkpoint_step = 0;
-  std::string data_digest;
-  std::string model_digest;
+  std::string data_digest = {};
+  std::string model_digest = {};
   int64_t update_time_us = 0;  // since 1970
 
   friend bool operator==(const Progress&, const Progress&) = default;
@@ -55,10 +55,10 @@ absl::string_view ProgressStateName(Progress::State state);
 // ranks/<r>/result.json: what the rank itself says about its end; its last act.
 struct RankResult {
   Outcome outcome = Outcome::kSucceeded;
-  std::string reason;   // UPPER_SNAKE_CASE name of the error, or empty
-  std::string message;  // the first error
+  std::string reason = {};   // UPPER_SNAKE_CASE name of the error, or empty
+  std::string message = {};  // the first error
   int64_t step = 0;
-  std::map<std::string, double> metrics;
+  std::map<std::string, double> metrics = {};
 
   friend bool operator==(const RankResult&, const RankResult&) = default;
 };
@@ -69,8 +69,8 @@ struct RankExit {
   int exit_code = 0;
   int signal = 0;  // 0: it exited by itself
   Outcome outcome = Outcome::kSucceeded;
-  std::string reason;
-  std::string message;
+  std::string reason = {};
+  std::string message = {};
   int64_t end_time_us = 0;
 
   friend bool operator==(const RankExit&, const RankExit&) = default;
@@ -81,10 +81,10 @@ struct AttemptExit {
   int exit_code = 0;
   int signal = 0;
   Outcome outcome = Outcome::kSucceeded;
-  std::string reason;
-  std::string message;
+  std::string reason = {};
+  std::string message = {};
   int64_t end_time_us = 0;
-  std::vector<RankExit> ranks;
+  std::vector<RankExit> ranks = {};
 
   friend bool operator==(const AttemptExit&, const AttemptExit&) = default;
 };
@@ -101,8 +101,8 @@ struct SupervisorRecord {
   int64_t pid = 0;
   int64_t start_ticks = 0;
   int64_t process_group = 0;  // of the ranks
-  std::string boot_id;
-  std::vector<Process> ranks;
+  std::string boot_id = {};
+  std::vector<Process> ranks = {};
 
   friend bool operator==(const SupervisorRecord&, const SupervisorRecord&) = default;
 };

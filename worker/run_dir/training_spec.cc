@@ -34,10 +34,10 @@ struct Limits {
 
 void Number(FieldReader& reader, absl::string_view key, double& value, const Limits& limits) {
   double read = value;
-  reader.Double(key, read);
+  if (!reader.Double(key, read)) return;
   const bool above = limits.min_exclusive ? read > limits.min : read >= limits.min;
   const bool below = limits.max_exclusive ? read < limits.max : read <= limits.max;
-  if (reader.Has(key) && !(above && below)) {  // not a number fails both
+  if (!(above && below)) {  // not a number fails both
     reader.Violate(key, absl::StrCat("is ", read, "; expected a number ",
                                      limits.min_exclusive ? "over " : "from ", limits.min,
                                      limits.max_exclusive ? " and under " : " to ", limits.max));
@@ -186,8 +186,7 @@ void ReadEvery(FieldReader& spec, absl::string_view section, IntervalSpec& inter
   OneOf(parent, "every", reader, {"epochs", "steps", "time"}, true);
   reader.Integer("epochs", read.epochs, 1, kMaxEpochs);
   reader.Integer("steps", read.steps, 1, kMaxSteps);
-  reader.Duration("time", read.time);
-  if (reader.Has("time") && read.time <= absl::ZeroDuration()) {
+  if (reader.Duration("time", read.time) && read.time == absl::ZeroDuration()) {
     reader.Violate("time", "is not a positive duration");
   }
   interval = read;

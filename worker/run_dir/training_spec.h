@@ -27,10 +27,10 @@ struct ModelSpec {
 
 struct DataSpec {
   enum class Normalize { kDataset, kUnit };
-  std::string dataset;
+  std::string dataset = {};
   Normalize normalize = Normalize::kDataset;
-  std::string digest;      // empty: anything
-  int64_t train_size = 0;  // glyphs only; 0: its own size
+  std::string digest = {};  // empty: anything
+  int64_t train_size = 0;   // glyphs only; 0: its own size
   int64_t test_size = 0;
 
   friend bool operator==(const DataSpec&, const DataSpec&) = default;
@@ -60,9 +60,9 @@ struct ScheduleSpec {
   enum class Shape { kConstant, kStep, kCosine };
   Shape shape = Shape::kConstant;
   double warmup_epochs = 0;
-  std::vector<double> milestones;  // kStep: epochs, ascending
-  double gamma = 0.1;              // kStep
-  double final_lr = 0;             // kCosine
+  std::vector<double> milestones = {};  // kStep: epochs, ascending
+  double gamma = 0.1;                   // kStep
+  double final_lr = 0;                  // kCosine
 
   friend bool operator==(const ScheduleSpec&, const ScheduleSpec&) = default;
 };
@@ -77,7 +77,7 @@ struct IntervalSpec {
 };
 
 struct TrainingSpec {
-  std::string name;
+  std::string name = {};
   ModelSpec model;
   DataSpec data;
   TrainSpec train;
