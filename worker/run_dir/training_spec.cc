@@ -20,6 +20,7 @@ constexpr int64_t kMaxEpochs = 1'000'000;
 constexpr int64_t kMaxSteps = 1'000'000'000'000;
 constexpr int64_t kMaxBatch = 16'777'216;
 constexpr int kMaxReplicas = 4096;
+constexpr int kMaxDevices = 4096;
 constexpr int64_t kMaxSeed = 9'007'199'254'740'991;
 constexpr int64_t kMaxSamples = 10'000'000;
 constexpr size_t kMaxLayers = 64;
@@ -205,6 +206,7 @@ absl::StatusOr<TrainingSpec> ParseTrainingSpec(absl::string_view spec_json) {
   ReadTrain(reader, spec.train);
   ReadOptimizer(reader, spec.optimizer);
   ReadSchedule(reader, spec.schedule);
+  reader.Object("devices").Integer("count", spec.devices, 1, kMaxDevices);
   ReadEvery(reader, "checkpoint", spec.checkpoint_every);
   ReadEvery(reader, "evaluate", spec.evaluate_every);
   if (!violations.empty()) return InvalidFields(std::move(violations));

@@ -83,6 +83,7 @@ struct TrainingSpec {
   TrainSpec train;
   SgdSpec optimizer;
   ScheduleSpec schedule;
+  int devices = 1;  // what the spec asks for; a run goes by the world size of its assignment
   IntervalSpec checkpoint_every{.epochs = 1};
   IntervalSpec evaluate_every{.epochs = 1};
 

@@ -223,7 +223,8 @@ class GlooCommunicator : public Communicator {
 
   const std::shared_ptr<gloo::Context> context_;
   absl::Duration timeout_;
-  Collective collective_;
+  // The barrier that ends the connecting is number 0.
+  Collective collective_{.rank = 0, .operation = "connect", .sequence = -1};
   size_t size_ = 0;
   int phase_ = 0;
   absl::Status broken_;
@@ -271,7 +272,12 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectGloo(const GlooOptions& opt
     const int peer = store.missing().size() == 1 ? std::atoi(store.missing()[0].c_str()) : -1;
     return PeerLost(connect, peer, WithoutSource(exception.what()));
   }
-  return std::make_unique<GlooCommunicator>(std::move(context), options.timeout);
+  auto communicator =
+      std::make_unique<GlooCommunicator>(std::move(context), options.connect_timeout);
+  // A rank that is through may not leave while others still connect: they would see it as lost.
+  TY_RETURN_IF_ERROR(communicator->Barrier());
+  communicator->set_timeout(options.timeout);
+  return communicator;
 }
 
 }  // namespace trainyard::parallel
