@@ -80,9 +80,11 @@ absl::StatusOr<CompiledModel> CompileModel(const run_dir::TrainingSpec& spec,
   const int64_t rows = model.couples_rows ? first.size() : last.end - first.begin;
   model.max_rows = std::max<int64_t>(1, rows);
   TY_ASSIGN_OR_RETURN(const auto backend, engine::MakeBackend(target.backend));
+  engine::CompileOptions options;
+  options.max_rows = model.max_rows;
+  options.threads = target.threads;
   TY_ASSIGN_OR_RETURN(model.executable,
-                      backend->Compile(graph, MakeOptimizer(spec.optimizer),
-                                       {.max_rows = model.max_rows, .threads = target.threads}));
+                      backend->Compile(graph, MakeOptimizer(spec.optimizer), options));
   return model;
 }
 

@@ -17,8 +17,8 @@ struct RunIdentity {
   uint64_t seed = 0;
   int replicas = 1;
   int64_t global_batch = 1;
-  std::string data_digest;
-  std::string model_digest;
+  std::string data_digest = {};
+  std::string model_digest = {};
 };
 
 // Hash over kind, name and shape of all parameters and buffers: two executables with the same
