@@ -82,9 +82,10 @@ struct AttemptFailed {
 };
 // It is gone because it was asked to stop.
 struct AttemptStopped {};
-// It is gone, or fenced off, and how it ended is unknown.
+// It is gone, or fenced off, and how it ended is unknown. Costs no retry.
 struct AttemptLost {
   Failure failure;
+  int64_t not_before_us = 0;  // wall
 };
 struct Cancel {};
 struct Suspend {};

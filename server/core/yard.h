@@ -69,7 +69,8 @@ class Yard {
   std::vector<std::string> QueueReasons(JobId job) const;
   // Wall time of the worker's last sync.
   int64_t LastSeen(absl::string_view worker) const;
-  // The attempt that holds a device.
+  // Devices of a worker that are held, with the attempt that holds each.
+  std::map<std::string, AttemptId> HoldersOn(absl::string_view worker) const;
   std::optional<AttemptId> HolderOf(absl::string_view worker, absl::string_view device) const;
 
   // What the worker should have, by attempt. What is not listed must be stopped and removed.
