@@ -74,7 +74,7 @@ const std::vector<Library>& Libraries() {
       {"gloo/", {"worker/parallel/gloo"}},
       {"yaml-cpp/", {"client"}},
       {"spdlog/", {"common/base/log.cc"}},
-      {"xxhash.h", {"common/base", "worker/checkpoint"}},
+      {"xxhash.h", {"common/base", "server/runtime", "worker/checkpoint"}},
       {"zlib.h", {"worker/data", "tests/unit/worker/data"}},
       {"CLI/", {"client", "server", "worker/agent", "worker/supervisor", "worker/trainer"}},
       {"grpc", {"common/rpc", "server/rpc", "server/app", "worker/agent", "client", "tests"}},
