@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <set>
+#include <utility>
 
 namespace trainyard::runtime {
 
@@ -52,7 +53,9 @@ void Board::DropCheckpoint(const core::CheckpointRef& id) {
   const auto checkpoint = checkpoints_.find(id);
   if (checkpoint == checkpoints_.end()) return;
   for (const core::CheckpointFile& file : checkpoint->second->files) {
-    if (--references_[file.hash] == 0) references_.erase(file.hash);
+    if (--references_[file.hash] > 0) continue;
+    references_.erase(file.hash);
+    dropped_.push_back(file.hash);
   }
   checkpoints_.erase(checkpoint);
 }
@@ -73,6 +76,11 @@ void Board::PutJob(const core::Yard& yard, JobId job) {
     view->checkpoint_step = std::prev(after)->first.step;
   }
   jobs_[job] = std::move(view);
+}
+
+std::vector<std::string> Board::TakeDropped() {
+  const absl::MutexLock lock(&mutex_);
+  return std::exchange(dropped_, {});
 }
 
 int64_t Board::revision() const {

@@ -53,6 +53,8 @@ class Board {
   std::vector<std::shared_ptr<const core::CheckpointRecord>> CheckpointsOf(JobId job) const;
   // Whether a committed checkpoint has a file of this hash.
   bool IsReferenced(const std::string& hash) const;
+  // Hashes that lost their last checkpoint since the call before.
+  std::vector<std::string> TakeDropped();
 
  private:
   void PutAttempt(const core::AttemptRecord& attempt) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -69,6 +71,7 @@ class Board {
   std::map<core::CheckpointRef, std::shared_ptr<const core::CheckpointRecord>> checkpoints_
       ABSL_GUARDED_BY(mutex_);
   std::map<std::string, int> references_ ABSL_GUARDED_BY(mutex_);  // by hash
+  std::vector<std::string> dropped_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace trainyard::runtime
