@@ -250,7 +250,16 @@ absl::Status Attempts::Launch(Attempt& attempt) {
   return RecordUnstarted(attempt.dir, launched, clock_);
 }
 
+void Attempts::Discard(AttemptId id) {
+  const std::string root = run_dir::AttemptDirectory(settings_.state_dir, id.job.value, id.number);
+  if (const absl::Status removed = RemoveTree(root); !removed.ok()) {
+    LogWarning("a run directory cannot be removed", {{"error", std::string(removed.message())}});
+  }
+  attempts_.erase(id);
+}
+
 void Attempts::Fail(AttemptId id, int64_t fencing_token, run_dir::AttemptExit exit) {
+  Discard(id);
   Attempt failed;
   failed.id = id;
   failed.dir =
@@ -261,9 +270,6 @@ void Attempts::Fail(AttemptId id, int64_t fencing_token, run_dir::AttemptExit ex
   failed.has_directory = false;
   exit.end_time_us = absl::ToUnixMicros(clock_.Now());
   failed.exit = std::move(exit);
-  if (const absl::Status removed = RemoveTree(failed.dir.root()); !removed.ok()) {
-    LogWarning("a run directory cannot be removed", {{"error", std::string(removed.message())}});
-  }
   attempts_.insert_or_assign(id, std::move(failed));
 }
 
