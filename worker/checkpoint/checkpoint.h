@@ -1,6 +1,6 @@
-// Checkpoints, all or nothing: files are written and synced in a temporary folder, then MANIFEST with names,
-// sizes and hashes, then the folder is renamed to step-<n> and its parent synced. A folder without a valid
-// MANIFEST is no checkpoint.
+// Checkpoints, all or nothing: files are written and synced in a temporary folder, then MANIFEST
+// with names, sizes and hashes, then the folder is renamed to step-<n> and its parent synced. A
+// folder without a valid MANIFEST is no checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -30,18 +30,26 @@ struct Manifest {
   std::vector<ManifestEntry> files;  // by name
 };
 
-// Writes `<checkpoints_dir>/step-<step>`; replaces nothing: OK at once where that step is complete already.
+// Writes `<checkpoints_dir>/step-<step>` by way of `step-<step>.tmp`. Replaces nothing that is
+// valid: OK at once where that step is complete already; a damaged one is written anew.
+// RESOURCE_EXHAUSTED (DISK_FULL) where the disk is full; after any failure the other checkpoints
+// are as before and the temporary folder is gone. One writer at a time: it sweeps the temporary
+// folders of its dead predecessors. step >= 0; names are plain.
 absl::Status WriteCheckpoint(const std::string& checkpoints_dir, int64_t step,
                              const std::vector<CheckpointFile>& files);
 
-// MANIFEST is JSON: {"format": 1, "step": 600, "files": [{"name": ..., "size": ..., "hash": ...}]}.
+// MANIFEST is JSON: {"format": 1, "step": 600, "files": [{"name": ..., "size": ..., "hash": ...}]},
+// in one spelling only. NOT_FOUND; DATA_LOSS (CORRUPT_FILE) for anything else.
 absl::StatusOr<Manifest> ParseManifest(const std::string& path);
-// Reads the manifest and compares every size and hash. DATA_LOSS with the file and what differs.
+// Reads the manifest and compares every size and hash; no file may lack or be added. NOT_FOUND
+// where there is no such folder, DATA_LOSS (CORRUPT_FILE) with the file and what differs.
 absl::StatusOr<Manifest> VerifyCheckpoint(const std::string& checkpoint_dir);
 
-// Steps of the complete folders, ascending; half-written ones are passed over.
+// Steps of the complete folders, those with a readable MANIFEST, ascending; half-written ones are
+// passed over. Hashes are not compared.
 std::vector<int64_t> ListCheckpoints(const std::string& checkpoints_dir);
-// The newest that verifies, falling back over damaged ones (reported in `damaged`); NOT_FOUND where none does.
+// The newest that verifies, falling back over damaged ones (path and reason of each are appended to
+// `damaged`); NOT_FOUND where none does.
 struct LatestCheckpoint {
   int64_t step = 0;
   std::string path;

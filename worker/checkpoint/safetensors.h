@@ -1,4 +1,5 @@
-// The safetensors format: 8 bytes little-endian header length, JSON header, raw little-endian tensors.
+// The safetensors format: 8 bytes little-endian header length, JSON header, raw little-endian
+// tensors.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,8 @@
 
 namespace trainyard::checkpoint {
 
-// A tensor in memory. dtype: "F32", "F64", "I64" ... as in the format; data: raw little-endian bytes, row-major.
+// A tensor in memory. dtype: "F32", "F64", "I64" ... as in the format; data: raw little-endian
+// bytes, row-major.
 struct Tensor {
   std::string dtype;
   std::vector<int64_t> shape;
@@ -27,10 +29,11 @@ Tensor FloatTensor(std::vector<int64_t> shape, const float* values);
 // INVALID_ARGUMENT where the dtype is not F32.
 absl::StatusOr<std::vector<float>> FloatValues(const Tensor& tensor);
 
-// Serialises with offsets in name order, the header padded with spaces to 8 bytes; metadata {"format": "pt"} added.
+// Serialises with offsets in name order, the header padded with spaces to 8 bytes; metadata
+// {"format": "pt"} added.
 std::string EncodeSafetensors(const TensorFile& file);
-// Strict: header at most 100 MB and inside the file, sizes equal to shape x dtype, offsets contiguous without
-// hole or overlap, no duplicate keys. DATA_LOSS with position and value.
+// Strict: header at most 100 MB and inside the file, sizes equal to shape x dtype, offsets
+// contiguous without hole or overlap, no duplicate keys. DATA_LOSS with position and value.
 absl::StatusOr<TensorFile> DecodeSafetensors(absl::string_view bytes);
 absl::StatusOr<TensorFile> ReadSafetensors(const std::string& path);
 

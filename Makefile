@@ -1,0 +1,29 @@
+# Thin over scripts/ and the presets: four targets, nothing else.
+PRESET ?= release
+BUILD := build/$(PRESET)
+JOBS ?= $(shell nproc)
+
+.PHONY: demo test bench install-deps
+
+# Installs what is missing, builds, and runs a job from submit to a downloaded checkpoint.
+# DATASETS=DIR trains on real Fashion-MNIST found there.
+demo: $(BUILD)/build.ninja
+	cmake --build --preset $(PRESET) -j$(JOBS) --target trainyard trainyard-server trainyard-worker trainyard-supervisor trainyard-trainer
+	BIN=$(CURDIR)/$(BUILD)/bin DATASETS="$(DATASETS)" scripts/demo.sh
+
+# Builds everything and runs every test; ends with ctest's summary.
+test: $(BUILD)/build.ninja
+	cmake --build --preset $(PRESET) -j$(JOBS)
+	ctest --preset $(PRESET) -j$(JOBS)
+
+# Compares ours with PyTorch where that is installed, and prints tables.
+bench: $(BUILD)/build.ninja
+	cmake --build --preset $(PRESET) -j$(JOBS)
+	BIN=$(CURDIR)/$(BUILD)/bin scripts/bench.sh
+
+install-deps:
+	scripts/install_deps.sh
+
+$(BUILD)/build.ninja: scripts/install_deps.sh
+	scripts/install_deps.sh
+	cmake --preset $(PRESET)

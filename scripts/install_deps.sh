@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Installs what is missing to build and test Trainyard on Debian 12. Does nothing, fast, where all is there.
+#   scripts/install_deps.sh           what is needed
+#   scripts/install_deps.sh --peers   also what is only compared against (PyTorch, about 600 MB)
+set -euo pipefail
+
+packages=(
+  g++ cmake ninja-build ccache make git ca-certificates python3
+  libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
+  libsqlite3-dev libdnnl-dev libgloo-dev libyaml-cpp-dev nlohmann-json3-dev libcli11-dev
+  libspdlog-dev zlib1g-dev libxxhash-dev libssl-dev libgtest-dev libgmock-dev
+)
+if [ "${1:-}" = "--peers" ]; then
+  packages+=(python3-torch python3-numpy)
+elif [ $# -gt 0 ]; then
+  echo "usage: $0 [--peers]" >&2
+  exit 2
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q '^install ok installed$' || missing+=("$package")
+done
+if [ ${#missing[@]} -eq 0 ]; then
+  exit 0
+fi
+
+sudo=()
+if [ "$(id -u)" -ne 0 ]; then
+  if ! command -v sudo >/dev/null; then
+    echo "install_deps.sh: these packages are missing and need root to install: ${missing[*]}" >&2
+    exit 1
+  fi
+  sudo=(sudo)
+fi
+echo "installing: ${missing[*]}" >&2
+export DEBIAN_FRONTEND=noninteractive
+"${sudo[@]}" apt-get update -qq
+"${sudo[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

@@ -1,0 +1,93 @@
+// A whole Trainyard on this machine, of the real binaries: server and worker with a state directory
+// of their own, driven through the command-line client as its users would, and killed as they never
+// should be.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "nlohmann/json.hpp"
+#include "tests/testing/process.h"
+#include "tests/testing/temp_dir.h"
+#include "trainyard/v1/agent.grpc.pb.h"
+#include "trainyard/v1/job.grpc.pb.h"
+
+namespace trainyard::testing {
+
+// Longest wait for anything; generous, since machines are shared and sanitizers slow.
+inline constexpr absl::Duration kPatience = absl::Seconds(90);
+
+class Yard {
+ public:
+  struct Options {
+    int cpu_devices = 2;
+    std::string dataset_dir;
+    // The server's state directory; below the yard's own folder where empty.
+    std::string server_state_dir;
+  };
+
+  explicit Yard(Options options);
+  Yard() : Yard(Options{}) {}
+  // Ends the daemons and every supervisor and rank that they left running.
+  ~Yard();
+
+  // All fail the test where they do not succeed in time.
+  void Start();
+  void StartServer();
+  void StartWorker(const std::string& name = "alpha");
+  void KillServer();
+  void KillWorker(const std::string& name = "alpha");
+
+  // `trainyard ARGS` against this server.
+  ProcessResult Cli(const std::vector<std::string>& args, absl::Duration timeout = kPatience);
+  // The same, must exit with 0, with `-o json`, parsed.
+  nlohmann::json CliJson(std::vector<std::string> args);
+
+  // Writes `yaml` to a file and submits it; the job's name, "jobs/1".
+  std::string Submit(const std::string& yaml);
+  // Blocks until the job has reported this step; false where it ends before.
+  bool WaitForStep(const std::string& job, int64_t step);
+  // Blocks until the predicate holds for the job as the server shows it.
+  bool WaitForJob(const std::string& job, const std::function<bool(const v1::Job&)>& predicate);
+  v1::Job WaitForEnd(const std::string& job);
+  v1::Job GetJob(const std::string& job);
+  // Every metric point of the job in order of arrival.
+  std::vector<v1::MetricPoint> Metrics(const std::string& job, const std::string& name);
+
+  v1::JobService::Stub& jobs() { return *jobs_; }
+  const std::string& address() const { return address_; }
+  std::string File(const std::string& name) const { return dir_.File(name); }
+  const std::string& server_state_dir() const { return server_state_dir_; }
+  std::string WorkerStateDir(const std::string& name = "alpha") const;
+  // The run directory of an attempt on a worker.
+  std::string RunDir(const std::string& job, int attempt,
+                     const std::string& worker = "alpha") const;
+  // The pids in supervisor.json: the supervisor's and those of the ranks.
+  nlohmann::json SupervisorRecord(const std::string& run_dir) const;
+  Process* server() { return server_.get(); }
+  static std::string Binary(const std::string& name);
+
+ private:
+  void KillLeftovers();
+
+  const Options options_;
+  TempDir dir_;
+  std::string server_state_dir_;
+  std::string address_;
+  std::unique_ptr<Process> server_;
+  std::map<std::string, std::unique_ptr<Process>> workers_;
+  std::unique_ptr<v1::JobService::Stub> jobs_;
+  int starts_ = 0;
+  int specs_ = 0;
+};
+
+// A convnet on generated glyphs that trains for seconds: `train_size` samples a epoch.
+std::string SmallSpec(const std::string& name, int devices, int epochs, int train_size,
+                      const std::string& extra = "");
+
+}  // namespace trainyard::testing

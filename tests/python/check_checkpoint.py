@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Opens a Trainyard checkpoint with plain PyTorch and compares logits.
+
+usage: check_checkpoint.py MODEL.safetensors PROBE.safetensors
+
+PROBE holds `input` [N, C, H, W] and the `logits` [N, classes] that our engine computed for it from MODEL.
+The network is written here as a PyTorch user would write it; load_state_dict is strict, so names and shapes
+must be exactly what PyTorch expects. Exits with 1 where the logits differ by more than 1e-4 of their size.
+"""
+import json
+import struct
+import sys
+
+import torch
+
+DTYPES = {"F32": torch.float32, "F64": torch.float64, "I64": torch.int64}
+
+
+def read_safetensors(path):
+    with open(path, "rb") as file:
+        data = file.read()
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + length])
+    assert header.pop("__metadata__", {}).get("format") == "pt", "metadata must say format: pt"
+    tensors = {}
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        raw = bytearray(data[8 + length + begin : 8 + length + end])
+        tensors[name] = torch.frombuffer(raw, dtype=DTYPES[entry["dtype"]]).reshape(entry["shape"]).clone()
+    return tensors
+
+
+class Convnet(torch.nn.Module):
+    def __init__(self, state, image):
+        super().__init__()
+        first, channels = state["conv1.weight"].shape[:2]
+        second = state["conv2.weight"].shape[0]
+        bias = "conv1.bias" in state
+        self.conv1 = torch.nn.Conv2d(channels, first, 3, padding=1, bias=bias)
+        self.conv2 = torch.nn.Conv2d(first, second, 3, padding=1, bias=bias)
+        normed = "bn1.weight" in state
+        self.bn1 = torch.nn.BatchNorm2d(first) if normed else torch.nn.Identity()
+        self.bn2 = torch.nn.BatchNorm2d(second) if normed else torch.nn.Identity()
+        self.fc = torch.nn.Linear(state["fc.weight"].shape[1], state["fc.weight"].shape[0])
+
+    def forward(self, x):
+        x = torch.nn.functional.max_pool2d(torch.relu(self.bn1(self.conv1(x))), 2)
+        x = torch.nn.functional.max_pool2d(torch.relu(self.bn2(self.conv2(x))), 2)
+        return self.fc(torch.flatten(x, 1))
+
+
+def main():
+    if len(sys.argv) != 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    state = read_safetensors(sys.argv[1])
+    probe = read_safetensors(sys.argv[2])
+    model = Convnet(state, probe["input"].shape[1:])
+    # PyTorch counts batches in a buffer that takes no part in evaluation.
+    missing, unexpected = model.load_state_dict(state, strict=False)
+    assert not unexpected, f"PyTorch does not know {unexpected}"
+    assert all(name.endswith("num_batches_tracked") for name in missing), f"missing {missing}"
+    model.eval()
+    with torch.no_grad():
+        expected = model(probe["input"])
+    size = expected.abs().max().item()
+    error = (expected - probe["logits"]).abs().max().item()
+    print(f"{tuple(expected.shape)} logits up to {size:.4g}, largest difference {error:.3g}")
+    return 0 if error <= 1e-4 * max(size, 1.0) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,24 @@
+// Where tests find what is not part of the source tree, and what is.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace trainyard::testing {
+
+// A data set's file or folder below TRAINYARD_DATA, else below <source dir>/../shared/data. Nothing
+// where it is absent: skip the test then, with MissingData as the reason.
+std::optional<std::string> DataPath(absl::string_view relative);
+// Reference numbers: TRAINYARD_REFERENCE, else <source dir>/../shared/reference.
+std::optional<std::string> ReferencePath(absl::string_view relative);
+
+// What to say in GTEST_SKIP: the places that were looked at.
+std::string MissingData(absl::string_view relative);
+std::string MissingReference(absl::string_view relative);
+
+// A path inside the source tree; always there.
+std::string SourcePath(absl::string_view relative);
+
+}  // namespace trainyard::testing

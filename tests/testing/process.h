@@ -1,0 +1,68 @@
+// Child processes of a test: started, waited for with a bound, and ended whatever happens.
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace trainyard::testing {
+
+// What a finished child left.
+struct ProcessResult {
+  int exit_code = -1;  // -1 where a signal ended it
+  int signal = 0;
+  std::string out;
+  std::string err;
+};
+
+// A running child. The destructor kills it with SIGKILL and waits for it.
+class Process {
+ public:
+  struct Options {
+    std::vector<std::string> args;  // args[0] is the program's path
+    // Added to the test's own environment.
+    std::map<std::string, std::string> environment;
+    // Files that take the output; removed by their owner, usually a TempDir.
+    std::string stdout_path;
+    std::string stderr_path;
+    // What the child reads; nothing where empty.
+    std::string stdin_path;
+    // Runs as this user where not negative; the test must be root then.
+    int uid = -1;
+  };
+
+  static absl::StatusOr<std::unique_ptr<Process>> Start(Options options);
+  ~Process();
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  pid_t pid() const { return pid_; }
+  bool running();
+  void Signal(int signal);
+  // Waits for the end. DEADLINE_EXCEEDED (and the child lives on) where it does not end in time.
+  absl::StatusOr<ProcessResult> Wait(absl::Duration timeout);
+  // What it has written so far.
+  std::string Err() const;
+
+ private:
+  Process(pid_t pid, int pidfd, Options options)
+      : pid_(pid), pidfd_(pidfd), options_(std::move(options)) {}
+
+  const pid_t pid_;
+  const int pidfd_;
+  const Options options_;
+  bool reaped_ = false;
+  int wait_status_ = 0;
+};
+
+// Starts, waits, and returns what was left; output goes through `scratch_dir`.
+absl::StatusOr<ProcessResult> RunProcess(Process::Options options, const std::string& scratch_dir,
+                                         absl::Duration timeout);
+
+}  // namespace trainyard::testing

@@ -1,0 +1,29 @@
+// A folder for one test.
+#pragma once
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace trainyard::testing {
+
+// Made empty below TMPDIR (else /tmp); removed with all that is in it at the end of the object's
+// life.
+class TempDir {
+ public:
+  TempDir();
+  ~TempDir();
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+
+  const std::string& path() const { return path_; }
+  // The path of `name` in it; nothing is created.
+  std::string File(absl::string_view name) const;
+  // Writes a file of that name, whose folder exists, and returns its path.
+  std::string Write(absl::string_view name, absl::string_view content) const;
+
+ private:
+  std::string path_;
+};
+
+}  // namespace trainyard::testing

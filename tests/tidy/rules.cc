@@ -1,0 +1,115 @@
+#include "tests/tidy/rules.h"
+
+#include "absl/strings/match.h"
+
+namespace trainyard::tidy {
+
+bool IsUnder(absl::string_view path, absl::string_view folder) {
+  if (!absl::StartsWith(path, folder)) return false;
+  return path.size() == folder.size() || folder.back() == '/' || path[folder.size()] == '/' ||
+         path[folder.size()] == '.';
+}
+
+const std::vector<Floor>& Floors() {
+  static const auto* floors = new std::vector<Floor>{
+      // F0 words
+      {"common/base", {}},
+      {"common/spec", {"common/base", "trainyard/v1"}},
+      {"common/rpc", {"common/base", "trainyard/v1"}},
+      // Server
+      {"server/core", {"common/base"}},
+      {"server/store", {"common/base", "server/core"}},
+      {"server/runtime", {"common/base", "server/core", "server/store"}},
+      {"server/rpc",
+       {"common/base", "common/rpc", "common/spec", "server/core", "server/runtime", "server/store",
+        "trainyard/v1"}},
+      {"server", {"common", "server", "trainyard/v1"}},
+      // Worker
+      {"worker/run_dir", {"common/base"}},
+      {"worker/data", {"common/base"}},
+      {"worker/checkpoint", {"common/base"}},
+      {"worker/parallel", {"common/base", "worker/run_dir"}},
+      {"worker/engine/graph", {"common/base"}},
+      {"worker/engine/optim", {"common/base"}},
+      {"worker/engine/models",
+       {"common/base", "worker/engine/graph", "worker/engine/optim", "worker/engine/backend"}},
+      {"worker/engine/backend", {"common/base", "worker/engine/graph", "worker/engine/optim"}},
+      {"worker/trainer",
+       {"common/base", "worker/run_dir", "worker/data", "worker/checkpoint", "worker/parallel",
+        "worker/engine"}},
+      {"worker/supervisor", {"common/base", "worker/run_dir"}},
+      {"worker/agent",
+       {"common/base", "common/rpc", "worker/run_dir", "worker/checkpoint", "trainyard/v1"}},
+      // Client
+      {"client", {"common", "client", "trainyard/v1"}},
+      // Tests see everything.
+      {"tests", {"common", "server", "worker", "client", "tests", "trainyard"}},
+  };
+  return *floors;
+}
+
+const Floor* FloorOf(absl::string_view path) {
+  const Floor* best = nullptr;
+  for (const Floor& floor : Floors()) {
+    if (IsUnder(path, floor.folder) &&
+        (best == nullptr || floor.folder.size() > best->folder.size())) {
+      best = &floor;
+    }
+  }
+  return best;
+}
+
+bool MayInclude(const Floor& floor, absl::string_view header) {
+  if (IsUnder(header, floor.folder)) return true;
+  for (const std::string& folder : floor.may_include) {
+    if (IsUnder(header, folder)) return true;
+  }
+  return false;
+}
+
+const std::vector<Library>& Libraries() {
+  static const auto* libraries = new std::vector<Library>{
+      {"sqlite3.h", {"server/store/sqlite", "tests/contract"}},
+      {"dnnl", {"worker/engine/backend/cpu"}},
+      {"gloo/", {"worker/parallel/gloo"}},
+      {"yaml-cpp/", {"client"}},
+      {"spdlog/", {"common/base/log.cc"}},
+      {"xxhash.h", {"common/base"}},
+      {"zlib.h", {"worker/data", "tests/unit/worker/data"}},
+      {"CLI/", {"client", "server", "worker/agent", "worker/supervisor", "worker/trainer"}},
+      {"grpc", {"common/rpc", "server/rpc", "server/app", "worker/agent", "client", "tests"}},
+      {"nlohmann/",
+       {"common/spec", "worker/run_dir", "worker/checkpoint", "worker/trainer", "worker/agent",
+        "client", "tests"}},
+      {"cuda", {"worker/engine/backend/cuda", "worker/parallel/nccl"}},
+      {"nvml", {"worker/agent"}},
+      {"omp.h", {"worker/engine/backend/cpu", "worker/trainer", "tests"}},
+  };
+  return *libraries;
+}
+
+const std::vector<BannedWord>& BannedWords() {
+  static const auto* words = new std::vector<BannedWord>{
+      {R"(\babsl::Now\b)", {"common/base/env.cc", "tests/bench"}, "take the time from a Clock"},
+      {R"(\b(system_clock|random_device)\b)", {"common/base/env.cc"}, "use Clock or Rng"},
+      // A call, not the declaration of a clock's method.
+      {R"(\b(sleep_for|SleepFor|usleep|nanosleep)\s*\((?!absl::Duration\b))",
+       {"common/base", "server/runtime", "worker", "client"},
+       "wait for the event, or use Clock::SleepFor in an adapter"},
+      {R"(\bgetenv\b)",
+       {"client", "server/app", "server/main", "worker/agent", "worker/supervisor",
+        "worker/trainer", "tests", "common/base/env.cc"},
+       "environment variables are read in mains"},
+      {R"(\bthrow\b)", {}, "return a Status"},
+      {R"(\b(rand|srand|strcpy|strcat|sprintf|gets|mktemp|tmpnam|popen|system)\s*\()",
+       {},
+       "unsafe or unbounded call"},
+      {R"(\busing namespace\b)", {}, "name what you use"},
+      {R"(\bstd::views\b)", {}, "clang 14 cannot compile it"},
+      {R"(#include <format>)", {}, "g++ 12 has none; use absl::StrFormat"},
+      {R"(\bassert\s*\()", {}, "TY_CHECK stays on in release"},
+  };
+  return *words;
+}
+
+}  // namespace trainyard::tidy

@@ -1,0 +1,44 @@
+// The floors of the architecture as a table: which folder may include which, and which third-party
+// headers live where. A new folder or library needs a line here, so that it gets a floor on
+// purpose.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace trainyard::tidy {
+
+// A folder and the folders of ours (besides itself and what lies below it) that its files may
+// include.
+struct Floor {
+  std::string folder;
+  std::vector<std::string> may_include;
+};
+
+// The longest matching folder counts.
+const std::vector<Floor>& Floors();
+// nullptr where no folder of the table holds `path`.
+const Floor* FloorOf(absl::string_view path);
+bool MayInclude(const Floor& floor, absl::string_view header);
+
+// A library's headers and the only folders that may include them.
+struct Library {
+  std::string header_prefix;
+  std::vector<std::string> folders;
+};
+const std::vector<Library>& Libraries();
+
+// A word that code must not contain outside of the named files, and what to use instead.
+struct BannedWord {
+  std::string pattern;                  // ECMA regular expression over the code part of a line
+  std::vector<std::string> allowed_in;  // prefixes of paths
+  std::string instead;
+};
+const std::vector<BannedWord>& BannedWords();
+
+// Whether `path` is `folder` or lies in it, or is a file of that prefix.
+bool IsUnder(absl::string_view path, absl::string_view folder);
+
+}  // namespace trainyard::tidy

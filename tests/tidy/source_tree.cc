@@ -1,0 +1,75 @@
+#include "tests/tidy/source_tree.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "common/base/files.h"
+
+namespace trainyard::tidy {
+namespace {
+
+constexpr const char* kFolders[] = {"common", "server", "worker", "client", "tests"};
+
+bool IsSource(const std::string& path) {
+  return absl::EndsWith(path, ".cc") || absl::EndsWith(path, ".h") || absl::EndsWith(path, ".cu");
+}
+
+}  // namespace
+
+std::vector<SourceFile> ReadSourceTree(const std::string& root) {
+  std::vector<SourceFile> files;
+  for (const char* folder : kFolders) {
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(JoinPath(root, folder))) {
+      const std::string path = entry.path().string();
+      if (!entry.is_regular_file() || !IsSource(path)) continue;
+      const auto content = ReadFile(path);
+      if (!content.ok()) continue;
+      files.push_back({path.substr(root.size() + 1), absl::StrSplit(*content, '\n')});
+    }
+  }
+  std::sort(files.begin(), files.end(),
+            [](const SourceFile& a, const SourceFile& b) { return a.path < b.path; });
+  return files;
+}
+
+std::vector<Include> Includes(const SourceFile& file) {
+  std::vector<Include> includes;
+  for (size_t i = 0; i < file.lines.size(); ++i) {
+    absl::string_view line = file.lines[i];
+    if (!absl::ConsumePrefix(&line, "#include ") || line.size() < 3) continue;
+    const char close = line.front() == '<' ? '>' : '"';
+    line.remove_prefix(1);
+    includes.push_back({i + 1, std::string(line.substr(0, line.find(close)))});
+  }
+  return includes;
+}
+
+std::string CodeOf(const std::string& line) {
+  std::string code;
+  bool in_string = false;
+  for (size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (in_string) {
+      if (c == '\\') {
+        ++i;
+      } else if (c == '"') {
+        in_string = false;
+      }
+      continue;
+    }
+    if (c == '"' && (i == 0 || line[i - 1] != '\'')) {
+      in_string = true;
+    } else if (c == '/' && i + 1 < line.size() && line[i + 1] == '/') {
+      break;
+    } else {
+      code += c;
+    }
+  }
+  return code;
+}
+
+}  // namespace trainyard::tidy

@@ -1,0 +1,169 @@
+// Checks of the source text itself: floors, third-party headers, banned calls, form.
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tests/tidy/rules.h"
+#include "tests/tidy/source_tree.h"
+
+namespace trainyard::tidy {
+namespace {
+
+constexpr size_t kLineLengthMax = 100;
+// Past this, a file holds a second idea. Lower it when the longest file shrinks; never raise it.
+constexpr size_t kFileLinesMax = 650;
+
+const std::vector<SourceFile>& Tree() {
+  static const auto* tree = new std::vector<SourceFile>(ReadSourceTree(TRAINYARD_SOURCE_DIR));
+  return *tree;
+}
+
+bool IsOurs(const std::string& header) {
+  for (const char* folder : {"common/", "server/", "worker/", "client/", "tests/"}) {
+    if (absl::StartsWith(header, folder)) return true;
+  }
+  return false;
+}
+
+// Fails with all findings at once.
+void ExpectNone(const std::vector<std::string>& findings) {
+  EXPECT_TRUE(findings.empty()) << findings.size() << " findings:\n"
+                                << absl::StrJoin(findings, "\n");
+}
+
+TEST(Tidy, TheTreeIsRead) {
+  EXPECT_GT(Tree().size(), 100u);
+}
+
+TEST(Tidy, FilesIncludeTheirOwnAndLowerFloorsOnly) {
+  std::vector<std::string> findings;
+  for (const SourceFile& file : Tree()) {
+    const Floor* floor = FloorOf(file.path);
+    if (floor == nullptr) {
+      findings.push_back(
+          absl::StrCat(file.path, ": its folder has no floor in tests/tidy/rules.cc"));
+      continue;
+    }
+    for (const Include& include : Includes(file)) {
+      const bool is_proto = absl::StartsWith(include.header, "trainyard/");
+      if (!IsOurs(include.header) && !is_proto) continue;
+      if (!MayInclude(*floor, include.header)) {
+        findings.push_back(absl::StrCat(file.path, ":", include.line, ": ", floor->folder,
+                                        " may not include ", include.header));
+      }
+    }
+  }
+  ExpectNone(findings);
+}
+
+TEST(Tidy, ThirdPartyHeadersStayInTheirAdapters) {
+  std::vector<std::string> findings;
+  for (const SourceFile& file : Tree()) {
+    for (const Include& include : Includes(file)) {
+      for (const Library& library : Libraries()) {
+        if (!absl::StartsWith(include.header, library.header_prefix)) continue;
+        bool allowed = false;
+        for (const std::string& folder : library.folders) allowed |= IsUnder(file.path, folder);
+        if (!allowed) {
+          findings.push_back(absl::StrCat(file.path, ":", include.line, ": <", include.header,
+                                          "> belongs to ", absl::StrJoin(library.folders, ", ")));
+        }
+      }
+    }
+  }
+  ExpectNone(findings);
+}
+
+TEST(Tidy, NoBannedWords) {
+  std::vector<std::string> findings;
+  for (const BannedWord& word : BannedWords()) {
+    const std::regex pattern(word.pattern);
+    for (const SourceFile& file : Tree()) {
+      bool allowed = false;
+      for (const std::string& prefix : word.allowed_in) allowed |= IsUnder(file.path, prefix);
+      if (allowed) continue;
+      for (size_t i = 0; i < file.lines.size(); ++i) {
+        if (std::regex_search(CodeOf(file.lines[i]), pattern)) {
+          findings.push_back(absl::StrCat(file.path, ":", i + 1, ": ", word.instead));
+        }
+      }
+    }
+  }
+  ExpectNone(findings);
+}
+
+TEST(Tidy, NoUnfinishedWork) {
+  // Put together so that this file does not find itself.
+  const std::regex pattern(absl::StrCat("\\b(TO", "DO|FIX", "ME|XX", "X|HA", "CK)\\b"));
+  std::vector<std::string> findings;
+  for (const SourceFile& file : Tree()) {
+    for (size_t i = 0; i < file.lines.size(); ++i) {
+      if (std::regex_search(file.lines[i], pattern)) {
+        findings.push_back(absl::StrCat(file.path, ":", i + 1, ": ", file.lines[i]));
+      }
+    }
+  }
+  ExpectNone(findings);
+}
+
+TEST(Tidy, FilesKeepTheirForm) {
+  std::vector<std::string> findings;
+  for (const SourceFile& file : Tree()) {
+    if (file.lines.size() > kFileLinesMax) {
+      findings.push_back(
+          absl::StrCat(file.path, ": ", file.lines.size(), " lines; split it by idea"));
+    }
+    if (file.lines.empty() || !file.lines.back().empty()) {
+      findings.push_back(absl::StrCat(file.path, ": no newline at the end"));
+    }
+    bool has_pragma = false;
+    for (size_t i = 0; i < file.lines.size(); ++i) {
+      const std::string& line = file.lines[i];
+      has_pragma |= line == "#pragma once";
+      // Raw strings and addresses may be longer; clang-format cannot break them.
+      if (line.size() > kLineLengthMax && !absl::StrContains(line, "R\"") &&
+          !absl::StrContains(line, "http")) {
+        size_t columns = 0;
+        for (const char c : line) columns += (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+        if (columns > kLineLengthMax) {
+          findings.push_back(absl::StrCat(file.path, ":", i + 1, ": ", columns, " columns"));
+        }
+      }
+    }
+    if (absl::EndsWith(file.path, ".h") && !has_pragma) {
+      findings.push_back(absl::StrCat(file.path, ": no #pragma once"));
+    }
+    if (absl::EndsWith(file.path, ".h") && !absl::StartsWith(file.lines.front(), "//")) {
+      findings.push_back(absl::StrCat(file.path, ":1: a header starts with what it is for"));
+    }
+  }
+  ExpectNone(findings);
+}
+
+// The checks themselves, on text that breaks each rule.
+TEST(TidyRules, CodeOfDropsCommentsAndStrings) {
+  EXPECT_EQ(CodeOf("int a = 1;  // absl::Now()"), "int a = 1;  ");
+  EXPECT_EQ(CodeOf("Log(\"getenv(\\\" is here\");"), "Log();");
+}
+
+TEST(TidyRules, FloorsRefuseWhatTheArchitectureForbids) {
+  const auto may = [](const char* path, const char* header) {
+    return MayInclude(*FloorOf(path), header);
+  };
+  EXPECT_TRUE(may("server/core/job_fsm.cc", "common/base/check.h"));
+  EXPECT_FALSE(may("server/core/job_fsm.cc", "trainyard/v1/job.pb.h"));
+  EXPECT_FALSE(may("server/core/job_fsm.cc", "server/store/store.h"));
+  EXPECT_FALSE(may("server/rpc/job_service.cc", "worker/agent/agent_core.h"));
+  EXPECT_FALSE(may("worker/trainer/train_loop.cc", "trainyard/v1/job.pb.h"));
+  EXPECT_FALSE(may("worker/engine/graph/graph.cc", "worker/engine/backend/backend.h"));
+  EXPECT_FALSE(may("client/commands/ls.cc", "server/core/types.h"));
+  EXPECT_TRUE(may("tests/unit/server/core/job_fsm_test.cc", "server/core/job_fsm.h"));
+}
+
+}  // namespace
+}  // namespace trainyard::tidy

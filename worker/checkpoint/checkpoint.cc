@@ -1,0 +1,231 @@
+#include "worker/checkpoint/checkpoint.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/base/check.h"
+#include "common/base/errors.h"
+#include "common/base/files.h"
+#include "common/base/hash.h"
+#include "common/base/status_macros.h"
+#include "worker/checkpoint/manifest.h"
+
+namespace trainyard::checkpoint {
+namespace {
+
+constexpr char kFolderPrefix[] = "step-";
+constexpr char kTemporarySuffix[] = ".tmp";
+
+std::string FolderOf(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+// The step of a folder named step-<n>; nothing for other names, step-007 and step-7.tmp among them.
+std::optional<int64_t> StepOf(absl::string_view folder) {
+  int64_t step = 0;
+  if (!absl::ConsumePrefix(&folder, kFolderPrefix) || !absl::SimpleAtoi(folder, &step) ||
+      step < 0 || absl::StrCat(step) != folder) {
+    return std::nullopt;
+  }
+  return step;
+}
+
+// All steps that have a folder, whatever is in it; ascending.
+std::vector<int64_t> FolderSteps(const std::string& checkpoints_dir) {
+  std::vector<int64_t> steps;
+  const absl::StatusOr<std::vector<std::string>> names = ListDirectory(checkpoints_dir);
+  if (!names.ok()) return steps;
+  for (const std::string& name : *names) {
+    if (const std::optional<int64_t> step = StepOf(name)) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+// What crashed writers left. There is one writer at a time, so nobody is writing there now.
+absl::Status RemoveTemporaryFolders(const std::string& checkpoints_dir) {
+  TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(checkpoints_dir));
+  for (absl::string_view name : names) {
+    const std::string path = JoinPath(checkpoints_dir, name);
+    if (absl::ConsumeSuffix(&name, kTemporarySuffix) && StepOf(name).has_value()) {
+      TY_RETURN_IF_ERROR(RemoveTree(path));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteSynced(const std::string& path, absl::string_view content) {
+  TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_WRONLY | O_CREAT | O_EXCL));
+  TY_RETURN_IF_ERROR(WriteFully(fd.get(), content, path));
+  // A failed fsync is final: the kernel may have dropped the pages, so another one proves nothing.
+  if (fsync(fd.get()) != 0) return ErrnoStatus(errno, "cannot sync", path);
+  return absl::OkStatus();
+}
+
+absl::Status MakeCheckpointsDir(const std::string& checkpoints_dir) {
+  if (FileExists(checkpoints_dir)) return absl::OkStatus();
+  TY_RETURN_IF_ERROR(MakeDirectories(checkpoints_dir));
+  return SyncDirectory(FolderOf(checkpoints_dir));
+}
+
+// The first phase: the files, then MANIFEST, each on disk before the next step.
+absl::Status WriteFolder(const std::string& folder, int64_t step,
+                         const std::vector<CheckpointFile>& files) {
+  TY_RETURN_IF_ERROR(MakeDirectories(folder));
+  Manifest manifest{step, {}};
+  for (const CheckpointFile& file : files) {
+    TY_RETURN_IF_ERROR(WriteSynced(JoinPath(folder, file.name), file.content));
+    manifest.files.push_back(
+        {file.name, static_cast<int64_t>(file.content.size()), ContentHash(file.content)});
+  }
+  std::sort(manifest.files.begin(), manifest.files.end(),
+            [](const ManifestEntry& a, const ManifestEntry& b) { return a.name < b.name; });
+  TY_RETURN_IF_ERROR(WriteSynced(JoinPath(folder, kManifestName), EncodeManifest(manifest)));
+  return SyncDirectory(folder);
+}
+
+// Reads by blocks: a checkpoint may be larger than the memory that is free beside the training.
+absl::StatusOr<std::string> HashOfFile(const std::string& path, int64_t size) {
+  TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_RDONLY));
+  ContentHasher hasher;
+  constexpr int64_t kBlockBytes = 1 << 20;
+  std::string block(static_cast<size_t>(std::clamp<int64_t>(size, 1, kBlockBytes)), '\0');
+  while (true) {
+    const ssize_t got = read(fd.get(), block.data(), block.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return ErrnoStatus(errno, "cannot read", path);
+    if (got == 0) break;
+    hasher.Update(absl::string_view(block.data(), static_cast<size_t>(got)));
+  }
+  return hasher.Text();
+}
+
+absl::Status VerifyFile(const std::string& folder, const ManifestEntry& entry) {
+  const std::string path = JoinPath(folder, entry.name);
+  const absl::StatusOr<int64_t> size = FileSize(path);
+  if (absl::IsNotFound(size.status())) {
+    return error::CorruptFile(path, "it is missing; MANIFEST lists it");
+  }
+  TY_RETURN_IF_ERROR(size.status());
+  if (*size != entry.size) {
+    return error::CorruptFile(path,
+                              absl::StrCat("it has ", *size, " bytes; MANIFEST says ", entry.size));
+  }
+  TY_ASSIGN_OR_RETURN(const std::string hash, HashOfFile(path, entry.size));
+  if (hash != entry.hash) {
+    return error::CorruptFile(path,
+                              absl::StrCat("its hash is ", hash, "; MANIFEST says ", entry.hash));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VerifyNothingElse(const std::string& folder, const Manifest& manifest) {
+  TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(folder));
+  for (const std::string& name : names) {
+    const bool is_listed = std::any_of(manifest.files.begin(), manifest.files.end(),
+                                       [&name](const auto& entry) { return entry.name == name; });
+    if (!is_listed && name != kManifestName) {
+      return error::CorruptFile(JoinPath(folder, name), "MANIFEST does not list it");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status WriteCheckpoint(const std::string& checkpoints_dir, int64_t step,
+                             const std::vector<CheckpointFile>& files) {
+  TY_CHECK(step >= 0);
+  for (const CheckpointFile& file : files) TY_CHECK(IsFileName(file.name));
+  TY_RETURN_IF_ERROR(MakeCheckpointsDir(checkpoints_dir));
+  TY_RETURN_IF_ERROR(RemoveTemporaryFolders(checkpoints_dir));
+  const std::string path = CheckpointPath(checkpoints_dir, step);
+  const bool has_damaged = FileExists(path);
+  if (has_damaged) {
+    const absl::Status verified = VerifyCheckpoint(path).status();
+    // The writer of it may have died between the rename and this.
+    if (verified.ok()) return SyncDirectory(checkpoints_dir);
+    if (!absl::IsDataLoss(verified)) return verified;
+  }
+
+  const std::string temporary = absl::StrCat(path, kTemporarySuffix);
+  auto remove = absl::MakeCleanup([&temporary] { (void)RemoveTree(temporary); });
+  TY_RETURN_IF_ERROR(WriteFolder(temporary, step, files));
+  // Only now: until here the damaged one was still evidence.
+  if (has_damaged) TY_RETURN_IF_ERROR(RemoveTree(path));
+  if (rename(temporary.c_str(), path.c_str()) != 0) {
+    return ErrnoStatus(errno, "cannot rename to", path);
+  }
+  std::move(remove).Cancel();
+  return SyncDirectory(checkpoints_dir);
+}
+
+absl::StatusOr<Manifest> VerifyCheckpoint(const std::string& checkpoint_dir) {
+  if (!FileExists(checkpoint_dir)) return error::CheckpointNotFound(checkpoint_dir);
+  const std::string manifest_path = JoinPath(checkpoint_dir, kManifestName);
+  absl::StatusOr<Manifest> manifest = ParseManifest(manifest_path);
+  if (absl::IsNotFound(manifest.status())) {
+    return error::CorruptFile(manifest_path, "it is missing, so the checkpoint is half-written");
+  }
+  TY_RETURN_IF_ERROR(manifest.status());
+  const std::optional<int64_t> step =
+      StepOf(std::filesystem::path(checkpoint_dir).filename().string());
+  // A downloaded copy may have another name; a folder that names another step was mixed up.
+  if (step.has_value() && *step != manifest->step) {
+    return error::CorruptFile(manifest_path, absl::StrCat("its step is ", manifest->step,
+                                                          "; the folder's name says ", *step));
+  }
+  TY_RETURN_IF_ERROR(VerifyNothingElse(checkpoint_dir, *manifest));
+  for (const ManifestEntry& entry : manifest->files) {
+    TY_RETURN_IF_ERROR(VerifyFile(checkpoint_dir, entry));
+  }
+  return manifest;
+}
+
+std::vector<int64_t> ListCheckpoints(const std::string& checkpoints_dir) {
+  std::vector<int64_t> steps = FolderSteps(checkpoints_dir);
+  steps.erase(std::remove_if(steps.begin(), steps.end(),
+                             [&checkpoints_dir](int64_t step) {
+                               const std::string path =
+                                   JoinPath(CheckpointPath(checkpoints_dir, step), kManifestName);
+                               const absl::StatusOr<Manifest> manifest = ParseManifest(path);
+                               return !manifest.ok() || manifest->step != step;
+                             }),
+              steps.end());
+  return steps;
+}
+
+absl::StatusOr<LatestCheckpoint> FindLatestValid(const std::string& checkpoints_dir,
+                                                 std::vector<std::string>& damaged) {
+  const std::vector<int64_t> steps = FolderSteps(checkpoints_dir);
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    LatestCheckpoint latest{*step, CheckpointPath(checkpoints_dir, *step)};
+    const absl::Status verified = VerifyCheckpoint(latest.path).status();
+    if (verified.ok()) return latest;
+    damaged.push_back(absl::StrCat(latest.path, ": ", verified.message()));
+  }
+  return error::CheckpointNotFound(JoinPath(checkpoints_dir, absl::StrCat(kFolderPrefix, "*")));
+}
+
+std::string CheckpointPath(const std::string& checkpoints_dir, int64_t step) {
+  return JoinPath(checkpoints_dir, absl::StrCat(kFolderPrefix, step));
+}
+
+std::string ContentHash(const std::string& bytes) {
+  ContentHasher hasher;
+  hasher.Update(bytes);
+  return hasher.Text();
+}
+
+}  // namespace trainyard::checkpoint
