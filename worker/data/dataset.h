@@ -24,15 +24,18 @@ class Dataset {
   virtual int64_t classes() const = 0;
   // {channels, height, width}.
   virtual const std::vector<int64_t>& sample_shape() const = 0;
-  // Pixels in [0, 1], channel-major (CHW); `pixels` has as many elements as sample_shape(). 0 <= index < size().
+  // Pixels in [0, 1], channel-major (CHW); `pixels` has as many elements as sample_shape(). 0 <=
+  // index < size().
   virtual void Read(int64_t index, absl::Span<float> pixels, int32_t& label) const = 0;
-  // Identifies the bytes: "xxh3-128:<hex>" over the files' decoded content, or "glyphs-v1:<parameters>".
+  // Identifies the bytes: "xxh3-128:<hex>" over the files' decoded content, images then labels, or
+  // "glyphs-v1:split=train,size=20000".
   virtual const std::string& digest() const = 0;
 };
 
-// `glyphs` (generated; sizes 20,000 and 4,000 unless told otherwise) or `fashion-mnist`, `mnist`: the four idx
-// files, plain or .gz, in `dataset_dir` or in `dataset_dir`/<name>. NOT_FOUND (DATASET_NOT_FOUND) with the paths
-// tried; DATA_LOSS (CORRUPT_FILE) with file, position and value for bad bytes.
+// `glyphs` (generated; sizes 20,000 and 4,000 unless told otherwise) or `fashion-mnist`, `mnist`:
+// the four idx files, plain or .gz, in `dataset_dir`/<name> or in `dataset_dir`. NOT_FOUND
+// (DATASET_NOT_FOUND) with the paths tried, or the names that exist; INVALID_ARGUMENT for a size
+// out of range; DATA_LOSS (CORRUPT_FILE) with file, position and value for bad bytes.
 struct DatasetOptions {
   std::string dataset_dir;
   // glyphs only: numbers of samples; 0 for the default.
@@ -44,7 +47,8 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(absl::string_view name, Spl
 // Names that OpenDataset knows.
 std::vector<std::string> DatasetNames();
 
-// Mean and standard deviation of each channel over the training pixels.
+// Mean and standard deviation of each channel over the training pixels; the deviation of a channel
+// that does not vary is 1.
 struct Normalization {
   std::vector<float> mean;
   std::vector<float> stddev;

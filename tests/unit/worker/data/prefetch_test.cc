@@ -1,0 +1,192 @@
+// The prefetcher: order, bounds, waits and stopping, without a sleep.
+#include "worker/data/prefetch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <latch>
+#include <memory>
+
+namespace trainyard::data {
+namespace {
+
+using ::testing::ElementsAre;
+
+// Sample i is the two pixels {i, i + 0.5} of two channels, with label i % 10. `on_read` sees each
+// read.
+class CountingDataset : public Dataset {
+ public:
+  int64_t size() const override { return 1000; }
+  int64_t classes() const override { return 10; }
+  const std::vector<int64_t>& sample_shape() const override { return shape_; }
+  void Read(int64_t index, absl::Span<float> pixels, int32_t& label) const override {
+    if (on_read) on_read(index);
+    pixels[0] = static_cast<float>(index);
+    pixels[1] = static_cast<float>(index) + 0.5F;
+    label = static_cast<int32_t>(index % 10);
+  }
+  const std::string& digest() const override { return digest_; }
+
+  std::function<void(int64_t)> on_read;
+
+ private:
+  const std::vector<int64_t> shape_ = {2, 1, 1};
+  const std::string digest_ = "counting";
+};
+
+const Normalization kIdentity = {{0, 0}, {1, 1}};
+
+// `count` batches of three rows: 0 1 2, 3 4 5 ...
+BatchPlan Rows(int64_t count) {
+  return [count](int64_t sequence) {
+    if (sequence >= count) return std::vector<int64_t>();
+    return std::vector<int64_t>{3 * sequence, 3 * sequence + 1, 3 * sequence + 2};
+  };
+}
+
+TEST(Prefetcher, GivesTheBatchesInOrderAndThenNothing) {
+  const CountingDataset dataset;
+  for (const int depth : {1, 2, 7}) {
+    Prefetcher prefetcher(dataset, kIdentity, Rows(100), depth);
+    for (int64_t sequence = 0; sequence < 100; ++sequence) {
+      const PreparedBatch* batch = prefetcher.Next();
+      ASSERT_NE(batch, nullptr);
+      const auto first = static_cast<float>(3 * sequence);
+      ASSERT_THAT(batch->inputs, ElementsAre(first, first + 0.5F, first + 1, first + 1.5F,
+                                             first + 2, first + 2.5F));
+      ASSERT_EQ(batch->labels[2], (3 * sequence + 2) % 10);
+    }
+    EXPECT_EQ(prefetcher.Next(), nullptr);
+    EXPECT_EQ(prefetcher.Next(), nullptr);
+  }
+}
+
+TEST(Prefetcher, NormalisesEachChannelByItsOwn) {
+  const CountingDataset dataset;
+  Prefetcher prefetcher(
+      dataset, {{1, 2}, {2, 0.5}},
+      [](int64_t sequence) {
+        return sequence == 0 ? std::vector<int64_t>{5, 0} : std::vector<int64_t>();
+      },
+      1);
+  const PreparedBatch* batch = prefetcher.Next();
+  ASSERT_NE(batch, nullptr);
+  // (5 - 1) / 2, (5.5 - 2) / 0.5, (0 - 1) / 2, (0.5 - 2) / 0.5
+  EXPECT_THAT(batch->inputs, ElementsAre(2, 7, -0.5, -3));
+  EXPECT_THAT(batch->labels, ElementsAre(5, 0));
+}
+
+TEST(Prefetcher, ABatchMayBeSmallerThanTheOneWhoseMemoryItUses) {
+  const CountingDataset dataset;
+  Prefetcher prefetcher(
+      dataset, kIdentity,
+      [](int64_t sequence) {
+        return std::vector<int64_t>(sequence < 6 ? static_cast<size_t>(6 - sequence) : 0, 7);
+      },
+      2);
+  for (size_t rows = 6; rows > 0; --rows) {
+    const PreparedBatch* batch = prefetcher.Next();
+    ASSERT_NE(batch, nullptr);
+    EXPECT_EQ(batch->labels.size(), rows);
+    EXPECT_EQ(batch->inputs.size(), 2 * rows);
+  }
+  EXPECT_EQ(prefetcher.Next(), nullptr);
+}
+
+TEST(Prefetcher, ReadsAheadToItsDepthAndNoFurther) {
+  CountingDataset dataset;
+  std::atomic<int64_t> planned = 0;
+  std::latch full{1};
+  {
+    constexpr int kDepth = 3;
+    Prefetcher prefetcher(
+        dataset, kIdentity,
+        [&](int64_t sequence) {
+          planned = sequence;
+          // It plans the batch behind the last that fits, and then waits for room.
+          if (sequence == kDepth) full.count_down();
+          return std::vector<int64_t>{sequence % 1000};
+        },
+        kDepth);
+    full.wait();
+    // The batch in hand keeps its slot while the thread fills all the others again.
+    const PreparedBatch* batch = prefetcher.Next();
+    ASSERT_NE(batch, nullptr);
+    for (int64_t sequence = 0; sequence < 50; ++sequence) {
+      EXPECT_EQ(batch->inputs[0], static_cast<float>(sequence));
+      EXPECT_LE(planned, sequence + kDepth + 1);
+      batch = prefetcher.Next();
+      ASSERT_NE(batch, nullptr);
+    }
+  }
+  // Stopped in the middle of an endless stream.
+  EXPECT_LE(planned, 50 + 4);
+}
+
+TEST(Prefetcher, StopsWithBatchesThatNobodyTook) {
+  CountingDataset dataset;
+  std::latch reading{1};
+  std::latch go_on{1};
+  std::atomic<int> reads = 0;
+  dataset.on_read = [&](int64_t) {
+    if (++reads > 1) return;
+    reading.count_down();
+    go_on.wait();
+  };
+  auto prefetcher = std::make_unique<Prefetcher>(
+      dataset, kIdentity, [](int64_t) { return std::vector<int64_t>{1}; }, 2);
+  reading.wait();
+  go_on.count_down();
+  prefetcher.reset();
+  // Of the endless stream no more was read than the ring holds.
+  EXPECT_GE(reads, 1);
+  EXPECT_LE(reads, 2);
+}
+
+// The first question for the time starts the reading, the second gets an answer 3 s later.
+class StartingClock : public Clock {
+ public:
+  absl::Time Now() override { return absl::UnixEpoch(); }
+  absl::Duration Uptime() override {
+    if (questions_++ == 0) asked.count_down();
+    return questions_ == 1 ? absl::Seconds(100) : absl::Seconds(103);
+  }
+  void SleepFor(absl::Duration) override {}
+
+  std::latch asked{1};
+
+ private:
+  int questions_ = 0;
+};
+
+TEST(Prefetcher, AccountsForTheTimeThatItWaits) {
+  CountingDataset dataset;
+  StartingClock clock;
+  dataset.on_read = [&clock](int64_t) { clock.asked.wait(); };
+  Prefetcher prefetcher(dataset, kIdentity, Rows(1), 1, clock);
+  EXPECT_EQ(prefetcher.waited(), absl::ZeroDuration());
+  ASSERT_NE(prefetcher.Next(), nullptr);
+  EXPECT_EQ(prefetcher.waited(), absl::Seconds(3));
+}
+
+TEST(Prefetcher, ABatchThatIsReadyCostsNoWait) {
+  const CountingDataset dataset;
+  StartingClock clock;
+  std::latch ended{1};
+  Prefetcher prefetcher(
+      dataset, kIdentity,
+      [&ended](int64_t sequence) {
+        // The plan of the second batch is asked for once the first is in the ring.
+        if (sequence == 1) ended.count_down();
+        return sequence == 0 ? std::vector<int64_t>{1} : std::vector<int64_t>();
+      },
+      2, clock);
+  ended.wait();
+  ASSERT_NE(prefetcher.Next(), nullptr);
+  EXPECT_EQ(prefetcher.waited(), absl::ZeroDuration());
+}
+
+}  // namespace
+}  // namespace trainyard::data

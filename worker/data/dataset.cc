@@ -1,0 +1,87 @@
+#include "worker/data/dataset.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/errors.h"
+#include "common/base/strings.h"
+#include "worker/data/glyphs.h"
+#include "worker/data/idx_dataset.h"
+
+namespace trainyard::data {
+namespace {
+
+constexpr char kGlyphs[] = "glyphs";
+// 750 MiB of pixels.
+constexpr int64_t kMaxGlyphs = 1'000'000;
+constexpr int64_t kNormalizationSamples = 10'000;
+
+absl::StatusOr<std::unique_ptr<Dataset>> OpenGlyphs(Split split, const DatasetOptions& options) {
+  const bool is_train = split == Split::kTrain;
+  const int64_t size = is_train ? options.train_size : options.test_size;
+  if (size < 0 || size > kMaxGlyphs) {
+    return absl::InvalidArgumentError(absl::StrCat("glyphs: a ", is_train ? "train" : "test",
+                                                   " split of ", size, " samples; expected 1 to ",
+                                                   kMaxGlyphs, ", or 0 for the default"));
+  }
+  const int64_t standard = is_train ? kGlyphTrainSize : kGlyphTestSize;
+  return MakeGlyphs(split, size == 0 ? standard : size);
+}
+
+absl::Status UnknownDataset(absl::string_view name) {
+  const std::vector<std::string> names = DatasetNames();
+  const std::string nearest = NearestWord(name, names);
+  return MakeError(
+      absl::StatusCode::kNotFound, "DATASET_NOT_FOUND",
+      absl::StrCat("dataset '", name, "' is unknown; ",
+                   nearest.empty() ? "" : absl::StrCat("did you mean '", nearest, "'? "),
+                   "there are ", absl::StrJoin(names, ", ")));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(absl::string_view name, Split split,
+                                                     const DatasetOptions& options) {
+  if (name == kGlyphs) return OpenGlyphs(split, options);
+  const std::vector<std::string> names = DatasetNames();
+  if (std::find(names.begin(), names.end(), name) == names.end()) return UnknownDataset(name);
+  return OpenIdxDataset(name, split, options.dataset_dir);
+}
+
+std::vector<std::string> DatasetNames() {
+  return {"fashion-mnist", kGlyphs, "mnist"};
+}
+
+Normalization MeasureNormalization(const Dataset& dataset) {
+  const std::vector<int64_t>& shape = dataset.sample_shape();
+  const auto channels = static_cast<size_t>(shape[0]);
+  const auto area = static_cast<size_t>(shape[1] * shape[2]);
+  std::vector<float> pixels(channels * area);
+  std::vector<double> sums(channels);
+  std::vector<double> squares(channels);
+  const int64_t samples = std::min(dataset.size(), kNormalizationSamples);
+  for (int64_t i = 0; i < samples; ++i) {
+    int32_t label = 0;
+    dataset.Read(i, absl::MakeSpan(pixels), label);
+    for (size_t p = 0; p < pixels.size(); ++p) {
+      const double value = pixels[p];
+      sums[p / area] += value;
+      squares[p / area] += value * value;
+    }
+  }
+  Normalization result;
+  for (size_t c = 0; c < channels; ++c) {
+    const double count = static_cast<double>(samples) * static_cast<double>(area);
+    const double mean = sums[c] / count;
+    const double variance = std::max(0.0, squares[c] / count - mean * mean);
+    // A channel that never varies stays as it is rather than being divided by nothing.
+    constexpr double kFlat = 1e-12;
+    result.mean.push_back(static_cast<float>(mean));
+    result.stddev.push_back(variance < kFlat ? 1.0F : static_cast<float>(std::sqrt(variance)));
+  }
+  return result;
+}
+
+}  // namespace trainyard::data

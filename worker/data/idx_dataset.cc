@@ -1,0 +1,107 @@
+#include "worker/data/idx_dataset.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/errors.h"
+#include "common/base/files.h"
+#include "common/base/hash.h"
+#include "common/base/status_macros.h"
+#include "worker/data/idx.h"
+#include "worker/data/memory_dataset.h"
+
+namespace trainyard::data {
+namespace {
+
+constexpr int64_t kClasses = 10;
+constexpr int64_t kSide = 28;
+
+struct FilePair {
+  std::string images;
+  std::string labels;
+};
+
+// The plain file or the compressed one; what was looked at is appended to `tried`.
+std::optional<std::string> FindFile(const std::string& path, std::vector<std::string>& tried) {
+  for (const char* suffix : {"", ".gz"}) {
+    std::string candidate = absl::StrCat(path, suffix);
+    if (FileExists(candidate)) return candidate;
+    tried.push_back(std::move(candidate));
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<FilePair> FindFiles(absl::string_view name, Split split,
+                                   const std::string& dataset_dir) {
+  if (dataset_dir.empty()) {
+    return error::DatasetNotFound(name, "it nowhere, since no folder of data sets is set");
+  }
+  const char* prefix = split == Split::kTrain ? "train" : "t10k";
+  std::vector<std::string> tried;
+  for (const std::string& folder : {JoinPath(dataset_dir, name), dataset_dir}) {
+    const auto images =
+        FindFile(JoinPath(folder, absl::StrCat(prefix, "-images-idx3-ubyte")), tried);
+    if (!images.has_value()) continue;
+    const auto labels =
+        FindFile(JoinPath(folder, absl::StrCat(prefix, "-labels-idx1-ubyte")), tried);
+    if (!labels.has_value()) break;
+    return FilePair{*images, *labels};
+  }
+  return error::DatasetNotFound(name, absl::StrJoin(tried, ", "));
+}
+
+// Over the decoded content of both files, so that packing a file again changes nothing.
+std::string DigestOf(const IdxFile& images, const IdxFile& labels) {
+  ContentHasher hasher;
+  hasher.Update(images.bytes);
+  hasher.Update(labels.bytes);
+  return hasher.Text();
+}
+
+absl::Status CheckShapes(const FilePair& paths, const IdxFile& images, const IdxFile& labels) {
+  if (images.dimensions[1] != kSide || images.dimensions[2] != kSide) {
+    return error::CorruptFile(
+        paths.images,
+        absl::StrCat("byte 8: images of ", images.dimensions[1], " x ", images.dimensions[2],
+                     " pixels; expected ", kSide, " x ", kSide));
+  }
+  if (images.dimensions[0] != labels.dimensions[0]) {
+    return error::CorruptFile(
+        paths.labels, absl::StrCat("byte 4: ", labels.dimensions[0], " labels; expected ",
+                                   images.dimensions[0], " as '", paths.images, "' has images"));
+  }
+  for (size_t at = labels.data_offset; at < labels.bytes.size(); ++at) {
+    const auto label = static_cast<uint8_t>(labels.bytes[at]);
+    if (label >= kClasses) {
+      return error::CorruptFile(paths.labels, absl::StrCat("byte ", at, ": label ", label,
+                                                           "; expected 0 to ", kClasses - 1));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Dataset>> OpenIdxDataset(absl::string_view name, Split split,
+                                                        const std::string& dataset_dir) {
+  TY_ASSIGN_OR_RETURN(const FilePair paths, FindFiles(name, split, dataset_dir));
+  TY_ASSIGN_OR_RETURN(const IdxFile images, ReadIdx(paths.images, 3));
+  TY_ASSIGN_OR_RETURN(const IdxFile labels, ReadIdx(paths.labels, 1));
+  TY_RETURN_IF_ERROR(CheckShapes(paths, images, labels));
+  MemoryDataset::Content content;
+  content.sample_shape = {1, kSide, kSide};
+  content.classes = kClasses;
+  content.digest = DigestOf(images, labels);
+  const auto elements = [](const IdxFile& file) {
+    return std::vector<uint8_t>(file.bytes.begin() + static_cast<ptrdiff_t>(file.data_offset),
+                                file.bytes.end());
+  };
+  content.pixels = elements(images);
+  content.labels = elements(labels);
+  return std::make_unique<MemoryDataset>(std::move(content));
+}
+
+}  // namespace trainyard::data

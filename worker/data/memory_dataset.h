@@ -1,0 +1,36 @@
+// A data set that lies in memory as bytes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "worker/data/dataset.h"
+
+namespace trainyard::data {
+
+// Thread-safe.
+class MemoryDataset : public Dataset {
+ public:
+  struct Content {
+    std::vector<int64_t> sample_shape;  // {channels, height, width}
+    int64_t classes = 0;
+    std::string digest;
+    std::vector<uint8_t> pixels;  // [samples, C, H, W]
+    std::vector<uint8_t> labels;  // [samples], each below `classes`
+  };
+
+  explicit MemoryDataset(Content content);
+
+  int64_t size() const override { return static_cast<int64_t>(content_.labels.size()); }
+  int64_t classes() const override { return content_.classes; }
+  const std::vector<int64_t>& sample_shape() const override { return content_.sample_shape; }
+  void Read(int64_t index, absl::Span<float> pixels, int32_t& label) const override;
+  const std::string& digest() const override { return content_.digest; }
+
+ private:
+  const Content content_;
+  const size_t sample_pixels_;
+};
+
+}  // namespace trainyard::data
