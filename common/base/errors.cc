@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
@@ -11,9 +12,34 @@ namespace {
 
 constexpr char kReasonUrl[] = "trainyard/reason";
 constexpr char kViolationsUrl[] = "trainyard/violations";
+constexpr char kMetadataUrl[] = "trainyard/metadata";
+constexpr char kRetryDelayUrl[] = "trainyard/retry_delay_us";
 // ASCII unit and record separators: they occur in no field path and in no message of ours.
 constexpr char kUnit = '\x1f';
 constexpr char kRecord = '\x1e';
+
+absl::Cord PackPairs(const std::vector<std::pair<absl::string_view, absl::string_view>>& pairs) {
+  std::string packed;
+  for (const auto& [first, second] : pairs) {
+    absl::StrAppend(&packed, first, absl::string_view(&kUnit, 1), second,
+                    absl::string_view(&kRecord, 1));
+  }
+  return absl::Cord(packed);
+}
+
+std::vector<std::pair<std::string, std::string>> UnpackPairs(const absl::Status& status,
+                                                             absl::string_view url) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  const auto payload = status.GetPayload(url);
+  if (!payload.has_value()) return pairs;
+  const std::string packed(*payload);
+  for (const absl::string_view record : absl::StrSplit(packed, kRecord, absl::SkipEmpty())) {
+    const std::pair<absl::string_view, absl::string_view> parts =
+        absl::StrSplit(record, absl::MaxSplits(kUnit, 1));
+    pairs.emplace_back(parts.first, parts.second);
+  }
+  return pairs;
+}
 
 }  // namespace
 
@@ -50,27 +76,43 @@ absl::Status InvalidFields(std::vector<FieldViolation> violations) {
 }
 
 void SetFieldViolations(absl::Status& status, const std::vector<FieldViolation>& violations) {
-  std::string packed;
+  std::vector<std::pair<absl::string_view, absl::string_view>> pairs;
+  pairs.reserve(violations.size());
   for (const FieldViolation& violation : violations) {
-    packed += violation.field;
-    packed += kUnit;
-    packed += violation.description;
-    packed += kRecord;
+    pairs.emplace_back(violation.field, violation.description);
   }
-  status.SetPayload(kViolationsUrl, absl::Cord(packed));
+  status.SetPayload(kViolationsUrl, PackPairs(pairs));
 }
 
 std::vector<FieldViolation> GetFieldViolations(const absl::Status& status) {
   std::vector<FieldViolation> violations;
-  const auto payload = status.GetPayload(kViolationsUrl);
-  if (!payload.has_value()) return violations;
-  const std::string packed(*payload);
-  for (const absl::string_view record : absl::StrSplit(packed, kRecord, absl::SkipEmpty())) {
-    const std::pair<absl::string_view, absl::string_view> parts =
-        absl::StrSplit(record, absl::MaxSplits(kUnit, 1));
-    violations.push_back({std::string(parts.first), std::string(parts.second)});
+  for (auto& [field, description] : UnpackPairs(status, kViolationsUrl)) {
+    violations.push_back({std::move(field), std::move(description)});
   }
   return violations;
+}
+
+void SetErrorMetadata(absl::Status& status, const std::map<std::string, std::string>& metadata) {
+  status.SetPayload(kMetadataUrl, PackPairs({metadata.begin(), metadata.end()}));
+}
+
+std::map<std::string, std::string> GetErrorMetadata(const absl::Status& status) {
+  std::map<std::string, std::string> metadata;
+  for (auto& [key, value] : UnpackPairs(status, kMetadataUrl)) metadata[key] = std::move(value);
+  return metadata;
+}
+
+void SetRetryDelay(absl::Status& status, absl::Duration delay) {
+  status.SetPayload(kRetryDelayUrl, absl::Cord(absl::StrCat(absl::ToInt64Microseconds(delay))));
+}
+
+std::optional<absl::Duration> GetRetryDelay(const absl::Status& status) {
+  const auto payload = status.GetPayload(kRetryDelayUrl);
+  int64_t microseconds = 0;
+  if (!payload.has_value() || !absl::SimpleAtoi(std::string(*payload), &microseconds)) {
+    return std::nullopt;
+  }
+  return absl::Microseconds(microseconds);
 }
 
 namespace error {
@@ -122,9 +164,25 @@ absl::Status UnknownSession(absl::string_view session) {
                    absl::StrCat("session '", session, "' is unknown here; register again"));
 }
 
+absl::Status WorkerNameTaken(absl::string_view worker, absl::string_view why) {
+  return MakeError(
+      absl::StatusCode::kAlreadyExists, "WORKER_NAME_TAKEN",
+      absl::StrCat("worker '", worker, "' cannot register: ", why, "; give this one another name"));
+}
+
+absl::Status StoreTooNew(absl::string_view path, int64_t version, int64_t newest_known) {
+  return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_TOO_NEW",
+                   absl::StrCat("store '", path, "' has version ", version,
+                                "; this server knows versions up to ", newest_known,
+                                "; run the server that wrote it, or restore a backup"));
+}
+
 absl::Status OffsetMismatch(absl::string_view stream, int64_t got, int64_t expected) {
-  return MakeError(absl::StatusCode::kOutOfRange, "OFFSET_MISMATCH",
-                   absl::StrCat(stream, ": chunk starts at ", got, "; expected ", expected));
+  absl::Status status =
+      MakeError(absl::StatusCode::kOutOfRange, "OFFSET_MISMATCH",
+                absl::StrCat(stream, ": chunk starts at ", got, "; expected ", expected));
+  SetErrorMetadata(status, {{kExpectedOffset, absl::StrCat(expected)}});
+  return status;
 }
 
 absl::Status StateLocked(absl::string_view path, absl::string_view holder) {

@@ -7,11 +7,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace trainyard {
 
@@ -38,6 +41,15 @@ absl::Status InvalidFields(std::vector<FieldViolation> violations);
 void SetFieldViolations(absl::Status& status, const std::vector<FieldViolation>& violations);
 std::vector<FieldViolation> GetFieldViolations(const absl::Status& status);
 
+// Values that the message mentions, for programs (google.rpc.ErrorInfo.metadata): the offset that
+// was expected, the state that a job is in.
+void SetErrorMetadata(absl::Status& status, const std::map<std::string, std::string>& metadata);
+std::map<std::string, std::string> GetErrorMetadata(const absl::Status& status);
+
+// The caller should wait at least so long before it tries again (google.rpc.RetryInfo).
+void SetRetryDelay(absl::Status& status, absl::Duration delay);
+std::optional<absl::Duration> GetRetryDelay(const absl::Status& status);
+
 namespace error {
 
 // INVALID_SPEC: read the violations; each names the field and what is accepted there.
@@ -58,8 +70,13 @@ absl::Status RequestIdReused(absl::string_view request_id);
 absl::Status StaleFencingToken(absl::string_view job, int64_t got, int64_t current);
 // UNKNOWN_SESSION: the server does not know the session; the worker must register again.
 absl::Status UnknownSession(absl::string_view session);
+// WORKER_NAME_TAKEN: another worker has this name; choose another with --name, or stop the first.
+absl::Status WorkerNameTaken(absl::string_view worker, absl::string_view why);
+// STORE_TOO_NEW: a newer server has written the file; run that version, or restore a backup.
+absl::Status StoreTooNew(absl::string_view path, int64_t version, int64_t newest_known);
 // OFFSET_MISMATCH: a stream chunk does not start where the server stands; resume at the offset it
-// names.
+// names (metadata `expected_offset`, decimal).
+inline constexpr char kExpectedOffset[] = "expected_offset";
 absl::Status OffsetMismatch(absl::string_view stream, int64_t got, int64_t expected);
 // STATE_LOCKED: another server (or worker) holds the state directory; stop it or choose another
 // directory.

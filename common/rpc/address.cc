@@ -1,0 +1,78 @@
+#include "common/rpc/address.h"
+
+#include <sys/un.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/files.h"
+
+namespace trainyard::rpc {
+namespace {
+
+constexpr absl::string_view kUnixPrefix = "unix:";
+// One byte of sun_path is the terminating zero.
+constexpr size_t kUnixPathBytesMax = sizeof(sockaddr_un::sun_path) - 1;
+
+absl::Status BadAddress(absl::string_view text, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat("address '", text, "' ", why,
+                                                 "; use unix:/path/to/server.sock or "
+                                                 "127.0.0.1:PORT"));
+}
+
+bool IsLoopback(absl::string_view host) {
+  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
+}
+
+}  // namespace
+
+std::string Address::ToString() const {
+  if (kind == Kind::kUnix) return absl::StrCat(kUnixPrefix, path);
+  const bool is_ipv6 = absl::StrContains(host, ':');
+  return is_ipv6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
+}
+
+absl::StatusOr<Address> ParseAddress(absl::string_view text) {
+  Address address;
+  if (absl::StartsWith(text, kUnixPrefix)) {
+    absl::string_view path = text.substr(kUnixPrefix.size());
+    // gRPC's other spelling, unix:///path.
+    if (absl::StartsWith(path, "///")) path.remove_prefix(2);
+    if (path.empty() || path.front() != '/') return BadAddress(text, "has no absolute path");
+    if (path.size() > kUnixPathBytesMax) {
+      return BadAddress(text, absl::StrCat("has a path of ", path.size(), " bytes; sockets take ",
+                                           kUnixPathBytesMax));
+    }
+    address.path = std::string(path);
+    return address;
+  }
+  const size_t colon = text.rfind(':');
+  if (colon == absl::string_view::npos) return BadAddress(text, "has no port");
+  absl::string_view host = text.substr(0, colon);
+  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  } else if (absl::StrContains(host, ':')) {
+    return BadAddress(text, "has an IPv6 address without brackets");
+  }
+  uint32_t port = 0;
+  if (!absl::SimpleAtoi(text.substr(colon + 1), &port) || port > 65535) {
+    return BadAddress(text, "has a port that is no number from 0 to 65535");
+  }
+  if (!IsLoopback(host)) {
+    return BadAddress(text,
+                      "is no loopback address, and other hosts need TLS, which "
+                      "this version does not have");
+  }
+  address.kind = Address::Kind::kTcp;
+  address.host = std::string(host);
+  address.port = static_cast<uint16_t>(port);
+  return address;
+}
+
+std::string DefaultServerAddress(absl::string_view xdg_state_home, absl::string_view home) {
+  const std::string state_home =
+      xdg_state_home.empty() ? JoinPath(home, ".local/state") : std::string(xdg_state_home);
+  return absl::StrCat(kUnixPrefix, JoinPath(state_home, "trainyard/server/server.sock"));
+}
+
+}  // namespace trainyard::rpc

@@ -1,0 +1,77 @@
+#include "common/rpc/channel.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/duration.h"
+#include "common/base/errors.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/address.h"
+#include "grpc/support/time.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
+#include "grpcpp/support/channel_arguments.h"
+
+namespace trainyard::rpc {
+namespace {
+
+// A server that restarts is back in a second or two; longer pauses would make people wait.
+constexpr int kReconnectInitialMs = 100;
+constexpr int kReconnectMaxMs = 2000;
+
+// Why no connection could be made, as far as the socket's file tells.
+std::string Cause(absl::string_view address, absl::Duration waited) {
+  const auto parsed = ParseAddress(address);
+  if (parsed.ok() && parsed->kind == Address::Kind::kUnix) {
+    struct stat info {};
+    if (stat(parsed->path.c_str(), &info) != 0) return std::strerror(errno);
+    if (!S_ISSOCK(info.st_mode)) return "it is no socket";
+  }
+  return waited > absl::ZeroDuration() ? absl::StrCat("no answer within ", DurationText(waited))
+                                       : std::string("connection refused");
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(absl::string_view address) {
+  TY_ASSIGN_OR_RETURN(const Address parsed, ParseAddress(address));
+  if (parsed.kind == Address::Kind::kTcp && parsed.port == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("address '", address, "' has port 0; a server has a port from 1 to 65535"));
+  }
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectInitialMs);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kReconnectInitialMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, kMessageSizeMax);
+  arguments.SetInt(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, kMessageSizeMax);
+  // The server is on this host: a proxy of the environment must not see it.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // Every channel has its own connection; in tests several servers live and die in one process.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return grpc::CreateCustomChannel(parsed.ToString(), grpc::InsecureChannelCredentials(),
+                                   arguments);
+}
+
+absl::Status WaitForServer(grpc::Channel& channel, absl::string_view address,
+                           absl::Duration timeout) {
+  // A time span counts by the monotonic clock, whatever the wall clock does meanwhile.
+  const gpr_timespec deadline =
+      gpr_time_from_millis(absl::ToInt64Milliseconds(timeout), GPR_TIMESPAN);
+  grpc_connectivity_state state = channel.GetState(/*try_to_connect=*/true);
+  while (state != GRPC_CHANNEL_READY) {
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || state == GRPC_CHANNEL_SHUTDOWN) {
+      return error::ServerUnreachable(address, Cause(address, absl::ZeroDuration()));
+    }
+    if (!channel.WaitForStateChange(state, deadline)) {
+      return error::ServerUnreachable(address, Cause(address, timeout));
+    }
+    state = channel.GetState(/*try_to_connect=*/true);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace trainyard::rpc

@@ -1,0 +1,27 @@
+// Channels to the server over a Unix socket or loopback.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "grpcpp/channel.h"
+
+namespace trainyard::rpc {
+
+// No message of the API is larger.
+inline constexpr int kMessageSizeMax = 4 * 1024 * 1024;
+
+// A channel that connects by itself and reconnects within a second or two of the server's return.
+// It is lazy: a server that is not there shows in the first call. INVALID_ARGUMENT for an address
+// that ParseAddress refuses.
+absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(absl::string_view address);
+
+// Waits until the channel is connected; SERVER_UNREACHABLE with the address and the cause where it
+// is not after `timeout`. A refused Unix socket or port is reported at once, without waiting.
+absl::Status WaitForServer(grpc::Channel& channel, absl::string_view address,
+                           absl::Duration timeout);
+
+}  // namespace trainyard::rpc

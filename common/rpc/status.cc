@@ -1,0 +1,125 @@
+#include "common/rpc/status.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
+#include "trainyard/v1/error.pb.h"
+
+namespace trainyard::rpc {
+namespace {
+
+constexpr char kDomain[] = "trainyard";
+
+// Both enumerations number the canonical codes alike.
+grpc::StatusCode ToGrpcCode(absl::StatusCode code) {
+  return static_cast<grpc::StatusCode>(static_cast<int>(code));
+}
+
+absl::StatusCode FromGrpcCode(grpc::StatusCode code) {
+  const int value = static_cast<int>(code);
+  const bool is_canonical = value >= 0 && value <= 16;
+  return is_canonical ? static_cast<absl::StatusCode>(value) : absl::StatusCode::kUnknown;
+}
+
+// At most `max_bytes`, cut at the end of a line where there is one, else between two characters.
+std::string Shorten(absl::string_view text, size_t max_bytes) {
+  constexpr absl::string_view kMark = " ...";
+  if (text.size() <= max_bytes) return std::string(text);
+  size_t end = text.rfind('\n', max_bytes - kMark.size());
+  if (end == absl::string_view::npos || end == 0) {
+    end = max_bytes - kMark.size();
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0u) == 0x80u) --end;
+  }
+  return absl::StrCat(text.substr(0, end), kMark);
+}
+
+google::rpc::BadRequest ToBadRequest(const std::vector<FieldViolation>& violations) {
+  google::rpc::BadRequest bad_request;
+  size_t bytes = 0;
+  for (size_t i = 0; i < violations.size(); ++i) {
+    const std::string description = Shorten(violations[i].description, kMessageBytesMax);
+    const std::string field = Shorten(violations[i].field, kMessageBytesMax);
+    bytes += field.size() + description.size();
+    auto* violation = bad_request.add_field_violations();
+    if (bytes > kViolationBytesMax) {
+      violation->set_description(absl::StrCat("... and ", violations.size() - i, " more"));
+      break;
+    }
+    violation->set_field(field);
+    violation->set_description(description);
+  }
+  return bad_request;
+}
+
+absl::Duration FromProto(const google::protobuf::Duration& duration) {
+  return absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
+}
+
+}  // namespace
+
+grpc::Status ToGrpcStatus(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  google::rpc::Status wire;
+  wire.set_code(static_cast<int>(status.code()));
+  wire.set_message(Shorten(status.message(), kMessageBytesMax));
+
+  google::rpc::ErrorInfo info;
+  const std::string reason = ErrorReason(status);
+  info.set_reason(reason.empty() ? absl::StatusCodeToString(status.code()) : reason);
+  info.set_domain(kDomain);
+  for (const auto& [key, value] : GetErrorMetadata(status)) {
+    (*info.mutable_metadata())[key] = Shorten(value, kMessageBytesMax);
+  }
+  wire.add_details()->PackFrom(info);
+
+  const std::vector<FieldViolation> violations = GetFieldViolations(status);
+  if (!violations.empty()) wire.add_details()->PackFrom(ToBadRequest(violations));
+
+  if (const auto delay = GetRetryDelay(status)) {
+    google::rpc::RetryInfo retry;
+    const int64_t nanoseconds = absl::ToInt64Nanoseconds(*delay);
+    retry.mutable_retry_delay()->set_seconds(nanoseconds / 1'000'000'000);
+    retry.mutable_retry_delay()->set_nanos(static_cast<int32_t>(nanoseconds % 1'000'000'000));
+    wire.add_details()->PackFrom(retry);
+  }
+  return grpc::Status(ToGrpcCode(status.code()), wire.message(), wire.SerializeAsString());
+}
+
+absl::Status FromGrpcStatus(const grpc::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  const absl::StatusCode code = FromGrpcCode(status.error_code());
+  google::rpc::Status wire;
+  if (status.error_details().empty() || !wire.ParseFromString(status.error_details())) {
+    return absl::Status(code, status.error_message());
+  }
+  std::string reason;
+  std::map<std::string, std::string> metadata;
+  std::vector<FieldViolation> violations;
+  google::rpc::RetryInfo retry;
+  bool has_retry = false;
+  for (const google::protobuf::Any& detail : wire.details()) {
+    google::rpc::ErrorInfo info;
+    google::rpc::BadRequest bad_request;
+    if (detail.UnpackTo(&info)) {
+      reason = info.reason();
+      metadata.insert(info.metadata().begin(), info.metadata().end());
+    } else if (detail.UnpackTo(&bad_request)) {
+      for (const auto& violation : bad_request.field_violations()) {
+        violations.push_back({violation.field(), violation.description()});
+      }
+    } else if (detail.UnpackTo(&retry)) {
+      has_retry = true;
+    }
+  }
+  absl::Status result = reason.empty() ? absl::Status(code, status.error_message())
+                                       : MakeError(code, reason, status.error_message());
+  if (!metadata.empty()) SetErrorMetadata(result, metadata);
+  if (!violations.empty()) SetFieldViolations(result, violations);
+  if (has_retry) SetRetryDelay(result, FromProto(retry.retry_delay()));
+  return result;
+}
+
+}  // namespace trainyard::rpc

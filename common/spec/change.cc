@@ -1,0 +1,110 @@
+#include "common/spec/change.h"
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "common/spec/fields.h"
+
+namespace trainyard::spec {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+using nlohmann::json;
+
+// "hidden[2]" split into name and index; the index is -1 where there is none.
+struct Segment {
+  absl::string_view name;
+  int index = -1;
+};
+
+std::optional<Segment> ParseSegment(absl::string_view text) {
+  const size_t bracket = text.find('[');
+  if (bracket == absl::string_view::npos) return Segment{text, -1};
+  Segment segment = {text.substr(0, bracket), -1};
+  const absl::string_view rest = text.substr(bracket + 1);
+  if (rest.empty() || rest.back() != ']') return std::nullopt;
+  if (!absl::SimpleAtoi(rest.substr(0, rest.size() - 1), &segment.index) || segment.index < 0) {
+    return std::nullopt;
+  }
+  return segment;
+}
+
+// Replaces one element: the list is rewritten with it.
+absl::Status SetElement(Message& message, const FieldDescriptor& field, int index,
+                        absl::string_view value, const std::string& path) {
+  const Reflection& reflection = *message.GetReflection();
+  const int size = field.is_repeated() ? reflection.FieldSize(message, &field) : 0;
+  if (index >= size) {
+    return FieldError(path, field.is_repeated()
+                                ? absl::StrCat("the list has ", size, " elements, numbered from 0")
+                                : std::string("is not a list"));
+  }
+  auto element = json::parse(value.begin(), value.end(), nullptr, /*allow_exceptions=*/false);
+  if (element.is_discarded() || element.is_structured()) {
+    return FieldError(path, absl::StrCat("'", value, "' is not accepted; expected one value"));
+  }
+  auto list = json::parse(FieldJson(message, field), nullptr, /*allow_exceptions=*/false);
+  TY_CHECK(list.is_array());
+  list[static_cast<size_t>(index)] = std::move(element);
+  return SetFieldJson(message, field, list.dump(), path);
+}
+
+absl::Status Apply(Message& root, absl::string_view path, absl::string_view value) {
+  Message* message = &root;
+  const std::vector<absl::string_view> segments = absl::StrSplit(path, '.');
+  std::string walked;
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const Descriptor& type = *message->GetDescriptor();
+    walked = JoinFieldPath(walked, segments[i]);
+    const auto segment = ParseSegment(segments[i]);
+    if (!segment.has_value()) {
+      return FieldError(walked, "is not a field path; write one such as model.mlp.hidden[0]");
+    }
+    const FieldDescriptor* field = type.FindFieldByName(std::string(segment->name));
+    if (field == nullptr) {
+      return FieldError(walked,
+                        absl::StrCat("no such field", Suggestion(segment->name, FieldNames(type))));
+    }
+    if (RulesOf(*field).output_only()) {
+      return FieldError(walked, "is written by the server and cannot be set");
+    }
+    const bool is_last = i + 1 == segments.size();
+    if (is_last) {
+      if (segment->index >= 0) return SetElement(*message, *field, segment->index, value, walked);
+      if (!value.empty()) return SetFieldJson(*message, *field, value, walked);
+      message->GetReflection()->ClearField(message, field);
+      return absl::OkStatus();
+    }
+    if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || field->is_repeated()) {
+      return FieldError(walked, absl::StrCat("has no field '", segments[i + 1], "' in it"));
+    }
+    // To unset a field of what is not there is done already.
+    if (value.empty() && !IsGiven(*message, *field)) return absl::OkStatus();
+    message = message->GetReflection()->MutableMessage(message, field);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ApplyChange(Message& message, absl::string_view path, absl::string_view value_json) {
+  std::unique_ptr<Message> changed(message.New());
+  changed->CopyFrom(message);
+  TY_RETURN_IF_ERROR(Apply(*changed, path, absl::StripAsciiWhitespace(value_json)));
+  message.GetReflection()->Swap(&message, changed.get());
+  return absl::OkStatus();
+}
+
+}  // namespace trainyard::spec

@@ -1,0 +1,48 @@
+#include "common/spec/diff.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+#include "common/spec/fields.h"
+
+namespace trainyard::spec {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+void Diff(const Message& left, const Message& right, const std::string& path,
+          std::vector<FieldDifference>& differences) {
+  const Descriptor& type = *left.GetDescriptor();
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor& field = *type.field(i);
+    const std::string field_path = JoinFieldPath(path, field.name());
+    const bool on_left = IsGiven(left, field);
+    const bool on_right = IsGiven(right, field);
+    if (!on_left && !on_right) continue;
+    if (IsSubmessage(field) && (field.message_type()->field_count() > 0 || on_left == on_right)) {
+      // Where a side is absent, its fields read as unset.
+      Diff(left.GetReflection()->GetMessage(left, &field),
+           right.GetReflection()->GetMessage(right, &field), field_path, differences);
+      continue;
+    }
+    FieldDifference difference = {field_path, FieldJson(left, field), FieldJson(right, field)};
+    if (difference.left_json != difference.right_json) {
+      differences.push_back(std::move(difference));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<FieldDifference> DiffSpecs(const Message& left, const Message& right) {
+  TY_CHECK(left.GetDescriptor() == right.GetDescriptor());
+  std::vector<FieldDifference> differences;
+  Diff(left, right, "", differences);
+  std::sort(differences.begin(), differences.end(),
+            [](const FieldDifference& a, const FieldDifference& b) { return a.path < b.path; });
+  return differences;
+}
+
+}  // namespace trainyard::spec

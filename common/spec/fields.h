@@ -1,0 +1,52 @@
+// Reading and writing single fields of a message by reflection, with values as JSON: what defaults,
+// changes and differences of specs share. Enum values are written in lower case without their
+// prefix ("dataset" for NORMALIZE_DATASET), intervals and durations as people write them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/message.h"
+#include "trainyard/v1/annotations.pb.h"
+
+namespace trainyard::spec {
+
+// The rules beside the field; empty ones where none stand there.
+const v1::FieldRules& RulesOf(const google::protobuf::FieldDescriptor& field);
+
+// Whether the field holds an Interval or a Duration, which are values here and not messages.
+bool IsSpan(const google::protobuf::FieldDescriptor& field);
+// Whether the field is a single message with fields of its own.
+bool IsSubmessage(const google::protobuf::FieldDescriptor& field);
+
+// Whether somebody gave the field: present, or other than zero and empty where it has no presence.
+bool IsGiven(const google::protobuf::Message& message,
+             const google::protobuf::FieldDescriptor& field);
+
+// The field's value as JSON; empty where it is not given. Submessages are written as objects.
+std::string FieldJson(const google::protobuf::Message& message,
+                      const google::protobuf::FieldDescriptor& field);
+
+// Replaces the field's value. `json` is JSON, or a bare word where a text is meant. For
+// submessages: an object, the bare value of their shorthand, or the name of a member of their
+// oneof. INVALID_ARGUMENT (INVALID_SPEC) with one violation, whose path starts with `path`.
+absl::Status SetFieldJson(google::protobuf::Message& message,
+                          const google::protobuf::FieldDescriptor& field, absl::string_view json,
+                          absl::string_view path);
+
+// Names of all fields in order of declaration; of all values of an enum as specs write them.
+std::vector<std::string> FieldNames(const google::protobuf::Descriptor& type);
+std::vector<std::string> EnumTexts(const google::protobuf::EnumDescriptor& type);
+
+// INVALID_SPEC with the one violation, and the message `field: description`.
+absl::Status FieldError(absl::string_view field, absl::string_view description);
+// "; did you mean 'lr'?", or what there is where no word is near.
+std::string Suggestion(absl::string_view word, const std::vector<std::string>& candidates);
+
+// `path.name`, or `name` under an empty path.
+std::string JoinFieldPath(absl::string_view path, absl::string_view name);
+
+}  // namespace trainyard::spec

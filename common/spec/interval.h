@@ -1,0 +1,28 @@
+// Spans as people write them in a spec: "1 epoch", "500 steps", "10 min"; and durations.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "google/protobuf/duration.pb.h"
+#include "trainyard/v1/spec.pb.h"
+
+namespace trainyard::spec {
+
+// "N epochs", "N steps" or a duration (common/base/duration.h). INVALID_ARGUMENT with the value and
+// the accepted forms otherwise.
+absl::StatusOr<v1::Interval> ParseInterval(absl::string_view text);
+
+// The inverse of ParseInterval; empty for an interval without a span.
+std::string IntervalText(const v1::Interval& interval);
+
+// In the largest unit that divides it: "2 h", "90 s", "150 ms". ParseDuration reads it back.
+std::string PlainDurationText(absl::Duration duration);
+
+// Conversions of google.protobuf.Duration. Values that it cannot mean become 0 on the way in.
+absl::Duration FromProto(const google::protobuf::Duration& duration);
+google::protobuf::Duration ToProto(absl::Duration duration);
+
+}  // namespace trainyard::spec

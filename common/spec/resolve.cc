@@ -1,0 +1,189 @@
+#include "common/spec/resolve.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/spec/defaults.h"
+#include "common/spec/fields.h"
+#include "common/spec/interval.h"
+#include "common/spec/rules.h"
+
+namespace trainyard::spec {
+namespace {
+
+// What is known of the data sets; docs of the data folder tell where the numbers come from.
+struct DatasetFacts {
+  absl::string_view name;
+  int64_t train_size;
+  int64_t classes;
+  int64_t channels, height, width;
+  bool is_generated;
+};
+constexpr DatasetFacts kDatasets[] = {{"glyphs", 20'000, 10, 1, 28, 28, true},
+                                      {"mnist", 60'000, 10, 1, 28, 28, false},
+                                      {"fashion-mnist", 60'000, 10, 1, 28, 28, false}};
+
+const DatasetFacts* FindDataset(absl::string_view name) {
+  for (const DatasetFacts& facts : kDatasets) {
+    if (facts.name == name) return &facts;
+  }
+  return nullptr;
+}
+
+using Violations = std::vector<FieldViolation>;
+
+// Input and classes of the model against the data set.
+template <typename Model>
+void CheckModel(const Model& model, const std::string& path, const DatasetFacts& facts,
+                Violations& violations) {
+  const std::vector<int64_t> shape = {facts.channels, facts.height, facts.width};
+  if (!std::equal(model.input().begin(), model.input().end(), shape.begin(), shape.end())) {
+    violations.push_back(
+        {path + ".input",
+         absl::StrCat("[", absl::StrJoin(model.input(), ", "), "] does not fit data set '",
+                      facts.name, "'; expected [", absl::StrJoin(shape, ", "), "]")});
+  }
+  if (model.classes() < facts.classes) {
+    violations.push_back(
+        {path + ".classes", absl::StrCat(model.classes(), " is too few for data set '", facts.name,
+                                         "'; expected ", facts.classes, " or more")});
+  }
+}
+
+void CheckData(const v1::JobSpec& spec, Violations& violations) {
+  const DatasetFacts* facts = FindDataset(spec.data().dataset());
+  if (facts == nullptr) return;
+  if (spec.model().has_mlp()) {
+    CheckModel(spec.model().mlp(), "spec.model.mlp", *facts, violations);
+  } else if (spec.model().has_convnet()) {
+    CheckModel(spec.model().convnet(), "spec.model.convnet", *facts, violations);
+  }
+  const auto check_size = [&](const char* field, int64_t size) {
+    if (size == 0 || facts->is_generated) return;
+    violations.push_back({absl::StrCat("spec.data.", field),
+                          absl::StrCat(size, " has no meaning for data set '", facts->name,
+                                       "'; only glyphs are generated: leave it out")});
+  };
+  check_size("train_size", spec.data().train_size());
+  check_size("test_size", spec.data().test_size());
+  const int64_t samples = TrainSplitSize(spec.data());
+  if (spec.train().global_batch() > samples) {
+    violations.push_back({"spec.train.global_batch",
+                          absl::StrCat(spec.train().global_batch(), " is more than the ", samples,
+                                       " training samples of data set '", facts->name, "'")});
+  }
+}
+
+void CheckReplicas(const v1::JobSpec& spec, Violations& violations) {
+  const int32_t replicas = spec.train().replicas();
+  const int32_t devices = spec.devices().count();
+  if (replicas < devices) {
+    violations.push_back(
+        {"spec.train.replicas",
+         absl::StrCat(replicas, replicas == 1 ? " replica keeps " : " replicas keep ",
+                      "only as many devices busy, and devices.count is ", devices,
+                      "; use at least ", devices,
+                      " replicas (a different number of replicas is a "
+                      "different computation), or fewer devices")});
+  }
+  if (spec.train().global_batch() < replicas) {
+    violations.push_back(
+        {"spec.train.global_batch",
+         absl::StrCat(spec.train().global_batch(), " samples cannot be shared by ", replicas,
+                      " replicas; use ", replicas, " or more, or fewer replicas")});
+  }
+}
+
+void CheckOptimizer(const v1::JobSpec& spec, Violations& violations) {
+  const v1::SgdOptimizer& sgd = spec.optimizer().sgd();
+  if (sgd.nesterov() && sgd.momentum() <= 0) {
+    violations.push_back({"spec.optimizer.sgd.nesterov",
+                          "needs momentum; set optimizer.sgd.momentum above 0, such as 0.9"});
+  }
+}
+
+// Length of the training in epochs; 0 where it is unknown.
+double TrainEpochs(const v1::JobSpec& spec) {
+  if (spec.train().has_epochs()) return static_cast<double>(spec.train().epochs());
+  const int64_t samples = TrainSplitSize(spec.data());
+  const int64_t batch = spec.train().global_batch();
+  if (!spec.train().has_steps() || samples <= 0 || batch <= 0) return 0;
+  const int64_t steps_per_epoch = (samples + batch - 1) / batch;
+  return static_cast<double>(spec.train().steps()) / static_cast<double>(steps_per_epoch);
+}
+
+void CheckSchedule(const v1::JobSpec& spec, Violations& violations) {
+  const double epochs = TrainEpochs(spec);
+  const double warmup = spec.schedule().warmup_epochs();
+  if (epochs > 0 && warmup > 0 && warmup >= epochs) {
+    violations.push_back({"spec.schedule.warmup_epochs",
+                          absl::StrCat(warmup, " is not shorter than the training of ", epochs,
+                                       " epochs; use less")});
+  }
+  const auto& milestones = spec.schedule().step().milestones();
+  for (int i = 1; i < milestones.size(); ++i) {
+    if (milestones[i] > milestones[i - 1]) continue;
+    violations.push_back({absl::StrCat("spec.schedule.step.milestones[", i, "]"),
+                          absl::StrCat(milestones[i], " does not come after ", milestones[i - 1],
+                                       "; expected ascending epochs")});
+  }
+}
+
+void CheckTimes(const v1::JobSpec& spec, Violations& violations) {
+  const auto check = [&](bool is_set, const google::protobuf::Duration& time, const char* path) {
+    if (!is_set || FromProto(time) > absl::ZeroDuration()) return;
+    violations.push_back({path, "0 is not accepted; expected more, such as '10 min'"});
+  };
+  check(spec.has_time_limit(), spec.time_limit(), "spec.time_limit");
+  check(spec.checkpoint().every().has_time(), spec.checkpoint().every().time(),
+        "spec.checkpoint.every.time");
+  check(spec.evaluate().every().has_time(), spec.evaluate().every().time(),
+        "spec.evaluate.every.time");
+}
+
+}  // namespace
+
+int64_t TrainSplitSize(const v1::DataSpec& data) {
+  const DatasetFacts* facts = FindDataset(data.dataset());
+  if (facts == nullptr) return 0;
+  return facts->is_generated && data.train_size() > 0 ? data.train_size() : facts->train_size;
+}
+
+std::vector<FieldViolation> ResolveInto(const v1::JobSpec& spec, v1::JobSpec& resolved) {
+  Violations violations = ValidateRules(spec, "spec");
+  resolved = spec;
+  FillDefaults(resolved);
+  if (resolved.has_train() && resolved.train().replicas() == 0) {
+    resolved.mutable_train()->set_replicas(resolved.devices().count());
+  }
+  Violations between;
+  if (resolved.has_train()) {
+    CheckReplicas(resolved, between);
+    CheckData(resolved, between);
+    CheckSchedule(resolved, between);
+  }
+  CheckOptimizer(resolved, between);
+  CheckTimes(resolved, between);
+  // A field that breaks its own rule says enough.
+  for (FieldViolation& violation : between) {
+    const bool is_known =
+        std::any_of(violations.begin(), violations.end(), [&](const FieldViolation& known) {
+          return absl::StartsWith(known.field, violation.field);
+        });
+    if (!is_known) violations.push_back(std::move(violation));
+  }
+  return violations;
+}
+
+absl::StatusOr<v1::JobSpec> ResolveSpec(const v1::JobSpec& spec) {
+  v1::JobSpec resolved;
+  std::vector<FieldViolation> violations = ResolveInto(spec, resolved);
+  if (!violations.empty()) return InvalidFields(std::move(violations));
+  return resolved;
+}
+
+}  // namespace trainyard::spec

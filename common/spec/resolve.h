@@ -1,0 +1,23 @@
+// From what a user wrote to what runs.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/base/errors.h"
+#include "trainyard/v1/spec.pb.h"
+
+namespace trainyard::spec {
+
+// The spec with defaults and derived values filled in (replicas = devices.count where it is 0).
+// Resolving a resolved spec changes nothing. INVALID_ARGUMENT with all violations at once: the
+// rules of the fields and those between fields; paths start with "spec.".
+absl::StatusOr<v1::JobSpec> ResolveSpec(const v1::JobSpec& spec);
+
+// The violations alone, for callers that gather those of a whole request; fills `resolved` in.
+std::vector<FieldViolation> ResolveInto(const v1::JobSpec& spec, v1::JobSpec& resolved);
+
+// Samples in the training split by spec and data set; 0 where unknown.
+int64_t TrainSplitSize(const v1::DataSpec& data);
+
+}  // namespace trainyard::spec
