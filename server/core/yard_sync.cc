@@ -192,9 +192,11 @@ void Yard::Impl::PartNotListed(const std::string& worker, AttemptId id, int64_t 
       // It is told to run, again and again. But a worker that has read the order to stop and
       // has nothing of the attempt will never start it.
       const Contact& contact = contacts_.at(worker);
+      const int64_t token = ledger_.attempt(id).fencing_token;
       const bool told_to_stop = std::any_of(
-          contact.desired.begin(), contact.desired.end(), [id](const DesiredAttempt& desired) {
-            return desired.attempt == id && desired.action == DesiredAction::kStop;
+          contact.desired.begin(), contact.desired.end(), [&](const DesiredAttempt& desired) {
+            return desired.attempt == id && desired.fencing_token == token &&
+                   desired.action == DesiredAction::kStop;
           });
       if (told_to_stop && desired_revision == contact.desired_revision) {
         AttemptPart& part = EditPart(id, worker);
