@@ -80,7 +80,8 @@ TEST_F(AgentServiceTest, ALongPollIsAnsweredByANewJob) {
   bool ok = false;
   ASSERT_TRUE(queue.Next(&tag, &ok));
   ASSERT_TRUE(status.ok()) << status.error_message();
-  EXPECT_GE(response.desired_revision(), revision);
+  EXPECT_GT(response.desired_revision(), revision);
+  EXPECT_EQ(response.attempts_size(), 1);
 }
 
 TEST_F(AgentServiceTest, AnUnknownSessionMustRegisterAgain) {

@@ -157,5 +157,24 @@ TEST_F(CheckpointTest, ANewJobStartsFromIt) {
   EXPECT_EQ(desired.attempts(1).resume_from().files(0).hash(), file.hash());
 }
 
+TEST_F(CheckpointTest, AnotherModelCannotStartFromIt) {
+  const auto file = File("state.json", "{}");
+  ASSERT_TRUE(Append(file, 0, "{}").ok());
+  ASSERT_TRUE(Commit({file}).ok());
+  v1::CloneJobRequest request;
+  request.set_name("jobs/1");
+  request.set_from_checkpoint("jobs/1/checkpoints/600");
+  auto* change = request.add_changes();
+  change->set_path("model.mlp.hidden");
+  change->set_value_json("[128]");
+  v1::CloneJobResponse response;
+  const auto status = FromGrpcStatus(jobs_->CloneJob(Context().get(), request, &response));
+  const auto violations = GetFieldViolations(status);
+  ASSERT_EQ(violations.size(), 1u);
+  EXPECT_EQ(violations[0].field, "spec.model.mlp.hidden");
+  EXPECT_EQ(violations[0].description,
+            "is [128], but checkpoint 'jobs/1/checkpoints/600' has [256]");
+}
+
 }  // namespace
 }  // namespace trainyard::rpc
