@@ -222,6 +222,12 @@ absl::Status CorruptFile(absl::string_view path, absl::string_view what) {
                    absl::StrCat("'", path, "' is corrupt: ", what));
 }
 
+absl::Status LossNotFinite(double loss, int64_t step, double lr) {
+  return MakeError(
+      absl::StatusCode::kInvalidArgument, "LOSS_NOT_FINITE",
+      absl::StrCat("loss is ", loss, " at step ", step, "; lower optimizer.sgd.lr (now ", lr, ")"));
+}
+
 absl::Status ServerUnreachable(absl::string_view address, absl::string_view cause) {
   return MakeError(absl::StatusCode::kUnavailable, "SERVER_UNREACHABLE",
                    absl::StrCat("no server answers at '", address, "' (", cause,

@@ -60,7 +60,7 @@ absl::StatusOr<Address> ParseAddress(absl::string_view text) {
   }
   if (!IsLoopback(host)) {
     return BadAddress(text,
-                      "is not on this host, and connections to other hosts need TLS, which "
+                      "is no loopback address, and other hosts need TLS, which "
                       "this version does not have");
   }
   address.kind = Address::Kind::kTcp;

@@ -2,24 +2,21 @@
 
 #include <fcntl.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <optional>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "common/base/check.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
+#include "common/base/hash.h"
 #include "common/base/status_macros.h"
 #include "worker/checkpoint/manifest.h"
 
@@ -28,10 +25,6 @@ namespace {
 
 constexpr char kFolderPrefix[] = "step-";
 constexpr char kTemporarySuffix[] = ".tmp";
-
-std::string HashText(XXH128_hash_t hash) {
-  return absl::StrFormat("xxh3-128:%016x%016x", hash.high64, hash.low64);
-}
 
 std::string FolderOf(const std::string& path) {
   const std::string parent = std::filesystem::path(path).parent_path().string();
@@ -103,20 +96,19 @@ absl::Status WriteFolder(const std::string& folder, int64_t step,
 }
 
 // Reads by blocks: a checkpoint may be larger than the memory that is free beside the training.
-absl::StatusOr<std::string> HashOfFile(const std::string& path) {
+absl::StatusOr<std::string> HashOfFile(const std::string& path, int64_t size) {
   TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_RDONLY));
-  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
-                                                                       &XXH3_freeState);
-  TY_CHECK(state != nullptr && XXH3_128bits_reset(state.get()) == XXH_OK);
-  std::string block(1 << 20, '\0');
+  ContentHasher hasher;
+  constexpr int64_t kBlockBytes = 1 << 20;
+  std::string block(static_cast<size_t>(std::clamp<int64_t>(size, 1, kBlockBytes)), '\0');
   while (true) {
     const ssize_t got = read(fd.get(), block.data(), block.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return ErrnoStatus(errno, "cannot read", path);
     if (got == 0) break;
-    TY_CHECK(XXH3_128bits_update(state.get(), block.data(), static_cast<size_t>(got)) == XXH_OK);
+    hasher.Update(absl::string_view(block.data(), static_cast<size_t>(got)));
   }
-  return HashText(XXH3_128bits_digest(state.get()));
+  return hasher.Text();
 }
 
 absl::Status VerifyFile(const std::string& folder, const ManifestEntry& entry) {
@@ -130,7 +122,7 @@ absl::Status VerifyFile(const std::string& folder, const ManifestEntry& entry) {
     return error::CorruptFile(path,
                               absl::StrCat("it has ", *size, " bytes; MANIFEST says ", entry.size));
   }
-  TY_ASSIGN_OR_RETURN(const std::string hash, HashOfFile(path));
+  TY_ASSIGN_OR_RETURN(const std::string hash, HashOfFile(path, entry.size));
   if (hash != entry.hash) {
     return error::CorruptFile(path,
                               absl::StrCat("its hash is ", hash, "; MANIFEST says ", entry.hash));
@@ -231,7 +223,9 @@ std::string CheckpointPath(const std::string& checkpoints_dir, int64_t step) {
 }
 
 std::string ContentHash(const std::string& bytes) {
-  return HashText(XXH3_128bits(bytes.data(), bytes.size()));
+  ContentHasher hasher;
+  hasher.Update(bytes);
+  return hasher.Text();
 }
 
 }  // namespace trainyard::checkpoint

@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/base/status_macros.h"
 #include "common/base/strings.h"
 
 namespace trainyard::checkpoint {

@@ -1,18 +1,14 @@
 #include "worker/data/idx_dataset.h"
 
-#include <xxhash.h>
-
-#include <array>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/base/check.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
+#include "common/base/hash.h"
 #include "common/base/status_macros.h"
 #include "worker/data/idx.h"
 #include "worker/data/memory_dataset.h"
@@ -59,14 +55,10 @@ absl::StatusOr<FilePair> FindFiles(absl::string_view name, Split split,
 
 // Over the decoded content of both files, so that packing a file again changes nothing.
 std::string DigestOf(const IdxFile& images, const IdxFile& labels) {
-  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
-                                                                       &XXH3_freeState);
-  TY_CHECK(state != nullptr && XXH3_128bits_reset(state.get()) == XXH_OK);
-  for (const IdxFile* file : {&images, &labels}) {
-    TY_CHECK(XXH3_128bits_update(state.get(), file->bytes.data(), file->bytes.size()) == XXH_OK);
-  }
-  const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
-  return absl::StrFormat("xxh3-128:%016x%016x", hash.high64, hash.low64);
+  ContentHasher hasher;
+  hasher.Update(images.bytes);
+  hasher.Update(labels.bytes);
+  return hasher.Text();
 }
 
 absl::Status CheckShapes(const FilePair& paths, const IdxFile& images, const IdxFile& labels) {

@@ -1,10 +1,10 @@
 #include "worker/data/prefetch.h"
 
+#include <condition_variable>
+#include <mutex>
 #include <thread>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "common/base/check.h"
 
@@ -30,25 +30,29 @@ class Prefetcher::Impl {
 
   ~Impl() {
     {
-      absl::MutexLock lock(&mutex_);
+      const std::lock_guard lock(mutex_);
       is_stopping_ = true;
     }
+    changed_.notify_all();
     thread_.join();
   }
 
   const PreparedBatch* Next() {
-    absl::MutexLock lock(&mutex_);
+    std::unique_lock lock(mutex_);
     if (!HasBatchOrEnd()) {
       const absl::Duration start = clock_.Uptime();
-      mutex_.Await(absl::Condition(this, &Impl::HasBatchOrEnd));
+      changed_.wait(lock, [this] { return HasBatchOrEnd(); });
       waited_ += clock_.Uptime() - start;
     }
     if (taken_ == filled_) return nullptr;
-    return &Slot(taken_++);
+    const PreparedBatch* batch = &Slot(taken_++);
+    // The slot of the call before is free from here on.
+    changed_.notify_all();
+    return batch;
   }
 
   absl::Duration waited() const {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     return waited_;
   }
 
@@ -58,19 +62,18 @@ class Prefetcher::Impl {
       const std::vector<int64_t> indices = plan_(sequence);
       PreparedBatch* slot = indices.empty() ? nullptr : AwaitSlot();
       const bool is_complete = slot != nullptr && FillSlot(indices, *slot);
-      absl::MutexLock lock(&mutex_);
-      if (!is_complete) {
-        is_ended_ = true;
-        return;
-      }
-      ++filled_;
+      const std::lock_guard lock(mutex_);
+      is_ended_ = !is_complete;
+      if (is_complete) ++filled_;
+      changed_.notify_all();
+      if (is_ended_) return;
     }
   }
 
   // The next slot to fill, or null when it is time to stop.
   PreparedBatch* AwaitSlot() {
-    absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(this, &Impl::HasRoomOrStops));
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return HasRoomOrStops(); });
     return is_stopping_ ? nullptr : &Slot(filled_);
   }
 
@@ -93,19 +96,16 @@ class Prefetcher::Impl {
   }
 
   bool IsStopping() const {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     return is_stopping_;
   }
 
   PreparedBatch& Slot(int64_t sequence) {
     return slots_[static_cast<size_t>(sequence) % slots_.size()];
   }
-  bool HasBatchOrEnd() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return taken_ < filled_ || is_ended_;
-  }
-  bool HasRoomOrStops() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return filled_ - taken_ < depth_ || is_stopping_;
-  }
+  // Both are asked with mutex_ held.
+  bool HasBatchOrEnd() const { return taken_ < filled_ || is_ended_; }
+  bool HasRoomOrStops() const { return filled_ - taken_ < depth_ || is_stopping_; }
 
   const Dataset& dataset_;
   const Normalization normalization_;
@@ -113,12 +113,15 @@ class Prefetcher::Impl {
   Clock& clock_;
   const int64_t depth_;
   std::vector<PreparedBatch> slots_;
-  mutable absl::Mutex mutex_;
-  int64_t filled_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool is_ended_ ABSL_GUARDED_BY(mutex_) = false;
-  bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Duration waited_ ABSL_GUARDED_BY(mutex_);
+  // std's, not absl's: the thread sanitizer does not see through the installed library's.
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  int64_t filled_ = 0;
+  int64_t taken_ = 0;
+  bool is_ended_ = false;
+  bool is_stopping_ = false;
+  absl::Duration waited_;
   std::thread thread_;
 };
 

@@ -18,7 +18,7 @@
 namespace trainyard::rpc {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string SocketAddress(absl::string_view name) {
   return absl::StrCat("unix:", testing::TempDir(), "/", name, getpid(), ".sock");

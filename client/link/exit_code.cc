@@ -1,0 +1,41 @@
+#include "client/link/exit_code.h"
+
+#include "common/base/errors.h"
+
+namespace trainyard::link {
+
+ExitCode ExitCodeOf(const absl::Status& status) {
+  // A state directory or an address that is taken is a conflict, whatever code it travels under.
+  const std::string reason = ErrorReason(status);
+  if (reason == "STATE_LOCKED" || reason == "ADDRESS_IN_USE") return kConflict;
+  if (reason == "DISK_FULL") return kFailed;
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return kOk;
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kOutOfRange:
+      return kUsage;
+    case absl::StatusCode::kNotFound:
+      return kNotFound;
+    case absl::StatusCode::kUnauthenticated:
+      return kNotSignedIn;
+    case absl::StatusCode::kPermissionDenied:
+      return kNotAllowed;
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kAborted:
+      return kConflict;
+    case absl::StatusCode::kResourceExhausted:
+      return kQuota;
+    case absl::StatusCode::kUnavailable:
+      return kUnreachable;
+    case absl::StatusCode::kDeadlineExceeded:
+      return kTimedOut;
+    case absl::StatusCode::kCancelled:
+      return kInterrupted;
+    default:
+      return kFailed;
+  }
+}
+
+}  // namespace trainyard::link

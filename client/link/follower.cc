@@ -1,0 +1,151 @@
+#include "client/link/follower.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/backoff.h"
+
+namespace trainyard::link {
+namespace {
+
+constexpr absl::Duration kPauseInitial = absl::Milliseconds(200);
+constexpr absl::Duration kPauseMax = absl::Seconds(2);
+
+// What a stream ends with when its server goes away, by a crash or in order.
+bool IsLoss(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kUnavailable ||
+         status.code() == absl::StatusCode::kInternal ||
+         status.code() == absl::StatusCode::kUnknown ||
+         status.code() == absl::StatusCode::kCancelled;
+}
+
+}  // namespace
+
+Follower::Follower(ServerLink& link, Clock& clock, Rng& rng, Options options)
+    : link_(link), clock_(clock), rng_(rng), options_(std::move(options)) {
+  threads_.emplace_back([this] { WatchJobs(); });
+  if (!options_.metrics_of.empty()) threads_.emplace_back([this] { WatchMetrics(); });
+}
+
+Follower::~Follower() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    for (grpc::ClientContext* context : contexts_) context->TryCancel();
+    changed_.notify_all();
+  }
+  for (std::thread& thread : threads_) thread.join();
+}
+
+std::optional<Update> Follower::Next(absl::Duration timeout) {
+  std::unique_lock lock(mutex_);
+  if (!changed_.wait_for(lock, absl::ToChronoMilliseconds(timeout),
+                         [this] { return !updates_.empty(); })) {
+    return std::nullopt;
+  }
+  Update update = std::move(updates_.front());
+  updates_.pop_front();
+  return update;
+}
+
+void Follower::Post(Update update) {
+  const std::lock_guard lock(mutex_);
+  updates_.push_back(std::move(update));
+  changed_.notify_all();
+}
+
+bool Follower::stopping() {
+  const std::lock_guard lock(mutex_);
+  return stopping_;
+}
+
+bool Follower::Pause(absl::Duration duration) {
+  std::unique_lock lock(mutex_);
+  return !changed_.wait_for(lock, absl::ToChronoMilliseconds(duration),
+                            [this] { return stopping_; });
+}
+
+absl::Status Follower::Keep(const Contact& contact, bool ends_by_itself) {
+  Backoff backoff(kPauseInitial, kPauseMax, rng_);
+  bool is_lost = false;
+  absl::Duration lost_since;
+  while (true) {
+    grpc::ClientContext context;
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_) return absl::CancelledError("stopped");
+      contexts_.push_back(&context);
+    }
+    bool got_any = false;
+    grpc::Status wire_status;
+    {
+      const Interrupt::Scope scope(link_.interrupt(), context);
+      wire_status = contact(context, got_any);
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      contexts_.erase(std::find(contexts_.begin(), contexts_.end(), &context));
+      if (stopping_) return absl::CancelledError("stopped");
+    }
+    if (link_.interrupt().triggered()) return absl::CancelledError("interrupted");
+    if (wire_status.ok() && ends_by_itself) return absl::OkStatus();
+    const absl::Status status =
+        wire_status.ok() ? absl::UnavailableError("the server has gone") : link_.Error(wire_status);
+    if (!IsLoss(status)) return status;
+    const absl::Duration now = clock_.Uptime();
+    if (!is_lost || got_any) {
+      is_lost = true;
+      lost_since = now;
+      backoff.Reset();
+      Post(Connection{.is_back = false});
+    }
+    if (now - lost_since > options_.reconnect_for) return status;
+    if (!Pause(backoff.Next())) return absl::CancelledError("stopped");
+  }
+}
+
+void Follower::WatchJobs() {
+  bool was_lost = false;
+  const absl::Status status = Keep(
+      [&](grpc::ClientContext& context, bool& got_any) {
+        v1::WatchJobsRequest request;
+        for (const std::string& name : options_.names) request.add_names(name);
+        // Every contact begins with a snapshot: it says at once that the server is back, and a job
+        // as it is now is all that a follower needs of the time between.
+        const auto reader = link_.jobs().WatchJobs(&context, request);
+        v1::WatchJobsResponse response;
+        while (reader->Read(&response)) {
+          if (was_lost && !got_any) Post(Connection{.is_back = true});
+          got_any = true;
+          Post(std::move(*response.mutable_job()));
+        }
+        was_lost = true;
+        return reader->Finish();
+      },
+      /*ends_by_itself=*/false);
+  if (!stopping()) Post(End{status});
+}
+
+void Follower::WatchMetrics() {
+  int64_t cursor = 0;
+  const absl::Status status = Keep(
+      [&](grpc::ClientContext& context, bool& got_any) {
+        v1::WatchMetricsRequest request;
+        request.set_name(options_.metrics_of);
+        request.set_cursor(cursor);
+        request.set_follow(true);
+        const auto reader = link_.jobs().WatchMetrics(&context, request);
+        v1::WatchMetricsResponse response;
+        while (reader->Read(&response)) {
+          got_any = true;
+          cursor = response.cursor();
+          Post(Points{{response.points().begin(), response.points().end()}});
+        }
+        return reader->Finish();
+      },
+      /*ends_by_itself=*/true);
+  if (status.ok()) Post(MetricsEnd{});
+  // Without metrics the job can still be followed.
+}
+
+}  // namespace trainyard::link

@@ -1,0 +1,87 @@
+// Jobs and their metrics as they change, over restarts of the server: two streams, each read by a
+// thread of its own, merged into one queue.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "client/link/server_link.h"
+#include "common/base/env.h"
+#include "grpcpp/client_context.h"
+
+namespace trainyard::link {
+
+// A server that is away longer than this is not coming back by itself.
+inline constexpr absl::Duration kReconnectFor = absl::Minutes(2);
+
+// What a follower reports.
+struct Points {
+  std::vector<v1::MetricPoint> points;
+};
+// The connection was lost (`is_back` false) or found again.
+struct Connection {
+  bool is_back = false;
+};
+// The stream of metrics came to its end: the job has ended, and all its points are here.
+struct MetricsEnd {};
+// Nothing more comes: the reason.
+struct End {
+  absl::Status status;
+};
+using Update = std::variant<v1::Job, Points, Connection, MetricsEnd, End>;
+
+// Borrows the link, the clock and the random numbers.
+class Follower {
+ public:
+  struct Options {
+    std::vector<std::string> names;  // empty: all jobs
+    // Of the one job in `names`; empty for none.
+    std::string metrics_of;
+    absl::Duration reconnect_for = kReconnectFor;
+  };
+
+  Follower(ServerLink& link, Clock& clock, Rng& rng, Options options);
+  ~Follower();
+  Follower(const Follower&) = delete;
+  Follower& operator=(const Follower&) = delete;
+
+  // The next update; nothing where none came in time.
+  std::optional<Update> Next(absl::Duration timeout);
+
+ private:
+  // One contact with the server: reads until the stream ends; sets `got_any` with the first
+  // message.
+  using Contact = std::function<grpc::Status(grpc::ClientContext&, bool& got_any)>;
+
+  void WatchJobs();
+  void WatchMetrics();
+  // Repeats the contact over losses of the connection. OK where the server ended the stream.
+  absl::Status Keep(const Contact& contact, bool ends_by_itself);
+  void Post(Update update);
+  bool Pause(absl::Duration duration);
+  bool stopping();
+
+  ServerLink& link_;
+  Clock& clock_;
+  Rng& rng_;
+  const Options options_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false;
+  std::deque<Update> updates_;
+  std::vector<grpc::ClientContext*> contexts_;
+
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace trainyard::link

@@ -1,0 +1,41 @@
+// Ctrl-C, as something that calls and waits can be woken by.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <set>
+
+#include "absl/time/time.h"
+#include "grpcpp/client_context.h"
+
+namespace trainyard::link {
+
+// Thread-safe. Must outlive its scopes.
+class Interrupt {
+ public:
+  // Cancels the call when the interrupt comes, or at once where it came already.
+  class Scope {
+   public:
+    Scope(Interrupt& interrupt, grpc::ClientContext& context);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Interrupt& interrupt_;
+    grpc::ClientContext& context_;
+  };
+
+  void Trigger();
+  bool triggered() const;
+  // Waits; true where the interrupt came.
+  bool WaitFor(absl::Duration duration);
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool triggered_ = false;
+  std::set<grpc::ClientContext*> contexts_;
+};
+
+}  // namespace trainyard::link

@@ -1,0 +1,41 @@
+#include "client/link/server_link.h"
+
+#include <utility>
+
+#include "common/base/status_macros.h"
+#include "common/rpc/channel.h"
+#include "grpc/support/time.h"
+
+namespace trainyard::link {
+
+ServerLink::ServerLink(std::string address, std::shared_ptr<grpc::Channel> channel,
+                       Interrupt& interrupt)
+    : address_(std::move(address)),
+      channel_(std::move(channel)),
+      interrupt_(interrupt),
+      jobs_(v1::JobService::NewStub(channel_)),
+      checkpoints_(v1::CheckpointService::NewStub(channel_)),
+      fleet_(v1::FleetService::NewStub(channel_)) {}
+
+absl::StatusOr<std::unique_ptr<ServerLink>> ServerLink::Connect(const std::string& address,
+                                                                Interrupt& interrupt,
+                                                                absl::Duration timeout) {
+  TY_ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> channel, rpc::MakeChannel(address));
+  TY_RETURN_IF_ERROR(rpc::WaitForServer(*channel, address, timeout));
+  return std::unique_ptr<ServerLink>(new ServerLink(address, std::move(channel), interrupt));
+}
+
+void ServerLink::SetDeadline(grpc::ClientContext& context, absl::Duration timeout) {
+  // A span, so that a jump of the wall clock ends no call.
+  context.set_deadline(gpr_time_from_millis(absl::ToInt64Milliseconds(timeout), GPR_TIMESPAN));
+}
+
+absl::Status ServerLink::Error(const grpc::Status& status) const {
+  const absl::Status error = rpc::FromGrpcStatus(status);
+  if (error.code() == absl::StatusCode::kUnavailable && ErrorReason(error).empty()) {
+    return error::ServerUnreachable(address_, error.message());
+  }
+  return error;
+}
+
+}  // namespace trainyard::link

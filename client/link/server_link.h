@@ -1,0 +1,72 @@
+// The client's side of the API: one channel, its stubs, and calls with deadlines whose errors are
+// ours.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/link/interrupt.h"
+#include "common/base/errors.h"
+#include "common/rpc/status.h"
+#include "grpcpp/channel.h"
+#include "grpcpp/client_context.h"
+#include "trainyard/v1/checkpoint.grpc.pb.h"
+#include "trainyard/v1/fleet.grpc.pb.h"
+#include "trainyard/v1/job.grpc.pb.h"
+
+namespace trainyard::link {
+
+// Unary calls take milliseconds; past this the server is stuck.
+inline constexpr absl::Duration kCallTimeout = absl::Seconds(30);
+
+// Borrows `interrupt`. Thread-safe.
+class ServerLink {
+ public:
+  // Waits until the server answers, up to `timeout`; a server that is not there is an error at
+  // once. SERVER_UNREACHABLE with the address and how to start one.
+  static absl::StatusOr<std::unique_ptr<ServerLink>> Connect(
+      const std::string& address, Interrupt& interrupt, absl::Duration timeout = absl::Seconds(10));
+
+  // link.Call(&v1::JobService::Stub::GetJob, request)
+  template <typename Stub, typename Request, typename Response>
+  absl::StatusOr<Response> Call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                             Response*),
+                                const Request& request, absl::Duration timeout = kCallTimeout) {
+    grpc::ClientContext context;
+    SetDeadline(context, timeout);
+    const Interrupt::Scope scope(interrupt_, context);
+    Response response;
+    Stub& stub = Get(static_cast<Stub*>(nullptr));
+    const grpc::Status status = (stub.*method)(&context, request, &response);
+    if (!status.ok()) return Error(status);
+    return response;
+  }
+
+  v1::JobService::Stub& jobs() { return *jobs_; }
+  v1::CheckpointService::Stub& checkpoints() { return *checkpoints_; }
+  Interrupt& interrupt() { return interrupt_; }
+  const std::string& address() const { return address_; }
+
+  // A failed call as our error: of gRPC's own, those that mean "no server" say so.
+  absl::Status Error(const grpc::Status& status) const;
+
+ private:
+  ServerLink(std::string address, std::shared_ptr<grpc::Channel> channel, Interrupt& interrupt);
+  static void SetDeadline(grpc::ClientContext& context, absl::Duration timeout);
+
+  v1::JobService::Stub& Get(v1::JobService::Stub*) { return *jobs_; }
+  v1::CheckpointService::Stub& Get(v1::CheckpointService::Stub*) { return *checkpoints_; }
+  v1::FleetService::Stub& Get(v1::FleetService::Stub*) { return *fleet_; }
+
+  const std::string address_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  Interrupt& interrupt_;
+  const std::unique_ptr<v1::JobService::Stub> jobs_;
+  const std::unique_ptr<v1::CheckpointService::Stub> checkpoints_;
+  const std::unique_ptr<v1::FleetService::Stub> fleet_;
+};
+
+}  // namespace trainyard::link

@@ -1,0 +1,36 @@
+// One line that says where training stands.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "client/output/terminal.h"
+#include "trainyard/v1/job.pb.h"
+
+namespace trainyard::output {
+
+struct ProgressView {
+  int64_t step = 0;
+  int64_t total_steps = 0;
+  int64_t epoch = 0;  // from 0
+  int64_t epochs = 0;
+  double samples_per_s = 0;
+  std::optional<absl::Duration> eta;
+  std::optional<double> loss;
+  // Of the test split once it was evaluated, else of training.
+  std::optional<double> accuracy;
+};
+
+ProgressView ViewOf(const v1::Progress& progress);
+
+// For a terminal, at most terminal.width columns; what fits least is left out first:
+//   epoch 2/3 ▕████████▌       ▏ 412/936  5,412 samples/s  eta 12s  loss 0.431  accuracy 86.2%
+std::string ProgressBarLine(const ProgressView& view, const Terminal& terminal);
+
+// For a file:
+//   epoch 2/3  step 412/936  44%  5,412 samples/s  eta 12s  loss 0.431  accuracy 86.2%
+std::string ProgressTextLine(const ProgressView& view);
+
+}  // namespace trainyard::output

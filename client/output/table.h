@@ -1,0 +1,28 @@
+// Tables of text: aligned columns, two spaces between them, no trailing spaces.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace trainyard::output {
+
+class Table {
+ public:
+  enum class Align { kLeft, kRight };
+  struct Column {
+    std::string title;
+    Align align = Align::kLeft;
+  };
+
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+  // One cell a column.
+  void AddRow(std::vector<std::string> cells);
+  // The header and the rows, each line with its newline. Empty cells are shown as "-".
+  std::string Render() const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace trainyard::output

@@ -1,0 +1,36 @@
+// What can be shown: colours, characters beyond ASCII, lines that are redrawn in place.
+#pragma once
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace trainyard::output {
+
+struct Terminal {
+  bool out_is_terminal = false;
+  bool err_is_terminal = false;
+  bool color = false;
+  // Block and braille characters.
+  bool unicode = false;
+  // Columns of stderr, or 80.
+  int width = 80;
+
+  // `text` in an ANSI style ("1" bold, "31" red, ...), or as it is without colours.
+  std::string Style(absl::string_view code, absl::string_view text) const;
+};
+
+struct TerminalSettings {
+  bool no_color = false;
+  std::string term;           // $TERM
+  std::string locale;         // the first of $LC_ALL, $LC_CTYPE, $LANG that is set
+  bool has_no_color = false;  // $NO_COLOR is set and not empty
+};
+
+// Looks at the descriptors 1 and 2.
+Terminal DetectTerminal(const TerminalSettings& settings);
+
+// Columns that the text takes on a terminal: its characters without ANSI styles.
+int DisplayWidth(absl::string_view text);
+
+}  // namespace trainyard::output

@@ -1,0 +1,111 @@
+#include "client/output/text.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/strings.h"
+
+namespace trainyard::output {
+namespace {
+
+// The name of an enum value without the enum's prefix.
+std::string Word(const std::string& name, absl::string_view prefix, int number) {
+  if (name.empty()) return absl::StrCat("UNKNOWN_", number);
+  return name.substr(prefix.size());
+}
+
+}  // namespace
+
+std::string StateText(v1::JobState state) {
+  return Word(v1::JobState_Name(state), "JOB_STATE_", state);
+}
+
+std::string StateText(v1::AttemptState state) {
+  return Word(v1::AttemptState_Name(state), "ATTEMPT_STATE_", state);
+}
+
+std::string StateText(v1::WorkerState state) {
+  return Word(v1::WorkerState_Name(state), "WORKER_STATE_", state);
+}
+
+std::string SchedulingText(v1::WorkerScheduling scheduling) {
+  return Word(v1::WorkerScheduling_Name(scheduling), "WORKER_SCHEDULING_", scheduling);
+}
+
+std::string HealthText(v1::DeviceHealth health) {
+  return Word(v1::DeviceHealth_Name(health), "DEVICE_HEALTH_", health);
+}
+
+std::string FailureClassText(v1::FailureClass failure_class) {
+  return Word(v1::FailureClass_Name(failure_class), "FAILURE_CLASS_", failure_class);
+}
+
+absl::string_view StateStyle(v1::JobState state) {
+  switch (state) {
+    case v1::JOB_STATE_RUNNING:
+    case v1::JOB_STATE_SUCCEEDED:
+      return "32";
+    case v1::JOB_STATE_FAILED:
+      return "31";
+    case v1::JOB_STATE_QUEUED:
+    case v1::JOB_STATE_STARTING:
+    case v1::JOB_STATE_STOPPING:
+      return "33";
+    default:
+      return "2";
+  }
+}
+
+bool IsFinal(v1::JobState state) {
+  return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
+         state == v1::JOB_STATE_CANCELLED;
+}
+
+std::string AgeText(absl::Duration age) {
+  // Clocks of two processes may differ a little.
+  const int64_t seconds = std::max<int64_t>(absl::ToInt64Seconds(age), 0);
+  if (seconds < 120) return absl::StrCat(seconds, "s");
+  if (seconds < 120 * 60) return absl::StrCat(seconds / 60, "m");
+  if (seconds < 48 * 3600) return absl::StrCat(seconds / 3600, "h");
+  return absl::StrCat(seconds / 86'400, "d");
+}
+
+absl::Time ToTime(const google::protobuf::Timestamp& time) {
+  return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos());
+}
+
+absl::Duration ToDuration(const google::protobuf::Duration& duration) {
+  return absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
+}
+
+std::string TimeText(const google::protobuf::Timestamp& time) {
+  if (time.seconds() == 0) return "";
+  return absl::FormatTime("%Y-%m-%d %H:%M:%S", ToTime(time), absl::UTCTimeZone());
+}
+
+std::string NumberText(double value) {
+  if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+  return absl::StrFormat("%.4g", value);
+}
+
+std::string PercentText(double fraction) {
+  return absl::StrFormat("%.1f%%", fraction * 100);
+}
+
+std::string RateText(double per_second) {
+  if (!std::isfinite(per_second)) return NumberText(per_second);
+  return per_second < 100 ? absl::StrFormat("%.1f", per_second)
+                          : FormatCount(std::llround(per_second));
+}
+
+std::string ShortName(absl::string_view name) {
+  for (const absl::string_view prefix : {"jobs/", "workers/"}) {
+    if (absl::StartsWith(name, prefix)) return std::string(name.substr(prefix.size()));
+  }
+  return std::string(name);
+}
+
+}  // namespace trainyard::output
