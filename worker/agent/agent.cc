@@ -259,6 +259,7 @@ void Agent::SendReport() {
   }
   report.changed_devices = changed_devices_;
   for (const auto& [id, attempt] : attempts_.all()) {
+    if (attempt.local.phase == Phase::kIncomplete) continue;
     ReportedAttempt reported = Describe(attempt);
     for (const auto& [name, value] : streams_.ProgressOf(id).metrics) {
       reported.metrics.emplace(name, value);

@@ -1,5 +1,7 @@
 #include "worker/agent/attempts.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -283,6 +285,10 @@ absl::Status Attempts::Apply(const Action& action, const DesiredAttempt* desired
     case Action::Kind::kLaunch:
       return Launch(*attempt);
     case Action::Kind::kAbandon: {
+      if (attempt->local.phase == Phase::kIncomplete) {
+        Discard(action.attempt);
+        return absl::OkStatus();
+      }
       run_dir::AttemptExit exit;
       exit.outcome = run_dir::Outcome::kStopped;
       exit.exit_code = run_dir::kExitStopped;
@@ -310,6 +316,8 @@ absl::Status Attempts::Apply(const Action& action, const DesiredAttempt* desired
     case Action::Kind::kRemove: {
       const std::string root = attempt->dir.root();
       TY_RETURN_IF_ERROR(RemoveTree(root));
+      // The job's folder goes with its last attempt.
+      (void)rmdir(root.substr(0, root.rfind('/')).c_str());
       attempts_.erase(action.attempt);
       return absl::OkStatus();
     }

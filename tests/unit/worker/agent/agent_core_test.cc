@@ -134,6 +134,11 @@ TEST(Reconcile, ANewerTokenStopsWhatRunsUnderTheOldOne) {
   EXPECT_EQ(Kinds(desired, {{kId, ended}}), std::vector<Kind>{Kind::kRemove});
 }
 
+TEST(Reconcile, WhatIsIncompleteIsBegunUnderAnyToken) {
+  EXPECT_EQ(Kinds(Answer({{kId, Want(Wanted::kRun, 9)}}), {{kId, Local(Phase::kIncomplete, 0)}}),
+            std::vector<Kind>{Kind::kBegin});
+}
+
 TEST(Reconcile, RenewsTheLeaseFromTheMomentTheReportWasSent) {
   LocalAttempt local = Local(Phase::kAlive);
   local.lease_expire -= absl::Seconds(5);
