@@ -28,11 +28,10 @@
 #include "absl/strings/string_view.h"
 #include "server/core/config.h"
 #include "server/core/inputs.h"
+#include "server/core/policy.h"
 #include "server/core/types.h"
 
 namespace trainyard::core {
-
-class Policy;
 
 // What one loop turn brought about.
 struct Turn {

@@ -14,6 +14,16 @@ std::string ActorOf(const std::string& worker) {
   return absl::StrCat("worker:", worker);
 }
 
+// What a worker may judge for itself: anything else is only known to have failed.
+Outcome Checked(Outcome outcome) {
+  FailureClass& given = outcome.failure.failure_class;
+  if (outcome.kind == OutcomeKind::kFailed && given != FailureClass::kUserError &&
+      given != FailureClass::kHardware) {
+    given = FailureClass::kTransient;
+  }
+  return outcome;
+}
+
 bool AllParts(const AttemptRecord& attempt, PartState state) {
   return std::all_of(attempt.parts.begin(), attempt.parts.end(),
                      [state](const AttemptPart& part) { return part.state == state; });
@@ -192,9 +202,11 @@ void Yard::Impl::PartNotListed(const std::string& worker, AttemptId id, int64_t 
       // It is told to run, again and again. But a worker that has read the order to stop and
       // has nothing of the attempt will never start it.
       const Contact& contact = contacts_.at(worker);
+      const int64_t token = ledger_.attempt(id).fencing_token;
       const bool told_to_stop = std::any_of(
-          contact.desired.begin(), contact.desired.end(), [id](const DesiredAttempt& desired) {
-            return desired.attempt == id && desired.action == DesiredAction::kStop;
+          contact.desired.begin(), contact.desired.end(), [&](const DesiredAttempt& desired) {
+            return desired.attempt == id && desired.fencing_token == token &&
+                   desired.action == DesiredAction::kStop;
           });
       if (told_to_stop && desired_revision == contact.desired_revision) {
         AttemptPart& part = EditPart(id, worker);
@@ -225,14 +237,15 @@ void Yard::Impl::PartExited(const std::string& worker, AttemptId id, const Obser
                             Now now) {
   AttemptPart& part = EditPart(id, worker);
   part.state = seen.drained ? PartState::kDrained : PartState::kExited;
-  part.outcome = seen.outcome;
+  part.outcome = Checked(seen.outcome);
+  const Outcome outcome = part.outcome;
   plan_again_ = true;
   touched_workers_.insert(worker);
-  switch (seen.outcome.kind) {
+  switch (outcome.kind) {
     case OutcomeKind::kSucceeded:
       break;
     case OutcomeKind::kFailed:
-      StepAttempt(id, attempt_fsm::PartFailed{seen.outcome.failure}, ActorOf(worker), now);
+      StepAttempt(id, attempt_fsm::PartFailed{outcome.failure}, ActorOf(worker), now);
       break;
     case OutcomeKind::kStopped:
     case OutcomeKind::kNone:
@@ -241,8 +254,7 @@ void Yard::Impl::PartExited(const std::string& worker, AttemptId id, const Obser
       StepAttempt(id,
                   attempt_fsm::PartFailed{
                       {FailureClass::kLost,
-                       seen.outcome.failure.reason.empty() ? "STOPPED_UNASKED"
-                                                           : seen.outcome.failure.reason,
+                       outcome.failure.reason.empty() ? "STOPPED_UNASKED" : outcome.failure.reason,
                        absl::StrCat("its ranks on worker ", worker, " stopped unasked")}},
                   ActorOf(worker), now);
       break;
