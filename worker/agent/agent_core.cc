@@ -32,8 +32,9 @@ class AttemptReconciler {
     if (wanted_ != nullptr && local_ != nullptr && wanted_->fencing_token < local_->fencing_token) {
       return;  // an order from before what runs here
     }
-    const bool same = wanted_ != nullptr &&
-                      (local_ == nullptr || wanted_->fencing_token == local_->fencing_token);
+    const bool same =
+        wanted_ != nullptr && (local_ == nullptr || local_->phase == Phase::kIncomplete ||
+                               wanted_->fencing_token == local_->fencing_token);
     if (!same) {
       // Not listed, or superseded by a newer token: away with it. The new one begins afterwards.
       Remove();

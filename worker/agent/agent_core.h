@@ -5,7 +5,7 @@
 //              wanted:  RUN                  STOP                 REMOVE or not listed
 //   nothing here        begin                -                    -
 //   preparing           -                    abandon              abandon
-//   incomplete          begin again          abandon              abandon
+//   incomplete (+)      begin again          abandon              abandon
 //   prepared            launch               stop, launch (*)     stop, launch (*)
 //   launching, alive    lease, requests      stop                 stop
 //   orphaned            record the death     record the death     record the death
@@ -13,6 +13,8 @@
 //
 // (*) A supervisor that another life of this daemon has launched may be on its way. A supervisor
 // that finds a stop starts nothing and writes the exit record, whichever of the two comes first.
+//
+// (+) Nothing ran there under any token, so none is compared, and the server hears nothing of it.
 //
 // Before the server was heard, or while it is away, nothing is wanted: only deaths are recorded.
 #pragma once

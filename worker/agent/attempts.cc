@@ -1,5 +1,7 @@
 #include "worker/agent/attempts.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -250,7 +252,16 @@ absl::Status Attempts::Launch(Attempt& attempt) {
   return RecordUnstarted(attempt.dir, launched, clock_);
 }
 
+void Attempts::Discard(AttemptId id) {
+  const std::string root = run_dir::AttemptDirectory(settings_.state_dir, id.job.value, id.number);
+  if (const absl::Status removed = RemoveTree(root); !removed.ok()) {
+    LogWarning("a run directory cannot be removed", {{"error", std::string(removed.message())}});
+  }
+  attempts_.erase(id);
+}
+
 void Attempts::Fail(AttemptId id, int64_t fencing_token, run_dir::AttemptExit exit) {
+  Discard(id);
   Attempt failed;
   failed.id = id;
   failed.dir =
@@ -261,9 +272,6 @@ void Attempts::Fail(AttemptId id, int64_t fencing_token, run_dir::AttemptExit ex
   failed.has_directory = false;
   exit.end_time_us = absl::ToUnixMicros(clock_.Now());
   failed.exit = std::move(exit);
-  if (const absl::Status removed = RemoveTree(failed.dir.root()); !removed.ok()) {
-    LogWarning("a run directory cannot be removed", {{"error", std::string(removed.message())}});
-  }
   attempts_.insert_or_assign(id, std::move(failed));
 }
 
@@ -277,6 +285,10 @@ absl::Status Attempts::Apply(const Action& action, const DesiredAttempt* desired
     case Action::Kind::kLaunch:
       return Launch(*attempt);
     case Action::Kind::kAbandon: {
+      if (attempt->local.phase == Phase::kIncomplete) {
+        Discard(action.attempt);
+        return absl::OkStatus();
+      }
       run_dir::AttemptExit exit;
       exit.outcome = run_dir::Outcome::kStopped;
       exit.exit_code = run_dir::kExitStopped;
@@ -304,6 +316,8 @@ absl::Status Attempts::Apply(const Action& action, const DesiredAttempt* desired
     case Action::Kind::kRemove: {
       const std::string root = attempt->dir.root();
       TY_RETURN_IF_ERROR(RemoveTree(root));
+      // The job's folder goes with its last attempt.
+      (void)rmdir(root.substr(0, root.rfind('/')).c_str());
       attempts_.erase(action.attempt);
       return absl::OkStatus();
     }

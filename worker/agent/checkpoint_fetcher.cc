@@ -39,7 +39,7 @@ absl::Status FetchFile(v1::AgentService::StubInterface& stub, const ResumeSource
     request.set_offset(size);
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
-    token.SetCall(&context);
+    const CancelToken::Scope scope(token, context);
     const auto reader = stub.FetchCheckpoint(&context, request);
     v1::DownloadCheckpointResponse response;
     absl::Status local = absl::OkStatus();
@@ -58,7 +58,6 @@ absl::Status FetchFile(v1::AgentService::StubInterface& stub, const ResumeSource
     }
     if (!local.ok()) context.TryCancel();
     const absl::Status finished = rpc::FromGrpcStatus(reader->Finish());
-    token.SetCall(nullptr);
     TY_RETURN_IF_ERROR(local);
     TY_RETURN_IF_ERROR(finished);
   }
@@ -67,23 +66,6 @@ absl::Status FetchFile(v1::AgentService::StubInterface& stub, const ResumeSource
 }
 
 }  // namespace
-
-void CancelToken::Cancel() {
-  absl::MutexLock lock(&mutex_);
-  cancelled_ = true;
-  if (call_ != nullptr) call_->TryCancel();
-}
-
-bool CancelToken::cancelled() const {
-  absl::MutexLock lock(&mutex_);
-  return cancelled_;
-}
-
-void CancelToken::SetCall(grpc::ClientContext* call) {
-  absl::MutexLock lock(&mutex_);
-  call_ = call;
-  if (cancelled_ && call_ != nullptr) call_->TryCancel();
-}
 
 absl::Status FetchCheckpoint(v1::AgentService::StubInterface& stub, const ResumeSource& source,
                              const std::string& folder, CancelToken& token) {

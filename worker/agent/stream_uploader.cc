@@ -37,16 +37,6 @@ void ToProto(const run_dir::MetricPoint& point, AttemptId id, v1::MetricPoint& p
   proto.set_attempt(id.number);
 }
 
-template <typename Request>
-void Address(const UploadTarget& target, const std::string& session, int rank, int64_t offset,
-             Request& request) {
-  request.set_session(session);
-  request.set_attempt(AttemptName(target.id));
-  request.set_fencing_token(target.fencing_token);
-  request.set_rank(rank);
-  request.set_offset(offset);
-}
-
 }  // namespace
 
 StreamUploader::StreamUploader(v1::AgentService::StubInterface& stub, Session& session, Rng& rng,
@@ -69,6 +59,7 @@ void StreamUploader::Stop() {
     absl::MutexLock lock(&mutex_);
     stop_ = true;
   }
+  token_.Cancel();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -163,6 +154,26 @@ StreamUploader::Pumped StreamUploader::Pump(const UploadTarget& target, StreamKe
   return moved ? Pumped::kMore : Pumped::kFailed;
 }
 
+template <typename Request, typename Call>
+absl::StatusOr<int64_t> StreamUploader::Send(const UploadTarget& target, int rank,
+                                             const Stream& stream, Request& request, Call call) {
+  const std::string session = session_.Get();
+  request.set_session(session);
+  request.set_attempt(AttemptName(target.id));
+  request.set_fencing_token(target.fencing_token);
+  request.set_rank(rank);
+  request.set_offset(stream.offset.value_or(0));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
+  const CancelToken::Scope scope(token_, context);
+  v1::AppendResponse response;
+  const absl::Status status = rpc::FromGrpcStatus(call(&context, &response));
+  // The link registers again; the stream goes on under the new session.
+  if (ErrorReason(status) == "UNKNOWN_SESSION") session_.Forget(session);
+  TY_RETURN_IF_ERROR(status);
+  return response.next_offset();
+}
+
 // An empty chunk at offset 0 asks where the server stands.
 absl::StatusOr<int64_t> StreamUploader::SendLog(const UploadTarget& target, int rank,
                                                 Stream& stream, bool& at_end) {
@@ -174,12 +185,9 @@ absl::StatusOr<int64_t> StreamUploader::SendLog(const UploadTarget& target, int 
     if (at_end) return *stream.offset;
     request.set_data(*std::move(data));
   }
-  Address(target, session_.Get(), rank, stream.offset.value_or(0), request);
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
-  v1::AppendResponse response;
-  TY_RETURN_IF_ERROR(rpc::FromGrpcStatus(stub_.AppendLog(&context, request, &response)));
-  return response.next_offset();
+  return Send(target, rank, stream, request, [&](auto* context, auto* response) {
+    return stub_.AppendLog(context, request, response);
+  });
 }
 
 absl::StatusOr<int64_t> StreamUploader::SendMetrics(const UploadTarget& target, int rank,
@@ -210,12 +218,11 @@ absl::StatusOr<int64_t> StreamUploader::SendMetrics(const UploadTarget& target, 
       }
     }
   }
-  Address(target, session_.Get(), rank, stream.offset.value_or(0), request);
   request.set_end_offset(end);
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
-  v1::AppendResponse response;
-  TY_RETURN_IF_ERROR(rpc::FromGrpcStatus(stub_.AppendMetrics(&context, request, &response)));
+  TY_ASSIGN_OR_RETURN(const int64_t next,
+                      Send(target, rank, stream, request, [&](auto* context, auto* response) {
+                        return stub_.AppendMetrics(context, request, response);
+                      }));
   if (rank == *std::min_element(target.ranks.begin(), target.ranks.end())) {
     absl::MutexLock lock(&mutex_);
     for (const auto& [name, value] : last) {
@@ -224,7 +231,7 @@ absl::StatusOr<int64_t> StreamUploader::SendMetrics(const UploadTarget& target, 
       }
     }
   }
-  return response.next_offset();
+  return next;
 }
 
 StreamUploader::Pumped StreamUploader::HandleFailure(const UploadTarget& target, StreamKey key,
@@ -233,11 +240,6 @@ StreamUploader::Pumped StreamUploader::HandleFailure(const UploadTarget& target,
   if (expected >= 0 && (!stream.offset.has_value() || expected != *stream.offset)) {
     stream.offset = expected;
     return Pumped::kMore;
-  }
-  if (ErrorReason(status) == "UNKNOWN_SESSION") {
-    // The link registers again; this stream goes on under the new session.
-    session_.Forget(session_.Get());
-    return Pumped::kFailed;
   }
   if (IsRefusal(status)) {
     LogWarning("the server refuses a stream",
