@@ -159,6 +159,18 @@ TEST_F(YardSync, AGangOverTwoWorkersStartsAndStopsAsOne) {
   EXPECT_EQ(std::get<job_fsm::Queued>(Job(job).state).last_failure, failure);
 }
 
+TEST_F(YardSync, AFailureOfNoKnownClassCountsAsTransient) {
+  Join("lab-1", 1);
+  for (const FailureClass claimed : {FailureClass::kNone, FailureClass::kLost}) {
+    const JobId job = Submit(1);
+    ASSERT_TRUE(
+        Sync("lab-1", {SeeExit(job, OutcomeKind::kFailed, {claimed, "", "it broke"})}).ok());
+    EXPECT_EQ(AttemptState(job, 1), "FAILED");
+    EXPECT_EQ(Job(job).retries, 1);
+    ASSERT_TRUE(Apply(CancelJob{job, "user:anna", ""}).ok());
+  }
+}
+
 TEST_F(YardSync, ASickDeviceIsNotOffered) {
   Join("lab-1", 1);
   SyncReport report{sessions_["lab-1"], 10, 1, {}, Cpus(1)};
