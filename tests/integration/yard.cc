@@ -236,7 +236,7 @@ nlohmann::json Yard::SupervisorRecord(const std::string& run_dir) const {
 std::string SmallSpec(const std::string& name, int devices, int epochs, int train_size,
                       const std::string& extra) {
   return absl::StrCat("name: ", name, R"(
-model: {convnet: {channels: [8, 16]}}
+model: {convnet: {channels: [16, 32]}}
 data: {dataset: glyphs, train_size: )",
                       train_size, R"(, test_size: 500}
 train: {epochs: )",
