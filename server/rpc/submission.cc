@@ -68,6 +68,21 @@ absl::StatusOr<std::optional<core::CheckpointRef>> ParentOf(const std::string& n
   return parent;
 }
 
+// Weights fit only the model that they were trained for: every field that differs is named.
+void CheckParentModel(const std::optional<core::CheckpointRef>& parent, const v1::JobSpec& resolved,
+                      const runtime::Board& board, RequestCheck& check) {
+  const auto job = parent.has_value() ? board.FindJob(parent->job) : nullptr;
+  if (job == nullptr) return;
+  const v1::JobSpec trained = ParseSpec(job->record.submission->resolved_spec);
+  for (const auto& difference : spec::DiffSpecs(trained.model(), resolved.model())) {
+    const auto shown = [](const std::string& json) { return json.empty() ? "unset" : json; };
+    check.Add(absl::StrCat("spec.model.", difference.path),
+              absl::StrCat("is ", shown(difference.right_json), ", but checkpoint '",
+                           CheckpointName(parent->job, parent->step), "' has ",
+                           shown(difference.left_json)));
+  }
+}
+
 bool IsAboutData(const v1::SpecChange& change) {
   return change.path() == "data" || absl::StartsWith(change.path(), "data.");
 }
@@ -82,6 +97,7 @@ absl::StatusOr<core::SubmitJob> SubmissionOf(const v1::CreateJobRequest& request
   check.Add(spec::ResolveInto(request.spec(), resolved));
   TY_ASSIGN_OR_RETURN(const auto parent,
                       ParentOf(request.from_checkpoint(), services.board, check));
+  CheckParentModel(parent, resolved, services.board, check);
   TY_RETURN_IF_ERROR(check.Take());
   auto submission = MakeSubmission(request.spec(), resolved, user, services);
   submission->parent_checkpoint = parent;
@@ -112,6 +128,7 @@ absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime:
   check.Add(spec::ResolveInto(after, resolved));
   TY_ASSIGN_OR_RETURN(const auto parent,
                       ParentOf(request.from_checkpoint(), services.board, check));
+  CheckParentModel(parent, resolved, services.board, check);
   TY_RETURN_IF_ERROR(check.Take());
 
   Clone clone;

@@ -179,7 +179,8 @@ void Runtime::RunTurn(std::vector<Item> items) {
   }
   AnswerWaiting([&](const std::string& worker, const Waiting& waiting) {
     return turn.desired_changed.contains(worker) || waiting.deadline_us <= now.uptime_us ||
-           yard_.DesiredRevision(worker) != waiting.revision;
+           yard_.DesiredRevision(worker) != waiting.revision ||
+           !yard_.WorkerOfSession(waiting.session).ok();
   });
   for (ReadItem& read : reads) {
     if (committed.ok()) {

@@ -11,6 +11,7 @@
 #include "common/base/version.h"
 #include "worker/parallel/gloo/gloo_communicator.h"
 #include "worker/parallel/local/local_communicator.h"
+#include "worker/parallel/shm/shm_communicator.h"
 #include "worker/trainer/plan_report.h"
 #include "worker/trainer/trainer.h"
 
@@ -20,6 +21,7 @@ namespace {
 struct Flags {
   std::string run_dir;
   int rank = 0;
+  std::string transport = "auto";
   std::string plan;
   std::string format = "text";
   std::string backend = "cpu";
@@ -47,21 +49,34 @@ void InstallSignalHandlers() {
   signal(SIGPIPE, SIG_IGN);
 }
 
+absl::StatusOr<std::unique_ptr<parallel::Communicator>> ConnectRanks(
+    const Flags& flags, const run_dir::Assignment& assignment) {
+  if (assignment.world_size == 1) {
+    return parallel::MakeLocalCommunicator(parallel::MakeLocalGroup(1), 0);
+  }
+  const bool one_host = static_cast<int>(assignment.ranks.size()) == assignment.world_size;
+  if (flags.transport == "shm" || (flags.transport == "auto" && one_host)) {
+    parallel::ShmOptions options;
+    options.rank = flags.rank;
+    options.world_size = assignment.world_size;
+    options.run_dir = run_dir::RunDir(flags.run_dir);
+    options.cancelled = &g_signals.stop;
+    return parallel::ConnectShm(options);
+  }
+  parallel::GlooOptions options;
+  options.rank = flags.rank;
+  options.world_size = assignment.world_size;
+  options.run_dir = run_dir::RunDir(flags.run_dir);
+  options.interface = assignment.interface;
+  options.cancelled = &g_signals.stop;
+  return parallel::ConnectGloo(options);
+}
+
 int RunTraining(const Flags& flags) {
   InstallSignalHandlers();
   RankOptions options{.run_dir = flags.run_dir, .rank = flags.rank, .connect = {}};
-  options.connect = [&flags](const run_dir::Assignment& assignment)
-      -> absl::StatusOr<std::unique_ptr<parallel::Communicator>> {
-    if (assignment.world_size == 1) {
-      return parallel::MakeLocalCommunicator(parallel::MakeLocalGroup(1), 0);
-    }
-    parallel::GlooOptions gloo;
-    gloo.rank = flags.rank;
-    gloo.world_size = assignment.world_size;
-    gloo.run_dir = run_dir::RunDir(flags.run_dir);
-    gloo.interface = assignment.interface;
-    gloo.cancelled = &g_signals.stop;
-    return parallel::ConnectGloo(gloo);
+  options.connect = [&flags](const run_dir::Assignment& assignment) {
+    return ConnectRanks(flags, assignment);
   };
   const run_dir::RankResult result = RunRank(options, g_signals, *Clock::Real());
   return run_dir::ExitCode(result.outcome);
@@ -93,6 +108,9 @@ int Main(int argc, char** argv) {
   auto* run_dir = app.add_option("--run_dir", flags.run_dir, "the attempt's run directory");
   app.add_option("--rank", flags.rank, "the rank that this process is")
       ->check(CLI::NonNegativeNumber);
+  app.add_option("--transport", flags.transport,
+                 "how ranks talk: shm (one host), gloo (TCP), or auto: shm where all are here")
+      ->check(CLI::IsMember({"auto", "shm", "gloo"}));
   auto* plan = app.add_option("--plan", flags.plan,
                               "print the memory plan of a spec in JSON (a file, or - for standard "
                               "input) and exit");

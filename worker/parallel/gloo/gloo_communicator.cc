@@ -19,6 +19,7 @@
 #include "gloo/rendezvous/context.h"
 #include "gloo/transport/tcp/device.h"
 #include "worker/parallel/collective.h"
+#include "worker/parallel/gloo/peer_watch.h"
 #include "worker/parallel/gloo/run_dir_store.h"
 
 namespace trainyard::parallel {
@@ -44,7 +45,7 @@ std::string WithoutSource(absl::string_view message) {
 class GlooCommunicator : public Communicator {
  public:
   GlooCommunicator(std::shared_ptr<gloo::Context> context, absl::Duration timeout)
-      : context_(std::move(context)), timeout_(timeout) {}
+      : context_(std::move(context)), timeout_(timeout), watch_(*context_) {}
 
   int rank() const override { return context_->rank; }
   int world_size() const override { return context_->size; }
@@ -154,10 +155,6 @@ class GlooCommunicator : public Communicator {
   // over. `only` restricts both to one peer.
   absl::Status Exchange(const SpanOf& outgoing, const SpanOf& incoming, int only = -1) {
     if (!broken_.ok()) return broken_;
-    struct Transfer {
-      int peer;
-      std::unique_ptr<UnboundBuffer> buffer;
-    };
     std::vector<Transfer> receives, sends;
     int peer = only;
     const auto deadline = std::chrono::steady_clock::now() + Milliseconds(timeout_);
@@ -169,13 +166,14 @@ class GlooCommunicator : public Communicator {
         Post(incoming(peer), peer, receives, &UnboundBuffer::recv);
         Post(outgoing(peer), peer, sends, &UnboundBuffer::send);
       }
+      const PeerWatch::Waiting waiting(watch_, receives, sends);
       for (Transfer& receive : receives) {
         peer = receive.peer;
-        receive.buffer->waitRecv(nullptr, Remaining(deadline));
+        if (!receive.buffer->waitRecv(nullptr, Remaining(deadline))) throw AbortedWait();
       }
       for (Transfer& send : sends) {
         peer = send.peer;
-        send.buffer->waitSend(nullptr, Remaining(deadline));
+        if (!send.buffer->waitSend(nullptr, Remaining(deadline))) throw AbortedWait();
       }
     } catch (const std::exception& exception) {
       broken_ = std::chrono::steady_clock::now() >= deadline
@@ -187,8 +185,9 @@ class GlooCommunicator : public Communicator {
     return broken_;
   }
 
-  template <typename Transfers>
-  void Post(absl::Span<float> values, int peer, Transfers& transfers,
+  static gloo::IoException AbortedWait() { return gloo::IoException("connection closed"); }
+
+  void Post(absl::Span<float> values, int peer, std::vector<Transfer>& transfers,
             void (UnboundBuffer::*post)(int, uint64_t, size_t, size_t)) {
     if (values.empty()) return;
     const size_t bytes = values.size() * sizeof(float);
@@ -230,6 +229,7 @@ class GlooCommunicator : public Communicator {
   absl::Status broken_;
   std::vector<float> received_;
   std::vector<float> sum_;
+  PeerWatch watch_;  // last: its threads end before the context goes
 };
 
 // An address has a dot or a colon; names of interfaces have neither, but for aliases ("eth0:1"),

@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/worker/parallel/gang.h"
 #include "worker/parallel/gloo/gloo_communicator.h"
+#include "worker/parallel/shm/shm_communicator.h"
 #include "worker/run_dir/rendezvous.h"
 
 namespace trainyard::parallel {
@@ -56,7 +57,7 @@ TEST_P(CommunicatorTest, AllReduceSumsOddSizes) {
   ExpectAllOk([](Communicator& communicator) -> absl::Status {
     const int ranks = communicator.world_size();
     for (const size_t size : {size_t{0}, size_t{1}, size_t{2}, size_t{7}, size_t{1000},
-                              size_t{65537}, size_t{300001}}) {
+                              size_t{65537}, size_t{600001}}) {
       std::vector<float> values = Values(communicator.rank(), size);
       TY_RETURN_IF_ERROR(communicator.AllReduce(absl::MakeSpan(values)));
       for (size_t i = 0; i < size; ++i) {
@@ -148,7 +149,8 @@ TEST_P(CommunicatorTest, SizesThatDoNotFitAreRefusedBeforeAnythingIsSent) {
 }
 
 INSTANTIATE_TEST_SUITE_P(AllTransports, CommunicatorTest,
-                         ::testing::Combine(::testing::Values(Transport::kLocal, Transport::kGloo),
+                         ::testing::Combine(::testing::Values(Transport::kLocal, Transport::kGloo,
+                                                              Transport::kShm),
                                             ::testing::Values(1, 2, 3, 4)),
                          [](const auto& instance) {
                            return TransportName(std::get<0>(instance.param)) + "_" +
@@ -230,7 +232,7 @@ TEST_P(CommunicatorFaultTest, ABrokenCommunicatorStaysBroken) {
 }
 
 INSTANTIATE_TEST_SUITE_P(AllTransports, CommunicatorFaultTest,
-                         ::testing::Values(Transport::kLocal, Transport::kGloo),
+                         ::testing::Values(Transport::kLocal, Transport::kGloo, Transport::kShm),
                          [](const auto& instance) { return TransportName(instance.param); });
 
 class GlooRendezvousTest : public ::testing::Test {
@@ -272,6 +274,50 @@ TEST_F(GlooRendezvousTest, KeysOfAnEarlierRunAreReported) {
   ASSERT_TRUE(run_dir::SetRendezvousKey(options_.run_dir, "gloo.0", "old").ok());
   const auto communicator = ConnectGloo(options_);
   EXPECT_THAT(std::string(communicator.status().message()), HasSubstr("keys of an earlier run"));
+}
+
+class ShmRendezvousTest : public ::testing::Test {
+ protected:
+  ShmRendezvousTest() {
+    TY_CHECK(mkdtemp(folder_.data()) != nullptr);
+    options_.world_size = 2;
+    options_.run_dir = run_dir::RunDir(folder_);
+    options_.connect_timeout = absl::Milliseconds(50);
+  }
+  ~ShmRendezvousTest() override { (void)RemoveTree(folder_); }
+
+  std::string folder_ = ::testing::TempDir() + "/rendezvous.XXXXXX";
+  ShmOptions options_;
+};
+
+TEST_F(ShmRendezvousTest, ARankThatDoesNotAppearIsNamed) {
+  EXPECT_THAT(std::string(ConnectShm(options_).status().message()),
+              HasSubstr("rank 0: connect 0: rank 1 did not take part within 50ms"));
+}
+
+TEST_F(ShmRendezvousTest, TheWaitCanBeCancelled) {
+  const std::atomic<bool> cancelled = true;
+  options_.connect_timeout = absl::Seconds(60);
+  options_.cancelled = &cancelled;
+  options_.rank = 1;
+  EXPECT_TRUE(absl::IsCancelled(ConnectShm(options_).status()));
+}
+
+TEST_F(ShmRendezvousTest, KeysOfAnEarlierRunAreReported) {
+  ASSERT_TRUE(run_dir::SetRendezvousKey(options_.run_dir, "shm.0", "/proc/1/fd/99").ok());
+  EXPECT_THAT(std::string(ConnectShm(options_).status().message()),
+              HasSubstr("keys of an earlier run"));
+  options_.rank = 1;
+  EXPECT_THAT(std::string(ConnectShm(options_).status().message()), HasSubstr("/proc/1/fd/99"));
+}
+
+TEST_F(ShmRendezvousTest, ASegmentForAnotherNumberOfRanksIsRefused) {
+  const std::string path = folder_ + "/other";
+  ASSERT_TRUE(ReplaceFile(path, "too short").ok());
+  ASSERT_TRUE(run_dir::SetRendezvousKey(options_.run_dir, "shm.0", path).ok());
+  options_.rank = 1;
+  EXPECT_THAT(std::string(ConnectShm(options_).status().message()),
+              HasSubstr("has 9 bytes; expected"));
 }
 
 }  // namespace

@@ -9,11 +9,20 @@
 #include "gtest/gtest.h"
 #include "worker/parallel/gloo/gloo_communicator.h"
 #include "worker/parallel/local/local_communicator.h"
+#include "worker/parallel/shm/shm_communicator.h"
 
 namespace trainyard::parallel {
 
 std::string TransportName(Transport transport) {
-  return transport == Transport::kLocal ? "local" : "gloo";
+  switch (transport) {
+    case Transport::kLocal:
+      return "local";
+    case Transport::kGloo:
+      return "gloo";
+    case Transport::kShm:
+      return "shm";
+  }
+  return "";
 }
 
 std::vector<absl::Status> RunGang(Transport transport, int world_size, const RankWork& work,
@@ -26,6 +35,14 @@ std::vector<absl::Status> RunGang(Transport transport, int world_size, const Ran
     std::unique_ptr<Communicator> communicator;
     if (transport == Transport::kLocal) {
       communicator = MakeLocalCommunicator(group, rank);
+    } else if (transport == Transport::kShm) {
+      ShmOptions options;
+      options.rank = rank;
+      options.world_size = world_size;
+      options.run_dir = run_dir::RunDir(folder);
+      auto connected = ConnectShm(options);
+      if (!connected.ok()) return connected.status();
+      communicator = *std::move(connected);
     } else {
       GlooOptions options;
       options.rank = rank;

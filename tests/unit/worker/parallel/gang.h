@@ -11,7 +11,7 @@
 
 namespace trainyard::parallel {
 
-enum class Transport { kLocal, kGloo };
+enum class Transport { kLocal, kGloo, kShm };
 std::string TransportName(Transport transport);
 
 // Runs `work` on `world_size` threads, each with its communicator, which ends with its thread; the

@@ -1,4 +1,5 @@
-// The real program: two processes over Gloo, signals, and what is left when one of them is killed.
+// The real program: two processes over each transport, signals, and what is left when one of them
+// is killed.
 #include <csignal>
 #include <functional>
 
@@ -28,7 +29,8 @@ constexpr absl::Duration kNotice = absl::Seconds(5);
 
 const char kBinary[] = TRAINYARD_BIN_DIR "/trainyard-trainer";
 
-class TrainerProcessTest : public ::testing::Test {
+// By transport.
+class TrainerProcessTest : public ::testing::TestWithParam<const char*> {
  protected:
   void Prepare(int world_size, const std::string& train) {
     run_dir::Assignment assignment;
@@ -46,7 +48,8 @@ class TrainerProcessTest : public ::testing::Test {
 
   std::unique_ptr<Process> Start(int rank) {
     Process::Options options;
-    options.args = {kBinary, "--run_dir", dir_.root(), "--rank", absl::StrCat(rank)};
+    options.args = {kBinary,       "--run_dir", dir_.root(), "--rank", absl::StrCat(rank),
+                    "--transport", GetParam()};
     options.stdout_path = folder_.File(absl::StrCat("out-", rank));
     options.stderr_path = folder_.File(absl::StrCat("err-", rank));
     auto process = Process::Start(std::move(options));
@@ -76,7 +79,7 @@ class TrainerProcessTest : public ::testing::Test {
   run_dir::RunDir dir_{folder_.path()};
 };
 
-TEST_F(TrainerProcessTest, TwoRanksTrainToTheEnd) {
+TEST_P(TrainerProcessTest, TwoRanksTrainToTheEnd) {
   Prepare(2, R"({"epochs": 2, "global_batch": 30})");
   const auto first = Start(0), second = Start(1);
   for (Process* process : {first.get(), second.get()}) {
@@ -88,7 +91,7 @@ TEST_F(TrainerProcessTest, TwoRanksTrainToTheEnd) {
   EXPECT_TRUE(checkpoint::VerifyCheckpoint(dir_.Resolve("checkpoints/step-14")).ok());
 }
 
-TEST_F(TrainerProcessTest, AKilledRankIsNamedByTheOtherWithinSeconds) {
+TEST_P(TrainerProcessTest, AKilledRankIsNamedByTheOtherWithinSeconds) {
   Prepare(2, R"({"steps": 100000000, "global_batch": 30})");
   const auto first = Start(0), second = Start(1);
   ASSERT_TRUE(WaitUntilRunning(0));
@@ -104,7 +107,7 @@ TEST_F(TrainerProcessTest, AKilledRankIsNamedByTheOtherWithinSeconds) {
   EXPECT_THAT(record->message, HasSubstr("rank 1 was lost"));
 }
 
-TEST_F(TrainerProcessTest, TerminatedRanksStopAtTheSameStepWithACheckpoint) {
+TEST_P(TrainerProcessTest, TerminatedRanksStopAtTheSameStepWithACheckpoint) {
   Prepare(2, R"({"steps": 100000000, "global_batch": 30})");
   const auto first = Start(0), second = Start(1);
   ASSERT_TRUE(WaitUntilRunning(0));
@@ -124,7 +127,7 @@ TEST_F(TrainerProcessTest, TerminatedRanksStopAtTheSameStepWithACheckpoint) {
           .ok());
 }
 
-TEST_F(TrainerProcessTest, SigUsr1WritesACheckpointAndTrainingGoesOn) {
+TEST_P(TrainerProcessTest, SigUsr1WritesACheckpointAndTrainingGoesOn) {
   Prepare(1, R"({"steps": 100000000, "global_batch": 30})");
   const auto process = Start(0);
   ASSERT_TRUE(WaitUntilRunning(0));
@@ -134,27 +137,33 @@ TEST_F(TrainerProcessTest, SigUsr1WritesACheckpointAndTrainingGoesOn) {
   EXPECT_TRUE(process->running());
 }
 
-TEST_F(TrainerProcessTest, ARankThatWaitsForItsPeersCanBeStopped) {
+TEST_P(TrainerProcessTest, ARankThatWaitsForItsPeersCanBeStopped) {
   Prepare(2, R"({"epochs": 1})");
   const auto process = Start(0);
-  ASSERT_TRUE(WaitFor([this] { return FileExists(dir_.RendezvousDir() + "/gloo.0"); }));
+  ASSERT_TRUE(WaitFor(
+      [this] { return FileExists(absl::StrCat(dir_.RendezvousDir(), "/", GetParam(), ".0")); }));
   process->Signal(SIGTERM);
   const auto result = process->Wait(kPatience);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->exit_code, 15) << result->err;
 }
 
-TEST_F(TrainerProcessTest, AMissingRunDirectoryIsAUserErrorWithItsPath) {
+INSTANTIATE_TEST_SUITE_P(Transports, TrainerProcessTest, ::testing::Values("gloo", "shm"),
+                         [](const auto& instance) { return std::string(instance.param); });
+
+TEST(TrainerProgram, AMissingRunDirectoryIsAUserErrorWithItsPath) {
+  const testing::TempDir folder;
   Process::Options options;
-  options.args = {kBinary, "--run_dir", folder_.File("nothing")};
-  const auto result = testing::RunProcess(std::move(options), folder_.path(), kPatience);
+  options.args = {kBinary, "--run_dir", folder.File("nothing")};
+  const auto result = testing::RunProcess(std::move(options), folder.path(), kPatience);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->exit_code, 2);
-  EXPECT_THAT(result->err, HasSubstr(folder_.File("nothing/assignment.json")));
+  EXPECT_THAT(result->err, HasSubstr(folder.File("nothing/assignment.json")));
 }
 
-TEST_F(TrainerProcessTest, VersionHelpAndPlanNeedNoRunDirectory) {
-  const std::string spec = folder_.Write(
+TEST(TrainerProgram, VersionHelpAndPlanNeedNoRunDirectory) {
+  const testing::TempDir folder;
+  const std::string spec = folder.Write(
       "spec.json", R"({"model": {"mlp": {}}, "data": {"dataset": "glyphs"}, "train": {"epochs": 1},
                        "optimizer": {"sgd": {"lr": 0.1}}})");
   for (const auto& [flag, expected] : std::vector<std::pair<std::string, std::string>>{
@@ -163,7 +172,7 @@ TEST_F(TrainerProcessTest, VersionHelpAndPlanNeedNoRunDirectory) {
            {absl::StrCat("--plan=", spec), "203,530 parameters"}}) {
     Process::Options options;
     options.args = {kBinary, flag};
-    const auto result = testing::RunProcess(std::move(options), folder_.path(), kPatience);
+    const auto result = testing::RunProcess(std::move(options), folder.path(), kPatience);
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_EQ(result->exit_code, 0) << result->err;
     EXPECT_THAT(result->out, HasSubstr(expected));
@@ -171,7 +180,7 @@ TEST_F(TrainerProcessTest, VersionHelpAndPlanNeedNoRunDirectory) {
   Process::Options options;
   options.args = {kBinary, "--plan", "-", "--format", "json"};
   options.stdin_path = spec;
-  const auto result = testing::RunProcess(std::move(options), folder_.path(), kPatience);
+  const auto result = testing::RunProcess(std::move(options), folder.path(), kPatience);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_THAT(result->out, HasSubstr("\"parameters\":203530"));
 }

@@ -1,0 +1,35 @@
+// The verbs, one file each.
+#pragma once
+
+#include <vector>
+
+#include "client/commands/context.h"
+
+namespace trainyard::commands {
+
+// Runs the verb of the options, tells errors, and gives the exit code. `verbs` is for completion.
+link::ExitCode Run(const Context& context, const std::vector<VerbInfo>& verbs);
+
+Result Submit(const Context& context);
+Result Clone(const Context& context);
+Result List(const Context& context);
+Result Show(const Context& context);
+Result Watch(const Context& context);
+Result Logs(const Context& context);
+Result Metrics(const Context& context);
+Result Cancel(const Context& context);
+Result Suspend(const Context& context);
+Result Resume(const Context& context);
+Result Diff(const Context& context);
+Result Wait(const Context& context);
+Result ListCheckpoints(const Context& context);
+Result GetCheckpoint(const Context& context);
+Result ListWorkers(const Context& context);
+Result Cordon(const Context& context);
+Result Uncordon(const Context& context);
+Result Up(const Context& context);
+Result Down(const Context& context);
+Result Completion(const Context& context, const std::vector<VerbInfo>& verbs);
+Result PrintVersion(const Context& context);
+
+}  // namespace trainyard::commands

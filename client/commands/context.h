@@ -1,0 +1,68 @@
+// What every command works with.
+#pragma once
+
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "client/commands/options.h"
+#include "client/link/exit_code.h"
+#include "client/link/interrupt.h"
+#include "client/link/server_link.h"
+#include "client/output/terminal.h"
+#include "common/base/env.h"
+#include "google/protobuf/message.h"
+
+namespace trainyard::commands {
+
+// What the environment says; read in main.
+struct Surroundings {
+  std::string server;       // $TRAINYARD_SERVER
+  std::string config_home;  // $XDG_CONFIG_HOME
+  std::string state_home;   // $XDG_STATE_HOME
+  std::string home;         // $HOME
+  std::string binary_dir;   // the folder of our own binary
+};
+
+// Borrows all of it.
+struct Context {
+  const Options& options;
+  const Surroundings& surroundings;
+  const output::Terminal& terminal;
+  std::ostream& out;  // data
+  std::ostream& err;  // talk
+  std::istream& in;
+  // Whether a person can answer a question.
+  bool in_is_terminal;
+  Clock& clock;
+  Rng& rng;
+  link::Interrupt& interrupt;
+
+  // Talk, unless --quiet; with a newline.
+  void Say(absl::string_view text) const;
+};
+
+// What a command ends with: an exit code, or an error that is still to be told.
+using Result = absl::StatusOr<link::ExitCode>;
+
+// --server, $TRAINYARD_SERVER, the current context of the config file, or the default socket.
+absl::StatusOr<std::string> ServerAddress(const Context& context);
+absl::StatusOr<std::unique_ptr<link::ServerLink>> Connect(const Context& context);
+
+// A list of messages in the format that was asked for: `true` where it was one of json, jsonl, yaml
+// and name, and it has been printed; tables are the command's own. `names` go with the messages.
+bool PrintList(const Context& context,
+               const std::vector<const google::protobuf::Message*>& messages,
+               const std::vector<std::string>& names);
+// The same for one message, which is no list in JSON and YAML.
+bool PrintOne(const Context& context, const google::protobuf::Message& message,
+              const std::string& name);
+
+// A plural where it is one: "1 job", "3 jobs".
+std::string Counted(size_t count, absl::string_view noun);
+
+}  // namespace trainyard::commands

@@ -1,0 +1,14 @@
+// How differences of specs are shown, by `diff` and before `clone` submits.
+#pragma once
+
+#include <string>
+
+#include "trainyard/v1/job.pb.h"
+
+namespace trainyard::commands {
+
+std::string DifferencesText(
+    const google::protobuf::RepeatedPtrField<v1::SpecDifference>& differences,
+    const std::string& left_title, const std::string& right_title);
+
+}  // namespace trainyard::commands

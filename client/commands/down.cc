@@ -1,0 +1,121 @@
+// down: stops what `up` started.
+#include <unistd.h>
+
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/commands/commands.h"
+#include "client/commands/machine.h"
+#include "client/daemons/pid_file.h"
+#include "client/output/text.h"
+#include "common/base/status_macros.h"
+
+namespace trainyard::commands {
+namespace {
+
+constexpr absl::Duration kStopGrace = absl::Seconds(10);
+// A trainer finishes its step, writes a checkpoint, and has some grace for it.
+constexpr absl::Duration kCancelTimeout = absl::Seconds(90);
+
+absl::StatusOr<std::vector<v1::Job>> LiveJobs(link::ServerLink& link,
+                                              const std::vector<v1::JobState>& states) {
+  v1::ListJobsRequest request;
+  request.set_page_size(1000);
+  for (const v1::JobState state : states) request.add_states(state);
+  std::vector<v1::Job> jobs;
+  while (true) {
+    TY_ASSIGN_OR_RETURN(v1::ListJobsResponse page,
+                        link.Call(&v1::JobService::Stub::ListJobs, request));
+    jobs.insert(jobs.end(), page.jobs().begin(), page.jobs().end());
+    if (page.next_page_token().empty()) return jobs;
+    request.set_page_token(page.next_page_token());
+  }
+}
+
+std::string Names(const std::vector<v1::Job>& jobs) {
+  return absl::StrJoin(jobs, ", ",
+                       [](std::string* out, const v1::Job& job) { *out += job.name(); });
+}
+
+// Cancels what waits or runs, and waits until nothing runs any more.
+absl::Status CancelAll(const Context& context, link::ServerLink& link) {
+  const std::vector<v1::JobState> live = {v1::JOB_STATE_QUEUED, v1::JOB_STATE_STARTING,
+                                          v1::JOB_STATE_RUNNING, v1::JOB_STATE_STOPPING};
+  const absl::Duration start = context.clock.Uptime();
+  bool is_first = true;
+  while (true) {
+    TY_ASSIGN_OR_RETURN(const std::vector<v1::Job> jobs, LiveJobs(link, live));
+    if (jobs.empty()) return absl::OkStatus();
+    if (is_first) context.Say(absl::StrCat("cancelling ", Names(jobs)));
+    is_first = false;
+    for (const v1::Job& job : jobs) {
+      if (job.state() == v1::JOB_STATE_STOPPING) continue;
+      v1::CancelJobRequest request;
+      request.set_name(job.name());
+      request.set_reason("trainyard down --cancel");
+      const auto answer = link.Call(&v1::JobService::Stub::CancelJob, request);
+      // A job that has ended meanwhile needs no cancelling.
+      if (!answer.ok() && answer.status().code() != absl::StatusCode::kFailedPrecondition) {
+        return answer.status();
+      }
+    }
+    if (context.clock.Uptime() - start > kCancelTimeout) {
+      return absl::DeadlineExceededError(
+          absl::StrCat(Names(jobs), " did not end within ", kCancelTimeout / absl::Seconds(1),
+                       " s; `trainyard down --force` stops the daemons all the same"));
+    }
+    if (context.interrupt.WaitFor(absl::Milliseconds(200))) {
+      return absl::CancelledError("interrupted");
+    }
+  }
+}
+
+// Jobs first: cancelled, or none must run. `address` is the server's.
+absl::Status SettleJobs(const Context& context, const std::string& address) {
+  const Options& options = context.options;
+  if (options.force && !options.cancel) return absl::OkStatus();
+  const auto link = link::ServerLink::Connect(address, context.interrupt, absl::Seconds(5));
+  if (!link.ok()) {
+    return absl::UnavailableError(absl::StrCat("the server runs but does not answer (",
+                                               link.status().message(),
+                                               "), so it is unknown whether jobs run; "
+                                               "`trainyard down --force` stops it all the same"));
+  }
+  if (options.cancel) return CancelAll(context, **link);
+  TY_ASSIGN_OR_RETURN(
+      const std::vector<v1::Job> running,
+      LiveJobs(**link, {v1::JOB_STATE_STARTING, v1::JOB_STATE_RUNNING, v1::JOB_STATE_STOPPING}));
+  if (running.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      Names(running), running.size() == 1 ? " runs" : " run",
+      "\n  trainyard down --cancel    cancels the jobs first"
+      "\n  trainyard down --force     stops the daemons; the ranks go on until on_disconnect.keep "
+      "is over, and `trainyard up` takes them over again"));
+}
+
+}  // namespace
+
+Result Down(const Context& context) {
+  const Machine machine = MachineOf(context);
+  const auto server = daemons::RunningProcess(machine.server_pid_file);
+  const auto worker = daemons::RunningProcess(machine.worker_pid_file);
+  if (!server.has_value() && !worker.has_value()) {
+    context.Say(absl::StrCat("nothing of `trainyard up` runs with state in ", machine.state_dir));
+    return link::kOk;
+  }
+  if (server.has_value()) TY_RETURN_IF_ERROR(SettleJobs(context, server->note));
+  // The worker first: it still has a server to say goodbye to.
+  if (worker.has_value()) {
+    TY_RETURN_IF_ERROR(daemons::StopProcess(*worker, kStopGrace, context.clock));
+    unlink(machine.worker_pid_file.c_str());
+  }
+  if (server.has_value()) {
+    TY_RETURN_IF_ERROR(daemons::StopProcess(*server, kStopGrace, context.clock));
+    unlink(machine.server_pid_file.c_str());
+  }
+  context.Say(absl::StrCat("down; the state stays in ", machine.state_dir));
+  return link::kOk;
+}
+
+}  // namespace trainyard::commands

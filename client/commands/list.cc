@@ -1,0 +1,157 @@
+#include <algorithm>
+#include <ostream>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/commands/commands.h"
+#include "client/output/table.h"
+#include "client/output/text.h"
+#include "common/base/duration.h"
+#include "common/base/status_macros.h"
+#include "common/base/strings.h"
+
+namespace trainyard::commands {
+namespace {
+
+using output::Table;
+
+constexpr int kLimitDefault = 20;
+constexpr int kPageSizeMax = 1000;
+
+// "running" or "RUNNING".
+absl::StatusOr<v1::JobState> ParseState(const std::string& text) {
+  v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
+  if (v1::JobState_Parse("JOB_STATE_" + absl::AsciiStrToUpper(text), &state) &&
+      state != v1::JOB_STATE_UNSPECIFIED) {
+    return state;
+  }
+  std::vector<std::string> names;
+  for (int i = v1::JobState_MIN + 1; i <= v1::JobState_MAX; ++i) {
+    names.push_back(absl::AsciiStrToLower(output::StateText(static_cast<v1::JobState>(i))));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", text, "' is no state of a job; expected ", absl::StrJoin(names, ", ")));
+}
+
+absl::StatusOr<std::vector<v1::Job>> FetchJobs(const Context& context, link::ServerLink& link) {
+  v1::ListJobsRequest request;
+  for (const std::string& text : context.options.states) {
+    TY_ASSIGN_OR_RETURN(const v1::JobState state, ParseState(text));
+    request.add_states(state);
+  }
+  const int limit = context.options.limit > 0 ? context.options.limit
+                    : context.options.all     ? INT32_MAX
+                                              : kLimitDefault;
+  std::vector<v1::Job> jobs;
+  while (static_cast<int64_t>(jobs.size()) < limit) {
+    request.set_page_size(std::min(limit - static_cast<int>(jobs.size()), kPageSizeMax));
+    TY_ASSIGN_OR_RETURN(v1::ListJobsResponse page,
+                        link.Call(&v1::JobService::Stub::ListJobs, request));
+    for (v1::Job& job : *page.mutable_jobs()) jobs.push_back(std::move(job));
+    if (page.next_page_token().empty()) break;
+    request.set_page_token(page.next_page_token());
+  }
+  return jobs;
+}
+
+std::string ProgressText(const v1::Job& job) {
+  const v1::Progress& progress = job.progress();
+  if (progress.total_steps() <= 0) return "";
+  return absl::StrCat(100 * progress.step() / progress.total_steps(), "%");
+}
+
+std::string AccuracyText(const v1::Job& job) {
+  const auto accuracy = job.final_metrics().find("test.accuracy");
+  return accuracy == job.final_metrics().end() ? "" : output::PercentText(accuracy->second);
+}
+
+std::string EtaText(const v1::Job& job) {
+  if (job.state() != v1::JOB_STATE_RUNNING || !job.progress().has_eta()) return "";
+  return output::AgeText(output::ToDuration(job.progress().eta()));
+}
+
+// How long it ran, or has been running.
+std::string TookText(const v1::Job& job, absl::Time now) {
+  if (!job.has_start_time()) return "";
+  const absl::Time end = job.has_end_time() ? output::ToTime(job.end_time()) : now;
+  return output::AgeText(end - output::ToTime(job.start_time()));
+}
+
+std::string WorkersText(const v1::Job& job) {
+  std::vector<std::string> workers;
+  for (const v1::RankPlacement& rank : job.placement()) {
+    const std::string worker = output::ShortName(rank.worker());
+    if (std::find(workers.begin(), workers.end(), worker) == workers.end()) {
+      workers.push_back(worker);
+    }
+  }
+  return absl::StrJoin(workers, ",");
+}
+
+// What explains the state.
+std::string WhyText(const v1::Job& job) {
+  if (job.state() == v1::JOB_STATE_QUEUED && job.queue_reasons_size() > 0) {
+    return job.queue_reasons(0);
+  }
+  if (job.state() == v1::JOB_STATE_FAILED) {
+    return job.failure().message().substr(0, job.failure().message().find('\n'));
+  }
+  return "";
+}
+
+}  // namespace
+
+Result List(const Context& context) {
+  TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
+  TY_ASSIGN_OR_RETURN(const std::vector<v1::Job> jobs, FetchJobs(context, *link));
+  std::vector<const google::protobuf::Message*> messages;
+  std::vector<std::string> names;
+  for (const v1::Job& job : jobs) {
+    messages.push_back(&job);
+    names.push_back(job.name());
+  }
+  if (PrintList(context, messages, names)) return link::kOk;
+  if (jobs.empty()) {
+    context.Say("no jobs; `trainyard submit FILE` makes one");
+    return link::kOk;
+  }
+  const bool is_wide = context.options.format == Format::kWide;
+  std::vector<Table::Column> columns = {{"JOB", Table::Align::kRight},
+                                        {"NAME"},
+                                        {"STATE"},
+                                        {"DEVICES", Table::Align::kRight},
+                                        {"DONE", Table::Align::kRight},
+                                        {"ACCURACY", Table::Align::kRight},
+                                        {"ETA", Table::Align::kRight},
+                                        {"TOOK", Table::Align::kRight},
+                                        {"AGE", Table::Align::kRight}};
+  if (is_wide) {
+    for (const char* title : {"USER", "ATTEMPT", "WORKERS", "CREATED", "WHY"}) {
+      columns.push_back({title});
+    }
+  }
+  Table table(std::move(columns));
+  const absl::Time now = context.clock.Now();
+  for (const v1::Job& job : jobs) {
+    std::vector<std::string> row = {
+        output::ShortName(job.name()),
+        job.resolved_spec().name(),
+        context.terminal.Style(output::StateStyle(job.state()), output::StateText(job.state())),
+        absl::StrCat(job.resolved_spec().devices().count()),
+        ProgressText(job),
+        AccuracyText(job),
+        EtaText(job),
+        TookText(job, now),
+        output::AgeText(now - output::ToTime(job.create_time()))};
+    if (is_wide) {
+      row.insert(row.end(), {job.user(), job.attempt() > 0 ? absl::StrCat(job.attempt()) : "",
+                             WorkersText(job), output::TimeText(job.create_time()), WhyText(job)});
+    }
+    table.AddRow(std::move(row));
+  }
+  context.out << table.Render();
+  return link::kOk;
+}
+
+}  // namespace trainyard::commands

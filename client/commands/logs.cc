@@ -1,0 +1,203 @@
+#include <map>
+#include <ostream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/commands/commands.h"
+#include "client/commands/selector.h"
+#include "client/output/text.h"
+#include "common/base/backoff.h"
+#include "common/base/ids.h"
+#include "common/base/status_macros.h"
+
+namespace trainyard::commands {
+namespace {
+
+// Lines are rarely longer; --tail fetches so many bytes a line.
+constexpr int64_t kTailBytesPerLine = 1024;
+constexpr absl::Duration kReconnectFor = absl::Minutes(2);
+
+// The text of the ranks on stdout. With several ranks every line says whose it is, and only whole
+// lines are written, so that ranks do not mix within one.
+class LogPrinter {
+ public:
+  LogPrinter(const Context& context, bool with_rank) : context_(context), with_rank_(with_rank) {}
+
+  void OnChunk(const v1::TailLogsResponse& chunk) {
+    if (chunk.attempt() != attempt_) {
+      Flush();
+      if (attempt_ != 0) context_.Say(absl::StrCat("--- attempt ", chunk.attempt()));
+      attempt_ = chunk.attempt();
+      ends_.clear();
+    }
+    absl::string_view data = chunk.data();
+    const auto known = ends_.find(chunk.rank());
+    const int64_t end = chunk.offset() + static_cast<int64_t>(data.size());
+    if (known != ends_.end()) {
+      // After a reconnection the ranks that were ahead come again.
+      if (end <= known->second) return;
+      if (chunk.offset() < known->second) {
+        data.remove_prefix(static_cast<size_t>(known->second - chunk.offset()));
+      } else if (chunk.offset() > known->second) {
+        context_.Say(absl::StrCat("--- ", chunk.offset() - known->second, " bytes of rank ",
+                                  chunk.rank(), " are gone"));
+      }
+    }
+    ends_[chunk.rank()] = end;
+    Print(chunk.rank(), data);
+  }
+
+  // Only the last lines of what comes, until Release.
+  void Hold(int64_t lines) { held_lines_ = lines; }
+  void Release() {
+    held_lines_ = -1;
+    for (auto& [rank, text] : std::exchange(held_, {})) Print(rank, text);
+  }
+  void Flush() {
+    for (const auto& [rank, rest] : partial_) {
+      if (!rest.empty()) PrintLine(rank, rest);
+    }
+    partial_.clear();
+    context_.out << std::flush;
+  }
+
+  // Where every rank can go on: the smallest end.
+  int64_t ResumeOffset() const {
+    int64_t offset = -1;
+    for (const auto& [rank, end] : ends_) offset = offset < 0 ? end : std::min(offset, end);
+    return std::max<int64_t>(offset, 0);
+  }
+  int attempt() const { return attempt_; }
+
+ private:
+  void Print(int rank, absl::string_view data) {
+    if (held_lines_ >= 0) {
+      std::string& text = held_[rank];
+      absl::StrAppend(&text, data);
+      // Keep the last lines: cut after the newline before them.
+      int64_t lines = 0;
+      for (size_t i = text.size(); i > 0; --i) {
+        const bool is_end = text[i - 1] == '\n' && i != text.size();
+        if (is_end && ++lines == held_lines_) {
+          text.erase(0, i);
+          break;
+        }
+      }
+      if (held_lines_ == 0) text.clear();
+      return;
+    }
+    if (!with_rank_) {
+      context_.out << data << std::flush;
+      return;
+    }
+    std::string& rest = partial_[rank];
+    absl::StrAppend(&rest, data);
+    size_t start = 0;
+    for (size_t end = rest.find('\n'); end != std::string::npos; end = rest.find('\n', start)) {
+      PrintLine(rank, absl::string_view(rest).substr(start, end - start));
+      start = end + 1;
+    }
+    rest.erase(0, start);
+    context_.out << std::flush;
+  }
+  void PrintLine(int rank, absl::string_view line) {
+    context_.out << context_.terminal.Style("2", absl::StrCat("[", rank, "]")) << " " << line
+                 << "\n";
+  }
+
+  const Context& context_;
+  const bool with_rank_;
+  int attempt_ = 0;
+  int64_t held_lines_ = -1;
+  std::map<int, int64_t> ends_;
+  std::map<int, std::string> held_;
+  std::map<int, std::string> partial_;
+};
+
+v1::TailLogsRequest MakeRequest(const Context& context, const std::string& name) {
+  v1::TailLogsRequest request;
+  request.set_name(name);
+  if (context.options.rank >= 0) request.set_rank(context.options.rank);
+  return request;
+}
+
+absl::Status ReadOnce(link::ServerLink& link, const v1::TailLogsRequest& request,
+                      LogPrinter& printer, bool& got_any) {
+  grpc::ClientContext call;
+  const link::Interrupt::Scope scope(link.interrupt(), call);
+  const auto reader = link.jobs().TailLogs(&call, request);
+  v1::TailLogsResponse chunk;
+  while (reader->Read(&chunk)) {
+    got_any = true;
+    printer.OnChunk(chunk);
+  }
+  const grpc::Status status = reader->Finish();
+  return status.ok() ? absl::OkStatus() : link.Error(status);
+}
+
+// Reads to the end, over losses of the connection.
+Result ReadAll(const Context& context, link::ServerLink& link, v1::TailLogsRequest request,
+               LogPrinter& printer) {
+  Backoff backoff(absl::Milliseconds(200), absl::Seconds(2), context.rng);
+  absl::Duration last_success = context.clock.Uptime();
+  while (true) {
+    bool got_any = false;
+    const absl::Status status = ReadOnce(link, request, printer, got_any);
+    printer.Flush();
+    if (context.interrupt.triggered()) return link::kInterrupted;
+    if (status.ok()) return link::kOk;
+    if (got_any) {
+      last_success = context.clock.Uptime();
+      backoff.Reset();
+      context.Say("--- the connection to the server is lost; trying again");
+    }
+    const bool may_retry = request.follow() && status.code() == absl::StatusCode::kUnavailable &&
+                           context.clock.Uptime() - last_success < kReconnectFor;
+    if (!may_retry) return status;
+    if (context.interrupt.WaitFor(backoff.Next())) return link::kInterrupted;
+    // A newer attempt has logs of its own, from their beginning.
+    v1::GetJobRequest get;
+    get.set_name(request.name());
+    const auto job = link.Call(&v1::JobService::Stub::GetJob, get);
+    request.set_offset(job.ok() && job->attempt() == printer.attempt() ? printer.ResumeOffset()
+                                                                       : 0);
+  }
+}
+
+}  // namespace
+
+Result Logs(const Context& context) {
+  const Options& options = context.options;
+  TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
+  std::string name = options.selectors[0];
+  v1::GetJobRequest get;
+  if (const auto attempt = ParseAttemptName(name); attempt.ok()) {
+    get.set_name(JobName(attempt->job));
+  } else {
+    TY_ASSIGN_OR_RETURN(name, ResolveOne(*link, name));
+    get.set_name(name);
+  }
+  TY_ASSIGN_OR_RETURN(const v1::Job job, link->Call(&v1::JobService::Stub::GetJob, get));
+  if (job.attempt() == 0 && !options.follow) {
+    context.Say(absl::StrCat(job.name(), " is ", output::StateText(job.state()),
+                             " and has not run yet, so there is no log"));
+    return link::kOk;
+  }
+  const bool with_rank = options.rank < 0 && job.resolved_spec().devices().count() > 1;
+  LogPrinter printer(context, with_rank);
+  v1::TailLogsRequest request = MakeRequest(context, name);
+  if (options.tail_lines >= 0 && job.attempt() > 0) {
+    v1::TailLogsRequest tail = request;
+    tail.set_offset(-std::max<int64_t>(options.tail_lines, 1) * kTailBytesPerLine);
+    printer.Hold(options.tail_lines);
+    TY_ASSIGN_OR_RETURN(const link::ExitCode code, ReadAll(context, *link, tail, printer));
+    printer.Release();
+    printer.Flush();
+    if (code != link::kOk || !options.follow) return code;
+    request.set_offset(printer.ResumeOffset());
+  }
+  request.set_follow(options.follow);
+  return ReadAll(context, *link, request, printer);
+}
+
+}  // namespace trainyard::commands

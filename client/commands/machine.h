@@ -1,0 +1,28 @@
+// What `up` and `down` share: where a machine's daemons keep their state and their pids.
+#pragma once
+
+#include <string>
+
+#include "client/commands/context.h"
+
+namespace trainyard::commands {
+
+struct Machine {
+  std::string state_dir;
+  std::string server_state_dir;  // <state_dir>/server
+  std::string worker_state_dir;  // <state_dir>/worker
+  std::string server_log;        // <state_dir>/server.log
+  std::string worker_log;
+  std::string server_pid_file;  // <state_dir>/server.pid
+  std::string worker_pid_file;
+  // The one of --listen, else unix:<state_dir>/server/server.sock.
+  std::string address;
+};
+
+// --state_dir, or $XDG_STATE_HOME/trainyard, or ~/.local/state/trainyard, as an absolute path.
+Machine MachineOf(const Context& context);
+
+// A name for this host's worker: [a-z0-9-]{1,63}.
+std::string HostWorkerName();
+
+}  // namespace trainyard::commands

@@ -1,0 +1,138 @@
+#include <algorithm>
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/commands/commands.h"
+#include "client/commands/selector.h"
+#include "client/link/follower.h"
+#include "client/output/plot.h"
+#include "client/output/table.h"
+#include "client/output/text.h"
+#include "common/base/status_macros.h"
+#include "common/base/strings.h"
+
+namespace trainyard::commands {
+namespace {
+
+constexpr int kPlotPoints = 1000;
+// What is drawn where nobody chose.
+constexpr const char* kDefaultPlots[] = {"train.loss", "test.accuracy"};
+
+bool IsDrawnByDefault(const std::string& name) {
+  return std::find(std::begin(kDefaultPlots), std::end(kDefaultPlots), name) !=
+         std::end(kDefaultPlots);
+}
+
+void Draw(const Context& context, const v1::QueryMetricsResponse& response) {
+  output::PlotOptions options;
+  options.width = std::min(context.terminal.width, 100);
+  options.unicode = context.terminal.unicode;
+  for (const v1::MetricSeries& series : response.series()) {
+    const bool is_chosen = !context.options.metrics.empty();
+    if (!is_chosen && !IsDrawnByDefault(series.name())) continue;
+    std::vector<output::Point> points;
+    for (const v1::MetricPoint& point : series.points()) {
+      points.push_back({static_cast<double>(point.step()), point.value()});
+    }
+    if (points.size() < 2) continue;
+    context.out << output::RenderPlot(series.name(), points, options) << "\n";
+  }
+}
+
+void PrintSummary(const Context& context, const v1::QueryMetricsResponse& response) {
+  using output::Table;
+  Table table({{"METRIC"},
+               {"POINTS", Table::Align::kRight},
+               {"FIRST", Table::Align::kRight},
+               {"MIN", Table::Align::kRight},
+               {"MAX", Table::Align::kRight},
+               {"LAST", Table::Align::kRight},
+               {"AT STEP", Table::Align::kRight}});
+  for (const v1::MetricSeries& series : response.series()) {
+    if (series.points().empty()) continue;
+    const auto by_value = [](const v1::MetricPoint& a, const v1::MetricPoint& b) {
+      return a.value() < b.value();
+    };
+    const auto [min, max] =
+        std::minmax_element(series.points().begin(), series.points().end(), by_value);
+    const v1::MetricPoint& last = *series.points().rbegin();
+    table.AddRow({series.name(), absl::StrCat(series.points_size()),
+                  output::NumberText(series.points(0).value()), output::NumberText(min->value()),
+                  output::NumberText(max->value()), output::NumberText(last.value()),
+                  absl::StrCat(last.step())});
+  }
+  context.out << table.Render();
+}
+
+// Points as they come, until the job has ended.
+Result FollowPoints(const Context& context, link::ServerLink& link, const std::string& name) {
+  const std::vector<std::string>& wanted = context.options.metrics;
+  link::Follower follower(link, context.clock, context.rng, {.names = {name}, .metrics_of = name});
+  while (!context.interrupt.triggered()) {
+    auto update = follower.Next(absl::Milliseconds(100));
+    if (!update.has_value()) continue;
+    if (const auto* end = std::get_if<link::End>(&*update)) return end->status;
+    if (std::holds_alternative<link::MetricsEnd>(*update)) return link::kOk;
+    const auto* points = std::get_if<link::Points>(&*update);
+    if (points == nullptr) continue;
+    for (const v1::MetricPoint& point : points->points) {
+      if (!wanted.empty() &&
+          std::find(wanted.begin(), wanted.end(), point.name()) == wanted.end()) {
+        continue;
+      }
+      // One line a point is JSON lines; a JSON array would never end.
+      if (context.options.format == Format::kTable || context.options.format == Format::kWide) {
+        context.out << point.step() << "\t" << point.name() << "\t"
+                    << output::NumberText(point.value()) << "\n";
+      } else {
+        PrintList(context, {&point}, {point.name()});
+      }
+    }
+    context.out << std::flush;
+  }
+  return link::kInterrupted;
+}
+
+}  // namespace
+
+Result Metrics(const Context& context) {
+  const Options& options = context.options;
+  if (options.follow && (options.format == Format::kJson || options.format == Format::kYaml)) {
+    return absl::InvalidArgumentError(
+        "--follow has no end, and a JSON or YAML list needs one; use -o jsonl");
+  }
+  TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
+  TY_ASSIGN_OR_RETURN(const std::string name, ResolveOne(*link, options.selectors[0]));
+  if (options.follow) return FollowPoints(context, *link, name);
+  const bool is_table = options.format == Format::kTable || options.format == Format::kWide;
+  v1::QueryMetricsRequest request;
+  request.set_name(name);
+  for (const std::string& metric : options.metrics) request.add_metrics(metric);
+  // Data is whole; a plot has no more columns than it has.
+  if (is_table) request.set_max_points(kPlotPoints);
+  TY_ASSIGN_OR_RETURN(const v1::QueryMetricsResponse response,
+                      link->Call(&v1::JobService::Stub::QueryMetrics, request));
+  if (options.format == Format::kJsonLines) {
+    for (const v1::MetricSeries& series : response.series()) {
+      for (const v1::MetricPoint& point : series.points()) PrintList(context, {&point}, {""});
+    }
+    return link::kOk;
+  }
+  std::vector<const google::protobuf::Message*> messages;
+  std::vector<std::string> names;
+  for (const v1::MetricSeries& series : response.series()) {
+    messages.push_back(&series);
+    names.push_back(series.name());
+  }
+  if (PrintList(context, messages, names)) return link::kOk;
+  if (names.empty()) {
+    context.Say(absl::StrCat(name, " has no metrics yet"));
+    return link::kOk;
+  }
+  Draw(context, response);
+  PrintSummary(context, response);
+  return link::kOk;
+}
+
+}  // namespace trainyard::commands

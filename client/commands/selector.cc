@@ -1,0 +1,137 @@
+#include "client/commands/selector.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "common/base/errors.h"
+#include "common/base/ids.h"
+#include "common/base/status_macros.h"
+
+namespace trainyard::commands {
+namespace {
+
+constexpr int64_t kJobsMax = 1000;
+// ListJobs gives no larger pages.
+constexpr int kBackMax = 999;
+
+absl::Status BadSelector(absl::string_view text, absl::string_view why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", text, "' ", why, "; write 12, jobs/12, last, @~1 or 1-10,15"));
+}
+
+bool ParseNumber(absl::string_view text, int64_t& number) {
+  return absl::SimpleAtoi(text, &number) && number >= 1 && absl::StrCat(number) == text;
+}
+
+absl::StatusOr<Selection> ParsePart(absl::string_view text, absl::string_view part) {
+  Selection selection;
+  if (part == "last" || part == "@") {
+    selection.back = 0;
+    return selection;
+  }
+  absl::string_view rest = part;
+  if (absl::ConsumePrefix(&rest, "@~")) {
+    if (!absl::SimpleAtoi(rest, &selection.back) || selection.back < 0 ||
+        selection.back > kBackMax) {
+      return BadSelector(text, "names no job");
+    }
+    return selection;
+  }
+  absl::ConsumePrefix(&rest, "jobs/");
+  const std::vector<absl::string_view> ends = absl::StrSplit(rest, absl::MaxSplits('-', 1));
+  if (!ParseNumber(ends.front(), selection.first) || !ParseNumber(ends.back(), selection.last)) {
+    return BadSelector(text, "names no job");
+  }
+  if (selection.last < selection.first) return BadSelector(text, "ends before it begins");
+  if (selection.last - selection.first >= kJobsMax) {
+    return BadSelector(text, absl::StrCat("names more than ", kJobsMax, " jobs"));
+  }
+  return selection;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Selection>> ParseSelector(absl::string_view text) {
+  std::vector<Selection> selections;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    TY_ASSIGN_OR_RETURN(const Selection selection, ParsePart(text, part));
+    selections.push_back(selection);
+  }
+  return selections;
+}
+
+absl::StatusOr<std::vector<std::string>> ResolveSelectors(link::ServerLink& link,
+                                                          const std::vector<std::string>& texts) {
+  std::vector<Selection> selections;
+  int back_max = -1;
+  for (const std::string& text : texts) {
+    TY_ASSIGN_OR_RETURN(const std::vector<Selection> parsed, ParseSelector(text));
+    for (const Selection& selection : parsed) {
+      back_max = std::max(back_max, selection.back);
+      selections.push_back(selection);
+    }
+  }
+  v1::ListJobsResponse newest;
+  if (back_max >= 0) {
+    v1::ListJobsRequest request;
+    request.set_page_size(back_max + 1);
+    TY_ASSIGN_OR_RETURN(newest, link.Call(&v1::JobService::Stub::ListJobs, request));
+  }
+  std::vector<std::string> names;
+  const auto add = [&names](std::string name) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  };
+  for (const Selection& selection : selections) {
+    if (selection.back >= 0) {
+      if (selection.back >= newest.jobs_size()) {
+        return MakeError(absl::StatusCode::kNotFound, "NOT_FOUND",
+                         newest.jobs_size() == 0
+                             ? std::string("there are no jobs yet; `trainyard submit` makes one")
+                             : absl::StrCat("there are only ", newest.jobs_size(),
+                                            " jobs; `trainyard ls -a` shows them"));
+      }
+      add(newest.jobs(selection.back).name());
+      continue;
+    }
+    for (int64_t job = selection.first; job <= selection.last; ++job) add(JobName(JobId{job}));
+  }
+  return names;
+}
+
+absl::StatusOr<std::string> ResolveOne(link::ServerLink& link, const std::string& text) {
+  TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ResolveSelectors(link, {text}));
+  if (names.size() != 1) {
+    return BadSelector(text, absl::StrCat("names ", names.size(), " jobs and one is expected"));
+  }
+  return names.front();
+}
+
+absl::StatusOr<std::string> ResolveCheckpoint(link::ServerLink& link, const std::string& text) {
+  if (ParseCheckpointName(text).ok()) return text;
+  const bool has_prefix = absl::StartsWith(text, "jobs/");
+  const size_t slash = text.find('/', has_prefix ? 5 : 0);
+  TY_ASSIGN_OR_RETURN(const std::string job, ResolveOne(link, text.substr(0, slash)));
+  if (slash != std::string::npos) {
+    const std::string name = absl::StrCat(job, "/checkpoints/", text.substr(slash + 1));
+    if (!ParseCheckpointName(name).ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "'", text, "' names no checkpoint; write JOB/STEP, such as 12/600, or JOB alone"));
+    }
+    return name;
+  }
+  v1::ListCheckpointsRequest request;
+  request.set_parent(job);
+  TY_ASSIGN_OR_RETURN(const v1::ListCheckpointsResponse response,
+                      link.Call(&v1::CheckpointService::Stub::ListCheckpoints, request));
+  if (response.checkpoints_size() == 0) {
+    return MakeError(absl::StatusCode::kNotFound, "NOT_FOUND",
+                     absl::StrCat(job, " has no checkpoint yet"));
+  }
+  return response.checkpoints(response.checkpoints_size() - 1).name();
+}
+
+}  // namespace trainyard::commands

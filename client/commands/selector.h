@@ -1,0 +1,38 @@
+// Jobs as people name them: 12, jobs/12, last, @~1, 1-10,15.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "client/link/server_link.h"
+
+namespace trainyard::commands {
+
+// One part of a selector.
+struct Selection {
+  // From the newest job: 0 is `last`, 1 is `@~1`. -1 where numbers are given.
+  int back = -1;
+  // Job numbers, both included.
+  int64_t first = 0;
+  int64_t last = 0;
+
+  friend bool operator==(const Selection&, const Selection&) = default;
+};
+
+// INVALID_ARGUMENT with the text and the accepted forms. At most 1,000 jobs.
+absl::StatusOr<std::vector<Selection>> ParseSelector(absl::string_view text);
+
+// Names, jobs/N, without repetition in the order given. Jobs named by number are not looked up.
+// NOT_FOUND where there are fewer jobs than a `@~N` asks for.
+absl::StatusOr<std::vector<std::string>> ResolveSelectors(link::ServerLink& link,
+                                                          const std::vector<std::string>& texts);
+// A selector that must name one job.
+absl::StatusOr<std::string> ResolveOne(link::ServerLink& link, const std::string& text);
+
+// A checkpoint: its full name, JOB/STEP, or JOB for its newest. NOT_FOUND where there is none.
+absl::StatusOr<std::string> ResolveCheckpoint(link::ServerLink& link, const std::string& text);
+
+}  // namespace trainyard::commands

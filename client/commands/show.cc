@@ -1,0 +1,171 @@
+#include <algorithm>
+#include <map>
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "client/commands/commands.h"
+#include "client/commands/follow.h"
+#include "client/commands/selector.h"
+#include "client/output/progress.h"
+#include "client/output/proto_text.h"
+#include "client/output/table.h"
+#include "client/output/text.h"
+#include "common/base/duration.h"
+#include "common/base/status_macros.h"
+#include "common/base/strings.h"
+
+namespace trainyard::commands {
+namespace {
+
+// Label and text in two columns; further lines under the first. Empty texts are left out.
+class Sheet {
+ public:
+  explicit Sheet(std::ostream& out) : out_(out) {}
+  void Line(absl::string_view label, absl::string_view text) {
+    if (text.empty()) return;
+    constexpr size_t kLabelWidth = 14;
+    for (const absl::string_view part : absl::StrSplit(text, '\n')) {
+      out_ << label << std::string(kLabelWidth - std::min(label.size(), kLabelWidth - 1), ' ')
+           << part << "\n";
+      label = "";
+    }
+  }
+
+ private:
+  std::ostream& out_;
+};
+
+std::string ModelText(const v1::JobSpec& spec) {
+  const auto* oneof = v1::ModelSpec::descriptor()->oneof_decl(0);
+  const auto* field = spec.model().GetReflection()->GetOneofFieldDescriptor(spec.model(), oneof);
+  return field == nullptr ? "" : field->name();
+}
+
+std::string TimesText(const v1::Job& job, absl::Time now) {
+  if (!job.has_start_time()) return "";
+  const absl::Time end = job.has_end_time() ? output::ToTime(job.end_time()) : now;
+  return absl::StrCat(output::TimeText(job.start_time()), " UTC, for ",
+                      DurationText(end - output::ToTime(job.start_time())));
+}
+
+std::string FinalMetrics(const v1::Job& job) {
+  const std::map<std::string, double> sorted(job.final_metrics().begin(),
+                                             job.final_metrics().end());
+  return absl::StrJoin(sorted, "\n", [](std::string* out, const auto& metric) {
+    absl::StrAppend(out, metric.first, " ",
+                    metric.first.find("accuracy") != std::string::npos
+                        ? output::PercentText(metric.second)
+                        : output::NumberText(metric.second));
+  });
+}
+
+void PrintJob(const Context& context, const v1::Job& job) {
+  const v1::JobSpec& spec = job.resolved_spec();
+  Sheet sheet(context.out);
+  sheet.Line("job", absl::StrCat(job.name(), "  ", spec.name()));
+  sheet.Line("state", context.terminal.Style(output::StateStyle(job.state()),
+                                             output::StateText(job.state())));
+  if (job.state() == v1::JOB_STATE_QUEUED)
+    sheet.Line("waits", absl::StrJoin(job.queue_reasons(), "\n"));
+  if (job.has_failure() && !job.failure().message().empty()) {
+    sheet.Line("failure", absl::StrCat(output::FailureClassText(job.failure().failure_class()),
+                                       job.failure().reason().empty() ? "" : " ",
+                                       job.failure().reason(), "\n", job.failure().message()));
+  }
+  sheet.Line("model", absl::StrCat(ModelText(spec), " on ", spec.data().dataset()));
+  sheet.Line("devices", absl::StrCat(spec.devices().count(), " for ", spec.train().replicas(),
+                                     spec.train().replicas() == 1 ? " replica" : " replicas"));
+  if (job.attempt() > 0) {
+    sheet.Line("attempt", absl::StrCat(job.attempt(), " on ", PlacementText(job)));
+  }
+  if (job.retries() > 0) {
+    sheet.Line("retries", absl::StrCat(job.retries(), " of ", spec.max_retries()));
+  }
+  if (job.progress().total_steps() > 0) {
+    output::ProgressView view = output::ViewOf(job.progress());
+    if (job.state() != v1::JOB_STATE_RUNNING) view.eta.reset();
+    sheet.Line("progress", output::ProgressTextLine(view));
+  }
+  sheet.Line("metrics", FinalMetrics(job));
+  if (job.progress().checkpoint_step() > 0) {
+    sheet.Line("checkpoint", absl::StrCat("step ", job.progress().checkpoint_step()));
+  }
+  sheet.Line("submitted",
+             absl::StrCat(output::TimeText(job.create_time()), " UTC by ", job.user()));
+  sheet.Line("ran", TimesText(job, context.clock.Now()));
+  sheet.Line("cloned from", job.provenance().cloned_from());
+  sheet.Line("started from", job.provenance().parent_checkpoint());
+  sheet.Line("data", job.provenance().data_digest());
+  sheet.Line("server", job.provenance().server_version());
+  sheet.Line("worker", job.provenance().worker_version());
+  sheet.Line("uid", job.uid());
+}
+
+absl::StatusOr<std::vector<v1::Event>> FetchEvents(link::ServerLink& link,
+                                                   const std::string& name) {
+  v1::ListEventsRequest request;
+  request.set_parent(name);
+  request.set_page_size(1000);
+  std::vector<v1::Event> events;
+  while (true) {
+    TY_ASSIGN_OR_RETURN(v1::ListEventsResponse page,
+                        link.Call(&v1::JobService::Stub::ListEvents, request));
+    events.insert(events.end(), page.events().begin(), page.events().end());
+    if (page.next_page_token().empty()) return events;
+    request.set_page_token(page.next_page_token());
+  }
+}
+
+absl::Status PrintHistory(const Context& context, link::ServerLink& link, const std::string& name) {
+  TY_ASSIGN_OR_RETURN(const std::vector<v1::Event> events, FetchEvents(link, name));
+  output::Table table({{"TIME (UTC)"}, {"EVENT"}, {"BY"}, {"RESOURCE"}, {"WHY"}});
+  for (const v1::Event& event : events) {
+    table.AddRow({output::TimeText(event.time()), event.type(), event.actor(), event.resource(),
+                  event.message()});
+  }
+  context.out << "\n" << table.Render();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Result Show(const Context& context) {
+  TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
+  TY_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                      ResolveSelectors(*link, context.options.selectors));
+  std::vector<v1::Job> jobs;
+  for (const std::string& name : names) {
+    v1::GetJobRequest request;
+    request.set_name(name);
+    TY_ASSIGN_OR_RETURN(v1::Job job, link->Call(&v1::JobService::Stub::GetJob, request));
+    jobs.push_back(std::move(job));
+  }
+  std::vector<const google::protobuf::Message*> messages;
+  for (const v1::Job& job : jobs) {
+    messages.push_back(context.options.spec
+                           ? static_cast<const google::protobuf::Message*>(&job.resolved_spec())
+                           : &job);
+  }
+  const bool is_spec_yaml = context.options.spec && (context.options.format == Format::kYaml ||
+                                                     context.options.format == Format::kTable);
+  if (!is_spec_yaml) {
+    const bool is_done = jobs.size() == 1 ? PrintOne(context, *messages[0], names[0])
+                                          : PrintList(context, messages, names);
+    if (is_done) return link::kOk;
+  }
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    if (i > 0) context.out << "\n";
+    if (context.options.spec) {
+      context.out << "# " << names[i] << ", resolved\n"
+                  << output::SpecYaml(jobs[i].resolved_spec());
+      continue;
+    }
+    PrintJob(context, jobs[i]);
+    if (context.options.events) TY_RETURN_IF_ERROR(PrintHistory(context, *link, names[i]));
+  }
+  return link::kOk;
+}
+
+}  // namespace trainyard::commands

@@ -1,0 +1,220 @@
+// up: a server and a worker on this machine, by one command.
+#include <unistd.h>
+
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/commands/commands.h"
+#include "client/commands/machine.h"
+#include "client/daemons/child.h"
+#include "client/daemons/log_tail.h"
+#include "client/daemons/pid_file.h"
+#include "common/base/errors.h"
+#include "common/base/files.h"
+#include "common/base/ids.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/address.h"
+
+namespace trainyard::commands {
+namespace {
+
+using daemons::ProcessId;
+
+// A server that recovers a large store, and a worker that generates nothing yet: seconds at most.
+constexpr absl::Duration kStartTimeout = absl::Seconds(60);
+constexpr absl::Duration kPollInterval = absl::Milliseconds(20);
+constexpr absl::Duration kStopGrace = absl::Seconds(10);
+
+// A daemon that we started and that must come up.
+struct Started {
+  std::string what;  // "server"
+  pid_t pid = 0;
+  std::string log;
+  int64_t log_offset = 0;
+};
+
+absl::Status EndedEarly(const Started& daemon, int exit_code) {
+  const std::string cause = daemons::CauseFromLog(daemon.log, daemon.log_offset);
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the ", daemon.what, " ended with code ", exit_code, " while it started: ",
+      cause.empty() ? std::string("it left no word") : cause, "\n  its log: ", daemon.log));
+}
+
+absl::StatusOr<Started> Start(const Context& context, const std::string& what,
+                              std::vector<std::string> args, const std::string& log,
+                              const std::string& pid_file, const std::string& note) {
+  const std::string binary =
+      JoinPath(context.surroundings.binary_dir, absl::StrCat("trainyard-", what));
+  if (!FileExists(binary)) {
+    return absl::NotFoundError(
+        absl::StrCat("there is no '", binary, "'; it belongs beside the trainyard binary"));
+  }
+  args.insert(args.begin(), binary);
+  Started daemon{what, 0, log, FileSize(log).value_or(0)};
+  TY_ASSIGN_OR_RETURN(daemon.pid, daemons::StartDaemon(args, log));
+  auto process = daemons::IdentifyProcess(daemon.pid);
+  if (process.ok()) {
+    process->note = note;
+    TY_RETURN_IF_ERROR(daemons::WritePidFile(pid_file, *process));
+  }
+  return daemon;
+}
+
+// Asks until the answer is yes. An error where a daemon ends first, or the time is over.
+template <typename Question>
+absl::Status WaitUntil(const Context& context, const Started* daemon, absl::string_view what,
+                       Question question) {
+  const absl::Duration start = context.clock.Uptime();
+  while (true) {
+    if (question()) return absl::OkStatus();
+    int exit_code = 0;
+    if (daemon != nullptr && daemons::HasEnded(daemon->pid, exit_code)) {
+      return EndedEarly(*daemon, exit_code);
+    }
+    if (context.clock.Uptime() - start > kStartTimeout) {
+      return absl::DeadlineExceededError(
+          absl::StrCat(what, " within ", kStartTimeout / absl::Seconds(1), " s"));
+    }
+    if (context.interrupt.WaitFor(kPollInterval)) return absl::CancelledError("interrupted");
+  }
+}
+
+bool IsServing(const Context& context, const std::string& address) {
+  const auto link = link::ServerLink::Connect(address, context.interrupt, absl::Seconds(1));
+  return link.ok() && (*link)
+                          ->Call(&v1::FleetService::Stub::ListWorkers, v1::ListWorkersRequest(),
+                                 absl::Seconds(2))
+                          .ok();
+}
+
+bool IsRegistered(link::ServerLink& link, const std::string& worker) {
+  v1::GetWorkerRequest request;
+  request.set_name(WorkerName(worker));
+  const auto answer = link.Call(&v1::FleetService::Stub::GetWorker, request, absl::Seconds(2));
+  return answer.ok() && answer->state() == v1::WORKER_STATE_ACTIVE;
+}
+
+absl::Status StartServer(const Context& context, const Machine& machine) {
+  TY_ASSIGN_OR_RETURN(const Started server,
+                      Start(context, "server",
+                            {"--state_dir", machine.server_state_dir, "--listen", machine.address},
+                            machine.server_log, machine.server_pid_file, machine.address));
+  const absl::Status status = WaitUntil(context, &server, "the server did not answer",
+                                        [&] { return IsServing(context, machine.address); });
+  if (!status.ok()) unlink(machine.server_pid_file.c_str());
+  return status;
+}
+
+absl::Status StartWorker(const Context& context, const Machine& machine, const std::string& address,
+                         const std::string& name) {
+  const Options& options = context.options;
+  std::vector<std::string> args = {"--server", address, "--state_dir", machine.worker_state_dir,
+                                   "--name",   name};
+  const auto add = [&args](const char* flag, const std::string& value) {
+    args.insert(args.end(), {flag, value});
+  };
+  if (options.cpu_devices > 0) add("--cpu_devices", absl::StrCat(options.cpu_devices));
+  if (options.threads_per_device > 0) {
+    add("--threads_per_device", absl::StrCat(options.threads_per_device));
+  }
+  if (!options.dataset_dir.empty()) add("--dataset_dir", options.dataset_dir);
+  TY_ASSIGN_OR_RETURN(const auto link,
+                      link::ServerLink::Connect(address, context.interrupt, absl::Seconds(5)));
+  TY_ASSIGN_OR_RETURN(const Started worker, Start(context, "worker", args, machine.worker_log,
+                                                  machine.worker_pid_file, name));
+  const absl::Status status = WaitUntil(context, &worker, "the worker did not register",
+                                        [&] { return IsRegistered(*link, name); });
+  if (!status.ok()) unlink(machine.worker_pid_file.c_str());
+  return status;
+}
+
+// Stops both, the worker first; the ranks of running jobs go on under their supervisors.
+absl::Status StopBoth(const Context& context, const Machine& machine) {
+  for (const std::string& pid_file : {machine.worker_pid_file, machine.server_pid_file}) {
+    const auto process = daemons::RunningProcess(pid_file);
+    if (process.has_value()) {
+      TY_RETURN_IF_ERROR(daemons::StopProcess(*process, kStopGrace, context.clock));
+    }
+    unlink(pid_file.c_str());
+  }
+  return absl::OkStatus();
+}
+
+// Until Ctrl-C, or until one of the daemons ends by itself.
+Result StayInForeground(const Context& context, const Machine& machine) {
+  while (!context.interrupt.WaitFor(absl::Milliseconds(200))) {
+    for (const auto& [what, pid_file, log] :
+         {std::tuple("server", machine.server_pid_file, machine.server_log),
+          std::tuple("worker", machine.worker_pid_file, machine.worker_log)}) {
+      if (daemons::RunningProcess(pid_file).has_value()) continue;
+      const std::string cause =
+          daemons::CauseFromLog(log, std::max<int64_t>(FileSize(log).value_or(0) - 4096, 0));
+      TY_RETURN_IF_ERROR(StopBoth(context, machine));
+      return absl::InternalError(
+          absl::StrCat("the ", what, " has ended: ", cause, "\n  its log: ", log));
+    }
+  }
+  context.Say(
+      "\nstopping the worker and the server; ranks of running jobs go on for a while, and "
+      "`trainyard up` takes them over again");
+  TY_RETURN_IF_ERROR(StopBoth(context, machine));
+  return link::kInterrupted;
+}
+
+}  // namespace
+
+Result Up(const Context& context) {
+  Machine machine = MachineOf(context);
+  TY_RETURN_IF_ERROR(rpc::ParseAddress(machine.address).status());
+  TY_RETURN_IF_ERROR(MakeDirectories(machine.state_dir, 0700));
+  const std::string worker_name =
+      context.options.worker_name.empty() ? HostWorkerName() : context.options.worker_name;
+  bool was_running = true;
+  {
+    // Two `up` at once would start two of each. Not held afterwards: `down` and the daemons have
+    // the pid files and locks of their own.
+    TY_ASSIGN_OR_RETURN(const DirectoryLock lock, DirectoryLock::Acquire(machine.state_dir));
+    const auto server = daemons::RunningProcess(machine.server_pid_file);
+    const auto worker = daemons::RunningProcess(machine.worker_pid_file);
+    if (server.has_value()) {
+      if (!context.options.listen.empty() && server->note != machine.address) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("a server runs on this state directory already, at ", server->note,
+                         "; stop it with `trainyard down` first"));
+      }
+      machine.address = server->note;
+    } else {
+      was_running = false;
+      TY_RETURN_IF_ERROR(StartServer(context, machine));
+    }
+    if (!worker.has_value()) {
+      was_running = false;
+      const absl::Status status = StartWorker(context, machine, machine.address, worker_name);
+      if (!status.ok()) {
+        // All or nothing: a server alone would be no answer to `up`.
+        if (!server.has_value()) TY_RETURN_IF_ERROR(StopBoth(context, machine));
+        return status;
+      }
+    }
+  }
+  const bool is_default =
+      machine.address ==
+      rpc::DefaultServerAddress(context.surroundings.state_home, context.surroundings.home);
+  context.Say(absl::StrCat(was_running ? "already up" : "up", ": server at ", machine.address,
+                           ", state in ", machine.state_dir));
+  if (!is_default && context.surroundings.server != machine.address) {
+    context.Say(absl::StrCat("  export TRAINYARD_SERVER=", machine.address));
+  }
+  const std::string state_flag =
+      context.options.state_dir.empty() ? "" : absl::StrCat(" --state_dir ", machine.state_dir);
+  context.Say(
+      absl::StrCat("  trainyard submit jobs/convnet-glyphs.yaml --follow\n"
+                   "  trainyard down",
+                   state_flag, "    stops both"));
+  if (context.options.detach || was_running) return link::kOk;
+  context.Say("Ctrl-C stops both");
+  return StayInForeground(context, machine);
+}
+
+}  // namespace trainyard::commands

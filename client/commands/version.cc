@@ -1,0 +1,19 @@
+#include "common/base/version.h"
+
+#include <ostream>
+
+#include "client/commands/commands.h"
+#include "common/base/strings.h"
+
+namespace trainyard::commands {
+
+Result PrintVersion(const Context& context) {
+  if (context.options.format == Format::kJson || context.options.format == Format::kJsonLines) {
+    context.out << "{\"version\": " << JsonQuote(Version()) << "}\n";
+  } else {
+    context.out << "trainyard " << Version() << "\n";
+  }
+  return link::kOk;
+}
+
+}  // namespace trainyard::commands

@@ -1,0 +1,134 @@
+#include <algorithm>
+#include <ostream>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/commands/commands.h"
+#include "client/output/table.h"
+#include "client/output/text.h"
+#include "common/base/ids.h"
+#include "common/base/status_macros.h"
+#include "common/base/strings.h"
+
+namespace trainyard::commands {
+namespace {
+
+using output::Table;
+
+std::string TypesText(const v1::Worker& worker) {
+  std::set<std::string> types;
+  for (const v1::Device& device : worker.devices()) types.insert(device.type());
+  return absl::StrJoin(types, ",");
+}
+
+void PrintWorkers(const Context& context, const v1::ListWorkersResponse& response) {
+  Table table({{"WORKER"},
+               {"STATE"},
+               {"SCHEDULING"},
+               {"DEVICES", Table::Align::kRight},
+               {"BUSY", Table::Align::kRight},
+               {"TYPE"},
+               {"SEEN", Table::Align::kRight},
+               {"VERSION"}});
+  const absl::Time now = context.clock.Now();
+  for (const v1::Worker& worker : response.workers()) {
+    const auto busy = std::count_if(worker.devices().begin(), worker.devices().end(),
+                                    [](const v1::Device& d) { return !d.attempt().empty(); });
+    table.AddRow({output::ShortName(worker.name()),
+                  context.terminal.Style(worker.state() == v1::WORKER_STATE_ACTIVE ? "32" : "31",
+                                         output::StateText(worker.state())),
+                  output::SchedulingText(worker.scheduling()), absl::StrCat(worker.devices_size()),
+                  absl::StrCat(busy), TypesText(worker),
+                  output::AgeText(now - output::ToTime(worker.last_seen_time())),
+                  worker.version()});
+  }
+  context.out << table.Render();
+}
+
+// -o wide: a row a device.
+void PrintDevices(const Context& context, const v1::ListWorkersResponse& response) {
+  Table table({{"WORKER"},
+               {"DEVICE"},
+               {"TYPE"},
+               {"HEALTH"},
+               {"THREADS", Table::Align::kRight},
+               {"MEMORY", Table::Align::kRight},
+               {"HELD BY"},
+               {"PRODUCT"}});
+  for (const v1::Worker& worker : response.workers()) {
+    for (const v1::Device& device : worker.devices()) {
+      const std::string health = output::HealthText(device.health());
+      table.AddRow({output::ShortName(worker.name()), device.name(), device.type(),
+                    device.health_reason().empty()
+                        ? health
+                        : absl::StrCat(health, " (", device.health_reason(), ")"),
+                    device.threads() > 0 ? absl::StrCat(device.threads()) : "",
+                    device.memory_bytes() > 0 ? FormatBytes(device.memory_bytes()) : "",
+                    device.attempt(), device.product()});
+    }
+  }
+  context.out << table.Render();
+}
+
+template <typename Request, typename Method>
+Result Steer(const Context& context, Method method, absl::string_view done) {
+  TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
+  std::vector<v1::Worker> workers;
+  for (const std::string& name : context.options.selectors) {
+    Request request;
+    request.set_name(absl::StartsWith(name, "workers/") ? name : WorkerName(name));
+    if constexpr (std::is_same_v<Request, v1::CordonWorkerRequest>) {
+      request.set_reason(context.options.reason);
+    }
+    TY_ASSIGN_OR_RETURN(v1::Worker worker, link->Call(method, request));
+    context.Say(absl::StrCat(worker.name(), " ", done));
+    workers.push_back(std::move(worker));
+  }
+  if (context.options.format != Format::kTable && context.options.format != Format::kWide) {
+    std::vector<const google::protobuf::Message*> messages;
+    std::vector<std::string> names;
+    for (const v1::Worker& worker : workers) {
+      messages.push_back(&worker);
+      names.push_back(worker.name());
+    }
+    PrintList(context, messages, names);
+  }
+  return link::kOk;
+}
+
+}  // namespace
+
+Result ListWorkers(const Context& context) {
+  TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
+  TY_ASSIGN_OR_RETURN(const v1::ListWorkersResponse response,
+                      link->Call(&v1::FleetService::Stub::ListWorkers, v1::ListWorkersRequest()));
+  std::vector<const google::protobuf::Message*> messages;
+  std::vector<std::string> names;
+  for (const v1::Worker& worker : response.workers()) {
+    messages.push_back(&worker);
+    names.push_back(worker.name());
+  }
+  if (PrintList(context, messages, names)) return link::kOk;
+  if (names.empty()) {
+    context.Say("no workers; `trainyard up` starts one on this machine");
+  } else if (context.options.format == Format::kWide) {
+    PrintDevices(context, response);
+  } else {
+    PrintWorkers(context, response);
+  }
+  return link::kOk;
+}
+
+Result Cordon(const Context& context) {
+  return Steer<v1::CordonWorkerRequest>(context, &v1::FleetService::Stub::CordonWorker,
+                                        "gets no new ranks; what runs goes on");
+}
+
+Result Uncordon(const Context& context) {
+  return Steer<v1::UncordonWorkerRequest>(context, &v1::FleetService::Stub::UncordonWorker,
+                                          "gets ranks again");
+}
+
+}  // namespace trainyard::commands

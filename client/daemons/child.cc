@@ -1,0 +1,135 @@
+#include "client/daemons/child.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/env.h"
+#include "common/base/files.h"
+#include "common/base/status_macros.h"
+
+namespace trainyard::daemons {
+namespace {
+
+constexpr size_t kOutputBytesMax = 1 << 20;
+
+struct Pipe {
+  UniqueFd read;
+  UniqueFd write;
+};
+
+absl::StatusOr<Pipe> MakePipe() {
+  int fds[2];
+  if (pipe2(fds, O_CLOEXEC) != 0) return ErrnoStatus(errno, "cannot make a pipe", "");
+  return Pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
+}
+
+// Between fork and exec: system calls only. The signal mask is our own thread's, perhaps with
+// SIGINT blocked; the child begins with an empty one.
+[[noreturn]] void Exec(std::vector<char*>& argv, int in, int out, int err, bool new_session) {
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  signal(SIGPIPE, SIG_DFL);
+  if (new_session) setsid();
+  if (dup2(in, 0) >= 0 && dup2(out, 1) >= 0 && dup2(err, 2) >= 0) execv(argv[0], argv.data());
+  _exit(127);
+}
+
+std::vector<char*> Argv(const std::vector<std::string>& args) {
+  std::vector<char*> argv;
+  for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));
+  argv.push_back(nullptr);
+  return argv;
+}
+
+int ExitCodeFrom(int wait_status) {
+  return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
+}
+
+// Moves bytes until the child has closed both outputs. False where the time ran out.
+bool Exchange(Pipe& in, Pipe& out, Pipe& err, absl::string_view input, absl::Duration timeout,
+              ChildResult& result) {
+  Clock* clock = Clock::Real();
+  const absl::Duration deadline = clock->Uptime() + timeout;
+  std::array<char, 65536> buffer;
+  while (out.read.valid() || err.read.valid()) {
+    const absl::Duration left = deadline - clock->Uptime();
+    if (left <= absl::ZeroDuration()) return false;
+    if (input.empty() && in.write.valid()) in.write = UniqueFd();
+    std::array<pollfd, 3> fds = {
+        {{in.write.get(), POLLOUT, 0}, {out.read.get(), POLLIN, 0}, {err.read.get(), POLLIN, 0}}};
+    poll(fds.data(), fds.size(), static_cast<int>(absl::ToInt64Milliseconds(left)) + 1);
+    if (fds[0].revents != 0) {
+      const ssize_t written = write(in.write.get(), input.data(), input.size());
+      if (written >= 0) {
+        input.remove_prefix(static_cast<size_t>(written));
+      } else if (errno != EINTR && errno != EAGAIN) {
+        in.write = UniqueFd();  // it reads no more; what it says tells why
+        input = "";
+      }
+    }
+    const auto drain = [&buffer](Pipe& pipe, std::string& text) {
+      const ssize_t got = read(pipe.read.get(), buffer.data(), buffer.size());
+      if (got > 0) {
+        if (text.size() < kOutputBytesMax) text.append(buffer.data(), static_cast<size_t>(got));
+      } else if (got == 0 || errno != EINTR) {
+        pipe.read = UniqueFd();
+      }
+    };
+    if (fds[1].revents != 0) drain(out, result.out);
+    if (fds[2].revents != 0) drain(err, result.err);
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<ChildResult> RunChild(const std::vector<std::string>& args, absl::string_view input,
+                                     absl::Duration timeout) {
+  TY_ASSIGN_OR_RETURN(Pipe in, MakePipe());
+  TY_ASSIGN_OR_RETURN(Pipe out, MakePipe());
+  TY_ASSIGN_OR_RETURN(Pipe err, MakePipe());
+  std::vector<char*> argv = Argv(args);
+  const pid_t pid = fork();
+  if (pid < 0) return ErrnoStatus(errno, "cannot start", args[0]);
+  if (pid == 0) Exec(argv, in.read.get(), out.write.get(), err.write.get(), false);
+  in.read = UniqueFd();
+  out.write = UniqueFd();
+  err.write = UniqueFd();
+  ChildResult result;
+  const bool is_done = Exchange(in, out, err, input, timeout, result);
+  if (!is_done) kill(pid, SIGKILL);
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!is_done) return absl::DeadlineExceededError(absl::StrCat("'", args[0], "' took too long"));
+  result.exit_code = ExitCodeFrom(status);
+  return result;
+}
+
+absl::StatusOr<pid_t> StartDaemon(const std::vector<std::string>& args,
+                                  const std::string& log_path) {
+  TY_ASSIGN_OR_RETURN(const UniqueFd log, OpenFile(log_path, O_WRONLY | O_CREAT | O_APPEND, 0600));
+  TY_ASSIGN_OR_RETURN(const UniqueFd null, OpenFile("/dev/null", O_RDONLY));
+  std::vector<char*> argv = Argv(args);
+  const pid_t pid = fork();
+  if (pid < 0) return ErrnoStatus(errno, "cannot start", args[0]);
+  if (pid == 0) Exec(argv, null.get(), log.get(), log.get(), true);
+  return pid;
+}
+
+bool HasEnded(pid_t pid, int& exit_code) {
+  int status = 0;
+  if (waitpid(pid, &status, WNOHANG) != pid) return false;
+  exit_code = ExitCodeFrom(status);
+  return true;
+}
+
+}  // namespace trainyard::daemons

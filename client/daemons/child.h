@@ -1,0 +1,35 @@
+// Child processes: those that answer and end, and daemons that stay.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace trainyard::daemons {
+
+struct ChildResult {
+  // The exit code, or 128 + the signal that ended it.
+  int exit_code = 0;
+  std::string out;
+  std::string err;
+};
+
+// Runs a program to its end. DEADLINE_EXCEEDED (and the child is killed) after `timeout`. Output
+// past 1 MiB is dropped.
+absl::StatusOr<ChildResult> RunChild(const std::vector<std::string>& args, absl::string_view input,
+                                     absl::Duration timeout);
+
+// Starts a program in a session of its own, so that neither Ctrl-C nor the end of the terminal
+// reaches it; stdout and stderr are appended to the log. The caller reaps it, or ends before it.
+absl::StatusOr<pid_t> StartDaemon(const std::vector<std::string>& args,
+                                  const std::string& log_path);
+
+// Whether the child has ended; reaps it. Its exit code, or 128 + the signal, in `exit_code`.
+bool HasEnded(pid_t pid, int& exit_code);
+
+}  // namespace trainyard::daemons

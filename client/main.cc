@@ -1,0 +1,97 @@
+// trainyard: the command line. Data goes to stdout, talk to stderr, and the exit code tells scripts
+// how it went (docs/cli.md).
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <iostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/commands/commands.h"
+#include "client/output/terminal.h"
+#include "client/parser.h"
+
+namespace {
+
+using trainyard::commands::Context;
+using trainyard::commands::Surroundings;
+
+std::string Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::string BinaryDirectory() {
+  std::array<char, 4096> path{};
+  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
+  const std::string binary(path.data(), length > 0 ? static_cast<size_t>(length) : 0);
+  return binary.substr(0, binary.rfind('/'));
+}
+
+trainyard::output::TerminalSettings TerminalSettings(bool no_color) {
+  trainyard::output::TerminalSettings settings;
+  settings.no_color = no_color;
+  settings.term = Environment("TERM");
+  settings.has_no_color = !Environment("NO_COLOR").empty();
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    if (settings.locale.empty()) settings.locale = Environment(name);
+  }
+  return settings;
+}
+
+// The first Ctrl-C asks the command to end in its way; the second one ends it in any way.
+void HandleInterrupts(const sigset_t& signals, trainyard::link::Interrupt& interrupt) {
+  int count = 0;
+  while (true) {
+    int number = 0;
+    if (sigwait(&signals, &number) != 0) continue;
+    if (++count > 1) _exit(trainyard::link::kInterrupted);
+    interrupt.Trigger();
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto parsed =
+      trainyard::client::ParseCommandLine(std::vector<std::string>(argv + 1, argv + argc));
+  std::cout << parsed.out;
+  std::cerr << parsed.err;
+  if (!parsed.options.has_value()) return parsed.exit_code;
+
+  // Before any thread exists, so that only the one below takes them.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  // `trainyard logs | head` ends by a failed write, not by a signal in the middle of a call.
+  signal(SIGPIPE, SIG_IGN);
+  static trainyard::link::Interrupt interrupt;
+  std::thread([&signals] { HandleInterrupts(signals, interrupt); }).detach();
+
+  const Surroundings surroundings = {Environment("TRAINYARD_SERVER"),
+                                     Environment("XDG_CONFIG_HOME"), Environment("XDG_STATE_HOME"),
+                                     Environment("HOME"), BinaryDirectory()};
+  const auto terminal =
+      trainyard::output::DetectTerminal(TerminalSettings(parsed.options->no_color));
+  const Context context = {*parsed.options,
+                           surroundings,
+                           terminal,
+                           std::cout,
+                           std::cerr,
+                           std::cin,
+                           isatty(STDIN_FILENO) != 0 && terminal.err_is_terminal,
+                           *trainyard::Clock::Real(),
+                           *trainyard::Rng::Real(),
+                           interrupt};
+  const int code = trainyard::commands::Run(context, trainyard::client::DescribeVerbs());
+  std::cout.flush();
+  std::cerr.flush();
+  // The thread that waits for signals never ends; nothing of it needs tidying up.
+  _exit(code);
+}
