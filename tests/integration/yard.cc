@@ -12,6 +12,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/env.h"
 #include "common/base/files.h"
+#include "common/rpc/channel.h"
 
 namespace trainyard::testing {
 namespace {
@@ -35,8 +36,6 @@ Yard::Yard(Options options) : options_(std::move(options)) {
   server_state_dir_ =
       options_.server_state_dir.empty() ? dir_.File("server") : options_.server_state_dir;
   address_ = absl::StrCat("unix:", dir_.File("server.sock"));
-  jobs_ =
-      v1::JobService::NewStub(grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
 }
 
 Yard::~Yard() {
@@ -71,6 +70,10 @@ void Yard::StartServer() {
   auto process = Process::Start(std::move(options));
   ASSERT_TRUE(process.ok()) << process.status();
   server_ = *std::move(process);
+  // A channel of its own for each server: one to the server before may not have noticed its end.
+  const auto channel = rpc::MakeChannel(address_);
+  ASSERT_TRUE(channel.ok()) << channel.status();
+  jobs_ = v1::JobService::NewStub(*channel);
   // A call that waits for the channel to come up: no polling, no fixed wait.
   grpc::ClientContext context;
   context.set_wait_for_ready(true);
