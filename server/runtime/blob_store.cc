@@ -13,9 +13,9 @@
 #include "absl/strings/str_split.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
+#include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "server/runtime/hash.h"
 
 namespace trainyard::runtime {
 namespace {

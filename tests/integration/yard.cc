@@ -10,16 +10,11 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "common/base/env.h"
 #include "common/base/files.h"
 #include "common/rpc/channel.h"
 
 namespace trainyard::testing {
 namespace {
-
-std::chrono::system_clock::time_point Deadline() {
-  return absl::ToChronoTime(Clock::Real()->Now() + kPatience);
-}
 
 bool IsFinal(v1::JobState state) {
   return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
@@ -77,7 +72,7 @@ void Yard::StartServer() {
   // A call that waits for the channel to come up: no polling, no fixed wait.
   grpc::ClientContext context;
   context.set_wait_for_ready(true);
-  context.set_deadline(Deadline());
+  rpc::SetTimeout(context, kPatience);
   v1::ListJobsResponse response;
   const grpc::Status status = jobs_->ListJobs(&context, v1::ListJobsRequest(), &response);
   ASSERT_TRUE(status.ok()) << status.error_message() << "\n" << server_->Err();
@@ -149,7 +144,7 @@ std::string Yard::Submit(const std::string& yaml) {
 bool Yard::WaitForStep(const std::string& job, int64_t step) {
   grpc::ClientContext context;
   context.set_wait_for_ready(true);
-  context.set_deadline(Deadline());
+  rpc::SetTimeout(context, kPatience);
   v1::WatchMetricsRequest request;
   request.set_name(job);
   request.set_follow(true);
@@ -170,7 +165,7 @@ bool Yard::WaitForJob(const std::string& job,
                       const std::function<bool(const v1::Job&)>& predicate) {
   grpc::ClientContext context;
   context.set_wait_for_ready(true);
-  context.set_deadline(Deadline());
+  rpc::SetTimeout(context, kPatience);
   v1::WatchJobsRequest request;
   request.add_names(job);
   const auto stream = jobs_->WatchJobs(&context, request);
@@ -198,7 +193,7 @@ v1::Job Yard::WaitForEnd(const std::string& job) {
 v1::Job Yard::GetJob(const std::string& job) {
   grpc::ClientContext context;
   context.set_wait_for_ready(true);
-  context.set_deadline(Deadline());
+  rpc::SetTimeout(context, kPatience);
   v1::GetJobRequest request;
   request.set_name(job);
   v1::Job response;
@@ -210,7 +205,7 @@ v1::Job Yard::GetJob(const std::string& job) {
 std::vector<v1::MetricPoint> Yard::Metrics(const std::string& job, const std::string& name) {
   grpc::ClientContext context;
   context.set_wait_for_ready(true);
-  context.set_deadline(Deadline());
+  rpc::SetTimeout(context, kPatience);
   v1::WatchMetricsRequest request;
   request.set_name(job);
   request.add_metrics(name);

@@ -33,7 +33,7 @@ class AppTest : public ::testing::Test {
   }
   static std::unique_ptr<grpc::ClientContext> Context() {
     auto context = std::make_unique<grpc::ClientContext>();
-    context->set_deadline(absl::ToChronoTime(Clock::Real()->Now() + absl::Seconds(30)));
+    rpc::SetTimeout(*context, absl::Seconds(30));
     context->set_wait_for_ready(true);
     return context;
   }

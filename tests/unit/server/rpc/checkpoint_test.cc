@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "common/base/errors.h"
-#include "server/runtime/hash.h"
+#include "common/base/hash.h"
 #include "tests/unit/server/rpc/rpc_fixture.h"
 
 namespace trainyard::rpc {
@@ -18,7 +18,7 @@ class CheckpointTest : public RpcTest {
     v1::CheckpointFile file;
     file.set_name(name);
     file.set_size(static_cast<int64_t>(content.size()));
-    file.set_hash(runtime::ContentHash(content));
+    file.set_hash(ContentHash(content));
     return file;
   }
   absl::StatusOr<int64_t> Append(const v1::CheckpointFile& file, int64_t offset,

@@ -1,12 +1,14 @@
 // The whole daemon against a server in this process, with the real supervisor and shell scripts as
 // ranks.
 #include "worker/agent/agent.h"
+#include "tests/testing/wait.h"
 
 #include <signal.h>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/files.h"
+#include "common/base/hash.h"
 #include "common/base/processes.h"
 #include "common/rpc/channel.h"
 #include "fake_agent_service.h"
@@ -21,10 +23,10 @@ namespace {
 
 constexpr char kName[] = "jobs/12/attempts/1";
 
-class AgentTest : public testing::Test {
+class AgentTest : public ::testing::Test {
  protected:
   AgentTest() {
-    std::string pattern = testing::TempDir() + "/agent_test.XXXXXX";
+    std::string pattern = ::testing::TempDir() + "/agent_test.XXXXXX";
     TY_CHECK(mkdtemp(pattern.data()) != nullptr);
     folder_ = pattern;
     StartServer();
@@ -42,10 +44,8 @@ class AgentTest : public testing::Test {
       if (of.starts_with(folder_)) kill(static_cast<pid_t>(process.pid), SIGKILL);
     }
     // Without ranks a supervisor has nothing left to do.
-    const absl::Duration deadline = Clock::Real()->Uptime() + absl::Seconds(10);
-    while (run_dir::IsSupervised(dir_).value_or(false) && Clock::Real()->Uptime() < deadline) {
-      Clock::Real()->SleepFor(absl::Milliseconds(5));
-    }
+    (void)testing::WaitUntil([this] { return !run_dir::IsSupervised(dir_).value_or(false); },
+                             absl::Seconds(10));
     (void)RemoveTree(folder_);
   }
 
@@ -218,10 +218,7 @@ TEST_F(AgentTest, AJobThatEndsWhileServerAndDaemonAreAwayIsReportedInFull) {
   server_.reset();
   agent_.reset();
   Touch("go");
-  const absl::Duration deadline = Clock::Real()->Uptime() + absl::Seconds(30);
-  while (!FileExists(dir_.ExitPath()) && Clock::Real()->Uptime() < deadline) {
-    Clock::Real()->SleepFor(absl::Milliseconds(5));
-  }
+  ASSERT_TRUE(testing::WaitUntil([this] { return FileExists(dir_.ExitPath()); }));
   StartAgent();
   StartServer();
   ASSERT_TRUE(WaitForDrained());
@@ -312,7 +309,7 @@ TEST_F(AgentTest, FetchesTheCheckpointFromWhichAnAttemptStarts) {
   v1::CheckpointFile& file = *desired.mutable_resume_from()->add_files();
   file.set_name("model.safetensors");
   file.set_size(5);
-  file.set_hash(checkpoint::ContentHash("bytes"));
+  file.set_hash(ContentHash("bytes"));
   {
     absl::MutexLock lock(&state_.mutex);
     state_.files[{30, "model.safetensors"}] = "bytes";

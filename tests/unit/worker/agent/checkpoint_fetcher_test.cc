@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/files.h"
+#include "common/base/hash.h"
 #include "common/rpc/channel.h"
 #include "fake_agent_service.h"
 #include "gmock/gmock.h"
@@ -29,8 +30,7 @@ class CheckpointFetcherTest : public testing::Test {
     for (const auto& [name, content] :
          {std::pair<std::string, std::string>{"model.safetensors", "0123456789"},
           {"state.json", "{}"}}) {
-      source_.files.push_back(
-          {name, static_cast<int64_t>(content.size()), checkpoint::ContentHash(content)});
+      source_.files.push_back({name, static_cast<int64_t>(content.size()), ContentHash(content)});
       absl::MutexLock lock(&state_.mutex);
       state_.files[{30, name}] = content;
     }

@@ -5,7 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/env.h"
 #include "common/base/errors.h"
+#include "common/base/hash.h"
 #include "common/rpc/status.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
@@ -53,9 +55,10 @@ class FakeAgentServer::Service : public v1::AgentService::Service {
     const auto ready = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex) {
       return stopping_ || request->desired_revision() != state_.revision;
     };
-    const absl::Time deadline = absl::Now() + absl::Seconds(request->max_wait().seconds()) +
-                                absl::Nanoseconds(request->max_wait().nanos());
-    while (!ready() && absl::Now() < deadline && !context->IsCancelled()) {
+    const absl::Duration deadline = Clock::Real()->Uptime() +
+                                    absl::Seconds(request->max_wait().seconds()) +
+                                    absl::Nanoseconds(request->max_wait().nanos());
+    while (!ready() && Clock::Real()->Uptime() < deadline && !context->IsCancelled()) {
       state_.mutex.AwaitWithTimeout(absl::Condition(&ready), absl::Milliseconds(20));
     }
     response->set_desired_revision(state_.revision);
@@ -104,7 +107,7 @@ class FakeAgentServer::Service : public v1::AgentService::Service {
     if (absl::Status status = Check(*request); !status.ok()) return rpc::ToGrpcStatus(status);
     for (const v1::CheckpointFile& file : request->files()) {
       std::string& content = state_.files[{request->step(), file.name()}];
-      if (checkpoint::ContentHash(content) != file.hash()) {
+      if (ContentHash(content) != file.hash()) {
         content.clear();
         return rpc::ToGrpcStatus(error::CorruptFile(file.name(), "its hash is another"));
       }
@@ -191,7 +194,7 @@ FakeAgentServer::FakeAgentServer(FakeServerState& state, const std::string& sock
 
 FakeAgentServer::~FakeAgentServer() {
   service_->Stop();
-  server_->Shutdown(std::chrono::system_clock::now());
+  server_->Shutdown(gpr_inf_past(GPR_CLOCK_REALTIME));
 }
 
 }  // namespace trainyard::agent

@@ -7,6 +7,7 @@
 #include "fake_agent_service.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/wait.h"
 #include "worker/agent/checkpoint_uploader.h"
 #include "worker/agent/stream_uploader.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -18,10 +19,10 @@ namespace {
 constexpr AttemptId kId{{12}, 1};
 const std::pair<std::string, int> kRank0 = {"jobs/12/attempts/1", 0};
 
-class UploaderTest : public testing::Test {
+class UploaderTest : public ::testing::Test {
  protected:
   UploaderTest() {
-    std::string pattern = testing::TempDir() + "/uploader_test.XXXXXX";
+    std::string pattern = ::testing::TempDir() + "/uploader_test.XXXXXX";
     TY_CHECK(mkdtemp(pattern.data()) != nullptr);
     folder_ = pattern;
     target_.id = kId;
@@ -83,16 +84,6 @@ class UploaderTest : public testing::Test {
     return line;
   }
 
-  // For what changes without the server.
-  static bool WaitUntil(const std::function<bool()>& condition) {
-    const absl::Duration deadline = Clock::Real()->Uptime() + absl::Seconds(30);
-    while (!condition()) {
-      if (Clock::Real()->Uptime() > deadline) return false;
-      Clock::Real()->SleepFor(absl::Milliseconds(2));
-    }
-    return true;
-  }
-
   bool WaitForLog(const std::string& text) {
     return state_.Wait([&] { return state_.logs[kRank0] == text; });
   }
@@ -132,7 +123,7 @@ TEST_F(UploaderTest, SendsLogsAndMetricsAsTheyGrow) {
   EXPECT_EQ(point.attempt(), 1);
   EXPECT_FALSE(uploader->ProgressOf(kId).done);
   // Taken note of once the server has answered.
-  EXPECT_TRUE(WaitUntil([&] {
+  EXPECT_TRUE(testing::WaitUntil([&] {
     const auto metrics = uploader->ProgressOf(kId).metrics;
     return metrics.contains("train.loss") && metrics.at("train.loss") == 1.0;
   }));
@@ -143,7 +134,7 @@ TEST_F(UploaderTest, ATornLastLineIsNeverSentAndHoldsNothingUp) {
   target_.exited = true;
   auto uploader = Streams();
   ASSERT_TRUE(WaitForDone(*uploader));
-  EXPECT_THAT(Steps(), testing::ElementsAre(1));
+  EXPECT_THAT(Steps(), ::testing::ElementsAre(1));
 }
 
 TEST_F(UploaderTest, ALineThatIsTornByTheReaderComesWholeLater) {
@@ -153,7 +144,7 @@ TEST_F(UploaderTest, ALineThatIsTornByTheReaderComesWholeLater) {
   ASSERT_TRUE(state_.Wait([&] { return state_.points[kRank0].size() == 1; }));
   Metrics(line.substr(10));
   ASSERT_TRUE(state_.Wait([&] { return state_.points[kRank0].size() == 2; }));
-  EXPECT_THAT(Steps(), testing::ElementsAre(1, 2));
+  EXPECT_THAT(Steps(), ::testing::ElementsAre(1, 2));
 }
 
 TEST_F(UploaderTest, LinesThatAreNoMetricsArePassedOver) {
@@ -161,7 +152,7 @@ TEST_F(UploaderTest, LinesThatAreNoMetricsArePassedOver) {
   target_.exited = true;
   auto uploader = Streams();
   ASSERT_TRUE(WaitForDone(*uploader));
-  EXPECT_THAT(Steps(), testing::ElementsAre(1, 2));
+  EXPECT_THAT(Steps(), ::testing::ElementsAre(1, 2));
 }
 
 // A daemon that ends anywhere leaves the server at any byte of the log and at the end of any line.
@@ -227,7 +218,7 @@ TEST_F(UploaderTest, GoesBackWhereAServerHasLessThanItAcknowledged) {
   Metrics(Line(3));
   EXPECT_TRUE(WaitForLog("0123456789abc"));
   ASSERT_TRUE(state_.Wait([&] { return state_.points[kRank0].size() == 3; }));
-  EXPECT_THAT(Steps(), testing::ElementsAre(1, 2, 3));
+  EXPECT_THAT(Steps(), ::testing::ElementsAre(1, 2, 3));
 }
 
 TEST_F(UploaderTest, GoesOnOverARestartOfTheServerUnderANewSession) {
@@ -238,7 +229,7 @@ TEST_F(UploaderTest, GoesOnOverARestartOfTheServerUnderANewSession) {
   Log("during ");
   server_.emplace(state_, Socket());
   // The uploader finds out that its session is unknown and forgets it.
-  ASSERT_TRUE(WaitUntil([&] { return session_.Get().empty(); }));
+  ASSERT_TRUE(testing::WaitUntil([&] { return session_.Get().empty(); }));
   NewSession();
   Log("after\n");
   EXPECT_TRUE(WaitForLog("before during after\n"));
@@ -278,7 +269,7 @@ TEST_F(UploaderTest, CommitsCompleteCheckpointsAndWhatIsThereAlreadyIsFine) {
   }
   auto uploader = Checkpoints();
   ASSERT_TRUE(state_.Wait([&] { return done_ > 0; }));
-  EXPECT_THAT(uploader->ProgressOf(kId).committed, testing::ElementsAre(10));
+  EXPECT_THAT(uploader->ProgressOf(kId).committed, ::testing::ElementsAre(10));
   EXPECT_FALSE(uploader->ProgressOf(kId).done);
   {
     absl::MutexLock lock(&state_.mutex);
@@ -290,7 +281,7 @@ TEST_F(UploaderTest, CommitsCompleteCheckpointsAndWhatIsThereAlreadyIsFine) {
   uploader = Checkpoints();
   ASSERT_TRUE(state_.Wait([&] { return done_ > 1; }));
   EXPECT_TRUE(uploader->ProgressOf(kId).done);
-  EXPECT_THAT(uploader->ProgressOf(kId).committed, testing::ElementsAre(10));
+  EXPECT_THAT(uploader->ProgressOf(kId).committed, ::testing::ElementsAre(10));
 }
 
 TEST_F(UploaderTest, ADamagedCheckpointIsNotSentAndTheNextOneIs) {
@@ -303,7 +294,7 @@ TEST_F(UploaderTest, ADamagedCheckpointIsNotSentAndTheNextOneIs) {
   auto uploader = Checkpoints();
   ASSERT_TRUE(state_.Wait([&] { return done_ > 1; }));
   EXPECT_TRUE(uploader->ProgressOf(kId).done);
-  EXPECT_THAT(uploader->ProgressOf(kId).committed, testing::ElementsAre(20));
+  EXPECT_THAT(uploader->ProgressOf(kId).committed, ::testing::ElementsAre(20));
   absl::MutexLock lock(&state_.mutex);
   EXPECT_FALSE(state_.commits.contains(10));
 }
