@@ -164,6 +164,19 @@ absl::Status UnknownSession(absl::string_view session) {
                    absl::StrCat("session '", session, "' is unknown here; register again"));
 }
 
+absl::Status WorkerNameTaken(absl::string_view worker, absl::string_view why) {
+  return MakeError(
+      absl::StatusCode::kAlreadyExists, "WORKER_NAME_TAKEN",
+      absl::StrCat("worker '", worker, "' cannot register: ", why, "; give this one another name"));
+}
+
+absl::Status StoreTooNew(absl::string_view path, int64_t version, int64_t newest_known) {
+  return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_TOO_NEW",
+                   absl::StrCat("store '", path, "' has version ", version,
+                                "; this server knows versions up to ", newest_known,
+                                "; run the server that wrote it, or restore a backup"));
+}
+
 absl::Status OffsetMismatch(absl::string_view stream, int64_t got, int64_t expected) {
   absl::Status status =
       MakeError(absl::StatusCode::kOutOfRange, "OFFSET_MISMATCH",
@@ -207,6 +220,12 @@ absl::Status DatasetNotFound(absl::string_view dataset, absl::string_view looked
 absl::Status CorruptFile(absl::string_view path, absl::string_view what) {
   return MakeError(absl::StatusCode::kDataLoss, "CORRUPT_FILE",
                    absl::StrCat("'", path, "' is corrupt: ", what));
+}
+
+absl::Status LossNotFinite(double loss, int64_t step, double lr) {
+  return MakeError(
+      absl::StatusCode::kInvalidArgument, "LOSS_NOT_FINITE",
+      absl::StrCat("loss is ", loss, " at step ", step, "; lower optimizer.sgd.lr (now ", lr, ")"));
 }
 
 absl::Status ServerUnreachable(absl::string_view address, absl::string_view cause) {

@@ -70,6 +70,10 @@ absl::Status RequestIdReused(absl::string_view request_id);
 absl::Status StaleFencingToken(absl::string_view job, int64_t got, int64_t current);
 // UNKNOWN_SESSION: the server does not know the session; the worker must register again.
 absl::Status UnknownSession(absl::string_view session);
+// WORKER_NAME_TAKEN: another worker has this name; choose another with --name, or stop the first.
+absl::Status WorkerNameTaken(absl::string_view worker, absl::string_view why);
+// STORE_TOO_NEW: a newer server has written the file; run that version, or restore a backup.
+absl::Status StoreTooNew(absl::string_view path, int64_t version, int64_t newest_known);
 // OFFSET_MISMATCH: a stream chunk does not start where the server stands; resume at the offset it
 // names (metadata `expected_offset`, decimal).
 inline constexpr char kExpectedOffset[] = "expected_offset";
@@ -89,6 +93,8 @@ absl::Status DiskFull(absl::string_view path);
 absl::Status DatasetNotFound(absl::string_view dataset, absl::string_view looked_at);
 // CORRUPT_FILE: the file's bytes are not what its format demands; fetch it again.
 absl::Status CorruptFile(absl::string_view path, absl::string_view what);
+// LOSS_NOT_FINITE: the training diverged; lower the learning rate, or warm up longer.
+absl::Status LossNotFinite(double loss, int64_t step, double lr);
 // SERVER_UNREACHABLE: no server answers there; start one with `trainyard up`.
 absl::Status ServerUnreachable(absl::string_view address, absl::string_view cause);
 

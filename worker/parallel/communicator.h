@@ -1,7 +1,9 @@
-// A gang's live collective handle. `local` (threads of one process, for tests), `gloo` and `nccl` implement it.
+// A gang's live collective handle. `local` (threads of one process, for tests), `gloo` and `nccl`
+// implement it.
 //
-// All ranks call the same collectives in the same order with the same sizes. Every call has a deadline; a call
-// that fails or times out names rank, operation and sequence number, and leaves the communicator unusable.
+// All ranks call the same collectives in the same order with the same sizes. Every call has a
+// deadline; a call that fails or times out names rank, operation and sequence number, and leaves
+// the communicator unusable.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +22,11 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
 
-  // Sums `values` over the ranks, element by element, in place. Ring: 2(n-1) steps, 2(n-1)/n of the bytes each way.
+  // Sums `values` over the ranks, element by element, in place. Ring: 2(n-1) steps, 2(n-1)/n of the
+  // bytes each way.
   virtual absl::Status AllReduce(absl::Span<float> values) = 0;
-  // Sums, and leaves block r of `values.size() / world_size()` elements in `block` of rank r. The size must divide.
+  // Sums, and leaves block r of `values.size() / world_size()` elements in `block` of rank r. The
+  // size must divide.
   virtual absl::Status ReduceScatter(absl::Span<const float> values, absl::Span<float> block) = 0;
   // Concatenates the ranks' blocks into `values`, in rank order.
   virtual absl::Status AllGather(absl::Span<const float> block, absl::Span<float> values) = 0;

@@ -1,7 +1,7 @@
 // Replicas and hosting: pure planners of who computes which rows of the global batch.
 //
-// A job has a fixed number of replicas; replica i owns a fixed slice of every global batch. Devices host
-// replicas. The slices do not depend on the devices, so neither does the result.
+// A job has a fixed number of replicas; replica i owns a fixed slice of every global batch. Devices
+// host replicas. The slices do not depend on the devices, so neither does the result.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@ struct RowRange {
   friend bool operator==(const RowRange&, const RowRange&) = default;
 };
 
-// The slice of `rows` (the global batch, or the smaller last one of an epoch) that `replica` owns. Sizes differ
-// by at most 1, larger ones first; a replica may own none of a small last batch.
+// The slice of `rows` (the global batch, or the smaller last one of an epoch) that `replica` owns.
+// Sizes differ by at most 1, larger ones first; a replica may own none of a small last batch.
 RowRange ReplicaRows(int64_t rows, int replica, int replicas);
 
-// Replicas [begin, end) that `rank` hosts, contiguous, as even as possible. INVALID_ARGUMENT where there are
-// more ranks than replicas.
+// Replicas [begin, end) that `rank` hosts, contiguous, as even as possible. INVALID_ARGUMENT where
+// there are more ranks than replicas.
 struct ReplicaRange {
   int begin = 0;
   int end = 0;

@@ -1,11 +1,14 @@
-// The port between a compiled step and the hardware that runs it. `reference`, `cpu` and `cuda` implement it.
+// The port between a compiled step and the hardware that runs it. `reference`, `cpu` and `cuda`
+// implement it.
 //
 // One training step over all replicas:
 //   for each hosted replica:  executable.Accumulate(its rows, rows / global_batch, on_ready)
-//   communicator.AllReduce(executable.reduction())      sums over ranks, in buckets as they become ready
-//   executable.Update(lr)                               parameters, running statistics; clears the reduction
-// Everything that must agree between ranks travels in the reduction arena: gradients, batch statistics, loss
-// and correct predictions. So the result does not depend on which rank hosts which replica.
+//   communicator.AllReduce(executable.reduction())      sums over ranks, in buckets as they become
+//   ready executable.Update(lr)                               parameters, running statistics;
+//   clears the reduction
+// Everything that must agree between ranks travels in the reduction arena: gradients, batch
+// statistics, loss and correct predictions. So the result does not depend on which rank hosts which
+// replica.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +23,13 @@
 #include "absl/types/span.h"
 #include "worker/engine/graph/graph.h"
 #include "worker/engine/graph/memory_plan.h"
+#include "worker/engine/graph/step_graph.h"
 #include "worker/engine/optim/optimizer.h"
 
 namespace trainyard::engine {
 
-// Rows in host memory. inputs: [rows, elements of one input] row-major (NCHW); labels: [rows], class numbers.
+// Rows in host memory. inputs: [rows, elements of one input] row-major (NCHW); labels: [rows],
+// class numbers.
 struct Batch {
   absl::Span<const float> inputs;
   absl::Span<const int32_t> labels;
@@ -36,7 +41,8 @@ struct Batch {
 struct StateTensor {
   enum class Kind { kParameter, kBuffer, kOptimizerSlot };
   Kind kind = Kind::kParameter;
-  std::string name;  // parameter "conv1.weight", buffer "bn1.running_mean", slot "momentum.conv1.weight"
+  std::string
+      name;  // parameter "conv1.weight", buffer "bn1.running_mean", slot "momentum.conv1.weight"
   Shape shape;
 };
 
@@ -49,15 +55,28 @@ struct Evaluation {
 
 // What one step measured, over all ranks once the reduction has been reduced.
 struct StepMetrics {
-  double loss = 0;      // mean over the global batch
+  // Mean over the global batch. NaN where a gradient was not finite: a rectifier may hide a NaN
+  // from the loss for a while, but the parameters are spoiled.
+  double loss = 0;
   double accuracy = 0;  // fraction in [0, 1]
 };
 
 struct CompileOptions {
-  // Largest number of rows that Accumulate and Evaluate get; other sizes up to it are compiled when met.
+  // Largest number of rows that Accumulate and Evaluate get; other sizes up to it are compiled when
+  // met.
   int64_t max_rows = 1;
   // Threads of the backend; at least 1.
   int threads = 1;
+  PassOptions passes = {};
+  // Makes Inspect() work; costs memory and the gradient of the input. For tests.
+  bool inspect = false;
+};
+
+// What the last Accumulate computed, before it was summed up.
+struct Inspection {
+  double loss = 0;                     // mean over the batch
+  std::vector<double> logits;          // training mode, [rows, classes]
+  std::vector<double> input_gradient;  // of weight times the mean loss, [rows, elements]
 };
 
 // A compiled step and its state. Not thread-safe; the callback runs on the caller's thread.
@@ -74,18 +93,21 @@ class Executable {
   virtual absl::Status ReadState(size_t index, absl::Span<float> values) const = 0;
   virtual absl::Status WriteState(size_t index, absl::Span<const float> values) = 0;
 
-  // Forward and backward in training mode; adds `weight` times the gradient of the batch's mean loss (and
-  // the batch statistics, the loss and the accuracy, equally weighted) to the reduction arena.
-  // INVALID_ARGUMENT for a label outside the classes, rows over max_rows or inputs of another size.
-  // `on_ready` may be empty; it is called for disjoint ranges that cover the arena, in order of offset.
+  // Forward and backward in training mode; adds `weight` times the gradient of the batch's mean
+  // loss (and the batch statistics, the loss and the accuracy, equally weighted) to the reduction
+  // arena. INVALID_ARGUMENT for a label outside the classes, rows over max_rows or inputs of
+  // another size. `on_ready` may be empty; it is called for disjoint ranges that cover the arena,
+  // in order of offset.
   virtual absl::Status Accumulate(const Batch& batch, double weight,
                                   const ReadyCallback& on_ready) = 0;
 
-  // The reduction arena: gradients in the order in which backward produces them, then batch statistics,
-  // loss and accuracy. The same layout on every rank. Zero after Update and at the start.
+  // The reduction arena: gradients in the order in which backward produces them, then batch
+  // statistics, loss and accuracy. The same layout on every rank. Zero after Update and at the
+  // start.
   virtual absl::Span<float> reduction() = 0;
 
-  // Applies the optimizer with this learning rate and folds the batch statistics into the running ones.
+  // Applies the optimizer with this learning rate and folds the batch statistics into the running
+  // ones.
   virtual absl::StatusOr<StepMetrics> Update(double lr) = 0;
 
   // Forward in evaluation mode; touches no state.
@@ -93,7 +115,13 @@ class Executable {
   // Logits in evaluation mode, [rows, classes].
   virtual absl::StatusOr<std::vector<float>> Predict(absl::Span<const float> inputs) = 0;
 
-  // Bytes by category, known before the first step and exact.
+  // FAILED_PRECONDITION unless compiled with `inspect`, or before the first Accumulate.
+  virtual absl::StatusOr<Inspection> Inspect() const {
+    return absl::FailedPreconditionError("compile with CompileOptions::inspect");
+  }
+
+  // Bytes by category, known before the first step and exact. A batch size met later may add to
+  // the workspace.
   virtual const MemoryPlan& memory_plan() const = 0;
 };
 
@@ -102,8 +130,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual absl::string_view name() const = 0;
-  // Runs shapes, autodiff, passes and the memory plan over the model's forward graph and makes it executable.
-  // Parameters start at zero: initialise them with InitializeParameters (models/initialize.h) or a checkpoint.
+  // Runs shapes, autodiff, passes and the memory plan over the model's forward graph and makes it
+  // executable. Parameters start at zero: initialise them with InitializeParameters
+  // (models/initialize.h) or a checkpoint.
   virtual absl::StatusOr<std::unique_ptr<Executable>> Compile(const Graph& model,
                                                               const OptimizerSpec& optimizer,
                                                               const CompileOptions& options) = 0;

@@ -1,5 +1,7 @@
-// What an optimizer is told; the update rules live with the backends, checked against optim/reference rules.
+// What an optimizer is told; the update rules live with the backends.
 #pragma once
+
+#include "absl/status/status.h"
 
 namespace trainyard::engine {
 
@@ -11,5 +13,8 @@ struct OptimizerSpec {
   bool nesterov = false;    // needs momentum > 0
   double weight_decay = 0;  // >= 0
 };
+
+// INVALID_ARGUMENT with the value where one is outside its range.
+absl::Status ValidateOptimizer(const OptimizerSpec& spec);
 
 }  // namespace trainyard::engine

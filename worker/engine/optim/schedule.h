@@ -11,13 +11,14 @@ struct Schedule {
   Kind kind = Kind::kConstant;
   double base_lr = 0.1;
   int64_t total_steps = 1;
-  // Linear warm-up (Goyal et al. 2017, section 2.2): lr grows from base_lr / warmup_steps at step 0 to base_lr
-  // at step warmup_steps - 1. 0 for none.
+  // Linear warm-up (Goyal et al. 2017, section 2.2): lr grows from base_lr / warmup_steps at step 0
+  // to base_lr at step warmup_steps - 1. 0 for none.
   int64_t warmup_steps = 0;
   // kStep: the rate is multiplied by gamma at each of these steps, ascending.
-  std::vector<int64_t> milestones;
+  std::vector<int64_t> milestones = {};
   double gamma = 0.1;
-  // kCosine: from base_lr after the warm-up to final_lr at total_steps (Loshchilov & Hutter 2017, eq. 5).
+  // kCosine: from base_lr after the warm-up to final_lr at total_steps (Loshchilov & Hutter 2017,
+  // eq. 5).
   double final_lr = 0;
 };
 

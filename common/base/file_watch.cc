@@ -1,0 +1,44 @@
+#include "common/base/file_watch.h"
+
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+
+namespace trainyard {
+
+absl::StatusOr<FileWatch> FileWatch::Create() {
+  const int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+  if (fd < 0) return ErrnoStatus(errno, "cannot create", "inotify instance");
+  return FileWatch(UniqueFd(fd));
+}
+
+absl::Status FileWatch::Add(const std::string& directory) {
+  constexpr uint32_t kEvents = IN_CREATE | IN_CLOSE_WRITE | IN_MOVED_TO | IN_DELETE;
+  if (inotify_add_watch(fd_.get(), directory.c_str(), kEvents | IN_ONLYDIR) < 0) {
+    // The user's watches are used up: that is ENOSPC, and no full disk.
+    if (errno == ENOSPC) {
+      return absl::ResourceExhaustedError(
+          "no inotify watches are left; see "
+          "fs.inotify.max_user_watches");
+    }
+    return ErrnoStatus(errno, "cannot watch", directory);
+  }
+  return absl::OkStatus();
+}
+
+bool FileWatch::Drain() {
+  alignas(inotify_event) char buffer[4096];
+  bool any = false;
+  while (true) {
+    const ssize_t got = read(fd_.get(), buffer, sizeof buffer);
+    if (got > 0) {
+      any = true;
+    } else if (got == 0 || errno != EINTR) {
+      return any;
+    }
+  }
+}
+
+}  // namespace trainyard

@@ -1,0 +1,31 @@
+// Wakes up who waits for files to change, by inotify, without polling.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/base/files.h"
+
+namespace trainyard {
+
+// Watches the entries of folders: created, written and closed, renamed into, removed. It tells that
+// something changed and not what: the reader looks at the files again. Not thread-safe.
+class FileWatch {
+ public:
+  // RESOURCE_EXHAUSTED where the user's inotify instances are used up; the caller polls then.
+  static absl::StatusOr<FileWatch> Create();
+
+  // Adds a folder; fine where it is watched already. It is dropped by itself when it goes.
+  absl::Status Add(const std::string& directory);
+
+  // For poll(2): readable when something has changed.
+  int fd() const { return fd_.get(); }
+  // Takes all changes so far; whether there were any.
+  bool Drain();
+
+ private:
+  explicit FileWatch(UniqueFd fd) : fd_(std::move(fd)) {}
+  UniqueFd fd_;
+};
+
+}  // namespace trainyard

@@ -1,0 +1,236 @@
+#include "server/app.h"
+
+#include <grpc/support/log.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <pwd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "common/base/env.h"
+#include "common/base/errors.h"
+#include "common/base/files.h"
+#include "common/base/status_macros.h"
+#include "common/base/version.h"
+#include "common/rpc/address.h"
+#include "common/rpc/channel.h"
+#include "server/listen.h"
+#include "server/rpc/agent_service.h"
+#include "server/rpc/checkpoint_service.h"
+#include "server/rpc/fleet_service.h"
+#include "server/rpc/job_service.h"
+#include "server/rpc/streams.h"
+#include "server/store/sqlite/sqlite_metrics_store.h"
+#include "server/store/sqlite/sqlite_store.h"
+
+namespace trainyard {
+namespace {
+
+// Calls that have begun get so long at the end.
+constexpr absl::Duration kShutdownGrace = absl::Seconds(5);
+// What gRPC may hold for messages of all connections together.
+constexpr size_t kMessageMemoryMax = size_t{1} << 30;
+// Workers and clients may ping as often as this while no call is open.
+constexpr int kPingIntervalMinMs = 5000;
+
+// "anna", or "uid 1000" where the system has no name.
+std::string OwnUser() {
+  const passwd* entry = getpwuid(geteuid());
+  return entry != nullptr ? entry->pw_name : absl::StrCat("uid-", geteuid());
+}
+
+// gRPC reports what its calls return anyway; for the eyes of developers only.
+void LogOfGrpc(gpr_log_func_args* args) {
+  Log(LogLevel::kDebug, args->message);
+}
+
+// The state on disk is unknown: only a new start reads it.
+void Die(const absl::Status& status) {
+  LogError("cannot commit; the server ends, and nothing that was acknowledged is lost",
+           {{"error", status.ToString()}});
+  std::_Exit(EXIT_FAILURE);
+}
+
+}  // namespace
+
+std::string DefaultStateDir(absl::string_view xdg_state_home, absl::string_view home) {
+  const std::string address = rpc::DefaultServerAddress(xdg_state_home, home);
+  return std::filesystem::path(std::string(absl::StripPrefix(address, "unix:")))
+      .parent_path()
+      .string();
+}
+
+// Members in order of construction; each borrows only what stands above it.
+class App::Impl {
+ public:
+  explicit Impl(DirectoryLock lock) : lock_(std::move(lock)) {}
+
+  absl::Status Open(const std::string& state_dir);
+  absl::Status Listen(std::vector<std::string> listen);
+  void Stop();
+  const std::vector<std::string>& addresses() const { return addresses_; }
+
+ private:
+  void CleanUp(const core::Turn& turn);
+  void RemoveUploadsOfTheDead();
+
+  const DirectoryLock lock_;
+  std::string state_dir_;
+  std::unique_ptr<store::Store> store_;
+  std::unique_ptr<store::MetricsStore> metrics_;
+  std::unique_ptr<runtime::BlobStore> blobs_;
+  std::unique_ptr<runtime::LogStore> logs_;
+  runtime::Notifier notifier_;
+  runtime::Board board_{notifier_};
+  rpc::Streams streams_;
+  runtime::Executor executor_;
+  std::unique_ptr<runtime::Runtime> runtime_;
+  std::unique_ptr<rpc::Services> services_;
+  std::unique_ptr<rpc::JobServiceImpl> jobs_;
+  std::unique_ptr<rpc::FleetServiceImpl> fleet_;
+  std::unique_ptr<rpc::CheckpointServiceImpl> checkpoints_;
+  std::unique_ptr<rpc::AgentServiceImpl> agents_;
+  std::unique_ptr<grpc::Server> server_;
+  std::vector<std::string> addresses_;
+};
+
+absl::Status App::Impl::Open(const std::string& state_dir) {
+  state_dir_ = state_dir;
+  unlink(JoinPath(state_dir_, "ready").c_str());
+  TY_ASSIGN_OR_RETURN(store_, store::OpenSqliteStore(JoinPath(state_dir_, "trainyard.db")));
+  TY_ASSIGN_OR_RETURN(metrics_, store::OpenSqliteMetricsStore(JoinPath(state_dir_, "metrics.db")));
+  TY_ASSIGN_OR_RETURN(blobs_, runtime::BlobStore::Open(state_dir_));
+  logs_ = std::make_unique<runtime::LogStore>(JoinPath(state_dir_, "logs"));
+  runtime::Runtime::Options options;
+  options.on_turn = [this](const core::Turn& turn) { CleanUp(turn); };
+  options.on_fatal = Die;
+  TY_ASSIGN_OR_RETURN(runtime_,
+                      runtime::Runtime::Start(std::move(options), *store_, *Clock::Real(), board_));
+  executor_.Post([this] {
+    RemoveUploadsOfTheDead();
+    blobs_->RemoveUnreferenced(
+        nullptr, [this](const std::string& hash) { return board_.IsReferenced(hash); });
+  });
+  services_ = std::make_unique<rpc::Services>(
+      rpc::Services{*runtime_, board_, notifier_, executor_, *logs_, *blobs_, *metrics_, *store_,
+                    streams_, *Rng::Real(), OwnUser(), Version()});
+  jobs_ = std::make_unique<rpc::JobServiceImpl>(*services_);
+  fleet_ = std::make_unique<rpc::FleetServiceImpl>(*services_);
+  checkpoints_ = std::make_unique<rpc::CheckpointServiceImpl>(*services_);
+  agents_ = std::make_unique<rpc::AgentServiceImpl>(*services_);
+  return absl::OkStatus();
+}
+
+// Files that nothing needs any more go after the commit that says so, never before.
+void App::Impl::CleanUp(const core::Turn& turn) {
+  std::vector<std::string> dropped = board_.TakeDropped();
+  if (!dropped.empty()) {
+    executor_.Post([this, dropped = std::move(dropped)] {
+      blobs_->RemoveUnreferenced(
+          &dropped, [this](const std::string& hash) { return board_.IsReferenced(hash); });
+    });
+  }
+  for (const core::AttemptRecord& attempt : turn.delta.attempts) {
+    if (!core::attempt_fsm::IsFinal(attempt.state)) continue;
+    executor_.Post([this] { RemoveUploadsOfTheDead(); });
+    break;
+  }
+}
+
+void App::Impl::RemoveUploadsOfTheDead() {
+  blobs_->RemoveUploads([this](AttemptId id) {
+    const auto attempt = board_.FindAttempt(id);
+    return attempt != nullptr && !core::attempt_fsm::IsFinal(attempt->state);
+  });
+}
+
+absl::Status App::Impl::Listen(std::vector<std::string> listen) {
+  if (listen.empty()) listen.push_back(absl::StrCat("unix:", JoinPath(state_dir_, "server.sock")));
+  gpr_set_log_function(LogOfGrpc);
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                             kPingIntervalMinMs);
+  builder.SetMaxReceiveMessageSize(rpc::kMessageSizeMax);
+  builder.SetMaxSendMessageSize(rpc::kMessageSizeMax);
+  builder.SetResourceQuota(grpc::ResourceQuota("server").Resize(kMessageMemoryMax));
+  std::vector<rpc::Address> addresses;
+  std::vector<int> ports(listen.size(), 0);
+  for (size_t i = 0; i < listen.size(); ++i) {
+    TY_ASSIGN_OR_RETURN(addresses.emplace_back(), PrepareAddress(listen[i]));
+    builder.AddListeningPort(addresses[i].ToString(), grpc::InsecureServerCredentials(), &ports[i]);
+  }
+  builder.RegisterService(jobs_.get());
+  builder.RegisterService(fleet_.get());
+  builder.RegisterService(checkpoints_.get());
+  builder.RegisterService(agents_.get());
+  // Sockets for this user alone, from the moment that they are there.
+  const mode_t old_mask = umask(0077);
+  server_ = builder.BuildAndStart();
+  umask(old_mask);
+  for (size_t i = 0; i < listen.size(); ++i) {
+    if (server_ == nullptr || ports[i] <= 0) {
+      // gRPC stops at the first address that it cannot have, and leaves its port at 0.
+      if (ports[i] <= 0) return error::AddressInUse(listen[i]);
+      continue;
+    }
+    const bool is_tcp = addresses[i].kind == rpc::Address::Kind::kTcp;
+    if (is_tcp) addresses[i].port = static_cast<uint16_t>(ports[i]);
+    addresses_.push_back(addresses[i].ToString());
+  }
+  if (server_ == nullptr) return absl::InternalError("the gRPC server does not start");
+  return ReplaceFile(JoinPath(state_dir_, "ready"),
+                     absl::StrCat(absl::StrJoin(addresses_, "\n"), "\n"), 0600);
+}
+
+void App::Impl::Stop() {
+  if (server_ == nullptr) return;
+  LogInfo("shutting down");
+  unlink(JoinPath(state_dir_, "ready").c_str());
+  server_->GetHealthCheckService()->SetServingStatus(false);
+  streams_.EndAll(absl::UnavailableError("the server is shutting down; try again"));
+  runtime_->Stop();
+  server_->Shutdown(absl::ToChronoTime(Clock::Real()->Now() + kShutdownGrace));
+  server_->Wait();
+  server_.reset();
+}
+
+App::App(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+App::~App() {
+  Stop();
+}
+const std::vector<std::string>& App::addresses() const {
+  return impl_->addresses();
+}
+void App::Stop() {
+  impl_->Stop();
+}
+
+absl::StatusOr<std::unique_ptr<App>> App::Start(const ServerOptions& options) {
+  InitLog("trainyard-server", LogLevel::kInfo, options.log_format);
+  // A client that goes while it is written to must not end the process.
+  std::signal(SIGPIPE, SIG_IGN);
+  // Absolute, since the address of the socket is shown to others.
+  const std::string state_dir = std::filesystem::absolute(options.state_dir).string();
+  TY_RETURN_IF_ERROR(MakeDirectories(state_dir, 0700));
+  TY_ASSIGN_OR_RETURN(DirectoryLock lock, DirectoryLock::Acquire(state_dir));
+  auto impl = std::make_unique<Impl>(std::move(lock));
+  TY_RETURN_IF_ERROR(impl->Open(state_dir));
+  TY_RETURN_IF_ERROR(impl->Listen(options.listen));
+  for (const std::string& address : impl->addresses()) LogInfo("listening on " + address);
+  return std::unique_ptr<App>(new App(std::move(impl)));
+}
+
+}  // namespace trainyard

@@ -1,0 +1,252 @@
+// The records of the server: what the core decides on, what the store keeps, what the API shows.
+// Plain values. Times are wall microseconds since 1970 (0: unset); the core never decides by them.
+// Doubles are carried for people and never computed with.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "server/core/attempt_fsm.h"
+#include "server/core/job_fsm.h"
+#include "server/core/words.h"
+#include "server/core/worker_fsm.h"
+
+namespace trainyard::core {
+
+using JobState = job_fsm::State;
+using AttemptState = attempt_fsm::State;
+using WorkerState = worker_fsm::State;
+
+struct CheckpointRef {
+  JobId job;
+  int64_t step = 0;
+
+  friend auto operator<=>(const CheckpointRef&, const CheckpointRef&) = default;
+};
+
+// The devices that a job asks for.
+struct Demand {
+  int32_t count = 1;
+  std::string type;    // empty: any one type
+  bool mixed = false;  // types may differ within the gang
+
+  friend bool operator==(const Demand&, const Demand&) = default;
+};
+
+// What was submitted; never changes. The specs are serialized trainyard.v1.JobSpec; the core reads
+// only what is decoded beside them.
+struct Submission {
+  std::string uid;
+  std::string name;
+  std::string user;
+  std::string spec;
+  std::string resolved_spec;
+  Demand demand;
+  int32_t priority = 0;
+  int32_t max_retries = 0;
+  int64_t time_limit_us = 0;       // 0: none
+  int64_t disconnect_keep_us = 0;  // how long ranks go on without news from the server
+  int32_t checkpoints_kept = 1;    // newest ones that stay
+  JobId cloned_from;               // 0: none
+  std::optional<CheckpointRef> parent_checkpoint;
+  std::string server_version;  // that resolved the spec
+
+  friend bool operator==(const Submission&, const Submission&) = default;
+};
+
+// Where training stands, as the trainer reports it.
+struct Progress {
+  int64_t step = 0;
+  int64_t total_steps = 0;
+  int64_t epoch = 0;
+  int64_t epochs = 0;
+  double samples_per_s = 0;
+  double data_wait_fraction = 0;
+  int64_t eta_us = 0;  // expected time left; 0: unknown
+
+  friend bool operator==(const Progress&, const Progress&);
+};
+
+// Name to value. Two NaNs are equal here, so that a record equals its copy.
+struct MetricValues {
+  std::map<std::string, double> values;
+
+  friend bool operator==(const MetricValues&, const MetricValues&);
+};
+
+struct JobRecord {
+  JobId id;
+  std::shared_ptr<const Submission> submission;  // shared by all copies; never null
+  JobState state;
+  StopReason stop_reason = StopReason::kNone;  // of the last stop; cleared when placed again
+  int32_t attempt = 0;                         // newest; 0: none yet
+  int64_t fencing_token = 0;                   // of the newest attempt
+  int32_t retries = 0;                         // used of max_retries
+  int32_t failures = 0;                        // attempts that failed or were lost, free ones too
+  int64_t run_time_us = 0;                     // time in RUNNING, over all attempts
+  int64_t create_us = 0;
+  int64_t start_us = 0;  // first RUNNING
+  int64_t end_us = 0;
+  Progress progress;
+  MetricValues metrics;  // last value of each train.* and test.* metric
+  std::string data_digest;
+  std::string model_digest;
+  std::string worker_version;  // of rank 0 of the newest attempt
+  int64_t revision = 0;        // commit of its last change: the etag
+
+  friend bool operator==(const JobRecord& a, const JobRecord& b);
+};
+
+struct RankPlacement {
+  int32_t rank = 0;
+  std::string worker;
+  std::string device;
+
+  friend bool operator==(const RankPlacement&, const RankPlacement&) = default;
+};
+
+// How an attempt ended on one worker.
+struct Outcome {
+  OutcomeKind kind = OutcomeKind::kNone;
+  Failure failure;  // kFailed; kStopped: why, in `reason`
+  int64_t step = 0;
+  int32_t failed_rank = 0;
+
+  friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+
+// What one worker has of an attempt.
+struct AttemptPart {
+  std::string worker;
+  PartState state = PartState::kAssigned;
+  Outcome outcome;  // kExited and later
+
+  friend bool operator==(const AttemptPart&, const AttemptPart&) = default;
+};
+
+struct AttemptRecord {
+  AttemptId id;
+  int64_t fencing_token = 0;
+  AttemptState state;
+  std::vector<RankPlacement> ranks;  // by rank
+  std::vector<AttemptPart> parts;    // by worker; one for each worker in `ranks`
+  std::optional<CheckpointRef> resume_from;
+  int64_t create_us = 0;
+  int64_t start_us = 0;  // all ranks ran
+  int64_t end_us = 0;
+
+  friend bool operator==(const AttemptRecord&, const AttemptRecord&) = default;
+};
+
+struct DeviceRecord {
+  std::string name;
+  std::string type;
+  int64_t memory_bytes = 0;
+  DeviceHealth health = DeviceHealth::kOk;
+  std::string health_reason;
+  std::vector<int32_t> cpus;
+  int32_t threads = 0;
+  std::string product;
+
+  friend bool operator==(const DeviceRecord&, const DeviceRecord&) = default;
+};
+
+struct WorkerRecord {
+  std::string name;
+  std::string uid;
+  std::string version;
+  std::string hostname;
+  std::string address;
+  WorkerState state;
+  Scheduling scheduling = Scheduling::kEligible;
+  std::vector<DeviceRecord> devices;  // in the worker's own order
+  int64_t create_us = 0;
+  int64_t last_seen_us = 0;  // at the last change of this record; Yard::LastSeen is newer
+  int64_t revision = 0;
+
+  friend bool operator==(const WorkerRecord&, const WorkerRecord&) = default;
+};
+
+struct CheckpointFile {
+  std::string name;
+  int64_t size = 0;
+  std::string hash;
+
+  friend bool operator==(const CheckpointFile&, const CheckpointFile&) = default;
+};
+
+struct CheckpointRecord {
+  CheckpointRef id;
+  int32_t attempt = 0;
+  std::vector<CheckpointFile> files;
+  MetricValues metrics;  // newest evaluation at or before its step
+  int64_t create_us = 0;
+
+  friend bool operator==(const CheckpointRecord&, const CheckpointRecord&) = default;
+};
+
+// One row of the visible history.
+struct EventRecord {
+  int64_t sequence = 0;
+  int64_t time_us = 0;
+  std::string resource;  // jobs/12, jobs/12/attempts/1, workers/lab-1
+  std::string type;      // JOB_QUEUED, ATTEMPT_PLACED, WORKER_UNREACHABLE
+  std::string actor;     // user:anna, scheduler, worker:lab-1
+  std::string message;
+
+  friend bool operator==(const EventRecord&, const EventRecord&) = default;
+};
+
+// The resource whose history an event belongs to: `jobs/12` for `jobs/12/attempts/1`.
+std::string EventParent(absl::string_view resource);
+
+// An answered CreateJob, so that its repetition gets the same job.
+struct RequestRecord {
+  std::string request_id;
+  std::string request_hash;
+  JobId job;
+  int64_t create_us = 0;
+
+  friend bool operator==(const RequestRecord&, const RequestRecord&) = default;
+};
+
+// Everything that the server remembers, except events and metrics, which only the store holds.
+struct Snapshot {
+  int64_t revision = 0;
+  int64_t next_job = 1;
+  int64_t next_event = 1;
+  std::map<JobId, JobRecord> jobs;
+  std::map<AttemptId, AttemptRecord> attempts;
+  std::map<std::string, WorkerRecord> workers;
+  std::map<CheckpointRef, CheckpointRecord> checkpoints;
+  std::map<std::string, RequestRecord> requests;
+
+  friend bool operator==(const Snapshot&, const Snapshot&) = default;
+};
+
+// What one loop turn changed: one transaction. Rows are whole and replace those of the same key.
+struct Delta {
+  int64_t revision = 0;  // of the store once it is committed: one more than before
+  int64_t next_job = 1;
+  int64_t next_event = 1;
+  std::vector<JobRecord> jobs;
+  std::vector<AttemptRecord> attempts;
+  std::vector<WorkerRecord> workers;
+  std::vector<CheckpointRecord> checkpoints;
+  std::vector<CheckpointRef> deleted_checkpoints;
+  std::vector<EventRecord> events;  // ascending by sequence
+  std::vector<RequestRecord> requests;
+
+  bool empty() const {
+    return jobs.empty() && attempts.empty() && workers.empty() && checkpoints.empty() &&
+           deleted_checkpoints.empty() && events.empty() && requests.empty();
+  }
+};
+
+}  // namespace trainyard::core

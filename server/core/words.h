@@ -1,0 +1,76 @@
+// The vocabulary of the core: enums, failures, times. No clock, no proto, no I/O anywhere in this
+// folder.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace trainyard::core {
+
+// The moment of an input. Wall time goes into records that people read; uptime (monotonic, counting
+// suspension) decides deadlines. Both in microseconds.
+struct Now {
+  int64_t wall_us = 0;
+  int64_t uptime_us = 0;
+};
+
+inline constexpr int64_t kMillisecond = 1000;
+inline constexpr int64_t kSecond = 1000 * kMillisecond;
+inline constexpr int64_t kMinute = 60 * kSecond;
+
+// Why an attempt was stopped. kNone: a rank failed, so the others go too.
+enum class StopReason { kNone, kCancel, kSuspend, kPreempt, kDrain, kTimeLimit };
+
+enum class FailureClass { kNone, kUserError, kTransient, kHardware, kLost, kPoison };
+
+// How an attempt or a job failed. `reason` is UPPER_SNAKE_CASE or empty, `message` is for people.
+struct Failure {
+  FailureClass failure_class = FailureClass::kNone;
+  std::string reason;
+  std::string message;
+
+  friend bool operator==(const Failure&, const Failure&) = default;
+};
+
+// What one worker has of an attempt. Devices of a part are held until it is kExited or later.
+enum class PartState {
+  kAssigned,  // placed; the worker has not reported it yet
+  kStarting,
+  kRunning,
+  kStopping,
+  kExited,   // the process group is gone; logs, metrics or checkpoints may still be on their way
+  kDrained,  // everything of it has arrived
+  kLost,     // declared lost: its worker was away for too long, or has forgotten it
+};
+
+// What a worker says about an attempt (SyncWorker).
+enum class ObservedState { kStarting, kRunning, kStopping, kExited };
+
+enum class OutcomeKind { kNone, kSucceeded, kStopped, kFailed };
+
+enum class DeviceHealth { kOk, kQuarantined, kUnmanagedUse };
+
+// Whether a worker gets new ranks.
+enum class Scheduling { kEligible, kCordoned, kDraining };
+
+// The words of the API without their prefix ("TIME_LIMIT"), as stored and shown; and back.
+// INVALID_ARGUMENT with the word otherwise.
+absl::string_view Text(StopReason value);
+absl::string_view Text(FailureClass value);
+absl::string_view Text(PartState value);
+absl::string_view Text(ObservedState value);
+absl::string_view Text(OutcomeKind value);
+absl::string_view Text(DeviceHealth value);
+absl::string_view Text(Scheduling value);
+absl::Status FromText(absl::string_view text, StopReason& value);
+absl::Status FromText(absl::string_view text, FailureClass& value);
+absl::Status FromText(absl::string_view text, PartState& value);
+absl::Status FromText(absl::string_view text, ObservedState& value);
+absl::Status FromText(absl::string_view text, OutcomeKind& value);
+absl::Status FromText(absl::string_view text, DeviceHealth& value);
+absl::Status FromText(absl::string_view text, Scheduling& value);
+
+}  // namespace trainyard::core

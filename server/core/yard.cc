@@ -1,0 +1,295 @@
+#include "server/core/yard.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/errors.h"
+#include "common/base/status_macros.h"
+#include "server/core/yard_impl.h"
+
+namespace trainyard::core {
+
+const AttemptPart* FindPart(const AttemptRecord& attempt, absl::string_view worker) {
+  for (const AttemptPart& part : attempt.parts) {
+    if (part.worker == worker) return &part;
+  }
+  return nullptr;
+}
+
+bool HoldsDevices(PartState state) {
+  switch (state) {
+    case PartState::kAssigned:
+    case PartState::kStarting:
+    case PartState::kRunning:
+    case PartState::kStopping:
+      return true;
+    case PartState::kExited:
+    case PartState::kDrained:
+    case PartState::kLost:
+      break;
+  }
+  return false;
+}
+
+// Leases and deadlines are not stored: after a start every worker has one lease to come back, and
+// every deadline runs anew.
+Yard::Impl::Impl(const Config& config, Snapshot snapshot, Now now,
+                 std::unique_ptr<const Policy> policy)
+    : config_(config), ledger_(std::move(snapshot)), policy_(std::move(policy)) {
+  if (policy_ == nullptr) policy_ = std::make_unique<FifoPolicy>();
+  for (const auto& [name, worker] : ledger_.snapshot().workers) {
+    Contact& contact = contacts_[name];
+    contact.last_seen_us = worker.last_seen_us;
+    contact.lease_deadline_us = now.uptime_us + config_.lease_us;
+    contact.unreachable_since_us = now.uptime_us;
+  }
+  for (const auto& [id, attempt] : ledger_.snapshot().attempts) {
+    if (attempt_fsm::IsFinal(attempt.state)) continue;
+    LiveAttempt& live = live_[id];
+    for (const AttemptPart& part : attempt.parts) live_on_[part.worker].insert(id);
+    if (std::none_of(attempt.parts.begin(), attempt.parts.end(),
+                     [](const AttemptPart& part) { return HoldsDevices(part.state); })) {
+      live.drain_deadline_us = now.uptime_us + config_.drain_limit_us;
+    }
+    if (std::holds_alternative<attempt_fsm::Running>(attempt.state)) {
+      live.run_since_us = now.uptime_us;
+    }
+  }
+  for (const auto& [id, job] : ledger_.snapshot().jobs) {
+    if (!job_fsm::IsFinal(job.state) && job.submission->parent_checkpoint.has_value()) {
+      ++parents_[*job.submission->parent_checkpoint];
+    }
+    const auto* queued = std::get_if<job_fsm::Queued>(&job.state);
+    if (queued == nullptr) continue;
+    queued_.insert(id);
+    // A wall clock that has jumped must not hold a job back for ever.
+    const int64_t left =
+        std::clamp<int64_t>(queued->not_before_us - now.wall_us, 0, config_.backoff_max_us);
+    if (queued->not_before_us != 0 && left > 0) backoffs_[id] = now.uptime_us + left;
+  }
+}
+
+absl::StatusOr<Reply> Yard::Impl::Apply(const SubmitJob& in, Now now) {
+  TY_CHECK(in.submission != nullptr);
+  const Submission& submission = *in.submission;
+  if (!in.request_id.empty()) {
+    const auto known = snapshot().requests.find(in.request_id);
+    if (known != snapshot().requests.end()) {
+      if (known->second.request_hash != in.request_hash) {
+        return error::RequestIdReused(in.request_id);
+      }
+      return Reply{known->second.job, /*existed=*/true};
+    }
+  }
+  if (submission.demand.count < 1 || submission.checkpoints_kept < 1) {
+    return absl::InvalidArgumentError("a job needs at least one device and one kept checkpoint");
+  }
+  if (submission.parent_checkpoint.has_value()) {
+    const CheckpointRef& parent = *submission.parent_checkpoint;
+    if (snapshot().checkpoints.count(parent) == 0) {
+      return error::CheckpointNotFound(CheckpointName(parent.job, parent.step));
+    }
+    ++parents_[parent];
+  }
+  JobRecord job;
+  job.submission = in.submission;
+  job.create_us = now.wall_us;
+  const JobId id = ledger_.AddJob(std::move(job));
+  if (!in.request_id.empty()) {
+    ledger_.AddRequest({in.request_id, in.request_hash, id, now.wall_us});
+  }
+  ledger_.AddEvent(now.wall_us, JobName(id), "JOB_QUEUED", in.actor, "submitted");
+  queued_.insert(id);
+  plan_again_ = true;
+  return Reply{id, /*existed=*/false};
+}
+
+absl::StatusOr<Reply> Yard::Impl::Apply(const CancelJob& in, Now now) {
+  TY_RETURN_IF_ERROR(StepJob(in.job, job_fsm::Cancel{}, in.actor, in.reason, now));
+  return Reply{in.job, false};
+}
+
+absl::StatusOr<Reply> Yard::Impl::Apply(const SuspendJob& in, Now now) {
+  TY_RETURN_IF_ERROR(StepJob(in.job, job_fsm::Suspend{}, in.actor, in.reason, now));
+  return Reply{in.job, false};
+}
+
+absl::StatusOr<Reply> Yard::Impl::Apply(const ResumeJob& in, Now now) {
+  TY_RETURN_IF_ERROR(StepJob(in.job, job_fsm::Resume{}, in.actor, "resumed", now));
+  return Reply{in.job, false};
+}
+
+absl::StatusOr<Reply> Yard::Impl::Apply(const CordonWorker& in, Now now) {
+  TY_RETURN_IF_ERROR(StepScheduling(in.worker, worker_fsm::Cordon{}, in.actor, in.reason, now));
+  return Reply{};
+}
+
+absl::StatusOr<Reply> Yard::Impl::Apply(const UncordonWorker& in, Now now) {
+  TY_RETURN_IF_ERROR(StepScheduling(in.worker, worker_fsm::Uncordon{}, in.actor, "", now));
+  return Reply{};
+}
+
+absl::StatusOr<Reply> Yard::Impl::Apply(const DrainWorker& in, Now now) {
+  TY_RETURN_IF_ERROR(StepScheduling(in.worker, worker_fsm::Drain{}, in.actor, in.reason, now));
+  return Reply{};
+}
+
+absl::StatusOr<Reply> Yard::Impl::Apply(const CommitCheckpoint& in, Now now) {
+  TY_RETURN_IF_ERROR(CheckCheckpointWriter(in.session, in.attempt, in.fencing_token));
+  const CheckpointRef id{in.attempt.job, in.step};
+  if (snapshot().checkpoints.count(id) > 0) return Reply{id.job, /*existed=*/true};
+  CheckpointRecord checkpoint;
+  checkpoint.id = id;
+  checkpoint.attempt = in.attempt.number;
+  checkpoint.files = in.files;
+  std::sort(checkpoint.files.begin(), checkpoint.files.end(),
+            [](const CheckpointFile& a, const CheckpointFile& b) { return a.name < b.name; });
+  checkpoint.metrics = in.metrics;
+  checkpoint.create_us = now.wall_us;
+  ledger_.AddCheckpoint(std::move(checkpoint));
+  const std::string actor = absl::StrCat("worker:", *WorkerOfSession(in.session));
+  ledger_.AddEvent(now.wall_us, JobName(id.job), "CHECKPOINT_COMMITTED", actor,
+                   absl::StrCat("checkpoint at step ", id.step, " of attempt ", in.attempt.number));
+  ledger_.EditJob(id.job);  // its newest checkpoint is shown with it
+  CleanCheckpoints(id.job, actor, now);
+  return Reply{id.job, /*existed=*/false};
+}
+
+std::vector<std::string> Yard::Impl::QueueReasons(JobId job) const {
+  const auto found = reasons_.find(job);
+  return found == reasons_.end() ? std::vector<std::string>{} : found->second;
+}
+
+int64_t Yard::Impl::LastSeen(const std::string& worker) const {
+  const auto found = contacts_.find(worker);
+  return found == contacts_.end() ? 0 : found->second.last_seen_us;
+}
+
+const Yard::Impl::Contact* Yard::Impl::FindSession(absl::string_view session,
+                                                   std::string* worker) const {
+  const auto found = sessions_.find(std::string(session));
+  if (found == sessions_.end()) return nullptr;
+  if (worker != nullptr) *worker = found->second;
+  return &contacts_.at(found->second);
+}
+
+absl::StatusOr<std::string> Yard::Impl::WorkerOfSession(absl::string_view session) const {
+  std::string worker;
+  if (FindSession(session, &worker) == nullptr) return error::UnknownSession(session);
+  return worker;
+}
+
+absl::Status Yard::Impl::CheckStream(absl::string_view session, AttemptId attempt,
+                                     int64_t token) const {
+  TY_ASSIGN_OR_RETURN(const std::string worker, WorkerOfSession(session));
+  const auto found = snapshot().attempts.find(attempt);
+  if (found == snapshot().attempts.end() || FindPart(found->second, worker) == nullptr) {
+    return error::AttemptNotFound(AttemptName(attempt));
+  }
+  if (found->second.fencing_token != token) {
+    return error::StaleFencingToken(JobName(attempt.job), token, found->second.fencing_token);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Yard::Impl::CheckCheckpointWriter(absl::string_view session, AttemptId attempt,
+                                               int64_t token) const {
+  TY_RETURN_IF_ERROR(CheckStream(session, attempt, token));
+  const int64_t current = ledger_.job(attempt.job).fencing_token;
+  if (token != current) return error::StaleFencingToken(JobName(attempt.job), token, current);
+  return absl::OkStatus();
+}
+
+// The surface.
+
+Yard::Yard(const Config& config, Snapshot snapshot, Now now, std::unique_ptr<const Policy> policy)
+    : impl_(std::make_unique<Impl>(config, std::move(snapshot), now, std::move(policy))) {}
+Yard::Yard(Yard&&) noexcept = default;
+Yard& Yard::operator=(Yard&&) noexcept = default;
+Yard::~Yard() = default;
+
+absl::StatusOr<Reply> Yard::Apply(const Input& input, Now now) {
+  return std::visit([this, now](const auto& in) { return impl_->Apply(in, now); }, input);
+}
+
+Turn Yard::Settle(Now now) {
+  return impl_->Settle(now);
+}
+std::optional<int64_t> Yard::NextDeadline() const {
+  return impl_->NextDeadline();
+}
+const Config& Yard::config() const {
+  return impl_->config();
+}
+const Snapshot& Yard::snapshot() const {
+  return impl_->snapshot();
+}
+
+namespace {
+
+template <typename Map, typename Key>
+const typename Map::mapped_type* FindIn(const Map& map, const Key& key) {
+  const auto found = map.find(key);
+  return found == map.end() ? nullptr : &found->second;
+}
+
+}  // namespace
+
+const JobRecord* Yard::FindJob(JobId job) const {
+  return FindIn(snapshot().jobs, job);
+}
+const AttemptRecord* Yard::FindAttempt(AttemptId attempt) const {
+  return FindIn(snapshot().attempts, attempt);
+}
+const WorkerRecord* Yard::FindWorker(absl::string_view worker) const {
+  return FindIn(snapshot().workers, std::string(worker));
+}
+const CheckpointRecord* Yard::FindCheckpoint(const CheckpointRef& checkpoint) const {
+  return FindIn(snapshot().checkpoints, checkpoint);
+}
+
+std::vector<const CheckpointRecord*> Yard::CheckpointsOf(JobId job) const {
+  std::vector<const CheckpointRecord*> found;
+  const auto& all = snapshot().checkpoints;
+  for (auto it = all.lower_bound({job, std::numeric_limits<int64_t>::min()});
+       it != all.end() && it->first.job == job; ++it) {
+    found.push_back(&it->second);
+  }
+  return found;
+}
+
+std::vector<std::string> Yard::QueueReasons(JobId job) const {
+  return impl_->QueueReasons(job);
+}
+int64_t Yard::LastSeen(absl::string_view worker) const {
+  return impl_->LastSeen(std::string(worker));
+}
+std::map<std::string, AttemptId> Yard::HoldersOn(absl::string_view worker) const {
+  return impl_->HoldersOn(std::string(worker));
+}
+std::optional<AttemptId> Yard::HolderOf(absl::string_view worker, absl::string_view device) const {
+  const auto holders = HoldersOn(worker);
+  const auto found = holders.find(std::string(device));
+  return found == holders.end() ? std::nullopt : std::optional<AttemptId>(found->second);
+}
+std::vector<DesiredAttempt> Yard::DesiredFor(absl::string_view worker) const {
+  return impl_->DesiredFor(std::string(worker));
+}
+int64_t Yard::DesiredRevision(absl::string_view worker) const {
+  return impl_->DesiredRevision(std::string(worker));
+}
+absl::StatusOr<std::string> Yard::WorkerOfSession(absl::string_view session) const {
+  return impl_->WorkerOfSession(session);
+}
+absl::Status Yard::CheckStream(absl::string_view session, AttemptId attempt, int64_t token) const {
+  return impl_->CheckStream(session, attempt, token);
+}
+absl::Status Yard::CheckCheckpointWriter(absl::string_view session, AttemptId attempt,
+                                         int64_t token) const {
+  return impl_->CheckCheckpointWriter(session, attempt, token);
+}
+
+}  // namespace trainyard::core

@@ -1,0 +1,154 @@
+// The inside of the yard. Its parts, each a file:
+//   yard.cc           the surface, verbs on jobs and workers, reading
+//   yard_steps.cc     stepping the machines, and what follows from a transition
+//   yard_sync.cc      registration and reports of workers
+//   yard_settle.cc    timers, placement, the loop turn's end
+//   yard_desired.cc   what workers should have; who holds which device
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "server/core/ledger.h"
+#include "server/core/policy.h"
+#include "server/core/retry_policy.h"
+#include "server/core/yard.h"
+
+namespace trainyard::core {
+
+class Yard::Impl {
+ public:
+  Impl(const Config& config, Snapshot snapshot, Now now, std::unique_ptr<const Policy> policy);
+
+  absl::StatusOr<Reply> Apply(const SubmitJob& in, Now now);
+  absl::StatusOr<Reply> Apply(const CancelJob& in, Now now);
+  absl::StatusOr<Reply> Apply(const SuspendJob& in, Now now);
+  absl::StatusOr<Reply> Apply(const ResumeJob& in, Now now);
+  absl::StatusOr<Reply> Apply(const RegisterWorker& in, Now now);
+  absl::StatusOr<Reply> Apply(const SyncReport& in, Now now);
+  absl::StatusOr<Reply> Apply(const CommitCheckpoint& in, Now now);
+  absl::StatusOr<Reply> Apply(const CordonWorker& in, Now now);
+  absl::StatusOr<Reply> Apply(const UncordonWorker& in, Now now);
+  absl::StatusOr<Reply> Apply(const DrainWorker& in, Now now);
+  Turn Settle(Now now);
+  std::optional<int64_t> NextDeadline() const;
+
+  const Config& config() const { return config_; }
+  const Snapshot& snapshot() const { return ledger_.snapshot(); }
+  std::vector<std::string> QueueReasons(JobId job) const;
+  int64_t LastSeen(const std::string& worker) const;
+  std::vector<DesiredAttempt> DesiredFor(const std::string& worker) const;
+  int64_t DesiredRevision(const std::string& worker) const;
+  std::map<std::string, AttemptId> HoldersOn(const std::string& worker) const;
+  absl::StatusOr<std::string> WorkerOfSession(absl::string_view session) const;
+  absl::Status CheckStream(absl::string_view session, AttemptId attempt, int64_t token) const;
+  absl::Status CheckCheckpointWriter(absl::string_view session, AttemptId attempt,
+                                     int64_t token) const;
+
+ private:
+  // What is known of a worker only while the server lives. Deadlines are uptimes.
+  struct Observed {
+    int64_t fencing_token = 0;
+    ObservedState state = ObservedState::kStarting;
+
+    friend bool operator==(const Observed&, const Observed&) = default;
+  };
+  struct Contact {
+    std::string session;  // empty: none since the server started, or it has ended
+    bool synced = false;  // the session has reported what runs
+    int64_t sequence = 0;
+    int64_t last_seen_us = 0;                // wall
+    int64_t lease_deadline_us = 0;           // while ACTIVE
+    int64_t unreachable_since_us = 0;        // while UNREACHABLE
+    std::map<AttemptId, Observed> observed;  // of the last report
+    std::vector<DesiredAttempt> desired;     // as of desired_revision
+    int64_t desired_revision = 0;
+  };
+  // The same of an attempt that has not ended.
+  struct LiveAttempt {
+    std::optional<int64_t> drain_deadline_us;  // all ranks are gone, streams may be on their way
+    std::optional<int64_t> run_since_us;       // RUNNING, not yet in JobRecord::run_time_us
+    std::map<std::string, std::map<std::string, std::string>> rendezvous;  // by worker
+  };
+
+  // yard_steps.cc
+  absl::Status StepJob(JobId id, const job_fsm::Input& input, absl::string_view actor,
+                       std::string message, Now now);
+  void EnterJobState(JobId id, const JobState& before, Now now);
+  void StepAttempt(AttemptId id, const attempt_fsm::Input& input, absl::string_view actor, Now now);
+  void EndAttempt(AttemptId id, absl::string_view actor, Now now);
+  job_fsm::Input EndForJob(const AttemptRecord& attempt, Now now) const;
+  FailureHistory HistoryOf(const JobRecord& job) const;
+  void StepWorker(const std::string& name, const worker_fsm::Input& input, absl::string_view actor,
+                  std::string message, Now now);
+  absl::Status StepScheduling(const std::string& name, const worker_fsm::SchedulingInput& input,
+                              absl::string_view actor, std::string message, Now now);
+  void CountRunTime(JobId id, LiveAttempt& live, Now now);
+  void CleanCheckpoints(JobId job, absl::string_view actor, Now now);
+  std::optional<CheckpointRef> ResumePoint(const JobRecord& job) const;
+  void TouchWorkersOf(const AttemptRecord& attempt);
+
+  // yard_sync.cc
+  void TakeHealth(const std::string& worker, const std::vector<DeviceRecord>& devices, Now now);
+  void ReportPart(const std::string& worker, AttemptId id, const ObservedAttempt* seen,
+                  int64_t desired_revision, Now now);
+  void PartNotListed(const std::string& worker, AttemptId id, int64_t desired_revision, Now now);
+  void PartExited(const std::string& worker, AttemptId id, const ObservedAttempt& seen, Now now);
+  void TakeProgress(const std::string& worker, AttemptId id, const ObservedAttempt& seen, Now now);
+  AttemptPart& EditPart(AttemptId id, const std::string& worker);
+  void LosePart(const std::string& worker, AttemptId id, std::string reason, std::string message,
+                Now now);
+  void CheckGone(AttemptId id, absl::string_view actor, Now now);
+
+  // yard_settle.cc
+  void FireTimers(Now now);
+  void FireWorkerTimers(const std::string& name, Now now);
+  void FireAttemptTimers(AttemptId id, Now now);
+  std::optional<int64_t> TimeLimitDeadline(AttemptId id, const LiveAttempt& live) const;
+  int64_t LostDeadline(const Contact& contact, JobId job) const;
+  bool HasHoldingParts(const std::string& worker) const;
+  void MakePlan(Now now);
+  Pool MakePool() const;
+  std::vector<QueuedJob> MakeQueue() const;
+  void StartAttempt(JobId id, std::vector<RankPlacement> ranks, Now now);
+  void RefreshDesired();
+
+  // yard_desired.cc
+  DesiredAttempt DesiredPart(const AttemptRecord& attempt, const LiveAttempt& live,
+                             const std::string& worker) const;
+  bool RunsUnknown(const Contact& contact) const;
+
+  const Contact* FindSession(absl::string_view session, std::string* worker) const;
+
+  Config config_;
+  Ledger ledger_;
+  std::unique_ptr<const Policy> policy_;
+
+  // Derived from the records: what has not ended.
+  std::set<JobId> queued_;
+  std::map<AttemptId, LiveAttempt> live_;
+  std::map<std::string, std::set<AttemptId>> live_on_;  // by worker
+  std::map<CheckpointRef, int32_t> parents_;  // how many jobs that have not ended start there
+
+  std::map<std::string, Contact> contacts_;                   // every worker
+  std::map<std::string, std::string, std::less<>> sessions_;  // to worker
+  std::map<JobId, int64_t> backoffs_;                         // uptime
+  std::map<JobId, std::vector<std::string>> reasons_;
+  int64_t desired_counter_ = 0;
+
+  // Of the present loop turn.
+  bool plan_again_ = true;
+  std::set<std::string> touched_workers_;
+  Turn turn_;
+};
+
+// The part of `attempt` on `worker`; null where it has none.
+const AttemptPart* FindPart(const AttemptRecord& attempt, absl::string_view worker);
+// Whether the part holds its devices.
+bool HoldsDevices(PartState state);
+
+}  // namespace trainyard::core

@@ -1,0 +1,20 @@
+// The command line of trainyard-server.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "server/app.h"
+
+namespace trainyard {
+
+struct ParsedFlags {
+  ServerOptions options;
+  // Set where there is nothing left to do: after --help and --version (0), or bad usage (2).
+  std::optional<int> exit_code;
+};
+
+// Prints help, version or what is wrong. `default_state_dir` is used without --state_dir.
+ParsedFlags ParseFlags(int argc, char** argv, const std::string& default_state_dir);
+
+}  // namespace trainyard

@@ -1,0 +1,28 @@
+// trainyard-server: runs until SIGINT or SIGTERM; a second one ends it at once.
+#include <csignal>
+#include <cstdlib>
+
+#include "common/base/log.h"
+#include "server/app.h"
+#include "server/flags.h"
+
+int main(int argc, char** argv) {
+  sigset_t stop_signals;
+  sigemptyset(&stop_signals);
+  sigaddset(&stop_signals, SIGINT);
+  sigaddset(&stop_signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &stop_signals, nullptr);  // inherited by all threads
+  const auto env = [](const char* name) { return getenv(name) != nullptr ? getenv(name) : ""; };
+  const auto flags = trainyard::ParseFlags(
+      argc, argv, trainyard::DefaultStateDir(env("XDG_STATE_HOME"), env("HOME")));
+  if (flags.exit_code.has_value()) return *flags.exit_code;
+  auto app = trainyard::App::Start(flags.options);
+  if (!app.ok()) {
+    trainyard::LogError(app.status().message());
+    return EXIT_FAILURE;
+  }
+  int signal = 0;
+  sigwait(&stop_signals, &signal);
+  pthread_sigmask(SIG_UNBLOCK, &stop_signals, nullptr);
+  (*app)->Stop();
+}

@@ -1,0 +1,278 @@
+#include "server/rpc/agent_service.h"
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/status.h"
+#include "common/spec/interval.h"
+#include "server/rpc/convert.h"
+#include "server/rpc/convert_agent.h"
+#include "server/rpc/download.h"
+#include "server/rpc/limits.h"
+#include "server/rpc/request.h"
+
+namespace trainyard::rpc {
+namespace {
+
+grpc::ServerUnaryReactor* Finished(grpc::CallbackServerContext* context,
+                                   const absl::Status& status) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
+
+// An append is answered with the offset at which to go on.
+void FinishAppend(grpc::ServerUnaryReactor* reactor, const absl::StatusOr<int64_t>& end,
+                  v1::AppendResponse* response) {
+  if (end.ok()) response->set_next_offset(*end);
+  reactor->Finish(ToGrpcStatus(end.status()));
+}
+
+// The attempt that a stream's request names, with what all such requests share checked.
+template <typename Request>
+AttemptId CheckStreamRequest(const Request& request, RequestCheck& check) {
+  check.NotEmpty("session", request.session());
+  return check.Attempt("attempt", request.attempt());
+}
+
+// The session's worker must host the rank. INVALID_ARGUMENT otherwise: a bug of the worker.
+absl::Status CheckRank(const core::Yard& yard, const std::string& session, AttemptId attempt,
+                       int32_t rank) {
+  TY_ASSIGN_OR_RETURN(const std::string worker, yard.WorkerOfSession(session));
+  const core::AttemptRecord* record = yard.FindAttempt(attempt);
+  if (record == nullptr) return error::AttemptNotFound(AttemptName(attempt));
+  for (const core::RankPlacement& placed : record->ranks) {
+    if (placed.rank == rank && placed.worker == worker) return absl::OkStatus();
+  }
+  return InvalidFields({{"rank", absl::StrCat(rank, " of ", AttemptName(attempt),
+                                              " does not run on worker '", worker, "'")}});
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* AgentServiceImpl::RegisterWorker(grpc::CallbackServerContext* context,
+                                                           const v1::RegisterWorkerRequest* request,
+                                                           v1::RegisterWorkerResponse* response) {
+  RequestCheck check;
+  core::RegisterWorker input = FromProto(*request, check);
+  if (!check.ok()) return Finished(context, check.Take());
+  input.session = MakeUuid(services_.rng);
+  response->set_session(input.session);
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  services_.runtime.Post(
+      std::move(input), [this, reactor, response](absl::StatusOr<core::Reply> reply) {
+        if (!reply.ok()) {
+          reactor->Finish(ToGrpcStatus(reply.status()));
+          return;
+        }
+        services_.runtime.Read([reactor, response](absl::StatusOr<const core::Yard*> yard) {
+          if (yard.ok()) {
+            *response->mutable_lease_duration() = ToDuration((*yard)->config().lease_us);
+            *response->mutable_sync_interval() = ToDuration((*yard)->config().sync_interval_us);
+          }
+          reactor->Finish(ToGrpcStatus(yard.status()));
+        });
+      });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* AgentServiceImpl::SyncWorker(grpc::CallbackServerContext* context,
+                                                       const v1::SyncWorkerRequest* request,
+                                                       v1::SyncWorkerResponse* response) {
+  RequestCheck check;
+  core::SyncReport report = FromProto(*request, check);
+  if (!check.ok()) return Finished(context, check.Take());
+  const absl::Duration max_wait =
+      std::clamp(spec::FromProto(request->max_wait()), absl::ZeroDuration(), kSyncWaitMax);
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  services_.runtime.Sync(std::move(report), max_wait,
+                         [this, reactor, response](absl::StatusOr<runtime::DesiredState> desired) {
+                           if (desired.ok()) *response = ToProto(*desired, services_.board);
+                           reactor->Finish(ToGrpcStatus(desired.status()));
+                         });
+  return reactor;
+}
+
+void AgentServiceImpl::CheckThenWork(grpc::ServerUnaryReactor* reactor, YardCheck check,
+                                     std::function<void()> work) {
+  services_.runtime.Read([this, reactor, check = std::move(check),
+                          work = std::move(work)](absl::StatusOr<const core::Yard*> yard) {
+    absl::Status status = yard.ok() ? check(**yard) : yard.status();
+    if (status.ok()) status = services_.executor.TryPost(work);
+    if (!status.ok()) reactor->Finish(ToGrpcStatus(status));
+  });
+}
+
+grpc::ServerUnaryReactor* AgentServiceImpl::AppendLog(grpc::CallbackServerContext* context,
+                                                      const v1::AppendLogRequest* request,
+                                                      v1::AppendResponse* response) {
+  RequestCheck check;
+  const AttemptId attempt = CheckStreamRequest(*request, check);
+  check.NotNegative("offset", request->offset());
+  check.MaxBytes("data", request->data(), kChunkBytesMax);
+  if (!check.ok()) return Finished(context, check.Take());
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  CheckThenWork(
+      reactor,
+      [request, attempt](const core::Yard& yard) -> absl::Status {
+        TY_RETURN_IF_ERROR(yard.CheckStream(request->session(), attempt, request->fencing_token()));
+        return CheckRank(yard, request->session(), attempt, request->rank());
+      },
+      [this, reactor, request, response, attempt] {
+        const auto end =
+            services_.logs.Append({attempt, request->rank()}, request->offset(), request->data());
+        if (end.ok()) services_.notifier.Notify(attempt.job, runtime::kLogGrew);
+        FinishAppend(reactor, end, response);
+      });
+  return reactor;
+}
+
+absl::StatusOr<int64_t> AgentServiceImpl::StorePoints(AttemptId attempt,
+                                                      const v1::AppendMetricsRequest& request) {
+  TY_ASSIGN_OR_RETURN(const int64_t have, services_.metrics.ReadOffset(attempt, request.rank()));
+  if (request.end_offset() <= have) return have;  // a repetition
+  if (request.offset() != have) {
+    // Lines cannot be told apart by bytes here: the worker starts again where the server stands.
+    return error::OffsetMismatch(
+        absl::StrCat("metrics of rank ", request.rank(), " of ", request.attempt()),
+        request.offset(), have);
+  }
+  std::vector<store::MetricPoint> points;
+  points.reserve(static_cast<size_t>(request.points_size()));
+  for (const v1::MetricPoint& point : request.points()) {
+    points.push_back({point.step(), point.name(), point.value(), FromTimestamp(point.time())});
+  }
+  return services_.metrics.AppendPoints(attempt, request.rank(), request.offset(), points,
+                                        request.end_offset());
+}
+
+grpc::ServerUnaryReactor* AgentServiceImpl::AppendMetrics(grpc::CallbackServerContext* context,
+                                                          const v1::AppendMetricsRequest* request,
+                                                          v1::AppendResponse* response) {
+  RequestCheck check;
+  const AttemptId attempt = CheckStreamRequest(*request, check);
+  check.NotNegative("offset", request->offset());
+  check.MaxCount("points", request->points_size(), kPointsMax);
+  if (request->end_offset() < request->offset()) {
+    check.Add("end_offset",
+              absl::StrCat(request->end_offset(), " lies before offset ", request->offset()));
+  }
+  for (int i = 0; i < request->points_size() && i < kPointsMax; ++i) {
+    const v1::MetricPoint& point = request->points(i);
+    const std::string field = absl::StrCat("points[", i, "]");
+    check.NotEmpty(field + ".name", point.name());
+    check.MaxBytes(field + ".name", point.name(), kMetricNameBytesMax);
+    check.NotNegative(field + ".step", point.step());
+  }
+  if (!check.ok()) return Finished(context, check.Take());
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  CheckThenWork(
+      reactor,
+      [request, attempt](const core::Yard& yard) -> absl::Status {
+        TY_RETURN_IF_ERROR(yard.CheckStream(request->session(), attempt, request->fencing_token()));
+        return CheckRank(yard, request->session(), attempt, request->rank());
+      },
+      [this, reactor, request, response, attempt] {
+        const auto end = StorePoints(attempt, *request);
+        if (end.ok()) services_.notifier.Notify(attempt.job, runtime::kMetricsGrew);
+        FinishAppend(reactor, end, response);
+      });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* AgentServiceImpl::AppendCheckpointFile(
+    grpc::CallbackServerContext* context, const v1::AppendCheckpointFileRequest* request,
+    v1::AppendResponse* response) {
+  RequestCheck check;
+  const AttemptId attempt = CheckStreamRequest(*request, check);
+  check.NotNegative("step", request->step());
+  check.NotNegative("offset", request->offset());
+  check.MaxBytes("data", request->data(), kChunkBytesMax);
+  const core::CheckpointFile file = FromProto(request->file(), "file", check);
+  if (!check.ok()) return Finished(context, check.Take());
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  CheckThenWork(
+      reactor,
+      [request, attempt](const core::Yard& yard) {
+        return yard.CheckCheckpointWriter(request->session(), attempt, request->fencing_token());
+      },
+      [this, reactor, request, response, attempt, file] {
+        FinishAppend(reactor,
+                     services_.blobs.Append({attempt, request->step()}, file, request->offset(),
+                                            request->data()),
+                     response);
+      });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* AgentServiceImpl::CommitCheckpoint(
+    grpc::CallbackServerContext* context, const v1::CommitCheckpointRequest* request,
+    v1::CommitCheckpointResponse* response) {
+  RequestCheck check;
+  core::CommitCheckpoint input;
+  input.session = request->session();
+  input.attempt = CheckStreamRequest(*request, check);
+  input.fencing_token = request->fencing_token();
+  input.step = request->step();
+  check.NotNegative("step", request->step());
+  check.MaxCount("files", request->files_size(), kFilesMax);
+  if (request->files().empty()) check.Add("files", "must be given");
+  std::set<std::string> names;
+  for (int i = 0; i < request->files_size() && i < kFilesMax; ++i) {
+    const std::string field = absl::StrCat("files[", i, "]");
+    input.files.push_back(FromProto(request->files(i), field, check));
+    if (!names.insert(request->files(i).name()).second) {
+      check.Add(field + ".name", absl::StrCat("'", request->files(i).name(), "' is there twice"));
+    }
+  }
+  if (!check.ok()) return Finished(context, check.Take());
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  CheckThenWork(
+      reactor,
+      [request, attempt = input.attempt](const core::Yard& yard) {
+        return yard.CheckCheckpointWriter(request->session(), attempt, request->fencing_token());
+      },
+      [this, reactor, input, response] { CommitSealed(reactor, input, response); });
+  return reactor;
+}
+
+// Files first, then the row that names them.
+void AgentServiceImpl::CommitSealed(grpc::ServerUnaryReactor* reactor, core::CommitCheckpoint input,
+                                    v1::CommitCheckpointResponse* response) {
+  core::CheckpointRecord sent;
+  sent.id = {input.attempt.job, input.step};
+  sent.attempt = input.attempt.number;
+  sent.files = input.files;
+  // The files of a checkpoint that is committed already need not come again.
+  std::shared_ptr<const void> pin;
+  if (services_.board.FindCheckpoint(sent.id) == nullptr) {
+    auto sealed = services_.blobs.Seal({input.attempt, input.step}, input.files);
+    if (!sealed.ok()) {
+      reactor->Finish(ToGrpcStatus(sealed.status()));
+      return;
+    }
+    pin = *std::move(sealed);
+  }
+  services_.runtime.Post(
+      std::move(input), [this, reactor, response, sent = std::move(sent),
+                         pin = std::move(pin)](absl::StatusOr<core::Reply> reply) {
+        if (reply.ok()) {
+          const auto stored = services_.board.FindCheckpoint(sent.id);
+          // Null where newer ones have taken its place at once.
+          *response->mutable_checkpoint() = ToProto(stored != nullptr ? *stored : sent);
+        }
+        reactor->Finish(ToGrpcStatus(reply.status()));
+      });
+}
+
+grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* AgentServiceImpl::FetchCheckpoint(
+    grpc::CallbackServerContext*, const v1::DownloadCheckpointRequest* request) {
+  return StartDownload(services_, *request);
+}
+
+}  // namespace trainyard::rpc

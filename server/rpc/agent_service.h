@@ -1,0 +1,52 @@
+// AgentService: what workers call. A stream of an attempt is taken only under that attempt's
+// fencing token, from a living session of a worker that it was placed on.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "server/rpc/services.h"
+#include "trainyard/v1/agent.grpc.pb.h"
+
+namespace trainyard::rpc {
+
+// Thread-safe. Borrows `services`.
+class AgentServiceImpl : public v1::AgentService::CallbackService {
+ public:
+  explicit AgentServiceImpl(Services& services) : services_(services) {}
+
+  grpc::ServerUnaryReactor* RegisterWorker(grpc::CallbackServerContext* context,
+                                           const v1::RegisterWorkerRequest* request,
+                                           v1::RegisterWorkerResponse* response) override;
+  grpc::ServerUnaryReactor* SyncWorker(grpc::CallbackServerContext* context,
+                                       const v1::SyncWorkerRequest* request,
+                                       v1::SyncWorkerResponse* response) override;
+  grpc::ServerUnaryReactor* AppendLog(grpc::CallbackServerContext* context,
+                                      const v1::AppendLogRequest* request,
+                                      v1::AppendResponse* response) override;
+  grpc::ServerUnaryReactor* AppendMetrics(grpc::CallbackServerContext* context,
+                                          const v1::AppendMetricsRequest* request,
+                                          v1::AppendResponse* response) override;
+  grpc::ServerUnaryReactor* AppendCheckpointFile(grpc::CallbackServerContext* context,
+                                                 const v1::AppendCheckpointFileRequest* request,
+                                                 v1::AppendResponse* response) override;
+  grpc::ServerUnaryReactor* CommitCheckpoint(grpc::CallbackServerContext* context,
+                                             const v1::CommitCheckpointRequest* request,
+                                             v1::CommitCheckpointResponse* response) override;
+  grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* FetchCheckpoint(
+      grpc::CallbackServerContext* context, const v1::DownloadCheckpointRequest* request) override;
+
+ private:
+  using YardCheck = std::function<absl::Status(const core::Yard&)>;
+
+  // On the writer: `check`; then on the executor: `work`, which may block and must finish the call.
+  void CheckThenWork(grpc::ServerUnaryReactor* reactor, YardCheck check,
+                     std::function<void()> work);
+  absl::StatusOr<int64_t> StorePoints(AttemptId attempt, const v1::AppendMetricsRequest& request);
+  void CommitSealed(grpc::ServerUnaryReactor* reactor, core::CommitCheckpoint input,
+                    v1::CommitCheckpointResponse* response);
+
+  Services& services_;
+};
+
+}  // namespace trainyard::rpc

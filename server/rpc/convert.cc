@@ -1,0 +1,252 @@
+#include "server/rpc/convert.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/ids.h"
+
+namespace trainyard::rpc {
+namespace {
+
+// The core's words are those of the API without their prefix; what the API has no word for (kNone)
+// is UNSPECIFIED.
+template <typename Enum>
+Enum ParseEnum(absl::string_view prefix, absl::string_view text,
+               bool (*parse)(google::protobuf::ConstStringParam, Enum*)) {
+  Enum value = static_cast<Enum>(0);
+  parse(absl::StrCat(prefix, text), &value);
+  return value;
+}
+
+v1::Failure FailureProto(const core::Failure& failure) {
+  v1::Failure proto;
+  proto.set_failure_class(ParseEnum<v1::FailureClass>(
+      "FAILURE_CLASS_", core::Text(failure.failure_class), &v1::FailureClass_Parse));
+  proto.set_reason(failure.reason);
+  proto.set_message(failure.message);
+  return proto;
+}
+
+std::optional<core::Failure> FailureOf(const core::JobState& state) {
+  if (const auto* failed = std::get_if<core::job_fsm::Failed>(&state)) return failed->failure;
+  if (const auto* queued = std::get_if<core::job_fsm::Queued>(&state)) return queued->last_failure;
+  return std::nullopt;
+}
+
+std::optional<core::Failure> FailureOf(const core::AttemptState& state) {
+  if (const auto* failed = std::get_if<core::attempt_fsm::Failed>(&state)) return failed->failure;
+  if (const auto* lost = std::get_if<core::attempt_fsm::Lost>(&state)) return lost->failure;
+  if (const auto* stopping = std::get_if<core::attempt_fsm::Stopping>(&state)) {
+    if (stopping->reason == core::StopReason::kNone) return stopping->failure;
+  }
+  return std::nullopt;
+}
+
+template <typename Message>
+void AddPlacement(const std::vector<core::RankPlacement>& ranks, Message& message) {
+  for (const core::RankPlacement& rank : ranks) {
+    auto* proto = message.add_placement();
+    proto->set_rank(rank.rank);
+    proto->set_worker(WorkerName(rank.worker));
+    proto->set_device(rank.device);
+  }
+}
+
+void SetProgress(const core::Progress& progress, int64_t checkpoint_step, v1::Progress& proto) {
+  proto.set_step(progress.step);
+  proto.set_total_steps(progress.total_steps);
+  proto.set_epoch(progress.epoch);
+  proto.set_epochs(progress.epochs);
+  proto.set_samples_per_s(progress.samples_per_s);
+  proto.set_data_wait_fraction(progress.data_wait_fraction);
+  if (progress.eta_us > 0) *proto.mutable_eta() = ToDuration(progress.eta_us);
+  proto.set_checkpoint_step(checkpoint_step);
+}
+
+void SetProvenance(const core::JobRecord& job, v1::Provenance& proto) {
+  proto.set_server_version(job.submission->server_version);
+  proto.set_worker_version(job.worker_version);
+  proto.set_data_digest(job.data_digest);
+  proto.set_model_digest(job.model_digest);
+  if (job.submission->cloned_from.value != 0) {
+    proto.set_cloned_from(JobName(job.submission->cloned_from));
+  }
+  if (const auto& parent = job.submission->parent_checkpoint) {
+    proto.set_parent_checkpoint(CheckpointName(parent->job, parent->step));
+  }
+}
+
+template <typename Mutable>
+void SetTimeUnlessZero(int64_t microseconds, Mutable mutable_time) {
+  if (microseconds != 0) *mutable_time() = ToTimestamp(microseconds);
+}
+
+}  // namespace
+
+google::protobuf::Timestamp ToTimestamp(int64_t microseconds) {
+  google::protobuf::Timestamp time;
+  int64_t seconds = microseconds / 1'000'000;
+  int64_t rest = microseconds % 1'000'000;
+  if (rest < 0) {  // nanos count forward
+    --seconds;
+    rest += 1'000'000;
+  }
+  time.set_seconds(seconds);
+  time.set_nanos(static_cast<int32_t>(rest * 1000));
+  return time;
+}
+
+int64_t FromTimestamp(const google::protobuf::Timestamp& time) {
+  // 0001 to 9999, as timestamp.proto states.
+  constexpr int64_t kMin = -62'135'596'800;
+  constexpr int64_t kMax = 253'402'300'799;
+  if (time.seconds() < kMin || time.seconds() > kMax) return 0;
+  return time.seconds() * 1'000'000 + time.nanos() / 1000;
+}
+
+google::protobuf::Duration ToDuration(int64_t microseconds) {
+  google::protobuf::Duration duration;
+  duration.set_seconds(microseconds / 1'000'000);
+  duration.set_nanos(static_cast<int32_t>(microseconds % 1'000'000 * 1000));
+  return duration;
+}
+
+v1::JobSpec ParseSpec(const std::string& serialized) {
+  v1::JobSpec spec;
+  TY_CHECK(spec.ParseFromString(serialized));  // we serialized it; the store keeps checksums
+  return spec;
+}
+
+v1::JobState ToProto(const core::JobState& state) {
+  return ParseEnum<v1::JobState>("JOB_STATE_", core::job_fsm::Name(state), &v1::JobState_Parse);
+}
+
+v1::StopReason ToProto(core::StopReason reason) {
+  return ParseEnum<v1::StopReason>("STOP_REASON_", core::Text(reason), &v1::StopReason_Parse);
+}
+
+v1::Job ToProto(const runtime::JobView& view) {
+  const core::JobRecord& record = view.record;
+  v1::Job job;
+  job.set_name(JobName(record.id));
+  job.set_uid(record.submission->uid);
+  *job.mutable_spec() = ParseSpec(record.submission->spec);
+  *job.mutable_resolved_spec() = ParseSpec(record.submission->resolved_spec);
+  SetProvenance(record, *job.mutable_provenance());
+  job.set_state(ToProto(record.state));
+  job.set_stop_reason(ToProto(record.stop_reason));
+  for (const std::string& reason : view.queue_reasons) job.add_queue_reasons(reason);
+  job.set_attempt(record.attempt);
+  SetProgress(record.progress, view.checkpoint_step, *job.mutable_progress());
+  if (const auto failure = FailureOf(record.state)) *job.mutable_failure() = FailureProto(*failure);
+  job.set_user(record.submission->user);
+  SetTimeUnlessZero(record.create_us, [&] { return job.mutable_create_time(); });
+  SetTimeUnlessZero(record.start_us, [&] { return job.mutable_start_time(); });
+  SetTimeUnlessZero(record.end_us, [&] { return job.mutable_end_time(); });
+  if (const auto* queued = std::get_if<core::job_fsm::Queued>(&record.state)) {
+    SetTimeUnlessZero(queued->not_before_us, [&] { return job.mutable_not_before(); });
+  }
+  job.set_etag(absl::StrCat(record.revision));
+  job.set_retries(record.retries);
+  if (view.attempt != nullptr) AddPlacement(view.attempt->ranks, job);
+  for (const auto& [name, value] : record.metrics.values) {
+    (*job.mutable_final_metrics())[name] = value;
+  }
+  return job;
+}
+
+v1::Attempt ToProto(const core::AttemptRecord& attempt) {
+  v1::Attempt proto;
+  proto.set_name(AttemptName(attempt.id));
+  proto.set_state(ParseEnum<v1::AttemptState>(
+      "ATTEMPT_STATE_", core::attempt_fsm::Name(attempt.state), &v1::AttemptState_Parse));
+  AddPlacement(attempt.ranks, proto);
+  if (const auto failure = FailureOf(attempt.state)) {
+    *proto.mutable_failure() = FailureProto(*failure);
+  }
+  SetTimeUnlessZero(attempt.create_us, [&] { return proto.mutable_create_time(); });
+  SetTimeUnlessZero(attempt.start_us, [&] { return proto.mutable_start_time(); });
+  SetTimeUnlessZero(attempt.end_us, [&] { return proto.mutable_end_time(); });
+  if (attempt.resume_from.has_value()) proto.set_resumed_from_step(attempt.resume_from->step);
+  return proto;
+}
+
+v1::Checkpoint ToProto(const core::CheckpointRecord& checkpoint) {
+  v1::Checkpoint proto;
+  proto.set_name(CheckpointName(checkpoint.id.job, checkpoint.id.step));
+  proto.set_step(checkpoint.id.step);
+  proto.set_attempt(checkpoint.attempt);
+  for (const core::CheckpointFile& file : checkpoint.files) {
+    auto* added = proto.add_files();
+    added->set_name(file.name);
+    added->set_size(file.size);
+    added->set_hash(file.hash);
+  }
+  SetTimeUnlessZero(checkpoint.create_us, [&] { return proto.mutable_create_time(); });
+  for (const auto& [name, value] : checkpoint.metrics.values) {
+    (*proto.mutable_metrics())[name] = value;
+  }
+  return proto;
+}
+
+v1::Event ToProto(const core::EventRecord& event) {
+  v1::Event proto;
+  proto.set_sequence(event.sequence);
+  proto.set_resource(event.resource);
+  proto.set_type(event.type);
+  proto.set_actor(event.actor);
+  proto.set_message(event.message);
+  *proto.mutable_time() = ToTimestamp(event.time_us);
+  return proto;
+}
+
+v1::Worker ToProto(const core::WorkerRecord& worker, const core::Yard& yard) {
+  v1::Worker proto;
+  proto.set_name(WorkerName(worker.name));
+  proto.set_state(ParseEnum<v1::WorkerState>("WORKER_STATE_", core::worker_fsm::Name(worker.state),
+                                             &v1::WorkerState_Parse));
+  proto.set_scheduling(ParseEnum<v1::WorkerScheduling>(
+      "WORKER_SCHEDULING_", core::Text(worker.scheduling), &v1::WorkerScheduling_Parse));
+  for (const core::DeviceRecord& device : worker.devices) {
+    v1::Device* added = proto.add_devices();
+    added->set_name(device.name);
+    added->set_type(device.type);
+    added->set_memory_bytes(device.memory_bytes);
+    added->set_health(ParseEnum<v1::DeviceHealth>("DEVICE_HEALTH_", core::Text(device.health),
+                                                  &v1::DeviceHealth_Parse));
+    const auto holder = yard.HolderOf(worker.name, device.name);
+    if (holder.has_value()) added->set_attempt(AttemptName(*holder));
+    for (const int32_t cpu : device.cpus) added->add_cpus(cpu);
+    added->set_threads(device.threads);
+    added->set_product(device.product);
+    added->set_health_reason(device.health_reason);
+  }
+  proto.set_version(worker.version);
+  proto.set_hostname(worker.hostname);
+  proto.set_address(worker.address);
+  SetTimeUnlessZero(yard.LastSeen(worker.name), [&] { return proto.mutable_last_seen_time(); });
+  SetTimeUnlessZero(worker.create_us, [&] { return proto.mutable_create_time(); });
+  return proto;
+}
+
+v1::MetricPoint ToProto(const store::StoredPoint& stored) {
+  v1::MetricPoint point;
+  point.set_step(stored.point.step);
+  point.set_name(stored.point.name);
+  point.set_value(stored.point.value);
+  *point.mutable_time() = ToTimestamp(stored.point.time_us);
+  point.set_attempt(stored.attempt);
+  return point;
+}
+
+v1::SpecDifference ToProto(const spec::FieldDifference& difference) {
+  v1::SpecDifference proto;
+  proto.set_path(difference.path);
+  proto.set_left_json(difference.left_json);
+  proto.set_right_json(difference.right_json);
+  return proto;
+}
+
+}  // namespace trainyard::rpc

@@ -1,0 +1,250 @@
+#include "server/rpc/convert_agent.h"
+
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "server/rpc/convert.h"
+#include "server/rpc/limits.h"
+#include "server/runtime/hash.h"
+
+namespace trainyard::rpc {
+namespace {
+
+// An enum of the API as one of the core, by its word without the prefix.
+template <typename Value>
+Value ParseWord(const std::string& field, absl::string_view prefix, absl::string_view word,
+                RequestCheck& check) {
+  Value value{};
+  absl::string_view text = word;
+  const bool is_known = absl::ConsumePrefix(&text, prefix) && core::FromText(text, value).ok();
+  if (!is_known) check.Add(field, absl::StrCat("'", word, "' is not accepted here"));
+  return value;
+}
+
+bool IsWord(absl::string_view text, absl::string_view extra, size_t max_bytes) {
+  if (text.empty() || text.size() > max_bytes) return false;
+  for (const char c : text) {
+    const bool is_alnum =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    if (!is_alnum && extra.find(c) == absl::string_view::npos) return false;
+  }
+  return true;
+}
+
+core::DeviceRecord FromProto(const v1::Device& device, const std::string& field,
+                             RequestCheck& check) {
+  core::DeviceRecord record;
+  if (!IsWord(device.name(), "-_.:", kNameBytesMax)) {
+    check.Add(field + ".name", absl::StrCat("'", device.name().substr(0, 64),
+                                            "' is not accepted; expected letters, digits, '-', "
+                                            "'_', '.' and ':'"));
+  }
+  if (!IsWord(device.type(), "-_.", 63)) {
+    check.Add(field + ".type", absl::StrCat("'", device.type().substr(0, 64),
+                                            "' is no device type, such as cpu or h200"));
+  }
+  check.NotNegative(field + ".memory_bytes", device.memory_bytes());
+  check.MaxBytes(field + ".product", device.product(), kNameBytesMax);
+  check.MaxBytes(field + ".health_reason", device.health_reason(), kReasonBytesMax);
+  check.MaxCount(field + ".cpus", device.cpus_size(), kDevicesMax);
+  record.name = device.name();
+  record.type = device.type();
+  record.memory_bytes = device.memory_bytes();
+  record.health =
+      device.health() == v1::DEVICE_HEALTH_UNSPECIFIED
+          ? core::DeviceHealth::kOk
+          : ParseWord<core::DeviceHealth>(field + ".health", "DEVICE_HEALTH_",
+                                          v1::DeviceHealth_Name(device.health()), check);
+  record.health_reason = device.health_reason();
+  record.cpus.assign(device.cpus().begin(), device.cpus().end());
+  record.threads = device.threads();
+  record.product = device.product();
+  return record;
+}
+
+std::vector<core::DeviceRecord> DevicesFromProto(
+    const google::protobuf::RepeatedPtrField<v1::Device>& devices, RequestCheck& check) {
+  std::vector<core::DeviceRecord> records;
+  std::set<std::string> names;
+  check.MaxCount("devices", devices.size(), kDevicesMax);
+  for (int i = 0; i < devices.size() && i < kDevicesMax; ++i) {
+    const std::string field = absl::StrCat("devices[", i, "]");
+    records.push_back(FromProto(devices[i], field, check));
+    if (!names.insert(devices[i].name()).second) {
+      check.Add(field + ".name", absl::StrCat("'", devices[i].name(), "' is there twice"));
+    }
+  }
+  return records;
+}
+
+core::Outcome FromProto(const v1::AttemptOutcome& outcome, const std::string& field,
+                        RequestCheck& check) {
+  core::Outcome result;
+  result.kind = ParseWord<core::OutcomeKind>(field + ".kind", "",
+                                             v1::AttemptOutcome::Kind_Name(outcome.kind()), check);
+  if (outcome.has_failure() && outcome.failure().failure_class() != v1::FAILURE_CLASS_UNSPECIFIED) {
+    result.failure.failure_class = ParseWord<core::FailureClass>(
+        field + ".failure.failure_class", "FAILURE_CLASS_",
+        v1::FailureClass_Name(outcome.failure().failure_class()), check);
+  } else if (outcome.kind() == v1::AttemptOutcome::FAILED) {
+    check.Add(field + ".failure.failure_class", "must be given where ranks failed");
+  }
+  result.failure.reason = outcome.failure().reason();
+  result.failure.message = outcome.failure().message();
+  result.step = outcome.step();
+  result.failed_rank = outcome.failed_rank();
+  return result;
+}
+
+core::Progress FromProto(const v1::Progress& progress) {
+  core::Progress result;
+  result.step = progress.step();
+  result.total_steps = progress.total_steps();
+  result.epoch = progress.epoch();
+  result.epochs = progress.epochs();
+  result.samples_per_s = progress.samples_per_s();
+  result.data_wait_fraction = progress.data_wait_fraction();
+  if (progress.has_eta() && progress.eta().seconds() >= 0 &&
+      progress.eta().seconds() <= int64_t{100} * 365 * 86'400) {
+    result.eta_us = progress.eta().seconds() * 1'000'000 + progress.eta().nanos() / 1000;
+  }
+  return result;
+}
+
+core::ObservedAttempt FromProto(const v1::ObservedAttempt& observed, const std::string& field,
+                                RequestCheck& check) {
+  core::ObservedAttempt result;
+  result.attempt = check.Attempt(field + ".attempt", observed.attempt());
+  result.fencing_token = observed.fencing_token();
+  result.state = ParseWord<core::ObservedState>(field + ".state", "OBSERVED_STATE_",
+                                                v1::ObservedState_Name(observed.state()), check);
+  if (observed.has_progress()) result.progress = FromProto(observed.progress());
+  if (observed.state() == v1::OBSERVED_STATE_EXITED) {
+    result.outcome = FromProto(observed.outcome(), field + ".outcome", check);
+  }
+  check.MaxCount(field + ".rendezvous", static_cast<int>(observed.rendezvous().size()),
+                 kRendezvousKeysMax);
+  for (const auto& [key, value] : observed.rendezvous()) {
+    if (!IsWord(key, "_.-", kNameBytesMax)) {
+      check.Add(field + ".rendezvous", absl::StrCat("key '", key.substr(0, 64),
+                                                    "' is not accepted; expected letters, "
+                                                    "digits, '_', '.' and '-'"));
+    }
+    check.MaxBytes(field + ".rendezvous", value, kRendezvousValueBytesMax);
+    result.rendezvous[key] = value;
+  }
+  check.MaxBytes(field + ".data_digest", observed.data_digest(), kNameBytesMax);
+  check.MaxBytes(field + ".model_digest", observed.model_digest(), kNameBytesMax);
+  result.data_digest = observed.data_digest();
+  result.model_digest = observed.model_digest();
+  result.drained = observed.drained();
+  check.MaxCount(field + ".metrics", static_cast<int>(observed.metrics().size()), kDevicesMax);
+  for (const auto& [name, value] : observed.metrics()) result.metrics.values[name] = value;
+  return result;
+}
+
+v1::DesiredAttempt DesiredProto(const core::DesiredAttempt& desired, const runtime::Board& board) {
+  v1::DesiredAttempt proto;
+  proto.set_attempt(AttemptName(desired.attempt));
+  proto.set_fencing_token(desired.fencing_token);
+  switch (desired.action) {
+    case core::DesiredAction::kRun:
+      proto.set_action(v1::DesiredAttempt::RUN);
+      break;
+    case core::DesiredAction::kStop:
+      proto.set_action(v1::DesiredAttempt::STOP);
+      proto.mutable_stop()->set_reason(ToProto(desired.stop_reason));
+      *proto.mutable_stop()->mutable_grace() = ToDuration(desired.stop_grace_us);
+      return proto;
+    case core::DesiredAction::kRemove:
+      proto.set_action(v1::DesiredAttempt::REMOVE);
+      return proto;
+  }
+  if (const auto job = board.FindJob(desired.attempt.job)) {
+    *proto.mutable_spec() = ParseSpec(job->record.submission->resolved_spec);
+  }
+  proto.set_world_size(desired.world_size);
+  for (const core::RankPlacement& rank : desired.ranks) {
+    v1::DesiredRank* added = proto.add_ranks();
+    added->set_rank(rank.rank);
+    added->set_device(rank.device);
+  }
+  if (desired.resume_from.has_value()) {
+    if (const auto checkpoint = board.FindCheckpoint(*desired.resume_from)) {
+      *proto.mutable_resume_from() = ToProto(*checkpoint);
+    }
+  }
+  for (const auto& [key, value] : desired.rendezvous) (*proto.mutable_rendezvous())[key] = value;
+  proto.set_spans_workers(desired.spans_workers);
+  return proto;
+}
+
+}  // namespace
+
+core::RegisterWorker FromProto(const v1::RegisterWorkerRequest& request, RequestCheck& check) {
+  bool has_form = !request.worker().empty() && request.worker().size() <= 63;
+  for (const char c : request.worker()) {
+    has_form = has_form && ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-');
+  }
+  if (!has_form) {
+    check.Add("worker", absl::StrCat("'", request.worker().substr(0, 64),
+                                     "' is no name of a worker; expected 1 to 63 lower-case "
+                                     "letters, digits and '-'"));
+  }
+  check.NotEmpty("uid", request.uid());
+  check.MaxBytes("uid", request.uid(), kNameBytesMax);
+  check.MaxBytes("version", request.version(), kNameBytesMax);
+  check.MaxBytes("hostname", request.hostname(), kNameBytesMax);
+  check.MaxBytes("address", request.address(), kNameBytesMax);
+  core::RegisterWorker input;
+  input.worker = request.worker();
+  input.uid = request.uid();
+  input.version = request.version();
+  input.hostname = request.hostname();
+  input.address = request.address();
+  input.devices = DevicesFromProto(request.devices(), check);
+  return input;
+}
+
+core::SyncReport FromProto(const v1::SyncWorkerRequest& request, RequestCheck& check) {
+  core::SyncReport report;
+  check.NotEmpty("session", request.session());
+  check.NotNegative("sequence", request.sequence());
+  check.NotNegative("desired_revision", request.desired_revision());
+  check.MaxCount("attempts", request.attempts_size(), kAttemptsMax);
+  report.session = request.session();
+  report.sequence = request.sequence();
+  report.desired_revision = request.desired_revision();
+  for (int i = 0; i < request.attempts_size() && i < kAttemptsMax; ++i) {
+    report.attempts.push_back(
+        FromProto(request.attempts(i), absl::StrCat("attempts[", i, "]"), check));
+  }
+  report.devices = DevicesFromProto(request.devices(), check);
+  return report;
+}
+
+core::CheckpointFile FromProto(const v1::CheckpointFile& file, const std::string& field,
+                               RequestCheck& check) {
+  if (!IsWord(file.name(), "_.-", kNameBytesMax)) {
+    check.Add(field + ".name", absl::StrCat("'", file.name().substr(0, 64),
+                                            "' is no file name; expected letters, digits, '_', "
+                                            "'.' and '-'"));
+  }
+  check.NotNegative(field + ".size", file.size());
+  const auto digits = runtime::HashDigits(file.hash());
+  if (!digits.ok()) check.Add(field + ".hash", digits.status().message());
+  return {file.name(), file.size(), file.hash()};
+}
+
+v1::SyncWorkerResponse ToProto(const runtime::DesiredState& desired, const runtime::Board& board) {
+  v1::SyncWorkerResponse response;
+  response.set_desired_revision(desired.revision);
+  for (const core::DesiredAttempt& attempt : desired.attempts) {
+    *response.add_attempts() = DesiredProto(attempt, board);
+  }
+  return response;
+}
+
+}  // namespace trainyard::rpc

@@ -1,0 +1,73 @@
+#include "server/rpc/download.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "server/rpc/limits.h"
+#include "server/rpc/request.h"
+#include "server/rpc/streams.h"
+
+namespace trainyard::rpc {
+namespace {
+
+class DownloadStream : public PullStream<v1::DownloadCheckpointResponse> {
+ public:
+  DownloadStream(Services& services, core::CheckpointFile file, int64_t offset)
+      : PullStream(services.streams, services.executor),
+        services_(services),
+        file_(std::move(file)),
+        offset_(offset) {}
+
+ private:
+  absl::StatusOr<Pulled> Next(v1::DownloadCheckpointResponse& response) override {
+    if (offset_ == file_.size) return Pulled::kEnd;
+    const int64_t wanted = std::min(kSendChunkBytes, file_.size - offset_);
+    TY_ASSIGN_OR_RETURN(std::string data, services_.blobs.Read(file_.hash, offset_, wanted));
+    if (static_cast<int64_t>(data.size()) != wanted) {
+      return error::CorruptFile(file_.name, absl::StrCat("it ends at ", offset_ + data.size(),
+                                                         "; expected ", file_.size, " bytes"));
+    }
+    response.set_offset(offset_);
+    response.set_data(std::move(data));
+    offset_ += wanted;
+    return Pulled::kMessage;
+  }
+
+  Services& services_;
+  const core::CheckpointFile file_;
+  int64_t offset_;  // of the executor alone
+};
+
+absl::StatusOr<core::CheckpointFile> FindFile(const Services& services,
+                                              const v1::DownloadCheckpointRequest& request) {
+  RequestCheck check;
+  const CheckpointId id = check.Checkpoint("name", request.name());
+  check.NotEmpty("file", request.file());
+  check.NotNegative("offset", request.offset());
+  TY_RETURN_IF_ERROR(check.Take());
+  const auto checkpoint = services.board.FindCheckpoint({id.job, id.step});
+  if (checkpoint == nullptr) return error::CheckpointNotFound(request.name());
+  for (const core::CheckpointFile& file : checkpoint->files) {
+    if (file.name != request.file()) continue;
+    if (request.offset() <= file.size) return file;
+    return error::OffsetMismatch(file.name, request.offset(), file.size);
+  }
+  return error::CheckpointNotFound(
+      absl::StrCat(request.name(), " file ", request.file().substr(0, kNameBytesMax)));
+}
+
+}  // namespace
+
+grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* StartDownload(
+    Services& services, const v1::DownloadCheckpointRequest& request) {
+  auto file = FindFile(services, request);
+  if (!file.ok()) return FailedStream<v1::DownloadCheckpointResponse>(file.status());
+  return StartStream<v1::DownloadCheckpointResponse>(
+      services.streams,
+      std::make_shared<DownloadStream>(services, *std::move(file), request.offset()));
+}
+
+}  // namespace trainyard::rpc

@@ -1,0 +1,14 @@
+// The bytes of a checkpoint's file, from an offset: for users and for attempts that start from it.
+#pragma once
+
+#include "grpcpp/support/server_callback.h"
+#include "server/rpc/services.h"
+#include "trainyard/v1/checkpoint.pb.h"
+
+namespace trainyard::rpc {
+
+// NOT_FOUND for a checkpoint or a file that is not there; OUT_OF_RANGE for an offset past its end.
+grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* StartDownload(
+    Services& services, const v1::DownloadCheckpointRequest& request);
+
+}  // namespace trainyard::rpc

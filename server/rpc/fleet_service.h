@@ -1,0 +1,39 @@
+// FleetService: shows and steers workers.
+#pragma once
+
+#include <string>
+
+#include "server/rpc/services.h"
+#include "trainyard/v1/fleet.grpc.pb.h"
+
+namespace trainyard::rpc {
+
+// Thread-safe. Borrows `services`.
+class FleetServiceImpl : public v1::FleetService::CallbackService {
+ public:
+  explicit FleetServiceImpl(Services& services) : services_(services) {}
+
+  grpc::ServerUnaryReactor* ListWorkers(grpc::CallbackServerContext* context,
+                                        const v1::ListWorkersRequest* request,
+                                        v1::ListWorkersResponse* response) override;
+  grpc::ServerUnaryReactor* GetWorker(grpc::CallbackServerContext* context,
+                                      const v1::GetWorkerRequest* request,
+                                      v1::Worker* response) override;
+  grpc::ServerUnaryReactor* CordonWorker(grpc::CallbackServerContext* context,
+                                         const v1::CordonWorkerRequest* request,
+                                         v1::Worker* response) override;
+  grpc::ServerUnaryReactor* UncordonWorker(grpc::CallbackServerContext* context,
+                                           const v1::UncordonWorkerRequest* request,
+                                           v1::Worker* response) override;
+
+ private:
+  // Answers with the worker as the yard has it.
+  void FinishWithWorker(grpc::ServerUnaryReactor* reactor, const std::string& worker,
+                        v1::Worker* response);
+  grpc::ServerUnaryReactor* PostVerb(grpc::CallbackServerContext* context, core::Input input,
+                                     const std::string& worker, v1::Worker* response);
+
+  Services& services_;
+};
+
+}  // namespace trainyard::rpc

@@ -1,0 +1,44 @@
+// Limits of requests, each with its reason.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/time/time.h"
+
+namespace trainyard::rpc {
+
+// Bytes of a stream in one message: a quarter of the largest message, so that buffers stay small.
+inline constexpr size_t kChunkBytesMax = size_t{1} << 20;
+// Chunks that the server sends: large enough to be fast, small enough to be fair.
+inline constexpr int64_t kSendChunkBytes = int64_t{256} << 10;
+// A page stops here, well below the largest message.
+inline constexpr size_t kPageBytesMax = size_t{3} << 20;
+
+inline constexpr int kJobsPageDefault = 50;
+inline constexpr int kJobsPageMax = 1000;
+inline constexpr int kEventsPageDefault = 100;
+inline constexpr int kEventsPageMax = 1000;
+
+inline constexpr size_t kRequestIdBytesMax = 64;
+inline constexpr size_t kReasonBytesMax = 1000;
+inline constexpr size_t kUserBytesMax = 64;
+inline constexpr int kChangesMax = 1000;
+inline constexpr int kWatchedJobsMax = 1000;
+// Metric points of one append: those of a second of fast training, a hundred times over.
+inline constexpr int kPointsMax = 10'000;
+inline constexpr size_t kMetricNameBytesMax = 200;
+// Devices of a worker, attempts that it reports, files of a checkpoint.
+inline constexpr int kDevicesMax = 1024;
+inline constexpr int kAttemptsMax = 4096;
+inline constexpr int kFilesMax = 64;
+inline constexpr size_t kNameBytesMax = 200;
+// Rendezvous values of one attempt in one report.
+inline constexpr int kRendezvousKeysMax = 8192;
+inline constexpr size_t kRendezvousValueBytesMax = size_t{64} << 10;
+
+inline constexpr absl::Duration kSyncWaitMax = absl::Seconds(5);
+// Streams open at a time; each costs a few KiB and a wake-up.
+inline constexpr size_t kStreamsMax = 2000;
+
+}  // namespace trainyard::rpc

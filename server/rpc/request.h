@@ -1,0 +1,53 @@
+// Reading requests: all that is wrong with one is gathered, each with its field path, and refused
+// at once.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/base/errors.h"
+#include "common/base/ids.h"
+#include "grpcpp/server_context.h"
+#include "server/rpc/services.h"
+
+namespace trainyard::rpc {
+
+class RequestCheck {
+ public:
+  void Add(absl::string_view field, absl::string_view description);
+  void Add(std::vector<FieldViolation> violations);
+
+  // Resource names; a default value and a violation where they have another form.
+  JobId Job(absl::string_view field, absl::string_view name);
+  AttemptId Attempt(absl::string_view field, absl::string_view name);
+  CheckpointId Checkpoint(absl::string_view field, absl::string_view name);
+  std::string Worker(absl::string_view field, absl::string_view name);
+
+  void MaxBytes(absl::string_view field, absl::string_view text, size_t max_bytes);
+  void MaxCount(absl::string_view field, int count, int max_count);
+  void NotEmpty(absl::string_view field, absl::string_view text);
+  void NotNegative(absl::string_view field, int64_t value);
+  // A page size: the default for 0, never over the maximum.
+  int PageSize(absl::string_view field, int value, int default_size, int max_size);
+  // A token of ours: a number; 0 for an empty one.
+  int64_t PageToken(absl::string_view field, absl::string_view token);
+
+  bool ok() const { return violations_.empty(); }
+  // INVALID_ARGUMENT with all violations, or OK.
+  absl::Status Take();
+
+ private:
+  std::vector<FieldViolation> violations_;
+};
+
+// The user behind a call, from the metadata `trainyard-user`; the server's own where there is none.
+// Only processes of that user can reach the socket, so the name is for the records.
+std::string UserOf(const grpc::CallbackServerContext& context, const Services& services,
+                   RequestCheck& check);
+std::string UserActor(absl::string_view user);
+
+}  // namespace trainyard::rpc

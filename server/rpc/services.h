@@ -1,0 +1,36 @@
+// What the handlers work with. Owned by the app; outlives them.
+#pragma once
+
+#include <string>
+
+#include "common/base/env.h"
+#include "server/runtime/blob_store.h"
+#include "server/runtime/board.h"
+#include "server/runtime/executor.h"
+#include "server/runtime/log_store.h"
+#include "server/runtime/notifier.h"
+#include "server/runtime/runtime.h"
+#include "server/store/metrics_store.h"
+#include "server/store/store.h"
+
+namespace trainyard::rpc {
+
+class Streams;
+
+struct Services {
+  runtime::Runtime& runtime;
+  runtime::Board& board;
+  runtime::Notifier& notifier;
+  runtime::Executor& executor;
+  runtime::LogStore& logs;
+  runtime::BlobStore& blobs;
+  store::MetricsStore& metrics;
+  store::Store& store;  // events only
+  Streams& streams;
+  Rng& rng;
+  // Name of the user that the server runs as: the caller, where a client does not say.
+  std::string user;
+  std::string version;
+};
+
+}  // namespace trainyard::rpc

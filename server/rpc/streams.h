@@ -1,0 +1,169 @@
+// Server streams that pull: a source is asked for the next message on the executor, the message is
+// written, and so on; where there is none yet, the stream sleeps until it is woken. So each stream
+// holds one message at a time, however slow its reader, and no thread waits for anybody.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "common/rpc/status.h"
+#include "grpcpp/support/server_callback.h"
+#include "server/runtime/executor.h"
+
+namespace trainyard::rpc {
+
+class StreamBase {
+ public:
+  virtual ~StreamBase() = default;
+  // Ends the stream with `status`, once.
+  virtual void End(const absl::Status& status) = 0;
+};
+
+// All open streams; keeps them alive. Thread-safe.
+class Streams {
+ public:
+  // RESOURCE_EXHAUSTED where there are too many, UNAVAILABLE after EndAll.
+  absl::Status Add(std::shared_ptr<StreamBase> stream);
+  void Remove(StreamBase* stream);
+  // Ends all, and every later one.
+  void EndAll(const absl::Status& status);
+  size_t size() const;
+
+ private:
+  mutable absl::Mutex mutex_;
+  std::map<StreamBase*, std::shared_ptr<StreamBase>> streams_ ABSL_GUARDED_BY(mutex_);
+  absl::Status ended_ ABSL_GUARDED_BY(mutex_);
+};
+
+// What a source has: a message, nothing yet, or nothing ever again.
+enum class Pulled { kMessage, kNothingYet, kEnd };
+
+// Derive, write Next, make it with StartStream. Wake may be called from any thread.
+template <typename Response>
+class PullStream : public grpc::ServerWriteReactor<Response>,
+                   public StreamBase,
+                   public std::enable_shared_from_this<PullStream<Response>> {
+ public:
+  PullStream(Streams& streams, runtime::Executor& executor)
+      : streams_(streams), executor_(executor) {}
+
+  // Asks for the first message; once, by StartStream.
+  void Begin() {
+    OnStart();
+    Schedule();
+  }
+
+  // Something may have come.
+  void Wake() {
+    {
+      const absl::MutexLock lock(&mutex_);
+      woken_ = true;
+      if (phase_ != Phase::kIdle) return;
+      phase_ = Phase::kPulling;
+    }
+    Schedule();
+  }
+
+  void End(const absl::Status& status) override {
+    {
+      const absl::MutexLock lock(&mutex_);
+      if (!end_.has_value()) end_ = status;
+      if (phase_ != Phase::kIdle) return;  // Pull looks again when it is done
+      phase_ = Phase::kFinished;
+    }
+    this->Finish(ToGrpcStatus(status));
+  }
+
+ protected:
+  // Fills `response` in. On the executor, never twice at a time; may block on files.
+  virtual absl::StatusOr<Pulled> Next(Response& response) = 0;
+  // Subscribes; after the stream has been made, before the first Next.
+  virtual void OnStart() {}
+
+ private:
+  enum class Phase { kIdle, kPulling, kWriting, kFinished };
+
+  void Schedule() {
+    executor_.Post([self = this->shared_from_this()] { self->Pull(); });
+  }
+
+  void Pull() {
+    {
+      const absl::MutexLock lock(&mutex_);
+      woken_ = false;
+    }
+    response_.Clear();
+    const absl::StatusOr<Pulled> pulled = Next(response_);
+    bool is_over = false;
+    absl::Status status;
+    {
+      const absl::MutexLock lock(&mutex_);
+      if (end_.has_value()) {
+        is_over = true;
+        status = *end_;
+      } else if (!pulled.ok() || *pulled == Pulled::kEnd) {
+        is_over = true;
+        status = pulled.status();
+      } else if (*pulled == Pulled::kMessage) {
+        phase_ = Phase::kWriting;
+      } else if (!woken_) {
+        phase_ = Phase::kIdle;
+        return;
+      }
+      if (is_over) phase_ = Phase::kFinished;
+    }
+    if (is_over) {
+      this->Finish(ToGrpcStatus(status));
+    } else if (*pulled == Pulled::kMessage) {
+      this->StartWrite(&response_);
+    } else {
+      Schedule();
+    }
+  }
+
+  void OnWriteDone(bool ok) override {
+    {
+      const absl::MutexLock lock(&mutex_);
+      if (!ok && !end_.has_value()) end_ = absl::CancelledError("the client has gone");
+      phase_ = Phase::kPulling;
+    }
+    Schedule();
+  }
+  void OnCancel() override { End(absl::CancelledError("the client has gone")); }
+  void OnDone() override { streams_.Remove(this); }
+
+  Streams& streams_;
+  runtime::Executor& executor_;
+  Response response_;  // being filled in, or being written
+  absl::Mutex mutex_;
+  Phase phase_ ABSL_GUARDED_BY(mutex_) = Phase::kPulling;
+  bool woken_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
+};
+
+// A stream that ends at once with an error.
+template <typename Response>
+grpc::ServerWriteReactor<Response>* FailedStream(const absl::Status& status) {
+  class Failed : public grpc::ServerWriteReactor<Response> {
+   public:
+    explicit Failed(const absl::Status& failure) { this->Finish(ToGrpcStatus(failure)); }
+    void OnDone() override { delete this; }
+  };
+  return new Failed(status);
+}
+
+// Registers the stream and asks for its first message.
+template <typename Response, typename S>
+grpc::ServerWriteReactor<Response>* StartStream(Streams& streams, std::shared_ptr<S> stream) {
+  const absl::Status added = streams.Add(stream);
+  if (!added.ok()) return FailedStream<Response>(added);
+  stream->Begin();
+  return stream.get();
+}
+
+}  // namespace trainyard::rpc

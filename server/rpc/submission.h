@@ -1,0 +1,36 @@
+// From the requests that make jobs to what the yard is told.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/core/inputs.h"
+#include "server/rpc/request.h"
+#include "server/rpc/services.h"
+#include "server/runtime/board.h"
+#include "trainyard/v1/job.pb.h"
+
+namespace trainyard::rpc {
+
+// Resolves the spec of CreateJob and writes the submission down. Violations go to `check`; then the
+// result is null. NOT_FOUND for a checkpoint that is not there.
+absl::StatusOr<core::SubmitJob> SubmissionOf(const v1::CreateJobRequest& request,
+                                             const std::string& user, Services& services,
+                                             RequestCheck& check);
+
+// The same for CloneJob of `original`, with what differs from the original's resolved spec. The
+// clone must train on the data that the original trained on, where the changes leave the data
+// alone.
+struct Clone {
+  core::SubmitJob input;
+  std::vector<v1::SpecDifference> differences;
+};
+absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime::JobView& original,
+                              const std::string& user, Services& services, RequestCheck& check);
+
+// A job that was validated only: resolved, without name and state.
+v1::Job PreviewOf(const core::Submission& submission);
+
+}  // namespace trainyard::rpc

@@ -1,0 +1,122 @@
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "server/rpc/convert.h"
+#include "server/rpc/job_streams.h"
+#include "server/rpc/limits.h"
+#include "server/rpc/request.h"
+#include "server/rpc/streams.h"
+
+namespace trainyard::rpc {
+namespace {
+
+class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
+ public:
+  WatchJobsStream(Services& services, std::set<JobId> jobs, int64_t start_revision)
+      : PullStream(services.streams, services.executor),
+        services_(services),
+        jobs_(std::move(jobs)),
+        revision_(start_revision) {}
+
+ private:
+  void OnStart() override {
+    const std::weak_ptr<WatchJobsStream> weak =
+        std::static_pointer_cast<WatchJobsStream>(shared_from_this());
+    const auto on_change = [weak](JobId job) {
+      if (const auto self = weak.lock()) self->MarkChanged(job);
+    };
+    // Subscribed before the first look: nothing falls between.
+    if (jobs_.empty()) {
+      subscriptions_.push_back(
+          services_.notifier.Subscribe(std::nullopt, runtime::kJobChanged, on_change));
+    }
+    for (const JobId job : jobs_) {
+      subscriptions_.push_back(services_.notifier.Subscribe(job, runtime::kJobChanged, on_change));
+    }
+    for (const auto& [job, revision] : services_.board.ChangedSince(revision_)) {
+      if (jobs_.empty() || jobs_.contains(job)) Enqueue(job, revision);
+    }
+  }
+
+  void MarkChanged(JobId job) {
+    {
+      const absl::MutexLock lock(&changed_mutex_);
+      changed_.insert(job);
+    }
+    Wake();
+  }
+
+  void Enqueue(JobId job, int64_t revision) {
+    const auto [it, is_new] = revision_of_.emplace(job, revision);
+    if (!is_new) {
+      waiting_.erase({it->second, job});
+      it->second = revision;
+    }
+    waiting_.insert({revision, job});
+  }
+
+  absl::StatusOr<Pulled> Next(v1::WatchJobsResponse& response) override {
+    std::set<JobId> changed;
+    {
+      const absl::MutexLock lock(&changed_mutex_);
+      changed.swap(changed_);
+    }
+    for (const JobId job : changed) {
+      if (const auto view = services_.board.FindJob(job)) Enqueue(job, view->record.revision);
+    }
+    while (!waiting_.empty()) {
+      const auto [revision, job] = *waiting_.begin();
+      const auto view = services_.board.FindJob(job);
+      waiting_.erase(waiting_.begin());
+      revision_of_.erase(job);
+      if (view == nullptr) continue;
+      if (view->record.revision > revision) {  // changed meanwhile: later in the order
+        Enqueue(job, view->record.revision);
+        continue;
+      }
+      // Reasons of waiting change without a commit; the revision never goes back for it.
+      revision_ = std::max(revision_, revision);
+      *response.mutable_job() = ToProto(*view);
+      response.set_revision(revision_);
+      return Pulled::kMessage;
+    }
+    return Pulled::kNothingYet;
+  }
+
+  Services& services_;
+  const std::set<JobId> jobs_;  // empty: all
+  std::vector<std::unique_ptr<runtime::Notifier::Subscription>> subscriptions_;
+  absl::Mutex changed_mutex_;
+  std::set<JobId> changed_ ABSL_GUARDED_BY(changed_mutex_);
+  // Of the executor alone.
+  int64_t revision_;
+  std::set<std::pair<int64_t, JobId>> waiting_;
+  std::map<JobId, int64_t> revision_of_;  // of those that wait
+};
+
+}  // namespace
+
+grpc::ServerWriteReactor<v1::WatchJobsResponse>* StartWatchJobs(
+    Services& services, const v1::WatchJobsRequest& request) {
+  RequestCheck check;
+  std::set<JobId> jobs;
+  check.MaxCount("names", request.names_size(), kWatchedJobsMax);
+  check.NotNegative("start_revision", request.start_revision());
+  for (int i = 0; i < request.names_size() && i < kWatchedJobsMax; ++i) {
+    jobs.insert(check.Job(absl::StrCat("names[", i, "]"), request.names(i)));
+  }
+  if (!check.ok()) return FailedStream<v1::WatchJobsResponse>(check.Take());
+  for (const JobId job : jobs) {
+    if (services.board.FindJob(job) == nullptr) {
+      return FailedStream<v1::WatchJobsResponse>(error::JobNotFound(JobName(job)));
+    }
+  }
+  return StartStream<v1::WatchJobsResponse>(
+      services.streams,
+      std::make_shared<WatchJobsStream>(services, std::move(jobs), request.start_revision()));
+}
+
+}  // namespace trainyard::rpc

@@ -1,0 +1,75 @@
+// Files of checkpoints, by content: <dir>/blobs/<2 hex>/<32 hex>. They grow in <dir>/uploads under
+// names made of numbers, and move once size and hash are right, so that a blob is always whole.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "common/base/ids.h"
+#include "server/core/types.h"
+
+namespace trainyard::runtime {
+
+// A checkpoint on its way.
+struct UploadId {
+  AttemptId attempt;
+  int64_t step = 0;
+};
+
+// Thread-safe; blocks on the disk.
+class BlobStore {
+ public:
+  static constexpr int64_t kFileBytesMax = int64_t{1} << 40;
+
+  // Makes the folders.
+  static absl::StatusOr<std::unique_ptr<BlobStore>> Open(std::string dir);
+
+  // Appends `data`, which starts at `offset`, and answers with the offset at which to go on,
+  // durable up to there; `file.size` at once where a blob of that hash is here already. Bytes that
+  // are there are passed over. OUT_OF_RANGE (OFFSET_MISMATCH) for a gap, INVALID_ARGUMENT for bytes
+  // past `file.size` or a hash that is none, RESOURCE_EXHAUSTED (DISK_FULL).
+  absl::StatusOr<int64_t> Append(const UploadId& upload, const core::CheckpointFile& file,
+                                 int64_t offset, absl::string_view data);
+
+  // Verifies size and hash of all files and makes them blobs. What it returns keeps them from
+  // RemoveUnreferenced until the row that names them is committed. OUT_OF_RANGE (OFFSET_MISMATCH)
+  // where a file is not complete; DATA_LOSS (CORRUPT_FILE) where its bytes are wrong: it is
+  // dropped, to be sent again.
+  absl::StatusOr<std::shared_ptr<const void>> Seal(const UploadId& upload,
+                                                   const std::vector<core::CheckpointFile>& files);
+
+  // At most `max_bytes` from `offset`; empty at the end. NOT_FOUND.
+  absl::StatusOr<std::string> Read(absl::string_view hash, int64_t offset, int64_t max_bytes) const;
+
+  // Removes those of the blobs (all that there are, where `hashes` is null) that neither a row nor
+  // a Seal in progress names; the number removed. `is_referenced` is asked under a lock.
+  int64_t RemoveUnreferenced(const std::vector<std::string>* hashes,
+                             const std::function<bool(const std::string& hash)>& is_referenced);
+  // Drops uploads of attempts that `is_live` does not know any more.
+  void RemoveUploads(const std::function<bool(AttemptId)>& is_live);
+
+ private:
+  explicit BlobStore(std::string dir) : dir_(std::move(dir)) {}
+  std::string BlobPath(absl::string_view digits) const;
+  std::string UploadPath(const UploadId& upload, const core::CheckpointFile& file) const;
+  absl::Status SealFile(const UploadId& upload, const core::CheckpointFile& file);
+  absl::Mutex& MutexOf(const std::string& path);
+  absl::StatusOr<std::vector<std::string>> AllHashes() const;
+
+  const std::string dir_;
+  std::array<absl::Mutex, 64> mutexes_;  // one writer a file
+  absl::Mutex pins_mutex_;
+  std::map<std::string, int> pins_ ABSL_GUARDED_BY(pins_mutex_);  // by hash
+};
+
+}  // namespace trainyard::runtime

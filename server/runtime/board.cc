@@ -1,0 +1,155 @@
+#include "server/runtime/board.h"
+
+#include <limits>
+#include <set>
+#include <utility>
+
+namespace trainyard::runtime {
+
+void Board::Load(const core::Yard& yard) {
+  const core::Snapshot& snapshot = yard.snapshot();
+  {
+    const absl::MutexLock lock(&mutex_);
+    revision_ = snapshot.revision;
+    jobs_.clear();
+    attempts_.clear();
+    checkpoints_.clear();
+    references_.clear();
+    for (const auto& [id, attempt] : snapshot.attempts) PutAttempt(attempt);
+    for (const auto& [id, checkpoint] : snapshot.checkpoints) PutCheckpoint(checkpoint);
+    for (const auto& [id, job] : snapshot.jobs) PutJob(yard, id);
+  }
+  for (const auto& [id, job] : snapshot.jobs) notifier_.Notify(id, kJobChanged);
+}
+
+void Board::Publish(const core::Yard& yard, const core::Turn& turn) {
+  std::set<JobId> changed = turn.reasons_changed;
+  for (const auto& job : turn.delta.jobs) changed.insert(job.id);
+  for (const auto& attempt : turn.delta.attempts) changed.insert(attempt.id.job);
+  for (const auto& checkpoint : turn.delta.checkpoints) changed.insert(checkpoint.id.job);
+  for (const auto& id : turn.delta.deleted_checkpoints) changed.insert(id.job);
+  {
+    const absl::MutexLock lock(&mutex_);
+    if (!turn.delta.empty()) revision_ = turn.delta.revision;
+    for (const auto& attempt : turn.delta.attempts) PutAttempt(attempt);
+    for (const auto& checkpoint : turn.delta.checkpoints) PutCheckpoint(checkpoint);
+    for (const auto& id : turn.delta.deleted_checkpoints) DropCheckpoint(id);
+    for (const JobId job : changed) PutJob(yard, job);
+  }
+  for (const JobId job : changed) notifier_.Notify(job, kJobChanged);
+}
+
+void Board::PutAttempt(const core::AttemptRecord& attempt) {
+  attempts_[attempt.id] = std::make_shared<const core::AttemptRecord>(attempt);
+}
+
+void Board::PutCheckpoint(const core::CheckpointRecord& checkpoint) {
+  DropCheckpoint(checkpoint.id);
+  for (const core::CheckpointFile& file : checkpoint.files) ++references_[file.hash];
+  checkpoints_[checkpoint.id] = std::make_shared<const core::CheckpointRecord>(checkpoint);
+}
+
+void Board::DropCheckpoint(const core::CheckpointRef& id) {
+  const auto checkpoint = checkpoints_.find(id);
+  if (checkpoint == checkpoints_.end()) return;
+  for (const core::CheckpointFile& file : checkpoint->second->files) {
+    if (--references_[file.hash] > 0) continue;
+    references_.erase(file.hash);
+    dropped_.push_back(file.hash);
+  }
+  checkpoints_.erase(checkpoint);
+}
+
+void Board::PutJob(const core::Yard& yard, JobId job) {
+  const core::JobRecord* record = yard.FindJob(job);
+  if (record == nullptr) {
+    jobs_.erase(job);
+    return;
+  }
+  auto view = std::make_shared<JobView>();
+  view->record = *record;
+  view->queue_reasons = yard.QueueReasons(job);
+  const auto attempt = attempts_.find({job, record->attempt});
+  if (attempt != attempts_.end()) view->attempt = attempt->second;
+  const auto after = checkpoints_.upper_bound({job, std::numeric_limits<int64_t>::max()});
+  if (after != checkpoints_.begin() && std::prev(after)->first.job == job) {
+    view->checkpoint_step = std::prev(after)->first.step;
+  }
+  jobs_[job] = std::move(view);
+}
+
+std::vector<std::string> Board::TakeDropped() {
+  const absl::MutexLock lock(&mutex_);
+  return std::exchange(dropped_, {});
+}
+
+int64_t Board::revision() const {
+  const absl::ReaderMutexLock lock(&mutex_);
+  return revision_;
+}
+
+std::shared_ptr<const JobView> Board::FindJob(JobId job) const {
+  const absl::ReaderMutexLock lock(&mutex_);
+  const auto it = jobs_.find(job);
+  return it == jobs_.end() ? nullptr : it->second;
+}
+
+std::shared_ptr<const core::AttemptRecord> Board::FindAttempt(AttemptId attempt) const {
+  const absl::ReaderMutexLock lock(&mutex_);
+  const auto it = attempts_.find(attempt);
+  return it == attempts_.end() ? nullptr : it->second;
+}
+
+std::shared_ptr<const core::CheckpointRecord> Board::FindCheckpoint(core::CheckpointRef id) const {
+  const absl::ReaderMutexLock lock(&mutex_);
+  const auto it = checkpoints_.find(id);
+  return it == checkpoints_.end() ? nullptr : it->second;
+}
+
+std::vector<std::shared_ptr<const JobView>> Board::ListJobs(
+    int64_t before, size_t limit, const std::function<bool(const JobView&)>& accept) const {
+  std::vector<std::shared_ptr<const JobView>> found;
+  const absl::ReaderMutexLock lock(&mutex_);
+  auto it = before == 0 ? jobs_.end() : jobs_.lower_bound(JobId{before});
+  while (it != jobs_.begin() && found.size() < limit) {
+    --it;
+    if (accept(*it->second)) found.push_back(it->second);
+  }
+  return found;
+}
+
+std::vector<std::pair<JobId, int64_t>> Board::ChangedSince(int64_t revision) const {
+  std::vector<std::pair<JobId, int64_t>> changed;
+  const absl::ReaderMutexLock lock(&mutex_);
+  for (const auto& [id, view] : jobs_) {
+    if (view->record.revision > revision) changed.emplace_back(id, view->record.revision);
+  }
+  return changed;
+}
+
+std::vector<std::shared_ptr<const core::AttemptRecord>> Board::AttemptsOf(JobId job) const {
+  std::vector<std::shared_ptr<const core::AttemptRecord>> found;
+  const absl::ReaderMutexLock lock(&mutex_);
+  for (auto it = attempts_.lower_bound({job, 0}); it != attempts_.end() && it->first.job == job;
+       ++it) {
+    found.push_back(it->second);
+  }
+  return found;
+}
+
+std::vector<std::shared_ptr<const core::CheckpointRecord>> Board::CheckpointsOf(JobId job) const {
+  std::vector<std::shared_ptr<const core::CheckpointRecord>> found;
+  const absl::ReaderMutexLock lock(&mutex_);
+  for (auto it = checkpoints_.lower_bound({job, std::numeric_limits<int64_t>::min()});
+       it != checkpoints_.end() && it->first.job == job; ++it) {
+    found.push_back(it->second);
+  }
+  return found;
+}
+
+bool Board::IsReferenced(const std::string& hash) const {
+  const absl::ReaderMutexLock lock(&mutex_);
+  return references_.contains(hash);
+}
+
+}  // namespace trainyard::runtime

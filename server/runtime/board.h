@@ -1,0 +1,77 @@
+// What is committed, for all threads to read: the writer shows each turn here before it answers,
+// and readers never wait for the writer.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "server/core/types.h"
+#include "server/core/yard.h"
+#include "server/runtime/notifier.h"
+
+namespace trainyard::runtime {
+
+// A job as it is shown. Immutable.
+struct JobView {
+  core::JobRecord record;
+  std::vector<std::string> queue_reasons;
+  // The newest attempt; null before the first.
+  std::shared_ptr<const core::AttemptRecord> attempt;
+  int64_t checkpoint_step = 0;  // newest committed checkpoint; 0 for none
+};
+
+// Thread-safe. Borrows `notifier`.
+class Board {
+ public:
+  explicit Board(Notifier& notifier) : notifier_(notifier) {}
+
+  // By the writer: everything anew, or what a turn changed. Wakes those who wait for these jobs.
+  void Load(const core::Yard& yard);
+  void Publish(const core::Yard& yard, const core::Turn& turn);
+
+  int64_t revision() const;
+  // Null where there is none.
+  std::shared_ptr<const JobView> FindJob(JobId job) const;
+  std::shared_ptr<const core::AttemptRecord> FindAttempt(AttemptId attempt) const;
+  std::shared_ptr<const core::CheckpointRecord> FindCheckpoint(core::CheckpointRef id) const;
+  // Numbers below `before` (all where it is 0), newest first, at most `limit` that `accept` takes.
+  std::vector<std::shared_ptr<const JobView>> ListJobs(
+      int64_t before, size_t limit, const std::function<bool(const JobView&)>& accept) const;
+  // Changed after `revision`, in no particular order: number and revision.
+  std::vector<std::pair<JobId, int64_t>> ChangedSince(int64_t revision) const;
+  // Oldest first.
+  std::vector<std::shared_ptr<const core::AttemptRecord>> AttemptsOf(JobId job) const;
+  // Ascending by step.
+  std::vector<std::shared_ptr<const core::CheckpointRecord>> CheckpointsOf(JobId job) const;
+  // Whether a committed checkpoint has a file of this hash.
+  bool IsReferenced(const std::string& hash) const;
+  // Hashes that lost their last checkpoint since the call before.
+  std::vector<std::string> TakeDropped();
+
+ private:
+  void PutAttempt(const core::AttemptRecord& attempt) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PutCheckpoint(const core::CheckpointRecord& checkpoint)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DropCheckpoint(const core::CheckpointRef& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PutJob(const core::Yard& yard, JobId job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  Notifier& notifier_;
+  mutable absl::Mutex mutex_;
+  int64_t revision_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<JobId, std::shared_ptr<const JobView>> jobs_ ABSL_GUARDED_BY(mutex_);
+  std::map<AttemptId, std::shared_ptr<const core::AttemptRecord>> attempts_ ABSL_GUARDED_BY(mutex_);
+  std::map<core::CheckpointRef, std::shared_ptr<const core::CheckpointRecord>> checkpoints_
+      ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, int> references_ ABSL_GUARDED_BY(mutex_);  // by hash
+  std::vector<std::string> dropped_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace trainyard::runtime

@@ -1,0 +1,69 @@
+#include "server/runtime/log_store.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "absl/hash/hash.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
+#include "common/base/files.h"
+#include "common/base/status_macros.h"
+
+namespace trainyard::runtime {
+
+std::string LogStore::Path(const LogId& log) const {
+  return absl::StrCat(dir_, "/", log.attempt.job.value, "/", log.attempt.number, "/", log.rank,
+                      ".log");
+}
+
+absl::Mutex& LogStore::MutexOf(const LogId& log) {
+  return mutexes_[absl::HashOf(log.attempt, log.rank) % mutexes_.size()];
+}
+
+absl::StatusOr<int64_t> LogStore::Append(const LogId& log, int64_t offset, absl::string_view data) {
+  const absl::MutexLock lock(&MutexOf(log));
+  const std::string path = Path(log);
+  TY_ASSIGN_OR_RETURN(const int64_t old_size, Size(log));
+  if (offset < 0 || offset > old_size) {
+    return error::OffsetMismatch(
+        absl::StrCat("log of rank ", log.rank, " of ", AttemptName(log.attempt)), offset, old_size);
+  }
+  const auto skip = std::min<size_t>(static_cast<size_t>(old_size - offset), data.size());
+  const absl::string_view rest = data.substr(skip);
+  if (rest.empty() && old_size == 0) return 0;
+  if (old_size == 0) {
+    const std::string folder = absl::StrCat(dir_, "/", log.attempt.job.value);
+    TY_RETURN_IF_ERROR(MakeDirectories(absl::StrCat(folder, "/", log.attempt.number), 0700));
+  }
+  // O_APPEND: what a failed write left is the start of what comes again, so it is passed over then.
+  TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_WRONLY | O_CREAT | O_APPEND, 0600));
+  TY_RETURN_IF_ERROR(WriteFully(fd.get(), rest, path));
+  // Also where nothing is new: the bytes may have been written by a process that died before this.
+  if (fdatasync(fd.get()) != 0) return ErrnoStatus(errno, "cannot sync", path);
+  if (old_size == 0) {
+    const std::string folder = absl::StrCat(dir_, "/", log.attempt.job.value);
+    TY_RETURN_IF_ERROR(SyncDirectory(absl::StrCat(folder, "/", log.attempt.number)));
+    TY_RETURN_IF_ERROR(SyncDirectory(folder));
+    TY_RETURN_IF_ERROR(SyncDirectory(dir_));
+  }
+  return old_size + static_cast<int64_t>(rest.size());
+}
+
+absl::StatusOr<std::string> LogStore::Read(const LogId& log, int64_t offset,
+                                           int64_t max_bytes) const {
+  auto content = ReadFileRange(Path(log), offset, max_bytes);
+  if (absl::IsNotFound(content.status())) return std::string();
+  return content;
+}
+
+absl::StatusOr<int64_t> LogStore::Size(const LogId& log) const {
+  auto size = FileSize(Path(log));
+  if (absl::IsNotFound(size.status())) return 0;
+  return size;
+}
+
+}  // namespace trainyard::runtime

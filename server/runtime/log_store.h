@@ -1,0 +1,44 @@
+// Logs of the ranks: <dir>/<job>/<attempt>/<rank>.log, appended by offset.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "common/base/ids.h"
+
+namespace trainyard::runtime {
+
+struct LogId {
+  AttemptId attempt;
+  int32_t rank = 0;
+};
+
+// Thread-safe; blocks on the disk.
+class LogStore {
+ public:
+  explicit LogStore(std::string dir) : dir_(std::move(dir)) {}
+
+  // Appends `data`, which starts at `offset`, and answers with the end of the log, durable up to
+  // there. Bytes that are there already are passed over. OUT_OF_RANGE (OFFSET_MISMATCH) where
+  // `offset` lies past the end: a gap. RESOURCE_EXHAUSTED (DISK_FULL).
+  absl::StatusOr<int64_t> Append(const LogId& log, int64_t offset, absl::string_view data);
+
+  // At most `max_bytes` from `offset`; empty at the end.
+  absl::StatusOr<std::string> Read(const LogId& log, int64_t offset, int64_t max_bytes) const;
+  // 0 where nothing has come yet.
+  absl::StatusOr<int64_t> Size(const LogId& log) const;
+
+ private:
+  std::string Path(const LogId& log) const;
+  absl::Mutex& MutexOf(const LogId& log);
+
+  const std::string dir_;
+  // One writer a log; logs share mutexes by chance.
+  std::array<absl::Mutex, 64> mutexes_;
+};
+
+}  // namespace trainyard::runtime

@@ -1,0 +1,63 @@
+#include "server/store/memory_metrics_store.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
+#include "server/store/series.h"
+
+namespace trainyard::store {
+
+absl::StatusOr<int64_t> MemoryMetricsStore::AppendPoints(AttemptId attempt, int32_t rank,
+                                                         int64_t offset,
+                                                         const std::vector<MetricPoint>& points,
+                                                         int64_t end_offset) {
+  if (absl::Status status = CheckOffsets(offset, end_offset); !status.ok()) return status;
+  absl::MutexLock lock(&mutex_);
+  int64_t& stands_at = offsets_[{attempt, rank}];
+  if (offset != stands_at) {
+    return error::OffsetMismatch(MetricStreamName(attempt, rank), offset, stands_at);
+  }
+  for (const MetricPoint& point : points) {
+    points_[attempt.job][++last_cursor_] = {point, attempt.number};
+  }
+  stands_at = end_offset;
+  return end_offset;
+}
+
+absl::StatusOr<int64_t> MemoryMetricsStore::ReadOffset(AttemptId attempt, int32_t rank) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = offsets_.find({attempt, rank});
+  return found == offsets_.end() ? 0 : found->second;
+}
+
+absl::StatusOr<MetricSeries> MemoryMetricsStore::Query(JobId job,
+                                                       const std::vector<std::string>& names) {
+  absl::MutexLock lock(&mutex_);
+  MetricSeries series;
+  const auto found = points_.find(job);
+  if (found == points_.end()) return series;
+  for (const auto& [cursor, stored] : found->second) {
+    const bool wanted =
+        names.empty() || std::find(names.begin(), names.end(), stored.point.name) != names.end();
+    if (wanted) series[stored.point.name].push_back(stored);
+  }
+  for (auto& [name, points] : series) points = MergeAttempts(std::move(points));
+  return series;
+}
+
+absl::StatusOr<MetricPage> MemoryMetricsStore::ReadAfter(JobId job, int64_t cursor, int64_t limit) {
+  absl::MutexLock lock(&mutex_);
+  MetricPage page;
+  page.cursor = cursor;
+  const auto found = points_.find(job);
+  if (found == points_.end()) return page;
+  for (auto it = found->second.upper_bound(cursor); it != found->second.end(); ++it) {
+    if (static_cast<int64_t>(page.points.size()) >= std::min(limit, kMetricPageMax)) break;
+    page.points.push_back(it->second);
+    page.cursor = it->first;
+  }
+  return page;
+}
+
+}  // namespace trainyard::store

@@ -1,0 +1,33 @@
+// Metric points in memory: the metrics store written to be read.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "server/store/metrics_store.h"
+
+namespace trainyard::store {
+
+class MemoryMetricsStore : public MetricsStore {
+ public:
+  absl::StatusOr<int64_t> AppendPoints(AttemptId attempt, int32_t rank, int64_t offset,
+                                       const std::vector<MetricPoint>& points,
+                                       int64_t end_offset) override;
+  absl::StatusOr<int64_t> ReadOffset(AttemptId attempt, int32_t rank) override;
+  absl::StatusOr<MetricSeries> Query(JobId job, const std::vector<std::string>& names) override;
+  absl::StatusOr<MetricPage> ReadAfter(JobId job, int64_t cursor, int64_t limit) override;
+
+ private:
+  absl::Mutex mutex_;
+  // By job: cursor to point.
+  std::map<JobId, std::map<int64_t, StoredPoint>> points_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::pair<AttemptId, int32_t>, int64_t> offsets_ ABSL_GUARDED_BY(mutex_);
+  int64_t last_cursor_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace trainyard::store

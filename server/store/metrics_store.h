@@ -1,0 +1,70 @@
+// Port to the metric points of all jobs. A file of its own, so that floods of points never delay
+// what must be acknowledged; and each point exactly once, whatever is sent again: points and the
+// offset behind them are one transaction.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/base/ids.h"
+
+namespace trainyard::store {
+
+inline constexpr int64_t kMetricPageMax = 10'000;
+
+struct MetricPoint {
+  int64_t step = 0;  // updates done when it was measured
+  std::string name;
+  double value = 0;  // may be NaN or infinite
+  int64_t time_us = 0;
+
+  // Two NaNs are equal.
+  friend bool operator==(const MetricPoint& a, const MetricPoint& b);
+};
+
+struct StoredPoint {
+  MetricPoint point;
+  int32_t attempt = 0;
+
+  friend bool operator==(const StoredPoint&, const StoredPoint&) = default;
+};
+
+struct MetricPage {
+  std::vector<StoredPoint> points;  // in order of arrival
+  int64_t cursor = 0;               // pass it to go on after these
+};
+
+// By metric name: ascending steps, one point a step.
+using MetricSeries = std::map<std::string, std::vector<StoredPoint>>;
+
+// Thread-safe.
+class MetricsStore {
+ public:
+  virtual ~MetricsStore() = default;
+
+  // Appends the points of bytes [offset, end_offset) of metrics.jsonl of one rank. OUT_OF_RANGE
+  // (OFFSET_MISMATCH, naming the expected offset) where `offset` is not where the store stands:
+  // nothing is stored. What to do about bytes that overlap is the caller's decision. Answers with
+  // `end_offset`. INVALID_ARGUMENT where end_offset < offset. DISK_FULL, CORRUPT_FILE.
+  virtual absl::StatusOr<int64_t> AppendPoints(AttemptId attempt, int32_t rank, int64_t offset,
+                                               const std::vector<MetricPoint>& points,
+                                               int64_t end_offset) = 0;
+
+  // Where the store stands; 0 at first.
+  virtual absl::StatusOr<int64_t> ReadOffset(AttemptId attempt, int32_t rank) = 0;
+
+  // Series of a job; of these metrics only, or of all where `names` is empty. An attempt that
+  // resumes takes the place of what older ones wrote from its first step of that metric on.
+  virtual absl::StatusOr<MetricSeries> Query(JobId job, const std::vector<std::string>& names) = 0;
+
+  // Points of a job that arrived after `cursor` (0: from the start), at most `limit`, which is cut
+  // to kMetricPageMax. An empty page answers with the cursor that was given.
+  virtual absl::StatusOr<MetricPage> ReadAfter(JobId job, int64_t cursor, int64_t limit) = 0;
+};
+
+}  // namespace trainyard::store

@@ -1,0 +1,288 @@
+#include "server/store/sqlite/migrations.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
+#include "common/base/status_macros.h"
+
+namespace trainyard::store {
+namespace {
+
+constexpr char kVersionTable[] = R"sql(
+CREATE TABLE schema_version (
+  version INTEGER NOT NULL PRIMARY KEY,
+  kind TEXT NOT NULL
+) STRICT;
+)sql";
+
+constexpr char kState1[] = R"sql(
+CREATE TABLE meta (
+  id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
+  revision INTEGER NOT NULL,
+  next_job INTEGER NOT NULL,
+  next_event INTEGER NOT NULL
+) STRICT;
+INSERT INTO meta (id, revision, next_job, next_event) VALUES (1, 0, 1, 1);
+
+CREATE TABLE submissions (
+  job INTEGER NOT NULL PRIMARY KEY,
+  uid TEXT NOT NULL,
+  name TEXT NOT NULL,
+  user TEXT NOT NULL,
+  spec BLOB NOT NULL,
+  resolved_spec BLOB NOT NULL,
+  device_count INTEGER NOT NULL,
+  device_type TEXT NOT NULL,
+  device_mixed INTEGER NOT NULL,
+  priority INTEGER NOT NULL,
+  max_retries INTEGER NOT NULL,
+  time_limit_us INTEGER NOT NULL,
+  disconnect_keep_us INTEGER NOT NULL,
+  checkpoints_kept INTEGER NOT NULL,
+  cloned_from INTEGER NOT NULL,
+  parent_job INTEGER,
+  parent_step INTEGER,
+  server_version TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE jobs (
+  job INTEGER NOT NULL PRIMARY KEY REFERENCES submissions (job),
+  state TEXT NOT NULL,
+  state_reason TEXT NOT NULL,
+  state_detail TEXT NOT NULL,
+  not_before_us INTEGER NOT NULL,
+  failure_class TEXT NOT NULL,
+  failure_reason TEXT NOT NULL,
+  failure_message TEXT NOT NULL,
+  stop_reason TEXT NOT NULL,
+  attempt INTEGER NOT NULL,
+  fencing_token INTEGER NOT NULL,
+  retries INTEGER NOT NULL,
+  failures INTEGER NOT NULL,
+  run_time_us INTEGER NOT NULL,
+  create_us INTEGER NOT NULL,
+  start_us INTEGER NOT NULL,
+  end_us INTEGER NOT NULL,
+  step INTEGER NOT NULL,
+  total_steps INTEGER NOT NULL,
+  epoch INTEGER NOT NULL,
+  epochs INTEGER NOT NULL,
+  samples_per_s REAL,
+  data_wait_fraction REAL,
+  eta_us INTEGER NOT NULL,
+  data_digest TEXT NOT NULL,
+  model_digest TEXT NOT NULL,
+  worker_version TEXT NOT NULL,
+  revision INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE job_metrics (
+  job INTEGER NOT NULL REFERENCES jobs (job),
+  name TEXT NOT NULL,
+  value REAL,
+  PRIMARY KEY (job, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE attempts (
+  job INTEGER NOT NULL REFERENCES jobs (job),
+  number INTEGER NOT NULL,
+  fencing_token INTEGER NOT NULL,
+  state TEXT NOT NULL,
+  state_reason TEXT NOT NULL,
+  failure_class TEXT NOT NULL,
+  failure_reason TEXT NOT NULL,
+  failure_message TEXT NOT NULL,
+  resume_job INTEGER,
+  resume_step INTEGER,
+  create_us INTEGER NOT NULL,
+  start_us INTEGER NOT NULL,
+  end_us INTEGER NOT NULL,
+  PRIMARY KEY (job, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE attempt_ranks (
+  job INTEGER NOT NULL,
+  number INTEGER NOT NULL,
+  rank INTEGER NOT NULL,
+  worker TEXT NOT NULL,
+  device TEXT NOT NULL,
+  PRIMARY KEY (job, number, rank),
+  FOREIGN KEY (job, number) REFERENCES attempts (job, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE attempt_parts (
+  job INTEGER NOT NULL,
+  number INTEGER NOT NULL,
+  worker TEXT NOT NULL,
+  state TEXT NOT NULL,
+  outcome TEXT NOT NULL,
+  failure_class TEXT NOT NULL,
+  failure_reason TEXT NOT NULL,
+  failure_message TEXT NOT NULL,
+  step INTEGER NOT NULL,
+  failed_rank INTEGER NOT NULL,
+  PRIMARY KEY (job, number, worker),
+  FOREIGN KEY (job, number) REFERENCES attempts (job, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE workers (
+  name TEXT NOT NULL PRIMARY KEY,
+  uid TEXT NOT NULL,
+  version TEXT NOT NULL,
+  hostname TEXT NOT NULL,
+  address TEXT NOT NULL,
+  state TEXT NOT NULL,
+  state_since_us INTEGER NOT NULL,
+  scheduling TEXT NOT NULL,
+  create_us INTEGER NOT NULL,
+  last_seen_us INTEGER NOT NULL,
+  revision INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE devices (
+  worker TEXT NOT NULL REFERENCES workers (name),
+  position INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  type TEXT NOT NULL,
+  memory_bytes INTEGER NOT NULL,
+  health TEXT NOT NULL,
+  health_reason TEXT NOT NULL,
+  cpus TEXT NOT NULL,
+  threads INTEGER NOT NULL,
+  product TEXT NOT NULL,
+  PRIMARY KEY (worker, position)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE checkpoints (
+  job INTEGER NOT NULL REFERENCES jobs (job),
+  step INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  create_us INTEGER NOT NULL,
+  PRIMARY KEY (job, step)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE checkpoint_files (
+  job INTEGER NOT NULL,
+  step INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  size INTEGER NOT NULL,
+  hash TEXT NOT NULL,
+  PRIMARY KEY (job, step, name),
+  FOREIGN KEY (job, step) REFERENCES checkpoints (job, step) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE checkpoint_metrics (
+  job INTEGER NOT NULL,
+  step INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  value REAL,
+  PRIMARY KEY (job, step, name),
+  FOREIGN KEY (job, step) REFERENCES checkpoints (job, step) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE events (
+  sequence INTEGER NOT NULL PRIMARY KEY,
+  time_us INTEGER NOT NULL,
+  parent TEXT NOT NULL,
+  resource TEXT NOT NULL,
+  type TEXT NOT NULL,
+  actor TEXT NOT NULL,
+  message TEXT NOT NULL
+) STRICT;
+CREATE INDEX events_by_parent ON events (parent, sequence);
+
+CREATE TABLE requests (
+  request_id TEXT NOT NULL PRIMARY KEY,
+  request_hash TEXT NOT NULL,
+  job INTEGER NOT NULL REFERENCES jobs (job),
+  create_us INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+)sql";
+
+constexpr char kMetrics1[] = R"sql(
+CREATE TABLE metric_names (
+  id INTEGER NOT NULL PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE
+) STRICT;
+
+CREATE TABLE points (
+  job INTEGER NOT NULL,
+  cursor INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  name INTEGER NOT NULL,
+  step INTEGER NOT NULL,
+  value REAL,
+  time_us INTEGER NOT NULL,
+  PRIMARY KEY (job, cursor)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE offsets (
+  job INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  rank INTEGER NOT NULL,
+  next_offset INTEGER NOT NULL,
+  PRIMARY KEY (job, attempt, rank)
+) STRICT, WITHOUT ROWID;
+)sql";
+
+constexpr char kCountTables[] = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name";
+constexpr char kReadVersion[] = "SELECT version, kind FROM schema_version ORDER BY version";
+constexpr char kWriteVersion[] = "INSERT INTO schema_version (version, kind) VALUES (?, ?)";
+
+// 0: an empty file.
+absl::StatusOr<int64_t> ReadVersion(Database& db, absl::string_view kind) {
+  bool has_tables = false;
+  bool has_version = false;
+  Statement& tables = db.Prepared(kCountTables);
+  while (true) {
+    TY_ASSIGN_OR_RETURN(const bool row, tables.Step());
+    if (!row) break;
+    has_tables = true;
+    has_version = has_version || tables.Text(0) == "schema_version";
+  }
+  if (!has_tables) return 0;
+  if (!has_version) return error::CorruptFile(db.path(), "it is a database of another program");
+  int64_t version = 0;
+  Statement& versions = db.Prepared(kReadVersion);
+  while (true) {
+    TY_ASSIGN_OR_RETURN(const bool row, versions.Step());
+    if (!row) break;
+    version = versions.Int(0);
+    const std::string found = versions.Text(1);
+    if (found != kind) {
+      versions.Reset();
+      return error::CorruptFile(
+          db.path(), absl::StrCat("it is a ", found, " store, expected a ", kind, " store"));
+    }
+  }
+  return version;
+}
+
+}  // namespace
+
+absl::Status Migrate(Database& db, absl::string_view kind,
+                     const std::vector<absl::string_view>& migrations) {
+  TY_ASSIGN_OR_RETURN(const int64_t version, ReadVersion(db, kind));
+  const auto newest = static_cast<int64_t>(migrations.size());
+  if (version > newest) return error::StoreTooNew(db.path(), version, newest);
+  for (int64_t next = version + 1; next <= newest; ++next) {
+    Transaction transaction(db);
+    TY_RETURN_IF_ERROR(transaction.Begin());
+    if (next == 1) TY_RETURN_IF_ERROR(db.Execute(kVersionTable));
+    TY_RETURN_IF_ERROR(db.Execute(std::string(migrations[static_cast<size_t>(next - 1)])));
+    TY_RETURN_IF_ERROR(db.Prepared(kWriteVersion).Bind(next).Bind(kind).Run());
+    TY_RETURN_IF_ERROR(transaction.Commit());
+  }
+  return absl::OkStatus();
+}
+
+const std::vector<absl::string_view>& StateMigrations() {
+  static const auto* migrations = new std::vector<absl::string_view>{kState1};
+  return *migrations;
+}
+
+const std::vector<absl::string_view>& MetricsMigrations() {
+  static const auto* migrations = new std::vector<absl::string_view>{kMetrics1};
+  return *migrations;
+}
+
+}  // namespace trainyard::store

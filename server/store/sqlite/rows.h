@@ -1,0 +1,53 @@
+// Records as rows of the state store, and back. Writers replace the rows of the same key; readers
+// fill the snapshot. docs/store_format.md describes the tables.
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/core/types.h"
+#include "server/store/sqlite/database.h"
+
+namespace trainyard::store {
+
+absl::Status WriteJob(Database& db, const core::JobRecord& job);
+absl::Status ReadJobs(Database& db, core::Snapshot& snapshot);
+
+absl::Status WriteAttempt(Database& db, const core::AttemptRecord& attempt);
+absl::Status ReadAttempts(Database& db, core::Snapshot& snapshot);
+
+absl::Status WriteWorker(Database& db, const core::WorkerRecord& worker);
+absl::Status ReadWorkers(Database& db, core::Snapshot& snapshot);
+
+absl::Status WriteCheckpoint(Database& db, const core::CheckpointRecord& checkpoint);
+absl::Status DeleteCheckpoint(Database& db, const core::CheckpointRef& id);
+absl::Status ReadCheckpoints(Database& db, core::Snapshot& snapshot);
+
+absl::Status WriteRequest(Database& db, const core::RequestRecord& request);
+absl::Status ReadRequests(Database& db, core::Snapshot& snapshot);
+
+absl::Status WriteEvent(Database& db, const core::EventRecord& event);
+
+// The record that a row belongs to. DATA_LOSS where there is none: somebody edited the file.
+template <typename Map, typename Key>
+absl::StatusOr<typename Map::mapped_type*> OwnerOf(Map& records, const Key& key) {
+  const auto found = records.find(key);
+  if (found == records.end()) return absl::DataLossError("a row belongs to no record");
+  return &found->second;
+}
+
+// Calls `take(statement)` for each row; it answers with a Status.
+template <typename Take>
+absl::Status ForEachRow(Statement& statement, Take take) {
+  while (true) {
+    absl::StatusOr<bool> row = statement.Step();
+    if (!row.ok()) return row.status();
+    if (!*row) return absl::OkStatus();
+    absl::Status status = take(statement);
+    if (!status.ok()) {
+      statement.Reset();
+      return status;
+    }
+  }
+}
+
+}  // namespace trainyard::store

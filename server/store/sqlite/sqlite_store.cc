@@ -1,0 +1,143 @@
+#include "server/store/sqlite/sqlite_store.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/base/errors.h"
+#include "common/base/status_macros.h"
+#include "server/store/sqlite/database.h"
+#include "server/store/sqlite/migrations.h"
+#include "server/store/sqlite/rows.h"
+
+namespace trainyard::store {
+namespace {
+
+constexpr char kReadMeta[] = "SELECT revision, next_job, next_event FROM meta WHERE id = 1";
+constexpr char kWriteMeta[] =
+    "UPDATE meta SET revision = ?, next_job = ?, next_event = ? WHERE id = 1";
+constexpr char kEventsOfParent[] =
+    "SELECT sequence, time_us, resource, type, actor, message FROM events "
+    "WHERE parent = ? AND sequence > ? ORDER BY sequence LIMIT ?";
+constexpr char kAllEvents[] =
+    "SELECT sequence, time_us, resource, type, actor, message FROM events "
+    "WHERE sequence > ? ORDER BY sequence LIMIT ?";
+
+// Two connections: the writer's, which only the one thread uses, and one for readers of events, so
+// that a long page never delays a commit.
+class SqliteStore : public Store {
+ public:
+  SqliteStore(std::unique_ptr<Database> writer, std::unique_ptr<Database> reader)
+      : writer_(std::move(writer)), reader_(std::move(reader)) {}
+
+  absl::StatusOr<core::Snapshot> Load() override;
+  absl::Status Commit(const core::Delta& delta) override;
+  absl::StatusOr<std::vector<core::EventRecord>> ListEvents(absl::string_view parent,
+                                                            int64_t after_sequence,
+                                                            int64_t limit) override;
+
+ private:
+  absl::Status ReadAll(core::Snapshot& snapshot);
+  absl::Status ReadMeta(core::Snapshot& snapshot);
+  absl::Status WriteRows(const core::Delta& delta);
+
+  std::unique_ptr<Database> writer_;
+  absl::Mutex reader_mutex_;
+  std::unique_ptr<Database> reader_ ABSL_GUARDED_BY(reader_mutex_);
+};
+
+absl::Status SqliteStore::ReadMeta(core::Snapshot& snapshot) {
+  Statement& meta = writer_->Prepared(kReadMeta);
+  TY_ASSIGN_OR_RETURN(const bool row, meta.Step());
+  if (!row) return error::CorruptFile(writer_->path(), "the table meta is empty");
+  snapshot.revision = meta.Int(0);
+  snapshot.next_job = meta.Int(1);
+  snapshot.next_event = meta.Int(2);
+  meta.Reset();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<core::Snapshot> SqliteStore::Load() {
+  core::Snapshot snapshot;
+  const absl::Status status = ReadAll(snapshot);
+  if (status.ok()) return snapshot;
+  if (!ErrorReason(status).empty()) return status;
+  // Whole as a database, but not what a store of ours holds.
+  return error::CorruptFile(writer_->path(), status.message());
+}
+
+absl::Status SqliteStore::ReadAll(core::Snapshot& snapshot) {
+  TY_RETURN_IF_ERROR(ReadMeta(snapshot));
+  TY_RETURN_IF_ERROR(ReadJobs(*writer_, snapshot));
+  TY_RETURN_IF_ERROR(ReadAttempts(*writer_, snapshot));
+  TY_RETURN_IF_ERROR(ReadWorkers(*writer_, snapshot));
+  TY_RETURN_IF_ERROR(ReadCheckpoints(*writer_, snapshot));
+  return ReadRequests(*writer_, snapshot);
+}
+
+absl::Status SqliteStore::Commit(const core::Delta& delta) {
+  Transaction transaction(*writer_);
+  TY_RETURN_IF_ERROR(transaction.Begin());
+  core::Snapshot before;
+  TY_RETURN_IF_ERROR(ReadMeta(before));
+  if (delta.revision != before.revision + 1) {
+    return absl::FailedPreconditionError(absl::StrCat("commit of revision ", delta.revision,
+                                                      "; the store stands at ", before.revision));
+  }
+  TY_RETURN_IF_ERROR(WriteRows(delta));
+  Statement& meta = writer_->Prepared(kWriteMeta);
+  TY_RETURN_IF_ERROR(meta.Bind(delta.revision).Bind(delta.next_job).Bind(delta.next_event).Run());
+  return transaction.Commit();
+}
+
+absl::Status SqliteStore::WriteRows(const core::Delta& delta) {
+  for (const core::JobRecord& job : delta.jobs) TY_RETURN_IF_ERROR(WriteJob(*writer_, job));
+  for (const core::AttemptRecord& attempt : delta.attempts) {
+    TY_RETURN_IF_ERROR(WriteAttempt(*writer_, attempt));
+  }
+  for (const core::WorkerRecord& worker : delta.workers) {
+    TY_RETURN_IF_ERROR(WriteWorker(*writer_, worker));
+  }
+  for (const core::CheckpointRef& id : delta.deleted_checkpoints) {
+    TY_RETURN_IF_ERROR(DeleteCheckpoint(*writer_, id));
+  }
+  for (const core::CheckpointRecord& checkpoint : delta.checkpoints) {
+    TY_RETURN_IF_ERROR(WriteCheckpoint(*writer_, checkpoint));
+  }
+  for (const core::RequestRecord& request : delta.requests) {
+    TY_RETURN_IF_ERROR(WriteRequest(*writer_, request));
+  }
+  for (const core::EventRecord& event : delta.events) {
+    TY_RETURN_IF_ERROR(WriteEvent(*writer_, event));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<core::EventRecord>> SqliteStore::ListEvents(absl::string_view parent,
+                                                                       int64_t after_sequence,
+                                                                       int64_t limit) {
+  limit = std::clamp<int64_t>(limit, 0, kEventPageMax);
+  absl::MutexLock lock(&reader_mutex_);
+  Statement& rows = reader_->Prepared(parent.empty() ? kAllEvents : kEventsOfParent);
+  if (!parent.empty()) rows.Bind(parent);
+  rows.Bind(after_sequence).Bind(limit);
+  std::vector<core::EventRecord> page;
+  TY_RETURN_IF_ERROR(ForEachRow(rows, [&](const Statement& row) {
+    page.push_back({row.Int(0), row.Int(1), row.Text(2), row.Text(3), row.Text(4), row.Text(5)});
+    return absl::OkStatus();
+  }));
+  return page;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path) {
+  TY_ASSIGN_OR_RETURN(auto writer, Database::Open(path, Database::Mode::kDurable));
+  TY_RETURN_IF_ERROR(Migrate(*writer, "state", StateMigrations()));
+  TY_ASSIGN_OR_RETURN(auto reader, Database::Open(path, Database::Mode::kReadOnly));
+  return std::make_unique<SqliteStore>(std::move(writer), std::move(reader));
+}
+
+}  // namespace trainyard::store

@@ -1,0 +1,214 @@
+// What every metrics store promises: the same cases against memory and SQLite.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <memory>
+#include <thread>
+
+#include "common/base/errors.h"
+#include "server/store/memory_metrics_store.h"
+#include "server/store/sqlite/sqlite_metrics_store.h"
+#include "temp_dir.h"
+
+namespace trainyard::store {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Pair;
+
+enum class Kind { kMemory, kSqlite };
+
+MetricPoint Point(int64_t step, const std::string& name, double value) {
+  return {step, name, value, 1'790'000'000'000'000 + step};
+}
+
+class MetricsStoreContract : public ::testing::TestWithParam<Kind> {
+ protected:
+  MetricsStoreContract() { Open(); }
+
+  void Open() {
+    if (GetParam() == Kind::kMemory) {
+      store_ = std::make_unique<MemoryMetricsStore>();
+      return;
+    }
+    auto store = OpenSqliteMetricsStore(directory_.File("metrics.db"));
+    TY_CHECK_OK(store.status());
+    store_ = *std::move(store);
+  }
+
+  // Memory forgets, so only files are opened anew.
+  void Reopen() {
+    if (GetParam() == Kind::kMemory) return;
+    store_ = nullptr;
+    Open();
+  }
+
+  // Appends at the place where the store stands.
+  void Append(int32_t attempt, const std::vector<MetricPoint>& points, int32_t rank = 0) {
+    const auto offset = store_->ReadOffset({JobId{1}, attempt}, rank);
+    TY_CHECK_OK(offset.status());
+    const auto size = static_cast<int64_t>(points.size()) * 10;
+    const auto next =
+        store_->AppendPoints({JobId{1}, attempt}, rank, *offset, points, *offset + size);
+    TY_CHECK_OK(next.status());
+    EXPECT_EQ(*next, *offset + size);
+  }
+
+  // "step:value@attempt" of each point of a series.
+  std::vector<std::string> Series(const std::string& name) {
+    const auto series = store_->Query(JobId{1}, {name});
+    TY_CHECK_OK(series.status());
+    std::vector<std::string> texts;
+    for (const auto& [found, points] : *series) {
+      EXPECT_EQ(found, name);
+      for (const StoredPoint& stored : points) {
+        texts.push_back(
+            absl::StrCat(stored.point.step, ":", stored.point.value, "@", stored.attempt));
+      }
+    }
+    return texts;
+  }
+
+  TempDir directory_;
+  std::unique_ptr<MetricsStore> store_;
+};
+
+TEST_P(MetricsStoreContract, PointsComeBack) {
+  const MetricPoint points[] = {Point(1, "train.loss", 2.5), Point(1, "lr", 0.1),
+                                Point(2, "train.loss", std::numeric_limits<double>::quiet_NaN()),
+                                Point(3, "train.loss", -std::numeric_limits<double>::infinity())};
+  Append(1, {points[0], points[1], points[2], points[3]});
+  Reopen();
+  const auto series = store_->Query(JobId{1}, {});
+  ASSERT_TRUE(series.ok());
+  EXPECT_THAT(*series, ElementsAre(Pair("lr", ElementsAre(StoredPoint{points[1], 1})),
+                                   Pair("train.loss", ElementsAre(StoredPoint{points[0], 1},
+                                                                  StoredPoint{points[2], 1},
+                                                                  StoredPoint{points[3], 1}))));
+  EXPECT_TRUE(store_->Query(JobId{2}, {})->empty());
+  EXPECT_TRUE(store_->Query(JobId{1}, {"no.such"})->empty());
+}
+
+TEST_P(MetricsStoreContract, EachPointExactlyOnceByOffset) {
+  const AttemptId attempt{JobId{1}, 1};
+  const std::vector<MetricPoint> points = {Point(1, "train.loss", 2.5)};
+  ASSERT_TRUE(store_->AppendPoints(attempt, 0, 0, points, 40).ok());
+  const auto again = store_->AppendPoints(attempt, 0, 0, points, 40);
+  EXPECT_EQ(ErrorReason(again.status()), "OFFSET_MISMATCH");
+  EXPECT_NE(again.status().message().find("expected 40"), absl::string_view::npos)
+      << again.status();
+  EXPECT_EQ(ErrorReason(store_->AppendPoints(attempt, 0, 50, points, 90).status()),
+            "OFFSET_MISMATCH");
+  EXPECT_EQ(store_->AppendPoints(attempt, 0, 40, {}, 30).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Series("train.loss"), ElementsAre("1:2.5@1"));
+  Reopen();
+  EXPECT_EQ(*store_->ReadOffset(attempt, 0), 40);
+  EXPECT_EQ(*store_->AppendPoints(attempt, 0, 40, {Point(2, "train.loss", 2)}, 80), 80);
+}
+
+TEST_P(MetricsStoreContract, RanksAndAttemptsHaveOffsetsOfTheirOwn) {
+  Append(1, {Point(1, "train.loss", 1)}, 0);
+  EXPECT_EQ(*store_->ReadOffset({JobId{1}, 1}, 0), 10);
+  EXPECT_EQ(*store_->ReadOffset({JobId{1}, 1}, 1), 0);
+  EXPECT_EQ(*store_->ReadOffset({JobId{1}, 2}, 0), 0);
+  EXPECT_EQ(*store_->ReadOffset({JobId{2}, 1}, 0), 0);
+}
+
+TEST_P(MetricsStoreContract, AnEmptyChunkMovesTheOffsetOnly) {
+  ASSERT_TRUE(store_->AppendPoints({JobId{1}, 1}, 0, 0, {}, 25).ok());
+  EXPECT_EQ(*store_->ReadOffset({JobId{1}, 1}, 0), 25);
+  EXPECT_TRUE(store_->Query(JobId{1}, {})->empty());
+}
+
+TEST_P(MetricsStoreContract, AnAttemptThatResumesUndoesWhatCameAfter) {
+  Append(1, {Point(1, "train.loss", 1), Point(2, "train.loss", 2), Point(3, "train.loss", 3),
+             Point(4, "train.loss", 4), Point(2, "test.accuracy", 0.5)});
+  Append(2, {Point(3, "train.loss", 30)});  // from the checkpoint at step 2
+  EXPECT_THAT(Series("train.loss"), ElementsAre("1:1@1", "2:2@1", "3:30@2"));
+  EXPECT_THAT(Series("test.accuracy"), ElementsAre("2:0.5@1"));
+  Append(3, {Point(2, "train.loss", 200)});
+  EXPECT_THAT(Series("train.loss"), ElementsAre("1:1@1", "2:200@3"));
+  // A late line of an old attempt changes nothing.
+  Append(1, {Point(5, "train.loss", 5)});
+  EXPECT_THAT(Series("train.loss"), ElementsAre("1:1@1", "2:200@3"));
+}
+
+TEST_P(MetricsStoreContract, SeriesAscendWhateverTheOrderOfArrival) {
+  Append(1, {Point(3, "lr", 3), Point(1, "lr", 1), Point(2, "lr", 2), Point(1, "lr", 1.5)});
+  EXPECT_THAT(Series("lr"), ElementsAre("1:1.5@1", "2:2@1", "3:3@1"));
+}
+
+TEST_P(MetricsStoreContract, WatchersReadInOrderOfArrival) {
+  Append(1, {Point(1, "lr", 1), Point(1, "train.loss", 2), Point(2, "lr", 3)});
+  auto page = store_->ReadAfter(JobId{1}, 0, 2);
+  ASSERT_TRUE(page.ok());
+  ASSERT_EQ(page->points.size(), 2u);
+  EXPECT_EQ(page->points[0], (StoredPoint{Point(1, "lr", 1), 1}));
+  EXPECT_EQ(page->points[1], (StoredPoint{Point(1, "train.loss", 2), 1}));
+  const int64_t cursor = page->cursor;
+  page = store_->ReadAfter(JobId{1}, cursor, 10);
+  ASSERT_EQ(page->points.size(), 1u);
+  EXPECT_EQ(page->points[0].point.value, 3);
+  const int64_t end = page->cursor;
+  EXPECT_GT(end, cursor);
+  page = store_->ReadAfter(JobId{1}, end, 10);
+  EXPECT_TRUE(page->points.empty());
+  EXPECT_EQ(page->cursor, end);
+  Append(2, {Point(9, "lr", 9)});
+  Reopen();
+  page = store_->ReadAfter(JobId{1}, end, 10);
+  if (GetParam() == Kind::kSqlite) {
+    ASSERT_EQ(page->points.size(), 1u);
+    EXPECT_EQ(page->points[0].attempt, 2);
+  }
+}
+
+TEST_P(MetricsStoreContract, JobsDoNotMix) {
+  Append(1, {Point(1, "lr", 1)});
+  ASSERT_TRUE(store_->AppendPoints({JobId{2}, 1}, 0, 0, {Point(7, "lr", 7)}, 10).ok());
+  EXPECT_THAT(Series("lr"), ElementsAre("1:1@1"));
+  EXPECT_EQ(store_->ReadAfter(JobId{2}, 0, 10)->points.size(), 1u);
+}
+
+TEST_P(MetricsStoreContract, APageHasALimit) {
+  std::vector<MetricPoint> points;
+  for (int64_t step = 0; step < kMetricPageMax + 5; ++step) points.push_back(Point(step, "lr", 1));
+  Append(1, points);
+  EXPECT_EQ(store_->ReadAfter(JobId{1}, 0, 1'000'000)->points.size(),
+            static_cast<size_t>(kMetricPageMax));
+}
+
+TEST_P(MetricsStoreContract, ReadersAndTheWriterWorkAtTheSameTime) {
+  constexpr int kChunks = 200;
+  std::thread writer([this] {
+    for (int i = 0; i < kChunks; ++i) {
+      TY_CHECK_OK(store_
+                      ->AppendPoints({JobId{1}, 1}, 0, i * 10,
+                                     {Point(i, "lr", i), Point(i, absl::StrCat("m", i), 1)},
+                                     i * 10 + 10)
+                      .status());
+    }
+  });
+  int64_t cursor = 0;
+  size_t read = 0;
+  while (read < 2 * kChunks) {
+    const auto page = store_->ReadAfter(JobId{1}, cursor, 50);
+    ASSERT_TRUE(page.ok()) << page.status();
+    cursor = page->cursor;
+    read += page->points.size();
+    ASSERT_EQ(read % 2, 0u) << "half a chunk was seen";
+    ASSERT_TRUE(store_->Query(JobId{1}, {}).ok());
+  }
+  writer.join();
+  EXPECT_EQ(Series("lr").size(), static_cast<size_t>(kChunks));
+}
+
+INSTANTIATE_TEST_SUITE_P(Stores, MetricsStoreContract,
+                         ::testing::Values(Kind::kMemory, Kind::kSqlite), [](const auto& tested) {
+                           return tested.param == Kind::kMemory ? "Memory" : "Sqlite";
+                         });
+
+}  // namespace
+}  // namespace trainyard::store

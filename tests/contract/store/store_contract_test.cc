@@ -1,0 +1,373 @@
+// What every store promises: the same cases against memory and SQLite.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <memory>
+
+#include "common/base/errors.h"
+#include "server/store/memory_store.h"
+#include "server/store/sqlite/sqlite_store.h"
+#include "temp_dir.h"
+
+namespace trainyard::store {
+namespace {
+
+using core::AttemptRecord;
+using core::CheckpointRecord;
+using core::Delta;
+using core::EventRecord;
+using core::Failure;
+using core::FailureClass;
+using core::JobRecord;
+using core::Snapshot;
+using core::StopReason;
+using core::Submission;
+using core::WorkerRecord;
+using ::testing::ElementsAre;
+
+enum class Kind { kMemory, kSqlite };
+
+class StoreContract : public ::testing::TestWithParam<Kind> {
+ protected:
+  StoreContract() { Open(); }
+
+  void Open() {
+    if (GetParam() == Kind::kMemory) {
+      store_ = std::make_unique<MemoryStore>();
+      return;
+    }
+    auto store = OpenSqliteStore(directory_.File("state.db"));
+    TY_CHECK_OK(store.status());
+    store_ = *std::move(store);
+  }
+
+  // Memory forgets, so only files are opened anew.
+  void Reopen() {
+    if (GetParam() == Kind::kMemory) return;
+    store_ = nullptr;
+    Open();
+  }
+
+  // The next revision, with nothing in it.
+  Delta Next() {
+    Delta delta;
+    delta.revision = Load().revision + 1;
+    delta.next_job = 100;
+    delta.next_event = 1000;
+    return delta;
+  }
+
+  Snapshot Load() {
+    auto snapshot = store_->Load();
+    TY_CHECK_OK(snapshot.status());
+    return *std::move(snapshot);
+  }
+
+  std::vector<int64_t> Sequences(absl::string_view parent, int64_t after, int64_t limit) {
+    const auto page = store_->ListEvents(parent, after, limit);
+    TY_CHECK_OK(page.status());
+    std::vector<int64_t> sequences;
+    for (const EventRecord& event : *page) sequences.push_back(event.sequence);
+    return sequences;
+  }
+
+  static JobRecord Job(int64_t number) {
+    Submission submission;
+    submission.uid = absl::StrCat("uid-", number);
+    submission.name = "convnet";
+    submission.user = "anna";
+    submission.spec = std::string("\0\x01\xff spec", 8);
+    submission.resolved_spec = "resolved";
+    submission.demand = {3, "gtx-1080", true};
+    submission.priority = -7;
+    submission.max_retries = 3;
+    submission.time_limit_us = 3'600'000'000;
+    submission.disconnect_keep_us = 600'000'000;
+    submission.checkpoints_kept = 2;
+    submission.server_version = "0.1.0";
+    JobRecord job;
+    job.id = JobId{number};
+    job.submission = std::make_shared<Submission>(submission);
+    job.state = core::job_fsm::Queued{};
+    job.create_us = 1'790'000'000'000'000;
+    return job;
+  }
+
+  static EventRecord Event(int64_t sequence, const std::string& resource) {
+    return {sequence, 1'790'000'000'000'000 + sequence, resource, "JOB_QUEUED", "user:anna", "why"};
+  }
+
+  TempDir directory_;
+  std::unique_ptr<Store> store_;
+};
+
+TEST_P(StoreContract, ANewStoreIsEmpty) {
+  EXPECT_EQ(Load(), Snapshot{});
+  EXPECT_TRUE(Sequences("", 0, 10).empty());
+}
+
+TEST_P(StoreContract, EveryJobStateComesBack) {
+  const Failure failure{FailureClass::kTransient, "PEER_LOST", "rank 1: peer lost \xe2\x80\x94 ok"};
+  const core::JobState states[] = {
+      core::job_fsm::Queued{},
+      core::job_fsm::Queued{1'790'000'000'000'001, failure},
+      core::job_fsm::Starting{},
+      core::job_fsm::Running{},
+      core::job_fsm::Stopping{StopReason::kTimeLimit, "time limit of 1h reached"},
+      core::job_fsm::Suspended{},
+      core::job_fsm::Succeeded{},
+      core::job_fsm::Failed{failure},
+      core::job_fsm::Cancelled{}};
+  Delta delta = Next();
+  int64_t number = 0;
+  for (const core::JobState& state : states) {
+    JobRecord job = Job(++number);
+    job.state = state;
+    delta.jobs.push_back(job);
+  }
+  ASSERT_TRUE(store_->Commit(delta).ok());
+  Reopen();
+  const Snapshot loaded = Load();
+  ASSERT_EQ(loaded.jobs.size(), delta.jobs.size());
+  for (const JobRecord& job : delta.jobs) EXPECT_EQ(loaded.jobs.at(job.id), job);
+}
+
+TEST_P(StoreContract, EveryFieldOfAJobComesBack) {
+  JobRecord job = Job(12);
+  Submission submission = *job.submission;
+  submission.cloned_from = JobId{3};
+  submission.parent_checkpoint = core::CheckpointRef{JobId{3}, 0};
+  job.submission = std::make_shared<Submission>(submission);
+  job.stop_reason = StopReason::kDrain;
+  job.attempt = 4;
+  job.fencing_token = 5;
+  job.retries = 1;
+  job.failures = 2;
+  job.run_time_us = 77;
+  job.start_us = 78;
+  job.end_us = 79;
+  job.progress = {120, 936, 1, 3, std::numeric_limits<double>::quiet_NaN(), 0.01, 5'000'000};
+  job.metrics.values = {{"test.accuracy", 0.91},
+                        {"test.loss", std::numeric_limits<double>::infinity()},
+                        {"train.loss", std::numeric_limits<double>::quiet_NaN()}};
+  job.data_digest = "glyphs-v1:1";
+  job.model_digest = "xxh3-128:2";
+  job.worker_version = "0.1.1";
+  job.revision = 9;
+  Delta delta = Next();
+  delta.jobs = {job};
+  ASSERT_TRUE(store_->Commit(delta).ok());
+  Reopen();
+  EXPECT_EQ(Load().jobs.at(job.id), job);
+  EXPECT_EQ(Load().next_job, 100);
+  EXPECT_EQ(Load().next_event, 1000);
+}
+
+TEST_P(StoreContract, EveryAttemptStateAndPartComesBack) {
+  const Failure failure{FailureClass::kHardware, "XID_79", "GPU has fallen off the bus"};
+  const core::AttemptState states[] = {core::attempt_fsm::Placed{},
+                                       core::attempt_fsm::Starting{},
+                                       core::attempt_fsm::Running{},
+                                       core::attempt_fsm::Stopping{StopReason::kNone, failure},
+                                       core::attempt_fsm::Stopping{StopReason::kCancel, {}},
+                                       core::attempt_fsm::Succeeded{},
+                                       core::attempt_fsm::Failed{failure},
+                                       core::attempt_fsm::Preempted{StopReason::kSuspend},
+                                       core::attempt_fsm::Cancelled{},
+                                       core::attempt_fsm::Lost{failure}};
+  Delta delta = Next();
+  delta.jobs = {Job(1)};
+  int32_t number = 0;
+  for (const core::AttemptState& state : states) {
+    AttemptRecord attempt;
+    attempt.id = {JobId{1}, ++number};
+    attempt.fencing_token = number;
+    attempt.state = state;
+    attempt.ranks = {{0, "lab-1", "cpu-0"}, {1, "lab-2", "cpu-0"}};
+    attempt.parts = {
+        {"lab-1", core::PartState::kRunning, {}},
+        {"lab-2", core::PartState::kExited, {core::OutcomeKind::kFailed, failure, 40, 1}}};
+    if (number > 1) attempt.resume_from = core::CheckpointRef{JobId{1}, 30};
+    attempt.create_us = 1;
+    attempt.start_us = 2;
+    attempt.end_us = 3;
+    delta.attempts.push_back(attempt);
+  }
+  ASSERT_TRUE(store_->Commit(delta).ok());
+  Reopen();
+  const Snapshot loaded = Load();
+  ASSERT_EQ(loaded.attempts.size(), delta.attempts.size());
+  for (const AttemptRecord& attempt : delta.attempts) {
+    EXPECT_EQ(loaded.attempts.at(attempt.id), attempt);
+  }
+}
+
+TEST_P(StoreContract, WorkersComeBackWithTheirDevicesInOrder) {
+  const core::WorkerState states[] = {core::worker_fsm::Active{}, core::worker_fsm::Unreachable{5},
+                                      core::worker_fsm::Gone{6}};
+  Delta delta = Next();
+  int number = 0;
+  for (const core::WorkerState& state : states) {
+    WorkerRecord worker;
+    worker.name = absl::StrCat("lab-", ++number);
+    worker.uid = "uid";
+    worker.version = "0.1.0";
+    worker.hostname = "host";
+    worker.address = "10.0.0.1";
+    worker.state = state;
+    worker.scheduling = core::Scheduling::kDraining;
+    worker.devices = {{"cpu-10", "cpu", 0, core::DeviceHealth::kOk, "", {0, 1}, 2, ""},
+                      {"GPU-1",
+                       "h200",
+                       int64_t{139} << 30,
+                       core::DeviceHealth::kQuarantined,
+                       "Xid 79",
+                       {},
+                       0,
+                       "NVIDIA H200"}};
+    worker.create_us = 1;
+    worker.last_seen_us = 2;
+    worker.revision = 3;
+    delta.workers.push_back(worker);
+  }
+  ASSERT_TRUE(store_->Commit(delta).ok());
+  Reopen();
+  for (const WorkerRecord& worker : delta.workers)
+    EXPECT_EQ(Load().workers.at(worker.name), worker);
+
+  Delta fewer = Next();
+  fewer.workers = {delta.workers[0]};
+  fewer.workers[0].devices.pop_back();
+  ASSERT_TRUE(store_->Commit(fewer).ok());
+  EXPECT_EQ(Load().workers.at("lab-1").devices.size(), 1u);
+}
+
+TEST_P(StoreContract, CheckpointsComeAndGo) {
+  CheckpointRecord checkpoint;
+  checkpoint.id = {JobId{1}, 312};
+  checkpoint.attempt = 2;
+  checkpoint.files = {{"model.safetensors", 1234, "xxh3-128:1"}, {"state.json", 5, "xxh3-128:2"}};
+  checkpoint.metrics.values = {{"test.accuracy", 0.5}};
+  checkpoint.create_us = 7;
+  Delta delta = Next();
+  delta.jobs = {Job(1)};
+  delta.checkpoints = {checkpoint};
+  ASSERT_TRUE(store_->Commit(delta).ok());
+  Reopen();
+  EXPECT_EQ(Load().checkpoints.at(checkpoint.id), checkpoint);
+
+  Delta removal = Next();
+  removal.deleted_checkpoints = {checkpoint.id};
+  ASSERT_TRUE(store_->Commit(removal).ok());
+  EXPECT_TRUE(Load().checkpoints.empty());
+
+  // Of the same step again, with other files.
+  checkpoint.files.pop_back();
+  Delta again = Next();
+  again.checkpoints = {checkpoint};
+  ASSERT_TRUE(store_->Commit(again).ok());
+  EXPECT_EQ(Load().checkpoints.at(checkpoint.id), checkpoint);
+}
+
+TEST_P(StoreContract, RequestsComeBack) {
+  Delta delta = Next();
+  delta.jobs = {Job(1)};
+  delta.requests = {{"r1", "hash", JobId{1}, 5}};
+  ASSERT_TRUE(store_->Commit(delta).ok());
+  Reopen();
+  EXPECT_EQ(Load().requests.at("r1"), delta.requests[0]);
+}
+
+TEST_P(StoreContract, ALaterRowReplacesAnEarlierOne) {
+  Delta delta = Next();
+  delta.jobs = {Job(1)};
+  delta.jobs[0].metrics.values = {{"train.loss", 2.0}, {"lr", 0.1}};
+  ASSERT_TRUE(store_->Commit(delta).ok());
+  Delta change = Next();
+  change.jobs = {Job(1)};
+  change.jobs[0].state = core::job_fsm::Running{};
+  change.jobs[0].metrics.values = {{"train.loss", 1.0}};
+  ASSERT_TRUE(store_->Commit(change).ok());
+  Reopen();
+  EXPECT_EQ(Load().jobs.at(JobId{1}), change.jobs[0]);
+}
+
+TEST_P(StoreContract, RevisionsGrowByOne) {
+  ASSERT_TRUE(store_->Commit(Next()).ok());
+  EXPECT_EQ(Load().revision, 1);
+  for (const int64_t wrong : {int64_t{0}, int64_t{1}, int64_t{3}}) {
+    Delta delta = Next();
+    delta.revision = wrong;
+    EXPECT_EQ(store_->Commit(delta).code(), absl::StatusCode::kFailedPrecondition);
+  }
+  EXPECT_EQ(Load().revision, 1);
+}
+
+TEST_P(StoreContract, AFailingCommitLeavesNothing) {
+  Delta first = Next();
+  first.jobs = {Job(1)};
+  first.requests = {{"r1", "hash", JobId{1}, 5}};
+  first.events = {Event(1, "jobs/1")};
+  ASSERT_TRUE(store_->Commit(first).ok());
+  const Snapshot before = Load();
+
+  Delta orphan = Next();
+  orphan.jobs = {Job(2)};
+  orphan.events = {Event(2, "jobs/2")};
+  AttemptRecord attempt;
+  attempt.id = {JobId{99}, 1};
+  orphan.attempts = {attempt};
+  EXPECT_FALSE(store_->Commit(orphan).ok()) << "the attempt of no job";
+
+  Delta twice = Next();
+  twice.jobs = {Job(2)};
+  twice.requests = {{"r1", "other", JobId{2}, 5}};
+  EXPECT_FALSE(store_->Commit(twice).ok()) << "a request id that is stored already";
+
+  Delta old_event = Next();
+  old_event.jobs = {Job(2)};
+  old_event.events = {Event(1, "jobs/2")};
+  EXPECT_FALSE(store_->Commit(old_event).ok()) << "an event that is stored already";
+
+  EXPECT_EQ(Load(), before);
+  Reopen();
+  EXPECT_EQ(Load(), before);
+  EXPECT_THAT(Sequences("", 0, 10), ElementsAre(1));
+  Delta next = Next();
+  next.jobs = {Job(2)};
+  EXPECT_TRUE(store_->Commit(next).ok()) << "and the store goes on";
+}
+
+TEST_P(StoreContract, EventsArePagedByResource) {
+  Delta delta = Next();
+  delta.events = {Event(1, "jobs/1"), Event(2, "jobs/1/attempts/1"), Event(3, "workers/lab-1"),
+                  Event(4, "jobs/12"), Event(5, "jobs/1")};
+  ASSERT_TRUE(store_->Commit(delta).ok());
+  Reopen();
+  EXPECT_THAT(Sequences("jobs/1", 0, 10), ElementsAre(1, 2, 5));
+  EXPECT_THAT(Sequences("jobs/1", 0, 2), ElementsAre(1, 2));
+  EXPECT_THAT(Sequences("jobs/1", 2, 2), ElementsAre(5));
+  EXPECT_THAT(Sequences("jobs/1", 5, 2), ElementsAre());
+  EXPECT_THAT(Sequences("workers/lab-1", 0, 10), ElementsAre(3));
+  EXPECT_THAT(Sequences("", 1, 3), ElementsAre(2, 3, 4));
+  EXPECT_THAT(Sequences("", 0, 0), ElementsAre());
+  const auto page = store_->ListEvents("jobs/1", 1, 1);
+  ASSERT_TRUE(page.ok());
+  EXPECT_EQ((*page)[0], delta.events[1]);
+}
+
+TEST_P(StoreContract, APageOfEventsHasALimit) {
+  Delta delta = Next();
+  for (int64_t i = 1; i <= kEventPageMax + 5; ++i) delta.events.push_back(Event(i, "jobs/1"));
+  ASSERT_TRUE(store_->Commit(delta).ok());
+  EXPECT_EQ(Sequences("jobs/1", 0, 1'000'000).size(), static_cast<size_t>(kEventPageMax));
+}
+
+INSTANTIATE_TEST_SUITE_P(Stores, StoreContract, ::testing::Values(Kind::kMemory, Kind::kSqlite),
+                         [](const auto& tested) {
+                           return tested.param == Kind::kMemory ? "Memory" : "Sqlite";
+                         });
+
+}  // namespace
+}  // namespace trainyard::store

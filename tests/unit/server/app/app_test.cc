@@ -1,0 +1,188 @@
+#include "server/app.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/env.h"
+#include "common/base/errors.h"
+#include "common/base/files.h"
+#include "common/rpc/channel.h"
+#include "tests/testing/temp_dir.h"
+#include "trainyard/v1/job.grpc.pb.h"
+
+namespace trainyard {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::StartsWith;
+
+class AppTest : public ::testing::Test {
+ protected:
+  ServerOptions Options(const std::string& name, std::vector<std::string> listen = {}) {
+    return {dir_.File(name), std::move(listen), LogFormat::kText};
+  }
+  static std::unique_ptr<App> Start(const ServerOptions& options) {
+    auto app = App::Start(options);
+    EXPECT_TRUE(app.ok()) << app.status();
+    return app.ok() ? *std::move(app) : nullptr;
+  }
+  static std::unique_ptr<grpc::ClientContext> Context() {
+    auto context = std::make_unique<grpc::ClientContext>();
+    context->set_deadline(absl::ToChronoTime(Clock::Real()->Now() + absl::Seconds(30)));
+    context->set_wait_for_ready(true);
+    return context;
+  }
+  static std::unique_ptr<v1::JobService::Stub> Jobs(const App& app) {
+    return v1::JobService::NewStub(*rpc::MakeChannel(app.addresses().at(0)));
+  }
+  static v1::Job CreateJob(const App& app, const std::string& name) {
+    v1::CreateJobRequest request;
+    v1::JobSpec& spec = *request.mutable_spec();
+    spec.set_name(name);
+    spec.mutable_model()->mutable_mlp();
+    spec.mutable_data()->set_dataset("glyphs");
+    spec.mutable_train()->set_epochs(2);
+    spec.mutable_optimizer()->mutable_sgd()->set_lr(0.1);
+    v1::Job job;
+    const grpc::Status status = Jobs(app)->CreateJob(Context().get(), request, &job);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return job;
+  }
+  // A unary call of a service for which there are no generated stubs here.
+  static std::string RawCall(const App& app, const std::string& method, const std::string& bytes) {
+    grpc::GenericStub stub(*rpc::MakeChannel(app.addresses().at(0)));
+    grpc::CompletionQueue queue;
+    const grpc::Slice slice(bytes);
+    const auto context = Context();
+    const auto call =
+        stub.PrepareUnaryCall(context.get(), method, grpc::ByteBuffer(&slice, 1), &queue);
+    call->StartCall();
+    grpc::ByteBuffer response;
+    grpc::Status status;
+    call->Finish(&response, &status, nullptr);
+    void* tag = nullptr;
+    bool ok = false;
+    EXPECT_TRUE(queue.Next(&tag, &ok));
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    grpc::Slice whole;
+    EXPECT_TRUE(response.DumpToSingleSlice(&whole).ok());
+    return {reinterpret_cast<const char*>(whole.begin()), whole.size()};
+  }
+  static int Mode(const std::string& path) {
+    struct stat info {};
+    EXPECT_EQ(stat(path.c_str(), &info), 0) << path;
+    return static_cast<int>(info.st_mode & 0777);
+  }
+
+  testing::TempDir dir_;
+};
+
+TEST_F(AppTest, ListensOnASocketThatOnlyItsUserReaches) {
+  const auto app = Start(Options("a"));
+  ASSERT_NE(app, nullptr);
+  EXPECT_THAT(app->addresses(), ElementsAre("unix:" + dir_.File("a/server.sock")));
+  EXPECT_EQ(Mode(dir_.File("a")), 0700);
+  EXPECT_EQ(Mode(dir_.File("a/server.sock")), 0600);
+  EXPECT_EQ(*ReadFile(dir_.File("a/ready")), app->addresses()[0] + "\n");
+  EXPECT_EQ(CreateJob(*app, "first").name(), "jobs/1");
+}
+
+TEST_F(AppTest, ANewServerTakesUpWhatTheOldOneAcknowledged) {
+  auto app = Start(Options("a"));
+  ASSERT_NE(app, nullptr);
+  const v1::Job job = CreateJob(*app, "first");
+  app->Stop();
+  EXPECT_FALSE(FileExists(dir_.File("a/ready")));
+  app.reset();
+  app = Start(Options("a"));
+  ASSERT_NE(app, nullptr);
+  v1::GetJobRequest request;
+  request.set_name(job.name());
+  v1::Job found;
+  ASSERT_TRUE(Jobs(*app)->GetJob(Context().get(), request, &found).ok());
+  EXPECT_EQ(found.uid(), job.uid());
+}
+
+TEST_F(AppTest, AStateDirectoryHasOneServer) {
+  const auto app = Start(Options("a"));
+  const auto second = App::Start(Options("a", {"127.0.0.1:0"}));
+  EXPECT_EQ(ErrorReason(second.status()), "STATE_LOCKED");
+  EXPECT_EQ(CreateJob(*app, "still here").name(), "jobs/1");
+}
+
+TEST_F(AppTest, ASocketHasOneServer) {
+  const auto app = Start(Options("a"));
+  ASSERT_NE(app, nullptr);
+  const auto second = App::Start(Options("b", {app->addresses()[0]}));
+  EXPECT_EQ(ErrorReason(second.status()), "ADDRESS_IN_USE");
+  EXPECT_EQ(CreateJob(*app, "still here").name(), "jobs/1");
+}
+
+TEST_F(AppTest, APortHasOneServer) {
+  const auto app = Start(Options("a", {"127.0.0.1:0"}));
+  ASSERT_NE(app, nullptr);
+  EXPECT_THAT(app->addresses().at(0), StartsWith("127.0.0.1:"));
+  EXPECT_FALSE(absl::EndsWith(app->addresses()[0], ":0"));
+  const auto second = App::Start(Options("b", {app->addresses()[0]}));
+  EXPECT_EQ(ErrorReason(second.status()), "ADDRESS_IN_USE");
+  EXPECT_EQ(CreateJob(*app, "still here").name(), "jobs/1");
+}
+
+TEST_F(AppTest, ListensOnSeveralAddresses) {
+  const auto app = Start(Options("a", {"unix:" + dir_.File("s"), "127.0.0.1:0"}));
+  ASSERT_NE(app, nullptr);
+  ASSERT_EQ(app->addresses().size(), 2u);
+  for (const std::string& address : app->addresses()) {
+    const auto jobs = v1::JobService::NewStub(*rpc::MakeChannel(address));
+    v1::ListJobsResponse response;
+    EXPECT_TRUE(jobs->ListJobs(Context().get(), v1::ListJobsRequest(), &response).ok()) << address;
+  }
+}
+
+TEST_F(AppTest, OtherHostsAreRefused) {
+  EXPECT_TRUE(absl::IsInvalidArgument(App::Start(Options("a", {"0.0.0.0:0"})).status()));
+}
+
+TEST_F(AppTest, SaysThatItServes) {
+  const auto app = Start(Options("a"));
+  ASSERT_NE(app, nullptr);
+  // HealthCheckResponse{status: SERVING}.
+  EXPECT_EQ(RawCall(*app, "/grpc.health.v1.Health/Check", ""), absl::string_view("\x08\x01", 2));
+}
+
+TEST_F(AppTest, WatchesEndWithUnavailableWhenItStops) {
+  const auto app = Start(Options("a"));
+  ASSERT_NE(app, nullptr);
+  CreateJob(*app, "first");
+  const auto jobs = Jobs(*app);
+  const auto context = Context();
+  const auto stream = jobs->WatchJobs(context.get(), v1::WatchJobsRequest());
+  v1::WatchJobsResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  app->Stop();
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(AppTest, AMessageThatIsTooLargeIsRefused) {
+  const auto app = Start(Options("a"));
+  ASSERT_NE(app, nullptr);
+  v1::CreateJobRequest request;
+  request.mutable_spec()->set_name(std::string(5 << 20, 'x'));
+  v1::Job job;
+  EXPECT_EQ(Jobs(*app)->CreateJob(Context().get(), request, &job).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
+TEST(DefaultStateDir, FollowsTheStateHome) {
+  EXPECT_EQ(DefaultStateDir("", "/home/anna"), "/home/anna/.local/state/trainyard/server");
+  EXPECT_EQ(DefaultStateDir("/var/state", "/home/anna"), "/var/state/trainyard/server");
+}
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,55 @@
+#include "server/flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace trainyard {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+ParsedFlags Parse(std::vector<std::string> args) {
+  args.insert(args.begin(), "trainyard-server");
+  std::vector<char*> argv;
+  for (std::string& arg : args) argv.push_back(arg.data());
+  return ParseFlags(static_cast<int>(argv.size()), argv.data(), "/default");
+}
+
+TEST(Flags, DefaultsApply) {
+  const ParsedFlags flags = Parse({});
+  EXPECT_FALSE(flags.exit_code.has_value());
+  EXPECT_EQ(flags.options.state_dir, "/default");
+  EXPECT_THAT(flags.options.listen, IsEmpty());
+  EXPECT_EQ(flags.options.log_format, LogFormat::kText);
+}
+
+TEST(Flags, ListenMayBeGivenSeveralTimes) {
+  const ParsedFlags flags = Parse({"--state_dir", "/s", "--listen", "unix:/s/a", "--listen",
+                                   "127.0.0.1:0", "--log_format", "json"});
+  EXPECT_EQ(flags.options.state_dir, "/s");
+  EXPECT_THAT(flags.options.listen, ElementsAre("unix:/s/a", "127.0.0.1:0"));
+  EXPECT_EQ(flags.options.log_format, LogFormat::kJson);
+}
+
+TEST(Flags, VersionAndHelpEndWell) {
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(Parse({"--version"}).exit_code, 0);
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("trainyard-server 0."));
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(Parse({"--help"}).exit_code, 0);
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("--state_dir"));
+}
+
+TEST(Flags, BadUsageEndsWithTwo) {
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"--no_such_flag"}, {"--log_format", "xml"}, {"word"}}) {
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(Parse(args).exit_code, 2);
+    EXPECT_NE(::testing::internal::GetCapturedStderr(), "");
+  }
+}
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,210 @@
+#include <gmock/gmock.h>
+
+#include "common/base/errors.h"
+#include "server/rpc/limits.h"
+#include "tests/unit/server/rpc/rpc_fixture.h"
+
+namespace trainyard::rpc {
+namespace {
+
+using ::testing::ElementsAre;
+
+class AgentServiceTest : public RpcTest {};
+
+TEST_F(AgentServiceTest, RegistrationTellsSessionAndIntervals) {
+  v1::RegisterWorkerRequest request;
+  request.set_worker("lab-2");
+  request.set_uid("u");
+  v1::RegisterWorkerResponse response;
+  ASSERT_TRUE(agents_->RegisterWorker(Context().get(), request, &response).ok());
+  EXPECT_EQ(response.session().size(), 36u);
+  EXPECT_EQ(response.lease_duration().seconds(), 15);
+  EXPECT_EQ(response.sync_interval().seconds(), 5);
+}
+
+TEST_F(AgentServiceTest, ARegistrationWithFaultsNamesThemAll) {
+  v1::RegisterWorkerRequest request;
+  request.set_worker("Lab 2");
+  v1::Device* device = request.add_devices();
+  device->set_name("cpu 0");
+  *request.add_devices() = *device;
+  v1::RegisterWorkerResponse response;
+  const auto status = FromGrpcStatus(agents_->RegisterWorker(Context().get(), request, &response));
+  std::vector<std::string> fields;
+  for (const auto& violation : GetFieldViolations(status)) fields.push_back(violation.field);
+  EXPECT_THAT(fields, ElementsAre("worker", "uid", "devices[0].name", "devices[0].type",
+                                  "devices[1].name", "devices[1].type", "devices[1].name"));
+}
+
+TEST_F(AgentServiceTest, AWorkerIsToldToRunAndThenToStop) {
+  Register();
+  CreateJob("a");
+  v1::SyncWorkerResponse response = Sync({});
+  ASSERT_EQ(response.attempts_size(), 1);
+  const v1::DesiredAttempt run = response.attempts(0);
+  EXPECT_EQ(run.attempt(), "jobs/1/attempts/1");
+  EXPECT_EQ(run.action(), v1::DesiredAttempt::RUN);
+  EXPECT_EQ(run.spec().train().global_batch(), 64);
+  EXPECT_EQ(run.world_size(), 1);
+  ASSERT_EQ(run.ranks_size(), 1);
+  EXPECT_GT(run.fencing_token(), 0);
+
+  v1::CancelJobRequest cancel;
+  cancel.set_name("jobs/1");
+  v1::Job job;
+  ASSERT_TRUE(jobs_->CancelJob(Context().get(), cancel, &job).ok());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_STOPPING);
+  response = Sync({Observed(run, v1::OBSERVED_STATE_RUNNING)});
+  ASSERT_EQ(response.attempts_size(), 1);
+  EXPECT_EQ(response.attempts(0).action(), v1::DesiredAttempt::STOP);
+  EXPECT_EQ(response.attempts(0).stop().reason(), v1::STOP_REASON_CANCEL);
+  EXPECT_EQ(response.attempts(0).stop().grace().seconds(), 10);
+}
+
+TEST_F(AgentServiceTest, ALongPollIsAnsweredByANewJob) {
+  Register();
+  const int64_t revision = Sync({}).desired_revision();
+  v1::SyncWorkerRequest request;
+  request.set_session(session_);
+  request.set_sequence(++sequence_);
+  request.set_desired_revision(revision);
+  request.mutable_max_wait()->set_seconds(5);
+  const auto context = Context();
+  grpc::CompletionQueue queue;
+  const auto call = agents_->AsyncSyncWorker(context.get(), request, &queue);
+  v1::SyncWorkerResponse response;
+  grpc::Status status;
+  call->Finish(&response, &status, nullptr);
+  CreateJob("a");
+  void* tag = nullptr;
+  bool ok = false;
+  ASSERT_TRUE(queue.Next(&tag, &ok));
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_GT(response.desired_revision(), revision);
+  EXPECT_EQ(response.attempts_size(), 1);
+}
+
+TEST_F(AgentServiceTest, AnUnknownSessionMustRegisterAgain) {
+  v1::SyncWorkerRequest request;
+  request.set_session("nobody");
+  v1::SyncWorkerResponse response;
+  const auto status = FromGrpcStatus(agents_->SyncWorker(Context().get(), request, &response));
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ErrorReason(status), "UNKNOWN_SESSION");
+}
+
+TEST_F(AgentServiceTest, AReportWithFaultsNamesThemAll) {
+  Register();
+  v1::SyncWorkerRequest request;
+  request.set_session(session_);
+  v1::ObservedAttempt* attempt = request.add_attempts();
+  attempt->set_attempt("jobs/1");
+  attempt->set_state(v1::OBSERVED_STATE_EXITED);
+  v1::SyncWorkerResponse response;
+  const auto status = FromGrpcStatus(agents_->SyncWorker(Context().get(), request, &response));
+  std::vector<std::string> fields;
+  for (const auto& violation : GetFieldViolations(status)) fields.push_back(violation.field);
+  EXPECT_THAT(fields, ElementsAre("attempts[0].attempt", "attempts[0].outcome.kind"));
+}
+
+TEST_F(AgentServiceTest, StreamsNeedTheSessionTheTokenAndTheRank) {
+  Register();
+  CreateJob("a");
+  v1::DesiredAttempt attempt = StartRunning();
+  ASSERT_TRUE(AppendLog(attempt, 0, "x").ok());
+
+  v1::DesiredAttempt stale = attempt;
+  stale.set_fencing_token(attempt.fencing_token() - 1);
+  EXPECT_EQ(ErrorReason(AppendLog(stale, 1, "x").status()), "STALE_FENCING_TOKEN");
+  EXPECT_EQ(ErrorReason(AppendMetrics(stale, 0, {1}).status()), "STALE_FENCING_TOKEN");
+
+  v1::DesiredAttempt absent = attempt;
+  absent.set_attempt("jobs/1/attempts/9");
+  EXPECT_EQ(AppendLog(absent, 0, "x").status().code(), absl::StatusCode::kNotFound);
+
+  v1::AppendLogRequest request;
+  request.set_session(session_);
+  request.set_attempt(attempt.attempt());
+  request.set_fencing_token(attempt.fencing_token());
+  request.set_rank(3);
+  v1::AppendResponse response;
+  auto status = FromGrpcStatus(agents_->AppendLog(Context().get(), request, &response));
+  EXPECT_EQ(GetFieldViolations(status).at(0).field, "rank");
+
+  session_ = "nobody";
+  EXPECT_EQ(ErrorReason(AppendLog(attempt, 1, "x").status()), "UNKNOWN_SESSION");
+}
+
+TEST_F(AgentServiceTest, AppendedBytesComeOnceWhateverIsSentAgain) {
+  Register();
+  CreateJob("a");
+  const v1::DesiredAttempt attempt = StartRunning();
+  EXPECT_EQ(*AppendLog(attempt, 0, "hello"), 5);
+  EXPECT_EQ(*AppendLog(attempt, 0, "hello wo"), 8);
+  const auto gap = AppendLog(attempt, 9, "x");
+  EXPECT_EQ(ErrorReason(gap.status()), "OFFSET_MISMATCH");
+  EXPECT_EQ(GetErrorMetadata(gap.status()).at(error::kExpectedOffset), "8");
+  const std::string large(kChunkBytesMax + 1, 'x');
+  EXPECT_EQ(GetFieldViolations(AppendLog(attempt, 8, large).status()).at(0).field, "data");
+}
+
+TEST_F(AgentServiceTest, MetricPointsComeOnceWhateverIsSentAgain) {
+  Register();
+  CreateJob("a");
+  const v1::DesiredAttempt attempt = StartRunning();
+  EXPECT_EQ(*AppendMetrics(attempt, 0, {1, 2}), 20);
+  EXPECT_EQ(*AppendMetrics(attempt, 0, {1, 2}), 20);
+  // Lines cannot be cut by bytes: overlap that is not a repetition starts at the server's offset.
+  const auto overlap = AppendMetrics(attempt, 10, {2, 3});
+  EXPECT_EQ(GetErrorMetadata(overlap.status()).at(error::kExpectedOffset), "20");
+  EXPECT_EQ(*AppendMetrics(attempt, 20, {3}), 30);
+  EXPECT_EQ(metrics_.ReadAfter(JobId{1}, 0, 100)->points.size(), 3u);
+}
+
+TEST_F(AgentServiceTest, AnAttemptThatHasEndedStillDeliversItsLogs) {
+  Register();
+  CreateJob("a");
+  const v1::DesiredAttempt attempt = StartRunning();
+  v1::ObservedAttempt failed = Observed(attempt, v1::OBSERVED_STATE_EXITED);
+  failed.mutable_outcome()->set_kind(v1::AttemptOutcome::FAILED);
+  failed.mutable_outcome()->mutable_failure()->set_failure_class(v1::FAILURE_CLASS_USER_ERROR);
+  failed.mutable_outcome()->mutable_failure()->set_message("the loss is not a number");
+  failed.set_drained(true);
+  Sync({failed});
+  const v1::Job job = GetJob("jobs/1");
+  EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(job.failure().message(), "the loss is not a number");
+  EXPECT_EQ(job.failure().failure_class(), v1::FAILURE_CLASS_USER_ERROR);
+  EXPECT_EQ(*AppendLog(attempt, 0, "last words"), 10);
+}
+
+TEST_F(AgentServiceTest, WorkersAreShownAndSteered) {
+  Register();
+  CreateJob("a");
+  StartRunning();
+  v1::ListWorkersResponse workers;
+  ASSERT_TRUE(fleet_->ListWorkers(Context().get(), v1::ListWorkersRequest(), &workers).ok());
+  ASSERT_EQ(workers.workers_size(), 1);
+  const v1::Worker& worker = workers.workers(0);
+  EXPECT_EQ(worker.name(), "workers/lab-1");
+  EXPECT_EQ(worker.state(), v1::WORKER_STATE_ACTIVE);
+  ASSERT_EQ(worker.devices_size(), 2);
+  EXPECT_EQ(worker.devices(0).attempt() + worker.devices(1).attempt(), "jobs/1/attempts/1");
+
+  v1::CordonWorkerRequest cordon;
+  cordon.set_name("workers/lab-1");
+  v1::Worker changed;
+  ASSERT_TRUE(fleet_->CordonWorker(Context().get(), cordon, &changed).ok());
+  EXPECT_EQ(changed.scheduling(), v1::WORKER_SCHEDULING_CORDONED);
+  v1::UncordonWorkerRequest uncordon;
+  uncordon.set_name("workers/lab-1");
+  ASSERT_TRUE(fleet_->UncordonWorker(Context().get(), uncordon, &changed).ok());
+  EXPECT_EQ(changed.scheduling(), v1::WORKER_SCHEDULING_ELIGIBLE);
+  v1::GetWorkerRequest get;
+  get.set_name("workers/lab-9");
+  EXPECT_EQ(fleet_->GetWorker(Context().get(), get, &changed).error_code(),
+            grpc::StatusCode::NOT_FOUND);
+}
+
+}  // namespace
+}  // namespace trainyard::rpc

@@ -1,0 +1,180 @@
+#include <gmock/gmock.h>
+
+#include "common/base/errors.h"
+#include "server/runtime/hash.h"
+#include "tests/unit/server/rpc/rpc_fixture.h"
+
+namespace trainyard::rpc {
+namespace {
+
+class CheckpointTest : public RpcTest {
+ protected:
+  void SetUp() override {
+    Register();
+    CreateJob("a");
+    attempt_ = StartRunning();
+  }
+  static v1::CheckpointFile File(const std::string& name, const std::string& content) {
+    v1::CheckpointFile file;
+    file.set_name(name);
+    file.set_size(static_cast<int64_t>(content.size()));
+    file.set_hash(runtime::ContentHash(content));
+    return file;
+  }
+  absl::StatusOr<int64_t> Append(const v1::CheckpointFile& file, int64_t offset,
+                                 const std::string& data) {
+    v1::AppendCheckpointFileRequest request;
+    request.set_session(session_);
+    request.set_attempt(attempt_.attempt());
+    request.set_fencing_token(attempt_.fencing_token());
+    request.set_step(600);
+    *request.mutable_file() = file;
+    request.set_offset(offset);
+    request.set_data(data);
+    v1::AppendResponse response;
+    const auto status = agents_->AppendCheckpointFile(Context().get(), request, &response);
+    if (!status.ok()) return FromGrpcStatus(status);
+    return response.next_offset();
+  }
+  absl::StatusOr<v1::Checkpoint> Commit(const std::vector<v1::CheckpointFile>& files) {
+    v1::CommitCheckpointRequest request;
+    request.set_session(session_);
+    request.set_attempt(attempt_.attempt());
+    request.set_fencing_token(attempt_.fencing_token());
+    request.set_step(600);
+    for (const auto& file : files) *request.add_files() = file;
+    v1::CommitCheckpointResponse response;
+    const auto status = agents_->CommitCheckpoint(Context().get(), request, &response);
+    if (!status.ok()) return FromGrpcStatus(status);
+    return response.checkpoint();
+  }
+  absl::StatusOr<std::string> Download(const std::string& file, int64_t offset) {
+    v1::DownloadCheckpointRequest request;
+    request.set_name("jobs/1/checkpoints/600");
+    request.set_file(file);
+    request.set_offset(offset);
+    const auto context = Context();
+    const auto stream = checkpoints_->DownloadCheckpoint(context.get(), request);
+    std::string bytes;
+    v1::DownloadCheckpointResponse response;
+    while (stream->Read(&response)) {
+      EXPECT_EQ(response.offset(), offset + static_cast<int64_t>(bytes.size()));
+      bytes += response.data();
+    }
+    const grpc::Status status = stream->Finish();
+    if (!status.ok()) return FromGrpcStatus(status);
+    return bytes;
+  }
+
+  v1::DesiredAttempt attempt_;
+};
+
+TEST_F(CheckpointTest, IsUploadedCommittedAndDownloadedByOffset) {
+  // More than one chunk of a download.
+  std::string content;
+  for (int i = 0; i < 100'000; ++i) content += std::to_string(i);
+  const auto file = File("model.safetensors", content);
+  EXPECT_EQ(*Append(file, 0, ""), 0);
+  EXPECT_EQ(*Append(file, 0, content.substr(0, 200'000)), 200'000);
+  EXPECT_EQ(*Append(file, 200'000, content.substr(200'000)), file.size());
+  const auto checkpoint = Commit({file});
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_EQ(checkpoint->name(), "jobs/1/checkpoints/600");
+  EXPECT_EQ(checkpoint->attempt(), 1);
+  EXPECT_EQ(*Download("model.safetensors", 0), content);
+  EXPECT_EQ(*Download("model.safetensors", 300'000), content.substr(300'000));
+  EXPECT_EQ(*Download("model.safetensors", file.size()), "");
+  EXPECT_EQ(GetJob("jobs/1").progress().checkpoint_step(), 600);
+}
+
+TEST_F(CheckpointTest, ACommitSentAgainIsFine) {
+  const auto file = File("state.json", "{}");
+  ASSERT_TRUE(Append(file, 0, "{}").ok());
+  ASSERT_TRUE(Commit({file}).ok());
+  const auto again = Commit({file});
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->step(), 600);
+}
+
+TEST_F(CheckpointTest, IsInvisibleUntilAllIsThereAndRight) {
+  const auto file = File("state.json", "{}");
+  ASSERT_TRUE(Append(file, 0, "{").ok());
+  EXPECT_EQ(ErrorReason(Commit({file}).status()), "OFFSET_MISMATCH");
+  ASSERT_TRUE(Append(file, 1, "!").ok());
+  EXPECT_EQ(ErrorReason(Commit({file}).status()), "CORRUPT_FILE");
+  EXPECT_EQ(Download("state.json", 0).status().code(), absl::StatusCode::kNotFound);
+  v1::ListCheckpointsRequest request;
+  request.set_parent("jobs/1");
+  v1::ListCheckpointsResponse response;
+  ASSERT_TRUE(checkpoints_->ListCheckpoints(Context().get(), request, &response).ok());
+  EXPECT_EQ(response.checkpoints_size(), 0);
+}
+
+TEST_F(CheckpointTest, AStaleTokenIsRefused) {
+  const auto file = File("state.json", "{}");
+  ASSERT_TRUE(Append(file, 0, "{}").ok());
+  attempt_.set_fencing_token(attempt_.fencing_token() - 1);
+  EXPECT_EQ(ErrorReason(Append(file, 0, "{}").status()), "STALE_FENCING_TOKEN");
+  EXPECT_EQ(ErrorReason(Commit({file}).status()), "STALE_FENCING_TOKEN");
+}
+
+TEST_F(CheckpointTest, FaultsOfTheRequestAreNamed) {
+  auto file = File("../../etc/passwd", "{}");
+  file.set_hash("md5:1");
+  const auto violations = GetFieldViolations(Append(file, 0, "{}").status());
+  ASSERT_EQ(violations.size(), 2u);
+  EXPECT_EQ(violations[0].field, "file.name");
+  EXPECT_EQ(violations[1].field, "file.hash");
+  EXPECT_EQ(GetFieldViolations(Commit({}).status()).at(0).field, "files");
+}
+
+TEST_F(CheckpointTest, DownloadsOfWhatIsNotThereAreRefused) {
+  const auto file = File("state.json", "{}");
+  ASSERT_TRUE(Append(file, 0, "{}").ok());
+  ASSERT_TRUE(Commit({file}).ok());
+  EXPECT_EQ(Download("model.safetensors", 0).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Download("state.json", 3).status().code(), absl::StatusCode::kOutOfRange);
+  v1::GetCheckpointRequest request;
+  request.set_name("jobs/1/checkpoints/601");
+  v1::Checkpoint checkpoint;
+  EXPECT_EQ(checkpoints_->GetCheckpoint(Context().get(), request, &checkpoint).error_code(),
+            grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(CheckpointTest, ANewJobStartsFromIt) {
+  const auto file = File("state.json", "{}");
+  ASSERT_TRUE(Append(file, 0, "{}").ok());
+  ASSERT_TRUE(Commit({file}).ok());
+  v1::CloneJobRequest request;
+  request.set_name("jobs/1");
+  request.set_from_checkpoint("jobs/1/checkpoints/600");
+  v1::CloneJobResponse response;
+  const auto status = jobs_->CloneJob(Context().get(), request, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(response.job().provenance().parent_checkpoint(), "jobs/1/checkpoints/600");
+  const v1::SyncWorkerResponse desired = Sync({Observed(attempt_, v1::OBSERVED_STATE_RUNNING)});
+  ASSERT_EQ(desired.attempts_size(), 2);
+  EXPECT_EQ(desired.attempts(1).resume_from().files(0).hash(), file.hash());
+}
+
+TEST_F(CheckpointTest, AnotherModelCannotStartFromIt) {
+  const auto file = File("state.json", "{}");
+  ASSERT_TRUE(Append(file, 0, "{}").ok());
+  ASSERT_TRUE(Commit({file}).ok());
+  v1::CloneJobRequest request;
+  request.set_name("jobs/1");
+  request.set_from_checkpoint("jobs/1/checkpoints/600");
+  auto* change = request.add_changes();
+  change->set_path("model.mlp.hidden");
+  change->set_value_json("[128]");
+  v1::CloneJobResponse response;
+  const auto status = FromGrpcStatus(jobs_->CloneJob(Context().get(), request, &response));
+  const auto violations = GetFieldViolations(status);
+  ASSERT_EQ(violations.size(), 1u);
+  EXPECT_EQ(violations[0].field, "spec.model.mlp.hidden");
+  EXPECT_EQ(violations[0].description,
+            "is [128], but checkpoint 'jobs/1/checkpoints/600' has [256]");
+}
+
+}  // namespace
+}  // namespace trainyard::rpc

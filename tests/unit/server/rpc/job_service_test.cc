@@ -1,0 +1,290 @@
+#include <gmock/gmock.h>
+
+#include "common/base/errors.h"
+#include "server/rpc/limits.h"
+#include "tests/unit/server/rpc/rpc_fixture.h"
+
+namespace trainyard::rpc {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+class JobServiceTest : public RpcTest {
+ protected:
+  absl::StatusOr<v1::Job> Create(const v1::CreateJobRequest& request) {
+    v1::Job job;
+    const grpc::Status status = jobs_->CreateJob(Context().get(), request, &job);
+    if (!status.ok()) return FromGrpcStatus(status);
+    return job;
+  }
+  v1::CreateJobRequest Request(const std::string& name) {
+    v1::CreateJobRequest request;
+    *request.mutable_spec() = Spec(name);
+    return request;
+  }
+  absl::StatusOr<v1::CloneJobResponse> Clone(const v1::CloneJobRequest& request) {
+    v1::CloneJobResponse response;
+    const grpc::Status status = jobs_->CloneJob(Context().get(), request, &response);
+    if (!status.ok()) return FromGrpcStatus(status);
+    return response;
+  }
+  absl::StatusOr<v1::Job> Cancel(const std::string& name) {
+    v1::CancelJobRequest request;
+    request.set_name(name);
+    request.set_reason("wrong data");
+    v1::Job job;
+    const grpc::Status status = jobs_->CancelJob(Context().get(), request, &job);
+    if (!status.ok()) return FromGrpcStatus(status);
+    return job;
+  }
+};
+
+TEST_F(JobServiceTest, CreateAnswersWithTheResolvedJob) {
+  const auto job = Create(Request("first"));
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->name(), "jobs/1");
+  EXPECT_EQ(job->uid().size(), 36u);
+  EXPECT_EQ(job->user(), "anna");
+  EXPECT_EQ(job->state(), v1::JOB_STATE_QUEUED);
+  EXPECT_FALSE(job->spec().train().has_global_batch());
+  EXPECT_EQ(job->resolved_spec().train().global_batch(), 64);
+  EXPECT_EQ(job->resolved_spec().train().replicas(), 1);
+  EXPECT_EQ(job->provenance().server_version(), "1.2.3");
+  EXPECT_TRUE(job->has_create_time());
+  EXPECT_FALSE(job->has_start_time());
+  EXPECT_GT(job->queue_reasons_size(), 0);  // no worker is there
+  EXPECT_EQ(GetJob("jobs/1").SerializeAsString(), job->SerializeAsString());
+}
+
+TEST_F(JobServiceTest, AnInvalidSpecComesBackWithAllItsViolations) {
+  v1::CreateJobRequest request = Request("a b");
+  request.mutable_spec()->mutable_train()->set_global_batch(0);
+  request.mutable_spec()->mutable_data()->set_dataset("fashion_mnist");
+  request.set_request_id(std::string(65, 'x'));
+  const auto job = Create(request);
+  EXPECT_EQ(job.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ErrorReason(job.status()), error::kInvalidSpec);
+  std::vector<std::string> fields;
+  for (const auto& violation : GetFieldViolations(job.status())) fields.push_back(violation.field);
+  EXPECT_THAT(fields, UnorderedElementsAre("request_id", "spec.name", "spec.data.dataset",
+                                           "spec.train.global_batch"));
+}
+
+TEST_F(JobServiceTest, ValidateOnlyResolvesAndStoresNothing) {
+  v1::CreateJobRequest request = Request("dry");
+  request.set_validate_only(true);
+  const auto job = Create(request);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->name(), "");
+  EXPECT_EQ(job->resolved_spec().train().global_batch(), 64);
+  EXPECT_EQ(CreateJob("real").name(), "jobs/1");
+}
+
+TEST_F(JobServiceTest, TheSameRequestSentAgainIsTheSameJob) {
+  v1::CreateJobRequest request = Request("once");
+  request.set_request_id("r-1");
+  EXPECT_EQ(Create(request)->name(), "jobs/1");
+  EXPECT_EQ(Create(request)->name(), "jobs/1");
+  request.mutable_spec()->set_name("another");
+  EXPECT_EQ(ErrorReason(Create(request).status()), "REQUEST_ID_REUSED");
+  request.set_request_id("r-2");
+  EXPECT_EQ(Create(request)->name(), "jobs/2");
+}
+
+TEST_F(JobServiceTest, ACheckpointToStartFromMustExist) {
+  v1::CreateJobRequest request = Request("child");
+  request.set_from_checkpoint("jobs/1/checkpoints/600");
+  EXPECT_EQ(Create(request).status().code(), absl::StatusCode::kNotFound);
+  request.set_from_checkpoint("step 600");
+  EXPECT_EQ(GetFieldViolations(Create(request).status()).at(0).field, "from_checkpoint");
+}
+
+TEST_F(JobServiceTest, AUserNameHasAForm) {
+  v1::Job job;
+  const grpc::Status status = jobs_->CreateJob(Context("a b").get(), Request("x"), &job);
+  EXPECT_EQ(GetFieldViolations(FromGrpcStatus(status)).at(0).field, "metadata.trainyard-user");
+  ASSERT_TRUE(jobs_->CreateJob(Context("").get(), Request("x"), &job).ok());
+  EXPECT_EQ(job.user(), "operator");
+}
+
+TEST_F(JobServiceTest, AJobThatIsNotThereIsNotFound) {
+  v1::GetJobRequest request;
+  v1::Job job;
+  request.set_name("jobs/7");
+  EXPECT_EQ(jobs_->GetJob(Context().get(), request, &job).error_code(),
+            grpc::StatusCode::NOT_FOUND);
+  request.set_name("7");
+  const auto status = FromGrpcStatus(jobs_->GetJob(Context().get(), request, &job));
+  EXPECT_EQ(GetFieldViolations(status).at(0).field, "name");
+}
+
+TEST_F(JobServiceTest, ListsPageByPageNewestFirst) {
+  for (int i = 0; i < 5; ++i) CreateJob("job");
+  v1::ListJobsRequest request;
+  request.set_page_size(2);
+  std::vector<std::string> names;
+  int pages = 0;
+  do {
+    v1::ListJobsResponse response;
+    ASSERT_TRUE(jobs_->ListJobs(Context().get(), request, &response).ok());
+    for (const auto& job : response.jobs()) names.push_back(job.name());
+    request.set_page_token(response.next_page_token());
+    ++pages;
+  } while (!request.page_token().empty());
+  EXPECT_THAT(names, ElementsAre("jobs/5", "jobs/4", "jobs/3", "jobs/2", "jobs/1"));
+  EXPECT_EQ(pages, 3);
+}
+
+TEST_F(JobServiceTest, ListsOnlyTheStatesAskedFor) {
+  CreateJob("stays");
+  CreateJob("goes");
+  ASSERT_TRUE(Cancel("jobs/2").ok());
+  v1::ListJobsRequest request;
+  request.add_states(v1::JOB_STATE_CANCELLED);
+  v1::ListJobsResponse response;
+  ASSERT_TRUE(jobs_->ListJobs(Context().get(), request, &response).ok());
+  ASSERT_EQ(response.jobs_size(), 1);
+  EXPECT_EQ(response.jobs(0).name(), "jobs/2");
+  request.set_page_token("x");
+  request.set_page_size(-1);
+  const auto status = FromGrpcStatus(jobs_->ListJobs(Context().get(), request, &response));
+  EXPECT_EQ(GetFieldViolations(status).size(), 2u);
+}
+
+TEST_F(JobServiceTest, CancelEndsAQueuedJobAndIsIdempotent) {
+  CreateJob("a");
+  EXPECT_EQ(Cancel("jobs/1")->state(), v1::JOB_STATE_CANCELLED);
+  const auto again = Cancel("jobs/1");
+  EXPECT_EQ(again->state(), v1::JOB_STATE_CANCELLED);
+  EXPECT_TRUE(again->has_end_time());
+  EXPECT_EQ(Cancel("jobs/9").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(JobServiceTest, AVerbThatMakesNoSenseIsAConflict) {
+  CreateJob("a");
+  ASSERT_TRUE(Cancel("jobs/1").ok());
+  v1::ResumeJobRequest request;
+  request.set_name("jobs/1");
+  v1::Job job;
+  const auto status = FromGrpcStatus(jobs_->ResumeJob(Context().get(), request, &job));
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ErrorReason(status), "JOB_STATE_CONFLICT");
+}
+
+TEST_F(JobServiceTest, SuspendAndResumeLeaveAndEnterTheQueue) {
+  CreateJob("a");
+  v1::SuspendJobRequest suspend;
+  suspend.set_name("jobs/1");
+  v1::Job job;
+  ASSERT_TRUE(jobs_->SuspendJob(Context().get(), suspend, &job).ok());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUSPENDED);
+  v1::ResumeJobRequest resume;
+  resume.set_name("jobs/1");
+  ASSERT_TRUE(jobs_->ResumeJob(Context().get(), resume, &job).ok());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_QUEUED);
+}
+
+TEST_F(JobServiceTest, ACloneIsTheOriginalWithChanges) {
+  CreateJob("original");
+  v1::CloneJobRequest request;
+  request.set_name("jobs/1");
+  auto* change = request.add_changes();
+  change->set_path("optimizer.sgd.lr");
+  change->set_value_json("0.2");
+  const auto clone = Clone(request);
+  ASSERT_TRUE(clone.ok()) << clone.status();
+  EXPECT_EQ(clone->job().name(), "jobs/2");
+  EXPECT_EQ(clone->job().provenance().cloned_from(), "jobs/1");
+  EXPECT_EQ(clone->job().resolved_spec().optimizer().sgd().lr(), 0.2);
+  ASSERT_EQ(clone->differences_size(), 1);
+  EXPECT_EQ(clone->differences(0).path(), "optimizer.sgd.lr");
+  EXPECT_EQ(clone->differences(0).left_json(), "0.1");
+  EXPECT_EQ(clone->differences(0).right_json(), "0.2");
+
+  v1::DiffJobsRequest diff;
+  diff.set_left("jobs/1");
+  diff.set_right("jobs/2");
+  v1::DiffJobsResponse differences;
+  ASSERT_TRUE(jobs_->DiffJobs(Context().get(), diff, &differences).ok());
+  EXPECT_EQ(differences.differences_size(), 1);
+}
+
+TEST_F(JobServiceTest, ACloneTrainsOnTheDataOfTheOriginal) {
+  Register();
+  CreateJob("original");
+  Succeed(StartRunning());
+  v1::CloneJobRequest request;
+  request.set_name("jobs/1");
+  request.set_validate_only(true);
+  const auto clone = Clone(request);
+  ASSERT_TRUE(clone.ok()) << clone.status();
+  EXPECT_EQ(clone->job().name(), "");
+  EXPECT_EQ(clone->job().resolved_spec().data().digest(), "glyphs-v1:abc");
+  EXPECT_EQ(clone->differences_size(), 0);
+  auto* change = request.add_changes();
+  change->set_path("data.train_size");
+  change->set_value_json("500");
+  EXPECT_EQ(Clone(request)->job().resolved_spec().data().digest(), "");
+}
+
+TEST_F(JobServiceTest, WrongChangesAreNamedWithTheNearestField) {
+  CreateJob("original");
+  v1::CloneJobRequest request;
+  request.set_name("jobs/1");
+  for (const char* path : {"optimizer.sgd.lrr", "trainn.epochs"}) {
+    auto* change = request.add_changes();
+    change->set_path(path);
+    change->set_value_json("1");
+  }
+  const auto violations = GetFieldViolations(Clone(request).status());
+  ASSERT_EQ(violations.size(), 2u);
+  EXPECT_EQ(violations[0].field, "spec.optimizer.sgd.lrr");
+  EXPECT_THAT(violations[0].description, HasSubstr("did you mean 'lr'?"));
+  EXPECT_THAT(violations[1].description, HasSubstr("did you mean 'train'?"));
+}
+
+TEST_F(JobServiceTest, EventsTellTheHistoryPageByPage) {
+  CreateJob("a");
+  ASSERT_TRUE(Cancel("jobs/1").ok());
+  v1::ListEventsRequest request;
+  request.set_parent("jobs/1");
+  v1::ListEventsResponse all;
+  ASSERT_TRUE(jobs_->ListEvents(Context().get(), request, &all).ok());
+  ASSERT_GE(all.events_size(), 2);
+  EXPECT_EQ(all.next_page_token(), "");
+  EXPECT_EQ(all.events(0).actor(), "user:anna");
+  EXPECT_THAT(all.events().rbegin()->message(), HasSubstr("wrong data"));
+  request.set_page_size(1);
+  v1::ListEventsResponse page;
+  ASSERT_TRUE(jobs_->ListEvents(Context().get(), request, &page).ok());
+  ASSERT_EQ(page.events_size(), 1);
+  request.set_page_token(page.next_page_token());
+  ASSERT_TRUE(jobs_->ListEvents(Context().get(), request, &page).ok());
+  EXPECT_EQ(page.events(0).sequence(), all.events(1).sequence());
+}
+
+TEST_F(JobServiceTest, ARunningJobShowsWhereItRuns) {
+  Register();
+  CreateJob("a");
+  StartRunning();
+  const v1::Job job = GetJob("jobs/1");
+  EXPECT_EQ(job.state(), v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(job.attempt(), 1);
+  EXPECT_EQ(job.progress().step(), 7);
+  ASSERT_EQ(job.placement_size(), 1);
+  EXPECT_EQ(job.placement(0).worker(), "workers/lab-1");
+  EXPECT_THAT(job.queue_reasons(), IsEmpty());
+  v1::ListAttemptsRequest request;
+  request.set_parent("jobs/1");
+  v1::ListAttemptsResponse attempts;
+  ASSERT_TRUE(jobs_->ListAttempts(Context().get(), request, &attempts).ok());
+  ASSERT_EQ(attempts.attempts_size(), 1);
+  EXPECT_EQ(attempts.attempts(0).name(), "jobs/1/attempts/1");
+  EXPECT_EQ(attempts.attempts(0).state(), v1::ATTEMPT_STATE_RUNNING);
+}
+
+}  // namespace
+}  // namespace trainyard::rpc

@@ -1,0 +1,223 @@
+#include <gmock/gmock.h>
+
+#include "common/base/errors.h"
+#include "tests/unit/server/rpc/rpc_fixture.h"
+
+namespace trainyard::rpc {
+namespace {
+
+using ::testing::ElementsAre;
+
+class JobStreamsTest : public RpcTest {
+ protected:
+  void Cancel(const std::string& name) {
+    v1::CancelJobRequest request;
+    request.set_name(name);
+    v1::Job job;
+    ASSERT_TRUE(jobs_->CancelJob(Context().get(), request, &job).ok());
+  }
+  // All bytes of rank 0 that the stream brings until it ends.
+  std::string Tail(const v1::TailLogsRequest& request) {
+    const auto context = Context();
+    const auto stream = jobs_->TailLogs(context.get(), request);
+    std::string bytes;
+    v1::TailLogsResponse response;
+    while (stream->Read(&response)) bytes += response.data();
+    const grpc::Status status = stream->Finish();
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return bytes;
+  }
+  std::vector<int64_t> Steps(const v1::WatchMetricsRequest& request, int64_t* cursor = nullptr) {
+    const auto context = Context();
+    const auto stream = jobs_->WatchMetrics(context.get(), request);
+    std::vector<int64_t> steps;
+    v1::WatchMetricsResponse response;
+    while (stream->Read(&response)) {
+      for (const auto& point : response.points()) steps.push_back(point.step());
+      if (cursor != nullptr) *cursor = response.cursor();
+    }
+    const grpc::Status status = stream->Finish();
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return steps;
+  }
+};
+
+TEST_F(JobStreamsTest, AWatchShowsWhatIsThereAndThenWhatChanges) {
+  CreateJob("a");
+  CreateJob("b");
+  const auto context = Context();
+  const auto stream = jobs_->WatchJobs(context.get(), v1::WatchJobsRequest());
+  v1::WatchJobsResponse first, second, third;
+  ASSERT_TRUE(stream->Read(&first));
+  ASSERT_TRUE(stream->Read(&second));
+  EXPECT_EQ(first.job().name(), "jobs/1");
+  EXPECT_EQ(second.job().name(), "jobs/2");
+  EXPECT_LT(first.revision(), second.revision());
+  Cancel("jobs/1");
+  ASSERT_TRUE(stream->Read(&third));
+  while (third.job().state() != v1::JOB_STATE_CANCELLED) ASSERT_TRUE(stream->Read(&third));
+  EXPECT_EQ(third.job().name(), "jobs/1");
+  EXPECT_GT(third.revision(), second.revision());
+  context->TryCancel();
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+}
+
+TEST_F(JobStreamsTest, AWatchResumesAfterItsRevision) {
+  CreateJob("a");
+  const int64_t revision = board_.revision();
+  CreateJob("b");
+  const auto context = Context();
+  v1::WatchJobsRequest request;
+  request.set_start_revision(revision);
+  const auto stream = jobs_->WatchJobs(context.get(), request);
+  v1::WatchJobsResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_EQ(response.job().name(), "jobs/2");
+}
+
+TEST_F(JobStreamsTest, AWatchOfSomeJobsShowsOnlyThose) {
+  CreateJob("a");
+  CreateJob("b");
+  const auto context = Context();
+  v1::WatchJobsRequest request;
+  request.add_names("jobs/2");
+  const auto stream = jobs_->WatchJobs(context.get(), request);
+  v1::WatchJobsResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_EQ(response.job().name(), "jobs/2");
+  Cancel("jobs/1");
+  Cancel("jobs/2");
+  while (response.job().state() != v1::JOB_STATE_CANCELLED) {
+    ASSERT_TRUE(stream->Read(&response));
+    EXPECT_EQ(response.job().name(), "jobs/2");
+  }
+}
+
+TEST_F(JobStreamsTest, AWatchOfAJobThatIsNotThereIsRefused) {
+  const auto context = Context();
+  v1::WatchJobsRequest request;
+  request.add_names("jobs/5");
+  const auto stream = jobs_->WatchJobs(context.get(), request);
+  v1::WatchJobsResponse response;
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(JobStreamsTest, StreamsEndWithUnavailableWhenTheServerGoes) {
+  CreateJob("a");
+  const auto context = Context();
+  const auto stream = jobs_->WatchJobs(context.get(), v1::WatchJobsRequest());
+  v1::WatchJobsResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  open_streams_.EndAll(absl::UnavailableError("the server is shutting down"));
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(JobStreamsTest, LogsAreReadFromAnOffset) {
+  Register();
+  CreateJob("a");
+  const v1::DesiredAttempt attempt = StartRunning();
+  ASSERT_EQ(*AppendLog(attempt, 0, "hello world"), 11);
+  v1::TailLogsRequest request;
+  request.set_name("jobs/1");
+  EXPECT_EQ(Tail(request), "hello world");
+  request.set_offset(6);
+  EXPECT_EQ(Tail(request), "world");
+  request.set_offset(-3);
+  EXPECT_EQ(Tail(request), "rld");
+  request.set_offset(-100);
+  EXPECT_EQ(Tail(request), "hello world");
+  request.set_rank(5);
+  EXPECT_EQ(Tail(request), "");
+}
+
+TEST_F(JobStreamsTest, FollowingLogsEndsWithTheJobAndBringsEverything) {
+  Register();
+  CreateJob("a");
+  const v1::DesiredAttempt attempt = StartRunning();
+  ASSERT_TRUE(AppendLog(attempt, 0, "one ").ok());
+  v1::TailLogsRequest request;
+  request.set_name("jobs/1");
+  request.set_follow(true);
+  const auto context = Context();
+  const auto stream = jobs_->TailLogs(context.get(), request);
+  v1::TailLogsResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_EQ(response.data(), "one ");
+  ASSERT_TRUE(AppendLog(attempt, 4, "two").ok());
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_EQ(response.data(), "two");
+  EXPECT_EQ(response.offset(), 4);
+  EXPECT_EQ(response.attempt(), 1);
+  Succeed(attempt);
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_EQ(GetJob("jobs/1").state(), v1::JOB_STATE_SUCCEEDED);
+}
+
+TEST_F(JobStreamsTest, LogsOfAnAttemptThatIsNotThereAreRefused) {
+  CreateJob("a");
+  v1::TailLogsRequest request;
+  request.set_name("jobs/1/attempts/1");
+  const auto context = Context();
+  v1::TailLogsResponse response;
+  const auto stream = jobs_->TailLogs(context.get(), request);
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(JobStreamsTest, MetricsResumeByCursor) {
+  Register();
+  CreateJob("a");
+  const v1::DesiredAttempt attempt = StartRunning();
+  ASSERT_EQ(*AppendMetrics(attempt, 0, {1, 2}), 20);
+  v1::WatchMetricsRequest request;
+  request.set_name("jobs/1");
+  int64_t cursor = 0;
+  EXPECT_THAT(Steps(request, &cursor), ElementsAre(1, 2));
+  ASSERT_EQ(*AppendMetrics(attempt, 20, {3}), 30);
+  request.set_cursor(cursor);
+  EXPECT_THAT(Steps(request), ElementsAre(3));
+  request.add_metrics("no.such");
+  EXPECT_THAT(Steps(request), ElementsAre());
+}
+
+TEST_F(JobStreamsTest, FollowingMetricsEndsWithTheJob) {
+  Register();
+  CreateJob("a");
+  const v1::DesiredAttempt attempt = StartRunning();
+  v1::WatchMetricsRequest request;
+  request.set_name("jobs/1");
+  request.set_follow(true);
+  const auto context = Context();
+  const auto stream = jobs_->WatchMetrics(context.get(), request);
+  ASSERT_TRUE(AppendMetrics(attempt, 0, {1, 2}).ok());
+  v1::WatchMetricsResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_EQ(response.points(0).attempt(), 1);
+  Succeed(attempt);
+  while (stream->Read(&response)) {
+  }
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
+TEST_F(JobStreamsTest, SeriesAreThinnedOutEvenly) {
+  Register();
+  CreateJob("a");
+  const v1::DesiredAttempt attempt = StartRunning();
+  ASSERT_TRUE(AppendMetrics(attempt, 0, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}).ok());
+  v1::QueryMetricsRequest request;
+  request.set_name("jobs/1");
+  request.set_max_points(3);
+  v1::QueryMetricsResponse response;
+  ASSERT_TRUE(jobs_->QueryMetrics(Context().get(), request, &response).ok());
+  ASSERT_EQ(response.series_size(), 1);
+  EXPECT_EQ(response.series(0).name(), "train.loss");
+  std::vector<int64_t> steps;
+  for (const auto& point : response.series(0).points()) steps.push_back(point.step());
+  EXPECT_THAT(steps, ElementsAre(0, 5, 10));
+}
+
+}  // namespace
+}  // namespace trainyard::rpc

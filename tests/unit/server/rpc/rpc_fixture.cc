@@ -1,0 +1,166 @@
+#include "tests/unit/server/rpc/rpc_fixture.h"
+
+#include "common/base/check.h"
+
+namespace trainyard::rpc {
+
+RpcTest::RpcTest() {
+  blobs_ = *runtime::BlobStore::Open(dir_.path());
+  runtime::Runtime::Options options;
+  options.on_fatal = [](const absl::Status& status) { TY_CHECK_OK(status); };
+  runtime_ = *runtime::Runtime::Start(std::move(options), store_, clock_, board_);
+  services_ = std::make_unique<Services>(Services{*runtime_, board_, notifier_, executor_, logs_,
+                                                  *blobs_, metrics_, store_, open_streams_,
+                                                  *Rng::Real(), "operator", "1.2.3"});
+  job_service_ = std::make_unique<JobServiceImpl>(*services_);
+  fleet_service_ = std::make_unique<FleetServiceImpl>(*services_);
+  checkpoint_service_ = std::make_unique<CheckpointServiceImpl>(*services_);
+  agent_service_ = std::make_unique<AgentServiceImpl>(*services_);
+  grpc::ServerBuilder builder;
+  builder.RegisterService(job_service_.get());
+  builder.RegisterService(fleet_service_.get());
+  builder.RegisterService(checkpoint_service_.get());
+  builder.RegisterService(agent_service_.get());
+  server_ = builder.BuildAndStart();
+  const auto channel = server_->InProcessChannel(grpc::ChannelArguments());
+  jobs_ = v1::JobService::NewStub(channel);
+  fleet_ = v1::FleetService::NewStub(channel);
+  checkpoints_ = v1::CheckpointService::NewStub(channel);
+  agents_ = v1::AgentService::NewStub(channel);
+}
+
+RpcTest::~RpcTest() {
+  open_streams_.EndAll(absl::UnavailableError("the test is over"));
+  runtime_->Stop();
+  server_->Shutdown();
+  server_->Wait();
+}
+
+std::unique_ptr<grpc::ClientContext> RpcTest::Context(const std::string& user) {
+  auto context = std::make_unique<grpc::ClientContext>();
+  context->set_deadline(absl::ToChronoTime(Clock::Real()->Now() + absl::Seconds(30)));
+  if (!user.empty()) context->AddMetadata("trainyard-user", user);
+  return context;
+}
+
+v1::JobSpec RpcTest::Spec(const std::string& name) {
+  v1::JobSpec spec;
+  spec.set_name(name);
+  spec.mutable_model()->mutable_mlp();
+  spec.mutable_data()->set_dataset("glyphs");
+  spec.mutable_train()->set_epochs(2);
+  spec.mutable_optimizer()->mutable_sgd()->set_lr(0.1);
+  return spec;
+}
+
+v1::Job RpcTest::CreateJob(const std::string& name) {
+  v1::CreateJobRequest request;
+  *request.mutable_spec() = Spec(name);
+  v1::Job job;
+  const grpc::Status status = jobs_->CreateJob(Context().get(), request, &job);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  return job;
+}
+
+v1::Job RpcTest::GetJob(const std::string& name) {
+  v1::GetJobRequest request;
+  request.set_name(name);
+  v1::Job job;
+  const grpc::Status status = jobs_->GetJob(Context().get(), request, &job);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  return job;
+}
+
+void RpcTest::Register() {
+  v1::RegisterWorkerRequest request;
+  request.set_worker("lab-1");
+  request.set_uid("u-1");
+  request.set_version("1.0");
+  for (const char* name : {"cpu-0", "cpu-1"}) {
+    v1::Device* device = request.add_devices();
+    device->set_name(name);
+    device->set_type("cpu");
+    device->set_health(v1::DEVICE_HEALTH_OK);
+  }
+  v1::RegisterWorkerResponse response;
+  const grpc::Status status = agents_->RegisterWorker(Context().get(), request, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  session_ = response.session();
+  sequence_ = 0;
+}
+
+v1::SyncWorkerResponse RpcTest::Sync(std::vector<v1::ObservedAttempt> observed,
+                                     int64_t desired_revision) {
+  v1::SyncWorkerRequest request;
+  request.set_session(session_);
+  request.set_sequence(++sequence_);
+  request.set_desired_revision(desired_revision);
+  for (auto& attempt : observed) *request.add_attempts() = std::move(attempt);
+  v1::SyncWorkerResponse response;
+  const grpc::Status status = agents_->SyncWorker(Context().get(), request, &response);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  return response;
+}
+
+v1::ObservedAttempt RpcTest::Observed(const v1::DesiredAttempt& desired, v1::ObservedState state) {
+  v1::ObservedAttempt observed;
+  observed.set_attempt(desired.attempt());
+  observed.set_fencing_token(desired.fencing_token());
+  observed.set_state(state);
+  return observed;
+}
+
+v1::DesiredAttempt RpcTest::StartRunning() {
+  const v1::SyncWorkerResponse response = Sync({});
+  EXPECT_EQ(response.attempts_size(), 1);
+  if (response.attempts().empty()) return v1::DesiredAttempt();
+  const v1::DesiredAttempt desired = response.attempts(0);
+  v1::ObservedAttempt observed = Observed(desired, v1::OBSERVED_STATE_RUNNING);
+  observed.mutable_progress()->set_step(7);
+  observed.set_data_digest("glyphs-v1:abc");
+  Sync({observed}, response.desired_revision());
+  return desired;
+}
+
+void RpcTest::Succeed(const v1::DesiredAttempt& attempt) {
+  v1::ObservedAttempt observed = Observed(attempt, v1::OBSERVED_STATE_EXITED);
+  observed.mutable_outcome()->set_kind(v1::AttemptOutcome::SUCCEEDED);
+  observed.set_drained(true);
+  Sync({observed});
+}
+
+absl::StatusOr<int64_t> RpcTest::AppendLog(const v1::DesiredAttempt& attempt, int64_t offset,
+                                           const std::string& data) {
+  v1::AppendLogRequest request;
+  request.set_session(session_);
+  request.set_attempt(attempt.attempt());
+  request.set_fencing_token(attempt.fencing_token());
+  request.set_offset(offset);
+  request.set_data(data);
+  v1::AppendResponse response;
+  const grpc::Status status = agents_->AppendLog(Context().get(), request, &response);
+  if (!status.ok()) return FromGrpcStatus(status);
+  return response.next_offset();
+}
+
+absl::StatusOr<int64_t> RpcTest::AppendMetrics(const v1::DesiredAttempt& attempt, int64_t offset,
+                                               std::vector<int64_t> steps) {
+  v1::AppendMetricsRequest request;
+  request.set_session(session_);
+  request.set_attempt(attempt.attempt());
+  request.set_fencing_token(attempt.fencing_token());
+  request.set_offset(offset);
+  request.set_end_offset(offset + 10 * static_cast<int64_t>(steps.size()));
+  for (const int64_t step : steps) {
+    v1::MetricPoint* point = request.add_points();
+    point->set_step(step);
+    point->set_name("train.loss");
+    point->set_value(1.0 / static_cast<double>(step + 1));
+  }
+  v1::AppendResponse response;
+  const grpc::Status status = agents_->AppendMetrics(Context().get(), request, &response);
+  if (!status.ok()) return FromGrpcStatus(status);
+  return response.next_offset();
+}
+
+}  // namespace trainyard::rpc

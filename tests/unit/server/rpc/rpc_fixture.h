@@ -1,0 +1,76 @@
+// All services in this process, over memory stores, with a clock that a test moves; and a worker
+// that a test plays.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/rpc/status.h"
+#include "grpcpp/grpcpp.h"
+#include "server/rpc/agent_service.h"
+#include "server/rpc/checkpoint_service.h"
+#include "server/rpc/fleet_service.h"
+#include "server/rpc/job_service.h"
+#include "server/rpc/streams.h"
+#include "server/store/memory_metrics_store.h"
+#include "server/store/memory_store.h"
+#include "tests/testing/temp_dir.h"
+#include "tests/unit/server/runtime/manual_clock.h"
+
+namespace trainyard::rpc {
+
+class RpcTest : public ::testing::Test {
+ protected:
+  RpcTest();
+  ~RpcTest() override;
+
+  // Call with a deadline, so that a bug fails the test and does not hang it.
+  std::unique_ptr<grpc::ClientContext> Context(const std::string& user = "anna");
+
+  static v1::JobSpec Spec(const std::string& name);
+  v1::Job CreateJob(const std::string& name);
+  v1::Job GetJob(const std::string& name);
+
+  // The worker lab-1, with two devices.
+  void Register();
+  v1::SyncWorkerResponse Sync(std::vector<v1::ObservedAttempt> observed,
+                              int64_t desired_revision = 0);
+  static v1::ObservedAttempt Observed(const v1::DesiredAttempt& desired, v1::ObservedState state);
+  // The only desired attempt, reported as running.
+  v1::DesiredAttempt StartRunning();
+  // Reports the end of the attempt with everything delivered.
+  void Succeed(const v1::DesiredAttempt& attempt);
+  absl::StatusOr<int64_t> AppendLog(const v1::DesiredAttempt& attempt, int64_t offset,
+                                    const std::string& data);
+  absl::StatusOr<int64_t> AppendMetrics(const v1::DesiredAttempt& attempt, int64_t offset,
+                                        std::vector<int64_t> steps);
+
+  testing::TempDir dir_;
+  testing::ManualClock clock_;
+  store::MemoryStore store_;
+  store::MemoryMetricsStore metrics_;
+  std::unique_ptr<runtime::BlobStore> blobs_;
+  runtime::LogStore logs_{dir_.File("logs")};
+  runtime::Notifier notifier_;
+  runtime::Board board_{notifier_};
+  Streams open_streams_;
+  runtime::Executor executor_;
+  std::unique_ptr<runtime::Runtime> runtime_;
+  std::unique_ptr<Services> services_;
+  std::unique_ptr<JobServiceImpl> job_service_;
+  std::unique_ptr<FleetServiceImpl> fleet_service_;
+  std::unique_ptr<CheckpointServiceImpl> checkpoint_service_;
+  std::unique_ptr<AgentServiceImpl> agent_service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<v1::JobService::Stub> jobs_;
+  std::unique_ptr<v1::FleetService::Stub> fleet_;
+  std::unique_ptr<v1::CheckpointService::Stub> checkpoints_;
+  std::unique_ptr<v1::AgentService::Stub> agents_;
+  std::string session_;
+  int64_t sequence_ = 0;
+};
+
+}  // namespace trainyard::rpc

@@ -1,0 +1,61 @@
+#include "server/runtime/log_store.h"
+
+#include <gtest/gtest.h>
+
+#include "common/base/errors.h"
+#include "common/base/files.h"
+#include "tests/testing/temp_dir.h"
+
+namespace trainyard::runtime {
+namespace {
+
+class LogStoreTest : public ::testing::Test {
+ protected:
+  testing::TempDir dir_;
+  LogStore logs_{dir_.File("logs")};
+  const LogId log_ = {{JobId{12}, 1}, 3};
+};
+
+TEST_F(LogStoreTest, AppendsAndReadsByOffset) {
+  EXPECT_EQ(*logs_.Size(log_), 0);
+  EXPECT_EQ(*logs_.Read(log_, 0, 100), "");
+  EXPECT_EQ(*logs_.Append(log_, 0, "hello "), 6);
+  EXPECT_EQ(*logs_.Append(log_, 6, "world"), 11);
+  EXPECT_EQ(*logs_.Read(log_, 0, 100), "hello world");
+  EXPECT_EQ(*logs_.Read(log_, 6, 3), "wor");
+  EXPECT_EQ(*logs_.Read(log_, 11, 3), "");
+}
+
+TEST_F(LogStoreTest, PassesOverBytesThatItHas) {
+  ASSERT_TRUE(logs_.Append(log_, 0, "hello").ok());
+  EXPECT_EQ(*logs_.Append(log_, 0, "hello"), 5);
+  EXPECT_EQ(*logs_.Append(log_, 2, "llo world"), 11);
+  EXPECT_EQ(*logs_.Append(log_, 0, "he"), 11);
+  EXPECT_EQ(*logs_.Read(log_, 0, 100), "hello world");
+}
+
+TEST_F(LogStoreTest, RefusesAGapAndTellsWhereToGoOn) {
+  ASSERT_TRUE(logs_.Append(log_, 0, "hello").ok());
+  const auto appended = logs_.Append(log_, 6, "world");
+  EXPECT_EQ(ErrorReason(appended.status()), "OFFSET_MISMATCH");
+  EXPECT_EQ(GetErrorMetadata(appended.status()).at(error::kExpectedOffset), "5");
+  EXPECT_EQ(ErrorReason(logs_.Append(log_, -1, "x").status()), "OFFSET_MISMATCH");
+}
+
+TEST_F(LogStoreTest, LogsAreKeptApartByNumbers) {
+  ASSERT_TRUE(logs_.Append(log_, 0, "a").ok());
+  ASSERT_TRUE(logs_.Append({{JobId{12}, 2}, 3}, 0, "b").ok());
+  EXPECT_EQ(*ReadFile(dir_.File("logs/12/1/3.log")), "a");
+  EXPECT_EQ(*ReadFile(dir_.File("logs/12/2/3.log")), "b");
+}
+
+TEST_F(LogStoreTest, WhatAFailedWriteLeftIsPassedOver) {
+  ASSERT_TRUE(logs_.Append(log_, 0, "hello").ok());
+  // A process that died here had written a part of the next chunk.
+  ASSERT_TRUE(ReplaceFile(dir_.File("logs/12/1/3.log"), "hello wo").ok());
+  EXPECT_EQ(*logs_.Append(log_, 5, " world"), 11);
+  EXPECT_EQ(*logs_.Read(log_, 0, 100), "hello world");
+}
+
+}  // namespace
+}  // namespace trainyard::runtime

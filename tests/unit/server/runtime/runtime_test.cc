@@ -1,0 +1,326 @@
+#include "server/runtime/runtime.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "absl/synchronization/notification.h"
+#include "common/base/errors.h"
+#include "server/store/memory_store.h"
+#include "tests/unit/server/runtime/manual_clock.h"
+
+namespace trainyard::runtime {
+namespace {
+
+// A memory store whose commits a test can hold up and let fail.
+class TestStore : public store::Store {
+ public:
+  absl::StatusOr<core::Snapshot> Load() override { return store_.Load(); }
+  absl::Status Commit(const core::Delta& delta) override {
+    const absl::MutexLock lock(&mutex_);
+    ++commits_;
+    mutex_.Await(absl::Condition(
+        +[](bool* held) { return !*held; }, &held_));
+    if (!failure_.ok()) return failure_;
+    return store_.Commit(delta);
+  }
+  absl::StatusOr<std::vector<core::EventRecord>> ListEvents(absl::string_view parent, int64_t after,
+                                                            int64_t limit) override {
+    return store_.ListEvents(parent, after, limit);
+  }
+
+  void Hold(bool held) {
+    const absl::MutexLock lock(&mutex_);
+    held_ = held;
+  }
+  void Fail(absl::Status status) {
+    const absl::MutexLock lock(&mutex_);
+    failure_ = std::move(status);
+  }
+  // Waits until so many commits have begun.
+  void AwaitCommits(int count) {
+    const auto enough = [this, count] { return commits_ >= count; };
+    const absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(&enough));
+  }
+  int commits() {
+    const absl::MutexLock lock(&mutex_);
+    return commits_;
+  }
+
+ private:
+  store::MemoryStore store_;
+  absl::Mutex mutex_;
+  bool held_ = false;
+  int commits_ = 0;
+  absl::Status failure_;
+};
+
+// The answer to one call.
+template <typename T>
+struct Answer {
+  absl::Notification came;
+  std::optional<absl::StatusOr<T>> value;
+
+  std::function<void(absl::StatusOr<T>)> Taker() {
+    return [this](absl::StatusOr<T> got) {
+      value = std::move(got);
+      came.Notify();
+    };
+  }
+  const absl::StatusOr<T>& Wait() {
+    came.WaitForNotification();
+    return *value;
+  }
+};
+
+class RuntimeTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    options_.on_fatal = [this](const absl::Status& status) { fatal_ = status; };
+  }
+  void Start() {
+    auto runtime = Runtime::Start(options_, store_, clock_, board_);
+    ASSERT_TRUE(runtime.ok()) << runtime.status();
+    runtime_ = *std::move(runtime);
+  }
+
+  static core::SubmitJob Job(const std::string& name, int32_t devices = 1) {
+    auto submission = std::make_shared<core::Submission>();
+    submission->uid = "uid-" + name;
+    submission->name = name;
+    submission->user = "anna";
+    submission->demand.count = devices;
+    return {submission, "", "", "user:anna"};
+  }
+  static core::RegisterWorker Worker(const std::string& session) {
+    core::RegisterWorker input;
+    input.worker = "lab-1";
+    input.uid = "u";
+    input.session = session;
+    core::DeviceRecord device;
+    device.name = "cpu-0";
+    device.type = "cpu";
+    input.devices = {device};
+    return input;
+  }
+  static core::SyncReport Report(const std::string& session, int64_t sequence, int64_t revision) {
+    core::SyncReport report;
+    report.session = session;
+    report.sequence = sequence;
+    report.desired_revision = revision;
+    return report;
+  }
+
+  absl::StatusOr<core::Reply> Post(core::Input input) {
+    Answer<core::Reply> answer;
+    runtime_->Post(std::move(input), answer.Taker());
+    return answer.Wait();
+  }
+  absl::StatusOr<DesiredState> Sync(core::SyncReport report, absl::Duration wait) {
+    Answer<DesiredState> answer;
+    runtime_->Sync(std::move(report), wait, answer.Taker());
+    return answer.Wait();
+  }
+  // Until the writer has done a turn: everything posted before has been worked on.
+  void Turn() {
+    Answer<const core::Yard*> answer;
+    runtime_->Read(answer.Taker());
+    answer.Wait().IgnoreError();
+  }
+
+  TestStore store_;
+  testing::ManualClock clock_;
+  Notifier notifier_;
+  Board board_{notifier_};
+  Runtime::Options options_;
+  absl::Status fatal_;
+  std::unique_ptr<Runtime> runtime_;
+};
+
+TEST_F(RuntimeTest, AnAcknowledgedInputIsInTheStoreAndOnTheBoard) {
+  Start();
+  const auto reply = Post(Job("a"));
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(reply->job, JobId{1});
+  EXPECT_TRUE(store_.Load()->jobs.contains(JobId{1}));
+  EXPECT_EQ(board_.FindJob(JobId{1})->record.submission->name, "a");
+  EXPECT_EQ(board_.revision(), store_.Load()->revision);
+}
+
+TEST_F(RuntimeTest, RepliesOnlyAfterTheCommit) {
+  Start();
+  store_.Hold(true);
+  Answer<core::Reply> answer;
+  runtime_->Post(Job("a"), answer.Taker());
+  store_.AwaitCommits(1);
+  EXPECT_FALSE(answer.came.HasBeenNotified());
+  EXPECT_EQ(board_.FindJob(JobId{1}), nullptr);
+  store_.Hold(false);
+  EXPECT_TRUE(answer.Wait().ok());
+}
+
+TEST_F(RuntimeTest, InputsThatWaitShareOneCommit) {
+  Start();
+  store_.Hold(true);
+  Answer<core::Reply> first;
+  runtime_->Post(Job("first"), first.Taker());
+  store_.AwaitCommits(1);
+  std::vector<Answer<core::Reply>> answers(20);
+  for (auto& answer : answers) runtime_->Post(Job("more"), answer.Taker());
+  store_.Hold(false);
+  for (auto& answer : answers) EXPECT_TRUE(answer.Wait().ok());
+  EXPECT_EQ(store_.commits(), 2);
+}
+
+TEST_F(RuntimeTest, ReadsSeeCommittedStateOnly) {
+  Start();
+  store_.Hold(true);
+  Answer<core::Reply> posted;
+  runtime_->Post(Job("a"), posted.Taker());
+  Answer<const core::Yard*> read;
+  runtime_->Read(read.Taker());
+  store_.AwaitCommits(1);
+  EXPECT_FALSE(read.came.HasBeenNotified());
+  store_.Hold(false);
+  EXPECT_TRUE(read.Wait().ok());
+}
+
+TEST_F(RuntimeTest, AFullDiskIsToldToAllOfTheTurnAndHealsByItself) {
+  Start();
+  ASSERT_TRUE(Post(Job("kept")).ok());
+  store_.Fail(error::DiskFull("/state"));
+  const auto refused = Post(Job("lost"));
+  EXPECT_EQ(ErrorReason(refused.status()), "DISK_FULL");
+  EXPECT_EQ(board_.FindJob(JobId{2}), nullptr);
+  // What the yard refuses keeps its own reason.
+  EXPECT_EQ(Post(core::CancelJob{JobId{77}, "user:anna", ""}).status().code(),
+            absl::StatusCode::kNotFound);
+  store_.Fail(absl::OkStatus());
+  const auto reply = Post(Job("after"));
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(reply->job, JobId{2});
+  EXPECT_TRUE(fatal_.ok());
+}
+
+TEST_F(RuntimeTest, AnyOtherFailedCommitIsTheEnd) {
+  Start();
+  store_.Fail(absl::DataLossError("cannot sync"));
+  EXPECT_EQ(Post(Job("a")).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(Post(Job("b")).status().code(), absl::StatusCode::kDataLoss);
+  runtime_->Stop();
+  EXPECT_EQ(fatal_.code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(store_.commits(), 1);
+}
+
+TEST_F(RuntimeTest, AFullQueueRefusesAtOnce) {
+  options_.queue_max = 2;
+  Start();
+  store_.Hold(true);
+  Answer<core::Reply> first;
+  runtime_->Post(Job("first"), first.Taker());
+  store_.AwaitCommits(1);
+  Answer<core::Reply> second, third;
+  runtime_->Post(Job("second"), second.Taker());
+  runtime_->Post(Job("third"), third.Taker());
+  const auto refused = Post(Job("fourth"));
+  EXPECT_EQ(ErrorReason(refused.status()), "SERVER_BUSY");
+  EXPECT_TRUE(GetRetryDelay(refused.status()).has_value());
+  store_.Hold(false);
+  EXPECT_TRUE(third.Wait().ok());
+}
+
+TEST_F(RuntimeTest, ANewRuntimeTakesUpWhatTheStoreHolds) {
+  Start();
+  ASSERT_TRUE(Post(Job("a")).ok());
+  runtime_.reset();
+  Start();
+  EXPECT_NE(board_.FindJob(JobId{1}), nullptr);
+  EXPECT_EQ(Post(Job("b"))->job, JobId{2});
+}
+
+TEST_F(RuntimeTest, AWorkerWithNewsIsAnsweredAtOnce) {
+  Start();
+  ASSERT_TRUE(Post(Worker("s1")).ok());
+  ASSERT_TRUE(Post(Job("a")).ok());
+  const auto desired = Sync(Report("s1", 1, 0), absl::Seconds(5));
+  ASSERT_TRUE(desired.ok()) << desired.status();
+  ASSERT_EQ(desired->attempts.size(), 1u);
+  EXPECT_EQ(desired->attempts[0].action, core::DesiredAction::kRun);
+}
+
+TEST_F(RuntimeTest, AWorkerWithoutNewsWaitsForThem) {
+  Start();
+  ASSERT_TRUE(Post(Worker("s1")).ok());
+  const auto before = Sync(Report("s1", 1, 0), absl::Seconds(5));
+  ASSERT_TRUE(before.ok()) << before.status();
+  Answer<DesiredState> waiting;
+  runtime_->Sync(Report("s1", 2, before->revision), absl::Seconds(5), waiting.Taker());
+  Turn();
+  EXPECT_FALSE(waiting.came.HasBeenNotified());
+  ASSERT_TRUE(Post(Job("a")).ok());
+  const auto& after = waiting.Wait();
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_GT(after->revision, before->revision);
+  EXPECT_EQ(after->attempts.size(), 1u);
+}
+
+TEST_F(RuntimeTest, AWaitingWorkerIsAnsweredWhenItsTimeIsOver) {
+  Start();
+  ASSERT_TRUE(Post(Worker("s1")).ok());
+  const int64_t revision = Sync(Report("s1", 1, 0), absl::Seconds(5))->revision;
+  Answer<DesiredState> waiting;
+  runtime_->Sync(Report("s1", 2, revision), absl::Seconds(5), waiting.Taker());
+  Turn();
+  clock_.Advance(absl::Seconds(4));
+  Turn();
+  EXPECT_FALSE(waiting.came.HasBeenNotified());
+  clock_.Advance(absl::Seconds(1));
+  Turn();
+  EXPECT_EQ(waiting.Wait()->revision, revision);
+}
+
+TEST_F(RuntimeTest, ASecondCallOfAWorkerAnswersTheFirst) {
+  Start();
+  ASSERT_TRUE(Post(Worker("s1")).ok());
+  const int64_t revision = Sync(Report("s1", 1, 0), absl::Seconds(5))->revision;
+  Answer<DesiredState> first, second;
+  runtime_->Sync(Report("s1", 2, revision), absl::Seconds(5), first.Taker());
+  runtime_->Sync(Report("s1", 2, revision), absl::Seconds(5), second.Taker());
+  EXPECT_TRUE(first.Wait().ok());
+  EXPECT_FALSE(second.came.HasBeenNotified());
+  runtime_->Stop();
+  EXPECT_EQ(second.Wait().status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(RuntimeTest, ANewSessionEndsTheWaitingOfTheOldOne) {
+  Start();
+  ASSERT_TRUE(Post(Worker("s1")).ok());
+  const int64_t revision = Sync(Report("s1", 1, 0), absl::Seconds(5))->revision;
+  Answer<DesiredState> waiting;
+  runtime_->Sync(Report("s1", 2, revision), absl::Seconds(5), waiting.Taker());
+  ASSERT_TRUE(Post(Worker("s2")).ok());
+  Turn();
+  EXPECT_EQ(Sync(Report("s1", 3, 0), absl::Seconds(5)).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ErrorReason(waiting.Wait().status()), "UNKNOWN_SESSION");
+}
+
+TEST_F(RuntimeTest, TimersRunWithoutInputs) {
+  Start();
+  ASSERT_TRUE(Post(Worker("s1")).ok());
+  clock_.Advance(absl::Microseconds(options_.config.lease_us) + absl::Seconds(1));
+  Turn();
+  const auto worker = store_.Load()->workers.at("lab-1");
+  EXPECT_EQ(core::worker_fsm::Name(worker.state), "UNREACHABLE");
+}
+
+TEST_F(RuntimeTest, AfterStopEverythingIsRefused) {
+  Start();
+  runtime_->Stop();
+  EXPECT_EQ(Post(Job("late")).status().code(), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace trainyard::runtime

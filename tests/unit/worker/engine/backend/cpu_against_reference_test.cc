@@ -1,0 +1,253 @@
+// Every op of the cpu backend, forward and backward, against the reference in double precision over
+// odd shapes: channels that fill no block, batches of 1, strides, paddings, all mixed.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "absl/strings/str_cat.h"
+#include "tests/unit/worker/engine/engine_testing.h"
+#include "worker/engine/graph/graph_builder.h"
+#include "worker/engine/graph/passes.h"
+
+namespace trainyard::engine {
+namespace {
+
+using testing::Compile;
+using testing::TestBatch;
+using testing::Values;
+
+// f32 sums of up to some thousand products.
+constexpr double kTolerance = 2e-5;
+
+void Compare(const std::string& what, const Graph& model, int64_t rows,
+             const PassOptions& passes = {}) {
+  SCOPED_TRACE(absl::StrCat(what, ", ", rows, " rows"));
+  const CompileOptions options = {.max_rows = rows, .passes = passes, .inspect = true};
+  const std::unique_ptr<Executable> expected = Compile("reference_f64", model, {}, options);
+  const std::unique_ptr<Executable> actual = Compile("cpu", model, {}, options);
+  testing::RandomizeState(5, *expected);
+  testing::CopyState(*expected, *actual);
+  const TestBatch batch = testing::RandomBatch(9, model, rows);
+  // Twice: the first overwrites the reduction, the second adds to it.
+  for (int time = 0; time < 2; ++time) {
+    ASSERT_TRUE(expected->Accumulate(batch.batch(), 0.5, nullptr).ok());
+    const absl::Status status = actual->Accumulate(batch.batch(), 0.5, nullptr);
+    ASSERT_TRUE(status.ok()) << status;
+    testing::ExpectNear(testing::Gradients(model, *actual), testing::Gradients(model, *expected),
+                        kTolerance);
+    const Inspection a = *actual->Inspect();
+    const Inspection b = *expected->Inspect();
+    EXPECT_NEAR(a.loss, b.loss, kTolerance);
+    testing::ExpectNear(Values(a.logits.begin(), a.logits.end()),
+                        Values(b.logits.begin(), b.logits.end()), kTolerance, "logits");
+    testing::ExpectNear(Values(a.input_gradient.begin(), a.input_gradient.end()),
+                        Values(b.input_gradient.begin(), b.input_gradient.end()), kTolerance,
+                        "input gradient");
+  }
+  testing::ExpectNear(Values(actual->reduction().begin(), actual->reduction().end()),
+                      Values(expected->reduction().begin(), expected->reduction().end()),
+                      kTolerance, "reduction");
+  ASSERT_TRUE(expected->Update(0.1).ok());
+  ASSERT_TRUE(actual->Update(0.1).ok());
+  testing::ExpectNear(testing::ReadAllState(*actual), testing::ReadAllState(*expected), kTolerance);
+  testing::ExpectNear(*actual->Predict(batch.inputs), *expected->Predict(batch.inputs),
+                      5 * kTolerance, "predictions");
+}
+
+Graph Close(Shape input, const std::function<ValueId(GraphBuilder&)>& layers) {
+  GraphBuilder builder(std::move(input));
+  builder.SoftmaxCrossEntropy(builder.Linear("fc", builder.Flatten(layers(builder)), 7));
+  absl::StatusOr<Graph> graph = std::move(builder).Build();
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  return *std::move(graph);
+}
+
+TEST(CpuConv2d, AgreesWithTheReference) {
+  struct Case {
+    Shape input;
+    Conv2dOptions options;
+    int64_t rows;
+  };
+  const Case cases[] = {
+      {{1, 9, 7}, {.out_channels = 32, .kernel = 3, .padding = 1}, 3},
+      {{3, 11, 10}, {.out_channels = 5, .kernel = 3, .stride = 2, .padding = 1}, 2},
+      {{16, 6, 6}, {.out_channels = 32, .kernel = 3, .padding = 1}, 1},
+      {{12, 7, 5}, {.out_channels = 20, .kernel = 1, .stride = 2, .bias = false}, 4},
+      {{4, 8, 8}, {.out_channels = 8, .kernel = 1, .stride = 2, .bias = false}, 4},
+      {{8, 9, 9}, {.out_channels = 16, .kernel = 5, .stride = 2, .padding = 2}, 2},
+      {{5, 9, 9}, {.out_channels = 7, .kernel = 3, .padding = 2, .dilation = 2}, 2},
+      {{16, 5, 5}, {.out_channels = 16, .kernel = 3, .padding = 1, .groups = 4}, 2},
+      {{6, 5, 5}, {.out_channels = 9, .kernel = 3, .groups = 3, .bias = false}, 1},
+      {{2, 13, 13}, {.out_channels = 3, .kernel = 7, .stride = 3, .padding = 3}, 2},
+  };
+  for (const Case& c : cases) {
+    const std::string what = absl::StrCat("conv2d ", ShapeString(c.input), " to ",
+                                          c.options.out_channels, ", kernel ", c.options.kernel);
+    // Alone, rectified, and as the second of two, so that its input has a blocked layout.
+    Compare(what,
+            Close(c.input, [&](GraphBuilder& b) { return b.Conv2d("conv", b.input(), c.options); }),
+            c.rows);
+    Compare(what + ", relu",
+            Close(c.input,
+                  [&](GraphBuilder& b) { return b.Relu(b.Conv2d("conv", b.input(), c.options)); }),
+            c.rows);
+    Compare(what + ", after another",
+            Close(c.input,
+                  [&](GraphBuilder& b) {
+                    const ValueId x =
+                        b.Conv2d("first", b.input(),
+                                 {.out_channels = c.input[0], .kernel = 3, .padding = 1});
+                    return b.Relu(b.Conv2d("conv", b.Tanh(x), c.options));
+                  }),
+            c.rows);
+  }
+}
+
+TEST(CpuLinear, AgreesWithTheReference) {
+  for (const int64_t in : {1, 5, 16, 100}) {
+    for (const int64_t out : {1, 10, 33}) {
+      for (const int64_t rows : {1, 5, 16}) {
+        Compare(absl::StrCat("linear ", in, " to ", out),
+                Close({in},
+                      [&](GraphBuilder& b) {
+                        const ValueId x = b.Relu(b.Linear("first", b.input(), out));
+                        return b.Tanh(b.Linear("second", x, in, false));
+                      }),
+                rows);
+      }
+    }
+  }
+}
+
+TEST(CpuPooling, AgreesWithTheReference) {
+  const PoolOptions cases[] = {{.kernel = 2},
+                               {.kernel = 3},
+                               {.kernel = 3, .stride = 2, .padding = 1},
+                               {.kernel = 2, .stride = 1},
+                               {.kernel = 4, .stride = 3, .padding = 2},
+                               {.kernel = 2, .stride = 3}};
+  for (const PoolOptions& options : cases) {
+    for (const int64_t channels : {3, 8, 16, 24}) {
+      const Conv2dOptions conv = {.out_channels = channels, .kernel = 3, .padding = 1};
+      const std::string what = absl::StrCat("window ", options.kernel, " of ", channels);
+      Compare("max_pool " + what,
+              Close({2, 9, 8},
+                    [&](GraphBuilder& b) {
+                      return b.MaxPool(b.Conv2d("conv", b.input(), conv), options);
+                    }),
+              3);
+      Compare("relu, max_pool " + what,
+              Close({2, 9, 8},
+                    [&](GraphBuilder& b) {
+                      return b.MaxPool(b.Relu(b.Conv2d("conv", b.input(), conv)), options);
+                    }),
+              3);
+      Compare("avg_pool " + what,
+              Close({2, 9, 8},
+                    [&](GraphBuilder& b) {
+                      return b.AvgPool(b.Conv2d("conv", b.input(), conv), options);
+                    }),
+              2);
+      Compare("global_avg_pool",
+              Close({2, 9, 8},
+                    [&](GraphBuilder& b) {
+                      return b.GlobalAvgPool(b.Conv2d("conv", b.input(), conv));
+                    }),
+              2);
+    }
+  }
+}
+
+TEST(CpuPooling, OfTheInputAgreesWithTheReference) {
+  Compare("pools of plain layouts",
+          Close({3, 8, 8},
+                [](GraphBuilder& b) {
+                  return b.AvgPool(b.MaxPool(b.input(), {.kernel = 2}), {.kernel = 2, .stride = 1});
+                }),
+          3);
+}
+
+TEST(CpuBatchNorm, AgreesWithTheReference) {
+  for (const int64_t channels : {1, 6, 8, 16, 20}) {
+    const Conv2dOptions conv = {.out_channels = channels, .kernel = 3, .padding = 1};
+    Compare(absl::StrCat("batch_norm of ", channels),
+            Close({2, 6, 7},
+                  [&](GraphBuilder& b) {
+                    return b.BatchNorm("bn", b.Conv2d("conv", b.input(), conv));
+                  }),
+            4);
+    Compare(absl::StrCat("batch_norm, relu of ", channels),
+            Close({2, 6, 7},
+                  [&](GraphBuilder& b) {
+                    return b.Relu(b.BatchNorm("bn", b.Conv2d("conv", b.input(), conv)));
+                  }),
+            4);
+  }
+  Compare("batch_norm of the input",
+          Close({3, 5, 5}, [](GraphBuilder& b) { return b.Relu(b.BatchNorm("bn", b.input())); }),
+          1);
+}
+
+// Layouts meet here: a plain input, blocked convolutions of several widths, sums of both.
+Graph Residual(int64_t channels) {
+  return Close({3, 8, 8}, [channels](GraphBuilder& b) {
+    const Conv2dOptions conv = {.out_channels = channels, .kernel = 3, .padding = 1};
+    ValueId x = b.Relu(b.BatchNorm("bn", b.Conv2d("conv", b.input(), conv)));
+    ValueId branch = b.Relu(b.BatchNorm("bn1", b.Conv2d("conv1", x, conv)));
+    branch = b.BatchNorm("bn2", b.Conv2d("conv2", branch, conv));
+    x = b.Relu(b.Add(branch, x));
+    const ValueId short_cut = b.Conv2d(
+        "down", x, {.out_channels = 2 * channels, .kernel = 1, .stride = 2, .bias = false});
+    branch = b.Conv2d("conv3", x,
+                      {.out_channels = 2 * channels, .kernel = 3, .stride = 2, .padding = 1});
+    return b.GlobalAvgPool(b.Relu(b.Add(branch, short_cut)));
+  });
+}
+
+TEST(CpuNetworks, WithResidualSumsAgreeWithTheReference) {
+  for (const int64_t channels : {4, 8, 12, 16}) {
+    Compare(absl::StrCat("residual net of ", channels), Residual(channels), 3);
+  }
+}
+
+TEST(CpuNetworks, AgreeWithTheReferenceWithoutAnyPass) {
+  const PassOptions none = {.fuse_relu = false,
+                            .fuse_relu_into_max_pool_gradient = false,
+                            .remove_dead_code = false,
+                            .reuse_in_place = false};
+  Compare("residual net, no passes", Residual(12), 3, none);
+  Compare("conv, relu, max_pool, no passes",
+          Close({2, 8, 8},
+                [](GraphBuilder& b) {
+                  return b.MaxPool(b.Relu(b.Conv2d("conv", b.input(), {.out_channels = 6})),
+                                   {.kernel = 2});
+                }),
+          3, none);
+}
+
+TEST(CpuNetworks, OfASumOfTheInputAndOfFlattenedBlocksAgreeWithTheReference) {
+  Compare("input added to a convolution of it",
+          Close({8, 6, 6},
+                [](GraphBuilder& b) {
+                  return b.Add(b.Conv2d("conv", b.input(), {.out_channels = 8, .padding = 1}),
+                               b.input());
+                }),
+          2);
+  Compare(
+      "logits that are flattened blocks",
+      [] {
+        GraphBuilder b({2, 3, 3});
+        b.SoftmaxCrossEntropy(b.Flatten(b.Conv2d("conv", b.input(), {.out_channels = 12})));
+        return *std::move(b).Build();
+      }(),
+      3);
+  Compare("relu after flatten",
+          Close({2, 5, 5},
+                [](GraphBuilder& b) {
+                  return b.Relu(b.Flatten(b.Conv2d("conv", b.input(), {.out_channels = 20})));
+                }),
+          3);
+}
+
+}  // namespace
+}  // namespace trainyard::engine

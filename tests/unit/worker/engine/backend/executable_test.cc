@@ -1,0 +1,301 @@
+// The contract of the port, on every backend.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "tests/unit/worker/engine/engine_testing.h"
+#include "worker/engine/graph/graph_builder.h"
+#include "worker/engine/models/models.h"
+
+namespace trainyard::engine {
+namespace {
+
+using testing::Compile;
+using ::testing::HasSubstr;
+using testing::TestBatch;
+using testing::Values;
+
+Graph Model() {
+  return *BuildConvnet({.input = {2, 9, 9}, .channels = {4, 6}, .classes = 5, .batch_norm = true});
+}
+
+class Executables : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Executables, TwoHalvesWeighAsMuchAsTheWhole) {
+  const Graph model = *BuildConvnet({.input = {2, 9, 9}, .channels = {4, 6}, .classes = 5});
+  const std::unique_ptr<Executable> whole = Compile(GetParam(), model, {}, {.max_rows = 6});
+  const std::unique_ptr<Executable> halves = Compile(GetParam(), model, {}, {.max_rows = 6});
+  testing::RandomizeState(1, *whole);
+  testing::RandomizeState(1, *halves);
+  for (uint64_t step = 0; step < 2; ++step) {
+    const TestBatch batch = testing::RandomBatch(step, model, 6);
+    ASSERT_TRUE(whole->Accumulate(batch.batch(), 1, nullptr).ok());
+    // Unequal parts, weighted by their rows.
+    ASSERT_TRUE(halves->Accumulate(batch.Rows(0, 4).batch(), 4.0 / 6, nullptr).ok());
+    ASSERT_TRUE(halves->Accumulate(batch.Rows(4, 6).batch(), 2.0 / 6, nullptr).ok());
+    testing::ExpectNear(testing::Gradients(model, *halves), testing::Gradients(model, *whole),
+                        1e-6);
+    const absl::StatusOr<StepMetrics> a = whole->Update(0.1);
+    const absl::StatusOr<StepMetrics> b = halves->Update(0.1);
+    ASSERT_TRUE(a.ok() && b.ok());
+    EXPECT_NEAR(a->loss, b->loss, 1e-5);
+    EXPECT_NEAR(a->accuracy, b->accuracy, 1e-6);
+  }
+}
+
+TEST_P(Executables, StatisticsOfReplicasAreAveraged) {
+  const Graph model = Model();
+  const std::unique_ptr<Executable> executable = Compile(GetParam(), model, {}, {.max_rows = 4});
+  ASSERT_TRUE(InitializeParameters(1, *executable).ok());
+  const TestBatch a = testing::RandomBatch(1, model, 4);
+  const TestBatch b = testing::RandomBatch(2, model, 4);
+  auto running = [&](const std::vector<std::pair<TestBatch, double>>& parts) {
+    EXPECT_TRUE(InitializeParameters(1, *executable).ok());
+    for (const auto& [batch, weight] : parts) {
+      EXPECT_TRUE(executable->Accumulate(batch.batch(), weight, nullptr).ok());
+    }
+    EXPECT_TRUE(executable->Update(0).ok());
+    return testing::ReadState(*executable, "bn1.running_var");
+  };
+  const Values only_a = running({{a, 1}});
+  const Values only_b = running({{b, 1}});
+  Values expected(only_a.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    expected[i] = 0.25f * only_a[i] + 0.75f * only_b[i];
+  }
+  testing::ExpectNear(running({{a, 0.25}, {b, 0.75}}), expected, 1e-6, "bn1.running_var");
+}
+
+TEST_P(Executables, ReadyRangesCoverTheReductionInOrder) {
+  const Graph model = Model();
+  const std::unique_ptr<Executable> executable = Compile(GetParam(), model, {}, {.max_rows = 3});
+  testing::RandomizeState(1, *executable);
+  const TestBatch batch = testing::RandomBatch(1, model, 3);
+  Values seen(executable->reduction().size(), -1);
+  int64_t next = 0;
+  int ranges = 0;
+  ASSERT_TRUE(executable
+                  ->Accumulate(batch.batch(), 1,
+                               [&](int64_t offset, int64_t count) {
+                                 EXPECT_EQ(offset, next);
+                                 EXPECT_GT(count, 0);
+                                 for (int64_t i = offset; i < offset + count; ++i) {
+                                   seen[static_cast<size_t>(i)] =
+                                       executable->reduction()[static_cast<size_t>(i)];
+                                 }
+                                 next = offset + count;
+                                 ++ranges;
+                               })
+                  .ok());
+  EXPECT_EQ(next, static_cast<int64_t>(executable->reduction().size()));
+  // At least one for each layer with parameters, so that communication starts early.
+  EXPECT_GE(ranges, 5);
+  EXPECT_EQ(seen, Values(executable->reduction().begin(), executable->reduction().end()));
+}
+
+TEST_P(Executables, TheReductionIsZeroAtTheStartAndAfterEachUpdate) {
+  const Graph model = Model();
+  const std::unique_ptr<Executable> executable = Compile(GetParam(), model, {}, {.max_rows = 3});
+  const Values zeros(executable->reduction().size(), 0.0f);
+  auto reduction = [&] {
+    return Values(executable->reduction().begin(), executable->reduction().end());
+  };
+  EXPECT_EQ(reduction(), zeros);
+  testing::RandomizeState(1, *executable);
+  ASSERT_TRUE(executable->Accumulate(testing::RandomBatch(1, model, 3).batch(), 1, nullptr).ok());
+  EXPECT_NE(reduction(), zeros);
+  ASSERT_TRUE(executable->Update(0.1).ok());
+  EXPECT_EQ(reduction(), zeros);
+}
+
+TEST_P(Executables, UpdateFollowsTheReducedSumsNotTheLocalOnes) {
+  const Graph model = *BuildMlp({.input = {4}, .hidden = {}, .classes = 3});
+  const std::unique_ptr<Executable> executable = Compile(GetParam(), model, {}, {.max_rows = 2});
+  testing::RandomizeState(1, *executable);
+  const Values before = testing::ReadState(*executable, "fc1.bias");
+  // A rank without rows of its own gets everything from its peers.
+  for (float& value : executable->reduction()) {
+    value = 2;
+  }
+  const absl::StatusOr<StepMetrics> metrics = executable->Update(0.5);
+  ASSERT_TRUE(metrics.ok());
+  EXPECT_EQ(metrics->loss, 2);
+  const Values after = testing::ReadState(*executable, "fc1.bias");
+  for (size_t i = 0; i < before.size(); ++i) {
+    EXPECT_FLOAT_EQ(after[i], before[i] - 1);
+  }
+}
+
+TEST_P(Executables, EvaluateTouchesNoState) {
+  const Graph model = Model();
+  const std::unique_ptr<Executable> executable =
+      Compile(GetParam(), model, {.momentum = 0.9}, {.max_rows = 3});
+  testing::RandomizeState(1, *executable);
+  const TestBatch batch = testing::RandomBatch(1, model, 3);
+  ASSERT_TRUE(executable->Accumulate(batch.batch(), 1, nullptr).ok());
+  const testing::NamedValues state = testing::ReadAllState(*executable);
+  const testing::NamedValues gradients = testing::Gradients(model, *executable);
+  ASSERT_TRUE(executable->Evaluate(batch.batch()).ok());
+  ASSERT_TRUE(executable->Predict(batch.inputs).ok());
+  EXPECT_EQ(testing::ReadAllState(*executable), state);
+  EXPECT_EQ(testing::Gradients(model, *executable), gradients);
+}
+
+TEST_P(Executables, EvaluationAddsUpOverBatches) {
+  const Graph model = Model();
+  const std::unique_ptr<Executable> executable = Compile(GetParam(), model, {}, {.max_rows = 7});
+  testing::RandomizeState(1, *executable);
+  const TestBatch batch = testing::RandomBatch(1, model, 7);
+  const absl::StatusOr<Evaluation> whole = executable->Evaluate(batch.batch());
+  const absl::StatusOr<Evaluation> first = executable->Evaluate(batch.Rows(0, 5).batch());
+  const absl::StatusOr<Evaluation> rest = executable->Evaluate(batch.Rows(5, 7).batch());
+  ASSERT_TRUE(whole.ok() && first.ok() && rest.ok());
+  EXPECT_NEAR(whole->loss_sum, first->loss_sum + rest->loss_sum, 1e-4);
+  EXPECT_EQ(whole->correct, first->correct + rest->correct);
+  EXPECT_EQ(whole->rows, 7);
+}
+
+TEST_P(Executables, RefuseBatchesThatDoNotFitTheModel) {
+  const Graph model = Model();
+  const std::unique_ptr<Executable> executable = Compile(GetParam(), model, {}, {.max_rows = 3});
+  const TestBatch good = testing::RandomBatch(1, model, 3);
+  auto message = [&](const TestBatch& batch) {
+    const absl::Status status = executable->Accumulate(batch.batch(), 1, nullptr);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(executable->Evaluate(batch.batch()).status().code(),
+              absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  TestBatch label = good;
+  label.labels[1] = 5;
+  EXPECT_THAT(message(label), AllOf(HasSubstr("label 5 of row 1"), HasSubstr("[0, 5)")));
+  label.labels[1] = -1;
+  EXPECT_THAT(message(label), HasSubstr("label -1"));
+  EXPECT_THAT(message(testing::RandomBatch(1, model, 4)), HasSubstr("4 rows"));
+  EXPECT_THAT(message({}), HasSubstr("0 rows"));
+  TestBatch inputs = good;
+  inputs.inputs.pop_back();
+  EXPECT_THAT(message(inputs), HasSubstr("485 input values"));
+  EXPECT_EQ(executable->Predict(inputs.inputs).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_P(Executables, RefuseBatchNormOverASingleValue) {
+  GraphBuilder builder({3, 1, 1});
+  builder.SoftmaxCrossEntropy(
+      builder.Linear("fc", builder.Flatten(builder.BatchNorm("bn", builder.input())), 2));
+  const Graph model = *std::move(builder).Build();
+  const std::unique_ptr<Executable> executable = Compile(GetParam(), model, {}, {.max_rows = 2});
+  const absl::Status status =
+      executable->Accumulate(testing::RandomBatch(1, model, 1).batch(), 1, nullptr);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'bn'"));
+}
+
+TEST_P(Executables, RefuseStateOfAnotherSize) {
+  const std::unique_ptr<Executable> executable = Compile(GetParam(), Model(), {}, {});
+  Values values(3);
+  EXPECT_EQ(executable->WriteState(0, values).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(executable->ReadState(0, absl::MakeSpan(values)).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(executable->WriteState(1000, values).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_P(Executables, StateWrittenIsStateRead) {
+  const std::unique_ptr<Executable> executable =
+      Compile(GetParam(), Model(), {.momentum = 0.9}, {});
+  for (size_t i = 0; i < executable->state().size(); ++i) {
+    const Values values = testing::RandomValues(i, ElementCount(executable->state()[i].shape));
+    ASSERT_TRUE(executable->WriteState(i, values).ok());
+    EXPECT_EQ(testing::ReadState(*executable, executable->state()[i].name), values);
+  }
+}
+
+TEST_P(Executables, NanInputsMakeANanLoss) {
+  const Graph model = *BuildConvnet({.input = {2, 8, 8}, .channels = {16, 16}, .classes = 5});
+  const std::unique_ptr<Executable> executable = Compile(GetParam(), model, {}, {.max_rows = 2});
+  ASSERT_TRUE(InitializeParameters(1, *executable).ok());
+  TestBatch batch = testing::RandomBatch(1, model, 2);
+  batch.inputs[7] = std::numeric_limits<float>::quiet_NaN();
+  ASSERT_TRUE(executable->Accumulate(batch.batch(), 1, nullptr).ok());
+  const absl::StatusOr<StepMetrics> metrics = executable->Update(0.1);
+  ASSERT_TRUE(metrics.ok());
+  EXPECT_TRUE(std::isnan(metrics->loss));
+}
+
+TEST_P(Executables, LearnASmallSetByHeart) {
+  const Graph model = Model();
+  const std::unique_ptr<Executable> executable =
+      Compile(GetParam(), model, {.momentum = 0.9}, {.max_rows = 8});
+  ASSERT_TRUE(InitializeParameters(1, *executable).ok());
+  const TestBatch batch = testing::RandomBatch(1, model, 8);
+  StepMetrics metrics;
+  for (int step = 0; step < 40; ++step) {
+    ASSERT_TRUE(executable->Accumulate(batch.batch(), 1, nullptr).ok());
+    metrics = *executable->Update(0.05);
+  }
+  EXPECT_LT(metrics.loss, 0.05);
+  EXPECT_EQ(metrics.accuracy, 1);
+}
+
+TEST_P(Executables, InspectWantsToBeAskedForAtCompileTime) {
+  const std::unique_ptr<Executable> executable = Compile(GetParam(), Model(), {}, {});
+  EXPECT_EQ(executable->Inspect().status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, Executables,
+                         ::testing::Values("reference", "reference_f64", "cpu"));
+
+TEST(MakeBackend, NamesTheBackendsThatItKnows) {
+  const absl::StatusOr<std::unique_ptr<Backend>> backend = MakeBackend("gpu");
+  EXPECT_EQ(backend.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(backend.status().message()),
+              HasSubstr("reference, reference_f64 or cpu"));
+  EXPECT_EQ((*MakeBackend("cpu"))->name(), "cpu");
+}
+
+TEST(Backend, RefusesCompileOptionsThatMakeNoSense) {
+  for (const char* name : {"reference", "cpu"}) {
+    EXPECT_EQ((*MakeBackend(name))->Compile(Model(), {}, {.max_rows = 0}).status().code(),
+              absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ((*MakeBackend(name))->Compile(Model(), {}, {.threads = 0}).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST(CpuBackend, RepeatsAStepBitForBit) {
+  const Graph model = Model();
+  testing::NamedValues first;
+  for (int run = 0; run < 2; ++run) {
+    const std::unique_ptr<Executable> executable =
+        Compile("cpu", model, {.momentum = 0.9}, {.max_rows = 7});
+    ASSERT_TRUE(InitializeParameters(3, *executable).ok());
+    for (uint64_t step = 0; step < 3; ++step) {
+      ASSERT_TRUE(
+          executable->Accumulate(testing::RandomBatch(step, model, 7).batch(), 1, nullptr).ok());
+      ASSERT_TRUE(executable->Update(0.1).ok());
+    }
+    const testing::NamedValues state = testing::ReadAllState(*executable);
+    if (run == 0) {
+      first = state;
+    }
+    EXPECT_EQ(state, first);
+  }
+}
+
+TEST(CpuBackend, TwoThreadsComputeWhatOneDoes) {
+  const Graph model = Model();
+  const std::unique_ptr<Executable> one = Compile("cpu", model, {}, {.max_rows = 7});
+  const std::unique_ptr<Executable> two = Compile("cpu", model, {}, {.max_rows = 7, .threads = 2});
+  testing::RandomizeState(1, *one);
+  testing::RandomizeState(1, *two);
+  const TestBatch batch = testing::RandomBatch(1, model, 7);
+  ASSERT_TRUE(one->Accumulate(batch.batch(), 1, nullptr).ok());
+  ASSERT_TRUE(two->Accumulate(batch.batch(), 1, nullptr).ok());
+  testing::ExpectNear(testing::Gradients(model, *two), testing::Gradients(model, *one), 1e-5);
+}
+
+}  // namespace
+}  // namespace trainyard::engine

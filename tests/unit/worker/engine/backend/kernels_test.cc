@@ -1,0 +1,111 @@
+// Every instruction set that this machine runs gives what the baseline gives.
+#include "worker/engine/backend/cpu/kernels.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/worker/engine/engine_testing.h"
+
+namespace trainyard::engine::cpu {
+namespace {
+
+using testing::RandomValues;
+using Floats = std::vector<float>;
+
+std::vector<const Kernels*> RunnableKernels() {
+  std::vector<const Kernels*> sets;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    sets.push_back(&kAvx2Kernels);
+  }
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+    sets.push_back(&kAvx512Kernels);
+  }
+  return sets;
+}
+
+// What all kernels make of the same random inputs, one after the other.
+std::vector<Floats> RunAll(const Kernels& kernels, int64_t block) {
+  constexpr int64_t kCount = 333;  // fills no vector
+  std::vector<Floats> results;
+  const Floats a = RandomValues(1, kCount);
+  const Floats b = RandomValues(2, kCount);
+  Floats y(kCount);
+  kernels.relu(a.data(), y.data(), kCount);
+  results.push_back(y);
+  kernels.relu_gradient(a.data(), b.data(), y.data(), kCount);
+  results.push_back(y);
+  kernels.add(a.data(), b.data(), y.data(), kCount);
+  results.push_back(y);
+  for (const bool nesterov : {false, true}) {
+    Floats parameter = a;
+    Floats momentum = b;
+    Floats gradient = RandomValues(3, kCount);
+    kernels.sgd({0.1f, 0.9f, 0.01f, nesterov}, parameter.data(), momentum.data(), gradient.data(),
+                kCount);
+    results.insert(results.end(), {parameter, momentum, gradient});
+  }
+
+  const PoolShape shape = {7, 6, 4, 3, 3, 2, 1};
+  const int64_t plane = shape.height * shape.width;
+  const int64_t out_plane = shape.out_height * shape.out_width;
+  const Floats x = RandomValues(4, plane * block);
+  const Floats dy = RandomValues(5, out_plane * block);
+  Floats pooled(static_cast<size_t>(out_plane * block));
+  Floats dx(x.size());
+  std::vector<uint8_t> index(pooled.size());
+  kernels.max_pool(shape, block, x.data(), pooled.data(), index.data(), true);
+  results.push_back(pooled);
+  results.emplace_back(index.begin(), index.end());
+  kernels.max_pool_gradient(shape, block, dy.data(), index.data(), dx.data());
+  results.push_back(dx);
+  kernels.avg_pool(shape, block, x.data(), pooled.data());
+  results.push_back(pooled);
+  kernels.avg_pool_gradient(shape, block, dy.data(), dx.data());
+  results.push_back(dx);
+
+  Floats lane(static_cast<size_t>(block));
+  Floats lane2(static_cast<size_t>(block));
+  kernels.mean(plane, block, x.data(), lane.data());
+  results.push_back(lane);
+  kernels.mean_gradient(plane, block, lane.data(), dx.data());
+  results.push_back(dx);
+  kernels.moments(plane, block, x.data(), lane.data(), lane2.data());
+  results.insert(results.end(), {lane, lane2});
+  kernels.normalize(plane, block, x.data(), lane2.data(), lane.data(), true, dx.data());
+  results.push_back(dx);
+  const Floats g = RandomValues(6, plane * block);
+  Floats sum(lane.size());
+  Floats sum_x(lane.size());
+  kernels.norm_gradient_sums(plane, block, g.data(), x.data(), dx.data(), lane.data(), sum.data(),
+                             sum_x.data());
+  results.insert(results.end(), {sum, sum_x});
+  Floats out(x.size());
+  kernels.norm_gradient(plane, block, g.data(), x.data(), dx.data(), lane.data(), sum.data(),
+                        sum_x.data(), out.data());
+  results.push_back(out);
+  return results;
+}
+
+TEST(Kernels, OfEveryInstructionSetAgreeWithTheBaseline) {
+  for (const int64_t block : {1, 8, 16}) {
+    const std::vector<Floats> expected = RunAll(kBaselineKernels, block);
+    for (const Kernels* kernels : RunnableKernels()) {
+      SCOPED_TRACE(kernels->name);
+      const std::vector<Floats> actual = RunAll(*kernels, block);
+      ASSERT_EQ(actual.size(), expected.size());
+      for (size_t i = 0; i < actual.size(); ++i) {
+        testing::ExpectNear(actual[i], expected[i], 2e-6, "result " + std::to_string(i));
+      }
+    }
+  }
+}
+
+TEST(Kernels, RunOnThisMachine) {
+  EXPECT_STRNE(BestKernels().name, "");
+  Floats y(5);
+  BestKernels().relu(Floats{-1, 2, -3, 4, 0}.data(), y.data(), 5);
+  EXPECT_EQ(y, (Floats{0, 2, 0, 4, 0}));
+}
+
+}  // namespace
+}  // namespace trainyard::engine::cpu

@@ -1,0 +1,150 @@
+#include "tests/unit/worker/engine/engine_testing.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+namespace trainyard::engine::testing {
+
+Values RandomValues(uint64_t seed, int64_t count) {
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  Values values(static_cast<size_t>(count));
+  for (float& value : values) {
+    value = uniform(random);
+  }
+  return values;
+}
+
+TestBatch TestBatch::Rows(int64_t begin, int64_t end) const {
+  const int64_t width = static_cast<int64_t>(inputs.size() / labels.size());
+  return {Values(inputs.begin() + begin * width, inputs.begin() + end * width),
+          std::vector<int32_t>(labels.begin() + begin, labels.begin() + end)};
+}
+
+TestBatch RandomBatch(uint64_t seed, const Graph& model, int64_t rows) {
+  TestBatch batch;
+  batch.inputs = RandomValues(seed, rows * ElementCount(model.input_shape()));
+  std::mt19937_64 random(seed + 1);
+  for (int64_t row = 0; row < rows; ++row) {
+    batch.labels.push_back(static_cast<int32_t>(random() % static_cast<uint64_t>(model.classes())));
+  }
+  return batch;
+}
+
+std::unique_ptr<Executable> Compile(const std::string& backend, const Graph& model,
+                                    const OptimizerSpec& optimizer, const CompileOptions& options) {
+  absl::StatusOr<std::unique_ptr<Backend>> made = MakeBackend(backend);
+  EXPECT_TRUE(made.ok()) << made.status();
+  absl::StatusOr<std::unique_ptr<Executable>> executable =
+      (*made)->Compile(model, optimizer, options);
+  EXPECT_TRUE(executable.ok()) << executable.status();
+  return *std::move(executable);
+}
+
+void RandomizeState(uint64_t seed, Executable& executable) {
+  const std::vector<StateTensor>& state = executable.state();
+  for (size_t i = 0; i < state.size(); ++i) {
+    const std::string& name = state[i].name;
+    Values values = RandomValues(seed + i, ElementCount(state[i].shape));
+    const bool is_norm_weight = state[i].shape.size() == 1 && name.ends_with(".weight");
+    if (state[i].kind == StateTensor::Kind::kOptimizerSlot) {
+      continue;
+    }
+    if (is_norm_weight || name.ends_with("running_var")) {
+      for (float& value : values) {
+        value = 1.0f + 0.5f * value;
+      }
+    }
+    if (state[i].shape.size() > 1) {
+      // Keeps activations of unit size through the layers.
+      const double fan_in = static_cast<double>(ElementCount(state[i].shape) / state[i].shape[0]);
+      for (float& value : values) {
+        value *= static_cast<float>(std::sqrt(3 / fan_in));
+      }
+    }
+    EXPECT_TRUE(executable.WriteState(i, values).ok());
+  }
+}
+
+void CopyState(const Executable& from, Executable& to) {
+  for (size_t i = 0; i < from.state().size(); ++i) {
+    Values values(static_cast<size_t>(ElementCount(from.state()[i].shape)));
+    EXPECT_TRUE(from.ReadState(i, absl::MakeSpan(values)).ok());
+    EXPECT_TRUE(to.WriteState(i, values).ok());
+  }
+}
+
+Values ReadState(const Executable& executable, const std::string& name) {
+  for (size_t i = 0; i < executable.state().size(); ++i) {
+    if (executable.state()[i].name == name) {
+      Values values(static_cast<size_t>(ElementCount(executable.state()[i].shape)));
+      EXPECT_TRUE(executable.ReadState(i, absl::MakeSpan(values)).ok());
+      return values;
+    }
+  }
+  ADD_FAILURE() << "no state tensor '" << name << "'";
+  return {};
+}
+
+void WriteState(Executable& executable, const std::string& name, const Values& values) {
+  for (size_t i = 0; i < executable.state().size(); ++i) {
+    if (executable.state()[i].name == name) {
+      const absl::Status status = executable.WriteState(i, values);
+      EXPECT_TRUE(status.ok()) << status;
+      return;
+    }
+  }
+  ADD_FAILURE() << "no state tensor '" << name << "'";
+}
+
+NamedValues ReadAllState(const Executable& executable) {
+  NamedValues all;
+  for (const StateTensor& tensor : executable.state()) {
+    all[tensor.name] = ReadState(executable, tensor.name);
+  }
+  return all;
+}
+
+NamedValues Gradients(const Graph& model, Executable& executable) {
+  // The layout depends on the model alone.
+  const ReductionLayout layout = LayOutReduction(BuildTrainingStep(model, {}));
+  const absl::Span<float> sums = executable.reduction();
+  NamedValues gradients;
+  for (const ReductionEntry& entry : layout.entries) {
+    if (entry.kind == ReductionEntry::Kind::kGradient) {
+      gradients[model.value(entry.target).name] =
+          Values(sums.begin() + entry.offset, sums.begin() + entry.offset + entry.count);
+    }
+  }
+  return gradients;
+}
+
+void ExpectNear(const Values& a, const Values& b, double tolerance, const std::string& what) {
+  ASSERT_EQ(a.size(), b.size()) << what;
+  double largest = 1;
+  double error = 0;
+  size_t where = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    largest = std::max(largest, std::abs(static_cast<double>(b[i])));
+    const double difference = std::abs(static_cast<double>(a[i]) - b[i]);
+    if (!(difference <= error)) {
+      error = difference;
+      where = i;
+    }
+  }
+  EXPECT_LE(error, tolerance * largest)
+      << what << ": element " << where << " is " << a[where] << ", expected " << b[where];
+}
+
+void ExpectNear(const NamedValues& a, const NamedValues& b, double tolerance) {
+  ASSERT_EQ(a.size(), b.size());
+  for (const auto& [name, values] : b) {
+    ASSERT_TRUE(a.contains(name)) << name;
+    ExpectNear(a.at(name), values, tolerance, name);
+  }
+}
+
+}  // namespace trainyard::engine::testing

@@ -1,0 +1,53 @@
+// What the engine's tests share: random batches, compiled executables, gradients by name.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "worker/engine/backend/backend.h"
+#include "worker/engine/graph/graph.h"
+#include "worker/engine/graph/step_graph.h"
+
+namespace trainyard::engine::testing {
+
+using Values = std::vector<float>;
+using NamedValues = std::map<std::string, Values>;
+
+// U(-1, 1), the same for the same seed.
+Values RandomValues(uint64_t seed, int64_t count);
+
+struct TestBatch {
+  Values inputs;
+  std::vector<int32_t> labels;
+
+  Batch batch() const { return {inputs, labels}; }
+  // Rows [begin, end).
+  TestBatch Rows(int64_t begin, int64_t end) const;
+};
+TestBatch RandomBatch(uint64_t seed, const Graph& model, int64_t rows);
+
+// Compiles or fails the test.
+std::unique_ptr<Executable> Compile(const std::string& backend, const Graph& model,
+                                    const OptimizerSpec& optimizer, const CompileOptions& options);
+
+// Every parameter and running statistic drawn from U(-1, 1), weights scaled by their fan-in;
+// weights and variances of batch norms stay positive.
+void RandomizeState(uint64_t seed, Executable& executable);
+// Copies all state.
+void CopyState(const Executable& from, Executable& to);
+
+Values ReadState(const Executable& executable, const std::string& name);
+void WriteState(Executable& executable, const std::string& name, const Values& values);
+NamedValues ReadAllState(const Executable& executable);
+
+// The gradients that lie in the reduction arena, by parameter name.
+NamedValues Gradients(const Graph& model, Executable& executable);
+
+// |a - b| <= tolerance * max(1, largest |b|) for every element.
+void ExpectNear(const Values& a, const Values& b, double tolerance, const std::string& what);
+void ExpectNear(const NamedValues& a, const NamedValues& b, double tolerance);
+
+}  // namespace trainyard::engine::testing

@@ -1,0 +1,196 @@
+// Every gradient against central differences, in double precision on the reference backend.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "tests/unit/worker/engine/engine_testing.h"
+#include "worker/engine/graph/graph_builder.h"
+
+namespace trainyard::engine {
+namespace {
+
+using testing::Compile;
+using testing::TestBatch;
+using testing::Values;
+
+// The loss in training mode; leaves nothing in the reduction.
+double Loss(Executable& executable, const TestBatch& batch) {
+  EXPECT_TRUE(executable.Accumulate(batch.batch(), 1, nullptr).ok());
+  const double loss = executable.Inspect()->loss;
+  std::fill(executable.reduction().begin(), executable.reduction().end(), 0.0f);
+  return loss;
+}
+
+// (loss(x + step) - loss(x - step)) / 2 step for one float, by the values that it can take.
+double Difference(float& at, const std::function<double()>& loss) {
+  const float original = at;
+  const float step = 1.0f / 4096;
+  at = original + step;
+  const double above = static_cast<double>(at);
+  const double loss_above = loss();
+  at = original - step;
+  const double below = static_cast<double>(at);
+  const double loss_below = loss();
+  at = original;
+  return (loss_above - loss_below) / (above - below);
+}
+
+void CheckGradients(const std::string& what, const Graph& model, int64_t rows) {
+  SCOPED_TRACE(what);
+  const std::unique_ptr<Executable> executable =
+      Compile("reference_f64", model, {}, {.max_rows = rows, .inspect = true});
+  testing::RandomizeState(7, *executable);
+  TestBatch batch = testing::RandomBatch(11, model, rows);
+  ASSERT_TRUE(executable->Accumulate(batch.batch(), 1, nullptr).ok());
+  const testing::NamedValues gradients = testing::Gradients(model, *executable);
+  const std::vector<double> input_gradient = executable->Inspect()->input_gradient;
+  // Third-order terms of the difference, and the float in which gradients leave.
+  constexpr double kTolerance = 3e-6;
+  for (const auto& [name, gradient] : gradients) {
+    Values values = testing::ReadState(*executable, name);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double difference = Difference(values[i], [&] {
+        testing::WriteState(*executable, name, values);
+        return Loss(*executable, batch);
+      });
+      ASSERT_NEAR(gradient[i], difference, kTolerance) << name << " element " << i;
+    }
+    testing::WriteState(*executable, name, values);
+  }
+  for (size_t i = 0; i < batch.inputs.size(); ++i) {
+    const double difference = Difference(batch.inputs[i], [&] { return Loss(*executable, batch); });
+    ASSERT_NEAR(input_gradient[i], difference, kTolerance) << "input element " << i;
+  }
+}
+
+// A graph of `layers` over the input, closed by a linear layer and the loss.
+Graph Close(Shape input, const std::function<ValueId(GraphBuilder&)>& layers) {
+  GraphBuilder builder(std::move(input));
+  ValueId x = layers(builder);
+  builder.SoftmaxCrossEntropy(builder.Linear("fc", builder.Flatten(x), 3));
+  absl::StatusOr<Graph> graph = std::move(builder).Build();
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  return *std::move(graph);
+}
+
+TEST(Autodiff, GradientsOfConvolutionsAreRight) {
+  const Conv2dOptions cases[] = {
+      {.out_channels = 3, .kernel = 3, .padding = 1},
+      {.out_channels = 2, .kernel = 3, .stride = 2, .padding = 1, .bias = false},
+      {.out_channels = 4, .kernel = 2, .stride = 3, .groups = 2},
+      {.out_channels = 2, .kernel = 3, .padding = 2, .dilation = 2},
+      {.out_channels = 3, .kernel = 1, .stride = 2},
+  };
+  for (const Conv2dOptions& options : cases) {
+    CheckGradients(
+        "conv2d",
+        Close({2, 5, 6}, [&](GraphBuilder& b) { return b.Conv2d("conv", b.input(), options); }), 2);
+  }
+}
+
+TEST(Autodiff, GradientsOfLinearLayersAndTanhAreRight) {
+  CheckGradients(
+      "linear, tanh",
+      Close({6}, [](GraphBuilder& b) { return b.Tanh(b.Linear("hidden", b.input(), 5)); }), 3);
+  CheckGradients(
+      "linear without bias",
+      Close({6}, [](GraphBuilder& b) { return b.Linear("hidden", b.input(), 5, false); }), 3);
+}
+
+TEST(Autodiff, GradientsOfBatchNormAreRight) {
+  CheckGradients("batch_norm",
+                 Close({2, 3, 4},
+                       [](GraphBuilder& b) {
+                         return b.BatchNorm("bn", b.Conv2d("conv", b.input(), {.out_channels = 3}));
+                       }),
+                 3);
+  CheckGradients("batch_norm of the input",
+                 Close({2, 3, 4}, [](GraphBuilder& b) { return b.BatchNorm("bn", b.input()); }), 2);
+}
+
+TEST(Autodiff, GradientsOfReluAreRightWhereverItIsFused) {
+  CheckGradients("conv, relu",
+                 Close({2, 4, 4},
+                       [](GraphBuilder& b) {
+                         return b.Relu(b.Conv2d("conv", b.input(), {.out_channels = 3}));
+                       }),
+                 2);
+  CheckGradients(
+      "linear, relu",
+      Close({6}, [](GraphBuilder& b) { return b.Relu(b.Linear("hidden", b.input(), 5)); }), 3);
+  CheckGradients(
+      "batch_norm, relu",
+      Close({2, 4, 4}, [](GraphBuilder& b) { return b.Relu(b.BatchNorm("bn", b.input())); }), 3);
+  CheckGradients("relu of the input", Close({7}, [](GraphBuilder& b) { return b.Relu(b.input()); }),
+                 3);
+}
+
+TEST(Autodiff, GradientsOfPoolingAreRight) {
+  const PoolOptions cases[] = {{.kernel = 2},
+                               {.kernel = 3, .stride = 2, .padding = 1},
+                               {.kernel = 3, .stride = 1},
+                               {.kernel = 2, .stride = 3}};
+  for (const PoolOptions& options : cases) {
+    CheckGradients("max_pool",
+                   Close({2, 6, 5}, [&](GraphBuilder& b) { return b.MaxPool(b.input(), options); }),
+                   2);
+    CheckGradients(
+        "relu, max_pool",
+        Close({2, 6, 5}, [&](GraphBuilder& b) { return b.MaxPool(b.Relu(b.input()), options); }),
+        2);
+    CheckGradients("avg_pool",
+                   Close({2, 6, 5}, [&](GraphBuilder& b) { return b.AvgPool(b.input(), options); }),
+                   2);
+  }
+  CheckGradients("global_avg_pool",
+                 Close({3, 4, 5}, [](GraphBuilder& b) { return b.GlobalAvgPool(b.input()); }), 2);
+}
+
+TEST(Autodiff, AValueWithSeveralUsesGetsTheSumOfTheirGradients) {
+  CheckGradients("a residual block",
+                 Close({2, 4, 4},
+                       [](GraphBuilder& b) {
+                         const ValueId stem =
+                             b.Conv2d("stem", b.input(), {.out_channels = 3, .padding = 1});
+                         const ValueId branch =
+                             b.Conv2d("branch", b.Tanh(stem), {.out_channels = 3, .padding = 1});
+                         return b.Tanh(b.Add(branch, stem));
+                       }),
+                 2);
+  CheckGradients("three uses",
+                 Close({5},
+                       [](GraphBuilder& b) {
+                         const ValueId x = b.Tanh(b.Linear("hidden", b.input(), 5));
+                         return b.Add(b.Add(x, b.Tanh(x)), x);
+                       }),
+                 2);
+  CheckGradients("a sum of one value with itself",
+                 Close({5},
+                       [](GraphBuilder& b) {
+                         const ValueId x = b.Linear("hidden", b.input(), 4);
+                         return b.Add(x, x);
+                       }),
+                 2);
+}
+
+TEST(Autodiff, TheWeightOfTheBatchScalesItsGradients) {
+  const Graph model = Close({6}, [](GraphBuilder& b) { return b.Tanh(b.input()); });
+  const std::unique_ptr<Executable> executable =
+      Compile("reference_f64", model, {}, {.max_rows = 4});
+  testing::RandomizeState(1, *executable);
+  const TestBatch batch = testing::RandomBatch(2, model, 4);
+  ASSERT_TRUE(executable->Accumulate(batch.batch(), 1, nullptr).ok());
+  testing::NamedValues whole = testing::Gradients(model, *executable);
+  ASSERT_TRUE(executable->Update(0).ok());
+  ASSERT_TRUE(executable->Accumulate(batch.batch(), 0.25, nullptr).ok());
+  for (auto& [name, values] : whole) {
+    for (float& value : values) {
+      value *= 0.25f;
+    }
+  }
+  testing::ExpectNear(testing::Gradients(model, *executable), whole, 1e-7);
+}
+
+}  // namespace
+}  // namespace trainyard::engine

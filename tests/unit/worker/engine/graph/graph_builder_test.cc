@@ -1,0 +1,132 @@
+#include "worker/engine/graph/graph_builder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace trainyard::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string BuildError(GraphBuilder builder) {
+  const absl::StatusOr<Graph> graph = std::move(builder).Build();
+  EXPECT_EQ(graph.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(graph.status().message());
+}
+
+TEST(GraphBuilder, InfersTheShapesOfEveryLayer) {
+  GraphBuilder builder({3, 13, 9});
+  const ValueId conv = builder.Conv2d("conv", builder.input(),
+                                      {.out_channels = 8, .kernel = 3, .stride = 2, .padding = 1});
+  const ValueId norm = builder.BatchNorm("bn", conv);
+  const ValueId relu = builder.Relu(norm);
+  const ValueId max = builder.MaxPool(relu, {.kernel = 3, .stride = 2, .padding = 1});
+  const ValueId average = builder.AvgPool(max, {.kernel = 2, .stride = 1});
+  const ValueId global = builder.GlobalAvgPool(average);
+  const ValueId flat = builder.Flatten(global);
+  const ValueId logits = builder.Linear("fc", builder.Tanh(flat), 5);
+  builder.SoftmaxCrossEntropy(logits);
+  const absl::StatusOr<Graph> graph = std::move(builder).Build();
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(graph->value(conv).shape, Shape({8, 7, 5}));
+  EXPECT_EQ(graph->value(norm).shape, Shape({8, 7, 5}));
+  EXPECT_EQ(graph->value(max).shape, Shape({8, 4, 3}));
+  EXPECT_EQ(graph->value(average).shape, Shape({8, 3, 2}));
+  EXPECT_EQ(graph->value(global).shape, Shape({8, 1, 1}));
+  EXPECT_EQ(graph->value(flat).shape, Shape({8}));
+  EXPECT_EQ(graph->value(logits).shape, Shape({5}));
+  EXPECT_EQ(graph->classes(), 5);
+}
+
+TEST(GraphBuilder, DilationWidensTheWindow) {
+  GraphBuilder builder({1, 9, 9});
+  const ValueId conv =
+      builder.Conv2d("conv", builder.input(), {.out_channels = 2, .kernel = 3, .dilation = 3});
+  builder.SoftmaxCrossEntropy(builder.Linear("fc", builder.Flatten(conv), 2));
+  const absl::StatusOr<Graph> graph = std::move(builder).Build();
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(graph->value(conv).shape, Shape({2, 3, 3}));
+}
+
+TEST(GraphBuilder, NamesTheLayerAndTheShapesWhereTheyDoNotFit) {
+  {
+    GraphBuilder builder({3, 4, 4});
+    builder.Conv2d("stem", builder.input(), {.out_channels = 8, .kernel = 7});
+    EXPECT_THAT(BuildError(std::move(builder)),
+                AllOf(HasSubstr("layer 'stem'"), HasSubstr("7x7"), HasSubstr("[3, 4, 4]")));
+  }
+  {
+    GraphBuilder builder({3, 4, 4});
+    builder.Linear("fc", builder.input(), 8);
+    EXPECT_THAT(BuildError(std::move(builder)),
+                AllOf(HasSubstr("layer 'fc'"), HasSubstr("[3, 4, 4]"), HasSubstr("[features]")));
+  }
+  {
+    GraphBuilder builder({4, 6, 6});
+    builder.Add(builder.Conv2d("a", builder.input(), {.out_channels = 2}),
+                builder.Conv2d("b", builder.input(), {.out_channels = 3}));
+    EXPECT_THAT(BuildError(std::move(builder)),
+                AllOf(HasSubstr("[2, 4, 4]"), HasSubstr("[3, 4, 4]")));
+  }
+  {
+    GraphBuilder builder({4, 6, 6});
+    builder.Conv2d("grouped", builder.input(), {.out_channels = 6, .groups = 4});
+    EXPECT_THAT(BuildError(std::move(builder)), HasSubstr("groups 4 must divide"));
+  }
+  {
+    GraphBuilder builder({4, 6, 6});
+    builder.MaxPool(builder.input(), {.kernel = 3, .padding = 2});
+    EXPECT_THAT(BuildError(std::move(builder)), HasSubstr("padding 2"));
+  }
+  {
+    GraphBuilder builder({4, 6, 6});
+    builder.MaxPool(builder.input(), {.kernel = kMaxPoolKernel + 1});
+    EXPECT_THAT(BuildError(std::move(builder)), HasSubstr("window 16"));
+  }
+}
+
+TEST(GraphBuilder, RefusesASecondLayerOfOneName) {
+  GraphBuilder builder({8});
+  builder.Linear("fc", builder.Linear("fc", builder.input(), 8), 8);
+  EXPECT_THAT(BuildError(std::move(builder)), HasSubstr("layer 'fc'"));
+}
+
+TEST(GraphBuilder, RefusesAGraphWithoutALossAndLayersThatNobodyUses) {
+  {
+    GraphBuilder builder({8});
+    builder.Linear("fc", builder.input(), 8);
+    EXPECT_THAT(BuildError(std::move(builder)), HasSubstr("without softmax_cross_entropy"));
+  }
+  {
+    GraphBuilder builder({8});
+    builder.Linear("unused", builder.input(), 8);
+    builder.SoftmaxCrossEntropy(builder.Linear("fc", builder.input(), 8));
+    EXPECT_THAT(BuildError(std::move(builder)), HasSubstr("layer 'unused'"));
+  }
+}
+
+TEST(GraphBuilder, RefusesInputsAndTensorsOfImpossibleSizes) {
+  EXPECT_THAT(BuildError(GraphBuilder({3, 4})), HasSubstr("[3, 4]"));
+  EXPECT_THAT(BuildError(GraphBuilder({0})), HasSubstr("[0]"));
+  GraphBuilder builder({1 << 20});
+  builder.Linear("huge", builder.input(), int64_t{1} << 40);
+  EXPECT_THAT(BuildError(std::move(builder)), HasSubstr("too large"));
+}
+
+TEST(GraphCost, CountsMultiplicationsAndAdditionsOfAConvolution) {
+  GraphBuilder builder({3, 8, 8});
+  builder.SoftmaxCrossEntropy(
+      builder.Linear("fc",
+                     builder.Flatten(builder.Conv2d(
+                         "conv", builder.input(), {.out_channels = 4, .kernel = 3, .padding = 1})),
+                     10));
+  const absl::StatusOr<Graph> graph = std::move(builder).Build();
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  // 2 * (outputs 4 * 8 * 8) * (dot product 3 * 3 * 3), for 5 rows.
+  EXPECT_EQ(NodeCost(*graph, graph->nodes[0], 5).flops, 5 * 2.0 * 256 * 27);
+  // Input 192 and output 256 floats a row, weight 108, bias 4.
+  EXPECT_EQ(NodeCost(*graph, graph->nodes[0], 5).bytes, 4.0 * (5 * (192 + 256) + 108 + 4));
+}
+
+}  // namespace
+}  // namespace trainyard::engine

@@ -1,0 +1,182 @@
+// A pass is right if the reference backend gives the same numbers with and without it.
+#include "worker/engine/graph/passes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/unit/worker/engine/engine_testing.h"
+#include "worker/engine/graph/graph_builder.h"
+#include "worker/engine/models/models.h"
+
+namespace trainyard::engine {
+namespace {
+
+constexpr PassOptions kNoPasses = {.fuse_relu = false,
+                                   .fuse_relu_into_max_pool_gradient = false,
+                                   .remove_dead_code = false,
+                                   .reuse_in_place = false};
+
+// Everything that the passes look for: fused relus of all kinds, pools of rectified and other
+// values, residual sums, values used twice, element-wise chains.
+Graph ManyPatterns() {
+  GraphBuilder b({2, 8, 8});
+  ValueId x = b.MaxPool(b.input(), {.kernel = 3, .stride = 1, .padding = 1});
+  x = b.Conv2d("conv1", x, {.out_channels = 4, .padding = 1});
+  x = b.Relu(b.BatchNorm("bn1", x));
+  ValueId branch = b.Relu(b.Conv2d("conv2", x, {.out_channels = 4, .padding = 1}));
+  branch = b.BatchNorm("bn2", b.Conv2d("conv3", branch, {.out_channels = 4, .padding = 1}));
+  x = b.Relu(b.Add(branch, x));
+  x = b.MaxPool(x, {.kernel = 2});
+  x = b.Relu(b.Conv2d("conv4", x, {.out_channels = 5, .padding = 1}));
+  x = b.MaxPool(x, {.kernel = 3, .stride = 2, .padding = 1});
+  x = b.Relu(b.Tanh(x));
+  x = b.Relu(b.Linear("fc1", b.Flatten(x), 6));
+  b.SoftmaxCrossEntropy(b.Linear("fc2", x, 3));
+  absl::StatusOr<Graph> graph = std::move(b).Build();
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  return *std::move(graph);
+}
+
+struct Numbers {
+  testing::NamedValues gradients, state;
+  std::vector<double> logits, input_gradient;
+  std::vector<float> predictions;
+};
+
+Numbers RunSteps(const Graph& model, const PassOptions& passes) {
+  const std::unique_ptr<Executable> executable = testing::Compile(
+      "reference", model, {.momentum = 0.9}, {.max_rows = 5, .passes = passes, .inspect = true});
+  testing::RandomizeState(3, *executable);
+  Numbers numbers;
+  for (uint64_t step = 0; step < 2; ++step) {
+    const testing::TestBatch batch = testing::RandomBatch(step, model, 5);
+    EXPECT_TRUE(executable->Accumulate(batch.batch(), 1, nullptr).ok());
+    numbers.gradients = testing::Gradients(model, *executable);
+    numbers.logits = executable->Inspect()->logits;
+    numbers.input_gradient = executable->Inspect()->input_gradient;
+    EXPECT_TRUE(executable->Update(0.05).ok());
+    numbers.predictions = *executable->Predict(batch.inputs);
+  }
+  numbers.state = testing::ReadAllState(*executable);
+  return numbers;
+}
+
+void ExpectSameNumbers(const PassOptions& passes) {
+  const Graph model = ManyPatterns();
+  const Numbers plain = RunSteps(model, kNoPasses);
+  const Numbers passed = RunSteps(model, passes);
+  EXPECT_EQ(passed.gradients, plain.gradients);
+  EXPECT_EQ(passed.state, plain.state);
+  EXPECT_EQ(passed.logits, plain.logits);
+  EXPECT_EQ(passed.input_gradient, plain.input_gradient);
+  EXPECT_EQ(passed.predictions, plain.predictions);
+}
+
+int64_t Count(const StepGraph& step, OpKind op) {
+  return std::count_if(step.graph.nodes.begin(), step.graph.nodes.end(),
+                       [op](const Node& node) { return node.op == op; });
+}
+
+TEST(FuseRelu, KeepsEveryNumber) {
+  PassOptions passes = kNoPasses;
+  passes.fuse_relu = true;
+  ExpectSameNumbers(passes);
+}
+
+TEST(FuseRelu, LeavesOnlyRelusThatFollowNothingFusible) {
+  PassOptions passes = kNoPasses;
+  EXPECT_EQ(Count(BuildTrainingStep(ManyPatterns(), {passes, false}), OpKind::kRelu), 6);
+  passes.fuse_relu = true;
+  // After the add and after the tanh.
+  EXPECT_EQ(Count(BuildTrainingStep(ManyPatterns(), {passes, false}), OpKind::kRelu), 2);
+}
+
+TEST(FuseRelu, LeavesAReluWhoseInputOthersRead) {
+  GraphBuilder b({4});
+  const ValueId x = b.Linear("fc1", b.input(), 4);
+  b.SoftmaxCrossEntropy(b.Linear("fc2", b.Add(x, b.Relu(x)), 3));
+  const StepGraph step = BuildTrainingStep(*std::move(b).Build(), {});
+  EXPECT_EQ(Count(step, OpKind::kRelu), 1);
+}
+
+TEST(FuseReluIntoMaxPoolGradient, KeepsEveryNumber) {
+  PassOptions passes = kNoPasses;
+  passes.fuse_relu_into_max_pool_gradient = true;
+  ExpectSameNumbers(passes);
+}
+
+TEST(FuseReluIntoMaxPoolGradient, DropsTheReluGradients) {
+  const StepGraph step = BuildTrainingStep(*BuildConvnet({.input = {1, 8, 8}}), {});
+  EXPECT_EQ(Count(step, OpKind::kReluGradient), 0);
+  PassOptions passes;
+  passes.fuse_relu_into_max_pool_gradient = false;
+  EXPECT_EQ(Count(BuildTrainingStep(*BuildConvnet({.input = {1, 8, 8}}), {passes, false}),
+                  OpKind::kReluGradient),
+            2);
+}
+
+TEST(RemoveDeadCode, KeepsEveryNumber) {
+  PassOptions passes = kNoPasses;
+  passes.remove_dead_code = true;
+  ExpectSameNumbers(passes);
+}
+
+TEST(RemoveDeadCode, DropsTheIndexOfAPoolThroughWhichNothingFlowsBack) {
+  // The first pool works on the input, whose gradient nobody wants.
+  const StepGraph step = BuildTrainingStep(ManyPatterns(), {});
+  ASSERT_EQ(step.graph.nodes[0].op, OpKind::kMaxPool);
+  EXPECT_EQ(step.graph.nodes[0].outputs[1], kNoValue);
+  // In an evaluation no pool needs one.
+  for (const Node& node : BuildEvaluationStep(ManyPatterns(), {}).graph.nodes) {
+    if (node.op == OpKind::kMaxPool) {
+      EXPECT_EQ(node.outputs[1], kNoValue) << node.name;
+    }
+  }
+}
+
+TEST(ReuseInPlace, KeepsEveryNumber) {
+  PassOptions passes = kNoPasses;
+  passes.reuse_in_place = true;
+  ExpectSameNumbers(passes);
+}
+
+TEST(ReuseInPlace, NeverOverwritesAValueThatIsReadLater) {
+  const StepGraph step = BuildTrainingStep(ManyPatterns(), {});
+  const std::vector<ValueId> storage = SharedStorage(step.graph);
+  int in_place = 0;
+  for (size_t i = 0; i < step.graph.nodes.size(); ++i) {
+    const Node& node = step.graph.nodes[i];
+    if (node.in_place < 0) {
+      continue;
+    }
+    ++in_place;
+    const ValueId over = node.inputs[static_cast<size_t>(node.in_place)];
+    for (size_t later = i + 1; later < step.graph.nodes.size(); ++later) {
+      for (ValueId input : step.graph.nodes[later].inputs) {
+        EXPECT_NE(input, over) << RenderGraph(step.graph);
+      }
+    }
+    EXPECT_EQ(storage[static_cast<size_t>(node.outputs[0])], storage[static_cast<size_t>(over)]);
+  }
+  EXPECT_GE(in_place, 3) << RenderGraph(step.graph);
+}
+
+TEST(AllPasses, KeepEveryNumberTogether) {
+  ExpectSameNumbers({});
+}
+
+TEST(AllPasses, KeepTheLayoutOfTheReduction) {
+  const Graph model = ManyPatterns();
+  const ReductionLayout plain = LayOutReduction(BuildTrainingStep(model, {kNoPasses, false}));
+  const ReductionLayout passed = LayOutReduction(BuildTrainingStep(model, {}));
+  ASSERT_EQ(passed.entries.size(), plain.entries.size());
+  for (size_t i = 0; i < plain.entries.size(); ++i) {
+    EXPECT_EQ(passed.entries[i].target, plain.entries[i].target);
+    EXPECT_EQ(passed.entries[i].offset, plain.entries[i].offset);
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::engine

@@ -1,0 +1,80 @@
+#include "worker/run_dir/records.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/worker/run_dir/test_support.h"
+
+namespace trainyard::run_dir {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Records, EveryOutcomeHasANameAndAnExitCodeOfItsOwn) {
+  for (const Outcome outcome : {Outcome::kSucceeded, Outcome::kStopped, Outcome::kUserError,
+                                Outcome::kTransient, Outcome::kHardware}) {
+    EXPECT_EQ(ParseOutcome(OutcomeName(outcome)).value(), outcome);
+    EXPECT_EQ(OutcomeOfExit(ExitCode(outcome), 0), outcome);
+  }
+  EXPECT_EQ(ExitCode(Outcome::kStopped), 15);
+  EXPECT_EQ(ExitCode(Outcome::kTransient), 75);
+}
+
+TEST(Records, UnknownExitCodesAndSignalsAreTransient) {
+  EXPECT_EQ(OutcomeOfExit(1, 0), Outcome::kTransient);
+  EXPECT_EQ(OutcomeOfExit(139, 0), Outcome::kTransient);
+  EXPECT_EQ(OutcomeOfExit(0, 9), Outcome::kTransient);
+}
+
+TEST(Records, FilesSurviveWriteAndRead) {
+  const TemporaryFolder folder;
+  const RunDir dir(folder.path());
+  ASSERT_TRUE(dir.CreateRankDirectory(3).ok());
+  Progress progress;
+  progress.state = Progress::State::kEvaluating;
+  progress.step = 5;
+  ASSERT_TRUE(WriteProgress(dir, 3, progress).ok());
+  EXPECT_EQ(ReadProgress(dir, 3).value(), progress);
+  const RankResult result{.outcome = Outcome::kStopped, .step = 5, .metrics = {{"a", 1.5}}};
+  ASSERT_TRUE(WriteRankResult(dir, 3, result).ok());
+  EXPECT_EQ(ReadRankResult(dir, 3).value(), result);
+  const RankExit exit{.rank = 3, .exit_code = 15, .outcome = Outcome::kStopped};
+  ASSERT_TRUE(WriteRankExit(dir, exit).ok());
+  EXPECT_EQ(ReadRankExit(dir, 3).value(), exit);
+  const AttemptExit attempt{.outcome = Outcome::kStopped, .reason = "cancelled", .ranks = {exit}};
+  ASSERT_TRUE(WriteAttemptExit(dir, attempt).ok());
+  EXPECT_EQ(ReadAttemptExit(dir).value(), attempt);
+  const SupervisorRecord record{.pid = 1};
+  ASSERT_TRUE(WriteSupervisorRecord(dir, record).ok());
+  EXPECT_EQ(ReadSupervisorRecord(dir).value(), record);
+}
+
+TEST(Records, MissingFilesAreNotFound) {
+  const TemporaryFolder folder;
+  EXPECT_TRUE(absl::IsNotFound(ReadAttemptExit(RunDir(folder.path())).status()));
+}
+
+TEST(Records, MessagesThatAreNotUtf8AreMadeReadable) {
+  RankResult result;
+  result.message = "bad byte \xff here";
+  const auto read = DecodeRankResult(EncodeRankResult(result), "f");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->message, "bad byte \xEF\xBF\xBD here");
+}
+
+TEST(Records, ErrorsNameFileFieldAndValue) {
+  const auto state = DecodeProgress(R"({"state": "asleep"})", "p.json");
+  EXPECT_THAT(std::string(state.status().message()), HasSubstr("'state' is 'asleep'"));
+  const auto outcome = DecodeRankExit(R"({"rank": 0, "outcome": "fine"})", "e.json");
+  EXPECT_THAT(std::string(outcome.status().message()), HasSubstr("'outcome' is 'fine'"));
+  const auto missing = DecodeAttemptExit("{}", "exit.json");
+  EXPECT_THAT(std::string(missing.status().message()),
+              HasSubstr("'exit.json' is corrupt: 'outcome' is missing"));
+  const auto metric =
+      DecodeRankResult(R"({"outcome": "succeeded", "metrics": {"a": "x"}})", "r.json");
+  EXPECT_THAT(std::string(metric.status().message()), HasSubstr("'metrics.a' is \"x\""));
+  const auto cut = DecodeProgress(R"({"state": "runn)", "p.json");
+  EXPECT_TRUE(absl::IsDataLoss(cut.status())) << cut.status();
+}
+
+}  // namespace
+}  // namespace trainyard::run_dir

@@ -1,0 +1,111 @@
+#include "worker/run_dir/training_spec.h"
+
+#include "common/base/errors.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/worker/run_dir/test_support.h"
+#include "worker/run_dir/assignment.h"
+
+namespace trainyard::run_dir {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr char kMinimal[] = R"({
+  "model": {"mlp": {}}, "data": {"dataset": "glyphs"}, "train": {"epochs": 1},
+  "optimizer": {"sgd": {"lr": 0.1}}})";
+
+std::vector<std::string> ViolatedFields(const std::string& text) {
+  const auto spec = ParseTrainingSpec(text);
+  std::vector<std::string> fields;
+  for (const FieldViolation& violation : GetFieldViolations(spec.status())) {
+    fields.push_back(violation.field);
+  }
+  return fields;
+}
+
+TEST(TrainingSpec, ReadsProtoJsonWithIntegersAsStrings) {
+  const auto assignment = DecodeAssignment(GoldenText("assignment.json"), "assignment.json");
+  ASSERT_TRUE(assignment.ok());
+  const auto spec = ParseTrainingSpec(assignment->spec_json);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  TrainingSpec expected;
+  expected.name = "convnet-glyphs";
+  expected.model = {.kind = ModelSpec::Kind::kConvnet, .batch_norm = true};
+  expected.data = {.dataset = "glyphs", .train_size = 2000, .test_size = 500};
+  expected.train = {.epochs = 3, .global_batch = 64, .replicas = 2, .seed = 1};
+  expected.optimizer = {.lr = 0.1, .momentum = 0.9, .nesterov = true, .weight_decay = 0.0005};
+  expected.schedule = {.shape = ScheduleSpec::Shape::kStep,
+                       .warmup_epochs = 0.5,
+                       .milestones = {1, 2.5},
+                       .gamma = 0.2};
+  expected.checkpoint_every = {.steps = 100};
+  expected.evaluate_every = {.time = absl::Seconds(90)};
+  EXPECT_EQ(*spec, expected);
+}
+
+TEST(TrainingSpec, DefaultsAreThoseOfTheProto) {
+  const auto spec = ParseTrainingSpec(kMinimal);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->train.global_batch, 64);
+  EXPECT_EQ(spec->train.seed, 1U);
+  EXPECT_EQ(spec->train.replicas, 0);
+  EXPECT_EQ(spec->checkpoint_every, IntervalSpec{.epochs = 1});
+  EXPECT_EQ(spec->evaluate_every, IntervalSpec{.epochs = 1});
+  EXPECT_THAT(spec->model.hidden, ElementsAre(256));
+}
+
+TEST(TrainingSpec, EnumerationsAreReadByAnyOfTheirNames) {
+  for (const char* name : {"\"unit\"", "\"NORMALIZE_UNIT\"", "2"}) {
+    const auto spec = ParseTrainingSpec(
+        std::string(R"({"model": {"mlp": {}}, "data": {"dataset": "glyphs", "normalize": )") +
+        name + R"(}, "train": {"steps": "5"}, "optimizer": {"sgd": {"lr": 1}}})");
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(spec->data.normalize, DataSpec::Normalize::kUnit);
+    EXPECT_EQ(spec->train.steps, 5);
+  }
+}
+
+TEST(TrainingSpec, AllViolationsComeAtOnceWithTheirPaths) {
+  EXPECT_THAT(ViolatedFields(R"({
+    "model": {"convnet": {"channels": [32], "classes": "1"}},
+    "data": {},
+    "train": {"epochs": 1, "steps": 2, "global_batch": 0},
+    "optimizer": {"sgd": {"lr": 0, "momentum": 1}},
+    "schedule": {"step": {"milestones": [3, 1]}},
+    "checkpoint": {"every": {"time": "0s"}}})"),
+              ElementsAre("spec.model.convnet.classes", "spec.model.convnet.channels",
+                          "spec.data.dataset", "spec.train", "spec.train.global_batch",
+                          "spec.optimizer.sgd.lr", "spec.optimizer.sgd.momentum",
+                          "spec.schedule.step.milestones", "spec.checkpoint.every.time"));
+}
+
+TEST(TrainingSpec, TypesAreStrict) {
+  EXPECT_THAT(ViolatedFields(R"({
+    "model": {"mlp": {"hidden": [1.5]}}, "data": {"dataset": 7}, "train": {"epochs": true},
+    "optimizer": {"sgd": {"lr": "fast", "nesterov": 1}}, "evaluate": {"every": {"time": 3}}})"),
+              ElementsAre("spec.model.mlp.hidden[0]", "spec.data.dataset", "spec.train.epochs",
+                          "spec.optimizer.sgd.lr", "spec.optimizer.sgd.nesterov",
+                          "spec.evaluate.every.time"));
+}
+
+TEST(TrainingSpec, AnEmptySpecNamesEverySection) {
+  EXPECT_THAT(ViolatedFields("{}"),
+              ElementsAre("spec.model", "spec.data", "spec.train", "spec.optimizer"));
+}
+
+TEST(TrainingSpec, NesterovNeedsMomentum) {
+  const auto spec = ParseTrainingSpec(R"({
+    "model": {"mlp": {}}, "data": {"dataset": "glyphs"}, "train": {"epochs": 1},
+    "optimizer": {"sgd": {"lr": 0.1, "nesterov": true}}})");
+  EXPECT_THAT(std::string(spec.status().message()), HasSubstr("without momentum"));
+}
+
+TEST(TrainingSpec, DuplicateKeysAreRefused) {
+  const auto spec = ParseTrainingSpec(R"({"name": "a", "name": "b"})");
+  EXPECT_TRUE(absl::IsDataLoss(spec.status())) << spec.status();
+}
+
+}  // namespace
+}  // namespace trainyard::run_dir

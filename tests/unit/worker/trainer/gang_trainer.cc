@@ -1,0 +1,76 @@
+#include "tests/unit/worker/trainer/gang_trainer.h"
+
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/check.h"
+#include "common/base/files.h"
+#include "gtest/gtest.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/parallel/local/local_communicator.h"
+#include "worker/trainer/trainer.h"
+
+namespace trainyard::trainer {
+
+std::string JobText::Spec() const {
+  return absl::StrCat(R"({"name": "test", "model": )", model, R"(, "data": )", data,
+                      R"(, "train": )", train, R"(, "optimizer": )", optimizer, more, "}");
+}
+
+GangTrainer::GangTrainer(const JobText& job, int world_size, const std::string& backend)
+    : dir_(folder_.path()), signals_(static_cast<size_t>(world_size)) {
+  assignment_.world_size = world_size;
+  assignment_.backend = backend;
+  assignment_.spec_json = job.Spec();
+  for (int rank = 0; rank < world_size; ++rank) {
+    assignment_.ranks.push_back({.rank = rank, .local_rank = rank});
+  }
+}
+
+std::vector<run_dir::RankResult> GangTrainer::Run() {
+  TY_CHECK_OK(run_dir::WriteAssignment(dir_, assignment_));
+  const int world_size = assignment_.world_size;
+  const auto group = parallel::MakeLocalGroup(world_size);
+  std::vector<run_dir::RankResult> results(static_cast<size_t>(world_size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world_size; ++rank) {
+    threads.emplace_back([&, rank] {
+      RankOptions options{.run_dir = dir_.root(), .rank = rank, .connect = {}};
+      // Held here too, so that a rank that fails before it connects is lost to the others.
+      auto communicator = parallel::MakeLocalCommunicator(group, rank);
+      options.connect = [&communicator](const run_dir::Assignment&) {
+        return std::move(communicator);
+      };
+      results[static_cast<size_t>(rank)] = RunRank(options, signals(rank), *Clock::Real());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return results;
+}
+
+std::map<int64_t, double> GangTrainer::Metric(const std::string& name) const {
+  const std::string text = ReadFile(dir_.MetricsPath(0)).value();
+  std::map<int64_t, double> values;
+  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    const auto point = run_dir::DecodeMetricLine(line, dir_.MetricsPath(0));
+    TY_CHECK_OK(point.status());
+    if (point->name == name) values[point->step] = point->value;
+  }
+  return values;
+}
+
+std::string GangTrainer::CheckpointBytes(int64_t step, const std::string& file) const {
+  const std::string folder = checkpoint::CheckpointPath(dir_.CheckpointsDir(), step);
+  const auto manifest = checkpoint::VerifyCheckpoint(folder);
+  EXPECT_TRUE(manifest.ok()) << manifest.status();
+  return ReadFile(JoinPath(folder, file)).value_or("");
+}
+
+checkpoint::TensorFile GangTrainer::Model(int64_t step) const {
+  auto tensors = checkpoint::DecodeSafetensors(CheckpointBytes(step, "model.safetensors"));
+  EXPECT_TRUE(tensors.ok()) << tensors.status();
+  return tensors.ok() ? *std::move(tensors) : checkpoint::TensorFile();
+}
+
+}  // namespace trainyard::trainer

@@ -1,0 +1,94 @@
+// The files of a checkpoint, and the memory plan that is told before a run.
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/worker/trainer/gang_trainer.h"
+#include "worker/trainer/model_setup.h"
+#include "worker/trainer/plan_report.h"
+#include "worker/trainer/training_state.h"
+
+namespace trainyard::trainer {
+namespace {
+
+using ::testing::HasSubstr;
+
+CompiledModel Compile(const JobText& job) {
+  const auto spec = run_dir::ParseTrainingSpec(job.Spec());
+  auto model = CompileModel(*spec, {.backend = "reference"});
+  EXPECT_TRUE(model.ok()) << model.status();
+  return *std::move(model);
+}
+
+TEST(TrainingState, ASnapshotHoldsEveryTensorUnderItsName) {
+  JobText job;
+  job.model = R"({"convnet": {"channels": [4, 6], "batch_norm": true}})";
+  const CompiledModel model = Compile(job);
+  const auto snapshot = TakeSnapshot(*model.executable, 12, 3, {.seed = 9, .replicas = 3});
+  ASSERT_TRUE(snapshot.ok());
+  const auto files = EncodeSnapshot(*snapshot);
+  ASSERT_EQ(files.size(), 3U);
+  const auto tensors = checkpoint::DecodeSafetensors(files[0].content);
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  EXPECT_TRUE(tensors->tensors.contains("conv1.weight"));
+  EXPECT_TRUE(tensors->tensors.contains("bn2.running_var"));
+  EXPECT_EQ(tensors->tensors.at("conv1.weight").shape, (std::vector<int64_t>{4, 1, 3, 3}));
+  EXPECT_EQ(files[1].name, "optimizer.safetensors");
+  EXPECT_THAT(files[2].content, HasSubstr("\"step\": 12"));
+  EXPECT_THAT(files[2].content, HasSubstr("\"epoch\": 3"));
+  EXPECT_THAT(files[2].content, HasSubstr("\"seed\": 9"));
+}
+
+TEST(TrainingState, TheModelDigestTellsArchitecturesApart) {
+  JobText other;
+  other.model = R"({"convnet": {"channels": [4, 7]}})";
+  const std::string digest = ModelDigest(*Compile(JobText()).executable);
+  EXPECT_EQ(digest, ModelDigest(*Compile(JobText()).executable));
+  EXPECT_NE(digest, ModelDigest(*Compile(other).executable));
+}
+
+TEST(ModelSetup, EpochsOfTheScheduleBecomeSteps) {
+  run_dir::TrainingSpec spec;
+  spec.optimizer.lr = 0.4;
+  spec.schedule = {.shape = run_dir::ScheduleSpec::Shape::kStep,
+                   .warmup_epochs = 0.5,
+                   .milestones = {1, 2.25},
+                   .gamma = 0.2};
+  const engine::Schedule schedule = MakeSchedule(spec, 100, 300);
+  EXPECT_EQ(schedule.warmup_steps, 50);
+  EXPECT_EQ(schedule.milestones, (std::vector<int64_t>{100, 225}));
+  EXPECT_EQ(schedule.total_steps, 300);
+  EXPECT_EQ(engine::LearningRate(schedule, 299), 0.4 * 0.2 * 0.2);
+}
+
+TEST(ModelSetup, ABatchThatIsComputedAtOnceNeedsMoreRowsThanReplicas) {
+  JobText coupled;
+  coupled.model = R"({"convnet": {"channels": [4, 6], "batch_norm": true}})";
+  EXPECT_EQ(Compile(JobText()).max_rows, 16);
+  EXPECT_EQ(Compile(coupled).max_rows, 6);
+}
+
+TEST(PlanReport, CountsParametersAndBytes) {
+  JobText job;
+  job.model = R"({"convnet": {}})";
+  job.more = R"(, "devices": {"count": 2})";
+  const auto json = ReportPlan(job.Spec(), "reference", 1, PlanFormat::kJson);
+  ASSERT_TRUE(json.ok()) << json.status();
+  // 32 * 9 + 32, 64 * 32 * 9 + 64, 10 * 3136 + 10
+  EXPECT_THAT(*json, HasSubstr("\"parameters\":50186,"));
+  EXPECT_THAT(*json, HasSubstr("\"total\":"));
+  const auto text = ReportPlan(job.Spec(), "reference", 1, PlanFormat::kText);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_THAT(*text, HasSubstr("50,186 parameters, 11 rows a device"));
+  EXPECT_THAT(*text, HasSubstr("activations"));
+}
+
+TEST(PlanReport, ABadSpecIsAnError) {
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(ReportPlan("{}", "reference", 1, PlanFormat::kText).status()));
+}
+
+}  // namespace
+}  // namespace trainyard::trainer

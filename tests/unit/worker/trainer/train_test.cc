@@ -1,0 +1,291 @@
+// Whole trainings, small: what must not depend on the number of ranks, and what must survive a
+// stop.
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/files.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/worker/trainer/gang_trainer.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/run_dir/control.h"
+
+namespace trainyard::trainer {
+namespace {
+
+using run_dir::Outcome;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr int64_t kSteps = 8;
+
+JobText WithBatchNorm() {
+  JobText job;
+  job.model = R"({"convnet": {"channels": [4, 6], "batch_norm": true}})";
+  return job;
+}
+
+void ExpectSuccess(const std::vector<run_dir::RankResult>& results, int64_t step = kSteps) {
+  for (const run_dir::RankResult& result : results) {
+    EXPECT_EQ(result.outcome, Outcome::kSucceeded) << result.message;
+    EXPECT_EQ(result.step, step);
+  }
+}
+
+void ExpectNear(const std::map<int64_t, double>& left, const std::map<int64_t, double>& right) {
+  ASSERT_EQ(left.size(), right.size());
+  for (const auto& [step, value] : left) {
+    ASSERT_TRUE(right.contains(step)) << step;
+    EXPECT_NEAR(value, right.at(step), 1e-5 * (1 + std::abs(value))) << "at step " << step;
+  }
+}
+
+void ExpectNear(const checkpoint::TensorFile& left, const checkpoint::TensorFile& right) {
+  ASSERT_EQ(left.tensors.size(), right.tensors.size());
+  for (const auto& [name, tensor] : left.tensors) {
+    ASSERT_TRUE(right.tensors.contains(name)) << name;
+    const auto a = checkpoint::FloatValues(tensor).value();
+    const auto b = checkpoint::FloatValues(right.tensors.at(name)).value();
+    ASSERT_EQ(a.size(), b.size()) << name;
+    for (size_t i = 0; i < a.size(); ++i) {
+      ASSERT_NEAR(a[i], b[i], 2e-5 * (1 + std::abs(a[i]))) << name << "[" << i << "]";
+    }
+  }
+}
+
+class SameResultTest : public ::testing::TestWithParam<std::tuple<const char*, bool, int>> {};
+
+TEST_P(SameResultTest, OnAnyNumberOfRanks) {
+  const auto [backend, batch_norm, world_size] = GetParam();
+  const JobText job = batch_norm ? WithBatchNorm() : JobText();
+  GangTrainer alone(job, 1, backend);
+  ExpectSuccess(alone.Run());
+  GangTrainer gang(job, world_size, backend);
+  ExpectSuccess(gang.Run());
+  ExpectNear(alone.Metric("train.loss"), gang.Metric("train.loss"));
+  ExpectNear(alone.Metric("train.accuracy"), gang.Metric("train.accuracy"));
+  ExpectNear(alone.Metric("test.loss"), gang.Metric("test.loss"));
+  ExpectNear(alone.Metric("test.accuracy"), gang.Metric("test.accuracy"));
+  EXPECT_EQ(alone.Metric("lr"), gang.Metric("lr"));
+  ExpectNear(alone.Model(kSteps), gang.Model(kSteps));
+  EXPECT_EQ(alone.Metric("train.loss").size(), static_cast<size_t>(kSteps));
+}
+
+INSTANTIATE_TEST_SUITE_P(Gangs, SameResultTest,
+                         ::testing::Combine(::testing::Values("reference", "cpu"),
+                                            ::testing::Bool(), ::testing::Values(2, 3)),
+                         [](const auto& instance) {
+                           return absl::StrCat(std::get<0>(instance.param), "_",
+                                               std::get<1>(instance.param) ? "batch_norm_" : "",
+                                               std::get<2>(instance.param), "_ranks");
+                         });
+
+TEST(Train, BatchNormStatisticsBelongToReplicasNotToRanks) {
+  JobText one_replica = WithBatchNorm();
+  one_replica.train = R"({"epochs": 2, "global_batch": 16, "replicas": 1, "seed": 5})";
+  GangTrainer one(one_replica, 1), three(WithBatchNorm(), 1);
+  ExpectSuccess(one.Run());
+  ExpectSuccess(three.Run());
+  EXPECT_GT(std::abs(one.Metric("train.loss")[2] - three.Metric("train.loss")[2]), 1e-4);
+}
+
+TEST(Train, TheLossFallsAndTheResultTellsTheLastMetrics) {
+  JobText job;
+  job.data = R"({"dataset": "glyphs", "train_size": 200, "test_size": 50})";
+  job.train = R"({"steps": 30, "global_batch": 20, "replicas": 1})";
+  GangTrainer trainer(job, 1, "cpu");
+  const auto results = trainer.Run();
+  ExpectSuccess(results, 30);
+  const auto loss = trainer.Metric("train.loss");
+  EXPECT_LT(loss.at(30), 0.98 * loss.at(1));
+  EXPECT_EQ(results[0].metrics.at("train.loss"), loss.at(30));
+  EXPECT_EQ(results[0].metrics.at("test.accuracy"), trainer.Metric("test.accuracy").at(30));
+  const auto progress = run_dir::ReadProgress(trainer.dir(), 0);
+  ASSERT_TRUE(progress.ok());
+  EXPECT_EQ(progress->state, run_dir::Progress::State::kFinished);
+  EXPECT_EQ(progress->step, 30);
+  EXPECT_EQ(progress->total_steps, 30);
+  EXPECT_EQ(progress->steps_per_epoch, 10);
+  EXPECT_EQ(progress->epochs, 3);
+  EXPECT_EQ(progress->last_checkpoint_step, 30);
+  EXPECT_GT(progress->planned_bytes, 0);
+  EXPECT_THAT(progress->data_digest, HasSubstr("glyphs-v1:"));
+  EXPECT_THAT(progress->model_digest, HasSubstr("xxh3-128:"));
+  EXPECT_EQ(run_dir::ReadRankResult(trainer.dir(), 0).value(), results[0]);
+}
+
+TEST(Train, CheckpointsAndEvaluationsComeAtTheirIntervals) {
+  JobText job;
+  job.more = R"(, "checkpoint": {"every": {"steps": 3}}, "evaluate": {"every": {"steps": "5"}})";
+  GangTrainer trainer(job, 2);
+  ExpectSuccess(trainer.Run());
+  EXPECT_THAT(checkpoint::ListCheckpoints(trainer.dir().CheckpointsDir()), ElementsAre(3, 6, 8));
+  EXPECT_THAT(trainer.Metric("test.loss"), ElementsAre(::testing::Key(5), ::testing::Key(8)));
+}
+
+class ResumeTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ResumeTest, AResumedRunEqualsTheUndisturbedOneBitForBit) {
+  GangTrainer whole(WithBatchNorm(), 2, GetParam());
+  ExpectSuccess(whole.Run());
+  GangTrainer resumed(WithBatchNorm(), 2, GetParam());
+  resumed.assignment().resume_from = checkpoint::CheckpointPath(whole.dir().CheckpointsDir(), 4);
+  ExpectSuccess(resumed.Run());
+  const auto expected = whole.Metric("train.loss");
+  const auto got = resumed.Metric("train.loss");
+  EXPECT_EQ(got.begin()->first, 5) << "metrics go on after the checkpoint only";
+  EXPECT_EQ(got.size(), 4U);
+  for (const auto& [step, loss] : got) EXPECT_EQ(loss, expected.at(step)) << step;
+  for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json"}) {
+    EXPECT_EQ(resumed.CheckpointBytes(kSteps, file), whole.CheckpointBytes(kSteps, file)) << file;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, ResumeTest, ::testing::Values("reference", "cpu"),
+                         [](const auto& instance) { return std::string(instance.param); });
+
+TEST(Train, OneStoppedRankStopsAllAtTheSameStepAndARestartGoesOn) {
+  GangTrainer whole(JobText(), 2);
+  ExpectSuccess(whole.Run());
+  GangTrainer stopped(JobText(), 2);
+  stopped.signals(1).stop = true;
+  for (const run_dir::RankResult& result : stopped.Run()) {
+    EXPECT_EQ(result.outcome, Outcome::kStopped) << result.message;
+    EXPECT_EQ(result.step, 1);
+  }
+  EXPECT_THAT(checkpoint::ListCheckpoints(stopped.dir().CheckpointsDir()), ElementsAre(1));
+  stopped.signals(1).stop = false;
+  ExpectSuccess(stopped.Run());
+  EXPECT_EQ(stopped.Metric("train.loss"), whole.Metric("train.loss"));
+  EXPECT_EQ(stopped.CheckpointBytes(kSteps, "model.safetensors"),
+            whole.CheckpointBytes(kSteps, "model.safetensors"));
+}
+
+TEST(Train, ARequestedCheckpointIsWrittenAtTheNextStepAndAnswered) {
+  GangTrainer trainer(JobText(), 2);
+  ASSERT_TRUE(run_dir::RequestCheckpoint(trainer.dir()).ok());
+  ExpectSuccess(trainer.Run());
+  EXPECT_THAT(checkpoint::ListCheckpoints(trainer.dir().CheckpointsDir()), ElementsAre(1, 4, 8));
+  EXPECT_EQ(run_dir::ReadProgress(trainer.dir(), 0)->checkpoint_request, 1);
+  EXPECT_EQ(run_dir::ReadProgress(trainer.dir(), 1)->checkpoint_request, 1);
+}
+
+TEST(Train, ASignalToAnyRankMakesRankZeroWriteACheckpoint) {
+  GangTrainer trainer(JobText(), 2);
+  trainer.signals(1).checkpoint_requests = 1;
+  ExpectSuccess(trainer.Run());
+  EXPECT_THAT(checkpoint::ListCheckpoints(trainer.dir().CheckpointsDir()), ElementsAre(1, 4, 8));
+}
+
+TEST(Train, ADamagedCheckpointIsPassedOver) {
+  GangTrainer trainer(JobText(), 1);
+  ExpectSuccess(trainer.Run());
+  const std::string newest =
+      checkpoint::CheckpointPath(trainer.dir().CheckpointsDir(), kSteps) + "/model.safetensors";
+  std::string bytes = ReadFile(newest).value();
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  ASSERT_TRUE(ReplaceFile(newest, bytes).ok());
+  GangTrainer resumed(JobText(), 1);
+  resumed.assignment().resume_from =
+      checkpoint::CheckpointPath(trainer.dir().CheckpointsDir(), kSteps);
+  ExpectSuccess(resumed.Run());
+  EXPECT_EQ(resumed.Metric("train.loss").begin()->first, 5);
+}
+
+TEST(Train, ResumingWithoutAnyValidCheckpointFailsWithItsPath) {
+  GangTrainer trainer(JobText(), 1);
+  trainer.assignment().resume_from = "/does/not/exist/step-4";
+  const run_dir::RankResult result = trainer.Run()[0];
+  EXPECT_EQ(result.outcome, Outcome::kUserError);
+  EXPECT_THAT(result.message, HasSubstr("/does/not/exist/step-4"));
+}
+
+TEST(Train, ACheckpointOfAnotherModelNamesTheTensor) {
+  GangTrainer trainer(JobText(), 1);
+  ExpectSuccess(trainer.Run());
+  JobText wider;
+  wider.model = R"({"convnet": {"channels": [5, 6]}})";
+  GangTrainer resumed(wider, 1);
+  resumed.assignment().resume_from =
+      checkpoint::CheckpointPath(trainer.dir().CheckpointsDir(), kSteps);
+  const run_dir::RankResult result = resumed.Run()[0];
+  EXPECT_EQ(result.outcome, Outcome::kUserError);
+  EXPECT_THAT(result.message, HasSubstr("tensor 'conv1.weight' has shape"));
+}
+
+TEST(Train, ARunThatResumesAtItsEndOnlyEvaluates) {
+  GangTrainer trainer(JobText(), 1);
+  ExpectSuccess(trainer.Run());
+  GangTrainer again(JobText(), 1);
+  again.assignment().resume_from =
+      checkpoint::CheckpointPath(trainer.dir().CheckpointsDir(), kSteps);
+  const auto results = again.Run();
+  ExpectSuccess(results);
+  EXPECT_EQ(results[0].metrics.at("test.loss"), trainer.Metric("test.loss").at(kSteps));
+  EXPECT_THAT(again.Metric("train.loss"), IsEmpty());
+}
+
+run_dir::RankResult Fail(const JobText& job, const std::string& backend = "reference") {
+  GangTrainer trainer(job, 1, backend);
+  const run_dir::RankResult result = trainer.Run()[0];
+  EXPECT_EQ(result.outcome, Outcome::kUserError) << result.message;
+  EXPECT_EQ(run_dir::ReadRankResult(trainer.dir(), 0).value(), result);
+  return result;
+}
+
+TEST(TrainFailure, ADivergedLossNamesStepAndLearningRate) {
+  JobText job;
+  job.optimizer = R"({"sgd": {"lr": 1000, "momentum": 0.9}})";
+  job.train = R"({"steps": 200, "global_batch": 16})";
+  const run_dir::RankResult result = Fail(job, "cpu");
+  EXPECT_EQ(result.reason, "LOSS_NOT_FINITE");
+  EXPECT_THAT(result.message, HasSubstr(absl::StrCat(" at step ", result.step,
+                                                     "; lower optimizer.sgd.lr (now 1000)")));
+}
+
+TEST(TrainFailure, AMissingDataSetIsNamed) {
+  JobText job;
+  job.data = R"({"dataset": "mnist"})";
+  EXPECT_EQ(Fail(job).reason, "DATASET_NOT_FOUND");
+}
+
+TEST(TrainFailure, OtherDataThanTheSpecSaysIsRefused) {
+  JobText job;
+  job.data = R"({"dataset": "glyphs", "train_size": 50, "digest": "xxh3-128:00"})";
+  const run_dir::RankResult result = Fail(job);
+  EXPECT_THAT(result.message,
+              HasSubstr("spec.data.digest: is 'xxh3-128:00', but dataset 'glyphs'"));
+}
+
+TEST(TrainFailure, AModelThatDoesNotFitTheDataIsRefused) {
+  JobText job;
+  job.model = R"({"mlp": {"input": [3, 32, 32], "classes": 4}})";
+  const std::string message = Fail(job).message;
+  EXPECT_THAT(message, HasSubstr("has input [3, 32, 32]"));
+  EXPECT_THAT(message, HasSubstr("has 4 classes"));
+}
+
+TEST(TrainFailure, ABadSpecTellsAllViolations) {
+  JobText job;
+  job.train = R"({"epochs": 0, "global_batch": -1})";
+  const run_dir::RankResult result = Fail(job);
+  EXPECT_EQ(result.reason, "INVALID_SPEC");
+  EXPECT_THAT(result.message, HasSubstr("spec.train.epochs"));
+  EXPECT_THAT(result.message, HasSubstr("spec.train.global_batch"));
+}
+
+TEST(TrainFailure, AnUnknownBackendIsNamed) {
+  EXPECT_THAT(Fail(JobText(), "abacus").message, HasSubstr("abacus"));
+}
+
+TEST(TrainFailure, MoreRanksThanReplicasAreRefused) {
+  GangTrainer trainer(JobText(), 4);
+  for (const run_dir::RankResult& result : trainer.Run()) {
+    EXPECT_EQ(result.outcome, Outcome::kUserError);
+    EXPECT_THAT(result.message, HasSubstr("3 replicas cannot occupy 4 devices"));
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::trainer

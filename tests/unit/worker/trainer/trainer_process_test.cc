@@ -1,0 +1,189 @@
+// The real program: two processes over each transport, signals, and what is left when one of them
+// is killed.
+#include <csignal>
+#include <functional>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/env.h"
+#include "common/base/files.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/process.h"
+#include "tests/testing/temp_dir.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/run_dir/assignment.h"
+#include "worker/run_dir/records.h"
+
+namespace trainyard::trainer {
+namespace {
+
+using run_dir::Outcome;
+using ::testing::HasSubstr;
+using testing::Process;
+
+// Longer than anything takes on a busy machine.
+constexpr absl::Duration kPatience = absl::Seconds(40);
+// Within which a rank must notice that its peer was killed.
+constexpr absl::Duration kNotice = absl::Seconds(5);
+
+const char kBinary[] = TRAINYARD_BIN_DIR "/trainyard-trainer";
+
+// By transport.
+class TrainerProcessTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void Prepare(int world_size, const std::string& train) {
+    run_dir::Assignment assignment;
+    assignment.world_size = world_size;
+    assignment.spec_json = absl::StrCat(
+        R"({"name": "processes", "model": {"mlp": {"hidden": [16]}},
+            "data": {"dataset": "glyphs", "train_size": 200, "test_size": 20},
+            "train": )",
+        train, R"(, "optimizer": {"sgd": {"lr": 0.01}}})");
+    for (int rank = 0; rank < world_size; ++rank) {
+      assignment.ranks.push_back({.rank = rank, .local_rank = rank});
+    }
+    TY_CHECK_OK(run_dir::WriteAssignment(dir_, assignment));
+  }
+
+  std::unique_ptr<Process> Start(int rank) {
+    Process::Options options;
+    options.args = {kBinary,       "--run_dir", dir_.root(), "--rank", absl::StrCat(rank),
+                    "--transport", GetParam()};
+    options.stdout_path = folder_.File(absl::StrCat("out-", rank));
+    options.stderr_path = folder_.File(absl::StrCat("err-", rank));
+    auto process = Process::Start(std::move(options));
+    TY_CHECK_OK(process.status());
+    return *std::move(process);
+  }
+
+  // Until `done`, or until patience ends.
+  static bool WaitFor(const std::function<bool()>& done) {
+    Clock* clock = Clock::Real();
+    const absl::Duration deadline = clock->Uptime() + kPatience;
+    while (!done()) {
+      if (clock->Uptime() >= deadline) return false;
+      clock->SleepFor(absl::Milliseconds(5));
+    }
+    return true;
+  }
+
+  bool WaitUntilRunning(int rank) {
+    return WaitFor([this, rank] {
+      const auto progress = run_dir::ReadProgress(dir_, rank);
+      return progress.ok() && progress->state == run_dir::Progress::State::kRunning;
+    });
+  }
+
+  testing::TempDir folder_;
+  run_dir::RunDir dir_{folder_.path()};
+};
+
+TEST_P(TrainerProcessTest, TwoRanksTrainToTheEnd) {
+  Prepare(2, R"({"epochs": 2, "global_batch": 30})");
+  const auto first = Start(0), second = Start(1);
+  for (Process* process : {first.get(), second.get()}) {
+    const auto result = process->Wait(kPatience);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(result->exit_code, 0) << result->err;
+  }
+  EXPECT_EQ(run_dir::ReadRankResult(dir_, 1)->step, 14);
+  EXPECT_TRUE(checkpoint::VerifyCheckpoint(dir_.Resolve("checkpoints/step-14")).ok());
+}
+
+TEST_P(TrainerProcessTest, AKilledRankIsNamedByTheOtherWithinSeconds) {
+  Prepare(2, R"({"steps": 100000000, "global_batch": 30})");
+  const auto first = Start(0), second = Start(1);
+  ASSERT_TRUE(WaitUntilRunning(0));
+  second->Signal(SIGKILL);
+  const auto result = first->Wait(kNotice);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->exit_code, 75) << result->err;
+  const auto record = run_dir::ReadRankResult(dir_, 0);
+  ASSERT_TRUE(record.ok());
+  EXPECT_EQ(record->outcome, Outcome::kTransient);
+  EXPECT_EQ(record->reason, "PEER_LOST");
+  EXPECT_THAT(record->message, HasSubstr("rank 0: all_reduce "));
+  EXPECT_THAT(record->message, HasSubstr("rank 1 was lost"));
+}
+
+TEST_P(TrainerProcessTest, TerminatedRanksStopAtTheSameStepWithACheckpoint) {
+  Prepare(2, R"({"steps": 100000000, "global_batch": 30})");
+  const auto first = Start(0), second = Start(1);
+  ASSERT_TRUE(WaitUntilRunning(0));
+  ASSERT_TRUE(WaitUntilRunning(1));
+  second->Signal(SIGTERM);
+  for (Process* process : {first.get(), second.get()}) {
+    const auto result = process->Wait(kPatience);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(result->exit_code, 15) << result->err;
+  }
+  const auto record = run_dir::ReadRankResult(dir_, 0);
+  ASSERT_TRUE(record.ok());
+  EXPECT_EQ(record->outcome, Outcome::kStopped);
+  EXPECT_EQ(record->step, run_dir::ReadRankResult(dir_, 1)->step);
+  EXPECT_TRUE(
+      checkpoint::VerifyCheckpoint(checkpoint::CheckpointPath(dir_.CheckpointsDir(), record->step))
+          .ok());
+}
+
+TEST_P(TrainerProcessTest, SigUsr1WritesACheckpointAndTrainingGoesOn) {
+  Prepare(1, R"({"steps": 100000000, "global_batch": 30})");
+  const auto process = Start(0);
+  ASSERT_TRUE(WaitUntilRunning(0));
+  process->Signal(SIGUSR1);
+  ASSERT_TRUE(
+      WaitFor([this] { return !checkpoint::ListCheckpoints(dir_.CheckpointsDir()).empty(); }));
+  EXPECT_TRUE(process->running());
+}
+
+TEST_P(TrainerProcessTest, ARankThatWaitsForItsPeersCanBeStopped) {
+  Prepare(2, R"({"epochs": 1})");
+  const auto process = Start(0);
+  ASSERT_TRUE(WaitFor(
+      [this] { return FileExists(absl::StrCat(dir_.RendezvousDir(), "/", GetParam(), ".0")); }));
+  process->Signal(SIGTERM);
+  const auto result = process->Wait(kPatience);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->exit_code, 15) << result->err;
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, TrainerProcessTest, ::testing::Values("gloo", "shm"),
+                         [](const auto& instance) { return std::string(instance.param); });
+
+TEST(TrainerProgram, AMissingRunDirectoryIsAUserErrorWithItsPath) {
+  const testing::TempDir folder;
+  Process::Options options;
+  options.args = {kBinary, "--run_dir", folder.File("nothing")};
+  const auto result = testing::RunProcess(std::move(options), folder.path(), kPatience);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->exit_code, 2);
+  EXPECT_THAT(result->err, HasSubstr(folder.File("nothing/assignment.json")));
+}
+
+TEST(TrainerProgram, VersionHelpAndPlanNeedNoRunDirectory) {
+  const testing::TempDir folder;
+  const std::string spec = folder.Write(
+      "spec.json", R"({"model": {"mlp": {}}, "data": {"dataset": "glyphs"}, "train": {"epochs": 1},
+                       "optimizer": {"sgd": {"lr": 0.1}}})");
+  for (const auto& [flag, expected] : std::vector<std::pair<std::string, std::string>>{
+           {"--version", "trainyard-trainer 0."},
+           {"--help", "--run_dir"},
+           {absl::StrCat("--plan=", spec), "203,530 parameters"}}) {
+    Process::Options options;
+    options.args = {kBinary, flag};
+    const auto result = testing::RunProcess(std::move(options), folder.path(), kPatience);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(result->exit_code, 0) << result->err;
+    EXPECT_THAT(result->out, HasSubstr(expected));
+  }
+  Process::Options options;
+  options.args = {kBinary, "--plan", "-", "--format", "json"};
+  options.stdin_path = spec;
+  const auto result = testing::RunProcess(std::move(options), folder.path(), kPatience);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->out, HasSubstr("\"parameters\":203530"));
+}
+
+}  // namespace
+}  // namespace trainyard::trainer

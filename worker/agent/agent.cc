@@ -1,0 +1,302 @@
+#include "worker/agent/agent.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/errors.h"
+#include "common/base/log.h"
+#include "common/base/processes.h"
+#include "worker/run_dir/rendezvous.h"
+
+namespace trainyard::agent {
+namespace {
+
+// Looks where nothing woke us: a lost event costs no more. The start of an attempt is watched
+// closely, because everybody waits for its first step.
+constexpr absl::Duration kLookStarting = absl::Milliseconds(20);
+constexpr absl::Duration kLookRunning = absl::Milliseconds(500);
+constexpr absl::Duration kLookUnwatched = absl::Milliseconds(50);
+constexpr absl::Duration kLookIdle = absl::Seconds(2);
+constexpr absl::Duration kLookAtDevices = absl::Seconds(2);
+// A run directory that cannot be made: tried so often, then the attempt has failed here.
+constexpr int kBeginTries = 3;
+constexpr absl::Duration kBeginRetry = absl::Milliseconds(300);
+
+}  // namespace
+
+Agent::Agent(AgentOptions options, v1::AgentService::StubInterface& stub, Nvml* nvml, Clock& clock,
+             Rng& rng)
+    : options_(std::move(options)),
+      nvml_(nvml),
+      clock_(clock),
+      watch_([]() -> std::optional<FileWatch> {
+        auto watch = FileWatch::Create();
+        if (!watch.ok()) return std::nullopt;
+        return *std::move(watch);
+      }()),
+      wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      attempts_(options_.settings, options_.devices, clock,
+                watch_.has_value() ? &*watch_ : nullptr),
+      fetcher_(stub, clock, rng, [this] { Wake(); }),
+      streams_(stub, session_, rng, [this] { Wake(); }),
+      checkpoints_(stub, session_, rng, [this] { Wake(); }),
+      link_(stub, options_.identity, options_.devices, session_, clock, rng,
+            [this](Desired desired) {
+              {
+                absl::MutexLock lock(&mutex_);
+                inbox_ = std::move(desired);
+              }
+              Wake();
+            }) {
+  TY_CHECK(wake_.valid());
+}
+
+Agent::~Agent() {
+  Stop();
+}
+
+void Agent::Start() {
+  attempts_.Adopt();
+  streams_.Start();
+  checkpoints_.Start();
+  link_.Start();
+  thread_ = std::thread([this] { Loop(); });
+}
+
+void Agent::Stop() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stop_ = true;
+  }
+  Wake();
+  if (thread_.joinable()) thread_.join();
+  link_.Stop();
+  streams_.Stop();
+  checkpoints_.Stop();
+}
+
+void Agent::Wake() {
+  const uint64_t one = 1;
+  (void)!write(wake_.get(), &one, sizeof one);
+}
+
+void Agent::Loop() {
+  while (true) {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (stop_) return;
+    }
+    Turn();
+    pollfd fds[] = {{wake_.get(), POLLIN, 0}, {watch_.has_value() ? watch_->fd() : -1, POLLIN, 0}};
+    (void)poll(fds, 2, static_cast<int>(absl::ToInt64Milliseconds(NextLook())));
+    uint64_t count = 0;
+    (void)!read(wake_.get(), &count, sizeof count);
+    if (watch_.has_value()) (void)watch_->Drain();
+  }
+}
+
+absl::Duration Agent::NextLook() const {
+  absl::Duration next = kLookIdle;
+  for (const auto& [id, attempt] : attempts_.all()) {
+    if (attempt.exit.has_value()) continue;
+    next = std::min(next, watch_.has_value() ? kLookRunning : kLookUnwatched);
+    const bool starting = attempt.local.phase != Phase::kPreparing && attempt.progress.empty();
+    if (starting || attempt.local.phase == Phase::kOrphaned) next = std::min(next, kLookStarting);
+  }
+  return begin_tries_.empty() ? next : std::min(next, kBeginRetry);
+}
+
+const DesiredAttempt* Agent::Wanted(AttemptId id) const {
+  if (!desired_.has_value()) return nullptr;
+  const auto found = desired_->attempts.find(id);
+  return found == desired_->attempts.end() ? nullptr : &found->second;
+}
+
+void Agent::Turn() {
+  TakeInbox();
+  attempts_.Observe();
+  TakeFetched();
+  TakeUploads();
+  for (const Action& action : Reconcile(desired_, attempts_.Locals(), clock_.Uptime())) {
+    Act(action);
+  }
+  attempts_.Observe();
+  SetTargets();
+  LookAtDevices();
+  SendReport();
+}
+
+void Agent::TakeInbox() {
+  absl::MutexLock lock(&mutex_);
+  if (!inbox_.has_value()) return;
+  desired_ = *std::move(inbox_);
+  inbox_.reset();
+  std::erase_if(begin_tries_, [this](const auto& entry) { return Wanted(entry.first) == nullptr; });
+}
+
+void Agent::TakeFetched() {
+  for (const auto& [id, status] : fetcher_.TakeDone()) {
+    Attempt* attempt = attempts_.Find(id);
+    const DesiredAttempt* wanted = Wanted(id);
+    if (attempt == nullptr || attempt->local.phase != Phase::kPreparing) continue;
+    // Otherwise it is abandoned in this turn.
+    if (wanted == nullptr || wanted->action != DesiredAttempt::Action::kRun) continue;
+    if (status.ok()) {
+      Assign(id, *wanted);
+    } else {
+      begin_tries_[id].failed = kBeginTries;
+      BeginFailed(id, *wanted, status);
+    }
+  }
+}
+
+void Agent::TakeUploads() {
+  for (const auto& [id, attempt] : attempts_.all()) {
+    if (!attempt.has_directory) continue;
+    Attempt* mutable_attempt = attempts_.Find(id);
+    const CheckpointUploader::Progress checkpoints = checkpoints_.ProgressOf(id);
+    mutable_attempt->local.committed = checkpoints.committed;
+    mutable_attempt->local.drained =
+        attempt.exit.has_value() && checkpoints.done && streams_.ProgressOf(id).done;
+  }
+}
+
+void Agent::Act(const Action& action) {
+  const DesiredAttempt* wanted = Wanted(action.attempt);
+  if (action.kind == Action::Kind::kBegin) {
+    TY_CHECK(wanted != nullptr);
+    Begin(action.attempt, *wanted);
+    return;
+  }
+  if (action.kind == Action::Kind::kAbandon) fetcher_.Cancel(action.attempt);
+  const absl::Status status = attempts_.Apply(action, wanted);
+  // The next turn finds what is missing and tries again.
+  if (!status.ok() && !absl::IsUnavailable(status)) {
+    LogWarning("a step failed and will be tried again",
+               {{"attempt", AttemptName(action.attempt)},
+                {"action", absl::StrCat(static_cast<int>(action.kind))},
+                {"error", std::string(status.message())}});
+  }
+}
+
+void Agent::Begin(AttemptId id, const DesiredAttempt& wanted) {
+  const auto tries = begin_tries_.find(id);
+  if (tries != begin_tries_.end() && clock_.Uptime() < tries->second.next) return;
+  const absl::StatusOr<bool> at_once = attempts_.Prepare(id, wanted);
+  if (!at_once.ok()) {
+    BeginFailed(id, wanted, at_once.status());
+  } else if (*at_once) {
+    Assign(id, wanted);
+  } else {
+    fetcher_.Begin(id, *wanted.resume_from,
+                   Attempts::ResumeFolder(*attempts_.Find(id), *wanted.resume_from));
+  }
+}
+
+void Agent::Assign(AttemptId id, const DesiredAttempt& wanted) {
+  const absl::Status assigned =
+      attempts_.Assign(id, wanted, desired_->confirm_uptime + wanted.keep);
+  if (!assigned.ok()) {
+    BeginFailed(id, wanted, assigned);
+    return;
+  }
+  begin_tries_.erase(id);
+  LogInfo("attempt begun",
+          {{"attempt", AttemptName(id)}, {"ranks", absl::StrCat(wanted.ranks.size())}});
+}
+
+void Agent::BeginFailed(AttemptId id, const DesiredAttempt& wanted, const absl::Status& status) {
+  LogWarning("an attempt cannot be begun",
+             {{"attempt", AttemptName(id)}, {"error", std::string(status.message())}});
+  Tries& tries = begin_tries_[id];
+  if (++tries.failed < kBeginTries) {
+    tries.next = clock_.Uptime() + kBeginRetry;
+    return;
+  }
+  begin_tries_.erase(id);
+  run_dir::AttemptExit exit;
+  const std::string reason = ErrorReason(status);
+  exit.outcome =
+      reason == "DEVICE_NOT_FOUND" ? run_dir::Outcome::kHardware : run_dir::Outcome::kTransient;
+  exit.exit_code = run_dir::ExitCode(exit.outcome);
+  exit.reason = reason.empty() ? "START_FAILED" : reason;
+  exit.message = std::string(status.message());
+  attempts_.Fail(id, wanted.fencing_token, std::move(exit));
+}
+
+void Agent::SetTargets() {
+  std::vector<UploadTarget> targets;
+  for (const auto& [id, attempt] : attempts_.all()) {
+    if (!attempt.has_directory || attempt.local.phase == Phase::kPreparing) continue;
+    UploadTarget target;
+    target.id = id;
+    target.fencing_token = attempt.local.fencing_token;
+    target.dir = attempt.dir;
+    target.exited = attempt.exit.has_value();
+    if (attempt.assignment.has_value()) {
+      for (const auto& rank : attempt.assignment->ranks) target.ranks.push_back(rank.rank);
+    }
+    targets.push_back(std::move(target));
+  }
+  streams_.SetTargets(targets);
+  checkpoints_.SetTargets(std::move(targets));
+}
+
+void Agent::SendReport() {
+  Report report;
+  if (desired_.has_value()) {
+    report.desired_serial = desired_->serial;
+    report.desired_revision = desired_->revision;
+  }
+  report.changed_devices = changed_devices_;
+  for (const auto& [id, attempt] : attempts_.all()) {
+    ReportedAttempt reported = Describe(attempt);
+    for (const auto& [name, value] : streams_.ProgressOf(id).metrics) {
+      reported.metrics.emplace(name, value);
+    }
+    const DesiredAttempt* wanted = Wanted(id);
+    if (reported.state == ReportedAttempt::State::kStarting && wanted != nullptr &&
+        wanted->spans_workers) {
+      for (const std::string& key : attempt.local.rendezvous) {
+        auto value = run_dir::GetRendezvousKey(attempt.dir, key);
+        if (value.ok() && !wanted->rendezvous.contains(key)) {
+          reported.rendezvous[key] = *std::move(value);
+        }
+      }
+    }
+    report.attempts.push_back(std::move(reported));
+  }
+  if (reported_.has_value() && *reported_ == report) return;
+  const bool urgent = reported_.has_value() && IsUrgent(*reported_, report);
+  reported_ = report;
+  link_.SetReport(report, urgent);
+}
+
+void Agent::LookAtDevices() {
+  if (nvml_ == nullptr || clock_.Uptime() < devices_due_) return;
+  devices_due_ = clock_.Uptime() + kLookAtDevices;
+  std::map<std::string, std::vector<int64_t>> processes;
+  for (const Device& device : options_.devices) {
+    if (device.type == "cpu") continue;
+    const auto pids = nvml_->ComputeProcesses(device.name);
+    if (pids.ok()) processes[device.name] = *pids;
+  }
+  const std::string root = JoinPath(options_.settings.state_dir, "attempts");
+  std::vector<Device> now = MarkUnmanagedUse(options_.devices, processes, [&root](int64_t pid) {
+    return ProcessVariable(pid, "TRAINYARD_RUN_DIR").starts_with(root + "/");
+  });
+  std::erase_if(now, [](const Device& device) { return device.type == "cpu"; });
+  const bool any_bad = std::any_of(now.begin(), now.end(), [](const Device& device) {
+    return device.health != Device::Health::kOk;
+  });
+  // All of them each time, as soon as one of them has ever differed from its registration.
+  if (any_bad || !changed_devices_.empty()) changed_devices_ = std::move(now);
+}
+
+}  // namespace trainyard::agent

@@ -1,0 +1,93 @@
+// The worker daemon: makes what runs on this host what the server wants. It looks, decides by
+// Reconcile, and acts, whenever a file changes, the server answers, or an uploader gets on.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "common/base/env.h"
+#include "common/base/file_watch.h"
+#include "common/base/files.h"
+#include "trainyard/v1/agent.grpc.pb.h"
+#include "worker/agent/attempts.h"
+#include "worker/agent/checkpoint_fetcher.h"
+#include "worker/agent/checkpoint_uploader.h"
+#include "worker/agent/device_inventory.h"
+#include "worker/agent/scheduler_link.h"
+#include "worker/agent/session.h"
+#include "worker/agent/stream_uploader.h"
+
+namespace trainyard::agent {
+
+struct AgentOptions {
+  HostSettings settings;
+  WorkerIdentity identity;
+  std::vector<Device> devices;
+};
+
+// Owns the threads of the daemon. Stopping it leaves all jobs running: the next daemon on the same
+// state directory adopts them. Borrows `stub`, `nvml` (may be null), `clock` and `rng`.
+class Agent {
+ public:
+  Agent(AgentOptions options, v1::AgentService::StubInterface& stub, Nvml* nvml, Clock& clock,
+        Rng& rng);
+  ~Agent();
+
+  // Adopts what runs, then works until Stop.
+  void Start();
+  void Stop();
+
+ private:
+  void Loop();
+  // One turn: look, decide, act, report.
+  void Turn();
+  void TakeInbox();
+  void TakeFetched();
+  void TakeUploads();
+  void Act(const Action& action);
+  void Begin(AttemptId id, const DesiredAttempt& wanted);
+  void Assign(AttemptId id, const DesiredAttempt& wanted);
+  void BeginFailed(AttemptId id, const DesiredAttempt& wanted, const absl::Status& status);
+  void SetTargets();
+  void SendReport();
+  void LookAtDevices();
+  const DesiredAttempt* Wanted(AttemptId id) const;
+  absl::Duration NextLook() const;
+  void Wake();
+
+  const AgentOptions options_;
+  Nvml* const nvml_;
+  Clock& clock_;
+  Session session_;
+  std::optional<FileWatch> watch_;
+  UniqueFd wake_;  // eventfd
+  Attempts attempts_;
+  CheckpointFetcher fetcher_;
+  StreamUploader streams_;
+  CheckpointUploader checkpoints_;
+  SchedulerLink link_;
+
+  // Of the loop's thread only.
+  std::optional<Desired> desired_;
+  std::optional<Report> reported_;
+  std::vector<Device> changed_devices_;
+  absl::Duration devices_due_;
+  struct Tries {
+    int failed = 0;
+    absl::Duration next;
+  };
+  std::map<AttemptId, Tries> begin_tries_;
+
+  absl::Mutex mutex_;
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<Desired> inbox_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace trainyard::agent

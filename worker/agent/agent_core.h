@@ -1,0 +1,148 @@
+// What the worker daemon does next: one pure function of what the server wants, what is on this
+// host, and the time. Level-triggered: it looks at states and never at messages, so that a lost, a
+// repeated or a late message does no harm, and a daemon that restarts goes on where it was.
+//
+//              wanted:  RUN                  STOP                 REMOVE or not listed
+//   nothing here        begin                -                    -
+//   preparing           -                    abandon              abandon
+//   incomplete          begin again          abandon              abandon
+//   prepared            launch               stop, launch (*)     stop, launch (*)
+//   launching, alive    lease, requests      stop                 stop
+//   orphaned            record the death     record the death     record the death
+//   exited              -                    -                    remove once drained
+//
+// (*) A supervisor that another life of this daemon has launched may be on its way. A supervisor
+// that finds a stop starts nothing and writes the exit record, whichever of the two comes first.
+//
+// Before the server was heard, or while it is away, nothing is wanted: only deaths are recorded.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/base/ids.h"
+#include "worker/run_dir/control.h"
+
+namespace trainyard::agent {
+
+// A stop whose reason the server did not give: it no longer knows the attempt.
+inline constexpr absl::Duration kUnlistedGrace = absl::Seconds(10);
+inline constexpr char kUnlistedReason[] = "superseded";
+// The newest checkpoints stay in the run directory, where a restarted trainer looks first.
+inline constexpr size_t kKeptCheckpoints = 2;
+
+struct DesiredRank {
+  int rank = 0;
+  std::string device;
+
+  friend bool operator==(const DesiredRank&, const DesiredRank&) = default;
+};
+
+struct CheckpointFile {
+  std::string name;
+  int64_t size = 0;
+  std::string hash;
+
+  friend bool operator==(const CheckpointFile&, const CheckpointFile&) = default;
+};
+
+// A checkpoint on the server, to start from.
+struct ResumeSource {
+  std::string name;  // jobs/{job}/checkpoints/{step}
+  int64_t step = 0;
+  std::vector<CheckpointFile> files;
+
+  friend bool operator==(const ResumeSource&, const ResumeSource&) = default;
+};
+
+struct DesiredAttempt {
+  enum class Action { kRun, kStop, kRemove };
+  int64_t fencing_token = 0;
+  Action action = Action::kRemove;
+  // kRun:
+  std::string spec_json;
+  absl::Duration keep;  // for how long the ranks go on without news from the server
+  int world_size = 0;
+  std::vector<DesiredRank> ranks;
+  std::optional<ResumeSource> resume_from;
+  std::map<std::string, std::string> rendezvous;  // published on other workers
+  bool spans_workers = false;
+  int64_t checkpoint_request = 0;
+  // kStop:
+  run_dir::StopRequest stop;
+
+  friend bool operator==(const DesiredAttempt&, const DesiredAttempt&) = default;
+};
+
+// The server's last answer.
+struct Desired {
+  // Of the server; it may begin anew with every session.
+  int64_t revision = 0;
+  // Of this daemon: grows with every answer.
+  int64_t serial = 0;
+  // When the report was sent that it answers: from then on the server has confirmed all this.
+  absl::Duration confirm_uptime;
+  // Until when the worker's own lease stands; nothing is begun after it.
+  absl::Duration lease_expire_uptime;
+  std::map<AttemptId, DesiredAttempt> attempts;
+};
+
+// How far an attempt is on this host.
+enum class Phase {
+  kPreparing,   // this daemon fetches what it starts from
+  kIncomplete,  // a daemon died while it prepared
+  kPrepared,    // assignment.json is there; no supervisor was seen
+  kLaunching,   // a supervisor is on its way
+  kAlive,       // the supervisor has started its ranks
+  kOrphaned,    // the supervisor died and left no exit record
+  kExited,      // exit.json is there, or the attempt failed before it had a supervisor
+};
+
+struct LocalAttempt {
+  int64_t fencing_token = 0;
+  Phase phase = Phase::kIncomplete;
+  std::optional<run_dir::StopRequest> stop;  // control/stop
+  absl::Duration lease_expire;               // as in the lease file; zero: none
+  int64_t checkpoint_request = 0;            // control/checkpoint
+  std::set<std::string> rendezvous;          // keys that are there
+  std::vector<int64_t> checkpoints;          // complete ones, ascending
+  std::set<int64_t> committed;               // those of them that the server has
+  bool drained = false;                      // exited, and the server has all streams
+
+  friend bool operator==(const LocalAttempt&, const LocalAttempt&) = default;
+};
+
+struct Action {
+  enum class Kind {
+    kBegin,              // make the run directory, fetch, assign, launch
+    kLaunch,             // start the supervisor of what is prepared
+    kAbandon,            // give up what has no supervisor; it counts as exited
+    kStop,               // write control/stop
+    kRecordDeath,        // end what the dead supervisor left, then write exit.json
+    kRenewLease,         // write lease
+    kRequestCheckpoint,  // write control/checkpoint
+    kPublish,            // write rendezvous/<key>
+    kPruneCheckpoint,    // remove checkpoints/step-<n>
+    kRemove,             // remove the run directory
+  };
+  Kind kind = Kind::kBegin;
+  AttemptId attempt;
+  run_dir::StopRequest stop;    // kStop, kAbandon
+  absl::Duration lease_expire;  // kRenewLease
+  int64_t number = 0;           // kRequestCheckpoint: the request; kPruneCheckpoint: the step
+  std::string key;              // kPublish
+
+  friend bool operator==(const Action&, const Action&) = default;
+};
+
+// In order of attempt; for one attempt in the order in which they are to be done.
+// `desired`: nothing where the server was not heard since the daemon started.
+std::vector<Action> Reconcile(const std::optional<Desired>& desired,
+                              const std::map<AttemptId, LocalAttempt>& local, absl::Duration now);
+
+}  // namespace trainyard::agent

@@ -1,0 +1,190 @@
+#include "worker/agent/checkpoint_fetcher.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/backoff.h"
+#include "common/base/errors.h"
+#include "common/base/files.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/status.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/manifest.h"
+
+namespace trainyard::agent {
+namespace {
+
+constexpr absl::Duration kBackoffFirst = absl::Milliseconds(100);
+constexpr absl::Duration kBackoffLast = absl::Seconds(5);
+constexpr std::chrono::seconds kCallTimeout(60);
+constexpr int kDamageTries = 3;
+constexpr absl::Duration kCancelPoll = absl::Milliseconds(100);
+
+absl::Status FetchFile(v1::AgentService::StubInterface& stub, const ResumeSource& source,
+                       const CheckpointFile& file, const std::string& folder, CancelToken& token) {
+  const std::string path = JoinPath(folder, file.name);
+  TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_WRONLY | O_CREAT | O_APPEND));
+  TY_ASSIGN_OR_RETURN(int64_t size, FileSize(path));
+  if (size < file.size) {
+    v1::DownloadCheckpointRequest request;
+    request.set_name(source.name);
+    request.set_file(file.name);
+    request.set_offset(size);
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
+    token.SetCall(&context);
+    const auto reader = stub.FetchCheckpoint(&context, request);
+    v1::DownloadCheckpointResponse response;
+    absl::Status local = absl::OkStatus();
+    while (local.ok() && reader->Read(&response)) {
+      if (token.cancelled()) {
+        local = absl::CancelledError("the checkpoint is no longer wanted");
+      } else if (response.offset() != size ||
+                 size + static_cast<int64_t>(response.data().size()) > file.size) {
+        local = error::CorruptFile(
+            path, absl::StrCat("the server sent ", response.data().size(), " bytes at offset ",
+                               response.offset(), "; expected offset ", size));
+      } else {
+        local = WriteFully(fd.get(), response.data(), path);
+        size += static_cast<int64_t>(response.data().size());
+      }
+    }
+    if (!local.ok()) context.TryCancel();
+    const absl::Status finished = rpc::FromGrpcStatus(reader->Finish());
+    token.SetCall(nullptr);
+    TY_RETURN_IF_ERROR(local);
+    TY_RETURN_IF_ERROR(finished);
+  }
+  if (fsync(fd.get()) != 0) return ErrnoStatus(errno, "cannot sync", path);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void CancelToken::Cancel() {
+  absl::MutexLock lock(&mutex_);
+  cancelled_ = true;
+  if (call_ != nullptr) call_->TryCancel();
+}
+
+bool CancelToken::cancelled() const {
+  absl::MutexLock lock(&mutex_);
+  return cancelled_;
+}
+
+void CancelToken::SetCall(grpc::ClientContext* call) {
+  absl::MutexLock lock(&mutex_);
+  call_ = call;
+  if (cancelled_ && call_ != nullptr) call_->TryCancel();
+}
+
+absl::Status FetchCheckpoint(v1::AgentService::StubInterface& stub, const ResumeSource& source,
+                             const std::string& folder, CancelToken& token) {
+  if (checkpoint::VerifyCheckpoint(folder).ok()) return absl::OkStatus();
+  const std::string partial = folder + ".partial";
+  TY_RETURN_IF_ERROR(MakeDirectories(partial));
+  checkpoint::Manifest manifest;
+  manifest.step = source.step;
+  for (const CheckpointFile& file : source.files) {
+    if (!checkpoint::IsFileName(file.name)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("checkpoint '", source.name, "' has a file '", file.name, "'"));
+    }
+    TY_RETURN_IF_ERROR(FetchFile(stub, source, file, partial, token));
+    manifest.files.push_back({file.name, file.size, file.hash});
+  }
+  std::sort(manifest.files.begin(), manifest.files.end(),
+            [](const auto& a, const auto& b) { return a.name < b.name; });
+  TY_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(partial, checkpoint::kManifestName),
+                                         checkpoint::EncodeManifest(manifest)));
+  const absl::Status verified = checkpoint::VerifyCheckpoint(partial).status();
+  if (!verified.ok()) {
+    // What is wrong in it cannot be told from what is right: the next try begins anew.
+    TY_RETURN_IF_ERROR(RemoveTree(partial));
+    return verified;
+  }
+  if (rename(partial.c_str(), folder.c_str()) != 0) {
+    return ErrnoStatus(errno, "cannot rename to", folder);
+  }
+  return SyncDirectory(folder.substr(0, folder.rfind('/')));
+}
+
+CheckpointFetcher::CheckpointFetcher(v1::AgentService::StubInterface& stub, Clock& clock, Rng& rng,
+                                     std::function<void()> on_done)
+    : stub_(stub), clock_(clock), rng_(rng), on_done_(std::move(on_done)) {}
+
+CheckpointFetcher::~CheckpointFetcher() {
+  std::map<AttemptId, std::unique_ptr<Fetch>> fetches;
+  {
+    absl::MutexLock lock(&mutex_);
+    fetches.swap(fetches_);
+  }
+  for (auto& [id, fetch] : fetches) fetch->token.Cancel();
+  for (auto& [id, fetch] : fetches) fetch->thread.join();
+}
+
+void CheckpointFetcher::Begin(AttemptId id, ResumeSource source, std::string folder) {
+  Cancel(id);
+  auto fetch = std::make_unique<Fetch>();
+  Fetch* borrowed = fetch.get();
+  absl::MutexLock lock(&mutex_);
+  fetches_[id] = std::move(fetch);
+  borrowed->thread =
+      std::thread([this, id, borrowed, source = std::move(source), folder = std::move(folder)] {
+        Run(id, source, folder, borrowed->token);
+      });
+}
+
+void CheckpointFetcher::Cancel(AttemptId id) {
+  std::unique_ptr<Fetch> fetch;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto found = fetches_.find(id);
+    if (found == fetches_.end()) return;
+    fetch = std::move(found->second);
+    fetches_.erase(found);
+  }
+  fetch->token.Cancel();
+  fetch->thread.join();
+  absl::MutexLock lock(&mutex_);
+  done_.erase(id);
+}
+
+std::map<AttemptId, absl::Status> CheckpointFetcher::TakeDone() {
+  absl::MutexLock lock(&mutex_);
+  return std::exchange(done_, {});
+}
+
+void CheckpointFetcher::Run(AttemptId id, const ResumeSource& source, const std::string& folder,
+                            CancelToken& token) {
+  Backoff backoff(kBackoffFirst, kBackoffLast, rng_);
+  absl::Status status = absl::CancelledError("the checkpoint is no longer wanted");
+  int damaged = 0;
+  while (!token.cancelled()) {
+    status = FetchCheckpoint(stub_, source, folder, token);
+    if (absl::IsDataLoss(status) && ++damaged >= kDamageTries) break;
+    const bool again =
+        absl::IsDataLoss(status) || absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+    if (!again) break;
+    LogWarning("a checkpoint cannot be fetched yet",
+               {{"checkpoint", source.name}, {"error", std::string(status.message())}});
+    for (absl::Duration left = backoff.Next(); left > absl::ZeroDuration() && !token.cancelled();
+         left -= kCancelPoll) {
+      clock_.SleepFor(std::min(left, kCancelPoll));
+    }
+  }
+  {
+    absl::MutexLock lock(&mutex_);
+    done_[id] = status;
+  }
+  on_done_();
+}
+
+}  // namespace trainyard::agent

@@ -1,0 +1,72 @@
+// Downloads the checkpoints from which attempts start, in the background, and verifies every byte.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "common/base/env.h"
+#include "grpcpp/client_context.h"
+#include "trainyard/v1/agent.grpc.pb.h"
+#include "worker/agent/agent_core.h"
+
+namespace trainyard::agent {
+
+// Ends a call from another thread. Thread-safe.
+class CancelToken {
+ public:
+  void Cancel();
+  bool cancelled() const;
+  // The call under way, null for none. It is cancelled at once where the token is.
+  void SetCall(grpc::ClientContext* call);
+
+ private:
+  mutable absl::Mutex mutex_;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  grpc::ClientContext* call_ ABSL_GUARDED_BY(mutex_) = nullptr;
+};
+
+// Makes `folder` a complete checkpoint, or leaves nothing of it. Restarts a broken download where
+// it stopped. NOT_FOUND where the server has no such checkpoint; DATA_LOSS where its bytes are not
+// what their hashes say; UNAVAILABLE where the server is away; CANCELLED.
+absl::Status FetchCheckpoint(v1::AgentService::StubInterface& stub, const ResumeSource& source,
+                             const std::string& folder, CancelToken& token);
+
+// One thread a fetch. Thread-safe. Borrows its arguments.
+class CheckpointFetcher {
+ public:
+  // `on_done` is called on a thread of the fetcher.
+  CheckpointFetcher(v1::AgentService::StubInterface& stub, Clock& clock, Rng& rng,
+                    std::function<void()> on_done);
+  ~CheckpointFetcher();  // cancels and waits
+
+  // Begins to fetch; UNAVAILABLE answers are tried again until it is cancelled.
+  void Begin(AttemptId id, ResumeSource source, std::string folder);
+  // Cancels and waits; fine where nothing is fetched.
+  void Cancel(AttemptId id);
+  // How the fetches that have ended since the last call went.
+  std::map<AttemptId, absl::Status> TakeDone();
+
+ private:
+  struct Fetch {
+    CancelToken token;
+    std::thread thread;
+  };
+  void Run(AttemptId id, const ResumeSource& source, const std::string& folder, CancelToken& token);
+
+  v1::AgentService::StubInterface& stub_;
+  Clock& clock_;
+  Rng& rng_;
+  const std::function<void()> on_done_;
+
+  absl::Mutex mutex_;
+  std::map<AttemptId, std::unique_ptr<Fetch>> fetches_ ABSL_GUARDED_BY(mutex_);
+  std::map<AttemptId, absl::Status> done_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace trainyard::agent

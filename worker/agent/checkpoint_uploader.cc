@@ -1,0 +1,212 @@
+#include "worker/agent/checkpoint_uploader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
+#include "common/base/files.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/status.h"
+#include "worker/checkpoint/checkpoint.h"
+
+namespace trainyard::agent {
+namespace {
+
+constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
+constexpr absl::Duration kBackoffFirst = absl::Milliseconds(100);
+constexpr absl::Duration kBackoffLast = absl::Seconds(5);
+// Hashing a large checkpoint takes the server a while.
+constexpr std::chrono::seconds kCallTimeout(60);
+constexpr int64_t kChunkBytes = 1 << 20;
+// Of one checkpoint: the bytes on the way may be damaged once, not each time.
+constexpr int kDamageTries = 3;
+
+template <typename Request>
+void Address(const UploadTarget& target, const Session& session, int64_t step, Request& request) {
+  request.set_session(session.Get());
+  request.set_attempt(AttemptName(target.id));
+  request.set_fencing_token(target.fencing_token);
+  request.set_step(step);
+}
+
+v1::CheckpointFile ToProto(const checkpoint::ManifestEntry& entry) {
+  v1::CheckpointFile file;
+  file.set_name(entry.name);
+  file.set_size(entry.size);
+  file.set_hash(entry.hash);
+  return file;
+}
+
+}  // namespace
+
+CheckpointUploader::CheckpointUploader(v1::AgentService::StubInterface& stub, Session& session,
+                                       Rng& rng, std::function<void()> on_change)
+    : stub_(stub),
+      session_(session),
+      on_change_(std::move(on_change)),
+      backoff_(kBackoffFirst, kBackoffLast, rng) {}
+
+CheckpointUploader::~CheckpointUploader() {
+  Stop();
+}
+
+void CheckpointUploader::Start() {
+  thread_ = std::thread([this] { Run(); });
+}
+
+void CheckpointUploader::Stop() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stop_ = true;
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+bool CheckpointUploader::stopped() const {
+  absl::MutexLock lock(&mutex_);
+  return stop_;
+}
+
+void CheckpointUploader::SetTargets(std::vector<UploadTarget> targets) {
+  absl::MutexLock lock(&mutex_);
+  targets_ = std::move(targets);
+  std::erase_if(progress_, [this](const auto& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return std::none_of(targets_.begin(), targets_.end(),
+                        [&](const UploadTarget& target) { return target.id == entry.first; });
+  });
+  for (const UploadTarget& target : targets_) {
+    // An end is worth a look at once; the rest can wait for the next one.
+    changed_ = changed_ || (target.exited && !progress_[target.id].done);
+  }
+}
+
+CheckpointUploader::Progress CheckpointUploader::ProgressOf(AttemptId id) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = progress_.find(id);
+  return found == progress_.end() ? Progress{} : found->second;
+}
+
+void CheckpointUploader::Run() {
+  absl::Duration wait = absl::ZeroDuration();
+  while (true) {
+    std::vector<UploadTarget> targets;
+    {
+      absl::MutexLock lock(&mutex_);
+      mutex_.AwaitWithTimeout(absl::Condition(&stop_), wait);
+      if (!changed_ && !stop_ && targets_.empty()) {
+        const auto woken = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+          return stop_ || changed_ || !targets_.empty();
+        };
+        mutex_.Await(absl::Condition(&woken));
+      }
+      if (stop_) return;
+      changed_ = false;
+      for (const UploadTarget& target : targets_) {
+        if (!progress_[target.id].done) targets.push_back(target);
+      }
+    }
+    absl::Status status =
+        session_.Get().empty() ? absl::UnavailableError("not registered") : absl::OkStatus();
+    for (const UploadTarget& target : targets) {
+      if (status.ok()) status = UploadAttempt(target);
+    }
+    if (status.ok()) backoff_.Reset();
+    wait = status.ok() ? kPollInterval : backoff_.Next();
+  }
+}
+
+absl::Status CheckpointUploader::UploadAttempt(const UploadTarget& target) {
+  std::set<int64_t>& given_up = given_up_[target.id];
+  for (const int64_t step : checkpoint::ListCheckpoints(target.dir.CheckpointsDir())) {
+    if (stopped()) return absl::CancelledError("the daemon ends");
+    if (given_up.contains(step) || ProgressOf(target.id).committed.contains(step)) continue;
+    const absl::Status status = UploadStep(target, step);
+    if (status.ok()) {
+      {
+        absl::MutexLock lock(&mutex_);
+        progress_[target.id].committed.insert(step);
+      }
+      LogInfo("checkpoint committed",
+              {{"attempt", AttemptName(target.id)}, {"step", absl::StrCat(step)}});
+      on_change_();
+      continue;
+    }
+    if (ErrorReason(status) == "UNKNOWN_SESSION") {
+      session_.Forget(session_.Get());
+      return status;
+    }
+    const bool damaged = absl::IsDataLoss(status) && ++failures_[target.id][step] >= kDamageTries;
+    if (!damaged && !IsRefusal(status)) return status;
+    LogWarning("a checkpoint is not sent", {{"attempt", AttemptName(target.id)},
+                                            {"step", absl::StrCat(step)},
+                                            {"error", std::string(status.message())}});
+    given_up.insert(step);
+  }
+  // `exited` was known before the folders were listed.
+  if (target.exited) {
+    {
+      absl::MutexLock lock(&mutex_);
+      progress_[target.id].done = true;
+    }
+    given_up_.erase(target.id);
+    failures_.erase(target.id);
+    on_change_();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointUploader::UploadStep(const UploadTarget& target, int64_t step) {
+  const std::string folder = checkpoint::CheckpointPath(target.dir.CheckpointsDir(), step);
+  TY_ASSIGN_OR_RETURN(const checkpoint::Manifest manifest, checkpoint::VerifyCheckpoint(folder));
+  v1::CommitCheckpointRequest commit;
+  for (const checkpoint::ManifestEntry& entry : manifest.files) {
+    v1::CheckpointFile& file = *commit.add_files();
+    file = ToProto(entry);
+    TY_RETURN_IF_ERROR(SendFile(target, step, JoinPath(folder, entry.name), file));
+  }
+  Address(target, session_, step, commit);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
+  v1::CommitCheckpointResponse response;
+  return rpc::FromGrpcStatus(stub_.CommitCheckpoint(&context, commit, &response));
+}
+
+absl::Status CheckpointUploader::SendFile(const UploadTarget& target, int64_t step,
+                                          const std::string& path, const v1::CheckpointFile& file) {
+  // The first, empty chunk asks where to go on.
+  int64_t offset = 0;
+  for (bool asked = false; !asked || offset < file.size(); asked = true) {
+    if (stopped()) return absl::CancelledError("the daemon ends");
+    v1::AppendCheckpointFileRequest request;
+    Address(target, session_, step, request);
+    *request.mutable_file() = file;
+    request.set_offset(offset);
+    if (asked) {
+      TY_ASSIGN_OR_RETURN(*request.mutable_data(), ReadFileRange(path, offset, kChunkBytes));
+      if (request.data().empty()) return error::CorruptFile(path, "it has become shorter");
+    }
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
+    v1::AppendResponse response;
+    const absl::Status status =
+        rpc::FromGrpcStatus(stub_.AppendCheckpointFile(&context, request, &response));
+    const int64_t expected = ExpectedOffset(status);
+    if (expected >= 0 && expected != offset) {
+      offset = expected;
+      continue;
+    }
+    TY_RETURN_IF_ERROR(status);
+    if (asked && response.next_offset() <= offset) {
+      return absl::UnavailableError(absl::StrCat("the server acknowledges offset ",
+                                                 response.next_offset(), " of '", path,
+                                                 "' after bytes from ", offset));
+    }
+    offset = response.next_offset();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace trainyard::agent

@@ -1,0 +1,68 @@
+// Sends complete checkpoints to the server, file by file, and commits them there. Each is verified
+// before it is sent, and the server verifies what it got: a damaged one is never committed.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "common/base/backoff.h"
+#include "common/base/env.h"
+#include "trainyard/v1/agent.grpc.pb.h"
+#include "worker/agent/session.h"
+#include "worker/agent/upload_target.h"
+
+namespace trainyard::agent {
+
+// Owns one thread. Thread-safe. Borrows all of its arguments.
+class CheckpointUploader {
+ public:
+  struct Progress {
+    // The attempt has exited, and all its complete checkpoints are on the server or given up.
+    bool done = false;
+    std::set<int64_t> committed;  // steps
+  };
+
+  // `on_change` is called on the uploader's thread when the progress of an attempt changes.
+  CheckpointUploader(v1::AgentService::StubInterface& stub, Session& session, Rng& rng,
+                     std::function<void()> on_change);
+  ~CheckpointUploader();
+
+  void Start();
+  void Stop();
+
+  void SetTargets(std::vector<UploadTarget> targets);
+  Progress ProgressOf(AttemptId id) const;
+
+ private:
+  void Run();
+  // OK, or a failure that calls for a pause.
+  absl::Status UploadAttempt(const UploadTarget& target);
+  absl::Status UploadStep(const UploadTarget& target, int64_t step);
+  absl::Status SendFile(const UploadTarget& target, int64_t step, const std::string& path,
+                        const v1::CheckpointFile& file);
+  bool stopped() const;
+
+  v1::AgentService::StubInterface& stub_;
+  Session& session_;
+  const std::function<void()> on_change_;
+  // Of the uploader's thread only.
+  Backoff backoff_;
+  std::map<AttemptId, std::set<int64_t>> given_up_;
+  std::map<AttemptId, std::map<int64_t, int>> failures_;  // by step
+
+  mutable absl::Mutex mutex_;
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  bool changed_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<UploadTarget> targets_ ABSL_GUARDED_BY(mutex_);
+  std::map<AttemptId, Progress> progress_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace trainyard::agent

@@ -1,0 +1,232 @@
+#include "worker/agent/convert.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
+#include "common/base/status_macros.h"
+#include "google/protobuf/util/json_util.h"
+
+namespace trainyard::agent {
+namespace {
+
+// For a spec without on_disconnect, which the server never sends.
+constexpr absl::Duration kDefaultKeep = absl::Minutes(10);
+
+std::string StopReasonName(v1::StopReason reason) {
+  switch (reason) {
+    case v1::STOP_REASON_CANCEL:
+      return "cancelled";
+    case v1::STOP_REASON_SUSPEND:
+      return "suspended";
+    case v1::STOP_REASON_PREEMPT:
+      return "preempted";
+    case v1::STOP_REASON_DRAIN:
+      return "drained";
+    case v1::STOP_REASON_TIME_LIMIT:
+      return "time_limit";
+    default:
+      return kUnlistedReason;
+  }
+}
+
+absl::Status ReadRun(const v1::DesiredAttempt& proto, DesiredAttempt& attempt) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  const auto printed =
+      google::protobuf::util::MessageToJsonString(proto.spec(), &attempt.spec_json, options);
+  if (!printed.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("its spec cannot be written as JSON: ", std::string(printed.message())));
+  }
+  attempt.keep = proto.spec().on_disconnect().has_keep()
+                     ? FromProto(proto.spec().on_disconnect().keep())
+                     : kDefaultKeep;
+  attempt.world_size = proto.world_size();
+  for (const v1::DesiredRank& rank : proto.ranks()) {
+    if (rank.rank() < 0 || rank.rank() >= proto.world_size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("rank ", rank.rank(), " does not fit world size ", proto.world_size()));
+    }
+    attempt.ranks.push_back({rank.rank(), rank.device()});
+  }
+  if (attempt.ranks.empty()) return absl::InvalidArgumentError("it lists no ranks of this worker");
+  std::sort(attempt.ranks.begin(), attempt.ranks.end(),
+            [](const DesiredRank& a, const DesiredRank& b) { return a.rank < b.rank; });
+  if (proto.has_resume_from()) {
+    ResumeSource& source = attempt.resume_from.emplace();
+    source.name = proto.resume_from().name();
+    source.step = proto.resume_from().step();
+    for (const v1::CheckpointFile& file : proto.resume_from().files()) {
+      source.files.push_back({file.name(), file.size(), file.hash()});
+    }
+  }
+  for (const auto& [key, value] : proto.rendezvous()) attempt.rendezvous[key] = value;
+  attempt.spans_workers = proto.spans_workers();
+  attempt.checkpoint_request = proto.checkpoint_request();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<DesiredAttempt> ReadAttempt(const v1::DesiredAttempt& proto) {
+  DesiredAttempt attempt;
+  attempt.fencing_token = proto.fencing_token();
+  switch (proto.action()) {
+    case v1::DesiredAttempt::RUN:
+      attempt.action = DesiredAttempt::Action::kRun;
+      TY_RETURN_IF_ERROR(ReadRun(proto, attempt));
+      return attempt;
+    case v1::DesiredAttempt::STOP:
+      attempt.action = DesiredAttempt::Action::kStop;
+      attempt.stop.reason = StopReasonName(proto.stop().reason());
+      attempt.stop.grace =
+          proto.stop().has_grace() ? FromProto(proto.stop().grace()) : kUnlistedGrace;
+      return attempt;
+    case v1::DesiredAttempt::REMOVE:
+      attempt.action = DesiredAttempt::Action::kRemove;
+      return attempt;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("action ", static_cast<int>(proto.action()), " is unknown"));
+  }
+}
+
+v1::FailureClass FailureClassOf(run_dir::Outcome outcome) {
+  switch (outcome) {
+    case run_dir::Outcome::kUserError:
+      return v1::FAILURE_CLASS_USER_ERROR;
+    case run_dir::Outcome::kHardware:
+      return v1::FAILURE_CLASS_HARDWARE;
+    case run_dir::Outcome::kTransient:
+      return v1::FAILURE_CLASS_TRANSIENT;
+    case run_dir::Outcome::kSucceeded:
+    case run_dir::Outcome::kStopped:
+      break;
+  }
+  return v1::FAILURE_CLASS_UNSPECIFIED;
+}
+
+// The rank whose end is the attempt's; 0 where none matches.
+int FailedRank(const run_dir::AttemptExit& exit) {
+  for (const run_dir::RankExit& rank : exit.ranks) {
+    if (rank.outcome == exit.outcome && rank.reason == exit.reason &&
+        rank.message == exit.message) {
+      return rank.rank;
+    }
+  }
+  return 0;
+}
+
+v1::AttemptOutcome OutcomeToProto(const run_dir::AttemptExit& exit, int64_t step) {
+  v1::AttemptOutcome proto;
+  proto.set_step(step);
+  switch (exit.outcome) {
+    case run_dir::Outcome::kSucceeded:
+      proto.set_kind(v1::AttemptOutcome::SUCCEEDED);
+      break;
+    case run_dir::Outcome::kStopped:
+      proto.set_kind(v1::AttemptOutcome::STOPPED);
+      proto.mutable_failure()->set_reason(absl::AsciiStrToUpper(exit.reason));
+      break;
+    default:
+      proto.set_kind(v1::AttemptOutcome::FAILED);
+      proto.mutable_failure()->set_failure_class(FailureClassOf(exit.outcome));
+      proto.mutable_failure()->set_reason(exit.reason);
+      proto.mutable_failure()->set_message(exit.message);
+      proto.set_failed_rank(FailedRank(exit));
+      break;
+  }
+  return proto;
+}
+
+void ProgressToProto(const ReportedAttempt& attempt, v1::Progress& proto) {
+  const run_dir::Progress& progress = *attempt.progress;
+  proto.set_step(progress.step);
+  proto.set_total_steps(progress.total_steps);
+  proto.set_epoch(progress.epoch);
+  proto.set_epochs(progress.epochs);
+  proto.set_samples_per_s(progress.samples_per_s);
+  proto.set_data_wait_fraction(progress.data_wait_fraction);
+  proto.set_checkpoint_step(attempt.checkpoint_step);
+  if (attempt.eta.has_value()) *proto.mutable_eta() = ToProto(*attempt.eta);
+}
+
+v1::ObservedState StateToProto(ReportedAttempt::State state) {
+  switch (state) {
+    case ReportedAttempt::State::kStarting:
+      return v1::OBSERVED_STATE_STARTING;
+    case ReportedAttempt::State::kRunning:
+      return v1::OBSERVED_STATE_RUNNING;
+    case ReportedAttempt::State::kStopping:
+      return v1::OBSERVED_STATE_STOPPING;
+    case ReportedAttempt::State::kExited:
+      return v1::OBSERVED_STATE_EXITED;
+  }
+  return v1::OBSERVED_STATE_UNSPECIFIED;
+}
+
+}  // namespace
+
+absl::Duration FromProto(const google::protobuf::Duration& duration) {
+  return absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
+}
+
+google::protobuf::Duration ToProto(absl::Duration duration) {
+  google::protobuf::Duration proto;
+  absl::Duration rest;
+  proto.set_seconds(absl::IDivDuration(duration, absl::Seconds(1), &rest));
+  proto.set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
+  return proto;
+}
+
+absl::StatusOr<Desired> FromProto(const v1::SyncWorkerResponse& response) {
+  Desired desired;
+  desired.revision = response.desired_revision();
+  for (const v1::DesiredAttempt& proto : response.attempts()) {
+    TY_ASSIGN_OR_RETURN(const AttemptId id, ParseAttemptName(proto.attempt()));
+    auto attempt = ReadAttempt(proto);
+    if (!attempt.ok()) {
+      return Annotate(attempt.status(),
+                      absl::StrCat("the server wants ", proto.attempt(), ", but"));
+    }
+    desired.attempts[id] = *std::move(attempt);
+  }
+  return desired;
+}
+
+v1::ObservedAttempt ToProto(const ReportedAttempt& attempt) {
+  v1::ObservedAttempt proto;
+  proto.set_attempt(AttemptName(attempt.id));
+  proto.set_fencing_token(attempt.fencing_token);
+  proto.set_state(StateToProto(attempt.state));
+  if (attempt.progress.has_value()) {
+    ProgressToProto(attempt, *proto.mutable_progress());
+    proto.set_data_digest(attempt.progress->data_digest);
+    proto.set_model_digest(attempt.progress->model_digest);
+  }
+  if (attempt.exit.has_value()) {
+    *proto.mutable_outcome() =
+        OutcomeToProto(*attempt.exit, attempt.progress.has_value() ? attempt.progress->step : 0);
+  }
+  for (const auto& [key, value] : attempt.rendezvous) (*proto.mutable_rendezvous())[key] = value;
+  for (const auto& [name, value] : attempt.metrics) (*proto.mutable_metrics())[name] = value;
+  proto.set_drained(attempt.drained);
+  return proto;
+}
+
+v1::Device ToProto(const Device& device) {
+  v1::Device proto;
+  proto.set_name(device.name);
+  proto.set_type(device.type);
+  proto.set_memory_bytes(device.memory_bytes);
+  proto.set_health(device.health == Device::Health::kOk ? v1::DEVICE_HEALTH_OK
+                                                        : v1::DEVICE_HEALTH_UNMANAGED_USE);
+  for (const int64_t cpu : device.cpus) proto.add_cpus(static_cast<int32_t>(cpu));
+  proto.set_threads(device.threads);
+  proto.set_product(device.product);
+  proto.set_health_reason(device.health_reason);
+  return proto;
+}
+
+}  // namespace trainyard::agent

@@ -1,0 +1,62 @@
+// What the daemon tells the server about its attempts and devices, in plain words.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/base/ids.h"
+#include "worker/run_dir/records.h"
+
+namespace trainyard::agent {
+
+struct ReportedAttempt {
+  enum class State { kStarting, kRunning, kStopping, kExited };
+  AttemptId id;
+  int64_t fencing_token = 0;
+  State state = State::kStarting;
+  // Of the lowest rank here.
+  std::optional<run_dir::Progress> progress;
+  std::optional<absl::Duration> eta;
+  int64_t checkpoint_step = 0;  // newest that the server has; 0 for none
+  // kExited:
+  std::optional<run_dir::AttemptExit> exit;
+  bool drained = false;
+  std::map<std::string, std::string> rendezvous;
+  std::map<std::string, double> metrics;  // last values
+
+  friend bool operator==(const ReportedAttempt&, const ReportedAttempt&) = default;
+};
+
+struct Device {
+  enum class Health { kOk, kUnmanagedUse };
+  std::string name;
+  std::string type;
+  std::string product;
+  int64_t memory_bytes = 0;
+  std::vector<int64_t> cpus;
+  int threads = 1;
+  Health health = Health::kOk;
+  std::string health_reason;
+
+  friend bool operator==(const Device&, const Device&) = default;
+};
+
+struct Report {
+  // The answer of the server that this host has acted upon; 0 before the first.
+  int64_t desired_serial = 0;
+  int64_t desired_revision = 0;
+  std::vector<ReportedAttempt> attempts;
+  std::vector<Device> changed_devices;  // whose health is not as at registration
+
+  friend bool operator==(const Report&, const Report&) = default;
+};
+
+// Whether `next` says something that should not wait for the next regular sync: a state, an end, a
+// drained attempt, a checkpoint, a rendezvous key, a digest, a device's health.
+bool IsUrgent(const Report& previous, const Report& next);
+
+}  // namespace trainyard::agent

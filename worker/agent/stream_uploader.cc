@@ -1,0 +1,254 @@
+#include "worker/agent/stream_uploader.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
+#include "common/base/files.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/status.h"
+#include "worker/run_dir/metrics.h"
+#include "worker/run_dir/tail.h"
+
+namespace trainyard::agent {
+namespace {
+
+// Between two looks at growing files: what a rank writes is on the server soon after.
+constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
+constexpr absl::Duration kBackoffFirst = absl::Milliseconds(100);
+constexpr absl::Duration kBackoffLast = absl::Seconds(3);
+constexpr std::chrono::seconds kCallTimeout(20);
+constexpr int64_t kLogChunkBytes = 512 << 10;
+// Longer lines are no metrics.
+constexpr int64_t kMetricChunkBytes = 256 << 10;
+constexpr int kPointsPerCall = 5000;
+// Chunks of one stream before the next one has its turn.
+constexpr int kChunksPerTurn = 16;
+
+void ToProto(const run_dir::MetricPoint& point, AttemptId id, v1::MetricPoint& proto) {
+  proto.set_step(point.step);
+  proto.set_name(point.name);
+  proto.set_value(point.value);
+  proto.mutable_time()->set_seconds(point.time_us / 1'000'000);
+  proto.mutable_time()->set_nanos(static_cast<int32_t>(point.time_us % 1'000'000 * 1000));
+  proto.set_attempt(id.number);
+}
+
+template <typename Request>
+void Address(const UploadTarget& target, const std::string& session, int rank, int64_t offset,
+             Request& request) {
+  request.set_session(session);
+  request.set_attempt(AttemptName(target.id));
+  request.set_fencing_token(target.fencing_token);
+  request.set_rank(rank);
+  request.set_offset(offset);
+}
+
+}  // namespace
+
+StreamUploader::StreamUploader(v1::AgentService::StubInterface& stub, Session& session, Rng& rng,
+                               std::function<void()> on_done)
+    : stub_(stub),
+      session_(session),
+      on_done_(std::move(on_done)),
+      backoff_(kBackoffFirst, kBackoffLast, rng) {}
+
+StreamUploader::~StreamUploader() {
+  Stop();
+}
+
+void StreamUploader::Start() {
+  thread_ = std::thread([this] { Run(); });
+}
+
+void StreamUploader::Stop() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stop_ = true;
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void StreamUploader::SetTargets(std::vector<UploadTarget> targets) {
+  absl::MutexLock lock(&mutex_);
+  const auto same = [](const UploadTarget& a, const UploadTarget& b) {
+    return a.id == b.id && a.exited == b.exited && a.fencing_token == b.fencing_token;
+  };
+  if (std::equal(targets.begin(), targets.end(), targets_.begin(), targets_.end(), same)) return;
+  targets_ = std::move(targets);
+  std::erase_if(progress_, [this](const auto& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return std::none_of(targets_.begin(), targets_.end(),
+                        [&](const UploadTarget& target) { return target.id == entry.first; });
+  });
+  changed_ = true;
+}
+
+StreamUploader::Progress StreamUploader::ProgressOf(AttemptId id) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = progress_.find(id);
+  return found == progress_.end() ? Progress{} : found->second;
+}
+
+void StreamUploader::Run() {
+  absl::Duration wait = absl::ZeroDuration();
+  while (true) {
+    std::vector<UploadTarget> targets;
+    {
+      absl::MutexLock lock(&mutex_);
+      const auto woken = [this]()
+                             ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_ || changed_; };
+      mutex_.AwaitWithTimeout(absl::Condition(&woken), wait);
+      if (stop_) return;
+      changed_ = false;
+      for (const UploadTarget& target : targets_) {
+        if (!progress_[target.id].done) targets.push_back(target);
+      }
+    }
+    std::erase_if(streams_, [&targets](const auto& entry) {
+      return std::none_of(targets.begin(), targets.end(),
+                          [&](const UploadTarget& target) { return target.id == entry.first; });
+    });
+    bool more = false;
+    bool healthy = !session_.Get().empty();
+    for (const UploadTarget& target : targets) {
+      if (healthy) more = PumpAttempt(target, healthy) || more;
+    }
+    if (healthy) backoff_.Reset();
+    wait = !healthy ? backoff_.Next() : more ? absl::ZeroDuration() : kPollInterval;
+    if (targets.empty()) wait = absl::InfiniteDuration();
+  }
+}
+
+bool StreamUploader::PumpAttempt(const UploadTarget& target, bool& healthy) {
+  bool more = false;
+  for (const int rank : target.ranks) {
+    for (const Kind kind : {Kind::kMetrics, Kind::kLog}) {
+      const StreamKey key(rank, kind);
+      Stream& stream = streams_[target.id][key];
+      Pumped pumped = Pumped::kMore;
+      for (int i = 0; i < kChunksPerTurn && pumped == Pumped::kMore; ++i) {
+        pumped = Pump(target, key, stream);
+      }
+      if (pumped == Pumped::kFailed) {
+        healthy = false;
+        return false;
+      }
+      more = more || pumped == Pumped::kMore;
+    }
+  }
+  // `exited` was known before the files were looked at, so that their ends are final.
+  if (more || !target.exited) return more;
+  {
+    absl::MutexLock lock(&mutex_);
+    progress_[target.id].done = true;
+  }
+  on_done_();
+  return false;
+}
+
+StreamUploader::Pumped StreamUploader::Pump(const UploadTarget& target, StreamKey key,
+                                            Stream& stream) {
+  if (stream.closed) return Pumped::kAtEnd;
+  bool at_end = false;
+  const auto next = key.second == Kind::kLog ? SendLog(target, key.first, stream, at_end)
+                                             : SendMetrics(target, key.first, stream, at_end);
+  if (!next.ok()) return HandleFailure(target, key, stream, next.status());
+  if (at_end) return Pumped::kAtEnd;
+  const bool moved = !stream.offset.has_value() || *next != *stream.offset;
+  stream.offset = *next;
+  // A server that acknowledges without taking anything must not be asked in a loop.
+  return moved ? Pumped::kMore : Pumped::kFailed;
+}
+
+// An empty chunk at offset 0 asks where the server stands.
+absl::StatusOr<int64_t> StreamUploader::SendLog(const UploadTarget& target, int rank,
+                                                Stream& stream, bool& at_end) {
+  v1::AppendLogRequest request;
+  if (stream.offset.has_value()) {
+    auto data = ReadFileRange(target.dir.LogPath(rank), *stream.offset, kLogChunkBytes);
+    if (!data.ok() && !absl::IsNotFound(data.status())) return data.status();
+    at_end = !data.ok() || data->empty();
+    if (at_end) return *stream.offset;
+    request.set_data(*std::move(data));
+  }
+  Address(target, session_.Get(), rank, stream.offset.value_or(0), request);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
+  v1::AppendResponse response;
+  TY_RETURN_IF_ERROR(rpc::FromGrpcStatus(stub_.AppendLog(&context, request, &response)));
+  return response.next_offset();
+}
+
+absl::StatusOr<int64_t> StreamUploader::SendMetrics(const UploadTarget& target, int rank,
+                                                    Stream& stream, bool& at_end) {
+  v1::AppendMetricsRequest request;
+  std::map<std::string, double> last;
+  int64_t end = stream.offset.value_or(0);
+  if (stream.offset.has_value()) {
+    const std::string path = target.dir.MetricsPath(rank);
+    TY_ASSIGN_OR_RETURN(const run_dir::LineChunk chunk,
+                        run_dir::ReadWholeLines(path, *stream.offset, kMetricChunkBytes));
+    at_end = chunk.text.empty();
+    if (at_end) return *stream.offset;
+    absl::string_view rest = chunk.text;
+    while (!rest.empty() && request.points_size() < kPointsPerCall) {
+      const absl::string_view line = rest.substr(0, std::min(rest.find('\n'), rest.size() - 1) + 1);
+      rest.remove_prefix(line.size());
+      end += static_cast<int64_t>(line.size());
+      const auto point = run_dir::DecodeMetricLine(line, path);
+      if (point.ok()) {
+        ToProto(*point, target.id, *request.add_points());
+        last[point->name] = point->value;
+      } else if (!stream.warned) {
+        // A user's script may write anything; the lines around it count.
+        stream.warned = true;
+        LogWarning("a line of metrics is passed over",
+                   {{"error", std::string(point.status().message())}});
+      }
+    }
+  }
+  Address(target, session_.Get(), rank, stream.offset.value_or(0), request);
+  request.set_end_offset(end);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
+  v1::AppendResponse response;
+  TY_RETURN_IF_ERROR(rpc::FromGrpcStatus(stub_.AppendMetrics(&context, request, &response)));
+  if (rank == *std::min_element(target.ranks.begin(), target.ranks.end())) {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [name, value] : last) {
+      if (absl::StartsWith(name, "train.") || absl::StartsWith(name, "test.")) {
+        progress_[target.id].metrics[name] = value;
+      }
+    }
+  }
+  return response.next_offset();
+}
+
+StreamUploader::Pumped StreamUploader::HandleFailure(const UploadTarget& target, StreamKey key,
+                                                     Stream& stream, const absl::Status& status) {
+  const int64_t expected = ExpectedOffset(status);
+  if (expected >= 0 && (!stream.offset.has_value() || expected != *stream.offset)) {
+    stream.offset = expected;
+    return Pumped::kMore;
+  }
+  if (ErrorReason(status) == "UNKNOWN_SESSION") {
+    // The link registers again; this stream goes on under the new session.
+    session_.Forget(session_.Get());
+    return Pumped::kFailed;
+  }
+  if (IsRefusal(status)) {
+    LogWarning("the server refuses a stream",
+               {{"attempt", AttemptName(target.id)},
+                {"stream", absl::StrCat(key.second == Kind::kLog ? "log" : "metrics", " of rank ",
+                                        key.first)},
+                {"error", std::string(status.message())}});
+    stream.closed = true;
+    return Pumped::kAtEnd;
+  }
+  return Pumped::kFailed;
+}
+
+}  // namespace trainyard::agent

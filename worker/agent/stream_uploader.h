@@ -1,0 +1,83 @@
+// Sends logs and metrics of all attempts to the server as they grow. The server's offsets are the
+// truth: each stream begins by asking where the server stands, so that nothing is lost or doubled
+// over restarts of either side, and nothing has to be remembered here.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "common/base/backoff.h"
+#include "common/base/env.h"
+#include "trainyard/v1/agent.grpc.pb.h"
+#include "worker/agent/session.h"
+#include "worker/agent/upload_target.h"
+
+namespace trainyard::agent {
+
+// Owns one thread. Thread-safe. Borrows all of its arguments.
+class StreamUploader {
+ public:
+  struct Progress {
+    // The attempt has exited, and the server has every byte and every whole line, or wants none.
+    bool done = false;
+    // Last values of train.* and test.* metrics of the lowest rank, as far as they were read.
+    std::map<std::string, double> metrics;
+  };
+
+  // `on_done` is called on the uploader's thread when an attempt becomes done.
+  StreamUploader(v1::AgentService::StubInterface& stub, Session& session, Rng& rng,
+                 std::function<void()> on_done);
+  ~StreamUploader();
+
+  void Start();
+  void Stop();
+
+  // All attempts of which streams may be missing. What is no longer listed is forgotten.
+  void SetTargets(std::vector<UploadTarget> targets);
+  Progress ProgressOf(AttemptId id) const;
+
+ private:
+  enum class Kind { kLog, kMetrics };
+  struct Stream {
+    std::optional<int64_t> offset;  // unknown until the server was asked
+    bool closed = false;            // the server wants no more of it
+    bool warned = false;
+  };
+  using StreamKey = std::pair<int, Kind>;
+  // What a look at a stream gave.
+  enum class Pumped { kAtEnd, kMore, kFailed };
+
+  void Run();
+  // Whether there is more to do at once; false in `healthy` after a failure that calls for a pause.
+  bool PumpAttempt(const UploadTarget& target, bool& healthy);
+  Pumped Pump(const UploadTarget& target, StreamKey key, Stream& stream);
+  absl::StatusOr<int64_t> SendLog(const UploadTarget& target, int rank, Stream& stream,
+                                  bool& at_end);
+  absl::StatusOr<int64_t> SendMetrics(const UploadTarget& target, int rank, Stream& stream,
+                                      bool& at_end);
+  Pumped HandleFailure(const UploadTarget& target, StreamKey key, Stream& stream,
+                       const absl::Status& status);
+
+  v1::AgentService::StubInterface& stub_;
+  Session& session_;
+  const std::function<void()> on_done_;
+  // Of the uploader's thread only.
+  Backoff backoff_;
+  std::map<AttemptId, std::map<StreamKey, Stream>> streams_;
+
+  mutable absl::Mutex mutex_;
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  bool changed_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<UploadTarget> targets_ ABSL_GUARDED_BY(mutex_);
+  std::map<AttemptId, Progress> progress_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace trainyard::agent

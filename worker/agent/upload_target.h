@@ -1,0 +1,31 @@
+// What the uploaders need to know of an attempt, and what they have to say about it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/base/ids.h"
+#include "worker/run_dir/paths.h"
+
+namespace trainyard::agent {
+
+struct UploadTarget {
+  AttemptId id;
+  int64_t fencing_token = 0;
+  run_dir::RunDir dir{""};
+  std::vector<int> ranks;
+  bool exited = false;  // nothing is written any more
+};
+
+// Whether the server refuses the stream for good: it does not know the attempt, or a newer one has
+// taken its place. Trying again would change nothing.
+bool IsRefusal(const absl::Status& status);
+
+// The offset at which the server stands, from an OFFSET_MISMATCH; -1 for any other status.
+int64_t ExpectedOffset(const absl::Status& status);
+
+}  // namespace trainyard::agent

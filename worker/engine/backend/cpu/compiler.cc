@@ -1,0 +1,230 @@
+#include "worker/engine/backend/cpu/compiler.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "worker/engine/backend/cpu/parallel.h"
+#include "worker/engine/graph/passes.h"
+
+namespace trainyard::engine::cpu {
+
+Compiler::Compiler(const StepGraph& step, const ReductionLayout& reduction,
+                   const StateMemory& state, int64_t rows, int threads, dnnl::engine& engine,
+                   dnnl::stream& stream, PackedWeights& weights, Program& program)
+    : step_(step),
+      reduction_(reduction),
+      state_(state),
+      rows_(rows),
+      threads_(threads),
+      engine_(engine),
+      stream_(stream),
+      weights_(weights),
+      program_(program),
+      kernels_(BestKernels()),
+      storage_(SharedStorage(step.graph)),
+      layouts_(step.graph.values.size()),
+      buffers_(step.graph.values.size(), -1) {}
+
+void Compiler::Compile() {
+  const ValueId input = step_.graph.input;
+  SetLayout(input, PlainLayout(value(input).shape));
+  buffers_[static_cast<size_t>(input)] = program_.AddInputBuffer();
+  for (const Node& node : step_.graph.nodes) {
+    LowerNode(node);
+  }
+  const ValueId logits = step_.graph.logits;
+  // As the loss read them.
+  program_.logits = In(logits, layout(logits).Plain());
+  if (std::find(step_.kept.begin(), step_.kept.end(), logits) != step_.kept.end()) {
+    program_.Keep(program_.logits);
+  }
+  if (step_.input_gradient != kNoValue) {
+    program_.input_gradient = In(step_.input_gradient, layout(input).Plain());
+    program_.Keep(program_.input_gradient);
+  }
+  for (const BatchStatistics& statistics : step_.statistics) {
+    program_.statistics.emplace_back(BufferOf(statistics.mean), BufferOf(statistics.variance));
+    program_.Keep(program_.statistics.back().first);
+    program_.Keep(program_.statistics.back().second);
+  }
+  program_.Plan();
+}
+
+BufferId Compiler::BufferOf(ValueId id) {
+  const ValueId root = storage_[static_cast<size_t>(id)];
+  BufferId& buffer = buffers_[static_cast<size_t>(root)];
+  if (buffer < 0) {
+    const int64_t count =
+        value(root).per_row ? rows_ * layout(id).elements() : ElementCount(value(root).shape);
+    buffer = program_.AddArenaBuffer(count * int64_t{sizeof(float)});
+  }
+  return buffer;
+}
+
+BufferId Compiler::In(ValueId id, const Layout& wanted) {
+  const Layout& home = layout(id);
+  const bool same_shape = home.channels == wanted.channels && home.height == wanted.height;
+  if (home == wanted || (home.is_plain() && wanted.is_plain()) ||
+      (same_shape && home.plane() == 1 && home.elements() == wanted.elements() &&
+       home.elements() == home.channels)) {
+    return BufferOf(id);
+  }
+  for (const Copy& copy : copies_) {
+    if (copy.value == id && copy.layout == wanted) {
+      return copy.buffer;
+    }
+  }
+  const BufferId copy = AddScratch(rows_ * wanted.elements() * int64_t{sizeof(float)});
+  EmitReorder(absl::StrCat(value(id).name, " reorder"), BufferOf(id), home, copy, wanted);
+  copies_.push_back({id, wanted, copy});
+  return copy;
+}
+
+void Compiler::EmitReorder(const std::string& name, BufferId from, const Layout& from_layout,
+                           BufferId to, const Layout& to_layout) {
+  const dnnl::memory source = Memory(Describe(from_layout, rows_), from);
+  const dnnl::memory target = Memory(Describe(to_layout, rows_), to);
+  const dnnl::reorder reorder(source, target);
+  dnnl::stream stream = stream_;
+  const Arguments arguments = {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, target}};
+  program_.Emit(
+      {name, [reorder, stream, arguments](RunState&) { reorder.execute(stream, arguments); }},
+      {from, to});
+}
+
+std::string Compiler::CallName(const Node& node) const {
+  return absl::StrCat(node.name, " ", OpName(node.op), node.relu ? "+relu" : "");
+}
+
+void Compiler::EmitCall(const Node& node, std::function<void(RunState&)> run,
+                        const std::vector<BufferId>& buffers, int64_t ready) {
+  program_.Emit({CallName(node), std::move(run), Flops(node), ready}, buffers);
+}
+
+void Compiler::AddScratchpad(const dnnl::memory::desc& scratchpad, Arguments& arguments,
+                             std::vector<BufferId>& buffers) {
+  if (scratchpad.get_size() == 0) {
+    return;
+  }
+  const BufferId buffer = AddScratch(static_cast<int64_t>(scratchpad.get_size()));
+  arguments.insert({DNNL_ARG_SCRATCHPAD, Memory(scratchpad, buffer)});
+  buffers.push_back(buffer);
+}
+
+void Compiler::EmitParameterGradient(const Node& node, const dnnl::primitive& primitive,
+                                     Arguments arguments, std::vector<BufferId> buffers,
+                                     const dnnl::memory::desc& computed,
+                                     const dnnl::memory::desc& plain) {
+  const ReductionEntry& entry = GradientEntry(node.outputs[0]);
+  float* weight_sums = state_.reduction + entry.offset;
+  int64_t ready = entry.offset + entry.count;
+  const bool is_plain = computed == plain;
+
+  // Where the primitive leaves its results when they cannot go straight into the arena.
+  const BufferId scratch = AddScratch(static_cast<int64_t>(computed.get_size()));
+  buffers.push_back(scratch);
+  Arguments direct = arguments;
+  Arguments indirect = std::move(arguments);
+  const dnnl::memory weight_scratch = Memory(computed, scratch);
+  const dnnl::memory weight_arena(plain, engine_, weight_sums);
+  indirect.insert({DNNL_ARG_DIFF_WEIGHTS, weight_scratch});
+  direct.insert({DNNL_ARG_DIFF_WEIGHTS, is_plain ? weight_arena : weight_scratch});
+
+  float* bias_sums = nullptr;
+  int64_t bias_count = 0;
+  BufferId bias_scratch = -1;
+  if (node.outputs.size() > 1) {
+    const ReductionEntry& bias_entry = GradientEntry(node.outputs[1]);
+    bias_sums = state_.reduction + bias_entry.offset;
+    bias_count = bias_entry.count;
+    ready = bias_entry.offset + bias_count;
+    const dnnl::memory::desc bias({bias_count}, dnnl::memory::data_type::f32,
+                                  dnnl::memory::format_tag::x);
+    bias_scratch = AddScratch(bias_count * int64_t{sizeof(float)});
+    buffers.push_back(bias_scratch);
+    indirect.insert({DNNL_ARG_DIFF_BIAS, Memory(bias, bias_scratch)});
+    direct.insert({DNNL_ARG_DIFF_BIAS, dnnl::memory(bias, engine_, bias_sums)});
+  }
+
+  dnnl::primitive_attr add;
+  dnnl::post_ops sum;
+  sum.append_sum(1.0f);
+  add.set_post_ops(sum);
+  const Arguments leave = {{DNNL_ARG_FROM, weight_scratch}, {DNNL_ARG_TO, weight_arena}};
+  dnnl::reorder store;
+  dnnl::reorder store_sum;
+  if (!is_plain) {
+    store = dnnl::reorder({engine_, computed, engine_, plain});
+    store_sum = dnnl::reorder({engine_, computed, engine_, plain, add});
+  }
+  const int64_t weight_count = entry.count;
+  Program* program = &program_;
+  const Kernels* kernels = &kernels_;
+  dnnl::stream stream = stream_;
+  const int threads = threads_;
+  auto run = [=](RunState& state) {
+    primitive.execute(stream, state.accumulate ? indirect : direct);
+    if (!is_plain) {
+      (state.accumulate ? store_sum : store).execute(stream, leave);
+    } else if (state.accumulate) {
+      const float* computed_now = program->ptr<float>(scratch);
+      ParallelChunks(threads, weight_count, [&](int64_t begin, int64_t count) {
+        kernels->add(weight_sums + begin, computed_now + begin, weight_sums + begin, count);
+      });
+    }
+    if (state.accumulate && bias_sums != nullptr) {
+      kernels->add(bias_sums, program->ptr<float>(bias_scratch), bias_sums, bias_count);
+    }
+  };
+  EmitCall(node, std::move(run), buffers, ready);
+}
+
+void Compiler::LowerNode(const Node& node) {
+  switch (node.op) {
+    case OpKind::kConv2d:
+      return LowerConv(node);
+    case OpKind::kConv2dInputGradient:
+      return LowerConvInputGradient(node);
+    case OpKind::kConv2dParameterGradient:
+      return LowerConvParameterGradient(node);
+    case OpKind::kLinear:
+      return LowerLinear(node);
+    case OpKind::kLinearInputGradient:
+      return LowerLinearInputGradient(node);
+    case OpKind::kLinearParameterGradient:
+      return LowerLinearParameterGradient(node);
+    case OpKind::kBatchNorm:
+      return node.norm().batch_statistics ? LowerNorm(node) : LowerNormEvaluation(node);
+    case OpKind::kBatchNormGradient:
+      return LowerNormGradient(node);
+    case OpKind::kRelu:
+    case OpKind::kTanh:
+      return LowerElementwise(node);
+    case OpKind::kReluGradient:
+    case OpKind::kTanhGradient:
+      return LowerElementwiseGradient(node);
+    case OpKind::kAdd:
+      return LowerAdd(node);
+    case OpKind::kFlatten:
+      return SetLayout(node.outputs[0], layout(node.inputs[0]));
+    case OpKind::kFlattenGradient:
+      return SetLayout(node.outputs[0], layout(value(node.outputs[0]).primal));
+    case OpKind::kMaxPool:
+    case OpKind::kAvgPool:
+      return LowerPool(node);
+    case OpKind::kMaxPoolGradient:
+    case OpKind::kAvgPoolGradient:
+      return LowerPoolGradient(node);
+    case OpKind::kGlobalAvgPool:
+      return LowerGlobalPool(node);
+    case OpKind::kGlobalAvgPoolGradient:
+      return LowerGlobalPoolGradient(node);
+    case OpKind::kSoftmaxCrossEntropy:
+      return LowerLoss(node);
+    case OpKind::kSoftmaxCrossEntropyGradient:
+      return LowerLossGradient(node);
+  }
+}
+
+}  // namespace trainyard::engine::cpu

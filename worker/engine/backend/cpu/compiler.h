@@ -1,0 +1,146 @@
+// Lowers a step graph to a Program: chooses layouts, creates oneDNN primitives, emits calls.
+//
+// Every per-row value has one home layout, given by what computes it; its gradient has the same. A
+// convolution asks oneDNN for the best formats of both ends (format_tag::any), so chains of
+// convolutions keep one blocked format; where a consumer wants another, the value is reordered
+// once and the copy kept for all who want it. Element-wise ops, pooling and normalisation take any
+// layout. Weights are packed by PackedWeights; gradients of weights leave through a reorder into
+// the reduction arena, which is plain.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+#include "dnnl.hpp"
+#include "worker/engine/backend/cpu/kernels.h"
+#include "worker/engine/backend/cpu/layout.h"
+#include "worker/engine/backend/cpu/packed_weights.h"
+#include "worker/engine/backend/cpu/program.h"
+#include "worker/engine/graph/step_graph.h"
+
+namespace trainyard::engine::cpu {
+
+// Flat memory of the executable, at fixed addresses.
+struct StateMemory {
+  float* parameters = nullptr;
+  float* statistics = nullptr;  // running
+  float* reduction = nullptr;
+};
+
+class Compiler {
+ public:
+  // Borrows everything; `program` is empty. oneDNN's exceptions pass through.
+  Compiler(const StepGraph& step, const ReductionLayout& reduction, const StateMemory& state,
+           int64_t rows, int threads, dnnl::engine& engine, dnnl::stream& stream,
+           PackedWeights& weights, Program& program);
+
+  void Compile();
+
+ private:
+  struct Conv {
+    dnnl::convolution_forward::primitive_desc forward;
+    Layout input;   // as the primitive wants it
+    Layout output;  // the home layout of the output
+  };
+
+  const Value& value(ValueId id) const { return step_.graph.value(id); }
+  const Layout& layout(ValueId id) const {
+    TY_CHECK(layouts_[static_cast<size_t>(id)].channels > 0);
+    return layouts_[static_cast<size_t>(id)];
+  }
+  void SetLayout(ValueId id, const Layout& layout) { layouts_[static_cast<size_t>(id)] = layout; }
+  int64_t Elements(ValueId id) const { return rows_ * layout(id).elements(); }
+  float* Parameter(ValueId id) const { return state_.parameters + reduction_.entry(id).offset; }
+  float* RunningStatistic(ValueId id) const {
+    return state_.statistics + reduction_.entry(id).offset - reduction_.gradient_elements;
+  }
+  const ReductionEntry& GradientEntry(ValueId gradient) const {
+    return reduction_.entry(value(gradient).primal);
+  }
+
+  // The buffer of a value in its home layout; made when first asked for, after SetLayout.
+  BufferId BufferOf(ValueId id);
+  // The value in this layout: its home, or a copy, reordered once.
+  BufferId In(ValueId id, const Layout& wanted);
+  void EmitReorder(const std::string& name, BufferId from, const Layout& from_layout, BufferId to,
+                   const Layout& to_layout);
+  BufferId AddScratch(int64_t bytes) { return program_.AddArenaBuffer(bytes); }
+  dnnl::memory Memory(const dnnl::memory::desc& desc, BufferId buffer) {
+    return program_.Bound(engine_, desc, buffer);
+  }
+  std::string CallName(const Node& node) const;
+  double Flops(const Node& node) const { return NodeCost(step_.graph, node, rows_).flops; }
+  // Emits `run` for the node, touching these buffers.
+  void EmitCall(const Node& node, std::function<void(RunState&)> run,
+                const std::vector<BufferId>& buffers, int64_t ready = 0);
+
+  // A primitive with its arguments, run from buffers and fixed memory.
+  using Arguments = std::unordered_map<int, dnnl::memory>;
+  // Adds scratch for the primitive to arguments and buffers.
+  void AddScratchpad(const dnnl::memory::desc& scratchpad, Arguments& arguments,
+                     std::vector<BufferId>& buffers);
+
+  // Emits the call of a primitive that computes a weight gradient and, where there is one, a bias
+  // gradient, into the reduction arena. `arguments` lack both.
+  void EmitParameterGradient(const Node& node, const dnnl::primitive& primitive,
+                             Arguments arguments, std::vector<BufferId> buffers,
+                             const dnnl::memory::desc& computed, const dnnl::memory::desc& plain);
+
+  void LowerNode(const Node& node);
+  // lower_conv.cc
+  Conv ChooseConv(const Node& node, bool inference);
+  void LowerConv(const Node& node);
+  void LowerConvInputGradient(const Node& node);
+  void LowerConvParameterGradient(const Node& node);
+  dnnl::memory::dims ConvWeightDims(const Node& node, ValueId weight) const;
+  dnnl::memory::desc PlainConvWeight(const Node& node, ValueId weight) const;
+  // lower_linear.cc
+  struct LinearFormats {
+    dnnl::memory::desc input, weight, plain_weight, bias, output;
+    Layout input_layout;
+  };
+  LinearFormats ChooseLinear(ValueId x, ValueId weight, ValueId y) const;
+  void LowerLinear(const Node& node);
+  void LowerLinearInputGradient(const Node& node);
+  void LowerLinearParameterGradient(const Node& node);
+  // lower_norm.cc
+  void LowerNorm(const Node& node);
+  void LowerNormEvaluation(const Node& node);
+  void LowerNormGradient(const Node& node);
+  // lower_local.cc
+  void LowerElementwise(const Node& node);
+  void LowerElementwiseGradient(const Node& node);
+  void LowerAdd(const Node& node);
+  void LowerPool(const Node& node);
+  void LowerPoolGradient(const Node& node);
+  void LowerGlobalPool(const Node& node);
+  void LowerGlobalPoolGradient(const Node& node);
+  void LowerLoss(const Node& node);
+  void LowerLossGradient(const Node& node);
+
+  const StepGraph& step_;
+  const ReductionLayout& reduction_;
+  const StateMemory state_;
+  const int64_t rows_;
+  const int threads_;
+  dnnl::engine& engine_;
+  dnnl::stream& stream_;
+  PackedWeights& weights_;
+  Program& program_;
+  const Kernels& kernels_;
+  std::vector<ValueId> storage_;
+  std::vector<Layout> layouts_;    // by value
+  std::vector<BufferId> buffers_;  // by storage
+  struct Copy {
+    ValueId value;
+    Layout layout;
+    BufferId buffer;
+  };
+  std::vector<Copy> copies_;
+  std::map<std::string, Conv> convs_;  // by layer
+};
+
+}  // namespace trainyard::engine::cpu

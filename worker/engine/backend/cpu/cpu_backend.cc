@@ -1,0 +1,34 @@
+#include "worker/engine/backend/cpu/cpu_backend.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "worker/engine/backend/cpu/cpu_executable.h"
+#include "worker/engine/backend/state_table.h"
+
+namespace trainyard::engine {
+namespace {
+
+class CpuBackend final : public Backend {
+ public:
+  absl::string_view name() const override { return "cpu"; }
+
+  absl::StatusOr<std::unique_ptr<Executable>> Compile(const Graph& model,
+                                                      const OptimizerSpec& optimizer,
+                                                      const CompileOptions& options) override {
+    TY_RETURN_IF_ERROR(CheckCompileOptions(options));
+    TY_RETURN_IF_ERROR(ValidateOptimizer(optimizer));
+    auto executable = std::make_unique<cpu::CpuExecutable>(model, optimizer, options);
+    TY_RETURN_IF_ERROR(executable->CompileLargest());
+    return executable;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> MakeCpuBackend() {
+  return std::make_unique<CpuBackend>();
+}
+
+}  // namespace trainyard::engine

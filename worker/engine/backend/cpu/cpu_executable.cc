@@ -1,0 +1,293 @@
+#include "worker/engine/backend/cpu/cpu_executable.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "worker/engine/backend/cpu/parallel.h"
+
+namespace trainyard::engine::cpu {
+namespace {
+
+// oneDNN takes the thread count from OpenMP's setting of the calling thread, both when it creates a
+// primitive and when it runs it.
+class ScopedThreads {
+ public:
+  explicit ScopedThreads(int threads) : before_(omp_get_max_threads()) {
+    omp_set_num_threads(threads);
+  }
+  ScopedThreads(const ScopedThreads&) = delete;
+  ScopedThreads& operator=(const ScopedThreads&) = delete;
+  ~ScopedThreads() { omp_set_num_threads(before_); }
+
+ private:
+  const int before_;
+};
+
+absl::Status FromError(const dnnl::error& error) {
+  return absl::InternalError(
+      absl::StrCat("oneDNN: ", error.what(), " (status ", static_cast<int>(error.status), ")"));
+}
+
+}  // namespace
+
+CpuExecutable::CpuExecutable(const Graph& model, const OptimizerSpec& optimizer,
+                             const CompileOptions& options)
+    : options_(options),
+      optimizer_(optimizer),
+      model_(model),
+      training_(BuildTrainingStep(model, {options.passes, options.inspect})),
+      evaluation_(BuildEvaluationStep(model, {options.passes, options.inspect})),
+      layout_(LayOutReduction(training_)),
+      table_(BuildStateTable(model, layout_, optimizer)),
+      parameters_(layout_.gradient_elements * int64_t{sizeof(float)}),
+      momentum_(optimizer.momentum > 0 ? layout_.gradient_elements * int64_t{sizeof(float)} : 0),
+      statistics_(layout_.statistic_elements * int64_t{sizeof(float)}),
+      reduction_memory_(layout_.size * int64_t{sizeof(float)}),
+      engine_(dnnl::engine::kind::cpu, 0),
+      stream_(engine_),
+      weights_(engine_) {}
+
+absl::Status CpuExecutable::CompileLargest() {
+  TY_RETURN_IF_ERROR(Prepare(training_, training_programs_, options_.max_rows).status());
+  TY_RETURN_IF_ERROR(Prepare(evaluation_, evaluation_programs_, options_.max_rows).status());
+  return absl::OkStatus();
+}
+
+void CpuExecutable::UpdatePlan() {
+  plan_.parameters = parameters_.bytes() + statistics_.bytes();
+  plan_.optimizer = momentum_.bytes();
+  plan_.gradients = reduction_memory_.bytes();
+  plan_.activations = arena_.bytes();
+  plan_.workspace = weights_.bytes();
+  const auto largest = training_programs_.find(options_.max_rows);
+  if (largest != training_programs_.end()) {
+    plan_.activations_unshared = largest->second->unshared_bytes();
+  }
+}
+
+absl::StatusOr<Program*> CpuExecutable::Prepare(const StepGraph& step, Programs& programs,
+                                                int64_t rows) {
+  std::unique_ptr<Program>& slot = programs[rows];
+  if (slot != nullptr) {
+    return slot.get();
+  }
+  auto program = std::make_unique<Program>();
+  try {
+    const ScopedThreads threads(options_.threads);
+    const StateMemory state = {parameters_.as<float>(), statistics_.as<float>(),
+                               reduction_memory_.as<float>()};
+    Compiler(step, layout_, state, rows, options_.threads, engine_, stream_, weights_, *program)
+        .Compile();
+    slot = std::move(program);
+    last_rows_ = 0;
+    if (slot->arena_bytes() > arena_.bytes()) {
+      arena_ = AlignedBuffer();
+      arena_ = AlignedBuffer(slot->arena_bytes());
+      for (Programs* all : {&training_programs_, &evaluation_programs_}) {
+        for (auto& [any_rows, other] : *all) {
+          if (other != nullptr) {
+            other->Bind(arena_.data());
+          }
+        }
+      }
+    } else {
+      slot->Bind(arena_.data());
+    }
+  } catch (const dnnl::error& error) {
+    slot = nullptr;
+    return FromError(error);
+  }
+  UpdatePlan();
+  return slot.get();
+}
+
+float* CpuExecutable::StatePointer(size_t index) const {
+  const int64_t offset = table_.offsets[index];
+  switch (table_.tensors[index].kind) {
+    case StateTensor::Kind::kParameter:
+      return parameters_.as<float>() + offset;
+    case StateTensor::Kind::kBuffer:
+      return statistics_.as<float>() + offset;
+    case StateTensor::Kind::kOptimizerSlot:
+      return momentum_.as<float>() + offset;
+  }
+  return nullptr;
+}
+
+absl::Status CpuExecutable::ReadState(size_t index, absl::Span<float> values) const {
+  TY_RETURN_IF_ERROR(CheckStateAccess(table_, index, values.size()));
+  std::memcpy(values.data(), StatePointer(index), values.size() * sizeof(float));
+  return absl::OkStatus();
+}
+
+absl::Status CpuExecutable::WriteState(size_t index, absl::Span<const float> values) {
+  TY_RETURN_IF_ERROR(CheckStateAccess(table_, index, values.size()));
+  std::memcpy(StatePointer(index), values.data(), values.size() * sizeof(float));
+  weights_.Invalidate();
+  return absl::OkStatus();
+}
+
+absl::Status CpuExecutable::Run(Program& program, const float* inputs, size_t calls,
+                                RunState& state, const ReadyCallback& on_ready,
+                                std::vector<double>* seconds) {
+  try {
+    const ScopedThreads threads(options_.threads);
+    weights_.Refresh(stream_);
+    program.Run(inputs, calls, state, on_ready, seconds);
+  } catch (const dnnl::error& error) {
+    return FromError(error);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CpuExecutable::Accumulate(const Batch& batch, double weight,
+                                       const ReadyCallback& on_ready) {
+  TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
+  TY_RETURN_IF_ERROR(CheckStatistics(training_, batch.rows()));
+  const int64_t rows = batch.rows();
+  TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
+  RunState state;
+  state.labels = batch.labels.data();
+  state.gradient_scale = static_cast<float>(weight / static_cast<double>(rows));
+  state.accumulate = has_sums_;
+  has_sums_ = true;
+  // The range after the gradients becomes ready with the statistics, below.
+  int64_t ready = 0;
+  ReadyCallback forward_ready;
+  if (on_ready) {
+    forward_ready = [&](int64_t offset, int64_t count) {
+      ready = offset + count;
+      on_ready(offset, count);
+    };
+  }
+  TY_RETURN_IF_ERROR(
+      Run(*program, batch.inputs.data(), program->calls().size(), state, forward_ready, nullptr));
+  FoldStatistics(*program, rows, weight);
+  float* sums = reduction_memory_.as<float>();
+  sums[layout_.loss_offset] += static_cast<float>(weight * state.loss);
+  sums[layout_.correct_offset] +=
+      static_cast<float>(weight * static_cast<double>(state.correct) / static_cast<double>(rows));
+  if (on_ready) {
+    on_ready(ready, layout_.size - ready);
+  }
+  last_rows_ = rows;
+  last_loss_ = state.loss;
+  return absl::OkStatus();
+}
+
+void CpuExecutable::FoldStatistics(const Program& program, int64_t rows, double weight) {
+  float* sums = reduction_memory_.as<float>();
+  for (size_t i = 0; i < training_.statistics.size(); ++i) {
+    const BatchStatistics& statistics = training_.statistics[i];
+    const double count = static_cast<double>(rows * statistics.count_per_row);
+    const float* mean = program.ptr<float>(program.statistics[i].first);
+    const float* variance = program.ptr<float>(program.statistics[i].second);
+    const ReductionEntry& entry = layout_.entry(statistics.running_mean);
+    const int64_t variance_offset = layout_.entry(statistics.running_variance).offset;
+    for (int64_t c = 0; c < entry.count; ++c) {
+      sums[entry.offset + c] += static_cast<float>(weight * mean[c]);
+      sums[variance_offset + c] += static_cast<float>(weight * variance[c] * count / (count - 1));
+    }
+  }
+}
+
+absl::StatusOr<StepMetrics> CpuExecutable::Update(double lr) {
+  float* sums = reduction_memory_.as<float>();
+  StepMetrics metrics{sums[layout_.loss_offset], sums[layout_.correct_offset]};
+  const SgdRule rule = {static_cast<float>(lr), static_cast<float>(optimizer_.momentum),
+                        static_cast<float>(optimizer_.weight_decay), optimizer_.nesterov};
+  float* parameters = parameters_.as<float>();
+  float* momentum = optimizer_.momentum > 0 ? momentum_.as<float>() : nullptr;
+  const Kernels& kernels = BestKernels();
+  std::atomic<bool> is_finite{true};
+  ParallelChunks(options_.threads, layout_.gradient_elements, [&](int64_t begin, int64_t count) {
+    if (!kernels.sgd(rule, parameters + begin, momentum == nullptr ? nullptr : momentum + begin,
+                     sums + begin, count)) {
+      is_finite = false;
+    }
+  });
+  if (!is_finite) {
+    metrics.loss = std::numeric_limits<double>::quiet_NaN();
+  }
+  for (const BatchStatistics& statistics : training_.statistics) {
+    for (ValueId target : {statistics.running_mean, statistics.running_variance}) {
+      const ReductionEntry& entry = layout_.entry(target);
+      const double share = statistics.momentum;
+      for (int64_t c = 0; c < entry.count; ++c) {
+        float& running = statistics_.as<float>()[entry.offset - layout_.gradient_elements + c];
+        running = static_cast<float>((1 - share) * running + share * sums[entry.offset + c]);
+      }
+    }
+  }
+  std::fill(sums + layout_.gradient_elements, sums + layout_.size, 0.0f);
+  has_sums_ = false;
+  weights_.Invalidate();
+  return metrics;
+}
+
+absl::StatusOr<Evaluation> CpuExecutable::Evaluate(const Batch& batch) {
+  TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
+  TY_ASSIGN_OR_RETURN(Program * program, Prepare(evaluation_, evaluation_programs_, batch.rows()));
+  last_rows_ = 0;
+  RunState state;
+  state.labels = batch.labels.data();
+  TY_RETURN_IF_ERROR(
+      Run(*program, batch.inputs.data(), program->calls().size(), state, nullptr, nullptr));
+  return Evaluation{state.loss * static_cast<double>(batch.rows()), state.correct, batch.rows()};
+}
+
+absl::StatusOr<std::vector<float>> CpuExecutable::Predict(absl::Span<const float> inputs) {
+  const int64_t rows = static_cast<int64_t>(inputs.size()) / ElementCount(model_.input_shape());
+  TY_RETURN_IF_ERROR(CheckInputs(model_, inputs, rows, options_.max_rows));
+  TY_ASSIGN_OR_RETURN(Program * program, Prepare(evaluation_, evaluation_programs_, rows));
+  last_rows_ = 0;
+  RunState state;
+  // The last call is the loss, which wants labels.
+  TY_RETURN_IF_ERROR(
+      Run(*program, inputs.data(), program->calls().size() - 1, state, nullptr, nullptr));
+  const float* logits = program->ptr<float>(program->logits);
+  return std::vector<float>(logits, logits + rows * model_.classes());
+}
+
+absl::StatusOr<Inspection> CpuExecutable::Inspect() const {
+  if (!options_.inspect || last_rows_ == 0) {
+    return Executable::Inspect();
+  }
+  const Program& program = *training_programs_.at(last_rows_);
+  Inspection inspection;
+  inspection.loss = last_loss_;
+  const float* logits = program.ptr<float>(program.logits);
+  inspection.logits.assign(logits, logits + last_rows_ * model_.classes());
+  const float* gradient = program.ptr<float>(program.input_gradient);
+  inspection.input_gradient.assign(gradient,
+                                   gradient + last_rows_ * ElementCount(model_.input_shape()));
+  return inspection;
+}
+
+absl::StatusOr<std::vector<CallProfile>> CpuExecutable::Profile(const Batch& batch, int repeats) {
+  TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
+  TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, batch.rows()));
+  std::vector<double> seconds(program->calls().size(), 0.0);
+  for (int i = 0; i < repeats; ++i) {
+    RunState state;
+    state.labels = batch.labels.data();
+    TY_RETURN_IF_ERROR(
+        Run(*program, batch.inputs.data(), program->calls().size(), state, nullptr, &seconds));
+  }
+  has_sums_ = true;
+  std::vector<CallProfile> profiles;
+  for (size_t i = 0; i < seconds.size(); ++i) {
+    const Call& call = program->calls()[i];
+    profiles.push_back({call.name, seconds[i] / repeats, call.flops});
+  }
+  return profiles;
+}
+
+}  // namespace trainyard::engine::cpu

@@ -1,0 +1,81 @@
+// The state of a compiled step on the CPU, and its programs by number of rows.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dnnl.hpp"
+#include "worker/engine/backend/backend.h"
+#include "worker/engine/backend/cpu/compiler.h"
+#include "worker/engine/backend/cpu/packed_weights.h"
+#include "worker/engine/backend/cpu/program.h"
+#include "worker/engine/backend/state_table.h"
+
+namespace trainyard::engine::cpu {
+
+// Time and arithmetic of one call of the training program.
+struct CallProfile {
+  std::string name;
+  double seconds = 0;  // mean
+  double flops = 0;
+};
+
+class CpuExecutable final : public Executable {
+ public:
+  CpuExecutable(const Graph& model, const OptimizerSpec& optimizer, const CompileOptions& options);
+
+  // Training and evaluation programs of max_rows, so that the memory plan stands. INTERNAL where
+  // oneDNN refuses.
+  absl::Status CompileLargest();
+
+  const std::vector<StateTensor>& state() const override { return table_.tensors; }
+  absl::Status ReadState(size_t index, absl::Span<float> values) const override;
+  absl::Status WriteState(size_t index, absl::Span<const float> values) override;
+  absl::Status Accumulate(const Batch& batch, double weight,
+                          const ReadyCallback& on_ready) override;
+  absl::Span<float> reduction() override {
+    return {reduction_memory_.as<float>(), static_cast<size_t>(layout_.size)};
+  }
+  absl::StatusOr<StepMetrics> Update(double lr) override;
+  absl::StatusOr<Evaluation> Evaluate(const Batch& batch) override;
+  absl::StatusOr<std::vector<float>> Predict(absl::Span<const float> inputs) override;
+  absl::StatusOr<Inspection> Inspect() const override;
+  const MemoryPlan& memory_plan() const override { return plan_; }
+
+  // Runs forward and backward `repeats` times and tells where the time goes. Adds to the reduction.
+  absl::StatusOr<std::vector<CallProfile>> Profile(const Batch& batch, int repeats);
+
+ private:
+  using Programs = std::map<int64_t, std::unique_ptr<Program>>;
+
+  // The program for so many rows, compiled when first met.
+  absl::StatusOr<Program*> Prepare(const StepGraph& step, Programs& programs, int64_t rows);
+  absl::Status Run(Program& program, const float* inputs, size_t calls, RunState& state,
+                   const ReadyCallback& on_ready, std::vector<double>* seconds);
+  void FoldStatistics(const Program& program, int64_t rows, double weight);
+  void UpdatePlan();
+  float* StatePointer(size_t index) const;
+
+  const CompileOptions options_;
+  const OptimizerSpec optimizer_;
+  const Graph model_;
+  const StepGraph training_;
+  const StepGraph evaluation_;
+  const ReductionLayout layout_;
+  const StateTable table_;
+  AlignedBuffer parameters_, momentum_, statistics_, reduction_memory_, arena_;
+  dnnl::engine engine_;
+  dnnl::stream stream_;
+  PackedWeights weights_;
+  Programs training_programs_;
+  Programs evaluation_programs_;
+  MemoryPlan plan_;
+  // False: the reduction is clear, and the next Accumulate may overwrite it.
+  bool has_sums_ = false;
+  int64_t last_rows_ = 0;  // of the last Accumulate while its values are in the arena
+  double last_loss_ = 0;
+};
+
+}  // namespace trainyard::engine::cpu

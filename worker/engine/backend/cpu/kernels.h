@@ -1,0 +1,72 @@
+// Loops where memory is the limit, vectorised, for three instruction sets.
+//
+// A tensor of images is a row of planes: [rows, channel blocks][H W][block], block one of 1 (plain
+// NCHW), 8 or 16 (oneDNN's nChw8c and nChw16c; channels padded with zeros, which every kernel
+// keeps zero). Pooling and normalisation work on one plane; the caller loops, and spreads planes
+// over threads. Only plain types here: see CMakeLists.txt.
+#pragma once
+
+#include <stdint.h>
+
+namespace trainyard::engine::cpu {
+
+struct PoolShape {
+  int64_t height, width;          // of the input plane
+  int64_t out_height, out_width;  // of the output plane
+  int64_t kernel, stride, padding;
+};
+
+// Position of a window through which no gradient flows (see the fused relu of max_pool).
+inline constexpr uint8_t kNoMaximum = 255;
+
+struct SgdRule {
+  float lr, momentum, weight_decay;
+  bool nesterov;
+};
+
+struct Kernels {
+  const char* name;
+
+  // y = max(x, 0); a NaN stays. y may be x.
+  void (*relu)(const float* x, float* y, int64_t count);
+  // dx = dy where y > 0, else 0. dx may be dy.
+  void (*relu_gradient)(const float* dy, const float* y, float* dx, int64_t count);
+  // y = a + b. y may be either.
+  void (*add)(const float* a, const float* b, float* y, int64_t count);
+  // The optimizer's rule over flat memory; `momentum` null without momentum. Clears the gradient.
+  // False where an element of it was NaN or infinite.
+  bool (*sgd)(const SgdRule& rule, float* parameter, float* momentum, float* gradient,
+              int64_t count);
+
+  // index may be null. With `relu`, windows whose maximum is not positive get kNoMaximum.
+  void (*max_pool)(const PoolShape& shape, int64_t block, const float* x, float* y, uint8_t* index,
+                   bool relu);
+  void (*max_pool_gradient)(const PoolShape& shape, int64_t block, const float* dy,
+                            const uint8_t* index, float* dx);
+  void (*avg_pool)(const PoolShape& shape, int64_t block, const float* x, float* y);
+  void (*avg_pool_gradient)(const PoolShape& shape, int64_t block, const float* dy, float* dx);
+  // y[block]: mean over the plane; and dy / plane everywhere.
+  void (*mean)(int64_t plane, int64_t block, const float* x, float* y);
+  void (*mean_gradient)(int64_t plane, int64_t block, const float* dy, float* dx);
+
+  // mean[block], and the sum of squared distances from it.
+  void (*moments)(int64_t plane, int64_t block, const float* x, float* mean, float* distances);
+  // y = x scale + shift, per lane of the block, rectified with `relu`.
+  void (*normalize)(int64_t plane, int64_t block, const float* x, const float* scale,
+                    const float* shift, bool relu, float* y);
+  // sums over the plane of g and g (x - mean), where g is dy, masked by y > 0 unless y is null.
+  void (*norm_gradient_sums)(int64_t plane, int64_t block, const float* dy, const float* x,
+                             const float* y, const float* mean, float* sum, float* sum_x);
+  // dx = g a + x b + c per lane. dx may be dy.
+  void (*norm_gradient)(int64_t plane, int64_t block, const float* dy, const float* x,
+                        const float* y, const float* a, const float* b, const float* c, float* dx);
+};
+
+// The best set that this machine can run.
+const Kernels& BestKernels();
+
+extern const Kernels kBaselineKernels;
+extern const Kernels kAvx2Kernels;
+extern const Kernels kAvx512Kernels;
+
+}  // namespace trainyard::engine::cpu

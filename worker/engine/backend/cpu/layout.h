@@ -1,0 +1,38 @@
+// How a per-row value lies in memory: [rows][C / block][H][W][block], C padded to whole blocks.
+// Block 1 is plain NCHW. A flat value of F features is [F, 1, 1], block 1; the output of flatten
+// keeps the layout of its input, so that flattening moves no data, and linear reads any layout.
+#pragma once
+
+#include <cstdint>
+
+#include "dnnl.hpp"
+#include "worker/engine/graph/graph.h"
+
+namespace trainyard::engine::cpu {
+
+struct Layout {
+  int64_t channels = 0;  // 0: not laid out
+  int64_t height = 1;
+  int64_t width = 1;
+  int64_t block = 1;
+
+  int64_t blocks() const { return (channels + block - 1) / block; }
+  int64_t plane() const { return height * width; }
+  // Floats of one row, with padding.
+  int64_t elements() const { return blocks() * block * plane(); }
+  // The same elements in NCHW order, whatever the block says.
+  bool is_plain() const { return block == 1 || (plane() == 1 && channels % block == 0); }
+  Layout Plain() const { return {channels, height, width, 1}; }
+
+  friend bool operator==(const Layout&, const Layout&) = default;
+};
+
+// Of a value of this shape in NCHW order.
+Layout PlainLayout(const Shape& shape);
+
+dnnl::memory::dims RowDims(const Layout& layout, int64_t rows);
+dnnl::memory::desc Describe(const Layout& layout, int64_t rows);
+// Sets `layout` to one of the blocks that we know; false where the descriptor is something else.
+bool FindLayout(const dnnl::memory::desc& desc, const Layout& like, int64_t rows, Layout* layout);
+
+}  // namespace trainyard::engine::cpu

@@ -1,0 +1,171 @@
+// conv2d by oneDNN.
+#include "common/base/check.h"
+#include "worker/engine/backend/cpu/compiler.h"
+
+namespace trainyard::engine::cpu {
+namespace {
+
+using Desc = dnnl::memory::desc;
+using Dims = dnnl::memory::dims;
+using Tag = dnnl::memory::format_tag;
+constexpr auto kF32 = dnnl::memory::data_type::f32;
+constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+
+struct Geometry {
+  Dims strides, dilation, padding;
+
+  explicit Geometry(const ConvAttributes& conv)
+      : strides{conv.stride, conv.stride},
+        dilation{conv.dilation - 1, conv.dilation - 1},  // oneDNN counts the gaps
+        padding{conv.padding, conv.padding} {}
+};
+
+dnnl::primitive_attr UserScratchpad() {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attributes;
+}
+
+dnnl::primitive_attr ForwardAttributes(bool relu) {
+  dnnl::primitive_attr attributes = UserScratchpad();
+  if (relu) {
+    dnnl::post_ops post_ops;
+    post_ops.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+    attributes.set_post_ops(post_ops);
+  }
+  return attributes;
+}
+
+}  // namespace
+
+Dims Compiler::ConvWeightDims(const Node& node, ValueId weight) const {
+  const Shape& shape = value(weight).shape;
+  const int64_t groups = node.conv().groups;
+  if (groups == 1) {
+    return {shape[0], shape[1], shape[2], shape[3]};
+  }
+  return {groups, shape[0] / groups, shape[1], shape[2], shape[3]};
+}
+
+Desc Compiler::PlainConvWeight(const Node& node, ValueId weight) const {
+  return {ConvWeightDims(node, weight), kF32, node.conv().groups == 1 ? Tag::oihw : Tag::goihw};
+}
+
+// Tries oneDNN's own choice of formats first; then, where those are none of ours, blocks that
+// match, and plain NCHW, which always exists.
+Compiler::Conv Compiler::ChooseConv(const Node& node, bool inference) {
+  const Geometry geometry(node.conv());
+  const Layout x = layout(node.inputs[0]);
+  const Layout y = PlainLayout(value(node.outputs[0]).shape);
+  const Desc weight(ConvWeightDims(node, node.inputs[1]), kF32, Tag::any);
+  const bool has_bias = node.inputs.size() > 2;
+  const Desc bias = has_bias ? Desc({y.channels}, kF32, Tag::x) : Desc();
+  const auto kind =
+      inference ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
+  const std::pair<Desc, Desc> choices[] = {
+      {Desc(RowDims(x, rows_), kF32, Tag::any), Desc(RowDims(y, rows_), kF32, Tag::any)},
+      {Describe(x.Plain(), rows_), Describe(y, rows_)},
+  };
+  for (const auto& [source, target] : choices) {
+    const auto desc = has_bias ? dnnl::convolution_forward::desc(
+                                     kind, kDirect, source, weight, bias, target, geometry.strides,
+                                     geometry.dilation, geometry.padding, geometry.padding)
+                               : dnnl::convolution_forward::desc(
+                                     kind, kDirect, source, weight, target, geometry.strides,
+                                     geometry.dilation, geometry.padding, geometry.padding);
+    Conv conv;
+    conv.forward =
+        dnnl::convolution_forward::primitive_desc(desc, ForwardAttributes(node.relu), engine_);
+    if (FindLayout(conv.forward.src_desc(), x.Plain(), rows_, &conv.input) &&
+        FindLayout(conv.forward.dst_desc(), y, rows_, &conv.output)) {
+      return conv;
+    }
+  }
+  CheckFailed(__FILE__, __LINE__, "oneDNN refuses plain formats: " + node.name);
+}
+
+void Compiler::LowerConv(const Node& node) {
+  const bool inference = step_.parameter_gradients.empty();
+  const Conv conv = ChooseConv(node, inference);
+  convs_[node.name] = conv;
+  SetLayout(node.outputs[0], conv.output);
+  const BufferId x = In(node.inputs[0], conv.input);
+  const BufferId y = BufferOf(node.outputs[0]);
+  std::vector<BufferId> buffers = {x, y};
+  const ValueId weight = node.inputs[1];
+  Arguments arguments = {
+      {DNNL_ARG_SRC, Memory(conv.forward.src_desc(), x)},
+      {DNNL_ARG_WEIGHTS,
+       weights_.Get(Parameter(weight), PlainConvWeight(node, weight), conv.forward.weights_desc())},
+      {DNNL_ARG_DST, Memory(conv.forward.dst_desc(), y)}};
+  if (node.inputs.size() > 2) {
+    arguments.insert({DNNL_ARG_BIAS,
+                      dnnl::memory(conv.forward.bias_desc(), engine_, Parameter(node.inputs[2]))});
+  }
+  AddScratchpad(conv.forward.scratchpad_desc(), arguments, buffers);
+  const dnnl::convolution_forward primitive(conv.forward);
+  dnnl::stream stream = stream_;
+  EmitCall(
+      node, [=](RunState&) { primitive.execute(stream, arguments); }, buffers);
+}
+
+void Compiler::LowerConvInputGradient(const Node& node) {
+  const Conv& conv = convs_.at(node.name);
+  const Geometry geometry(node.conv());
+  const ValueId weight = node.inputs[1];
+  const ValueId output = node.outputs[0];
+  const dnnl::convolution_backward_data::desc desc(
+      kDirect, conv.forward.src_desc(), Desc(ConvWeightDims(node, weight), kF32, Tag::any),
+      conv.forward.dst_desc(), geometry.strides, geometry.dilation, geometry.padding,
+      geometry.padding);
+  const dnnl::convolution_backward_data::primitive_desc primitive_desc(desc, UserScratchpad(),
+                                                                       engine_, conv.forward);
+  const Layout home = layout(value(output).primal);
+  SetLayout(output, home);
+  const BufferId dy = BufferOf(node.inputs[0]);
+  const bool is_home = home == conv.input;
+  const BufferId dx = is_home ? BufferOf(output)
+                              : AddScratch(rows_ * conv.input.elements() * int64_t{sizeof(float)});
+  std::vector<BufferId> buffers = {dy, dx};
+  Arguments arguments = {
+      {DNNL_ARG_DIFF_DST, Memory(primitive_desc.diff_dst_desc(), dy)},
+      {DNNL_ARG_WEIGHTS, weights_.Get(Parameter(weight), PlainConvWeight(node, weight),
+                                      primitive_desc.weights_desc())},
+      {DNNL_ARG_DIFF_SRC, Memory(primitive_desc.diff_src_desc(), dx)}};
+  AddScratchpad(primitive_desc.scratchpad_desc(), arguments, buffers);
+  const dnnl::convolution_backward_data primitive(primitive_desc);
+  dnnl::stream stream = stream_;
+  EmitCall(
+      node, [=](RunState&) { primitive.execute(stream, arguments); }, buffers);
+  if (!is_home) {
+    EmitReorder(CallName(node) + " reorder", dx, conv.input, BufferOf(output), home);
+  }
+}
+
+void Compiler::LowerConvParameterGradient(const Node& node) {
+  const Conv& conv = convs_.at(node.name);
+  const Geometry geometry(node.conv());
+  const ValueId weight = value(node.outputs[0]).primal;
+  const Desc any(ConvWeightDims(node, weight), kF32, Tag::any);
+  const bool has_bias = node.outputs.size() > 1;
+  const Desc bias = has_bias ? conv.forward.bias_desc() : Desc();
+  const auto desc =
+      has_bias ? dnnl::convolution_backward_weights::desc(
+                     kDirect, conv.forward.src_desc(), any, bias, conv.forward.dst_desc(),
+                     geometry.strides, geometry.dilation, geometry.padding, geometry.padding)
+               : dnnl::convolution_backward_weights::desc(
+                     kDirect, conv.forward.src_desc(), any, conv.forward.dst_desc(),
+                     geometry.strides, geometry.dilation, geometry.padding, geometry.padding);
+  const dnnl::convolution_backward_weights::primitive_desc primitive_desc(desc, UserScratchpad(),
+                                                                          engine_, conv.forward);
+  const BufferId dy = BufferOf(node.inputs[0]);
+  const BufferId x = In(node.inputs[1], conv.input);
+  std::vector<BufferId> buffers = {dy, x};
+  Arguments arguments = {{DNNL_ARG_DIFF_DST, Memory(primitive_desc.diff_dst_desc(), dy)},
+                         {DNNL_ARG_SRC, Memory(primitive_desc.src_desc(), x)}};
+  AddScratchpad(primitive_desc.scratchpad_desc(), arguments, buffers);
+  EmitParameterGradient(node, dnnl::convolution_backward_weights(primitive_desc), arguments,
+                        buffers, primitive_desc.diff_weights_desc(), PlainConvWeight(node, weight));
+}
+
+}  // namespace trainyard::engine::cpu

@@ -1,0 +1,210 @@
+// batch_norm by our own kernels, plane by plane: any layout, no workspace, and the relu's mask read
+// from the output. Sums over planes are taken in double and in one order, whatever the threads.
+#include <cmath>
+
+#include "worker/engine/backend/cpu/compiler.h"
+#include "worker/engine/backend/cpu/parallel.h"
+
+namespace trainyard::engine::cpu {
+namespace {
+
+// Per-lane tables of padded channels: `lanes` floats each.
+int64_t TableBytes(int64_t lanes, int64_t tables) {
+  return lanes * tables * int64_t{sizeof(float)};
+}
+
+}  // namespace
+
+void Compiler::LowerNorm(const Node& node) {
+  const Layout x_layout = layout(node.inputs[0]);
+  SetLayout(node.outputs[0], x_layout);
+  const BufferId x = BufferOf(node.inputs[0]);
+  const BufferId y = BufferOf(node.outputs[0]);
+  const BufferId mean = BufferOf(node.outputs[1]);
+  const BufferId variance = BufferOf(node.outputs[2]);
+  const float* weight = Parameter(node.inputs[1]);
+  const float* bias = Parameter(node.inputs[2]);
+  const int64_t lanes = x_layout.blocks() * x_layout.block;
+  // Mean and squared distances of each plane; then scale and shift of each lane.
+  const BufferId moments = AddScratch(TableBytes(rows_ * lanes, 2));
+  const BufferId affine = AddScratch(TableBytes(lanes, 2));
+  const int64_t rows = rows_;
+  const int threads = threads_;
+  const double eps = node.norm().eps;
+  const bool relu = node.relu;
+  const Kernels* kernels = &kernels_;
+  Program* program = &program_;
+  auto run = [=](RunState&) {
+    const int64_t block = x_layout.block;
+    const int64_t plane = x_layout.plane();
+    const int64_t planes = rows * x_layout.blocks();
+    const float* from = program->ptr<float>(x);
+    float* means = program->ptr<float>(moments);
+    float* distances = means + rows * lanes;
+    ParallelFor(threads, planes, [&](int64_t p) {
+      kernels->moments(plane, block, from + p * plane * block, means + p * block,
+                       distances + p * block);
+    });
+    float* scale = program->ptr<float>(affine);
+    float* shift = scale + lanes;
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      if (lane >= x_layout.channels) {
+        scale[lane] = shift[lane] = 0;
+        continue;
+      }
+      // Chan, Golub & LeVeque 1983, equation 2.1: all planes are of one size.
+      double sum = 0;
+      double squares = 0;
+      for (int64_t n = 0; n < rows; ++n) {
+        sum += means[n * lanes + lane];
+      }
+      const double m = sum / static_cast<double>(rows);
+      for (int64_t n = 0; n < rows; ++n) {
+        const double d = means[n * lanes + lane] - m;
+        squares += distances[n * lanes + lane] + static_cast<double>(plane) * d * d;
+      }
+      const double v = squares / static_cast<double>(rows * plane);
+      program->ptr<float>(mean)[lane] = static_cast<float>(m);
+      program->ptr<float>(variance)[lane] = static_cast<float>(v);
+      const double s = weight[lane] / std::sqrt(v + eps);
+      scale[lane] = static_cast<float>(s);
+      shift[lane] = static_cast<float>(bias[lane] - m * s);
+    }
+    float* to = program->ptr<float>(y);
+    ParallelFor(threads, planes, [&](int64_t p) {
+      const int64_t lane = p % x_layout.blocks() * block;
+      kernels->normalize(plane, block, from + p * plane * block, scale + lane, shift + lane, relu,
+                         to + p * plane * block);
+    });
+  };
+  EmitCall(node, run, {x, y, mean, variance, moments, affine});
+}
+
+void Compiler::LowerNormEvaluation(const Node& node) {
+  const Layout x_layout = layout(node.inputs[0]);
+  SetLayout(node.outputs[0], x_layout);
+  const BufferId x = BufferOf(node.inputs[0]);
+  const BufferId y = BufferOf(node.outputs[0]);
+  const float* weight = Parameter(node.inputs[1]);
+  const float* bias = Parameter(node.inputs[2]);
+  const float* running_mean = RunningStatistic(node.inputs[3]);
+  const float* running_variance = RunningStatistic(node.inputs[4]);
+  const int64_t lanes = x_layout.blocks() * x_layout.block;
+  const BufferId affine = AddScratch(TableBytes(lanes, 2));
+  const int64_t rows = rows_;
+  const int threads = threads_;
+  const double eps = node.norm().eps;
+  const bool relu = node.relu;
+  const Kernels* kernels = &kernels_;
+  Program* program = &program_;
+  auto run = [=](RunState&) {
+    float* scale = program->ptr<float>(affine);
+    float* shift = scale + lanes;
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      const bool is_padding = lane >= x_layout.channels;
+      const double s = is_padding ? 0 : weight[lane] / std::sqrt(running_variance[lane] + eps);
+      scale[lane] = static_cast<float>(s);
+      shift[lane] = is_padding ? 0.0f : static_cast<float>(bias[lane] - running_mean[lane] * s);
+    }
+    const int64_t block = x_layout.block;
+    const int64_t plane = x_layout.plane();
+    ParallelFor(threads, rows * x_layout.blocks(), [&](int64_t p) {
+      const int64_t lane = p % x_layout.blocks() * block;
+      kernels->normalize(plane, block, program->ptr<float>(x) + p * plane * block, scale + lane,
+                         shift + lane, relu, program->ptr<float>(y) + p * plane * block);
+    });
+  };
+  EmitCall(node, run, {x, y, affine});
+}
+
+void Compiler::LowerNormGradient(const Node& node) {
+  const Layout x_layout = layout(node.inputs[1]);
+  const BufferId dy = BufferOf(node.inputs[0]);
+  const BufferId x = BufferOf(node.inputs[1]);
+  const float* weight = Parameter(node.inputs[2]);
+  const BufferId mean = BufferOf(node.inputs[3]);
+  const BufferId variance = BufferOf(node.inputs[4]);
+  const BufferId rectified = node.relu ? BufferOf(node.inputs[5]) : -1;
+  BufferId dx = -1;
+  if (node.outputs[0] != kNoValue) {
+    SetLayout(node.outputs[0], x_layout);
+    dx = BufferOf(node.outputs[0]);
+  }
+  const ReductionEntry weight_entry = GradientEntry(node.outputs[1]);
+  const ReductionEntry bias_entry = GradientEntry(node.outputs[2]);
+  float* weight_sums = state_.reduction + weight_entry.offset;
+  float* bias_sums = state_.reduction + bias_entry.offset;
+  const int64_t lanes = x_layout.blocks() * x_layout.block;
+  const BufferId sums = AddScratch(TableBytes(rows_ * lanes, 2));
+  const BufferId tables = AddScratch(TableBytes(lanes, 4));  // padded mean, a, b, c
+  const int64_t rows = rows_;
+  const int threads = threads_;
+  const double eps = node.norm().eps;
+  const Kernels* kernels = &kernels_;
+  Program* program = &program_;
+  auto run = [=](RunState& state) {
+    const int64_t block = x_layout.block;
+    const int64_t plane = x_layout.plane();
+    const int64_t planes = rows * x_layout.blocks();
+    const double count = static_cast<double>(rows * plane);
+    float* table = program->ptr<float>(tables);
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      table[lane] = lane < x_layout.channels ? program->ptr<float>(mean)[lane] : 0.0f;
+    }
+    float* plane_sums = program->ptr<float>(sums);
+    float* plane_sums_x = plane_sums + rows * lanes;
+    const float* g = program->ptr<float>(dy);
+    const float* from = program->ptr<float>(x);
+    const float* mask = rectified < 0 ? nullptr : program->ptr<float>(rectified);
+    ParallelFor(threads, planes, [&](int64_t p) {
+      const int64_t at = p * plane * block;
+      kernels->norm_gradient_sums(
+          plane, block, g + at, from + at, mask == nullptr ? nullptr : mask + at,
+          table + p % x_layout.blocks() * block, plane_sums + p * block, plane_sums_x + p * block);
+    });
+    float* a = table + lanes;
+    float* b = a + lanes;
+    float* c = b + lanes;
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      if (lane >= x_layout.channels) {
+        a[lane] = b[lane] = c[lane] = 0;
+        continue;
+      }
+      double sum = 0;
+      double sum_x = 0;
+      for (int64_t n = 0; n < rows; ++n) {
+        sum += plane_sums[n * lanes + lane];
+        sum_x += plane_sums_x[n * lanes + lane];
+      }
+      const double inverse = 1 / std::sqrt(program->ptr<float>(variance)[lane] + eps);
+      const float dweight = static_cast<float>(sum_x * inverse);
+      const float dbias = static_cast<float>(sum);
+      weight_sums[lane] = state.accumulate ? weight_sums[lane] + dweight : dweight;
+      bias_sums[lane] = state.accumulate ? bias_sums[lane] + dbias : dbias;
+      // dx = weight inverse (g - sum / n - (x - mean) inverse^2 sum_x / n), as g a + x b + c.
+      const double scale = weight[lane] * inverse;
+      const double slope = -scale * inverse * inverse * sum_x / count;
+      a[lane] = static_cast<float>(scale);
+      b[lane] = static_cast<float>(slope);
+      c[lane] = static_cast<float>(-scale * sum / count - slope * table[lane]);
+    }
+    if (dx < 0) {
+      return;
+    }
+    ParallelFor(threads, planes, [&](int64_t p) {
+      const int64_t at = p * plane * block;
+      const int64_t lane = p % x_layout.blocks() * block;
+      kernels->norm_gradient(plane, block, g + at, from + at, mask == nullptr ? nullptr : mask + at,
+                             a + lane, b + lane, c + lane, program->ptr<float>(dx) + at);
+    });
+  };
+  std::vector<BufferId> buffers = {dy, x, mean, variance, sums, tables};
+  for (BufferId optional : {rectified, dx}) {
+    if (optional >= 0) {
+      buffers.push_back(optional);
+    }
+  }
+  EmitCall(node, run, buffers, bias_entry.offset + bias_entry.count);
+}
+
+}  // namespace trainyard::engine::cpu

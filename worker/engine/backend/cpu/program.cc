@@ -1,0 +1,119 @@
+#include "worker/engine/backend/cpu/program.h"
+
+#include <chrono>
+
+#include "common/base/check.h"
+
+namespace trainyard::engine::cpu {
+
+BufferId Program::AddArenaBuffer(int64_t bytes) {
+  buffers_.push_back({Kind::kArena, nullptr, static_cast<int>(lifetimes_.size())});
+  lifetimes_.push_back({bytes, -1, -1});
+  return static_cast<BufferId>(buffers_.size()) - 1;
+}
+
+BufferId Program::AddFixedBuffer(void* data) {
+  buffers_.push_back({Kind::kFixed, static_cast<std::byte*>(data), -1});
+  return static_cast<BufferId>(buffers_.size()) - 1;
+}
+
+BufferId Program::AddInputBuffer() {
+  buffers_.push_back({Kind::kInput, nullptr, -1});
+  return static_cast<BufferId>(buffers_.size()) - 1;
+}
+
+dnnl::memory Program::Bound(const dnnl::engine& engine, const dnnl::memory::desc& desc,
+                            BufferId buffer) {
+  dnnl::memory memory(desc, engine, DNNL_MEMORY_NONE);
+  const Buffer& at = buffers_[static_cast<size_t>(buffer)];
+  if (at.kind == Kind::kFixed) {
+    memory.set_data_handle(at.data);
+  } else {
+    bindings_.push_back({memory, buffer});
+  }
+  return memory;
+}
+
+void Program::Emit(Call call, const std::vector<BufferId>& buffers) {
+  const int index = static_cast<int>(calls_.size());
+  calls_.push_back(std::move(call));
+  for (BufferId buffer : buffers) {
+    if (buffers_[static_cast<size_t>(buffer)].kind != Kind::kArena) {
+      continue;
+    }
+    Lifetime& lifetime =
+        lifetimes_[static_cast<size_t>(buffers_[static_cast<size_t>(buffer)].lifetime)];
+    lifetime.first = lifetime.first < 0 ? index : lifetime.first;
+    lifetime.last = index;
+  }
+}
+
+void Program::Plan() {
+  for (BufferId buffer : kept_) {
+    const Buffer& at = buffers_[static_cast<size_t>(buffer)];
+    if (at.kind == Kind::kArena) {
+      lifetimes_[static_cast<size_t>(at.lifetime)].last = static_cast<int>(calls_.size());
+    }
+  }
+  for (const Lifetime& lifetime : lifetimes_) {
+    TY_CHECK(lifetime.first >= 0);
+  }
+  arena_ = PlanArena(lifetimes_);
+}
+
+int64_t Program::unshared_bytes() const {
+  int64_t bytes = 0;
+  for (const Lifetime& lifetime : lifetimes_) {
+    bytes += AlignUp(lifetime.bytes);
+  }
+  return bytes;
+}
+
+void Program::Bind(std::byte* arena) {
+  for (Buffer& buffer : buffers_) {
+    if (buffer.kind == Kind::kArena) {
+      buffer.data = arena + arena_.offsets[static_cast<size_t>(buffer.lifetime)];
+    }
+  }
+  for (Binding& binding : bindings_) {
+    const Buffer& buffer = buffers_[static_cast<size_t>(binding.buffer)];
+    if (buffer.kind == Kind::kArena) {
+      binding.memory.set_data_handle(buffer.data);
+    }
+  }
+}
+
+void Program::Run(const float* inputs, size_t calls, RunState& state,
+                  const Executable::ReadyCallback& on_ready, std::vector<double>* seconds) {
+  using SteadyClock = std::chrono::steady_clock;
+  for (Buffer& buffer : buffers_) {
+    if (buffer.kind == Kind::kInput) {
+      // oneDNN knows no constant memory; nothing writes to the input.
+      buffer.data = reinterpret_cast<std::byte*>(const_cast<float*>(inputs));
+    }
+  }
+  for (Binding& binding : bindings_) {
+    const Buffer& buffer = buffers_[static_cast<size_t>(binding.buffer)];
+    if (buffer.kind == Kind::kInput) {
+      binding.memory.set_data_handle(buffer.data);
+    }
+  }
+  int64_t ready = 0;
+  for (size_t i = 0; i < calls; ++i) {
+    const Call& call = calls_[i];
+    const SteadyClock::time_point start =
+        seconds == nullptr ? SteadyClock::time_point() : SteadyClock::now();
+    call.run(state);
+    if (seconds != nullptr) {
+      (*seconds)[i] += std::chrono::duration<double>(SteadyClock::now() - start).count();
+    }
+    if (call.ready > ready) {
+      if (on_ready) {
+        on_ready(ready, call.ready - ready);
+      }
+      ready = call.ready;
+    }
+  }
+}
+
+}  // namespace trainyard::engine::cpu

@@ -1,0 +1,99 @@
+// A step graph compiled for one number of rows: calls in order, over buffers in a planned arena.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dnnl.hpp"
+#include "worker/engine/backend/backend.h"
+#include "worker/engine/graph/memory_plan.h"
+
+namespace trainyard::engine::cpu {
+
+// What changes from run to run, and what a run returns.
+struct RunState {
+  const int32_t* labels = nullptr;
+  float gradient_scale = 0;  // weight / rows
+  // False: gradients overwrite the reduction arena; true: they are added to it.
+  bool accumulate = false;
+  double loss = 0;  // mean over the rows
+  int64_t correct = 0;
+};
+
+using BufferId = int;
+
+struct Call {
+  std::string name;  // "conv1 conv2d"
+  std::function<void(RunState&)> run;
+  double flops = 0;
+  // The reduction arena is final up to here after this call; 0: nothing new.
+  int64_t ready = 0;
+};
+
+// Not thread-safe. Closures of the calls hold a pointer to it: it does not move.
+class Program {
+ public:
+  Program() = default;
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  // Building.
+  BufferId AddArenaBuffer(int64_t bytes);
+  BufferId AddFixedBuffer(void* data);
+  // The batch's inputs; its address comes with each run.
+  BufferId AddInputBuffer();
+  // Memory at a buffer, wherever it will lie.
+  dnnl::memory Bound(const dnnl::engine& engine, const dnnl::memory::desc& desc, BufferId buffer);
+  // Appends the call. It reads or writes `buffers`, which so must lie in the arena then.
+  void Emit(Call call, const std::vector<BufferId>& buffers);
+  // The buffer must still be there when the program ends.
+  void Keep(BufferId buffer) { kept_.push_back(buffer); }
+  // Lays out the arena; after the last Emit.
+  void Plan();
+
+  int64_t arena_bytes() const { return arena_.bytes; }
+  // Of all buffers, if none shared memory.
+  int64_t unshared_bytes() const;
+  void Bind(std::byte* arena);
+
+  // Runs the first `calls` calls. `seconds`, if given, gets each call's time added.
+  void Run(const float* inputs, size_t calls, RunState& state,
+           const Executable::ReadyCallback& on_ready, std::vector<double>* seconds = nullptr);
+
+  template <class T>
+  T* ptr(BufferId buffer) const {
+    return reinterpret_cast<T*>(buffers_[static_cast<size_t>(buffer)].data);
+  }
+  const std::vector<Call>& calls() const { return calls_; }
+  const std::vector<Lifetime>& lifetimes() const { return lifetimes_; }
+  const ArenaLayout& arena() const { return arena_; }
+
+  // Set by the compiler.
+  BufferId logits = -1;
+  BufferId input_gradient = -1;                           // plain
+  std::vector<std::pair<BufferId, BufferId>> statistics;  // mean, biased variance
+
+ private:
+  enum class Kind { kArena, kFixed, kInput };
+  struct Buffer {
+    Kind kind = Kind::kArena;
+    std::byte* data = nullptr;
+    int lifetime = -1;
+  };
+  struct Binding {
+    dnnl::memory memory;
+    BufferId buffer;
+  };
+
+  std::vector<Buffer> buffers_;
+  std::vector<Lifetime> lifetimes_;  // first -1: not used yet
+  std::vector<Binding> bindings_;
+  std::vector<Call> calls_;
+  std::vector<BufferId> kept_;
+  ArenaLayout arena_;
+};
+
+}  // namespace trainyard::engine::cpu

@@ -1,0 +1,426 @@
+#include "worker/engine/backend/reference/kernels.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/base/check.h"
+
+namespace trainyard::engine::reference {
+namespace {
+
+template <class T>
+T Rectified(T value) {
+  return value < 0 ? T{0} : value;  // a NaN stays
+}
+
+// Calls visit(output position, weight position, input position) for every product of a convolution:
+// y[n, k, oh, ow] = sum over c, i, j of w[k, c, i, j] x[n, c, oh s + i d - p, ow s + j d - p].
+template <class Visit>
+void ForEachProduct(const ConvAttributes& conv, int64_t rows, const Shape& x, const Shape& w,
+                    const Shape& y, const Visit& visit) {
+  const int64_t outputs_per_group = y[0] / conv.groups;
+  const int64_t inputs_per_group = w[1];
+  for (int64_t n = 0; n < rows; ++n) {
+    for (int64_t k = 0; k < y[0]; ++k) {
+      const int64_t first_input = k / outputs_per_group * inputs_per_group;
+      for (int64_t oh = 0; oh < y[1]; ++oh) {
+        for (int64_t ow = 0; ow < y[2]; ++ow) {
+          const int64_t out = ((n * y[0] + k) * y[1] + oh) * y[2] + ow;
+          for (int64_t c = 0; c < inputs_per_group; ++c) {
+            for (int64_t i = 0; i < conv.kernel; ++i) {
+              const int64_t h = oh * conv.stride + i * conv.dilation - conv.padding;
+              if (h < 0 || h >= x[1]) {
+                continue;
+              }
+              for (int64_t j = 0; j < conv.kernel; ++j) {
+                const int64_t v = ow * conv.stride + j * conv.dilation - conv.padding;
+                if (v >= 0 && v < x[2]) {
+                  visit(out, ((k * inputs_per_group + c) * conv.kernel + i) * conv.kernel + j,
+                        ((n * x[0] + first_input + c) * x[1] + h) * x[2] + v);
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+template <class T>
+void Conv2d(const Operands<T>& o) {
+  const T* x = o.inputs[0];
+  const T* w = o.inputs[1];
+  const T* bias = o.inputs.size() > 2 ? o.inputs[2] : nullptr;
+  T* y = o.outputs[0];
+  const Shape& out = o.output_shape(0);
+  const int64_t plane = out[1] * out[2];
+  for (int64_t i = 0; i < o.rows * out[0] * plane; ++i) {
+    y[i] = bias == nullptr ? T{0} : bias[i / plane % out[0]];
+  }
+  ForEachProduct(o.node.conv(), o.rows, o.input_shape(0), o.input_shape(1), out,
+                 [&](int64_t yi, int64_t wi, int64_t xi) { y[yi] += w[wi] * x[xi]; });
+  for (int64_t i = 0; o.node.relu && i < o.rows * out[0] * plane; ++i) {
+    y[i] = Rectified(y[i]);
+  }
+}
+
+template <class T>
+void Conv2dInputGradient(const Operands<T>& o) {
+  const T* dy = o.inputs[0];
+  const T* w = o.inputs[1];
+  T* dx = o.outputs[0];
+  std::fill_n(dx, o.rows * ElementCount(o.output_shape(0)), T{0});
+  ForEachProduct(o.node.conv(), o.rows, o.output_shape(0), o.input_shape(1), o.input_shape(0),
+                 [&](int64_t yi, int64_t wi, int64_t xi) { dx[xi] += w[wi] * dy[yi]; });
+}
+
+template <class T>
+void Conv2dParameterGradient(const Operands<T>& o) {
+  const T* dy = o.inputs[0];
+  const T* x = o.inputs[1];
+  T* dw = o.outputs[0];
+  const Shape& out = o.input_shape(0);
+  std::fill_n(dw, ElementCount(o.output_shape(0)), T{0});
+  ForEachProduct(o.node.conv(), o.rows, o.input_shape(1), o.output_shape(0), out,
+                 [&](int64_t yi, int64_t wi, int64_t xi) { dw[wi] += dy[yi] * x[xi]; });
+  if (o.outputs.size() > 1) {
+    T* db = o.outputs[1];
+    const int64_t plane = out[1] * out[2];
+    std::fill_n(db, out[0], T{0});
+    for (int64_t i = 0; i < o.rows * out[0] * plane; ++i) {
+      db[i / plane % out[0]] += dy[i];
+    }
+  }
+}
+
+template <class T>
+void Linear(const Operands<T>& o) {
+  const T* w = o.inputs[1];
+  const int64_t in = o.input_shape(0)[0];
+  const int64_t out = o.output_shape(0)[0];
+  for (int64_t n = 0; n < o.rows; ++n) {
+    for (int64_t k = 0; k < out; ++k) {
+      T sum = o.inputs.size() > 2 ? o.inputs[2][k] : T{0};
+      for (int64_t c = 0; c < in; ++c) {
+        sum += w[k * in + c] * o.inputs[0][n * in + c];
+      }
+      o.outputs[0][n * out + k] = o.node.relu ? Rectified(sum) : sum;
+    }
+  }
+}
+
+template <class T>
+void LinearInputGradient(const Operands<T>& o) {
+  const T* dy = o.inputs[0];
+  const T* w = o.inputs[1];
+  const int64_t in = o.output_shape(0)[0];
+  const int64_t out = o.input_shape(0)[0];
+  for (int64_t n = 0; n < o.rows; ++n) {
+    for (int64_t c = 0; c < in; ++c) {
+      T sum = 0;
+      for (int64_t k = 0; k < out; ++k) {
+        sum += dy[n * out + k] * w[k * in + c];
+      }
+      o.outputs[0][n * in + c] = sum;
+    }
+  }
+}
+
+template <class T>
+void LinearParameterGradient(const Operands<T>& o) {
+  const T* dy = o.inputs[0];
+  const T* x = o.inputs[1];
+  const int64_t in = o.input_shape(1)[0];
+  const int64_t out = o.input_shape(0)[0];
+  for (int64_t k = 0; k < out; ++k) {
+    for (int64_t c = 0; c < in; ++c) {
+      T sum = 0;
+      for (int64_t n = 0; n < o.rows; ++n) {
+        sum += dy[n * out + k] * x[n * in + c];
+      }
+      o.outputs[0][k * in + c] = sum;
+    }
+    if (o.outputs.size() > 1) {
+      T sum = 0;
+      for (int64_t n = 0; n < o.rows; ++n) {
+        sum += dy[n * out + k];
+      }
+      o.outputs[1][k] = sum;
+    }
+  }
+}
+
+// Calls visit(position) for every element of one channel. shape: [C, H, W].
+template <class Visit>
+void ForEachOfChannel(int64_t rows, const Shape& shape, int64_t channel, const Visit& visit) {
+  const int64_t plane = shape[1] * shape[2];
+  for (int64_t n = 0; n < rows; ++n) {
+    for (int64_t i = 0; i < plane; ++i) {
+      visit((n * shape[0] + channel) * plane + i);
+    }
+  }
+}
+
+template <class T>
+void BatchNorm(const Operands<T>& o) {
+  const T* x = o.inputs[0];
+  const Shape& shape = o.input_shape(0);
+  const T count = static_cast<T>(o.rows * shape[1] * shape[2]);
+  for (int64_t c = 0; c < shape[0]; ++c) {
+    T mean = 0;
+    T variance = 0;
+    if (o.node.norm().batch_statistics) {
+      ForEachOfChannel(o.rows, shape, c, [&](int64_t i) { mean += x[i]; });
+      mean /= count;
+      ForEachOfChannel(o.rows, shape, c,
+                       [&](int64_t i) { variance += (x[i] - mean) * (x[i] - mean); });
+      variance /= count;
+      o.outputs[1][c] = mean;
+      o.outputs[2][c] = variance;
+    } else {
+      mean = o.inputs[3][c];
+      variance = o.inputs[4][c];
+    }
+    const T scale = o.inputs[1][c] / std::sqrt(variance + static_cast<T>(o.node.norm().eps));
+    const T bias = o.inputs[2][c];
+    ForEachOfChannel(o.rows, shape, c, [&](int64_t i) {
+      const T y = (x[i] - mean) * scale + bias;
+      o.outputs[0][i] = o.node.relu ? Rectified(y) : y;
+    });
+  }
+}
+
+// With xhat = (x - mean) / std:  dbias = sum dy;  dweight = sum dy xhat;
+// dx = weight / std (dy - dbias / n - xhat dweight / n)  (Ioffe & Szegedy 2015, section 3).
+template <class T>
+void BatchNormGradient(const Operands<T>& o) {
+  const T* dy = o.inputs[0];
+  const T* x = o.inputs[1];
+  const T* rectified = o.node.relu ? o.inputs[5] : nullptr;
+  const Shape& shape = o.input_shape(0);
+  const T count = static_cast<T>(o.rows * shape[1] * shape[2]);
+  auto masked = [&](int64_t i) { return rectified == nullptr || rectified[i] > 0 ? dy[i] : T{0}; };
+  for (int64_t c = 0; c < shape[0]; ++c) {
+    const T mean = o.inputs[3][c];
+    const T inverse = 1 / std::sqrt(o.inputs[4][c] + static_cast<T>(o.node.norm().eps));
+    T dweight = 0;
+    T dbias = 0;
+    ForEachOfChannel(o.rows, shape, c, [&](int64_t i) {
+      dbias += masked(i);
+      dweight += masked(i) * (x[i] - mean) * inverse;
+    });
+    o.outputs[1][c] = dweight;
+    o.outputs[2][c] = dbias;
+    if (o.outputs[0] != nullptr) {
+      ForEachOfChannel(o.rows, shape, c, [&](int64_t i) {
+        o.outputs[0][i] = o.inputs[2][c] * inverse *
+                          (masked(i) - dbias / count - (x[i] - mean) * inverse * dweight / count);
+      });
+    }
+  }
+}
+
+// Calls visit(output position, position in the window, input position) for every element of every
+// pooling window that is not padding. x: [C, H, W], y: [C, H', W'].
+template <class Visit>
+void ForEachInWindows(const PoolAttributes& pool, int64_t planes, const Shape& x, const Shape& y,
+                      const Visit& visit) {
+  for (int64_t p = 0; p < planes; ++p) {
+    for (int64_t oh = 0; oh < y[1]; ++oh) {
+      for (int64_t ow = 0; ow < y[2]; ++ow) {
+        for (int64_t i = 0; i < pool.kernel; ++i) {
+          for (int64_t j = 0; j < pool.kernel; ++j) {
+            const int64_t h = oh * pool.stride + i - pool.padding;
+            const int64_t v = ow * pool.stride + j - pool.padding;
+            if (h >= 0 && h < x[1] && v >= 0 && v < x[2]) {
+              visit((p * y[1] + oh) * y[2] + ow, i * pool.kernel + j, (p * x[1] + h) * x[2] + v);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+constexpr int kNoMaximum = -1;
+
+template <class T>
+void MaxPool(const Operands<T>& o) {
+  const T* x = o.inputs[0];
+  T* y = o.outputs[0];
+  const Shape& out = o.output_shape(0);
+  const int64_t count = o.rows * ElementCount(out);
+  std::vector<T> index(static_cast<size_t>(count), T{kNoMaximum});
+  ForEachInWindows(o.node.pool(), o.rows * out[0], o.input_shape(0), out,
+                   [&](int64_t yi, int64_t position, int64_t xi) {
+                     T& at = index[static_cast<size_t>(yi)];
+                     if (at == kNoMaximum || x[xi] > y[yi] || std::isnan(x[xi])) {
+                       at = static_cast<T>(position);
+                       y[yi] = x[xi];
+                     }
+                   });
+  if (o.outputs[1] != nullptr) {
+    for (int64_t i = 0; i < count; ++i) {
+      const bool blocked = o.node.relu && !(y[i] > 0);
+      o.outputs[1][i] = blocked ? T{kNoMaximum} : index[static_cast<size_t>(i)];
+    }
+  }
+}
+
+template <class T>
+void MaxPoolGradient(const Operands<T>& o) {
+  const Shape& x = o.output_shape(0);
+  std::fill_n(o.outputs[0], o.rows * ElementCount(x), T{0});
+  ForEachInWindows(o.node.pool(), o.rows * x[0], x, o.input_shape(0),
+                   [&](int64_t yi, int64_t position, int64_t xi) {
+                     if (o.inputs[1][yi] == static_cast<T>(position)) {
+                       o.outputs[0][xi] += o.inputs[0][yi];
+                     }
+                   });
+}
+
+template <class T>
+void AvgPool(const Operands<T>& o) {
+  const T area = static_cast<T>(o.node.pool().kernel * o.node.pool().kernel);
+  const Shape& out = o.output_shape(0);
+  std::fill_n(o.outputs[0], o.rows * ElementCount(out), T{0});
+  ForEachInWindows(
+      o.node.pool(), o.rows * out[0], o.input_shape(0), out,
+      [&](int64_t yi, int64_t, int64_t xi) { o.outputs[0][yi] += o.inputs[0][xi] / area; });
+}
+
+template <class T>
+void AvgPoolGradient(const Operands<T>& o) {
+  const T area = static_cast<T>(o.node.pool().kernel * o.node.pool().kernel);
+  const Shape& x = o.output_shape(0);
+  std::fill_n(o.outputs[0], o.rows * ElementCount(x), T{0});
+  ForEachInWindows(
+      o.node.pool(), o.rows * x[0], x, o.input_shape(0),
+      [&](int64_t yi, int64_t, int64_t xi) { o.outputs[0][xi] += o.inputs[0][yi] / area; });
+}
+
+template <class T>
+void GlobalAvgPool(const Operands<T>& o) {
+  const Shape& shape = o.input_shape(0);
+  const int64_t plane = shape[1] * shape[2];
+  for (int64_t p = 0; p < o.rows * shape[0]; ++p) {
+    T sum = 0;
+    for (int64_t i = 0; i < plane; ++i) {
+      sum += o.inputs[0][p * plane + i];
+    }
+    o.outputs[0][p] = sum / static_cast<T>(plane);
+  }
+}
+
+template <class T>
+void GlobalAvgPoolGradient(const Operands<T>& o) {
+  const Shape& shape = o.output_shape(0);
+  const int64_t plane = shape[1] * shape[2];
+  for (int64_t i = 0; i < o.rows * ElementCount(shape); ++i) {
+    o.outputs[0][i] = o.inputs[0][i / plane] / static_cast<T>(plane);
+  }
+}
+
+template <class T>
+void SoftmaxCrossEntropy(const Operands<T>& o) {
+  const int64_t classes = o.input_shape(0)[0];
+  T loss = 0;
+  T correct = 0;
+  for (int64_t n = 0; n < o.rows; ++n) {
+    const T* logits = o.inputs[0] + n * classes;
+    T* probabilities = o.outputs[0] + n * classes;
+    const int64_t label = o.labels[n];
+    const int64_t best = std::max_element(logits, logits + classes) - logits;
+    const T largest = logits[best];
+    T sum = 0;
+    for (int64_t k = 0; k < classes; ++k) {
+      probabilities[k] = std::exp(logits[k] - largest);
+      sum += probabilities[k];
+    }
+    loss += std::log(sum) - (logits[label] - largest);
+    for (int64_t k = 0; k < classes; ++k) {
+      probabilities[k] /= sum;
+    }
+    correct += best == label ? 1 : 0;
+  }
+  o.outputs[1][0] = loss / static_cast<T>(o.rows);
+  o.outputs[2][0] = correct;
+}
+
+template <class T>
+void SoftmaxCrossEntropyGradient(const Operands<T>& o) {
+  const int64_t classes = o.input_shape(0)[0];
+  for (int64_t i = 0; i < o.rows * classes; ++i) {
+    const T target = o.labels[i / classes] == i % classes ? 1 : 0;
+    o.outputs[0][i] = (o.inputs[0][i] - target) * static_cast<T>(o.gradient_scale);
+  }
+}
+
+// output[i] = f(i) for every element of output 0.
+template <class T, class F>
+void Elementwise(const Operands<T>& o, const F& f) {
+  const int64_t count = o.graph.value(o.node.outputs[0]).Elements(o.rows);
+  for (int64_t i = 0; i < count; ++i) {
+    o.outputs[0][i] = f(i);
+  }
+}
+
+}  // namespace
+
+template <class T>
+void RunNode(const Operands<T>& o) {
+  switch (o.node.op) {
+    case OpKind::kConv2d:
+      return Conv2d(o);
+    case OpKind::kLinear:
+      return Linear(o);
+    case OpKind::kBatchNorm:
+      return BatchNorm(o);
+    case OpKind::kRelu:
+      return Elementwise(o, [&](int64_t i) { return Rectified(o.inputs[0][i]); });
+    case OpKind::kTanh:
+      return Elementwise(o, [&](int64_t i) { return std::tanh(o.inputs[0][i]); });
+    case OpKind::kAdd:
+      return Elementwise(o, [&](int64_t i) { return o.inputs[0][i] + o.inputs[1][i]; });
+    case OpKind::kFlatten:
+    case OpKind::kFlattenGradient:
+      return;  // the output shares the input's memory
+    case OpKind::kMaxPool:
+      return MaxPool(o);
+    case OpKind::kAvgPool:
+      return AvgPool(o);
+    case OpKind::kGlobalAvgPool:
+      return GlobalAvgPool(o);
+    case OpKind::kSoftmaxCrossEntropy:
+      return SoftmaxCrossEntropy(o);
+    case OpKind::kConv2dInputGradient:
+      return Conv2dInputGradient(o);
+    case OpKind::kConv2dParameterGradient:
+      return Conv2dParameterGradient(o);
+    case OpKind::kLinearInputGradient:
+      return LinearInputGradient(o);
+    case OpKind::kLinearParameterGradient:
+      return LinearParameterGradient(o);
+    case OpKind::kBatchNormGradient:
+      return BatchNormGradient(o);
+    case OpKind::kReluGradient:
+      return Elementwise(o, [&](int64_t i) { return o.inputs[1][i] > 0 ? o.inputs[0][i] : T{0}; });
+    case OpKind::kTanhGradient:
+      return Elementwise(
+          o, [&](int64_t i) { return o.inputs[0][i] * (1 - o.inputs[1][i] * o.inputs[1][i]); });
+    case OpKind::kMaxPoolGradient:
+      return MaxPoolGradient(o);
+    case OpKind::kAvgPoolGradient:
+      return AvgPoolGradient(o);
+    case OpKind::kGlobalAvgPoolGradient:
+      return GlobalAvgPoolGradient(o);
+    case OpKind::kSoftmaxCrossEntropyGradient:
+      return SoftmaxCrossEntropyGradient(o);
+  }
+}
+
+template void RunNode<float>(const Operands<float>&);
+template void RunNode<double>(const Operands<double>&);
+
+}  // namespace trainyard::engine::reference

@@ -1,0 +1,348 @@
+#include "worker/engine/backend/reference/reference_backend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "common/base/status_macros.h"
+#include "worker/engine/backend/reference/kernels.h"
+#include "worker/engine/backend/state_table.h"
+
+namespace trainyard::engine {
+namespace {
+
+// Places of a step graph's values for one number of rows.
+struct Placement {
+  ValueLifetimes lifetimes;
+  ArenaLayout arena;
+};
+
+template <class T>
+class ReferenceExecutable final : public Executable {
+ public:
+  ReferenceExecutable(const Graph& model, const OptimizerSpec& optimizer,
+                      const CompileOptions& options)
+      : options_(options),
+        optimizer_(optimizer),
+        model_(model),
+        training_(BuildTrainingStep(model, {options.passes, options.inspect})),
+        evaluation_(BuildEvaluationStep(model, {options.passes, options.inspect})),
+        layout_(LayOutReduction(training_)),
+        table_(BuildStateTable(model, layout_, optimizer)) {
+    const Placement& training = Place(training_, training_places_, options.max_rows);
+    const Placement& evaluation = Place(evaluation_, evaluation_places_, options.max_rows);
+    parameters_ = AlignedBuffer(layout_.gradient_elements * kElement);
+    statistics_ = AlignedBuffer(layout_.statistic_elements * kElement);
+    if (optimizer.momentum > 0) {
+      momentum_ = AlignedBuffer(layout_.gradient_elements * kElement);
+    }
+    reduction_ = AlignedBuffer(layout_.size * int64_t{sizeof(float)});
+    arena_ = AlignedBuffer(std::max(training.arena.bytes, evaluation.arena.bytes));
+    // Parameter gradients before they are added to the arena, and the inputs as T.
+    gradients_ = AlignedBuffer(layout_.gradient_elements * kElement);
+    inputs_ = AlignedBuffer(options.max_rows * ElementCount(model.input_shape()) * kElement);
+    plan_.parameters = parameters_.bytes() + statistics_.bytes();
+    plan_.optimizer = momentum_.bytes();
+    plan_.gradients = reduction_.bytes();
+    plan_.activations = arena_.bytes();
+    plan_.workspace = gradients_.bytes() + inputs_.bytes();
+    for (const Lifetime& lifetime : training.lifetimes.lifetimes) {
+      plan_.activations_unshared += AlignUp(lifetime.bytes);
+    }
+  }
+
+  const std::vector<StateTensor>& state() const override { return table_.tensors; }
+  absl::Status ReadState(size_t index, absl::Span<float> values) const override;
+  absl::Status WriteState(size_t index, absl::Span<const float> values) override;
+  absl::Status Accumulate(const Batch& batch, double weight,
+                          const ReadyCallback& on_ready) override;
+  absl::Span<float> reduction() override {
+    return {reduction_.as<float>(), static_cast<size_t>(layout_.size)};
+  }
+  absl::StatusOr<StepMetrics> Update(double lr) override;
+  absl::StatusOr<Evaluation> Evaluate(const Batch& batch) override;
+  absl::StatusOr<std::vector<float>> Predict(absl::Span<const float> inputs) override;
+  absl::StatusOr<Inspection> Inspect() const override;
+  const MemoryPlan& memory_plan() const override { return plan_; }
+
+ private:
+  static constexpr int64_t kElement = sizeof(T);
+  using Placements = std::map<int64_t, Placement>;
+
+  // The placement for so many rows, made when first met.
+  static const Placement& Place(const StepGraph& step, Placements& places, int64_t rows) {
+    Placement& placement = places[rows];
+    if (placement.lifetimes.lifetime_of.empty()) {
+      placement.lifetimes = ComputeLifetimes(step, rows, kElement);
+      placement.arena = PlanArena(placement.lifetimes.lifetimes);
+    }
+    return placement;
+  }
+
+  T* Pointer(const StepGraph& step, const Placement& placement, ValueId id) const;
+  T* StateMemory(size_t index) const;
+  // Runs the first `nodes` nodes; after each, done(node).
+  template <class Done>
+  void Run(const StepGraph& step, const Placement& placement, size_t nodes, const Batch& batch,
+           double gradient_scale, const Done& done);
+  void LoadInputs(absl::Span<const float> inputs) {
+    std::copy(inputs.begin(), inputs.end(), inputs_.as<T>());
+  }
+
+  const CompileOptions options_;
+  const OptimizerSpec optimizer_;
+  const Graph model_;
+  const StepGraph training_;
+  const StepGraph evaluation_;
+  const ReductionLayout layout_;
+  const StateTable table_;
+  Placements training_places_;
+  Placements evaluation_places_;
+  AlignedBuffer parameters_, momentum_, statistics_, reduction_, arena_, gradients_, inputs_;
+  MemoryPlan plan_;
+  int64_t last_rows_ = 0;
+};
+
+template <class T>
+T* ReferenceExecutable<T>::Pointer(const StepGraph& step, const Placement& placement,
+                                   ValueId id) const {
+  if (id == kNoValue) {
+    return nullptr;
+  }
+  const int lifetime = placement.lifetimes.lifetime_of[static_cast<size_t>(id)];
+  if (lifetime >= 0) {
+    return reinterpret_cast<T*>(arena_.data() +
+                                placement.arena.offsets[static_cast<size_t>(lifetime)]);
+  }
+  const Value& value = step.graph.value(id);
+  switch (value.role) {
+    case Role::kParameter:
+      return parameters_.as<T>() + layout_.entry(id).offset;
+    case Role::kParameterGradient:
+      return gradients_.as<T>() + layout_.entry(value.primal).offset;
+    case Role::kBuffer:
+      return statistics_.as<T>() + layout_.entry(id).offset - layout_.gradient_elements;
+    case Role::kLabels:
+      return nullptr;
+    case Role::kInput:
+    case Role::kActivation:
+    case Role::kGradient:
+      return inputs_.as<T>();  // the input, or a flattened view of it
+  }
+  return nullptr;
+}
+
+template <class T>
+T* ReferenceExecutable<T>::StateMemory(size_t index) const {
+  const int64_t offset = table_.offsets[index];
+  switch (table_.tensors[index].kind) {
+    case StateTensor::Kind::kParameter:
+      return parameters_.as<T>() + offset;
+    case StateTensor::Kind::kBuffer:
+      return statistics_.as<T>() + offset;
+    case StateTensor::Kind::kOptimizerSlot:
+      return momentum_.as<T>() + offset;
+  }
+  return nullptr;
+}
+
+template <class T>
+absl::Status ReferenceExecutable<T>::ReadState(size_t index, absl::Span<float> values) const {
+  TY_RETURN_IF_ERROR(CheckStateAccess(table_, index, values.size()));
+  const T* memory = StateMemory(index);
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(memory[i]);
+  }
+  return absl::OkStatus();
+}
+
+template <class T>
+absl::Status ReferenceExecutable<T>::WriteState(size_t index, absl::Span<const float> values) {
+  TY_RETURN_IF_ERROR(CheckStateAccess(table_, index, values.size()));
+  std::copy(values.begin(), values.end(), StateMemory(index));
+  return absl::OkStatus();
+}
+
+template <class T>
+template <class Done>
+void ReferenceExecutable<T>::Run(const StepGraph& step, const Placement& placement, size_t nodes,
+                                 const Batch& batch, double gradient_scale, const Done& done) {
+  const int64_t rows =
+      static_cast<int64_t>(batch.inputs.size()) / ElementCount(model_.input_shape());
+  for (size_t i = 0; i < nodes; ++i) {
+    const Node& node = step.graph.nodes[i];
+    reference::Operands<T> operands{step.graph,          node,          rows, {}, {},
+                                    batch.labels.data(), gradient_scale};
+    for (ValueId input : node.inputs) {
+      operands.inputs.push_back(Pointer(step, placement, input));
+    }
+    for (ValueId output : node.outputs) {
+      operands.outputs.push_back(Pointer(step, placement, output));
+    }
+    reference::RunNode(operands);
+    done(node);
+  }
+}
+
+template <class T>
+absl::Status ReferenceExecutable<T>::Accumulate(const Batch& batch, double weight,
+                                                const ReadyCallback& on_ready) {
+  TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
+  TY_RETURN_IF_ERROR(CheckStatistics(training_, batch.rows()));
+  const int64_t rows = batch.rows();
+  const Placement& placement = Place(training_, training_places_, rows);
+  LoadInputs(batch.inputs);
+  float* sums = reduction_.as<float>();
+  int64_t ready = 0;
+  auto add_gradients = [&](const Node& node) {
+    for (ValueId output : node.outputs) {
+      if (output == kNoValue || training_.graph.value(output).role != Role::kParameterGradient) {
+        continue;
+      }
+      const ReductionEntry& entry = layout_.entry(training_.graph.value(output).primal);
+      const T* gradient = gradients_.as<T>() + entry.offset;
+      for (int64_t i = 0; i < entry.count; ++i) {
+        sums[entry.offset + i] += static_cast<float>(gradient[i]);
+      }
+      if (on_ready) {
+        on_ready(ready, entry.offset + entry.count - ready);
+      }
+      ready = entry.offset + entry.count;
+    }
+  };
+  Run(training_, placement, training_.graph.nodes.size(), batch, weight / static_cast<double>(rows),
+      add_gradients);
+  for (const BatchStatistics& statistics : training_.statistics) {
+    const double count = static_cast<double>(rows * statistics.count_per_row);
+    const T* mean = Pointer(training_, placement, statistics.mean);
+    const T* variance = Pointer(training_, placement, statistics.variance);
+    const ReductionEntry& entry = layout_.entry(statistics.running_mean);
+    const int64_t variance_offset = layout_.entry(statistics.running_variance).offset;
+    for (int64_t c = 0; c < entry.count; ++c) {
+      sums[entry.offset + c] += static_cast<float>(weight * mean[c]);
+      sums[variance_offset + c] += static_cast<float>(weight * variance[c] * count / (count - 1));
+    }
+  }
+  const T loss = *Pointer(training_, placement, training_.graph.loss);
+  const T correct = *Pointer(training_, placement, training_.graph.correct);
+  sums[layout_.loss_offset] += static_cast<float>(weight * loss);
+  sums[layout_.correct_offset] += static_cast<float>(weight * correct / static_cast<double>(rows));
+  if (on_ready) {
+    on_ready(ready, layout_.size - ready);
+  }
+  last_rows_ = rows;
+  return absl::OkStatus();
+}
+
+template <class T>
+absl::StatusOr<StepMetrics> ReferenceExecutable<T>::Update(double lr) {
+  float* sums = reduction_.as<float>();
+  StepMetrics metrics{sums[layout_.loss_offset], sums[layout_.correct_offset]};
+  const T decay = static_cast<T>(optimizer_.weight_decay);
+  const T mu = static_cast<T>(optimizer_.momentum);
+  const T rate = static_cast<T>(lr);
+  for (int64_t i = 0; i < layout_.gradient_elements; ++i) {
+    T& w = parameters_.as<T>()[i];
+    if (!std::isfinite(sums[i])) {
+      metrics.loss = std::numeric_limits<double>::quiet_NaN();
+    }
+    const T g = static_cast<T>(sums[i]) + decay * w;
+    if (optimizer_.momentum == 0) {
+      w -= rate * g;
+      continue;
+    }
+    T& m = momentum_.as<T>()[i];  // zero before the first step, so that m = g then
+    m = mu * m + g;
+    w -= rate * (optimizer_.nesterov ? g + mu * m : m);
+  }
+  for (const BatchStatistics& statistics : training_.statistics) {
+    for (ValueId target : {statistics.running_mean, statistics.running_variance}) {
+      const ReductionEntry& entry = layout_.entry(target);
+      const T share = static_cast<T>(statistics.momentum);
+      for (int64_t c = 0; c < entry.count; ++c) {
+        T& running = statistics_.as<T>()[entry.offset - layout_.gradient_elements + c];
+        running = (1 - share) * running + share * static_cast<T>(sums[entry.offset + c]);
+      }
+    }
+  }
+  std::fill_n(sums, layout_.size, 0.0f);
+  return metrics;
+}
+
+template <class T>
+absl::StatusOr<Evaluation> ReferenceExecutable<T>::Evaluate(const Batch& batch) {
+  TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
+  const Placement& placement = Place(evaluation_, evaluation_places_, batch.rows());
+  LoadInputs(batch.inputs);
+  last_rows_ = 0;
+  Run(evaluation_, placement, evaluation_.graph.nodes.size(), batch, 0, [](const Node&) {});
+  const T loss = *Pointer(evaluation_, placement, evaluation_.graph.loss);
+  const T correct = *Pointer(evaluation_, placement, evaluation_.graph.correct);
+  return Evaluation{static_cast<double>(loss) * static_cast<double>(batch.rows()),
+                    static_cast<int64_t>(std::llround(correct)), batch.rows()};
+}
+
+template <class T>
+absl::StatusOr<std::vector<float>> ReferenceExecutable<T>::Predict(absl::Span<const float> inputs) {
+  const int64_t rows = static_cast<int64_t>(inputs.size()) / ElementCount(model_.input_shape());
+  TY_RETURN_IF_ERROR(CheckInputs(model_, inputs, rows, options_.max_rows));
+  const Placement& placement = Place(evaluation_, evaluation_places_, rows);
+  LoadInputs(inputs);
+  last_rows_ = 0;
+  Run(evaluation_, placement, evaluation_.graph.nodes.size() - 1, Batch{inputs, {}}, 0,
+      [](const Node&) {});
+  const T* logits = Pointer(evaluation_, placement, evaluation_.graph.logits);
+  std::vector<float> values(static_cast<size_t>(rows * model_.classes()));
+  std::transform(logits, logits + values.size(), values.begin(),
+                 [](T value) { return static_cast<float>(value); });
+  return values;
+}
+
+template <class T>
+absl::StatusOr<Inspection> ReferenceExecutable<T>::Inspect() const {
+  if (!options_.inspect || last_rows_ == 0) {
+    return Executable::Inspect();
+  }
+  const Placement& placement = training_places_.at(last_rows_);
+  Inspection inspection;
+  inspection.loss = static_cast<double>(*Pointer(training_, placement, training_.graph.loss));
+  const T* logits = Pointer(training_, placement, training_.graph.logits);
+  inspection.logits.assign(logits, logits + last_rows_ * model_.classes());
+  const T* gradient = Pointer(training_, placement, training_.input_gradient);
+  inspection.input_gradient.assign(gradient,
+                                   gradient + last_rows_ * ElementCount(model_.input_shape()));
+  return inspection;
+}
+
+class ReferenceBackend final : public Backend {
+ public:
+  explicit ReferenceBackend(Precision precision) : precision_(precision) {}
+
+  absl::string_view name() const override {
+    return precision_ == Precision::kF32 ? "reference" : "reference_f64";
+  }
+
+  absl::StatusOr<std::unique_ptr<Executable>> Compile(const Graph& model,
+                                                      const OptimizerSpec& optimizer,
+                                                      const CompileOptions& options) override {
+    TY_RETURN_IF_ERROR(CheckCompileOptions(options));
+    TY_RETURN_IF_ERROR(ValidateOptimizer(optimizer));
+    if (precision_ == Precision::kF32) {
+      return std::make_unique<ReferenceExecutable<float>>(model, optimizer, options);
+    }
+    return std::make_unique<ReferenceExecutable<double>>(model, optimizer, options);
+  }
+
+ private:
+  const Precision precision_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> MakeReferenceBackend(Precision precision) {
+  return std::make_unique<ReferenceBackend>(precision);
+}
+
+}  // namespace trainyard::engine

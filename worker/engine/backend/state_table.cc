@@ -1,0 +1,89 @@
+#include "worker/engine/backend/state_table.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace trainyard::engine {
+
+StateTable BuildStateTable(const Graph& model, const ReductionLayout& layout,
+                           const OptimizerSpec& optimizer) {
+  StateTable table;
+  auto add_all = [&](Role role, StateTensor::Kind kind, const char* prefix, int64_t base) {
+    for (size_t i = 0; i < model.values.size(); ++i) {
+      const Value& value = model.values[i];
+      if (value.role == role) {
+        table.tensors.push_back({kind, absl::StrCat(prefix, value.name), value.shape});
+        table.offsets.push_back(layout.entry(static_cast<ValueId>(i)).offset - base);
+      }
+    }
+  };
+  add_all(Role::kParameter, StateTensor::Kind::kParameter, "", 0);
+  add_all(Role::kBuffer, StateTensor::Kind::kBuffer, "", layout.gradient_elements);
+  if (optimizer.momentum > 0) {
+    add_all(Role::kParameter, StateTensor::Kind::kOptimizerSlot, "momentum.", 0);
+  }
+  return table;
+}
+
+absl::Status CheckStateAccess(const StateTable& table, size_t index, size_t count) {
+  if (index >= table.tensors.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("state tensor ", index, "; expected below ", table.tensors.size()));
+  }
+  const StateTensor& tensor = table.tensors[index];
+  if (static_cast<int64_t>(count) != ElementCount(tensor.shape)) {
+    return absl::InvalidArgumentError(absl::StrCat("state tensor '", tensor.name, "': ", count,
+                                                   " values; expected ",
+                                                   ShapeString(tensor.shape)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckInputs(const Graph& model, absl::Span<const float> inputs, int64_t rows,
+                         int64_t max_rows) {
+  if (rows < 1 || rows > max_rows) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a batch of ", rows, " rows; expected 1 to ", max_rows));
+  }
+  const int64_t expected = rows * ElementCount(model.input_shape());
+  if (static_cast<int64_t>(inputs.size()) != expected) {
+    return absl::InvalidArgumentError(absl::StrCat("a batch of ", inputs.size(),
+                                                   " input values; expected ", expected, ", ", rows,
+                                                   " rows of ", ShapeString(model.input_shape())));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckBatch(const Graph& model, const Batch& batch, int64_t max_rows) {
+  absl::Status status = CheckInputs(model, batch.inputs, batch.rows(), max_rows);
+  if (!status.ok()) {
+    return status;
+  }
+  for (size_t row = 0; row < batch.labels.size(); ++row) {
+    if (batch.labels[row] < 0 || batch.labels[row] >= model.classes()) {
+      return absl::InvalidArgumentError(absl::StrCat("label ", batch.labels[row], " of row ", row,
+                                                     "; expected [0, ", model.classes(), ")"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckStatistics(const StepGraph& step, int64_t rows) {
+  for (const BatchStatistics& statistics : step.statistics) {
+    if (rows * statistics.count_per_row < 2) {
+      return absl::InvalidArgumentError(absl::StrCat("layer '", statistics.layer,
+                                                     "': batch_norm over a single value per ",
+                                                     "channel; expected at least 2"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCompileOptions(const CompileOptions& options) {
+  if (options.max_rows < 1 || options.threads < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("max_rows ", options.max_rows, ", threads ",
+                                                   options.threads, "; expected at least 1"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace trainyard::engine

@@ -1,0 +1,38 @@
+// What all backends share at the port: where state tensors lie, and the checks of a batch.
+//
+// Parameters and slots lie flat at the offsets of their gradients in the reduction arena, running
+// statistics at the offsets of the batch statistics: so an update is one loop over flat memory.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "worker/engine/backend/backend.h"
+#include "worker/engine/graph/step_graph.h"
+#include "worker/engine/optim/optimizer.h"
+
+namespace trainyard::engine {
+
+struct StateTable {
+  std::vector<StateTensor> tensors;
+  // By tensor: offset in the flat memory of its kind.
+  std::vector<int64_t> offsets;
+};
+
+StateTable BuildStateTable(const Graph& model, const ReductionLayout& layout,
+                           const OptimizerSpec& optimizer);
+
+// INVALID_ARGUMENT for an index or a size that is none of the table's.
+absl::Status CheckStateAccess(const StateTable& table, size_t index, size_t count);
+
+// INVALID_ARGUMENT for rows outside [1, max_rows], inputs of another size, labels outside classes.
+absl::Status CheckBatch(const Graph& model, const Batch& batch, int64_t max_rows);
+absl::Status CheckInputs(const Graph& model, absl::Span<const float> inputs, int64_t rows,
+                         int64_t max_rows);
+// INVALID_ARGUMENT where a batch_norm would see a single value per channel.
+absl::Status CheckStatistics(const StepGraph& step, int64_t rows);
+absl::Status CheckCompileOptions(const CompileOptions& options);
+
+}  // namespace trainyard::engine

@@ -1,0 +1,80 @@
+#include "worker/engine/graph/autodiff.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "worker/engine/graph/ops/ops.h"
+
+namespace trainyard::engine {
+
+Autodiff::Autodiff(StepGraph& step, bool input_gradient)
+    : step_(step),
+      wanted_(step.graph.values.size(), false),
+      gradients_(step.graph.values.size(), kNoValue) {
+  const Graph& graph = step.graph;
+  for (size_t i = 0; i < wanted_.size(); ++i) {
+    const Role role = graph.values[i].role;
+    wanted_[i] = role == Role::kParameter || (role == Role::kInput && input_gradient);
+  }
+  for (const Node& node : graph.nodes) {
+    bool wanted = false;
+    for (ValueId input : node.inputs) {
+      wanted = wanted || Wants(input);
+    }
+    wanted_[static_cast<size_t>(node.outputs[0])] = wanted;
+  }
+}
+
+ValueId Autodiff::GradientOf(ValueId value) const {
+  const ValueId gradient = gradients_[static_cast<size_t>(value)];
+  TY_CHECK(gradient != kNoValue);
+  return gradient;
+}
+
+ValueId Autodiff::NewGradient(ValueId primal) {
+  const Value of = step_.graph.value(primal);
+  Value gradient{absl::StrCat("grad.", of.name), Role::kGradient, of.shape, of.per_row, primal};
+  if (of.role == Role::kParameter) {
+    gradient.role = Role::kParameterGradient;
+  }
+  const ValueId id = step_.graph.Add(std::move(gradient));
+  if (of.role == Role::kParameter) {
+    step_.parameter_gradients.push_back(id);
+  }
+  return id;
+}
+
+void Autodiff::Contribute(ValueId primal, ValueId gradient) {
+  ValueId& total = gradients_[static_cast<size_t>(primal)];
+  if (total == kNoValue) {
+    total = gradient;
+    return;
+  }
+  const ValueId sum = NewGradient(primal);
+  Emit({OpKind::kAdd,
+        absl::StrCat(step_.graph.value(primal).name, ".fan_out"),
+        {total, gradient},
+        {sum},
+        {}});
+  total = sum;
+}
+
+void Autodiff::Emit(Node node) {
+  step_.graph.nodes.push_back(std::move(node));
+}
+
+void Autodiff::Run() {
+  const size_t forward_nodes = step_.graph.nodes.size();
+  for (size_t i = forward_nodes; i-- > 0;) {
+    const Node node = step_.graph.nodes[i];  // a copy: Emit grows the vector
+    if (Wants(node.outputs[0])) {
+      Definition(node.op).gradient(*this, node);
+    }
+  }
+  if (Wants(step_.graph.input)) {
+    step_.input_gradient = gradients_[static_cast<size_t>(step_.graph.input)];
+  }
+}
+
+}  // namespace trainyard::engine

@@ -1,0 +1,74 @@
+#include "worker/engine/graph/graph.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "worker/engine/graph/ops/ops.h"
+
+namespace trainyard::engine {
+
+int64_t ElementCount(const Shape& shape) {
+  int64_t count = 1;
+  for (int64_t size : shape) {
+    count *= size;
+  }
+  return count;
+}
+
+std::string ShapeString(const Shape& shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+}
+
+ValueId Graph::Add(Value value) {
+  values.push_back(std::move(value));
+  return static_cast<ValueId>(values.size()) - 1;
+}
+
+Cost NodeCost(const Graph& graph, const Node& node, int64_t rows) {
+  Cost cost;
+  for (const std::vector<ValueId>* ids : {&node.inputs, &node.outputs}) {
+    for (ValueId id : *ids) {
+      if (id != kNoValue) {
+        cost.bytes += 4.0 * static_cast<double>(graph.value(id).Elements(rows));
+      }
+    }
+  }
+  cost.flops = Definition(node.op).flops(graph, node, rows);
+  return cost;
+}
+
+Cost GraphCost(const Graph& graph, int64_t rows) {
+  Cost total;
+  for (const Node& node : graph.nodes) {
+    const Cost cost = NodeCost(graph, node, rows);
+    total.flops += cost.flops;
+    total.bytes += cost.bytes;
+  }
+  return total;
+}
+
+absl::string_view OpName(OpKind op) {
+  return Definition(op).name;
+}
+
+std::string RenderGraph(const Graph& graph) {
+  std::string text;
+  auto names = [&graph](const std::vector<ValueId>& ids) {
+    return absl::StrJoin(ids, ", ", [&graph](std::string* out, ValueId id) {
+      if (id == kNoValue) {
+        absl::StrAppend(out, "-");
+      } else {
+        absl::StrAppend(out, graph.value(id).name, ShapeString(graph.value(id).shape));
+      }
+    });
+  };
+  for (const Node& node : graph.nodes) {
+    absl::StrAppend(&text, names(node.outputs), " = ", OpName(node.op), node.relu ? "+relu" : "",
+                    "(", names(node.inputs), ")",
+                    node.in_place >= 0 ? absl::StrCat(" over input ", node.in_place) : "", "\n");
+  }
+  return text;
+}
+
+}  // namespace trainyard::engine

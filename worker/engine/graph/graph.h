@@ -1,0 +1,146 @@
+// The graph of a model or of a whole training step: values, and nodes that compute them in order.
+//
+// A model is a plain function that builds a forward graph with graph_builder.h. step_graph.h turns
+// it into a training step or an evaluation step. Nothing here knows a device or a number of rows:
+// shapes of per-row values leave out the leading row dimension, so one graph serves every batch
+// size.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace trainyard::engine {
+
+using Shape = std::vector<int64_t>;
+
+int64_t ElementCount(const Shape& shape);
+// "[3, 12, 12]".
+std::string ShapeString(const Shape& shape);
+
+// Index into Graph::values.
+using ValueId = int;
+inline constexpr ValueId kNoValue = -1;
+
+enum class Role {
+  kInput,              // the batch's inputs
+  kLabels,             // the batch's class numbers, int32
+  kParameter,          // trained
+  kBuffer,             // running statistics
+  kActivation,         // computed forward
+  kGradient,           // of the loss with respect to an activation or the input
+  kParameterGradient,  // lives in the reduction arena
+};
+
+struct Value {
+  std::string name;
+  Role role = Role::kActivation;
+  Shape shape;           // of one row where per_row
+  bool per_row = false;  // has a leading row dimension
+  // Of a gradient: the value with respect to which it is taken.
+  ValueId primal = kNoValue;
+
+  int64_t Elements(int64_t rows) const { return ElementCount(shape) * (per_row ? rows : 1); }
+};
+
+// Forward ops, then their gradients. What each reads and writes stands in ops/<family>.cc.
+enum class OpKind {
+  kConv2d,
+  kLinear,
+  kBatchNorm,
+  kRelu,
+  kTanh,
+  kAdd,
+  kFlatten,
+  kMaxPool,
+  kAvgPool,
+  kGlobalAvgPool,
+  kSoftmaxCrossEntropy,
+  kConv2dInputGradient,
+  kConv2dParameterGradient,
+  kLinearInputGradient,
+  kLinearParameterGradient,
+  kBatchNormGradient,
+  kReluGradient,
+  kTanhGradient,
+  kFlattenGradient,
+  kMaxPoolGradient,
+  kAvgPoolGradient,
+  kGlobalAvgPoolGradient,
+  kSoftmaxCrossEntropyGradient,
+};
+inline constexpr int kOpKinds = static_cast<int>(OpKind::kSoftmaxCrossEntropyGradient) + 1;
+
+struct ConvAttributes {
+  int64_t kernel = 1;
+  int64_t stride = 1;
+  int64_t padding = 0;
+  int64_t dilation = 1;  // 1: dense
+  int64_t groups = 1;
+};
+
+struct PoolAttributes {
+  int64_t kernel = 1;
+  int64_t stride = 1;
+  int64_t padding = 0;
+};
+
+struct NormAttributes {
+  double eps = 1e-5;
+  double momentum = 0.1;         // share of the new statistics, as in PyTorch
+  bool batch_statistics = true;  // false: normalise by the running statistics (evaluation)
+};
+
+struct Node {
+  OpKind op = OpKind::kRelu;
+  std::string name;  // of the layer
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> outputs;  // kNoValue: not wanted
+  std::variant<std::monostate, ConvAttributes, PoolAttributes, NormAttributes> attributes;
+  // Fused by a pass. conv2d, linear, batch_norm: the output is rectified. batch_norm_gradient: the
+  // incoming gradient is masked by a last input, the rectified output. max_pool: its index tells
+  // windows whose maximum is not positive, and max_pool_gradient gives them no gradient.
+  bool relu = false;
+  // Output 0 is written over this input; -1: over none.
+  int in_place = -1;
+
+  const ConvAttributes& conv() const { return std::get<ConvAttributes>(attributes); }
+  const PoolAttributes& pool() const { return std::get<PoolAttributes>(attributes); }
+  const NormAttributes& norm() const { return std::get<NormAttributes>(attributes); }
+};
+
+struct Graph {
+  std::vector<Value> values;
+  std::vector<Node> nodes;  // in an order in which they can run
+  ValueId input = kNoValue;
+  ValueId labels = kNoValue;
+  ValueId logits = kNoValue;   // [rows, classes]
+  ValueId loss = kNoValue;     // [1], mean over the rows
+  ValueId correct = kNoValue;  // [1], rows whose largest logit is at the label
+
+  const Value& value(ValueId id) const { return values[static_cast<size_t>(id)]; }
+  Value& value(ValueId id) { return values[static_cast<size_t>(id)]; }
+  ValueId Add(Value value);
+
+  const Shape& input_shape() const { return value(input).shape; }
+  int64_t classes() const { return value(logits).shape[0]; }
+};
+
+// Arithmetic and traffic of a node for so many rows, each tensor read or written once.
+struct Cost {
+  double flops = 0;
+  double bytes = 0;
+};
+Cost NodeCost(const Graph& graph, const Node& node, int64_t rows);
+Cost GraphCost(const Graph& graph, int64_t rows);
+
+// "conv2d", "max_pool_gradient".
+absl::string_view OpName(OpKind op);
+
+// One line a node, for people.
+std::string RenderGraph(const Graph& graph);
+
+}  // namespace trainyard::engine

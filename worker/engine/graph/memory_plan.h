@@ -1,0 +1,90 @@
+// Memory of a step, known before it runs: offsets in an arena from lifetimes, and bytes by
+// category.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "worker/engine/graph/step_graph.h"
+
+namespace trainyard::engine {
+
+// Bytes that an executable holds, exactly.
+struct MemoryPlan {
+  int64_t parameters = 0;   // with running statistics
+  int64_t optimizer = 0;    // slots
+  int64_t gradients = 0;    // the reduction arena
+  int64_t activations = 0;  // the arena of values that live within a step
+  int64_t workspace = 0;    // repacked weights, scratch of the kernels
+  // Activations if no two shared memory: what the planner saved.
+  int64_t activations_unshared = 0;
+
+  int64_t total() const { return parameters + optimizer + gradients + activations + workspace; }
+};
+
+// A table by category, for people.
+std::string RenderMemoryPlan(const MemoryPlan& plan);
+
+// RESOURCE_EXHAUSTED with the numbers where the plan needs more than `bytes`. `rows_that_fit`: the
+// largest batch that would fit, 0 where none does.
+absl::Status CheckFits(const MemoryPlan& plan, int64_t bytes, int64_t rows_that_fit);
+
+// Something that must lie in the arena during calls [first, last].
+struct Lifetime {
+  int64_t bytes = 0;
+  int first = 0;
+  int last = 0;
+};
+
+struct ArenaLayout {
+  std::vector<int64_t> offsets;  // one a lifetime, multiples of kArenaAlignment
+  int64_t bytes = 0;
+};
+
+// A cache line, and the widest vector.
+inline constexpr int64_t kArenaAlignment = 64;
+inline int64_t AlignUp(int64_t bytes) {
+  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+}
+
+// Places the largest first, each at the smallest gap that holds it among those alive at the same
+// time (Pisarchyk & Lee 2020, "greedy by size").
+ArenaLayout PlanArena(absl::Span<const Lifetime> lifetimes);
+
+// Lifetimes of a step graph's values, by storage (see SharedStorage): -1 for what lives elsewhere
+// (input, labels, parameters, their gradients).
+struct ValueLifetimes {
+  std::vector<int> lifetime_of;  // by value; index into lifetimes
+  std::vector<Lifetime> lifetimes;
+};
+ValueLifetimes ComputeLifetimes(const StepGraph& step, int64_t rows, int64_t element_bytes);
+
+// Aligned, zeroed memory. LiveBytes tells what all buffers of the process hold: the measure against
+// which plans are tested.
+class AlignedBuffer {
+ public:
+  AlignedBuffer() = default;
+  explicit AlignedBuffer(int64_t bytes);
+  AlignedBuffer(AlignedBuffer&& other) noexcept;
+  AlignedBuffer& operator=(AlignedBuffer&& other) noexcept;
+  ~AlignedBuffer();
+
+  std::byte* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data_);
+  }
+
+  static int64_t LiveBytes();
+
+ private:
+  std::byte* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace trainyard::engine

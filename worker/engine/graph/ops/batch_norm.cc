@@ -1,0 +1,60 @@
+// batch_norm (Ioffe & Szegedy 2015, algorithm 1), over rows, H and W of each channel:
+//   (x [C, H, W], weight, bias, running_mean, running_var [C]) -> y, mean [C], variance [C]
+//   mean and variance (biased) are those of the batch; with running statistics (evaluation) they
+//   are not computed.
+//   gradient  (dy, x, weight, mean, variance, y where fused with relu) -> dx, dweight, dbias
+#include "absl/strings/str_cat.h"
+#include "worker/engine/graph/autodiff.h"
+#include "worker/engine/graph/graph_builder.h"
+#include "worker/engine/graph/ops/ops.h"
+
+namespace trainyard::engine {
+namespace {
+
+void Gradient(Autodiff& autodiff, const Node& node) {
+  const ValueId dy = autodiff.GradientOf(node.outputs[0]);
+  const ValueId x = node.inputs[0];
+  const ValueId dx = autodiff.Wants(x) ? autodiff.NewGradient(x) : kNoValue;
+  const ValueId dweight = autodiff.NewGradient(node.inputs[1]);
+  const ValueId dbias = autodiff.NewGradient(node.inputs[2]);
+  autodiff.Emit({OpKind::kBatchNormGradient,
+                 node.name,
+                 {dy, x, node.inputs[1], node.outputs[1], node.outputs[2]},
+                 {dx, dweight, dbias},
+                 node.attributes});
+  if (dx != kNoValue) {
+    autodiff.Contribute(x, dx);
+  }
+}
+
+}  // namespace
+
+const OpDefinition kBatchNormDefinition = {"batch_norm", FlopsPerElement<8>, Gradient};
+const OpDefinition kBatchNormGradientDefinition = {"batch_norm_gradient", FlopsPerElement<11>,
+                                                   nullptr};
+
+ValueId GraphBuilder::BatchNorm(absl::string_view name, ValueId x, double eps, double momentum) {
+  if (!CheckNewLayer(name) || !CheckInput(name, x, 3)) {
+    return kNoValue;
+  }
+  if (!(eps > 0) || !(momentum >= 0 && momentum <= 1)) {
+    return Fail(name, absl::StrCat("batch_norm with eps ", eps, " and momentum ", momentum,
+                                   "; expected eps above 0 and momentum in [0, 1]"));
+  }
+  const Shape channels = {shape(x)[0]};
+  Node node{OpKind::kBatchNorm,
+            std::string(name),
+            {x, AddParameter(name, "weight", channels), AddParameter(name, "bias", channels),
+             AddBuffer(name, "running_mean", channels), AddBuffer(name, "running_var", channels)},
+            {},
+            NormAttributes{eps, momentum, true}};
+  const ValueId y = AddNode(node, shape(x));
+  for (const char* statistic : {".mean", ".variance"}) {
+    const ValueId id =
+        graph_.Add({absl::StrCat(name, statistic), Role::kActivation, channels, false, kNoValue});
+    graph_.nodes.back().outputs.push_back(id);
+  }
+  return y;
+}
+
+}  // namespace trainyard::engine

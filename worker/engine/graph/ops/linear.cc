@@ -1,0 +1,63 @@
+// linear: (x [in], weight [out, in], bias? [out]) -> y [out].
+//   input gradient      (dy, weight) -> dx
+//   parameter gradient  (dy, x) -> dweight, dbias?
+#include "absl/strings/str_cat.h"
+#include "worker/engine/graph/autodiff.h"
+#include "worker/engine/graph/graph_builder.h"
+#include "worker/engine/graph/ops/ops.h"
+
+namespace trainyard::engine {
+namespace {
+
+double ForwardFlops(const Graph& graph, const Node& node, int64_t rows) {
+  return 2.0 * static_cast<double>(rows * ElementCount(graph.value(node.inputs[1]).shape));
+}
+
+double ParameterGradientFlops(const Graph& graph, const Node& node, int64_t rows) {
+  return 2.0 * static_cast<double>(rows * ElementCount(graph.value(node.outputs[0]).shape));
+}
+
+void Gradient(Autodiff& autodiff, const Node& node) {
+  const ValueId dy = autodiff.GradientOf(node.outputs[0]);
+  const ValueId x = node.inputs[0];
+  Node parameters{OpKind::kLinearParameterGradient, node.name, {dy, x}, {}, {}};
+  for (size_t i = 1; i < node.inputs.size(); ++i) {
+    parameters.outputs.push_back(autodiff.NewGradient(node.inputs[i]));
+  }
+  autodiff.Emit(parameters);
+  if (autodiff.Wants(x)) {
+    const ValueId dx = autodiff.NewGradient(x);
+    autodiff.Emit({OpKind::kLinearInputGradient, node.name, {dy, node.inputs[1]}, {dx}, {}});
+    autodiff.Contribute(x, dx);
+  }
+}
+
+}  // namespace
+
+const OpDefinition kLinearDefinition = {"linear", ForwardFlops, Gradient};
+const OpDefinition kLinearInputGradientDefinition = {"linear_input_gradient", ForwardFlops,
+                                                     nullptr};
+const OpDefinition kLinearParameterGradientDefinition = {"linear_parameter_gradient",
+                                                         ParameterGradientFlops, nullptr};
+
+ValueId GraphBuilder::Linear(absl::string_view name, ValueId x, int64_t out_features, bool bias) {
+  if (!CheckNewLayer(name) || !CheckInput(name, x, 1)) {
+    return kNoValue;
+  }
+  if (out_features < 1) {
+    return Fail(
+        name, absl::StrCat("linear with ", out_features, " output features; expected at least 1"));
+  }
+  const int64_t in_features = shape(x)[0];
+  Node node{OpKind::kLinear,
+            std::string(name),
+            {x, AddParameter(name, "weight", {out_features, in_features})},
+            {},
+            {}};
+  if (bias) {
+    node.inputs.push_back(AddParameter(name, "bias", {out_features}));
+  }
+  return AddNode(node, {out_features});
+}
+
+}  // namespace trainyard::engine

@@ -1,0 +1,114 @@
+// Pooling over windows of H and W.
+//   max_pool         (x [C, H, W]) -> y [C, H', W'], index [C, H', W']
+//     index: position of the first maximum in its window, row-major; a NaN counts as largest, as in
+//     PyTorch. Where fused with relu, windows whose maximum is not positive have none.
+//   its gradient     (dy, index) -> dx, dy added at the maximum of each window
+//   avg_pool         (x) -> y, padding counted as zeros   gradient (dy) -> dx
+//   global_avg_pool  (x) -> y [C, 1, 1]                   gradient (dy) -> dx
+#include "absl/strings/str_cat.h"
+#include "worker/engine/graph/autodiff.h"
+#include "worker/engine/graph/graph_builder.h"
+#include "worker/engine/graph/ops/ops.h"
+
+namespace trainyard::engine {
+namespace {
+
+double WindowFlops(const Graph& graph, const Node& node, int64_t rows) {
+  const PoolAttributes& pool = node.pool();
+  // Gradients read the pooled side, forward ops write it.
+  const bool is_gradient =
+      node.op == OpKind::kMaxPoolGradient || node.op == OpKind::kAvgPoolGradient;
+  const Value& pooled = graph.value(is_gradient ? node.inputs[0] : node.outputs[0]);
+  return static_cast<double>(pooled.Elements(rows) * pool.kernel * pool.kernel);
+}
+
+double GlobalGradientFlops(const Graph& graph, const Node& node, int64_t rows) {
+  return static_cast<double>(graph.value(node.outputs[0]).Elements(rows));
+}
+
+// Emits `op` reading dy, and the index where there is one.
+void EmitGradient(Autodiff& autodiff, const Node& node, OpKind op) {
+  const ValueId x = node.inputs[0];
+  if (!autodiff.Wants(x)) {
+    return;
+  }
+  const ValueId dx = autodiff.NewGradient(x);
+  Node gradient{op, node.name, {autodiff.GradientOf(node.outputs[0])}, {dx}, node.attributes};
+  if (op == OpKind::kMaxPoolGradient) {
+    gradient.inputs.push_back(node.outputs[1]);
+  }
+  autodiff.Emit(gradient);
+  autodiff.Contribute(x, dx);
+}
+
+void MaxPoolBackward(Autodiff& autodiff, const Node& node) {
+  EmitGradient(autodiff, node, OpKind::kMaxPoolGradient);
+}
+
+void AvgPoolBackward(Autodiff& autodiff, const Node& node) {
+  EmitGradient(autodiff, node, OpKind::kAvgPoolGradient);
+}
+
+void GlobalAvgPoolBackward(Autodiff& autodiff, const Node& node) {
+  EmitGradient(autodiff, node, OpKind::kGlobalAvgPoolGradient);
+}
+
+}  // namespace
+
+const OpDefinition kMaxPoolDefinition = {"max_pool", WindowFlops, MaxPoolBackward};
+const OpDefinition kMaxPoolGradientDefinition = {"max_pool_gradient", WindowFlops, nullptr};
+const OpDefinition kAvgPoolDefinition = {"avg_pool", WindowFlops, AvgPoolBackward};
+const OpDefinition kAvgPoolGradientDefinition = {"avg_pool_gradient", WindowFlops, nullptr};
+const OpDefinition kGlobalAvgPoolDefinition = {"global_avg_pool", FlopsPerElement<1>,
+                                               GlobalAvgPoolBackward};
+const OpDefinition kGlobalAvgPoolGradientDefinition = {"global_avg_pool_gradient",
+                                                       GlobalGradientFlops, nullptr};
+
+ValueId GraphBuilder::Pool(OpKind op, ValueId x, const PoolOptions& options) {
+  const std::string name = AutoName(OpName(op));
+  if (!CheckInput(name, x, 3)) {
+    return kNoValue;
+  }
+  const int64_t stride = options.stride == 0 ? options.kernel : options.stride;
+  if (options.kernel < 1 || options.kernel > kMaxPoolKernel || stride < 1 || options.padding < 0 ||
+      2 * options.padding > options.kernel) {
+    return Fail(name,
+                absl::StrCat("window ", options.kernel, ", stride ", options.stride, ", padding ",
+                             options.padding, "; expected a window in [1, ", kMaxPoolKernel,
+                             "], a positive stride and padding in [0, ", "window / 2]"));
+  }
+  const Shape in = shape(x);
+  if (in[1] + 2 * options.padding < options.kernel ||
+      in[2] + 2 * options.padding < options.kernel) {
+    return Fail(name, absl::StrCat("a window of ", options.kernel, "x", options.kernel,
+                                   " is larger than the input ", ShapeString(in), " padded by ",
+                                   options.padding));
+  }
+  return AddNode({op, name, {x}, {}, PoolAttributes{options.kernel, stride, options.padding}},
+                 {in[0], (in[1] + 2 * options.padding - options.kernel) / stride + 1,
+                  (in[2] + 2 * options.padding - options.kernel) / stride + 1});
+}
+
+ValueId GraphBuilder::MaxPool(ValueId x, const PoolOptions& options) {
+  const ValueId y = Pool(OpKind::kMaxPool, x, options);
+  if (y != kNoValue) {
+    const ValueId index = graph_.Add({absl::StrCat(graph_.value(y).name, ".index"),
+                                      Role::kActivation, shape(y), true, kNoValue});
+    graph_.nodes.back().outputs.push_back(index);
+  }
+  return y;
+}
+
+ValueId GraphBuilder::AvgPool(ValueId x, const PoolOptions& options) {
+  return Pool(OpKind::kAvgPool, x, options);
+}
+
+ValueId GraphBuilder::GlobalAvgPool(ValueId x) {
+  const std::string name = AutoName("global_avg_pool");
+  if (!CheckInput(name, x, 3)) {
+    return kNoValue;
+  }
+  return AddNode({OpKind::kGlobalAvgPool, name, {x}, {}, {}}, {shape(x)[0], 1, 1});
+}
+
+}  // namespace trainyard::engine

@@ -1,0 +1,32 @@
+// Passes over a step graph: pure functions that make it cheaper and keep its numbers. Each is
+// proven by running the reference backend with and without it.
+#pragma once
+
+#include <vector>
+
+#include "worker/engine/graph/step_graph.h"
+
+namespace trainyard::engine {
+
+// conv2d, linear or batch_norm followed by a relu that alone uses it become one node; with
+// batch_norm the relu_gradient goes into batch_norm_gradient too.
+StepGraph FuseRelu(StepGraph step);
+
+// relu, then max_pool: the relu_gradient after max_pool_gradient becomes a mark in the pool's index
+// (where a window's maximum is not positive, nothing flows back). Saves a pass over the largest
+// tensors, and frees the relu's output after the forward half.
+StepGraph FuseReluIntoMaxPoolGradient(StepGraph step);
+
+// Drops nodes, and optional outputs, that lead to nothing kept.
+StepGraph RemoveDeadCode(StepGraph step);
+
+// Lets element-wise nodes write over an input that nobody reads later.
+StepGraph ReuseInPlace(StepGraph step);
+
+StepGraph ApplyPasses(StepGraph step, const PassOptions& options);
+
+// For each value the one whose memory it shares: of flatten its input, in place the overwritten
+// one, else itself.
+std::vector<ValueId> SharedStorage(const Graph& graph);
+
+}  // namespace trainyard::engine

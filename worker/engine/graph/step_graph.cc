@@ -1,0 +1,94 @@
+#include "worker/engine/graph/step_graph.h"
+
+#include "common/base/check.h"
+#include "worker/engine/graph/autodiff.h"
+#include "worker/engine/graph/passes.h"
+
+namespace trainyard::engine {
+namespace {
+
+std::vector<BatchStatistics> CollectStatistics(const Graph& graph) {
+  std::vector<BatchStatistics> statistics;
+  for (const Node& node : graph.nodes) {
+    if (node.op == OpKind::kBatchNorm) {
+      const Shape& x = graph.value(node.inputs[0]).shape;
+      statistics.push_back({node.name, node.outputs[1], node.outputs[2], node.inputs[3],
+                            node.inputs[4], x[1] * x[2], node.norm().momentum});
+    }
+  }
+  return statistics;
+}
+
+int64_t AlignUp(int64_t offset) {
+  return (offset + kReductionAlignment - 1) / kReductionAlignment * kReductionAlignment;
+}
+
+}  // namespace
+
+StepGraph BuildTrainingStep(const Graph& model, const StepOptions& options) {
+  StepGraph step;
+  step.graph = model;
+  step.statistics = CollectStatistics(model);
+  Autodiff(step, options.inspect).Run();
+  step.kept = {step.graph.loss, step.graph.correct};
+  for (const BatchStatistics& statistics : step.statistics) {
+    step.kept.push_back(statistics.mean);
+    step.kept.push_back(statistics.variance);
+  }
+  if (options.inspect) {
+    step.kept.push_back(step.graph.logits);
+    step.kept.push_back(step.input_gradient);
+  }
+  return ApplyPasses(std::move(step), options.passes);
+}
+
+StepGraph BuildEvaluationStep(const Graph& model, const StepOptions& options) {
+  StepGraph step;
+  step.graph = model;
+  for (Node& node : step.graph.nodes) {
+    if (node.op == OpKind::kBatchNorm) {
+      NormAttributes attributes = node.norm();
+      attributes.batch_statistics = false;
+      node.attributes = attributes;
+      node.outputs.resize(1);
+    }
+  }
+  step.kept = {step.graph.logits, step.graph.loss, step.graph.correct};
+  return ApplyPasses(std::move(step), options.passes);
+}
+
+const ReductionEntry& ReductionLayout::entry(ValueId target) const {
+  for (const ReductionEntry& candidate : entries) {
+    if (candidate.target == target) {
+      return candidate;
+    }
+  }
+  CheckFailed(__FILE__, __LINE__, "value without a place in the reduction arena");
+}
+
+ReductionLayout LayOutReduction(const StepGraph& step) {
+  ReductionLayout layout;
+  auto append = [&layout](ReductionEntry::Kind kind, ValueId target, int64_t count) {
+    const int64_t offset = layout.size;
+    layout.entries.push_back({kind, target, offset, count});
+    layout.size = AlignUp(offset + count);
+    return offset;
+  };
+  for (ValueId gradient : step.parameter_gradients) {
+    const ValueId parameter = step.graph.value(gradient).primal;
+    append(ReductionEntry::Kind::kGradient, parameter,
+           ElementCount(step.graph.value(parameter).shape));
+  }
+  layout.gradient_elements = layout.size;
+  for (const BatchStatistics& statistics : step.statistics) {
+    const int64_t channels = step.graph.value(statistics.mean).shape[0];
+    append(ReductionEntry::Kind::kMean, statistics.running_mean, channels);
+    append(ReductionEntry::Kind::kVariance, statistics.running_variance, channels);
+  }
+  layout.statistic_elements = layout.size - layout.gradient_elements;
+  layout.loss_offset = append(ReductionEntry::Kind::kLoss, kNoValue, 1);
+  layout.correct_offset = append(ReductionEntry::Kind::kCorrect, kNoValue, 1);
+  return layout;
+}
+
+}  // namespace trainyard::engine

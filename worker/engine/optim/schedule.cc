@@ -1,0 +1,37 @@
+#include "worker/engine/optim/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace trainyard::engine {
+
+double LearningRate(const Schedule& schedule, int64_t step) {
+  if (step < schedule.warmup_steps) {
+    return schedule.base_lr * static_cast<double>(step + 1) /
+           static_cast<double>(schedule.warmup_steps);
+  }
+  switch (schedule.kind) {
+    case Schedule::Kind::kConstant:
+      return schedule.base_lr;
+    case Schedule::Kind::kStep: {
+      double lr = schedule.base_lr;
+      for (int64_t milestone : schedule.milestones) {
+        lr *= step >= milestone ? schedule.gamma : 1;
+      }
+      return lr;
+    }
+    case Schedule::Kind::kCosine: {
+      const int64_t length = schedule.total_steps - schedule.warmup_steps;
+      const double progress =
+          length <= 0 ? 1
+                      : std::min(1.0, static_cast<double>(step - schedule.warmup_steps) /
+                                          static_cast<double>(length));
+      return schedule.final_lr + (schedule.base_lr - schedule.final_lr) *
+                                     (1 + std::cos(std::numbers::pi * progress)) / 2;
+    }
+  }
+  return schedule.base_lr;
+}
+
+}  // namespace trainyard::engine

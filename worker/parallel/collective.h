@@ -1,0 +1,40 @@
+// What the communicators share: how a collective that fails is named, and how long blocks are.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace trainyard::parallel {
+
+// One collective call of one rank. All ranks count alike, so the sequence number finds the same
+// call on each.
+struct Collective {
+  int rank = 0;
+  absl::string_view operation;  // "all_reduce"
+  int64_t sequence = 0;         // from 1
+};
+
+// UNAVAILABLE (PEER_LOST): "rank 1: all_reduce 12: rank 0 was lost: connection closed". `peer` < 0
+// where it is not known which.
+absl::Status PeerLost(const Collective& collective, int peer, absl::string_view cause);
+// DEADLINE_EXCEEDED (COLLECTIVE_TIMEOUT): "rank 1: all_reduce 12: rank 0 did not take part within
+// 30s".
+absl::Status CollectiveTimedOut(const Collective& collective, int peer, absl::Duration timeout);
+// FAILED_PRECONDITION (COLLECTIVE_MISMATCH): the ranks called different collectives.
+absl::Status CollectiveMismatch(const Collective& collective, absl::string_view what);
+
+// Elements [begin, end) of `size` that rank `index` of `parts` reduces: as even as possible.
+struct Block {
+  size_t begin = 0;
+  size_t end = 0;
+  size_t size() const { return end - begin; }
+};
+Block BlockOf(size_t size, int index, int parts);
+
+// target[i] += source[i].
+void AddTo(float* target, const float* source, size_t count);
+
+}  // namespace trainyard::parallel

@@ -1,0 +1,283 @@
+#include "worker/parallel/gloo/gloo_communicator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/env.h"
+#include "common/base/errors.h"
+#include "common/base/status_macros.h"
+#include "gloo/common/error.h"
+#include "gloo/rendezvous/context.h"
+#include "gloo/transport/tcp/device.h"
+#include "worker/parallel/collective.h"
+#include "worker/parallel/gloo/peer_watch.h"
+#include "worker/parallel/gloo/run_dir_store.h"
+
+namespace trainyard::parallel {
+namespace {
+
+using gloo::transport::UnboundBuffer;
+
+std::chrono::milliseconds Milliseconds(absl::Duration duration) {
+  return std::chrono::milliseconds(std::max<int64_t>(1, absl::ToInt64Milliseconds(duration)));
+}
+
+// Gloo's messages begin with "[file.cc:123] ", which tells users nothing.
+std::string WithoutSource(absl::string_view message) {
+  const size_t end = message.find("] ");
+  if (absl::StartsWith(message, "[") && end != absl::string_view::npos) {
+    message.remove_prefix(end + 2);
+  }
+  return std::string(message);
+}
+
+// Point to point transfers of one step of a collective: all are posted, then waited for, one buffer
+// per peer, so that a failure names the peer.
+class GlooCommunicator : public Communicator {
+ public:
+  GlooCommunicator(std::shared_ptr<gloo::Context> context, absl::Duration timeout)
+      : context_(std::move(context)), timeout_(timeout), watch_(*context_) {}
+
+  int rank() const override { return context_->rank; }
+  int world_size() const override { return context_->size; }
+  void set_timeout(absl::Duration timeout) override { timeout_ = timeout; }
+
+  // Two ranks exchange all they have: n floats each way in 1 step, where a ring would take 2 steps
+  // for the same bytes. More ranks: every rank sends block j to rank j, sums its own block in rank
+  // order and sends the sum to all: 2 steps, 2(r-1)/r n floats each way.
+  absl::Status AllReduce(absl::Span<float> values) override {
+    Begin("all_reduce", values.size());
+    if (world_size() == 1 || values.empty()) return absl::OkStatus();
+    if (world_size() == 2) {
+      received_.resize(values.size());
+      const int peer = 1 - rank();
+      TY_RETURN_IF_ERROR(Exchange([&](int) { return values; },
+                                  [&](int) { return absl::MakeSpan(received_); }, peer));
+      // a + b rounds like b + a, so both ranks get the same bits.
+      AddTo(values.data(), received_.data(), values.size());
+      return absl::OkStatus();
+    }
+    const auto block_of = [&](int of) {
+      const Block block = BlockOf(values.size(), of, world_size());
+      return values.subspan(block.begin, block.size());
+    };
+    absl::Span<float> mine = block_of(rank());
+    TY_RETURN_IF_ERROR(SumOwnBlock(block_of, mine.size()));
+    std::copy(sum_.begin(), sum_.end(), mine.begin());
+    ++phase_;
+    return Exchange([&](int) { return mine; }, block_of);
+  }
+
+  // All-to-all, then a local sum in rank order: 1 step, (r-1)/r n floats each way.
+  absl::Status ReduceScatter(absl::Span<const float> values, absl::Span<float> block) override {
+    Begin("reduce_scatter", values.size());
+    TY_RETURN_IF_ERROR(CheckSizes(values, block));
+    const auto block_of = [&](int of) {
+      return ReadOnly(values.subspan(static_cast<size_t>(of) * block.size(), block.size()));
+    };
+    TY_RETURN_IF_ERROR(SumOwnBlock(block_of, block.size()));
+    std::copy(sum_.begin(), sum_.end(), block.begin());
+    return absl::OkStatus();
+  }
+
+  // Every rank sends its block to every other: 1 step, (r-1) blocks each way.
+  absl::Status AllGather(absl::Span<const float> block, absl::Span<float> values) override {
+    Begin("all_gather", values.size());
+    TY_RETURN_IF_ERROR(CheckSizes(values, block));
+    const auto block_of = [&](int of) {
+      return values.subspan(static_cast<size_t>(of) * block.size(), block.size());
+    };
+    std::copy(block.begin(), block.end(), block_of(rank()).begin());
+    return Exchange([&](int) { return ReadOnly(block); }, block_of);
+  }
+
+  // The root sends to every other rank: 1 step, n floats each.
+  absl::Status Broadcast(absl::Span<float> values, int root) override {
+    Begin("broadcast", values.size());
+    if (root < 0 || root >= world_size()) {
+      return CollectiveMismatch(collective_, absl::StrCat("there is no rank ", root));
+    }
+    const auto all = [&](int) { return values; };
+    const auto nothing = [](int) { return absl::Span<float>(); };
+    if (rank() == root) return Exchange(all, nothing);
+    return Exchange(nothing, all, root);
+  }
+
+  absl::Status Barrier() override {
+    Begin("barrier", 1);
+    float token = 0;
+    received_.resize(static_cast<size_t>(world_size()));
+    return Exchange(
+        [&](int) { return absl::Span<float>(&token, 1); },
+        [&](int peer) { return absl::MakeSpan(received_).subspan(static_cast<size_t>(peer), 1); });
+  }
+
+ private:
+  using SpanOf = std::function<absl::Span<float>(int peer)>;
+
+  // Gloo takes buffers to send from as void*, and does not write to them.
+  static absl::Span<float> ReadOnly(absl::Span<const float> values) {
+    return {const_cast<float*>(values.data()), values.size()};
+  }
+
+  void Begin(absl::string_view operation, size_t size) {
+    collective_ = {rank(), operation, collective_.sequence + 1};
+    size_ = size;
+    phase_ = 0;
+  }
+
+  absl::Status CheckSizes(absl::Span<const float> values, absl::Span<const float> block) const {
+    if (values.size() == block.size() * static_cast<size_t>(world_size())) return absl::OkStatus();
+    return CollectiveMismatch(
+        collective_, absl::StrCat(values.size(), " elements do not fit blocks of ", block.size()));
+  }
+
+  // Messages of different collectives must not meet: Gloo ends the process when a message is longer
+  // than the buffer that waits for it. So the slot says sequence, phase, operation and size, and
+  // ranks that disagree time out.
+  uint64_t Slot() const {
+    uint64_t mix = size_ * 0x9E3779B97F4A7C15U + static_cast<uint64_t>(phase_);
+    for (const char c : collective_.operation)
+      mix = (mix ^ static_cast<uint8_t>(c)) * 0x100000001B3U;
+    return (static_cast<uint64_t>(collective_.sequence) << 24) ^ (mix >> 40);
+  }
+
+  // Sends `outgoing(p)` to every peer p and receives `incoming(p)` from it; empty spans are passed
+  // over. `only` restricts both to one peer.
+  absl::Status Exchange(const SpanOf& outgoing, const SpanOf& incoming, int only = -1) {
+    if (!broken_.ok()) return broken_;
+    std::vector<Transfer> receives, sends;
+    int peer = only;
+    const auto deadline = std::chrono::steady_clock::now() + Milliseconds(timeout_);
+    try {
+      for (int i = 1; i < world_size(); ++i) {
+        // Each rank begins with its right neighbour, so that not all send to rank 0 first.
+        peer = (rank() + i) % world_size();
+        if (only >= 0 && peer != only) continue;
+        Post(incoming(peer), peer, receives, &UnboundBuffer::recv);
+        Post(outgoing(peer), peer, sends, &UnboundBuffer::send);
+      }
+      const PeerWatch::Waiting waiting(watch_, receives, sends);
+      for (Transfer& receive : receives) {
+        peer = receive.peer;
+        if (!receive.buffer->waitRecv(nullptr, Remaining(deadline))) throw AbortedWait();
+      }
+      for (Transfer& send : sends) {
+        peer = send.peer;
+        if (!send.buffer->waitSend(nullptr, Remaining(deadline))) throw AbortedWait();
+      }
+    } catch (const std::exception& exception) {
+      broken_ = std::chrono::steady_clock::now() >= deadline
+                    ? CollectiveTimedOut(collective_, peer, timeout_)
+                    : PeerLost(collective_, peer, WithoutSource(exception.what()));
+      // The buffers below are still known to Gloo's thread; only closing the pairs lets go of them.
+      context_->closeConnections();
+    }
+    return broken_;
+  }
+
+  static gloo::IoException AbortedWait() { return gloo::IoException("connection closed"); }
+
+  void Post(absl::Span<float> values, int peer, std::vector<Transfer>& transfers,
+            void (UnboundBuffer::*post)(int, uint64_t, size_t, size_t)) {
+    if (values.empty()) return;
+    const size_t bytes = values.size() * sizeof(float);
+    transfers.push_back({peer, context_->createUnboundBuffer(values.data(), bytes)});
+    (transfers.back().buffer.get()->*post)(peer, Slot(), 0, bytes);
+  }
+
+  static std::chrono::milliseconds Remaining(std::chrono::steady_clock::time_point deadline) {
+    // At least 1 ms: 0 would mean for ever.
+    return std::max(std::chrono::milliseconds(1),
+                    std::chrono::duration_cast<std::chrono::milliseconds>(
+                        deadline - std::chrono::steady_clock::now()));
+  }
+
+  // Sends block_of(p) to every p; leaves in sum_ the sum of this rank's block over the ranks, in
+  // rank order.
+  absl::Status SumOwnBlock(const SpanOf& block_of, size_t block_size) {
+    const auto from = [&](int peer) {
+      return absl::MakeSpan(received_).subspan(static_cast<size_t>(peer) * block_size, block_size);
+    };
+    received_.resize(block_size * static_cast<size_t>(world_size()));
+    absl::Span<float> own = block_of(rank());
+    std::copy(own.begin(), own.end(), from(rank()).begin());
+    TY_RETURN_IF_ERROR(Exchange(block_of, from));
+    absl::Span<float> first = from(0);
+    sum_.assign(first.begin(), first.end());
+    for (int peer = 1; peer < world_size(); ++peer) {
+      AddTo(sum_.data(), from(peer).data(), block_size);
+    }
+    return absl::OkStatus();
+  }
+
+  const std::shared_ptr<gloo::Context> context_;
+  absl::Duration timeout_;
+  // The barrier that ends the connecting is number 0.
+  Collective collective_{.rank = 0, .operation = "connect", .sequence = -1};
+  size_t size_ = 0;
+  int phase_ = 0;
+  absl::Status broken_;
+  std::vector<float> received_;
+  std::vector<float> sum_;
+  PeerWatch watch_;  // last: its threads end before the context goes
+};
+
+// An address has a dot or a colon; names of interfaces have neither, but for aliases ("eth0:1"),
+// which count as names by their letters.
+bool IsAddress(absl::string_view interface) {
+  return absl::StrContains(interface, ".") ||
+         (absl::StrContains(interface, ":") &&
+          interface.find_first_not_of("0123456789abcdefABCDEF:") == absl::string_view::npos);
+}
+
+absl::StatusOr<std::shared_ptr<gloo::transport::Device>> MakeDevice(const std::string& interface) {
+  gloo::transport::tcp::attr attr;
+  (IsAddress(interface) ? attr.hostname : attr.iface) = interface;
+  try {
+    return gloo::transport::tcp::CreateDevice(attr);
+  } catch (const std::exception& exception) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot use the network interface or address '", interface,
+                     "': ", WithoutSource(exception.what())));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Communicator>> ConnectGloo(const GlooOptions& options) {
+  TY_CHECK(options.rank >= 0 && options.rank < options.world_size);
+  TY_ASSIGN_OR_RETURN(auto device, MakeDevice(options.interface));
+  RunDirStore store(options.run_dir, "gloo.", options.connect_timeout, options.cancelled);
+  auto context = std::make_shared<gloo::rendezvous::Context>(options.rank, options.world_size);
+  // Gloo waits five times its timeout for a connection.
+  context->setTimeout(Milliseconds(options.connect_timeout / 5));
+  const Collective connect{options.rank, "connect", 0};
+  try {
+    context->connectFullMesh(store, device);
+  } catch (const std::exception& exception) {
+    if (options.cancelled != nullptr && options.cancelled->load()) {
+      return absl::CancelledError(
+          absl::StrCat("rank ", options.rank, ": stopped while it waited for the other ranks"));
+    }
+    const int peer = store.missing().size() == 1 ? std::atoi(store.missing()[0].c_str()) : -1;
+    return PeerLost(connect, peer, WithoutSource(exception.what()));
+  }
+  auto communicator =
+      std::make_unique<GlooCommunicator>(std::move(context), options.connect_timeout);
+  // A rank that is through may not leave while others still connect: they would see it as lost.
+  TY_RETURN_IF_ERROR(communicator->Barrier());
+  communicator->set_timeout(options.timeout);
+  return communicator;
+}
+
+}  // namespace trainyard::parallel

@@ -1,0 +1,42 @@
+// Gloo's rendezvous store over the rendezvous/ folder of a run directory. For this folder alone:
+// includes gloo.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "gloo/rendezvous/store.h"
+#include "worker/run_dir/paths.h"
+
+namespace trainyard::parallel {
+
+// Polls the folder, since workers on several hosts mirror keys into it. Throws gloo's exceptions,
+// as Gloo's interface demands: IoException on failures of the file system, when the deadline
+// passes, and when `cancelled`.
+class RunDirStore : public gloo::rendezvous::Store {
+ public:
+  // `cancelled` may be null; borrowed.
+  RunDirStore(run_dir::RunDir dir, std::string prefix, absl::Duration timeout,
+              const std::atomic<bool>* cancelled);
+
+  void set(const std::string& key, const std::vector<char>& data) override;
+  std::vector<char> get(const std::string& key) override;
+  void wait(const std::vector<std::string>& keys) override;
+  void wait(const std::vector<std::string>& keys,
+            const std::chrono::milliseconds& timeout) override;
+
+  // The keys that the last wait did not see.
+  const std::vector<std::string>& missing() const { return missing_; }
+
+ private:
+  const run_dir::RunDir dir_;
+  const std::string prefix_;
+  const absl::Duration timeout_;
+  const std::atomic<bool>* const cancelled_;
+  std::vector<std::string> missing_;
+};
+
+}  // namespace trainyard::parallel

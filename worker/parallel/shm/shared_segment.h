@@ -1,0 +1,63 @@
+// The memory that the ranks of one host share, and how they wait for each other in it. For this
+// folder alone.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/files.h"
+
+namespace trainyard::parallel {
+
+// Floats that a rank can publish at a time: 1 MiB, well inside the second-level caches' reach.
+inline constexpr size_t kSlotElements = size_t{256} << 10;
+
+// What one rank shows the others. On a cache line of its own: each rank writes only its own.
+struct alignas(64) RankSlot {
+  std::atomic<uint32_t> published = 0;  // steps that the rank has published; a futex
+  std::atomic<uint32_t> waiters = 0;    // ranks asleep on `published`
+  std::atomic<uint32_t> left = 0;       // 1: it will publish nothing more
+  std::atomic<int32_t> pid = 0;         // not 0: attached
+  // Of the step published last: what is called, and with how much. Ranks that disagree are told.
+  std::atomic<uint64_t> fingerprints[2] = {0, 0};
+};
+
+// An anonymous file in memory (memfd), mapped by all ranks: it is gone when the last of them is,
+// however they end.
+class SharedSegment {
+ public:
+  static absl::StatusOr<std::unique_ptr<SharedSegment>> Create(int world_size);
+  // Where another process finds the segment; as long as the creator keeps it open.
+  std::string Address() const;
+  static absl::StatusOr<std::unique_ptr<SharedSegment>> Attach(const std::string& address,
+                                                               int world_size);
+  ~SharedSegment();
+  SharedSegment(const SharedSegment&) = delete;
+  SharedSegment& operator=(const SharedSegment&) = delete;
+
+  RankSlot& slot(int rank) const;
+  // Two buffers a rank, used in turns: one may be read by slower ranks while the other is filled.
+  float* buffer(int rank, uint32_t step) const;
+
+ private:
+  SharedSegment(UniqueFd fd, void* base, size_t bytes, int world_size)
+      : fd_(std::move(fd)), base_(base), bytes_(bytes), world_size_(world_size) {}
+  static absl::StatusOr<std::unique_ptr<SharedSegment>> Map(UniqueFd fd, int world_size);
+
+  const UniqueFd fd_;
+  void* const base_;
+  const size_t bytes_;
+  const int world_size_;
+};
+
+// Sleeps until `word` is no longer `seen`, or somebody wakes, or `timeout` has passed.
+void FutexWait(std::atomic<uint32_t>& word, uint32_t seen, absl::Duration timeout);
+void FutexWakeAll(std::atomic<uint32_t>& word);
+
+}  // namespace trainyard::parallel

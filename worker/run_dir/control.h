@@ -1,0 +1,53 @@
+// Lease and control/: what the worker tells supervisor and ranks.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "worker/run_dir/paths.h"
+
+namespace trainyard::run_dir {
+
+// Until when the ranks may run, as time since boot (Clock::Uptime); zero for no limit.
+struct Lease {
+  absl::Duration expire_uptime;
+
+  bool unlimited() const { return expire_uptime == absl::ZeroDuration(); }
+  bool ExpiredAt(absl::Duration uptime) const { return !unlimited() && uptime >= expire_uptime; }
+  friend bool operator==(const Lease&, const Lease&) = default;
+};
+
+std::string EncodeLease(const Lease& lease);
+absl::StatusOr<Lease> DecodeLease(absl::string_view text, absl::string_view file);
+// Replaced without fsync: after a power loss the boot has ended, and every lease with it.
+absl::Status WriteLease(const RunDir& dir, const Lease& lease);
+// No limit where the file does not exist (running by hand).
+absl::StatusOr<Lease> ReadLease(const RunDir& dir);
+
+// Asks the ranks for a checkpoint at the next step and returns the request's number: one more than
+// the last. One process at a time, the worker, asks.
+absl::StatusOr<int64_t> RequestCheckpoint(const RunDir& dir);
+// The newest request's number; 0 where none was made.
+absl::StatusOr<int64_t> ReadCheckpointRequest(const RunDir& dir);
+
+// A request to stop the ranks: SIGTERM, `grace`, SIGKILL.
+struct StopRequest {
+  std::string reason = {};  // cancelled, preempted, suspended, drained
+  absl::Duration grace = absl::Seconds(10);
+
+  friend bool operator==(const StopRequest&, const StopRequest&) = default;
+};
+
+std::string EncodeStopRequest(const StopRequest& request);
+absl::StatusOr<StopRequest> DecodeStopRequest(absl::string_view text, absl::string_view file);
+// Replaces an earlier request: a later one may shorten the grace.
+absl::Status RequestStop(const RunDir& dir, const StopRequest& request);
+// Nothing where none was made.
+absl::StatusOr<std::optional<StopRequest>> ReadStopRequest(const RunDir& dir);
+
+}  // namespace trainyard::run_dir

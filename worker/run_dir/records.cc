@@ -1,0 +1,319 @@
+#include "worker/run_dir/records.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/files.h"
+#include "common/base/status_macros.h"
+#include "worker/run_dir/json_fields.h"
+
+namespace trainyard::run_dir {
+namespace {
+
+constexpr int64_t kMaxNumber = std::numeric_limits<int64_t>::max();
+constexpr int kMaxRank = 4095;
+
+struct OutcomeRow {
+  Outcome outcome;
+  absl::string_view name;
+  int exit_code;
+};
+constexpr OutcomeRow kOutcomes[] = {
+    {Outcome::kSucceeded, "succeeded", kExitSucceeded},
+    {Outcome::kStopped, "stopped", kExitStopped},
+    {Outcome::kUserError, "user_error", kExitUserError},
+    {Outcome::kTransient, "transient", kExitTransient},
+    {Outcome::kHardware, "hardware", kExitHardware},
+};
+
+constexpr std::pair<Progress::State, absl::string_view> kStates[] = {
+    {Progress::State::kStarting, "starting"},
+    {Progress::State::kRunning, "running"},
+    {Progress::State::kEvaluating, "evaluating"},
+    {Progress::State::kCheckpointing, "checkpointing"},
+    {Progress::State::kFinished, "finished"},
+};
+
+void ReadOutcome(FieldReader& reader, Outcome& outcome) {
+  std::string name;
+  reader.Require("outcome");
+  reader.String("outcome", name);
+  const auto parsed = ParseOutcome(name);
+  if (parsed.ok()) {
+    outcome = *parsed;
+  } else if (reader.Raw("outcome").is_string()) {
+    reader.Violate("outcome", parsed.status().message());
+  }
+}
+
+// The fields that the exit of a rank and that of an attempt share.
+template <typename Exit>
+void PutExit(const Exit& exit, Json& json) {
+  json["exit_code"] = exit.exit_code;
+  json["signal"] = exit.signal;
+  json["outcome"] = std::string(OutcomeName(exit.outcome));
+  json["reason"] = exit.reason;
+  json["message"] = exit.message;
+  json["end_time_us"] = exit.end_time_us;
+}
+
+template <typename Exit>
+void GetExit(FieldReader& reader, Exit& exit) {
+  reader.Integer("exit_code", exit.exit_code);
+  reader.Integer("signal", exit.signal);
+  ReadOutcome(reader, exit.outcome);
+  reader.String("reason", exit.reason);
+  reader.String("message", exit.message);
+  reader.Integer("end_time_us", exit.end_time_us, 0, kMaxNumber);
+}
+
+Json RankExitJson(const RankExit& exit) {
+  Json json;
+  json["rank"] = exit.rank;
+  PutExit(exit, json);
+  return json;
+}
+
+RankExit GetRankExit(FieldReader& reader) {
+  RankExit exit;
+  reader.Require("rank");
+  reader.Integer("rank", exit.rank, 0, kMaxRank);
+  GetExit(reader, exit);
+  return exit;
+}
+
+// Parses `text`, lets `read` fill a T from it, and turns violations into a status.
+template <typename T, typename Read>
+absl::StatusOr<T> Decode(absl::string_view text, absl::string_view file, Read read) {
+  TY_ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text, file));
+  std::vector<FieldViolation> violations;
+  FieldReader reader(json, "", violations);
+  T value = read(reader);
+  TY_RETURN_IF_ERROR(FileStatus(file, violations));
+  return value;
+}
+
+template <typename T>
+absl::StatusOr<T> ReadRecord(const std::string& path,
+                             absl::StatusOr<T> (*decode)(absl::string_view, absl::string_view)) {
+  TY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxJsonBytes));
+  return decode(text, path);
+}
+
+}  // namespace
+
+absl::string_view OutcomeName(Outcome outcome) {
+  for (const OutcomeRow& row : kOutcomes) {
+    if (row.outcome == outcome) return row.name;
+  }
+  return "";
+}
+
+absl::StatusOr<Outcome> ParseOutcome(absl::string_view name) {
+  for (const OutcomeRow& row : kOutcomes) {
+    if (row.name == name) return row.outcome;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "is '", name, "'; expected succeeded, stopped, user_error, transient or hardware"));
+}
+
+int ExitCode(Outcome outcome) {
+  for (const OutcomeRow& row : kOutcomes) {
+    if (row.outcome == outcome) return row.exit_code;
+  }
+  return kExitTransient;
+}
+
+Outcome OutcomeOfExit(int exit_code, int signal) {
+  if (signal > 0) return Outcome::kTransient;
+  for (const OutcomeRow& row : kOutcomes) {
+    if (row.exit_code == exit_code) return row.outcome;
+  }
+  return Outcome::kTransient;
+}
+
+absl::string_view ProgressStateName(Progress::State state) {
+  for (const auto& [candidate, name] : kStates) {
+    if (candidate == state) return name;
+  }
+  return "";
+}
+
+std::string EncodeProgress(const Progress& progress) {
+  Json json;
+  json["state"] = std::string(ProgressStateName(progress.state));
+  json["step"] = progress.step;
+  json["total_steps"] = progress.total_steps;
+  json["epoch"] = progress.epoch;
+  json["epochs"] = progress.epochs;
+  json["steps_per_epoch"] = progress.steps_per_epoch;
+  json["samples_per_s"] = NumberJson(progress.samples_per_s);
+  json["data_wait_fraction"] = NumberJson(progress.data_wait_fraction);
+  json["rss_bytes"] = progress.rss_bytes;
+  json["planned_bytes"] = progress.planned_bytes;
+  json["checkpoint_request"] = progress.checkpoint_request;
+  json["last_checkpoint_step"] = progress.last_checkpoint_step;
+  json["data_digest"] = progress.data_digest;
+  json["model_digest"] = progress.model_digest;
+  json["update_time_us"] = progress.update_time_us;
+  return DumpJson(json) + "\n";
+}
+
+absl::StatusOr<Progress> DecodeProgress(absl::string_view text, absl::string_view file) {
+  return Decode<Progress>(text, file, [](FieldReader& reader) {
+    Progress progress;
+    std::string state;
+    reader.Require("state");
+    reader.String("state", state);
+    bool known = false;
+    for (const auto& [candidate, name] : kStates) {
+      if (name != state) continue;
+      progress.state = candidate;
+      known = true;
+    }
+    if (!known) {
+      reader.Violate("state", absl::StrCat("is '", state, "'; expected starting, running, ",
+                                           "evaluating, checkpointing or finished"));
+    }
+    reader.Integer("step", progress.step, 0, kMaxNumber);
+    reader.Integer("total_steps", progress.total_steps, 0, kMaxNumber);
+    reader.Integer("epoch", progress.epoch, 0, kMaxNumber);
+    reader.Integer("epochs", progress.epochs, 0, kMaxNumber);
+    reader.Integer("steps_per_epoch", progress.steps_per_epoch, 0, kMaxNumber);
+    reader.Double("samples_per_s", progress.samples_per_s);
+    reader.Double("data_wait_fraction", progress.data_wait_fraction);
+    reader.Integer("rss_bytes", progress.rss_bytes, 0, kMaxNumber);
+    reader.Integer("planned_bytes", progress.planned_bytes, 0, kMaxNumber);
+    reader.Integer("checkpoint_request", progress.checkpoint_request, 0, kMaxNumber);
+    reader.Integer("last_checkpoint_step", progress.last_checkpoint_step, 0, kMaxNumber);
+    reader.String("data_digest", progress.data_digest);
+    reader.String("model_digest", progress.model_digest);
+    reader.Integer("update_time_us", progress.update_time_us, 0, kMaxNumber);
+    return progress;
+  });
+}
+
+std::string EncodeRankResult(const RankResult& result) {
+  Json json;
+  json["outcome"] = std::string(OutcomeName(result.outcome));
+  json["reason"] = result.reason;
+  json["message"] = result.message;
+  json["step"] = result.step;
+  json["metrics"] = Json::object();
+  for (const auto& [name, value] : result.metrics) json["metrics"][name] = NumberJson(value);
+  return DumpJson(json) + "\n";
+}
+
+absl::StatusOr<RankResult> DecodeRankResult(absl::string_view text, absl::string_view file) {
+  return Decode<RankResult>(text, file, [](FieldReader& reader) {
+    RankResult result;
+    ReadOutcome(reader, result.outcome);
+    reader.String("reason", result.reason);
+    reader.String("message", result.message);
+    reader.Integer("step", result.step, 0, kMaxNumber);
+    FieldReader metrics = reader.Object("metrics");
+    for (const std::string& name : metrics.Keys()) {
+      metrics.Require(name);  // a null is no value
+      metrics.Double(name, result.metrics[name]);
+    }
+    return result;
+  });
+}
+
+std::string EncodeRankExit(const RankExit& exit) {
+  return DumpJson(RankExitJson(exit)) + "\n";
+}
+
+absl::StatusOr<RankExit> DecodeRankExit(absl::string_view text, absl::string_view file) {
+  return Decode<RankExit>(text, file, GetRankExit);
+}
+
+std::string EncodeAttemptExit(const AttemptExit& exit) {
+  Json json;
+  PutExit(exit, json);
+  json["ranks"] = Json::array();
+  for (const RankExit& rank : exit.ranks) json["ranks"].push_back(RankExitJson(rank));
+  return DumpJson(json) + "\n";
+}
+
+absl::StatusOr<AttemptExit> DecodeAttemptExit(absl::string_view text, absl::string_view file) {
+  return Decode<AttemptExit>(text, file, [](FieldReader& reader) {
+    AttemptExit exit;
+    GetExit(reader, exit);
+    for (FieldReader& rank : reader.Objects("ranks")) exit.ranks.push_back(GetRankExit(rank));
+    return exit;
+  });
+}
+
+std::string EncodeSupervisorRecord(const SupervisorRecord& record) {
+  Json json;
+  json["pid"] = record.pid;
+  json["start_ticks"] = record.start_ticks;
+  json["process_group"] = record.process_group;
+  json["boot_id"] = record.boot_id;
+  json["ranks"] = Json::array();
+  for (const SupervisorRecord::Process& process : record.ranks) {
+    Json item;
+    item["rank"] = process.rank;
+    item["pid"] = process.pid;
+    item["start_ticks"] = process.start_ticks;
+    json["ranks"].push_back(std::move(item));
+  }
+  return DumpJson(json) + "\n";
+}
+
+absl::StatusOr<SupervisorRecord> DecodeSupervisorRecord(absl::string_view text,
+                                                        absl::string_view file) {
+  return Decode<SupervisorRecord>(text, file, [](FieldReader& reader) {
+    SupervisorRecord record;
+    reader.Require("pid");
+    reader.Integer("pid", record.pid, 1, kMaxNumber);
+    reader.Integer("start_ticks", record.start_ticks, 0, kMaxNumber);
+    reader.Integer("process_group", record.process_group, 0, kMaxNumber);
+    reader.String("boot_id", record.boot_id);
+    for (FieldReader& item : reader.Objects("ranks")) {
+      SupervisorRecord::Process process;
+      item.Require("rank");
+      item.Integer("rank", process.rank, 0, kMaxRank);
+      item.Require("pid");
+      item.Integer("pid", process.pid, 1, kMaxNumber);
+      item.Integer("start_ticks", process.start_ticks, 0, kMaxNumber);
+      record.ranks.push_back(process);
+    }
+    return record;
+  });
+}
+
+absl::StatusOr<Progress> ReadProgress(const RunDir& dir, int rank) {
+  return ReadRecord(dir.ProgressPath(rank), &DecodeProgress);
+}
+absl::StatusOr<RankResult> ReadRankResult(const RunDir& dir, int rank) {
+  return ReadRecord(dir.ResultPath(rank), &DecodeRankResult);
+}
+absl::StatusOr<RankExit> ReadRankExit(const RunDir& dir, int rank) {
+  return ReadRecord(dir.RankExitPath(rank), &DecodeRankExit);
+}
+absl::StatusOr<AttemptExit> ReadAttemptExit(const RunDir& dir) {
+  return ReadRecord(dir.ExitPath(), &DecodeAttemptExit);
+}
+absl::StatusOr<SupervisorRecord> ReadSupervisorRecord(const RunDir& dir) {
+  return ReadRecord(dir.SupervisorPath(), &DecodeSupervisorRecord);
+}
+
+absl::Status WriteProgress(const RunDir& dir, int rank, const Progress& progress) {
+  return ReplaceFile(dir.ProgressPath(rank), EncodeProgress(progress));
+}
+absl::Status WriteRankResult(const RunDir& dir, int rank, const RankResult& result) {
+  return WriteFileAtomically(dir.ResultPath(rank), EncodeRankResult(result));
+}
+absl::Status WriteRankExit(const RunDir& dir, const RankExit& exit) {
+  return WriteFileAtomically(dir.RankExitPath(exit.rank), EncodeRankExit(exit));
+}
+absl::Status WriteAttemptExit(const RunDir& dir, const AttemptExit& exit) {
+  return WriteFileAtomically(dir.ExitPath(), EncodeAttemptExit(exit));
+}
+absl::Status WriteSupervisorRecord(const RunDir& dir, const SupervisorRecord& record) {
+  return WriteFileAtomically(dir.SupervisorPath(), EncodeSupervisorRecord(record));
+}
+
+}  // namespace trainyard::run_dir

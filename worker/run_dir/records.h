@@ -1,0 +1,137 @@
+// What ranks and supervisor say about themselves: progress, results, exits. One JSON object a file.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "worker/run_dir/paths.h"
+
+namespace trainyard::run_dir {
+
+// How a finished rank or attempt ended. `hardware` and `transient` are retried, `user_error` never.
+enum class Outcome { kSucceeded, kStopped, kUserError, kTransient, kHardware };
+
+absl::string_view OutcomeName(Outcome outcome);  // "succeeded", "stopped", "user_error", ...
+absl::StatusOr<Outcome> ParseOutcome(absl::string_view name);
+
+// Exit codes of a trainer.
+inline constexpr int kExitSucceeded = 0;
+inline constexpr int kExitUserError = 2;
+inline constexpr int kExitStopped = 15;
+inline constexpr int kExitTransient = 75;
+inline constexpr int kExitHardware = 76;
+int ExitCode(Outcome outcome);
+// What is not one of the codes above, and any signal (> 0), is transient.
+Outcome OutcomeOfExit(int exit_code, int signal);
+
+// ranks/<r>/progress.json: where the rank stands.
+struct Progress {
+  enum class State { kStarting, kRunning, kEvaluating, kCheckpointing, kFinished };
+  State state = State::kStarting;
+  int64_t step = 0;  // updates done
+  int64_t total_steps = 0;
+  int64_t epoch = 0;
+  int64_t epochs = 0;
+  int64_t steps_per_epoch = 0;
+  double samples_per_s = 0;
+  double data_wait_fraction = 0;
+  int64_t rss_bytes = 0;
+  int64_t planned_bytes = 0;
+  int64_t checkpoint_request = 0;  // the last number of control/checkpoint that was answered
+  int64_t last_checkpoint_step = 0;
+  std::string data_digest = {};
+  std::string model_digest = {};
+  int64_t update_time_us = 0;  // since 1970
+
+  friend bool operator==(const Progress&, const Progress&) = default;
+};
+absl::string_view ProgressStateName(Progress::State state);
+
+// ranks/<r>/result.json: what the rank itself says about its end; its last act.
+struct RankResult {
+  Outcome outcome = Outcome::kSucceeded;
+  std::string reason = {};   // UPPER_SNAKE_CASE name of the error, or empty
+  std::string message = {};  // the first error
+  int64_t step = 0;
+  std::map<std::string, double> metrics = {};
+
+  friend bool operator==(const RankResult&, const RankResult&) = default;
+};
+
+// ranks/<r>/exit.json: how the rank ended, as the supervisor saw it.
+struct RankExit {
+  int rank = 0;
+  int exit_code = 0;
+  int signal = 0;  // 0: it exited by itself
+  Outcome outcome = Outcome::kSucceeded;
+  std::string reason = {};
+  std::string message = {};
+  int64_t end_time_us = 0;
+
+  friend bool operator==(const RankExit&, const RankExit&) = default;
+};
+
+// exit.json: how the attempt ended on this host.
+struct AttemptExit {
+  int exit_code = 0;
+  int signal = 0;
+  Outcome outcome = Outcome::kSucceeded;
+  std::string reason = {};
+  std::string message = {};
+  int64_t end_time_us = 0;
+  std::vector<RankExit> ranks = {};
+
+  friend bool operator==(const AttemptExit&, const AttemptExit&) = default;
+};
+
+// supervisor.json: the processes of the attempt on this host. Start ticks (field 22 of
+// /proc/<pid>/stat) and the boot id tell them from later processes that got the same pid.
+struct SupervisorRecord {
+  struct Process {
+    int rank = 0;
+    int64_t pid = 0;
+    int64_t start_ticks = 0;
+    friend bool operator==(const Process&, const Process&) = default;
+  };
+  int64_t pid = 0;
+  int64_t start_ticks = 0;
+  int64_t process_group = 0;  // of the ranks
+  std::string boot_id = {};
+  std::vector<Process> ranks = {};
+
+  friend bool operator==(const SupervisorRecord&, const SupervisorRecord&) = default;
+};
+
+// One line each. Decoding gives DATA_LOSS (CORRUPT_FILE) with `file` and the field that is wrong.
+std::string EncodeProgress(const Progress& progress);
+std::string EncodeRankResult(const RankResult& result);
+std::string EncodeRankExit(const RankExit& exit);
+std::string EncodeAttemptExit(const AttemptExit& exit);
+std::string EncodeSupervisorRecord(const SupervisorRecord& record);
+absl::StatusOr<Progress> DecodeProgress(absl::string_view text, absl::string_view file);
+absl::StatusOr<RankResult> DecodeRankResult(absl::string_view text, absl::string_view file);
+absl::StatusOr<RankExit> DecodeRankExit(absl::string_view text, absl::string_view file);
+absl::StatusOr<AttemptExit> DecodeAttemptExit(absl::string_view text, absl::string_view file);
+absl::StatusOr<SupervisorRecord> DecodeSupervisorRecord(absl::string_view text,
+                                                        absl::string_view file);
+
+// NOT_FOUND where the file is not there (yet).
+absl::StatusOr<Progress> ReadProgress(const RunDir& dir, int rank);
+absl::StatusOr<RankResult> ReadRankResult(const RunDir& dir, int rank);
+absl::StatusOr<RankExit> ReadRankExit(const RunDir& dir, int rank);
+absl::StatusOr<AttemptExit> ReadAttemptExit(const RunDir& dir);
+absl::StatusOr<SupervisorRecord> ReadSupervisorRecord(const RunDir& dir);
+
+// Progress is replaced without fsync, since it is written each second; the others are durable.
+absl::Status WriteProgress(const RunDir& dir, int rank, const Progress& progress);
+absl::Status WriteRankResult(const RunDir& dir, int rank, const RankResult& result);
+absl::Status WriteRankExit(const RunDir& dir, const RankExit& exit);
+absl::Status WriteAttemptExit(const RunDir& dir, const AttemptExit& exit);
+absl::Status WriteSupervisorRecord(const RunDir& dir, const SupervisorRecord& record);
+
+}  // namespace trainyard::run_dir

@@ -1,0 +1,216 @@
+#include "worker/run_dir/training_spec.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/status_macros.h"
+#include "worker/run_dir/json_fields.h"
+
+namespace trainyard::run_dir {
+namespace {
+
+// The limits of proto/trainyard/v1/{spec,training}.proto.
+constexpr int64_t kMaxWidth = 65536;
+constexpr int64_t kMaxClasses = 1'000'000;
+constexpr int64_t kMaxEpochs = 1'000'000;
+constexpr int64_t kMaxSteps = 1'000'000'000'000;
+constexpr int64_t kMaxBatch = 16'777'216;
+constexpr int kMaxReplicas = 4096;
+constexpr int kMaxDevices = 4096;
+constexpr int64_t kMaxSeed = 9'007'199'254'740'991;
+constexpr int64_t kMaxSamples = 10'000'000;
+constexpr size_t kMaxLayers = 64;
+
+// A number from `min` to `max`; `max` itself, or `min` itself, may be shut out.
+struct Limits {
+  double min = 0;
+  double max = 0;
+  bool min_exclusive = false;
+  bool max_exclusive = false;
+};
+
+void Number(FieldReader& reader, absl::string_view key, double& value, const Limits& limits) {
+  double read = value;
+  if (!reader.Double(key, read)) return;
+  const bool above = limits.min_exclusive ? read > limits.min : read >= limits.min;
+  const bool below = limits.max_exclusive ? read < limits.max : read <= limits.max;
+  if (!(above && below)) {  // not a number fails both
+    reader.Violate(key, absl::StrCat("is ", read, "; expected a number ",
+                                     limits.min_exclusive ? "over " : "from ", limits.min,
+                                     limits.max_exclusive ? " and under " : " to ", limits.max));
+    return;
+  }
+  value = read;
+}
+
+// Which of `keys` is there. A violation at the object itself where it is none, or more than one.
+std::string OneOf(FieldReader& parent, absl::string_view name, const FieldReader& reader,
+                  std::initializer_list<const char*> keys, bool required) {
+  std::vector<std::string> present;
+  for (const char* key : keys) {
+    if (reader.Has(key)) present.emplace_back(key);
+  }
+  if (present.size() > 1 || (present.empty() && required)) {
+    parent.Violate(name, absl::StrCat("holds ", present.empty() ? "none" : "more than one", " of ",
+                                      absl::StrJoin(keys, ", "), "; expected one"));
+  }
+  return present.size() == 1 ? present[0] : std::string();
+}
+
+void ReadModel(FieldReader& spec, ModelSpec& model) {
+  FieldReader reader = spec.Object("model");
+  const std::string kind = OneOf(spec, "model", reader, {"mlp", "convnet"}, true);
+  if (kind.empty()) return;
+  FieldReader fields = reader.Object(kind);
+  fields.Integers("input", model.input, 1, kMaxWidth);
+  if (model.input.size() != 3) {
+    fields.Violate("input", absl::StrCat("has ", model.input.size(),
+                                         " numbers; expected channels, height, width"));
+  }
+  fields.Integer("classes", model.classes, 2, kMaxClasses);
+  if (kind == "mlp") {
+    model.kind = ModelSpec::Kind::kMlp;
+    fields.Integers("hidden", model.hidden, 1, kMaxWidth);
+    if (model.hidden.size() > kMaxLayers) {
+      fields.Violate("hidden", absl::StrCat("has ", model.hidden.size(), " layers; at most ",
+                                            kMaxLayers, " are allowed"));
+    }
+  } else {
+    model.kind = ModelSpec::Kind::kConvnet;
+    fields.Integers("channels", model.channels, 1, kMaxWidth);
+    if (model.channels.size() != 2) {
+      fields.Violate("channels",
+                     absl::StrCat("has ", model.channels.size(), " numbers; expected 2"));
+    }
+    fields.Bool("batch_norm", model.batch_norm);
+  }
+}
+
+// Enumerations are written by their proto name, by what people write, or by number.
+template <typename Enum>
+void ReadEnum(FieldReader& reader, absl::string_view key, absl::string_view prefix,
+              std::initializer_list<std::pair<absl::string_view, Enum>> values, Enum& value) {
+  if (!reader.Has(key)) return;
+  const Json& raw = reader.Raw(key);
+  int64_t number = 0;
+  std::string expected;
+  for (const auto& [name, candidate] : values) {
+    ++number;
+    absl::StrAppend(&expected, expected.empty() ? "" : " or ", name);
+    const std::string upper = absl::StrCat(prefix, absl::AsciiStrToUpper(name));
+    if (raw == std::string(name) || raw == upper || raw == number) {
+      value = candidate;
+      return;
+    }
+  }
+  reader.Violate(key, absl::StrCat("is ", DumpJson(raw), "; expected ", expected));
+}
+
+void ReadData(FieldReader& spec, DataSpec& data) {
+  spec.Require("data");
+  FieldReader reader = spec.Object("data");
+  if (spec.Has("data")) reader.Require("dataset");
+  reader.String("dataset", data.dataset);
+  ReadEnum(reader, "normalize", "NORMALIZE_",
+           {{"dataset", DataSpec::Normalize::kDataset}, {"unit", DataSpec::Normalize::kUnit}},
+           data.normalize);
+  reader.String("digest", data.digest);
+  reader.Integer("train_size", data.train_size, 0, kMaxSamples);
+  reader.Integer("test_size", data.test_size, 0, kMaxSamples);
+}
+
+void ReadTrain(FieldReader& spec, TrainSpec& train) {
+  FieldReader reader = spec.Object("train");
+  OneOf(spec, "train", reader, {"epochs", "steps"}, true);
+  reader.Integer("epochs", train.epochs, 1, kMaxEpochs);
+  reader.Integer("steps", train.steps, 1, kMaxSteps);
+  reader.Integer("global_batch", train.global_batch, 1, kMaxBatch);
+  reader.Integer("replicas", train.replicas, 0, kMaxReplicas);
+  int64_t seed = 1;
+  reader.Integer("seed", seed, 0, kMaxSeed);
+  train.seed = static_cast<uint64_t>(seed);
+  int precision = 0;
+  ReadEnum(reader, "precision", "PRECISION_", {{"f32", 1}}, precision);
+}
+
+void ReadOptimizer(FieldReader& spec, SgdSpec& sgd) {
+  FieldReader optimizer = spec.Object("optimizer");
+  OneOf(spec, "optimizer", optimizer, {"sgd"}, true);
+  if (!optimizer.Has("sgd")) return;
+  FieldReader reader = optimizer.Object("sgd");
+  reader.Require("lr");
+  Number(reader, "lr", sgd.lr, {.min = 0, .max = 1000, .min_exclusive = true});
+  Number(reader, "momentum", sgd.momentum, {.min = 0, .max = 1, .max_exclusive = true});
+  reader.Bool("nesterov", sgd.nesterov);
+  Number(reader, "weight_decay", sgd.weight_decay, {.min = 0, .max = 1});
+  if (sgd.nesterov && sgd.momentum == 0) {
+    reader.Violate("nesterov", "is true without momentum; set optimizer.sgd.momentum");
+  }
+}
+
+void ReadSchedule(FieldReader& spec, ScheduleSpec& schedule) {
+  FieldReader reader = spec.Object("schedule");
+  Number(reader, "warmup_epochs", schedule.warmup_epochs, {.min = 0, .max = 100'000});
+  const std::string shape =
+      OneOf(spec, "schedule", reader, {"constant", "step", "cosine"}, /*required=*/false);
+  if (shape == "step") {
+    schedule.shape = ScheduleSpec::Shape::kStep;
+    FieldReader fields = reader.Object("step");
+    fields.Require("milestones");
+    fields.Doubles("milestones", schedule.milestones);
+    Number(fields, "gamma", schedule.gamma, {.min = 0, .max = 1});
+    const auto bad = [](double epoch) { return !(epoch >= 0 && epoch <= kMaxEpochs); };
+    if (schedule.milestones.size() > kMaxLayers ||
+        std::any_of(schedule.milestones.begin(), schedule.milestones.end(), bad) ||
+        !std::is_sorted(schedule.milestones.begin(), schedule.milestones.end())) {
+      fields.Violate("milestones",
+                     absl::StrCat("is ", DumpJson(fields.Raw("milestones")), "; expected at most ",
+                                  kMaxLayers, " ascending epochs from 0 to ", kMaxEpochs));
+    }
+  } else if (shape == "cosine") {
+    schedule.shape = ScheduleSpec::Shape::kCosine;
+    FieldReader fields = reader.Object("cosine");
+    Number(fields, "final_lr", schedule.final_lr, {.min = 0, .max = 1000});
+  }
+}
+
+// `spec.checkpoint.every`, `spec.evaluate.every`.
+void ReadEvery(FieldReader& spec, absl::string_view section, IntervalSpec& interval) {
+  FieldReader parent = spec.Object(section);
+  if (!parent.Has("every")) return;
+  FieldReader reader = parent.Object("every");
+  IntervalSpec read;
+  OneOf(parent, "every", reader, {"epochs", "steps", "time"}, true);
+  reader.Integer("epochs", read.epochs, 1, kMaxEpochs);
+  reader.Integer("steps", read.steps, 1, kMaxSteps);
+  if (reader.Duration("time", read.time) && read.time == absl::ZeroDuration()) {
+    reader.Violate("time", "is not a positive duration");
+  }
+  interval = read;
+}
+
+}  // namespace
+
+absl::StatusOr<TrainingSpec> ParseTrainingSpec(absl::string_view spec_json) {
+  TY_ASSIGN_OR_RETURN(const Json json, ParseJsonObject(spec_json, "spec"));
+  std::vector<FieldViolation> violations;
+  FieldReader reader(json, "spec", violations);
+  TrainingSpec spec;
+  reader.String("name", spec.name);
+  ReadModel(reader, spec.model);
+  ReadData(reader, spec.data);
+  ReadTrain(reader, spec.train);
+  ReadOptimizer(reader, spec.optimizer);
+  ReadSchedule(reader, spec.schedule);
+  reader.Object("devices").Integer("count", spec.devices, 1, kMaxDevices);
+  ReadEvery(reader, "checkpoint", spec.checkpoint_every);
+  ReadEvery(reader, "evaluate", spec.evaluate_every);
+  if (!violations.empty()) return InvalidFields(std::move(violations));
+  return spec;
+}
+
+}  // namespace trainyard::run_dir

@@ -1,0 +1,97 @@
+// The part of a job's spec that the trainer reads, as plain structs. The trainer has no protobuf:
+// it reads the JSON form of trainyard.v1.JobSpec out of assignment.json. Defaults are those of the
+// proto's field rules, so a spec written by hand needs only what has none.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace trainyard::run_dir {
+
+struct ModelSpec {
+  enum class Kind { kMlp, kConvnet };
+  Kind kind = Kind::kMlp;
+  std::vector<int64_t> input = {1, 28, 28};  // channels, height, width
+  int64_t classes = 10;
+  std::vector<int64_t> hidden = {256};       // mlp
+  std::vector<int64_t> channels = {32, 64};  // convnet
+  bool batch_norm = false;                   // convnet
+
+  friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
+};
+
+struct DataSpec {
+  enum class Normalize { kDataset, kUnit };
+  std::string dataset = {};
+  Normalize normalize = Normalize::kDataset;
+  std::string digest = {};  // empty: anything
+  int64_t train_size = 0;   // glyphs only; 0: its own size
+  int64_t test_size = 0;
+
+  friend bool operator==(const DataSpec&, const DataSpec&) = default;
+};
+
+// Exactly one of epochs and steps is positive.
+struct TrainSpec {
+  int64_t epochs = 0;
+  int64_t steps = 0;
+  int64_t global_batch = 64;
+  int replicas = 0;  // 0: as many as ranks
+  uint64_t seed = 1;
+
+  friend bool operator==(const TrainSpec&, const TrainSpec&) = default;
+};
+
+struct SgdSpec {
+  double lr = 0;
+  double momentum = 0;
+  bool nesterov = false;
+  double weight_decay = 0;
+
+  friend bool operator==(const SgdSpec&, const SgdSpec&) = default;
+};
+
+struct ScheduleSpec {
+  enum class Shape { kConstant, kStep, kCosine };
+  Shape shape = Shape::kConstant;
+  double warmup_epochs = 0;
+  std::vector<double> milestones = {};  // kStep: epochs, ascending
+  double gamma = 0.1;                   // kStep
+  double final_lr = 0;                  // kCosine
+
+  friend bool operator==(const ScheduleSpec&, const ScheduleSpec&) = default;
+};
+
+// A span in epochs, steps or time; exactly one is set.
+struct IntervalSpec {
+  int64_t epochs = 0;
+  int64_t steps = 0;
+  absl::Duration time = absl::ZeroDuration();
+
+  friend bool operator==(const IntervalSpec&, const IntervalSpec&) = default;
+};
+
+struct TrainingSpec {
+  std::string name = {};
+  ModelSpec model;
+  DataSpec data;
+  TrainSpec train;
+  SgdSpec optimizer;
+  ScheduleSpec schedule;
+  int devices = 1;  // what the spec asks for; a run goes by the world size of its assignment
+  IntervalSpec checkpoint_every{.epochs = 1};
+  IntervalSpec evaluate_every{.epochs = 1};
+
+  friend bool operator==(const TrainingSpec&, const TrainingSpec&) = default;
+};
+
+// INVALID_ARGUMENT (INVALID_SPEC) with all violations, each with its path
+// ("spec.train.global_batch"); DATA_LOSS where the text is no JSON object.
+absl::StatusOr<TrainingSpec> ParseTrainingSpec(absl::string_view spec_json);
+
+}  // namespace trainyard::run_dir

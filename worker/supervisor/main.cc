@@ -1,0 +1,104 @@
+// trainyard-supervisor: owns the ranks of one attempt on one host.
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/base/files.h"
+#include "common/base/log.h"
+#include "common/base/version.h"
+#include "worker/run_dir/assignment.h"
+#include "worker/supervisor/supervisor.h"
+
+namespace trainyard {
+namespace {
+
+constexpr char kUsage[] =
+    "usage: trainyard-supervisor --run_dir DIR [--trainer PATH] [--detach]\n"
+    "Starts the ranks of DIR/assignment.json and writes down how they end.\n"
+    "  --trainer PATH  the program that is a rank; default: trainyard-trainer beside this one\n"
+    "  --detach        go on in the background, in a session of its own\n";
+
+struct Flags {
+  supervisor::SupervisorOptions options;
+  bool detach = false;
+};
+
+// Two flags are not worth a library in the smallest program of all.
+absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
+  Flags flags;
+  for (int i = 1; i < argc; ++i) {
+    absl::string_view argument = argv[i];
+    if (argument == "--detach") {
+      flags.detach = true;
+      continue;
+    }
+    std::string* value = nullptr;
+    if (absl::ConsumePrefix(&argument, "--run_dir")) {
+      value = &flags.options.run_dir;
+    } else if (absl::ConsumePrefix(&argument, "--trainer")) {
+      value = &flags.options.trainer;
+    }
+    if (value != nullptr && absl::ConsumePrefix(&argument, "=")) {
+      *value = std::string(argument);
+    } else if (value != nullptr && argument.empty() && i + 1 < argc) {
+      *value = argv[++i];
+    } else {
+      return absl::InvalidArgumentError(absl::StrCat("cannot understand '", argv[i], "'"));
+    }
+  }
+  if (flags.options.run_dir.empty()) return absl::InvalidArgumentError("--run_dir is missing");
+  return flags;
+}
+
+// trainyard-trainer, or trainyard-trainer-<backend>, beside this program.
+std::string DefaultTrainer(const std::string& run_dir) {
+  char self[4096];
+  const ssize_t length = readlink("/proc/self/exe", self, sizeof self);
+  const std::string path(self, length > 0 ? static_cast<size_t>(length) : 0);
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  const auto assignment = run_dir::ReadAssignment(run_dir::RunDir(run_dir));
+  const bool other = assignment.ok() && assignment->backend != "cpu";
+  return absl::StrCat(folder, "trainyard-trainer", other ? "-" : "",
+                      other ? assignment->backend : "");
+}
+
+int Main(int argc, char** argv) {
+  absl::StatusOr<Flags> flags = ParseFlags(argc, argv);
+  if (!flags.ok()) {
+    std::fprintf(stderr, "%s\n%s", std::string(flags.status().message()).c_str(), kUsage);
+    return 2;
+  }
+  if (flags->detach) {
+    const pid_t child = fork();
+    if (child < 0) {
+      std::perror("trainyard-supervisor: cannot fork");
+      return 75;
+    }
+    if (child > 0) return 0;
+    (void)setsid();
+  }
+  // A log that nobody reads any more is no reason to leave the ranks alone.
+  (void)signal(SIGPIPE, SIG_IGN);
+  InitLog("trainyard-supervisor", LogLevel::kInfo, LogFormat::kText);
+  if (flags->options.trainer.empty()) {
+    flags->options.trainer = DefaultTrainer(flags->options.run_dir);
+  }
+  const absl::Status status = supervisor::Supervise(flags->options, *Clock::Real());
+  if (!status.ok()) {
+    LogError("nothing was run", {{"error", std::string(status.message())}});
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace trainyard
+
+int main(int argc, char** argv) {
+  return trainyard::Main(argc, argv);
+}

@@ -1,0 +1,188 @@
+#include "worker/supervisor/rank_group.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
+#include "common/base/processes.h"
+#include "common/base/status_macros.h"
+
+namespace trainyard::supervisor {
+namespace {
+
+// Exit code of a child that never became a trainer; the error pipe says why.
+constexpr int kExecFailed = 127;
+
+struct Pipe {
+  UniqueFd read;
+  UniqueFd write;
+};
+
+absl::StatusOr<Pipe> MakePipe() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return ErrnoStatus(errno, "cannot create", "pipe");
+  return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+void BindToCpus(const std::vector<int64_t>& cpus) {
+  if (cpus.empty()) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int64_t cpu : cpus) {
+    if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(static_cast<size_t>(cpu), &set);
+  }
+  // A processor that went away costs speed and not the job: the rank runs unbound then.
+  (void)sched_setaffinity(0, sizeof set, &set);
+}
+
+void RestoreSignals() {
+  for (int number = 1; number < NSIG; ++number) (void)signal(number, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  (void)sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+[[noreturn]] void FailStart(int error_pipe) {
+  const int reason = errno;
+  (void)!write(error_pipe, &reason, sizeof reason);
+  _exit(kExecFailed);
+}
+
+// What the child does between fork and exec. The process has one thread, so everything is allowed.
+[[noreturn]] void BecomeTrainer(const run_dir::RunDir& dir, const std::string& trainer,
+                                const run_dir::RankAssignment& rank, pid_t group, pid_t supervisor,
+                                int log, int null, int gate, int error_pipe) {
+  if (setpgid(0, group) != 0) FailStart(error_pipe);
+  // A supervisor that is killed takes its ranks along. If that was before this line, nobody sends
+  // the signal any more, hence the look at the parent.
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) FailStart(error_pipe);
+  if (getppid() != supervisor) _exit(kExecFailed);
+  RestoreSignals();
+  BindToCpus(rank.cpus);
+  if (dup2(null, STDIN_FILENO) < 0 || dup2(log, STDOUT_FILENO) < 0 ||
+      dup2(log, STDERR_FILENO) < 0) {
+    FailStart(error_pipe);
+  }
+  const std::string rank_text = absl::StrCat(rank.rank);
+  setenv("TRAINYARD_RUN_DIR", dir.root().c_str(), 1);
+  setenv("TRAINYARD_RANK", rank_text.c_str(), 1);
+  setenv("OMP_NUM_THREADS", absl::StrCat(rank.threads).c_str(), 1);
+  char byte = 0;
+  while (read(gate, &byte, 1) < 0 && errno == EINTR) {
+  }
+  execl(trainer.c_str(), trainer.c_str(), "--run_dir", dir.root().c_str(), "--rank",
+        rank_text.c_str(), static_cast<char*>(nullptr));
+  FailStart(error_pipe);
+}
+
+}  // namespace
+
+absl::StatusOr<RankGroup> RankGroup::Start(const run_dir::RunDir& dir, const std::string& trainer,
+                                           const std::vector<run_dir::RankAssignment>& ranks) {
+  RankGroup group;
+  group.trainer_ = trainer;
+  TY_ASSIGN_OR_RETURN(Pipe gate, MakePipe());
+  group.gate_ = std::move(gate.write);
+  for (const run_dir::RankAssignment& rank : ranks) {
+    const absl::Status started = group.StartRank(dir, trainer, rank, gate.read.get());
+    if (!started.ok()) {
+      group.KillAndReap();
+      return Annotate(started, absl::StrCat("rank ", rank.rank, " cannot be started"));
+    }
+  }
+  return group;
+}
+
+absl::Status RankGroup::StartRank(const run_dir::RunDir& dir, const std::string& trainer,
+                                  const run_dir::RankAssignment& rank, int gate) {
+  TY_RETURN_IF_ERROR(dir.CreateRankDirectory(rank.rank));
+  TY_ASSIGN_OR_RETURN(const UniqueFd log,
+                      OpenFile(dir.LogPath(rank.rank), O_WRONLY | O_CREAT | O_APPEND));
+  TY_ASSIGN_OR_RETURN(const UniqueFd null, OpenFile("/dev/null", O_RDONLY));
+  TY_ASSIGN_OR_RETURN(Pipe error, MakePipe());
+  const pid_t supervisor = getpid();
+  const pid_t pid = fork();
+  if (pid < 0) return ErrnoStatus(errno, "cannot fork for", trainer);
+  if (pid == 0) {
+    // The write end in this child would keep the gate shut for ever.
+    gate_ = UniqueFd();
+    BecomeTrainer(dir, trainer, rank, group_, supervisor, log.get(), null.get(), gate,
+                  error.write.get());
+  }
+  // Both sides set the group, so that it stands whoever runs first.
+  (void)setpgid(pid, group_ == 0 ? pid : group_);
+  if (group_ == 0) group_ = pid;
+  members_.push_back({rank.rank, pid, std::move(error.read)});
+  return absl::OkStatus();
+}
+
+void RankGroup::KillAndReap() {
+  for (const Member& member : members_) {
+    (void)kill(member.pid, SIGKILL);
+    while (waitpid(member.pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+  members_.clear();
+}
+
+void RankGroup::Release() {
+  gate_ = UniqueFd();
+}
+
+run_dir::SupervisorRecord RankGroup::Record() const {
+  run_dir::SupervisorRecord record;
+  record.process_group = group_;
+  for (const Member& member : members_) {
+    const auto info = ReadProcess(member.pid);
+    record.ranks.push_back({member.rank, member.pid, info.ok() ? info->start_ticks : 0});
+  }
+  return record;
+}
+
+int RankGroup::RankOf(pid_t pid) const {
+  for (const Member& member : members_) {
+    if (member.pid == pid) return member.rank;
+  }
+  return -1;
+}
+
+absl::Status RankGroup::StartError(int rank) const {
+  for (const Member& member : members_) {
+    if (member.rank != rank) continue;
+    int reason = 0;
+    // Closed without a word by a successful exec.
+    if (read(member.error.get(), &reason, sizeof reason) == static_cast<ssize_t>(sizeof reason)) {
+      return ErrnoStatus(reason, "cannot execute", trainer_);
+    }
+  }
+  return absl::OkStatus();
+}
+
+void RankGroup::Signal(SignalToSend signal) const {
+  if (signal == SignalToSend::kNone) return;
+  const int number = signal == SignalToSend::kTerm ? SIGTERM : SIGKILL;
+  bool group_lives = false;
+  for (const ProcessInfo& process : DescendantsOf(getpid(), ListProcesses())) {
+    if (process.group == group_) {
+      group_lives = true;
+    } else {
+      (void)kill(static_cast<pid_t>(process.pid), number);
+      (void)kill(static_cast<pid_t>(process.pid), SIGCONT);
+    }
+  }
+  // Only while members are known to live: the number of an empty group may be given out again.
+  if (!group_lives) return;
+  (void)kill(-group_, number);
+  (void)kill(-group_, SIGCONT);
+}
+
+}  // namespace trainyard::supervisor

@@ -1,0 +1,60 @@
+// The processes of the ranks: started together in one process group, held at a gate until their
+// supervisor has written down who they are, and bound to the supervisor's life.
+#pragma once
+
+#include <sys/types.h>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/files.h"
+#include "worker/run_dir/assignment.h"
+#include "worker/run_dir/paths.h"
+#include "worker/run_dir/records.h"
+#include "worker/supervisor/supervisor_core.h"
+
+namespace trainyard::supervisor {
+
+// The caller has one thread only, is a child subreaper, and reaps. Not thread-safe.
+class RankGroup {
+ public:
+  // Forks one process a rank. Each is bound to its processors, writes to ranks/<r>/log, dies with
+  // this process, and waits for Release before it becomes
+  //   <trainer> --run_dir D --rank R
+  // On an error no process is left.
+  static absl::StatusOr<RankGroup> Start(const run_dir::RunDir& dir, const std::string& trainer,
+                                         const std::vector<run_dir::RankAssignment>& ranks);
+
+  void Release();
+
+  // For supervisor.json; without the supervisor's own fields.
+  run_dir::SupervisorRecord Record() const;
+  // The rank of a pid of ours; -1 for adopted processes.
+  int RankOf(pid_t pid) const;
+  // OK, or why the trainer of this rank could not be executed. Call it once the rank has ended.
+  absl::Status StartError(int rank) const;
+
+  // To the group, and to descendants that left it. SIGTERM wakes stopped processes too.
+  void Signal(SignalToSend signal) const;
+
+ private:
+  struct Member {
+    int rank = 0;
+    pid_t pid = 0;
+    UniqueFd error;  // reads the errno of a failed exec
+  };
+
+  RankGroup() = default;
+  absl::Status StartRank(const run_dir::RunDir& dir, const std::string& trainer,
+                         const run_dir::RankAssignment& rank, int gate);
+  void KillAndReap();
+
+  std::string trainer_;
+  pid_t group_ = 0;
+  std::vector<Member> members_;
+  UniqueFd gate_;  // closing it releases the ranks
+};
+
+}  // namespace trainyard::supervisor

@@ -1,0 +1,297 @@
+#include "worker/supervisor/supervisor.h"
+
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
+#include "common/base/file_watch.h"
+#include "common/base/log.h"
+#include "common/base/processes.h"
+#include "common/base/status_macros.h"
+#include "worker/run_dir/assignment.h"
+#include "worker/run_dir/control.h"
+#include "worker/run_dir/supervisor_lock.h"
+#include "worker/supervisor/rank_group.h"
+#include "worker/supervisor/supervisor_core.h"
+
+namespace trainyard::supervisor {
+namespace {
+
+// How long to sleep where files cannot be watched, and where they can: a lost event costs no more.
+constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
+constexpr absl::Duration kWatchedInterval = absl::Seconds(1);
+// Between attempts to write an exit record, while the disk is full.
+constexpr absl::Duration kWriteRetryFirst = absl::Milliseconds(100);
+constexpr absl::Duration kWriteRetryLast = absl::Seconds(5);
+
+absl::StatusOr<UniqueFd> CatchSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int number : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, number);
+  if (sigprocmask(SIG_BLOCK, &signals, nullptr) != 0) {
+    return ErrnoStatus(errno, "cannot block", "signals");
+  }
+  const int fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+  if (fd < 0) return ErrnoStatus(errno, "cannot create", "signalfd");
+  return UniqueFd(fd);
+}
+
+// One attempt. Holds no decision of its own: what happens goes into the core, and what the core
+// says is carried out.
+class Supervisor {
+ public:
+  Supervisor(run_dir::RunDir dir, run_dir::Assignment assignment, UniqueFd signals, Clock& clock)
+      : dir_(std::move(dir)),
+        assignment_(std::move(assignment)),
+        signals_(std::move(signals)),
+        clock_(clock),
+        core_(Ranks(assignment_)) {
+    auto watch = FileWatch::Create();
+    if (watch.ok() && watch->Add(dir_.root()).ok() && watch->Add(dir_.ControlDir()).ok()) {
+      watch_.emplace(*std::move(watch));
+    }
+  }
+
+  void Run(const std::string& trainer) {
+    ReadControl();
+    if (core_.Tick(clock_.Uptime()) != SignalToSend::kNone) {
+      EndUnstarted({.outcome = run_dir::Outcome::kStopped});
+    } else {
+      const absl::Status started = Start(trainer);
+      if (!started.ok()) {
+        LogError("the ranks cannot be started", {{"error", std::string(started.message())}});
+        EndUnstarted({.outcome = run_dir::Outcome::kTransient,
+                      .reason = ReasonOr(started, "START_FAILED"),
+                      .message = std::string(started.message())});
+      }
+    }
+    while (true) {
+      TakeSignals();
+      Reap();
+      ReadControl();
+      const SignalToSend signal = core_.Tick(clock_.Uptime());
+      if (signal != SignalToSend::kNone && group_.has_value()) {
+        LogInfo(signal == SignalToSend::kTerm ? "SIGTERM to all ranks" : "SIGKILL to all ranks");
+        group_->Signal(signal);
+      }
+      if (WriteExits()) return;
+      Wait();
+    }
+  }
+
+ private:
+  static std::vector<int> Ranks(const run_dir::Assignment& assignment) {
+    std::vector<int> ranks;
+    for (const run_dir::RankAssignment& rank : assignment.ranks) ranks.push_back(rank.rank);
+    std::sort(ranks.begin(), ranks.end());
+    return ranks;
+  }
+
+  static std::string ReasonOr(const absl::Status& status, absl::string_view otherwise) {
+    const std::string reason = ErrorReason(status);
+    return reason.empty() ? std::string(otherwise) : reason;
+  }
+
+  int64_t NowMicros() { return absl::ToUnixMicros(clock_.Now()); }
+
+  absl::Status Start(const std::string& trainer) {
+    TY_ASSIGN_OR_RETURN(RankGroup group, RankGroup::Start(dir_, trainer, assignment_.ranks));
+    group_.emplace(std::move(group));
+    run_dir::SupervisorRecord record = group_->Record();
+    record.pid = getpid();
+    record.boot_id = BootId();
+    TY_ASSIGN_OR_RETURN(const ProcessInfo self, ReadProcess(record.pid));
+    record.start_ticks = self.start_ticks;
+    const absl::Status written = run_dir::WriteSupervisorRecord(dir_, record);
+    if (!written.ok()) {
+      // Nobody would know of the ranks if this process died: they never get through the gate.
+      group_->Signal(SignalToSend::kKill);
+      while (waitpid(-1, nullptr, 0) > 0 || errno == EINTR) {
+      }
+      group_.reset();
+      return written;
+    }
+    group_->Release();
+    LogInfo("ranks started", {{"ranks", absl::StrCat(assignment_.ranks.size())},
+                              {"process_group", absl::StrCat(record.process_group)}});
+    return absl::OkStatus();
+  }
+
+  // Every rank ends by `result` without having begun.
+  void EndUnstarted(const run_dir::RankResult& result) {
+    for (const run_dir::RankAssignment& rank : assignment_.ranks) {
+      core_.RankEnded(clock_.Uptime(), {.rank = rank.rank,
+                                        .exit_code = run_dir::ExitCode(result.outcome),
+                                        .result = result,
+                                        .end_time_us = NowMicros()});
+    }
+    core_.GroupGone();
+  }
+
+  void TakeSignals() {
+    signalfd_siginfo info;
+    while (read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+      if (info.ssi_signo == SIGCHLD) continue;
+      LogInfo("asked to stop by a signal", {{"signal", absl::StrCat(info.ssi_signo)}});
+      core_.StopAsked(clock_.Uptime(), {kReasonDrained, kDefaultTermGrace});
+    }
+  }
+
+  void Reap() {
+    while (!core_.gone()) {
+      int status = 0;
+      const pid_t pid = waitpid(-1, &status, WNOHANG);
+      if (pid < 0 && errno == EINTR) continue;
+      // Descendants that lost their parent are our children: without children nothing is left.
+      if (pid < 0 && core_.all_ranks_ended()) core_.GroupGone();
+      if (pid <= 0) return;
+      const int rank = group_.has_value() ? group_->RankOf(pid) : -1;
+      if (rank >= 0) RankEnded(rank, status);
+    }
+  }
+
+  void RankEnded(int rank, int status) {
+    RankEnd end;
+    end.rank = rank;
+    end.end_time_us = NowMicros();
+    if (WIFSIGNALED(status)) {
+      end.signal = WTERMSIG(status);
+    } else {
+      end.exit_code = WEXITSTATUS(status);
+    }
+    const absl::Status start_error = group_->StartError(rank);
+    if (!start_error.ok()) {
+      end.result = run_dir::RankResult{.outcome = run_dir::Outcome::kTransient,
+                                       .reason = "TRAINER_NOT_STARTED",
+                                       .message = std::string(start_error.message())};
+    } else if (auto result = run_dir::ReadRankResult(dir_, rank); result.ok()) {
+      end.result = *std::move(result);
+    } else if (!absl::IsNotFound(result.status())) {
+      LogWarning("a result cannot be read", {{"error", std::string(result.status().message())}});
+    }
+    core_.RankEnded(clock_.Uptime(), end);
+    LogInfo("rank ended", {{"rank", absl::StrCat(rank)},
+                           {"exit_code", absl::StrCat(end.exit_code)},
+                           {"signal", absl::StrCat(end.signal)}});
+  }
+
+  void ReadControl() {
+    if (const auto lease = run_dir::ReadLease(dir_); lease.ok()) {
+      core_.LeaseSeen(*lease);
+    } else {
+      LogWarning("the lease cannot be read; the last one counts",
+                 {{"error", std::string(lease.status().message())}});
+    }
+    const auto stop = run_dir::ReadStopRequest(dir_);
+    if (!stop.ok()) {
+      // A request is written whole, so that this is damage: the wish to stop is clear all the same.
+      core_.StopAsked(clock_.Uptime(), {kReasonDrained, kDefaultTermGrace});
+    } else if (stop->has_value() && *stop != seen_stop_) {
+      seen_stop_ = *stop;
+      LogInfo("asked to stop", {{"reason", (*stop)->reason}});
+      core_.StopAsked(clock_.Uptime(), **stop);
+    }
+  }
+
+  // Writes what is still to be written; true once exit.json of the attempt is there. Never blocks:
+  // a full disk is tried again later.
+  bool WriteExits() {
+    if (clock_.Uptime() < write_after_) return false;
+    absl::Status status = absl::OkStatus();
+    for (const run_dir::RankExit& exit : core_.RankExits()) {
+      if (written_.contains(exit.rank)) continue;
+      // A rank that was never started has no folder yet.
+      status.Update(dir_.CreateRankDirectory(exit.rank));
+      if (status.ok()) status = run_dir::WriteRankExit(dir_, exit);
+      if (status.ok()) written_.insert(exit.rank);
+    }
+    const bool last = status.ok() && core_.gone();
+    if (last) status = run_dir::WriteAttemptExit(dir_, core_.Exit(NowMicros()));
+    if (status.ok()) {
+      write_retry_ = kWriteRetryFirst;
+      return last;
+    }
+    if (core_.gone() && !FileExists(dir_.AssignmentPath())) {
+      LogError("the run directory was removed; nobody is left to tell");
+      return true;
+    }
+    LogError("an exit record cannot be written; trying again",
+             {{"error", std::string(status.message())}});
+    write_after_ = clock_.Uptime() + write_retry_;
+    write_retry_ = std::min(write_retry_ * 2, kWriteRetryLast);
+    return false;
+  }
+
+  void Wait() {
+    const absl::Duration now = clock_.Uptime();
+    absl::Duration wait = watch_.has_value() ? kWatchedInterval : kPollInterval;
+    wait = std::min(wait, core_.NextDeadline() - now);
+    if (write_after_ > now) wait = std::min(wait, write_after_ - now);
+    pollfd fds[] = {{signals_.get(), POLLIN, 0},
+                    {watch_.has_value() ? watch_->fd() : -1, POLLIN, 0}};
+    const int64_t ms = std::max<int64_t>(0, absl::ToInt64Milliseconds(wait) + 1);
+    (void)poll(fds, 2, static_cast<int>(ms));
+    if (watch_.has_value()) (void)watch_->Drain();
+  }
+
+  const run_dir::RunDir dir_;
+  const run_dir::Assignment assignment_;
+  const UniqueFd signals_;
+  Clock& clock_;
+  SupervisorCore core_;
+  std::optional<FileWatch> watch_;
+  std::optional<RankGroup> group_;
+  std::optional<run_dir::StopRequest> seen_stop_;
+  std::set<int> written_;
+  absl::Duration write_after_ = absl::ZeroDuration();
+  absl::Duration write_retry_ = kWriteRetryFirst;
+};
+
+}  // namespace
+
+absl::Status Supervise(const SupervisorOptions& options, Clock& clock) {
+  const run_dir::RunDir dir(options.run_dir);
+  TY_ASSIGN_OR_RETURN(const auto lock, run_dir::SupervisorLock::Acquire(dir));
+  if (FileExists(dir.ExitPath())) return absl::OkStatus();
+  if (FileExists(dir.SupervisorPath())) {
+    return MakeError(absl::StatusCode::kFailedPrecondition, "SUPERVISOR_DIED",
+                     absl::StrCat("the supervisor of '", dir.root(),
+                                  "' died; an attempt runs once (remove supervisor.json to run it "
+                                  "again by hand)"));
+  }
+  auto assignment = run_dir::ReadAssignment(dir);
+  if (absl::IsNotFound(assignment.status())) return assignment.status();
+  if (!assignment.ok() || assignment->ranks.empty()) {
+    const absl::Status bad = assignment.ok()
+                                 ? error::CorruptFile(dir.AssignmentPath(), "lists no ranks")
+                                 : assignment.status();
+    TY_RETURN_IF_ERROR(
+        run_dir::WriteAttemptExit(dir, {.exit_code = run_dir::kExitTransient,
+                                        .outcome = run_dir::Outcome::kTransient,
+                                        .reason = ErrorReason(bad),
+                                        .message = std::string(bad.message()),
+                                        .end_time_us = absl::ToUnixMicros(clock.Now()),
+                                        .ranks = {}}));
+    return bad;
+  }
+  TY_RETURN_IF_ERROR(MakeDirectories(dir.ControlDir()));
+  if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
+    return ErrnoStatus(errno, "cannot adopt descendants of", dir.root());
+  }
+  TY_ASSIGN_OR_RETURN(UniqueFd signals, CatchSignals());
+  Supervisor(dir, *std::move(assignment), std::move(signals), clock).Run(options.trainer);
+  return absl::OkStatus();
+}
+
+}  // namespace trainyard::supervisor

@@ -1,0 +1,104 @@
+// The decisions of the supervisor: when the ranks of an attempt are told to go, when they are
+// killed, and how the attempt ended. Pure: it is told what happened and when, and says which signal
+// to send; it owns no process and no file, so that tests and the simulator replay it.
+//
+//   Running --(1)--> Failing --(2)--> Terminating --(4)--> Killing
+//      |                |                ^   |                |
+//      +----------------+-----(3)--------+   +------(5)-------+---> Gone
+//
+//   1 a rank ended badly: the others get a grace to notice by themselves
+//   2 that grace is over: SIGTERM
+//   3 a stop was asked for, the lease ran out, or all ranks ended and left processes behind:
+//   SIGTERM 4 the grace after SIGTERM is over: SIGKILL, again and again until nothing is left 5 no
+//   process of the attempt is left; from every state
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "worker/run_dir/control.h"
+#include "worker/run_dir/records.h"
+
+namespace trainyard::supervisor {
+
+// For the peers of a failed rank to notice, to report a reason of their own and to end.
+inline constexpr absl::Duration kPeerGrace = absl::Seconds(5);
+// Between SIGTERM and SIGKILL where nobody asked for a stop: after a failure, at the lease's end.
+inline constexpr absl::Duration kDefaultTermGrace = absl::Seconds(10);
+// For processes that outlive all ranks.
+inline constexpr absl::Duration kStrayGrace = absl::Seconds(2);
+// SIGKILL is repeated: a process may have forked while the list was made.
+inline constexpr absl::Duration kKillInterval = absl::Seconds(1);
+
+// Reasons of stops that the supervisor gives by itself.
+inline constexpr char kReasonLeaseExpired[] = "lease_expired";
+inline constexpr char kReasonDrained[] = "drained";  // somebody sent SIGTERM to the supervisor
+
+// How a rank's process ended, and what the rank said about it.
+struct RankEnd {
+  int rank = 0;
+  int exit_code = 0;
+  int signal = 0;  // 0: it exited by itself
+  std::optional<run_dir::RankResult> result;
+  int64_t end_time_us = 0;
+};
+
+// The rank's exit record: its own result where that agrees with how the process ended, else what
+// the exit code or the signal says. A rank whose process ended badly never counts as succeeded.
+// `stopping`: the group had been told to go before.
+run_dir::RankExit JudgeRank(const RankEnd& end, bool stopping);
+
+enum class SignalToSend { kNone, kTerm, kKill };
+
+// Times are Clock::Uptime. Not thread-safe.
+class SupervisorCore {
+ public:
+  // `ranks` of this host, ascending, at least one.
+  explicit SupervisorCore(std::vector<int> ranks);
+
+  // What happened.
+  void RankEnded(absl::Duration now, const RankEnd& end);
+  // A later request may shorten the grace; it never lengthens it.
+  void StopAsked(absl::Duration now, const run_dir::StopRequest& request);
+  void LeaseSeen(const run_dir::Lease& lease) { lease_ = lease; }
+  // No process of the attempt is left. Every rank has been reported by RankEnded before.
+  void GroupGone();
+
+  // The signal that all processes of the attempt get now. Call it after the inputs above, and at
+  // NextDeadline().
+  SignalToSend Tick(absl::Duration now);
+  // InfiniteDuration where nothing is due.
+  absl::Duration NextDeadline() const;
+
+  bool stopping() const { return phase_ == Phase::kTerminating || phase_ == Phase::kKilling; }
+  bool gone() const { return phase_ == Phase::kGone; }
+  bool all_ranks_ended() const { return exits_.size() == ranks_.size(); }
+
+  // In order of rank. Those of ranks that have ended.
+  std::vector<run_dir::RankExit> RankExits() const;
+  // How the attempt ended on this host; meaningful once gone().
+  run_dir::AttemptExit Exit(int64_t end_time_us) const;
+
+ private:
+  enum class Phase { kRunning, kFailing, kTerminating, kKilling, kGone };
+  struct Ended {
+    run_dir::RankExit exit;
+    bool by_itself = false;  // bad, and before anybody was told to go
+  };
+
+  void Terminate(absl::Duration now, absl::Duration grace);
+  const Ended* FirstFailure() const;
+
+  const std::vector<int> ranks_;
+  Phase phase_ = Phase::kRunning;
+  absl::Duration deadline_ = absl::InfiniteDuration();  // of the phase
+  bool term_due_ = false;
+  run_dir::Lease lease_;  // unlimited until seen
+  std::optional<run_dir::StopRequest> stop_;
+  std::vector<Ended> exits_;  // in the order in which they ended
+};
+
+}  // namespace trainyard::supervisor

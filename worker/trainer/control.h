@@ -1,0 +1,40 @@
+// What is asked of a running rank, by signals and by the files of control/.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "worker/run_dir/paths.h"
+
+namespace trainyard::trainer {
+
+// Set from signal handlers, read by the loop. Lock-free.
+struct Signals {
+  std::atomic<bool> stop = false;                // SIGTERM
+  std::atomic<int64_t> checkpoint_requests = 0;  // SIGUSR1, counted
+};
+
+// Looks at both sources between two steps and remembers what has been answered. Borrows the
+// signals.
+class ControlReader {
+ public:
+  ControlReader(run_dir::RunDir dir, const Signals& signals)
+      : dir_(std::move(dir)), signals_(signals) {}
+
+  bool stop_requested() const { return signals_.stop.load(std::memory_order_relaxed); }
+  // Whether a request is there that no checkpoint has answered; remembers up to which.
+  bool CheckpointRequested();
+  // A checkpoint answers all requests that the last CheckpointRequested has seen. Returns the
+  // number of the newest request in control/checkpoint among them; 0 for none.
+  int64_t AnswerCheckpoint();
+
+ private:
+  const run_dir::RunDir dir_;
+  const Signals& signals_;
+  int64_t seen_file_ = 0;
+  int64_t seen_signals_ = 0;
+  int64_t answered_file_ = 0;
+  int64_t answered_signals_ = 0;
+};
+
+}  // namespace trainyard::trainer

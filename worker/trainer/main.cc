@@ -1,0 +1,141 @@
+// trainyard-trainer: one rank of an attempt, or the memory plan of a spec.
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "common/base/files.h"
+#include "common/base/log.h"
+#include "common/base/version.h"
+#include "worker/parallel/gloo/gloo_communicator.h"
+#include "worker/parallel/local/local_communicator.h"
+#include "worker/parallel/shm/shm_communicator.h"
+#include "worker/trainer/plan_report.h"
+#include "worker/trainer/trainer.h"
+
+namespace trainyard::trainer {
+namespace {
+
+struct Flags {
+  std::string run_dir;
+  int rank = 0;
+  std::string transport = "auto";
+  std::string plan;
+  std::string format = "text";
+  std::string backend = "cpu";
+  int threads = 1;
+};
+
+Signals g_signals;  // signal handlers reach nothing else
+
+void OnSignal(int signal) {
+  if (signal == SIGUSR1) {
+    g_signals.checkpoint_requests.fetch_add(1);
+  } else {
+    g_signals.stop.store(true);
+  }
+}
+
+void InstallSignalHandlers() {
+  struct sigaction action {};
+  action.sa_handler = OnSignal;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGUSR1, &action, nullptr);
+  // A peer that goes away is an error of the write, not the end of this process.
+  signal(SIGPIPE, SIG_IGN);
+}
+
+absl::StatusOr<std::unique_ptr<parallel::Communicator>> ConnectRanks(
+    const Flags& flags, const run_dir::Assignment& assignment) {
+  if (assignment.world_size == 1) {
+    return parallel::MakeLocalCommunicator(parallel::MakeLocalGroup(1), 0);
+  }
+  const bool one_host = static_cast<int>(assignment.ranks.size()) == assignment.world_size;
+  if (flags.transport == "shm" || (flags.transport == "auto" && one_host)) {
+    parallel::ShmOptions options;
+    options.rank = flags.rank;
+    options.world_size = assignment.world_size;
+    options.run_dir = run_dir::RunDir(flags.run_dir);
+    options.cancelled = &g_signals.stop;
+    return parallel::ConnectShm(options);
+  }
+  parallel::GlooOptions options;
+  options.rank = flags.rank;
+  options.world_size = assignment.world_size;
+  options.run_dir = run_dir::RunDir(flags.run_dir);
+  options.interface = assignment.interface;
+  options.cancelled = &g_signals.stop;
+  return parallel::ConnectGloo(options);
+}
+
+int RunTraining(const Flags& flags) {
+  InstallSignalHandlers();
+  RankOptions options{.run_dir = flags.run_dir, .rank = flags.rank, .connect = {}};
+  options.connect = [&flags](const run_dir::Assignment& assignment) {
+    return ConnectRanks(flags, assignment);
+  };
+  const run_dir::RankResult result = RunRank(options, g_signals, *Clock::Real());
+  return run_dir::ExitCode(result.outcome);
+}
+
+absl::StatusOr<std::string> ReadSpec(const std::string& path) {
+  if (path != "-") return ReadFile(path);
+  return std::string(std::istreambuf_iterator<char>(std::cin), {});
+}
+
+int PrintPlan(const Flags& flags) {
+  absl::StatusOr<std::string> report = ReadSpec(flags.plan);
+  if (report.ok()) {
+    report = ReportPlan(*report, flags.backend, flags.threads,
+                        flags.format == "json" ? PlanFormat::kJson : PlanFormat::kText);
+  }
+  if (!report.ok()) {
+    std::fprintf(stderr, "trainyard-trainer: %s\n", std::string(report.status().message()).c_str());
+    return run_dir::kExitUserError;
+  }
+  std::fputs(report->c_str(), stdout);
+  return run_dir::kExitSucceeded;
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app{"Trains one rank of an attempt, as its run directory says."};
+  app.set_version_flag("--version", std::string("trainyard-trainer ") + Version());
+  auto* run_dir = app.add_option("--run_dir", flags.run_dir, "the attempt's run directory");
+  app.add_option("--rank", flags.rank, "the rank that this process is")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--transport", flags.transport,
+                 "how ranks talk: shm (one host), gloo (TCP), or auto: shm where all are here")
+      ->check(CLI::IsMember({"auto", "shm", "gloo"}));
+  auto* plan = app.add_option("--plan", flags.plan,
+                              "print the memory plan of a spec in JSON (a file, or - for standard "
+                              "input) and exit");
+  plan->excludes(run_dir);
+  app.add_option("--format", flags.format, "of the plan: text or json")
+      ->check(CLI::IsMember({"text", "json"}));
+  app.add_option("--backend", flags.backend, "for the plan; a run takes it from its assignment");
+  app.add_option("--threads", flags.threads, "for the plan")->check(CLI::PositiveNumber);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? run_dir::kExitSucceeded : run_dir::kExitUserError;
+  }
+  if (!flags.plan.empty()) return PrintPlan(flags);
+  if (flags.run_dir.empty()) {
+    std::fputs("trainyard-trainer: give --run_dir, or --plan; see --help\n", stderr);
+    return run_dir::kExitUserError;
+  }
+  InitLog("trainyard-trainer", LogLevel::kInfo, LogFormat::kText);
+  return RunTraining(flags);
+}
+
+}  // namespace
+}  // namespace trainyard::trainer
+
+int main(int argc, char** argv) {
+  return trainyard::trainer::Main(argc, argv);
+}

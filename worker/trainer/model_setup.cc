@@ -1,0 +1,91 @@
+#include "worker/trainer/model_setup.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "common/base/status_macros.h"
+#include "worker/engine/models/models.h"
+#include "worker/parallel/replicas.h"
+
+namespace trainyard::trainer {
+
+absl::StatusOr<engine::Graph> BuildModel(const run_dir::ModelSpec& spec) {
+  switch (spec.kind) {
+    case run_dir::ModelSpec::Kind::kMlp:
+      return engine::BuildMlp(
+          {.input = spec.input, .hidden = spec.hidden, .classes = spec.classes});
+    case run_dir::ModelSpec::Kind::kConvnet:
+      return engine::BuildConvnet({.input = spec.input,
+                                   .channels = spec.channels,
+                                   .classes = spec.classes,
+                                   .batch_norm = spec.batch_norm});
+  }
+  return absl::InternalError("a kind of model that BuildModel does not know");
+}
+
+bool CouplesRows(const engine::Graph& model) {
+  return std::any_of(model.nodes.begin(), model.nodes.end(), [](const engine::Node& node) {
+    return node.op == engine::OpKind::kBatchNorm;
+  });
+}
+
+engine::OptimizerSpec MakeOptimizer(const run_dir::SgdSpec& spec) {
+  return {.momentum = spec.momentum, .nesterov = spec.nesterov, .weight_decay = spec.weight_decay};
+}
+
+engine::Schedule MakeSchedule(const run_dir::TrainingSpec& spec, int64_t steps_per_epoch,
+                              int64_t total_steps) {
+  const auto steps = [steps_per_epoch](double epochs) {
+    return static_cast<int64_t>(std::llround(epochs * static_cast<double>(steps_per_epoch)));
+  };
+  engine::Schedule schedule;
+  schedule.base_lr = spec.optimizer.lr;
+  schedule.total_steps = total_steps;
+  schedule.warmup_steps = steps(spec.schedule.warmup_epochs);
+  switch (spec.schedule.shape) {
+    case run_dir::ScheduleSpec::Shape::kConstant:
+      schedule.kind = engine::Schedule::Kind::kConstant;
+      break;
+    case run_dir::ScheduleSpec::Shape::kStep:
+      schedule.kind = engine::Schedule::Kind::kStep;
+      schedule.gamma = spec.schedule.gamma;
+      for (const double epoch : spec.schedule.milestones) {
+        schedule.milestones.push_back(steps(epoch));
+      }
+      break;
+    case run_dir::ScheduleSpec::Shape::kCosine:
+      schedule.kind = engine::Schedule::Kind::kCosine;
+      schedule.final_lr = spec.schedule.final_lr;
+      break;
+  }
+  return schedule;
+}
+
+int ReplicaCount(const run_dir::TrainSpec& spec, int world_size) {
+  return spec.replicas > 0 ? spec.replicas : world_size;
+}
+
+absl::StatusOr<CompiledModel> CompileModel(const run_dir::TrainingSpec& spec,
+                                           const CompileTarget& target) {
+  const int replicas = ReplicaCount(spec.train, target.world_size);
+  TY_ASSIGN_OR_RETURN(const parallel::ReplicaRange hosted,
+                      parallel::HostedReplicas(replicas, target.rank, target.world_size));
+  TY_ASSIGN_OR_RETURN(const engine::Graph graph, BuildModel(spec.model));
+  CompiledModel model;
+  model.couples_rows = CouplesRows(graph);
+  const int64_t batch = spec.train.global_batch;
+  const parallel::RowRange first = parallel::ReplicaRows(batch, hosted.begin, replicas);
+  const parallel::RowRange last = parallel::ReplicaRows(batch, hosted.end - 1, replicas);
+  const int64_t rows = model.couples_rows ? first.size() : last.end - first.begin;
+  model.max_rows = std::max<int64_t>(1, rows);
+  TY_ASSIGN_OR_RETURN(const auto backend, engine::MakeBackend(target.backend));
+  engine::CompileOptions options;
+  options.max_rows = model.max_rows;
+  options.threads = target.threads;
+  TY_ASSIGN_OR_RETURN(model.executable,
+                      backend->Compile(graph, MakeOptimizer(spec.optimizer), options));
+  return model;
+}
+
+}  // namespace trainyard::trainer

@@ -1,0 +1,44 @@
+// From the spec to the engine: the model's graph, the optimizer, the schedule.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "worker/engine/backend/backend.h"
+#include "worker/engine/optim/schedule.h"
+#include "worker/run_dir/training_spec.h"
+
+namespace trainyard::trainer {
+
+absl::StatusOr<engine::Graph> BuildModel(const run_dir::ModelSpec& spec);
+
+// Whether a row's result depends on the other rows of its batch (batch norm): then each replica
+// must be computed by itself, while otherwise all replicas of a rank may be one batch.
+bool CouplesRows(const engine::Graph& model);
+
+engine::OptimizerSpec MakeOptimizer(const run_dir::SgdSpec& spec);
+// Epochs become steps, rounded to the nearest.
+engine::Schedule MakeSchedule(const run_dir::TrainingSpec& spec, int64_t steps_per_epoch,
+                              int64_t total_steps);
+
+// The spec's replicas, or one a rank where it leaves them open.
+int ReplicaCount(const run_dir::TrainSpec& spec, int world_size);
+
+// The step of `rank`: compiled for the rows that it hosts of a full global batch.
+struct CompiledModel {
+  std::unique_ptr<engine::Executable> executable;
+  int64_t max_rows = 1;
+  bool couples_rows = false;
+};
+struct CompileTarget {
+  absl::string_view backend = "cpu";
+  int rank = 0;
+  int world_size = 1;
+  int threads = 1;
+};
+absl::StatusOr<CompiledModel> CompileModel(const run_dir::TrainingSpec& spec,
+                                           const CompileTarget& target);
+
+}  // namespace trainyard::trainer

@@ -1,0 +1,74 @@
+// What a rank tells the world while it runs: metrics.jsonl and progress.json.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/env.h"
+#include "common/base/files.h"
+#include "worker/run_dir/paths.h"
+#include "worker/run_dir/records.h"
+
+namespace trainyard::trainer {
+
+// One finished step, over all ranks.
+struct StepReport {
+  int64_t step = 0;  // updates done
+  int64_t epoch = 0;
+  int64_t rows = 0;  // of the global batch
+  double loss = 0;
+  double accuracy = 0;
+  double lr = 0;
+  absl::Duration data_wait;  // since the start of the run
+};
+
+// Belongs to the loop's thread. Metrics are buffered and appended in whole lines; only rank 0
+// writes them, since they are global. Borrows the clock.
+class Reporter {
+ public:
+  // Opens metrics.jsonl, cuts off a line that a killed predecessor left unfinished, and writes the
+  // first progress.
+  static absl::StatusOr<Reporter> Open(const run_dir::RunDir& dir, int rank,
+                                       run_dir::Progress progress, Clock& clock);
+
+  // Changed freely between calls; written with the next record.
+  run_dir::Progress& progress() { return progress_; }
+
+  // Buffers the step's metrics; flushes them, and replaces progress.json, when it is time.
+  absl::Status StepDone(const StepReport& report);
+  void AddMetric(int64_t step, absl::string_view name, double value);
+  // Flushes, then replaces progress.json.
+  absl::Status EnterState(run_dir::Progress::State state);
+  // A full disk is no error until much has been held back.
+  absl::Status Flush();
+  // The last flush, after which nothing may be left, and progress `finished`.
+  absl::Status Close();
+
+ private:
+  Reporter(run_dir::RunDir dir, int rank, UniqueFd metrics, run_dir::Progress progress,
+           Clock& clock);
+
+  absl::Status WriteProgress();
+  void WarnOfFullDisk(const absl::Status& status);
+  void AddSpeed(const StepReport& report, absl::Duration now);
+
+  run_dir::RunDir dir_;
+  int rank_;
+  UniqueFd metrics_;
+  run_dir::Progress progress_;
+  Clock* clock_;
+
+  std::string buffer_;
+  absl::Duration flush_uptime_;
+  absl::Duration progress_uptime_;
+  // The window over which the speed is taken.
+  absl::Duration window_uptime_;
+  absl::Duration window_data_wait_;
+  int64_t window_rows_ = 0;
+  bool warned_ = false;
+};
+
+}  // namespace trainyard::trainer

@@ -1,0 +1,76 @@
+// The training loop of one rank. Step() in train_loop.cc is one step of training, start to end.
+#pragma once
+
+#include <cstdint>
+#include <future>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/env.h"
+#include "worker/data/dataset.h"
+#include "worker/data/prefetch.h"
+#include "worker/trainer/checkpoint_writer.h"
+#include "worker/trainer/control.h"
+#include "worker/trainer/reporter.h"
+#include "worker/trainer/training.h"
+#include "worker/trainer/votes.h"
+
+namespace trainyard::trainer {
+
+// One thread runs it. Borrows all of its arguments.
+class TrainLoop {
+ public:
+  enum class End { kFinished, kStopped };
+
+  TrainLoop(Training& training, Reporter& reporter, const Signals& signals, Clock& clock);
+
+  // Trains to the last step, or until the ranks agree to stop. Whatever the end, the state at
+  // step() is in a checkpoint when it returns OK.
+  absl::StatusOr<End> Run();
+
+  // Updates done.
+  int64_t step() const { return step_; }
+  // The newest value of each: "train.loss", "test.accuracy", ...
+  const std::map<std::string, double>& metrics() const { return metrics_; }
+
+ private:
+  absl::Status Step();
+  Votes CastVotes();
+  absl::Status AccumulateHostedReplicas();
+  absl::Status ReportStep(const engine::StepMetrics& metrics, double lr);
+  void AdjustTimeout(absl::Duration step_time);
+
+  // Evaluations and checkpoints that are due after a step.
+  absl::Status AfterStep();
+  absl::Status EvaluateTestSplit();
+  absl::StatusOr<const data::Dataset*> TestData();
+  absl::Status StartCheckpoint();
+  absl::Status CheckpointEnded(const CheckpointWriter::Finished& finished);
+  absl::Status WriteLastCheckpoint();
+
+  Training& training_;
+  engine::Executable& executable_;
+  const StepPlan& plan_;
+  Reporter& reporter_;
+  Clock& clock_;
+  ControlReader control_;
+  StepReduction reduction_;
+  CheckpointWriter checkpoints_;
+  std::unique_ptr<data::Prefetcher> prefetcher_;
+
+  int64_t step_;
+  Votes agreed_;
+  std::map<std::string, double> metrics_;
+  std::future<absl::StatusOr<std::unique_ptr<data::Dataset>>> loading_test_data_;
+  std::unique_ptr<data::Dataset> test_data_;
+  int64_t evaluated_step_ = -1;
+  int64_t checkpoint_step_ = -1;  // newest that is complete
+  absl::Duration evaluation_uptime_;
+  absl::Duration checkpoint_uptime_;
+  absl::Duration mean_step_time_;
+};
+
+}  // namespace trainyard::trainer

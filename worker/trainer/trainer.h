@@ -1,0 +1,27 @@
+// One rank from its assignment to its result.
+#pragma once
+
+#include <string>
+
+#include "common/base/env.h"
+#include "worker/run_dir/records.h"
+#include "worker/trainer/control.h"
+#include "worker/trainer/training.h"
+
+namespace trainyard::trainer {
+
+struct RankOptions {
+  std::string run_dir;
+  int rank = 0;
+  Connect connect;
+};
+
+// Trains, and writes result.json as its last act. Binds the process to the rank's processors, so
+// call it before other threads are started. Borrows the signals and the clock.
+run_dir::RankResult RunRank(const RankOptions& options, const Signals& signals, Clock& clock);
+
+// Class of a failure: what retrying can heal is transient, what the job's author must change is
+// user_error.
+run_dir::Outcome OutcomeOfStatus(const absl::Status& status);
+
+}  // namespace trainyard::trainer

@@ -1,0 +1,209 @@
+#include "worker/trainer/training.h"
+
+#include <filesystem>
+#include <future>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/engine/models/models.h"
+#include "worker/parallel/replicas.h"
+#include "worker/trainer/model_setup.h"
+
+namespace trainyard::trainer {
+namespace {
+
+struct LoadedData {
+  std::unique_ptr<data::Dataset> dataset;
+  data::Normalization normalization;
+};
+
+absl::StatusOr<LoadedData> LoadTrainData(const run_dir::DataSpec& spec,
+                                         const data::DatasetOptions& options) {
+  LoadedData loaded;
+  TY_ASSIGN_OR_RETURN(loaded.dataset,
+                      data::OpenDataset(spec.dataset, data::Split::kTrain, options));
+  if (spec.normalize == run_dir::DataSpec::Normalize::kDataset) {
+    loaded.normalization = data::MeasureNormalization(*loaded.dataset);
+  } else {
+    const auto channels = static_cast<size_t>(loaded.dataset->sample_shape()[0]);
+    loaded.normalization = {std::vector<float>(channels, 0), std::vector<float>(channels, 1)};
+  }
+  return loaded;
+}
+
+absl::Status CheckData(const run_dir::TrainingSpec& spec, const data::Dataset& dataset) {
+  std::vector<FieldViolation> violations;
+  const std::string name = absl::StrCat("dataset '", spec.data.dataset, "'");
+  if (!spec.data.digest.empty() && spec.data.digest != dataset.digest()) {
+    violations.push_back(
+        {"spec.data.digest", absl::StrCat("is '", spec.data.digest, "', but ", name, " here is '",
+                                          dataset.digest(), "'")});
+  }
+  if (spec.model.input != dataset.sample_shape()) {
+    violations.push_back(
+        {"spec.model",
+         absl::StrCat("has input ", engine::ShapeString(spec.model.input), "; ", name,
+                      " has samples of ", engine::ShapeString(dataset.sample_shape()))});
+  }
+  if (spec.model.classes < dataset.classes()) {
+    violations.push_back({"spec.model", absl::StrCat("has ", spec.model.classes, " classes; ", name,
+                                                     " has ", dataset.classes())});
+  }
+  return violations.empty() ? absl::OkStatus() : InvalidFields(std::move(violations));
+}
+
+// The newest valid checkpoint of `folder`; nothing where there is none.
+std::optional<checkpoint::LatestCheckpoint> NewestValid(const std::string& folder) {
+  std::vector<std::string> damaged;
+  const auto latest = checkpoint::FindLatestValid(folder, damaged);
+  for (const std::string& what : damaged) {
+    LogWarning("passed over a damaged checkpoint", {{"checkpoint", what}});
+  }
+  return latest.ok() ? std::make_optional(*latest) : std::nullopt;
+}
+
+// Where to go on: the newest of this run's own checkpoints and the one that it was told to resume
+// from, or, where that is damaged, the newest valid one beside it.
+absl::StatusOr<std::optional<checkpoint::LatestCheckpoint>> FindResumePoint(
+    const run_dir::RunDir& dir, const std::string& resume_from) {
+  std::optional<checkpoint::LatestCheckpoint> own = NewestValid(dir.CheckpointsDir());
+  if (resume_from.empty()) return own;
+  const std::string path = dir.Resolve(resume_from);
+  std::optional<checkpoint::LatestCheckpoint> told;
+  const auto manifest = checkpoint::VerifyCheckpoint(path);
+  if (manifest.ok()) {
+    told = {.step = manifest->step, .path = path};
+  } else {
+    LogWarning("the checkpoint to resume from is not valid",
+               {{"error", std::string(manifest.status().message())}});
+    told = NewestValid(std::filesystem::path(path).parent_path().string());
+    if (!told.has_value() && !own.has_value()) {
+      return Annotate(manifest.status(), "cannot resume, and there is no other checkpoint");
+    }
+  }
+  const bool own_is_newer = own.has_value() && (!told.has_value() || own->step > told->step);
+  return own_is_newer ? own : told;
+}
+
+// Rank 0 fills its executable; returns the updates done so far.
+absl::StatusOr<int64_t> InitialiseOrRestore(const run_dir::RunDir& dir,
+                                            const std::string& resume_from, uint64_t seed,
+                                            engine::Executable& executable) {
+  TY_ASSIGN_OR_RETURN(const auto point, FindResumePoint(dir, resume_from));
+  if (!point.has_value()) {
+    TY_RETURN_IF_ERROR(engine::InitializeParameters(seed, executable));
+    return 0;
+  }
+  LogInfo("resuming", {{"checkpoint", point->path}});
+  return RestoreState(point->path, executable);
+}
+
+// A float holds integers of 24 bits exactly: a text goes as its bytes, a step as three of 20 bits.
+constexpr int kStepParts = 3;
+constexpr int kStepPartBits = 20;
+
+absl::Status CheckAgreement(parallel::Communicator& communicator, const std::string& facts) {
+  const std::string hash = checkpoint::ContentHash(facts);
+  std::vector<float> mine(hash.begin(), hash.end());
+  std::vector<float> of_rank_0 = mine;
+  TY_RETURN_IF_ERROR(communicator.Broadcast(absl::MakeSpan(of_rank_0), 0));
+  if (mine == of_rank_0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("rank ", communicator.rank(),
+                   " has another spec, model or data set than rank 0; all hosts need the same"));
+}
+
+absl::StatusOr<int64_t> BroadcastState(parallel::Communicator& communicator, int64_t step,
+                                       engine::Executable& executable) {
+  std::vector<float> parts(kStepParts);
+  for (int i = 0; i < kStepParts; ++i) {
+    parts[static_cast<size_t>(i)] =
+        static_cast<float>((step >> (i * kStepPartBits)) & ((int64_t{1} << kStepPartBits) - 1));
+  }
+  TY_RETURN_IF_ERROR(communicator.Broadcast(absl::MakeSpan(parts), 0));
+  int64_t agreed = 0;
+  for (int i = 0; i < kStepParts; ++i) {
+    agreed |= static_cast<int64_t>(parts[static_cast<size_t>(i)]) << (i * kStepPartBits);
+  }
+  for (size_t i = 0; i < executable.state().size(); ++i) {
+    std::vector<float> values(
+        static_cast<size_t>(engine::ElementCount(executable.state()[i].shape)));
+    TY_RETURN_IF_ERROR(executable.ReadState(i, absl::MakeSpan(values)));
+    TY_RETURN_IF_ERROR(communicator.Broadcast(absl::MakeSpan(values), 0));
+    TY_RETURN_IF_ERROR(executable.WriteState(i, values));
+  }
+  return agreed;
+}
+
+}  // namespace
+
+absl::StatusOr<Training> PrepareTraining(const run_dir::RunDir& dir,
+                                         const run_dir::Assignment& assignment, int rank,
+                                         const Connect& connect) {
+  Training training;
+  training.run_dir = dir;
+  training.rank = rank;
+  TY_ASSIGN_OR_RETURN(training.spec, run_dir::ParseTrainingSpec(assignment.spec_json));
+  const run_dir::TrainingSpec& spec = training.spec;
+  const int world_size = assignment.world_size;
+  const int replicas = ReplicaCount(spec.train, world_size);
+  TY_ASSIGN_OR_RETURN(const parallel::ReplicaRange hosted,
+                      parallel::HostedReplicas(replicas, rank, world_size));
+
+  training.dataset_options = {.dataset_dir = assignment.dataset_dir,
+                              .train_size = spec.data.train_size,
+                              .test_size = spec.data.test_size};
+  auto loading = std::async(std::launch::async, LoadTrainData, spec.data, training.dataset_options);
+  absl::StatusOr<CompiledModel> model =
+      CompileModel(spec, {.backend = assignment.backend,
+                          .rank = rank,
+                          .world_size = world_size,
+                          .threads = assignment.FindRank(rank)->threads});
+  absl::StatusOr<LoadedData> loaded = loading.get();
+  TY_RETURN_IF_ERROR(model.status());
+  TY_RETURN_IF_ERROR(loaded.status());
+  TY_RETURN_IF_ERROR(CheckData(spec, *loaded->dataset));
+
+  training.executable = std::move(model->executable);
+  training.max_rows = model->max_rows;
+  training.couples_rows = model->couples_rows;
+  training.train_data = std::move(loaded->dataset);
+  training.normalization = std::move(loaded->normalization);
+  training.plan = StepPlan({.dataset_size = training.train_data->size(),
+                            .global_batch = spec.train.global_batch,
+                            .epochs = spec.train.epochs,
+                            .steps = spec.train.steps,
+                            .replicas = replicas,
+                            .hosted = hosted,
+                            .seed = spec.train.seed});
+  training.schedule =
+      MakeSchedule(spec, training.plan.steps_per_epoch(), training.plan.total_steps());
+  training.identity = {.seed = spec.train.seed,
+                       .replicas = replicas,
+                       .global_batch = spec.train.global_batch,
+                       .data_digest = training.train_data->digest(),
+                       .model_digest = ModelDigest(*training.executable)};
+
+  if (rank == 0) {
+    TY_ASSIGN_OR_RETURN(
+        training.first_step,
+        InitialiseOrRestore(dir, assignment.resume_from, spec.train.seed, *training.executable));
+  }
+  TY_ASSIGN_OR_RETURN(training.communicator, connect(assignment));
+  TY_RETURN_IF_ERROR(CheckAgreement(
+      *training.communicator,
+      absl::StrCat(assignment.spec_json, "\n", world_size, "\n", training.identity.model_digest,
+                   "\n", training.identity.data_digest)));
+  TY_ASSIGN_OR_RETURN(
+      training.first_step,
+      BroadcastState(*training.communicator, training.first_step, *training.executable));
+  return training;
+}
+
+}  // namespace trainyard::trainer

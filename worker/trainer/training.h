@@ -1,0 +1,51 @@
+// Everything that one rank needs to take its first step: data, compiled model, peers, weights.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "worker/data/dataset.h"
+#include "worker/engine/backend/backend.h"
+#include "worker/engine/optim/schedule.h"
+#include "worker/parallel/communicator.h"
+#include "worker/run_dir/assignment.h"
+#include "worker/run_dir/training_spec.h"
+#include "worker/trainer/step_plan.h"
+#include "worker/trainer/training_state.h"
+
+namespace trainyard::trainer {
+
+struct Training {
+  run_dir::RunDir run_dir{""};
+  int rank = 0;
+  run_dir::TrainingSpec spec;
+  data::DatasetOptions dataset_options;
+  std::unique_ptr<data::Dataset> train_data;
+  data::Normalization normalization;
+  std::unique_ptr<engine::Executable> executable;
+  std::unique_ptr<parallel::Communicator> communicator;
+  engine::Schedule schedule;
+  StepPlan plan{StepPlanOptions{.epochs = 1}};
+  // Rows of one Accumulate or Evaluate at most.
+  int64_t max_rows = 1;
+  // Each hosted replica is computed by itself.
+  bool couples_rows = false;
+  RunIdentity identity;
+  // Updates that the checkpoint had done from which this run goes on; 0 for a run that starts anew.
+  int64_t first_step = 0;
+};
+
+// Reaches the other ranks; returns when all are connected.
+using Connect = std::function<absl::StatusOr<std::unique_ptr<parallel::Communicator>>(
+    const run_dir::Assignment&)>;
+
+// Loads the data while the model is compiled, connects, and gives all ranks rank 0's weights:
+// initialised from the seed, or those of the newest valid checkpoint. Ranks that disagree on spec,
+// model or data are an error.
+absl::StatusOr<Training> PrepareTraining(const run_dir::RunDir& dir,
+                                         const run_dir::Assignment& assignment, int rank,
+                                         const Connect& connect);
+
+}  // namespace trainyard::trainer

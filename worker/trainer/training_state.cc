@@ -1,0 +1,124 @@
+#include "worker/trainer/training_state.h"
+
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/errors.h"
+#include "common/base/files.h"
+#include "common/base/status_macros.h"
+#include "common/base/version.h"
+#include "nlohmann/json.hpp"
+#include "worker/checkpoint/safetensors.h"
+
+namespace trainyard::trainer {
+namespace {
+
+using engine::StateTensor;
+
+constexpr char kModelFile[] = "model.safetensors";
+constexpr char kOptimizerFile[] = "optimizer.safetensors";
+constexpr char kStateFile[] = "state.json";
+
+absl::string_view FileOf(const StateTensor& tensor) {
+  return tensor.kind == StateTensor::Kind::kOptimizerSlot ? kOptimizerFile : kModelFile;
+}
+
+std::string StateJson(const StateSnapshot& snapshot) {
+  nlohmann::ordered_json json;
+  json["format"] = 1;
+  json["step"] = snapshot.step;
+  json["epoch"] = snapshot.epoch;
+  json["seed"] = snapshot.identity.seed;
+  json["replicas"] = snapshot.identity.replicas;
+  json["global_batch"] = snapshot.identity.global_batch;
+  json["data_digest"] = snapshot.identity.data_digest;
+  json["model_digest"] = snapshot.identity.model_digest;
+  json["version"] = Version();
+  return json.dump(2) + "\n";
+}
+
+absl::StatusOr<int64_t> ReadStep(const std::string& path) {
+  TY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_unsigned()) {
+    return error::CorruptFile(path, "expected a JSON object with a number 'step'");
+  }
+  return json["step"].get<int64_t>();
+}
+
+// Moves the tensor's values from `file` into the executable.
+absl::Status RestoreTensor(const checkpoint::TensorFile& file, absl::string_view path, size_t index,
+                           engine::Executable& executable) {
+  const StateTensor& tensor = executable.state()[index];
+  const auto found = file.tensors.find(tensor.name);
+  if (found == file.tensors.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("'", path, "' has no tensor '", tensor.name,
+                                                   "' of shape ", engine::ShapeString(tensor.shape),
+                                                   "; it is of another model or optimizer"));
+  }
+  if (found->second.shape != tensor.shape) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", path, "': tensor '", tensor.name, "' has shape ",
+                     engine::ShapeString(found->second.shape), "; the model's is ",
+                     engine::ShapeString(tensor.shape)));
+  }
+  TY_ASSIGN_OR_RETURN(const std::vector<float> values, checkpoint::FloatValues(found->second));
+  return executable.WriteState(index, values);
+}
+
+}  // namespace
+
+std::string ModelDigest(const engine::Executable& executable) {
+  std::string text;
+  for (const StateTensor& tensor : executable.state()) {
+    if (tensor.kind == StateTensor::Kind::kOptimizerSlot) continue;
+    absl::StrAppend(&text, tensor.kind == StateTensor::Kind::kParameter ? "parameter " : "buffer ",
+                    tensor.name, " ", engine::ShapeString(tensor.shape), "\n");
+  }
+  return checkpoint::ContentHash(text);
+}
+
+absl::StatusOr<StateSnapshot> TakeSnapshot(const engine::Executable& executable, int64_t step,
+                                           int64_t epoch, const RunIdentity& identity) {
+  StateSnapshot snapshot{.step = step,
+                         .epoch = epoch,
+                         .identity = identity,
+                         .tensors = executable.state(),
+                         .values = {}};
+  for (size_t i = 0; i < snapshot.tensors.size(); ++i) {
+    const int64_t count = engine::ElementCount(snapshot.tensors[i].shape);
+    std::vector<float>& values = snapshot.values.emplace_back(static_cast<size_t>(count));
+    TY_RETURN_IF_ERROR(executable.ReadState(i, absl::MakeSpan(values)));
+  }
+  return snapshot;
+}
+
+std::vector<checkpoint::CheckpointFile> EncodeSnapshot(const StateSnapshot& snapshot) {
+  std::map<std::string, checkpoint::TensorFile> files{{kModelFile, {}}, {kOptimizerFile, {}}};
+  for (size_t i = 0; i < snapshot.tensors.size(); ++i) {
+    const StateTensor& tensor = snapshot.tensors[i];
+    files[std::string(FileOf(tensor))].tensors[tensor.name] =
+        checkpoint::FloatTensor(tensor.shape, snapshot.values[i].data());
+  }
+  return {{kModelFile, checkpoint::EncodeSafetensors(files[kModelFile])},
+          {kOptimizerFile, checkpoint::EncodeSafetensors(files[kOptimizerFile])},
+          {kStateFile, StateJson(snapshot)}};
+}
+
+absl::StatusOr<int64_t> RestoreState(const std::string& checkpoint_dir,
+                                     engine::Executable& executable) {
+  TY_ASSIGN_OR_RETURN(const int64_t step, ReadStep(JoinPath(checkpoint_dir, kStateFile)));
+  std::map<std::string, checkpoint::TensorFile> files;
+  for (const char* name : {kModelFile, kOptimizerFile}) {
+    TY_ASSIGN_OR_RETURN(files[name], checkpoint::ReadSafetensors(JoinPath(checkpoint_dir, name)));
+  }
+  for (size_t i = 0; i < executable.state().size(); ++i) {
+    const std::string file(FileOf(executable.state()[i]));
+    TY_RETURN_IF_ERROR(RestoreTensor(files[file], JoinPath(checkpoint_dir, file), i, executable));
+  }
+  return step;
+}
+
+}  // namespace trainyard::trainer

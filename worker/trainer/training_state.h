@@ -1,0 +1,49 @@
+// The state of a training run as the files of a checkpoint, and back.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/engine/backend/backend.h"
+
+namespace trainyard::trainer {
+
+// What state.json says about the run, for people and for checks at resume.
+struct RunIdentity {
+  uint64_t seed = 0;
+  int replicas = 1;
+  int64_t global_batch = 1;
+  std::string data_digest = {};
+  std::string model_digest = {};
+};
+
+// Hash over kind, name and shape of all parameters and buffers: two executables with the same
+// digest can load each other's checkpoints.
+std::string ModelDigest(const engine::Executable& executable);
+
+// A copy of all values, taken between two steps, so that it can be written behind the training.
+struct StateSnapshot {
+  int64_t step = 0;  // updates done
+  int64_t epoch = 0;
+  RunIdentity identity;
+  std::vector<engine::StateTensor> tensors;
+  std::vector<std::vector<float>> values;
+};
+absl::StatusOr<StateSnapshot> TakeSnapshot(const engine::Executable& executable, int64_t step,
+                                           int64_t epoch, const RunIdentity& identity);
+
+// model.safetensors (parameters and buffers under PyTorch's names), optimizer.safetensors,
+// state.json.
+std::vector<checkpoint::CheckpointFile> EncodeSnapshot(const StateSnapshot& snapshot);
+
+// Writes all values of the checkpoint folder into the executable and returns its step. DATA_LOSS
+// for damaged files; INVALID_ARGUMENT naming the tensor where the checkpoint is of another model or
+// optimizer.
+absl::StatusOr<int64_t> RestoreState(const std::string& checkpoint_dir,
+                                     engine::Executable& executable);
+
+}  // namespace trainyard::trainer

@@ -1,0 +1,34 @@
+// What the ranks must decide alike: to stop, to write a checkpoint, to evaluate. Each rank brings
+// its votes to the step's all_reduce, so agreement costs no message of its own.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "worker/parallel/communicator.h"
+
+namespace trainyard::trainer {
+
+// As a vote: this rank wants it. Once reduced: some rank wants it, so all do it after this step.
+struct Votes {
+  bool stop = false;
+  bool checkpoint = false;
+  bool evaluate = false;
+
+  friend bool operator==(const Votes&, const Votes&) = default;
+};
+
+// Sums the reduction arena and the votes of all ranks in one all_reduce. Borrows the communicator.
+class StepReduction {
+ public:
+  explicit StepReduction(parallel::Communicator& communicator) : communicator_(communicator) {}
+
+  absl::Status AllReduce(absl::Span<float> arena, Votes& votes);
+
+ private:
+  parallel::Communicator& communicator_;
+  std::vector<float> message_;
+};
+
+}  // namespace trainyard::trainer
