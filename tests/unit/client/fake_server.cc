@@ -12,6 +12,7 @@
 #include "common/spec/change.h"
 #include "common/spec/diff.h"
 #include "common/spec/resolve.h"
+#include "grpc/support/time.h"
 #include "grpcpp/server_builder.h"
 
 namespace trainyard::testing {
@@ -53,7 +54,7 @@ void FakeServer::Stop() {
     stopping_ = true;
     changed_.notify_all();
   }
-  server_->Shutdown(std::chrono::system_clock::time_point::min());
+  server_->Shutdown(gpr_time_from_millis(0, GPR_TIMESPAN));
   server_->Wait();
   server_.reset();
 }

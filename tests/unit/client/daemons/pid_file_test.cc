@@ -1,6 +1,8 @@
 #include "client/daemons/pid_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -78,9 +80,11 @@ TEST_F(PidFile, StoppingEndsTheProcess) {
 }
 
 TEST_F(PidFile, OneThatIgnoresTermIsKilled) {
+  // Opening a named pipe waits until the other side has done so too: the trap is set then.
   const std::string ready = dir_.File("ready");
+  ASSERT_EQ(mkfifo(ready.c_str(), 0600), 0);
   const pid_t pid = StartSleeper("trap '' TERM; : > " + ready + "; while :; do sleep 600; done");
-  while (!FileExists(ready)) usleep(1000);
+  ASSERT_TRUE(OpenFile(ready, O_RDONLY).ok());
   const auto process = IdentifyProcess(pid);
   ASSERT_TRUE(process.ok());
   EXPECT_TRUE(StopProcess(*process, absl::Milliseconds(50), *Clock::Real()).ok());
