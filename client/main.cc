@@ -49,7 +49,7 @@ void HandleInterrupts(const sigset_t& signals, trainyard::link::Interrupt& inter
   while (true) {
     int number = 0;
     if (sigwait(&signals, &number) != 0) continue;
-    if (++count > 1) _exit(trainyard::link::kInterrupted);
+    if (++count > 1 || interrupt.may_exit()) _exit(trainyard::link::kInterrupted);
     interrupt.Trigger();
   }
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <ostream>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -89,6 +90,7 @@ absl::Status FetchFile(const Context& context, link::ServerLink& link,
     return absl::OkStatus();
   }
   absl::Status status;
+  bool was_damaged = false;
   for (int i = 0; i < kTriesPerFile; ++i) {
     const auto size = FileSize(part);
     // Longer than the file: of something else.
@@ -103,6 +105,7 @@ absl::Status FetchFile(const Context& context, link::ServerLink& link,
       // The begun file was not of this checkpoint, or was damaged: once more from the start.
       unlink(part.c_str());
       status = error::CorruptFile(part, absl::StrCat("its hash is not ", file.hash()));
+      if (std::exchange(was_damaged, true)) return status;
     } else if (status.code() != absl::StatusCode::kUnavailable) {
       return status;
     }

@@ -2,7 +2,7 @@
 
 #include <ostream>
 
-#include "absl/strings/match.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/output/proto_text.h"
@@ -93,7 +93,10 @@ bool PrintList(const Context& context,
     case Format::kYaml: {
       const bool is_json = context.options.format == Format::kJson;
       std::vector<std::string> texts;
-      for (const auto* message : messages) texts.push_back(output::ProtoJson(*message, is_json));
+      for (const auto* message : messages) {
+        texts.push_back(output::ProtoJson(*message, is_json));
+        absl::StripTrailingAsciiWhitespace(&texts.back());
+      }
       const std::string list = absl::StrCat("[", absl::StrJoin(texts, ","), "]");
       context.out << (is_json ? list + "\n" : output::JsonToYaml(list));
       break;

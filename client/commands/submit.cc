@@ -190,7 +190,9 @@ Result Clone(const Context& context) {
   if (!context.options.yes && context.in_is_terminal) {
     context.err << "submit it? [Y/n] " << std::flush;
     std::string answer;
+    context.interrupt.AllowExit(true);
     std::getline(context.in, answer);
+    context.interrupt.AllowExit(false);
     if (!answer.empty() && answer[0] != 'y' && answer[0] != 'Y') {
       context.Say("nothing was submitted");
       return link::kOk;

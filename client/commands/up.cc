@@ -1,6 +1,7 @@
 // up: a server and a worker on this machine, by one command.
 #include <unistd.h>
 
+#include <filesystem>
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
@@ -118,7 +119,12 @@ absl::Status StartWorker(const Context& context, const Machine& machine, const s
   if (options.threads_per_device > 0) {
     add("--threads_per_device", absl::StrCat(options.threads_per_device));
   }
-  if (!options.dataset_dir.empty()) add("--dataset_dir", options.dataset_dir);
+  if (!options.dataset_dir.empty()) {
+    // Ranks run in folders of their own.
+    std::error_code ignored;
+    const auto absolute = std::filesystem::absolute(options.dataset_dir, ignored);
+    add("--dataset_dir", ignored ? options.dataset_dir : absolute.lexically_normal().string());
+  }
   TY_ASSIGN_OR_RETURN(const auto link,
                       link::ServerLink::Connect(address, context.interrupt, absl::Seconds(5)));
   TY_ASSIGN_OR_RETURN(const Started worker, Start(context, "worker", args, machine.worker_log,

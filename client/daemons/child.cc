@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,6 +28,16 @@ struct Pipe {
 absl::StatusOr<Pipe> MakePipe() {
   int fds[2];
   if (pipe2(fds, O_CLOEXEC) != 0) return ErrnoStatus(errno, "cannot make a pipe", "");
+  return Pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
+}
+
+// The child's stdin is a socket: unlike a pipe it can be written to without SIGPIPE and without
+// waiting, whatever the child does.
+absl::StatusOr<Pipe> MakeInput() {
+  int fds[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) {
+    return ErrnoStatus(errno, "cannot make a socket", "");
+  }
   return Pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
 }
 
@@ -67,7 +78,8 @@ bool Exchange(Pipe& in, Pipe& out, Pipe& err, absl::string_view input, absl::Dur
         {{in.write.get(), POLLOUT, 0}, {out.read.get(), POLLIN, 0}, {err.read.get(), POLLIN, 0}}};
     poll(fds.data(), fds.size(), static_cast<int>(absl::ToInt64Milliseconds(left)) + 1);
     if (fds[0].revents != 0) {
-      const ssize_t written = write(in.write.get(), input.data(), input.size());
+      const ssize_t written =
+          send(in.write.get(), input.data(), input.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
       if (written >= 0) {
         input.remove_prefix(static_cast<size_t>(written));
       } else if (errno != EINTR && errno != EAGAIN) {
@@ -93,7 +105,7 @@ bool Exchange(Pipe& in, Pipe& out, Pipe& err, absl::string_view input, absl::Dur
 
 absl::StatusOr<ChildResult> RunChild(const std::vector<std::string>& args, absl::string_view input,
                                      absl::Duration timeout) {
-  TY_ASSIGN_OR_RETURN(Pipe in, MakePipe());
+  TY_ASSIGN_OR_RETURN(Pipe in, MakeInput());
   TY_ASSIGN_OR_RETURN(Pipe out, MakePipe());
   TY_ASSIGN_OR_RETURN(Pipe err, MakePipe());
   std::vector<char*> argv = Argv(args);

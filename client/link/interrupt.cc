@@ -26,6 +26,16 @@ bool Interrupt::triggered() const {
   return triggered_;
 }
 
+void Interrupt::AllowExit(bool allowed) {
+  const std::lock_guard lock(mutex_);
+  may_exit_ = allowed;
+}
+
+bool Interrupt::may_exit() const {
+  const std::lock_guard lock(mutex_);
+  return may_exit_;
+}
+
 bool Interrupt::WaitFor(absl::Duration duration) {
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, absl::ToChronoMilliseconds(duration),

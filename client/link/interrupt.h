@@ -28,6 +28,10 @@ class Interrupt {
 
   void Trigger();
   bool triggered() const;
+  // While somebody is asked a question there is nothing to end in an orderly way, and no call to
+  // cancel: the process may just exit.
+  void AllowExit(bool allowed);
+  bool may_exit() const;
   // Waits; true where the interrupt came.
   bool WaitFor(absl::Duration duration);
 
@@ -35,6 +39,7 @@ class Interrupt {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool triggered_ = false;
+  bool may_exit_ = false;
   std::set<grpc::ClientContext*> contexts_;
 };
 

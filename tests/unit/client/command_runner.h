@@ -1,0 +1,51 @@
+// Runs the command line inside the test, against a fake server.
+#pragma once
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "client/commands/commands.h"
+#include "client/link/interrupt.h"
+#include "client/output/terminal.h"
+#include "client/parser.h"
+#include "common/base/env.h"
+#include "tests/testing/temp_dir.h"
+
+namespace trainyard::testing {
+
+struct CommandResult {
+  int exit_code = -1;
+  std::string out;
+  std::string err;
+};
+
+class CommandRunner {
+ public:
+  explicit CommandRunner(std::string server) {
+    surroundings.server = std::move(server);
+    surroundings.home = home.path();
+    surroundings.binary_dir = home.path();
+  }
+
+  // `trainyard ARGS`, with `input` on its stdin.
+  CommandResult Run(const std::vector<std::string>& args, const std::string& input = "") {
+    const client::Parsed parsed = client::ParseCommandLine(args);
+    if (!parsed.options.has_value()) return {parsed.exit_code, parsed.out, parsed.err};
+    std::ostringstream out;
+    std::ostringstream err;
+    std::istringstream in(input);
+    const commands::Context context = {
+        *parsed.options, surroundings,   terminal,     out,      err, in,
+        !input.empty(),  *Clock::Real(), *Rng::Real(), interrupt};
+    const int code = commands::Run(context, client::DescribeVerbs());
+    return {code, out.str(), err.str()};
+  }
+
+  TempDir home;
+  commands::Surroundings surroundings;
+  output::Terminal terminal;
+  link::Interrupt interrupt;
+};
+
+}  // namespace trainyard::testing

@@ -1,0 +1,98 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/base/files.h"
+#include "tests/unit/client/command_runner.h"
+#include "tests/unit/client/fake_server.h"
+
+namespace trainyard::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Checkpoints : public ::testing::Test {
+ protected:
+  Checkpoints() {
+    server_.AddJob("small", v1::JOB_STATE_SUCCEEDED);
+    server_.AddCheckpoint("jobs/1", 600, {{"model.safetensors", model_}, {"state.json", "{}"}});
+  }
+  CommandResult Get() { return runner_.Run({"checkpoints", "get", "last", "-O", out_}); }
+  std::string Content(const std::string& name) {
+    return ReadFile(JoinPath(out_, name)).value_or("(absent)");
+  }
+
+  const std::string model_ = std::string(4500, 'w');
+  FakeServer server_;
+  CommandRunner runner_{server_.address()};
+  const std::string out_ = runner_.home.File("out");
+};
+
+TEST_F(Checkpoints, AreListed) {
+  EXPECT_THAT(runner_.Run({"checkpoints", "ls", "last"}).out,
+              HasSubstr("jobs/1/checkpoints/600   600        1  4.4 KiB"));
+  EXPECT_EQ(runner_.Run({"checkpoints", "ls", "1", "-o", "name"}).out, "jobs/1/checkpoints/600\n");
+}
+
+TEST_F(Checkpoints, AreDownloadedWithAManifest) {
+  const CommandResult result = Get();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, out_ + "\n");
+  EXPECT_EQ(Content("model.safetensors"), model_);
+  EXPECT_EQ(Content("state.json"), "{}");
+  // The hashes of both contents by XXH3 with 128 bits.
+  EXPECT_THAT(Content("MANIFEST"),
+              HasSubstr("{\"format\": 1, \"step\": 600, \"files\": [\n  {\"name\": "
+                        "\"model.safetensors\", \"size\": 4500, \"hash\": \"xxh3-128:"));
+}
+
+TEST_F(Checkpoints, ADownloadGoesOnWhereItStopped) {
+  ASSERT_TRUE(MakeDirectories(out_).ok());
+  ASSERT_TRUE(
+      WriteFileAtomically(JoinPath(out_, "model.safetensors.part"), model_.substr(0, 1234)).ok());
+  ASSERT_TRUE(WriteFileAtomically(JoinPath(out_, "state.json"), "{}").ok());
+  EXPECT_EQ(Get().exit_code, 0);
+  EXPECT_EQ(Content("model.safetensors"), model_);
+  EXPECT_EQ(server_.downloads(), 1);
+  EXPECT_EQ(server_.last_download_offset(), 1234);
+}
+
+TEST_F(Checkpoints, ABegunFileOfSomethingElseIsFetchedAnew) {
+  ASSERT_TRUE(MakeDirectories(out_).ok());
+  ASSERT_TRUE(WriteFileAtomically(JoinPath(out_, "model.safetensors.part"), "other").ok());
+  EXPECT_EQ(Get().exit_code, 0);
+  EXPECT_EQ(Content("model.safetensors"), model_);
+}
+
+TEST_F(Checkpoints, DamagedBytesAreNeverTakenForACheckpoint) {
+  server_.DamageFile("jobs/1/checkpoints/600", "model.safetensors");
+  const CommandResult result = Get();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("is corrupt: its hash is not xxh3-128:"));
+  EXPECT_EQ(Content("model.safetensors"), "(absent)");
+  EXPECT_EQ(Content("MANIFEST"), "(absent)");
+}
+
+TEST_F(Checkpoints, AFolderWithAnotherCheckpointIsLeftAlone) {
+  EXPECT_EQ(Get().exit_code, 0);
+  EXPECT_EQ(Get().exit_code, 0);
+  EXPECT_EQ(server_.downloads(), 2);  // nothing came twice
+  server_.AddCheckpoint("jobs/1", 900, {{"model.safetensors", "new"}});
+  const CommandResult result = Get();
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_EQ(Content("model.safetensors"), model_);
+}
+
+TEST_F(Checkpoints, AFileNameThatIsAPathIsRefused) {
+  server_.AddCheckpoint("jobs/1", 700, {{"../escape", "x"}});
+  const CommandResult result = Get();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("is no plain file name"));
+  EXPECT_FALSE(FileExists(runner_.home.File("escape")));
+}
+
+TEST_F(Checkpoints, OneThatIsNotThereIsNotFound) {
+  EXPECT_EQ(runner_.Run({"checkpoints", "get", "1/5"}).exit_code, 3);
+}
+
+}  // namespace
+}  // namespace trainyard::testing

@@ -1,0 +1,32 @@
+#include "client/link/exit_code.h"
+
+#include <gtest/gtest.h>
+
+#include "common/base/errors.h"
+
+namespace trainyard::link {
+namespace {
+
+TEST(ExitCode, EveryKindOfErrorHasTheCodeThatScriptsRelyOn) {
+  EXPECT_EQ(ExitCodeOf(absl::OkStatus()), 0);
+  EXPECT_EQ(ExitCodeOf(absl::InternalError("")), 1);
+  EXPECT_EQ(ExitCodeOf(InvalidFields({{"a", "b"}})), 2);
+  EXPECT_EQ(ExitCodeOf(error::JobNotFound("jobs/1")), 3);
+  EXPECT_EQ(ExitCodeOf(absl::UnauthenticatedError("")), 4);
+  EXPECT_EQ(ExitCodeOf(absl::PermissionDeniedError("")), 5);
+  EXPECT_EQ(ExitCodeOf(error::JobStateConflict("jobs/1", "FAILED", "cancelled")), 6);
+  EXPECT_EQ(ExitCodeOf(error::RequestIdReused("x")), 6);
+  EXPECT_EQ(ExitCodeOf(absl::ResourceExhaustedError("")), 7);
+  EXPECT_EQ(ExitCodeOf(error::ServerUnreachable("unix:/x", "")), 9);
+  EXPECT_EQ(ExitCodeOf(absl::DeadlineExceededError("")), 124);
+  EXPECT_EQ(ExitCodeOf(absl::CancelledError("")), 130);
+}
+
+TEST(ExitCode, AFullDiskIsAFailureAndNoQuotaAndATakenAddressAConflict) {
+  EXPECT_EQ(ExitCodeOf(error::DiskFull("/x")), 1);
+  EXPECT_EQ(ExitCodeOf(error::AddressInUse("unix:/x")), 6);
+  EXPECT_EQ(ExitCodeOf(error::StateLocked("/x", "process 1")), 6);
+}
+
+}  // namespace
+}  // namespace trainyard::link

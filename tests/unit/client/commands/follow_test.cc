@@ -1,0 +1,209 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "client/commands/follow.h"
+#include "tests/unit/client/command_runner.h"
+#include "tests/unit/client/fake_server.h"
+
+namespace trainyard::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Follow : public ::testing::Test {
+ protected:
+  // Runs the command in a thread, and `script` beside it once the job is being watched.
+  CommandResult Run(const std::vector<std::string>& args, const std::function<void()>& script) {
+    CommandResult result;
+    std::thread command([&] { result = runner_.Run(args); });
+    server_.WaitForWatches(1);
+    script();
+    command.join();
+    return result;
+  }
+
+  void RunJob(int64_t step) {
+    server_.ChangeJob("jobs/1", [step](v1::Job& job) {
+      job.set_state(v1::JOB_STATE_RUNNING);
+      job.set_attempt(1);
+      job.mutable_progress()->set_step(step);
+      job.mutable_progress()->set_total_steps(20);
+      job.mutable_progress()->set_epochs(2);
+      job.mutable_progress()->set_epoch(step / 11);
+      job.mutable_progress()->set_samples_per_s(640);
+    });
+    for (int64_t i = 1; i <= step; ++i) {
+      server_.AddPoint("jobs/1", i, "train.loss", 2.0 / static_cast<double>(i));
+    }
+  }
+  void EndJob(v1::JobState state) {
+    server_.ChangeJob("jobs/1", [state](v1::Job& job) {
+      job.set_state(state);
+      job.mutable_start_time()->set_seconds(1000);
+      job.mutable_end_time()->set_seconds(1092);
+      if (state == v1::JOB_STATE_FAILED) {
+        job.mutable_failure()->set_failure_class(v1::FAILURE_CLASS_USER_ERROR);
+        job.mutable_failure()->set_reason("DATASET_NOT_FOUND");
+        job.mutable_failure()->set_message("dataset 'mnist' was not found");
+      } else {
+        (*job.mutable_final_metrics())["test.accuracy"] = 0.913;
+      }
+    });
+  }
+
+  FakeServer server_;
+  CommandRunner runner_{server_.address()};
+};
+
+TEST_F(Follow, TellsStatesProgressAndTheEndWithItsCurve) {
+  server_.AddJob("small", v1::JOB_STATE_QUEUED);
+  server_.ChangeJob("jobs/1", [](v1::Job& job) { job.add_queue_reasons("no device is free"); });
+  server_.AddCheckpoint("jobs/1", 20, {{"state.json", "{}"}});
+  const CommandResult result = Run({"watch", "last"}, [&] {
+    server_.ChangeJob("jobs/1", [](v1::Job& job) {
+      job.set_state(v1::JOB_STATE_STARTING);
+      job.set_attempt(1);
+      v1::RankPlacement* rank = job.add_placement();
+      rank->set_worker("workers/lab-1");
+      rank->set_device("cpu-0");
+    });
+    RunJob(20);
+    server_.AddPoint("jobs/1", 20, "test.loss", 0.25);
+    server_.AddPoint("jobs/1", 20, "test.accuracy", 0.913);
+    EndJob(v1::JOB_STATE_SUCCEEDED);
+  });
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("jobs/1 is QUEUED\n  waits: no device is free\n"),
+                                HasSubstr("step 20: test accuracy 91.3%, test loss 0.25\n"),
+                                HasSubstr("\ntrain.loss\n"),
+                                HasSubstr("jobs/1 succeeded after 1m 32s: test accuracy 91.3%\n"),
+                                HasSubstr("checkpoints at steps 20\n"),
+                                HasSubstr("trainyard checkpoints get 1")));
+  EXPECT_EQ(result.out, "");
+}
+
+TEST_F(Follow, AJobThatFailsEndsWithEightAndItsFirstError) {
+  server_.AddJob("small", v1::JOB_STATE_QUEUED);
+  const CommandResult result = Run({"watch", "1"}, [&] { EndJob(v1::JOB_STATE_FAILED); });
+  EXPECT_EQ(result.exit_code, 8);
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("jobs/1 failed"),
+                    HasSubstr("(user_error, DATASET_NOT_FOUND): dataset 'mnist' was not found"),
+                    HasSubstr("trainyard logs 1")));
+}
+
+TEST_F(Follow, EveryChangeOfStateIsToldWithItsReason) {
+  std::ostringstream out;
+  std::ostringstream err;
+  std::istringstream in;
+  const commands::Options options;
+  const commands::Context context = {
+      options,        runner_.surroundings, runner_.terminal, out, err, in, false,
+      *Clock::Real(), *Rng::Real(),         runner_.interrupt};
+  commands::JobReporter reporter(context);
+  v1::Job job;
+  job.set_name("jobs/1");
+  job.set_state(v1::JOB_STATE_STARTING);
+  job.set_attempt(1);
+  for (const char* device : {"cpu-0", "cpu-1"}) {
+    v1::RankPlacement* rank = job.add_placement();
+    rank->set_worker("workers/lab-1");
+    rank->set_device(device);
+  }
+  reporter.OnJob(job);
+  job.set_state(v1::JOB_STATE_QUEUED);
+  job.mutable_failure()->set_failure_class(v1::FAILURE_CLASS_TRANSIENT);
+  job.mutable_failure()->set_message("peer lost");
+  job.add_queue_reasons("tried again in 2 s");
+  reporter.OnJob(job);
+  reporter.OnJob(job);  // nothing new
+  job.set_state(v1::JOB_STATE_STOPPING);
+  job.set_stop_reason(v1::STOP_REASON_SUSPEND);
+  reporter.OnJob(job);
+  job.set_state(v1::JOB_STATE_SUSPENDED);
+  reporter.OnJob(job);
+  EXPECT_EQ(err.str(),
+            "jobs/1 is STARTING: attempt 1 on lab-1: cpu-0, cpu-1\n"
+            "jobs/1 is QUEUED again: attempt 1 failed (transient): peer lost\n"
+            "  waits: tried again in 2 s\n"
+            "jobs/1 is STOPPING (suspend)\n"
+            "jobs/1 is SUSPENDED; `trainyard resume 1` queues it again\n");
+}
+
+TEST_F(Follow, GoesOnOverARestartOfTheServer) {
+  server_.AddJob("small", v1::JOB_STATE_QUEUED);
+  const CommandResult result = Run({"watch", "1"}, [&] {
+    server_.Stop();
+    server_.Start();
+    server_.WaitForWatches(2);
+    RunJob(20);
+    EndJob(v1::JOB_STATE_SUCCEEDED);
+  });
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("the connection to the server is lost"),
+                                HasSubstr("the server is back"), HasSubstr("jobs/1 succeeded")));
+}
+
+TEST_F(Follow, AnInterruptEndsTheFollowingAndNotTheJob) {
+  server_.AddJob("small", v1::JOB_STATE_RUNNING);
+  const CommandResult result = Run({"watch", "1"}, [&] { runner_.interrupt.Trigger(); });
+  EXPECT_EQ(result.exit_code, 130);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("stopped following; jobs/1 goes on"),
+                                HasSubstr("trainyard cancel 1"), Not(HasSubstr("error"))));
+}
+
+TEST_F(Follow, OnATerminalTheBarIsRedrawnAndTakenAway) {
+  runner_.terminal.err_is_terminal = true;
+  runner_.terminal.unicode = true;
+  server_.AddJob("small", v1::JOB_STATE_QUEUED);
+  RunJob(10);
+  const CommandResult result = Run({"watch", "1"}, [&] {
+    // A change of state is told in a line of its own, and the bar makes room for it.
+    server_.ChangeJob("jobs/1", [](v1::Job& job) { job.set_state(v1::JOB_STATE_STOPPING); });
+    EndJob(v1::JOB_STATE_CANCELLED);
+  });
+  EXPECT_EQ(result.exit_code, 8);
+  EXPECT_THAT(result.err, HasSubstr("\r"));
+  const size_t end = result.err.find("jobs/1 is CANCELLED");
+  ASSERT_NE(end, std::string::npos);
+  EXPECT_EQ(result.err.find("samples/s", end), std::string::npos);
+}
+
+TEST_F(Follow, SeveralJobsAreWaitedForTogether) {
+  server_.AddJob("small", v1::JOB_STATE_QUEUED);
+  server_.AddJob("other", v1::JOB_STATE_SUCCEEDED);
+  const CommandResult result =
+      Run({"wait", "1-2", "-o", "name"}, [&] { EndJob(v1::JOB_STATE_FAILED); });
+  EXPECT_EQ(result.exit_code, 8);
+  EXPECT_EQ(result.out, "jobs/1\njobs/2\n");
+  EXPECT_THAT(result.err, HasSubstr("jobs/1 is FAILED"));
+}
+
+TEST_F(Follow, WaitingMayTimeOut) {
+  server_.AddJob("small", v1::JOB_STATE_QUEUED);
+  const CommandResult result = runner_.Run({"wait", "1", "--timeout", "10ms"});
+  EXPECT_EQ(result.exit_code, 124);
+  EXPECT_THAT(result.err, HasSubstr("after 10ms, 1 job had not ended"));
+  EXPECT_EQ(runner_.Run({"wait", "1", "--timeout", "10"}).exit_code, 2);
+}
+
+TEST_F(Follow, SubmittingAndFollowingIsOneCommand) {
+  const std::string spec = runner_.home.Write(
+      "job.yaml",
+      "name: small\nmodel: {mlp: {}}\ndata: {dataset: glyphs}\ntrain: {epochs: 1}\n"
+      "optimizer: {sgd: {lr: 0.1}}\n");
+  const CommandResult result = Run({"run", spec}, [&] { EndJob(v1::JOB_STATE_SUCCEEDED); });
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, "jobs/1\n");
+}
+
+TEST_F(Follow, AJobThatIsNotThereIsNotFollowed) {
+  EXPECT_EQ(runner_.Run({"logs", "7"}).exit_code, 3);
+}
+
+}  // namespace
+}  // namespace trainyard::testing

@@ -1,0 +1,140 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/unit/client/command_runner.h"
+#include "tests/unit/client/fake_server.h"
+
+namespace trainyard::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class Jobs : public ::testing::Test {
+ protected:
+  FakeServer server_;
+  CommandRunner runner_{server_.address()};
+};
+
+TEST_F(Jobs, AreListedNewestFirst) {
+  server_.AddJob("first", v1::JOB_STATE_SUCCEEDED);
+  server_.AddJob("second", v1::JOB_STATE_QUEUED);
+  const int64_t now = absl::ToUnixSeconds(Clock::Real()->Now());
+  server_.ChangeJob("jobs/1", [now](v1::Job& job) {
+    job.mutable_progress()->set_step(10);
+    job.mutable_progress()->set_total_steps(10);
+    (*job.mutable_final_metrics())["test.accuracy"] = 0.913;
+    job.mutable_create_time()->set_seconds(now - 3 * 3600 - 10);
+    job.mutable_start_time()->set_seconds(1000);
+    job.mutable_end_time()->set_seconds(1092);
+  });
+  server_.ChangeJob(
+      "jobs/2", [now](v1::Job& job) { job.mutable_create_time()->set_seconds(now - 300 - 10); });
+  EXPECT_EQ(runner_.Run({"ls"}).out,
+            "JOB  NAME    STATE      DEVICES  DONE  ACCURACY  ETA  TOOK  AGE\n"
+            "  2  second  QUEUED           1     -         -    -     -   5m\n"
+            "  1  first   SUCCEEDED        1  100%     91.3%    -   92s   3h\n");
+}
+
+TEST_F(Jobs, AreListedAsDataToo) {
+  server_.AddJob("first", v1::JOB_STATE_SUCCEEDED);
+  server_.AddJob("second", v1::JOB_STATE_QUEUED);
+  const auto list = nlohmann::json::parse(runner_.Run({"ls", "-o", "json"}).out);
+  ASSERT_EQ(list.size(), 2u);
+  EXPECT_EQ(list[0]["name"], "jobs/2");
+  EXPECT_EQ(list[1]["state"], "JOB_STATE_SUCCEEDED");
+  EXPECT_EQ(list[1]["resolved_spec"]["name"], "first");
+  EXPECT_EQ(runner_.Run({"ls", "-o", "name"}).out, "jobs/2\njobs/1\n");
+  EXPECT_THAT(runner_.Run({"ls", "-o", "yaml"}).out, HasSubstr("- name: jobs/2\n  "));
+  const std::string lines = runner_.Run({"ls", "-o", "jsonl"}).out;
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 2);
+  EXPECT_EQ(runner_.Run({"ls", "--state", "queued", "-o", "name"}).out, "jobs/2\n");
+}
+
+TEST_F(Jobs, AllPagesAreFetched) {
+  for (int i = 0; i < 1005; ++i) server_.AddJob("a", v1::JOB_STATE_QUEUED);
+  const auto count = [&](const std::vector<std::string>& args) {
+    const std::string out = runner_.Run(args).out;
+    return std::count(out.begin(), out.end(), '\n');
+  };
+  EXPECT_EQ(count({"ls", "-a", "-o", "name"}), 1005);
+  EXPECT_EQ(count({"ls", "-o", "name"}), 20);
+  EXPECT_EQ(count({"ls", "--limit", "1003", "-o", "name"}), 1003);
+}
+
+TEST_F(Jobs, NoJobsAreNoTable) {
+  const CommandResult result = runner_.Run({"ls"});
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr("no jobs"));
+  EXPECT_EQ(nlohmann::json::parse(runner_.Run({"ls", "-o", "json"}).out).size(), 0u);
+}
+
+TEST_F(Jobs, AStateThatIsNoneIsRefused) {
+  const CommandResult result = runner_.Run({"ls", "--state", "asleep"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("expected queued, starting, running"));
+}
+
+TEST_F(Jobs, AreShownWithWhyTheyWaitAndTheirHistory) {
+  server_.AddJob("first", v1::JOB_STATE_QUEUED);
+  server_.ChangeJob("jobs/1", [](v1::Job& job) {
+    job.add_queue_reasons("no device is free");
+    job.add_queue_reasons("jobs/9 goes first");
+  });
+  const CommandResult result = runner_.Run({"show", "last", "--events"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("job           jobs/1  first\n"),
+                                HasSubstr("waits         no device is free\n"
+                                          "              jobs/9 goes first\n"),
+                                HasSubstr("model         mlp on glyphs\n"),
+                                HasSubstr("JOB_QUEUED  user:anna  jobs/1    submitted\n")));
+  EXPECT_THAT(runner_.Run({"show", "1", "--spec"}).out,
+              HasSubstr("# jobs/1, resolved\nname: first\n"));
+  const auto json = nlohmann::json::parse(runner_.Run({"show", "1", "-o", "json"}).out);
+  EXPECT_EQ(json["name"], "jobs/1");
+  EXPECT_EQ(runner_.Run({"show", "7"}).exit_code, 3);
+}
+
+TEST_F(Jobs, OneThatCannotBeCancelledDoesNotKeepTheOthersFromIt) {
+  server_.AddJob("first", v1::JOB_STATE_QUEUED);
+  server_.AddJob("second", v1::JOB_STATE_SUCCEEDED);
+  server_.AddJob("third", v1::JOB_STATE_QUEUED);
+  const CommandResult result = runner_.Run({"cancel", "1-3", "-o", "name"});
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_EQ(result.out, "jobs/1\njobs/3\n");
+  EXPECT_THAT(result.err, AllOf(HasSubstr("jobs/3 is CANCELLED"),
+                                HasSubstr("job 'jobs/2' is SUCCEEDED and cannot be cancelled")));
+}
+
+TEST_F(Jobs, WorkersAreListedAndCordoned) {
+  v1::Worker worker;
+  worker.set_name("workers/lab-1");
+  worker.set_state(v1::WORKER_STATE_ACTIVE);
+  worker.set_scheduling(v1::WORKER_SCHEDULING_ELIGIBLE);
+  worker.set_version("0.1.0");
+  worker.mutable_last_seen_time()->set_seconds(absl::ToUnixSeconds(Clock::Real()->Now()) + 60);
+  for (const char* name : {"cpu-0", "cpu-1"}) {
+    v1::Device* device = worker.add_devices();
+    device->set_name(name);
+    device->set_type("cpu");
+    device->set_health(v1::DEVICE_HEALTH_OK);
+    device->set_threads(2);
+  }
+  worker.mutable_devices(0)->set_attempt("jobs/1/attempts/1");
+  server_.AddWorker(worker);
+  EXPECT_EQ(runner_.Run({"workers", "ls"}).out,
+            "WORKER  STATE   SCHEDULING  DEVICES  BUSY  TYPE  SEEN  VERSION\n"
+            "lab-1   ACTIVE  ELIGIBLE          2     1  cpu     0s  0.1.0\n");
+  EXPECT_EQ(runner_.Run({"workers", "ls", "-o", "wide"}).out,
+            "WORKER  DEVICE  TYPE  HEALTH  THREADS  MEMORY  HELD BY            PRODUCT\n"
+            "lab-1   cpu-0   cpu   OK            2       -  jobs/1/attempts/1  -\n"
+            "lab-1   cpu-1   cpu   OK            2       -  -                  -\n");
+  EXPECT_EQ(runner_.Run({"workers", "cordon", "lab-1"}).exit_code, 0);
+  EXPECT_THAT(runner_.Run({"workers", "ls"}).out, HasSubstr("CORDONED"));
+  EXPECT_EQ(runner_.Run({"workers", "cordon", "lab-2"}).exit_code, 3);
+}
+
+}  // namespace
+}  // namespace trainyard::testing

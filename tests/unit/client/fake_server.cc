@@ -1,0 +1,474 @@
+#include "tests/unit/client/fake_server.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/errors.h"
+#include "common/base/hash.h"
+#include "common/base/ids.h"
+#include "common/rpc/status.h"
+#include "common/spec/change.h"
+#include "common/spec/diff.h"
+#include "common/spec/resolve.h"
+#include "grpc/support/time.h"
+#include "grpcpp/server_builder.h"
+
+namespace trainyard::testing {
+namespace {
+
+bool IsFinal(v1::JobState state) {
+  return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
+         state == v1::JOB_STATE_CANCELLED;
+}
+
+}  // namespace
+
+FakeServer::FakeServer() : address_(absl::StrCat("unix:", dir_.File("s"))) {
+  Start();
+}
+
+FakeServer::~FakeServer() {
+  Stop();
+}
+
+void FakeServer::Start() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = false;
+  }
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(address_, grpc::InsecureServerCredentials());
+  builder.RegisterService(static_cast<v1::JobService::Service*>(this));
+  builder.RegisterService(static_cast<v1::CheckpointService::Service*>(this));
+  builder.RegisterService(static_cast<v1::FleetService::Service*>(this));
+  server_ = builder.BuildAndStart();
+  TY_CHECK(server_ != nullptr);
+}
+
+void FakeServer::Stop() {
+  if (server_ == nullptr) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  server_->Shutdown(gpr_time_from_millis(0, GPR_TIMESPAN));
+  server_->Wait();
+  server_.reset();
+}
+
+std::string FakeServer::AddJob(const std::string& name, v1::JobState state) {
+  const std::lock_guard lock(mutex_);
+  auto job = std::make_unique<v1::Job>();
+  job->set_name(absl::StrCat("jobs/", jobs_.size() + 1));
+  job->set_state(state);
+  job->set_user("anna");
+  v1::JobSpec& spec = *job->mutable_resolved_spec();
+  spec.set_name(name);
+  spec.mutable_model()->mutable_mlp();
+  spec.mutable_data()->set_dataset("glyphs");
+  spec.mutable_train()->set_epochs(2);
+  spec.mutable_train()->set_replicas(1);
+  spec.mutable_optimizer()->mutable_sgd()->set_lr(0.1);
+  spec.mutable_devices()->set_count(1);
+  revision_of_[job->name()] = ++revision_;
+  jobs_.push_back(std::move(job));
+  changed_.notify_all();
+  return jobs_.back()->name();
+}
+
+void FakeServer::ChangeJob(const std::string& name, const std::function<void(v1::Job&)>& change) {
+  const std::lock_guard lock(mutex_);
+  v1::Job* job = nullptr;
+  TY_CHECK(Find(name, job).ok());
+  change(*job);
+  revision_of_[name] = ++revision_;
+  changed_.notify_all();
+}
+
+void FakeServer::AddPoint(const std::string& job, int64_t step, const std::string& metric,
+                          double value) {
+  const std::lock_guard lock(mutex_);
+  v1::MetricPoint point;
+  point.set_step(step);
+  point.set_name(metric);
+  point.set_value(value);
+  point.set_attempt(1);
+  points_[job].push_back(std::move(point));
+  changed_.notify_all();
+}
+
+void FakeServer::AddLog(const std::string& job, int rank, const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  logs_[job][rank] += text;
+  changed_.notify_all();
+}
+
+void FakeServer::AddCheckpoint(const std::string& job, int64_t step,
+                               const std::map<std::string, std::string>& files) {
+  const std::lock_guard lock(mutex_);
+  v1::Checkpoint checkpoint;
+  checkpoint.set_name(absl::StrCat(job, "/checkpoints/", step));
+  checkpoint.set_step(step);
+  checkpoint.set_attempt(1);
+  for (const auto& [name, content] : files) {
+    ContentHasher hasher;
+    hasher.Update(content);
+    v1::CheckpointFile* file = checkpoint.add_files();
+    file->set_name(name);
+    file->set_size(static_cast<int64_t>(content.size()));
+    file->set_hash(hasher.Text());
+    files_[{checkpoint.name(), name}] = content;
+  }
+  checkpoints_[checkpoint.name()] = checkpoint;
+}
+
+void FakeServer::DamageFile(const std::string& checkpoint, const std::string& file) {
+  const std::lock_guard lock(mutex_);
+  files_.at({checkpoint, file})[0] ^= 1;
+}
+
+void FakeServer::AddWorker(const v1::Worker& worker) {
+  const std::lock_guard lock(mutex_);
+  workers_[worker.name()] = worker;
+}
+
+void FakeServer::RefuseNextCreate(const absl::Status& status) {
+  const std::lock_guard lock(mutex_);
+  refuse_create_ = status;
+}
+
+void FakeServer::WaitForWatches(int count) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return watches_ >= count; });
+}
+
+v1::CreateJobRequest FakeServer::last_create() {
+  const std::lock_guard lock(mutex_);
+  return last_create_;
+}
+
+int FakeServer::downloads() {
+  const std::lock_guard lock(mutex_);
+  return downloads_;
+}
+
+int64_t FakeServer::last_download_offset() {
+  const std::lock_guard lock(mutex_);
+  return last_download_offset_;
+}
+
+bool FakeServer::WaitForChange(std::unique_lock<std::mutex>& lock, grpc::ServerContext& context) {
+  // A client that goes away notifies nobody, so the wait is short.
+  changed_.wait_for(lock, std::chrono::milliseconds(20));
+  return !stopping_ && !context.IsCancelled();
+}
+
+grpc::Status FakeServer::Find(const std::string& name, v1::Job*& job) {
+  for (const auto& known : jobs_) {
+    if (known->name() == name) {
+      job = known.get();
+      return grpc::Status::OK;
+    }
+  }
+  return rpc::ToGrpcStatus(error::JobNotFound(name));
+}
+
+grpc::Status FakeServer::CreateJob(grpc::ServerContext*, const v1::CreateJobRequest* request,
+                                   v1::Job* response) {
+  std::string known;
+  {
+    const std::lock_guard lock(mutex_);
+    last_create_ = *request;
+    const absl::Status refusal = std::exchange(refuse_create_, absl::OkStatus());
+    if (!refusal.ok()) return rpc::ToGrpcStatus(refusal);
+    const auto resolved = spec::ResolveSpec(request->spec());
+    if (!resolved.ok()) return rpc::ToGrpcStatus(resolved.status());
+    *response->mutable_spec() = request->spec();
+    *response->mutable_resolved_spec() = *resolved;
+    response->set_state(v1::JOB_STATE_QUEUED);
+    if (request->validate_only()) {
+      response->add_queue_reasons("all 2 devices are held by jobs/1");
+      return grpc::Status::OK;
+    }
+    known = job_of_request_[request->request_id()];
+  }
+  const std::string name =
+      known.empty() ? AddJob(request->spec().name(), v1::JOB_STATE_QUEUED) : known;
+  const std::lock_guard lock(mutex_);
+  job_of_request_[request->request_id()] = name;
+  v1::Job* job = nullptr;
+  TY_CHECK(Find(name, job).ok());
+  *job->mutable_resolved_spec() = response->resolved_spec();
+  *response = *job;
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeServer::GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
+                                v1::Job* response) {
+  const std::lock_guard lock(mutex_);
+  v1::Job* job = nullptr;
+  const grpc::Status status = Find(request->name(), job);
+  if (status.ok()) *response = *job;
+  return status;
+}
+
+grpc::Status FakeServer::ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
+                                  v1::ListJobsResponse* response) {
+  const std::lock_guard lock(mutex_);
+  const int size = request->page_size() > 0 ? request->page_size() : 50;
+  size_t skip = request->page_token().empty() ? 0 : std::stoul(request->page_token());
+  for (auto it = jobs_.rbegin() + static_cast<ptrdiff_t>(skip); it != jobs_.rend(); ++it, ++skip) {
+    if (response->jobs_size() == size) {
+      response->set_next_page_token(std::to_string(skip));
+      break;
+    }
+    const auto& states = request->states();
+    if (!states.empty() &&
+        std::find(states.begin(), states.end(), (*it)->state()) == states.end()) {
+      continue;
+    }
+    *response->add_jobs() = **it;
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeServer::CancelJob(grpc::ServerContext*, const v1::CancelJobRequest* request,
+                                   v1::Job* response) {
+  {
+    const std::lock_guard lock(mutex_);
+    v1::Job* job = nullptr;
+    const grpc::Status status = Find(request->name(), job);
+    if (!status.ok()) return status;
+    if (job->state() == v1::JOB_STATE_SUCCEEDED) {
+      return rpc::ToGrpcStatus(error::JobStateConflict(job->name(), "SUCCEEDED", "cancelled"));
+    }
+  }
+  ChangeJob(request->name(), [&](v1::Job& job) {
+    job.set_state(v1::JOB_STATE_CANCELLED);
+    *response = job;
+  });
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeServer::CloneJob(grpc::ServerContext*, const v1::CloneJobRequest* request,
+                                  v1::CloneJobResponse* response) {
+  v1::JobSpec changed;
+  v1::JobSpec original;
+  {
+    const std::lock_guard lock(mutex_);
+    v1::Job* job = nullptr;
+    const grpc::Status status = Find(request->name(), job);
+    if (!status.ok()) return status;
+    original = job->resolved_spec();
+  }
+  changed = original;
+  for (const v1::SpecChange& change : request->changes()) {
+    const absl::Status status = spec::ApplyChange(changed, change.path(), change.value_json());
+    if (!status.ok()) return rpc::ToGrpcStatus(status);
+  }
+  for (const auto& difference : spec::DiffSpecs(original, changed)) {
+    v1::SpecDifference* added = response->add_differences();
+    added->set_path(difference.path);
+    added->set_left_json(difference.left_json);
+    added->set_right_json(difference.right_json);
+  }
+  *response->mutable_job()->mutable_resolved_spec() = changed;
+  if (request->validate_only()) return grpc::Status::OK;
+  const std::string name = AddJob(changed.name(), v1::JOB_STATE_QUEUED);
+  ChangeJob(name, [&](v1::Job& job) {
+    *job.mutable_resolved_spec() = changed;
+    *response->mutable_job() = job;
+  });
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeServer::DiffJobs(grpc::ServerContext*, const v1::DiffJobsRequest* request,
+                                  v1::DiffJobsResponse* response) {
+  const std::lock_guard lock(mutex_);
+  v1::Job* left = nullptr;
+  v1::Job* right = nullptr;
+  for (const auto& [name, job] : {std::pair(request->left(), &left), {request->right(), &right}}) {
+    const grpc::Status status = Find(name, *job);
+    if (!status.ok()) return status;
+  }
+  for (const auto& difference : spec::DiffSpecs(left->resolved_spec(), right->resolved_spec())) {
+    v1::SpecDifference* added = response->add_differences();
+    added->set_path(difference.path);
+    added->set_left_json(difference.left_json);
+    added->set_right_json(difference.right_json);
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeServer::ListEvents(grpc::ServerContext*, const v1::ListEventsRequest* request,
+                                    v1::ListEventsResponse* response) {
+  v1::Event* event = response->add_events();
+  event->set_sequence(1);
+  event->set_resource(request->parent());
+  event->set_type("JOB_QUEUED");
+  event->set_actor("user:anna");
+  event->set_message("submitted");
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeServer::WatchJobs(grpc::ServerContext* context,
+                                   const v1::WatchJobsRequest* request,
+                                   grpc::ServerWriter<v1::WatchJobsResponse>* writer) {
+  std::unique_lock lock(mutex_);
+  int64_t seen = request->start_revision();
+  bool is_first = true;
+  do {
+    for (const auto& job : jobs_) {
+      const auto& names = request->names();
+      if (!names.empty() && std::find(names.begin(), names.end(), job->name()) == names.end()) {
+        continue;
+      }
+      if (revision_of_[job->name()] <= seen) continue;
+      v1::WatchJobsResponse response;
+      *response.mutable_job() = *job;
+      response.set_revision(revision_of_[job->name()]);
+      writer->Write(response);
+    }
+    seen = revision_;
+    if (is_first) {
+      is_first = false;
+      ++watches_;
+      changed_.notify_all();
+    }
+  } while (WaitForChange(lock, *context));
+  return grpc::Status(grpc::StatusCode::UNAVAILABLE, "shutting down");
+}
+
+grpc::Status FakeServer::TailLogs(grpc::ServerContext* context, const v1::TailLogsRequest* request,
+                                  grpc::ServerWriter<v1::TailLogsResponse>* writer) {
+  std::unique_lock lock(mutex_);
+  std::map<int, int64_t> sent;
+  while (true) {
+    for (const auto& [rank, text] : logs_[request->name()]) {
+      if (request->has_rank() && request->rank() != rank) continue;
+      const auto size = static_cast<int64_t>(text.size());
+      const int64_t start = request->offset() < 0 ? std::max<int64_t>(size + request->offset(), 0)
+                                                  : request->offset();
+      const int64_t from = sent.emplace(rank, start).first->second;
+      if (from >= size) continue;
+      v1::TailLogsResponse response;
+      response.set_attempt(1);
+      response.set_rank(rank);
+      response.set_offset(from);
+      response.set_data(text.substr(static_cast<size_t>(from)));
+      writer->Write(response);
+      sent[rank] = size;
+    }
+    v1::Job* job = nullptr;
+    if (!Find(request->name(), job).ok() || !request->follow() || IsFinal(job->state())) {
+      return grpc::Status::OK;
+    }
+    if (!WaitForChange(lock, *context)) {
+      return grpc::Status(grpc::StatusCode::UNAVAILABLE, "shutting down");
+    }
+  }
+}
+
+grpc::Status FakeServer::WatchMetrics(grpc::ServerContext* context,
+                                      const v1::WatchMetricsRequest* request,
+                                      grpc::ServerWriter<v1::WatchMetricsResponse>* writer) {
+  std::unique_lock lock(mutex_);
+  auto cursor = static_cast<size_t>(request->cursor());
+  while (true) {
+    const auto& points = points_[request->name()];
+    if (cursor < points.size()) {
+      v1::WatchMetricsResponse response;
+      for (; cursor < points.size(); ++cursor) *response.add_points() = points[cursor];
+      response.set_cursor(static_cast<int64_t>(cursor));
+      writer->Write(response);
+    }
+    v1::Job* job = nullptr;
+    if (!Find(request->name(), job).ok() || !request->follow() || IsFinal(job->state())) {
+      return grpc::Status::OK;
+    }
+    if (!WaitForChange(lock, *context)) {
+      return grpc::Status(grpc::StatusCode::UNAVAILABLE, "shutting down");
+    }
+  }
+}
+
+grpc::Status FakeServer::QueryMetrics(grpc::ServerContext*, const v1::QueryMetricsRequest* request,
+                                      v1::QueryMetricsResponse* response) {
+  const std::lock_guard lock(mutex_);
+  std::map<std::string, v1::MetricSeries> series;
+  for (const v1::MetricPoint& point : points_[request->name()]) {
+    const auto& wanted = request->metrics();
+    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), point.name()) == wanted.end()) {
+      continue;
+    }
+    series[point.name()].set_name(point.name());
+    *series[point.name()].add_points() = point;
+  }
+  for (auto& [name, one] : series) *response->add_series() = std::move(one);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeServer::ListCheckpoints(grpc::ServerContext*,
+                                         const v1::ListCheckpointsRequest* request,
+                                         v1::ListCheckpointsResponse* response) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, checkpoint] : checkpoints_) {
+    if (absl::StartsWith(name, request->parent() + "/")) {
+      *response->add_checkpoints() = checkpoint;
+    }
+  }
+  std::sort(response->mutable_checkpoints()->begin(), response->mutable_checkpoints()->end(),
+            [](const auto& a, const auto& b) { return a.step() < b.step(); });
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeServer::GetCheckpoint(grpc::ServerContext*,
+                                       const v1::GetCheckpointRequest* request,
+                                       v1::Checkpoint* response) {
+  const std::lock_guard lock(mutex_);
+  const auto known = checkpoints_.find(request->name());
+  if (known == checkpoints_.end()) {
+    return rpc::ToGrpcStatus(error::CheckpointNotFound(request->name()));
+  }
+  *response = known->second;
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeServer::DownloadCheckpoint(
+    grpc::ServerContext*, const v1::DownloadCheckpointRequest* request,
+    grpc::ServerWriter<v1::DownloadCheckpointResponse>* writer) {
+  constexpr size_t kPieceBytes = 1000;
+  const std::lock_guard lock(mutex_);
+  ++downloads_;
+  last_download_offset_ = request->offset();
+  const std::string& content = files_.at({request->name(), request->file()});
+  for (auto at = static_cast<size_t>(request->offset()); at < content.size(); at += kPieceBytes) {
+    v1::DownloadCheckpointResponse response;
+    response.set_offset(static_cast<int64_t>(at));
+    response.set_data(content.substr(at, kPieceBytes));
+    writer->Write(response);
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeServer::ListWorkers(grpc::ServerContext*, const v1::ListWorkersRequest*,
+                                     v1::ListWorkersResponse* response) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, worker] : workers_) *response->add_workers() = worker;
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeServer::CordonWorker(grpc::ServerContext*, const v1::CordonWorkerRequest* request,
+                                      v1::Worker* response) {
+  const std::lock_guard lock(mutex_);
+  const auto known = workers_.find(request->name());
+  if (known == workers_.end()) return rpc::ToGrpcStatus(error::WorkerNotFound(request->name()));
+  known->second.set_scheduling(v1::WORKER_SCHEDULING_CORDONED);
+  *response = known->second;
+  return grpc::Status::OK;
+}
+
+}  // namespace trainyard::testing

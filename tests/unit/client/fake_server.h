@@ -1,0 +1,113 @@
+// A server of the API in memory, on a Unix socket: what the client's tests talk to. It stores jobs
+// as they are given, and a test moves them along.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "grpcpp/server.h"
+#include "grpcpp/server_context.h"
+#include "tests/testing/temp_dir.h"
+#include "trainyard/v1/checkpoint.grpc.pb.h"
+#include "trainyard/v1/fleet.grpc.pb.h"
+#include "trainyard/v1/job.grpc.pb.h"
+
+namespace trainyard::testing {
+
+class FakeServer : public v1::JobService::Service,
+                   public v1::CheckpointService::Service,
+                   public v1::FleetService::Service {
+ public:
+  FakeServer();
+  ~FakeServer() override;
+
+  const std::string& address() const { return address_; }
+  // The socket goes away, and comes back with all that was stored.
+  void Stop();
+  void Start();
+
+  // What tests do to jobs; watchers see it.
+  std::string AddJob(const std::string& name, v1::JobState state);
+  void ChangeJob(const std::string& job, const std::function<void(v1::Job&)>& change);
+  void AddPoint(const std::string& job, int64_t step, const std::string& metric, double value);
+  void AddLog(const std::string& job, int rank, const std::string& text);
+  // A checkpoint whose record holds the right hashes, unless the test changes its bytes later.
+  void AddCheckpoint(const std::string& job, int64_t step,
+                     const std::map<std::string, std::string>& files);
+  void DamageFile(const std::string& checkpoint, const std::string& file);
+  void AddWorker(const v1::Worker& worker);
+  // The next call of CreateJob answers so.
+  void RefuseNextCreate(const absl::Status& status);
+  // Blocks until so many watches of jobs have been opened since the start, and got their snapshot.
+  void WaitForWatches(int count);
+
+  v1::CreateJobRequest last_create();
+  int downloads();
+  int64_t last_download_offset();
+
+  grpc::Status CreateJob(grpc::ServerContext*, const v1::CreateJobRequest*, v1::Job*) override;
+  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::Job*) override;
+  grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest*,
+                        v1::ListJobsResponse*) override;
+  grpc::Status CancelJob(grpc::ServerContext*, const v1::CancelJobRequest*, v1::Job*) override;
+  grpc::Status CloneJob(grpc::ServerContext*, const v1::CloneJobRequest*,
+                        v1::CloneJobResponse*) override;
+  grpc::Status DiffJobs(grpc::ServerContext*, const v1::DiffJobsRequest*,
+                        v1::DiffJobsResponse*) override;
+  grpc::Status ListEvents(grpc::ServerContext*, const v1::ListEventsRequest*,
+                          v1::ListEventsResponse*) override;
+  grpc::Status WatchJobs(grpc::ServerContext*, const v1::WatchJobsRequest*,
+                         grpc::ServerWriter<v1::WatchJobsResponse>*) override;
+  grpc::Status TailLogs(grpc::ServerContext*, const v1::TailLogsRequest*,
+                        grpc::ServerWriter<v1::TailLogsResponse>*) override;
+  grpc::Status WatchMetrics(grpc::ServerContext*, const v1::WatchMetricsRequest*,
+                            grpc::ServerWriter<v1::WatchMetricsResponse>*) override;
+  grpc::Status QueryMetrics(grpc::ServerContext*, const v1::QueryMetricsRequest*,
+                            v1::QueryMetricsResponse*) override;
+  grpc::Status ListCheckpoints(grpc::ServerContext*, const v1::ListCheckpointsRequest*,
+                               v1::ListCheckpointsResponse*) override;
+  grpc::Status GetCheckpoint(grpc::ServerContext*, const v1::GetCheckpointRequest*,
+                             v1::Checkpoint*) override;
+  grpc::Status DownloadCheckpoint(grpc::ServerContext*, const v1::DownloadCheckpointRequest*,
+                                  grpc::ServerWriter<v1::DownloadCheckpointResponse>*) override;
+  grpc::Status ListWorkers(grpc::ServerContext*, const v1::ListWorkersRequest*,
+                           v1::ListWorkersResponse*) override;
+  grpc::Status CordonWorker(grpc::ServerContext*, const v1::CordonWorkerRequest*,
+                            v1::Worker*) override;
+
+ private:
+  // Waits for the next change; false where the server stops or the client has gone.
+  bool WaitForChange(std::unique_lock<std::mutex>& lock, grpc::ServerContext& context);
+  // Under the lock. NOT_FOUND as the real server says it.
+  grpc::Status Find(const std::string& name, v1::Job*& job);
+
+  TempDir dir_;
+  std::string address_;
+  std::unique_ptr<grpc::Server> server_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false;
+  int64_t revision_ = 0;
+  int watches_ = 0;
+  std::vector<std::unique_ptr<v1::Job>> jobs_;
+  std::map<std::string, int64_t> revision_of_;
+  std::map<std::string, std::string> job_of_request_;
+  std::map<std::string, std::vector<v1::MetricPoint>> points_;
+  std::map<std::string, std::map<int, std::string>> logs_;
+  std::map<std::string, v1::Checkpoint> checkpoints_;
+  std::map<std::pair<std::string, std::string>, std::string> files_;
+  std::map<std::string, v1::Worker> workers_;
+  absl::Status refuse_create_;
+  v1::CreateJobRequest last_create_;
+  int downloads_ = 0;
+  int64_t last_download_offset_ = -1;
+};
+
+}  // namespace trainyard::testing

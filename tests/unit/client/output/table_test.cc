@@ -1,0 +1,34 @@
+#include "client/output/table.h"
+
+#include <gtest/gtest.h>
+
+#include "client/output/terminal.h"
+
+namespace trainyard::output {
+namespace {
+
+TEST(Table, ColumnsAreAlignedAndNoLineEndsInSpaces) {
+  Table table({{"JOB", Table::Align::kRight}, {"NAME"}, {"STATE"}});
+  table.AddRow({"7", "a", "RUNNING"});
+  table.AddRow({"12", "gl\xc3\xbcgel", ""});
+  EXPECT_EQ(table.Render(),
+            "JOB  NAME    STATE\n"
+            "  7  a       RUNNING\n"
+            " 12  gl\xc3\xbcgel  -\n");
+}
+
+TEST(Table, StylesTakeNoRoom) {
+  Terminal terminal;
+  terminal.color = true;
+  Table table({{"STATE"}, {"AGE"}});
+  table.AddRow({terminal.Style("32", "OK"), "1s"});
+  EXPECT_EQ(table.Render(), "STATE  AGE\n\x1b[32mOK\x1b[0m     1s\n");
+  EXPECT_EQ(DisplayWidth("\x1b[1;31mab\x1b[0m"), 2);
+}
+
+TEST(Table, WithoutRowsOnlyTheHeaderIsLeft) {
+  EXPECT_EQ(Table({{"A"}, {"B"}}).Render(), "A  B\n");
+}
+
+}  // namespace
+}  // namespace trainyard::output
