@@ -118,6 +118,25 @@ inline Range Clip(int64_t out, int64_t kernel, int64_t stride, int64_t padding, 
   return range;
 }
 
+// The maximum of a window's part and its position; `kernel` 0 or the window's known size.
+template <int B, int kernel>
+inline void MaxOfWindow(const PoolShape& s, const float* window, Range rows, Range columns,
+                        Float<B>& best, typename Vector<B>::Int& at) {
+  typedef typename Vector<B>::Int Int;
+  const int64_t k = kernel > 0 ? kernel : s.kernel;
+  best = Load<B>(window + (rows.begin * s.width + columns.begin) * B);
+  at = Int{} + static_cast<int32_t>(rows.begin * k + columns.begin);
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    for (int64_t j = columns.begin; j < columns.end; ++j) {
+      const Float<B> v = Load<B>(window + (i * s.width + j) * B);
+      // Larger, or a NaN, which counts as largest.
+      const auto is_new = !(v <= best);
+      at = is_new ? Int{} + static_cast<int32_t>(i * k + j) : at;
+      best = is_new ? v : best;
+    }
+  }
+}
+
 template <int B, int kernel>
 void MaxPoolPlane(const PoolShape& s, const float* x, float* y, uint8_t* index, bool relu) {
   typedef typename Vector<B>::Int Int;
@@ -128,16 +147,13 @@ void MaxPoolPlane(const PoolShape& s, const float* x, float* y, uint8_t* index, 
       const Range columns = Clip(ow, k, s.stride, s.padding, s.width);
       const float* window =
           x + ((oh * s.stride - s.padding) * s.width + ow * s.stride - s.padding) * B;
-      Float<B> best = Load<B>(window + (rows.begin * s.width + columns.begin) * B);
-      Int at = Int{} + static_cast<int32_t>(rows.begin * k + columns.begin);
-      for (int64_t i = rows.begin; i < rows.end; ++i) {
-        for (int64_t j = columns.begin; j < columns.end; ++j) {
-          const Float<B> v = Load<B>(window + (i * s.width + j) * B);
-          const Int position = Int{} + static_cast<int32_t>(i * k + j);
-          // A NaN counts as largest.
-          at = (v > best) | (v != v) ? position : at;
-          best = (v > best) | (v != v) ? v : best;
-        }
+      Float<B> best;
+      Int at;
+      if (kernel > 0 && rows.end - rows.begin == kernel && columns.end - columns.begin == kernel) {
+        // Whole: the loops unroll.
+        MaxOfWindow<B, kernel>(s, window, {0, kernel}, {0, kernel}, best, at);
+      } else {
+        MaxOfWindow<B, 0>(s, window, rows, columns, best, at);
       }
       const int64_t out = (oh * s.out_width + ow) * B;
       Store<B>(y + out, best);
@@ -166,14 +182,26 @@ inline void Zero(float* x, int64_t count) {
   __builtin_memset(x, 0, static_cast<unsigned long>(count) * sizeof(float));
 }
 
-template <int B, int kernel>
+// Spreads g over a window's part: to where `at` points, nothing elsewhere.
+template <int B, int kernel, bool add>
+inline void SpreadOverWindow(const PoolShape& s, Float<B> g, typename Vector<B>::Int at, Range rows,
+                             Range columns, float* window) {
+  typedef typename Vector<B>::Int Int;
+  const int64_t k = kernel > 0 ? kernel : s.kernel;
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    for (int64_t j = columns.begin; j < columns.end; ++j) {
+      float* target = window + (i * s.width + j) * B;
+      const Int position = Int{} + static_cast<int32_t>(i * k + j);
+      const Float<B> part = at == position ? g : Splat<B>(0);
+      Store<B>(target, add ? Load<B>(target) + part : part);
+    }
+  }
+}
+
+template <int B, int kernel, bool tiles>
 void MaxPoolGradientPlane(const PoolShape& s, const float* dy, const uint8_t* index, float* dx) {
   typedef typename Vector<B>::Int Int;
   const int64_t k = kernel > 0 ? kernel : s.kernel;
-  const bool tiles = Tiles(s);
-  if (!tiles) {
-    Zero(dx, s.height * s.width * B);
-  }
   for (int64_t oh = 0; oh < s.out_height; ++oh) {
     const Range rows = Clip(oh, k, s.stride, s.padding, s.height);
     for (int64_t ow = 0; ow < s.out_width; ++ow) {
@@ -189,13 +217,10 @@ void MaxPoolGradientPlane(const PoolShape& s, const float* dy, const uint8_t* in
         __builtin_memcpy(&bytes, index + out, B);
         at = __builtin_convertvector(bytes, Int);
       }
-      for (int64_t i = rows.begin; i < rows.end; ++i) {
-        for (int64_t j = columns.begin; j < columns.end; ++j) {
-          float* target = window + (i * s.width + j) * B;
-          const Int position = Int{} + static_cast<int32_t>(i * k + j);
-          const Float<B> part = at == position ? g : Splat<B>(0);
-          Store<B>(target, tiles ? part : Load<B>(target) + part);
-        }
+      if (kernel > 0 && tiles) {
+        SpreadOverWindow<B, kernel, false>(s, g, at, {0, kernel}, {0, kernel}, window);
+      } else {
+        SpreadOverWindow<B, 0, !tiles>(s, g, at, rows, columns, window);
       }
     }
   }
@@ -305,59 +330,62 @@ void NormalizePlane(int64_t plane, const float* x, const float* scale, const flo
   }
 }
 
-// dy, masked where y is given.
+// dy, masked by the sign of what normalize made of x.
 template <int B, bool masked>
-inline Float<B> Masked(const float* dy, const float* y, int64_t i) {
-  const Float<B> g = Load<B>(dy + i * B);
+inline Float<B> Masked(Float<B> dy, Float<B> x, Float<B> scale, Float<B> shift) {
   if constexpr (masked) {
-    return Load<B>(y + i * B) > Splat<B>(0) ? g : Splat<B>(0);
+    return x * scale + shift > Splat<B>(0) ? dy : Splat<B>(0);
   }
-  return g;
+  return dy;
 }
 
 template <int B, bool masked>
-void NormGradientSumsLoop(int64_t plane, const float* dy, const float* x, const float* y,
-                          const float* mean, float* sum, float* sum_x) {
+void NormGradientSumsLoop(int64_t plane, const float* dy, const float* x, Float<B> scale,
+                          Float<B> shift, const float* mean, float* sum, float* sum_x) {
   const Float<B> m = Load<B>(mean);
   Float<B> total = Splat<B>(0);
   Float<B> total_x = Splat<B>(0);
   for (int64_t i = 0; i < plane; ++i) {
-    const Float<B> g = Masked<B, masked>(dy, y, i);
+    const Float<B> v = Load<B>(x + i * B);
+    const Float<B> g = Masked<B, masked>(Load<B>(dy + i * B), v, scale, shift);
     total += g;
-    total_x += g * (Load<B>(x + i * B) - m);
+    total_x += g * (v - m);
   }
   Store<B>(sum, total);
   Store<B>(sum_x, total_x);
 }
 
 template <int B>
-void NormGradientSumsPlane(int64_t plane, const float* dy, const float* x, const float* y,
-                           const float* mean, float* sum, float* sum_x) {
-  if (y != nullptr) {
-    NormGradientSumsLoop<B, true>(plane, dy, x, y, mean, sum, sum_x);
+void NormGradientSumsPlane(int64_t plane, const float* dy, const float* x, const float* scale,
+                           const float* shift, const float* mean, float* sum, float* sum_x) {
+  if (scale != nullptr) {
+    NormGradientSumsLoop<B, true>(plane, dy, x, Load<B>(scale), Load<B>(shift), mean, sum, sum_x);
   } else {
-    NormGradientSumsLoop<B, false>(plane, dy, x, y, mean, sum, sum_x);
+    NormGradientSumsLoop<B, false>(plane, dy, x, Splat<B>(0), Splat<B>(0), mean, sum, sum_x);
   }
 }
 
 template <int B, bool masked>
-void NormGradientLoop(int64_t plane, const float* dy, const float* x, const float* y,
-                      const float* a, const float* b, const float* c, float* dx) {
+void NormGradientLoop(int64_t plane, const float* dy, const float* x, Float<B> scale,
+                      Float<B> shift, const float* a, const float* b, const float* c, float* dx) {
   const Float<B> va = Load<B>(a);
   const Float<B> vb = Load<B>(b);
   const Float<B> vc = Load<B>(c);
   for (int64_t i = 0; i < plane; ++i) {
-    Store<B>(dx + i * B, Masked<B, masked>(dy, y, i) * va + (Load<B>(x + i * B) * vb + vc));
+    const Float<B> v = Load<B>(x + i * B);
+    const Float<B> g = Masked<B, masked>(Load<B>(dy + i * B), v, scale, shift);
+    Store<B>(dx + i * B, g * va + (v * vb + vc));
   }
 }
 
 template <int B>
-void NormGradientPlane(int64_t plane, const float* dy, const float* x, const float* y,
-                       const float* a, const float* b, const float* c, float* dx) {
-  if (y != nullptr) {
-    NormGradientLoop<B, true>(plane, dy, x, y, a, b, c, dx);
+void NormGradientPlane(int64_t plane, const float* dy, const float* x, const float* scale,
+                       const float* shift, const float* a, const float* b, const float* c,
+                       float* dx) {
+  if (scale != nullptr) {
+    NormGradientLoop<B, true>(plane, dy, x, Load<B>(scale), Load<B>(shift), a, b, c, dx);
   } else {
-    NormGradientLoop<B, false>(plane, dy, x, y, a, b, c, dx);
+    NormGradientLoop<B, false>(plane, dy, x, Splat<B>(0), Splat<B>(0), a, b, c, dx);
   }
 }
 
@@ -389,12 +417,13 @@ void MaxPoolBlock(const PoolShape& s, const float* x, float* y, uint8_t* index, 
 
 template <int B>
 void MaxPoolGradientBlock(const PoolShape& s, const float* dy, const uint8_t* index, float* dx) {
-  if (s.kernel == 2) {
-    MaxPoolGradientPlane<B, 2>(s, dy, index, dx);
-  } else if (s.kernel == 3) {
-    MaxPoolGradientPlane<B, 3>(s, dy, index, dx);
+  if (!Tiles(s)) {
+    Zero(dx, s.height * s.width * B);
+    MaxPoolGradientPlane<B, 0, false>(s, dy, index, dx);
+  } else if (s.kernel == 2) {
+    MaxPoolGradientPlane<B, 2, true>(s, dy, index, dx);
   } else {
-    MaxPoolGradientPlane<B, 0>(s, dy, index, dx);
+    MaxPoolGradientPlane<B, 0, true>(s, dy, index, dx);
   }
 }
 
@@ -433,14 +462,15 @@ void Normalize(int64_t plane, int64_t block, const float* x, const float* scale,
   TY_BY_BLOCK(NormalizePlane, plane, x, scale, shift, relu, y)
 }
 
-void NormGradientSums(int64_t plane, int64_t block, const float* dy, const float* x, const float* y,
-                      const float* mean, float* sum, float* sum_x) {
-  TY_BY_BLOCK(NormGradientSumsPlane, plane, dy, x, y, mean, sum, sum_x)
+void NormGradientSums(int64_t plane, int64_t block, const float* dy, const float* x,
+                      const float* scale, const float* shift, const float* mean, float* sum,
+                      float* sum_x) {
+  TY_BY_BLOCK(NormGradientSumsPlane, plane, dy, x, scale, shift, mean, sum, sum_x)
 }
 
-void NormGradient(int64_t plane, int64_t block, const float* dy, const float* x, const float* y,
-                  const float* a, const float* b, const float* c, float* dx) {
-  TY_BY_BLOCK(NormGradientPlane, plane, dy, x, y, a, b, c, dx)
+void NormGradient(int64_t plane, int64_t block, const float* dy, const float* x, const float* scale,
+                  const float* shift, const float* a, const float* b, const float* c, float* dx) {
+  TY_BY_BLOCK(NormGradientPlane, plane, dy, x, scale, shift, a, b, c, dx)
 }
 
 #undef TY_BY_BLOCK
