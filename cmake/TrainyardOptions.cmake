@@ -6,8 +6,8 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Dev or Release" FORCE)
 endif()
 # Dev keeps the incremental loop short and the stack readable.
-set(CMAKE_CXX_FLAGS_DEV "-O1 -g1 -fno-omit-frame-pointer" CACHE STRING "")
-set(CMAKE_C_FLAGS_DEV "-O1 -g1 -fno-omit-frame-pointer" CACHE STRING "")
+set(CMAKE_CXX_FLAGS_DEV "-O1 -g1 -fno-omit-frame-pointer" CACHE STRING "" FORCE)
+set(CMAKE_C_FLAGS_DEV "-O1 -g1 -fno-omit-frame-pointer" CACHE STRING "" FORCE)
 # Checks stay on in release: NDEBUG is never defined for our code (see common/base/check.h).
 set(CMAKE_CXX_FLAGS_RELEASE "-O2" CACHE STRING "" FORCE)
 
