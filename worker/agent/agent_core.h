@@ -74,7 +74,6 @@ struct DesiredAttempt {
   std::optional<ResumeSource> resume_from;
   std::map<std::string, std::string> rendezvous;  // published on other workers
   bool spans_workers = false;
-  int64_t checkpoint_request = 0;
   // kStop:
   run_dir::StopRequest stop;
 
@@ -110,7 +109,6 @@ struct LocalAttempt {
   Phase phase = Phase::kIncomplete;
   std::optional<run_dir::StopRequest> stop;  // control/stop
   absl::Duration lease_expire;               // as in the lease file; zero: none
-  int64_t checkpoint_request = 0;            // control/checkpoint
   std::set<std::string> rendezvous;          // keys that are there
   std::vector<int64_t> checkpoints;          // complete ones, ascending
   std::set<int64_t> committed;               // those of them that the server has
@@ -121,22 +119,21 @@ struct LocalAttempt {
 
 struct Action {
   enum class Kind {
-    kBegin,              // make the run directory, fetch, assign, launch
-    kLaunch,             // start the supervisor of what is prepared
-    kAbandon,            // give up what has no supervisor; it counts as exited
-    kStop,               // write control/stop
-    kRecordDeath,        // end what the dead supervisor left, then write exit.json
-    kRenewLease,         // write lease
-    kRequestCheckpoint,  // write control/checkpoint
-    kPublish,            // write rendezvous/<key>
-    kPruneCheckpoint,    // remove checkpoints/step-<n>
-    kRemove,             // remove the run directory
+    kBegin,            // make the run directory, fetch, assign, launch
+    kLaunch,           // start the supervisor of what is prepared
+    kAbandon,          // give up what has no supervisor; it counts as exited
+    kStop,             // write control/stop
+    kRecordDeath,      // end what the dead supervisor left, then write exit.json
+    kRenewLease,       // write lease
+    kPublish,          // write rendezvous/<key>
+    kPruneCheckpoint,  // remove checkpoints/step-<n>
+    kRemove,           // remove the run directory
   };
   Kind kind = Kind::kBegin;
   AttemptId attempt;
   run_dir::StopRequest stop;    // kStop, kAbandon
   absl::Duration lease_expire;  // kRenewLease
-  int64_t number = 0;           // kRequestCheckpoint: the request; kPruneCheckpoint: the step
+  int64_t number = 0;           // kPruneCheckpoint: the step
   std::string key;              // kPublish
 
   friend bool operator==(const Action&, const Action&) = default;

@@ -137,9 +137,6 @@ void Attempts::ReadRecords(Attempt& attempt) {
   if (const auto lease = run_dir::ReadLease(dir); lease.ok()) {
     local.lease_expire = lease->expire_uptime;
   }
-  if (const auto request = run_dir::ReadCheckpointRequest(dir); request.ok()) {
-    local.checkpoint_request = *request;
-  }
   if (const auto keys = run_dir::ListRendezvousKeys(dir); keys.ok()) {
     local.rendezvous = std::set<std::string>(keys->begin(), keys->end());
   }
@@ -304,9 +301,6 @@ absl::Status Attempts::Apply(const Action& action, const DesiredAttempt* desired
     case Action::Kind::kRenewLease:
       attempt->local.lease_expire = action.lease_expire;
       return run_dir::WriteLease(attempt->dir, {action.lease_expire});
-    case Action::Kind::kRequestCheckpoint:
-      return WriteFileAtomically(attempt->dir.CheckpointRequestPath(),
-                                 absl::StrCat(action.number, "\n"));
     case Action::Kind::kPublish:
       TY_CHECK(desired != nullptr);
       return run_dir::SetRendezvousKey(attempt->dir, action.key,

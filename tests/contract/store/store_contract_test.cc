@@ -250,7 +250,6 @@ TEST_P(StoreContract, CheckpointsComeAndGo) {
   checkpoint.id = {JobId{1}, 312};
   checkpoint.attempt = 2;
   checkpoint.files = {{"model.safetensors", 1234, "xxh3-128:1"}, {"state.json", 5, "xxh3-128:2"}};
-  checkpoint.metrics.values = {{"test.accuracy", 0.5}};
   checkpoint.create_us = 7;
   Delta delta = Next();
   delta.jobs = {Job(1)};

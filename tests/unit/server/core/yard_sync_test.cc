@@ -127,7 +127,7 @@ TEST_F(YardSync, StreamsAndCheckpointsAreFenced) {
   ASSERT_EQ(Job(job).fencing_token, 2);
   EXPECT_TRUE(yard_->CheckStream(session, {job, 1}, 1).ok()) << "its last log lines are welcome";
   EXPECT_EQ(ErrorReason(yard_->CheckCheckpointWriter(session, {job, 1}, 1)), "STALE_FENCING_TOKEN");
-  EXPECT_EQ(ErrorReason(Apply(CommitCheckpoint{session, {job, 1}, 1, 10, {}, {}})),
+  EXPECT_EQ(ErrorReason(Apply(CommitCheckpoint{session, {job, 1}, 1, 10, {}})),
             "STALE_FENCING_TOKEN");
 }
 

@@ -168,20 +168,15 @@ TEST(Reconcile, WritesAStopAgainOnlyWhereItShortensTheGrace) {
   EXPECT_TRUE(Kinds(Answer({{kId, Want(Wanted::kStop)}}), {{kId, local}}).empty());
 }
 
-TEST(Reconcile, PassesOnNewCheckpointRequestsAndRendezvousKeysOnce) {
+TEST(Reconcile, PassesOnNewRendezvousKeysOnce) {
   DesiredAttempt wanted = Want(Wanted::kRun);
-  wanted.checkpoint_request = 2;
   wanted.rendezvous = {{"a", "1"}, {"b", "2"}};
   LocalAttempt local = Local(Phase::kAlive);
-  local.checkpoint_request = 1;
   local.rendezvous = {"a"};
   const auto actions = Reconcile(Answer({{kId, wanted}}), {{kId, local}}, kNow);
-  ASSERT_EQ(actions.size(), 2u);
-  EXPECT_EQ(actions[0].kind, Kind::kRequestCheckpoint);
-  EXPECT_EQ(actions[0].number, 2);
-  EXPECT_EQ(actions[1].kind, Kind::kPublish);
-  EXPECT_EQ(actions[1].key, "b");
-  local.checkpoint_request = 2;
+  ASSERT_EQ(actions.size(), 1u);
+  EXPECT_EQ(actions[0].kind, Kind::kPublish);
+  EXPECT_EQ(actions[0].key, "b");
   local.rendezvous = {"a", "b", "own"};
   EXPECT_TRUE(Reconcile(Answer({{kId, wanted}}), {{kId, local}}, kNow).empty());
 }

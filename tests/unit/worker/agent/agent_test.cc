@@ -322,10 +322,10 @@ TEST_F(AgentTest, FetchesTheCheckpointFromWhichAnAttemptStarts) {
   EXPECT_EQ((state_.logs[{kName, 0}]), "bytes1\n");
 }
 
-TEST_F(AgentTest, MirrorsRendezvousKeysAndPassesOnCheckpointRequests) {
+TEST_F(AgentTest, MirrorsRendezvousKeys) {
   Trainer(R"(printf mine > $D/k; mv $D/k $D/rendezvous/rank0
-while [ ! -e $D/rendezvous/rank1 ] || [ ! -e $D/control/checkpoint ]; do sleep 0.02; done
-cat $D/rendezvous/rank1 $D/control/checkpoint)");
+while [ ! -e $D/rendezvous/rank1 ]; do sleep 0.02; done
+cat $D/rendezvous/rank1)");
   v1::DesiredAttempt desired = Run(1);
   desired.set_world_size(2);
   desired.set_spans_workers(true);
@@ -335,12 +335,11 @@ cat $D/rendezvous/rank1 $D/control/checkpoint)");
     return Seen() != nullptr && Seen()->rendezvous().contains("rank0") &&
            Seen()->rendezvous().at("rank0") == "mine";
   }));
-  (*desired.mutable_rendezvous())["rank1"] = "theirs-";
-  desired.set_checkpoint_request(3);
+  (*desired.mutable_rendezvous())["rank1"] = "theirs\n";
   state_.Want(desired);
   ASSERT_TRUE(WaitForDrained());
   absl::MutexLock lock(&state_.mutex);
-  EXPECT_EQ((state_.logs[{kName, 0}]), "theirs-3\n");
+  EXPECT_EQ((state_.logs[{kName, 0}]), "theirs\n");
 }
 
 }  // namespace
