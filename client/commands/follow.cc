@@ -232,8 +232,11 @@ void TellEnd(const Context& context, link::ServerLink& link, const v1::Job& job)
     context.err << "  trainyard metrics " << id << "             all curves\n"
                 << "  trainyard clone " << id << " --set PATH=VALUE --follow\n";
   } else {
-    context.err << "next:\n  trainyard logs " << id << "                what the ranks wrote\n"
-                << "  trainyard show " << id << " --events       its history\n";
+    context.err << "next:\n";
+    if (job.attempt() > 0) {
+      context.err << "  trainyard logs " << id << "                what the ranks wrote\n";
+    }
+    context.err << "  trainyard show " << id << " --events       its history\n";
   }
   context.err << std::flush;
 }

@@ -43,6 +43,7 @@ class Follow : public ::testing::Test {
   void EndJob(v1::JobState state) {
     server_.ChangeJob("jobs/1", [state](v1::Job& job) {
       job.set_state(state);
+      job.set_attempt(1);
       job.mutable_start_time()->set_seconds(1000);
       job.mutable_end_time()->set_seconds(1092);
       if (state == v1::JOB_STATE_FAILED) {
