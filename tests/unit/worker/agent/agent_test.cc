@@ -143,7 +143,8 @@ TEST_F(AgentTest, RunsAnAttemptFromOrderToRemoval) {
   Trainer(R"(echo "rank $R"; progress running 1
 echo '{"step":1,"name":"train.loss","value":0.25,"time":1}' >> $D/ranks/$R/metrics.jsonl
 await go; progress finished 10
-echo '{"outcome":"succeeded","reason":"","message":"","step":10,"metrics":{"test.accuracy":0.5}}' > $D/ranks/$R/result.json)");
+echo '{"outcome":"succeeded","reason":"","message":"","step":10,
+  "metrics":{"test.accuracy":0.5}}' > $D/ranks/$R/result.json)");
   StartAgent();
   state_.Want(Run(2));
   ASSERT_TRUE(WaitForState(v1::OBSERVED_STATE_RUNNING));
@@ -270,7 +271,8 @@ TEST_F(AgentTest, ADeadSupervisorIsAFailureOnceItsRanksAreGone) {
 
 TEST_F(AgentTest, AFailureCarriesItsClassItsReasonAndItsRank) {
   Trainer(R"(if [ $R = 1 ]; then
-  echo '{"outcome":"user_error","reason":"BAD","message":"no","step":0,"metrics":{}}' > $D/ranks/1/result.json
+  echo '{"outcome":"user_error","reason":"BAD","message":"no","step":0,"metrics":{}}' \
+    > $D/ranks/1/result.json
   exit 2
 fi
 trap 'exit 15' TERM; while true; do sleep 0.02; [ -e $D/ranks/1/exit.json ] && exit 15; done)");

@@ -177,7 +177,8 @@ TEST_F(SupervisorTest, RunsAllRanksWithTheirEnvironmentAndRecordsTheirSuccess) {
 TEST_F(SupervisorTest, ARankThatFailsGivesTheOutcomeAndItsPeersEndByThemselves) {
   Assign(2);
   Trainer(R"(if [ $R = 1 ]; then
-  echo '{"outcome":"user_error","reason":"BAD_SPEC","message":"no such layer","step":0,"metrics":{}}' > $D/ranks/1/result.json
+  echo '{"outcome":"user_error","reason":"BAD_SPEC","message":"no such layer","step":0,
+    "metrics":{}}' > $D/ranks/1/result.json
   exit 2
 fi
 exit 75)");
