@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +14,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/status.h"
+#include "grpc/support/time.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/manifest.h"
 
@@ -23,7 +23,7 @@ namespace {
 
 constexpr absl::Duration kBackoffFirst = absl::Milliseconds(100);
 constexpr absl::Duration kBackoffLast = absl::Seconds(5);
-constexpr std::chrono::seconds kCallTimeout(60);
+constexpr absl::Duration kCallTimeout = absl::Seconds(60);
 constexpr int kDamageTries = 3;
 constexpr absl::Duration kCancelPoll = absl::Milliseconds(100);
 
@@ -38,7 +38,8 @@ absl::Status FetchFile(v1::AgentService::StubInterface& stub, const ResumeSource
     request.set_file(file.name);
     request.set_offset(size);
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
+    context.set_deadline(
+        gpr_time_from_millis(absl::ToInt64Milliseconds(kCallTimeout), GPR_TIMESPAN));
     const CancelToken::Scope scope(token, context);
     const auto reader = stub.FetchCheckpoint(&context, request);
     v1::DownloadCheckpointResponse response;

@@ -1,7 +1,6 @@
 #include "worker/agent/checkpoint_uploader.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/status.h"
+#include "grpc/support/time.h"
 #include "worker/checkpoint/checkpoint.h"
 
 namespace trainyard::agent {
@@ -19,7 +19,7 @@ constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
 constexpr absl::Duration kBackoffFirst = absl::Milliseconds(100);
 constexpr absl::Duration kBackoffLast = absl::Seconds(5);
 // Hashing a large checkpoint takes the server a while.
-constexpr std::chrono::seconds kCallTimeout(60);
+constexpr absl::Duration kCallTimeout = absl::Seconds(60);
 constexpr int64_t kChunkBytes = 1 << 20;
 // Of one checkpoint: the bytes on the way may be damaged once, not each time.
 constexpr int kDamageTries = 3;
@@ -144,7 +144,7 @@ absl::Status CheckpointUploader::Send(const UploadTarget& target, int64_t step, 
   request.set_fencing_token(target.fencing_token);
   request.set_step(step);
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
+  context.set_deadline(gpr_time_from_millis(absl::ToInt64Milliseconds(kCallTimeout), GPR_TIMESPAN));
   const CancelToken::Scope scope(token_, context);
   absl::Status status = rpc::FromGrpcStatus(call(&context));
   // The link registers again; the checkpoint goes on under the new session.

@@ -1,7 +1,6 @@
 #include "worker/agent/scheduler_link.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/rpc/status.h"
+#include "grpc/support/time.h"
 #include "worker/agent/convert.h"
 
 namespace trainyard::agent {
@@ -80,7 +80,7 @@ void SchedulerLink::Run() {
 template <typename Call>
 absl::Status SchedulerLink::Invoke(absl::Duration deadline, Call call) {
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(deadline));
+  context.set_deadline(gpr_time_from_millis(absl::ToInt64Milliseconds(deadline), GPR_TIMESPAN));
   {
     absl::MutexLock lock(&mutex_);
     if (stop_) return absl::CancelledError("the daemon ends");

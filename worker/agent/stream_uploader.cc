@@ -1,7 +1,6 @@
 #include "worker/agent/stream_uploader.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -10,6 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/status.h"
+#include "grpc/support/time.h"
 #include "worker/run_dir/metrics.h"
 #include "worker/run_dir/tail.h"
 
@@ -20,7 +20,7 @@ namespace {
 constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
 constexpr absl::Duration kBackoffFirst = absl::Milliseconds(100);
 constexpr absl::Duration kBackoffLast = absl::Seconds(3);
-constexpr std::chrono::seconds kCallTimeout(20);
+constexpr absl::Duration kCallTimeout = absl::Seconds(20);
 constexpr int64_t kLogChunkBytes = 512 << 10;
 // Longer lines are no metrics.
 constexpr int64_t kMetricChunkBytes = 256 << 10;
@@ -164,7 +164,7 @@ absl::StatusOr<int64_t> StreamUploader::Send(const UploadTarget& target, int ran
   request.set_rank(rank);
   request.set_offset(stream.offset.value_or(0));
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
+  context.set_deadline(gpr_time_from_millis(absl::ToInt64Milliseconds(kCallTimeout), GPR_TIMESPAN));
   const CancelToken::Scope scope(token_, context);
   v1::AppendResponse response;
   const absl::Status status = rpc::FromGrpcStatus(call(&context, &response));

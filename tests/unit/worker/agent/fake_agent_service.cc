@@ -1,12 +1,13 @@
 #include "fake_agent_service.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/env.h"
 #include "common/base/errors.h"
 #include "common/rpc/status.h"
+#include "grpc/support/time.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -53,9 +54,10 @@ class FakeAgentServer::Service : public v1::AgentService::Service {
     const auto ready = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex) {
       return stopping_ || request->desired_revision() != state_.revision;
     };
-    const absl::Time deadline = absl::Now() + absl::Seconds(request->max_wait().seconds()) +
-                                absl::Nanoseconds(request->max_wait().nanos());
-    while (!ready() && absl::Now() < deadline && !context->IsCancelled()) {
+    const absl::Duration deadline = Clock::Real()->Uptime() +
+                                    absl::Seconds(request->max_wait().seconds()) +
+                                    absl::Nanoseconds(request->max_wait().nanos());
+    while (!ready() && Clock::Real()->Uptime() < deadline && !context->IsCancelled()) {
       state_.mutex.AwaitWithTimeout(absl::Condition(&ready), absl::Milliseconds(20));
     }
     response->set_desired_revision(state_.revision);
@@ -191,7 +193,8 @@ FakeAgentServer::FakeAgentServer(FakeServerState& state, const std::string& sock
 
 FakeAgentServer::~FakeAgentServer() {
   service_->Stop();
-  server_->Shutdown(std::chrono::system_clock::now());
+  // Open calls are cancelled at once.
+  server_->Shutdown(gpr_time_0(GPR_CLOCK_MONOTONIC));
 }
 
 }  // namespace trainyard::agent

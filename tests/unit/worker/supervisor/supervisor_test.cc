@@ -259,7 +259,8 @@ TEST_F(SupervisorTest, AKilledSupervisorTakesItsRanksAlong) {
 TEST_F(SupervisorTest, ExitIsWrittenOnlyWhenDescendantsInOtherSessionsAreGone) {
   Assign(1);
   Trainer(
-      R"(setsid sh -c "trap '' TERM HUP; echo \$\$ > $D/stray.new; mv $D/stray.new $D/stray; while true; do sleep 0.05; done" &
+      R"(setsid sh -c "trap '' TERM HUP; echo \$\$ > $D/stray.new
+mv $D/stray.new $D/stray; while true; do sleep 0.05; done" &
 while [ ! -e $D/stray ]; do sleep 0.02; done
 exit 0)");
   Launch();
