@@ -2,10 +2,12 @@
 // ranks.
 #include "worker/agent/agent.h"
 
+#include <poll.h>
 #include <signal.h>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/file_watch.h"
 #include "common/base/files.h"
 #include "common/base/processes.h"
 #include "common/rpc/channel.h"
@@ -42,11 +44,23 @@ class AgentTest : public testing::Test {
       if (of.starts_with(folder_)) kill(static_cast<pid_t>(process.pid), SIGKILL);
     }
     // Without ranks a supervisor has nothing left to do.
-    const absl::Duration deadline = Clock::Real()->Uptime() + absl::Seconds(10);
-    while (run_dir::IsSupervised(dir_).value_or(false) && Clock::Real()->Uptime() < deadline) {
-      Clock::Real()->SleepFor(absl::Milliseconds(5));
-    }
+    (void)WaitForFiles([this] { return !run_dir::IsSupervised(dir_).value_or(false); });
     (void)RemoveTree(folder_);
+  }
+
+  // For what the supervisor does while nobody listens: wakes up when the run directory changes.
+  bool WaitForFiles(const std::function<bool()>& condition) {
+    auto watch = FileWatch::Create();
+    TY_CHECK_OK(watch.status());
+    (void)watch->Add(dir_.root());
+    const absl::Duration deadline = Clock::Real()->Uptime() + absl::Seconds(30);
+    while (!condition()) {
+      if (Clock::Real()->Uptime() > deadline) return false;
+      pollfd fds[] = {{watch->fd(), POLLIN, 0}};
+      (void)poll(fds, 1, 20);
+      (void)watch->Drain();
+    }
+    return true;
   }
 
   void StartServer() { server_.emplace(state_, JoinPath(folder_, "s")); }
@@ -219,10 +233,7 @@ TEST_F(AgentTest, AJobThatEndsWhileServerAndDaemonAreAwayIsReportedInFull) {
   server_.reset();
   agent_.reset();
   Touch("go");
-  const absl::Duration deadline = Clock::Real()->Uptime() + absl::Seconds(30);
-  while (!FileExists(dir_.ExitPath()) && Clock::Real()->Uptime() < deadline) {
-    Clock::Real()->SleepFor(absl::Milliseconds(5));
-  }
+  ASSERT_TRUE(WaitForFiles([this] { return FileExists(dir_.ExitPath()); }));
   StartAgent();
   StartServer();
   ASSERT_TRUE(WaitForDrained());

@@ -83,16 +83,6 @@ class UploaderTest : public testing::Test {
     return line;
   }
 
-  // For what changes without the server.
-  static bool WaitUntil(const std::function<bool()>& condition) {
-    const absl::Duration deadline = Clock::Real()->Uptime() + absl::Seconds(30);
-    while (!condition()) {
-      if (Clock::Real()->Uptime() > deadline) return false;
-      Clock::Real()->SleepFor(absl::Milliseconds(2));
-    }
-    return true;
-  }
-
   bool WaitForLog(const std::string& text) {
     return state_.Wait([&] { return state_.logs[kRank0] == text; });
   }
@@ -131,11 +121,10 @@ TEST_F(UploaderTest, SendsLogsAndMetricsAsTheyGrow) {
   EXPECT_EQ(point.value(), 1.0);
   EXPECT_EQ(point.attempt(), 1);
   EXPECT_FALSE(uploader->ProgressOf(kId).done);
-  // Taken note of once the server has answered.
-  EXPECT_TRUE(WaitUntil([&] {
-    const auto metrics = uploader->ProgressOf(kId).metrics;
-    return metrics.contains("train.loss") && metrics.at("train.loss") == 1.0;
-  }));
+  target_.exited = true;
+  uploader->SetTargets({target_});
+  ASSERT_TRUE(WaitForDone(*uploader));
+  EXPECT_EQ(uploader->ProgressOf(kId).metrics.at("train.loss"), 1.0);
 }
 
 TEST_F(UploaderTest, ATornLastLineIsNeverSentAndHoldsNothingUp) {
@@ -235,10 +224,15 @@ TEST_F(UploaderTest, GoesOnOverARestartOfTheServerUnderANewSession) {
   Log("before ");
   ASSERT_TRUE(WaitForLog("before "));
   server_.reset();
+  int64_t calls = 0;
+  {
+    absl::MutexLock lock(&state_.mutex);
+    calls = state_.calls;
+  }
   Log("during ");
   server_.emplace(state_, Socket());
-  // The uploader finds out that its session is unknown and forgets it.
-  ASSERT_TRUE(WaitUntil([&] { return session_.Get().empty(); }));
+  // The server refuses the old session at least once.
+  ASSERT_TRUE(state_.Wait([&] { return state_.calls > calls; }));
   NewSession();
   Log("after\n");
   EXPECT_TRUE(WaitForLog("before during after\n"));
