@@ -123,7 +123,7 @@ TEST_F(YardJobs, SuspendAndResumeKeepThePlaceAndTheCheckpoint) {
   const JobId second = Submit(1);
   Run("lab-1", job);
   ASSERT_TRUE(Apply(SuspendJob{job, "user:anna", ""}).ok());
-  CommitCheckpoint commit{sessions_["lab-1"], {job, 1}, 1, 40, {{"model.safetensors", 9, "h"}}, {}};
+  CommitCheckpoint commit{sessions_["lab-1"], {job, 1}, 1, 40, {{"model.safetensors", 9, "h"}}};
   ASSERT_TRUE(Apply(commit).ok());
   ASSERT_TRUE(Sync("lab-1", {SeeExit(job, OutcomeKind::kStopped)}).ok());
   EXPECT_EQ(State(job), "SUSPENDED");
@@ -235,7 +235,7 @@ TEST_F(YardJobs, TheTimeLimitCountsRunTimeOverAllAttempts) {
   Advance(5 * kSecond);
   Run("lab-1", job);
   EXPECT_EQ(yard_->NextDeadline(), now_.uptime_us + 12 * kSecond);
-  CommitCheckpoint commit{sessions_["lab-1"], {job, 2}, 2, 40, {}, {}};
+  CommitCheckpoint commit{sessions_["lab-1"], {job, 2}, 2, 40, {}};
   ASSERT_TRUE(Apply(commit).ok());
   Advance(12 * kSecond);
   EXPECT_EQ(State(job), "STOPPING");
@@ -253,7 +253,7 @@ TEST_F(YardJobs, TheNewestCheckpointsStay) {
   Join("lab-1", 1);
   const JobId job = Submit(1);
   Run("lab-1", job);
-  CommitCheckpoint commit{sessions_["lab-1"], {job, 1}, 1, 0, {}, {}};
+  CommitCheckpoint commit{sessions_["lab-1"], {job, 1}, 1, 0, {}};
   for (const int64_t step : {10, 20, 30}) {
     commit.step = step;
     ASSERT_TRUE(Apply(commit).ok());
@@ -273,7 +273,7 @@ TEST_F(YardJobs, ACheckpointThatACloneStartsFromStaysUntilTheCloneHasEnded) {
   Join("lab-1", 1);
   const JobId job = Submit(1);
   Run("lab-1", job);
-  CommitCheckpoint commit{sessions_["lab-1"], {job, 1}, 1, 10, {}, {}};
+  CommitCheckpoint commit{sessions_["lab-1"], {job, 1}, 1, 10, {}};
   ASSERT_TRUE(Apply(commit).ok());
   Submission spec = Spec(1);
   spec.parent_checkpoint = CheckpointRef{job, 10};
