@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -186,8 +187,11 @@ absl::Status App::Impl::Listen(std::vector<std::string> listen) {
       if (ports[i] <= 0) return error::AddressInUse(listen[i]);
       continue;
     }
-    const bool is_tcp = addresses[i].kind == rpc::Address::Kind::kTcp;
-    if (is_tcp) addresses[i].port = static_cast<uint16_t>(ports[i]);
+    if (addresses[i].kind == rpc::Address::Kind::kTcp) {
+      addresses[i].port = static_cast<uint16_t>(ports[i]);
+    } else if (chmod(addresses[i].path.c_str(), 0600) != 0) {
+      return ErrnoStatus(errno, "cannot set the mode of", addresses[i].path);
+    }
     addresses_.push_back(addresses[i].ToString());
   }
   if (server_ == nullptr) return absl::InternalError("the gRPC server does not start");

@@ -22,7 +22,6 @@
 namespace trainyard::commands {
 namespace {
 
-constexpr int64_t kHashPieceBytes = 1 << 20;
 // A connection that breaks more often than this within one file is of no use.
 constexpr int kTriesPerFile = 10;
 
@@ -43,20 +42,10 @@ bool IsFileName(const std::string& name) {
          name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
 }
 
-absl::StatusOr<std::string> HashFile(const std::string& path) {
-  ContentHasher hasher;
-  for (int64_t offset = 0;;) {
-    TY_ASSIGN_OR_RETURN(const std::string piece, ReadFileRange(path, offset, kHashPieceBytes));
-    if (piece.empty()) return hasher.Text();
-    hasher.Update(piece);
-    offset += static_cast<int64_t>(piece.size());
-  }
-}
-
 bool IsWhole(const std::string& path, const v1::CheckpointFile& file) {
   const auto size = FileSize(path);
   if (!size.ok() || *size != file.size()) return false;
-  const auto hash = HashFile(path);
+  const auto hash = FileHash(path);
   return hash.ok() && *hash == file.hash();
 }
 

@@ -27,7 +27,7 @@ absl::StatusOr<std::unique_ptr<ServerLink>> ServerLink::Connect(const std::strin
 
 void ServerLink::SetDeadline(grpc::ClientContext& context, absl::Duration timeout) {
   // A span, so that a jump of the wall clock ends no call.
-  context.set_deadline(gpr_time_from_millis(absl::ToInt64Milliseconds(timeout), GPR_TIMESPAN));
+  rpc::SetTimeout(context, timeout);
 }
 
 absl::Status ServerLink::Error(const grpc::Status& status) const {

@@ -1,11 +1,26 @@
 #include "common/base/hash.h"
 
+#include <fcntl.h>
+#include <unistd.h>
 #include <xxhash.h>
 
+#include <cerrno>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "common/base/check.h"
+#include "common/base/files.h"
+#include "common/base/status_macros.h"
 
 namespace trainyard {
+namespace {
+
+constexpr absl::string_view kPrefix = "xxh3-128:";
+constexpr size_t kDigits = 32;
+
+}  // namespace
 
 struct ContentHasher::State {
   XXH3_state_t* xxh = XXH3_createState();
@@ -23,7 +38,38 @@ void ContentHasher::Update(absl::string_view bytes) {
 
 std::string ContentHasher::Text() const {
   const XXH128_hash_t hash = XXH3_128bits_digest(state_->xxh);
-  return absl::StrFormat("xxh3-128:%016x%016x", hash.high64, hash.low64);
+  return absl::StrFormat("%s%016x%016x", kPrefix, hash.high64, hash.low64);
+}
+
+std::string ContentHash(absl::string_view bytes) {
+  ContentHasher hasher;
+  hasher.Update(bytes);
+  return hasher.Text();
+}
+
+absl::StatusOr<std::string> FileHash(const std::string& path) {
+  TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_RDONLY));
+  ContentHasher hasher;
+  // By blocks: a checkpoint may be larger than the memory that is free beside the training.
+  std::vector<char> block(size_t{1} << 20);
+  while (true) {
+    const ssize_t got = read(fd.get(), block.data(), block.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return ErrnoStatus(errno, "cannot read", path);
+    if (got == 0) return hasher.Text();
+    hasher.Update(absl::string_view(block.data(), static_cast<size_t>(got)));
+  }
+}
+
+absl::StatusOr<std::string> HashDigits(absl::string_view hash) {
+  absl::string_view digits = hash;
+  const bool has_form = absl::ConsumePrefix(&digits, kPrefix) && digits.size() == kDigits &&
+                        digits.find_first_not_of("0123456789abcdef") == absl::string_view::npos;
+  if (!has_form) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", hash, "' is not a hash; expected xxh3-128: and 32 hex digits"));
+  }
+  return std::string(digits);
 }
 
 }  // namespace trainyard

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace trainyard {
@@ -23,5 +24,13 @@ class ContentHasher {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+// The same of all of `bytes`.
+std::string ContentHash(absl::string_view bytes);
+// The same of a file, read once, in blocks.
+absl::StatusOr<std::string> FileHash(const std::string& path);
+// The 32 lower-case hex digits of a well-formed hash, safe as a file name; INVALID_ARGUMENT
+// otherwise.
+absl::StatusOr<std::string> HashDigits(absl::string_view hash);
 
 }  // namespace trainyard

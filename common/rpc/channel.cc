@@ -77,4 +77,8 @@ absl::Status WaitForServer(grpc::Channel& channel, absl::string_view address,
   return absl::OkStatus();
 }
 
+void SetTimeout(grpc::ClientContext& context, absl::Duration timeout) {
+  context.set_deadline(gpr_time_from_millis(absl::ToInt64Milliseconds(timeout), GPR_TIMESPAN));
+}
+
 }  // namespace trainyard::rpc

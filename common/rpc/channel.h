@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "grpcpp/channel.h"
+#include "grpcpp/client_context.h"
 
 namespace trainyard::rpc {
 
@@ -23,5 +24,8 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(absl::string_view add
 // is not after `timeout`. A refused Unix socket or port is reported at once, without waiting.
 absl::Status WaitForServer(grpc::Channel& channel, absl::string_view address,
                            absl::Duration timeout);
+
+// Ends calls of `context` after `timeout` with DEADLINE_EXCEEDED.
+void SetTimeout(grpc::ClientContext& context, absl::Duration timeout);
 
 }  // namespace trainyard::rpc

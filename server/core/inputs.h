@@ -88,7 +88,6 @@ struct CommitCheckpoint {
   int64_t fencing_token = 0;
   int64_t step = 0;
   std::vector<CheckpointFile> files;
-  MetricValues metrics;  // newest evaluation at or before `step`, as the caller knows it
 };
 
 // Verbs on a worker: NOT_FOUND.

@@ -185,7 +185,6 @@ struct CheckpointRecord {
   CheckpointRef id;
   int32_t attempt = 0;
   std::vector<CheckpointFile> files;
-  MetricValues metrics;  // newest evaluation at or before its step
   int64_t create_us = 0;
 
   friend bool operator==(const CheckpointRecord&, const CheckpointRecord&) = default;

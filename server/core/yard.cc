@@ -147,7 +147,6 @@ absl::StatusOr<Reply> Yard::Impl::Apply(const CommitCheckpoint& in, Now now) {
   checkpoint.files = in.files;
   std::sort(checkpoint.files.begin(), checkpoint.files.end(),
             [](const CheckpointFile& a, const CheckpointFile& b) { return a.name < b.name; });
-  checkpoint.metrics = in.metrics;
   checkpoint.create_us = now.wall_us;
   ledger_.AddCheckpoint(std::move(checkpoint));
   const std::string actor = absl::StrCat("worker:", *WorkerOfSession(in.session));

@@ -1,46 +1,85 @@
 #include "server/rpc/checkpoint_service.h"
 
-#include "common/base/status_macros.h"
+#include <algorithm>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "common/base/errors.h"
 #include "common/rpc/status.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/download.h"
 #include "server/rpc/request.h"
 
 namespace trainyard::rpc {
+namespace {
+
+grpc::ServerUnaryReactor* Finished(grpc::CallbackServerContext* context,
+                                   const absl::Status& status) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
+
+// Of each series the newest point at or before the checkpoint's step.
+void AddMetrics(const store::MetricSeries& evaluations, v1::Checkpoint& checkpoint) {
+  for (const auto& [name, points] : evaluations) {
+    const auto later = std::upper_bound(
+        points.begin(), points.end(), checkpoint.step(),
+        [](int64_t step, const store::StoredPoint& stored) { return step < stored.point.step; });
+    if (later == points.begin()) continue;
+    (*checkpoint.mutable_metrics())[name] = std::prev(later)->point.value;
+  }
+}
+
+// Adds what is known of these checkpoints of one job from its metrics, then answers. They live in
+// the call's response. On the executor, because the metrics store blocks.
+grpc::ServerUnaryReactor* FinishWithMetrics(grpc::CallbackServerContext* context,
+                                            Services& services, JobId job,
+                                            std::vector<v1::Checkpoint*> checkpoints) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const auto add = [reactor, &services, job, checkpoints = std::move(checkpoints)] {
+    const auto evaluations = services.metrics.Query(job, {"test.accuracy", "test.loss"});
+    if (evaluations.ok()) {
+      for (v1::Checkpoint* checkpoint : checkpoints) AddMetrics(*evaluations, *checkpoint);
+    }
+    reactor->Finish(ToGrpcStatus(evaluations.status()));
+  };
+  const absl::Status posted = services.executor.TryPost(add);
+  if (!posted.ok()) reactor->Finish(ToGrpcStatus(posted));
+  return reactor;
+}
+
+}  // namespace
 
 grpc::ServerUnaryReactor* CheckpointServiceImpl::ListCheckpoints(
     grpc::CallbackServerContext* context, const v1::ListCheckpointsRequest* request,
     v1::ListCheckpointsResponse* response) {
-  const auto list = [&]() -> absl::Status {
-    RequestCheck check;
-    const JobId job = check.Job("parent", request->parent());
-    TY_RETURN_IF_ERROR(check.Take());
-    if (services_.board.FindJob(job) == nullptr) return error::JobNotFound(request->parent());
-    for (const auto& checkpoint : services_.board.CheckpointsOf(job)) {
-      *response->add_checkpoints() = ToProto(*checkpoint);
-    }
-    return absl::OkStatus();
-  };
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(list()));
-  return reactor;
+  RequestCheck check;
+  const JobId job = check.Job("parent", request->parent());
+  if (!check.ok()) return Finished(context, check.Take());
+  if (services_.board.FindJob(job) == nullptr) {
+    return Finished(context, error::JobNotFound(request->parent()));
+  }
+  for (const auto& checkpoint : services_.board.CheckpointsOf(job)) {
+    *response->add_checkpoints() = ToProto(*checkpoint);
+  }
+  auto& added = *response->mutable_checkpoints();
+  return FinishWithMetrics(context, services_, job, {added.pointer_begin(), added.pointer_end()});
 }
 
 grpc::ServerUnaryReactor* CheckpointServiceImpl::GetCheckpoint(
     grpc::CallbackServerContext* context, const v1::GetCheckpointRequest* request,
     v1::Checkpoint* response) {
-  const auto get = [&]() -> absl::Status {
-    RequestCheck check;
-    const CheckpointId id = check.Checkpoint("name", request->name());
-    TY_RETURN_IF_ERROR(check.Take());
-    const auto checkpoint = services_.board.FindCheckpoint({id.job, id.step});
-    if (checkpoint == nullptr) return error::CheckpointNotFound(request->name());
-    *response = ToProto(*checkpoint);
-    return absl::OkStatus();
-  };
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(get()));
-  return reactor;
+  RequestCheck check;
+  const CheckpointId id = check.Checkpoint("name", request->name());
+  if (!check.ok()) return Finished(context, check.Take());
+  const auto checkpoint = services_.board.FindCheckpoint({id.job, id.step});
+  if (checkpoint == nullptr) {
+    return Finished(context, error::CheckpointNotFound(request->name()));
+  }
+  *response = ToProto(*checkpoint);
+  return FinishWithMetrics(context, services_, id.job, {response});
 }
 
 grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* CheckpointServiceImpl::DownloadCheckpoint(

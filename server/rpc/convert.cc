@@ -185,9 +185,6 @@ v1::Checkpoint ToProto(const core::CheckpointRecord& checkpoint) {
     added->set_hash(file.hash);
   }
   SetTimeUnlessZero(checkpoint.create_us, [&] { return proto.mutable_create_time(); });
-  for (const auto& [name, value] : checkpoint.metrics.values) {
-    (*proto.mutable_metrics())[name] = value;
-  }
   return proto;
 }
 

@@ -20,6 +20,7 @@ v1::JobState ToProto(const core::JobState& state);
 v1::StopReason ToProto(core::StopReason reason);
 v1::Job ToProto(const runtime::JobView& view);
 v1::Attempt ToProto(const core::AttemptRecord& attempt);
+// Without metrics: these are in the metrics store.
 v1::Checkpoint ToProto(const core::CheckpointRecord& checkpoint);
 v1::Event ToProto(const core::EventRecord& event);
 // With last heartbeat and the attempts that hold its devices.

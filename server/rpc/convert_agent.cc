@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/base/hash.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/limits.h"
-#include "server/runtime/hash.h"
 
 namespace trainyard::rpc {
 namespace {
@@ -233,7 +233,7 @@ core::CheckpointFile FromProto(const v1::CheckpointFile& file, const std::string
                                             "'.' and '-'"));
   }
   check.NotNegative(field + ".size", file.size());
-  const auto digits = runtime::HashDigits(file.hash());
+  const auto digits = HashDigits(file.hash());
   if (!digits.ok()) check.Add(field + ".hash", digits.status().message());
   return {file.name(), file.size(), file.hash()};
 }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/hash.h"
 #include "common/base/status_macros.h"
 #include "common/spec/change.h"
 #include "common/spec/diff.h"
@@ -15,7 +16,6 @@
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/limits.h"
-#include "server/runtime/hash.h"
 
 namespace trainyard::rpc {
 namespace {
@@ -33,7 +33,7 @@ std::string HashOf(const google::protobuf::Message& message) {
     coded.SetSerializationDeterministic(true);
     message.SerializeToCodedStream(&coded);
   }
-  return runtime::ContentHash(bytes);
+  return ContentHash(bytes);
 }
 
 std::shared_ptr<core::Submission> MakeSubmission(const v1::JobSpec& spec,

@@ -13,9 +13,9 @@
 #include "absl/strings/str_split.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
+#include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "server/runtime/hash.h"
 
 namespace trainyard::runtime {
 namespace {
@@ -52,7 +52,7 @@ std::string BlobStore::UploadPath(const UploadId& upload, const core::Checkpoint
                       upload.step, "-", identity.substr(identity.size() - 16));
 }
 
-absl::Mutex& BlobStore::MutexOf(const std::string& path) {
+Mutex& BlobStore::MutexOf(const std::string& path) {
   return mutexes_[absl::HashOf(path) % mutexes_.size()];
 }
 
@@ -69,7 +69,7 @@ absl::StatusOr<int64_t> BlobStore::Append(const UploadId& upload, const core::Ch
   if (blob_size.ok() && *blob_size == file.size) return file.size;
 
   const std::string path = UploadPath(upload, file);
-  const absl::MutexLock lock(&MutexOf(path));
+  const MutexLock lock(&MutexOf(path));
   TY_ASSIGN_OR_RETURN(const int64_t old_size, SizeOrZero(path));
   if (data.empty()) return old_size;
   if (offset > old_size) return error::OffsetMismatch(Shown(upload, file), offset, old_size);
@@ -88,7 +88,7 @@ absl::Status BlobStore::SealFile(const UploadId& upload, const core::CheckpointF
   if (blob_size.ok() && *blob_size == file.size) return absl::OkStatus();
 
   const std::string path = UploadPath(upload, file);
-  const absl::MutexLock lock(&MutexOf(path));
+  const MutexLock lock(&MutexOf(path));
   // Creates what was never sent because it is empty.
   TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_WRONLY | O_CREAT, 0600));
   TY_ASSIGN_OR_RETURN(const int64_t size, FileSize(path));
@@ -113,12 +113,12 @@ absl::StatusOr<std::shared_ptr<const void>> BlobStore::Seal(
   std::vector<std::string> hashes;
   for (const core::CheckpointFile& file : files) hashes.push_back(file.hash);
   {
-    const absl::MutexLock lock(&pins_mutex_);
+    const MutexLock lock(&pins_mutex_);
     for (const std::string& hash : hashes) ++pins_[hash];
   }
   // Made first: whatever fails below takes the pins back.
   std::shared_ptr<const void> pin(this, [this, hashes](const void*) {
-    const absl::MutexLock lock(&pins_mutex_);
+    const MutexLock lock(&pins_mutex_);
     for (const std::string& hash : hashes) {
       if (--pins_[hash] == 0) pins_.erase(hash);
     }
@@ -161,7 +161,7 @@ int64_t BlobStore::RemoveUnreferenced(
   for (const std::string& hash : *hashes) {
     const auto digits = HashDigits(hash);
     if (!digits.ok()) continue;
-    const absl::MutexLock lock(&pins_mutex_);
+    const MutexLock lock(&pins_mutex_);
     if (pins_.contains(hash) || is_referenced(hash)) continue;
     if (unlink(BlobPath(*digits).c_str()) == 0) ++removed;
   }

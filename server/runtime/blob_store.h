@@ -14,8 +14,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/synchronization/mutex.h"
 #include "common/base/ids.h"
+#include "common/base/mutex.h"
 #include "server/core/types.h"
 
 namespace trainyard::runtime {
@@ -63,12 +63,12 @@ class BlobStore {
   std::string BlobPath(absl::string_view digits) const;
   std::string UploadPath(const UploadId& upload, const core::CheckpointFile& file) const;
   absl::Status SealFile(const UploadId& upload, const core::CheckpointFile& file);
-  absl::Mutex& MutexOf(const std::string& path);
+  Mutex& MutexOf(const std::string& path);
   absl::StatusOr<std::vector<std::string>> AllHashes() const;
 
   const std::string dir_;
-  std::array<absl::Mutex, 64> mutexes_;  // one writer a file
-  absl::Mutex pins_mutex_;
+  std::array<Mutex, 64> mutexes_;  // one writer a file
+  Mutex pins_mutex_;
   std::map<std::string, int> pins_ ABSL_GUARDED_BY(pins_mutex_);  // by hash
 };
 

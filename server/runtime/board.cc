@@ -9,7 +9,7 @@ namespace trainyard::runtime {
 void Board::Load(const core::Yard& yard) {
   const core::Snapshot& snapshot = yard.snapshot();
   {
-    const absl::MutexLock lock(&mutex_);
+    const MutexLock lock(&mutex_);
     revision_ = snapshot.revision;
     jobs_.clear();
     attempts_.clear();
@@ -29,7 +29,7 @@ void Board::Publish(const core::Yard& yard, const core::Turn& turn) {
   for (const auto& checkpoint : turn.delta.checkpoints) changed.insert(checkpoint.id.job);
   for (const auto& id : turn.delta.deleted_checkpoints) changed.insert(id.job);
   {
-    const absl::MutexLock lock(&mutex_);
+    const MutexLock lock(&mutex_);
     if (!turn.delta.empty()) revision_ = turn.delta.revision;
     for (const auto& attempt : turn.delta.attempts) PutAttempt(attempt);
     for (const auto& checkpoint : turn.delta.checkpoints) PutCheckpoint(checkpoint);
@@ -79,29 +79,29 @@ void Board::PutJob(const core::Yard& yard, JobId job) {
 }
 
 std::vector<std::string> Board::TakeDropped() {
-  const absl::MutexLock lock(&mutex_);
+  const MutexLock lock(&mutex_);
   return std::exchange(dropped_, {});
 }
 
 int64_t Board::revision() const {
-  const absl::ReaderMutexLock lock(&mutex_);
+  const MutexLock lock(&mutex_);
   return revision_;
 }
 
 std::shared_ptr<const JobView> Board::FindJob(JobId job) const {
-  const absl::ReaderMutexLock lock(&mutex_);
+  const MutexLock lock(&mutex_);
   const auto it = jobs_.find(job);
   return it == jobs_.end() ? nullptr : it->second;
 }
 
 std::shared_ptr<const core::AttemptRecord> Board::FindAttempt(AttemptId attempt) const {
-  const absl::ReaderMutexLock lock(&mutex_);
+  const MutexLock lock(&mutex_);
   const auto it = attempts_.find(attempt);
   return it == attempts_.end() ? nullptr : it->second;
 }
 
 std::shared_ptr<const core::CheckpointRecord> Board::FindCheckpoint(core::CheckpointRef id) const {
-  const absl::ReaderMutexLock lock(&mutex_);
+  const MutexLock lock(&mutex_);
   const auto it = checkpoints_.find(id);
   return it == checkpoints_.end() ? nullptr : it->second;
 }
@@ -109,7 +109,7 @@ std::shared_ptr<const core::CheckpointRecord> Board::FindCheckpoint(core::Checkp
 std::vector<std::shared_ptr<const JobView>> Board::ListJobs(
     int64_t before, size_t limit, const std::function<bool(const JobView&)>& accept) const {
   std::vector<std::shared_ptr<const JobView>> found;
-  const absl::ReaderMutexLock lock(&mutex_);
+  const MutexLock lock(&mutex_);
   auto it = before == 0 ? jobs_.end() : jobs_.lower_bound(JobId{before});
   while (it != jobs_.begin() && found.size() < limit) {
     --it;
@@ -120,7 +120,7 @@ std::vector<std::shared_ptr<const JobView>> Board::ListJobs(
 
 std::vector<std::pair<JobId, int64_t>> Board::ChangedSince(int64_t revision) const {
   std::vector<std::pair<JobId, int64_t>> changed;
-  const absl::ReaderMutexLock lock(&mutex_);
+  const MutexLock lock(&mutex_);
   for (const auto& [id, view] : jobs_) {
     if (view->record.revision > revision) changed.emplace_back(id, view->record.revision);
   }
@@ -129,7 +129,7 @@ std::vector<std::pair<JobId, int64_t>> Board::ChangedSince(int64_t revision) con
 
 std::vector<std::shared_ptr<const core::AttemptRecord>> Board::AttemptsOf(JobId job) const {
   std::vector<std::shared_ptr<const core::AttemptRecord>> found;
-  const absl::ReaderMutexLock lock(&mutex_);
+  const MutexLock lock(&mutex_);
   for (auto it = attempts_.lower_bound({job, 0}); it != attempts_.end() && it->first.job == job;
        ++it) {
     found.push_back(it->second);
@@ -139,7 +139,7 @@ std::vector<std::shared_ptr<const core::AttemptRecord>> Board::AttemptsOf(JobId 
 
 std::vector<std::shared_ptr<const core::CheckpointRecord>> Board::CheckpointsOf(JobId job) const {
   std::vector<std::shared_ptr<const core::CheckpointRecord>> found;
-  const absl::ReaderMutexLock lock(&mutex_);
+  const MutexLock lock(&mutex_);
   for (auto it = checkpoints_.lower_bound({job, std::numeric_limits<int64_t>::min()});
        it != checkpoints_.end() && it->first.job == job; ++it) {
     found.push_back(it->second);
@@ -148,7 +148,7 @@ std::vector<std::shared_ptr<const core::CheckpointRecord>> Board::CheckpointsOf(
 }
 
 bool Board::IsReferenced(const std::string& hash) const {
-  const absl::ReaderMutexLock lock(&mutex_);
+  const MutexLock lock(&mutex_);
   return references_.contains(hash);
 }
 

@@ -12,7 +12,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/string_view.h"
-#include "absl/synchronization/mutex.h"
+#include "common/base/mutex.h"
 #include "server/core/types.h"
 #include "server/core/yard.h"
 #include "server/runtime/notifier.h"
@@ -64,7 +64,7 @@ class Board {
   void PutJob(const core::Yard& yard, JobId job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Notifier& notifier_;
-  mutable absl::Mutex mutex_;
+  mutable Mutex mutex_;
   int64_t revision_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<JobId, std::shared_ptr<const JobView>> jobs_ ABSL_GUARDED_BY(mutex_);
   std::map<AttemptId, std::shared_ptr<const core::AttemptRecord>> attempts_ ABSL_GUARDED_BY(mutex_);

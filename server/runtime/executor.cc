@@ -21,32 +21,35 @@ Executor::Executor(int threads, size_t queue_max) : queue_max_(queue_max) {
 
 Executor::~Executor() {
   {
-    const absl::MutexLock lock(&mutex_);
+    const MutexLock lock(&mutex_);
     stopping_ = true;
+    changed_.SignalAll();
   }
   for (std::thread& thread : threads_) thread.join();
 }
 
 absl::Status Executor::TryPost(std::function<void()> task) {
-  const absl::MutexLock lock(&mutex_);
+  const MutexLock lock(&mutex_);
   if (tasks_.size() >= queue_max_) {
     return ServerBusy(absl::StrCat(tasks_.size(), " file operations are waiting"));
   }
   tasks_.push_back(std::move(task));
+  changed_.Signal();
   return absl::OkStatus();
 }
 
 void Executor::Post(std::function<void()> task) {
-  const absl::MutexLock lock(&mutex_);
+  const MutexLock lock(&mutex_);
   tasks_.push_back(std::move(task));
+  changed_.Signal();
 }
 
 void Executor::Loop() {
   while (true) {
     std::function<void()> task;
     {
-      const absl::MutexLock lock(&mutex_);
-      mutex_.Await(absl::Condition(this, &Executor::HasWork));
+      const MutexLock lock(&mutex_);
+      while (!stopping_ && tasks_.empty()) changed_.Wait(&mutex_);
       if (tasks_.empty()) return;
       task = std::move(tasks_.front());
       tasks_.pop_front();

@@ -8,7 +8,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
+#include "common/base/mutex.h"
 
 namespace trainyard::runtime {
 
@@ -30,10 +30,10 @@ class Executor {
 
  private:
   void Loop();
-  bool HasWork() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopping_ || !tasks_.empty(); }
 
   const size_t queue_max_;
-  absl::Mutex mutex_;
+  Mutex mutex_;
+  CondVar changed_;
   std::deque<std::function<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;

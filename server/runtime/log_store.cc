@@ -20,12 +20,12 @@ std::string LogStore::Path(const LogId& log) const {
                       ".log");
 }
 
-absl::Mutex& LogStore::MutexOf(const LogId& log) {
+Mutex& LogStore::MutexOf(const LogId& log) {
   return mutexes_[absl::HashOf(log.attempt, log.rank) % mutexes_.size()];
 }
 
 absl::StatusOr<int64_t> LogStore::Append(const LogId& log, int64_t offset, absl::string_view data) {
-  const absl::MutexLock lock(&MutexOf(log));
+  const MutexLock lock(&MutexOf(log));
   const std::string path = Path(log);
   TY_ASSIGN_OR_RETURN(const int64_t old_size, Size(log));
   if (offset < 0 || offset > old_size) {

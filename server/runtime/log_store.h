@@ -7,8 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/synchronization/mutex.h"
 #include "common/base/ids.h"
+#include "common/base/mutex.h"
 
 namespace trainyard::runtime {
 
@@ -34,11 +34,11 @@ class LogStore {
 
  private:
   std::string Path(const LogId& log) const;
-  absl::Mutex& MutexOf(const LogId& log);
+  Mutex& MutexOf(const LogId& log);
 
   const std::string dir_;
   // One writer a log; logs share mutexes by chance.
-  std::array<absl::Mutex, 64> mutexes_;
+  std::array<Mutex, 64> mutexes_;
 };
 
 }  // namespace trainyard::runtime

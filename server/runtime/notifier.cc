@@ -6,7 +6,7 @@
 namespace trainyard::runtime {
 
 Notifier::Subscription::~Subscription() {
-  const absl::MutexLock lock(&notifier_->mutex_);
+  const MutexLock lock(&notifier_->mutex_);
   const auto list = notifier_->entries_.find({job_, topics_});
   list->second.erase(entry_);
   if (list->second.empty()) notifier_->entries_.erase(list);
@@ -15,7 +15,7 @@ Notifier::Subscription::~Subscription() {
 std::unique_ptr<Notifier::Subscription> Notifier::Subscribe(std::optional<JobId> job, int topics,
                                                             Callback callback) {
   auto subscription = std::make_unique<Subscription>();
-  const absl::MutexLock lock(&mutex_);
+  const MutexLock lock(&mutex_);
   auto& list = entries_[{job, topics}];
   subscription->notifier_ = this;
   subscription->job_ = job;
@@ -28,7 +28,7 @@ std::unique_ptr<Notifier::Subscription> Notifier::Subscribe(std::optional<JobId>
 void Notifier::Notify(JobId job, Topic topic) {
   std::vector<std::shared_ptr<const Callback>> callbacks;
   {
-    const absl::MutexLock lock(&mutex_);
+    const MutexLock lock(&mutex_);
     // Keys without a job come first, then those of each job: two short ranges.
     const auto collect = [&](const std::optional<JobId>& wanted) {
       for (auto it = entries_.lower_bound({wanted, 0});

@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "common/base/ids.h"
+#include "common/base/mutex.h"
 
 namespace trainyard::runtime {
 
@@ -51,7 +51,7 @@ class Notifier {
     friend auto operator<=>(const Key&, const Key&) = default;
   };
 
-  absl::Mutex mutex_;
+  Mutex mutex_;
   std::map<Key, std::list<std::shared_ptr<const Callback>>> entries_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -49,7 +49,7 @@ Runtime::~Runtime() {
 
 void Runtime::Stop() {
   {
-    const absl::MutexLock lock(&mutex_);
+    const MutexLock lock(&mutex_);
     stopping_ = true;
     changed_.SignalAll();
   }
@@ -71,7 +71,7 @@ void Runtime::Read(ReadDone done) {
 void Runtime::Enqueue(Item item) {
   absl::Status refusal;
   {
-    const absl::MutexLock lock(&mutex_);
+    const MutexLock lock(&mutex_);
     if (!broken_.ok()) {
       refusal = broken_;
     } else if (stopping_) {
@@ -109,7 +109,7 @@ absl::Duration Runtime::WaitLimit() const {
 // What the next turn works on: empty when a timer is due, or at the end.
 std::vector<Runtime::Item> Runtime::Take() {
   const absl::Duration limit = WaitLimit();
-  const absl::MutexLock lock(&mutex_);
+  const MutexLock lock(&mutex_);
   if (queue_.empty() && !stopping_) changed_.WaitWithTimeout(&mutex_, limit);
   std::vector<Item> items;
   while (!queue_.empty() && items.size() < options_.batch_max) {
@@ -122,7 +122,7 @@ std::vector<Runtime::Item> Runtime::Take() {
 void Runtime::Loop() {
   while (true) {
     RunTurn(Take());
-    const absl::MutexLock lock(&mutex_);
+    const MutexLock lock(&mutex_);
     if ((stopping_ && queue_.empty()) || !broken_.ok()) break;
   }
   for (auto& [worker, waiting] : waiting_) waiting.done(ShuttingDown());
@@ -131,7 +131,7 @@ void Runtime::Loop() {
   std::deque<Item> rest;
   absl::Status broken;
   {
-    const absl::MutexLock lock(&mutex_);
+    const MutexLock lock(&mutex_);
     rest.swap(queue_);
     broken = broken_;
   }
@@ -170,11 +170,12 @@ void Runtime::RunTurn(std::vector<Item> items) {
     input.done(is_lost ? absl::StatusOr<core::Reply>(committed) : std::move(input.reply));
   }
   for (size_t i = 0; i < syncs.size(); ++i) {
-    const absl::Status& result = sync_results[i].ok() ? committed : sync_results[i];
-    if (result.ok()) {
-      AcceptSync(std::move(syncs[i]), now);
+    if (!sync_results[i].ok()) {
+      syncs[i].done(std::move(sync_results[i]));
+    } else if (!committed.ok()) {
+      syncs[i].done(committed);
     } else {
-      syncs[i].done(result);
+      AcceptSync(std::move(syncs[i]), now);
     }
   }
   AnswerWaiting([&](const std::string& worker, const Waiting& waiting) {
@@ -202,7 +203,7 @@ absl::Status Runtime::CommitTurn(const core::Turn& turn, core::Now now) {
     }
     if (!committed.ok()) {
       options_.on_fatal(committed);
-      const absl::MutexLock lock(&mutex_);
+      const MutexLock lock(&mutex_);
       broken_ = committed;
       return committed;
     }
@@ -218,7 +219,7 @@ void Runtime::ReloadYard(core::Now now) {
   auto snapshot = store_.Load();
   if (!snapshot.ok()) {
     options_.on_fatal(snapshot.status());
-    const absl::MutexLock lock(&mutex_);
+    const MutexLock lock(&mutex_);
     broken_ = snapshot.status();
     return;
   }

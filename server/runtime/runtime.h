@@ -20,9 +20,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/env.h"
+#include "common/base/mutex.h"
 #include "server/core/yard.h"
 #include "server/runtime/board.h"
 #include "server/store/store.h"
@@ -123,8 +123,8 @@ class Runtime {
   Clock& clock_;
   Board& board_;
 
-  absl::Mutex mutex_;
-  absl::CondVar changed_;
+  Mutex mutex_;
+  CondVar changed_;
   std::deque<Item> queue_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);

@@ -13,7 +13,7 @@ absl::StatusOr<int64_t> MemoryMetricsStore::AppendPoints(AttemptId attempt, int3
                                                          const std::vector<MetricPoint>& points,
                                                          int64_t end_offset) {
   if (absl::Status status = CheckOffsets(offset, end_offset); !status.ok()) return status;
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   int64_t& stands_at = offsets_[{attempt, rank}];
   if (offset != stands_at) {
     return error::OffsetMismatch(MetricStreamName(attempt, rank), offset, stands_at);
@@ -26,14 +26,14 @@ absl::StatusOr<int64_t> MemoryMetricsStore::AppendPoints(AttemptId attempt, int3
 }
 
 absl::StatusOr<int64_t> MemoryMetricsStore::ReadOffset(AttemptId attempt, int32_t rank) {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   const auto found = offsets_.find({attempt, rank});
   return found == offsets_.end() ? 0 : found->second;
 }
 
 absl::StatusOr<MetricSeries> MemoryMetricsStore::Query(JobId job,
                                                        const std::vector<std::string>& names) {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   MetricSeries series;
   const auto found = points_.find(job);
   if (found == points_.end()) return series;
@@ -47,7 +47,7 @@ absl::StatusOr<MetricSeries> MemoryMetricsStore::Query(JobId job,
 }
 
 absl::StatusOr<MetricPage> MemoryMetricsStore::ReadAfter(JobId job, int64_t cursor, int64_t limit) {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   MetricPage page;
   page.cursor = cursor;
   const auto found = points_.find(job);

@@ -3,12 +3,11 @@
 
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "server/store/metrics_store.h"
 
 namespace trainyard::store {
@@ -23,11 +22,11 @@ class MemoryMetricsStore : public MetricsStore {
   absl::StatusOr<MetricPage> ReadAfter(JobId job, int64_t cursor, int64_t limit) override;
 
  private:
-  absl::Mutex mutex_;
+  std::mutex mutex_;
   // By job: cursor to point.
-  std::map<JobId, std::map<int64_t, StoredPoint>> points_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::pair<AttemptId, int32_t>, int64_t> offsets_ ABSL_GUARDED_BY(mutex_);
-  int64_t last_cursor_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<JobId, std::map<int64_t, StoredPoint>> points_;    // guarded by mutex_
+  std::map<std::pair<AttemptId, int32_t>, int64_t> offsets_;  // guarded by mutex_
+  int64_t last_cursor_ = 0;                                   // guarded by mutex_
 };
 
 }  // namespace trainyard::store

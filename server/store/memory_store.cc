@@ -7,12 +7,12 @@
 namespace trainyard::store {
 
 absl::StatusOr<core::Snapshot> MemoryStore::Load() {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   return snapshot_;
 }
 
 absl::Status MemoryStore::Commit(const core::Delta& delta) {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   if (delta.revision != snapshot_.revision + 1) {
     return absl::FailedPreconditionError(absl::StrCat(
         "commit of revision ", delta.revision, "; the store stands at ", snapshot_.revision));
@@ -63,7 +63,7 @@ absl::Status MemoryStore::Commit(const core::Delta& delta) {
 absl::StatusOr<std::vector<core::EventRecord>> MemoryStore::ListEvents(absl::string_view parent,
                                                                        int64_t after_sequence,
                                                                        int64_t limit) {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   limit = std::min(limit, kEventPageMax);
   std::vector<core::EventRecord> page;
   for (const core::EventRecord& event : events_) {

@@ -2,11 +2,10 @@
 // and the simulator use it.
 #pragma once
 
+#include <mutex>
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "server/store/store.h"
 
 namespace trainyard::store {
@@ -20,9 +19,9 @@ class MemoryStore : public Store {
                                                             int64_t limit) override;
 
  private:
-  absl::Mutex mutex_;
-  core::Snapshot snapshot_ ABSL_GUARDED_BY(mutex_);
-  std::vector<core::EventRecord> events_ ABSL_GUARDED_BY(mutex_);
+  std::mutex mutex_;
+  core::Snapshot snapshot_;                // guarded by mutex_
+  std::vector<core::EventRecord> events_;  // guarded by mutex_
 };
 
 }  // namespace trainyard::store

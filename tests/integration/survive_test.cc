@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/files.h"
 #include "tests/integration/yard.h"
+#include "tests/testing/wait.h"
 
 namespace trainyard::testing {
 namespace {
@@ -74,10 +75,7 @@ TEST(Survive, AFinishIsNotMissedByADaemonThatWasAway) {
   yard.KillWorker();
   // The supervisor finishes the attempt alone: its last act is exit.json.
   const std::string exit_file = JoinPath(yard.RunDir(job, 1), "exit.json");
-  Process::Options wait;
-  wait.args = {"/bin/sh", "-c", absl::StrCat("until [ -e ", exit_file, " ]; do sleep 0.05; done")};
-  const auto waited = RunProcess(wait, yard.File("."), kPatience);
-  ASSERT_TRUE(waited.ok()) << waited.status();
+  ASSERT_TRUE(WaitUntil([&exit_file] { return FileExists(exit_file); }, kPatience));
   yard.StartWorker();
   const Job ended = yard.WaitForEnd(job);
   EXPECT_EQ(ended.state(), v1::JOB_STATE_SUCCEEDED) << ended.failure().message();

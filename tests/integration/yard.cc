@@ -10,15 +10,11 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "common/base/env.h"
 #include "common/base/files.h"
+#include "common/rpc/channel.h"
 
 namespace trainyard::testing {
 namespace {
-
-std::chrono::system_clock::time_point Deadline() {
-  return absl::ToChronoTime(Clock::Real()->Now() + kPatience);
-}
 
 bool IsFinal(v1::JobState state) {
   return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
@@ -35,8 +31,6 @@ Yard::Yard(Options options) : options_(std::move(options)) {
   server_state_dir_ =
       options_.server_state_dir.empty() ? dir_.File("server") : options_.server_state_dir;
   address_ = absl::StrCat("unix:", dir_.File("server.sock"));
-  jobs_ =
-      v1::JobService::NewStub(grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
 }
 
 Yard::~Yard() {
@@ -71,10 +65,14 @@ void Yard::StartServer() {
   auto process = Process::Start(std::move(options));
   ASSERT_TRUE(process.ok()) << process.status();
   server_ = *std::move(process);
+  // A channel of its own for each server: one to the server before may not have noticed its end.
+  const auto channel = rpc::MakeChannel(address_);
+  ASSERT_TRUE(channel.ok()) << channel.status();
+  jobs_ = v1::JobService::NewStub(*channel);
   // A call that waits for the channel to come up: no polling, no fixed wait.
   grpc::ClientContext context;
   context.set_wait_for_ready(true);
-  context.set_deadline(Deadline());
+  rpc::SetTimeout(context, kPatience);
   v1::ListJobsResponse response;
   const grpc::Status status = jobs_->ListJobs(&context, v1::ListJobsRequest(), &response);
   ASSERT_TRUE(status.ok()) << status.error_message() << "\n" << server_->Err();
@@ -146,7 +144,7 @@ std::string Yard::Submit(const std::string& yaml) {
 bool Yard::WaitForStep(const std::string& job, int64_t step) {
   grpc::ClientContext context;
   context.set_wait_for_ready(true);
-  context.set_deadline(Deadline());
+  rpc::SetTimeout(context, kPatience);
   v1::WatchMetricsRequest request;
   request.set_name(job);
   request.set_follow(true);
@@ -167,7 +165,7 @@ bool Yard::WaitForJob(const std::string& job,
                       const std::function<bool(const v1::Job&)>& predicate) {
   grpc::ClientContext context;
   context.set_wait_for_ready(true);
-  context.set_deadline(Deadline());
+  rpc::SetTimeout(context, kPatience);
   v1::WatchJobsRequest request;
   request.add_names(job);
   const auto stream = jobs_->WatchJobs(&context, request);
@@ -195,7 +193,7 @@ v1::Job Yard::WaitForEnd(const std::string& job) {
 v1::Job Yard::GetJob(const std::string& job) {
   grpc::ClientContext context;
   context.set_wait_for_ready(true);
-  context.set_deadline(Deadline());
+  rpc::SetTimeout(context, kPatience);
   v1::GetJobRequest request;
   request.set_name(job);
   v1::Job response;
@@ -207,7 +205,7 @@ v1::Job Yard::GetJob(const std::string& job) {
 std::vector<v1::MetricPoint> Yard::Metrics(const std::string& job, const std::string& name) {
   grpc::ClientContext context;
   context.set_wait_for_ready(true);
-  context.set_deadline(Deadline());
+  rpc::SetTimeout(context, kPatience);
   v1::WatchMetricsRequest request;
   request.set_name(job);
   request.add_metrics(name);
@@ -236,7 +234,7 @@ nlohmann::json Yard::SupervisorRecord(const std::string& run_dir) const {
 std::string SmallSpec(const std::string& name, int devices, int epochs, int train_size,
                       const std::string& extra) {
   return absl::StrCat("name: ", name, R"(
-model: {convnet: {channels: [8, 16]}}
+model: {convnet: {channels: [16, 32]}}
 data: {dataset: glyphs, train_size: )",
                       train_size, R"(, test_size: 500}
 train: {epochs: )",

@@ -215,8 +215,11 @@ void Agent::BeginFailed(AttemptId id, const DesiredAttempt& wanted, const absl::
   LogWarning("an attempt cannot be begun",
              {{"attempt", AttemptName(id)}, {"error", std::string(status.message())}});
   Tries& tries = begin_tries_[id];
-  if (++tries.failed < kBeginTries) {
+  // A full disk may have room again; a device that is not here will not come.
+  const bool for_good = absl::IsNotFound(status) || absl::IsInvalidArgument(status);
+  if (!for_good && ++tries.failed < kBeginTries) {
     tries.next = clock_.Uptime() + kBeginRetry;
+    attempts_.Discard(id);
     return;
   }
   begin_tries_.erase(id);
@@ -256,6 +259,7 @@ void Agent::SendReport() {
   }
   report.changed_devices = changed_devices_;
   for (const auto& [id, attempt] : attempts_.all()) {
+    if (attempt.local.phase == Phase::kIncomplete) continue;
     ReportedAttempt reported = Describe(attempt);
     for (const auto& [name, value] : streams_.ProgressOf(id).metrics) {
       reported.metrics.emplace(name, value);

@@ -32,8 +32,9 @@ class AttemptReconciler {
     if (wanted_ != nullptr && local_ != nullptr && wanted_->fencing_token < local_->fencing_token) {
       return;  // an order from before what runs here
     }
-    const bool same = wanted_ != nullptr &&
-                      (local_ == nullptr || wanted_->fencing_token == local_->fencing_token);
+    const bool same =
+        wanted_ != nullptr && (local_ == nullptr || local_->phase == Phase::kIncomplete ||
+                               wanted_->fencing_token == local_->fencing_token);
     if (!same) {
       // Not listed, or superseded by a newer token: away with it. The new one begins afterwards.
       Remove();
@@ -74,7 +75,7 @@ class AttemptReconciler {
       case Phase::kLaunching:
       case Phase::kAlive:
         RenewLease();
-        PassOn();
+        Publish();
         break;
       case Phase::kPreparing:
       case Phase::kIncomplete:
@@ -90,11 +91,8 @@ class AttemptReconciler {
     Add(Kind::kRenewLease).lease_expire = expire;
   }
 
-  // Requests and values that the ranks wait for.
-  void PassOn() {
-    if (wanted_->checkpoint_request > local_->checkpoint_request) {
-      Add(Kind::kRequestCheckpoint).number = wanted_->checkpoint_request;
-    }
+  // Values that the ranks wait for.
+  void Publish() {
     for (const auto& [key, value] : wanted_->rendezvous) {
       if (!local_->rendezvous.contains(key)) Add(Kind::kPublish).key = key;
     }

@@ -5,7 +5,7 @@
 //              wanted:  RUN                  STOP                 REMOVE or not listed
 //   nothing here        begin                -                    -
 //   preparing           -                    abandon              abandon
-//   incomplete          begin again          abandon              abandon
+//   incomplete (+)      begin again          abandon              abandon
 //   prepared            launch               stop, launch (*)     stop, launch (*)
 //   launching, alive    lease, requests      stop                 stop
 //   orphaned            record the death     record the death     record the death
@@ -13,6 +13,8 @@
 //
 // (*) A supervisor that another life of this daemon has launched may be on its way. A supervisor
 // that finds a stop starts nothing and writes the exit record, whichever of the two comes first.
+//
+// (+) Nothing ran there under any token, so none is compared, and the server hears nothing of it.
 //
 // Before the server was heard, or while it is away, nothing is wanted: only deaths are recorded.
 #pragma once
@@ -72,7 +74,6 @@ struct DesiredAttempt {
   std::optional<ResumeSource> resume_from;
   std::map<std::string, std::string> rendezvous;  // published on other workers
   bool spans_workers = false;
-  int64_t checkpoint_request = 0;
   // kStop:
   run_dir::StopRequest stop;
 
@@ -108,7 +109,6 @@ struct LocalAttempt {
   Phase phase = Phase::kIncomplete;
   std::optional<run_dir::StopRequest> stop;  // control/stop
   absl::Duration lease_expire;               // as in the lease file; zero: none
-  int64_t checkpoint_request = 0;            // control/checkpoint
   std::set<std::string> rendezvous;          // keys that are there
   std::vector<int64_t> checkpoints;          // complete ones, ascending
   std::set<int64_t> committed;               // those of them that the server has
@@ -119,22 +119,21 @@ struct LocalAttempt {
 
 struct Action {
   enum class Kind {
-    kBegin,              // make the run directory, fetch, assign, launch
-    kLaunch,             // start the supervisor of what is prepared
-    kAbandon,            // give up what has no supervisor; it counts as exited
-    kStop,               // write control/stop
-    kRecordDeath,        // end what the dead supervisor left, then write exit.json
-    kRenewLease,         // write lease
-    kRequestCheckpoint,  // write control/checkpoint
-    kPublish,            // write rendezvous/<key>
-    kPruneCheckpoint,    // remove checkpoints/step-<n>
-    kRemove,             // remove the run directory
+    kBegin,            // make the run directory, fetch, assign, launch
+    kLaunch,           // start the supervisor of what is prepared
+    kAbandon,          // give up what has no supervisor; it counts as exited
+    kStop,             // write control/stop
+    kRecordDeath,      // end what the dead supervisor left, then write exit.json
+    kRenewLease,       // write lease
+    kPublish,          // write rendezvous/<key>
+    kPruneCheckpoint,  // remove checkpoints/step-<n>
+    kRemove,           // remove the run directory
   };
   Kind kind = Kind::kBegin;
   AttemptId attempt;
   run_dir::StopRequest stop;    // kStop, kAbandon
   absl::Duration lease_expire;  // kRenewLease
-  int64_t number = 0;           // kRequestCheckpoint: the request; kPruneCheckpoint: the step
+  int64_t number = 0;           // kPruneCheckpoint: the step
   std::string key;              // kPublish
 
   friend bool operator==(const Action&, const Action&) = default;

@@ -1,5 +1,7 @@
 #include "worker/agent/attempts.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -135,9 +137,6 @@ void Attempts::ReadRecords(Attempt& attempt) {
   if (const auto lease = run_dir::ReadLease(dir); lease.ok()) {
     local.lease_expire = lease->expire_uptime;
   }
-  if (const auto request = run_dir::ReadCheckpointRequest(dir); request.ok()) {
-    local.checkpoint_request = *request;
-  }
   if (const auto keys = run_dir::ListRendezvousKeys(dir); keys.ok()) {
     local.rendezvous = std::set<std::string>(keys->begin(), keys->end());
   }
@@ -250,7 +249,16 @@ absl::Status Attempts::Launch(Attempt& attempt) {
   return RecordUnstarted(attempt.dir, launched, clock_);
 }
 
+void Attempts::Discard(AttemptId id) {
+  const std::string root = run_dir::AttemptDirectory(settings_.state_dir, id.job.value, id.number);
+  if (const absl::Status removed = RemoveTree(root); !removed.ok()) {
+    LogWarning("a run directory cannot be removed", {{"error", std::string(removed.message())}});
+  }
+  attempts_.erase(id);
+}
+
 void Attempts::Fail(AttemptId id, int64_t fencing_token, run_dir::AttemptExit exit) {
+  Discard(id);
   Attempt failed;
   failed.id = id;
   failed.dir =
@@ -261,9 +269,6 @@ void Attempts::Fail(AttemptId id, int64_t fencing_token, run_dir::AttemptExit ex
   failed.has_directory = false;
   exit.end_time_us = absl::ToUnixMicros(clock_.Now());
   failed.exit = std::move(exit);
-  if (const absl::Status removed = RemoveTree(failed.dir.root()); !removed.ok()) {
-    LogWarning("a run directory cannot be removed", {{"error", std::string(removed.message())}});
-  }
   attempts_.insert_or_assign(id, std::move(failed));
 }
 
@@ -277,6 +282,10 @@ absl::Status Attempts::Apply(const Action& action, const DesiredAttempt* desired
     case Action::Kind::kLaunch:
       return Launch(*attempt);
     case Action::Kind::kAbandon: {
+      if (attempt->local.phase == Phase::kIncomplete) {
+        Discard(action.attempt);
+        return absl::OkStatus();
+      }
       run_dir::AttemptExit exit;
       exit.outcome = run_dir::Outcome::kStopped;
       exit.exit_code = run_dir::kExitStopped;
@@ -292,9 +301,6 @@ absl::Status Attempts::Apply(const Action& action, const DesiredAttempt* desired
     case Action::Kind::kRenewLease:
       attempt->local.lease_expire = action.lease_expire;
       return run_dir::WriteLease(attempt->dir, {action.lease_expire});
-    case Action::Kind::kRequestCheckpoint:
-      return WriteFileAtomically(attempt->dir.CheckpointRequestPath(),
-                                 absl::StrCat(action.number, "\n"));
     case Action::Kind::kPublish:
       TY_CHECK(desired != nullptr);
       return run_dir::SetRendezvousKey(attempt->dir, action.key,
@@ -304,6 +310,8 @@ absl::Status Attempts::Apply(const Action& action, const DesiredAttempt* desired
     case Action::Kind::kRemove: {
       const std::string root = attempt->dir.root();
       TY_RETURN_IF_ERROR(RemoveTree(root));
+      // The job's folder goes with its last attempt.
+      (void)rmdir(root.substr(0, root.rfind('/')).c_str());
       attempts_.erase(action.attempt);
       return absl::OkStatus();
     }

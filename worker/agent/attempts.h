@@ -65,6 +65,8 @@ class Attempts {
   // The rest of it: writes lease and assignment, and launches.
   absl::Status Assign(AttemptId id, const DesiredAttempt& desired, absl::Duration lease_expire);
   absl::Status Launch(Attempt& attempt);
+  // Forgets an attempt that could not be begun, with its folder.
+  void Discard(AttemptId id);
   // The attempt counts as exited, for a reason of this host; its folder goes.
   void Fail(AttemptId id, int64_t fencing_token, run_dir::AttemptExit exit);
   // Any other action.

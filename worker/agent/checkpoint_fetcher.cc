@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +13,7 @@
 #include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/channel.h"
 #include "common/rpc/status.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/manifest.h"
@@ -23,7 +23,7 @@ namespace {
 
 constexpr absl::Duration kBackoffFirst = absl::Milliseconds(100);
 constexpr absl::Duration kBackoffLast = absl::Seconds(5);
-constexpr std::chrono::seconds kCallTimeout(60);
+constexpr absl::Duration kCallTimeout = absl::Seconds(60);
 constexpr int kDamageTries = 3;
 constexpr absl::Duration kCancelPoll = absl::Milliseconds(100);
 
@@ -38,8 +38,8 @@ absl::Status FetchFile(v1::AgentService::StubInterface& stub, const ResumeSource
     request.set_file(file.name);
     request.set_offset(size);
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
-    token.SetCall(&context);
+    rpc::SetTimeout(context, kCallTimeout);
+    const CancelToken::Scope scope(token, context);
     const auto reader = stub.FetchCheckpoint(&context, request);
     v1::DownloadCheckpointResponse response;
     absl::Status local = absl::OkStatus();
@@ -58,7 +58,6 @@ absl::Status FetchFile(v1::AgentService::StubInterface& stub, const ResumeSource
     }
     if (!local.ok()) context.TryCancel();
     const absl::Status finished = rpc::FromGrpcStatus(reader->Finish());
-    token.SetCall(nullptr);
     TY_RETURN_IF_ERROR(local);
     TY_RETURN_IF_ERROR(finished);
   }
@@ -67,23 +66,6 @@ absl::Status FetchFile(v1::AgentService::StubInterface& stub, const ResumeSource
 }
 
 }  // namespace
-
-void CancelToken::Cancel() {
-  absl::MutexLock lock(&mutex_);
-  cancelled_ = true;
-  if (call_ != nullptr) call_->TryCancel();
-}
-
-bool CancelToken::cancelled() const {
-  absl::MutexLock lock(&mutex_);
-  return cancelled_;
-}
-
-void CancelToken::SetCall(grpc::ClientContext* call) {
-  absl::MutexLock lock(&mutex_);
-  call_ = call;
-  if (cancelled_ && call_ != nullptr) call_->TryCancel();
-}
 
 absl::Status FetchCheckpoint(v1::AgentService::StubInterface& stub, const ResumeSource& source,
                              const std::string& folder, CancelToken& token) {

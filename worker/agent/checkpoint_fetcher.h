@@ -11,25 +11,11 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "common/base/env.h"
-#include "grpcpp/client_context.h"
 #include "trainyard/v1/agent.grpc.pb.h"
 #include "worker/agent/agent_core.h"
+#include "worker/agent/cancel_token.h"
 
 namespace trainyard::agent {
-
-// Ends a call from another thread. Thread-safe.
-class CancelToken {
- public:
-  void Cancel();
-  bool cancelled() const;
-  // The call under way, null for none. It is cancelled at once where the token is.
-  void SetCall(grpc::ClientContext* call);
-
- private:
-  mutable absl::Mutex mutex_;
-  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
-  grpc::ClientContext* call_ ABSL_GUARDED_BY(mutex_) = nullptr;
-};
 
 // Makes `folder` a complete checkpoint, or leaves nothing of it. Restarts a broken download where
 // it stopped. NOT_FOUND where the server has no such checkpoint; DATA_LOSS where its bytes are not

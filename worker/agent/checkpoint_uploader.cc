@@ -1,7 +1,6 @@
 #include "worker/agent/checkpoint_uploader.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +8,7 @@
 #include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/channel.h"
 #include "common/rpc/status.h"
 #include "worker/checkpoint/checkpoint.h"
 
@@ -19,18 +19,10 @@ constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
 constexpr absl::Duration kBackoffFirst = absl::Milliseconds(100);
 constexpr absl::Duration kBackoffLast = absl::Seconds(5);
 // Hashing a large checkpoint takes the server a while.
-constexpr std::chrono::seconds kCallTimeout(60);
+constexpr absl::Duration kCallTimeout = absl::Seconds(60);
 constexpr int64_t kChunkBytes = 1 << 20;
 // Of one checkpoint: the bytes on the way may be damaged once, not each time.
 constexpr int kDamageTries = 3;
-
-template <typename Request>
-void Address(const UploadTarget& target, const Session& session, int64_t step, Request& request) {
-  request.set_session(session.Get());
-  request.set_attempt(AttemptName(target.id));
-  request.set_fencing_token(target.fencing_token);
-  request.set_step(step);
-}
 
 v1::CheckpointFile ToProto(const checkpoint::ManifestEntry& entry) {
   v1::CheckpointFile file;
@@ -62,12 +54,8 @@ void CheckpointUploader::Stop() {
     absl::MutexLock lock(&mutex_);
     stop_ = true;
   }
+  token_.Cancel();
   if (thread_.joinable()) thread_.join();
-}
-
-bool CheckpointUploader::stopped() const {
-  absl::MutexLock lock(&mutex_);
-  return stop_;
 }
 
 void CheckpointUploader::SetTargets(std::vector<UploadTarget> targets) {
@@ -77,10 +65,6 @@ void CheckpointUploader::SetTargets(std::vector<UploadTarget> targets) {
     return std::none_of(targets_.begin(), targets_.end(),
                         [&](const UploadTarget& target) { return target.id == entry.first; });
   });
-  for (const UploadTarget& target : targets_) {
-    // An end is worth a look at once; the rest can wait for the next one.
-    changed_ = changed_ || (target.exited && !progress_[target.id].done);
-  }
 }
 
 CheckpointUploader::Progress CheckpointUploader::ProgressOf(AttemptId id) const {
@@ -96,14 +80,11 @@ void CheckpointUploader::Run() {
     {
       absl::MutexLock lock(&mutex_);
       mutex_.AwaitWithTimeout(absl::Condition(&stop_), wait);
-      if (!changed_ && !stop_ && targets_.empty()) {
-        const auto woken = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-          return stop_ || changed_ || !targets_.empty();
-        };
-        mutex_.Await(absl::Condition(&woken));
-      }
+      const auto woken = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return stop_ || !targets_.empty();
+      };
+      mutex_.Await(absl::Condition(&woken));
       if (stop_) return;
-      changed_ = false;
       for (const UploadTarget& target : targets_) {
         if (!progress_[target.id].done) targets.push_back(target);
       }
@@ -121,7 +102,7 @@ void CheckpointUploader::Run() {
 absl::Status CheckpointUploader::UploadAttempt(const UploadTarget& target) {
   std::set<int64_t>& given_up = given_up_[target.id];
   for (const int64_t step : checkpoint::ListCheckpoints(target.dir.CheckpointsDir())) {
-    if (stopped()) return absl::CancelledError("the daemon ends");
+    if (token_.cancelled()) return absl::CancelledError("the daemon ends");
     if (given_up.contains(step) || ProgressOf(target.id).committed.contains(step)) continue;
     const absl::Status status = UploadStep(target, step);
     if (status.ok()) {
@@ -133,10 +114,6 @@ absl::Status CheckpointUploader::UploadAttempt(const UploadTarget& target) {
               {{"attempt", AttemptName(target.id)}, {"step", absl::StrCat(step)}});
       on_change_();
       continue;
-    }
-    if (ErrorReason(status) == "UNKNOWN_SESSION") {
-      session_.Forget(session_.Get());
-      return status;
     }
     const bool damaged = absl::IsDataLoss(status) && ++failures_[target.id][step] >= kDamageTries;
     if (!damaged && !IsRefusal(status)) return status;
@@ -158,6 +135,23 @@ absl::Status CheckpointUploader::UploadAttempt(const UploadTarget& target) {
   return absl::OkStatus();
 }
 
+template <typename Request, typename Call>
+absl::Status CheckpointUploader::Send(const UploadTarget& target, int64_t step, Request& request,
+                                      Call call) {
+  const std::string session = session_.Get();
+  request.set_session(session);
+  request.set_attempt(AttemptName(target.id));
+  request.set_fencing_token(target.fencing_token);
+  request.set_step(step);
+  grpc::ClientContext context;
+  rpc::SetTimeout(context, kCallTimeout);
+  const CancelToken::Scope scope(token_, context);
+  absl::Status status = rpc::FromGrpcStatus(call(&context));
+  // The link registers again; the checkpoint goes on under the new session.
+  if (ErrorReason(status) == "UNKNOWN_SESSION") session_.Forget(session);
+  return status;
+}
+
 absl::Status CheckpointUploader::UploadStep(const UploadTarget& target, int64_t step) {
   const std::string folder = checkpoint::CheckpointPath(target.dir.CheckpointsDir(), step);
   TY_ASSIGN_OR_RETURN(const checkpoint::Manifest manifest, checkpoint::VerifyCheckpoint(folder));
@@ -167,11 +161,10 @@ absl::Status CheckpointUploader::UploadStep(const UploadTarget& target, int64_t 
     file = ToProto(entry);
     TY_RETURN_IF_ERROR(SendFile(target, step, JoinPath(folder, entry.name), file));
   }
-  Address(target, session_, step, commit);
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
-  v1::CommitCheckpointResponse response;
-  return rpc::FromGrpcStatus(stub_.CommitCheckpoint(&context, commit, &response));
+  return Send(target, step, commit, [&](grpc::ClientContext* context) {
+    v1::CommitCheckpointResponse response;
+    return stub_.CommitCheckpoint(context, commit, &response);
+  });
 }
 
 absl::Status CheckpointUploader::SendFile(const UploadTarget& target, int64_t step,
@@ -179,20 +172,17 @@ absl::Status CheckpointUploader::SendFile(const UploadTarget& target, int64_t st
   // The first, empty chunk asks where to go on.
   int64_t offset = 0;
   for (bool asked = false; !asked || offset < file.size(); asked = true) {
-    if (stopped()) return absl::CancelledError("the daemon ends");
     v1::AppendCheckpointFileRequest request;
-    Address(target, session_, step, request);
     *request.mutable_file() = file;
     request.set_offset(offset);
     if (asked) {
       TY_ASSIGN_OR_RETURN(*request.mutable_data(), ReadFileRange(path, offset, kChunkBytes));
       if (request.data().empty()) return error::CorruptFile(path, "it has become shorter");
     }
-    grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
     v1::AppendResponse response;
-    const absl::Status status =
-        rpc::FromGrpcStatus(stub_.AppendCheckpointFile(&context, request, &response));
+    const absl::Status status = Send(target, step, request, [&](grpc::ClientContext* context) {
+      return stub_.AppendCheckpointFile(context, request, &response);
+    });
     const int64_t expected = ExpectedOffset(status);
     if (expected >= 0 && expected != offset) {
       offset = expected;

@@ -15,6 +15,7 @@
 #include "common/base/backoff.h"
 #include "common/base/env.h"
 #include "trainyard/v1/agent.grpc.pb.h"
+#include "worker/agent/cancel_token.h"
 #include "worker/agent/session.h"
 #include "worker/agent/upload_target.h"
 
@@ -47,11 +48,14 @@ class CheckpointUploader {
   absl::Status UploadStep(const UploadTarget& target, int64_t step);
   absl::Status SendFile(const UploadTarget& target, int64_t step, const std::string& path,
                         const v1::CheckpointFile& file);
-  bool stopped() const;
+  // One call, cancellable by Stop.
+  template <typename Request, typename Call>
+  absl::Status Send(const UploadTarget& target, int64_t step, Request& request, Call call);
 
   v1::AgentService::StubInterface& stub_;
   Session& session_;
   const std::function<void()> on_change_;
+  CancelToken token_;
   // Of the uploader's thread only.
   Backoff backoff_;
   std::map<AttemptId, std::set<int64_t>> given_up_;
@@ -59,7 +63,6 @@ class CheckpointUploader {
 
   mutable absl::Mutex mutex_;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  bool changed_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<UploadTarget> targets_ ABSL_GUARDED_BY(mutex_);
   std::map<AttemptId, Progress> progress_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;

@@ -65,7 +65,6 @@ absl::Status ReadRun(const v1::DesiredAttempt& proto, DesiredAttempt& attempt) {
   }
   for (const auto& [key, value] : proto.rendezvous()) attempt.rendezvous[key] = value;
   attempt.spans_workers = proto.spans_workers();
-  attempt.checkpoint_request = proto.checkpoint_request();
   return absl::OkStatus();
 }
 

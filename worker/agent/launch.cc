@@ -12,6 +12,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
 #include "common/base/processes.h"
@@ -57,6 +58,8 @@ absl::Status Spawn(std::vector<std::string> words, const std::string& log, pid_t
 // are ranks of which the supervisor wrote down pid and start.
 std::vector<int64_t> LeftBehind(const run_dir::RunDir& dir,
                                 const std::optional<run_dir::SupervisorRecord>& record) {
+  // Without a name every process that lacks the variable would be ours.
+  TY_CHECK(!dir.root().empty());
   std::vector<int64_t> pids;
   for (const ProcessInfo& process : ListProcesses()) {
     if (process.state == 'Z' || process.state == 'X' || process.pid == getpid()) continue;

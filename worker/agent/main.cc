@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -33,7 +34,7 @@ struct Flags {
   std::string trainer;
   std::string supervisor;
   std::string nvml = "libnvidia-ml.so.1";
-  bool log_json = false;
+  LogFormat log_format = LogFormat::kText;
   agent::CpuDeviceOptions cpu;
 };
 
@@ -159,10 +160,12 @@ int Main(int argc, char** argv) {
   app.add_option("--trainer", flags.trainer, "program that is a rank (cpu backend)");
   app.add_option("--supervisor", flags.supervisor, "program that owns an attempt's ranks");
   app.add_option("--nvml", flags.nvml, "NVIDIA's management library");
-  app.add_flag("--log_json", flags.log_json, "log lines as JSON");
+  const std::map<std::string, LogFormat> formats = {{"text", LogFormat::kText},
+                                                    {"json", LogFormat::kJson}};
+  app.add_option("--log_format", flags.log_format, "text or json")
+      ->transform(CLI::CheckedTransformer(formats));
   CLI11_PARSE(app, argc, argv);
-  InitLog("trainyard-worker", LogLevel::kInfo,
-          flags.log_json ? LogFormat::kJson : LogFormat::kText);
+  InitLog("trainyard-worker", LogLevel::kInfo, flags.log_format);
   const absl::Status status = Run(flags);
   if (!status.ok()) {
     std::fprintf(stderr, "trainyard-worker: %s\n", std::string(status.message()).c_str());

@@ -1,13 +1,13 @@
 #include "worker/agent/scheduler_link.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
+#include "common/rpc/channel.h"
 #include "common/rpc/status.h"
 #include "worker/agent/convert.h"
 
@@ -80,7 +80,7 @@ void SchedulerLink::Run() {
 template <typename Call>
 absl::Status SchedulerLink::Invoke(absl::Duration deadline, Call call) {
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(deadline));
+  rpc::SetTimeout(context, deadline);
   {
     absl::MutexLock lock(&mutex_);
     if (stop_) return absl::CancelledError("the daemon ends");

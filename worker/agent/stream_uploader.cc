@@ -1,7 +1,6 @@
 #include "worker/agent/stream_uploader.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -9,6 +8,7 @@
 #include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/channel.h"
 #include "common/rpc/status.h"
 #include "worker/run_dir/metrics.h"
 #include "worker/run_dir/tail.h"
@@ -20,7 +20,7 @@ namespace {
 constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
 constexpr absl::Duration kBackoffFirst = absl::Milliseconds(100);
 constexpr absl::Duration kBackoffLast = absl::Seconds(3);
-constexpr std::chrono::seconds kCallTimeout(20);
+constexpr absl::Duration kCallTimeout = absl::Seconds(20);
 constexpr int64_t kLogChunkBytes = 512 << 10;
 // Longer lines are no metrics.
 constexpr int64_t kMetricChunkBytes = 256 << 10;
@@ -35,16 +35,6 @@ void ToProto(const run_dir::MetricPoint& point, AttemptId id, v1::MetricPoint& p
   proto.mutable_time()->set_seconds(point.time_us / 1'000'000);
   proto.mutable_time()->set_nanos(static_cast<int32_t>(point.time_us % 1'000'000 * 1000));
   proto.set_attempt(id.number);
-}
-
-template <typename Request>
-void Address(const UploadTarget& target, const std::string& session, int rank, int64_t offset,
-             Request& request) {
-  request.set_session(session);
-  request.set_attempt(AttemptName(target.id));
-  request.set_fencing_token(target.fencing_token);
-  request.set_rank(rank);
-  request.set_offset(offset);
 }
 
 }  // namespace
@@ -69,6 +59,7 @@ void StreamUploader::Stop() {
     absl::MutexLock lock(&mutex_);
     stop_ = true;
   }
+  token_.Cancel();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -163,6 +154,26 @@ StreamUploader::Pumped StreamUploader::Pump(const UploadTarget& target, StreamKe
   return moved ? Pumped::kMore : Pumped::kFailed;
 }
 
+template <typename Request, typename Call>
+absl::StatusOr<int64_t> StreamUploader::Send(const UploadTarget& target, int rank,
+                                             const Stream& stream, Request& request, Call call) {
+  const std::string session = session_.Get();
+  request.set_session(session);
+  request.set_attempt(AttemptName(target.id));
+  request.set_fencing_token(target.fencing_token);
+  request.set_rank(rank);
+  request.set_offset(stream.offset.value_or(0));
+  grpc::ClientContext context;
+  rpc::SetTimeout(context, kCallTimeout);
+  const CancelToken::Scope scope(token_, context);
+  v1::AppendResponse response;
+  const absl::Status status = rpc::FromGrpcStatus(call(&context, &response));
+  // The link registers again; the stream goes on under the new session.
+  if (ErrorReason(status) == "UNKNOWN_SESSION") session_.Forget(session);
+  TY_RETURN_IF_ERROR(status);
+  return response.next_offset();
+}
+
 // An empty chunk at offset 0 asks where the server stands.
 absl::StatusOr<int64_t> StreamUploader::SendLog(const UploadTarget& target, int rank,
                                                 Stream& stream, bool& at_end) {
@@ -174,12 +185,9 @@ absl::StatusOr<int64_t> StreamUploader::SendLog(const UploadTarget& target, int 
     if (at_end) return *stream.offset;
     request.set_data(*std::move(data));
   }
-  Address(target, session_.Get(), rank, stream.offset.value_or(0), request);
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
-  v1::AppendResponse response;
-  TY_RETURN_IF_ERROR(rpc::FromGrpcStatus(stub_.AppendLog(&context, request, &response)));
-  return response.next_offset();
+  return Send(target, rank, stream, request, [&](auto* context, auto* response) {
+    return stub_.AppendLog(context, request, response);
+  });
 }
 
 absl::StatusOr<int64_t> StreamUploader::SendMetrics(const UploadTarget& target, int rank,
@@ -210,12 +218,11 @@ absl::StatusOr<int64_t> StreamUploader::SendMetrics(const UploadTarget& target, 
       }
     }
   }
-  Address(target, session_.Get(), rank, stream.offset.value_or(0), request);
   request.set_end_offset(end);
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
-  v1::AppendResponse response;
-  TY_RETURN_IF_ERROR(rpc::FromGrpcStatus(stub_.AppendMetrics(&context, request, &response)));
+  TY_ASSIGN_OR_RETURN(const int64_t next,
+                      Send(target, rank, stream, request, [&](auto* context, auto* response) {
+                        return stub_.AppendMetrics(context, request, response);
+                      }));
   if (rank == *std::min_element(target.ranks.begin(), target.ranks.end())) {
     absl::MutexLock lock(&mutex_);
     for (const auto& [name, value] : last) {
@@ -224,7 +231,7 @@ absl::StatusOr<int64_t> StreamUploader::SendMetrics(const UploadTarget& target, 
       }
     }
   }
-  return response.next_offset();
+  return next;
 }
 
 StreamUploader::Pumped StreamUploader::HandleFailure(const UploadTarget& target, StreamKey key,
@@ -233,11 +240,6 @@ StreamUploader::Pumped StreamUploader::HandleFailure(const UploadTarget& target,
   if (expected >= 0 && (!stream.offset.has_value() || expected != *stream.offset)) {
     stream.offset = expected;
     return Pumped::kMore;
-  }
-  if (ErrorReason(status) == "UNKNOWN_SESSION") {
-    // The link registers again; this stream goes on under the new session.
-    session_.Forget(session_.Get());
-    return Pumped::kFailed;
   }
   if (IsRefusal(status)) {
     LogWarning("the server refuses a stream",

@@ -16,6 +16,7 @@
 #include "common/base/backoff.h"
 #include "common/base/env.h"
 #include "trainyard/v1/agent.grpc.pb.h"
+#include "worker/agent/cancel_token.h"
 #include "worker/agent/session.h"
 #include "worker/agent/upload_target.h"
 
@@ -65,9 +66,15 @@ class StreamUploader {
   Pumped HandleFailure(const UploadTarget& target, StreamKey key, Stream& stream,
                        const absl::Status& status);
 
+  // One call, cancellable by Stop; an offset at which to go on.
+  template <typename Request, typename Call>
+  absl::StatusOr<int64_t> Send(const UploadTarget& target, int rank, const Stream& stream,
+                               Request& request, Call call);
+
   v1::AgentService::StubInterface& stub_;
   Session& session_;
   const std::function<void()> on_done_;
+  CancelToken token_;
   // Of the uploader's thread only.
   Backoff backoff_;
   std::map<AttemptId, std::map<StreamKey, Stream>> streams_;

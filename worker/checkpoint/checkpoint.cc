@@ -95,22 +95,6 @@ absl::Status WriteFolder(const std::string& folder, int64_t step,
   return SyncDirectory(folder);
 }
 
-// Reads by blocks: a checkpoint may be larger than the memory that is free beside the training.
-absl::StatusOr<std::string> HashOfFile(const std::string& path, int64_t size) {
-  TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_RDONLY));
-  ContentHasher hasher;
-  constexpr int64_t kBlockBytes = 1 << 20;
-  std::string block(static_cast<size_t>(std::clamp<int64_t>(size, 1, kBlockBytes)), '\0');
-  while (true) {
-    const ssize_t got = read(fd.get(), block.data(), block.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return ErrnoStatus(errno, "cannot read", path);
-    if (got == 0) break;
-    hasher.Update(absl::string_view(block.data(), static_cast<size_t>(got)));
-  }
-  return hasher.Text();
-}
-
 absl::Status VerifyFile(const std::string& folder, const ManifestEntry& entry) {
   const std::string path = JoinPath(folder, entry.name);
   const absl::StatusOr<int64_t> size = FileSize(path);
@@ -122,7 +106,7 @@ absl::Status VerifyFile(const std::string& folder, const ManifestEntry& entry) {
     return error::CorruptFile(path,
                               absl::StrCat("it has ", *size, " bytes; MANIFEST says ", entry.size));
   }
-  TY_ASSIGN_OR_RETURN(const std::string hash, HashOfFile(path, entry.size));
+  TY_ASSIGN_OR_RETURN(const std::string hash, FileHash(path));
   if (hash != entry.hash) {
     return error::CorruptFile(path,
                               absl::StrCat("its hash is ", hash, "; MANIFEST says ", entry.hash));
@@ -220,12 +204,6 @@ absl::StatusOr<LatestCheckpoint> FindLatestValid(const std::string& checkpoints_
 
 std::string CheckpointPath(const std::string& checkpoints_dir, int64_t step) {
   return JoinPath(checkpoints_dir, absl::StrCat(kFolderPrefix, step));
-}
-
-std::string ContentHash(const std::string& bytes) {
-  ContentHasher hasher;
-  hasher.Update(bytes);
-  return hasher.Text();
 }
 
 }  // namespace trainyard::checkpoint

@@ -58,7 +58,5 @@ absl::StatusOr<LatestCheckpoint> FindLatestValid(const std::string& checkpoints_
                                                  std::vector<std::string>& damaged);
 
 std::string CheckpointPath(const std::string& checkpoints_dir, int64_t step);
-// "xxh3-128:<32 hex digits>" of `bytes`.
-std::string ContentHash(const std::string& bytes);
 
 }  // namespace trainyard::checkpoint

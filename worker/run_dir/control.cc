@@ -49,14 +49,6 @@ absl::StatusOr<Lease> ReadLease(const RunDir& dir) {
   return DecodeLease(*text, path);
 }
 
-absl::StatusOr<int64_t> RequestCheckpoint(const RunDir& dir) {
-  TY_RETURN_IF_ERROR(MakeDirectories(dir.ControlDir()));
-  TY_ASSIGN_OR_RETURN(const int64_t last, ReadCheckpointRequest(dir));
-  TY_RETURN_IF_ERROR(
-      WriteFileAtomically(dir.CheckpointRequestPath(), absl::StrCat(last + 1, "\n")));
-  return last + 1;
-}
-
 absl::StatusOr<int64_t> ReadCheckpointRequest(const RunDir& dir) {
   const std::string path = dir.CheckpointRequestPath();
   const auto text = ReadFile(path, kMaxNumberBytes);

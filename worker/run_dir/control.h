@@ -29,10 +29,8 @@ absl::Status WriteLease(const RunDir& dir, const Lease& lease);
 // No limit where the file does not exist (running by hand).
 absl::StatusOr<Lease> ReadLease(const RunDir& dir);
 
-// Asks the ranks for a checkpoint at the next step and returns the request's number: one more than
-// the last. One process at a time, the worker, asks.
-absl::StatusOr<int64_t> RequestCheckpoint(const RunDir& dir);
-// The newest request's number; 0 where none was made.
+// The number of the newest request for a checkpoint at the next step; 0 where none was made.
+// Requests are made by hand, by writing the file.
 absl::StatusOr<int64_t> ReadCheckpointRequest(const RunDir& dir);
 
 // A request to stop the ranks: SIGTERM, `grace`, SIGKILL.

@@ -41,7 +41,9 @@ absl::StatusOr<SupervisorLock> SupervisorLock::Acquire(const RunDir& dir) {
 
 absl::StatusOr<bool> IsSupervised(const RunDir& dir) {
   const std::string path = LockPath(dir);
-  auto fd = OpenFile(path, O_RDWR);
+  // Read-only: closing a file that was open for writing wakes all who watch the folder, the asker
+  // among them.
+  auto fd = OpenFile(path, O_RDONLY);
   if (absl::IsNotFound(fd.status())) return false;
   TY_RETURN_IF_ERROR(fd.status());
   struct flock range = WholeFile();

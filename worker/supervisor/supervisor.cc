@@ -208,6 +208,10 @@ class Supervisor {
   // a full disk is tried again later.
   bool WriteExits() {
     if (clock_.Uptime() < write_after_) return false;
+    if (core_.gone() && !FileExists(dir_.AssignmentPath())) {
+      LogError("the run directory was removed; nobody is left to tell");
+      return true;
+    }
     absl::Status status = absl::OkStatus();
     for (const run_dir::RankExit& exit : core_.RankExits()) {
       if (written_.contains(exit.rank)) continue;
@@ -221,10 +225,6 @@ class Supervisor {
     if (status.ok()) {
       write_retry_ = kWriteRetryFirst;
       return last;
-    }
-    if (core_.gone() && !FileExists(dir_.AssignmentPath())) {
-      LogError("the run directory was removed; nobody is left to tell");
-      return true;
     }
     LogError("an exit record cannot be written; trying again",
              {{"error", std::string(status.message())}});

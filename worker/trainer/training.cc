@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
+#include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -109,7 +110,7 @@ constexpr int kStepParts = 3;
 constexpr int kStepPartBits = 20;
 
 absl::Status CheckAgreement(parallel::Communicator& communicator, const std::string& facts) {
-  const std::string hash = checkpoint::ContentHash(facts);
+  const std::string hash = ContentHash(facts);
   std::vector<float> mine(hash.begin(), hash.end());
   std::vector<float> of_rank_0 = mine;
   TY_RETURN_IF_ERROR(communicator.Broadcast(absl::MakeSpan(of_rank_0), 0));

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
+#include "common/base/hash.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "nlohmann/json.hpp"
@@ -77,7 +78,7 @@ std::string ModelDigest(const engine::Executable& executable) {
     absl::StrAppend(&text, tensor.kind == StateTensor::Kind::kParameter ? "parameter " : "buffer ",
                     tensor.name, " ", engine::ShapeString(tensor.shape), "\n");
   }
-  return checkpoint::ContentHash(text);
+  return ContentHash(text);
 }
 
 absl::StatusOr<StateSnapshot> TakeSnapshot(const engine::Executable& executable, int64_t step,

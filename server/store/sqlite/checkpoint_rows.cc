@@ -16,10 +16,6 @@ constexpr char kWriteFile[] =
     "INSERT INTO checkpoint_files (job, step, name, size, hash) VALUES (?, ?, ?, ?, ?)";
 constexpr char kReadFiles[] =
     "SELECT job, step, name, size, hash FROM checkpoint_files ORDER BY job, step, name";
-constexpr char kWriteMetric[] =
-    "INSERT INTO checkpoint_metrics (job, step, name, value) VALUES (?, ?, ?, ?)";
-constexpr char kReadMetrics[] =
-    "SELECT job, step, name, value FROM checkpoint_metrics ORDER BY job, step, name";
 
 constexpr char kWriteRequest[] =
     "INSERT INTO requests (request_id, request_hash, job, create_us) VALUES (?, ?, ?, ?)";
@@ -51,11 +47,6 @@ absl::Status WriteCheckpoint(Database& db, const CheckpointRecord& checkpoint) {
     insert.Bind(id.job.value).Bind(id.step).Bind(file.name).Bind(file.size).Bind(file.hash);
     TY_RETURN_IF_ERROR(insert.Run());
   }
-  for (const auto& [name, value] : checkpoint.metrics.values) {
-    Statement& insert = db.Prepared(kWriteMetric);
-    insert.Bind(id.job.value).Bind(id.step).Bind(name).BindReal(value);
-    TY_RETURN_IF_ERROR(insert.Run());
-  }
   return absl::OkStatus();
 }
 
@@ -67,14 +58,9 @@ absl::Status ReadCheckpoints(Database& db, core::Snapshot& snapshot) {
     checkpoint.create_us = row.Int(3);
     return absl::OkStatus();
   }));
-  TY_RETURN_IF_ERROR(ForEachRow(db.Prepared(kReadFiles), [&](const Statement& row) -> absl::Status {
+  return ForEachRow(db.Prepared(kReadFiles), [&](const Statement& row) -> absl::Status {
     TY_ASSIGN_OR_RETURN(CheckpointRecord * owner, OwnerOf(snapshot.checkpoints, IdOf(row)));
     owner->files.push_back({row.Text(2), row.Int(3), row.Text(4)});
-    return absl::OkStatus();
-  }));
-  return ForEachRow(db.Prepared(kReadMetrics), [&](const Statement& row) -> absl::Status {
-    TY_ASSIGN_OR_RETURN(CheckpointRecord * owner, OwnerOf(snapshot.checkpoints, IdOf(row)));
-    owner->metrics.values[row.Text(2)] = row.Real(3);
     return absl::OkStatus();
   });
 }

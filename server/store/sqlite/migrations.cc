@@ -170,15 +170,6 @@ CREATE TABLE checkpoint_files (
   FOREIGN KEY (job, step) REFERENCES checkpoints (job, step) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE checkpoint_metrics (
-  job INTEGER NOT NULL,
-  step INTEGER NOT NULL,
-  name TEXT NOT NULL,
-  value REAL,
-  PRIMARY KEY (job, step, name),
-  FOREIGN KEY (job, step) REFERENCES checkpoints (job, step) ON DELETE CASCADE
-) STRICT, WITHOUT ROWID;
-
 CREATE TABLE events (
   sequence INTEGER NOT NULL PRIMARY KEY,
   time_us INTEGER NOT NULL,

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <mutex>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
 #include "server/store/series.h"
@@ -53,18 +52,17 @@ class SqliteMetricsStore : public MetricsStore {
 
  private:
   absl::Status Write(AttemptId attempt, int32_t rank, int64_t offset,
-                     const std::vector<MetricPoint>& points, int64_t end_offset)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(writer_mutex_);
-  absl::StatusOr<int64_t> NameId(const std::string& name)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(writer_mutex_);
+                     const std::vector<MetricPoint>& points,
+                     int64_t end_offset);                   // with writer_mutex_ held
+  absl::StatusOr<int64_t> NameId(const std::string& name);  // with writer_mutex_ held
 
   const std::string reader_path_;
-  absl::Mutex writer_mutex_;
-  std::unique_ptr<Database> writer_ ABSL_GUARDED_BY(writer_mutex_);
+  std::mutex writer_mutex_;
+  std::unique_ptr<Database> writer_;  // guarded by writer_mutex_
   // Filled as names occur; emptied when a transaction fails, which may have taken names with it.
-  std::map<std::string, int64_t> name_ids_ ABSL_GUARDED_BY(writer_mutex_);
-  absl::Mutex reader_mutex_;
-  std::unique_ptr<Database> reader_ ABSL_GUARDED_BY(reader_mutex_);
+  std::map<std::string, int64_t> name_ids_;  // guarded by writer_mutex_
+  std::mutex reader_mutex_;
+  std::unique_ptr<Database> reader_;  // guarded by reader_mutex_
 };
 
 absl::StatusOr<std::map<int64_t, std::string>> ReadNames(Database& db) {
@@ -130,7 +128,7 @@ absl::StatusOr<int64_t> SqliteMetricsStore::AppendPoints(AttemptId attempt, int3
                                                          const std::vector<MetricPoint>& points,
                                                          int64_t end_offset) {
   TY_RETURN_IF_ERROR(CheckOffsets(offset, end_offset));
-  absl::MutexLock lock(&writer_mutex_);
+  const std::lock_guard lock(writer_mutex_);
   if (absl::Status status = Write(attempt, rank, offset, points, end_offset); !status.ok()) {
     name_ids_.clear();
     return status;
@@ -139,7 +137,7 @@ absl::StatusOr<int64_t> SqliteMetricsStore::AppendPoints(AttemptId attempt, int3
 }
 
 absl::StatusOr<int64_t> SqliteMetricsStore::ReadOffset(AttemptId attempt, int32_t rank) {
-  absl::MutexLock lock(&reader_mutex_);
+  const std::lock_guard lock(reader_mutex_);
   return OffsetOf(*reader_, attempt, rank);
 }
 
@@ -147,7 +145,7 @@ absl::StatusOr<MetricSeries> SqliteMetricsStore::Query(JobId job,
                                                        const std::vector<std::string>& names) {
   MetricSeries series;
   {
-    absl::MutexLock lock(&reader_mutex_);
+    const std::lock_guard lock(reader_mutex_);
     Transaction transaction(*reader_);
     TY_RETURN_IF_ERROR(transaction.BeginRead());
     TY_ASSIGN_OR_RETURN(const auto all, ReadNames(*reader_));
@@ -178,7 +176,7 @@ absl::StatusOr<MetricSeries> SqliteMetricsStore::Query(JobId job,
 absl::StatusOr<MetricPage> SqliteMetricsStore::ReadAfter(JobId job, int64_t cursor, int64_t limit) {
   MetricPage page;
   page.cursor = cursor;
-  absl::MutexLock lock(&reader_mutex_);
+  const std::lock_guard lock(reader_mutex_);
   Transaction transaction(*reader_);
   TY_RETURN_IF_ERROR(transaction.BeginRead());
   TY_ASSIGN_OR_RETURN(const auto names, ReadNames(*reader_));

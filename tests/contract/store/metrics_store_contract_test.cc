@@ -6,10 +6,12 @@
 #include <memory>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/errors.h"
 #include "server/store/memory_metrics_store.h"
 #include "server/store/sqlite/sqlite_metrics_store.h"
-#include "temp_dir.h"
+#include "tests/testing/temp_dir.h"
 
 namespace trainyard::store {
 namespace {
@@ -70,7 +72,7 @@ class MetricsStoreContract : public ::testing::TestWithParam<Kind> {
     return texts;
   }
 
-  TempDir directory_;
+  trainyard::testing::TempDir directory_;
   std::unique_ptr<MetricsStore> store_;
 };
 

@@ -5,10 +5,12 @@
 #include <limits>
 #include <memory>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/errors.h"
 #include "server/store/memory_store.h"
 #include "server/store/sqlite/sqlite_store.h"
-#include "temp_dir.h"
+#include "tests/testing/temp_dir.h"
 
 namespace trainyard::store {
 namespace {
@@ -98,7 +100,7 @@ class StoreContract : public ::testing::TestWithParam<Kind> {
     return {sequence, 1'790'000'000'000'000 + sequence, resource, "JOB_QUEUED", "user:anna", "why"};
   }
 
-  TempDir directory_;
+  trainyard::testing::TempDir directory_;
   std::unique_ptr<Store> store_;
 };
 
@@ -248,7 +250,6 @@ TEST_P(StoreContract, CheckpointsComeAndGo) {
   checkpoint.id = {JobId{1}, 312};
   checkpoint.attempt = 2;
   checkpoint.files = {{"model.safetensors", 1234, "xxh3-128:1"}, {"state.json", 5, "xxh3-128:2"}};
-  checkpoint.metrics.values = {{"test.accuracy", 0.5}};
   checkpoint.create_us = 7;
   Delta delta = Next();
   delta.jobs = {Job(1)};

@@ -3,18 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/testing/temp_dir.h"
+
 namespace trainyard {
 namespace {
 
-std::string HashOf(absl::string_view bytes) {
-  ContentHasher hasher;
-  hasher.Update(bytes);
-  return hasher.Text();
-}
-
 TEST(ContentHasher, OfNothingIsTheTestVectorOfXxh3) {
   EXPECT_EQ(ContentHasher().Text(), "xxh3-128:99aa06d3014798d86001c324468d497f");
-  EXPECT_EQ(HashOf(""), ContentHasher().Text());
+  EXPECT_EQ(ContentHash(""), ContentHasher().Text());
 }
 
 TEST(ContentHasher, IsTheSameInPieces) {
@@ -25,7 +21,7 @@ TEST(ContentHasher, IsTheSameInPieces) {
     for (size_t at = 0; at < bytes.size(); at += piece) {
       hasher.Update(absl::string_view(bytes).substr(at, piece));
     }
-    EXPECT_EQ(hasher.Text(), HashOf(bytes));
+    EXPECT_EQ(hasher.Text(), ContentHash(bytes));
   }
 }
 
@@ -34,7 +30,24 @@ TEST(ContentHasher, DiffersForEveryFlippedBit) {
   for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
     std::string flipped = bytes;
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
-    EXPECT_NE(HashOf(flipped), HashOf(bytes)) << bit;
+    EXPECT_NE(ContentHash(flipped), ContentHash(bytes)) << bit;
+  }
+}
+
+TEST(FileHash, OfAFileIsThatOfItsBytes) {
+  const testing::TempDir dir;
+  const std::string bytes(3'000'000, 'x');
+  EXPECT_EQ(*FileHash(dir.Write("file", bytes)), ContentHash(bytes));
+  EXPECT_TRUE(absl::IsNotFound(FileHash(dir.File("absent")).status()));
+}
+
+TEST(HashDigits, OnlyAWellFormedHashBecomesAFileName) {
+  EXPECT_EQ(*HashDigits("xxh3-128:99aa06d3014798d86001c324468d497f"),
+            "99aa06d3014798d86001c324468d497f");
+  for (const char* hash : {"", "99aa06d3014798d86001c324468d497f", "xxh3-128:99aa",
+                           "xxh3-128:99AA06D3014798D86001C324468D497F",
+                           "xxh3-128:../../../../../../etc/passwd00000"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(HashDigits(hash).status())) << hash;
   }
 }
 

@@ -68,7 +68,8 @@ struct CompileOptions {
   // Threads of the backend; at least 1.
   int threads = 1;
   PassOptions passes = {};
-  // Makes Inspect() work; costs memory and the gradient of the input. For tests.
+  // Makes Inspect() work and guards every buffer against writes beyond it; costs memory, time and
+  // the gradient of the input. For tests.
   bool inspect = false;
 };
 

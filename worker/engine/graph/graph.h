@@ -101,7 +101,7 @@ struct Node {
   std::vector<ValueId> outputs;  // kNoValue: not wanted
   std::variant<std::monostate, ConvAttributes, PoolAttributes, NormAttributes> attributes;
   // Fused by a pass. conv2d, linear, batch_norm: the output is rectified. batch_norm_gradient: the
-  // incoming gradient is masked by a last input, the rectified output. max_pool: its index tells
+  // incoming gradient is masked where the output was not positive. max_pool: its index tells
   // windows whose maximum is not positive, and max_pool_gradient gives them no gradient.
   bool relu = false;
   // Output 0 is written over this input; -1: over none.

@@ -82,7 +82,7 @@ StepGraph FuseRelu(StepGraph step) {
       }
       Node& gradient = nodes[static_cast<size_t>(norm_gradient)];
       gradient.inputs[0] = nodes[static_cast<size_t>(relu_gradient)].inputs[0];
-      gradient.inputs.push_back(rectified);
+      gradient.inputs.push_back(node.inputs[2]);
       gradient.relu = true;
       erased[static_cast<size_t>(relu_gradient)] = true;
     }

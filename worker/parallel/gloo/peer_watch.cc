@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <exception>
 
-#include "gloo/common/error.h"
-
 namespace trainyard::parallel {
 namespace {
 
@@ -13,6 +11,8 @@ namespace {
 constexpr uint64_t kLifeSlot = ~uint64_t{0};
 // What arrived before the connection closed is still delivered in the meantime.
 constexpr std::chrono::milliseconds kGrace(100);
+// Gloo has no way to say for ever: ten years.
+constexpr std::chrono::hours kForever(10 * 365 * 24);
 
 }  // namespace
 
@@ -42,7 +42,7 @@ PeerWatch::~PeerWatch() {
 void PeerWatch::Watch(Life& life) {
   try {
     life.buffer->recv(life.peer, kLifeSlot, 0, 1);
-    life.buffer->waitRecv(nullptr, gloo::kNoTimeout);
+    life.buffer->waitRecv(nullptr, kForever);
   } catch (const std::exception&) {
     // The peer is gone, and whoever waits for it is told below.
   }

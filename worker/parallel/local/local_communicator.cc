@@ -9,6 +9,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/env.h"
 #include "common/base/status_macros.h"
 #include "worker/parallel/collective.h"
 
@@ -79,7 +80,7 @@ class LocalGroup {
       all_arrived_.SignalAll();
       return absl::OkStatus();
     }
-    const absl::Time deadline = absl::Now() + timeout;
+    const absl::Duration deadline = Clock::Real()->Uptime() + timeout;
     while (turn_ == turn) {
       const auto lost = std::find(left_.begin(), left_.end(), true);
       if (broken_ || lost != left_.end()) {
@@ -88,7 +89,8 @@ class LocalGroup {
         const int peer = lost == left_.end() ? -1 : static_cast<int>(lost - left_.begin());
         return PeerLost(collective, peer, "its communicator is gone");
       }
-      if (all_arrived_.WaitWithDeadline(&mutex_, deadline) && turn_ == turn) {
+      if (all_arrived_.WaitWithTimeout(&mutex_, deadline - Clock::Real()->Uptime()) &&
+          turn_ == turn) {
         broken_ = true;
         all_arrived_.SignalAll();
         return CollectiveTimedOut(collective, -1, timeout);

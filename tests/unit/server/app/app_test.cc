@@ -33,7 +33,7 @@ class AppTest : public ::testing::Test {
   }
   static std::unique_ptr<grpc::ClientContext> Context() {
     auto context = std::make_unique<grpc::ClientContext>();
-    context->set_deadline(absl::ToChronoTime(Clock::Real()->Now() + absl::Seconds(30)));
+    rpc::SetTimeout(*context, absl::Seconds(30));
     context->set_wait_for_ready(true);
     return context;
   }
@@ -112,7 +112,7 @@ TEST_F(AppTest, AStateDirectoryHasOneServer) {
   const auto app = Start(Options("a"));
   const auto second = App::Start(Options("a", {"127.0.0.1:0"}));
   EXPECT_EQ(ErrorReason(second.status()), "STATE_LOCKED");
-  EXPECT_EQ(CreateJob(*app, "still here").name(), "jobs/1");
+  EXPECT_EQ(CreateJob(*app, "still-here").name(), "jobs/1");
 }
 
 TEST_F(AppTest, ASocketHasOneServer) {
@@ -120,7 +120,7 @@ TEST_F(AppTest, ASocketHasOneServer) {
   ASSERT_NE(app, nullptr);
   const auto second = App::Start(Options("b", {app->addresses()[0]}));
   EXPECT_EQ(ErrorReason(second.status()), "ADDRESS_IN_USE");
-  EXPECT_EQ(CreateJob(*app, "still here").name(), "jobs/1");
+  EXPECT_EQ(CreateJob(*app, "still-here").name(), "jobs/1");
 }
 
 TEST_F(AppTest, APortHasOneServer) {
@@ -130,7 +130,7 @@ TEST_F(AppTest, APortHasOneServer) {
   EXPECT_FALSE(absl::EndsWith(app->addresses()[0], ":0"));
   const auto second = App::Start(Options("b", {app->addresses()[0]}));
   EXPECT_EQ(ErrorReason(second.status()), "ADDRESS_IN_USE");
-  EXPECT_EQ(CreateJob(*app, "still here").name(), "jobs/1");
+  EXPECT_EQ(CreateJob(*app, "still-here").name(), "jobs/1");
 }
 
 TEST_F(AppTest, ListensOnSeveralAddresses) {

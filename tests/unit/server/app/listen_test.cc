@@ -23,7 +23,7 @@ UniqueFd MakeSocket(const std::string& path, bool is_listening) {
   name.sun_family = AF_UNIX;
   std::memcpy(name.sun_path, path.c_str(), path.size() + 1);
   EXPECT_EQ(bind(fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)), 0);
-  if (is_listening) EXPECT_EQ(listen(fd.get(), 8), 0);
+  EXPECT_EQ(is_listening ? listen(fd.get(), 8) : 0, 0);
   return fd;
 }
 

@@ -267,7 +267,7 @@ class History {
     for (const auto& [id, attempt] : worker.attempts) {
       (void)yard_->Apply(
           CommitCheckpoint{
-              worker.session, id, attempt.token, static_cast<int64_t>(Below(1000)), {}, {}},
+              worker.session, id, attempt.token, static_cast<int64_t>(Below(1000)), {}},
           now_);
     }
   }

@@ -127,7 +127,7 @@ TEST_F(YardSync, StreamsAndCheckpointsAreFenced) {
   ASSERT_EQ(Job(job).fencing_token, 2);
   EXPECT_TRUE(yard_->CheckStream(session, {job, 1}, 1).ok()) << "its last log lines are welcome";
   EXPECT_EQ(ErrorReason(yard_->CheckCheckpointWriter(session, {job, 1}, 1)), "STALE_FENCING_TOKEN");
-  EXPECT_EQ(ErrorReason(Apply(CommitCheckpoint{session, {job, 1}, 1, 10, {}, {}})),
+  EXPECT_EQ(ErrorReason(Apply(CommitCheckpoint{session, {job, 1}, 1, 10, {}})),
             "STALE_FENCING_TOKEN");
 }
 
@@ -157,6 +157,18 @@ TEST_F(YardSync, AGangOverTwoWorkersStartsAndStopsAsOne) {
   EXPECT_EQ(AttemptState(job, 1), "FAILED");
   EXPECT_EQ(State(job), "QUEUED");
   EXPECT_EQ(std::get<job_fsm::Queued>(Job(job).state).last_failure, failure);
+}
+
+TEST_F(YardSync, AFailureOfNoKnownClassCountsAsTransient) {
+  Join("lab-1", 1);
+  for (const FailureClass claimed : {FailureClass::kNone, FailureClass::kLost}) {
+    const JobId job = Submit(1);
+    ASSERT_TRUE(
+        Sync("lab-1", {SeeExit(job, OutcomeKind::kFailed, {claimed, "", "it broke"})}).ok());
+    EXPECT_EQ(AttemptState(job, 1), "FAILED");
+    EXPECT_EQ(Job(job).retries, 1);
+    ASSERT_TRUE(Apply(CancelJob{job, "user:anna", ""}).ok());
+  }
 }
 
 TEST_F(YardSync, ASickDeviceIsNotOffered) {

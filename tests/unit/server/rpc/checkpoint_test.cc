@@ -1,11 +1,17 @@
 #include <gmock/gmock.h>
 
+#include <map>
+
 #include "common/base/errors.h"
-#include "server/runtime/hash.h"
+#include "common/base/hash.h"
 #include "tests/unit/server/rpc/rpc_fixture.h"
 
 namespace trainyard::rpc {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Pair;
 
 class CheckpointTest : public RpcTest {
  protected:
@@ -18,7 +24,7 @@ class CheckpointTest : public RpcTest {
     v1::CheckpointFile file;
     file.set_name(name);
     file.set_size(static_cast<int64_t>(content.size()));
-    file.set_hash(runtime::ContentHash(content));
+    file.set_hash(ContentHash(content));
     return file;
   }
   absl::StatusOr<int64_t> Append(const v1::CheckpointFile& file, int64_t offset,
@@ -65,6 +71,25 @@ class CheckpointTest : public RpcTest {
     if (!status.ok()) return FromGrpcStatus(status);
     return bytes;
   }
+  // One more point of rank 0.
+  void AppendPoint(int64_t step, const std::string& name, double value) {
+    const AttemptId attempt{JobId{1}, 1};
+    const int64_t offset = *metrics_.ReadOffset(attempt, 0);
+    ASSERT_TRUE(metrics_.AppendPoints(attempt, 0, offset, {{step, name, value}}, offset + 10).ok());
+  }
+  static std::map<std::string, double> MetricsOf(const v1::Checkpoint& checkpoint) {
+    return {checkpoint.metrics().begin(), checkpoint.metrics().end()};
+  }
+  // Of each listed checkpoint.
+  std::vector<std::map<std::string, double>> ListedMetrics() {
+    v1::ListCheckpointsRequest request;
+    request.set_parent("jobs/1");
+    v1::ListCheckpointsResponse response;
+    EXPECT_TRUE(checkpoints_->ListCheckpoints(Context().get(), request, &response).ok());
+    std::vector<std::map<std::string, double>> metrics;
+    for (const auto& checkpoint : response.checkpoints()) metrics.push_back(MetricsOf(checkpoint));
+    return metrics;
+  }
 
   v1::DesiredAttempt attempt_;
 };
@@ -85,6 +110,36 @@ TEST_F(CheckpointTest, IsUploadedCommittedAndDownloadedByOffset) {
   EXPECT_EQ(*Download("model.safetensors", 300'000), content.substr(300'000));
   EXPECT_EQ(*Download("model.safetensors", file.size()), "");
   EXPECT_EQ(GetJob("jobs/1").progress().checkpoint_step(), 600);
+}
+
+TEST_F(CheckpointTest, ShowsTheNewestEvaluationAtOrBeforeItsStep) {
+  const auto file = File("state.json", "{}");
+  ASSERT_TRUE(Append(file, 0, "{}").ok());
+  ASSERT_TRUE(Commit({file}).ok());
+  EXPECT_THAT(ListedMetrics(), ElementsAre(IsEmpty()));
+  // It has come after the checkpoint; and what is no evaluation is not shown.
+  AppendPoint(300, "test.accuracy", 0.5);
+  AppendPoint(600, "train.loss", 0.1);
+  EXPECT_THAT(ListedMetrics(), ElementsAre(ElementsAre(Pair("test.accuracy", 0.5))));
+  AppendPoint(600, "test.accuracy", 0.75);
+  AppendPoint(600, "test.loss", 1.5);
+  AppendPoint(601, "test.accuracy", 0.9);
+  const auto metrics = ElementsAre(Pair("test.accuracy", 0.75), Pair("test.loss", 1.5));
+  EXPECT_THAT(ListedMetrics(), ElementsAre(metrics));
+  v1::GetCheckpointRequest request;
+  request.set_name("jobs/1/checkpoints/600");
+  v1::Checkpoint checkpoint;
+  ASSERT_TRUE(checkpoints_->GetCheckpoint(Context().get(), request, &checkpoint).ok());
+  EXPECT_EQ(checkpoint.files_size(), 1);
+  EXPECT_THAT(MetricsOf(checkpoint), metrics);
+}
+
+TEST_F(CheckpointTest, ShowsNoEvaluationThatIsOnlyLater) {
+  const auto file = File("state.json", "{}");
+  ASSERT_TRUE(Append(file, 0, "{}").ok());
+  ASSERT_TRUE(Commit({file}).ok());
+  AppendPoint(601, "test.accuracy", 0.9);
+  EXPECT_THAT(ListedMetrics(), ElementsAre(IsEmpty()));
 }
 
 TEST_F(CheckpointTest, ACommitSentAgainIsFine) {

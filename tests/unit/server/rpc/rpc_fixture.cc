@@ -1,4 +1,5 @@
 #include "tests/unit/server/rpc/rpc_fixture.h"
+#include "common/rpc/channel.h"
 
 #include "common/base/check.h"
 
@@ -38,7 +39,7 @@ RpcTest::~RpcTest() {
 
 std::unique_ptr<grpc::ClientContext> RpcTest::Context(const std::string& user) {
   auto context = std::make_unique<grpc::ClientContext>();
-  context->set_deadline(absl::ToChronoTime(Clock::Real()->Now() + absl::Seconds(30)));
+  rpc::SetTimeout(*context, absl::Seconds(30));
   if (!user.empty()) context->AddMetadata("trainyard-user", user);
   return context;
 }

@@ -4,7 +4,7 @@
 
 #include "common/base/errors.h"
 #include "common/base/files.h"
-#include "server/runtime/hash.h"
+#include "common/base/hash.h"
 #include "tests/testing/temp_dir.h"
 
 namespace trainyard::runtime {

@@ -4,8 +4,8 @@
 
 #include <atomic>
 
-#include "absl/synchronization/notification.h"
 #include "common/base/errors.h"
+#include "tests/unit/server/runtime/flag.h"
 
 namespace trainyard::runtime {
 namespace {
@@ -21,21 +21,21 @@ TEST(Executor, RunsWhatIsQueuedBeforeItEnds) {
 
 TEST(Executor, AFullQueueRefusesWithADelay) {
   Executor executor(1, 2);
-  absl::Notification started, release;
+  testing::Flag started, release;
   ASSERT_TRUE(executor
                   .TryPost([&] {
-                    started.Notify();
-                    release.WaitForNotification();
+                    started.Raise();
+                    release.Await();
                   })
                   .ok());
-  started.WaitForNotification();
+  started.Await();
   ASSERT_TRUE(executor.TryPost([] {}).ok());
   ASSERT_TRUE(executor.TryPost([] {}).ok());
   const absl::Status refused = executor.TryPost([] {});
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(ErrorReason(refused), "SERVER_BUSY");
   EXPECT_EQ(GetRetryDelay(refused), absl::Seconds(1));
-  release.Notify();
+  release.Raise();
 }
 
 }  // namespace

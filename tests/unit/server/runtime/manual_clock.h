@@ -1,8 +1,8 @@
 // A clock that stands still until a test moves it.
 #pragma once
 
-#include "absl/synchronization/mutex.h"
 #include "common/base/env.h"
+#include "common/base/mutex.h"
 
 namespace trainyard::testing {
 
@@ -10,17 +10,17 @@ class ManualClock : public Clock {
  public:
   absl::Time Now() override { return absl::FromUnixSeconds(1'800'000'000) + Uptime(); }
   absl::Duration Uptime() override {
-    const absl::MutexLock lock(&mutex_);
+    const MutexLock lock(&mutex_);
     return uptime_;
   }
   void SleepFor(absl::Duration duration) override { Advance(duration); }
   void Advance(absl::Duration duration) {
-    const absl::MutexLock lock(&mutex_);
+    const MutexLock lock(&mutex_);
     uptime_ += duration;
   }
 
  private:
-  absl::Mutex mutex_;
+  Mutex mutex_;
   absl::Duration uptime_ = absl::Seconds(100);
 };
 

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
+#include "common/base/hash.h"
 #include "tests/testing/temp_dir.h"
 
 namespace trainyard::checkpoint {

@@ -32,13 +32,15 @@ TEST(Lease, DamagedFilesAreRefused) {
   }
 }
 
-TEST(Control, CheckpointRequestsCount) {
+TEST(Control, ACheckpointRequestIsTheNumberInItsFile) {
   const TemporaryFolder folder;
   const RunDir dir(folder.path());
   EXPECT_EQ(ReadCheckpointRequest(dir).value(), 0);
-  EXPECT_EQ(RequestCheckpoint(dir).value(), 1);
-  EXPECT_EQ(RequestCheckpoint(dir).value(), 2);
+  ASSERT_TRUE(MakeDirectories(dir.ControlDir()).ok());
+  ASSERT_TRUE(ReplaceFile(dir.CheckpointRequestPath(), "2\n").ok());
   EXPECT_EQ(ReadCheckpointRequest(dir).value(), 2);
+  ASSERT_TRUE(ReplaceFile(dir.CheckpointRequestPath(), "soon\n").ok());
+  EXPECT_TRUE(absl::IsDataLoss(ReadCheckpointRequest(dir).status()));
 }
 
 TEST(Control, ALaterStopRequestReplacesTheEarlierOne) {

@@ -177,7 +177,8 @@ TEST_F(SupervisorTest, RunsAllRanksWithTheirEnvironmentAndRecordsTheirSuccess) {
 TEST_F(SupervisorTest, ARankThatFailsGivesTheOutcomeAndItsPeersEndByThemselves) {
   Assign(2);
   Trainer(R"(if [ $R = 1 ]; then
-  echo '{"outcome":"user_error","reason":"BAD_SPEC","message":"no such layer","step":0,"metrics":{}}' > $D/ranks/1/result.json
+  echo '{"outcome":"user_error","reason":"BAD_SPEC","message":"no such layer","step":0,
+    "metrics":{}}' > $D/ranks/1/result.json
   exit 2
 fi
 exit 75)");
@@ -258,7 +259,8 @@ TEST_F(SupervisorTest, AKilledSupervisorTakesItsRanksAlong) {
 TEST_F(SupervisorTest, ExitIsWrittenOnlyWhenDescendantsInOtherSessionsAreGone) {
   Assign(1);
   Trainer(
-      R"(setsid sh -c "trap '' TERM HUP; echo \$\$ > $D/stray.new; mv $D/stray.new $D/stray; while true; do sleep 0.05; done" &
+      R"(setsid sh -c "trap '' TERM HUP; echo \$\$ > $D/stray.new
+mv $D/stray.new $D/stray; while true; do sleep 0.05; done" &
 while [ ! -e $D/stray ]; do sleep 0.02; done
 exit 0)");
   Launch();

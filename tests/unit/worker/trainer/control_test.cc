@@ -3,10 +3,14 @@
 #include "common/base/files.h"
 #include "gtest/gtest.h"
 #include "tests/testing/temp_dir.h"
-#include "worker/run_dir/control.h"
 
 namespace trainyard::trainer {
 namespace {
+
+void WriteRequest(const run_dir::RunDir& dir, absl::string_view text) {
+  ASSERT_TRUE(MakeDirectories(dir.ControlDir()).ok());
+  ASSERT_TRUE(ReplaceFile(dir.CheckpointRequestPath(), text).ok());
+}
 
 TEST(ControlReader, AFileRequestIsAnsweredOnce) {
   const testing::TempDir folder;
@@ -14,12 +18,12 @@ TEST(ControlReader, AFileRequestIsAnsweredOnce) {
   const Signals signals;
   ControlReader control(dir, signals);
   EXPECT_FALSE(control.CheckpointRequested());
-  ASSERT_TRUE(run_dir::RequestCheckpoint(dir).ok());
+  WriteRequest(dir, "1\n");
   EXPECT_TRUE(control.CheckpointRequested());
   EXPECT_TRUE(control.CheckpointRequested());
   EXPECT_EQ(control.AnswerCheckpoint(), 1);
   EXPECT_FALSE(control.CheckpointRequested());
-  ASSERT_TRUE(run_dir::RequestCheckpoint(dir).ok());
+  WriteRequest(dir, "2\n");
   EXPECT_TRUE(control.CheckpointRequested());
 }
 
@@ -31,7 +35,7 @@ TEST(ControlReader, ARequestThatCameAfterTheLookIsNotAnswered) {
   signals.checkpoint_requests = 1;
   EXPECT_TRUE(control.CheckpointRequested());
   signals.checkpoint_requests = 2;
-  ASSERT_TRUE(run_dir::RequestCheckpoint(dir).ok());
+  WriteRequest(dir, "1\n");
   EXPECT_EQ(control.AnswerCheckpoint(), 0);
   EXPECT_TRUE(control.CheckpointRequested());
 }
@@ -48,8 +52,7 @@ TEST(ControlReader, StopComesFromTheSignal) {
 TEST(ControlReader, ADamagedRequestIsNoRequest) {
   const testing::TempDir folder;
   const run_dir::RunDir dir(folder.path());
-  ASSERT_TRUE(run_dir::RequestCheckpoint(dir).ok());
-  ASSERT_TRUE(ReplaceFile(dir.CheckpointRequestPath(), "soon").ok());
+  WriteRequest(dir, "soon");
   const Signals signals;
   ControlReader control(dir, signals);
   EXPECT_FALSE(control.CheckpointRequested());

@@ -8,7 +8,6 @@
 #include "gtest/gtest.h"
 #include "tests/unit/worker/trainer/gang_trainer.h"
 #include "worker/checkpoint/checkpoint.h"
-#include "worker/run_dir/control.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -164,7 +163,8 @@ TEST(Train, OneStoppedRankStopsAllAtTheSameStepAndARestartGoesOn) {
 
 TEST(Train, ARequestedCheckpointIsWrittenAtTheNextStepAndAnswered) {
   GangTrainer trainer(JobText(), 2);
-  ASSERT_TRUE(run_dir::RequestCheckpoint(trainer.dir()).ok());
+  ASSERT_TRUE(MakeDirectories(trainer.dir().ControlDir()).ok());
+  ASSERT_TRUE(ReplaceFile(trainer.dir().CheckpointRequestPath(), "1\n").ok());
   ExpectSuccess(trainer.Run());
   EXPECT_THAT(checkpoint::ListCheckpoints(trainer.dir().CheckpointsDir()), ElementsAre(1, 4, 8));
   EXPECT_EQ(run_dir::ReadProgress(trainer.dir(), 0)->checkpoint_request, 1);

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/process.h"
 #include "tests/testing/temp_dir.h"
+#include "tests/testing/wait.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/records.h"
@@ -57,19 +58,8 @@ class TrainerProcessTest : public ::testing::TestWithParam<const char*> {
     return *std::move(process);
   }
 
-  // Until `done`, or until patience ends.
-  static bool WaitFor(const std::function<bool()>& done) {
-    Clock* clock = Clock::Real();
-    const absl::Duration deadline = clock->Uptime() + kPatience;
-    while (!done()) {
-      if (clock->Uptime() >= deadline) return false;
-      clock->SleepFor(absl::Milliseconds(5));
-    }
-    return true;
-  }
-
   bool WaitUntilRunning(int rank) {
-    return WaitFor([this, rank] {
+    return testing::WaitUntil([this, rank] {
       const auto progress = run_dir::ReadProgress(dir_, rank);
       return progress.ok() && progress->state == run_dir::Progress::State::kRunning;
     });
@@ -132,15 +122,15 @@ TEST_P(TrainerProcessTest, SigUsr1WritesACheckpointAndTrainingGoesOn) {
   const auto process = Start(0);
   ASSERT_TRUE(WaitUntilRunning(0));
   process->Signal(SIGUSR1);
-  ASSERT_TRUE(
-      WaitFor([this] { return !checkpoint::ListCheckpoints(dir_.CheckpointsDir()).empty(); }));
+  ASSERT_TRUE(testing::WaitUntil(
+      [this] { return !checkpoint::ListCheckpoints(dir_.CheckpointsDir()).empty(); }));
   EXPECT_TRUE(process->running());
 }
 
 TEST_P(TrainerProcessTest, ARankThatWaitsForItsPeersCanBeStopped) {
   Prepare(2, R"({"epochs": 1})");
   const auto process = Start(0);
-  ASSERT_TRUE(WaitFor(
+  ASSERT_TRUE(testing::WaitUntil(
       [this] { return FileExists(absl::StrCat(dir_.RendezvousDir(), "/", GetParam(), ".0")); }));
   process->Signal(SIGTERM);
   const auto result = process->Wait(kPatience);

@@ -5,13 +5,12 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "worker/engine/backend/cpu/parallel.h"
-#include "worker/engine/graph/passes.h"
 
 namespace trainyard::engine::cpu {
 
 Compiler::Compiler(const StepGraph& step, const ReductionLayout& reduction,
                    const StateMemory& state, int64_t rows, int threads, dnnl::engine& engine,
-                   dnnl::stream& stream, PackedWeights& weights, Program& program)
+                   dnnl::stream& stream, PackedWeights& weights, bool is_guarded, Program& program)
     : step_(step),
       reduction_(reduction),
       state_(state),
@@ -20,9 +19,9 @@ Compiler::Compiler(const StepGraph& step, const ReductionLayout& reduction,
       engine_(engine),
       stream_(stream),
       weights_(weights),
+      is_guarded_(is_guarded),
       program_(program),
       kernels_(BestKernels()),
-      storage_(SharedStorage(step.graph)),
       layouts_(step.graph.values.size()),
       buffers_(step.graph.values.size(), -1) {}
 
@@ -48,26 +47,38 @@ void Compiler::Compile() {
     program_.Keep(program_.statistics.back().first);
     program_.Keep(program_.statistics.back().second);
   }
-  program_.Plan();
+  program_.Plan(is_guarded_);
 }
 
 BufferId Compiler::BufferOf(ValueId id) {
-  const ValueId root = storage_[static_cast<size_t>(id)];
-  BufferId& buffer = buffers_[static_cast<size_t>(root)];
+  BufferId& buffer = buffers_[static_cast<size_t>(id)];
   if (buffer < 0) {
     const int64_t count =
-        value(root).per_row ? rows_ * layout(id).elements() : ElementCount(value(root).shape);
+        value(id).per_row ? rows_ * layout(id).elements() : ElementCount(value(id).shape);
     buffer = program_.AddArenaBuffer(count * int64_t{sizeof(float)});
   }
   return buffer;
 }
 
+BufferId Compiler::OutputBuffer(const Node& node) {
+  const ValueId output = node.outputs[0];
+  if (node.in_place >= 0) {
+    const ValueId input = node.inputs[static_cast<size_t>(node.in_place)];
+    if (layout(input) == layout(output)) {
+      buffers_[static_cast<size_t>(output)] = BufferOf(input);
+    }
+  }
+  return BufferOf(output);
+}
+
+void Compiler::ShareInput(const Node& node, const Layout& shared) {
+  buffers_[static_cast<size_t>(node.outputs[0])] = BufferOf(node.inputs[0]);
+  SetLayout(node.outputs[0], shared);
+}
+
 BufferId Compiler::In(ValueId id, const Layout& wanted) {
   const Layout& home = layout(id);
-  const bool same_shape = home.channels == wanted.channels && home.height == wanted.height;
-  if (home == wanted || (home.is_plain() && wanted.is_plain()) ||
-      (same_shape && home.plane() == 1 && home.elements() == wanted.elements() &&
-       home.elements() == home.channels)) {
+  if (home == wanted || (home.is_plain() && wanted.is_plain())) {
     return BufferOf(id);
   }
   for (const Copy& copy : copies_) {
@@ -76,7 +87,10 @@ BufferId Compiler::In(ValueId id, const Layout& wanted) {
     }
   }
   const BufferId copy = AddScratch(rows_ * wanted.elements() * int64_t{sizeof(float)});
-  EmitReorder(absl::StrCat(value(id).name, " reorder"), BufferOf(id), home, copy, wanted);
+  // A flat value and its blocks before a flatten: what is plain takes the other's shape.
+  EmitReorder(absl::StrCat(value(id).name, " reorder"), BufferOf(id),
+              home.is_plain() ? wanted.Plain() : home, copy,
+              wanted.is_plain() ? home.Plain() : wanted);
   copies_.push_back({id, wanted, copy});
   return copy;
 }
@@ -207,9 +221,12 @@ void Compiler::LowerNode(const Node& node) {
     case OpKind::kAdd:
       return LowerAdd(node);
     case OpKind::kFlatten:
-      return SetLayout(node.outputs[0], layout(node.inputs[0]));
-    case OpKind::kFlattenGradient:
-      return SetLayout(node.outputs[0], layout(value(node.outputs[0]).primal));
+      return ShareInput(node, layout(node.inputs[0]));
+    case OpKind::kFlattenGradient: {
+      // Blocks only come from a value that was flattened, and have its shape.
+      const Layout& home = layout(node.inputs[0]);
+      return ShareInput(node, home.block > 1 ? home : PlainLayout(value(node.outputs[0]).shape));
+    }
     case OpKind::kMaxPool:
     case OpKind::kAvgPool:
       return LowerPool(node);

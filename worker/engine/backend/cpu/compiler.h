@@ -1,11 +1,11 @@
 // Lowers a step graph to a Program: chooses layouts, creates oneDNN primitives, emits calls.
 //
-// Every per-row value has one home layout, given by what computes it; its gradient has the same. A
-// convolution asks oneDNN for the best formats of both ends (format_tag::any), so chains of
-// convolutions keep one blocked format; where a consumer wants another, the value is reordered
-// once and the copy kept for all who want it. Element-wise ops, pooling and normalisation take any
-// layout. Weights are packed by PackedWeights; gradients of weights leave through a reorder into
-// the reduction arena, which is plain.
+// Every value has one home layout, given by what computes it. A convolution asks oneDNN for the
+// best formats of both ends (format_tag::any), so chains of convolutions keep one blocked format;
+// where a consumer wants another, the value is reordered once and the copy kept for all who want
+// it. Element-wise ops, pooling and normalisation take any layout. Weights are packed by
+// PackedWeights; gradients of weights leave through a reorder into the reduction arena, which is
+// plain.
 #pragma once
 
 #include <map>
@@ -35,7 +35,7 @@ class Compiler {
   // Borrows everything; `program` is empty. oneDNN's exceptions pass through.
   Compiler(const StepGraph& step, const ReductionLayout& reduction, const StateMemory& state,
            int64_t rows, int threads, dnnl::engine& engine, dnnl::stream& stream,
-           PackedWeights& weights, Program& program);
+           PackedWeights& weights, bool is_guarded, Program& program);
 
   void Compile();
 
@@ -63,6 +63,11 @@ class Compiler {
 
   // The buffer of a value in its home layout; made when first asked for, after SetLayout.
   BufferId BufferOf(ValueId id);
+  // The buffer of the node's first output: the overwritten input's where the graph says so and the
+  // layouts agree.
+  BufferId OutputBuffer(const Node& node);
+  // An output that is its input seen in another shape.
+  void ShareInput(const Node& node, const Layout& layout);
   // The value in this layout: its home, or a copy, reordered once.
   BufferId In(ValueId id, const Layout& wanted);
   void EmitReorder(const std::string& name, BufferId from, const Layout& from_layout, BufferId to,
@@ -92,6 +97,11 @@ class Compiler {
   void LowerNode(const Node& node);
   // lower_conv.cc
   Conv ChooseConv(const Node& node, bool inference);
+  dnnl::convolution_backward_weights::primitive_desc DescribeConvParameterGradient(
+      const ConvAttributes& attributes, const Conv& conv, const dnnl::memory::dims& weight_dims,
+      bool has_bias);
+  // Whether oneDNN has only reference loops for the gradient of the weights.
+  bool HasSlowGradient(const Node& node, const Conv& conv);
   void LowerConv(const Node& node);
   void LowerConvInputGradient(const Node& node);
   void LowerConvParameterGradient(const Node& node);
@@ -129,11 +139,11 @@ class Compiler {
   dnnl::engine& engine_;
   dnnl::stream& stream_;
   PackedWeights& weights_;
+  const bool is_guarded_;
   Program& program_;
   const Kernels& kernels_;
-  std::vector<ValueId> storage_;
   std::vector<Layout> layouts_;    // by value
-  std::vector<BufferId> buffers_;  // by storage
+  std::vector<BufferId> buffers_;  // by value
   struct Copy {
     ValueId value;
     Layout layout;

@@ -83,7 +83,8 @@ absl::StatusOr<Program*> CpuExecutable::Prepare(const StepGraph& step, Programs&
     const ScopedThreads threads(options_.threads);
     const StateMemory state = {parameters_.as<float>(), statistics_.as<float>(),
                                reduction_memory_.as<float>()};
-    Compiler(step, layout_, state, rows, options_.threads, engine_, stream_, weights_, *program)
+    Compiler(step, layout_, state, rows, options_.threads, engine_, stream_, weights_,
+             options_.inspect, *program)
         .Compile();
     slot = std::move(program);
     last_rows_ = 0;

@@ -54,12 +54,15 @@ struct Kernels {
   // y = x scale + shift, per lane of the block, rectified with `relu`.
   void (*normalize)(int64_t plane, int64_t block, const float* x, const float* scale,
                     const float* shift, bool relu, float* y);
-  // sums over the plane of g and g (x - mean), where g is dy, masked by y > 0 unless y is null.
+  // sums over the plane of g and g (x - mean), where g is dy; with scale and shift given (not
+  // null), only where x scale + shift > 0: where normalize with relu let it through.
   void (*norm_gradient_sums)(int64_t plane, int64_t block, const float* dy, const float* x,
-                             const float* y, const float* mean, float* sum, float* sum_x);
+                             const float* scale, const float* shift, const float* mean, float* sum,
+                             float* sum_x);
   // dx = g a + x b + c per lane. dx may be dy.
   void (*norm_gradient)(int64_t plane, int64_t block, const float* dy, const float* x,
-                        const float* y, const float* a, const float* b, const float* c, float* dx);
+                        const float* scale, const float* shift, const float* a, const float* b,
+                        const float* c, float* dx);
 };
 
 // The best set that this machine can run.

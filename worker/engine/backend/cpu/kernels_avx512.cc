@@ -1,4 +1,4 @@
 // The kernels for this instruction set; its flags stand in CMakeLists.txt.
 #define TY_KERNEL_SET kAvx512Kernels
 #define TY_KERNEL_NAME "avx512"
-#include "worker/engine/backend/cpu/kernels_impl.h"
+#include "worker/engine/backend/cpu/kernels.inc"

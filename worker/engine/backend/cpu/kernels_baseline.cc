@@ -1,4 +1,4 @@
 // The kernels for this instruction set; its flags stand in CMakeLists.txt.
 #define TY_KERNEL_SET kBaselineKernels
 #define TY_KERNEL_NAME "baseline"
-#include "worker/engine/backend/cpu/kernels_impl.h"
+#include "worker/engine/backend/cpu/kernels.inc"

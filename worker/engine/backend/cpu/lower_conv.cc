@@ -1,4 +1,5 @@
 // conv2d by oneDNN.
+#include "absl/strings/match.h"
 #include "common/base/check.h"
 #include "worker/engine/backend/cpu/compiler.h"
 
@@ -51,8 +52,9 @@ Desc Compiler::PlainConvWeight(const Node& node, ValueId weight) const {
   return {ConvWeightDims(node, weight), kF32, node.conv().groups == 1 ? Tag::oihw : Tag::goihw};
 }
 
-// Tries oneDNN's own choice of formats first; then, where those are none of ours, blocks that
-// match, and plain NCHW, which always exists.
+// Tries oneDNN's own choice of formats first; then plain NCHW, which always exists: where the
+// choice is no layout of ours, or has only reference loops for the gradient of the weights (AVX2
+// with one input channel: 100 times slower).
 Compiler::Conv Compiler::ChooseConv(const Node& node, bool inference) {
   const Geometry geometry(node.conv());
   const Layout x = layout(node.inputs[0]);
@@ -76,8 +78,10 @@ Compiler::Conv Compiler::ChooseConv(const Node& node, bool inference) {
     Conv conv;
     conv.forward =
         dnnl::convolution_forward::primitive_desc(desc, ForwardAttributes(node.relu), engine_);
-    if (FindLayout(conv.forward.src_desc(), x.Plain(), rows_, &conv.input) &&
-        FindLayout(conv.forward.dst_desc(), y, rows_, &conv.output)) {
+    const bool is_ours = FindLayout(conv.forward.src_desc(), x.Plain(), rows_, &conv.input) &&
+                         FindLayout(conv.forward.dst_desc(), y, rows_, &conv.output);
+    const bool is_last = &source == &choices[1].first;
+    if (is_ours && (is_last || inference || !HasSlowGradient(node, conv))) {
       return conv;
     }
   }
@@ -120,12 +124,9 @@ void Compiler::LowerConvInputGradient(const Node& node) {
       geometry.padding);
   const dnnl::convolution_backward_data::primitive_desc primitive_desc(desc, UserScratchpad(),
                                                                        engine_, conv.forward);
-  const Layout home = layout(value(output).primal);
-  SetLayout(output, home);
-  const BufferId dy = BufferOf(node.inputs[0]);
-  const bool is_home = home == conv.input;
-  const BufferId dx = is_home ? BufferOf(output)
-                              : AddScratch(rows_ * conv.input.elements() * int64_t{sizeof(float)});
+  SetLayout(output, conv.input);
+  const BufferId dy = In(node.inputs[0], conv.output);
+  const BufferId dx = BufferOf(output);
   std::vector<BufferId> buffers = {dy, dx};
   Arguments arguments = {
       {DNNL_ARG_DIFF_DST, Memory(primitive_desc.diff_dst_desc(), dy)},
@@ -137,17 +138,12 @@ void Compiler::LowerConvInputGradient(const Node& node) {
   dnnl::stream stream = stream_;
   EmitCall(
       node, [=](RunState&) { primitive.execute(stream, arguments); }, buffers);
-  if (!is_home) {
-    EmitReorder(CallName(node) + " reorder", dx, conv.input, BufferOf(output), home);
-  }
 }
 
-void Compiler::LowerConvParameterGradient(const Node& node) {
-  const Conv& conv = convs_.at(node.name);
-  const Geometry geometry(node.conv());
-  const ValueId weight = value(node.outputs[0]).primal;
-  const Desc any(ConvWeightDims(node, weight), kF32, Tag::any);
-  const bool has_bias = node.outputs.size() > 1;
+dnnl::convolution_backward_weights::primitive_desc Compiler::DescribeConvParameterGradient(
+    const ConvAttributes& attributes, const Conv& conv, const Dims& weight_dims, bool has_bias) {
+  const Geometry geometry(attributes);
+  const Desc any(weight_dims, kF32, Tag::any);
   const Desc bias = has_bias ? conv.forward.bias_desc() : Desc();
   const auto desc =
       has_bias ? dnnl::convolution_backward_weights::desc(
@@ -156,9 +152,21 @@ void Compiler::LowerConvParameterGradient(const Node& node) {
                : dnnl::convolution_backward_weights::desc(
                      kDirect, conv.forward.src_desc(), any, conv.forward.dst_desc(),
                      geometry.strides, geometry.dilation, geometry.padding, geometry.padding);
-  const dnnl::convolution_backward_weights::primitive_desc primitive_desc(desc, UserScratchpad(),
-                                                                          engine_, conv.forward);
-  const BufferId dy = BufferOf(node.inputs[0]);
+  return {desc, UserScratchpad(), engine_, conv.forward};
+}
+
+bool Compiler::HasSlowGradient(const Node& node, const Conv& conv) {
+  const auto gradient = DescribeConvParameterGradient(
+      node.conv(), conv, ConvWeightDims(node, node.inputs[1]), node.inputs.size() > 2);
+  return absl::StartsWith(gradient.impl_info_str(), "ref");
+}
+
+void Compiler::LowerConvParameterGradient(const Node& node) {
+  const Conv& conv = convs_.at(node.name);
+  const ValueId weight = value(node.outputs[0]).primal;
+  const auto primitive_desc = DescribeConvParameterGradient(
+      node.conv(), conv, ConvWeightDims(node, weight), node.outputs.size() > 1);
+  const BufferId dy = In(node.inputs[0], conv.output);
   const BufferId x = In(node.inputs[1], conv.input);
   std::vector<BufferId> buffers = {dy, x};
   Arguments arguments = {{DNNL_ARG_DIFF_DST, Memory(primitive_desc.diff_dst_desc(), dy)},

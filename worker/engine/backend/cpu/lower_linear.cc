@@ -39,9 +39,8 @@ Compiler::LinearFormats Compiler::ChooseLinear(ValueId x, ValueId weight, ValueI
   } else {
     formats.input_layout = home;
     formats.input = Describe(home, rows_);
-    Layout weights = home;
-    formats.weight = Describe(weights, out);
-    formats.plain_weight = Describe(weights.Plain(), out);
+    formats.weight = Describe(home, out);
+    formats.plain_weight = Describe(home.Plain(), out);
   }
   formats.bias = Desc({out}, kF32, Tag::x);
   formats.output = Desc({rows_, ElementCount(value(y).shape)}, kF32, Tag::nc);
@@ -54,20 +53,23 @@ void Compiler::LowerLinear(const Node& node) {
   const bool has_bias = node.inputs.size() > 2;
   const auto kind = step_.parameter_gradients.empty() ? dnnl::prop_kind::forward_inference
                                                       : dnnl::prop_kind::forward_training;
+  // Over blocks oneDNN's own choice, transposed weights, is three times as fast as the input's.
+  const bool is_plain = formats.weight == formats.plain_weight;
+  const Desc weight = is_plain ? formats.weight : Desc(formats.weight.dims(), kF32, Tag::any);
   const auto desc =
-      has_bias
-          ? dnnl::inner_product_forward::desc(kind, formats.input, formats.weight, formats.bias,
-                                              formats.output)
-          : dnnl::inner_product_forward::desc(kind, formats.input, formats.weight, formats.output);
+      has_bias ? dnnl::inner_product_forward::desc(kind, formats.input, weight, formats.bias,
+                                                   formats.output)
+               : dnnl::inner_product_forward::desc(kind, formats.input, weight, formats.output);
   const dnnl::inner_product_forward::primitive_desc primitive_desc(desc, Attributes(node.relu),
                                                                    engine_);
   const BufferId x = In(node.inputs[0], formats.input_layout);
   const BufferId y = BufferOf(node.outputs[0]);
   std::vector<BufferId> buffers = {x, y};
-  Arguments arguments = {{DNNL_ARG_SRC, Memory(formats.input, x)},
-                         {DNNL_ARG_WEIGHTS, weights_.Get(Parameter(node.inputs[1]),
-                                                         formats.plain_weight, formats.weight)},
-                         {DNNL_ARG_DST, Memory(formats.output, y)}};
+  Arguments arguments = {
+      {DNNL_ARG_SRC, Memory(formats.input, x)},
+      {DNNL_ARG_WEIGHTS, weights_.Get(Parameter(node.inputs[1]), formats.plain_weight,
+                                      primitive_desc.weights_desc())},
+      {DNNL_ARG_DST, Memory(formats.output, y)}};
   if (has_bias) {
     arguments.insert(
         {DNNL_ARG_BIAS, dnnl::memory(formats.bias, engine_, Parameter(node.inputs[2]))});
@@ -88,13 +90,9 @@ void Compiler::LowerLinearInputGradient(const Node& node) {
       Attributes(false), engine_);
   const dnnl::inner_product_backward_data::primitive_desc primitive_desc(
       {formats.input, formats.weight, formats.output}, Attributes(false), engine_, hint);
-  const Layout home = layout(primal);
-  SetLayout(output, home);
-  const BufferId dy = BufferOf(node.inputs[0]);
-  const bool is_home = home == formats.input_layout || home.is_plain();
-  const BufferId dx =
-      is_home ? BufferOf(output)
-              : AddScratch(rows_ * formats.input_layout.elements() * int64_t{sizeof(float)});
+  SetLayout(output, formats.input_layout);
+  const BufferId dy = In(node.inputs[0], PlainLayout(value(node.inputs[0]).shape));
+  const BufferId dx = BufferOf(output);
   std::vector<BufferId> buffers = {dy, dx};
   Arguments arguments = {{DNNL_ARG_DIFF_DST, Memory(formats.output, dy)},
                          {DNNL_ARG_WEIGHTS, weights_.Get(Parameter(node.inputs[1]),
@@ -105,9 +103,6 @@ void Compiler::LowerLinearInputGradient(const Node& node) {
   dnnl::stream stream = stream_;
   EmitCall(
       node, [=](RunState&) { primitive.execute(stream, arguments); }, buffers);
-  if (!is_home) {
-    EmitReorder(CallName(node) + " reorder", dx, formats.input_layout, BufferOf(output), home);
-  }
 }
 
 void Compiler::LowerLinearParameterGradient(const Node& node) {
@@ -123,7 +118,7 @@ void Compiler::LowerLinearParameterGradient(const Node& node) {
                                    formats.input, formats.weight, formats.output);
   const dnnl::inner_product_backward_weights::primitive_desc primitive_desc(desc, Attributes(false),
                                                                             engine_, hint);
-  const BufferId dy = BufferOf(node.inputs[0]);
+  const BufferId dy = In(node.inputs[0], PlainLayout(value(node.inputs[0]).shape));
   const BufferId x = In(node.inputs[1], formats.input_layout);
   std::vector<BufferId> buffers = {dy, x};
   Arguments arguments = {{DNNL_ARG_DIFF_DST, Memory(formats.output, dy)},

@@ -17,7 +17,7 @@ PoolShape MakePoolShape(const PoolAttributes& pool, const Layout& x, const Layou
 void Compiler::LowerElementwise(const Node& node) {
   SetLayout(node.outputs[0], layout(node.inputs[0]));
   const BufferId x = BufferOf(node.inputs[0]);
-  const BufferId y = BufferOf(node.outputs[0]);
+  const BufferId y = OutputBuffer(node);
   const int64_t elements = Elements(node.inputs[0]);
   const bool is_relu = node.op == OpKind::kRelu;
   const int threads = threads_;
@@ -43,7 +43,7 @@ void Compiler::LowerElementwiseGradient(const Node& node) {
   SetLayout(node.outputs[0], home);
   const BufferId dy = In(node.inputs[0], home);
   const BufferId y = BufferOf(node.inputs[1]);
-  const BufferId dx = BufferOf(node.outputs[0]);
+  const BufferId dx = OutputBuffer(node);
   const int64_t elements = Elements(node.inputs[1]);
   const bool is_relu = node.op == OpKind::kReluGradient;
   const int threads = threads_;
@@ -66,14 +66,13 @@ void Compiler::LowerElementwiseGradient(const Node& node) {
 }
 
 void Compiler::LowerAdd(const Node& node) {
-  // Sums of gradients keep their primal's layout; else that of the overwritten, or first, input.
+  // The layout of the overwritten, or first, input.
   const size_t leader = node.in_place > 0 ? 1 : 0;
-  const ValueId primal = value(node.outputs[0]).primal;
-  const Layout home = primal != kNoValue ? layout(primal) : layout(node.inputs[leader]);
+  const Layout home = layout(node.inputs[leader]);
   SetLayout(node.outputs[0], home);
-  const BufferId a = In(node.inputs[leader], home);
+  const BufferId a = BufferOf(node.inputs[leader]);
   const BufferId b = In(node.inputs[1 - leader], home);
-  const BufferId y = BufferOf(node.outputs[0]);
+  const BufferId y = OutputBuffer(node);
   const int64_t elements = Elements(node.outputs[0]);
   const int threads = threads_;
   const Kernels* kernels = &kernels_;
@@ -235,12 +234,9 @@ void Compiler::LowerLoss(const Node& node) {
 
 void Compiler::LowerLossGradient(const Node& node) {
   const BufferId probabilities = BufferOf(node.inputs[0]);
-  const ValueId output = node.outputs[0];
   const Layout plain = layout(node.inputs[0]);
-  const Layout home = layout(value(output).primal);
-  SetLayout(output, home);
-  const bool is_home = home.is_plain();
-  const BufferId dx = is_home ? BufferOf(output) : AddScratch(rows_ * plain.elements() * 4);
+  SetLayout(node.outputs[0], plain);
+  const BufferId dx = BufferOf(node.outputs[0]);
   const int64_t rows = rows_;
   const int64_t classes = plain.elements();
   Program* program = &program_;
@@ -255,9 +251,6 @@ void Compiler::LowerLossGradient(const Node& node) {
     }
   };
   EmitCall(node, run, {probabilities, dx});
-  if (!is_home) {
-    EmitReorder(CallName(node) + " reorder", dx, home.Plain(), BufferOf(output), home);
-  }
 }
 
 }  // namespace trainyard::engine::cpu

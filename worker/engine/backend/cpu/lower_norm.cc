@@ -1,5 +1,6 @@
-// batch_norm by our own kernels, plane by plane: any layout, no workspace, and the relu's mask read
-// from the output. Sums over planes are taken in double and in one order, whatever the threads.
+// batch_norm by our own kernels, plane by plane: any layout, no workspace, and the relu's mask
+// computed again from the input. Sums over planes are taken in double and in one order, whatever
+// the threads.
 #include <cmath>
 
 #include "worker/engine/backend/cpu/compiler.h"
@@ -11,6 +12,16 @@ namespace {
 // Per-lane tables of padded channels: `lanes` floats each.
 int64_t TableBytes(int64_t lanes, int64_t tables) {
   return lanes * tables * int64_t{sizeof(float)};
+}
+
+// y = x scale + shift of one channel.
+struct Affine {
+  float scale, shift;
+};
+
+Affine ForwardAffine(float weight, float bias, float mean, float variance, double eps) {
+  const double scale = weight / std::sqrt(variance + eps);
+  return {static_cast<float>(scale), static_cast<float>(bias - mean * scale)};
 }
 
 }  // namespace
@@ -66,9 +77,10 @@ void Compiler::LowerNorm(const Node& node) {
       const double v = squares / static_cast<double>(rows * plane);
       program->ptr<float>(mean)[lane] = static_cast<float>(m);
       program->ptr<float>(variance)[lane] = static_cast<float>(v);
-      const double s = weight[lane] / std::sqrt(v + eps);
-      scale[lane] = static_cast<float>(s);
-      shift[lane] = static_cast<float>(bias[lane] - m * s);
+      const Affine applied = ForwardAffine(weight[lane], bias[lane], static_cast<float>(m),
+                                           static_cast<float>(v), eps);
+      scale[lane] = applied.scale;
+      shift[lane] = applied.shift;
     }
     float* to = program->ptr<float>(y);
     ParallelFor(threads, planes, [&](int64_t p) {
@@ -101,10 +113,12 @@ void Compiler::LowerNormEvaluation(const Node& node) {
     float* scale = program->ptr<float>(affine);
     float* shift = scale + lanes;
     for (int64_t lane = 0; lane < lanes; ++lane) {
-      const bool is_padding = lane >= x_layout.channels;
-      const double s = is_padding ? 0 : weight[lane] / std::sqrt(running_variance[lane] + eps);
-      scale[lane] = static_cast<float>(s);
-      shift[lane] = is_padding ? 0.0f : static_cast<float>(bias[lane] - running_mean[lane] * s);
+      const Affine applied = lane >= x_layout.channels
+                                 ? Affine{0, 0}
+                                 : ForwardAffine(weight[lane], bias[lane], running_mean[lane],
+                                                 running_variance[lane], eps);
+      scale[lane] = applied.scale;
+      shift[lane] = applied.shift;
     }
     const int64_t block = x_layout.block;
     const int64_t plane = x_layout.plane();
@@ -119,16 +133,16 @@ void Compiler::LowerNormEvaluation(const Node& node) {
 
 void Compiler::LowerNormGradient(const Node& node) {
   const Layout x_layout = layout(node.inputs[1]);
-  const BufferId dy = BufferOf(node.inputs[0]);
+  const BufferId dy = In(node.inputs[0], x_layout);
   const BufferId x = BufferOf(node.inputs[1]);
   const float* weight = Parameter(node.inputs[2]);
   const BufferId mean = BufferOf(node.inputs[3]);
   const BufferId variance = BufferOf(node.inputs[4]);
-  const BufferId rectified = node.relu ? BufferOf(node.inputs[5]) : -1;
+  const float* bias = node.relu ? Parameter(node.inputs[5]) : nullptr;
   BufferId dx = -1;
   if (node.outputs[0] != kNoValue) {
     SetLayout(node.outputs[0], x_layout);
-    dx = BufferOf(node.outputs[0]);
+    dx = OutputBuffer(node);
   }
   const ReductionEntry weight_entry = GradientEntry(node.outputs[1]);
   const ReductionEntry bias_entry = GradientEntry(node.outputs[2]);
@@ -136,7 +150,8 @@ void Compiler::LowerNormGradient(const Node& node) {
   float* bias_sums = state_.reduction + bias_entry.offset;
   const int64_t lanes = x_layout.blocks() * x_layout.block;
   const BufferId sums = AddScratch(TableBytes(rows_ * lanes, 2));
-  const BufferId tables = AddScratch(TableBytes(lanes, 4));  // padded mean, a, b, c
+  // By lane: mean, scale and shift of the forward op; then a, b and c of the kernel.
+  const BufferId tables = AddScratch(TableBytes(lanes, 6));
   const int64_t rows = rows_;
   const int threads = threads_;
   const double eps = node.norm().eps;
@@ -148,21 +163,33 @@ void Compiler::LowerNormGradient(const Node& node) {
     const int64_t planes = rows * x_layout.blocks();
     const double count = static_cast<double>(rows * plane);
     float* table = program->ptr<float>(tables);
+    float* scale = table + lanes;
+    float* shift = scale + lanes;
     for (int64_t lane = 0; lane < lanes; ++lane) {
-      table[lane] = lane < x_layout.channels ? program->ptr<float>(mean)[lane] : 0.0f;
+      if (lane >= x_layout.channels) {
+        table[lane] = scale[lane] = shift[lane] = 0;
+        continue;
+      }
+      // The forward op's, to the last bit.
+      table[lane] = program->ptr<float>(mean)[lane];
+      const Affine affine = ForwardAffine(weight[lane], bias == nullptr ? 0.0f : bias[lane],
+                                          table[lane], program->ptr<float>(variance)[lane], eps);
+      scale[lane] = affine.scale;
+      shift[lane] = affine.shift;
     }
+    const bool relu = bias != nullptr;
     float* plane_sums = program->ptr<float>(sums);
     float* plane_sums_x = plane_sums + rows * lanes;
     const float* g = program->ptr<float>(dy);
     const float* from = program->ptr<float>(x);
-    const float* mask = rectified < 0 ? nullptr : program->ptr<float>(rectified);
     ParallelFor(threads, planes, [&](int64_t p) {
       const int64_t at = p * plane * block;
-      kernels->norm_gradient_sums(
-          plane, block, g + at, from + at, mask == nullptr ? nullptr : mask + at,
-          table + p % x_layout.blocks() * block, plane_sums + p * block, plane_sums_x + p * block);
+      const int64_t lane = p % x_layout.blocks() * block;
+      kernels->norm_gradient_sums(plane, block, g + at, from + at, relu ? scale + lane : nullptr,
+                                  shift + lane, table + lane, plane_sums + p * block,
+                                  plane_sums_x + p * block);
     });
-    float* a = table + lanes;
+    float* a = shift + lanes;
     float* b = a + lanes;
     float* c = b + lanes;
     for (int64_t lane = 0; lane < lanes; ++lane) {
@@ -182,11 +209,11 @@ void Compiler::LowerNormGradient(const Node& node) {
       weight_sums[lane] = state.accumulate ? weight_sums[lane] + dweight : dweight;
       bias_sums[lane] = state.accumulate ? bias_sums[lane] + dbias : dbias;
       // dx = weight inverse (g - sum / n - (x - mean) inverse^2 sum_x / n), as g a + x b + c.
-      const double scale = weight[lane] * inverse;
-      const double slope = -scale * inverse * inverse * sum_x / count;
-      a[lane] = static_cast<float>(scale);
-      b[lane] = static_cast<float>(slope);
-      c[lane] = static_cast<float>(-scale * sum / count - slope * table[lane]);
+      const double slope = weight[lane] * inverse;
+      const double curve = -slope * inverse * inverse * sum_x / count;
+      a[lane] = static_cast<float>(slope);
+      b[lane] = static_cast<float>(curve);
+      c[lane] = static_cast<float>(-slope * sum / count - curve * table[lane]);
     }
     if (dx < 0) {
       return;
@@ -194,15 +221,14 @@ void Compiler::LowerNormGradient(const Node& node) {
     ParallelFor(threads, planes, [&](int64_t p) {
       const int64_t at = p * plane * block;
       const int64_t lane = p % x_layout.blocks() * block;
-      kernels->norm_gradient(plane, block, g + at, from + at, mask == nullptr ? nullptr : mask + at,
-                             a + lane, b + lane, c + lane, program->ptr<float>(dx) + at);
+      kernels->norm_gradient(plane, block, g + at, from + at, relu ? scale + lane : nullptr,
+                             shift + lane, a + lane, b + lane, c + lane,
+                             program->ptr<float>(dx) + at);
     });
   };
   std::vector<BufferId> buffers = {dy, x, mean, variance, sums, tables};
-  for (BufferId optional : {rectified, dx}) {
-    if (optional >= 0) {
-      buffers.push_back(optional);
-    }
+  if (dx >= 0) {
+    buffers.push_back(dx);
   }
   EmitCall(node, run, buffers, bias_entry.offset + bias_entry.count);
 }

@@ -51,15 +51,18 @@ class Program {
   void Emit(Call call, const std::vector<BufferId>& buffers);
   // The buffer must still be there when the program ends.
   void Keep(BufferId buffer) { kept_.push_back(buffer); }
-  // Lays out the arena; after the last Emit.
-  void Plan();
+  // Lays out the arena; after the last Emit. With `is_guarded`, each buffer gets a margin, and Run
+  // checks after every call that nothing was written beyond a live buffer: by a kernel that writes
+  // too far, or into memory that still belongs to another.
+  void Plan(bool is_guarded);
 
   int64_t arena_bytes() const { return arena_.bytes; }
   // Of all buffers, if none shared memory.
   int64_t unshared_bytes() const;
   void Bind(std::byte* arena);
 
-  // Runs the first `calls` calls. `seconds`, if given, gets each call's time added.
+  // Runs the first `calls` calls. `seconds`, if given, gets each call's time on this
+  // thread's CPU clock added.
   void Run(const float* inputs, size_t calls, RunState& state,
            const Executable::ReadyCallback& on_ready, std::vector<double>* seconds = nullptr);
 
@@ -68,8 +71,6 @@ class Program {
     return reinterpret_cast<T*>(buffers_[static_cast<size_t>(buffer)].data);
   }
   const std::vector<Call>& calls() const { return calls_; }
-  const std::vector<Lifetime>& lifetimes() const { return lifetimes_; }
-  const ArenaLayout& arena() const { return arena_; }
 
   // Set by the compiler.
   BufferId logits = -1;
@@ -77,6 +78,10 @@ class Program {
   std::vector<std::pair<BufferId, BufferId>> statistics;  // mean, biased variance
 
  private:
+  void FillGuards(int call);
+  void CheckGuards(int call) const;
+  std::byte* Guard(const Lifetime& lifetime) const;
+
   enum class Kind { kArena, kFixed, kInput };
   struct Buffer {
     Kind kind = Kind::kArena;
@@ -94,6 +99,8 @@ class Program {
   std::vector<Call> calls_;
   std::vector<BufferId> kept_;
   ArenaLayout arena_;
+  std::byte* base_ = nullptr;
+  bool is_guarded_ = false;
 };
 
 }  // namespace trainyard::engine::cpu

@@ -197,13 +197,19 @@ template <class T>
 void BatchNormGradient(const Operands<T>& o) {
   const T* dy = o.inputs[0];
   const T* x = o.inputs[1];
-  const T* rectified = o.node.relu ? o.inputs[5] : nullptr;
   const Shape& shape = o.input_shape(0);
   const T count = static_cast<T>(o.rows * shape[1] * shape[2]);
-  auto masked = [&](int64_t i) { return rectified == nullptr || rectified[i] > 0 ? dy[i] : T{0}; };
   for (int64_t c = 0; c < shape[0]; ++c) {
+    const T weight = o.inputs[2][c];
     const T mean = o.inputs[3][c];
-    const T inverse = 1 / std::sqrt(o.inputs[4][c] + static_cast<T>(o.node.norm().eps));
+    const T deviation = std::sqrt(o.inputs[4][c] + static_cast<T>(o.node.norm().eps));
+    const T inverse = 1 / deviation;
+    // As the forward op computed the output, to the last bit.
+    auto masked = [&](int64_t i) {
+      const bool is_cut =
+          o.node.relu && !((x[i] - mean) * (weight / deviation) + o.inputs[5][c] > 0);
+      return is_cut ? T{0} : dy[i];
+    };
     T dweight = 0;
     T dbias = 0;
     ForEachOfChannel(o.rows, shape, c, [&](int64_t i) {
@@ -214,7 +220,7 @@ void BatchNormGradient(const Operands<T>& o) {
     o.outputs[2][c] = dbias;
     if (o.outputs[0] != nullptr) {
       ForEachOfChannel(o.rows, shape, c, [&](int64_t i) {
-        o.outputs[0][i] = o.inputs[2][c] * inverse *
+        o.outputs[0][i] = weight * inverse *
                           (masked(i) - dbias / count - (x[i] - mean) * inverse * dweight / count);
       });
     }

@@ -76,12 +76,12 @@ std::vector<Floats> RunAll(const Kernels& kernels, int64_t block) {
   const Floats g = RandomValues(6, plane * block);
   Floats sum(lane.size());
   Floats sum_x(lane.size());
-  kernels.norm_gradient_sums(plane, block, g.data(), x.data(), dx.data(), lane.data(), sum.data(),
-                             sum_x.data());
+  kernels.norm_gradient_sums(plane, block, g.data(), x.data(), lane2.data(), lane.data(),
+                             lane.data(), sum.data(), sum_x.data());
   results.insert(results.end(), {sum, sum_x});
   Floats out(x.size());
-  kernels.norm_gradient(plane, block, g.data(), x.data(), dx.data(), lane.data(), sum.data(),
-                        sum_x.data(), out.data());
+  kernels.norm_gradient(plane, block, g.data(), x.data(), lane2.data(), lane.data(), lane.data(),
+                        sum.data(), sum_x.data(), out.data());
   results.push_back(out);
   return results;
 }

@@ -1,0 +1,164 @@
+// Time of one training step (forward, backward, update) of the cpu backend on synthetic batches.
+//
+//   bench_step [--net convnet|convnet_bn|mlp] [--batch 64] [--threads 1] [--steps 100] [--runs 1]
+//              [--profile] [--memory]
+// Prints one line a run: net, batch, threads, ms of CPU time and of wall time a step, samples/s and
+// GFLOP/s by the wall. bench_step.py sets it
+// beside PyTorch.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "worker/engine/backend/backend.h"
+#include "worker/engine/backend/cpu/cpu_executable.h"
+#include "worker/engine/models/models.h"
+
+namespace trainyard::engine {
+namespace {
+
+struct Arguments {
+  std::string net = "convnet";
+  int batch = 64;
+  int threads = 1;
+  int steps = 100;
+  int runs = 1;
+  bool profile = false;
+  bool memory = false;
+};
+
+absl::StatusOr<Graph> BuildNet(const std::string& net) {
+  if (net == "convnet" || net == "convnet_bn") {
+    return BuildConvnet({.input = {1, 28, 28}, .batch_norm = net == "convnet_bn"});
+  }
+  if (net == "mlp") {
+    return BuildMlp({.input = {1, 28, 28}, .hidden = {128, 64}});
+  }
+  return absl::InvalidArgumentError("--net " + net + "; expected convnet, convnet_bn or mlp");
+}
+
+bool Parse(int argc, char** argv, Arguments& arguments) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    if (flag == "--profile") {
+      arguments.profile = true;
+      continue;
+    }
+    if (flag == "--memory") {
+      arguments.memory = true;
+      continue;
+    }
+    if (i + 1 == argc) {
+      return false;
+    }
+    const std::string value = argv[++i];
+    int* number = flag == "--batch"     ? &arguments.batch
+                  : flag == "--threads" ? &arguments.threads
+                  : flag == "--steps"   ? &arguments.steps
+                  : flag == "--runs"    ? &arguments.runs
+                                        : nullptr;
+    if (flag == "--net") {
+      arguments.net = value;
+    } else if (number == nullptr || !absl::SimpleAtoi(value, number) || *number < 1) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void PrintProfile(Executable& executable, const Batch& batch, int steps) {
+  auto* cpu_executable = dynamic_cast<cpu::CpuExecutable*>(&executable);
+  const absl::StatusOr<std::vector<cpu::CallProfile>> calls = cpu_executable->Profile(batch, steps);
+  for (const cpu::CallProfile& call : *calls) {
+    std::printf("%-44s %9.1f us %8.1f GFLOP/s\n", call.name.c_str(), call.seconds * 1e6,
+                call.flops / call.seconds / 1e9);
+  }
+}
+
+absl::Status Run(const Arguments& arguments) {
+  const absl::StatusOr<Graph> model = BuildNet(arguments.net);
+  if (!model.ok()) {
+    return model.status();
+  }
+  absl::StatusOr<std::unique_ptr<Executable>> executable =
+      (*MakeBackend("cpu"))
+          ->Compile(*model, {.momentum = 0.9, .weight_decay = 5e-4},
+                    {.max_rows = arguments.batch, .threads = arguments.threads});
+  if (!executable.ok()) {
+    return executable.status();
+  }
+  if (absl::Status status = InitializeParameters(1, **executable); !status.ok()) {
+    return status;
+  }
+  std::vector<float> inputs(
+      static_cast<size_t>(arguments.batch * ElementCount(model->input_shape())));
+  std::vector<int32_t> labels(static_cast<size_t>(arguments.batch));
+  uint32_t state = 1;
+  auto next = [&state] { return state = state * 1664525 + 1013904223; };
+  for (float& input : inputs) {
+    input = static_cast<float>(next() >> 8) / (1 << 23) - 1;
+  }
+  for (int32_t& label : labels) {
+    label = static_cast<int32_t>((next() >> 16) % 10);
+  }
+  const Batch batch = {inputs, labels};
+  auto step = [&]() -> absl::Status {
+    absl::Status status = (*executable)->Accumulate(batch, 1, nullptr);
+    return status.ok() ? (*executable)->Update(0.01).status() : status;
+  };
+  for (int i = 0; i < 10; ++i) {
+    if (absl::Status status = step(); !status.ok()) {
+      return status;
+    }
+  }
+  const double flops = GraphCost(BuildTrainingStep(*model, {}).graph, arguments.batch).flops;
+  for (int run = 0; run < arguments.runs; ++run) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t cpu_start = std::clock();
+    for (int i = 0; i < arguments.steps; ++i) {
+      if (absl::Status status = step(); !status.ok()) {
+        return status;
+      }
+    }
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() /
+        arguments.steps;
+    const double cpu_seconds =
+        static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC / arguments.steps;
+    std::printf("%s batch %d threads %d: %.4f ms CPU %.4f ms wall %.0f samples/s %.1f GFLOP/s\n",
+                arguments.net.c_str(), arguments.batch, arguments.threads, cpu_seconds * 1e3,
+                seconds * 1e3,
+                arguments.batch / seconds, flops / seconds / 1e9);
+  }
+  if (arguments.profile) {
+    PrintProfile(**executable, batch, arguments.steps);
+  }
+  if (arguments.memory) {
+    std::printf("%s", RenderMemoryPlan((*executable)->memory_plan()).c_str());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace trainyard::engine
+
+int main(int argc, char** argv) {
+  trainyard::engine::Arguments arguments;
+  if (!trainyard::engine::Parse(argc, argv, arguments)) {
+    std::fprintf(stderr,
+                 "usage: bench_step [--net convnet|convnet_bn|mlp] [--batch N] [--threads N] "
+                 "[--steps N] [--runs N] [--profile] [--memory]\n");
+    return 2;
+  }
+  const absl::Status status = trainyard::engine::Run(arguments);
+  if (!status.ok()) {
+    std::fprintf(stderr, "bench_step: %s\n", std::string(status.message()).c_str());
+    return 1;
+  }
+  return 0;
+}

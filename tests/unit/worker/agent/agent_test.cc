@@ -1,0 +1,346 @@
+// The whole daemon against a server in this process, with the real supervisor and shell scripts as
+// ranks.
+#include "worker/agent/agent.h"
+#include "tests/testing/wait.h"
+
+#include <signal.h>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/files.h"
+#include "common/base/hash.h"
+#include "common/base/processes.h"
+#include "common/rpc/channel.h"
+#include "fake_agent_service.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/run_dir/records.h"
+#include "worker/run_dir/supervisor_lock.h"
+
+namespace trainyard::agent {
+namespace {
+
+constexpr char kName[] = "jobs/12/attempts/1";
+
+class AgentTest : public ::testing::Test {
+ protected:
+  AgentTest() {
+    std::string pattern = ::testing::TempDir() + "/agent_test.XXXXXX";
+    TY_CHECK(mkdtemp(pattern.data()) != nullptr);
+    folder_ = pattern;
+    StartServer();
+    auto channel = rpc::MakeChannel("unix:" + JoinPath(folder_, "s"));
+    TY_CHECK_OK(channel.status());
+    stub_ = v1::AgentService::NewStub(*channel);
+    dir_ = run_dir::RunDir(run_dir::AttemptDirectory(folder_, 12, 1));
+  }
+
+  ~AgentTest() override {
+    agent_.reset();
+    // Supervisors are nobody's children; they are known by their run directories.
+    for (const ProcessInfo& process : ListProcesses()) {
+      const std::string of = ProcessVariable(process.pid, "TRAINYARD_RUN_DIR");
+      if (of.starts_with(folder_)) kill(static_cast<pid_t>(process.pid), SIGKILL);
+    }
+    // Without ranks a supervisor has nothing left to do.
+    (void)testing::WaitUntil([this] { return !run_dir::IsSupervised(dir_).value_or(false); },
+                             absl::Seconds(10));
+    (void)RemoveTree(folder_);
+  }
+
+  void StartServer() { server_.emplace(state_, JoinPath(folder_, "s")); }
+
+  void StartAgent() {
+    AgentOptions options;
+    options.settings.state_dir = folder_;
+    options.settings.dataset_dir = "/data";
+    options.settings.interface = "lo";
+    options.settings.address = "127.0.0.1";
+    options.settings.programs = {JoinPath(TRAINYARD_BIN_DIR, "trainyard-supervisor"),
+                                 JoinPath(folder_, "trainer.sh")};
+    options.identity = {"w", "uid", "host", "127.0.0.1"};
+    options.devices.resize(2);
+    for (int i = 0; i < 2; ++i) {
+      options.devices[static_cast<size_t>(i)].name = absl::StrCat("cpu-", i);
+      options.devices[static_cast<size_t>(i)].type = "cpu";
+    }
+    agent_ =
+        std::make_unique<Agent>(std::move(options), *stub_, nullptr, *Clock::Real(), *Rng::Real());
+    agent_->Start();
+  }
+
+  // $R is the rank, $D the run directory, $S the folder of the test.
+  void Trainer(const std::string& body) {
+    TY_CHECK_OK(WriteFileAtomically(
+        JoinPath(folder_, "trainer.sh"),
+        absl::StrCat(
+            "#!/bin/sh\nS=", folder_,
+            "\nD=$TRAINYARD_RUN_DIR\nR=$TRAINYARD_RANK\n"
+            "progress() { echo \"{\\\"state\\\":\\\"$1\\\",\\\"step\\\":$2,"
+            "\\\"total_steps\\\":10}\" > $D/p.$R; mv $D/p.$R $D/ranks/$R/progress.json; }\n"
+            "await() { while [ ! -e $S/$1 ]; do sleep 0.02; done; }\n",
+            body, "\n"),
+        0755));
+  }
+
+  v1::DesiredAttempt Run(int ranks) {
+    v1::DesiredAttempt desired;
+    desired.set_attempt(kName);
+    desired.set_fencing_token(7);
+    desired.set_action(v1::DesiredAttempt::RUN);
+    desired.set_world_size(ranks);
+    desired.mutable_spec()->set_name("test");
+    desired.mutable_spec()->mutable_on_disconnect()->mutable_keep()->set_seconds(600);
+    for (int rank = 0; rank < ranks; ++rank) {
+      v1::DesiredRank& item = *desired.add_ranks();
+      item.set_rank(rank);
+      item.set_device(absl::StrCat("cpu-", rank));
+    }
+    return desired;
+  }
+  v1::DesiredAttempt Order(v1::DesiredAttempt::Action action) {
+    v1::DesiredAttempt desired;
+    desired.set_attempt(kName);
+    desired.set_fencing_token(7);
+    desired.set_action(action);
+    desired.mutable_stop()->set_reason(v1::STOP_REASON_CANCEL);
+    desired.mutable_stop()->mutable_grace()->set_seconds(20);
+    return desired;
+  }
+
+  void Touch(const std::string& name) {
+    TY_CHECK_OK(WriteFileAtomically(JoinPath(folder_, name), ""));
+  }
+
+  // The attempt as last reported; under state_.mutex.
+  const v1::ObservedAttempt* Seen() {
+    for (const v1::ObservedAttempt& attempt : state_.observed) {
+      if (attempt.attempt() == kName) return &attempt;
+    }
+    return nullptr;
+  }
+  bool WaitForState(v1::ObservedState wanted) {
+    return state_.Wait([&] { return Seen() != nullptr && Seen()->state() == wanted; });
+  }
+  bool WaitForDrained() {
+    return state_.Wait([&] { return Seen() != nullptr && Seen()->drained(); });
+  }
+  v1::ObservedAttempt Last() {
+    absl::MutexLock lock(&state_.mutex);
+    return Seen() == nullptr ? v1::ObservedAttempt() : *Seen();
+  }
+
+  FakeServerState state_;
+  std::optional<FakeAgentServer> server_;
+  std::string folder_;
+  std::unique_ptr<v1::AgentService::Stub> stub_;
+  run_dir::RunDir dir_{""};
+  std::unique_ptr<Agent> agent_;
+};
+
+TEST_F(AgentTest, RunsAnAttemptFromOrderToRemoval) {
+  Trainer(R"(echo "rank $R"; progress running 1
+echo '{"step":1,"name":"train.loss","value":0.25,"time":1}' >> $D/ranks/$R/metrics.jsonl
+await go; progress finished 10
+echo '{"outcome":"succeeded","reason":"","message":"","step":10,"metrics":{"test.accuracy":0.5}}' > $D/ranks/$R/result.json)");
+  StartAgent();
+  state_.Want(Run(2));
+  ASSERT_TRUE(WaitForState(v1::OBSERVED_STATE_RUNNING));
+  ASSERT_TRUE(state_.Wait([&] { return state_.points[{kName, 0}].size() == 1; }));
+  ASSERT_TRUE(state_.Wait([&] { return state_.logs[{kName, 1}] == "rank 1\n"; }));
+  const auto lease = run_dir::ReadLease(dir_);
+  ASSERT_TRUE(lease.ok());
+  EXPECT_GT(lease->expire_uptime, Clock::Real()->Uptime() + absl::Minutes(9));
+  Touch("go");
+  ASSERT_TRUE(WaitForDrained());
+  const v1::ObservedAttempt last = Last();
+  EXPECT_EQ(last.outcome().kind(), v1::AttemptOutcome::SUCCEEDED);
+  EXPECT_EQ(last.outcome().step(), 10);
+  EXPECT_EQ(last.progress().total_steps(), 10);
+  EXPECT_EQ(last.metrics().at("test.accuracy"), 0.5);
+  EXPECT_EQ(last.metrics().at("train.loss"), 0.25);
+  EXPECT_TRUE(FileExists(dir_.root()));
+  state_.Want(Order(v1::DesiredAttempt::REMOVE));
+  ASSERT_TRUE(state_.Wait([&] { return state_.observed.empty(); }));
+  EXPECT_FALSE(FileExists(dir_.root()));
+}
+
+TEST_F(AgentTest, StopsWhatTheServerWantsStopped) {
+  Trainer("trap 'exit 15' TERM; progress running 1; while true; do sleep 0.02; done");
+  StartAgent();
+  state_.Want(Run(1));
+  ASSERT_TRUE(WaitForState(v1::OBSERVED_STATE_RUNNING));
+  state_.Want(Order(v1::DesiredAttempt::STOP));
+  ASSERT_TRUE(WaitForState(v1::OBSERVED_STATE_EXITED));
+  EXPECT_EQ(Last().outcome().kind(), v1::AttemptOutcome::STOPPED);
+  EXPECT_EQ(Last().outcome().failure().reason(), "CANCELLED");
+}
+
+TEST_F(AgentTest, WhatIsNoLongerListedIsStoppedAndRemoved) {
+  Trainer("trap 'exit 15' TERM; progress running 1; while true; do sleep 0.02; done");
+  StartAgent();
+  state_.Want(Run(1));
+  ASSERT_TRUE(WaitForState(v1::OBSERVED_STATE_RUNNING));
+  {
+    absl::MutexLock lock(&state_.mutex);
+    state_.desired.clear();
+    ++state_.revision;
+  }
+  ASSERT_TRUE(state_.Wait([&] { return state_.observed.empty(); }));
+  EXPECT_FALSE(FileExists(dir_.root()));
+}
+
+TEST_F(AgentTest, ADaemonThatRestartsAdoptsWhatRunsAndRunsNothingTwice) {
+  Trainer("echo begun; progress running 1; await go; echo ended");
+  StartAgent();
+  state_.Want(Run(1));
+  ASSERT_TRUE(WaitForState(v1::OBSERVED_STATE_RUNNING));
+  agent_.reset();
+  {
+    absl::MutexLock lock(&state_.mutex);
+    state_.observed.clear();
+  }
+  StartAgent();
+  ASSERT_TRUE(WaitForState(v1::OBSERVED_STATE_RUNNING));
+  Touch("go");
+  ASSERT_TRUE(WaitForDrained());
+  EXPECT_EQ(Last().outcome().kind(), v1::AttemptOutcome::SUCCEEDED);
+  absl::MutexLock lock(&state_.mutex);
+  EXPECT_EQ((state_.logs[{kName, 0}]), "begun\nended\n");
+}
+
+TEST_F(AgentTest, AJobThatEndsWhileServerAndDaemonAreAwayIsReportedInFull) {
+  Trainer("echo begun; progress running 1; await go; progress finished 10; echo ended");
+  StartAgent();
+  state_.Want(Run(1));
+  ASSERT_TRUE(WaitForState(v1::OBSERVED_STATE_RUNNING));
+  server_.reset();
+  agent_.reset();
+  Touch("go");
+  ASSERT_TRUE(testing::WaitUntil([this] { return FileExists(dir_.ExitPath()); }));
+  StartAgent();
+  StartServer();
+  ASSERT_TRUE(WaitForDrained());
+  EXPECT_EQ(Last().outcome().kind(), v1::AttemptOutcome::SUCCEEDED);
+  EXPECT_EQ(Last().outcome().step(), 10);
+  absl::MutexLock lock(&state_.mutex);
+  EXPECT_EQ((state_.logs[{kName, 0}]), "begun\nended\n");
+  EXPECT_GE(state_.registrations, 2);
+}
+
+TEST_F(AgentTest, AServerThatRestartsFindsTheJobRunning) {
+  Trainer("echo begun; progress running 1; await go; echo ended");
+  StartAgent();
+  state_.Want(Run(1));
+  ASSERT_TRUE(WaitForState(v1::OBSERVED_STATE_RUNNING));
+  server_.reset();
+  {
+    absl::MutexLock lock(&state_.mutex);
+    state_.observed.clear();
+    state_.revision = 1;  // counted anew
+  }
+  StartServer();
+  ASSERT_TRUE(WaitForState(v1::OBSERVED_STATE_RUNNING));
+  Touch("go");
+  ASSERT_TRUE(WaitForDrained());
+  absl::MutexLock lock(&state_.mutex);
+  EXPECT_EQ((state_.logs[{kName, 0}]), "begun\nended\n");
+}
+
+TEST_F(AgentTest, ADeadSupervisorIsAFailureOnceItsRanksAreGone) {
+  Trainer("progress running 1; while true; do sleep 0.02; done");
+  StartAgent();
+  state_.Want(Run(2));
+  ASSERT_TRUE(WaitForState(v1::OBSERVED_STATE_RUNNING));
+  const auto record = run_dir::ReadSupervisorRecord(dir_);
+  ASSERT_TRUE(record.ok());
+  kill(static_cast<pid_t>(record->pid), SIGKILL);
+  ASSERT_TRUE(WaitForState(v1::OBSERVED_STATE_EXITED));
+  EXPECT_EQ(Last().outcome().kind(), v1::AttemptOutcome::FAILED);
+  EXPECT_EQ(Last().outcome().failure().failure_class(), v1::FAILURE_CLASS_TRANSIENT);
+  EXPECT_EQ(Last().outcome().failure().reason(), "SUPERVISOR_DIED");
+  for (const auto& rank : record->ranks) {
+    EXPECT_FALSE(IsProcessAlive(rank.pid, rank.start_ticks));
+  }
+}
+
+TEST_F(AgentTest, AFailureCarriesItsClassItsReasonAndItsRank) {
+  Trainer(R"(if [ $R = 1 ]; then
+  echo '{"outcome":"user_error","reason":"BAD","message":"no","step":0,"metrics":{}}' > $D/ranks/1/result.json
+  exit 2
+fi
+trap 'exit 15' TERM; while true; do sleep 0.02; [ -e $D/ranks/1/exit.json ] && exit 15; done)");
+  StartAgent();
+  state_.Want(Run(2));
+  ASSERT_TRUE(WaitForState(v1::OBSERVED_STATE_EXITED));
+  const v1::AttemptOutcome outcome = Last().outcome();
+  EXPECT_EQ(outcome.kind(), v1::AttemptOutcome::FAILED);
+  EXPECT_EQ(outcome.failure().failure_class(), v1::FAILURE_CLASS_USER_ERROR);
+  EXPECT_EQ(outcome.failure().reason(), "BAD");
+  EXPECT_EQ(outcome.failed_rank(), 1);
+}
+
+TEST_F(AgentTest, ADeviceThatIsNotHereIsAFailureOfTheHardware) {
+  Trainer("exit 0");
+  StartAgent();
+  v1::DesiredAttempt desired = Run(1);
+  desired.mutable_ranks(0)->set_device("GPU-gone");
+  state_.Want(desired);
+  ASSERT_TRUE(WaitForDrained());
+  EXPECT_EQ(Last().outcome().failure().failure_class(), v1::FAILURE_CLASS_HARDWARE);
+  EXPECT_EQ(Last().outcome().failure().reason(), "DEVICE_NOT_FOUND");
+  state_.Want(Order(v1::DesiredAttempt::REMOVE));
+  EXPECT_TRUE(state_.Wait([&] { return state_.observed.empty(); }));
+}
+
+TEST_F(AgentTest, ATrainerThatIsNotThereIsAFailureWithAName) {
+  StartAgent();
+  state_.Want(Run(1));
+  ASSERT_TRUE(WaitForState(v1::OBSERVED_STATE_EXITED));
+  EXPECT_EQ(Last().outcome().failure().reason(), "TRAINER_NOT_STARTED");
+}
+
+TEST_F(AgentTest, FetchesTheCheckpointFromWhichAnAttemptStarts) {
+  Trainer(R"(cat $D/resume/step-30/model.safetensors; grep -c resume/step-30 $D/assignment.json)");
+  v1::DesiredAttempt desired = Run(1);
+  desired.mutable_resume_from()->set_name("jobs/12/checkpoints/30");
+  desired.mutable_resume_from()->set_step(30);
+  v1::CheckpointFile& file = *desired.mutable_resume_from()->add_files();
+  file.set_name("model.safetensors");
+  file.set_size(5);
+  file.set_hash(ContentHash("bytes"));
+  {
+    absl::MutexLock lock(&state_.mutex);
+    state_.files[{30, "model.safetensors"}] = "bytes";
+  }
+  StartAgent();
+  state_.Want(desired);
+  ASSERT_TRUE(WaitForDrained());
+  EXPECT_EQ(Last().outcome().kind(), v1::AttemptOutcome::SUCCEEDED);
+  absl::MutexLock lock(&state_.mutex);
+  EXPECT_EQ((state_.logs[{kName, 0}]), "bytes1\n");
+}
+
+TEST_F(AgentTest, MirrorsRendezvousKeys) {
+  Trainer(R"(printf mine > $D/k; mv $D/k $D/rendezvous/rank0
+while [ ! -e $D/rendezvous/rank1 ]; do sleep 0.02; done
+cat $D/rendezvous/rank1)");
+  v1::DesiredAttempt desired = Run(1);
+  desired.set_world_size(2);
+  desired.set_spans_workers(true);
+  StartAgent();
+  state_.Want(desired);
+  ASSERT_TRUE(state_.Wait([&] {
+    return Seen() != nullptr && Seen()->rendezvous().contains("rank0") &&
+           Seen()->rendezvous().at("rank0") == "mine";
+  }));
+  (*desired.mutable_rendezvous())["rank1"] = "theirs\n";
+  state_.Want(desired);
+  ASSERT_TRUE(WaitForDrained());
+  absl::MutexLock lock(&state_.mutex);
+  EXPECT_EQ((state_.logs[{kName, 0}]), "theirs\n");
+}
+
+}  // namespace
+}  // namespace trainyard::agent

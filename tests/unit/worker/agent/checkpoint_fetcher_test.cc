@@ -1,0 +1,114 @@
+#include "worker/agent/checkpoint_fetcher.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/files.h"
+#include "common/base/hash.h"
+#include "common/rpc/channel.h"
+#include "fake_agent_service.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/checkpoint/checkpoint.h"
+
+namespace trainyard::agent {
+namespace {
+
+constexpr AttemptId kId{{12}, 2};
+
+class CheckpointFetcherTest : public testing::Test {
+ protected:
+  CheckpointFetcherTest() {
+    std::string pattern = testing::TempDir() + "/fetcher_test.XXXXXX";
+    TY_CHECK(mkdtemp(pattern.data()) != nullptr);
+    folder_ = pattern;
+    server_.emplace(state_, JoinPath(folder_, "s"));
+    auto channel = rpc::MakeChannel("unix:" + JoinPath(folder_, "s"));
+    TY_CHECK_OK(channel.status());
+    stub_ = v1::AgentService::NewStub(*channel);
+    source_.name = "jobs/12/checkpoints/30";
+    source_.step = 30;
+    for (const auto& [name, content] :
+         {std::pair<std::string, std::string>{"model.safetensors", "0123456789"},
+          {"state.json", "{}"}}) {
+      source_.files.push_back({name, static_cast<int64_t>(content.size()), ContentHash(content)});
+      absl::MutexLock lock(&state_.mutex);
+      state_.files[{30, name}] = content;
+    }
+  }
+  ~CheckpointFetcherTest() override { (void)RemoveTree(folder_); }
+
+  std::string Target() const { return JoinPath(folder_, "step-30"); }
+  absl::Status Fetch() { return FetchCheckpoint(*stub_, source_, Target(), token_); }
+
+  FakeServerState state_;
+  std::optional<FakeAgentServer> server_;
+  std::string folder_;
+  std::unique_ptr<v1::AgentService::Stub> stub_;
+  ResumeSource source_;
+  CancelToken token_;
+};
+
+TEST_F(CheckpointFetcherTest, MakesACompleteCheckpoint) {
+  ASSERT_TRUE(Fetch().ok());
+  const auto manifest = checkpoint::VerifyCheckpoint(Target());
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  EXPECT_EQ(manifest->step, 30);
+  EXPECT_EQ(*ReadFile(JoinPath(Target(), "model.safetensors")), "0123456789");
+  EXPECT_TRUE(Fetch().ok()) << "a second time nothing is to be done";
+}
+
+TEST_F(CheckpointFetcherTest, ABrokenDownloadGoesOnWhereItStopped) {
+  {
+    absl::MutexLock lock(&state_.mutex);
+    state_.take_at_most = 4;
+  }
+  EXPECT_EQ(Fetch().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(*ReadFile(JoinPath(Target() + ".partial", "model.safetensors")), "0123");
+  EXPECT_FALSE(FileExists(Target()));
+  EXPECT_TRUE(Fetch().ok());
+  EXPECT_TRUE(checkpoint::VerifyCheckpoint(Target()).ok());
+}
+
+TEST_F(CheckpointFetcherTest, WrongBytesLeaveNothingBehind) {
+  {
+    absl::MutexLock lock(&state_.mutex);
+    state_.files[{30, "model.safetensors"}] = "012345678X";
+  }
+  EXPECT_EQ(Fetch().code(), absl::StatusCode::kDataLoss);
+  EXPECT_FALSE(FileExists(Target()));
+  EXPECT_FALSE(FileExists(Target() + ".partial"));
+}
+
+TEST_F(CheckpointFetcherTest, NamesThatLeaveTheFolderAreRefused) {
+  source_.files[0].name = "../model.safetensors";
+  EXPECT_EQ(Fetch().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(CheckpointFetcherTest, InTheBackgroundItTriesUntilTheServerIsBack) {
+  {
+    absl::MutexLock lock(&state_.mutex);
+    state_.unavailable = 2;
+  }
+  int done = 0;
+  CheckpointFetcher fetcher(*stub_, *Clock::Real(), *Rng::Real(), [&] {
+    absl::MutexLock lock(&state_.mutex);
+    ++done;
+  });
+  fetcher.Begin(kId, source_, Target());
+  ASSERT_TRUE(state_.Wait([&] { return done == 1; }));
+  EXPECT_TRUE(fetcher.TakeDone().at(kId).ok());
+  EXPECT_TRUE(fetcher.TakeDone().empty());
+}
+
+TEST_F(CheckpointFetcherTest, ACheckpointThatIsNotThereIsNotFoundAndAFetchCanBeCancelled) {
+  source_.name = "jobs/12/checkpoints/31";
+  EXPECT_EQ(Fetch().code(), absl::StatusCode::kNotFound);
+  server_.reset();
+  CheckpointFetcher fetcher(*stub_, *Clock::Real(), *Rng::Real(), [] {});
+  fetcher.Begin(kId, source_, Target());
+  fetcher.Cancel(kId);
+  EXPECT_TRUE(fetcher.TakeDone().empty());
+}
+
+}  // namespace
+}  // namespace trainyard::agent

@@ -1,0 +1,59 @@
+// A server for workers, in this process: keeps what it is sent and wants what a test wants. It is
+// strict about offsets, as the real one is.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "grpcpp/server.h"
+#include "trainyard/v1/agent.grpc.pb.h"
+
+namespace trainyard::agent {
+
+// What the server keeps; it survives restarts of the service. Thread-safe through `mutex`.
+struct FakeServerState {
+  absl::Mutex mutex;
+  std::map<std::pair<std::string, int>, std::string> logs ABSL_GUARDED_BY(mutex);
+  std::map<std::pair<std::string, int>, std::vector<v1::MetricPoint>> points ABSL_GUARDED_BY(mutex);
+  std::map<std::pair<std::string, int>, int64_t> metric_offsets ABSL_GUARDED_BY(mutex);
+  // By step and name; and the steps that were committed.
+  std::map<std::pair<int64_t, std::string>, std::string> files ABSL_GUARDED_BY(mutex);
+  std::map<int64_t, int> commits ABSL_GUARDED_BY(mutex);
+  std::vector<v1::ObservedAttempt> observed ABSL_GUARDED_BY(mutex);  // of the last report
+  std::map<std::string, v1::DesiredAttempt> desired ABSL_GUARDED_BY(mutex);
+  int64_t revision ABSL_GUARDED_BY(mutex) = 1;
+  int registrations ABSL_GUARDED_BY(mutex) = 0;
+  std::string session ABSL_GUARDED_BY(mutex);
+  int64_t fencing_token ABSL_GUARDED_BY(mutex) = 7;  // the only one that streams may carry
+  // Faults: the next so many calls fail; chunks are taken in pieces of at most so many bytes.
+  int unavailable ABSL_GUARDED_BY(mutex) = 0;
+  int64_t take_at_most ABSL_GUARDED_BY(mutex) = 1 << 30;
+  int64_t calls ABSL_GUARDED_BY(mutex) = 0;
+
+  // Waits until `condition` holds, 30 s at most.
+  bool Wait(const std::function<bool()>& condition);
+  void Want(const v1::DesiredAttempt& attempt);
+};
+
+// Listens on a Unix socket while it lives.
+class FakeAgentServer {
+ public:
+  FakeAgentServer(FakeServerState& state, const std::string& socket);
+  ~FakeAgentServer();
+
+ private:
+  class Service;
+  FakeServerState& state_;
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace trainyard::agent

@@ -1,0 +1,317 @@
+#include <fcntl.h>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/files.h"
+#include "common/rpc/channel.h"
+#include "fake_agent_service.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/wait.h"
+#include "worker/agent/checkpoint_uploader.h"
+#include "worker/agent/stream_uploader.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/run_dir/metrics.h"
+
+namespace trainyard::agent {
+namespace {
+
+constexpr AttemptId kId{{12}, 1};
+const std::pair<std::string, int> kRank0 = {"jobs/12/attempts/1", 0};
+
+class UploaderTest : public ::testing::Test {
+ protected:
+  UploaderTest() {
+    std::string pattern = ::testing::TempDir() + "/uploader_test.XXXXXX";
+    TY_CHECK(mkdtemp(pattern.data()) != nullptr);
+    folder_ = pattern;
+    target_.id = kId;
+    target_.fencing_token = 7;
+    target_.dir = run_dir::RunDir(JoinPath(folder_, "run"));
+    target_.ranks = {0};
+    TY_CHECK_OK(target_.dir.CreateRankDirectory(0));
+    TY_CHECK_OK(MakeDirectories(target_.dir.CheckpointsDir()));
+    StartServer();
+    auto channel = rpc::MakeChannel("unix:" + Socket());
+    TY_CHECK_OK(channel.status());
+    stub_ = v1::AgentService::NewStub(*channel);
+  }
+  ~UploaderTest() override { (void)RemoveTree(folder_); }
+
+  std::string Socket() const { return JoinPath(folder_, "s"); }
+  void StartServer() {
+    server_.emplace(state_, Socket());
+    NewSession();
+  }
+  void NewSession() {
+    const std::string id = absl::StrCat("session-", ++sessions_);
+    {
+      absl::MutexLock lock(&state_.mutex);
+      state_.session = id;
+    }
+    session_.Set(id);
+  }
+
+  std::unique_ptr<StreamUploader> Streams() {
+    auto uploader = std::make_unique<StreamUploader>(*stub_, session_, *Rng::Real(), [this] {
+      absl::MutexLock lock(&state_.mutex);
+      ++done_;
+    });
+    uploader->SetTargets({target_});
+    uploader->Start();
+    return uploader;
+  }
+  std::unique_ptr<CheckpointUploader> Checkpoints() {
+    auto uploader = std::make_unique<CheckpointUploader>(*stub_, session_, *Rng::Real(), [this] {
+      absl::MutexLock lock(&state_.mutex);
+      ++done_;
+    });
+    uploader->SetTargets({target_});
+    uploader->Start();
+    return uploader;
+  }
+
+  static void Append(const std::string& path, absl::string_view text) {
+    auto fd = OpenFile(path, O_WRONLY | O_CREAT | O_APPEND);
+    TY_CHECK_OK(fd.status());
+    TY_CHECK_OK(WriteFully(fd->get(), text, path));
+  }
+  void Log(absl::string_view text) { Append(target_.dir.LogPath(0), text); }
+  void Metrics(absl::string_view text) { Append(target_.dir.MetricsPath(0), text); }
+  static std::string Line(int64_t step) {
+    std::string line;
+    run_dir::AppendMetricLine({step, "train.loss", 0.5 * static_cast<double>(step), 1}, line);
+    return line;
+  }
+
+  bool WaitForLog(const std::string& text) {
+    return state_.Wait([&] { return state_.logs[kRank0] == text; });
+  }
+  bool WaitForDone(StreamUploader& uploader) {
+    return state_.Wait([&] { return done_ > 0; }) && uploader.ProgressOf(kId).done;
+  }
+  std::vector<int64_t> Steps() {
+    absl::MutexLock lock(&state_.mutex);
+    std::vector<int64_t> steps;
+    for (const v1::MetricPoint& point : state_.points[kRank0]) steps.push_back(point.step());
+    return steps;
+  }
+
+  FakeServerState state_;
+  std::optional<FakeAgentServer> server_;
+  int sessions_ = 0;
+  int done_ = 0;  // guarded by state_.mutex
+  std::string folder_;
+  UploadTarget target_;
+  Session session_;
+  std::unique_ptr<v1::AgentService::Stub> stub_;
+};
+
+TEST_F(UploaderTest, SendsLogsAndMetricsAsTheyGrow) {
+  auto uploader = Streams();
+  Log("hello ");
+  EXPECT_TRUE(WaitForLog("hello "));
+  Log("world\n");
+  Metrics(Line(1));
+  EXPECT_TRUE(WaitForLog("hello world\n"));
+  Metrics(Line(2));
+  EXPECT_TRUE(state_.Wait([&] { return state_.points[kRank0].size() == 2; }));
+  const v1::MetricPoint point = state_.points[kRank0][1];
+  EXPECT_EQ(point.step(), 2);
+  EXPECT_EQ(point.name(), "train.loss");
+  EXPECT_EQ(point.value(), 1.0);
+  EXPECT_EQ(point.attempt(), 1);
+  EXPECT_FALSE(uploader->ProgressOf(kId).done);
+  // Taken note of once the server has answered.
+  EXPECT_TRUE(testing::WaitUntil([&] {
+    const auto metrics = uploader->ProgressOf(kId).metrics;
+    return metrics.contains("train.loss") && metrics.at("train.loss") == 1.0;
+  }));
+}
+
+TEST_F(UploaderTest, ATornLastLineIsNeverSentAndHoldsNothingUp) {
+  Metrics(Line(1) + Line(2).substr(0, 10));
+  target_.exited = true;
+  auto uploader = Streams();
+  ASSERT_TRUE(WaitForDone(*uploader));
+  EXPECT_THAT(Steps(), ::testing::ElementsAre(1));
+}
+
+TEST_F(UploaderTest, ALineThatIsTornByTheReaderComesWholeLater) {
+  auto uploader = Streams();
+  const std::string line = Line(2);
+  Metrics(Line(1) + line.substr(0, 10));
+  ASSERT_TRUE(state_.Wait([&] { return state_.points[kRank0].size() == 1; }));
+  Metrics(line.substr(10));
+  ASSERT_TRUE(state_.Wait([&] { return state_.points[kRank0].size() == 2; }));
+  EXPECT_THAT(Steps(), ::testing::ElementsAre(1, 2));
+}
+
+TEST_F(UploaderTest, LinesThatAreNoMetricsArePassedOver) {
+  Metrics(Line(1) + "{\"step\": \"x\"}\nrubbish\n\n" + Line(2));
+  target_.exited = true;
+  auto uploader = Streams();
+  ASSERT_TRUE(WaitForDone(*uploader));
+  EXPECT_THAT(Steps(), ::testing::ElementsAre(1, 2));
+}
+
+// A daemon that ends anywhere leaves the server at any byte of the log and at the end of any line.
+TEST_F(UploaderTest, RestartedAtAnyByteNothingIsLostOrDoubled) {
+  std::string log, metrics;
+  for (int64_t step = 1; step <= 5; ++step) {
+    absl::StrAppend(&log, "line ", step, "\n");
+    metrics += Line(step);
+  }
+  Log(log);
+  Metrics(metrics);
+  target_.exited = true;
+  for (size_t have = 0; have <= log.size(); ++have) {
+    {
+      absl::MutexLock lock(&state_.mutex);
+      state_.logs[kRank0] = log.substr(0, have);
+      done_ = 0;
+      const auto lines = static_cast<int64_t>(have % 6);
+      state_.points[kRank0].resize(static_cast<size_t>(lines));
+      int64_t offset = 0;
+      for (int64_t step = 1; step <= lines; ++step) {
+        state_.points[kRank0][static_cast<size_t>(step - 1)].set_step(step);
+        offset += static_cast<int64_t>(Line(step).size());
+      }
+      state_.metric_offsets[kRank0] = offset;
+    }
+    auto uploader = Streams();
+    ASSERT_TRUE(WaitForDone(*uploader)) << have;
+    absl::MutexLock lock(&state_.mutex);
+    ASSERT_EQ(state_.logs[kRank0], log) << have;
+    ASSERT_EQ(state_.points[kRank0].size(), 5u) << have;
+    for (int i = 0; i < 5; ++i)
+      ASSERT_EQ(state_.points[kRank0][static_cast<size_t>(i)].step(), i + 1);
+  }
+}
+
+TEST_F(UploaderTest, AServerThatTakesPartOfAChunkGetsTheRest) {
+  {
+    absl::MutexLock lock(&state_.mutex);
+    state_.take_at_most = 3;
+  }
+  Log("0123456789");
+  target_.exited = true;
+  auto uploader = Streams();
+  ASSERT_TRUE(WaitForDone(*uploader));
+  EXPECT_TRUE(WaitForLog("0123456789"));
+}
+
+// The server forgot what it had acknowledged; OFFSET_MISMATCH says where it stands now.
+TEST_F(UploaderTest, GoesBackWhereAServerHasLessThanItAcknowledged) {
+  auto uploader = Streams();
+  Log("0123456789");
+  Metrics(Line(1) + Line(2));
+  ASSERT_TRUE(WaitForLog("0123456789"));
+  ASSERT_TRUE(state_.Wait([&] { return state_.points[kRank0].size() == 2; }));
+  {
+    absl::MutexLock lock(&state_.mutex);
+    state_.logs[kRank0] = "01234";
+    state_.points[kRank0].resize(1);
+    state_.metric_offsets[kRank0] = static_cast<int64_t>(Line(1).size());
+  }
+  Log("abc");
+  Metrics(Line(3));
+  EXPECT_TRUE(WaitForLog("0123456789abc"));
+  ASSERT_TRUE(state_.Wait([&] { return state_.points[kRank0].size() == 3; }));
+  EXPECT_THAT(Steps(), ::testing::ElementsAre(1, 2, 3));
+}
+
+TEST_F(UploaderTest, GoesOnOverARestartOfTheServerUnderANewSession) {
+  auto uploader = Streams();
+  Log("before ");
+  ASSERT_TRUE(WaitForLog("before "));
+  server_.reset();
+  Log("during ");
+  server_.emplace(state_, Socket());
+  // The uploader finds out that its session is unknown and forgets it.
+  ASSERT_TRUE(testing::WaitUntil([&] { return session_.Get().empty(); }));
+  NewSession();
+  Log("after\n");
+  EXPECT_TRUE(WaitForLog("before during after\n"));
+}
+
+TEST_F(UploaderTest, TriesAgainWhileTheServerIsUnavailable) {
+  {
+    absl::MutexLock lock(&state_.mutex);
+    state_.unavailable = 3;
+  }
+  Log("text");
+  target_.exited = true;
+  auto uploader = Streams();
+  ASSERT_TRUE(WaitForDone(*uploader));
+  EXPECT_TRUE(WaitForLog("text"));
+}
+
+TEST_F(UploaderTest, AStaleTokenEndsTheStreamsOfTheAttempt) {
+  target_.fencing_token = 6;
+  Log("text");
+  target_.exited = true;
+  auto uploader = Streams();
+  ASSERT_TRUE(WaitForDone(*uploader));
+  absl::MutexLock lock(&state_.mutex);
+  EXPECT_EQ(state_.logs[kRank0], "");
+}
+
+TEST_F(UploaderTest, CommitsCompleteCheckpointsAndWhatIsThereAlreadyIsFine) {
+  const std::string model(3'000'000, 'm');
+  TY_CHECK_OK(checkpoint::WriteCheckpoint(target_.dir.CheckpointsDir(), 10,
+                                          {{"model.safetensors", model}, {"state.json", "{}"}}));
+  // Half-written: no folder of its own yet.
+  TY_CHECK_OK(MakeDirectories(JoinPath(target_.dir.CheckpointsDir(), "step-20.partial")));
+  {
+    absl::MutexLock lock(&state_.mutex);
+    state_.files[{10, "model.safetensors"}] = model.substr(0, 1'234'567);
+  }
+  auto uploader = Checkpoints();
+  ASSERT_TRUE(state_.Wait([&] { return done_ > 0; }));
+  EXPECT_THAT(uploader->ProgressOf(kId).committed, ::testing::ElementsAre(10));
+  EXPECT_FALSE(uploader->ProgressOf(kId).done);
+  {
+    absl::MutexLock lock(&state_.mutex);
+    EXPECT_EQ((state_.files[{10, "model.safetensors"}]), model);
+    done_ = 0;
+  }
+  // Another daemon takes over: it commits again, which the server takes for what it is.
+  target_.exited = true;
+  uploader = Checkpoints();
+  ASSERT_TRUE(state_.Wait([&] { return done_ > 1; }));
+  EXPECT_TRUE(uploader->ProgressOf(kId).done);
+  EXPECT_THAT(uploader->ProgressOf(kId).committed, ::testing::ElementsAre(10));
+}
+
+TEST_F(UploaderTest, ADamagedCheckpointIsNotSentAndTheNextOneIs) {
+  const std::string folder = target_.dir.CheckpointsDir();
+  TY_CHECK_OK(checkpoint::WriteCheckpoint(folder, 10, {{"model.safetensors", "good"}}));
+  TY_CHECK_OK(WriteFileAtomically(
+      JoinPath(checkpoint::CheckpointPath(folder, 10), "model.safetensors"), "evil"));
+  TY_CHECK_OK(checkpoint::WriteCheckpoint(folder, 20, {{"model.safetensors", "next"}}));
+  target_.exited = true;
+  auto uploader = Checkpoints();
+  ASSERT_TRUE(state_.Wait([&] { return done_ > 1; }));
+  EXPECT_TRUE(uploader->ProgressOf(kId).done);
+  EXPECT_THAT(uploader->ProgressOf(kId).committed, ::testing::ElementsAre(20));
+  absl::MutexLock lock(&state_.mutex);
+  EXPECT_FALSE(state_.commits.contains(10));
+}
+
+TEST_F(UploaderTest, BytesThatWereDamagedOnTheWayAreSentAgain) {
+  TY_CHECK_OK(checkpoint::WriteCheckpoint(target_.dir.CheckpointsDir(), 10,
+                                          {{"model.safetensors", "0123456789"}}));
+  {
+    absl::MutexLock lock(&state_.mutex);
+    state_.files[{10, "model.safetensors"}] = "0x2345";
+  }
+  auto uploader = Checkpoints();
+  ASSERT_TRUE(state_.Wait([&] { return done_ > 0; }));
+  absl::MutexLock lock(&state_.mutex);
+  EXPECT_EQ((state_.files[{10, "model.safetensors"}]), "0123456789");
+  EXPECT_EQ(state_.commits[10], 1);
+}
+
+}  // namespace
+}  // namespace trainyard::agent
