@@ -21,6 +21,9 @@ namespace {
 // A server that restarts is back in a second or two; longer pauses would make people wait.
 constexpr int kReconnectInitialMs = 100;
 constexpr int kReconnectMaxMs = 2000;
+// What gRPC calls the minimal reconnection backoff is how long an attempt to connect may take. Less
+// makes a busy machine look like one without a server.
+constexpr int kConnectTimeoutMs = 10'000;
 
 // Why no connection could be made, as far as the socket's file tells.
 std::string Cause(absl::string_view address, absl::Duration waited) {
@@ -44,7 +47,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(absl::string_view add
   }
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectInitialMs);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kReconnectInitialMs);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
   arguments.SetInt(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, kMessageSizeMax);
   arguments.SetInt(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, kMessageSizeMax);
