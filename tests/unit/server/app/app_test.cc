@@ -155,6 +155,43 @@ TEST_F(AppTest, SaysThatItServes) {
   EXPECT_EQ(RawCall(*app, "/grpc.health.v1.Health/Check", ""), absl::string_view("\x08\x01", 2));
 }
 
+// The question of any reflection client, by hand: field 7 of ServerReflectionRequest,
+// list_services.
+TEST_F(AppTest, TellsItsServicesByReflection) {
+  const auto app = Start(Options("a"));
+  ASSERT_NE(app, nullptr);
+  grpc::GenericStub stub(*rpc::MakeChannel(app->addresses().at(0)));
+  grpc::CompletionQueue queue;
+  const auto context = Context();
+  const auto call = stub.PrepareCall(
+      context.get(), "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", &queue);
+  const auto wait = [&queue] {
+    void* tag = nullptr;
+    bool ok = false;
+    return queue.Next(&tag, &ok) && ok;
+  };
+  call->StartCall(nullptr);
+  ASSERT_TRUE(wait());
+  const grpc::Slice question("\x3a\x01*");
+  call->Write(grpc::ByteBuffer(&question, 1), nullptr);
+  ASSERT_TRUE(wait());
+  grpc::ByteBuffer answer;
+  call->Read(&answer, nullptr);
+  ASSERT_TRUE(wait());
+  grpc::Slice whole;
+  ASSERT_TRUE(answer.DumpToSingleSlice(&whole).ok());
+  const absl::string_view text(reinterpret_cast<const char*>(whole.begin()), whole.size());
+  for (const char* service :
+       {"trainyard.v1.JobService", "trainyard.v1.FleetService", "trainyard.v1.AgentService",
+        "trainyard.v1.CheckpointService", "grpc.health.v1.Health"}) {
+    EXPECT_TRUE(absl::StrContains(text, service)) << service;
+  }
+  context->TryCancel();
+  grpc::Status status;
+  call->Finish(&status, nullptr);
+  (void)wait();
+}
+
 TEST_F(AppTest, WatchesEndWithUnavailableWhenItStops) {
   const auto app = Start(Options("a"));
   ASSERT_NE(app, nullptr);
