@@ -24,6 +24,96 @@ Affine ForwardAffine(float weight, float bias, float mean, float variance, doubl
   return {static_cast<float>(scale), static_cast<float>(bias - mean * scale)};
 }
 
+// One run of batch_norm_gradient, all pointers resolved.
+struct NormGradient {
+  const Kernels& kernels;
+  Layout layout;
+  int64_t rows;
+  int threads;
+  double eps;
+  const float *weight, *bias;  // bias null: not rectified
+  const float *mean, *variance;
+  const float *dy, *x;
+  float* dx;  // null: not wanted
+  float* sums;
+  float* tables;
+  float *weight_sums, *bias_sums;
+  bool accumulate;
+
+  int64_t lanes() const { return layout.blocks() * layout.block; }
+  // Two for each plane, by lane.
+  float* plane_sums() const { return sums; }
+  float* plane_sums_x() const { return sums + rows * lanes(); }
+  // By lane: mean, scale and shift of the forward op; then a, b and c of the kernel.
+  float* table(int64_t i) const { return tables + i * lanes(); }
+  const float* mask_scale(int64_t lane) const {
+    return bias == nullptr ? nullptr : table(1) + lane;
+  }
+
+  void FillForwardTables() const {
+    for (int64_t lane = 0; lane < lanes(); ++lane) {
+      if (lane >= layout.channels) {
+        table(0)[lane] = table(1)[lane] = table(2)[lane] = 0;
+        continue;
+      }
+      // The forward op's, to the last bit.
+      const Affine affine = ForwardAffine(weight[lane], bias == nullptr ? 0.0f : bias[lane],
+                                          mean[lane], variance[lane], eps);
+      table(0)[lane] = mean[lane];
+      table(1)[lane] = affine.scale;
+      table(2)[lane] = affine.shift;
+    }
+  }
+
+  void SumPlanes() const {
+    ParallelFor(threads, rows * layout.blocks(), [&](int64_t p) {
+      const int64_t at = p * layout.plane() * layout.block;
+      const int64_t lane = p % layout.blocks() * layout.block;
+      kernels.norm_gradient_sums(layout.plane(), layout.block, dy + at, x + at, mask_scale(lane),
+                                 table(2) + lane, table(0) + lane, plane_sums() + p * layout.block,
+                                 plane_sums_x() + p * layout.block);
+    });
+  }
+
+  // Parameter gradients, and dx = weight inverse (g - sum / n - (x - mean) inverse^2 sum_x / n) as
+  // g a + x b + c.
+  void FinishLanes() const {
+    const double count = static_cast<double>(rows * layout.plane());
+    for (int64_t lane = 0; lane < lanes(); ++lane) {
+      if (lane >= layout.channels) {
+        table(3)[lane] = table(4)[lane] = table(5)[lane] = 0;
+        continue;
+      }
+      double sum = 0;
+      double sum_x = 0;
+      for (int64_t n = 0; n < rows; ++n) {
+        sum += plane_sums()[n * lanes() + lane];
+        sum_x += plane_sums_x()[n * lanes() + lane];
+      }
+      const double inverse = 1 / std::sqrt(variance[lane] + eps);
+      const float dweight = static_cast<float>(sum_x * inverse);
+      const float dbias = static_cast<float>(sum);
+      weight_sums[lane] = accumulate ? weight_sums[lane] + dweight : dweight;
+      bias_sums[lane] = accumulate ? bias_sums[lane] + dbias : dbias;
+      const double slope = weight[lane] * inverse;
+      const double curve = -slope * inverse * inverse * sum_x / count;
+      table(3)[lane] = static_cast<float>(slope);
+      table(4)[lane] = static_cast<float>(curve);
+      table(5)[lane] = static_cast<float>(-slope * sum / count - curve * mean[lane]);
+    }
+  }
+
+  void WriteInputGradient() const {
+    ParallelFor(threads, rows * layout.blocks(), [&](int64_t p) {
+      const int64_t at = p * layout.plane() * layout.block;
+      const int64_t lane = p % layout.blocks() * layout.block;
+      kernels.norm_gradient(layout.plane(), layout.block, dy + at, x + at, mask_scale(lane),
+                            table(2) + lane, table(3) + lane, table(4) + lane, table(5) + lane,
+                            dx + at);
+    });
+  }
+};
+
 }  // namespace
 
 void Compiler::LowerNorm(const Node& node) {
@@ -150,7 +240,6 @@ void Compiler::LowerNormGradient(const Node& node) {
   float* bias_sums = state_.reduction + bias_entry.offset;
   const int64_t lanes = x_layout.blocks() * x_layout.block;
   const BufferId sums = AddScratch(TableBytes(rows_ * lanes, 2));
-  // By lane: mean, scale and shift of the forward op; then a, b and c of the kernel.
   const BufferId tables = AddScratch(TableBytes(lanes, 6));
   const int64_t rows = rows_;
   const int threads = threads_;
@@ -158,73 +247,29 @@ void Compiler::LowerNormGradient(const Node& node) {
   const Kernels* kernels = &kernels_;
   Program* program = &program_;
   auto run = [=](RunState& state) {
-    const int64_t block = x_layout.block;
-    const int64_t plane = x_layout.plane();
-    const int64_t planes = rows * x_layout.blocks();
-    const double count = static_cast<double>(rows * plane);
-    float* table = program->ptr<float>(tables);
-    float* scale = table + lanes;
-    float* shift = scale + lanes;
-    for (int64_t lane = 0; lane < lanes; ++lane) {
-      if (lane >= x_layout.channels) {
-        table[lane] = scale[lane] = shift[lane] = 0;
-        continue;
-      }
-      // The forward op's, to the last bit.
-      table[lane] = program->ptr<float>(mean)[lane];
-      const Affine affine = ForwardAffine(weight[lane], bias == nullptr ? 0.0f : bias[lane],
-                                          table[lane], program->ptr<float>(variance)[lane], eps);
-      scale[lane] = affine.scale;
-      shift[lane] = affine.shift;
+    const NormGradient gradient = {*kernels,
+                                   x_layout,
+                                   rows,
+                                   threads,
+                                   eps,
+                                   weight,
+                                   bias,
+                                   program->ptr<float>(mean),
+                                   program->ptr<float>(variance),
+                                   program->ptr<float>(dy),
+                                   program->ptr<float>(x),
+                                   dx < 0 ? nullptr : program->ptr<float>(dx),
+                                   program->ptr<float>(sums),
+                                   program->ptr<float>(tables),
+                                   weight_sums,
+                                   bias_sums,
+                                   state.accumulate};
+    gradient.FillForwardTables();
+    gradient.SumPlanes();
+    gradient.FinishLanes();
+    if (dx >= 0) {
+      gradient.WriteInputGradient();
     }
-    const bool relu = bias != nullptr;
-    float* plane_sums = program->ptr<float>(sums);
-    float* plane_sums_x = plane_sums + rows * lanes;
-    const float* g = program->ptr<float>(dy);
-    const float* from = program->ptr<float>(x);
-    ParallelFor(threads, planes, [&](int64_t p) {
-      const int64_t at = p * plane * block;
-      const int64_t lane = p % x_layout.blocks() * block;
-      kernels->norm_gradient_sums(plane, block, g + at, from + at, relu ? scale + lane : nullptr,
-                                  shift + lane, table + lane, plane_sums + p * block,
-                                  plane_sums_x + p * block);
-    });
-    float* a = shift + lanes;
-    float* b = a + lanes;
-    float* c = b + lanes;
-    for (int64_t lane = 0; lane < lanes; ++lane) {
-      if (lane >= x_layout.channels) {
-        a[lane] = b[lane] = c[lane] = 0;
-        continue;
-      }
-      double sum = 0;
-      double sum_x = 0;
-      for (int64_t n = 0; n < rows; ++n) {
-        sum += plane_sums[n * lanes + lane];
-        sum_x += plane_sums_x[n * lanes + lane];
-      }
-      const double inverse = 1 / std::sqrt(program->ptr<float>(variance)[lane] + eps);
-      const float dweight = static_cast<float>(sum_x * inverse);
-      const float dbias = static_cast<float>(sum);
-      weight_sums[lane] = state.accumulate ? weight_sums[lane] + dweight : dweight;
-      bias_sums[lane] = state.accumulate ? bias_sums[lane] + dbias : dbias;
-      // dx = weight inverse (g - sum / n - (x - mean) inverse^2 sum_x / n), as g a + x b + c.
-      const double slope = weight[lane] * inverse;
-      const double curve = -slope * inverse * inverse * sum_x / count;
-      a[lane] = static_cast<float>(slope);
-      b[lane] = static_cast<float>(curve);
-      c[lane] = static_cast<float>(-slope * sum / count - curve * table[lane]);
-    }
-    if (dx < 0) {
-      return;
-    }
-    ParallelFor(threads, planes, [&](int64_t p) {
-      const int64_t at = p * plane * block;
-      const int64_t lane = p % x_layout.blocks() * block;
-      kernels->norm_gradient(plane, block, g + at, from + at, relu ? scale + lane : nullptr,
-                             shift + lane, a + lane, b + lane, c + lane,
-                             program->ptr<float>(dx) + at);
-    });
   };
   std::vector<BufferId> buffers = {dy, x, mean, variance, sums, tables};
   if (dx >= 0) {
