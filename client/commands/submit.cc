@@ -81,7 +81,7 @@ void TellPlan(const Context& context, const v1::JobSpec& resolved) {
 
 void TellQueue(const Context& context, const v1::Job& job) {
   context.err << "queue:\n";
-  if (job.queue_reasons().empty()) context.err << "  the server names no reason to wait\n";
+  if (job.queue_reasons().empty()) context.err << "  it would start now\n";
   for (const std::string& reason : job.queue_reasons()) context.err << "  " << reason << "\n";
 }
 

@@ -263,6 +263,9 @@ std::vector<const CheckpointRecord*> Yard::CheckpointsOf(JobId job) const {
 std::vector<std::string> Yard::QueueReasons(JobId job) const {
   return impl_->QueueReasons(job);
 }
+std::vector<std::string> Yard::QueueReasons(const Submission& submission) const {
+  return impl_->QueueReasons(submission);
+}
 int64_t Yard::LastSeen(absl::string_view worker) const {
   return impl_->LastSeen(std::string(worker));
 }

@@ -40,6 +40,7 @@ class Yard::Impl {
   const Config& config() const { return config_; }
   const Snapshot& snapshot() const { return ledger_.snapshot(); }
   std::vector<std::string> QueueReasons(JobId job) const;
+  std::vector<std::string> QueueReasons(const Submission& submission) const;
   int64_t LastSeen(const std::string& worker) const;
   std::vector<DesiredAttempt> DesiredFor(const std::string& worker) const;
   int64_t DesiredRevision(const std::string& worker) const;

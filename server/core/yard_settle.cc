@@ -1,5 +1,6 @@
 // The end of a loop turn: timers that are due, placement, and what has become of it all.
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -252,6 +253,21 @@ void Yard::Impl::MakePlan(Now now) {
     known = reasons;
     turn_.reasons_changed.insert(id);
   }
+}
+
+std::vector<std::string> Yard::Impl::QueueReasons(const Submission& submission) const {
+  // Behind all jobs of its priority, as a new one is.
+  constexpr JobId kNewest{std::numeric_limits<int64_t>::max()};
+  std::vector<QueuedJob> queue = MakeQueue();
+  QueuedJob& job = queue.emplace_back();
+  job.id = kNewest;
+  job.demand = submission.demand;
+  job.priority = submission.priority;
+  const Plan plan = policy_->MakePlan(MakePool(), std::move(queue));
+  const Decision& decision = plan.at(kNewest);
+  if (const auto* wait = std::get_if<Wait>(&decision)) return wait->reasons;
+  if (const auto* infeasible = std::get_if<Infeasible>(&decision)) return infeasible->reasons;
+  return {};
 }
 
 // The token grows in the transaction that allocates the devices.

@@ -58,7 +58,17 @@ grpc::ServerUnaryReactor* JobServiceImpl::CreateJob(grpc::CallbackServerContext*
   if (!input.ok()) return Finished(context, input.status());
   if (request->validate_only()) {
     *response = PreviewOf(*input->submission);
-    return Finished(context, absl::OkStatus());
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    services_.runtime.Read([reactor, response, submission = input->submission](
+                               absl::StatusOr<const core::Yard*> yard) {
+      if (yard.ok()) {
+        for (std::string& reason : (*yard)->QueueReasons(*submission)) {
+          response->add_queue_reasons(std::move(reason));
+        }
+      }
+      reactor->Finish(ToGrpcStatus(yard.status()));
+    });
+    return reactor;
   }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   services_.runtime.Post(*std::move(input), FinishWithJob(reactor, services_.board, response));

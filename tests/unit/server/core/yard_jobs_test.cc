@@ -7,7 +7,10 @@
 namespace trainyard::core {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 using YardJobs = YardTest;
 
@@ -66,6 +69,16 @@ TEST_F(YardJobs, TheHeadOfTheQueueIsNotOvertaken) {
   EXPECT_EQ(State(wide), "STARTING");
   EXPECT_EQ(State(narrow), "QUEUED");
   EXPECT_TRUE(yard_->QueueReasons(wide).empty());
+}
+
+TEST_F(YardJobs, TellsWhyAJobWouldWaitBeforeItIsSubmitted) {
+  EXPECT_THAT(yard_->QueueReasons(Spec(1)), Contains("no worker has registered"));
+  Join("lab-1", 2);
+  EXPECT_THAT(yard_->QueueReasons(Spec(2)), IsEmpty());
+  Submit(2);
+  EXPECT_THAT(yard_->QueueReasons(Spec(1)), ElementsAre(HasSubstr("jobs/1")));
+  EXPECT_THAT(yard_->QueueReasons(Spec(3)), ElementsAre(HasSubstr("can never start here")));
+  EXPECT_EQ(yard_->snapshot().jobs.size(), 1u);
 }
 
 TEST_F(YardJobs, CancelInEveryState) {

@@ -80,6 +80,7 @@ TEST_F(JobServiceTest, ValidateOnlyResolvesAndStoresNothing) {
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ(job->name(), "");
   EXPECT_EQ(job->resolved_spec().train().global_batch(), 64);
+  EXPECT_THAT(job->queue_reasons(), ::testing::Contains("no worker has registered"));
   EXPECT_EQ(CreateJob("real").name(), "jobs/1");
 }
 
