@@ -66,7 +66,7 @@ class Yard {
   std::vector<const CheckpointRecord*> CheckpointsOf(JobId job) const;
   // Every reason why a queued job waits, in sentences; empty for other jobs.
   std::vector<std::string> QueueReasons(JobId job) const;
-  // The same for a job that nobody has submitted yet, as if it were now; empty where it would start.
+  // The same for a job that nobody has submitted yet; empty where it would start at once.
   std::vector<std::string> QueueReasons(const Submission& submission) const;
   // Wall time of the worker's last sync.
   int64_t LastSeen(absl::string_view worker) const;
