@@ -8,7 +8,7 @@
 
 namespace trainyard::trainer {
 
-// Set from signal handlers, read by the loop. Lock-free.
+// Set by the thread that takes the signals, read by the loop.
 struct Signals {
   std::atomic<bool> stop = false;                // SIGTERM
   std::atomic<int64_t> checkpoint_requests = 0;  // SIGUSR1, counted

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <iterator>
 #include <string>
+#include <thread>
 
 #include "CLI/CLI.hpp"
 #include "common/base/files.h"
@@ -28,23 +29,28 @@ struct Flags {
   int threads = 1;
 };
 
-Signals g_signals;  // signal handlers reach nothing else
+Signals g_signals;  // outlives the thread that sets it
 
-void OnSignal(int signal) {
-  if (signal == SIGUSR1) {
-    g_signals.checkpoint_requests.fetch_add(1);
-  } else {
-    g_signals.stop.store(true);
-  }
-}
-
-void InstallSignalHandlers() {
-  struct sigaction action {};
-  action.sa_handler = OnSignal;
-  action.sa_flags = SA_RESTART;
-  sigaction(SIGTERM, &action, nullptr);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGUSR1, &action, nullptr);
+// Takes SIGTERM, SIGINT and SIGUSR1 in a thread of its own, with sigwait: a handler would run on
+// the stack of whichever thread computes, and oneDNN's f32 GEMM points the stack pointer into its
+// heap workspace, so that the frame of a signal overwrites the heap. To be called before any
+// other thread starts: they inherit the blocked signals.
+void StartSignalThread() {
+  sigset_t taken;
+  sigemptyset(&taken);
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) sigaddset(&taken, signal);
+  pthread_sigmask(SIG_BLOCK, &taken, nullptr);
+  std::thread([taken] {
+    while (true) {
+      int signal = 0;
+      if (sigwait(&taken, &signal) != 0) continue;
+      if (signal == SIGUSR1) {
+        g_signals.checkpoint_requests.fetch_add(1);
+      } else {
+        g_signals.stop.store(true);
+      }
+    }
+  }).detach();
   // A peer that goes away is an error of the write, not the end of this process.
   signal(SIGPIPE, SIG_IGN);
 }
@@ -73,7 +79,7 @@ absl::StatusOr<std::unique_ptr<parallel::Communicator>> ConnectRanks(
 }
 
 int RunTraining(const Flags& flags) {
-  InstallSignalHandlers();
+  StartSignalThread();
   RankOptions options{.run_dir = flags.run_dir, .rank = flags.rank, .connect = {}};
   options.connect = [&flags](const run_dir::Assignment& assignment) {
     return ConnectRanks(flags, assignment);

@@ -122,9 +122,30 @@ TEST_P(TrainerProcessTest, SigUsr1WritesACheckpointAndTrainingGoesOn) {
   const auto process = Start(0);
   ASSERT_TRUE(WaitUntilRunning(0));
   process->Signal(SIGUSR1);
-  ASSERT_TRUE(testing::WaitUntil(
-      [this] { return !checkpoint::ListCheckpoints(dir_.CheckpointsDir()).empty(); }));
-  EXPECT_TRUE(process->running());
+  EXPECT_TRUE(testing::WaitUntil([this] {
+    return !checkpoint::ListCheckpoints(dir_.CheckpointsDir()).empty();
+  })) << ReadFile(folder_.File("err-0")).value_or("");
+  EXPECT_TRUE(process->running()) << ReadFile(folder_.File("err-0")).value_or("");
+}
+
+// A signal frame on the stack of a computing thread once destroyed the heap (see main.cc).
+TEST_P(TrainerProcessTest, AStormOfSignalsLeavesTheComputationWhole) {
+  Prepare(1, R"({"steps": 100000000, "global_batch": 30})");
+  const auto process = Start(0);
+  ASSERT_TRUE(WaitUntilRunning(0));
+  constexpr int kCheckpoints = 40;
+  for (int i = 1; i <= kCheckpoints; ++i) {
+    process->Signal(SIGUSR1);
+    const auto written = [this] {
+      return static_cast<int>(checkpoint::ListCheckpoints(dir_.CheckpointsDir()).size());
+    };
+    ASSERT_TRUE(testing::WaitUntil([&] { return written() >= i; }))
+        << ReadFile(folder_.File("err-0")).value_or("");
+  }
+  process->Signal(SIGTERM);
+  const auto result = process->Wait(kPatience);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->exit_code, 15) << result->err;
 }
 
 TEST_P(TrainerProcessTest, ARankThatWaitsForItsPeersCanBeStopped) {
