@@ -141,6 +141,33 @@ absl::Status WorkerNotFound(absl::string_view name) {
   return NotFound("worker", name, "`trainyard workers ls` shows the workers there are");
 }
 
+absl::Status DeviceNotFound(absl::string_view worker, absl::string_view device) {
+  return NotFound("device", absl::StrCat(worker, "/", device),
+                  "`trainyard devices` shows the devices there are");
+}
+
+absl::Status ReservationNotFound(absl::string_view name) {
+  return NotFound("reservation", name, "`trainyard reservations ls` shows those there are");
+}
+
+absl::Status QuotaExceeded(absl::string_view subject, absl::string_view what, int64_t wanted,
+                           int64_t limit) {
+  absl::Status status =
+      MakeError(absl::StatusCode::kResourceExhausted, "QUOTA_EXCEEDED",
+                absl::StrCat("'", subject, "' would have ", wanted, " ", what, "; its quota is ",
+                             limit, ": `trainyard quotas ls` shows it, an operator can raise it"));
+  SetErrorMetadata(status, {{"subject", std::string(subject)},
+                            {"what", std::string(what)},
+                            {"wanted", absl::StrCat(wanted)},
+                            {"limit", absl::StrCat(limit)}});
+  return status;
+}
+
+absl::Status ReservationExists(absl::string_view name) {
+  return MakeError(absl::StatusCode::kAlreadyExists, "RESERVATION_EXISTS",
+                   absl::StrCat("reservation '", name, "' exists; choose another name"));
+}
+
 absl::Status JobStateConflict(absl::string_view job, absl::string_view state,
                               absl::string_view verb) {
   return MakeError(absl::StatusCode::kFailedPrecondition, "JOB_STATE_CONFLICT",

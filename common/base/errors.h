@@ -59,12 +59,19 @@ absl::Status JobNotFound(absl::string_view name);
 absl::Status AttemptNotFound(absl::string_view name);
 absl::Status CheckpointNotFound(absl::string_view name);
 absl::Status WorkerNotFound(absl::string_view name);
+absl::Status DeviceNotFound(absl::string_view worker, absl::string_view device);
+absl::Status ReservationNotFound(absl::string_view name);
 // JOB_STATE_CONFLICT: the job is in a state in which the verb makes no sense; `trainyard show`
 // tells the state.
 absl::Status JobStateConflict(absl::string_view job, absl::string_view state,
                               absl::string_view verb);
 // REQUEST_ID_REUSED: the same request_id came with another spec; use a new request_id.
 absl::Status RequestIdReused(absl::string_view request_id);
+// QUOTA_EXCEEDED: wait for jobs of the subject to end, or ask an operator to raise the quota.
+absl::Status QuotaExceeded(absl::string_view subject, absl::string_view what, int64_t wanted,
+                           int64_t limit);
+// RESERVATION_EXISTS: choose another name.
+absl::Status ReservationExists(absl::string_view name);
 // STALE_FENCING_TOKEN: the attempt was superseded; the worker must stop what runs under the old
 // token.
 absl::Status StaleFencingToken(absl::string_view job, int64_t got, int64_t current);

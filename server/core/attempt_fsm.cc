@@ -65,6 +65,7 @@ Result FinishStop(const Stopping& state, const AllGone& in) {
     case StopReason::kSuspend:
     case StopReason::kPreempt:
     case StopReason::kDrain:
+    case StopReason::kResize:
       return Go(Preempted{state.reason}, TellEnded{});
   }
   return Refuse("stops without a reason");

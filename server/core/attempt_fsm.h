@@ -48,7 +48,7 @@ struct Failed {
 
   friend bool operator==(const Failed&, const Failed&) = default;
 };
-// Stopped for a better claim, a suspension or a drain.
+// Stopped for a better claim, a suspension, a drain or another size.
 struct Preempted {
   StopReason reason = StopReason::kNone;
 

@@ -25,6 +25,30 @@ struct Config {
   // After the ranks have exited, their last checkpoint, metrics and logs get so long to arrive
   // before the job goes on without them.
   int64_t drain_limit_us = 60 * kSecond;
+
+  // Fair share: what was used so long ago counts half. A held device counts as this much use in
+  // advance, so that one burst of submissions does not take everything.
+  int64_t usage_half_life_us = 7 * 24 * kHour;
+  int64_t usage_advance_us = 10 * kMinute;
+  // A job that has waited so long goes before fair share, by time of submission: nobody starves.
+  int64_t overdue_after_us = 24 * kHour;
+
+  // Preemption: nobody is preempted who has run for less, and nobody waits longer than this for
+  // the checkpoint that comes before the stop.
+  int64_t min_runtime_us = 5 * kMinute;
+  int64_t checkpoint_wait_us = 60 * kSecond;
+  // Elastic jobs grow when devices have been free for so long, and not sooner after a change.
+  int64_t grow_after_us = 2 * kMinute;
+
+  // A pass is made at least this often while something runs: some decisions change with time alone.
+  int64_t replan_us = 10 * kSecond;
+
+  // So many different jobs that fail on a worker in a row drain it.
+  int32_t worker_failures_max = 3;
+
+  // Waiting jobs that one pass looks at, by kind of demand (see job_queue.h), before it leaves the
+  // rest for the next.
+  int32_t pass_kinds_max = 1000;
 };
 
 }  // namespace trainyard::core

@@ -24,6 +24,8 @@ struct SubmitJob {
   std::string request_hash;
   std::string actor;
 };
+// Of an array (Submission::array_size > 0): Reply::job is its first; the others follow in number.
+// QUOTA_EXCEEDED, with the subject, the limit and what is used of it.
 
 // Verbs on a job: NOT_FOUND; JOB_STATE_CONFLICT where the verb makes no sense any more. A verb
 // whose effect is there already is fine.
@@ -52,6 +54,7 @@ struct RegisterWorker {
   std::string hostname;
   std::string address;
   std::vector<DeviceRecord> devices;
+  std::map<std::string, std::string> labels;
 };
 
 // One attempt as a worker sees it. Absolute values.
@@ -100,15 +103,54 @@ struct UncordonWorker {
   std::string worker;
   std::string actor;
 };
-// Cordons, and stops what runs there after a checkpoint; those jobs queue again.
+// Cordons, asks what runs there for a checkpoint, and stops it once that is committed, or when
+// `within_us` is over (0: Config::checkpoint_wait_us). Those jobs queue again, free of charge.
 struct DrainWorker {
   std::string worker;
   std::string actor;
   std::string reason;
+  int64_t within_us = 0;
+};
+// Sets one device aside, or takes it back. What runs there goes on. NOT_FOUND.
+struct QuarantineDevice {
+  std::string worker;
+  std::string device;
+  std::string actor;
+  std::string reason;
+};
+struct ReleaseDevice {
+  std::string worker;
+  std::string device;
+  std::string actor;
 };
 
-using Input = std::variant<SubmitJob, CancelJob, SuspendJob, ResumeJob, RegisterWorker, SyncReport,
-                           CommitCheckpoint, CordonWorker, UncordonWorker, DrainWorker>;
+// The rules of sharing. A quota replaces the one of its subject. DeleteQuota of none is fine.
+struct SetQuota {
+  QuotaRecord quota;
+  std::string actor;
+};
+struct DeleteQuota {
+  std::string subject;
+  std::string actor;
+};
+// Devices by name, or `count` of them chosen here (those that are free longest): INVALID_ARGUMENT
+// where the pool has no such devices, or where the time has passed; ALREADY_EXISTS for the name;
+// FAILED_PRECONDITION where another reservation has them then.
+struct CreateReservation {
+  ReservationRecord reservation;
+  int32_t count = 0;  // with `type`, where `reservation.devices` is empty
+  std::string type;
+};
+// NOT_FOUND.
+struct DeleteReservation {
+  std::string name;
+  std::string actor;
+};
+
+using Input =
+    std::variant<SubmitJob, CancelJob, SuspendJob, ResumeJob, RegisterWorker, SyncReport,
+                 CommitCheckpoint, CordonWorker, UncordonWorker, DrainWorker, QuarantineDevice,
+                 ReleaseDevice, SetQuota, DeleteQuota, CreateReservation, DeleteReservation>;
 
 struct Reply {
   JobId job;             // SubmitJob and the verbs on jobs
@@ -133,6 +175,7 @@ struct DesiredAttempt {
   std::optional<CheckpointRef> resume_from;
   std::map<std::string, std::string> rendezvous;  // keys of the ranks on other workers
   bool spans_workers = false;
+  int64_t checkpoint_request = 0;  // grows with each; 0: none yet. Write a checkpoint for each new
   // kStop:
   StopReason stop_reason = StopReason::kNone;
   int64_t stop_grace_us = 0;

@@ -18,13 +18,14 @@ Result Refuse(absl::string_view reason) {
   return Refused{std::string(reason)};
 }
 
-Result StopFor(StopReason reason) {
-  return Go(Stopping{reason, ""}, StopAttempt{reason});
+Result StopFor(StopReason reason, std::string detail = "") {
+  return Go(Stopping{reason, std::move(detail)}, StopAttempt{reason});
 }
 
 // Edges (4) and (6): a failure while the job starts or runs.
 Result AfterFailure(const AttemptFailed& in) {
   if (in.give_up) return Go(Failed{in.failure});
+  if (in.hold) return Go(Suspended{in.failure});
   Queued next{in.not_before_us, in.failure};
   return in.counts_as_retry ? Go(std::move(next), CountRetry{}) : Go(std::move(next));
 }
@@ -43,6 +44,7 @@ Result AfterStop(const Stopping& state) {
       return Go(Failed{{FailureClass::kUserError, "TIME_LIMIT", state.detail}});
     case StopReason::kPreempt:
     case StopReason::kDrain:
+    case StopReason::kResize:
       return Go(Queued{});
     case StopReason::kNone:
       break;
@@ -55,9 +57,11 @@ Result AfterStop(const Stopping& state) {
 Result AfterFailureInStop(const Stopping& state, const AttemptFailed& in) {
   switch (state.reason) {
     case StopReason::kSuspend:
-      return in.give_up ? Go(Failed{in.failure}) : Go(Suspended{});
+      if (in.give_up) return Go(Failed{in.failure});
+      return in.hold ? Go(Suspended{in.failure}) : Go(Suspended{});
     case StopReason::kPreempt:
     case StopReason::kDrain:
+    case StopReason::kResize:
       return AfterFailure(in);
     case StopReason::kCancel:
     case StopReason::kTimeLimit:
@@ -82,6 +86,7 @@ struct Decide {
   Result operator()(const Queued&, const Resume&) const { return Ignore("queued already"); }
   Result operator()(const Queued&, const Preempt&) const { return Ignore(kNothingRuns); }
   Result operator()(const Queued&, const Drain&) const { return Ignore(kNothingRuns); }
+  Result operator()(const Queued&, const Resize&) const { return Ignore(kNothingRuns); }
   Result operator()(const Queued&, const TimeLimit&) const { return Ignore(kNothingRuns); }
 
   // Starting
@@ -94,8 +99,15 @@ struct Decide {
   Result operator()(const Starting&, const Cancel&) const { return StopFor(StopReason::kCancel); }
   Result operator()(const Starting&, const Suspend&) const { return StopFor(StopReason::kSuspend); }
   Result operator()(const Starting&, const Resume&) const { return Ignore(kNotSuspended); }
-  Result operator()(const Starting&, const Preempt&) const { return StopFor(StopReason::kPreempt); }
-  Result operator()(const Starting&, const Drain&) const { return StopFor(StopReason::kDrain); }
+  Result operator()(const Starting&, const Preempt& in) const {
+    return StopFor(StopReason::kPreempt, in.detail);
+  }
+  Result operator()(const Starting&, const Drain& in) const {
+    return StopFor(StopReason::kDrain, in.detail);
+  }
+  Result operator()(const Starting&, const Resize& in) const {
+    return StopFor(StopReason::kResize, in.detail);
+  }
   Result operator()(const Starting&, const TimeLimit&) const {
     return Ignore("run time counts from RUNNING");
   }
@@ -110,10 +122,17 @@ struct Decide {
   Result operator()(const Running&, const Cancel&) const { return StopFor(StopReason::kCancel); }
   Result operator()(const Running&, const Suspend&) const { return StopFor(StopReason::kSuspend); }
   Result operator()(const Running&, const Resume&) const { return Ignore(kNotSuspended); }
-  Result operator()(const Running&, const Preempt&) const { return StopFor(StopReason::kPreempt); }
-  Result operator()(const Running&, const Drain&) const { return StopFor(StopReason::kDrain); }
+  Result operator()(const Running&, const Preempt& in) const {
+    return StopFor(StopReason::kPreempt, in.detail);
+  }
+  Result operator()(const Running&, const Drain& in) const {
+    return StopFor(StopReason::kDrain, in.detail);
+  }
+  Result operator()(const Running&, const Resize& in) const {
+    return StopFor(StopReason::kResize, in.detail);
+  }
   Result operator()(const Running&, const TimeLimit& in) const {
-    return Go(Stopping{StopReason::kTimeLimit, in.detail}, StopAttempt{StopReason::kTimeLimit});
+    return StopFor(StopReason::kTimeLimit, in.detail);
   }
 
   // Stopping
@@ -142,6 +161,7 @@ struct Decide {
   }
   Result operator()(const Stopping&, const Preempt&) const { return Ignore(kStops); }
   Result operator()(const Stopping&, const Drain&) const { return Ignore(kStops); }
+  Result operator()(const Stopping&, const Resize&) const { return Ignore(kStops); }
   Result operator()(const Stopping&, const TimeLimit&) const { return Ignore(kStops); }
 
   // Suspended
@@ -158,6 +178,7 @@ struct Decide {
   Result operator()(const Suspended&, const Resume&) const { return Go(Queued{}); }
   Result operator()(const Suspended&, const Preempt&) const { return Ignore(kNothingRuns); }
   Result operator()(const Suspended&, const Drain&) const { return Ignore(kNothingRuns); }
+  Result operator()(const Suspended&, const Resize&) const { return Ignore(kNothingRuns); }
   Result operator()(const Suspended&, const TimeLimit&) const { return Ignore(kNothingRuns); }
 
   // Succeeded
@@ -172,6 +193,7 @@ struct Decide {
   Result operator()(const Succeeded&, const Resume&) const { return Refuse(kEnded); }
   Result operator()(const Succeeded&, const Preempt&) const { return Ignore(kEnded); }
   Result operator()(const Succeeded&, const Drain&) const { return Ignore(kEnded); }
+  Result operator()(const Succeeded&, const Resize&) const { return Ignore(kEnded); }
   Result operator()(const Succeeded&, const TimeLimit&) const { return Ignore(kEnded); }
 
   // Failed
@@ -186,6 +208,7 @@ struct Decide {
   Result operator()(const Failed&, const Resume&) const { return Refuse(kEnded); }
   Result operator()(const Failed&, const Preempt&) const { return Ignore(kEnded); }
   Result operator()(const Failed&, const Drain&) const { return Ignore(kEnded); }
+  Result operator()(const Failed&, const Resize&) const { return Ignore(kEnded); }
   Result operator()(const Failed&, const TimeLimit&) const { return Ignore(kEnded); }
 
   // Cancelled
@@ -200,11 +223,13 @@ struct Decide {
   Result operator()(const Cancelled&, const Resume&) const { return Refuse(kEnded); }
   Result operator()(const Cancelled&, const Preempt&) const { return Ignore(kEnded); }
   Result operator()(const Cancelled&, const Drain&) const { return Ignore(kEnded); }
+  Result operator()(const Cancelled&, const Resize&) const { return Ignore(kEnded); }
   Result operator()(const Cancelled&, const TimeLimit&) const { return Ignore(kEnded); }
 
   // Whether the job goes on after the stop.
   static bool GoesOn(const Stopping& state) {
-    return state.reason == StopReason::kPreempt || state.reason == StopReason::kDrain;
+    return state.reason == StopReason::kPreempt || state.reason == StopReason::kDrain ||
+           state.reason == StopReason::kResize;
   }
 
   static constexpr char kNothingRuns[] = "nothing of it runs";

@@ -5,7 +5,7 @@
 //         |  +----(6)------+-----(6)--------+
 //     (5) |                +-----(7)--------+--> Stopping --(8 cancel)----> Cancelled
 //         v                                       |    |
-//      Suspended <------(8 suspend)---------------+    +----(8 preempt, drain)--> Queued
+//      Suspended <------(8 suspend)---------------+    +----(8 preempt, drain, resize)--> Queued
 //
 // 1 submitted                     5 suspended, resumed while nothing runs
 // 2 gang placed                   6 attempt lost or failed retryably: queued again, not before t
@@ -13,7 +13,8 @@
 // 4 attempt succeeded, or failed  8 the attempt is gone: the reason of the stop decides where to;
 //   for good                        a time limit fails the job
 //
-// Not drawn: a job that is Queued or Suspended is cancelled at once, and an attempt that has
+// Not drawn: a poisoned job goes from (6) to Suspended, where it waits for a person; a job that is
+// Queued or Suspended is cancelled at once, and an attempt that has
 // succeeded before a stop reached it makes the job Succeeded whatever the reason of the stop.
 // docs/job_lifecycle.md holds the whole table, checked by a test.
 #pragma once
@@ -46,11 +47,14 @@ struct Running {
 };
 struct Stopping {
   StopReason reason = StopReason::kNone;
-  std::string detail;  // kTimeLimit: which limit
+  std::string detail;  // which limit, or for whom
 
   friend bool operator==(const Stopping&, const Stopping&) = default;
 };
+// With a failure: held for a person (class kPoison), who resumes or cancels it.
 struct Suspended {
+  std::optional<Failure> failure;
+
   friend bool operator==(const Suspended&, const Suspended&) = default;
 };
 struct Succeeded {
@@ -73,10 +77,11 @@ using State =
 struct Placed {};
 struct AllRanksRunning {};
 struct AttemptSucceeded {};
-// What the retry policy made of the failure: queue again, or give up.
+// What the retry policy made of the failure: queue again, hold the job for a person, or give up.
 struct AttemptFailed {
   Failure failure;  // of the attempt; where it gives up, what the job fails with
   bool give_up = false;
+  bool hold = false;
   bool counts_as_retry = false;
   int64_t not_before_us = 0;  // wall
 };
@@ -90,14 +95,22 @@ struct AttemptLost {
 struct Cancel {};
 struct Suspend {};
 struct Resume {};
-struct Preempt {};
-struct Drain {};
+struct Preempt {
+  std::string detail;  // "for jobs/12"
+};
+struct Drain {
+  std::string detail;
+};
+// An elastic job goes on with more or fewer devices.
+struct Resize {
+  std::string detail;
+};
 struct TimeLimit {
   std::string detail;  // "time limit of 1h 00m reached"
 };
 
 using Input = std::variant<Placed, AllRanksRunning, AttemptSucceeded, AttemptFailed, AttemptStopped,
-                           AttemptLost, Cancel, Suspend, Resume, Preempt, Drain, TimeLimit>;
+                           AttemptLost, Cancel, Suspend, Resume, Preempt, Drain, Resize, TimeLimit>;
 
 // Effects.
 

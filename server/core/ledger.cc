@@ -1,5 +1,7 @@
 #include "server/core/ledger.h"
 
+#include <utility>
+
 #include "common/base/check.h"
 
 namespace trainyard::core {
@@ -58,6 +60,32 @@ void Ledger::DeleteCheckpoint(const CheckpointRef& id) {
   deleted_checkpoints_.insert(id);
 }
 
+void Ledger::PutQuota(QuotaRecord quota) {
+  quotas_.insert(quota.subject);
+  std::string subject = quota.subject;
+  snapshot_.quotas.insert_or_assign(std::move(subject), std::move(quota));
+}
+
+void Ledger::DeleteQuota(const std::string& subject) {
+  if (snapshot_.quotas.erase(subject) > 0) quotas_.insert(subject);
+}
+
+void Ledger::PutReservation(ReservationRecord reservation) {
+  reservations_.insert(reservation.name);
+  std::string name = reservation.name;
+  snapshot_.reservations.insert_or_assign(std::move(name), std::move(reservation));
+}
+
+void Ledger::DeleteReservation(const std::string& name) {
+  TY_CHECK(snapshot_.reservations.erase(name) == 1);
+  reservations_.insert(name);
+}
+
+std::map<UsageKey, UsageRecord>& Ledger::EditUsage() {
+  usage_changed_ = true;
+  return snapshot_.usage;
+}
+
 void Ledger::AddEvent(int64_t time_us, std::string resource, std::string type,
                       absl::string_view actor, std::string message) {
   events_.push_back({snapshot_.next_event++, time_us, std::move(resource), std::move(type),
@@ -84,6 +112,29 @@ Delta Ledger::Take() {
   delta.deleted_checkpoints.assign(deleted_checkpoints_.begin(), deleted_checkpoints_.end());
   delta.events = std::move(events_);
   delta.requests = std::move(requests_);
+  for (const std::string& subject : quotas_) {
+    const auto found = snapshot_.quotas.find(subject);
+    if (found != snapshot_.quotas.end()) {
+      delta.quotas.push_back(found->second);
+    } else {
+      delta.deleted_quotas.push_back(subject);
+    }
+  }
+  for (const std::string& name : reservations_) {
+    const auto found = snapshot_.reservations.find(name);
+    if (found != snapshot_.reservations.end()) {
+      delta.reservations.push_back(found->second);
+    } else {
+      delta.deleted_reservations.push_back(name);
+    }
+  }
+  if (usage_changed_) {
+    for (const auto& [key, usage] : snapshot_.usage) delta.usage.push_back(usage);
+  }
+  delta.usage_changed = std::exchange(usage_changed_, false);
+  delta.pool_time_us = snapshot_.pool_time_us;
+  quotas_.clear();
+  reservations_.clear();
   jobs_.clear();
   attempts_.clear();
   workers_.clear();

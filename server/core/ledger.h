@@ -1,6 +1,7 @@
 // The records of the yard, and which of them the present loop turn has changed.
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -32,6 +33,13 @@ class Ledger {
   void AddRequest(RequestRecord request);
   void AddCheckpoint(CheckpointRecord checkpoint);
   void DeleteCheckpoint(const CheckpointRef& id);
+  void PutQuota(QuotaRecord quota);
+  void DeleteQuota(const std::string& subject);  // fine where there is none
+  void PutReservation(ReservationRecord reservation);
+  void DeleteReservation(const std::string& name);
+  // Usage is a small table: it goes into the delta as a whole.
+  std::map<UsageKey, UsageRecord>& EditUsage();
+  void AddPoolTime(int64_t us) { snapshot_.pool_time_us += us; }
 
   void AddEvent(int64_t time_us, std::string resource, std::string type, absl::string_view actor,
                 std::string message);
@@ -48,6 +56,9 @@ class Ledger {
   std::set<CheckpointRef> deleted_checkpoints_;
   std::vector<EventRecord> events_;
   std::vector<RequestRecord> requests_;
+  std::set<std::string> quotas_;  // changed or deleted
+  std::set<std::string> reservations_;
+  bool usage_changed_ = false;
 };
 
 }  // namespace trainyard::core

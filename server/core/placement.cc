@@ -115,8 +115,9 @@ std::optional<std::vector<RankPlacement>> PlaceGang(const Pool& pool, const Queu
   return ranks;
 }
 
-absl::Status CheckPlacement(const Pool& pool, const Demand& demand,
+absl::Status CheckPlacement(const Pool& pool, const QueuedJob& job,
                             const std::vector<RankPlacement>& ranks) {
+  const Demand& demand = job.demand;
   if (ranks.size() != static_cast<size_t>(demand.count)) {
     return Bad(absl::StrCat(ranks.size(), " ranks placed; the gang has ", demand.count));
   }

@@ -32,6 +32,13 @@ RetryVerdict GiveUp(Failure failure) {
   return verdict;
 }
 
+RetryVerdict Hold(Failure failure) {
+  RetryVerdict verdict;
+  verdict.failure = std::move(failure);
+  verdict.hold = true;
+  return verdict;
+}
+
 RetryVerdict Again(const Failure& failure, bool counts_as_retry, int64_t delay_us) {
   RetryVerdict verdict;
   verdict.failure = failure;
@@ -56,8 +63,9 @@ RetryVerdict JudgeFailure(const Config& config, const Failure& failure,
   };
   switch (failure.failure_class) {
     case FailureClass::kUserError:
-    case FailureClass::kPoison:
       return GiveUp(failure);
+    case FailureClass::kPoison:
+      return Hold(failure);
     case FailureClass::kLost:
       return free_retry();
     case FailureClass::kHardware:
@@ -66,10 +74,10 @@ RetryVerdict JudgeFailure(const Config& config, const Failure& failure,
       break;
   }
   if (const std::string other = OtherWorker(history); !other.empty()) {
-    return GiveUp({FailureClass::kPoison, failure.reason,
-                   absl::StrCat(failure.message, " (rank 0 failed like this on worker ", other,
-                                " and on worker ", history.rank_zero.back().worker,
-                                ", so the job is not tried again by itself)")});
+    return Hold({FailureClass::kPoison, failure.reason,
+                 absl::StrCat(failure.message, " (rank 0 failed like this on worker ", other,
+                              " and on worker ", history.rank_zero.back().worker,
+                              ": the job is held; resume it to try again)")});
   }
   if (failure.failure_class == FailureClass::kHardware) return free_retry();
   if (history.retries >= history.max_retries) {

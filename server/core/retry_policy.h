@@ -31,6 +31,7 @@ struct FailureHistory {
 struct RetryVerdict {
   Failure failure;       // what the job shows
   bool give_up = false;  // it ends here
+  bool hold = false;     // it waits for a person
   bool counts_as_retry = false;
   int64_t delay_us = 0;  // before it may be placed again
 };

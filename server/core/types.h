@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -33,10 +34,25 @@ struct CheckpointRef {
 // The devices that a job asks for.
 struct Demand {
   int32_t count = 1;
-  std::string type;    // empty: any one type
-  bool mixed = false;  // types may differ within the gang
+  std::string type;          // empty: any one type
+  bool mixed = false;        // types may differ within the gang
+  int32_t min_count = 0;     // elastic: as few as these will do; 0: `count`, no fewer
+  int64_t memory_bytes = 0;  // each device has at least so much
+  std::map<std::string, std::string> labels = {};  // the worker carries all of them
+  bool spread = false;                             // over as many workers as possible, not as few
 
-  friend bool operator==(const Demand&, const Demand&) = default;
+  int32_t least() const { return min_count == 0 ? count : min_count; }
+  bool is_elastic() const { return least() < count; }
+
+  friend auto operator<=>(const Demand&, const Demand&) = default;
+};
+
+// What must have become of another job before this one may start.
+struct Dependency {
+  JobId job;
+  bool ok = false;  // it has succeeded; else: it has ended, however
+
+  friend auto operator<=>(const Dependency&, const Dependency&) = default;
 };
 
 // What was submitted; never changes. The specs are serialized trainyard.v1.JobSpec; the core reads
@@ -56,6 +72,15 @@ struct Submission {
   JobId cloned_from;               // 0: none
   std::optional<CheckpointRef> parent_checkpoint;
   std::string server_version;  // that resolved the spec
+  std::string project;         // empty: none
+  std::vector<Dependency> dependencies;
+  int64_t not_before_us = 0;          // wall; 0: at once
+  int64_t time_limit_warning_us = 0;  // so long before the time limit a checkpoint is asked for
+  std::string reservation;            // runs on its devices only; empty: where there is room
+  bool preemptible = true;
+  // An array: jobs that share this submission and are told apart by JobRecord::array_index.
+  int32_t array_size = 0;      // 0: no array
+  int32_t array_parallel = 0;  // at most so many at a time; 0: no limit
 
   friend bool operator==(const Submission&, const Submission&) = default;
 };
@@ -99,6 +124,15 @@ struct JobRecord {
   std::string model_digest;
   std::string worker_version;  // of rank 0 of the newest attempt
   int64_t revision = 0;        // commit of its last change: the etag
+  // The first job of its array, and its index there; 0 and 0 outside of one. The index is
+  // `id - array`: the jobs of an array are numbered in one piece.
+  JobId array;
+  int64_t device_time_us = 0;  // devices x time held, over all attempts
+  int32_t preemptions = 0;     // attempts stopped for a better claim
+
+  int32_t array_index() const {
+    return array == JobId{} ? 0 : static_cast<int32_t>(id.value - array.value);
+  }
 
   friend bool operator==(const JobRecord& a, const JobRecord& b);
 };
@@ -153,6 +187,8 @@ struct DeviceRecord {
   std::vector<int32_t> cpus;
   int32_t threads = 0;
   std::string product;
+  int32_t island = 0;      // devices of one NVLink island of a worker carry one number
+  std::string quarantine;  // why an operator or this server has set it aside; empty: it has not
 
   friend bool operator==(const DeviceRecord&, const DeviceRecord&) = default;
 };
@@ -169,6 +205,8 @@ struct WorkerRecord {
   int64_t create_us = 0;
   int64_t last_seen_us = 0;  // at the last change of this record; Yard::LastSeen is newer
   int64_t revision = 0;
+  std::map<std::string, std::string> labels;
+  std::vector<JobId> failed_jobs;  // different jobs that failed there in a row, without a success
 
   friend bool operator==(const WorkerRecord&, const WorkerRecord&) = default;
 };
@@ -215,6 +253,40 @@ struct RequestRecord {
   friend bool operator==(const RequestRecord&, const RequestRecord&) = default;
 };
 
+// What one user or one project may have. 0: no limit.
+struct QuotaRecord {
+  std::string subject;      // "user:anna", "project:vision"; "user:*", "project:*" for all others
+  int32_t devices = 0;      // held at a time
+  int32_t queued_jobs = 0;  // waiting at a time
+  int32_t submits_per_minute = 0;
+  int64_t stored_bytes = 0;  // of checkpoints
+  int32_t weight = 0;        // share of the pool against others; 0: 1
+
+  friend bool operator==(const QuotaRecord&, const QuotaRecord&) = default;
+};
+
+// Devices that belong to some users and projects for a while.
+struct ReservationRecord {
+  std::string name;
+  int64_t start_us = 0;                                      // wall
+  int64_t end_us = 0;                                        // wall
+  std::vector<std::pair<std::string, std::string>> devices;  // worker, device; sorted
+  std::vector<std::string> subjects;                         // "user:anna", "project:vision"
+  std::string actor;                                         // who made it
+
+  friend bool operator==(const ReservationRecord&, const ReservationRecord&) = default;
+};
+
+// What a user has used within a project, decayed: the measure of fair share.
+struct UsageRecord {
+  std::string project;
+  std::string user;
+  int64_t device_us = 0;  // as of Snapshot::pool_time_us
+
+  friend bool operator==(const UsageRecord&, const UsageRecord&) = default;
+};
+using UsageKey = std::pair<std::string, std::string>;  // project, user
+
 // Everything that the server remembers, except events and metrics, which only the store holds.
 struct Snapshot {
   int64_t revision = 0;
@@ -225,6 +297,12 @@ struct Snapshot {
   std::map<std::string, WorkerRecord> workers;
   std::map<CheckpointRef, CheckpointRecord> checkpoints;
   std::map<std::string, RequestRecord> requests;
+  std::map<std::string, QuotaRecord> quotas;  // by subject
+  std::map<std::string, ReservationRecord> reservations;
+  std::map<UsageKey, UsageRecord> usage;
+  // How long the pool has been looked after, in all: uptime added up over all starts of the server.
+  // Usage decays by it, so that no jump of a wall clock and no pause changes anybody's share.
+  int64_t pool_time_us = 0;
 
   friend bool operator==(const Snapshot&, const Snapshot&) = default;
 };
@@ -241,10 +319,19 @@ struct Delta {
   std::vector<CheckpointRef> deleted_checkpoints;
   std::vector<EventRecord> events;  // ascending by sequence
   std::vector<RequestRecord> requests;
+  std::vector<QuotaRecord> quotas;
+  std::vector<std::string> deleted_quotas;
+  std::vector<ReservationRecord> reservations;
+  std::vector<std::string> deleted_reservations;
+  bool usage_changed = false;
+  std::vector<UsageRecord> usage;  // where it has changed: all of it
+  int64_t pool_time_us = 0;        // as of this commit
 
   bool empty() const {
     return jobs.empty() && attempts.empty() && workers.empty() && checkpoints.empty() &&
-           deleted_checkpoints.empty() && events.empty() && requests.empty();
+           deleted_checkpoints.empty() && events.empty() && requests.empty() && quotas.empty() &&
+           deleted_quotas.empty() && reservations.empty() && deleted_reservations.empty() &&
+           !usage_changed;
   }
 };
 

@@ -19,6 +19,7 @@ constexpr Word<StopReason> kStopReasons[] = {
     {StopReason::kNone, "NONE"},       {StopReason::kCancel, "CANCEL"},
     {StopReason::kSuspend, "SUSPEND"}, {StopReason::kPreempt, "PREEMPT"},
     {StopReason::kDrain, "DRAIN"},     {StopReason::kTimeLimit, "TIME_LIMIT"},
+    {StopReason::kResize, "RESIZE"},
 };
 constexpr Word<FailureClass> kFailureClasses[] = {
     {FailureClass::kNone, "NONE"},           {FailureClass::kUserError, "USER_ERROR"},

@@ -20,9 +20,11 @@ struct Now {
 inline constexpr int64_t kMillisecond = 1000;
 inline constexpr int64_t kSecond = 1000 * kMillisecond;
 inline constexpr int64_t kMinute = 60 * kSecond;
+inline constexpr int64_t kHour = 60 * kMinute;
 
 // Why an attempt was stopped. kNone: a rank failed, so the others go too.
-enum class StopReason { kNone, kCancel, kSuspend, kPreempt, kDrain, kTimeLimit };
+// kResize: to go on with more or fewer devices.
+enum class StopReason { kNone, kCancel, kSuspend, kPreempt, kDrain, kTimeLimit, kResize };
 
 enum class FailureClass { kNone, kUserError, kTransient, kHardware, kLost, kPoison };
 

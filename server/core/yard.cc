@@ -39,36 +39,44 @@ bool HoldsDevices(PartState state) {
 Yard::Impl::Impl(const Config& config, Snapshot snapshot, Now now,
                  std::unique_ptr<const Policy> policy)
     : config_(config), ledger_(std::move(snapshot)), policy_(std::move(policy)) {
-  if (policy_ == nullptr) policy_ = std::make_unique<FifoPolicy>();
+  if (policy_ == nullptr) policy_ = MakePolicy();
+  accounts_us_ = now.uptime_us;
+  decayed_pool_us_ = ledger_.snapshot().pool_time_us;
+  planned_at_ = now;
   for (const auto& [name, worker] : ledger_.snapshot().workers) {
     Contact& contact = contacts_[name];
     contact.last_seen_us = worker.last_seen_us;
     contact.lease_deadline_us = now.uptime_us + config_.lease_us;
     contact.unreachable_since_us = now.uptime_us;
+    stale_workers_.insert(name);
   }
   for (const auto& [id, attempt] : ledger_.snapshot().attempts) {
     if (attempt_fsm::IsFinal(attempt.state)) continue;
     LiveAttempt& live = live_[id];
+    live.charged_us = now.uptime_us;
+    live.safe_since_us = now.uptime_us;
     for (const AttemptPart& part : attempt.parts) live_on_[part.worker].insert(id);
+    running_[id.job] = MakeRunning(attempt, now);
     if (std::none_of(attempt.parts.begin(), attempt.parts.end(),
                      [](const AttemptPart& part) { return HoldsDevices(part.state); })) {
       live.drain_deadline_us = now.uptime_us + config_.drain_limit_us;
     }
     if (std::holds_alternative<attempt_fsm::Running>(attempt.state)) {
       live.run_since_us = now.uptime_us;
+      live.started_us = now.uptime_us;
     }
   }
   for (const auto& [id, job] : ledger_.snapshot().jobs) {
     if (!job_fsm::IsFinal(job.state) && job.submission->parent_checkpoint.has_value()) {
       ++parents_[*job.submission->parent_checkpoint];
     }
-    const auto* queued = std::get_if<job_fsm::Queued>(&job.state);
-    if (queued == nullptr) continue;
-    queued_.insert(id);
-    // A wall clock that has jumped must not hold a job back for ever.
-    const int64_t left =
-        std::clamp<int64_t>(queued->not_before_us - now.wall_us, 0, config_.backoff_max_us);
-    if (queued->not_before_us != 0 && left > 0) backoffs_[id] = now.uptime_us + left;
+    if (std::holds_alternative<job_fsm::Queued>(job.state)) EnterQueue(id, now);
+  }
+  for (const auto& [id, checkpoint] : ledger_.snapshot().checkpoints) {
+    CountStored(checkpoint, 1);
+  }
+  for (const auto& [name, worker] : ledger_.snapshot().workers) {
+    if (worker.scheduling == Scheduling::kDraining) DrainAttempts(name, 0, "server", now);
   }
 }
 
@@ -92,19 +100,79 @@ absl::StatusOr<Reply> Yard::Impl::Apply(const SubmitJob& in, Now now) {
     if (snapshot().checkpoints.count(parent) == 0) {
       return error::CheckpointNotFound(CheckpointName(parent.job, parent.step));
     }
-    ++parents_[parent];
   }
-  JobRecord job;
-  job.submission = in.submission;
-  job.create_us = now.wall_us;
-  const JobId id = ledger_.AddJob(std::move(job));
+  for (const Dependency& dependency : submission.dependencies) {
+    if (snapshot().jobs.count(dependency.job) == 0) {
+      return error::JobNotFound(JobName(dependency.job));
+    }
+  }
+  TY_RETURN_IF_ERROR(CheckQuotas(submission, now));
+  const int32_t jobs = std::max(submission.array_size, 1);
+  if (submission.parent_checkpoint.has_value()) parents_[*submission.parent_checkpoint] += jobs;
+  JobId first;
+  for (int32_t i = 0; i < jobs; ++i) {
+    JobRecord job;
+    job.submission = in.submission;
+    job.create_us = now.wall_us;
+    job.array = first;
+    const JobId id = ledger_.AddJob(std::move(job));
+    if (i == 0) first = id;
+    if (submission.array_size > 0) ledger_.EditJob(id).array = first;
+    EnterQueue(id, now);
+  }
   if (!in.request_id.empty()) {
-    ledger_.AddRequest({in.request_id, in.request_hash, id, now.wall_us});
+    ledger_.AddRequest({in.request_id, in.request_hash, first, now.wall_us});
   }
-  ledger_.AddEvent(now.wall_us, JobName(id), "JOB_QUEUED", in.actor, "submitted");
-  queued_.insert(id);
+  // One event tells of a whole array.
+  ledger_.AddEvent(now.wall_us, JobName(first), "JOB_QUEUED", in.actor,
+                   submission.array_size == 0
+                       ? "submitted"
+                       : absl::StrCat("submitted as an array of ", jobs, ", up to ",
+                                      JobName(JobId{first.value + jobs - 1})));
   plan_again_ = true;
-  return Reply{id, /*existed=*/false};
+  return Reply{first, /*existed=*/false};
+}
+
+// Bookkeeping of a job that has come to wait.
+void Yard::Impl::EnterQueue(JobId id, Now now) {
+  const JobRecord& job = ledger_.job(id);
+  const Submission& submission = *job.submission;
+  stale_jobs_.insert(id);
+  CountQueued(submission, 1);
+  for (const Dependency& dependency : submission.dependencies) {
+    dependents_[dependency.job].insert(id);
+  }
+  // A wall clock that has jumped must not hold a failed job back for ever.
+  const int64_t not_before_us = std::get<job_fsm::Queued>(job.state).not_before_us;
+  int64_t left = std::min(not_before_us - now.wall_us, config_.backoff_max_us);
+  if (not_before_us == 0) left = submission.not_before_us - now.wall_us;
+  if (left > 0) Wake(id, now.uptime_us + left);
+}
+
+void Yard::Impl::LeaveQueue(JobId id) {
+  const Submission& submission = *ledger_.job(id).submission;
+  stale_jobs_.insert(id);
+  CountQueued(submission, -1);
+  for (const Dependency& dependency : submission.dependencies) {
+    const auto waiting = dependents_.find(dependency.job);
+    if (waiting == dependents_.end()) continue;
+    waiting->second.erase(id);
+    if (waiting->second.empty()) dependents_.erase(waiting);
+  }
+  ForgetWake(id);
+}
+
+void Yard::Impl::Wake(JobId id, int64_t deadline_us) {
+  ForgetWake(id);
+  wakes_[id] = deadline_us;
+  wake_order_.insert({deadline_us, id});
+}
+
+void Yard::Impl::ForgetWake(JobId id) {
+  const auto found = wakes_.find(id);
+  if (found == wakes_.end()) return;
+  wake_order_.erase({found->second, id});
+  wakes_.erase(found);
 }
 
 absl::StatusOr<Reply> Yard::Impl::Apply(const CancelJob& in, Now now) {
@@ -134,6 +202,7 @@ absl::StatusOr<Reply> Yard::Impl::Apply(const UncordonWorker& in, Now now) {
 
 absl::StatusOr<Reply> Yard::Impl::Apply(const DrainWorker& in, Now now) {
   TY_RETURN_IF_ERROR(StepScheduling(in.worker, worker_fsm::Drain{}, in.actor, in.reason, now));
+  DrainAttempts(in.worker, in.within_us, in.actor, now);
   return Reply{};
 }
 
@@ -148,18 +217,18 @@ absl::StatusOr<Reply> Yard::Impl::Apply(const CommitCheckpoint& in, Now now) {
   std::sort(checkpoint.files.begin(), checkpoint.files.end(),
             [](const CheckpointFile& a, const CheckpointFile& b) { return a.name < b.name; });
   checkpoint.create_us = now.wall_us;
+  CountStored(checkpoint, 1);
   ledger_.AddCheckpoint(std::move(checkpoint));
   const std::string actor = absl::StrCat("worker:", *WorkerOfSession(in.session));
   ledger_.AddEvent(now.wall_us, JobName(id.job), "CHECKPOINT_COMMITTED", actor,
                    absl::StrCat("checkpoint at step ", id.step, " of attempt ", in.attempt.number));
   ledger_.EditJob(id.job);  // its newest checkpoint is shown with it
   CleanCheckpoints(id.job, actor, now);
+  if (const auto live = live_.find(in.attempt); live != live_.end()) {
+    live->second.safe_since_us = now.uptime_us;
+    if (live->second.stop.has_value()) FireStop(in.attempt, "scheduler", now);
+  }
   return Reply{id.job, /*existed=*/false};
-}
-
-std::vector<std::string> Yard::Impl::QueueReasons(JobId job) const {
-  const auto found = reasons_.find(job);
-  return found == reasons_.end() ? std::vector<std::string>{} : found->second;
 }
 
 int64_t Yard::Impl::LastSeen(const std::string& worker) const {
@@ -263,8 +332,14 @@ std::vector<const CheckpointRecord*> Yard::CheckpointsOf(JobId job) const {
 std::vector<std::string> Yard::QueueReasons(JobId job) const {
   return impl_->QueueReasons(job);
 }
-std::vector<std::string> Yard::QueueReasons(const Submission& submission) const {
-  return impl_->QueueReasons(submission);
+Explanation Yard::Explain(JobId job, Now now) const {
+  return impl_->Explain(job, now);
+}
+Explanation Yard::Preview(const Submission& submission, Now now) const {
+  return impl_->Preview(submission, now);
+}
+std::map<UsageKey, UsageRecord> Yard::Usage(Now now) const {
+  return impl_->Usage(now);
 }
 int64_t Yard::LastSeen(absl::string_view worker) const {
   return impl_->LastSeen(std::string(worker));

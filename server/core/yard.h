@@ -42,7 +42,7 @@ struct Turn {
 
 class Yard {
  public:
-  // `policy` decides who is placed where; null for FIFO.
+  // `policy` decides who is placed where; null for the full one.
   Yard(const Config& config, Snapshot snapshot, Now now,
        std::unique_ptr<const Policy> policy = nullptr);
   Yard(Yard&&) noexcept;
@@ -66,8 +66,12 @@ class Yard {
   std::vector<const CheckpointRecord*> CheckpointsOf(JobId job) const;
   // Every reason why a queued job waits, in sentences; empty for other jobs.
   std::vector<std::string> QueueReasons(JobId job) const;
-  // The same for a job that nobody has submitted yet; empty where it would start at once.
-  std::vector<std::string> QueueReasons(const Submission& submission) const;
+  // All of it: what would change it, and when the job will start. Empty for jobs that do not wait.
+  Explanation Explain(JobId job, Now now) const;
+  // The same for a job that nobody has submitted yet; without reasons where it would start at once.
+  Explanation Preview(const Submission& submission, Now now) const;
+  // What everybody has used, decayed, up to now.
+  std::map<UsageKey, UsageRecord> Usage(Now now) const;
   // Wall time of the worker's last sync.
   int64_t LastSeen(absl::string_view worker) const;
   // Devices of a worker that are held, with the attempt that holds each.

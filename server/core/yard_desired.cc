@@ -61,6 +61,7 @@ DesiredAttempt Yard::Impl::DesiredPart(const AttemptRecord& attempt, const LiveA
     if (rank.worker == worker) desired.ranks.push_back(rank);
   }
   desired.resume_from = attempt.resume_from;
+  desired.checkpoint_request = live.checkpoint_request;
   desired.spans_workers = attempt.parts.size() > 1;
   for (const auto& [other, keys] : live.rendezvous) {
     if (other != worker) desired.rendezvous.insert(keys.begin(), keys.end());

@@ -12,21 +12,6 @@
 namespace trainyard::core {
 namespace {
 
-// "12:03:07 UTC".
-std::string TimeOfDay(int64_t wall_us) {
-  const int64_t second = wall_us / kSecond % (24 * 3600);
-  return absl::StrFormat("%02d:%02d:%02d UTC", second / 3600, second / 60 % 60, second % 60);
-}
-
-std::string LowerCase(absl::string_view word) {
-  std::string text(word);
-  for (char& c : text) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    if (c == '_') c = ' ';
-  }
-  return text;
-}
-
 void TakeEarlier(std::optional<int64_t>& earliest, int64_t deadline) {
   if (!earliest.has_value() || deadline < *earliest) earliest = deadline;
 }
@@ -49,14 +34,27 @@ void Yard::Impl::FireTimers(Now now) {
   std::vector<AttemptId> live;
   for (const auto& [id, attempt] : live_) live.push_back(id);
   for (const AttemptId& id : live) FireAttemptTimers(id, now);
-  for (auto it = backoffs_.begin(); it != backoffs_.end();) {
-    if (it->second > now.uptime_us) {
-      ++it;
-    } else {
-      it = backoffs_.erase(it);
-      plan_again_ = true;
-    }
+  while (!wake_order_.empty() && wake_order_.begin()->first <= now.uptime_us) {
+    const JobId id = wake_order_.begin()->second;
+    ForgetWake(id);
+    // After a backoff the delayed start counts again, should it be later.
+    const int64_t left = ledger_.job(id).submission->not_before_us - now.wall_us;
+    if (left > 0) Wake(id, now.uptime_us + left);
+    stale_jobs_.insert(id);
+    plan_again_ = true;
   }
+  KeepAccounts(now);
+  if (const auto next = NextPass(); next.has_value() && *next <= now.uptime_us) {
+    plan_again_ = true;
+  }
+}
+
+// Some decisions change with time alone: a minimum runtime is over, devices have been free for long
+// enough to grow, a reservation begins.
+std::optional<int64_t> Yard::Impl::NextPass() const {
+  std::optional<int64_t> next = reservation_deadline_us_;
+  if (!running_.empty()) TakeEarlier(next, planned_at_.uptime_us + config_.replan_us);
+  return next;
 }
 
 void Yard::Impl::FireWorkerTimers(const std::string& name, Now now) {
@@ -86,7 +84,7 @@ void Yard::Impl::FireWorkerTimers(const std::string& name, Now now) {
 }
 
 void Yard::Impl::FireAttemptTimers(AttemptId id, Now now) {
-  const LiveAttempt& live = live_.at(id);
+  LiveAttempt& live = live_.at(id);
   if (const auto deadline = TimeLimitDeadline(id, live);
       deadline.has_value() && now.uptime_us >= *deadline) {
     const int64_t limit_us = ledger_.job(id.job).submission->time_limit_us;
@@ -96,11 +94,23 @@ void Yard::Impl::FireAttemptTimers(AttemptId id, Now now) {
                     "time limit of ", DurationText(absl::Microseconds(limit_us)), " reached")},
                 "server", "", now));
   }
+  if (const auto warning = WarningDeadline(id, live);
+      warning.has_value() && now.uptime_us >= *warning) {
+    live.is_warned = true;
+    AskForCheckpoint(id);
+    const int64_t left_us = ledger_.job(id.job).submission->time_limit_warning_us;
+    ledger_.AddEvent(now.wall_us, JobName(id.job), "TIME_LIMIT_NEAR", "server",
+                     absl::StrCat("the time limit is ", DurationText(absl::Microseconds(left_us)),
+                                  " away; a checkpoint was asked for"));
+  }
+  if (live.stop.has_value() && now.uptime_us >= live.stop->deadline_us) {
+    FireStop(id, "scheduler", now);
+  }
   if (!live.drain_deadline_us.has_value() || now.uptime_us < *live.drain_deadline_us) return;
   for (AttemptPart& part : ledger_.EditAttempt(id).parts) {
     if (part.state != PartState::kExited) continue;
     part.state = PartState::kDrained;
-    touched_workers_.insert(part.worker);
+    Touch(part.worker);
     ledger_.AddEvent(now.wall_us, AttemptName(id), "ATTEMPT_NOT_DRAINED", "server",
                      absl::StrCat("worker ", part.worker, " has not delivered everything within ",
                                   config_.drain_limit_us / kSecond, " s"));
@@ -115,6 +125,14 @@ std::optional<int64_t> Yard::Impl::TimeLimitDeadline(AttemptId id, const LiveAtt
     return std::nullopt;
   }
   return *live.run_since_us + job.submission->time_limit_us - job.run_time_us;
+}
+
+// When the job is to be warned of its time limit; none where it was, or need not be.
+std::optional<int64_t> Yard::Impl::WarningDeadline(AttemptId id, const LiveAttempt& live) const {
+  const int64_t warning_us = ledger_.job(id.job).submission->time_limit_warning_us;
+  if (warning_us == 0 || live.is_warned) return std::nullopt;
+  const auto limit = TimeLimitDeadline(id, live);
+  return limit.has_value() ? std::optional<int64_t>(*limit - warning_us) : std::nullopt;
 }
 
 // By then the supervisor has stopped the ranks by itself: its lease file is renewed only while the
@@ -155,157 +173,14 @@ std::optional<int64_t> Yard::Impl::NextDeadline() const {
   for (const auto& [id, live] : live_) {
     if (live.drain_deadline_us.has_value()) TakeEarlier(next, *live.drain_deadline_us);
     if (const auto limit = TimeLimitDeadline(id, live)) TakeEarlier(next, *limit);
+    if (const auto warning = WarningDeadline(id, live)) TakeEarlier(next, *warning);
+    const bool waits_to_stop = live.stop.has_value() && !std::holds_alternative<job_fsm::Stopping>(
+                                                            ledger_.job(id.job).state);
+    if (waits_to_stop) TakeEarlier(next, live.stop->deadline_us);
   }
-  for (const auto& [job, deadline] : backoffs_) TakeEarlier(next, deadline);
+  if (!wake_order_.empty()) TakeEarlier(next, wake_order_.begin()->first);
+  if (const auto pass = NextPass()) TakeEarlier(next, *pass);
   return next;
-}
-
-Pool Yard::Impl::MakePool() const {
-  Pool pool;
-  for (const auto& [name, record] : snapshot().workers) {
-    if (std::holds_alternative<worker_fsm::Gone>(record.state)) continue;
-    const Contact& contact = contacts_.at(name);
-    PoolWorker worker;
-    worker.name = name;
-    if (std::holds_alternative<worker_fsm::Unreachable>(record.state)) {
-      worker.why_not = "is unreachable";
-    } else if (!contact.synced) {
-      worker.why_not = "has not reported yet what it runs";
-    } else if (RunsUnknown(contact)) {
-      worker.why_not = "runs an attempt that this server does not know";
-    } else if (record.scheduling != Scheduling::kEligible) {
-      worker.why_not = absl::StrCat("is ", LowerCase(Text(record.scheduling)));
-    }
-    worker.takes_ranks = worker.why_not.empty();
-    const std::map<std::string, AttemptId> holders = HoldersOn(name);
-    for (const DeviceRecord& device : record.devices) {
-      PoolDevice& slot = worker.devices.emplace_back();
-      slot.name = device.name;
-      slot.type = device.type;
-      slot.usable = device.health == DeviceHealth::kOk;
-      if (!slot.usable) {
-        slot.why_not = device.health == DeviceHealth::kQuarantined
-                           ? "is quarantined"
-                           : "is used by a process that is not ours";
-        if (!device.health_reason.empty()) {
-          absl::StrAppend(&slot.why_not, ": ", device.health_reason);
-        }
-      }
-      const auto holder = holders.find(device.name);
-      if (holder != holders.end()) slot.holder = holder->second.job;
-    }
-    pool.push_back(std::move(worker));
-  }
-  return pool;
-}
-
-std::vector<QueuedJob> Yard::Impl::MakeQueue() const {
-  std::vector<QueuedJob> queue;
-  for (const JobId& id : queued_) {
-    const JobRecord& record = ledger_.job(id);
-    QueuedJob& job = queue.emplace_back();
-    job.id = id;
-    job.demand = record.submission->demand;
-    job.priority = record.submission->priority;
-    const auto& state = std::get<job_fsm::Queued>(record.state);
-    if (backoffs_.count(id) > 0) {
-      const FailureClass after = state.last_failure.has_value() ? state.last_failure->failure_class
-                                                                : FailureClass::kTransient;
-      job.holds.push_back(absl::StrCat("backoff until ", TimeOfDay(state.not_before_us),
-                                       " after a ", LowerCase(Text(after)), " failure"));
-    }
-    if (record.failures == 0) continue;
-    const auto& attempts = snapshot().attempts;
-    for (auto it = attempts.lower_bound({id, 0}); it != attempts.end() && it->first.job == id;
-         ++it) {
-      for (const AttemptPart& part : it->second.parts) {
-        const Outcome& outcome = part.outcome;
-        if (outcome.failure.failure_class != FailureClass::kHardware) continue;
-        for (const RankPlacement& rank : it->second.ranks) {
-          if (rank.rank == outcome.failed_rank && rank.worker == part.worker) {
-            job.avoid.insert({rank.worker, rank.device});
-          }
-        }
-      }
-    }
-  }
-  return queue;
-}
-
-void Yard::Impl::MakePlan(Now now) {
-  if (queued_.empty()) return;
-  Pool pool = MakePool();
-  const Plan plan = policy_->MakePlan(pool, MakeQueue());
-  for (const auto& [id, decision] : plan) {
-    const JobRecord& job = ledger_.job(id);
-    TY_CHECK(queued_.count(id) > 0);
-    if (const auto* place = std::get_if<Place>(&decision)) {
-      TY_CHECK_OK(CheckPlacement(pool, job.submission->demand, place->ranks));
-      Hold(pool, id, place->ranks);
-      StartAttempt(id, place->ranks, now);
-      continue;
-    }
-    const auto* wait = std::get_if<Wait>(&decision);
-    const std::vector<std::string>& reasons =
-        wait != nullptr ? wait->reasons : std::get<Infeasible>(decision).reasons;
-    std::vector<std::string>& known = reasons_[id];
-    if (known == reasons) continue;
-    known = reasons;
-    turn_.reasons_changed.insert(id);
-  }
-}
-
-std::vector<std::string> Yard::Impl::QueueReasons(const Submission& submission) const {
-  // Behind all jobs of its priority, as a new one is.
-  constexpr JobId kNewest{std::numeric_limits<int64_t>::max()};
-  std::vector<QueuedJob> queue = MakeQueue();
-  QueuedJob& job = queue.emplace_back();
-  job.id = kNewest;
-  job.demand = submission.demand;
-  job.priority = submission.priority;
-  const Plan plan = policy_->MakePlan(MakePool(), std::move(queue));
-  const Decision& decision = plan.at(kNewest);
-  if (const auto* wait = std::get_if<Wait>(&decision)) return wait->reasons;
-  if (const auto* infeasible = std::get_if<Infeasible>(&decision)) return infeasible->reasons;
-  return {};
-}
-
-// The token grows in the transaction that allocates the devices.
-void Yard::Impl::StartAttempt(JobId id, std::vector<RankPlacement> ranks, Now now) {
-  JobRecord& job = ledger_.EditJob(id);
-  ++job.attempt;
-  ++job.fencing_token;
-  AttemptRecord attempt;
-  attempt.id = {id, job.attempt};
-  attempt.fencing_token = job.fencing_token;
-  attempt.ranks = std::move(ranks);
-  std::map<std::string, std::string> devices;  // by worker, as text
-  for (const RankPlacement& rank : attempt.ranks) {
-    std::string& text = devices[rank.worker];
-    absl::StrAppend(&text, text.empty() ? "" : ",", rank.device);
-  }
-  std::string where;
-  for (const auto& [worker, text] : devices) {
-    attempt.parts.push_back({worker, PartState::kAssigned, {}});
-    live_on_[worker].insert(attempt.id);
-    absl::StrAppend(&where, where.empty() ? "" : "; ", worker, ": ", text);
-  }
-  attempt.resume_from = ResumePoint(job);
-  attempt.create_us = now.wall_us;
-  job.worker_version = ledger_.worker(attempt.ranks.front().worker).version;
-  live_[attempt.id];
-  TouchWorkersOf(attempt);
-  const AttemptId attempt_id = attempt.id;
-  std::string from;
-  if (attempt.resume_from.has_value()) {
-    from = absl::StrCat(", from ",
-                        CheckpointName(attempt.resume_from->job, attempt.resume_from->step));
-  }
-  ledger_.AddAttempt(std::move(attempt));
-  ledger_.AddEvent(now.wall_us, AttemptName(attempt_id), "ATTEMPT_PLACED", "scheduler",
-                   absl::StrCat("on ", where, from));
-  TY_CHECK_OK(StepJob(id, job_fsm::Placed{}, "scheduler",
-                      absl::StrCat("attempt ", attempt_id.number, " placed"), now));
 }
 
 // Gives a new revision to each worker whose orders have changed.

@@ -30,8 +30,12 @@ std::string Detail(const JobState& state) {
   if (const auto* queued = std::get_if<job_fsm::Queued>(&state)) {
     return queued->last_failure.has_value() ? FailureText(*queued->last_failure) : "";
   }
-  if (const auto* failed = std::get_if<job_fsm::Failed>(&state))
+  if (const auto* failed = std::get_if<job_fsm::Failed>(&state)) {
     return FailureText(failed->failure);
+  }
+  if (const auto* held = std::get_if<job_fsm::Suspended>(&state)) {
+    return held->failure.has_value() ? FailureText(*held->failure) : "";
+  }
   if (const auto* stopping = std::get_if<job_fsm::Stopping>(&state)) {
     return stopping->detail.empty() ? std::string(Text(stopping->reason)) : stopping->detail;
   }
@@ -99,25 +103,28 @@ absl::Status Yard::Impl::StepJob(JobId id, const job_fsm::Input& input, absl::st
 void Yard::Impl::EnterJobState(JobId id, const JobState& before, Now now) {
   JobRecord& job = ledger_.EditJob(id);
   plan_again_ = true;
-  queued_.erase(id);
-  backoffs_.erase(id);
-  if (const auto* queued = std::get_if<job_fsm::Queued>(&job.state)) {
-    queued_.insert(id);
-    if (queued->not_before_us > now.wall_us) {
-      backoffs_[id] = now.uptime_us + (queued->not_before_us - now.wall_us);
-    }
-  } else if (reasons_.erase(id) > 0) {
-    turn_.reasons_changed.insert(id);
-  }
+  const bool was_queued = std::holds_alternative<job_fsm::Queued>(before);
+  const bool is_queued = std::holds_alternative<job_fsm::Queued>(job.state);
+  if (was_queued) LeaveQueue(id);
+  if (is_queued) EnterQueue(id, now);
+  if (!is_queued && reasons_.erase(id) > 0) turn_.reasons_changed.insert(id);
+  const bool waits_no_more =
+      std::holds_alternative<job_fsm::Suspended>(job.state) || job_fsm::IsFinal(job.state);
+  if (waits_no_more) Withdraw(id, now);
   if (std::holds_alternative<job_fsm::Starting>(job.state)) job.stop_reason = StopReason::kNone;
   if (const auto* stopping = std::get_if<job_fsm::Stopping>(&job.state)) {
     job.stop_reason = stopping->reason;
   }
   // Without an attempt there is no stop, only the verb's reason.
-  if (std::holds_alternative<job_fsm::Suspended>(job.state)) job.stop_reason = StopReason::kSuspend;
+  if (const auto* suspended = std::get_if<job_fsm::Suspended>(&job.state)) {
+    job.stop_reason = suspended->failure.has_value() ? StopReason::kNone : StopReason::kSuspend;
+  }
   if (std::holds_alternative<job_fsm::Cancelled>(job.state)) job.stop_reason = StopReason::kCancel;
   if (!job_fsm::IsFinal(job.state)) return;
   job.end_us = now.wall_us;
+  if (const auto waiting = dependents_.find(id); waiting != dependents_.end()) {
+    stale_jobs_.insert(waiting->second.begin(), waiting->second.end());
+  }
   auto* failed = std::get_if<job_fsm::Failed>(&job.state);
   if (failed != nullptr && std::holds_alternative<job_fsm::Stopping>(before) &&
       job.stop_reason == StopReason::kTimeLimit) {
@@ -154,6 +161,8 @@ void Yard::Impl::StepAttempt(AttemptId id, const attempt_fsm::Input& input, absl
     }
     attempt.start_us = now.wall_us;
     live_.at(id).run_since_us = now.uptime_us;
+    live_.at(id).started_us = now.uptime_us;
+    live_.at(id).safe_since_us = now.uptime_us;
     JobRecord& job = ledger_.EditJob(id.job);
     if (job.start_us == 0) job.start_us = now.wall_us;
     TY_CHECK_OK(StepJob(id.job, job_fsm::AllRanksRunning{}, actor, "", now));
@@ -163,6 +172,7 @@ void Yard::Impl::StepAttempt(AttemptId id, const attempt_fsm::Input& input, absl
 void Yard::Impl::EndAttempt(AttemptId id, absl::string_view actor, Now now) {
   LiveAttempt& live = live_.at(id);
   CountRunTime(id.job, live, now);
+  Charge(id, live, now);
   AttemptRecord& attempt = ledger_.EditAttempt(id);
   attempt.end_us = now.wall_us;
   for (const AttemptPart& part : attempt.parts) {
@@ -171,6 +181,7 @@ void Yard::Impl::EndAttempt(AttemptId id, absl::string_view actor, Now now) {
     if (on->second.empty()) live_on_.erase(on);
   }
   live_.erase(id);
+  running_.erase(id.job);
   JobRecord& job = ledger_.EditJob(id.job);
   if (std::holds_alternative<attempt_fsm::Succeeded>(attempt.state) && attempt.start_us == 0) {
     // Too short for a report in between.
@@ -197,8 +208,8 @@ job_fsm::Input Yard::Impl::EndForJob(const AttemptRecord& attempt, Now now) cons
   };
   if (const auto* failed = std::get_if<attempt_fsm::Failed>(&attempt.state)) {
     const RetryVerdict verdict = judge(failed->failure);
-    return job_fsm::AttemptFailed{verdict.failure, verdict.give_up, verdict.counts_as_retry,
-                                  not_before(verdict)};
+    return job_fsm::AttemptFailed{verdict.failure, verdict.give_up, verdict.hold,
+                                  verdict.counts_as_retry, not_before(verdict)};
   }
   if (const auto* lost = std::get_if<attempt_fsm::Lost>(&attempt.state)) {
     const RetryVerdict verdict = judge(lost->failure);
@@ -234,6 +245,7 @@ void Yard::Impl::StepWorker(const std::string& name, const worker_fsm::Input& in
   TY_CHECK(!std::holds_alternative<Refused>(result));
   auto* transition = std::get_if<Transition<WorkerState, worker_fsm::Effect>>(&result);
   if (transition == nullptr) return;  // ignored
+  Touch(name);
   Contact& contact = contacts_.at(name);
   WorkerRecord& worker = ledger_.EditWorker(name);
   worker.state = transition->next;
@@ -265,17 +277,9 @@ absl::Status Yard::Impl::StepScheduling(const std::string& name,
   worker.scheduling = worker_fsm::FromState(transition->next);
   ledger_.AddEvent(now.wall_us, WorkerName(name), absl::StrCat("WORKER_", Text(worker.scheduling)),
                    actor, std::move(message));
+  Touch(name);
   plan_again_ = true;
-  for (const worker_fsm::SchedulingEffect& effect : transition->effects) {
-    if (!std::holds_alternative<worker_fsm::StopAttempts>(effect)) continue;
-    const auto on = live_on_.find(name);
-    if (on == live_on_.end()) continue;
-    const std::set<AttemptId> attempts = on->second;
-    for (const AttemptId& id : attempts) {
-      TY_CHECK_OK(StepJob(id.job, job_fsm::Drain{}, actor,
-                          absl::StrCat("worker ", name, " is being drained"), now));
-    }
-  }
+  // StopAttempts is up to the caller, who knows how long the drain may take.
   return absl::OkStatus();
 }
 
@@ -305,6 +309,7 @@ void Yard::Impl::CleanCheckpoints(JobId job, absl::string_view actor, Now now) {
   for (const CheckpointRef& id : all) {
     if (parents_.count(id) > 0) continue;
     if (live != live_.end() && ledger_.attempt(live->first).resume_from == id) continue;
+    CountStored(snapshot().checkpoints.at(id), -1);
     ledger_.DeleteCheckpoint(id);
     ledger_.AddEvent(now.wall_us, JobName(job), "CHECKPOINT_DELETED", actor,
                      absl::StrCat("checkpoint at step ", id.step, "; the newest ", kept, " stay"));
@@ -320,7 +325,7 @@ std::optional<CheckpointRef> Yard::Impl::ResumePoint(const JobRecord& job) const
 }
 
 void Yard::Impl::TouchWorkersOf(const AttemptRecord& attempt) {
-  for (const AttemptPart& part : attempt.parts) touched_workers_.insert(part.worker);
+  for (const AttemptPart& part : attempt.parts) Touch(part.worker);
 }
 
 }  // namespace trainyard::core

@@ -61,7 +61,15 @@ absl::StatusOr<Reply> Yard::Impl::Apply(const RegisterWorker& in, Now now) {
   worker.version = in.version;
   worker.hostname = in.hostname;
   worker.address = in.address;
-  worker.devices = in.devices;
+  // What was set aside here stays so, whatever the worker thinks of it.
+  std::vector<DeviceRecord> devices = in.devices;
+  for (DeviceRecord& device : devices) {
+    for (const DeviceRecord& before : worker.devices) {
+      if (before.name == device.name) device.quarantine = before.quarantine;
+    }
+  }
+  worker.devices = std::move(devices);
+  worker.labels = in.labels;
   worker.last_seen_us = now.wall_us;
   ledger_.PutWorker(std::move(worker));
 
@@ -76,7 +84,7 @@ absl::StatusOr<Reply> Yard::Impl::Apply(const RegisterWorker& in, Now now) {
                    absl::StrCat("version ", in.version, ", ", in.devices.size(),
                                 in.devices.size() == 1 ? " device" : " devices"));
   if (!is_new) StepWorker(in.worker, worker_fsm::Registered{}, ActorOf(in.worker), "", now);
-  touched_workers_.insert(in.worker);
+  Touch(in.worker);
   plan_again_ = true;
   return Reply{};
 }
@@ -99,7 +107,7 @@ absl::StatusOr<Reply> Yard::Impl::Apply(const SyncReport& in, Now now) {
   }
   if (!contact.synced || observed != contact.observed) {
     plan_again_ = true;
-    touched_workers_.insert(name);
+    Touch(name);
   }
   contact.synced = true;
   contact.sequence = in.sequence;
@@ -138,6 +146,7 @@ void Yard::Impl::TakeHealth(const std::string& worker, const std::vector<DeviceR
                      device.health_reason.empty()
                          ? device.name
                          : absl::StrCat(device.name, ": ", device.health_reason));
+    Touch(worker);
     plan_again_ = true;
   }
 }
@@ -212,6 +221,7 @@ void Yard::Impl::PartNotListed(const std::string& worker, AttemptId id, int64_t 
         AttemptPart& part = EditPart(id, worker);
         part.state = PartState::kDrained;
         part.outcome.kind = OutcomeKind::kStopped;
+        Touch(worker);
         plan_again_ = true;
         CheckGone(id, ActorOf(worker), now);
       }
@@ -240,11 +250,17 @@ void Yard::Impl::PartExited(const std::string& worker, AttemptId id, const Obser
   part.outcome = Checked(seen.outcome);
   const Outcome outcome = part.outcome;
   plan_again_ = true;
-  touched_workers_.insert(worker);
+  Touch(worker);
   switch (outcome.kind) {
     case OutcomeKind::kSucceeded:
+      if (!ledger_.worker(worker).failed_jobs.empty()) {
+        ledger_.EditWorker(worker).failed_jobs.clear();
+      }
       break;
     case OutcomeKind::kFailed:
+      if (!std::holds_alternative<attempt_fsm::Stopping>(ledger_.attempt(id).state)) {
+        NoteFailure(worker, id, outcome, now);
+      }
       StepAttempt(id, attempt_fsm::PartFailed{outcome.failure}, ActorOf(worker), now);
       break;
     case OutcomeKind::kStopped:
@@ -282,14 +298,16 @@ void Yard::Impl::TakeProgress(const std::string& worker, AttemptId id, const Obs
   edit.model_digest = model_digest;
   edit.metrics = std::move(metrics);
   edit.progress = progress;
-  CountRunTime(id.job, live_.at(id), now);
+  LiveAttempt& live = live_.at(id);
+  CountRunTime(id.job, live, now);
+  live.end_by_speed_us = progress.eta_us > 0 ? now.uptime_us + progress.eta_us : 0;
 }
 
 void Yard::Impl::LosePart(const std::string& worker, AttemptId id, std::string reason,
                           std::string message, Now now) {
   EditPart(id, worker).state = PartState::kLost;
   plan_again_ = true;
-  touched_workers_.insert(worker);
+  Touch(worker);
   StepAttempt(id,
               attempt_fsm::PartFailed{{FailureClass::kLost, std::move(reason), std::move(message)}},
               "server", now);

@@ -59,12 +59,11 @@ grpc::ServerUnaryReactor* JobServiceImpl::CreateJob(grpc::CallbackServerContext*
   if (request->validate_only()) {
     *response = PreviewOf(*input->submission);
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    services_.runtime.Read([reactor, response, submission = input->submission](
-                               absl::StatusOr<const core::Yard*> yard) {
+    services_.runtime.Read([reactor, response, submission = input->submission,
+                            &runtime = services_.runtime](absl::StatusOr<const core::Yard*> yard) {
       if (yard.ok()) {
-        for (std::string& reason : (*yard)->QueueReasons(*submission)) {
-          response->add_queue_reasons(std::move(reason));
-        }
+        const core::Explanation preview = (*yard)->Preview(*submission, runtime.Now());
+        for (const std::string& reason : preview.reasons) response->add_queue_reasons(reason);
       }
       reactor->Finish(ToGrpcStatus(yard.status()));
     });

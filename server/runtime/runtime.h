@@ -71,6 +71,8 @@ class Runtime {
   // Calls with the yard, all of whose state is committed then.
   void Read(ReadDone done);
 
+  core::Now Now() const;
+
   // Answers waiting workers with UNAVAILABLE, finishes what is queued, joins. Idempotent.
   void Stop();
 
@@ -105,7 +107,6 @@ class Runtime {
 
   static void Refuse(Item item, const absl::Status& status);
   void Enqueue(Item item);
-  core::Now Now() const;
 
   // On the writer.
   void Loop();

@@ -65,6 +65,7 @@ std::string JobTable() {
        {"STOPPING (SUSPEND)", job_fsm::Stopping{StopReason::kSuspend, ""}},
        {"STOPPING (PREEMPT)", job_fsm::Stopping{StopReason::kPreempt, ""}},
        {"STOPPING (DRAIN)", job_fsm::Stopping{StopReason::kDrain, ""}},
+       {"STOPPING (RESIZE)", job_fsm::Stopping{StopReason::kResize, ""}},
        {"STOPPING (TIME_LIMIT)", job_fsm::Stopping{StopReason::kTimeLimit, "limit"}},
        {"SUSPENDED", job_fsm::Suspended{}},
        {"SUCCEEDED", job_fsm::Succeeded{}},
@@ -73,8 +74,9 @@ std::string JobTable() {
       {{"placed", job_fsm::Placed{}},
        {"all ranks running", job_fsm::AllRanksRunning{}},
        {"attempt succeeded", job_fsm::AttemptSucceeded{}},
-       {"attempt failed, to retry", job_fsm::AttemptFailed{failure, false, true, 1}},
-       {"attempt failed for good", job_fsm::AttemptFailed{failure, true, false, 0}},
+       {"attempt failed, to retry", job_fsm::AttemptFailed{failure, false, false, true, 1}},
+       {"attempt failed, poison", job_fsm::AttemptFailed{failure, false, true, false, 0}},
+       {"attempt failed for good", job_fsm::AttemptFailed{failure, true, false, false, 0}},
        {"attempt stopped", job_fsm::AttemptStopped{}},
        {"attempt lost", job_fsm::AttemptLost{failure, 0}},
        {"cancel", job_fsm::Cancel{}},
@@ -82,6 +84,7 @@ std::string JobTable() {
        {"resume", job_fsm::Resume{}},
        {"preempt", job_fsm::Preempt{}},
        {"drain", job_fsm::Drain{}},
+       {"resize", job_fsm::Resize{}},
        {"time limit", job_fsm::TimeLimit{"limit"}}},
       JobCell);
 }
