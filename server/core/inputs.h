@@ -54,7 +54,7 @@ struct RegisterWorker {
   std::string hostname;
   std::string address;
   std::vector<DeviceRecord> devices;
-  std::map<std::string, std::string> labels;
+  std::map<std::string, std::string> labels = {};
 };
 
 // One attempt as a worker sees it. Absolute values.

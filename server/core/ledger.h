@@ -39,7 +39,10 @@ class Ledger {
   void DeleteReservation(const std::string& name);
   // Usage is a small table: it goes into the delta as a whole.
   std::map<UsageKey, UsageRecord>& EditUsage();
-  void AddPoolTime(int64_t us) { snapshot_.pool_time_us += us; }
+  void AddPoolTime(int64_t us) {
+    usage_changed_ = true;
+    snapshot_.pool_time_us += us;
+  }
 
   void AddEvent(int64_t time_us, std::string resource, std::string type, absl::string_view actor,
                 std::string message);

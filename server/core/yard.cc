@@ -41,7 +41,8 @@ Yard::Impl::Impl(const Config& config, Snapshot snapshot, Now now,
     : config_(config), ledger_(std::move(snapshot)), policy_(std::move(policy)) {
   if (policy_ == nullptr) policy_ = MakePolicy();
   accounts_us_ = now.uptime_us;
-  decayed_pool_us_ = ledger_.snapshot().pool_time_us;
+  const int64_t decay_step = DecayStep();
+  decayed_pool_us_ = ledger_.snapshot().pool_time_us / decay_step * decay_step;
   planned_at_ = now;
   for (const auto& [name, worker] : ledger_.snapshot().workers) {
     Contact& contact = contacts_[name];

@@ -155,7 +155,7 @@ class Yard::Impl {
   RunningJob MakeRunning(const AttemptRecord& attempt, Now now) const;
   void RefreshRunning(Now now);
   std::optional<int64_t> ExpectedEnd(const JobRecord& job, const LiveAttempt& live, Now now) const;
-  void MakePlan(Now now);
+  bool MakePlan(Now now);
   void StartAttempt(JobId id, std::vector<RankPlacement> ranks, Now now);
 
   // yard_stops.cc
@@ -167,7 +167,7 @@ class Yard::Impl {
   void Claim(JobId job, const std::vector<DeviceKey>& devices);
   void DropClaims(JobId job);
   void Withdraw(JobId claimant, Now now);
-  void WithdrawIdleClaims(Now now);
+  bool WithdrawIdleClaims(Now now);
   void DrainAttempts(const std::string& worker, int64_t within_us, absl::string_view actor,
                      Now now);
 
@@ -178,6 +178,7 @@ class Yard::Impl {
   void RefreshReservations(Now now);
   void Charge(AttemptId id, LiveAttempt& live, Now now);
   void KeepAccounts(Now now);
+  int64_t DecayStep() const;
   void NoteFailure(const std::string& worker, AttemptId id, const Outcome& outcome, Now now);
 
   // yard_desired.cc

@@ -234,7 +234,8 @@ std::optional<int64_t> Yard::Impl::ExpectedEnd(const JobRecord& job, const LiveA
   return end;
 }
 
-void Yard::Impl::MakePlan(Now now) {
+// True where another pass would find more: claims have turned out to be idle.
+bool Yard::Impl::MakePlan(Now now) {
   planned_at_ = now;
   RefreshReservations(now);
   RefreshQueue();
@@ -249,7 +250,7 @@ void Yard::Impl::MakePlan(Now now) {
   }
   for (const Preemption& preemption : plan.preemptions) Nominate(preemption, now);
   for (const Growth& growth : plan.growths) StartGrowth(growth, now);
-  WithdrawIdleClaims(now);
+  const bool again = WithdrawIdleClaims(now);
   record_ = plan.record;
   RefreshQueue();  // what was placed is gone from it
   const PassInput input = MakeInput(now);
@@ -261,6 +262,7 @@ void Yard::Impl::MakePlan(Now now) {
     known = std::move(reasons);
     turn_.reasons_changed.insert(id);
   }
+  return again;
 }
 
 std::vector<std::string> Yard::Impl::QueueReasons(JobId job) const {

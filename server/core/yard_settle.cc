@@ -20,7 +20,7 @@ void TakeEarlier(std::optional<int64_t>& earliest, int64_t deadline) {
 
 Turn Yard::Impl::Settle(Now now) {
   FireTimers(now);
-  if (plan_again_) MakePlan(now);
+  if (plan_again_ && MakePlan(now)) MakePlan(now);
   plan_again_ = false;
   RefreshDesired();
   turn_.delta = ledger_.Take();

@@ -16,6 +16,8 @@ constexpr int64_t kDecaySteps = 64;
 constexpr int64_t kDecayFactor = 4'248'701'965;
 // Running attempts are charged, and the accounts stored, at least this often.
 constexpr int64_t kAccountsInterval = kMinute;
+// While nothing runs, use only decays.
+constexpr int64_t kIdleAccountsInterval = 10 * kMinute;
 
 int64_t Decayed(int64_t value, int64_t steps) {
   // 64 x 40 steps leave nothing of any int64.
@@ -272,17 +274,21 @@ void Yard::Impl::Charge(AttemptId id, LiveAttempt& live, Now now) {
   usage.device_us += used;
 }
 
+int64_t Yard::Impl::DecayStep() const {
+  return std::max<int64_t>(config_.usage_half_life_us / kDecaySteps, 1);
+}
+
 void Yard::Impl::KeepAccounts(Now now) {
   const int64_t elapsed = now.uptime_us - accounts_us_;
-  if (elapsed < kAccountsInterval) return;
+  if (elapsed < (live_.empty() ? kIdleAccountsInterval : kAccountsInterval)) return;
   accounts_us_ = now.uptime_us;
+  if (live_.empty() && snapshot().usage.empty()) return;
   ledger_.AddPoolTime(elapsed);
   for (auto& [id, live] : live_) Charge(id, live, now);
-  const int64_t step = std::max<int64_t>(config_.usage_half_life_us / kDecaySteps, 1);
+  const int64_t step = DecayStep();
   const int64_t steps = (snapshot().pool_time_us - decayed_pool_us_) / step;
   if (steps <= 0) return;
   decayed_pool_us_ += steps * step;
-  if (snapshot().usage.empty()) return;
   std::map<UsageKey, UsageRecord>& all = ledger_.EditUsage();
   for (auto it = all.begin(); it != all.end();) {
     it->second.device_us = Decayed(it->second.device_us, steps);

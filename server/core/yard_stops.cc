@@ -47,13 +47,9 @@ void Yard::Impl::RequestStop(AttemptId id, PendingStop stop, absl::string_view a
 }
 
 void Yard::Impl::FireStop(AttemptId id, absl::string_view actor, Now now) {
-  LiveAttempt& live = live_.at(id);
-  TY_CHECK(live.stop.has_value());
-  const PendingStop stop = *live.stop;
-  live.stop->deadline_us = now.uptime_us;  // it has fired; RunningJob::stops stays true
-  JobRecord& job = ledger_.EditJob(id.job);
-  if (std::holds_alternative<job_fsm::Stopping>(job.state)) return;
-  if (stop.reason == StopReason::kPreempt) ++job.preemptions;
+  if (std::holds_alternative<job_fsm::Stopping>(ledger_.job(id.job).state)) return;  // it has fired
+  const PendingStop stop = live_.at(id).stop.value();
+  if (stop.reason == StopReason::kPreempt) ++ledger_.EditJob(id.job).preemptions;
   TY_CHECK_OK(StepJob(id.job, StopInput(stop.reason, stop.detail), actor, "", now));
 }
 
@@ -119,7 +115,7 @@ void Yard::Impl::Withdraw(JobId claimant, Now now) {
 }
 
 // A claim whose job could not be placed though nothing more is to come would keep devices idle.
-void Yard::Impl::WithdrawIdleClaims(Now now) {
+bool Yard::Impl::WithdrawIdleClaims(Now now) {
   std::set<JobId> claimants;
   for (const auto& [device, job] : claims_) claimants.insert(job);
   for (const auto& [id, live] : live_) {
@@ -128,6 +124,7 @@ void Yard::Impl::WithdrawIdleClaims(Now now) {
     claimants.erase(id.job);
   }
   for (const JobId& job : claimants) Withdraw(job, now);
+  return !claimants.empty();
 }
 
 void Yard::Impl::DrainAttempts(const std::string& worker, int64_t within_us,

@@ -41,8 +41,9 @@ TEST(JobFsm, CancelInTheQueueEndsAtOnce) {
 }
 
 TEST(JobFsm, SuccessBeforeTheStopReachedItCounts) {
-  for (const StopReason reason : {StopReason::kCancel, StopReason::kSuspend, StopReason::kPreempt,
-                                  StopReason::kDrain, StopReason::kTimeLimit}) {
+  for (const StopReason reason :
+       {StopReason::kCancel, StopReason::kSuspend, StopReason::kPreempt, StopReason::kDrain,
+        StopReason::kTimeLimit, StopReason::kResize}) {
     EXPECT_EQ(Next(Stopping{reason, ""}, AttemptSucceeded{}), State(Succeeded{}));
   }
 }
@@ -52,6 +53,7 @@ TEST(JobFsm, TheReasonOfTheStopDecidesWhereTo) {
   EXPECT_EQ(Next(Stopping{StopReason::kSuspend, ""}, AttemptStopped{}), State(Suspended{}));
   EXPECT_EQ(Next(Stopping{StopReason::kPreempt, ""}, AttemptStopped{}), State(Queued{}));
   EXPECT_EQ(Next(Stopping{StopReason::kDrain, ""}, AttemptStopped{}), State(Queued{}));
+  EXPECT_EQ(Next(Stopping{StopReason::kResize, ""}, AttemptStopped{}), State(Queued{}));
   const State failed =
       Next(Stopping{StopReason::kTimeLimit, "time limit of 1h reached"}, AttemptStopped{});
   EXPECT_EQ(failed,
@@ -75,26 +77,42 @@ TEST(JobFsm, ResumeWhileBeingSuspendedQueuesAgain) {
 }
 
 TEST(JobFsm, AFailureForGoodEndsAJobThatWasBeingPreemptedOrSuspended) {
-  const AttemptFailed failed{{FailureClass::kUserError, "", "bad label"}, true, false, 0};
+  const AttemptFailed failed{.failure = {FailureClass::kUserError, "", "bad label"},
+                             .give_up = true,
+                             .hold = false,
+                             .counts_as_retry = false,
+                             .not_before_us = 0};
   EXPECT_EQ(Next(Stopping{StopReason::kPreempt, ""}, failed), State(Failed{failed.failure}));
   EXPECT_EQ(Next(Stopping{StopReason::kSuspend, ""}, failed), State(Failed{failed.failure}));
   EXPECT_EQ(Next(Stopping{StopReason::kCancel, ""}, failed), State(Cancelled{}));
 }
 
 TEST(JobFsm, ARetryIsCountedAndWaits) {
-  const Result result = Step(Running{}, AttemptFailed{kPeerLost, false, true, 77});
+  const Result result = Step(Running{}, AttemptFailed{kPeerLost, false, false, true, 77});
   const auto& change = std::get<Change>(result);
   EXPECT_EQ(change.next, State(Queued{77, kPeerLost}));
   ASSERT_EQ(change.effects.size(), 1u);
   EXPECT_TRUE(std::holds_alternative<CountRetry>(change.effects[0]));
 }
 
+TEST(JobFsm, APoisonedJobIsHeldUntilAPersonResumesIt) {
+  const Failure poison{FailureClass::kPoison, "CRASH", "rank 0 died of signal 11"};
+  AttemptFailed failed;
+  failed.failure = poison;
+  failed.hold = true;
+  const State held = Next(Running{}, failed);
+  EXPECT_EQ(held, State(Suspended{poison}));
+  EXPECT_EQ(Next(held, Resume{}), State(Queued{}));
+  EXPECT_EQ(Next(held, Cancel{}), State(Cancelled{}));
+  EXPECT_EQ(Next(Stopping{StopReason::kSuspend, ""}, failed), State(Suspended{poison}));
+}
+
 TEST(JobFsm, FinalStatesAreFinal) {
   const State finals[] = {Succeeded{}, Failed{kPeerLost}, Cancelled{}};
-  const Input inputs[] = {Placed{},        AllRanksRunning{}, AttemptSucceeded{},
-                          AttemptFailed{}, AttemptStopped{},  AttemptLost{},
-                          Cancel{},        Suspend{},         Resume{},
-                          Preempt{},       Drain{},           TimeLimit{}};
+  const Input inputs[] = {
+      Placed{},      AllRanksRunning{}, AttemptSucceeded{}, AttemptFailed{}, AttemptStopped{},
+      AttemptLost{}, Cancel{},          Suspend{},          Resume{},        Preempt{},
+      Drain{},       Resize{},          TimeLimit{}};
   for (const State& state : finals) {
     for (const Input& input : inputs) {
       EXPECT_FALSE(std::holds_alternative<Change>(Step(state, input)))

@@ -12,7 +12,7 @@ namespace {
 TEST(Words, EveryWordReadsBack) {
   for (const StopReason reason :
        {StopReason::kNone, StopReason::kCancel, StopReason::kSuspend, StopReason::kPreempt,
-        StopReason::kDrain, StopReason::kTimeLimit}) {
+        StopReason::kDrain, StopReason::kTimeLimit, StopReason::kResize}) {
     StopReason back = StopReason::kNone;
     EXPECT_TRUE(FromText(Text(reason), back).ok());
     EXPECT_EQ(back, reason);

@@ -21,6 +21,13 @@ class YardTest : public ::testing::Test {
  protected:
   YardTest() : yard_(std::make_unique<Yard>(config_, Snapshot{}, now_)) {}
 
+  // Only what happens makes a pass, unless the test says otherwise.
+  static Config TestConfig() {
+    Config config;
+    config.replan_us = 1000 * kHour;
+    return config;
+  }
+
   // Forgets all that is not stored.
   void Restart() {
     auto snapshot = store_.Load();
@@ -151,7 +158,7 @@ class YardTest : public ::testing::Test {
     return false;
   }
 
-  Config config_;
+  Config config_ = TestConfig();
   Now now_{1'790'000'000 * kSecond, 1000 * kSecond};
   store::MemoryStore store_;
   std::unique_ptr<Yard> yard_;

@@ -72,12 +72,13 @@ TEST_F(YardJobs, TheHeadOfTheQueueIsNotOvertaken) {
 }
 
 TEST_F(YardJobs, TellsWhyAJobWouldWaitBeforeItIsSubmitted) {
-  EXPECT_THAT(yard_->QueueReasons(Spec(1)), Contains("no worker has registered"));
+  EXPECT_THAT(yard_->Preview(Spec(1), now_).reasons, Contains("no worker has registered"));
   Join("lab-1", 2);
-  EXPECT_THAT(yard_->QueueReasons(Spec(2)), IsEmpty());
+  EXPECT_THAT(yard_->Preview(Spec(2), now_).reasons, IsEmpty());
   Submit(2);
-  EXPECT_THAT(yard_->QueueReasons(Spec(1)), ElementsAre(HasSubstr("jobs/1")));
-  EXPECT_THAT(yard_->QueueReasons(Spec(3)), ElementsAre(HasSubstr("can never start here")));
+  EXPECT_THAT(yard_->Preview(Spec(1), now_).reasons, ElementsAre(HasSubstr("jobs/1")));
+  EXPECT_THAT(yard_->Preview(Spec(3), now_).reasons,
+              ElementsAre(HasSubstr("can never start here")));
   EXPECT_EQ(yard_->snapshot().jobs.size(), 1u);
 }
 
@@ -220,8 +221,12 @@ TEST_F(YardJobs, TheSameFailureOnTwoWorkersHoldsTheJob) {
   Advance(5 * kSecond);
   ASSERT_EQ(Desired("lab-2"), "jobs/1/attempts/2 RUN");
   ASSERT_TRUE(Sync("lab-2", {SeeExit(job, OutcomeKind::kFailed, kPeerLost)}).ok());
-  EXPECT_EQ(State(job), "FAILED");
-  EXPECT_EQ(std::get<job_fsm::Failed>(Job(job).state).failure.failure_class, FailureClass::kPoison);
+  EXPECT_EQ(State(job), "SUSPENDED");
+  EXPECT_EQ(std::get<job_fsm::Suspended>(Job(job).state).failure->failure_class,
+            FailureClass::kPoison);
+  EXPECT_EQ(Job(job).stop_reason, StopReason::kNone) << "nobody asked for it";
+  ASSERT_TRUE(Apply(ResumeJob{job, "user:anna"}).ok());
+  EXPECT_EQ(State(job), "STARTING");
 }
 
 TEST_F(YardJobs, AHardwareFailureMovesToAnotherDeviceForFree) {
@@ -308,6 +313,9 @@ TEST_F(YardJobs, DrainingAWorkerQueuesItsJobsAgain) {
   const JobId job = Submit(1);
   Run("lab-1", job);
   ASSERT_TRUE(Apply(DrainWorker{"lab-1", "user:op", "new kernel"}).ok());
+  EXPECT_EQ(Desired("lab-1"), "jobs/1/attempts/1 RUN");
+  EXPECT_EQ(yard_->DesiredFor("lab-1")[0].checkpoint_request, 1);
+  ASSERT_TRUE(Apply(CommitCheckpoint{sessions_["lab-1"], {job, 1}, 1, 40, {}}).ok());
   EXPECT_EQ(Desired("lab-1"), "jobs/1/attempts/1 STOP DRAIN");
   ASSERT_TRUE(Sync("lab-1", {SeeExit(job, OutcomeKind::kStopped)}).ok());
   EXPECT_EQ(State(job), "QUEUED");

@@ -114,7 +114,7 @@ TEST_F(YardSync, AStaleTokenChangesNothing) {
 }
 
 TEST_F(YardSync, StreamsAndCheckpointsAreFenced) {
-  Join("lab-1", 1);
+  Join("lab-1", 2);
   const JobId job = Submit(1);
   Run("lab-1", job);
   const std::string session = sessions_["lab-1"];
