@@ -55,8 +55,6 @@ struct QueuedJob {
   // Reservations whose devices it may use. Where `reservation` is set: no others.
   std::set<std::string> reservations;
   std::string reservation;
-  // Devices on which it failed by their fault; taken only where there are no others.
-  std::set<DeviceKey> avoid;
   // Sentences why it may not be placed now whatever is free: a backoff, a dependency, a delayed
   // start, the limit of its array. Then it holds up nobody.
   std::vector<std::string> holds;
@@ -79,13 +77,15 @@ struct RunningJob {
   bool may_preempt = false;       // it runs, has had its minimum runtime, and is preemptible
   bool stops = false;             // on its way out, or asked to go
   std::set<std::string> reservations;
+  std::string reservation;          // as in QueuedJob
 
   friend bool operator==(const RunningJob&, const RunningJob&) = default;
 };
 
-// Places all ranks or none: on the one worker that it fills best, else on as few workers as
-// possible. Devices are of one type unless the demand is mixed.
-std::optional<std::vector<RankPlacement>> PlaceGang(const Pool& pool, const QueuedJob& job);
+// Whether the devices of the worker, and this one of them, may be given to `job` as far as the
+// records say, whoever holds them: the worker takes ranks, the device is fit, is kept for nobody
+// else, and is no part of a reservation that is not the job's.
+bool MayUse(const PoolWorker& worker, const PoolDevice& device, const QueuedJob& job);
 
 // FAILED_PRECONDITION where `ranks` is not a whole gang of what `job` asks for on devices of `pool`
 // that are free for it.

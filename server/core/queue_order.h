@@ -1,14 +1,43 @@
-// Who comes first in the queue.
+// Who comes first in the queue: by priority; then jobs that have waited for very long, by number;
+// then by fair share; then by number, which is the order of submission, so that a job that comes
+// back from a failure has the place that it had.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
-#include "server/core/placement.h"
+#include "server/core/fair_share.h"
+#include "server/core/job_queue.h"
 
 namespace trainyard::core {
 
-// By priority, larger first, then by number: jobs are numbered as they are submitted, so a job that
-// comes back from a failure has the place that it had.
-void OrderQueue(std::vector<QueuedJob>& queue);
+struct OrderRules {
+  bool priorities = true;
+  bool fair_share = true;
+  int64_t overdue_before_us = 0;  // wall: jobs that wait since earlier are overdue
+};
+
+// What became of a job that the walk came to.
+enum class Visit {
+  kTaken,      // it starts, or is nominated: its owner's share has changed
+  kPassed,     // this job stays, the next of its kind may start
+  kKindFails,  // the rest of its kind cannot start either: the walk leaves it out
+  kEnough,     // the walk ends
+};
+using Visitor = std::function<Visit(const QueuedJob& job, const JobKind& kind)>;
+
+// Comes to the jobs without holds in their order. Reads `share` again after each job taken, so that
+// what a visitor charges there moves its owner back.
+void WalkQueue(const JobQueue& queue, const FairShare& share, const OrderRules& rules,
+               const Visitor& visitor);
+
+// The first `limit` jobs in the order that the shares give as they stand.
+std::vector<JobId> FirstJobs(const JobQueue& queue, const FairShare& share, const OrderRules& rules,
+                             size_t limit);
 
 }  // namespace trainyard::core

@@ -1,0 +1,25 @@
+// Elastic jobs that run on fewer devices than they could use take those that nobody waits for.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "server/core/config.h"
+#include "server/core/fair_share.h"
+#include "server/core/preemption.h"
+#include "server/core/quota.h"
+#include "server/core/slots.h"
+
+namespace trainyard::core {
+
+// Job and the slots that it gets more, in order of need: larger priority, smaller share, number.
+// `wanted`: classes that a waiting job could use. The slots are claimed, the quotas charged.
+std::vector<std::pair<JobId, std::vector<int32_t>>> GrowElastic(
+    Slots& slots, const std::map<JobId, RunningJob>& running, const HeldSlots& held,
+    const std::set<JobId>& stopping, const std::vector<bool>& wanted, const FairShare& share,
+    Quotas& quotas, int64_t since_before_us);
+
+}  // namespace trainyard::core

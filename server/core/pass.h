@@ -1,0 +1,67 @@
+// One pass over the queue, and what it leaves behind for explanations.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "server/core/backfill.h"
+#include "server/core/fair_share.h"
+#include "server/core/packing.h"
+#include "server/core/policy.h"
+#include "server/core/preemption.h"
+#include "server/core/queue_order.h"
+#include "server/core/quota.h"
+#include "server/core/slots.h"
+
+namespace trainyard::core {
+
+// The pool and the shares as a pass sees and changes them. Borrows nothing of its input, so that it
+// can outlive it. Not thread-safe: `ReachOf` remembers.
+class PassState {
+ public:
+  PassState(const PassInput& input, const PolicyOptions& pass_options);
+  PassState(const PassState&) = delete;
+  PassState& operator=(const PassState&) = delete;
+
+  const Reach& ReachOf(const Demand& demand, const std::set<std::string>& reservations,
+                       const std::string& reservation) const;
+  const Reach& ReachOf(const QueuedJob& job) const {
+    return ReachOf(job.demand, job.reservations, job.reservation);
+  }
+  // Of the job, where its owner may have `room` devices more.
+  GangDemand GangOf(const Demand& demand, int32_t room) const;
+  // Its own claims are its own room.
+  int32_t RoomOf(const QueuedJob& job) const;
+  bool IsOverdue(const QueuedJob& job) const {
+    return job.waiting_since_us < rules.overdue_before_us;
+  }
+  // The slots that are free for the job now; empty where its gang does not fit.
+  std::vector<int32_t> PickFor(const QueuedJob& job, const GangDemand& gang) const;
+
+  const PolicyOptions options;
+  const Now now;
+  const OrderRules rules;
+  const std::map<std::string, QuotaRecord> quota_records;
+  Slots slots;
+  HeldSlots held;
+  std::set<JobId> stopping;
+  Quotas quotas;
+  FairShare share;
+  Backfill backfill;
+  bool is_complete = true;  // no job was left for the next pass
+
+ private:
+  using Filter = std::tuple<std::string, int64_t, std::map<std::string, std::string>,
+                            std::set<std::string>, std::string>;
+  mutable std::map<Filter, Reach> reaches_;
+};
+
+// Runs a pass. The record is left to the caller.
+Plan RunPass(const PassInput& input, PassState& state);
+
+}  // namespace trainyard::core

@@ -1,0 +1,155 @@
+// Time of one scheduling pass over a long queue and a large pool, for several worlds.
+//
+//   bench_pass [--jobs 100000] [--workers 1000] [--passes 20]
+// Prints one line a world: the least and the middle of the milliseconds that a pass takes, and what
+// it placed.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "server/core/policy.h"
+
+namespace trainyard::core {
+namespace {
+
+struct Arguments {
+  int jobs = 100'000;
+  int workers = 1000;
+  int passes = 20;
+};
+
+struct World {
+  std::string name;
+  int free_devices = 0;  // of the 8 of each worker
+  int users = 1;
+  int shapes = 1;
+  bool has_small = true;  // jobs that fit where a single device is free
+  bool may_preempt = false;
+};
+
+bool Parse(int argc, char** argv, Arguments& arguments) {
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string flag = argv[i];
+    int* number = flag == "--jobs"      ? &arguments.jobs
+                  : flag == "--workers" ? &arguments.workers
+                  : flag == "--passes"  ? &arguments.passes
+                                        : nullptr;
+    if (number == nullptr || !absl::SimpleAtoi(argv[i + 1], number) || *number < 1) return false;
+  }
+  return argc % 2 == 1;
+}
+
+void FillPool(const Arguments& arguments, const World& world, Pool& pool,
+              std::map<JobId, RunningJob>& running) {
+  for (int w = 0; w < arguments.workers; ++w) {
+    PoolWorker& worker = pool.emplace_back();
+    worker.name = absl::StrCat("worker-", 100000 + w);
+    worker.labels = {{"rack", absl::StrCat("r", w / 40)}};
+    RunningJob job;
+    job.id = JobId{1 + w};
+    job.user = absl::StrCat("user-", w % 17);
+    job.may_preempt = world.may_preempt;
+    if (w % 2 == 0) job.end_us = (w + 1) * kMinute;
+    for (int d = 0; d < 8; ++d) {
+      PoolDevice& device = worker.devices.emplace_back();
+      device.name = absl::StrCat("GPU-0000-", w, "-", d);
+      device.type = w % 4 == 3 ? "gtx-1080" : "h200";
+      device.memory_bytes = int64_t{80} << 30;
+      device.island = d / 4;
+      if (d < world.free_devices) continue;
+      device.holder = job.id;
+      job.ranks.push_back({static_cast<int32_t>(job.ranks.size()), worker.name, device.name});
+    }
+    job.demand.count = static_cast<int32_t>(job.ranks.size());
+    if (!job.ranks.empty()) running[job.id] = job;
+  }
+}
+
+void FillQueue(const Arguments& arguments, const World& world, JobQueue& queue) {
+  uint32_t state = 1;
+  const auto next = [&state](uint32_t limit) {
+    state = state * 1664525 + 1013904223;
+    return (state >> 8) % limit;
+  };
+  for (int i = 0; i < arguments.jobs; ++i) {
+    QueuedJob job;
+    job.id = JobId{1'000'000 + i};
+    job.user = absl::StrCat("user-", next(static_cast<uint32_t>(world.users)));
+    job.project = absl::StrCat("project-", next(8));
+    job.priority = static_cast<int32_t>(next(3));
+    const uint32_t shape = next(static_cast<uint32_t>(world.shapes));
+    job.demand.count = world.has_small ? 1 + static_cast<int32_t>(shape % 8) : 16384;
+    job.demand.type = shape % 3 == 0 ? "h200" : shape % 3 == 1 ? "gtx-1080" : "";
+    if (shape >= 24) job.expected_us = static_cast<int64_t>(shape / 24) * kHour;
+    if (shape % 5 == 4) job.demand.labels = {{"rack", absl::StrCat("r", shape % 25)}};
+    queue.Put(std::move(job));
+  }
+}
+
+void Measure(const Arguments& arguments, const World& world) {
+  const Config config;
+  Pool pool;
+  std::map<JobId, RunningJob> running;
+  JobQueue queue;
+  FillPool(arguments, world, pool, running);
+  FillQueue(arguments, world, queue);
+  const std::map<UsageKey, UsageRecord> usage;
+  const std::map<std::string, QuotaRecord> quotas;
+  const std::map<std::string, ReservationRecord> reservations;
+  const std::unique_ptr<const Policy> policy = MakePolicy();
+  std::vector<double> times;
+  Plan plan;
+  for (int i = 0; i < arguments.passes; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    plan = policy->MakePlan({config, pool, queue, running, usage, quotas, reservations, Now{}});
+    const std::chrono::duration<double, std::milli> time =
+        std::chrono::steady_clock::now() - start;
+    times.push_back(time.count());
+  }
+  std::sort(times.begin(), times.end());
+  const auto start = std::chrono::steady_clock::now();
+  size_t sentences = 0;
+  for (const JobId& job : plan.front) {
+    sentences += plan.record
+                     ->Reasons({config, pool, queue, running, usage, quotas, reservations, Now{}},
+                               job)
+                     .size();
+  }
+  const std::chrono::duration<double, std::milli> reasons =
+      std::chrono::steady_clock::now() - start;
+  std::printf("%-34s %7.2f ms least %7.2f ms middle; %zu placed, %zu preempt; "
+              "%zu reasons of the front in %.2f ms\n",
+              world.name.c_str(), times.front(), times[times.size() / 2], plan.placements.size(),
+              plan.preemptions.size(), sentences, reasons.count());
+}
+
+}  // namespace
+}  // namespace trainyard::core
+
+int main(int argc, char** argv) {
+  trainyard::core::Arguments arguments;
+  if (!trainyard::core::Parse(argc, argv, arguments)) {
+    std::fprintf(stderr, "usage: bench_pass [--jobs N] [--workers N] [--passes N]\n");
+    return 2;
+  }
+  const std::vector<trainyard::core::World> worlds = {
+      {"full pool, one kind", 0, 1, 1},
+      {"full pool, 1000 users", 0, 1000, 24},
+      {"full pool, 4000 shapes", 0, 10, 4000},
+      {"full pool, victims everywhere", 0, 10, 24, true, true},
+      {"half free, nothing fits", 4, 10, 1, false},
+      {"half free, one kind", 4, 10, 1},
+      {"half free, 24 shapes", 4, 100, 24},
+      {"half free, 4000 shapes", 4, 100, 4000},
+      {"empty pool, one kind", 8, 10, 1},
+  };
+  for (const trainyard::core::World& world : worlds) {
+    trainyard::core::Measure(arguments, world);
+  }
+  return 0;
+}
