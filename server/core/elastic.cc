@@ -65,8 +65,7 @@ std::vector<std::pair<JobId, std::vector<int32_t>>> GrowElastic(
     const int32_t more = std::min(job->demand.count - static_cast<int32_t>(job->ranks.size()),
                                   quotas.Room(job->user, job->project));
     if (more <= 0) continue;
-    std::vector<int32_t> picked =
-        PickNear(slots, offer, static_cast<size_t>(more), own->second);
+    std::vector<int32_t> picked = PickNear(slots, offer, static_cast<size_t>(more), own->second);
     for (const int32_t slot : picked) slots.SetClaim(slot, job->id);
     const int32_t rest = more - static_cast<int32_t>(picked.size());
     if (rest > 0) {

@@ -62,6 +62,7 @@ void JobQueue::Insert(const QueuedJob& job) {
     kind.index = kind_numbers_.Take();
     kind.array = job.array;
     ++shape->second.kinds;
+    ++level.shapes[kind.shape_index];
   } else if (job.id < kind.jobs.begin()->first) {
     level.fronts.erase(kind.jobs.begin()->first);
     bucket.fronts.erase(kind.jobs.begin()->first);
@@ -91,6 +92,8 @@ void JobQueue::Erase(const QueuedJob& job) {
     return;
   }
   kind_numbers_.Return(kind.index);
+  const auto shape_here = level->second.shapes.find(kind.shape_index);
+  if (--shape_here->second == 0) level->second.shapes.erase(shape_here);
   bucket->second.kinds.erase(place);
   if (bucket->second.kinds.empty()) level->second.buckets.erase(bucket);
   if (level->second.buckets.empty()) levels_.erase(level);

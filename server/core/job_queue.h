@@ -1,8 +1,8 @@
 // The queue, sorted for passes over 100,000 jobs. It is an index that each change keeps up to date:
 //   level   a priority, larger first
 //   bucket  the jobs of a level of one user in one project: what fair share sets in order
-//   kind    the jobs of a bucket that only their numbers tell apart: if the first cannot start, none
-//   shape   what kinds of all users have in common: what decides where a job fits
+//   kind    the jobs of a bucket that only their numbers tell apart: if the first cannot start,
+//   none shape   what kinds of all users have in common: what decides where a job fits
 // so that a pass asks once for a shape and not once for a job. Jobs with holds are in no kind.
 #pragma once
 
@@ -51,7 +51,8 @@ struct Bucket {
 using Owner = std::pair<std::string, std::string>;  // project, user
 
 struct Level {
-  Fronts fronts;  // of all buckets
+  Fronts fronts;                      // of all buckets
+  std::map<int32_t, int64_t> shapes;  // by index: how many kinds of it there are
   std::map<Owner, Bucket> buckets;
 };
 

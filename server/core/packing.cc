@@ -242,8 +242,8 @@ std::vector<RankPlacement> RanksOn(const Slots& slots, const Pool& pool,
   ranks.reserve(picked.size());
   for (const int32_t slot : picked) {
     DeviceKey key = slots.KeyOf(pool, slot);
-    ranks.push_back({static_cast<int32_t>(ranks.size()), std::move(key.first),
-                     std::move(key.second)});
+    ranks.push_back(
+        {static_cast<int32_t>(ranks.size()), std::move(key.first), std::move(key.second)});
   }
   return ranks;
 }

@@ -30,15 +30,12 @@ std::map<DeviceKey, std::string> ComingReservations(const PassInput& input) {
 class Pass {
  public:
   Pass(const PassInput& input, PassState& state)
-      : input_(input),
-        state_(state),
-        failed_(input.queue.shape_limit(), false),
-        wanted_(state.slots.classes().size(), false) {}
+      : input_(input), state_(state), wanted_(state.slots.classes().size(), false) {}
 
   Plan Run() {
     ServeClaims();
     WalkQueue(input_.queue, state_.share, state_.rules,
-              [this](const QueuedJob& job, const JobKind& kind) { return Consider(job, kind); });
+              [this](const QueuedJob& job) { return Consider(job); });
     if (state_.options.elastic && state_.is_complete) Grow();
     FillFront();
     return std::move(plan_);
@@ -76,51 +73,46 @@ class Pass {
     const GangDemand gang = state_.GangOf(job.demand, state_.RoomOf(job));
     const bool is_whole = static_cast<int32_t>(fit.size()) >= state_.GangOf(job.demand, 0).least &&
                           (job.demand.mixed || types.size() == 1);
-    if (!is_whole) return;  // a device has failed meanwhile: it waits like others
     served_.insert(job.id);
+    if (!is_whole) {  // a device has failed meanwhile: others may do
+      if (gang.most < gang.least) return;
+      for (const int32_t slot : claimed) state_.slots.SetClaim(slot, JobId{});
+      TryStart(job, reach, gang);
+      for (const int32_t slot : claimed) {
+        if (state_.slots.slot(slot).claim == JobId{}) state_.slots.SetClaim(slot, job.id);
+      }
+      return;
+    }
     if (!are_free || gang.most < gang.least) return;
     std::sort(fit.begin(), fit.end());
     if (fit.size() > static_cast<size_t>(gang.most)) fit.resize(static_cast<size_t>(gang.most));
     Start(job, fit);
   }
 
-  Visit Consider(const QueuedJob& job, const JobKind& kind) {
+  Visit Consider(const QueuedJob& job) {
     if (served_.count(job.id) > 0) return Visit::kPassed;
-    const bool has_claims = state_.slots.claims().count(job.id) > 0;
-    const auto shape = static_cast<size_t>(kind.shape_index);
-    if (failed_[shape] && !has_claims) return Visit::kKindFails;
     const GangDemand gang = state_.GangOf(job.demand, state_.RoomOf(job));
     if (gang.most < gang.least || state_.quotas.IsArrayFull(job.array, job.array_parallel)) {
-      return has_claims ? Visit::kPassed : Visit::kKindFails;
+      return Visit::kKindFails;
     }
-    if (TryStart(job, gang)) return Visit::kTaken;
-    if (has_claims) return Visit::kPassed;
-    failed_[shape] = true;
-    if (++failures_ < input_.config.pass_kinds_max) return Visit::kKindFails;
-    state_.is_complete = false;
-    return Visit::kEnough;
-  }
-
-  bool TryStart(const QueuedJob& job, const GangDemand& gang) {
     const Reach& reach = state_.ReachOf(job);
-    if (!CouldHold(state_.slots, reach.ever, gang)) return false;
-    std::vector<int32_t> claimed;
-    if (const auto found = state_.slots.claims().find(job.id);
-        found != state_.slots.claims().end()) {
-      claimed = found->second;
-    }
-    for (const int32_t slot : claimed) state_.slots.SetClaim(slot, JobId{});
-    const std::vector<int32_t> picked = state_.PickFor(job, gang);
-    const bool starts = !picked.empty();
-    const bool nominated = !starts && Preempt(job, reach, gang);
-    for (const int32_t slot : claimed) state_.slots.SetClaim(slot, job.id);
-    if (starts) Start(job, picked);
-    if (starts || nominated) return true;
+    if (!CouldHold(state_.slots, reach.ever, gang)) return Visit::kShapeFails;
+    if (TryStart(job, reach, gang)) return Visit::kTaken;
     for (size_t i = 0; i < wanted_.size(); ++i) {
       if (reach.now[i] != Access::kNone) wanted_[i] = true;
     }
     state_.backfill.Keep(job.id, reach.now, gang, state_.IsOverdue(job));
-    return false;
+    if (++failures_ < input_.config.pass_kinds_max) return Visit::kShapeFails;
+    state_.is_complete = false;
+    return Visit::kEnough;
+  }
+
+  // With devices that are free, or by nominating it.
+  bool TryStart(const QueuedJob& job, const Reach& reach, const GangDemand& gang) {
+    const std::vector<int32_t> picked = state_.PickFor(job, gang);
+    if (picked.empty()) return Preempt(job, reach, gang);
+    Start(job, picked);
+    return true;
   }
 
   void Start(const QueuedJob& job, const std::vector<int32_t>& picked) {
@@ -138,8 +130,8 @@ class Pass {
     if (!state_.options.preemption || !state_.options.priorities) return false;
     if (nomination_tries_ == kNominationTriesMax) return false;
     ++nomination_tries_;
-    const auto nomination = Nominate(state_.slots, input_.running, state_.held, state_.stopping,
-                                     job, reach.now, gang);
+    const auto nomination =
+        Nominate(state_.slots, input_.running, state_.held, state_.stopping, job, reach.now, gang);
     if (!nomination.has_value()) return false;
     Preemption preemption{job.id, KeysOf(nomination->slots), {}};
     for (const int32_t slot : nomination->slots) state_.slots.SetClaim(slot, job.id);
@@ -198,7 +190,6 @@ class Pass {
   const PassInput& input_;
   PassState& state_;
   Plan plan_;
-  std::vector<bool> failed_;  // shapes of which no other job can start in this pass
   std::vector<bool> wanted_;  // classes that a waiting job could use
   std::set<JobId> served_;    // their claims are whole: these are what they wait for
   std::set<JobId> started_;
@@ -234,9 +225,8 @@ PassState::PassState(const PassInput& input, const PolicyOptions& pass_options)
       quotas.Charge(job->user, job->project, devices);
       share.Charge(job->user, job->project, devices);
     } else if (const auto found = input.running.find(id); found != input.running.end()) {
-      const auto more = std::count_if(claimed.begin(), claimed.end(), [&](int32_t slot) {
-        return slots.slot(slot).holder != id;
-      });
+      const auto more = std::count_if(claimed.begin(), claimed.end(),
+                                      [&](int32_t slot) { return slots.slot(slot).holder != id; });
       const RunningJob& grows = found->second;
       quotas.Charge(grows.user, grows.project, static_cast<int32_t>(more));
       share.Charge(grows.user, grows.project, static_cast<int32_t>(more));

@@ -77,7 +77,7 @@ struct RunningJob {
   bool may_preempt = false;       // it runs, has had its minimum runtime, and is preemptible
   bool stops = false;             // on its way out, or asked to go
   std::set<std::string> reservations;
-  std::string reservation;          // as in QueuedJob
+  std::string reservation;  // as in QueuedJob
 
   friend bool operator==(const RunningJob&, const RunningJob&) = default;
 };

@@ -17,7 +17,7 @@ using HeldSlots = std::map<JobId, std::vector<int32_t>>;
 
 // In slots; see Preemption in policy.h.
 struct Nomination {
-  std::vector<int32_t> slots;  // the whole gang
+  std::vector<int32_t> slots;                     // the whole gang
   std::map<JobId, std::vector<int32_t>> victims;  // and what they keep
 };
 

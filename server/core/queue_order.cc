@@ -11,12 +11,13 @@ namespace {
 // How far the walk has come in each kind; phases of a walk share it.
 class Progress {
  public:
-  explicit Progress(const JobQueue& queue) : next_(queue.kind_limit()) {}
+  explicit Progress(const JobQueue& queue)
+      : next_(queue.kind_limit()), closed_shapes_(queue.shape_limit(), false) {}
 
   // The next job of the kind; null where it has none left for this walk.
   const QueuedJob* Next(const JobKind& kind) const {
     const Mark& mark = next_[static_cast<size_t>(kind.index)];
-    if (mark.is_closed) return nullptr;
+    if (mark.is_closed || IsClosed(kind.shape_index)) return nullptr;
     if (!mark.is_begun) return kind.jobs.begin()->second;
     return mark.next == kind.jobs.end() ? nullptr : mark.next->second;
   }
@@ -26,9 +27,15 @@ class Progress {
     mark.is_begun = true;
   }
   void Close(const JobKind& kind) { next_[static_cast<size_t>(kind.index)].is_closed = true; }
+  void CloseShape(const JobKind& kind) {
+    closed_shapes_[static_cast<size_t>(kind.shape_index)] = true;
+  }
+  bool IsClosed(int32_t shape_index) const {
+    return closed_shapes_[static_cast<size_t>(shape_index)];
+  }
   bool IsFresh(const JobKind& kind) const {
     const Mark& mark = next_[static_cast<size_t>(kind.index)];
-    return !mark.is_begun && !mark.is_closed;
+    return !mark.is_begun && !mark.is_closed && !IsClosed(kind.shape_index);
   }
 
  private:
@@ -38,6 +45,7 @@ class Progress {
     bool is_closed = false;
   };
   std::vector<Mark> next_;
+  std::vector<bool> closed_shapes_;
 };
 
 // Goes through the jobs of several fronts by number. Kinds wait in the fronts, which are sorted
@@ -109,7 +117,7 @@ class Walk {
   void Run() {
     for (const Tier& tier : tiers_) {
       if (!VisitOverdue(tier)) return;
-      if (rules_.fair_share && !VisitByShare(tier)) return;
+      if (rules_.fair_share && HasOpenShape(tier) && !VisitByShare(tier)) return;
     }
   }
 
@@ -126,9 +134,11 @@ class Walk {
   };
 
   Visit VisitTop(const JobKind& kind) {
-    const Visit visit = visitor_(*progress_.Next(kind), kind);
+    const Visit visit = visitor_(*progress_.Next(kind));
     if (visit == Visit::kKindFails) {
       progress_.Close(kind);
+    } else if (visit == Visit::kShapeFails) {
+      progress_.CloseShape(kind);
     } else {
       progress_.Pass(kind);
     }
@@ -151,6 +161,15 @@ class Walk {
     return true;
   }
 
+  bool HasOpenShape(const Tier& tier) const {
+    for (const Level* level : tier) {
+      for (const auto& [shape_index, kinds] : level->shapes) {
+        if (!progress_.IsClosed(shape_index)) return true;
+      }
+    }
+    return false;
+  }
+
   bool VisitByShare(const Tier& tier) {
     std::map<Owner, std::vector<const Fronts*>> owners;
     for (const Level* level : tier) {
@@ -165,8 +184,8 @@ class Walk {
     const auto add = [&](ProjectWalk& project) {
       if (project.places.empty()) return;
       const auto& [place, index] = *project.places.begin();
-      places.insert({{share_.OfProject(project.owners[index].owner.first), std::get<1>(place)},
-                     &project});
+      places.insert(
+          {{share_.OfProject(project.owners[index].owner.first), std::get<1>(place)}, &project});
     };
     for (auto& [name, project] : projects) {
       for (size_t i = 0; i < project.owners.size(); ++i) AddOwner(project, i);
@@ -178,7 +197,11 @@ class Walk {
       const size_t index = project.places.begin()->second;
       project.places.erase(project.places.begin());
       const JobKind* kind = project.owners[index].cursor->Top();
-      if (VisitTop(*kind) == Visit::kEnough) return false;
+      if (kind != nullptr) {  // null: its shape has been closed meanwhile
+        const Visit visit = VisitTop(*kind);
+        if (visit == Visit::kEnough) return false;
+        if (visit == Visit::kShapeFails && !HasOpenShape(tier)) return true;
+      }
       AddOwner(project, index);
       add(project);
     }
@@ -211,7 +234,7 @@ std::vector<JobId> FirstJobs(const JobQueue& queue, const FairShare& share, cons
   std::vector<JobId> jobs;
   if (limit == 0) return jobs;
   jobs.reserve(std::min(limit, queue.size()));
-  WalkQueue(queue, share, rules, [&](const QueuedJob& job, const JobKind&) {
+  WalkQueue(queue, share, rules, [&](const QueuedJob& job) {
     jobs.push_back(job.id);
     return jobs.size() < limit ? Visit::kPassed : Visit::kEnough;
   });

@@ -24,12 +24,13 @@ struct OrderRules {
 
 // What became of a job that the walk came to.
 enum class Visit {
-  kTaken,      // it starts, or is nominated: its owner's share has changed
-  kPassed,     // this job stays, the next of its kind may start
-  kKindFails,  // the rest of its kind cannot start either: the walk leaves it out
-  kEnough,     // the walk ends
+  kTaken,       // it starts, or is nominated: its owner's share has changed
+  kPassed,      // this job stays, the next of its kind may start
+  kKindFails,   // the rest of its kind cannot start either: the walk leaves it out
+  kShapeFails,  // nor can any job of that shape
+  kEnough,      // the walk ends
 };
-using Visitor = std::function<Visit(const QueuedJob& job, const JobKind& kind)>;
+using Visitor = std::function<Visit(const QueuedJob& job)>;
 
 // Comes to the jobs without holds in their order. Reads `share` again after each job taken, so that
 // what a visitor charges there moves its owner back.

@@ -52,10 +52,10 @@ using Offer = std::vector<Access>;                 // by class
 
 // Which classes suit a shape.
 struct Reach {
-  Offer ever;   // by what the devices are
-  Offer now;    // and by the reservations in force: kNone or kOpen
+  Offer ever;           // by what the devices are
+  Offer now;            // and by the reservations in force: kNone or kOpen
   bool spares = false;  // `clean` is smaller than `now`
-  Offer clean;  // without devices of reservations to come that are not the job's
+  Offer clean;          // without devices of reservations to come that are not the job's
 };
 
 class Slots {
@@ -112,8 +112,7 @@ class Slots {
   std::vector<std::map<std::string, std::string>> label_sets_;
   std::map<std::map<std::string, std::string>, int32_t> label_numbers_;
   std::vector<DeviceClass> classes_;
-  std::map<std::tuple<int32_t, int64_t, int32_t, std::string, std::string>, int32_t>
-      class_numbers_;
+  std::map<std::tuple<int32_t, int64_t, int32_t, std::string, std::string>, int32_t> class_numbers_;
   std::vector<Slot> slots_;
   std::vector<Shelf> shelves_;  // by worker, island, class
   std::map<JobId, std::vector<int32_t>> claims_;

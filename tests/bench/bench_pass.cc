@@ -79,8 +79,9 @@ void FillQueue(const Arguments& arguments, const World& world, JobQueue& queue) 
   for (int i = 0; i < arguments.jobs; ++i) {
     QueuedJob job;
     job.id = JobId{1'000'000 + i};
-    job.user = absl::StrCat("user-", next(static_cast<uint32_t>(world.users)));
-    job.project = absl::StrCat("project-", next(8));
+    const uint32_t user = next(static_cast<uint32_t>(world.users));
+    job.user = absl::StrCat("user-", user);
+    job.project = absl::StrCat("project-", user % 8);
     job.priority = static_cast<int32_t>(next(3));
     const uint32_t shape = next(static_cast<uint32_t>(world.shapes));
     job.demand.count = world.has_small ? 1 + static_cast<int32_t>(shape % 8) : 16384;
@@ -107,25 +108,25 @@ void Measure(const Arguments& arguments, const World& world) {
   for (int i = 0; i < arguments.passes; ++i) {
     const auto start = std::chrono::steady_clock::now();
     plan = policy->MakePlan({config, pool, queue, running, usage, quotas, reservations, Now{}});
-    const std::chrono::duration<double, std::milli> time =
-        std::chrono::steady_clock::now() - start;
+    const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
     times.push_back(time.count());
   }
   std::sort(times.begin(), times.end());
   const auto start = std::chrono::steady_clock::now();
   size_t sentences = 0;
   for (const JobId& job : plan.front) {
-    sentences += plan.record
-                     ->Reasons({config, pool, queue, running, usage, quotas, reservations, Now{}},
-                               job)
-                     .size();
+    sentences +=
+        plan.record
+            ->Reasons({config, pool, queue, running, usage, quotas, reservations, Now{}}, job)
+            .size();
   }
   const std::chrono::duration<double, std::milli> reasons =
       std::chrono::steady_clock::now() - start;
-  std::printf("%-34s %7.2f ms least %7.2f ms middle; %zu placed, %zu preempt; "
-              "%zu reasons of the front in %.2f ms\n",
-              world.name.c_str(), times.front(), times[times.size() / 2], plan.placements.size(),
-              plan.preemptions.size(), sentences, reasons.count());
+  std::printf(
+      "%-34s %7.2f ms least %7.2f ms middle; %zu placed, %zu preempt; "
+      "%zu reasons of the front in %.2f ms\n",
+      world.name.c_str(), times.front(), times[times.size() / 2], plan.placements.size(),
+      plan.preemptions.size(), sentences, reasons.count());
 }
 
 }  // namespace

@@ -2,95 +2,79 @@
 
 #include <gtest/gtest.h>
 
-#include "absl/strings/str_cat.h"
+#include "tests/unit/server/core/policy_fixture.h"
 
 namespace trainyard::core {
 namespace {
 
-PoolWorker Worker(const std::string& name, int count, const std::string& type = "cpu") {
-  PoolWorker worker;
-  worker.name = name;
-  for (int i = 0; i < count; ++i) {
-    PoolDevice device;
-    device.name = absl::StrCat(type, "-", i);
-    device.type = type;
-    worker.devices.push_back(device);
-  }
-  return worker;
+std::string Check(const std::string& pool, const QueuedJob& job,
+                  const std::vector<RankPlacement>& ranks) {
+  return std::string(CheckPlacement(PoolOf(pool), job, ranks).message());
 }
 
-QueuedJob Job(int32_t count, const std::string& type = "", bool mixed = false) {
-  QueuedJob job;
-  job.id = JobId{1};
-  job.demand = {count, type, mixed};
-  return job;
-}
-
-std::string Placed(const Pool& pool, const QueuedJob& job) {
-  const auto ranks = PlaceGang(pool, job);
-  if (!ranks.has_value()) return "none";
-  EXPECT_TRUE(CheckPlacement(pool, job.demand, *ranks).ok());
-  std::string text;
-  for (const RankPlacement& rank : *ranks) {
-    absl::StrAppend(&text, text.empty() ? "" : " ", rank.worker, ":", rank.device);
-  }
-  return text;
-}
-
-TEST(Placement, TakesTheWorkerThatTheGangFillsBest) {
-  EXPECT_EQ(Placed({Worker("a", 4), Worker("b", 2), Worker("c", 3)}, Job(2)), "b:cpu-0 b:cpu-1");
-}
-
-TEST(Placement, SpansAsFewWorkersAsPossible) {
-  // 4 + 1: the fullest, then the one that the last rank fills best.
-  EXPECT_EQ(Placed({Worker("a", 1), Worker("b", 4), Worker("c", 3)}, Job(5)),
-            "b:cpu-0 b:cpu-1 b:cpu-2 b:cpu-3 a:cpu-0");
-}
-
-TEST(Placement, AllRanksOrNone) {
-  EXPECT_EQ(Placed({Worker("a", 1), Worker("b", 2)}, Job(4)), "none");
-}
-
-TEST(Placement, TypesMixOnlyWhenAskedTo) {
-  const Pool pool = {Worker("a", 2, "gtx-1080"), Worker("b", 1, "titan-x")};
-  EXPECT_EQ(Placed(pool, Job(3)), "none");
-  EXPECT_EQ(Placed(pool, Job(3, "", true)), "a:gtx-1080-0 a:gtx-1080-1 b:titan-x-0");
-  EXPECT_EQ(Placed(pool, Job(2, "titan-x")), "none");
-  EXPECT_EQ(Placed(pool, Job(1, "titan-x")), "b:titan-x-0");
-}
-
-TEST(Placement, HeldUnhealthyAndCordonedDevicesAreNotOffered) {
-  Pool pool = {Worker("a", 3), Worker("b", 4)};
-  pool[0].devices[0].holder = JobId{9};
-  pool[0].devices[1].usable = false;
-  pool[1].takes_ranks = false;
-  EXPECT_EQ(Placed(pool, Job(1)), "a:cpu-2");
-  EXPECT_EQ(Placed(pool, Job(2)), "none");
-}
-
-TEST(Placement, AvoidedDevicesAreTheLastResort) {
-  const Pool pool = {Worker("a", 2)};
-  QueuedJob job = Job(1);
-  job.avoid = {{"a", "cpu-0"}};
-  EXPECT_EQ(Placed(pool, job), "a:cpu-1");
-  job.demand.count = 2;
-  EXPECT_EQ(Placed(pool, job), "a:cpu-0 a:cpu-1");
-}
-
-TEST(Placement, APlacementIsCheckedBeforeItCounts) {
-  const Pool pool = {Worker("a", 2), Worker("b", 1, "h200")};
-  const auto check = [&pool](const Demand& demand, std::vector<RankPlacement> ranks) {
-    return std::string(CheckPlacement(pool, demand, ranks).message());
-  };
-  EXPECT_EQ(check({2, "", false}, {{0, "a", "cpu-0"}}), "1 ranks placed; the gang has 2");
-  EXPECT_EQ(check({2, "", false}, {{0, "a", "cpu-0"}, {1, "a", "cpu-0"}}),
+TEST(Placement, IsCheckedBeforeItCounts) {
+  const std::string pool = "a: 2xcpu; b: h200";
+  EXPECT_EQ(Check(pool, Job(1, 2), {{0, "a", "cpu-0"}, {1, "a", "cpu-1"}}), "");
+  EXPECT_EQ(Check(pool, Job(1, 2), {{0, "a", "cpu-0"}}), "1 ranks placed; the gang has 2");
+  EXPECT_EQ(Check(pool, Job(1, 2), {{0, "a", "cpu-0"}, {2, "a", "cpu-1"}}),
+            "rank 2 stands where 1 was expected");
+  EXPECT_EQ(Check(pool, Job(1, 2), {{0, "a", "cpu-0"}, {1, "a", "cpu-0"}}),
             "device cpu-0 of a was given out twice");
-  EXPECT_EQ(check({1, "", false}, {{0, "a", "cpu-7"}}), "device cpu-7 of a is not on offer");
-  EXPECT_EQ(check({1, "", false}, {{0, "z", "cpu-0"}}), "worker z is not in the pool");
-  EXPECT_EQ(check({2, "", false}, {{0, "a", "cpu-0"}, {1, "b", "h200-0"}}),
-            "devices of different types; the demand is not mixed");
-  EXPECT_EQ(check({1, "h200", false}, {{0, "a", "cpu-0"}}), "devices of another type than h200");
-  EXPECT_EQ(check({2, "", true}, {{0, "a", "cpu-0"}, {1, "b", "h200-0"}}), "");
+  EXPECT_EQ(Check(pool, Job(1, 1), {{0, "a", "cpu-7"}}), "device cpu-7 of a does not exist");
+  EXPECT_EQ(Check(pool, Job(1, 1), {{0, "z", "cpu-0"}}), "worker z is not in the pool");
+}
+
+TEST(Placement, HasTheDemandedType) {
+  const std::string pool = "a: cpu; b: h200";
+  const std::vector<RankPlacement> both = {{0, "a", "cpu-0"}, {1, "b", "h200-0"}};
+  EXPECT_EQ(Check(pool, Job(1, 2), both), "devices of different types; the demand is not mixed");
+  EXPECT_EQ(Check(pool, Job(1, 1, "h200"), {{0, "a", "cpu-0"}}),
+            "device cpu-0 of a is of type cpu; the demand is h200");
+  QueuedJob mixed = Job(1, 2);
+  mixed.demand.mixed = true;
+  EXPECT_EQ(Check(pool, mixed, both), "");
+}
+
+TEST(Placement, OfAnElasticGangHasAnySizeFromLeastToMost) {
+  QueuedJob job = Job(1, 3);
+  job.demand.min_count = 2;
+  EXPECT_EQ(Check("a: 4xcpu", job, {{0, "a", "cpu-0"}}), "1 ranks placed; the gang has 2 to 3");
+  EXPECT_EQ(Check("a: 4xcpu", job, {{0, "a", "cpu-0"}, {1, "a", "cpu-1"}}), "");
+}
+
+TEST(Placement, UsesOnlyWhatIsOnOffer) {
+  const std::vector<RankPlacement> first = {{0, "a", "cpu-0"}};
+  const std::string refused = "device cpu-0 of a is not on offer";
+  for (const char* pool : {"a: cpu=9", "a: cpu!", "a-: cpu", "a: cpu~5", "a: cpu@night"}) {
+    EXPECT_EQ(Check(pool, Job(1, 1), first), refused) << pool;
+  }
+  EXPECT_EQ(Check("a: cpu~1", Job(1, 1), first), "") << "its own claim";
+  QueuedJob entitled = Job(1, 1);
+  entitled.reservations = {"night"};
+  EXPECT_EQ(Check("a: cpu@night", entitled, first), "");
+  entitled.reservation = "night";
+  EXPECT_EQ(Check("a: cpu@night", entitled, first), "");
+  EXPECT_EQ(Check("a: cpu", entitled, first), refused) << "it runs in its reservation only";
+}
+
+TEST(Placement, HasTheDemandedMemoryAndLabels) {
+  QueuedJob job = Job(1, 1);
+  job.demand.memory_bytes = int64_t{80} << 30;
+  EXPECT_EQ(Check("a: h200*40", job, {{0, "a", "h200-0"}}),
+            "device h200-0 of a has 42949672960 bytes of memory; the demand is 85899345920");
+  job.demand.memory_bytes = 0;
+  job.demand.labels = {{"disk", "ssd"}};
+  EXPECT_EQ(Check("a[disk=hdd]: h200", job, {{0, "a", "h200-0"}}),
+            "device h200-0 of a is on a worker without the label disk=ssd");
+  EXPECT_EQ(Check("a[disk=ssd]: h200", job, {{0, "a", "h200-0"}}), "");
+}
+
+TEST(Placement, HoldMarksTheDevices) {
+  Pool pool = PoolOf("a: 2xcpu; b: cpu");
+  Hold(pool, JobId{3}, {{0, "a", "cpu-1"}, {1, "b", "cpu-0"}});
+  EXPECT_EQ(pool[0].devices[0].holder, JobId{});
+  EXPECT_EQ(pool[0].devices[1].holder, JobId{3});
+  EXPECT_EQ(pool[1].devices[0].holder, JobId{3});
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ namespace trainyard::core {
 inline Pool PoolOf(const std::string& text) {
   Pool pool;
   for (const absl::string_view part : absl::StrSplit(text, ';', absl::SkipWhitespace())) {
-    const std::pair<std::string, std::string> halves = absl::StrSplit(part, absl::MaxSplits(':', 1));
+    const std::pair<std::string, std::string> halves =
+        absl::StrSplit(part, absl::MaxSplits(':', 1));
     std::string name(absl::StripAsciiWhitespace(halves.first));
     PoolWorker worker;
     if (const size_t bracket = name.find('['); bracket != std::string::npos) {
