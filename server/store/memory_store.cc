@@ -36,12 +36,6 @@ absl::Status MemoryStore::Check(const core::Delta& delta) const {
           CheckpointName(checkpoint.id.job, checkpoint.id.step), " belongs to no job"));
     }
   }
-  for (const core::RequestRecord& request : delta.requests) {
-    if (snapshot_.requests.count(request.request_id) > 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("request id '", request.request_id, "' is stored already"));
-    }
-  }
   int64_t last_event = events_.empty() ? 0 : events_.back().sequence;
   for (const core::EventRecord& event : delta.events) {
     if (event.sequence <= last_event) {

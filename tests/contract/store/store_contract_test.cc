@@ -438,11 +438,6 @@ TEST_P(StoreContract, AFailingCommitLeavesNothing) {
   orphan.attempts = {attempt};
   EXPECT_FALSE(store_->Commit(orphan).ok()) << "the attempt of no job";
 
-  Delta twice = Next();
-  twice.jobs = {Job(2)};
-  twice.requests = {{"r1", "other", JobId{2}, 5}};
-  EXPECT_FALSE(store_->Commit(twice).ok()) << "a request id that is stored already";
-
   Delta old_event = Next();
   old_event.jobs = {Job(2)};
   old_event.events = {Event(1, "jobs/2")};
