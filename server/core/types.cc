@@ -34,7 +34,8 @@ bool operator==(const JobRecord& a, const JobRecord& b) {
     return std::tie(job.id, *job.submission, job.state, job.stop_reason, job.attempt,
                     job.fencing_token, job.retries, job.failures, job.run_time_us, job.create_us,
                     job.start_us, job.end_us, job.progress, job.metrics, job.data_digest,
-                    job.model_digest, job.worker_version, job.revision);
+                    job.model_digest, job.worker_version, job.revision, job.array,
+                    job.device_time_us, job.preemptions);
   };
   return fields(a) == fields(b);
 }

@@ -308,6 +308,8 @@ struct Snapshot {
 };
 
 // What one loop turn changed: one transaction. Rows are whole and replace those of the same key.
+// Jobs are new from the `next_job` of the commit before on; the first of an array comes before the
+// others.
 struct Delta {
   int64_t revision = 0;  // of the store once it is committed: one more than before
   int64_t next_job = 1;

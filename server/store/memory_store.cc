@@ -1,8 +1,10 @@
 #include "server/store/memory_store.h"
 
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 
 namespace trainyard::store {
 
@@ -11,40 +13,27 @@ absl::StatusOr<core::Snapshot> MemoryStore::Load() {
   return snapshot_;
 }
 
-absl::Status MemoryStore::Commit(const core::Delta& delta) {
-  const std::lock_guard lock(mutex_);
+// Before anything is changed: a refused delta leaves nothing.
+absl::Status MemoryStore::Check(const core::Delta& delta) const {
   if (delta.revision != snapshot_.revision + 1) {
     return absl::FailedPreconditionError(absl::StrCat(
         "commit of revision ", delta.revision, "; the store stands at ", snapshot_.revision));
   }
-  // Built aside, so that a refused delta leaves nothing.
-  core::Snapshot next = snapshot_;
-  next.revision = delta.revision;
-  next.next_job = delta.next_job;
-  next.next_event = delta.next_event;
-  for (const core::JobRecord& job : delta.jobs) next.jobs.insert_or_assign(job.id, job);
+  std::set<JobId> new_jobs;
+  for (const core::JobRecord& job : delta.jobs) new_jobs.insert(job.id);
+  const auto is_job = [&](JobId job) {
+    return snapshot_.jobs.count(job) > 0 || new_jobs.count(job) > 0;
+  };
   for (const core::AttemptRecord& attempt : delta.attempts) {
-    if (next.jobs.count(attempt.id.job) == 0) {
+    if (!is_job(attempt.id.job)) {
       return absl::InvalidArgumentError(
           absl::StrCat(AttemptName(attempt.id), " belongs to no job"));
     }
-    next.attempts.insert_or_assign(attempt.id, attempt);
   }
-  for (const core::WorkerRecord& worker : delta.workers) {
-    next.workers.insert_or_assign(worker.name, worker);
-  }
-  for (const core::CheckpointRef& id : delta.deleted_checkpoints) next.checkpoints.erase(id);
   for (const core::CheckpointRecord& checkpoint : delta.checkpoints) {
-    if (next.jobs.count(checkpoint.id.job) == 0) {
+    if (!is_job(checkpoint.id.job)) {
       return absl::InvalidArgumentError(absl::StrCat(
           CheckpointName(checkpoint.id.job, checkpoint.id.step), " belongs to no job"));
-    }
-    next.checkpoints.insert_or_assign(checkpoint.id, checkpoint);
-  }
-  for (const core::RequestRecord& request : delta.requests) {
-    if (!next.requests.emplace(request.request_id, request).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("request id '", request.request_id, "' is stored already"));
     }
   }
   int64_t last_event = events_.empty() ? 0 : events_.back().sequence;
@@ -55,8 +44,38 @@ absl::Status MemoryStore::Commit(const core::Delta& delta) {
     }
     last_event = event.sequence;
   }
+  return absl::OkStatus();
+}
+
+absl::Status MemoryStore::Commit(const core::Delta& delta) {
+  const std::lock_guard lock(mutex_);
+  TY_RETURN_IF_ERROR(Check(delta));
+  core::Snapshot& next = snapshot_;
+  next.revision = delta.revision;
+  next.next_job = delta.next_job;
+  next.next_event = delta.next_event;
+  next.pool_time_us = delta.pool_time_us;
+  for (const auto& job : delta.jobs) next.jobs.insert_or_assign(job.id, job);
+  for (const auto& attempt : delta.attempts) next.attempts.insert_or_assign(attempt.id, attempt);
+  for (const auto& worker : delta.workers) next.workers.insert_or_assign(worker.name, worker);
+  for (const core::CheckpointRef& id : delta.deleted_checkpoints) next.checkpoints.erase(id);
+  for (const core::CheckpointRecord& checkpoint : delta.checkpoints) {
+    next.checkpoints.insert_or_assign(checkpoint.id, checkpoint);
+  }
+  for (const auto& request : delta.requests) next.requests.emplace(request.request_id, request);
+  for (const auto& quota : delta.quotas) next.quotas.insert_or_assign(quota.subject, quota);
+  for (const std::string& subject : delta.deleted_quotas) next.quotas.erase(subject);
+  for (const core::ReservationRecord& reservation : delta.reservations) {
+    next.reservations.insert_or_assign(reservation.name, reservation);
+  }
+  for (const std::string& name : delta.deleted_reservations) next.reservations.erase(name);
+  if (delta.usage_changed) {
+    next.usage.clear();
+    for (const core::UsageRecord& usage : delta.usage) {
+      next.usage.emplace(core::UsageKey(usage.project, usage.user), usage);
+    }
+  }
   events_.insert(events_.end(), delta.events.begin(), delta.events.end());
-  snapshot_ = std::move(next);
   return absl::OkStatus();
 }
 

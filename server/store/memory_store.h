@@ -19,6 +19,8 @@ class MemoryStore : public Store {
                                                             int64_t limit) override;
 
  private:
+  absl::Status Check(const core::Delta& delta) const;
+
   std::mutex mutex_;
   core::Snapshot snapshot_;                // guarded by mutex_
   std::vector<core::EventRecord> events_;  // guarded by mutex_

@@ -18,9 +18,9 @@ constexpr char kReadFiles[] =
     "SELECT job, step, name, size, hash FROM checkpoint_files ORDER BY job, step, name";
 
 constexpr char kWriteRequest[] =
-    "INSERT INTO requests (request_id, request_hash, job, create_us) VALUES (?, ?, ?, ?)";
+    "INSERT INTO requests (job, request_id, request_hash, create_us) VALUES (?, ?, ?, ?)";
 constexpr char kReadRequests[] =
-    "SELECT request_id, request_hash, job, create_us FROM requests ORDER BY request_id";
+    "SELECT job, request_id, request_hash, create_us FROM requests ORDER BY job";
 
 constexpr char kWriteEvent[] =
     "INSERT INTO events (sequence, time_us, parent, resource, type, actor, message) "
@@ -67,13 +67,13 @@ absl::Status ReadCheckpoints(Database& db, core::Snapshot& snapshot) {
 
 absl::Status WriteRequest(Database& db, const core::RequestRecord& request) {
   Statement& row = db.Prepared(kWriteRequest);
-  row.Bind(request.request_id).Bind(request.request_hash).Bind(request.job.value);
+  row.Bind(request.job.value).Bind(request.request_id).Bind(request.request_hash);
   return row.Bind(request.create_us).Run();
 }
 
 absl::Status ReadRequests(Database& db, core::Snapshot& snapshot) {
   return ForEachRow(db.Prepared(kReadRequests), [&](const Statement& row) {
-    snapshot.requests[row.Text(0)] = {row.Text(0), row.Text(1), JobId{row.Int(2)}, row.Int(3)};
+    snapshot.requests[row.Text(1)] = {row.Text(1), row.Text(2), JobId{row.Int(0)}, row.Int(3)};
     return absl::OkStatus();
   });
 }

@@ -30,6 +30,8 @@ FlatState Flatten(const JobState& state) {
   } else if (const auto* stopping = std::get_if<core::job_fsm::Stopping>(&state)) {
     flat.reason = stopping->reason;
     flat.detail = stopping->detail;
+  } else if (const auto* suspended = std::get_if<core::job_fsm::Suspended>(&state)) {
+    if (suspended->failure.has_value()) flat.failure = *suspended->failure;
   } else if (const auto* failed = std::get_if<core::job_fsm::Failed>(&state)) {
     flat.failure = failed->failure;
   }
@@ -38,13 +40,13 @@ FlatState Flatten(const JobState& state) {
 
 absl::StatusOr<JobState> Unflatten(const std::string& name, FlatState flat) {
   namespace fsm = core::job_fsm;
-  fsm::Queued queued{flat.not_before_us, std::nullopt};
-  if (flat.failure.failure_class != core::FailureClass::kNone) queued.last_failure = flat.failure;
-  const JobState states[] = {queued,
+  std::optional<core::Failure> failure;
+  if (flat.failure.failure_class != core::FailureClass::kNone) failure = flat.failure;
+  const JobState states[] = {fsm::Queued{flat.not_before_us, failure},
                              fsm::Starting{},
                              fsm::Running{},
                              fsm::Stopping{flat.reason, flat.detail},
-                             fsm::Suspended{},
+                             fsm::Suspended{failure},
                              fsm::Succeeded{},
                              fsm::Failed{flat.failure},
                              fsm::Cancelled{}};
@@ -54,30 +56,45 @@ absl::StatusOr<JobState> Unflatten(const std::string& name, FlatState flat) {
   return absl::DataLossError(absl::StrCat("'", name, "' is no state of a job"));
 }
 
-// The submission never changes: written once.
 constexpr char kWriteSubmission[] =
-    "INSERT INTO submissions (job, uid, name, user, spec, resolved_spec, device_count, "
+    "INSERT INTO submissions (id, uid, name, user, spec, resolved_spec, device_count, "
     "device_type, device_mixed, priority, max_retries, time_limit_us, disconnect_keep_us, "
-    "checkpoints_kept, cloned_from, parent_job, parent_step, server_version) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (job) DO NOTHING";
+    "checkpoints_kept, cloned_from, parent_job, parent_step, server_version, device_min_count, "
+    "device_memory_bytes, device_spread, project, not_before_us, time_limit_warning_us, "
+    "reservation, preemptible, array_size, array_parallel) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 constexpr char kReadSubmissions[] =
-    "SELECT job, uid, name, user, spec, resolved_spec, device_count, device_type, device_mixed, "
+    "SELECT id, uid, name, user, spec, resolved_spec, device_count, device_type, device_mixed, "
     "priority, max_retries, time_limit_us, disconnect_keep_us, checkpoints_kept, cloned_from, "
-    "parent_job, parent_step, server_version FROM submissions ORDER BY job";
+    "parent_job, parent_step, server_version, device_min_count, device_memory_bytes, "
+    "device_spread, project, not_before_us, time_limit_warning_us, reservation, preemptible, "
+    "array_size, array_parallel FROM submissions ORDER BY id";
+
+constexpr char kWriteLabel[] =
+    "INSERT INTO submission_labels (submission, name, value) VALUES (?, ?, ?)";
+constexpr char kReadLabels[] =
+    "SELECT submission, name, value FROM submission_labels ORDER BY submission, name";
+constexpr char kWriteDependency[] =
+    "INSERT INTO submission_dependencies (submission, position, job, ok) VALUES (?, ?, ?, ?)";
+constexpr char kReadDependencies[] =
+    "SELECT submission, position, job, ok FROM submission_dependencies "
+    "ORDER BY submission, position";
 
 constexpr char kWriteJob[] =
-    "INSERT INTO jobs (job, state, state_reason, state_detail, not_before_us, failure_class, "
-    "failure_reason, failure_message, stop_reason, attempt, fencing_token, retries, failures, "
-    "run_time_us, create_us, start_us, end_us, step, total_steps, epoch, epochs, samples_per_s, "
-    "data_wait_fraction, eta_us, data_digest, model_digest, worker_version, revision) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    "INSERT INTO jobs (job, submission, array, state, state_reason, state_detail, not_before_us, "
+    "failure_class, failure_reason, failure_message, stop_reason, attempt, fencing_token, retries, "
+    "failures, preemptions, run_time_us, device_time_us, create_us, start_us, end_us, step, "
+    "total_steps, epoch, epochs, samples_per_s, data_wait_fraction, eta_us, data_digest, "
+    "model_digest, worker_version, revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+    "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (job) DO UPDATE SET state = excluded.state, "
     "state_reason = excluded.state_reason, state_detail = excluded.state_detail, "
     "not_before_us = excluded.not_before_us, failure_class = excluded.failure_class, "
     "failure_reason = excluded.failure_reason, failure_message = excluded.failure_message, "
     "stop_reason = excluded.stop_reason, attempt = excluded.attempt, "
     "fencing_token = excluded.fencing_token, retries = excluded.retries, "
-    "failures = excluded.failures, run_time_us = excluded.run_time_us, "
+    "failures = excluded.failures, preemptions = excluded.preemptions, "
+    "run_time_us = excluded.run_time_us, device_time_us = excluded.device_time_us, "
     "create_us = excluded.create_us, start_us = excluded.start_us, end_us = excluded.end_us, "
     "step = excluded.step, total_steps = excluded.total_steps, epoch = excluded.epoch, "
     "epochs = excluded.epochs, samples_per_s = excluded.samples_per_s, "
@@ -85,19 +102,24 @@ constexpr char kWriteJob[] =
     "data_digest = excluded.data_digest, model_digest = excluded.model_digest, "
     "worker_version = excluded.worker_version, revision = excluded.revision";
 constexpr char kReadJobs[] =
-    "SELECT job, state, state_reason, state_detail, not_before_us, failure_class, failure_reason, "
-    "failure_message, stop_reason, attempt, fencing_token, retries, failures, run_time_us, "
-    "create_us, start_us, end_us, step, total_steps, epoch, epochs, samples_per_s, "
-    "data_wait_fraction, eta_us, data_digest, model_digest, worker_version, revision "
-    "FROM jobs ORDER BY job";
+    "SELECT job, submission, array, state, state_reason, state_detail, not_before_us, "
+    "failure_class, failure_reason, failure_message, stop_reason, attempt, fencing_token, retries, "
+    "failures, preemptions, run_time_us, device_time_us, create_us, start_us, end_us, step, "
+    "total_steps, epoch, epochs, samples_per_s, data_wait_fraction, eta_us, data_digest, "
+    "model_digest, worker_version, revision FROM jobs ORDER BY job";
 
 constexpr char kDeleteMetrics[] = "DELETE FROM job_metrics WHERE job = ?";
 constexpr char kWriteMetric[] = "INSERT INTO job_metrics (job, name, value) VALUES (?, ?, ?)";
 constexpr char kReadMetrics[] = "SELECT job, name, value FROM job_metrics ORDER BY job, name";
 
-absl::Status WriteSubmission(Database& db, JobId job, const Submission& in) {
+// The jobs of an array share the submission of the first.
+JobId SubmissionOf(const JobRecord& job) {
+  return job.array == JobId{} ? job.id : job.array;
+}
+
+absl::Status WriteSubmission(Database& db, JobId id, const Submission& in) {
   Statement& row = db.Prepared(kWriteSubmission);
-  row.Bind(job.value).Bind(in.uid).Bind(in.name).Bind(in.user);
+  row.Bind(id.value).Bind(in.uid).Bind(in.name).Bind(in.user);
   row.BindBlob(in.spec).BindBlob(in.resolved_spec);
   row.Bind(in.demand.count).Bind(in.demand.type).Bind(int64_t{in.demand.mixed});
   row.Bind(in.priority).Bind(in.max_retries).Bind(in.time_limit_us).Bind(in.disconnect_keep_us);
@@ -107,7 +129,20 @@ absl::Status WriteSubmission(Database& db, JobId job, const Submission& in) {
   } else {
     row.BindNull().BindNull();
   }
-  return row.Bind(in.server_version).Run();
+  row.Bind(in.server_version).Bind(in.demand.min_count).Bind(in.demand.memory_bytes);
+  row.Bind(int64_t{in.demand.spread}).Bind(in.project).Bind(in.not_before_us);
+  row.Bind(in.time_limit_warning_us).Bind(in.reservation).Bind(int64_t{in.preemptible});
+  TY_RETURN_IF_ERROR(row.Bind(in.array_size).Bind(in.array_parallel).Run());
+  for (const auto& [name, value] : in.demand.labels) {
+    TY_RETURN_IF_ERROR(db.Prepared(kWriteLabel).Bind(id.value).Bind(name).Bind(value).Run());
+  }
+  int64_t position = 0;
+  for (const core::Dependency& dependency : in.dependencies) {
+    Statement& insert = db.Prepared(kWriteDependency);
+    insert.Bind(id.value).Bind(position++).Bind(dependency.job.value);
+    TY_RETURN_IF_ERROR(insert.Bind(int64_t{dependency.ok}).Run());
+  }
+  return absl::OkStatus();
 }
 
 Submission TakeSubmission(const Statement& row) {
@@ -117,7 +152,9 @@ Submission TakeSubmission(const Statement& row) {
   out.user = row.Text(3);
   out.spec = row.Blob(4);
   out.resolved_spec = row.Blob(5);
-  out.demand = {row.Int32(6), row.Text(7), row.Int(8) != 0};
+  out.demand.count = row.Int32(6);
+  out.demand.type = row.Text(7);
+  out.demand.mixed = row.Int(8) != 0;
   out.priority = row.Int32(9);
   out.max_retries = row.Int32(10);
   out.time_limit_us = row.Int(11);
@@ -126,53 +163,96 @@ Submission TakeSubmission(const Statement& row) {
   out.cloned_from = JobId{row.Int(14)};
   if (!row.IsNull(15)) out.parent_checkpoint = core::CheckpointRef{JobId{row.Int(15)}, row.Int(16)};
   out.server_version = row.Text(17);
+  out.demand.min_count = row.Int32(18);
+  out.demand.memory_bytes = row.Int(19);
+  out.demand.spread = row.Int(20) != 0;
+  out.project = row.Text(21);
+  out.not_before_us = row.Int(22);
+  out.time_limit_warning_us = row.Int(23);
+  out.reservation = row.Text(24);
+  out.preemptible = row.Int(25) != 0;
+  out.array_size = row.Int32(26);
+  out.array_parallel = row.Int32(27);
   return out;
 }
 
+using Submissions = std::map<JobId, std::shared_ptr<Submission>>;
+
+absl::StatusOr<Submissions> ReadSubmissions(Database& db) {
+  Submissions all;
+  TY_RETURN_IF_ERROR(ForEachRow(db.Prepared(kReadSubmissions), [&](const Statement& row) {
+    all.emplace_hint(all.end(), JobId{row.Int(0)},
+                     std::make_shared<Submission>(TakeSubmission(row)));
+    return absl::OkStatus();
+  }));
+  TY_RETURN_IF_ERROR(
+      ForEachRow(db.Prepared(kReadLabels), [&](const Statement& row) -> absl::Status {
+        TY_ASSIGN_OR_RETURN(auto* owner, OwnerOf(all, JobId{row.Int(0)}));
+        (*owner)->demand.labels[row.Text(1)] = row.Text(2);
+        return absl::OkStatus();
+      }));
+  TY_RETURN_IF_ERROR(
+      ForEachRow(db.Prepared(kReadDependencies), [&](const Statement& row) -> absl::Status {
+        TY_ASSIGN_OR_RETURN(auto* owner, OwnerOf(all, JobId{row.Int(0)}));
+        (*owner)->dependencies.push_back({JobId{row.Int(2)}, row.Int(3) != 0});
+        return absl::OkStatus();
+      }));
+  return all;
+}
+
 absl::Status TakeJob(const Statement& row, JobRecord& job) {
+  job.array = JobId{row.Int(2)};
   FlatState flat;
-  TY_RETURN_IF_ERROR(FromText(row.Text(2), flat.reason));
-  flat.detail = row.Text(3);
-  flat.not_before_us = row.Int(4);
-  TY_RETURN_IF_ERROR(FromText(row.Text(5), flat.failure.failure_class));
-  flat.failure.reason = row.Text(6);
-  flat.failure.message = row.Text(7);
-  TY_ASSIGN_OR_RETURN(job.state, Unflatten(row.Text(1), std::move(flat)));
-  TY_RETURN_IF_ERROR(FromText(row.Text(8), job.stop_reason));
-  job.attempt = row.Int32(9);
-  job.fencing_token = row.Int(10);
-  job.retries = row.Int32(11);
-  job.failures = row.Int32(12);
-  job.run_time_us = row.Int(13);
-  job.create_us = row.Int(14);
-  job.start_us = row.Int(15);
-  job.end_us = row.Int(16);
-  job.progress = {row.Int(17),  row.Int(18),  row.Int(19), row.Int(20),
-                  row.Real(21), row.Real(22), row.Int(23)};
-  job.data_digest = row.Text(24);
-  job.model_digest = row.Text(25);
-  job.worker_version = row.Text(26);
-  job.revision = row.Int(27);
+  TY_RETURN_IF_ERROR(FromText(row.Text(4), flat.reason));
+  flat.detail = row.Text(5);
+  flat.not_before_us = row.Int(6);
+  TY_RETURN_IF_ERROR(FromText(row.Text(7), flat.failure.failure_class));
+  flat.failure.reason = row.Text(8);
+  flat.failure.message = row.Text(9);
+  TY_ASSIGN_OR_RETURN(job.state, Unflatten(row.Text(3), std::move(flat)));
+  TY_RETURN_IF_ERROR(FromText(row.Text(10), job.stop_reason));
+  job.attempt = row.Int32(11);
+  job.fencing_token = row.Int(12);
+  job.retries = row.Int32(13);
+  job.failures = row.Int32(14);
+  job.preemptions = row.Int32(15);
+  job.run_time_us = row.Int(16);
+  job.device_time_us = row.Int(17);
+  job.create_us = row.Int(18);
+  job.start_us = row.Int(19);
+  job.end_us = row.Int(20);
+  job.progress = {row.Int(21),  row.Int(22),  row.Int(23), row.Int(24),
+                  row.Real(25), row.Real(26), row.Int(27)};
+  job.data_digest = row.Text(28);
+  job.model_digest = row.Text(29);
+  job.worker_version = row.Text(30);
+  job.revision = row.Int(31);
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::Status WriteJob(Database& db, const JobRecord& job) {
-  TY_RETURN_IF_ERROR(WriteSubmission(db, job.id, *job.submission));
+absl::Status WriteJob(Database& db, const JobRecord& job, bool is_new) {
+  const JobId submission = SubmissionOf(job);
+  if (is_new && submission == job.id) {
+    TY_RETURN_IF_ERROR(WriteSubmission(db, submission, *job.submission));
+  }
   const FlatState flat = Flatten(job.state);
   const core::Progress& progress = job.progress;
   Statement& row = db.Prepared(kWriteJob);
-  row.Bind(job.id.value).Bind(core::job_fsm::Name(job.state));
+  row.Bind(job.id.value).Bind(submission.value).Bind(job.array.value);
+  row.Bind(core::job_fsm::Name(job.state));
   row.Bind(Text(flat.reason)).Bind(flat.detail).Bind(flat.not_before_us);
   row.Bind(Text(flat.failure.failure_class)).Bind(flat.failure.reason).Bind(flat.failure.message);
   row.Bind(Text(job.stop_reason)).Bind(job.attempt).Bind(job.fencing_token).Bind(job.retries);
-  row.Bind(job.failures).Bind(job.run_time_us).Bind(job.create_us).Bind(job.start_us);
-  row.Bind(job.end_us).Bind(progress.step).Bind(progress.total_steps).Bind(progress.epoch);
+  row.Bind(job.failures).Bind(job.preemptions).Bind(job.run_time_us).Bind(job.device_time_us);
+  row.Bind(job.create_us).Bind(job.start_us).Bind(job.end_us);
+  row.Bind(progress.step).Bind(progress.total_steps).Bind(progress.epoch);
   row.Bind(progress.epochs).BindReal(progress.samples_per_s);
   row.BindReal(progress.data_wait_fraction).Bind(progress.eta_us);
   row.Bind(job.data_digest).Bind(job.model_digest).Bind(job.worker_version).Bind(job.revision);
   TY_RETURN_IF_ERROR(row.Run());
+  if (job.attempt == 0) return absl::OkStatus();  // an attempt brings the first metrics
   TY_RETURN_IF_ERROR(db.Prepared(kDeleteMetrics).Bind(job.id.value).Run());
   for (const auto& [name, value] : job.metrics.values) {
     TY_RETURN_IF_ERROR(
@@ -182,16 +262,14 @@ absl::Status WriteJob(Database& db, const JobRecord& job) {
 }
 
 absl::Status ReadJobs(Database& db, core::Snapshot& snapshot) {
-  TY_RETURN_IF_ERROR(ForEachRow(db.Prepared(kReadSubmissions), [&](const Statement& row) {
-    JobRecord& job = snapshot.jobs[JobId{row.Int(0)}];
-    job.id = JobId{row.Int(0)};
-    job.submission = std::make_shared<const Submission>(TakeSubmission(row));
-    return absl::OkStatus();
-  }));
+  TY_ASSIGN_OR_RETURN(Submissions submissions, ReadSubmissions(db));
   TY_RETURN_IF_ERROR(ForEachRow(db.Prepared(kReadJobs), [&](const Statement& row) -> absl::Status {
     const JobId id{row.Int(0)};
-    TY_ASSIGN_OR_RETURN(JobRecord * job, OwnerOf(snapshot.jobs, id));
-    return Annotate(TakeJob(row, *job), JobName(id));
+    TY_ASSIGN_OR_RETURN(auto* submission, OwnerOf(submissions, JobId{row.Int(1)}));
+    JobRecord& job = snapshot.jobs.try_emplace(snapshot.jobs.end(), id)->second;
+    job.id = id;
+    job.submission = *submission;
+    return Annotate(TakeJob(row, job), JobName(id));
   }));
   return ForEachRow(db.Prepared(kReadMetrics), [&](const Statement& row) -> absl::Status {
     TY_ASSIGN_OR_RETURN(JobRecord * job, OwnerOf(snapshot.jobs, JobId{row.Int(0)}));

@@ -189,6 +189,146 @@ CREATE TABLE requests (
 ) STRICT, WITHOUT ROWID;
 )sql";
 
+// Jobs of one array share a submission; requests are appended as jobs are; what the pool is shared
+// by. Two references of new jobs are not declared: checking them takes a third of an insert.
+constexpr char kState2[] = R"sql(
+ALTER TABLE meta ADD COLUMN pool_time_us INTEGER NOT NULL DEFAULT 0;
+
+ALTER TABLE submissions RENAME COLUMN job TO id;
+ALTER TABLE submissions ADD COLUMN device_min_count INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE submissions ADD COLUMN device_memory_bytes INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE submissions ADD COLUMN device_spread INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE submissions ADD COLUMN project TEXT NOT NULL DEFAULT '';
+ALTER TABLE submissions ADD COLUMN not_before_us INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE submissions ADD COLUMN time_limit_warning_us INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE submissions ADD COLUMN reservation TEXT NOT NULL DEFAULT '';
+ALTER TABLE submissions ADD COLUMN preemptible INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE submissions ADD COLUMN array_size INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE submissions ADD COLUMN array_parallel INTEGER NOT NULL DEFAULT 0;
+
+CREATE TABLE submission_labels (
+  submission INTEGER NOT NULL REFERENCES submissions (id),
+  name TEXT NOT NULL,
+  value TEXT NOT NULL,
+  PRIMARY KEY (submission, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE submission_dependencies (
+  submission INTEGER NOT NULL REFERENCES submissions (id),
+  position INTEGER NOT NULL,
+  job INTEGER NOT NULL,
+  ok INTEGER NOT NULL,
+  PRIMARY KEY (submission, position)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE jobs_2 (
+  job INTEGER NOT NULL PRIMARY KEY,
+  submission INTEGER NOT NULL,
+  array INTEGER NOT NULL,
+  state TEXT NOT NULL,
+  state_reason TEXT NOT NULL,
+  state_detail TEXT NOT NULL,
+  not_before_us INTEGER NOT NULL,
+  failure_class TEXT NOT NULL,
+  failure_reason TEXT NOT NULL,
+  failure_message TEXT NOT NULL,
+  stop_reason TEXT NOT NULL,
+  attempt INTEGER NOT NULL,
+  fencing_token INTEGER NOT NULL,
+  retries INTEGER NOT NULL,
+  failures INTEGER NOT NULL,
+  preemptions INTEGER NOT NULL,
+  run_time_us INTEGER NOT NULL,
+  device_time_us INTEGER NOT NULL,
+  create_us INTEGER NOT NULL,
+  start_us INTEGER NOT NULL,
+  end_us INTEGER NOT NULL,
+  step INTEGER NOT NULL,
+  total_steps INTEGER NOT NULL,
+  epoch INTEGER NOT NULL,
+  epochs INTEGER NOT NULL,
+  samples_per_s REAL,
+  data_wait_fraction REAL,
+  eta_us INTEGER NOT NULL,
+  data_digest TEXT NOT NULL,
+  model_digest TEXT NOT NULL,
+  worker_version TEXT NOT NULL,
+  revision INTEGER NOT NULL
+) STRICT;
+INSERT INTO jobs_2
+  SELECT job, job, 0, state, state_reason, state_detail, not_before_us, failure_class,
+    failure_reason, failure_message, stop_reason, attempt, fencing_token, retries, failures, 0,
+    run_time_us, 0, create_us, start_us, end_us, step, total_steps, epoch, epochs, samples_per_s,
+    data_wait_fraction, eta_us, data_digest, model_digest, worker_version, revision
+  FROM jobs;
+DROP TABLE jobs;
+ALTER TABLE jobs_2 RENAME TO jobs;
+
+CREATE TABLE requests_2 (
+  job INTEGER NOT NULL PRIMARY KEY,
+  request_id TEXT NOT NULL,
+  request_hash TEXT NOT NULL,
+  create_us INTEGER NOT NULL
+) STRICT;
+INSERT INTO requests_2 SELECT job, request_id, request_hash, create_us FROM requests;
+DROP TABLE requests;
+ALTER TABLE requests_2 RENAME TO requests;
+
+CREATE TABLE worker_labels (
+  worker TEXT NOT NULL REFERENCES workers (name),
+  name TEXT NOT NULL,
+  value TEXT NOT NULL,
+  PRIMARY KEY (worker, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE worker_failed_jobs (
+  worker TEXT NOT NULL REFERENCES workers (name),
+  position INTEGER NOT NULL,
+  job INTEGER NOT NULL,
+  PRIMARY KEY (worker, position)
+) STRICT, WITHOUT ROWID;
+
+ALTER TABLE devices ADD COLUMN island INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE devices ADD COLUMN quarantine TEXT NOT NULL DEFAULT '';
+
+CREATE TABLE quotas (
+  subject TEXT NOT NULL PRIMARY KEY,
+  devices INTEGER NOT NULL,
+  queued_jobs INTEGER NOT NULL,
+  submits_per_minute INTEGER NOT NULL,
+  stored_bytes INTEGER NOT NULL,
+  weight INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE reservations (
+  name TEXT NOT NULL PRIMARY KEY,
+  start_us INTEGER NOT NULL,
+  end_us INTEGER NOT NULL,
+  actor TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE reservation_devices (
+  reservation TEXT NOT NULL REFERENCES reservations (name) ON DELETE CASCADE,
+  worker TEXT NOT NULL,
+  device TEXT NOT NULL,
+  PRIMARY KEY (reservation, worker, device)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE reservation_subjects (
+  reservation TEXT NOT NULL REFERENCES reservations (name) ON DELETE CASCADE,
+  position INTEGER NOT NULL,
+  subject TEXT NOT NULL,
+  PRIMARY KEY (reservation, position)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE usage (
+  project TEXT NOT NULL,
+  user TEXT NOT NULL,
+  device_us INTEGER NOT NULL,
+  PRIMARY KEY (project, user)
+) STRICT, WITHOUT ROWID;
+)sql";
+
 constexpr char kMetrics1[] = R"sql(
 CREATE TABLE metric_names (
   id INTEGER NOT NULL PRIMARY KEY,
@@ -248,6 +388,16 @@ absl::StatusOr<int64_t> ReadVersion(Database& db, absl::string_view kind) {
   return version;
 }
 
+absl::Status CheckReferences(Database& db) {
+  Statement& check = db.Prepared("PRAGMA foreign_key_check");
+  TY_ASSIGN_OR_RETURN(const bool row, check.Step());
+  if (!row) return absl::OkStatus();
+  const std::string table = check.Text(0);
+  check.Reset();
+  return error::CorruptFile(db.path(),
+                            absl::StrCat("a row of ", table, " refers to one that is not there"));
+}
+
 }  // namespace
 
 absl::Status Migrate(Database& db, absl::string_view kind,
@@ -255,19 +405,23 @@ absl::Status Migrate(Database& db, absl::string_view kind,
   TY_ASSIGN_OR_RETURN(const int64_t version, ReadVersion(db, kind));
   const auto newest = static_cast<int64_t>(migrations.size());
   if (version > newest) return error::StoreTooNew(db.path(), version, newest);
+  if (version == newest) return absl::OkStatus();
+  // A migration may put a table in the place of another, as long as all references hold in the end.
+  TY_RETURN_IF_ERROR(db.Execute("PRAGMA foreign_keys = OFF"));
   for (int64_t next = version + 1; next <= newest; ++next) {
     Transaction transaction(db);
     TY_RETURN_IF_ERROR(transaction.Begin());
     if (next == 1) TY_RETURN_IF_ERROR(db.Execute(kVersionTable));
     TY_RETURN_IF_ERROR(db.Execute(std::string(migrations[static_cast<size_t>(next - 1)])));
     TY_RETURN_IF_ERROR(db.Prepared(kWriteVersion).Bind(next).Bind(kind).Run());
+    TY_RETURN_IF_ERROR(CheckReferences(db));
     TY_RETURN_IF_ERROR(transaction.Commit());
   }
-  return absl::OkStatus();
+  return db.Execute("PRAGMA foreign_keys = ON");
 }
 
 const std::vector<absl::string_view>& StateMigrations() {
-  static const auto* migrations = new std::vector<absl::string_view>{kState1};
+  static const auto* migrations = new std::vector<absl::string_view>{kState1, kState2};
   return *migrations;
 }
 

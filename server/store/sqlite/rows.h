@@ -2,6 +2,9 @@
 // fill the snapshot. docs/store_format.md describes the tables.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/core/types.h"
@@ -9,7 +12,8 @@
 
 namespace trainyard::store {
 
-absl::Status WriteJob(Database& db, const core::JobRecord& job);
+// A new job brings its submission, which never changes; that of an array comes with the first job.
+absl::Status WriteJob(Database& db, const core::JobRecord& job, bool is_new);
 absl::Status ReadJobs(Database& db, core::Snapshot& snapshot);
 
 absl::Status WriteAttempt(Database& db, const core::AttemptRecord& attempt);
@@ -24,6 +28,18 @@ absl::Status ReadCheckpoints(Database& db, core::Snapshot& snapshot);
 
 absl::Status WriteRequest(Database& db, const core::RequestRecord& request);
 absl::Status ReadRequests(Database& db, core::Snapshot& snapshot);
+
+absl::Status WriteQuota(Database& db, const core::QuotaRecord& quota);
+absl::Status DeleteQuota(Database& db, const std::string& subject);
+absl::Status ReadQuotas(Database& db, core::Snapshot& snapshot);
+
+absl::Status WriteReservation(Database& db, const core::ReservationRecord& reservation);
+absl::Status DeleteReservation(Database& db, const std::string& name);
+absl::Status ReadReservations(Database& db, core::Snapshot& snapshot);
+
+// All of it.
+absl::Status WriteUsage(Database& db, const std::vector<core::UsageRecord>& usage);
+absl::Status ReadUsage(Database& db, core::Snapshot& snapshot);
 
 absl::Status WriteEvent(Database& db, const core::EventRecord& event);
 

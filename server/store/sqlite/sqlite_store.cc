@@ -14,9 +14,10 @@
 namespace trainyard::store {
 namespace {
 
-constexpr char kReadMeta[] = "SELECT revision, next_job, next_event FROM meta WHERE id = 1";
+constexpr char kReadMeta[] =
+    "SELECT revision, next_job, next_event, pool_time_us FROM meta WHERE id = 1";
 constexpr char kWriteMeta[] =
-    "UPDATE meta SET revision = ?, next_job = ?, next_event = ? WHERE id = 1";
+    "UPDATE meta SET revision = ?, next_job = ?, next_event = ?, pool_time_us = ? WHERE id = 1";
 constexpr char kEventsOfParent[] =
     "SELECT sequence, time_us, resource, type, actor, message FROM events "
     "WHERE parent = ? AND sequence > ? ORDER BY sequence LIMIT ?";
@@ -40,7 +41,9 @@ class SqliteStore : public Store {
  private:
   absl::Status ReadAll(core::Snapshot& snapshot);
   absl::Status ReadMeta(core::Snapshot& snapshot);
-  absl::Status WriteRows(const core::Delta& delta);
+  // Jobs are new from `first_new` on.
+  absl::Status WriteRows(const core::Delta& delta, JobId first_new);
+  absl::Status WriteShares(const core::Delta& delta);
 
   std::unique_ptr<Database> writer_;
   std::mutex reader_mutex_;           // std: the thread sanitizer does not see through absl::Mutex
@@ -54,6 +57,7 @@ absl::Status SqliteStore::ReadMeta(core::Snapshot& snapshot) {
   snapshot.revision = meta.Int(0);
   snapshot.next_job = meta.Int(1);
   snapshot.next_event = meta.Int(2);
+  snapshot.pool_time_us = meta.Int(3);
   meta.Reset();
   return absl::OkStatus();
 }
@@ -73,7 +77,10 @@ absl::Status SqliteStore::ReadAll(core::Snapshot& snapshot) {
   TY_RETURN_IF_ERROR(ReadAttempts(*writer_, snapshot));
   TY_RETURN_IF_ERROR(ReadWorkers(*writer_, snapshot));
   TY_RETURN_IF_ERROR(ReadCheckpoints(*writer_, snapshot));
-  return ReadRequests(*writer_, snapshot);
+  TY_RETURN_IF_ERROR(ReadRequests(*writer_, snapshot));
+  TY_RETURN_IF_ERROR(ReadQuotas(*writer_, snapshot));
+  TY_RETURN_IF_ERROR(ReadReservations(*writer_, snapshot));
+  return ReadUsage(*writer_, snapshot);
 }
 
 absl::Status SqliteStore::Commit(const core::Delta& delta) {
@@ -85,14 +92,17 @@ absl::Status SqliteStore::Commit(const core::Delta& delta) {
     return absl::FailedPreconditionError(absl::StrCat("commit of revision ", delta.revision,
                                                       "; the store stands at ", before.revision));
   }
-  TY_RETURN_IF_ERROR(WriteRows(delta));
+  TY_RETURN_IF_ERROR(WriteRows(delta, JobId{before.next_job}));
   Statement& meta = writer_->Prepared(kWriteMeta);
-  TY_RETURN_IF_ERROR(meta.Bind(delta.revision).Bind(delta.next_job).Bind(delta.next_event).Run());
+  meta.Bind(delta.revision).Bind(delta.next_job).Bind(delta.next_event).Bind(delta.pool_time_us);
+  TY_RETURN_IF_ERROR(meta.Run());
   return transaction.Commit();
 }
 
-absl::Status SqliteStore::WriteRows(const core::Delta& delta) {
-  for (const core::JobRecord& job : delta.jobs) TY_RETURN_IF_ERROR(WriteJob(*writer_, job));
+absl::Status SqliteStore::WriteRows(const core::Delta& delta, JobId first_new) {
+  for (const core::JobRecord& job : delta.jobs) {
+    TY_RETURN_IF_ERROR(WriteJob(*writer_, job, /*is_new=*/job.id >= first_new));
+  }
   for (const core::AttemptRecord& attempt : delta.attempts) {
     TY_RETURN_IF_ERROR(WriteAttempt(*writer_, attempt));
   }
@@ -111,7 +121,23 @@ absl::Status SqliteStore::WriteRows(const core::Delta& delta) {
   for (const core::EventRecord& event : delta.events) {
     TY_RETURN_IF_ERROR(WriteEvent(*writer_, event));
   }
-  return absl::OkStatus();
+  return WriteShares(delta);
+}
+
+absl::Status SqliteStore::WriteShares(const core::Delta& delta) {
+  for (const core::QuotaRecord& quota : delta.quotas) {
+    TY_RETURN_IF_ERROR(WriteQuota(*writer_, quota));
+  }
+  for (const std::string& subject : delta.deleted_quotas) {
+    TY_RETURN_IF_ERROR(DeleteQuota(*writer_, subject));
+  }
+  for (const core::ReservationRecord& reservation : delta.reservations) {
+    TY_RETURN_IF_ERROR(WriteReservation(*writer_, reservation));
+  }
+  for (const std::string& name : delta.deleted_reservations) {
+    TY_RETURN_IF_ERROR(DeleteReservation(*writer_, name));
+  }
+  return delta.usage_changed ? WriteUsage(*writer_, delta.usage) : absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<core::EventRecord>> SqliteStore::ListEvents(absl::string_view parent,

@@ -59,10 +59,19 @@ constexpr char kReadWorkers[] =
 constexpr char kDeleteDevices[] = "DELETE FROM devices WHERE worker = ?";
 constexpr char kWriteDevice[] =
     "INSERT INTO devices (worker, position, name, type, memory_bytes, health, health_reason, cpus, "
-    "threads, product) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    "threads, product, island, quarantine) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 constexpr char kReadDevices[] =
     "SELECT worker, position, name, type, memory_bytes, health, health_reason, cpus, threads, "
-    "product FROM devices ORDER BY worker, position";
+    "product, island, quarantine FROM devices ORDER BY worker, position";
+
+constexpr char kDeleteLabels[] = "DELETE FROM worker_labels WHERE worker = ?";
+constexpr char kWriteLabel[] = "INSERT INTO worker_labels (worker, name, value) VALUES (?, ?, ?)";
+constexpr char kReadLabels[] = "SELECT worker, name, value FROM worker_labels";
+constexpr char kDeleteFailedJobs[] = "DELETE FROM worker_failed_jobs WHERE worker = ?";
+constexpr char kWriteFailedJob[] =
+    "INSERT INTO worker_failed_jobs (worker, position, job) VALUES (?, ?, ?)";
+constexpr char kReadFailedJobs[] =
+    "SELECT worker, position, job FROM worker_failed_jobs ORDER BY worker, position";
 
 absl::Status TakeWorker(const Statement& row, WorkerRecord& worker) {
   worker.uid = row.Text(1);
@@ -86,6 +95,8 @@ absl::Status TakeDevice(const Statement& row, DeviceRecord& device) {
   TY_ASSIGN_OR_RETURN(device.cpus, ParseCpus(row.Text(7)));
   device.threads = row.Int32(8);
   device.product = row.Text(9);
+  device.island = row.Int32(10);
+  device.quarantine = row.Text(11);
   return absl::OkStatus();
 }
 
@@ -104,7 +115,18 @@ absl::Status WriteWorker(Database& db, const WorkerRecord& worker) {
     Statement& insert = db.Prepared(kWriteDevice);
     insert.Bind(worker.name).Bind(position++).Bind(device.name).Bind(device.type);
     insert.Bind(device.memory_bytes).Bind(Text(device.health)).Bind(device.health_reason);
-    TY_RETURN_IF_ERROR(insert.Bind(cpus).Bind(device.threads).Bind(device.product).Run());
+    insert.Bind(cpus).Bind(device.threads).Bind(device.product).Bind(device.island);
+    TY_RETURN_IF_ERROR(insert.Bind(device.quarantine).Run());
+  }
+  TY_RETURN_IF_ERROR(db.Prepared(kDeleteLabels).Bind(worker.name).Run());
+  for (const auto& [name, value] : worker.labels) {
+    TY_RETURN_IF_ERROR(db.Prepared(kWriteLabel).Bind(worker.name).Bind(name).Bind(value).Run());
+  }
+  TY_RETURN_IF_ERROR(db.Prepared(kDeleteFailedJobs).Bind(worker.name).Run());
+  position = 0;
+  for (const JobId job : worker.failed_jobs) {
+    Statement& insert = db.Prepared(kWriteFailedJob);
+    TY_RETURN_IF_ERROR(insert.Bind(worker.name).Bind(position++).Bind(job.value).Run());
   }
   return absl::OkStatus();
 }
@@ -116,10 +138,22 @@ absl::Status ReadWorkers(Database& db, core::Snapshot& snapshot) {
     worker.name = name;
     return Annotate(TakeWorker(row, worker), WorkerName(name));
   }));
-  return ForEachRow(db.Prepared(kReadDevices), [&](const Statement& row) -> absl::Status {
-    const std::string name = row.Text(0);
-    TY_ASSIGN_OR_RETURN(WorkerRecord * worker, OwnerOf(snapshot.workers, name));
-    return Annotate(TakeDevice(row, worker->devices.emplace_back()), WorkerName(name));
+  TY_RETURN_IF_ERROR(
+      ForEachRow(db.Prepared(kReadDevices), [&](const Statement& row) -> absl::Status {
+        const std::string name = row.Text(0);
+        TY_ASSIGN_OR_RETURN(WorkerRecord * worker, OwnerOf(snapshot.workers, name));
+        return Annotate(TakeDevice(row, worker->devices.emplace_back()), WorkerName(name));
+      }));
+  TY_RETURN_IF_ERROR(
+      ForEachRow(db.Prepared(kReadLabels), [&](const Statement& row) -> absl::Status {
+        TY_ASSIGN_OR_RETURN(WorkerRecord * worker, OwnerOf(snapshot.workers, row.Text(0)));
+        worker->labels[row.Text(1)] = row.Text(2);
+        return absl::OkStatus();
+      }));
+  return ForEachRow(db.Prepared(kReadFailedJobs), [&](const Statement& row) -> absl::Status {
+    TY_ASSIGN_OR_RETURN(WorkerRecord * worker, OwnerOf(snapshot.workers, row.Text(0)));
+    worker->failed_jobs.push_back(JobId{row.Int(2)});
+    return absl::OkStatus();
   });
 }
 

@@ -53,11 +53,21 @@ class StoreContract : public ::testing::TestWithParam<Kind> {
 
   // The next revision, with nothing in it.
   Delta Next() {
+    const Snapshot snapshot = Load();
     Delta delta;
-    delta.revision = Load().revision + 1;
-    delta.next_job = 100;
+    delta.revision = snapshot.revision + 1;
+    delta.next_job = snapshot.next_job;
     delta.next_event = 1000;
     return delta;
+  }
+
+  // Commits these jobs, all of them new, and opens the store anew.
+  void CommitNew(std::vector<JobRecord> jobs) {
+    Delta delta = Next();
+    delta.next_job = jobs.back().id.value + 1;
+    delta.jobs = std::move(jobs);
+    TY_CHECK_OK(store_->Commit(delta));
+    Reopen();
   }
 
   Snapshot Load() {
@@ -81,7 +91,9 @@ class StoreContract : public ::testing::TestWithParam<Kind> {
     submission.user = "anna";
     submission.spec = std::string("\0\x01\xff spec", 8);
     submission.resolved_spec = "resolved";
-    submission.demand = {3, "gtx-1080", true};
+    submission.demand.count = 3;
+    submission.demand.type = "gtx-1080";
+    submission.demand.mixed = true;
     submission.priority = -7;
     submission.max_retries = 3;
     submission.time_limit_us = 3'600'000'000;
@@ -118,21 +130,19 @@ TEST_P(StoreContract, EveryJobStateComesBack) {
       core::job_fsm::Running{},
       core::job_fsm::Stopping{StopReason::kTimeLimit, "time limit of 1h reached"},
       core::job_fsm::Suspended{},
+      core::job_fsm::Suspended{failure},
       core::job_fsm::Succeeded{},
       core::job_fsm::Failed{failure},
       core::job_fsm::Cancelled{}};
-  Delta delta = Next();
-  int64_t number = 0;
+  std::vector<JobRecord> jobs;
   for (const core::JobState& state : states) {
-    JobRecord job = Job(++number);
-    job.state = state;
-    delta.jobs.push_back(job);
+    jobs.push_back(Job(static_cast<int64_t>(jobs.size()) + 1));
+    jobs.back().state = state;
   }
-  ASSERT_TRUE(store_->Commit(delta).ok());
-  Reopen();
+  CommitNew(jobs);
   const Snapshot loaded = Load();
-  ASSERT_EQ(loaded.jobs.size(), delta.jobs.size());
-  for (const JobRecord& job : delta.jobs) EXPECT_EQ(loaded.jobs.at(job.id), job);
+  ASSERT_EQ(loaded.jobs.size(), jobs.size());
+  for (const JobRecord& job : jobs) EXPECT_EQ(loaded.jobs.at(job.id), job);
 }
 
 TEST_P(StoreContract, EveryFieldOfAJobComesBack) {
@@ -140,6 +150,18 @@ TEST_P(StoreContract, EveryFieldOfAJobComesBack) {
   Submission submission = *job.submission;
   submission.cloned_from = JobId{3};
   submission.parent_checkpoint = core::CheckpointRef{JobId{3}, 0};
+  submission.demand.min_count = 2;
+  submission.demand.memory_bytes = int64_t{40} << 30;
+  submission.demand.labels = {{"rack", "r1"}, {"zone", ""}};
+  submission.demand.spread = true;
+  submission.project = "vision";
+  submission.dependencies = {{JobId{5}, true}, {JobId{4}, false}};
+  submission.not_before_us = 1'790'000'000'000'002;
+  submission.time_limit_warning_us = 300'000'000;
+  submission.reservation = "friday";
+  submission.preemptible = false;
+  submission.array_size = 8;
+  submission.array_parallel = 4;
   job.submission = std::make_shared<Submission>(submission);
   job.stop_reason = StopReason::kDrain;
   job.attempt = 4;
@@ -157,13 +179,33 @@ TEST_P(StoreContract, EveryFieldOfAJobComesBack) {
   job.model_digest = "xxh3-128:2";
   job.worker_version = "0.1.1";
   job.revision = 9;
-  Delta delta = Next();
-  delta.jobs = {job};
-  ASSERT_TRUE(store_->Commit(delta).ok());
-  Reopen();
+  job.array = job.id;
+  job.device_time_us = 80;
+  job.preemptions = 6;
+  CommitNew({job});
   EXPECT_EQ(Load().jobs.at(job.id), job);
-  EXPECT_EQ(Load().next_job, 100);
+  EXPECT_EQ(Load().next_job, 13);
   EXPECT_EQ(Load().next_event, 1000);
+}
+
+TEST_P(StoreContract, TheJobsOfAnArrayShareOneSubmission) {
+  std::vector<JobRecord> jobs = {Job(1), Job(2), Job(3), Job(4)};
+  for (size_t i = 1; i < jobs.size(); ++i) {
+    jobs[i].array = JobId{2};
+    jobs[i].submission = jobs[1].submission;
+  }
+  CommitNew(jobs);
+  Delta change = Next();
+  change.jobs = {jobs[3]};
+  change.jobs[0].state = core::job_fsm::Cancelled{};
+  ASSERT_TRUE(store_->Commit(change).ok());
+  Reopen();
+  const Snapshot loaded = Load();
+  EXPECT_EQ(loaded.jobs.at(JobId{1}), jobs[0]);
+  EXPECT_EQ(loaded.jobs.at(JobId{3}), jobs[2]);
+  EXPECT_EQ(loaded.jobs.at(JobId{4}), change.jobs[0]);
+  EXPECT_EQ(loaded.jobs.at(JobId{4}).submission, loaded.jobs.at(JobId{2}).submission);
+  EXPECT_NE(loaded.jobs.at(JobId{1}).submission, loaded.jobs.at(JobId{2}).submission);
 }
 
 TEST_P(StoreContract, EveryAttemptStateAndPartComesBack) {
@@ -219,15 +261,23 @@ TEST_P(StoreContract, WorkersComeBackWithTheirDevicesInOrder) {
     worker.address = "10.0.0.1";
     worker.state = state;
     worker.scheduling = core::Scheduling::kDraining;
-    worker.devices = {{"cpu-10", "cpu", 0, core::DeviceHealth::kOk, "", {0, 1}, 2, ""},
-                      {"GPU-1",
-                       "h200",
-                       int64_t{139} << 30,
-                       core::DeviceHealth::kQuarantined,
-                       "Xid 79",
-                       {},
-                       0,
-                       "NVIDIA H200"}};
+    core::DeviceRecord cpu;
+    cpu.name = "cpu-10";
+    cpu.type = "cpu";
+    cpu.cpus = {0, 1};
+    cpu.threads = 2;
+    core::DeviceRecord gpu;
+    gpu.name = "GPU-1";
+    gpu.type = "h200";
+    gpu.memory_bytes = int64_t{139} << 30;
+    gpu.health = core::DeviceHealth::kQuarantined;
+    gpu.health_reason = "Xid 79";
+    gpu.product = "NVIDIA H200";
+    gpu.island = 3;
+    gpu.quarantine = "it is hot";
+    worker.devices = {cpu, gpu};
+    worker.labels = {{"rack", "r1"}, {"zone", ""}};
+    worker.failed_jobs = {JobId{9}, JobId{4}};
     worker.create_us = 1;
     worker.last_seen_us = 2;
     worker.revision = 3;
@@ -241,8 +291,11 @@ TEST_P(StoreContract, WorkersComeBackWithTheirDevicesInOrder) {
   Delta fewer = Next();
   fewer.workers = {delta.workers[0]};
   fewer.workers[0].devices.pop_back();
+  fewer.workers[0].labels = {{"rack", "r2"}};
+  fewer.workers[0].failed_jobs = {JobId{4}};
   ASSERT_TRUE(store_->Commit(fewer).ok());
-  EXPECT_EQ(Load().workers.at("lab-1").devices.size(), 1u);
+  EXPECT_EQ(Load().workers.at("lab-1"), fewer.workers[0]);
+  EXPECT_EQ(Load().workers.at("lab-2"), delta.workers[1]);
 }
 
 TEST_P(StoreContract, CheckpointsComeAndGo) {
@@ -281,17 +334,80 @@ TEST_P(StoreContract, RequestsComeBack) {
 }
 
 TEST_P(StoreContract, ALaterRowReplacesAnEarlierOne) {
-  Delta delta = Next();
-  delta.jobs = {Job(1)};
-  delta.jobs[0].metrics.values = {{"train.loss", 2.0}, {"lr", 0.1}};
-  ASSERT_TRUE(store_->Commit(delta).ok());
+  JobRecord job = Job(1);
+  job.attempt = 1;
+  job.metrics.values = {{"train.loss", 2.0}, {"lr", 0.1}};
+  CommitNew({job});
   Delta change = Next();
-  change.jobs = {Job(1)};
+  change.jobs = {job};
   change.jobs[0].state = core::job_fsm::Running{};
   change.jobs[0].metrics.values = {{"train.loss", 1.0}};
   ASSERT_TRUE(store_->Commit(change).ok());
   Reopen();
   EXPECT_EQ(Load().jobs.at(JobId{1}), change.jobs[0]);
+}
+
+TEST_P(StoreContract, QuotasComeAndGo) {
+  Delta delta = Next();
+  delta.quotas = {{"project:vision", 1, 2, 3, int64_t{4} << 40, 5}, {"user:*", 6, 0, 0, 0, 0}};
+  ASSERT_TRUE(store_->Commit(delta).ok());
+  Reopen();
+  EXPECT_EQ(Load().quotas.size(), 2u);
+  EXPECT_EQ(Load().quotas.at("project:vision"), delta.quotas[0]);
+
+  Delta change = Next();
+  change.quotas = {{"user:*", 7, 0, 0, 0, 2}};
+  change.deleted_quotas = {"project:vision", "user:nobody"};
+  ASSERT_TRUE(store_->Commit(change).ok());
+  Reopen();
+  EXPECT_EQ(Load().quotas.size(), 1u);
+  EXPECT_EQ(Load().quotas.at("user:*"), change.quotas[0]);
+}
+
+TEST_P(StoreContract, ReservationsComeAndGo) {
+  Delta delta = Next();
+  delta.reservations = {
+      {"demo", 1, 2, {{"lab-1", "GPU-0"}, {"lab-2", "GPU-1"}}, {"user:b", "user:a"}, "user:anna"},
+      {"empty", 3, 4, {}, {}, ""}};
+  ASSERT_TRUE(store_->Commit(delta).ok());
+  Reopen();
+  EXPECT_EQ(Load().reservations.at("demo"), delta.reservations[0]);
+  EXPECT_EQ(Load().reservations.at("empty"), delta.reservations[1]);
+
+  Delta change = Next();
+  change.reservations = {{"demo", 1, 9, {{"lab-2", "GPU-1"}}, {"project:vision"}, "user:bob"}};
+  change.deleted_reservations = {"empty"};
+  ASSERT_TRUE(store_->Commit(change).ok());
+  Reopen();
+  EXPECT_EQ(Load().reservations.size(), 1u);
+  EXPECT_EQ(Load().reservations.at("demo"), change.reservations[0]);
+}
+
+TEST_P(StoreContract, UsageIsReplacedAsAWhole) {
+  Delta delta = Next();
+  delta.usage_changed = true;
+  delta.usage = {{"", "anna", 5}, {"vision", "anna", int64_t{6} << 40}};
+  delta.pool_time_us = 77;
+  ASSERT_TRUE(store_->Commit(delta).ok());
+  Reopen();
+  EXPECT_EQ(Load().usage.size(), 2u);
+  EXPECT_EQ(Load().usage.at({"vision", "anna"}), delta.usage[1]);
+  EXPECT_EQ(Load().pool_time_us, 77);
+
+  Delta same = Next();
+  same.pool_time_us = 78;
+  ASSERT_TRUE(store_->Commit(same).ok());
+  Reopen();
+  EXPECT_EQ(Load().usage.size(), 2u) << "nothing was said of it";
+  EXPECT_EQ(Load().pool_time_us, 78);
+
+  Delta change = Next();
+  change.usage_changed = true;
+  change.usage = {{"", "bob", 1}};
+  ASSERT_TRUE(store_->Commit(change).ok());
+  Reopen();
+  EXPECT_EQ(Load().usage.size(), 1u);
+  EXPECT_EQ(Load().usage.at({"", "bob"}), change.usage[0]);
 }
 
 TEST_P(StoreContract, RevisionsGrowByOne) {
@@ -308,6 +424,7 @@ TEST_P(StoreContract, RevisionsGrowByOne) {
 TEST_P(StoreContract, AFailingCommitLeavesNothing) {
   Delta first = Next();
   first.jobs = {Job(1)};
+  first.next_job = 2;
   first.requests = {{"r1", "hash", JobId{1}, 5}};
   first.events = {Event(1, "jobs/1")};
   ASSERT_TRUE(store_->Commit(first).ok());
@@ -320,11 +437,6 @@ TEST_P(StoreContract, AFailingCommitLeavesNothing) {
   attempt.id = {JobId{99}, 1};
   orphan.attempts = {attempt};
   EXPECT_FALSE(store_->Commit(orphan).ok()) << "the attempt of no job";
-
-  Delta twice = Next();
-  twice.jobs = {Job(2)};
-  twice.requests = {{"r1", "other", JobId{2}, 5}};
-  EXPECT_FALSE(store_->Commit(twice).ok()) << "a request id that is stored already";
 
   Delta old_event = Next();
   old_event.jobs = {Job(2)};

@@ -120,6 +120,24 @@ TEST_F(DatabaseTest, AMigrationThatFailsLeavesTheOldVersion) {
   EXPECT_EQ(Count(*db), 1);
 }
 
+TEST_F(DatabaseTest, AMigrationMustLeaveNoReferenceBroken) {
+  constexpr char kFirst[] =
+      "CREATE TABLE t (i INTEGER PRIMARY KEY) STRICT; INSERT INTO t (i) VALUES (1);"
+      "CREATE TABLE u (i INTEGER REFERENCES t (i)) STRICT; INSERT INTO u (i) VALUES (1)";
+  constexpr char kBad[] =
+      "CREATE TABLE t_2 (i INTEGER PRIMARY KEY) STRICT; DROP TABLE t; ALTER TABLE t_2 RENAME TO t";
+  constexpr char kGood[] =
+      "CREATE TABLE t_2 (i INTEGER PRIMARY KEY) STRICT; INSERT INTO t_2 SELECT i FROM t;"
+      "DROP TABLE t; ALTER TABLE t_2 RENAME TO t";
+  auto db = Open();
+  ASSERT_TRUE(Migrate(*db, "test", {kFirst}).ok());
+  EXPECT_EQ(ErrorReason(Migrate(*db, "test", {kFirst, kBad})), "CORRUPT_FILE");
+  EXPECT_EQ(Count(*db), 1);
+  ASSERT_TRUE(Migrate(*db, "test", {kFirst, kGood}).ok());
+  EXPECT_EQ(Count(*db), 1);
+  EXPECT_FALSE(db->Execute("INSERT INTO u (i) VALUES (2)").ok()) << "and they are checked again";
+}
+
 TEST_F(DatabaseTest, AnotherProgramsDatabaseIsLeftAlone) {
   auto db = Open();
   ASSERT_TRUE(db->Execute("CREATE TABLE t (i INTEGER) STRICT").ok());

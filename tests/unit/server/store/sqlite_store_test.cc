@@ -18,6 +18,91 @@
 namespace trainyard::store {
 namespace {
 
+// What is in tests/data/store/state_v1.db, written by the last server of version 1.
+core::Delta WrittenByVersion1() {
+  const core::Failure failure{core::FailureClass::kTransient, "PEER_LOST", "rank 1: peer lost"};
+  const core::JobState states[] = {core::job_fsm::Queued{1'790'000'000'000'001, failure},
+                                   core::job_fsm::Running{},
+                                   core::job_fsm::Stopping{core::StopReason::kDrain, "by anna"},
+                                   core::job_fsm::Suspended{}, core::job_fsm::Failed{failure}};
+  core::Delta delta;
+  delta.revision = 1;
+  for (const core::JobState& state : states) {
+    core::Submission submission;
+    submission.uid = absl::StrCat("uid-", delta.next_job);
+    submission.name = "convnet";
+    submission.user = "anna";
+    submission.spec = std::string("\0\x01\xff spec", 8);
+    submission.resolved_spec = "resolved";
+    submission.demand.count = 2;
+    submission.demand.type = "gtx-1080";
+    submission.demand.mixed = true;
+    submission.priority = -7;
+    submission.max_retries = 3;
+    submission.time_limit_us = 3'600'000'000;
+    submission.disconnect_keep_us = 600'000'000;
+    submission.checkpoints_kept = 2;
+    submission.cloned_from = JobId{7};
+    submission.parent_checkpoint = core::CheckpointRef{JobId{7}, 30};
+    submission.server_version = "0.1.0";
+    core::JobRecord job;
+    job.id = JobId{delta.next_job++};
+    job.submission = std::make_shared<core::Submission>(submission);
+    job.state = state;
+    job.attempt = 1;
+    job.fencing_token = 1;
+    job.failures = 1;
+    job.run_time_us = 77;
+    job.create_us = 1'790'000'000'000'000;
+    job.start_us = 78;
+    job.progress = {120, 936, 1, 3, 250.5, 0.01, 5'000'000};
+    job.metrics.values = {{"test.accuracy", 0.91}, {"train.loss", 0.4}};
+    job.data_digest = "glyphs-v1:1";
+    job.worker_version = "0.1.0";
+    job.revision = 1;
+    delta.jobs.push_back(job);
+
+    core::AttemptRecord attempt;
+    attempt.id = {job.id, 1};
+    attempt.fencing_token = 1;
+    attempt.state = core::attempt_fsm::Running{};
+    attempt.ranks = {{0, "lab-1", "cpu-0"}, {1, "lab-2", "cpu-0"}};
+    attempt.parts = {
+        {"lab-1", core::PartState::kRunning, {}},
+        {"lab-2", core::PartState::kExited, {core::OutcomeKind::kFailed, failure, 40, 1}}};
+    attempt.resume_from = core::CheckpointRef{job.id, 30};
+    attempt.create_us = 76;
+    delta.attempts.push_back(attempt);
+    delta.checkpoints.push_back({{job.id, 120}, 1, {{"model.safetensors", 9, "xxh3-128:1"}}, 79});
+    delta.requests.push_back({absl::StrCat("request-", job.id.value), "hash", job.id, 75});
+    delta.events.push_back(
+        {delta.next_event++, 75, JobName(job.id), "JOB_QUEUED", "user:anna", "submitted"});
+  }
+  core::WorkerRecord worker;
+  worker.name = "lab-1";
+  worker.uid = "uid";
+  worker.version = "0.1.0";
+  worker.hostname = "host";
+  worker.address = "10.0.0.1";
+  worker.state = core::worker_fsm::Unreachable{5};
+  worker.scheduling = core::Scheduling::kCordoned;
+  core::DeviceRecord device;
+  device.name = "cpu-0";
+  device.type = "cpu";
+  device.memory_bytes = 1000;
+  device.health = core::DeviceHealth::kUnmanagedUse;
+  device.health_reason = "pid 7";
+  device.cpus = {0, 1};
+  device.threads = 2;
+  device.product = "EPYC";
+  worker.devices = {device};
+  worker.create_us = 1;
+  worker.last_seen_us = 2;
+  worker.revision = 1;
+  delta.workers = {worker};
+  return delta;
+}
+
 class SqliteStoreTest : public ::testing::Test {
  protected:
   std::string path() const { return directory_.File("state.db"); }
@@ -52,6 +137,43 @@ TEST_F(SqliteStoreTest, AStoreOfANewerServerIsRefused) {
   const auto store = OpenSqliteStore(path());
   EXPECT_EQ(ErrorReason(store.status()), "STORE_TOO_NEW");
   EXPECT_NE(store.status().message().find("has version 999"), absl::string_view::npos);
+}
+
+TEST_F(SqliteStoreTest, AStoreOfVersion1OpensAndKeepsEverything) {
+  const auto kept = ReadFile(TRAINYARD_SOURCE_DIR "/tests/data/store/state_v1.db");
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  ASSERT_TRUE(WriteFileAtomically(path(), *kept).ok());
+  const core::Delta expected = WrittenByVersion1();
+  core::Delta change;
+  change.revision = 2;
+  change.next_job = expected.next_job + 1;
+  change.next_event = expected.next_event;
+  change.jobs = {expected.jobs[0], OneJob().jobs[0]};
+  change.jobs[0].state = core::job_fsm::Cancelled{};
+  change.jobs[1].id = JobId{expected.next_job};
+  for (const bool is_first : {true, false}) {
+    auto store = OpenSqliteStore(path());
+    ASSERT_TRUE(store.ok()) << store.status();
+    const auto snapshot = (*store)->Load();
+    ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+    for (size_t i = is_first ? 0 : 1; i < expected.jobs.size(); ++i) {
+      const JobId job = expected.jobs[i].id;
+      EXPECT_EQ(snapshot->jobs.at(job), expected.jobs[i]);
+      EXPECT_EQ(snapshot->attempts.at({job, 1}), expected.attempts[i]);
+      EXPECT_EQ(snapshot->checkpoints.at({job, 120}), expected.checkpoints[i]);
+      EXPECT_EQ(snapshot->requests.at(expected.requests[i].request_id), expected.requests[i]);
+    }
+    EXPECT_EQ(snapshot->workers.at("lab-1"), expected.workers[0]);
+    EXPECT_EQ(*(*store)->ListEvents("", 0, 100), expected.events);
+    if (is_first) {
+      EXPECT_EQ(snapshot->jobs.size(), expected.jobs.size());
+      EXPECT_EQ(snapshot->next_job, expected.next_job);
+      ASSERT_TRUE((*store)->Commit(change).ok()) << "and the store goes on";
+    } else {
+      EXPECT_EQ(snapshot->jobs.at(change.jobs[0].id), change.jobs[0]);
+      EXPECT_EQ(snapshot->jobs.at(change.jobs[1].id), change.jobs[1]);
+    }
+  }
 }
 
 TEST_F(SqliteStoreTest, TheTwoFilesAreNotMistakenForEachOther) {
