@@ -123,18 +123,6 @@ QueuedJob Yard::Impl::MakeQueued(JobId id) const {
     job.expected_us = std::max(submission.time_limit_us - record.run_time_us, kSecond);
   }
   job.holds = HoldsOf(record);
-  if (record.failures == 0) return job;
-  const auto& attempts = snapshot().attempts;
-  for (auto it = attempts.lower_bound({id, 0}); it != attempts.end() && it->first.job == id; ++it) {
-    for (const AttemptPart& part : it->second.parts) {
-      if (part.outcome.failure.failure_class != FailureClass::kHardware) continue;
-      for (const RankPlacement& rank : it->second.ranks) {
-        if (rank.rank == part.outcome.failed_rank && rank.worker == part.worker) {
-          job.avoid.insert({rank.worker, rank.device});
-        }
-      }
-    }
-  }
   return job;
 }
 

@@ -245,6 +245,7 @@ void Yard::Impl::PartNotListed(const std::string& worker, AttemptId id, int64_t 
 
 void Yard::Impl::PartExited(const std::string& worker, AttemptId id, const ObservedAttempt& seen,
                             Now now) {
+  Charge(id, live_.at(id), now);  // while it still holds its devices
   AttemptPart& part = EditPart(id, worker);
   part.state = seen.drained ? PartState::kDrained : PartState::kExited;
   part.outcome = Checked(seen.outcome);
@@ -305,6 +306,7 @@ void Yard::Impl::TakeProgress(const std::string& worker, AttemptId id, const Obs
 
 void Yard::Impl::LosePart(const std::string& worker, AttemptId id, std::string reason,
                           std::string message, Now now) {
+  Charge(id, live_.at(id), now);
   EditPart(id, worker).state = PartState::kLost;
   plan_again_ = true;
   Touch(worker);

@@ -55,7 +55,8 @@ TEST(RetryPolicy, TheSameFailureOfRankZeroOnTwoWorkersIsPoison) {
   FailureHistory history = History(1, 3, 1);
   history.rank_zero = {{"lab-1", failure}, {"lab-2", failure}};
   const RetryVerdict verdict = JudgeFailure(kConfig, failure, history);
-  EXPECT_TRUE(verdict.give_up);
+  EXPECT_TRUE(verdict.hold);
+  EXPECT_FALSE(verdict.give_up);
   EXPECT_EQ(verdict.failure.failure_class, FailureClass::kPoison);
   EXPECT_NE(verdict.failure.message.find("worker lab-1 and on worker lab-2"), std::string::npos);
 }
