@@ -49,7 +49,7 @@ Yard::Impl::Impl(const Config& config, Snapshot snapshot, Now now,
     contact.last_seen_us = worker.last_seen_us;
     contact.lease_deadline_us = now.uptime_us + config_.lease_us;
     contact.unreachable_since_us = now.uptime_us;
-    stale_workers_.insert(name);
+    Touch(name);
   }
   for (const auto& [id, attempt] : ledger_.snapshot().attempts) {
     if (attempt_fsm::IsFinal(attempt.state)) continue;
@@ -79,6 +79,7 @@ Yard::Impl::Impl(const Config& config, Snapshot snapshot, Now now,
   for (const auto& [name, worker] : ledger_.snapshot().workers) {
     if (worker.scheduling == Scheduling::kDraining) DrainAttempts(name, 0, "server", now);
   }
+  RefreshTimers();
 }
 
 absl::StatusOr<Reply> Yard::Impl::Apply(const SubmitJob& in, Now now) {
@@ -147,7 +148,7 @@ void Yard::Impl::EnterQueue(JobId id, Now now) {
   const int64_t not_before_us = std::get<job_fsm::Queued>(job.state).not_before_us;
   int64_t left = std::min(not_before_us - now.wall_us, config_.backoff_max_us);
   if (not_before_us == 0) left = submission.not_before_us - now.wall_us;
-  if (left > 0) Wake(id, now.uptime_us + left);
+  if (left > 0) wakes_.Set(id, now.uptime_us + left);
 }
 
 void Yard::Impl::LeaveQueue(JobId id) {
@@ -160,20 +161,7 @@ void Yard::Impl::LeaveQueue(JobId id) {
     waiting->second.erase(id);
     if (waiting->second.empty()) dependents_.erase(waiting);
   }
-  ForgetWake(id);
-}
-
-void Yard::Impl::Wake(JobId id, int64_t deadline_us) {
-  ForgetWake(id);
-  wakes_[id] = deadline_us;
-  wake_order_.insert({deadline_us, id});
-}
-
-void Yard::Impl::ForgetWake(JobId id) {
-  const auto found = wakes_.find(id);
-  if (found == wakes_.end()) return;
-  wake_order_.erase({found->second, id});
-  wakes_.erase(found);
+  wakes_.Set(id, std::nullopt);
 }
 
 absl::StatusOr<Reply> Yard::Impl::Apply(const CancelJob& in, Now now) {

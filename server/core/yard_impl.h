@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "server/core/deadlines.h"
 #include "server/core/job_queue.h"
 #include "server/core/ledger.h"
 #include "server/core/policy.h"
@@ -132,11 +133,14 @@ class Yard::Impl {
   void CheckGone(AttemptId id, absl::string_view actor, Now now);
 
   // yard_settle.cc
+  void RefreshTimers();
   void FireTimers(Now now);
   void FireWorkerTimers(const std::string& name, Now now);
   void FireAttemptTimers(AttemptId id, Now now);
   std::optional<int64_t> TimeLimitDeadline(AttemptId id, const LiveAttempt& live) const;
   std::optional<int64_t> WarningDeadline(AttemptId id, const LiveAttempt& live) const;
+  std::optional<int64_t> WorkerDeadline(const std::string& name) const;
+  std::optional<int64_t> AttemptDeadline(AttemptId id) const;
   std::optional<int64_t> NextPass() const;
   int64_t LostDeadline(const Contact& contact, JobId job) const;
   bool HasHoldingParts(const std::string& worker) const;
@@ -200,8 +204,6 @@ class Yard::Impl {
   void LeaveQueue(JobId id);
   void CountQueued(const Submission& submission, int64_t change);
   void CountStored(const CheckpointRecord& checkpoint, int64_t sign);
-  void Wake(JobId id, int64_t deadline_us);
-  void ForgetWake(JobId id);
 
   // Derived from the records: what has not ended.
   std::map<AttemptId, LiveAttempt> live_;
@@ -211,8 +213,9 @@ class Yard::Impl {
   std::map<std::string, Contact> contacts_;                   // every worker
   std::map<std::string, std::string, std::less<>> sessions_;  // to worker
   // Queued jobs that are not to be placed before an uptime: a backoff, a delayed start.
-  std::map<JobId, int64_t> wakes_;
-  std::set<std::pair<int64_t, JobId>> wake_order_;
+  Deadlines<JobId> wakes_;
+  Deadlines<std::string> worker_timers_;
+  Deadlines<AttemptId> attempt_timers_;
   std::map<JobId, std::set<JobId>> dependents_;  // queued jobs that wait for the end of another
   std::map<JobId, std::vector<std::string>> reasons_;
   int64_t desired_counter_ = 0;

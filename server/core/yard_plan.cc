@@ -129,7 +129,7 @@ QueuedJob Yard::Impl::MakeQueued(JobId id) const {
 std::vector<std::string> Yard::Impl::HoldsOf(const JobRecord& job) const {
   std::vector<std::string> holds;
   const auto& state = std::get<job_fsm::Queued>(job.state);
-  if (wakes_.count(job.id) > 0) {
+  if (wakes_.Has(job.id)) {
     if (state.not_before_us > 0) {
       const FailureClass after = state.last_failure.has_value() ? state.last_failure->failure_class
                                                                 : FailureClass::kTransient;

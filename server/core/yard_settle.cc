@@ -22,24 +22,40 @@ Turn Yard::Impl::Settle(Now now) {
   FireTimers(now);
   if (plan_again_ && MakePlan(now)) MakePlan(now);
   plan_again_ = false;
+  RefreshTimers();
   RefreshDesired();
   turn_.delta = ledger_.Take();
   return std::exchange(turn_, Turn{});
 }
 
-// Timers are data: each deadline is computed from the records and the contacts, here and in
-// NextDeadline. There are few of them, so nothing keeps them sorted.
+// Timers are data: deadlines are computed from the records and the contacts. Those of a worker and
+// of the attempts on it change only when it is touched.
+void Yard::Impl::RefreshTimers() {
+  for (const std::string& name : touched_workers_) {
+    worker_timers_.Set(name, WorkerDeadline(name));
+    const auto on = live_on_.find(name);
+    if (on == live_on_.end()) continue;
+    for (const AttemptId& id : on->second) attempt_timers_.Set(id, AttemptDeadline(id));
+  }
+}
+
 void Yard::Impl::FireTimers(Now now) {
-  for (const auto& [name, contact] : contacts_) FireWorkerTimers(name, now);
-  std::vector<AttemptId> live;
-  for (const auto& [id, attempt] : live_) live.push_back(id);
-  for (const AttemptId& id : live) FireAttemptTimers(id, now);
-  while (!wake_order_.empty() && wake_order_.begin()->first <= now.uptime_us) {
-    const JobId id = wake_order_.begin()->second;
-    ForgetWake(id);
+  RefreshTimers();
+  for (const std::string& name : worker_timers_.Due(now.uptime_us)) {
+    FireWorkerTimers(name, now);
+    worker_timers_.Set(name, WorkerDeadline(name));
+  }
+  RefreshTimers();
+  for (const AttemptId& id : attempt_timers_.Due(now.uptime_us)) {
+    if (live_.count(id) == 0) continue;  // has ended with another
+    FireAttemptTimers(id, now);
+    if (live_.count(id) > 0) attempt_timers_.Set(id, AttemptDeadline(id));
+  }
+  for (const JobId id : wakes_.Due(now.uptime_us)) {
+    wakes_.Set(id, std::nullopt);
     // After a backoff the delayed start counts again, should it be later.
     const int64_t left = ledger_.job(id).submission->not_before_us - now.wall_us;
-    if (left > 0) Wake(id, now.uptime_us + left);
+    if (left > 0) wakes_.Set(id, now.uptime_us + left);
     stale_jobs_.insert(id);
     plan_again_ = true;
   }
@@ -150,36 +166,36 @@ bool Yard::Impl::HasHoldingParts(const std::string& worker) const {
          });
 }
 
-std::optional<int64_t> Yard::Impl::NextDeadline() const {
+std::optional<int64_t> Yard::Impl::WorkerDeadline(const std::string& name) const {
+  const Contact& contact = contacts_.at(name);
+  const WorkerRecord& worker = ledger_.worker(name);
+  if (std::holds_alternative<worker_fsm::Active>(worker.state)) return contact.lease_deadline_us;
+  if (!std::holds_alternative<worker_fsm::Unreachable>(worker.state)) return std::nullopt;
+  if (!HasHoldingParts(name)) return contact.unreachable_since_us + config_.gone_after_us;
   std::optional<int64_t> next;
-  for (const auto& [name, contact] : contacts_) {
-    const WorkerRecord& worker = ledger_.worker(name);
-    if (std::holds_alternative<worker_fsm::Active>(worker.state)) {
-      TakeEarlier(next, contact.lease_deadline_us);
-    } else if (std::holds_alternative<worker_fsm::Unreachable>(worker.state)) {
-      const auto on = live_on_.find(name);
-      if (on != live_on_.end()) {
-        for (const AttemptId& id : on->second) {
-          if (HoldsDevices(FindPart(ledger_.attempt(id), name)->state)) {
-            TakeEarlier(next, LostDeadline(contact, id.job));
-          }
-        }
-      }
-      if (!HasHoldingParts(name)) {
-        TakeEarlier(next, contact.unreachable_since_us + config_.gone_after_us);
-      }
-    }
+  for (const AttemptId& id : live_on_.at(name)) {
+    if (!HoldsDevices(FindPart(ledger_.attempt(id), name)->state)) continue;
+    TakeEarlier(next, LostDeadline(contact, id.job));
   }
-  for (const auto& [id, live] : live_) {
-    if (live.drain_deadline_us.has_value()) TakeEarlier(next, *live.drain_deadline_us);
-    if (const auto limit = TimeLimitDeadline(id, live)) TakeEarlier(next, *limit);
-    if (const auto warning = WarningDeadline(id, live)) TakeEarlier(next, *warning);
-    const bool waits_to_stop = live.stop.has_value() && !std::holds_alternative<job_fsm::Stopping>(
-                                                            ledger_.job(id.job).state);
-    if (waits_to_stop) TakeEarlier(next, live.stop->deadline_us);
-  }
-  if (!wake_order_.empty()) TakeEarlier(next, wake_order_.begin()->first);
-  if (const auto pass = NextPass()) TakeEarlier(next, *pass);
+  return next;
+}
+
+std::optional<int64_t> Yard::Impl::AttemptDeadline(AttemptId id) const {
+  const LiveAttempt& live = live_.at(id);
+  std::optional<int64_t> next = live.drain_deadline_us;
+  if (const auto limit = TimeLimitDeadline(id, live)) TakeEarlier(next, *limit);
+  if (const auto warning = WarningDeadline(id, live)) TakeEarlier(next, *warning);
+  const bool waits_to_stop = live.stop.has_value() &&
+                             !std::holds_alternative<job_fsm::Stopping>(ledger_.job(id.job).state);
+  if (waits_to_stop) TakeEarlier(next, live.stop->deadline_us);
+  return next;
+}
+
+std::optional<int64_t> Yard::Impl::NextDeadline() const {
+  std::optional<int64_t> next = NextPass();
+  if (const auto worker = worker_timers_.Earliest()) TakeEarlier(next, *worker);
+  if (const auto attempt = attempt_timers_.Earliest()) TakeEarlier(next, *attempt);
+  if (const auto wake = wakes_.Earliest()) TakeEarlier(next, *wake);
   return next;
 }
 

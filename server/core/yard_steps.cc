@@ -181,6 +181,7 @@ void Yard::Impl::EndAttempt(AttemptId id, absl::string_view actor, Now now) {
     if (on->second.empty()) live_on_.erase(on);
   }
   live_.erase(id);
+  attempt_timers_.Set(id, std::nullopt);
   running_.erase(id.job);
   JobRecord& job = ledger_.EditJob(id.job);
   if (std::holds_alternative<attempt_fsm::Succeeded>(attempt.state) && attempt.start_us == 0) {

@@ -108,6 +108,7 @@ void Yard::Impl::Withdraw(JobId claimant, Now now) {
     if (!live.stop.has_value() || live.stop->claimant != claimant) continue;
     if (std::holds_alternative<job_fsm::Stopping>(ledger_.job(id.job).state)) continue;
     live.stop.reset();
+    attempt_timers_.Set(id, AttemptDeadline(id));
     DropClaims(id.job);
     ledger_.AddEvent(now.wall_us, JobName(id.job), "STOP_WITHDRAWN", "scheduler",
                      absl::StrCat(JobName(claimant), " no longer needs its devices"));

@@ -96,6 +96,7 @@ absl::StatusOr<Reply> Yard::Impl::Apply(const SyncReport& in, Now now) {
   Contact& contact = contacts_.at(name);
   contact.last_seen_us = now.wall_us;
   contact.lease_deadline_us = now.uptime_us + config_.lease_us;
+  worker_timers_.Set(name, contact.lease_deadline_us);
   StepWorker(name, worker_fsm::Synced{}, ActorOf(name), "", now);
   if (contact.synced && in.sequence < contact.sequence) return Reply{};  // overtaken
 
