@@ -42,6 +42,10 @@ struct Config {
 
   // A pass is made at least this often while something runs: some decisions change with time alone.
   int64_t replan_us = 10 * kSecond;
+  // A flood of submissions makes no flood of passes: where so many jobs wait already, new ones wait
+  // for each other so long.
+  int64_t long_queue = 1000;
+  int64_t pass_interval_us = 50 * kMillisecond;
 
   // So many different jobs that fail on a worker in a row drain it.
   int32_t worker_failures_max = 3;

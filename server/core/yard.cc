@@ -131,7 +131,7 @@ absl::StatusOr<Reply> Yard::Impl::Apply(const SubmitJob& in, Now now) {
                        ? "submitted"
                        : absl::StrCat("submitted as an array of ", jobs, ", up to ",
                                       JobName(JobId{first.value + jobs - 1})));
-  plan_again_ = true;
+  has_new_jobs_ = true;
   return Reply{first, /*existed=*/false};
 }
 

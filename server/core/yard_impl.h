@@ -142,6 +142,7 @@ class Yard::Impl {
   std::optional<int64_t> WorkerDeadline(const std::string& name) const;
   std::optional<int64_t> AttemptDeadline(AttemptId id) const;
   std::optional<int64_t> NextPass() const;
+  int64_t PassForNewJobs() const;
   int64_t LostDeadline(const Contact& contact, JobId job) const;
   bool HasHoldingParts(const std::string& worker) const;
   void RefreshDesired();
@@ -243,6 +244,8 @@ class Yard::Impl {
   std::map<std::string, SubmitBudget> submits_by_;
   int64_t accounts_us_ = 0;      // uptime of the last KeepAccounts
   int64_t decayed_pool_us_ = 0;  // pool time of the last decay
+
+  bool has_new_jobs_ = false;  // submitted since the last pass
 
   // Of the present loop turn.
   bool plan_again_ = true;

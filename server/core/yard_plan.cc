@@ -225,6 +225,7 @@ std::optional<int64_t> Yard::Impl::ExpectedEnd(const JobRecord& job, const LiveA
 // True where another pass would find more: claims have turned out to be idle.
 bool Yard::Impl::MakePlan(Now now) {
   planned_at_ = now;
+  has_new_jobs_ = false;
   RefreshReservations(now);
   RefreshQueue();
   RefreshPool();

@@ -66,11 +66,18 @@ void Yard::Impl::FireTimers(Now now) {
 }
 
 // Some decisions change with time alone: a minimum runtime is over, devices have been free for long
-// enough to grow, a reservation begins.
+// enough to grow, a reservation begins. And new jobs may have been told to wait.
 std::optional<int64_t> Yard::Impl::NextPass() const {
   std::optional<int64_t> next = reservation_deadline_us_;
   if (!running_.empty()) TakeEarlier(next, planned_at_.uptime_us + config_.replan_us);
+  if (has_new_jobs_) TakeEarlier(next, PassForNewJobs());
   return next;
+}
+
+// At once, unless they come at the end of a long queue.
+int64_t Yard::Impl::PassForNewJobs() const {
+  const bool is_long = static_cast<int64_t>(queue_.size()) >= config_.long_queue;
+  return planned_at_.uptime_us + (is_long ? config_.pass_interval_us : 0);
 }
 
 void Yard::Impl::FireWorkerTimers(const std::string& name, Now now) {

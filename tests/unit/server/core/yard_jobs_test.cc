@@ -326,5 +326,34 @@ TEST_F(YardJobs, DrainingAWorkerQueuesItsJobsAgain) {
   EXPECT_EQ(Apply(CordonWorker{"lab-9", "user:op", ""}).code(), absl::StatusCode::kNotFound);
 }
 
+TEST_F(YardJobs, InALongQueueNewJobsWaitForEachOther) {
+  config_.long_queue = 3;
+  yard_ = std::make_unique<Yard>(config_, Snapshot{}, now_);
+  Join("lab-1", 1);
+  for (int i = 0; i < 3; ++i) Submit(9);
+  Advance(config_.pass_interval_us);
+  Submit(9);
+  const JobId small = Submit(1);
+  EXPECT_EQ(State(small), "QUEUED");
+  EXPECT_EQ(yard_->NextDeadline(), now_.uptime_us + config_.pass_interval_us);
+  Advance(config_.pass_interval_us - 1);
+  EXPECT_EQ(State(small), "QUEUED");
+  Advance(1);
+  EXPECT_EQ(State(small), "STARTING") << "the pool can never hold those ahead";
+}
+
+TEST_F(YardJobs, NothingElseWaitsInALongQueue) {
+  config_.long_queue = 1;
+  yard_ = std::make_unique<Yard>(config_, Snapshot{}, now_);
+  const JobId job = Submit(1);
+  Submit(1);
+  Join("lab-1", 1);
+  EXPECT_EQ(State(job), "STARTING");
+  Advance(config_.pass_interval_us);
+  Join("lab-2", 2);
+  const JobId late = Submit(1);
+  EXPECT_EQ(State(late), "STARTING") << "the queue is short again";
+}
+
 }  // namespace
 }  // namespace trainyard::core
