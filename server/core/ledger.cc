@@ -25,7 +25,7 @@ JobId Ledger::AddJob(JobRecord job) {
   const JobId id{snapshot_.next_job++};
   job.id = id;
   TY_CHECK(snapshot_.jobs.emplace(id, std::move(job)).second);
-  jobs_.insert(id);
+  jobs_.insert(jobs_.end(), id);
   return id;
 }
 

@@ -111,16 +111,13 @@ absl::StatusOr<Reply> Yard::Impl::Apply(const SubmitJob& in, Now now) {
   TY_RETURN_IF_ERROR(CheckQuotas(submission, now));
   const int32_t jobs = std::max(submission.array_size, 1);
   if (submission.parent_checkpoint.has_value()) parents_[*submission.parent_checkpoint] += jobs;
-  JobId first;
+  const JobId first{snapshot().next_job};
   for (int32_t i = 0; i < jobs; ++i) {
     JobRecord job;
     job.submission = in.submission;
     job.create_us = now.wall_us;
-    job.array = first;
-    const JobId id = ledger_.AddJob(std::move(job));
-    if (i == 0) first = id;
-    if (submission.array_size > 0) ledger_.EditJob(id).array = first;
-    EnterQueue(id, now);
+    if (submission.array_size > 0) job.array = first;
+    EnterQueue(ledger_.AddJob(std::move(job)), now);
   }
   if (!in.request_id.empty()) {
     ledger_.AddRequest({in.request_id, in.request_hash, first, now.wall_us});

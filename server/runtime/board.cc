@@ -1,7 +1,7 @@
 #include "server/runtime/board.h"
 
+#include <algorithm>
 #include <limits>
-#include <set>
 #include <utility>
 
 namespace trainyard::runtime {
@@ -23,11 +23,13 @@ void Board::Load(const core::Yard& yard) {
 }
 
 void Board::Publish(const core::Yard& yard, const core::Turn& turn) {
-  std::set<JobId> changed = turn.reasons_changed;
-  for (const auto& job : turn.delta.jobs) changed.insert(job.id);
-  for (const auto& attempt : turn.delta.attempts) changed.insert(attempt.id.job);
-  for (const auto& checkpoint : turn.delta.checkpoints) changed.insert(checkpoint.id.job);
-  for (const auto& id : turn.delta.deleted_checkpoints) changed.insert(id.job);
+  std::vector<JobId> changed(turn.reasons_changed.begin(), turn.reasons_changed.end());
+  for (const auto& job : turn.delta.jobs) changed.push_back(job.id);
+  for (const auto& attempt : turn.delta.attempts) changed.push_back(attempt.id.job);
+  for (const auto& checkpoint : turn.delta.checkpoints) changed.push_back(checkpoint.id.job);
+  for (const auto& id : turn.delta.deleted_checkpoints) changed.push_back(id.job);
+  std::sort(changed.begin(), changed.end());
+  changed.erase(std::unique(changed.begin(), changed.end()), changed.end());
   {
     const MutexLock lock(&mutex_);
     if (!turn.delta.empty()) revision_ = turn.delta.revision;

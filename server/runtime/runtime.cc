@@ -98,8 +98,8 @@ core::Now Runtime::Now() const {
 absl::Duration Runtime::WaitLimit() const {
   std::optional<int64_t> next = yard_.NextDeadline();
   if (next.has_value()) next = std::max(*next, settle_after_us_);
-  for (const auto& [worker, waiting] : waiting_) {
-    next = std::min(next.value_or(waiting.deadline_us), waiting.deadline_us);
+  if (const auto answer = answer_by_.Earliest(); answer.has_value()) {
+    next = std::min(next.value_or(*answer), *answer);
   }
   if (!next.has_value()) return kIdleWait;
   const absl::Duration wait = absl::Microseconds(*next) - clock_.Uptime();
@@ -178,11 +178,7 @@ void Runtime::RunTurn(std::vector<Item> items) {
       AcceptSync(std::move(syncs[i]), now);
     }
   }
-  AnswerWaiting([&](const std::string& worker, const Waiting& waiting) {
-    return turn.desired_changed.contains(worker) || waiting.deadline_us <= now.uptime_us ||
-           yard_.DesiredRevision(worker) != waiting.revision ||
-           !yard_.WorkerOfSession(waiting.session).ok();
-  });
+  if (committed.ok()) AnswerWaiting(turn, now);
   for (ReadItem& read : reads) {
     if (committed.ok()) {
       read.done(&yard_);
@@ -225,6 +221,7 @@ void Runtime::ReloadYard(core::Now now) {
   }
   yard_ = core::Yard(options_.config, *std::move(snapshot), now);
   board_.Load(yard_);
+  while (!waiting_.empty()) AnswerWaiting(std::string(waiting_.begin()->first));
 }
 
 void Runtime::AcceptSync(SyncItem item, core::Now now) {
@@ -233,33 +230,36 @@ void Runtime::AcceptSync(SyncItem item, core::Now now) {
     item.done(worker.status());
     return;
   }
-  if (const auto old = waiting_.find(*worker); old != waiting_.end()) {
-    const Waiting replaced = std::move(old->second);
-    waiting_.erase(old);
-    AnswerSync(*worker, replaced.session, replaced.done);
-  }
+  AnswerWaiting(*worker);
   const bool has_news = item.report.desired_revision == 0 ||
                         item.report.desired_revision != yard_.DesiredRevision(*worker);
   if (has_news || item.max_wait <= absl::ZeroDuration()) {
     AnswerSync(*worker, item.report.session, item.done);
     return;
   }
-  waiting_[*worker] = {item.report.session, item.report.desired_revision,
-                       now.uptime_us + absl::ToInt64Microseconds(item.max_wait),
-                       std::move(item.done)};
+  waiting_[*worker] = {item.report.session, std::move(item.done)};
+  answer_by_.Set(*worker, now.uptime_us + absl::ToInt64Microseconds(item.max_wait));
 }
 
-void Runtime::AnswerWaiting(const std::function<bool(const std::string&, const Waiting&)>& is_due) {
-  for (auto it = waiting_.begin(); it != waiting_.end();) {
-    if (!is_due(it->first, it->second)) {
-      ++it;
-      continue;
-    }
-    const std::string worker = it->first;
-    const Waiting waiting = std::move(it->second);
-    it = waiting_.erase(it);
-    AnswerSync(worker, waiting.session, waiting.done);
+// Those who have something new to do, whose session has ended, or whose time is over: a turn looks
+// at no others.
+void Runtime::AnswerWaiting(const core::Turn& turn, core::Now now) {
+  for (const std::string& worker : turn.desired_changed) AnswerWaiting(worker);
+  for (const core::WorkerRecord& worker : turn.delta.workers) {
+    const auto waiting = waiting_.find(worker.name);
+    if (waiting == waiting_.end() || yard_.WorkerOfSession(waiting->second.session).ok()) continue;
+    AnswerWaiting(worker.name);
   }
+  for (const std::string& worker : answer_by_.Due(now.uptime_us)) AnswerWaiting(worker);
+}
+
+void Runtime::AnswerWaiting(const std::string& worker) {
+  const auto found = waiting_.find(worker);
+  if (found == waiting_.end()) return;
+  const Waiting waiting = std::move(found->second);
+  waiting_.erase(found);
+  answer_by_.Set(worker, std::nullopt);
+  AnswerSync(worker, waiting.session, waiting.done);
 }
 
 void Runtime::AnswerSync(const std::string& worker, const std::string& session,

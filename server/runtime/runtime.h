@@ -23,6 +23,7 @@
 #include "absl/time/time.h"
 #include "common/base/env.h"
 #include "common/base/mutex.h"
+#include "server/core/deadlines.h"
 #include "server/core/yard.h"
 #include "server/runtime/board.h"
 #include "server/store/store.h"
@@ -98,8 +99,6 @@ class Runtime {
   // A worker that waits for something to do.
   struct Waiting {
     std::string session;
-    int64_t revision = 0;
-    int64_t deadline_us = 0;  // uptime
     SyncDone done;
   };
 
@@ -116,7 +115,8 @@ class Runtime {
   absl::Status CommitTurn(const core::Turn& turn, core::Now now);
   void ReloadYard(core::Now now);
   void AcceptSync(SyncItem item, core::Now now);
-  void AnswerWaiting(const std::function<bool(const std::string&, const Waiting&)>& is_due);
+  void AnswerWaiting(const core::Turn& turn, core::Now now);
+  void AnswerWaiting(const std::string& worker);
   void AnswerSync(const std::string& worker, const std::string& session, const SyncDone& done);
 
   const Options options_;
@@ -133,6 +133,7 @@ class Runtime {
   // The writer's own.
   core::Yard yard_;
   std::map<std::string, Waiting> waiting_;  // by worker
+  core::Deadlines<std::string> answer_by_;  // of each of them
   int64_t settle_after_us_ = 0;             // uptime; timers rest until then
   std::thread thread_;
 };

@@ -317,6 +317,31 @@ TEST_F(RuntimeTest, ANewSessionEndsTheWaitingOfTheOldOne) {
   EXPECT_EQ(ErrorReason(waiting.Wait().status()), "UNKNOWN_SESSION");
 }
 
+TEST_F(RuntimeTest, AFullDiskEndsTheWaitingOfWorkers) {
+  Start();
+  ASSERT_TRUE(Post(Worker("s1")).ok());
+  const int64_t revision = Sync(Report("s1", 1, 0), absl::Seconds(5))->revision;
+  Answer<DesiredState> waiting;
+  runtime_->Sync(Report("s1", 2, revision), absl::Seconds(5), waiting.Taker());
+  Turn();
+  store_.Fail(error::DiskFull("/state"));
+  EXPECT_EQ(ErrorReason(Post(Job("lost")).status()), "DISK_FULL");
+  EXPECT_EQ(ErrorReason(waiting.Wait().status()), "UNKNOWN_SESSION");
+}
+
+TEST_F(RuntimeTest, AWaitingWorkerNeverSeesWhatCouldNotBeCommitted) {
+  Start();
+  ASSERT_TRUE(Post(Worker("s1")).ok());
+  const int64_t revision = Sync(Report("s1", 1, 0), absl::Seconds(5))->revision;
+  Answer<DesiredState> waiting;
+  runtime_->Sync(Report("s1", 2, revision), absl::Seconds(5), waiting.Taker());
+  Turn();
+  store_.Fail(absl::DataLossError("cannot sync"));
+  EXPECT_FALSE(Post(Job("lost")).ok());
+  runtime_->Stop();
+  EXPECT_EQ(waiting.Wait().status().code(), absl::StatusCode::kUnavailable);
+}
+
 TEST_F(RuntimeTest, TimersRunWithoutInputs) {
   Start();
   ASSERT_TRUE(Post(Worker("s1")).ok());
