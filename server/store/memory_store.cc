@@ -20,7 +20,14 @@ absl::Status MemoryStore::Check(const core::Delta& delta) const {
         "commit of revision ", delta.revision, "; the store stands at ", snapshot_.revision));
   }
   std::set<JobId> new_jobs;
-  for (const core::JobRecord& job : delta.jobs) new_jobs.insert(job.id);
+  for (const core::JobRecord& job : delta.jobs) {
+    if (job.id.value >= snapshot_.next_job) {
+      new_jobs.insert(job.id);
+    } else if (snapshot_.jobs.count(job.id) == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(JobName(job.id), " is not new and not stored"));
+    }
+  }
   const auto is_job = [&](JobId job) {
     return snapshot_.jobs.count(job) > 0 || new_jobs.count(job) > 0;
   };

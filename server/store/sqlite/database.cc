@@ -204,6 +204,10 @@ Statement& Database::Prepared(absl::string_view sql) {
   return *found->second;
 }
 
+int Database::ChangedRows() const {
+  return sqlite3_changes(connection_);
+}
+
 absl::Status Transaction::Begin() {
   TY_RETURN_IF_ERROR(db_.Prepared("BEGIN IMMEDIATE").Run());
   open_ = true;

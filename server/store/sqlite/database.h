@@ -82,6 +82,8 @@ class Database {
   absl::Status Execute(const std::string& sql);
   // Prepared once, kept for the life of the connection. Valid until the next call with this text.
   Statement& Prepared(absl::string_view sql);
+  // By the INSERT, UPDATE or DELETE that ran last.
+  int ChangedRows() const;
   const std::string& path() const { return path_; }
 
  private:

@@ -80,27 +80,21 @@ constexpr char kReadDependencies[] =
     "SELECT submission, position, job, ok FROM submission_dependencies "
     "ORDER BY submission, position";
 
-constexpr char kWriteJob[] =
-    "INSERT INTO jobs (job, submission, array, state, state_reason, state_detail, not_before_us, "
-    "failure_class, failure_reason, failure_message, stop_reason, attempt, fencing_token, retries, "
-    "failures, preemptions, run_time_us, device_time_us, create_us, start_us, end_us, step, "
-    "total_steps, epoch, epochs, samples_per_s, data_wait_fraction, eta_us, data_digest, "
-    "model_digest, worker_version, revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
-    "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT (job) DO UPDATE SET state = excluded.state, "
-    "state_reason = excluded.state_reason, state_detail = excluded.state_detail, "
-    "not_before_us = excluded.not_before_us, failure_class = excluded.failure_class, "
-    "failure_reason = excluded.failure_reason, failure_message = excluded.failure_message, "
-    "stop_reason = excluded.stop_reason, attempt = excluded.attempt, "
-    "fencing_token = excluded.fencing_token, retries = excluded.retries, "
-    "failures = excluded.failures, preemptions = excluded.preemptions, "
-    "run_time_us = excluded.run_time_us, device_time_us = excluded.device_time_us, "
-    "create_us = excluded.create_us, start_us = excluded.start_us, end_us = excluded.end_us, "
-    "step = excluded.step, total_steps = excluded.total_steps, epoch = excluded.epoch, "
-    "epochs = excluded.epochs, samples_per_s = excluded.samples_per_s, "
-    "data_wait_fraction = excluded.data_wait_fraction, eta_us = excluded.eta_us, "
-    "data_digest = excluded.data_digest, model_digest = excluded.model_digest, "
-    "worker_version = excluded.worker_version, revision = excluded.revision";
+// As it was submitted. Half of the cost of an array is this statement: little is bound.
+constexpr char kInsertJob[] =
+    "INSERT INTO jobs (job, submission, array, create_us, revision, state, state_reason, "
+    "state_detail, not_before_us, failure_class, failure_reason, failure_message, stop_reason, "
+    "attempt, fencing_token, retries, failures, preemptions, run_time_us, device_time_us, "
+    "start_us, end_us, step, total_steps, epoch, epochs, samples_per_s, data_wait_fraction, "
+    "eta_us, data_digest, model_digest, worker_version) VALUES (?, ?, ?, ?, ?, 'QUEUED', 'NONE', "
+    "'', 0, 'NONE', '', '', 'NONE', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', '', '')";
+constexpr char kUpdateJob[] =
+    "UPDATE jobs SET state = ?, state_reason = ?, state_detail = ?, not_before_us = ?, "
+    "failure_class = ?, failure_reason = ?, failure_message = ?, stop_reason = ?, attempt = ?, "
+    "fencing_token = ?, retries = ?, failures = ?, preemptions = ?, run_time_us = ?, "
+    "device_time_us = ?, create_us = ?, start_us = ?, end_us = ?, step = ?, total_steps = ?, "
+    "epoch = ?, epochs = ?, samples_per_s = ?, data_wait_fraction = ?, eta_us = ?, "
+    "data_digest = ?, model_digest = ?, worker_version = ?, revision = ? WHERE job = ?";
 constexpr char kReadJobs[] =
     "SELECT job, submission, array, state, state_reason, state_detail, not_before_us, "
     "failure_class, failure_reason, failure_message, stop_reason, attempt, fencing_token, retries, "
@@ -111,11 +105,6 @@ constexpr char kReadJobs[] =
 constexpr char kDeleteMetrics[] = "DELETE FROM job_metrics WHERE job = ?";
 constexpr char kWriteMetric[] = "INSERT INTO job_metrics (job, name, value) VALUES (?, ?, ?)";
 constexpr char kReadMetrics[] = "SELECT job, name, value FROM job_metrics ORDER BY job, name";
-
-// The jobs of an array share the submission of the first.
-JobId SubmissionOf(const JobRecord& job) {
-  return job.array == JobId{} ? job.id : job.array;
-}
 
 absl::Status WriteSubmission(Database& db, JobId id, const Submission& in) {
   Statement& row = db.Prepared(kWriteSubmission);
@@ -230,17 +219,30 @@ absl::Status TakeJob(const Statement& row, JobRecord& job) {
   return absl::OkStatus();
 }
 
-}  // namespace
+// Whether nothing has become of the job yet but what kInsertJob writes.
+bool IsAsSubmitted(const JobRecord& job) {
+  JobRecord submitted;
+  submitted.id = job.id;
+  submitted.submission = job.submission;
+  submitted.array = job.array;
+  submitted.create_us = job.create_us;
+  submitted.revision = job.revision;
+  return job == submitted;
+}
 
-absl::Status WriteJob(Database& db, const JobRecord& job, bool is_new) {
-  const JobId submission = SubmissionOf(job);
-  if (is_new && submission == job.id) {
-    TY_RETURN_IF_ERROR(WriteSubmission(db, submission, *job.submission));
-  }
+absl::Status InsertJob(Database& db, const JobRecord& job) {
+  // The jobs of an array share the submission of the first.
+  const JobId submission = job.array == JobId{} ? job.id : job.array;
+  if (submission == job.id) TY_RETURN_IF_ERROR(WriteSubmission(db, submission, *job.submission));
+  Statement& row = db.Prepared(kInsertJob);
+  row.Bind(job.id.value).Bind(submission.value).Bind(job.array.value);
+  return row.Bind(job.create_us).Bind(job.revision).Run();
+}
+
+absl::Status UpdateJob(Database& db, const JobRecord& job) {
   const FlatState flat = Flatten(job.state);
   const core::Progress& progress = job.progress;
-  Statement& row = db.Prepared(kWriteJob);
-  row.Bind(job.id.value).Bind(submission.value).Bind(job.array.value);
+  Statement& row = db.Prepared(kUpdateJob);
   row.Bind(core::job_fsm::Name(job.state));
   row.Bind(Text(flat.reason)).Bind(flat.detail).Bind(flat.not_before_us);
   row.Bind(Text(flat.failure.failure_class)).Bind(flat.failure.reason).Bind(flat.failure.message);
@@ -251,7 +253,19 @@ absl::Status WriteJob(Database& db, const JobRecord& job, bool is_new) {
   row.Bind(progress.epochs).BindReal(progress.samples_per_s);
   row.BindReal(progress.data_wait_fraction).Bind(progress.eta_us);
   row.Bind(job.data_digest).Bind(job.model_digest).Bind(job.worker_version).Bind(job.revision);
-  TY_RETURN_IF_ERROR(row.Run());
+  TY_RETURN_IF_ERROR(row.Bind(job.id.value).Run());
+  if (db.ChangedRows() == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(JobName(job.id), " is not new and not stored"));
+}
+
+}  // namespace
+
+absl::Status WriteJob(Database& db, const JobRecord& job, bool is_new) {
+  if (is_new) {
+    TY_RETURN_IF_ERROR(InsertJob(db, job));
+    if (IsAsSubmitted(job)) return absl::OkStatus();
+  }
+  TY_RETURN_IF_ERROR(UpdateJob(db, job));
   if (job.attempt == 0) return absl::OkStatus();  // an attempt brings the first metrics
   TY_RETURN_IF_ERROR(db.Prepared(kDeleteMetrics).Bind(job.id.value).Run());
   for (const auto& [name, value] : job.metrics.values) {

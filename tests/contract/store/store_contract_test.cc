@@ -424,23 +424,27 @@ TEST_P(StoreContract, RevisionsGrowByOne) {
 TEST_P(StoreContract, AFailingCommitLeavesNothing) {
   Delta first = Next();
   first.jobs = {Job(1)};
-  first.next_job = 2;
+  first.next_job = 4;
   first.requests = {{"r1", "hash", JobId{1}, 5}};
   first.events = {Event(1, "jobs/1")};
   ASSERT_TRUE(store_->Commit(first).ok());
   const Snapshot before = Load();
 
   Delta orphan = Next();
-  orphan.jobs = {Job(2)};
-  orphan.events = {Event(2, "jobs/2")};
+  orphan.jobs = {Job(4)};
+  orphan.events = {Event(2, "jobs/4")};
   AttemptRecord attempt;
   attempt.id = {JobId{99}, 1};
   orphan.attempts = {attempt};
   EXPECT_FALSE(store_->Commit(orphan).ok()) << "the attempt of no job";
 
+  Delta skipped = Next();
+  skipped.jobs = {Job(3)};
+  EXPECT_FALSE(store_->Commit(skipped).ok()) << "a job that is neither new nor stored";
+
   Delta old_event = Next();
-  old_event.jobs = {Job(2)};
-  old_event.events = {Event(1, "jobs/2")};
+  old_event.jobs = {Job(4)};
+  old_event.events = {Event(1, "jobs/4")};
   EXPECT_FALSE(store_->Commit(old_event).ok()) << "an event that is stored already";
 
   EXPECT_EQ(Load(), before);
@@ -448,7 +452,7 @@ TEST_P(StoreContract, AFailingCommitLeavesNothing) {
   EXPECT_EQ(Load(), before);
   EXPECT_THAT(Sequences("", 0, 10), ElementsAre(1));
   Delta next = Next();
-  next.jobs = {Job(2)};
+  next.jobs = {Job(4)};
   EXPECT_TRUE(store_->Commit(next).ok()) << "and the store goes on";
 }
 
