@@ -79,7 +79,8 @@ class FullRecord : public PassRecord {
       reasons.insert(reasons.end(), capacity.begin(), capacity.end());
     }
     for (const Head& head : state_->backfill.heads()) {
-      if (head.job == job.id && job.id != JobId{}) reasons.push_back(OfHead(head));
+      if (head.job != job.id || !head.start_us.has_value()) continue;
+      reasons.push_back(OfHead(head));
     }
     return reasons;
   }
@@ -101,9 +102,6 @@ class FullRecord : public PassRecord {
   }
 
   std::string OfHead(const Head& head) const {
-    if (!head.start_us.has_value()) {
-      return "devices are kept for it as they become free; when there are enough is not known";
-    }
     return absl::StrCat("devices are kept for it as they become free: enough at ",
                         TimeOfDay(state_->now, *head.start_us),
                         ", if jobs end when they are expected to");

@@ -45,17 +45,6 @@ std::string MemoryText(int64_t bytes) {
 
 }  // namespace
 
-// The devices that suit a job by what they are.
-struct CapacityReasons::Tally {
-  int32_t total = 0;
-  int32_t free = 0;  // for it, at once
-  std::map<JobId, int32_t> held;
-  std::map<JobId, int32_t> claimed;         // free, but kept for a nominated or resized job
-  std::map<int32_t, int32_t> kept;          // free, but kept for a head
-  std::map<std::string, int32_t> reserved;  // free, but of a reservation that is not the job's
-  std::map<std::string, int32_t> set_aside;
-};
-
 std::string TimeOfDay(Now now, int64_t uptime_us) {
   const int64_t minute = (now.wall_us + uptime_us - now.uptime_us) / kMinute;
   return absl::StrFormat("%02d:%02d UTC", minute / 60 % 24, minute % 60);
@@ -108,15 +97,30 @@ std::vector<std::string> CapacityReasons::WhyNot(const QueuedJob& job) const {
   return found->second;
 }
 
-// Of the classes that suit it; where it takes one type of several: of the type that comes closest.
-CapacityReasons::Tally CapacityReasons::Count(const QueuedJob& job) const {
-  const Slots& slots = state_.slots;
+const CapacityReasons::Tally& CapacityReasons::TallyFor(const QueuedJob& job) const {
+  static const Tally kNothing;
   const Reach& reach = state_.ReachOf(job);
-  const Offer now = state_.backfill.OfferFor(reach.now, job.id, RoundUpExpected(job.expected_us));
-  const bool is_any_type = job.demand.type.empty() && !job.demand.mixed;
-  std::map<int32_t, Tally> tallies;  // by type
+  Offer now = state_.backfill.OfferFor(reach.now, job.id, RoundUpExpected(job.expected_us));
+  const bool by_type = job.demand.type.empty() && !job.demand.mixed;
+  const auto [found, is_new] = tallies_.try_emplace({&reach, now, by_type});
+  if (is_new) found->second = Count(reach, now, by_type);
+  const int32_t least = state_.GangOf(job.demand, kNoLimit).least;
+  const auto rank = [least](const Tally& tally) {
+    return std::tuple(tally.total >= least, tally.free, tally.total);
+  };
+  const Tally* best = &kNothing;
+  for (const auto& [type, tally] : found->second) {
+    if (rank(tally) > rank(*best)) best = &tally;
+  }
+  return *best;
+}
+
+CapacityReasons::Tallies CapacityReasons::Count(const Reach& reach, const Offer& now,
+                                                bool by_type) const {
+  const Slots& slots = state_.slots;
+  Tallies tallies;
   const auto tally_of = [&](int32_t cls) -> Tally& {
-    return tallies[is_any_type ? slots.classes()[static_cast<size_t>(cls)].type : -1];
+    return tallies[by_type ? slots.classes()[static_cast<size_t>(cls)].type : -1];
   };
   for (const Shelf& shelf : slots.shelves()) {
     const auto cls = static_cast<size_t>(shelf.cls);
@@ -146,15 +150,7 @@ CapacityReasons::Tally CapacityReasons::Count(const QueuedJob& job) const {
       tally_of(entry.cls).set_aside[entry.what] += entry.devices;
     }
   }
-  Tally best;
-  const int32_t least = state_.GangOf(job.demand, kNoLimit).least;
-  const auto rank = [least](const Tally& tally) {
-    return std::tuple(tally.total >= least, tally.free, tally.total);
-  };
-  for (auto& [type, tally] : tallies) {
-    if (rank(tally) > rank(best)) best = std::move(tally);
-  }
-  return best;
+  return tallies;
 }
 
 std::vector<std::string> CapacityReasons::Find(const QueuedJob& job) const {
@@ -162,7 +158,7 @@ std::vector<std::string> CapacityReasons::Find(const QueuedJob& job) const {
   const std::string needs = absl::StrCat("needs ", DemandText(demand));
   if (state_.slots.size() == 0) return {needs, "no worker has registered"};
   const int32_t least = state_.GangOf(demand, kNoLimit).least;
-  const Tally tally = Count(job);
+  const Tally& tally = TallyFor(job);
   std::vector<std::string> reasons;
   if (tally.total < least) {
     const bool is_any_type = demand.type.empty() && !demand.mixed;

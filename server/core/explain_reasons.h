@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "server/core/pass.h"
@@ -35,16 +36,31 @@ class CapacityReasons {
     std::string what;
     int32_t devices = 0;
   };
-  struct Tally;
+  // The devices that suit a job by what they are.
+  struct Tally {
+    int32_t total = 0;
+    int32_t free = 0;  // for it, at once
+    std::map<JobId, int32_t> held;
+    std::map<JobId, int32_t> claimed;         // free, but kept for a nominated or resized job
+    std::map<int32_t, int32_t> kept;          // free, but kept for a head
+    std::map<std::string, int32_t> reserved;  // free, but of a reservation that is not the job's
+    std::map<std::string, int32_t> set_aside;
+  };
+
+  using Tallies = std::map<int32_t, Tally>;  // by type; -1: of all together
 
   std::vector<std::string> Find(const QueuedJob& job) const;
-  Tally Count(const QueuedJob& job) const;
+  Tallies Count(const Reach& reach, const Offer& now, bool by_type) const;
+  // Of the type that comes closest to holding the gang.
+  const Tally& TallyFor(const QueuedJob& job) const;
   void AddMismatches(const Demand& demand, std::vector<std::string>& reasons) const;
   void AddKept(const Tally& tally, int32_t least, std::vector<std::string>& reasons) const;
 
   const PassState& state_;
   std::vector<SetAside> set_aside_;
   mutable std::map<Shape, std::vector<std::string>> known_;
+  // Many shapes look at the same devices.
+  mutable std::map<std::tuple<const Reach*, Offer, bool>, Tallies> tallies_;
 };
 
 }  // namespace trainyard::core
