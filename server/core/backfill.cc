@@ -32,13 +32,14 @@ void Backfill::AddRelease(JobId job, std::optional<int64_t> end_us, std::vector<
   is_sorted_ = false;
 }
 
-Offer Backfill::OfferFor(const Offer& now, int64_t expected_us) const {
+Offer Backfill::OfferFor(const Offer& now, JobId job, int64_t expected_us) const {
   Offer offer = now;
-  if (expected_us == 0) return offer;
   for (size_t i = 0; i < offer.size(); ++i) {
     const int32_t keeper = slots_.classes()[i].keeper;
     if (offer[i] == Access::kNone || keeper < 0) continue;
-    if (now_us_ + expected_us <= heads_[static_cast<size_t>(keeper)].lend_until_us) {
+    const Head& head = heads_[static_cast<size_t>(keeper)];
+    const bool ends_in_time = expected_us > 0 && now_us_ + expected_us <= head.lend_until_us;
+    if (ends_in_time || head.job == job) {
       offer[i] = Access::kKept;
     }
   }

@@ -34,8 +34,8 @@ class Backfill {
   // When the slots that a job holds come back; unset: unknown.
   void AddRelease(JobId job, std::optional<int64_t> end_us, std::vector<int32_t> held);
 
-  // What a job that takes so long (0: unknown) may have of the classes of `now`.
-  Offer OfferFor(const Offer& now, int64_t expected_us) const;
+  // What the job may have of the classes of `now`, if it takes so long (0: unknown).
+  Offer OfferFor(const Offer& now, JobId job, int64_t expected_us) const;
 
   // The job becomes a head, on those of its classes on which there is none yet. Where these can
   // never hold it, nothing is kept. A head that is overdue lends nothing on the word of others that

@@ -2,14 +2,16 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "server/core/pass.h"
 #include "server/core/policy.h"
 
 namespace trainyard::core {
 
-// `state` as the pass has left it.
+// `state` as the pass has left it; `front`: the first waiting jobs in their order.
 std::shared_ptr<const PassRecord> MakeRecord(const PassInput& input,
-                                             std::unique_ptr<const PassState> state);
+                                             std::unique_ptr<const PassState> state,
+                                             const std::vector<JobId>& front);
 
 }  // namespace trainyard::core

@@ -258,10 +258,10 @@ std::vector<int32_t> PassState::PickFor(const QueuedJob& job, const GangDemand& 
   const int64_t expected_us = RoundUpExpected(job.expected_us);
   if (reach.spares) {
     std::vector<int32_t> picked =
-        PickSlots(slots, backfill.OfferFor(reach.clean, expected_us), gang);
+        PickSlots(slots, backfill.OfferFor(reach.clean, job.id, expected_us), gang);
     if (!picked.empty()) return picked;
   }
-  return PickSlots(slots, backfill.OfferFor(reach.now, expected_us), gang);
+  return PickSlots(slots, backfill.OfferFor(reach.now, job.id, expected_us), gang);
 }
 
 Plan RunPass(const PassInput& input, PassState& state) {

@@ -16,7 +16,7 @@ class FullPolicy : public Policy {
   Plan MakePlan(const PassInput& input) const override {
     auto state = std::make_unique<PassState>(input, options_);
     Plan plan = RunPass(input, *state);
-    plan.record = MakeRecord(input, std::move(state));
+    plan.record = MakeRecord(input, std::move(state), plan.front);
     return plan;
   }
 

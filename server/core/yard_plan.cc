@@ -187,6 +187,7 @@ RunningJob Yard::Impl::MakeRunning(const AttemptRecord& attempt, Now now) const 
   job.ranks = attempt.ranks;
   job.since_us = now.uptime_us;
   job.reservations = ReservationsOf(submission);
+  job.reservation = submission.reservation;
   return job;
 }
 

@@ -62,7 +62,11 @@ TEST_F(YardJobs, TheHeadOfTheQueueIsNotOvertaken) {
   EXPECT_EQ(State(first), "STARTING");
   EXPECT_THAT(yard_->QueueReasons(wide),
               ElementsAre("needs 2 devices of type cpu; 1 of 2 is free (jobs/1 holds 1)"));
-  EXPECT_THAT(yard_->QueueReasons(narrow), ElementsAre("job jobs/2 is ahead in the queue"));
+  EXPECT_THAT(yard_->QueueReasons(narrow),
+              ElementsAre("needs 1 device of type cpu; 0 of 2 are free (jobs/1 holds 1)",
+                          "1 device is free, but kept for jobs/2, which is ahead; when it starts "
+                          "is not known",
+                          "1 job is ahead"));
   EXPECT_EQ(turn_.reasons_changed, std::set<JobId>{narrow});
   Run("lab-1", first);
   ASSERT_TRUE(Sync("lab-1", {SeeExit(first, OutcomeKind::kSucceeded)}).ok());
