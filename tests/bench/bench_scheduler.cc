@@ -7,7 +7,7 @@
 //
 // --history FILE gets the events of all replays, as the server would write them.
 // Policies: fifo, priority, full, and full-X: the full one without X of priorities, fair_share,
-// backfill, preemption and elastic.
+// backfill, preemption, elastic and guests.
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
@@ -90,12 +90,13 @@ absl::StatusOr<core::PolicyOptions> FindPolicy(const std::string& name) {
                : name == "full-backfill"   ? &options.backfill
                : name == "full-preemption" ? &options.preemption
                : name == "full-elastic"    ? &options.elastic
+               : name == "full-guests"     ? &options.guests
                                            : nullptr;
   if (part == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("policy '", name,
                      "': expected fifo, priority, full, or full-X with X of priorities, "
-                     "fair_share, backfill, preemption, elastic"));
+                     "fair_share, backfill, preemption, elastic, guests"));
   }
   *part = false;
   return options;
