@@ -28,6 +28,6 @@ struct Nomination {
 std::optional<Nomination> Nominate(Slots& slots, const std::map<JobId, RunningJob>& running,
                                    const HeldSlots& held, const std::set<JobId>& stopping,
                                    const QueuedJob& job, const Offer& offer, const GangDemand& gang,
-                                   bool is_head);
+                                   bool is_head = false);
 
 }  // namespace trainyard::core
