@@ -46,6 +46,17 @@ Offer Backfill::OfferFor(const Offer& now, JobId job, int64_t expected_us) const
   return offer;
 }
 
+Offer Backfill::OfferForGuest(const Offer& now, int64_t until_us) const {
+  Offer offer = now;
+  for (size_t i = 0; i < offer.size(); ++i) {
+    const int32_t keeper = slots_.classes()[i].keeper;
+    if (offer[i] == Access::kNone || keeper < 0) continue;
+    const Head& head = heads_[static_cast<size_t>(keeper)];
+    if (until_us <= head.start_us.value_or(kNever)) offer[i] = Access::kKept;
+  }
+  return offer;
+}
+
 void Backfill::Keep(JobId job, const Offer& now, const GangDemand& gang, bool is_overdue) {
   if (heads_.size() == kHeadsMax) return;
   Offer uncovered = now;
@@ -71,7 +82,7 @@ void Backfill::Keep(JobId job, const Offer& now, const GangDemand& gang, bool is
     }
   }
   if (!best.has_value()) return;
-  Head head{job, best->start_us, best->start_us.value_or(now_us_ + kBlindBackfillUs)};
+  Head head{job, best->start_us, best->last, best->start_us.value_or(now_us_ + kBlindBackfillUs)};
   if (!is_on_ || (is_overdue && !best->start_us.has_value())) head.lend_until_us = now_us_;
   heads_.push_back(head);
   KeepSlots(*best, gang.least, is_on_ && !is_overdue);
@@ -90,6 +101,7 @@ Backfill::Outlook Backfill::LookAt(Offer offer, int32_t need) const {
       const Slot& it = slots_.slot(slot);
       if (it.offered && it.claim == JobId{} && IsOffered(slots_, offer, slot)) ++free;
     }
+    if (free >= need && !outlook.start_us.has_value()) outlook.last = release.job;
     if (free >= need) outlook.start_us = release.end_us;
   }
   outlook.free_by_then = free;

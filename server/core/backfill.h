@@ -1,5 +1,6 @@
 // Backfill with a reservation (EASY): the first job that cannot start keeps devices, so that no
-// stream of small jobs starves it; those behind it may use them only if they end in time.
+// stream of small jobs starves it; those behind it may use them only if they end in time, or as
+// guests, who go when it can start.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,7 @@ inline constexpr int64_t kBlindBackfillUs = kHour;
 struct Head {
   JobId job;
   std::optional<int64_t> start_us;  // uptime: when enough devices will be free; unset: unknown
+  JobId last;                       // whose end it waits for; 0: unknown
   int64_t lend_until_us = 0;        // uptime: who ends by then may use what it keeps
 };
 
@@ -36,6 +38,10 @@ class Backfill {
 
   // What the job may have of the classes of `now`, if it takes so long (0: unknown).
   Offer OfferFor(const Offer& now, JobId job, int64_t expected_us) const;
+
+  // What a guest may have that is to stay until an uptime at least: also what is kept for
+  // heads that do not start before.
+  Offer OfferForGuest(const Offer& now, int64_t until_us) const;
 
   // The job becomes a head, on those of its classes on which there is none yet. Where these can
   // never hold it, nothing is kept. A head that is overdue lends nothing on the word of others that
@@ -57,6 +63,7 @@ class Backfill {
     Offer offer;
     int32_t free = 0;
     std::optional<int64_t> start_us;
+    JobId last;
     int32_t free_by_then = 0;
   };
 

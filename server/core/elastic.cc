@@ -50,8 +50,9 @@ std::vector<int32_t> PickNear(const Slots& slots, const Offer& offer, size_t cou
 
 std::vector<std::pair<JobId, std::vector<int32_t>>> GrowElastic(
     Slots& slots, const std::map<JobId, RunningJob>& running, const HeldSlots& held,
-    const std::set<JobId>& stopping, const std::vector<bool>& wanted, const FairShare& share,
-    Quotas& quotas, int64_t since_before_us) {
+    const std::set<JobId>& stopping, const std::vector<bool>& wanted,
+    const std::vector<Head>& heads, const FairShare& share, Quotas& quotas,
+    int64_t since_before_us) {
   std::vector<std::pair<JobId, std::vector<int32_t>>> growths;
   for (const RunningJob* job : InOrderOfNeed(running, share, stopping, since_before_us)) {
     const auto own = held.find(job->id);
@@ -59,7 +60,12 @@ std::vector<std::pair<JobId, std::vector<int32_t>>> GrowElastic(
     const Reach reach = slots.ReachOf(job->demand, job->reservations, job->reservation);
     Offer offer = reach.clean;  // no growth is worth a stop when a reservation begins
     for (size_t i = 0; i < offer.size(); ++i) {
-      if (wanted[i]) offer[i] = Access::kNone;
+      if (!wanted[i]) continue;
+      // A head that waits for this job's end gains if that comes sooner.
+      const int32_t keeper = slots.classes()[i].keeper;
+      const bool helps = offer[i] != Access::kNone && keeper >= 0 &&
+                         heads[static_cast<size_t>(keeper)].last == job->id;
+      offer[i] = helps ? Access::kKept : Access::kNone;
     }
     if (!job->demand.mixed) offer = OfType(slots, offer, slots.ClassOf(own->second.front()).type);
     const int32_t more = std::min(job->demand.count - static_cast<int32_t>(job->ranks.size()),

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/core/backfill.h"
 #include "server/core/config.h"
 #include "server/core/fair_share.h"
 #include "server/core/preemption.h"
@@ -16,10 +17,12 @@
 namespace trainyard::core {
 
 // Job and the slots that it gets more, in order of need: larger priority, smaller share, number.
-// `wanted`: classes that a waiting job could use. The slots are claimed, the quotas charged.
+// `wanted`: classes that a waiting job could use; what a head keeps that waits for this very job's
+// end may help to bring it about. The slots are claimed, the quotas charged.
 std::vector<std::pair<JobId, std::vector<int32_t>>> GrowElastic(
     Slots& slots, const std::map<JobId, RunningJob>& running, const HeldSlots& held,
-    const std::set<JobId>& stopping, const std::vector<bool>& wanted, const FairShare& share,
-    Quotas& quotas, int64_t since_before_us);
+    const std::set<JobId>& stopping, const std::vector<bool>& wanted,
+    const std::vector<Head>& heads, const FairShare& share, Quotas& quotas,
+    int64_t since_before_us);
 
 }  // namespace trainyard::core

@@ -16,7 +16,8 @@ int64_t RoundUpExpected(int64_t expected_us) {
 }
 
 Shape ShapeOf(const QueuedJob& job) {
-  return {job.demand, RoundUpExpected(job.expected_us), job.reservations, job.reservation};
+  return {job.demand, RoundUpExpected(job.expected_us), job.reservations, job.reservation,
+          job.preemptible};
 }
 
 int32_t JobQueue::Numbers::Take() {

@@ -23,6 +23,7 @@ struct Shape {
   int64_t expected_us = 0;  // rounded up (RoundUpExpected)
   std::set<std::string> reservations;
   std::string reservation;
+  bool preemptible = true;
 
   friend auto operator<=>(const Shape&, const Shape&) = default;
 };

@@ -86,7 +86,7 @@ class Pass {
     if (!are_free || gang.most < gang.least) return;
     std::sort(fit.begin(), fit.end());
     if (fit.size() > static_cast<size_t>(gang.most)) fit.resize(static_cast<size_t>(gang.most));
-    Start(job, fit);
+    Start(job, fit, JobId{});
   }
 
   Visit Consider(const QueuedJob& job) {
@@ -110,28 +110,49 @@ class Pass {
   // With devices that are free, or by nominating it.
   bool TryStart(const QueuedJob& job, const Reach& reach, const GangDemand& gang) {
     const std::vector<int32_t> picked = state_.PickFor(job, gang);
-    if (picked.empty()) return Preempt(job, reach, gang);
-    Start(job, picked);
+    if (!picked.empty()) {
+      Start(job, picked, JobId{});
+      return true;
+    }
+    const std::vector<int32_t> lent = state_.PickForGuest(job, gang);
+    if (lent.empty()) return Preempt(job, reach, gang);
+    Start(job, lent, KeeperOf(lent));
     return true;
   }
 
-  void Start(const QueuedJob& job, const std::vector<int32_t>& picked) {
+  // The first job that keeps one of these slots.
+  JobId KeeperOf(const std::vector<int32_t>& picked) const {
+    for (const int32_t slot : picked) {
+      const int32_t keeper = state_.slots.ClassOf(slot).keeper;
+      if (!state_.slots.slot(slot).kept || keeper < 0) continue;
+      return state_.backfill.heads()[static_cast<size_t>(keeper)].job;
+    }
+    return JobId{};
+  }
+
+  void Start(const QueuedJob& job, const std::vector<int32_t>& picked, JobId guest_of) {
     for (const int32_t slot : picked) state_.slots.SetHolder(slot, job.id);
     Charge(job, static_cast<int32_t>(picked.size()) - ClaimsOf(job.id));
     if (job.array != JobId{}) state_.quotas.ChargeArray(job.array);
     std::optional<int64_t> end_us;
     if (job.expected_us > 0) end_us = state_.now.uptime_us + RoundUpExpected(job.expected_us);
+    if (guest_of != JobId{}) end_us = state_.GuestGoneBy();
     state_.backfill.AddRelease(job.id, end_us, picked);
     started_.insert(job.id);
-    plan_.placements.push_back({job.id, RanksOn(state_.slots, input_.pool, picked)});
+    plan_.placements.push_back({job.id, RanksOn(state_.slots, input_.pool, picked), guest_of});
   }
 
   bool Preempt(const QueuedJob& job, const Reach& reach, const GangDemand& gang) {
     if (!state_.options.preemption || !state_.options.priorities) return false;
     if (nomination_tries_ == kNominationTriesMax) return false;
+    // Guests go for the first that waits for their devices, and for nobody behind it.
+    bool is_head = true;
+    for (size_t i = 0; i < reach.now.size(); ++i) {
+      if (reach.now[i] != Access::kNone && state_.slots.classes()[i].keeper >= 0) is_head = false;
+    }
     ++nomination_tries_;
-    const auto nomination =
-        Nominate(state_.slots, input_.running, state_.held, state_.stopping, job, reach.now, gang);
+    const auto nomination = Nominate(state_.slots, input_.running, state_.held, state_.stopping,
+                                     job, reach.now, gang, is_head);
     if (!nomination.has_value()) return false;
     Preemption preemption{job.id, KeysOf(nomination->slots), {}};
     for (const int32_t slot : nomination->slots) state_.slots.SetClaim(slot, job.id);
@@ -149,7 +170,7 @@ class Pass {
     const int64_t since_before_us = state_.now.uptime_us - input_.config.grow_after_us;
     for (const auto& [job, more] :
          GrowElastic(state_.slots, input_.running, state_.held, state_.stopping, wanted_,
-                     state_.share, state_.quotas, since_before_us)) {
+                     state_.backfill.heads(), state_.share, state_.quotas, since_before_us)) {
       Growth growth{job, {}};
       for (const RankPlacement& rank : input_.running.at(job).ranks) {
         growth.devices.emplace_back(rank.worker, rank.device);
@@ -202,6 +223,8 @@ class Pass {
 PassState::PassState(const PassInput& input, const PolicyOptions& pass_options)
     : options(pass_options),
       now(input.now),
+      min_runtime_us(input.config.min_runtime_us),
+      checkpoint_wait_us(input.config.checkpoint_wait_us),
       rules{pass_options.priorities, pass_options.fair_share,
             input.now.wall_us - input.config.overdue_after_us},
       quota_records(input.quotas),
@@ -217,7 +240,11 @@ PassState::PassState(const PassInput& input, const PolicyOptions& pass_options)
     if (job.array != JobId{}) quotas.ChargeArray(job.array);
     if (job.stops) stopping.insert(id);
     const auto found = held.find(id);
-    if (found != held.end()) backfill.AddRelease(id, job.end_us, found->second);
+    std::optional<int64_t> end_us = job.end_us;
+    if (job.guest && !job.stops) {
+      end_us = std::min(end_us.value_or(GuestGoneBy()), GuestGoneBy());
+    }
+    if (found != held.end()) backfill.AddRelease(id, end_us, found->second);
   }
   for (const auto& [id, claimed] : slots.claims()) {
     if (const QueuedJob* job = input.queue.Find(id); job != nullptr) {
@@ -262,6 +289,13 @@ std::vector<int32_t> PassState::PickFor(const QueuedJob& job, const GangDemand& 
     if (!picked.empty()) return picked;
   }
   return PickSlots(slots, backfill.OfferFor(reach.now, job.id, expected_us), gang);
+}
+
+std::vector<int32_t> PassState::PickForGuest(const QueuedJob& job, const GangDemand& gang) const {
+  if (!options.guests || !options.preemption || !options.backfill || !job.preemptible) return {};
+  // A guest should get something done before it goes.
+  const Offer offer = backfill.OfferForGuest(ReachOf(job).now, GuestGoneBy() + min_runtime_us);
+  return PickSlots(slots, offer, gang);
 }
 
 Plan RunPass(const PassInput& input, PassState& state) {

@@ -42,9 +42,16 @@ class PassState {
   }
   // The slots that are free for the job now; empty where its gang does not fit.
   std::vector<int32_t> PickFor(const QueuedJob& job, const GangDemand& gang) const;
+  // The slots that it gets as a guest (see RunningJob); empty where it may not be one, or where
+  // they would be needed too soon.
+  std::vector<int32_t> PickForGuest(const QueuedJob& job, const GangDemand& gang) const;
+  // Uptime by which a guest has gone if it is asked to go now.
+  int64_t GuestGoneBy() const { return now.uptime_us + checkpoint_wait_us; }
 
   const PolicyOptions options;
   const Now now;
+  const int64_t min_runtime_us;
+  const int64_t checkpoint_wait_us;
   const OrderRules rules;
   const std::map<std::string, QuotaRecord> quota_records;
   Slots slots;

@@ -46,6 +46,7 @@ struct QueuedJob {
   int32_t array_parallel = 0;  // at most so many of that array hold devices; 0: no limit
   Demand demand;
   int32_t priority = 0;
+  bool preemptible = true;  // so it may be a guest (see RunningJob)
   std::string user;
   std::string project;
   // How long it will hold devices at most, from its time limit or from the steps left at the rate
@@ -74,8 +75,11 @@ struct RunningJob {
   int64_t since_us = 0;           // uptime: when the attempt was placed
   std::optional<int64_t> end_us;  // uptime: when it is expected to give its devices back
   int64_t at_risk_us = 0;         // time since its last committed checkpoint, or its start
-  bool may_preempt = false;       // it runs, has had its minimum runtime, and is preemptible
-  bool stops = false;             // on its way out, or asked to go
+  bool may_preempt = false;  // it runs, is preemptible, and is a guest or has run for long enough
+  bool stops = false;        // on its way out, or asked to go
+  // It holds devices that a job keeps which still waits and could not have started soon. It goes,
+  // after a checkpoint, as soon as such a job can start.
+  bool guest = false;
   std::set<std::string> reservations;
   std::string reservation;  // as in QueuedJob
 

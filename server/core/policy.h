@@ -32,6 +32,7 @@ struct PassInput {
 struct GangPlacement {
   JobId job;
   std::vector<RankPlacement> ranks;
+  JobId guest_of;  // who keeps these devices; 0: nobody (see RunningJob::guest)
 };
 
 // A job that is to stop after a checkpoint. An elastic one may `keep` some of its devices: they are
@@ -102,6 +103,7 @@ struct PolicyOptions {
   bool backfill = true;
   bool preemption = true;
   bool elastic = true;  // else an elastic job takes the most that it asks for
+  bool guests = true;   // needs backfill and preemption
 };
 
 std::unique_ptr<const Policy> MakePolicy(const PolicyOptions& options = {});

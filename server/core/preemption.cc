@@ -84,10 +84,12 @@ std::vector<Candidate> Choose(std::vector<Candidate> candidates, int32_t need) {
 class Search {
  public:
   Search(const Slots& slots, const std::map<JobId, RunningJob>& running, const HeldSlots& held,
-         const std::set<JobId>& stopping, int32_t priority, const GangDemand& gang)
+         const std::set<JobId>& stopping, int32_t priority, bool is_head, const GangDemand& gang)
       : slots_(slots), held_(held), gang_(gang) {
     for (const auto& [id, job] : running) {
-      if (job.may_preempt && job.priority < priority && stopping.count(id) == 0) {
+      const bool gives_way =
+          is_head && job.guest ? job.priority <= priority : job.priority < priority;
+      if (job.may_preempt && gives_way && stopping.count(id) == 0) {
         may_go_.push_back(&job);
       }
     }
@@ -160,9 +162,9 @@ Nomination MakeNomination(const std::map<JobId, RunningJob>& running, const Held
 
 std::optional<Nomination> Nominate(Slots& slots, const std::map<JobId, RunningJob>& running,
                                    const HeldSlots& held, const std::set<JobId>& stopping,
-                                   const QueuedJob& job, const Offer& offer,
-                                   const GangDemand& gang) {
-  const Search search(slots, running, held, stopping, job.priority, gang);
+                                   const QueuedJob& job, const Offer& offer, const GangDemand& gang,
+                                   bool is_head) {
+  const Search search(slots, running, held, stopping, job.priority, is_head, gang);
   if (!search.has_candidates()) return std::nullopt;
   Loan loan(slots);
   for (const JobId& id : stopping) {

@@ -98,6 +98,7 @@ class Yard::Impl {
     int64_t safe_since_us = 0;                 // its last committed checkpoint, else its placement
     int64_t end_by_speed_us = 0;               // expected, by the rate of its steps; 0: unknown
     int64_t checkpoint_request = 0;
+    JobId guest_of;          // who kept its devices; 0: nobody
     bool is_warned = false;  // that its time limit is near
     std::optional<PendingStop> stop;
     std::map<std::string, std::map<std::string, std::string>> rendezvous;  // by worker
@@ -161,7 +162,7 @@ class Yard::Impl {
   void RefreshRunning(Now now);
   std::optional<int64_t> ExpectedEnd(const JobRecord& job, const LiveAttempt& live, Now now) const;
   bool MakePlan(Now now);
-  void StartAttempt(JobId id, std::vector<RankPlacement> ranks, Now now);
+  void StartAttempt(const GangPlacement& placement, Now now);
 
   // yard_stops.cc
   void RequestStop(AttemptId id, PendingStop stop, absl::string_view actor, Now now);

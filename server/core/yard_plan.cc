@@ -103,6 +103,7 @@ QueuedJob Yard::Impl::MakeQueued(const Submission& submission) const {
   QueuedJob job;
   job.demand = submission.demand;
   job.priority = submission.priority;
+  job.preemptible = submission.preemptible;
   job.user = submission.user;
   job.project = submission.project;
   job.reservation = submission.reservation;
@@ -196,12 +197,13 @@ void Yard::Impl::RefreshRunning(Now now) {
     const JobRecord& record = ledger_.job(id);
     const LiveAttempt& live = live_.at({id, record.attempt});
     const bool runs = std::holds_alternative<job_fsm::Running>(record.state);
+    job.guest = queue_.Find(live.guest_of) != nullptr;
     job.stops = live.stop.has_value() || std::holds_alternative<job_fsm::Stopping>(record.state);
     job.end_us = ExpectedEnd(record, live, now);
     job.at_risk_us = now.uptime_us - live.safe_since_us;
     job.may_preempt = runs && !job.stops && record.submission->preemptible &&
                       live.run_since_us.has_value() &&
-                      now.uptime_us - live.started_us >= config_.min_runtime_us;
+                      (job.guest || now.uptime_us - live.started_us >= config_.min_runtime_us);
   }
 }
 
@@ -233,10 +235,9 @@ bool Yard::Impl::MakePlan(Now now) {
   RefreshRunning(now);
   const Plan plan = policy_->MakePlan(MakeInput(now));
   for (const GangPlacement& placement : plan.placements) {
-    const JobRecord& job = ledger_.job(placement.job);
     TY_CHECK_OK(CheckPlacement(pool_, *queue_.Find(placement.job), placement.ranks));
     Hold(pool_, placement.job, placement.ranks);
-    StartAttempt(job.id, placement.ranks, now);
+    StartAttempt(placement, now);
   }
   for (const Preemption& preemption : plan.preemptions) Nominate(preemption, now);
   for (const Growth& growth : plan.growths) StartGrowth(growth, now);
@@ -285,14 +286,15 @@ Explanation Yard::Impl::Preview(const Submission& submission, Now now) const {
 }
 
 // The token grows in the transaction that allocates the devices.
-void Yard::Impl::StartAttempt(JobId id, std::vector<RankPlacement> ranks, Now now) {
+void Yard::Impl::StartAttempt(const GangPlacement& placement, Now now) {
+  const JobId id = placement.job;
   JobRecord& job = ledger_.EditJob(id);
   ++job.attempt;
   ++job.fencing_token;
   AttemptRecord attempt;
   attempt.id = {id, job.attempt};
   attempt.fencing_token = job.fencing_token;
-  attempt.ranks = std::move(ranks);
+  attempt.ranks = placement.ranks;
   std::map<std::string, std::string> devices;  // by worker, as text
   for (const RankPlacement& rank : attempt.ranks) {
     std::string& text = devices[rank.worker];
@@ -308,6 +310,7 @@ void Yard::Impl::StartAttempt(JobId id, std::vector<RankPlacement> ranks, Now no
   attempt.create_us = now.wall_us;
   job.worker_version = ledger_.worker(attempt.ranks.front().worker).version;
   LiveAttempt& live = live_[attempt.id];
+  live.guest_of = placement.guest_of;
   live.charged_us = now.uptime_us;
   live.safe_since_us = now.uptime_us;
   TouchWorkersOf(attempt);
@@ -320,8 +323,12 @@ void Yard::Impl::StartAttempt(JobId id, std::vector<RankPlacement> ranks, Now no
                         CheckpointName(attempt.resume_from->job, attempt.resume_from->step));
   }
   ledger_.AddAttempt(std::move(attempt));
-  ledger_.AddEvent(now.wall_us, AttemptName(attempt_id), "ATTEMPT_PLACED", "scheduler",
-                   absl::StrCat("on ", where, from));
+  ledger_.AddEvent(
+      now.wall_us, AttemptName(attempt_id), "ATTEMPT_PLACED", "scheduler",
+      absl::StrCat("on ", where, from,
+                   placement.guest_of == JobId{}
+                       ? ""
+                       : absl::StrCat(", as a guest of ", JobName(placement.guest_of))));
   TY_CHECK_OK(StepJob(id, job_fsm::Placed{}, "scheduler",
                       absl::StrCat("attempt ", attempt_id.number, " placed"), now));
 }

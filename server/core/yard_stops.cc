@@ -81,10 +81,12 @@ void Yard::Impl::Nominate(const Preemption& preemption, Now now) {
     stop.reason = shrinks ? StopReason::kResize : StopReason::kPreempt;
     stop.claimant = preemption.job;
     stop.deadline_us = now.uptime_us + config_.checkpoint_wait_us;
-    stop.detail = shrinks ? absl::StrCat("goes on with ", victim.keep.size(),
-                                         " devices; the others go to ", JobName(preemption.job))
-                          : absl::StrCat("its devices go to ", JobName(preemption.job),
-                                         ", which has a higher priority");
+    stop.detail =
+        shrinks ? absl::StrCat("goes on with ", victim.keep.size(), " devices; the others go to ",
+                               JobName(preemption.job))
+                : absl::StrCat("its devices go to ", JobName(preemption.job),
+                               running_.at(victim.job).guest ? ", which kept them"
+                                                             : ", which has a higher priority");
     Claim(victim.job, victim.keep);
     RequestStop({victim.job, job.attempt}, std::move(stop), "scheduler", now);
   }

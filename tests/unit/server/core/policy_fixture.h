@@ -91,6 +91,7 @@ inline QueuedJob Job(int64_t id, int32_t count, const std::string& type = "") {
   job.demand.count = count;
   job.demand.type = type;
   job.user = "anna";
+  job.preemptible = false;  // guests have tests of their own
   return job;
 }
 

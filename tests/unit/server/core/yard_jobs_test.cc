@@ -58,7 +58,9 @@ TEST_F(YardJobs, TheHeadOfTheQueueIsNotOvertaken) {
   Join("lab-1", 2);
   const JobId first = Submit(1);
   const JobId wide = Submit(2);
-  const JobId narrow = Submit(1);
+  Submission fixed = Spec(1);
+  fixed.preemptible = false;  // else it could go ahead as a guest
+  const JobId narrow = Submit(fixed);
   EXPECT_EQ(State(first), "STARTING");
   EXPECT_THAT(yard_->QueueReasons(wide),
               ElementsAre("needs 2 devices of type cpu; 1 of 2 is free (jobs/1 holds 1)"));

@@ -210,5 +210,45 @@ TEST_F(YardStops, AJobIsWarnedOfItsTimeLimitByARequestForACheckpoint) {
   EXPECT_EQ(Desired("lab-1"), "jobs/1/attempts/1 STOP TIME_LIMIT");
 }
 
+TEST_F(YardStops, AGuestGoesForWhomItsDevicesAreKept) {
+  config_.min_runtime_us = kHour;
+  Renew();
+  Join("lab-1", 2);
+  const JobId first = Submit(1);
+  const JobId wide = Submit(2);
+  const JobId guest = Submit(1);
+  EXPECT_EQ(State(guest), "STARTING");
+  ASSERT_TRUE(
+      Sync("lab-1", {See(first, ObservedState::kRunning), See(guest, ObservedState::kRunning)})
+          .ok());
+  EXPECT_EQ(CheckpointRequest("lab-1"), 0);
+  ASSERT_TRUE(
+      Sync("lab-1", {SeeExit(first, OutcomeKind::kSucceeded), See(guest, ObservedState::kRunning)})
+          .ok());
+  EXPECT_TRUE(HasEvent("CHECKPOINT_REQUESTED")) << "no minimum runtime protects a guest";
+  Commit(guest, "lab-1", 40);
+  EXPECT_EQ(State(guest), "STOPPING");
+  ASSERT_TRUE(Sync("lab-1", {SeeExit(guest, OutcomeKind::kStopped)}).ok());
+  EXPECT_EQ(State(wide), "STARTING");
+  EXPECT_EQ(State(guest), "QUEUED");
+}
+
+TEST_F(YardStops, AGuestStaysOnceNobodyWaitsForItsDevices) {
+  Join("lab-1", 2);
+  const JobId first = Submit(1);
+  const JobId wide = Submit(2);
+  const JobId guest = Submit(1);
+  ASSERT_TRUE(
+      Sync("lab-1", {See(first, ObservedState::kRunning), See(guest, ObservedState::kRunning)})
+          .ok());
+  ASSERT_TRUE(Apply(CancelJob{wide, "user:anna", ""}).ok());
+  const JobId other = Submit(2);
+  ASSERT_TRUE(
+      Sync("lab-1", {SeeExit(first, OutcomeKind::kSucceeded), See(guest, ObservedState::kRunning)})
+          .ok());
+  EXPECT_FALSE(HasEvent("CHECKPOINT_REQUESTED"));
+  EXPECT_EQ(State(other), "QUEUED");
+}
+
 }  // namespace
 }  // namespace trainyard::core

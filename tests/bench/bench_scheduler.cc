@@ -1,0 +1,177 @@
+// Policies side by side: replays one workload through the real core in virtual time, once a policy,
+// and prints what each makes of it. docs/scheduling.md describes the workloads and the figures.
+//
+//   bench_scheduler [--trace lab-day|hostile-mix|large|FILE] [--seed 1] [--jobs 100000]
+//                   [--workers 1000] [--policies fifo,priority,full] [--tick_ms 1000]
+//                   [--format text|markdown|json] [--write-trace FILE] [--history FILE]
+//
+// --history FILE gets the events of all replays, as the server would write them.
+// Policies: fifo, priority, full, and full-X: the full one without X of priorities, fair_share,
+// backfill, preemption, elastic and guests.
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/status_macros.h"
+#include "tests/replay/generators.h"
+#include "tests/replay/replay.h"
+#include "tests/replay/score.h"
+#include "tests/replay/trace.h"
+
+namespace trainyard::replay {
+namespace {
+
+struct Arguments {
+  std::string trace = "lab-day";
+  GeneratorOptions generator;
+  std::string policies = "fifo,priority,full";
+  int64_t tick_ms = 1000;
+  std::string format = "text";
+  std::string write_trace;
+  std::string history;
+};
+
+absl::StatusOr<Arguments> Parse(int argc, char** argv) {
+  Arguments arguments;
+  for (int i = 1; i < argc; i += 2) {
+    const std::string flag = argv[i];
+    if (i + 1 == argc) return absl::InvalidArgumentError(absl::StrCat(flag, " needs a value"));
+    const std::string value = argv[i + 1];
+    int64_t number = 0;
+    const bool is_number = absl::SimpleAtoi(value, &number) && number > 0;
+    const bool wants_number =
+        flag == "--seed" || flag == "--jobs" || flag == "--workers" || flag == "--tick_ms";
+    if (wants_number && !is_number) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(flag, " '", value, "': expected a number above 0"));
+    }
+    if (flag == "--trace") {
+      arguments.trace = value;
+    } else if (flag == "--policies") {
+      arguments.policies = value;
+    } else if (flag == "--format") {
+      arguments.format = value;
+    } else if (flag == "--write-trace") {
+      arguments.write_trace = value;
+    } else if (flag == "--history") {
+      arguments.history = value;
+    } else if (flag == "--seed") {
+      arguments.generator.seed = static_cast<uint64_t>(number);
+    } else if (flag == "--jobs") {
+      arguments.generator.jobs = number;
+    } else if (flag == "--workers") {
+      arguments.generator.workers = static_cast<int32_t>(number);
+    } else if (flag == "--tick_ms") {
+      arguments.tick_ms = number;
+    } else {
+      return absl::InvalidArgumentError(absl::StrCat("unknown flag ", flag));
+    }
+  }
+  return arguments;
+}
+
+absl::StatusOr<core::PolicyOptions> FindPolicy(const std::string& name) {
+  core::PolicyOptions options;
+  if (name == "full") return options;
+  if (name == "fifo" || name == "priority") {
+    return core::PolicyOptions{name == "priority", false, false, false, false};
+  }
+  bool* part = name == "full-priorities"   ? &options.priorities
+               : name == "full-fair_share" ? &options.fair_share
+               : name == "full-backfill"   ? &options.backfill
+               : name == "full-preemption" ? &options.preemption
+               : name == "full-elastic"    ? &options.elastic
+               : name == "full-guests"     ? &options.guests
+                                           : nullptr;
+  if (part == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("policy '", name,
+                     "': expected fifo, priority, full, or full-X with X of priorities, "
+                     "fair_share, backfill, preemption, elastic, guests"));
+  }
+  *part = false;
+  return options;
+}
+
+// The name of a workload, else a file.
+absl::StatusOr<Trace> LoadTrace(const Arguments& arguments) {
+  absl::StatusOr<Trace> made = GenerateTrace(arguments.trace, arguments.generator);
+  if (made.ok()) return made;
+  std::ifstream file(arguments.trace);
+  if (!file) {
+    return absl::NotFoundError(
+        absl::StrCat("--trace ", made.status().message(), ", or a file that can be read"));
+  }
+  std::ostringstream text;
+  text << file.rdbuf();
+  absl::StatusOr<Trace> read = ParseTrace(text.str());
+  if (!read.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(arguments.trace, ": ", read.status().message()));
+  }
+  return read;
+}
+
+// "full 303.0 jobs/7 JOB_RUNNING scheduler: ..."
+std::function<void(const core::EventRecord&)> Writer(const std::string& policy,
+                                                     std::ofstream& file) {
+  return [policy, &file](const core::EventRecord& event) {
+    file << policy << ' ' << (event.time_us - kStartOfTrace) / core::kSecond << ' '
+         << event.resource << ' ' << event.type << ' ' << event.actor << ": " << event.message
+         << '\n';
+  };
+}
+
+absl::Status Run(int argc, char** argv) {
+  TY_ASSIGN_OR_RETURN(const Arguments arguments, Parse(argc, argv));
+  TY_ASSIGN_OR_RETURN(const Trace trace, LoadTrace(arguments));
+  if (!arguments.write_trace.empty()) {
+    std::ofstream file(arguments.write_trace);
+    file << FormatTrace(trace);
+    if (!file.flush()) {
+      return absl::UnavailableError(
+          absl::StrCat("--write-trace ", arguments.write_trace, ": cannot be written"));
+    }
+  }
+  std::vector<std::pair<std::string, ReplayOptions>> policies;
+  const std::vector<std::string> names = absl::StrSplit(arguments.policies, ',');
+  for (const std::string& name : names) {
+    ReplayOptions options;
+    TY_ASSIGN_OR_RETURN(options.policy, FindPolicy(name));
+    options.tick_us = arguments.tick_ms * core::kMillisecond;
+    policies.emplace_back(name, options);
+  }
+  std::ofstream history;
+  if (!arguments.history.empty()) history.open(arguments.history);
+  std::vector<std::pair<std::string, Score>> scores;
+  for (auto& [name, options] : policies) {
+    if (history.is_open()) options.on_event = Writer(name, history);
+    const absl::StatusOr<ReplayResult> result = Replay(trace, options);
+    if (!result.ok()) {
+      return absl::Status(result.status().code(),
+                          absl::StrCat("policy ", name, ": ", result.status().message()));
+    }
+    scores.emplace_back(name, ScoreOf(trace, *result));
+  }
+  TY_ASSIGN_OR_RETURN(const std::string table, Compare(trace, scores, arguments.format));
+  std::fputs(table.c_str(), stdout);
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace trainyard::replay
+
+int main(int argc, char** argv) {
+  const absl::Status status = trainyard::replay::Run(argc, argv);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "bench_scheduler: %s\n", std::string(status.message()).c_str());
+  return 2;
+}
