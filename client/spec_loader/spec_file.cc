@@ -51,6 +51,8 @@ class Loader {
                  const YamlNode& node, const std::string& path);
   void LoadList(Message& message, const FieldDescriptor& field, const YamlNode& node,
                 const std::string& path);
+  void LoadMap(Message& message, const FieldDescriptor& field, const YamlNode& node,
+               const std::string& path);
   void LoadValue(Message& message, const FieldDescriptor& field, const YamlNode& node,
                  const std::string& path);
   void LoadSubmessage(Message& message, const Place& key, const YamlNode& node,
@@ -120,8 +122,8 @@ void Loader::LoadField(Message& message, const FieldDescriptor& field, const Pla
     return;
   }
   file_.places[path] = is_null ? key : node.place;
-  if (field.is_map()) {
-    Refuse(key, path, "cannot be written in a spec file");
+  if (field.is_map() && !is_null) {
+    LoadMap(message, field, node, path);
   } else if (is_null && !spec::IsSubmessage(field)) {
     Refuse(key, path, "has no value; write one, or leave the key out");
   } else if (field.is_repeated()) {
@@ -166,6 +168,27 @@ void Loader::LoadList(Message& message, const FieldDescriptor& field, const Yaml
     const auto place = file_.places.find(violation.field);
     Refuse(place != file_.places.end() ? place->second : node.place, violation.field,
            violation.description);
+  }
+}
+
+// Names and texts: `labels: {zone: a}`.
+void Loader::LoadMap(Message& message, const FieldDescriptor& field, const YamlNode& node,
+                     const std::string& path) {
+  if (node.kind != YamlNode::Kind::kMap) {
+    Refuse(node.place, path,
+           absl::StrCat("expected names and values such as {zone: a}, found ", Found(node)));
+    return;
+  }
+  for (const YamlEntry& entry : node.entries) {
+    const std::string entry_path = JoinFieldPath(path, entry.key);
+    file_.places[entry_path] = entry.value.place;
+    if (entry.value.is_refused) continue;
+    if (entry.value.kind == YamlNode::Kind::kScalar) {
+      spec::SetMapEntry(message, field, entry.key, entry.value.text);
+    } else {
+      Refuse(entry.value.place, entry_path,
+             absl::StrCat("expected a text, found ", Found(entry.value)));
+    }
   }
 }
 

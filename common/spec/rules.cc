@@ -43,6 +43,7 @@ class Walk {
   void CheckElement(const Message& message, const FieldDescriptor& field, int index,
                     const std::string& path);
   void CheckText(const std::string& text, const v1::FieldRules& rules, const std::string& path);
+  void CheckPattern(const std::string& text, const v1::FieldRules& rules, const std::string& path);
   void CheckNumber(double value, const std::string& text, const v1::FieldRules& rules,
                    const std::string& path);
   void CheckDuration(const Message& message, const v1::FieldRules& rules, const std::string& path);
@@ -145,6 +146,14 @@ void Walk::CheckField(const Message& message, const FieldDescriptor& field,
                            LengthText(rules, "elements")));
     return;
   }
+  if (field.is_map()) {  // keys and values by the same rules
+    for (const auto& [key, value] : MapEntries(message, field)) {
+      const std::string entry_path = JoinFieldPath(path, key);
+      CheckPattern(key, rules, entry_path);
+      CheckPattern(value, rules, entry_path);
+    }
+    return;
+  }
   for (int i = 0; i < size; ++i) {
     CheckElement(message, field, i, absl::StrCat(path, "[", i, "]"));
   }
@@ -218,6 +227,11 @@ void Walk::CheckText(const std::string& text, const v1::FieldRules& rules,
                        nearest.empty() ? "" : absl::StrCat("; did you mean '", nearest, "'?")));
     }
   }
+  CheckPattern(text, rules, path);
+}
+
+void Walk::CheckPattern(const std::string& text, const v1::FieldRules& rules,
+                        const std::string& path) {
   if (rules.pattern().empty()) return;
   if (text.size() > kPatternMaxBytes || !std::regex_match(text, std::regex(rules.pattern()))) {
     Add(path,
