@@ -137,6 +137,30 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListJobs(grpc::CallbackServerContext* 
   return Finished(context, ListPage(*request, services_.board, *response));
 }
 
+grpc::ServerUnaryReactor* JobServiceImpl::ListQueue(grpc::CallbackServerContext* context,
+                                                    const v1::ListQueueRequest* request,
+                                                    v1::ListQueueResponse* response) {
+  RequestCheck check;
+  const int page_size =
+      check.PageSize("page_size", request->page_size(), kQueuePageDefault, kQueuePageMax);
+  if (!check.ok()) return Finished(context, check.Take());
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  services_.runtime.Read(
+      [this, reactor, response, page_size](absl::StatusOr<const core::Yard*> yard) {
+        if (!yard.ok()) return reactor->Finish(ToGrpcStatus(yard.status()));
+        for (const JobId job : (*yard)->QueueFront()) {
+          if (response->jobs_size() == page_size) break;
+          if (const auto view = services_.board.FindJob(job))
+            *response->add_jobs() = ToProto(*view);
+        }
+        for (const auto& [key, tally] : services_.board.Tallies()) {
+          response->set_queued_jobs(response->queued_jobs() + tally.queued_jobs);
+        }
+        reactor->Finish(grpc::Status::OK);
+      });
+  return reactor;
+}
+
 grpc::ServerUnaryReactor* JobServiceImpl::PostVerb(grpc::CallbackServerContext* context,
                                                    core::Input input, v1::Job* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();

@@ -17,6 +17,8 @@ inline constexpr size_t kPageBytesMax = size_t{3} << 20;
 
 inline constexpr int kJobsPageDefault = 50;
 inline constexpr int kJobsPageMax = 1000;
+inline constexpr int kQueuePageDefault = 20;
+inline constexpr int kQueuePageMax = 200;
 inline constexpr int kEventsPageDefault = 100;
 inline constexpr int kEventsPageMax = 1000;
 
