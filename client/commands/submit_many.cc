@@ -63,7 +63,9 @@ class Submitter {
         submitted_ > 1000
             ? absl::StrCat(" (", FormatCount(static_cast<int64_t>(rate)), " a second)")
             : "",
-        refused_ == 0 ? "" : absl::StrCat("; ", FormatCount(refused_), " were refused"),
+        refused_ == 0 ? ""
+                      : absl::StrCat("; ", FormatCount(refused_), refused_ == 1 ? " was" : " were",
+                                     " refused"),
         refused_ > kRefusalsTold ? absl::StrCat(", of which ", kRefusalsTold, " are told above")
                                  : ""));
     return refused_ == 0 ? link::kOk : link::kUsage;

@@ -13,7 +13,7 @@ namespace {
 constexpr absl::Duration kRefresh = absl::Seconds(1);
 // A key is noticed within a wink.
 constexpr absl::Duration kKeyWait = absl::Milliseconds(50);
-constexpr int kQueueShown = 50;
+constexpr int kQueueShown = 200;
 constexpr int kJobsMax = 1000;
 
 absl::StatusOr<TopData> Fetch(const Context& context, link::ServerLink& link) {

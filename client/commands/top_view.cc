@@ -123,6 +123,10 @@ std::string Devices(const TopData& data, const Terminal& terminal) {
   return table.Render();
 }
 
+std::string Reason(const v1::Job& job) {
+  return job.queue_reasons().empty() ? "" : job.queue_reasons(0);
+}
+
 std::string Queue(const TopData& data) {
   Table table({{"QUEUE", Table::Align::kRight},
                {"JOB", Table::Align::kRight},
@@ -132,13 +136,25 @@ std::string Queue(const TopData& data) {
                {"PRIORITY", Table::Align::kRight},
                {"WAITS", Table::Align::kRight},
                {"WHY"}});
-  int position = 0;
-  for (const v1::Job& job : data.queue.jobs()) {
-    table.AddRow({absl::StrCat(++position), output::ShortName(job.name()),
-                  job.resolved_spec().name(), job.user(), output::DevicesText(job.resolved_spec()),
+  const auto& jobs = data.queue.jobs();
+  for (int i = 0; i < jobs.size();) {
+    const v1::Job& job = jobs[i];
+    // Jobs of an array that wait one behind the other, for the same reason, are one row.
+    int end = i + 1;
+    while (end < jobs.size() && !job.array().empty() && jobs[end].array() == job.array() &&
+           Reason(jobs[end]) == Reason(job)) {
+      ++end;
+    }
+    const auto range = [](const std::string& first, const std::string& last) {
+      return first == last ? first : absl::StrCat(first, "..", last);
+    };
+    table.AddRow({range(absl::StrCat(i + 1), absl::StrCat(end)),
+                  range(output::ShortName(job.name()), output::ShortName(jobs[end - 1].name())),
+                  end == i + 1 ? job.resolved_spec().name() : job.spec().name(), job.user(),
+                  output::DevicesText(job.resolved_spec()),
                   absl::StrCat(job.resolved_spec().priority()),
-                  output::AgeText(data.now - output::ToTime(job.create_time())),
-                  job.queue_reasons().empty() ? "" : job.queue_reasons(0)});
+                  output::AgeText(data.now - output::ToTime(job.create_time())), Reason(job)});
+    i = end;
   }
   return table.Render();
 }
