@@ -1,5 +1,5 @@
-// Specs that were resolved a moment ago: clients that submit the same spec a thousand times pay for
-// its rules and defaults once.
+// Specs that were resolved a moment ago: clients that submit the same spec a thousand times, each
+// under a name of its own, pay for its rules and defaults once.
 #pragma once
 
 #include <memory>
@@ -8,6 +8,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
 #include "common/base/errors.h"
 #include "common/base/mutex.h"
 #include "trainyard/v1/spec.pb.h"
@@ -29,10 +30,11 @@ class ResolveCache {
                                           std::vector<FieldViolation>& violations);
 
  private:
-  using Specs = absl::flat_hash_map<std::string, std::shared_ptr<const Resolved>>;
+  // By what was written, serialized, without the name.
+  using Specs = absl::flat_hash_map<std::string, std::shared_ptr<const v1::JobSpec>>;
 
-  std::shared_ptr<const Resolved> Find(const std::string& key);
-  void Keep(std::shared_ptr<const Resolved> resolved);
+  std::shared_ptr<const v1::JobSpec> Find(absl::string_view key);
+  void Keep(absl::string_view key, std::shared_ptr<const v1::JobSpec> resolved);
 
   Mutex mutex_;
   // Two generations: when the young one is full it becomes the old one, and what is not asked for

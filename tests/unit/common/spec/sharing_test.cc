@@ -88,18 +88,17 @@ TEST(Elastic, LimitsThatContradictEachOtherAreRefused) {
 }
 
 TEST(Elastic, ALabelHasAForm) {
-  v1::JobSpec spec = ValidSpec();
-  auto& labels = *spec.mutable_devices()->mutable_labels();
-  labels["zone"] = "a";
-  labels["gpu/link"] = "nv-4.0";
-  EXPECT_THAT(Fields(spec), ElementsAre());
-  labels["bad key"] = "x";
-  labels["empty"] = "";
-  EXPECT_THAT(Fields(spec),
+  const auto fields = [](const std::vector<std::pair<std::string, std::string>>& labels) {
+    v1::JobSpec spec = ValidSpec();
+    spec.mutable_devices()->mutable_labels()->insert(labels.begin(), labels.end());
+    return Fields(spec);
+  };
+  EXPECT_THAT(fields({{"zone", "a"}, {"gpu/link", "nv-4.0"}}), ElementsAre());
+  EXPECT_THAT(fields({{"zone", "a"}, {"bad key", "x"}, {"empty", ""}}),
               UnorderedElementsAre("spec.devices.labels.bad key", "spec.devices.labels.empty"));
-  labels.clear();
-  for (int i = 0; i < 33; ++i) labels[std::to_string(i)] = "x";
-  EXPECT_THAT(Fields(spec), ElementsAre("spec.devices.labels"));
+  std::vector<std::pair<std::string, std::string>> many;
+  for (int i = 0; i < 33; ++i) many.emplace_back(std::to_string(i), "x");
+  EXPECT_THAT(fields(many), ElementsAre("spec.devices.labels"));
 }
 
 TEST(Elastic, LabelsAndMemoryAreChangedAndCompared) {
