@@ -50,7 +50,10 @@ Result ExplainJob(const Context& context, link::ServerLink& link) {
               << context.terminal.Style(output::StateStyle(job.state()),
                                         output::StateText(job.state()))
               << where << "\n";
-  if (waits) {
+  if (waits && explanation.reasons().empty()) {
+    context.out
+        << "the next look at the queue places it, or tells why not; ask again in a moment\n";
+  } else if (waits) {
     context.out << ExplanationText(
         context, explanation, absl::StrCat("trainyard clone ", output::ShortName(name), " --yes"));
   } else {

@@ -103,6 +103,8 @@ TEST_F(Sharing, ExplainSaysWhenThereIsNothingToWaitFor) {
   EXPECT_THAT(runner_.Run({"explain", "1"}).out, HasSubstr("it is RUNNING and does not wait"));
   server_.AddJob("over", v1::JOB_STATE_SUCCEEDED);
   EXPECT_THAT(runner_.Run({"explain", "2"}).out, HasSubstr("it has ended as SUCCEEDED"));
+  server_.AddJob("new", v1::JOB_STATE_QUEUED);
+  EXPECT_THAT(runner_.Run({"explain", "3"}).out, HasSubstr("ask again in a moment"));
   Hold("jobs/1");
   EXPECT_THAT(runner_.Run({"explain", "1"}).out,
               AllOf(HasSubstr("rank 0 fails on every worker"), HasSubstr("trainyard resume 1")));

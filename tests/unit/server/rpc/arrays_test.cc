@@ -323,6 +323,24 @@ TEST_F(ArraysTest, CancelJobsNeedsToKnowWhich) {
   EXPECT_THAT(Fields(Cancel(request).status()), ElementsAre("array"));
 }
 
+TEST_F(ArraysTest, TheFrontOfTheQueueComesInItsOrder) {
+  for (int i = 0; i < 3; ++i) CreateJob("job");
+  v1::CreateJobRequest urgent = Request("urgent");
+  urgent.mutable_spec()->set_priority(5);
+  ASSERT_TRUE(Create(urgent).ok());
+  v1::ListQueueRequest request;
+  request.set_page_size(2);
+  v1::ListQueueResponse response;
+  ASSERT_TRUE(jobs_->ListQueue(Context().get(), request, &response).ok());
+  ASSERT_EQ(response.jobs_size(), 2);
+  EXPECT_EQ(response.jobs(0).name(), "jobs/4");
+  EXPECT_EQ(response.jobs(1).name(), "jobs/1");
+  EXPECT_EQ(response.queued_jobs(), 4);
+  request.set_page_size(-1);
+  EXPECT_THAT(Fields(FromGrpcStatus(jobs_->ListQueue(Context().get(), request, &response))),
+              ElementsAre("page_size"));
+}
+
 TEST_F(ArraysTest, AHeldJobShowsItsFailure) {
   CreateJob("fine");
   v1::SuspendJobRequest request;
