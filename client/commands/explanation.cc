@@ -39,7 +39,7 @@ std::string StartText(const v1::Explanation& explanation) {
     text = absl::StrCat("in about ", DurationText(output::ToDuration(explanation.start_in())), " (",
                         output::TimeText(explanation.start_time()), " UTC)");
   } else {
-    text = explanation.infeasible() ? "never, as the pool is" : "unknown";
+    text = explanation.infeasible() ? "never" : "unknown";
   }
   if (!explanation.start_basis().empty()) {
     absl::StrAppend(&text, ": ", explanation.start_basis());
