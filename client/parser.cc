@@ -4,6 +4,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -40,6 +41,7 @@ class Grammar {
     AddLooking();
     AddSteering();
     AddResources();
+    AddSharing();
     AddMachine();
   }
 
@@ -95,24 +97,64 @@ class Grammar {
     verb->add_flag("--dry-run", options_.dry_run, "Check and show only; nothing is stored");
   }
 
+  // What stands beside a spec.
+  void SubmitOptions(CLI::App* verb) {
+    verb->add_option("--project", options_.project, "Project that the job is accounted to");
+    verb->add_option("--priority", options_.priority, "Larger goes first, -1000 to 1000");
+    verb->add_option("--elastic", options_.elastic,
+                     "As few and as many devices as will do: 2-8 (devices.min, devices.max)");
+    verb->add_option("--array", options_.array,
+                     "So many jobs of this spec, each with a seed of its own: 100, or 100%8 for at "
+                     "most 8 at a time");
+    verb->add_option("--after", options_.after, "Start when this job has ended; may be repeated")
+        ->allow_extra_args(false);
+    verb->add_option("--after-ok", options_.after_ok,
+                     "Start when this job has succeeded; may be repeated")
+        ->allow_extra_args(false);
+    verb->add_option("--begin", options_.begin,
+                     "Do not start before: 18:00, +2h, 2026-11-21T18:00:00Z");
+    verb->add_option("--reservation", options_.reservation,
+                     "Run on the devices of this reservation only");
+  }
+
   void AddSubmitting() {
-    CLI::App* submit = Verb("submit", "Submit a job spec",
-                            "jobs/convnet-glyphs.yaml --set train.epochs=5 --follow");
-    submit->add_option("FILE", options_.file, "Spec in YAML or JSON; - for standard input")
-        ->required();
+    CLI::App* submit = Verb("submit", "Submit job specs, one or thousands",
+                            "jobs/convnet-glyphs.yaml --set train.epochs=5 --follow\n"
+                            "  trainyard submit -f sweep.yaml       every document of the file\n"
+                            "  trainyard submit jobs/mlp-glyphs.yaml --array 100%8");
+    submit->add_option("FILE", options_.files,
+                       "Spec in YAML or JSON, or several with --- between them; - for standard "
+                       "input");
+    submit
+        ->add_option_function<std::vector<std::string>>(
+            "-f,--file", [this](const std::vector<std::string>& files) { AddFiles(files); },
+            "The same; may be repeated")
+        ->allow_extra_args(false);
     Changes(submit);
+    SubmitOptions(submit);
     submit->add_flag("--follow", options_.follow, "Follow it to its end");
     CLI::App* run = Verb("run", "Submit a job spec and follow it (submit --follow)",
                          "jobs/convnet-glyphs.yaml --devices 2");
-    run->add_option("FILE", options_.file, "Spec in YAML or JSON; - for standard input")
-        ->required();
+    run->add_option("FILE", options_.files, "Spec in YAML or JSON; - for standard input")
+        ->required()
+        ->expected(1);
     Changes(run);
+    SubmitOptions(run);
     CLI::App* clone =
         Verb("clone", "Run a job again, with changes", "last --set optimizer.sgd.lr=0.02 --follow");
     OneJob(clone);
     Changes(clone);
+    SubmitOptions(clone);
     clone->add_flag("--follow", options_.follow, "Follow it to its end");
     clone->add_flag("-y,--yes", options_.yes, "Do not ask");
+  }
+  // -f may stand before the FILEs or behind them.
+  void AddFiles(const std::vector<std::string>& files) {
+    for (const std::string& file : files) {
+      if (std::find(options_.files.begin(), options_.files.end(), file) == options_.files.end()) {
+        options_.files.push_back(file);
+      }
+    }
   }
 
   void AddLooking() {
@@ -122,6 +164,21 @@ class Grammar {
     ls->add_option("--limit", options_.limit, "At most so many jobs (20)")
         ->check(CLI::Range(1, 1'000'000).description(""));
     ls->add_flag("-a,--all", options_.all, "All jobs, also those that ended long ago");
+    ls->add_option("--user", options_.user, "Only jobs of this user");
+    ls->add_option("--project", options_.project, "Only jobs of this project");
+    ls->add_option("--array", options_.array, "Only the jobs of this array, one by one");
+    ls->add_flag("--expand", options_.expand, "The jobs of arrays one by one");
+    CLI::App* explain =
+        Verb("explain", "Tell why a job waits, what would start it now, and when it starts",
+             "last\n  trainyard explain -f jobs/convnet-glyphs.yaml --devices 4");
+    explain->add_option("JOB", options_.selectors, kSelectors)->expected(0, 1);
+    explain->add_option("-f,--file", options_.files, "A spec that is not submitted yet")
+        ->expected(1);
+    Changes(explain);
+    SubmitOptions(explain);
+    CLI::App* top = Verb("top", "Show devices, queue and shares live; q ends it", "--once");
+    top->add_flag("--once", options_.once, "Print once and end; so without a terminal");
+    Verb("shares", "Show who uses the pool", "");
     CLI::App* show = Verb("show", "Show jobs with all there is to know", "last --events");
     Selectors(show, true);
     show->add_flag("--spec", options_.spec, "The resolved spec, as YAML that submit takes");
@@ -151,11 +208,23 @@ class Grammar {
     for (const auto& [name, summary] : std::map<std::string, std::string>{
              {"cancel", "Stop jobs for good"},
              {"suspend", "Take jobs out of the queue, or stop them after a checkpoint"},
-             {"resume", "Queue suspended jobs again"}}) {
-      CLI::App* verb = Verb(name, summary, "last");
-      Selectors(verb, true);
+             {"resume", "Queue suspended and held jobs again"}}) {
+      const bool is_cancel = name == "cancel";
+      CLI::App* verb =
+          Verb(name, summary, is_cancel ? "last\n  trainyard cancel --array 12" : "last");
+      Selectors(verb, !is_cancel);
       if (name != "resume") verb->add_option("--reason", options_.reason, "For the history");
+      if (!is_cancel) continue;
+      verb->add_option("--array", options_.array, "All jobs of the array that this job is of");
+      verb->add_flag("--all-queued", options_.all_queued, "All jobs of yours that wait");
     }
+    CLI::App* drain =
+        Verb("drain", "Empty a worker: its jobs write checkpoints and go on elsewhere",
+             "lab-1 --within 10m --reason 'new power supply'");
+    drain->add_option("WORKER", options_.selectors, "Name of the worker")->required();
+    drain->add_option("--within", options_.within,
+                      "What has no checkpoint by then stops without (60s)");
+    drain->add_option("--reason", options_.reason, "For the history");
   }
 
   CLI::App* Group(const std::string& name, const std::string& summary) {
@@ -184,6 +253,54 @@ class Grammar {
       verb->add_option("WORKER", options_.selectors, "Name of the worker")->required();
       if (name == "cordon") verb->add_option("--reason", options_.reason, "For the history");
     }
+    CLI::App* devices = Group("devices", "List devices, and set them aside");
+    Verb(devices, "ls", "List all devices and what runs on them", "");
+    for (const auto& [name, summary] : std::map<std::string, std::string>{
+             {"quarantine", "Set devices aside; what runs there goes on"},
+             {"release", "Take devices back"}}) {
+      CLI::App* verb = Verb(devices, name, summary, "lab-1/cpu-0");
+      verb->add_option("DEVICE", options_.selectors, "WORKER/DEVICE")->required();
+      if (name == "quarantine") verb->add_option("--reason", options_.reason, "Shown with it");
+    }
+  }
+
+  void AddSharing() {
+    CLI::App* quotas = Group("quotas", "Limits of users and projects");
+    Verb(quotas, "ls", "List all quotas", "");
+    CLI::App* set = Verb(quotas, "set", "Set limits of a user or a project; the others stay",
+                         "user:anna --devices 4 --weight 2");
+    constexpr char kSubject[] = "user:NAME, project:NAME; user:* and project:* for all others";
+    set->add_option("SUBJECT", options_.selectors, kSubject)->required()->expected(1);
+    const auto limit = [set](const char* name, int& value, const char* what) {
+      set->add_option(name, value, what)->check(CLI::Range(0, INT32_MAX).description(""));
+    };
+    limit("--devices", options_.quota_devices, "Devices held at a time; 0 for no limit");
+    limit("--queued", options_.queued_jobs, "Jobs that wait at a time; 0 for no limit");
+    limit("--submits", options_.submits_per_minute, "Jobs a minute; 0 for no limit");
+    limit("--weight", options_.weight, "Share of the pool against others, 1 to 1000");
+    set->add_option("--storage", options_.storage, "Checkpoints: '500 GiB'; 0 for no limit");
+    Verb(quotas, "rm", "Take quotas away", "user:anna")
+        ->add_option("SUBJECT", options_.selectors, kSubject)
+        ->required();
+    CLI::App* reservations = Group("reservations", "Devices kept for some users for a while");
+    Verb(reservations, "ls", "List those in force and to come", "");
+    CLI::App* create = Verb(reservations, "create", "Keep devices for users and projects",
+                            "course --for project:course --devices 4 --start 14:00 --end +4h");
+    create->add_option("NAME", options_.name, "Name of the reservation")->required();
+    create->add_option("--for", options_.subjects, "user:NAME or project:NAME; may be repeated")
+        ->required()
+        ->allow_extra_args(false);
+    create->add_option("--devices", options_.devices, "So many devices, free ones first")
+        ->check(CLI::Range(1, 4096).description(""));
+    create->add_option("--type", options_.device_type, "With --devices: of this type");
+    create->add_option("--device", options_.device_names, "WORKER/DEVICE; may be repeated")
+        ->allow_extra_args(false);
+    create->add_option("--start", options_.start, "18:00, +2h, or a time as in --begin (now)");
+    create->add_option("--end", options_.end, "The same; +2h is two hours after the start")
+        ->required();
+    Verb(reservations, "rm", "End reservations, or call them off", "course")
+        ->add_option("NAME", options_.selectors, "Names of reservations")
+        ->required();
   }
 
   void AddMachine() {

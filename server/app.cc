@@ -29,6 +29,7 @@
 #include "server/rpc/checkpoint_service.h"
 #include "server/rpc/fleet_service.h"
 #include "server/rpc/job_service.h"
+#include "server/rpc/sharing_service.h"
 #include "server/rpc/streams.h"
 #include "server/store/sqlite/sqlite_metrics_store.h"
 #include "server/store/sqlite/sqlite_store.h"
@@ -98,6 +99,7 @@ class App::Impl {
   std::unique_ptr<rpc::Services> services_;
   std::unique_ptr<rpc::JobServiceImpl> jobs_;
   std::unique_ptr<rpc::FleetServiceImpl> fleet_;
+  std::unique_ptr<rpc::SharingServiceImpl> sharing_;
   std::unique_ptr<rpc::CheckpointServiceImpl> checkpoints_;
   std::unique_ptr<rpc::AgentServiceImpl> agents_;
   std::unique_ptr<grpc::Server> server_;
@@ -126,6 +128,7 @@ absl::Status App::Impl::Open(const std::string& state_dir) {
                     streams_, *Rng::Real(), OwnUser(), Version()});
   jobs_ = std::make_unique<rpc::JobServiceImpl>(*services_);
   fleet_ = std::make_unique<rpc::FleetServiceImpl>(*services_);
+  sharing_ = std::make_unique<rpc::SharingServiceImpl>(*services_);
   checkpoints_ = std::make_unique<rpc::CheckpointServiceImpl>(*services_);
   agents_ = std::make_unique<rpc::AgentServiceImpl>(*services_);
   return absl::OkStatus();
@@ -175,6 +178,7 @@ absl::Status App::Impl::Listen(std::vector<std::string> listen) {
   }
   builder.RegisterService(jobs_.get());
   builder.RegisterService(fleet_.get());
+  builder.RegisterService(sharing_.get());
   builder.RegisterService(checkpoints_.get());
   builder.RegisterService(agents_.get());
   // Sockets for this user alone, from the moment that they are there.

@@ -142,6 +142,7 @@ void JobReporter::TellState(const v1::Job& before) {
       return;
     }
     case v1::JOB_STATE_SUSPENDED:
+      if (output::IsHeld(job_)) break;  // the end tells why
       Tell(absl::StrCat(name, " is ", styled, "; `trainyard resume ", output::ShortName(name),
                         "` queues it again"));
       return;
@@ -219,7 +220,9 @@ void TellEnd(const Context& context, link::ServerLink& link, const v1::Job& job)
                      absl::AsciiStrToLower(output::StateText(job.state()))),
       took.empty() ? "" : absl::StrCat(" after ", took), metrics.empty() ? "" : ": ", metrics);
   context.err << line << "\n";
-  if (job.state() == v1::JOB_STATE_FAILED) {
+  if (output::IsHeld(job)) {
+    context.err << "  held for a person " << FailureText(job.failure()) << "\n";
+  } else if (job.state() == v1::JOB_STATE_FAILED) {
     context.err << "  failed " << FailureText(job.failure()) << "\n";
   }
   const std::string checkpoints = CheckpointsText(link, job);
@@ -237,6 +240,10 @@ void TellEnd(const Context& context, link::ServerLink& link, const v1::Job& job)
       context.err << "  trainyard logs " << id << "                what the ranks wrote\n";
     }
     context.err << "  trainyard show " << id << " --events       its history\n";
+    if (output::IsHeld(job)) {
+      context.err << "  trainyard resume " << id << "              queues it again\n"
+                  << "  trainyard cancel " << id << "              gives it up\n";
+    }
   }
   context.err << std::flush;
 }
@@ -258,6 +265,8 @@ Result FollowJob(const Context& context, link::ServerLink& link, const std::stri
                     << std::flush;
         return link::kInterrupted;
       }
+      // A held job goes no further without a person, but the stream of its metrics stays open.
+      if (output::IsHeld(reporter.job())) break;
       const bool is_final = output::IsFinal(reporter.job().state());
       const absl::Duration now = context.clock.Uptime();
       if (is_final && ended_at == absl::InfiniteDuration()) ended_at = now;

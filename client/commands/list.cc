@@ -1,13 +1,15 @@
 #include <algorithm>
+#include <map>
 #include <ostream>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/commands/commands.h"
+#include "client/commands/selector.h"
 #include "client/output/table.h"
 #include "client/output/text.h"
-#include "common/base/duration.h"
+#include "common/base/ids.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
 
@@ -18,6 +20,8 @@ using output::Table;
 
 constexpr int kLimitDefault = 20;
 constexpr int kPageSizeMax = 1000;
+// Of a reason; -o wide shows all of it.
+constexpr int kWhyWidth = 44;
 
 // "running" or "RUNNING".
 absl::StatusOr<v1::JobState> ParseState(const std::string& text) {
@@ -40,6 +44,15 @@ absl::StatusOr<std::vector<v1::Job>> FetchJobs(const Context& context, link::Ser
     TY_ASSIGN_OR_RETURN(const v1::JobState state, ParseState(text));
     request.add_states(state);
   }
+  request.set_user(context.options.user);
+  request.set_project(context.options.project);
+  if (!context.options.array.empty()) {
+    TY_ASSIGN_OR_RETURN(*request.mutable_array(), ResolveOne(link, context.options.array));
+  }
+  // Data is given job by job.
+  const bool is_table =
+      context.options.format == Format::kTable || context.options.format == Format::kWide;
+  request.set_group_arrays(is_table && !context.options.expand && context.options.array.empty());
   const int limit = context.options.limit > 0 ? context.options.limit
                     : context.options.all     ? INT32_MAX
                                               : kLimitDefault;
@@ -94,10 +107,37 @@ std::string WhyText(const v1::Job& job) {
   if (job.state() == v1::JOB_STATE_QUEUED && job.queue_reasons_size() > 0) {
     return job.queue_reasons(0);
   }
-  if (job.state() == v1::JOB_STATE_FAILED) {
+  if (job.state() == v1::JOB_STATE_FAILED || output::IsHeld(job)) {
     return job.failure().message().substr(0, job.failure().message().find('\n'));
   }
   return "";
+}
+
+// "12..10011" for the jobs of an array.
+std::string JobText(const v1::Job& job) {
+  const std::string first = output::ShortName(job.name());
+  if (job.array_states().empty()) return first;
+  return absl::StrCat(first, "..", ParseJobName(job.name())->value + job.array_size() - 1);
+}
+
+// "RUNNING", or of an array "[3 running, 9,997 queued]"; what is most alive first.
+std::string StateCell(const Context& context, const v1::Job& job) {
+  if (job.array_states().empty()) {
+    return context.terminal.Style(output::StateStyle(job.state()), output::StateText(job.state()));
+  }
+  std::map<v1::JobState, int32_t> counts;
+  for (const v1::StateCount& count : job.array_states()) counts[count.state()] = count.jobs();
+  std::vector<std::string> parts;
+  for (const v1::JobState state :
+       {v1::JOB_STATE_RUNNING, v1::JOB_STATE_STARTING, v1::JOB_STATE_STOPPING, v1::JOB_STATE_QUEUED,
+        v1::JOB_STATE_SUSPENDED, v1::JOB_STATE_FAILED, v1::JOB_STATE_CANCELLED,
+        v1::JOB_STATE_SUCCEEDED}) {
+    if (counts[state] == 0) continue;
+    parts.push_back(context.terminal.Style(
+        output::StateStyle(state), absl::StrCat(FormatCount(counts[state]), " ",
+                                                absl::AsciiStrToLower(output::StateText(state)))));
+  }
+  return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");
 }
 
 }  // namespace
@@ -127,27 +167,30 @@ Result List(const Context& context) {
                                         {"TOOK", Table::Align::kRight},
                                         {"AGE", Table::Align::kRight}};
   if (is_wide) {
-    for (const char* title : {"USER", "ATTEMPT", "WORKERS", "CREATED", "WHY"}) {
+    for (const char* title : {"USER", "PROJECT", "ATTEMPT", "WORKERS", "CREATED"}) {
       columns.push_back({title});
     }
   }
+  columns.push_back({"WHY"});
   Table table(std::move(columns));
   const absl::Time now = context.clock.Now();
   for (const v1::Job& job : jobs) {
-    std::vector<std::string> row = {
-        output::ShortName(job.name()),
-        job.resolved_spec().name(),
-        context.terminal.Style(output::StateStyle(job.state()), output::StateText(job.state())),
-        absl::StrCat(job.resolved_spec().devices().count()),
-        ProgressText(job),
-        AccuracyText(job),
-        EtaText(job),
-        TookText(job, now),
-        output::AgeText(now - output::ToTime(job.create_time()))};
+    const bool is_array = !job.array_states().empty();
+    std::vector<std::string> row = {JobText(job),
+                                    is_array ? job.spec().name() : job.resolved_spec().name(),
+                                    StateCell(context, job),
+                                    output::DevicesText(job.resolved_spec()),
+                                    is_array ? "" : ProgressText(job),
+                                    is_array ? "" : AccuracyText(job),
+                                    is_array ? "" : EtaText(job),
+                                    is_array ? "" : TookText(job, now),
+                                    output::AgeText(now - output::ToTime(job.create_time()))};
     if (is_wide) {
-      row.insert(row.end(), {job.user(), job.attempt() > 0 ? absl::StrCat(job.attempt()) : "",
-                             WorkersText(job), output::TimeText(job.create_time()), WhyText(job)});
+      row.insert(row.end(), {job.user(), job.resolved_spec().project(),
+                             job.attempt() > 0 ? absl::StrCat(job.attempt()) : "", WorkersText(job),
+                             output::TimeText(job.create_time())});
     }
+    row.push_back(is_wide ? WhyText(job) : output::Shortened(WhyText(job), kWhyWidth));
     table.AddRow(std::move(row));
   }
   context.out << table.Render();

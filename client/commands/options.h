@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,8 @@ struct Options {
   bool no_color = false;
   bool quiet = false;
 
-  // submit, clone.
-  std::string file;
+  // submit, clone, explain.
+  std::vector<std::string> files;
   bool follow = false;  // also logs, metrics
   bool dry_run = false;
   std::vector<std::string> set;
@@ -29,6 +30,14 @@ struct Options {
   std::string request_id;
   std::string from;
   bool yes = false;
+  std::string project;  // also ls
+  std::optional<int> priority;
+  std::string elastic;  // "2-8"
+  std::string array;    // "100%8"; cancel, ls: a job of the array
+  std::vector<std::string> after;
+  std::vector<std::string> after_ok;
+  std::string begin;
+  std::string reservation;
 
   // Jobs or workers, as the user named them.
   std::vector<std::string> selectors;
@@ -37,6 +46,8 @@ struct Options {
   std::vector<std::string> states;
   int limit = 0;  // 0: 20, or all with --all
   bool all = false;
+  std::string user;
+  bool expand = false;
   // show
   bool spec = false;
   bool events = false;
@@ -49,6 +60,23 @@ struct Options {
   std::string timeout;
   // cancel, suspend, workers cordon
   std::string reason;
+  bool all_queued = false;
+  // drain
+  std::string within;
+  // top
+  bool once = false;
+  // quotas set; -1: as it was
+  int quota_devices = -1;
+  int queued_jobs = -1;
+  int submits_per_minute = -1;
+  int weight = -1;
+  std::string storage;
+  // reservations create
+  std::vector<std::string> subjects;
+  std::vector<std::string> device_names;
+  std::string device_type;
+  std::string start;
+  std::string end;
   // checkpoints get
   std::string output_dir;
   // completion

@@ -61,21 +61,50 @@ std::string FinalMetrics(const v1::Job& job) {
   });
 }
 
+// What was asked for beside the spec.
+void PrintConditions(const v1::Job& job, Sheet& sheet) {
+  if (!job.array().empty()) {
+    sheet.Line("array",
+               absl::StrCat("job ", job.array_index() + 1, " of ", FormatCount(job.array_size()),
+                            ", which begin with ", job.array(),
+                            job.array_parallel() > 0
+                                ? absl::StrCat("; at most ", job.array_parallel(), " at a time")
+                                : ""));
+  }
+  sheet.Line("after", absl::StrJoin(job.dependencies(), "\n", [](std::string* out, const auto& d) {
+               absl::StrAppend(out, d.job(), d.ok() ? " has succeeded" : " has ended");
+             }));
+  if (job.has_begin_time()) {
+    sheet.Line("begins", absl::StrCat("not before ", output::TimeText(job.begin_time()), " UTC"));
+  }
+  sheet.Line("reservation", job.reservation());
+  sheet.Line("project", job.resolved_spec().project());
+}
+
 void PrintJob(const Context& context, const v1::Job& job) {
   const v1::JobSpec& spec = job.resolved_spec();
   Sheet sheet(context.out);
   sheet.Line("job", absl::StrCat(job.name(), "  ", spec.name()));
   sheet.Line("state", context.terminal.Style(output::StateStyle(job.state()),
                                              output::StateText(job.state())));
-  if (job.state() == v1::JOB_STATE_QUEUED)
+  if (job.state() == v1::JOB_STATE_QUEUED) {
     sheet.Line("waits", absl::StrJoin(job.queue_reasons(), "\n"));
+    sheet.Line("", absl::StrCat("`trainyard explain ", output::ShortName(job.name()),
+                                "` tells when it starts, and what would start it now"));
+  }
+  if (output::IsHeld(job)) {
+    const std::string id = output::ShortName(job.name());
+    sheet.Line("held", absl::StrCat("for a person: `trainyard resume ", id,
+                                    "` queues it again, `trainyard cancel ", id, "` gives it up"));
+  }
+  PrintConditions(job, sheet);
   if (job.has_failure() && !job.failure().message().empty()) {
     sheet.Line("failure", absl::StrCat(output::FailureClassText(job.failure().failure_class()),
                                        job.failure().reason().empty() ? "" : " ",
                                        job.failure().reason(), "\n", job.failure().message()));
   }
   sheet.Line("model", absl::StrCat(ModelText(spec), " on ", spec.data().dataset()));
-  sheet.Line("devices", absl::StrCat(spec.devices().count(), " for ", spec.train().replicas(),
+  sheet.Line("devices", absl::StrCat(output::DevicesText(spec), " for ", spec.train().replicas(),
                                      spec.train().replicas() == 1 ? " replica" : " replicas"));
   if (job.attempt() > 0) {
     sheet.Line("attempt", absl::StrCat(job.attempt(), " on ", PlacementText(job)));
@@ -95,6 +124,14 @@ void PrintJob(const Context& context, const v1::Job& job) {
   sheet.Line("submitted",
              absl::StrCat(output::TimeText(job.create_time()), " UTC by ", job.user()));
   sheet.Line("ran", TimesText(job, context.clock.Now()));
+  if (job.has_device_time()) {
+    sheet.Line("used", absl::StrCat(DurationText(output::ToDuration(job.device_time())),
+                                    " of device time"));
+  }
+  if (job.preemptions() > 0) {
+    sheet.Line("preempted",
+               absl::StrCat(job.preemptions(), job.preemptions() == 1 ? " time" : " times"));
+  }
   sheet.Line("cloned from", job.provenance().cloned_from());
   sheet.Line("started from", job.provenance().parent_checkpoint());
   sheet.Line("data", job.provenance().data_digest());

@@ -1,7 +1,11 @@
 #include "client/commands/spec_changes.h"
 
+#include <utility>
+
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/base/strings.h"
 
 namespace trainyard::commands {
@@ -18,6 +22,27 @@ absl::StatusOr<std::vector<Change>> ChangesOf(const Options& options) {
                        std::string(absl::StripAsciiWhitespace(text.substr(equals + 1)))});
   }
   if (options.devices > 0) changes.push_back({"devices.count", absl::StrCat(options.devices)});
+  if (!options.elastic.empty()) {
+    const std::pair<std::string, std::string> ends =
+        absl::StrSplit(options.elastic, absl::MaxSplits('-', 1));
+    int least = 0;
+    int most = 0;
+    if (!absl::SimpleAtoi(ends.first, &least) || !absl::SimpleAtoi(ends.second, &most) ||
+        least < 1 || most < least) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--elastic '", options.elastic, "' is no range of devices; write one such as 2-8"));
+    }
+    if (options.devices > 0) {
+      return absl::InvalidArgumentError("--elastic and --devices exclude each other; give one");
+    }
+    changes.push_back({"devices.count", ""});
+    changes.push_back({"devices.min", absl::StrCat(least)});
+    changes.push_back({"devices.max", absl::StrCat(most)});
+  }
+  if (options.priority.has_value()) {
+    changes.push_back({"priority", absl::StrCat(*options.priority)});
+  }
+  if (!options.project.empty()) changes.push_back({"project", JsonQuote(options.project)});
   if (!options.name.empty()) changes.push_back({"name", JsonQuote(options.name)});
   return changes;
 }

@@ -1,4 +1,5 @@
-// --set, --devices and --name: changes of a spec from the command line.
+// --set, --devices, --elastic, --priority, --project and --name: changes of a spec from the command
+// line.
 #pragma once
 
 #include <string>
@@ -15,7 +16,7 @@ struct Change {
   std::string value;
 };
 
-// In the order in which they apply. INVALID_ARGUMENT for a --set that is no PATH=VALUE.
+// In the order in which they apply. INVALID_ARGUMENT for a flag whose value cannot be read.
 absl::StatusOr<std::vector<Change>> ChangesOf(const Options& options);
 
 }  // namespace trainyard::commands

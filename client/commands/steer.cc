@@ -1,4 +1,4 @@
-// cancel, suspend, resume and wait: one answer for several jobs.
+// suspend, resume and wait: one answer for several jobs.
 #include <map>
 #include <ostream>
 
@@ -49,10 +49,6 @@ Result ForEach(const Context& context, Method method) {
 
 }  // namespace
 
-Result Cancel(const Context& context) {
-  return ForEach<v1::CancelJobRequest>(context, &v1::JobService::Stub::CancelJob);
-}
-
 Result Suspend(const Context& context) {
   return ForEach<v1::SuspendJobRequest>(context, &v1::JobService::Stub::SuspendJob);
 }
@@ -83,9 +79,14 @@ Result Wait(const Context& context) {
     if (!update.has_value()) continue;
     if (const auto* end = std::get_if<link::End>(&*update)) return end->status;
     const auto* job = std::get_if<v1::Job>(&*update);
-    if (job == nullptr || !output::IsFinal(job->state())) continue;
+    if (job == nullptr || !output::HasEnded(*job)) continue;
     if (!ended.emplace(job->name(), *job).second) continue;
-    context.Say(absl::StrCat(job->name(), " is ", output::StateText(job->state())));
+    const std::string held =
+        output::IsHeld(*job)
+            ? absl::StrCat(" (held: ", job->failure().message(), "); `trainyard resume ",
+                           output::ShortName(job->name()), "` queues it again")
+            : "";
+    context.Say(absl::StrCat(job->name(), " is ", output::StateText(job->state()), held));
   }
   bool all_succeeded = true;
   std::vector<const google::protobuf::Message*> messages;

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <iterator>
 #include <ostream>
 
 #include "absl/strings/ascii.h"
@@ -5,16 +7,21 @@
 #include "absl/strings/str_replace.h"
 #include "client/commands/commands.h"
 #include "client/commands/diff.h"
+#include "client/commands/explanation.h"
 #include "client/commands/follow.h"
+#include "client/commands/load_spec.h"
 #include "client/commands/plan.h"
 #include "client/commands/selector.h"
 #include "client/commands/spec_changes.h"
+#include "client/commands/submit_many.h"
+#include "client/commands/submit_options.h"
 #include "client/output/proto_text.h"
 #include "client/output/text.h"
 #include "client/spec_loader/spec_file.h"
 #include "common/base/backoff.h"
+#include "common/base/ids.h"
 #include "common/base/status_macros.h"
-#include "common/spec/change.h"
+#include "common/base/strings.h"
 #include "common/spec/resolve.h"
 
 namespace trainyard::commands {
@@ -25,6 +32,7 @@ using spec_loader::SpecFile;
 // A server that restarts in the middle of a submission is back by then; the request id keeps it one
 // job.
 constexpr absl::Duration kRetryFor = absl::Seconds(10);
+constexpr absl::string_view kNothing = "nothing was submitted";
 
 std::string Indented(absl::string_view text) {
   return absl::StrCat(
@@ -49,29 +57,6 @@ std::string RequestId(const Context& context) {
   return context.options.request_id.empty() ? MakeUuid(context.rng) : context.options.request_id;
 }
 
-// All mistakes with their places; nothing was submitted.
-Result TellMistakes(const Context& context, const SpecFile& file) {
-  context.err << spec_loader::RenderMistakes(file, context.terminal.color)
-              << context.terminal.Style("1;31", "error:") << " "
-              << Counted(file.mistakes.size(), "mistake") << " in " << file.name
-              << "; nothing was submitted\n";
-  return link::kUsage;
-}
-
-// The spec of the file with the changes of the command line, checked.
-absl::StatusOr<SpecFile> LoadSpec(const Context& context, std::vector<std::string>& changed) {
-  TY_ASSIGN_OR_RETURN(SpecFile file, spec_loader::ReadSpecFile(context.options.file));
-  TY_ASSIGN_OR_RETURN(const std::vector<Change> changes, ChangesOf(context.options));
-  if (!file.is_readable) return file;
-  for (const Change& change : changes) {
-    changed.push_back(change.path);
-    const absl::Status status = spec::ApplyChange(file.spec, change.path, change.value);
-    spec_loader::AddViolations(file, GetFieldViolations(status), changed);
-  }
-  spec_loader::AddRuleMistakes(file, file.spec, changed);
-  return file;
-}
-
 void TellPlan(const Context& context, const v1::JobSpec& resolved) {
   const auto plan = MemoryPlan(context.surroundings.binary_dir, resolved);
   context.err << "memory plan:\n"
@@ -79,10 +64,13 @@ void TellPlan(const Context& context, const v1::JobSpec& resolved) {
                                     : absl::StrCat("not available: ", plan.status().message()));
 }
 
-void TellQueue(const Context& context, const v1::Job& job) {
+void TellQueue(const Context& context, const v1::Job& job, const std::string& command) {
   context.err << "queue:\n";
-  if (job.queue_reasons().empty()) context.err << "  it would start now\n";
-  for (const std::string& reason : job.queue_reasons()) context.err << "  " << reason << "\n";
+  if (job.queue_reasons().empty()) {
+    context.err << "  it would start now\n";
+  } else {
+    context.err << Indented(ExplanationText(context, job.explanation(), command));
+  }
 }
 
 Result DryRun(const Context& context, SpecFile& file, const std::vector<std::string>& changed) {
@@ -94,13 +82,14 @@ Result DryRun(const Context& context, SpecFile& file, const std::vector<std::str
     v1::CreateJobRequest request;
     *request.mutable_spec() = file.spec;
     request.set_validate_only(true);
+    TY_ASSIGN_OR_RETURN(*request.mutable_options(), SubmitOptionsOf(context, **link));
     const auto answer = (*link)->Call(&v1::JobService::Stub::CreateJob, request);
     if (answer.ok()) {
       job = *answer;
       is_known = true;
     } else if (!GetFieldViolations(answer.status()).empty()) {
       spec_loader::AddViolations(file, GetFieldViolations(answer.status()), changed);
-      return TellMistakes(context, file);
+      return TellMistakes(context, file, kNothing);
     } else {
       server_status = answer.status();
     }
@@ -117,7 +106,7 @@ Result DryRun(const Context& context, SpecFile& file, const std::vector<std::str
   if (context.options.quiet) return link::kOk;
   TellPlan(context, job.resolved_spec());
   if (is_known) {
-    TellQueue(context, job);
+    TellQueue(context, job, absl::StrCat("trainyard submit ", context.options.files[0]));
   } else {
     context.err << "queue:\n  not available: " << server_status.message() << "\n";
   }
@@ -127,8 +116,15 @@ Result DryRun(const Context& context, SpecFile& file, const std::vector<std::str
 // The new job: its name on stdout, or the job in the format that was asked for.
 Result TellCreated(const Context& context, link::ServerLink& link, const v1::Job& job) {
   if (!PrintOne(context, job, job.name())) context.out << job.name() << "\n" << std::flush;
-  if (context.options.follow) return FollowJob(context, link, job.name());
+  if (context.options.follow && job.array_size() == 0) return FollowJob(context, link, job.name());
   const std::string id = output::ShortName(job.name());
+  if (job.array_size() > 0) {
+    context.Say(absl::StrCat("submitted '", job.spec().name(), "' as an array of ",
+                             FormatCount(job.array_size()), ", up to jobs/",
+                             ParseJobName(job.name())->value + job.array_size() - 1,
+                             "; trainyard ls --array ", id, " lists it"));
+    return link::kOk;
+  }
   context.Say(absl::StrCat("submitted '", job.resolved_spec().name(), "'; trainyard watch ", id,
                            " follows it"));
   return link::kOk;
@@ -137,14 +133,25 @@ Result TellCreated(const Context& context, link::ServerLink& link, const v1::Job
 }  // namespace
 
 Result Submit(const Context& context) {
-  std::vector<std::string> changed;
-  TY_ASSIGN_OR_RETURN(SpecFile file, LoadSpec(context, changed));
-  if (!file.mistakes.empty()) return TellMistakes(context, file);
+  if (context.options.files.empty()) {
+    return absl::InvalidArgumentError(
+        "no spec is given; write `trainyard submit job.yaml`, or -f with a file of many");
+  }
+  std::vector<spec_loader::SpecText> texts;
+  for (const std::string& path : context.options.files) {
+    TY_ASSIGN_OR_RETURN(auto documents, spec_loader::ReadSpecTexts(path));
+    std::move(documents.begin(), documents.end(), std::back_inserter(texts));
+  }
+  if (texts.size() > 1) return SubmitMany(context, texts);
+  SpecFile file = spec_loader::ParseSpecText(texts.front());
+  TY_ASSIGN_OR_RETURN(const std::vector<std::string> changed, ApplyChanges(context.options, file));
+  if (!file.mistakes.empty()) return TellMistakes(context, file, kNothing);
   if (context.options.dry_run) return DryRun(context, file, changed);
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
   v1::CreateJobRequest request;
   *request.mutable_spec() = file.spec;
   request.set_request_id(RequestId(context));
+  TY_ASSIGN_OR_RETURN(*request.mutable_options(), SubmitOptionsOf(context, *link));
   if (!context.options.from.empty()) {
     TY_ASSIGN_OR_RETURN(*request.mutable_from_checkpoint(),
                         ResolveCheckpoint(*link, context.options.from));
@@ -153,7 +160,7 @@ Result Submit(const Context& context) {
   const auto violations = GetFieldViolations(job.status());
   if (!violations.empty()) {
     spec_loader::AddViolations(file, violations, changed);
-    return TellMistakes(context, file);
+    return TellMistakes(context, file, kNothing);
   }
   TY_RETURN_IF_ERROR(job.status());
   return TellCreated(context, *link, *job);
@@ -173,6 +180,7 @@ Result Clone(const Context& context) {
     TY_ASSIGN_OR_RETURN(*request.mutable_from_checkpoint(),
                         ResolveCheckpoint(*link, context.options.from));
   }
+  TY_ASSIGN_OR_RETURN(*request.mutable_options(), SubmitOptionsOf(context, *link));
   request.set_validate_only(true);
   TY_ASSIGN_OR_RETURN(const v1::CloneJobResponse preview,
                       link->Call(&v1::JobService::Stub::CloneJob, request));
@@ -183,7 +191,8 @@ Result Clone(const Context& context) {
   if (context.options.dry_run) {
     if (PrintOne(context, preview, "")) return link::kOk;
     context.out << differences;
-    TellQueue(context, preview.job());
+    TellQueue(context, preview.job(),
+              absl::StrCat("trainyard clone ", output::ShortName(request.name())));
     return link::kOk;
   }
   if (!context.options.quiet) context.err << differences << std::flush;

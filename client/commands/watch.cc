@@ -106,7 +106,7 @@ Result Watch(const Context& context) {
       }
       if (const auto* job = std::get_if<v1::Job>(&*update)) {
         board.OnJob(*job);
-        if (output::IsFinal(job->state())) ended[job->name()] = job->state();
+        if (output::HasEnded(*job)) ended[job->name()] = job->state();
       }
     } else {
       board.EndOfSnapshot();

@@ -6,11 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/commands/commands.h"
+#include "client/commands/device_table.h"
 #include "client/output/table.h"
 #include "client/output/text.h"
 #include "common/base/ids.h"
 #include "common/base/status_macros.h"
-#include "common/base/strings.h"
 
 namespace trainyard::commands {
 namespace {
@@ -43,31 +43,6 @@ void PrintWorkers(const Context& context, const v1::ListWorkersResponse& respons
                   absl::StrCat(busy), TypesText(worker),
                   output::AgeText(now - output::ToTime(worker.last_seen_time())),
                   worker.version()});
-  }
-  context.out << table.Render();
-}
-
-// -o wide: a row a device.
-void PrintDevices(const Context& context, const v1::ListWorkersResponse& response) {
-  Table table({{"WORKER"},
-               {"DEVICE"},
-               {"TYPE"},
-               {"HEALTH"},
-               {"THREADS", Table::Align::kRight},
-               {"MEMORY", Table::Align::kRight},
-               {"HELD BY"},
-               {"PRODUCT"}});
-  for (const v1::Worker& worker : response.workers()) {
-    for (const v1::Device& device : worker.devices()) {
-      const std::string health = output::HealthText(device.health());
-      table.AddRow({output::ShortName(worker.name()), device.name(), device.type(),
-                    device.health_reason().empty()
-                        ? health
-                        : absl::StrCat(health, " (", device.health_reason(), ")"),
-                    device.threads() > 0 ? absl::StrCat(device.threads()) : "",
-                    device.memory_bytes() > 0 ? FormatBytes(device.memory_bytes()) : "",
-                    device.attempt(), device.product()});
-    }
   }
   context.out << table.Render();
 }
@@ -114,7 +89,7 @@ Result ListWorkers(const Context& context) {
   if (names.empty()) {
     context.Say("no workers; `trainyard up` starts one on this machine");
   } else if (context.options.format == Format::kWide) {
-    PrintDevices(context, response);
+    context.out << DeviceTable(response);
   } else {
     PrintWorkers(context, response);
   }

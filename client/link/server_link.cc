@@ -15,7 +15,8 @@ ServerLink::ServerLink(std::string address, std::shared_ptr<grpc::Channel> chann
       interrupt_(interrupt),
       jobs_(v1::JobService::NewStub(channel_)),
       checkpoints_(v1::CheckpointService::NewStub(channel_)),
-      fleet_(v1::FleetService::NewStub(channel_)) {}
+      fleet_(v1::FleetService::NewStub(channel_)),
+      sharing_(v1::SharingService::NewStub(channel_)) {}
 
 absl::StatusOr<std::unique_ptr<ServerLink>> ServerLink::Connect(const std::string& address,
                                                                 Interrupt& interrupt,

@@ -16,6 +16,7 @@
 #include "trainyard/v1/checkpoint.grpc.pb.h"
 #include "trainyard/v1/fleet.grpc.pb.h"
 #include "trainyard/v1/job.grpc.pb.h"
+#include "trainyard/v1/sharing.grpc.pb.h"
 
 namespace trainyard::link {
 
@@ -60,6 +61,7 @@ class ServerLink {
   v1::JobService::Stub& Get(v1::JobService::Stub*) { return *jobs_; }
   v1::CheckpointService::Stub& Get(v1::CheckpointService::Stub*) { return *checkpoints_; }
   v1::FleetService::Stub& Get(v1::FleetService::Stub*) { return *fleet_; }
+  v1::SharingService::Stub& Get(v1::SharingService::Stub*) { return *sharing_; }
 
   const std::string address_;
   const std::shared_ptr<grpc::Channel> channel_;
@@ -67,6 +69,7 @@ class ServerLink {
   const std::unique_ptr<v1::JobService::Stub> jobs_;
   const std::unique_ptr<v1::CheckpointService::Stub> checkpoints_;
   const std::unique_ptr<v1::FleetService::Stub> fleet_;
+  const std::unique_ptr<v1::SharingService::Stub> sharing_;
 };
 
 }  // namespace trainyard::link

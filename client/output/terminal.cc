@@ -27,6 +27,7 @@ Terminal DetectTerminal(const TerminalSettings& settings) {
   winsize size{};
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
     terminal.width = std::max<int>(size.ws_col, kNarrowest);
+    if (size.ws_row > 0) terminal.height = size.ws_row;
   }
   return terminal;
 }

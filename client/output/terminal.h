@@ -15,6 +15,8 @@ struct Terminal {
   bool unicode = false;
   // Columns of stderr, or 80.
   int width = 80;
+  // Lines of stderr, or 24.
+  int height = 24;
 
   // `text` in an ANSI style ("1" bold, "31" red, ...), or as it is without colours.
   std::string Style(absl::string_view code, absl::string_view text) const;

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/output/terminal.h"
 #include "common/base/strings.h"
 
 namespace trainyard::output {
@@ -62,6 +63,34 @@ absl::string_view StateStyle(v1::JobState state) {
 bool IsFinal(v1::JobState state) {
   return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
          state == v1::JOB_STATE_CANCELLED;
+}
+
+bool IsHeld(const v1::Job& job) {
+  return job.state() == v1::JOB_STATE_SUSPENDED && job.has_failure();
+}
+
+bool HasEnded(const v1::Job& job) {
+  return IsFinal(job.state()) || IsHeld(job);
+}
+
+std::string DevicesText(const v1::JobSpec& resolved) {
+  const v1::DevicesSpec& devices = resolved.devices();
+  return devices.has_min() && devices.min() < devices.count()
+             ? absl::StrCat(devices.min(), "-", devices.count())
+             : absl::StrCat(devices.count());
+}
+
+std::string Shortened(absl::string_view text, int width) {
+  if (DisplayWidth(text) <= width) return std::string(text);
+  std::string cut;
+  int columns = 0;
+  for (const char c : text) {
+    const bool begins = (static_cast<unsigned char>(c) & 0xc0u) != 0x80u;
+    if (begins && ++columns > std::max(width - 3, 1)) break;
+    cut += c;
+  }
+  while (!cut.empty() && cut.back() == ' ') cut.pop_back();
+  return cut + "...";
 }
 
 std::string AgeText(absl::Duration age) {

@@ -23,6 +23,14 @@ std::string FailureClassText(v1::FailureClass failure_class);
 absl::string_view StateStyle(v1::JobState state);
 
 bool IsFinal(v1::JobState state);
+// Suspended by the server because of a failure, until a person decides.
+bool IsHeld(const v1::Job& job);
+// Nothing more happens to it by itself: it is final, or held.
+bool HasEnded(const v1::Job& job);
+// The devices that a job asks for: "4", or "2-8" where it is elastic.
+std::string DevicesText(const v1::JobSpec& resolved);
+// At most `width` columns; what was longer ends with "...".
+std::string Shortened(absl::string_view text, int width);
 
 // One unit, for columns: "12s", "5m", "3h", "2d".
 std::string AgeText(absl::Duration age);

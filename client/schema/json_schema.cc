@@ -27,6 +27,8 @@ constexpr char kDurationPattern[] =
 constexpr char kIntervalPattern[] =
     R"(^\s*[0-9]*\.?[0-9]+\s*(epochs?|steps?|ms|milliseconds?|s|sec|seconds?|m|min|minutes?|h|hours?|d|days?|w)\s*$)";
 
+constexpr char kByteSizePattern[] = R"(^\s*[0-9]*\.?[0-9]+\s*(B|kB|KiB|MB|MiB|GB|GiB|TB|TiB)\s*$)";
+
 // The comment before a message or a field, as one line.
 template <typename T>
 std::string Comment(const T& described) {
@@ -111,7 +113,13 @@ ordered_json Generator::FieldSchema(const FieldDescriptor& field) {
   if (const std::string comment = Comment(field); !comment.empty()) {
     schema["description"] = comment;
   }
-  if (field.is_repeated()) {
+  if (field.is_map()) {
+    const std::string pattern = absl::StrCat("^(?:", rules.pattern(), ")$");
+    schema["type"] = "object";
+    schema["propertyNames"] = {{"pattern", pattern}};
+    schema["additionalProperties"] = {{"type", "string"}, {"pattern", pattern}};
+    if (rules.max_length() > 0) schema["maxProperties"] = rules.max_length();
+  } else if (field.is_repeated()) {
     schema["type"] = "array";
     schema["items"] = ElementSchema(field);
     if (rules.min_length() > 0) schema["minItems"] = rules.min_length();
@@ -172,6 +180,9 @@ ordered_json Generator::SubmessageSchema(const FieldDescriptor& field) {
   const Descriptor& type = *field.message_type();
   if (type.full_name() == "google.protobuf.Duration") {
     return {{"type", "string"}, {"pattern", kDurationPattern}};
+  }
+  if (type.full_name() == "trainyard.v1.ByteSize") {
+    return {{"type", "string"}, {"pattern", kByteSizePattern}};
   }
   if (type.full_name() == "trainyard.v1.Interval") {
     return {{"type", "string"}, {"pattern", kIntervalPattern}};

@@ -155,6 +155,9 @@ absl::StatusOr<std::string> ScalarJson(const FieldDescriptor& field, const YamlN
   }
   // Intervals and durations; other messages have fields and never come here.
   const bool is_interval = field.message_type() == v1::Interval::descriptor();
+  if (!is_scalar && field.message_type() == v1::ByteSize::descriptor()) {
+    return Expected("an amount of memory such as '80 GiB'", node);
+  }
   if (!is_scalar) {
     return Expected(is_interval ? "an interval such as '1 epoch', '500 steps' or '10 min'"
                                 : "a duration such as '10 min'",

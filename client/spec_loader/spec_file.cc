@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -51,6 +52,8 @@ class Loader {
                  const YamlNode& node, const std::string& path);
   void LoadList(Message& message, const FieldDescriptor& field, const YamlNode& node,
                 const std::string& path);
+  void LoadMap(Message& message, const FieldDescriptor& field, const YamlNode& node,
+               const std::string& path);
   void LoadValue(Message& message, const FieldDescriptor& field, const YamlNode& node,
                  const std::string& path);
   void LoadSubmessage(Message& message, const Place& key, const YamlNode& node,
@@ -120,8 +123,8 @@ void Loader::LoadField(Message& message, const FieldDescriptor& field, const Pla
     return;
   }
   file_.places[path] = is_null ? key : node.place;
-  if (field.is_map()) {
-    Refuse(key, path, "cannot be written in a spec file");
+  if (field.is_map() && !is_null) {
+    LoadMap(message, field, node, path);
   } else if (is_null && !spec::IsSubmessage(field)) {
     Refuse(key, path, "has no value; write one, or leave the key out");
   } else if (field.is_repeated()) {
@@ -166,6 +169,27 @@ void Loader::LoadList(Message& message, const FieldDescriptor& field, const Yaml
     const auto place = file_.places.find(violation.field);
     Refuse(place != file_.places.end() ? place->second : node.place, violation.field,
            violation.description);
+  }
+}
+
+// Names and texts: `labels: {zone: a}`.
+void Loader::LoadMap(Message& message, const FieldDescriptor& field, const YamlNode& node,
+                     const std::string& path) {
+  if (node.kind != YamlNode::Kind::kMap) {
+    Refuse(node.place, path,
+           absl::StrCat("expected names and values such as {zone: a}, found ", Found(node)));
+    return;
+  }
+  for (const YamlEntry& entry : node.entries) {
+    const std::string entry_path = JoinFieldPath(path, entry.key);
+    file_.places[entry_path] = entry.value.place;
+    if (entry.value.is_refused) continue;
+    if (entry.value.kind == YamlNode::Kind::kScalar) {
+      spec::SetMapEntry(message, field, entry.key, entry.value.text);
+    } else {
+      Refuse(entry.value.place, entry_path,
+             absl::StrCat("expected a text, found ", Found(entry.value)));
+    }
   }
 }
 
@@ -281,6 +305,27 @@ void Sort(std::vector<Mistake>& mistakes) {
   });
 }
 
+// At most `bytes_max` bytes of the file, or of standard input.
+absl::StatusOr<std::string> ReadText(const std::string& path, int64_t bytes_max) {
+  if (path != "-") {
+    TY_ASSIGN_OR_RETURN(const int64_t size, FileSize(path));
+    if (size >= bytes_max) return std::string(static_cast<size_t>(bytes_max), ' ');
+    return ReadFile(path, bytes_max);
+  }
+  std::string text;
+  char buffer[4096];
+  ssize_t got = 0;
+  while (static_cast<int64_t>(text.size()) < bytes_max &&
+         (got = read(STDIN_FILENO, buffer, sizeof(buffer))) > 0) {
+    text.append(buffer, static_cast<size_t>(got));
+  }
+  return text;
+}
+
+std::string ShownName(const std::string& path) {
+  return path == "-" ? "<stdin>" : path;
+}
+
 }  // namespace
 
 SpecFile ParseSpecFile(absl::string_view name, absl::string_view text) {
@@ -298,23 +343,53 @@ SpecFile ParseSpecFile(absl::string_view name, absl::string_view text) {
 
 absl::StatusOr<SpecFile> ReadSpecFile(const std::string& path) {
   // One byte over the limit is enough to be told so by ParseYaml.
-  constexpr int64_t kReadBytesMax = static_cast<int64_t>(kFileBytesMax) + 1;
-  std::string text;
-  if (path == "-") {
-    char buffer[4096];
-    ssize_t got = 0;
-    while (static_cast<int64_t>(text.size()) < kReadBytesMax &&
-           (got = read(STDIN_FILENO, buffer, sizeof(buffer))) > 0) {
-      text.append(buffer, static_cast<size_t>(got));
+  TY_ASSIGN_OR_RETURN(const std::string text,
+                      ReadText(path, static_cast<int64_t>(kFileBytesMax) + 1));
+  return ParseSpecFile(ShownName(path), text);
+}
+
+std::vector<SpecText> SplitDocuments(absl::string_view name, absl::string_view text) {
+  std::vector<SpecText> documents;
+  const std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
+  size_t first = 0;
+  bool has_content = false;
+  const auto finish = [&](size_t end) {
+    if (has_content) {
+      const std::string content = absl::StrJoin(lines.begin() + static_cast<ptrdiff_t>(first),
+                                                lines.begin() + static_cast<ptrdiff_t>(end), "\n");
+      documents.push_back({std::string(name), content, static_cast<int>(first)});
     }
-    return ParseSpecFile("<stdin>", text);
+    has_content = false;
+  };
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const absl::string_view line = absl::StripAsciiWhitespace(lines[i]);
+    // At the start of a line it ends a document wherever it stands, also within a text.
+    if (absl::StartsWith(lines[i], "---") && line == "---") {
+      finish(i);
+      first = i + 1;
+    } else if (!line.empty() && line[0] != '#') {
+      has_content = true;
+    }
   }
-  TY_ASSIGN_OR_RETURN(const int64_t size, FileSize(path));
-  if (size > static_cast<int64_t>(kFileBytesMax)) {
-    return ParseSpecFile(path, std::string(static_cast<size_t>(kReadBytesMax), ' '));
+  finish(lines.size());
+  if (documents.empty()) documents.push_back({std::string(name), std::string(text), 0});
+  return documents;
+}
+
+absl::StatusOr<std::vector<SpecText>> ReadSpecTexts(const std::string& path) {
+  constexpr int64_t kBytesMax = int64_t{256} << 20;
+  TY_ASSIGN_OR_RETURN(const std::string text, ReadText(path, kBytesMax + 1));
+  if (static_cast<int64_t>(text.size()) > kBytesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", path, "' is over ", FormatBytes(kBytesMax), "; split it"));
   }
-  TY_ASSIGN_OR_RETURN(text, ReadFile(path, kReadBytesMax));
-  return ParseSpecFile(path, text);
+  return SplitDocuments(ShownName(path), text);
+}
+
+SpecFile ParseSpecText(const SpecText& text) {
+  SpecFile file = ParseSpecFile(text.name, text.text);
+  file.first_line = text.first_line;
+  return file;
 }
 
 void AddViolations(SpecFile& file, const std::vector<FieldViolation>& violations,
@@ -363,11 +438,12 @@ std::string RenderMistakes(const SpecFile& file, bool color) {
       absl::StrAppend(&out, bold, "command line: ", plain, path, mistake.message, "\n");
       continue;
     }
-    absl::StrAppend(&out, bold, file.name, ":", mistake.place.line, ":", mistake.place.column, ": ",
+    const int line_of_file = mistake.place.line + file.first_line;
+    absl::StrAppend(&out, bold, file.name, ":", line_of_file, ":", mistake.place.column, ": ",
                     plain, path, mistake.message, "\n");
     const size_t line = static_cast<size_t>(mistake.place.line - 1);
     if (line >= lines.size() || lines[line].size() > 200) continue;
-    const std::string number = absl::StrCat(mistake.place.line);
+    const std::string number = absl::StrCat(line_of_file);
     const int carets = std::max(1, mistake.place.length);
     absl::StrAppend(&out, "  ", number, " | ", lines[line], "\n  ", std::string(number.size(), ' '),
                     " | ", std::string(static_cast<size_t>(mistake.place.column - 1), ' '), red,

@@ -19,6 +19,8 @@ struct SpecFile {
   // As the user named it; "-" for standard input.
   std::string name;
   std::string text;
+  // Lines of the file before `text`: it is one of several documents.
+  int first_line = 0;
   // False where the text is no YAML or over a limit: `spec` is then empty.
   bool is_readable = true;
   v1::JobSpec spec;
@@ -33,6 +35,19 @@ struct SpecFile {
 // NOT_FOUND and the like where the file cannot be read. Mistakes in it are in the result.
 absl::StatusOr<SpecFile> ReadSpecFile(const std::string& path);
 SpecFile ParseSpecFile(absl::string_view name, absl::string_view text);
+
+// One document of a file, not parsed yet.
+struct SpecText {
+  std::string name;  // of the file
+  std::string text;
+  int first_line = 0;  // lines before it
+};
+
+// The documents of a file, between lines of ---; those without anything but comments are left out.
+// At least one, perhaps empty. Files of up to 256 MiB.
+absl::StatusOr<std::vector<SpecText>> ReadSpecTexts(const std::string& path);
+std::vector<SpecText> SplitDocuments(absl::string_view name, absl::string_view text);
+SpecFile ParseSpecText(const SpecText& text);
 
 // Adds what breaks the rules of the fields and those between fields. `spec` is the file's spec,
 // perhaps changed by --set since; the paths in `changed` are then not the file's any more.

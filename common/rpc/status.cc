@@ -54,14 +54,24 @@ google::rpc::BadRequest ToBadRequest(const std::vector<FieldViolation>& violatio
   return bad_request;
 }
 
+// Its violation says again what metadata and message say, where generic clients look for it.
+google::rpc::QuotaFailure ToQuotaFailure(const absl::Status& status) {
+  const std::map<std::string, std::string> metadata = GetErrorMetadata(status);
+  const auto subject = metadata.find("subject");
+  google::rpc::QuotaFailure failure;
+  auto* violation = failure.add_violations();
+  if (subject != metadata.end()) violation->set_subject(Shorten(subject->second, kMessageBytesMax));
+  violation->set_description(Shorten(status.message(), kMessageBytesMax));
+  return failure;
+}
+
 absl::Duration FromProto(const google::protobuf::Duration& duration) {
   return absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
 }
 
 }  // namespace
 
-grpc::Status ToGrpcStatus(const absl::Status& status) {
-  if (status.ok()) return grpc::Status::OK;
+google::rpc::Status ToStatusProto(const absl::Status& status) {
   google::rpc::Status wire;
   wire.set_code(static_cast<int>(status.code()));
   wire.set_message(Shorten(status.message(), kMessageBytesMax));
@@ -85,6 +95,13 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
     retry.mutable_retry_delay()->set_nanos(static_cast<int32_t>(nanoseconds % 1'000'000'000));
     wire.add_details()->PackFrom(retry);
   }
+  if (reason == "QUOTA_EXCEEDED") wire.add_details()->PackFrom(ToQuotaFailure(status));
+  return wire;
+}
+
+grpc::Status ToGrpcStatus(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  const google::rpc::Status wire = ToStatusProto(status);
   return grpc::Status(ToGrpcCode(status.code()), wire.message(), wire.SerializeAsString());
 }
 
@@ -95,6 +112,14 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
   if (status.error_details().empty() || !wire.ParseFromString(status.error_details())) {
     return absl::Status(code, status.error_message());
   }
+  wire.set_code(static_cast<int>(code));
+  wire.set_message(status.error_message());
+  return FromStatusProto(wire);
+}
+
+absl::Status FromStatusProto(const google::rpc::Status& wire) {
+  if (wire.code() == 0) return absl::OkStatus();
+  const absl::StatusCode code = FromGrpcCode(static_cast<grpc::StatusCode>(wire.code()));
   std::string reason;
   std::map<std::string, std::string> metadata;
   std::vector<FieldViolation> violations;
@@ -114,8 +139,8 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
       has_retry = true;
     }
   }
-  absl::Status result = reason.empty() ? absl::Status(code, status.error_message())
-                                       : MakeError(code, reason, status.error_message());
+  absl::Status result =
+      reason.empty() ? absl::Status(code, wire.message()) : MakeError(code, reason, wire.message());
   if (!metadata.empty()) SetErrorMetadata(result, metadata);
   if (!violations.empty()) SetFieldViolations(result, violations);
   if (has_retry) SetRetryDelay(result, FromProto(retry.retry_delay()));

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "grpcpp/support/status.h"
+#include "trainyard/v1/error.pb.h"
 
 namespace trainyard::rpc {
 
@@ -14,9 +15,12 @@ inline constexpr size_t kMessageBytesMax = 1024;
 inline constexpr size_t kViolationBytesMax = 4096;
 
 grpc::Status ToGrpcStatus(const absl::Status& status);
+// The same as a message, for answers that carry many of them.
+google::rpc::Status ToStatusProto(const absl::Status& status);
 
 // The inverse. A status without our details (of gRPC itself, or of another server) keeps its code
 // and message and has no reason.
 absl::Status FromGrpcStatus(const grpc::Status& status);
+absl::Status FromStatusProto(const google::rpc::Status& wire);
 
 }  // namespace trainyard::rpc

@@ -1,5 +1,6 @@
 #include "common/spec/change.h"
 
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -9,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
@@ -61,6 +63,21 @@ absl::Status SetElement(Message& message, const FieldDescriptor& field, int inde
   return SetFieldJson(message, field, list.dump(), path);
 }
 
+// `devices.labels.zone=a`; an empty value takes the entry away.
+void SetOrEraseEntry(Message& message, const FieldDescriptor& field, const std::string& key,
+                     absl::string_view value) {
+  if (!value.empty()) {
+    const auto text = json::parse(value.begin(), value.end(), nullptr, /*allow_exceptions=*/false);
+    SetMapEntry(message, field, key,
+                text.is_string() ? text.get<std::string>() : std::string(value));
+    return;
+  }
+  std::map<std::string, std::string> entries = MapEntries(message, field);
+  entries.erase(key);
+  message.GetReflection()->ClearField(&message, &field);
+  for (const auto& [name, text] : entries) SetMapEntry(message, field, name, text);
+}
+
 absl::Status Apply(Message& root, absl::string_view path, absl::string_view value) {
   Message* message = &root;
   const std::vector<absl::string_view> segments = absl::StrSplit(path, '.');
@@ -85,6 +102,12 @@ absl::Status Apply(Message& root, absl::string_view path, absl::string_view valu
       if (segment->index >= 0) return SetElement(*message, *field, segment->index, value, walked);
       if (!value.empty()) return SetFieldJson(*message, *field, value, walked);
       message->GetReflection()->ClearField(message, field);
+      return absl::OkStatus();
+    }
+    if (field->is_map()) {  // the rest is its key, dots and all
+      const std::string key =
+          absl::StrJoin(segments.begin() + static_cast<ptrdiff_t>(i) + 1, segments.end(), ".");
+      SetOrEraseEntry(*message, *field, key, value);
       return absl::OkStatus();
     }
     if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || field->is_repeated()) {

@@ -15,6 +15,7 @@
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
+#include "common/spec/byte_size.h"
 #include "common/spec/interval.h"
 
 namespace trainyard::spec {
@@ -28,8 +29,9 @@ using google::protobuf::Message;
 using google::protobuf::Reflection;
 using nlohmann::json;
 
-bool IsDuration(const FieldDescriptor& field) {
-  return field.message_type() == google::protobuf::Duration::descriptor();
+bool IsSpanType(const Descriptor& type) {
+  return &type == v1::Interval::descriptor() || &type == google::protobuf::Duration::descriptor() ||
+         &type == v1::ByteSize::descriptor();
 }
 
 // "NORMALIZE_" for the enum Normalize.
@@ -64,6 +66,9 @@ std::string MessageJson(const Message& message) {
   }
   if (const auto* duration = dynamic_cast<const google::protobuf::Duration*>(&message)) {
     return JsonQuote(PlainDurationText(FromProto(*duration)));
+  }
+  if (const auto* size = dynamic_cast<const v1::ByteSize*>(&message)) {
+    return JsonQuote(ByteSizeText(*size));
   }
   std::vector<std::string> members;
   const Descriptor& type = *message.GetDescriptor();
@@ -213,10 +218,30 @@ absl::Status PutElement(Message& message, const FieldDescriptor& field, const js
   return FieldError(path, "cannot be set");
 }
 
+// Maps of texts: what is given replaces all of it.
+absl::Status SetMap(Message& message, const FieldDescriptor& field, const json& value,
+                    absl::string_view path) {
+  if (!value.is_object()) {
+    return FieldError(path, absl::StrCat(value.dump(),
+                                         " is not accepted; expected names and values, "
+                                         "such as {zone: a}"));
+  }
+  for (const auto& [key, element] : value.items()) {
+    if (element.is_structured() || element.is_null()) {
+      return FieldError(JoinFieldPath(path, key),
+                        absl::StrCat(element.dump(), " is not accepted; expected a text"));
+    }
+    SetMapEntry(message, field, key,
+                element.is_string() ? element.get<std::string>() : element.dump());
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SetField(Message& message, const FieldDescriptor& field, const json& value,
                       absl::string_view path) {
   message.GetReflection()->ClearField(&message, &field);
   if (value.is_null()) return absl::OkStatus();
+  if (field.is_map()) return SetMap(message, field, value, path);
   if (!field.is_repeated()) return PutElement(message, field, value, path);
   if (!value.is_array()) {
     return FieldError(
@@ -229,13 +254,19 @@ absl::Status SetField(Message& message, const FieldDescriptor& field, const json
   return absl::OkStatus();
 }
 
-// Intervals and durations: texts as people write them.
+// Intervals, durations and sizes: texts as people write them.
 absl::Status SetSpan(Message& message, const json& value, absl::string_view path) {
   const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
   if (auto* interval = dynamic_cast<v1::Interval*>(&message)) {
     auto parsed = ParseInterval(text);
     if (!parsed.ok()) return FieldError(path, parsed.status().message());
     *interval = *std::move(parsed);
+    return absl::OkStatus();
+  }
+  if (auto* size = dynamic_cast<v1::ByteSize*>(&message)) {
+    auto parsed = ParseByteSize(text);
+    if (!parsed.ok()) return FieldError(path, parsed.status().message());
+    *size = *std::move(parsed);
     return absl::OkStatus();
   }
   const auto parsed = ParseDuration(text);
@@ -246,9 +277,7 @@ absl::Status SetSpan(Message& message, const json& value, absl::string_view path
 
 absl::Status SetMessage(Message& message, const json& value, absl::string_view path) {
   const Descriptor& type = *message.GetDescriptor();
-  const bool is_span =
-      &type == v1::Interval::descriptor() || &type == google::protobuf::Duration::descriptor();
-  if (is_span && !value.is_object()) return SetSpan(message, value, path);
+  if (IsSpanType(type) && !value.is_object()) return SetSpan(message, value, path);
   if (value.is_object()) {
     for (const auto& [key, member] : value.items()) {
       const FieldDescriptor* field = type.FindFieldByName(key);
@@ -283,7 +312,7 @@ const v1::FieldRules& RulesOf(const FieldDescriptor& field) {
 
 bool IsSpan(const FieldDescriptor& field) {
   return !field.is_repeated() && field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE &&
-         (IsDuration(field) || field.message_type() == v1::Interval::descriptor());
+         IsSpanType(*field.message_type());
 }
 
 bool IsSubmessage(const FieldDescriptor& field) {
@@ -297,10 +326,43 @@ bool IsGiven(const Message& message, const FieldDescriptor& field) {
                              : message.GetReflection()->HasField(message, &field);
 }
 
+std::map<std::string, std::string> MapEntries(const Message& message,
+                                              const FieldDescriptor& field) {
+  std::map<std::string, std::string> entries;
+  for (int i = 0; i < message.GetReflection()->FieldSize(message, &field); ++i) {
+    const Message& entry = message.GetReflection()->GetRepeatedMessage(message, &field, i);
+    const Reflection& reflection = *entry.GetReflection();
+    const Descriptor& type = *entry.GetDescriptor();
+    entries[reflection.GetString(entry, type.map_key())] =
+        reflection.GetString(entry, type.map_value());
+  }
+  return entries;
+}
+
+void SetMapEntry(Message& message, const FieldDescriptor& field, const std::string& key,
+                 const std::string& value) {
+  const Reflection& reflection = *message.GetReflection();
+  std::map<std::string, std::string> entries = MapEntries(message, field);
+  entries[key] = value;
+  reflection.ClearField(&message, &field);
+  for (const auto& [name, text] : entries) {
+    Message& entry = *reflection.AddMessage(&message, &field);
+    const Descriptor& type = *entry.GetDescriptor();
+    entry.GetReflection()->SetString(&entry, type.map_key(), name);
+    entry.GetReflection()->SetString(&entry, type.map_value(), text);
+  }
+}
+
 std::string FieldJson(const Message& message, const FieldDescriptor& field) {
   if (!IsGiven(message, field)) return "";
   if (!field.is_repeated()) return ElementJson(message, field, -1);
   std::vector<std::string> elements;
+  if (field.is_map()) {
+    for (const auto& [key, value] : MapEntries(message, field)) {
+      elements.push_back(absl::StrCat(JsonQuote(key), ": ", JsonQuote(value)));
+    }
+    return absl::StrCat("{", absl::StrJoin(elements, ", "), "}");
+  }
   for (int i = 0; i < message.GetReflection()->FieldSize(message, &field); ++i) {
     elements.push_back(ElementJson(message, field, i));
   }

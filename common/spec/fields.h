@@ -1,8 +1,9 @@
 // Reading and writing single fields of a message by reflection, with values as JSON: what defaults,
 // changes and differences of specs share. Enum values are written in lower case without their
-// prefix ("dataset" for NORMALIZE_DATASET), intervals and durations as people write them.
+// prefix ("dataset" for NORMALIZE_DATASET), intervals, durations and sizes as people write them.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@ namespace trainyard::spec {
 // The rules beside the field; empty ones where none stand there.
 const v1::FieldRules& RulesOf(const google::protobuf::FieldDescriptor& field);
 
-// Whether the field holds an Interval or a Duration, which are values here and not messages.
+// Whether the field holds an Interval, a Duration or a ByteSize: values here and not messages.
 bool IsSpan(const google::protobuf::FieldDescriptor& field);
 // Whether the field is a single message with fields of its own.
 bool IsSubmessage(const google::protobuf::FieldDescriptor& field);
@@ -25,6 +26,12 @@ bool IsSubmessage(const google::protobuf::FieldDescriptor& field);
 // Whether somebody gave the field: present, or other than zero and empty where it has no presence.
 bool IsGiven(const google::protobuf::Message& message,
              const google::protobuf::FieldDescriptor& field);
+
+// The entries of a map of texts, which are the only maps of specs; and one of them set.
+std::map<std::string, std::string> MapEntries(const google::protobuf::Message& message,
+                                              const google::protobuf::FieldDescriptor& field);
+void SetMapEntry(google::protobuf::Message& message, const google::protobuf::FieldDescriptor& field,
+                 const std::string& key, const std::string& value);
 
 // The field's value as JSON; empty where it is not given. Submessages are written as objects.
 std::string FieldJson(const google::protobuf::Message& message,

@@ -133,11 +133,52 @@ void CheckSchedule(const v1::JobSpec& spec, Violations& violations) {
   }
 }
 
+// Before defaults: `max` is what an elastic job calls its count.
+void TakeElastic(v1::JobSpec& resolved) {
+  v1::DevicesSpec& devices = *resolved.mutable_devices();
+  if (!devices.has_max()) return;
+  if (!devices.has_count()) devices.set_count(devices.max());
+  devices.clear_max();
+}
+
+void CheckDevices(const v1::JobSpec& spec, const v1::JobSpec& resolved, Violations& violations) {
+  const v1::DevicesSpec& devices = spec.devices();
+  if (devices.has_max() && devices.has_count()) {
+    violations.push_back(
+        {"spec.devices.max",
+         absl::StrCat("cannot stand beside devices.count, which is ", devices.count(),
+                      "; write {min: ", devices.min(), ", max: ", devices.max(),
+                      "} for an elastic job, or count "
+                      "alone")});
+  } else if (devices.has_max() && !devices.has_min()) {
+    violations.push_back({"spec.devices.max",
+                          absl::StrCat("needs devices.min, such as {min: 1, max: ", devices.max(),
+                                       "}; or write count: ", devices.max())});
+  } else if (devices.min() > resolved.devices().count()) {
+    violations.push_back(
+        {"spec.devices.min",
+         absl::StrCat(devices.min(), " is more than the ", resolved.devices().count(),
+                      " devices that the job asks for at most; set devices.max, or less")});
+  }
+}
+
 void CheckTimes(const v1::JobSpec& spec, Violations& violations) {
   const auto check = [&](bool is_set, const google::protobuf::Duration& time, const char* path) {
     if (!is_set || FromProto(time) > absl::ZeroDuration()) return;
     violations.push_back({path, "0 is not accepted; expected more, such as '10 min'"});
   };
+  if (spec.has_time_limit_warning()) {
+    const absl::Duration warning = FromProto(spec.time_limit_warning());
+    if (!spec.has_time_limit()) {
+      violations.push_back({"spec.time_limit_warning", "needs a time_limit to warn of"});
+    } else if (warning >= FromProto(spec.time_limit())) {
+      violations.push_back(
+          {"spec.time_limit_warning",
+           absl::StrCat(PlainDurationText(warning), " is not less than time_limit, which is ",
+                        PlainDurationText(FromProto(spec.time_limit())))});
+    }
+  }
+  check(spec.has_time_limit_warning(), spec.time_limit_warning(), "spec.time_limit_warning");
   check(spec.has_time_limit(), spec.time_limit(), "spec.time_limit");
   check(spec.checkpoint().every().has_time(), spec.checkpoint().every().time(),
         "spec.checkpoint.every.time");
@@ -156,6 +197,7 @@ int64_t TrainSplitSize(const v1::DataSpec& data) {
 std::vector<FieldViolation> ResolveInto(const v1::JobSpec& spec, v1::JobSpec& resolved) {
   Violations violations = ValidateRules(spec, "spec");
   resolved = spec;
+  TakeElastic(resolved);
   FillDefaults(resolved);
   if (resolved.has_train() && resolved.train().replicas() == 0) {
     resolved.mutable_train()->set_replicas(resolved.devices().count());
@@ -166,6 +208,7 @@ std::vector<FieldViolation> ResolveInto(const v1::JobSpec& spec, v1::JobSpec& re
     CheckData(resolved, between);
     CheckSchedule(resolved, between);
   }
+  CheckDevices(spec, resolved, between);
   CheckOptimizer(resolved, between);
   CheckTimes(resolved, between);
   // A field that breaks its own rule says enough.

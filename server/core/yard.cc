@@ -318,6 +318,9 @@ std::vector<const CheckpointRecord*> Yard::CheckpointsOf(JobId job) const {
 std::vector<std::string> Yard::QueueReasons(JobId job) const {
   return impl_->QueueReasons(job);
 }
+std::vector<JobId> Yard::QueueFront() const {
+  return impl_->QueueFront();
+}
 Explanation Yard::Explain(JobId job, Now now) const {
   return impl_->Explain(job, now);
 }

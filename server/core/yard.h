@@ -66,6 +66,8 @@ class Yard {
   std::vector<const CheckpointRecord*> CheckpointsOf(JobId job) const;
   // Every reason why a queued job waits, in sentences; empty for other jobs.
   std::vector<std::string> QueueReasons(JobId job) const;
+  // The first jobs of the queue in its order, as of the last pass; at most kFrontMax.
+  std::vector<JobId> QueueFront() const;
   // All of it: what would change it, and when the job will start. Empty for jobs that do not wait.
   Explanation Explain(JobId job, Now now) const;
   // The same for a job that nobody has submitted yet; without reasons where it would start at once.

@@ -51,6 +51,7 @@ class Yard::Impl {
   const Config& config() const { return config_; }
   const Snapshot& snapshot() const { return ledger_.snapshot(); }
   std::vector<std::string> QueueReasons(JobId job) const;
+  std::vector<JobId> QueueFront() const;
   Explanation Explain(JobId job, Now now) const;
   Explanation Preview(const Submission& submission, Now now) const;
   std::map<UsageKey, UsageRecord> Usage(Now now) const;
@@ -220,6 +221,7 @@ class Yard::Impl {
   Deadlines<AttemptId> attempt_timers_;
   std::map<JobId, std::set<JobId>> dependents_;  // queued jobs that wait for the end of another
   std::map<JobId, std::vector<std::string>> reasons_;
+  std::vector<JobId> front_;  // of the queue, by the last pass
   int64_t desired_counter_ = 0;
 
   // What a pass looks at, and what has changed in it since.

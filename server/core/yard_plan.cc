@@ -243,6 +243,7 @@ bool Yard::Impl::MakePlan(Now now) {
   for (const Growth& growth : plan.growths) StartGrowth(growth, now);
   const bool again = WithdrawIdleClaims(now);
   record_ = plan.record;
+  front_ = plan.front;
   RefreshQueue();  // what was placed is gone from it
   const PassInput input = MakeInput(now);
   for (const JobId& id : plan.front) {
@@ -261,6 +262,14 @@ std::vector<std::string> Yard::Impl::QueueReasons(JobId job) const {
   if (known != reasons_.end()) return known->second;
   if (record_ == nullptr || queue_.Find(job) == nullptr) return {};
   return record_->Reasons(MakeInput(planned_at_), job);
+}
+
+std::vector<JobId> Yard::Impl::QueueFront() const {
+  std::vector<JobId> front;
+  for (const JobId& id : front_) {
+    if (queue_.Find(id) != nullptr) front.push_back(id);
+  }
+  return front;
 }
 
 Explanation Yard::Impl::Explain(JobId job, Now now) const {

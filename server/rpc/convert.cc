@@ -1,11 +1,14 @@
 #include "server/rpc/convert.h"
 
+#include <map>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/hash.h"
 #include "common/base/ids.h"
+#include "common/spec/array.h"
 
 namespace trainyard::rpc {
 namespace {
@@ -32,6 +35,7 @@ v1::Failure FailureProto(const core::Failure& failure) {
 std::optional<core::Failure> FailureOf(const core::JobState& state) {
   if (const auto* failed = std::get_if<core::job_fsm::Failed>(&state)) return failed->failure;
   if (const auto* queued = std::get_if<core::job_fsm::Queued>(&state)) return queued->last_failure;
+  if (const auto* held = std::get_if<core::job_fsm::Suspended>(&state)) return held->failure;
   return std::nullopt;
 }
 
@@ -78,6 +82,14 @@ void SetProvenance(const core::JobRecord& job, v1::Provenance& proto) {
   }
 }
 
+// The same for every reader at every time, and different for every job of an array.
+std::string ElementUid(const std::string& uid, int32_t index) {
+  const std::string hash = ContentHash(absl::StrCat(uid, "/", index));
+  const absl::string_view digits = absl::string_view(hash).substr(hash.size() - 32);
+  return absl::StrCat(digits.substr(0, 8), "-", digits.substr(8, 4), "-8", digits.substr(13, 3),
+                      "-8", digits.substr(17, 3), "-", digits.substr(20));
+}
+
 template <typename Mutable>
 void SetTimeUnlessZero(int64_t microseconds, Mutable mutable_time) {
   if (microseconds != 0) *mutable_time() = ToTimestamp(microseconds);
@@ -119,6 +131,42 @@ v1::JobSpec ParseSpec(const std::string& serialized) {
   return spec;
 }
 
+v1::JobSpec ResolvedSpecOf(const core::JobRecord& job) {
+  v1::JobSpec resolved = ParseSpec(job.submission->resolved_spec);
+  return job.array == JobId{} ? resolved : spec::ArrayElement(resolved, job.array_index());
+}
+
+void SetOptions(const core::Submission& submission, v1::Job& job) {
+  job.set_array_size(submission.array_size);
+  job.set_array_parallel(submission.array_parallel);
+  for (const core::Dependency& dependency : submission.dependencies) {
+    v1::Dependency* added = job.add_dependencies();
+    added->set_job(JobName(dependency.job));
+    added->set_ok(dependency.ok);
+  }
+  SetTimeUnlessZero(submission.not_before_us, [&] { return job.mutable_begin_time(); });
+  job.set_reservation(submission.reservation);
+}
+
+v1::Explanation ToProto(const core::Explanation& explanation, core::Now now) {
+  v1::Explanation proto;
+  for (const std::string& reason : explanation.reasons) proto.add_reasons(reason);
+  proto.set_infeasible(explanation.infeasible);
+  proto.set_position(explanation.position);
+  for (const auto& [path, value] : explanation.change) {
+    v1::SpecChange* change = proto.add_change();
+    change->set_path(path);
+    change->set_value_json(value);
+  }
+  proto.set_change_text(explanation.change_text);
+  if (explanation.start_in_us.has_value()) {
+    *proto.mutable_start_in() = ToDuration(*explanation.start_in_us);
+    *proto.mutable_start_time() = ToTimestamp(now.wall_us + *explanation.start_in_us);
+  }
+  proto.set_start_basis(explanation.start_basis);
+  return proto;
+}
+
 v1::JobState ToProto(const core::JobState& state) {
   return ParseEnum<v1::JobState>("JOB_STATE_", core::job_fsm::Name(state), &v1::JobState_Parse);
 }
@@ -131,9 +179,16 @@ v1::Job ToProto(const runtime::JobView& view) {
   const core::JobRecord& record = view.record;
   v1::Job job;
   job.set_name(JobName(record.id));
-  job.set_uid(record.submission->uid);
+  const bool is_element = record.array != JobId{};
+  job.set_uid(is_element ? ElementUid(record.submission->uid, record.array_index())
+                         : record.submission->uid);
   *job.mutable_spec() = ParseSpec(record.submission->spec);
-  *job.mutable_resolved_spec() = ParseSpec(record.submission->resolved_spec);
+  *job.mutable_resolved_spec() = ResolvedSpecOf(record);
+  if (is_element) job.set_array(JobName(record.array));
+  job.set_array_index(record.array_index());
+  SetOptions(*record.submission, job);
+  job.set_preemptions(record.preemptions);
+  if (record.device_time_us > 0) *job.mutable_device_time() = ToDuration(record.device_time_us);
   SetProvenance(record, *job.mutable_provenance());
   job.set_state(ToProto(record.state));
   job.set_stop_reason(ToProto(record.stop_reason));
@@ -206,6 +261,7 @@ v1::Worker ToProto(const core::WorkerRecord& worker, const core::Yard& yard) {
                                              &v1::WorkerState_Parse));
   proto.set_scheduling(ParseEnum<v1::WorkerScheduling>(
       "WORKER_SCHEDULING_", core::Text(worker.scheduling), &v1::WorkerScheduling_Parse));
+  const std::map<std::string, AttemptId> holders = yard.HoldersOn(worker.name);
   for (const core::DeviceRecord& device : worker.devices) {
     v1::Device* added = proto.add_devices();
     added->set_name(device.name);
@@ -213,13 +269,16 @@ v1::Worker ToProto(const core::WorkerRecord& worker, const core::Yard& yard) {
     added->set_memory_bytes(device.memory_bytes);
     added->set_health(ParseEnum<v1::DeviceHealth>("DEVICE_HEALTH_", core::Text(device.health),
                                                   &v1::DeviceHealth_Parse));
-    const auto holder = yard.HolderOf(worker.name, device.name);
-    if (holder.has_value()) added->set_attempt(AttemptName(*holder));
+    const auto holder = holders.find(device.name);
+    if (holder != holders.end()) added->set_attempt(AttemptName(holder->second));
     for (const int32_t cpu : device.cpus) added->add_cpus(cpu);
     added->set_threads(device.threads);
     added->set_product(device.product);
     added->set_health_reason(device.health_reason);
+    added->set_island(device.island);
+    added->set_quarantine(device.quarantine);
   }
+  proto.mutable_labels()->insert(worker.labels.begin(), worker.labels.end());
   proto.set_version(worker.version);
   proto.set_hostname(worker.hostname);
   proto.set_address(worker.address);

@@ -28,8 +28,14 @@ v1::Worker ToProto(const core::WorkerRecord& worker, const core::Yard& yard);
 v1::MetricPoint ToProto(const store::StoredPoint& stored);
 v1::SpecDifference ToProto(const spec::FieldDifference& difference);
 
+v1::Explanation ToProto(const core::Explanation& explanation, core::Now now);
+
 // A serialized spec of a record.
 v1::JobSpec ParseSpec(const std::string& serialized);
+// What the job runs: of an array, its own element's spec.
+v1::JobSpec ResolvedSpecOf(const core::JobRecord& job);
+// What was asked for beside the spec.
+void SetOptions(const core::Submission& submission, v1::Job& job);
 
 google::protobuf::Timestamp ToTimestamp(int64_t microseconds);
 int64_t FromTimestamp(const google::protobuf::Timestamp& time);

@@ -61,6 +61,7 @@ core::DeviceRecord FromProto(const v1::Device& device, const std::string& field,
   record.cpus.assign(device.cpus().begin(), device.cpus().end());
   record.threads = device.threads();
   record.product = device.product();
+  record.island = device.island();
   return record;
 }
 
@@ -163,7 +164,7 @@ v1::DesiredAttempt DesiredProto(const core::DesiredAttempt& desired, const runti
       return proto;
   }
   if (const auto job = board.FindJob(desired.attempt.job)) {
-    *proto.mutable_spec() = ParseSpec(job->record.submission->resolved_spec);
+    *proto.mutable_spec() = ResolvedSpecOf(job->record);
   }
   proto.set_world_size(desired.world_size);
   for (const core::RankPlacement& rank : desired.ranks) {
@@ -178,6 +179,7 @@ v1::DesiredAttempt DesiredProto(const core::DesiredAttempt& desired, const runti
   }
   for (const auto& [key, value] : desired.rendezvous) (*proto.mutable_rendezvous())[key] = value;
   proto.set_spans_workers(desired.spans_workers);
+  proto.set_checkpoint_request(desired.checkpoint_request);
   return proto;
 }
 
@@ -205,6 +207,14 @@ core::RegisterWorker FromProto(const v1::RegisterWorkerRequest& request, Request
   input.hostname = request.hostname();
   input.address = request.address();
   input.devices = DevicesFromProto(request.devices(), check);
+  check.MaxCount("labels", static_cast<int>(request.labels().size()), kLabelsMax);
+  for (const auto& [key, value] : request.labels()) {
+    if (IsWord(key, "-_./", 63) && IsWord(value, "-_./", 63)) continue;
+    check.Add("labels", absl::StrCat("'", key.substr(0, 64), "' = '", value.substr(0, 64),
+                                     "' is not accepted; expected 1 to 63 letters, digits, '-', "
+                                     "'_', '.' and '/' each"));
+  }
+  input.labels.insert(request.labels().begin(), request.labels().end());
   return input;
 }
 

@@ -2,12 +2,23 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/rpc/status.h"
+#include "common/spec/interval.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/request.h"
 
 namespace trainyard::rpc {
+namespace {
+
+grpc::ServerUnaryReactor* Refused(grpc::CallbackServerContext* context, RequestCheck& check) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpcStatus(check.Take()));
+  return reactor;
+}
+
+}  // namespace
 
 grpc::ServerUnaryReactor* FleetServiceImpl::ListWorkers(grpc::CallbackServerContext* context,
                                                         const v1::ListWorkersRequest*,
@@ -45,12 +56,9 @@ grpc::ServerUnaryReactor* FleetServiceImpl::GetWorker(grpc::CallbackServerContex
                                                       v1::Worker* response) {
   RequestCheck check;
   const std::string worker = check.Worker("name", request->name());
+  if (!check.ok()) return Refused(context, check);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (!check.ok()) {
-    reactor->Finish(ToGrpcStatus(check.Take()));
-  } else {
-    FinishWithWorker(reactor, worker, response);
-  }
+  FinishWithWorker(reactor, worker, response);
   return reactor;
 }
 
@@ -76,11 +84,7 @@ grpc::ServerUnaryReactor* FleetServiceImpl::CordonWorker(grpc::CallbackServerCon
   const std::string worker = check.Worker("name", request->name());
   check.MaxBytes("reason", request->reason(), kReasonBytesMax);
   const std::string user = UserOf(*context, services_, check);
-  if (!check.ok()) {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(ToGrpcStatus(check.Take()));
-    return reactor;
-  }
+  if (!check.ok()) return Refused(context, check);
   return PostVerb(context, core::CordonWorker{worker, UserActor(user), request->reason()}, worker,
                   response);
 }
@@ -91,12 +95,54 @@ grpc::ServerUnaryReactor* FleetServiceImpl::UncordonWorker(grpc::CallbackServerC
   RequestCheck check;
   const std::string worker = check.Worker("name", request->name());
   const std::string user = UserOf(*context, services_, check);
-  if (!check.ok()) {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(ToGrpcStatus(check.Take()));
-    return reactor;
-  }
+  if (!check.ok()) return Refused(context, check);
   return PostVerb(context, core::UncordonWorker{worker, UserActor(user)}, worker, response);
+}
+
+grpc::ServerUnaryReactor* FleetServiceImpl::DrainWorker(grpc::CallbackServerContext* context,
+                                                        const v1::DrainWorkerRequest* request,
+                                                        v1::Worker* response) {
+  RequestCheck check;
+  const std::string worker = check.Worker("name", request->name());
+  check.MaxBytes("reason", request->reason(), kReasonBytesMax);
+  const int64_t within_us = absl::ToInt64Microseconds(spec::FromProto(request->within()));
+  if (within_us < 0 || within_us > kDrainWithinMaxUs) {
+    check.Add("within", absl::StrCat(spec::PlainDurationText(spec::FromProto(request->within())),
+                                     " is not accepted; expected at most 24 h"));
+  }
+  const std::string user = UserOf(*context, services_, check);
+  if (!check.ok()) return Refused(context, check);
+  return PostVerb(context, core::DrainWorker{worker, UserActor(user), request->reason(), within_us},
+                  worker, response);
+}
+
+grpc::ServerUnaryReactor* FleetServiceImpl::QuarantineDevice(
+    grpc::CallbackServerContext* context, const v1::QuarantineDeviceRequest* request,
+    v1::Worker* response) {
+  RequestCheck check;
+  const std::string worker = check.Worker("worker", request->worker());
+  check.NotEmpty("device", request->device());
+  check.MaxBytes("device", request->device(), kNameBytesMax);
+  check.MaxBytes("reason", request->reason(), kReasonBytesMax);
+  const std::string user = UserOf(*context, services_, check);
+  if (!check.ok()) return Refused(context, check);
+  return PostVerb(
+      context,
+      core::QuarantineDevice{worker, request->device(), UserActor(user), request->reason()}, worker,
+      response);
+}
+
+grpc::ServerUnaryReactor* FleetServiceImpl::ReleaseDevice(grpc::CallbackServerContext* context,
+                                                          const v1::ReleaseDeviceRequest* request,
+                                                          v1::Worker* response) {
+  RequestCheck check;
+  const std::string worker = check.Worker("worker", request->worker());
+  check.NotEmpty("device", request->device());
+  check.MaxBytes("device", request->device(), kNameBytesMax);
+  const std::string user = UserOf(*context, services_, check);
+  if (!check.ok()) return Refused(context, check);
+  return PostVerb(context, core::ReleaseDevice{worker, request->device(), UserActor(user)}, worker,
+                  response);
 }
 
 }  // namespace trainyard::rpc

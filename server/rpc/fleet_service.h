@@ -25,6 +25,15 @@ class FleetServiceImpl : public v1::FleetService::CallbackService {
   grpc::ServerUnaryReactor* UncordonWorker(grpc::CallbackServerContext* context,
                                            const v1::UncordonWorkerRequest* request,
                                            v1::Worker* response) override;
+  grpc::ServerUnaryReactor* DrainWorker(grpc::CallbackServerContext* context,
+                                        const v1::DrainWorkerRequest* request,
+                                        v1::Worker* response) override;
+  grpc::ServerUnaryReactor* QuarantineDevice(grpc::CallbackServerContext* context,
+                                             const v1::QuarantineDeviceRequest* request,
+                                             v1::Worker* response) override;
+  grpc::ServerUnaryReactor* ReleaseDevice(grpc::CallbackServerContext* context,
+                                          const v1::ReleaseDeviceRequest* request,
+                                          v1::Worker* response) override;
 
  private:
   // Answers with the worker as the yard has it.

@@ -8,9 +8,12 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/status.h"
 #include "common/spec/diff.h"
+#include "server/rpc/cancel_jobs.h"
 #include "server/rpc/convert.h"
+#include "server/rpc/create_jobs.h"
 #include "server/rpc/job_streams.h"
 #include "server/rpc/limits.h"
+#include "server/rpc/list_jobs.h"
 #include "server/rpc/query_metrics.h"
 #include "server/rpc/request.h"
 #include "server/rpc/submission.h"
@@ -56,21 +59,62 @@ grpc::ServerUnaryReactor* JobServiceImpl::CreateJob(grpc::CallbackServerContext*
   const std::string user = UserOf(*context, services_, check);
   auto input = SubmissionOf(*request, user, services_, check);
   if (!input.ok()) return Finished(context, input.status());
-  if (request->validate_only()) {
-    *response = PreviewOf(*input->submission);
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    services_.runtime.Read([reactor, response, submission = input->submission,
-                            &runtime = services_.runtime](absl::StatusOr<const core::Yard*> yard) {
-      if (yard.ok()) {
-        const core::Explanation preview = (*yard)->Preview(*submission, runtime.Now());
-        for (const std::string& reason : preview.reasons) response->add_queue_reasons(reason);
-      }
-      reactor->Finish(ToGrpcStatus(yard.status()));
-    });
-    return reactor;
-  }
+  if (request->validate_only()) return FinishWithPreview(context, input->submission, response);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   services_.runtime.Post(*std::move(input), FinishWithJob(reactor, services_.board, response));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::FinishWithPreview(
+    grpc::CallbackServerContext* context, std::shared_ptr<const core::Submission> submission,
+    v1::Job* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  services_.runtime.Read([reactor, response, submission = std::move(submission),
+                          &runtime = services_.runtime](absl::StatusOr<const core::Yard*> yard) {
+    if (yard.ok()) {
+      const core::Now now = runtime.Now();
+      *response = PreviewOf(*submission, ToProto((*yard)->Preview(*submission, now), now));
+    }
+    reactor->Finish(ToGrpcStatus(yard.status()));
+  });
+  return reactor;
+}
+
+grpc::ServerBidiReactor<v1::CreateJobsRequest, v1::CreateJobsResponse>* JobServiceImpl::CreateJobs(
+    grpc::CallbackServerContext* context) {
+  RequestCheck check;
+  const std::string user = UserOf(*context, services_, check);
+  return check.ok() ? StartCreateJobs(services_, user) : FailedCreateJobs(check.Take());
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::ExplainJob(grpc::CallbackServerContext* context,
+                                                     const v1::ExplainJobRequest* request,
+                                                     v1::Explanation* response) {
+  RequestCheck check;
+  const std::string user = UserOf(*context, services_, check);
+  JobId job;
+  std::shared_ptr<const core::Submission> submission;
+  if (request->has_spec()) {
+    auto made = SubmissionOf(request->spec(), request->options(), "", user, services_, check);
+    if (!made.ok()) return Finished(context, made.status());
+    submission = *std::move(made);
+  } else {
+    job = check.Job("name", request->name());
+    if (!check.ok()) return Finished(context, check.Take());
+    const auto view = FindJob(services_.board, job);
+    if (!view.ok()) return Finished(context, view.status());
+  }
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  services_.runtime.Read([reactor, response, job, submission,
+                          &runtime = services_.runtime](absl::StatusOr<const core::Yard*> yard) {
+    if (yard.ok()) {
+      const core::Now now = runtime.Now();
+      *response = ToProto(
+          submission == nullptr ? (*yard)->Explain(job, now) : (*yard)->Preview(*submission, now),
+          now);
+    }
+    reactor->Finish(ToGrpcStatus(yard.status()));
+  });
   return reactor;
 }
 
@@ -90,31 +134,31 @@ grpc::ServerUnaryReactor* JobServiceImpl::GetJob(grpc::CallbackServerContext* co
 grpc::ServerUnaryReactor* JobServiceImpl::ListJobs(grpc::CallbackServerContext* context,
                                                    const v1::ListJobsRequest* request,
                                                    v1::ListJobsResponse* response) {
-  return Finished(context, [&]() -> absl::Status {
-    RequestCheck check;
-    const int page_size =
-        check.PageSize("page_size", request->page_size(), kJobsPageDefault, kJobsPageMax);
-    const int64_t before = check.PageToken("page_token", request->page_token());
-    TY_RETURN_IF_ERROR(check.Take());
-    const std::set<int> states(request->states().begin(), request->states().end());
-    // One more than asked for tells whether there is another page.
-    const auto views = services_.board.ListJobs(
-        before, static_cast<size_t>(page_size) + 1, [&states](const runtime::JobView& view) {
-          return states.empty() || states.contains(ToProto(view.record.state));
-        });
-    size_t bytes = 0;
-    for (const auto& view : views) {
-      if (response->jobs_size() == page_size || bytes > kPageBytesMax) {
-        response->set_next_page_token(
-            absl::StrCat(ParseJobName(response->jobs().rbegin()->name())->value));
-        break;
-      }
-      v1::Job* job = response->add_jobs();
-      *job = ToProto(*view);
-      bytes += job->ByteSizeLong();
-    }
-    return absl::OkStatus();
-  }());
+  return Finished(context, ListPage(*request, services_.board, *response));
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::ListQueue(grpc::CallbackServerContext* context,
+                                                    const v1::ListQueueRequest* request,
+                                                    v1::ListQueueResponse* response) {
+  RequestCheck check;
+  const int page_size =
+      check.PageSize("page_size", request->page_size(), kQueuePageDefault, kQueuePageMax);
+  if (!check.ok()) return Finished(context, check.Take());
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  services_.runtime.Read(
+      [this, reactor, response, page_size](absl::StatusOr<const core::Yard*> yard) {
+        if (!yard.ok()) return reactor->Finish(ToGrpcStatus(yard.status()));
+        for (const JobId job : (*yard)->QueueFront()) {
+          if (response->jobs_size() == page_size) break;
+          if (const auto view = services_.board.FindJob(job))
+            *response->add_jobs() = ToProto(*view);
+        }
+        for (const auto& [key, tally] : services_.board.Tallies()) {
+          response->set_queued_jobs(response->queued_jobs() + tally.queued_jobs);
+        }
+        reactor->Finish(grpc::Status::OK);
+      });
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* JobServiceImpl::PostVerb(grpc::CallbackServerContext* context,
@@ -133,6 +177,16 @@ grpc::ServerUnaryReactor* JobServiceImpl::CancelJob(grpc::CallbackServerContext*
   const std::string user = UserOf(*context, services_, check);
   if (!check.ok()) return Finished(context, check.Take());
   return PostVerb(context, core::CancelJob{job, UserActor(user), request->reason()}, response);
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::CancelJobs(grpc::CallbackServerContext* context,
+                                                     const v1::CancelJobsRequest* request,
+                                                     v1::CancelJobsResponse* response) {
+  RequestCheck check;
+  const std::string user = UserOf(*context, services_, check);
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  StartCancelJobs(services_, *request, user, check, reactor, response);
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* JobServiceImpl::SuspendJob(grpc::CallbackServerContext* context,
@@ -171,8 +225,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::CloneJob(grpc::CallbackServerContext* 
     *response->add_differences() = std::move(difference);
   }
   if (request->validate_only()) {
-    *response->mutable_job() = PreviewOf(*clone->input.submission);
-    return Finished(context, absl::OkStatus());
+    return FinishWithPreview(context, clone->input.submission, response->mutable_job());
   }
   return PostVerb(context, std::move(clone->input), response->mutable_job());
 }
@@ -188,8 +241,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::DiffJobs(grpc::CallbackServerContext* 
     TY_ASSIGN_OR_RETURN(const auto left_view, FindJob(services_.board, left));
     TY_ASSIGN_OR_RETURN(const auto right_view, FindJob(services_.board, right));
     const auto differences =
-        spec::DiffSpecs(ParseSpec(left_view->record.submission->resolved_spec),
-                        ParseSpec(right_view->record.submission->resolved_spec));
+        spec::DiffSpecs(ResolvedSpecOf(left_view->record), ResolvedSpecOf(right_view->record));
     for (const auto& difference : differences) *response->add_differences() = ToProto(difference);
     return absl::OkStatus();
   }());
@@ -223,13 +275,23 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListEvents(grpc::CallbackServerContext
   if (!view.ok()) return Finished(context, view.status());
 
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const auto list = [this, reactor, response, job, after, page_size] {
-    const auto events = services_.store.ListEvents(JobName(job), after, page_size);
+  // One event tells of the submission of a whole array: the history of each element starts with it.
+  const core::JobRecord& record = (*view)->record;
+  const JobId array = record.array_index() > 0 && after == 0 ? record.array : JobId{};
+  const auto list = [this, reactor, response, job, array, after, page_size] {
+    if (array != JobId{}) {
+      const auto submitted = services_.store.ListEvents(JobName(array), 0, 1);
+      if (submitted.ok() && !submitted->empty()) {
+        *response->add_events() = ToProto(submitted->front());
+      }
+    }
+    const auto events =
+        services_.store.ListEvents(JobName(job), after, page_size - response->events_size());
     if (events.ok()) {
       for (const auto& event : *events) *response->add_events() = ToProto(event);
       // A full page may be the last one; the next is empty then.
       if (response->events_size() == page_size) {
-        response->set_next_page_token(absl::StrCat(events->back().sequence));
+        response->set_next_page_token(absl::StrCat(response->events().rbegin()->sequence()));
       }
     }
     reactor->Finish(ToGrpcStatus(events.status()));

@@ -2,6 +2,8 @@
 // read the board, and never block; the streams are in job_streams.h.
 #pragma once
 
+#include <memory>
+
 #include "server/rpc/services.h"
 #include "trainyard/v1/job.grpc.pb.h"
 
@@ -15,14 +17,25 @@ class JobServiceImpl : public v1::JobService::CallbackService {
   grpc::ServerUnaryReactor* CreateJob(grpc::CallbackServerContext* context,
                                       const v1::CreateJobRequest* request,
                                       v1::Job* response) override;
+  grpc::ServerBidiReactor<v1::CreateJobsRequest, v1::CreateJobsResponse>* CreateJobs(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* ExplainJob(grpc::CallbackServerContext* context,
+                                       const v1::ExplainJobRequest* request,
+                                       v1::Explanation* response) override;
   grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context,
                                    const v1::GetJobRequest* request, v1::Job* response) override;
   grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,
                                      const v1::ListJobsRequest* request,
                                      v1::ListJobsResponse* response) override;
+  grpc::ServerUnaryReactor* ListQueue(grpc::CallbackServerContext* context,
+                                      const v1::ListQueueRequest* request,
+                                      v1::ListQueueResponse* response) override;
   grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context,
                                       const v1::CancelJobRequest* request,
                                       v1::Job* response) override;
+  grpc::ServerUnaryReactor* CancelJobs(grpc::CallbackServerContext* context,
+                                       const v1::CancelJobsRequest* request,
+                                       v1::CancelJobsResponse* response) override;
   grpc::ServerUnaryReactor* SuspendJob(grpc::CallbackServerContext* context,
                                        const v1::SuspendJobRequest* request,
                                        v1::Job* response) override;
@@ -52,6 +65,10 @@ class JobServiceImpl : public v1::JobService::CallbackService {
                                          v1::QueryMetricsResponse* response) override;
 
  private:
+  // Answers with a job that nobody has submitted, and what would become of it.
+  grpc::ServerUnaryReactor* FinishWithPreview(grpc::CallbackServerContext* context,
+                                              std::shared_ptr<const core::Submission> submission,
+                                              v1::Job* response);
   grpc::ServerUnaryReactor* PostVerb(grpc::CallbackServerContext* context, core::Input input,
                                      v1::Job* response);
 

@@ -17,6 +17,8 @@ inline constexpr size_t kPageBytesMax = size_t{3} << 20;
 
 inline constexpr int kJobsPageDefault = 50;
 inline constexpr int kJobsPageMax = 1000;
+inline constexpr int kQueuePageDefault = 20;
+inline constexpr int kQueuePageMax = 200;
 inline constexpr int kEventsPageDefault = 100;
 inline constexpr int kEventsPageMax = 1000;
 
@@ -25,6 +27,25 @@ inline constexpr size_t kReasonBytesMax = 1000;
 inline constexpr size_t kUserBytesMax = 64;
 inline constexpr int kChangesMax = 1000;
 inline constexpr int kWatchedJobsMax = 1000;
+// Jobs of an array: one transaction, some hundred bytes of memory each.
+inline constexpr int32_t kArrayJobsMax = 100'000;
+inline constexpr int kDependenciesMax = 100;
+// As spec.proto has them: an array derives names and seeds from the spec's.
+inline constexpr size_t kJobNameBytesMax = 63;
+inline constexpr uint64_t kSeedMax = 9007199254740991;
+// Items of one message of CreateJobs, and messages of one stream that wait for their answers: well
+// below what the runtime queues, so that one stream keeps nobody else out.
+inline constexpr int kCreateItemsMax = 256;
+inline constexpr size_t kCreateMessagesMax = 8;
+// Jobs that one CancelJobs names; inputs that it has under way at a time; errors that it reports.
+inline constexpr int kCancelNamesMax = 10'000;
+inline constexpr size_t kCancelBatch = 1000;
+inline constexpr int kCancelErrorsMax = 100;
+inline constexpr int kWeightMax = 1000;
+inline constexpr int kReservedDevicesMax = 4096;
+inline constexpr int kSubjectsMax = 100;
+inline constexpr int64_t kDrainWithinMaxUs = int64_t{24} * 3600 * 1'000'000;
+inline constexpr int kLabelsMax = 64;
 // Metric points of one append: those of a second of fast training, a hundred times over.
 inline constexpr int kPointsMax = 10'000;
 inline constexpr size_t kMetricNameBytesMax = 200;

@@ -6,9 +6,21 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "server/rpc/limits.h"
 
 namespace trainyard::rpc {
+namespace {
+
+bool IsUserName(absl::string_view name) {
+  return !name.empty() && name.size() <= kUserBytesMax &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' ||
+                  c == '-' || c == '@' || c == '$' || c == '\\';
+         });
+}
+
+}  // namespace
 
 void RequestCheck::Add(absl::string_view field, absl::string_view description) {
   violations_.push_back({std::string(field), std::string(description)});
@@ -40,6 +52,28 @@ std::string RequestCheck::Worker(absl::string_view field, absl::string_view name
   const auto worker = ParseWorkerName(name);
   if (!worker.ok()) Add(field, worker.status().message());
   return worker.value_or("");
+}
+
+void RequestCheck::Name(absl::string_view field, absl::string_view name, bool may_be_empty) {
+  if (name.empty() && may_be_empty) return;
+  const bool has_form = !name.empty() && name.size() <= 63 && name[0] != '.' && name[0] != '-' &&
+                        std::all_of(name.begin(), name.end(), [](char c) {
+                          return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' ||
+                                 c == '_' || c == '-';
+                        });
+  if (has_form) return;
+  Add(field, absl::StrCat("'", name.substr(0, 64),
+                          "' is no name; expected 1 to 63 letters, digits, '-', '_' and '.'"));
+}
+
+void RequestCheck::Subject(absl::string_view field, absl::string_view subject, bool may_be_all) {
+  absl::string_view name = subject;
+  const bool has_kind =
+      absl::ConsumePrefix(&name, "user:") || absl::ConsumePrefix(&name, "project:");
+  const bool has_name = IsUserName(name) || (may_be_all && name == "*");
+  if (has_kind && has_name) return;
+  Add(field, absl::StrCat("'", subject.substr(0, 64), "' is not accepted; expected user:NAME",
+                          may_be_all ? ", project:NAME, user:* or project:*" : " or project:NAME"));
 }
 
 void RequestCheck::MaxBytes(absl::string_view field, absl::string_view text, size_t max_bytes) {
@@ -84,12 +118,7 @@ std::string UserOf(const grpc::CallbackServerContext& context, const Services& s
   const auto entry = metadata.find("trainyard-user");
   if (entry == metadata.end()) return services.user;
   const std::string user(entry->second.data(), entry->second.size());
-  const bool has_form = !user.empty() && user.size() <= kUserBytesMax &&
-                        std::all_of(user.begin(), user.end(), [](char c) {
-                          return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' ||
-                                 c == '_' || c == '-' || c == '@' || c == '$' || c == '\\';
-                        });
-  if (!has_form) {
+  if (!IsUserName(user)) {
     check.Add("metadata.trainyard-user",
               "is no user name; expected 1 to 64 letters, digits, '.', '_', '-' and '@'");
   }

@@ -27,6 +27,11 @@ class RequestCheck {
   CheckpointId Checkpoint(absl::string_view field, absl::string_view name);
   std::string Worker(absl::string_view field, absl::string_view name);
 
+  // A name that people choose: 1 to 63 letters, digits, '-', '_' and '.'.
+  void Name(absl::string_view field, absl::string_view name, bool may_be_empty = false);
+  // Who a quota or a reservation is for: "user:anna", "project:vision"; "user:*" where
+  // `may_be_all`.
+  void Subject(absl::string_view field, absl::string_view subject, bool may_be_all);
   void MaxBytes(absl::string_view field, absl::string_view text, size_t max_bytes);
   void MaxCount(absl::string_view field, int count, int max_count);
   void NotEmpty(absl::string_view field, absl::string_view text);

@@ -1,9 +1,11 @@
 // What the handlers work with. Owned by the app; outlives them.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "common/base/env.h"
+#include "server/rpc/resolve_cache.h"
 #include "server/runtime/blob_store.h"
 #include "server/runtime/board.h"
 #include "server/runtime/executor.h"
@@ -31,6 +33,7 @@ struct Services {
   // Name of the user that the server runs as: the caller, where a client does not say.
   std::string user;
   std::string version;
+  std::unique_ptr<ResolveCache> resolve_cache = std::make_unique<ResolveCache>();
 };
 
 }  // namespace trainyard::rpc

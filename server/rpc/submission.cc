@@ -36,24 +36,101 @@ std::string HashOf(const google::protobuf::Message& message) {
   return ContentHash(bytes);
 }
 
-std::shared_ptr<core::Submission> MakeSubmission(const v1::JobSpec& spec,
-                                                 const v1::JobSpec& resolved,
-                                                 const std::string& user, Services& services) {
+core::Demand DemandOf(const v1::DevicesSpec& devices) {
+  core::Demand demand;
+  demand.count = devices.count();
+  demand.type = devices.type();
+  demand.mixed = devices.mixed();
+  demand.min_count = devices.min();
+  demand.memory_bytes = devices.memory().bytes();
+  demand.labels.insert(devices.labels().begin(), devices.labels().end());
+  demand.spread = devices.spread();
+  return demand;
+}
+
+std::shared_ptr<core::Submission> MakeSubmission(const Resolved& resolved, const std::string& user,
+                                                 Services& services) {
+  const v1::JobSpec& spec = resolved.spec;
   auto submission = std::make_shared<core::Submission>();
   submission->uid = MakeUuid(services.rng);
-  submission->name = resolved.name();
+  submission->name = spec.name();
   submission->user = user;
-  submission->spec = spec.SerializeAsString();
-  submission->resolved_spec = resolved.SerializeAsString();
-  submission->demand = {resolved.devices().count(), resolved.devices().type(),
-                        resolved.devices().mixed()};
-  submission->priority = resolved.priority();
-  submission->max_retries = resolved.max_retries();
-  submission->time_limit_us = Microseconds(resolved.time_limit());
-  submission->disconnect_keep_us = Microseconds(resolved.on_disconnect().keep());
-  submission->checkpoints_kept = resolved.checkpoint().keep().last();
+  submission->project = spec.project();
+  submission->spec = resolved.written_bytes;
+  submission->resolved_spec = resolved.resolved_bytes;
+  submission->demand = DemandOf(spec.devices());
+  submission->priority = spec.priority();
+  submission->preemptible = spec.preemptible();
+  submission->max_retries = spec.max_retries();
+  submission->time_limit_us = Microseconds(spec.time_limit());
+  submission->time_limit_warning_us = Microseconds(spec.time_limit_warning());
+  submission->disconnect_keep_us = Microseconds(spec.on_disconnect().keep());
+  submission->checkpoints_kept = spec.checkpoint().keep().last();
   submission->server_version = services.version;
   return submission;
+}
+
+void CheckArray(const v1::SubmitOptions& options, const v1::JobSpec& resolved,
+                RequestCheck& check) {
+  const int32_t size = options.array_size();
+  if (size < 0 || size > kArrayJobsMax) {
+    check.Add("options.array_size",
+              absl::StrCat(size, " is not accepted; expected 1 to ", kArrayJobsMax));
+    return;
+  }
+  check.NotNegative("options.array_parallel", options.array_parallel());
+  if (size == 0) {
+    if (options.array_parallel() > 0) {
+      check.Add("options.array_parallel", "has no meaning without options.array_size");
+    }
+    return;
+  }
+  // Of the last element, whose name is the longest and whose seed is the largest.
+  const std::string last = absl::StrCat(resolved.name(), "-", size - 1);
+  if (last.size() > kJobNameBytesMax) {
+    check.Add("spec.name",
+              absl::StrCat("'", last, "', the last job of the array, has ", last.size(),
+                           " bytes; expected at most ", kJobNameBytesMax));
+  }
+  const uint64_t seed = resolved.train().seed();
+  if (seed + static_cast<uint64_t>(size - 1) > kSeedMax) {
+    check.Add("spec.train.seed",
+              absl::StrCat(seed, " leaves no seeds for an array of ", size, "; expected at most ",
+                           kSeedMax - static_cast<uint64_t>(size - 1)));
+  }
+}
+
+// What must have become of other jobs, and when and where it may start.
+absl::Status TakeOptions(const v1::SubmitOptions& options, const runtime::Board& board,
+                         RequestCheck& check, core::Submission& submission) {
+  const int count = options.after_size() + options.after_ok_size();
+  check.MaxCount("options.after", count, kDependenciesMax);
+  if (count <= kDependenciesMax) {
+    for (const bool ok : {false, true}) {
+      const auto& names = ok ? options.after_ok() : options.after();
+      for (int i = 0; i < names.size(); ++i) {
+        const std::string field = absl::StrCat(ok ? "options.after_ok[" : "options.after[", i, "]");
+        submission.dependencies.push_back({check.Job(field, names[i]), ok});
+      }
+    }
+  }
+  if (options.has_begin_time()) {
+    submission.not_before_us = FromTimestamp(options.begin_time());
+    if (submission.not_before_us <= 0) {
+      check.Add("options.begin_time", "is no time after 1970");
+    }
+  }
+  check.Name("options.reservation", options.reservation(), /*may_be_empty=*/true);
+  submission.reservation = options.reservation();
+  submission.array_size = options.array_size();
+  submission.array_parallel = options.array_parallel();
+  if (!check.ok()) return absl::OkStatus();
+  for (const core::Dependency& dependency : submission.dependencies) {
+    if (board.FindJob(dependency.job) == nullptr) {
+      return error::JobNotFound(JobName(dependency.job));
+    }
+  }
+  return absl::OkStatus();
 }
 
 // The checkpoint that a new job starts from; nullopt for none.
@@ -73,7 +150,7 @@ void CheckParentModel(const std::optional<core::CheckpointRef>& parent, const v1
                       const runtime::Board& board, RequestCheck& check) {
   const auto job = parent.has_value() ? board.FindJob(parent->job) : nullptr;
   if (job == nullptr) return;
-  const v1::JobSpec trained = ParseSpec(job->record.submission->resolved_spec);
+  const v1::JobSpec trained = ResolvedSpecOf(job->record);
   for (const auto& difference : spec::DiffSpecs(trained.model(), resolved.model())) {
     const auto shown = [](const std::string& json) { return json.empty() ? "unset" : json; };
     check.Add(absl::StrCat("spec.model.", difference.path),
@@ -89,28 +166,46 @@ bool IsAboutData(const v1::SpecChange& change) {
 
 }  // namespace
 
+absl::StatusOr<std::shared_ptr<core::Submission>> SubmissionOf(
+    const v1::JobSpec& spec, const v1::SubmitOptions& options, const std::string& from_checkpoint,
+    const std::string& user, Services& services, RequestCheck& check) {
+  std::vector<FieldViolation> violations;
+  const auto resolved = services.resolve_cache->Resolve(spec, violations);
+  check.Add(std::move(violations));
+  // What is wrong with the spec, and with what stands beside it, is told together.
+  const v1::JobSpec& known = resolved == nullptr ? v1::JobSpec::default_instance() : resolved->spec;
+  TY_ASSIGN_OR_RETURN(const auto parent, ParentOf(from_checkpoint, services.board, check));
+  if (resolved != nullptr) CheckParentModel(parent, known, services.board, check);
+  CheckArray(options, known, check);
+  auto submission = resolved == nullptr ? std::make_shared<core::Submission>()
+                                        : MakeSubmission(*resolved, user, services);
+  TY_RETURN_IF_ERROR(TakeOptions(options, services.board, check, *submission));
+  submission->parent_checkpoint = parent;
+  TY_RETURN_IF_ERROR(check.Take());
+  return submission;
+}
+
 absl::StatusOr<core::SubmitJob> SubmissionOf(const v1::CreateJobRequest& request,
                                              const std::string& user, Services& services,
                                              RequestCheck& check) {
   check.MaxBytes("request_id", request.request_id(), kRequestIdBytesMax);
-  v1::JobSpec resolved;
-  check.Add(spec::ResolveInto(request.spec(), resolved));
-  TY_ASSIGN_OR_RETURN(const auto parent,
-                      ParentOf(request.from_checkpoint(), services.board, check));
-  CheckParentModel(parent, resolved, services.board, check);
-  TY_RETURN_IF_ERROR(check.Take());
-  auto submission = MakeSubmission(request.spec(), resolved, user, services);
-  submission->parent_checkpoint = parent;
-  v1::CreateJobRequest hashed = request;
-  hashed.clear_request_id();
-  return core::SubmitJob{submission, request.request_id(), HashOf(hashed), UserActor(user)};
+  TY_ASSIGN_OR_RETURN(const auto submission,
+                      SubmissionOf(request.spec(), request.options(), request.from_checkpoint(),
+                                   user, services, check));
+  core::SubmitJob input{submission, request.request_id(), "", UserActor(user)};
+  if (!request.request_id().empty()) {
+    v1::CreateJobRequest hashed = request;
+    hashed.clear_request_id();
+    input.request_hash = HashOf(hashed);
+  }
+  return input;
 }
 
 absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime::JobView& original,
                               const std::string& user, Services& services, RequestCheck& check) {
   check.MaxBytes("request_id", request.request_id(), kRequestIdBytesMax);
   check.MaxCount("changes", request.changes_size(), kChangesMax);
-  const v1::JobSpec before = ParseSpec(original.record.submission->resolved_spec);
+  const v1::JobSpec before = ResolvedSpecOf(original.record);
   v1::JobSpec after = before;
   for (const v1::SpecChange& change : request.changes()) {
     const absl::Status status = spec::ApplyChange(after, change.path(), change.value_json());
@@ -124,22 +219,26 @@ absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime:
   if (changes_data && after.data().digest() == before.data().digest()) {
     after.mutable_data()->clear_digest();
   }
-  v1::JobSpec resolved;
-  check.Add(spec::ResolveInto(after, resolved));
+  Resolved resolved;
+  check.Add(spec::ResolveInto(after, resolved.spec));
   TY_ASSIGN_OR_RETURN(const auto parent,
                       ParentOf(request.from_checkpoint(), services.board, check));
-  CheckParentModel(parent, resolved, services.board, check);
-  TY_RETURN_IF_ERROR(check.Take());
+  CheckParentModel(parent, resolved.spec, services.board, check);
+  CheckArray(request.options(), resolved.spec, check);
 
   Clone clone;
-  for (const spec::FieldDifference& difference : spec::DiffSpecs(before, resolved)) {
+  for (const spec::FieldDifference& difference : spec::DiffSpecs(before, resolved.spec)) {
     clone.differences.push_back(ToProto(difference));
   }
   // After the comparison: it is what the original did, written down, and no difference.
-  if (!changes_data && resolved.data().digest().empty()) {
-    resolved.mutable_data()->set_digest(original.record.data_digest);
+  if (!changes_data && resolved.spec.data().digest().empty()) {
+    resolved.spec.mutable_data()->set_digest(original.record.data_digest);
   }
-  auto submission = MakeSubmission(after, resolved, user, services);
+  resolved.written_bytes = after.SerializeAsString();
+  resolved.resolved_bytes = resolved.spec.SerializeAsString();
+  auto submission = MakeSubmission(resolved, user, services);
+  TY_RETURN_IF_ERROR(TakeOptions(request.options(), services.board, check, *submission));
+  TY_RETURN_IF_ERROR(check.Take());
   submission->parent_checkpoint = parent;
   submission->cloned_from = original.record.id;
   v1::CloneJobRequest hashed = request;
@@ -148,7 +247,7 @@ absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime:
   return clone;
 }
 
-v1::Job PreviewOf(const core::Submission& submission) {
+v1::Job PreviewOf(const core::Submission& submission, const v1::Explanation& explanation) {
   v1::Job job;
   *job.mutable_spec() = ParseSpec(submission.spec);
   *job.mutable_resolved_spec() = ParseSpec(submission.resolved_spec);
@@ -160,6 +259,9 @@ v1::Job PreviewOf(const core::Submission& submission) {
     job.mutable_provenance()->set_parent_checkpoint(
         CheckpointName(submission.parent_checkpoint->job, submission.parent_checkpoint->step));
   }
+  SetOptions(submission, job);
+  *job.mutable_explanation() = explanation;
+  *job.mutable_queue_reasons() = explanation.reasons();
   job.set_user(submission.user);
   return job;
 }

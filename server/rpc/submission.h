@@ -14,6 +14,12 @@
 
 namespace trainyard::rpc {
 
+// What a spec and the options beside it ask for. Violations go to `check`; then the result is null.
+// NOT_FOUND for a job or a checkpoint that is not there.
+absl::StatusOr<std::shared_ptr<core::Submission>> SubmissionOf(
+    const v1::JobSpec& spec, const v1::SubmitOptions& options, const std::string& from_checkpoint,
+    const std::string& user, Services& services, RequestCheck& check);
+
 // Resolves the spec of CreateJob and writes the submission down. Violations go to `check`; then the
 // result is null. NOT_FOUND for a checkpoint that is not there.
 absl::StatusOr<core::SubmitJob> SubmissionOf(const v1::CreateJobRequest& request,
@@ -30,7 +36,7 @@ struct Clone {
 absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime::JobView& original,
                               const std::string& user, Services& services, RequestCheck& check);
 
-// A job that was validated only: resolved, without name and state.
-v1::Job PreviewOf(const core::Submission& submission);
+// A job that was validated only: resolved, with what would become of it, without name and state.
+v1::Job PreviewOf(const core::Submission& submission, const v1::Explanation& explanation);
 
 }  // namespace trainyard::rpc

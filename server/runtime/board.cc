@@ -5,6 +5,16 @@
 #include <utility>
 
 namespace trainyard::runtime {
+namespace {
+
+// Some tenths of a millisecond.
+constexpr size_t kJobsALook = 4096;
+
+bool HoldsDevices(core::PartState state) {
+  return state < core::PartState::kExited;
+}
+
+}  // namespace
 
 void Board::Load(const core::Yard& yard) {
   const core::Snapshot& snapshot = yard.snapshot();
@@ -15,6 +25,7 @@ void Board::Load(const core::Yard& yard) {
     attempts_.clear();
     checkpoints_.clear();
     references_.clear();
+    tallies_.clear();
     for (const auto& [id, attempt] : snapshot.attempts) PutAttempt(attempt);
     for (const auto& [id, checkpoint] : snapshot.checkpoints) PutCheckpoint(checkpoint);
     for (const auto& [id, job] : snapshot.jobs) PutJob(yard, id);
@@ -62,7 +73,33 @@ void Board::DropCheckpoint(const core::CheckpointRef& id) {
   checkpoints_.erase(checkpoint);
 }
 
+// Adds what the job has, or takes it away.
+void Board::Count(const JobView& view, int64_t sign) {
+  Tally change;
+  if (std::holds_alternative<core::job_fsm::Queued>(view.record.state)) change.queued_jobs = sign;
+  if (view.attempt != nullptr && !core::attempt_fsm::IsFinal(view.attempt->state)) {
+    for (const core::AttemptPart& part : view.attempt->parts) {
+      if (!HoldsDevices(part.state)) continue;
+      for (const core::RankPlacement& rank : view.attempt->ranks) {
+        if (rank.worker == part.worker) change.devices += sign;
+      }
+    }
+  }
+  if (change == Tally{}) return;
+  const core::UsageKey key{view.record.submission->project, view.record.submission->user};
+  Tally& tally = tallies_[key];
+  tally.queued_jobs += change.queued_jobs;
+  tally.devices += change.devices;
+  if (tally == Tally{}) tallies_.erase(key);
+}
+
+std::map<core::UsageKey, Board::Tally> Board::Tallies() const {
+  const MutexLock lock(&mutex_);
+  return tallies_;
+}
+
 void Board::PutJob(const core::Yard& yard, JobId job) {
+  if (const auto old = jobs_.find(job); old != jobs_.end()) Count(*old->second, -1);
   const core::JobRecord* record = yard.FindJob(job);
   if (record == nullptr) {
     jobs_.erase(job);
@@ -77,6 +114,7 @@ void Board::PutJob(const core::Yard& yard, JobId job) {
   if (after != checkpoints_.begin() && std::prev(after)->first.job == job) {
     view->checkpoint_step = std::prev(after)->first.step;
   }
+  Count(*view, 1);
   jobs_[job] = std::move(view);
 }
 
@@ -109,13 +147,20 @@ std::shared_ptr<const core::CheckpointRecord> Board::FindCheckpoint(core::Checkp
 }
 
 std::vector<std::shared_ptr<const JobView>> Board::ListJobs(
-    int64_t before, size_t limit, const std::function<bool(const JobView&)>& accept) const {
+    int64_t before, size_t limit, const std::function<bool(const JobView&)>& accept,
+    int64_t after) const {
   std::vector<std::shared_ptr<const JobView>> found;
-  const MutexLock lock(&mutex_);
-  auto it = before == 0 ? jobs_.end() : jobs_.lower_bound(JobId{before});
-  while (it != jobs_.begin() && found.size() < limit) {
-    --it;
-    if (accept(*it->second)) found.push_back(it->second);
+  bool is_over = false;
+  while (!is_over) {
+    const MutexLock lock(&mutex_);
+    auto it = before == 0 ? jobs_.end() : jobs_.lower_bound(JobId{before});
+    for (size_t seen = 0; seen < kJobsALook && !is_over; ++seen) {
+      is_over = it == jobs_.begin() || found.size() >= limit || std::prev(it)->first.value <= after;
+      if (is_over) break;
+      --it;
+      if (accept(*it->second)) found.push_back(it->second);
+      before = it->first.value;
+    }
   }
   return found;
 }

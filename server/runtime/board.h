@@ -42,9 +42,20 @@ class Board {
   std::shared_ptr<const JobView> FindJob(JobId job) const;
   std::shared_ptr<const core::AttemptRecord> FindAttempt(AttemptId attempt) const;
   std::shared_ptr<const core::CheckpointRecord> FindCheckpoint(core::CheckpointRef id) const;
-  // Numbers below `before` (all where it is 0), newest first, at most `limit` that `accept` takes.
+  // Numbers below `before` (all where it is 0) and above `after`, newest first, at most `limit`
+  // that `accept` takes. Looks at some thousand at a time, so that no search holds up the writer;
+  // what changes meanwhile is seen before or after its change.
   std::vector<std::shared_ptr<const JobView>> ListJobs(
-      int64_t before, size_t limit, const std::function<bool(const JobView&)>& accept) const;
+      int64_t before, size_t limit, const std::function<bool(const JobView&)>& accept,
+      int64_t after = 0) const;
+  // What each user has within each project, as of now.
+  struct Tally {
+    int64_t queued_jobs = 0;
+    int64_t devices = 0;  // held
+
+    friend bool operator==(const Tally&, const Tally&) = default;
+  };
+  std::map<core::UsageKey, Tally> Tallies() const;
   // Changed after `revision`, in no particular order: number and revision.
   std::vector<std::pair<JobId, int64_t>> ChangedSince(int64_t revision) const;
   // Oldest first.
@@ -61,6 +72,7 @@ class Board {
   void PutCheckpoint(const core::CheckpointRecord& checkpoint)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropCheckpoint(const core::CheckpointRef& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Count(const JobView& view, int64_t sign) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PutJob(const core::Yard& yard, JobId job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Notifier& notifier_;
@@ -70,6 +82,7 @@ class Board {
   std::map<AttemptId, std::shared_ptr<const core::AttemptRecord>> attempts_ ABSL_GUARDED_BY(mutex_);
   std::map<core::CheckpointRef, std::shared_ptr<const core::CheckpointRecord>> checkpoints_
       ABSL_GUARDED_BY(mutex_);
+  std::map<core::UsageKey, Tally> tallies_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, int> references_ ABSL_GUARDED_BY(mutex_);  // by hash
   std::vector<std::string> dropped_ ABSL_GUARDED_BY(mutex_);
 };

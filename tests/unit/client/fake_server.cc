@@ -43,6 +43,7 @@ void FakeServer::Start() {
   builder.RegisterService(static_cast<v1::JobService::Service*>(this));
   builder.RegisterService(static_cast<v1::CheckpointService::Service*>(this));
   builder.RegisterService(static_cast<v1::FleetService::Service*>(this));
+  builder.RegisterService(static_cast<v1::SharingService::Service*>(this));
   server_ = builder.BuildAndStart();
   TY_CHECK(server_ != nullptr);
 }
@@ -191,6 +192,7 @@ grpc::Status FakeServer::CreateJob(grpc::ServerContext*, const v1::CreateJobRequ
     response->set_state(v1::JOB_STATE_QUEUED);
     if (request->validate_only()) {
       response->add_queue_reasons("all 2 devices are held by jobs/1");
+      response->mutable_explanation()->add_reasons("all 2 devices are held by jobs/1");
       return grpc::Status::OK;
     }
     known = job_of_request_[request->request_id()];
@@ -218,6 +220,7 @@ grpc::Status FakeServer::GetJob(grpc::ServerContext*, const v1::GetJobRequest* r
 grpc::Status FakeServer::ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
                                   v1::ListJobsResponse* response) {
   const std::lock_guard lock(mutex_);
+  last_list_ = *request;
   const int size = request->page_size() > 0 ? request->page_size() : 50;
   size_t skip = request->page_token().empty() ? 0 : std::stoul(request->page_token());
   for (auto it = jobs_.rbegin() + static_cast<ptrdiff_t>(skip); it != jobs_.rend(); ++it, ++skip) {

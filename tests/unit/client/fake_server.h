@@ -17,12 +17,14 @@
 #include "trainyard/v1/checkpoint.grpc.pb.h"
 #include "trainyard/v1/fleet.grpc.pb.h"
 #include "trainyard/v1/job.grpc.pb.h"
+#include "trainyard/v1/sharing.grpc.pb.h"
 
 namespace trainyard::testing {
 
 class FakeServer : public v1::JobService::Service,
                    public v1::CheckpointService::Service,
-                   public v1::FleetService::Service {
+                   public v1::FleetService::Service,
+                   public v1::SharingService::Service {
  public:
   FakeServer();
   ~FakeServer() override;
@@ -44,14 +46,34 @@ class FakeServer : public v1::JobService::Service,
   void AddWorker(const v1::Worker& worker);
   // The next call of CreateJob answers so.
   void RefuseNextCreate(const absl::Status& status);
+  // Every item of CreateJobs whose spec has this name answers so.
+  void RefuseItems(const std::string& name, const absl::Status& status);
+  // The next stream of CreateJobs breaks after its first message, whose jobs were made.
+  void BreakNextStream();
+  void SetExplanation(const v1::Explanation& explanation);
+  void AddShare(const v1::Share& share);
   // Blocks until so many watches of jobs have been opened since the start, and got their snapshot.
   void WaitForWatches(int count);
 
   v1::CreateJobRequest last_create();
+  v1::CancelJobsRequest last_cancel();
+  v1::ListJobsRequest last_list();
+  v1::ExplainJobRequest last_explain();
+  v1::CreateReservationRequest last_reservation();
+  v1::DrainWorkerRequest last_drain();
   int downloads();
   int64_t last_download_offset();
 
   grpc::Status CreateJob(grpc::ServerContext*, const v1::CreateJobRequest*, v1::Job*) override;
+  grpc::Status CreateJobs(
+      grpc::ServerContext*,
+      grpc::ServerReaderWriter<v1::CreateJobsResponse, v1::CreateJobsRequest>*) override;
+  grpc::Status ExplainJob(grpc::ServerContext*, const v1::ExplainJobRequest*,
+                          v1::Explanation*) override;
+  grpc::Status ListQueue(grpc::ServerContext*, const v1::ListQueueRequest*,
+                         v1::ListQueueResponse*) override;
+  grpc::Status CancelJobs(grpc::ServerContext*, const v1::CancelJobsRequest*,
+                          v1::CancelJobsResponse*) override;
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::Job*) override;
   grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest*,
                         v1::ListJobsResponse*) override;
@@ -80,8 +102,29 @@ class FakeServer : public v1::JobService::Service,
                            v1::ListWorkersResponse*) override;
   grpc::Status CordonWorker(grpc::ServerContext*, const v1::CordonWorkerRequest*,
                             v1::Worker*) override;
+  grpc::Status DrainWorker(grpc::ServerContext*, const v1::DrainWorkerRequest*,
+                           v1::Worker*) override;
+  grpc::Status QuarantineDevice(grpc::ServerContext*, const v1::QuarantineDeviceRequest*,
+                                v1::Worker*) override;
+  grpc::Status ReleaseDevice(grpc::ServerContext*, const v1::ReleaseDeviceRequest*,
+                             v1::Worker*) override;
+  grpc::Status SetQuota(grpc::ServerContext*, const v1::SetQuotaRequest*, v1::Quota*) override;
+  grpc::Status ListQuotas(grpc::ServerContext*, const v1::ListQuotasRequest*,
+                          v1::ListQuotasResponse*) override;
+  grpc::Status DeleteQuota(grpc::ServerContext*, const v1::DeleteQuotaRequest*,
+                           v1::DeleteQuotaResponse*) override;
+  grpc::Status CreateReservation(grpc::ServerContext*, const v1::CreateReservationRequest*,
+                                 v1::Reservation*) override;
+  grpc::Status ListReservations(grpc::ServerContext*, const v1::ListReservationsRequest*,
+                                v1::ListReservationsResponse*) override;
+  grpc::Status DeleteReservation(grpc::ServerContext*, const v1::DeleteReservationRequest*,
+                                 v1::DeleteReservationResponse*) override;
+  grpc::Status ListShares(grpc::ServerContext*, const v1::ListSharesRequest*,
+                          v1::ListSharesResponse*) override;
 
  private:
+  grpc::Status SetAside(const std::string& worker, const std::string& device,
+                        const std::string& reason, v1::Worker* response);
   // Waits for the next change; false where the server stops or the client has gone.
   bool WaitForChange(std::unique_lock<std::mutex>& lock, grpc::ServerContext& context);
   // Under the lock. NOT_FOUND as the real server says it.
@@ -105,7 +148,18 @@ class FakeServer : public v1::JobService::Service,
   std::map<std::pair<std::string, std::string>, std::string> files_;
   std::map<std::string, v1::Worker> workers_;
   absl::Status refuse_create_;
+  std::map<std::string, absl::Status> refused_items_;
+  bool break_stream_ = false;
+  v1::Explanation explanation_;
+  v1::ListSharesResponse shares_;
+  std::map<std::string, v1::Quota> quotas_;
+  std::map<std::string, v1::Reservation> reservations_;
   v1::CreateJobRequest last_create_;
+  v1::CancelJobsRequest last_cancel_;
+  v1::ListJobsRequest last_list_;
+  v1::ExplainJobRequest last_explain_;
+  v1::CreateReservationRequest last_reservation_;
+  v1::DrainWorkerRequest last_drain_;
   int downloads_ = 0;
   int64_t last_download_offset_ = -1;
 };

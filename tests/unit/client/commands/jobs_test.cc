@@ -30,12 +30,14 @@ TEST_F(Jobs, AreListedNewestFirst) {
     job.mutable_start_time()->set_seconds(1000);
     job.mutable_end_time()->set_seconds(1092);
   });
-  server_.ChangeJob(
-      "jobs/2", [now](v1::Job& job) { job.mutable_create_time()->set_seconds(now - 300 - 10); });
+  server_.ChangeJob("jobs/2", [now](v1::Job& job) {
+    job.mutable_create_time()->set_seconds(now - 300 - 10);
+    job.add_queue_reasons("no device is free");
+  });
   EXPECT_EQ(runner_.Run({"ls"}).out,
-            "JOB  NAME    STATE      DEVICES  DONE  ACCURACY  ETA  TOOK  AGE\n"
-            "  2  second  QUEUED           1     -         -    -     -   5m\n"
-            "  1  first   SUCCEEDED        1  100%     91.3%    -   92s   3h\n");
+            "JOB  NAME    STATE      DEVICES  DONE  ACCURACY  ETA  TOOK  AGE  WHY\n"
+            "  2  second  QUEUED           1     -         -    -     -   5m  no device is free\n"
+            "  1  first   SUCCEEDED        1  100%     91.3%    -   92s   3h  -\n");
 }
 
 TEST_F(Jobs, AreListedAsDataToo) {
@@ -104,7 +106,7 @@ TEST_F(Jobs, OneThatCannotBeCancelledDoesNotKeepTheOthersFromIt) {
   const CommandResult result = runner_.Run({"cancel", "1-3", "-o", "name"});
   EXPECT_EQ(result.exit_code, 6);
   EXPECT_EQ(result.out, "jobs/1\njobs/3\n");
-  EXPECT_THAT(result.err, AllOf(HasSubstr("jobs/3 is CANCELLED"),
+  EXPECT_THAT(result.err, AllOf(HasSubstr("2 cancelled, 1 could not be cancelled"),
                                 HasSubstr("job 'jobs/2' is SUCCEEDED and cannot be cancelled")));
 }
 

@@ -28,7 +28,13 @@ TEST(Parser, SetMayBeRepeatedAndLeavesWhatFollowsAlone) {
       ParseCommandLine({"submit", "--set", "a=1", "job.yaml", "--set", "b=[1, 2]"});
   ASSERT_TRUE(parsed.options.has_value()) << parsed.err;
   EXPECT_THAT(parsed.options->set, ElementsAre("a=1", "b=[1, 2]"));
-  EXPECT_EQ(parsed.options->file, "job.yaml");
+  EXPECT_THAT(parsed.options->files, ElementsAre("job.yaml"));
+}
+
+TEST(Parser, FilesMayStandWithAndWithoutTheirFlag) {
+  const Parsed parsed = ParseCommandLine({"submit", "a.yaml", "-f", "b.yaml", "-f", "c.yaml"});
+  ASSERT_TRUE(parsed.options.has_value()) << parsed.err;
+  EXPECT_THAT(parsed.options->files, ::testing::UnorderedElementsAre("a.yaml", "b.yaml", "c.yaml"));
 }
 
 TEST(Parser, RunIsSubmitAndFollow) {
@@ -58,7 +64,7 @@ TEST(Parser, MistakesOfUseEndWithTwoAndSayWhatIsMeant) {
 
 TEST(Parser, EveryVerbHasHelpWithAnExample) {
   const auto verbs = DescribeVerbs();
-  EXPECT_GE(verbs.size(), 21u);
+  EXPECT_GE(verbs.size(), 34u);
   for (const commands::VerbInfo& verb : verbs) {
     std::vector<std::string> args = absl::StrSplit(verb.name, ' ');
     args.push_back("--help");

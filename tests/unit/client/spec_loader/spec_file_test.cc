@@ -136,6 +136,32 @@ TEST(SpecFile, ViolationsOfTheServerAreShownAtTheirPlace) {
             "    |                       ^~~\n");
 }
 
+TEST(SpecFile, LabelsAreAMappingOfTexts) {
+  const std::string head =
+      "name: a\nmodel: {mlp: {}}\ndata: {dataset: glyphs}\ntrain: {epochs: 1}\n"
+      "optimizer: {sgd: {lr: 0.1}}\n";
+  const SpecFile good = Load(head + "devices: {memory: 80 GiB, labels: {zone: a, rack: 12}}\n");
+  EXPECT_THAT(good.mistakes, IsEmpty()) << Messages(good);
+  EXPECT_EQ(good.spec.devices().labels().at("rack"), "12");
+  EXPECT_EQ(good.spec.devices().memory().bytes(), int64_t{80} << 30);
+  const SpecFile bad = Load(head + "devices: {memory: 80, labels: {zone: [a]}}\n");
+  EXPECT_THAT(Messages(bad), HasSubstr("6:19: devices.memory: memory '80' needs a unit"));
+  EXPECT_THAT(Messages(bad), HasSubstr("6:38: devices.labels.zone: expected a text, found a list"));
+  EXPECT_THAT(Messages(Load(head + "devices: {labels: [a]}\n")),
+              HasSubstr("devices.labels: expected names and values such as {zone: a}"));
+}
+
+TEST(SpecFile, DocumentsAreSplitAndKeepTheirLines) {
+  const auto documents =
+      SplitDocuments("many.yaml", "# head\n---\nname: a\n---\n# nothing\n---\nname: b\nx: 1\n");
+  ASSERT_EQ(documents.size(), 2u);
+  EXPECT_EQ(documents[0].text, "name: a");
+  EXPECT_EQ(documents[0].first_line, 2);
+  EXPECT_EQ(documents[1].first_line, 6);
+  EXPECT_THAT(Messages(ParseSpecText(documents[1])), HasSubstr("many.yaml:8:1: x: unknown key"));
+  EXPECT_EQ(SplitDocuments("empty.yaml", "").size(), 1u);
+}
+
 TEST(SpecFile, AMissingFileIsNotFound) {
   trainyard::testing::TempDir dir;
   const auto file = ReadSpecFile(dir.File("no-such.yaml"));

@@ -15,17 +15,20 @@ RpcTest::RpcTest() {
                                                   *Rng::Real(), "operator", "1.2.3"});
   job_service_ = std::make_unique<JobServiceImpl>(*services_);
   fleet_service_ = std::make_unique<FleetServiceImpl>(*services_);
+  sharing_service_ = std::make_unique<SharingServiceImpl>(*services_);
   checkpoint_service_ = std::make_unique<CheckpointServiceImpl>(*services_);
   agent_service_ = std::make_unique<AgentServiceImpl>(*services_);
   grpc::ServerBuilder builder;
   builder.RegisterService(job_service_.get());
   builder.RegisterService(fleet_service_.get());
+  builder.RegisterService(sharing_service_.get());
   builder.RegisterService(checkpoint_service_.get());
   builder.RegisterService(agent_service_.get());
   server_ = builder.BuildAndStart();
   const auto channel = server_->InProcessChannel(grpc::ChannelArguments());
   jobs_ = v1::JobService::NewStub(channel);
   fleet_ = v1::FleetService::NewStub(channel);
+  sharing_ = v1::SharingService::NewStub(channel);
   checkpoints_ = v1::CheckpointService::NewStub(channel);
   agents_ = v1::AgentService::NewStub(channel);
 }

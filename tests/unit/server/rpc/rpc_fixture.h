@@ -14,6 +14,7 @@
 #include "server/rpc/checkpoint_service.h"
 #include "server/rpc/fleet_service.h"
 #include "server/rpc/job_service.h"
+#include "server/rpc/sharing_service.h"
 #include "server/rpc/streams.h"
 #include "server/store/memory_metrics_store.h"
 #include "server/store/memory_store.h"
@@ -62,11 +63,13 @@ class RpcTest : public ::testing::Test {
   std::unique_ptr<Services> services_;
   std::unique_ptr<JobServiceImpl> job_service_;
   std::unique_ptr<FleetServiceImpl> fleet_service_;
+  std::unique_ptr<SharingServiceImpl> sharing_service_;
   std::unique_ptr<CheckpointServiceImpl> checkpoint_service_;
   std::unique_ptr<AgentServiceImpl> agent_service_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::JobService::Stub> jobs_;
   std::unique_ptr<v1::FleetService::Stub> fleet_;
+  std::unique_ptr<v1::SharingService::Stub> sharing_;
   std::unique_ptr<v1::CheckpointService::Stub> checkpoints_;
   std::unique_ptr<v1::AgentService::Stub> agents_;
   std::string session_;

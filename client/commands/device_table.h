@@ -1,0 +1,16 @@
+// Devices for people.
+#pragma once
+
+#include <string>
+
+#include "trainyard/v1/fleet.pb.h"
+
+namespace trainyard::commands {
+
+// A row a device.
+std::string DeviceTable(const v1::ListWorkersResponse& response);
+
+// "OK", "QUARANTINED (Xid 79)", "SET ASIDE (smells)".
+std::string DeviceHealth(const v1::Device& device);
+
+}  // namespace trainyard::commands

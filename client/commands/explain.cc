@@ -1,0 +1,96 @@
+#include <ostream>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "client/commands/commands.h"
+#include "client/commands/explanation.h"
+#include "client/commands/load_spec.h"
+#include "client/commands/selector.h"
+#include "client/commands/submit_options.h"
+#include "client/output/text.h"
+#include "common/base/status_macros.h"
+
+namespace trainyard::commands {
+namespace {
+
+// A job that does not wait: what it does instead, and what can be done.
+std::string WhyNoWait(const v1::Job& job) {
+  const std::string id = output::ShortName(job.name());
+  const std::string state = output::StateText(job.state());
+  if (output::IsHeld(job)) {
+    return absl::StrCat("it is held because of a failure: ", job.failure().message(),
+                        "\n  trainyard resume ", id, "    queues it again\n  trainyard cancel ", id,
+                        "    gives it up");
+  }
+  if (job.state() == v1::JOB_STATE_SUSPENDED) {
+    return absl::StrCat("it is suspended; `trainyard resume ", id, "` queues it again");
+  }
+  if (output::IsFinal(job.state())) {
+    return absl::StrCat("it has ended as ", state, "; `trainyard show ", id, "` tells more");
+  }
+  return absl::StrCat("it is ", state, " and does not wait");
+}
+
+Result ExplainJob(const Context& context, link::ServerLink& link) {
+  TY_ASSIGN_OR_RETURN(const std::string name, ResolveOne(link, context.options.selectors[0]));
+  v1::GetJobRequest get;
+  get.set_name(name);
+  TY_ASSIGN_OR_RETURN(const v1::Job job, link.Call(&v1::JobService::Stub::GetJob, get));
+  v1::ExplainJobRequest request;
+  request.set_name(name);
+  TY_ASSIGN_OR_RETURN(const v1::Explanation explanation,
+                      link.Call(&v1::JobService::Stub::ExplainJob, request));
+  if (PrintOne(context, explanation, name)) return link::kOk;
+  const bool waits = job.state() == v1::JOB_STATE_QUEUED;
+  std::string where;
+  if (waits && explanation.position() > 0) {
+    where = absl::StrCat(", ", Ordinal(explanation.position()), " in the queue");
+  }
+  context.out << name << "  " << job.resolved_spec().name() << "  "
+              << context.terminal.Style(output::StateStyle(job.state()),
+                                        output::StateText(job.state()))
+              << where << "\n";
+  if (waits && explanation.reasons().empty()) {
+    context.out
+        << "the next look at the queue places it, or tells why not; ask again in a moment\n";
+  } else if (waits) {
+    context.out << ExplanationText(
+        context, explanation, absl::StrCat("trainyard clone ", output::ShortName(name), " --yes"));
+  } else {
+    context.out << WhyNoWait(job) << "\n";
+  }
+  return link::kOk;
+}
+
+Result ExplainSpec(const Context& context, link::ServerLink& link) {
+  const std::string& path = context.options.files[0];
+  TY_ASSIGN_OR_RETURN(spec_loader::SpecFile file, spec_loader::ReadSpecFile(path));
+  TY_ASSIGN_OR_RETURN(const std::vector<std::string> changed, ApplyChanges(context.options, file));
+  if (!file.mistakes.empty()) return TellMistakes(context, file, "nothing was explained");
+  v1::ExplainJobRequest request;
+  *request.mutable_spec() = file.spec;
+  TY_ASSIGN_OR_RETURN(*request.mutable_options(), SubmitOptionsOf(context, link));
+  const auto explanation = link.Call(&v1::JobService::Stub::ExplainJob, request);
+  if (!GetFieldViolations(explanation.status()).empty()) {
+    spec_loader::AddViolations(file, GetFieldViolations(explanation.status()), changed);
+    return TellMistakes(context, file, "nothing was explained");
+  }
+  TY_RETURN_IF_ERROR(explanation.status());
+  if (PrintOne(context, *explanation, file.spec.name())) return link::kOk;
+  context.out << file.spec.name() << "  not submitted yet\n"
+              << ExplanationText(context, *explanation, absl::StrCat("trainyard submit ", path));
+  return link::kOk;
+}
+
+}  // namespace
+
+Result Explain(const Context& context) {
+  if (context.options.selectors.empty() == context.options.files.empty()) {
+    return absl::InvalidArgumentError(
+        "explain a job, `trainyard explain 12`, or a spec, `trainyard explain -f job.yaml`");
+  }
+  TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
+  return context.options.files.empty() ? ExplainJob(context, *link) : ExplainSpec(context, *link);
+}
+
+}  // namespace trainyard::commands

@@ -1,0 +1,34 @@
+#include "client/commands/load_spec.h"
+
+#include <ostream>
+
+#include "client/commands/spec_changes.h"
+#include "common/base/status_macros.h"
+#include "common/spec/change.h"
+
+namespace trainyard::commands {
+
+absl::StatusOr<std::vector<std::string>> ApplyChanges(const Options& options,
+                                                      spec_loader::SpecFile& file) {
+  TY_ASSIGN_OR_RETURN(const std::vector<Change> changes, ChangesOf(options));
+  std::vector<std::string> changed;
+  if (!file.is_readable) return changed;
+  for (const Change& change : changes) {
+    changed.push_back(change.path);
+    const absl::Status status = spec::ApplyChange(file.spec, change.path, change.value);
+    spec_loader::AddViolations(file, GetFieldViolations(status), changed);
+  }
+  spec_loader::AddRuleMistakes(file, file.spec, changed);
+  return changed;
+}
+
+Result TellMistakes(const Context& context, const spec_loader::SpecFile& file,
+                    absl::string_view consequence) {
+  context.err << spec_loader::RenderMistakes(file, context.terminal.color)
+              << context.terminal.Style("1;31", "error:") << " "
+              << Counted(file.mistakes.size(), "mistake") << " in " << file.name << "; "
+              << consequence << "\n";
+  return link::kUsage;
+}
+
+}  // namespace trainyard::commands

@@ -1,0 +1,252 @@
+#include "client/commands/submit_many.h"
+
+#include <deque>
+#include <memory>
+#include <ostream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/commands/load_spec.h"
+#include "client/commands/submit_options.h"
+#include "common/base/backoff.h"
+#include "common/base/status_macros.h"
+#include "common/base/strings.h"
+#include "common/rpc/channel.h"
+
+namespace trainyard::commands {
+namespace {
+
+using spec_loader::SpecFile;
+using spec_loader::SpecText;
+
+// Items of a message, and messages under way: fewer than the server reads ahead, so that a write
+// never waits for a read of ours.
+constexpr int kItems = 128;
+constexpr size_t kBytesMax = size_t{2} << 20;
+constexpr size_t kMessagesUnderWay = 4;
+// Refusals that are told one by one.
+constexpr int64_t kRefusalsTold = 20;
+// Without an answer for so long the stream is given up.
+constexpr absl::Duration kStreamTimeout = absl::Hours(24);
+constexpr absl::Duration kRetryFor = absl::Seconds(30);
+constexpr absl::Duration kDrawInterval = absl::Milliseconds(100);
+
+// Documents that went into one message.
+struct Message {
+  v1::CreateJobsRequest request;
+  std::vector<SpecFile> files;  // of the items
+};
+
+class Submitter {
+ public:
+  Submitter(const Context& context, link::ServerLink& link, const std::vector<SpecText>& texts,
+            v1::SubmitOptions options)
+      : context_(context),
+        link_(link),
+        texts_(texts),
+        options_(std::move(options)),
+        prefix_(context.options.request_id.empty() ? MakeUuid(context.rng)
+                                                   : context.options.request_id) {}
+
+  Result Run() {
+    start_ = context_.clock.Uptime();
+    TY_RETURN_IF_ERROR(Send());
+    if (context_.terminal.err_is_terminal) context_.err << "\r\x1b[K";
+    PrintList(context_, messages_, names_);
+    const absl::Duration took = context_.clock.Uptime() - start_;
+    const double rate = absl::ToDoubleSeconds(took) > 0
+                            ? static_cast<double>(submitted_) / absl::ToDoubleSeconds(took)
+                            : 0;
+    context_.Say(absl::StrCat(
+        "submitted ", FormatCount(submitted_), " of ",
+        FormatCount(static_cast<int64_t>(texts_.size())), " documents",
+        submitted_ > 1000
+            ? absl::StrCat(" (", FormatCount(static_cast<int64_t>(rate)), " a second)")
+            : "",
+        refused_ == 0 ? ""
+                      : absl::StrCat("; ", FormatCount(refused_), refused_ == 1 ? " was" : " were",
+                                     " refused"),
+        refused_ > kRefusalsTold ? absl::StrCat(", of which ", kRefusalsTold, " are told above")
+                                 : ""));
+    return refused_ == 0 ? link::kOk : link::kUsage;
+  }
+
+ private:
+  // Over as many streams as it takes: what had no answer when one broke is sent again, and its
+  // request ids keep it one job.
+  absl::Status Send() {
+    Backoff backoff(absl::Milliseconds(200), absl::Seconds(2), context_.rng);
+    absl::Duration broken_since = absl::InfiniteDuration();
+    while (true) {
+      const int64_t before = submitted_ + refused_;
+      const absl::Status status = SendOverOneStream();
+      const absl::Duration now = context_.clock.Uptime();
+      if (submitted_ + refused_ > before) broken_since = absl::InfiniteDuration();
+      if (status.ok() || status.code() != absl::StatusCode::kUnavailable) return status;
+      if (broken_since == absl::InfiniteDuration()) broken_since = now;
+      if (now - broken_since > kRetryFor || context_.interrupt.WaitFor(backoff.Next())) {
+        return Annotate(status, absl::StrCat("after ", submitted_, " jobs"));
+      }
+    }
+  }
+
+  absl::Status SendOverOneStream() {
+    grpc::ClientContext call;
+    rpc::SetTimeout(call, kStreamTimeout);
+    const link::Interrupt::Scope scope(link_.interrupt(), call);
+    const auto stream = link_.jobs().CreateJobs(&call);
+    size_t written = 0;  // of under_way_
+    bool is_open = true;
+    while (is_open) {
+      while (is_open && written < kMessagesUnderWay) {
+        if (written == under_way_.size() && !Prepare()) break;
+        is_open = stream->Write(under_way_[written]->request);
+        if (is_open) ++written;
+      }
+      if (written == 0) break;
+      v1::CreateJobsResponse response;
+      if (!is_open || !stream->Read(&response)) break;
+      Take(response);
+      --written;
+      Draw();
+    }
+    if (is_open) stream->WritesDone();
+    v1::CreateJobsResponse rest;
+    while (written > 0 && stream->Read(&rest)) {
+      Take(rest);
+      --written;
+    }
+    const grpc::Status status = stream->Finish();
+    if (!status.ok()) return link_.Error(status);
+    return under_way_.empty() ? absl::OkStatus()
+                              : absl::UnavailableError("the server has ended the stream");
+  }
+
+  // Fills the next message; false where no documents are left.
+  bool Prepare() {
+    auto message = std::make_unique<Message>();
+    size_t bytes = 0;
+    while (next_ < texts_.size() && message->request.requests_size() < kItems &&
+           bytes < kBytesMax) {
+      const size_t index = next_++;
+      SpecFile file = spec_loader::ParseSpecText(texts_[index]);
+      const auto changed = ApplyChanges(context_.options, file);
+      if (!changed.ok() || !file.mistakes.empty()) {
+        Refuse(file, changed.status());
+        continue;
+      }
+      v1::CreateJobRequest* item = message->request.add_requests();
+      *item->mutable_spec() = file.spec;
+      *item->mutable_options() = options_;
+      item->set_request_id(absl::StrCat(prefix_, "/", index));
+      bytes += item->ByteSizeLong();
+      message->files.push_back(std::move(file));
+    }
+    if (message->request.requests().empty()) return false;
+    under_way_.push_back(std::move(message));
+    return true;
+  }
+
+  void Take(const v1::CreateJobsResponse& response) {
+    const std::unique_ptr<Message> message = std::move(under_way_.front());
+    under_way_.pop_front();
+    for (int i = 0; i < response.results_size(); ++i) {
+      const v1::CreateJobResult& result = response.results(i);
+      if (result.has_error()) {
+        Refuse(message->files[static_cast<size_t>(i)], rpc::FromStatusProto(result.error()));
+        continue;
+      }
+      ++submitted_;
+      Keep(result);
+    }
+  }
+
+  // Names go out as they come; formats that are one value wait for all of them.
+  void Keep(const v1::CreateJobResult& result) {
+    const Format format = context_.options.format;
+    if (format == Format::kTable || format == Format::kWide || format == Format::kName) {
+      if (context_.terminal.out_is_terminal && format != Format::kName) return;
+      context_.out << result.name() << "\n";
+      return;
+    }
+    results_.push_back(result);
+    messages_.push_back(&results_.back());
+    names_.push_back(result.name());
+  }
+
+  void Refuse(SpecFile& file, const absl::Status& status) {
+    if (++refused_ > kRefusalsTold) return;
+    if (context_.terminal.err_is_terminal) context_.err << "\r\x1b[K";
+    const auto violations = GetFieldViolations(status);
+    spec_loader::AddViolations(file, violations, {});
+    context_.err << spec_loader::RenderMistakes(file, context_.terminal.color);
+    if (violations.empty() && !status.ok()) {
+      context_.err << file.name << ":" << file.first_line + 1 << ": " << status.message() << "\n";
+    }
+  }
+
+  void Draw() {
+    const absl::Duration now = context_.clock.Uptime();
+    if (!context_.terminal.err_is_terminal || context_.options.quiet ||
+        now - drawn_ < kDrawInterval)
+      return;
+    drawn_ = now;
+    context_.err << "\rsubmitted " << FormatCount(submitted_) << " of "
+                 << FormatCount(static_cast<int64_t>(texts_.size())) << "\x1b[K" << std::flush;
+  }
+
+  const Context& context_;
+  link::ServerLink& link_;
+  const std::vector<SpecText>& texts_;
+  const v1::SubmitOptions options_;
+  const std::string prefix_;
+  size_t next_ = 0;                                 // document
+  std::deque<std::unique_ptr<Message>> under_way_;  // without an answer yet
+  int64_t submitted_ = 0;
+  int64_t refused_ = 0;
+  std::deque<v1::CreateJobResult> results_;
+  std::vector<const google::protobuf::Message*> messages_;
+  std::vector<std::string> names_;
+  absl::Duration start_;
+  absl::Duration drawn_ = -absl::InfiniteDuration();
+};
+
+// Without a server: what the files alone tell.
+Result CheckMany(const Context& context, const std::vector<SpecText>& texts) {
+  int64_t wrong = 0;
+  for (const SpecText& text : texts) {
+    SpecFile file = spec_loader::ParseSpecText(text);
+    TY_RETURN_IF_ERROR(ApplyChanges(context.options, file).status());
+    if (file.mistakes.empty()) continue;
+    if (++wrong <= kRefusalsTold) {
+      context.err << spec_loader::RenderMistakes(file, context.terminal.color);
+    }
+  }
+  context.Say(absl::StrCat(FormatCount(static_cast<int64_t>(texts.size()) - wrong), " of ",
+                           FormatCount(static_cast<int64_t>(texts.size())),
+                           " documents are fine; nothing was submitted"));
+  return wrong == 0 ? link::kOk : link::kUsage;
+}
+
+}  // namespace
+
+Result SubmitMany(const Context& context, const std::vector<SpecText>& texts) {
+  if (context.options.follow) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--follow follows one job, and these are ", texts.size(),
+                     " specs; submit them without it, then `trainyard watch`"));
+  }
+  if (!context.options.from.empty()) {
+    return absl::InvalidArgumentError("--from starts one job from a checkpoint; submit it alone");
+  }
+  if (context.options.dry_run) return CheckMany(context, texts);
+  // A flag that cannot be read is one error, and not one for each document.
+  SpecFile probe;
+  probe.is_readable = false;
+  TY_RETURN_IF_ERROR(ApplyChanges(context.options, probe).status());
+  TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
+  TY_ASSIGN_OR_RETURN(v1::SubmitOptions options, SubmitOptionsOf(context, *link));
+  return Submitter(context, *link, texts, std::move(options)).Run();
+}
+
+}  // namespace trainyard::commands

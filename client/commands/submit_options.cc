@@ -1,0 +1,85 @@
+#include "client/commands/submit_options.h"
+
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "client/commands/selector.h"
+#include "common/base/duration.h"
+#include "common/base/status_macros.h"
+
+namespace trainyard::commands {
+namespace {
+
+// "100" or "100%8".
+absl::Status TakeArray(absl::string_view text, v1::SubmitOptions& options) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(text, absl::MaxSplits('%', 1));
+  int32_t size = 0;
+  int32_t parallel = 0;
+  const bool has_form =
+      absl::SimpleAtoi(parts[0], &size) && size >= 1 &&
+      (parts.size() == 1 || (absl::SimpleAtoi(parts[1], &parallel) && parallel >= 1));
+  if (!has_form) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--array '", text, "' is no size; write 100, or 100%8 for at most 8 of them at a time"));
+  }
+  options.set_array_size(size);
+  options.set_array_parallel(parallel);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+google::protobuf::Timestamp ToTimestamp(absl::Time time) {
+  google::protobuf::Timestamp proto;
+  proto.set_seconds(absl::ToUnixSeconds(time));
+  return proto;
+}
+
+absl::StatusOr<absl::Time> ParseMoment(absl::string_view text, absl::Time now, absl::Time base) {
+  absl::string_view rest = text;
+  if (absl::ConsumePrefix(&rest, "+")) {
+    TY_ASSIGN_OR_RETURN(const absl::Duration after, ParseDuration(rest));
+    return base + after;
+  }
+  const absl::TimeZone zone = absl::LocalTimeZone();
+  absl::Time time;
+  for (const char* form : {"%Y-%m-%d%ET%H:%M:%E*S%Ez", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M"}) {
+    if (absl::ParseTime(form, text, zone, &time, nullptr)) return time;
+  }
+  // A time of day: the next one.
+  const absl::CivilDay today = absl::ToCivilDay(now, zone);
+  for (int day = 0; day < 2; ++day) {
+    const std::string dated = absl::StrCat(absl::FormatCivilTime(today + day), " ", text);
+    if (!absl::ParseTime("%Y-%m-%d %H:%M", dated, zone, &time, nullptr)) break;
+    if (time > now) return time;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", text, "' is no time; write 18:00, +2h, '2026-11-21 18:00' or 2026-11-21T18:00:00Z"));
+}
+
+absl::StatusOr<v1::SubmitOptions> SubmitOptionsOf(const Context& context, link::ServerLink& link) {
+  const Options& given = context.options;
+  v1::SubmitOptions options;
+  if (!given.array.empty()) TY_RETURN_IF_ERROR(TakeArray(given.array, options));
+  if (!given.after.empty()) {
+    TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ResolveSelectors(link, given.after));
+    options.mutable_after()->Add(names.begin(), names.end());
+  }
+  if (!given.after_ok.empty()) {
+    TY_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                        ResolveSelectors(link, given.after_ok));
+    options.mutable_after_ok()->Add(names.begin(), names.end());
+  }
+  if (!given.begin.empty()) {
+    const absl::Time now = context.clock.Now();
+    TY_ASSIGN_OR_RETURN(const absl::Time begin, ParseMoment(given.begin, now, now));
+    *options.mutable_begin_time() = ToTimestamp(begin);
+  }
+  options.set_reservation(given.reservation);
+  return options;
+}
+
+}  // namespace trainyard::commands

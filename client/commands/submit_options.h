@@ -1,0 +1,23 @@
+// What stands beside a spec on the command line: --array, --after, --begin, --reservation.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "client/commands/context.h"
+#include "trainyard/v1/job.pb.h"
+
+namespace trainyard::commands {
+
+// Looks up jobs that --after names by `last`. INVALID_ARGUMENT for a flag that cannot be read.
+absl::StatusOr<v1::SubmitOptions> SubmitOptionsOf(const Context& context, link::ServerLink& link);
+
+// A moment as people write it: "18:00" (the next one, in the local time zone), "+2h" (from `base`),
+// or RFC 3339 ("2026-11-21T18:00:00Z", "2026-11-21 18:00" in the local time zone).
+absl::StatusOr<absl::Time> ParseMoment(absl::string_view text, absl::Time now, absl::Time base);
+
+google::protobuf::Timestamp ToTimestamp(absl::Time time);
+
+}  // namespace trainyard::commands

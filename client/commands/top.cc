@@ -1,0 +1,83 @@
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "client/commands/commands.h"
+#include "client/commands/top_view.h"
+#include "client/output/keyboard.h"
+#include "common/base/status_macros.h"
+
+namespace trainyard::commands {
+namespace {
+
+constexpr absl::Duration kRefresh = absl::Seconds(1);
+// A key is noticed within a wink.
+constexpr absl::Duration kKeyWait = absl::Milliseconds(50);
+constexpr int kQueueShown = 200;
+constexpr int kJobsMax = 1000;
+
+absl::StatusOr<TopData> Fetch(const Context& context, link::ServerLink& link) {
+  TopData data;
+  data.server = link.address();
+  data.now = context.clock.Now();
+  TY_ASSIGN_OR_RETURN(data.workers,
+                      link.Call(&v1::FleetService::Stub::ListWorkers, v1::ListWorkersRequest()));
+  v1::ListJobsRequest jobs;
+  jobs.set_page_size(kJobsMax);
+  for (const v1::JobState state :
+       {v1::JOB_STATE_STARTING, v1::JOB_STATE_RUNNING, v1::JOB_STATE_STOPPING}) {
+    jobs.add_states(state);
+  }
+  TY_ASSIGN_OR_RETURN(const v1::ListJobsResponse running,
+                      link.Call(&v1::JobService::Stub::ListJobs, jobs));
+  data.running.assign(running.jobs().begin(), running.jobs().end());
+  v1::ListQueueRequest queue;
+  queue.set_page_size(kQueueShown);
+  TY_ASSIGN_OR_RETURN(data.queue, link.Call(&v1::JobService::Stub::ListQueue, queue));
+  TY_ASSIGN_OR_RETURN(data.shares,
+                      link.Call(&v1::SharingService::Stub::ListShares, v1::ListSharesRequest()));
+  return data;
+}
+
+// Redraws in place until q or Ctrl-C. A server that is away is waited for.
+Result Live(const Context& context, link::ServerLink& link) {
+  output::Keyboard keyboard;
+  context.out << "\x1b[?1049h\x1b[?25l";  // a screen of its own, without cursor
+  bool is_over = false;
+  while (!is_over && !context.interrupt.triggered()) {
+    const auto data = Fetch(context, link);
+    std::string picture =
+        data.ok()
+            ? RenderTop(*data, context.terminal, context.terminal.height - 1)
+            : absl::StrCat("the server does not answer; trying again: ", data.status().message(),
+                           "\n");
+    // Lines are cleared as they are drawn, so that nothing flickers.
+    absl::StrReplaceAll({{"\n", "\x1b[K\n"}}, &picture);
+    context.out << "\x1b[H" << picture << "\x1b[J" << context.terminal.Style("2", "q ends")
+                << std::flush;
+    const absl::Duration drawn = context.clock.Uptime();
+    while (!is_over && context.clock.Uptime() - drawn < kRefresh &&
+           !context.interrupt.triggered()) {
+      const char key = keyboard.Read(kKeyWait);
+      is_over = key == 'q' || key == 'Q' || key == '\x1b';
+    }
+  }
+  context.out << "\x1b[?25h\x1b[?1049l" << std::flush;
+  return link::kOk;
+}
+
+}  // namespace
+
+Result Top(const Context& context) {
+  TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
+  const bool is_live = context.terminal.out_is_terminal && context.in_is_terminal &&
+                       !context.options.once && context.options.format == Format::kTable;
+  if (is_live) return Live(context, *link);
+  TY_ASSIGN_OR_RETURN(const TopData data, Fetch(context, *link));
+  output::Terminal terminal = context.terminal;
+  if (!terminal.out_is_terminal) terminal.width = 1 << 20;  // files have no edge
+  context.out << RenderTop(data, terminal, /*height=*/0);
+  return link::kOk;
+}
+
+}  // namespace trainyard::commands

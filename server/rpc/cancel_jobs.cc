@@ -1,0 +1,164 @@
+#include "server/rpc/cancel_jobs.h"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
+#include "common/rpc/status.h"
+#include "server/rpc/convert.h"
+#include "server/rpc/limits.h"
+#include "server/rpc/request.h"
+
+namespace trainyard::rpc {
+namespace {
+
+// One call. A batch is posted when the one before has been answered, so that a call for a hundred
+// thousand jobs leaves room in the queue for others. The answers come on the writer, one at a time.
+class Cancellation : public std::enable_shared_from_this<Cancellation> {
+ public:
+  Cancellation(Services& services, std::vector<JobId> jobs, std::string actor, std::string reason,
+               grpc::ServerUnaryReactor* reactor, v1::CancelJobsResponse* response)
+      : services_(services),
+        jobs_(std::move(jobs)),
+        actor_(std::move(actor)),
+        reason_(std::move(reason)),
+        reactor_(reactor),
+        response_(response) {}
+
+  void PostBatch() {
+    const size_t first = posted_;
+    const size_t end = std::min(jobs_.size(), first + kCancelBatch);
+    if (first == end) return reactor_->Finish(grpc::Status::OK);
+    posted_ = end;
+    {
+      const absl::MutexLock lock(&mutex_);
+      left_ = end - first;
+    }
+    for (size_t i = first; i < end; ++i) {
+      const JobId job = jobs_[i];
+      services_.runtime.Post(
+          core::CancelJob{job, actor_, reason_},
+          [self = shared_from_this(), job](const absl::StatusOr<core::Reply>& reply) {
+            self->Take(job, reply.status());
+          });
+    }
+  }
+
+ private:
+  void Take(JobId job, const absl::Status& status) {
+    {
+      const absl::MutexLock lock(&mutex_);  // a refused input is answered by the thread that posts
+      Count(job, status);
+      if (--left_ > 0) return;
+    }
+    PostBatch();
+  }
+
+  void Count(JobId job, const absl::Status& status) {
+    if (!status.ok()) {
+      response_->set_failed(response_->failed() + 1);
+      if (response_->errors_size() >= kCancelErrorsMax) return;
+      v1::JobError* error = response_->add_errors();
+      error->set_name(JobName(job));
+      *error->mutable_error() = ToStatusProto(status);
+      return;
+    }
+    const auto view = services_.board.FindJob(job);
+    const bool stops = view != nullptr && !core::job_fsm::IsFinal(view->record.state);
+    if (stops) {
+      response_->set_stopping(response_->stopping() + 1);
+    } else {
+      response_->set_cancelled(response_->cancelled() + 1);
+    }
+  }
+
+  Services& services_;
+  const std::vector<JobId> jobs_;
+  const std::string actor_;
+  const std::string reason_;
+  grpc::ServerUnaryReactor* const reactor_;
+  v1::CancelJobsResponse* const response_;
+  size_t posted_ = 0;
+  absl::Mutex mutex_;
+  size_t left_ ABSL_GUARDED_BY(mutex_) = 0;  // of the batch under way
+};
+
+// Those of the request that have not ended, oldest first.
+std::vector<JobId> JobsOf(const v1::CancelJobsRequest& request, const std::string& caller,
+                          const runtime::Board& board) {
+  const std::set<int> states(request.states().begin(), request.states().end());
+  const std::string user = request.user().empty() ? caller : request.user();
+  JobId array;
+  int64_t before = 0;
+  if (!request.array().empty()) {
+    const auto view = board.FindJob(*ParseJobName(request.array()));
+    if (view != nullptr) array = view->record.array;
+    if (array == JobId{}) return {};
+    before = array.value + view->record.submission->array_size;
+  }
+  std::vector<JobId> jobs;
+  const auto views = board.ListJobs(
+      before, std::numeric_limits<size_t>::max(),
+      [&](const runtime::JobView& view) {
+        const core::JobRecord& record = view.record;
+        if (core::job_fsm::IsFinal(record.state)) return false;
+        if (!states.empty() && !states.contains(ToProto(record.state))) return false;
+        return array != JobId{} ? record.array == array : record.submission->user == user;
+      },
+      /*after=*/array.value == 0 ? 0 : array.value - 1);
+  for (auto view = views.rbegin(); view != views.rend(); ++view) {
+    jobs.push_back((*view)->record.id);
+  }
+  return jobs;
+}
+
+}  // namespace
+
+void StartCancelJobs(Services& services, const v1::CancelJobsRequest& request,
+                     const std::string& user, RequestCheck& check,
+                     grpc::ServerUnaryReactor* reactor, v1::CancelJobsResponse* response) {
+  const int ways = (request.names().empty() ? 0 : 1) + (request.array().empty() ? 0 : 1) +
+                   (request.has_user() ? 1 : 0);
+  if (ways != 1) check.Add("names", "exactly one of names, array and user must be given");
+  check.MaxCount("names", request.names_size(), kCancelNamesMax);
+  check.MaxBytes("user", request.user(), kUserBytesMax);
+  check.MaxBytes("reason", request.reason(), kReasonBytesMax);
+  std::vector<JobId> jobs;
+  for (int i = 0; i < request.names_size() && i < kCancelNamesMax; ++i) {
+    jobs.push_back(check.Job(absl::StrCat("names[", i, "]"), request.names(i)));
+  }
+  if (!request.array().empty()) {
+    const JobId job = check.Job("array", request.array());
+    const auto view = services.board.FindJob(job);
+    if (check.ok() && view == nullptr) {
+      return reactor->Finish(ToGrpcStatus(error::JobNotFound(request.array())));
+    }
+    if (check.ok() && view->record.array == JobId{}) {
+      check.Add("array",
+                absl::StrCat("job '", request.array(), "' belongs to no array; name it in names"));
+    }
+  }
+  if (!check.ok()) return reactor->Finish(ToGrpcStatus(check.Take()));
+  if (request.names().empty()) {
+    jobs = JobsOf(request, user, services.board);
+  } else if (!request.states().empty()) {
+    const std::set<int> states(request.states().begin(), request.states().end());
+    jobs.erase(std::remove_if(jobs.begin(), jobs.end(),
+                              [&](JobId job) {
+                                const auto view = services.board.FindJob(job);
+                                return view != nullptr &&
+                                       !states.contains(ToProto(view->record.state));
+                              }),
+               jobs.end());
+  }
+  std::make_shared<Cancellation>(services, std::move(jobs), UserActor(user), request.reason(),
+                                 reactor, response)
+      ->PostBatch();
+}
+
+}  // namespace trainyard::rpc

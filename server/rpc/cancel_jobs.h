@@ -1,0 +1,19 @@
+// CancelJobs: one answer for many jobs.
+#pragma once
+
+#include <string>
+
+#include "grpcpp/server_context.h"
+#include "server/rpc/request.h"
+#include "server/rpc/services.h"
+#include "trainyard/v1/job.pb.h"
+
+namespace trainyard::rpc {
+
+// Finishes the reactor when every job is cancelled, stopping or known not to be cancellable, and
+// all of that is on disk.
+void StartCancelJobs(Services& services, const v1::CancelJobsRequest& request,
+                     const std::string& user, RequestCheck& check,
+                     grpc::ServerUnaryReactor* reactor, v1::CancelJobsResponse* response);
+
+}  // namespace trainyard::rpc

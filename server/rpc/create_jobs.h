@@ -1,0 +1,21 @@
+// CreateJobs: many submissions over one stream.
+#pragma once
+
+#include <string>
+
+#include "grpcpp/support/server_callback.h"
+#include "server/rpc/services.h"
+#include "trainyard/v1/job.pb.h"
+
+namespace trainyard::rpc {
+
+// Several messages are under way at a time, so that one commit takes the jobs of many; their
+// answers go out in the order in which they came. Past kCreateMessagesMax the stream is not read.
+grpc::ServerBidiReactor<v1::CreateJobsRequest, v1::CreateJobsResponse>* StartCreateJobs(
+    Services& services, const std::string& user);
+
+// A stream that ends at once.
+grpc::ServerBidiReactor<v1::CreateJobsRequest, v1::CreateJobsResponse>* FailedCreateJobs(
+    const absl::Status& status);
+
+}  // namespace trainyard::rpc

@@ -1,0 +1,99 @@
+#include "server/rpc/list_jobs.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
+#include "common/base/status_macros.h"
+#include "server/rpc/convert.h"
+#include "server/rpc/limits.h"
+#include "server/rpc/request.h"
+
+namespace trainyard::rpc {
+namespace {
+
+// What a request lets through.
+class Filter {
+ public:
+  Filter(const v1::ListJobsRequest& request, JobId array)
+      : states_(request.states().begin(), request.states().end()),
+        user_(request.user()),
+        project_(request.project()),
+        array_(array) {}
+
+  bool Accepts(const core::JobRecord& job) const {
+    return (states_.empty() || states_.contains(ToProto(job.state))) &&
+           (user_.empty() || user_ == job.submission->user) &&
+           (project_.empty() || project_ == job.submission->project) &&
+           (array_ == JobId{} || array_ == job.array);
+  }
+
+ private:
+  const std::set<int> states_;
+  const std::string user_;
+  const std::string project_;
+  const JobId array_;
+};
+
+using StateCounts = std::map<v1::JobState, int32_t>;
+
+}  // namespace
+
+absl::Status ListPage(const v1::ListJobsRequest& request, const runtime::Board& board,
+                      v1::ListJobsResponse& response) {
+  RequestCheck check;
+  const int page_size =
+      check.PageSize("page_size", request.page_size(), kJobsPageDefault, kJobsPageMax);
+  int64_t before = check.PageToken("page_token", request.page_token());
+  int64_t after = 0;
+  check.MaxBytes("user", request.user(), kUserBytesMax);
+  check.Name("project", request.project(), /*may_be_empty=*/true);
+  JobId array;
+  if (!request.array().empty()) array = check.Job("array", request.array());
+  TY_RETURN_IF_ERROR(check.Take());
+  if (array != JobId{}) {
+    const auto view = board.FindJob(array);
+    if (view == nullptr) return error::JobNotFound(request.array());
+    array = view->record.array;
+    if (array == JobId{}) return absl::OkStatus();  // it belongs to none
+    // The jobs of an array are numbered in one piece.
+    const int64_t end = array.value + view->record.submission->array_size;
+    before = before == 0 ? end : std::min(before, end);
+    after = array.value - 1;
+  }
+  const Filter filter(request, array);
+  std::map<JobId, StateCounts> counts;  // by array
+  const auto accept = [&](const runtime::JobView& view) {
+    const core::JobRecord& job = view.record;
+    const bool is_match = filter.Accepts(job);
+    if (!request.group_arrays() || job.array == JobId{}) return is_match;
+    if (is_match) ++counts[job.array][ToProto(job.state)];
+    // The first of an array is met last, and stands for all that were counted.
+    return job.id == job.array && counts.contains(job.array);
+  };
+  // One more than asked for tells whether there is another page.
+  const auto views = board.ListJobs(before, static_cast<size_t>(page_size) + 1, accept, after);
+  size_t bytes = 0;
+  for (const auto& view : views) {
+    if (response.jobs_size() == page_size || bytes > kPageBytesMax) {
+      response.set_next_page_token(
+          absl::StrCat(ParseJobName(response.jobs().rbegin()->name())->value));
+      break;
+    }
+    v1::Job* job = response.add_jobs();
+    *job = ToProto(*view);
+    if (const auto grouped = counts.find(view->record.id); grouped != counts.end()) {
+      for (const auto& [state, jobs] : grouped->second) {
+        v1::StateCount* count = job->add_array_states();
+        count->set_state(state);
+        count->set_jobs(jobs);
+      }
+    }
+    bytes += job->ByteSizeLong();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace trainyard::rpc
