@@ -119,6 +119,7 @@ absl::Status RecordDeath(const run_dir::RunDir& dir, const run_dir::Assignment& 
   exit.message = rebooted ? "the machine was restarted while the attempt ran"
                           : "the supervisor of the attempt died, and its ranks with it";
   exit.end_time_us = absl::ToUnixMicros(clock.Now());
+  if (!stopped && !assignment.ranks.empty()) exit.failed_rank = assignment.ranks.front().rank;
   for (const run_dir::RankAssignment& rank : assignment.ranks) {
     if (auto ended = run_dir::ReadRankExit(dir, rank.rank); ended.ok()) {
       exit.ranks.push_back(*std::move(ended));

@@ -231,6 +231,7 @@ absl::StatusOr<RankExit> DecodeRankExit(absl::string_view text, absl::string_vie
 std::string EncodeAttemptExit(const AttemptExit& exit) {
   Json json;
   PutExit(exit, json);
+  json["failed_rank"] = exit.failed_rank;
   json["ranks"] = Json::array();
   for (const RankExit& rank : exit.ranks) json["ranks"].push_back(RankExitJson(rank));
   return DumpJson(json) + "\n";
@@ -240,6 +241,7 @@ absl::StatusOr<AttemptExit> DecodeAttemptExit(absl::string_view text, absl::stri
   return Decode<AttemptExit>(text, file, [](FieldReader& reader) {
     AttemptExit exit;
     GetExit(reader, exit);
+    reader.Integer("failed_rank", exit.failed_rank, 0, kMaxRank);
     for (FieldReader& rank : reader.Objects("ranks")) exit.ranks.push_back(GetRankExit(rank));
     return exit;
   });

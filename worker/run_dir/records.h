@@ -84,6 +84,7 @@ struct AttemptExit {
   std::string reason = {};
   std::string message = {};
   int64_t end_time_us = 0;
+  int failed_rank = 0;  // that failed first; 0 where none did
   std::vector<RankExit> ranks = {};
 
   friend bool operator==(const AttemptExit&, const AttemptExit&) = default;
