@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/hash.h"
+#include "common/base/labels.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/limits.h"
 
@@ -61,6 +62,8 @@ core::DeviceRecord FromProto(const v1::Device& device, const std::string& field,
   record.cpus.assign(device.cpus().begin(), device.cpus().end());
   record.threads = device.threads();
   record.product = device.product();
+  check.NotNegative(field + ".island", device.island());
+  record.island = device.island();
   return record;
 }
 
@@ -178,6 +181,7 @@ v1::DesiredAttempt DesiredProto(const core::DesiredAttempt& desired, const runti
   }
   for (const auto& [key, value] : desired.rendezvous) (*proto.mutable_rendezvous())[key] = value;
   proto.set_spans_workers(desired.spans_workers);
+  proto.set_checkpoint_request(desired.checkpoint_request);
   return proto;
 }
 
@@ -205,6 +209,12 @@ core::RegisterWorker FromProto(const v1::RegisterWorkerRequest& request, Request
   input.hostname = request.hostname();
   input.address = request.address();
   input.devices = DevicesFromProto(request.devices(), check);
+  check.MaxCount("labels", static_cast<int>(request.labels().size()), static_cast<int>(kLabelsMax));
+  for (const auto& [key, value] : request.labels()) {
+    const absl::Status label = CheckLabel(key, value);
+    if (!label.ok()) check.Add("labels", label.message());
+    input.labels[key] = value;
+  }
   return input;
 }
 

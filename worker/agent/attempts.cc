@@ -137,6 +137,9 @@ void Attempts::ReadRecords(Attempt& attempt) {
   if (const auto lease = run_dir::ReadLease(dir); lease.ok()) {
     local.lease_expire = lease->expire_uptime;
   }
+  if (const auto request = run_dir::ReadCheckpointRequest(dir); request.ok()) {
+    local.checkpoint_request = *request;
+  }
   if (const auto keys = run_dir::ListRendezvousKeys(dir); keys.ok()) {
     local.rendezvous = std::set<std::string>(keys->begin(), keys->end());
   }
@@ -305,6 +308,8 @@ absl::Status Attempts::Apply(const Action& action, const DesiredAttempt* desired
       TY_CHECK(desired != nullptr);
       return run_dir::SetRendezvousKey(attempt->dir, action.key,
                                        desired->rendezvous.at(action.key));
+    case Action::Kind::kAskCheckpoint:
+      return run_dir::RequestCheckpoint(attempt->dir, action.number);
     case Action::Kind::kPruneCheckpoint:
       return RemoveTree(checkpoint::CheckpointPath(attempt->dir.CheckpointsDir(), action.number));
     case Action::Kind::kRemove: {

@@ -1,14 +1,28 @@
 #include "worker/agent/device_inventory.h"
 
+#include <pwd.h>
 #include <sched.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "common/base/files.h"
 
 namespace trainyard::agent {
+namespace {
+
+// Files of /proc and /sys that hold a word or a few lines.
+constexpr int64_t kSmallFileBytes = 64 << 10;
+
+}  // namespace
 
 absl::StatusOr<std::vector<Device>> DivideCpus(const std::vector<int64_t>& cpus,
                                                int64_t memory_bytes,
@@ -52,9 +66,40 @@ std::vector<int64_t> AllowedCpus() {
   return cpus;
 }
 
-int64_t MachineMemory() {
-  return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) *
-         static_cast<int64_t>(sysconf(_SC_PAGESIZE));
+int64_t AllowedMemory() {
+  const int64_t machine =
+      static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<int64_t>(sysconf(_SC_PAGESIZE));
+  const auto membership = ReadFile("/proc/self/cgroup", kSmallFileBytes);
+  if (!membership.ok()) return machine;
+  return std::min(machine, CgroupMemoryLimit(*membership, "/sys/fs/cgroup").value_or(machine));
+}
+
+std::optional<int64_t> CgroupMemoryLimit(absl::string_view membership, const std::string& root) {
+  std::optional<int64_t> limit;
+  for (const absl::string_view line : absl::StrSplit(membership, '\n', absl::SkipEmpty())) {
+    // number:controllers:path; version 2 has the number 0 and names no controllers.
+    const std::vector<absl::string_view> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
+    if (parts.size() != 3) continue;
+    const bool unified = parts[0] == "0" && parts[1].empty();
+    const std::vector<absl::string_view> controllers = absl::StrSplit(parts[1], ',');
+    const bool memory =
+        std::find(controllers.begin(), controllers.end(), "memory") != controllers.end();
+    if (!unified && !memory) continue;
+    const std::string base = unified ? root : JoinPath(root, "memory");
+    const char* const file = unified ? "memory.max" : "memory.limit_in_bytes";
+    // Seen from inside a container the path may not exist; its root does.
+    std::string path(absl::StripSuffix(parts[2], "/"));
+    while (true) {
+      const auto text = ReadFile(absl::StrCat(base, path, "/", file), kSmallFileBytes);
+      int64_t bytes = 0;
+      if (text.ok() && absl::SimpleAtoi(*text, &bytes) && bytes > 0) {
+        limit = std::min(limit.value_or(bytes), bytes);
+      }
+      if (path.empty()) break;
+      path.resize(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
+    }
+  }
+  return limit;
 }
 
 std::vector<Device> GpuDevices(const std::vector<Gpu>& gpus) {
@@ -65,6 +110,7 @@ std::vector<Device> GpuDevices(const std::vector<Gpu>& gpus) {
     device.type = DeviceTypeOf(gpu.product);
     device.product = gpu.product;
     device.memory_bytes = gpu.memory_bytes;
+    device.island = gpu.island;
     devices.push_back(std::move(device));
   }
   return devices;
@@ -72,7 +118,8 @@ std::vector<Device> GpuDevices(const std::vector<Gpu>& gpus) {
 
 std::vector<Device> MarkUnmanagedUse(std::vector<Device> devices,
                                      const std::map<std::string, std::vector<int64_t>>& processes,
-                                     const std::function<bool(int64_t pid)>& is_ours) {
+                                     const std::function<bool(int64_t pid)>& is_ours,
+                                     const std::function<std::string(int64_t pid)>& describe) {
   for (Device& device : devices) {
     device.health = Device::Health::kOk;
     device.health_reason.clear();
@@ -81,12 +128,35 @@ std::vector<Device> MarkUnmanagedUse(std::vector<Device> devices,
     for (const int64_t pid : found->second) {
       if (is_ours(pid)) continue;
       device.health = Device::Health::kUnmanagedUse;
-      device.health_reason =
-          absl::StrCat("process ", pid, " uses it, which no job of ours started");
+      device.health_reason = absl::StrCat(describe(pid), " uses it, which no job of ours started");
       break;
     }
   }
   return devices;
+}
+
+std::string DescribeProcess(int64_t pid) {
+  const std::string folder = absl::StrCat("/proc/", pid);
+  std::string program;
+  if (auto text = ReadFile(folder + "/comm", kSmallFileBytes); text.ok()) {
+    // The program names itself; the reason is shown to people.
+    program = std::string(absl::StripTrailingAsciiWhitespace(*text));
+    for (char& c : program) {
+      if (!absl::ascii_isprint(static_cast<unsigned char>(c))) c = '?';
+    }
+  }
+  struct stat about {};
+  std::string user;
+  if (stat(folder.c_str(), &about) == 0) {
+    std::array<char, 4096> space{};
+    passwd entry{};
+    passwd* found = nullptr;
+    const int failed = getpwuid_r(about.st_uid, &entry, space.data(), space.size(), &found);
+    user = failed == 0 && found != nullptr ? found->pw_name : absl::StrCat("user ", about.st_uid);
+  }
+  const std::string process = absl::StrCat("process ", pid);
+  if (program.empty() || user.empty()) return process;
+  return absl::StrCat(process, " (", program, " of ", user, ")");
 }
 
 }  // namespace trainyard::agent
