@@ -34,7 +34,8 @@ absl::StatusOr<std::vector<Device>> DivideCpus(const std::vector<int64_t>& cpus,
   int threads = options.threads_per_device;
   if (threads == 0) threads = options.count == 0 ? 1 : std::max(1, available / options.count);
   const int count = options.count == 0 ? available / threads : options.count;
-  if (count < 1 || static_cast<int64_t>(count) * threads > available) {
+  const bool fit = options.share || static_cast<int64_t>(count) * threads <= available;
+  if (count < 1 || !fit) {
     return absl::InvalidArgumentError(
         absl::StrCat(std::max(1, count), " CPU devices of ", threads, " threads need ",
                      static_cast<int64_t>(std::max(1, count)) * threads,
@@ -47,9 +48,11 @@ absl::StatusOr<std::vector<Device>> DivideCpus(const std::vector<int64_t>& cpus,
     device.type = "cpu";
     device.product = "CPU";
     device.memory_bytes = memory_bytes / count;
-    const auto begin = cpus.begin() + static_cast<int64_t>(i) * threads;
-    device.cpus.assign(begin, begin + threads);
     device.threads = threads;
+    if (!options.share) {
+      const auto begin = cpus.begin() + static_cast<int64_t>(i) * threads;
+      device.cpus.assign(begin, begin + threads);
+    }
     devices.push_back(std::move(device));
   }
   return devices;

@@ -19,6 +19,7 @@ namespace trainyard::agent {
 struct CpuDeviceOptions {
   int count = 0;               // 0: as many as the processors allow
   int threads_per_device = 0;  // 0: processors / count; 1 where neither is given
+  bool share = false;          // more devices than processors are fine; none is bound to any
 };
 
 // Disjoint shares of `cpus` in their order, named cpu-0, cpu-1, ...; memory is divided equally.

@@ -177,6 +177,8 @@ int Main(int argc, char** argv) {
   app.add_option("--cpu_devices", flags.cpu.count, "CPU devices to offer; 0: as many as fit");
   app.add_option("--threads_per_device", flags.cpu.threads_per_device,
                  "threads and processors of a CPU device; 0: processors / devices");
+  app.add_flag("--share_cpus", flags.cpu.share,
+               "CPU devices share all processors, so that there may be more of them");
   app.add_option("--dataset_dir", flags.dataset_dir, "folder of the data sets");
   app.add_option("--interface", flags.interface, "network interface of gangs on this host alone");
   app.add_option("--address", flags.address, "address at which other hosts reach our ranks");

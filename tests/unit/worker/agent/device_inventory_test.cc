@@ -44,6 +44,16 @@ TEST(DivideCpus, ThreadsAloneAndDevicesAloneShareAllProcessors) {
   EXPECT_EQ((*devices)[0].threads, 4);
 }
 
+TEST(DivideCpus, DevicesThatShareProcessorsAreBoundToNone) {
+  const auto devices = DivideCpus({0, 1}, 800, {8, 0, true});
+  ASSERT_TRUE(devices.ok()) << devices.status();
+  ASSERT_EQ(devices->size(), 8u);
+  EXPECT_THAT((*devices)[7].cpus, ElementsAre());
+  EXPECT_EQ((*devices)[7].threads, 1);
+  EXPECT_EQ((*devices)[7].memory_bytes, 100);
+  EXPECT_FALSE(DivideCpus({0, 1}, 800, {-1, 0, true}).ok());
+}
+
 TEST(DivideCpus, RefusesMoreThanThereIs) {
   for (const CpuDeviceOptions options :
        {CpuDeviceOptions{3, 1}, CpuDeviceOptions{1, 3}, CpuDeviceOptions{0, 3},
