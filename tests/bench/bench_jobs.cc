@@ -58,13 +58,14 @@ class Pool {
     const std::string address = absl::StrCat("unix:", dir_.File("s"));
     server_ = Start(
         {Binary("trainyard-server"), "--state_dir", dir_.File("server"), "--listen", address});
-    worker_ = Start({Binary("trainyard-worker"), "--server", address, "--state_dir",
-                     dir_.File("worker"), "--name", "bench", "--trainer", trainer, "--cpu_devices",
-                     absl::StrCat(devices), "--share_cpus"});
     const auto channel = rpc::MakeChannel(address);
     TY_CHECK_OK(channel.status());
     jobs_ = v1::JobService::NewStub(*channel);
     fleet_ = v1::FleetService::NewStub(*channel);
+    AwaitIdle();  // the server answers
+    worker_ = Start({Binary("trainyard-worker"), "--server", address, "--state_dir",
+                     dir_.File("worker"), "--name", "bench", "--trainer", trainer, "--cpu_devices",
+                     absl::StrCat(devices), "--share_cpus"});
     Await([this] {
       grpc::ClientContext context;
       v1::ListWorkersResponse workers;
@@ -102,6 +103,7 @@ class Pool {
                                        v1::JOB_STATE_RUNNING, v1::JOB_STATE_STOPPING}) {
         request.add_states(state);
       }
+      context.set_wait_for_ready(true);
       v1::ListJobsResponse jobs;
       return jobs_->ListJobs(&context, request, &jobs).ok() && jobs.jobs_size() == 0;
     });

@@ -306,16 +306,16 @@ absl::Status WriteProgress(const RunDir& dir, int rank, const Progress& progress
   return ReplaceFile(dir.ProgressPath(rank), EncodeProgress(progress));
 }
 absl::Status WriteRankResult(const RunDir& dir, int rank, const RankResult& result) {
-  return WriteFileAtomically(dir.ResultPath(rank), EncodeRankResult(result));
+  return ReplaceFile(dir.ResultPath(rank), EncodeRankResult(result));
 }
 absl::Status WriteRankExit(const RunDir& dir, const RankExit& exit) {
-  return WriteFileAtomically(dir.RankExitPath(exit.rank), EncodeRankExit(exit));
+  return ReplaceFile(dir.RankExitPath(exit.rank), EncodeRankExit(exit));
 }
 absl::Status WriteAttemptExit(const RunDir& dir, const AttemptExit& exit) {
   return WriteFileAtomically(dir.ExitPath(), EncodeAttemptExit(exit));
 }
 absl::Status WriteSupervisorRecord(const RunDir& dir, const SupervisorRecord& record) {
-  return WriteFileAtomically(dir.SupervisorPath(), EncodeSupervisorRecord(record));
+  return ReplaceFile(dir.SupervisorPath(), EncodeSupervisorRecord(record));
 }
 
 }  // namespace trainyard::run_dir
