@@ -132,9 +132,11 @@ void Agent::Turn() {
   attempts_.Observe();
   TakeFetched();
   TakeUploads();
-  for (const Action& action : Reconcile(desired_, attempts_.Locals(), clock_.Uptime())) {
-    Act(action);
-  }
+  std::vector<Action> actions = Reconcile(desired_, attempts_.Locals(), clock_.Uptime());
+  // The next attempt of a device does not wait for the removal of the last one's folder.
+  std::stable_partition(actions.begin(), actions.end(),
+                        [](const Action& action) { return action.kind != Action::Kind::kRemove; });
+  for (const Action& action : actions) Act(action);
   attempts_.Observe();
   SetTargets();
   LookAtDevices();
