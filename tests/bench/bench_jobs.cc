@@ -4,13 +4,12 @@
 // left is idle before the next one's trainer runs there.
 //
 // usage: bench_jobs [jobs] [folder]; the folder lies on the disk that is to be measured.
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -25,6 +24,7 @@
 #include "common/rpc/channel.h"
 #include "tests/testing/process.h"
 #include "tests/testing/temp_dir.h"
+#include "tests/testing/wait.h"
 #include "trainyard/v1/fleet.grpc.pb.h"
 #include "trainyard/v1/job.grpc.pb.h"
 
@@ -33,7 +33,6 @@ namespace {
 
 constexpr int kSubmitters = 4;
 constexpr absl::Duration kPatience = absl::Minutes(5);
-constexpr absl::Duration kLook = absl::Milliseconds(5);
 
 std::string Binary(const std::string& name) {
   return JoinPath(TRAINYARD_BIN_DIR, name);
@@ -140,13 +139,8 @@ class Pool {
     return *std::move(process);
   }
 
-  template <typename Condition>
-  void Await(Condition condition) {
-    const absl::Duration end = Clock::Real()->Uptime() + kPatience;
-    while (!condition()) {
-      TY_CHECK(Clock::Real()->Uptime() < end);
-      usleep(static_cast<useconds_t>(absl::ToInt64Microseconds(kLook)));
-    }
+  void Await(const std::function<bool()>& condition) {
+    TY_CHECK(testing::WaitUntil(condition, kPatience));
   }
 
   const testing::TempDir dir_;

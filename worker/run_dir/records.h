@@ -128,8 +128,8 @@ absl::StatusOr<RankExit> ReadRankExit(const RunDir& dir, int rank);
 absl::StatusOr<AttemptExit> ReadAttemptExit(const RunDir& dir);
 absl::StatusOr<SupervisorRecord> ReadSupervisorRecord(const RunDir& dir);
 
-// Only the attempt's exit is durable. What the others say is of use to processes of this boot: after
-// a power loss the attempt is over, or begins anew where nothing of it is left.
+// Only the attempt's exit is durable. What the others say is of use to processes of this boot:
+// after a power loss the attempt is over, or begins anew where nothing of it is left.
 absl::Status WriteProgress(const RunDir& dir, int rank, const Progress& progress);
 absl::Status WriteRankResult(const RunDir& dir, int rank, const RankResult& result);
 absl::Status WriteRankExit(const RunDir& dir, const RankExit& exit);
