@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/hash.h"
+#include "common/base/labels.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/limits.h"
 
@@ -61,6 +62,7 @@ core::DeviceRecord FromProto(const v1::Device& device, const std::string& field,
   record.cpus.assign(device.cpus().begin(), device.cpus().end());
   record.threads = device.threads();
   record.product = device.product();
+  check.NotNegative(field + ".island", device.island());
   record.island = device.island();
   return record;
 }
@@ -207,14 +209,12 @@ core::RegisterWorker FromProto(const v1::RegisterWorkerRequest& request, Request
   input.hostname = request.hostname();
   input.address = request.address();
   input.devices = DevicesFromProto(request.devices(), check);
-  check.MaxCount("labels", static_cast<int>(request.labels().size()), kLabelsMax);
+  check.MaxCount("labels", static_cast<int>(request.labels().size()), static_cast<int>(kLabelsMax));
   for (const auto& [key, value] : request.labels()) {
-    if (IsWord(key, "-_./", 63) && IsWord(value, "-_./", 63)) continue;
-    check.Add("labels", absl::StrCat("'", key.substr(0, 64), "' = '", value.substr(0, 64),
-                                     "' is not accepted; expected 1 to 63 letters, digits, '-', "
-                                     "'_', '.' and '/' each"));
+    const absl::Status label = CheckLabel(key, value);
+    if (!label.ok()) check.Add("labels", label.message());
+    input.labels[key] = value;
   }
-  input.labels.insert(request.labels().begin(), request.labels().end());
   return input;
 }
 

@@ -28,6 +28,15 @@ constexpr absl::Duration kLookAtDevices = absl::Seconds(2);
 constexpr int kBeginTries = 3;
 constexpr absl::Duration kBeginRetry = absl::Milliseconds(300);
 
+// The rank that cannot begin for want of its device; the lowest where all devices are here.
+int FirstWithoutDevice(const std::vector<DesiredRank>& ranks, const std::vector<Device>& devices) {
+  const auto found = std::find_if(ranks.begin(), ranks.end(), [&devices](const DesiredRank& rank) {
+    return std::none_of(devices.begin(), devices.end(),
+                        [&rank](const Device& device) { return device.name == rank.device; });
+  });
+  return found == ranks.end() ? ranks.front().rank : found->rank;
+}
+
 }  // namespace
 
 Agent::Agent(AgentOptions options, v1::AgentService::StubInterface& stub, Nvml* nvml, Clock& clock,
@@ -123,9 +132,11 @@ void Agent::Turn() {
   attempts_.Observe();
   TakeFetched();
   TakeUploads();
-  for (const Action& action : Reconcile(desired_, attempts_.Locals(), clock_.Uptime())) {
-    Act(action);
-  }
+  std::vector<Action> actions = Reconcile(desired_, attempts_.Locals(), clock_.Uptime());
+  // The next attempt of a device does not wait for the removal of the last one's folder.
+  std::stable_partition(actions.begin(), actions.end(),
+                        [](const Action& action) { return action.kind != Action::Kind::kRemove; });
+  for (const Action& action : actions) Act(action);
   attempts_.Observe();
   SetTargets();
   LookAtDevices();
@@ -230,6 +241,7 @@ void Agent::BeginFailed(AttemptId id, const DesiredAttempt& wanted, const absl::
   exit.exit_code = run_dir::ExitCode(exit.outcome);
   exit.reason = reason.empty() ? "START_FAILED" : reason;
   exit.message = std::string(status.message());
+  exit.failed_rank = FirstWithoutDevice(wanted.ranks, options_.devices);
   attempts_.Fail(id, wanted.fencing_token, std::move(exit));
 }
 
@@ -241,6 +253,7 @@ void Agent::SetTargets() {
     target.id = id;
     target.fencing_token = attempt.local.fencing_token;
     target.dir = attempt.dir;
+    target.checkpoints = attempt.local.checkpoints;
     target.exited = attempt.exit.has_value();
     if (attempt.assignment.has_value()) {
       for (const auto& rank : attempt.assignment->ranks) target.ranks.push_back(rank.rank);
@@ -292,9 +305,12 @@ void Agent::LookAtDevices() {
     if (pids.ok()) processes[device.name] = *pids;
   }
   const std::string root = JoinPath(options_.settings.state_dir, "attempts");
-  std::vector<Device> now = MarkUnmanagedUse(options_.devices, processes, [&root](int64_t pid) {
-    return ProcessVariable(pid, "TRAINYARD_RUN_DIR").starts_with(root + "/");
-  });
+  std::vector<Device> now = MarkUnmanagedUse(
+      options_.devices, processes,
+      [&root](int64_t pid) {
+        return ProcessVariable(pid, "TRAINYARD_RUN_DIR").starts_with(root + "/");
+      },
+      DescribeProcess);
   std::erase_if(now, [](const Device& device) { return device.type == "cpu"; });
   const bool any_bad = std::any_of(now.begin(), now.end(), [](const Device& device) {
     return device.health != Device::Health::kOk;

@@ -70,12 +70,14 @@ class AttemptReconciler {
     switch (local_->phase) {
       case Phase::kPrepared:
         RenewLease();
+        AskCheckpoint();
         if (now_ < desired_->lease_expire_uptime) Add(Kind::kLaunch);
         break;
       case Phase::kLaunching:
       case Phase::kAlive:
         RenewLease();
         Publish();
+        AskCheckpoint();
         break;
       case Phase::kPreparing:
       case Phase::kIncomplete:
@@ -96,6 +98,12 @@ class AttemptReconciler {
     for (const auto& [key, value] : wanted_->rendezvous) {
       if (!local_->rendezvous.contains(key)) Add(Kind::kPublish).key = key;
     }
+  }
+
+  // Ranks answer the largest number that they have seen: an older request is answered with it.
+  void AskCheckpoint() {
+    if (wanted_->checkpoint_request <= local_->checkpoint_request) return;
+    Add(Kind::kAskCheckpoint).number = wanted_->checkpoint_request;
   }
 
   void Stop(const run_dir::StopRequest& request) {

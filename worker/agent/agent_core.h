@@ -74,6 +74,7 @@ struct DesiredAttempt {
   std::optional<ResumeSource> resume_from;
   std::map<std::string, std::string> rendezvous;  // published on other workers
   bool spans_workers = false;
+  int64_t checkpoint_request = 0;  // grows with each; 0: none yet
   // kStop:
   run_dir::StopRequest stop;
 
@@ -110,6 +111,7 @@ struct LocalAttempt {
   std::optional<run_dir::StopRequest> stop;  // control/stop
   absl::Duration lease_expire;               // as in the lease file; zero: none
   std::set<std::string> rendezvous;          // keys that are there
+  int64_t checkpoint_request = 0;            // control/checkpoint; 0: none
   std::vector<int64_t> checkpoints;          // complete ones, ascending
   std::set<int64_t> committed;               // those of them that the server has
   bool drained = false;                      // exited, and the server has all streams
@@ -126,6 +128,7 @@ struct Action {
     kRecordDeath,      // end what the dead supervisor left, then write exit.json
     kRenewLease,       // write lease
     kPublish,          // write rendezvous/<key>
+    kAskCheckpoint,    // write control/checkpoint
     kPruneCheckpoint,  // remove checkpoints/step-<n>
     kRemove,           // remove the run directory
   };
@@ -133,7 +136,7 @@ struct Action {
   AttemptId attempt;
   run_dir::StopRequest stop;    // kStop, kAbandon
   absl::Duration lease_expire;  // kRenewLease
-  int64_t number = 0;           // kPruneCheckpoint: the step
+  int64_t number = 0;           // kPruneCheckpoint: the step; kAskCheckpoint: the request
   std::string key;              // kPublish
 
   friend bool operator==(const Action&, const Action&) = default;

@@ -1,8 +1,10 @@
 #include "worker/agent/attempts.h"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -94,6 +96,7 @@ void Attempts::Watch(const Attempt& attempt) {
 }
 
 void Attempts::Observe() {
+  ReapLaunchers();
   for (auto& [id, attempt] : attempts_) ObserveOne(attempt);
 }
 
@@ -136,6 +139,9 @@ void Attempts::ReadRecords(Attempt& attempt) {
   if (const auto stop = run_dir::ReadStopRequest(dir); stop.ok()) local.stop = *stop;
   if (const auto lease = run_dir::ReadLease(dir); lease.ok()) {
     local.lease_expire = lease->expire_uptime;
+  }
+  if (const auto request = run_dir::ReadCheckpointRequest(dir); request.ok()) {
+    local.checkpoint_request = *request;
   }
   if (const auto keys = run_dir::ListRendezvousKeys(dir); keys.ok()) {
     local.rendezvous = std::set<std::string>(keys->begin(), keys->end());
@@ -241,12 +247,32 @@ absl::Status Attempts::Launch(Attempt& attempt) {
   ++attempt.launches;
   attempt.launched_uptime = clock_.Uptime();
   attempt.local.phase = Phase::kLaunching;
-  const absl::Status launched =
+  const absl::StatusOr<pid_t> launcher =
       LaunchSupervisor(settings_.programs, attempt.dir, attempt.assignment->backend);
-  if (launched.ok()) return launched;
-  LogError("a supervisor cannot be launched",
-           {{"attempt", AttemptName(attempt.id)}, {"error", std::string(launched.message())}});
-  return RecordUnstarted(attempt.dir, launched, clock_);
+  if (launcher.ok()) {
+    launchers_[*launcher] = attempt.id;
+    return absl::OkStatus();
+  }
+  LogError(
+      "a supervisor cannot be launched",
+      {{"attempt", AttemptName(attempt.id)}, {"error", std::string(launcher.status().message())}});
+  return RecordUnstarted(attempt.dir, launcher.status(), clock_);
+}
+
+void Attempts::ReapLaunchers() {
+  std::erase_if(launchers_, [this](const auto& entry) {
+    int status = 0;
+    const pid_t ended = waitpid(entry.first, &status, WNOHANG);
+    if (ended == 0 || (ended < 0 && errno == EINTR)) return false;
+    if (ended > 0 && status != 0) {
+      LogWarning("a supervisor did not start",
+                 {{"attempt", AttemptName(entry.second)}, {"status", absl::StrCat(status)}});
+      // It is launched again without waiting for it any longer.
+      Attempt* attempt = Find(entry.second);
+      if (attempt != nullptr) attempt->launched_uptime = -absl::InfiniteDuration();
+    }
+    return true;
+  });
 }
 
 void Attempts::Discard(AttemptId id) {
@@ -305,6 +331,8 @@ absl::Status Attempts::Apply(const Action& action, const DesiredAttempt* desired
       TY_CHECK(desired != nullptr);
       return run_dir::SetRendezvousKey(attempt->dir, action.key,
                                        desired->rendezvous.at(action.key));
+    case Action::Kind::kAskCheckpoint:
+      return run_dir::RequestCheckpoint(attempt->dir, action.number);
     case Action::Kind::kPruneCheckpoint:
       return RemoveTree(checkpoint::CheckpointPath(attempt->dir.CheckpointsDir(), action.number));
     case Action::Kind::kRemove: {

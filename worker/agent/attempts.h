@@ -2,6 +2,8 @@
 // What is on disk is the truth; this holds a copy of it, renewed by Observe.
 #pragma once
 
+#include <sys/types.h>
+
 #include <map>
 #include <optional>
 #include <set>
@@ -76,6 +78,7 @@ class Attempts {
   static std::string ResumeFolder(const Attempt& attempt, const ResumeSource& source);
 
  private:
+  void ReapLaunchers();
   void ObserveOne(Attempt& attempt);
   static void SetAssignment(Attempt& attempt, run_dir::Assignment assignment);
   Phase PhaseOf(Attempt& attempt);
@@ -89,6 +92,7 @@ class Attempts {
   Clock& clock_;
   FileWatch* const watch_;  // null: files are polled
   std::map<AttemptId, Attempt> attempts_;
+  std::map<pid_t, AttemptId> launchers_;  // children of ours that are detaching a supervisor
 };
 
 // As the server is told of it.

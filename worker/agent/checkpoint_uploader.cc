@@ -15,7 +15,6 @@
 namespace trainyard::agent {
 namespace {
 
-constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
 constexpr absl::Duration kBackoffFirst = absl::Milliseconds(100);
 constexpr absl::Duration kBackoffLast = absl::Seconds(5);
 // Hashing a large checkpoint takes the server a while.
@@ -60,7 +59,13 @@ void CheckpointUploader::Stop() {
 
 void CheckpointUploader::SetTargets(std::vector<UploadTarget> targets) {
   absl::MutexLock lock(&mutex_);
+  const auto same = [](const UploadTarget& a, const UploadTarget& b) {
+    return a.id == b.id && a.exited == b.exited && a.fencing_token == b.fencing_token &&
+           a.checkpoints == b.checkpoints;
+  };
+  if (std::equal(targets.begin(), targets.end(), targets_.begin(), targets_.end(), same)) return;
   targets_ = std::move(targets);
+  changed_ = true;
   std::erase_if(progress_, [this](const auto& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return std::none_of(targets_.begin(), targets_.end(),
                         [&](const UploadTarget& target) { return target.id == entry.first; });
@@ -79,12 +84,11 @@ void CheckpointUploader::Run() {
     std::vector<UploadTarget> targets;
     {
       absl::MutexLock lock(&mutex_);
-      mutex_.AwaitWithTimeout(absl::Condition(&stop_), wait);
-      const auto woken = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return stop_ || !targets_.empty();
-      };
-      mutex_.Await(absl::Condition(&woken));
+      const auto woken = [this]()
+                             ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_ || changed_; };
+      mutex_.AwaitWithTimeout(absl::Condition(&woken), wait);
       if (stop_) return;
+      changed_ = false;
       for (const UploadTarget& target : targets_) {
         if (!progress_[target.id].done) targets.push_back(target);
       }
@@ -95,7 +99,8 @@ void CheckpointUploader::Run() {
       if (status.ok()) status = UploadAttempt(target);
     }
     if (status.ok()) backoff_.Reset();
-    wait = status.ok() ? kPollInterval : backoff_.Next();
+    // The next checkpoint comes with new targets.
+    wait = status.ok() ? absl::InfiniteDuration() : backoff_.Next();
   }
 }
 

@@ -38,6 +38,7 @@ class CheckpointUploader {
   void Start();
   void Stop();
 
+  // A checkpoint that was not there before is sent at once: a preemption may wait for it.
   void SetTargets(std::vector<UploadTarget> targets);
   Progress ProgressOf(AttemptId id) const;
 
@@ -63,6 +64,7 @@ class CheckpointUploader {
 
   mutable absl::Mutex mutex_;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  bool changed_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<UploadTarget> targets_ ABSL_GUARDED_BY(mutex_);
   std::map<AttemptId, Progress> progress_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;

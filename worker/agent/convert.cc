@@ -27,6 +27,8 @@ std::string StopReasonName(v1::StopReason reason) {
       return "drained";
     case v1::STOP_REASON_TIME_LIMIT:
       return "time_limit";
+    case v1::STOP_REASON_RESIZE:
+      return "resized";
     default:
       return kUnlistedReason;
   }
@@ -65,6 +67,7 @@ absl::Status ReadRun(const v1::DesiredAttempt& proto, DesiredAttempt& attempt) {
   }
   for (const auto& [key, value] : proto.rendezvous()) attempt.rendezvous[key] = value;
   attempt.spans_workers = proto.spans_workers();
+  attempt.checkpoint_request = proto.checkpoint_request();
   return absl::OkStatus();
 }
 
@@ -106,17 +109,6 @@ v1::FailureClass FailureClassOf(run_dir::Outcome outcome) {
   return v1::FAILURE_CLASS_UNSPECIFIED;
 }
 
-// The rank whose end is the attempt's; 0 where none matches.
-int FailedRank(const run_dir::AttemptExit& exit) {
-  for (const run_dir::RankExit& rank : exit.ranks) {
-    if (rank.outcome == exit.outcome && rank.reason == exit.reason &&
-        rank.message == exit.message) {
-      return rank.rank;
-    }
-  }
-  return 0;
-}
-
 v1::AttemptOutcome OutcomeToProto(const run_dir::AttemptExit& exit, int64_t step) {
   v1::AttemptOutcome proto;
   proto.set_step(step);
@@ -133,7 +125,7 @@ v1::AttemptOutcome OutcomeToProto(const run_dir::AttemptExit& exit, int64_t step
       proto.mutable_failure()->set_failure_class(FailureClassOf(exit.outcome));
       proto.mutable_failure()->set_reason(exit.reason);
       proto.mutable_failure()->set_message(exit.message);
-      proto.set_failed_rank(FailedRank(exit));
+      proto.set_failed_rank(exit.failed_rank);
       break;
   }
   return proto;
@@ -225,6 +217,7 @@ v1::Device ToProto(const Device& device) {
   proto.set_threads(device.threads);
   proto.set_product(device.product);
   proto.set_health_reason(device.health_reason);
+  proto.set_island(device.island);
   return proto;
 }
 

@@ -1,14 +1,28 @@
 #include "worker/agent/device_inventory.h"
 
+#include <pwd.h>
 #include <sched.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "common/base/files.h"
 
 namespace trainyard::agent {
+namespace {
+
+// Files of /proc and /sys that hold a word or a few lines.
+constexpr int64_t kSmallFileBytes = 64 << 10;
+
+}  // namespace
 
 absl::StatusOr<std::vector<Device>> DivideCpus(const std::vector<int64_t>& cpus,
                                                int64_t memory_bytes,
@@ -20,7 +34,8 @@ absl::StatusOr<std::vector<Device>> DivideCpus(const std::vector<int64_t>& cpus,
   int threads = options.threads_per_device;
   if (threads == 0) threads = options.count == 0 ? 1 : std::max(1, available / options.count);
   const int count = options.count == 0 ? available / threads : options.count;
-  if (count < 1 || static_cast<int64_t>(count) * threads > available) {
+  const bool fit = options.share || static_cast<int64_t>(count) * threads <= available;
+  if (count < 1 || !fit) {
     return absl::InvalidArgumentError(
         absl::StrCat(std::max(1, count), " CPU devices of ", threads, " threads need ",
                      static_cast<int64_t>(std::max(1, count)) * threads,
@@ -33,9 +48,11 @@ absl::StatusOr<std::vector<Device>> DivideCpus(const std::vector<int64_t>& cpus,
     device.type = "cpu";
     device.product = "CPU";
     device.memory_bytes = memory_bytes / count;
-    const auto begin = cpus.begin() + static_cast<int64_t>(i) * threads;
-    device.cpus.assign(begin, begin + threads);
     device.threads = threads;
+    if (!options.share) {
+      const auto begin = cpus.begin() + static_cast<int64_t>(i) * threads;
+      device.cpus.assign(begin, begin + threads);
+    }
     devices.push_back(std::move(device));
   }
   return devices;
@@ -52,9 +69,40 @@ std::vector<int64_t> AllowedCpus() {
   return cpus;
 }
 
-int64_t MachineMemory() {
-  return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) *
-         static_cast<int64_t>(sysconf(_SC_PAGESIZE));
+int64_t AllowedMemory() {
+  const int64_t machine =
+      static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<int64_t>(sysconf(_SC_PAGESIZE));
+  const auto membership = ReadFile("/proc/self/cgroup", kSmallFileBytes);
+  if (!membership.ok()) return machine;
+  return std::min(machine, CgroupMemoryLimit(*membership, "/sys/fs/cgroup").value_or(machine));
+}
+
+std::optional<int64_t> CgroupMemoryLimit(absl::string_view membership, const std::string& root) {
+  std::optional<int64_t> limit;
+  for (const absl::string_view line : absl::StrSplit(membership, '\n', absl::SkipEmpty())) {
+    // number:controllers:path; version 2 has the number 0 and names no controllers.
+    const std::vector<absl::string_view> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
+    if (parts.size() != 3) continue;
+    const bool unified = parts[0] == "0" && parts[1].empty();
+    const std::vector<absl::string_view> controllers = absl::StrSplit(parts[1], ',');
+    const bool memory =
+        std::find(controllers.begin(), controllers.end(), "memory") != controllers.end();
+    if (!unified && !memory) continue;
+    const std::string base = unified ? root : JoinPath(root, "memory");
+    const char* const file = unified ? "memory.max" : "memory.limit_in_bytes";
+    // Seen from inside a container the path may not exist; its root does.
+    std::string path(absl::StripSuffix(parts[2], "/"));
+    while (true) {
+      const auto text = ReadFile(absl::StrCat(base, path, "/", file), kSmallFileBytes);
+      int64_t bytes = 0;
+      if (text.ok() && absl::SimpleAtoi(*text, &bytes) && bytes > 0) {
+        limit = std::min(limit.value_or(bytes), bytes);
+      }
+      if (path.empty()) break;
+      path.resize(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
+    }
+  }
+  return limit;
 }
 
 std::vector<Device> GpuDevices(const std::vector<Gpu>& gpus) {
@@ -65,6 +113,7 @@ std::vector<Device> GpuDevices(const std::vector<Gpu>& gpus) {
     device.type = DeviceTypeOf(gpu.product);
     device.product = gpu.product;
     device.memory_bytes = gpu.memory_bytes;
+    device.island = gpu.island;
     devices.push_back(std::move(device));
   }
   return devices;
@@ -72,7 +121,8 @@ std::vector<Device> GpuDevices(const std::vector<Gpu>& gpus) {
 
 std::vector<Device> MarkUnmanagedUse(std::vector<Device> devices,
                                      const std::map<std::string, std::vector<int64_t>>& processes,
-                                     const std::function<bool(int64_t pid)>& is_ours) {
+                                     const std::function<bool(int64_t pid)>& is_ours,
+                                     const std::function<std::string(int64_t pid)>& describe) {
   for (Device& device : devices) {
     device.health = Device::Health::kOk;
     device.health_reason.clear();
@@ -81,12 +131,35 @@ std::vector<Device> MarkUnmanagedUse(std::vector<Device> devices,
     for (const int64_t pid : found->second) {
       if (is_ours(pid)) continue;
       device.health = Device::Health::kUnmanagedUse;
-      device.health_reason =
-          absl::StrCat("process ", pid, " uses it, which no job of ours started");
+      device.health_reason = absl::StrCat(describe(pid), " uses it, which no job of ours started");
       break;
     }
   }
   return devices;
+}
+
+std::string DescribeProcess(int64_t pid) {
+  const std::string folder = absl::StrCat("/proc/", pid);
+  std::string program;
+  if (auto text = ReadFile(folder + "/comm", kSmallFileBytes); text.ok()) {
+    // The program names itself; the reason is shown to people.
+    program = std::string(absl::StripTrailingAsciiWhitespace(*text));
+    for (char& c : program) {
+      if (!absl::ascii_isprint(static_cast<unsigned char>(c))) c = '?';
+    }
+  }
+  struct stat about {};
+  std::string user;
+  if (stat(folder.c_str(), &about) == 0) {
+    std::array<char, 4096> space{};
+    passwd entry{};
+    passwd* found = nullptr;
+    const int failed = getpwuid_r(about.st_uid, &entry, space.data(), space.size(), &found);
+    user = failed == 0 && found != nullptr ? found->pw_name : absl::StrCat("user ", about.st_uid);
+  }
+  const std::string process = absl::StrCat("process ", pid);
+  if (program.empty() || user.empty()) return process;
+  return absl::StrCat(process, " (", program, " of ", user, ")");
 }
 
 }  // namespace trainyard::agent

@@ -5,10 +5,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "worker/agent/nvml.h"
 #include "worker/agent/report.h"
 
@@ -17,6 +19,7 @@ namespace trainyard::agent {
 struct CpuDeviceOptions {
   int count = 0;               // 0: as many as the processors allow
   int threads_per_device = 0;  // 0: processors / count; 1 where neither is given
+  bool share = false;          // more devices than processors are fine; none is bound to any
 };
 
 // Disjoint shares of `cpus` in their order, named cpu-0, cpu-1, ...; memory is divided equally.
@@ -28,16 +31,24 @@ absl::StatusOr<std::vector<Device>> DivideCpus(const std::vector<int64_t>& cpus,
 
 // Processors on which this process may run, ascending.
 std::vector<int64_t> AllowedCpus();
-// Physical memory of the machine.
-int64_t MachineMemory();
+// Memory that this process and its children may use: that of the machine, or less where a control
+// group has a limit.
+int64_t AllowedMemory();
+// The smallest memory limit of the control groups that `membership` names (/proc/self/cgroup,
+// versions 1 and 2), from the leaf up to `root` (/sys/fs/cgroup); nothing where none has one.
+std::optional<int64_t> CgroupMemoryLimit(absl::string_view membership, const std::string& root);
 
 // `gpus` as devices, with the type that a spec asks for.
 std::vector<Device> GpuDevices(const std::vector<Gpu>& gpus);
 
 // Marks the devices on which a process computes that `is_ours` does not know.
-// `processes`: by device name.
+// `processes`: by device name. `describe`: a process in words, for the reason.
 std::vector<Device> MarkUnmanagedUse(std::vector<Device> devices,
                                      const std::map<std::string, std::vector<int64_t>>& processes,
-                                     const std::function<bool(int64_t pid)>& is_ours);
+                                     const std::function<bool(int64_t pid)>& is_ours,
+                                     const std::function<std::string(int64_t pid)>& describe);
+
+// "process 4711 (python3 of anna)"; without what cannot be seen from here.
+std::string DescribeProcess(int64_t pid);
 
 }  // namespace trainyard::agent

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -76,24 +75,15 @@ std::vector<int64_t> LeftBehind(const run_dir::RunDir& dir,
 
 }  // namespace
 
-absl::Status LaunchSupervisor(const Programs& programs, const run_dir::RunDir& dir,
-                              const std::string& backend) {
+absl::StatusOr<pid_t> LaunchSupervisor(const Programs& programs, const run_dir::RunDir& dir,
+                                       const std::string& backend) {
   const std::string trainer =
       backend == "cpu" ? programs.trainer : absl::StrCat(programs.trainer, "-", backend);
   pid_t pid = 0;
   TY_RETURN_IF_ERROR(
       Spawn({programs.supervisor, "--detach", "--run_dir", dir.root(), "--trainer", trainer},
             dir.SupervisorLogPath(), pid));
-  // The first process only forks and exits; the supervisor itself belongs to init.
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0) {
-    if (errno != EINTR) return ErrnoStatus(errno, "cannot wait for", programs.supervisor);
-  }
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    return absl::UnavailableError(absl::StrCat("'", programs.supervisor, "' ended with status ",
-                                               status, "; see ", dir.SupervisorLogPath()));
-  }
-  return absl::OkStatus();
+  return pid;
 }
 
 absl::Status RecordDeath(const run_dir::RunDir& dir, const run_dir::Assignment& assignment,
@@ -119,6 +109,7 @@ absl::Status RecordDeath(const run_dir::RunDir& dir, const run_dir::Assignment& 
   exit.message = rebooted ? "the machine was restarted while the attempt ran"
                           : "the supervisor of the attempt died, and its ranks with it";
   exit.end_time_us = absl::ToUnixMicros(clock.Now());
+  if (!stopped && !assignment.ranks.empty()) exit.failed_rank = assignment.ranks.front().rank;
   for (const run_dir::RankAssignment& rank : assignment.ranks) {
     if (auto ended = run_dir::ReadRankExit(dir, rank.rank); ended.ok()) {
       exit.ranks.push_back(*std::move(ended));

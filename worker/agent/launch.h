@@ -2,9 +2,12 @@
 // work was done.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/base/env.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/paths.h"
@@ -17,10 +20,11 @@ struct Programs {
   std::string trainer;
 };
 
-// Returns once the supervisor is on its own, in a session of its own and no child of ours; a few
-// milliseconds. Whether it got on shows in the run directory.
-absl::Status LaunchSupervisor(const Programs& programs, const run_dir::RunDir& dir,
-                              const std::string& backend);
+// Starts a supervisor in a session of its own. Whether it got on shows in the run directory.
+// Returns the process that detaches it and ends within milliseconds, with another code than 0 where
+// it could not; the caller reaps it. The supervisor itself is no child of ours.
+absl::StatusOr<pid_t> LaunchSupervisor(const Programs& programs, const run_dir::RunDir& dir,
+                                       const std::string& backend);
 
 // For a run directory whose supervisor died without an exit record: kills what is left of the
 // attempt and, once nothing is, writes exit.json in its place: `transient` (SUPERVISOR_DIED), or

@@ -8,12 +8,15 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/env.h"
 #include "common/base/files.h"
+#include "common/base/labels.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
@@ -31,6 +34,7 @@ struct Flags {
   std::string dataset_dir;
   std::string interface = "lo";
   std::string address = "127.0.0.1";
+  std::vector<std::string> labels;
   std::string trainer;
   std::string supervisor;
   std::string nvml = "libnvidia-ml.so.1";
@@ -89,9 +93,27 @@ absl::StatusOr<std::vector<agent::Device>> FindDevices(const Flags& flags, agent
     devices = agent::GpuDevices(gpus);
   }
   TY_ASSIGN_OR_RETURN(std::vector<agent::Device> cpus,
-                      agent::DivideCpus(agent::AllowedCpus(), agent::MachineMemory(), flags.cpu));
+                      agent::DivideCpus(agent::AllowedCpus(), agent::AllowedMemory(), flags.cpu));
   devices.insert(devices.end(), cpus.begin(), cpus.end());
   return devices;
+}
+
+absl::StatusOr<std::map<std::string, std::string>> ParseLabels(
+    const std::vector<std::string>& texts) {
+  std::map<std::string, std::string> labels;
+  for (const std::string& text : texts) {
+    TY_ASSIGN_OR_RETURN(auto label, ParseLabel(text));
+    const std::string key = label.first;
+    if (!labels.insert(std::move(label)).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("label '", key, "' is given twice; expected one value for it"));
+    }
+  }
+  if (labels.size() > kLabelsMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(labels.size(), " labels; expected at most ", kLabelsMax));
+  }
+  return labels;
 }
 
 absl::Status Run(const Flags& flags) {
@@ -102,6 +124,7 @@ absl::Status Run(const Flags& flags) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   (void)signal(SIGPIPE, SIG_IGN);
 
+  TY_ASSIGN_OR_RETURN(const auto labels, ParseLabels(flags.labels));
   std::error_code error;
   const std::string state_dir = std::filesystem::absolute(flags.state_dir, error).string();
   TY_RETURN_IF_ERROR(MakeDirectories(state_dir, 0700));
@@ -121,7 +144,7 @@ absl::Status Run(const Flags& flags) {
                       flags.interface,
                       flags.address,
                       {flags.supervisor, flags.trainer}};
-  options.identity = {flags.name, uid, Hostname(), flags.address};
+  options.identity = {flags.name, uid, Hostname(), flags.address, labels};
   TY_ASSIGN_OR_RETURN(options.devices, FindDevices(flags, gpus));
   LogInfo("worker starts", {{"name", flags.name},
                             {"server", flags.server},
@@ -154,9 +177,13 @@ int Main(int argc, char** argv) {
   app.add_option("--cpu_devices", flags.cpu.count, "CPU devices to offer; 0: as many as fit");
   app.add_option("--threads_per_device", flags.cpu.threads_per_device,
                  "threads and processors of a CPU device; 0: processors / devices");
+  app.add_flag("--share_cpus", flags.cpu.share,
+               "CPU devices share all processors, so that there may be more of them");
   app.add_option("--dataset_dir", flags.dataset_dir, "folder of the data sets");
   app.add_option("--interface", flags.interface, "network interface of gangs on this host alone");
   app.add_option("--address", flags.address, "address at which other hosts reach our ranks");
+  app.add_option("--label", flags.labels, "key=value that jobs may ask for; may be repeated")
+      ->allow_extra_args(false);
   app.add_option("--trainer", flags.trainer, "program that is a rank (cpu backend)");
   app.add_option("--supervisor", flags.supervisor, "program that owns an attempt's ranks");
   app.add_option("--nvml", flags.nvml, "NVIDIA's management library");

@@ -22,6 +22,9 @@ using NvmlReturn = int;
 using NvmlDevice = struct NvmlDeviceHandle*;
 constexpr NvmlReturn kSuccess = 0;
 constexpr NvmlReturn kInsufficientSize = 7;
+// nvmlGpuP2PCapsIndex_t and nvmlGpuP2PStatus_t. An NVSwitch counts as links between all its GPUs.
+constexpr int kP2pOverNvlink = 2;
+constexpr int kP2pOk = 0;
 constexpr unsigned kUuidBytes = 96;
 constexpr unsigned kNameBytes = 96;
 constexpr unsigned kProcessesMax = 1024;
@@ -57,6 +60,8 @@ struct Nvml::Functions {
   NvmlReturn (*name)(NvmlDevice, char*, unsigned) = nullptr;
   NvmlReturn (*memory)(NvmlDevice, NvmlMemory*) = nullptr;
   NvmlReturn (*processes)(NvmlDevice, unsigned*, NvmlProcess*) = nullptr;
+  // Null where the driver is too old for it: then no links are known.
+  NvmlReturn (*p2p)(NvmlDevice, NvmlDevice, int, int*) = nullptr;
 };
 
 Nvml::Nvml(void* library, std::unique_ptr<Functions> functions)
@@ -87,6 +92,8 @@ absl::StatusOr<std::unique_ptr<Nvml>> Nvml::Open(const std::string& library) {
   load("nvmlDeviceGetName", functions->name);
   load("nvmlDeviceGetMemoryInfo", functions->memory);
   load("nvmlDeviceGetComputeRunningProcesses_v3", functions->processes);
+  functions->p2p =
+      reinterpret_cast<decltype(functions->p2p)>(dlsym(handle, "nvmlDeviceGetP2PStatus"));
   absl::Status status = absl::OkStatus();
   if (!missing.empty()) {
     status = absl::UnavailableError(
@@ -105,6 +112,7 @@ absl::StatusOr<std::vector<Gpu>> Nvml::ListGpus() {
   unsigned count = 0;
   TY_RETURN_IF_ERROR(Check(functions_->count(&count), "nvmlDeviceGetCount_v2"));
   std::vector<Gpu> gpus;
+  std::vector<NvmlDevice> handles;
   for (unsigned i = 0; i < count; ++i) {
     NvmlDevice device = nullptr;
     std::array<char, kUuidBytes> uuid{};
@@ -115,7 +123,18 @@ absl::StatusOr<std::vector<Gpu>> Nvml::ListGpus() {
     TY_RETURN_IF_ERROR(Check(functions_->name(device, name.data(), kNameBytes - 1), "GetName"));
     TY_RETURN_IF_ERROR(Check(functions_->memory(device, &memory), "GetMemoryInfo"));
     gpus.push_back({uuid.data(), name.data(), static_cast<int64_t>(memory.total)});
+    handles.push_back(device);
   }
+  const std::vector<int> islands =
+      NumberIslands(static_cast<int>(gpus.size()), [&](int first, int second) {
+        int p2p = -1;
+        return functions_->p2p != nullptr &&
+               functions_->p2p(handles[static_cast<size_t>(first)],
+                               handles[static_cast<size_t>(second)], kP2pOverNvlink,
+                               &p2p) == kSuccess &&
+               p2p == kP2pOk;
+      });
+  for (size_t i = 0; i < gpus.size(); ++i) gpus[i].island = islands[i];
   return gpus;
 }
 
@@ -131,6 +150,25 @@ absl::StatusOr<std::vector<int64_t>> Nvml::ComputeProcesses(const std::string& u
   std::vector<int64_t> pids;
   for (unsigned i = 0; i < std::min(count, kProcessesMax); ++i) pids.push_back(processes[i].pid);
   return pids;
+}
+
+std::vector<int> NumberIslands(int count, const std::function<bool(int, int)>& linked) {
+  std::vector<int> islands(static_cast<size_t>(count), 0);
+  int last = 0;
+  for (int first = 0; first < count; ++first) {
+    if (islands[static_cast<size_t>(first)] != 0) continue;
+    std::vector<int> reached = {first};
+    for (size_t next = 0; next < reached.size(); ++next) {
+      for (int other = first + 1; other < count; ++other) {
+        int& island = islands[static_cast<size_t>(other)];
+        if (island != 0 || other == reached[next] || !linked(reached[next], other)) continue;
+        island = last + 1;
+        reached.push_back(other);
+      }
+    }
+    if (reached.size() > 1) islands[static_cast<size_t>(first)] = ++last;
+  }
+  return islands;
 }
 
 std::string DeviceTypeOf(const std::string& product) {

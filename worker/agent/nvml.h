@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ struct Gpu {
   std::string uuid;     // "GPU-8f1c..."
   std::string product;  // "NVIDIA H200"
   int64_t memory_bytes = 0;
+  int island = 0;  // GPUs of one number reach each other over NVLink; 0: it has none
 };
 
 // Not thread-safe.
@@ -35,6 +37,10 @@ class Nvml {
   void* const library_;
   const std::unique_ptr<Functions> functions_;
 };
+
+// Numbers what is linked from 1 in the order of the items, and gives 0 to what has no link. Links
+// through a third item count: rings and trees stay on them.
+std::vector<int> NumberIslands(int count, const std::function<bool(int, int)>& linked);
 
 // The device type of a product: "NVIDIA H200" is "h200", "NVIDIA GeForce GTX 1080 Ti"
 // "gtx-1080-ti", "NVIDIA H100 80GB HBM3" "h100".

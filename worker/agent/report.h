@@ -37,6 +37,7 @@ struct Device {
   std::string type;
   std::string product;
   int64_t memory_bytes = 0;
+  int island = 0;  // see Gpu::island
   std::vector<int64_t> cpus;
   int threads = 1;
   Health health = Health::kOk;

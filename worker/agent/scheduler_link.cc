@@ -92,6 +92,19 @@ absl::Status SchedulerLink::Invoke(absl::Duration deadline, Call call) {
   return status;
 }
 
+// With the health of the last report: a device in foreign use is never offered, not even at first.
+std::vector<Device> SchedulerLink::CurrentDevices() {
+  std::vector<Device> devices = devices_;
+  absl::MutexLock lock(&mutex_);
+  if (!report_.has_value()) return devices;
+  for (Device& device : devices) {
+    for (const Device& changed : report_->changed_devices) {
+      if (changed.name == device.name) device = changed;
+    }
+  }
+  return devices;
+}
+
 bool SchedulerLink::Register() {
   v1::RegisterWorkerRequest request;
   request.set_worker(identity_.name);
@@ -99,7 +112,8 @@ bool SchedulerLink::Register() {
   request.set_version(Version());
   request.set_hostname(identity_.hostname);
   request.set_address(identity_.address);
-  for (const Device& device : devices_) *request.add_devices() = ToProto(device);
+  for (const auto& [key, value] : identity_.labels) (*request.mutable_labels())[key] = value;
+  for (const Device& device : CurrentDevices()) *request.add_devices() = ToProto(device);
   v1::RegisterWorkerResponse response;
   const absl::Status status = Invoke(kCallTimeout, [&](grpc::ClientContext* context) {
     return stub_.RegisterWorker(context, request, &response);

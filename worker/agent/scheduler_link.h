@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +28,7 @@ struct WorkerIdentity {
   std::string uid;
   std::string hostname;
   std::string address;
+  std::map<std::string, std::string> labels;
 };
 
 // Owns one thread. Thread-safe. Borrows all of its arguments.
@@ -54,6 +56,7 @@ class SchedulerLink {
   // Both return false after a failure that calls for a pause.
   bool Register();
   bool Sync();
+  std::vector<Device> CurrentDevices();
   void FillRequest(v1::SyncWorkerRequest& request);
   void HandleFailure(const absl::Status& status, const std::string& session);
   void WaitForReport(int64_t serial);

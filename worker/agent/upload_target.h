@@ -18,7 +18,8 @@ struct UploadTarget {
   int64_t fencing_token = 0;
   run_dir::RunDir dir{""};
   std::vector<int> ranks;
-  bool exited = false;  // nothing is written any more
+  std::vector<int64_t> checkpoints;  // steps of the complete ones, as last seen
+  bool exited = false;               // nothing is written any more
 };
 
 // Whether the server refuses the stream for good: it does not know the attempt, or a newer one has

@@ -105,7 +105,7 @@ absl::StatusOr<Assignment> DecodeAssignment(absl::string_view text, absl::string
 
 absl::Status WriteAssignment(const RunDir& dir, const Assignment& assignment) {
   TY_ASSIGN_OR_RETURN(const std::string text, EncodeAssignment(assignment));
-  return WriteFileAtomically(dir.AssignmentPath(), text);
+  return ReplaceFile(dir.AssignmentPath(), text);
 }
 
 absl::StatusOr<Assignment> ReadAssignment(const RunDir& dir) {

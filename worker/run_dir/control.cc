@@ -57,6 +57,11 @@ absl::StatusOr<int64_t> ReadCheckpointRequest(const RunDir& dir) {
   return DecodeNumberLine(*text, path);
 }
 
+absl::Status RequestCheckpoint(const RunDir& dir, int64_t number) {
+  TY_RETURN_IF_ERROR(MakeDirectories(dir.ControlDir()));
+  return ReplaceFile(dir.CheckpointRequestPath(), absl::StrCat(number, "\n"));
+}
+
 std::string EncodeStopRequest(const StopRequest& request) {
   Json json;
   json["reason"] = request.reason;

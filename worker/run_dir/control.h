@@ -30,8 +30,10 @@ absl::Status WriteLease(const RunDir& dir, const Lease& lease);
 absl::StatusOr<Lease> ReadLease(const RunDir& dir);
 
 // The number of the newest request for a checkpoint at the next step; 0 where none was made.
-// Requests are made by hand, by writing the file.
 absl::StatusOr<int64_t> ReadCheckpointRequest(const RunDir& dir);
+// Numbers grow: a trainer passes over one that it has answered. Replaced without fsync: after a
+// power loss nobody is left to answer it.
+absl::Status RequestCheckpoint(const RunDir& dir, int64_t number);
 
 // A request to stop the ranks: SIGTERM, `grace`, SIGKILL.
 struct StopRequest {

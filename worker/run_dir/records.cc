@@ -231,6 +231,7 @@ absl::StatusOr<RankExit> DecodeRankExit(absl::string_view text, absl::string_vie
 std::string EncodeAttemptExit(const AttemptExit& exit) {
   Json json;
   PutExit(exit, json);
+  json["failed_rank"] = exit.failed_rank;
   json["ranks"] = Json::array();
   for (const RankExit& rank : exit.ranks) json["ranks"].push_back(RankExitJson(rank));
   return DumpJson(json) + "\n";
@@ -240,6 +241,7 @@ absl::StatusOr<AttemptExit> DecodeAttemptExit(absl::string_view text, absl::stri
   return Decode<AttemptExit>(text, file, [](FieldReader& reader) {
     AttemptExit exit;
     GetExit(reader, exit);
+    reader.Integer("failed_rank", exit.failed_rank, 0, kMaxRank);
     for (FieldReader& rank : reader.Objects("ranks")) exit.ranks.push_back(GetRankExit(rank));
     return exit;
   });
@@ -304,16 +306,16 @@ absl::Status WriteProgress(const RunDir& dir, int rank, const Progress& progress
   return ReplaceFile(dir.ProgressPath(rank), EncodeProgress(progress));
 }
 absl::Status WriteRankResult(const RunDir& dir, int rank, const RankResult& result) {
-  return WriteFileAtomically(dir.ResultPath(rank), EncodeRankResult(result));
+  return ReplaceFile(dir.ResultPath(rank), EncodeRankResult(result));
 }
 absl::Status WriteRankExit(const RunDir& dir, const RankExit& exit) {
-  return WriteFileAtomically(dir.RankExitPath(exit.rank), EncodeRankExit(exit));
+  return ReplaceFile(dir.RankExitPath(exit.rank), EncodeRankExit(exit));
 }
 absl::Status WriteAttemptExit(const RunDir& dir, const AttemptExit& exit) {
   return WriteFileAtomically(dir.ExitPath(), EncodeAttemptExit(exit));
 }
 absl::Status WriteSupervisorRecord(const RunDir& dir, const SupervisorRecord& record) {
-  return WriteFileAtomically(dir.SupervisorPath(), EncodeSupervisorRecord(record));
+  return ReplaceFile(dir.SupervisorPath(), EncodeSupervisorRecord(record));
 }
 
 }  // namespace trainyard::run_dir

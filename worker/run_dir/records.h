@@ -84,6 +84,7 @@ struct AttemptExit {
   std::string reason = {};
   std::string message = {};
   int64_t end_time_us = 0;
+  int failed_rank = 0;  // that failed first; 0 where none did
   std::vector<RankExit> ranks = {};
 
   friend bool operator==(const AttemptExit&, const AttemptExit&) = default;
@@ -127,7 +128,8 @@ absl::StatusOr<RankExit> ReadRankExit(const RunDir& dir, int rank);
 absl::StatusOr<AttemptExit> ReadAttemptExit(const RunDir& dir);
 absl::StatusOr<SupervisorRecord> ReadSupervisorRecord(const RunDir& dir);
 
-// Progress is replaced without fsync, since it is written each second; the others are durable.
+// Only the attempt's exit is durable. What the others say is of use to processes of this boot:
+// after a power loss the attempt is over, or begins anew where nothing of it is left.
 absl::Status WriteProgress(const RunDir& dir, int rank, const Progress& progress);
 absl::Status WriteRankResult(const RunDir& dir, int rank, const RankResult& result);
 absl::Status WriteRankExit(const RunDir& dir, const RankExit& exit);

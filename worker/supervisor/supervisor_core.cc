@@ -169,6 +169,7 @@ run_dir::AttemptExit SupervisorCore::Exit(int64_t end_time_us) const {
     exit.outcome = failure->exit.outcome;
     exit.reason = failure->exit.reason;
     exit.message = failure->exit.message;
+    exit.failed_rank = failure->exit.rank;
     if (exit.outcome == Outcome::kStopped) {
       // Nobody asked us: somebody sent SIGTERM to the rank itself. The attempt is worth a retry.
       exit.outcome = Outcome::kTransient;

@@ -27,13 +27,16 @@ TEST_F(AgentServiceTest, ARegistrationWithFaultsNamesThemAll) {
   request.set_worker("Lab 2");
   v1::Device* device = request.add_devices();
   device->set_name("cpu 0");
+  device->set_island(-1);
   *request.add_devices() = *device;
+  (*request.mutable_labels())["Zone"] = "a";
   v1::RegisterWorkerResponse response;
   const auto status = FromGrpcStatus(agents_->RegisterWorker(Context().get(), request, &response));
   std::vector<std::string> fields;
   for (const auto& violation : GetFieldViolations(status)) fields.push_back(violation.field);
   EXPECT_THAT(fields, ElementsAre("worker", "uid", "devices[0].name", "devices[0].type",
-                                  "devices[1].name", "devices[1].type", "devices[1].name"));
+                                  "devices[0].island", "devices[1].name", "devices[1].type",
+                                  "devices[1].island", "devices[1].name", "labels"));
 }
 
 TEST_F(AgentServiceTest, AWorkerIsToldToRunAndThenToStop) {

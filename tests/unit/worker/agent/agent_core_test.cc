@@ -181,6 +181,35 @@ TEST(Reconcile, PassesOnNewRendezvousKeysOnce) {
   EXPECT_TRUE(Reconcile(Answer({{kId, wanted}}), {{kId, local}}, kNow).empty());
 }
 
+TEST(Reconcile, AsksForACheckpointOnceForEachLargerNumber) {
+  DesiredAttempt wanted = Want(Wanted::kRun);
+  wanted.checkpoint_request = 2;
+  LocalAttempt local = Local(Phase::kAlive);
+  local.checkpoint_request = 1;
+  const auto actions = Reconcile(Answer({{kId, wanted}}), {{kId, local}}, kNow);
+  ASSERT_EQ(actions.size(), 1u);
+  EXPECT_EQ(actions[0].kind, Kind::kAskCheckpoint);
+  EXPECT_EQ(actions[0].number, 2);
+  for (const int64_t there : {2, 3}) {
+    local.checkpoint_request = there;
+    EXPECT_TRUE(Reconcile(Answer({{kId, wanted}}), {{kId, local}}, kNow).empty()) << there;
+  }
+}
+
+TEST(Reconcile, ARequestForACheckpointReachesOnlyRanksThatRunOrWill) {
+  DesiredAttempt wanted = Want(Wanted::kRun);
+  wanted.checkpoint_request = 1;
+  const auto kinds = [&wanted](Phase phase) {
+    return Kinds(Answer({{kId, wanted}}), {{kId, Local(phase)}});
+  };
+  EXPECT_EQ(kinds(Phase::kPrepared), (std::vector<Kind>{Kind::kAskCheckpoint, Kind::kLaunch}));
+  EXPECT_EQ(kinds(Phase::kLaunching), std::vector<Kind>{Kind::kAskCheckpoint});
+  EXPECT_TRUE(kinds(Phase::kPreparing).empty());
+  EXPECT_TRUE(kinds(Phase::kExited).empty());
+  wanted.action = Wanted::kStop;
+  EXPECT_EQ(kinds(Phase::kAlive), std::vector<Kind>{Kind::kStop});
+}
+
 TEST(Reconcile, PrunesCommittedCheckpointsOlderThanTheNewestTwo) {
   LocalAttempt local = Local(Phase::kAlive);
   local.checkpoints = {10, 20, 30, 40};

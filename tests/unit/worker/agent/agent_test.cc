@@ -15,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/run_dir/control.h"
 #include "worker/run_dir/records.h"
 #include "worker/run_dir/supervisor_lock.h"
 
@@ -59,7 +60,7 @@ class AgentTest : public ::testing::Test {
     options.settings.address = "127.0.0.1";
     options.settings.programs = {JoinPath(TRAINYARD_BIN_DIR, "trainyard-supervisor"),
                                  JoinPath(folder_, "trainer.sh")};
-    options.identity = {"w", "uid", "host", "127.0.0.1"};
+    options.identity = {"w", "uid", "host", "127.0.0.1", {{"zone", "a"}}};
     options.devices.resize(2);
     for (int i = 0; i < 2; ++i) {
       options.devices[static_cast<size_t>(i)].name = absl::StrCat("cpu-", i);
@@ -267,8 +268,8 @@ TEST_F(AgentTest, ADeadSupervisorIsAFailureOnceItsRanksAreGone) {
 
 TEST_F(AgentTest, AFailureCarriesItsClassItsReasonAndItsRank) {
   Trainer(R"(if [ $R = 1 ]; then
-  echo '{"outcome":"user_error","reason":"BAD","message":"no","step":0,"metrics":{}}' > $D/ranks/1/result.json
-  exit 2
+  echo '{"outcome":"hardware","reason":"DEVICE_LOST","message":"no","step":0,"metrics":{}}' > $D/ranks/1/result.json
+  exit 76
 fi
 trap 'exit 15' TERM; while true; do sleep 0.02; [ -e $D/ranks/1/exit.json ] && exit 15; done)");
   StartAgent();
@@ -276,20 +277,21 @@ trap 'exit 15' TERM; while true; do sleep 0.02; [ -e $D/ranks/1/exit.json ] && e
   ASSERT_TRUE(WaitForState(v1::OBSERVED_STATE_EXITED));
   const v1::AttemptOutcome outcome = Last().outcome();
   EXPECT_EQ(outcome.kind(), v1::AttemptOutcome::FAILED);
-  EXPECT_EQ(outcome.failure().failure_class(), v1::FAILURE_CLASS_USER_ERROR);
-  EXPECT_EQ(outcome.failure().reason(), "BAD");
+  EXPECT_EQ(outcome.failure().failure_class(), v1::FAILURE_CLASS_HARDWARE);
+  EXPECT_EQ(outcome.failure().reason(), "DEVICE_LOST");
   EXPECT_EQ(outcome.failed_rank(), 1);
 }
 
 TEST_F(AgentTest, ADeviceThatIsNotHereIsAFailureOfTheHardware) {
   Trainer("exit 0");
   StartAgent();
-  v1::DesiredAttempt desired = Run(1);
-  desired.mutable_ranks(0)->set_device("GPU-gone");
+  v1::DesiredAttempt desired = Run(2);
+  desired.mutable_ranks(1)->set_device("GPU-gone");
   state_.Want(desired);
   ASSERT_TRUE(WaitForDrained());
   EXPECT_EQ(Last().outcome().failure().failure_class(), v1::FAILURE_CLASS_HARDWARE);
   EXPECT_EQ(Last().outcome().failure().reason(), "DEVICE_NOT_FOUND");
+  EXPECT_EQ(Last().outcome().failed_rank(), 1);
   state_.Want(Order(v1::DesiredAttempt::REMOVE));
   EXPECT_TRUE(state_.Wait([&] { return state_.observed.empty(); }));
 }
@@ -320,6 +322,38 @@ TEST_F(AgentTest, FetchesTheCheckpointFromWhichAnAttemptStarts) {
   EXPECT_EQ(Last().outcome().kind(), v1::AttemptOutcome::SUCCEEDED);
   absl::MutexLock lock(&state_.mutex);
   EXPECT_EQ((state_.logs[{kName, 0}]), "bytes1\n");
+}
+
+TEST_F(AgentTest, ACheckpointThatTheServerAsksForIsWrittenAndCommitted) {
+  // Answers as a trainer does: the folder gets its name when it is complete.
+  Trainer(R"(progress running 1; mv $S/made $D/checkpoints/step-30.partial
+while [ ! -e $D/control/checkpoint ]; do sleep 0.02; done
+cat $D/control/checkpoint; mv $D/checkpoints/step-30.partial $D/checkpoints/step-30
+await go)");
+  TY_CHECK_OK(checkpoint::WriteCheckpoint(folder_, 30, {{"model.safetensors", "bytes"}}));
+  TY_CHECK(rename(checkpoint::CheckpointPath(folder_, 30).c_str(),
+                  JoinPath(folder_, "made").c_str()) == 0);
+  StartAgent();
+  v1::DesiredAttempt desired = Run(1);
+  state_.Want(desired);
+  ASSERT_TRUE(WaitForState(v1::OBSERVED_STATE_RUNNING));
+  EXPECT_EQ(run_dir::ReadCheckpointRequest(dir_).value(), 0);
+  desired.set_checkpoint_request(2);
+  state_.Want(desired);
+  ASSERT_TRUE(state_.Wait([&] { return state_.commits.contains(30); }));
+  ASSERT_TRUE(
+      state_.Wait([&] { return Seen() != nullptr && Seen()->progress().checkpoint_step() == 30; }));
+  Touch("go");
+  ASSERT_TRUE(WaitForDrained());
+  absl::MutexLock lock(&state_.mutex);
+  EXPECT_EQ((state_.logs[{kName, 0}]), "2\n");
+}
+
+TEST_F(AgentTest, RegistersItsLabels) {
+  StartAgent();
+  ASSERT_TRUE(state_.Wait([&] { return state_.registrations == 1; }));
+  absl::MutexLock lock(&state_.mutex);
+  EXPECT_EQ(state_.registered.labels().at("zone"), "a");
 }
 
 TEST_F(AgentTest, MirrorsRendezvousKeys) {

@@ -2,14 +2,20 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/files.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/temp_dir.h"
 #include "worker/agent/nvml.h"
 
 namespace trainyard::agent {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 TEST(DivideCpus, GivesEachDeviceProcessorsOfItsOwnAndAnEqualShareOfMemory) {
   const auto devices = DivideCpus({0, 2, 4, 6, 8}, 1000, {2, 2});
@@ -38,6 +44,16 @@ TEST(DivideCpus, ThreadsAloneAndDevicesAloneShareAllProcessors) {
   EXPECT_EQ((*devices)[0].threads, 4);
 }
 
+TEST(DivideCpus, DevicesThatShareProcessorsAreBoundToNone) {
+  const auto devices = DivideCpus({0, 1}, 800, {8, 0, true});
+  ASSERT_TRUE(devices.ok()) << devices.status();
+  ASSERT_EQ(devices->size(), 8u);
+  EXPECT_THAT((*devices)[7].cpus, ElementsAre());
+  EXPECT_EQ((*devices)[7].threads, 1);
+  EXPECT_EQ((*devices)[7].memory_bytes, 100);
+  EXPECT_FALSE(DivideCpus({0, 1}, 800, {-1, 0, true}).ok());
+}
+
 TEST(DivideCpus, RefusesMoreThanThereIs) {
   for (const CpuDeviceOptions options :
        {CpuDeviceOptions{3, 1}, CpuDeviceOptions{1, 3}, CpuDeviceOptions{0, 3},
@@ -50,7 +66,7 @@ TEST(DivideCpus, RefusesMoreThanThereIs) {
 
 TEST(AllowedCpus, NamesAtLeastTheOneWeRunOn) {
   EXPECT_FALSE(AllowedCpus().empty());
-  EXPECT_GT(MachineMemory(), 0);
+  EXPECT_GT(AllowedMemory(), 0);
 }
 
 TEST(DeviceTypeOf, IsThePlainNameOfTheChip) {
@@ -68,14 +84,17 @@ TEST(Nvml, ListsGpusOfTheLibrary) {
   const auto gpus = (*nvml)->ListGpus();
   ASSERT_TRUE(gpus.ok()) << gpus.status();
   const std::vector<Device> devices = GpuDevices(*gpus);
-  ASSERT_EQ(devices.size(), 2u);
+  ASSERT_EQ(devices.size(), 5u);
   EXPECT_EQ(devices[0].name, "GPU-aaaa");
   EXPECT_EQ(devices[0].type, "h200");
   EXPECT_EQ(devices[0].memory_bytes, int64_t{150} << 30);
   EXPECT_EQ(devices[1].type, "gtx-1080-ti");
   EXPECT_THAT(*(*nvml)->ComputeProcesses("GPU-aaaa"), ElementsAre());
   EXPECT_THAT(*(*nvml)->ComputeProcesses("GPU-bbbb"), ElementsAre(4711));
-  EXPECT_FALSE((*nvml)->ComputeProcesses("GPU-cccc").ok());
+  EXPECT_FALSE((*nvml)->ComputeProcesses("GPU-ffff").ok());
+  std::vector<int> islands;
+  for (const Device& device : devices) islands.push_back(device.island);
+  EXPECT_THAT(islands, ElementsAre(1, 0, 1, 2, 2));
 }
 
 TEST(Nvml, IsNotFoundWhereThereIsNoLibraryAndRefusedWhereItIsAnother) {
@@ -83,16 +102,72 @@ TEST(Nvml, IsNotFoundWhereThereIsNoLibraryAndRefusedWhereItIsAnother) {
   EXPECT_EQ(Nvml::Open("libm.so.6").status().code(), absl::StatusCode::kUnavailable);
 }
 
+TEST(NumberIslands, JoinsWhatIsLinkedThroughOthersAndLeavesOutWhatIsNot) {
+  // A ring of four as 0-4-1-3, 2 alone.
+  const std::set<std::pair<int, int>> links = {{0, 4}, {1, 4}, {1, 3}, {0, 3}};
+  const auto linked = [&links](int a, int b) { return links.contains(std::minmax(a, b)); };
+  EXPECT_THAT(NumberIslands(5, linked), ElementsAre(1, 1, 0, 1, 1));
+  // Behind one switch all reach all.
+  EXPECT_THAT(NumberIslands(3, [](int, int) { return true; }), ElementsAre(1, 1, 1));
+  EXPECT_THAT(NumberIslands(1, [](int, int) { return true; }), ElementsAre(0));
+  EXPECT_THAT(NumberIslands(0, linked), ElementsAre());
+}
+
+class CgroupMemoryLimitTest : public ::testing::Test {
+ protected:
+  void Put(const std::string& path, const std::string& text) {
+    const std::string file = JoinPath(folder_.path(), path);
+    ASSERT_TRUE(MakeDirectories(file.substr(0, file.rfind('/'))).ok());
+    ASSERT_TRUE(WriteFileAtomically(file, text).ok());
+  }
+  std::optional<int64_t> Limit(absl::string_view membership) {
+    return CgroupMemoryLimit(membership, folder_.path());
+  }
+  const testing::TempDir folder_;
+};
+
+TEST_F(CgroupMemoryLimitTest, IsTheSmallestFromTheLeafToTheRoot) {
+  Put("a/b/memory.max", "max\n");
+  Put("a/memory.max", "4096\n");
+  Put("memory.max", "8192\n");
+  EXPECT_EQ(Limit("0::/a/b\n"), 4096);
+  EXPECT_EQ(Limit("0::/\n"), 8192);
+  // A path of the host that is not there inside the container.
+  EXPECT_EQ(Limit("0::/docker/123\n"), 8192);
+}
+
+TEST_F(CgroupMemoryLimitTest, KnowsTheFirstVersionToo) {
+  Put("memory/job/memory.limit_in_bytes", "1000\n");
+  Put("memory/memory.limit_in_bytes", "9223372036854771712\n");
+  EXPECT_EQ(Limit("5:cpu,cpuacct:/other\n4:memory:/job\n0::/init\n"), 1000);
+}
+
+TEST_F(CgroupMemoryLimitTest, IsNothingWhereNoGroupHasOne) {
+  Put("a/memory.max", "max\n");
+  EXPECT_EQ(Limit("0::/a\n"), std::nullopt);
+  EXPECT_EQ(Limit(""), std::nullopt);
+  EXPECT_EQ(Limit("no cgroup at all\n"), std::nullopt);
+}
+
+TEST(DescribeProcess, SaysWhoRunsWhat) {
+  EXPECT_THAT(DescribeProcess(getpid()),
+              ::testing::MatchesRegex("process [0-9]+ \\(device_inventor of .+\\)"));
+  EXPECT_EQ(DescribeProcess(int64_t{1} << 40), "process 1099511627776");
+}
+
 TEST(MarkUnmanagedUse, NamesTheStrangersProcessAndForgivesOurs) {
   std::vector<Device> devices(2);
   devices[0].name = "GPU-aaaa";
   devices[1].name = "GPU-bbbb";
   const auto ours = [](int64_t pid) { return pid == 1; };
-  auto marked = MarkUnmanagedUse(devices, {{"GPU-aaaa", {1}}, {"GPU-bbbb", {1, 4711}}}, ours);
+  const auto words = [](int64_t pid) { return absl::StrCat("process ", pid, " (python of anna)"); };
+  auto marked =
+      MarkUnmanagedUse(devices, {{"GPU-aaaa", {1}}, {"GPU-bbbb", {1, 4711}}}, ours, words);
   EXPECT_EQ(marked[0].health, Device::Health::kOk);
   EXPECT_EQ(marked[1].health, Device::Health::kUnmanagedUse);
-  EXPECT_THAT(marked[1].health_reason, testing::HasSubstr("4711"));
-  marked = MarkUnmanagedUse(marked, {}, ours);
+  EXPECT_THAT(marked[1].health_reason,
+              ::testing::HasSubstr("process 4711 (python of anna) uses it"));
+  marked = MarkUnmanagedUse(marked, {}, ours, words);
   EXPECT_EQ(marked[1].health, Device::Health::kOk);
   EXPECT_EQ(marked[1].health_reason, "");
 }

@@ -39,6 +39,7 @@ class FakeAgentServer::Service : public v1::AgentService::Service {
                               v1::RegisterWorkerResponse* response) override {
     absl::MutexLock lock(&state_.mutex);
     state_.session = absl::StrCat(request->worker(), "-", ++state_.registrations);
+    state_.registered = *request;
     response->set_session(state_.session);
     response->mutable_lease_duration()->set_seconds(15);
     response->mutable_sync_interval()->set_seconds(5);

@@ -31,6 +31,7 @@ struct FakeServerState {
   std::map<std::string, v1::DesiredAttempt> desired ABSL_GUARDED_BY(mutex);
   int64_t revision ABSL_GUARDED_BY(mutex) = 1;
   int registrations ABSL_GUARDED_BY(mutex) = 0;
+  v1::RegisterWorkerRequest registered ABSL_GUARDED_BY(mutex);  // the last one
   std::string session ABSL_GUARDED_BY(mutex);
   int64_t fencing_token ABSL_GUARDED_BY(mutex) = 7;  // the only one that streams may carry
   // Faults: the next so many calls fail; chunks are taken in pieces of at most so many bytes.

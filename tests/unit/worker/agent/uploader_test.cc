@@ -284,6 +284,17 @@ TEST_F(UploaderTest, CommitsCompleteCheckpointsAndWhatIsThereAlreadyIsFine) {
   EXPECT_THAT(uploader->ProgressOf(kId).committed, ::testing::ElementsAre(10));
 }
 
+TEST_F(UploaderTest, ANewCheckpointIsSentWhenItIsSeenWithoutAnotherLook) {
+  auto uploader = Checkpoints();
+  for (const int64_t step : {10, 20}) {
+    TY_CHECK_OK(checkpoint::WriteCheckpoint(target_.dir.CheckpointsDir(), step,
+                                            {{"model.safetensors", "bytes"}}));
+    target_.checkpoints.push_back(step);
+    uploader->SetTargets({target_});
+    ASSERT_TRUE(state_.Wait([&] { return state_.commits.contains(step); })) << step;
+  }
+}
+
 TEST_F(UploaderTest, ADamagedCheckpointIsNotSentAndTheNextOneIs) {
   const std::string folder = target_.dir.CheckpointsDir();
   TY_CHECK_OK(checkpoint::WriteCheckpoint(folder, 10, {{"model.safetensors", "good"}}));

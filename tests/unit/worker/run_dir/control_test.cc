@@ -36,9 +36,11 @@ TEST(Control, ACheckpointRequestIsTheNumberInItsFile) {
   const TemporaryFolder folder;
   const RunDir dir(folder.path());
   EXPECT_EQ(ReadCheckpointRequest(dir).value(), 0);
-  ASSERT_TRUE(MakeDirectories(dir.ControlDir()).ok());
-  ASSERT_TRUE(ReplaceFile(dir.CheckpointRequestPath(), "2\n").ok());
+  ASSERT_TRUE(RequestCheckpoint(dir, 2).ok());
+  EXPECT_EQ(ReadFile(dir.CheckpointRequestPath()).value(), "2\n");
   EXPECT_EQ(ReadCheckpointRequest(dir).value(), 2);
+  ASSERT_TRUE(RequestCheckpoint(dir, 3).ok());
+  EXPECT_EQ(ReadCheckpointRequest(dir).value(), 3);
   ASSERT_TRUE(ReplaceFile(dir.CheckpointRequestPath(), "soon\n").ok());
   EXPECT_TRUE(absl::IsDataLoss(ReadCheckpointRequest(dir).status()));
 }

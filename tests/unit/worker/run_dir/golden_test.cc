@@ -69,19 +69,20 @@ TEST(RunDirGolden, ExitsAreWrittenByteForByte) {
   EXPECT_EQ(EncodeRankExit(killed), GoldenText("rank_exit.json"));
   EXPECT_EQ(DecodeRankExit(GoldenText("rank_exit.json"), "exit.json").value(), killed);
 
-  const RankExit lost{.rank = 0,
+  const RankExit lost{.rank = 1,
                       .exit_code = 75,
                       .signal = 0,
                       .outcome = Outcome::kTransient,
                       .reason = "PEER_LOST",
-                      .message = "rank 0 lost its peers",
+                      .message = "rank 1 lost its peers",
                       .end_time_us = 1790000000000000};
   const AttemptExit attempt{.exit_code = 75,
                             .signal = 0,
                             .outcome = Outcome::kTransient,
                             .reason = "PEER_LOST",
-                            .message = "rank 0 lost its peers",
+                            .message = "rank 1 lost its peers",
                             .end_time_us = 1790000000000001,
+                            .failed_rank = 1,
                             .ranks = {lost}};
   EXPECT_EQ(EncodeAttemptExit(attempt), GoldenText("exit.json"));
   EXPECT_EQ(DecodeAttemptExit(GoldenText("exit.json"), "exit.json").value(), attempt);

@@ -134,6 +134,16 @@ TEST(SupervisorCore, TheCauseIsTheFirstFailureAndNotALostPeerThatWasReapedBefore
   core.GroupGone();
   EXPECT_EQ(core.Exit(0).outcome, Outcome::kHardware);
   EXPECT_EQ(core.Exit(0).reason, "DEVICE_LOST");
+  EXPECT_EQ(core.Exit(0).failed_rank, 2);
+}
+
+TEST(SupervisorCore, OfRanksThatFailAlikeTheFirstOneIsNamed) {
+  SupervisorCore core({0, 1, 2});
+  core.RankEnded(kStart, Failed(2, Outcome::kHardware, "DEVICE_LOST"));
+  core.RankEnded(kStart, Failed(1, Outcome::kHardware, "DEVICE_LOST"));
+  core.RankEnded(kStart, Failed(0, Outcome::kHardware, "DEVICE_LOST"));
+  core.GroupGone();
+  EXPECT_EQ(core.Exit(0).failed_rank, 2);
 }
 
 TEST(SupervisorCore, AStopSendsTermAndKillsAfterItsGrace) {
@@ -189,9 +199,11 @@ TEST(SupervisorCore, RanksThatFinishTheirWorkAfterAStopHaveSucceeded) {
 }
 
 TEST(SupervisorCore, ARankThatStoppedUnaskedIsATransientFailure) {
-  SupervisorCore core({0});
-  core.RankEnded(kStart, Failed(0, Outcome::kStopped, ""));
+  SupervisorCore core({0, 1});
+  core.RankEnded(kStart, Failed(1, Outcome::kStopped, ""));
+  core.RankEnded(kStart, Failed(0, Outcome::kTransient, "PEER_LOST"));
   core.GroupGone();
+  EXPECT_EQ(core.Exit(0).failed_rank, 1);
   EXPECT_EQ(core.Exit(0).outcome, Outcome::kTransient);
   EXPECT_EQ(core.Exit(0).reason, "STOPPED_UNASKED");
 }
