@@ -76,7 +76,7 @@ class App::Impl {
  public:
   explicit Impl(DirectoryLock lock) : lock_(std::move(lock)) {}
 
-  absl::Status Open(const std::string& state_dir);
+  absl::Status Open(const std::string& state_dir, const core::Config& config);
   absl::Status Listen(std::vector<std::string> listen);
   void Stop();
   const std::vector<std::string>& addresses() const { return addresses_; }
@@ -106,7 +106,7 @@ class App::Impl {
   std::vector<std::string> addresses_;
 };
 
-absl::Status App::Impl::Open(const std::string& state_dir) {
+absl::Status App::Impl::Open(const std::string& state_dir, const core::Config& config) {
   state_dir_ = state_dir;
   unlink(JoinPath(state_dir_, "ready").c_str());
   TY_ASSIGN_OR_RETURN(store_, store::OpenSqliteStore(JoinPath(state_dir_, "trainyard.db")));
@@ -114,6 +114,7 @@ absl::Status App::Impl::Open(const std::string& state_dir) {
   TY_ASSIGN_OR_RETURN(blobs_, runtime::BlobStore::Open(state_dir_));
   logs_ = std::make_unique<runtime::LogStore>(JoinPath(state_dir_, "logs"));
   runtime::Runtime::Options options;
+  options.config = config;
   options.on_turn = [this](const core::Turn& turn) { CleanUp(turn); };
   options.on_fatal = Die;
   TY_ASSIGN_OR_RETURN(runtime_,
@@ -235,7 +236,7 @@ absl::StatusOr<std::unique_ptr<App>> App::Start(const ServerOptions& options) {
   TY_RETURN_IF_ERROR(MakeDirectories(state_dir, 0700));
   TY_ASSIGN_OR_RETURN(DirectoryLock lock, DirectoryLock::Acquire(state_dir));
   auto impl = std::make_unique<Impl>(std::move(lock));
-  TY_RETURN_IF_ERROR(impl->Open(state_dir));
+  TY_RETURN_IF_ERROR(impl->Open(state_dir, options.config));
   TY_RETURN_IF_ERROR(impl->Listen(options.listen));
   for (const std::string& address : impl->addresses()) LogInfo("listening on " + address);
   return std::unique_ptr<App>(new App(std::move(impl)));

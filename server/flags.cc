@@ -3,9 +3,28 @@
 #include <CLI/CLI.hpp>
 #include <map>
 
+#include "common/base/duration.h"
 #include "common/base/version.h"
 
 namespace trainyard {
+namespace {
+
+// A duration with its unit; the default is shown as people write it.
+void AddDuration(CLI::App& app, const std::string& name, int64_t& value_us,
+                 const std::string& description) {
+  app.add_option_function<std::string>(
+         name,
+         [&value_us](const std::string& text) {
+           const auto duration = ParseDuration(text);
+           if (!duration.ok()) throw CLI::ValidationError(std::string(duration.status().message()));
+           value_us = absl::ToInt64Microseconds(*duration);
+         },
+         description)
+      ->default_str(DurationText(absl::Microseconds(value_us)))
+      ->type_name("DURATION");
+}
+
+}  // namespace
 
 ParsedFlags ParseFlags(int argc, char** argv, const std::string& default_state_dir) {
   constexpr int kUsage = 2;
@@ -23,6 +42,15 @@ ParsedFlags ParseFlags(int argc, char** argv, const std::string& default_state_d
                                                     {"json", LogFormat::kJson}};
   app.add_option("--log_format", flags.options.log_format, "text or json")
       ->transform(CLI::CheckedTransformer(formats));
+  core::Config& config = flags.options.config;
+  AddDuration(app, "--min_runtime", config.min_runtime_us,
+              "Nobody is preempted who has run for less");
+  AddDuration(app, "--checkpoint_wait", config.checkpoint_wait_us,
+              "Longest wait for the checkpoint before a preemption or a drain stops a job");
+  AddDuration(app, "--fair_share_half_life", config.usage_half_life_us,
+              "Use of devices so long ago counts half");
+  AddDuration(app, "--overdue_after", config.overdue_after_us,
+              "Whoever has waited so long goes before fair share");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -73,6 +73,7 @@ void Yard::Impl::DropClaims(JobId job) {
 }
 
 void Yard::Impl::Nominate(const Preemption& preemption, Now now) {
+  DropClaims(preemption.job);  // of a nomination before, one of whose devices has failed since
   Claim(preemption.job, preemption.devices);
   for (const Victim& victim : preemption.victims) {
     const JobRecord& job = ledger_.job(victim.job);
@@ -105,6 +106,11 @@ void Yard::Impl::StartGrowth(const Growth& growth, Now now) {
 
 // The claimant no longer needs what was to be freed for it: who has not been stopped yet goes on.
 void Yard::Impl::Withdraw(JobId claimant, Now now) {
+  // Most jobs end without having claimed anything, and there may be many attempts.
+  const bool has_claims =
+      std::any_of(claims_.begin(), claims_.end(),
+                  [claimant](const auto& claim) { return claim.second == claimant; });
+  if (!has_claims) return;
   DropClaims(claimant);
   for (auto& [id, live] : live_) {
     if (!live.stop.has_value() || live.stop->claimant != claimant) continue;

@@ -45,7 +45,6 @@ inline constexpr int kWeightMax = 1000;
 inline constexpr int kReservedDevicesMax = 4096;
 inline constexpr int kSubjectsMax = 100;
 inline constexpr int64_t kDrainWithinMaxUs = int64_t{24} * 3600 * 1'000'000;
-inline constexpr int kLabelsMax = 64;
 // Metric points of one append: those of a second of fast training, a hundred times over.
 inline constexpr int kPointsMax = 10'000;
 inline constexpr size_t kMetricNameBytesMax = 200;

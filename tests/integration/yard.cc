@@ -61,6 +61,8 @@ void Yard::StartServer() {
   Process::Options options;
   options.args = {Binary("trainyard-server"), "--state_dir", server_state_dir_, "--listen",
                   address_};
+  options.args.insert(options.args.end(), options_.server_flags.begin(),
+                      options_.server_flags.end());
   options.stderr_path = dir_.File(absl::StrCat("server-", ++starts_, ".log"));
   auto process = Process::Start(std::move(options));
   ASSERT_TRUE(process.ok()) << process.status();

@@ -29,6 +29,7 @@ class Yard {
     std::string dataset_dir;
     // The server's state directory; below the yard's own folder where empty.
     std::string server_state_dir;
+    std::vector<std::string> server_flags;
   };
 
   explicit Yard(Options options);

@@ -42,9 +42,19 @@ TEST(Flags, VersionAndHelpEndWell) {
   EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("--state_dir"));
 }
 
+TEST(Flags, TheTimesOfTheSchedulerAreDurationsWithAUnit) {
+  const ParsedFlags flags = Parse({"--min_runtime", "90s", "--fair_share_half_life", "3 d"});
+  EXPECT_FALSE(flags.exit_code.has_value());
+  EXPECT_EQ(flags.options.config.min_runtime_us, 90 * core::kSecond);
+  EXPECT_EQ(flags.options.config.usage_half_life_us, 3 * 24 * core::kHour);
+  EXPECT_EQ(flags.options.config.checkpoint_wait_us, core::Config().checkpoint_wait_us);
+}
+
 TEST(Flags, BadUsageEndsWithTwo) {
-  for (const std::vector<std::string>& args :
-       {std::vector<std::string>{"--no_such_flag"}, {"--log_format", "xml"}, {"word"}}) {
+  for (const std::vector<std::string>& args : {std::vector<std::string>{"--no_such_flag"},
+                                               {"--log_format", "xml"},
+                                               {"--min_runtime", "5"},
+                                               {"word"}}) {
     ::testing::internal::CaptureStderr();
     EXPECT_EQ(Parse(args).exit_code, 2);
     EXPECT_NE(::testing::internal::GetCapturedStderr(), "");
