@@ -139,14 +139,8 @@ Result ListCheckpoints(const Context& context) {
   TY_ASSIGN_OR_RETURN(*request.mutable_parent(), ResolveOne(*link, context.options.selectors[0]));
   TY_ASSIGN_OR_RETURN(const v1::ListCheckpointsResponse response,
                       link->Call(&v1::CheckpointService::Stub::ListCheckpoints, request));
-  std::vector<const google::protobuf::Message*> messages;
-  std::vector<std::string> names;
-  for (const v1::Checkpoint& checkpoint : response.checkpoints()) {
-    messages.push_back(&checkpoint);
-    names.push_back(checkpoint.name());
-  }
-  if (PrintList(context, messages, names)) return link::kOk;
-  if (names.empty()) {
+  if (PrintResources(context, response.checkpoints())) return link::kOk;
+  if (response.checkpoints().empty()) {
     context.Say(absl::StrCat(request.parent(), " has no checkpoint yet"));
     return link::kOk;
   }

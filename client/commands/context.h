@@ -58,6 +58,17 @@ absl::StatusOr<std::unique_ptr<link::ServerLink>> Connect(const Context& context
 bool PrintList(const Context& context,
                const std::vector<const google::protobuf::Message*>& messages,
                const std::vector<std::string>& names);
+// The same for resources, which carry their names.
+template <typename Resources>
+bool PrintResources(const Context& context, const Resources& resources) {
+  std::vector<const google::protobuf::Message*> messages;
+  std::vector<std::string> names;
+  for (const auto& resource : resources) {
+    messages.push_back(&resource);
+    names.push_back(resource.name());
+  }
+  return PrintList(context, messages, names);
+}
 // The same for one message, which is no list in JSON and YAML.
 bool PrintOne(const Context& context, const google::protobuf::Message& message,
               const std::string& name);

@@ -46,13 +46,7 @@ Result SteerDevices(const Context& context, Method method, absl::string_view don
     context.Say(absl::StrCat("device ", name.device, " of ", name.worker, " ", done));
     workers.push_back(std::move(worker));
   }
-  std::vector<const google::protobuf::Message*> messages;
-  std::vector<std::string> names;
-  for (const v1::Worker& worker : workers) {
-    messages.push_back(&worker);
-    names.push_back(worker.name());
-  }
-  PrintList(context, messages, names);
+  PrintResources(context, workers);
   return link::kOk;
 }
 

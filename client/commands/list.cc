@@ -145,13 +145,7 @@ std::string StateCell(const Context& context, const v1::Job& job) {
 Result List(const Context& context) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
   TY_ASSIGN_OR_RETURN(const std::vector<v1::Job> jobs, FetchJobs(context, *link));
-  std::vector<const google::protobuf::Message*> messages;
-  std::vector<std::string> names;
-  for (const v1::Job& job : jobs) {
-    messages.push_back(&job);
-    names.push_back(job.name());
-  }
-  if (PrintList(context, messages, names)) return link::kOk;
+  if (PrintResources(context, jobs)) return link::kOk;
   if (jobs.empty()) {
     context.Say("no jobs; `trainyard submit FILE` makes one");
     return link::kOk;

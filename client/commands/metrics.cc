@@ -119,14 +119,8 @@ Result Metrics(const Context& context) {
     }
     return link::kOk;
   }
-  std::vector<const google::protobuf::Message*> messages;
-  std::vector<std::string> names;
-  for (const v1::MetricSeries& series : response.series()) {
-    messages.push_back(&series);
-    names.push_back(series.name());
-  }
-  if (PrintList(context, messages, names)) return link::kOk;
-  if (names.empty()) {
+  if (PrintResources(context, response.series())) return link::kOk;
+  if (response.series().empty()) {
     context.Say(absl::StrCat(name, " has no metrics yet"));
     return link::kOk;
   }

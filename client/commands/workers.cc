@@ -62,13 +62,7 @@ Result Steer(const Context& context, Method method, absl::string_view done) {
     workers.push_back(std::move(worker));
   }
   if (context.options.format != Format::kTable && context.options.format != Format::kWide) {
-    std::vector<const google::protobuf::Message*> messages;
-    std::vector<std::string> names;
-    for (const v1::Worker& worker : workers) {
-      messages.push_back(&worker);
-      names.push_back(worker.name());
-    }
-    PrintList(context, messages, names);
+    PrintResources(context, workers);
   }
   return link::kOk;
 }
@@ -79,14 +73,8 @@ Result ListWorkers(const Context& context) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
   TY_ASSIGN_OR_RETURN(const v1::ListWorkersResponse response,
                       link->Call(&v1::FleetService::Stub::ListWorkers, v1::ListWorkersRequest()));
-  std::vector<const google::protobuf::Message*> messages;
-  std::vector<std::string> names;
-  for (const v1::Worker& worker : response.workers()) {
-    messages.push_back(&worker);
-    names.push_back(worker.name());
-  }
-  if (PrintList(context, messages, names)) return link::kOk;
-  if (names.empty()) {
+  if (PrintResources(context, response.workers())) return link::kOk;
+  if (response.workers().empty()) {
     context.Say("no workers; `trainyard up` starts one on this machine");
   } else if (context.options.format == Format::kWide) {
     context.out << DeviceTable(response);

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/strings.h"
 
 namespace trainyard {
 namespace {
@@ -36,10 +36,7 @@ constexpr std::array<std::pair<absl::string_view, int64_t>, 18> kUnitMillisecond
 }  // namespace
 
 absl::StatusOr<absl::Duration> ParseDuration(absl::string_view text) {
-  const absl::string_view trimmed = absl::StripAsciiWhitespace(text);
-  const size_t digits = std::min(trimmed.find_first_not_of("0123456789."), trimmed.size());
-  const absl::string_view number = trimmed.substr(0, digits);
-  const absl::string_view unit = absl::StripLeadingAsciiWhitespace(trimmed.substr(digits));
+  const auto [number, unit] = SplitQuantity(text);
   double value = 0;
   if (number.empty() || !absl::SimpleAtod(number, &value) || !std::isfinite(value)) {
     return absl::InvalidArgumentError(absl::StrCat(

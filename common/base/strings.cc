@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdlib>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -96,6 +97,12 @@ std::string NearestWord(absl::string_view word, const std::vector<std::string>& 
     }
   }
   return best;
+}
+
+Quantity SplitQuantity(absl::string_view text) {
+  const absl::string_view trimmed = absl::StripAsciiWhitespace(text);
+  const size_t digits = std::min(trimmed.find_first_not_of("0123456789."), trimmed.size());
+  return {trimmed.substr(0, digits), absl::StripLeadingAsciiWhitespace(trimmed.substr(digits))};
 }
 
 std::string FormatBytes(int64_t bytes) {

@@ -22,6 +22,14 @@ size_t EditDistance(absl::string_view a, absl::string_view b);
 // third of the word's length, at least 2).
 std::string NearestWord(absl::string_view word, const std::vector<std::string>& candidates);
 
+// The two halves of "1.5 GiB" and "30min": decimal digits with their point, and what follows
+// without its spaces. Either may be empty; they point into `text`.
+struct Quantity {
+  absl::string_view number;
+  absl::string_view unit;
+};
+Quantity SplitQuantity(absl::string_view text);
+
 // "1.5 GiB", "12 KiB", "7 B".
 std::string FormatBytes(int64_t bytes);
 // "1,234,567".

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/strings.h"
 
 namespace trainyard::spec {
 namespace {
@@ -28,10 +28,7 @@ constexpr double kBytesMax = 1125899906842624.0;  // 1 PiB
 }  // namespace
 
 absl::StatusOr<v1::ByteSize> ParseByteSize(absl::string_view text) {
-  const absl::string_view trimmed = absl::StripAsciiWhitespace(text);
-  const size_t digits = std::min(trimmed.find_first_not_of("0123456789."), trimmed.size());
-  const absl::string_view number = trimmed.substr(0, digits);
-  const absl::string_view unit = absl::StripLeadingAsciiWhitespace(trimmed.substr(digits));
+  const auto [number, unit] = SplitQuantity(text);
   double value = 0;
   if (number.empty() || !absl::SimpleAtod(number, &value) || !std::isfinite(value)) {
     return absl::InvalidArgumentError(absl::StrCat(

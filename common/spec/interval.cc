@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/duration.h"
 #include "common/base/status_macros.h"
+#include "common/base/strings.h"
 
 namespace trainyard::spec {
 namespace {
@@ -19,10 +19,7 @@ std::string Counted(int64_t count, absl::string_view unit) {
 }  // namespace
 
 absl::StatusOr<v1::Interval> ParseInterval(absl::string_view text) {
-  const absl::string_view trimmed = absl::StripAsciiWhitespace(text);
-  const size_t digits = std::min(trimmed.find_first_not_of("0123456789."), trimmed.size());
-  const absl::string_view number = trimmed.substr(0, digits);
-  const absl::string_view unit = absl::StripLeadingAsciiWhitespace(trimmed.substr(digits));
+  const auto [number, unit] = SplitQuantity(text);
   v1::Interval interval;
   const bool is_epochs = unit == "epoch" || unit == "epochs";
   if (is_epochs || unit == "step" || unit == "steps") {
