@@ -17,7 +17,7 @@ struct ServerOptions {
   // unix:/path or a loopback address with its port; unix:<state_dir>/server.sock where empty.
   std::vector<std::string> listen;
   LogFormat log_format = LogFormat::kText;
-  core::Config config;
+  core::Config config = {};
 };
 
 // <state home>/trainyard/server, where the state home is $XDG_STATE_HOME, or ~/.local/state.
