@@ -12,14 +12,16 @@ namespace {
 // A duration with its unit; the default is shown as people write it.
 void AddDuration(CLI::App& app, const std::string& name, int64_t& value_us,
                  const std::string& description) {
+  const auto check = [](const std::string& text) {
+    return std::string(ParseDuration(text).status().message());
+  };
   app.add_option_function<std::string>(
          name,
          [&value_us](const std::string& text) {
-           const auto duration = ParseDuration(text);
-           if (!duration.ok()) throw CLI::ValidationError(std::string(duration.status().message()));
-           value_us = absl::ToInt64Microseconds(*duration);
+           value_us = absl::ToInt64Microseconds(*ParseDuration(text));  // checked
          },
          description)
+      ->check(check)
       ->default_str(DurationText(absl::Microseconds(value_us)))
       ->type_name("DURATION");
 }
