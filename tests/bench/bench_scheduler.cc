@@ -1,24 +1,18 @@
 // Policies side by side: replays one workload through the real core in virtual time, once a policy,
 // and prints what each makes of it. docs/scheduling.md describes the workloads and the figures.
-//
-//   bench_scheduler [--trace lab-day|hostile-mix|large|FILE] [--seed 1] [--jobs 100000]
-//                   [--workers 1000] [--policies fifo,priority,full] [--tick_ms 1000]
-//                   [--format text|markdown|json] [--write-trace FILE] [--history FILE]
-//
-// --history FILE gets the events of all replays, as the server would write them.
-// Policies: fifo, priority, full, and full-X: the full one without X of priorities, fair_share,
-// backfill, preemption, elastic and guests.
+// `--help` lists the flags.
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/status_macros.h"
@@ -40,43 +34,29 @@ struct Arguments {
   std::string history;
 };
 
-absl::StatusOr<Arguments> Parse(int argc, char** argv) {
-  Arguments arguments;
-  for (int i = 1; i < argc; i += 2) {
-    const std::string flag = argv[i];
-    if (i + 1 == argc) return absl::InvalidArgumentError(absl::StrCat(flag, " needs a value"));
-    const std::string value = argv[i + 1];
-    int64_t number = 0;
-    const bool is_number = absl::SimpleAtoi(value, &number) && number > 0;
-    const bool wants_number =
-        flag == "--seed" || flag == "--jobs" || flag == "--workers" || flag == "--tick_ms";
-    if (wants_number && !is_number) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(flag, " '", value, "': expected a number above 0"));
-    }
-    if (flag == "--trace") {
-      arguments.trace = value;
-    } else if (flag == "--policies") {
-      arguments.policies = value;
-    } else if (flag == "--format") {
-      arguments.format = value;
-    } else if (flag == "--write-trace") {
-      arguments.write_trace = value;
-    } else if (flag == "--history") {
-      arguments.history = value;
-    } else if (flag == "--seed") {
-      arguments.generator.seed = static_cast<uint64_t>(number);
-    } else if (flag == "--jobs") {
-      arguments.generator.jobs = number;
-    } else if (flag == "--workers") {
-      arguments.generator.workers = static_cast<int32_t>(number);
-    } else if (flag == "--tick_ms") {
-      arguments.tick_ms = number;
-    } else {
-      return absl::InvalidArgumentError(absl::StrCat("unknown flag ", flag));
-    }
+// The exit code where there is nothing left to do.
+std::optional<int> Parse(int argc, char** argv, Arguments& arguments) {
+  CLI::App app("Replays one workload in virtual time, once a policy, and compares them.");
+  app.add_option("--trace", arguments.trace, "lab-day, hostile-mix, large, or a file");
+  app.add_option("--seed", arguments.generator.seed, "Of the workload")->check(CLI::PositiveNumber);
+  app.add_option("--jobs", arguments.generator.jobs, "Of large")->check(CLI::PositiveNumber);
+  app.add_option("--workers", arguments.generator.workers, "Of large")->check(CLI::PositiveNumber);
+  app.add_option("--policies", arguments.policies,
+                 "fifo, priority, full, and full-X: without X of priorities, fair_share, backfill, "
+                 "preemption, elastic, guests");
+  app.add_option("--tick_ms", arguments.tick_ms, "Reports of workers are gathered for so long")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--format", arguments.format, "text, markdown or json");
+  app.add_option("--write-trace", arguments.write_trace, "Write the workload to a file first");
+  app.add_option("--history", arguments.history,
+                 "Write the events of all replays, as the server would, to a file");
+  for (CLI::Option* option : app.get_options()) option->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
   }
-  return arguments;
+  return std::nullopt;
 }
 
 absl::StatusOr<core::PolicyOptions> FindPolicy(const std::string& name) {
@@ -130,8 +110,7 @@ std::function<void(const core::EventRecord&)> Writer(const std::string& policy,
   };
 }
 
-absl::Status Run(int argc, char** argv) {
-  TY_ASSIGN_OR_RETURN(const Arguments arguments, Parse(argc, argv));
+absl::Status Run(const Arguments& arguments) {
   TY_ASSIGN_OR_RETURN(const Trace trace, LoadTrace(arguments));
   if (!arguments.write_trace.empty()) {
     std::ofstream file(arguments.write_trace);
@@ -170,7 +149,9 @@ absl::Status Run(int argc, char** argv) {
 }  // namespace trainyard::replay
 
 int main(int argc, char** argv) {
-  const absl::Status status = trainyard::replay::Run(argc, argv);
+  trainyard::replay::Arguments arguments;
+  if (const auto exit_code = trainyard::replay::Parse(argc, argv, arguments)) return *exit_code;
+  const absl::Status status = trainyard::replay::Run(arguments);
   if (status.ok()) return 0;
   std::fprintf(stderr, "bench_scheduler: %s\n", std::string(status.message()).c_str());
   return 2;
