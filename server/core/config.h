@@ -40,6 +40,10 @@ struct Config {
   // Elastic jobs grow when devices have been free for so long, and not sooner after a change.
   int64_t grow_after_us = 2 * kMinute;
 
+  // A delayed start goes by the wall clock, which somebody may set right: it is looked at again so
+  // often.
+  int64_t wall_recheck_us = 10 * kMinute;
+
   // A pass is made at least this often while something runs: some decisions change with time alone.
   int64_t replan_us = 10 * kSecond;
   // A flood of submissions makes no flood of passes: where so many jobs wait already, new ones wait

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/planted_bug.h"
 #include "server/core/backfill.h"
 
 namespace trainyard::core {
@@ -88,7 +89,8 @@ class Search {
       : slots_(slots), held_(held), gang_(gang) {
     for (const auto& [id, job] : running) {
       const bool gives_way =
-          is_head && job.guest ? job.priority <= priority : job.priority < priority;
+          (is_head && job.guest ? job.priority <= priority : job.priority < priority) ||
+          TY_BUG(preempt_equals);
       if (job.may_preempt && gives_way && stopping.count(id) == 0) {
         may_go_.push_back(&job);
       }

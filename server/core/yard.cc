@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/errors.h"
+#include "common/base/planted_bug.h"
 #include "common/base/status_macros.h"
 #include "server/core/yard_impl.h"
 
@@ -25,7 +26,7 @@ bool HoldsDevices(PartState state) {
     case PartState::kStarting:
     case PartState::kRunning:
     case PartState::kStopping:
-      return true;
+      return !(TY_BUG(free_at_stop_request) && state == PartState::kStopping);
     case PartState::kExited:
     case PartState::kDrained:
     case PartState::kLost:
@@ -49,6 +50,10 @@ Yard::Impl::Impl(const Config& config, Snapshot snapshot, Now now,
     contact.last_seen_us = worker.last_seen_us;
     contact.lease_deadline_us = now.uptime_us + config_.lease_us;
     contact.unreachable_since_us = now.uptime_us;
+    if (TY_BUG(no_wait_after_restart)) {
+      contact.lease_deadline_us = now.uptime_us - 20 * kMinute;
+      contact.unreachable_since_us = contact.lease_deadline_us;
+    }
     Touch(name);
   }
   for (const auto& [id, attempt] : ledger_.snapshot().attempts) {
@@ -87,7 +92,7 @@ absl::StatusOr<Reply> Yard::Impl::Apply(const SubmitJob& in, Now now) {
   const Submission& submission = *in.submission;
   if (!in.request_id.empty()) {
     const auto known = snapshot().requests.find(in.request_id);
-    if (known != snapshot().requests.end()) {
+    if (known != snapshot().requests.end() && !TY_BUG(repeat_requests)) {
       if (known->second.request_hash != in.request_hash) {
         return error::RequestIdReused(in.request_id);
       }
@@ -119,7 +124,7 @@ absl::StatusOr<Reply> Yard::Impl::Apply(const SubmitJob& in, Now now) {
     if (submission.array_size > 0) job.array = first;
     EnterQueue(ledger_.AddJob(std::move(job)), now);
   }
-  if (!in.request_id.empty()) {
+  if (!in.request_id.empty() && snapshot().requests.count(in.request_id) == 0) {
     ledger_.AddRequest({in.request_id, in.request_hash, first, now.wall_us});
   }
   // One event tells of a whole array.
@@ -144,8 +149,14 @@ void Yard::Impl::EnterQueue(JobId id, Now now) {
   // A wall clock that has jumped must not hold a failed job back for ever.
   const int64_t not_before_us = std::get<job_fsm::Queued>(job.state).not_before_us;
   int64_t left = std::min(not_before_us - now.wall_us, config_.backoff_max_us);
-  if (not_before_us == 0) left = submission.not_before_us - now.wall_us;
+  if (TY_BUG(backoff_by_wall_clock)) left = not_before_us - now.wall_us;
+  if (not_before_us == 0) left = StartDelay(submission, now);
   if (left > 0) wakes_.Set(id, now.uptime_us + left);
+}
+
+// Until a delayed start is to be looked at again; 0 or less: it is over.
+int64_t Yard::Impl::StartDelay(const Submission& submission, Now now) const {
+  return std::min(submission.not_before_us - now.wall_us, config_.wall_recheck_us);
 }
 
 void Yard::Impl::LeaveQueue(JobId id) {
@@ -253,6 +264,7 @@ absl::Status Yard::Impl::CheckCheckpointWriter(absl::string_view session, Attemp
                                                int64_t token) const {
   TY_RETURN_IF_ERROR(CheckStream(session, attempt, token));
   const int64_t current = ledger_.job(attempt.job).fencing_token;
+  if (TY_BUG(ignore_the_token)) return absl::OkStatus();
   if (token != current) return error::StaleFencingToken(JobName(attempt.job), token, current);
   return absl::OkStatus();
 }

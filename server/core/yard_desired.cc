@@ -1,6 +1,7 @@
 // What workers should have, as a function of the state; and who holds which device.
 #include <utility>
 
+#include "common/base/planted_bug.h"
 #include "server/core/yard_impl.h"
 
 namespace trainyard::core {
@@ -13,6 +14,10 @@ std::vector<DesiredAttempt> Yard::Impl::DesiredFor(const std::string& worker) co
     const AttemptRecord& attempt = ledger_.attempt(id);
     const PartState state = FindPart(attempt, worker)->state;
     if (state == PartState::kDrained || state == PartState::kLost) continue;
+    if (TY_BUG(start_part_of_a_gang) && attempt.parts.back().worker == worker &&
+        attempt.parts.size() > 1) {
+      continue;
+    }
     desired[id] = DesiredPart(attempt, live_.at(id), worker);
   }
   // What the worker has and should not: superseded, lost, ended, or never heard of.
@@ -46,7 +51,8 @@ DesiredAttempt Yard::Impl::DesiredPart(const AttemptRecord& attempt, const LiveA
     desired.action = DesiredAction::kRemove;
     return desired;
   }
-  if (const auto* stopping = std::get_if<attempt_fsm::Stopping>(&attempt.state)) {
+  const auto* stopping = std::get_if<attempt_fsm::Stopping>(&attempt.state);
+  if (stopping != nullptr && !TY_BUG(forget_to_stop)) {
     desired.action = DesiredAction::kStop;
     desired.stop_reason = stopping->reason;
     // A checkpoint is worth waiting for, unless nobody will go on from it.
@@ -87,6 +93,7 @@ std::map<std::string, AttemptId> Yard::Impl::HoldersOn(const std::string& worker
   if (contact != contacts_.end()) {
     for (const auto& [id, observed] : contact->second.observed) {
       const auto found = snapshot().attempts.find(id);
+      if (TY_BUG(free_at_stop_request)) break;
       if (observed.state != ObservedState::kExited && found != snapshot().attempts.end() &&
           found->second.fencing_token == observed.fencing_token) {
         hold(found->second);

@@ -205,6 +205,7 @@ class Yard::Impl {
   }
   void EnterQueue(JobId id, Now now);
   void LeaveQueue(JobId id);
+  int64_t StartDelay(const Submission& submission, Now now) const;
   void CountQueued(const Submission& submission, int64_t change);
   void CountStored(const CheckpointRecord& checkpoint, int64_t sign);
 

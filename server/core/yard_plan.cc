@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
+#include "common/base/planted_bug.h"
 #include "server/core/yard_impl.h"
 
 namespace trainyard::core {
@@ -43,7 +44,10 @@ PassInput Yard::Impl::MakeInput(Now now) const {
 // Why the worker gets no ranks now; empty where it does.
 std::string Yard::Impl::WhyNoRanks(const WorkerRecord& worker) const {
   const Contact& contact = contacts_.at(worker.name);
-  if (std::holds_alternative<worker_fsm::Unreachable>(worker.state)) return "is unreachable";
+  if (std::holds_alternative<worker_fsm::Unreachable>(worker.state) &&
+      !TY_BUG(place_on_unreachable)) {
+    return "is unreachable";
+  }
   if (!contact.synced) return "has not reported yet what it runs";
   if (RunsUnknown(contact)) return "runs an attempt that this server does not know";
   if (worker.scheduling == Scheduling::kEligible) return "";
@@ -124,6 +128,7 @@ QueuedJob Yard::Impl::MakeQueued(JobId id) const {
     job.expected_us = std::max(submission.time_limit_us - record.run_time_us, kSecond);
   }
   job.holds = HoldsOf(record);
+  if (TY_BUG(lose_the_place) && record.failures > 0) --job.priority;
   return job;
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
 #include "common/base/duration.h"
+#include "common/base/planted_bug.h"
 #include "server/core/yard_impl.h"
 
 namespace trainyard::core {
@@ -40,6 +41,14 @@ void Yard::Impl::RefreshTimers() {
 }
 
 void Yard::Impl::FireTimers(Now now) {
+  if (TY_BUG(lease_by_wall_clock)) {
+    for (auto& [name, contact] : contacts_) {
+      const int64_t away_us = now.wall_us - contact.last_seen_us;
+      if (away_us < kHour) continue;
+      contact.lease_deadline_us = now.uptime_us - away_us;
+      Touch(name);
+    }
+  }
   RefreshTimers();
   for (const std::string& name : worker_timers_.Due(now.uptime_us)) {
     FireWorkerTimers(name, now);
@@ -54,7 +63,7 @@ void Yard::Impl::FireTimers(Now now) {
   for (const JobId id : wakes_.Due(now.uptime_us)) {
     wakes_.Set(id, std::nullopt);
     // After a backoff the delayed start counts again, should it be later.
-    const int64_t left = ledger_.job(id).submission->not_before_us - now.wall_us;
+    const int64_t left = StartDelay(*ledger_.job(id).submission, now);
     if (left > 0) wakes_.Set(id, now.uptime_us + left);
     stale_jobs_.insert(id);
     plan_again_ = true;
@@ -161,6 +170,7 @@ std::optional<int64_t> Yard::Impl::WarningDeadline(AttemptId id, const LiveAttem
 // By then the supervisor has stopped the ranks by itself: its lease file is renewed only while the
 // worker has news from here.
 int64_t Yard::Impl::LostDeadline(const Contact& contact, JobId job) const {
+  if (TY_BUG(lost_with_the_lease)) return contact.unreachable_since_us;
   return contact.unreachable_since_us + ledger_.job(job).submission->disconnect_keep_us +
          std::max(config_.cancel_grace_us, config_.checkpoint_grace_us) + config_.lost_margin_us;
 }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
+#include "common/base/planted_bug.h"
 #include "common/base/status_macros.h"
 #include "server/core/yard_impl.h"
 
@@ -62,7 +63,8 @@ absl::Status Yard::Impl::CheckQuotas(const Submission& submission, Now now) {
       return error::QuotaExceeded(subject, "devices of one job", submission.demand.least(),
                                   quota->devices);
     }
-    if (quota->queued_jobs > 0 && of(queued_by_) + jobs > quota->queued_jobs) {
+    const int64_t extra = TY_BUG(queue_quota_off_by_one) ? 1 : 0;
+    if (quota->queued_jobs > 0 && of(queued_by_) + jobs > quota->queued_jobs + extra) {
       return error::QuotaExceeded(subject, "queued jobs", of(queued_by_) + jobs,
                                   quota->queued_jobs);
     }

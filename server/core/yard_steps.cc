@@ -8,6 +8,7 @@
 #include "common/base/check.h"
 #include "common/base/duration.h"
 #include "common/base/errors.h"
+#include "common/base/planted_bug.h"
 #include "server/core/yard_impl.h"
 
 namespace trainyard::core {
@@ -122,7 +123,8 @@ void Yard::Impl::EnterJobState(JobId id, const JobState& before, Now now) {
   if (std::holds_alternative<job_fsm::Cancelled>(job.state)) job.stop_reason = StopReason::kCancel;
   if (!job_fsm::IsFinal(job.state)) return;
   job.end_us = now.wall_us;
-  if (const auto waiting = dependents_.find(id); waiting != dependents_.end()) {
+  if (const auto waiting = dependents_.find(id);
+      waiting != dependents_.end() && !TY_BUG(forget_dependents)) {
     stale_jobs_.insert(waiting->second.begin(), waiting->second.end());
   }
   auto* failed = std::get_if<job_fsm::Failed>(&job.state);
@@ -305,7 +307,11 @@ void Yard::Impl::CleanCheckpoints(JobId job, absl::string_view actor, Now now) {
   }
   const size_t kept = static_cast<size_t>(record->second.submission->checkpoints_kept);
   if (all.size() <= kept) return;
-  all.resize(all.size() - kept);
+  if (TY_BUG(delete_the_newest)) {
+    all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(kept));
+  } else {
+    all.resize(all.size() - kept);
+  }
   const auto live = live_.find({job, record->second.attempt});
   for (const CheckpointRef& id : all) {
     if (parents_.count(id) > 0) continue;
@@ -319,6 +325,9 @@ void Yard::Impl::CleanCheckpoints(JobId job, absl::string_view actor, Now now) {
 
 // The newest checkpoint of its own, else the one that it was created from.
 std::optional<CheckpointRef> Yard::Impl::ResumePoint(const JobRecord& job) const {
+  if (TY_BUG(resume_from_uncommitted) && job.progress.step > 0) {
+    return CheckpointRef{job.id, job.progress.step};
+  }
   const auto& checkpoints = snapshot().checkpoints;
   auto it = checkpoints.upper_bound({job.id, std::numeric_limits<int64_t>::max()});
   if (it != checkpoints.begin() && std::prev(it)->first.job == job.id) return std::prev(it)->first;

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/planted_bug.h"
 #include "server/core/yard_impl.h"
 
 namespace trainyard::core {
@@ -43,7 +44,7 @@ void Yard::Impl::RequestStop(AttemptId id, PendingStop stop, absl::string_view a
     AskForCheckpoint(id);
   }
   live.stop = std::move(stop);
-  if (!runs) FireStop(id, actor, now);
+  if (!runs || TY_BUG(skip_the_checkpoint_wait)) FireStop(id, actor, now);
 }
 
 void Yard::Impl::FireStop(AttemptId id, absl::string_view actor, Now now) {
@@ -62,7 +63,7 @@ void Yard::Impl::Claim(JobId job, const std::vector<DeviceKey>& devices) {
 
 void Yard::Impl::DropClaims(JobId job) {
   for (auto it = claims_.begin(); it != claims_.end();) {
-    if (it->second != job) {
+    if (it->second != job || TY_BUG(never_drop_claims)) {
       ++it;
       continue;
     }
@@ -127,10 +128,19 @@ void Yard::Impl::Withdraw(JobId claimant, Now now) {
 bool Yard::Impl::WithdrawIdleClaims(Now now) {
   std::set<JobId> claimants;
   for (const auto& [device, job] : claims_) claimants.insert(job);
+  if (claimants.empty()) return false;
   for (const auto& [id, live] : live_) {
-    if (!live.stop.has_value()) continue;
-    claimants.erase(live.stop->claimant);
-    claimants.erase(id.job);
+    if (live.stop.has_value()) {
+      claimants.erase(live.stop->claimant);
+      claimants.erase(id.job);
+    }
+    // Whatever else it stops for, its devices will be free.
+    const AttemptRecord& attempt = ledger_.attempt(id);
+    if (!std::holds_alternative<attempt_fsm::Stopping>(attempt.state)) continue;
+    for (const RankPlacement& rank : attempt.ranks) {
+      const auto claim = claims_.find({rank.worker, rank.device});
+      if (claim != claims_.end()) claimants.erase(claim->second);
+    }
   }
   for (const JobId& job : claimants) Withdraw(job, now);
   return !claimants.empty();
@@ -141,6 +151,7 @@ void Yard::Impl::DrainAttempts(const std::string& worker, int64_t within_us,
   const auto on = live_on_.find(worker);
   if (on == live_on_.end()) return;
   const std::set<AttemptId> attempts = on->second;
+  if (TY_BUG(drain_without_stopping)) return;
   for (const AttemptId& id : attempts) {
     PendingStop stop;
     stop.reason = StopReason::kDrain;

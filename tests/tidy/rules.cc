@@ -42,6 +42,10 @@ const std::vector<Floor>& Floors() {
        {"common/base", "common/rpc", "worker/run_dir", "worker/checkpoint", "trainyard/v1"}},
       // Client
       {"client", {"common", "client", "trainyard/v1"}},
+      // The simulator drives what is pure, and no adapter.
+      {"tests/sim",
+       {"common/base", "server/core", "server/store", "worker/run_dir", "worker/agent",
+        "worker/supervisor"}},
       // Tests see everything.
       {"tests", {"common", "server", "worker", "client", "tests", "trainyard"}},
   };

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/planted_bug.h"
+
 namespace trainyard::agent {
 namespace {
 
@@ -83,13 +85,17 @@ class AttemptReconciler {
       case Phase::kIncomplete:
       case Phase::kOrphaned:
       case Phase::kExited:
+        if (TY_BUG(begin_what_has_ended) && local_->phase == Phase::kExited) Add(Kind::kBegin);
         break;
     }
   }
 
   void RenewLease() {
     const absl::Duration expire = desired_->confirm_uptime + wanted_->keep;
-    if (expire - local_->lease_expire < LeaseStep(wanted_->keep)) return;
+    // One that ends later than any of this boot can was written before a loss of power.
+    const bool is_of_another_boot = local_->lease_expire > now_ + wanted_->keep;
+    const bool is_fresh = expire - local_->lease_expire < LeaseStep(wanted_->keep);
+    if (is_fresh && !is_of_another_boot) return;
     Add(Kind::kRenewLease).lease_expire = expire;
   }
 

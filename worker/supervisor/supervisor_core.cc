@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/planted_bug.h"
 
 namespace trainyard::supervisor {
 namespace {
@@ -47,7 +48,8 @@ run_dir::RankExit JudgeRank(const RankEnd& end, bool stopping) {
   }
   const bool exited_well = end.signal == 0 && end.exit_code == run_dir::kExitSucceeded;
   const bool says_success = end.result.has_value() && end.result->outcome == Outcome::kSucceeded;
-  if (end.result.has_value() && (exited_well || !says_success)) {
+  if (end.result.has_value() && (exited_well || !says_success) &&
+      !(exited_well && TY_BUG(believe_the_exit_code))) {
     // An exit code of 0 hides no failure that the result knows of.
     exit.outcome = end.result->outcome;
     exit.reason = end.result->reason;
@@ -110,13 +112,13 @@ SignalToSend SupervisorCore::Tick(absl::Duration now) {
   if (phase_ == Phase::kRunning || phase_ == Phase::kFailing) {
     if (all_ranks_ended()) {
       Terminate(now, kStrayGrace);
-    } else if (lease_.ExpiredAt(now)) {
+    } else if (lease_.ExpiredAt(now) && !TY_BUG(ignore_the_lease)) {
       StopAsked(now, {kReasonLeaseExpired, kDefaultTermGrace});
     } else if (phase_ == Phase::kFailing && now >= deadline_) {
       Terminate(now, kDefaultTermGrace);
     }
   }
-  if (stopping() && now >= deadline_) {
+  if (stopping() && now >= deadline_ && !TY_BUG(never_kill)) {
     phase_ = Phase::kKilling;
     deadline_ = now + kKillInterval;
     term_due_ = false;

@@ -245,6 +245,19 @@ TEST_F(YardShare, ADelayedJobStartsAtItsTime) {
   EXPECT_EQ(State(job), "STARTING");
 }
 
+TEST_F(YardShare, ADelayedStartFollowsAClockThatIsSetRight) {
+  Submission spec = Spec(1);
+  spec.not_before_us = now_.wall_us + kMinute;
+  now_.wall_us -= 24 * kHour;  // somebody moves the clock, and moves it back later
+  const JobId job = Submit(spec);
+  Advance(2 * kMinute);
+  EXPECT_EQ(State(job), "QUEUED");
+  now_.wall_us += 24 * kHour;
+  Advance(config_.wall_recheck_us);
+  Join("lab-1", 1);
+  EXPECT_EQ(State(job), "STARTING");
+}
+
 class Reservations : public YardShare {
  protected:
   CreateReservation Make(const std::string& name, int64_t in_us, int64_t for_us, int32_t count) {

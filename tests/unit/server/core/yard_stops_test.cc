@@ -94,6 +94,31 @@ TEST_F(YardStops, WhatIsFreedIsKeptForThePreemptor) {
   EXPECT_EQ(State(urgent), "STARTING");
 }
 
+TEST_F(YardStops, WhatIsFreedIsKeptWhileTheRestStopsForAnotherReason) {
+  Join("lab-1", 2);
+  const JobId leaving = Submit(1);
+  Run("lab-1", leaving);
+  const JobId wide = Submit(2);  // keeps the other device
+  const JobId guest = Submit(1);
+  ASSERT_TRUE(
+      Sync("lab-1", {See(leaving, ObservedState::kRunning), See(guest, ObservedState::kRunning)})
+          .ok());
+  Advance(10 * kSecond);
+  ASSERT_TRUE(Apply(SuspendJob{leaving, "user:anna", ""}).ok());
+  Commit(guest, "lab-1", 10);
+  EXPECT_EQ(State(guest), "STOPPING") << "its device goes to the wide job";
+  ASSERT_TRUE(
+      Sync("lab-1", {See(leaving, ObservedState::kStopping), SeeExit(guest, OutcomeKind::kStopped)})
+          .ok());
+  // Somebody who has used less comes first in the queue, and not for what is kept.
+  Submission other = Spec(2);
+  other.user = "berta";
+  const JobId first = Submit(other);
+  ASSERT_TRUE(Sync("lab-1", {SeeExit(leaving, OutcomeKind::kStopped)}).ok());
+  EXPECT_EQ(State(wide), "STARTING");
+  EXPECT_EQ(State(first), "QUEUED");
+}
+
 TEST_F(YardStops, WhoeverHasNotBeenStoppedYetIsSparedWhenThePreemptorGivesUp) {
   Join("lab-1", 1);
   const JobId victim = Submit(1);

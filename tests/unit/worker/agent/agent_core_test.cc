@@ -152,6 +152,17 @@ TEST(Reconcile, RenewsTheLeaseFromTheMomentTheReportWasSent) {
                   .empty());
 }
 
+// Uptime begins anew with each boot: a lease from before would let ranks run on for days.
+TEST(Reconcile, ALeaseOfAnEarlierBootIsReplacedBeforeTheLaunch) {
+  LocalAttempt local = Local(Phase::kPrepared);
+  local.lease_expire = kNow + absl::Hours(100);
+  const auto actions = Reconcile(Answer({{kId, Want(Wanted::kRun)}}), {{kId, local}}, kNow);
+  ASSERT_EQ(actions.size(), 2u);
+  EXPECT_EQ(actions[0].kind, Kind::kRenewLease);
+  EXPECT_EQ(actions[0].lease_expire, kNow - absl::Seconds(1) + kKeep);
+  EXPECT_EQ(actions[1].kind, Kind::kLaunch);
+}
+
 TEST(Reconcile, AStoppedAttemptGetsNoNewLease) {
   LocalAttempt local = Local(Phase::kAlive);
   local.lease_expire = absl::ZeroDuration();

@@ -1,0 +1,385 @@
+// What each turn changes in the records: may it?
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tests/sim/checkers.h"
+
+namespace trainyard::sim {
+namespace {
+
+namespace job_fsm = core::job_fsm;
+namespace attempt_fsm = core::attempt_fsm;
+using core::PartState;
+using core::StopReason;
+
+// Turns are committed a little after they were decided.
+constexpr Time kCommitSlack = 5 * kSecond;
+
+template <typename Row, typename Key, typename Map, typename KeyOf>
+const Row* FindRow(const std::vector<Row>& changed, const Map& before, const Key& key,
+                   const KeyOf& key_of) {
+  for (const Row& row : changed) {
+    if (key_of(row) == key) return &row;
+  }
+  const auto found = before.find(key);
+  return found == before.end() ? nullptr : &found->second;
+}
+
+bool IsQueued(const core::JobRecord& job) {
+  return std::holds_alternative<job_fsm::Queued>(job.state);
+}
+
+bool Holds(const core::AttemptRecord& attempt, const std::string& worker) {
+  for (const core::AttemptPart& part : attempt.parts) {
+    if (part.worker == worker) {
+      return part.state != PartState::kExited && part.state != PartState::kDrained &&
+             part.state != PartState::kLost;
+    }
+  }
+  return false;
+}
+
+// "its devices go to jobs/7, ..." -> 7
+JobId Claimant(const std::string& detail) {
+  const std::vector<std::string> words = absl::StrSplit(detail, "its devices go to jobs/");
+  JobId job;
+  if (words.size() == 2) {
+    const std::vector<std::string> number = absl::StrSplit(words[1], ',');
+    if (!absl::SimpleAtoi(number[0], &job.value)) job.value = 0;
+  }
+  return job;
+}
+
+// The quota of a user: his own, else the one for all others.
+const core::QuotaRecord* QuotaOf(const core::Snapshot& state, const std::string& user) {
+  auto found = state.quotas.find(absl::StrCat("user:", user));
+  if (found == state.quotas.end()) found = state.quotas.find("user:*");
+  return found == state.quotas.end() ? nullptr : &found->second;
+}
+
+bool SameQuotas(const core::Delta& delta) {
+  return delta.quotas.empty() && delta.deleted_quotas.empty();
+}
+
+}  // namespace
+
+const core::JobRecord* Checkers::Change::Job(JobId id) const {
+  return FindRow(delta.jobs, before.jobs, id, [](const auto& row) { return row.id; });
+}
+const core::WorkerRecord* Checkers::Change::Worker(const std::string& name) const {
+  return FindRow(delta.workers, before.workers, name, [](const auto& row) { return row.name; });
+}
+const core::AttemptRecord* Checkers::Change::Attempt(AttemptId id) const {
+  return FindRow(delta.attempts, before.attempts, id, [](const auto& row) { return row.id; });
+}
+
+void Checkers::Committed(const core::Snapshot& before, const core::Delta& delta) {
+  const Change change{before, delta};
+  for (const core::EventRecord& event : delta.events) NoteEvent(event);
+  for (const core::AttemptRecord& attempt : delta.attempts) {
+    const auto known = before.attempts.find(attempt.id);
+    if (known == before.attempts.end()) CheckPlacement(change, attempt);
+    if (known != before.attempts.end() && attempt_fsm::IsFinal(known->second.state) &&
+        !(known->second == attempt)) {
+      world_.Violate("final is final", AttemptName(attempt.id));
+    }
+    if (std::holds_alternative<attempt_fsm::Stopping>(attempt.state)) {
+      stopping_since_.try_emplace(attempt.id, world_.now());
+    } else {
+      stopping_since_.erase(attempt.id);
+    }
+  }
+  for (const core::JobRecord& job : delta.jobs) CheckJob(change, job);
+  for (const core::WorkerRecord& worker : delta.workers) {
+    if (worker.scheduling == core::Scheduling::kDraining) {
+      draining_since_.try_emplace(worker.name, world_.now());
+    } else {
+      draining_since_.erase(worker.name);
+    }
+  }
+  for (const core::CheckpointRecord& checkpoint : delta.checkpoints) {
+    CheckCheckpoint(change, checkpoint);
+  }
+}
+
+void Checkers::NoteEvent(const core::EventRecord& event) {
+  world_.Say("record", event.resource, " ", event.type, " ", event.message);
+  if (event.type == "CHECKPOINT_REQUESTED" || event.type == "CHECKPOINT_COMMITTED") {
+    const auto job = ParseJobName(event.resource);
+    if (!job.ok()) return;
+    if (event.type == "CHECKPOINT_REQUESTED") {
+      asked_[*job] = {world_.now(), false};
+      if (const JobId claimant = Claimant(event.message); claimant != JobId{}) {
+        claimants_.insert(claimant);
+      }
+    } else if (const auto asked = asked_.find(*job); asked != asked_.end()) {
+      asked->second.committed = true;
+    }
+  }
+  if (event.type == "ATTEMPT_NOT_DRAINED") {
+    const auto attempt = ParseAttemptName(event.resource);
+    if (attempt.ok()) cut_short_.insert(*attempt);
+  }
+}
+
+void Checkers::CheckJob(const Change& change, const core::JobRecord& job) {
+  const auto known = change.before.jobs.find(job.id);
+  if (known == change.before.jobs.end()) {
+    CheckNewJob(change, job);
+    return;
+  }
+  const core::JobRecord& before = known->second;
+  if (job_fsm::IsFinal(before.state) && !(before.state == job.state)) {
+    world_.Violate("final is final",
+                   absl::StrCat(JobName(job.id), " was ", job_fsm::Name(before.state), " and is ",
+                                job_fsm::Name(job.state)));
+  }
+  if (job.fencing_token < before.fencing_token) {
+    world_.Violate("tokens grow", JobName(job.id));
+  }
+  const core::AttemptRecord* attempt = change.Attempt({job.id, job.attempt});
+  if (std::holds_alternative<job_fsm::Succeeded>(job.state) &&
+      finished_.count({job.id, job.attempt}) == 0) {
+    world_.Violate("who succeeds has trained to the end", JobName(job.id));
+  }
+  if (job.retries > before.retries && attempt != nullptr) {
+    const auto* failed = std::get_if<attempt_fsm::Failed>(&attempt->state);
+    if (failed == nullptr || failed->failure.failure_class == core::FailureClass::kHardware ||
+        failed->failure.failure_class == core::FailureClass::kLost) {
+      world_.Violate("only failures of its own cost a retry", AttemptName(attempt->id));
+    }
+  }
+  if (job.retries > job.submission->max_retries) {
+    world_.Violate("retries are bounded", JobName(job.id));
+  }
+  const auto* queued = std::get_if<job_fsm::Queued>(&job.state);
+  if (queued != nullptr && queued->not_before_us > 0 && job.submission->not_before_us == 0) {
+    backoff_since_.try_emplace(job.id, world_.now());
+  } else {
+    backoff_since_.erase(job.id);
+  }
+  CheckStop(change, job);
+  if (!IsQueued(job)) {
+    preempting_since_.erase(job.id);
+    claimants_.erase(job.id);
+  }
+}
+
+void Checkers::CheckNewJob(const Change& change, const core::JobRecord& job) {
+  const core::Submission& submission = *job.submission;
+  const JobId first = job.array == JobId{} ? job.id : job.array;
+  const auto [named, is_new] = named_.emplace(submission.name, first);
+  const bool has_request =
+      std::any_of(change.delta.requests.begin(), change.delta.requests.end(),
+                  [&first](const core::RequestRecord& request) { return request.job == first; });
+  if (!is_new && named->second != first && has_request) {
+    world_.Violate("a repeated request is the same job",
+                   absl::StrCat(JobName(first), " and ", JobName(named->second)));
+  }
+  CheckQueueQuota(change, job);
+}
+
+void Checkers::CheckQueueQuota(const Change& change, const core::JobRecord& job) {
+  const core::QuotaRecord* quota = QuotaOf(change.before, job.submission->user);
+  if (quota == nullptr || quota->queued_jobs == 0 || !SameQuotas(change.delta)) return;
+  int64_t waiting = 0;
+  for (const auto& [id, other] : change.before.jobs) {
+    if (other.submission->user == job.submission->user && IsQueued(other)) {
+      // One that has left the queue in this turn may have left it before.
+      if (IsQueued(*change.Job(id))) ++waiting;
+    }
+  }
+  for (const core::JobRecord& other : change.delta.jobs) {
+    if (change.before.jobs.count(other.id) > 0) continue;
+    if (other.submission->user == job.submission->user && IsQueued(other)) ++waiting;
+  }
+  if (waiting > quota->queued_jobs) {
+    world_.Violate("quotas hold",
+                   absl::StrCat(job.submission->user, " has ", waiting,
+                                " jobs in the queue; the quota is ", quota->queued_jobs));
+  }
+}
+
+// A running job that goes for others' sake was asked for a checkpoint, and given time for it.
+void Checkers::CheckStop(const Change& change, const core::JobRecord& job) {
+  const auto* stopping = std::get_if<job_fsm::Stopping>(&job.state);
+  const core::JobState& before = change.before.jobs.at(job.id).state;
+  if (stopping == nullptr || std::holds_alternative<job_fsm::Stopping>(before)) return;
+  const bool for_others = stopping->reason == StopReason::kPreempt ||
+                          stopping->reason == StopReason::kDrain ||
+                          stopping->reason == StopReason::kResize;
+  if (!for_others) return;
+  if (stopping->reason == StopReason::kPreempt) {
+    if (const JobId claimant = Claimant(stopping->detail); claimant != JobId{}) {
+      const core::JobRecord* other = change.Job(claimant);
+      // A guest goes for whoever kept the devices that it was lent.
+      const bool is_guest = absl::StrContains(stopping->detail, "which kept them");
+      const int32_t most = other->submission->priority - (is_guest ? 0 : 1);
+      if (job.submission->priority > most) {
+        world_.Violate("only a higher priority preempts",
+                       absl::StrCat(JobName(job.id), " goes for ", JobName(claimant)));
+      }
+      if (!job.submission->preemptible) {
+        world_.Violate("who cannot be preempted is not", JobName(job.id));
+      }
+      if (IsQueued(*other)) {
+        claimants_.insert(claimant);
+        preempting_since_.try_emplace(claimant, world_.now());
+      }
+    }
+  }
+  // Without a detail it is a suspension that was taken back before it had happened.
+  if (!std::holds_alternative<job_fsm::Running>(before) || stopping->detail.empty()) return;
+  const auto asked = asked_.find(job.id);
+  const Time least = std::min(20 * kSecond, options_.config.checkpoint_wait_us) - kCommitSlack;
+  if (asked == asked_.end() ||
+      (!asked->second.committed && world_.now() - asked->second.when < least)) {
+    world_.Violate("a stop waits for a checkpoint", JobName(job.id));
+  }
+  asked_.erase(job.id);
+}
+
+void Checkers::CheckPlacement(const Change& change, const core::AttemptRecord& attempt) {
+  const core::JobRecord& job = *change.Job(attempt.id.job);
+  const core::Demand& demand = job.submission->demand;
+  const auto size = static_cast<int32_t>(attempt.ranks.size());
+  const std::string name = AttemptName(attempt.id);
+  if (size > demand.count || size < demand.least()) {
+    world_.Violate("gangs are whole", absl::StrCat(name, " has ", size, " ranks"));
+  }
+  const auto known = change.before.jobs.find(job.id);
+  const int64_t token = known == change.before.jobs.end() ? 0 : known->second.fencing_token;
+  if (attempt.fencing_token != token + 1) world_.Violate("tokens grow", name);
+  for (const core::RankPlacement& rank : attempt.ranks) {
+    const core::WorkerRecord* worker = change.Worker(rank.worker);
+    const bool takes = worker != nullptr &&
+                       std::holds_alternative<core::worker_fsm::Active>(worker->state) &&
+                       worker->scheduling == core::Scheduling::kEligible;
+    if (!takes) {
+      world_.Violate("ranks go where they are taken", absl::StrCat(name, " on ", rank.worker));
+      return;
+    }
+    for (const core::DeviceRecord& device : worker->devices) {
+      if (device.name != rank.device) continue;
+      if (device.health != core::DeviceHealth::kOk || !device.quarantine.empty()) {
+        world_.Violate("ranks go where they are taken", absl::StrCat(name, " on ", device.name));
+      }
+    }
+    for (const auto& [id, other] : change.before.attempts) {
+      const core::AttemptRecord& now = *change.Attempt(id);
+      if (attempt_fsm::IsFinal(now.state) || !Holds(now, rank.worker)) continue;
+      for (const core::RankPlacement& held : now.ranks) {
+        if (held.worker == rank.worker && held.device == rank.device) {
+          world_.Violate("a device hosts one rank",
+                         absl::StrCat(name, " is placed beside ", AttemptName(id)));
+        }
+      }
+    }
+  }
+  CheckResume(change, attempt);
+  CheckTurn(change, attempt);
+  CheckDeviceQuota(change, job);
+}
+
+// It goes on from the newest committed checkpoint, and nothing that was saved is lost.
+void Checkers::CheckResume(const Change& change, const core::AttemptRecord& attempt) {
+  const JobId job = attempt.id.job;
+  int64_t newest = -1;
+  for (const auto& [id, checkpoint] : change.before.checkpoints) {
+    if (id.job == job) newest = std::max(newest, id.step);
+  }
+  for (const core::CheckpointRecord& checkpoint : change.delta.checkpoints) {
+    if (checkpoint.id.job == job) newest = std::max(newest, checkpoint.id.step);
+  }
+  const int64_t from = attempt.resume_from.has_value() ? attempt.resume_from->step : -1;
+  if (from != newest) {
+    world_.Violate("resume from the newest checkpoint",
+                   absl::StrCat(AttemptName(attempt.id), " starts at ", from,
+                                "; the newest committed is ", newest));
+  }
+  const AttemptId last{job, attempt.id.number - 1};
+  const core::AttemptRecord* before = change.Attempt(last);
+  const auto saved = saved_.find(last);
+  if (before == nullptr || saved == saved_.end() || cut_short_.count(last) > 0) return;
+  const bool all_drained =
+      std::all_of(before->parts.begin(), before->parts.end(),
+                  [](const core::AttemptPart& part) { return part.state == PartState::kDrained; });
+  if (all_drained && from < saved->second) {
+    world_.Violate("no step is lost",
+                   absl::StrCat(AttemptName(last), " ended well at step ", saved->second, "; ",
+                                AttemptName(attempt.id), " starts at ", from));
+  }
+}
+
+// Of two jobs that differ in nothing, the older one goes first.
+void Checkers::CheckTurn(const Change& change, const core::AttemptRecord& attempt) {
+  const core::Submission& one = *change.Job(attempt.id.job)->submission;
+  if (one.array_size > 0 || !one.dependencies.empty() || !one.reservation.empty()) return;
+  // Its devices were freed for it before the other came back.
+  if (claimants_.count(attempt.id.job) > 0) return;
+  for (const auto& [id, other] : change.before.jobs) {
+    if (id >= attempt.id.job) break;
+    const core::JobRecord& now = *change.Job(id);
+    const core::Submission& two = *now.submission;
+    if (!IsQueued(now) || !IsQueued(other) || two.array_size > 0 || !two.dependencies.empty()) {
+      continue;
+    }
+    const bool twins = one.user == two.user && one.project == two.project &&
+                       one.priority == two.priority && one.demand == two.demand &&
+                       one.preemptible == two.preemptible &&
+                       one.time_limit_us == two.time_limit_us && two.not_before_us == 0 &&
+                       std::get<job_fsm::Queued>(now.state).not_before_us == 0;
+    // It waits for the devices that others are being stopped for.
+    if (claimants_.count(id) > 0) continue;
+    const bool same_length =
+        one.time_limit_us == 0 || now.run_time_us == change.Job(attempt.id.job)->run_time_us;
+    if (!twins || !same_length) continue;
+    world_.Violate("a job keeps its place in the queue",
+                   absl::StrCat(JobName(attempt.id.job), " starts before ", JobName(id)));
+  }
+}
+
+void Checkers::CheckDeviceQuota(const Change& change, const core::JobRecord& job) {
+  const core::QuotaRecord* quota = QuotaOf(change.before, job.submission->user);
+  if (quota == nullptr || quota->devices == 0 || !SameQuotas(change.delta)) return;
+  int64_t held = 0;
+  const auto count = [&](const core::AttemptRecord& attempt) {
+    if (attempt_fsm::IsFinal(attempt.state)) return;
+    if (change.Job(attempt.id.job)->submission->user != job.submission->user) return;
+    for (const core::RankPlacement& rank : attempt.ranks) held += Holds(attempt, rank.worker);
+  };
+  for (const auto& [id, attempt] : change.before.attempts) count(*change.Attempt(id));
+  for (const core::AttemptRecord& attempt : change.delta.attempts) {
+    if (change.before.attempts.count(attempt.id) == 0) count(attempt);
+  }
+  if (held > quota->devices) {
+    world_.Violate("quotas hold", absl::StrCat(job.submission->user, " holds ", held,
+                                               " devices; the quota is ", quota->devices));
+  }
+}
+
+void Checkers::CheckCheckpoint(const Change& change, const core::CheckpointRecord& checkpoint) {
+  const std::string name = CheckpointName(checkpoint.id.job, checkpoint.id.step);
+  const core::JobRecord& job = *change.Job(checkpoint.id.job);
+  const auto before = change.before.jobs.find(job.id);
+  // A turn may commit it and place the next attempt.
+  if (checkpoint.attempt != job.attempt &&
+      (before == change.before.jobs.end() || checkpoint.attempt != before->second.attempt)) {
+    world_.Violate(
+        "a stale token writes nothing",
+        absl::StrCat(name, " is of attempt ", checkpoint.attempt, "; the newest is ", job.attempt));
+  }
+  for (const auto& [id, other] : change.before.checkpoints) {
+    if (id.job == job.id && other.attempt < checkpoint.attempt && id.step >= checkpoint.id.step) {
+      world_.Violate(
+          "checkpoints go forward",
+          absl::StrCat(name, " of attempt ", checkpoint.attempt, " comes after step ", id.step));
+    }
+  }
+}
+
+}  // namespace trainyard::sim

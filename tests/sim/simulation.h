@@ -1,0 +1,28 @@
+// One simulated pool, from its first second until every job has ended.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace trainyard::sim {
+
+struct Result {
+  bool is_broken = false;
+  std::string rule;  // the promise that was broken
+  std::string what;
+  uint64_t hash = 0;     // of the whole story
+  int64_t hours_us = 0;  // virtual time of the pool
+  int64_t events = 0;
+  int64_t jobs = 0;
+  int64_t attempts = 0;
+};
+
+// `bug`: one of Bugs(), or empty. `tell`: print the story.
+Result Simulate(uint64_t seed, absl::string_view bug = "", bool tell = false);
+
+// Twice; a difference is a broken promise too. Virtual time counts once.
+Result SimulateTwice(uint64_t seed);
+
+}  // namespace trainyard::sim

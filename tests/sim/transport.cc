@@ -1,0 +1,38 @@
+#include "tests/sim/transport.h"
+
+#include <algorithm>
+
+namespace trainyard::sim {
+
+void Transport::Deliver(int link, bool to_server, std::function<void()> arrive) {
+  Random& random = world_.random();
+  const Time delay = random.Between(200, options_.delay_max);
+  const bool lost = !calm_ && random.Chance(options_.loss);
+  const bool twice = !calm_ && random.Chance(options_.duplicate);
+  const auto is_cut = [this, link, to_server] {
+    const Link& state = links_[link];
+    return to_server ? state.cut_to_server : state.cut_from_server;
+  };
+  // Cut at either end of its way, it is lost.
+  if (lost || is_cut()) return;
+  const auto land = [arrive = std::move(arrive), is_cut] {
+    if (!is_cut()) arrive();
+  };
+  world_.After(delay, land);
+  if (twice) world_.After(delay + random.Between(1, 20 * options_.delay_max), land);
+}
+
+void Transport::SetServerUp(bool is_up) {
+  server_is_up_ = is_up;
+  std::vector<std::weak_ptr<PendingCall>> calls;
+  calls.swap(calls_);
+  if (is_up) return;
+  for (const auto& weak : calls) {
+    const auto call = weak.lock();
+    if (call == nullptr || call->ended_ || call->broken_ == nullptr) continue;
+    world_.After(world_.random().Between(200, options_.delay_max),
+                 [broken = call->broken_] { broken(); });
+  }
+}
+
+}  // namespace trainyard::sim

@@ -1,0 +1,91 @@
+// The network between the server and those who call it. A call may be lost on the way there or
+// back, come late, or come twice; a link may be cut in either direction.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tests/sim/options.h"
+#include "tests/sim/world.h"
+
+namespace trainyard::sim {
+
+inline constexpr int kUsersLink = -1;  // hosts have the numbers from 0
+
+// One call under way, as its caller sees it: it ends once, by an answer or without.
+class PendingCall {
+ public:
+  bool ended() const { return ended_; }
+  // The caller no longer wants the answer.
+  void Cancel() { ended_ = true; }
+
+ private:
+  friend class Transport;
+  bool ended_ = false;
+  std::function<void()> broken_;  // the connection is gone
+};
+
+class Transport {
+ public:
+  template <typename T>
+  using Answer = std::function<void(absl::StatusOr<T>)>;
+  // What the server does with a call; it answers by the function, once, now or later.
+  template <typename T>
+  using Serve = std::function<void(Answer<T>)>;
+
+  Transport(World& world, const Options& options) : world_(world), options_(options) {}
+
+  // `done` is called once at most: with the answer, UNAVAILABLE where the connection breaks,
+  // DEADLINE_EXCEEDED after `timeout`.
+  template <typename T>
+  std::shared_ptr<PendingCall> Call(int link, Time timeout, Serve<T> serve, Answer<T> done) {
+    auto call = std::make_shared<PendingCall>();
+    auto end = [call, done = std::move(done)](absl::StatusOr<T> answer) {
+      if (call->ended_) return;
+      call->ended_ = true;
+      call->broken_ = nullptr;
+      done(std::move(answer));
+    };
+    call->broken_ = [end] { end(absl::UnavailableError("the connection is gone")); };
+    calls_.push_back(call);
+    world_.After(timeout, [end] { end(absl::DeadlineExceededError("no answer")); });
+    Answer<T> answer = [this, link, end](absl::StatusOr<T> value) {
+      Deliver(link, /*to_server=*/false, [end, value = std::move(value)] { end(value); });
+    };
+    Deliver(link, /*to_server=*/true, [this, link, serve = std::move(serve), answer, end] {
+      if (server_is_up_) {
+        serve(answer);
+      } else {
+        Deliver(link, false, [end] { end(absl::UnavailableError("nobody listens")); });
+      }
+    });
+    return call;
+  }
+
+  // The server's process has begun or ended; at its end all connections break.
+  void SetServerUp(bool is_up);
+
+  struct Link {
+    bool cut_to_server = false;
+    bool cut_from_server = false;
+  };
+  Link& link(int number) { return links_[number]; }
+  void set_calm() { calm_ = true; }
+
+ private:
+  void Deliver(int link, bool to_server, std::function<void()> arrive);
+
+  World& world_;
+  const Options& options_;
+  bool calm_ = false;  // nothing is lost or doubled any more
+  bool server_is_up_ = false;
+  std::map<int, Link> links_;
+  std::vector<std::weak_ptr<PendingCall>> calls_;
+};
+
+}  // namespace trainyard::sim

@@ -1,0 +1,67 @@
+// Those who use the pool: people who submit and change their minds, and an operator. They know what
+// they were told, and nothing else.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/sim/host.h"
+#include "tests/sim/options.h"
+#include "tests/sim/server.h"
+#include "tests/sim/trainers.h"
+#include "tests/sim/transport.h"
+
+namespace trainyard::sim {
+
+// A submission that a user has on his mind until it is acknowledged.
+struct Order {
+  std::string request_id;  // empty: sent once only
+  std::shared_ptr<const core::Submission> submission;
+  JobId job;  // acknowledged as; 0: not yet
+};
+
+class Users {
+ public:
+  Users(World& world, const Options& options, Transport& transport, Server& server,
+        Trainers& trainers, std::vector<std::unique_ptr<Host>>& hosts);
+
+  void Begin();
+  // Nobody submits any more; what was set aside is taken back, what is held goes on.
+  void BeCalm();
+
+  const std::vector<std::shared_ptr<Order>>& orders() const { return orders_; }
+  // By acknowledged jobs: the first of an array stands for all.
+  std::function<void(const Order&)> on_acknowledged;
+  std::function<void()> on_capacity_change;  // an operator has changed what the pool offers
+
+ private:
+  void Submit();
+  void Send(std::shared_ptr<Order> order, int tries);
+  core::Submission DrawSubmission();
+  size_t DrawScript();
+  void Verb();
+  void Operate();
+  void Reserve();
+  void SetQuota();
+  void Tidy();
+  bool IsFeasible(const core::Demand& demand) const;
+  void Post(core::Input input);
+  JobId AnyJob();
+
+  World& world_;
+  const Options& options_;
+  Transport& transport_;
+  Server& server_;
+  Trainers& trainers_;
+  std::vector<std::unique_ptr<Host>>& hosts_;
+  std::vector<std::shared_ptr<Order>> orders_;
+  std::vector<JobId> known_;  // of acknowledgements
+  bool is_calm_ = false;
+  int requests_ = 0;
+  int reservations_ = 0;
+};
+
+}  // namespace trainyard::sim
