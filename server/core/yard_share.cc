@@ -349,7 +349,8 @@ absl::StatusOr<Reply> Yard::Impl::Apply(const ReleaseDevice& in, Now now) {
 void Yard::Impl::NoteFailure(const std::string& worker, AttemptId id, const Outcome& outcome,
                              Now now) {
   const Failure& failure = outcome.failure;
-  if (failure.failure_class == FailureClass::kUserError) return;
+  // A rank whose peer was lost tells of another worker.
+  if (failure.failure_class == FailureClass::kUserError || failure.reason == "PEER_LOST") return;
   if (failure.failure_class == FailureClass::kHardware) {
     for (const RankPlacement& rank : ledger_.attempt(id).ranks) {
       if (rank.rank != outcome.failed_rank || rank.worker != worker) continue;

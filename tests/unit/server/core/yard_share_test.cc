@@ -168,6 +168,14 @@ TEST_F(YardShare, DifferentJobsThatFailInARowDrainTheWorker) {
   EXPECT_EQ(State(third), "QUEUED");
 }
 
+TEST_F(YardShare, AWorkerIsNotBlamedForAPeerThatWasLostElsewhere) {
+  Join("lab-1", 1);
+  const JobId job = Submit(1);
+  const Failure lost{FailureClass::kTransient, "PEER_LOST", "rank 1 was lost"};
+  ASSERT_TRUE(Sync("lab-1", {SeeExit(job, OutcomeKind::kFailed, lost)}).ok());
+  EXPECT_TRUE(yard_->FindWorker("lab-1")->failed_jobs.empty());
+}
+
 TEST_F(YardShare, ASuccessClearsWhatAWorkerIsBlamedFor) {
   Join("lab-1", 1);
   const Failure crash{FailureClass::kTransient, "CRASH", "signal 11"};
