@@ -248,10 +248,14 @@ class Grammar {
     CLI::App* workers = Group("workers", "List and steer workers");
     Verb(workers, "ls", "List the workers and their devices", "");
     for (const auto& [name, summary] : std::map<std::string, std::string>{
-             {"cordon", "Give workers no new ranks"}, {"uncordon", "Give workers ranks again"}}) {
+             {"cordon", "Give workers no new ranks"},
+             {"uncordon", "Give workers ranks again"},
+             {"lost",
+              "Vouch that the host of an UNREACHABLE worker is off: its jobs start elsewhere "
+              "now"}}) {
       CLI::App* verb = Verb(workers, name, summary, "lab-1");
       verb->add_option("WORKER", options_.selectors, "Name of the worker")->required();
-      if (name == "cordon") verb->add_option("--reason", options_.reason, "For the history");
+      if (name != "uncordon") verb->add_option("--reason", options_.reason, "For the history");
     }
     CLI::App* devices = Group("devices", "List devices, and set them aside");
     Verb(devices, "ls", "List all devices and what runs on them", "");

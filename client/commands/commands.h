@@ -29,6 +29,7 @@ Result GetCheckpoint(const Context& context);
 Result ListWorkers(const Context& context);
 Result Cordon(const Context& context);
 Result Uncordon(const Context& context);
+Result DeclareLost(const Context& context);
 Result Drain(const Context& context);
 Result ListDevices(const Context& context);
 Result Quarantine(const Context& context);

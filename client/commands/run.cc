@@ -48,6 +48,7 @@ link::ExitCode Run(const Context& context, const std::vector<VerbInfo>& verbs) {
       {"workers ls", ListWorkers},
       {"workers cordon", Cordon},
       {"workers uncordon", Uncordon},
+      {"workers lost", DeclareLost},
       {"explain", Explain},
       {"top", Top},
       {"drain", Drain},

@@ -54,7 +54,7 @@ Result Steer(const Context& context, Method method, absl::string_view done) {
   for (const std::string& name : context.options.selectors) {
     Request request;
     request.set_name(absl::StartsWith(name, "workers/") ? name : WorkerName(name));
-    if constexpr (std::is_same_v<Request, v1::CordonWorkerRequest>) {
+    if constexpr (requires { request.set_reason(""); }) {
       request.set_reason(context.options.reason);
     }
     TY_ASSIGN_OR_RETURN(v1::Worker worker, link->Call(method, request));
@@ -92,6 +92,11 @@ Result Cordon(const Context& context) {
 Result Uncordon(const Context& context) {
   return Steer<v1::UncordonWorkerRequest>(context, &v1::FleetService::Stub::UncordonWorker,
                                           "gets ranks again");
+}
+
+Result DeclareLost(const Context& context) {
+  return Steer<v1::DeclareWorkerLostRequest>(context, &v1::FleetService::Stub::DeclareWorkerLost,
+                                             "is GONE; what it ran is queued again");
 }
 
 }  // namespace trainyard::commands

@@ -174,6 +174,13 @@ absl::Status JobStateConflict(absl::string_view job, absl::string_view state,
                    absl::StrCat("job '", job, "' is ", state, " and cannot be ", verb));
 }
 
+absl::Status WorkerNotUnreachable(absl::string_view name) {
+  return MakeError(absl::StatusCode::kFailedPrecondition, "WORKER_NOT_UNREACHABLE",
+                   absl::StrCat("worker '", name,
+                                "' is ACTIVE: it still reports, so its host is not "
+                                "dead; `trainyard drain` empties it"));
+}
+
 absl::Status RequestIdReused(absl::string_view request_id) {
   return MakeError(absl::StatusCode::kAlreadyExists, "REQUEST_ID_REUSED",
                    absl::StrCat("request id '", request_id,

@@ -65,6 +65,8 @@ absl::Status ReservationNotFound(absl::string_view name);
 // tells the state.
 absl::Status JobStateConflict(absl::string_view job, absl::string_view state,
                               absl::string_view verb);
+// WORKER_NOT_UNREACHABLE: the worker still reports; drain it, or stop its daemon first.
+absl::Status WorkerNotUnreachable(absl::string_view name);
 // REQUEST_ID_REUSED: the same request_id came with another spec; use a new request_id.
 absl::Status RequestIdReused(absl::string_view request_id);
 // QUOTA_EXCEEDED: wait for jobs of the subject to end, or ask an operator to raise the quota.

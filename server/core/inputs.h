@@ -111,6 +111,13 @@ struct DrainWorker {
   std::string reason;
   int64_t within_us = 0;
 };
+// Somebody vouches that the host of an UNREACHABLE worker is off: its attempts are lost at once.
+// FAILED_PRECONDITION while it is ACTIVE.
+struct DeclareWorkerLost {
+  std::string worker;
+  std::string actor;
+  std::string reason;
+};
 // Sets one device aside, or takes it back. What runs there goes on. NOT_FOUND.
 struct QuarantineDevice {
   std::string worker;
@@ -147,10 +154,10 @@ struct DeleteReservation {
   std::string actor;
 };
 
-using Input =
-    std::variant<SubmitJob, CancelJob, SuspendJob, ResumeJob, RegisterWorker, SyncReport,
-                 CommitCheckpoint, CordonWorker, UncordonWorker, DrainWorker, QuarantineDevice,
-                 ReleaseDevice, SetQuota, DeleteQuota, CreateReservation, DeleteReservation>;
+using Input = std::variant<SubmitJob, CancelJob, SuspendJob, ResumeJob, RegisterWorker, SyncReport,
+                           CommitCheckpoint, CordonWorker, UncordonWorker, DrainWorker,
+                           DeclareWorkerLost, QuarantineDevice, ReleaseDevice, SetQuota,
+                           DeleteQuota, CreateReservation, DeleteReservation>;
 
 struct Reply {
   JobId job;             // SubmitJob and the verbs on jobs

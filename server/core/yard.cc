@@ -203,6 +203,20 @@ absl::StatusOr<Reply> Yard::Impl::Apply(const DrainWorker& in, Now now) {
   return Reply{};
 }
 
+absl::StatusOr<Reply> Yard::Impl::Apply(const DeclareWorkerLost& in, Now now) {
+  const auto worker = snapshot().workers.find(in.worker);
+  if (worker == snapshot().workers.end()) return error::WorkerNotFound(WorkerName(in.worker));
+  if (std::holds_alternative<worker_fsm::Active>(worker->second.state)) {
+    return error::WorkerNotUnreachable(WorkerName(in.worker));
+  }
+  if (std::holds_alternative<worker_fsm::Gone>(worker->second.state)) return Reply{};
+  const std::string message =
+      absl::StrCat("declared lost", in.reason.empty() ? "" : ": ", in.reason);
+  LoseParts(in.worker, message, now, [](JobId) { return true; });
+  StepWorker(in.worker, worker_fsm::GaveUp{now.wall_us}, in.actor, message, now);
+  return Reply{};
+}
+
 absl::StatusOr<Reply> Yard::Impl::Apply(const CommitCheckpoint& in, Now now) {
   TY_RETURN_IF_ERROR(CheckCheckpointWriter(in.session, in.attempt, in.fencing_token));
   const CheckpointRef id{in.attempt.job, in.step};

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "server/core/deadlines.h"
 #include "server/core/job_queue.h"
 #include "server/core/ledger.h"
@@ -39,6 +40,7 @@ class Yard::Impl {
   absl::StatusOr<Reply> Apply(const CordonWorker& in, Now now);
   absl::StatusOr<Reply> Apply(const UncordonWorker& in, Now now);
   absl::StatusOr<Reply> Apply(const DrainWorker& in, Now now);
+  absl::StatusOr<Reply> Apply(const DeclareWorkerLost& in, Now now);
   absl::StatusOr<Reply> Apply(const QuarantineDevice& in, Now now);
   absl::StatusOr<Reply> Apply(const ReleaseDevice& in, Now now);
   absl::StatusOr<Reply> Apply(const SetQuota& in, Now now);
@@ -138,6 +140,8 @@ class Yard::Impl {
   void RefreshTimers();
   void FireTimers(Now now);
   void FireWorkerTimers(const std::string& name, Now now);
+  void LoseParts(const std::string& name, absl::string_view why, Now now,
+                 absl::FunctionRef<bool(JobId)> is_lost);
   void FireAttemptTimers(AttemptId id, Now now);
   std::optional<int64_t> TimeLimitDeadline(AttemptId id, const LiveAttempt& live) const;
   std::optional<int64_t> WarningDeadline(AttemptId id, const LiveAttempt& live) const;

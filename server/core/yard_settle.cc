@@ -99,19 +99,23 @@ void Yard::Impl::FireWorkerTimers(const std::string& name, Now now) {
                absl::StrCat("no sync for ", config_.lease_us / kSecond, " s"), now);
   }
   if (!std::holds_alternative<worker_fsm::Unreachable>(worker.state)) return;
-  const auto on = live_on_.find(name);
-  if (on != live_on_.end()) {
-    const std::set<AttemptId> attempts = on->second;
-    for (const AttemptId& id : attempts) {
-      if (!HoldsDevices(FindPart(ledger_.attempt(id), name)->state)) continue;
-      if (now.uptime_us < LostDeadline(contact, id.job)) continue;
-      LosePart(name, id, "WORKER_LOST", absl::StrCat("worker ", name, " was away for too long"),
-               now);
-    }
-  }
+  LoseParts(name, "was away for too long", now,
+            [&](JobId job) { return now.uptime_us >= LostDeadline(contact, job); });
   if (!HasHoldingParts(name) &&
       now.uptime_us >= contact.unreachable_since_us + config_.gone_after_us) {
     StepWorker(name, worker_fsm::GaveUp{now.wall_us}, "server", "was away for too long", now);
+  }
+}
+
+// What worker `name` ran of the jobs that `is_lost` names is lost.
+void Yard::Impl::LoseParts(const std::string& name, absl::string_view why, Now now,
+                           absl::FunctionRef<bool(JobId)> is_lost) {
+  const auto on = live_on_.find(name);
+  if (on == live_on_.end()) return;
+  const std::set<AttemptId> attempts = on->second;
+  for (const AttemptId& id : attempts) {
+    if (!HoldsDevices(FindPart(ledger_.attempt(id), name)->state) || !is_lost(id.job)) continue;
+    LosePart(name, id, "WORKER_LOST", absl::StrCat("worker ", name, " ", why), now);
   }
 }
 
@@ -167,12 +171,12 @@ std::optional<int64_t> Yard::Impl::WarningDeadline(AttemptId id, const LiveAttem
   return limit.has_value() ? std::optional<int64_t>(*limit - warning_us) : std::nullopt;
 }
 
-// By then the supervisor has stopped the ranks by itself: its lease file is renewed only while the
-// worker has news from here.
+// By then the supervisor has killed the ranks by itself: their lease is renewed only while the
+// worker has news from here, and counts from before its last report arrived here.
 int64_t Yard::Impl::LostDeadline(const Contact& contact, JobId job) const {
   if (TY_BUG(lost_with_the_lease)) return contact.unreachable_since_us;
   return contact.unreachable_since_us + ledger_.job(job).submission->disconnect_keep_us +
-         std::max(config_.cancel_grace_us, config_.checkpoint_grace_us) + config_.lost_margin_us;
+         config_.lease_grace_us + config_.lost_margin_us;
 }
 
 bool Yard::Impl::HasHoldingParts(const std::string& worker) const {

@@ -116,6 +116,18 @@ grpc::ServerUnaryReactor* FleetServiceImpl::DrainWorker(grpc::CallbackServerCont
                   worker, response);
 }
 
+grpc::ServerUnaryReactor* FleetServiceImpl::DeclareWorkerLost(
+    grpc::CallbackServerContext* context, const v1::DeclareWorkerLostRequest* request,
+    v1::Worker* response) {
+  RequestCheck check;
+  const std::string worker = check.Worker("name", request->name());
+  check.MaxBytes("reason", request->reason(), kReasonBytesMax);
+  const std::string user = UserOf(*context, services_, check);
+  if (!check.ok()) return Refused(context, check);
+  return PostVerb(context, core::DeclareWorkerLost{worker, UserActor(user), request->reason()},
+                  worker, response);
+}
+
 grpc::ServerUnaryReactor* FleetServiceImpl::QuarantineDevice(
     grpc::CallbackServerContext* context, const v1::QuarantineDeviceRequest* request,
     v1::Worker* response) {

@@ -27,8 +27,8 @@ TEST_F(YardLoss, AnAttemptIsLostAfterKeepStopAndMargin) {
   const JobId job = Submit(1);
   Run("lab-1", job);
   const int64_t keep = Job(job).submission->disconnect_keep_us;
-  const int64_t lost = now_.uptime_us + config_.lease_us + keep + config_.checkpoint_grace_us +
-                       config_.lost_margin_us;
+  const int64_t lost =
+      now_.uptime_us + config_.lease_us + keep + config_.lease_grace_us + config_.lost_margin_us;
   while (now_.uptime_us + 10 * kSecond < lost) {
     Advance(10 * kSecond);
     ASSERT_TRUE(Sync("lab-2", {}).ok());
@@ -39,6 +39,40 @@ TEST_F(YardLoss, AnAttemptIsLostAfterKeepStopAndMargin) {
   EXPECT_EQ(State(job), "STARTING");
   EXPECT_EQ(Desired("lab-2"), "jobs/1/attempts/2 RUN");
   EXPECT_EQ(Job(job).fencing_token, 2);
+}
+
+TEST_F(YardLoss, AJobThatKeepsNothingRunsElsewhereHalfAMinuteLater) {
+  Join("lab-1", 1);
+  Join("lab-2", 1);
+  Submission submission = Spec(1);
+  submission.disconnect_keep_us = 0;
+  const JobId job = Submit(submission);
+  Run("lab-1", job);
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_EQ(State(job), "RUNNING");
+    Advance(5 * kSecond);
+    ASSERT_TRUE(Sync("lab-2", {}).ok());
+  }
+  EXPECT_EQ(Desired("lab-2"), "jobs/1/attempts/2 RUN");
+}
+
+TEST_F(YardLoss, WhoKnowsThatAHostIsOffNeedNotWait) {
+  Join("lab-1", 1);
+  Join("lab-2", 1);
+  const JobId job = Submit(1);
+  Run("lab-1", job);
+  EXPECT_EQ(Apply(DeclareWorkerLost{"lab-1", "user:op", ""}).code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Apply(DeclareWorkerLost{"lab-9", "user:op", ""}).code(), absl::StatusCode::kNotFound);
+  Advance(config_.lease_us - kSecond);
+  ASSERT_TRUE(Sync("lab-2", {}).ok());
+  Advance(kSecond);
+  ASSERT_EQ(WorkerState("lab-1"), "UNREACHABLE");
+  ASSERT_TRUE(Apply(DeclareWorkerLost{"lab-1", "user:op", "its power supply burnt"}).ok());
+  EXPECT_EQ(WorkerState("lab-1"), "GONE");
+  EXPECT_EQ(AttemptState(job, 1), "LOST");
+  EXPECT_EQ(Desired("lab-2"), "jobs/1/attempts/2 RUN");
+  EXPECT_TRUE(Apply(DeclareWorkerLost{"lab-1", "user:op", ""}).ok()) << "said twice";
 }
 
 TEST_F(YardLoss, AWorkerThatWakesUpLateIsFenced) {

@@ -203,6 +203,11 @@ TEST_F(AgentServiceTest, WorkersAreShownAndSteered) {
   uncordon.set_name("workers/lab-1");
   ASSERT_TRUE(fleet_->UncordonWorker(Context().get(), uncordon, &changed).ok());
   EXPECT_EQ(changed.scheduling(), v1::WORKER_SCHEDULING_ELIGIBLE);
+  v1::DeclareWorkerLostRequest lost;
+  lost.set_name("workers/lab-1");
+  const grpc::Status refused = fleet_->DeclareWorkerLost(Context().get(), lost, &changed);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(refused.error_message(), ::testing::HasSubstr("it still reports"));
   v1::GetWorkerRequest get;
   get.set_name("workers/lab-9");
   EXPECT_EQ(fleet_->GetWorker(Context().get(), get, &changed).error_code(),
