@@ -27,6 +27,11 @@ add_library(ty_gloo INTERFACE)
 target_include_directories(ty_gloo SYSTEM INTERFACE ${GLOO_INCLUDE_DIR})
 target_link_libraries(ty_gloo INTERFACE ${GLOO_LIBRARY} Threads::Threads)
 
+# From its headers, for the one file that logs: so programs without shared libraries log too.
+add_library(ty_spdlog INTERFACE)
+target_compile_definitions(ty_spdlog INTERFACE FMT_HEADER_ONLY)
+target_link_libraries(ty_spdlog INTERFACE spdlog::spdlog_header_only)
+
 add_library(ty_xxhash INTERFACE)
 target_include_directories(ty_xxhash SYSTEM INTERFACE ${XXHASH_INCLUDE_DIR})
 target_link_libraries(ty_xxhash INTERFACE ${XXHASH_LIBRARY})

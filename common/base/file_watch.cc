@@ -14,9 +14,10 @@ absl::StatusOr<FileWatch> FileWatch::Create() {
   return FileWatch(UniqueFd(fd));
 }
 
-absl::Status FileWatch::Add(const std::string& directory) {
+absl::StatusOr<int> FileWatch::Add(const std::string& directory) {
   constexpr uint32_t kEvents = IN_CREATE | IN_CLOSE_WRITE | IN_MOVED_TO | IN_DELETE;
-  if (inotify_add_watch(fd_.get(), directory.c_str(), kEvents | IN_ONLYDIR) < 0) {
+  const int folder = inotify_add_watch(fd_.get(), directory.c_str(), kEvents | IN_ONLYDIR);
+  if (folder < 0) {
     // The user's watches are used up: that is ENOSPC, and no full disk.
     if (errno == ENOSPC) {
       return absl::ResourceExhaustedError(
@@ -25,18 +26,24 @@ absl::Status FileWatch::Add(const std::string& directory) {
     }
     return ErrnoStatus(errno, "cannot watch", directory);
   }
-  return absl::OkStatus();
+  return folder;
 }
 
-bool FileWatch::Drain() {
+FileChanges FileWatch::Take() {
   alignas(inotify_event) char buffer[4096];
-  bool any = false;
+  FileChanges changes;
   while (true) {
     const ssize_t got = read(fd_.get(), buffer, sizeof buffer);
-    if (got > 0) {
-      any = true;
-    } else if (got == 0 || errno != EINTR) {
-      return any;
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return changes;
+    for (ssize_t at = 0; at < got;) {
+      const auto* event = reinterpret_cast<const inotify_event*>(buffer + at);
+      at += static_cast<ssize_t>(sizeof *event + event->len);
+      if ((event->mask & IN_Q_OVERFLOW) != 0) {
+        changes.any_lost = true;
+      } else {
+        changes.folders.insert(event->wd);
+      }
     }
   }
 }

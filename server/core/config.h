@@ -14,9 +14,11 @@ struct Config {
   // Between SIGTERM and SIGKILL. A cancelled job needs no checkpoint; the others write one.
   int64_t cancel_grace_us = 10 * kSecond;
   int64_t checkpoint_grace_us = 30 * kSecond;
-  // An attempt on an unreachable worker is lost after the job's on_disconnect.keep, the longest
-  // grace, and this: slack for messages under way and for clocks that run unequally.
-  int64_t lost_margin_us = 30 * kSecond;
+  // An attempt on an unreachable worker is lost after the lease, the job's on_disconnect.keep, what
+  // the supervisor then gives its ranks (supervisor::kDefaultTermGrace), and a margin for clocks
+  // that run unequally and processes that take their time to die.
+  int64_t lease_grace_us = 10 * kSecond;
+  int64_t lost_margin_us = 5 * kSecond;
   // An unreachable worker without attempts is GONE after so long.
   int64_t gone_after_us = 10 * kMinute;
   // Backoff after a failure: doubles with each, up to the maximum.

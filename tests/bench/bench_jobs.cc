@@ -215,6 +215,7 @@ int Main(int argc, char** argv) {
     return 2;
   }
   if (argc > 2) setenv("TMPDIR", argv[2], 1);
+  (void)std::setvbuf(stdout, nullptr, _IOLBF, 0);
   std::printf("%-52s %9s %9s\n", absl::StrCat(jobs, " jobs of one device").c_str(), "", "");
   Throughput("jobs/s, 8 devices, trainer that does nothing", Binary("noop_trainer"), 8, jobs);
   Throughput("jobs/s, 8 devices, real trainer, one step", Binary("trainyard-trainer"), 8, jobs / 5);

@@ -121,8 +121,8 @@ void Checkers::LookAtGangs() {
 // The longest way to the end of an attempt: the worker is away, everything runs out in turn.
 Time Checkers::StopBound(const core::Submission& submission) const {
   const core::Config& config = options_.config;
-  return config.lease_us + submission.disconnect_keep_us + config.checkpoint_grace_us +
-         config.lost_margin_us + config.drain_limit_us + kMinute;
+  return config.lease_us + submission.disconnect_keep_us + config.lease_grace_us +
+         config.checkpoint_grace_us + config.lost_margin_us + config.drain_limit_us + kMinute;
 }
 
 void Checkers::LookAtStops() {

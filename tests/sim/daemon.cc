@@ -265,7 +265,7 @@ void Daemon::Assign(AttemptId id, const DesiredAttempt& wanted) {
   const auto submission = submissions_.find(id);
   TY_CHECK(submission != submissions_.end());
   RunDirectory& dir = *host_.directories.at(id);
-  dir.lease.expire_uptime = desired_->confirm_uptime + wanted.keep;
+  dir.lease.expire_uptime = agent::LeaseOf(*desired_, wanted);
   dir.is_assigned = true;
   dir.fencing_token = wanted.fencing_token;
   dir.world_size = wanted.world_size;

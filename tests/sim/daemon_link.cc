@@ -281,7 +281,6 @@ void Daemon::Sync() {
 void Daemon::TakeAnswer(const DesiredState& state, absl::Duration sent_at) {
   agent::Desired desired;
   desired.revision = state.revision;
-  desired.confirm_uptime = sent_at;
   desired.lease_expire_uptime = sent_at + absl::Microseconds(options_.config.lease_us);
   desired.serial = ++serial_;
   answered_serial_ = serial_;

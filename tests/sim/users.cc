@@ -87,7 +87,7 @@ core::Submission Users::DrawSubmission() {
   }
   submission.priority = random.Chance(700) ? 0 : static_cast<int32_t>(random.Between(-1, 2) * 10);
   submission.max_retries = static_cast<int32_t>(random.Between(0, 4));
-  submission.disconnect_keep_us = random.Between(kMinute / 2, options_.keep_max);
+  submission.disconnect_keep_us = random.Between(0, options_.keep_max);
   submission.checkpoints_kept = static_cast<int32_t>(random.Between(1, 3));
   submission.preemptible = random.Chance(900);
   if (random.Chance(200)) {

@@ -17,12 +17,8 @@
 namespace trainyard::agent {
 namespace {
 
-// Looks where nothing woke us: a lost event costs no more. The start of an attempt is watched
-// closely, because everybody waits for its first step.
-constexpr absl::Duration kLookStarting = absl::Milliseconds(20);
-constexpr absl::Duration kLookRunning = absl::Milliseconds(500);
-constexpr absl::Duration kLookUnwatched = absl::Milliseconds(50);
-constexpr absl::Duration kLookIdle = absl::Seconds(2);
+// A turn at least this often.
+constexpr absl::Duration kTurnIdle = absl::Seconds(2);
 constexpr absl::Duration kLookAtDevices = absl::Seconds(2);
 // A run directory that cannot be made: tried so often, then the attempt has failed here.
 constexpr int kBeginTries = 3;
@@ -103,22 +99,18 @@ void Agent::Loop() {
     }
     Turn();
     pollfd fds[] = {{wake_.get(), POLLIN, 0}, {watch_.has_value() ? watch_->fd() : -1, POLLIN, 0}};
-    (void)poll(fds, 2, static_cast<int>(absl::ToInt64Milliseconds(NextLook())));
+    // Rounded up: a turn that comes too early finds nothing due.
+    const absl::Duration wait = absl::Ceil(NextTurn(), absl::Milliseconds(1));
+    (void)poll(fds, 2, static_cast<int>(absl::ToInt64Milliseconds(wait)));
     uint64_t count = 0;
     (void)!read(wake_.get(), &count, sizeof count);
-    if (watch_.has_value()) (void)watch_->Drain();
   }
 }
 
-absl::Duration Agent::NextLook() const {
-  absl::Duration next = kLookIdle;
-  for (const auto& [id, attempt] : attempts_.all()) {
-    if (attempt.exit.has_value()) continue;
-    next = std::min(next, watch_.has_value() ? kLookRunning : kLookUnwatched);
-    const bool starting = attempt.local.phase != Phase::kPreparing && attempt.progress.empty();
-    if (starting || attempt.local.phase == Phase::kOrphaned) next = std::min(next, kLookStarting);
-  }
-  return begin_tries_.empty() ? next : std::min(next, kBeginRetry);
+absl::Duration Agent::NextTurn() const {
+  absl::Duration next = std::min(kTurnIdle, attempts_.NextLook() - clock_.Uptime());
+  if (!begin_tries_.empty()) next = std::min(next, kBeginRetry);
+  return std::max(next, absl::ZeroDuration());
 }
 
 const DesiredAttempt* Agent::Wanted(AttemptId id) const {
@@ -211,8 +203,7 @@ void Agent::Begin(AttemptId id, const DesiredAttempt& wanted) {
 }
 
 void Agent::Assign(AttemptId id, const DesiredAttempt& wanted) {
-  const absl::Status assigned =
-      attempts_.Assign(id, wanted, desired_->confirm_uptime + wanted.keep);
+  const absl::Status assigned = attempts_.Assign(id, wanted, LeaseOf(*desired_, wanted));
   if (!assigned.ok()) {
     BeginFailed(id, wanted, assigned);
     return;

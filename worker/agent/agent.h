@@ -58,7 +58,7 @@ class Agent {
   void SendReport();
   void LookAtDevices();
   const DesiredAttempt* Wanted(AttemptId id) const;
-  absl::Duration NextLook() const;
+  absl::Duration NextTurn() const;
   void Wake();
 
   const AgentOptions options_;

@@ -12,8 +12,8 @@ using Kind = Action::Kind;
 
 // A lease is written again when it has moved by so much: each write is a rename, and a sync that is
 // answered at once would cause one.
-absl::Duration LeaseStep(absl::Duration keep) {
-  return std::min(absl::Seconds(1), keep / 8);
+absl::Duration LeaseStep(absl::Duration left) {
+  return std::clamp(left / 8, absl::ZeroDuration(), absl::Seconds(1));
 }
 
 // Decides for one attempt; appends to `actions`.
@@ -91,11 +91,11 @@ class AttemptReconciler {
   }
 
   void RenewLease() {
-    const absl::Duration expire = desired_->confirm_uptime + wanted_->keep;
-    // One that ends later than any of this boot can was written before a loss of power.
-    const bool is_of_another_boot = local_->lease_expire > now_ + wanted_->keep;
-    const bool is_fresh = expire - local_->lease_expire < LeaseStep(wanted_->keep);
-    if (is_fresh && !is_of_another_boot) return;
+    const absl::Duration expire = LeaseOf(*desired_, *wanted_);
+    const absl::Duration behind = expire - local_->lease_expire;
+    // One that is ahead was written before a loss of power: times of another boot mean nothing.
+    const bool is_of_another_boot = behind < absl::ZeroDuration();
+    if (behind <= LeaseStep(expire - now_) && !is_of_another_boot) return;
     Add(Kind::kRenewLease).lease_expire = expire;
   }
 
@@ -125,6 +125,8 @@ class AttemptReconciler {
         break;
       case Phase::kLaunching:
       case Phase::kAlive:
+        // What has time to write its checkpoint keeps its devices for so long.
+        if (wanted_ != nullptr) RenewLease();
         WriteStop(request);
         break;
       case Phase::kOrphaned:
@@ -165,6 +167,10 @@ class AttemptReconciler {
 };
 
 }  // namespace
+
+absl::Duration LeaseOf(const Desired& desired, const DesiredAttempt& attempt) {
+  return desired.lease_expire_uptime + attempt.keep;
+}
 
 std::vector<Action> Reconcile(const std::optional<Desired>& desired,
                               const std::map<AttemptId, LocalAttempt>& local, absl::Duration now) {

@@ -87,9 +87,8 @@ struct Desired {
   int64_t revision = 0;
   // Of this daemon: grows with every answer.
   int64_t serial = 0;
-  // When the report was sent that it answers: from then on the server has confirmed all this.
-  absl::Duration confirm_uptime;
-  // Until when the worker's own lease stands; nothing is begun after it.
+  // Until when the worker's own lease stands, counted from when the report was sent that this
+  // answers; nothing is begun after it.
   absl::Duration lease_expire_uptime;
   std::map<AttemptId, DesiredAttempt> attempts;
 };
@@ -141,6 +140,11 @@ struct Action {
 
   friend bool operator==(const Action&, const Action&) = default;
 };
+
+// Until when the ranks of `attempt` may run without another word from the server: the worker's own
+// lease, then on_disconnect.keep. The server counts the same from when the report arrived, which is
+// later.
+absl::Duration LeaseOf(const Desired& desired, const DesiredAttempt& attempt);
 
 // In order of attempt; for one attempt in the order in which they are to be done.
 // `desired`: nothing where the server was not heard since the daemon started.

@@ -27,6 +27,15 @@ namespace {
 constexpr absl::Duration kLaunchPatience = absl::Seconds(5);
 constexpr int kLaunchesMax = 3;
 
+constexpr absl::Duration kSweepDelay = absl::Seconds(30);
+
+// Looks where no change was told. The end of a supervisor that wrote no record is found by them
+// alone; while one is being cleaned up, everybody waits.
+constexpr absl::Duration kLookStarting = absl::Milliseconds(100);
+constexpr absl::Duration kLookRunning = absl::Milliseconds(500);
+constexpr absl::Duration kLookUnwatched = absl::Milliseconds(50);
+constexpr absl::Duration kLookOrphaned = absl::Milliseconds(20);
+
 bool HasStepped(const run_dir::Progress& progress) {
   return progress.state != run_dir::Progress::State::kStarting;
 }
@@ -35,7 +44,11 @@ bool HasStepped(const run_dir::Progress& progress) {
 
 Attempts::Attempts(HostSettings settings, std::vector<Device> devices, Clock& clock,
                    FileWatch* watch)
-    : settings_(std::move(settings)), devices_(std::move(devices)), clock_(clock), watch_(watch) {}
+    : settings_(std::move(settings)),
+      devices_(std::move(devices)),
+      clock_(clock),
+      watch_(watch),
+      sweeper_(JoinPath(settings_.state_dir, "removed"), kSweepDelay, clock) {}
 
 Attempt* Attempts::Find(AttemptId id) {
   const auto found = attempts_.find(id);
@@ -82,22 +95,66 @@ void Attempts::SetAssignment(Attempt& attempt, run_dir::Assignment assignment) {
   attempt.assignment = std::move(assignment);
 }
 
-void Attempts::Watch(const Attempt& attempt) {
+void Attempts::Watch(Attempt& attempt) {
   if (watch_ == nullptr) return;
-  std::vector<std::string> folders = {attempt.dir.root(), attempt.dir.RendezvousDir(),
-                                      attempt.dir.CheckpointsDir()};
+  attempt.is_watched = true;
+  std::vector<std::string> folders = {attempt.dir.root(), attempt.dir.CheckpointsDir()};
   if (attempt.assignment.has_value()) {
+    if (attempt.assignment->world_size > 1) folders.push_back(attempt.dir.RendezvousDir());
     for (const auto& rank : attempt.assignment->ranks) {
       folders.push_back(attempt.dir.RankDir(rank.rank));
     }
   }
-  // What cannot be watched is polled.
-  for (const std::string& folder : folders) (void)watch_->Add(folder);
+  for (const std::string& folder : folders) {
+    const absl::StatusOr<int> number = watch_->Add(folder);
+    if (number.ok()) {
+      folders_[*number] = attempt.id;
+    } else {
+      attempt.is_watched = false;
+    }
+  }
+}
+
+void Attempts::TakeChanges() {
+  if (watch_ == nullptr) return;
+  const FileChanges changes = watch_->Take();
+  for (const int folder : changes.folders) {
+    const auto found = folders_.find(folder);
+    if (found == folders_.end()) continue;
+    Attempt* attempt = Find(found->second);
+    if (attempt == nullptr) {
+      folders_.erase(found);
+    } else {
+      attempt->look_due = -absl::InfiniteDuration();
+    }
+  }
+  if (!changes.any_lost) return;
+  for (auto& [id, attempt] : attempts_) attempt.look_due = -absl::InfiniteDuration();
 }
 
 void Attempts::Observe() {
-  ReapLaunchers();
-  for (auto& [id, attempt] : attempts_) ObserveOne(attempt);
+  ReapSupervisors();
+  TakeChanges();
+  const absl::Duration now = clock_.Uptime();
+  for (auto& [id, attempt] : attempts_) {
+    if (now < attempt.look_due) continue;
+    ObserveOne(attempt);
+    attempt.look_due = now + LookInterval(attempt);
+  }
+}
+
+absl::Duration Attempts::LookInterval(const Attempt& attempt) const {
+  if (!attempt.has_directory || attempt.exit.has_value()) return absl::InfiniteDuration();
+  if (attempt.local.phase == Phase::kPreparing) return absl::InfiniteDuration();
+  if (attempt.local.phase == Phase::kOrphaned) return kLookOrphaned;
+  if (!attempt.is_watched) return kLookUnwatched;
+  return attempt.progress.empty() ? kLookStarting : kLookRunning;
+}
+
+absl::Duration Attempts::NextLook() const {
+  absl::Duration next = absl::InfiniteDuration();
+  for (const auto& [id, attempt] : attempts_) next = std::min(next, attempt.look_due);
+  return next;
 }
 
 Phase Attempts::PhaseOf(Attempt& attempt) {
@@ -170,7 +227,7 @@ absl::StatusOr<bool> Attempts::Prepare(AttemptId id, const DesiredAttempt& desir
   // What a daemon that died left here never got as far as an assignment.
   TY_RETURN_IF_ERROR(RemoveTree(attempt.dir.root()));
   TY_RETURN_IF_ERROR(MakeDirectories(attempt.dir.ControlDir()));
-  TY_RETURN_IF_ERROR(MakeDirectories(attempt.dir.RendezvousDir()));
+  if (desired.world_size > 1) TY_RETURN_IF_ERROR(MakeDirectories(attempt.dir.RendezvousDir()));
   TY_RETURN_IF_ERROR(MakeDirectories(attempt.dir.CheckpointsDir()));
   for (const DesiredRank& rank : desired.ranks) {
     TY_RETURN_IF_ERROR(attempt.dir.CreateRankDirectory(rank.rank));
@@ -246,29 +303,31 @@ absl::Status Attempts::Launch(Attempt& attempt) {
   }
   ++attempt.launches;
   attempt.launched_uptime = clock_.Uptime();
+  attempt.look_due = attempt.launched_uptime;
   attempt.local.phase = Phase::kLaunching;
-  const absl::StatusOr<pid_t> launcher =
+  const absl::StatusOr<pid_t> supervisor =
       LaunchSupervisor(settings_.programs, attempt.dir, attempt.assignment->backend);
-  if (launcher.ok()) {
-    launchers_[*launcher] = attempt.id;
+  if (supervisor.ok()) {
+    supervisors_[*supervisor] = attempt.id;
     return absl::OkStatus();
   }
-  LogError(
-      "a supervisor cannot be launched",
-      {{"attempt", AttemptName(attempt.id)}, {"error", std::string(launcher.status().message())}});
-  return RecordUnstarted(attempt.dir, launcher.status(), clock_);
+  LogError("a supervisor cannot be launched",
+           {{"attempt", AttemptName(attempt.id)},
+            {"error", std::string(supervisor.status().message())}});
+  return RecordUnstarted(attempt.dir, supervisor.status(), clock_);
 }
 
-void Attempts::ReapLaunchers() {
-  std::erase_if(launchers_, [this](const auto& entry) {
+void Attempts::ReapSupervisors() {
+  std::erase_if(supervisors_, [this](const auto& entry) {
     int status = 0;
     const pid_t ended = waitpid(entry.first, &status, WNOHANG);
     if (ended == 0 || (ended < 0 && errno == EINTR)) return false;
+    Attempt* attempt = Find(entry.second);
+    if (attempt != nullptr) attempt->look_due = -absl::InfiniteDuration();
     if (ended > 0 && status != 0) {
-      LogWarning("a supervisor did not start",
+      LogWarning("a supervisor ended badly",
                  {{"attempt", AttemptName(entry.second)}, {"status", absl::StrCat(status)}});
-      // It is launched again without waiting for it any longer.
-      Attempt* attempt = Find(entry.second);
+      // Where it had not begun, it is launched again without waiting for it any longer.
       if (attempt != nullptr) attempt->launched_uptime = -absl::InfiniteDuration();
     }
     return true;
@@ -301,6 +360,7 @@ void Attempts::Fail(AttemptId id, int64_t fencing_token, run_dir::AttemptExit ex
 absl::Status Attempts::Apply(const Action& action, const DesiredAttempt* desired) {
   Attempt* attempt = Find(action.attempt);
   TY_CHECK(attempt != nullptr);
+  attempt->look_due = -absl::InfiniteDuration();
   switch (action.kind) {
     case Action::Kind::kBegin:
       TY_CHECK(false);
@@ -337,7 +397,8 @@ absl::Status Attempts::Apply(const Action& action, const DesiredAttempt* desired
       return RemoveTree(checkpoint::CheckpointPath(attempt->dir.CheckpointsDir(), action.number));
     case Action::Kind::kRemove: {
       const std::string root = attempt->dir.root();
-      TY_RETURN_IF_ERROR(RemoveTree(root));
+      TY_RETURN_IF_ERROR(sweeper_.Remove(
+          root, absl::StrCat(action.attempt.job.value, ".", action.attempt.number)));
       // The job's folder goes with its last attempt.
       (void)rmdir(root.substr(0, root.rfind('/')).c_str());
       attempts_.erase(action.attempt);

@@ -16,6 +16,7 @@
 #include "worker/agent/agent_core.h"
 #include "worker/agent/launch.h"
 #include "worker/agent/report.h"
+#include "worker/agent/sweeper.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/records.h"
 
@@ -44,6 +45,8 @@ struct Attempt {
   absl::Duration launched_uptime;
   bool spans_workers = false;
   int64_t global_batch = 0;  // samples a step; 0 while unknown
+  bool is_watched = false;   // a change of its files is told; else they are polled
+  absl::Duration look_due;   // when Observe reads its files though nobody told of a change
 };
 
 // Not thread-safe. Borrows its arguments.
@@ -53,8 +56,11 @@ class Attempts {
 
   // Reads what an earlier life of the daemon left.
   void Adopt();
-  // Renews the copy of what is on disk.
+  // Renews the copy of what is on disk, of attempts whose files have changed and of those that are
+  // due: a lost event costs no more than a delay.
   void Observe();
+  // By when Observe is to be called though nothing has changed; Clock::Uptime.
+  absl::Duration NextLook() const;
 
   const std::map<AttemptId, Attempt>& all() const { return attempts_; }
   Attempt* Find(AttemptId id);
@@ -78,21 +84,25 @@ class Attempts {
   static std::string ResumeFolder(const Attempt& attempt, const ResumeSource& source);
 
  private:
-  void ReapLaunchers();
+  void ReapSupervisors();
+  void TakeChanges();
+  absl::Duration LookInterval(const Attempt& attempt) const;
   void ObserveOne(Attempt& attempt);
   static void SetAssignment(Attempt& attempt, run_dir::Assignment assignment);
   Phase PhaseOf(Attempt& attempt);
   void ReadRecords(Attempt& attempt);
   absl::StatusOr<run_dir::Assignment> MakeAssignment(AttemptId id, const DesiredAttempt& desired,
                                                      const Attempt& attempt) const;
-  void Watch(const Attempt& attempt);
+  void Watch(Attempt& attempt);
 
   const HostSettings settings_;
   const std::vector<Device> devices_;
   Clock& clock_;
   FileWatch* const watch_;  // null: files are polled
+  Sweeper sweeper_;
   std::map<AttemptId, Attempt> attempts_;
-  std::map<pid_t, AttemptId> launchers_;  // children of ours that are detaching a supervisor
+  std::map<int, AttemptId> folders_;        // by number of the watch
+  std::map<pid_t, AttemptId> supervisors_;  // children of ours
 };
 
 // As the server is told of it.

@@ -16,7 +16,7 @@ google::protobuf::Duration ToProto(absl::Duration duration);
 
 // INVALID_ARGUMENT with the attempt where the server's answer makes no sense; the rest of the
 // answer then counts for nothing, since a missing attempt would be stopped.
-// Leaves out serial, confirm_uptime and lease_expire_uptime.
+// Leaves out serial and lease_expire_uptime.
 absl::StatusOr<Desired> FromProto(const v1::SyncWorkerResponse& response);
 
 v1::ObservedAttempt ToProto(const ReportedAttempt& attempt);

@@ -80,9 +80,8 @@ absl::StatusOr<pid_t> LaunchSupervisor(const Programs& programs, const run_dir::
   const std::string trainer =
       backend == "cpu" ? programs.trainer : absl::StrCat(programs.trainer, "-", backend);
   pid_t pid = 0;
-  TY_RETURN_IF_ERROR(
-      Spawn({programs.supervisor, "--detach", "--run_dir", dir.root(), "--trainer", trainer},
-            dir.SupervisorLogPath(), pid));
+  TY_RETURN_IF_ERROR(Spawn({programs.supervisor, "--run_dir", dir.root(), "--trainer", trainer},
+                           dir.SupervisorLogPath(), pid));
   return pid;
 }
 

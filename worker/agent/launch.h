@@ -20,9 +20,9 @@ struct Programs {
   std::string trainer;
 };
 
-// Starts a supervisor in a session of its own. Whether it got on shows in the run directory.
-// Returns the process that detaches it and ends within milliseconds, with another code than 0 where
-// it could not; the caller reaps it. The supervisor itself is no child of ours.
+// Starts a supervisor in a session of its own, so that it outlives this daemon. Whether it got on
+// shows in the run directory. The caller reaps it; it ends with another code than 0 where it ran
+// nothing.
 absl::StatusOr<pid_t> LaunchSupervisor(const Programs& programs, const run_dir::RunDir& dir,
                                        const std::string& backend);
 

@@ -190,7 +190,6 @@ bool SchedulerLink::Sync() {
   }
   backoff_.Reset();
   last_failure_.clear();
-  desired->confirm_uptime = sent_at;
   desired->lease_expire_uptime = sent_at + lease_duration_;
   desired->serial = ++serial_;
   heard_ = true;

@@ -174,17 +174,16 @@ absl::StatusOr<int64_t> StreamUploader::Send(const UploadTarget& target, int ran
   return response.next_offset();
 }
 
-// An empty chunk at offset 0 asks where the server stands.
+// An empty chunk at offset 0 asks where the server stands. Nobody asks before there is something.
 absl::StatusOr<int64_t> StreamUploader::SendLog(const UploadTarget& target, int rank,
                                                 Stream& stream, bool& at_end) {
   v1::AppendLogRequest request;
-  if (stream.offset.has_value()) {
-    auto data = ReadFileRange(target.dir.LogPath(rank), *stream.offset, kLogChunkBytes);
-    if (!data.ok() && !absl::IsNotFound(data.status())) return data.status();
-    at_end = !data.ok() || data->empty();
-    if (at_end) return *stream.offset;
-    request.set_data(*std::move(data));
-  }
+  const int64_t offset = stream.offset.value_or(0);
+  auto data = ReadFileRange(target.dir.LogPath(rank), offset, kLogChunkBytes);
+  if (!data.ok() && !absl::IsNotFound(data.status())) return data.status();
+  at_end = !data.ok() || data->empty();
+  if (at_end) return offset;
+  if (stream.offset.has_value()) request.set_data(*std::move(data));
   return Send(target, rank, stream, request, [&](auto* context, auto* response) {
     return stub_.AppendLog(context, request, response);
   });
@@ -195,12 +194,12 @@ absl::StatusOr<int64_t> StreamUploader::SendMetrics(const UploadTarget& target, 
   v1::AppendMetricsRequest request;
   std::map<std::string, double> last;
   int64_t end = stream.offset.value_or(0);
+  const std::string path = target.dir.MetricsPath(rank);
+  TY_ASSIGN_OR_RETURN(const run_dir::LineChunk chunk,
+                      run_dir::ReadWholeLines(path, end, kMetricChunkBytes));
+  at_end = chunk.text.empty();
+  if (at_end) return end;
   if (stream.offset.has_value()) {
-    const std::string path = target.dir.MetricsPath(rank);
-    TY_ASSIGN_OR_RETURN(const run_dir::LineChunk chunk,
-                        run_dir::ReadWholeLines(path, *stream.offset, kMetricChunkBytes));
-    at_end = chunk.text.empty();
-    if (at_end) return *stream.offset;
     absl::string_view rest = chunk.text;
     while (!rest.empty() && request.points_size() < kPointsPerCall) {
       const absl::string_view line = rest.substr(0, std::min(rest.find('\n'), rest.size() - 1) + 1);

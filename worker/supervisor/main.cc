@@ -18,30 +18,20 @@ namespace trainyard {
 namespace {
 
 constexpr char kUsage[] =
-    "usage: trainyard-supervisor --run_dir DIR [--trainer PATH] [--detach]\n"
+    "usage: trainyard-supervisor --run_dir DIR [--trainer PATH]\n"
     "Starts the ranks of DIR/assignment.json and writes down how they end.\n"
-    "  --trainer PATH  the program that is a rank; default: trainyard-trainer beside this one\n"
-    "  --detach        go on in the background, in a session of its own\n";
-
-struct Flags {
-  supervisor::SupervisorOptions options;
-  bool detach = false;
-};
+    "  --trainer PATH  the program that is a rank; default: trainyard-trainer beside this one\n";
 
 // Two flags are not worth a library in the smallest program of all.
-absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
-  Flags flags;
+absl::StatusOr<supervisor::SupervisorOptions> ParseFlags(int argc, char** argv) {
+  supervisor::SupervisorOptions options;
   for (int i = 1; i < argc; ++i) {
     absl::string_view argument = argv[i];
-    if (argument == "--detach") {
-      flags.detach = true;
-      continue;
-    }
     std::string* value = nullptr;
     if (absl::ConsumePrefix(&argument, "--run_dir")) {
-      value = &flags.options.run_dir;
+      value = &options.run_dir;
     } else if (absl::ConsumePrefix(&argument, "--trainer")) {
-      value = &flags.options.trainer;
+      value = &options.trainer;
     }
     if (value != nullptr && absl::ConsumePrefix(&argument, "=")) {
       *value = std::string(argument);
@@ -51,8 +41,8 @@ absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
       return absl::InvalidArgumentError(absl::StrCat("cannot understand '", argv[i], "'"));
     }
   }
-  if (flags.options.run_dir.empty()) return absl::InvalidArgumentError("--run_dir is missing");
-  return flags;
+  if (options.run_dir.empty()) return absl::InvalidArgumentError("--run_dir is missing");
+  return options;
 }
 
 // trainyard-trainer, or trainyard-trainer-<backend>, beside this program.
@@ -68,27 +58,16 @@ std::string DefaultTrainer(const std::string& run_dir) {
 }
 
 int Main(int argc, char** argv) {
-  absl::StatusOr<Flags> flags = ParseFlags(argc, argv);
-  if (!flags.ok()) {
-    std::fprintf(stderr, "%s\n%s", std::string(flags.status().message()).c_str(), kUsage);
+  auto options = ParseFlags(argc, argv);
+  if (!options.ok()) {
+    std::fprintf(stderr, "%s\n%s", std::string(options.status().message()).c_str(), kUsage);
     return 2;
-  }
-  if (flags->detach) {
-    const pid_t child = fork();
-    if (child < 0) {
-      std::perror("trainyard-supervisor: cannot fork");
-      return 75;
-    }
-    if (child > 0) return 0;
-    (void)setsid();
   }
   // A log that nobody reads any more is no reason to leave the ranks alone.
   (void)signal(SIGPIPE, SIG_IGN);
   InitLog("trainyard-supervisor", LogLevel::kInfo, LogFormat::kText);
-  if (flags->options.trainer.empty()) {
-    flags->options.trainer = DefaultTrainer(flags->options.run_dir);
-  }
-  const absl::Status status = supervisor::Supervise(flags->options, *Clock::Real());
+  if (options->trainer.empty()) options->trainer = DefaultTrainer(options->run_dir);
+  const absl::Status status = supervisor::Supervise(*options, *Clock::Real());
   if (!status.ok()) {
     LogError("nothing was run", {{"error", std::string(status.message())}});
     return 1;

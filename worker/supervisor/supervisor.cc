@@ -242,7 +242,7 @@ class Supervisor {
                     {watch_.has_value() ? watch_->fd() : -1, POLLIN, 0}};
     const int64_t ms = std::max<int64_t>(0, absl::ToInt64Milliseconds(wait) + 1);
     (void)poll(fds, 2, static_cast<int>(ms));
-    if (watch_.has_value()) (void)watch_->Drain();
+    if (watch_.has_value()) (void)watch_->Take();
   }
 
   const run_dir::RunDir dir_;

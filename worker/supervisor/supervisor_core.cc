@@ -118,7 +118,7 @@ SignalToSend SupervisorCore::Tick(absl::Duration now) {
       Terminate(now, kDefaultTermGrace);
     }
   }
-  if (stopping() && now >= deadline_ && !TY_BUG(never_kill)) {
+  if (stopping() && now >= Deadline() && !TY_BUG(never_kill)) {
     phase_ = Phase::kKilling;
     deadline_ = now + kKillInterval;
     term_due_ = false;
@@ -128,8 +128,14 @@ SignalToSend SupervisorCore::Tick(absl::Duration now) {
   return SignalToSend::kNone;
 }
 
+// A stop may have been asked for with a long grace, just before the server was lost.
+absl::Duration SupervisorCore::Deadline() const {
+  if (phase_ != Phase::kTerminating || lease_.unlimited()) return deadline_;
+  return std::min(deadline_, lease_.expire_uptime + kDefaultTermGrace);
+}
+
 absl::Duration SupervisorCore::NextDeadline() const {
-  absl::Duration next = deadline_;
+  absl::Duration next = Deadline();
   if ((phase_ == Phase::kRunning || phase_ == Phase::kFailing) && !lease_.unlimited()) {
     next = std::min(next, lease_.expire_uptime);
   }

@@ -27,6 +27,7 @@ namespace trainyard::supervisor {
 // For the peers of a failed rank to notice, to report a reason of their own and to end.
 inline constexpr absl::Duration kPeerGrace = absl::Seconds(5);
 // Between SIGTERM and SIGKILL where nobody asked for a stop: after a failure, at the lease's end.
+// No rank lives for longer after the lease: the server relies on it (core::Config::lease_grace_us).
 inline constexpr absl::Duration kDefaultTermGrace = absl::Seconds(10);
 // For processes that outlive all ranks.
 inline constexpr absl::Duration kStrayGrace = absl::Seconds(2);
@@ -90,11 +91,12 @@ class SupervisorCore {
   };
 
   void Terminate(absl::Duration now, absl::Duration grace);
+  absl::Duration Deadline() const;
   const Ended* FirstFailure() const;
 
   const std::vector<int> ranks_;
   Phase phase_ = Phase::kRunning;
-  absl::Duration deadline_ = absl::InfiniteDuration();  // of the phase
+  absl::Duration deadline_ = absl::InfiniteDuration();  // of the phase, by itself
   bool term_due_ = false;
   run_dir::Lease lease_;  // unlimited until seen
   std::optional<run_dir::StopRequest> stop_;

@@ -13,6 +13,7 @@ using Wanted = DesiredAttempt::Action;
 constexpr AttemptId kId{{12}, 1};
 constexpr absl::Duration kNow = absl::Seconds(1000);
 constexpr absl::Duration kKeep = absl::Minutes(10);
+constexpr absl::Duration kLeaseLeft = absl::Seconds(14);  // the report was sent a second ago
 constexpr Phase kPhases[] = {Phase::kPreparing, Phase::kIncomplete, Phase::kPrepared,
                              Phase::kLaunching, Phase::kAlive,      Phase::kOrphaned,
                              Phase::kExited};
@@ -28,8 +29,7 @@ DesiredAttempt Want(Wanted action, int64_t token = 7) {
 
 Desired Answer(std::map<AttemptId, DesiredAttempt> attempts) {
   Desired desired;
-  desired.confirm_uptime = kNow - absl::Seconds(1);
-  desired.lease_expire_uptime = kNow + absl::Seconds(14);
+  desired.lease_expire_uptime = kNow + kLeaseLeft;
   desired.attempts = std::move(attempts);
   return desired;
 }
@@ -38,7 +38,7 @@ LocalAttempt Local(Phase phase, int64_t token = 7) {
   LocalAttempt local;
   local.phase = phase;
   local.fencing_token = token;
-  local.lease_expire = kNow - absl::Seconds(1) + kKeep;  // as fresh as the answer
+  local.lease_expire = kNow + kLeaseLeft + kKeep;  // as fresh as the answer
   return local;
 }
 
@@ -90,9 +90,13 @@ TEST(Reconcile, BeginsNothingAfterTheWorkersLeaseHasRunOut) {
   desired.lease_expire_uptime = kNow;
   EXPECT_TRUE(Kinds(desired, {}).empty());
   EXPECT_TRUE(Kinds(desired, {{kId, Local(Phase::kIncomplete)}}).empty());
-  EXPECT_TRUE(Kinds(desired, {{kId, Local(Phase::kPrepared)}}).empty());
+  LocalAttempt prepared = Local(Phase::kPrepared);
+  prepared.lease_expire = kNow + kKeep;
+  EXPECT_TRUE(Kinds(desired, {{kId, prepared}}).empty());
   // What runs is not touched by it.
-  EXPECT_TRUE(Kinds(desired, {{kId, Local(Phase::kAlive)}}).empty());
+  LocalAttempt alive = Local(Phase::kAlive);
+  alive.lease_expire = kNow + kKeep;
+  EXPECT_TRUE(Kinds(desired, {{kId, alive}}).empty());
 }
 
 TEST(Reconcile, WithoutAWordFromTheServerOnlyDeathsAreRecorded) {
@@ -145,7 +149,7 @@ TEST(Reconcile, RenewsTheLeaseFromTheMomentTheReportWasSent) {
   const auto actions = Reconcile(Answer({{kId, Want(Wanted::kRun)}}), {{kId, local}}, kNow);
   ASSERT_EQ(actions.size(), 1u);
   EXPECT_EQ(actions[0].kind, Kind::kRenewLease);
-  EXPECT_EQ(actions[0].lease_expire, kNow - absl::Seconds(1) + kKeep);
+  EXPECT_EQ(actions[0].lease_expire, kNow + kLeaseLeft + kKeep);
   // The same answer renews nothing twice, however late it is.
   local.lease_expire = actions[0].lease_expire;
   EXPECT_TRUE(Reconcile(Answer({{kId, Want(Wanted::kRun)}}), {{kId, local}}, kNow + absl::Hours(1))
@@ -159,15 +163,23 @@ TEST(Reconcile, ALeaseOfAnEarlierBootIsReplacedBeforeTheLaunch) {
   const auto actions = Reconcile(Answer({{kId, Want(Wanted::kRun)}}), {{kId, local}}, kNow);
   ASSERT_EQ(actions.size(), 2u);
   EXPECT_EQ(actions[0].kind, Kind::kRenewLease);
-  EXPECT_EQ(actions[0].lease_expire, kNow - absl::Seconds(1) + kKeep);
+  EXPECT_EQ(actions[0].lease_expire, kNow + kLeaseLeft + kKeep);
   EXPECT_EQ(actions[1].kind, Kind::kLaunch);
 }
 
-TEST(Reconcile, AStoppedAttemptGetsNoNewLease) {
+// Or the end of a short lease would cut the time that it has to write its checkpoint.
+TEST(Reconcile, AnAttemptThatIsStoppedKeepsItsLease) {
   LocalAttempt local = Local(Phase::kAlive);
-  local.lease_expire = absl::ZeroDuration();
+  local.lease_expire = kNow;
   EXPECT_EQ(Kinds(Answer({{kId, Want(Wanted::kStop)}}), {{kId, local}}),
-            std::vector<Kind>{Kind::kStop});
+            (std::vector<Kind>{Kind::kRenewLease, Kind::kStop}));
+  EXPECT_EQ(Kinds(Answer({}), {{kId, local}}), std::vector<Kind>{Kind::kStop}) << "not listed";
+}
+
+TEST(Reconcile, AJobThatKeepsNothingHasTheWorkersLeaseAllTheSame) {
+  DesiredAttempt wanted = Want(Wanted::kRun);
+  wanted.keep = absl::ZeroDuration();
+  EXPECT_EQ(LeaseOf(Answer({}), wanted), kNow + kLeaseLeft);
 }
 
 TEST(Reconcile, WritesAStopAgainOnlyWhereItShortensTheGrace) {

@@ -208,6 +208,23 @@ TEST(SupervisorCore, ARankThatStoppedUnaskedIsATransientFailure) {
   EXPECT_EQ(core.Exit(0).reason, "STOPPED_UNASKED");
 }
 
+// The server counts on it when it gives the job to other devices.
+TEST(SupervisorCore, NoGraceOutlivesTheLeaseByMoreThanItsOwn) {
+  SupervisorCore core({0});
+  const absl::Duration lease = kStart + absl::Seconds(15);
+  core.LeaseSeen({lease});
+  core.StopAsked(kStart + absl::Seconds(14), {"preempted", absl::Seconds(30)});
+  EXPECT_EQ(core.Tick(kStart + absl::Seconds(14)), SignalToSend::kTerm);
+  EXPECT_EQ(core.NextDeadline(), lease + kDefaultTermGrace);
+  EXPECT_EQ(core.Tick(lease + kDefaultTermGrace - absl::Seconds(1)), SignalToSend::kNone);
+  // With news from the server the whole grace counts.
+  core.LeaseSeen({lease + absl::Seconds(10)});
+  EXPECT_EQ(core.NextDeadline(), lease + absl::Seconds(10) + kDefaultTermGrace);
+  core.LeaseSeen({lease + absl::Seconds(100)});
+  EXPECT_EQ(core.NextDeadline(), kStart + absl::Seconds(44));
+  EXPECT_EQ(core.Tick(kStart + absl::Seconds(44)), SignalToSend::kKill);
+}
+
 TEST(SupervisorCore, AnExpiredLeaseStopsAndARenewedOneDoesNot) {
   SupervisorCore core({0});
   core.LeaseSeen({kStart + absl::Seconds(5)});

@@ -49,7 +49,7 @@ class SupervisorTest : public testing::Test {
     auto watch = FileWatch::Create();
     TY_CHECK_OK(watch.status());
     watch_.emplace(*std::move(watch));
-    TY_CHECK_OK(watch_->Add(dir_->root()));
+    TY_CHECK_OK(watch_->Add(dir_->root()).status());
     // Orphans of a killed supervisor come to this process, which reaps and kills them.
     TY_CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
   }
@@ -117,7 +117,7 @@ class SupervisorTest : public testing::Test {
       if (Clock::Real()->Uptime() > deadline) return false;
       pollfd fds[] = {{watch_->fd(), POLLIN, 0}};
       poll(fds, 1, 20);
-      watch_->Drain();
+      (void)watch_->Take();
     }
     return true;
   }

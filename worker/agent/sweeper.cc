@@ -1,0 +1,67 @@
+#include "worker/agent/sweeper.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+
+#include "common/base/files.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+
+namespace trainyard::agent {
+
+Sweeper::Sweeper(std::string bin, absl::Duration delay, Clock& clock)
+    : bin_(std::move(bin)), delay_(delay), clock_(clock) {
+  if (const auto left = ListDirectory(bin_); left.ok()) {
+    for (const std::string& name : *left) items_.push_back({JoinPath(bin_, name), clock.Uptime()});
+  }
+  thread_ = std::thread([this] { Run(); });
+}
+
+Sweeper::~Sweeper() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stop_ = true;
+  }
+  thread_.join();
+}
+
+absl::Status Sweeper::Remove(const std::string& path, const std::string& name) {
+  const std::string target = JoinPath(bin_, name);
+  if (rename(path.c_str(), target.c_str()) != 0) {
+    if (errno == ENOENT) {
+      if (!FileExists(path)) return absl::OkStatus();
+      TY_RETURN_IF_ERROR(MakeDirectories(bin_));
+    }
+    // For whatever reason it cannot be moved, it can perhaps be removed.
+    if (rename(path.c_str(), target.c_str()) != 0) return RemoveTree(path);
+  }
+  absl::MutexLock lock(&mutex_);
+  items_.push_back({target, clock_.Uptime() + delay_});
+  return absl::OkStatus();
+}
+
+void Sweeper::Run() {
+  while (true) {
+    std::string path;
+    {
+      absl::MutexLock lock(&mutex_);
+      const auto woken = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return stop_ || (!items_.empty() && items_.front().due <= clock_.Uptime());
+      };
+      const absl::Duration wait = items_.empty() ? delay_ : items_.front().due - clock_.Uptime();
+      mutex_.AwaitWithTimeout(absl::Condition(&woken), std::max(wait, absl::ZeroDuration()));
+      if (stop_) return;
+      if (!woken()) continue;
+      path = std::move(items_.front().path);
+      items_.pop_front();
+    }
+    if (const absl::Status removed = RemoveTree(path); !removed.ok()) {
+      LogWarning("a folder cannot be removed; the next start tries again",
+                 {{"error", std::string(removed.message())}});
+    }
+  }
+}
+
+}  // namespace trainyard::agent

@@ -1,0 +1,46 @@
+// Removes folders in the background, somewhat later.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/base/env.h"
+
+namespace trainyard::agent {
+
+// Moves folders out of the way at once and removes them `delay` later, in a thread of its own:
+// checkpoints take long to remove, and a file system like ext4 makes new files slowly beside ones
+// that have just been removed, which a burst of small jobs would pay for. What an earlier life left
+// goes first. Thread-safe.
+class Sweeper {
+ public:
+  // `bin`: a folder on the same file system, for this alone; made when first used.
+  Sweeper(std::string bin, absl::Duration delay, Clock& clock);
+  ~Sweeper();
+
+  // Once it returns OK, nothing is at `path`. `name` is unique among the folders of this daemon.
+  absl::Status Remove(const std::string& path, const std::string& name);
+
+ private:
+  struct Item {
+    std::string path;
+    absl::Duration due;  // Clock::Uptime
+  };
+
+  void Run();
+
+  const std::string bin_;
+  const absl::Duration delay_;
+  Clock& clock_;
+  absl::Mutex mutex_;
+  std::deque<Item> items_ ABSL_GUARDED_BY(mutex_);  // in the order in which they are due
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace trainyard::agent
