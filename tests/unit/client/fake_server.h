@@ -61,6 +61,7 @@ class FakeServer : public v1::JobService::Service,
   v1::ExplainJobRequest last_explain();
   v1::CreateReservationRequest last_reservation();
   v1::DrainWorkerRequest last_drain();
+  v1::DeclareWorkerLostRequest last_lost();
   int downloads();
   int64_t last_download_offset();
 
@@ -104,6 +105,8 @@ class FakeServer : public v1::JobService::Service,
                             v1::Worker*) override;
   grpc::Status DrainWorker(grpc::ServerContext*, const v1::DrainWorkerRequest*,
                            v1::Worker*) override;
+  grpc::Status DeclareWorkerLost(grpc::ServerContext*, const v1::DeclareWorkerLostRequest*,
+                                 v1::Worker*) override;
   grpc::Status QuarantineDevice(grpc::ServerContext*, const v1::QuarantineDeviceRequest*,
                                 v1::Worker*) override;
   grpc::Status ReleaseDevice(grpc::ServerContext*, const v1::ReleaseDeviceRequest*,
@@ -160,6 +163,7 @@ class FakeServer : public v1::JobService::Service,
   v1::ExplainJobRequest last_explain_;
   v1::CreateReservationRequest last_reservation_;
   v1::DrainWorkerRequest last_drain_;
+  v1::DeclareWorkerLostRequest last_lost_;
   int downloads_ = 0;
   int64_t last_download_offset_ = -1;
 };

@@ -138,6 +138,26 @@ grpc::Status FakeServer::DrainWorker(grpc::ServerContext*, const v1::DrainWorker
   return grpc::Status::OK;
 }
 
+v1::DeclareWorkerLostRequest FakeServer::last_lost() {
+  const std::lock_guard lock(mutex_);
+  return last_lost_;
+}
+
+grpc::Status FakeServer::DeclareWorkerLost(grpc::ServerContext*,
+                                           const v1::DeclareWorkerLostRequest* request,
+                                           v1::Worker* response) {
+  const std::lock_guard lock(mutex_);
+  const auto known = workers_.find(request->name());
+  if (known == workers_.end()) return rpc::ToGrpcStatus(error::WorkerNotFound(request->name()));
+  if (known->second.state() == v1::WORKER_STATE_ACTIVE) {
+    return rpc::ToGrpcStatus(error::WorkerNotUnreachable(request->name()));
+  }
+  known->second.set_state(v1::WORKER_STATE_GONE);
+  last_lost_ = *request;
+  *response = known->second;
+  return grpc::Status::OK;
+}
+
 grpc::Status FakeServer::SetAside(const std::string& worker, const std::string& device,
                                   const std::string& reason, v1::Worker* response) {
   const std::lock_guard lock(mutex_);

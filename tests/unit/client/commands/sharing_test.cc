@@ -24,10 +24,10 @@ constexpr char kSpec[] =
 
 class Sharing : public ::testing::Test {
  protected:
-  void AddWorker() {
+  void AddWorker(v1::WorkerState state = v1::WORKER_STATE_ACTIVE) {
     v1::Worker worker;
     worker.set_name("workers/lab-1");
-    worker.set_state(v1::WORKER_STATE_ACTIVE);
+    worker.set_state(state);
     worker.set_scheduling(v1::WORKER_SCHEDULING_ELIGIBLE);
     for (const char* name : {"cpu-0", "cpu-1", "cpu-2"}) {
       v1::Device* device = worker.add_devices();
@@ -322,6 +322,25 @@ TEST_F(Sharing, WorkersAreDrainedAndDevicesSetAside) {
   EXPECT_EQ(runner_.Run({"devices", "release", "lab-1/cpu-9"}).exit_code, 3);
   EXPECT_EQ(runner_.Run({"devices", "ls", "-o", "name"}).out,
             "lab-1/cpu-0\nlab-1/cpu-1\nlab-1/cpu-2\n");
+}
+
+TEST_F(Sharing, OnlyAWorkerThatIsNotHeardIsDeclaredLost) {
+  AddWorker();
+  const CommandResult refused = runner_.Run({"workers", "lost", "lab-1"});
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("is ACTIVE"), HasSubstr("trainyard drain")));
+}
+
+TEST_F(Sharing, AWorkerIsDeclaredLost) {
+  AddWorker(v1::WORKER_STATE_UNREACHABLE);
+  const CommandResult lost =
+      runner_.Run({"workers", "lost", "lab-1", "--reason", "its power supply burnt"});
+  EXPECT_EQ(lost.exit_code, 0) << lost.err;
+  EXPECT_THAT(lost.err, HasSubstr("is GONE; what it ran is queued again"));
+  EXPECT_EQ(server_.last_lost().name(), "workers/lab-1");
+  EXPECT_EQ(server_.last_lost().reason(), "its power supply burnt");
+  EXPECT_EQ(runner_.Run({"workers", "lost", "lab-9"}).exit_code, 3);
+  EXPECT_EQ(runner_.Run({"workers", "lost"}).exit_code, 2);
 }
 
 }  // namespace
