@@ -29,7 +29,6 @@ void Backfill::AddRelease(JobId job, std::optional<int64_t> end_us, std::vector<
   // Whoever should have ended may end any moment.
   const int64_t end = end_us.has_value() ? std::max(*end_us, now_us_) : kNever;
   releases_.push_back({end, job, std::move(held)});
-  is_sorted_ = false;
 }
 
 Offer Backfill::OfferFor(const Offer& now, JobId job, int64_t expected_us) const {
@@ -64,8 +63,7 @@ void Backfill::Keep(JobId job, const Offer& now, const GangDemand& gang, bool is
     if (slots_.classes()[i].keeper >= 0) uncovered[i] = Access::kNone;
   }
   if (!CouldHold(slots_, uncovered, gang)) return;
-  if (!is_sorted_) std::sort(releases_.begin(), releases_.end());
-  is_sorted_ = true;
+  SortReleases();
   std::optional<Outlook> best;
   if (gang.mixed || !is_on_) {
     best = LookAt(uncovered, gang.least);
@@ -86,6 +84,14 @@ void Backfill::Keep(JobId job, const Offer& now, const GangDemand& gang, bool is
   if (!is_on_ || (is_overdue && !best->start_us.has_value())) head.lend_until_us = now_us_;
   heads_.push_back(head);
   KeepSlots(*best, gang.least, is_on_ && !is_overdue);
+}
+
+// Few have come since the last time.
+void Backfill::SortReleases() {
+  const auto middle = releases_.begin() + static_cast<std::ptrdiff_t>(sorted_);
+  std::sort(middle, releases_.end());
+  std::inplace_merge(releases_.begin(), middle, releases_.end());
+  sorted_ = releases_.size();
 }
 
 Backfill::Outlook Backfill::LookAt(Offer offer, int32_t need) const {

@@ -67,6 +67,7 @@ class Backfill {
     int32_t free_by_then = 0;
   };
 
+  void SortReleases();
   Outlook LookAt(Offer offer, int32_t need) const;
   void KeepSlots(const Outlook& outlook, int32_t need, bool lends_surplus);
 
@@ -74,7 +75,7 @@ class Backfill {
   const int64_t now_us_;
   const bool is_on_;
   std::vector<Release> releases_;
-  bool is_sorted_ = true;
+  size_t sorted_ = 0;  // so many of them are in order
   std::vector<Head> heads_;
 };
 

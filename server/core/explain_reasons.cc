@@ -17,7 +17,22 @@ std::string Devices(int32_t count) {
   return absl::StrCat(count, count == 1 ? " device" : " devices");
 }
 
-std::string Holders(const std::map<JobId, int32_t>& held) {
+// Adds up what belongs to one holder. Holders are many, and what they hold lies together: a map of
+// them would be dear.
+void Merge(std::vector<std::pair<JobId, int32_t>>& held) {
+  std::sort(held.begin(), held.end());
+  size_t kept = 0;
+  for (const auto& [job, count] : held) {
+    if (kept > 0 && held[kept - 1].first == job) {
+      held[kept - 1].second += count;
+    } else {
+      held[kept++] = {job, count};
+    }
+  }
+  held.resize(kept);
+}
+
+std::string Holders(const std::vector<std::pair<JobId, int32_t>>& held) {
   std::string text;
   size_t named = 0;
   int32_t rest = 0;
@@ -131,7 +146,10 @@ CapacityReasons::Tallies CapacityReasons::Count(const Reach& reach, const Offer&
       const Slot& it = slots.slot(slot);
       ++tally.total;
       if (it.holder != JobId{}) {
-        ++tally.held[it.holder];
+        if (tally.held.empty() || tally.held.back().first != it.holder) {
+          tally.held.emplace_back(it.holder, 0);
+        }
+        ++tally.held.back().second;
       } else if (!it.offered) {
         continue;  // below
       } else if (now[cls] == Access::kNone) {
@@ -145,6 +163,7 @@ CapacityReasons::Tallies CapacityReasons::Count(const Reach& reach, const Offer&
       }
     }
   }
+  for (auto& [type, tally] : tallies) Merge(tally.held);
   for (const SetAside& entry : set_aside_) {
     if (reach.ever[static_cast<size_t>(entry.cls)] != Access::kNone) {
       tally_of(entry.cls).set_aside[entry.what] += entry.devices;

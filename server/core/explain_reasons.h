@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "server/core/pass.h"
@@ -39,10 +40,10 @@ class CapacityReasons {
   // The devices that suit a job by what they are.
   struct Tally {
     int32_t total = 0;
-    int32_t free = 0;  // for it, at once
-    std::map<JobId, int32_t> held;
-    std::map<JobId, int32_t> claimed;         // free, but kept for a nominated or resized job
-    std::map<int32_t, int32_t> kept;          // free, but kept for a head
+    int32_t free = 0;                             // for it, at once
+    std::vector<std::pair<JobId, int32_t>> held;  // by holder, once each
+    std::map<JobId, int32_t> claimed;             // free, but kept for a nominated or resized job
+    std::map<int32_t, int32_t> kept;              // free, but kept for a head
     std::map<std::string, int32_t> reserved;  // free, but of a reservation that is not the job's
     std::map<std::string, int32_t> set_aside;
   };

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "absl/container/flat_hash_map.h"
 #include "server/core/job_queue.h"
 #include "server/core/types.h"
 
@@ -40,8 +41,8 @@ class FairShare {
 
   const std::map<std::string, QuotaRecord>& quotas_;
   const int64_t advance_us_;
-  std::map<std::string, int64_t> projects_;
-  std::map<Owner, int64_t> users_;
+  absl::flat_hash_map<std::string, int64_t> projects_;
+  absl::flat_hash_map<Owner, int64_t> users_;
 };
 
 }  // namespace trainyard::core

@@ -20,6 +20,14 @@ Shape ShapeOf(const QueuedJob& job) {
           job.preemptible};
 }
 
+namespace {
+
+Front FrontOf(const JobKind& kind) {
+  return {&kind, kind.index, kind.shape_index};
+}
+
+}  // namespace
+
 int32_t JobQueue::Numbers::Take() {
   if (free_.empty()) return next_++;
   const int32_t number = *free_.begin();
@@ -69,8 +77,8 @@ void JobQueue::Insert(const QueuedJob& job) {
     bucket.fronts.erase(kind.jobs.begin()->first);
   }
   kind.jobs.emplace(job.id, &job);
-  level.fronts.insert_or_assign(kind.jobs.begin()->first, &kind);
-  bucket.fronts.insert_or_assign(kind.jobs.begin()->first, &kind);
+  level.fronts.insert_or_assign(kind.jobs.begin()->first, FrontOf(kind));
+  bucket.fronts.insert_or_assign(kind.jobs.begin()->first, FrontOf(kind));
 }
 
 void JobQueue::Erase(const QueuedJob& job) {
@@ -88,8 +96,8 @@ void JobQueue::Erase(const QueuedJob& job) {
   level->second.fronts.erase(job.id);
   bucket->second.fronts.erase(job.id);
   if (!kind.jobs.empty()) {
-    level->second.fronts.emplace(kind.jobs.begin()->first, &kind);
-    bucket->second.fronts.emplace(kind.jobs.begin()->first, &kind);
+    level->second.fronts.emplace(kind.jobs.begin()->first, FrontOf(kind));
+    bucket->second.fronts.emplace(kind.jobs.begin()->first, FrontOf(kind));
     return;
   }
   kind_numbers_.Return(kind.index);

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/btree_map.h"
 #include "server/core/placement.h"
 
 namespace trainyard::core {
@@ -38,11 +39,17 @@ struct JobKind {
   int32_t index = 0;
   int32_t shape_index = 0;
   JobId array;
-  std::map<JobId, const QueuedJob*> jobs;  // never empty
+  absl::btree_map<JobId, const QueuedJob*> jobs;  // never empty
 };
 
-// Kinds by the number of their first job.
-using Fronts = std::map<JobId, const JobKind*>;
+// Kinds by the number of their first job. A pass leaves most of them out because of their shape, so
+// that this stands here: the kinds themselves lie all over the memory.
+struct Front {
+  const JobKind* kind = nullptr;
+  int32_t index = 0;  // as in the kind
+  int32_t shape_index = 0;
+};
+using Fronts = absl::btree_map<JobId, Front>;
 
 struct Bucket {
   Fronts fronts;

@@ -1,6 +1,10 @@
 #include "server/core/packing.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
 
 namespace trainyard::core {
 namespace {
@@ -11,91 +15,36 @@ constexpr int32_t kAnyType = -1;
 struct Group {
   size_t begin = 0;
   size_t end = 0;
-  int32_t free = 0;
+  int32_t free = 0;  // 0: no such group
 };
 
-class Picker {
- public:
-  Picker(const Slots& slots, const Offer& offer, int32_t type)
-      : slots_(slots), offer_(offer), type_(type) {}
+// Before all groups in the order of Follows.
+constexpr Group kBeforeAll{0, 0, std::numeric_limits<int32_t>::max()};
 
-  std::vector<int32_t> Pack(int32_t count) const {
-    Group island;
-    Group worker;
-    if (const Group* best = BestGroups(count, island, worker); best != nullptr) {
-      std::vector<int32_t> picked;
-      TakeByIsland(*best, count, picked);
-      return picked;
-    }
-    return PackOver(Groups(/*by_island=*/false, 0, slots_.shelves().size()), count);
-  }
+// Fuller groups first; ties go by order.
+bool Follows(const Group& group, const Group& last) {
+  return group.free < last.free || (group.free == last.free && group.begin > last.begin);
+}
 
-  std::vector<int32_t> Spread(int32_t count) const {
-    std::vector<Group> workers = Groups(/*by_island=*/false, 0, slots_.shelves().size());
-    std::stable_sort(workers.begin(), workers.end(),
-                     [](const Group& a, const Group& b) { return a.free > b.free; });
-    if (workers.size() > static_cast<size_t>(count)) workers.resize(static_cast<size_t>(count));
-    std::vector<int32_t> shares(workers.size(), 0);
-    int32_t left = count;
-    while (left > 0) {  // each round gives one more to each worker that has one more
-      for (size_t i = 0; i < workers.size() && left > 0; ++i) {
-        if (shares[i] == workers[i].free) continue;
-        ++shares[i];
-        --left;
-      }
-    }
-    std::vector<int32_t> picked;
-    for (size_t i = 0; i < workers.size(); ++i) TakeByIsland(workers[i], shares[i], picked);
-    return picked;
-  }
+// What a gang may have of the slots.
+struct View {
+  const Slots& slots;
+  const Offer& offer;
+  int32_t type;
 
- private:
   bool IsOffered(size_t cls) const {
-    return offer_[cls] != Access::kNone &&
-           (type_ == kAnyType || slots_.classes()[cls].type == type_);
+    return offer[cls] != Access::kNone && (type == kAnyType || slots.classes()[cls].type == type);
   }
 
   int32_t FreeOn(const Shelf& shelf) const {
     const auto cls = static_cast<size_t>(shelf.cls);
     if (shelf.open + shelf.kept == 0 || !IsOffered(cls)) return 0;
-    return shelf.open + (offer_[cls] == Access::kKept ? shelf.kept : 0);
+    return shelf.open + (offer[cls] == Access::kKept ? shelf.kept : 0);
   }
 
-  // The island, else the worker, that `count` slots leave emptiest. Ties go by order.
-  const Group* BestGroups(int32_t count, Group& island, Group& worker) const {
-    Group here;
-    Group around;
-    const auto keep_better = [count](const Group& candidate, Group& best) {
-      if (candidate.free >= count && (best.free == 0 || candidate.free < best.free)) {
-        best = candidate;
-      }
-    };
-    const std::vector<Shelf>& shelves = slots_.shelves();
-    for (size_t i = 0; i < shelves.size(); ++i) {
-      const bool is_new_worker = i == 0 || shelves[i].worker != shelves[i - 1].worker;
-      if (is_new_worker || shelves[i].island != shelves[i - 1].island) {
-        keep_better(here, island);
-        if (island.free == count) return &island;
-        here = {i, i, 0};
-      }
-      if (is_new_worker) {
-        keep_better(around, worker);
-        around = {i, i, 0};
-      }
-      const int32_t free = FreeOn(shelves[i]);
-      here.free += free;
-      around.free += free;
-      here.end = i + 1;
-      around.end = i + 1;
-    }
-    keep_better(here, island);
-    keep_better(around, worker);
-    if (island.free > 0) return &island;
-    return worker.free > 0 ? &worker : nullptr;
-  }
-
+  // Those of the range that have free slots.
   std::vector<Group> Groups(bool by_island, size_t begin, size_t end) const {
-    const std::vector<Shelf>& shelves = slots_.shelves();
+    const std::vector<Shelf>& shelves = slots.shelves();
     std::vector<Group> groups;
     for (size_t i = begin; i < end; ++i) {
       const int32_t free = FreeOn(shelves[i]);
@@ -112,57 +61,182 @@ class Picker {
     }
     return groups;
   }
+};
 
-  // Splits `count` over groups: fullest first until the rest fits on one. No smaller number of
-  // groups can hold it.
-  static std::vector<std::pair<Group, int32_t>> Split(std::vector<Group> groups, int32_t count) {
-    std::stable_sort(groups.begin(), groups.end(),
-                     [](const Group& a, const Group& b) { return a.free > b.free; });
-    std::vector<std::pair<Group, int32_t>> shares;
-    for (size_t next = 0; count > 0; ++next) {
-      const Group* last = nullptr;
-      for (size_t i = next; i < groups.size(); ++i) {
-        if (groups[i].free < count) break;
-        if (last == nullptr || groups[i].free < last->free) last = &groups[i];
-      }
-      const Group& group = last != nullptr ? *last : groups[next];
-      const int32_t share = std::min(count, group.free);
-      shares.emplace_back(group, share);
-      count -= share;
+// Groups to choose from.
+class Supply {
+ public:
+  Supply(const View& view, std::vector<Group> groups) : view_(view), groups_(std::move(groups)) {}
+
+  // All islands, or all workers. Where classes lie apart the index knows them.
+  Supply(const View& view, bool by_island) : view_(view) {
+    if (view.type == kAnyType) {
+      groups_ = view.Groups(by_island, 0, view.slots.shelves().size());
+      return;
     }
-    return shares;
+    places_ = by_island ? &view.slots.islands() : &view.slots.workers();
+    for (const ShelfRange& range : places_->shared[static_cast<size_t>(view.type)]) {
+      Group group{range.begin, range.end, 0};
+      for (size_t i = range.begin; i < range.end; ++i) {
+        group.free += view.FreeOn(view.slots.shelves()[i]);
+      }
+      if (group.free > 0) groups_.push_back(group);
+    }
   }
 
-  std::vector<int32_t> PackOver(std::vector<Group> workers, int32_t count) const {
-    std::vector<int32_t> picked;
-    for (const auto& [worker, share] : Split(std::move(workers), count)) {
-      TakeByIsland(worker, share, picked);
+  // Of those that follow `last` and have `count`: the emptiest, and of these the first.
+  Group Tightest(int32_t count, const Group& last) const {
+    Group best;
+    const auto keep_better = [&best](const Group& group) {
+      if (best.free == 0 || group.free < best.free ||
+          (group.free == best.free && group.begin < best.begin)) {
+        best = group;
+      }
+    };
+    ForIndices([&](const Places::OfClass& of, const FreeIndex& index) {
+      int32_t most = std::min(last.free, index.largest());
+      if (best.free > 0) most = std::min(most, best.free);
+      Group group;
+      for (int32_t free = count; free <= most && group.free == 0; ++free) {
+        group = Find(of, index, free, last);
+      }
+      if (group.free > 0) keep_better(group);
+    });
+    for (const Group& group : groups_) {
+      if (group.free >= count && Follows(group, last)) keep_better(group);
     }
+    return best;
+  }
+
+  // The one that follows `last`.
+  Group Fullest(const Group& last) const {
+    Group best;
+    const auto keep_better = [&best](const Group& group) {
+      if (best.free == 0 || Follows(best, group)) best = group;
+    };
+    ForIndices([&](const Places::OfClass& of, const FreeIndex& index) {
+      int32_t free = std::min(last.free, index.largest());
+      Group group;
+      for (; free >= std::max(best.free, 1) && group.free == 0; --free) {
+        group = Find(of, index, free, last);
+      }
+      if (group.free > 0) keep_better(group);
+    });
+    for (const Group& group : groups_) {
+      if (Follows(group, last)) keep_better(group);
+    }
+    return best;
+  }
+
+  // Splits `count`: fullest first until the rest fits on one. No smaller number of groups can hold
+  // it.
+  template <typename Give>
+  void Split(int32_t count, Give give) const {
+    Group last = kBeforeAll;
+    while (count > 0) {
+      Group next = Tightest(count, last);
+      if (next.free == 0) next = Fullest(last);
+      const int32_t share = std::min(count, next.free);
+      give(next, share);
+      count -= share;
+      last = next;
+    }
+  }
+
+ private:
+  template <typename Visit>
+  void ForIndices(Visit visit) const {
+    if (places_ == nullptr) return;
+    for (size_t cls = 0; cls < view_.offer.size(); ++cls) {
+      if (!view_.IsOffered(cls)) continue;
+      const Places::OfClass& of = places_->by_class[cls];
+      visit(of, view_.offer[cls] == Access::kKept ? of.free : of.open);
+    }
+  }
+
+  // The first of the class with so many free that follows `last`.
+  static Group Find(const Places::OfClass& of, const FreeIndex& index, int32_t free,
+                    const Group& last) {
+    int32_t from = 0;
+    if (free == last.free) {
+      const auto next = std::upper_bound(
+          of.ranges.begin(), of.ranges.end(), last.begin,
+          [](size_t begin, const ShelfRange& range) { return begin < range.begin; });
+      from = static_cast<int32_t>(next - of.ranges.begin());
+    }
+    const int32_t item = index.Find(free, from);
+    if (item < 0) return {};
+    const ShelfRange& range = of.ranges[static_cast<size_t>(item)];
+    return {range.begin, range.end, free};
+  }
+
+  const View& view_;
+  const Places* places_ = nullptr;
+  std::vector<Group> groups_;  // those that are in no index
+};
+
+class Picker {
+ public:
+  Picker(const Slots& slots, const Offer& offer, int32_t type) : view_{slots, offer, type} {}
+
+  // On the island, else the worker, that `count` slots leave emptiest; else on few workers.
+  std::vector<int32_t> Pack(int32_t count) const {
+    std::vector<int32_t> picked;
+    picked.reserve(static_cast<size_t>(count));
+    const Group island = Supply(view_, /*by_island=*/true).Tightest(count, kBeforeAll);
+    if (island.free > 0) {
+      Take(island, count, picked);
+      return picked;
+    }
+    const Supply workers(view_, /*by_island=*/false);
+    workers.Split(count,
+                  [&](const Group& worker, int32_t share) { TakeByIsland(worker, share, picked); });
     return picked;
   }
 
+  std::vector<int32_t> Spread(int32_t count) const {
+    const Supply supply(view_, /*by_island=*/false);
+    std::vector<Group> workers;
+    for (Group next = supply.Fullest(kBeforeAll);
+         next.free > 0 && workers.size() < static_cast<size_t>(count);
+         next = supply.Fullest(next)) {
+      workers.push_back(next);
+    }
+    std::vector<int32_t> shares(workers.size(), 0);
+    int32_t left = count;
+    while (left > 0) {  // each round gives one more to each worker that has one more
+      for (size_t i = 0; i < workers.size() && left > 0; ++i) {
+        if (shares[i] == workers[i].free) continue;
+        ++shares[i];
+        --left;
+      }
+    }
+    std::vector<int32_t> picked;
+    picked.reserve(static_cast<size_t>(count));
+    for (size_t i = 0; i < workers.size(); ++i) TakeByIsland(workers[i], shares[i], picked);
+    return picked;
+  }
+
+ private:
   void TakeByIsland(const Group& group, int32_t count, std::vector<int32_t>& picked) const {
-    if (group.end - group.begin == 1) return Take(group, count, picked);
-    const std::vector<Group> islands = Groups(/*by_island=*/true, group.begin, group.end);
-    for (const auto& [island, share] : Split(islands, count)) Take(island, share, picked);
+    const Supply islands(view_, view_.Groups(/*by_island=*/true, group.begin, group.end));
+    islands.Split(count, [&](const Group& island, int32_t share) { Take(island, share, picked); });
   }
 
   void Take(const Group& group, int32_t count, std::vector<int32_t>& picked) const {
     for (size_t i = group.begin; i < group.end && count > 0; ++i) {
-      const Shelf& shelf = slots_.shelves()[i];
-      if (FreeOn(shelf) == 0) continue;
-      const Access access = offer_[static_cast<size_t>(shelf.cls)];
+      const Shelf& shelf = view_.slots.shelves()[i];
+      if (view_.FreeOn(shelf) == 0) continue;
+      const Access access = view_.offer[static_cast<size_t>(shelf.cls)];
       for (int32_t slot = shelf.begin; slot < shelf.end && count > 0; ++slot) {
-        if (!slots_.IsFree(slot, access)) continue;
+        if (!view_.slots.IsFree(slot, access)) continue;
         picked.push_back(slot);
         --count;
       }
     }
   }
 
-  const Slots& slots_;
-  const Offer& offer_;
-  const int32_t type_;
+  const View view_;
 };
 
 size_t WorkersOf(const Slots& slots, const std::vector<int32_t>& picked) {
@@ -174,9 +248,10 @@ size_t WorkersOf(const Slots& slots, const std::vector<int32_t>& picked) {
 }
 
 // What `count` gives for each type.
+using TypeCounts = absl::InlinedVector<int32_t, 16>;
 template <typename CountClass>
-std::vector<int32_t> ByType(const Slots& slots, const Offer& offer, CountClass count) {
-  std::vector<int32_t> counts(slots.types().size(), 0);
+TypeCounts ByType(const Slots& slots, const Offer& offer, CountClass count) {
+  TypeCounts counts(slots.types().size(), 0);
   for (size_t i = 0; i < offer.size(); ++i) {
     if (offer[i] == Access::kNone) continue;
     const DeviceClass& cls = slots.classes()[i];
@@ -185,13 +260,13 @@ std::vector<int32_t> ByType(const Slots& slots, const Offer& offer, CountClass c
   return counts;
 }
 
-std::vector<int32_t> FreeByType(const Slots& slots, const Offer& offer) {
+TypeCounts FreeByType(const Slots& slots, const Offer& offer) {
   return ByType(slots, offer, [](const DeviceClass& cls, Access access) {
     return cls.open + (access == Access::kKept ? cls.kept : 0);
   });
 }
 
-int32_t MostOf(const std::vector<int32_t>& counts, bool mixed) {
+int32_t MostOf(const TypeCounts& counts, bool mixed) {
   int32_t most = 0;
   for (const int32_t count : counts) most = mixed ? most + count : std::max(most, count);
   return most;
@@ -210,7 +285,7 @@ bool CouldHold(const Slots& slots, const Offer& offer, const GangDemand& gang) {
 }
 
 std::vector<int32_t> PickSlots(const Slots& slots, const Offer& offer, const GangDemand& gang) {
-  const std::vector<int32_t> free = FreeByType(slots, offer);
+  const TypeCounts free = FreeByType(slots, offer);
   const int32_t most_of_one = std::min(MostOf(free, /*mixed=*/false), gang.most);
   // A gang that may be mixed is so only where that makes it larger.
   if (gang.mixed && most_of_one < gang.most) {

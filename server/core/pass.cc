@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "common/base/check.h"
 #include "server/core/elastic.h"
 
@@ -213,7 +214,7 @@ class Pass {
   Plan plan_;
   std::vector<bool> wanted_;  // classes that a waiting job could use
   std::set<JobId> served_;    // their claims are whole: these are what they wait for
-  std::set<JobId> started_;
+  absl::flat_hash_set<JobId> started_;
   int32_t failures_ = 0;
   int nomination_tries_ = 0;
 };
@@ -263,9 +264,12 @@ PassState::PassState(const PassInput& input, const PolicyOptions& pass_options)
 
 const Reach& PassState::ReachOf(const Demand& demand, const std::set<std::string>& reservations,
                                 const std::string& reservation) const {
-  const auto [found, is_new] = reaches_.try_emplace(
-      Filter{demand.type, demand.memory_bytes, demand.labels, reservations, reservation});
-  if (is_new) found->second = slots.ReachOf(demand, reservations, reservation);
+  const auto filter =
+      std::tie(demand.type, demand.memory_bytes, demand.labels, reservations, reservation);
+  auto found = reaches_.find(filter);
+  if (found == reaches_.end()) {
+    found = reaches_.emplace(filter, slots.ReachOf(demand, reservations, reservation)).first;
+  }
   return found->second;
 }
 

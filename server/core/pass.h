@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -65,7 +66,7 @@ class PassState {
  private:
   using Filter = std::tuple<std::string, int64_t, std::map<std::string, std::string>,
                             std::set<std::string>, std::string>;
-  mutable std::map<Filter, Reach> reaches_;
+  mutable std::map<Filter, Reach, std::less<>> reaches_;
 };
 
 // Runs a pass. The record is left to the caller.

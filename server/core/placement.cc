@@ -1,6 +1,7 @@
 #include "server/core/placement.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
 
@@ -11,18 +12,21 @@ absl::Status Bad(absl::string_view what) {
   return absl::FailedPreconditionError(what);
 }
 
-const PoolWorker* FindWorker(const Pool& pool, const std::string& name) {
+// Of a pool, or of a pool that may be changed.
+template <typename AnyPool>
+auto* FindWorker(AnyPool& pool, const std::string& name) {
   const auto found = std::lower_bound(
       pool.begin(), pool.end(), name,
       [](const PoolWorker& worker, const std::string& wanted) { return worker.name < wanted; });
-  return found == pool.end() || found->name != name ? nullptr : &*found;
+  return found == pool.end() || found->name != name ? nullptr : std::to_address(found);
 }
 
-const PoolDevice* FindDevice(const PoolWorker& worker, const std::string& name) {
+template <typename Worker>
+auto* FindDevice(Worker& worker, const std::string& name) {
   const auto found =
       std::find_if(worker.devices.begin(), worker.devices.end(),
                    [&name](const PoolDevice& candidate) { return candidate.name == name; });
-  return found == worker.devices.end() ? nullptr : &*found;
+  return found == worker.devices.end() ? nullptr : std::to_address(found);
 }
 
 absl::Status CheckDevice(const PoolWorker& worker, const PoolDevice& device, const QueuedJob& job) {
@@ -92,14 +96,10 @@ absl::Status CheckPlacement(const Pool& pool, const QueuedJob& job,
 }
 
 void Hold(Pool& pool, JobId job, const std::vector<RankPlacement>& ranks) {
-  std::map<std::string, std::set<std::string>> taken;
-  for (const RankPlacement& rank : ranks) taken[rank.worker].insert(rank.device);
-  for (PoolWorker& worker : pool) {
-    const auto found = taken.find(worker.name);
-    if (found == taken.end()) continue;
-    for (PoolDevice& device : worker.devices) {
-      if (found->second.count(device.name) > 0) device.holder = job;
-    }
+  for (const RankPlacement& rank : ranks) {
+    PoolWorker* worker = FindWorker(pool, rank.worker);
+    PoolDevice* device = worker == nullptr ? nullptr : FindDevice(*worker, rank.device);
+    if (device != nullptr) device->holder = job;
   }
 }
 

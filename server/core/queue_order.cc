@@ -1,50 +1,57 @@
 #include "server/core/queue_order.h"
 
 #include <algorithm>
-#include <memory>
+#include <functional>
 #include <queue>
 #include <tuple>
 
+#include "absl/container/inlined_vector.h"
+
 namespace trainyard::core {
 namespace {
+
+using Jobs = decltype(JobKind::jobs);
 
 // How far the walk has come in each kind; phases of a walk share it.
 class Progress {
  public:
   explicit Progress(const JobQueue& queue)
-      : next_(queue.kind_limit()), closed_shapes_(queue.shape_limit(), false) {}
+      : mark_of_(queue.kind_limit(), kFresh), closed_shapes_(queue.shape_limit(), false) {}
 
   // The next job of the kind; null where it has none left for this walk.
-  const QueuedJob* Next(const JobKind& kind) const {
-    const Mark& mark = next_[static_cast<size_t>(kind.index)];
-    if (mark.is_closed || IsClosed(kind.shape_index)) return nullptr;
-    if (!mark.is_begun) return kind.jobs.begin()->second;
-    return mark.next == kind.jobs.end() ? nullptr : mark.next->second;
+  const Jobs::value_type* Next(const JobKind& kind) const {
+    if (IsClosed(kind.shape_index)) return nullptr;
+    const int32_t mark = mark_of_[static_cast<size_t>(kind.index)];
+    if (mark == kClosed) return nullptr;
+    if (mark == kFresh) return &*kind.jobs.begin();
+    const auto& next = nexts_[static_cast<size_t>(mark)];
+    return next == kind.jobs.end() ? nullptr : &*next;
   }
   void Pass(const JobKind& kind) {
-    Mark& mark = next_[static_cast<size_t>(kind.index)];
-    mark.next = std::next(mark.is_begun ? mark.next : kind.jobs.begin());
-    mark.is_begun = true;
+    int32_t& mark = mark_of_[static_cast<size_t>(kind.index)];
+    if (mark == kFresh) {
+      mark = static_cast<int32_t>(nexts_.size());
+      nexts_.push_back(kind.jobs.begin());
+    }
+    ++nexts_[static_cast<size_t>(mark)];
   }
-  void Close(const JobKind& kind) { next_[static_cast<size_t>(kind.index)].is_closed = true; }
+  void Close(const JobKind& kind) { mark_of_[static_cast<size_t>(kind.index)] = kClosed; }
   void CloseShape(const JobKind& kind) {
     closed_shapes_[static_cast<size_t>(kind.shape_index)] = true;
   }
   bool IsClosed(int32_t shape_index) const {
     return closed_shapes_[static_cast<size_t>(shape_index)];
   }
-  bool IsFresh(const JobKind& kind) const {
-    const Mark& mark = next_[static_cast<size_t>(kind.index)];
-    return !mark.is_begun && !mark.is_closed && !IsClosed(kind.shape_index);
+  bool IsFresh(const Front& front) const {
+    return !IsClosed(front.shape_index) && mark_of_[static_cast<size_t>(front.index)] == kFresh;
   }
 
  private:
-  struct Mark {
-    std::map<JobId, const QueuedJob*>::const_iterator next;
-    bool is_begun = false;
-    bool is_closed = false;
-  };
-  std::vector<Mark> next_;
+  static constexpr int32_t kFresh = -1;   // all its jobs are left
+  static constexpr int32_t kClosed = -2;  // none is left
+
+  std::vector<int32_t> mark_of_;  // by kind: where in `nexts_`; most kinds stay fresh
+  std::vector<Jobs::const_iterator> nexts_;
   std::vector<bool> closed_shapes_;
 };
 
@@ -52,30 +59,33 @@ class Progress {
 // already; only those that the walk has begun are in a heap.
 class Cursor {
  public:
-  Cursor(std::vector<const Fronts*> sources, const Progress& progress) : progress_(progress) {
-    for (const Fronts* source : sources) sources_.push_back({source->begin(), source->end()});
-  }
+  using Entry = std::pair<JobId, const JobKind*>;
 
-  // The kind whose next job comes first; null at the end.
-  const JobKind* Top() {
+  explicit Cursor(const Progress& progress) : progress_(&progress) {}
+  // Before the first Top.
+  void Add(const Fronts& source) { sources_.push_back({source.begin(), source.end()}); }
+
+  // The next job and its kind, which is null at the end.
+  Entry Top() {
     while (true) {
       Source* first = nullptr;
       for (Source& source : sources_) {
         if (source.next == source.end) continue;
         if (first == nullptr || source.next->first < first->next->first) first = &source;
       }
-      if (first != nullptr && (begun_.empty() || first->next->first <= begun_.top().first)) {
-        const JobKind* kind = first->next->second;
-        if (progress_.IsFresh(*kind)) return kind;
+      if (first != nullptr && (begun_.empty() || first->next->first <= begun_.front().first)) {
+        const auto& [job, front] = *first->next;
+        if (progress_->IsFresh(front)) return {job, front.kind};
         ++first->next;
-        Requeue(*kind);
+        if (!progress_->IsClosed(front.shape_index)) Requeue(*front.kind);
         continue;
       }
-      if (begun_.empty()) return nullptr;
-      const auto [job, kind] = begun_.top();
-      const QueuedJob* next = progress_.Next(*kind);
-      if (next != nullptr && next->id == job) return kind;
-      begun_.pop();
+      if (begun_.empty()) return {JobId{}, nullptr};
+      const auto [job, kind] = begun_.front();
+      const Jobs::value_type* next = progress_->Next(*kind);
+      if (next != nullptr && next->first == job) return {job, kind};
+      std::pop_heap(begun_.begin(), begun_.end(), Later);
+      begun_.pop_back();
       Requeue(*kind);
     }
   }
@@ -85,19 +95,18 @@ class Cursor {
     Fronts::const_iterator next;
     Fronts::const_iterator end;
   };
-  using Entry = std::pair<JobId, const JobKind*>;
-  struct Later {
-    bool operator()(const Entry& a, const Entry& b) const { return b.first < a.first; }
-  };
+  static bool Later(const Entry& a, const Entry& b) { return b.first < a.first; }
 
   void Requeue(const JobKind& kind) {
-    const QueuedJob* next = progress_.Next(kind);
-    if (next != nullptr) begun_.push({next->id, &kind});
+    const Jobs::value_type* next = progress_->Next(kind);
+    if (next == nullptr) return;
+    begun_.emplace_back(next->first, &kind);
+    std::push_heap(begun_.begin(), begun_.end(), Later);
   }
 
-  const Progress& progress_;
-  std::vector<Source> sources_;
-  std::priority_queue<Entry, std::vector<Entry>, Later> begun_;
+  const Progress* progress_;
+  absl::InlinedVector<Source, 1> sources_;
+  std::vector<Entry> begun_;
 };
 
 // Levels that count as one priority.
@@ -122,19 +131,21 @@ class Walk {
   }
 
  private:
-  // The place of an owner's, or a project's, next job. Equal shares: the first job goes first.
-  using Place = std::tuple<ShareKey, JobId>;
+  // The place of an owner's, or a project's, next job, and whose it is: an index. Equal shares: the
+  // first job goes first.
+  using Place = std::tuple<ShareKey, JobId, size_t>;
+  using Places = std::priority_queue<Place, std::vector<Place>, std::greater<>>;
   struct OwnerWalk {
-    Owner owner;
-    std::unique_ptr<Cursor> cursor;
+    const Owner* owner;
+    Cursor cursor;
   };
   struct ProjectWalk {
-    std::vector<OwnerWalk> owners;
-    std::set<std::pair<Place, size_t>> places;  // index in `owners`
+    const std::string* name;
+    Places places;  // in owners_
   };
 
   Visit VisitTop(const JobKind& kind) {
-    const Visit visit = visitor_(*progress_.Next(kind));
+    const Visit visit = visitor_(*progress_.Next(kind)->second);
     if (visit == Visit::kKindFails) {
       progress_.Close(kind);
     } else if (visit == Visit::kShapeFails) {
@@ -148,12 +159,11 @@ class Walk {
   // Jobs are numbered as they are submitted, so those that have waited longest come first in every
   // kind. Without fair share all go by number.
   bool VisitOverdue(const Tier& tier) {
-    std::vector<const Fronts*> sources;
-    for (const Level* level : tier) sources.push_back(&level->fronts);
-    Cursor cursor(std::move(sources), progress_);
-    while (const JobKind* kind = cursor.Top()) {
+    Cursor cursor(progress_);
+    for (const Level* level : tier) cursor.Add(level->fronts);
+    for (auto [job, kind] = cursor.Top(); kind != nullptr; std::tie(job, kind) = cursor.Top()) {
       if (rules_.fair_share &&
-          progress_.Next(*kind)->waiting_since_us >= rules_.overdue_before_us) {
+          progress_.Next(*kind)->second->waiting_since_us >= rules_.overdue_before_us) {
         break;
       }
       if (VisitTop(*kind) == Visit::kEnough) return false;
@@ -171,48 +181,64 @@ class Walk {
   }
 
   bool VisitByShare(const Tier& tier) {
-    std::map<Owner, std::vector<const Fronts*>> owners;
-    for (const Level* level : tier) {
-      for (const auto& [owner, bucket] : level->buckets) owners[owner].push_back(&bucket.fronts);
+    FindOwners(tier);
+    std::vector<ProjectWalk> projects;
+    for (size_t i = 0; i < owners_.size(); ++i) {
+      const std::string& project = owners_[i].owner->first;
+      if (projects.empty() || *projects.back().name != project) projects.push_back({&project, {}});
+      AddOwner(projects.back(), i);
     }
-    std::map<std::string, ProjectWalk> projects;
-    for (auto& [owner, sources] : owners) {
-      projects[owner.first].owners.push_back(
-          {owner, std::make_unique<Cursor>(std::move(sources), progress_)});
-    }
-    std::set<std::pair<Place, ProjectWalk*>> places;
-    const auto add = [&](ProjectWalk& project) {
+    Places places;
+    const auto add = [&](size_t index) {
+      const ProjectWalk& project = projects[index];
       if (project.places.empty()) return;
-      const auto& [place, index] = *project.places.begin();
-      places.insert(
-          {{share_.OfProject(project.owners[index].owner.first), std::get<1>(place)}, &project});
+      const JobId first = std::get<JobId>(project.places.top());
+      places.push({share_.OfProject(*project.name), first, index});
     };
-    for (auto& [name, project] : projects) {
-      for (size_t i = 0; i < project.owners.size(); ++i) AddOwner(project, i);
-      add(project);
-    }
+    for (size_t i = 0; i < projects.size(); ++i) add(i);
     while (!places.empty()) {
-      ProjectWalk& project = *places.begin()->second;
-      places.erase(places.begin());
-      const size_t index = project.places.begin()->second;
-      project.places.erase(project.places.begin());
-      const JobKind* kind = project.owners[index].cursor->Top();
+      const size_t at = std::get<size_t>(places.top());
+      places.pop();
+      ProjectWalk& project = projects[at];
+      const size_t index = std::get<size_t>(project.places.top());
+      project.places.pop();
+      const JobKind* kind = owners_[index].cursor.Top().second;
       if (kind != nullptr) {  // null: its shape has been closed meanwhile
         const Visit visit = VisitTop(*kind);
         if (visit == Visit::kEnough) return false;
         if (visit == Visit::kShapeFails && !HasOpenShape(tier)) return true;
       }
       AddOwner(project, index);
-      add(project);
+      add(at);
     }
     return true;
   }
 
+  // Those of a project follow each other.
+  void FindOwners(const Tier& tier) {
+    std::vector<std::pair<const Owner*, const Fronts*>> sources;
+    for (const Level* level : tier) {
+      for (const auto& [owner, bucket] : level->buckets)
+        sources.push_back({&owner, &bucket.fronts});
+    }
+    if (tier.size() > 1) {
+      std::stable_sort(sources.begin(), sources.end(),
+                       [](const auto& a, const auto& b) { return *a.first < *b.first; });
+    }
+    owners_.clear();
+    owners_.reserve(sources.size());
+    for (const auto& [owner, fronts] : sources) {
+      if (owners_.empty() || *owners_.back().owner != *owner) {
+        owners_.push_back({owner, Cursor(progress_)});
+      }
+      owners_.back().cursor.Add(*fronts);
+    }
+  }
+
   void AddOwner(ProjectWalk& project, size_t index) {
-    OwnerWalk& owner = project.owners[index];
-    const JobKind* kind = owner.cursor->Top();
-    if (kind == nullptr) return;
-    project.places.insert({{share_.OfUser(owner.owner), progress_.Next(*kind)->id}, index});
+    OwnerWalk& owner = owners_[index];
+    const auto [job, kind] = owner.cursor.Top();
+    if (kind != nullptr) project.places.push({share_.OfUser(*owner.owner), job, index});
   }
 
   const FairShare& share_;
@@ -220,6 +246,7 @@ class Walk {
   const Visitor& visitor_;
   Progress progress_;
   std::vector<Tier> tiers_;
+  std::vector<OwnerWalk> owners_;  // of the tier
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace trainyard::core {
 namespace {
 
-int32_t HeldBy(const std::map<std::string, int32_t>& held, const std::string& name) {
+int32_t HeldBy(const absl::flat_hash_map<std::string, int32_t>& held, const std::string& name) {
   const auto found = held.find(name);
   return found == held.end() ? 0 : found->second;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "server/core/placement.h"
 
 namespace trainyard::core {
@@ -35,8 +36,8 @@ class Quotas {
 
  private:
   const std::map<std::string, QuotaRecord>& quotas_;
-  std::map<std::string, int32_t> users_;
-  std::map<std::string, int32_t> projects_;
+  absl::flat_hash_map<std::string, int32_t> users_;
+  absl::flat_hash_map<std::string, int32_t> projects_;
   std::map<JobId, int32_t> arrays_;
 };
 

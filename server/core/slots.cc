@@ -38,6 +38,8 @@ Slots::Slots(const Pool& pool, const std::map<DeviceKey, std::string>& coming)
   for (const PoolWorker& worker : pool) devices += worker.devices.size();
   slots_.reserve(devices);
   for (size_t i = 0; i < pool.size(); ++i) AddWorker(static_cast<int32_t>(i), pool[i], coming);
+  islands_ = MakePlaces(/*by_island=*/true);
+  workers_ = MakePlaces(/*by_island=*/false);
 }
 
 void Slots::AddWorker(int32_t index, const PoolWorker& worker,
@@ -94,8 +96,11 @@ void Slots::AddWorker(int32_t index, const PoolWorker& worker,
     if (slot.claim != JobId{}) claims_[slot.claim].push_back(size());
     slots_.push_back(slot);
     ++shelves_.back().end;
-    ++classes_[static_cast<size_t>(entry.cls)].total;
-    Count(slot, 1);
+    DeviceClass& its_class = classes_[static_cast<size_t>(entry.cls)];
+    ++its_class.total;
+    if (!IsFree(size() - 1, Access::kOpen)) continue;
+    ++its_class.open;
+    ++shelves_.back().open;
   }
 }
 
@@ -146,12 +151,74 @@ Reach Slots::ReachOf(const Demand& demand, const std::set<std::string>& reservat
   return reach;
 }
 
+Places Slots::MakePlaces(bool by_island) const {
+  struct Counts {
+    std::vector<int32_t> open;
+    int32_t largest = 0;
+  };
+  Places places;
+  places.shared.resize(types_.size());
+  places.item_of.assign(shelves_.size(), -1);
+  std::vector<std::vector<ShelfRange>> ranges(classes_.size());
+  std::vector<Counts> counts(classes_.size());
+  const auto type_of = [this](const Shelf& shelf) {
+    return classes_[static_cast<size_t>(shelf.cls)].type;
+  };
+  for (size_t begin = 0, end = 0; begin < shelves_.size(); begin = end) {
+    const Shelf& first = shelves_[begin];
+    while (end < shelves_.size() && shelves_[end].worker == first.worker &&
+           (!by_island || shelves_[end].island == first.island)) {
+      ++end;
+    }
+    for (size_t i = begin; i < end; ++i) {
+      const Shelf& shelf = shelves_[i];
+      const auto cls = static_cast<size_t>(shelf.cls);
+      Counts& count = counts[cls];
+      bool is_first_of_type = true;
+      bool is_alone = true;
+      int32_t size = 0;
+      for (size_t j = begin; j < end; ++j) {
+        if (type_of(shelves_[j]) != type_of(shelf)) continue;
+        if (j < i) is_first_of_type = false;
+        if (shelves_[j].cls != shelf.cls) is_alone = false;
+        size += shelves_[j].end - shelves_[j].begin;
+      }
+      if (!is_alone) {
+        const auto type = static_cast<size_t>(type_of(shelf));
+        if (is_first_of_type) places.shared[type].push_back({begin, end});
+        continue;
+      }
+      if (is_first_of_type) {
+        ranges[cls].push_back({begin, end});
+        count.open.push_back(0);
+        count.largest = std::max(count.largest, size);
+      }
+      places.item_of[i] = static_cast<int32_t>(ranges[cls].size()) - 1;
+      count.open.back() += shelf.open;
+    }
+  }
+  places.by_class.reserve(classes_.size());
+  for (size_t i = 0; i < classes_.size(); ++i) {
+    // Nothing is kept for anybody yet, so that what is open is all that is free.
+    places.by_class.push_back({std::move(ranges[i]), FreeIndex(counts[i].open, counts[i].largest),
+                               FreeIndex(counts[i].open, counts[i].largest)});
+  }
+  return places;
+}
+
 void Slots::Count(const Slot& slot, int32_t by) {
   if (!slot.offered || slot.holder != JobId{} || slot.claim != JobId{}) return;
-  Shelf& shelf = shelves_[static_cast<size_t>(slot.shelf)];
-  DeviceClass& cls = classes_[static_cast<size_t>(shelf.cls)];
+  const auto at = static_cast<size_t>(slot.shelf);
+  Shelf& shelf = shelves_[at];
+  const auto cls = static_cast<size_t>(shelf.cls);
   (slot.kept ? shelf.kept : shelf.open) += by;
-  (slot.kept ? cls.kept : cls.open) += by;
+  (slot.kept ? classes_[cls].kept : classes_[cls].open) += by;
+  for (Places* places : {&islands_, &workers_}) {
+    const int32_t item = places->item_of[at];
+    if (item < 0) continue;
+    places->by_class[cls].free.Change(item, by);
+    if (!slot.kept) places->by_class[cls].open.Change(item, by);
+  }
 }
 
 void Slots::SetHolder(int32_t slot, JobId job) {
@@ -182,8 +249,12 @@ std::map<JobId, std::vector<int32_t>> Slots::Holders() const {
   }
   std::sort(held.begin(), held.end());
   std::map<JobId, std::vector<int32_t>> holders;
-  for (const auto& [job, slot] : held) {
-    holders.emplace_hint(holders.end(), job, std::vector<int32_t>())->second.push_back(slot);
+  for (size_t begin = 0, end = 0; begin < held.size(); begin = end) {
+    while (end < held.size() && held[end].first == held[begin].first) ++end;
+    std::vector<int32_t> slots;
+    slots.reserve(end - begin);
+    for (size_t i = begin; i < end; ++i) slots.push_back(held[i].second);
+    holders.emplace_hint(holders.end(), held[begin].first, std::move(slots));
   }
   return holders;
 }

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
+#include "server/core/free_index.h"
 #include "server/core/job_queue.h"
 #include "server/core/placement.h"
 
@@ -49,7 +51,7 @@ struct Shelf {
 
 // What a job may take of each class.
 enum class Access : char { kNone, kOpen, kKept };  // kKept: kept slots too
-using Offer = std::vector<Access>;                 // by class
+using Offer = absl::InlinedVector<Access, 48>;     // by class
 
 // Which classes suit a shape.
 struct Reach {
@@ -66,6 +68,8 @@ class Slots {
 
   const std::vector<DeviceClass>& classes() const { return classes_; }
   const std::vector<Shelf>& shelves() const { return shelves_; }
+  const Places& islands() const { return islands_; }
+  const Places& workers() const { return workers_; }
   const Slot& slot(int32_t index) const { return slots_[static_cast<size_t>(index)]; }
   int32_t size() const { return static_cast<int32_t>(slots_.size()); }
   const Shelf& ShelfOf(int32_t slot) const {
@@ -107,6 +111,7 @@ class Slots {
   int32_t ClassNumber(const DeviceClass& cls);
   void AddWorker(int32_t index, const PoolWorker& worker,
                  const std::map<DeviceKey, std::string>& coming);
+  Places MakePlaces(bool by_island) const;
   void Count(const Slot& slot, int32_t by);  // adds the slot to what is free, if it is
 
   std::vector<std::string> types_;
@@ -116,6 +121,8 @@ class Slots {
   std::map<std::tuple<int32_t, int64_t, int32_t, std::string, std::string>, int32_t> class_numbers_;
   std::vector<Slot> slots_;
   std::vector<Shelf> shelves_;  // by worker, island, class
+  Places islands_;
+  Places workers_;
   std::map<JobId, std::vector<int32_t>> claims_;
 };
 

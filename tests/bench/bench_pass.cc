@@ -1,6 +1,6 @@
 // Time of one scheduling pass over a long queue and a large pool, for several worlds.
 //
-//   bench_pass [--jobs 100000] [--workers 1000] [--passes 20]
+//   bench_pass [--jobs 100000] [--workers 1000] [--passes 20] [--world "full pool"]
 // Prints one line a world: the least and the middle of the milliseconds that a pass takes, and what
 // it placed.
 #include <algorithm>
@@ -21,6 +21,7 @@ struct Arguments {
   int jobs = 100'000;
   int workers = 1000;
   int passes = 20;
+  std::string world;  // only those whose names begin so
 };
 
 struct World {
@@ -30,11 +31,18 @@ struct World {
   int shapes = 1;
   bool has_small = true;  // jobs that fit where a single device is free
   bool may_preempt = false;
+  int largest = 8;             // devices of a job
+  bool spread = false;         // every other job wants many workers
+  bool has_hostnames = false;  // each worker has a label of its own
 };
 
 bool Parse(int argc, char** argv, Arguments& arguments) {
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string flag = argv[i];
+    if (flag == "--world") {
+      arguments.world = argv[i + 1];
+      continue;
+    }
     int* number = flag == "--jobs"      ? &arguments.jobs
                   : flag == "--workers" ? &arguments.workers
                   : flag == "--passes"  ? &arguments.passes
@@ -50,6 +58,7 @@ void FillPool(const Arguments& arguments, const World& world, Pool& pool,
     PoolWorker& worker = pool.emplace_back();
     worker.name = absl::StrCat("worker-", 100000 + w);
     worker.labels = {{"rack", absl::StrCat("r", w / 40)}};
+    if (world.has_hostnames) worker.labels["host"] = worker.name;
     RunningJob job;
     job.id = JobId{1 + w};
     job.user = absl::StrCat("user-", w % 17);
@@ -84,7 +93,8 @@ void FillQueue(const Arguments& arguments, const World& world, JobQueue& queue) 
     job.project = absl::StrCat("project-", user % 8);
     job.priority = static_cast<int32_t>(next(3));
     const uint32_t shape = next(static_cast<uint32_t>(world.shapes));
-    job.demand.count = world.has_small ? 1 + static_cast<int32_t>(shape % 8) : 16384;
+    job.demand.count = world.has_small ? 1 + static_cast<int32_t>(shape) % world.largest : 16384;
+    job.demand.spread = world.spread && shape % 2 == 0;
     job.demand.type = shape % 3 == 0 ? "h200" : shape % 3 == 1 ? "gtx-1080" : "";
     if (shape >= 24) job.expected_us = static_cast<int64_t>(shape / 24) * kHour;
     if (shape % 5 == 4) job.demand.labels = {{"rack", absl::StrCat("r", shape % 25)}};
@@ -135,7 +145,8 @@ void Measure(const Arguments& arguments, const World& world) {
 int main(int argc, char** argv) {
   trainyard::core::Arguments arguments;
   if (!trainyard::core::Parse(argc, argv, arguments)) {
-    std::fprintf(stderr, "usage: bench_pass [--jobs N] [--workers N] [--passes N]\n");
+    std::fprintf(stderr,
+                 "usage: bench_pass [--jobs N] [--workers N] [--passes N] [--world NAME]\n");
     return 2;
   }
   const std::vector<trainyard::core::World> worlds = {
@@ -143,14 +154,19 @@ int main(int argc, char** argv) {
       {"full pool, 1000 users", 0, 1000, 24},
       {"full pool, 4000 shapes", 0, 10, 4000},
       {"full pool, victims everywhere", 0, 10, 24, true, true},
+      {"full pool, 1000 users, 4000 shapes", 0, 1000, 4000},
       {"half free, nothing fits", 4, 10, 1, false},
       {"half free, one kind", 4, 10, 1},
       {"half free, 24 shapes", 4, 100, 24},
       {"half free, 4000 shapes", 4, 100, 4000},
+      {"half free, own labels", 4, 100, 24, true, false, 8, false, true},
       {"empty pool, one kind", 8, 10, 1},
+      {"empty pool, 192 shapes", 8, 100, 192},
+      {"empty pool, gangs of up to 64", 8, 100, 192, true, false, 64},
+      {"empty pool, spread", 8, 100, 24, true, false, 8, true},
   };
   for (const trainyard::core::World& world : worlds) {
-    trainyard::core::Measure(arguments, world);
+    if (world.name.rfind(arguments.world, 0) == 0) trainyard::core::Measure(arguments, world);
   }
   return 0;
 }

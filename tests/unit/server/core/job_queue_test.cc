@@ -17,11 +17,13 @@ std::string Index(const JobQueue& queue) {
     for (const auto& [owner, bucket] : level.buckets) {
       absl::StrAppend(&text, " ", owner.first, "/", owner.second, "(");
       std::vector<std::string> kinds;
-      for (const auto& [front, kind] : bucket.fronts) {
+      for (const auto& [front, its] : bucket.fronts) {
         std::vector<int64_t> ids;
-        for (const auto& [id, job] : kind->jobs) ids.push_back(id.value);
+        for (const auto& [id, job] : its.kind->jobs) ids.push_back(id.value);
         EXPECT_EQ(front.value, ids.front());
-        EXPECT_EQ(level.fronts.at(front), kind);
+        EXPECT_EQ(level.fronts.at(front).kind, its.kind);
+        EXPECT_EQ(its.index, its.kind->index);
+        EXPECT_EQ(its.shape_index, its.kind->shape_index);
         kinds.push_back(absl::StrJoin(ids, ","));
       }
       EXPECT_EQ(kinds.size(), bucket.kinds.size());
