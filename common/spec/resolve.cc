@@ -57,10 +57,22 @@ void CheckModel(const Model& model, const std::string& path, const DatasetFacts&
 void CheckData(const v1::JobSpec& spec, Violations& violations) {
   const DatasetFacts* facts = FindDataset(spec.data().dataset());
   if (facts == nullptr) return;
-  if (spec.model().has_mlp()) {
-    CheckModel(spec.model().mlp(), "spec.model.mlp", *facts, violations);
-  } else if (spec.model().has_convnet()) {
-    CheckModel(spec.model().convnet(), "spec.model.convnet", *facts, violations);
+  const v1::ModelSpec& model = spec.model();
+  switch (model.model_case()) {
+    case v1::ModelSpec::kMlp:
+      CheckModel(model.mlp(), "spec.model.mlp", *facts, violations);
+      break;
+    case v1::ModelSpec::kConvnet:
+      CheckModel(model.convnet(), "spec.model.convnet", *facts, violations);
+      break;
+    case v1::ModelSpec::kResnet:
+      CheckModel(model.resnet(), "spec.model.resnet", *facts, violations);
+      break;
+    case v1::ModelSpec::kWideResnet:
+      CheckModel(model.wide_resnet(), "spec.model.wide_resnet", *facts, violations);
+      break;
+    case v1::ModelSpec::MODEL_NOT_SET:
+      break;
   }
   const auto check_size = [&](const char* field, int64_t size) {
     if (size == 0 || facts->is_generated) return;

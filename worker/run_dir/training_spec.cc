@@ -61,35 +61,6 @@ std::string OneOf(FieldReader& parent, absl::string_view name, const FieldReader
   return present.size() == 1 ? present[0] : std::string();
 }
 
-void ReadModel(FieldReader& spec, ModelSpec& model) {
-  FieldReader reader = spec.Object("model");
-  const std::string kind = OneOf(spec, "model", reader, {"mlp", "convnet"}, true);
-  if (kind.empty()) return;
-  FieldReader fields = reader.Object(kind);
-  fields.Integers("input", model.input, 1, kMaxWidth);
-  if (model.input.size() != 3) {
-    fields.Violate("input", absl::StrCat("has ", model.input.size(),
-                                         " numbers; expected channels, height, width"));
-  }
-  fields.Integer("classes", model.classes, 2, kMaxClasses);
-  if (kind == "mlp") {
-    model.kind = ModelSpec::Kind::kMlp;
-    fields.Integers("hidden", model.hidden, 1, kMaxWidth);
-    if (model.hidden.size() > kMaxLayers) {
-      fields.Violate("hidden", absl::StrCat("has ", model.hidden.size(), " layers; at most ",
-                                            kMaxLayers, " are allowed"));
-    }
-  } else {
-    model.kind = ModelSpec::Kind::kConvnet;
-    fields.Integers("channels", model.channels, 1, kMaxWidth);
-    if (model.channels.size() != 2) {
-      fields.Violate("channels",
-                     absl::StrCat("has ", model.channels.size(), " numbers; expected 2"));
-    }
-    fields.Bool("batch_norm", model.batch_norm);
-  }
-}
-
 // Enumerations are written by their proto name, by what people write, or by number.
 template <typename Enum>
 void ReadEnum(FieldReader& reader, absl::string_view key, absl::string_view prefix,
@@ -108,6 +79,54 @@ void ReadEnum(FieldReader& reader, absl::string_view key, absl::string_view pref
     }
   }
   reader.Violate(key, absl::StrCat("is ", DumpJson(raw), "; expected ", expected));
+}
+
+void ReadModel(FieldReader& spec, ModelSpec& model) {
+  FieldReader reader = spec.Object("model");
+  const std::string kind =
+      OneOf(spec, "model", reader, {"mlp", "convnet", "resnet", "wide_resnet"}, true);
+  if (kind.empty()) return;
+  FieldReader fields = reader.Object(kind);
+  if (kind == "resnet") {
+    model.input = {3, 224, 224};
+    model.classes = 1000;
+  } else if (kind == "wide_resnet") {
+    model.input = {3, 32, 32};
+    model.depth = 28;
+  }
+  fields.Integers("input", model.input, 1, kMaxWidth);
+  if (model.input.size() != 3) {
+    fields.Violate("input", absl::StrCat("has ", model.input.size(),
+                                         " numbers; expected channels, height, width"));
+  }
+  fields.Integer("classes", model.classes, 2, kMaxClasses);
+  if (kind == "mlp") {
+    model.kind = ModelSpec::Kind::kMlp;
+    fields.Integers("hidden", model.hidden, 1, kMaxWidth);
+    if (model.hidden.size() > kMaxLayers) {
+      fields.Violate("hidden", absl::StrCat("has ", model.hidden.size(), " layers; at most ",
+                                            kMaxLayers, " are allowed"));
+    }
+  } else if (kind == "resnet") {
+    model.kind = ModelSpec::Kind::kResnet;
+    fields.Integer("depth", model.depth, 18, 110);
+    ReadEnum(fields, "stem", "RESNET_STEM_",
+             {{"imagenet", ModelSpec::Stem::kImagenet}, {"cifar", ModelSpec::Stem::kCifar}},
+             model.stem);
+    fields.Bool("zero_init_residual", model.zero_init_residual);
+  } else if (kind == "wide_resnet") {
+    model.kind = ModelSpec::Kind::kWideResnet;
+    fields.Integer("depth", model.depth, 10, 1000);
+    fields.Integer("width", model.width, 1, 64);
+  } else {
+    model.kind = ModelSpec::Kind::kConvnet;
+    fields.Integers("channels", model.channels, 1, kMaxWidth);
+    if (model.channels.size() != 2) {
+      fields.Violate("channels",
+                     absl::StrCat("has ", model.channels.size(), " numbers; expected 2"));
+    }
+    fields.Bool("batch_norm", model.batch_norm);
+  }
 }
 
 void ReadData(FieldReader& spec, DataSpec& data) {

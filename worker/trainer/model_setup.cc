@@ -20,6 +20,18 @@ absl::StatusOr<engine::Graph> BuildModel(const run_dir::ModelSpec& spec) {
                                    .channels = spec.channels,
                                    .classes = spec.classes,
                                    .batch_norm = spec.batch_norm});
+    case run_dir::ModelSpec::Kind::kResnet: {
+      const bool is_cifar = spec.stem == run_dir::ModelSpec::Stem::kCifar;
+      return engine::BuildResnet({.input = spec.input,
+                                  .depth = spec.depth,
+                                  .stem = is_cifar ? engine::ResnetSpec::Stem::kCifar
+                                                   : engine::ResnetSpec::Stem::kImagenet,
+                                  .classes = spec.classes,
+                                  .zero_init_residual = spec.zero_init_residual});
+    }
+    case run_dir::ModelSpec::Kind::kWideResnet:
+      return engine::BuildWideResnet(
+          {.input = spec.input, .depth = spec.depth, .width = spec.width, .classes = spec.classes});
   }
   return absl::InternalError("a kind of model that BuildModel does not know");
 }

@@ -44,6 +44,7 @@ struct StateTensor {
   std::string
       name;  // parameter "conv1.weight", buffer "bn1.running_mean", slot "momentum.conv1.weight"
   Shape shape;
+  Initializer initializer = {};  // of a parameter
 };
 
 // Sums over rows; what several batches add up to.

@@ -11,7 +11,8 @@ StateTable BuildStateTable(const Graph& model, const ReductionLayout& layout,
     for (size_t i = 0; i < model.values.size(); ++i) {
       const Value& value = model.values[i];
       if (value.role == role) {
-        table.tensors.push_back({kind, absl::StrCat(prefix, value.name), value.shape});
+        table.tensors.push_back(
+            {kind, absl::StrCat(prefix, value.name), value.shape, value.initializer});
         table.offsets.push_back(layout.entry(static_cast<ValueId>(i)).offset - base);
       }
     }

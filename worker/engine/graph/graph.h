@@ -35,6 +35,17 @@ enum class Role {
   kParameterGradient,  // lives in the reduction arena
 };
 
+// How a parameter starts, from the job's seed.
+struct Initializer {
+  enum class Kind {
+    kDefault,   // PyTorch's of the layer: see InitializeParameters
+    kConstant,  // all are `value`
+    kNormal,    // mean 0, standard deviation `value`
+  };
+  Kind kind = Kind::kDefault;
+  double value = 0;
+};
+
 struct Value {
   std::string name;
   Role role = Role::kActivation;
@@ -42,6 +53,7 @@ struct Value {
   bool per_row = false;  // has a leading row dimension
   // Of a gradient: the value with respect to which it is taken.
   ValueId primal = kNoValue;
+  Initializer initializer = {};  // of a parameter
 
   int64_t Elements(int64_t rows) const { return ElementCount(shape) * (per_row ? rows : 1); }
 };

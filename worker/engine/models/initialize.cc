@@ -1,5 +1,7 @@
+#include <array>
 #include <cmath>
 #include <map>
+#include <numbers>
 #include <string>
 #include <vector>
 
@@ -21,10 +23,9 @@ uint64_t HashName(absl::string_view name) {
   return hash;
 }
 
-// U(-bound, bound) from the upper 24 bits, which float holds exactly. Key: the seed. Counter: block
-// of 4 elements, hash of the name.
-std::vector<float> Uniform(uint64_t seed, absl::string_view name, size_t count, double bound) {
-  constexpr double kStep = 1.0 / (1 << 24);
+// Four words for each four elements. Key: the seed. Counter: block of 4 elements, hash of the name.
+template <typename Fill>
+std::vector<float> Draw(uint64_t seed, absl::string_view name, size_t count, Fill fill) {
   const uint64_t hash = HashName(name);
   std::vector<float> values(count);
   for (size_t i = 0; i < count; i += 4) {
@@ -33,12 +34,42 @@ std::vector<float> Uniform(uint64_t seed, absl::string_view name, size_t count, 
         Philox4x32({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
                     static_cast<uint32_t>(hash), static_cast<uint32_t>(hash >> 32)},
                    {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+    const std::array<double, 4> drawn = fill(words);
     for (size_t lane = 0; lane < 4 && i + lane < count; ++lane) {
-      const double unit = (static_cast<double>(words[lane] >> 8) + 0.5) * kStep;
-      values[i + lane] = static_cast<float>((2 * unit - 1) * bound);
+      values[i + lane] = static_cast<float>(drawn[lane]);
     }
   }
   return values;
+}
+
+// In (0, 1), from the upper 24 bits, which float holds exactly.
+double Unit(uint32_t word) {
+  constexpr double kStep = 1.0 / (1 << 24);
+  return (static_cast<double>(word >> 8) + 0.5) * kStep;
+}
+
+// U(-bound, bound).
+std::vector<float> Uniform(uint64_t seed, absl::string_view name, size_t count, double bound) {
+  return Draw(seed, name, count, [bound](const PhiloxBlock& words) {
+    std::array<double, 4> values{};
+    for (size_t i = 0; i < 4; ++i) values[i] = (2 * Unit(words[i]) - 1) * bound;
+    return values;
+  });
+}
+
+// N(0, stddev^2), by Box and Muller (1958). In f64, so that what rounding differs between
+// mathematical libraries is lost in the rounding to f32.
+std::vector<float> Normal(uint64_t seed, absl::string_view name, size_t count, double stddev) {
+  return Draw(seed, name, count, [stddev](const PhiloxBlock& words) {
+    std::array<double, 4> values{};
+    for (size_t i = 0; i < 4; i += 2) {
+      const double radius = stddev * std::sqrt(-2 * std::log(Unit(words[i])));
+      const double angle = 2 * std::numbers::pi * Unit(words[i + 1]);
+      values[i] = radius * std::cos(angle);
+      values[i + 1] = radius * std::sin(angle);
+    }
+    return values;
+  });
 }
 
 }  // namespace
@@ -55,7 +86,11 @@ absl::Status InitializeParameters(uint64_t seed, Executable& executable) {
     const StateTensor& tensor = state[i];
     const size_t count = static_cast<size_t>(ElementCount(tensor.shape));
     std::vector<float> values(count, 0.0f);
-    if (tensor.kind == StateTensor::Kind::kParameter) {
+    if (tensor.initializer.kind == Initializer::Kind::kConstant) {
+      values.assign(count, static_cast<float>(tensor.initializer.value));
+    } else if (tensor.initializer.kind == Initializer::Kind::kNormal) {
+      values = Normal(seed, tensor.name, count, tensor.initializer.value);
+    } else if (tensor.kind == StateTensor::Kind::kParameter) {
       // A bias goes by its layer's weight; a weight of one dimension is a batch norm's.
       const bool is_bias = absl::EndsWith(tensor.name, kBias);
       const std::string weight =

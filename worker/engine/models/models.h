@@ -31,10 +31,43 @@ struct ConvnetSpec {
 };
 absl::StatusOr<Graph> BuildConvnet(const ConvnetSpec& spec);
 
-// PyTorch's default initialisation (Kaiming uniform with a = sqrt(5), i.e. U(-1/sqrt(fan_in),
-// 1/sqrt(fan_in)) for weights and biases; batch norm 1 and 0, running mean 0 and variance 1), from
-// a counter-based random stream keyed by (seed, parameter name, element): the same on every machine
-// and for any number of devices.
+// Residual networks (He et al. 2015, "Deep residual learning for image recognition"), with the
+// names and the initialisation of torchvision: convolutions N(0, 2 / fan_out), batch norm 1 and 0.
+// Depths 18 and 34 have basic blocks, 50 and 101 bottlenecks (stride in the 3x3, "v1.5"), of 64 to
+// 512 channels in four stages. Depths 20, 32, 44, 56 and 110 are the paper's for CIFAR: three
+// stages of 16, 32 and 64 channels, with the CIFAR stem; a shortcut that changes its shape is a
+// convolution.
+struct ResnetSpec {
+  enum class Stem {
+    kImagenet,  // 7x7 convolution, stride 2, then max_pool 3x3, stride 2
+    kCifar,     // 3x3 convolution
+  };
+  Shape input;  // {channels, height, width}
+  int64_t depth = 18;
+  Stem stem = Stem::kImagenet;
+  int64_t classes = 1000;
+  // The last batch norm of every block starts at 0, so that blocks start as identities (Goyal et
+  // al. 2017, section 5.1).
+  bool zero_init_residual = false;
+};
+absl::StatusOr<Graph> BuildResnet(const ResnetSpec& spec);
+
+// WRN-depth-width (Zagoruyko & Komodakis 2016, "Wide residual networks"), pre-activation, without
+// dropout: three stages of (depth - 4) / 6 blocks with 16, 32, 64 times `width` channels. Names:
+// conv1, block1.layer.0.{bn1,conv1,bn2,conv2,convShortcut}, ..., bn1, fc. Convolutions start as
+// N(0, 2 / fan_out).
+struct WideResnetSpec {
+  Shape input;         // {channels, height, width}
+  int64_t depth = 28;  // 6 n + 4
+  int64_t width = 10;
+  int64_t classes = 10;
+};
+absl::StatusOr<Graph> BuildWideResnet(const WideResnetSpec& spec);
+
+// What a model says of a parameter; otherwise PyTorch's default (Kaiming uniform with a = sqrt(5),
+// i.e. U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weights and biases; batch norm 1 and 0, running mean
+// 0 and variance 1), from a counter-based random stream keyed by (seed, parameter name, element):
+// the same on every machine and for any number of devices.
 absl::Status InitializeParameters(uint64_t seed, Executable& executable);
 
 }  // namespace trainyard::engine

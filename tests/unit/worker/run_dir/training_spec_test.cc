@@ -1,5 +1,6 @@
-#include "worker/run_dir/training_spec.h"
+#include "absl/strings/str_cat.h"
 
+#include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -65,6 +66,32 @@ TEST(TrainingSpec, EnumerationsAreReadByAnyOfTheirNames) {
     EXPECT_EQ(spec->data.normalize, DataSpec::Normalize::kUnit);
     EXPECT_EQ(spec->train.steps, 5);
   }
+}
+
+TEST(TrainingSpec, ResidualNetworksHaveDefaultsOfTheirOwn) {
+  const auto parse = [](const std::string& model) {
+    return ParseTrainingSpec(absl::StrCat(R"({"model": )", model, R"(, "data": {"dataset": "x"},
+        "train": {"steps": 5}, "optimizer": {"sgd": {"lr": 1}}})"));
+  };
+  const auto resnet = parse(R"({"resnet": {}})");
+  ASSERT_TRUE(resnet.ok()) << resnet.status();
+  EXPECT_EQ(resnet->model,
+            (ModelSpec{.kind = ModelSpec::Kind::kResnet, .input = {3, 224, 224}, .classes = 1000}));
+  const auto cifar = parse(
+      R"({"resnet": {"depth": "20", "stem": "cifar", "classes": 10, "input": [3, 32, 32],
+          "zero_init_residual": true}})");
+  ASSERT_TRUE(cifar.ok()) << cifar.status();
+  EXPECT_EQ(cifar->model, (ModelSpec{.kind = ModelSpec::Kind::kResnet,
+                                     .input = {3, 32, 32},
+                                     .depth = 20,
+                                     .stem = ModelSpec::Stem::kCifar,
+                                     .zero_init_residual = true}));
+  const auto wide = parse(R"({"wide_resnet": {"width": 4}})");
+  ASSERT_TRUE(wide.ok()) << wide.status();
+  EXPECT_EQ(
+      wide->model,
+      (ModelSpec{
+          .kind = ModelSpec::Kind::kWideResnet, .input = {3, 32, 32}, .depth = 28, .width = 4}));
 }
 
 TEST(TrainingSpec, AllViolationsComeAtOnceWithTheirPaths) {

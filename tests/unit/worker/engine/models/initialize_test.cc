@@ -72,6 +72,28 @@ TEST(InitializeParameters, IsTheSameOnEveryBackendAndDiffersByNameAndSeed) {
   EXPECT_NE(fc[0] / std::abs(fc[1]), conv[0] / std::abs(conv[1]));
 }
 
+TEST(InitializeParameters, DrawsConvolutionsOfResnetsFromTheNormalOfTorchvision) {
+  const Graph model = *BuildWideResnet({.input = {3, 8, 8}, .depth = 10, .width = 4, .classes = 4});
+  const std::unique_ptr<Executable> executable = Compile("reference", model, {}, {});
+  ASSERT_TRUE(InitializeParameters(1, *executable).ok());
+  const Values weight = testing::ReadState(*executable, "block2.layer.0.conv2.weight");
+  const double stddev = std::sqrt(2.0 / (128 * 9));
+  double sum = 0, squares = 0, fourth = 0;
+  for (const float value : weight) {
+    const double scaled = value / stddev;
+    sum += scaled;
+    squares += scaled * scaled;
+    fourth += scaled * scaled * scaled * scaled;
+  }
+  const double count = static_cast<double>(weight.size());  // 147,456
+  EXPECT_NEAR(sum / count, 0, 0.01);
+  EXPECT_NEAR(squares / count, 1, 0.015);
+  EXPECT_NEAR(fourth / count, 3, 0.15);
+  for (const float value : testing::ReadState(*executable, "fc.bias")) {
+    EXPECT_LT(std::abs(value), 1 / std::sqrt(256.0));
+  }
+}
+
 // The stream is part of what makes a job repeatable: these values must never change.
 TEST(InitializeParameters, KeepsItsStreamForEver) {
   const Graph model = *BuildMlp({.input = {4}, .hidden = {}, .classes = 2});

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/unit/worker/engine/engine_testing.h"
 
 namespace trainyard::engine {
@@ -47,7 +49,117 @@ TEST(Models, TheConvnetWithBatchNormHasNoConvolutionBias) {
                           "bn1.running_var[4]", "bn2.running_mean[6]", "bn2.running_var[6]"));
 }
 
+int64_t ParameterCount(const Graph& model) {
+  int64_t count = 0;
+  for (const Value& value : model.values) {
+    if (value.role == Role::kParameter) count += ElementCount(value.shape);
+  }
+  return count;
+}
+
+int64_t ResnetParameters(const ResnetSpec& spec) {
+  const absl::StatusOr<Graph> graph = BuildResnet(spec);
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  return graph.ok() ? ParameterCount(*graph) : 0;
+}
+
+// The counts that torchvision publishes with its weights.
+TEST(Models, ResnetsHaveThePublishedNumbersOfParameters) {
+  const Shape image = {3, 224, 224};
+  EXPECT_EQ(ResnetParameters({.input = image, .depth = 18}), 11'689'512);
+  EXPECT_EQ(ResnetParameters({.input = image, .depth = 34}), 21'797'672);
+  EXPECT_EQ(ResnetParameters({.input = image, .depth = 50}), 25'557'032);
+  EXPECT_EQ(ResnetParameters({.input = image, .depth = 101}), 44'549'160);
+}
+
+// 0.27, 0.46, 0.66, 0.85 and 1.7 million in He et al. 2015, table 6, whose shortcuts have no
+// parameters; ours have two convolutions and their norms: 2,752.
+TEST(Models, CifarResnetsHaveThePublishedNumbersOfParameters) {
+  const auto count = [](int64_t depth, int64_t classes = 10) {
+    return ResnetParameters({.input = {3, 32, 32},
+                             .depth = depth,
+                             .stem = ResnetSpec::Stem::kCifar,
+                             .classes = classes});
+  };
+  EXPECT_EQ(count(20), 269'722 + 2'752);
+  EXPECT_EQ(count(32), 464'154 + 2'752);
+  EXPECT_EQ(count(44), 658'586 + 2'752);
+  EXPECT_EQ(count(56), 853'018 + 2'752);
+  EXPECT_EQ(count(110), 1'727'962 + 2'752);
+  EXPECT_EQ(count(18), 11'173'962);
+}
+
+TEST(Models, WideResnetsHaveThePublishedNumbersOfParameters) {
+  const auto count = [](int64_t depth, int64_t width) {
+    const auto graph = BuildWideResnet({.input = {3, 32, 32}, .depth = depth, .width = width});
+    EXPECT_TRUE(graph.ok()) << graph.status();
+    return graph.ok() ? ParameterCount(*graph) : 0;
+  };
+  EXPECT_EQ(count(28, 10), 36'479'194);  // "36.5M" in the paper's table 4
+  EXPECT_EQ(count(16, 4), 2'748'890);
+  EXPECT_EQ(count(40, 2), 2'243'546);  // "2.2M"
+}
+
+TEST(Models, TheResnetHasTheNamesOfTorchvision) {
+  const auto resnet = BuildResnet({.input = {3, 32, 32}, .depth = 50, .classes = 7});
+  ASSERT_TRUE(resnet.ok()) << resnet.status();
+  EXPECT_THAT(
+      StateNames(*resnet),
+      ::testing::IsSupersetOf(
+          {"conv1.weight[64, 3, 7, 7]", "bn1.running_mean[64]",
+           "layer1.0.conv1.weight[64, 64, 1, 1]", "layer1.0.bn3.weight[256]",
+           "layer1.0.downsample.0.weight[256, 64, 1, 1]", "layer1.0.downsample.1.running_var[256]",
+           "layer2.0.conv2.weight[128, 128, 3, 3]", "layer4.2.conv3.weight[2048, 512, 1, 1]",
+           "fc.weight[7, 2048]", "fc.bias[7]"}));
+}
+
+TEST(Models, TheResidualBranchMayStartAtZero) {
+  const Graph graph =
+      *BuildResnet({.input = {3, 32, 32}, .depth = 18, .classes = 4, .zero_init_residual = true});
+  const std::unique_ptr<Executable> executable = testing::Compile("cpu", graph, {}, {});
+  ASSERT_TRUE(InitializeParameters(1, *executable).ok());
+  EXPECT_EQ(testing::ReadState(*executable, "layer1.0.bn2.weight"), testing::Values(64, 0.0f));
+  EXPECT_EQ(testing::ReadState(*executable, "layer1.0.bn1.weight"), testing::Values(64, 1.0f));
+  EXPECT_EQ(testing::ReadState(*executable, "layer2.0.downsample.1.weight"),
+            testing::Values(128, 1.0f));
+}
+
+// Both backends train them alike for a step.
+void ExpectEqualSteps(const Graph& graph) {
+  const std::unique_ptr<Executable> reference =
+      testing::Compile("reference", graph, {.momentum = 0.9}, {.max_rows = 3});
+  const std::unique_ptr<Executable> cpu =
+      testing::Compile("cpu", graph, {.momentum = 0.9}, {.max_rows = 3});
+  ASSERT_TRUE(InitializeParameters(3, *reference).ok());
+  testing::CopyState(*reference, *cpu);
+  const testing::TestBatch batch = testing::RandomBatch(5, graph, 3);
+  for (Executable* executable : {reference.get(), cpu.get()}) {
+    ASSERT_TRUE(executable->Accumulate(batch.batch(), 1, {}).ok());
+  }
+  testing::ExpectNear(testing::Gradients(graph, *cpu), testing::Gradients(graph, *reference), 2e-3);
+  const auto expected = reference->Update(0.01);
+  const auto got = cpu->Update(0.01);
+  ASSERT_TRUE(expected.ok() && got.ok());
+  EXPECT_NEAR(got->loss, expected->loss, 1e-4);
+  EXPECT_NEAR(got->loss, std::log(4), 2) << "the start is far from even odds";
+}
+
+TEST(Models, BothBackendsTrainResidualNetworksAlike) {
+  ExpectEqualSteps(*BuildResnet({.input = {3, 40, 40}, .depth = 18, .classes = 4}));
+  ExpectEqualSteps(*BuildResnet(
+      {.input = {3, 12, 12}, .depth = 20, .stem = ResnetSpec::Stem::kCifar, .classes = 4}));
+  ExpectEqualSteps(*BuildResnet(
+      {.input = {3, 9, 9}, .depth = 50, .stem = ResnetSpec::Stem::kCifar, .classes = 4}));
+  ExpectEqualSteps(*BuildWideResnet({.input = {3, 12, 12}, .depth = 10, .width = 2, .classes = 4}));
+}
+
 TEST(Models, SayWhatIsWrongWithASpec) {
+  EXPECT_THAT(std::string(BuildResnet({.input = {3, 32, 32}, .depth = 19}).status().message()),
+              AllOf(HasSubstr("depth 19"), HasSubstr("18, 34, 50, 101")));
+  EXPECT_THAT(std::string(BuildResnet({.input = {3, 32, 32}, .depth = 20}).status().message()),
+              HasSubstr("expected stem: cifar"));
+  EXPECT_THAT(std::string(BuildWideResnet({.input = {3, 32, 32}, .depth = 18}).status().message()),
+              AllOf(HasSubstr("depth 18"), HasSubstr("6 n + 4")));
   EXPECT_THAT(std::string(BuildConvnet({.input = {1, 2, 2}}).status().message()),
               AllOf(HasSubstr("max_pool2"), HasSubstr("[64, 1, 1]")));
   EXPECT_THAT(std::string(BuildConvnet({.input = {784}}).status().message()),

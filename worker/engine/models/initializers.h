@@ -1,0 +1,12 @@
+// Initialisations that models have in common; they replace those of a graph that has been built.
+#pragma once
+
+#include "worker/engine/graph/graph.h"
+
+namespace trainyard::engine {
+
+// Weights of convolutions: N(0, 2 / fan_out), fan_out = out_channels * kernel area (He et al. 2015,
+// "Delving deep into rectifiers", eq. 14).
+void InitializeConvolutionsByFanOut(Graph& graph);
+
+}  // namespace trainyard::engine
