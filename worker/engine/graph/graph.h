@@ -65,6 +65,8 @@ enum class OpKind {
   kBatchNorm,
   kRelu,
   kTanh,
+  kSigmoid,
+  kGelu,
   kAdd,
   kFlatten,
   kMaxPool,
@@ -78,6 +80,8 @@ enum class OpKind {
   kBatchNormGradient,
   kReluGradient,
   kTanhGradient,
+  kSigmoidGradient,
+  kGeluGradient,
   kFlattenGradient,
   kMaxPoolGradient,
   kAvgPoolGradient,
@@ -98,6 +102,15 @@ struct PoolAttributes {
   int64_t kernel = 1;
   int64_t stride = 1;
   int64_t padding = 0;
+  bool count_padding = true;  // in the divisor of an average
+};
+
+struct GeluAttributes {
+  bool tanh_approximation = false;
+};
+
+struct LossAttributes {
+  double label_smoothing = 0;
 };
 
 struct NormAttributes {
@@ -111,7 +124,9 @@ struct Node {
   std::string name;  // of the layer
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;  // kNoValue: not wanted
-  std::variant<std::monostate, ConvAttributes, PoolAttributes, NormAttributes> attributes;
+  std::variant<std::monostate, ConvAttributes, PoolAttributes, NormAttributes, GeluAttributes,
+               LossAttributes>
+      attributes;
   // Fused by a pass. conv2d, linear, batch_norm: the output is rectified. batch_norm_gradient: the
   // incoming gradient is masked where the output was not positive. max_pool: its index tells
   // windows whose maximum is not positive, and max_pool_gradient gives them no gradient.
@@ -122,6 +137,8 @@ struct Node {
   const ConvAttributes& conv() const { return std::get<ConvAttributes>(attributes); }
   const PoolAttributes& pool() const { return std::get<PoolAttributes>(attributes); }
   const NormAttributes& norm() const { return std::get<NormAttributes>(attributes); }
+  const GeluAttributes& gelu() const { return std::get<GeluAttributes>(attributes); }
+  const LossAttributes& loss() const { return std::get<LossAttributes>(attributes); }
 };
 
 struct Graph {

@@ -34,6 +34,10 @@ struct PoolOptions {
   int64_t kernel = 2;
   int64_t stride = 0;  // 0: the kernel
   int64_t padding = 0;
+  // A last window that reaches over the padded input is kept (its size rounded up, not down).
+  bool ceil_mode = false;
+  // avg_pool: padding counts as zeros; otherwise the mean is over what lies in the input.
+  bool count_padding = true;
 };
 
 // The largest pooling window: its positions must fit the byte in which backends keep the maximum's.
@@ -55,19 +59,23 @@ class GraphBuilder {
   ValueId BatchNorm(absl::string_view name, ValueId x, double eps = 1e-5, double momentum = 0.1);
   ValueId Relu(ValueId x);
   ValueId Tanh(ValueId x);
+  ValueId Sigmoid(ValueId x);
+  // x times the normal distribution function at x; or that by a tanh, as GPT-2 does.
+  ValueId Gelu(ValueId x, bool tanh_approximation = false);
   // Two values of one shape.
   ValueId Add(ValueId a, ValueId b);
   // -> [elements], in NCHW order.
   ValueId Flatten(ValueId x);
   // x: [C, H, W] -> [C, H', W'], H' = (H + 2 padding - kernel) / stride + 1. Padding at most half
-  // the kernel; it never is the maximum, and counts as zeros in the average, as in PyTorch.
+  // the kernel; it never is the maximum, and counts in the average unless told not to.
   ValueId MaxPool(ValueId x, const PoolOptions& options);
   ValueId AvgPool(ValueId x, const PoolOptions& options);
   // x: [C, H, W] -> [C, 1, 1].
   ValueId GlobalAvgPool(ValueId x);
   // The loss: mean over the rows of -log softmax(logits)[label]. logits: [classes]. Once, at the
-  // end.
-  void SoftmaxCrossEntropy(ValueId logits);
+  // end. With label_smoothing s in [0, 1) every class gets s / classes of the target, in training:
+  // an evaluation measures against the labels alone.
+  void SoftmaxCrossEntropy(ValueId logits, double label_smoothing = 0);
 
   // Every value must have been used, the loss be there.
   absl::StatusOr<Graph> Build() &&;

@@ -198,8 +198,12 @@ StepGraph ReuseInPlace(StepGraph step) {
     switch (node.op) {
       case OpKind::kRelu:
       case OpKind::kTanh:
+      case OpKind::kSigmoid:
+      case OpKind::kGelu:
       case OpKind::kReluGradient:
       case OpKind::kTanhGradient:
+      case OpKind::kSigmoidGradient:
+      case OpKind::kGeluGradient:
       case OpKind::kBatchNormGradient:
         candidates = 1;
         break;

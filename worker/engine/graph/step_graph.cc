@@ -51,6 +51,8 @@ StepGraph BuildEvaluationStep(const Graph& model, const StepOptions& options) {
       attributes.batch_statistics = false;
       node.attributes = attributes;
       node.outputs.resize(1);
+    } else if (node.op == OpKind::kSoftmaxCrossEntropy) {
+      node.attributes = LossAttributes{};
     }
   }
   step.kept = {step.graph.logits, step.graph.loss, step.graph.correct};

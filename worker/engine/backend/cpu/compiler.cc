@@ -214,9 +214,13 @@ void Compiler::LowerNode(const Node& node) {
       return LowerNormGradient(node);
     case OpKind::kRelu:
     case OpKind::kTanh:
+    case OpKind::kSigmoid:
+    case OpKind::kGelu:
       return LowerElementwise(node);
     case OpKind::kReluGradient:
     case OpKind::kTanhGradient:
+    case OpKind::kSigmoidGradient:
+    case OpKind::kGeluGradient:
       return LowerElementwiseGradient(node);
     case OpKind::kAdd:
       return LowerAdd(node);

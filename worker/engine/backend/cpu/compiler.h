@@ -121,6 +121,8 @@ class Compiler {
   void LowerNormEvaluation(const Node& node);
   void LowerNormGradient(const Node& node);
   // lower_local.cc
+  // Zeroes the channels that only fill the last block; `x` has this layout.
+  static void ClearPadding(const Layout& layout, int64_t rows, float* x);
   void LowerElementwise(const Node& node);
   void LowerElementwiseGradient(const Node& node);
   void LowerAdd(const Node& node);

@@ -14,6 +14,7 @@ struct PoolShape {
   int64_t height, width;          // of the input plane
   int64_t out_height, out_width;  // of the output plane
   int64_t kernel, stride, padding;
+  bool count_padding;  // in the divisor of an average
 };
 
 // Position of a window through which no gradient flows (see the fused relu of max_pool).
@@ -31,6 +32,16 @@ struct Kernels {
   void (*relu)(const float* x, float* y, int64_t count);
   // dx = dy where y > 0, else 0. dx may be dy.
   void (*relu_gradient)(const float* dy, const float* y, float* dx, int64_t count);
+  // Their errors are below 3e-7 absolute. y may be x.
+  void (*tanh)(const float* x, float* y, int64_t count);
+  void (*sigmoid)(const float* x, float* y, int64_t count);
+  void (*gelu)(const float* x, float* y, int64_t count);
+  void (*gelu_tanh)(const float* x, float* y, int64_t count);
+  // dx may be dy. tanh and sigmoid know their slope from their output, gelu from its input.
+  void (*tanh_gradient)(const float* dy, const float* y, float* dx, int64_t count);
+  void (*sigmoid_gradient)(const float* dy, const float* y, float* dx, int64_t count);
+  void (*gelu_gradient)(const float* dy, const float* x, float* dx, int64_t count);
+  void (*gelu_tanh_gradient)(const float* dy, const float* x, float* dx, int64_t count);
   // y = a + b. y may be either.
   void (*add)(const float* a, const float* b, float* y, int64_t count);
   // The optimizer's rule over flat memory; `momentum` null without momentum. Clears the gradient.

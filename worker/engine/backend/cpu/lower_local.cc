@@ -9,31 +9,78 @@ namespace trainyard::engine::cpu {
 namespace {
 
 PoolShape MakePoolShape(const PoolAttributes& pool, const Layout& x, const Layout& y) {
-  return {x.height, x.width, y.height, y.width, pool.kernel, pool.stride, pool.padding};
+  return {x.height,    x.width,     y.height,     y.width,
+          pool.kernel, pool.stride, pool.padding, pool.count_padding};
+}
+
+using Unary = void (*)(const float* x, float* y, int64_t count);
+using Binary = void (*)(const float* dy, const float* other, float* dx, int64_t count);
+
+Unary ForwardKernel(const Kernels& kernels, const Node& node) {
+  switch (node.op) {
+    case OpKind::kRelu:
+      return kernels.relu;
+    case OpKind::kTanh:
+      return kernels.tanh;
+    case OpKind::kSigmoid:
+      return kernels.sigmoid;
+    case OpKind::kGelu:
+      return node.gelu().tanh_approximation ? kernels.gelu_tanh : kernels.gelu;
+    default:
+      CheckFailed(__FILE__, __LINE__, "no element-wise op: " + node.name);
+  }
+}
+
+Binary GradientKernel(const Kernels& kernels, const Node& node) {
+  switch (node.op) {
+    case OpKind::kReluGradient:
+      return kernels.relu_gradient;
+    case OpKind::kTanhGradient:
+      return kernels.tanh_gradient;
+    case OpKind::kSigmoidGradient:
+      return kernels.sigmoid_gradient;
+    case OpKind::kGeluGradient:
+      return node.gelu().tanh_approximation ? kernels.gelu_tanh_gradient : kernels.gelu_gradient;
+    default:
+      CheckFailed(__FILE__, __LINE__, "no element-wise gradient: " + node.name);
+  }
 }
 
 }  // namespace
+
+void Compiler::ClearPadding(const Layout& layout, int64_t rows, float* x) {
+  const int64_t used = layout.channels % layout.block;
+  if (used == 0) {
+    return;
+  }
+  for (int64_t n = 0; n < rows; ++n) {
+    float* last = x + (n + 1) * layout.elements() - layout.plane() * layout.block;
+    for (int64_t p = 0; p < layout.plane(); ++p) {
+      std::fill(last + p * layout.block + used, last + (p + 1) * layout.block, 0.0f);
+    }
+  }
+}
 
 void Compiler::LowerElementwise(const Node& node) {
   SetLayout(node.outputs[0], layout(node.inputs[0]));
   const BufferId x = BufferOf(node.inputs[0]);
   const BufferId y = OutputBuffer(node);
   const int64_t elements = Elements(node.inputs[0]);
-  const bool is_relu = node.op == OpKind::kRelu;
+  const Unary kernel = ForwardKernel(kernels_, node);
+  // Of the others 0 stays 0.
+  const bool spoils_padding = node.op == OpKind::kSigmoid;
+  const Layout home = layout(node.inputs[0]);
+  const int64_t rows = rows_;
   const int threads = threads_;
-  const Kernels* kernels = &kernels_;
   Program* program = &program_;
   auto run = [=](RunState&) {
     const float* from = program->ptr<float>(x);
     float* to = program->ptr<float>(y);
-    ParallelChunks(threads, elements, [&](int64_t begin, int64_t count) {
-      if (is_relu) {
-        kernels->relu(from + begin, to + begin, count);
-        return;
-      }
-      std::transform(from + begin, from + begin + count, to + begin,
-                     [](float v) { return std::tanh(v); });
-    });
+    ParallelChunks(threads, elements,
+                   [&](int64_t begin, int64_t count) { kernel(from + begin, to + begin, count); });
+    if (spoils_padding) {
+      ClearPadding(home, rows, to);
+    }
   };
   EmitCall(node, run, {x, y});
 }
@@ -45,21 +92,15 @@ void Compiler::LowerElementwiseGradient(const Node& node) {
   const BufferId y = BufferOf(node.inputs[1]);
   const BufferId dx = OutputBuffer(node);
   const int64_t elements = Elements(node.inputs[1]);
-  const bool is_relu = node.op == OpKind::kReluGradient;
+  const Binary kernel = GradientKernel(kernels_, node);
   const int threads = threads_;
-  const Kernels* kernels = &kernels_;
   Program* program = &program_;
   auto run = [=](RunState&) {
     const float* g = program->ptr<float>(dy);
     const float* out = program->ptr<float>(y);
     float* to = program->ptr<float>(dx);
     ParallelChunks(threads, elements, [&](int64_t begin, int64_t count) {
-      if (is_relu) {
-        kernels->relu_gradient(g + begin, out + begin, to + begin, count);
-        return;
-      }
-      std::transform(g + begin, g + begin + count, out + begin, to + begin,
-                     [](float slope, float v) { return slope * (1 - v * v); });
+      kernel(g + begin, out + begin, to + begin, count);
     });
   };
   EmitCall(node, run, {dy, y, dx});
@@ -206,6 +247,7 @@ void Compiler::LowerLoss(const Node& node) {
   SetLayout(node.outputs[0], plain);
   const BufferId probabilities = BufferOf(node.outputs[0]);
   const int64_t rows = rows_;
+  const double smoothing = node.loss().label_smoothing;
   Program* program = &program_;
   auto run = [=](RunState& state) {
     const float* from = program->ptr<float>(x);
@@ -216,11 +258,15 @@ void Compiler::LowerLoss(const Node& node) {
       const int64_t label = state.labels[n];
       const int64_t best = std::max_element(from, from + classes) - from;
       float sum = 0;
+      double logits_sum = 0;  // above the largest
       for (int64_t k = 0; k < classes; ++k) {
         to[k] = std::exp(from[k] - from[best]);
         sum += to[k];
+        logits_sum += static_cast<double>(from[k] - from[best]);
       }
-      state.loss += std::log(static_cast<double>(sum)) - (from[label] - from[best]);
+      state.loss += std::log(static_cast<double>(sum)) -
+                    (1 - smoothing) * static_cast<double>(from[label] - from[best]) -
+                    smoothing / static_cast<double>(classes) * logits_sum;
       state.correct += best == label ? 1 : 0;
       const float inverse = 1 / sum;
       for (int64_t k = 0; k < classes; ++k) {
@@ -239,15 +285,17 @@ void Compiler::LowerLossGradient(const Node& node) {
   const BufferId dx = BufferOf(node.outputs[0]);
   const int64_t rows = rows_;
   const int64_t classes = plain.elements();
+  const float smoothing = static_cast<float>(node.loss().label_smoothing);
   Program* program = &program_;
   auto run = [=](RunState& state) {
     const float* from = program->ptr<float>(probabilities);
     float* to = program->ptr<float>(dx);
+    const float everywhere = smoothing / static_cast<float>(classes);
     for (int64_t n = 0; n < rows; ++n, from += classes, to += classes) {
       for (int64_t k = 0; k < classes; ++k) {
-        to[k] = from[k] * state.gradient_scale;
+        to[k] = (from[k] - everywhere) * state.gradient_scale;
       }
-      to[state.labels[n]] -= state.gradient_scale;
+      to[state.labels[n]] -= (1 - smoothing) * state.gradient_scale;
     }
   };
   EmitCall(node, run, {probabilities, dx});

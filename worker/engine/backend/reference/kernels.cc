@@ -4,14 +4,10 @@
 #include <cmath>
 
 #include "common/base/check.h"
+#include "worker/engine/backend/reference/families.h"
 
 namespace trainyard::engine::reference {
 namespace {
-
-template <class T>
-T Rectified(T value) {
-  return value < 0 ? T{0} : value;  // a NaN stays
-}
 
 // Calls visit(output position, weight position, input position) for every product of a convolution:
 // y[n, k, oh, ow] = sum over c, i, j of w[k, c, i, j] x[n, c, oh s + i d - p, ow s + j d - p].
@@ -286,24 +282,39 @@ void MaxPoolGradient(const Operands<T>& o) {
                    });
 }
 
+// What window `at` along an axis of `size` counts in an average.
+int64_t CountedLength(const PoolAttributes& pool, int64_t at, int64_t size) {
+  const int64_t begin = at * pool.stride - pool.padding;
+  const int64_t end = begin + pool.kernel;
+  return pool.count_padding ? std::min(end, size + pool.padding) - begin
+                            : std::min(end, size) - std::max(begin, int64_t{0});
+}
+
+// The divisor of output element `yi`. x: [C, H, W], y: [C, H', W'].
+template <class T>
+T CountedArea(const PoolAttributes& pool, int64_t yi, const Shape& x, const Shape& y) {
+  return static_cast<T>(CountedLength(pool, yi / y[2] % y[1], x[1]) *
+                        CountedLength(pool, yi % y[2], x[2]));
+}
+
 template <class T>
 void AvgPool(const Operands<T>& o) {
-  const T area = static_cast<T>(o.node.pool().kernel * o.node.pool().kernel);
+  const Shape& in = o.input_shape(0);
   const Shape& out = o.output_shape(0);
   std::fill_n(o.outputs[0], o.rows * ElementCount(out), T{0});
-  ForEachInWindows(
-      o.node.pool(), o.rows * out[0], o.input_shape(0), out,
-      [&](int64_t yi, int64_t, int64_t xi) { o.outputs[0][yi] += o.inputs[0][xi] / area; });
+  ForEachInWindows(o.node.pool(), o.rows * out[0], in, out, [&](int64_t yi, int64_t, int64_t xi) {
+    o.outputs[0][yi] += o.inputs[0][xi] / CountedArea<T>(o.node.pool(), yi, in, out);
+  });
 }
 
 template <class T>
 void AvgPoolGradient(const Operands<T>& o) {
-  const T area = static_cast<T>(o.node.pool().kernel * o.node.pool().kernel);
   const Shape& x = o.output_shape(0);
+  const Shape& y = o.input_shape(0);
   std::fill_n(o.outputs[0], o.rows * ElementCount(x), T{0});
-  ForEachInWindows(
-      o.node.pool(), o.rows * x[0], x, o.input_shape(0),
-      [&](int64_t yi, int64_t, int64_t xi) { o.outputs[0][xi] += o.inputs[0][yi] / area; });
+  ForEachInWindows(o.node.pool(), o.rows * x[0], x, y, [&](int64_t yi, int64_t, int64_t xi) {
+    o.outputs[0][xi] += o.inputs[0][yi] / CountedArea<T>(o.node.pool(), yi, x, y);
+  });
 }
 
 template <class T>
@@ -331,6 +342,7 @@ void GlobalAvgPoolGradient(const Operands<T>& o) {
 template <class T>
 void SoftmaxCrossEntropy(const Operands<T>& o) {
   const int64_t classes = o.input_shape(0)[0];
+  const T smoothing = static_cast<T>(o.node.loss().label_smoothing);
   T loss = 0;
   T correct = 0;
   for (int64_t n = 0; n < o.rows; ++n) {
@@ -340,11 +352,14 @@ void SoftmaxCrossEntropy(const Operands<T>& o) {
     const int64_t best = std::max_element(logits, logits + classes) - logits;
     const T largest = logits[best];
     T sum = 0;
+    T target = 0;  // sum of target times logit
     for (int64_t k = 0; k < classes; ++k) {
       probabilities[k] = std::exp(logits[k] - largest);
       sum += probabilities[k];
+      target += smoothing / static_cast<T>(classes) * (logits[k] - largest);
     }
-    loss += std::log(sum) - (logits[label] - largest);
+    target += (1 - smoothing) * (logits[label] - largest);
+    loss += std::log(sum) - target;
     for (int64_t k = 0; k < classes; ++k) {
       probabilities[k] /= sum;
     }
@@ -357,18 +372,11 @@ void SoftmaxCrossEntropy(const Operands<T>& o) {
 template <class T>
 void SoftmaxCrossEntropyGradient(const Operands<T>& o) {
   const int64_t classes = o.input_shape(0)[0];
+  const T smoothing = static_cast<T>(o.node.loss().label_smoothing);
   for (int64_t i = 0; i < o.rows * classes; ++i) {
-    const T target = o.labels[i / classes] == i % classes ? 1 : 0;
+    const T onehot = o.labels[i / classes] == i % classes ? 1 : 0;
+    const T target = (1 - smoothing) * onehot + smoothing / static_cast<T>(classes);
     o.outputs[0][i] = (o.inputs[0][i] - target) * static_cast<T>(o.gradient_scale);
-  }
-}
-
-// output[i] = f(i) for every element of output 0.
-template <class T, class F>
-void Elementwise(const Operands<T>& o, const F& f) {
-  const int64_t count = o.graph.value(o.node.outputs[0]).Elements(o.rows);
-  for (int64_t i = 0; i < count; ++i) {
-    o.outputs[0][i] = f(i);
   }
 }
 
@@ -384,11 +392,11 @@ void RunNode(const Operands<T>& o) {
     case OpKind::kBatchNorm:
       return BatchNorm(o);
     case OpKind::kRelu:
-      return Elementwise(o, [&](int64_t i) { return Rectified(o.inputs[0][i]); });
     case OpKind::kTanh:
-      return Elementwise(o, [&](int64_t i) { return std::tanh(o.inputs[0][i]); });
+    case OpKind::kSigmoid:
+    case OpKind::kGelu:
     case OpKind::kAdd:
-      return Elementwise(o, [&](int64_t i) { return o.inputs[0][i] + o.inputs[1][i]; });
+      return RunElementwise(o);
     case OpKind::kFlatten:
     case OpKind::kFlattenGradient:
       return;  // the output shares the input's memory
@@ -411,10 +419,10 @@ void RunNode(const Operands<T>& o) {
     case OpKind::kBatchNormGradient:
       return BatchNormGradient(o);
     case OpKind::kReluGradient:
-      return Elementwise(o, [&](int64_t i) { return o.inputs[1][i] > 0 ? o.inputs[0][i] : T{0}; });
     case OpKind::kTanhGradient:
-      return Elementwise(
-          o, [&](int64_t i) { return o.inputs[0][i] * (1 - o.inputs[1][i] * o.inputs[1][i]); });
+    case OpKind::kSigmoidGradient:
+    case OpKind::kGeluGradient:
+      return RunElementwise(o);
     case OpKind::kMaxPoolGradient:
       return MaxPoolGradient(o);
     case OpKind::kAvgPoolGradient:

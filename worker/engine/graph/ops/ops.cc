@@ -16,6 +16,10 @@ const OpDefinition& Definition(OpKind op) {
       return kReluDefinition;
     case OpKind::kTanh:
       return kTanhDefinition;
+    case OpKind::kSigmoid:
+      return kSigmoidDefinition;
+    case OpKind::kGelu:
+      return kGeluDefinition;
     case OpKind::kAdd:
       return kAddDefinition;
     case OpKind::kFlatten:
@@ -42,6 +46,10 @@ const OpDefinition& Definition(OpKind op) {
       return kReluGradientDefinition;
     case OpKind::kTanhGradient:
       return kTanhGradientDefinition;
+    case OpKind::kSigmoidGradient:
+      return kSigmoidGradientDefinition;
+    case OpKind::kGeluGradient:
+      return kGeluGradientDefinition;
     case OpKind::kFlattenGradient:
       return kFlattenGradientDefinition;
     case OpKind::kMaxPoolGradient:

@@ -3,8 +3,10 @@
 //     index: position of the first maximum in its window, row-major; a NaN counts as largest, as in
 //     PyTorch. Where fused with relu, windows whose maximum is not positive have none.
 //   its gradient     (dy, index) -> dx, dy added at the maximum of each window
-//   avg_pool         (x) -> y, padding counted as zeros   gradient (dy) -> dx
-//   global_avg_pool  (x) -> y [C, 1, 1]                   gradient (dy) -> dx
+//   avg_pool         (x) -> y   gradient (dy) -> dx
+//     The divisor counts padding as zeros, or leaves it out. What a window of ceil_mode reaches
+//     beyond the padding never counts, as in PyTorch.
+//   global_avg_pool  (x) -> y [C, 1, 1]   gradient (dy) -> dx
 #include "absl/strings/str_cat.h"
 #include "worker/engine/graph/autodiff.h"
 #include "worker/engine/graph/graph_builder.h"
@@ -24,6 +26,17 @@ double WindowFlops(const Graph& graph, const Node& node, int64_t rows) {
 
 double GlobalGradientFlops(const Graph& graph, const Node& node, int64_t rows) {
   return static_cast<double>(graph.value(node.outputs[0]).Elements(rows));
+}
+
+// Output size along one axis. With ceil_mode a last window may stick out, if it starts within the
+// input or the padding before it.
+int64_t PooledSize(int64_t size, int64_t stride, const PoolOptions& options) {
+  const int64_t span = size + 2 * options.padding - options.kernel;
+  if (!options.ceil_mode) {
+    return span / stride + 1;
+  }
+  const int64_t count = (span + stride - 1) / stride + 1;
+  return (count - 1) * stride >= size + options.padding ? count - 1 : count;
 }
 
 // Emits `op` reading dy, and the index where there is one.
@@ -84,9 +97,12 @@ ValueId GraphBuilder::Pool(OpKind op, ValueId x, const PoolOptions& options) {
                                    " is larger than the input ", ShapeString(in), " padded by ",
                                    options.padding));
   }
-  return AddNode({op, name, {x}, {}, PoolAttributes{options.kernel, stride, options.padding}},
-                 {in[0], (in[1] + 2 * options.padding - options.kernel) / stride + 1,
-                  (in[2] + 2 * options.padding - options.kernel) / stride + 1});
+  return AddNode({op,
+                  name,
+                  {x},
+                  {},
+                  PoolAttributes{options.kernel, stride, options.padding, options.count_padding}},
+                 {in[0], PooledSize(in[1], stride, options), PooledSize(in[2], stride, options)});
 }
 
 ValueId GraphBuilder::MaxPool(ValueId x, const PoolOptions& options) {

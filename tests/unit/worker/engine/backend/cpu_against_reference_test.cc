@@ -119,13 +119,53 @@ TEST(CpuLinear, AgreesWithTheReference) {
   }
 }
 
+TEST(CpuElementwise, AgreesWithTheReference) {
+  using Layer = ValueId (*)(GraphBuilder&, ValueId);
+  const std::pair<const char*, Layer> layers[] = {
+      {"relu", [](GraphBuilder& b, ValueId x) { return b.Relu(x); }},
+      {"tanh", [](GraphBuilder& b, ValueId x) { return b.Tanh(x); }},
+      {"sigmoid", [](GraphBuilder& b, ValueId x) { return b.Sigmoid(x); }},
+      {"gelu", [](GraphBuilder& b, ValueId x) { return b.Gelu(x); }},
+      {"gelu by tanh", [](GraphBuilder& b, ValueId x) { return b.Gelu(x, true); }},
+  };
+  for (const auto& [name, layer] : layers) {
+    for (const int64_t channels : {3, 8, 20}) {
+      // Between convolutions, so that blocks filled up with zeros come in and go out.
+      const Conv2dOptions conv = {.out_channels = channels, .kernel = 3, .padding = 1};
+      Compare(absl::StrCat(name, " of ", channels),
+              Close({2, 5, 7},
+                    [&](GraphBuilder& b) {
+                      return b.Conv2d("after", layer(b, b.Conv2d("conv", b.input(), conv)), conv);
+                    }),
+              3);
+    }
+    Compare(
+        absl::StrCat(name, " of features"),
+        Close({13}, [&](GraphBuilder& b) { return layer(b, b.Linear("first", b.input(), 33)); }),
+        1);
+  }
+}
+
+TEST(CpuLoss, WithLabelSmoothingAgreesWithTheReference) {
+  for (const int64_t classes : {2, 10, 37}) {
+    GraphBuilder b({9});
+    b.SoftmaxCrossEntropy(b.Linear("fc", b.input(), classes), 0.2);
+    Compare(absl::StrCat("label smoothing over ", classes), *std::move(b).Build(), 5);
+  }
+}
+
 TEST(CpuPooling, AgreesWithTheReference) {
-  const PoolOptions cases[] = {{.kernel = 2},
-                               {.kernel = 3},
-                               {.kernel = 3, .stride = 2, .padding = 1},
-                               {.kernel = 2, .stride = 1},
-                               {.kernel = 4, .stride = 3, .padding = 2},
-                               {.kernel = 2, .stride = 3}};
+  const PoolOptions cases[] = {
+      {.kernel = 2},
+      {.kernel = 3},
+      {.kernel = 3, .stride = 2, .padding = 1},
+      {.kernel = 2, .stride = 1},
+      {.kernel = 4, .stride = 3, .padding = 2},
+      {.kernel = 2, .stride = 3},
+      {.kernel = 3, .stride = 2, .ceil_mode = true},
+      {.kernel = 4, .stride = 3, .padding = 2, .ceil_mode = true},
+      {.kernel = 3, .padding = 1, .count_padding = false},
+      {.kernel = 3, .stride = 2, .padding = 1, .ceil_mode = true, .count_padding = false}};
   for (const PoolOptions& options : cases) {
     for (const int64_t channels : {3, 8, 16, 24}) {
       const Conv2dOptions conv = {.out_channels = channels, .kernel = 3, .padding = 1};

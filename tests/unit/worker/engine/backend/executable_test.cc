@@ -240,6 +240,23 @@ TEST_P(Executables, LearnASmallSetByHeart) {
   EXPECT_EQ(metrics.accuracy, 1);
 }
 
+TEST_P(Executables, EvaluateAgainstTheLabelsAloneWhateverTheSmoothing) {
+  const auto model = [](double smoothing) {
+    GraphBuilder b({6});
+    b.SoftmaxCrossEntropy(b.Linear("fc", b.input(), 4), smoothing);
+    return *std::move(b).Build();
+  };
+  const std::unique_ptr<Executable> plain = Compile(GetParam(), model(0), {}, {.max_rows = 3});
+  const std::unique_ptr<Executable> smooth = Compile(GetParam(), model(0.3), {}, {.max_rows = 3});
+  testing::RandomizeState(1, *plain);
+  testing::RandomizeState(1, *smooth);
+  const TestBatch batch = testing::RandomBatch(1, model(0), 3);
+  EXPECT_EQ(smooth->Evaluate(batch.batch())->loss_sum, plain->Evaluate(batch.batch())->loss_sum);
+  ASSERT_TRUE(plain->Accumulate(batch.batch(), 1, nullptr).ok());
+  ASSERT_TRUE(smooth->Accumulate(batch.batch(), 1, nullptr).ok());
+  EXPECT_NE(smooth->Update(0)->loss, plain->Update(0)->loss);
+}
+
 TEST_P(Executables, InspectWantsToBeAskedForAtCompileTime) {
   const std::unique_ptr<Executable> executable = Compile(GetParam(), Model(), {}, {});
   EXPECT_EQ(executable->Inspect().status().code(), absl::StatusCode::kFailedPrecondition);

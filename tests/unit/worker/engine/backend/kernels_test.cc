@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "tests/unit/worker/engine/engine_testing.h"
 
 namespace trainyard::engine::cpu {
@@ -34,6 +38,19 @@ std::vector<Floats> RunAll(const Kernels& kernels, int64_t block) {
   results.push_back(y);
   kernels.relu_gradient(a.data(), b.data(), y.data(), kCount);
   results.push_back(y);
+  Floats wide = a;  // reaches the tails
+  for (size_t i = 0; i < wide.size(); ++i) {
+    wide[i] *= static_cast<float>(i) * 0.1f;
+  }
+  for (const auto& unary : {kernels.tanh, kernels.sigmoid, kernels.gelu, kernels.gelu_tanh}) {
+    unary(wide.data(), y.data(), kCount);
+    results.push_back(y);
+  }
+  for (const auto& gradient : {kernels.tanh_gradient, kernels.sigmoid_gradient,
+                               kernels.gelu_gradient, kernels.gelu_tanh_gradient}) {
+    gradient(a.data(), b.data(), y.data(), kCount);
+    results.push_back(y);
+  }
   kernels.add(a.data(), b.data(), y.data(), kCount);
   results.push_back(y);
   for (const bool nesterov : {false, true}) {
@@ -45,7 +62,7 @@ std::vector<Floats> RunAll(const Kernels& kernels, int64_t block) {
     results.insert(results.end(), {parameter, momentum, gradient});
   }
 
-  const PoolShape shape = {7, 6, 4, 3, 3, 2, 1};
+  const PoolShape shape = {7, 6, 4, 3, 3, 2, 1, true};
   const int64_t plane = shape.height * shape.width;
   const int64_t out_plane = shape.out_height * shape.out_width;
   const Floats x = RandomValues(4, plane * block);
@@ -97,6 +114,36 @@ TEST(Kernels, OfEveryInstructionSetAgreeWithTheBaseline) {
         testing::ExpectNear(actual[i], expected[i], 2e-6, "result " + std::to_string(i));
       }
     }
+  }
+}
+
+TEST(Kernels, OfActivationsAreWithinTheirErrorEverywhere) {
+  using Double = double (*)(double);
+  const Double exact[] = {
+      [](double x) { return std::tanh(x); }, [](double x) { return 1 / (1 + std::exp(-x)); },
+      [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); },
+      [](double x) {
+        return 0.5 * x *
+               (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
+      }};
+  const Kernels& k = BestKernels();
+  Floats x;
+  for (float v = -120; v <= 120; v += 0.01171875f) {
+    x.push_back(v);
+  }
+  Floats y(x.size());
+  int which = 0;
+  for (const auto& kernel : {k.tanh, k.sigmoid, k.gelu, k.gelu_tanh}) {
+    kernel(x.data(), y.data(), static_cast<int64_t>(x.size()));
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double expected = exact[which](static_cast<double>(x[i]));
+      ASSERT_NEAR(y[i], expected, 3e-7 * std::max(1.0, std::abs(expected)))
+          << "function " << which << " of " << x[i];
+    }
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    kernel(&nan, y.data(), 1);
+    EXPECT_TRUE(std::isnan(y[0])) << "function " << which;
+    ++which;
   }
 }
 

@@ -98,6 +98,20 @@ TEST(Autodiff, GradientsOfLinearLayersAndTanhAreRight) {
       Close({6}, [](GraphBuilder& b) { return b.Linear("hidden", b.input(), 5, false); }), 3);
 }
 
+TEST(Autodiff, GradientsOfSigmoidAndGeluAreRight) {
+  const auto hidden = [](GraphBuilder& b) { return b.Linear("hidden", b.input(), 5); };
+  CheckGradients("sigmoid", Close({6}, [&](GraphBuilder& b) { return b.Sigmoid(hidden(b)); }), 3);
+  CheckGradients("gelu", Close({6}, [&](GraphBuilder& b) { return b.Gelu(hidden(b)); }), 3);
+  CheckGradients("gelu by tanh",
+                 Close({6}, [&](GraphBuilder& b) { return b.Gelu(hidden(b), true); }), 3);
+}
+
+TEST(Autodiff, GradientsOfASmoothedLossAreRight) {
+  GraphBuilder b({6});
+  b.SoftmaxCrossEntropy(b.Linear("fc", b.Tanh(b.input()), 4), 0.1);
+  CheckGradients("label smoothing", *std::move(b).Build(), 3);
+}
+
 TEST(Autodiff, GradientsOfBatchNormAreRight) {
   CheckGradients("batch_norm",
                  Close({2, 3, 4},
@@ -127,10 +141,13 @@ TEST(Autodiff, GradientsOfReluAreRightWhereverItIsFused) {
 }
 
 TEST(Autodiff, GradientsOfPoolingAreRight) {
-  const PoolOptions cases[] = {{.kernel = 2},
-                               {.kernel = 3, .stride = 2, .padding = 1},
-                               {.kernel = 3, .stride = 1},
-                               {.kernel = 2, .stride = 3}};
+  const PoolOptions cases[] = {
+      {.kernel = 2},
+      {.kernel = 3, .stride = 2, .padding = 1},
+      {.kernel = 3, .stride = 1},
+      {.kernel = 2, .stride = 3},
+      {.kernel = 3, .stride = 2, .ceil_mode = true},
+      {.kernel = 3, .stride = 2, .padding = 1, .ceil_mode = true, .count_padding = false}};
   for (const PoolOptions& options : cases) {
     CheckGradients("max_pool",
                    Close({2, 6, 5}, [&](GraphBuilder& b) { return b.MaxPool(b.input(), options); }),

@@ -48,12 +48,32 @@ TEST(GraphBuilder, DilationWidensTheWindow) {
   EXPECT_EQ(graph->value(conv).shape, Shape({2, 3, 3}));
 }
 
+TEST(GraphBuilder, CeilModeKeepsALastWindowThatStartsInsideTheInput) {
+  const auto pooled = [](int64_t size, const PoolOptions& options) {
+    GraphBuilder builder({1, size, size});
+    const ValueId y = builder.MaxPool(builder.input(), options);
+    builder.SoftmaxCrossEntropy(builder.Linear("fc", builder.Flatten(y), 2));
+    return std::move(builder).Build()->value(y).shape[1];
+  };
+  EXPECT_EQ(pooled(112, {.kernel = 3, .stride = 2}), 55);
+  EXPECT_EQ(pooled(112, {.kernel = 3, .stride = 2, .ceil_mode = true}), 56);
+  EXPECT_EQ(pooled(7, {.kernel = 3, .stride = 2, .ceil_mode = true}), 3);
+  // The sixth window would start in the padding after the input.
+  EXPECT_EQ(pooled(9, {.kernel = 2, .stride = 2, .padding = 1, .ceil_mode = true}), 5);
+}
+
 TEST(GraphBuilder, NamesTheLayerAndTheShapesWhereTheyDoNotFit) {
   {
     GraphBuilder builder({3, 4, 4});
     builder.Conv2d("stem", builder.input(), {.out_channels = 8, .kernel = 7});
     EXPECT_THAT(BuildError(std::move(builder)),
                 AllOf(HasSubstr("layer 'stem'"), HasSubstr("7x7"), HasSubstr("[3, 4, 4]")));
+  }
+  {
+    GraphBuilder builder({4});
+    builder.SoftmaxCrossEntropy(builder.Linear("fc", builder.input(), 3), 1);
+    EXPECT_THAT(BuildError(std::move(builder)),
+                AllOf(HasSubstr("layer 'loss'"), HasSubstr("label smoothing 1")));
   }
   {
     GraphBuilder builder({3, 4, 4});

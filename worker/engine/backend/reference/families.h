@@ -1,0 +1,17 @@
+// The families of ops that have a file of their own; RunNode (kernels.cc) calls them.
+#pragma once
+
+#include "worker/engine/backend/reference/kernels.h"
+
+namespace trainyard::engine::reference {
+
+template <class T>
+T Rectified(T value) {
+  return value < 0 ? T{0} : value;  // a NaN stays
+}
+
+// elementwise.cc: what looks at one element at a time.
+template <class T>
+void RunElementwise(const Operands<T>& operands);
+
+}  // namespace trainyard::engine::reference
