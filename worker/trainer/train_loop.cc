@@ -106,7 +106,8 @@ absl::Status TrainLoop::AccumulateHostedReplicas() {
     const engine::Batch part{
         .inputs =
             absl::MakeConstSpan(batch->inputs).subspan(begin * row_elements, rows * row_elements),
-        .labels = absl::MakeConstSpan(batch->labels).subspan(begin, rows)};
+        .labels = absl::MakeConstSpan(batch->labels).subspan(begin, rows),
+        .position = {training_.identity.seed, step_, slice.begin}};
     TY_RETURN_IF_ERROR(
         executable_.Accumulate(part, static_cast<double>(rows) / total_rows, /*on_ready=*/{}));
   }

@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "worker/engine/graph/dropout.h"
 #include "worker/engine/graph/graph.h"
 #include "worker/engine/graph/memory_plan.h"
 #include "worker/engine/graph/step_graph.h"
@@ -29,10 +30,11 @@
 namespace trainyard::engine {
 
 // Rows in host memory. inputs: [rows, elements of one input] row-major (NCHW); labels: [rows],
-// class numbers.
+// class numbers. `position` matters to models with dropout alone.
 struct Batch {
   absl::Span<const float> inputs;
   absl::Span<const int32_t> labels;
+  RandomPosition position = {};
 
   int64_t rows() const { return static_cast<int64_t>(labels.size()); }
 };

@@ -22,6 +22,7 @@ class Autodiff {
   // For the ops:
   // Whether the gradient with respect to the value leads to something wanted.
   bool Wants(ValueId value) const { return wanted_[static_cast<size_t>(value)]; }
+  const Shape& ShapeOf(ValueId value) const { return step_.graph.value(value).shape; }
   // The complete gradient of an output.
   ValueId GradientOf(ValueId value) const;
   // A new value of the primal's shape. A parameter's goes into the reduction arena, next in order.

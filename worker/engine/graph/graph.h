@@ -67,8 +67,11 @@ enum class OpKind {
   kTanh,
   kSigmoid,
   kGelu,
+  kDropout,
   kAdd,
   kFlatten,
+  kConcat,
+  kLrn,
   kMaxPool,
   kAvgPool,
   kGlobalAvgPool,
@@ -83,6 +86,8 @@ enum class OpKind {
   kSigmoidGradient,
   kGeluGradient,
   kFlattenGradient,
+  kConcatGradient,
+  kLrnGradient,
   kMaxPoolGradient,
   kAvgPoolGradient,
   kGlobalAvgPoolGradient,
@@ -109,6 +114,22 @@ struct GeluAttributes {
   bool tanh_approximation = false;
 };
 
+struct DropoutAttributes {
+  double rate = 0.5;   // of the elements that become zero
+  uint32_t layer = 0;  // numbers the dropouts of a model, so that each draws other elements
+};
+
+struct ConcatAttributes {
+  int64_t first_channel = 0;  // of a gradient: where the slice begins in the concatenation
+};
+
+struct LrnAttributes {
+  int64_t size = 5;
+  double alpha = 1e-4;
+  double beta = 0.75;
+  double k = 1;
+};
+
 struct LossAttributes {
   double label_smoothing = 0;
 };
@@ -125,7 +146,7 @@ struct Node {
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;  // kNoValue: not wanted
   std::variant<std::monostate, ConvAttributes, PoolAttributes, NormAttributes, GeluAttributes,
-               LossAttributes>
+               DropoutAttributes, ConcatAttributes, LrnAttributes, LossAttributes>
       attributes;
   // Fused by a pass. conv2d, linear, batch_norm: the output is rectified. batch_norm_gradient: the
   // incoming gradient is masked where the output was not positive. max_pool: its index tells
@@ -138,6 +159,9 @@ struct Node {
   const PoolAttributes& pool() const { return std::get<PoolAttributes>(attributes); }
   const NormAttributes& norm() const { return std::get<NormAttributes>(attributes); }
   const GeluAttributes& gelu() const { return std::get<GeluAttributes>(attributes); }
+  const DropoutAttributes& dropout() const { return std::get<DropoutAttributes>(attributes); }
+  const ConcatAttributes& concat() const { return std::get<ConcatAttributes>(attributes); }
+  const LrnAttributes& lrn() const { return std::get<LrnAttributes>(attributes); }
   const LossAttributes& loss() const { return std::get<LossAttributes>(attributes); }
 };
 

@@ -40,6 +40,13 @@ struct PoolOptions {
   bool count_padding = true;
 };
 
+struct LrnOptions {
+  int64_t size = 5;
+  double alpha = 1e-4;
+  double beta = 0.75;
+  double k = 1;
+};
+
 // The largest pooling window: its positions must fit the byte in which backends keep the maximum's.
 inline constexpr int64_t kMaxPoolKernel = 15;
 
@@ -62,6 +69,13 @@ class GraphBuilder {
   ValueId Sigmoid(ValueId x);
   // x times the normal distribution function at x; or that by a tanh, as GPT-2 does.
   ValueId Gelu(ValueId x, bool tanh_approximation = false);
+  // Zero with probability `rate`, in [0, 1), and scaled by 1 / (1 - rate) otherwise; nothing in an
+  // evaluation. Rate 0 gives x itself.
+  ValueId Dropout(ValueId x, double rate);
+  // Two or more values [C_i, H, W], or [F_i], one after the other along the first dimension.
+  ValueId Concat(const std::vector<ValueId>& parts);
+  // x: [C, H, W], each element divided by a power of the mean square of its `size` channels.
+  ValueId Lrn(ValueId x, const LrnOptions& options);
   // Two values of one shape.
   ValueId Add(ValueId a, ValueId b);
   // -> [elements], in NCHW order.

@@ -200,6 +200,7 @@ StepGraph ReuseInPlace(StepGraph step) {
       case OpKind::kTanh:
       case OpKind::kSigmoid:
       case OpKind::kGelu:
+      case OpKind::kDropout:
       case OpKind::kReluGradient:
       case OpKind::kTanhGradient:
       case OpKind::kSigmoidGradient:

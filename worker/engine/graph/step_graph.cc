@@ -1,5 +1,7 @@
 #include "worker/engine/graph/step_graph.h"
 
+#include <utility>
+
 #include "common/base/check.h"
 #include "worker/engine/graph/autodiff.h"
 #include "worker/engine/graph/passes.h"
@@ -17,6 +19,27 @@ std::vector<BatchStatistics> CollectStatistics(const Graph& graph) {
     }
   }
   return statistics;
+}
+
+// Lets whoever reads a dropout read its input.
+void RemoveDropout(Graph& graph) {
+  std::vector<ValueId> stand_in(graph.values.size());
+  for (size_t i = 0; i < stand_in.size(); ++i) {
+    stand_in[i] = static_cast<ValueId>(i);
+  }
+  std::vector<Node> nodes;
+  for (Node& node : graph.nodes) {
+    for (ValueId& input : node.inputs) {
+      input = stand_in[static_cast<size_t>(input)];
+    }
+    if (node.op == OpKind::kDropout) {
+      stand_in[static_cast<size_t>(node.outputs[0])] = node.inputs[0];
+    } else {
+      nodes.push_back(std::move(node));
+    }
+  }
+  graph.nodes = std::move(nodes);
+  graph.logits = stand_in[static_cast<size_t>(graph.logits)];
 }
 
 int64_t AlignUp(int64_t offset) {
@@ -55,6 +78,7 @@ StepGraph BuildEvaluationStep(const Graph& model, const StepOptions& options) {
       node.attributes = LossAttributes{};
     }
   }
+  RemoveDropout(step.graph);
   step.kept = {step.graph.logits, step.graph.loss, step.graph.correct};
   return ApplyPasses(std::move(step), options.passes);
 }

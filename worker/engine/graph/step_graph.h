@@ -47,8 +47,8 @@ struct StepOptions {
 
 // Forward with batch statistics, and backward.
 StepGraph BuildTrainingStep(const Graph& model, const StepOptions& options);
-// Forward with running statistics and without label smoothing. The loss is the last node, so that
-// logits come without labels.
+// Forward with running statistics, without dropout and label smoothing. The loss is the last node,
+// so that logits come without labels.
 StepGraph BuildEvaluationStep(const Graph& model, const StepOptions& options);
 
 // Where everything lies that must agree between ranks, in elements. Depends on the model alone,

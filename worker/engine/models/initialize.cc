@@ -8,8 +8,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "worker/engine/graph/philox.h"
 #include "worker/engine/models/models.h"
-#include "worker/engine/models/philox.h"
 
 namespace trainyard::engine {
 namespace {

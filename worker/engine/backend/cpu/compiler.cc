@@ -222,6 +222,15 @@ void Compiler::LowerNode(const Node& node) {
     case OpKind::kSigmoidGradient:
     case OpKind::kGeluGradient:
       return LowerElementwiseGradient(node);
+    case OpKind::kDropout:
+      return LowerDropout(node);
+    case OpKind::kConcat:
+      return LowerConcat(node);
+    case OpKind::kConcatGradient:
+      return LowerConcatGradient(node);
+    case OpKind::kLrn:
+    case OpKind::kLrnGradient:
+      return LowerLrn(node);
     case OpKind::kAdd:
       return LowerAdd(node);
     case OpKind::kFlatten:

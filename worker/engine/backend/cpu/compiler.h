@@ -120,6 +120,11 @@ class Compiler {
   void LowerNorm(const Node& node);
   void LowerNormEvaluation(const Node& node);
   void LowerNormGradient(const Node& node);
+  // lower_channels.cc
+  void LowerDropout(const Node& node);
+  void LowerConcat(const Node& node);
+  void LowerConcatGradient(const Node& node);
+  void LowerLrn(const Node& node);
   // lower_local.cc
   // Zeroes the channels that only fill the last block; `x` has this layout.
   static void ClearPadding(const Layout& layout, int64_t rows, float* x);

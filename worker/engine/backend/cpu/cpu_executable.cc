@@ -156,6 +156,7 @@ absl::Status CpuExecutable::Accumulate(const Batch& batch, double weight,
   TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
   RunState state;
   state.labels = batch.labels.data();
+  state.position = batch.position;
   state.gradient_scale = static_cast<float>(weight / static_cast<double>(rows));
   state.accumulate = has_sums_;
   has_sums_ = true;
@@ -279,6 +280,7 @@ absl::StatusOr<std::vector<CallProfile>> CpuExecutable::Profile(const Batch& bat
   for (int i = 0; i < repeats; ++i) {
     RunState state;
     state.labels = batch.labels.data();
+    state.position = batch.position;
     TY_RETURN_IF_ERROR(
         Run(*program, batch.inputs.data(), program->calls().size(), state, nullptr, &seconds));
   }

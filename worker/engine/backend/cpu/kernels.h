@@ -25,6 +25,18 @@ struct SgdRule {
   bool nesterov;
 };
 
+struct LrnRule {
+  int64_t size;                  // of the window
+  float k, alpha_by_size, beta;  // s = k + alpha_by_size * sum of squares
+};
+
+struct DropoutRule {
+  uint32_t key[2];
+  uint32_t layer, row, step;
+  uint32_t threshold;  // words below it drop their element
+  float scale;         // of what is kept
+};
+
 struct Kernels {
   const char* name;
 
@@ -48,6 +60,14 @@ struct Kernels {
   // False where an element of it was NaN or infinite.
   bool (*sgd)(const SgdRule& rule, float* parameter, float* momentum, float* gradient,
               int64_t count);
+
+  // One row of dropout (graph/dropout.h), [count] in NCHW order. y may be x.
+  void (*dropout)(const DropoutRule& rule, int64_t count, const float* x, float* y);
+  // One row, [blocks][plane][block]. `scratch` holds LrnScratch floats.
+  void (*lrn)(const LrnRule& rule, int64_t blocks, int64_t plane, int64_t block, const float* x,
+              float* y, float* scratch);
+  void (*lrn_gradient)(const LrnRule& rule, int64_t blocks, int64_t plane, int64_t block,
+                       const float* dy, const float* x, float* dx, float* scratch);
 
   // index may be null. With `relu`, windows whose maximum is not positive get kNoMaximum.
   void (*max_pool)(const PoolShape& shape, int64_t block, const float* x, float* y, uint8_t* index,
@@ -75,6 +95,11 @@ struct Kernels {
                         const float* scale, const float* shift, const float* a, const float* b,
                         const float* c, float* dx);
 };
+
+// Floats of scratch for a row of so many channels, with those that fill the last block.
+inline int64_t LrnScratch(const LrnRule& rule, int64_t lanes) {
+  return 4 * lanes + 2 * (lanes + 2 * rule.size);
+}
 
 // The best set that this machine can run.
 const Kernels& BestKernels();

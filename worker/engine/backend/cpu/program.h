@@ -17,6 +17,7 @@ namespace trainyard::engine::cpu {
 struct RunState {
   const int32_t* labels = nullptr;
   float gradient_scale = 0;  // weight / rows
+  RandomPosition position;   // for dropout
   // False: gradients overwrite the reduction arena; true: they are added to it.
   bool accumulate = false;
   double loss = 0;  // mean over the rows

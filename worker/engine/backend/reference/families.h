@@ -14,4 +14,8 @@ T Rectified(T value) {
 template <class T>
 void RunElementwise(const Operands<T>& operands);
 
+// channels.cc: what looks at the channels of one row: concat, lrn, dropout.
+template <class T>
+void RunChannels(const Operands<T>& operands);
+
 }  // namespace trainyard::engine::reference

@@ -400,6 +400,12 @@ void RunNode(const Operands<T>& o) {
     case OpKind::kFlatten:
     case OpKind::kFlattenGradient:
       return;  // the output shares the input's memory
+    case OpKind::kDropout:
+    case OpKind::kConcat:
+    case OpKind::kConcatGradient:
+    case OpKind::kLrn:
+    case OpKind::kLrnGradient:
+      return RunChannels(o);
     case OpKind::kMaxPool:
       return MaxPool(o);
     case OpKind::kAvgPool:

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "worker/engine/graph/dropout.h"
 #include "worker/engine/graph/graph.h"
 
 namespace trainyard::engine::reference {
@@ -18,6 +19,7 @@ struct Operands {
   std::vector<T*> outputs;
   const int32_t* labels = nullptr;  // [rows], for the loss
   double gradient_scale = 0;        // weight / rows, for the gradient of the loss
+  RandomPosition position = {};     // for dropout
 
   const Shape& input_shape(size_t i) const { return graph.value(node.inputs[i]).shape; }
   const Shape& output_shape(size_t i) const { return graph.value(node.outputs[i]).shape; }

@@ -173,8 +173,8 @@ void ReferenceExecutable<T>::Run(const StepGraph& step, const Placement& placeme
       static_cast<int64_t>(batch.inputs.size()) / ElementCount(model_.input_shape());
   for (size_t i = 0; i < nodes; ++i) {
     const Node& node = step.graph.nodes[i];
-    reference::Operands<T> operands{step.graph,          node,          rows, {}, {},
-                                    batch.labels.data(), gradient_scale};
+    reference::Operands<T> operands{step.graph,          node,           rows,          {}, {},
+                                    batch.labels.data(), gradient_scale, batch.position};
     for (ValueId input : node.inputs) {
       operands.inputs.push_back(Pointer(step, placement, input));
     }

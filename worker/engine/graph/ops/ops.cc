@@ -20,6 +20,12 @@ const OpDefinition& Definition(OpKind op) {
       return kSigmoidDefinition;
     case OpKind::kGelu:
       return kGeluDefinition;
+    case OpKind::kDropout:
+      return kDropoutDefinition;
+    case OpKind::kConcat:
+      return kConcatDefinition;
+    case OpKind::kLrn:
+      return kLrnDefinition;
     case OpKind::kAdd:
       return kAddDefinition;
     case OpKind::kFlatten:
@@ -50,6 +56,10 @@ const OpDefinition& Definition(OpKind op) {
       return kSigmoidGradientDefinition;
     case OpKind::kGeluGradient:
       return kGeluGradientDefinition;
+    case OpKind::kConcatGradient:
+      return kConcatGradientDefinition;
+    case OpKind::kLrnGradient:
+      return kLrnGradientDefinition;
     case OpKind::kFlattenGradient:
       return kFlattenGradientDefinition;
     case OpKind::kMaxPoolGradient:

@@ -146,6 +146,67 @@ TEST(CpuElementwise, AgreesWithTheReference) {
   }
 }
 
+TEST(CpuConcat, AgreesWithTheReference) {
+  const std::vector<int64_t> cases[] = {{16, 32, 8}, {16, 8, 16}, {3, 5}, {8, 8, 8, 3}, {32, 1}};
+  for (const std::vector<int64_t>& channels : cases) {
+    Compare("concat of " + ShapeString(channels),
+            Close({2, 5, 6},
+                  [&](GraphBuilder& b) {
+                    std::vector<ValueId> parts;
+                    for (const int64_t count : channels) {
+                      parts.push_back(b.Relu(b.Conv2d(absl::StrCat("conv", parts.size()), b.input(),
+                                                      {.out_channels = count, .padding = 1})));
+                    }
+                    parts.push_back(b.MaxPool(parts[0], {.kernel = 3, .stride = 1, .padding = 1}));
+                    return b.Conv2d("after", b.Concat(parts), {.out_channels = 9, .kernel = 1});
+                  }),
+            3);
+  }
+  Compare("concat of features and of a flattened plane",
+          Close({16, 2, 2},
+                [](GraphBuilder& b) {
+                  const ValueId x = b.Conv2d("conv", b.input(), {.out_channels = 16, .kernel = 1});
+                  const ValueId flat = b.Flatten(x);
+                  return b.Tanh(b.Concat({flat, b.Linear("linear", flat, 5), flat}));
+                }),
+          1);
+}
+
+TEST(CpuLrn, AgreesWithTheReference) {
+  const LrnOptions cases[] = {{.size = 5, .alpha = 1, .k = 2},
+                              {.size = 4, .alpha = 0.5, .beta = 0.6},
+                              {.size = 21, .alpha = 1, .beta = 0.75}};
+  for (const LrnOptions& options : cases) {
+    for (const int64_t channels : {3, 8, 20, 32}) {
+      const Conv2dOptions conv = {.out_channels = channels, .kernel = 3, .padding = 1};
+      Compare(absl::StrCat("lrn of ", channels, " over ", options.size),
+              Close({2, 5, 7},
+                    [&](GraphBuilder& b) {
+                      const ValueId x = b.Relu(b.Conv2d("conv", b.input(), conv));
+                      return b.MaxPool(b.Lrn(x, options), {.kernel = 2});
+                    }),
+              3);
+    }
+  }
+  Compare(
+      "lrn of the input",
+      Close({5, 3, 3}, [&](GraphBuilder& b) { return b.Lrn(b.input(), {.size = 3, .alpha = 1}); }),
+      1);
+}
+
+TEST(CpuDropout, AgreesWithTheReference) {
+  for (const int64_t channels : {3, 16, 20}) {
+    const Conv2dOptions conv = {.out_channels = channels, .kernel = 3, .padding = 1};
+    Compare(absl::StrCat("dropout of ", channels),
+            Close({2, 5, 7},
+                  [&](GraphBuilder& b) {
+                    const ValueId x = b.Dropout(b.Conv2d("conv", b.input(), conv), 0.3);
+                    return b.Dropout(b.Flatten(b.Relu(b.Conv2d("after", x, conv))), 0.5);
+                  }),
+            3);
+  }
+}
+
 TEST(CpuLoss, WithLabelSmoothingAgreesWithTheReference) {
   for (const int64_t classes : {2, 10, 37}) {
     GraphBuilder b({9});

@@ -62,6 +62,21 @@ std::vector<Floats> RunAll(const Kernels& kernels, int64_t block) {
     results.insert(results.end(), {parameter, momentum, gradient});
   }
 
+  kernels.dropout({{1, 2}, 3, 4, 5, 0x60000000, 1.6f}, kCount, a.data(), y.data());
+  results.push_back(y);
+  for (const float beta : {0.75f, 0.6f}) {
+    const LrnRule lrn = {5, 1.5f, 0.4f, beta};
+    constexpr int64_t kPlane = 5;
+    const int64_t blocks = 16 / block + 1;
+    const int64_t count = blocks * kPlane * block;
+    Floats out(static_cast<size_t>(count));
+    Floats scratch(static_cast<size_t>(LrnScratch(lrn, blocks * block)));
+    kernels.lrn(lrn, blocks, kPlane, block, a.data(), out.data(), scratch.data());
+    results.push_back(out);
+    kernels.lrn_gradient(lrn, blocks, kPlane, block, b.data(), a.data(), out.data(),
+                         scratch.data());
+    results.push_back(out);
+  }
   const PoolShape shape = {7, 6, 4, 3, 3, 2, 1, true};
   const int64_t plane = shape.height * shape.width;
   const int64_t out_plane = shape.out_height * shape.out_width;

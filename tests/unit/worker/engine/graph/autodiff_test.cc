@@ -164,6 +164,44 @@ TEST(Autodiff, GradientsOfPoolingAreRight) {
                  Close({3, 4, 5}, [](GraphBuilder& b) { return b.GlobalAvgPool(b.input()); }), 2);
 }
 
+TEST(Autodiff, GradientsOfConcatAreRight) {
+  CheckGradients("channels, one of them twice",
+                 Close({2, 3, 4},
+                       [](GraphBuilder& b) {
+                         const ValueId x =
+                             b.Conv2d("conv", b.input(), {.out_channels = 3, .padding = 1});
+                         return b.Tanh(b.Concat({x, b.input(), x}));
+                       }),
+                 2);
+  CheckGradients("features",
+                 Close({5},
+                       [](GraphBuilder& b) {
+                         return b.Tanh(b.Concat({b.Linear("a", b.input(), 2), b.input()}));
+                       }),
+                 2);
+}
+
+TEST(Autodiff, GradientsOfLrnAreRight) {
+  const LrnOptions cases[] = {{.size = 5, .alpha = 1, .k = 2},
+                              {.size = 4, .alpha = 0.5, .beta = 0.6},
+                              {.size = 1, .alpha = 2, .beta = 1.5},
+                              {.size = 9, .alpha = 1}};
+  for (const LrnOptions& options : cases) {
+    CheckGradients("lrn",
+                   Close({6, 2, 3}, [&](GraphBuilder& b) { return b.Lrn(b.input(), options); }), 2);
+  }
+}
+
+TEST(Autodiff, GradientsOfDropoutAreRight) {
+  CheckGradients("dropout",
+                 Close({7},
+                       [](GraphBuilder& b) {
+                         const ValueId x = b.Tanh(b.Dropout(b.input(), 0.5));
+                         return b.Dropout(b.Linear("hidden", x, 9), 0.25);
+                       }),
+                 3);
+}
+
 TEST(Autodiff, AValueWithSeveralUsesGetsTheSumOfTheirGradients) {
   CheckGradients("a residual block",
                  Close({2, 4, 4},

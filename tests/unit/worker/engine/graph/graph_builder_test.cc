@@ -62,7 +62,45 @@ TEST(GraphBuilder, CeilModeKeepsALastWindowThatStartsInsideTheInput) {
   EXPECT_EQ(pooled(9, {.kernel = 2, .stride = 2, .padding = 1, .ceil_mode = true}), 5);
 }
 
+TEST(GraphBuilder, ConcatAddsUpTheChannels) {
+  GraphBuilder builder({3, 4, 5});
+  const ValueId a = builder.Conv2d("a", builder.input(), {.out_channels = 2, .padding = 1});
+  const ValueId all = builder.Concat({a, builder.input(), a});
+  const ValueId normal = builder.Lrn(builder.Dropout(all, 0.5), {});
+  // A dropout of nothing is no node.
+  EXPECT_EQ(builder.Dropout(normal, 0), normal);
+  builder.SoftmaxCrossEntropy(builder.Linear("fc", builder.Flatten(normal), 2));
+  const absl::StatusOr<Graph> graph = std::move(builder).Build();
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(graph->value(all).shape, Shape({7, 4, 5}));
+  EXPECT_EQ(graph->value(normal).shape, Shape({7, 4, 5}));
+}
+
 TEST(GraphBuilder, NamesTheLayerAndTheShapesWhereTheyDoNotFit) {
+  {
+    GraphBuilder builder({3, 4, 4});
+    builder.Concat({builder.input(), builder.MaxPool(builder.input(), {.kernel = 2})});
+    EXPECT_THAT(
+        BuildError(std::move(builder)),
+        AllOf(HasSubstr("layer 'concat1'"), HasSubstr("[3, 2, 2]"), HasSubstr("[3, 4, 4]")));
+  }
+  {
+    GraphBuilder builder({3, 4, 4});
+    builder.Concat({builder.input()});
+    EXPECT_THAT(BuildError(std::move(builder)), HasSubstr("1 inputs; expected at least 2"));
+  }
+  {
+    GraphBuilder builder({3, 4, 4});
+    builder.Dropout(builder.input(), 1);
+    EXPECT_THAT(BuildError(std::move(builder)),
+                AllOf(HasSubstr("layer 'dropout1'"), HasSubstr("rate 1; expected [0, 1)")));
+  }
+  {
+    GraphBuilder builder({3, 4, 4});
+    builder.Lrn(builder.input(), {.k = 0});
+    EXPECT_THAT(BuildError(std::move(builder)),
+                AllOf(HasSubstr("layer 'lrn1'"), HasSubstr("k above 0")));
+  }
   {
     GraphBuilder builder({3, 4, 4});
     builder.Conv2d("stem", builder.input(), {.out_channels = 8, .kernel = 7});

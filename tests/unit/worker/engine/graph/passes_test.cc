@@ -39,6 +39,21 @@ Graph ManyPatterns() {
   return *std::move(graph);
 }
 
+// The other ops: values that are concatenated twice, overwritten in place, dropped, normalised.
+Graph OtherOps() {
+  GraphBuilder b({3, 6, 6});
+  ValueId x = b.Relu(b.Conv2d("conv1", b.input(), {.out_channels = 4, .padding = 1}));
+  x = b.Concat({b.Gelu(x), b.Sigmoid(b.Tanh(x)), x, b.input()});
+  x = b.Lrn(x, {.size = 3, .alpha = 0.1});
+  x = b.MaxPool(b.Relu(b.Dropout(x, 0.3)), {.kernel = 3, .stride = 2, .ceil_mode = true});
+  x = b.Gelu(b.Gelu(b.Flatten(x), true), false);
+  x = b.Dropout(b.Relu(b.Linear("fc1", x, 6)), 0.5);
+  b.SoftmaxCrossEntropy(b.Linear("fc2", x, 3), 0.1);
+  absl::StatusOr<Graph> graph = std::move(b).Build();
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  return *std::move(graph);
+}
+
 struct Numbers {
   testing::NamedValues gradients, state;
   std::vector<double> logits, input_gradient;
@@ -64,14 +79,15 @@ Numbers RunSteps(const Graph& model, const PassOptions& passes) {
 }
 
 void ExpectSameNumbers(const PassOptions& passes) {
-  const Graph model = ManyPatterns();
-  const Numbers plain = RunSteps(model, kNoPasses);
-  const Numbers passed = RunSteps(model, passes);
-  EXPECT_EQ(passed.gradients, plain.gradients);
-  EXPECT_EQ(passed.state, plain.state);
-  EXPECT_EQ(passed.logits, plain.logits);
-  EXPECT_EQ(passed.input_gradient, plain.input_gradient);
-  EXPECT_EQ(passed.predictions, plain.predictions);
+  for (const Graph& model : {ManyPatterns(), OtherOps()}) {
+    const Numbers plain = RunSteps(model, kNoPasses);
+    const Numbers passed = RunSteps(model, passes);
+    EXPECT_EQ(passed.gradients, plain.gradients);
+    EXPECT_EQ(passed.state, plain.state);
+    EXPECT_EQ(passed.logits, plain.logits);
+    EXPECT_EQ(passed.input_gradient, plain.input_gradient);
+    EXPECT_EQ(passed.predictions, plain.predictions);
+  }
 }
 
 int64_t Count(const StepGraph& step, OpKind op) {

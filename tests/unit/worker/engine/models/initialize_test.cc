@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "tests/unit/worker/engine/engine_testing.h"
+#include "worker/engine/graph/philox.h"
 #include "worker/engine/models/models.h"
-#include "worker/engine/models/philox.h"
 
 namespace trainyard::engine {
 namespace {

@@ -1,0 +1,157 @@
+// Ops over the channels of a row: dropout, concat, lrn.
+#include <algorithm>
+#include <vector>
+
+#include "worker/engine/backend/cpu/compiler.h"
+#include "worker/engine/backend/cpu/parallel.h"
+#include "worker/engine/graph/dropout.h"
+
+namespace trainyard::engine::cpu {
+namespace {
+
+// Where one input of a concat lies in a row of the output, in floats.
+struct Part {
+  BufferId buffer;
+  int64_t offset;
+  int64_t count;
+};
+
+}  // namespace
+
+// In NCHW order, as the random words count the elements.
+void Compiler::LowerDropout(const Node& node) {
+  const Layout plain = layout(node.inputs[0]).Plain();
+  SetLayout(node.outputs[0], plain);
+  const BufferId x = In(node.inputs[0], plain);
+  const BufferId y = OutputBuffer(node);
+  const DropoutAttributes dropout = node.dropout();
+  const int64_t rows = rows_;
+  const int64_t count = plain.elements();
+  const int threads = threads_;
+  const Kernels* kernels = &kernels_;
+  Program* program = &program_;
+  auto run = [=](RunState& state) {
+    const std::array<uint32_t, 2> key = DropoutKey(state.position);
+    ParallelFor(threads, rows, [&](int64_t n) {
+      const DropoutRule rule = {{key[0], key[1]},
+                                dropout.layer,
+                                static_cast<uint32_t>(state.position.first_row + n),
+                                static_cast<uint32_t>(state.position.step),
+                                DropoutThreshold(dropout),
+                                static_cast<float>(1 / (1 - dropout.rate))};
+      kernels->dropout(rule, count, program->ptr<float>(x) + n * count,
+                       program->ptr<float>(y) + n * count);
+    });
+  };
+  EmitCall(node, run, {x, y});
+}
+
+// Keeps the blocks of the first input where all parts but the last fill theirs.
+void Compiler::LowerConcat(const Node& node) {
+  const Shape& shape = value(node.outputs[0]).shape;
+  Layout y_layout = PlainLayout(shape);
+  if (shape.size() == 3) {
+    const int64_t block = layout(node.inputs[0]).block;
+    const bool fills = std::all_of(node.inputs.begin(), node.inputs.end() - 1, [&](ValueId input) {
+      return value(input).shape[0] % block == 0;
+    });
+    y_layout.block = fills ? block : 1;
+  }
+  SetLayout(node.outputs[0], y_layout);
+  const BufferId y = BufferOf(node.outputs[0]);
+  std::vector<BufferId> buffers = {y};
+  std::vector<Part> parts;
+  int64_t offset = 0;
+  for (const ValueId input : node.inputs) {
+    Layout x_layout = layout(input).Plain();
+    x_layout.block = y_layout.block;
+    const int64_t count = x_layout.elements();
+    parts.push_back({In(input, x_layout), offset, count});
+    buffers.push_back(parts.back().buffer);
+    offset += count;
+  }
+  const int64_t rows = rows_;
+  const int64_t row = y_layout.elements();
+  const int threads = threads_;
+  Program* program = &program_;
+  auto run = [=](RunState&) {
+    ParallelFor(threads, rows, [&](int64_t n) {
+      for (const Part& part : parts) {
+        std::copy_n(program->ptr<float>(part.buffer) + n * part.count, part.count,
+                    program->ptr<float>(y) + n * row + part.offset);
+      }
+    });
+  };
+  EmitCall(node, run, buffers);
+}
+
+void Compiler::LowerConcatGradient(const Node& node) {
+  const ValueId dy = node.inputs[0];
+  const Shape& shape = value(node.outputs[0]).shape;
+  const Shape& whole = value(dy).shape;
+  const int64_t first = node.concat().first_channel;
+  // Flat values may lie in blocks of what was flattened: they are taken in order.
+  Layout y_layout = layout(dy).Plain();
+  if (shape.size() == 3) {
+    const int64_t block = layout(dy).block;
+    const bool fills =
+        first % block == 0 && (shape[0] % block == 0 || first + shape[0] == whole[0]);
+    y_layout.block = fills ? block : 1;
+  }
+  Layout x_layout = PlainLayout(shape);
+  x_layout.block = y_layout.block;
+  SetLayout(node.outputs[0], x_layout);
+  const BufferId from = In(dy, y_layout);
+  const BufferId to = BufferOf(node.outputs[0]);
+  const int64_t offset = first * (ElementCount(whole) / whole[0]);
+  const int64_t rows = rows_;
+  const int64_t row = y_layout.elements();
+  const int64_t count = x_layout.elements();
+  const int threads = threads_;
+  Program* program = &program_;
+  auto run = [=](RunState&) {
+    ParallelFor(threads, rows, [&](int64_t n) {
+      std::copy_n(program->ptr<float>(from) + n * row + offset, count,
+                  program->ptr<float>(to) + n * count);
+    });
+  };
+  EmitCall(node, run, {from, to});
+}
+
+// Forward (x) -> y, or the gradient (dy, x) -> dx, in the layout of x.
+void Compiler::LowerLrn(const Node& node) {
+  const bool is_gradient = node.op == OpKind::kLrnGradient;
+  const ValueId input = node.inputs[is_gradient ? 1 : 0];
+  const Layout home = layout(input);
+  SetLayout(node.outputs[0], home);
+  const BufferId x = BufferOf(input);
+  const BufferId dy = is_gradient ? In(node.inputs[0], home) : x;
+  const BufferId y = BufferOf(node.outputs[0]);
+  const LrnAttributes& lrn = node.lrn();
+  const LrnRule rule = {lrn.size, static_cast<float>(lrn.k),
+                        static_cast<float>(lrn.alpha / static_cast<double>(lrn.size)),
+                        static_cast<float>(lrn.beta)};
+  const int64_t scratch_row = LrnScratch(rule, home.blocks() * home.block);
+  const BufferId scratch = AddScratch(rows_ * scratch_row * int64_t{sizeof(float)});
+  const int64_t rows = rows_;
+  const int threads = threads_;
+  const Kernels* kernels = &kernels_;
+  Program* program = &program_;
+  auto run = [=](RunState&) {
+    const int64_t row = home.elements();
+    ParallelFor(threads, rows, [&](int64_t n) {
+      const float* from = program->ptr<float>(x) + n * row;
+      float* to = program->ptr<float>(y) + n * row;
+      float* mine = program->ptr<float>(scratch) + n * scratch_row;
+      if (is_gradient) {
+        kernels->lrn_gradient(rule, home.blocks(), home.plane(), home.block,
+                              program->ptr<float>(dy) + n * row, from, to, mine);
+      } else {
+        kernels->lrn(rule, home.blocks(), home.plane(), home.block, from, to, mine);
+      }
+    });
+  };
+  EmitCall(node, run, {x, dy, y, scratch});
+}
+
+}  // namespace trainyard::engine::cpu

@@ -1,0 +1,69 @@
+// concat: (x_i [C_i, H, W], ...) -> y [sum C_i, H, W], or of features [F_i].
+//   gradient  (dy) -> dx_i, a slice of channels; one node for each input
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "worker/engine/graph/autodiff.h"
+#include "worker/engine/graph/graph_builder.h"
+#include "worker/engine/graph/ops/ops.h"
+
+namespace trainyard::engine {
+namespace {
+
+double NoFlops(const Graph&, const Node&, int64_t) {
+  return 0;
+}
+
+void Gradient(Autodiff& autodiff, const Node& node) {
+  // Of the inputs that come in several times each place contributes.
+  int64_t first_channel = 0;
+  for (const ValueId x : node.inputs) {
+    if (autodiff.Wants(x)) {
+      const ValueId dx = autodiff.NewGradient(x);
+      autodiff.Emit({OpKind::kConcatGradient,
+                     node.name,
+                     {autodiff.GradientOf(node.outputs[0])},
+                     {dx},
+                     ConcatAttributes{first_channel}});
+      autodiff.Contribute(x, dx);
+    }
+    first_channel += autodiff.ShapeOf(x)[0];
+  }
+}
+
+}  // namespace
+
+const OpDefinition kConcatDefinition = {"concat", NoFlops, Gradient};
+const OpDefinition kConcatGradientDefinition = {"concat_gradient", NoFlops, nullptr};
+
+ValueId GraphBuilder::Concat(const std::vector<ValueId>& parts) {
+  const std::string name = AutoName("concat");
+  if (!ok()) {
+    return kNoValue;
+  }
+  if (parts.size() < 2) {
+    return Fail(name, absl::StrCat(parts.size(), " inputs; expected at least 2"));
+  }
+  Shape total;
+  for (const ValueId part : parts) {
+    if (!CheckInput(name, part, 0)) {
+      return kNoValue;
+    }
+    const Shape& added = shape(part);
+    if (total.empty()) {
+      total = added;
+      continue;
+    }
+    const bool fits = added.size() == total.size() && (total.size() == 1 || total.size() == 3) &&
+                      std::equal(added.begin() + 1, added.end(), total.begin() + 1);
+    if (!fits) {
+      return Fail(name, absl::StrCat("cannot append ", ShapeString(added), " ('",
+                                     graph_.value(part).name, "') to ", ShapeString(total),
+                                     "; expected equal height and width, or features"));
+    }
+    total[0] += added[0];
+  }
+  return AddNode({OpKind::kConcat, name, parts, {}, ConcatAttributes{}}, total);
+}
+
+}  // namespace trainyard::engine
