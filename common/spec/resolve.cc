@@ -71,6 +71,15 @@ void CheckData(const v1::JobSpec& spec, Violations& violations) {
     case v1::ModelSpec::kWideResnet:
       CheckModel(model.wide_resnet(), "spec.model.wide_resnet", *facts, violations);
       break;
+    case v1::ModelSpec::kAlexnet:
+      CheckModel(model.alexnet(), "spec.model.alexnet", *facts, violations);
+      break;
+    case v1::ModelSpec::kVgg:
+      CheckModel(model.vgg(), "spec.model.vgg", *facts, violations);
+      break;
+    case v1::ModelSpec::kGooglenet:
+      CheckModel(model.googlenet(), "spec.model.googlenet", *facts, violations);
+      break;
     case v1::ModelSpec::MODEL_NOT_SET:
       break;
   }

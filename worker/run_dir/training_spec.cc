@@ -81,13 +81,24 @@ void ReadEnum(FieldReader& reader, absl::string_view key, absl::string_view pref
   reader.Violate(key, absl::StrCat("is ", DumpJson(raw), "; expected ", expected));
 }
 
+void ReadStem(FieldReader& reader, ModelSpec::Stem& stem) {
+  ReadEnum(reader, "stem", "STEM_",
+           {{"imagenet", ModelSpec::Stem::kImagenet}, {"cifar", ModelSpec::Stem::kCifar}}, stem);
+}
+
+void ReadDropout(FieldReader& reader, double standard, double& rate) {
+  rate = standard;
+  Number(reader, "dropout", rate, {.min = 0, .max = 1, .max_exclusive = true});
+}
+
 void ReadModel(FieldReader& spec, ModelSpec& model) {
   FieldReader reader = spec.Object("model");
   const std::string kind =
-      OneOf(spec, "model", reader, {"mlp", "convnet", "resnet", "wide_resnet"}, true);
+      OneOf(spec, "model", reader,
+            {"mlp", "convnet", "resnet", "wide_resnet", "alexnet", "vgg", "googlenet"}, true);
   if (kind.empty()) return;
   FieldReader fields = reader.Object(kind);
-  if (kind == "resnet") {
+  if (kind == "resnet" || kind == "alexnet" || kind == "vgg" || kind == "googlenet") {
     model.input = {3, 224, 224};
     model.classes = 1000;
   } else if (kind == "wide_resnet") {
@@ -110,14 +121,25 @@ void ReadModel(FieldReader& spec, ModelSpec& model) {
   } else if (kind == "resnet") {
     model.kind = ModelSpec::Kind::kResnet;
     fields.Integer("depth", model.depth, 18, 110);
-    ReadEnum(fields, "stem", "RESNET_STEM_",
-             {{"imagenet", ModelSpec::Stem::kImagenet}, {"cifar", ModelSpec::Stem::kCifar}},
-             model.stem);
+    ReadStem(fields, model.stem);
     fields.Bool("zero_init_residual", model.zero_init_residual);
   } else if (kind == "wide_resnet") {
     model.kind = ModelSpec::Kind::kWideResnet;
     fields.Integer("depth", model.depth, 10, 1000);
     fields.Integer("width", model.width, 1, 64);
+  } else if (kind == "alexnet") {
+    model.kind = ModelSpec::Kind::kAlexnet;
+    ReadDropout(fields, 0.5, model.dropout);
+  } else if (kind == "vgg") {
+    model.kind = ModelSpec::Kind::kVgg;
+    model.depth = 16;
+    fields.Integer("depth", model.depth, 11, 19);
+    fields.Bool("batch_norm", model.batch_norm);
+    ReadDropout(fields, 0.5, model.dropout);
+  } else if (kind == "googlenet") {
+    model.kind = ModelSpec::Kind::kGooglenet;
+    ReadStem(fields, model.stem);
+    ReadDropout(fields, 0.2, model.dropout);
   } else {
     model.kind = ModelSpec::Kind::kConvnet;
     fields.Integers("channels", model.channels, 1, kMaxWidth);

@@ -14,17 +14,18 @@
 namespace trainyard::run_dir {
 
 struct ModelSpec {
-  enum class Kind { kMlp, kConvnet, kResnet, kWideResnet };
+  enum class Kind { kMlp, kConvnet, kResnet, kWideResnet, kAlexnet, kVgg, kGooglenet };
   enum class Stem { kImagenet, kCifar };
   Kind kind = Kind::kMlp;
   std::vector<int64_t> input = {1, 28, 28};  // channels, height, width
   int64_t classes = 10;
   std::vector<int64_t> hidden = {256};       // mlp
   std::vector<int64_t> channels = {32, 64};  // convnet
-  bool batch_norm = false;                   // convnet
-  int64_t depth = 18;                        // resnet, wide_resnet
+  bool batch_norm = false;                   // convnet, vgg
+  int64_t depth = 18;                        // resnet, wide_resnet, vgg
   int64_t width = 10;                        // wide_resnet
-  Stem stem = Stem::kImagenet;               // resnet
+  Stem stem = Stem::kImagenet;               // resnet, googlenet
+  double dropout = 0;                        // alexnet, vgg, googlenet: the rate
   bool zero_init_residual = false;           // resnet
 
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;

@@ -10,6 +10,15 @@
 
 namespace trainyard::trainer {
 
+namespace {
+
+engine::Stem StemOf(const run_dir::ModelSpec& spec) {
+  return spec.stem == run_dir::ModelSpec::Stem::kCifar ? engine::Stem::kCifar
+                                                       : engine::Stem::kImagenet;
+}
+
+}  // namespace
+
 absl::StatusOr<engine::Graph> BuildModel(const run_dir::ModelSpec& spec) {
   switch (spec.kind) {
     case run_dir::ModelSpec::Kind::kMlp:
@@ -20,18 +29,29 @@ absl::StatusOr<engine::Graph> BuildModel(const run_dir::ModelSpec& spec) {
                                    .channels = spec.channels,
                                    .classes = spec.classes,
                                    .batch_norm = spec.batch_norm});
-    case run_dir::ModelSpec::Kind::kResnet: {
-      const bool is_cifar = spec.stem == run_dir::ModelSpec::Stem::kCifar;
+    case run_dir::ModelSpec::Kind::kResnet:
       return engine::BuildResnet({.input = spec.input,
                                   .depth = spec.depth,
-                                  .stem = is_cifar ? engine::ResnetSpec::Stem::kCifar
-                                                   : engine::ResnetSpec::Stem::kImagenet,
+                                  .stem = StemOf(spec),
                                   .classes = spec.classes,
                                   .zero_init_residual = spec.zero_init_residual});
-    }
     case run_dir::ModelSpec::Kind::kWideResnet:
       return engine::BuildWideResnet(
           {.input = spec.input, .depth = spec.depth, .width = spec.width, .classes = spec.classes});
+    case run_dir::ModelSpec::Kind::kAlexnet:
+      return engine::BuildAlexnet(
+          {.input = spec.input, .classes = spec.classes, .dropout = spec.dropout});
+    case run_dir::ModelSpec::Kind::kVgg:
+      return engine::BuildVgg({.input = spec.input,
+                               .depth = spec.depth,
+                               .batch_norm = spec.batch_norm,
+                               .classes = spec.classes,
+                               .dropout = spec.dropout});
+    case run_dir::ModelSpec::Kind::kGooglenet:
+      return engine::BuildGooglenet({.input = spec.input,
+                                     .stem = StemOf(spec),
+                                     .classes = spec.classes,
+                                     .dropout = spec.dropout});
   }
   return absl::InternalError("a kind of model that BuildModel does not know");
 }

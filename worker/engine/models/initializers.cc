@@ -3,6 +3,16 @@
 #include <cmath>
 
 namespace trainyard::engine {
+namespace {
+
+void InitializeWeights(Graph& graph, OpKind op, double stddev) {
+  for (const Node& node : graph.nodes) {
+    if (node.op != op) continue;
+    graph.value(node.inputs[1]).initializer = {Initializer::Kind::kNormal, stddev};
+  }
+}
+
+}  // namespace
 
 void InitializeConvolutionsByFanOut(Graph& graph) {
   for (const Node& node : graph.nodes) {
@@ -10,6 +20,22 @@ void InitializeConvolutionsByFanOut(Graph& graph) {
     Value& weight = graph.value(node.inputs[1]);
     const auto fan_out = static_cast<double>(ElementCount(weight.shape) / weight.shape[1]);
     weight.initializer = {Initializer::Kind::kNormal, std::sqrt(2 / fan_out)};
+  }
+}
+
+void InitializeConvolutions(Graph& graph, double stddev) {
+  InitializeWeights(graph, OpKind::kConv2d, stddev);
+}
+
+void InitializeLinears(Graph& graph, double stddev) {
+  InitializeWeights(graph, OpKind::kLinear, stddev);
+}
+
+void InitializeBiases(Graph& graph, double value) {
+  for (const Node& node : graph.nodes) {
+    if (node.op != OpKind::kConv2d && node.op != OpKind::kLinear) continue;
+    if (node.inputs.size() < 3) continue;
+    graph.value(node.inputs[2]).initializer = {Initializer::Kind::kConstant, value};
   }
 }
 

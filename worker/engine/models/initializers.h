@@ -8,5 +8,10 @@ namespace trainyard::engine {
 // Weights of convolutions: N(0, 2 / fan_out), fan_out = out_channels * kernel area (He et al. 2015,
 // "Delving deep into rectifiers", eq. 14).
 void InitializeConvolutionsByFanOut(Graph& graph);
+// Weights: N(0, stddev^2).
+void InitializeConvolutions(Graph& graph, double stddev);
+void InitializeLinears(Graph& graph, double stddev);
+// Of convolutions and linears.
+void InitializeBiases(Graph& graph, double value);
 
 }  // namespace trainyard::engine

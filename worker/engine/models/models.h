@@ -31,6 +31,12 @@ struct ConvnetSpec {
 };
 absl::StatusOr<Graph> BuildConvnet(const ConvnetSpec& spec);
 
+// What a network for images begins with.
+enum class Stem {
+  kImagenet,  // 7x7 convolution, stride 2, then max_pool 3x3, stride 2
+  kCifar,     // 3x3 convolution
+};
+
 // Residual networks (He et al. 2015, "Deep residual learning for image recognition"), with the
 // names and the initialisation of torchvision: convolutions N(0, 2 / fan_out), batch norm 1 and 0.
 // Depths 18 and 34 have basic blocks, 50 and 101 bottlenecks (stride in the 3x3, "v1.5"), of 64 to
@@ -38,10 +44,6 @@ absl::StatusOr<Graph> BuildConvnet(const ConvnetSpec& spec);
 // stages of 16, 32 and 64 channels, with the CIFAR stem; a shortcut that changes its shape is a
 // convolution.
 struct ResnetSpec {
-  enum class Stem {
-    kImagenet,  // 7x7 convolution, stride 2, then max_pool 3x3, stride 2
-    kCifar,     // 3x3 convolution
-  };
   Shape input;  // {channels, height, width}
   int64_t depth = 18;
   Stem stem = Stem::kImagenet;
@@ -63,6 +65,39 @@ struct WideResnetSpec {
   int64_t classes = 10;
 };
 absl::StatusOr<Graph> BuildWideResnet(const WideResnetSpec& spec);
+
+// Krizhevsky 2014, "One weird trick for parallelizing convolutional neural networks", with the
+// names and the initialisation of torchvision. Images of 224 x 224 leave 6 x 6 for the classifier;
+// for other sizes its first layer has what they leave.
+struct AlexnetSpec {
+  Shape input;  // {channels, height, width}
+  int64_t classes = 1000;
+  double dropout = 0.5;  // rate, before the first two layers of the classifier
+};
+absl::StatusOr<Graph> BuildAlexnet(const AlexnetSpec& spec);
+
+// Simonyan & Zisserman 2015, "Very deep convolutional networks", with the names and the
+// initialisation of torchvision: convolutions N(0, 2 / fan_out), linears N(0, 0.01^2), biases 0.
+struct VggSpec {
+  Shape input;              // {channels, height, width}
+  int64_t depth = 16;       // 11, 13, 16 or 19
+  bool batch_norm = false;  // after each convolution
+  int64_t classes = 1000;
+  double dropout = 0.5;  // rate, after the first two layers of the classifier
+};
+absl::StatusOr<Graph> BuildVgg(const VggSpec& spec);
+
+// Szegedy et al. 2015, "Going deeper with convolutions", with batch norm and without the auxiliary
+// classifiers. Stem kImagenet: names and initialisation of torchvision. Stem kCifar: the form that
+// is customary there, with the names of its usual PyTorch code (pre_layers.0, a3.b1.0, ...,
+// linear).
+struct GooglenetSpec {
+  Shape input;  // {channels, height, width}
+  Stem stem = Stem::kImagenet;
+  int64_t classes = 1000;
+  double dropout = 0.2;  // rate, before the classifier
+};
+absl::StatusOr<Graph> BuildGooglenet(const GooglenetSpec& spec);
 
 // What a model says of a parameter; otherwise PyTorch's default (Kaiming uniform with a = sqrt(5),
 // i.e. U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weights and biases; batch norm 1 and 0, running mean

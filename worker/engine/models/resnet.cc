@@ -34,7 +34,7 @@ absl::StatusOr<Family> FamilyOf(const ResnetSpec& spec) {
     case 44:
     case 56:
     case 110: {
-      if (spec.stem != ResnetSpec::Stem::kCifar) {
+      if (spec.stem != Stem::kCifar) {
         return absl::InvalidArgumentError(
             absl::StrCat("resnet: depth ", spec.depth, " is one of CIFAR; expected stem: cifar"));
       }
@@ -53,7 +53,7 @@ class ResnetBuilder {
   explicit ResnetBuilder(const ResnetSpec& spec) : spec_(spec), builder_(spec.input) {}
 
   absl::StatusOr<Graph> Build(const Family& family) && {
-    ValueId x = Stem(family.channels);
+    ValueId x = First(family.channels);
     channels_ = family.channels;
     int64_t width = family.channels;
     for (size_t stage = 0; stage < family.blocks.size(); ++stage, width *= 2) {
@@ -71,8 +71,8 @@ class ResnetBuilder {
   }
 
  private:
-  ValueId Stem(int64_t channels) {
-    if (spec_.stem == ResnetSpec::Stem::kCifar) {
+  ValueId First(int64_t channels) {
+    if (spec_.stem == Stem::kCifar) {
       return builder_.Relu(ConvNorm("conv1", "bn1", builder_.input(), channels, 3, 1));
     }
     const ValueId x = builder_.Relu(ConvNorm("conv1", "bn1", builder_.input(), channels, 7, 2));

@@ -100,7 +100,7 @@ TEST(Change, ValuesOfTheWrongKindAreRefusedWithTheRightOne) {
   EXPECT_THAT(Refused("model.mlp.hidden", "[12, \"x\"]"), HasSubstr("model.mlp.hidden[1]"));
   EXPECT_THAT(Refused("model.mlp.hidden", "[12"), HasSubstr("not valid JSON"));
   EXPECT_THAT(Refused("model", "7"),
-              HasSubstr("expected the fields mlp, convnet, resnet, wide_resnet"));
+              HasSubstr("expected the fields mlp, convnet, resnet, wide_resnet, alexnet, vgg"));
   EXPECT_THAT(Refused("optimizer.sgd", R"({"lrr": 1})"), StartsWith("optimizer.sgd.lrr: no such"));
   EXPECT_THAT(Refused("name.first", "x"), HasSubstr("has no field 'first'"));
   EXPECT_THAT(Refused("name", "\xff\xfe"), HasSubstr("UTF-8"));

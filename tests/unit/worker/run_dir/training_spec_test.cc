@@ -1,3 +1,5 @@
+#include "worker/run_dir/training_spec.h"
+
 #include "absl/strings/str_cat.h"
 
 #include "absl/strings/str_cat.h"

@@ -1,0 +1,109 @@
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "worker/engine/graph/graph_builder.h"
+#include "worker/engine/models/initializers.h"
+#include "worker/engine/models/models.h"
+
+namespace trainyard::engine {
+namespace {
+
+// Channels of a module, as in table 1 of the paper.
+struct Inception {
+  const char* suffix;
+  int64_t ones;            // 1x1
+  int64_t reduce3, three;  // 1x1, then 3x3
+  int64_t reduce5, five;   // 1x1, then 5x5
+  int64_t pool;            // max_pool 3x3, then 1x1
+};
+
+// Of the stages 3, 4 and 5; max_pool stands between them.
+const std::vector<Inception>& Stage(int stage) {
+  static const auto& stages = *new std::vector<std::vector<Inception>>{
+      {{"a", 64, 96, 128, 16, 32, 32}, {"b", 128, 128, 192, 32, 96, 64}},
+      {{"a", 192, 96, 208, 16, 48, 64},
+       {"b", 160, 112, 224, 24, 64, 64},
+       {"c", 128, 128, 256, 24, 64, 64},
+       {"d", 112, 144, 288, 32, 64, 64},
+       {"e", 256, 160, 320, 32, 128, 128}},
+      {{"a", 256, 160, 320, 32, 128, 128}, {"b", 384, 192, 384, 48, 128, 128}}};
+  return stages[static_cast<size_t>(stage - 3)];
+}
+
+// torchvision's: a convolution has no bias, batch norm an eps of 0.001, and the third branch 3x3
+// where the paper has 5x5.
+absl::StatusOr<Graph> BuildForImagenet(const GooglenetSpec& spec) {
+  GraphBuilder builder(spec.input);
+  const auto conv = [&builder](const std::string& name, ValueId x, int64_t channels, int64_t kernel,
+                               int64_t stride = 1) {
+    x = builder.Conv2d(name + ".conv", x,
+                       {.out_channels = channels,
+                        .kernel = kernel,
+                        .stride = stride,
+                        .padding = kernel / 2,
+                        .bias = false});
+    return builder.Relu(builder.BatchNorm(name + ".bn", x, 1e-3));
+  };
+  const auto shrink = [&builder](ValueId x, int64_t kernel) {
+    return builder.MaxPool(x, {.kernel = kernel, .stride = 2, .ceil_mode = true});
+  };
+  ValueId x = shrink(conv("conv1", builder.input(), 64, 7, 2), 3);
+  x = shrink(conv("conv3", conv("conv2", x, 64, 1), 192, 3), 3);
+  for (int stage = 3; stage <= 5; ++stage) {
+    for (const Inception& it : Stage(stage)) {
+      const std::string name = absl::StrCat("inception", stage, it.suffix, ".branch");
+      const ValueId pooled = builder.MaxPool(x, {.kernel = 3, .stride = 1, .padding = 1});
+      x = builder.Concat({conv(name + "1", x, it.ones, 1),
+                          conv(name + "2.1", conv(name + "2.0", x, it.reduce3, 1), it.three, 3),
+                          conv(name + "3.1", conv(name + "3.0", x, it.reduce5, 1), it.five, 3),
+                          conv(name + "4.1", pooled, it.pool, 1)});
+    }
+    if (stage < 5) x = shrink(x, stage == 3 ? 3 : 2);
+  }
+  x = builder.Dropout(builder.Flatten(builder.GlobalAvgPool(x)), spec.dropout);
+  builder.SoftmaxCrossEntropy(builder.Linear("fc", x, spec.classes));
+  TY_ASSIGN_OR_RETURN(Graph graph, std::move(builder).Build());
+  InitializeConvolutions(graph, 0.01);
+  InitializeLinears(graph, 0.01);
+  return graph;
+}
+
+// The form that is customary for CIFAR: a 3x3 stem, two 3x3 for 5x5, biases before batch norms.
+absl::StatusOr<Graph> BuildForCifar(const GooglenetSpec& spec) {
+  GraphBuilder builder(spec.input);
+  // Modules `number` and the next of a sequence.
+  const auto conv = [&builder](const std::string& sequence, int number, ValueId x, int64_t channels,
+                               int64_t kernel) {
+    x = builder.Conv2d(absl::StrCat(sequence, ".", number), x,
+                       {.out_channels = channels, .kernel = kernel, .padding = kernel / 2});
+    return builder.Relu(builder.BatchNorm(absl::StrCat(sequence, ".", number + 1), x));
+  };
+  ValueId x = conv("pre_layers", 0, builder.input(), 192, 3);
+  for (int stage = 3; stage <= 5; ++stage) {
+    for (const Inception& it : Stage(stage)) {
+      const std::string name = absl::StrCat(it.suffix, stage, ".b");
+      ValueId five = conv(name + "3", 0, x, it.reduce5, 1);
+      five = conv(name + "3", 3, five, it.five, 3);
+      const ValueId pooled = builder.MaxPool(x, {.kernel = 3, .stride = 1, .padding = 1});
+      x = builder.Concat({conv(name + "1", 0, x, it.ones, 1),
+                          conv(name + "2", 3, conv(name + "2", 0, x, it.reduce3, 1), it.three, 3),
+                          conv(name + "3", 6, five, it.five, 3),
+                          conv(name + "4", 1, pooled, it.pool, 1)});
+    }
+    if (stage < 5) x = builder.MaxPool(x, {.kernel = 3, .stride = 2, .padding = 1});
+  }
+  x = builder.Dropout(builder.Flatten(builder.GlobalAvgPool(x)), spec.dropout);
+  builder.SoftmaxCrossEntropy(builder.Linear("linear", x, spec.classes));
+  return std::move(builder).Build();
+}
+
+}  // namespace
+
+absl::StatusOr<Graph> BuildGooglenet(const GooglenetSpec& spec) {
+  return spec.stem == Stem::kCifar ? BuildForCifar(spec) : BuildForImagenet(spec);
+}
+
+}  // namespace trainyard::engine
