@@ -29,13 +29,15 @@
 
 namespace trainyard::engine {
 
-// Rows in host memory. inputs: [rows, elements of one input] row-major (NCHW); labels: [rows],
-// class numbers. `position` matters to models with dropout alone.
+// Rows in host memory. inputs: [rows, elements of one input] row-major (NCHW), token numbers as
+// floats too; labels: [rows], or [rows, T] of sequences, class numbers. `position` matters to
+// models with dropout alone.
 struct Batch {
   absl::Span<const float> inputs;
   absl::Span<const int32_t> labels;
   RandomPosition position = {};
 
+  // Of models with one label a row; RowsOf (state_table.h) for all.
   int64_t rows() const { return static_cast<int64_t>(labels.size()); }
 };
 
@@ -49,11 +51,11 @@ struct StateTensor {
   Initializer initializer = {};  // of a parameter
 };
 
-// Sums over rows; what several batches add up to.
+// Sums over rows (and the positions of sequences); what several batches add up to.
 struct Evaluation {
   double loss_sum = 0;
   int64_t correct = 0;
-  int64_t rows = 0;
+  int64_t rows = 0;  // labels judged
 };
 
 // What one step measured, over all ranks once the reduction has been reduced.
@@ -78,9 +80,10 @@ struct CompileOptions {
 
 // What the last Accumulate computed, before it was summed up.
 struct Inspection {
-  double loss = 0;                     // mean over the batch
-  std::vector<double> logits;          // training mode, [rows, classes]
-  std::vector<double> input_gradient;  // of weight times the mean loss, [rows, elements]
+  double loss = 0;             // mean over the batch
+  std::vector<double> logits;  // training mode, [rows, classes] or [rows, T, classes]
+  // Of weight times the mean loss, [rows, elements]; empty for tokens.
+  std::vector<double> input_gradient;
 };
 
 // A compiled step and its state. Not thread-safe; the callback runs on the caller's thread.
@@ -99,9 +102,9 @@ class Executable {
 
   // Forward and backward in training mode; adds `weight` times the gradient of the batch's mean
   // loss (and the batch statistics, the loss and the accuracy, equally weighted) to the reduction
-  // arena. INVALID_ARGUMENT for a label outside the classes, rows over max_rows or inputs of
-  // another size. `on_ready` may be empty; it is called for disjoint ranges that cover the arena,
-  // in order of offset.
+  // arena. INVALID_ARGUMENT for a label outside the classes, a token outside the vocabulary, rows
+  // over max_rows or inputs of another size. `on_ready` may be empty; it is called for disjoint
+  // ranges that cover the arena, in order of offset.
   virtual absl::Status Accumulate(const Batch& batch, double weight,
                                   const ReadyCallback& on_ready) = 0;
 
@@ -116,7 +119,7 @@ class Executable {
 
   // Forward in evaluation mode; touches no state.
   virtual absl::StatusOr<Evaluation> Evaluate(const Batch& batch) = 0;
-  // Logits in evaluation mode, [rows, classes].
+  // Logits in evaluation mode, [rows, classes] or [rows, T, classes].
   virtual absl::StatusOr<std::vector<float>> Predict(absl::Span<const float> inputs) = 0;
 
   // FAILED_PRECONDITION unless compiled with `inspect`, or before the first Accumulate.

@@ -1,5 +1,7 @@
 #include "worker/engine/backend/state_table.h"
 
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 
 namespace trainyard::engine {
@@ -39,6 +41,10 @@ absl::Status CheckStateAccess(const StateTable& table, size_t index, size_t coun
   return absl::OkStatus();
 }
 
+int64_t RowsOf(const Graph& model, const Batch& batch) {
+  return static_cast<int64_t>(batch.labels.size()) / model.labels_per_row();
+}
+
 absl::Status CheckInputs(const Graph& model, absl::Span<const float> inputs, int64_t rows,
                          int64_t max_rows) {
   if (rows < 1 || rows > max_rows) {
@@ -51,17 +57,32 @@ absl::Status CheckInputs(const Graph& model, absl::Span<const float> inputs, int
                                                    " input values; expected ", expected, ", ", rows,
                                                    " rows of ", ShapeString(model.input_shape())));
   }
+  for (size_t i = 0; model.vocabulary > 0 && i < inputs.size(); ++i) {
+    const float token = inputs[i];
+    if (!(token >= 0 && token < static_cast<float>(model.vocabulary)) ||
+        token != std::floor(token)) {
+      return absl::InvalidArgumentError(absl::StrCat("token ", token, " at input value ", i,
+                                                     "; expected an integer in [0, ",
+                                                     model.vocabulary, ")"));
+    }
+  }
   return absl::OkStatus();
 }
 
 absl::Status CheckBatch(const Graph& model, const Batch& batch, int64_t max_rows) {
-  absl::Status status = CheckInputs(model, batch.inputs, batch.rows(), max_rows);
+  if (static_cast<int64_t>(batch.labels.size()) % model.labels_per_row() != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("a batch of ", batch.labels.size(),
+                                                   " labels; expected ", model.labels_per_row(),
+                                                   " a row"));
+  }
+  absl::Status status = CheckInputs(model, batch.inputs, RowsOf(model, batch), max_rows);
   if (!status.ok()) {
     return status;
   }
-  for (size_t row = 0; row < batch.labels.size(); ++row) {
-    if (batch.labels[row] < 0 || batch.labels[row] >= model.classes()) {
-      return absl::InvalidArgumentError(absl::StrCat("label ", batch.labels[row], " of row ", row,
+  for (size_t i = 0; i < batch.labels.size(); ++i) {
+    if (batch.labels[i] < 0 || batch.labels[i] >= model.classes()) {
+      const int64_t row = static_cast<int64_t>(i) / model.labels_per_row();
+      return absl::InvalidArgumentError(absl::StrCat("label ", batch.labels[i], " of row ", row,
                                                      "; expected [0, ", model.classes(), ")"));
     }
   }

@@ -27,7 +27,11 @@ StateTable BuildStateTable(const Graph& model, const ReductionLayout& layout,
 // INVALID_ARGUMENT for an index or a size that is none of the table's.
 absl::Status CheckStateAccess(const StateTable& table, size_t index, size_t count);
 
-// INVALID_ARGUMENT for rows outside [1, max_rows], inputs of another size, labels outside classes.
+// By the labels.
+int64_t RowsOf(const Graph& model, const Batch& batch);
+
+// INVALID_ARGUMENT for rows outside [1, max_rows], inputs or labels of another size, labels outside
+// the classes, tokens outside the vocabulary.
 absl::Status CheckBatch(const Graph& model, const Batch& batch, int64_t max_rows);
 absl::Status CheckInputs(const Graph& model, absl::Span<const float> inputs, int64_t rows,
                          int64_t max_rows);

@@ -15,7 +15,8 @@ Autodiff::Autodiff(StepGraph& step, bool input_gradient)
   const Graph& graph = step.graph;
   for (size_t i = 0; i < wanted_.size(); ++i) {
     const Role role = graph.values[i].role;
-    wanted_[i] = role == Role::kParameter || (role == Role::kInput && input_gradient);
+    wanted_[i] = role == Role::kParameter ||
+                 (role == Role::kInput && input_gradient && graph.vocabulary == 0);
   }
   for (const Node& node : graph.nodes) {
     bool wanted = false;

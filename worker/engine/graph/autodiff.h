@@ -16,7 +16,8 @@ class Autodiff {
   // Borrows `step`, whose graph holds the forward nodes.
   Autodiff(StepGraph& step, bool input_gradient);
 
-  // Emits the gradients of all parameters (and of the input where asked for) of the loss.
+  // Emits the gradients of all parameters (and of an input of real numbers where asked for) of the
+  // loss.
   void Run();
 
   // For the ops:

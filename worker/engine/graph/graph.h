@@ -4,6 +4,11 @@
 // it into a training step or an evaluation step. Nothing here knows a device or a number of rows:
 // shapes of per-row values leave out the leading row dimension, so one graph serves every batch
 // size.
+//
+// A row is features [F], an image [C, H, W] or a sequence [T, C]: one vector at each of T
+// positions. Sequences begin as the input of a token model, [T] numbers below Graph::vocabulary,
+// which only an embedding reads; their labels are [T] too, and the loss is the mean over rows and
+// positions.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +32,7 @@ inline constexpr ValueId kNoValue = -1;
 
 enum class Role {
   kInput,              // the batch's inputs
-  kLabels,             // the batch's class numbers, int32
+  kLabels,             // the batch's class numbers, int32; [] or [T] of a row
   kParameter,          // trained
   kBuffer,             // running statistics
   kActivation,         // computed forward
@@ -72,6 +77,10 @@ enum class OpKind {
   kFlatten,
   kConcat,
   kLrn,
+  kLayerNorm,
+  kEmbedding,
+  kPositionEmbedding,
+  kAttention,
   kMaxPool,
   kAvgPool,
   kGlobalAvgPool,
@@ -88,6 +97,10 @@ enum class OpKind {
   kFlattenGradient,
   kConcatGradient,
   kLrnGradient,
+  kLayerNormGradient,
+  kEmbeddingGradient,
+  kPositionEmbeddingGradient,
+  kAttentionGradient,
   kMaxPoolGradient,
   kAvgPoolGradient,
   kGlobalAvgPoolGradient,
@@ -130,6 +143,14 @@ struct LrnAttributes {
   double k = 1;
 };
 
+struct LayerNormAttributes {
+  double eps = 1e-5;
+};
+
+struct AttentionAttributes {
+  int64_t heads = 1;
+};
+
 struct LossAttributes {
   double label_smoothing = 0;
 };
@@ -146,7 +167,8 @@ struct Node {
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;  // kNoValue: not wanted
   std::variant<std::monostate, ConvAttributes, PoolAttributes, NormAttributes, GeluAttributes,
-               DropoutAttributes, ConcatAttributes, LrnAttributes, LossAttributes>
+               DropoutAttributes, ConcatAttributes, LrnAttributes, LayerNormAttributes,
+               AttentionAttributes, LossAttributes>
       attributes;
   // Fused by a pass. conv2d, linear, batch_norm: the output is rectified. batch_norm_gradient: the
   // incoming gradient is masked where the output was not positive. max_pool: its index tells
@@ -162,6 +184,10 @@ struct Node {
   const DropoutAttributes& dropout() const { return std::get<DropoutAttributes>(attributes); }
   const ConcatAttributes& concat() const { return std::get<ConcatAttributes>(attributes); }
   const LrnAttributes& lrn() const { return std::get<LrnAttributes>(attributes); }
+  const LayerNormAttributes& layer_norm() const {
+    return std::get<LayerNormAttributes>(attributes);
+  }
+  const AttentionAttributes& attention() const { return std::get<AttentionAttributes>(attributes); }
   const LossAttributes& loss() const { return std::get<LossAttributes>(attributes); }
 };
 
@@ -170,16 +196,19 @@ struct Graph {
   std::vector<Node> nodes;  // in an order in which they can run
   ValueId input = kNoValue;
   ValueId labels = kNoValue;
-  ValueId logits = kNoValue;   // [rows, classes]
-  ValueId loss = kNoValue;     // [1], mean over the rows
-  ValueId correct = kNoValue;  // [1], rows whose largest logit is at the label
+  ValueId logits = kNoValue;   // [rows, classes] or [rows, T, classes]
+  ValueId loss = kNoValue;     // [1], mean over the labels
+  ValueId correct = kNoValue;  // [1], labels at which the largest logit is
+  // The input is token numbers in [0, vocabulary); 0: real numbers.
+  int64_t vocabulary = 0;
 
   const Value& value(ValueId id) const { return values[static_cast<size_t>(id)]; }
   Value& value(ValueId id) { return values[static_cast<size_t>(id)]; }
   ValueId Add(Value value);
 
   const Shape& input_shape() const { return value(input).shape; }
-  int64_t classes() const { return value(logits).shape[0]; }
+  int64_t classes() const { return value(logits).shape.back(); }
+  int64_t labels_per_row() const { return ElementCount(value(labels).shape); }
 };
 
 // Arithmetic and traffic of a node for so many rows, each tensor read or written once.

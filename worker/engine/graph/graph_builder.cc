@@ -34,6 +34,17 @@ GraphBuilder::GraphBuilder(Shape input) {
   graph_.labels = graph_.Add({"labels", Role::kLabels, {}, true, kNoValue});
 }
 
+GraphBuilder GraphBuilder::ForTokens(int64_t length, int64_t vocabulary) {
+  constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
+  GraphBuilder builder({length});
+  if (vocabulary < 2 || vocabulary > kMaxVocabulary) {
+    builder.Fail("input", absl::StrCat("a vocabulary of ", vocabulary, "; expected [2, ",
+                                       kMaxVocabulary, "]"));
+  }
+  builder.graph_.vocabulary = vocabulary;
+  return builder;
+}
+
 ValueId GraphBuilder::Fail(absl::string_view name, absl::string_view message) {
   if (status_.ok()) {
     status_ = absl::InvalidArgumentError(absl::StrCat("layer '", name, "': ", message));
@@ -50,9 +61,37 @@ bool GraphBuilder::CheckInput(absl::string_view name, ValueId x, size_t rank) {
     Fail(name, absl::StrCat("its input ", x, " is no value of this graph"));
     return false;
   }
+  if (x == graph_.input && graph_.vocabulary > 0) {
+    Fail(name, "the input is token numbers, which only an embedding reads");
+    return false;
+  }
   if (rank != 0 && shape(x).size() != rank) {
     Fail(name, absl::StrCat("input '", graph_.value(x).name, "' has shape ", ShapeString(shape(x)),
                             "; expected ", rank == 1 ? "[features]" : "[channels, height, width]"));
+    return false;
+  }
+  return true;
+}
+
+bool GraphBuilder::CheckFeatures(absl::string_view name, ValueId x) {
+  if (!CheckInput(name, x, 0)) {
+    return false;
+  }
+  if (shape(x).size() > 2) {
+    Fail(name, absl::StrCat("input '", graph_.value(x).name, "' has shape ", ShapeString(shape(x)),
+                            "; expected [features] or [positions, features]"));
+    return false;
+  }
+  return true;
+}
+
+bool GraphBuilder::CheckSequence(absl::string_view name, ValueId x) {
+  if (!CheckInput(name, x, 0)) {
+    return false;
+  }
+  if (shape(x).size() != 2) {
+    Fail(name, absl::StrCat("input '", graph_.value(x).name, "' has shape ", ShapeString(shape(x)),
+                            "; expected [positions, features]"));
     return false;
   }
   return true;

@@ -54,13 +54,16 @@ class GraphBuilder {
  public:
   // Shape of one row: [features] or [channels, height, width].
   explicit GraphBuilder(Shape input);
+  // Rows of `length` token numbers in [0, vocabulary). They come as floats, as all inputs do: hence
+  // vocabularies end at 2^24, up to which floats hold every integer.
+  static GraphBuilder ForTokens(int64_t length, int64_t vocabulary);
 
   ValueId input() const { return graph_.input; }
 
   // x: [C, H, W] -> [out_channels, H', W'] with H' = (H + 2 padding - dilation (kernel-1) - 1) /
   // stride + 1. Weight [out_channels, C / groups, kernel, kernel], bias [out_channels].
   ValueId Conv2d(absl::string_view name, ValueId x, const Conv2dOptions& options);
-  // x: [in] -> [out]. Weight [out, in], bias [out].
+  // x: [in] -> [out], or [T, in] -> [T, out]. Weight [out, in], bias [out].
   ValueId Linear(absl::string_view name, ValueId x, int64_t out_features, bool bias = true);
   // x: [C, H, W], normalised over rows, H and W. Weight, bias, running_mean, running_var: [C].
   ValueId BatchNorm(absl::string_view name, ValueId x, double eps = 1e-5, double momentum = 0.1);
@@ -78,6 +81,15 @@ class GraphBuilder {
   ValueId Lrn(ValueId x, const LrnOptions& options);
   // Two values of one shape.
   ValueId Add(ValueId a, ValueId b);
+  // x: [C] or [T, C], normalised over C. Weight and bias [C].
+  ValueId LayerNorm(absl::string_view name, ValueId x, double eps = 1e-5);
+  // tokens: the input, [T] -> [T, width]. Weight [vocabulary, width].
+  ValueId Embedding(absl::string_view name, ValueId tokens, int64_t width);
+  // x: [T, C], plus the first T rows of the weight [positions, C]. 0 positions: T.
+  ValueId PositionEmbedding(absl::string_view name, ValueId x, int64_t positions = 0);
+  // Causal scaled dot-product attention. x: [T, 3 C], queries, keys and values of all heads side by
+  // side, as one linear layer makes them -> [T, C]. `heads` divides C.
+  ValueId Attention(ValueId x, int64_t heads);
   // -> [elements], in NCHW order.
   ValueId Flatten(ValueId x);
   // x: [C, H, W] -> [C, H', W'], H' = (H + 2 padding - kernel) / stride + 1. Padding at most half
@@ -86,9 +98,10 @@ class GraphBuilder {
   ValueId AvgPool(ValueId x, const PoolOptions& options);
   // x: [C, H, W] -> [C, 1, 1].
   ValueId GlobalAvgPool(ValueId x);
-  // The loss: mean over the rows of -log softmax(logits)[label]. logits: [classes]. Once, at the
-  // end. With label_smoothing s in [0, 1) every class gets s / classes of the target, in training:
-  // an evaluation measures against the labels alone.
+  // The loss: mean over the rows of -log softmax(logits)[label], and over the positions
+  // of a sequence. logits: [classes] or [T, classes]. Once, at the end. With label_smoothing s in
+  // [0, 1) every class gets s / classes of the target, in training: an evaluation measures against
+  // the labels alone.
   void SoftmaxCrossEntropy(ValueId logits, double label_smoothing = 0);
 
   // Every value must have been used, the loss be there.
@@ -100,6 +113,10 @@ class GraphBuilder {
   ValueId Fail(absl::string_view name, absl::string_view message);
   // True where x is an activation (or the input) of `rank` dimensions; fails otherwise.
   bool CheckInput(absl::string_view name, ValueId x, size_t rank);
+  // True where x is features [F] or a sequence [T, F]; fails otherwise.
+  bool CheckFeatures(absl::string_view name, ValueId x);
+  // True where x is a sequence [T, F].
+  bool CheckSequence(absl::string_view name, ValueId x);
   bool CheckNewLayer(absl::string_view name);
   const Shape& shape(ValueId id) const { return graph_.value(id).shape; }
   ValueId AddParameter(absl::string_view layer, absl::string_view suffix, Shape shape);

@@ -201,11 +201,13 @@ StepGraph ReuseInPlace(StepGraph step) {
       case OpKind::kSigmoid:
       case OpKind::kGelu:
       case OpKind::kDropout:
+      case OpKind::kPositionEmbedding:
       case OpKind::kReluGradient:
       case OpKind::kTanhGradient:
       case OpKind::kSigmoidGradient:
       case OpKind::kGeluGradient:
       case OpKind::kBatchNormGradient:
+      case OpKind::kLayerNormGradient:
         candidates = 1;
         break;
       case OpKind::kAdd:

@@ -60,7 +60,9 @@ StepGraph BuildTrainingStep(const Graph& model, const StepOptions& options) {
   }
   if (options.inspect) {
     step.kept.push_back(step.graph.logits);
-    step.kept.push_back(step.input_gradient);
+    if (step.input_gradient != kNoValue) {
+      step.kept.push_back(step.input_gradient);
+    }
   }
   return ApplyPasses(std::move(step), options.passes);
 }

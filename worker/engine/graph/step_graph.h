@@ -41,7 +41,7 @@ struct StepGraph {
 
 struct StepOptions {
   PassOptions passes = {};
-  // Keeps the logits and takes the gradient with respect to the input, for tests.
+  // Keeps the logits and takes the gradient with respect to the input (not to tokens), for tests.
   bool inspect = false;
 };
 

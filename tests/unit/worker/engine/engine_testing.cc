@@ -19,16 +19,24 @@ Values RandomValues(uint64_t seed, int64_t count) {
 }
 
 TestBatch TestBatch::Rows(int64_t begin, int64_t end) const {
-  const int64_t width = static_cast<int64_t>(inputs.size() / labels.size());
+  const int64_t width = static_cast<int64_t>(inputs.size() / labels.size()) * labels_per_row;
   return {Values(inputs.begin() + begin * width, inputs.begin() + end * width),
-          std::vector<int32_t>(labels.begin() + begin, labels.begin() + end)};
+          std::vector<int32_t>(labels.begin() + begin * labels_per_row,
+                               labels.begin() + end * labels_per_row),
+          labels_per_row};
 }
 
 TestBatch RandomBatch(uint64_t seed, const Graph& model, int64_t rows) {
   TestBatch batch;
   batch.inputs = RandomValues(seed, rows * ElementCount(model.input_shape()));
   std::mt19937_64 random(seed + 1);
-  for (int64_t row = 0; row < rows; ++row) {
+  for (float& token : batch.inputs) {
+    if (model.vocabulary > 0) {
+      token = static_cast<float>(random() % static_cast<uint64_t>(model.vocabulary));
+    }
+  }
+  batch.labels_per_row = model.labels_per_row();
+  for (int64_t label = 0; label < rows * batch.labels_per_row; ++label) {
     batch.labels.push_back(static_cast<int32_t>(random() % static_cast<uint64_t>(model.classes())));
   }
   return batch;

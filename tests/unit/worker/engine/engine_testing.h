@@ -22,6 +22,7 @@ Values RandomValues(uint64_t seed, int64_t count);
 struct TestBatch {
   Values inputs;
   std::vector<int32_t> labels;
+  int64_t labels_per_row = 1;
 
   Batch batch() const { return {inputs, labels}; }
   // Rows [begin, end).

@@ -231,6 +231,22 @@ void Compiler::LowerNode(const Node& node) {
     case OpKind::kLrn:
     case OpKind::kLrnGradient:
       return LowerLrn(node);
+    case OpKind::kLayerNorm:
+      return LowerLayerNorm(node);
+    case OpKind::kLayerNormGradient:
+      return LowerLayerNormGradient(node);
+    case OpKind::kEmbedding:
+      return LowerEmbedding(node);
+    case OpKind::kEmbeddingGradient:
+      return LowerEmbeddingGradient(node);
+    case OpKind::kPositionEmbedding:
+      return LowerPositionEmbedding(node);
+    case OpKind::kPositionEmbeddingGradient:
+      return LowerPositionEmbeddingGradient(node);
+    case OpKind::kAttention:
+      return LowerAttention(node);
+    case OpKind::kAttentionGradient:
+      return LowerAttentionGradient(node);
     case OpKind::kAdd:
       return LowerAdd(node);
     case OpKind::kFlatten:

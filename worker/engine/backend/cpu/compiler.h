@@ -125,6 +125,16 @@ class Compiler {
   void LowerConcat(const Node& node);
   void LowerConcatGradient(const Node& node);
   void LowerLrn(const Node& node);
+  // lower_sequence.cc
+  void LowerLayerNorm(const Node& node);
+  void LowerLayerNormGradient(const Node& node);
+  void LowerEmbedding(const Node& node);
+  void LowerEmbeddingGradient(const Node& node);
+  void LowerPositionEmbedding(const Node& node);
+  void LowerPositionEmbeddingGradient(const Node& node);
+  // lower_attention.cc
+  void LowerAttention(const Node& node);
+  void LowerAttentionGradient(const Node& node);
   // lower_local.cc
   // Zeroes the channels that only fill the last block; `x` has this layout.
   static void ClearPadding(const Layout& layout, int64_t rows, float* x);

@@ -151,13 +151,14 @@ absl::Status CpuExecutable::Run(Program& program, const float* inputs, size_t ca
 absl::Status CpuExecutable::Accumulate(const Batch& batch, double weight,
                                        const ReadyCallback& on_ready) {
   TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
-  TY_RETURN_IF_ERROR(CheckStatistics(training_, batch.rows()));
-  const int64_t rows = batch.rows();
+  TY_RETURN_IF_ERROR(CheckStatistics(training_, RowsOf(model_, batch)));
+  const int64_t rows = RowsOf(model_, batch);
+  const double labels = static_cast<double>(batch.labels.size());
   TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
   RunState state;
   state.labels = batch.labels.data();
   state.position = batch.position;
-  state.gradient_scale = static_cast<float>(weight / static_cast<double>(rows));
+  state.gradient_scale = static_cast<float>(weight / labels);
   state.accumulate = has_sums_;
   has_sums_ = true;
   // The range after the gradients becomes ready with the statistics, below.
@@ -175,7 +176,7 @@ absl::Status CpuExecutable::Accumulate(const Batch& batch, double weight,
   float* sums = reduction_memory_.as<float>();
   sums[layout_.loss_offset] += static_cast<float>(weight * state.loss);
   sums[layout_.correct_offset] +=
-      static_cast<float>(weight * static_cast<double>(state.correct) / static_cast<double>(rows));
+      static_cast<float>(weight * static_cast<double>(state.correct) / labels);
   if (on_ready) {
     on_ready(ready, layout_.size - ready);
   }
@@ -236,13 +237,15 @@ absl::StatusOr<StepMetrics> CpuExecutable::Update(double lr) {
 
 absl::StatusOr<Evaluation> CpuExecutable::Evaluate(const Batch& batch) {
   TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
-  TY_ASSIGN_OR_RETURN(Program * program, Prepare(evaluation_, evaluation_programs_, batch.rows()));
+  TY_ASSIGN_OR_RETURN(Program * program,
+                      Prepare(evaluation_, evaluation_programs_, RowsOf(model_, batch)));
   last_rows_ = 0;
   RunState state;
   state.labels = batch.labels.data();
   TY_RETURN_IF_ERROR(
       Run(*program, batch.inputs.data(), program->calls().size(), state, nullptr, nullptr));
-  return Evaluation{state.loss * static_cast<double>(batch.rows()), state.correct, batch.rows()};
+  const int64_t labels = static_cast<int64_t>(batch.labels.size());
+  return Evaluation{state.loss * static_cast<double>(labels), state.correct, labels};
 }
 
 absl::StatusOr<std::vector<float>> CpuExecutable::Predict(absl::Span<const float> inputs) {
@@ -255,7 +258,7 @@ absl::StatusOr<std::vector<float>> CpuExecutable::Predict(absl::Span<const float
   TY_RETURN_IF_ERROR(
       Run(*program, inputs.data(), program->calls().size() - 1, state, nullptr, nullptr));
   const float* logits = program->ptr<float>(program->logits);
-  return std::vector<float>(logits, logits + rows * model_.classes());
+  return std::vector<float>(logits, logits + model_.value(model_.logits).Elements(rows));
 }
 
 absl::StatusOr<Inspection> CpuExecutable::Inspect() const {
@@ -266,16 +269,19 @@ absl::StatusOr<Inspection> CpuExecutable::Inspect() const {
   Inspection inspection;
   inspection.loss = last_loss_;
   const float* logits = program.ptr<float>(program.logits);
-  inspection.logits.assign(logits, logits + last_rows_ * model_.classes());
-  const float* gradient = program.ptr<float>(program.input_gradient);
-  inspection.input_gradient.assign(gradient,
-                                   gradient + last_rows_ * ElementCount(model_.input_shape()));
+  inspection.logits.assign(logits, logits + model_.value(model_.logits).Elements(last_rows_));
+  if (program.input_gradient >= 0) {
+    const float* gradient = program.ptr<float>(program.input_gradient);
+    inspection.input_gradient.assign(gradient,
+                                     gradient + last_rows_ * ElementCount(model_.input_shape()));
+  }
   return inspection;
 }
 
 absl::StatusOr<std::vector<CallProfile>> CpuExecutable::Profile(const Batch& batch, int repeats) {
   TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
-  TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, batch.rows()));
+  TY_ASSIGN_OR_RETURN(Program * program,
+                      Prepare(training_, training_programs_, RowsOf(model_, batch)));
   std::vector<double> seconds(program->calls().size(), 0.0);
   for (int i = 0; i < repeats; ++i) {
     RunState state;

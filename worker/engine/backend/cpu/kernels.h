@@ -69,6 +69,24 @@ struct Kernels {
   void (*lrn_gradient)(const LrnRule& rule, int64_t blocks, int64_t plane, int64_t block,
                        const float* dy, const float* x, float* dx, float* scratch);
 
+  // y = exp(scale x - m) / sum, m the largest scale x, sum that of the exponentials. y may be x.
+  void (*softmax)(int64_t count, float scale, const float* x, float* y, float* largest, float* sum);
+  // y = exp(scale x - shift). y may be x.
+  void (*exponential)(int64_t count, float scale, float shift, const float* x, float* y);
+  // dx = scale p (dp - sum of p dp). dx may be either.
+  void (*softmax_gradient)(int64_t count, float scale, const float* p, const float* dp, float* dx);
+  // One vector of layer_norm; `inverse` gets 1 / sqrt(variance + eps).
+  void (*layer_norm)(int64_t count, float eps, const float* x, const float* weight,
+                     const float* bias, float* y, float* mean, float* inverse);
+  // dx may be dy.
+  void (*layer_norm_gradient)(int64_t count, float mean, float inverse, const float* dy,
+                              const float* x, const float* weight, float* dx);
+  // Adds to dweight and dbias what `vectors` vectors, `stride` apart, contribute to `count`
+  // features.
+  void (*layer_norm_sums)(int64_t vectors, int64_t stride, int64_t count, const float* mean,
+                          const float* inverse, const float* dy, const float* x, float* dweight,
+                          float* dbias);
+
   // index may be null. With `relu`, windows whose maximum is not positive get kNoMaximum.
   void (*max_pool)(const PoolShape& shape, int64_t block, const float* x, float* y, uint8_t* index,
                    bool relu);

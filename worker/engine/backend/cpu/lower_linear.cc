@@ -1,4 +1,4 @@
-// linear by oneDNN's inner product.
+// linear by oneDNN's inner product; of a sequence, each position is a row of it.
 //
 // Weights stay plain, [out, in]: measured at batch 64, packed weights make the products up to 1.5
 // times faster and cost more than that to pack and unpack. Only after a flatten of blocked planes
@@ -30,10 +30,11 @@ Compiler::LinearFormats Compiler::ChooseLinear(ValueId x, ValueId weight, ValueI
   const Layout& home = layout(x);
   const int64_t in = value(weight).shape[1];
   const int64_t out = value(weight).shape[0];
+  const int64_t vectors = rows_ * (ElementCount(value(y).shape) / out);
   // Padded channels would need padded weights: those inputs are reordered.
   if (home.is_plain() || home.channels % home.block != 0) {
     formats.input_layout = home.Plain();
-    formats.input = Desc({rows_, in}, kF32, Tag::nc);
+    formats.input = Desc({vectors, in}, kF32, Tag::nc);
     formats.weight = Desc({out, in}, kF32, Tag::oi);
     formats.plain_weight = formats.weight;
   } else {
@@ -43,7 +44,7 @@ Compiler::LinearFormats Compiler::ChooseLinear(ValueId x, ValueId weight, ValueI
     formats.plain_weight = Describe(home.Plain(), out);
   }
   formats.bias = Desc({out}, kF32, Tag::x);
-  formats.output = Desc({rows_, ElementCount(value(y).shape)}, kF32, Tag::nc);
+  formats.output = Desc({vectors, out}, kF32, Tag::nc);
   return formats;
 }
 

@@ -242,40 +242,45 @@ void Compiler::LowerGlobalPoolGradient(const Node& node) {
 void Compiler::LowerLoss(const Node& node) {
   const ValueId logits = node.inputs[0];
   const Layout plain = PlainLayout(value(logits).shape);
-  const int64_t classes = ElementCount(value(logits).shape);
+  const int64_t classes = value(logits).shape.back();
   const BufferId x = In(logits, layout(logits).Plain());
   SetLayout(node.outputs[0], plain);
   const BufferId probabilities = BufferOf(node.outputs[0]);
-  const int64_t rows = rows_;
+  const int64_t labels = rows_ * (ElementCount(value(logits).shape) / classes);
+  // Loss of each label, and whether it was right: summed up in order, whatever the threads.
+  const BufferId judged = AddScratch(labels * 2 * int64_t{sizeof(double)});
   const double smoothing = node.loss().label_smoothing;
+  const int threads = threads_;
+  const Kernels* kernels = &kernels_;
   Program* program = &program_;
   auto run = [=](RunState& state) {
-    const float* from = program->ptr<float>(x);
-    float* to = program->ptr<float>(probabilities);
-    state.loss = 0;
-    state.correct = 0;
-    for (int64_t n = 0; n < rows; ++n, from += classes, to += classes) {
+    double* each = program->ptr<double>(judged);
+    ParallelFor(threads, labels, [&](int64_t n) {
+      const float* from = program->ptr<float>(x) + n * classes;
+      float* to = program->ptr<float>(probabilities) + n * classes;
       const int64_t label = state.labels[n];
       const int64_t best = std::max_element(from, from + classes) - from;
-      float sum = 0;
-      double logits_sum = 0;  // above the largest
-      for (int64_t k = 0; k < classes; ++k) {
-        to[k] = std::exp(from[k] - from[best]);
-        sum += to[k];
-        logits_sum += static_cast<double>(from[k] - from[best]);
+      float largest;
+      float sum;
+      kernels->softmax(classes, 1.0f, from, to, &largest, &sum);
+      double others = 0;  // sum of the logits, above the largest
+      for (int64_t k = 0; smoothing > 0 && k < classes; ++k) {
+        others += static_cast<double>(from[k] - largest);
       }
-      state.loss += std::log(static_cast<double>(sum)) -
-                    (1 - smoothing) * static_cast<double>(from[label] - from[best]) -
-                    smoothing / static_cast<double>(classes) * logits_sum;
-      state.correct += best == label ? 1 : 0;
-      const float inverse = 1 / sum;
-      for (int64_t k = 0; k < classes; ++k) {
-        to[k] *= inverse;
-      }
+      each[2 * n] = std::log(static_cast<double>(sum)) -
+                    (1 - smoothing) * static_cast<double>(from[label] - largest) -
+                    smoothing / static_cast<double>(classes) * others;
+      each[2 * n + 1] = best == label ? 1 : 0;
+    });
+    state.loss = 0;
+    state.correct = 0;
+    for (int64_t n = 0; n < labels; ++n) {
+      state.loss += each[2 * n];
+      state.correct += each[2 * n + 1] > 0 ? 1 : 0;
     }
-    state.loss /= static_cast<double>(rows);
+    state.loss /= static_cast<double>(labels);
   };
-  EmitCall(node, run, {x, probabilities});
+  EmitCall(node, run, {x, probabilities, judged});
 }
 
 void Compiler::LowerLossGradient(const Node& node) {
@@ -283,20 +288,21 @@ void Compiler::LowerLossGradient(const Node& node) {
   const Layout plain = layout(node.inputs[0]);
   SetLayout(node.outputs[0], plain);
   const BufferId dx = BufferOf(node.outputs[0]);
-  const int64_t rows = rows_;
-  const int64_t classes = plain.elements();
+  const int64_t classes = value(node.inputs[0]).shape.back();
+  const int64_t labels = rows_ * (plain.elements() / classes);
   const float smoothing = static_cast<float>(node.loss().label_smoothing);
+  const int threads = threads_;
   Program* program = &program_;
   auto run = [=](RunState& state) {
-    const float* from = program->ptr<float>(probabilities);
-    float* to = program->ptr<float>(dx);
     const float everywhere = smoothing / static_cast<float>(classes);
-    for (int64_t n = 0; n < rows; ++n, from += classes, to += classes) {
+    ParallelFor(threads, labels, [&](int64_t n) {
+      const float* from = program->ptr<float>(probabilities) + n * classes;
+      float* to = program->ptr<float>(dx) + n * classes;
       for (int64_t k = 0; k < classes; ++k) {
         to[k] = (from[k] - everywhere) * state.gradient_scale;
       }
       to[state.labels[n]] -= (1 - smoothing) * state.gradient_scale;
-    }
+    });
   };
   EmitCall(node, run, {probabilities, dx});
 }

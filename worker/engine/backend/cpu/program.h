@@ -16,11 +16,11 @@ namespace trainyard::engine::cpu {
 // What changes from run to run, and what a run returns.
 struct RunState {
   const int32_t* labels = nullptr;
-  float gradient_scale = 0;  // weight / rows
+  float gradient_scale = 0;  // weight / labels
   RandomPosition position;   // for dropout
   // False: gradients overwrite the reduction arena; true: they are added to it.
   bool accumulate = false;
-  double loss = 0;  // mean over the rows
+  double loss = 0;  // mean over the labels
   int64_t correct = 0;
 };
 
@@ -75,7 +75,7 @@ class Program {
 
   // Set by the compiler.
   BufferId logits = -1;
-  BufferId input_gradient = -1;                           // plain
+  BufferId input_gradient = -1;                           // plain; -1: not taken
   std::vector<std::pair<BufferId, BufferId>> statistics;  // mean, biased variance
 
  private:

@@ -14,6 +14,10 @@ T Rectified(T value) {
 template <class T>
 void RunElementwise(const Operands<T>& operands);
 
+// sequence.cc: what came with sequences: layer_norm, embedding, attention.
+template <class T>
+void RunSequence(const Operands<T>& operands);
+
 // channels.cc: what looks at the channels of one row: concat, lrn, dropout.
 template <class T>
 void RunChannels(const Operands<T>& operands);

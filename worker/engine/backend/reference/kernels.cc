@@ -90,12 +90,17 @@ void Conv2dParameterGradient(const Operands<T>& o) {
   }
 }
 
+// Vectors of a value [F] or [T, F].
+int64_t VectorCount(int64_t rows, const Shape& shape) {
+  return rows * (ElementCount(shape) / shape.back());
+}
+
 template <class T>
 void Linear(const Operands<T>& o) {
   const T* w = o.inputs[1];
-  const int64_t in = o.input_shape(0)[0];
-  const int64_t out = o.output_shape(0)[0];
-  for (int64_t n = 0; n < o.rows; ++n) {
+  const int64_t in = o.input_shape(0).back();
+  const int64_t out = o.output_shape(0).back();
+  for (int64_t n = 0; n < VectorCount(o.rows, o.input_shape(0)); ++n) {
     for (int64_t k = 0; k < out; ++k) {
       T sum = o.inputs.size() > 2 ? o.inputs[2][k] : T{0};
       for (int64_t c = 0; c < in; ++c) {
@@ -110,9 +115,9 @@ template <class T>
 void LinearInputGradient(const Operands<T>& o) {
   const T* dy = o.inputs[0];
   const T* w = o.inputs[1];
-  const int64_t in = o.output_shape(0)[0];
-  const int64_t out = o.input_shape(0)[0];
-  for (int64_t n = 0; n < o.rows; ++n) {
+  const int64_t in = o.output_shape(0).back();
+  const int64_t out = o.input_shape(0).back();
+  for (int64_t n = 0; n < VectorCount(o.rows, o.input_shape(0)); ++n) {
     for (int64_t c = 0; c < in; ++c) {
       T sum = 0;
       for (int64_t k = 0; k < out; ++k) {
@@ -127,19 +132,20 @@ template <class T>
 void LinearParameterGradient(const Operands<T>& o) {
   const T* dy = o.inputs[0];
   const T* x = o.inputs[1];
-  const int64_t in = o.input_shape(1)[0];
-  const int64_t out = o.input_shape(0)[0];
+  const int64_t in = o.input_shape(1).back();
+  const int64_t out = o.input_shape(0).back();
+  const int64_t vectors = VectorCount(o.rows, o.input_shape(0));
   for (int64_t k = 0; k < out; ++k) {
     for (int64_t c = 0; c < in; ++c) {
       T sum = 0;
-      for (int64_t n = 0; n < o.rows; ++n) {
+      for (int64_t n = 0; n < vectors; ++n) {
         sum += dy[n * out + k] * x[n * in + c];
       }
       o.outputs[0][k * in + c] = sum;
     }
     if (o.outputs.size() > 1) {
       T sum = 0;
-      for (int64_t n = 0; n < o.rows; ++n) {
+      for (int64_t n = 0; n < vectors; ++n) {
         sum += dy[n * out + k];
       }
       o.outputs[1][k] = sum;
@@ -341,11 +347,12 @@ void GlobalAvgPoolGradient(const Operands<T>& o) {
 
 template <class T>
 void SoftmaxCrossEntropy(const Operands<T>& o) {
-  const int64_t classes = o.input_shape(0)[0];
+  const int64_t classes = o.input_shape(0).back();
+  const int64_t labels = VectorCount(o.rows, o.input_shape(0));
   const T smoothing = static_cast<T>(o.node.loss().label_smoothing);
   T loss = 0;
   T correct = 0;
-  for (int64_t n = 0; n < o.rows; ++n) {
+  for (int64_t n = 0; n < labels; ++n) {
     const T* logits = o.inputs[0] + n * classes;
     T* probabilities = o.outputs[0] + n * classes;
     const int64_t label = o.labels[n];
@@ -365,15 +372,16 @@ void SoftmaxCrossEntropy(const Operands<T>& o) {
     }
     correct += best == label ? 1 : 0;
   }
-  o.outputs[1][0] = loss / static_cast<T>(o.rows);
+  o.outputs[1][0] = loss / static_cast<T>(labels);
   o.outputs[2][0] = correct;
 }
 
 template <class T>
 void SoftmaxCrossEntropyGradient(const Operands<T>& o) {
-  const int64_t classes = o.input_shape(0)[0];
+  const int64_t classes = o.input_shape(0).back();
+  const int64_t labels = VectorCount(o.rows, o.input_shape(0));
   const T smoothing = static_cast<T>(o.node.loss().label_smoothing);
-  for (int64_t i = 0; i < o.rows * classes; ++i) {
+  for (int64_t i = 0; i < labels * classes; ++i) {
     const T onehot = o.labels[i / classes] == i % classes ? 1 : 0;
     const T target = (1 - smoothing) * onehot + smoothing / static_cast<T>(classes);
     o.outputs[0][i] = (o.inputs[0][i] - target) * static_cast<T>(o.gradient_scale);
@@ -406,6 +414,15 @@ void RunNode(const Operands<T>& o) {
     case OpKind::kLrn:
     case OpKind::kLrnGradient:
       return RunChannels(o);
+    case OpKind::kLayerNorm:
+    case OpKind::kLayerNormGradient:
+    case OpKind::kEmbedding:
+    case OpKind::kEmbeddingGradient:
+    case OpKind::kPositionEmbedding:
+    case OpKind::kPositionEmbeddingGradient:
+    case OpKind::kAttention:
+    case OpKind::kAttentionGradient:
+      return RunSequence(o);
     case OpKind::kMaxPool:
       return MaxPool(o);
     case OpKind::kAvgPool:

@@ -17,8 +17,8 @@ struct Operands {
   int64_t rows = 0;
   std::vector<const T*> inputs;
   std::vector<T*> outputs;
-  const int32_t* labels = nullptr;  // [rows], for the loss
-  double gradient_scale = 0;        // weight / rows, for the gradient of the loss
+  const int32_t* labels = nullptr;  // [rows] or [rows, T], for the loss
+  double gradient_scale = 0;        // weight / labels, for the gradient of the loss
   RandomPosition position = {};     // for dropout
 
   const Shape& input_shape(size_t i) const { return graph.value(node.inputs[i]).shape; }

@@ -190,8 +190,9 @@ template <class T>
 absl::Status ReferenceExecutable<T>::Accumulate(const Batch& batch, double weight,
                                                 const ReadyCallback& on_ready) {
   TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
-  TY_RETURN_IF_ERROR(CheckStatistics(training_, batch.rows()));
-  const int64_t rows = batch.rows();
+  TY_RETURN_IF_ERROR(CheckStatistics(training_, RowsOf(model_, batch)));
+  const int64_t rows = RowsOf(model_, batch);
+  const double labels = static_cast<double>(batch.labels.size());
   const Placement& placement = Place(training_, training_places_, rows);
   LoadInputs(batch.inputs);
   float* sums = reduction_.as<float>();
@@ -212,8 +213,7 @@ absl::Status ReferenceExecutable<T>::Accumulate(const Batch& batch, double weigh
       ready = entry.offset + entry.count;
     }
   };
-  Run(training_, placement, training_.graph.nodes.size(), batch, weight / static_cast<double>(rows),
-      add_gradients);
+  Run(training_, placement, training_.graph.nodes.size(), batch, weight / labels, add_gradients);
   for (const BatchStatistics& statistics : training_.statistics) {
     const double count = static_cast<double>(rows * statistics.count_per_row);
     const T* mean = Pointer(training_, placement, statistics.mean);
@@ -228,7 +228,7 @@ absl::Status ReferenceExecutable<T>::Accumulate(const Batch& batch, double weigh
   const T loss = *Pointer(training_, placement, training_.graph.loss);
   const T correct = *Pointer(training_, placement, training_.graph.correct);
   sums[layout_.loss_offset] += static_cast<float>(weight * loss);
-  sums[layout_.correct_offset] += static_cast<float>(weight * correct / static_cast<double>(rows));
+  sums[layout_.correct_offset] += static_cast<float>(weight * correct / labels);
   if (on_ready) {
     on_ready(ready, layout_.size - ready);
   }
@@ -274,14 +274,15 @@ absl::StatusOr<StepMetrics> ReferenceExecutable<T>::Update(double lr) {
 template <class T>
 absl::StatusOr<Evaluation> ReferenceExecutable<T>::Evaluate(const Batch& batch) {
   TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
-  const Placement& placement = Place(evaluation_, evaluation_places_, batch.rows());
+  const Placement& placement = Place(evaluation_, evaluation_places_, RowsOf(model_, batch));
   LoadInputs(batch.inputs);
   last_rows_ = 0;
   Run(evaluation_, placement, evaluation_.graph.nodes.size(), batch, 0, [](const Node&) {});
   const T loss = *Pointer(evaluation_, placement, evaluation_.graph.loss);
   const T correct = *Pointer(evaluation_, placement, evaluation_.graph.correct);
-  return Evaluation{static_cast<double>(loss) * static_cast<double>(batch.rows()),
-                    static_cast<int64_t>(std::llround(correct)), batch.rows()};
+  const int64_t labels = static_cast<int64_t>(batch.labels.size());
+  return Evaluation{static_cast<double>(loss) * static_cast<double>(labels),
+                    static_cast<int64_t>(std::llround(correct)), labels};
 }
 
 template <class T>
@@ -294,7 +295,8 @@ absl::StatusOr<std::vector<float>> ReferenceExecutable<T>::Predict(absl::Span<co
   Run(evaluation_, placement, evaluation_.graph.nodes.size() - 1, Batch{inputs, {}}, 0,
       [](const Node&) {});
   const T* logits = Pointer(evaluation_, placement, evaluation_.graph.logits);
-  std::vector<float> values(static_cast<size_t>(rows * model_.classes()));
+  const int64_t count = model_.value(model_.logits).Elements(rows);
+  std::vector<float> values(static_cast<size_t>(count));
   std::transform(logits, logits + values.size(), values.begin(),
                  [](T value) { return static_cast<float>(value); });
   return values;
@@ -309,10 +311,12 @@ absl::StatusOr<Inspection> ReferenceExecutable<T>::Inspect() const {
   Inspection inspection;
   inspection.loss = static_cast<double>(*Pointer(training_, placement, training_.graph.loss));
   const T* logits = Pointer(training_, placement, training_.graph.logits);
-  inspection.logits.assign(logits, logits + last_rows_ * model_.classes());
-  const T* gradient = Pointer(training_, placement, training_.input_gradient);
-  inspection.input_gradient.assign(gradient,
-                                   gradient + last_rows_ * ElementCount(model_.input_shape()));
+  inspection.logits.assign(logits, logits + model_.value(model_.logits).Elements(last_rows_));
+  if (training_.input_gradient != kNoValue) {
+    const T* gradient = Pointer(training_, placement, training_.input_gradient);
+    inspection.input_gradient.assign(gradient,
+                                     gradient + last_rows_ * ElementCount(model_.input_shape()));
+  }
   return inspection;
 }
 

@@ -1,4 +1,5 @@
-// linear: (x [in], weight [out, in], bias? [out]) -> y [out].
+// linear: (x [in], weight [out, in], bias? [out]) -> y [out]; of a sequence [T, in] -> [T, out], at
+// each position alike.
 //   input gradient      (dy, weight) -> dx
 //   parameter gradient  (dy, x) -> dweight, dbias?
 #include "absl/strings/str_cat.h"
@@ -9,12 +10,20 @@
 namespace trainyard::engine {
 namespace {
 
+// Of the first input, x or dy.
+int64_t Vectors(const Graph& graph, const Node& node, int64_t rows) {
+  const Shape& shape = graph.value(node.inputs[0]).shape;
+  return shape.size() == 2 ? rows * shape[0] : rows;
+}
+
 double ForwardFlops(const Graph& graph, const Node& node, int64_t rows) {
-  return 2.0 * static_cast<double>(rows * ElementCount(graph.value(node.inputs[1]).shape));
+  return 2.0 * static_cast<double>(Vectors(graph, node, rows) *
+                                   ElementCount(graph.value(node.inputs[1]).shape));
 }
 
 double ParameterGradientFlops(const Graph& graph, const Node& node, int64_t rows) {
-  return 2.0 * static_cast<double>(rows * ElementCount(graph.value(node.outputs[0]).shape));
+  return 2.0 * static_cast<double>(Vectors(graph, node, rows) *
+                                   ElementCount(graph.value(node.outputs[0]).shape));
 }
 
 void Gradient(Autodiff& autodiff, const Node& node) {
@@ -41,14 +50,16 @@ const OpDefinition kLinearParameterGradientDefinition = {"linear_parameter_gradi
                                                          ParameterGradientFlops, nullptr};
 
 ValueId GraphBuilder::Linear(absl::string_view name, ValueId x, int64_t out_features, bool bias) {
-  if (!CheckNewLayer(name) || !CheckInput(name, x, 1)) {
+  if (!CheckNewLayer(name) || !CheckFeatures(name, x)) {
     return kNoValue;
   }
   if (out_features < 1) {
     return Fail(
         name, absl::StrCat("linear with ", out_features, " output features; expected at least 1"));
   }
-  const int64_t in_features = shape(x)[0];
+  const int64_t in_features = shape(x).back();
+  Shape output = shape(x);
+  output.back() = out_features;
   Node node{OpKind::kLinear,
             std::string(name),
             {x, AddParameter(name, "weight", {out_features, in_features})},
@@ -57,7 +68,7 @@ ValueId GraphBuilder::Linear(absl::string_view name, ValueId x, int64_t out_feat
   if (bias) {
     node.inputs.push_back(AddParameter(name, "bias", {out_features}));
   }
-  return AddNode(node, {out_features});
+  return AddNode(node, output);
 }
 
 }  // namespace trainyard::engine

@@ -1,10 +1,11 @@
 // softmax_cross_entropy: (logits [classes], labels) -> probabilities [classes], loss [1],
-// correct [1].
-//   loss: mean over the rows of -log probabilities[label], or with label smoothing s of the cross
-//   entropy to (1 - s) onehot(label) + s / classes (Szegedy et al. 2016, section 7); correct: rows
-//   whose largest logit is at the label. gradient  (probabilities, labels) -> dlogits =
-//   (probabilities - target) * scale, where scale is weight / rows: the weight of the batch in its
-//   global batch enters here, so that every gradient after it is weighted already.
+// correct [1]; of sequences (logits [T, classes], labels [T]), a vector at each position.
+//   loss: mean over the labels of -log probabilities[label], or with label smoothing s of the cross
+//     entropy to (1 - s) onehot(label) + s / classes (Szegedy et al. 2016, section 7)
+//   correct: labels at which the largest logit is
+//   gradient  (probabilities, labels) -> dlogits = (probabilities - target) * scale
+//     scale is weight / labels: the weight of the batch in its global batch enters here, so that
+//     every gradient after it is weighted already
 #include "absl/strings/str_cat.h"
 #include "worker/engine/graph/autodiff.h"
 #include "worker/engine/graph/graph_builder.h"
@@ -33,7 +34,7 @@ const OpDefinition kSoftmaxCrossEntropyGradientDefinition = {"softmax_cross_entr
 
 void GraphBuilder::SoftmaxCrossEntropy(ValueId logits, double label_smoothing) {
   constexpr char kName[] = "loss";
-  if (!CheckNewLayer(kName) || !CheckInput(kName, logits, 1)) {
+  if (!CheckNewLayer(kName) || !CheckFeatures(kName, logits)) {
     return;
   }
   if (!(label_smoothing >= 0 && label_smoothing < 1)) {
@@ -41,6 +42,9 @@ void GraphBuilder::SoftmaxCrossEntropy(ValueId logits, double label_smoothing) {
     return;
   }
   graph_.logits = logits;
+  if (shape(logits).size() == 2) {
+    graph_.value(graph_.labels).shape = {shape(logits)[0]};
+  }
   AddNode({OpKind::kSoftmaxCrossEntropy,
            kName,
            {logits, graph_.labels},

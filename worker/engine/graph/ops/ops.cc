@@ -26,6 +26,14 @@ const OpDefinition& Definition(OpKind op) {
       return kConcatDefinition;
     case OpKind::kLrn:
       return kLrnDefinition;
+    case OpKind::kLayerNorm:
+      return kLayerNormDefinition;
+    case OpKind::kEmbedding:
+      return kEmbeddingDefinition;
+    case OpKind::kPositionEmbedding:
+      return kPositionEmbeddingDefinition;
+    case OpKind::kAttention:
+      return kAttentionDefinition;
     case OpKind::kAdd:
       return kAddDefinition;
     case OpKind::kFlatten:
@@ -60,6 +68,14 @@ const OpDefinition& Definition(OpKind op) {
       return kConcatGradientDefinition;
     case OpKind::kLrnGradient:
       return kLrnGradientDefinition;
+    case OpKind::kLayerNormGradient:
+      return kLayerNormGradientDefinition;
+    case OpKind::kEmbeddingGradient:
+      return kEmbeddingGradientDefinition;
+    case OpKind::kPositionEmbeddingGradient:
+      return kPositionEmbeddingGradientDefinition;
+    case OpKind::kAttentionGradient:
+      return kAttentionGradientDefinition;
     case OpKind::kFlattenGradient:
       return kFlattenGradientDefinition;
     case OpKind::kMaxPoolGradient:

@@ -207,6 +207,66 @@ TEST(CpuDropout, AgreesWithTheReference) {
   }
 }
 
+struct SequenceCase {
+  int64_t length, heads, head_width, rows;
+};
+
+// Around the block of queries that attention takes at once, and of one token.
+const SequenceCase kSequences[] = {
+    {1, 1, 1, 1}, {7, 2, 5, 3}, {8, 4, 4, 1}, {64, 1, 16, 2}, {65, 3, 3, 1}, {130, 2, 8, 2},
+};
+
+Graph Transformer(const SequenceCase& c) {
+  GraphBuilder b = GraphBuilder::ForTokens(c.length, 11);
+  const int64_t width = c.heads * c.head_width;
+  ValueId x = b.PositionEmbedding("pos", b.Embedding("tok", b.input(), width), c.length + 3);
+  x = b.Dropout(x, 0.1);
+  ValueId y = b.Attention(b.Linear("qkv", b.LayerNorm("ln1", x), 3 * width), c.heads);
+  x = b.Add(x, b.Linear("proj", y, width));
+  y = b.Gelu(b.Linear("fc1", b.LayerNorm("ln2", x), 4 * width), true);
+  x = b.Add(x, b.Dropout(b.Linear("fc2", y, width), 0.1));
+  b.SoftmaxCrossEntropy(b.Linear("head", b.LayerNorm("lnf", x), 11, false), 0.1);
+  absl::StatusOr<Graph> graph = std::move(b).Build();
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  return *std::move(graph);
+}
+
+TEST(CpuSequences, AgreeWithTheReference) {
+  for (const SequenceCase& c : kSequences) {
+    Compare(absl::StrCat("transformer of ", c.length, " tokens"), Transformer(c), c.rows);
+  }
+}
+
+TEST(CpuSequences, AgreeWithTheReferenceOpByOp) {
+  for (const SequenceCase& c : kSequences) {
+    const auto close = [&](const std::function<ValueId(GraphBuilder&, ValueId)>& layers) {
+      GraphBuilder b = GraphBuilder::ForTokens(c.length, 6);
+      const ValueId x = layers(b, b.Embedding("tok", b.input(), 3 * c.heads * c.head_width));
+      b.SoftmaxCrossEntropy(b.Linear("head", x, 6));
+      return *std::move(b).Build();
+    };
+    const std::string what = absl::StrCat(" of ", c.length, " tokens");
+    Compare("embedding" + what, close([](GraphBuilder&, ValueId x) { return x; }), c.rows);
+    // Of 3 features normalised rounding is a large part.
+    if (c.heads * c.head_width > 1) {
+      Compare("layer_norm" + what,
+              close([](GraphBuilder& b, ValueId x) { return b.LayerNorm("ln", x); }), c.rows);
+    }
+    Compare("linear, relu" + what,
+            close([](GraphBuilder& b, ValueId x) { return b.Relu(b.Linear("linear", x, 9)); }),
+            c.rows);
+    Compare("attention" + what,
+            close([&](GraphBuilder& b, ValueId x) { return b.Attention(x, c.heads); }), c.rows);
+  }
+  Compare("layer_norm of features and of flattened blocks",
+          Close({16, 2, 2},
+                [](GraphBuilder& b) {
+                  const ValueId x = b.Conv2d("conv", b.input(), {.out_channels = 16, .kernel = 1});
+                  return b.LayerNorm("ln", b.Flatten(x));
+                }),
+          3);
+}
+
 TEST(CpuLoss, WithLabelSmoothingAgreesWithTheReference) {
   for (const int64_t classes : {2, 10, 37}) {
     GraphBuilder b({9});

@@ -240,6 +240,58 @@ TEST_P(Executables, LearnASmallSetByHeart) {
   EXPECT_EQ(metrics.accuracy, 1);
 }
 
+Graph TokenModel() {
+  GraphBuilder b = GraphBuilder::ForTokens(3, 5);
+  const ValueId x = b.LayerNorm("ln", b.Embedding("tok", b.input(), 6));
+  b.SoftmaxCrossEntropy(b.Linear("head", b.Attention(x, 2), 5));
+  return *std::move(b).Build();
+}
+
+TEST_P(Executables, JudgeEveryPositionOfASequence) {
+  const Graph model = TokenModel();
+  const std::unique_ptr<Executable> whole = Compile(GetParam(), model, {}, {.max_rows = 4});
+  const std::unique_ptr<Executable> parts = Compile(GetParam(), model, {}, {.max_rows = 4});
+  testing::RandomizeState(1, *whole);
+  testing::RandomizeState(1, *parts);
+  const TestBatch batch = testing::RandomBatch(1, model, 4);
+  const absl::StatusOr<Evaluation> all = whole->Evaluate(batch.batch());
+  const absl::StatusOr<Evaluation> first = whole->Evaluate(batch.Rows(0, 1).batch());
+  const absl::StatusOr<Evaluation> rest = whole->Evaluate(batch.Rows(1, 4).batch());
+  ASSERT_TRUE(all.ok() && first.ok() && rest.ok());
+  EXPECT_EQ(all->rows, 12);
+  EXPECT_EQ(all->correct, first->correct + rest->correct);
+  EXPECT_NEAR(all->loss_sum, first->loss_sum + rest->loss_sum, 1e-4);
+  EXPECT_EQ(whole->Predict(batch.inputs)->size(), 4u * 3 * 5);
+  ASSERT_TRUE(whole->Accumulate(batch.batch(), 1, nullptr).ok());
+  ASSERT_TRUE(parts->Accumulate(batch.Rows(0, 1).batch(), 0.25, nullptr).ok());
+  ASSERT_TRUE(parts->Accumulate(batch.Rows(1, 4).batch(), 0.75, nullptr).ok());
+  testing::ExpectNear(testing::Gradients(model, *parts), testing::Gradients(model, *whole), 1e-6);
+  const absl::StatusOr<StepMetrics> a = whole->Update(0.1);
+  const absl::StatusOr<StepMetrics> b = parts->Update(0.1);
+  EXPECT_NEAR(a->loss, all->loss_sum / 12, 1e-5);
+  EXPECT_NEAR(a->loss, b->loss, 1e-5);
+  EXPECT_NEAR(a->accuracy, static_cast<double>(all->correct) / 12, 1e-6);
+  EXPECT_NEAR(a->accuracy, b->accuracy, 1e-6);
+}
+
+TEST_P(Executables, RefuseTokensThatTheVocabularyLacks) {
+  const std::unique_ptr<Executable> executable = Compile(GetParam(), TokenModel(), {}, {});
+  const std::vector<int32_t> labels = {0, 1, 4};
+  for (const float token : {-1.0f, 5.0f, 0.5f, std::numeric_limits<float>::quiet_NaN()}) {
+    const Values tokens = {0, 4, token};
+    const absl::Status status = executable->Accumulate({tokens, labels}, 1, nullptr);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("at input value 2"), HasSubstr("[0, 5)")));
+    EXPECT_FALSE(executable->Predict(tokens).ok());
+  }
+  const Values tokens = {0, 4, 1};
+  const absl::Status status =
+      executable->Accumulate({tokens, absl::MakeConstSpan(labels).first(2)}, 1, nullptr);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("2 labels; expected 3 a row"));
+  EXPECT_TRUE(executable->Accumulate({tokens, labels}, 1, nullptr).ok());
+}
+
 TEST_P(Executables, EvaluateAgainstTheLabelsAloneWhateverTheSmoothing) {
   const auto model = [](double smoothing) {
     GraphBuilder b({6});
@@ -303,15 +355,17 @@ TEST(CpuBackend, RepeatsAStepBitForBit) {
 }
 
 TEST(CpuBackend, TwoThreadsComputeWhatOneDoes) {
-  const Graph model = Model();
-  const std::unique_ptr<Executable> one = Compile("cpu", model, {}, {.max_rows = 7});
-  const std::unique_ptr<Executable> two = Compile("cpu", model, {}, {.max_rows = 7, .threads = 2});
-  testing::RandomizeState(1, *one);
-  testing::RandomizeState(1, *two);
-  const TestBatch batch = testing::RandomBatch(1, model, 7);
-  ASSERT_TRUE(one->Accumulate(batch.batch(), 1, nullptr).ok());
-  ASSERT_TRUE(two->Accumulate(batch.batch(), 1, nullptr).ok());
-  testing::ExpectNear(testing::Gradients(model, *two), testing::Gradients(model, *one), 1e-5);
+  for (const Graph& model : {Model(), TokenModel()}) {
+    const std::unique_ptr<Executable> one = Compile("cpu", model, {}, {.max_rows = 7});
+    const std::unique_ptr<Executable> two =
+        Compile("cpu", model, {}, {.max_rows = 7, .threads = 2});
+    testing::RandomizeState(1, *one);
+    testing::RandomizeState(1, *two);
+    const TestBatch batch = testing::RandomBatch(1, model, 7);
+    ASSERT_TRUE(one->Accumulate(batch.batch(), 1, nullptr).ok());
+    ASSERT_TRUE(two->Accumulate(batch.batch(), 1, nullptr).ok());
+    testing::ExpectNear(testing::Gradients(model, *two), testing::Gradients(model, *one), 1e-5);
+  }
 }
 
 }  // namespace

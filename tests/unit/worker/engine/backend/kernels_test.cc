@@ -77,6 +77,23 @@ std::vector<Floats> RunAll(const Kernels& kernels, int64_t block) {
                          scratch.data());
     results.push_back(out);
   }
+  float largest = 0;
+  float total = 0;
+  kernels.softmax(kCount, 3.0f, a.data(), y.data(), &largest, &total);
+  results.insert(results.end(), {y, {largest, total}});
+  kernels.exponential(kCount, 2.0f, 0.5f, a.data(), y.data());
+  results.push_back(y);
+  kernels.softmax_gradient(kCount, 0.7f, a.data(), b.data(), y.data());
+  results.push_back(y);
+  kernels.layer_norm(kCount, 1e-5f, a.data(), b.data(), a.data(), y.data(), &largest, &total);
+  results.insert(results.end(), {y, {largest, total}});
+  kernels.layer_norm_gradient(kCount, 0.1f, 1.5f, a.data(), b.data(), a.data(), y.data());
+  results.push_back(y);
+  Floats dweight(30);
+  Floats dbias(30);
+  kernels.layer_norm_sums(3, 100, 30, b.data(), a.data(), a.data(), b.data(), dweight.data(),
+                          dbias.data());
+  results.insert(results.end(), {dweight, dbias});
   const PoolShape shape = {7, 6, 4, 3, 3, 2, 1, true};
   const int64_t plane = shape.height * shape.width;
   const int64_t out_plane = shape.out_height * shape.out_width;

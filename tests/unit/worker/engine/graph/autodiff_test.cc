@@ -58,7 +58,7 @@ void CheckGradients(const std::string& what, const Graph& model, int64_t rows) {
     }
     testing::WriteState(*executable, name, values);
   }
-  for (size_t i = 0; i < batch.inputs.size(); ++i) {
+  for (size_t i = 0; i < input_gradient.size(); ++i) {
     const double difference = Difference(batch.inputs[i], [&] { return Loss(*executable, batch); });
     ASSERT_NEAR(input_gradient[i], difference, kTolerance) << "input element " << i;
   }
@@ -200,6 +200,54 @@ TEST(Autodiff, GradientsOfDropoutAreRight) {
                          return b.Dropout(b.Linear("hidden", x, 9), 0.25);
                        }),
                  3);
+}
+
+// Tokens, embedded, `layers` over [5, 6], closed by a linear layer and the loss at every position.
+Graph CloseSequence(const std::function<ValueId(GraphBuilder&, ValueId)>& layers) {
+  GraphBuilder b = GraphBuilder::ForTokens(5, 7);
+  const ValueId x = layers(b, b.Embedding("tok", b.input(), 6));
+  b.SoftmaxCrossEntropy(b.Linear("head", x, 7, false));
+  absl::StatusOr<Graph> graph = std::move(b).Build();
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  return *std::move(graph);
+}
+
+TEST(Autodiff, GradientsOfEmbeddingsAreRight) {
+  CheckGradients("embedding", CloseSequence([](GraphBuilder&, ValueId x) { return x; }), 3);
+  CheckGradients("positions", CloseSequence([](GraphBuilder& b, ValueId x) {
+                   return b.Tanh(b.PositionEmbedding("pos", x));
+                 }),
+                 2);
+  CheckGradients("more positions than used", CloseSequence([](GraphBuilder& b, ValueId x) {
+                   return b.PositionEmbedding("pos", x, 8);
+                 }),
+                 2);
+}
+
+TEST(Autodiff, GradientsOfLayerNormAreRight) {
+  CheckGradients("at every position", CloseSequence([](GraphBuilder& b, ValueId x) {
+                   return b.LayerNorm("ln", b.Linear("linear", x, 4));
+                 }),
+                 2);
+  CheckGradients("of features",
+                 Close({5}, [](GraphBuilder& b) { return b.LayerNorm("ln", b.input()); }), 3);
+}
+
+TEST(Autodiff, GradientsOfAttentionAreRight) {
+  for (const int64_t heads : {1, 2, 3}) {
+    CheckGradients("attention", CloseSequence([heads](GraphBuilder& b, ValueId x) {
+                     const ValueId y = b.Attention(b.Linear("qkv", x, 18), heads);
+                     return b.Add(x, b.Gelu(b.Linear("proj", y, 6)));
+                   }),
+                   2);
+  }
+}
+
+TEST(Autodiff, GradientsOfFlattenedSequencesAreRight) {
+  GraphBuilder b = GraphBuilder::ForTokens(4, 3);
+  const ValueId x = b.Tanh(b.Embedding("tok", b.input(), 2));
+  b.SoftmaxCrossEntropy(b.Linear("fc", b.Flatten(x), 3));
+  CheckGradients("flatten", *std::move(b).Build(), 3);
 }
 
 TEST(Autodiff, AValueWithSeveralUsesGetsTheSumOfTheirGradients) {

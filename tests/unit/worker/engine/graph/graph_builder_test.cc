@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 namespace trainyard::engine {
 namespace {
 
@@ -74,6 +76,73 @@ TEST(GraphBuilder, ConcatAddsUpTheChannels) {
   ASSERT_TRUE(graph.ok()) << graph.status();
   EXPECT_EQ(graph->value(all).shape, Shape({7, 4, 5}));
   EXPECT_EQ(graph->value(normal).shape, Shape({7, 4, 5}));
+}
+
+TEST(GraphBuilder, SequencesKeepTheirPositions) {
+  GraphBuilder builder = GraphBuilder::ForTokens(8, 23);
+  ValueId x = builder.Embedding("tok", builder.input(), 16);
+  x = builder.PositionEmbedding("pos", x, 32);
+  const ValueId norm = builder.LayerNorm("ln", x);
+  const ValueId heads = builder.Linear("qkv", norm, 48);
+  const ValueId attended = builder.Attention(heads, 4);
+  const ValueId logits = builder.Linear("head", builder.Add(x, attended), 23, false);
+  builder.SoftmaxCrossEntropy(logits);
+  const absl::StatusOr<Graph> graph = std::move(builder).Build();
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(graph->value(norm).shape, Shape({8, 16}));
+  EXPECT_EQ(graph->value(heads).shape, Shape({8, 48}));
+  EXPECT_EQ(graph->value(attended).shape, Shape({8, 16}));
+  EXPECT_EQ(graph->value(logits).shape, Shape({8, 23}));
+  EXPECT_EQ(graph->value(graph->labels).shape, Shape({8}));
+  EXPECT_EQ(graph->classes(), 23);
+  EXPECT_EQ(graph->labels_per_row(), 8);
+  EXPECT_EQ(graph->vocabulary, 23);
+  for (const Value& value : graph->values) {
+    if (value.name == "tok.weight") {
+      EXPECT_EQ(value.shape, Shape({23, 16}));
+    } else if (value.name == "pos.weight") {
+      EXPECT_EQ(value.shape, Shape({32, 16}));
+    } else if (value.name == "ln.weight") {
+      EXPECT_EQ(value.shape, Shape({16}));
+    }
+  }
+  // 2 x 16 x 48 operations at each position.
+  EXPECT_EQ(NodeCost(*graph, graph->nodes[3], 2).flops, 2.0 * 2 * 8 * 16 * 48);
+}
+
+TEST(GraphBuilder, RefusesLayersThatDoNotFitASequence) {
+  const auto error = [](const std::function<void(GraphBuilder&, ValueId)>& add) {
+    GraphBuilder builder = GraphBuilder::ForTokens(8, 23);
+    add(builder, builder.Embedding("tok", builder.input(), 15));
+    return BuildError(std::move(builder));
+  };
+  EXPECT_THAT(error([](GraphBuilder& b, ValueId) { b.Linear("fc", b.input(), 3); }),
+              AllOf(HasSubstr("layer 'fc'"), HasSubstr("only an embedding reads")));
+  EXPECT_THAT(error([](GraphBuilder& b, ValueId x) { b.Embedding("again", x, 3); }),
+              HasSubstr("layer 'again': expected the input of a graph over tokens"));
+  EXPECT_THAT(error([](GraphBuilder& b, ValueId) { b.Embedding("again", b.input(), 0); }),
+              HasSubstr("width 0"));
+  EXPECT_THAT(error([](GraphBuilder& b, ValueId x) { b.Attention(x, 2); }),
+              AllOf(HasSubstr("2 heads"), HasSubstr("[8, 15]")));
+  EXPECT_THAT(error([](GraphBuilder& b, ValueId x) { b.Attention(b.Flatten(x), 1); }),
+              AllOf(HasSubstr("[120]"), HasSubstr("[positions, features]")));
+  EXPECT_THAT(error([](GraphBuilder& b, ValueId x) { b.PositionEmbedding("pos", x, 7); }),
+              AllOf(HasSubstr("7 positions"), HasSubstr("at least 8")));
+  EXPECT_THAT(error([](GraphBuilder& b, ValueId x) { b.LayerNorm("ln", x, 0); }),
+              HasSubstr("eps 0"));
+  EXPECT_THAT(error([](GraphBuilder& b, ValueId x) { b.Conv2d("conv", x, {}); }),
+              HasSubstr("[channels, height, width]"));
+  EXPECT_THAT(error([](GraphBuilder& b, ValueId x) {
+                b.Concat({x, x});
+              }),
+              HasSubstr("expected equal height and width, or features"));
+  EXPECT_THAT(BuildError(GraphBuilder::ForTokens(8, 1)), HasSubstr("a vocabulary of 1"));
+  EXPECT_THAT(BuildError(GraphBuilder::ForTokens(8, (1 << 24) + 1)), HasSubstr("16777217"));
+  EXPECT_THAT(BuildError(GraphBuilder::ForTokens(0, 5)), HasSubstr("layer 'input'"));
+  GraphBuilder images({3, 4, 4});
+  images.LayerNorm("ln", images.input());
+  EXPECT_THAT(BuildError(std::move(images)),
+              AllOf(HasSubstr("layer 'ln'"), HasSubstr("[positions, features]")));
 }
 
 TEST(GraphBuilder, NamesTheLayerAndTheShapesWhereTheyDoNotFit) {

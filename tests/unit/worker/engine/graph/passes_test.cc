@@ -54,6 +54,17 @@ Graph OtherOps() {
   return *std::move(graph);
 }
 
+Graph Sequences() {
+  GraphBuilder b = GraphBuilder::ForTokens(4, 5);
+  ValueId x = b.PositionEmbedding("pos", b.Embedding("tok", b.input(), 6));
+  const ValueId y = b.Attention(b.Linear("qkv", b.LayerNorm("ln1", x), 18), 2);
+  x = b.Add(x, b.Dropout(b.Gelu(b.Relu(b.Linear("proj", y, 6))), 0.2));
+  b.SoftmaxCrossEntropy(b.Linear("head", b.Tanh(b.LayerNorm("ln2", x)), 3));
+  absl::StatusOr<Graph> graph = std::move(b).Build();
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  return *std::move(graph);
+}
+
 struct Numbers {
   testing::NamedValues gradients, state;
   std::vector<double> logits, input_gradient;
@@ -79,7 +90,7 @@ Numbers RunSteps(const Graph& model, const PassOptions& passes) {
 }
 
 void ExpectSameNumbers(const PassOptions& passes) {
-  for (const Graph& model : {ManyPatterns(), OtherOps()}) {
+  for (const Graph& model : {ManyPatterns(), OtherOps(), Sequences()}) {
     const Numbers plain = RunSteps(model, kNoPasses);
     const Numbers passed = RunSteps(model, passes);
     EXPECT_EQ(passed.gradients, plain.gradients);

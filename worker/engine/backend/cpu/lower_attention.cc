@@ -1,0 +1,171 @@
+// attention by oneDNN's matrix products and our softmax, a block of queries at a time: so the
+// scores of a head are never there at once, and keys behind the block are not touched.
+#include <algorithm>
+#include <cmath>
+
+#include "common/base/check.h"
+#include "worker/engine/backend/cpu/compiler.h"
+#include "worker/engine/backend/cpu/parallel.h"
+
+namespace trainyard::engine::cpu {
+namespace {
+
+// Enough queries for products to pay, few enough that a block of scores stays in the cache.
+constexpr int64_t kQueryBlock = 64;
+
+// C = alpha op(A) op(B) + beta C, row-major; C: [m, n].
+void Multiply(char transpose_a, char transpose_b, int64_t m, int64_t n, int64_t k, const float* a,
+              int64_t a_stride, const float* b, int64_t b_stride, float beta, float* c,
+              int64_t c_stride) {
+  const dnnl::status status = dnnl::sgemm(transpose_a, transpose_b, m, n, k, 1.0f, a, a_stride, b,
+                                          b_stride, beta, c, c_stride);
+  TY_CHECK(status == dnnl::status::success);
+}
+
+// Sizes of one head, and its blocks of queries.
+struct Heads {
+  const Kernels* kernels;
+  int64_t positions, heads, width;  // T, H, D
+  float scale;                      // 1 / sqrt(D)
+
+  Heads(const Kernels& all, const Shape& x, int64_t count)
+      : kernels(&all),
+        positions(x[0]),
+        heads(count),
+        width(x[1] / 3 / count),
+        scale(1.0f / std::sqrt(static_cast<float>(width))) {}
+
+  int64_t columns() const { return heads * width; }
+  int64_t stride() const { return 3 * columns(); }  // of x
+  int64_t blocks() const { return (positions + kQueryBlock - 1) / kQueryBlock; }
+  // Floats of one block of scores.
+  int64_t scores() const { return std::min(kQueryBlock, positions) * positions; }
+  int64_t begin(int64_t block) const { return block * kQueryBlock; }
+  int64_t end(int64_t block) const { return std::min(positions, (block + 1) * kQueryBlock); }
+  // Of head `index % heads` of row `index / heads`: its queries in x; keys and values stand
+  // columns() and 2 columns() after them.
+  int64_t x_offset(int64_t index) const {
+    return index / heads * positions * stride() + index % heads * width;
+  }
+  int64_t y_offset(int64_t index) const {
+    return index / heads * positions * columns() + index % heads * width;
+  }
+
+  // scores[t - begin, s] = a_t b_s for the queries t of a block and all keys s up to its last.
+  void Scores(int64_t block, const float* a, int64_t a_stride, const float* b,
+              float* scores) const {
+    Multiply('N', 'T', end(block) - begin(block), end(block), width, a + begin(block) * a_stride,
+             a_stride, b, stride(), 0.0f, scores, positions);
+  }
+
+  // x, y and logsum of one head.
+  void Forward(const float* x, float* y, float* logsum, float* p) const {
+    const float* values = x + 2 * columns();
+    for (int64_t block = 0; block < blocks(); ++block) {
+      Scores(block, x, stride(), x + columns(), p);
+      for (int64_t t = begin(block); t < end(block); ++t) {
+        float* row = p + (t - begin(block)) * positions;
+        float largest;
+        float sum;
+        kernels->softmax(t + 1, scale, row, row, &largest, &sum);
+        logsum[t] = largest + std::log(sum);
+        std::fill(row + t + 1, row + end(block), 0.0f);
+      }
+      Multiply('N', 'N', end(block) - begin(block), width, end(block), p, positions, values,
+               stride(), 0.0f, y + begin(block) * columns(), columns());
+    }
+  }
+
+  // The gradients of queries, keys and values stand in dx as they do in x. From the last block,
+  // which reaches all keys and so sets their gradients, to the first; the others add.
+  void Backward(const float* dy, const float* x, const float* logsum, float* dx, float* p,
+                float* dp) const {
+    const float* keys = x + columns();
+    const float* values = x + 2 * columns();
+    for (int64_t block = blocks() - 1; block >= 0; --block) {
+      const int64_t first = begin(block);
+      const int64_t queries = end(block) - first;
+      const float beta = block == blocks() - 1 ? 0.0f : 1.0f;
+      Scores(block, x, stride(), keys, p);
+      Scores(block, dy, columns(), values, dp);
+      for (int64_t t = first; t < end(block); ++t) {
+        float* row = p + (t - first) * positions;
+        kernels->exponential(t + 1, scale, logsum[t], row, row);
+        std::fill(row + t + 1, row + end(block), 0.0f);
+      }
+      Multiply('T', 'N', end(block), width, queries, p, positions, dy + first * columns(),
+               columns(), beta, dx + 2 * columns(), stride());
+      for (int64_t t = first; t < end(block); ++t) {
+        float* row = dp + (t - first) * positions;
+        kernels->softmax_gradient(t + 1, scale, p + (t - first) * positions, row, row);
+        std::fill(row + t + 1, row + end(block), 0.0f);
+      }
+      Multiply('N', 'N', queries, width, end(block), dp, positions, keys, stride(), 0.0f,
+               dx + first * stride(), stride());
+      Multiply('T', 'N', end(block), width, queries, dp, positions, x + first * stride(), stride(),
+               beta, dx + columns(), stride());
+    }
+  }
+};
+
+// body(index, thread) for every head of every row, a share for each thread.
+template <class Body>
+void ForEachHead(int threads, int64_t count, const Body& body) {
+  ParallelFor(threads, threads, [&](int64_t thread) {
+    for (int64_t index = count * thread / threads; index < count * (thread + 1) / threads;
+         ++index) {
+      body(index, thread);
+    }
+  });
+}
+
+}  // namespace
+
+void Compiler::LowerAttention(const Node& node) {
+  const Heads heads(kernels_, value(node.inputs[0]).shape, node.attention().heads);
+  for (const ValueId output : node.outputs) {
+    SetLayout(output, PlainLayout(value(output).shape));
+  }
+  const BufferId x = In(node.inputs[0], PlainLayout(value(node.inputs[0]).shape));
+  const BufferId y = BufferOf(node.outputs[0]);
+  const BufferId logsum = BufferOf(node.outputs[1]);
+  const BufferId scores = AddScratch(threads_ * heads.scores() * int64_t{sizeof(float)});
+  const int64_t count = rows_ * heads.heads;
+  const int threads = threads_;
+  Program* program = &program_;
+  auto run = [=](RunState&) {
+    ForEachHead(threads, count, [&](int64_t index, int64_t thread) {
+      heads.Forward(program->ptr<float>(x) + heads.x_offset(index),
+                    program->ptr<float>(y) + heads.y_offset(index),
+                    program->ptr<float>(logsum) + index * heads.positions,
+                    program->ptr<float>(scores) + thread * heads.scores());
+    });
+  };
+  EmitCall(node, run, {x, y, logsum, scores});
+}
+
+void Compiler::LowerAttentionGradient(const Node& node) {
+  const Heads heads(kernels_, value(node.inputs[1]).shape, node.attention().heads);
+  const Layout x_layout = PlainLayout(value(node.inputs[1]).shape);
+  SetLayout(node.outputs[0], x_layout);
+  const BufferId dy = In(node.inputs[0], PlainLayout(value(node.inputs[0]).shape));
+  const BufferId x = In(node.inputs[1], x_layout);
+  const BufferId logsum = BufferOf(node.inputs[2]);
+  const BufferId dx = BufferOf(node.outputs[0]);
+  const BufferId scores = AddScratch(2 * threads_ * heads.scores() * int64_t{sizeof(float)});
+  const int64_t count = rows_ * heads.heads;
+  const int threads = threads_;
+  Program* program = &program_;
+  auto run = [=](RunState&) {
+    ForEachHead(threads, count, [&](int64_t index, int64_t thread) {
+      float* p = program->ptr<float>(scores) + 2 * thread * heads.scores();
+      heads.Backward(program->ptr<float>(dy) + heads.y_offset(index),
+                     program->ptr<float>(x) + heads.x_offset(index),
+                     program->ptr<float>(logsum) + index * heads.positions,
+                     program->ptr<float>(dx) + heads.x_offset(index), p, p + heads.scores());
+    });
+  };
+  EmitCall(node, run, {dy, x, logsum, dx, scores});
+}
+
+}  // namespace trainyard::engine::cpu

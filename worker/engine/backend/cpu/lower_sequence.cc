@@ -1,0 +1,175 @@
+// layer_norm and embeddings: our own kernels, over plain layouts.
+#include <algorithm>
+
+#include "worker/engine/backend/cpu/compiler.h"
+#include "worker/engine/backend/cpu/parallel.h"
+
+namespace trainyard::engine::cpu {
+
+void Compiler::LowerLayerNorm(const Node& node) {
+  const Layout plain = layout(node.inputs[0]).Plain();
+  const int64_t features = value(node.inputs[0]).shape.back();
+  const int64_t vectors = rows_ * (plain.elements() / features);
+  SetLayout(node.outputs[0], plain);
+  for (const size_t statistic : {1, 2}) {
+    SetLayout(node.outputs[statistic], PlainLayout(value(node.outputs[statistic]).shape));
+  }
+  const BufferId x = In(node.inputs[0], plain);
+  const float* weight = Parameter(node.inputs[1]);
+  const float* bias = Parameter(node.inputs[2]);
+  const BufferId y = BufferOf(node.outputs[0]);
+  const BufferId mean = BufferOf(node.outputs[1]);
+  const BufferId inverse = BufferOf(node.outputs[2]);
+  const float eps = static_cast<float>(node.layer_norm().eps);
+  const int threads = threads_;
+  const Kernels* kernels = &kernels_;
+  Program* program = &program_;
+  auto run = [=](RunState&) {
+    ParallelFor(threads, vectors, [&](int64_t n) {
+      kernels->layer_norm(features, eps, program->ptr<float>(x) + n * features, weight, bias,
+                          program->ptr<float>(y) + n * features, program->ptr<float>(mean) + n,
+                          program->ptr<float>(inverse) + n);
+    });
+  };
+  EmitCall(node, run, {x, y, mean, inverse});
+}
+
+// The sums run over chunks of features, each in the order of the vectors, whatever the threads.
+void Compiler::LowerLayerNormGradient(const Node& node) {
+  const Layout plain = layout(node.inputs[1]).Plain();
+  const int64_t features = value(node.inputs[1]).shape.back();
+  const int64_t vectors = rows_ * (plain.elements() / features);
+  const BufferId dy = In(node.inputs[0], plain);
+  const BufferId x = In(node.inputs[1], plain);
+  const float* weight = Parameter(node.inputs[2]);
+  const BufferId mean = BufferOf(node.inputs[3]);
+  const BufferId inverse = BufferOf(node.inputs[4]);
+  std::vector<BufferId> buffers = {dy, x, mean, inverse};
+  BufferId dx = -1;
+  if (node.outputs[0] != kNoValue) {
+    SetLayout(node.outputs[0], plain);
+    dx = OutputBuffer(node);
+    buffers.push_back(dx);
+  }
+  const ReductionEntry bias_entry = GradientEntry(node.outputs[2]);
+  float* dweight = state_.reduction + GradientEntry(node.outputs[1]).offset;
+  float* dbias = state_.reduction + bias_entry.offset;
+  const int threads = threads_;
+  const Kernels* kernels = &kernels_;
+  Program* program = &program_;
+  auto run = [=](RunState& state) {
+    const float* g = program->ptr<float>(dy);
+    const float* from = program->ptr<float>(x);
+    const float* means = program->ptr<float>(mean);
+    const float* inverses = program->ptr<float>(inverse);
+    ParallelChunks(threads, features, [&](int64_t begin, int64_t count) {
+      if (!state.accumulate) {
+        std::fill_n(dweight + begin, count, 0.0f);
+        std::fill_n(dbias + begin, count, 0.0f);
+      }
+      kernels->layer_norm_sums(vectors, features, count, means, inverses, g + begin, from + begin,
+                               dweight + begin, dbias + begin);
+    });
+    if (dx < 0) {
+      return;
+    }
+    ParallelFor(threads, vectors, [&](int64_t n) {
+      kernels->layer_norm_gradient(features, means[n], inverses[n], g + n * features,
+                                   from + n * features, weight,
+                                   program->ptr<float>(dx) + n * features);
+    });
+  };
+  EmitCall(node, run, buffers, bias_entry.offset + bias_entry.count);
+}
+
+void Compiler::LowerEmbedding(const Node& node) {
+  const Shape& shape = value(node.outputs[0]).shape;
+  SetLayout(node.outputs[0], PlainLayout(shape));
+  const int64_t width = shape[1];
+  const int64_t tokens = rows_ * shape[0];
+  const BufferId x = BufferOf(node.inputs[0]);
+  const BufferId y = BufferOf(node.outputs[0]);
+  const float* weight = Parameter(node.inputs[1]);
+  const int threads = threads_;
+  Program* program = &program_;
+  auto run = [=](RunState&) {
+    ParallelFor(threads, tokens, [&](int64_t n) {
+      const auto token = static_cast<int64_t>(program->ptr<float>(x)[n]);
+      std::copy_n(weight + token * width, width, program->ptr<float>(y) + n * width);
+    });
+  };
+  EmitCall(node, run, {x, y});
+}
+
+// A token may occur twice: threads share the columns, not the tokens.
+void Compiler::LowerEmbeddingGradient(const Node& node) {
+  const Shape& shape = value(node.inputs[0]).shape;
+  const int64_t width = shape[1];
+  const int64_t tokens = rows_ * shape[0];
+  const BufferId dy = In(node.inputs[0], PlainLayout(shape));
+  const BufferId x = BufferOf(node.inputs[1]);
+  const ReductionEntry entry = GradientEntry(node.outputs[0]);
+  float* sums = state_.reduction + entry.offset;
+  const int threads = threads_;
+  const Kernels* kernels = &kernels_;
+  Program* program = &program_;
+  auto run = [=](RunState& state) {
+    if (!state.accumulate) {
+      ParallelChunks(threads, entry.count,
+                     [&](int64_t begin, int64_t count) { std::fill_n(sums + begin, count, 0.0f); });
+    }
+    ParallelChunks(threads, width, [&](int64_t begin, int64_t count) {
+      for (int64_t n = 0; n < tokens; ++n) {
+        const auto token = static_cast<int64_t>(program->ptr<float>(x)[n]);
+        float* sum = sums + token * width + begin;
+        kernels->add(sum, program->ptr<float>(dy) + n * width + begin, sum, count);
+      }
+    });
+  };
+  EmitCall(node, run, {dy, x}, entry.offset + entry.count);
+}
+
+void Compiler::LowerPositionEmbedding(const Node& node) {
+  const Layout plain = PlainLayout(value(node.outputs[0]).shape);
+  SetLayout(node.outputs[0], plain);
+  const BufferId x = In(node.inputs[0], plain);
+  const BufferId y = OutputBuffer(node);
+  const float* weight = Parameter(node.inputs[1]);
+  const int64_t rows = rows_;
+  const int64_t count = plain.elements();
+  const int threads = threads_;
+  const Kernels* kernels = &kernels_;
+  Program* program = &program_;
+  auto run = [=](RunState&) {
+    ParallelFor(threads, rows, [&](int64_t n) {
+      kernels->add(program->ptr<float>(x) + n * count, weight, program->ptr<float>(y) + n * count,
+                   count);
+    });
+  };
+  EmitCall(node, run, {x, y});
+}
+
+void Compiler::LowerPositionEmbeddingGradient(const Node& node) {
+  const Layout plain = PlainLayout(value(node.inputs[0]).shape);
+  const BufferId dy = In(node.inputs[0], plain);
+  const ReductionEntry entry = GradientEntry(node.outputs[0]);
+  float* sums = state_.reduction + entry.offset;
+  const int64_t rows = rows_;
+  const int64_t used = plain.elements();  // of the table, which may have more positions
+  const int threads = threads_;
+  const Kernels* kernels = &kernels_;
+  Program* program = &program_;
+  auto run = [=](RunState& state) {
+    if (!state.accumulate) {
+      std::fill_n(sums, entry.count, 0.0f);
+    }
+    ParallelChunks(threads, used, [&](int64_t begin, int64_t count) {
+      for (int64_t n = 0; n < rows; ++n) {
+        kernels->add(sums + begin, program->ptr<float>(dy) + n * used + begin, sums + begin, count);
+      }
+    });
+  };
+  EmitCall(node, run, {dy}, entry.offset + entry.count);
+}
+
+}  // namespace trainyard::engine::cpu

@@ -1,0 +1,61 @@
+// layer_norm (Ba et al. 2016, section 3), over the features of each vector:
+//   (x [C] or [T, C], weight, bias [C]) -> y, mean [] or [T], inverse [] or [T]
+//   inverse: 1 / sqrt(variance + eps), of the biased variance
+//   gradient  (dy, x, weight, mean, inverse) -> dx, dweight, dbias
+#include "absl/strings/str_cat.h"
+#include "worker/engine/graph/autodiff.h"
+#include "worker/engine/graph/graph_builder.h"
+#include "worker/engine/graph/ops/ops.h"
+
+namespace trainyard::engine {
+namespace {
+
+void Gradient(Autodiff& autodiff, const Node& node) {
+  const ValueId dy = autodiff.GradientOf(node.outputs[0]);
+  const ValueId x = node.inputs[0];
+  const ValueId dx = autodiff.Wants(x) ? autodiff.NewGradient(x) : kNoValue;
+  const ValueId dweight = autodiff.NewGradient(node.inputs[1]);
+  const ValueId dbias = autodiff.NewGradient(node.inputs[2]);
+  autodiff.Emit({OpKind::kLayerNormGradient,
+                 node.name,
+                 {dy, x, node.inputs[1], node.outputs[1], node.outputs[2]},
+                 {dx, dweight, dbias},
+                 node.attributes});
+  if (dx != kNoValue) {
+    autodiff.Contribute(x, dx);
+  }
+}
+
+}  // namespace
+
+const OpDefinition kLayerNormDefinition = {"layer_norm", FlopsPerElement<8>, Gradient};
+const OpDefinition kLayerNormGradientDefinition = {"layer_norm_gradient", FlopsPerElement<14>,
+                                                   nullptr};
+
+ValueId GraphBuilder::LayerNorm(absl::string_view name, ValueId x, double eps) {
+  if (!CheckNewLayer(name) || !CheckFeatures(name, x)) {
+    return kNoValue;
+  }
+  if (!(eps > 0)) {
+    return Fail(name, absl::StrCat("layer_norm with eps ", eps, "; expected above 0"));
+  }
+  const Shape features = {shape(x).back()};
+  const Shape vectors(shape(x).begin(), shape(x).end() - 1);
+  Node node{OpKind::kLayerNorm,
+            std::string(name),
+            {x, AddParameter(name, "weight", features), AddParameter(name, "bias", features)},
+            {},
+            LayerNormAttributes{eps}};
+  const ValueId y = AddNode(node, shape(x));
+  if (y == kNoValue) {
+    return kNoValue;
+  }
+  for (const char* statistic : {".mean", ".inverse"}) {
+    const ValueId id =
+        graph_.Add({absl::StrCat(name, statistic), Role::kActivation, vectors, true, kNoValue});
+    graph_.nodes.back().outputs.push_back(id);
+  }
+  return y;
+}
+
+}  // namespace trainyard::engine
