@@ -43,13 +43,15 @@ struct Batch {
 
 // A named tensor of the training state, in PyTorch's layout (OIHW convolutions, out x in linears).
 struct StateTensor {
-  enum class Kind { kParameter, kBuffer, kOptimizerSlot };
+  enum class Kind { kParameter, kBuffer, kOptimizerSlot, kAverage };
   Kind kind = Kind::kParameter;
-  std::string
-      name;  // parameter "conv1.weight", buffer "bn1.running_mean", slot "momentum.conv1.weight"
+  // Parameter "conv1.weight", buffer "bn1.running_mean", slot "momentum.conv1.weight" or "step",
+  // moving average "ema.conv1.weight".
+  std::string name;
   Shape shape;
   Initializer initializer = {};  // of a parameter
 };
+inline constexpr absl::string_view kAveragePrefix = "ema.";
 
 // Sums over rows (and the positions of sequences); what several batches add up to.
 struct Evaluation {
@@ -94,7 +96,8 @@ class Executable {
 
   virtual ~Executable() = default;
 
-  // All state in a fixed order: parameters in graph order, buffers, optimizer slots.
+  // All state in a fixed order: parameters in graph order, buffers, optimizer slots, moving
+  // averages.
   virtual const std::vector<StateTensor>& state() const = 0;
   // `values` has the tensor's number of elements; index into state().
   virtual absl::Status ReadState(size_t index, absl::Span<float> values) const = 0;
@@ -114,8 +117,14 @@ class Executable {
   virtual absl::Span<float> reduction() = 0;
 
   // Applies the optimizer with this learning rate and folds the batch statistics into the running
-  // ones.
+  // ones. All norms are those of the reduced gradients and of the whole parameters, summed in an
+  // order that depends on the model alone: the same bits on every rank.
   virtual absl::StatusOr<StepMetrics> Update(double lr) = 0;
+
+  // Exchanges the parameters and their moving averages, so that Evaluate and Predict use these; a
+  // second call exchanges them back, which must come before the next Accumulate. Running statistics
+  // have no average and stay. FAILED_PRECONDITION where the optimizer keeps none.
+  virtual absl::Status ExchangeAverages() = 0;
 
   // Forward in evaluation mode; touches no state.
   virtual absl::StatusOr<Evaluation> Evaluate(const Batch& batch) = 0;

@@ -9,20 +9,39 @@ namespace trainyard::engine {
 StateTable BuildStateTable(const Graph& model, const ReductionLayout& layout,
                            const OptimizerSpec& optimizer) {
   StateTable table;
-  auto add_all = [&](Role role, StateTensor::Kind kind, const char* prefix, int64_t base) {
+  auto add_all = [&](Role role, StateTensor::Kind kind, absl::string_view prefix, int64_t base) {
     for (size_t i = 0; i < model.values.size(); ++i) {
       const Value& value = model.values[i];
       if (value.role == role) {
         table.tensors.push_back(
-            {kind, absl::StrCat(prefix, value.name), value.shape, value.initializer});
-        table.offsets.push_back(layout.entry(static_cast<ValueId>(i)).offset - base);
+            {kind, absl::StrCat(prefix, value.name), value.shape,
+             kind == StateTensor::Kind::kParameter ? value.initializer : Initializer()});
+        table.offsets.push_back(layout.entry(static_cast<ValueId>(i)).offset + base);
       }
     }
   };
   add_all(Role::kParameter, StateTensor::Kind::kParameter, "", 0);
-  add_all(Role::kBuffer, StateTensor::Kind::kBuffer, "", layout.gradient_elements);
-  if (optimizer.momentum > 0) {
-    add_all(Role::kParameter, StateTensor::Kind::kOptimizerSlot, "momentum.", 0);
+  add_all(Role::kBuffer, StateTensor::Kind::kBuffer, "", -layout.gradient_elements);
+  for (const std::string& slot : SlotNames(optimizer)) {
+    add_all(Role::kParameter, StateTensor::Kind::kOptimizerSlot, absl::StrCat(slot, "."),
+            table.slot_elements);
+    table.slot_elements += layout.gradient_elements;
+  }
+  if (CountsSteps(optimizer)) {
+    table.step_offset = table.slot_elements;
+    table.tensors.push_back({StateTensor::Kind::kOptimizerSlot, "step", {1}});
+    table.offsets.push_back(table.step_offset);
+    ++table.slot_elements;
+  }
+  if (optimizer.ema_decay > 0) {
+    add_all(Role::kParameter, StateTensor::Kind::kAverage, kAveragePrefix, 0);
+    table.average_elements = layout.gradient_elements;
+  }
+  for (const ReductionEntry& entry : layout.entries) {
+    if (entry.kind == ReductionEntry::Kind::kGradient) {
+      table.segments.push_back(
+          {entry.offset, entry.count, model.value(entry.target).shape.size() <= 1});
+    }
   }
   return table;
 }
@@ -98,6 +117,12 @@ absl::Status CheckStatistics(const StepGraph& step, int64_t rows) {
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckHasAverages(const StateTable& table) {
+  return table.average_elements > 0
+             ? absl::OkStatus()
+             : absl::FailedPreconditionError("no moving averages; compile with ema_decay above 0");
 }
 
 absl::Status CheckCompileOptions(const CompileOptions& options) {

@@ -1,7 +1,9 @@
 // What all backends share at the port: where state tensors lie, and the checks of a batch.
 //
-// Parameters and slots lie flat at the offsets of their gradients in the reduction arena, running
-// statistics at the offsets of the batch statistics: so an update is one loop over flat memory.
+// Parameters lie flat at the offsets of their gradients in the reduction arena, so do each of the
+// optimizer's slots (one slot after the other, then the step count) and the moving averages;
+// running statistics lie at the offsets of the batch statistics. So an update is one pass over flat
+// memory.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +17,22 @@
 
 namespace trainyard::engine {
 
+// One parameter in flat memory.
+struct Segment {
+  int64_t offset = 0;
+  int64_t count = 0;
+  bool is_bias_or_norm = false;  // of one dimension
+};
+
 struct StateTable {
   std::vector<StateTensor> tensors;
   // By tensor: offset in the flat memory of its kind.
   std::vector<int64_t> offsets;
+  std::vector<Segment> segments;  // ascending
+  // Elements of the slots and the step count, and of the averages.
+  int64_t slot_elements = 0;
+  int64_t average_elements = 0;
+  int64_t step_offset = -1;  // of the step count among the slots; -1 where none is kept
 };
 
 StateTable BuildStateTable(const Graph& model, const ReductionLayout& layout,
@@ -37,6 +51,8 @@ absl::Status CheckInputs(const Graph& model, absl::Span<const float> inputs, int
                          int64_t max_rows);
 // INVALID_ARGUMENT where a batch_norm would see a single value per channel.
 absl::Status CheckStatistics(const StepGraph& step, int64_t rows);
+// FAILED_PRECONDITION where the optimizer keeps no moving averages.
+absl::Status CheckHasAverages(const StateTable& table);
 absl::Status CheckCompileOptions(const CompileOptions& options);
 
 }  // namespace trainyard::engine

@@ -16,7 +16,7 @@ namespace trainyard::engine {
 // Bytes that an executable holds, exactly.
 struct MemoryPlan {
   int64_t parameters = 0;   // with running statistics
-  int64_t optimizer = 0;    // slots
+  int64_t optimizer = 0;    // slots, step count, moving averages
   int64_t gradients = 0;    // the reduction arena
   int64_t activations = 0;  // the arena of values that live within a step
   int64_t workspace = 0;    // repacked weights, scratch of the kernels

@@ -5,6 +5,21 @@
 #include <numbers>
 
 namespace trainyard::engine {
+namespace {
+
+// Of the steps after the warm-up, how much is done: from 0 to 1.
+double Progress(const Schedule& schedule, int64_t step) {
+  const int64_t length = schedule.total_steps - schedule.warmup_steps;
+  return length <= 0 ? 1
+                     : std::min(1.0, static_cast<double>(step - schedule.warmup_steps) /
+                                         static_cast<double>(length));
+}
+
+}  // namespace
+
+double LinearScale(int64_t global_batch, int64_t base_batch) {
+  return base_batch == 0 ? 1 : static_cast<double>(global_batch) / static_cast<double>(base_batch);
+}
 
 double LearningRate(const Schedule& schedule, int64_t step) {
   if (step < schedule.warmup_steps) {
@@ -21,15 +36,13 @@ double LearningRate(const Schedule& schedule, int64_t step) {
       }
       return lr;
     }
-    case Schedule::Kind::kCosine: {
-      const int64_t length = schedule.total_steps - schedule.warmup_steps;
-      const double progress =
-          length <= 0 ? 1
-                      : std::min(1.0, static_cast<double>(step - schedule.warmup_steps) /
-                                          static_cast<double>(length));
+    case Schedule::Kind::kCosine:
       return schedule.final_lr + (schedule.base_lr - schedule.final_lr) *
-                                     (1 + std::cos(std::numbers::pi * progress)) / 2;
-    }
+                                     (1 + std::cos(std::numbers::pi * Progress(schedule, step))) /
+                                     2;
+    case Schedule::Kind::kPolynomial:
+      return schedule.final_lr + (schedule.base_lr - schedule.final_lr) *
+                                     std::pow(1 - Progress(schedule, step), schedule.power);
   }
   return schedule.base_lr;
 }

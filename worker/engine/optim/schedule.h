@@ -7,7 +7,7 @@
 namespace trainyard::engine {
 
 struct Schedule {
-  enum class Kind { kConstant, kStep, kCosine };
+  enum class Kind { kConstant, kStep, kCosine, kPolynomial };
   Kind kind = Kind::kConstant;
   double base_lr = 0.1;
   int64_t total_steps = 1;
@@ -20,7 +20,14 @@ struct Schedule {
   // kCosine: from base_lr after the warm-up to final_lr at total_steps (Loshchilov & Hutter 2017,
   // eq. 5).
   double final_lr = 0;
+  // kPolynomial: from base_lr after the warm-up to final_lr at total_steps, as the power of what is
+  // left (You et al. 2017, section 5.1: power 2).
+  double power = 1;
 };
+
+// The linear scaling rule (Goyal et al. 2017, section 2.1): the factor of a rate that was chosen
+// for `base_batch` samples a step. 1 where base_batch is 0.
+double LinearScale(int64_t global_batch, int64_t base_batch);
 
 // The learning rate of 0-based `step`.
 double LearningRate(const Schedule& schedule, int64_t step);

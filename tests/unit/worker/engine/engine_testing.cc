@@ -58,7 +58,8 @@ void RandomizeState(uint64_t seed, Executable& executable) {
     const std::string& name = state[i].name;
     Values values = RandomValues(seed + i, ElementCount(state[i].shape));
     const bool is_norm_weight = state[i].shape.size() == 1 && name.ends_with(".weight");
-    if (state[i].kind == StateTensor::Kind::kOptimizerSlot) {
+    if (state[i].kind != StateTensor::Kind::kParameter &&
+        state[i].kind != StateTensor::Kind::kBuffer) {
       continue;
     }
     if (is_norm_weight || name.ends_with("running_var")) {

@@ -1,8 +1,6 @@
 #include "worker/run_dir/training_spec.h"
 
 #include "absl/strings/str_cat.h"
-
-#include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

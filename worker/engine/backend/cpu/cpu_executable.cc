@@ -3,14 +3,12 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "worker/engine/backend/cpu/parallel.h"
 
 namespace trainyard::engine::cpu {
 namespace {
@@ -40,14 +38,13 @@ absl::Status FromError(const dnnl::error& error) {
 CpuExecutable::CpuExecutable(const Graph& model, const OptimizerSpec& optimizer,
                              const CompileOptions& options)
     : options_(options),
-      optimizer_(optimizer),
       model_(model),
       training_(BuildTrainingStep(model, {options.passes, options.inspect})),
       evaluation_(BuildEvaluationStep(model, {options.passes, options.inspect})),
       layout_(LayOutReduction(training_)),
       table_(BuildStateTable(model, layout_, optimizer)),
+      updater_(optimizer, table_, layout_.gradient_elements, options.threads),
       parameters_(layout_.gradient_elements * int64_t{sizeof(float)}),
-      momentum_(optimizer.momentum > 0 ? layout_.gradient_elements * int64_t{sizeof(float)} : 0),
       statistics_(layout_.statistic_elements * int64_t{sizeof(float)}),
       reduction_memory_(layout_.size * int64_t{sizeof(float)}),
       engine_(dnnl::engine::kind::cpu, 0),
@@ -62,10 +59,10 @@ absl::Status CpuExecutable::CompileLargest() {
 
 void CpuExecutable::UpdatePlan() {
   plan_.parameters = parameters_.bytes() + statistics_.bytes();
-  plan_.optimizer = momentum_.bytes();
+  plan_.optimizer = updater_.state_bytes();
   plan_.gradients = reduction_memory_.bytes();
   plan_.activations = arena_.bytes();
-  plan_.workspace = weights_.bytes();
+  plan_.workspace = weights_.bytes() + updater_.workspace_bytes();
   const auto largest = training_programs_.find(options_.max_rows);
   if (largest != training_programs_.end()) {
     plan_.activations_unshared = largest->second->unshared_bytes();
@@ -117,7 +114,9 @@ float* CpuExecutable::StatePointer(size_t index) const {
     case StateTensor::Kind::kBuffer:
       return statistics_.as<float>() + offset;
     case StateTensor::Kind::kOptimizerSlot:
-      return momentum_.as<float>() + offset;
+      return updater_.slots() + offset;
+    case StateTensor::Kind::kAverage:
+      return updater_.averages() + offset;
   }
   return nullptr;
 }
@@ -204,19 +203,7 @@ void CpuExecutable::FoldStatistics(const Program& program, int64_t rows, double 
 absl::StatusOr<StepMetrics> CpuExecutable::Update(double lr) {
   float* sums = reduction_memory_.as<float>();
   StepMetrics metrics{sums[layout_.loss_offset], sums[layout_.correct_offset]};
-  const SgdRule rule = {static_cast<float>(lr), static_cast<float>(optimizer_.momentum),
-                        static_cast<float>(optimizer_.weight_decay), optimizer_.nesterov};
-  float* parameters = parameters_.as<float>();
-  float* momentum = optimizer_.momentum > 0 ? momentum_.as<float>() : nullptr;
-  const Kernels& kernels = BestKernels();
-  std::atomic<bool> is_finite{true};
-  ParallelChunks(options_.threads, layout_.gradient_elements, [&](int64_t begin, int64_t count) {
-    if (!kernels.sgd(rule, parameters + begin, momentum == nullptr ? nullptr : momentum + begin,
-                     sums + begin, count)) {
-      is_finite = false;
-    }
-  });
-  if (!is_finite) {
+  if (!updater_.Apply(lr, parameters_.as<float>(), sums)) {
     metrics.loss = std::numeric_limits<double>::quiet_NaN();
   }
   for (const BatchStatistics& statistics : training_.statistics) {
@@ -233,6 +220,13 @@ absl::StatusOr<StepMetrics> CpuExecutable::Update(double lr) {
   has_sums_ = false;
   weights_.Invalidate();
   return metrics;
+}
+
+absl::Status CpuExecutable::ExchangeAverages() {
+  TY_RETURN_IF_ERROR(CheckHasAverages(table_));
+  updater_.ExchangeAverages(parameters_.as<float>());
+  weights_.Invalidate();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Evaluation> CpuExecutable::Evaluate(const Batch& batch) {

@@ -11,6 +11,7 @@
 #include "worker/engine/backend/cpu/compiler.h"
 #include "worker/engine/backend/cpu/packed_weights.h"
 #include "worker/engine/backend/cpu/program.h"
+#include "worker/engine/backend/cpu/updater.h"
 #include "worker/engine/backend/state_table.h"
 
 namespace trainyard::engine::cpu {
@@ -39,6 +40,7 @@ class CpuExecutable final : public Executable {
     return {reduction_memory_.as<float>(), static_cast<size_t>(layout_.size)};
   }
   absl::StatusOr<StepMetrics> Update(double lr) override;
+  absl::Status ExchangeAverages() override;
   absl::StatusOr<Evaluation> Evaluate(const Batch& batch) override;
   absl::StatusOr<std::vector<float>> Predict(absl::Span<const float> inputs) override;
   absl::StatusOr<Inspection> Inspect() const override;
@@ -59,13 +61,13 @@ class CpuExecutable final : public Executable {
   float* StatePointer(size_t index) const;
 
   const CompileOptions options_;
-  const OptimizerSpec optimizer_;
   const Graph model_;
   const StepGraph training_;
   const StepGraph evaluation_;
   const ReductionLayout layout_;
   const StateTable table_;
-  AlignedBuffer parameters_, momentum_, statistics_, reduction_memory_, arena_;
+  Updater updater_;
+  AlignedBuffer parameters_, statistics_, reduction_memory_, arena_;
   dnnl::engine engine_;
   dnnl::stream stream_;
   PackedWeights weights_;

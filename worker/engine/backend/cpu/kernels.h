@@ -20,11 +20,6 @@ struct PoolShape {
 // Position of a window through which no gradient flows (see the fused relu of max_pool).
 inline constexpr uint8_t kNoMaximum = 255;
 
-struct SgdRule {
-  float lr, momentum, weight_decay;
-  bool nesterov;
-};
-
 struct LrnRule {
   int64_t size;                  // of the window
   float k, alpha_by_size, beta;  // s = k + alpha_by_size * sum of squares
@@ -56,10 +51,6 @@ struct Kernels {
   void (*gelu_tanh_gradient)(const float* dy, const float* x, float* dx, int64_t count);
   // y = a + b. y may be either.
   void (*add)(const float* a, const float* b, float* y, int64_t count);
-  // The optimizer's rule over flat memory; `momentum` null without momentum. Clears the gradient.
-  // False where an element of it was NaN or infinite.
-  bool (*sgd)(const SgdRule& rule, float* parameter, float* momentum, float* gradient,
-              int64_t count);
 
   // One row of dropout (graph/dropout.h), [count] in NCHW order. y may be x.
   void (*dropout)(const DropoutRule& rule, int64_t count, const float* x, float* y);

@@ -8,6 +8,7 @@
 
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/reference/kernels.h"
+#include "worker/engine/backend/reference/update.h"
 #include "worker/engine/backend/state_table.h"
 
 namespace trainyard::engine {
@@ -35,16 +36,15 @@ class ReferenceExecutable final : public Executable {
     const Placement& evaluation = Place(evaluation_, evaluation_places_, options.max_rows);
     parameters_ = AlignedBuffer(layout_.gradient_elements * kElement);
     statistics_ = AlignedBuffer(layout_.statistic_elements * kElement);
-    if (optimizer.momentum > 0) {
-      momentum_ = AlignedBuffer(layout_.gradient_elements * kElement);
-    }
+    slots_ = AlignedBuffer(table_.slot_elements * kElement);
+    averages_ = AlignedBuffer(table_.average_elements * kElement);
     reduction_ = AlignedBuffer(layout_.size * int64_t{sizeof(float)});
     arena_ = AlignedBuffer(std::max(training.arena.bytes, evaluation.arena.bytes));
     // Parameter gradients before they are added to the arena, and the inputs as T.
     gradients_ = AlignedBuffer(layout_.gradient_elements * kElement);
     inputs_ = AlignedBuffer(options.max_rows * ElementCount(model.input_shape()) * kElement);
     plan_.parameters = parameters_.bytes() + statistics_.bytes();
-    plan_.optimizer = momentum_.bytes();
+    plan_.optimizer = slots_.bytes() + averages_.bytes();
     plan_.gradients = reduction_.bytes();
     plan_.activations = arena_.bytes();
     plan_.workspace = gradients_.bytes() + inputs_.bytes();
@@ -62,6 +62,7 @@ class ReferenceExecutable final : public Executable {
     return {reduction_.as<float>(), static_cast<size_t>(layout_.size)};
   }
   absl::StatusOr<StepMetrics> Update(double lr) override;
+  absl::Status ExchangeAverages() override;
   absl::StatusOr<Evaluation> Evaluate(const Batch& batch) override;
   absl::StatusOr<std::vector<float>> Predict(absl::Span<const float> inputs) override;
   absl::StatusOr<Inspection> Inspect() const override;
@@ -83,6 +84,9 @@ class ReferenceExecutable final : public Executable {
 
   T* Pointer(const StepGraph& step, const Placement& placement, ValueId id) const;
   T* StateMemory(size_t index) const;
+  // Counts the update, and tells its rates.
+  UpdateRates NextRates(double lr);
+  void UpdateParameter(const Segment& segment, const UpdateRates& rates);
   // Runs the first `nodes` nodes; after each, done(node).
   template <class Done>
   void Run(const StepGraph& step, const Placement& placement, size_t nodes, const Batch& batch,
@@ -100,7 +104,8 @@ class ReferenceExecutable final : public Executable {
   const StateTable table_;
   Placements training_places_;
   Placements evaluation_places_;
-  AlignedBuffer parameters_, momentum_, statistics_, reduction_, arena_, gradients_, inputs_;
+  AlignedBuffer parameters_, slots_, averages_, statistics_;
+  AlignedBuffer reduction_, arena_, gradients_, inputs_;
   MemoryPlan plan_;
   int64_t last_rows_ = 0;
 };
@@ -143,7 +148,9 @@ T* ReferenceExecutable<T>::StateMemory(size_t index) const {
     case StateTensor::Kind::kBuffer:
       return statistics_.as<T>() + offset;
     case StateTensor::Kind::kOptimizerSlot:
-      return momentum_.as<T>() + offset;
+      return slots_.as<T>() + offset;
+    case StateTensor::Kind::kAverage:
+      return averages_.as<T>() + offset;
   }
   return nullptr;
 }
@@ -237,25 +244,55 @@ absl::Status ReferenceExecutable<T>::Accumulate(const Batch& batch, double weigh
 }
 
 template <class T>
+UpdateRates ReferenceExecutable<T>::NextRates(double lr) {
+  int64_t t = 0;
+  if (table_.step_offset >= 0) {
+    T& count = slots_.as<T>()[table_.step_offset];
+    t = std::min(static_cast<int64_t>(count) + 1, kMaxCountedSteps);
+    count = static_cast<T>(t);
+  }
+  return RatesOfUpdate(optimizer_, lr, t,
+                       reference::Norm(reduction_.as<float>(), layout_.gradient_elements));
+}
+
+template <class T>
+void ReferenceExecutable<T>::UpdateParameter(const Segment& segment, const UpdateRates& rates) {
+  const size_t slots = SlotNames(optimizer_).size();
+  T* first = slots_.as<T>() + segment.offset;
+  T* parameter = parameters_.as<T>() + segment.offset;
+  reference::ApplyRule<T>(optimizer_, rates,
+                          segment.is_bias_or_norm && !optimizer_.decay_bias_and_norm,
+                          {.count = segment.count,
+                           .gradient = reduction_.as<float>() + segment.offset,
+                           .parameter = parameter,
+                           .first = slots > 0 ? first : nullptr,
+                           .second = slots > 1 ? first + layout_.gradient_elements : nullptr});
+  if (optimizer_.ema_decay > 0) {
+    reference::FoldAverage(rates.average_keep, parameter, averages_.as<T>() + segment.offset,
+                           segment.count);
+  }
+}
+
+template <class T>
+absl::Status ReferenceExecutable<T>::ExchangeAverages() {
+  TY_RETURN_IF_ERROR(CheckHasAverages(table_));
+  std::swap_ranges(parameters_.as<T>(), parameters_.as<T>() + layout_.gradient_elements,
+                   averages_.as<T>());
+  return absl::OkStatus();
+}
+
+template <class T>
 absl::StatusOr<StepMetrics> ReferenceExecutable<T>::Update(double lr) {
   float* sums = reduction_.as<float>();
   StepMetrics metrics{sums[layout_.loss_offset], sums[layout_.correct_offset]};
-  const T decay = static_cast<T>(optimizer_.weight_decay);
-  const T mu = static_cast<T>(optimizer_.momentum);
-  const T rate = static_cast<T>(lr);
   for (int64_t i = 0; i < layout_.gradient_elements; ++i) {
-    T& w = parameters_.as<T>()[i];
     if (!std::isfinite(sums[i])) {
       metrics.loss = std::numeric_limits<double>::quiet_NaN();
     }
-    const T g = static_cast<T>(sums[i]) + decay * w;
-    if (optimizer_.momentum == 0) {
-      w -= rate * g;
-      continue;
-    }
-    T& m = momentum_.as<T>()[i];  // zero before the first step, so that m = g then
-    m = mu * m + g;
-    w -= rate * (optimizer_.nesterov ? g + mu * m : m);
+  }
+  const UpdateRates rates = NextRates(lr);
+  for (const Segment& segment : table_.segments) {
+    UpdateParameter(segment, rates);
   }
   for (const BatchStatistics& statistics : training_.statistics) {
     for (ValueId target : {statistics.running_mean, statistics.running_variance}) {

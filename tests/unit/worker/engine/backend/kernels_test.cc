@@ -53,14 +53,6 @@ std::vector<Floats> RunAll(const Kernels& kernels, int64_t block) {
   }
   kernels.add(a.data(), b.data(), y.data(), kCount);
   results.push_back(y);
-  for (const bool nesterov : {false, true}) {
-    Floats parameter = a;
-    Floats momentum = b;
-    Floats gradient = RandomValues(3, kCount);
-    kernels.sgd({0.1f, 0.9f, 0.01f, nesterov}, parameter.data(), momentum.data(), gradient.data(),
-                kCount);
-    results.insert(results.end(), {parameter, momentum, gradient});
-  }
 
   kernels.dropout({{1, 2}, 3, 4, 5, 0x60000000, 1.6f}, kCount, a.data(), y.data());
   results.push_back(y);

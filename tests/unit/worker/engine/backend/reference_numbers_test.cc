@@ -24,8 +24,6 @@ namespace {
 using testing::TestBatch;
 using testing::Values;
 
-constexpr double kLr = 0.05;
-
 std::string ReferenceDirectory() {
   const char* directory = std::getenv("TRAINYARD_REFERENCE");
   return directory != nullptr ? directory
@@ -161,15 +159,21 @@ struct Case {
   Graph (*build)();
   OptimizerSpec optimizer;
   int parts = 1;  // of each batch, accumulated with equal weights
+  double lr = 0.05;
 };
 
 constexpr OptimizerSpec kNesterov = {.momentum = 0.9, .nesterov = true, .weight_decay = 5e-4};
 constexpr OptimizerSpec kHeavyBall = {.momentum = 0.9, .weight_decay = 1e-3};
+constexpr OptimizerSpec kAdamW = {.rule = OptimizerSpec::Rule::kAdamW, .weight_decay = 0.1};
 
 const Case kCases[] = {
-    {"mlp", ReluTanhMlp, kNesterov}, {"mlp_sgd_heavyball", ReluTanhMlp, kHeavyBall},
-    {"convnet", Convnet, kNesterov}, {"convnet_dp2", Convnet, kNesterov, 2},
-    {"resnet", Resnet, kNesterov},   {"transformer", Transformer, kNesterov},
+    {"mlp", ReluTanhMlp, kNesterov},
+    {"mlp_sgd_heavyball", ReluTanhMlp, kHeavyBall},
+    {"mlp_adamw", ReluTanhMlp, kAdamW, 1, 0.01},
+    {"convnet", Convnet, kNesterov},
+    {"convnet_dp2", Convnet, kNesterov, 2},
+    {"resnet", Resnet, kNesterov},
+    {"transformer", Transformer, kNesterov},
 };
 
 class ReferenceNumbers : public ::testing::TestWithParam<std::tuple<Case, const char*>> {};
@@ -215,7 +219,7 @@ TEST_P(ReferenceNumbers, AreReproduced) {
         numbers.Compare("grad." + name, gradient);
       }
     }
-    const absl::StatusOr<StepMetrics> metrics = executable->Update(kLr);
+    const absl::StatusOr<StepMetrics> metrics = executable->Update(c.lr);
     ASSERT_TRUE(metrics.ok()) << metrics.status();
     numbers.Compare(absl::StrCat("loss.", step), {static_cast<float>(metrics->loss)});
     if (step == 0) {
@@ -229,6 +233,12 @@ TEST_P(ReferenceNumbers, AreReproduced) {
   }
   for (const std::string& name : numbers.NamesWith("mom3.")) {
     numbers.Compare("mom3." + name, testing::ReadState(*executable, "momentum." + name));
+  }
+  for (const std::string& name : numbers.NamesWith("m3.")) {
+    numbers.Compare("m3." + name, testing::ReadState(*executable, "exp_avg." + name));
+  }
+  for (const std::string& name : numbers.NamesWith("v3.")) {
+    numbers.Compare("v3." + name, testing::ReadState(*executable, "exp_avg_sq." + name));
   }
   for (const std::string& name : numbers.NamesWith("afterbuf3.")) {
     numbers.Compare("afterbuf3." + name, testing::ReadState(*executable, name));

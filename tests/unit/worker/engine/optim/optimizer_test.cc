@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/unit/worker/engine/engine_testing.h"
 #include "worker/engine/graph/graph_builder.h"
 
@@ -72,6 +74,29 @@ TEST(Optimizer, RefusesValuesOutsideTheirRanges) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("expected"));
   }
+}
+
+TEST(Optimizer, RefusesValuesOfTheOtherRulesByTheirNames) {
+  using Rule = OptimizerSpec::Rule;
+  const std::pair<OptimizerSpec, const char*> cases[] = {
+      {{.rule = Rule::kAdamW, .beta1 = 1}, "adamw: beta 1;"},
+      {{.rule = Rule::kLamb, .beta2 = -0.5}, "lamb: beta -0.5;"},
+      {{.rule = Rule::kAdamW, .eps = 0}, "adamw: eps 0;"},
+      {{.rule = Rule::kLars, .momentum = 1}, "lars: momentum 1;"},
+      {{.rule = Rule::kLars, .nesterov = true}, "lars: nesterov"},
+      {{.rule = Rule::kLars, .trust_coefficient = 0}, "lars: trust_coefficient 0;"},
+      {{.rule = Rule::kLars, .eps = -1}, "lars: eps -1;"},
+      {{.clip_norm = -1}, "sgd: clip_norm -1;"},
+      {{.ema_decay = 1}, "sgd: ema_decay 1;"},
+      {{.rule = Rule::kLamb, .weight_decay = std::nan("")}, "lamb: weight_decay nan;"},
+  };
+  for (const auto& [spec, expected] : cases) {
+    const absl::Status status = ValidateOptimizer(spec);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(expected));
+  }
+  EXPECT_TRUE(ValidateOptimizer({.rule = Rule::kAdamW}).ok());
+  EXPECT_TRUE(ValidateOptimizer({.rule = Rule::kLars, .eps = 0}).ok());
 }
 
 TEST(Optimizer, OfACompiledStepIsValidated) {

@@ -52,5 +52,46 @@ TEST(Schedule, CosineWithoutStepsAfterTheWarmUpIsAtItsEnd) {
   EXPECT_DOUBLE_EQ(LearningRate(schedule, 5), 0.5);
 }
 
+TEST(Schedule, PolynomialFallsAsThePowerOfWhatIsLeft) {
+  const Schedule schedule{.kind = Schedule::Kind::kPolynomial,
+                          .base_lr = 1,
+                          .total_steps = 110,
+                          .warmup_steps = 10,
+                          .final_lr = 0.2,
+                          .power = 2};
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 9), 1);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 10), 1);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 60), 0.2 + 0.8 * 0.25);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 85), 0.2 + 0.8 * 0.0625);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 110), 0.2);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 500), 0.2);
+}
+
+TEST(Schedule, PolynomialOfPowerOneIsALine) {
+  const Schedule schedule{
+      .kind = Schedule::Kind::kPolynomial, .base_lr = 0.8, .total_steps = 4, .power = 1};
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 0), 0.8);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 1), 0.6);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 3), 0.2);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 4), 0);
+}
+
+TEST(Schedule, PolynomialWithoutStepsAfterTheWarmUpIsAtItsEnd) {
+  const Schedule schedule{.kind = Schedule::Kind::kPolynomial,
+                          .base_lr = 1,
+                          .total_steps = 5,
+                          .warmup_steps = 5,
+                          .final_lr = 0.5,
+                          .power = 2};
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 4), 1);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 5), 0.5);
+}
+
+TEST(LinearScale, IsTheShareOfTheBaseBatch) {
+  EXPECT_DOUBLE_EQ(LinearScale(1024, 256), 4);
+  EXPECT_DOUBLE_EQ(LinearScale(64, 256), 0.25);
+  EXPECT_DOUBLE_EQ(LinearScale(64, 0), 1);
+}
+
 }  // namespace
 }  // namespace trainyard::engine

@@ -1,0 +1,61 @@
+// The optimizers' rules over a block of one parameter, vectorised, for three instruction sets.
+//
+// All sets give the same bits: products and sums are rounded one by one (no fused multiply-add, see
+// CMakeLists.txt), and sums of squares run in a fixed number of lanes. So ranks on different
+// machines make the same update. Only plain types here: see kernels.h.
+#pragma once
+
+#include <stdint.h>
+
+namespace trainyard::engine::cpu {
+
+// Sums of a block run in so many lanes, whatever the set.
+inline constexpr int kSumLanes = 16;
+
+// The numbers of one update for one block; optim/optimizer.h has the rules.
+struct UpdateRule {
+  float lr;  // layer-wise rules: times the ratio
+  float momentum, weight_decay;
+  float beta1, rest1;  // rest: 1 - beta, rounded once
+  float beta2, rest2;
+  float eps, first_correction, second_correction;
+  float gradient_scale;
+  bool nesterov;
+};
+
+// Each points to `count` elements; slots that the rule does not have are null.
+struct UpdateBlock {
+  int64_t count;
+  float* parameter;
+  float* gradient;
+  float* first;   // momentum, exp_avg
+  float* second;  // exp_avg_sq
+};
+
+// Rules clear the gradient. They return false where an element of it was NaN or infinite.
+struct UpdateKernels {
+  const char* name;
+
+  bool (*sgd)(const UpdateRule& rule, const UpdateBlock& block);
+  bool (*adamw)(const UpdateRule& rule, const UpdateBlock& block);
+  bool (*lars)(const UpdateRule& rule, const UpdateBlock& block);
+  // LAMB needs a ratio between its two halves: first exp_avg and exp_avg_sq, with the sums of
+  // squares of parameter and update; then the parameter.
+  bool (*lamb_moments)(const UpdateRule& rule, const UpdateBlock& block, double* parameter_squares,
+                       double* update_squares);
+  void (*lamb_apply)(const UpdateRule& rule, const UpdateBlock& block);
+
+  double (*square_sum)(const float* values, int64_t count);
+  // average = keep * average + rest * parameter.
+  void (*fold_average)(float keep, float rest, const float* parameter, float* average,
+                       int64_t count);
+};
+
+// Of the same instruction set as BestKernels.
+const UpdateKernels& BestUpdateKernels();
+
+extern const UpdateKernels kBaselineUpdateKernels;
+extern const UpdateKernels kAvx2UpdateKernels;
+extern const UpdateKernels kAvx512UpdateKernels;
+
+}  // namespace trainyard::engine::cpu

@@ -1,0 +1,180 @@
+#include "worker/engine/backend/cpu/updater.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+
+#include "worker/engine/backend/cpu/parallel.h"
+
+namespace trainyard::engine::cpu {
+namespace {
+
+// Parameter, gradient, two slots and an average of a block are 80 KiB: they stay in the
+// second-level cache of any processor.
+constexpr int64_t kBlockElements = 4096;
+
+using Rule = OptimizerSpec::Rule;
+
+}  // namespace
+
+Updater::Updater(const OptimizerSpec& spec, const StateTable& table, int64_t gradient_elements,
+                 int threads)
+    : spec_(spec),
+      segments_(table.segments),
+      gradient_elements_(gradient_elements),
+      step_offset_(table.step_offset),
+      slot_count_(SlotNames(spec).size()),
+      threads_(threads),
+      kernels_(BestUpdateKernels()),
+      slots_(table.slot_elements * int64_t{sizeof(float)}),
+      averages_(table.average_elements * int64_t{sizeof(float)}) {
+  for (size_t i = 0; i < segments_.size(); ++i) {
+    first_block_.push_back(blocks_.size());
+    for (int64_t begin = 0; begin < segments_[i].count; begin += kBlockElements) {
+      blocks_.push_back(
+          {segments_[i].offset + begin, std::min(kBlockElements, segments_[i].count - begin), i});
+    }
+  }
+  first_block_.push_back(blocks_.size());
+  if (IsLayerwise(spec) || spec.clip_norm > 0) {
+    sums_ = AlignedBuffer(
+        static_cast<int64_t>(blocks_.size() * sizeof(Sums) + segments_.size() * sizeof(double)));
+    ratios_ = reinterpret_cast<double*>(sums_.as<Sums>() + blocks_.size());
+  }
+}
+
+template <class Body>
+void Updater::ForBlocks(const Body& body) {
+  ParallelFor(threads_, static_cast<int64_t>(blocks_.size()), [&](int64_t index) {
+    const auto i = static_cast<size_t>(index);
+    body(blocks_[i], sums_.as<Sums>() + i);
+  });
+}
+
+int64_t Updater::CountStep() {
+  if (step_offset_ < 0) {
+    return 0;
+  }
+  float& count = slots()[step_offset_];
+  const int64_t t = std::min(static_cast<int64_t>(count) + 1, kMaxCountedSteps);
+  count = static_cast<float>(t);
+  return t;
+}
+
+void Updater::SumSquares(const float* parameters, const float* gradients) {
+  const bool of_parameters = spec_.rule == Rule::kLars;
+  ForBlocks([&](const Block& block, Sums* sums) {
+    sums->other = kernels_.square_sum(gradients + block.offset, block.count);
+    if (of_parameters) {
+      sums->parameter = kernels_.square_sum(parameters + block.offset, block.count);
+    }
+  });
+}
+
+double Updater::GradientNorm() const {
+  double squares = 0;
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    squares += sums_.as<Sums>()[i].other;
+  }
+  return std::sqrt(squares);
+}
+
+double Updater::SegmentRatio(size_t segment, const UpdateRates& rates) const {
+  if (IsExcluded(segment)) {
+    return 1;
+  }
+  Sums total;
+  for (size_t i = first_block_[segment]; i < first_block_[segment + 1]; ++i) {
+    total.parameter += sums_.as<Sums>()[i].parameter;
+    total.other += sums_.as<Sums>()[i].other;
+  }
+  const double parameter_norm = std::sqrt(total.parameter);
+  const double other_norm = std::sqrt(total.other);
+  return spec_.rule == Rule::kLars
+             ? LarsRatio(spec_, parameter_norm, rates.gradient_scale * other_norm)
+             : LambRatio(parameter_norm, other_norm);
+}
+
+UpdateBlock Updater::At(const Block& block, float* parameters, float* gradients) const {
+  float* first = slots() + block.offset;
+  return {block.count, parameters + block.offset, gradients + block.offset,
+          slot_count_ > 0 ? first : nullptr,
+          slot_count_ > 1 ? first + gradient_elements_ : nullptr};
+}
+
+UpdateRule Updater::RuleOf(const Block& block, const UpdateRates& rates) const {
+  const auto to_float = [](double value) { return static_cast<float>(value); };
+  return {.lr = to_float(rates.lr),
+          .momentum = to_float(spec_.momentum),
+          .weight_decay = IsExcluded(block.segment) ? 0 : to_float(spec_.weight_decay),
+          .beta1 = to_float(spec_.beta1),
+          .rest1 = to_float(1 - spec_.beta1),
+          .beta2 = to_float(spec_.beta2),
+          .rest2 = to_float(1 - spec_.beta2),
+          .eps = to_float(spec_.eps),
+          .first_correction = to_float(rates.first_correction),
+          .second_correction = to_float(rates.second_correction),
+          .gradient_scale = to_float(rates.gradient_scale),
+          .nesterov = spec_.nesterov};
+}
+
+bool Updater::Apply(double lr, float* parameters, float* gradients) {
+  const int64_t t = CountStep();
+  double gradient_norm = 0;
+  if (spec_.rule == Rule::kLars || spec_.clip_norm > 0) {
+    SumSquares(parameters, gradients);
+    gradient_norm = GradientNorm();
+  }
+  const UpdateRates rates = RatesOfUpdate(spec_, lr, t, gradient_norm);
+  std::atomic<bool> is_finite{true};
+  if (spec_.rule == Rule::kLamb) {
+    ForBlocks([&](const Block& block, Sums* sums) {
+      if (!kernels_.lamb_moments(RuleOf(block, rates), At(block, parameters, gradients),
+                                 &sums->parameter, &sums->other)) {
+        is_finite = false;
+      }
+    });
+  }
+  if (IsLayerwise(spec_)) {
+    for (size_t i = 0; i < segments_.size(); ++i) {
+      ratios_[i] = SegmentRatio(i, rates);
+    }
+  }
+  ForBlocks([&](const Block& block, Sums*) {
+    UpdateRule rule = RuleOf(block, rates);
+    if (IsLayerwise(spec_)) {
+      rule.lr = static_cast<float>(rates.lr * ratios_[block.segment]);
+    }
+    const UpdateBlock at = At(block, parameters, gradients);
+    bool is_block_finite = true;
+    switch (spec_.rule) {
+      case Rule::kSgd:
+        is_block_finite = kernels_.sgd(rule, at);
+        break;
+      case Rule::kAdamW:
+        is_block_finite = kernels_.adamw(rule, at);
+        break;
+      case Rule::kLars:
+        is_block_finite = kernels_.lars(rule, at);
+        break;
+      case Rule::kLamb:
+        kernels_.lamb_apply(rule, at);
+        break;
+    }
+    if (!is_block_finite) {
+      is_finite = false;
+    }
+    if (spec_.ema_decay > 0) {
+      kernels_.fold_average(static_cast<float>(rates.average_keep),
+                            static_cast<float>(1 - rates.average_keep), at.parameter,
+                            averages() + block.offset, block.count);
+    }
+  });
+  return is_finite;
+}
+
+void Updater::ExchangeAverages(float* parameters) {
+  std::swap_ranges(parameters, parameters + gradient_elements_, averages());
+}
+
+}  // namespace trainyard::engine::cpu
