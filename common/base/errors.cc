@@ -256,10 +256,10 @@ absl::Status CorruptFile(absl::string_view path, absl::string_view what) {
                    absl::StrCat("'", path, "' is corrupt: ", what));
 }
 
-absl::Status LossNotFinite(double loss, int64_t step, double lr) {
+absl::Status LossNotFinite(double loss, int64_t step, absl::string_view lr_field, double lr) {
   return MakeError(
       absl::StatusCode::kInvalidArgument, "LOSS_NOT_FINITE",
-      absl::StrCat("loss is ", loss, " at step ", step, "; lower optimizer.sgd.lr (now ", lr, ")"));
+      absl::StrCat("loss is ", loss, " at step ", step, "; lower ", lr_field, " (now ", lr, ")"));
 }
 
 absl::Status ServerUnreachable(absl::string_view address, absl::string_view cause) {

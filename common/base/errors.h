@@ -102,8 +102,9 @@ absl::Status DiskFull(absl::string_view path);
 absl::Status DatasetNotFound(absl::string_view dataset, absl::string_view looked_at);
 // CORRUPT_FILE: the file's bytes are not what its format demands; fetch it again.
 absl::Status CorruptFile(absl::string_view path, absl::string_view what);
-// LOSS_NOT_FINITE: the training diverged; lower the learning rate, or warm up longer.
-absl::Status LossNotFinite(double loss, int64_t step, double lr);
+// LOSS_NOT_FINITE: the training diverged; lower the learning rate, or warm up longer. `lr_field`:
+// where the spec has it, "optimizer.sgd.lr".
+absl::Status LossNotFinite(double loss, int64_t step, absl::string_view lr_field, double lr);
 // SERVER_UNREACHABLE: no server answers there; start one with `trainyard up`.
 absl::Status ServerUnreachable(absl::string_view address, absl::string_view cause);
 

@@ -120,11 +120,15 @@ void CheckReplicas(const v1::JobSpec& spec, Violations& violations) {
 }
 
 void CheckOptimizer(const v1::JobSpec& spec, Violations& violations) {
-  const v1::SgdOptimizer& sgd = spec.optimizer().sgd();
-  if (sgd.nesterov() && sgd.momentum() <= 0) {
-    violations.push_back({"spec.optimizer.sgd.nesterov",
-                          "needs momentum; set optimizer.sgd.momentum above 0, such as 0.9"});
-  }
+  const auto check_nesterov = [&violations](const char* rule, bool nesterov, double momentum) {
+    if (!nesterov || momentum > 0) return;
+    violations.push_back(
+        {absl::StrCat("spec.optimizer.", rule, ".nesterov"),
+         absl::StrCat("needs momentum; set optimizer.", rule, ".momentum above 0, such as 0.9")});
+  };
+  const v1::OptimizerSpec& optimizer = spec.optimizer();
+  check_nesterov("sgd", optimizer.sgd().nesterov(), optimizer.sgd().momentum());
+  check_nesterov("lars", optimizer.lars().nesterov(), optimizer.lars().momentum());
 }
 
 // Length of the training in epochs; 0 where it is unknown.

@@ -178,26 +178,88 @@ void ReadTrain(FieldReader& spec, TrainSpec& train) {
   ReadEnum(reader, "precision", "PRECISION_", {{"f32", 1}}, precision);
 }
 
-void ReadOptimizer(FieldReader& spec, SgdSpec& sgd) {
-  FieldReader optimizer = spec.Object("optimizer");
-  OneOf(spec, "optimizer", optimizer, {"sgd"}, true);
-  if (!optimizer.Has("sgd")) return;
-  FieldReader reader = optimizer.Object("sgd");
-  reader.Require("lr");
-  Number(reader, "lr", sgd.lr, {.min = 0, .max = 1000, .min_exclusive = true});
-  Number(reader, "momentum", sgd.momentum, {.min = 0, .max = 1, .max_exclusive = true});
-  reader.Bool("nesterov", sgd.nesterov);
-  Number(reader, "weight_decay", sgd.weight_decay, {.min = 0, .max = 1});
-  if (sgd.nesterov && sgd.momentum == 0) {
-    reader.Violate("nesterov", "is true without momentum; set optimizer.sgd.momentum");
+// What a rule has of its own, and its defaults.
+struct RuleFields {
+  OptimizerSpec defaults = {};
+  bool has_momentum = false;
+  bool has_betas = false;
+};
+
+RuleFields FieldsOfRule(absl::string_view name) {
+  using Rule = OptimizerSpec::Rule;
+  if (name == "adamw") {
+    return {.defaults = {.rule = Rule::kAdamW, .weight_decay = 0.01}, .has_betas = true};
   }
+  if (name == "lars") {
+    return {
+        .defaults = {.rule = Rule::kLars, .momentum = 0.9, .eps = 0, .decay_bias_and_norm = false},
+        .has_momentum = true};
+  }
+  if (name == "lamb") {
+    return {.defaults = {.rule = Rule::kLamb,
+                         .weight_decay = 0.01,
+                         .eps = 1e-6,
+                         .decay_bias_and_norm = false},
+            .has_betas = true};
+  }
+  return {.has_momentum = true};  // sgd
+}
+
+void ReadMomentum(FieldReader& reader, absl::string_view rule, OptimizerSpec& optimizer) {
+  Number(reader, "momentum", optimizer.momentum, {.min = 0, .max = 1, .max_exclusive = true});
+  reader.Bool("nesterov", optimizer.nesterov);
+  if (optimizer.nesterov && optimizer.momentum == 0) {
+    reader.Violate("nesterov",
+                   absl::StrCat("is true without momentum; set optimizer.", rule, ".momentum"));
+  }
+}
+
+void ReadBetas(FieldReader& reader, OptimizerSpec& optimizer) {
+  std::vector<double> betas = {optimizer.beta1, optimizer.beta2};
+  reader.Doubles("betas", betas);
+  const auto bad = [](double beta) { return !(beta >= 0 && beta < 1); };
+  if (betas.size() != 2 || std::any_of(betas.begin(), betas.end(), bad)) {
+    reader.Violate("betas", absl::StrCat("is ", DumpJson(reader.Raw("betas")),
+                                         "; expected two numbers from 0 to under 1"));
+    return;
+  }
+  optimizer.beta1 = betas[0];
+  optimizer.beta2 = betas[1];
+}
+
+void ReadOptimizer(FieldReader& spec, OptimizerSpec& optimizer) {
+  FieldReader section = spec.Object("optimizer");
+  const std::string rule =
+      OneOf(spec, "optimizer", section, {"sgd", "adamw", "lars", "lamb"}, true);
+  const RuleFields fields = FieldsOfRule(rule);
+  optimizer = fields.defaults;
+  Number(section, "clip_norm", optimizer.clip_norm, {.min = 0, .max = 1e6});
+  Number(section, "ema_decay", optimizer.ema_decay, {.min = 0, .max = 1, .max_exclusive = true});
+  section.Integer("lr_base_batch", optimizer.lr_base_batch, 0, kMaxBatch);
+  if (rule.empty()) return;
+  FieldReader reader = section.Object(rule);
+  reader.Require("lr");
+  Number(reader, "lr", optimizer.lr, {.min = 0, .max = 1000, .min_exclusive = true});
+  if (fields.has_momentum) ReadMomentum(reader, rule, optimizer);
+  if (fields.has_betas) ReadBetas(reader, optimizer);
+  Number(reader, "weight_decay", optimizer.weight_decay, {.min = 0, .max = 1});
+  if (optimizer.rule != OptimizerSpec::Rule::kSgd) {
+    Number(reader, "eps", optimizer.eps,
+           {.min = 0, .max = 1, .min_exclusive = optimizer.rule != OptimizerSpec::Rule::kLars});
+  }
+  if (optimizer.rule == OptimizerSpec::Rule::kLars) {
+    Number(reader, "trust_coefficient", optimizer.trust_coefficient,
+           {.min = 0, .max = 1000, .min_exclusive = true});
+  }
+  reader.Bool("decay_bias_and_norm", optimizer.decay_bias_and_norm);
 }
 
 void ReadSchedule(FieldReader& spec, ScheduleSpec& schedule) {
   FieldReader reader = spec.Object("schedule");
   Number(reader, "warmup_epochs", schedule.warmup_epochs, {.min = 0, .max = 100'000});
   const std::string shape =
-      OneOf(spec, "schedule", reader, {"constant", "step", "cosine"}, /*required=*/false);
+      OneOf(spec, "schedule", reader, {"constant", "step", "cosine", "polynomial"},
+            /*required=*/false);
   if (shape == "step") {
     schedule.shape = ScheduleSpec::Shape::kStep;
     FieldReader fields = reader.Object("step");
@@ -215,6 +277,11 @@ void ReadSchedule(FieldReader& spec, ScheduleSpec& schedule) {
   } else if (shape == "cosine") {
     schedule.shape = ScheduleSpec::Shape::kCosine;
     FieldReader fields = reader.Object("cosine");
+    Number(fields, "final_lr", schedule.final_lr, {.min = 0, .max = 1000});
+  } else if (shape == "polynomial") {
+    schedule.shape = ScheduleSpec::Shape::kPolynomial;
+    FieldReader fields = reader.Object("polynomial");
+    Number(fields, "power", schedule.power, {.min = 0, .max = 100, .min_exclusive = true});
     Number(fields, "final_lr", schedule.final_lr, {.min = 0, .max = 1000});
   }
 }

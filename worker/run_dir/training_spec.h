@@ -53,22 +53,34 @@ struct TrainSpec {
   friend bool operator==(const TrainSpec&, const TrainSpec&) = default;
 };
 
-struct SgdSpec {
+// One rule and what they all have; fields without a rule's name belong to every rule.
+struct OptimizerSpec {
+  enum class Rule { kSgd, kAdamW, kLars, kLamb };
+  Rule rule = Rule::kSgd;
   double lr = 0;
-  double momentum = 0;
-  bool nesterov = false;
+  double momentum = 0;    // kSgd, kLars
+  bool nesterov = false;  // kSgd, kLars
   double weight_decay = 0;
+  double beta1 = 0.9;  // kAdamW, kLamb
+  double beta2 = 0.999;
+  double eps = 1e-8;                 // kAdamW, kLars, kLamb
+  double trust_coefficient = 0.001;  // kLars
+  bool decay_bias_and_norm = true;
+  double clip_norm = 0;       // 0: never
+  double ema_decay = 0;       // 0: no average
+  int64_t lr_base_batch = 0;  // 0: rates are as they stand
 
-  friend bool operator==(const SgdSpec&, const SgdSpec&) = default;
+  friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
 };
 
 struct ScheduleSpec {
-  enum class Shape { kConstant, kStep, kCosine };
+  enum class Shape { kConstant, kStep, kCosine, kPolynomial };
   Shape shape = Shape::kConstant;
   double warmup_epochs = 0;
   std::vector<double> milestones = {};  // kStep: epochs, ascending
   double gamma = 0.1;                   // kStep
-  double final_lr = 0;                  // kCosine
+  double final_lr = 0;                  // kCosine, kPolynomial
+  double power = 1;                     // kPolynomial
 
   friend bool operator==(const ScheduleSpec&, const ScheduleSpec&) = default;
 };
@@ -87,7 +99,7 @@ struct TrainingSpec {
   ModelSpec model;
   DataSpec data;
   TrainSpec train;
-  SgdSpec optimizer;
+  OptimizerSpec optimizer;
   ScheduleSpec schedule;
   int devices = 1;  // what the spec asks for; a run goes by the world size of its assignment
   IntervalSpec checkpoint_every{.epochs = 1};

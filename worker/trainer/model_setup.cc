@@ -62,8 +62,31 @@ bool CouplesRows(const engine::Graph& model) {
   });
 }
 
-engine::OptimizerSpec MakeOptimizer(const run_dir::SgdSpec& spec) {
-  return {.momentum = spec.momentum, .nesterov = spec.nesterov, .weight_decay = spec.weight_decay};
+engine::OptimizerSpec MakeOptimizer(const run_dir::OptimizerSpec& spec) {
+  const auto rule = [&spec] {
+    switch (spec.rule) {
+      case run_dir::OptimizerSpec::Rule::kSgd:
+        return engine::OptimizerSpec::Rule::kSgd;
+      case run_dir::OptimizerSpec::Rule::kAdamW:
+        return engine::OptimizerSpec::Rule::kAdamW;
+      case run_dir::OptimizerSpec::Rule::kLars:
+        return engine::OptimizerSpec::Rule::kLars;
+      case run_dir::OptimizerSpec::Rule::kLamb:
+        return engine::OptimizerSpec::Rule::kLamb;
+    }
+    return engine::OptimizerSpec::Rule::kSgd;
+  };
+  return {.rule = rule(),
+          .momentum = spec.momentum,
+          .nesterov = spec.nesterov,
+          .weight_decay = spec.weight_decay,
+          .beta1 = spec.beta1,
+          .beta2 = spec.beta2,
+          .eps = spec.eps,
+          .trust_coefficient = spec.trust_coefficient,
+          .decay_bias_and_norm = spec.decay_bias_and_norm,
+          .clip_norm = spec.clip_norm,
+          .ema_decay = spec.ema_decay};
 }
 
 engine::Schedule MakeSchedule(const run_dir::TrainingSpec& spec, int64_t steps_per_epoch,
@@ -72,7 +95,9 @@ engine::Schedule MakeSchedule(const run_dir::TrainingSpec& spec, int64_t steps_p
     return static_cast<int64_t>(std::llround(epochs * static_cast<double>(steps_per_epoch)));
   };
   engine::Schedule schedule;
-  schedule.base_lr = spec.optimizer.lr;
+  const double scale = engine::LinearScale(spec.train.global_batch, spec.optimizer.lr_base_batch);
+  schedule.base_lr = scale * spec.optimizer.lr;
+  schedule.final_lr = scale * spec.schedule.final_lr;
   schedule.total_steps = total_steps;
   schedule.warmup_steps = steps(spec.schedule.warmup_epochs);
   switch (spec.schedule.shape) {
@@ -88,7 +113,10 @@ engine::Schedule MakeSchedule(const run_dir::TrainingSpec& spec, int64_t steps_p
       break;
     case run_dir::ScheduleSpec::Shape::kCosine:
       schedule.kind = engine::Schedule::Kind::kCosine;
-      schedule.final_lr = spec.schedule.final_lr;
+      break;
+    case run_dir::ScheduleSpec::Shape::kPolynomial:
+      schedule.kind = engine::Schedule::Kind::kPolynomial;
+      schedule.power = spec.schedule.power;
       break;
   }
   return schedule;

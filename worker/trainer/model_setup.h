@@ -18,8 +18,8 @@ absl::StatusOr<engine::Graph> BuildModel(const run_dir::ModelSpec& spec);
 // must be computed by itself, while otherwise all replicas of a rank may be one batch.
 bool CouplesRows(const engine::Graph& model);
 
-engine::OptimizerSpec MakeOptimizer(const run_dir::SgdSpec& spec);
-// Epochs become steps, rounded to the nearest.
+engine::OptimizerSpec MakeOptimizer(const run_dir::OptimizerSpec& spec);
+// Epochs become steps, rounded to the nearest; rates follow the linear scaling rule.
 engine::Schedule MakeSchedule(const run_dir::TrainingSpec& spec, int64_t steps_per_epoch,
                               int64_t total_steps);
 

@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/trainer/evaluation.h"
+#include "worker/trainer/model_setup.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -137,7 +138,9 @@ absl::Status TrainLoop::ReportStep(const engine::StepMetrics& metrics, double lr
                                          .lr = lr,
                                          .data_wait = prefetcher_->waited()}));
   if (std::isfinite(metrics.loss)) return absl::OkStatus();
-  return error::LossNotFinite(metrics.loss, step_, lr);
+  const auto rule = MakeOptimizer(training_.spec.optimizer).rule;
+  return error::LossNotFinite(metrics.loss, step_,
+                              absl::StrCat("optimizer.", engine::RuleName(rule), ".lr"), lr);
 }
 
 void TrainLoop::AdjustTimeout(absl::Duration step_time) {
@@ -191,24 +194,36 @@ absl::Status TrainLoop::EvaluateTestSplit() {
   TY_RETURN_IF_ERROR(reporter_.EnterState(Progress::State::kEvaluating));
   TY_ASSIGN_OR_RETURN(const data::Dataset* dataset, TestData());
   training_.communicator->set_timeout(kEvaluationTimeout);
-  TY_ASSIGN_OR_RETURN(const EvaluationResult result,
-                      Evaluate(*dataset, training_.normalization, training_.max_rows, executable_,
-                               *training_.communicator, clock_));
+  TY_RETURN_IF_ERROR(EvaluateWeights(*dataset, "test."));
+  if (training_.spec.optimizer.ema_decay > 0) {
+    TY_RETURN_IF_ERROR(executable_.ExchangeAverages());
+    TY_RETURN_IF_ERROR(EvaluateWeights(*dataset, "test.ema_"));
+    TY_RETURN_IF_ERROR(executable_.ExchangeAverages());
+  }
   AdjustTimeout(mean_step_time_);
   evaluated_step_ = step_;
   evaluation_uptime_ = clock_.Uptime();
-  metrics_["test.loss"] = result.loss;
-  metrics_["test.accuracy"] = result.accuracy;
+  return reporter_.Flush();
+}
+
+absl::Status TrainLoop::EvaluateWeights(const data::Dataset& dataset, absl::string_view prefix) {
+  TY_ASSIGN_OR_RETURN(const EvaluationResult result,
+                      Evaluate(dataset, training_.normalization, training_.max_rows, executable_,
+                               *training_.communicator, clock_));
+  const std::string loss = absl::StrCat(prefix, "loss"),
+                    accuracy = absl::StrCat(prefix, "accuracy");
+  metrics_[loss] = result.loss;
+  metrics_[accuracy] = result.accuracy;
   if (step_ > training_.first_step) {
-    reporter_.AddMetric(step_, "test.loss", result.loss);
-    reporter_.AddMetric(step_, "test.accuracy", result.accuracy);
+    reporter_.AddMetric(step_, loss, result.loss);
+    reporter_.AddMetric(step_, accuracy, result.accuracy);
   }
   if (training_.rank == 0) {
     LogInfo("evaluated", {{"step", absl::StrCat(step_)},
-                          {"test.loss", absl::StrCat(result.loss)},
-                          {"test.accuracy", absl::StrCat(result.accuracy)}});
+                          {loss, absl::StrCat(result.loss)},
+                          {accuracy, absl::StrCat(result.accuracy)}});
   }
-  return reporter_.Flush();
+  return absl::OkStatus();
 }
 
 absl::Status TrainLoop::StartCheckpoint() {

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/base/env.h"
 #include "worker/data/dataset.h"
 #include "worker/data/prefetch.h"
@@ -46,6 +47,8 @@ class TrainLoop {
   // Evaluations and checkpoints that are due after a step.
   absl::Status AfterStep();
   absl::Status EvaluateTestSplit();
+  // With the parameters that the executable has now; metrics "<prefix>loss", "<prefix>accuracy".
+  absl::Status EvaluateWeights(const data::Dataset& dataset, absl::string_view prefix);
   absl::StatusOr<const data::Dataset*> TestData();
   absl::Status StartCheckpoint();
   absl::Status CheckpointEnded(const CheckpointWriter::Finished& finished);

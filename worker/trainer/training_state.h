@@ -37,7 +37,8 @@ absl::StatusOr<StateSnapshot> TakeSnapshot(const engine::Executable& executable,
                                            int64_t epoch, const RunIdentity& identity);
 
 // model.safetensors (parameters and buffers under PyTorch's names), optimizer.safetensors,
-// state.json.
+// ema.safetensors where there are moving averages (with the names of the model, and its buffers, so
+// that it loads in its place), state.json.
 std::vector<checkpoint::CheckpointFile> EncodeSnapshot(const StateSnapshot& snapshot);
 
 // Writes all values of the checkpoint folder into the executable and returns its step. DATA_LOSS

@@ -26,8 +26,8 @@ TEST(JsonSchema, TheCommittedFileIsWhatTheProtoFilesSay) {
 
 TEST(JsonSchema, FieldsCarryCommentsLimitsAndDefaults) {
   const auto schema = nlohmann::json::parse(Generated());
-  EXPECT_EQ(schema["required"], nlohmann::json::parse(
-                                    R"(["name", "model", "data", "train", "optimizer"])"));
+  EXPECT_EQ(schema["required"],
+            nlohmann::json::parse(R"(["name", "model", "data", "train", "optimizer"])"));
   const auto& batch = schema["definitions"]["TrainSpec"]["properties"]["global_batch"];
   EXPECT_EQ(batch["description"], "Samples in one step, over all replicas.");
   EXPECT_EQ(batch["type"], "integer");
@@ -45,7 +45,8 @@ TEST(JsonSchema, ShorthandsAndBareWordsAreAccepted) {
   EXPECT_EQ(devices[0]["$ref"], "#/definitions/DevicesSpec");
   EXPECT_EQ(devices[1]["type"], "integer");
   const auto& schedule = schema["properties"]["schedule"]["anyOf"];
-  EXPECT_EQ(schedule[1]["enum"], nlohmann::json::parse(R"(["constant", "step", "cosine"])"));
+  EXPECT_EQ(schedule[1]["enum"],
+            nlohmann::json::parse(R"(["constant", "step", "cosine", "polynomial"])"));
 }
 
 TEST(JsonSchema, WhatIsNoDescriptorSetIsRefused) {

@@ -105,6 +105,53 @@ TEST(Resolve, NesterovNeedsMomentum) {
   EXPECT_THAT(Fields(spec), IsEmpty());
 }
 
+TEST(Resolve, NesterovOfLarsNeedsMomentum) {
+  v1::JobSpec spec = ValidSpec();
+  v1::LarsOptimizer& lars = *spec.mutable_optimizer()->mutable_lars();
+  lars.set_lr(1);
+  lars.set_nesterov(true);
+  EXPECT_THAT(Fields(spec), IsEmpty());  // the default is 0.9
+  lars.set_momentum(0);
+  EXPECT_THAT(Fields(spec), ElementsAre("spec.optimizer.lars.nesterov"));
+}
+
+TEST(Resolve, FillsDefaultsOfEveryOptimizer) {
+  v1::JobSpec spec = ValidSpec();
+  EXPECT_TRUE(ResolveSpec(spec)->optimizer().sgd().decay_bias_and_norm());
+  EXPECT_EQ(ResolveSpec(spec)->optimizer().clip_norm(), 0);
+  spec.mutable_optimizer()->mutable_adamw()->set_lr(0.1);
+  const v1::AdamWOptimizer adamw = ResolveSpec(spec)->optimizer().adamw();
+  EXPECT_THAT(adamw.betas(), ElementsAre(0.9, 0.999));
+  EXPECT_EQ(adamw.eps(), 1e-8);
+  EXPECT_EQ(adamw.weight_decay(), 0.01);
+  EXPECT_TRUE(adamw.decay_bias_and_norm());
+  spec.mutable_optimizer()->mutable_lamb()->set_lr(0.1);
+  const v1::LambOptimizer lamb = ResolveSpec(spec)->optimizer().lamb();
+  EXPECT_EQ(lamb.eps(), 1e-6);
+  EXPECT_FALSE(lamb.decay_bias_and_norm());
+  spec.mutable_optimizer()->mutable_lars()->set_lr(0.1);
+  const v1::LarsOptimizer lars = ResolveSpec(spec)->optimizer().lars();
+  EXPECT_EQ(lars.momentum(), 0.9);
+  EXPECT_EQ(lars.trust_coefficient(), 0.001);
+  EXPECT_FALSE(lars.decay_bias_and_norm());
+  spec.mutable_schedule()->mutable_polynomial();
+  EXPECT_EQ(ResolveSpec(spec)->schedule().polynomial().power(), 1);
+}
+
+TEST(Resolve, OptimizersAreCheckedByTheirRules) {
+  v1::JobSpec spec = ValidSpec();
+  v1::AdamWOptimizer& adamw = *spec.mutable_optimizer()->mutable_adamw();
+  spec.mutable_optimizer()->set_clip_norm(-1);
+  spec.mutable_optimizer()->set_ema_decay(1);
+  adamw.add_betas(1);
+  adamw.set_eps(0);
+  EXPECT_THAT(Fields(spec), ElementsAre("spec.optimizer.adamw.lr", "spec.optimizer.adamw.betas",
+                                        "spec.optimizer.adamw.eps", "spec.optimizer.clip_norm",
+                                        "spec.optimizer.ema_decay"));
+  adamw.add_betas(0.9);
+  EXPECT_THAT(Fields(spec), ::testing::Contains("spec.optimizer.adamw.betas[0]"));
+}
+
 TEST(Resolve, MilestonesAscend) {
   v1::JobSpec spec = ValidSpec();
   for (const double epoch : {1.0, 1.0, 0.5}) {

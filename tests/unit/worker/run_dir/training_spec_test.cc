@@ -129,6 +129,102 @@ TEST(TrainingSpec, NesterovNeedsMomentum) {
   EXPECT_THAT(std::string(spec.status().message()), HasSubstr("without momentum"));
 }
 
+// The spec with this optimizer and schedule.
+std::string WithOptimizer(const std::string& optimizer, const std::string& schedule = "{}") {
+  return R"({"model": {"mlp": {}}, "data": {"dataset": "glyphs"}, "train": {"epochs": 1},
+             "optimizer": )" +
+         optimizer + R"(, "schedule": )" + schedule + "}";
+}
+
+TEST(TrainingSpec, OptimizersAreReadWithTheirOwnDefaults) {
+  using Rule = OptimizerSpec::Rule;
+  const std::pair<const char*, OptimizerSpec> cases[] = {
+      {R"({"sgd": {"lr": 0.1}})", {.lr = 0.1}},
+      {R"({"sgd": {"lr": 0.1, "decay_bias_and_norm": false}, "clip_norm": 2,
+           "lr_base_batch": "256"})",
+       {.lr = 0.1, .decay_bias_and_norm = false, .clip_norm = 2, .lr_base_batch = 256}},
+      {R"({"adamw": {"lr": 0.001}})", {.rule = Rule::kAdamW, .lr = 0.001, .weight_decay = 0.01}},
+      {R"({"adamw": {"lr": 0.001, "betas": [0.8, 0.95], "eps": 1e-6, "weight_decay": 0.1,
+           "decay_bias_and_norm": false}, "ema_decay": 0.999})",
+       {.rule = Rule::kAdamW,
+        .lr = 0.001,
+        .weight_decay = 0.1,
+        .beta1 = 0.8,
+        .beta2 = 0.95,
+        .eps = 1e-6,
+        .decay_bias_and_norm = false,
+        .ema_decay = 0.999}},
+      {R"({"lars": {"lr": 10}})",
+       {.rule = Rule::kLars, .lr = 10, .momentum = 0.9, .eps = 0, .decay_bias_and_norm = false}},
+      {R"({"lars": {"lr": 10, "momentum": 0.8, "nesterov": true, "weight_decay": 0.0002,
+           "trust_coefficient": 0.02, "eps": 1e-9, "decay_bias_and_norm": true}})",
+       {.rule = Rule::kLars,
+        .lr = 10,
+        .momentum = 0.8,
+        .nesterov = true,
+        .weight_decay = 0.0002,
+        .eps = 1e-9,
+        .trust_coefficient = 0.02}},
+      {R"({"lamb": {"lr": 0.01, "betas": [0.9, 0.99]}})",
+       {.rule = Rule::kLamb,
+        .lr = 0.01,
+        .weight_decay = 0.01,
+        .beta2 = 0.99,
+        .eps = 1e-6,
+        .decay_bias_and_norm = false}},
+  };
+  for (const auto& [text, expected] : cases) {
+    const auto spec = ParseTrainingSpec(WithOptimizer(text));
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(spec->optimizer, expected) << text;
+  }
+}
+
+TEST(TrainingSpec, ThePolynomialScheduleIsRead) {
+  const auto spec = ParseTrainingSpec(
+      WithOptimizer(R"({"sgd": {"lr": 1}})", R"({"polynomial": {"power": 2, "final_lr": 0.1}})"));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->schedule,
+            (ScheduleSpec{.shape = ScheduleSpec::Shape::kPolynomial, .final_lr = 0.1, .power = 2}));
+}
+
+TEST(TrainingSpec, BadOptimizersAreToldWithPathAndValue) {
+  struct Case {
+    const char* optimizer;
+    const char* field;
+    const char* value;
+  };
+  const Case cases[] = {
+      {R"({"sgd": {"lr": 1}, "adamw": {"lr": 1}})", "spec.optimizer", "more than one of sgd"},
+      {R"({"adam": {"lr": 1}})", "spec.optimizer", "none of sgd, adamw, lars, lamb"},
+      {R"({"adamw": {}})", "spec.optimizer.adamw.lr", ""},
+      {R"({"adamw": {"lr": 1, "betas": [0.9]}})", "spec.optimizer.adamw.betas", "is [0.9];"},
+      {R"({"lamb": {"lr": 1, "betas": [0.9, 1]}})", "spec.optimizer.lamb.betas", "is [0.9,1];"},
+      {R"({"adamw": {"lr": 1, "eps": 0}})", "spec.optimizer.adamw.eps", "is 0;"},
+      {R"({"lars": {"lr": 1, "eps": -1}})", "spec.optimizer.lars.eps", "is -1;"},
+      {R"({"lars": {"lr": 1, "trust_coefficient": 0}})", "spec.optimizer.lars.trust_coefficient",
+       "is 0;"},
+      {R"({"lars": {"lr": 1, "momentum": 0, "nesterov": true}})", "spec.optimizer.lars.nesterov",
+       "set optimizer.lars.momentum"},
+      {R"({"lamb": {"lr": 1, "weight_decay": 2}})", "spec.optimizer.lamb.weight_decay", "is 2;"},
+      {R"({"lamb": {"lr": 1, "decay_bias_and_norm": 1}})",
+       "spec.optimizer.lamb.decay_bias_and_norm", ""},
+      {R"({"sgd": {"lr": 1}, "clip_norm": -0.5})", "spec.optimizer.clip_norm", "is -0.5;"},
+      {R"({"sgd": {"lr": 1}, "ema_decay": 1})", "spec.optimizer.ema_decay", "is 1;"},
+      {R"({"sgd": {"lr": 1}, "lr_base_batch": -1})", "spec.optimizer.lr_base_batch", "-1"},
+  };
+  for (const Case& c : cases) {
+    const auto spec = ParseTrainingSpec(WithOptimizer(c.optimizer));
+    const std::vector<FieldViolation> violations = GetFieldViolations(spec.status());
+    ASSERT_EQ(violations.size(), 1U) << c.optimizer << ": " << spec.status();
+    EXPECT_EQ(violations[0].field, c.field);
+    EXPECT_THAT(violations[0].description, HasSubstr(c.value));
+  }
+  EXPECT_THAT(ViolatedFields(WithOptimizer(R"({"sgd": {"lr": 1}})",
+                                           R"({"polynomial": {"power": 0, "final_lr": -1}})")),
+              ElementsAre("spec.schedule.polynomial.power", "spec.schedule.polynomial.final_lr"));
+}
+
 TEST(TrainingSpec, DuplicateKeysAreRefused) {
   const auto spec = ParseTrainingSpec(R"({"name": "a", "name": "b"})");
   EXPECT_TRUE(absl::IsDataLoss(spec.status())) << spec.status();

@@ -63,6 +63,47 @@ TEST(ModelSetup, EpochsOfTheScheduleBecomeSteps) {
   EXPECT_EQ(engine::LearningRate(schedule, 299), 0.4 * 0.2 * 0.2);
 }
 
+TEST(ModelSetup, PolynomialAndLinearScaling) {
+  run_dir::TrainingSpec spec;
+  spec.train.global_batch = 512;
+  spec.optimizer.lr = 0.1;
+  spec.optimizer.lr_base_batch = 256;
+  spec.schedule = {.shape = run_dir::ScheduleSpec::Shape::kPolynomial,
+                   .warmup_epochs = 1,
+                   .final_lr = 0.01,
+                   .power = 2};
+  const engine::Schedule schedule = MakeSchedule(spec, 100, 300);
+  EXPECT_DOUBLE_EQ(engine::LearningRate(schedule, 0), 0.2 / 100);
+  EXPECT_DOUBLE_EQ(engine::LearningRate(schedule, 100), 0.2);
+  EXPECT_DOUBLE_EQ(engine::LearningRate(schedule, 200), 0.02 + 0.18 / 4);
+  EXPECT_DOUBLE_EQ(engine::LearningRate(schedule, 300), 0.02);
+}
+
+TEST(ModelSetup, EveryFieldOfTheOptimizerReachesTheEngine) {
+  const engine::OptimizerSpec made = MakeOptimizer({.rule = run_dir::OptimizerSpec::Rule::kLamb,
+                                                    .momentum = 0.1,
+                                                    .nesterov = true,
+                                                    .weight_decay = 0.2,
+                                                    .beta1 = 0.3,
+                                                    .beta2 = 0.4,
+                                                    .eps = 0.5,
+                                                    .trust_coefficient = 0.6,
+                                                    .decay_bias_and_norm = false,
+                                                    .clip_norm = 0.7,
+                                                    .ema_decay = 0.8});
+  EXPECT_EQ(made.rule, engine::OptimizerSpec::Rule::kLamb);
+  EXPECT_EQ(made.momentum, 0.1);
+  EXPECT_TRUE(made.nesterov);
+  EXPECT_EQ(made.weight_decay, 0.2);
+  EXPECT_EQ(made.beta1, 0.3);
+  EXPECT_EQ(made.beta2, 0.4);
+  EXPECT_EQ(made.eps, 0.5);
+  EXPECT_EQ(made.trust_coefficient, 0.6);
+  EXPECT_FALSE(made.decay_bias_and_norm);
+  EXPECT_EQ(made.clip_norm, 0.7);
+  EXPECT_EQ(made.ema_decay, 0.8);
+}
+
 TEST(ModelSetup, ABatchThatIsComputedAtOnceNeedsMoreRowsThanReplicas) {
   JobText coupled;
   coupled.model = R"({"convnet": {"channels": [4, 6], "batch_norm": true}})";

@@ -144,6 +144,153 @@ TEST_P(ResumeTest, AResumedRunEqualsTheUndisturbedOneBitForBit) {
 INSTANTIATE_TEST_SUITE_P(Backends, ResumeTest, ::testing::Values("reference", "cpu"),
                          [](const auto& instance) { return std::string(instance.param); });
 
+// Every optimizer, with and without what may go with it, as a spec has it.
+struct OptimizerCase {
+  const char* name;
+  const char* optimizer;
+  bool has_average = false;
+};
+
+const OptimizerCase kOptimizers[] = {
+    {"sgd_clipped", R"({"sgd": {"lr": 0.05, "momentum": 0.9}, "clip_norm": 0.5})"},
+    {"sgd_average", R"({"sgd": {"lr": 0.05}, "ema_decay": 0.9, "lr_base_batch": "32"})", true},
+    {"adamw", R"({"adamw": {"lr": 0.01}})"},
+    {"adamw_all",
+     R"({"adamw": {"lr": 0.01, "betas": [0.8, 0.95], "eps": 1e-6, "weight_decay": 0.1,
+         "decay_bias_and_norm": false}, "clip_norm": 1, "ema_decay": 0.99})",
+     true},
+    {"lars", R"({"lars": {"lr": 2, "weight_decay": 0.001, "trust_coefficient": 0.01}})"},
+    {"lars_all",
+     R"({"lars": {"lr": 2, "momentum": 0.8, "nesterov": true, "trust_coefficient": 0.01},
+         "clip_norm": 2, "ema_decay": 0.5})",
+     true},
+    {"lamb", R"({"lamb": {"lr": 0.02}})"},
+    {"lamb_all",
+     R"({"lamb": {"lr": 0.02, "betas": [0.9, 0.99], "decay_bias_and_norm": true},
+         "clip_norm": 1, "ema_decay": 0.7})",
+     true},
+};
+
+JobText WithOptimizer(const OptimizerCase& optimizer) {
+  JobText job = WithBatchNorm();
+  job.optimizer = optimizer.optimizer;
+  job.more = R"(, "schedule": {"warmup_epochs": 0.5, "polynomial": {"power": 2}},
+                  "checkpoint": {"every": {"steps": 3}}, "evaluate": {"every": {"steps": 4}})";
+  return job;
+}
+
+class OptimizerTest : public ::testing::TestWithParam<std::tuple<OptimizerCase, const char*>> {};
+
+TEST_P(OptimizerTest, AResumedRunEqualsTheUndisturbedOneBitForBit) {
+  const auto& [optimizer, backend] = GetParam();
+  const JobText job = WithOptimizer(optimizer);
+  GangTrainer whole(job, 2, backend);
+  ExpectSuccess(whole.Run());
+  std::vector<std::string> files = {"model.safetensors", "optimizer.safetensors", "state.json"};
+  std::vector<std::string> metrics = {"train.loss", "train.accuracy", "lr", "test.loss",
+                                      "test.accuracy"};
+  if (optimizer.has_average) {
+    files.push_back("ema.safetensors");
+    metrics.insert(metrics.end(), {"test.ema_loss", "test.ema_accuracy"});
+  }
+  for (const int64_t step : {3, 6}) {
+    GangTrainer resumed(job, 2, backend);
+    resumed.assignment().resume_from =
+        checkpoint::CheckpointPath(whole.dir().CheckpointsDir(), step);
+    ExpectSuccess(resumed.Run());
+    for (const std::string& metric : metrics) {
+      std::map<int64_t, double> expected = whole.Metric(metric);
+      ASSERT_FALSE(expected.empty()) << metric;
+      expected.erase(expected.begin(), expected.upper_bound(step));
+      EXPECT_EQ(resumed.Metric(metric), expected) << metric << " after step " << step;
+    }
+    for (const std::string& file : files) {
+      EXPECT_EQ(resumed.CheckpointBytes(kSteps, file), whole.CheckpointBytes(kSteps, file))
+          << file << " after step " << step;
+    }
+  }
+}
+
+TEST_P(OptimizerTest, TheResultDoesNotDependOnTheNumberOfRanks) {
+  const auto& [optimizer, backend] = GetParam();
+  const JobText job = WithOptimizer(optimizer);
+  GangTrainer alone(job, 1, backend), gang(job, 3, backend);
+  ExpectSuccess(alone.Run());
+  ExpectSuccess(gang.Run());
+  EXPECT_EQ(alone.Metric("lr"), gang.Metric("lr"));
+  const std::map<int64_t, double> expected = alone.Metric("train.loss");
+  const std::map<int64_t, double> got = gang.Metric("train.loss");
+  ASSERT_EQ(expected.size(), static_cast<size_t>(kSteps));
+  for (const auto& [step, loss] : expected) {
+    // Adam divides by roots of tiny squares: what sums round differently shows more than with SGD.
+    EXPECT_NEAR(got.at(step), loss, 2e-3 * std::abs(loss)) << "at step " << step;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Optimizers, OptimizerTest,
+                         ::testing::Combine(::testing::ValuesIn(kOptimizers),
+                                            ::testing::Values("reference", "cpu")),
+                         [](const auto& instance) {
+                           return absl::StrCat(std::get<0>(instance.param).name, "_",
+                                               std::get<1>(instance.param));
+                         });
+
+TEST(Train, TheAverageOfTheWeightsIsEvaluatedAndSavedAsAModel) {
+  JobText job = WithBatchNorm();
+  job.optimizer = R"({"sgd": {"lr": 0.05}, "ema_decay": 0.9})";
+  GangTrainer trainer(job, 2, "cpu");
+  ExpectSuccess(trainer.Run());
+  EXPECT_NE(trainer.Metric("test.ema_loss"), trainer.Metric("test.loss"));
+  const checkpoint::TensorFile model = trainer.Model(kSteps);
+  const auto average =
+      checkpoint::DecodeSafetensors(trainer.CheckpointBytes(kSteps, "ema.safetensors"));
+  ASSERT_TRUE(average.ok()) << average.status();
+  ASSERT_EQ(average->tensors.size(), model.tensors.size());
+  for (const auto& [name, tensor] : model.tensors) {
+    ASSERT_TRUE(average->tensors.contains(name)) << name;
+    const bool is_buffer = name.find("running_") != std::string::npos;
+    EXPECT_EQ(average->tensors.at(name).data == tensor.data, is_buffer) << name;
+  }
+}
+
+TEST(Train, TheWeightsDoNotDependOnWhetherTheyAreAveraged) {
+  JobText job = WithBatchNorm();
+  GangTrainer plain(job, 1, "cpu");
+  job.optimizer = R"({"sgd": {"lr": 0.05, "momentum": 0.9, "nesterov": true}, "ema_decay": 0.9})";
+  GangTrainer averaged(job, 1, "cpu");
+  ExpectSuccess(plain.Run());
+  ExpectSuccess(averaged.Run());
+  EXPECT_EQ(plain.CheckpointBytes(kSteps, "model.safetensors"),
+            averaged.CheckpointBytes(kSteps, "model.safetensors"));
+  EXPECT_EQ(plain.Metric("test.loss"), averaged.Metric("test.loss"));
+}
+
+TEST(Train, ACheckpointOfAnotherOptimizerIsRefusedWithWhatItLacks) {
+  GangTrainer trainer(JobText(), 1);
+  ExpectSuccess(trainer.Run());
+  JobText averaged, adam;
+  averaged.optimizer =
+      R"({"sgd": {"lr": 0.05, "momentum": 0.9, "nesterov": true}, "ema_decay": 0.9})";
+  adam.optimizer = R"({"adamw": {"lr": 0.05}})";
+  for (const auto& [job, expected] : {std::pair(averaged, "set optimizer.ema_decay to 0"),
+                                      std::pair(adam, "has no tensor 'exp_avg.conv1.weight'")}) {
+    GangTrainer resumed(job, 1);
+    resumed.assignment().resume_from =
+        checkpoint::CheckpointPath(trainer.dir().CheckpointsDir(), kSteps);
+    const run_dir::RankResult result = resumed.Run()[0];
+    EXPECT_EQ(result.outcome, Outcome::kUserError);
+    EXPECT_THAT(result.message, HasSubstr(expected));
+  }
+}
+
+TEST(Train, RatesFollowTheLinearScalingRule) {
+  JobText job;
+  job.optimizer = R"({"sgd": {"lr": 0.05}, "lr_base_batch": 64})";
+  GangTrainer trainer(job, 1);
+  ExpectSuccess(trainer.Run());
+  EXPECT_EQ(trainer.Metric("lr").at(kSteps), 0.05 * 16 / 64);
+}
+
 TEST(Train, OneStoppedRankStopsAllAtTheSameStepAndARestartGoesOn) {
   GangTrainer whole(JobText(), 2);
   ExpectSuccess(whole.Run());
@@ -244,6 +391,13 @@ TEST(TrainFailure, ADivergedLossNamesStepAndLearningRate) {
   EXPECT_EQ(result.reason, "LOSS_NOT_FINITE");
   EXPECT_THAT(result.message, HasSubstr(absl::StrCat(" at step ", result.step,
                                                      "; lower optimizer.sgd.lr (now 1000)")));
+}
+
+TEST(TrainFailure, ADivergedLossNamesTheRateOfItsOptimizer) {
+  JobText job;
+  job.optimizer = R"({"adamw": {"lr": 1000, "weight_decay": 1}})";
+  job.train = R"({"steps": 200, "global_batch": 16})";
+  EXPECT_THAT(Fail(job, "cpu").message, HasSubstr("lower optimizer.adamw.lr (now 1000)"));
 }
 
 TEST(TrainFailure, AMissingDataSetIsNamed) {

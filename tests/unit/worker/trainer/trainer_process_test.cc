@@ -162,6 +162,87 @@ TEST_P(TrainerProcessTest, ARankThatWaitsForItsPeersCanBeStopped) {
 INSTANTIATE_TEST_SUITE_P(Transports, TrainerProcessTest, ::testing::Values("gloo", "shm"),
                          [](const auto& instance) { return std::string(instance.param); });
 
+// By optimizer. The average goes with each.
+class KilledTrainerTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  static constexpr int64_t kSteps = 200;
+
+  // A run directory of its own.
+  struct Run {
+    testing::TempDir folder;
+    run_dir::RunDir dir{folder.path()};
+
+    std::string File(const std::string& name) const {
+      return JoinPath(checkpoint::CheckpointPath(dir.CheckpointsDir(), kSteps), name);
+    }
+  };
+
+  void Prepare(const Run& run) {
+    run_dir::Assignment assignment;
+    assignment.spec_json = absl::StrCat(
+        R"({"name": "killed", "model": {"mlp": {"hidden": [16]}},
+            "data": {"dataset": "glyphs", "train_size": 200, "test_size": 20},
+            "train": {"steps": )",
+        kSteps, R"(, "global_batch": 30}, "checkpoint": {"every": {"steps": 7}},
+            "schedule": {"polynomial": {"power": 2}},
+            "optimizer": {"clip_norm": 1, "ema_decay": 0.99, )",
+        GetParam(), "}}");
+    assignment.ranks.push_back({.rank = 0, .local_rank = 0});
+    TY_CHECK_OK(run_dir::WriteAssignment(run.dir, assignment));
+  }
+
+  std::unique_ptr<Process> Start(const Run& run) {
+    Process::Options options;
+    options.args = {kBinary, "--run_dir", run.dir.root(), "--rank", "0"};
+    options.stdout_path = run.folder.File("out");
+    options.stderr_path = run.folder.File("err");
+    auto process = Process::Start(std::move(options));
+    TY_CHECK_OK(process.status());
+    return *std::move(process);
+  }
+
+  void ExpectSuccess(Process& process) {
+    const auto result = process.Wait(kPatience);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(result->exit_code, 0) << result->err;
+  }
+};
+
+// Wherever SIGKILL hits: the moment differs from run to run.
+TEST_P(KilledTrainerTest, GoesOnBitForBit) {
+  Run whole, killed;
+  Prepare(whole);
+  ExpectSuccess(*Start(whole));
+  Prepare(killed);
+  {
+    const auto process = Start(killed);
+    ASSERT_TRUE(testing::WaitUntil(
+        [&] { return !checkpoint::ListCheckpoints(killed.dir.CheckpointsDir()).empty(); }));
+    process->Signal(SIGKILL);
+    EXPECT_TRUE(process->Wait(kPatience).ok());
+  }
+  EXPECT_FALSE(FileExists(killed.File("MANIFEST"))) << "it had ended before it was killed";
+  ExpectSuccess(*Start(killed));
+  for (const char* name :
+       {"model.safetensors", "optimizer.safetensors", "ema.safetensors", "state.json"}) {
+    const auto expected = ReadFile(whole.File(name));
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    EXPECT_EQ(ReadFile(killed.File(name)).value_or(""), *expected) << name;
+  }
+  EXPECT_EQ(run_dir::ReadRankResult(killed.dir, 0)->metrics,
+            run_dir::ReadRankResult(whole.dir, 0)->metrics);
+}
+
+INSTANTIATE_TEST_SUITE_P(Optimizers, KilledTrainerTest,
+                         ::testing::Values(R"("sgd": {"lr": 0.05, "momentum": 0.9})",
+                                           R"("adamw": {"lr": 0.01})",
+                                           R"("lars": {"lr": 1, "trust_coefficient": 0.01})",
+                                           R"("lamb": {"lr": 0.01})"),
+                         [](const auto& instance) {
+                           const std::string rule = instance.param;
+                           return rule.substr(1, rule.find('"', 1) - 1);
+                         });
+
 TEST(TrainerProgram, AMissingRunDirectoryIsAUserErrorWithItsPath) {
   const testing::TempDir folder;
   Process::Options options;
