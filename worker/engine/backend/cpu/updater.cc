@@ -45,9 +45,10 @@ Updater::Updater(const OptimizerSpec& spec, const StateTable& table, int64_t gra
 
 template <class Body>
 void Updater::ForBlocks(const Body& body) {
+  Sums* sums = sums_.as<Sums>();
   ParallelFor(threads_, static_cast<int64_t>(blocks_.size()), [&](int64_t index) {
     const auto i = static_cast<size_t>(index);
-    body(blocks_[i], sums_.as<Sums>() + i);
+    body(blocks_[i], sums == nullptr ? nullptr : sums + i);
   });
 }
 
@@ -96,10 +97,15 @@ double Updater::SegmentRatio(size_t segment, const UpdateRates& rates) const {
 }
 
 UpdateBlock Updater::At(const Block& block, float* parameters, float* gradients) const {
-  float* first = slots() + block.offset;
-  return {block.count, parameters + block.offset, gradients + block.offset,
-          slot_count_ > 0 ? first : nullptr,
-          slot_count_ > 1 ? first + gradient_elements_ : nullptr};
+  UpdateBlock at = {block.count, parameters + block.offset, gradients + block.offset, nullptr,
+                    nullptr};
+  if (slot_count_ > 0) {
+    at.first = slots() + block.offset;
+  }
+  if (slot_count_ > 1) {
+    at.second = at.first + gradient_elements_;
+  }
+  return at;
 }
 
 UpdateRule Updater::RuleOf(const Block& block, const UpdateRates& rates) const {

@@ -54,7 +54,7 @@ class Updater {
   bool IsExcluded(size_t segment) const {
     return segments_[segment].is_bias_or_norm && !spec_.decay_bias_and_norm;
   }
-  // body(block, its sums) for all blocks, over the threads.
+  // body(block, its sums) for all blocks, over the threads; null where no norms are needed.
   template <class Body>
   void ForBlocks(const Body& body);
 

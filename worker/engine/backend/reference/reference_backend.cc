@@ -258,15 +258,18 @@ UpdateRates ReferenceExecutable<T>::NextRates(double lr) {
 template <class T>
 void ReferenceExecutable<T>::UpdateParameter(const Segment& segment, const UpdateRates& rates) {
   const size_t slots = SlotNames(optimizer_).size();
-  T* first = slots_.as<T>() + segment.offset;
   T* parameter = parameters_.as<T>() + segment.offset;
+  reference::ParameterState<T> state = {.count = segment.count,
+                                        .gradient = reduction_.as<float>() + segment.offset,
+                                        .parameter = parameter};
+  if (slots > 0) {
+    state.first = slots_.as<T>() + segment.offset;
+  }
+  if (slots > 1) {
+    state.second = state.first + layout_.gradient_elements;
+  }
   reference::ApplyRule<T>(optimizer_, rates,
-                          segment.is_bias_or_norm && !optimizer_.decay_bias_and_norm,
-                          {.count = segment.count,
-                           .gradient = reduction_.as<float>() + segment.offset,
-                           .parameter = parameter,
-                           .first = slots > 0 ? first : nullptr,
-                           .second = slots > 1 ? first + layout_.gradient_elements : nullptr});
+                          segment.is_bias_or_norm && !optimizer_.decay_bias_and_norm, state);
   if (optimizer_.ema_decay > 0) {
     reference::FoldAverage(rates.average_keep, parameter, averages_.as<T>() + segment.offset,
                            segment.count);
