@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/base/files.h"
 #include "tests/integration/yard.h"
 #include "tests/testing/paths.h"
@@ -159,6 +160,51 @@ TEST(Train, ASuspendedJobResumesFromItsCheckpointWithTheSameCurve) {
   ASSERT_EQ(left.size(), right.size());
   for (size_t i = 0; i < left.size(); ++i) {
     EXPECT_EQ(left[i].value(), right[i].value()) << "at step " << left[i].step();
+  }
+}
+
+TEST(Train, EveryOptimizerGoesFromASpecThroughAPauseToItsEnd) {
+  Yard yard;
+  yard.Start();
+  const char* optimizers[] = {
+      "{adamw: {lr: 0.002, betas: [0.9, 0.99], decay_bias_and_norm: false}, clip_norm: 5, "
+      "ema_decay: 0.98}",
+      "{lars: {lr: 5, trust_coefficient: 0.01}, lr_base_batch: 100, ema_decay: 0.98}",
+      "{lamb: {lr: 0.01}, clip_norm: 5, ema_decay: 0.98}",
+  };
+  for (const char* optimizer : optimizers) {
+    SCOPED_TRACE(optimizer);
+    std::string text = SmallSpec("any", 1, 8, 3000, "schedule: {polynomial: {power: 2}}\n");
+    text = absl::StrReplaceAll(text,
+                               {{"{sgd: {lr: 0.05, momentum: 0.9, nesterov: true}}", optimizer}});
+    const std::string plain = yard.Submit(text);
+    ASSERT_EQ(yard.WaitForEnd(plain).state(), v1::JOB_STATE_SUCCEEDED);
+    const std::string paused = yard.Submit(text);
+    ASSERT_TRUE(yard.WaitForStep(paused, 20));
+    ASSERT_EQ(yard.Cli({"suspend", paused}).exit_code, 0);
+    ASSERT_TRUE(yard.WaitForJob(
+        paused, [](const Job& seen) { return seen.state() == v1::JOB_STATE_SUSPENDED; }));
+    ASSERT_EQ(yard.Cli({"resume", paused}).exit_code, 0);
+    const Job ended = yard.WaitForEnd(paused);
+    ASSERT_EQ(ended.state(), v1::JOB_STATE_SUCCEEDED) << ended.failure().message();
+    EXPECT_EQ(ended.attempt(), 2);
+    EXPECT_GT(ended.final_metrics().at("test.ema_accuracy"), 0.3);
+    for (const char* metric : {"train.loss", "test.loss", "test.ema_loss"}) {
+      const auto left = yard.Metrics(plain, metric);
+      const auto right = yard.Metrics(paused, metric);
+      ASSERT_EQ(left.size(), right.size()) << metric;
+      ASSERT_FALSE(left.empty()) << metric;
+      for (size_t i = 0; i < left.size(); ++i) {
+        EXPECT_EQ(left[i].value(), right[i].value()) << metric << " at step " << left[i].step();
+      }
+    }
+    const std::string out = yard.File(absl::StrCat("download-", ended.name().substr(5)));
+    ASSERT_EQ(yard.Cli({"checkpoints", "get", paused, "-O", out}).exit_code, 0);
+    bool has_average = false;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(out)) {
+      has_average = has_average || entry.path().filename() == "ema.safetensors";
+    }
+    EXPECT_TRUE(has_average);
   }
 }
 
