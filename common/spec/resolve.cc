@@ -25,7 +25,9 @@ struct DatasetFacts {
 };
 constexpr DatasetFacts kDatasets[] = {{"glyphs", 20'000, 10, 1, 28, 28, true},
                                       {"mnist", 60'000, 10, 1, 28, 28, false},
-                                      {"fashion-mnist", 60'000, 10, 1, 28, 28, false}};
+                                      {"fashion-mnist", 60'000, 10, 1, 28, 28, false},
+                                      {"cifar10", 50'000, 10, 3, 32, 32, false},
+                                      {"cifar100", 50'000, 100, 3, 32, 32, false}};
 
 const DatasetFacts* FindDataset(absl::string_view name) {
   for (const DatasetFacts& facts : kDatasets) {
@@ -97,6 +99,18 @@ void CheckData(const v1::JobSpec& spec, Violations& violations) {
                           absl::StrCat(spec.train().global_batch(), " is more than the ", samples,
                                        " training samples of data set '", facts->name, "'")});
   }
+}
+
+void CheckAugment(const v1::JobSpec& spec, Violations& violations) {
+  if (!spec.data().augment().has_random_resized_crop()) return;
+  const v1::RandomResizedCrop& crop = spec.data().augment().random_resized_crop();
+  // What the trainer takes where they are left out.
+  const double min_area = crop.has_min_area() ? crop.min_area() : 0.08;
+  const double max_area = crop.has_max_area() ? crop.max_area() : 1;
+  if (min_area <= max_area) return;
+  violations.push_back(
+      {"spec.data.augment.random_resized_crop.min_area",
+       absl::StrCat(min_area, " is more than max_area, which is ", max_area, "; use less")});
 }
 
 void CheckReplicas(const v1::JobSpec& spec, Violations& violations) {
@@ -235,6 +249,7 @@ std::vector<FieldViolation> ResolveInto(const v1::JobSpec& spec, v1::JobSpec& re
   }
   CheckDevices(spec, resolved, between);
   CheckOptimizer(resolved, between);
+  CheckAugment(resolved, between);
   CheckTimes(resolved, between);
   // A field that breaks its own rule says enough.
   for (FieldViolation& violation : between) {

@@ -21,7 +21,8 @@ struct Rows {
        const std::vector<int64_t>& indices)
       : inputs(indices.size() * kPixels), labels(indices.size()) {
     for (size_t i = 0; i < indices.size(); ++i) {
-      dataset.Read(indices[i], absl::MakeSpan(inputs).subspan(i * kPixels, kPixels), labels[i]);
+      const auto pixels = absl::MakeSpan(inputs).subspan(i * kPixels, kPixels);
+      EXPECT_TRUE(dataset.Read(indices[i], pixels, labels[i]).ok());
     }
     for (float& value : inputs) value = (value - normalization.mean[0]) / normalization.stddev[0];
   }
@@ -33,7 +34,7 @@ double AccuracyAfterOneEpoch(const absl::StatusOr<engine::Graph>& model, double 
   EXPECT_TRUE(model.ok()) << model.status();
   const auto train = data::OpenDataset("glyphs", data::Split::kTrain, {}).value();
   const auto test = data::OpenDataset("glyphs", data::Split::kTest, {}).value();
-  const data::Normalization normalization = data::MeasureNormalization(*train);
+  const data::Normalization normalization = *data::MeasureNormalization(*train);
   const auto backend = engine::MakeBackend("cpu").value();
   engine::OptimizerSpec optimizer;
   optimizer.momentum = 0.9;

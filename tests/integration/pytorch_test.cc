@@ -41,7 +41,8 @@ void WriteProbe(const std::string& model_path, const std::string& probe_path, bo
   std::vector<float> input(kRows * 28 * 28);
   for (int64_t i = 0; i < kRows; ++i) {
     int32_t label = 0;
-    (*dataset)->Read(i, absl::MakeSpan(input).subspan(static_cast<size_t>(i) * 784, 784), label);
+    const auto pixels = absl::MakeSpan(input).subspan(static_cast<size_t>(i) * 784, 784);
+    ASSERT_TRUE((*dataset)->Read(i, pixels, label).ok());
   }
   auto logits = (*executable)->Predict(input);
   ASSERT_TRUE(logits.ok()) << logits.status();

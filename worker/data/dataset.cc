@@ -6,9 +6,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/errors.h"
+#include "common/base/status_macros.h"
 #include "common/base/strings.h"
+#include "worker/data/cifar.h"
 #include "worker/data/glyphs.h"
 #include "worker/data/idx_dataset.h"
+#include "worker/data/resample.h"
 
 namespace trainyard::data {
 namespace {
@@ -42,19 +45,39 @@ absl::Status UnknownDataset(absl::string_view name) {
 
 }  // namespace
 
+absl::Status Dataset::ReadFramed(int64_t index, const Augmentation& augmentation, uint64_t key,
+                                 absl::Span<float> pixels, int32_t& label) const {
+  if (!augmentation.changes_framing()) return Read(index, pixels, label);
+  const int64_t channels = sample_shape()[0];
+  const int64_t height = sample_shape()[1];
+  const int64_t width = sample_shape()[2];
+  std::vector<float> whole(pixels.size());
+  TY_RETURN_IF_ERROR(Read(index, absl::MakeSpan(whole), label));
+  const Framing base{
+      .width = static_cast<double>(width), .height = static_cast<double>(height), .flip = false};
+  const Framing framing = DrawFraming(augmentation, key, width, height, base, width, height);
+  const size_t plane = pixels.size() / static_cast<size_t>(channels);
+  for (size_t begin = 0; begin < pixels.size(); begin += plane) {
+    Resample(ImageView<float>{whole.data() + begin, width, height, 1, width}, framing, width,
+             height, pixels.subspan(begin, plane));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(absl::string_view name, Split split,
                                                      const DatasetOptions& options) {
   if (name == kGlyphs) return OpenGlyphs(split, options);
   const std::vector<std::string> names = DatasetNames();
   if (std::find(names.begin(), names.end(), name) == names.end()) return UnknownDataset(name);
+  if (IsCifar(name)) return OpenCifar(name, split, options.dataset_dir);
   return OpenIdxDataset(name, split, options.dataset_dir);
 }
 
 std::vector<std::string> DatasetNames() {
-  return {"fashion-mnist", kGlyphs, "mnist"};
+  return {"cifar10", "cifar100", "fashion-mnist", kGlyphs, "mnist"};
 }
 
-Normalization MeasureNormalization(const Dataset& dataset) {
+absl::StatusOr<Normalization> MeasureNormalization(const Dataset& dataset) {
   const std::vector<int64_t>& shape = dataset.sample_shape();
   const auto channels = static_cast<size_t>(shape[0]);
   const auto area = static_cast<size_t>(shape[1] * shape[2]);
@@ -64,7 +87,7 @@ Normalization MeasureNormalization(const Dataset& dataset) {
   const int64_t samples = std::min(dataset.size(), kNormalizationSamples);
   for (int64_t i = 0; i < samples; ++i) {
     int32_t label = 0;
-    dataset.Read(i, absl::MakeSpan(pixels), label);
+    TY_RETURN_IF_ERROR(dataset.Read(i, absl::MakeSpan(pixels), label));
     for (size_t p = 0; p < pixels.size(); ++p) {
       const double value = pixels[p];
       sums[p / area] += value;

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "worker/data/augment.h"
 
 namespace trainyard::data {
 
@@ -24,16 +25,21 @@ class Dataset {
   virtual int64_t classes() const = 0;
   // {channels, height, width}.
   virtual const std::vector<int64_t>& sample_shape() const = 0;
-  // Pixels in [0, 1], channel-major (CHW); `pixels` has as many elements as sample_shape(). 0 <=
-  // index < size().
-  virtual void Read(int64_t index, absl::Span<float> pixels, int32_t& label) const = 0;
+  // The sample as evaluation sees it: pixels in [0, 1], channel-major (CHW); `pixels` has as many
+  // elements as sample_shape(). 0 <= index < size(). DATA_LOSS (CORRUPT_FILE) with file, position
+  // and value; data sets in memory have been checked when they were opened.
+  virtual absl::Status Read(int64_t index, absl::Span<float> pixels, int32_t& label) const = 0;
+  // The sample as training sees it, as far as its framing goes: `key` is its SampleKey.
+  virtual absl::Status ReadFramed(int64_t index, const Augmentation& augmentation, uint64_t key,
+                                  absl::Span<float> pixels, int32_t& label) const;
   // Identifies the bytes: "xxh3-128:<hex>" over the files' decoded content, images then labels, or
   // "glyphs-v1:split=train,size=20000".
   virtual const std::string& digest() const = 0;
 };
 
-// `glyphs` (generated; sizes 20,000 and 4,000 unless told otherwise) or `fashion-mnist`, `mnist`:
-// the four idx files, plain or .gz, in `dataset_dir`/<name> or in `dataset_dir`. NOT_FOUND
+// `glyphs` (generated; sizes 20,000 and 4,000 unless told otherwise); `fashion-mnist`, `mnist`: the
+// four idx files, plain or .gz; `cifar10`, `cifar100`: see cifar.h. Files lie in
+// `dataset_dir`/<name> or in `dataset_dir`. NOT_FOUND
 // (DATASET_NOT_FOUND) with the paths tried, or the names that exist; INVALID_ARGUMENT for a size
 // out of range; DATA_LOSS (CORRUPT_FILE) with file, position and value for bad bytes.
 struct DatasetOptions {
@@ -53,7 +59,8 @@ struct Normalization {
   std::vector<float> mean;
   std::vector<float> stddev;
 };
-// Over the first 10,000 samples at most, in f64, in index order: the same everywhere.
-Normalization MeasureNormalization(const Dataset& dataset);
+// Over the first 10,000 samples at most, in f64, in index order: the same everywhere. The error of
+// a sample that cannot be read.
+absl::StatusOr<Normalization> MeasureNormalization(const Dataset& dataset);
 
 }  // namespace trainyard::data

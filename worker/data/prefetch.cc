@@ -1,31 +1,77 @@
 #include "worker/data/prefetch.h"
 
+#include <algorithm>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
+#include <numeric>
+#include <optional>
 #include <thread>
-#include <utility>
 
 #include "absl/types/span.h"
 #include "common/base/check.h"
+#include "worker/data/prepare_row.h"
 
 namespace trainyard::data {
+namespace {
+
+// A batch on its way. Its rows are claimed one by one, by whichever thread is free.
+struct Slot {
+  PreparedBatch batch;
+  std::vector<int64_t> indices;
+  int64_t epoch = 0;
+  size_t claimed_rows = 0;
+  size_t done_rows = 0;
+  std::vector<size_t> left_out;
+  // Of the first row that cannot be read.
+  absl::Status status;
+  size_t status_row = 0;
+};
+
+// Closes the gaps of rows that are left out.
+void CloseGaps(Slot& slot, size_t sample) {
+  std::sort(slot.left_out.begin(), slot.left_out.end());
+  size_t to = 0;
+  size_t gap = 0;
+  for (size_t row = 0; row < slot.indices.size(); ++row) {
+    if (gap < slot.left_out.size() && slot.left_out[gap] == row) {
+      ++gap;
+      continue;
+    }
+    if (to != row) {
+      const auto from = slot.batch.inputs.begin() + static_cast<ptrdiff_t>(row * sample);
+      std::copy(from, from + static_cast<ptrdiff_t>(sample),
+                slot.batch.inputs.begin() + static_cast<ptrdiff_t>(to * sample));
+      slot.batch.labels[to] = slot.batch.labels[row];
+    }
+    ++to;
+  }
+  slot.batch.inputs.resize(to * sample);
+  slot.batch.labels.resize(to);
+}
+
+}  // namespace
 
 // The ring has one slot more than batches that may wait in it: the one that the step is reading.
-// Slots [taken_, filled_) hold batches; slot taken_ - 1 is the reader's; the thread fills slot
-// filled_.
+// Batches below taken_ were handed out (taken_ - 1 is the reader's), those below filled_ are
+// complete, of those below claimed_ every row has its thread, those below planned_ have a slot.
 class Prefetcher::Impl {
  public:
-  Impl(const Dataset& dataset, Normalization normalization, BatchPlan plan, int depth, Clock& clock)
+  Impl(const Dataset& dataset, Preparation preparation, BatchPlan plan, int depth, Clock& clock)
       : dataset_(dataset),
-        normalization_(std::move(normalization)),
+        preparation_(std::move(preparation)),
         plan_(std::move(plan)),
         clock_(clock),
         depth_(depth),
+        sample_(static_cast<size_t>(std::accumulate(dataset.sample_shape().begin(),
+                                                    dataset.sample_shape().end(), int64_t{1},
+                                                    std::multiplies<>()))),
         slots_(static_cast<size_t>(depth) + 1) {
-    TY_CHECK(depth >= 1);
+    TY_CHECK(depth >= 1 && preparation_.threads >= 1);
     const auto channels = static_cast<size_t>(dataset.sample_shape()[0]);
-    TY_CHECK(normalization_.mean.size() == channels && normalization_.stddev.size() == channels);
-    thread_ = std::thread([this] { Fill(); });
+    const Normalization& normalization = preparation_.normalization;
+    TY_CHECK(normalization.mean.size() == channels && normalization.stddev.size() == channels);
+    for (int i = 0; i < preparation_.threads; ++i) threads_.emplace_back([this] { Work(); });
   }
 
   ~Impl() {
@@ -34,7 +80,7 @@ class Prefetcher::Impl {
       is_stopping_ = true;
     }
     changed_.notify_all();
-    thread_.join();
+    for (std::thread& thread : threads_) thread.join();
   }
 
   const PreparedBatch* Next() {
@@ -45,10 +91,18 @@ class Prefetcher::Impl {
       waited_ += clock_.Uptime() - start;
     }
     if (taken_ == filled_) return nullptr;
-    const PreparedBatch* batch = &Slot(taken_++);
+    Slot& slot = SlotOf(taken_);
+    status_ = slot.status;
+    if (!status_.ok()) return nullptr;
+    ++taken_;
     // The slot of the call before is free from here on.
     changed_.notify_all();
-    return batch;
+    return &slot.batch;
+  }
+
+  absl::Status status() const {
+    const std::lock_guard lock(mutex_);
+    return status_;
   }
 
   absl::Duration waited() const {
@@ -57,82 +111,115 @@ class Prefetcher::Impl {
   }
 
  private:
-  void Fill() {
-    for (int64_t sequence = 0;; ++sequence) {
-      const std::vector<int64_t> indices = plan_(sequence);
-      PreparedBatch* slot = indices.empty() ? nullptr : AwaitSlot();
-      const bool is_complete = slot != nullptr && FillSlot(indices, *slot);
-      const std::lock_guard lock(mutex_);
-      is_ended_ = !is_complete;
-      if (is_complete) ++filled_;
-      changed_.notify_all();
-      if (is_ended_) return;
-    }
-  }
-
-  // The next slot to fill, or null when it is time to stop.
-  PreparedBatch* AwaitSlot() {
+  // What each thread does: rows first, then a slot for the next batch, then the plan of one more.
+  void Work() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return HasRoomOrStops(); });
-    return is_stopping_ ? nullptr : &Slot(filled_);
-  }
-
-  // False where it was told to stop. The slot is the thread's alone meanwhile.
-  bool FillSlot(const std::vector<int64_t>& indices, PreparedBatch& slot) {
-    const std::vector<int64_t>& shape = dataset_.sample_shape();
-    const auto area = static_cast<size_t>(shape[1] * shape[2]);
-    const size_t sample = static_cast<size_t>(shape[0]) * area;
-    slot.inputs.resize(indices.size() * sample);
-    slot.labels.resize(indices.size());
-    for (size_t row = 0; row < indices.size(); ++row) {
-      if (IsStopping()) return false;
-      const auto pixels = absl::MakeSpan(slot.inputs).subspan(row * sample, sample);
-      dataset_.Read(indices[row], pixels, slot.labels[row]);
-      for (size_t p = 0; p < sample; ++p) {
-        pixels[p] = (pixels[p] - normalization_.mean[p / area]) / normalization_.stddev[p / area];
+    while (true) {
+      changed_.wait(lock, [this] { return is_stopping_ || HasRow() || HasRoom() || MayPlan(); });
+      if (is_stopping_) return;
+      if (HasRow()) {
+        PrepareNextRow(lock);
+      } else if (HasRoom()) {
+        StartBatch();
+      } else {
+        PlanNextBatch(lock);
       }
     }
-    return true;
   }
 
-  bool IsStopping() const {
-    const std::lock_guard lock(mutex_);
-    return is_stopping_;
+  void PrepareNextRow(std::unique_lock<std::mutex>& lock) {
+    const int64_t sequence = claimed_;
+    Slot& slot = SlotOf(sequence);
+    const size_t row = slot.claimed_rows++;
+    if (slot.claimed_rows == slot.indices.size()) ++claimed_;
+    lock.unlock();
+    // The row is this thread's alone meanwhile.
+    const RowResult result = PrepareRow(
+        dataset_, preparation_, slot.epoch, slot.indices[row],
+        absl::MakeSpan(slot.batch.inputs).subspan(row * sample_, sample_), slot.batch.labels[row]);
+    lock.lock();
+    slot.batch.skipped += result.skipped;
+    if (result.is_left_out) slot.left_out.push_back(row);
+    if (!result.status.ok() && (slot.status.ok() || row < slot.status_row)) {
+      slot.status = result.status;
+      slot.status_row = row;
+    }
+    if (++slot.done_rows < slot.indices.size()) return;
+    if (!slot.left_out.empty()) CloseGaps(slot, sample_);
+    while (filled_ < claimed_ && SlotOf(filled_).done_rows == SlotOf(filled_).indices.size()) {
+      ++filled_;
+    }
+    changed_.notify_all();
   }
 
-  PreparedBatch& Slot(int64_t sequence) {
-    return slots_[static_cast<size_t>(sequence) % slots_.size()];
+  void StartBatch() {
+    Slot& slot = SlotOf(planned_++);
+    slot.batch.inputs.resize(next_plan_->indices.size() * sample_);
+    slot.batch.labels.resize(next_plan_->indices.size());
+    slot.batch.skipped = 0;
+    slot.indices = std::move(next_plan_->indices);
+    slot.epoch = next_plan_->epoch;
+    slot.claimed_rows = 0;
+    slot.done_rows = 0;
+    slot.left_out.clear();
+    next_plan_.reset();
+    changed_.notify_all();
   }
-  // Both are asked with mutex_ held.
-  bool HasBatchOrEnd() const { return taken_ < filled_ || is_ended_; }
-  bool HasRoomOrStops() const { return filled_ - taken_ < depth_ || is_stopping_; }
+
+  void PlanNextBatch(std::unique_lock<std::mutex>& lock) {
+    is_planning_ = true;
+    const int64_t sequence = planned_;
+    lock.unlock();
+    PlannedBatch plan = plan_(sequence);
+    lock.lock();
+    is_planning_ = false;
+    is_ended_ = plan.indices.empty();
+    if (!is_ended_) next_plan_ = std::move(plan);
+    changed_.notify_all();
+  }
+
+  Slot& SlotOf(int64_t sequence) { return slots_[static_cast<size_t>(sequence) % slots_.size()]; }
+  // These are asked with mutex_ held.
+  bool HasBatchOrEnd() const { return taken_ < filled_ || (is_ended_ && taken_ == planned_); }
+  bool HasRow() const { return claimed_ < planned_; }
+  bool HasRoom() const { return next_plan_.has_value() && planned_ - taken_ < depth_; }
+  bool MayPlan() const { return !is_ended_ && !is_planning_ && !next_plan_.has_value(); }
 
   const Dataset& dataset_;
-  const Normalization normalization_;
+  const Preparation preparation_;
   const BatchPlan plan_;
   Clock& clock_;
   const int64_t depth_;
-  std::vector<PreparedBatch> slots_;
+  const size_t sample_;  // elements
+  std::vector<Slot> slots_;
   // std's, not absl's: the thread sanitizer does not see through the installed library's.
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_.
+  int64_t planned_ = 0;
+  int64_t claimed_ = 0;
   int64_t filled_ = 0;
   int64_t taken_ = 0;
+  std::optional<PlannedBatch> next_plan_;
+  bool is_planning_ = false;
   bool is_ended_ = false;
   bool is_stopping_ = false;
+  absl::Status status_;
   absl::Duration waited_;
-  std::thread thread_;
+  std::vector<std::thread> threads_;
 };
 
-Prefetcher::Prefetcher(const Dataset& dataset, Normalization normalization, BatchPlan plan,
-                       int depth, Clock& clock)
-    : impl_(std::make_unique<Impl>(dataset, std::move(normalization), std::move(plan), depth,
-                                   clock)) {}
+Prefetcher::Prefetcher(const Dataset& dataset, Preparation preparation, BatchPlan plan, int depth,
+                       Clock& clock)
+    : impl_(
+          std::make_unique<Impl>(dataset, std::move(preparation), std::move(plan), depth, clock)) {}
 Prefetcher::~Prefetcher() = default;
 
 const PreparedBatch* Prefetcher::Next() {
   return impl_->Next();
+}
+absl::Status Prefetcher::status() const {
+  return impl_->status();
 }
 absl::Duration Prefetcher::waited() const {
   return impl_->waited();

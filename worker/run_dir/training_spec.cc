@@ -24,6 +24,8 @@ constexpr int kMaxDevices = 4096;
 constexpr int64_t kMaxSeed = 9'007'199'254'740'991;
 constexpr int64_t kMaxSamples = 10'000'000;
 constexpr size_t kMaxLayers = 64;
+constexpr int64_t kMaxPad = 256;
+constexpr int64_t kMaxSide = 4096;
 
 // A number from `min` to `max`; `max` itself, or `min` itself, may be shut out.
 struct Limits {
@@ -151,6 +153,29 @@ void ReadModel(FieldReader& spec, ModelSpec& model) {
   }
 }
 
+void ReadAugment(FieldReader& data, AugmentSpec& augment) {
+  FieldReader reader = data.Object("augment");
+  OneOf(data, "augment", reader, {"pad_crop", "random_resized_crop"}, /*required=*/false);
+  reader.Integer("pad_crop", augment.pad_crop, 0, kMaxPad);
+  if (reader.Has("random_resized_crop")) {
+    FieldReader crop = reader.Object("random_resized_crop");
+    augment.min_area = 0.08;
+    augment.max_area = 1;
+    Number(crop, "min_area", augment.min_area, {.min = 0, .max = 1, .min_exclusive = true});
+    Number(crop, "max_area", augment.max_area, {.min = 0, .max = 1, .min_exclusive = true});
+    if (augment.min_area > augment.max_area) {
+      crop.Violate("min_area", absl::StrCat("is ", augment.min_area,
+                                            "; expected at most max_area, ", augment.max_area));
+    }
+  }
+  reader.Bool("flip", augment.flip);
+  FieldReader color = reader.Object("color");
+  Number(color, "brightness", augment.brightness, {.min = 0, .max = 1});
+  Number(color, "contrast", augment.contrast, {.min = 0, .max = 1});
+  Number(color, "saturation", augment.saturation, {.min = 0, .max = 1});
+  reader.Integer("cutout", augment.cutout, 0, kMaxSide);
+}
+
 void ReadData(FieldReader& spec, DataSpec& data) {
   spec.Require("data");
   FieldReader reader = spec.Object("data");
@@ -162,6 +187,7 @@ void ReadData(FieldReader& spec, DataSpec& data) {
   reader.String("digest", data.digest);
   reader.Integer("train_size", data.train_size, 0, kMaxSamples);
   reader.Integer("test_size", data.test_size, 0, kMaxSamples);
+  ReadAugment(reader, data.augment);
 }
 
 void ReadTrain(FieldReader& spec, TrainSpec& train) {

@@ -31,6 +31,20 @@ struct ModelSpec {
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
 
+// Random changes of training samples; zeros change nothing.
+struct AugmentSpec {
+  double min_area = 0;  // random_resized_crop; max 0: none
+  double max_area = 0;
+  int64_t pad_crop = 0;
+  bool flip = false;
+  double brightness = 0;
+  double contrast = 0;
+  double saturation = 0;
+  int64_t cutout = 0;
+
+  friend bool operator==(const AugmentSpec&, const AugmentSpec&) = default;
+};
+
 struct DataSpec {
   enum class Normalize { kDataset, kUnit };
   std::string dataset = {};
@@ -38,6 +52,7 @@ struct DataSpec {
   std::string digest = {};  // empty: anything
   int64_t train_size = 0;   // glyphs only; 0: its own size
   int64_t test_size = 0;
+  AugmentSpec augment = {};
 
   friend bool operator==(const DataSpec&, const DataSpec&) = default;
 };

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "common/base/status_macros.h"
-#include "worker/data/prefetch.h"
 #include "worker/parallel/replicas.h"
 
 namespace trainyard::trainer {
@@ -23,8 +22,8 @@ void Split(double value, float& high, float& low) {
 }  // namespace
 
 absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset,
-                                          const data::Normalization& normalization,
-                                          int64_t max_rows, engine::Executable& executable,
+                                          const data::Preparation& preparation, int64_t max_rows,
+                                          engine::Executable& executable,
                                           parallel::Communicator& communicator, Clock& clock) {
   const parallel::RowRange mine =
       parallel::ReplicaRows(dataset.size(), communicator.rank(), communicator.world_size());
@@ -34,22 +33,34 @@ absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset,
     std::iota(indices.begin(), indices.end(), begin);
     return indices;
   };
-  data::Prefetcher prefetcher(dataset, normalization, plan, kPrefetchDepth, clock);
+  data::Preparation plain = preparation;
+  plain.augmentation = {};
+  if (plain.on_corrupt == data::OnCorrupt::kReplace) plain.on_corrupt = data::OnCorrupt::kLeaveOut;
+  data::Prefetcher prefetcher(dataset, plain, plan, kPrefetchDepth, clock);
+  int64_t skipped = 0;
   engine::Evaluation sum;
   while (const data::PreparedBatch* batch = prefetcher.Next()) {
+    skipped += batch->skipped;
+    if (batch->labels.empty()) continue;
     TY_ASSIGN_OR_RETURN(const engine::Evaluation part,
                         executable.Evaluate({.inputs = batch->inputs, .labels = batch->labels}));
     sum.loss_sum += part.loss_sum;
     sum.correct += part.correct;
   }
-  std::array<float, 4> message{};
+  TY_RETURN_IF_ERROR(prefetcher.status());
+  std::array<float, 6> message{};
   Split(sum.loss_sum, message[0], message[1]);
   Split(static_cast<double>(sum.correct), message[2], message[3]);
+  Split(static_cast<double>(skipped), message[4], message[5]);
   TY_RETURN_IF_ERROR(communicator.AllReduce(absl::MakeSpan(message)));
-  const auto total = static_cast<double>(dataset.size());
-  return EvaluationResult{
-      .loss = (static_cast<double>(message[0]) + static_cast<double>(message[1])) / total,
-      .accuracy = (static_cast<double>(message[2]) + static_cast<double>(message[3])) / total};
+  const auto joined = [&message](size_t at) {
+    return static_cast<double>(message[at]) + static_cast<double>(message[at + 1]);
+  };
+  const double total = static_cast<double>(dataset.size()) - joined(4);
+  if (total <= 0) return absl::DataLossError("no sample of the test split can be read");
+  return EvaluationResult{.loss = joined(0) / total,
+                          .accuracy = joined(2) / total,
+                          .skipped = static_cast<int64_t>(joined(4))};
 }
 
 }  // namespace trainyard::trainer

@@ -48,10 +48,11 @@ TrainLoop::TrainLoop(Training& training, Reporter& reporter, const Signals& sign
       evaluation_uptime_(clock.Uptime()),
       checkpoint_uptime_(evaluation_uptime_) {
   prefetcher_ = std::make_unique<data::Prefetcher>(
-      *training.train_data, training.normalization,
+      *training.train_data, training.preparation,
       [&plan = plan_, first = step_](int64_t sequence) {
         const std::optional<int64_t> step = plan.StepWithRows(first, sequence);
-        return step.has_value() ? plan.HostedSamples(*step) : std::vector<int64_t>();
+        if (!step.has_value()) return data::PlannedBatch({});
+        return data::PlannedBatch(plan.HostedSamples(*step), plan.EpochOf(*step));
       },
       kPrefetchDepth, clock);
 }
@@ -75,7 +76,7 @@ absl::Status TrainLoop::Step() {
   const double lr = engine::LearningRate(training_.schedule, step_);
   Votes votes = CastVotes();
 
-  TY_RETURN_IF_ERROR(AccumulateHostedReplicas());
+  TY_RETURN_IF_ERROR(AccumulateHostedReplicas(votes));
   TY_RETURN_IF_ERROR(Annotate(reduction_.AllReduce(executable_.reduction(), votes),
                               absl::StrCat("step ", step_ + 1)));
   TY_ASSIGN_OR_RETURN(const engine::StepMetrics metrics, executable_.Update(lr));
@@ -90,11 +91,15 @@ absl::Status TrainLoop::Step() {
 // Forward and backward of this rank's rows, each replica weighted by its share of the global batch.
 // Where rows do not depend on each other, the hosted replicas are one batch: the weighted sum is
 // the same.
-absl::Status TrainLoop::AccumulateHostedReplicas() {
+absl::Status TrainLoop::AccumulateHostedReplicas(Votes& votes) {
   const parallel::RowRange hosted = plan_.HostedRows(step_);
   if (hosted.size() == 0) return absl::OkStatus();  // a small last batch; the reduction stays zero
   const data::PreparedBatch* batch = prefetcher_->Next();
-  if (batch == nullptr) return absl::InternalError("the prefetcher ended before the training");
+  if (batch == nullptr) {
+    TY_RETURN_IF_ERROR(prefetcher_->status());
+    return absl::InternalError("the prefetcher ended before the training");
+  }
+  votes.skipped = batch->skipped;
 
   const auto row_elements = batch->inputs.size() / batch->labels.size();
   const auto total_rows = static_cast<double>(plan_.Rows(step_));
@@ -130,6 +135,10 @@ Votes TrainLoop::CastVotes() {
 absl::Status TrainLoop::ReportStep(const engine::StepMetrics& metrics, double lr) {
   metrics_["train.loss"] = metrics.loss;
   metrics_["train.accuracy"] = metrics.accuracy;
+  // Before the step's own metrics, which may be flushed with it.
+  if (agreed_.skipped > 0) {
+    reporter_.AddMetric(step_, "train.skipped", static_cast<double>(agreed_.skipped));
+  }
   TY_RETURN_IF_ERROR(reporter_.StepDone({.step = step_,
                                          .epoch = plan_.EpochOf(step_ - 1),
                                          .rows = plan_.Rows(step_ - 1),
@@ -208,7 +217,7 @@ absl::Status TrainLoop::EvaluateTestSplit() {
 
 absl::Status TrainLoop::EvaluateWeights(const data::Dataset& dataset, absl::string_view prefix) {
   TY_ASSIGN_OR_RETURN(const EvaluationResult result,
-                      Evaluate(dataset, training_.normalization, training_.max_rows, executable_,
+                      Evaluate(dataset, training_.preparation, training_.max_rows, executable_,
                                *training_.communicator, clock_));
   const std::string loss = absl::StrCat(prefix, "loss"),
                     accuracy = absl::StrCat(prefix, "accuracy");
@@ -217,6 +226,10 @@ absl::Status TrainLoop::EvaluateWeights(const data::Dataset& dataset, absl::stri
   if (step_ > training_.first_step) {
     reporter_.AddMetric(step_, loss, result.loss);
     reporter_.AddMetric(step_, accuracy, result.accuracy);
+    if (result.skipped > 0) {
+      reporter_.AddMetric(step_, absl::StrCat(prefix, "skipped"),
+                          static_cast<double>(result.skipped));
+    }
   }
   if (training_.rank == 0) {
     LogInfo("evaluated", {{"step", absl::StrCat(step_)},

@@ -40,7 +40,7 @@ class TrainLoop {
  private:
   absl::Status Step();
   Votes CastVotes();
-  absl::Status AccumulateHostedReplicas();
+  absl::Status AccumulateHostedReplicas(Votes& votes);
   absl::Status ReportStep(const engine::StepMetrics& metrics, double lr);
   void AdjustTimeout(absl::Duration step_time);
 

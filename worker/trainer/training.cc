@@ -14,50 +14,11 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/engine/models/models.h"
 #include "worker/parallel/replicas.h"
+#include "worker/trainer/data_setup.h"
 #include "worker/trainer/model_setup.h"
 
 namespace trainyard::trainer {
 namespace {
-
-struct LoadedData {
-  std::unique_ptr<data::Dataset> dataset;
-  data::Normalization normalization;
-};
-
-absl::StatusOr<LoadedData> LoadTrainData(const run_dir::DataSpec& spec,
-                                         const data::DatasetOptions& options) {
-  LoadedData loaded;
-  TY_ASSIGN_OR_RETURN(loaded.dataset,
-                      data::OpenDataset(spec.dataset, data::Split::kTrain, options));
-  if (spec.normalize == run_dir::DataSpec::Normalize::kDataset) {
-    loaded.normalization = data::MeasureNormalization(*loaded.dataset);
-  } else {
-    const auto channels = static_cast<size_t>(loaded.dataset->sample_shape()[0]);
-    loaded.normalization = {std::vector<float>(channels, 0), std::vector<float>(channels, 1)};
-  }
-  return loaded;
-}
-
-absl::Status CheckData(const run_dir::TrainingSpec& spec, const data::Dataset& dataset) {
-  std::vector<FieldViolation> violations;
-  const std::string name = absl::StrCat("dataset '", spec.data.dataset, "'");
-  if (!spec.data.digest.empty() && spec.data.digest != dataset.digest()) {
-    violations.push_back(
-        {"spec.data.digest", absl::StrCat("is '", spec.data.digest, "', but ", name, " here is '",
-                                          dataset.digest(), "'")});
-  }
-  if (spec.model.input != dataset.sample_shape()) {
-    violations.push_back(
-        {"spec.model",
-         absl::StrCat("has input ", engine::ShapeString(spec.model.input), "; ", name,
-                      " has samples of ", engine::ShapeString(dataset.sample_shape()))});
-  }
-  if (spec.model.classes < dataset.classes()) {
-    violations.push_back({"spec.model", absl::StrCat("has ", spec.model.classes, " classes; ", name,
-                                                     " has ", dataset.classes())});
-  }
-  return violations.empty() ? absl::OkStatus() : InvalidFields(std::move(violations));
-}
 
 // The newest valid checkpoint of `folder`; nothing where there is none.
 std::optional<checkpoint::LatestCheckpoint> NewestValid(const std::string& folder) {
@@ -157,10 +118,8 @@ absl::StatusOr<Training> PrepareTraining(const run_dir::RunDir& dir,
   TY_ASSIGN_OR_RETURN(const parallel::ReplicaRange hosted,
                       parallel::HostedReplicas(replicas, rank, world_size));
 
-  training.dataset_options = {.dataset_dir = assignment.dataset_dir,
-                              .train_size = spec.data.train_size,
-                              .test_size = spec.data.test_size};
-  auto loading = std::async(std::launch::async, LoadTrainData, spec.data, training.dataset_options);
+  training.dataset_options = MakeDatasetOptions(spec.data, assignment.dataset_dir);
+  auto loading = std::async(std::launch::async, LoadTrainData, spec, training.dataset_options);
   absl::StatusOr<CompiledModel> model =
       CompileModel(spec, {.backend = assignment.backend,
                           .rank = rank,
@@ -175,7 +134,7 @@ absl::StatusOr<Training> PrepareTraining(const run_dir::RunDir& dir,
   training.max_rows = model->max_rows;
   training.couples_rows = model->couples_rows;
   training.train_data = std::move(loaded->dataset);
-  training.normalization = std::move(loaded->normalization);
+  training.preparation = std::move(loaded->preparation);
   training.plan = StepPlan({.dataset_size = training.train_data->size(),
                             .global_batch = spec.train.global_batch,
                             .epochs = spec.train.epochs,

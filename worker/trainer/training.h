@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "worker/data/dataset.h"
+#include "worker/data/prefetch.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/optim/schedule.h"
 #include "worker/parallel/communicator.h"
@@ -23,7 +24,7 @@ struct Training {
   run_dir::TrainingSpec spec;
   data::DatasetOptions dataset_options;
   std::unique_ptr<data::Dataset> train_data;
-  data::Normalization normalization;
+  data::Preparation preparation;
   std::unique_ptr<engine::Executable> executable;
   std::unique_ptr<parallel::Communicator> communicator;
   engine::Schedule schedule;

@@ -9,17 +9,21 @@
 namespace trainyard::trainer {
 namespace {
 
-using Ballot = std::array<float, 3>;
+using Ballot = std::array<float, 4>;
 
 // Up to this many elements copying costs less than a second message: 4 MiB.
 constexpr size_t kCopyMaxElements = size_t{1} << 20;
 
 Ballot Pack(const Votes& votes) {
-  return {votes.stop ? 1.0F : 0.0F, votes.checkpoint ? 1.0F : 0.0F, votes.evaluate ? 1.0F : 0.0F};
+  return {votes.stop ? 1.0F : 0.0F, votes.checkpoint ? 1.0F : 0.0F, votes.evaluate ? 1.0F : 0.0F,
+          static_cast<float>(votes.skipped)};
 }
 
 Votes Unpack(const Ballot& ballot) {
-  return {.stop = ballot[0] > 0, .checkpoint = ballot[1] > 0, .evaluate = ballot[2] > 0};
+  return {.stop = ballot[0] > 0,
+          .checkpoint = ballot[1] > 0,
+          .evaluate = ballot[2] > 0,
+          .skipped = static_cast<int64_t>(ballot[3])};
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // its votes to the step's all_reduce, so agreement costs no message of its own.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,6 +16,8 @@ struct Votes {
   bool stop = false;
   bool checkpoint = false;
   bool evaluate = false;
+  // Not a vote: corrupt samples that this rank passed over in the step; once reduced, of all ranks.
+  int64_t skipped = 0;
 
   friend bool operator==(const Votes&, const Votes&) = default;
 };

@@ -187,6 +187,22 @@ TEST(Resolve, OnlyGlyphsHaveASizeToChoose) {
   EXPECT_THAT(Fields(spec), ElementsAre("spec.data.train_size"));
 }
 
+TEST(Resolve, CropsHaveASmallestAreaBelowTheLargest) {
+  v1::JobSpec spec = ValidSpec();
+  auto* crop = spec.mutable_data()->mutable_augment()->mutable_random_resized_crop();
+  EXPECT_THAT(Fields(spec), ElementsAre());
+  crop->set_max_area(0.05);  // the smallest is 0.08 where it is not given
+  EXPECT_THAT(Fields(spec), ElementsAre("spec.data.augment.random_resized_crop.min_area"));
+  crop->set_min_area(0.05);
+  EXPECT_THAT(Fields(spec), ElementsAre());
+}
+
+TEST(Resolve, WithoutAugmentationNoneIsFilledIn) {
+  const auto resolved = ResolveSpec(ValidSpec());
+  ASSERT_TRUE(resolved.ok()) << resolved.status();
+  EXPECT_FALSE(resolved->data().has_augment());
+}
+
 TEST(Resolve, ATimeLimitOfNothingIsRefused) {
   v1::JobSpec spec = ValidSpec();
   spec.mutable_time_limit();

@@ -98,8 +98,9 @@ TEST(Rules, AWordThatIsNotAcceptedGetsTheNearestOne) {
   v1::JobSpec spec = ValidSpec();
   spec.mutable_data()->set_dataset("fashion_mnist");
   EXPECT_THAT(Only(spec).description, HasSubstr("did you mean 'fashion-mnist'?"));
-  spec.mutable_data()->set_dataset("cifar10");
-  EXPECT_THAT(Only(spec).description, HasSubstr("expected one of glyphs, fashion-mnist, mnist"));
+  spec.mutable_data()->set_dataset("imagenet");
+  EXPECT_THAT(Only(spec).description,
+              HasSubstr("expected one of glyphs, fashion-mnist, mnist, cifar10, cifar100"));
 }
 
 TEST(Rules, UnknownEnumValuesAndFieldsAreNotPassedOver) {

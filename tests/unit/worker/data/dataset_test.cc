@@ -62,7 +62,7 @@ TEST_F(IdxDatasetTest, ReadsPixelsAndLabels) {
   EXPECT_THAT((*dataset)->sample_shape(), ElementsAre(1, 28, 28));
   std::vector<float> pixels(784);
   int32_t label = -1;
-  (*dataset)->Read(1, absl::MakeSpan(pixels), label);
+  ASSERT_TRUE((*dataset)->Read(1, absl::MakeSpan(pixels), label).ok());
   EXPECT_EQ(label, 9);
   EXPECT_EQ(pixels[0], 50.0F / 255.0F);
   EXPECT_EQ(pixels[205], 1.0F);
@@ -123,7 +123,8 @@ TEST(OpenDataset, SuggestsTheNearestName) {
   EXPECT_EQ(ErrorReason(status), "DATASET_NOT_FOUND");
   EXPECT_THAT(std::string(status.message()), HasSubstr("did you mean 'glyphs'?"));
   EXPECT_THAT(std::string(OpenDataset("imagenet-21k", Split::kTest, {}).status().message()),
-              HasSubstr("'imagenet-21k' is unknown; there are fashion-mnist, glyphs, mnist"));
+              HasSubstr("'imagenet-21k' is unknown; there are cifar10, cifar100, fashion-mnist, "
+                        "glyphs, mnist"));
 }
 
 TEST(OpenDataset, GlyphsHaveTheSizesAskedFor) {
@@ -147,7 +148,7 @@ TEST(OpenDataset, GlyphsRefuseSizesOutOfRange) {
 TEST(MeasureNormalization, IsMeanAndDeviationOfEachChannel) {
   // Two samples of two channels of 1 x 2 pixels. Channel 0: 0 51 102 255; channel 1 does not vary.
   const MemoryDataset dataset({{2, 1, 2}, 10, "made", {0, 51, 85, 85, 102, 255, 85, 85}, {0, 1}});
-  const Normalization normalization = MeasureNormalization(dataset);
+  const Normalization normalization = *MeasureNormalization(dataset);
   // Channel 0 is 0, 0.2, 0.4 and 1, around 0.4; the squares of the distances are 0.16, 0.04, 0,
   // 0.36.
   EXPECT_NEAR(normalization.mean[0], 0.4, 1e-7);
@@ -161,9 +162,9 @@ TEST(MeasureNormalization, TakesTheFirstTenThousandSamples) {
   content.pixels.assign(10'001, 0);
   content.labels.assign(10'001, 0);
   content.pixels[10'000] = 255;
-  EXPECT_EQ(MeasureNormalization(MemoryDataset(content)).mean[0], 0.0F);
+  EXPECT_EQ(MeasureNormalization(MemoryDataset(content))->mean[0], 0.0F);
   content.pixels[9'999] = 255;
-  EXPECT_FLOAT_EQ(MeasureNormalization(MemoryDataset(content)).mean[0], 1e-4F);
+  EXPECT_FLOAT_EQ(MeasureNormalization(MemoryDataset(content))->mean[0], 1e-4F);
 }
 
 class FashionMnistTest : public ::testing::Test {
@@ -184,7 +185,7 @@ class FashionMnistTest : public ::testing::Test {
     std::vector<float> pixels(784);
     for (int64_t i = 0; i < dataset.size(); ++i) {
       int32_t label = 0;
-      dataset.Read(i, absl::MakeSpan(pixels), label);
+      EXPECT_TRUE(dataset.Read(i, absl::MakeSpan(pixels), label).ok());
       ++counts[static_cast<size_t>(label)];
     }
     return counts;
@@ -197,7 +198,7 @@ TEST_F(FashionMnistTest, TrainIsWhatItAlwaysWas) {
   EXPECT_THAT(Histogram(*dataset), Each(6'000));
   EXPECT_EQ(dataset->digest(), "xxh3-128:3d508c3df6dc83203b56a48542f6e0c2");
   // The published mean and deviation of all 60,000 are 0.2860 and 0.3530.
-  const Normalization normalization = MeasureNormalization(*dataset);
+  const Normalization normalization = *MeasureNormalization(*dataset);
   EXPECT_NEAR(normalization.mean[0], 0.2860, 2e-3);
   EXPECT_NEAR(normalization.stddev[0], 0.3530, 2e-3);
 }

@@ -57,7 +57,7 @@ TEST(Glyphs, ADatasetHoldsWhatIsDrawn) {
   for (const Dataset* dataset : {small.get(), large.get()}) {
     std::vector<float> pixels(kGlyphPixels);
     int32_t label = -1;
-    dataset->Read(24, absl::MakeSpan(pixels), label);
+    ASSERT_TRUE(dataset->Read(24, absl::MakeSpan(pixels), label).ok());
     EXPECT_EQ(label, 4);
     for (size_t p = 0; p < image.size(); ++p) {
       ASSERT_EQ(pixels[p], static_cast<float>(image[p]) / 255.0F);

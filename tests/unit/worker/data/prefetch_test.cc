@@ -9,6 +9,8 @@
 #include <latch>
 #include <memory>
 
+#include "absl/strings/str_cat.h"
+
 namespace trainyard::data {
 namespace {
 
@@ -21,11 +23,12 @@ class CountingDataset : public Dataset {
   int64_t size() const override { return 1000; }
   int64_t classes() const override { return 10; }
   const std::vector<int64_t>& sample_shape() const override { return shape_; }
-  void Read(int64_t index, absl::Span<float> pixels, int32_t& label) const override {
+  absl::Status Read(int64_t index, absl::Span<float> pixels, int32_t& label) const override {
     if (on_read) on_read(index);
     pixels[0] = static_cast<float>(index);
     pixels[1] = static_cast<float>(index) + 0.5F;
     label = static_cast<int32_t>(index % 10);
+    return absl::OkStatus();
   }
   const std::string& digest() const override { return digest_; }
 
@@ -36,7 +39,7 @@ class CountingDataset : public Dataset {
   const std::string digest_ = "counting";
 };
 
-const Normalization kIdentity = {{0, 0}, {1, 1}};
+const Preparation kIdentity = {.normalization = {{0, 0}, {1, 1}}};
 
 // `count` batches of three rows: 0 1 2, 3 4 5 ...
 BatchPlan Rows(int64_t count) {
@@ -66,7 +69,7 @@ TEST(Prefetcher, GivesTheBatchesInOrderAndThenNothing) {
 TEST(Prefetcher, NormalisesEachChannelByItsOwn) {
   const CountingDataset dataset;
   Prefetcher prefetcher(
-      dataset, {{1, 2}, {2, 0.5}},
+      dataset, {.normalization = {{1, 2}, {2, 0.5}}},
       [](int64_t sequence) {
         return sequence == 0 ? std::vector<int64_t>{5, 0} : std::vector<int64_t>();
       },
@@ -186,6 +189,127 @@ TEST(Prefetcher, ABatchThatIsReadyCostsNoWait) {
   ended.wait();
   ASSERT_NE(prefetcher.Next(), nullptr);
   EXPECT_EQ(prefetcher.waited(), absl::ZeroDuration());
+}
+
+// Samples 4 and 5 of each ten are corrupt.
+class HoledDataset : public CountingDataset {
+ public:
+  absl::Status Read(int64_t index, absl::Span<float> pixels, int32_t& label) const override {
+    if (index % 10 == 4 || index % 10 == 5) {
+      return absl::DataLossError(absl::StrCat("sample ", index, " is corrupt"));
+    }
+    return CountingDataset::Read(index, pixels, label);
+  }
+};
+
+BatchPlan Five(int64_t count) {
+  return [count](int64_t sequence) {
+    std::vector<int64_t> rows;
+    for (int64_t i = 0; i < 5 && sequence < count; ++i) rows.push_back(5 * sequence + i);
+    return rows;
+  };
+}
+
+TEST(Prefetcher, ACorruptSampleEndsTheStreamWithItsError) {
+  const HoledDataset dataset;
+  for (const int threads : {1, 3}) {
+    Preparation preparation = kIdentity;
+    preparation.threads = threads;
+    Prefetcher prefetcher(dataset, preparation, Rows(5), 2);
+    EXPECT_NE(prefetcher.Next(), nullptr);  // 0 1 2
+    EXPECT_TRUE(prefetcher.status().ok());
+    EXPECT_EQ(prefetcher.Next(), nullptr);  // 3 4 5
+    EXPECT_EQ(prefetcher.status(), absl::DataLossError("sample 4 is corrupt"));
+    EXPECT_EQ(prefetcher.Next(), nullptr);
+  }
+}
+
+TEST(Prefetcher, ReplacesACorruptSampleByTheNextGoodOne) {
+  const HoledDataset dataset;
+  Preparation preparation = kIdentity;
+  preparation.on_corrupt = OnCorrupt::kReplace;
+  for (const int threads : {1, 4}) {
+    preparation.threads = threads;
+    Prefetcher prefetcher(dataset, preparation, Five(2), 2);
+    const PreparedBatch* batch = prefetcher.Next();
+    ASSERT_NE(batch, nullptr);
+    EXPECT_THAT(batch->labels, ElementsAre(0, 1, 2, 3, 6));
+    EXPECT_EQ(batch->inputs[8], 6);
+    EXPECT_EQ(batch->skipped, 2);  // 4 and 5
+    batch = prefetcher.Next();
+    ASSERT_NE(batch, nullptr);
+    EXPECT_THAT(batch->labels, ElementsAre(6, 6, 7, 8, 9));
+    EXPECT_EQ(batch->skipped, 1);
+    EXPECT_EQ(prefetcher.Next(), nullptr);
+    EXPECT_TRUE(prefetcher.status().ok());
+  }
+}
+
+TEST(Prefetcher, LeavesCorruptSamplesOut) {
+  const HoledDataset dataset;
+  Preparation preparation = kIdentity;
+  preparation.on_corrupt = OnCorrupt::kLeaveOut;
+  for (const int threads : {1, 4}) {
+    preparation.threads = threads;
+    Prefetcher prefetcher(dataset, preparation, Five(3), 2);
+    const PreparedBatch* batch = prefetcher.Next();
+    ASSERT_NE(batch, nullptr);
+    EXPECT_THAT(batch->labels, ElementsAre(0, 1, 2, 3));
+    batch = prefetcher.Next();
+    ASSERT_NE(batch, nullptr);
+    EXPECT_THAT(batch->labels, ElementsAre(6, 7, 8, 9));
+    EXPECT_THAT(batch->inputs, ElementsAre(6, 6.5, 7, 7.5, 8, 8.5, 9, 9.5));
+    EXPECT_EQ(batch->skipped, 1);
+    batch = prefetcher.Next();
+    ASSERT_NE(batch, nullptr);
+    EXPECT_THAT(batch->labels, ElementsAre(0, 1, 2, 3));
+    EXPECT_EQ(batch->inputs[0], 10);
+  }
+}
+
+// All are corrupt: a search for a good one would not end.
+class RuinedDataset : public CountingDataset {
+ public:
+  absl::Status Read(int64_t, absl::Span<float>, int32_t&) const override {
+    ++reads;
+    return absl::DataLossError("ruined");
+  }
+  mutable std::atomic<int> reads = 0;
+};
+
+TEST(Prefetcher, GivesUpOnALongRunOfCorruptSamples) {
+  const RuinedDataset dataset;
+  Preparation preparation = kIdentity;
+  preparation.on_corrupt = OnCorrupt::kReplace;
+  Prefetcher prefetcher(
+      dataset, preparation,
+      [](int64_t sequence) { return std::vector<int64_t>(sequence == 0 ? 1 : 0, 990); }, 1);
+  EXPECT_EQ(prefetcher.Next(), nullptr);
+  EXPECT_EQ(prefetcher.status(), absl::DataLossError("ruined"));
+  EXPECT_EQ(dataset.reads, 100);
+}
+
+TEST(Prefetcher, AnyNumberOfThreadsGivesTheSameRows) {
+  const CountingDataset dataset;
+  Preparation preparation = kIdentity;
+  preparation.augmentation = {.pad_crop = 1, .flip = true, .brightness = 0.5, .cutout = 1};
+  preparation.seed = 9;
+  const auto plan = [](int64_t sequence) {
+    if (sequence == 40) return PlannedBatch({});
+    return PlannedBatch({sequence, 3 * sequence, 7, 11}, sequence / 10);
+  };
+  std::vector<std::vector<float>> expected;
+  for (const int threads : {1, 2, 5}) {
+    preparation.threads = threads;
+    Prefetcher prefetcher(dataset, preparation, plan, 3);
+    for (size_t sequence = 0; sequence < 40; ++sequence) {
+      const PreparedBatch* batch = prefetcher.Next();
+      ASSERT_NE(batch, nullptr);
+      if (threads == 1) expected.push_back(batch->inputs);
+      ASSERT_EQ(batch->inputs, expected[sequence]);
+    }
+    EXPECT_EQ(prefetcher.Next(), nullptr);
+  }
 }
 
 }  // namespace

@@ -57,6 +57,31 @@ TEST(TrainingSpec, DefaultsAreThoseOfTheProto) {
   EXPECT_THAT(spec->model.hidden, ElementsAre(256));
 }
 
+std::string WithData(const std::string& members) {
+  return R"({"model": {"mlp": {}}, "data": {"dataset": "cifar10", )" + members +
+         R"(}, "train": {"epochs": 1}, "optimizer": {"sgd": {"lr": 0.1}}})";
+}
+
+TEST(TrainingSpec, ReadsAugmentation) {
+  auto spec = ParseTrainingSpec(WithData(R"("augment": {"pad_crop": "4", "flip": true,
+      "color": {"contrast": 0.4}, "cutout": 16})"));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->data.augment,
+            (AugmentSpec{.pad_crop = 4, .flip = true, .contrast = 0.4, .cutout = 16}));
+  spec = ParseTrainingSpec(WithData(R"("augment": {"random_resized_crop": {"max_area": 0.5}})"));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->data.augment, (AugmentSpec{.min_area = 0.08, .max_area = 0.5}));
+}
+
+TEST(TrainingSpec, RefusesAugmentationOutOfRange) {
+  EXPECT_THAT(ViolatedFields(WithData(R"("augment": {"pad_crop": 4, "random_resized_crop": {},
+                  "flip": 1, "color": {"brightness": 1.5}, "cutout": -1})")),
+              ElementsAre("spec.data.augment", "spec.data.augment.flip",
+                          "spec.data.augment.color.brightness", "spec.data.augment.cutout"));
+  EXPECT_THAT(ViolatedFields(WithData(R"("augment": {"random_resized_crop": {"max_area": 0.01}})")),
+              ElementsAre("spec.data.augment.random_resized_crop.min_area"));
+}
+
 TEST(TrainingSpec, EnumerationsAreReadByAnyOfTheirNames) {
   for (const char* name : {"\"unit\"", "\"NORMALIZE_UNIT\"", "2"}) {
     const auto spec = ParseTrainingSpec(

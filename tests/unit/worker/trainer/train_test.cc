@@ -89,6 +89,36 @@ TEST(Train, BatchNormStatisticsBelongToReplicasNotToRanks) {
   EXPECT_GT(std::abs(one.Metric("train.loss")[2] - three.Metric("train.loss")[2]), 1e-4);
 }
 
+constexpr char kAugmented[] = R"({"dataset": "glyphs", "train_size": 50, "test_size": 17,
+  "augment": {"pad_crop": "3", "flip": true, "cutout": 6, "color": {"brightness": 0.4}}})";
+
+TEST(Train, AugmentationDoesNotDependOnTheRanks) {
+  JobText job;
+  job.data = kAugmented;
+  GangTrainer alone(job, 1);
+  ExpectSuccess(alone.Run());
+  GangTrainer gang(job, 3);
+  ExpectSuccess(gang.Run());
+  ExpectNear(alone.Metric("train.loss"), gang.Metric("train.loss"));
+  ExpectNear(alone.Model(kSteps), gang.Model(kSteps));
+  GangTrainer plain(JobText(), 1);
+  ExpectSuccess(plain.Run());
+  EXPECT_GT(std::abs(alone.Metric("train.loss")[1] - plain.Metric("train.loss")[1]), 1e-4);
+}
+
+TEST(Train, AnAugmentedRunResumesBitForBit) {
+  JobText job;
+  job.data = kAugmented;
+  GangTrainer whole(job, 2);
+  ExpectSuccess(whole.Run());
+  GangTrainer resumed(job, 2);
+  resumed.assignment().resume_from = checkpoint::CheckpointPath(whole.dir().CheckpointsDir(), 4);
+  ExpectSuccess(resumed.Run());
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+    EXPECT_EQ(resumed.CheckpointBytes(kSteps, file), whole.CheckpointBytes(kSteps, file)) << file;
+  }
+}
+
 TEST(Train, TheLossFallsAndTheResultTellsTheLastMetrics) {
   JobText job;
   job.data = R"({"dataset": "glyphs", "train_size": 200, "test_size": 50})";

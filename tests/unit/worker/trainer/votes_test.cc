@@ -46,6 +46,11 @@ TEST(Votes, OneRankThatWantsToStopStopsAllAtTheSameStep) {
   }
 }
 
+TEST(Votes, SkippedSamplesAreCountedOverAllRanks) {
+  const auto outcomes = Reduce(3, {{.skipped = 2}, {}, {.skipped = 5}});
+  for (const RankOutcome& outcome : outcomes) EXPECT_EQ(outcome.votes, Votes{.skipped = 7});
+}
+
 TEST(Votes, WithoutVotesNothingIsDecided) {
   for (const RankOutcome& outcome : Reduce(3, {{}, {}})) EXPECT_EQ(outcome.votes, Votes{});
 }

@@ -1,0 +1,206 @@
+// Random changes of samples: what they may do, how often, and that nothing but the key matters.
+#include "worker/data/augment.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "worker/data/memory_dataset.h"
+#include "worker/data/resample.h"
+
+namespace trainyard::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+
+constexpr int kDraws = 20'000;
+
+uint64_t Key(int64_t index) {
+  return SampleKey(7, 3, index);
+}
+
+Framing Draw(const Augmentation& augmentation, int64_t index, int64_t width = 32,
+             int64_t height = 32) {
+  const Framing base{.width = static_cast<double>(width), .height = static_cast<double>(height)};
+  return DrawFraming(augmentation, Key(index), width, height, base, 32, 32);
+}
+
+TEST(SampleKey, DependsOnSeedEpochAndSample) {
+  std::set<uint64_t> keys;
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    for (int64_t epoch = 0; epoch < 10; ++epoch) {
+      for (int64_t index = 0; index < 10; ++index) keys.insert(SampleKey(seed, epoch, index));
+    }
+  }
+  EXPECT_EQ(keys.size(), 1000u);
+  // A checkpoint holds only seed and epoch: the same key must come out of them for ever.
+  EXPECT_EQ(SampleKey(1, 2, 3), 0xebf798a8d3e38d4U);
+}
+
+TEST(DrawFraming, WithoutAugmentationIsTheBase) {
+  EXPECT_EQ(Draw({}, 0), (Framing{.width = 32, .height = 32}));
+}
+
+TEST(DrawFraming, PadCropReachesEveryPlaceEquallyOften) {
+  std::vector<int> counts(81);
+  for (int64_t i = 0; i < kDraws; ++i) {
+    const Framing framing = Draw({.pad_crop = 4}, i);
+    EXPECT_EQ(framing.width, 32);
+    ++counts[static_cast<size_t>((framing.y + 4) * 9 + framing.x + 4)];
+  }
+  // 247 each; five standard deviations are 78.
+  for (const int count : counts) EXPECT_NEAR(count, kDraws / 81.0, 78);
+}
+
+TEST(DrawFraming, FlipsHalfOfTheTime) {
+  int flips = 0;
+  for (int64_t i = 0; i < kDraws; ++i) flips += Draw({.flip = true}, i).flip ? 1 : 0;
+  EXPECT_NEAR(flips, kDraws / 2, 5 * std::sqrt(kDraws / 4.0));
+}
+
+TEST(DrawFraming, ResizedCropsHaveTheAreasAndShapesAskedFor) {
+  double sum = 0;
+  for (int64_t i = 0; i < kDraws; ++i) {
+    const Framing framing = Draw({.min_area = 0.08, .max_area = 1}, i, 500, 375);
+    ASSERT_GE(framing.x, 0);
+    ASSERT_GE(framing.y, 0);
+    ASSERT_LE(framing.x + framing.width, 500);
+    ASSERT_LE(framing.y + framing.height, 375);
+    const double area = framing.width * framing.height / (500.0 * 375);
+    ASSERT_GE(area, 0.079);
+    const double ratio = framing.width / framing.height;
+    // The whole image is what remains where nothing fitted.
+    ASSERT_TRUE(area == 1 || (ratio > 0.745 && ratio < 1.343)) << ratio;
+    sum += area;
+  }
+  // Large crops fit less often, so the mean is below that of 0.08 to 1.
+  EXPECT_GT(sum / kDraws, 0.40);
+  EXPECT_LT(sum / kDraws, 0.54);
+}
+
+TEST(DrawFraming, SwitchingOneChoiceOnLeavesTheOthersAlone) {
+  for (int64_t i = 0; i < 100; ++i) {
+    const Framing both = Draw({.pad_crop = 4, .flip = true}, i);
+    EXPECT_EQ(both.flip, Draw({.flip = true}, i).flip);
+    EXPECT_EQ(both.x, Draw({.pad_crop = 4}, i).x);
+  }
+}
+
+TEST(JitterColor, StaysBetweenTheFactorsAndInRange) {
+  float low = 1;
+  float high = 0;
+  for (int64_t i = 0; i < kDraws; ++i) {
+    std::vector<float> pixels = {0.5F, 1.0F, 0.0F};
+    JitterColor({.brightness = 0.4}, Key(i), {3, 1, 1}, absl::MakeSpan(pixels));
+    low = std::min(low, pixels[0]);
+    high = std::max(high, pixels[0]);
+    ASSERT_EQ(pixels[2], 0);
+    ASSERT_LE(pixels[1], 1);
+  }
+  EXPECT_NEAR(low, 0.5 * 0.6, 1e-3);
+  EXPECT_NEAR(high, 0.5 * 1.4, 1e-3);
+}
+
+TEST(JitterColor, SaturationKeepsGreyAndContrastKeepsTheMean) {
+  std::vector<float> grey = {0.25F, 0.5F, 0.25F, 0.5F, 0.25F, 0.5F};
+  const std::vector<float> before = grey;
+  JitterColor({.saturation = 1}, Key(1), {3, 1, 2}, absl::MakeSpan(grey));
+  for (size_t i = 0; i < grey.size(); ++i) EXPECT_NEAR(grey[i], before[i], 1e-4);
+  JitterColor({.contrast = 0.5}, Key(1), {3, 1, 2}, absl::MakeSpan(grey));
+  EXPECT_NEAR((grey[0] + grey[1]) / 2, 0.375, 1e-3);
+  EXPECT_NE(grey[0], before[0]);
+}
+
+TEST(CutOut, HidesASquareAndCutsItOffAtTheBorder) {
+  int64_t smallest = 100;
+  int64_t largest = 0;
+  for (int64_t i = 0; i < 2'000; ++i) {
+    std::vector<float> pixels(2 * 8 * 8, 1.0F);
+    CutOut({.cutout = 4}, Key(i), {2, 8, 8}, absl::MakeSpan(pixels));
+    const auto hidden = std::count(pixels.begin(), pixels.begin() + 64, 0.0F);
+    ASSERT_EQ(std::count(pixels.begin() + 64, pixels.end(), 0.0F), hidden);
+    smallest = std::min<int64_t>(smallest, hidden);
+    largest = std::max<int64_t>(largest, hidden);
+  }
+  EXPECT_EQ(largest, 16);
+  EXPECT_EQ(smallest, 4);  // two of the four rows and columns, in a corner
+}
+
+// 1 x 3: 0, 51, 102 of 255.
+const ImageView<uint8_t> Strip(const std::vector<uint8_t>& pixels) {
+  return {pixels.data(), static_cast<int64_t>(pixels.size()), 1, 1,
+          static_cast<int64_t>(pixels.size())};
+}
+
+std::vector<float> Resampled(const std::vector<uint8_t>& pixels, const Framing& framing,
+                             int64_t out_width) {
+  std::vector<float> out(static_cast<size_t>(out_width), -1);
+  Resample(Strip(pixels), framing, out_width, 1, absl::MakeSpan(out));
+  return out;
+}
+
+TEST(Resample, CopiesWholePixelsAndPadsWithBlack) {
+  const std::vector<uint8_t> strip = {51, 102, 255};
+  EXPECT_THAT(Resampled(strip, {.width = 3, .height = 1}, 3), ElementsAre(0.2F, 0.4F, 1.0F));
+  EXPECT_THAT(Resampled(strip, {.x = 2, .width = 3, .height = 1}, 3), ElementsAre(1.0F, 0, 0));
+  EXPECT_THAT(Resampled(strip, {.x = -1, .width = 3, .height = 1}, 3), ElementsAre(0, 0.2F, 0.4F));
+  EXPECT_THAT(Resampled(strip, {.x = -1, .width = 3, .height = 1, .flip = true}, 3),
+              ElementsAre(0.4F, 0.2F, 0));
+}
+
+TEST(Resample, IsLinearWhereItEnlarges) {
+  // Centres of the four at 0.25, 0.75, 1.25, 1.75 of two pixels whose centres are 0.5 and 1.5.
+  const std::vector<float> out = Resampled({0, 255}, {.width = 2, .height = 1}, 4);
+  const std::vector<float> expected = {0, 0.25F, 0.75F, 1};
+  for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(out[i], expected[i], 1e-6);
+}
+
+TEST(Resample, PassesNoPixelOverWhereItShrinks) {
+  // Eight to two: each of the eight is within the filter's half-width of 4 of one of them.
+  std::vector<uint8_t> strip(8, 0);
+  for (size_t lit = 0; lit < 8; ++lit) {
+    strip.assign(8, 0);
+    strip[lit] = 255;
+    const std::vector<float> out = Resampled(strip, {.width = 8, .height = 1}, 2);
+    EXPECT_GT(out[0] + out[1], 0.1F) << lit;
+  }
+}
+
+TEST(Resample, InterleavedColoursBecomePlanes) {
+  const std::vector<uint8_t> pixels = {255, 0, 51, 0, 255, 51};  // two pixels of three
+  const ImageView<uint8_t> image{pixels.data(), 2, 1, 3, 6};
+  std::vector<float> out(3 * 4);
+  Resample(image, {.width = 2, .height = 1}, 4, 1, absl::MakeSpan(out));
+  EXPECT_NEAR(out[0], 1, 1e-6);
+  EXPECT_NEAR(out[3], 0, 1e-6);
+  EXPECT_NEAR(out[4], 0, 1e-6);
+  EXPECT_NEAR(out[7], 1, 1e-6);
+  for (size_t i = 8; i < 12; ++i) EXPECT_NEAR(out[i], 0.2, 1e-6);
+}
+
+TEST(ReadFramed, MovesAndMirrorsAllChannelsAlike) {
+  MemoryDataset::Content content{{2, 4, 4}, 10, "made", {}, {3}};
+  for (int i = 0; i < 32; ++i) content.pixels.push_back(static_cast<uint8_t>(100 + i));
+  const MemoryDataset dataset(content);
+  std::vector<float> pixels(32);
+  int32_t label = 0;
+  std::set<std::vector<float>> seen;
+  for (int64_t i = 0; i < 500; ++i) {
+    const Augmentation augmentation{.pad_crop = 1, .flip = true};
+    ASSERT_TRUE(dataset.ReadFramed(0, augmentation, Key(i), absl::MakeSpan(pixels), label).ok());
+    EXPECT_EQ(label, 3);
+    for (size_t p = 0; p < 16; ++p) {
+      const float other = pixels[p] == 0 ? 0 : pixels[p] + 16.0F / 255;
+      ASSERT_NEAR(pixels[p + 16], other, 1e-6);
+    }
+    seen.insert(pixels);
+  }
+  EXPECT_EQ(seen.size(), 18u);  // nine places, mirrored or not
+}
+
+}  // namespace
+}  // namespace trainyard::data

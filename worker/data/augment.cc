@@ -1,0 +1,166 @@
+// The same choices everywhere: only + - * / and sqrt of doubles and no libm, as in glyphs.cc.
+#include "worker/data/augment.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "worker/data/random.h"
+
+namespace trainyard::data {
+namespace {
+
+// Each kind of choice has a stream of its own, so that switching one on leaves the others as they
+// are.
+constexpr uint64_t kAreaStream = 1;
+constexpr uint64_t kPadStream = 2;
+constexpr uint64_t kFlipStream = 3;
+constexpr uint64_t kColorStream = 4;
+constexpr uint64_t kCutoutStream = 5;
+// Keeps the keys of samples apart from those of the sampler and of glyphs.
+constexpr uint64_t kSampleDomain = 0x61756767656e742d;
+
+constexpr double kLogFourThirds = 0.28768207245178085;
+// Places tried before the whole of the base is taken; as torchvision's RandomResizedCrop.
+constexpr int kAreaTries = 10;
+
+RandomStream StreamOf(uint64_t key, uint64_t purpose) {
+  return RandomStream(Mix64(key + purpose * kGolden));
+}
+
+// e^x for |x| <= 0.3 by its series, to the last bit of a double or so.
+double SmallExp(double x) {
+  double sum = 1;
+  for (int n = 12; n >= 1; --n) sum = 1 + x * sum / n;
+  return sum;
+}
+
+// False where no try fitted.
+bool DrawArea(const Augmentation& augmentation, RandomStream random, int64_t width, int64_t height,
+              Framing& framing) {
+  const auto area = static_cast<double>(width * height);
+  for (int i = 0; i < kAreaTries; ++i) {
+    const double target = area * random.Between(augmentation.min_area, augmentation.max_area);
+    const double ratio = SmallExp(random.Between(-kLogFourThirds, kLogFourThirds));
+    const auto w = static_cast<int64_t>(std::sqrt(target * ratio) + 0.5);
+    const auto h = static_cast<int64_t>(std::sqrt(target / ratio) + 0.5);
+    if (w < 1 || h < 1 || w > width || h > height) continue;
+    framing.x = static_cast<double>(random.Below(static_cast<uint64_t>(width - w + 1)));
+    framing.y = static_cast<double>(random.Below(static_cast<uint64_t>(height - h + 1)));
+    framing.width = static_cast<double>(w);
+    framing.height = static_cast<double>(h);
+    return true;
+  }
+  return false;
+}
+
+// 1 - amount to 1 + amount, not below 0.
+float DrawFactor(double amount, RandomStream& random) {
+  return static_cast<float>(random.Between(std::max(0.0, 1 - amount), 1 + amount));
+}
+
+float Blend(float value, float toward, float factor) {
+  return std::clamp(toward + factor * (value - toward), 0.0F, 1.0F);
+}
+
+// The luma of ITU-R BT.601, as torchvision has it; of one channel, the channel.
+float Gray(absl::Span<const float> pixels, size_t channels, size_t area, size_t p) {
+  if (channels != 3) return pixels[p];
+  return 0.2989F * pixels[p] + 0.587F * pixels[area + p] + 0.114F * pixels[2 * area + p];
+}
+
+void ScaleContrast(absl::Span<float> pixels, size_t channels, size_t area, float factor) {
+  double sum = 0;
+  for (size_t p = 0; p < area; ++p) sum += static_cast<double>(Gray(pixels, channels, area, p));
+  const auto mean = static_cast<float>(sum / static_cast<double>(area));
+  for (float& value : pixels) value = Blend(value, mean, factor);
+}
+
+void ScaleSaturation(absl::Span<float> pixels, size_t channels, size_t area, float factor) {
+  if (channels != 3) return;
+  for (size_t p = 0; p < area; ++p) {
+    const float gray = Gray(pixels, channels, area, p);
+    for (size_t c = 0; c < channels; ++c) {
+      pixels[c * area + p] = Blend(pixels[c * area + p], gray, factor);
+    }
+  }
+}
+
+}  // namespace
+
+uint64_t SampleKey(uint64_t seed, int64_t epoch, int64_t index) {
+  const uint64_t of_epoch =
+      Mix64(Mix64(seed ^ kSampleDomain) + static_cast<uint64_t>(epoch) * kGolden);
+  return Mix64(of_epoch + static_cast<uint64_t>(index) * kGolden);
+}
+
+Framing DrawFraming(const Augmentation& augmentation, uint64_t key, int64_t width, int64_t height,
+                    const Framing& base, int64_t out_width, int64_t out_height) {
+  Framing framing = base;
+  if (augmentation.max_area > 0) {
+    DrawArea(augmentation, StreamOf(key, kAreaStream), width, height, framing);
+  }
+  if (augmentation.pad_crop > 0) {
+    RandomStream random = StreamOf(key, kPadStream);
+    const auto places = static_cast<uint64_t>(2 * augmentation.pad_crop + 1);
+    const auto shift = [&] {
+      return static_cast<double>(static_cast<int64_t>(random.Below(places)) -
+                                 augmentation.pad_crop);
+    };
+    // A shift of whole pixels of the sample.
+    framing.x += shift() * framing.width / static_cast<double>(out_width);
+    framing.y += shift() * framing.height / static_cast<double>(out_height);
+  }
+  if (augmentation.flip) framing.flip = StreamOf(key, kFlipStream).Below(2) == 1;
+  return framing;
+}
+
+void JitterColor(const Augmentation& augmentation, uint64_t key, const std::vector<int64_t>& shape,
+                 absl::Span<float> pixels) {
+  if (augmentation.brightness <= 0 && augmentation.contrast <= 0 && augmentation.saturation <= 0) {
+    return;
+  }
+  const auto channels = static_cast<size_t>(shape[0]);
+  const size_t area = pixels.size() / channels;
+  RandomStream random = StreamOf(key, kColorStream);
+  const float brightness = DrawFactor(augmentation.brightness, random);
+  const float contrast = DrawFactor(augmentation.contrast, random);
+  const float saturation = DrawFactor(augmentation.saturation, random);
+  std::array<int, 3> order = {0, 1, 2};
+  std::swap(order[2], order[random.Below(3)]);
+  std::swap(order[1], order[random.Below(2)]);
+  for (const int what : order) {
+    if (what == 0 && augmentation.brightness > 0) {
+      for (float& value : pixels) value = Blend(value, 0, brightness);
+    } else if (what == 1 && augmentation.contrast > 0) {
+      ScaleContrast(pixels, channels, area, contrast);
+    } else if (what == 2 && augmentation.saturation > 0) {
+      ScaleSaturation(pixels, channels, area, saturation);
+    }
+  }
+}
+
+void CutOut(const Augmentation& augmentation, uint64_t key, const std::vector<int64_t>& shape,
+            absl::Span<float> pixels) {
+  if (augmentation.cutout <= 0) return;
+  const int64_t height = shape[1];
+  const int64_t width = shape[2];
+  RandomStream random = StreamOf(key, kCutoutStream);
+  const auto low = [&](int64_t size) {
+    return static_cast<int64_t>(random.Below(static_cast<uint64_t>(size))) -
+           augmentation.cutout / 2;
+  };
+  const int64_t top = low(height);
+  const int64_t left = low(width);
+  const int64_t x_begin = std::max<int64_t>(0, left);
+  const int64_t x_end = std::min(width, left + augmentation.cutout);
+  for (int64_t c = 0; c < shape[0]; ++c) {
+    for (int64_t y = std::max<int64_t>(0, top); y < std::min(height, top + augmentation.cutout);
+         ++y) {
+      float* row = pixels.data() + (c * height + y) * width;
+      std::fill(row + x_begin, row + x_end, 0.0F);
+    }
+  }
+}
+
+}  // namespace trainyard::data

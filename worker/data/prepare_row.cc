@@ -1,0 +1,56 @@
+#include "worker/data/prepare_row.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+
+namespace trainyard::data {
+namespace {
+
+// A longer run of corrupt samples is no accident of the disk: the data set is the wrong one.
+constexpr int64_t kMaxReplacements = 100;
+
+void Normalize(const Normalization& normalization, absl::Span<float> pixels) {
+  const size_t channels = normalization.mean.size();
+  const size_t area = pixels.size() / channels;
+  for (size_t c = 0; c < channels; ++c) {
+    const float mean = normalization.mean[c];
+    const float stddev = normalization.stddev[c];
+    for (float& pixel : pixels.subspan(c * area, area)) pixel = (pixel - mean) / stddev;
+  }
+}
+
+}  // namespace
+
+RowResult PrepareRow(const Dataset& dataset, const Preparation& preparation, int64_t epoch,
+                     int64_t index, absl::Span<float> pixels, int32_t& label) {
+  const Augmentation& augmentation = preparation.augmentation;
+  const uint64_t key = SampleKey(preparation.seed, epoch, index);
+  const int64_t tries = std::min(kMaxReplacements, dataset.size());
+  RowResult result;
+  while (true) {
+    result.status = dataset.ReadFramed(index, augmentation, key, pixels, label);
+    if (result.status.ok()) break;
+    if (!absl::IsDataLoss(result.status) || preparation.on_corrupt == OnCorrupt::kFail) {
+      return result;
+    }
+    LogWarning("skipped a corrupt sample",
+               {{"sample", absl::StrCat(index)}, {"error", std::string(result.status.message())}});
+    ++result.skipped;
+    if (preparation.on_corrupt == OnCorrupt::kLeaveOut) {
+      result.status = absl::OkStatus();
+      result.is_left_out = true;
+      return result;
+    }
+    if (result.skipped >= tries) return result;
+    index = (index + 1) % dataset.size();
+  }
+  JitterColor(augmentation, key, dataset.sample_shape(), pixels);
+  Normalize(preparation.normalization, pixels);
+  CutOut(augmentation, key, dataset.sample_shape(), pixels);
+  return result;
+}
+
+}  // namespace trainyard::data

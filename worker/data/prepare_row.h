@@ -1,0 +1,24 @@
+// From a stored sample to a normalised row.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "worker/data/prefetch.h"
+
+namespace trainyard::data {
+
+// What came of one row.
+struct RowResult {
+  absl::Status status;
+  int64_t skipped = 0;       // corrupt samples that were passed over
+  bool is_left_out = false;  // there is no row
+};
+
+// Reads sample `index`, or what stands for it, changes it as training in `epoch` would see it, and
+// normalises it.
+RowResult PrepareRow(const Dataset& dataset, const Preparation& preparation, int64_t epoch,
+                     int64_t index, absl::Span<float> pixels, int32_t& label);
+
+}  // namespace trainyard::data
