@@ -56,7 +56,43 @@ void CheckModel(const Model& model, const std::string& path, const DatasetFacts&
   }
 }
 
+// What only the data set `images` takes, and what it needs.
+void CheckImages(const v1::JobSpec& spec, Violations& violations) {
+  const v1::DataSpec& data = spec.data();
+  const bool is_images = data.dataset() == "images";
+  const auto refuse = [&](bool is_set, const char* field) {
+    if (!is_set || is_images) return;
+    violations.push_back({absl::StrCat("spec.data.", field),
+                          absl::StrCat("has no meaning for data set '", data.dataset(),
+                                       "'; only images have it: leave it out")});
+  };
+  refuse(data.has_path(), "path");
+  refuse(data.has_image_size(), "image_size");
+  refuse(data.has_resize(), "resize");
+  refuse(data.on_corrupt() != v1::ON_CORRUPT_UNSPECIFIED, "on_corrupt");
+  if (!is_images) return;
+  const int64_t side = data.has_image_size() ? data.image_size() : 224;
+  if (data.path().empty()) {
+    violations.push_back(
+        {"spec.data.path", "must be given for images; write their folder, such as 'flowers'"});
+  }
+  if (data.has_resize() && data.resize() < side) {
+    violations.push_back({"spec.data.resize", absl::StrCat(data.resize(), " is less than ", side,
+                                                           ", the side of a sample")});
+  }
+  const auto check = [&](const auto& model, const char* path) {
+    const std::vector<int64_t> shape = {3, side, side};
+    if (std::equal(model.input().begin(), model.input().end(), shape.begin(), shape.end())) return;
+    violations.push_back({path, absl::StrCat("[", absl::StrJoin(model.input(), ", "),
+                                             "] does not fit the images; expected [",
+                                             absl::StrJoin(shape, ", "), "]")});
+  };
+  if (spec.model().has_mlp()) check(spec.model().mlp(), "spec.model.mlp.input");
+  if (spec.model().has_convnet()) check(spec.model().convnet(), "spec.model.convnet.input");
+}
+
 void CheckData(const v1::JobSpec& spec, Violations& violations) {
+  CheckImages(spec, violations);
   const DatasetFacts* facts = FindDataset(spec.data().dataset());
   if (facts == nullptr) return;
   const v1::ModelSpec& model = spec.model();

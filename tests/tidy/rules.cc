@@ -80,6 +80,8 @@ const std::vector<Library>& Libraries() {
       {"spdlog/", {"common/base/log.cc"}},
       {"xxhash.h", {"common/base"}},
       {"zlib.h", {"worker/data", "tests/unit/worker/data"}},
+      {"zstd.h", {"worker/data", "tests/unit/worker/data"}},
+      {"jpeglib.h", {"worker/data", "tests/unit/worker/data", "tests/bench"}},
       {"CLI/",
        {"client", "server", "tests/bench", "worker/agent", "worker/supervisor", "worker/trainer"}},
       {"grpc", {"common/rpc", "server/rpc", "server/app", "worker/agent", "client", "tests"}},

@@ -60,29 +60,49 @@ float DrawFactor(double amount, RandomStream& random) {
 }
 
 float Blend(float value, float toward, float factor) {
-  return std::clamp(toward + factor * (value - toward), 0.0F, 1.0F);
+  return std::min(std::max(toward + factor * (value - toward), 0.0F), 1.0F);
 }
 
-// The luma of ITU-R BT.601, as torchvision has it; of one channel, the channel.
-float Gray(absl::Span<const float> pixels, size_t channels, size_t area, size_t p) {
-  if (channels != 3) return pixels[p];
-  return 0.2989F * pixels[p] + 0.587F * pixels[area + p] + 0.114F * pixels[2 * area + p];
+// The luma of ITU-R BT.601, as torchvision has it.
+constexpr float kRed = 0.2989F;
+constexpr float kGreen = 0.587F;
+constexpr float kBlue = 0.114F;
+
+// In eight sums side by side, in the same order on every machine.
+float Mean(absl::Span<const float> pixels) {
+  constexpr size_t kLanes = 8;
+  std::array<double, kLanes> sums{};
+  size_t p = 0;
+  for (; p + kLanes <= pixels.size(); p += kLanes) {
+    for (size_t i = 0; i < kLanes; ++i) sums[i] += static_cast<double>(pixels[p + i]);
+  }
+  double sum = 0;
+  for (; p < pixels.size(); ++p) sum += static_cast<double>(pixels[p]);
+  for (const double lane : sums) sum += lane;
+  return static_cast<float>(sum / static_cast<double>(pixels.size()));
 }
 
 void ScaleContrast(absl::Span<float> pixels, size_t channels, size_t area, float factor) {
-  double sum = 0;
-  for (size_t p = 0; p < area; ++p) sum += static_cast<double>(Gray(pixels, channels, area, p));
-  const auto mean = static_cast<float>(sum / static_cast<double>(area));
+  float mean = 0;
+  if (channels == 3) {
+    mean = kRed * Mean(pixels.subspan(0, area)) + kGreen * Mean(pixels.subspan(area, area)) +
+           kBlue * Mean(pixels.subspan(2 * area, area));
+  } else {
+    mean = Mean(pixels);
+  }
   for (float& value : pixels) value = Blend(value, mean, factor);
 }
 
 void ScaleSaturation(absl::Span<float> pixels, size_t channels, size_t area, float factor) {
   if (channels != 3) return;
+  float* red = pixels.data();
+  float* green = red + area;
+  float* blue = green + area;
   for (size_t p = 0; p < area; ++p) {
-    const float gray = Gray(pixels, channels, area, p);
-    for (size_t c = 0; c < channels; ++c) {
-      pixels[c * area + p] = Blend(pixels[c * area + p], gray, factor);
-    }
+    const float gray = kRed * red[p] + kGreen * green[p] + kBlue * blue[p];
+    red[p] = Blend(red[p], gray, factor);
+    green[p] = Blend(green[p], gray, factor);
+    blue[p] = Blend(blue[p], gray, factor);
   }
 }
 

@@ -12,6 +12,7 @@
 #include "common/base/files.h"
 #include "common/base/hash.h"
 #include "common/base/status_macros.h"
+#include "worker/data/cifar_jpegs.h"
 #include "worker/data/gzip.h"
 #include "worker/data/memory_dataset.h"
 #include "worker/data/tar.h"
@@ -31,6 +32,7 @@ struct Variant {
   std::vector<std::string> test;
   absl::string_view folder;
   absl::string_view archive;
+  std::vector<std::string> jpegs;  // archives of JPEGs
 };
 
 const std::vector<Variant>& Variants() {
@@ -42,14 +44,16 @@ const std::vector<Variant>& Variants() {
         "data_batch_5.bin"},
        {"test_batch.bin"},
        "cifar-10-batches-bin",
-       "cifar-10-binary.tar.gz"},
+       "cifar-10-binary.tar.gz",
+       {"cifar10-images.tar.zst", "cifar10-images.tar"}},
       {"cifar100",
        100,
        2,
        {"train.bin"},
        {"test.bin"},
        "cifar-100-binary",
-       "cifar-100-binary.tar.gz"},
+       "cifar-100-binary.tar.gz",
+       {}},
   };
   return *variants;
 }
@@ -103,12 +107,18 @@ absl::StatusOr<std::vector<Batch>> ReadFiles(const std::string& folder,
   return batches;
 }
 
-absl::StatusOr<std::vector<Batch>> FindBatches(const Variant& variant, Split split,
-                                               const std::string& dataset_dir) {
+// Where a split lies: its batches in a folder, all of them in an archive, or JPEGs in an archive.
+struct Place {
+  enum class Form { kFolder, kArchive, kJpegs };
+  Form form = Form::kFolder;
+  std::string path;
+};
+
+absl::StatusOr<Place> FindPlace(const Variant& variant, const std::vector<std::string>& names,
+                                const std::string& dataset_dir) {
   if (dataset_dir.empty()) {
     return error::DatasetNotFound(variant.name, "it nowhere, since no folder of data sets is set");
   }
-  const std::vector<std::string>& names = split == Split::kTrain ? variant.train : variant.test;
   std::vector<std::string> tried;
   for (const std::string& base : {JoinPath(dataset_dir, variant.name), dataset_dir}) {
     for (const std::string& folder : {base, JoinPath(base, variant.folder)}) {
@@ -118,10 +128,14 @@ absl::StatusOr<std::vector<Batch>> FindBatches(const Variant& variant, Split spl
         if (FileExists(JoinPath(folder, name))) continue;
         return error::DatasetNotFound(variant.name, JoinPath(folder, name));
       }
-      return ReadFiles(folder, names);
+      return Place{Place::Form::kFolder, folder};
     }
     tried.push_back(JoinPath(base, variant.archive));
-    if (FileExists(tried.back())) return ReadArchive(tried.back(), names);
+    if (FileExists(tried.back())) return Place{Place::Form::kArchive, tried.back()};
+    for (const std::string& archive : variant.jpegs) {
+      tried.push_back(JoinPath(base, archive));
+      if (FileExists(tried.back())) return Place{Place::Form::kJpegs, tried.back()};
+    }
   }
   return error::DatasetNotFound(variant.name, absl::StrJoin(tried, ", "));
 }
@@ -171,11 +185,19 @@ bool IsCifar(absl::string_view name) {
 absl::StatusOr<std::unique_ptr<Dataset>> OpenCifar(absl::string_view name, Split split,
                                                    const std::string& dataset_dir) {
   const Variant& variant = *FindVariant(name);
-  TY_ASSIGN_OR_RETURN(const std::vector<Batch> batches, FindBatches(variant, split, dataset_dir));
+  const std::vector<std::string>& names = split == Split::kTrain ? variant.train : variant.test;
+  TY_ASSIGN_OR_RETURN(const Place place, FindPlace(variant, names, dataset_dir));
   MemoryDataset::Content content;
-  content.sample_shape = {3, kSide, kSide};
-  content.classes = variant.classes;
-  for (const Batch& batch : batches) TY_RETURN_IF_ERROR(AddBatch(variant, batch, content));
+  if (place.form == Place::Form::kJpegs) {
+    TY_ASSIGN_OR_RETURN(content, ReadCifarJpegs(place.path, split));
+  } else {
+    TY_ASSIGN_OR_RETURN(const std::vector<Batch> batches, place.form == Place::Form::kArchive
+                                                              ? ReadArchive(place.path, names)
+                                                              : ReadFiles(place.path, names));
+    content.sample_shape = {3, kSide, kSide};
+    content.classes = variant.classes;
+    for (const Batch& batch : batches) TY_RETURN_IF_ERROR(AddBatch(variant, batch, content));
+  }
   content.digest = DigestOf(content);
   return std::make_unique<MemoryDataset>(std::move(content));
 }

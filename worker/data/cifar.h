@@ -1,5 +1,6 @@
 // CIFAR-10 and CIFAR-100 (Krizhevsky 2009, "Learning multiple layers of features from tiny
-// images"): 32 x 32 colour images in the published binary form.
+// images"): 32 x 32 colour images in the published binary form, and CIFAR-10 also as an archive of
+// JPEGs.
 #pragma once
 
 #include <memory>
@@ -19,8 +20,10 @@ bool IsCifar(absl::string_view name);
 //   cifar100: train.bin and test.bin, records of 3,074 bytes, of whose two labels the fine one is
 //             taken
 // there, or in the folder that the published archive makes of itself (cifar-10-batches-bin,
-// cifar-100-binary), or in the archive (cifar-10-binary.tar.gz, cifar-100-binary.tar.gz). Errors as
-// OpenDataset's.
+// cifar-100-binary), or in the archive (cifar-10-binary.tar.gz, cifar-100-binary.tar.gz). Where
+// none of these is there, cifar10 is read from cifar10-images.tar or .tar.zst, whose JPEGs are
+// train/<class>/<index>.jpg and test/<class>/<index>.jpg: other pixels, so another digest. Samples
+// come in the order of the index. Errors as OpenDataset's.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenCifar(absl::string_view name, Split split,
                                                    const std::string& dataset_dir);
 

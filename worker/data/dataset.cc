@@ -11,15 +11,18 @@
 #include "worker/data/cifar.h"
 #include "worker/data/glyphs.h"
 #include "worker/data/idx_dataset.h"
+#include "worker/data/image_dataset.h"
 #include "worker/data/resample.h"
 
 namespace trainyard::data {
 namespace {
 
 constexpr char kGlyphs[] = "glyphs";
+constexpr char kImages[] = "images";
 // 750 MiB of pixels.
 constexpr int64_t kMaxGlyphs = 1'000'000;
 constexpr int64_t kNormalizationSamples = 10'000;
+constexpr int64_t kDecodedNormalizationSamples = 1'024;
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenGlyphs(Split split, const DatasetOptions& options) {
   const bool is_train = split == Split::kTrain;
@@ -67,6 +70,7 @@ absl::Status Dataset::ReadFramed(int64_t index, const Augmentation& augmentation
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(absl::string_view name, Split split,
                                                      const DatasetOptions& options) {
   if (name == kGlyphs) return OpenGlyphs(split, options);
+  if (name == kImages) return OpenImages(split, options);
   const std::vector<std::string> names = DatasetNames();
   if (std::find(names.begin(), names.end(), name) == names.end()) return UnknownDataset(name);
   if (IsCifar(name)) return OpenCifar(name, split, options.dataset_dir);
@@ -74,20 +78,26 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(absl::string_view name, Spl
 }
 
 std::vector<std::string> DatasetNames() {
-  return {"cifar10", "cifar100", "fashion-mnist", kGlyphs, "mnist"};
+  return {"cifar10", "cifar100", "fashion-mnist", kGlyphs, kImages, "mnist"};
 }
 
-absl::StatusOr<Normalization> MeasureNormalization(const Dataset& dataset) {
+absl::StatusOr<Normalization> MeasureNormalization(const Dataset& dataset, bool skip_corrupt) {
   const std::vector<int64_t>& shape = dataset.sample_shape();
   const auto channels = static_cast<size_t>(shape[0]);
   const auto area = static_cast<size_t>(shape[1] * shape[2]);
   std::vector<float> pixels(channels * area);
   std::vector<double> sums(channels);
   std::vector<double> squares(channels);
-  const int64_t samples = std::min(dataset.size(), kNormalizationSamples);
+  const int64_t samples = std::min(
+      dataset.size(), dataset.decodes() ? kDecodedNormalizationSamples : kNormalizationSamples);
+  int64_t skipped = 0;
   for (int64_t i = 0; i < samples; ++i) {
+    // The classes may follow one another.
+    const int64_t index = dataset.decodes() ? i * dataset.size() / samples : i;
     int32_t label = 0;
-    TY_RETURN_IF_ERROR(dataset.Read(i, absl::MakeSpan(pixels), label));
+    const absl::Status read = dataset.Read(index, absl::MakeSpan(pixels), label);
+    if (absl::IsDataLoss(read) && skip_corrupt && ++skipped < samples) continue;
+    TY_RETURN_IF_ERROR(read);
     for (size_t p = 0; p < pixels.size(); ++p) {
       const double value = pixels[p];
       sums[p / area] += value;
@@ -96,7 +106,7 @@ absl::StatusOr<Normalization> MeasureNormalization(const Dataset& dataset) {
   }
   Normalization result;
   for (size_t c = 0; c < channels; ++c) {
-    const double count = static_cast<double>(samples) * static_cast<double>(area);
+    const double count = static_cast<double>(samples - skipped) * static_cast<double>(area);
     const double mean = sums[c] / count;
     const double variance = std::max(0.0, squares[c] / count - mean * mean);
     // A channel that never varies stays as it is rather than being divided by nothing.

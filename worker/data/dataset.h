@@ -32,14 +32,16 @@ class Dataset {
   // The sample as training sees it, as far as its framing goes: `key` is its SampleKey.
   virtual absl::Status ReadFramed(int64_t index, const Augmentation& augmentation, uint64_t key,
                                   absl::Span<float> pixels, int32_t& label) const;
+  // Whether Read computes for so long that several threads pay.
+  virtual bool decodes() const { return false; }
   // Identifies the bytes: "xxh3-128:<hex>" over the files' decoded content, images then labels, or
-  // "glyphs-v1:split=train,size=20000".
+  // "glyphs-v1:split=train,size=20000"; of images on disk, their names, sizes and labels.
   virtual const std::string& digest() const = 0;
 };
 
 // `glyphs` (generated; sizes 20,000 and 4,000 unless told otherwise); `fashion-mnist`, `mnist`: the
-// four idx files, plain or .gz; `cifar10`, `cifar100`: see cifar.h. Files lie in
-// `dataset_dir`/<name> or in `dataset_dir`. NOT_FOUND
+// four idx files, plain or .gz; `cifar10`, `cifar100`: see cifar.h; `images`: see image_dataset.h.
+// Files lie in `dataset_dir`/<name> or in `dataset_dir`. NOT_FOUND
 // (DATASET_NOT_FOUND) with the paths tried, or the names that exist; INVALID_ARGUMENT for a size
 // out of range; DATA_LOSS (CORRUPT_FILE) with file, position and value for bad bytes.
 struct DatasetOptions {
@@ -47,6 +49,11 @@ struct DatasetOptions {
   // glyphs only: numbers of samples; 0 for the default.
   int64_t train_size = 0;
   int64_t test_size = 0;
+  // images only: their folder in `dataset_dir`, the side of a sample, and the shorter side of the
+  // image from whose middle evaluation takes it; 0 for 8/7 of the sample.
+  std::string path = {};
+  int64_t image_size = 224;
+  int64_t resize = 0;
 };
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(absl::string_view name, Split split,
                                                      const DatasetOptions& options);
@@ -59,8 +66,10 @@ struct Normalization {
   std::vector<float> mean;
   std::vector<float> stddev;
 };
-// Over the first 10,000 samples at most, in f64, in index order: the same everywhere. The error of
-// a sample that cannot be read.
-absl::StatusOr<Normalization> MeasureNormalization(const Dataset& dataset);
+// In f64, in index order: the same everywhere. Over the first 10,000 samples at most, or, where
+// they are decoded, over 1,024 that lie evenly. The error of a sample that cannot be read, unless
+// corrupt ones are to be skipped.
+absl::StatusOr<Normalization> MeasureNormalization(const Dataset& dataset,
+                                                   bool skip_corrupt = false);
 
 }  // namespace trainyard::data

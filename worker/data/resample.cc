@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <type_traits>
 #include <vector>
 
@@ -89,7 +90,10 @@ void Copy(const ImageView<T>& image, const Framing& framing, int64_t out_width, 
   }
 }
 
-// One output row of all channels out of `sums`, [width, channels].
+// Three channels and one float more than is needed, in one register.
+using Pixel = float __attribute__((vector_size(16)));
+
+// One output row of all channels out of `sums`, [width, channels] and one float behind.
 void FilterRow(const Filter& filter, const float* sums, int64_t channels, bool flip,
                int64_t out_width, int64_t plane, float* out) {
   for (int64_t i = 0; i < out_width; ++i) {
@@ -97,18 +101,16 @@ void FilterRow(const Filter& filter, const float* sums, int64_t channels, bool f
     const float* weights = filter.weights.data() + taps.weights;
     float* to = out + (flip ? out_width - 1 - i : i);
     if (channels == 3) {
-      float red = 0;
-      float green = 0;
-      float blue = 0;
+      Pixel sum = {};
       const float* from = sums + taps.first * 3;
       for (int64_t k = 0; k < taps.count; ++k, from += 3) {
-        red += weights[k] * from[0];
-        green += weights[k] * from[1];
-        blue += weights[k] * from[2];
+        Pixel pixel;
+        std::memcpy(&pixel, from, sizeof(pixel));
+        sum += weights[k] * pixel;
       }
-      to[0] = red;
-      to[plane] = green;
-      to[2 * plane] = blue;
+      to[0] = sum[0];
+      to[plane] = sum[1];
+      to[2 * plane] = sum[2];
       continue;
     }
     for (int64_t c = 0; c < channels; ++c) {
@@ -153,7 +155,7 @@ void Resample(const ImageView<T>& image, const Framing& framing, int64_t out_wid
   const Filter across = MakeFilter(framing.x, framing.width, image.width, out_width, 1);
   const Filter down = MakeFilter(framing.y, framing.height, image.height, out_height, UnitOf<T>());
   const int64_t elements = image.width * image.channels;
-  std::vector<float> sums(static_cast<size_t>(elements));
+  std::vector<float> sums(static_cast<size_t>(elements) + 1);
   for (int64_t y = 0; y < out_height; ++y) {
     const Taps& taps = down.taps[static_cast<size_t>(y)];
     AddRows(image.pixels + taps.first * image.row_elements, image.row_elements,

@@ -188,6 +188,11 @@ void ReadData(FieldReader& spec, DataSpec& data) {
   reader.Integer("train_size", data.train_size, 0, kMaxSamples);
   reader.Integer("test_size", data.test_size, 0, kMaxSamples);
   ReadAugment(reader, data.augment);
+  reader.String("path", data.path);
+  reader.Integer("image_size", data.image_size, 1, kMaxSide);
+  reader.Integer("resize", data.resize, 1, 4 * kMaxSide);
+  ReadEnum(reader, "on_corrupt", "ON_CORRUPT_", {{"fail", false}, {"skip", true}},
+           data.skip_corrupt);
 }
 
 void ReadTrain(FieldReader& spec, TrainSpec& train) {

@@ -53,6 +53,11 @@ struct DataSpec {
   int64_t train_size = 0;   // glyphs only; 0: its own size
   int64_t test_size = 0;
   AugmentSpec augment = {};
+  // images only
+  std::string path = {};
+  int64_t image_size = 224;
+  int64_t resize = 0;  // 0: 8/7 of image_size
+  bool skip_corrupt = false;
 
   friend bool operator==(const DataSpec&, const DataSpec&) = default;
 };

@@ -1,5 +1,6 @@
 #include "worker/trainer/data_setup.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -12,7 +13,12 @@ namespace trainyard::trainer {
 
 data::DatasetOptions MakeDatasetOptions(const run_dir::DataSpec& spec,
                                         const std::string& dataset_dir) {
-  return {.dataset_dir = dataset_dir, .train_size = spec.train_size, .test_size = spec.test_size};
+  return {.dataset_dir = dataset_dir,
+          .train_size = spec.train_size,
+          .test_size = spec.test_size,
+          .path = spec.path,
+          .image_size = spec.image_size,
+          .resize = spec.resize};
 }
 
 data::Augmentation MakeAugmentation(const run_dir::AugmentSpec& spec) {
@@ -27,15 +33,19 @@ data::Augmentation MakeAugmentation(const run_dir::AugmentSpec& spec) {
 }
 
 absl::StatusOr<LoadedData> LoadTrainData(const run_dir::TrainingSpec& spec,
-                                         const data::DatasetOptions& options) {
+                                         const data::DatasetOptions& options, int threads) {
   LoadedData loaded;
   TY_ASSIGN_OR_RETURN(loaded.dataset,
                       data::OpenDataset(spec.data.dataset, data::Split::kTrain, options));
   data::Preparation& preparation = loaded.preparation;
   preparation.augmentation = MakeAugmentation(spec.data.augment);
   preparation.seed = spec.train.seed;
+  if (spec.data.skip_corrupt) preparation.on_corrupt = data::OnCorrupt::kReplace;
+  // What lies in memory is read faster by one thread than it is handed out to several.
+  preparation.threads = loaded.dataset->decodes() ? std::max(1, threads) : 1;
   if (spec.data.normalize == run_dir::DataSpec::Normalize::kDataset) {
-    TY_ASSIGN_OR_RETURN(preparation.normalization, data::MeasureNormalization(*loaded.dataset));
+    TY_ASSIGN_OR_RETURN(preparation.normalization,
+                        data::MeasureNormalization(*loaded.dataset, spec.data.skip_corrupt));
   } else {
     const auto channels = static_cast<size_t>(loaded.dataset->sample_shape()[0]);
     preparation.normalization = {std::vector<float>(channels, 0), std::vector<float>(channels, 1)};

@@ -20,9 +20,10 @@ struct LoadedData {
   std::unique_ptr<data::Dataset> dataset;
   data::Preparation preparation;
 };
-// Opens the training split and measures its normalisation where the spec asks for it.
+// Opens the training split and measures its normalisation where the spec asks for it; images are
+// decoded by `threads` threads.
 absl::StatusOr<LoadedData> LoadTrainData(const run_dir::TrainingSpec& spec,
-                                         const data::DatasetOptions& options);
+                                         const data::DatasetOptions& options, int threads);
 
 // Whether digest, input shape and classes are what the spec says; all violations at once.
 absl::Status CheckData(const run_dir::TrainingSpec& spec, const data::Dataset& dataset);

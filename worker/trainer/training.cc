@@ -119,7 +119,8 @@ absl::StatusOr<Training> PrepareTraining(const run_dir::RunDir& dir,
                       parallel::HostedReplicas(replicas, rank, world_size));
 
   training.dataset_options = MakeDatasetOptions(spec.data, assignment.dataset_dir);
-  auto loading = std::async(std::launch::async, LoadTrainData, spec, training.dataset_options);
+  auto loading = std::async(std::launch::async, LoadTrainData, spec, training.dataset_options,
+                            assignment.FindRank(rank)->threads);
   absl::StatusOr<CompiledModel> model =
       CompileModel(spec, {.backend = assignment.backend,
                           .rank = rank,

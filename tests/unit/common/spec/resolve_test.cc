@@ -203,6 +203,28 @@ TEST(Resolve, WithoutAugmentationNoneIsFilledIn) {
   EXPECT_FALSE(resolved->data().has_augment());
 }
 
+TEST(Resolve, ImagesNeedAPathAndAModelOfTheirSize) {
+  v1::JobSpec spec = ValidSpec();
+  spec.mutable_data()->set_dataset("images");
+  EXPECT_THAT(Fields(spec), ElementsAre("spec.data.path", "spec.model.mlp.input"));
+  spec.mutable_data()->set_path("flowers");
+  spec.mutable_data()->set_image_size(64);
+  for (const int64_t size : {3, 64, 64}) spec.mutable_model()->mutable_convnet()->add_input(size);
+  EXPECT_THAT(Fields(spec), ElementsAre());
+  spec.mutable_data()->set_resize(63);
+  EXPECT_THAT(Fields(spec), ElementsAre("spec.data.resize"));
+}
+
+TEST(Resolve, OnlyImagesHaveAPathASizeAndCorruptFiles) {
+  v1::JobSpec spec = ValidSpec();
+  spec.mutable_data()->set_path("flowers");
+  spec.mutable_data()->set_image_size(28);
+  spec.mutable_data()->set_resize(28);
+  spec.mutable_data()->set_on_corrupt(v1::ON_CORRUPT_SKIP);
+  EXPECT_THAT(Fields(spec), ElementsAre("spec.data.path", "spec.data.image_size",
+                                        "spec.data.resize", "spec.data.on_corrupt"));
+}
+
 TEST(Resolve, ATimeLimitOfNothingIsRefused) {
   v1::JobSpec spec = ValidSpec();
   spec.mutable_time_limit();

@@ -100,7 +100,7 @@ TEST(Rules, AWordThatIsNotAcceptedGetsTheNearestOne) {
   EXPECT_THAT(Only(spec).description, HasSubstr("did you mean 'fashion-mnist'?"));
   spec.mutable_data()->set_dataset("imagenet");
   EXPECT_THAT(Only(spec).description,
-              HasSubstr("expected one of glyphs, fashion-mnist, mnist, cifar10, cifar100"));
+              HasSubstr("expected one of glyphs, fashion-mnist, mnist, cifar10, cifar100, images"));
 }
 
 TEST(Rules, UnknownEnumValuesAndFieldsAreNotPassedOver) {

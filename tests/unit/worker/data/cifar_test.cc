@@ -3,12 +3,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <zstd.h>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
+#include "tests/testing/paths.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/unit/worker/data/idx_files.h"
+#include "tests/unit/worker/data/jpeg_files.h"
 #include "tests/unit/worker/data/tar_files.h"
 
 namespace trainyard::data {
@@ -154,6 +157,91 @@ TEST_F(CifarTest, RefusesABrokenArchive) {
   EXPECT_THAT(Refusal(absl::StatusCode::kDataLoss), HasSubstr(path));
   folder_.Write("cifar-10-binary.tar.gz", Gzip(TarBytes({{"data_batch_1.bin", Batch(0)}})));
   EXPECT_THAT(Refusal(absl::StatusCode::kDataLoss), HasSubstr("no member 'data_batch_2.bin'"));
+}
+
+std::string Zstd(absl::string_view content) {
+  std::string packed(ZSTD_compressBound(content.size()), '\0');
+  packed.resize(ZSTD_compress(packed.data(), packed.size(), content.data(), content.size(), 3));
+  return packed;
+}
+
+std::vector<TarFile> JpegFiles() {
+  return {{"train/frog/00001.jpg", FlatJpeg(32, 32, 51)},
+          {"train/truck/00000.jpg", FlatJpeg(32, 32, 102)},
+          {"test/cat/00000.jpg", FlatJpeg(32, 32, 204)},
+          {"train/airplane/00002.jpg", FlatJpeg(32, 32, 255)}};
+}
+
+TEST_F(CifarTest, ReadsAnArchiveOfJpegsInTheOrderOfTheIndex) {
+  folder_.Write("cifar10-images.tar.zst", Zstd(TarBytes(JpegFiles())));
+  const auto dataset = Open();
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->size(), 3);
+  EXPECT_EQ((*dataset)->classes(), 10);
+  std::vector<float> pixels(3072);
+  const std::vector<std::pair<int32_t, float>> expected = {{9, 0.4F}, {6, 0.2F}, {0, 1.0F}};
+  for (size_t i = 0; i < 3; ++i) {
+    int32_t label = -1;
+    ASSERT_TRUE((*dataset)->Read(static_cast<int64_t>(i), absl::MakeSpan(pixels), label).ok());
+    EXPECT_EQ(label, expected[i].first);
+    EXPECT_NEAR(pixels[100], expected[i].second, 0.01);
+    EXPECT_NEAR(pixels[3071], expected[i].second, 0.01);
+  }
+  EXPECT_EQ((*Open("cifar10", Split::kTest))->size(), 1);
+  const std::string digest = (*dataset)->digest();
+  ASSERT_TRUE(RemoveTree(folder_.File("cifar10-images.tar.zst")).ok());
+  folder_.Write("cifar10-images.tar", TarBytes(JpegFiles()));
+  EXPECT_EQ((*Open())->digest(), digest);
+}
+
+TEST_F(CifarTest, RefusesJpegsThatAreNoCifar) {
+  std::vector<TarFile> files = JpegFiles();
+  files[0].name = "train/newt/00001.jpg";
+  folder_.Write("cifar10-images.tar", TarBytes(files));
+  EXPECT_THAT(Refusal(absl::StatusCode::kDataLoss),
+              HasSubstr("member 'train/newt/00001.jpg' is of class 'newt'; expected one of"));
+  files[0] = {"train/frog/00001.jpg", FlatJpeg(33, 32, 51)};
+  folder_.Write("cifar10-images.tar", TarBytes(files));
+  EXPECT_THAT(
+      Refusal(absl::StatusCode::kDataLoss),
+      HasSubstr("cifar10-images.tar!train/frog/00001.jpg' is corrupt: an image of 33 x 32"));
+  files[0].content = files[0].content.substr(0, 500);
+  folder_.Write("cifar10-images.tar", TarBytes(files));
+  EXPECT_THAT(Refusal(absl::StatusCode::kDataLoss), HasSubstr("00001.jpg' is corrupt: byte 500"));
+  folder_.Write("cifar10-images.tar", TarBytes({{"elsewhere/1.jpg", ""}}));
+  EXPECT_THAT(Refusal(absl::StatusCode::kDataLoss), HasSubstr("no member train/<class>"));
+}
+
+TEST_F(CifarTest, RefusesABrokenZstdFile) {
+  const std::string packed = Zstd(TarBytes(JpegFiles()));
+  folder_.Write("cifar10-images.tar.zst", packed.substr(0, packed.size() / 2));
+  EXPECT_THAT(Refusal(absl::StatusCode::kDataLoss),
+              HasSubstr("the file ends inside the compressed data"));
+  folder_.Write("cifar10-images.tar.zst", "neither");
+  EXPECT_THAT(Refusal(absl::StatusCode::kDataLoss), HasSubstr("byte 0 of the compressed file"));
+}
+
+TEST(CifarJpegs, TheKnownArchiveIsWhatItAlwaysWas) {
+  const auto folder = testing::DataPath("cifar10");
+  if (!folder) GTEST_SKIP() << testing::MissingData("cifar10");
+  const auto dataset = OpenDataset("cifar10", Split::kTest, DatasetOptions{*folder, 0, 0});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->size(), 10'000);
+  std::vector<float> pixels(3072);
+  std::vector<int> counts(10);
+  for (int64_t i = 0; i < 10'000; ++i) {
+    int32_t label = 0;
+    ASSERT_TRUE((*dataset)->Read(i, absl::MakeSpan(pixels), label).ok());
+    ++counts[static_cast<size_t>(label)];
+  }
+  EXPECT_THAT(counts, ::testing::Each(1'000));
+  // The published mean and deviation of the original pixels.
+  const auto normalization = MeasureNormalization(**dataset);
+  ASSERT_TRUE(normalization.ok());
+  EXPECT_NEAR(normalization->mean[0], 0.4914, 6e-3);
+  EXPECT_NEAR(normalization->mean[1], 0.4822, 6e-3);
+  EXPECT_NEAR(normalization->mean[2], 0.4465, 6e-3);
+  EXPECT_NEAR(normalization->stddev[0], 0.2470, 6e-3);
 }
 
 }  // namespace

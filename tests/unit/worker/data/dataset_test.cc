@@ -124,7 +124,7 @@ TEST(OpenDataset, SuggestsTheNearestName) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("did you mean 'glyphs'?"));
   EXPECT_THAT(std::string(OpenDataset("imagenet-21k", Split::kTest, {}).status().message()),
               HasSubstr("'imagenet-21k' is unknown; there are cifar10, cifar100, fashion-mnist, "
-                        "glyphs, mnist"));
+                        "glyphs, images, mnist"));
 }
 
 TEST(OpenDataset, GlyphsHaveTheSizesAskedFor) {

@@ -82,6 +82,19 @@ TEST(TrainingSpec, RefusesAugmentationOutOfRange) {
               ElementsAre("spec.data.augment.random_resized_crop.min_area"));
 }
 
+TEST(TrainingSpec, ReadsWhereImagesLie) {
+  const auto spec = ParseTrainingSpec(WithData(
+      R"("path": "flowers", "image_size": "64", "resize": 72, "on_corrupt": "ON_CORRUPT_SKIP")"));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->data.path, "flowers");
+  EXPECT_EQ(spec->data.image_size, 64);
+  EXPECT_EQ(spec->data.resize, 72);
+  EXPECT_TRUE(spec->data.skip_corrupt);
+  EXPECT_FALSE(ParseTrainingSpec(kMinimal)->data.skip_corrupt);
+  EXPECT_THAT(ViolatedFields(WithData(R"("image_size": 0, "on_corrupt": "ignore")")),
+              ElementsAre("spec.data.image_size", "spec.data.on_corrupt"));
+}
+
 TEST(TrainingSpec, EnumerationsAreReadByAnyOfTheirNames) {
   for (const char* name : {"\"unit\"", "\"NORMALIZE_UNIT\"", "2"}) {
     const auto spec = ParseTrainingSpec(

@@ -1,0 +1,111 @@
+#include "worker/data/cifar_jpegs.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "common/base/errors.h"
+#include "common/base/files.h"
+#include "common/base/status_macros.h"
+#include "worker/data/jpeg.h"
+#include "worker/data/tar.h"
+#include "worker/data/zstd_codec.h"
+
+namespace trainyard::data {
+namespace {
+
+constexpr int64_t kMaxArchiveBytes = int64_t{1} << 30;
+constexpr int64_t kSide = 32;
+constexpr size_t kPixelBytes = 3 * kSide * kSide;
+// In the order of the labels of the published files.
+constexpr std::array<absl::string_view, 10> kClassNames = {
+    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
+
+// A member by where it belongs: `index` is the file's name, of digits of equal number.
+struct Member {
+  std::string index;
+  uint8_t label = 0;
+  TarMember file;
+};
+
+// The split's members, sorted; others are passed over.
+absl::StatusOr<std::vector<Member>> SplitMembers(absl::string_view archive, Split split) {
+  TY_ASSIGN_OR_RETURN(const std::vector<TarMember> files, ListTar(archive));
+  const absl::string_view folder = split == Split::kTrain ? "train" : "test";
+  std::vector<Member> members;
+  for (const TarMember& file : files) {
+    const std::vector<std::string> parts = absl::StrSplit(file.name, '/');
+    if (parts.size() < 3 || parts[parts.size() - 3] != folder ||
+        !absl::EndsWith(file.name, ".jpg")) {
+      continue;
+    }
+    const std::string& class_name = parts[parts.size() - 2];
+    const auto found = std::find(kClassNames.begin(), kClassNames.end(), class_name);
+    if (found == kClassNames.end()) {
+      return absl::DataLossError(absl::StrCat("byte ", file.offset, ": member '", file.name,
+                                              "' is of class '", class_name, "'; expected one of ",
+                                              absl::StrJoin(kClassNames, ", ")));
+    }
+    members.push_back({parts.back(), static_cast<uint8_t>(found - kClassNames.begin()), file});
+  }
+  std::sort(members.begin(), members.end(), [](const Member& a, const Member& b) {
+    return std::pair(a.index, a.label) < std::pair(b.index, b.label);
+  });
+  return members;
+}
+
+// Appends the pixels of one JPEG, channel-major.
+absl::Status AddImage(absl::string_view jpeg, std::vector<uint8_t>& pixels) {
+  TY_ASSIGN_OR_RETURN(const auto image, JpegReader::Open(jpeg));
+  if (image->width() != kSide || image->height() != kSide) {
+    return absl::DataLossError(absl::StrCat("an image of ", image->width(), " x ", image->height(),
+                                            " pixels; expected ", kSide, " x ", kSide));
+  }
+  std::array<float, kPixelBytes> values;
+  TY_RETURN_IF_ERROR(
+      image->Read({.width = kSide, .height = kSide}, kSide, kSide, absl::MakeSpan(values)));
+  // Back to the bytes that they were.
+  for (const float value : values) pixels.push_back(static_cast<uint8_t>(value * 255.0F + 0.5F));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<MemoryDataset::Content> ReadCifarJpegs(const std::string& archive_path,
+                                                      Split split) {
+  TY_ASSIGN_OR_RETURN(std::string archive, ReadFile(archive_path, kMaxArchiveBytes));
+  if (absl::EndsWith(archive_path, ".zst")) {
+    absl::StatusOr<std::string> content = DecodeZstd(archive, kMaxArchiveBytes);
+    if (!content.ok()) return error::CorruptFile(archive_path, content.status().message());
+    archive = *std::move(content);
+  }
+  const auto members = SplitMembers(archive, split);
+  if (!members.ok()) return error::CorruptFile(archive_path, members.status().message());
+  if (members->empty()) {
+    return error::CorruptFile(
+        archive_path, absl::StrCat("it has no member ", split == Split::kTrain ? "train" : "test",
+                                   "/<class>/<index>.jpg"));
+  }
+  MemoryDataset::Content content;
+  content.sample_shape = {3, kSide, kSide};
+  content.classes = static_cast<int64_t>(kClassNames.size());
+  content.pixels.reserve(members->size() * kPixelBytes);
+  for (const Member& member : *members) {
+    const absl::Status added =
+        AddImage(absl::string_view(archive).substr(static_cast<size_t>(member.file.offset),
+                                                   static_cast<size_t>(member.file.size)),
+                 content.pixels);
+    if (!added.ok()) {
+      return error::CorruptFile(absl::StrCat(archive_path, "!", member.file.name), added.message());
+    }
+    content.labels.push_back(member.label);
+  }
+  return content;
+}
+
+}  // namespace trainyard::data

@@ -1,0 +1,42 @@
+// Data sets of JPEGs that are decoded as they are read: class folders or tar shards.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/data/dataset.h"
+#include "worker/data/image_index.h"
+
+namespace trainyard::data {
+
+// Thread-safe.
+class ImageDataset : public Dataset {
+ public:
+  // Samples of [3, side, side]. Evaluation sees the middle of the image after its shorter side was
+  // scaled to `resize` >= `side`.
+  ImageDataset(ImageIndex index, int64_t side, int64_t resize);
+
+  int64_t size() const override { return static_cast<int64_t>(index_.entries.size()); }
+  int64_t classes() const override { return static_cast<int64_t>(index_.classes.size()); }
+  const std::vector<int64_t>& sample_shape() const override { return sample_shape_; }
+  bool decodes() const override { return true; }
+  absl::Status Read(int64_t index, absl::Span<float> pixels, int32_t& label) const override;
+  absl::Status ReadFramed(int64_t index, const Augmentation& augmentation, uint64_t key,
+                          absl::Span<float> pixels, int32_t& label) const override;
+  const std::string& digest() const override { return digest_; }
+
+ private:
+  const ImageIndex index_;
+  const std::vector<int64_t> sample_shape_;
+  const int64_t resize_;
+  const std::string digest_;
+};
+
+// The images of `dataset_dir`/`path`/train, or of test or val there; see image_index.h. The classes
+// are those of the training split. Errors as OpenDataset's; INVALID_ARGUMENT for a path that leaves
+// `dataset_dir` or a size out of range.
+absl::StatusOr<std::unique_ptr<Dataset>> OpenImages(Split split, const DatasetOptions& options);
+
+}  // namespace trainyard::data

@@ -1,0 +1,49 @@
+#include "worker/data/zstd_codec.h"
+
+#include <zstd.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+
+namespace trainyard::data {
+namespace {
+
+constexpr size_t kBlockBytes = 1 << 20;
+
+absl::Status BadZstd(size_t position, absl::string_view what) {
+  return absl::DataLossError(absl::StrCat("byte ", position, " of the compressed file: ", what));
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> DecodeZstd(absl::string_view bytes, int64_t max_bytes) {
+  const std::unique_ptr<ZSTD_DCtx, size_t (*)(ZSTD_DCtx*)> context(ZSTD_createDCtx(),
+                                                                   ZSTD_freeDCtx);
+  TY_CHECK(context != nullptr);
+  ZSTD_inBuffer input = {bytes.data(), bytes.size(), 0};
+  std::string content;
+  size_t hint = 1;  // 0 at the end of a frame
+  while (input.pos < input.size || hint != 0) {
+    const size_t old_size = content.size();
+    // One byte past the limit tells that there is more.
+    content.resize(old_size + std::min(kBlockBytes, static_cast<size_t>(max_bytes) + 1 - old_size));
+    ZSTD_outBuffer output = {content.data(), content.size(), old_size};
+    hint = ZSTD_decompressStream(context.get(), &output, &input);
+    if (ZSTD_isError(hint) != 0) return BadZstd(input.pos, ZSTD_getErrorName(hint));
+    const bool is_full = output.pos == content.size();
+    content.resize(output.pos);
+    if (static_cast<int64_t>(content.size()) > max_bytes) {
+      return BadZstd(input.pos, absl::StrCat("the content is larger than the limit of ", max_bytes,
+                                             " bytes for a file of ", bytes.size()));
+    }
+    if (input.pos == input.size && hint != 0 && !is_full) {
+      return BadZstd(input.pos, "the file ends inside the compressed data");
+    }
+  }
+  return content;
+}
+
+}  // namespace trainyard::data
