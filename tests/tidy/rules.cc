@@ -81,6 +81,8 @@ const std::vector<Library>& Libraries() {
       {"xxhash.h", {"common/base"}},
       {"zlib.h", {"worker/data", "tests/unit/worker/data"}},
       {"zstd.h", {"worker/data", "tests/unit/worker/data"}},
+      {"curl/", {"client/fetch"}},
+      {"openssl/", {"client/fetch"}},
       {"jpeglib.h", {"worker/data", "tests/unit/worker/data", "tests/bench"}},
       {"CLI/",
        {"client", "server", "tests/bench", "worker/agent", "worker/supervisor", "worker/trainer"}},

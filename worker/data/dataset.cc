@@ -67,6 +67,13 @@ absl::Status Dataset::ReadFramed(int64_t index, const Augmentation& augmentation
   return absl::OkStatus();
 }
 
+absl::Status Dataset::Verify(int64_t index) const {
+  const std::vector<int64_t>& shape = sample_shape();
+  std::vector<float> pixels(static_cast<size_t>(shape[0] * shape[1] * shape[2]));
+  int32_t label = 0;
+  return Read(index, absl::MakeSpan(pixels), label);
+}
+
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(absl::string_view name, Split split,
                                                      const DatasetOptions& options) {
   if (name == kGlyphs) return OpenGlyphs(split, options);

@@ -32,6 +32,8 @@ class Dataset {
   // The sample as training sees it, as far as its framing goes: `key` is its SampleKey.
   virtual absl::Status ReadFramed(int64_t index, const Augmentation& augmentation, uint64_t key,
                                   absl::Span<float> pixels, int32_t& label) const;
+  // Reads all that there is of a sample, though Read may need less of it. Errors as Read's.
+  virtual absl::Status Verify(int64_t index) const;
   // Whether Read computes for so long that several threads pay.
   virtual bool decodes() const { return false; }
   // Identifies the bytes: "xxh3-128:<hex>" over the files' decoded content, images then labels, or

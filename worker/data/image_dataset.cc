@@ -120,6 +120,22 @@ absl::Status ImageDataset::ReadFramed(int64_t index, const Augmentation& augment
   return absl::OkStatus();
 }
 
+absl::Status ImageDataset::Verify(int64_t index) const {
+  const ImageEntry& entry = index_.entries[static_cast<size_t>(index)];
+  TY_ASSIGN_OR_RETURN(const std::string bytes, ReadBytes(index_, entry));
+  const auto image = JpegReader::Open(bytes);
+  absl::Status status = image.status();
+  if (status.ok()) {
+    const int64_t width = (*image)->width();
+    const int64_t height = (*image)->height();
+    std::vector<float> pixels(static_cast<size_t>(3 * width * height));
+    status =
+        (*image)->Read({.width = static_cast<double>(width), .height = static_cast<double>(height)},
+                       width, height, absl::MakeSpan(pixels));
+  }
+  return status.ok() ? status : error::CorruptFile(index_.PathOf(entry), status.message());
+}
+
 absl::StatusOr<std::unique_ptr<Dataset>> OpenImages(Split split, const DatasetOptions& options) {
   TY_RETURN_IF_ERROR(CheckOptions(options));
   TY_ASSIGN_OR_RETURN(const std::string train, FindSplit(options, Split::kTrain));

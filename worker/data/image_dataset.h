@@ -21,6 +21,7 @@ class ImageDataset : public Dataset {
   int64_t size() const override { return static_cast<int64_t>(index_.entries.size()); }
   int64_t classes() const override { return static_cast<int64_t>(index_.classes.size()); }
   const std::vector<int64_t>& sample_shape() const override { return sample_shape_; }
+  absl::Status Verify(int64_t index) const override;
   bool decodes() const override { return true; }
   absl::Status Read(int64_t index, absl::Span<float> pixels, int32_t& label) const override;
   absl::Status ReadFramed(int64_t index, const Augmentation& augmentation, uint64_t key,

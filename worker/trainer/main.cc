@@ -1,4 +1,5 @@
-// trainyard-trainer: one rank of an attempt, or the memory plan of a spec.
+// trainyard-trainer: one rank of an attempt, the memory plan of a spec, or what data sets there
+// are.
 #include <csignal>
 #include <cstdio>
 #include <iostream>
@@ -13,6 +14,7 @@
 #include "worker/parallel/gloo/gloo_communicator.h"
 #include "worker/parallel/local/local_communicator.h"
 #include "worker/parallel/shm/shm_communicator.h"
+#include "worker/trainer/data_report.h"
 #include "worker/trainer/plan_report.h"
 #include "worker/trainer/trainer.h"
 
@@ -27,6 +29,8 @@ struct Flags {
   std::string format = "text";
   std::string backend = "cpu";
   int threads = 1;
+  std::string data;
+  std::string dataset_dir;
 };
 
 Signals g_signals;  // outlives the thread that sets it
@@ -107,6 +111,17 @@ int PrintPlan(const Flags& flags) {
   return run_dir::kExitSucceeded;
 }
 
+int PrintData(const Flags& flags) {
+  const absl::StatusOr<std::string> report =
+      ReportData(flags.dataset_dir, /*verifies=*/flags.data == "verify");
+  if (!report.ok()) {
+    std::fprintf(stderr, "trainyard-trainer: %s\n", std::string(report.status().message()).c_str());
+    return run_dir::kExitUserError;
+  }
+  std::fputs(report->c_str(), stdout);
+  return run_dir::kExitSucceeded;
+}
+
 int Main(int argc, char** argv) {
   Flags flags;
   CLI::App app{"Trains one rank of an attempt, as its run directory says."};
@@ -125,12 +140,20 @@ int Main(int argc, char** argv) {
       ->check(CLI::IsMember({"text", "json"}));
   app.add_option("--backend", flags.backend, "for the plan; a run takes it from its assignment");
   app.add_option("--threads", flags.threads, "for the plan")->check(CLI::PositiveNumber);
+  auto* dataset_dir = app.add_option("--dataset_dir", flags.dataset_dir, "with --data: the folder");
+  app.add_option("--data", flags.data,
+                 "print what data sets lie in --dataset_dir, as JSON, and exit: ls, or verify, "
+                 "which reads all of them")
+      ->check(CLI::IsMember({"ls", "verify"}))
+      ->needs(dataset_dir)
+      ->excludes(run_dir);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? run_dir::kExitSucceeded : run_dir::kExitUserError;
   }
   if (!flags.plan.empty()) return PrintPlan(flags);
+  if (!flags.data.empty()) return PrintData(flags);
   if (flags.run_dir.empty()) {
     std::fputs("trainyard-trainer: give --run_dir, or --plan; see --help\n", stderr);
     return run_dir::kExitUserError;

@@ -1,0 +1,37 @@
+// trainyard-fetch: downloads one file and checks it. A program of its own, since the library behind
+// it would slow the start of every other command.
+#include <curl/curl.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "client/fetch/download.h"
+#include "common/base/version.h"
+
+namespace trainyard::fetch {
+namespace {
+
+int Main(int argc, char** argv) {
+  DownloadRequest request;
+  CLI::App app{"Downloads one file; prints `fetched`, or `present` where it was there already."};
+  app.set_version_flag("--version", std::string("trainyard-fetch ") + Version());
+  app.add_option("--url", request.url, "http, https or file")->required();
+  app.add_option("--to", request.path, "path of the file")->required();
+  app.add_option("--md5", request.md5, "what it must hash to")->required();
+  CLI11_PARSE(app, argc, argv);
+  curl_global_init(CURL_GLOBAL_DEFAULT);
+  const absl::StatusOr<bool> fetched = Download(request);
+  if (fetched.ok()) {
+    std::puts(*fetched ? "fetched" : "present");
+    return 0;
+  }
+  std::fprintf(stderr, "%s\n", std::string(fetched.status().message()).c_str());
+  return absl::IsUnavailable(fetched.status()) ? kExitUnavailable : 1;
+}
+
+}  // namespace
+}  // namespace trainyard::fetch
+
+int main(int argc, char** argv) {
+  return trainyard::fetch::Main(argc, argv);
+}
