@@ -11,6 +11,7 @@ namespace trainyard::engine {
 Autodiff::Autodiff(StepGraph& step, bool input_gradient)
     : step_(step),
       wanted_(step.graph.values.size(), false),
+      uses_left_(step.graph.values.size(), 0),
       gradients_(step.graph.values.size(), kNoValue) {
   const Graph& graph = step.graph;
   for (size_t i = 0; i < wanted_.size(); ++i) {
@@ -22,6 +23,7 @@ Autodiff::Autodiff(StepGraph& step, bool input_gradient)
     bool wanted = false;
     for (ValueId input : node.inputs) {
       wanted = wanted || Wants(input);
+      uses_left_[static_cast<size_t>(input)] += 1;
     }
     wanted_[static_cast<size_t>(node.outputs[0])] = wanted;
   }
@@ -36,14 +38,19 @@ ValueId Autodiff::GradientOf(ValueId value) const {
 ValueId Autodiff::NewGradient(ValueId primal) {
   const Value of = step_.graph.value(primal);
   Value gradient{absl::StrCat("grad.", of.name), Role::kGradient, of.shape, of.per_row, primal};
-  if (of.role == Role::kParameter) {
-    gradient.role = Role::kParameterGradient;
+  if (of.role != Role::kParameter) {
+    return step_.graph.Add(std::move(gradient));
   }
-  const ValueId id = step_.graph.Add(std::move(gradient));
-  if (of.role == Role::kParameter) {
-    step_.parameter_gradients.push_back(id);
+  gradient.role = Role::kParameterGradient;
+  ValueId& shared = gradients_[static_cast<size_t>(primal)];
+  if (shared == kNoValue) {
+    shared = step_.graph.Add(std::move(gradient));
   }
-  return id;
+  uses_left_[static_cast<size_t>(primal)] -= 1;
+  if (uses_left_[static_cast<size_t>(primal)] == 0) {
+    step_.parameter_gradients.push_back(shared);
+  }
+  return shared;
 }
 
 void Autodiff::Contribute(ValueId primal, ValueId gradient) {
@@ -62,6 +69,14 @@ void Autodiff::Contribute(ValueId primal, ValueId gradient) {
 }
 
 void Autodiff::Emit(Node node) {
+  for (const ValueId output : node.outputs) {
+    if (output == kNoValue || step_.graph.value(output).role != Role::kParameterGradient) {
+      continue;
+    }
+    const auto parameter = static_cast<size_t>(step_.graph.value(output).primal);
+    node.is_partial = node.is_partial || uses_left_[parameter] > 0;
+    node.adds = node.adds || !written_.insert(output).second;
+  }
   step_.graph.nodes.push_back(std::move(node));
 }
 

@@ -5,6 +5,7 @@
 // with several uses gets the sum of their gradients, by add nodes.
 #pragma once
 
+#include <set>
 #include <vector>
 
 #include "worker/engine/graph/step_graph.h"
@@ -26,7 +27,8 @@ class Autodiff {
   const Shape& ShapeOf(ValueId value) const { return step_.graph.value(value).shape; }
   // The complete gradient of an output.
   ValueId GradientOf(ValueId value) const;
-  // A new value of the primal's shape. A parameter's goes into the reduction arena, next in order.
+  // A new value of the primal's shape. A parameter's goes into the reduction arena, next in order;
+  // where several nodes use the parameter, all get the same value, in order of the last.
   ValueId NewGradient(ValueId primal);
   void Contribute(ValueId primal, ValueId gradient);
   void Emit(Node node);
@@ -34,7 +36,9 @@ class Autodiff {
  private:
   StepGraph& step_;
   std::vector<bool> wanted_;        // by forward value
+  std::vector<int> uses_left_;      // of parameters, by forward value: gradients still to come
   std::vector<ValueId> gradients_;  // by forward value
+  std::set<ValueId> written_;       // gradients of parameters that a node has made, or a part
 };
 
 }  // namespace trainyard::engine

@@ -174,6 +174,10 @@ struct Node {
   // incoming gradient is masked where the output was not positive. max_pool: its index tells
   // windows whose maximum is not positive, and max_pool_gradient gives them no gradient.
   bool relu = false;
+  // Of a parameter that several layers share, each makes a part of the gradient: this node adds to
+  // what an earlier one wrote; a later one adds to it.
+  bool adds = false;
+  bool is_partial = false;
   // Output 0 is written over this input; -1: over none.
   int in_place = -1;
 

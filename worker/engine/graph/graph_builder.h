@@ -81,6 +81,9 @@ class GraphBuilder {
   ValueId Lrn(ValueId x, const LrnOptions& options);
   // Two values of one shape.
   ValueId Add(ValueId a, ValueId b);
+  // x: [width] or [T, width] -> logits of the vocabulary, by the weight of the layer `embedding`,
+  // which so is trained by both. No bias.
+  ValueId TiedLinear(absl::string_view name, ValueId x, absl::string_view embedding);
   // x: [C] or [T, C], normalised over C. Weight and bias [C].
   ValueId LayerNorm(absl::string_view name, ValueId x, double eps = 1e-5);
   // tokens: the input, [T] -> [T, width]. Weight [vocabulary, width].

@@ -113,7 +113,8 @@ std::string Compiler::CallName(const Node& node) const {
 
 void Compiler::EmitCall(const Node& node, std::function<void(RunState&)> run,
                         const std::vector<BufferId>& buffers, int64_t ready) {
-  program_.Emit({CallName(node), std::move(run), Flops(node), ready}, buffers);
+  program_.Emit({CallName(node), std::move(run), Flops(node), node.is_partial ? 0 : ready},
+                buffers);
 }
 
 void Compiler::AddScratchpad(const dnnl::memory::desc& scratchpad, Arguments& arguments,
@@ -173,21 +174,23 @@ void Compiler::EmitParameterGradient(const Node& node, const dnnl::primitive& pr
     store_sum = dnnl::reorder({engine_, computed, engine_, plain, add});
   }
   const int64_t weight_count = entry.count;
+  const bool adds = node.adds;
   Program* program = &program_;
   const Kernels* kernels = &kernels_;
   dnnl::stream stream = stream_;
   const int threads = threads_;
   auto run = [=](RunState& state) {
-    primitive.execute(stream, state.accumulate ? indirect : direct);
+    const bool accumulate = state.accumulate || adds;
+    primitive.execute(stream, accumulate ? indirect : direct);
     if (!is_plain) {
-      (state.accumulate ? store_sum : store).execute(stream, leave);
-    } else if (state.accumulate) {
+      (accumulate ? store_sum : store).execute(stream, leave);
+    } else if (accumulate) {
       const float* computed_now = program->ptr<float>(scratch);
       ParallelChunks(threads, weight_count, [&](int64_t begin, int64_t count) {
         kernels->add(weight_sums + begin, computed_now + begin, weight_sums + begin, count);
       });
     }
-    if (state.accumulate && bias_sums != nullptr) {
+    if (accumulate && bias_sums != nullptr) {
       kernels->add(bias_sums, program->ptr<float>(bias_scratch), bias_sums, bias_count);
     }
   };

@@ -1,7 +1,7 @@
 // How a per-row value lies in memory: [rows][C / block][H][W][block], C padded to whole blocks.
 // Block 1 is plain NCHW. A flat value of F features is [F, 1, 1], block 1, and so is a sequence
-// [T, C] of T C; the output of flatten
-// keeps the layout of its input, so that flattening moves no data, and linear reads any layout.
+// [T, C], of T C features; the output of flatten keeps the layout of its input, so that flattening
+// moves no data, and linear reads any layout.
 #pragma once
 
 #include <cstdint>

@@ -259,7 +259,6 @@ void Compiler::LowerLoss(const Node& node) {
       const float* from = program->ptr<float>(x) + n * classes;
       float* to = program->ptr<float>(probabilities) + n * classes;
       const int64_t label = state.labels[n];
-      const int64_t best = std::max_element(from, from + classes) - from;
       float largest;
       float sum;
       kernels->softmax(classes, 1.0f, from, to, &largest, &sum);
@@ -270,7 +269,10 @@ void Compiler::LowerLoss(const Node& node) {
       each[2 * n] = std::log(static_cast<double>(sum)) -
                     (1 - smoothing) * static_cast<double>(from[label] - largest) -
                     smoothing / static_cast<double>(classes) * others;
-      each[2 * n + 1] = best == label ? 1 : 0;
+      // Of equal logits the first is the prediction.
+      const bool is_right =
+          from[label] == largest && std::find(from, from + label, largest) == from + label;
+      each[2 * n + 1] = is_right ? 1 : 0;
     });
     state.loss = 0;
     state.correct = 0;

@@ -110,11 +110,12 @@ void Compiler::LowerEmbeddingGradient(const Node& node) {
   const BufferId x = BufferOf(node.inputs[1]);
   const ReductionEntry entry = GradientEntry(node.outputs[0]);
   float* sums = state_.reduction + entry.offset;
+  const bool adds = node.adds;
   const int threads = threads_;
   const Kernels* kernels = &kernels_;
   Program* program = &program_;
   auto run = [=](RunState& state) {
-    if (!state.accumulate) {
+    if (!state.accumulate && !adds) {
       ParallelChunks(threads, entry.count,
                      [&](int64_t begin, int64_t count) { std::fill_n(sums + begin, count, 0.0f); });
     }

@@ -214,6 +214,9 @@ absl::Status ReferenceExecutable<T>::Accumulate(const Batch& batch, double weigh
       for (int64_t i = 0; i < entry.count; ++i) {
         sums[entry.offset + i] += static_cast<float>(gradient[i]);
       }
+      if (node.is_partial) {
+        continue;
+      }
       if (on_ready) {
         on_ready(ready, entry.offset + entry.count - ready);
       }

@@ -71,4 +71,24 @@ ValueId GraphBuilder::Linear(absl::string_view name, ValueId x, int64_t out_feat
   return AddNode(node, output);
 }
 
+ValueId GraphBuilder::TiedLinear(absl::string_view name, ValueId x, absl::string_view embedding) {
+  if (!CheckNewLayer(name) || !CheckFeatures(name, x)) {
+    return kNoValue;
+  }
+  for (const Node& node : graph_.nodes) {
+    if (node.op != OpKind::kEmbedding || node.name != embedding) {
+      continue;
+    }
+    const ValueId weight = node.inputs[1];
+    Shape output = shape(x);
+    if (output.back() != shape(weight)[1]) {
+      return Fail(name, absl::StrCat("input ", ShapeString(output), " does not fit the weight ",
+                                     ShapeString(shape(weight)), " of '", embedding, "'"));
+    }
+    output.back() = shape(weight)[0];
+    return AddNode({OpKind::kLinear, std::string(name), {x, weight}, {}, {}}, output);
+  }
+  return Fail(name, absl::StrCat("no embedding is called '", embedding, "'"));
+}
+
 }  // namespace trainyard::engine

@@ -237,6 +237,15 @@ TEST(CpuSequences, AgreeWithTheReference) {
   }
 }
 
+TEST(CpuSequences, WithATiedEmbeddingAgreeWithTheReference) {
+  for (const int64_t width : {5, 16}) {
+    GraphBuilder b = GraphBuilder::ForTokens(6, 19);
+    const ValueId x = b.Gelu(b.Linear("hidden", b.Embedding("tok", b.input(), width), width));
+    b.SoftmaxCrossEntropy(b.TiedLinear("head", x, "tok"));
+    Compare(absl::StrCat("tied embedding of ", width), *std::move(b).Build(), 3);
+  }
+}
+
 TEST(CpuSequences, AgreeWithTheReferenceOpByOp) {
   for (const SequenceCase& c : kSequences) {
     const auto close = [&](const std::function<ValueId(GraphBuilder&, ValueId)>& layers) {

@@ -69,31 +69,41 @@ TEST_P(Executables, StatisticsOfReplicasAreAveraged) {
   testing::ExpectNear(running({{a, 0.25}, {b, 0.75}}), expected, 1e-6, "bn1.running_var");
 }
 
+// Of the shared weight the first part is made early and the last one at the end.
+Graph TiedModel() {
+  GraphBuilder b = GraphBuilder::ForTokens(3, 5);
+  ValueId x = b.LayerNorm("ln", b.Embedding("tok", b.input(), 6));
+  x = b.Linear("fc2", b.Relu(b.Linear("fc1", x, 8)), 6);
+  b.SoftmaxCrossEntropy(b.TiedLinear("head", x, "tok"));
+  return *std::move(b).Build();
+}
+
 TEST_P(Executables, ReadyRangesCoverTheReductionInOrder) {
-  const Graph model = Model();
-  const std::unique_ptr<Executable> executable = Compile(GetParam(), model, {}, {.max_rows = 3});
-  testing::RandomizeState(1, *executable);
-  const TestBatch batch = testing::RandomBatch(1, model, 3);
-  Values seen(executable->reduction().size(), -1);
-  int64_t next = 0;
-  int ranges = 0;
-  ASSERT_TRUE(executable
-                  ->Accumulate(batch.batch(), 1,
-                               [&](int64_t offset, int64_t count) {
-                                 EXPECT_EQ(offset, next);
-                                 EXPECT_GT(count, 0);
-                                 for (int64_t i = offset; i < offset + count; ++i) {
-                                   seen[static_cast<size_t>(i)] =
-                                       executable->reduction()[static_cast<size_t>(i)];
-                                 }
-                                 next = offset + count;
-                                 ++ranges;
-                               })
-                  .ok());
-  EXPECT_EQ(next, static_cast<int64_t>(executable->reduction().size()));
-  // At least one for each layer with parameters, so that communication starts early.
-  EXPECT_GE(ranges, 5);
-  EXPECT_EQ(seen, Values(executable->reduction().begin(), executable->reduction().end()));
+  for (const Graph& model : {Model(), TiedModel()}) {
+    const std::unique_ptr<Executable> executable = Compile(GetParam(), model, {}, {.max_rows = 3});
+    testing::RandomizeState(1, *executable);
+    const TestBatch batch = testing::RandomBatch(1, model, 3);
+    Values seen(executable->reduction().size(), -1);
+    int64_t next = 0;
+    int ranges = 0;
+    ASSERT_TRUE(executable
+                    ->Accumulate(batch.batch(), 1,
+                                 [&](int64_t offset, int64_t count) {
+                                   EXPECT_EQ(offset, next);
+                                   EXPECT_GT(count, 0);
+                                   for (int64_t i = offset; i < offset + count; ++i) {
+                                     seen[static_cast<size_t>(i)] =
+                                         executable->reduction()[static_cast<size_t>(i)];
+                                   }
+                                   next = offset + count;
+                                   ++ranges;
+                                 })
+                    .ok());
+    EXPECT_EQ(next, static_cast<int64_t>(executable->reduction().size()));
+    // At least one for each layer with parameters, so that communication starts early.
+    EXPECT_GE(ranges, 5);
+    EXPECT_EQ(seen, Values(executable->reduction().begin(), executable->reduction().end()));
+  }
 }
 
 TEST_P(Executables, TheReductionIsZeroAtTheStartAndAfterEachUpdate) {

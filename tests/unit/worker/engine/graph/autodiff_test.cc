@@ -243,6 +243,20 @@ TEST(Autodiff, GradientsOfAttentionAreRight) {
   }
 }
 
+TEST(Autodiff, AParameterWithTwoUsesGetsTheSumOfItsGradients) {
+  const Graph model = [] {
+    GraphBuilder b = GraphBuilder::ForTokens(4, 7);
+    const ValueId x = b.LayerNorm("ln", b.Embedding("tok", b.input(), 5));
+    b.SoftmaxCrossEntropy(b.TiedLinear("head", b.Linear("hidden", x, 5), "tok"));
+    return *std::move(b).Build();
+  }();
+  CheckGradients("tied embedding", model, 3);
+  // One place in the reduction, the last: its second part comes at the very end of backward.
+  const StepGraph step = BuildTrainingStep(model, {});
+  ASSERT_EQ(step.parameter_gradients.size(), 5u);
+  EXPECT_EQ(step.graph.value(step.parameter_gradients.back()).name, "grad.tok.weight");
+}
+
 TEST(Autodiff, GradientsOfFlattenedSequencesAreRight) {
   GraphBuilder b = GraphBuilder::ForTokens(4, 3);
   const ValueId x = b.Tanh(b.Embedding("tok", b.input(), 2));

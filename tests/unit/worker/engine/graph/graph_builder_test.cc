@@ -122,6 +122,11 @@ TEST(GraphBuilder, RefusesLayersThatDoNotFitASequence) {
               HasSubstr("layer 'again': expected the input of a graph over tokens"));
   EXPECT_THAT(error([](GraphBuilder& b, ValueId) { b.Embedding("again", b.input(), 0); }),
               HasSubstr("width 0"));
+  EXPECT_THAT(error([](GraphBuilder& b, ValueId x) { b.TiedLinear("head", x, "wte"); }),
+              HasSubstr("layer 'head': no embedding is called 'wte'"));
+  EXPECT_THAT(
+      error([](GraphBuilder& b, ValueId x) { b.TiedLinear("head", b.Linear("fc", x, 4), "tok"); }),
+      AllOf(HasSubstr("[8, 4]"), HasSubstr("[23, 15]")));
   EXPECT_THAT(error([](GraphBuilder& b, ValueId x) { b.Attention(x, 2); }),
               AllOf(HasSubstr("2 heads"), HasSubstr("[8, 15]")));
   EXPECT_THAT(error([](GraphBuilder& b, ValueId x) { b.Attention(b.Flatten(x), 1); }),
