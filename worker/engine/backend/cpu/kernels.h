@@ -39,7 +39,7 @@ struct Kernels {
   void (*relu)(const float* x, float* y, int64_t count);
   // dx = dy where y > 0, else 0. dx may be dy.
   void (*relu_gradient)(const float* dy, const float* y, float* dx, int64_t count);
-  // Their errors are below 3e-7 absolute. y may be x.
+  // Their errors are below 3e-7, or 3e-7 times a larger result. y may be x.
   void (*tanh)(const float* x, float* y, int64_t count);
   void (*sigmoid)(const float* x, float* y, int64_t count);
   void (*gelu)(const float* x, float* y, int64_t count);

@@ -364,8 +364,17 @@ TEST(CpuBackend, RepeatsAStepBitForBit) {
   }
 }
 
+Graph ModelOfOtherOps() {
+  GraphBuilder b({3, 6, 6});
+  const ValueId x = b.Sigmoid(b.Conv2d("conv", b.input(), {.out_channels = 16, .padding = 1}));
+  const ValueId y = b.Lrn(b.Concat({x, b.Gelu(x)}), {.alpha = 0.1});
+  const ValueId features = b.Flatten(b.MaxPool(y, {.kernel = 3, .stride = 2, .ceil_mode = true}));
+  b.SoftmaxCrossEntropy(b.Linear("fc", b.Dropout(features, 0.5), 5), 0.1);
+  return *std::move(b).Build();
+}
+
 TEST(CpuBackend, TwoThreadsComputeWhatOneDoes) {
-  for (const Graph& model : {Model(), TokenModel()}) {
+  for (const Graph& model : {Model(), TokenModel(), TiedModel(), ModelOfOtherOps()}) {
     const std::unique_ptr<Executable> one = Compile("cpu", model, {}, {.max_rows = 7});
     const std::unique_ptr<Executable> two =
         Compile("cpu", model, {}, {.max_rows = 7, .threads = 2});
