@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -300,6 +301,60 @@ TEST_P(Executables, RefuseTokensThatTheVocabularyLacks) {
       executable->Accumulate({tokens, absl::MakeConstSpan(labels).first(2)}, 1, nullptr);
   EXPECT_THAT(std::string(status.message()), HasSubstr("2 labels; expected 3 a row"));
   EXPECT_TRUE(executable->Accumulate({tokens, labels}, 1, nullptr).ok());
+}
+
+// By hand, after PyTorch's definitions.
+TEST_P(Executables, ComputeKnownValues) {
+  const auto run = [](Shape input, const std::function<ValueId(GraphBuilder&, ValueId)>& layer,
+                      const Values& x) {
+    GraphBuilder b(std::move(input));
+    b.SoftmaxCrossEntropy(b.Flatten(layer(b, b.input())));
+    return *Compile(GetParam(), *std::move(b).Build(), {}, {})->Predict(x);
+  };
+  constexpr double kNear = 1e-6;
+  testing::ExpectNear(
+      run({3, 1, 1},
+          [](GraphBuilder& b, ValueId x) { return b.Lrn(x, {.size = 3, .alpha = 3, .beta = 1}); },
+          {1, 2, 3}),
+      {1.0f / 6, 2.0f / 15, 3.0f / 14}, kNear, "lrn");
+  // A window of even size has the channel more before its own.
+  testing::ExpectNear(
+      run({3, 1, 1},
+          [](GraphBuilder& b, ValueId x) { return b.Lrn(x, {.size = 2, .alpha = 2, .beta = 1}); },
+          {1, 2, 3}),
+      {1.0f / 2, 2.0f / 6, 3.0f / 14}, kNear, "lrn of even size");
+  const auto pool = [&](const PoolOptions& options) {
+    return run({1, 3, 3}, [&](GraphBuilder& b, ValueId x) { return b.AvgPool(x, options); },
+               {1, 2, 3, 4, 5, 6, 7, 8, 9});
+  };
+  testing::ExpectNear(pool({.kernel = 2, .ceil_mode = true}), {3, 4.5, 7.5, 9}, kNear,
+                      "avg_pool, ceil_mode");
+  testing::ExpectNear(pool({.kernel = 3, .stride = 2, .padding = 1}),
+                      {12.0f / 9, 16.0f / 9, 24.0f / 9, 28.0f / 9}, kNear, "avg_pool, padding");
+  testing::ExpectNear(pool({.kernel = 3, .stride = 2, .padding = 1, .count_padding = false}),
+                      {3, 4, 6, 7}, kNear, "avg_pool, padding not counted");
+  testing::ExpectNear(run({2}, [](GraphBuilder& b, ValueId x) { return b.Gelu(x); }, {1, -2}),
+                      {0.8413447f, -0.04550026f}, kNear, "gelu");
+  testing::ExpectNear(run({2}, [](GraphBuilder& b, ValueId x) { return b.Gelu(x, true); }, {1, -2}),
+                      {0.8411920f, -0.04540231f}, kNear, "gelu by tanh");
+  testing::ExpectNear(run({2}, [](GraphBuilder& b, ValueId x) { return b.Sigmoid(x); }, {0, 2}),
+                      {0.5f, 0.8807971f}, kNear, "sigmoid");
+  testing::ExpectNear(run({3},
+                          [](GraphBuilder& b, ValueId x) {
+                            return b.Concat({x, x});
+                          },
+                          {1, 2, 3}),
+                      {1, 2, 3, 1, 2, 3}, 0, "concat");
+}
+
+TEST_P(Executables, ALossWithSmoothingIsTheCrossEntropyToTheMixedTarget) {
+  GraphBuilder b({3});
+  b.SoftmaxCrossEntropy(b.input(), 0.3);
+  const std::unique_ptr<Executable> executable = Compile(GetParam(), *std::move(b).Build(), {}, {});
+  const Values logits = {0, 1, 2};
+  ASSERT_TRUE(executable->Accumulate({logits, std::vector<int32_t>{1}}, 1, nullptr).ok());
+  // log(1 + e + e^2) - (0.1 * 0 + 0.8 * 1 + 0.1 * 2)
+  EXPECT_NEAR(executable->Update(0)->loss, 2.4076059644 - 1.0, 1e-6);
 }
 
 TEST_P(Executables, EvaluateAgainstTheLabelsAloneWhateverTheSmoothing) {
