@@ -42,6 +42,7 @@ class Grammar {
     AddSteering();
     AddResources();
     AddSharing();
+    AddData();
     AddMachine();
   }
 
@@ -305,6 +306,23 @@ class Grammar {
     Verb(reservations, "rm", "End reservations, or call them off", "course")
         ->add_option("NAME", options_.selectors, "Names of reservations")
         ->required();
+  }
+
+  void AddData() {
+    CLI::App* data = Group("data", "Data sets in a folder of this machine");
+    CLI::App* ls = Verb(data, "ls", "List the data sets in a folder", "--dataset_dir /srv/data");
+    CLI::App* verify = Verb(data, "verify", "Read all samples, and tell which are corrupt",
+                            "--dataset_dir /srv/data");
+    CLI::App* fetch = Verb(data, "fetch", "Download public data sets; goes on where it stopped",
+                           "cifar10 fashion-mnist --dataset_dir /srv/data");
+    fetch->add_option("DATASET", options_.selectors, "cifar10, cifar100, fashion-mnist, mnist")
+        ->required();
+    fetch->add_option("--mirror", options_.mirror,
+                      "URL or folder that has the files; else their publisher's");
+    for (CLI::App* verb : {ls, verify, fetch}) {
+      verb->add_option("--dataset_dir", options_.dataset_dir, "Folder of the data sets")
+          ->required();
+    }
   }
 
   void AddMachine() {

@@ -79,10 +79,12 @@ struct Options {
   std::string end;
   // checkpoints get
   std::string output_dir;
+  // data fetch
+  std::string mirror;
   // completion
   std::string shell;
 
-  // up, down
+  // up, down; data: dataset_dir
   std::string state_dir;
   std::string listen;
   std::string worker_name;

@@ -1,0 +1,187 @@
+// data: the data sets in a folder. Other programs do the work: the trainer knows the formats, and
+// trainyard-fetch speaks HTTP.
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <set>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/commands/commands.h"
+#include "client/commands/data_sources.h"
+#include "client/daemons/child.h"
+#include "client/fetch/download.h"
+#include "client/output/proto_text.h"
+#include "client/output/table.h"
+#include "common/base/errors.h"
+#include "common/base/files.h"
+#include "common/base/status_macros.h"
+#include "common/base/strings.h"
+
+namespace trainyard::commands {
+namespace {
+
+using nlohmann::ordered_json;
+using output::Table;
+
+// A listing opens every archive; a verification reads every image; a download may be slow.
+constexpr absl::Duration kListTimeout = absl::Minutes(10);
+constexpr absl::Duration kVerifyTimeout = absl::Hours(48);
+constexpr absl::Duration kFetchTimeout = absl::Hours(24);
+
+absl::StatusOr<std::string> Sibling(const Context& context, absl::string_view name) {
+  std::string binary = JoinPath(context.surroundings.binary_dir, name);
+  if (FileExists(binary)) return binary;
+  return absl::NotFoundError(
+      absl::StrCat("there is no '", binary, "'; it belongs beside the trainyard binary"));
+}
+
+// What the trainer finds in the folder.
+absl::StatusOr<ordered_json> AskTrainer(const Context& context, const std::string& what,
+                                        absl::Duration timeout) {
+  TY_ASSIGN_OR_RETURN(const std::string trainer, Sibling(context, "trainyard-trainer"));
+  TY_ASSIGN_OR_RETURN(
+      const daemons::ChildResult result,
+      daemons::RunChild({trainer, "--data", what, "--dataset_dir", context.options.dataset_dir}, "",
+                        timeout));
+  if (result.exit_code != 0) {
+    return absl::NotFoundError(std::string(absl::StripAsciiWhitespace(result.err)));
+  }
+  ordered_json report = ordered_json::parse(result.out, nullptr, /*allow_exceptions=*/false);
+  if (!report.is_object() || !report.contains("splits") || !report["splits"].is_array()) {
+    return absl::InternalError(
+        absl::StrCat("'", trainer, " --data ", what, "' gave no list of data sets"));
+  }
+  return report;
+}
+
+// "images:pets", or "mnist".
+std::string NameOf(const ordered_json& split) {
+  const std::string path = split.value("path", "");
+  const std::string dataset = split.value("dataset", "");
+  return path.empty() ? dataset : absl::StrCat(dataset, ":", path);
+}
+
+std::vector<std::string> ErrorsOf(const ordered_json& split) {
+  return split.value("errors", std::vector<std::string>());
+}
+
+bool PrintAsAsked(const Context& context, const ordered_json& report) {
+  switch (context.options.format) {
+    case Format::kJson:
+      context.out << report["splits"].dump(2) << "\n";
+      return true;
+    case Format::kJsonLines:
+      for (const ordered_json& split : report["splits"]) context.out << split.dump() << "\n";
+      return true;
+    case Format::kYaml:
+      context.out << output::JsonToYaml(report["splits"].dump());
+      return true;
+    case Format::kName: {
+      std::set<std::string> names;
+      for (const ordered_json& split : report["splits"]) names.insert(NameOf(split));
+      for (const std::string& name : names) context.out << name << "\n";
+      return true;
+    }
+    default:
+      return false;
+  }
+}
+
+void PrintTable(const Context& context, const ordered_json& report) {
+  if (report["splits"].empty()) {
+    context.Say(absl::StrCat("no data sets in '", context.options.dataset_dir,
+                             "'; `trainyard data fetch` gets public ones"));
+    return;
+  }
+  Table table({{"DATASET"},
+               {"SPLIT"},
+               {"SAMPLES", Table::Align::kRight},
+               {"CLASSES", Table::Align::kRight},
+               {"SHAPE"},
+               {"DIGEST"}});
+  for (const ordered_json& split : report["splits"]) {
+    const auto count = [&split](const char* field) {
+      return split.contains(field) ? FormatCount(split[field].get<int64_t>()) : std::string();
+    };
+    table.AddRow({NameOf(split), split.value("split", ""), count("samples"), count("classes"),
+                  split.value("shape", ""), split.value("digest", "")});
+  }
+  context.out << table.Render();
+}
+
+// The errors of all splits, to people; whether there are any.
+bool TellErrors(const Context& context, const ordered_json& report) {
+  bool has_errors = false;
+  for (const ordered_json& split : report["splits"]) {
+    const std::vector<std::string> errors = ErrorsOf(split);
+    if (errors.empty()) continue;
+    has_errors = true;
+    const int64_t corrupt = split.value("corrupt", int64_t{0});
+    context.err << NameOf(split) << " " << split.value("split", "") << ": "
+                << (corrupt > 0 ? Counted(static_cast<size_t>(corrupt), "corrupt sample")
+                                : std::string("cannot be opened"))
+                << "\n";
+    for (const std::string& error : errors) context.err << "  " << error << "\n";
+    if (corrupt > static_cast<int64_t>(errors.size())) {
+      context.err << "  and " << corrupt - static_cast<int64_t>(errors.size()) << " more\n";
+    }
+  }
+  return has_errors;
+}
+
+Result Report(const Context& context, const std::string& what, absl::Duration timeout) {
+  TY_ASSIGN_OR_RETURN(const ordered_json report, AskTrainer(context, what, timeout));
+  if (!PrintAsAsked(context, report)) PrintTable(context, report);
+  return TellErrors(context, report) ? link::kFailed : link::kOk;
+}
+
+absl::Status Fetch(const Context& context, const std::string& fetcher, const DataSource& source) {
+  const std::string folder = JoinPath(context.options.dataset_dir, source.dataset);
+  TY_RETURN_IF_ERROR(MakeDirectories(folder));
+  for (const SourceFile& file : source.files) {
+    const std::string path = JoinPath(folder, file.name);
+    TY_ASSIGN_OR_RETURN(
+        const daemons::ChildResult result,
+        daemons::RunChild({fetcher, "--url", SourceUrl(source, file, context.options.mirror),
+                           "--to", path, "--md5", std::string(file.md5)},
+                          "", kFetchTimeout));
+    const std::string error(absl::StripAsciiWhitespace(result.err));
+    if (result.exit_code == fetch::kExitUnavailable) return absl::UnavailableError(error);
+    if (result.exit_code != 0) return absl::DataLossError(error);
+    context.Say(absl::StrCat(path, " ", absl::StripAsciiWhitespace(result.out)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Result ListData(const Context& context) {
+  return Report(context, "ls", kListTimeout);
+}
+
+Result VerifyData(const Context& context) {
+  return Report(context, "verify", kVerifyTimeout);
+}
+
+Result FetchData(const Context& context) {
+  TY_ASSIGN_OR_RETURN(const std::string fetcher, Sibling(context, "trainyard-fetch"));
+  std::vector<const DataSource*> sources;
+  for (const std::string& dataset : context.options.selectors) {
+    const DataSource* source = FindDataSource(dataset);
+    if (source == nullptr) {
+      std::vector<std::string> names;
+      for (const DataSource& known : DataSources()) names.emplace_back(known.dataset);
+      return MakeError(absl::StatusCode::kNotFound, "DATASET_NOT_FOUND",
+                       absl::StrCat("data set '", dataset, "' is none that can be fetched; there ",
+                                    "are ", absl::StrJoin(names, ", ")));
+    }
+    sources.push_back(source);
+  }
+  for (const DataSource* source : sources) {
+    TY_RETURN_IF_ERROR(Fetch(context, fetcher, *source));
+  }
+  return link::kOk;
+}
+
+}  // namespace trainyard::commands

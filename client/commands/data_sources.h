@@ -1,0 +1,30 @@
+// Public data sets that `data fetch` knows: where their publishers keep them, and what they hash
+// to.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace trainyard::commands {
+
+struct SourceFile {
+  absl::string_view name;
+  absl::string_view md5;  // as published
+};
+
+struct DataSource {
+  absl::string_view dataset;  // as data.dataset names it
+  absl::string_view url;      // of the folder
+  std::vector<SourceFile> files;
+};
+
+const std::vector<DataSource>& DataSources();
+// Null for a data set that is not known.
+const DataSource* FindDataSource(absl::string_view dataset);
+
+// The URL of a file below `mirror`, an URL or a folder; or below the publisher's where it is empty.
+std::string SourceUrl(const DataSource& source, const SourceFile& file, const std::string& mirror);
+
+}  // namespace trainyard::commands

@@ -1,0 +1,86 @@
+// data ls, verify and fetch, over the programs that do the work.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "client/commands/data_sources.h"
+#include "common/base/files.h"
+#include "nlohmann/json.hpp"
+#include "tests/unit/client/command_runner.h"
+
+namespace trainyard::commands {
+namespace {
+
+using testing::CommandResult;
+using testing::CommandRunner;
+using ::testing::HasSubstr;
+
+class DataTest : public ::testing::Test {
+ protected:
+  DataTest() { runner_.surroundings.binary_dir = TRAINYARD_BIN_DIR; }
+  CommandResult Run(std::vector<std::string> args) {
+    args.insert(args.begin(), "data");
+    args.insert(args.end(), {"--dataset_dir", folder_.path()});
+    return runner_.Run(args);
+  }
+  void WriteCifar(const std::string& name, size_t records, char label) {
+    ASSERT_TRUE(MakeDirectories(folder_.File("cifar100")).ok());
+    folder_.Write("cifar100/" + name, std::string(records * 3074, label));
+  }
+
+  const testing::TempDir folder_;
+  CommandRunner runner_{"unix:/nobody"};
+};
+
+TEST_F(DataTest, LsShowsWhatLiesThere) {
+  WriteCifar("train.bin", 1200, '\x07');
+  const CommandResult table = Run({"ls"});
+  EXPECT_EQ(table.exit_code, 0) << table.err;
+  EXPECT_THAT(table.out, HasSubstr("DATASET   SPLIT  SAMPLES  CLASSES  SHAPE        DIGEST\n"
+                                   "cifar100  train    1,200      100  3 x 32 x 32  xxh3-128:"));
+  const CommandResult json = Run({"ls", "-o", "json"});
+  EXPECT_EQ(nlohmann::json::parse(json.out)[0]["samples"], 1200);
+  EXPECT_EQ(Run({"ls", "-o", "name"}).out, "cifar100\n");
+}
+
+TEST_F(DataTest, LsOfAnEmptyFolderSaysWhatToDo) {
+  const CommandResult result = Run({"ls"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("`trainyard data fetch`"));
+}
+
+TEST_F(DataTest, VerifyFailsWithFilePositionAndValue) {
+  WriteCifar("train.bin", 3, '\x07');
+  EXPECT_EQ(Run({"verify"}).exit_code, 0);
+  WriteCifar("test.bin", 1, '\x65');
+  const CommandResult result = Run({"verify"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("cifar100 test: cannot be opened"));
+  EXPECT_THAT(result.err, HasSubstr("test.bin' is corrupt: byte 1: label 101; expected 0 to 99"));
+}
+
+TEST_F(DataTest, FetchRefusesWrongBytesAndUnknownNames) {
+  const testing::TempDir mirror;
+  mirror.Write("cifar-10-binary.tar.gz", "not the archive");
+  const CommandResult wrong = Run({"fetch", "cifar10", "--mirror", mirror.path()});
+  EXPECT_EQ(wrong.exit_code, 1);
+  EXPECT_THAT(wrong.err, HasSubstr("expected c32a1d4ab5d03f1284b67883e8d87530"));
+  EXPECT_FALSE(FileExists(folder_.File("cifar10/cifar-10-binary.tar.gz")));
+  const CommandResult unknown = Run({"fetch", "imagenet"});
+  EXPECT_EQ(unknown.exit_code, 3);
+  EXPECT_THAT(unknown.err, HasSubstr("there are cifar10, cifar100, fashion-mnist, mnist"));
+}
+
+TEST(DataSources, AMirrorTakesThePlaceOfThePublisher) {
+  const DataSource& source = *FindDataSource("cifar100");
+  const SourceFile& file = source.files[0];
+  EXPECT_EQ(SourceUrl(source, file, ""),
+            "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz");
+  EXPECT_EQ(SourceUrl(source, file, "http://lab/data/"), "http://lab/data/cifar-100-binary.tar.gz");
+  EXPECT_EQ(SourceUrl(source, file, "/srv/data"), "file:///srv/data/cifar-100-binary.tar.gz");
+  for (const DataSource& known : DataSources()) {
+    for (const SourceFile& each : known.files) EXPECT_EQ(each.md5.size(), 32U) << each.name;
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::commands
