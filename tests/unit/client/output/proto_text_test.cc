@@ -41,7 +41,8 @@ TEST(ProtoText, YamlQuotesWhatWouldReadAsSomethingElse) {
 
 // Whatever a spec holds, its YAML is read back as the same spec: the specs of jobs/, resolved.
 TEST(ProtoText, TheYamlOfASpecReadsBackAsTheSameSpec) {
-  for (const std::string name : {"convnet-glyphs", "convnet-fashion-mnist", "mlp-glyphs"}) {
+  for (const std::string name :
+       {"convnet-cifar10", "convnet-fashion-mnist", "convnet-glyphs", "mlp-glyphs"}) {
     const std::string path = trainyard::testing::SourcePath("jobs/" + name + ".yaml");
     const auto file = spec_loader::ReadSpecFile(path);
     ASSERT_TRUE(file.ok()) << file.status();
