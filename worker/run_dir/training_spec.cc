@@ -207,6 +207,8 @@ void ReadTrain(FieldReader& spec, TrainSpec& train) {
   train.seed = static_cast<uint64_t>(seed);
   int precision = 0;
   ReadEnum(reader, "precision", "PRECISION_", {{"f32", 1}}, precision);
+  Number(reader, "label_smoothing", train.label_smoothing,
+         {.min = 0, .max = 1, .max_exclusive = true});
 }
 
 // What a rule has of its own, and its defaults.

@@ -69,6 +69,7 @@ struct TrainSpec {
   int64_t global_batch = 64;
   int replicas = 0;  // 0: as many as ranks
   uint64_t seed = 1;
+  double label_smoothing = 0;  // [0, 1)
 
   friend bool operator==(const TrainSpec&, const TrainSpec&) = default;
 };

@@ -131,7 +131,9 @@ absl::StatusOr<CompiledModel> CompileModel(const run_dir::TrainingSpec& spec,
   const int replicas = ReplicaCount(spec.train, target.world_size);
   TY_ASSIGN_OR_RETURN(const parallel::ReplicaRange hosted,
                       parallel::HostedReplicas(replicas, target.rank, target.world_size));
-  TY_ASSIGN_OR_RETURN(const engine::Graph graph, BuildModel(spec.model));
+  TY_ASSIGN_OR_RETURN(engine::Graph graph, BuildModel(spec.model));
+  // The loss is the last node.
+  graph.nodes.back().attributes = engine::LossAttributes{spec.train.label_smoothing};
   CompiledModel model;
   model.couples_rows = CouplesRows(graph);
   const int64_t batch = spec.train.global_batch;

@@ -133,17 +133,18 @@ TEST(TrainingSpec, ResidualNetworksHaveDefaultsOfTheirOwn) {
 }
 
 TEST(TrainingSpec, AllViolationsComeAtOnceWithTheirPaths) {
-  EXPECT_THAT(ViolatedFields(R"({
+  EXPECT_THAT(
+      ViolatedFields(R"({
     "model": {"convnet": {"channels": [32], "classes": "1"}},
     "data": {},
-    "train": {"epochs": 1, "steps": 2, "global_batch": 0},
+    "train": {"epochs": 1, "steps": 2, "global_batch": 0, "label_smoothing": 1},
     "optimizer": {"sgd": {"lr": 0, "momentum": 1}},
     "schedule": {"step": {"milestones": [3, 1]}},
     "checkpoint": {"every": {"time": "0s"}}})"),
-              ElementsAre("spec.model.convnet.classes", "spec.model.convnet.channels",
-                          "spec.data.dataset", "spec.train", "spec.train.global_batch",
-                          "spec.optimizer.sgd.lr", "spec.optimizer.sgd.momentum",
-                          "spec.schedule.step.milestones", "spec.checkpoint.every.time"));
+      ElementsAre("spec.model.convnet.classes", "spec.model.convnet.channels", "spec.data.dataset",
+                  "spec.train", "spec.train.global_batch", "spec.train.label_smoothing",
+                  "spec.optimizer.sgd.lr", "spec.optimizer.sgd.momentum",
+                  "spec.schedule.step.milestones", "spec.checkpoint.every.time"));
 }
 
 TEST(TrainingSpec, TypesAreStrict) {
