@@ -1,20 +1,24 @@
 // Time of one training step (forward, backward, update) of the cpu backend on synthetic batches.
 //
-//   bench_step [--net convnet|convnet_bn|mlp] [--batch 64] [--threads 1] [--steps 100] [--runs 1]
+//   bench_step [--net resnet20] [--batch 64] [--threads 1] [--steps 100] [--runs 1] [--warmup 10]
 //              [--profile] [--memory]
 // Prints one line a run: net, batch, threads, ms of CPU time and of wall time a step, samples/s and
-// GFLOP/s by the wall. bench_step.py sets it
-// beside PyTorch.
+// GFLOP/s by the wall, and by how much the process grew. bench_step.py sets it beside PyTorch.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/backend/cpu/cpu_executable.h"
 #include "worker/engine/models/models.h"
@@ -28,18 +32,43 @@ struct Arguments {
   int threads = 1;
   int steps = 100;
   int runs = 1;
+  int warmup = 10;
   bool profile = false;
   bool memory = false;
 };
 
 absl::StatusOr<Graph> BuildNet(const std::string& net) {
-  if (net == "convnet" || net == "convnet_bn") {
-    return BuildConvnet({.input = {1, 28, 28}, .batch_norm = net == "convnet_bn"});
-  }
-  if (net == "mlp") {
-    return BuildMlp({.input = {1, 28, 28}, .hidden = {128, 64}});
-  }
-  return absl::InvalidArgumentError("--net " + net + "; expected convnet, convnet_bn or mlp");
+  const Shape digit = {1, 28, 28}, thumbnail = {3, 32, 32}, image = {3, 224, 224};
+  const std::map<std::string, std::function<absl::StatusOr<Graph>()>> nets = {
+      {"mlp",
+       [&] {
+         return BuildMlp({.input = digit, .hidden = {128, 64}});
+       }},
+      {"convnet", [&] { return BuildConvnet({.input = digit}); }},
+      {"convnet_bn", [&] { return BuildConvnet({.input = digit, .batch_norm = true}); }},
+      {"resnet20",
+       [&] {
+         return BuildResnet({.input = thumbnail, .depth = 20, .stem = Stem::kCifar, .classes = 10});
+       }},
+      {"resnet18",
+       [&] {
+         return BuildResnet({.input = thumbnail, .depth = 18, .stem = Stem::kCifar, .classes = 10});
+       }},
+      {"resnet50", [&] { return BuildResnet({.input = image, .depth = 50}); }},
+      {"wrn-16-4", [&] { return BuildWideResnet({.input = thumbnail, .depth = 16, .width = 4}); }},
+      {"wrn-28-10", [&] { return BuildWideResnet({.input = thumbnail}); }},
+      {"googlenet",
+       [&] {
+         return BuildGooglenet(
+             {.input = thumbnail, .stem = Stem::kCifar, .classes = 10, .dropout = 0});
+       }},
+      {"alexnet", [&] { return BuildAlexnet({.input = image}); }},
+  };
+  const auto found = nets.find(net);
+  if (found != nets.end()) return found->second();
+  std::string names;
+  for (const auto& [name, build] : nets) absl::StrAppend(&names, names.empty() ? "" : ", ", name);
+  return absl::InvalidArgumentError(absl::StrCat("--net ", net, "; expected one of ", names));
 }
 
 bool Parse(int argc, char** argv, Arguments& arguments) {
@@ -61,6 +90,7 @@ bool Parse(int argc, char** argv, Arguments& arguments) {
                   : flag == "--threads" ? &arguments.threads
                   : flag == "--steps"   ? &arguments.steps
                   : flag == "--runs"    ? &arguments.runs
+                  : flag == "--warmup"  ? &arguments.warmup
                                         : nullptr;
     if (flag == "--net") {
       arguments.net = value;
@@ -80,7 +110,15 @@ void PrintProfile(Executable& executable, const Batch& batch, int steps) {
   }
 }
 
+// Of the process so far, in KiB.
+int64_t PeakMemory() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss;
+}
+
 absl::Status Run(const Arguments& arguments) {
+  const int64_t before = PeakMemory();
   const absl::StatusOr<Graph> model = BuildNet(arguments.net);
   if (!model.ok()) {
     return model.status();
@@ -104,14 +142,14 @@ absl::Status Run(const Arguments& arguments) {
     input = static_cast<float>(next() >> 8) / (1 << 23) - 1;
   }
   for (int32_t& label : labels) {
-    label = static_cast<int32_t>((next() >> 16) % 10);
+    label = static_cast<int32_t>((next() >> 16) % static_cast<uint32_t>(model->classes()));
   }
   const Batch batch = {inputs, labels};
   auto step = [&]() -> absl::Status {
     absl::Status status = (*executable)->Accumulate(batch, 1, nullptr);
     return status.ok() ? (*executable)->Update(0.01).status() : status;
   };
-  for (int i = 0; i < 10; ++i) {
+  for (int i = 0; i < arguments.warmup; ++i) {
     if (absl::Status status = step(); !status.ok()) {
       return status;
     }
@@ -130,10 +168,12 @@ absl::Status Run(const Arguments& arguments) {
         arguments.steps;
     const double cpu_seconds =
         static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC / arguments.steps;
-    std::printf("%s batch %d threads %d: %.4f ms CPU %.4f ms wall %.0f samples/s %.1f GFLOP/s\n",
-                arguments.net.c_str(), arguments.batch, arguments.threads, cpu_seconds * 1e3,
-                seconds * 1e3,
-                arguments.batch / seconds, flops / seconds / 1e9);
+    std::printf(
+        "%s batch %d threads %d: %.4f ms CPU %.4f ms wall %.0f samples/s %.1f GFLOP/s "
+        "peak %.0f MiB\n",
+        arguments.net.c_str(), arguments.batch, arguments.threads, cpu_seconds * 1e3, seconds * 1e3,
+        arguments.batch / seconds, flops / seconds / 1e9,
+        static_cast<double>(PeakMemory() - before) / 1024);
   }
   if (arguments.profile) {
     PrintProfile(**executable, batch, arguments.steps);
@@ -151,8 +191,8 @@ int main(int argc, char** argv) {
   trainyard::engine::Arguments arguments;
   if (!trainyard::engine::Parse(argc, argv, arguments)) {
     std::fprintf(stderr,
-                 "usage: bench_step [--net convnet|convnet_bn|mlp] [--batch N] [--threads N] "
-                 "[--steps N] [--runs N] [--profile] [--memory]\n");
+                 "usage: bench_step [--net NAME] [--batch N] [--threads N] "
+                 "[--steps N] [--runs N] [--warmup N] [--profile] [--memory]\n");
     return 2;
   }
   const absl::Status status = trainyard::engine::Run(arguments);
