@@ -4,6 +4,7 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -41,6 +42,22 @@ void ExpectGolden(const std::string& name) {
   const auto golden = ReadFile(base + ".txt");
   ASSERT_TRUE(golden.ok()) << golden.status() << "\n" << Messages(file);
   EXPECT_EQ(Messages(file), *golden);
+}
+
+// What comes with the product works.
+TEST(SpecFile, TheJobsThatComeAlongHaveNoMistakes) {
+  int jobs = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(trainyard::testing::SourcePath("jobs"))) {
+    if (entry.path().extension() != ".yaml") continue;
+    auto file = ReadSpecFile(entry.path().string());
+    ASSERT_TRUE(file.ok()) << file.status();
+    AddRuleMistakes(*file, file->spec, {});
+    EXPECT_EQ(Messages(*file), "") << entry.path();
+    EXPECT_EQ(file->spec.name(), entry.path().stem().string());
+    ++jobs;
+  }
+  EXPECT_GE(jobs, 12);
 }
 
 TEST(SpecFile, FiveMistakesAreFiveLocatedErrors) {
