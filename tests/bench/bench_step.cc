@@ -4,14 +4,13 @@
 //              [--profile] [--memory]
 // Prints one line a run: net, batch, threads, ms of CPU time and of wall time a step, samples/s and
 // GFLOP/s by the wall, and by how much the process grew. bench_step.py sets it beside PyTorch.
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <string>
@@ -110,11 +109,16 @@ void PrintProfile(Executable& executable, const Batch& batch, int steps) {
   }
 }
 
-// Of the process so far, in KiB.
+// Of the process so far, in KiB; 0 where the kernel does not tell. (ru_maxrss would count what ran
+// before exec.)
 int64_t PeakMemory() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss;
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  int64_t kib = 0;
+  while (status >> word) {
+    if (word == "VmHWM:") status >> kib;
+  }
+  return kib;
 }
 
 absl::Status Run(const Arguments& arguments) {

@@ -10,7 +10,6 @@ usage: bench_step.py --bin DIR [--nets convnet,resnet20,wrn-16-4,googlenet] [--b
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -24,7 +23,9 @@ VARIANTS = [("torch", False, {}), ("channels_last", True, {}),
 
 
 def peak_memory():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """Of this process so far, in MiB. (ru_maxrss would count its parent's.)"""
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
 
 
 def serve_torch(net, batch, steps, threads, channels_last):
@@ -78,7 +79,7 @@ def measure_ours(binary_dir, net, batch, steps, threads):
     output = subprocess.run([os.path.join(binary_dir, "bench_step"), "--net", net, "--batch", str(batch), "--warmup",
                              str(WARMUP), "--threads", str(threads), "--steps", str(steps)], check=True,
                             capture_output=True, text=True).stdout
-    fields = output.split(": ")[1].split(" ")
+    fields = output.split(": ")[1].split()
     return [float(fields[0]), float(fields[fields.index("MiB") - 1])]
 
 
