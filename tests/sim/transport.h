@@ -45,13 +45,15 @@ class Transport {
   template <typename T>
   std::shared_ptr<PendingCall> Call(int link, Time timeout, Serve<T> serve, Answer<T> done) {
     auto call = std::make_shared<PendingCall>();
-    auto end = [call, done = std::move(done)](absl::StatusOr<T> answer) {
-      if (call->ended_) return;
-      call->ended_ = true;
-      call->broken_ = nullptr;
-      done(std::move(answer));
+    auto end = [call, end_of = MakeEnd<T>(done)](absl::StatusOr<T> answer) {
+      end_of(*call, std::move(answer));
     };
-    call->broken_ = [end] { end(absl::UnavailableError("the connection is gone")); };
+    // Weakly: it belongs to the call, which `end` keeps alive until the timeout.
+    call->broken_ = [weak = std::weak_ptr(call), end_of = MakeEnd<T>(done)] {
+      if (const auto alive = weak.lock()) {
+        end_of(*alive, absl::UnavailableError("the connection is gone"));
+      }
+    };
     calls_.push_back(call);
     world_.After(timeout, [end] { end(absl::DeadlineExceededError("no answer")); });
     Answer<T> answer = [this, link, end](absl::StatusOr<T> value) {
@@ -78,6 +80,15 @@ class Transport {
   void set_calm() { calm_ = true; }
 
  private:
+  template <typename T>
+  static auto MakeEnd(Answer<T> done) {
+    return [done = std::move(done)](PendingCall& call, absl::StatusOr<T> answer) {
+      if (call.ended_) return;
+      call.ended_ = true;
+      call.broken_ = nullptr;
+      done(std::move(answer));
+    };
+  }
   void Deliver(int link, bool to_server, std::function<void()> arrive);
 
   World& world_;
