@@ -118,6 +118,8 @@ void CheckData(const v1::JobSpec& spec, Violations& violations) {
     case v1::ModelSpec::kGooglenet:
       CheckModel(model.googlenet(), "spec.model.googlenet", *facts, violations);
       break;
+    case v1::ModelSpec::kGpt2:
+    case v1::ModelSpec::kLayers:
     case v1::ModelSpec::MODEL_NOT_SET:
       break;
   }
