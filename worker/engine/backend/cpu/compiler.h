@@ -97,6 +97,9 @@ class Compiler {
   void LowerNode(const Node& node);
   // lower_conv.cc
   Conv ChooseConv(const Node& node, bool inference);
+  // What computes it between the formats of `conv`: by another algorithm where that is faster.
+  dnnl::convolution_forward::primitive_desc DescribeConv(const Node& node, const Conv& conv,
+                                                         bool inference);
   dnnl::convolution_backward_weights::primitive_desc DescribeConvParameterGradient(
       const ConvAttributes& attributes, const Conv& conv, const dnnl::memory::dims& weight_dims,
       bool has_bias);

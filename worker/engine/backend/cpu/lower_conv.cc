@@ -1,4 +1,6 @@
 // conv2d by oneDNN.
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "common/base/check.h"
 #include "worker/engine/backend/cpu/compiler.h"
@@ -11,6 +13,14 @@ using Dims = dnnl::memory::dims;
 using Tag = dnnl::memory::format_tag;
 constexpr auto kF32 = dnnl::memory::data_type::f32;
 constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+constexpr auto kWinograd = dnnl::algorithm::convolution_winograd;
+
+// Where F(4x4, 3x3) beats the direct algorithm on one AVX-512 core: below, its transforms cost what
+// its products save. By shape alone, so that runs are alike.
+constexpr int64_t kWinogradChannels = 32;
+constexpr int64_t kWinogradChannelsOfParameterGradient = 64;
+// The weights are transformed once an execution, which so many tiles of 4x4 hide.
+constexpr int64_t kWinogradTiles = 64;
 
 struct Geometry {
   Dims strides, dilation, padding;
@@ -20,6 +30,16 @@ struct Geometry {
         dilation{conv.dilation - 1, conv.dilation - 1},  // oneDNN counts the gaps
         padding{conv.padding, conv.padding} {}
 };
+
+// Whether to compute a convolution between `x` and `y` by minimal filtering (Lavin & Gray 2016): 36
+// products for 4x4 results instead of 144.
+bool SuitsWinograd(const ConvAttributes& conv, const Layout& x, const Layout& y, int64_t rows,
+                   int64_t channels_min) {
+  const int64_t tiles = rows * ((y.height + 3) / 4) * ((y.width + 3) / 4);
+  return conv.kernel == 3 && conv.stride == 1 && conv.dilation == 1 && conv.groups == 1 &&
+         x.block == 16 && y.block == 16 && std::min(x.channels, y.channels) >= channels_min &&
+         tiles >= kWinogradTiles;
+}
 
 dnnl::primitive_attr UserScratchpad() {
   dnnl::primitive_attr attributes;
@@ -88,9 +108,28 @@ Compiler::Conv Compiler::ChooseConv(const Node& node, bool inference) {
   CheckFailed(__FILE__, __LINE__, "oneDNN refuses plain formats: " + node.name);
 }
 
+dnnl::convolution_forward::primitive_desc Compiler::DescribeConv(const Node& node, const Conv& conv,
+                                                                 bool inference) {
+  if (!SuitsWinograd(node.conv(), conv.input, conv.output, rows_, kWinogradChannels)) {
+    return conv.forward;
+  }
+  const Geometry geometry(node.conv());
+  const auto kind =
+      inference ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
+  const Desc weight(ConvWeightDims(node, node.inputs[1]), kF32, Tag::any);
+  const dnnl::convolution_forward::desc desc(kind, kWinograd, conv.forward.src_desc(), weight,
+                                             conv.forward.bias_desc(), conv.forward.dst_desc(),
+                                             geometry.strides, geometry.dilation, geometry.padding,
+                                             geometry.padding);
+  const dnnl::convolution_forward::primitive_desc winograd(desc, ForwardAttributes(node.relu),
+                                                           engine_, /*allow_empty=*/true);
+  return winograd ? winograd : conv.forward;
+}
+
 void Compiler::LowerConv(const Node& node) {
   const bool inference = step_.parameter_gradients.empty();
   const Conv conv = ChooseConv(node, inference);
+  const auto primitive_desc = DescribeConv(node, conv, inference);
   convs_[node.name] = conv;
   SetLayout(node.outputs[0], conv.output);
   const BufferId x = In(node.inputs[0], conv.input);
@@ -98,16 +137,16 @@ void Compiler::LowerConv(const Node& node) {
   std::vector<BufferId> buffers = {x, y};
   const ValueId weight = node.inputs[1];
   Arguments arguments = {
-      {DNNL_ARG_SRC, Memory(conv.forward.src_desc(), x)},
-      {DNNL_ARG_WEIGHTS,
-       weights_.Get(Parameter(weight), PlainConvWeight(node, weight), conv.forward.weights_desc())},
-      {DNNL_ARG_DST, Memory(conv.forward.dst_desc(), y)}};
+      {DNNL_ARG_SRC, Memory(primitive_desc.src_desc(), x)},
+      {DNNL_ARG_WEIGHTS, weights_.Get(Parameter(weight), PlainConvWeight(node, weight),
+                                      primitive_desc.weights_desc())},
+      {DNNL_ARG_DST, Memory(primitive_desc.dst_desc(), y)}};
   if (node.inputs.size() > 2) {
-    arguments.insert({DNNL_ARG_BIAS,
-                      dnnl::memory(conv.forward.bias_desc(), engine_, Parameter(node.inputs[2]))});
+    arguments.insert({DNNL_ARG_BIAS, dnnl::memory(primitive_desc.bias_desc(), engine_,
+                                                  Parameter(node.inputs[2]))});
   }
-  AddScratchpad(conv.forward.scratchpad_desc(), arguments, buffers);
-  const dnnl::convolution_forward primitive(conv.forward);
+  AddScratchpad(primitive_desc.scratchpad_desc(), arguments, buffers);
+  const dnnl::convolution_forward primitive(primitive_desc);
   dnnl::stream stream = stream_;
   EmitCall(
       node, [=](RunState&) { primitive.execute(stream, arguments); }, buffers);
@@ -118,12 +157,21 @@ void Compiler::LowerConvInputGradient(const Node& node) {
   const Geometry geometry(node.conv());
   const ValueId weight = node.inputs[1];
   const ValueId output = node.outputs[0];
-  const dnnl::convolution_backward_data::desc desc(
-      kDirect, conv.forward.src_desc(), Desc(ConvWeightDims(node, weight), kF32, Tag::any),
-      conv.forward.dst_desc(), geometry.strides, geometry.dilation, geometry.padding,
-      geometry.padding);
-  const dnnl::convolution_backward_data::primitive_desc primitive_desc(desc, UserScratchpad(),
-                                                                       engine_, conv.forward);
+  const auto describe = [&](dnnl::algorithm algorithm) {
+    const dnnl::convolution_backward_data::desc desc(
+        algorithm, conv.forward.src_desc(), Desc(ConvWeightDims(node, weight), kF32, Tag::any),
+        conv.forward.dst_desc(), geometry.strides, geometry.dilation, geometry.padding,
+        geometry.padding);
+    return dnnl::convolution_backward_data::primitive_desc(
+        desc, UserScratchpad(), engine_, conv.forward, /*allow_empty=*/algorithm == kWinograd);
+  };
+  dnnl::convolution_backward_data::primitive_desc primitive_desc;
+  if (SuitsWinograd(node.conv(), conv.input, conv.output, rows_, kWinogradChannels)) {
+    primitive_desc = describe(kWinograd);
+  }
+  if (!primitive_desc) {
+    primitive_desc = describe(kDirect);
+  }
   SetLayout(output, conv.input);
   const BufferId dy = In(node.inputs[0], conv.output);
   const BufferId dx = BufferOf(output);
@@ -145,14 +193,21 @@ dnnl::convolution_backward_weights::primitive_desc Compiler::DescribeConvParamet
   const Geometry geometry(attributes);
   const Desc any(weight_dims, kF32, Tag::any);
   const Desc bias = has_bias ? conv.forward.bias_desc() : Desc();
-  const auto desc =
-      has_bias ? dnnl::convolution_backward_weights::desc(
-                     kDirect, conv.forward.src_desc(), any, bias, conv.forward.dst_desc(),
-                     geometry.strides, geometry.dilation, geometry.padding, geometry.padding)
-               : dnnl::convolution_backward_weights::desc(
-                     kDirect, conv.forward.src_desc(), any, conv.forward.dst_desc(),
-                     geometry.strides, geometry.dilation, geometry.padding, geometry.padding);
-  return {desc, UserScratchpad(), engine_, conv.forward};
+  const auto describe = [&](dnnl::algorithm algorithm) {
+    const dnnl::convolution_backward_weights::desc desc(
+        algorithm, conv.forward.src_desc(), any, bias, conv.forward.dst_desc(), geometry.strides,
+        geometry.dilation, geometry.padding, geometry.padding);
+    return dnnl::convolution_backward_weights::primitive_desc(
+        desc, UserScratchpad(), engine_, conv.forward, /*allow_empty=*/algorithm == kWinograd);
+  };
+  if (SuitsWinograd(attributes, conv.input, conv.output, rows_,
+                    kWinogradChannelsOfParameterGradient)) {
+    const auto winograd = describe(kWinograd);
+    if (winograd) {
+      return winograd;
+    }
+  }
+  return describe(kDirect);
 }
 
 bool Compiler::HasSlowGradient(const Node& node, const Conv& conv) {

@@ -79,6 +79,9 @@ TEST(CpuConv2d, AgreesWithTheReference) {
       {{16, 5, 5}, {.out_channels = 16, .kernel = 3, .padding = 1, .groups = 4}, 2},
       {{6, 5, 5}, {.out_channels = 9, .kernel = 3, .groups = 3, .bias = false}, 1},
       {{2, 13, 13}, {.out_channels = 3, .kernel = 7, .stride = 3, .padding = 3}, 2},
+      // Enough channels and tiles for minimal filtering: forward, and in the second all gradients.
+      {{40, 10, 9}, {.out_channels = 33, .kernel = 3, .padding = 1}, 8},
+      {{64, 7, 11}, {.out_channels = 72, .kernel = 3, .padding = 1, .bias = false}, 11},
   };
   for (const Case& c : cases) {
     const std::string what = absl::StrCat("conv2d ", ShapeString(c.input), " to ",
