@@ -20,6 +20,28 @@ std::string ShapeString(const Shape& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
+int Node::OverwrittenBy(int output) const {
+  for (const Overwrite& overwrite : overwrites) {
+    if (overwrite.output == output) {
+      return overwrite.input;
+    }
+  }
+  return -1;
+}
+
+int64_t BytesOf(Element element, int64_t count, int64_t real_bytes) {
+  constexpr int64_t kBitsInByte = 8;
+  switch (element) {
+    case Element::kReal:
+      return count * real_bytes;
+    case Element::kByte:
+      return count;
+    case Element::kBit:
+      return (count + kBitsInByte - 1) / kBitsInByte;
+  }
+  return 0;
+}
+
 ValueId Graph::Add(Value value) {
   values.push_back(std::move(value));
   return static_cast<ValueId>(values.size()) - 1;
@@ -30,7 +52,9 @@ Cost NodeCost(const Graph& graph, const Node& node, int64_t rows) {
   for (const std::vector<ValueId>* ids : {&node.inputs, &node.outputs}) {
     for (ValueId id : *ids) {
       if (id != kNoValue) {
-        cost.bytes += 4.0 * static_cast<double>(graph.value(id).Elements(rows));
+        const Value& value = graph.value(id);
+        cost.bytes += static_cast<double>(
+            BytesOf(value.element, value.Elements(rows), int64_t{sizeof(float)}));
       }
     }
   }
@@ -66,7 +90,12 @@ std::string RenderGraph(const Graph& graph) {
   for (const Node& node : graph.nodes) {
     absl::StrAppend(&text, names(node.outputs), " = ", OpName(node.op), node.relu ? "+relu" : "",
                     "(", names(node.inputs), ")",
-                    node.in_place >= 0 ? absl::StrCat(" over input ", node.in_place) : "", "\n");
+                    absl::StrJoin(node.overwrites, "",
+                                  [](std::string* out, const Node::Overwrite& overwrite) {
+                                    absl::StrAppend(out, " output ", overwrite.output,
+                                                    " over input ", overwrite.input);
+                                  }),
+                    "\n");
   }
   return text;
 }

@@ -51,6 +51,9 @@ struct Initializer {
   double value = 0;
 };
 
+// What an element of a value must hold; a backend may give it as little room.
+enum class Element { kReal, kByte, kBit };
+
 struct Value {
   std::string name;
   Role role = Role::kActivation;
@@ -59,6 +62,7 @@ struct Value {
   // Of a gradient: the value with respect to which it is taken.
   ValueId primal = kNoValue;
   Initializer initializer = {};  // of a parameter
+  Element element = Element::kReal;
 
   int64_t Elements(int64_t rows) const { return ElementCount(shape) * (per_row ? rows : 1); }
 };
@@ -159,6 +163,12 @@ struct NormAttributes {
   double eps = 1e-5;
   double momentum = 0.1;         // share of the new statistics, as in PyTorch
   bool batch_statistics = true;  // false: normalise by the running statistics (evaluation)
+  // Places among the inputs of what passes fused into the node; 0: nothing.
+  int residual = 0;         // batch_norm: added to y before it is rectified
+  int bias = 0;             // gradient: tells with x what the rectifier let through
+  int mask = 0;             // gradient: tells the same, one bit an element
+  int second_gradient = 0;  // gradient: added to dy
+  int addend = 0;           // gradient: added to dx
 };
 
 struct Node {
@@ -171,15 +181,22 @@ struct Node {
                AttentionAttributes, LossAttributes>
       attributes;
   // Fused by a pass. conv2d, linear, batch_norm: the output is rectified. batch_norm_gradient: the
-  // incoming gradient is masked where the output was not positive. max_pool: its index tells
-  // windows whose maximum is not positive, and max_pool_gradient gives them no gradient.
+  // incoming gradient counts only where the output was positive. max_pool: its index tells windows
+  // whose maximum is not positive, and max_pool_gradient gives them no gradient.
   bool relu = false;
   // Of a parameter that several layers share, each makes a part of the gradient: this node adds to
   // what an earlier one wrote; a later one adds to it.
   bool adds = false;
   bool is_partial = false;
-  // Output 0 is written over this input; -1: over none.
-  int in_place = -1;
+  // Outputs that are written over an input.
+  struct Overwrite {
+    int output = 0;
+    int input = 0;
+  };
+  std::vector<Overwrite> overwrites = {};
+
+  // The input over which this output is written; -1: over none.
+  int OverwrittenBy(int output) const;
 
   const ConvAttributes& conv() const { return std::get<ConvAttributes>(attributes); }
   const PoolAttributes& pool() const { return std::get<PoolAttributes>(attributes); }
@@ -214,6 +231,9 @@ struct Graph {
   int64_t classes() const { return value(logits).shape.back(); }
   int64_t labels_per_row() const { return ElementCount(value(labels).shape); }
 };
+
+// Smallest room for `count` elements, where real numbers take `real_bytes`.
+int64_t BytesOf(Element element, int64_t count, int64_t real_bytes);
 
 // Arithmetic and traffic of a node for so many rows, each tensor read or written once.
 struct Cost {

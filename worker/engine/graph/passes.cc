@@ -3,50 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "worker/engine/graph/graph_edit.h"
+
 namespace trainyard::engine {
 namespace {
-
-constexpr int kNobody = -1;
-
-// Who computes and who reads each value, by node number.
-struct Uses {
-  std::vector<int> producer;
-  std::vector<std::vector<int>> consumers;
-
-  explicit Uses(const StepGraph& step)
-      : producer(step.graph.values.size(), kNobody), consumers(step.graph.values.size()) {
-    for (size_t i = 0; i < step.graph.nodes.size(); ++i) {
-      for (ValueId input : step.graph.nodes[i].inputs) {
-        consumers[static_cast<size_t>(input)].push_back(static_cast<int>(i));
-      }
-      for (ValueId output : step.graph.nodes[i].outputs) {
-        if (output != kNoValue) {
-          producer[static_cast<size_t>(output)] = static_cast<int>(i);
-        }
-      }
-    }
-    for (ValueId kept : step.kept) {
-      consumers[static_cast<size_t>(kept)].push_back(kNobody);
-    }
-  }
-
-  // The only node that reads the value, or kNobody.
-  int SoleConsumer(ValueId value) const {
-    const std::vector<int>& nodes = consumers[static_cast<size_t>(value)];
-    return nodes.size() == 1 ? nodes[0] : kNobody;
-  }
-};
-
-// Drops the nodes marked.
-void Erase(std::vector<Node>& nodes, const std::vector<bool>& erased) {
-  std::vector<Node> left;
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    if (!erased[i]) {
-      left.push_back(std::move(nodes[i]));
-    }
-  }
-  nodes = std::move(left);
-}
 
 bool CanRectify(const Node& node) {
   return !node.relu && (node.op == OpKind::kConv2d || node.op == OpKind::kLinear ||
@@ -82,7 +42,9 @@ StepGraph FuseRelu(StepGraph step) {
       }
       Node& gradient = nodes[static_cast<size_t>(norm_gradient)];
       gradient.inputs[0] = nodes[static_cast<size_t>(relu_gradient)].inputs[0];
-      gradient.inputs.push_back(node.inputs[2]);
+      NormAttributes norm = gradient.norm();
+      norm.bias = Append(gradient.inputs, node.inputs[2]);
+      gradient.attributes = norm;
       gradient.relu = true;
       erased[static_cast<size_t>(relu_gradient)] = true;
     }
@@ -168,17 +130,70 @@ std::vector<ValueId> SharedStorage(const Graph& graph) {
     storage[i] = static_cast<ValueId>(i);
   }
   for (const Node& node : graph.nodes) {
-    int shared = node.in_place;
+    const auto share = [&](int output, int input) {
+      storage[static_cast<size_t>(node.outputs[static_cast<size_t>(output)])] =
+          storage[static_cast<size_t>(node.inputs[static_cast<size_t>(input)])];
+    };
     if (node.op == OpKind::kFlatten || node.op == OpKind::kFlattenGradient) {
-      shared = 0;
+      share(0, 0);
     }
-    if (shared >= 0) {
-      storage[static_cast<size_t>(node.outputs[0])] =
-          storage[static_cast<size_t>(node.inputs[static_cast<size_t>(shared)])];
+    for (const Node::Overwrite& overwrite : node.overwrites) {
+      share(overwrite.output, overwrite.input);
     }
   }
   return storage;
 }
+
+namespace {
+
+// Which output could be written over which input, the best first: what looks at one element at a
+// time, or reads all of the input before.
+std::vector<Node::Overwrite> PossibleOverwrites(const Node& node) {
+  switch (node.op) {
+    case OpKind::kRelu:
+    case OpKind::kTanh:
+    case OpKind::kSigmoid:
+    case OpKind::kGelu:
+    case OpKind::kDropout:
+    case OpKind::kPositionEmbedding:
+    case OpKind::kReluGradient:
+    case OpKind::kTanhGradient:
+    case OpKind::kSigmoidGradient:
+    case OpKind::kGeluGradient:
+    case OpKind::kLayerNormGradient:
+      return {{0, 0}};
+    case OpKind::kAdd:
+      return {{0, 0}, {0, 1}};
+    case OpKind::kBatchNorm: {
+      std::vector<Node::Overwrite> possible = {{0, 0}};
+      if (node.norm().residual > 0) {
+        possible.push_back({0, node.norm().residual});
+      }
+      return possible;
+    }
+    case OpKind::kBatchNormGradient: {
+      const NormAttributes& norm = node.norm();
+      std::vector<Node::Overwrite> possible;
+      if (norm.mask > 0) {
+        possible.push_back({3, 0});
+        if (norm.second_gradient > 0) {
+          possible.push_back({3, norm.second_gradient});
+        }
+      } else {
+        possible.push_back({0, 0});
+      }
+      possible.push_back({0, 1});
+      if (norm.addend > 0) {
+        possible.push_back({0, norm.addend});
+      }
+      return possible;
+    }
+    default:
+      return {};
+  }
+}
+
+}  // namespace
 
 StepGraph ReuseInPlace(StepGraph step) {
   Graph& graph = step.graph;
@@ -194,43 +209,26 @@ StepGraph ReuseInPlace(StepGraph step) {
   }
   for (int i = 0; i < end; ++i) {
     Node& node = graph.nodes[static_cast<size_t>(i)];
-    int candidates = 0;
-    switch (node.op) {
-      case OpKind::kRelu:
-      case OpKind::kTanh:
-      case OpKind::kSigmoid:
-      case OpKind::kGelu:
-      case OpKind::kDropout:
-      case OpKind::kPositionEmbedding:
-      case OpKind::kReluGradient:
-      case OpKind::kTanhGradient:
-      case OpKind::kSigmoidGradient:
-      case OpKind::kGeluGradient:
-      case OpKind::kBatchNormGradient:
-      case OpKind::kLayerNormGradient:
-        candidates = 1;
-        break;
-      case OpKind::kAdd:
-        candidates = 2;
-        break;
-      default:
-        break;
-    }
-    if (node.outputs[0] == kNoValue) {
-      continue;
-    }
-    const std::vector<ValueId> storage = SharedStorage(graph);
-    for (int candidate = 0; candidate < candidates && node.in_place < 0; ++candidate) {
+    for (const Node::Overwrite& possible : PossibleOverwrites(node)) {
+      if (node.outputs[static_cast<size_t>(possible.output)] == kNoValue ||
+          node.OverwrittenBy(possible.output) >= 0) {
+        continue;
+      }
+      const std::vector<ValueId> storage = SharedStorage(graph);
       const ValueId root =
-          storage[static_cast<size_t>(node.inputs[static_cast<size_t>(candidate)])];
+          storage[static_cast<size_t>(node.inputs[static_cast<size_t>(possible.input)])];
       const Role role = graph.value(root).role;
       bool free = role == Role::kActivation || role == Role::kGradient;
       for (size_t v = 0; v < storage.size() && free; ++v) {
         // Values made later share only through this node or one that reads a sharer later.
         free = storage[v] != root || last_use[v] <= i;
       }
+      // Nor may another output of this node lie there already.
+      for (const ValueId output : node.outputs) {
+        free = free && (output == kNoValue || storage[static_cast<size_t>(output)] != root);
+      }
       if (free) {
-        node.in_place = candidate;
+        node.overwrites.push_back(possible);
       }
     }
   }
@@ -238,8 +236,14 @@ StepGraph ReuseInPlace(StepGraph step) {
 }
 
 StepGraph ApplyPasses(StepGraph step, const PassOptions& options) {
+  if (options.fuse_residual) {
+    step = FuseResidual(std::move(step));
+  }
   if (options.fuse_relu) {
     step = FuseRelu(std::move(step));
+  }
+  if (options.fuse_gradient_sums) {
+    step = FuseGradientSums(std::move(step));
   }
   if (options.fuse_relu_into_max_pool_gradient) {
     step = FuseReluIntoMaxPoolGradient(std::move(step));

@@ -17,6 +17,15 @@ StepGraph FuseRelu(StepGraph step);
 // tensors, and frees the relu's output after the forward half.
 StepGraph FuseReluIntoMaxPoolGradient(StepGraph step);
 
+// batch_norm, add, relu: the end of a residual block becomes one node, which also tells in one bit
+// an element where its output is positive; batch_norm_gradient reads the bits in place of the
+// output and of the relu_gradient.
+StepGraph FuseResidual(StepGraph step);
+
+// Sums of gradients that batch_norm_gradient reads, or that it would be an operand of, are taken by
+// it: the add of a value that two branches read.
+StepGraph FuseGradientSums(StepGraph step);
+
 // Drops nodes, and optional outputs, that lead to nothing kept.
 StepGraph RemoveDeadCode(StepGraph step);
 

@@ -1,5 +1,6 @@
 #include "worker/engine/graph/step_graph.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/check.h"
@@ -117,6 +118,28 @@ ReductionLayout LayOutReduction(const StepGraph& step) {
   layout.loss_offset = append(ReductionEntry::Kind::kLoss, kNoValue, 1);
   layout.correct_offset = append(ReductionEntry::Kind::kCorrect, kNoValue, 1);
   return layout;
+}
+
+std::vector<int64_t> ReadyAfterNodes(const StepGraph& step, const ReductionLayout& layout) {
+  std::vector<size_t> last_writer(step.graph.values.size(), 0);
+  for (size_t i = 0; i < step.graph.nodes.size(); ++i) {
+    for (const ValueId output : step.graph.nodes[i].outputs) {
+      if (output != kNoValue) {
+        last_writer[static_cast<size_t>(output)] = i;
+      }
+    }
+  }
+  std::vector<int64_t> ready(step.graph.nodes.size(), 0);
+  size_t node = 0;  // by which all entries so far are final
+  for (const ValueId gradient : step.parameter_gradients) {
+    node = std::max(node, last_writer[static_cast<size_t>(gradient)]);
+    const ReductionEntry& entry = layout.entry(step.graph.value(gradient).primal);
+    ready[node] = entry.offset + entry.count;
+  }
+  for (size_t i = 1; i < ready.size(); ++i) {
+    ready[i] = std::max(ready[i], ready[i - 1]);
+  }
+  return ready;
 }
 
 }  // namespace trainyard::engine

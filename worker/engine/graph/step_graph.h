@@ -14,6 +14,8 @@ namespace trainyard::engine {
 struct PassOptions {
   bool fuse_relu = true;
   bool fuse_relu_into_max_pool_gradient = true;
+  bool fuse_residual = true;
+  bool fuse_gradient_sums = true;
   bool remove_dead_code = true;
   bool reuse_in_place = true;
 };
@@ -78,5 +80,8 @@ struct ReductionLayout {
 };
 
 ReductionLayout LayOutReduction(const StepGraph& step);
+
+// For each node: [0, this) of the reduction arena is final when it has run.
+std::vector<int64_t> ReadyAfterNodes(const StepGraph& step, const ReductionLayout& layout);
 
 }  // namespace trainyard::engine

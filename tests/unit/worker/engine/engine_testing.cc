@@ -6,6 +6,8 @@
 #include <cmath>
 #include <random>
 
+#include "worker/engine/graph/graph_builder.h"
+
 namespace trainyard::engine::testing {
 
 Values RandomValues(uint64_t seed, int64_t count) {
@@ -154,6 +156,26 @@ void ExpectNear(const NamedValues& a, const NamedValues& b, double tolerance) {
     ASSERT_TRUE(a.contains(name)) << name;
     ExpectNear(a.at(name), values, tolerance, name);
   }
+}
+
+Graph Residuals(int64_t channels) {
+  GraphBuilder b({channels, 5, 5});
+  const Conv2dOptions conv = {.out_channels = channels, .padding = 1, .bias = false};
+  ValueId x = b.Relu(b.Add(b.BatchNorm("bn1", b.Conv2d("conv1", b.input(), conv)), b.input()));
+  ValueId main = b.BatchNorm("bn2", b.Conv2d("conv2", x, conv));
+  x = b.Relu(b.Add(main, b.BatchNorm("bn3", b.Conv2d("conv3", x, conv))));
+  x = b.Relu(b.Add(b.Tanh(x), b.BatchNorm("bn4", b.Conv2d("conv4", x, conv))));
+  main = b.BatchNorm("bn5", b.Conv2d("conv5", x, conv));
+  x = b.Relu(b.Add(main, b.AvgPool(x, {.kernel = 3, .stride = 1, .padding = 1})));
+  main = b.Conv2d("conv6", b.Relu(b.BatchNorm("bn6", x)), conv);
+  x = b.Add(main, x);
+  x = b.Add(x, b.Conv2d("conv7", b.Relu(b.BatchNorm("bn7", x)), conv));
+  main = b.BatchNorm("bn8", x);
+  x = b.Relu(b.Add(main, main));
+  b.SoftmaxCrossEntropy(b.Linear("fc", b.Flatten(b.GlobalAvgPool(x)), 3));
+  absl::StatusOr<Graph> graph = std::move(b).Build();
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  return *std::move(graph);
 }
 
 }  // namespace trainyard::engine::testing

@@ -51,4 +51,8 @@ NamedValues Gradients(const Graph& model, Executable& executable);
 void ExpectNear(const Values& a, const Values& b, double tolerance, const std::string& what);
 void ExpectNear(const NamedValues& a, const NamedValues& b, double tolerance);
 
+// A network with the ends of residual blocks: with the input, with another norm before or after,
+// with what no norm made; and norms before convolutions, whose sums nothing rectifies.
+Graph Residuals(int64_t channels);
+
 }  // namespace trainyard::engine::testing

@@ -29,8 +29,10 @@ void Compiler::Compile() {
   const ValueId input = step_.graph.input;
   SetLayout(input, PlainLayout(value(input).shape));
   buffers_[static_cast<size_t>(input)] = program_.AddInputBuffer();
-  for (const Node& node : step_.graph.nodes) {
-    LowerNode(node);
+  const std::vector<int64_t> ready = ReadyAfterNodes(step_, reduction_);
+  for (size_t i = 0; i < ready.size(); ++i) {
+    LowerNode(step_.graph.nodes[i]);
+    program_.SetReady(ready[i]);
   }
   const ValueId logits = step_.graph.logits;
   // As the loss read them.
@@ -53,17 +55,25 @@ void Compiler::Compile() {
 BufferId Compiler::BufferOf(ValueId id) {
   BufferId& buffer = buffers_[static_cast<size_t>(id)];
   if (buffer < 0) {
-    const int64_t count =
-        value(id).per_row ? rows_ * layout(id).elements() : ElementCount(value(id).shape);
-    buffer = program_.AddArenaBuffer(count * int64_t{sizeof(float)});
+    const Value& of = value(id);
+    int64_t bytes = 0;
+    if (of.element == Element::kBit) {
+      // Every plane begins at a byte.
+      bytes = rows_ * layout(id).blocks() * MaskBytes(layout(id).plane(), layout(id).block);
+    } else {
+      const int64_t count = of.per_row ? rows_ * layout(id).elements() : ElementCount(of.shape);
+      bytes = BytesOf(of.element, count, int64_t{sizeof(float)});
+    }
+    buffer = program_.AddArenaBuffer(bytes);
   }
   return buffer;
 }
 
-BufferId Compiler::OutputBuffer(const Node& node) {
-  const ValueId output = node.outputs[0];
-  if (node.in_place >= 0) {
-    const ValueId input = node.inputs[static_cast<size_t>(node.in_place)];
+BufferId Compiler::OutputBuffer(const Node& node, int index) {
+  const ValueId output = node.outputs[static_cast<size_t>(index)];
+  const int overwritten = node.OverwrittenBy(index);
+  if (overwritten >= 0) {
+    const ValueId input = node.inputs[static_cast<size_t>(overwritten)];
     if (layout(input) == layout(output)) {
       buffers_[static_cast<size_t>(output)] = BufferOf(input);
     }
@@ -112,9 +122,8 @@ std::string Compiler::CallName(const Node& node) const {
 }
 
 void Compiler::EmitCall(const Node& node, std::function<void(RunState&)> run,
-                        const std::vector<BufferId>& buffers, int64_t ready) {
-  program_.Emit({CallName(node), std::move(run), Flops(node), node.is_partial ? 0 : ready},
-                buffers);
+                        const std::vector<BufferId>& buffers) {
+  program_.Emit({CallName(node), std::move(run), Flops(node)}, buffers);
 }
 
 void Compiler::AddScratchpad(const dnnl::memory::desc& scratchpad, Arguments& arguments,
@@ -133,7 +142,6 @@ void Compiler::EmitParameterGradient(const Node& node, const dnnl::primitive& pr
                                      const dnnl::memory::desc& plain) {
   const ReductionEntry& entry = GradientEntry(node.outputs[0]);
   float* weight_sums = state_.reduction + entry.offset;
-  int64_t ready = entry.offset + entry.count;
   const bool is_plain = computed == plain;
 
   // Where the primitive leaves its results when they cannot go straight into the arena.
@@ -153,7 +161,6 @@ void Compiler::EmitParameterGradient(const Node& node, const dnnl::primitive& pr
     const ReductionEntry& bias_entry = GradientEntry(node.outputs[1]);
     bias_sums = state_.reduction + bias_entry.offset;
     bias_count = bias_entry.count;
-    ready = bias_entry.offset + bias_count;
     const dnnl::memory::desc bias({bias_count}, dnnl::memory::data_type::f32,
                                   dnnl::memory::format_tag::x);
     bias_scratch = AddScratch(bias_count * int64_t{sizeof(float)});
@@ -194,7 +201,7 @@ void Compiler::EmitParameterGradient(const Node& node, const dnnl::primitive& pr
       kernels->add(bias_sums, program->ptr<float>(bias_scratch), bias_sums, bias_count);
     }
   };
-  EmitCall(node, std::move(run), buffers, ready);
+  EmitCall(node, std::move(run), buffers);
 }
 
 void Compiler::LowerNode(const Node& node) {

@@ -63,9 +63,9 @@ class Compiler {
 
   // The buffer of a value in its home layout; made when first asked for, after SetLayout.
   BufferId BufferOf(ValueId id);
-  // The buffer of the node's first output: the overwritten input's where the graph says so and the
+  // The buffer of an output of the node: the overwritten input's where the graph says so and the
   // layouts agree.
-  BufferId OutputBuffer(const Node& node);
+  BufferId OutputBuffer(const Node& node, int index = 0);
   // An output that is its input seen in another shape.
   void ShareInput(const Node& node, const Layout& layout);
   // The value in this layout: its home, or a copy, reordered once.
@@ -80,7 +80,7 @@ class Compiler {
   double Flops(const Node& node) const { return NodeCost(step_.graph, node, rows_).flops; }
   // Emits `run` for the node, touching these buffers.
   void EmitCall(const Node& node, std::function<void(RunState&)> run,
-                const std::vector<BufferId>& buffers, int64_t ready = 0);
+                const std::vector<BufferId>& buffers);
 
   // A primitive with its arguments, run from buffers and fixed memory.
   using Arguments = std::unordered_map<int, dnnl::memory>;
@@ -120,6 +120,8 @@ class Compiler {
   void LowerLinearInputGradient(const Node& node);
   void LowerLinearParameterGradient(const Node& node);
   // lower_norm.cc
+  // Of what a pass fused into the node, kNoBuffer for place 0.
+  BufferId FusedInput(const Node& node, int place, const Layout& wanted);
   void LowerNorm(const Node& node);
   void LowerNormEvaluation(const Node& node);
   void LowerNormGradient(const Node& node);

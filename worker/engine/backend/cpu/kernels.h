@@ -99,11 +99,25 @@ struct Kernels {
   void (*norm_gradient_sums)(int64_t plane, int64_t block, const float* dy, const float* x,
                              const float* scale, const float* shift, const float* mean, float* sum,
                              float* sum_x);
-  // dx = g a + x b + c per lane. dx may be dy.
+  // dx = g a + x b + c + addend per lane; the addend may be null. dx may be dy, x or the addend.
   void (*norm_gradient)(int64_t plane, int64_t block, const float* dy, const float* x,
                         const float* scale, const float* shift, const float* a, const float* b,
-                        const float* c, float* dx);
+                        const float* c, const float* addend, float* dx);
+  // y = max(x scale + shift + residual, 0), and a bit of the mask, which may be null, for each
+  // element: whether y is positive. y may be the residual.
+  void (*normalize_residual)(int64_t plane, int64_t block, const float* x, const float* scale,
+                             const float* shift, const float* residual, float* y, uint8_t* mask);
+  // g = dy + second where the mask has a bit, else 0, and sums over the plane of g and
+  // g (x - mean). second may be null; g may be either.
+  void (*residual_gradient_sums)(int64_t plane, int64_t block, const float* dy, const float* second,
+                                 const uint8_t* mask, const float* x, const float* mean, float* g,
+                                 float* sum, float* sum_x);
 };
+
+// Bytes of a plane's mask: bit i % 8 of byte i / 8 is that of element i.
+inline int64_t MaskBytes(int64_t plane, int64_t block) {
+  return (plane * block + 7) / 8;
+}
 
 // Floats of scratch for a row of so many channels, with those that fill the last block.
 inline int64_t LrnScratch(const LrnRule& rule, int64_t lanes) {

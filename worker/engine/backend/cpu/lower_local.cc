@@ -108,7 +108,7 @@ void Compiler::LowerElementwiseGradient(const Node& node) {
 
 void Compiler::LowerAdd(const Node& node) {
   // The layout of the overwritten, or first, input.
-  const size_t leader = node.in_place > 0 ? 1 : 0;
+  const size_t leader = node.OverwrittenBy(0) > 0 ? 1 : 0;
   const Layout home = layout(node.inputs[leader]);
   SetLayout(node.outputs[0], home);
   const BufferId a = BufferOf(node.inputs[leader]);

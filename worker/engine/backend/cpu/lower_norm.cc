@@ -1,6 +1,6 @@
-// batch_norm by our own kernels, plane by plane: any layout, no workspace, and the relu's mask
-// computed again from the input. Sums over planes are taken in double and in one order, whatever
-// the threads.
+// batch_norm by our own kernels, plane by plane: any layout, no workspace. The relu's mask is
+// computed again from the input, or, behind the sum of a residual connection, kept in bits. Sums
+// over planes are taken in double and in one order, whatever the threads.
 #include <cmath>
 
 #include "worker/engine/backend/cpu/compiler.h"
@@ -24,6 +24,36 @@ Affine ForwardAffine(float weight, float bias, float mean, float variance, doubl
   return {static_cast<float>(scale), static_cast<float>(bias - mean * scale)};
 }
 
+// y = x scale + shift (+ residual), rectified where `relu`; all pointers resolved.
+struct Normalization {
+  const Kernels& kernels;
+  Layout layout;
+  int64_t rows;
+  int threads;
+  bool relu;
+  const float* x;
+  const float *scale, *shift;  // by lane
+  const float* residual;       // null: none
+  float* y;
+  uint8_t* mask;  // null: not wanted
+
+  void Run() const {
+    const int64_t plane = layout.plane();
+    const int64_t block = layout.block;
+    ParallelFor(threads, rows * layout.blocks(), [&](int64_t p) {
+      const int64_t lane = p % layout.blocks() * block;
+      const int64_t at = p * plane * block;
+      if (residual == nullptr) {
+        kernels.normalize(plane, block, x + at, scale + lane, shift + lane, relu, y + at);
+      } else {
+        kernels.normalize_residual(plane, block, x + at, scale + lane, shift + lane, residual + at,
+                                   y + at,
+                                   mask == nullptr ? nullptr : mask + p * MaskBytes(plane, block));
+      }
+    });
+  }
+};
+
 // One run of batch_norm_gradient, all pointers resolved.
 struct NormGradient {
   const Kernels& kernels;
@@ -34,7 +64,11 @@ struct NormGradient {
   const float *weight, *bias;  // bias null: not rectified
   const float *mean, *variance;
   const float *dy, *x;
-  float* dx;  // null: not wanted
+  const float* second;  // added to dy; null: none
+  const uint8_t* mask;  // null: none
+  float* g;             // of a mask: the gradient behind it
+  const float* addend;  // of dx; null: none
+  float* dx;            // null: not wanted
   float* sums;
   float* tables;
   float *weight_sums, *bias_sums;
@@ -69,9 +103,17 @@ struct NormGradient {
     ParallelFor(threads, rows * layout.blocks(), [&](int64_t p) {
       const int64_t at = p * layout.plane() * layout.block;
       const int64_t lane = p % layout.blocks() * layout.block;
-      kernels.norm_gradient_sums(layout.plane(), layout.block, dy + at, x + at, mask_scale(lane),
-                                 table(2) + lane, table(0) + lane, plane_sums() + p * layout.block,
-                                 plane_sums_x() + p * layout.block);
+      float* sum = plane_sums() + p * layout.block;
+      float* sum_x = plane_sums_x() + p * layout.block;
+      if (mask != nullptr) {
+        kernels.residual_gradient_sums(layout.plane(), layout.block, dy + at,
+                                       second == nullptr ? nullptr : second + at,
+                                       mask + p * MaskBytes(layout.plane(), layout.block), x + at,
+                                       table(0) + lane, g + at, sum, sum_x);
+      } else {
+        kernels.norm_gradient_sums(layout.plane(), layout.block, dy + at, x + at, mask_scale(lane),
+                                   table(2) + lane, table(0) + lane, sum, sum_x);
+      }
     });
   }
 
@@ -107,22 +149,32 @@ struct NormGradient {
     ParallelFor(threads, rows * layout.blocks(), [&](int64_t p) {
       const int64_t at = p * layout.plane() * layout.block;
       const int64_t lane = p % layout.blocks() * layout.block;
-      kernels.norm_gradient(layout.plane(), layout.block, dy + at, x + at, mask_scale(lane),
-                            table(2) + lane, table(3) + lane, table(4) + lane, table(5) + lane,
-                            dx + at);
+      kernels.norm_gradient(layout.plane(), layout.block, (mask == nullptr ? dy : g) + at, x + at,
+                            mask_scale(lane), table(2) + lane, table(3) + lane, table(4) + lane,
+                            table(5) + lane, addend == nullptr ? nullptr : addend + at, dx + at);
     });
   }
 };
 
 }  // namespace
 
+BufferId Compiler::FusedInput(const Node& node, int place, const Layout& wanted) {
+  return place > 0 ? In(node.inputs[static_cast<size_t>(place)], wanted) : kNoBuffer;
+}
+
 void Compiler::LowerNorm(const Node& node) {
   const Layout x_layout = layout(node.inputs[0]);
   SetLayout(node.outputs[0], x_layout);
   const BufferId x = BufferOf(node.inputs[0]);
-  const BufferId y = BufferOf(node.outputs[0]);
+  const BufferId residual = FusedInput(node, node.norm().residual, x_layout);
+  const BufferId y = OutputBuffer(node);
   const BufferId mean = BufferOf(node.outputs[1]);
   const BufferId variance = BufferOf(node.outputs[2]);
+  BufferId mask = kNoBuffer;
+  if (residual != kNoBuffer) {
+    SetLayout(node.outputs[3], x_layout);
+    mask = BufferOf(node.outputs[3]);
+  }
   const float* weight = Parameter(node.inputs[1]);
   const float* bias = Parameter(node.inputs[2]);
   const int64_t lanes = x_layout.blocks() * x_layout.block;
@@ -172,21 +224,28 @@ void Compiler::LowerNorm(const Node& node) {
       scale[lane] = applied.scale;
       shift[lane] = applied.shift;
     }
-    float* to = program->ptr<float>(y);
-    ParallelFor(threads, planes, [&](int64_t p) {
-      const int64_t lane = p % x_layout.blocks() * block;
-      kernels->normalize(plane, block, from + p * plane * block, scale + lane, shift + lane, relu,
-                         to + p * plane * block);
-    });
+    const Normalization normalization = {*kernels,
+                                         x_layout,
+                                         rows,
+                                         threads,
+                                         relu,
+                                         from,
+                                         scale,
+                                         shift,
+                                         program->ptr_or_null<float>(residual),
+                                         program->ptr<float>(y),
+                                         program->ptr_or_null<uint8_t>(mask)};
+    normalization.Run();
   };
-  EmitCall(node, run, {x, y, mean, variance, moments, affine});
+  EmitCall(node, run, {x, y, mean, variance, moments, affine, residual, mask});
 }
 
 void Compiler::LowerNormEvaluation(const Node& node) {
   const Layout x_layout = layout(node.inputs[0]);
   SetLayout(node.outputs[0], x_layout);
   const BufferId x = BufferOf(node.inputs[0]);
-  const BufferId y = BufferOf(node.outputs[0]);
+  const BufferId residual = FusedInput(node, node.norm().residual, x_layout);
+  const BufferId y = OutputBuffer(node);
   const float* weight = Parameter(node.inputs[1]);
   const float* bias = Parameter(node.inputs[2]);
   const float* running_mean = RunningStatistic(node.inputs[3]);
@@ -210,15 +269,20 @@ void Compiler::LowerNormEvaluation(const Node& node) {
       scale[lane] = applied.scale;
       shift[lane] = applied.shift;
     }
-    const int64_t block = x_layout.block;
-    const int64_t plane = x_layout.plane();
-    ParallelFor(threads, rows * x_layout.blocks(), [&](int64_t p) {
-      const int64_t lane = p % x_layout.blocks() * block;
-      kernels->normalize(plane, block, program->ptr<float>(x) + p * plane * block, scale + lane,
-                         shift + lane, relu, program->ptr<float>(y) + p * plane * block);
-    });
+    const Normalization normalization = {*kernels,
+                                         x_layout,
+                                         rows,
+                                         threads,
+                                         relu,
+                                         program->ptr<float>(x),
+                                         scale,
+                                         shift,
+                                         program->ptr_or_null<float>(residual),
+                                         program->ptr<float>(y),
+                                         nullptr};
+    normalization.Run();
   };
-  EmitCall(node, run, {x, y, affine});
+  EmitCall(node, run, {x, y, affine, residual});
 }
 
 void Compiler::LowerNormGradient(const Node& node) {
@@ -228,8 +292,18 @@ void Compiler::LowerNormGradient(const Node& node) {
   const float* weight = Parameter(node.inputs[2]);
   const BufferId mean = BufferOf(node.inputs[3]);
   const BufferId variance = BufferOf(node.inputs[4]);
-  const float* bias = node.relu ? Parameter(node.inputs[5]) : nullptr;
-  BufferId dx = -1;
+  const NormAttributes& norm = node.norm();
+  const float* bias =
+      norm.bias > 0 ? Parameter(node.inputs[static_cast<size_t>(norm.bias)]) : nullptr;
+  const BufferId mask = FusedInput(node, norm.mask, x_layout);
+  const BufferId second = FusedInput(node, norm.second_gradient, x_layout);
+  const BufferId addend = FusedInput(node, norm.addend, x_layout);
+  BufferId g = kNoBuffer;
+  if (mask != kNoBuffer) {
+    SetLayout(node.outputs[3], x_layout);
+    g = OutputBuffer(node, 3);
+  }
+  BufferId dx = kNoBuffer;
   if (node.outputs[0] != kNoValue) {
     SetLayout(node.outputs[0], x_layout);
     dx = OutputBuffer(node);
@@ -243,7 +317,7 @@ void Compiler::LowerNormGradient(const Node& node) {
   const BufferId tables = AddScratch(TableBytes(lanes, 6));
   const int64_t rows = rows_;
   const int threads = threads_;
-  const double eps = node.norm().eps;
+  const double eps = norm.eps;
   const Kernels* kernels = &kernels_;
   Program* program = &program_;
   auto run = [=](RunState& state) {
@@ -258,7 +332,11 @@ void Compiler::LowerNormGradient(const Node& node) {
                                    program->ptr<float>(variance),
                                    program->ptr<float>(dy),
                                    program->ptr<float>(x),
-                                   dx < 0 ? nullptr : program->ptr<float>(dx),
+                                   program->ptr_or_null<float>(second),
+                                   program->ptr_or_null<uint8_t>(mask),
+                                   program->ptr_or_null<float>(g),
+                                   program->ptr_or_null<float>(addend),
+                                   program->ptr_or_null<float>(dx),
                                    program->ptr<float>(sums),
                                    program->ptr<float>(tables),
                                    weight_sums,
@@ -267,15 +345,11 @@ void Compiler::LowerNormGradient(const Node& node) {
     gradient.FillForwardTables();
     gradient.SumPlanes();
     gradient.FinishLanes();
-    if (dx >= 0) {
+    if (dx != kNoBuffer) {
       gradient.WriteInputGradient();
     }
   };
-  std::vector<BufferId> buffers = {dy, x, mean, variance, sums, tables};
-  if (dx >= 0) {
-    buffers.push_back(dx);
-  }
-  EmitCall(node, run, buffers, bias_entry.offset + bias_entry.count);
+  EmitCall(node, run, {dy, x, mean, variance, sums, tables, mask, second, addend, g, dx});
 }
 
 }  // namespace trainyard::engine::cpu

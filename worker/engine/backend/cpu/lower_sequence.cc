@@ -79,7 +79,7 @@ void Compiler::LowerLayerNormGradient(const Node& node) {
                                    program->ptr<float>(dx) + n * features);
     });
   };
-  EmitCall(node, run, buffers, bias_entry.offset + bias_entry.count);
+  EmitCall(node, run, buffers);
 }
 
 void Compiler::LowerEmbedding(const Node& node) {
@@ -127,7 +127,7 @@ void Compiler::LowerEmbeddingGradient(const Node& node) {
       }
     });
   };
-  EmitCall(node, run, {dy, x}, entry.offset + entry.count);
+  EmitCall(node, run, {dy, x});
 }
 
 void Compiler::LowerPositionEmbedding(const Node& node) {
@@ -170,7 +170,7 @@ void Compiler::LowerPositionEmbeddingGradient(const Node& node) {
       }
     });
   };
-  EmitCall(node, run, {dy}, entry.offset + entry.count);
+  EmitCall(node, run, {dy});
 }
 
 }  // namespace trainyard::engine::cpu

@@ -54,7 +54,7 @@ void Program::Emit(Call call, const std::vector<BufferId>& buffers) {
   const int index = static_cast<int>(calls_.size());
   calls_.push_back(std::move(call));
   for (BufferId buffer : buffers) {
-    if (buffers_[static_cast<size_t>(buffer)].kind != Kind::kArena) {
+    if (buffer == kNoBuffer || buffers_[static_cast<size_t>(buffer)].kind != Kind::kArena) {
       continue;
     }
     Lifetime& lifetime =

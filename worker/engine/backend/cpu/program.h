@@ -25,6 +25,7 @@ struct RunState {
 };
 
 using BufferId = int;
+inline constexpr BufferId kNoBuffer = -1;
 
 struct Call {
   std::string name;  // "conv1 conv2d"
@@ -48,8 +49,15 @@ class Program {
   BufferId AddInputBuffer();
   // Memory at a buffer, wherever it will lie.
   dnnl::memory Bound(const dnnl::engine& engine, const dnnl::memory::desc& desc, BufferId buffer);
-  // Appends the call. It reads or writes `buffers`, which so must lie in the arena then.
+  // Appends the call. It reads or writes `buffers`, which so must lie in the arena then; kNoBuffer
+  // among them means nothing.
   void Emit(Call call, const std::vector<BufferId>& buffers);
+  // The reduction arena is final up to here after the last call.
+  void SetReady(int64_t ready) {
+    if (!calls_.empty()) {
+      calls_.back().ready = ready;
+    }
+  }
   // The buffer must still be there when the program ends.
   void Keep(BufferId buffer) { kept_.push_back(buffer); }
   // Lays out the arena; after the last Emit. With `is_guarded`, each buffer gets a margin, and Run
@@ -70,6 +78,10 @@ class Program {
   template <class T>
   T* ptr(BufferId buffer) const {
     return reinterpret_cast<T*>(buffers_[static_cast<size_t>(buffer)].data);
+  }
+  template <class T>
+  T* ptr_or_null(BufferId buffer) const {
+    return buffer == kNoBuffer ? nullptr : ptr<T>(buffer);
   }
   const std::vector<Call>& calls() const { return calls_; }
 

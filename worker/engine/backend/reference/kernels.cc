@@ -186,9 +186,16 @@ void BatchNorm(const Operands<T>& o) {
     }
     const T scale = o.inputs[1][c] / std::sqrt(variance + static_cast<T>(o.node.norm().eps));
     const T bias = o.inputs[2][c];
+    const int residual = o.node.norm().residual;
     ForEachOfChannel(o.rows, shape, c, [&](int64_t i) {
-      const T y = (x[i] - mean) * scale + bias;
+      T y = (x[i] - mean) * scale + bias;
+      if (residual > 0) {
+        y += o.inputs[static_cast<size_t>(residual)][i];
+      }
       o.outputs[0][i] = o.node.relu ? Rectified(y) : y;
+      if (o.outputs.size() > 3) {
+        o.outputs[3][i] = y > 0 ? T{1} : T{0};
+      }
     });
   }
 }
@@ -197,8 +204,9 @@ void BatchNorm(const Operands<T>& o) {
 // dx = weight / std (dy - dbias / n - xhat dweight / n)  (Ioffe & Szegedy 2015, section 3).
 template <class T>
 void BatchNormGradient(const Operands<T>& o) {
-  const T* dy = o.inputs[0];
+  const NormAttributes& norm = o.node.norm();
   const T* x = o.inputs[1];
+  const T* addend = norm.addend > 0 ? o.inputs[static_cast<size_t>(norm.addend)] : nullptr;
   const Shape& shape = o.input_shape(0);
   const T count = static_cast<T>(o.rows * shape[1] * shape[2]);
   for (int64_t c = 0; c < shape[0]; ++c) {
@@ -206,10 +214,22 @@ void BatchNormGradient(const Operands<T>& o) {
     const T mean = o.inputs[3][c];
     const T deviation = std::sqrt(o.inputs[4][c] + static_cast<T>(o.node.norm().eps));
     const T inverse = 1 / deviation;
+    const T* dy = o.inputs[0];
+    if (norm.mask > 0) {
+      const T* mask = o.inputs[static_cast<size_t>(norm.mask)];
+      const T* second =
+          norm.second_gradient > 0 ? o.inputs[static_cast<size_t>(norm.second_gradient)] : nullptr;
+      ForEachOfChannel(o.rows, shape, c, [&](int64_t i) {
+        const T whole = second == nullptr ? dy[i] : dy[i] + second[i];
+        o.outputs[3][i] = mask[i] > 0 ? whole : T{0};
+      });
+      dy = o.outputs[3];
+    }
     // As the forward op computed the output, to the last bit.
     auto masked = [&](int64_t i) {
       const bool is_cut =
-          o.node.relu && !((x[i] - mean) * (weight / deviation) + o.inputs[5][c] > 0);
+          norm.bias > 0 &&
+          !((x[i] - mean) * (weight / deviation) + o.inputs[static_cast<size_t>(norm.bias)][c] > 0);
       return is_cut ? T{0} : dy[i];
     };
     T dweight = 0;
@@ -222,8 +242,9 @@ void BatchNormGradient(const Operands<T>& o) {
     o.outputs[2][c] = dbias;
     if (o.outputs[0] != nullptr) {
       ForEachOfChannel(o.rows, shape, c, [&](int64_t i) {
-        o.outputs[0][i] = weight * inverse *
-                          (masked(i) - dbias / count - (x[i] - mean) * inverse * dweight / count);
+        const T dx = weight * inverse *
+                     (masked(i) - dbias / count - (x[i] - mean) * inverse * dweight / count);
+        o.outputs[0][i] = addend == nullptr ? dx : dx + addend[i];
       });
     }
   }

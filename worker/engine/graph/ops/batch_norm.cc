@@ -2,9 +2,12 @@
 //   (x [C, H, W], weight, bias, running_mean, running_var [C]) -> y, mean [C], variance [C]
 //   mean and variance (biased) are those of the batch; with running statistics (evaluation) they
 //   are not computed.
-//   gradient  (dy, x, weight, mean, variance, bias where fused with relu) -> dx, dweight, dbias
-//   Fused with relu, the gradient computes the rectifier's sign again from x: that is less traffic
-//   than reading y, and frees y earlier.
+//   gradient  (dy, x, weight, mean, variance) -> dx, dweight, dbias
+//   Fused with relu, the gradient reads the bias and computes the rectifier's sign again from x:
+//   that is less traffic than reading y, and frees y earlier.
+//   Fused with the sum of a residual connection and its relu, it reads the residual and writes, as
+//   output 3, one bit an element that tells where y is positive. The gradient reads these bits, and
+//   its output 3 is dy where they are set: the gradient of the residual.
 #include "absl/strings/str_cat.h"
 #include "worker/engine/graph/autodiff.h"
 #include "worker/engine/graph/graph_builder.h"

@@ -109,7 +109,12 @@ ValueId GraphBuilder::MaxPool(ValueId x, const PoolOptions& options) {
   const ValueId y = Pool(OpKind::kMaxPool, x, options);
   if (y != kNoValue) {
     const ValueId index = graph_.Add({absl::StrCat(graph_.value(y).name, ".index"),
-                                      Role::kActivation, shape(y), true, kNoValue});
+                                      Role::kActivation,
+                                      shape(y),
+                                      true,
+                                      kNoValue,
+                                      {},
+                                      Element::kByte});
     graph_.nodes.back().outputs.push_back(index);
   }
   return y;

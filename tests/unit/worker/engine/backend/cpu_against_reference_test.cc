@@ -380,12 +380,15 @@ Graph Residual(int64_t channels) {
 TEST(CpuNetworks, WithResidualSumsAgreeWithTheReference) {
   for (const int64_t channels : {4, 8, 12, 16}) {
     Compare(absl::StrCat("residual net of ", channels), Residual(channels), 3);
+    Compare(absl::StrCat("residual blocks of ", channels), testing::Residuals(channels), 12);
   }
 }
 
 TEST(CpuNetworks, AgreeWithTheReferenceWithoutAnyPass) {
   const PassOptions none = {.fuse_relu = false,
                             .fuse_relu_into_max_pool_gradient = false,
+                            .fuse_residual = false,
+                            .fuse_gradient_sums = false,
                             .remove_dead_code = false,
                             .reuse_in_place = false};
   Compare("residual net, no passes", Residual(12), 3, none);

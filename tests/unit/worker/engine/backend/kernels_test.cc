@@ -122,8 +122,20 @@ std::vector<Floats> RunAll(const Kernels& kernels, int64_t block) {
   results.insert(results.end(), {sum, sum_x});
   Floats out(x.size());
   kernels.norm_gradient(plane, block, g.data(), x.data(), lane2.data(), lane.data(), lane.data(),
-                        sum.data(), sum_x.data(), out.data());
+                        sum.data(), sum_x.data(), nullptr, out.data());
   results.push_back(out);
+  kernels.norm_gradient(plane, block, g.data(), x.data(), nullptr, nullptr, lane.data(), sum.data(),
+                        sum_x.data(), dx.data(), out.data());
+  results.push_back(out);
+
+  std::vector<uint8_t> mask(static_cast<size_t>(MaskBytes(plane, block)));
+  kernels.normalize_residual(plane, block, x.data(), lane2.data(), lane.data(), g.data(),
+                             out.data(), mask.data());
+  results.push_back(out);
+  results.emplace_back(mask.begin(), mask.end());
+  kernels.residual_gradient_sums(plane, block, g.data(), x.data(), mask.data(), x.data(),
+                                 lane.data(), out.data(), sum.data(), sum_x.data());
+  results.insert(results.end(), {out, sum, sum_x});
   return results;
 }
 

@@ -15,6 +15,8 @@ namespace {
 
 constexpr PassOptions kNoPasses = {.fuse_relu = false,
                                    .fuse_relu_into_max_pool_gradient = false,
+                                   .fuse_residual = false,
+                                   .fuse_gradient_sums = false,
                                    .remove_dead_code = false,
                                    .reuse_in_place = false};
 
@@ -90,7 +92,7 @@ Numbers RunSteps(const Graph& model, const PassOptions& passes) {
 }
 
 void ExpectSameNumbers(const PassOptions& passes) {
-  for (const Graph& model : {ManyPatterns(), OtherOps(), Sequences()}) {
+  for (const Graph& model : {ManyPatterns(), OtherOps(), Sequences(), testing::Residuals(4)}) {
     const Numbers plain = RunSteps(model, kNoPasses);
     const Numbers passed = RunSteps(model, passes);
     EXPECT_EQ(passed.gradients, plain.gradients);
@@ -144,6 +146,45 @@ TEST(FuseReluIntoMaxPoolGradient, DropsTheReluGradients) {
             2);
 }
 
+TEST(FuseResidual, KeepsEveryNumber) {
+  PassOptions passes = kNoPasses;
+  passes.fuse_residual = true;
+  ExpectSameNumbers(passes);
+  passes.fuse_gradient_sums = true;
+  ExpectSameNumbers(passes);
+}
+
+TEST(FuseResidual, LeavesNoAddAndNoReluInAResnet) {
+  PassOptions passes = kNoPasses;
+  passes.fuse_relu = true;
+  const Graph model = *BuildResnet({.input = {3, 8, 8}, .depth = 20, .stem = Stem::kCifar});
+  const StepGraph before = BuildTrainingStep(model, {passes, false});
+  EXPECT_EQ(Count(before, OpKind::kRelu), 9);
+  EXPECT_EQ(Count(before, OpKind::kReluGradient), 9);
+  passes.fuse_residual = true;
+  const StepGraph after = BuildTrainingStep(model, {passes, false});
+  EXPECT_EQ(Count(after, OpKind::kRelu), 0);
+  EXPECT_EQ(Count(after, OpKind::kReluGradient), 0);
+  // What is left are the gradients of values that two branches read.
+  EXPECT_EQ(Count(before, OpKind::kAdd) - Count(after, OpKind::kAdd), 9);
+  EXPECT_EQ(Count(BuildEvaluationStep(model, {passes, false}), OpKind::kAdd), 0);
+}
+
+TEST(FuseGradientSums, KeepsEveryNumber) {
+  PassOptions passes = kNoPasses;
+  passes.fuse_gradient_sums = true;
+  ExpectSameNumbers(passes);
+}
+
+TEST(FuseGradientSums, LeavesNoAddToTheGradientsOfResidualNetworks) {
+  const Graph resnet = *BuildResnet({.input = {3, 8, 8}, .depth = 20, .stem = Stem::kCifar});
+  // Of the first block's input, whose gradient no residual block ends.
+  EXPECT_EQ(Count(BuildTrainingStep(resnet, {}), OpKind::kAdd), 1);
+  // The forward sums of a network with norms before the convolutions stay.
+  const Graph wide = *BuildWideResnet({.input = {3, 8, 8}, .depth = 16, .width = 1});
+  EXPECT_LE(Count(BuildTrainingStep(wide, {}), OpKind::kAdd), 6 + 3);
+}
+
 TEST(RemoveDeadCode, KeepsEveryNumber) {
   PassOptions passes = kNoPasses;
   passes.remove_dead_code = true;
@@ -175,17 +216,17 @@ TEST(ReuseInPlace, NeverOverwritesAValueThatIsReadLater) {
   int in_place = 0;
   for (size_t i = 0; i < step.graph.nodes.size(); ++i) {
     const Node& node = step.graph.nodes[i];
-    if (node.in_place < 0) {
-      continue;
-    }
-    ++in_place;
-    const ValueId over = node.inputs[static_cast<size_t>(node.in_place)];
-    for (size_t later = i + 1; later < step.graph.nodes.size(); ++later) {
-      for (ValueId input : step.graph.nodes[later].inputs) {
-        EXPECT_NE(input, over) << RenderGraph(step.graph);
+    for (const Node::Overwrite& overwrite : node.overwrites) {
+      ++in_place;
+      const ValueId over = node.inputs[static_cast<size_t>(overwrite.input)];
+      for (size_t later = i + 1; later < step.graph.nodes.size(); ++later) {
+        for (ValueId input : step.graph.nodes[later].inputs) {
+          EXPECT_NE(input, over) << RenderGraph(step.graph);
+        }
       }
+      const ValueId output = node.outputs[static_cast<size_t>(overwrite.output)];
+      EXPECT_EQ(storage[static_cast<size_t>(output)], storage[static_cast<size_t>(over)]);
     }
-    EXPECT_EQ(storage[static_cast<size_t>(node.outputs[0])], storage[static_cast<size_t>(over)]);
   }
   EXPECT_GE(in_place, 3) << RenderGraph(step.graph);
 }
