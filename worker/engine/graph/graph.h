@@ -99,7 +99,7 @@ enum class OpKind {
   kSigmoidGradient,
   kGeluGradient,
   kFlattenGradient,
-  kConcatGradient,
+  kSlice,
   kLrnGradient,
   kLayerNormGradient,
   kEmbeddingGradient,
@@ -118,6 +118,9 @@ struct ConvAttributes {
   int64_t padding = 0;
   int64_t dilation = 1;  // 1: dense
   int64_t groups = 1;
+  // Merged by a pass: so many weights, the output channels of one after those of the other; then as
+  // many biases, or none.
+  int64_t weights = 1;
 };
 
 struct PoolAttributes {
@@ -137,7 +140,13 @@ struct DropoutAttributes {
 };
 
 struct ConcatAttributes {
-  int64_t first_channel = 0;  // of a gradient: where the slice begins in the concatenation
+  // By input, or empty: whether what computes it may write it where it belongs in the output.
+  std::vector<bool> placed = {};
+};
+
+struct SliceAttributes {
+  int64_t first_channel = 0;  // in the input
+  bool is_view = false;       // all who read it may do so in the input
 };
 
 struct LrnAttributes {
@@ -177,8 +186,8 @@ struct Node {
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;  // kNoValue: not wanted
   std::variant<std::monostate, ConvAttributes, PoolAttributes, NormAttributes, GeluAttributes,
-               DropoutAttributes, ConcatAttributes, LrnAttributes, LayerNormAttributes,
-               AttentionAttributes, LossAttributes>
+               DropoutAttributes, ConcatAttributes, SliceAttributes, LrnAttributes,
+               LayerNormAttributes, AttentionAttributes, LossAttributes>
       attributes;
   // Fused by a pass. conv2d, linear, batch_norm: the output is rectified. batch_norm_gradient: the
   // incoming gradient counts only where the output was positive. max_pool: its index tells windows
@@ -204,6 +213,7 @@ struct Node {
   const GeluAttributes& gelu() const { return std::get<GeluAttributes>(attributes); }
   const DropoutAttributes& dropout() const { return std::get<DropoutAttributes>(attributes); }
   const ConcatAttributes& concat() const { return std::get<ConcatAttributes>(attributes); }
+  const SliceAttributes& slice() const { return std::get<SliceAttributes>(attributes); }
   const LrnAttributes& lrn() const { return std::get<LrnAttributes>(attributes); }
   const LayerNormAttributes& layer_norm() const {
     return std::get<LayerNormAttributes>(attributes);

@@ -124,135 +124,21 @@ StepGraph RemoveDeadCode(StepGraph step) {
   return step;
 }
 
-std::vector<ValueId> SharedStorage(const Graph& graph) {
-  std::vector<ValueId> storage(graph.values.size());
-  for (size_t i = 0; i < storage.size(); ++i) {
-    storage[i] = static_cast<ValueId>(i);
-  }
-  for (const Node& node : graph.nodes) {
-    const auto share = [&](int output, int input) {
-      storage[static_cast<size_t>(node.outputs[static_cast<size_t>(output)])] =
-          storage[static_cast<size_t>(node.inputs[static_cast<size_t>(input)])];
-    };
-    if (node.op == OpKind::kFlatten || node.op == OpKind::kFlattenGradient) {
-      share(0, 0);
-    }
-    for (const Node::Overwrite& overwrite : node.overwrites) {
-      share(overwrite.output, overwrite.input);
-    }
-  }
-  return storage;
-}
-
-namespace {
-
-// Which output could be written over which input, the best first: what looks at one element at a
-// time, or reads all of the input before.
-std::vector<Node::Overwrite> PossibleOverwrites(const Node& node) {
-  switch (node.op) {
-    case OpKind::kRelu:
-    case OpKind::kTanh:
-    case OpKind::kSigmoid:
-    case OpKind::kGelu:
-    case OpKind::kDropout:
-    case OpKind::kPositionEmbedding:
-    case OpKind::kReluGradient:
-    case OpKind::kTanhGradient:
-    case OpKind::kSigmoidGradient:
-    case OpKind::kGeluGradient:
-    case OpKind::kLayerNormGradient:
-      return {{0, 0}};
-    case OpKind::kAdd:
-      return {{0, 0}, {0, 1}};
-    case OpKind::kBatchNorm: {
-      std::vector<Node::Overwrite> possible = {{0, 0}};
-      if (node.norm().residual > 0) {
-        possible.push_back({0, node.norm().residual});
-      }
-      return possible;
-    }
-    case OpKind::kBatchNormGradient: {
-      const NormAttributes& norm = node.norm();
-      std::vector<Node::Overwrite> possible;
-      if (norm.mask > 0) {
-        possible.push_back({3, 0});
-        if (norm.second_gradient > 0) {
-          possible.push_back({3, norm.second_gradient});
-        }
-      } else {
-        possible.push_back({0, 0});
-      }
-      possible.push_back({0, 1});
-      if (norm.addend > 0) {
-        possible.push_back({0, norm.addend});
-      }
-      return possible;
-    }
-    default:
-      return {};
-  }
-}
-
-}  // namespace
-
-StepGraph ReuseInPlace(StepGraph step) {
-  Graph& graph = step.graph;
-  const int end = static_cast<int>(graph.nodes.size());
-  std::vector<int> last_use(graph.values.size(), kNobody);
-  for (int i = 0; i < end; ++i) {
-    for (ValueId input : graph.nodes[static_cast<size_t>(i)].inputs) {
-      last_use[static_cast<size_t>(input)] = i;
-    }
-  }
-  for (ValueId kept : step.kept) {
-    last_use[static_cast<size_t>(kept)] = end;
-  }
-  for (int i = 0; i < end; ++i) {
-    Node& node = graph.nodes[static_cast<size_t>(i)];
-    for (const Node::Overwrite& possible : PossibleOverwrites(node)) {
-      if (node.outputs[static_cast<size_t>(possible.output)] == kNoValue ||
-          node.OverwrittenBy(possible.output) >= 0) {
-        continue;
-      }
-      const std::vector<ValueId> storage = SharedStorage(graph);
-      const ValueId root =
-          storage[static_cast<size_t>(node.inputs[static_cast<size_t>(possible.input)])];
-      const Role role = graph.value(root).role;
-      bool free = role == Role::kActivation || role == Role::kGradient;
-      for (size_t v = 0; v < storage.size() && free; ++v) {
-        // Values made later share only through this node or one that reads a sharer later.
-        free = storage[v] != root || last_use[v] <= i;
-      }
-      // Nor may another output of this node lie there already.
-      for (const ValueId output : node.outputs) {
-        free = free && (output == kNoValue || storage[static_cast<size_t>(output)] != root);
-      }
-      if (free) {
-        node.overwrites.push_back(possible);
-      }
-    }
-  }
-  return step;
-}
-
 StepGraph ApplyPasses(StepGraph step, const PassOptions& options) {
-  if (options.fuse_residual) {
-    step = FuseResidual(std::move(step));
-  }
-  if (options.fuse_relu) {
-    step = FuseRelu(std::move(step));
-  }
-  if (options.fuse_gradient_sums) {
-    step = FuseGradientSums(std::move(step));
-  }
-  if (options.fuse_relu_into_max_pool_gradient) {
-    step = FuseReluIntoMaxPoolGradient(std::move(step));
-  }
-  if (options.remove_dead_code) {
-    step = RemoveDeadCode(std::move(step));
-  }
-  if (options.reuse_in_place) {
-    step = ReuseInPlace(std::move(step));
+  const std::pair<bool, StepGraph (*)(StepGraph)> passes[] = {
+      {options.fuse_residual, FuseResidual},
+      {options.fuse_relu, FuseRelu},
+      {options.merge_siblings, MergeSiblings},
+      {options.fuse_gradient_sums, FuseGradientSums},
+      {options.fuse_relu_into_max_pool_gradient, FuseReluIntoMaxPoolGradient},
+      {options.remove_dead_code, RemoveDeadCode},
+      {options.place_parts, PlaceParts},
+      {options.reuse_in_place, ReuseInPlace},
+  };
+  for (const auto& [is_wanted, pass] : passes) {
+    if (is_wanted) {
+      step = pass(std::move(step));
+    }
   }
   return step;
 }

@@ -26,6 +26,14 @@ StepGraph FuseResidual(StepGraph step);
 // it: the add of a value that two branches read.
 StepGraph FuseGradientSums(StepGraph step);
 
+// Convolutions 1x1 of the same value become one, whose output the readers take slices of; so do
+// their gradients. Sums of gradients are taken in another order: equal numbers up to rounding.
+StepGraph MergeSiblings(StepGraph step);
+
+// Where batch_norm or its gradient alone makes a part of a concat, it may write it in place; where
+// they alone read a slice, they may read it in place.
+StepGraph PlaceParts(StepGraph step);
+
 // Drops nodes, and optional outputs, that lead to nothing kept.
 StepGraph RemoveDeadCode(StepGraph step);
 

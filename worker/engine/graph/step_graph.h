@@ -16,6 +16,8 @@ struct PassOptions {
   bool fuse_relu_into_max_pool_gradient = true;
   bool fuse_residual = true;
   bool fuse_gradient_sums = true;
+  bool merge_siblings = true;
+  bool place_parts = true;
   bool remove_dead_code = true;
   bool reuse_in_place = true;
 };

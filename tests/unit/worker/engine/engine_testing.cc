@@ -178,4 +178,29 @@ Graph Residuals(int64_t channels) {
   return *std::move(graph);
 }
 
+Graph Inceptions(const std::vector<int64_t>& channels) {
+  GraphBuilder b({3, 6, 5});
+  const auto conv = [&b](const std::string& name, ValueId x, int64_t out, int64_t kernel) {
+    x = b.Conv2d(name + ".conv", x,
+                 {.out_channels = out, .kernel = kernel, .padding = kernel / 2, .bias = false});
+    return b.Relu(b.BatchNorm(name + ".bn", x));
+  };
+  ValueId x = conv("stem", b.input(), channels[0], 3);
+  for (const std::string name : {"a", "b"}) {
+    x = b.Concat({conv(name + "1", x, channels[1], 1),
+                  conv(name + "2b", conv(name + "2a", x, channels[2], 1), channels[0], 3),
+                  conv(name + "3b", conv(name + "3a", x, channels[3], 1), channels[1], 3),
+                  conv(name + "4", b.MaxPool(x, {.kernel = 3, .stride = 1, .padding = 1}),
+                       channels[2], 1)});
+  }
+  // Siblings with biases, rectified, one of them read twice and none by a norm.
+  const ValueId first = b.Relu(b.Conv2d("first", x, {.out_channels = channels[1], .kernel = 1}));
+  const ValueId second = b.Relu(b.Conv2d("second", x, {.out_channels = channels[1], .kernel = 1}));
+  x = b.Concat({b.Add(first, second), first, b.Tanh(second)});
+  b.SoftmaxCrossEntropy(b.Linear("fc", b.Flatten(b.GlobalAvgPool(x)), 3));
+  absl::StatusOr<Graph> graph = std::move(b).Build();
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  return *std::move(graph);
+}
+
 }  // namespace trainyard::engine::testing

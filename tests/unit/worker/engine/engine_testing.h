@@ -55,4 +55,7 @@ void ExpectNear(const NamedValues& a, const NamedValues& b, double tolerance);
 // with what no norm made; and norms before convolutions, whose sums nothing rectifies.
 Graph Residuals(int64_t channels);
 
+// Two inception modules, of four numbers of channels, and siblings that no norm follows.
+Graph Inceptions(const std::vector<int64_t>& channels);
+
 }  // namespace trainyard::engine::testing

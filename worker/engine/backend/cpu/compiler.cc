@@ -29,6 +29,7 @@ void Compiler::Compile() {
   const ValueId input = step_.graph.input;
   SetLayout(input, PlainLayout(value(input).shape));
   buffers_[static_cast<size_t>(input)] = program_.AddInputBuffer();
+  FindParts();
   const std::vector<int64_t> ready = ReadyAfterNodes(step_, reduction_);
   for (size_t i = 0; i < ready.size(); ++i) {
     LowerNode(step_.graph.nodes[i]);
@@ -52,8 +53,85 @@ void Compiler::Compile() {
   program_.Plan(is_guarded_);
 }
 
+void Compiler::FindParts() {
+  for (const Node& node : step_.graph.nodes) {
+    if (node.op != OpKind::kConcat) {
+      continue;
+    }
+    int64_t first_channel = 0;
+    for (size_t i = 0; i < node.concat().placed.size(); ++i) {
+      if (node.concat().placed[i]) {
+        parts_[node.inputs[i]] = {node.outputs[0], first_channel, false};
+      }
+      first_channel += value(node.inputs[i]).shape[0];
+    }
+  }
+}
+
+// Whether channels [first, first + count) of `whole` are whole blocks.
+bool Compiler::FillsBlocks(const Layout& whole, int64_t first, int64_t count) {
+  return first % whole.block == 0 && (count % whole.block == 0 || first + count == whole.channels);
+}
+
+Compiler::Place Compiler::PlaceOf(ValueId id, const Layout& wanted) {
+  const auto part = parts_.find(id);
+  if (part == parts_.end() || !part->second.lies_there || !(layout(id) == wanted)) {
+    return {In(id, wanted), 0, wanted.elements()};
+  }
+  const Layout& whole = layout(part->second.whole);
+  return {BufferOf(part->second.whole), part->second.first_channel * whole.plane(),
+          whole.elements()};
+}
+
+Compiler::Place Compiler::OutputPlace(const Node& node, int index) {
+  const ValueId output = node.outputs[static_cast<size_t>(index)];
+  const auto found = parts_.find(output);
+  if (found != parts_.end()) {
+    Part& part = found->second;
+    Layout whole = PlainLayout(value(part.whole).shape);
+    whole.block = layout(output).block;
+    const bool is_first = layouts_[static_cast<size_t>(part.whole)].channels == 0;
+    part.lies_there = FillsBlocks(whole, part.first_channel, layout(output).channels) &&
+                      (is_first || layout(part.whole) == whole);
+    if (part.lies_there) {
+      SetLayout(part.whole, whole);
+      return PlaceOf(output, layout(output));
+    }
+  }
+  return {OutputBuffer(node, index), 0, layout(output).elements()};
+}
+
+Planes Compiler::At(const Program& program, const Place& place, const Layout& layout) {
+  if (place.buffer == kNoBuffer) {
+    return {};
+  }
+  return {program.ptr<float>(place.buffer) + place.offset, place.row, layout.plane() * layout.block,
+          layout.blocks()};
+}
+
+BufferId Compiler::CopyOfPart(ValueId id) {
+  const Layout home = layout(id);
+  const Place from = PlaceOf(id, home);
+  const BufferId to = AddScratch(rows_ * home.elements() * int64_t{sizeof(float)});
+  const int64_t rows = rows_;
+  const int threads = threads_;
+  Program* program = &program_;
+  auto run = [=](RunState&) {
+    ParallelFor(threads, rows, [&](int64_t n) {
+      std::copy_n(program->ptr<float>(from.buffer) + from.offset + n * from.row, home.elements(),
+                  program->ptr<float>(to) + n * home.elements());
+    });
+  };
+  program_.Emit({absl::StrCat(value(id).name, " copy"), run}, {from.buffer, to});
+  return to;
+}
+
 BufferId Compiler::BufferOf(ValueId id) {
   BufferId& buffer = buffers_[static_cast<size_t>(id)];
+  const auto part = parts_.find(id);
+  if (buffer < 0 && part != parts_.end() && part->second.lies_there) {
+    buffer = CopyOfPart(id);
+  }
   if (buffer < 0) {
     const Value& of = value(id);
     int64_t bytes = 0;
@@ -236,8 +314,8 @@ void Compiler::LowerNode(const Node& node) {
       return LowerDropout(node);
     case OpKind::kConcat:
       return LowerConcat(node);
-    case OpKind::kConcatGradient:
-      return LowerConcatGradient(node);
+    case OpKind::kSlice:
+      return LowerSlice(node);
     case OpKind::kLrn:
     case OpKind::kLrnGradient:
       return LowerLrn(node);

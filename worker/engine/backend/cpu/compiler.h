@@ -57,6 +57,13 @@ class Compiler {
   float* RunningStatistic(ValueId id) const {
     return state_.statistics + reduction_.entry(id).offset - reduction_.gradient_elements;
   }
+  std::vector<absl::Span<float>> Parameters(const std::vector<ValueId>& ids) const {
+    std::vector<absl::Span<float>> parameters;
+    for (const ValueId id : ids) {
+      parameters.emplace_back(Parameter(id), static_cast<size_t>(reduction_.entry(id).count));
+    }
+    return parameters;
+  }
   const ReductionEntry& GradientEntry(ValueId gradient) const {
     return reduction_.entry(value(gradient).primal);
   }
@@ -66,6 +73,21 @@ class Compiler {
   // The buffer of an output of the node: the overwritten input's where the graph says so and the
   // layouts agree.
   BufferId OutputBuffer(const Node& node, int index = 0);
+  // Where the rows of a value lie: floats `offset` on from the buffer, one row `row` floats after
+  // the other. Reads a part within its whole; others in `wanted`, copied where need be.
+  struct Place {
+    BufferId buffer = kNoBuffer;
+    int64_t offset = 0;
+    int64_t row = 0;
+  };
+  Place PlaceOf(ValueId id, const Layout& wanted);
+  // Of an output of the node, whose layout is set: within its whole where the graph lets it and
+  // the layouts agree.
+  Place OutputPlace(const Node& node, int index = 0);
+  // A part on its own, for who cannot read it within its whole.
+  BufferId CopyOfPart(ValueId id);
+  // What the kernels see of a place; null of kNoBuffer.
+  static Planes At(const Program& program, const Place& place, const Layout& layout);
   // An output that is its input seen in another shape.
   void ShareInput(const Node& node, const Layout& layout);
   // The value in this layout: its home, or a copy, reordered once.
@@ -94,6 +116,8 @@ class Compiler {
                              Arguments arguments, std::vector<BufferId> buffers,
                              const dnnl::memory::desc& computed, const dnnl::memory::desc& plain);
 
+  void FindParts();
+  static bool FillsBlocks(const Layout& whole, int64_t first, int64_t count);
   void LowerNode(const Node& node);
   // lower_conv.cc
   Conv ChooseConv(const Node& node, bool inference);
@@ -108,8 +132,18 @@ class Compiler {
   void LowerConv(const Node& node);
   void LowerConvInputGradient(const Node& node);
   void LowerConvParameterGradient(const Node& node);
-  dnnl::memory::dims ConvWeightDims(const Node& node, ValueId weight) const;
-  dnnl::memory::desc PlainConvWeight(const Node& node, ValueId weight) const;
+  // The parameters among a convolution's inputs from place `first` on: its weight, or the weights
+  // of those that were merged.
+  std::vector<ValueId> ConvWeights(const Node& node, size_t first = 1) const;
+  // Of all weights together.
+  dnnl::memory::dims ConvWeightDims(const Node& node, const std::vector<ValueId>& weights) const;
+  dnnl::memory::desc PlainConvWeight(const Node& node, const std::vector<ValueId>& weights) const;
+  // Runs `primitive` into scratch memory, and from there into the arena's places for the gradients
+  // of each weight, and bias, of merged convolutions.
+  void EmitMergedParameterGradient(const Node& node, const dnnl::primitive& primitive,
+                                   Arguments arguments, std::vector<BufferId> buffers,
+                                   const dnnl::memory::desc& computed,
+                                   const dnnl::memory::desc& plain);
   // lower_linear.cc
   struct LinearFormats {
     dnnl::memory::desc input, weight, plain_weight, bias, output;
@@ -120,15 +154,15 @@ class Compiler {
   void LowerLinearInputGradient(const Node& node);
   void LowerLinearParameterGradient(const Node& node);
   // lower_norm.cc
-  // Of what a pass fused into the node, kNoBuffer for place 0.
-  BufferId FusedInput(const Node& node, int place, const Layout& wanted);
+  // Of what a pass fused into the node, nowhere for place 0.
+  Place FusedInput(const Node& node, int place, const Layout& wanted);
   void LowerNorm(const Node& node);
   void LowerNormEvaluation(const Node& node);
   void LowerNormGradient(const Node& node);
   // lower_channels.cc
   void LowerDropout(const Node& node);
   void LowerConcat(const Node& node);
-  void LowerConcatGradient(const Node& node);
+  void LowerSlice(const Node& node);
   void LowerLrn(const Node& node);
   // lower_sequence.cc
   void LowerLayerNorm(const Node& node);
@@ -173,6 +207,13 @@ class Compiler {
   };
   std::vector<Copy> copies_;
   std::map<std::string, Conv> convs_;  // by layer
+  // Values that lie, or may lie, within another one, from this channel on.
+  struct Part {
+    ValueId whole = kNoValue;
+    int64_t first_channel = 0;
+    bool lies_there = false;
+  };
+  std::map<ValueId, Part> parts_;
 };
 
 }  // namespace trainyard::engine::cpu

@@ -28,6 +28,19 @@ struct Layout {
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 
+// The planes of a value, channel block by channel block of each row.
+struct Planes {
+  float* first = nullptr;  // null: there is no value
+  int64_t row = 0;         // floats from row to row
+  int64_t plane = 0;       // floats
+  int64_t blocks = 0;      // of a row
+
+  // Of all rows, in order.
+  float* operator[](int64_t p) const {
+    return first == nullptr ? nullptr : first + p / blocks * row + p % blocks * plane;
+  }
+};
+
 // Of a value of this shape in NCHW order.
 Layout PlainLayout(const Shape& shape);
 

@@ -10,7 +10,7 @@ namespace trainyard::engine::cpu {
 namespace {
 
 // Where one input of a concat lies in a row of the output, in floats.
-struct Part {
+struct Copied {
   BufferId buffer;
   int64_t offset;
   int64_t count;
@@ -46,11 +46,15 @@ void Compiler::LowerDropout(const Node& node) {
   EmitCall(node, run, {x, y});
 }
 
-// Keeps the blocks of the first input where all parts but the last fill theirs.
+// Keeps the blocks of the first input where all parts but the last fill theirs. Copies the parts
+// that do not lie in place.
 void Compiler::LowerConcat(const Node& node) {
   const Shape& shape = value(node.outputs[0]).shape;
   Layout y_layout = PlainLayout(shape);
-  if (shape.size() == 3) {
+  const Layout& given = layouts_[static_cast<size_t>(node.outputs[0])];
+  if (given.channels > 0) {
+    y_layout = given;  // by a part that lies in it
+  } else if (shape.size() == 3) {
     const int64_t block = layout(node.inputs[0]).block;
     const bool fills = std::all_of(node.inputs.begin(), node.inputs.end() - 1, [&](ValueId input) {
       return value(input).shape[0] % block == 0;
@@ -60,15 +64,21 @@ void Compiler::LowerConcat(const Node& node) {
   SetLayout(node.outputs[0], y_layout);
   const BufferId y = BufferOf(node.outputs[0]);
   std::vector<BufferId> buffers = {y};
-  std::vector<Part> parts;
+  std::vector<Copied> parts;
   int64_t offset = 0;
   for (const ValueId input : node.inputs) {
     Layout x_layout = layout(input).Plain();
     x_layout.block = y_layout.block;
     const int64_t count = x_layout.elements();
-    parts.push_back({In(input, x_layout), offset, count});
-    buffers.push_back(parts.back().buffer);
+    const auto part = parts_.find(input);
+    if (part == parts_.end() || !part->second.lies_there) {
+      parts.push_back({In(input, x_layout), offset, count});
+      buffers.push_back(parts.back().buffer);
+    }
     offset += count;
+  }
+  if (parts.empty()) {
+    return;
   }
   const int64_t rows = rows_;
   const int64_t row = y_layout.elements();
@@ -76,7 +86,7 @@ void Compiler::LowerConcat(const Node& node) {
   Program* program = &program_;
   auto run = [=](RunState&) {
     ParallelFor(threads, rows, [&](int64_t n) {
-      for (const Part& part : parts) {
+      for (const Copied& part : parts) {
         std::copy_n(program->ptr<float>(part.buffer) + n * part.count, part.count,
                     program->ptr<float>(y) + n * row + part.offset);
       }
@@ -85,22 +95,24 @@ void Compiler::LowerConcat(const Node& node) {
   EmitCall(node, run, buffers);
 }
 
-void Compiler::LowerConcatGradient(const Node& node) {
+void Compiler::LowerSlice(const Node& node) {
   const ValueId dy = node.inputs[0];
   const Shape& shape = value(node.outputs[0]).shape;
   const Shape& whole = value(dy).shape;
-  const int64_t first = node.concat().first_channel;
+  const int64_t first = node.slice().first_channel;
   // Flat values may lie in blocks of what was flattened: they are taken in order.
   Layout y_layout = layout(dy).Plain();
   if (shape.size() == 3) {
     const int64_t block = layout(dy).block;
-    const bool fills =
-        first % block == 0 && (shape[0] % block == 0 || first + shape[0] == whole[0]);
-    y_layout.block = fills ? block : 1;
+    y_layout.block = FillsBlocks(layout(dy), first, shape[0]) ? block : 1;
   }
   Layout x_layout = PlainLayout(shape);
   x_layout.block = y_layout.block;
   SetLayout(node.outputs[0], x_layout);
+  if (node.slice().is_view && y_layout == layout(dy)) {
+    parts_[node.outputs[0]] = {dy, first, true};
+    return;
+  }
   const BufferId from = In(dy, y_layout);
   const BufferId to = BufferOf(node.outputs[0]);
   const int64_t offset = first * (ElementCount(whole) / whole[0]);

@@ -41,6 +41,10 @@ bool SuitsWinograd(const ConvAttributes& conv, const Layout& x, const Layout& y,
          tiles >= kWinogradTiles;
 }
 
+bool HasBias(const Node& node) {
+  return static_cast<int64_t>(node.inputs.size()) > 1 + node.conv().weights;
+}
+
 dnnl::primitive_attr UserScratchpad() {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -59,17 +63,26 @@ dnnl::primitive_attr ForwardAttributes(bool relu) {
 
 }  // namespace
 
-Dims Compiler::ConvWeightDims(const Node& node, ValueId weight) const {
-  const Shape& shape = value(weight).shape;
-  const int64_t groups = node.conv().groups;
-  if (groups == 1) {
-    return {shape[0], shape[1], shape[2], shape[3]};
-  }
-  return {groups, shape[0] / groups, shape[1], shape[2], shape[3]};
+std::vector<ValueId> Compiler::ConvWeights(const Node& node, size_t first) const {
+  const auto begin = node.inputs.begin() + static_cast<int64_t>(first);
+  return {begin, begin + node.conv().weights};
 }
 
-Desc Compiler::PlainConvWeight(const Node& node, ValueId weight) const {
-  return {ConvWeightDims(node, weight), kF32, node.conv().groups == 1 ? Tag::oihw : Tag::goihw};
+Dims Compiler::ConvWeightDims(const Node& node, const std::vector<ValueId>& weights) const {
+  const Shape& shape = value(weights[0]).shape;
+  const int64_t groups = node.conv().groups;
+  int64_t channels = 0;
+  for (const ValueId weight : weights) {
+    channels += value(weight).shape[0];
+  }
+  if (groups == 1) {
+    return {channels, shape[1], shape[2], shape[3]};
+  }
+  return {groups, channels / groups, shape[1], shape[2], shape[3]};
+}
+
+Desc Compiler::PlainConvWeight(const Node& node, const std::vector<ValueId>& weights) const {
+  return {ConvWeightDims(node, weights), kF32, node.conv().groups == 1 ? Tag::oihw : Tag::goihw};
 }
 
 // Tries oneDNN's own choice of formats first; then plain NCHW, which always exists: where the
@@ -79,8 +92,8 @@ Compiler::Conv Compiler::ChooseConv(const Node& node, bool inference) {
   const Geometry geometry(node.conv());
   const Layout x = layout(node.inputs[0]);
   const Layout y = PlainLayout(value(node.outputs[0]).shape);
-  const Desc weight(ConvWeightDims(node, node.inputs[1]), kF32, Tag::any);
-  const bool has_bias = node.inputs.size() > 2;
+  const Desc weight(ConvWeightDims(node, ConvWeights(node)), kF32, Tag::any);
+  const bool has_bias = HasBias(node);
   const Desc bias = has_bias ? Desc({y.channels}, kF32, Tag::x) : Desc();
   const auto kind =
       inference ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
@@ -116,7 +129,7 @@ dnnl::convolution_forward::primitive_desc Compiler::DescribeConv(const Node& nod
   const Geometry geometry(node.conv());
   const auto kind =
       inference ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
-  const Desc weight(ConvWeightDims(node, node.inputs[1]), kF32, Tag::any);
+  const Desc weight(ConvWeightDims(node, ConvWeights(node)), kF32, Tag::any);
   const dnnl::convolution_forward::desc desc(kind, kWinograd, conv.forward.src_desc(), weight,
                                              conv.forward.bias_desc(), conv.forward.dst_desc(),
                                              geometry.strides, geometry.dilation, geometry.padding,
@@ -135,15 +148,16 @@ void Compiler::LowerConv(const Node& node) {
   const BufferId x = In(node.inputs[0], conv.input);
   const BufferId y = BufferOf(node.outputs[0]);
   std::vector<BufferId> buffers = {x, y};
-  const ValueId weight = node.inputs[1];
+  const std::vector<ValueId> weights = ConvWeights(node);
   Arguments arguments = {
       {DNNL_ARG_SRC, Memory(primitive_desc.src_desc(), x)},
-      {DNNL_ARG_WEIGHTS, weights_.Get(Parameter(weight), PlainConvWeight(node, weight),
+      {DNNL_ARG_WEIGHTS, weights_.Get(Parameters(weights), PlainConvWeight(node, weights),
                                       primitive_desc.weights_desc())},
       {DNNL_ARG_DST, Memory(primitive_desc.dst_desc(), y)}};
-  if (node.inputs.size() > 2) {
-    arguments.insert({DNNL_ARG_BIAS, dnnl::memory(primitive_desc.bias_desc(), engine_,
-                                                  Parameter(node.inputs[2]))});
+  if (HasBias(node)) {
+    const Desc& bias = primitive_desc.bias_desc();
+    arguments.insert({DNNL_ARG_BIAS,
+                      weights_.Get(Parameters(ConvWeights(node, 1 + weights.size())), bias, bias)});
   }
   AddScratchpad(primitive_desc.scratchpad_desc(), arguments, buffers);
   const dnnl::convolution_forward primitive(primitive_desc);
@@ -155,11 +169,11 @@ void Compiler::LowerConv(const Node& node) {
 void Compiler::LowerConvInputGradient(const Node& node) {
   const Conv& conv = convs_.at(node.name);
   const Geometry geometry(node.conv());
-  const ValueId weight = node.inputs[1];
+  const std::vector<ValueId> weights = ConvWeights(node);
   const ValueId output = node.outputs[0];
   const auto describe = [&](dnnl::algorithm algorithm) {
     const dnnl::convolution_backward_data::desc desc(
-        algorithm, conv.forward.src_desc(), Desc(ConvWeightDims(node, weight), kF32, Tag::any),
+        algorithm, conv.forward.src_desc(), Desc(ConvWeightDims(node, weights), kF32, Tag::any),
         conv.forward.dst_desc(), geometry.strides, geometry.dilation, geometry.padding,
         geometry.padding);
     return dnnl::convolution_backward_data::primitive_desc(
@@ -178,7 +192,7 @@ void Compiler::LowerConvInputGradient(const Node& node) {
   std::vector<BufferId> buffers = {dy, dx};
   Arguments arguments = {
       {DNNL_ARG_DIFF_DST, Memory(primitive_desc.diff_dst_desc(), dy)},
-      {DNNL_ARG_WEIGHTS, weights_.Get(Parameter(weight), PlainConvWeight(node, weight),
+      {DNNL_ARG_WEIGHTS, weights_.Get(Parameters(weights), PlainConvWeight(node, weights),
                                       primitive_desc.weights_desc())},
       {DNNL_ARG_DIFF_SRC, Memory(primitive_desc.diff_src_desc(), dx)}};
   AddScratchpad(primitive_desc.scratchpad_desc(), arguments, buffers);
@@ -212,23 +226,82 @@ dnnl::convolution_backward_weights::primitive_desc Compiler::DescribeConvParamet
 
 bool Compiler::HasSlowGradient(const Node& node, const Conv& conv) {
   const auto gradient = DescribeConvParameterGradient(
-      node.conv(), conv, ConvWeightDims(node, node.inputs[1]), node.inputs.size() > 2);
+      node.conv(), conv, ConvWeightDims(node, ConvWeights(node)), HasBias(node));
   return absl::StartsWith(gradient.impl_info_str(), "ref");
 }
 
 void Compiler::LowerConvParameterGradient(const Node& node) {
   const Conv& conv = convs_.at(node.name);
-  const ValueId weight = value(node.outputs[0]).primal;
+  std::vector<ValueId> weights;
+  for (int64_t i = 0; i < node.conv().weights; ++i) {
+    weights.push_back(value(node.outputs[static_cast<size_t>(i)]).primal);
+  }
   const auto primitive_desc = DescribeConvParameterGradient(
-      node.conv(), conv, ConvWeightDims(node, weight), node.outputs.size() > 1);
+      node.conv(), conv, ConvWeightDims(node, weights), node.outputs.size() > weights.size());
   const BufferId dy = In(node.inputs[0], conv.output);
   const BufferId x = In(node.inputs[1], conv.input);
   std::vector<BufferId> buffers = {dy, x};
   Arguments arguments = {{DNNL_ARG_DIFF_DST, Memory(primitive_desc.diff_dst_desc(), dy)},
                          {DNNL_ARG_SRC, Memory(primitive_desc.src_desc(), x)}};
   AddScratchpad(primitive_desc.scratchpad_desc(), arguments, buffers);
-  EmitParameterGradient(node, dnnl::convolution_backward_weights(primitive_desc), arguments,
-                        buffers, primitive_desc.diff_weights_desc(), PlainConvWeight(node, weight));
+  const auto emit = weights.size() == 1 ? &Compiler::EmitParameterGradient
+                                        : &Compiler::EmitMergedParameterGradient;
+  (this->*emit)(node, dnnl::convolution_backward_weights(primitive_desc), arguments, buffers,
+                primitive_desc.diff_weights_desc(), PlainConvWeight(node, weights));
+}
+
+void Compiler::EmitMergedParameterGradient(const Node& node, const dnnl::primitive& primitive,
+                                           Arguments arguments, std::vector<BufferId> buffers,
+                                           const Desc& computed, const Desc& plain) {
+  const auto scratch = [&](const Desc& desc) {
+    buffers.push_back(AddScratch(static_cast<int64_t>(desc.get_size())));
+    return buffers.back();
+  };
+  const BufferId weights = scratch(plain);
+  const bool is_plain = computed == plain;
+  const BufferId blocked = is_plain ? weights : scratch(computed);
+  arguments.insert({DNNL_ARG_DIFF_WEIGHTS, Memory(computed, blocked)});
+  dnnl::reorder unpack;
+  Arguments unpacked;
+  if (!is_plain) {
+    unpacked = {{DNNL_ARG_FROM, Memory(computed, blocked)}, {DNNL_ARG_TO, Memory(plain, weights)}};
+    unpack = dnnl::reorder({engine_, computed, engine_, plain});
+  }
+  BufferId biases = kNoBuffer;
+  const size_t members = static_cast<size_t>(node.conv().weights);
+  if (node.outputs.size() > members) {
+    const Desc bias({plain.dims()[0]}, kF32, Tag::x);
+    biases = scratch(bias);
+    arguments.insert({DNNL_ARG_DIFF_BIAS, Memory(bias, biases)});
+  }
+  std::vector<absl::Span<float>> targets;  // in the order in which they lie in the scratch memory
+  for (const ValueId output : node.outputs) {
+    const ReductionEntry& entry = GradientEntry(output);
+    targets.emplace_back(state_.reduction + entry.offset, static_cast<size_t>(entry.count));
+  }
+  Program* program = &program_;
+  const Kernels* kernels = &kernels_;
+  dnnl::stream stream = stream_;
+  auto run = [=](RunState& state) {
+    primitive.execute(stream, arguments);
+    if (!is_plain) {
+      unpack.execute(stream, unpacked);
+    }
+    const float* from = program->ptr<float>(weights);
+    for (size_t i = 0; i < targets.size(); ++i) {
+      if (i == members) {
+        from = program->ptr<float>(biases);
+      }
+      const auto count = static_cast<int64_t>(targets[i].size());
+      if (state.accumulate) {
+        kernels->add(targets[i].data(), from, targets[i].data(), count);
+      } else {
+        std::copy_n(from, count, targets[i].data());
+      }
+      from += count;
+    }
+  };
+  EmitCall(node, run, buffers);
 }
 
 }  // namespace trainyard::engine::cpu

@@ -31,10 +31,10 @@ struct Normalization {
   int64_t rows;
   int threads;
   bool relu;
-  const float* x;
+  Planes x;
   const float *scale, *shift;  // by lane
-  const float* residual;       // null: none
-  float* y;
+  Planes residual;             // null: none
+  Planes y;
   uint8_t* mask;  // null: not wanted
 
   void Run() const {
@@ -42,12 +42,11 @@ struct Normalization {
     const int64_t block = layout.block;
     ParallelFor(threads, rows * layout.blocks(), [&](int64_t p) {
       const int64_t lane = p % layout.blocks() * block;
-      const int64_t at = p * plane * block;
-      if (residual == nullptr) {
-        kernels.normalize(plane, block, x + at, scale + lane, shift + lane, relu, y + at);
+      if (residual.first == nullptr) {
+        kernels.normalize(plane, block, x[p], scale + lane, shift + lane, relu, y[p]);
       } else {
-        kernels.normalize_residual(plane, block, x + at, scale + lane, shift + lane, residual + at,
-                                   y + at,
+        kernels.normalize_residual(plane, block, x[p], scale + lane, shift + lane, residual[p],
+                                   y[p],
                                    mask == nullptr ? nullptr : mask + p * MaskBytes(plane, block));
       }
     });
@@ -63,12 +62,12 @@ struct NormGradient {
   double eps;
   const float *weight, *bias;  // bias null: not rectified
   const float *mean, *variance;
-  const float *dy, *x;
-  const float* second;  // added to dy; null: none
+  Planes dy, x;
+  Planes second;        // added to dy; null: none
   const uint8_t* mask;  // null: none
-  float* g;             // of a mask: the gradient behind it
-  const float* addend;  // of dx; null: none
-  float* dx;            // null: not wanted
+  Planes g;             // of a mask: the gradient behind it
+  Planes addend;        // of dx; null: none
+  Planes dx;            // null: not wanted
   float* sums;
   float* tables;
   float *weight_sums, *bias_sums;
@@ -101,17 +100,15 @@ struct NormGradient {
 
   void SumPlanes() const {
     ParallelFor(threads, rows * layout.blocks(), [&](int64_t p) {
-      const int64_t at = p * layout.plane() * layout.block;
       const int64_t lane = p % layout.blocks() * layout.block;
       float* sum = plane_sums() + p * layout.block;
       float* sum_x = plane_sums_x() + p * layout.block;
       if (mask != nullptr) {
-        kernels.residual_gradient_sums(layout.plane(), layout.block, dy + at,
-                                       second == nullptr ? nullptr : second + at,
-                                       mask + p * MaskBytes(layout.plane(), layout.block), x + at,
-                                       table(0) + lane, g + at, sum, sum_x);
+        kernels.residual_gradient_sums(layout.plane(), layout.block, dy[p], second[p],
+                                       mask + p * MaskBytes(layout.plane(), layout.block), x[p],
+                                       table(0) + lane, g[p], sum, sum_x);
       } else {
-        kernels.norm_gradient_sums(layout.plane(), layout.block, dy + at, x + at, mask_scale(lane),
+        kernels.norm_gradient_sums(layout.plane(), layout.block, dy[p], x[p], mask_scale(lane),
                                    table(2) + lane, table(0) + lane, sum, sum_x);
       }
     });
@@ -147,31 +144,30 @@ struct NormGradient {
 
   void WriteInputGradient() const {
     ParallelFor(threads, rows * layout.blocks(), [&](int64_t p) {
-      const int64_t at = p * layout.plane() * layout.block;
       const int64_t lane = p % layout.blocks() * layout.block;
-      kernels.norm_gradient(layout.plane(), layout.block, (mask == nullptr ? dy : g) + at, x + at,
+      kernels.norm_gradient(layout.plane(), layout.block, mask == nullptr ? dy[p] : g[p], x[p],
                             mask_scale(lane), table(2) + lane, table(3) + lane, table(4) + lane,
-                            table(5) + lane, addend == nullptr ? nullptr : addend + at, dx + at);
+                            table(5) + lane, addend[p], dx[p]);
     });
   }
 };
 
 }  // namespace
 
-BufferId Compiler::FusedInput(const Node& node, int place, const Layout& wanted) {
-  return place > 0 ? In(node.inputs[static_cast<size_t>(place)], wanted) : kNoBuffer;
+Compiler::Place Compiler::FusedInput(const Node& node, int place, const Layout& wanted) {
+  return place > 0 ? PlaceOf(node.inputs[static_cast<size_t>(place)], wanted) : Place{};
 }
 
 void Compiler::LowerNorm(const Node& node) {
   const Layout x_layout = layout(node.inputs[0]);
   SetLayout(node.outputs[0], x_layout);
-  const BufferId x = BufferOf(node.inputs[0]);
-  const BufferId residual = FusedInput(node, node.norm().residual, x_layout);
-  const BufferId y = OutputBuffer(node);
+  const Place x = PlaceOf(node.inputs[0], x_layout);
+  const Place residual = FusedInput(node, node.norm().residual, x_layout);
+  const Place y = OutputPlace(node);
   const BufferId mean = BufferOf(node.outputs[1]);
   const BufferId variance = BufferOf(node.outputs[2]);
   BufferId mask = kNoBuffer;
-  if (residual != kNoBuffer) {
+  if (residual.buffer != kNoBuffer) {
     SetLayout(node.outputs[3], x_layout);
     mask = BufferOf(node.outputs[3]);
   }
@@ -191,12 +187,11 @@ void Compiler::LowerNorm(const Node& node) {
     const int64_t block = x_layout.block;
     const int64_t plane = x_layout.plane();
     const int64_t planes = rows * x_layout.blocks();
-    const float* from = program->ptr<float>(x);
+    const Planes from = At(*program, x, x_layout);
     float* means = program->ptr<float>(moments);
     float* distances = means + rows * lanes;
     ParallelFor(threads, planes, [&](int64_t p) {
-      kernels->moments(plane, block, from + p * plane * block, means + p * block,
-                       distances + p * block);
+      kernels->moments(plane, block, from[p], means + p * block, distances + p * block);
     });
     float* scale = program->ptr<float>(affine);
     float* shift = scale + lanes;
@@ -232,20 +227,20 @@ void Compiler::LowerNorm(const Node& node) {
                                          from,
                                          scale,
                                          shift,
-                                         program->ptr_or_null<float>(residual),
-                                         program->ptr<float>(y),
+                                         At(*program, residual, x_layout),
+                                         At(*program, y, x_layout),
                                          program->ptr_or_null<uint8_t>(mask)};
     normalization.Run();
   };
-  EmitCall(node, run, {x, y, mean, variance, moments, affine, residual, mask});
+  EmitCall(node, run, {x.buffer, y.buffer, mean, variance, moments, affine, residual.buffer, mask});
 }
 
 void Compiler::LowerNormEvaluation(const Node& node) {
   const Layout x_layout = layout(node.inputs[0]);
   SetLayout(node.outputs[0], x_layout);
-  const BufferId x = BufferOf(node.inputs[0]);
-  const BufferId residual = FusedInput(node, node.norm().residual, x_layout);
-  const BufferId y = OutputBuffer(node);
+  const Place x = PlaceOf(node.inputs[0], x_layout);
+  const Place residual = FusedInput(node, node.norm().residual, x_layout);
+  const Place y = OutputPlace(node);
   const float* weight = Parameter(node.inputs[1]);
   const float* bias = Parameter(node.inputs[2]);
   const float* running_mean = RunningStatistic(node.inputs[3]);
@@ -274,39 +269,40 @@ void Compiler::LowerNormEvaluation(const Node& node) {
                                          rows,
                                          threads,
                                          relu,
-                                         program->ptr<float>(x),
+                                         At(*program, x, x_layout),
                                          scale,
                                          shift,
-                                         program->ptr_or_null<float>(residual),
-                                         program->ptr<float>(y),
+                                         At(*program, residual, x_layout),
+                                         At(*program, y, x_layout),
                                          nullptr};
     normalization.Run();
   };
-  EmitCall(node, run, {x, y, affine, residual});
+  EmitCall(node, run, {x.buffer, y.buffer, affine, residual.buffer});
 }
 
 void Compiler::LowerNormGradient(const Node& node) {
   const Layout x_layout = layout(node.inputs[1]);
-  const BufferId dy = In(node.inputs[0], x_layout);
-  const BufferId x = BufferOf(node.inputs[1]);
+  const Place dy = PlaceOf(node.inputs[0], x_layout);
+  const Place x = PlaceOf(node.inputs[1], x_layout);
   const float* weight = Parameter(node.inputs[2]);
   const BufferId mean = BufferOf(node.inputs[3]);
   const BufferId variance = BufferOf(node.inputs[4]);
   const NormAttributes& norm = node.norm();
   const float* bias =
       norm.bias > 0 ? Parameter(node.inputs[static_cast<size_t>(norm.bias)]) : nullptr;
-  const BufferId mask = FusedInput(node, norm.mask, x_layout);
-  const BufferId second = FusedInput(node, norm.second_gradient, x_layout);
-  const BufferId addend = FusedInput(node, norm.addend, x_layout);
-  BufferId g = kNoBuffer;
+  const BufferId mask =
+      norm.mask > 0 ? BufferOf(node.inputs[static_cast<size_t>(norm.mask)]) : kNoBuffer;
+  const Place second = FusedInput(node, norm.second_gradient, x_layout);
+  const Place addend = FusedInput(node, norm.addend, x_layout);
+  Place g;
   if (mask != kNoBuffer) {
     SetLayout(node.outputs[3], x_layout);
-    g = OutputBuffer(node, 3);
+    g = OutputPlace(node, 3);
   }
-  BufferId dx = kNoBuffer;
+  Place dx;
   if (node.outputs[0] != kNoValue) {
     SetLayout(node.outputs[0], x_layout);
-    dx = OutputBuffer(node);
+    dx = OutputPlace(node);
   }
   const ReductionEntry weight_entry = GradientEntry(node.outputs[1]);
   const ReductionEntry bias_entry = GradientEntry(node.outputs[2]);
@@ -330,13 +326,13 @@ void Compiler::LowerNormGradient(const Node& node) {
                                    bias,
                                    program->ptr<float>(mean),
                                    program->ptr<float>(variance),
-                                   program->ptr<float>(dy),
-                                   program->ptr<float>(x),
-                                   program->ptr_or_null<float>(second),
+                                   At(*program, dy, x_layout),
+                                   At(*program, x, x_layout),
+                                   At(*program, second, x_layout),
                                    program->ptr_or_null<uint8_t>(mask),
-                                   program->ptr_or_null<float>(g),
-                                   program->ptr_or_null<float>(addend),
-                                   program->ptr_or_null<float>(dx),
+                                   At(*program, g, x_layout),
+                                   At(*program, addend, x_layout),
+                                   At(*program, dx, x_layout),
                                    program->ptr<float>(sums),
                                    program->ptr<float>(tables),
                                    weight_sums,
@@ -345,11 +341,13 @@ void Compiler::LowerNormGradient(const Node& node) {
     gradient.FillForwardTables();
     gradient.SumPlanes();
     gradient.FinishLanes();
-    if (dx != kNoBuffer) {
+    if (dx.buffer != kNoBuffer) {
       gradient.WriteInputGradient();
     }
   };
-  EmitCall(node, run, {dy, x, mean, variance, sums, tables, mask, second, addend, g, dx});
+  EmitCall(node, run,
+           {dy.buffer, x.buffer, mean, variance, sums, tables, mask, second.buffer, addend.buffer,
+            g.buffer, dx.buffer});
 }
 
 }  // namespace trainyard::engine::cpu

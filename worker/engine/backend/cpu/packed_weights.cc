@@ -1,26 +1,39 @@
 #include "worker/engine/backend/cpu/packed_weights.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace trainyard::engine::cpu {
 
-dnnl::memory PackedWeights::Get(float* parameter, const dnnl::memory::desc& plain,
-                                const dnnl::memory::desc& wanted) {
-  if (plain == wanted) {
-    return dnnl::memory(plain, engine_, parameter);
+dnnl::memory PackedWeights::Get(const std::vector<absl::Span<float>>& parameters,
+                                const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted) {
+  const bool is_one = parameters.size() == 1;
+  if (is_one && plain == wanted) {
+    return dnnl::memory(plain, engine_, parameters[0].data());
   }
   for (const std::unique_ptr<Entry>& entry : entries_) {
-    if (entry->parameter == parameter && entry->desc == wanted) {
+    const bool is_same =
+        entry->parameters.size() == parameters.size() &&
+        std::equal(parameters.begin(), parameters.end(), entry->parameters.begin(),
+                   [](const auto& a, const auto& b) { return a.data() == b.data(); });
+    if (is_same && entry->desc == wanted) {
       return entry->to;
     }
   }
   auto entry = std::make_unique<Entry>();
-  entry->parameter = parameter;
+  entry->parameters = parameters;
   entry->desc = wanted;
-  entry->buffer = AlignedBuffer(static_cast<int64_t>(wanted.get_size()));
-  entry->from = dnnl::memory(plain, engine_, parameter);
-  entry->to = dnnl::memory(wanted, engine_, entry->buffer.data());
-  entry->pack = dnnl::reorder(entry->from, entry->to);
+  if (!is_one) {
+    entry->gathered = AlignedBuffer(static_cast<int64_t>(plain.get_size()));
+  }
+  entry->from =
+      dnnl::memory(plain, engine_, is_one ? parameters[0].data() : entry->gathered.as<float>());
+  entry->to = entry->from;
+  if (plain != wanted) {
+    entry->buffer = AlignedBuffer(static_cast<int64_t>(wanted.get_size()));
+    entry->to = dnnl::memory(wanted, engine_, entry->buffer.data());
+    entry->pack = dnnl::reorder(entry->from, entry->to);
+  }
   entries_.push_back(std::move(entry));
   is_fresh_ = false;
   return entries_.back()->to;
@@ -31,7 +44,15 @@ void PackedWeights::Refresh(dnnl::stream& stream) {
     return;
   }
   for (const std::unique_ptr<Entry>& entry : entries_) {
-    entry->pack.execute(stream, entry->from, entry->to);
+    float* to = entry->gathered.as<float>();
+    for (const absl::Span<float>& parameter : entry->parameters) {
+      if (to != nullptr) {
+        to = std::copy(parameter.begin(), parameter.end(), to);
+      }
+    }
+    if (entry->pack) {
+      entry->pack.execute(stream, entry->from, entry->to);
+    }
   }
   is_fresh_ = true;
 }
@@ -39,7 +60,7 @@ void PackedWeights::Refresh(dnnl::stream& stream) {
 int64_t PackedWeights::bytes() const {
   int64_t bytes = 0;
   for (const std::unique_ptr<Entry>& entry : entries_) {
-    bytes += entry->buffer.bytes();
+    bytes += entry->gathered.bytes() + entry->buffer.bytes();
   }
   return bytes;
 }

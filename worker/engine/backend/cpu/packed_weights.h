@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "dnnl.hpp"
 #include "worker/engine/graph/memory_plan.h"
 
@@ -17,10 +18,11 @@ class PackedWeights {
  public:
   explicit PackedWeights(const dnnl::engine& engine) : engine_(engine) {}
 
-  // Memory that holds `parameter` (described by `plain`) as `wanted`: the parameter itself where
-  // they are equal, else a copy that Refresh keeps up to date.
-  dnnl::memory Get(float* parameter, const dnnl::memory::desc& plain,
-                   const dnnl::memory::desc& wanted);
+  // Memory that holds the parameters, one after the other (together described by `plain`), as
+  // `wanted`: the parameter itself where it is one and they are equal, else a copy that Refresh
+  // keeps up to date.
+  dnnl::memory Get(const std::vector<absl::Span<float>>& parameters,
+                   const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted);
 
   // The parameters were written.
   void Invalidate() { is_fresh_ = false; }
@@ -30,9 +32,10 @@ class PackedWeights {
 
  private:
   struct Entry {
-    float* parameter;
+    std::vector<absl::Span<float>> parameters;
     dnnl::memory::desc desc;
-    AlignedBuffer buffer;
+    AlignedBuffer gathered;  // of several parameters
+    AlignedBuffer buffer;    // where `wanted` is not plain
     dnnl::memory from, to;
     dnnl::reorder pack;
   };

@@ -34,11 +34,11 @@ void Concat(const Operands<T>& o) {
 }
 
 template <class T>
-void ConcatGradient(const Operands<T>& o) {
+void Slice(const Operands<T>& o) {
   const Shape& whole = o.input_shape(0);
   const int64_t whole_count = ElementCount(whole);
   const int64_t count = ElementCount(o.output_shape(0));
-  const int64_t first = o.node.concat().first_channel * (whole_count / whole[0]);
+  const int64_t first = o.node.slice().first_channel * (whole_count / whole[0]);
   for (int64_t n = 0; n < o.rows; ++n) {
     std::copy_n(o.inputs[0] + n * whole_count + first, count, o.outputs[0] + n * count);
   }
@@ -115,8 +115,8 @@ void RunChannels(const Operands<T>& o) {
       return Dropout(o);
     case OpKind::kConcat:
       return Concat(o);
-    case OpKind::kConcatGradient:
-      return ConcatGradient(o);
+    case OpKind::kSlice:
+      return Slice(o);
     case OpKind::kLrn:
       return Lrn(o);
     case OpKind::kLrnGradient:

@@ -43,19 +43,47 @@ void ForEachProduct(const ConvAttributes& conv, int64_t rows, const Shape& x, co
   }
 }
 
+// Inputs [first, first + count) one after the other: the weights, or biases, of merged
+// convolutions.
+template <class T>
+std::vector<T> Gather(const Operands<T>& o, size_t first, size_t count) {
+  std::vector<T> gathered;
+  for (size_t i = first; i < first + count; ++i) {
+    gathered.insert(gathered.end(), o.inputs[i], o.inputs[i] + ElementCount(o.input_shape(i)));
+  }
+  return gathered;
+}
+
+// The other way round, into outputs [first, first + count).
+template <class T>
+void Scatter(const Operands<T>& o, const std::vector<T>& gathered, size_t first, size_t count) {
+  const T* from = gathered.data();
+  for (size_t i = first; i < first + count; ++i) {
+    std::copy_n(from, ElementCount(o.output_shape(i)), o.outputs[i]);
+    from += ElementCount(o.output_shape(i));
+  }
+}
+
+// [K, C / groups, k, k], of merged convolutions with the channels of all.
+Shape WeightShape(const Shape& of_first, const Shape& y) {
+  return {y[0], of_first[1], of_first[2], of_first[3]};
+}
+
 template <class T>
 void Conv2d(const Operands<T>& o) {
+  const size_t weights = static_cast<size_t>(o.node.conv().weights);
   const T* x = o.inputs[0];
-  const T* w = o.inputs[1];
-  const T* bias = o.inputs.size() > 2 ? o.inputs[2] : nullptr;
+  const std::vector<T> w = Gather(o, 1, weights);
+  const std::vector<T> bias = Gather(o, 1 + weights, o.inputs.size() - 1 - weights);
   T* y = o.outputs[0];
   const Shape& out = o.output_shape(0);
   const int64_t plane = out[1] * out[2];
   for (int64_t i = 0; i < o.rows * out[0] * plane; ++i) {
-    y[i] = bias == nullptr ? T{0} : bias[i / plane % out[0]];
+    y[i] = bias.empty() ? T{0} : bias[static_cast<size_t>(i / plane % out[0])];
   }
-  ForEachProduct(o.node.conv(), o.rows, o.input_shape(0), o.input_shape(1), out,
-                 [&](int64_t yi, int64_t wi, int64_t xi) { y[yi] += w[wi] * x[xi]; });
+  ForEachProduct(
+      o.node.conv(), o.rows, o.input_shape(0), WeightShape(o.input_shape(1), out), out,
+      [&](int64_t yi, int64_t wi, int64_t xi) { y[yi] += w[static_cast<size_t>(wi)] * x[xi]; });
   for (int64_t i = 0; o.node.relu && i < o.rows * out[0] * plane; ++i) {
     y[i] = Rectified(y[i]);
   }
@@ -64,29 +92,34 @@ void Conv2d(const Operands<T>& o) {
 template <class T>
 void Conv2dInputGradient(const Operands<T>& o) {
   const T* dy = o.inputs[0];
-  const T* w = o.inputs[1];
+  const std::vector<T> w = Gather(o, 1, static_cast<size_t>(o.node.conv().weights));
   T* dx = o.outputs[0];
+  const Shape& y = o.input_shape(0);
   std::fill_n(dx, o.rows * ElementCount(o.output_shape(0)), T{0});
-  ForEachProduct(o.node.conv(), o.rows, o.output_shape(0), o.input_shape(1), o.input_shape(0),
-                 [&](int64_t yi, int64_t wi, int64_t xi) { dx[xi] += w[wi] * dy[yi]; });
+  ForEachProduct(
+      o.node.conv(), o.rows, o.output_shape(0), WeightShape(o.input_shape(1), y), y,
+      [&](int64_t yi, int64_t wi, int64_t xi) { dx[xi] += w[static_cast<size_t>(wi)] * dy[yi]; });
 }
 
 template <class T>
 void Conv2dParameterGradient(const Operands<T>& o) {
   const T* dy = o.inputs[0];
   const T* x = o.inputs[1];
-  T* dw = o.outputs[0];
+  const size_t weights = static_cast<size_t>(o.node.conv().weights);
   const Shape& out = o.input_shape(0);
-  std::fill_n(dw, ElementCount(o.output_shape(0)), T{0});
-  ForEachProduct(o.node.conv(), o.rows, o.input_shape(1), o.output_shape(0), out,
-                 [&](int64_t yi, int64_t wi, int64_t xi) { dw[wi] += dy[yi] * x[xi]; });
-  if (o.outputs.size() > 1) {
-    T* db = o.outputs[1];
+  const Shape w = WeightShape(o.output_shape(0), out);
+  std::vector<T> dw(static_cast<size_t>(ElementCount(w)), T{0});
+  ForEachProduct(
+      o.node.conv(), o.rows, o.input_shape(1), w, out,
+      [&](int64_t yi, int64_t wi, int64_t xi) { dw[static_cast<size_t>(wi)] += dy[yi] * x[xi]; });
+  Scatter(o, dw, 0, weights);
+  if (o.outputs.size() > weights) {
     const int64_t plane = out[1] * out[2];
-    std::fill_n(db, out[0], T{0});
+    std::vector<T> db(static_cast<size_t>(out[0]), T{0});
     for (int64_t i = 0; i < o.rows * out[0] * plane; ++i) {
-      db[i / plane % out[0]] += dy[i];
+      db[static_cast<size_t>(i / plane % out[0])] += dy[i];
     }
+    Scatter(o, db, weights, weights);
   }
 }
 
@@ -431,7 +464,7 @@ void RunNode(const Operands<T>& o) {
       return;  // the output shares the input's memory
     case OpKind::kDropout:
     case OpKind::kConcat:
-    case OpKind::kConcatGradient:
+    case OpKind::kSlice:
     case OpKind::kLrn:
     case OpKind::kLrnGradient:
       return RunChannels(o);

@@ -1,5 +1,5 @@
 // concat: (x_i [C_i, H, W], ...) -> y [sum C_i, H, W], or of features [F_i].
-//   gradient  (dy) -> dx_i, a slice of channels; one node for each input
+//   gradient  slice (dy) -> dx_i, some of the channels; one node for each input
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -20,11 +20,11 @@ void Gradient(Autodiff& autodiff, const Node& node) {
   for (const ValueId x : node.inputs) {
     if (autodiff.Wants(x)) {
       const ValueId dx = autodiff.NewGradient(x);
-      autodiff.Emit({OpKind::kConcatGradient,
+      autodiff.Emit({OpKind::kSlice,
                      node.name,
                      {autodiff.GradientOf(node.outputs[0])},
                      {dx},
-                     ConcatAttributes{first_channel}});
+                     SliceAttributes{first_channel}});
       autodiff.Contribute(x, dx);
     }
     first_channel += autodiff.ShapeOf(x)[0];
@@ -34,7 +34,7 @@ void Gradient(Autodiff& autodiff, const Node& node) {
 }  // namespace
 
 const OpDefinition kConcatDefinition = {"concat", NoFlops, Gradient};
-const OpDefinition kConcatGradientDefinition = {"concat_gradient", NoFlops, nullptr};
+const OpDefinition kSliceDefinition = {"slice", NoFlops, nullptr};
 
 ValueId GraphBuilder::Concat(const std::vector<ValueId>& parts) {
   const std::string name = AutoName("concat");

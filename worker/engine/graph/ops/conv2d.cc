@@ -1,6 +1,8 @@
 // conv2d: (x [C, H, W], weight [K, C/groups, k, k], bias? [K]) -> y [K, H', W'].
 //   input gradient      (dy, weight) -> dx
 //   parameter gradient  (dy, x) -> dweight, dbias?
+//   Merged by a pass it has several weights, the channels of y one after the other, and as many
+//   biases or none; so have its gradients.
 #include "absl/strings/str_cat.h"
 #include "worker/engine/graph/autodiff.h"
 #include "worker/engine/graph/graph_builder.h"
@@ -9,23 +11,23 @@
 namespace trainyard::engine {
 namespace {
 
-double ConvFlops(const Graph& graph, const Value& y, const Value& weight, int64_t rows) {
-  static_cast<void>(graph);
+// Of all weights, which differ in their output channels alone.
+double ConvFlops(const Value& y, const Value& weight, int64_t rows) {
   // Every output element is a dot product over [C/groups, k, k].
   const int64_t dot = weight.shape[1] * weight.shape[2] * weight.shape[3];
   return 2.0 * static_cast<double>(y.Elements(rows)) * static_cast<double>(dot);
 }
 
 double ForwardFlops(const Graph& graph, const Node& node, int64_t rows) {
-  return ConvFlops(graph, graph.value(node.outputs[0]), graph.value(node.inputs[1]), rows);
+  return ConvFlops(graph.value(node.outputs[0]), graph.value(node.inputs[1]), rows);
 }
 
 double InputGradientFlops(const Graph& graph, const Node& node, int64_t rows) {
-  return ConvFlops(graph, graph.value(node.inputs[0]), graph.value(node.inputs[1]), rows);
+  return ConvFlops(graph.value(node.inputs[0]), graph.value(node.inputs[1]), rows);
 }
 
 double ParameterGradientFlops(const Graph& graph, const Node& node, int64_t rows) {
-  return ConvFlops(graph, graph.value(node.inputs[0]), graph.value(node.outputs[0]), rows);
+  return ConvFlops(graph.value(node.inputs[0]), graph.value(node.outputs[0]), rows);
 }
 
 void Gradient(Autodiff& autodiff, const Node& node) {

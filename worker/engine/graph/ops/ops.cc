@@ -64,8 +64,8 @@ const OpDefinition& Definition(OpKind op) {
       return kSigmoidGradientDefinition;
     case OpKind::kGeluGradient:
       return kGeluGradientDefinition;
-    case OpKind::kConcatGradient:
-      return kConcatGradientDefinition;
+    case OpKind::kSlice:
+      return kSliceDefinition;
     case OpKind::kLrnGradient:
       return kLrnGradientDefinition;
     case OpKind::kLayerNormGradient:

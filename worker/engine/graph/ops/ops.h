@@ -39,7 +39,7 @@ extern const OpDefinition kGeluDefinition;
 extern const OpDefinition kGeluGradientDefinition;
 extern const OpDefinition kDropoutDefinition;
 extern const OpDefinition kConcatDefinition;
-extern const OpDefinition kConcatGradientDefinition;
+extern const OpDefinition kSliceDefinition;
 extern const OpDefinition kLrnDefinition;
 extern const OpDefinition kLrnGradientDefinition;
 extern const OpDefinition kLayerNormDefinition;

@@ -384,11 +384,22 @@ TEST(CpuNetworks, WithResidualSumsAgreeWithTheReference) {
   }
 }
 
+TEST(CpuNetworks, WithParallelBranchesAgreeWithTheReference) {
+  // Whole blocks; a member that fills none, which goes last; two such, which no layout of blocks
+  // holds; and none at all.
+  for (const std::vector<int64_t>& channels :
+       {std::vector<int64_t>{16, 32, 16, 16}, {16, 16, 24, 16}, {16, 24, 16, 20}, {5, 3, 6, 7}}) {
+    Compare("inceptions of " + ShapeString(channels), testing::Inceptions(channels), 12);
+  }
+}
+
 TEST(CpuNetworks, AgreeWithTheReferenceWithoutAnyPass) {
   const PassOptions none = {.fuse_relu = false,
                             .fuse_relu_into_max_pool_gradient = false,
                             .fuse_residual = false,
                             .fuse_gradient_sums = false,
+                            .merge_siblings = false,
+                            .place_parts = false,
                             .remove_dead_code = false,
                             .reuse_in_place = false};
   Compare("residual net, no passes", Residual(12), 3, none);

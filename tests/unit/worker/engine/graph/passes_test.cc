@@ -17,6 +17,8 @@ constexpr PassOptions kNoPasses = {.fuse_relu = false,
                                    .fuse_relu_into_max_pool_gradient = false,
                                    .fuse_residual = false,
                                    .fuse_gradient_sums = false,
+                                   .merge_siblings = false,
+                                   .place_parts = false,
                                    .remove_dead_code = false,
                                    .reuse_in_place = false};
 
@@ -73,9 +75,10 @@ struct Numbers {
   std::vector<float> predictions;
 };
 
-Numbers RunSteps(const Graph& model, const PassOptions& passes) {
+Numbers RunSteps(const Graph& model, const PassOptions& passes,
+                 const std::string& backend = "reference") {
   const std::unique_ptr<Executable> executable = testing::Compile(
-      "reference", model, {.momentum = 0.9}, {.max_rows = 5, .passes = passes, .inspect = true});
+      backend, model, {.momentum = 0.9}, {.max_rows = 5, .passes = passes, .inspect = true});
   testing::RandomizeState(3, *executable);
   Numbers numbers;
   for (uint64_t step = 0; step < 2; ++step) {
@@ -92,7 +95,8 @@ Numbers RunSteps(const Graph& model, const PassOptions& passes) {
 }
 
 void ExpectSameNumbers(const PassOptions& passes) {
-  for (const Graph& model : {ManyPatterns(), OtherOps(), Sequences(), testing::Residuals(4)}) {
+  for (const Graph& model : {ManyPatterns(), OtherOps(), Sequences(), testing::Residuals(4),
+                             testing::Inceptions({4, 3, 2, 5})}) {
     const Numbers plain = RunSteps(model, kNoPasses);
     const Numbers passed = RunSteps(model, passes);
     EXPECT_EQ(passed.gradients, plain.gradients);
@@ -185,6 +189,59 @@ TEST(FuseGradientSums, LeavesNoAddToTheGradientsOfResidualNetworks) {
   EXPECT_LE(Count(BuildTrainingStep(wide, {}), OpKind::kAdd), 6 + 3);
 }
 
+TEST(MergeSiblings, KeepsEveryNumberUpToTheOrderOfSums) {
+  PassOptions passes = kNoPasses;
+  passes.merge_siblings = true;
+  const Graph model = testing::Inceptions({4, 3, 2, 5});
+  // Parameters and the reduction arena are of single precision.
+  constexpr double kTolerance = 1e-6;
+  const Numbers plain = RunSteps(model, kNoPasses, "reference_f64");
+  const Numbers merged = RunSteps(model, passes, "reference_f64");
+  testing::ExpectNear(merged.gradients, plain.gradients, kTolerance);
+  testing::ExpectNear(merged.state, plain.state, kTolerance);
+  for (size_t i = 0; i < plain.input_gradient.size(); ++i) {
+    ASSERT_NEAR(merged.input_gradient[i], plain.input_gradient[i], kTolerance);
+  }
+  for (size_t i = 0; i < plain.logits.size(); ++i) {
+    ASSERT_NEAR(merged.logits[i], plain.logits[i], kTolerance);
+  }
+}
+
+TEST(MergeSiblings, LeavesOneConvolutionAndOneInputGradientOfEachGroup) {
+  const Graph model = testing::Inceptions({4, 3, 2, 5});
+  PassOptions passes = kNoPasses;
+  const StepGraph before = BuildTrainingStep(model, {passes, false});
+  passes.merge_siblings = true;
+  const StepGraph after = BuildTrainingStep(model, {passes, false});
+  // Three in each module become one, and two at the end.
+  for (const OpKind op :
+       {OpKind::kConv2d, OpKind::kConv2dInputGradient, OpKind::kConv2dParameterGradient}) {
+    EXPECT_EQ(Count(before, op) - Count(after, op), 2 + 2 + 1) << OpName(op);
+  }
+  EXPECT_EQ(Count(before, OpKind::kAdd) - Count(after, OpKind::kAdd), 2 + 2 + 1);
+  EXPECT_EQ(Count(BuildEvaluationStep(model, {passes, false}), OpKind::kConv2d),
+            Count(after, OpKind::kConv2d));
+}
+
+TEST(PlaceParts, FindsThePartsThatNormsMakeAndTheSlicesThatTheyRead) {
+  const StepGraph step = BuildTrainingStep(testing::Inceptions({4, 3, 2, 5}), {});
+  int placed = 0;
+  int copied = 0;
+  for (const Node& node : step.graph.nodes) {
+    if (node.op == OpKind::kConcat) {
+      for (const bool is_placed : node.concat().placed) {
+        ++(is_placed ? placed : copied);
+      }
+    } else if (node.op == OpKind::kSlice) {
+      ++(node.slice().is_view ? placed : copied);
+    }
+  }
+  // Of each module: 4 parts, 4 slices of its gradient, 3 slices of the merged convolution and 3
+  // parts of its gradient. At the end, where there are no norms: 3 and 3, 2 and 2.
+  EXPECT_EQ(placed, 2 * (4 + 4 + 3 + 3));
+  EXPECT_EQ(copied, 3 + 3 + 2 + 2);
+}
+
 TEST(RemoveDeadCode, KeepsEveryNumber) {
   PassOptions passes = kNoPasses;
   passes.remove_dead_code = true;
@@ -232,17 +289,21 @@ TEST(ReuseInPlace, NeverOverwritesAValueThatIsReadLater) {
 }
 
 TEST(AllPasses, KeepEveryNumberTogether) {
-  ExpectSameNumbers({});
+  PassOptions passes;
+  passes.merge_siblings = false;  // equal up to rounding only
+  ExpectSameNumbers(passes);
 }
 
 TEST(AllPasses, KeepTheLayoutOfTheReduction) {
-  const Graph model = ManyPatterns();
-  const ReductionLayout plain = LayOutReduction(BuildTrainingStep(model, {kNoPasses, false}));
-  const ReductionLayout passed = LayOutReduction(BuildTrainingStep(model, {}));
-  ASSERT_EQ(passed.entries.size(), plain.entries.size());
-  for (size_t i = 0; i < plain.entries.size(); ++i) {
-    EXPECT_EQ(passed.entries[i].target, plain.entries[i].target);
-    EXPECT_EQ(passed.entries[i].offset, plain.entries[i].offset);
+  for (const Graph& model :
+       {ManyPatterns(), testing::Residuals(4), testing::Inceptions({4, 3, 2, 5})}) {
+    const ReductionLayout plain = LayOutReduction(BuildTrainingStep(model, {kNoPasses, false}));
+    const ReductionLayout passed = LayOutReduction(BuildTrainingStep(model, {}));
+    ASSERT_EQ(passed.entries.size(), plain.entries.size());
+    for (size_t i = 0; i < plain.entries.size(); ++i) {
+      EXPECT_EQ(passed.entries[i].target, plain.entries[i].target);
+      EXPECT_EQ(passed.entries[i].offset, plain.entries[i].offset);
+    }
   }
 }
 
