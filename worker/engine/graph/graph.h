@@ -171,7 +171,7 @@ struct LossAttributes {
 struct NormAttributes {
   double eps = 1e-5;
   double momentum = 0.1;         // share of the new statistics, as in PyTorch
-  bool batch_statistics = true;  // false: normalise by the running statistics (evaluation)
+  bool batch_statistics = true;  // false: normalise by those among the inputs
   // Places among the inputs of what passes fused into the node; 0: nothing.
   int residual = 0;         // batch_norm: added to y before it is rectified
   int bias = 0;             // gradient: tells with x what the rectifier let through

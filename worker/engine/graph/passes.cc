@@ -132,6 +132,7 @@ StepGraph ApplyPasses(StepGraph step, const PassOptions& options) {
       {options.fuse_gradient_sums, FuseGradientSums},
       {options.fuse_relu_into_max_pool_gradient, FuseReluIntoMaxPoolGradient},
       {options.remove_dead_code, RemoveDeadCode},
+      {options.recompute_norms, RecomputeNorms},
       {options.place_parts, PlaceParts},
       {options.reuse_in_place, ReuseInPlace},
   };

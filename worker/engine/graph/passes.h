@@ -30,6 +30,10 @@ StepGraph FuseGradientSums(StepGraph step);
 // their gradients. Sums of gradients are taken in another order: equal numbers up to rounding.
 StepGraph MergeSiblings(StepGraph step);
 
+// Outputs of batch_norm that only the gradients of convolutions' weights read again are not kept,
+// but computed once more, with the batch's statistics and to the last bit.
+StepGraph RecomputeNorms(StepGraph step);
+
 // Where batch_norm or its gradient alone makes a part of a concat, it may write it in place; where
 // they alone read a slice, they may read it in place.
 StepGraph PlaceParts(StepGraph step);

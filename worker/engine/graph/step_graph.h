@@ -17,8 +17,9 @@ struct PassOptions {
   bool fuse_residual = true;
   bool fuse_gradient_sums = true;
   bool merge_siblings = true;
-  bool place_parts = true;
   bool remove_dead_code = true;
+  bool recompute_norms = true;
+  bool place_parts = true;
   bool reuse_in_place = true;
 };
 

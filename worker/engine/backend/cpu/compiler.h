@@ -157,6 +157,7 @@ class Compiler {
   // Of what a pass fused into the node, nowhere for place 0.
   Place FusedInput(const Node& node, int place, const Layout& wanted);
   void LowerNorm(const Node& node);
+  BufferId StatisticBuffer(ValueId id);
   void LowerNormEvaluation(const Node& node);
   void LowerNormGradient(const Node& node);
   // lower_channels.cc

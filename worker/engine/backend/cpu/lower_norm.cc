@@ -235,6 +235,11 @@ void Compiler::LowerNorm(const Node& node) {
   EmitCall(node, run, {x.buffer, y.buffer, mean, variance, moments, affine, residual.buffer, mask});
 }
 
+BufferId Compiler::StatisticBuffer(ValueId id) {
+  return value(id).role == Role::kBuffer ? program_.AddFixedBuffer(RunningStatistic(id))
+                                         : BufferOf(id);
+}
+
 void Compiler::LowerNormEvaluation(const Node& node) {
   const Layout x_layout = layout(node.inputs[0]);
   SetLayout(node.outputs[0], x_layout);
@@ -243,8 +248,9 @@ void Compiler::LowerNormEvaluation(const Node& node) {
   const Place y = OutputPlace(node);
   const float* weight = Parameter(node.inputs[1]);
   const float* bias = Parameter(node.inputs[2]);
-  const float* running_mean = RunningStatistic(node.inputs[3]);
-  const float* running_variance = RunningStatistic(node.inputs[4]);
+  // Running, or those of the batch.
+  const BufferId mean = StatisticBuffer(node.inputs[3]);
+  const BufferId variance = StatisticBuffer(node.inputs[4]);
   const int64_t lanes = x_layout.blocks() * x_layout.block;
   const BufferId affine = AddScratch(TableBytes(lanes, 2));
   const int64_t rows = rows_;
@@ -257,10 +263,11 @@ void Compiler::LowerNormEvaluation(const Node& node) {
     float* scale = program->ptr<float>(affine);
     float* shift = scale + lanes;
     for (int64_t lane = 0; lane < lanes; ++lane) {
-      const Affine applied = lane >= x_layout.channels
-                                 ? Affine{0, 0}
-                                 : ForwardAffine(weight[lane], bias[lane], running_mean[lane],
-                                                 running_variance[lane], eps);
+      const Affine applied =
+          lane >= x_layout.channels
+              ? Affine{0, 0}
+              : ForwardAffine(weight[lane], bias[lane], program->ptr<float>(mean)[lane],
+                              program->ptr<float>(variance)[lane], eps);
       scale[lane] = applied.scale;
       shift[lane] = applied.shift;
     }
@@ -277,7 +284,7 @@ void Compiler::LowerNormEvaluation(const Node& node) {
                                          nullptr};
     normalization.Run();
   };
-  EmitCall(node, run, {x.buffer, y.buffer, affine, residual.buffer});
+  EmitCall(node, run, {x.buffer, y.buffer, affine, residual.buffer, mean, variance});
 }
 
 void Compiler::LowerNormGradient(const Node& node) {

@@ -1,7 +1,7 @@
 // batch_norm (Ioffe & Szegedy 2015, algorithm 1), over rows, H and W of each channel:
 //   (x [C, H, W], weight, bias, running_mean, running_var [C]) -> y, mean [C], variance [C]
-//   mean and variance (biased) are those of the batch; with running statistics (evaluation) they
-//   are not computed.
+//   mean and variance (biased) are those of the batch. Without batch_statistics they are read in
+//   place of the running ones: in an evaluation these, and to compute y again those of the batch.
 //   gradient  (dy, x, weight, mean, variance) -> dx, dweight, dbias
 //   Fused with relu, the gradient reads the bias and computes the rectifier's sign again from x:
 //   that is less traffic than reading y, and frees y earlier.

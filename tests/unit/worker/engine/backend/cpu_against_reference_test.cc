@@ -399,8 +399,9 @@ TEST(CpuNetworks, AgreeWithTheReferenceWithoutAnyPass) {
                             .fuse_residual = false,
                             .fuse_gradient_sums = false,
                             .merge_siblings = false,
-                            .place_parts = false,
                             .remove_dead_code = false,
+                            .recompute_norms = false,
+                            .place_parts = false,
                             .reuse_in_place = false};
   Compare("residual net, no passes", Residual(12), 3, none);
   Compare("conv, relu, max_pool, no passes",

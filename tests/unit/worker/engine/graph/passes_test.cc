@@ -8,6 +8,7 @@
 
 #include "tests/unit/worker/engine/engine_testing.h"
 #include "worker/engine/graph/graph_builder.h"
+#include "worker/engine/graph/memory_plan.h"
 #include "worker/engine/models/models.h"
 
 namespace trainyard::engine {
@@ -18,8 +19,9 @@ constexpr PassOptions kNoPasses = {.fuse_relu = false,
                                    .fuse_residual = false,
                                    .fuse_gradient_sums = false,
                                    .merge_siblings = false,
-                                   .place_parts = false,
                                    .remove_dead_code = false,
+                                   .recompute_norms = false,
+                                   .place_parts = false,
                                    .reuse_in_place = false};
 
 // Everything that the passes look for: fused relus of all kinds, pools of rectified and other
@@ -221,6 +223,28 @@ TEST(MergeSiblings, LeavesOneConvolutionAndOneInputGradientOfEachGroup) {
   EXPECT_EQ(Count(before, OpKind::kAdd) - Count(after, OpKind::kAdd), 2 + 2 + 1);
   EXPECT_EQ(Count(BuildEvaluationStep(model, {passes, false}), OpKind::kConv2d),
             Count(after, OpKind::kConv2d));
+}
+
+TEST(RecomputeNorms, KeepsEveryNumber) {
+  PassOptions passes = kNoPasses;
+  passes.recompute_norms = true;
+  ExpectSameNumbers(passes);
+  passes.fuse_relu = true;
+  ExpectSameNumbers(passes);
+}
+
+TEST(RecomputeNorms, KeepsNoOutputOfANormBetweenTwoConvolutions) {
+  const Graph model = *BuildWideResnet({.input = {3, 8, 8}, .depth = 16, .width = 1});
+  PassOptions passes;
+  passes.recompute_norms = false;
+  const StepGraph before = BuildTrainingStep(model, {passes, false});
+  const StepGraph after = BuildTrainingStep(model, {});
+  // All norms but the last, which pooling follows; the first of three blocks has two readers.
+  EXPECT_EQ(Count(after, OpKind::kBatchNorm) - Count(before, OpKind::kBatchNorm), 12);
+  const auto bytes = [](const StepGraph& step) {
+    return PlanArena(ComputeLifetimes(step, 16, 4).lifetimes).bytes;
+  };
+  EXPECT_LT(static_cast<double>(bytes(after)), 0.75 * static_cast<double>(bytes(before)));
 }
 
 TEST(PlaceParts, FindsThePartsThatNormsMakeAndTheSlicesThatTheyRead) {
