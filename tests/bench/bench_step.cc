@@ -1,9 +1,11 @@
 // Time of one training step (forward, backward, update) of the cpu backend on synthetic batches.
 //
 //   bench_step [--net resnet20] [--batch 64] [--threads 1] [--steps 100] [--runs 1] [--warmup 10]
-//              [--profile] [--memory]
+//              [--profile] [--memory] [--products]
 // Prints one line a run: net, batch, threads, ms of CPU time and of wall time a step, samples/s and
-// GFLOP/s by the wall, and by how much the process grew. bench_step.py sets it beside PyTorch.
+// GFLOP/s by the wall, and by how much the process grew. --products: then the time of a step's
+// convolutions and matrix products alone, the limit of all that surrounds them. bench_step.py sets
+// it beside PyTorch.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -16,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "worker/engine/backend/backend.h"
@@ -34,6 +37,7 @@ struct Arguments {
   int warmup = 10;
   bool profile = false;
   bool memory = false;
+  bool products = false;
 };
 
 absl::StatusOr<Graph> BuildNet(const std::string& net) {
@@ -81,6 +85,10 @@ bool Parse(int argc, char** argv, Arguments& arguments) {
       arguments.memory = true;
       continue;
     }
+    if (flag == "--products") {
+      arguments.products = true;
+      continue;
+    }
     if (i + 1 == argc) {
       return false;
     }
@@ -107,6 +115,20 @@ void PrintProfile(Executable& executable, const Batch& batch, int steps) {
     std::printf("%-44s %9.1f us %8.1f GFLOP/s\n", call.name.c_str(), call.seconds * 1e6,
                 call.flops / call.seconds / 1e9);
   }
+}
+
+// Seconds of one step's convolutions, matrix products and attention.
+double ProductSeconds(Executable& executable, const Batch& batch, int steps) {
+  auto* cpu_executable = dynamic_cast<cpu::CpuExecutable*>(&executable);
+  const absl::StatusOr<std::vector<cpu::CallProfile>> calls = cpu_executable->Profile(batch, steps);
+  double seconds = 0;
+  for (const cpu::CallProfile& call : *calls) {
+    const bool is_product = absl::StrContains(call.name, " conv2d") ||
+                            absl::StrContains(call.name, " linear") ||
+                            absl::StrContains(call.name, " attention");
+    seconds += is_product ? call.seconds : 0;
+  }
+  return seconds;
 }
 
 // Of the process so far, in KiB; 0 where the kernel does not tell. (ru_maxrss would count what ran
@@ -182,6 +204,10 @@ absl::Status Run(const Arguments& arguments) {
   if (arguments.profile) {
     PrintProfile(**executable, batch, arguments.steps);
   }
+  if (arguments.products) {
+    std::printf("products %.4f ms\n",
+                ProductSeconds(**executable, batch, arguments.steps) * 1e3);
+  }
   if (arguments.memory) {
     std::printf("%s", RenderMemoryPlan((*executable)->memory_plan()).c_str());
   }
@@ -196,7 +222,7 @@ int main(int argc, char** argv) {
   if (!trainyard::engine::Parse(argc, argv, arguments)) {
     std::fprintf(stderr,
                  "usage: bench_step [--net NAME] [--batch N] [--threads N] "
-                 "[--steps N] [--runs N] [--warmup N] [--profile] [--memory]\n");
+                 "[--steps N] [--runs N] [--warmup N] [--profile] [--memory] [--products]\n");
     return 2;
   }
   const absl::Status status = trainyard::engine::Run(arguments);

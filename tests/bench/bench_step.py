@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """One training step of the cpu backend beside PyTorch, on this machine, alternating.
 
-Times are CPU time of the process: on an idle machine the same as wall time, and not spoiled by what else runs.
-PyTorch runs in its default layout and with channels_last, each with the allocator as it comes and with one that keeps
-memory (no page faults in each step). The table gives the median over the runs, and our speed over PyTorch's best.
-Without PyTorch it prints our times alone.
+With one thread, times are CPU time of the process: on an idle machine the same as wall time, and not spoiled by what
+else runs. With more they are wall time. PyTorch runs with OpenBLAS where it is installed, in its default layout and
+with channels_last, each with the allocator as it comes and with one that keeps memory (no page faults in each step).
+The table gives the median over the runs, our speed over PyTorch's best, and the share of our time that convolutions
+and matrix products alone take. Without PyTorch it prints our times alone.
 usage: bench_step.py --bin DIR [--nets convnet,resnet20,wrn-16-4,googlenet] [--batch 64] [--threads 1] [--runs 7]
 """
 import argparse
@@ -16,8 +17,9 @@ import sys
 import time
 
 WARMUP = 3
-KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "1000000000", "MALLOC_TRIM_THRESHOLD_": "2000000000",
-               "MALLOC_TOP_PAD_": "500000000"}
+KEPT_MEMORY = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=4294967296:"
+                                 "glibc.malloc.top_pad=268435456"}
+OPENBLAS = "/usr/lib/x86_64-linux-gnu/openblas-{}"
 VARIANTS = [("torch", False, {}), ("channels_last", True, {}),
             ("kept memory", False, KEPT_MEMORY), ("channels_last, kept", True, KEPT_MEMORY)]
 
@@ -28,8 +30,14 @@ def peak_memory():
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
 
 
+def openblas(threads):
+    """The folder of the OpenBLAS that suits so many threads; None where there is none."""
+    folder = OPENBLAS.format("pthread" if threads == 1 else "openmp")
+    return folder if os.path.exists(os.path.join(folder, "libblas.so.3")) else None
+
+
 def serve_torch(net, batch, steps, threads, channels_last):
-    """Measures once for each line on stdin: prints ms of CPU time a step, and the peak of the memory in MiB."""
+    """Measures once for each line on stdin: prints ms a step, and the peak of the memory in MiB."""
     import torch
     import torch_nets
     torch.set_num_threads(threads)
@@ -51,18 +59,22 @@ def serve_torch(net, batch, steps, threads, channels_last):
         step()
     print("ready", flush=True)
     for _ in sys.stdin:
-        start = time.process_time()
+        clock = time.process_time if threads == 1 else time.perf_counter
+        start = clock()
         for _ in range(steps):
             step()
-        print((time.process_time() - start) / steps * 1e3, peak_memory() - before, flush=True)
+        print((clock() - start) / steps * 1e3, peak_memory() - before, flush=True)
 
 
 class Torch:
     def __init__(self, net, batch, steps, threads, channels_last, environment):
         command = [sys.executable, os.path.abspath(__file__), "--serve",
                    json.dumps([net, batch, steps, threads, channels_last])]
+        environment = {**os.environ, **environment, "OMP_NUM_THREADS": str(threads)}
+        if openblas(threads):
+            environment["LD_LIBRARY_PATH"] = openblas(threads)
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        env={**os.environ, **environment, "OMP_NUM_THREADS": str(threads)})
+                                        env=environment)
         self.process.stdout.readline()
 
     def measure(self):
@@ -76,11 +88,12 @@ class Torch:
 
 
 def measure_ours(binary_dir, net, batch, steps, threads):
+    """ms a step, MiB at the peak, ms of products a step."""
     output = subprocess.run([os.path.join(binary_dir, "bench_step"), "--net", net, "--batch", str(batch), "--warmup",
-                             str(WARMUP), "--threads", str(threads), "--steps", str(steps)], check=True,
+                             str(WARMUP), "--threads", str(threads), "--steps", str(steps), "--products"], check=True,
                             capture_output=True, text=True).stdout
     fields = output.split(": ")[1].split()
-    return [float(fields[0]), float(fields[fields.index("MiB") - 1])]
+    return [float(fields[0 if threads == 1 else 3]), float(fields[fields.index("MiB") - 1]), float(fields[-2])]
 
 
 def main():
@@ -98,13 +111,14 @@ def main():
         import torch
         variants = VARIANTS
         print(f"PyTorch {torch.__version__}, {arguments.threads} threads, batch {arguments.batch}, median of "
-              f"{arguments.runs}: ms of CPU time a step; MiB that the training adds to the process at its peak")
+              f"{arguments.runs}: ms of {'CPU' if arguments.threads == 1 else 'wall'} time a step; MiB that the "
+              f"training adds to the process at its peak; BLAS: {openblas(arguments.threads) or 'as it comes'}")
     except ImportError:
         variants = []
-        print("PyTorch is not installed: our times alone, ms of CPU time a step")
+        print("PyTorch is not installed: our times alone, ms a step")
     header = f"{'net':<12}{'ours':>10}" + "".join(f"{name:>21}" for name, _, _ in variants)
     print(header + (f"{'best / ours':>13}" if variants else "") + f"{'samples/s':>11}{'MiB':>8}" +
-          (f"{'torch MiB':>11}" if variants else ""))
+          (f"{'torch MiB':>11}" if variants else "") + f"{'products':>10}")
     for net in arguments.nets.split(","):
         batch, threads = arguments.batch, arguments.threads
         steps = arguments.steps or max(1, int(1000 / measure_ours(arguments.bin, net, batch, 1, threads)[0]))
@@ -116,12 +130,13 @@ def main():
                 measured.append(peer.measure())
         for peer in peers:
             peer.close()
-        mine, memory = (statistics.median(column) for column in zip(*ours))
+        mine, memory, products = (statistics.median(column) for column in zip(*ours))
         medians = [statistics.median(time for time, _ in measured) for measured in theirs]
         line = f"{net:<12}{mine:>10.3f}" + "".join(f"{median:>21.3f}" for median in medians)
         line += f"{min(medians) / mine:>12.2f}x" if medians else ""
-        line += f"{batch / mine * 1e3 * threads:>11.0f}{memory:>8.0f}"
-        print(line + (f"{min(measured[-1][1] for measured in theirs):>11.0f}" if theirs else ""), flush=True)
+        line += f"{batch / mine * 1e3:>11.0f}{memory:>8.0f}"
+        line += f"{min(measured[-1][1] for measured in theirs):>11.0f}" if theirs else ""
+        print(f"{line}{100 * products / mine:>8.0f} %", flush=True)
 
 
 if __name__ == "__main__":

@@ -128,6 +128,7 @@ def build(net):
     builders = {"resnet20": lambda: resnet(16, (3, 3, 3), False, False, 10),
                 "resnet18": lambda: resnet(64, (2, 2, 2, 2), False, False, 10),
                 "resnet50": lambda: resnet(64, (3, 4, 6, 3), True, True, 1000),
+                "wrn-10-1": lambda: wide_resnet(10, 1), "wrn-16-1": lambda: wide_resnet(16, 1),
                 "wrn-16-4": lambda: wide_resnet(16, 4), "wrn-28-10": lambda: wide_resnet(28, 10),
                 "googlenet": googlenet, "alexnet": alexnet}
     return builders[net]() if net in builders else small(net)
