@@ -14,7 +14,8 @@ const std::vector<Floor>& Floors() {
   static const auto* floors = new std::vector<Floor>{
       // F0 words
       {"common/base", {}},
-      {"common/spec", {"common/base", "trainyard/v1"}},
+      {"common/layers", {"common/base"}},
+      {"common/spec", {"common/base", "common/layers", "trainyard/v1"}},
       {"common/rpc", {"common/base", "trainyard/v1"}},
       // Server
       {"server/core", {"common/base"}},
@@ -25,14 +26,15 @@ const std::vector<Floor>& Floors() {
         "trainyard/v1"}},
       {"server", {"common", "server", "trainyard/v1"}},
       // Worker
-      {"worker/run_dir", {"common/base"}},
+      {"worker/run_dir", {"common/base", "common/layers"}},
       {"worker/data", {"common/base"}},
       {"worker/checkpoint", {"common/base"}},
       {"worker/parallel", {"common/base", "worker/run_dir"}},
-      {"worker/engine/graph", {"common/base"}},
+      {"worker/engine/graph", {"common/base", "common/layers"}},
       {"worker/engine/optim", {"common/base"}},
       {"worker/engine/models",
-       {"common/base", "worker/engine/graph", "worker/engine/optim", "worker/engine/backend"}},
+       {"common/base", "common/layers", "worker/engine/graph", "worker/engine/optim",
+        "worker/engine/backend"}},
       {"worker/engine/backend", {"common/base", "worker/engine/graph", "worker/engine/optim"}},
       {"worker/trainer",
        {"common/base", "worker/run_dir", "worker/data", "worker/checkpoint", "worker/parallel",

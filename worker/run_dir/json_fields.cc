@@ -224,6 +224,21 @@ void FieldReader::Doubles(absl::string_view key, std::vector<double>& values) {
   }
 }
 
+void FieldReader::Strings(absl::string_view key, std::vector<std::string>& values) {
+  const Json* field = Find(key);
+  if (field == nullptr) return;
+  if (!field->is_array()) return WrongType(PathOf(key), *field, "a list of strings");
+  values.clear();
+  for (size_t i = 0; i < field->size(); ++i) {
+    const Json& element = (*field)[i];
+    if (element.is_string()) {
+      values.push_back(element.get<std::string>());
+    } else {
+      WrongType(absl::StrCat(PathOf(key), "[", i, "]"), element, "a string");
+    }
+  }
+}
+
 FieldReader FieldReader::Object(absl::string_view key) {
   const Json* field = Find(key);
   if (field != nullptr && !field->is_object()) {

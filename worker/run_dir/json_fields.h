@@ -55,6 +55,7 @@ class FieldReader {
   bool Duration(absl::string_view key, absl::Duration& value);
   void Integers(absl::string_view key, std::vector<int64_t>& values, int64_t min, int64_t max);
   void Doubles(absl::string_view key, std::vector<double>& values);
+  void Strings(absl::string_view key, std::vector<std::string>& values);
 
   // A reader of the object under `key`; of an empty object where it is absent or no object.
   FieldReader Object(absl::string_view key);
@@ -68,6 +69,9 @@ class FieldReader {
   // Adds a violation `description` at `key`.
   void Violate(absl::string_view key, absl::string_view description);
   std::string PathOf(absl::string_view key) const;
+  const std::string& path() const { return path_; }
+  // Where violations go, of this object and of others.
+  std::vector<FieldViolation>& violations() { return violations_; }
 
  private:
   const Json* Find(absl::string_view key) const;

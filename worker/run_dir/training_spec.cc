@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
 #include "worker/run_dir/json_fields.h"
+#include "worker/run_dir/layers_spec.h"
 
 namespace trainyard::run_dir {
 namespace {
@@ -97,9 +98,16 @@ void ReadModel(FieldReader& spec, ModelSpec& model) {
   FieldReader reader = spec.Object("model");
   const std::string kind =
       OneOf(spec, "model", reader,
-            {"mlp", "convnet", "resnet", "wide_resnet", "alexnet", "vgg", "googlenet"}, true);
+            {"mlp", "convnet", "resnet", "wide_resnet", "alexnet", "vgg", "googlenet", "layers"},
+            true);
   if (kind.empty()) return;
   FieldReader fields = reader.Object(kind);
+  if (kind == "layers") {
+    model.kind = ModelSpec::Kind::kLayers;
+    model.classes = ReadLayers(fields, model.layers);
+    model.input = model.layers.input;
+    return;
+  }
   if (kind == "resnet" || kind == "alexnet" || kind == "vgg" || kind == "googlenet") {
     model.input = {3, 224, 224};
     model.classes = 1000;
@@ -334,6 +342,15 @@ void ReadEvery(FieldReader& spec, absl::string_view section, IntervalSpec& inter
   interval = read;
 }
 
+void ReadInit(FieldReader& spec, InitSpec& init) {
+  if (!spec.Has("init")) return;
+  FieldReader reader = spec.Object("init");
+  reader.Require("checkpoint");
+  reader.String("checkpoint", init.checkpoint);
+  reader.Strings("skip", init.skip);
+  reader.String("digest", init.digest);
+}
+
 }  // namespace
 
 absl::StatusOr<TrainingSpec> ParseTrainingSpec(absl::string_view spec_json) {
@@ -350,6 +367,7 @@ absl::StatusOr<TrainingSpec> ParseTrainingSpec(absl::string_view spec_json) {
   reader.Object("devices").Integer("count", spec.devices, 1, kMaxDevices);
   ReadEvery(reader, "checkpoint", spec.checkpoint_every);
   ReadEvery(reader, "evaluate", spec.evaluate_every);
+  ReadInit(reader, spec.init);
   if (!violations.empty()) return InvalidFields(std::move(violations));
   return spec;
 }

@@ -10,11 +10,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/layers/stack.h"
 
 namespace trainyard::run_dir {
 
 struct ModelSpec {
-  enum class Kind { kMlp, kConvnet, kResnet, kWideResnet, kAlexnet, kVgg, kGooglenet };
+  enum class Kind { kMlp, kConvnet, kResnet, kWideResnet, kAlexnet, kVgg, kGooglenet, kLayers };
   enum class Stem { kImagenet, kCifar };
   Kind kind = Kind::kMlp;
   std::vector<int64_t> input = {1, 28, 28};  // channels, height, width
@@ -27,6 +28,7 @@ struct ModelSpec {
   Stem stem = Stem::kImagenet;               // resnet, googlenet
   double dropout = 0;                        // alexnet, vgg, googlenet: the rate
   bool zero_init_residual = false;           // resnet
+  layers::Stack layers = {};                 // layers; `input` and `classes` are then as in it
 
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
@@ -115,6 +117,15 @@ struct IntervalSpec {
   friend bool operator==(const IntervalSpec&, const IntervalSpec&) = default;
 };
 
+// Where the weights start.
+struct InitSpec {
+  std::string checkpoint = {};  // a file below the folder of data sets; empty: random values
+  std::vector<std::string> skip = {};
+  std::string digest = {};  // empty: anything
+
+  friend bool operator==(const InitSpec&, const InitSpec&) = default;
+};
+
 struct TrainingSpec {
   std::string name = {};
   ModelSpec model;
@@ -125,6 +136,7 @@ struct TrainingSpec {
   int devices = 1;  // what the spec asks for; a run goes by the world size of its assignment
   IntervalSpec checkpoint_every{.epochs = 1};
   IntervalSpec evaluate_every{.epochs = 1};
+  InitSpec init = {};
 
   friend bool operator==(const TrainingSpec&, const TrainingSpec&) = default;
 };

@@ -52,6 +52,8 @@ absl::StatusOr<engine::Graph> BuildModel(const run_dir::ModelSpec& spec) {
                                      .stem = StemOf(spec),
                                      .classes = spec.classes,
                                      .dropout = spec.dropout});
+    case run_dir::ModelSpec::Kind::kLayers:
+      return engine::BuildLayers(spec.layers);
   }
   return absl::InternalError("a kind of model that BuildModel does not know");
 }

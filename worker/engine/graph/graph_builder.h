@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/layers/window.h"
 #include "worker/engine/graph/graph.h"
 
 namespace trainyard::engine {
@@ -47,8 +48,7 @@ struct LrnOptions {
   double k = 1;
 };
 
-// The largest pooling window: its positions must fit the byte in which backends keep the maximum's.
-inline constexpr int64_t kMaxPoolKernel = 15;
+using layers::kMaxPoolKernel;
 
 class GraphBuilder {
  public:

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/layers/stack.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/graph/graph.h"
 
@@ -98,6 +99,11 @@ struct GooglenetSpec {
   double dropout = 0.2;  // rate, before the classifier
 };
 absl::StatusOr<Graph> BuildGooglenet(const GooglenetSpec& spec);
+
+// A network that a spec spells out, under the names that it gives and with PyTorch's default
+// initialisation. INVALID_ARGUMENT (INVALID_SPEC) with everything in which the layers do not fit, by
+// paths below `model.layers`.
+absl::StatusOr<Graph> BuildLayers(const layers::Stack& stack);
 
 // What a model says of a parameter; otherwise PyTorch's default (Kaiming uniform with a = sqrt(5),
 // i.e. U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weights and biases; batch norm 1 and 0, running mean

@@ -71,8 +71,14 @@ ValueId GraphBuilder::Conv2d(absl::string_view name, ValueId x, const Conv2dOpti
     return Fail(name, absl::StrCat("groups ", options.groups, " must divide the channels of input ",
                                    ShapeString(in), " and out_channels ", options.out_channels));
   }
-  const int64_t reach = options.dilation * (options.kernel - 1) + 1;
-  if (in[1] + 2 * options.padding < reach || in[2] + 2 * options.padding < reach) {
+  const layers::Window window = {.kernel = options.kernel,
+                                 .stride = options.stride,
+                                 .padding = options.padding,
+                                 .dilation = options.dilation};
+  const Shape out = {options.out_channels, layers::WindowCount(in[1], window),
+                     layers::WindowCount(in[2], window)};
+  if (out[1] < 1 || out[2] < 1) {
+    const int64_t reach = layers::Reach(window);
     return Fail(name, absl::StrCat("a window of ", reach, "x", reach, " is larger than the input ",
                                    ShapeString(in), " padded by ", options.padding));
   }
@@ -84,9 +90,7 @@ ValueId GraphBuilder::Conv2d(absl::string_view name, ValueId x, const Conv2dOpti
   }
   node.attributes = ConvAttributes{options.kernel, options.stride, options.padding,
                                    options.dilation, options.groups};
-  return AddNode(node,
-                 {options.out_channels, (in[1] + 2 * options.padding - reach) / options.stride + 1,
-                  (in[2] + 2 * options.padding - reach) / options.stride + 1});
+  return AddNode(node, out);
 }
 
 }  // namespace trainyard::engine

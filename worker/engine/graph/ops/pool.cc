@@ -28,17 +28,6 @@ double GlobalGradientFlops(const Graph& graph, const Node& node, int64_t rows) {
   return static_cast<double>(graph.value(node.outputs[0]).Elements(rows));
 }
 
-// Output size along one axis. With ceil_mode a last window may stick out, if it starts within the
-// input or the padding before it.
-int64_t PooledSize(int64_t size, int64_t stride, const PoolOptions& options) {
-  const int64_t span = size + 2 * options.padding - options.kernel;
-  if (!options.ceil_mode) {
-    return span / stride + 1;
-  }
-  const int64_t count = (span + stride - 1) / stride + 1;
-  return (count - 1) * stride >= size + options.padding ? count - 1 : count;
-}
-
 // Emits `op` reading dy, and the index where there is one.
 void EmitGradient(Autodiff& autodiff, const Node& node, OpKind op) {
   const ValueId x = node.inputs[0];
@@ -91,8 +80,12 @@ ValueId GraphBuilder::Pool(OpKind op, ValueId x, const PoolOptions& options) {
                              "], a positive stride and padding in [0, ", "window / 2]"));
   }
   const Shape in = shape(x);
-  if (in[1] + 2 * options.padding < options.kernel ||
-      in[2] + 2 * options.padding < options.kernel) {
+  const layers::Window window = {.kernel = options.kernel,
+                                 .stride = stride,
+                                 .padding = options.padding,
+                                 .ceil_mode = options.ceil_mode};
+  const Shape out = {in[0], layers::WindowCount(in[1], window), layers::WindowCount(in[2], window)};
+  if (out[1] < 1 || out[2] < 1) {
     return Fail(name, absl::StrCat("a window of ", options.kernel, "x", options.kernel,
                                    " is larger than the input ", ShapeString(in), " padded by ",
                                    options.padding));
@@ -102,7 +95,7 @@ ValueId GraphBuilder::Pool(OpKind op, ValueId x, const PoolOptions& options) {
                   {x},
                   {},
                   PoolAttributes{options.kernel, stride, options.padding, options.count_padding}},
-                 {in[0], PooledSize(in[1], stride, options), PooledSize(in[2], stride, options)});
+                 out);
 }
 
 ValueId GraphBuilder::MaxPool(ValueId x, const PoolOptions& options) {

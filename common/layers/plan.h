@@ -1,0 +1,38 @@
+// Who reads whom in a stack of layers, and the shape of what each gives. It is arithmetic alone, so
+// that a spec is refused where it is submitted, with all mistakes at once, and not where it trains.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/errors.h"
+#include "common/layers/stack.h"
+
+namespace trainyard::layers {
+
+// An image [channels, height, width], a flat value [features], a sequence [positions, features];
+// empty where it is unknown because of a mistake.
+using Shape = std::vector<int64_t>;
+
+inline constexpr int kSample = -1;
+
+struct PlannedLayer {
+  std::string name;         // never empty
+  std::vector<int> inputs;  // indices of layers, or kSample
+  Shape output;
+};
+
+struct StackPlan {
+  std::vector<PlannedLayer> layers;  // one for each layer of the stack
+  int64_t classes = 0;               // what the last layer gives; 0 where it is unknown
+};
+
+// Adds what does not fit to `violations`, at most a few dozen, under the path of the stack's
+// LayersModel ("spec.model.layers"): names, `from`, shapes, layers that nothing reads. The plan may
+// be used where nothing was added. Fields are taken to be within the rules of the proto file; of
+// those that are not the shape is unknown, and nothing is said: who reads the spec says it.
+StackPlan PlanStack(const Stack& stack, absl::string_view path,
+                    std::vector<FieldViolation>& violations);
+
+}  // namespace trainyard::layers

@@ -1,0 +1,38 @@
+// What each kind of layer makes of the shapes that it reads.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/layers/plan.h"
+#include "common/layers/stack.h"
+
+namespace trainyard::layers {
+
+// One value that a layer reads.
+struct Source {
+  std::string name;
+  Shape shape;             // empty: unknown
+  bool is_tokens = false;  // the sample of a network over tokens, [T] numbers
+};
+
+// What a layer gives, and what does not fit: as the end of a sentence that begins with the layer,
+// empty where all fits. The output may be known in spite of a mistake, so that more can be found.
+struct Shaped {
+  Shape output;
+  std::string mistake;
+};
+
+// `sources` has as many elements as the kind reads. Unknown sources give an unknown output and no
+// mistake.
+Shaped ShapeOf(const Kind& kind, const std::vector<Source>& sources, int64_t vocabulary);
+
+// "[3, 32, 32]".
+std::string ShapeText(const Shape& shape);
+// "an image", "a flat value", "a sequence".
+std::string Nature(const Shape& shape);
+
+// Larger values are refused, so that no size overflows later.
+bool IsTooLarge(const Shape& shape);
+
+}  // namespace trainyard::layers

@@ -1,0 +1,125 @@
+// A network written out layer by layer, as plain structs: what specs hold as LayersModel, and what
+// the engine builds a graph from. Fields and defaults are those of
+// proto/trainyard/v1/training.proto.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace trainyard::layers {
+
+struct Conv2d {
+  int64_t channels = 0;  // of the output; 0: not given, which is an error of its own
+  int64_t kernel = 3;
+  int64_t stride = 1;
+  int64_t padding = 0;
+  int64_t dilation = 1;
+  int64_t groups = 1;
+  bool bias = true;
+  friend bool operator==(const Conv2d&, const Conv2d&) = default;
+};
+
+struct Linear {
+  int64_t features = 0;  // of the output; 0: not given
+  bool bias = true;
+  friend bool operator==(const Linear&, const Linear&) = default;
+};
+
+struct BatchNorm {
+  double eps = 1e-5;
+  double momentum = 0.1;
+  friend bool operator==(const BatchNorm&, const BatchNorm&) = default;
+};
+
+struct LayerNorm {
+  double eps = 1e-5;
+  friend bool operator==(const LayerNorm&, const LayerNorm&) = default;
+};
+
+struct Gelu {
+  bool tanh = false;  // the approximation by tanh
+  friend bool operator==(const Gelu&, const Gelu&) = default;
+};
+
+struct MaxPool {
+  int64_t kernel = 2;
+  int64_t stride = 0;  // 0: the kernel
+  int64_t padding = 0;
+  bool ceil_mode = false;
+  friend bool operator==(const MaxPool&, const MaxPool&) = default;
+};
+
+struct AvgPool {
+  int64_t kernel = 2;
+  int64_t stride = 0;  // 0: the kernel
+  int64_t padding = 0;
+  bool count_padding = true;
+  friend bool operator==(const AvgPool&, const AvgPool&) = default;
+};
+
+struct Lrn {
+  int64_t size = 5;
+  double alpha = 1e-4;
+  double beta = 0.75;
+  double k = 1;
+  friend bool operator==(const Lrn&, const Lrn&) = default;
+};
+
+struct Dropout {
+  double rate = 0.5;
+  friend bool operator==(const Dropout&, const Dropout&) = default;
+};
+
+struct Embedding {
+  int64_t width = 0;  // 0: not given
+  friend bool operator==(const Embedding&, const Embedding&) = default;
+};
+
+struct Attention {
+  int64_t heads = 1;
+  friend bool operator==(const Attention&, const Attention&) = default;
+};
+
+// Layers without options.
+enum class Plain {
+  kRelu,
+  kTanh,
+  kSigmoid,
+  kAdd,
+  kConcat,
+  kGlobalAvgPool,
+  kFlatten,
+  kPositionEmbedding
+};
+
+// Exactly one kind; monostate: none was given, which is an error of its own.
+using Kind = std::variant<std::monostate, Conv2d, Linear, BatchNorm, LayerNorm, Gelu, MaxPool,
+                          AvgPool, Lrn, Dropout, Embedding, Attention, Plain>;
+
+struct Layer {
+  std::string name;               // empty: its kind and number, "conv2d1"
+  std::vector<std::string> from;  // empty: the layer before
+  Kind kind;
+  friend bool operator==(const Layer&, const Layer&) = default;
+};
+
+struct Stack {
+  std::vector<int64_t> input = {1, 28, 28};
+  int64_t vocabulary = 0;  // 0: samples are images
+  std::vector<Layer> layers;
+  friend bool operator==(const Stack&, const Stack&) = default;
+};
+
+// What a layer calls the sample in `from`.
+inline constexpr absl::string_view kSampleName = "input";
+
+// "conv2d", "max_pool": as specs write it; empty where none was given.
+absl::string_view KindName(const Kind& kind);
+// All of Plain, for those who read specs.
+std::vector<Plain> PlainKinds();
+
+}  // namespace trainyard::layers

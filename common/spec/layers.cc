@@ -1,0 +1,83 @@
+#include "common/spec/layers.h"
+
+namespace trainyard::spec {
+namespace {
+
+layers::Kind ToKind(const v1::Layer& layer) {
+  switch (layer.kind_case()) {
+    case v1::Layer::kConv2D: {
+      const v1::Conv2dLayer& conv = layer.conv2d();
+      return layers::Conv2d{.channels = conv.channels(),
+                            .kernel = conv.kernel(),
+                            .stride = conv.stride(),
+                            .padding = conv.padding(),
+                            .dilation = conv.dilation(),
+                            .groups = conv.groups(),
+                            .bias = conv.bias()};
+    }
+    case v1::Layer::kLinear:
+      return layers::Linear{.features = layer.linear().features(), .bias = layer.linear().bias()};
+    case v1::Layer::kBatchNorm:
+      return layers::BatchNorm{.eps = layer.batch_norm().eps(),
+                               .momentum = layer.batch_norm().momentum()};
+    case v1::Layer::kLayerNorm:
+      return layers::LayerNorm{.eps = layer.layer_norm().eps()};
+    case v1::Layer::kRelu:
+      return layers::Plain::kRelu;
+    case v1::Layer::kTanh:
+      return layers::Plain::kTanh;
+    case v1::Layer::kSigmoid:
+      return layers::Plain::kSigmoid;
+    case v1::Layer::kGelu:
+      return layers::Gelu{.tanh = layer.gelu().tanh()};
+    case v1::Layer::kAdd:
+      return layers::Plain::kAdd;
+    case v1::Layer::kConcat:
+      return layers::Plain::kConcat;
+    case v1::Layer::kMaxPool:
+      return layers::MaxPool{.kernel = layer.max_pool().kernel(),
+                             .stride = layer.max_pool().stride(),
+                             .padding = layer.max_pool().padding(),
+                             .ceil_mode = layer.max_pool().ceil_mode()};
+    case v1::Layer::kAvgPool:
+      return layers::AvgPool{.kernel = layer.avg_pool().kernel(),
+                             .stride = layer.avg_pool().stride(),
+                             .padding = layer.avg_pool().padding(),
+                             .count_padding = layer.avg_pool().count_padding()};
+    case v1::Layer::kGlobalAvgPool:
+      return layers::Plain::kGlobalAvgPool;
+    case v1::Layer::kLrn:
+      return layers::Lrn{.size = layer.lrn().size(),
+                         .alpha = layer.lrn().alpha(),
+                         .beta = layer.lrn().beta(),
+                         .k = layer.lrn().k()};
+    case v1::Layer::kDropout:
+      return layers::Dropout{.rate = layer.dropout().rate()};
+    case v1::Layer::kFlatten:
+      return layers::Plain::kFlatten;
+    case v1::Layer::kEmbedding:
+      return layers::Embedding{.width = layer.embedding().width()};
+    case v1::Layer::kPositionEmbedding:
+      return layers::Plain::kPositionEmbedding;
+    case v1::Layer::kAttention:
+      return layers::Attention{.heads = layer.attention().heads()};
+    case v1::Layer::KIND_NOT_SET:
+      break;
+  }
+  return std::monostate();
+}
+
+}  // namespace
+
+layers::Stack ToStack(const v1::LayersModel& model) {
+  layers::Stack stack;
+  stack.input.assign(model.input().begin(), model.input().end());
+  stack.vocabulary = model.vocabulary();
+  for (const v1::Layer& layer : model.stack()) {
+    stack.layers.push_back(
+        {layer.name(), {layer.from().begin(), layer.from().end()}, ToKind(layer)});
+  }
+  return stack;
+}
+
+}  // namespace trainyard::spec

@@ -1,0 +1,126 @@
+// Builds the graph of an inline stack, layer by layer in the order of the spec: what is spelled out
+// like a model of the zoo is that model, node for node.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/errors.h"
+#include "common/base/status_macros.h"
+#include "common/layers/plan.h"
+#include "worker/engine/graph/graph_builder.h"
+#include "worker/engine/models/models.h"
+
+namespace trainyard::engine {
+namespace {
+
+// Adds one layer; returns its output.
+class LayerBuilder {
+ public:
+  LayerBuilder(GraphBuilder& builder, const std::string& name, const std::vector<ValueId>& inputs)
+      : builder_(builder), name_(name), inputs_(inputs), x_(inputs[0]) {}
+
+  ValueId operator()(std::monostate) const { return kNoValue; }
+  ValueId operator()(const layers::Conv2d& conv) const {
+    return builder_.Conv2d(name_, x_,
+                           {.out_channels = conv.channels,
+                            .kernel = conv.kernel,
+                            .stride = conv.stride,
+                            .padding = conv.padding,
+                            .dilation = conv.dilation,
+                            .groups = conv.groups,
+                            .bias = conv.bias});
+  }
+  ValueId operator()(const layers::Linear& linear) const {
+    return builder_.Linear(name_, x_, linear.features, linear.bias);
+  }
+  ValueId operator()(const layers::BatchNorm& norm) const {
+    return builder_.BatchNorm(name_, x_, norm.eps, norm.momentum);
+  }
+  ValueId operator()(const layers::LayerNorm& norm) const {
+    return builder_.LayerNorm(name_, x_, norm.eps);
+  }
+  ValueId operator()(const layers::Gelu& gelu) const { return builder_.Gelu(x_, gelu.tanh); }
+  ValueId operator()(const layers::MaxPool& pool) const {
+    return builder_.MaxPool(x_, {.kernel = pool.kernel,
+                                 .stride = pool.stride,
+                                 .padding = pool.padding,
+                                 .ceil_mode = pool.ceil_mode});
+  }
+  ValueId operator()(const layers::AvgPool& pool) const {
+    return builder_.AvgPool(x_, {.kernel = pool.kernel,
+                                 .stride = pool.stride,
+                                 .padding = pool.padding,
+                                 .count_padding = pool.count_padding});
+  }
+  ValueId operator()(const layers::Lrn& lrn) const {
+    return builder_.Lrn(x_, {.size = lrn.size, .alpha = lrn.alpha, .beta = lrn.beta, .k = lrn.k});
+  }
+  ValueId operator()(const layers::Dropout& dropout) const {
+    return builder_.Dropout(x_, dropout.rate);
+  }
+  ValueId operator()(const layers::Embedding& embedding) const {
+    return builder_.Embedding(name_, x_, embedding.width);
+  }
+  ValueId operator()(const layers::Attention& attention) const {
+    return builder_.Attention(x_, attention.heads);
+  }
+  ValueId operator()(layers::Plain plain) const {
+    switch (plain) {
+      case layers::Plain::kRelu:
+        return builder_.Relu(x_);
+      case layers::Plain::kTanh:
+        return builder_.Tanh(x_);
+      case layers::Plain::kSigmoid:
+        return builder_.Sigmoid(x_);
+      case layers::Plain::kAdd: {
+        ValueId sum = x_;
+        for (size_t i = 1; i < inputs_.size(); ++i) sum = builder_.Add(sum, inputs_[i]);
+        return sum;
+      }
+      case layers::Plain::kConcat:
+        return builder_.Concat(inputs_);
+      case layers::Plain::kGlobalAvgPool:
+        return builder_.GlobalAvgPool(x_);
+      case layers::Plain::kFlatten:
+        return builder_.Flatten(x_);
+      case layers::Plain::kPositionEmbedding:
+        return builder_.PositionEmbedding(name_, x_);
+    }
+    return kNoValue;
+  }
+
+ private:
+  GraphBuilder& builder_;
+  const std::string& name_;
+  const std::vector<ValueId>& inputs_;
+  const ValueId x_;
+};
+
+}  // namespace
+
+absl::StatusOr<Graph> BuildLayers(const layers::Stack& stack) {
+  std::vector<FieldViolation> violations;
+  const layers::StackPlan plan = layers::PlanStack(stack, "model.layers", violations);
+  if (!violations.empty()) return InvalidFields(std::move(violations));
+  if (stack.layers.empty()) {
+    return absl::InvalidArgumentError("model.layers.stack is empty; expected at least one layer");
+  }
+  GraphBuilder builder = stack.vocabulary > 0
+                             ? GraphBuilder::ForTokens(stack.input[0], stack.vocabulary)
+                             : GraphBuilder(stack.input);
+  std::vector<ValueId> outputs;
+  for (size_t i = 0; i < stack.layers.size(); ++i) {
+    std::vector<ValueId> inputs;
+    for (const int input : plan.layers[i].inputs) {
+      inputs.push_back(input == layers::kSample ? builder.input()
+                                                : outputs[static_cast<size_t>(input)]);
+    }
+    outputs.push_back(
+        std::visit(LayerBuilder(builder, plan.layers[i].name, inputs), stack.layers[i].kind));
+  }
+  builder.SoftmaxCrossEntropy(outputs.back());
+  return std::move(builder).Build();
+}
+
+}  // namespace trainyard::engine
