@@ -42,6 +42,14 @@ std::string Comment(const T& described) {
   return absl::StrJoin(lines, " ");
 }
 
+// Whether `relu` alone says enough: no field of the message must be given.
+bool IsEnoughAlone(const Descriptor& type) {
+  for (int i = 0; i < type.field_count(); ++i) {
+    if (spec::RulesOf(*type.field(i)).required()) return false;
+  }
+  return true;
+}
+
 class Generator {
  public:
   ordered_json Generate(const Descriptor& root) {
@@ -197,7 +205,8 @@ ordered_json Generator::SubmessageSchema(const FieldDescriptor& field) {
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor& member = *type.field(i);
     if (member.real_containing_oneof() != nullptr &&
-        member.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+        member.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE &&
+        IsEnoughAlone(*member.message_type())) {
       words.push_back(member.name());
     }
   }

@@ -43,24 +43,32 @@ std::optional<Segment> ParseSegment(absl::string_view text) {
   return segment;
 }
 
+absl::Status CheckIndex(const Message& message, const FieldDescriptor& field, int index,
+                        const std::string& path) {
+  const int size = field.is_repeated() ? message.GetReflection()->FieldSize(message, &field) : 0;
+  if (index < size) return absl::OkStatus();
+  return FieldError(path, field.is_repeated()
+                              ? absl::StrCat("the list has ", size, " elements, numbered from 0")
+                              : std::string("is not a list"));
+}
+
 // Replaces one element: the list is rewritten with it.
 absl::Status SetElement(Message& message, const FieldDescriptor& field, int index,
                         absl::string_view value, const std::string& path) {
-  const Reflection& reflection = *message.GetReflection();
-  const int size = field.is_repeated() ? reflection.FieldSize(message, &field) : 0;
-  if (index >= size) {
-    return FieldError(path, field.is_repeated()
-                                ? absl::StrCat("the list has ", size, " elements, numbered from 0")
-                                : std::string("is not a list"));
-  }
+  TY_RETURN_IF_ERROR(CheckIndex(message, field, index, path));
+  const bool is_message = IsMessageList(field);
   auto element = json::parse(value.begin(), value.end(), nullptr, /*allow_exceptions=*/false);
-  if (element.is_discarded() || element.is_structured()) {
+  // `stack[3]=relu`, `from[0]=conv2d1`: bare words, as in the file.
+  const bool takes_words = is_message || field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+  if (element.is_discarded() && takes_words && !value.empty()) element = std::string(value);
+  if (element.is_discarded() || element.is_structured() != (is_message && element.is_object())) {
     return FieldError(path, absl::StrCat("'", value, "' is not accepted; expected one value"));
   }
   auto list = json::parse(FieldJson(message, field), nullptr, /*allow_exceptions=*/false);
   TY_CHECK(list.is_array());
   list[static_cast<size_t>(index)] = std::move(element);
-  return SetFieldJson(message, field, list.dump(), path);
+  // The list is named as it is; what is wrong is named by the element.
+  return SetFieldJson(message, field, list.dump(), path.substr(0, path.rfind('[')));
 }
 
 // `devices.labels.zone=a`; an empty value takes the entry away.
@@ -109,6 +117,15 @@ absl::Status Apply(Message& root, absl::string_view path, absl::string_view valu
           absl::StrJoin(segments.begin() + static_cast<ptrdiff_t>(i) + 1, segments.end(), ".");
       SetOrEraseEntry(*message, *field, key, value);
       return absl::OkStatus();
+    }
+    if (IsMessageList(*field) && segment->index >= 0) {
+      TY_RETURN_IF_ERROR(CheckIndex(*message, *field, segment->index, walked));
+      message = message->GetReflection()->MutableRepeatedMessage(message, field, segment->index);
+      continue;
+    }
+    if (IsMessageList(*field)) {
+      return FieldError(walked, absl::StrCat("is a list; write which element is meant, such as ",
+                                             segment->name, "[0].", segments[i + 1]));
     }
     if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || field->is_repeated()) {
       return FieldError(walked, absl::StrCat("has no field '", segments[i + 1], "' in it"));

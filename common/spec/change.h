@@ -7,7 +7,8 @@
 
 namespace trainyard::spec {
 
-// Sets the field at `path` ("optimizer.sgd.lr", "model.mlp.hidden[1]") to `value_json`, or unsets
+// Sets the field at `path` ("optimizer.sgd.lr", "model.mlp.hidden[1]",
+// "model.layers.stack[3].linear.features") to `value_json`, or unsets
 // it where that is empty. Messages on the way are created, and setting a field of another member of
 // a oneof switches to that member. Values are JSON, or bare words: mnist, 1 epoch, 10 min, cosine.
 // INVALID_ARGUMENT (INVALID_SPEC) with one violation and the nearest field name; `message` is then

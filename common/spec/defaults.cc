@@ -48,7 +48,8 @@ struct TypeDefaults {
   std::vector<OneofDefault> oneofs;
   std::vector<const FieldDescriptor*> fields;  // those with a default
   std::vector<Submessage> submessages;
-  std::unique_ptr<Message> values;  // every field of `fields` has its default here
+  std::vector<const FieldDescriptor*> lists;  // of messages, each filled in by itself
+  std::unique_ptr<Message> values;            // every field of `fields` has its default here
 };
 
 TypeDefaults ReadDefaults(const Message& message) {
@@ -71,6 +72,8 @@ TypeDefaults ReadDefaults(const Message& message) {
       const bool is_created =
           !is_in_oneof && !rules.required() && HoldsDefaults(*field.message_type());
       defaults.submessages.push_back({&field, is_created});
+    } else if (IsMessageList(field)) {
+      defaults.lists.push_back(&field);
     } else if (!is_in_oneof && !rules.default_json().empty()) {
       TY_CHECK_OK(SetFieldJson(*defaults.values, field, rules.default_json(), field.full_name()));
       defaults.fields.push_back(&field);
@@ -114,6 +117,11 @@ void FillDefaults(Message& message) {
   for (const Submessage& submessage : defaults.submessages) {
     if (submessage.is_created || IsGiven(message, *submessage.field)) {
       FillDefaults(*reflection.MutableMessage(&message, submessage.field));
+    }
+  }
+  for (const FieldDescriptor* list : defaults.lists) {
+    for (int i = 0; i < reflection.FieldSize(message, list); ++i) {
+      FillDefaults(*reflection.MutableRepeatedMessage(&message, list, i));
     }
   }
 }

@@ -6,8 +6,9 @@
 namespace trainyard::spec {
 
 // Gives every field that nobody gave its default_json, every oneof its default_field, and creates
-// the submessages that hold defaults. Required fields, and what a oneof does not hold, stay as they
-// are. A default that its field cannot hold is a bug of the proto file and ends the process.
+// the submessages that hold defaults; also in the messages of lists. Required fields, and what a
+// oneof does not hold, stay as they are. A default that its field cannot hold is a bug of the proto
+// file and ends the process.
 void FillDefaults(google::protobuf::Message& message);
 
 }  // namespace trainyard::spec

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/spec/fields.h"
 
@@ -11,6 +12,21 @@ namespace {
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
+
+void Diff(const Message& left, const Message& right, const std::string& path,
+          std::vector<FieldDifference>& differences);
+
+// Element by element: who changes one layer of many wants to see that one. Lists of unequal length
+// are compared as wholes, since an element more shifts all behind it.
+void DiffList(const Message& left, const Message& right, const FieldDescriptor& field,
+              const std::string& path, std::vector<FieldDifference>& differences) {
+  const auto element = [&field](const Message& message, int index) -> const Message& {
+    return message.GetReflection()->GetRepeatedMessage(message, &field, index);
+  };
+  for (int i = 0; i < left.GetReflection()->FieldSize(left, &field); ++i) {
+    Diff(element(left, i), element(right, i), absl::StrCat(path, "[", i, "]"), differences);
+  }
+}
 
 void Diff(const Message& left, const Message& right, const std::string& path,
           std::vector<FieldDifference>& differences) {
@@ -25,6 +41,11 @@ void Diff(const Message& left, const Message& right, const std::string& path,
       // Where a side is absent, its fields read as unset.
       Diff(left.GetReflection()->GetMessage(left, &field),
            right.GetReflection()->GetMessage(right, &field), field_path, differences);
+      continue;
+    }
+    if (IsMessageList(field) && left.GetReflection()->FieldSize(left, &field) ==
+                                    right.GetReflection()->FieldSize(right, &field)) {
+      DiffList(left, right, field, field_path, differences);
       continue;
     }
     FieldDifference difference = {field_path, FieldJson(left, field), FieldJson(right, field)};

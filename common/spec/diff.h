@@ -18,7 +18,8 @@ struct FieldDifference {
 };
 
 // In order of path; empty where both are equal. Lists, intervals and durations are compared as
-// wholes. Both messages are of one type.
+// wholes, but messages in lists of one length field by field ("stack[3].linear.features"). Both
+// messages are of one type.
 std::vector<FieldDifference> DiffSpecs(const google::protobuf::Message& left,
                                        const google::protobuf::Message& right);
 

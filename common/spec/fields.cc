@@ -320,6 +320,11 @@ bool IsSubmessage(const FieldDescriptor& field) {
          !IsSpan(field);
 }
 
+bool IsMessageList(const FieldDescriptor& field) {
+  return field.is_repeated() && !field.is_map() &&
+         field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
+}
+
 bool IsGiven(const Message& message, const FieldDescriptor& field) {
   // Without presence, HasField tells whether the value is other than zero.
   return field.is_repeated() ? message.GetReflection()->FieldSize(message, &field) > 0

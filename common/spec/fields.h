@@ -22,6 +22,8 @@ const v1::FieldRules& RulesOf(const google::protobuf::FieldDescriptor& field);
 bool IsSpan(const google::protobuf::FieldDescriptor& field);
 // Whether the field is a single message with fields of its own.
 bool IsSubmessage(const google::protobuf::FieldDescriptor& field);
+// Whether the field is a list of messages; maps are none.
+bool IsMessageList(const google::protobuf::FieldDescriptor& field);
 
 // Whether somebody gave the field: present, or other than zero and empty where it has no presence.
 bool IsGiven(const google::protobuf::Message& message,

@@ -7,9 +7,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "common/layers/plan.h"
 #include "common/spec/defaults.h"
 #include "common/spec/fields.h"
 #include "common/spec/interval.h"
+#include "common/spec/layers.h"
 #include "common/spec/rules.h"
 
 namespace trainyard::spec {
@@ -38,9 +41,9 @@ const DatasetFacts* FindDataset(absl::string_view name) {
 
 using Violations = std::vector<FieldViolation>;
 
-// Input and classes of the model against the data set.
+// Input of the model against the data set.
 template <typename Model>
-void CheckModel(const Model& model, const std::string& path, const DatasetFacts& facts,
+void CheckInput(const Model& model, const std::string& path, const DatasetFacts& facts,
                 Violations& violations) {
   const std::vector<int64_t> shape = {facts.channels, facts.height, facts.width};
   if (!std::equal(model.input().begin(), model.input().end(), shape.begin(), shape.end())) {
@@ -49,6 +52,13 @@ void CheckModel(const Model& model, const std::string& path, const DatasetFacts&
          absl::StrCat("[", absl::StrJoin(model.input(), ", "), "] does not fit data set '",
                       facts.name, "'; expected [", absl::StrJoin(shape, ", "), "]")});
   }
+}
+
+// Input and classes.
+template <typename Model>
+void CheckModel(const Model& model, const std::string& path, const DatasetFacts& facts,
+                Violations& violations) {
+  CheckInput(model, path, facts, violations);
   if (model.classes() < facts.classes) {
     violations.push_back(
         {path + ".classes", absl::StrCat(model.classes(), " is too few for data set '", facts.name,
@@ -89,6 +99,29 @@ void CheckImages(const v1::JobSpec& spec, Violations& violations) {
   };
   if (spec.model().has_mlp()) check(spec.model().mlp(), "spec.model.mlp.input");
   if (spec.model().has_convnet()) check(spec.model().convnet(), "spec.model.convnet.input");
+  if (spec.model().has_layers()) check(spec.model().layers(), "spec.model.layers.input");
+}
+
+// How the layers fit together, and their two ends to the data.
+void CheckLayers(const v1::JobSpec& spec, Violations& violations) {
+  if (!spec.model().has_layers()) return;
+  const v1::LayersModel& model = spec.model().layers();
+  const std::string path = "spec.model.layers";
+  const layers::StackPlan plan = layers::PlanStack(ToStack(model), path, violations);
+  const DatasetFacts* facts = FindDataset(spec.data().dataset());
+  if (facts == nullptr) return;
+  if (model.vocabulary() > 0) {
+    violations.push_back(
+        {path + ".vocabulary", absl::StrCat("has no meaning for data set '", facts->name,
+                                            "', which holds images: leave it out")});
+    return;
+  }
+  CheckInput(model, path, *facts, violations);
+  if (plan.classes == 0 || plan.classes >= facts->classes) return;
+  violations.push_back(
+      {absl::StrCat(path, ".stack[", model.stack_size() - 1, "]"),
+       absl::StrCat("ends the stack with ", plan.classes, " classes, too few for data set '",
+                    facts->name, "'; expected ", facts->classes, " or more")});
 }
 
 void CheckData(const v1::JobSpec& spec, Violations& violations) {
@@ -210,6 +243,21 @@ void CheckSchedule(const v1::JobSpec& spec, Violations& violations) {
   }
 }
 
+void CheckInit(const v1::JobSpec& spec, Violations& violations) {
+  if (!spec.has_init()) return;
+  const std::vector<absl::string_view> parts = absl::StrSplit(spec.init().checkpoint(), '/');
+  if (std::find(parts.begin(), parts.end(), "..") != parts.end()) {
+    violations.push_back({"spec.init.checkpoint",
+                          absl::StrCat("'", spec.init().checkpoint(),
+                                       "' leads out of the folder of data sets; leave out '..'")});
+  }
+  for (int i = 0; i < spec.init().skip_size(); ++i) {
+    if (!spec.init().skip(i).empty()) continue;
+    violations.push_back({absl::StrCat("spec.init.skip[", i, "]"),
+                          "is empty, which begins every name; write a prefix such as 'fc.'"});
+  }
+}
+
 // Before defaults: `max` is what an elastic job calls its count.
 void TakeElastic(v1::JobSpec& resolved) {
   v1::DevicesSpec& devices = *resolved.mutable_devices();
@@ -285,6 +333,8 @@ std::vector<FieldViolation> ResolveInto(const v1::JobSpec& spec, v1::JobSpec& re
     CheckData(resolved, between);
     CheckSchedule(resolved, between);
   }
+  CheckLayers(resolved, between);
+  CheckInit(resolved, between);
   CheckDevices(spec, resolved, between);
   CheckOptimizer(resolved, between);
   CheckAugment(resolved, between);

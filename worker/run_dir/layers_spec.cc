@@ -184,8 +184,8 @@ int64_t ReadLayers(FieldReader& model, layers::Stack& stack) {
   model.Integer("vocabulary", stack.vocabulary, 0, kMaxFeatures);
   std::vector<FieldReader> readers = model.Objects("stack");
   if (readers.empty() || readers.size() > kMaxLayers) {
-    model.Violate("stack", absl::StrCat("has ", readers.size(), " layers; expected 1 to ",
-                                        kMaxLayers));
+    model.Violate("stack",
+                  absl::StrCat("has ", readers.size(), " layers; expected 1 to ", kMaxLayers));
     return 0;
   }
   for (size_t i = 0; i < readers.size(); ++i) {

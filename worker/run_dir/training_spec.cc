@@ -96,10 +96,9 @@ void ReadDropout(FieldReader& reader, double standard, double& rate) {
 
 void ReadModel(FieldReader& spec, ModelSpec& model) {
   FieldReader reader = spec.Object("model");
-  const std::string kind =
-      OneOf(spec, "model", reader,
-            {"mlp", "convnet", "resnet", "wide_resnet", "alexnet", "vgg", "googlenet", "layers"},
-            true);
+  const std::string kind = OneOf(
+      spec, "model", reader,
+      {"mlp", "convnet", "resnet", "wide_resnet", "alexnet", "vgg", "googlenet", "layers"}, true);
   if (kind.empty()) return;
   FieldReader fields = reader.Object(kind);
   if (kind == "layers") {

@@ -101,8 +101,8 @@ struct GooglenetSpec {
 absl::StatusOr<Graph> BuildGooglenet(const GooglenetSpec& spec);
 
 // A network that a spec spells out, under the names that it gives and with PyTorch's default
-// initialisation. INVALID_ARGUMENT (INVALID_SPEC) with everything in which the layers do not fit, by
-// paths below `model.layers`.
+// initialisation. INVALID_ARGUMENT (INVALID_SPEC) with everything in which the layers do not fit,
+// by paths below `model.layers`.
 absl::StatusOr<Graph> BuildLayers(const layers::Stack& stack);
 
 // What a model says of a parameter; otherwise PyTorch's default (Kaiming uniform with a = sqrt(5),
