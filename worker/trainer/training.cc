@@ -15,6 +15,7 @@
 #include "worker/engine/models/models.h"
 #include "worker/parallel/replicas.h"
 #include "worker/trainer/data_setup.h"
+#include "worker/trainer/initial_weights.h"
 #include "worker/trainer/model_setup.h"
 
 namespace trainyard::trainer {
@@ -53,17 +54,24 @@ absl::StatusOr<std::optional<checkpoint::LatestCheckpoint>> FindResumePoint(
   return own_is_newer ? own : told;
 }
 
-// Rank 0 fills its executable; returns the updates done so far.
-absl::StatusOr<int64_t> InitialiseOrRestore(const run_dir::RunDir& dir,
-                                            const std::string& resume_from, uint64_t seed,
-                                            engine::Executable& executable) {
-  TY_ASSIGN_OR_RETURN(const auto point, FindResumePoint(dir, resume_from));
-  if (!point.has_value()) {
-    TY_RETURN_IF_ERROR(engine::InitializeParameters(seed, executable));
-    return 0;
+// Rank 0 fills its executable: from the newest checkpoint, or from the seed and, where the spec
+// says so, from a file. A run that goes on has its own weights and reads that file no more.
+absl::StatusOr<RestoredState> InitialiseOrRestore(const run_dir::RunDir& dir,
+                                                  const run_dir::Assignment& assignment,
+                                                  const run_dir::TrainingSpec& spec,
+                                                  engine::Executable& executable) {
+  TY_ASSIGN_OR_RETURN(const auto point, FindResumePoint(dir, assignment.resume_from));
+  if (point.has_value()) {
+    LogInfo("resuming", {{"checkpoint", point->path}});
+    return RestoreState(point->path, executable);
   }
-  LogInfo("resuming", {{"checkpoint", point->path}});
-  return RestoreState(point->path, executable);
+  RestoredState state;
+  TY_RETURN_IF_ERROR(engine::InitializeParameters(spec.train.seed, executable));
+  if (!spec.init.checkpoint.empty()) {
+    TY_ASSIGN_OR_RETURN(state.init_digest,
+                        LoadInitialWeights(spec.init, assignment.dataset_dir, executable));
+  }
+  return state;
 }
 
 // A float holds integers of 24 bits exactly: a text goes as its bytes, a step as three of 20 bits.
@@ -152,9 +160,10 @@ absl::StatusOr<Training> PrepareTraining(const run_dir::RunDir& dir,
                        .model_digest = ModelDigest(*training.executable)};
 
   if (rank == 0) {
-    TY_ASSIGN_OR_RETURN(
-        training.first_step,
-        InitialiseOrRestore(dir, assignment.resume_from, spec.train.seed, *training.executable));
+    TY_ASSIGN_OR_RETURN(const RestoredState start,
+                        InitialiseOrRestore(dir, assignment, spec, *training.executable));
+    training.first_step = start.step;
+    training.identity.init_digest = start.init_digest;
   }
   TY_ASSIGN_OR_RETURN(training.communicator, connect(assignment));
   TY_RETURN_IF_ERROR(CheckAgreement(

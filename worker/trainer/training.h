@@ -43,8 +43,8 @@ using Connect = std::function<absl::StatusOr<std::unique_ptr<parallel::Communica
     const run_dir::Assignment&)>;
 
 // Loads the data while the model is compiled, connects, and gives all ranks rank 0's weights:
-// initialised from the seed, or those of the newest valid checkpoint. Ranks that disagree on spec,
-// model or data are an error.
+// initialised from the seed or from a file, or those of the newest valid checkpoint. Ranks that
+// disagree on spec, model or data are an error.
 absl::StatusOr<Training> PrepareTraining(const run_dir::RunDir& dir,
                                          const run_dir::Assignment& assignment, int rank,
                                          const Connect& connect);

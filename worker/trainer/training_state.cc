@@ -63,17 +63,22 @@ std::string StateJson(const StateSnapshot& snapshot) {
   json["global_batch"] = snapshot.identity.global_batch;
   json["data_digest"] = snapshot.identity.data_digest;
   json["model_digest"] = snapshot.identity.model_digest;
+  if (!snapshot.identity.init_digest.empty()) json["init_digest"] = snapshot.identity.init_digest;
   json["version"] = Version();
   return json.dump(2) + "\n";
 }
 
-absl::StatusOr<int64_t> ReadStep(const std::string& path) {
+absl::StatusOr<RestoredState> ReadState(const std::string& path) {
   TY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("step") || !json["step"].is_number_unsigned()) {
     return error::CorruptFile(path, "expected a JSON object with a number 'step'");
   }
-  return json["step"].get<int64_t>();
+  RestoredState state{.step = json["step"].get<int64_t>()};
+  if (json.contains("init_digest") && json["init_digest"].is_string()) {
+    state.init_digest = json["init_digest"].get<std::string>();
+  }
+  return state;
 }
 
 // Moves the tensor's values from `file` into the executable.
@@ -147,9 +152,9 @@ std::vector<checkpoint::CheckpointFile> EncodeSnapshot(const StateSnapshot& snap
   return encoded;
 }
 
-absl::StatusOr<int64_t> RestoreState(const std::string& checkpoint_dir,
-                                     engine::Executable& executable) {
-  TY_ASSIGN_OR_RETURN(const int64_t step, ReadStep(JoinPath(checkpoint_dir, kStateFile)));
+absl::StatusOr<RestoredState> RestoreState(const std::string& checkpoint_dir,
+                                           engine::Executable& executable) {
+  TY_ASSIGN_OR_RETURN(RestoredState state, ReadState(JoinPath(checkpoint_dir, kStateFile)));
   const bool has_averages = HasAverages(executable.state());
   if (has_averages && !FileExists(JoinPath(checkpoint_dir, kAverageFile))) {
     return absl::InvalidArgumentError(
@@ -165,7 +170,7 @@ absl::StatusOr<int64_t> RestoreState(const std::string& checkpoint_dir,
     const std::string file(FileOf(executable.state()[i]));
     TY_RETURN_IF_ERROR(RestoreTensor(files[file], JoinPath(checkpoint_dir, file), i, executable));
   }
-  return step;
+  return state;
 }
 
 }  // namespace trainyard::trainer

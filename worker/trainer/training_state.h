@@ -19,6 +19,7 @@ struct RunIdentity {
   int64_t global_batch = 1;
   std::string data_digest = {};
   std::string model_digest = {};
+  std::string init_digest = {};  // of the file that the weights came from; empty: of none
 };
 
 // Hash over kind, name and shape of all parameters and buffers: two executables with the same
@@ -41,10 +42,16 @@ absl::StatusOr<StateSnapshot> TakeSnapshot(const engine::Executable& executable,
 // that it loads in its place), state.json.
 std::vector<checkpoint::CheckpointFile> EncodeSnapshot(const StateSnapshot& snapshot);
 
-// Writes all values of the checkpoint folder into the executable and returns its step. DATA_LOSS
+// What a run that goes on from a checkpoint must know of it.
+struct RestoredState {
+  int64_t step = 0;
+  std::string init_digest = {};  // what the run had started from
+};
+
+// Writes all values of the checkpoint folder into the executable. DATA_LOSS
 // for damaged files; INVALID_ARGUMENT naming the tensor where the checkpoint is of another model or
 // optimizer.
-absl::StatusOr<int64_t> RestoreState(const std::string& checkpoint_dir,
-                                     engine::Executable& executable);
+absl::StatusOr<RestoredState> RestoreState(const std::string& checkpoint_dir,
+                                           engine::Executable& executable);
 
 }  // namespace trainyard::trainer
