@@ -110,7 +110,7 @@ struct Layer {
 struct Stack {
   std::vector<int64_t> input = {1, 28, 28};
   int64_t vocabulary = 0;  // 0: samples are images
-  std::vector<Layer> layers;
+  std::vector<Layer> layers = {};
   friend bool operator==(const Stack&, const Stack&) = default;
 };
 
