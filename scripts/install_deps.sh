@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing to build and test Trainyard on Debian 12. Does nothing, fast, where all is there.
 #   scripts/install_deps.sh           what is needed
-#   scripts/install_deps.sh --peers   also what is only compared against (PyTorch, about 600 MB)
+#   scripts/install_deps.sh --peers   also what is only compared against (PyTorch and torchvision, about 600 MB)
 set -euo pipefail
 
 packages=(
