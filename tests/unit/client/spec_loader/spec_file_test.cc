@@ -77,6 +77,25 @@ TEST(SpecFile, WhatYamlAllowsAndSpecsDoNotIsRefused) {
   ExpectGolden("syntax");
 }
 
+TEST(SpecFile, LayersThatDoNotFitAreShownWhereTheyStand) {
+  ExpectGolden("layers");
+}
+
+TEST(SpecFile, LayersWithoutOptionsAreBareWords) {
+  const SpecFile file = Load(
+      "name: a\nmodel:\n  layers:\n    stack:\n      - {name: c, conv2d: {channels: 4}}\n"
+      "      - relu\n      - {from: [c, relu1], add: {}}\n      - flatten\n"
+      "      - linear: {features: 10}\n"
+      "data: {dataset: glyphs}\ntrain: {epochs: 1}\noptimizer: {sgd: {lr: 0.1}}\n");
+  EXPECT_THAT(Messages(file), IsEmpty());
+  const v1::LayersModel& model = file.spec.model().layers();
+  ASSERT_EQ(model.stack_size(), 5);
+  EXPECT_EQ(model.stack(0).name(), "c");
+  EXPECT_TRUE(model.stack(1).has_relu());
+  EXPECT_THAT(model.stack(2).from(), ElementsAre("c", "relu1"));
+  EXPECT_TRUE(model.stack(3).has_flatten());
+}
+
 TEST(SpecFile, AGoodSpecHasNoMistakesAndHoldsItsValues) {
   const SpecFile file = Load(
       "name: full\n"
