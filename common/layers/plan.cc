@@ -203,11 +203,15 @@ class Planner {
                          sample_.is_tokens ? "[positions, vocabulary], as `linear` gives it"
                                            : "[classes], as `flatten` and `linear` give it"));
     } else if (output.back() < 2) {
-      AddAt(last, "", absl::StrCat("ends the stack with 1 class; expected 2 or more"));
+      AddAt(last, "", "ends the stack with 1 class; expected 2 or more");
     } else if (sample_.is_tokens && !sample_.shape.empty() && output[0] != sample_.shape[0]) {
       AddAt(last, "",
             absl::StrCat("ends the stack with ", output[0], " positions; expected ",
                          sample_.shape[0], ", one for each token"));
+    } else if (output.back() < stack_.vocabulary) {
+      AddAt(last, "",
+            absl::StrCat("ends the stack with ", output.back(), " classes; expected ",
+                         stack_.vocabulary, ", one for each token of the vocabulary"));
     } else {
       plan_.classes = output.back();
     }

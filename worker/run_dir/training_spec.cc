@@ -103,8 +103,9 @@ void ReadModel(FieldReader& spec, ModelSpec& model) {
   FieldReader fields = reader.Object(kind);
   if (kind == "layers") {
     model.kind = ModelSpec::Kind::kLayers;
-    model.classes = ReadLayers(fields, model.layers);
-    model.input = model.layers.input;
+    model.classes = ReadLayers(fields, model.stack);
+    model.input = model.stack.input;
+    model.vocabulary = model.stack.vocabulary;
     return;
   }
   if (kind == "resnet" || kind == "alexnet" || kind == "vgg" || kind == "googlenet") {

@@ -18,8 +18,9 @@ struct ModelSpec {
   enum class Kind { kMlp, kConvnet, kResnet, kWideResnet, kAlexnet, kVgg, kGooglenet, kLayers };
   enum class Stem { kImagenet, kCifar };
   Kind kind = Kind::kMlp;
-  std::vector<int64_t> input = {1, 28, 28};  // channels, height, width
-  int64_t classes = 10;
+  std::vector<int64_t> input = {1, 28, 28};  // channels, height, width; or tokens of a sample
+  int64_t vocabulary = 0;                    // different tokens; 0: the input is no tokens
+  int64_t classes = 10;                      // of tokens: the vocabulary
   std::vector<int64_t> hidden = {256};       // mlp
   std::vector<int64_t> channels = {32, 64};  // convnet
   bool batch_norm = false;                   // convnet, vgg
@@ -28,7 +29,7 @@ struct ModelSpec {
   Stem stem = Stem::kImagenet;               // resnet, googlenet
   double dropout = 0;                        // alexnet, vgg, googlenet: the rate
   bool zero_init_residual = false;           // resnet
-  layers::Stack layers = {};                 // layers; `input` and `classes` are then as in it
+  layers::Stack stack = {};                  // layers; the ends above are then as in it
 
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };

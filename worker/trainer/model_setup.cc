@@ -53,7 +53,7 @@ absl::StatusOr<engine::Graph> BuildModel(const run_dir::ModelSpec& spec) {
                                      .classes = spec.classes,
                                      .dropout = spec.dropout});
     case run_dir::ModelSpec::Kind::kLayers:
-      return engine::BuildLayers(spec.layers);
+      return engine::BuildLayers(spec.stack);
   }
   return absl::InternalError("a kind of model that BuildModel does not know");
 }

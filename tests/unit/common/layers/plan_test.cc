@@ -212,6 +212,15 @@ TEST(Plan, TheLastLayerGivesClasses) {
                                     "vocabulary], as `linear` gives it")));
 }
 
+TEST(Plan, EveryTokenIsAClass) {
+  const Stack stack = {.input = {8},
+                       .vocabulary = 9,
+                       .layers = {Of(Embedding{.width = 4}), Of(Linear{.features = 8})}};
+  EXPECT_THAT(Mistakes(stack),
+              ElementsAre("stack[1]: linear 'linear1' ends the stack with 8 classes; expected 9, "
+                          "one for each token of the vocabulary"));
+}
+
 TEST(Plan, SomethingIsTrained) {
   const Stack stack = {.input = {3, 8, 8}, .layers = {Of(kFlatten)}};
   EXPECT_THAT(Mistakes(stack), ElementsAre("stack: has no layer with weights, and so nothing to "

@@ -64,7 +64,7 @@ TEST(LayersSpec, EveryFieldIsRead) {
       {"", {}, Plain::kFlatten},
       {"", {}, layers::LayerNorm{.eps = 0.01}},
       {"", {}, layers::Linear{.features = 11, .bias = false}}};
-  EXPECT_EQ(spec->model.layers.layers, expected);
+  EXPECT_EQ(spec->model.stack.layers, expected);
 }
 
 TEST(LayersSpec, SequencesAreRead) {
@@ -72,9 +72,9 @@ TEST(LayersSpec, SequencesAreRead) {
     {"embedding": {"width": 12}}, {"position_embedding": {}}, {"linear": {"features": 36}},
     {"attention": {"heads": 4}}, {"linear": {"features": 50}}]})");
   ASSERT_TRUE(spec.ok()) << spec.status();
-  EXPECT_EQ(spec->model.layers.vocabulary, 50);
+  EXPECT_EQ(spec->model.vocabulary, 50);
   EXPECT_EQ(spec->model.classes, 50);
-  EXPECT_EQ(spec->model.layers.layers[3].kind, layers::Kind(layers::Attention{.heads = 4}));
+  EXPECT_EQ(spec->model.stack.layers[3].kind, layers::Kind(layers::Attention{.heads = 4}));
 }
 
 TEST(LayersSpec, BrokenFieldsAreAllReported) {
