@@ -86,7 +86,9 @@ class Grammar {
     verb->add_option("JOB", options_.selectors, kSelectors)->required()->expected(1);
   }
   void Changes(CLI::App* verb) {
-    verb->add_option("--set", options_.set, "Change of the spec, PATH=VALUE; may be repeated")
+    verb->add_option("--set", options_.set,
+                     "Change of the spec, PATH=VALUE, such as train.seed=2 or "
+                     "model.layers.stack[0].conv2d.channels=64; may be repeated")
         ->allow_extra_args(false);
     verb->add_option("--devices", options_.devices, "Number of devices (devices.count)")
         ->check(CLI::Range(1, 4096).description(""));
