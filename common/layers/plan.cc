@@ -15,6 +15,8 @@ namespace {
 
 // More mistakes than these help nobody, and a hostile spec shall not take long.
 constexpr size_t kMistakesMax = 40;
+// Layers before the one that reads an unknown name, of which the nearest in spelling is suggested.
+constexpr size_t kCandidatesMax = 200;
 constexpr int64_t kMaxInput = int64_t{1} << 24;
 
 bool ReadsSeveral(const Kind& kind) {
@@ -112,7 +114,9 @@ class Planner {
                          "], which comes after it; expected a layer before it: move one of them"));
     } else {
       std::vector<std::string> candidates = {std::string(kSampleName)};
-      for (size_t i = 0; i < layer; ++i) candidates.push_back(plan_.layers[i].name);
+      for (size_t i = layer - std::min(layer, kCandidatesMax); i < layer; ++i) {
+        candidates.push_back(plan_.layers[i].name);
+      }
       const std::string nearest = NearestWord(name, candidates);
       AddAt(layer, suffix,
             absl::StrCat("reads '", name, "', and no layer before it has that name",
