@@ -63,6 +63,8 @@ struct Value {
   ValueId primal = kNoValue;
   Initializer initializer = {};  // of a parameter
   Element element = Element::kReal;
+  // Of a linear layer's weight: it lies as [in, out], where others lie as [out, in].
+  bool is_transposed = false;
 
   int64_t Elements(int64_t rows) const { return ElementCount(shape) * (per_row ? rows : 1); }
 };

@@ -65,6 +65,9 @@ class GraphBuilder {
   ValueId Conv2d(absl::string_view name, ValueId x, const Conv2dOptions& options);
   // x: [in] -> [out], or [T, in] -> [T, out]. Weight [out, in], bias [out].
   ValueId Linear(absl::string_view name, ValueId x, int64_t out_features, bool bias = true);
+  // Linear with the weight [in, out], as transformers keeps GPT-2's ("Conv1D"). Weights start as
+  // N(0, stddev^2), biases at 0.
+  ValueId TransposedLinear(absl::string_view name, ValueId x, int64_t out_features, double stddev);
   // x: [C, H, W], normalised over rows, H and W. Weight, bias, running_mean, running_var: [C].
   ValueId BatchNorm(absl::string_view name, ValueId x, double eps = 1e-5, double momentum = 0.1);
   ValueId Relu(ValueId x);

@@ -31,6 +31,11 @@ void InitializeLinears(Graph& graph, double stddev) {
   InitializeWeights(graph, OpKind::kLinear, stddev);
 }
 
+void InitializeEmbeddings(Graph& graph, double stddev) {
+  InitializeWeights(graph, OpKind::kEmbedding, stddev);
+  InitializeWeights(graph, OpKind::kPositionEmbedding, stddev);
+}
+
 void InitializeBiases(Graph& graph, double value) {
   for (const Node& node : graph.nodes) {
     if (node.op != OpKind::kConv2d && node.op != OpKind::kLinear) continue;

@@ -105,6 +105,21 @@ absl::StatusOr<Graph> BuildGooglenet(const GooglenetSpec& spec);
 // by paths below `model.layers`.
 absl::StatusOr<Graph> BuildLayers(const layers::Stack& stack);
 
+// GPT-2 (Radford et al. 2019, "Language models are unsupervised multitask learners"), with the
+// names and layouts of transformers' GPT2LMHeadModel: transformer.wte, transformer.wpe,
+// transformer.h.<n>.{ln_1,attn.c_attn,attn.c_proj,ln_2,mlp.c_fc,mlp.c_proj}, transformer.ln_f; the
+// head is wte. Weights start as N(0, 0.02^2), those that end a half block as that over the root of
+// their number, 2 layers; biases at 0.
+struct Gpt2Spec {
+  int64_t layers = 12;
+  int64_t heads = 12;  // a divisor of width
+  int64_t width = 768;
+  int64_t context = 1024;
+  int64_t vocabulary = 50257;
+  double dropout = 0.1;  // rate, after the embeddings and at the end of each half block
+};
+absl::StatusOr<Graph> BuildGpt2(const Gpt2Spec& spec);
+
 // What a model says of a parameter; otherwise PyTorch's default (Kaiming uniform with a = sqrt(5),
 // i.e. U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weights and biases; batch norm 1 and 0, running mean
 // 0 and variance 1), from a counter-based random stream keyed by (seed, parameter name, element):

@@ -1,8 +1,9 @@
 // linear by oneDNN's inner product; of a sequence, each position is a row of it.
 //
-// Weights stay plain, [out, in]: measured at batch 64, packed weights make the products up to 1.5
-// times faster and cost more than that to pack and unpack. Only after a flatten of blocked planes
-// they take the same blocks as the input, so that the activations need not be reordered.
+// Weights stay plain, [out, in] or [in, out]: measured at batch 64, packed weights make the
+// products up to 1.5 times faster and cost more than that to pack and unpack. Only after a flatten
+// of blocked planes they take the same blocks as the input, so that the activations need not be
+// reordered.
 #include "worker/engine/backend/cpu/compiler.h"
 
 namespace trainyard::engine::cpu {
@@ -28,14 +29,15 @@ dnnl::primitive_attr Attributes(bool relu) {
 Compiler::LinearFormats Compiler::ChooseLinear(ValueId x, ValueId weight, ValueId y) const {
   LinearFormats formats;
   const Layout& home = layout(x);
-  const int64_t in = value(weight).shape[1];
-  const int64_t out = value(weight).shape[0];
+  const bool is_transposed = value(weight).is_transposed;
+  const int64_t in = value(weight).shape[is_transposed ? 0 : 1];
+  const int64_t out = value(weight).shape[is_transposed ? 1 : 0];
   const int64_t vectors = rows_ * (ElementCount(value(y).shape) / out);
   // Padded channels would need padded weights: those inputs are reordered.
-  if (home.is_plain() || home.channels % home.block != 0) {
+  if (home.is_plain() || home.channels % home.block != 0 || is_transposed) {
     formats.input_layout = home.Plain();
     formats.input = Desc({vectors, in}, kF32, Tag::nc);
-    formats.weight = Desc({out, in}, kF32, Tag::oi);
+    formats.weight = Desc({out, in}, kF32, is_transposed ? Tag::io : Tag::oi);
     formats.plain_weight = formats.weight;
   } else {
     formats.input_layout = home;

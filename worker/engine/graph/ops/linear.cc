@@ -1,7 +1,9 @@
 // linear: (x [in], weight [out, in], bias? [out]) -> y [out]; of a sequence [T, in] -> [T, out], at
-// each position alike.
+// each position alike. A weight that is_transposed lies as [in, out], and so does its gradient.
 //   input gradient      (dy, weight) -> dx
 //   parameter gradient  (dy, x) -> dweight, dbias?
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "worker/engine/graph/autodiff.h"
 #include "worker/engine/graph/graph_builder.h"
@@ -69,6 +71,20 @@ ValueId GraphBuilder::Linear(absl::string_view name, ValueId x, int64_t out_feat
     node.inputs.push_back(AddParameter(name, "bias", {out_features}));
   }
   return AddNode(node, output);
+}
+
+ValueId GraphBuilder::TransposedLinear(absl::string_view name, ValueId x, int64_t out_features,
+                                       double stddev) {
+  const ValueId y = Linear(name, x, out_features);
+  if (y == kNoValue) {
+    return kNoValue;
+  }
+  Value& weight = graph_.value(graph_.nodes.back().inputs[1]);
+  std::swap(weight.shape[0], weight.shape[1]);
+  weight.is_transposed = true;
+  weight.initializer = {Initializer::Kind::kNormal, stddev};
+  graph_.value(graph_.nodes.back().inputs[2]).initializer = {Initializer::Kind::kConstant, 0};
+  return y;
 }
 
 ValueId GraphBuilder::TiedLinear(absl::string_view name, ValueId x, absl::string_view embedding) {

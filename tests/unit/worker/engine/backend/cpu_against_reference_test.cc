@@ -210,6 +210,28 @@ TEST(CpuDropout, AgreesWithTheReference) {
   }
 }
 
+TEST(CpuLinear, WithTransposedWeightsAgreesWithTheReference) {
+  for (const int64_t in : {1, 5, 48}) {
+    for (const int64_t out : {1, 10, 33}) {
+      Compare(absl::StrCat("transposed linear ", in, " to ", out),
+              Close({in},
+                    [&](GraphBuilder& b) {
+                      const ValueId x = b.Relu(b.TransposedLinear("first", b.input(), out, 1));
+                      return b.TransposedLinear("second", x, in, 1);
+                    }),
+              out % 4 + 1);
+    }
+  }
+  Compare("transposed linear after blocked planes",
+          Close({3, 4, 4},
+                [](GraphBuilder& b) {
+                  const ValueId x =
+                      b.Conv2d("conv", b.input(), {.out_channels = 32, .kernel = 3, .padding = 1});
+                  return b.TransposedLinear("linear", b.Flatten(b.Relu(x)), 9, 1);
+                }),
+          3);
+}
+
 struct SequenceCase {
   int64_t length, heads, head_width, rows;
 };

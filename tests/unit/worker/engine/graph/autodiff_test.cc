@@ -98,6 +98,16 @@ TEST(Autodiff, GradientsOfLinearLayersAndTanhAreRight) {
       Close({6}, [](GraphBuilder& b) { return b.Linear("hidden", b.input(), 5, false); }), 3);
 }
 
+TEST(Autodiff, GradientsOfTransposedLinearLayersAreRight) {
+  CheckGradients("of features",
+                 Close({5},
+                       [](GraphBuilder& b) {
+                         const ValueId x = b.Tanh(b.TransposedLinear("first", b.input(), 4, 0.1));
+                         return b.Relu(b.TransposedLinear("second", x, 3, 0.1));
+                       }),
+                 3);
+}
+
 TEST(Autodiff, GradientsOfSigmoidAndGeluAreRight) {
   const auto hidden = [](GraphBuilder& b) { return b.Linear("hidden", b.input(), 5); };
   CheckGradients("sigmoid", Close({6}, [&](GraphBuilder& b) { return b.Sigmoid(hidden(b)); }), 3);
