@@ -317,7 +317,9 @@ class Grammar {
                             "--dataset_dir /srv/data");
     CLI::App* fetch = Verb(data, "fetch", "Download public data sets; goes on where it stopped",
                            "cifar10 fashion-mnist --dataset_dir /srv/data");
-    fetch->add_option("DATASET", options_.selectors, "cifar10, cifar100, fashion-mnist, mnist")
+    fetch
+        ->add_option("DATASET", options_.selectors,
+                     "cifar10, cifar100, fashion-mnist, mnist, tinyshakespeare")
         ->required();
     fetch->add_option("--mirror", options_.mirror,
                       "URL or folder that has the files; else their publisher's");

@@ -31,6 +31,11 @@ const std::vector<DataSource>& DataSources() {
         {"train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432"},
         {"t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3"},
         {"t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c"}}},
+      // Nobody publishes its MD5: that of the file with the length and the 65 characters that
+      // nanoGPT counts.
+      {"tinyshakespeare",
+       "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare",
+       {{"input.txt", "6fb458f1232090904fb40fe944165e91"}}},
   };
   return *sources;
 }

@@ -11,7 +11,7 @@ namespace trainyard::commands {
 
 struct SourceFile {
   absl::string_view name;
-  absl::string_view md5;  // as published
+  absl::string_view md5;  // as published, where it is
 };
 
 struct DataSource {

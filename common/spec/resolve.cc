@@ -14,6 +14,7 @@
 #include "common/spec/interval.h"
 #include "common/spec/layers.h"
 #include "common/spec/rules.h"
+#include "common/spec/tokens.h"
 
 namespace trainyard::spec {
 namespace {
@@ -66,7 +67,7 @@ void CheckModel(const Model& model, const std::string& path, const DatasetFacts&
   }
 }
 
-// What only the data set `images` takes, and what it needs.
+// What only the data set `images` takes (tokens have a path too), and what it needs.
 void CheckImages(const v1::JobSpec& spec, Violations& violations) {
   const v1::DataSpec& data = spec.data();
   const bool is_images = data.dataset() == "images";
@@ -76,7 +77,7 @@ void CheckImages(const v1::JobSpec& spec, Violations& violations) {
                           absl::StrCat("has no meaning for data set '", data.dataset(),
                                        "'; only images have it: leave it out")});
   };
-  refuse(data.has_path(), "path");
+  refuse(data.has_path() && data.dataset() != "tokens", "path");
   refuse(data.has_image_size(), "image_size");
   refuse(data.has_resize(), "resize");
   refuse(data.on_corrupt() != v1::ON_CORRUPT_UNSPECIFIED, "on_corrupt");
@@ -126,6 +127,7 @@ void CheckLayers(const v1::JobSpec& spec, Violations& violations) {
 
 void CheckData(const v1::JobSpec& spec, Violations& violations) {
   CheckImages(spec, violations);
+  CheckTokens(spec, violations);
   const DatasetFacts* facts = FindDataset(spec.data().dataset());
   if (facts == nullptr) return;
   const v1::ModelSpec& model = spec.model();
@@ -164,7 +166,7 @@ void CheckData(const v1::JobSpec& spec, Violations& violations) {
   };
   check_size("train_size", spec.data().train_size());
   check_size("test_size", spec.data().test_size());
-  const int64_t samples = TrainSplitSize(spec.data());
+  const int64_t samples = TrainSplitSize(spec);
   if (spec.train().global_batch() > samples) {
     violations.push_back({"spec.train.global_batch",
                           absl::StrCat(spec.train().global_batch(), " is more than the ", samples,
@@ -219,7 +221,7 @@ void CheckOptimizer(const v1::JobSpec& spec, Violations& violations) {
 // Length of the training in epochs; 0 where it is unknown.
 double TrainEpochs(const v1::JobSpec& spec) {
   if (spec.train().has_epochs()) return static_cast<double>(spec.train().epochs());
-  const int64_t samples = TrainSplitSize(spec.data());
+  const int64_t samples = TrainSplitSize(spec);
   const int64_t batch = spec.train().global_batch();
   if (!spec.train().has_steps() || samples <= 0 || batch <= 0) return 0;
   const int64_t steps_per_epoch = (samples + batch - 1) / batch;
@@ -313,7 +315,9 @@ void CheckTimes(const v1::JobSpec& spec, Violations& violations) {
 
 }  // namespace
 
-int64_t TrainSplitSize(const v1::DataSpec& data) {
+int64_t TrainSplitSize(const v1::JobSpec& spec) {
+  const v1::DataSpec& data = spec.data();
+  if (HasTokens(data.dataset())) return TokenSamples(spec);
   const DatasetFacts* facts = FindDataset(data.dataset());
   if (facts == nullptr) return 0;
   return facts->is_generated && data.train_size() > 0 ? data.train_size() : facts->train_size;

@@ -17,7 +17,7 @@ absl::StatusOr<v1::JobSpec> ResolveSpec(const v1::JobSpec& spec);
 // The violations alone, for callers that gather those of a whole request; fills `resolved` in.
 std::vector<FieldViolation> ResolveInto(const v1::JobSpec& spec, v1::JobSpec& resolved);
 
-// Samples in the training split by spec and data set; 0 where unknown.
-int64_t TrainSplitSize(const v1::DataSpec& data);
+// Samples in the training split; 0 where unknown.
+int64_t TrainSplitSize(const v1::JobSpec& spec);
 
 }  // namespace trainyard::spec

@@ -42,7 +42,7 @@ void WriteProbe(const std::string& model_path, const std::string& probe_path, bo
   for (int64_t i = 0; i < kRows; ++i) {
     int32_t label = 0;
     const auto pixels = absl::MakeSpan(input).subspan(static_cast<size_t>(i) * 784, 784);
-    ASSERT_TRUE((*dataset)->Read(i, pixels, label).ok());
+    ASSERT_TRUE((*dataset)->Read(i, pixels, absl::MakeSpan(&label, 1)).ok());
   }
   auto logits = (*executable)->Predict(input);
   ASSERT_TRUE(logits.ok()) << logits.status();

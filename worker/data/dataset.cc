@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
@@ -13,6 +17,7 @@
 #include "worker/data/idx_dataset.h"
 #include "worker/data/image_dataset.h"
 #include "worker/data/resample.h"
+#include "worker/data/token_dataset.h"
 
 namespace trainyard::data {
 namespace {
@@ -48,30 +53,38 @@ absl::Status UnknownDataset(absl::string_view name) {
 
 }  // namespace
 
+bool StaysBelow(absl::string_view path) {
+  if (path.empty() || absl::StartsWith(path, "/")) return false;
+  const std::vector<absl::string_view> parts = absl::StrSplit(path, '/');
+  return std::find(parts.begin(), parts.end(), "..") == parts.end();
+}
+
 absl::Status Dataset::ReadFramed(int64_t index, const Augmentation& augmentation, uint64_t key,
-                                 absl::Span<float> pixels, int32_t& label) const {
-  if (!augmentation.changes_framing()) return Read(index, pixels, label);
+                                 absl::Span<float> values, absl::Span<int32_t> labels) const {
+  if (!augmentation.changes_framing()) return Read(index, values, labels);
   const int64_t channels = sample_shape()[0];
   const int64_t height = sample_shape()[1];
   const int64_t width = sample_shape()[2];
-  std::vector<float> whole(pixels.size());
-  TY_RETURN_IF_ERROR(Read(index, absl::MakeSpan(whole), label));
+  std::vector<float> whole(values.size());
+  TY_RETURN_IF_ERROR(Read(index, absl::MakeSpan(whole), labels));
   const Framing base{
       .width = static_cast<double>(width), .height = static_cast<double>(height), .flip = false};
   const Framing framing = DrawFraming(augmentation, key, width, height, base, width, height);
-  const size_t plane = pixels.size() / static_cast<size_t>(channels);
-  for (size_t begin = 0; begin < pixels.size(); begin += plane) {
+  const size_t plane = values.size() / static_cast<size_t>(channels);
+  for (size_t begin = 0; begin < values.size(); begin += plane) {
     Resample(ImageView<float>{whole.data() + begin, width, height, 1, width}, framing, width,
-             height, pixels.subspan(begin, plane));
+             height, values.subspan(begin, plane));
   }
   return absl::OkStatus();
 }
 
 absl::Status Dataset::Verify(int64_t index) const {
   const std::vector<int64_t>& shape = sample_shape();
-  std::vector<float> pixels(static_cast<size_t>(shape[0] * shape[1] * shape[2]));
-  int32_t label = 0;
-  return Read(index, absl::MakeSpan(pixels), label);
+  const int64_t elements =
+      std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+  std::vector<float> values(static_cast<size_t>(elements));
+  std::vector<int32_t> labels(static_cast<size_t>(labels_per_row()));
+  return Read(index, absl::MakeSpan(values), absl::MakeSpan(labels));
 }
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(absl::string_view name, Split split,
@@ -80,15 +93,18 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(absl::string_view name, Spl
   if (name == kImages) return OpenImages(split, options);
   const std::vector<std::string> names = DatasetNames();
   if (std::find(names.begin(), names.end(), name) == names.end()) return UnknownDataset(name);
+  if (IsTokens(name)) return OpenTokens(name, split, options);
   if (IsCifar(name)) return OpenCifar(name, split, options.dataset_dir);
   return OpenIdxDataset(name, split, options.dataset_dir);
 }
 
 std::vector<std::string> DatasetNames() {
-  return {"cifar10", "cifar100", "fashion-mnist", kGlyphs, kImages, "mnist"};
+  return {"cifar10", "cifar100", "fashion-mnist",   kGlyphs,
+          kImages,   "mnist",    "tinyshakespeare", "tokens"};
 }
 
 absl::StatusOr<Normalization> MeasureNormalization(const Dataset& dataset, bool skip_corrupt) {
+  if (dataset.has_tokens()) return Normalization{};
   const std::vector<int64_t>& shape = dataset.sample_shape();
   const auto channels = static_cast<size_t>(shape[0]);
   const auto area = static_cast<size_t>(shape[1] * shape[2]);
@@ -102,7 +118,8 @@ absl::StatusOr<Normalization> MeasureNormalization(const Dataset& dataset, bool 
     // The classes may follow one another.
     const int64_t index = dataset.decodes() ? i * dataset.size() / samples : i;
     int32_t label = 0;
-    const absl::Status read = dataset.Read(index, absl::MakeSpan(pixels), label);
+    const absl::Status read =
+        dataset.Read(index, absl::MakeSpan(pixels), absl::MakeSpan(&label, 1));
     if (absl::IsDataLoss(read) && skip_corrupt && ++skipped < samples) continue;
     TY_RETURN_IF_ERROR(read);
     for (size_t p = 0; p < pixels.size(); ++p) {

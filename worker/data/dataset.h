@@ -1,4 +1,5 @@
-// Data sets: samples of one shape with a class number, addressed by index.
+// Data sets: samples of one shape, addressed by index: images with a class number each, or runs of
+// tokens with the token that comes next at each position.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +23,22 @@ class Dataset {
   virtual ~Dataset() = default;
 
   virtual int64_t size() const = 0;
+  // Labels are below it. Of tokens: the vocabulary.
   virtual int64_t classes() const = 0;
-  // {channels, height, width}.
+  // {channels, height, width}; of tokens: {positions}.
   virtual const std::vector<int64_t>& sample_shape() const = 0;
-  // The sample as evaluation sees it: pixels in [0, 1], channel-major (CHW); `pixels` has as many
-  // elements as sample_shape(). 0 <= index < size(). DATA_LOSS (CORRUPT_FILE) with file, position
-  // and value; data sets in memory have been checked when they were opened.
-  virtual absl::Status Read(int64_t index, absl::Span<float> pixels, int32_t& label) const = 0;
+  // 1; of tokens one a position.
+  virtual int64_t labels_per_row() const { return 1; }
+  bool has_tokens() const { return sample_shape().size() == 1; }
+  // The sample as evaluation sees it: pixels in [0, 1], channel-major (CHW), or token numbers;
+  // `values` has as many elements as sample_shape(), `labels` labels_per_row(). 0 <= index <
+  // size(). DATA_LOSS (CORRUPT_FILE) with file, position and value; data sets in memory have been
+  // checked when they were opened.
+  virtual absl::Status Read(int64_t index, absl::Span<float> values,
+                            absl::Span<int32_t> labels) const = 0;
   // The sample as training sees it, as far as its framing goes: `key` is its SampleKey.
   virtual absl::Status ReadFramed(int64_t index, const Augmentation& augmentation, uint64_t key,
-                                  absl::Span<float> pixels, int32_t& label) const;
+                                  absl::Span<float> values, absl::Span<int32_t> labels) const;
   // Reads all that there is of a sample, though Read may need less of it. Errors as Read's.
   virtual absl::Status Verify(int64_t index) const;
   // Whether Read computes for so long that several threads pay.
@@ -42,7 +49,8 @@ class Dataset {
 };
 
 // `glyphs` (generated; sizes 20,000 and 4,000 unless told otherwise); `fashion-mnist`, `mnist`: the
-// four idx files, plain or .gz; `cifar10`, `cifar100`: see cifar.h; `images`: see image_dataset.h.
+// four idx files, plain or .gz; `cifar10`, `cifar100`: see cifar.h; `images`: see image_dataset.h;
+// `tokens`, `tinyshakespeare`: see token_dataset.h.
 // Files lie in `dataset_dir`/<name> or in `dataset_dir`. NOT_FOUND
 // (DATASET_NOT_FOUND) with the paths tried, or the names that exist; INVALID_ARGUMENT for a size
 // out of range; DATA_LOSS (CORRUPT_FILE) with file, position and value for bad bytes.
@@ -51,19 +59,26 @@ struct DatasetOptions {
   // glyphs only: numbers of samples; 0 for the default.
   int64_t train_size = 0;
   int64_t test_size = 0;
-  // images only: their folder in `dataset_dir`, the side of a sample, and the shorter side of the
-  // image from whose middle evaluation takes it; 0 for 8/7 of the sample.
+  // images and tokens: their folder in `dataset_dir`.
   std::string path = {};
+  // images only: the side of a sample, and the shorter side of the image from whose middle
+  // evaluation takes it; 0 for 8/7 of the sample.
   int64_t image_size = 224;
   int64_t resize = 0;
+  // Token data only, from the model: tokens of a sample, and the number of different ones, 0 for as
+  // many as the file's numbers can tell apart.
+  int64_t context = 0;
+  int64_t vocabulary = 0;
 };
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(absl::string_view name, Split split,
                                                      const DatasetOptions& options);
+// Whether a path that a job names lies below the folder of data sets.
+bool StaysBelow(absl::string_view path);
 // Names that OpenDataset knows.
 std::vector<std::string> DatasetNames();
 
 // Mean and standard deviation of each channel over the training pixels; the deviation of a channel
-// that does not vary is 1.
+// that does not vary is 1. Empty of tokens, which stay as they are.
 struct Normalization {
   std::vector<float> mean;
   std::vector<float> stddev;

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
@@ -37,13 +35,6 @@ absl::StatusOr<std::string> ReadBytes(const ImageIndex& index, const ImageEntry&
   return entry.shard < 0 ? ReadFileRange(index.PathOf(entry), 0, kMaxImageBytes)
                          : ReadFileRange(index.shards[static_cast<size_t>(entry.shard)],
                                          entry.offset, entry.size);
-}
-
-// The part of a path that a job may name: below the folder of data sets.
-bool StaysBelow(absl::string_view path) {
-  if (path.empty() || absl::StartsWith(path, "/")) return false;
-  const std::vector<absl::string_view> parts = absl::StrSplit(path, '/');
-  return std::find(parts.begin(), parts.end(), "..") == parts.end();
 }
 
 absl::Status CheckOptions(const DatasetOptions& options) {
@@ -96,12 +87,13 @@ ImageDataset::ImageDataset(ImageIndex index, int64_t side, int64_t resize)
       resize_(resize),
       digest_(index_.Digest()) {}
 
-absl::Status ImageDataset::Read(int64_t index, absl::Span<float> pixels, int32_t& label) const {
-  return ReadFramed(index, {}, 0, pixels, label);
+absl::Status ImageDataset::Read(int64_t index, absl::Span<float> pixels,
+                                absl::Span<int32_t> labels) const {
+  return ReadFramed(index, {}, 0, pixels, labels);
 }
 
 absl::Status ImageDataset::ReadFramed(int64_t index, const Augmentation& augmentation, uint64_t key,
-                                      absl::Span<float> pixels, int32_t& label) const {
+                                      absl::Span<float> pixels, absl::Span<int32_t> labels) const {
   const ImageEntry& entry = index_.entries[static_cast<size_t>(index)];
   const int64_t side = sample_shape_[1];
   TY_ASSIGN_OR_RETURN(const std::string bytes, ReadBytes(index_, entry));
@@ -116,7 +108,7 @@ absl::Status ImageDataset::ReadFramed(int64_t index, const Augmentation& augment
   const Framing framing = DrawFraming(augmentation, key, width, height, base, side, side);
   const absl::Status read = (*image)->Read(framing, side, side, pixels);
   if (!read.ok()) return corrupt(read);
-  label = entry.label;
+  labels[0] = entry.label;
   return absl::OkStatus();
 }
 

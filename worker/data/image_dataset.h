@@ -23,9 +23,10 @@ class ImageDataset : public Dataset {
   const std::vector<int64_t>& sample_shape() const override { return sample_shape_; }
   absl::Status Verify(int64_t index) const override;
   bool decodes() const override { return true; }
-  absl::Status Read(int64_t index, absl::Span<float> pixels, int32_t& label) const override;
+  absl::Status Read(int64_t index, absl::Span<float> pixels,
+                    absl::Span<int32_t> labels) const override;
   absl::Status ReadFramed(int64_t index, const Augmentation& augmentation, uint64_t key,
-                          absl::Span<float> pixels, int32_t& label) const override;
+                          absl::Span<float> pixels, absl::Span<int32_t> labels) const override;
   const std::string& digest() const override { return digest_; }
 
  private:

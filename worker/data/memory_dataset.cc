@@ -16,11 +16,12 @@ MemoryDataset::MemoryDataset(Content content)
   TY_CHECK(content_.pixels.size() == content_.labels.size() * sample_pixels_);
 }
 
-absl::Status MemoryDataset::Read(int64_t index, absl::Span<float> pixels, int32_t& label) const {
-  TY_CHECK(index >= 0 && index < size() && pixels.size() == sample_pixels_);
+absl::Status MemoryDataset::Read(int64_t index, absl::Span<float> pixels,
+                                 absl::Span<int32_t> labels) const {
+  TY_CHECK(index >= 0 && index < size() && pixels.size() == sample_pixels_ && labels.size() == 1);
   const uint8_t* from = content_.pixels.data() + static_cast<size_t>(index) * sample_pixels_;
   for (size_t i = 0; i < sample_pixels_; ++i) pixels[i] = static_cast<float>(from[i]) / 255.0F;
-  label = content_.labels[static_cast<size_t>(index)];
+  labels[0] = content_.labels[static_cast<size_t>(index)];
   return absl::OkStatus();
 }
 

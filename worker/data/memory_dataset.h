@@ -25,7 +25,8 @@ class MemoryDataset : public Dataset {
   int64_t size() const override { return static_cast<int64_t>(content_.labels.size()); }
   int64_t classes() const override { return content_.classes; }
   const std::vector<int64_t>& sample_shape() const override { return content_.sample_shape; }
-  absl::Status Read(int64_t index, absl::Span<float> pixels, int32_t& label) const override;
+  absl::Status Read(int64_t index, absl::Span<float> pixels,
+                    absl::Span<int32_t> labels) const override;
   const std::string& digest() const override { return content_.digest; }
 
  private:

@@ -29,7 +29,7 @@ struct Slot {
 };
 
 // Closes the gaps of rows that are left out.
-void CloseGaps(Slot& slot, size_t sample) {
+void CloseGaps(Slot& slot, size_t sample, size_t labels) {
   std::sort(slot.left_out.begin(), slot.left_out.end());
   size_t to = 0;
   size_t gap = 0;
@@ -39,15 +39,16 @@ void CloseGaps(Slot& slot, size_t sample) {
       continue;
     }
     if (to != row) {
-      const auto from = slot.batch.inputs.begin() + static_cast<ptrdiff_t>(row * sample);
-      std::copy(from, from + static_cast<ptrdiff_t>(sample),
-                slot.batch.inputs.begin() + static_cast<ptrdiff_t>(to * sample));
-      slot.batch.labels[to] = slot.batch.labels[row];
+      std::copy_n(slot.batch.inputs.data() + row * sample, sample,
+                  slot.batch.inputs.data() + to * sample);
+      std::copy_n(slot.batch.labels.data() + row * labels, labels,
+                  slot.batch.labels.data() + to * labels);
     }
     ++to;
   }
+  slot.batch.rows = static_cast<int64_t>(to);
   slot.batch.inputs.resize(to * sample);
-  slot.batch.labels.resize(to);
+  slot.batch.labels.resize(to * labels);
 }
 
 }  // namespace
@@ -66,9 +67,10 @@ class Prefetcher::Impl {
         sample_(static_cast<size_t>(std::accumulate(dataset.sample_shape().begin(),
                                                     dataset.sample_shape().end(), int64_t{1},
                                                     std::multiplies<>()))),
+        labels_(static_cast<size_t>(dataset.labels_per_row())),
         slots_(static_cast<size_t>(depth) + 1) {
     TY_CHECK(depth >= 1 && preparation_.threads >= 1);
-    const auto channels = static_cast<size_t>(dataset.sample_shape()[0]);
+    const auto channels = dataset.has_tokens() ? 0 : static_cast<size_t>(dataset.sample_shape()[0]);
     const Normalization& normalization = preparation_.normalization;
     TY_CHECK(normalization.mean.size() == channels && normalization.stddev.size() == channels);
     for (int i = 0; i < preparation_.threads; ++i) threads_.emplace_back([this] { Work(); });
@@ -134,9 +136,10 @@ class Prefetcher::Impl {
     if (slot.claimed_rows == slot.indices.size()) ++claimed_;
     lock.unlock();
     // The row is this thread's alone meanwhile.
-    const RowResult result = PrepareRow(
-        dataset_, preparation_, slot.epoch, slot.indices[row],
-        absl::MakeSpan(slot.batch.inputs).subspan(row * sample_, sample_), slot.batch.labels[row]);
+    const RowResult result =
+        PrepareRow(dataset_, preparation_, slot.epoch, slot.indices[row],
+                   absl::MakeSpan(slot.batch.inputs).subspan(row * sample_, sample_),
+                   absl::MakeSpan(slot.batch.labels).subspan(row * labels_, labels_));
     lock.lock();
     slot.batch.skipped += result.skipped;
     if (result.is_left_out) slot.left_out.push_back(row);
@@ -145,7 +148,7 @@ class Prefetcher::Impl {
       slot.status_row = row;
     }
     if (++slot.done_rows < slot.indices.size()) return;
-    if (!slot.left_out.empty()) CloseGaps(slot, sample_);
+    if (!slot.left_out.empty()) CloseGaps(slot, sample_, labels_);
     while (filled_ < claimed_ && SlotOf(filled_).done_rows == SlotOf(filled_).indices.size()) {
       ++filled_;
     }
@@ -154,8 +157,10 @@ class Prefetcher::Impl {
 
   void StartBatch() {
     Slot& slot = SlotOf(planned_++);
-    slot.batch.inputs.resize(next_plan_->indices.size() * sample_);
-    slot.batch.labels.resize(next_plan_->indices.size());
+    const size_t rows = next_plan_->indices.size();
+    slot.batch.rows = static_cast<int64_t>(rows);
+    slot.batch.inputs.resize(rows * sample_);
+    slot.batch.labels.resize(rows * labels_);
     slot.batch.skipped = 0;
     slot.indices = std::move(next_plan_->indices);
     slot.epoch = next_plan_->epoch;
@@ -191,6 +196,7 @@ class Prefetcher::Impl {
   Clock& clock_;
   const int64_t depth_;
   const size_t sample_;  // elements
+  const size_t labels_;  // of a row
   std::vector<Slot> slots_;
   // std's, not absl's: the thread sanitizer does not see through the installed library's.
   mutable std::mutex mutex_;

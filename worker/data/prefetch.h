@@ -17,8 +17,9 @@ namespace trainyard::data {
 
 // Normalised rows, ready for the engine.
 struct PreparedBatch {
-  std::vector<float> inputs;    // [rows, C, H, W]
-  std::vector<int32_t> labels;  // [rows]
+  int64_t rows = 0;
+  std::vector<float> inputs;    // [rows, C, H, W]; of tokens [rows, T]
+  std::vector<int32_t> labels;  // [rows]; of tokens [rows, T]
   // Corrupt samples that were passed over.
   int64_t skipped = 0;
 };

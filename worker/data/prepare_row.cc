@@ -25,13 +25,13 @@ void Normalize(const Normalization& normalization, absl::Span<float> pixels) {
 }  // namespace
 
 RowResult PrepareRow(const Dataset& dataset, const Preparation& preparation, int64_t epoch,
-                     int64_t index, absl::Span<float> pixels, int32_t& label) {
+                     int64_t index, absl::Span<float> values, absl::Span<int32_t> labels) {
   const Augmentation& augmentation = preparation.augmentation;
   const uint64_t key = SampleKey(preparation.seed, epoch, index);
   const int64_t tries = std::min(kMaxReplacements, dataset.size());
   RowResult result;
   while (true) {
-    result.status = dataset.ReadFramed(index, augmentation, key, pixels, label);
+    result.status = dataset.ReadFramed(index, augmentation, key, values, labels);
     if (result.status.ok()) break;
     if (!absl::IsDataLoss(result.status) || preparation.on_corrupt == OnCorrupt::kFail) {
       return result;
@@ -47,9 +47,10 @@ RowResult PrepareRow(const Dataset& dataset, const Preparation& preparation, int
     if (result.skipped >= tries) return result;
     index = (index + 1) % dataset.size();
   }
-  JitterColor(augmentation, key, dataset.sample_shape(), pixels);
-  Normalize(preparation.normalization, pixels);
-  CutOut(augmentation, key, dataset.sample_shape(), pixels);
+  if (dataset.has_tokens()) return result;
+  JitterColor(augmentation, key, dataset.sample_shape(), values);
+  Normalize(preparation.normalization, values);
+  CutOut(augmentation, key, dataset.sample_shape(), values);
   return result;
 }
 

@@ -19,6 +19,6 @@ struct RowResult {
 // Reads sample `index`, or what stands for it, changes it as training in `epoch` would see it, and
 // normalises it.
 RowResult PrepareRow(const Dataset& dataset, const Preparation& preparation, int64_t epoch,
-                     int64_t index, absl::Span<float> pixels, int32_t& label);
+                     int64_t index, absl::Span<float> values, absl::Span<int32_t> labels);
 
 }  // namespace trainyard::data

@@ -25,6 +25,10 @@ constexpr int kMaxDevices = 4096;
 constexpr int64_t kMaxSeed = 9'007'199'254'740'991;
 constexpr int64_t kMaxSamples = 10'000'000;
 constexpr size_t kMaxLayers = 64;
+constexpr int64_t kMaxBlocks = 1000;
+constexpr int64_t kMaxHeads = 1024;
+constexpr int64_t kMaxContext = 1'048'576;
+constexpr int64_t kMaxVocabulary = 16'777'216;
 constexpr int64_t kMaxPad = 256;
 constexpr int64_t kMaxSide = 4096;
 
@@ -94,11 +98,31 @@ void ReadDropout(FieldReader& reader, double standard, double& rate) {
   Number(reader, "dropout", rate, {.min = 0, .max = 1, .max_exclusive = true});
 }
 
+void ReadGpt2(FieldReader& fields, ModelSpec& model) {
+  model.kind = ModelSpec::Kind::kGpt2;
+  model.width = 768;
+  int64_t context = 1024;
+  model.vocabulary = 50257;
+  fields.Integer("layers", model.layers, 1, kMaxBlocks);
+  fields.Integer("heads", model.heads, 1, kMaxHeads);
+  fields.Integer("width", model.width, 1, kMaxWidth);
+  fields.Integer("context", context, 1, kMaxContext);
+  fields.Integer("vocabulary", model.vocabulary, 2, kMaxVocabulary);
+  ReadDropout(fields, 0.1, model.dropout);
+  model.input = {context};
+  model.classes = model.vocabulary;
+  if (model.width % model.heads != 0) {
+    fields.Violate(
+        "heads", absl::StrCat("is ", model.heads, "; expected a divisor of width, ", model.width));
+  }
+}
+
 void ReadModel(FieldReader& spec, ModelSpec& model) {
   FieldReader reader = spec.Object("model");
   const std::string kind = OneOf(
       spec, "model", reader,
-      {"mlp", "convnet", "resnet", "wide_resnet", "alexnet", "vgg", "googlenet", "layers"}, true);
+      {"mlp", "convnet", "resnet", "wide_resnet", "alexnet", "vgg", "googlenet", "gpt2", "layers"},
+      true);
   if (kind.empty()) return;
   FieldReader fields = reader.Object(kind);
   if (kind == "layers") {
@@ -108,6 +132,7 @@ void ReadModel(FieldReader& spec, ModelSpec& model) {
     model.vocabulary = model.stack.vocabulary;
     return;
   }
+  if (kind == "gpt2") return ReadGpt2(fields, model);
   if (kind == "resnet" || kind == "alexnet" || kind == "vgg" || kind == "googlenet") {
     model.input = {3, 224, 224};
     model.classes = 1000;

@@ -15,7 +15,17 @@
 namespace trainyard::run_dir {
 
 struct ModelSpec {
-  enum class Kind { kMlp, kConvnet, kResnet, kWideResnet, kAlexnet, kVgg, kGooglenet, kLayers };
+  enum class Kind {
+    kMlp,
+    kConvnet,
+    kResnet,
+    kWideResnet,
+    kAlexnet,
+    kVgg,
+    kGooglenet,
+    kGpt2,
+    kLayers,
+  };
   enum class Stem { kImagenet, kCifar };
   Kind kind = Kind::kMlp;
   std::vector<int64_t> input = {1, 28, 28};  // channels, height, width; or tokens of a sample
@@ -25,9 +35,11 @@ struct ModelSpec {
   std::vector<int64_t> channels = {32, 64};  // convnet
   bool batch_norm = false;                   // convnet, vgg
   int64_t depth = 18;                        // resnet, wide_resnet, vgg
-  int64_t width = 10;                        // wide_resnet
+  int64_t width = 10;                        // wide_resnet, gpt2
+  int64_t layers = 12;                       // gpt2
+  int64_t heads = 12;                        // gpt2
   Stem stem = Stem::kImagenet;               // resnet, googlenet
-  double dropout = 0;                        // alexnet, vgg, googlenet: the rate
+  double dropout = 0;                        // alexnet, vgg, googlenet, gpt2: the rate
   bool zero_init_residual = false;           // resnet
   layers::Stack stack = {};                  // layers; the ends above are then as in it
 
@@ -56,8 +68,8 @@ struct DataSpec {
   int64_t train_size = 0;   // glyphs only; 0: its own size
   int64_t test_size = 0;
   AugmentSpec augment = {};
+  std::string path = {};  // images, tokens
   // images only
-  std::string path = {};
   int64_t image_size = 224;
   int64_t resize = 0;  // 0: 8/7 of image_size
   bool skip_corrupt = false;

@@ -40,6 +40,12 @@ void VerifySamples(const data::Dataset& dataset, ordered_json& split) {
   split["errors"] = errors;
 }
 
+// Of a sample; what the spec chooses is any.
+std::string ShapeText(const data::Dataset& dataset) {
+  if (dataset.has_tokens()) return "any";
+  return dataset.decodes() ? "3 x any x any" : absl::StrJoin(dataset.sample_shape(), " x ");
+}
+
 // Nothing where the split is not there.
 std::optional<ordered_json> ReportSplit(const Candidate& candidate, data::Split which,
                                         bool verifies) {
@@ -55,8 +61,7 @@ std::optional<ordered_json> ReportSplit(const Candidate& candidate, data::Split 
   }
   split["samples"] = (*dataset)->size();
   split["classes"] = (*dataset)->classes();
-  split["shape"] =
-      (*dataset)->decodes() ? "3 x any x any" : absl::StrJoin((*dataset)->sample_shape(), " x ");
+  split["shape"] = ShapeText(**dataset);
   split["digest"] = (*dataset)->digest();
   split["corrupt"] = 0;
   split["errors"] = ordered_json::array();
@@ -71,13 +76,17 @@ absl::StatusOr<std::string> ReportData(const std::string& dataset_dir, bool veri
   std::vector<Candidate> candidates;
   data::DatasetOptions options;
   options.dataset_dir = dataset_dir;
+  options.context = 1;  // so that each token is a sample
   for (const std::string& dataset : data::DatasetNames()) {
-    if (dataset != "glyphs" && dataset != "images") candidates.push_back({dataset, options});
+    if (dataset == "glyphs" || dataset == "images" || dataset == "tokens") continue;
+    candidates.push_back({dataset, options});
   }
   for (const std::string& name : names) {
-    if (!FileExists(JoinPath(JoinPath(dataset_dir, name), "train"))) continue;
+    const std::string folder = JoinPath(dataset_dir, name);
     options.path = name;
-    candidates.push_back({"images", options});
+    if (FileExists(JoinPath(folder, "train"))) candidates.push_back({"images", options});
+    // CIFAR has a train.bin too.
+    if (FileExists(JoinPath(folder, "val.bin"))) candidates.push_back({"tokens", options});
   }
   ordered_json splits = ordered_json::array();
   for (const Candidate& candidate : candidates) {

@@ -8,7 +8,7 @@
 namespace trainyard::trainer {
 
 // {"splits": [...]} with an object for each split of each data set in `dataset_dir`, those of
-// `images` by their path:
+// `images` and `tokens` by their path; of tokens each is a sample:
 //   {"dataset": "images", "path": "pets", "split": "train", "samples": 2000, "classes": 37,
 //    "shape": "3 x any x any", "digest": "xxh3-128:...", "corrupt": 1, "errors": ["..."]}
 // A split that cannot be opened has errors and no more. With `verifies` every sample is read to its

@@ -11,14 +11,16 @@
 
 namespace trainyard::trainer {
 
-data::DatasetOptions MakeDatasetOptions(const run_dir::DataSpec& spec,
+data::DatasetOptions MakeDatasetOptions(const run_dir::TrainingSpec& spec,
                                         const std::string& dataset_dir) {
   return {.dataset_dir = dataset_dir,
-          .train_size = spec.train_size,
-          .test_size = spec.test_size,
-          .path = spec.path,
-          .image_size = spec.image_size,
-          .resize = spec.resize};
+          .train_size = spec.data.train_size,
+          .test_size = spec.data.test_size,
+          .path = spec.data.path,
+          .image_size = spec.data.image_size,
+          .resize = spec.data.resize,
+          .context = spec.model.vocabulary > 0 ? spec.model.input[0] : 0,
+          .vocabulary = spec.model.vocabulary};
 }
 
 data::Augmentation MakeAugmentation(const run_dir::AugmentSpec& spec) {
@@ -43,6 +45,7 @@ absl::StatusOr<LoadedData> LoadTrainData(const run_dir::TrainingSpec& spec,
   if (spec.data.skip_corrupt) preparation.on_corrupt = data::OnCorrupt::kReplace;
   // What lies in memory is read faster by one thread than it is handed out to several.
   preparation.threads = loaded.dataset->decodes() ? std::max(1, threads) : 1;
+  if (loaded.dataset->has_tokens()) return loaded;
   if (spec.data.normalize == run_dir::DataSpec::Normalize::kDataset) {
     TY_ASSIGN_OR_RETURN(preparation.normalization,
                         data::MeasureNormalization(*loaded.dataset, spec.data.skip_corrupt));
@@ -68,7 +71,8 @@ absl::Status CheckData(const run_dir::TrainingSpec& spec, const data::Dataset& d
                       " has samples of ", engine::ShapeString(dataset.sample_shape()))});
   }
   if (spec.model.classes < dataset.classes()) {
-    violations.push_back({"spec.model", absl::StrCat("has ", spec.model.classes, " classes; ", name,
+    const char* what = dataset.has_tokens() ? " different tokens; " : " classes; ";
+    violations.push_back({"spec.model", absl::StrCat("has ", spec.model.classes, what, name,
                                                      " has ", dataset.classes())});
   }
   return violations.empty() ? absl::OkStatus() : InvalidFields(std::move(violations));

@@ -12,7 +12,7 @@
 
 namespace trainyard::trainer {
 
-data::DatasetOptions MakeDatasetOptions(const run_dir::DataSpec& spec,
+data::DatasetOptions MakeDatasetOptions(const run_dir::TrainingSpec& spec,
                                         const std::string& dataset_dir);
 data::Augmentation MakeAugmentation(const run_dir::AugmentSpec& spec);
 

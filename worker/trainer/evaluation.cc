@@ -41,7 +41,7 @@ absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset,
   engine::Evaluation sum;
   while (const data::PreparedBatch* batch = prefetcher.Next()) {
     skipped += batch->skipped;
-    if (batch->labels.empty()) continue;
+    if (batch->rows == 0) continue;
     TY_ASSIGN_OR_RETURN(const engine::Evaluation part,
                         executable.Evaluate({.inputs = batch->inputs, .labels = batch->labels}));
     sum.loss_sum += part.loss_sum;
@@ -56,10 +56,11 @@ absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset,
   const auto joined = [&message](size_t at) {
     return static_cast<double>(message[at]) + static_cast<double>(message[at + 1]);
   };
-  const double total = static_cast<double>(dataset.size()) - joined(4);
-  if (total <= 0) return absl::DataLossError("no sample of the test split can be read");
-  return EvaluationResult{.loss = joined(0) / total,
-                          .accuracy = joined(2) / total,
+  const double rows = static_cast<double>(dataset.size()) - joined(4);
+  if (rows <= 0) return absl::DataLossError("no sample of the test split can be read");
+  const double labels = rows * static_cast<double>(dataset.labels_per_row());
+  return EvaluationResult{.loss = joined(0) / labels,
+                          .accuracy = joined(2) / labels,
                           .skipped = static_cast<int64_t>(joined(4))};
 }
 

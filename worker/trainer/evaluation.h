@@ -13,7 +13,8 @@
 namespace trainyard::trainer {
 
 struct EvaluationResult {
-  double loss = 0;      // mean over the split
+  // Over the labels of the split: of tokens, over each position of each sample.
+  double loss = 0;      // mean
   double accuracy = 0;  // fraction in [0, 1]
   int64_t skipped = 0;  // corrupt samples
 };

@@ -54,6 +54,13 @@ absl::StatusOr<engine::Graph> BuildModel(const run_dir::ModelSpec& spec) {
                                      .dropout = spec.dropout});
     case run_dir::ModelSpec::Kind::kLayers:
       return engine::BuildLayers(spec.stack);
+    case run_dir::ModelSpec::Kind::kGpt2:
+      return engine::BuildGpt2({.layers = spec.layers,
+                                .heads = spec.heads,
+                                .width = spec.width,
+                                .context = spec.input[0],
+                                .vocabulary = spec.vocabulary,
+                                .dropout = spec.dropout});
   }
   return absl::InternalError("a kind of model that BuildModel does not know");
 }

@@ -101,7 +101,8 @@ absl::Status TrainLoop::AccumulateHostedReplicas(Votes& votes) {
   }
   votes.skipped = batch->skipped;
 
-  const auto row_elements = batch->inputs.size() / batch->labels.size();
+  const auto row_elements = batch->inputs.size() / static_cast<size_t>(batch->rows);
+  const auto row_labels = batch->labels.size() / static_cast<size_t>(batch->rows);
   const auto total_rows = static_cast<double>(plan_.Rows(step_));
   const std::vector<parallel::RowRange> slices =
       training_.couples_rows ? plan_.ReplicaSlices(step_) : std::vector{hosted};
@@ -112,7 +113,7 @@ absl::Status TrainLoop::AccumulateHostedReplicas(Votes& votes) {
     const engine::Batch part{
         .inputs =
             absl::MakeConstSpan(batch->inputs).subspan(begin * row_elements, rows * row_elements),
-        .labels = absl::MakeConstSpan(batch->labels).subspan(begin, rows),
+        .labels = absl::MakeConstSpan(batch->labels).subspan(begin * row_labels, rows * row_labels),
         .position = {training_.identity.seed, step_, slice.begin}};
     TY_RETURN_IF_ERROR(
         executable_.Accumulate(part, static_cast<double>(rows) / total_rows, /*on_ready=*/{}));
@@ -223,7 +224,13 @@ absl::Status TrainLoop::EvaluateWeights(const data::Dataset& dataset, absl::stri
                     accuracy = absl::StrCat(prefix, "accuracy");
   metrics_[loss] = result.loss;
   metrics_[accuracy] = result.accuracy;
-  if (step_ > training_.first_step) {
+  const bool is_new = step_ > training_.first_step;
+  if (dataset.has_tokens()) {
+    const std::string perplexity = absl::StrCat(prefix, "perplexity");
+    metrics_[perplexity] = std::exp(result.loss);
+    if (is_new) reporter_.AddMetric(step_, perplexity, std::exp(result.loss));
+  }
+  if (is_new) {
     reporter_.AddMetric(step_, loss, result.loss);
     reporter_.AddMetric(step_, accuracy, result.accuracy);
     if (result.skipped > 0) {

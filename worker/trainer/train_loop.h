@@ -47,7 +47,8 @@ class TrainLoop {
   // Evaluations and checkpoints that are due after a step.
   absl::Status AfterStep();
   absl::Status EvaluateTestSplit();
-  // With the parameters that the executable has now; metrics "<prefix>loss", "<prefix>accuracy".
+  // With the parameters that the executable has now; metrics "<prefix>loss", "<prefix>accuracy",
+  // and of tokens "<prefix>perplexity".
   absl::Status EvaluateWeights(const data::Dataset& dataset, absl::string_view prefix);
   absl::StatusOr<const data::Dataset*> TestData();
   absl::Status StartCheckpoint();

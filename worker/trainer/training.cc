@@ -126,7 +126,7 @@ absl::StatusOr<Training> PrepareTraining(const run_dir::RunDir& dir,
   TY_ASSIGN_OR_RETURN(const parallel::ReplicaRange hosted,
                       parallel::HostedReplicas(replicas, rank, world_size));
 
-  training.dataset_options = MakeDatasetOptions(spec.data, assignment.dataset_dir);
+  training.dataset_options = MakeDatasetOptions(spec, assignment.dataset_dir);
   auto loading = std::async(std::launch::async, LoadTrainData, spec, training.dataset_options,
                             assignment.FindRank(rank)->threads);
   absl::StatusOr<CompiledModel> model =

@@ -5,6 +5,7 @@
 #include "client/commands/data_sources.h"
 #include "common/base/files.h"
 #include "nlohmann/json.hpp"
+#include "tests/testing/paths.h"
 #include "tests/unit/client/command_runner.h"
 
 namespace trainyard::commands {
@@ -68,6 +69,17 @@ TEST_F(DataTest, FetchRefusesWrongBytesAndUnknownNames) {
   const CommandResult unknown = Run({"fetch", "imagenet"});
   EXPECT_EQ(unknown.exit_code, 3);
   EXPECT_THAT(unknown.err, HasSubstr("there are cifar10, cifar100, fashion-mnist, mnist"));
+}
+
+TEST_F(DataTest, FetchedTextIsListedAsTokens) {
+  const auto mirror = testing::DataPath("tinyshakespeare");
+  if (!mirror) GTEST_SKIP() << testing::MissingData("tinyshakespeare");
+  const CommandResult fetched = Run({"fetch", "tinyshakespeare", "--mirror", *mirror});
+  EXPECT_EQ(fetched.exit_code, 0) << fetched.err;
+  const CommandResult verified = Run({"verify"});
+  EXPECT_EQ(verified.exit_code, 0) << verified.err;
+  EXPECT_THAT(verified.out, HasSubstr("tinyshakespeare  train  1,003,853       65  any"));
+  EXPECT_THAT(verified.out, HasSubstr("tinyshakespeare  test     111,539       65  any"));
 }
 
 TEST(DataSources, AMirrorTakesThePlaceOfThePublisher) {

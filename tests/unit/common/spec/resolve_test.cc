@@ -215,6 +215,81 @@ TEST(Resolve, ImagesNeedAPathAndAModelOfTheirSize) {
   EXPECT_THAT(Fields(spec), ElementsAre("spec.data.resize"));
 }
 
+v1::JobSpec TextSpec() {
+  v1::JobSpec spec = ValidSpec();
+  v1::Gpt2Model& gpt2 = *spec.mutable_model()->mutable_gpt2();
+  gpt2.set_context(64);
+  gpt2.set_vocabulary(65);
+  spec.mutable_data()->set_dataset("tinyshakespeare");
+  return spec;
+}
+
+TEST(Resolve, LanguageModelsNeedTokensAndTheOthersImages) {
+  v1::JobSpec spec = TextSpec();
+  EXPECT_THAT(Fields(spec), IsEmpty());
+  EXPECT_EQ(ResolveSpec(spec)->model().gpt2().layers(), 12);
+  spec.mutable_data()->set_dataset("glyphs");
+  EXPECT_THAT(Fields(spec), ElementsAre("spec.data.dataset"));
+  EXPECT_THAT(std::string(ResolveSpec(spec).status().message()),
+              HasSubstr("'glyphs' has images, but gpt2 reads tokens; use tokens or "
+                        "tinyshakespeare"));
+  spec = ValidSpec();
+  spec.mutable_data()->set_dataset("tinyshakespeare");
+  EXPECT_THAT(Fields(spec), ElementsAre("spec.model.mlp"));
+  spec.mutable_data()->set_dataset("tokens");
+  EXPECT_THAT(Fields(spec), ElementsAre("spec.data.path", "spec.model.mlp"));
+  spec = TextSpec();
+  spec.mutable_data()->set_dataset("tokens");
+  EXPECT_THAT(Fields(spec), ElementsAre("spec.data.path"));
+  spec.mutable_data()->set_path("webtext");
+  EXPECT_THAT(Fields(spec), IsEmpty());
+}
+
+TEST(Resolve, HeadsDivideTheWidth) {
+  v1::JobSpec spec = TextSpec();
+  spec.mutable_model()->mutable_gpt2()->set_heads(5);
+  EXPECT_THAT(Fields(spec), ElementsAre("spec.model.gpt2.heads"));
+  EXPECT_THAT(std::string(ResolveSpec(spec).status().message()),
+              HasSubstr("5 heads cannot share a width of 768 evenly"));
+  spec.mutable_model()->mutable_gpt2()->set_heads(0);  // breaks a rule, and divides nothing
+  EXPECT_THAT(Fields(spec), ElementsAre("spec.model.gpt2.heads"));
+}
+
+TEST(Resolve, TokensTakeNothingThatIsMeantForImages) {
+  v1::JobSpec spec = TextSpec();
+  v1::DataSpec& data = *spec.mutable_data();
+  data.mutable_augment()->set_pad_crop(4);
+  data.mutable_augment()->set_flip(true);
+  data.mutable_augment()->mutable_color()->set_contrast(0.4);
+  data.mutable_augment()->set_cutout(8);
+  data.set_normalize(v1::NORMALIZE_UNIT);
+  data.set_train_size(100);
+  data.set_path("text");
+  data.set_image_size(28);
+  EXPECT_THAT(Fields(spec), ElementsAre("spec.data.path", "spec.data.image_size",
+                                        "spec.data.augment.pad_crop", "spec.data.augment.flip",
+                                        "spec.data.augment.color", "spec.data.augment.cutout",
+                                        "spec.data.normalize", "spec.data.train_size"));
+}
+
+TEST(Resolve, TheNetworkFitsTheCharactersOfTinyShakespeare) {
+  v1::JobSpec spec = TextSpec();
+  v1::Gpt2Model& gpt2 = *spec.mutable_model()->mutable_gpt2();
+  gpt2.set_vocabulary(64);
+  gpt2.set_context(111'540);
+  EXPECT_THAT(Fields(spec), ElementsAre("spec.model.gpt2.vocabulary", "spec.model.gpt2.context"));
+  gpt2.set_vocabulary(65);
+  gpt2.set_context(111'539);
+  // 1,003,853 characters have a successor among those to train on: 9 samples of so many.
+  spec.mutable_train()->set_global_batch(10);
+  EXPECT_THAT(Fields(spec), ElementsAre("spec.train.global_batch"));
+  spec.mutable_train()->set_global_batch(9);
+  EXPECT_THAT(Fields(spec), IsEmpty());
+  EXPECT_EQ(TrainSplitSize(*ResolveSpec(spec)), 9);
+  gpt2.set_context(64);
+  EXPECT_EQ(TrainSplitSize(*ResolveSpec(spec)), 15'685);
+}
+
 TEST(Resolve, OnlyImagesHaveAPathASizeAndCorruptFiles) {
   v1::JobSpec spec = ValidSpec();
   spec.mutable_data()->set_path("flowers");

@@ -191,7 +191,10 @@ TEST(ReadFramed, MovesAndMirrorsAllChannelsAlike) {
   std::set<std::vector<float>> seen;
   for (int64_t i = 0; i < 500; ++i) {
     const Augmentation augmentation{.pad_crop = 1, .flip = true};
-    ASSERT_TRUE(dataset.ReadFramed(0, augmentation, Key(i), absl::MakeSpan(pixels), label).ok());
+    ASSERT_TRUE(
+        dataset
+            .ReadFramed(0, augmentation, Key(i), absl::MakeSpan(pixels), absl::MakeSpan(&label, 1))
+            .ok());
     EXPECT_EQ(label, 3);
     for (size_t p = 0; p < 16; ++p) {
       const float other = pixels[p] == 0 ? 0 : pixels[p] + 16.0F / 255;

@@ -71,7 +71,7 @@ TEST_F(CifarTest, ReadsTheRecordsOfAllFilesInOrder) {
   std::vector<float> pixels(3072);
   for (int32_t i = 0; i < 10; ++i) {
     int32_t label = -1;
-    ASSERT_TRUE((*dataset)->Read(i, absl::MakeSpan(pixels), label).ok());
+    ASSERT_TRUE((*dataset)->Read(i, absl::MakeSpan(pixels), absl::MakeSpan(&label, 1)).ok());
     EXPECT_EQ(label, i);
     EXPECT_EQ(pixels[0], static_cast<float>(7 * i) / 255.0F);
     // Green follows red: the pixel 1024 of the record.
@@ -110,10 +110,10 @@ TEST_F(CifarTest, TakesTheFineLabelOfAHundred) {
   EXPECT_EQ((*dataset)->classes(), 100);
   std::vector<float> pixels(3072);
   int32_t label = -1;
-  ASSERT_TRUE((*dataset)->Read(0, absl::MakeSpan(pixels), label).ok());
+  ASSERT_TRUE((*dataset)->Read(0, absl::MakeSpan(pixels), absl::MakeSpan(&label, 1)).ok());
   EXPECT_EQ(label, 99);
   EXPECT_EQ(pixels[1], 1.0F / 255.0F);
-  ASSERT_TRUE((*dataset)->Read(1, absl::MakeSpan(pixels), label).ok());
+  ASSERT_TRUE((*dataset)->Read(1, absl::MakeSpan(pixels), absl::MakeSpan(&label, 1)).ok());
   EXPECT_EQ(label, 0);
 }
 
@@ -182,7 +182,10 @@ TEST_F(CifarTest, ReadsAnArchiveOfJpegsInTheOrderOfTheIndex) {
   const std::vector<std::pair<int32_t, float>> expected = {{9, 0.4F}, {6, 0.2F}, {0, 1.0F}};
   for (size_t i = 0; i < 3; ++i) {
     int32_t label = -1;
-    ASSERT_TRUE((*dataset)->Read(static_cast<int64_t>(i), absl::MakeSpan(pixels), label).ok());
+    ASSERT_TRUE(
+        (*dataset)
+            ->Read(static_cast<int64_t>(i), absl::MakeSpan(pixels), absl::MakeSpan(&label, 1))
+            .ok());
     EXPECT_EQ(label, expected[i].first);
     EXPECT_NEAR(pixels[100], expected[i].second, 0.01);
     EXPECT_NEAR(pixels[3071], expected[i].second, 0.01);
@@ -231,7 +234,7 @@ TEST(CifarJpegs, TheKnownArchiveIsWhatItAlwaysWas) {
   std::vector<int> counts(10);
   for (int64_t i = 0; i < 10'000; ++i) {
     int32_t label = 0;
-    ASSERT_TRUE((*dataset)->Read(i, absl::MakeSpan(pixels), label).ok());
+    ASSERT_TRUE((*dataset)->Read(i, absl::MakeSpan(pixels), absl::MakeSpan(&label, 1)).ok());
     ++counts[static_cast<size_t>(label)];
   }
   EXPECT_THAT(counts, ::testing::Each(1'000));

@@ -62,7 +62,7 @@ TEST_F(IdxDatasetTest, ReadsPixelsAndLabels) {
   EXPECT_THAT((*dataset)->sample_shape(), ElementsAre(1, 28, 28));
   std::vector<float> pixels(784);
   int32_t label = -1;
-  ASSERT_TRUE((*dataset)->Read(1, absl::MakeSpan(pixels), label).ok());
+  ASSERT_TRUE((*dataset)->Read(1, absl::MakeSpan(pixels), absl::MakeSpan(&label, 1)).ok());
   EXPECT_EQ(label, 9);
   EXPECT_EQ(pixels[0], 50.0F / 255.0F);
   EXPECT_EQ(pixels[205], 1.0F);
@@ -185,7 +185,7 @@ class FashionMnistTest : public ::testing::Test {
     std::vector<float> pixels(784);
     for (int64_t i = 0; i < dataset.size(); ++i) {
       int32_t label = 0;
-      EXPECT_TRUE(dataset.Read(i, absl::MakeSpan(pixels), label).ok());
+      EXPECT_TRUE(dataset.Read(i, absl::MakeSpan(pixels), absl::MakeSpan(&label, 1)).ok());
       ++counts[static_cast<size_t>(label)];
     }
     return counts;

@@ -57,7 +57,7 @@ TEST(Glyphs, ADatasetHoldsWhatIsDrawn) {
   for (const Dataset* dataset : {small.get(), large.get()}) {
     std::vector<float> pixels(kGlyphPixels);
     int32_t label = -1;
-    ASSERT_TRUE(dataset->Read(24, absl::MakeSpan(pixels), label).ok());
+    ASSERT_TRUE(dataset->Read(24, absl::MakeSpan(pixels), absl::MakeSpan(&label, 1)).ok());
     EXPECT_EQ(label, 4);
     for (size_t p = 0; p < image.size(); ++p) {
       ASSERT_EQ(pixels[p], static_cast<float>(image[p]) / 255.0F);

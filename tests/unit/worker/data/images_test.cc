@@ -59,7 +59,7 @@ class ImagesTest : public ::testing::Test {
     std::vector<float> pixels(3 * 8 * 8);
     for (int64_t i = 0; i < dataset.size(); ++i) {
       int32_t label = -1;
-      TY_CHECK_OK(dataset.Read(i, absl::MakeSpan(pixels), label));
+      TY_CHECK_OK(dataset.Read(i, absl::MakeSpan(pixels), absl::MakeSpan(&label, 1)));
       contents.push_back(absl::StrCat(static_cast<int>(pixels[70] * 25.5F + 0.5F), "/", label));
     }
     return contents;
@@ -109,7 +109,7 @@ TEST_F(ImagesTest, EvaluationSeesTheMiddle) {
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   std::vector<float> pixels(3 * 8 * 8);
   int32_t label = -1;
-  ASSERT_TRUE((*dataset)->Read(0, absl::MakeSpan(pixels), label).ok());
+  ASSERT_TRUE((*dataset)->Read(0, absl::MakeSpan(pixels), absl::MakeSpan(&label, 1)).ok());
   for (const float pixel : pixels) EXPECT_NEAR(pixel, 1, 0.05);
 }
 
@@ -125,7 +125,8 @@ TEST_F(ImagesTest, TrainingSeesPartsThatDependOnTheKeyAlone) {
   for (int64_t epoch = 0; epoch < 20; ++epoch) {
     const uint64_t key = SampleKey(1, epoch, 0);
     const auto read = [&](std::vector<float>& out) {
-      return (*dataset)->ReadFramed(0, augmentation, key, absl::MakeSpan(out), label);
+      return (*dataset)->ReadFramed(0, augmentation, key, absl::MakeSpan(out),
+                                    absl::MakeSpan(&label, 1));
     };
     ASSERT_TRUE(read(first).ok());
     ASSERT_TRUE(read(again).ok());
@@ -143,8 +144,9 @@ TEST_F(ImagesTest, ACorruptImageIsNamedWithPositionAndValue) {
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   std::vector<float> pixels(3 * 8 * 8);
   int32_t label = -1;
-  EXPECT_TRUE((*dataset)->Read(0, absl::MakeSpan(pixels), label).ok());
-  const absl::Status status = (*dataset)->Read(1, absl::MakeSpan(pixels), label);
+  EXPECT_TRUE((*dataset)->Read(0, absl::MakeSpan(pixels), absl::MakeSpan(&label, 1)).ok());
+  const absl::Status status =
+      (*dataset)->Read(1, absl::MakeSpan(pixels), absl::MakeSpan(&label, 1));
   EXPECT_EQ(ErrorReason(status), "CORRUPT_FILE");
   EXPECT_EQ(status.message(),
             absl::StrCat("'", path, "' is corrupt: byte ", bytes.size() - 10,
@@ -161,8 +163,9 @@ TEST_F(ImagesTest, ACorruptMemberIsNamedWithItsShard) {
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   std::vector<float> pixels(3 * 8 * 8);
   int32_t label = -1;
-  EXPECT_THAT(std::string((*dataset)->Read(0, absl::MakeSpan(pixels), label).message()),
-              HasSubstr("pets/train/0.tar!cat/1.jpg' is corrupt: byte"));
+  EXPECT_THAT(
+      std::string((*dataset)->Read(0, absl::MakeSpan(pixels), absl::MakeSpan(&label, 1)).message()),
+      HasSubstr("pets/train/0.tar!cat/1.jpg' is corrupt: byte"));
 }
 
 TEST_F(ImagesTest, RefusesWhatIsNoDataSet) {

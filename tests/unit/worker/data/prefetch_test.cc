@@ -23,11 +23,12 @@ class CountingDataset : public Dataset {
   int64_t size() const override { return 1000; }
   int64_t classes() const override { return 10; }
   const std::vector<int64_t>& sample_shape() const override { return shape_; }
-  absl::Status Read(int64_t index, absl::Span<float> pixels, int32_t& label) const override {
+  absl::Status Read(int64_t index, absl::Span<float> pixels,
+                    absl::Span<int32_t> labels) const override {
     if (on_read) on_read(index);
     pixels[0] = static_cast<float>(index);
     pixels[1] = static_cast<float>(index) + 0.5F;
-    label = static_cast<int32_t>(index % 10);
+    labels[0] = static_cast<int32_t>(index % 10);
     return absl::OkStatus();
   }
   const std::string& digest() const override { return digest_; }
@@ -194,11 +195,12 @@ TEST(Prefetcher, ABatchThatIsReadyCostsNoWait) {
 // Samples 4 and 5 of each ten are corrupt.
 class HoledDataset : public CountingDataset {
  public:
-  absl::Status Read(int64_t index, absl::Span<float> pixels, int32_t& label) const override {
+  absl::Status Read(int64_t index, absl::Span<float> pixels,
+                    absl::Span<int32_t> labels) const override {
     if (index % 10 == 4 || index % 10 == 5) {
       return absl::DataLossError(absl::StrCat("sample ", index, " is corrupt"));
     }
-    return CountingDataset::Read(index, pixels, label);
+    return CountingDataset::Read(index, pixels, labels);
   }
 };
 
@@ -270,7 +272,7 @@ TEST(Prefetcher, LeavesCorruptSamplesOut) {
 // All are corrupt: a search for a good one would not end.
 class RuinedDataset : public CountingDataset {
  public:
-  absl::Status Read(int64_t, absl::Span<float>, int32_t&) const override {
+  absl::Status Read(int64_t, absl::Span<float>, absl::Span<int32_t>) const override {
     ++reads;
     return absl::DataLossError("ruined");
   }

@@ -106,6 +106,46 @@ TEST(TrainingSpec, EnumerationsAreReadByAnyOfTheirNames) {
   }
 }
 
+TEST(TrainingSpec, Gpt2ReadsTokens) {
+  const auto parse = [](const std::string& model) {
+    return ParseTrainingSpec(absl::StrCat(R"({"model": {"gpt2": )", model, R"(},
+        "data": {"dataset": "tokens", "path": "webtext"}, "train": {"steps": 5},
+        "optimizer": {"sgd": {"lr": 1}}})"));
+  };
+  const auto standard = parse("{}");
+  ASSERT_TRUE(standard.ok()) << standard.status();
+  EXPECT_EQ(standard->model, (ModelSpec{.kind = ModelSpec::Kind::kGpt2,
+                                        .input = {1024},
+                                        .vocabulary = 50257,
+                                        .classes = 50257,
+                                        .width = 768,
+                                        .layers = 12,
+                                        .heads = 12,
+                                        .dropout = 0.1}));
+  EXPECT_EQ(standard->data.path, "webtext");
+  const auto small = parse(
+      R"({"layers": "4", "heads": 2, "width": 128, "context": 64, "vocabulary": 65, "dropout": 0})");
+  ASSERT_TRUE(small.ok()) << small.status();
+  EXPECT_EQ(small->model, (ModelSpec{.kind = ModelSpec::Kind::kGpt2,
+                                     .input = {64},
+                                     .vocabulary = 65,
+                                     .classes = 65,
+                                     .width = 128,
+                                     .layers = 4,
+                                     .heads = 2}));
+  const auto fields = [&](const std::string& model) {
+    std::vector<std::string> found;
+    for (const auto& violation : GetFieldViolations(parse(model).status())) {
+      found.push_back(violation.field);
+    }
+    return found;
+  };
+  EXPECT_THAT(fields(R"({"heads": 5})"), ElementsAre("spec.model.gpt2.heads"));
+  EXPECT_THAT(fields(R"({"layers": 0, "context": 0, "vocabulary": 1, "dropout": 1})"),
+              ElementsAre("spec.model.gpt2.layers", "spec.model.gpt2.context",
+                          "spec.model.gpt2.vocabulary", "spec.model.gpt2.dropout"));
+}
+
 TEST(TrainingSpec, ResidualNetworksHaveDefaultsOfTheirOwn) {
   const auto parse = [](const std::string& model) {
     return ParseTrainingSpec(absl::StrCat(R"({"model": )", model, R"(, "data": {"dataset": "x"},

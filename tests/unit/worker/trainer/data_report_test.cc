@@ -9,6 +9,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/testing/temp_dir.h"
 #include "tests/unit/worker/data/jpeg_files.h"
+#include "tests/unit/worker/data/token_files.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -52,6 +53,30 @@ TEST_F(DataReportTest, TellsWhatThereIs) {
   EXPECT_EQ(splits[1]["split"], "train");
   EXPECT_EQ(splits[1]["classes"], 2);
   EXPECT_EQ(splits[1]["shape"], "3 x any x any");
+}
+
+TEST_F(DataReportTest, TellsOfTokensOneByOne) {
+  Write("webtext/train.bin", data::RawTokens({1, 2, 3, 60000}));
+  Write("webtext/val.bin", data::HeadedTokens({1, 2}));
+  Write("cifar100/train.bin", std::string(3074, '\x05'));  // no tokens
+  Write("tinyshakespeare/input.txt", std::string(99, 'a') + "#");
+  const nlohmann::json splits = Splits(true);
+  ASSERT_EQ(splits.size(), 5U);
+  EXPECT_EQ(splits[0]["dataset"], "cifar100");
+  EXPECT_EQ(splits[1]["dataset"], "tinyshakespeare");
+  EXPECT_EQ(splits[1]["samples"], 89);
+  EXPECT_EQ(splits[1]["classes"], 65);
+  EXPECT_EQ(splits[1]["corrupt"], 0);
+  EXPECT_EQ(splits[2]["corrupt"], 1);
+  EXPECT_THAT(splits[2]["errors"][0].get<std::string>(), HasSubstr("byte 99: character 35"));
+  EXPECT_EQ(splits[3]["dataset"], "tokens");
+  EXPECT_EQ(splits[3]["path"], "webtext");
+  EXPECT_EQ(splits[3]["split"], "train");
+  EXPECT_EQ(splits[3]["samples"], 3) << "each with its successor";
+  EXPECT_EQ(splits[3]["classes"], 65536);
+  EXPECT_EQ(splits[3]["shape"], "any");
+  EXPECT_EQ(splits[4]["split"], "test");
+  EXPECT_EQ(splits[4]["samples"], 1);
 }
 
 TEST_F(DataReportTest, VerifyFindsWhatListingPassesOver) {

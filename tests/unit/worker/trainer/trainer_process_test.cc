@@ -12,6 +12,7 @@
 #include "tests/testing/process.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/wait.h"
+#include "tests/unit/worker/data/token_files.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/records.h"
@@ -162,8 +163,25 @@ TEST_P(TrainerProcessTest, ARankThatWaitsForItsPeersCanBeStopped) {
 INSTANTIATE_TEST_SUITE_P(Transports, TrainerProcessTest, ::testing::Values("gloo", "shm"),
                          [](const auto& instance) { return std::string(instance.param); });
 
-// By optimizer. The average goes with each.
-class KilledTrainerTest : public ::testing::TestWithParam<const char*> {
+// What is trained, and by which rule. The average goes with each.
+struct KilledCase {
+  const char* name;
+  const char* network;
+  const char* rule;
+};
+constexpr char kMlpOnGlyphs[] = R"("model": {"mlp": {"hidden": [16]}},
+    "data": {"dataset": "glyphs", "train_size": 200, "test_size": 20})";
+constexpr char kGpt2OnTokens[] = R"("model": {"gpt2": {"layers": 2, "heads": 2, "width": 8,
+    "context": 6, "vocabulary": 11, "dropout": 0.1}}, "data": {"dataset": "tokens", "path": "made"})";
+const KilledCase kKilledCases[] = {
+    {"sgd", kMlpOnGlyphs, R"("sgd": {"lr": 0.05, "momentum": 0.9})"},
+    {"adamw", kMlpOnGlyphs, R"("adamw": {"lr": 0.01})"},
+    {"lars", kMlpOnGlyphs, R"("lars": {"lr": 1, "trust_coefficient": 0.01})"},
+    {"lamb", kMlpOnGlyphs, R"("lamb": {"lr": 0.01})"},
+    {"gpt2", kGpt2OnTokens, R"("adamw": {"lr": 0.01, "decay_bias_and_norm": false})"},
+};
+
+class KilledTrainerTest : public ::testing::TestWithParam<KilledCase> {
  protected:
   static constexpr int64_t kSteps = 200;
 
@@ -179,14 +197,16 @@ class KilledTrainerTest : public ::testing::TestWithParam<const char*> {
 
   void Prepare(const Run& run) {
     run_dir::Assignment assignment;
-    assignment.spec_json = absl::StrCat(
-        R"({"name": "killed", "model": {"mlp": {"hidden": [16]}},
-            "data": {"dataset": "glyphs", "train_size": 200, "test_size": 20},
-            "train": {"steps": )",
-        kSteps, R"(, "global_batch": 30}, "checkpoint": {"every": {"steps": 7}},
-            "schedule": {"polynomial": {"power": 2}},
-            "optimizer": {"clip_norm": 1, "ema_decay": 0.99, )",
-        GetParam(), "}}");
+    TY_CHECK_OK(MakeDirectories(data_.File("made")));
+    data_.Write("made/train.bin", data::RawTokens(data::LearnableTokens(2000, 11)));
+    data_.Write("made/val.bin", data::RawTokens(data::LearnableTokens(100, 11)));
+    assignment.dataset_dir = data_.path();
+    assignment.spec_json =
+        absl::StrCat(R"({"name": "killed", "train": {"steps": )", kSteps,
+                     R"(, "global_batch": 30}, "checkpoint": {"every": {"steps": 7}},
+            "schedule": {"polynomial": {"power": 2}}, )",
+                     GetParam().network, R"(, "optimizer": {"clip_norm": 1, "ema_decay": 0.99, )",
+                     GetParam().rule, "}}");
     assignment.ranks.push_back({.rank = 0, .local_rank = 0});
     TY_CHECK_OK(run_dir::WriteAssignment(run.dir, assignment));
   }
@@ -206,6 +226,9 @@ class KilledTrainerTest : public ::testing::TestWithParam<const char*> {
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_EQ(result->exit_code, 0) << result->err;
   }
+
+ private:
+  testing::TempDir data_;
 };
 
 // Wherever SIGKILL hits: the moment differs from run to run.
@@ -233,15 +256,8 @@ TEST_P(KilledTrainerTest, GoesOnBitForBit) {
             run_dir::ReadRankResult(whole.dir, 0)->metrics);
 }
 
-INSTANTIATE_TEST_SUITE_P(Optimizers, KilledTrainerTest,
-                         ::testing::Values(R"("sgd": {"lr": 0.05, "momentum": 0.9})",
-                                           R"("adamw": {"lr": 0.01})",
-                                           R"("lars": {"lr": 1, "trust_coefficient": 0.01})",
-                                           R"("lamb": {"lr": 0.01})"),
-                         [](const auto& instance) {
-                           const std::string rule = instance.param;
-                           return rule.substr(1, rule.find('"', 1) - 1);
-                         });
+INSTANTIATE_TEST_SUITE_P(Jobs, KilledTrainerTest, ::testing::ValuesIn(kKilledCases),
+                         [](const auto& instance) { return std::string(instance.param.name); });
 
 TEST(TrainerProgram, AMissingRunDirectoryIsAUserErrorWithItsPath) {
   const testing::TempDir folder;

@@ -1,0 +1,32 @@
+#include "worker/data/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+
+#include "common/base/files.h"
+#include "common/base/status_macros.h"
+
+namespace trainyard::data {
+
+absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
+  TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_RDONLY));
+  TY_ASSIGN_OR_RETURN(const int64_t size, FileSize(path));
+  if (size == 0) return MappedFile({});  // which mmap refuses
+  const auto length = static_cast<size_t>(size);
+  void* begin = mmap(nullptr, length, PROT_READ, MAP_SHARED, fd.get(), 0);
+  if (begin == MAP_FAILED) return ErrnoStatus(errno, "cannot map", path);
+  return MappedFile({static_cast<const char*>(begin), length});
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) munmap(const_cast<char*>(bytes_.data()), bytes_.size());
+}
+
+void MappedFile::ExpectRandomReads() const {
+  // Advice alone: where it fails, reading is slower.
+  if (!bytes_.empty()) madvise(const_cast<char*>(bytes_.data()), bytes_.size(), MADV_RANDOM);
+}
+
+}  // namespace trainyard::data
