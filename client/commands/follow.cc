@@ -45,6 +45,10 @@ std::string MetricText(const v1::Job& job) {
   if (loss != job.final_metrics().end()) {
     parts.push_back("test loss " + output::NumberText(loss->second));
   }
+  const auto perplexity = job.final_metrics().find("test.perplexity");
+  if (perplexity != job.final_metrics().end()) {
+    parts.push_back("test perplexity " + output::NumberText(perplexity->second));
+  }
   return absl::StrJoin(parts, ", ");
 }
 

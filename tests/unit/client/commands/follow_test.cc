@@ -87,6 +87,19 @@ TEST_F(Follow, TellsStatesProgressAndTheEndWithItsCurve) {
   EXPECT_EQ(result.out, "");
 }
 
+TEST_F(Follow, TheEndTellsThePerplexityOfALanguageModel) {
+  server_.AddJob("text", v1::JOB_STATE_QUEUED);
+  const CommandResult result = Run({"watch", "1"}, [&] {
+    server_.ChangeJob("jobs/1", [](v1::Job& job) {
+      (*job.mutable_final_metrics())["test.loss"] = 1.5;
+      (*job.mutable_final_metrics())["test.perplexity"] = 4.4817;
+    });
+    EndJob(v1::JOB_STATE_SUCCEEDED);
+  });
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("test accuracy 91.3%, test loss 1.5, test perplexity 4.482\n"));
+}
+
 TEST_F(Follow, AJobThatFailsEndsWithEightAndItsFirstError) {
   server_.AddJob("small", v1::JOB_STATE_QUEUED);
   const CommandResult result = Run({"watch", "1"}, [&] { EndJob(v1::JOB_STATE_FAILED); });

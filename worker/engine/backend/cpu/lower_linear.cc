@@ -30,6 +30,7 @@ Compiler::LinearFormats Compiler::ChooseLinear(ValueId x, ValueId weight, ValueI
   LinearFormats formats;
   const Layout& home = layout(x);
   const bool is_transposed = value(weight).is_transposed;
+  const Tag weight_tag = is_transposed ? Tag::io : Tag::oi;
   const int64_t in = value(weight).shape[is_transposed ? 0 : 1];
   const int64_t out = value(weight).shape[is_transposed ? 1 : 0];
   const int64_t vectors = rows_ * (ElementCount(value(y).shape) / out);
@@ -37,7 +38,7 @@ Compiler::LinearFormats Compiler::ChooseLinear(ValueId x, ValueId weight, ValueI
   if (home.is_plain() || home.channels % home.block != 0 || is_transposed) {
     formats.input_layout = home.Plain();
     formats.input = Desc({vectors, in}, kF32, Tag::nc);
-    formats.weight = Desc({out, in}, kF32, is_transposed ? Tag::io : Tag::oi);
+    formats.weight = Desc({out, in}, kF32, weight_tag);
     formats.plain_weight = formats.weight;
   } else {
     formats.input_layout = home;
