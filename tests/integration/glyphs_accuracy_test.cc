@@ -22,7 +22,7 @@ struct Rows {
       : inputs(indices.size() * kPixels), labels(indices.size()) {
     for (size_t i = 0; i < indices.size(); ++i) {
       const auto pixels = absl::MakeSpan(inputs).subspan(i * kPixels, kPixels);
-      EXPECT_TRUE(dataset.Read(indices[i], pixels, labels[i]).ok());
+      EXPECT_TRUE(dataset.Read(indices[i], pixels, absl::MakeSpan(&labels[i], 1)).ok());
     }
     for (float& value : inputs) value = (value - normalization.mean[0]) / normalization.stddev[0];
   }
