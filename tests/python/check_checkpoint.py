@@ -3,9 +3,10 @@
 
 usage: check_checkpoint.py MODEL.safetensors PROBE.safetensors
 
-PROBE holds `input` [N, C, H, W] and the `logits` [N, classes] that our engine computed for it from MODEL.
-The network is written here as a PyTorch user would write it; load_state_dict is strict, so names and shapes
-must be exactly what PyTorch expects. Exits with 1 where the logits differ by more than 1e-4 of their size.
+PROBE holds `input` [N, C, H, W] and the `logits` [N, classes] that our engine computed for it from MODEL; of
+GPT-2 `input` [N, T], `logits` [N, T, vocabulary] and the number of `heads`. The networks are written here as a
+PyTorch user would write them, GPT-2 with the modules of transformers; load_state_dict is strict, so names and
+shapes must be exactly what PyTorch expects. Exits with 1 where the logits differ by more than 1e-4 of their size.
 """
 import json
 import struct
@@ -49,13 +50,75 @@ class Convnet(torch.nn.Module):
         return self.fc(torch.flatten(x, 1))
 
 
+class Conv1D(torch.nn.Module):
+    """transformers' linear layer: the weight lies as [in, out]."""
+
+    def __init__(self, features, inputs):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.empty(inputs, features))
+        self.bias = torch.nn.Parameter(torch.empty(features))
+
+    def forward(self, x):
+        return x @ self.weight + self.bias
+
+
+class Block(torch.nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.ln_1 = torch.nn.LayerNorm(width)
+        self.attn = torch.nn.Module()
+        self.attn.c_attn = Conv1D(3 * width, width)
+        self.attn.c_proj = Conv1D(width, width)
+        self.ln_2 = torch.nn.LayerNorm(width)
+        self.mlp = torch.nn.Module()
+        self.mlp.c_fc = Conv1D(4 * width, width)
+        self.mlp.c_proj = Conv1D(width, 4 * width)
+
+    def attend(self, x):
+        rows, length, width = x.shape
+        parts = self.attn.c_attn(x).split(width, dim=2)
+        query, key, value = (part.view(rows, length, self.heads, -1).transpose(1, 2) for part in parts)
+        scores = query @ key.transpose(2, 3) / (width // self.heads) ** 0.5
+        later = torch.ones(length, length, dtype=torch.bool).triu(1)
+        weights = torch.softmax(scores.masked_fill(later, float("-inf")), dim=3)
+        return self.attn.c_proj((weights @ value).transpose(1, 2).reshape(rows, length, width))
+
+    def forward(self, x):
+        x = x + self.attend(self.ln_1(x))
+        hidden = torch.nn.functional.gelu(self.mlp.c_fc(self.ln_2(x)), approximate="tanh")
+        return x + self.mlp.c_proj(hidden)
+
+
+class Gpt2(torch.nn.Module):
+    def __init__(self, state, heads):
+        super().__init__()
+        vocabulary, width = state["transformer.wte.weight"].shape
+        layers = sum(name.endswith(".ln_1.weight") for name in state)
+        self.transformer = torch.nn.Module()
+        self.transformer.wte = torch.nn.Embedding(vocabulary, width)
+        self.transformer.wpe = torch.nn.Embedding(state["transformer.wpe.weight"].shape[0], width)
+        self.transformer.h = torch.nn.ModuleList(Block(width, heads) for _ in range(layers))
+        self.transformer.ln_f = torch.nn.LayerNorm(width)
+
+    def forward(self, tokens):
+        tokens = tokens.long()
+        x = self.transformer.wte(tokens) + self.transformer.wpe(torch.arange(tokens.shape[1]))
+        for block in self.transformer.h:
+            x = block(x)
+        return self.transformer.ln_f(x) @ self.transformer.wte.weight.T
+
+
 def main():
     if len(sys.argv) != 3:
         print(__doc__, file=sys.stderr)
         return 2
     state = read_safetensors(sys.argv[1])
     probe = read_safetensors(sys.argv[2])
-    model = Convnet(state, probe["input"].shape[1:])
+    if "heads" in probe:
+        model = Gpt2(state, int(probe["heads"].item()))
+    else:
+        model = Convnet(state, probe["input"].shape[1:])
     # PyTorch counts batches in a buffer that takes no part in evaluation.
     missing, unexpected = model.load_state_dict(state, strict=False)
     assert not unexpected, f"PyTorch does not know {unexpected}"
