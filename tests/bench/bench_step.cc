@@ -66,6 +66,17 @@ absl::StatusOr<Graph> BuildNet(const std::string& net) {
              {.input = thumbnail, .stem = Stem::kCifar, .classes = 10, .dropout = 0});
        }},
       {"alexnet", [&] { return BuildAlexnet({.input = image}); }},
+      {"gpt2", [&] { return BuildGpt2({.dropout = 0}); }},
+      // Of jobs/gpt2-tinyshakespeare.yaml.
+      {"gpt2-small",
+       [&] {
+         return BuildGpt2({.layers = 4,
+                           .heads = 4,
+                           .width = 128,
+                           .context = 64,
+                           .vocabulary = 65,
+                           .dropout = 0});
+       }},
   };
   const auto found = nets.find(net);
   if (found != nets.end()) return found->second();
@@ -161,11 +172,13 @@ absl::Status Run(const Arguments& arguments) {
   }
   std::vector<float> inputs(
       static_cast<size_t>(arguments.batch * ElementCount(model->input_shape())));
-  std::vector<int32_t> labels(static_cast<size_t>(arguments.batch));
+  std::vector<int32_t> labels(static_cast<size_t>(arguments.batch * model->labels_per_row()));
   uint32_t state = 1;
   auto next = [&state] { return state = state * 1664525 + 1013904223; };
   for (float& input : inputs) {
-    input = static_cast<float>(next() >> 8) / (1 << 23) - 1;
+    input = model->vocabulary > 0
+                ? static_cast<float>((next() >> 8) % static_cast<uint32_t>(model->vocabulary))
+                : static_cast<float>(next() >> 8) / (1 << 23) - 1;
   }
   for (int32_t& label : labels) {
     label = static_cast<int32_t>((next() >> 16) % static_cast<uint32_t>(model->classes()));
