@@ -58,6 +58,7 @@ struct Evaluation {
   double loss_sum = 0;
   int64_t correct = 0;
   int64_t rows = 0;  // labels judged
+  int64_t top5 = 0;  // labels among the five largest logits; of equal ones the first come first
 };
 
 // What one step measured, over all ranks once the reduction has been reduced.

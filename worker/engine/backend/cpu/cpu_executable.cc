@@ -236,10 +236,11 @@ absl::StatusOr<Evaluation> CpuExecutable::Evaluate(const Batch& batch) {
   last_rows_ = 0;
   RunState state;
   state.labels = batch.labels.data();
+  state.counts_top5 = true;
   TY_RETURN_IF_ERROR(
       Run(*program, batch.inputs.data(), program->calls().size(), state, nullptr, nullptr));
   const int64_t labels = static_cast<int64_t>(batch.labels.size());
-  return Evaluation{state.loss * static_cast<double>(labels), state.correct, labels};
+  return Evaluation{state.loss * static_cast<double>(labels), state.correct, labels, state.top5};
 }
 
 absl::StatusOr<std::vector<float>> CpuExecutable::Predict(absl::Span<const float> inputs) {

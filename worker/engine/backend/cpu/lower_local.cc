@@ -4,6 +4,7 @@
 
 #include "worker/engine/backend/cpu/compiler.h"
 #include "worker/engine/backend/cpu/parallel.h"
+#include "worker/engine/backend/judge.h"
 
 namespace trainyard::engine::cpu {
 namespace {
@@ -247,8 +248,9 @@ void Compiler::LowerLoss(const Node& node) {
   SetLayout(node.outputs[0], plain);
   const BufferId probabilities = BufferOf(node.outputs[0]);
   const int64_t labels = rows_ * (ElementCount(value(logits).shape) / classes);
-  // Loss of each label, and whether it was right: summed up in order, whatever the threads.
-  const BufferId judged = AddScratch(labels * 2 * int64_t{sizeof(double)});
+  // Loss of each label, and whether it was right, or nearly: summed up in order, whatever the
+  // threads.
+  const BufferId judged = AddScratch(labels * 3 * int64_t{sizeof(double)});
   const double smoothing = node.loss().label_smoothing;
   const int threads = threads_;
   const Kernels* kernels = &kernels_;
@@ -266,19 +268,22 @@ void Compiler::LowerLoss(const Node& node) {
       for (int64_t k = 0; smoothing > 0 && k < classes; ++k) {
         others += static_cast<double>(from[k] - largest);
       }
-      each[2 * n] = std::log(static_cast<double>(sum)) -
+      each[3 * n] = std::log(static_cast<double>(sum)) -
                     (1 - smoothing) * static_cast<double>(from[label] - largest) -
                     smoothing / static_cast<double>(classes) * others;
       // Of equal logits the first is the prediction.
       const bool is_right =
           from[label] == largest && std::find(from, from + label, largest) == from + label;
-      each[2 * n + 1] = is_right ? 1 : 0;
+      each[3 * n + 1] = is_right ? 1 : 0;
+      each[3 * n + 2] = state.counts_top5 && IsInTop(from, classes, label) ? 1 : 0;
     });
     state.loss = 0;
     state.correct = 0;
+    state.top5 = 0;
     for (int64_t n = 0; n < labels; ++n) {
-      state.loss += each[2 * n];
-      state.correct += each[2 * n + 1] > 0 ? 1 : 0;
+      state.loss += each[3 * n];
+      state.correct += each[3 * n + 1] > 0 ? 1 : 0;
+      state.top5 += each[3 * n + 2] > 0 ? 1 : 0;
     }
     state.loss /= static_cast<double>(labels);
   };

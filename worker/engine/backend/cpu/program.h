@@ -20,8 +20,11 @@ struct RunState {
   RandomPosition position;   // for dropout
   // False: gradients overwrite the reduction arena; true: they are added to it.
   bool accumulate = false;
+  // Training has no use for top5, which takes a look at every logit more.
+  bool counts_top5 = false;
   double loss = 0;  // mean over the labels
   int64_t correct = 0;
+  int64_t top5 = 0;
 };
 
 using BufferId = int;

@@ -1,0 +1,21 @@
+// Which labels a vector of logits gets right; the same words for every backend.
+#pragma once
+
+#include <cstdint>
+
+namespace trainyard::engine {
+
+// Logits among which Evaluation::top5 looks for the label.
+inline constexpr int64_t kTopCount = 5;
+
+// Whether `label` is among the kTopCount largest of `logits` [classes]; of equal ones the first
+// come first. Where the label's logit is not a number it is not; one that is not comes before it.
+template <class T>
+bool IsInTop(const T* logits, int64_t classes, int64_t label) {
+  int64_t before = 0;
+  for (int64_t k = 0; k < label; ++k) before += logits[k] < logits[label] ? 0 : 1;
+  for (int64_t k = label + 1; k < classes; ++k) before += logits[k] <= logits[label] ? 0 : 1;
+  return before < kTopCount;
+}
+
+}  // namespace trainyard::engine
