@@ -91,6 +91,7 @@ struct CommitCheckpoint {
   int64_t fencing_token = 0;
   int64_t step = 0;
   std::vector<CheckpointFile> files;
+  std::optional<CheckpointEvaluation> evaluation = {};
 };
 
 // Verbs on a worker: NOT_FOUND.

@@ -40,6 +40,16 @@ bool operator==(const JobRecord& a, const JobRecord& b) {
   return fields(a) == fields(b);
 }
 
+bool IsBetter(const Submission& submission, const CheckpointRecord& a, const CheckpointRecord& b) {
+  if (!a.evaluation.has_value() || !b.evaluation.has_value()) return a.evaluation.has_value();
+  const auto score = [&submission](const CheckpointRecord& checkpoint) {
+    return submission.judged_by_loss ? -checkpoint.evaluation->loss
+                                     : checkpoint.evaluation->accuracy;
+  };
+  if (score(a) != score(b)) return score(a) > score(b);
+  return a.id.step < b.id.step;
+}
+
 std::string EventParent(absl::string_view resource) {
   const size_t first = resource.find('/');
   if (first == absl::string_view::npos) return std::string(resource);

@@ -69,6 +69,8 @@ struct Submission {
   int64_t time_limit_us = 0;       // 0: none
   int64_t disconnect_keep_us = 0;  // how long ranks go on without news from the server
   int32_t checkpoints_kept = 1;    // newest ones that stay
+  bool keeps_best = false;         // and the best one
+  bool judged_by_loss = false;     // the best has the lowest test.loss, not the highest accuracy
   JobId cloned_from;               // 0: none
   std::optional<CheckpointRef> parent_checkpoint;
   std::string server_version;  // that resolved the spec
@@ -219,14 +221,40 @@ struct CheckpointFile {
   friend bool operator==(const CheckpointFile&, const CheckpointFile&) = default;
 };
 
+// What the weights of a checkpoint reached on the test split, as its state.json says. It comes with
+// the checkpoint, and not with the stream of metrics, which may be late. Finite numbers.
+struct CheckpointEvaluation {
+  double loss = 0;
+  double accuracy = 0;
+
+  friend bool operator==(const CheckpointEvaluation&, const CheckpointEvaluation&) = default;
+};
+
 struct CheckpointRecord {
   CheckpointRef id;
   int32_t attempt = 0;
   std::vector<CheckpointFile> files;
   int64_t create_us = 0;
+  std::optional<CheckpointEvaluation> evaluation = {};  // none where it was not evaluated
 
   friend bool operator==(const CheckpointRecord&, const CheckpointRecord&) = default;
 };
+
+// Whether `a` is a better checkpoint than `b` of the same job, whose submission it is: the one with
+// the better evaluation; of equal ones the earlier, and one that was evaluated before one that was
+// not.
+bool IsBetter(const Submission& submission, const CheckpointRecord& a, const CheckpointRecord& b);
+// The best of a job's checkpoints; null where none was evaluated. `Pointers`: a list of pointers,
+// raw or shared.
+template <typename Pointers>
+const CheckpointRecord* BestCheckpoint(const Submission& submission, const Pointers& checkpoints) {
+  const CheckpointRecord* best = nullptr;
+  for (const auto& checkpoint : checkpoints) {
+    if (!checkpoint->evaluation.has_value()) continue;
+    if (best == nullptr || IsBetter(submission, *checkpoint, *best)) best = &*checkpoint;
+  }
+  return best;
+}
 
 // One row of the visible history.
 struct EventRecord {

@@ -228,6 +228,7 @@ absl::StatusOr<Reply> Yard::Impl::Apply(const CommitCheckpoint& in, Now now) {
   std::sort(checkpoint.files.begin(), checkpoint.files.end(),
             [](const CheckpointFile& a, const CheckpointFile& b) { return a.name < b.name; });
   checkpoint.create_us = now.wall_us;
+  checkpoint.evaluation = in.evaluation;
   CountStored(checkpoint, 1);
   ledger_.AddCheckpoint(std::move(checkpoint));
   const std::string actor = absl::StrCat("worker:", *WorkerOfSession(in.session));

@@ -294,19 +294,27 @@ void Yard::Impl::CountRunTime(JobId id, LiveAttempt& live, Now now) {
   live.run_since_us = now.uptime_us;
 }
 
-// Deletes what keep.last no longer covers. A checkpoint stays while a job that has not ended is to
-// start from it, or an attempt that is coming up.
+// Deletes what keep.last and keep.best no longer cover. A checkpoint stays while a job that has not
+// ended is to start from it, or an attempt that is coming up.
 void Yard::Impl::CleanCheckpoints(JobId job, absl::string_view actor, Now now) {
   const auto record = snapshot().jobs.find(job);
   if (record == snapshot().jobs.end()) return;
-  std::vector<CheckpointRef> all;  // ascending
+  const Submission& submission = *record->second.submission;
+  std::vector<const CheckpointRecord*> records;  // ascending
+  std::vector<CheckpointRef> all;
   const auto& checkpoints = snapshot().checkpoints;
   for (auto it = checkpoints.lower_bound({job, std::numeric_limits<int64_t>::min()});
        it != checkpoints.end() && it->first.job == job; ++it) {
+    records.push_back(&it->second);
     all.push_back(it->first);
   }
-  const size_t kept = static_cast<size_t>(record->second.submission->checkpoints_kept);
+  const size_t kept = static_cast<size_t>(submission.checkpoints_kept);
   if (all.size() <= kept) return;
+  std::optional<CheckpointRef> best;
+  if (const CheckpointRecord* found = BestCheckpoint(submission, records);
+      submission.keeps_best && found != nullptr && !TY_BUG(delete_the_best)) {
+    best = found->id;
+  }
   if (TY_BUG(delete_the_newest)) {
     all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(kept));
   } else {
@@ -314,12 +322,13 @@ void Yard::Impl::CleanCheckpoints(JobId job, absl::string_view actor, Now now) {
   }
   const auto live = live_.find({job, record->second.attempt});
   for (const CheckpointRef& id : all) {
-    if (parents_.count(id) > 0) continue;
+    if (parents_.count(id) > 0 || id == best) continue;
     if (live != live_.end() && ledger_.attempt(live->first).resume_from == id) continue;
     CountStored(snapshot().checkpoints.at(id), -1);
     ledger_.DeleteCheckpoint(id);
     ledger_.AddEvent(now.wall_us, JobName(job), "CHECKPOINT_DELETED", actor,
-                     absl::StrCat("checkpoint at step ", id.step, "; the newest ", kept, " stay"));
+                     absl::StrCat("checkpoint at step ", id.step, "; the newest ", kept,
+                                  best.has_value() ? " and the best stay" : " stay"));
   }
 }
 

@@ -10,6 +10,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/status.h"
 #include "common/spec/interval.h"
+#include "server/rpc/checkpoint_evaluation.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/convert_agent.h"
 #include "server/rpc/download.h"
@@ -257,6 +258,7 @@ void AgentServiceImpl::CommitSealed(grpc::ServerUnaryReactor* reactor, core::Com
       return;
     }
     pin = *std::move(sealed);
+    input.evaluation = ReadEvaluation(services_.blobs, input.files);
   }
   services_.runtime.Post(
       std::move(input), [this, reactor, response, sent = std::move(sent),

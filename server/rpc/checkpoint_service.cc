@@ -32,11 +32,25 @@ void AddMetrics(const store::MetricSeries& evaluations, v1::Checkpoint& checkpoi
   }
 }
 
+// Marks the best of the job, where it is one of these.
+void MarkBest(const runtime::Board& board, JobId job,
+              const std::vector<v1::Checkpoint*>& checkpoints) {
+  const auto view = board.FindJob(job);
+  if (view == nullptr) return;
+  const auto records = board.CheckpointsOf(job);
+  const core::CheckpointRecord* best = core::BestCheckpoint(*view->record.submission, records);
+  if (best == nullptr) return;
+  for (v1::Checkpoint* checkpoint : checkpoints) {
+    checkpoint->set_is_best(checkpoint->step() == best->id.step);
+  }
+}
+
 // Adds what is known of these checkpoints of one job from its metrics, then answers. They live in
 // the call's response. On the executor, because the metrics store blocks.
 grpc::ServerUnaryReactor* FinishWithMetrics(grpc::CallbackServerContext* context,
                                             Services& services, JobId job,
                                             std::vector<v1::Checkpoint*> checkpoints) {
+  MarkBest(services.board, job, checkpoints);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const auto add = [reactor, &services, job, checkpoints = std::move(checkpoints)] {
     const auto evaluations = services.metrics.Query(job, {"test.accuracy", "test.loss"});

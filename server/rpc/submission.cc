@@ -48,6 +48,11 @@ core::Demand DemandOf(const v1::DevicesSpec& devices) {
   return demand;
 }
 
+// Whether it predicts tokens, so that the loss tells more of it than the accuracy.
+bool HasVocabulary(const v1::ModelSpec& model) {
+  return model.has_gpt2() || (model.has_layers() && model.layers().vocabulary() > 0);
+}
+
 std::shared_ptr<core::Submission> MakeSubmission(const Resolved& resolved, const std::string& user,
                                                  Services& services) {
   const v1::JobSpec& spec = resolved.spec;
@@ -66,6 +71,8 @@ std::shared_ptr<core::Submission> MakeSubmission(const Resolved& resolved, const
   submission->time_limit_warning_us = Microseconds(spec.time_limit_warning());
   submission->disconnect_keep_us = Microseconds(spec.on_disconnect().keep());
   submission->checkpoints_kept = spec.checkpoint().keep().last();
+  submission->keeps_best = spec.checkpoint().keep().best();
+  submission->judged_by_loss = HasVocabulary(spec.model());
   submission->server_version = services.version;
   return submission;
 }

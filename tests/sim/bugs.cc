@@ -27,6 +27,7 @@ const std::vector<Bug>& Bugs() {
       {"backoff_by_wall_clock", "a backoff lasts until a wall clock says so"},
       {"resume_from_uncommitted", "an attempt starts at the last reported step"},
       {"delete_the_newest", "of too many checkpoints the newest go"},
+      {"delete_the_best", "of too many checkpoints the best goes with the old ones"},
       // Server: sharing.
       {"skip_the_checkpoint_wait", "whoever is preempted or drained stops at once"},
       {"drain_without_stopping", "a drained worker keeps what it runs"},

@@ -104,6 +104,7 @@ void Checkers::Committed(const core::Snapshot& before, const core::Delta& delta)
   for (const core::CheckpointRecord& checkpoint : delta.checkpoints) {
     CheckCheckpoint(change, checkpoint);
   }
+  for (const core::CheckpointRef& id : delta.deleted_checkpoints) CheckDeleted(change, id);
 }
 
 void Checkers::NoteEvent(const core::EventRecord& event) {
@@ -379,6 +380,27 @@ void Checkers::CheckCheckpoint(const Change& change, const core::CheckpointRecor
           "checkpoints go forward",
           absl::StrCat(name, " of attempt ", checkpoint.attempt, " comes after step ", id.step));
     }
+  }
+}
+
+// A job that keeps its best checkpoint loses none that is better than all that are left.
+void Checkers::CheckDeleted(const Change& change, const core::CheckpointRef& id) {
+  const core::Submission& submission = *change.Job(id.job)->submission;
+  const auto deleted = change.before.checkpoints.find(id);
+  if (!submission.keeps_best || deleted == change.before.checkpoints.end()) return;
+  const auto& gone = change.delta.deleted_checkpoints;
+  bool has_better = !deleted->second.evaluation.has_value();
+  const auto compare = [&](const core::CheckpointRecord& other) {
+    if (other.id.job != id.job || std::find(gone.begin(), gone.end(), other.id) != gone.end()) {
+      return;
+    }
+    has_better = has_better || core::IsBetter(submission, other, deleted->second);
+  };
+  for (const auto& [other, record] : change.before.checkpoints) compare(record);
+  for (const core::CheckpointRecord& record : change.delta.checkpoints) compare(record);
+  if (!has_better) {
+    world_.Violate("the best checkpoint stays",
+                   absl::StrCat(CheckpointName(id.job, id.step), " is deleted"));
   }
 }
 

@@ -340,6 +340,9 @@ void Daemon::Upload() {
       is_uploading_ = true;
       core::CommitCheckpoint commit{session_, id, dir->fencing_token, step, {}};
       commit.files.push_back({"state", 1000, absl::StrCat("hash-", id.number, "-", step)});
+      // Ups and downs of a curve, out of step with the numbers.
+      const int64_t height = (id.job.value * 31 + step * 7) % 13;
+      commit.evaluation = {static_cast<double>(height), static_cast<double>(13 - height) / 13};
       const Time takes = world_.random().Around(trainers_.script(dir->script).upload_time);
       After(takes, [this, id, step, commit] {
         transport_.Call<core::Reply>(

@@ -89,6 +89,7 @@ core::Submission Users::DrawSubmission() {
   submission.max_retries = static_cast<int32_t>(random.Between(0, 4));
   submission.disconnect_keep_us = random.Between(0, options_.keep_max);
   submission.checkpoints_kept = static_cast<int32_t>(random.Between(1, 3));
+  submission.keeps_best = submission.checkpoints_kept > 1;
   submission.preemptible = random.Chance(900);
   if (random.Chance(200)) {
     submission.time_limit_us = random.Between(kMinute, 20 * kMinute);

@@ -9,9 +9,11 @@ using core::CheckpointRef;
 
 constexpr char kDeleteCheckpoint[] = "DELETE FROM checkpoints WHERE job = ? AND step = ?";
 constexpr char kWriteCheckpoint[] =
-    "INSERT INTO checkpoints (job, step, attempt, create_us) VALUES (?, ?, ?, ?)";
+    "INSERT INTO checkpoints (job, step, attempt, create_us, is_evaluated, loss, accuracy) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?)";
 constexpr char kReadCheckpoints[] =
-    "SELECT job, step, attempt, create_us FROM checkpoints ORDER BY job, step";
+    "SELECT job, step, attempt, create_us, is_evaluated, loss, accuracy FROM checkpoints "
+    "ORDER BY job, step";
 constexpr char kWriteFile[] =
     "INSERT INTO checkpoint_files (job, step, name, size, hash) VALUES (?, ?, ?, ?, ?)";
 constexpr char kReadFiles[] =
@@ -41,7 +43,10 @@ absl::Status WriteCheckpoint(Database& db, const CheckpointRecord& checkpoint) {
   TY_RETURN_IF_ERROR(DeleteCheckpoint(db, id));
   Statement& row = db.Prepared(kWriteCheckpoint);
   row.Bind(id.job.value).Bind(id.step).Bind(checkpoint.attempt).Bind(checkpoint.create_us);
-  TY_RETURN_IF_ERROR(row.Run());
+  const core::CheckpointEvaluation evaluation =
+      checkpoint.evaluation.value_or(core::CheckpointEvaluation{});
+  row.Bind(int64_t{checkpoint.evaluation.has_value()});
+  TY_RETURN_IF_ERROR(row.BindReal(evaluation.loss).BindReal(evaluation.accuracy).Run());
   for (const core::CheckpointFile& file : checkpoint.files) {
     Statement& insert = db.Prepared(kWriteFile);
     insert.Bind(id.job.value).Bind(id.step).Bind(file.name).Bind(file.size).Bind(file.hash);
@@ -56,6 +61,7 @@ absl::Status ReadCheckpoints(Database& db, core::Snapshot& snapshot) {
     checkpoint.id = IdOf(row);
     checkpoint.attempt = row.Int32(2);
     checkpoint.create_us = row.Int(3);
+    if (row.Int(4) != 0) checkpoint.evaluation = {row.Real(5), row.Real(6)};
     return absl::OkStatus();
   }));
   return ForEachRow(db.Prepared(kReadFiles), [&](const Statement& row) -> absl::Status {

@@ -61,14 +61,15 @@ constexpr char kWriteSubmission[] =
     "device_type, device_mixed, priority, max_retries, time_limit_us, disconnect_keep_us, "
     "checkpoints_kept, cloned_from, parent_job, parent_step, server_version, device_min_count, "
     "device_memory_bytes, device_spread, project, not_before_us, time_limit_warning_us, "
-    "reservation, preemptible, array_size, array_parallel) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    "reservation, preemptible, array_size, array_parallel, keeps_best, judged_by_loss) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+    "?, ?)";
 constexpr char kReadSubmissions[] =
     "SELECT id, uid, name, user, spec, resolved_spec, device_count, device_type, device_mixed, "
     "priority, max_retries, time_limit_us, disconnect_keep_us, checkpoints_kept, cloned_from, "
     "parent_job, parent_step, server_version, device_min_count, device_memory_bytes, "
     "device_spread, project, not_before_us, time_limit_warning_us, reservation, preemptible, "
-    "array_size, array_parallel FROM submissions ORDER BY id";
+    "array_size, array_parallel, keeps_best, judged_by_loss FROM submissions ORDER BY id";
 
 constexpr char kWriteLabel[] =
     "INSERT INTO submission_labels (submission, name, value) VALUES (?, ?, ?)";
@@ -121,7 +122,8 @@ absl::Status WriteSubmission(Database& db, JobId id, const Submission& in) {
   row.Bind(in.server_version).Bind(in.demand.min_count).Bind(in.demand.memory_bytes);
   row.Bind(int64_t{in.demand.spread}).Bind(in.project).Bind(in.not_before_us);
   row.Bind(in.time_limit_warning_us).Bind(in.reservation).Bind(int64_t{in.preemptible});
-  TY_RETURN_IF_ERROR(row.Bind(in.array_size).Bind(in.array_parallel).Run());
+  row.Bind(in.array_size).Bind(in.array_parallel);
+  TY_RETURN_IF_ERROR(row.Bind(int64_t{in.keeps_best}).Bind(int64_t{in.judged_by_loss}).Run());
   for (const auto& [name, value] : in.demand.labels) {
     TY_RETURN_IF_ERROR(db.Prepared(kWriteLabel).Bind(id.value).Bind(name).Bind(value).Run());
   }
@@ -162,6 +164,8 @@ Submission TakeSubmission(const Statement& row) {
   out.preemptible = row.Int(25) != 0;
   out.array_size = row.Int32(26);
   out.array_parallel = row.Int32(27);
+  out.keeps_best = row.Int(28) != 0;
+  out.judged_by_loss = row.Int(29) != 0;
   return out;
 }
 

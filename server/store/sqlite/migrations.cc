@@ -329,6 +329,15 @@ CREATE TABLE usage (
 ) STRICT, WITHOUT ROWID;
 )sql";
 
+// The best checkpoint. Jobs from before it keep the newest only, as they were promised.
+constexpr char kState3[] = R"sql(
+ALTER TABLE submissions ADD COLUMN keeps_best INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE submissions ADD COLUMN judged_by_loss INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE checkpoints ADD COLUMN is_evaluated INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE checkpoints ADD COLUMN loss REAL NOT NULL DEFAULT 0;
+ALTER TABLE checkpoints ADD COLUMN accuracy REAL NOT NULL DEFAULT 0;
+)sql";
+
 constexpr char kMetrics1[] = R"sql(
 CREATE TABLE metric_names (
   id INTEGER NOT NULL PRIMARY KEY,
@@ -421,7 +430,7 @@ absl::Status Migrate(Database& db, absl::string_view kind,
 }
 
 const std::vector<absl::string_view>& StateMigrations() {
-  static const auto* migrations = new std::vector<absl::string_view>{kState1, kState2};
+  static const auto* migrations = new std::vector<absl::string_view>{kState1, kState2, kState3};
   return *migrations;
 }
 

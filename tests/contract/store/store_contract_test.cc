@@ -162,6 +162,8 @@ TEST_P(StoreContract, EveryFieldOfAJobComesBack) {
   submission.preemptible = false;
   submission.array_size = 8;
   submission.array_parallel = 4;
+  submission.keeps_best = true;
+  submission.judged_by_loss = true;
   job.submission = std::make_shared<Submission>(submission);
   job.stop_reason = StopReason::kDrain;
   job.attempt = 4;
@@ -316,8 +318,9 @@ TEST_P(StoreContract, CheckpointsComeAndGo) {
   ASSERT_TRUE(store_->Commit(removal).ok());
   EXPECT_TRUE(Load().checkpoints.empty());
 
-  // Of the same step again, with other files.
+  // Of the same step again, with other files, and evaluated.
   checkpoint.files.pop_back();
+  checkpoint.evaluation = {0.1 + 0.2, 0.91};
   Delta again = Next();
   again.checkpoints = {checkpoint};
   ASSERT_TRUE(store_->Commit(again).ok());

@@ -293,6 +293,57 @@ TEST_F(YardJobs, TheNewestCheckpointsStay) {
   EXPECT_THAT(steps, ElementsAre(20, 30));
 }
 
+TEST_F(YardJobs, TheBestCheckpointStaysBesideTheNewest) {
+  Join("lab-1", 1);
+  Submission spec = Spec(1);
+  spec.keeps_best = true;
+  const JobId job = Submit(spec);
+  Run("lab-1", job);
+  const auto commit = [&](int64_t step, std::optional<CheckpointEvaluation> evaluation) {
+    ASSERT_TRUE(
+        Apply(CommitCheckpoint{sessions_["lab-1"], {job, 1}, 1, step, {}, evaluation}).ok());
+  };
+  const auto steps = [&] {
+    std::vector<int64_t> found;
+    for (const CheckpointRecord* one : yard_->CheckpointsOf(job)) found.push_back(one->id.step);
+    return found;
+  };
+  commit(10, CheckpointEvaluation{.loss = 1, .accuracy = 0.5});
+  commit(20, CheckpointEvaluation{.loss = 0.1, .accuracy = 0.4});
+  commit(30, std::nullopt);
+  EXPECT_THAT(steps(), ElementsAre(10, 20, 30)) << "the best and the newest two";
+  commit(40, CheckpointEvaluation{.loss = 1, .accuracy = 0.5});
+  EXPECT_THAT(steps(), ElementsAre(10, 30, 40)) << "of equal ones the earlier is the best";
+  commit(50, CheckpointEvaluation{.loss = 1, .accuracy = 0.6});
+  EXPECT_THAT(steps(), ElementsAre(40, 50)) << "a better one came, and the old best went";
+  commit(60, std::nullopt);
+  commit(70, std::nullopt);
+  EXPECT_THAT(steps(), ElementsAre(50, 60, 70));
+  ASSERT_TRUE(Sync("lab-1", {SeeExit(job, OutcomeKind::kSucceeded)}).ok());
+  EXPECT_THAT(steps(), ElementsAre(50, 60, 70)) << "the end of the job leaves it";
+}
+
+TEST_F(YardJobs, TheBestCheckpointOfANetworkThatPredictsTokensHasTheLowestLoss) {
+  Join("lab-1", 1);
+  Submission spec = Spec(1);
+  spec.keeps_best = true;
+  spec.judged_by_loss = true;
+  spec.checkpoints_kept = 1;
+  const JobId job = Submit(spec);
+  Run("lab-1", job);
+  const std::vector<double> losses = {3, 2, 4, 5};
+  for (size_t i = 0; i < losses.size(); ++i) {
+    const CheckpointEvaluation evaluation{losses[i], /*accuracy=*/losses[i] / 10};
+    ASSERT_TRUE(
+        Apply(CommitCheckpoint{
+                  sessions_["lab-1"], {job, 1}, 1, static_cast<int64_t>(i) * 10, {}, evaluation})
+            .ok());
+  }
+  EXPECT_NE(yard_->FindCheckpoint({job, 10}), nullptr);
+  EXPECT_NE(yard_->FindCheckpoint({job, 30}), nullptr);
+  EXPECT_EQ(yard_->CheckpointsOf(job).size(), 2u);
+}
+
 TEST_F(YardJobs, ACheckpointThatACloneStartsFromStaysUntilTheCloneHasEnded) {
   Join("lab-1", 1);
   const JobId job = Submit(1);

@@ -140,6 +140,7 @@ class History {
     submission.disconnect_keep_us = kKeep;
     submission.time_limit_us = Chance(20) ? 30 * kSecond : 0;
     submission.checkpoints_kept = 2;
+    submission.keeps_best = Below(2) == 0;
     (void)yard_->Apply(SubmitJob{std::make_shared<Submission>(submission),
                                  Chance(50) ? absl::StrCat("r", Below(6)) : "", "h", "user:x"},
                        now_);
@@ -280,12 +281,20 @@ class History {
     }
   }
 
+  std::optional<CheckpointEvaluation> RandomEvaluation() {
+    if (Below(3) == 0) return std::nullopt;
+    return CheckpointEvaluation{static_cast<double>(Below(9)), static_cast<double>(Below(9)) / 8};
+  }
+
   void Commit(FakeWorker& worker) {
     for (const auto& [id, attempt] : worker.attempts) {
-      (void)yard_->Apply(
-          CommitCheckpoint{
-              worker.session, id, attempt.token, static_cast<int64_t>(Below(1000)), {}},
-          now_);
+      (void)yard_->Apply(CommitCheckpoint{worker.session,
+                                          id,
+                                          attempt.token,
+                                          static_cast<int64_t>(Below(1000)),
+                                          {},
+                                          RandomEvaluation()},
+                         now_);
     }
   }
 

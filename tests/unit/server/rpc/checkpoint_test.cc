@@ -4,6 +4,7 @@
 
 #include "common/base/errors.h"
 #include "common/base/hash.h"
+#include "server/rpc/checkpoint_evaluation.h"
 #include "tests/unit/server/rpc/rpc_fixture.h"
 
 namespace trainyard::rpc {
@@ -140,6 +141,47 @@ TEST_F(CheckpointTest, ShowsNoEvaluationThatIsOnlyLater) {
   ASSERT_TRUE(Commit({file}).ok());
   AppendPoint(601, "test.accuracy", 0.9);
   EXPECT_THAT(ListedMetrics(), ElementsAre(IsEmpty()));
+}
+
+TEST_F(CheckpointTest, TheBestIsKnownByWhatTheCheckpointSaysOfItself) {
+  const std::string state =
+      R"({"step": 600, "evaluation": {"metrics": {"test.accuracy": 0.75, "test.loss": 1.5}}})";
+  const auto file = File("state.json", state);
+  ASSERT_TRUE(Append(file, 0, state).ok());
+  ASSERT_TRUE(Commit({file}).ok());
+  v1::GetCheckpointRequest request;
+  request.set_name("jobs/1/checkpoints/600");
+  v1::Checkpoint checkpoint;
+  ASSERT_TRUE(checkpoints_->GetCheckpoint(Context().get(), request, &checkpoint).ok());
+  EXPECT_TRUE(checkpoint.is_best());
+  EXPECT_THAT(MetricsOf(checkpoint), IsEmpty()) << "no point has come yet";
+}
+
+TEST_F(CheckpointTest, OneThatWasNotEvaluatedIsNotTheBest) {
+  const auto file = File("state.json", "{}");
+  ASSERT_TRUE(Append(file, 0, "{}").ok());
+  ASSERT_TRUE(Commit({file}).ok());
+  v1::GetCheckpointRequest request;
+  request.set_name("jobs/1/checkpoints/600");
+  v1::Checkpoint checkpoint;
+  ASSERT_TRUE(checkpoints_->GetCheckpoint(Context().get(), request, &checkpoint).ok());
+  EXPECT_FALSE(checkpoint.is_best());
+}
+
+TEST(ParseEvaluation, TakesFiniteNumbersOnly) {
+  const auto parse = [](const std::string& metrics) {
+    return ParseEvaluation("{\"evaluation\": {\"metrics\": " + metrics + "}}");
+  };
+  EXPECT_EQ(parse(R"({"test.accuracy": 1, "test.loss": 0.5, "test.top5": 1})"),
+            (core::CheckpointEvaluation{.loss = 0.5, .accuracy = 1}));
+  for (const char* metrics :
+       {"{}", "7", R"({"test.accuracy": 1})", R"({"test.accuracy": 1, "test.loss": "nan"})",
+        R"({"test.accuracy": null, "test.loss": 1})"}) {
+    EXPECT_EQ(parse(metrics), std::nullopt) << metrics;
+  }
+  for (const char* text : {"", "{", "[]", "{}", R"({"evaluation": 1})"}) {
+    EXPECT_EQ(ParseEvaluation(text), std::nullopt) << text;
+  }
 }
 
 TEST_F(CheckpointTest, ACommitSentAgainIsFine) {
