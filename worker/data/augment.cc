@@ -93,6 +93,42 @@ void ScaleContrast(absl::Span<float> pixels, size_t channels, size_t area, float
   for (float& value : pixels) value = Blend(value, mean, factor);
 }
 
+// One channel of a color of hue h, in sixths of the circle, whose largest value is `value` and
+// whose distance to the smallest is `chroma`. n: 5 for red, 3 for green, 1 for blue. The same
+// function as the six cases of the textbook (en.wikipedia.org/wiki/HSL_and_HSV), without branches.
+float ChannelOf(float n, float h, float value, float chroma) {
+  float k = n + h;
+  k = k >= 6.0F ? k - 6.0F : k;
+  const float slope = std::min(std::min(k, 4.0F - k), 1.0F);
+  return value - chroma * std::max(slope, 0.0F);
+}
+
+// RGB -> HSV, the hue plus `turn` (a part of the circle in [0, 1)), -> RGB: torchvision's
+// adjust_hue. Saturation times value is the chroma, so that neither needs to be divided by.
+void TurnHue(absl::Span<float> pixels, size_t channels, size_t area, float turn) {
+  if (channels != 3) return;
+  float* red = pixels.data();
+  float* green = red + area;
+  float* blue = green + area;
+  const float turn6 = 6.0F * turn;
+  for (size_t p = 0; p < area; ++p) {
+    const float r = red[p], g = green[p], b = blue[p];
+    const float value = std::max(std::max(r, g), b);
+    const float chroma = value - std::min(std::min(r, g), b);
+    const float scale = 1.0F / std::max(chroma, 1e-20F);  // of grey any hue will do
+    const float of_red = (g - b) * scale;
+    const float of_green = 2.0F + (b - r) * scale;
+    const float of_blue = 4.0F + (r - g) * scale;
+    float h = value == r ? of_red : (value == g ? of_green : of_blue);
+    h += turn6;
+    h = h < 0.0F ? h + 6.0F : h;
+    h = h >= 6.0F ? h - 6.0F : h;
+    red[p] = ChannelOf(5.0F, h, value, chroma);
+    green[p] = ChannelOf(3.0F, h, value, chroma);
+    blue[p] = ChannelOf(1.0F, h, value, chroma);
+  }
+}
+
 void ScaleSaturation(absl::Span<float> pixels, size_t channels, size_t area, float factor) {
   if (channels != 3) return;
   float* red = pixels.data();
@@ -137,7 +173,8 @@ Framing DrawFraming(const Augmentation& augmentation, uint64_t key, int64_t widt
 
 void JitterColor(const Augmentation& augmentation, uint64_t key, const std::vector<int64_t>& shape,
                  absl::Span<float> pixels) {
-  if (augmentation.brightness <= 0 && augmentation.contrast <= 0 && augmentation.saturation <= 0) {
+  if (augmentation.brightness <= 0 && augmentation.contrast <= 0 && augmentation.saturation <= 0 &&
+      augmentation.hue <= 0) {
     return;
   }
   const auto channels = static_cast<size_t>(shape[0]);
@@ -149,7 +186,15 @@ void JitterColor(const Augmentation& augmentation, uint64_t key, const std::vect
   std::array<int, 3> order = {0, 1, 2};
   std::swap(order[2], order[random.Below(3)]);
   std::swap(order[1], order[random.Below(2)]);
-  for (const int what : order) {
+  // Drawn last, so that hue leaves the other choices as they are without it.
+  const double turn = random.Between(-augmentation.hue, augmentation.hue);
+  const uint64_t place = random.Below(4);
+  for (uint64_t i = 0; i <= order.size(); ++i) {
+    if (i == place && augmentation.hue > 0) {
+      TurnHue(pixels, channels, area, static_cast<float>(turn < 0 ? turn + 1 : turn));
+    }
+    if (i == order.size()) break;
+    const int what = order[i];
     if (what == 0 && augmentation.brightness > 0) {
       for (float& value : pixels) value = Blend(value, 0, brightness);
     } else if (what == 1 && augmentation.contrast > 0) {

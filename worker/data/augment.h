@@ -24,6 +24,9 @@ struct Augmentation {
   double brightness = 0;
   double contrast = 0;
   double saturation = 0;
+  // All hues are turned by as much as this part of the circle, this way or that; 0.5 at most. In
+  // random order with the three above. Needs 3 channels.
+  double hue = 0;
   // Side of a square around a random pixel that gets the mean (DeVries & Taylor 2017, "Improved
   // regularization of convolutional neural networks with cutout").
   int64_t cutout = 0;
@@ -52,7 +55,8 @@ struct Framing {
 Framing DrawFraming(const Augmentation& augmentation, uint64_t key, int64_t width, int64_t height,
                     const Framing& base, int64_t out_width, int64_t out_height);
 
-// Brightness, contrast and saturation of `pixels` [C, H, W] in [0, 1]. Saturation needs 3 channels.
+// Brightness, contrast, saturation and hue of `pixels` [C, H, W] in [0, 1]. The last two need 3
+// channels.
 void JitterColor(const Augmentation& augmentation, uint64_t key, const std::vector<int64_t>& shape,
                  absl::Span<float> pixels);
 

@@ -206,6 +206,7 @@ void ReadAugment(FieldReader& data, AugmentSpec& augment) {
   Number(color, "brightness", augment.brightness, {.min = 0, .max = 1});
   Number(color, "contrast", augment.contrast, {.min = 0, .max = 1});
   Number(color, "saturation", augment.saturation, {.min = 0, .max = 1});
+  Number(color, "hue", augment.hue, {.min = 0, .max = 0.5});
   reader.Integer("cutout", augment.cutout, 0, kMaxSide);
 }
 

@@ -55,6 +55,7 @@ struct AugmentSpec {
   double brightness = 0;
   double contrast = 0;
   double saturation = 0;
+  double hue = 0;
   int64_t cutout = 0;
 
   friend bool operator==(const AugmentSpec&, const AugmentSpec&) = default;

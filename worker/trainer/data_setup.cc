@@ -31,6 +31,7 @@ data::Augmentation MakeAugmentation(const run_dir::AugmentSpec& spec) {
           .brightness = spec.brightness,
           .contrast = spec.contrast,
           .saturation = spec.saturation,
+          .hue = spec.hue,
           .cutout = spec.cutout};
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 
@@ -113,6 +114,90 @@ TEST(JitterColor, SaturationKeepsGreyAndContrastKeepsTheMean) {
   JitterColor({.contrast = 0.5}, Key(1), {3, 1, 2}, absl::MakeSpan(grey));
   EXPECT_NEAR((grey[0] + grey[1]) / 2, 0.375, 1e-3);
   EXPECT_NE(grey[0], before[0]);
+}
+
+// torchvision's adjust_hue, by the textbook: degrees, six cases, doubles.
+std::array<double, 3> TurnedHue(double r, double g, double b, double turn) {
+  const double value = std::max({r, g, b}), chroma = value - std::min({r, g, b});
+  double hue = 0;
+  if (chroma > 0) {
+    if (value == r) {
+      hue = 60 * (g - b) / chroma;
+    } else if (value == g) {
+      hue = 60 * (2 + (b - r) / chroma);
+    } else {
+      hue = 60 * (4 + (r - g) / chroma);
+    }
+  }
+  hue = std::fmod(hue + 360 * turn + 720, 360);
+  const double x = chroma * (1 - std::abs(std::fmod(hue / 60, 2) - 1)), low = value - chroma;
+  const std::array<std::array<double, 3>, 6> cases = {{{chroma, x, 0},
+                                                       {x, chroma, 0},
+                                                       {0, chroma, x},
+                                                       {0, x, chroma},
+                                                       {x, 0, chroma},
+                                                       {chroma, 0, x}}};
+  std::array<double, 3> turned = cases[static_cast<size_t>(hue / 60) % 6];
+  for (double& channel : turned) channel += low;
+  return turned;
+}
+
+// Every color of a lattice is turned by one angle: that which turns pure red to what came of it.
+TEST(JitterColor, HueIsTurnedAsTheTextbookDoes) {
+  constexpr int kLevels = 6;
+  constexpr size_t kArea = kLevels * kLevels * kLevels;
+  double least = 1, most = -1;
+  for (int64_t i = 0; i < 300; ++i) {
+    std::vector<float> before(3 * kArea);
+    for (size_t p = 0; p < kArea; ++p) {
+      before[p] = static_cast<float>(p % kLevels) / (kLevels - 1);
+      before[kArea + p] = static_cast<float>(p / kLevels % kLevels) / (kLevels - 1);
+      before[2 * kArea + p] = static_cast<float>(p / kLevels / kLevels) / (kLevels - 1);
+    }
+    std::vector<float> after = before;
+    JitterColor({.hue = 0.1}, Key(i), {3, 1, kArea}, absl::MakeSpan(after));
+    constexpr size_t kPureRed = kLevels - 1;
+    const double up = static_cast<double>(after[kArea + kPureRed]),
+                 down = static_cast<double>(after[2 * kArea + kPureRed]);
+    const double turn = (up - down) / 6;
+    least = std::min(least, turn);
+    most = std::max(most, turn);
+    for (size_t p = 0; p < kArea; ++p) {
+      const auto at = [p](const std::vector<float>& pixels, size_t channel) {
+        return static_cast<double>(pixels[channel * kArea + p]);
+      };
+      const auto expected = TurnedHue(at(before, 0), at(before, 1), at(before, 2), turn);
+      for (size_t c = 0; c < 3; ++c) ASSERT_NEAR(at(after, c), expected[c], 3e-6) << p << " " << c;
+    }
+  }
+  EXPECT_NEAR(least, -0.1, 0.005);
+  EXPECT_NEAR(most, 0.1, 0.005);
+}
+
+TEST(JitterColor, HueComesAtARandomPlaceAndLeavesTheOtherChoicesAlone) {
+  const std::vector<float> before = {0.9F, 0.2F, 0.3F, 0.6F, 0.4F, 0.1F};
+  int changed = 0;
+  for (int64_t i = 0; i < 100; ++i) {
+    // Of grey pixels the hue changes nothing, so that all that is left is what the others draw.
+    std::vector<float> with = {0.9F, 0.2F, 0.9F, 0.2F, 0.9F, 0.2F}, without = with;
+    JitterColor({.brightness = 0.4, .contrast = 0.4, .hue = 0.5}, Key(i), {3, 1, 2},
+                absl::MakeSpan(with));
+    JitterColor({.brightness = 0.4, .contrast = 0.4}, Key(i), {3, 1, 2}, absl::MakeSpan(without));
+    for (size_t p = 0; p < with.size(); ++p) ASSERT_NEAR(with[p], without[p], 1e-6);
+    // Contrast and hue do not commute: where hue comes first the grey that contrast looks at is
+    // another.
+    std::vector<float> both = before, one_by_one = before;
+    JitterColor({.contrast = 0.4, .hue = 0.5}, Key(i), {3, 1, 2}, absl::MakeSpan(both));
+    JitterColor({.contrast = 0.4}, Key(i), {3, 1, 2}, absl::MakeSpan(one_by_one));
+    JitterColor({.hue = 0.5}, Key(i), {3, 1, 2}, absl::MakeSpan(one_by_one));
+    double difference = 0;
+    for (size_t p = 0; p < both.size(); ++p) {
+      difference = std::max(difference, static_cast<double>(std::abs(both[p] - one_by_one[p])));
+    }
+    if (difference > 1e-4) ++changed;
+  }
+  EXPECT_GT(changed, 20);
+  EXPECT_LT(changed, 80);
 }
 
 TEST(CutOut, HidesASquareAndCutsItOffAtTheBorder) {
