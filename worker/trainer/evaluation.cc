@@ -1,11 +1,13 @@
 #include "worker/trainer/evaluation.h"
 
 #include <algorithm>
-#include <array>
+#include <bit>
 #include <numeric>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "worker/engine/backend/judge.h"
 #include "worker/parallel/replicas.h"
 
 namespace trainyard::trainer {
@@ -13,20 +15,43 @@ namespace {
 
 constexpr int kPrefetchDepth = 2;
 
-// Two floats carry 48 bits of a double: the sum over ranks keeps what matters of a sum over rows.
-void Split(double value, float& high, float& low) {
-  high = static_cast<float>(value);
-  low = static_cast<float>(value - static_cast<double>(high));
+// A double as its bits, 16 in each of four floats, which hold them exactly. Every rank writes its
+// own sums beside the zeros of the others, so that an all_reduce hands all of them to all,
+// unrounded.
+constexpr size_t kFloatsPerDouble = 4;
+constexpr uint64_t kFloatBits = 16;
+using Field = double EvaluationSums::*;
+constexpr Field kFields[] = {&EvaluationSums::loss,    &EvaluationSums::correct,
+                             &EvaluationSums::top5,    &EvaluationSums::labels,
+                             &EvaluationSums::samples, &EvaluationSums::skipped};
+constexpr size_t kFloatsPerRank = std::size(kFields) * kFloatsPerDouble;
+
+void Pack(const EvaluationSums& sums, absl::Span<float> message) {
+  for (size_t i = 0; i < message.size(); ++i) {
+    const auto bits = std::bit_cast<uint64_t>(sums.*kFields[i / kFloatsPerDouble]);
+    message[i] = static_cast<float>((bits >> (kFloatBits * (i % kFloatsPerDouble))) & 0xffff);
+  }
+}
+
+EvaluationSums Unpack(absl::Span<const float> message) {
+  EvaluationSums sums;
+  for (size_t field = 0; field < std::size(kFields); ++field) {
+    uint64_t bits = 0;
+    for (size_t i = 0; i < kFloatsPerDouble; ++i) {
+      bits |= static_cast<uint64_t>(message[field * kFloatsPerDouble + i]) << (kFloatBits * i);
+    }
+    sums.*kFields[field] = std::bit_cast<double>(bits);
+  }
+  return sums;
 }
 
 }  // namespace
 
-absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset,
-                                          const data::Preparation& preparation, int64_t max_rows,
-                                          engine::Executable& executable,
-                                          parallel::Communicator& communicator, Clock& clock) {
-  const parallel::RowRange mine =
-      parallel::ReplicaRows(dataset.size(), communicator.rank(), communicator.world_size());
+absl::StatusOr<EvaluationSums> EvaluatePart(const data::Dataset& dataset,
+                                            const data::Preparation& preparation, int rank,
+                                            int world_size, int64_t max_rows,
+                                            engine::Executable& executable, Clock& clock) {
+  const parallel::RowRange mine = parallel::ReplicaRows(dataset.size(), rank, world_size);
   const auto plan = [mine, max_rows](int64_t sequence) {
     const int64_t begin = std::min(mine.begin + sequence * max_rows, mine.end);
     std::vector<int64_t> indices(static_cast<size_t>(std::min(max_rows, mine.end - begin)));
@@ -46,22 +71,58 @@ absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset,
                         executable.Evaluate({.inputs = batch->inputs, .labels = batch->labels}));
     sum.loss_sum += part.loss_sum;
     sum.correct += part.correct;
+    sum.top5 += part.top5;
+    sum.rows += part.rows;
   }
   TY_RETURN_IF_ERROR(prefetcher.status());
-  std::array<float, 6> message{};
-  Split(sum.loss_sum, message[0], message[1]);
-  Split(static_cast<double>(sum.correct), message[2], message[3]);
-  Split(static_cast<double>(skipped), message[4], message[5]);
-  TY_RETURN_IF_ERROR(communicator.AllReduce(absl::MakeSpan(message)));
-  const auto joined = [&message](size_t at) {
-    return static_cast<double>(message[at]) + static_cast<double>(message[at + 1]);
+  return EvaluationSums{.loss = sum.loss_sum,
+                        .correct = static_cast<double>(sum.correct),
+                        .top5 = static_cast<double>(sum.top5),
+                        .labels = static_cast<double>(sum.rows),
+                        .samples = static_cast<double>(mine.size() - skipped),
+                        .skipped = static_cast<double>(skipped)};
+}
+
+absl::StatusOr<EvaluationResult> JoinParts(absl::Span<const EvaluationSums> parts) {
+  EvaluationSums sum;
+  for (const EvaluationSums& part : parts) {
+    for (const Field field : kFields) sum.*field += part.*field;
+  }
+  if (sum.labels <= 0) return absl::DataLossError("no sample of the test split can be read");
+  return EvaluationResult{.loss = sum.loss / sum.labels,
+                          .accuracy = sum.correct / sum.labels,
+                          .top5 = sum.top5 / sum.labels,
+                          .samples = static_cast<int64_t>(sum.samples),
+                          .skipped = static_cast<int64_t>(sum.skipped)};
+}
+
+absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset,
+                                          const data::Preparation& preparation, int64_t max_rows,
+                                          engine::Executable& executable,
+                                          parallel::Communicator& communicator, Clock& clock) {
+  TY_ASSIGN_OR_RETURN(const EvaluationSums mine,
+                      EvaluatePart(dataset, preparation, communicator.rank(),
+                                   communicator.world_size(), max_rows, executable, clock));
+  std::vector<float> message(static_cast<size_t>(communicator.world_size()) * kFloatsPerRank);
+  const auto slot = [&message](int rank) {
+    return absl::MakeSpan(message).subspan(static_cast<size_t>(rank) * kFloatsPerRank,
+                                           kFloatsPerRank);
   };
-  const double rows = static_cast<double>(dataset.size()) - joined(4);
-  if (rows <= 0) return absl::DataLossError("no sample of the test split can be read");
-  const double labels = rows * static_cast<double>(dataset.labels_per_row());
-  return EvaluationResult{.loss = joined(0) / labels,
-                          .accuracy = joined(2) / labels,
-                          .skipped = static_cast<int64_t>(joined(4))};
+  Pack(mine, slot(communicator.rank()));
+  TY_RETURN_IF_ERROR(communicator.AllReduce(absl::MakeSpan(message)));
+  std::vector<EvaluationSums> parts;
+  for (int rank = 0; rank < communicator.world_size(); ++rank) parts.push_back(Unpack(slot(rank)));
+  return JoinParts(parts);
+}
+
+std::map<std::string, double> EvaluationMetrics(const EvaluationResult& result,
+                                                absl::string_view prefix,
+                                                const run_dir::ModelSpec& model) {
+  std::map<std::string, double> metrics{{absl::StrCat(prefix, "loss"), result.loss},
+                                        {absl::StrCat(prefix, "accuracy"), result.accuracy}};
+  if (model.classes > engine::kTopCount) metrics[absl::StrCat(prefix, "top5")] = result.top5;
+  if (model.vocabulary > 0) metrics[absl::StrCat(prefix, "perplexity")] = std::exp(result.loss);
+  return metrics;
 }
 
 }  // namespace trainyard::trainer

@@ -2,13 +2,18 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "common/base/env.h"
 #include "worker/data/dataset.h"
 #include "worker/data/prefetch.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/parallel/communicator.h"
+#include "worker/run_dir/training_spec.h"
 
 namespace trainyard::trainer {
 
@@ -16,15 +21,41 @@ struct EvaluationResult {
   // Over the labels of the split: of tokens, over each position of each sample.
   double loss = 0;      // mean
   double accuracy = 0;  // fraction in [0, 1]
+  double top5 = 0;      // fraction of labels among the five largest logits
+  int64_t samples = 0;  // those that were evaluated
   int64_t skipped = 0;  // corrupt samples
 };
 
-// A collective: every rank evaluates a contiguous part in batches of `max_rows` and all get the
-// same result. Of `preparation` the augmentation is left out; corrupt samples that training would
-// replace do not count. DATA_LOSS where none is left.
+// What the part of one rank adds up to. Whole numbers but the loss.
+struct EvaluationSums {
+  double loss = 0;
+  double correct = 0;
+  double top5 = 0;
+  double labels = 0;
+  double samples = 0;
+  double skipped = 0;
+};
+
+// The part of `rank`, in batches of `max_rows`. Of `preparation` the augmentation is left out;
+// corrupt samples that training would replace do not count.
+absl::StatusOr<EvaluationSums> EvaluatePart(const data::Dataset& dataset,
+                                            const data::Preparation& preparation, int rank,
+                                            int world_size, int64_t max_rows,
+                                            engine::Executable& executable, Clock& clock);
+// The parts of all ranks, added up in their order: the same bits wherever that is done. DATA_LOSS
+// where no sample is left.
+absl::StatusOr<EvaluationResult> JoinParts(absl::Span<const EvaluationSums> parts);
+
+// A collective: every rank evaluates its part, and all get the same result.
 absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset,
                                           const data::Preparation& preparation, int64_t max_rows,
                                           engine::Executable& executable,
                                           parallel::Communicator& communicator, Clock& clock);
+
+// "<prefix>loss", "<prefix>accuracy", "<prefix>top5" where there are more classes than five, and
+// "<prefix>perplexity" of a model that predicts tokens.
+std::map<std::string, double> EvaluationMetrics(const EvaluationResult& result,
+                                                absl::string_view prefix,
+                                                const run_dir::ModelSpec& model);
 
 }  // namespace trainyard::trainer

@@ -1,5 +1,5 @@
-// trainyard-trainer: one rank of an attempt, the memory plan of a spec, or what data sets there
-// are.
+// trainyard-trainer: one rank of an attempt, the memory plan of a spec, what data sets there are,
+// or whether a checkpoint is what it says.
 #include <csignal>
 #include <cstdio>
 #include <iostream>
@@ -17,6 +17,7 @@
 #include "worker/trainer/data_report.h"
 #include "worker/trainer/plan_report.h"
 #include "worker/trainer/trainer.h"
+#include "worker/trainer/verify_report.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -31,6 +32,7 @@ struct Flags {
   int threads = 1;
   std::string data;
   std::string dataset_dir;
+  std::string verify;
 };
 
 Signals g_signals;  // outlives the thread that sets it
@@ -122,6 +124,23 @@ int PrintData(const Flags& flags) {
   return run_dir::kExitSucceeded;
 }
 
+// What a verification that found a difference ends with.
+constexpr int kExitDiffers = 1;
+
+int PrintVerification(const Flags& flags) {
+  const absl::StatusOr<VerifyReport> report =
+      Verify({.checkpoint_dir = flags.verify,
+              .dataset_dir = flags.dataset_dir,
+              .format = flags.format == "json" ? VerifyFormat::kJson : VerifyFormat::kText},
+             *Clock::Real());
+  if (!report.ok()) {
+    std::fprintf(stderr, "trainyard-trainer: %s\n", std::string(report.status().message()).c_str());
+    return absl::IsDataLoss(report.status()) ? kExitDiffers : run_dir::kExitUserError;
+  }
+  std::fputs(report->text.c_str(), stdout);
+  return report->is_right ? run_dir::kExitSucceeded : kExitDiffers;
+}
+
 int Main(int argc, char** argv) {
   Flags flags;
   CLI::App app{"Trains one rank of an attempt, as its run directory says."};
@@ -136,16 +155,21 @@ int Main(int argc, char** argv) {
                               "print the memory plan of a spec in JSON (a file, or - for standard "
                               "input) and exit");
   plan->excludes(run_dir);
-  app.add_option("--format", flags.format, "of the plan: text or json")
+  app.add_option("--format", flags.format, "of the plan or the verification: text or json")
       ->check(CLI::IsMember({"text", "json"}));
   app.add_option("--backend", flags.backend, "for the plan; a run takes it from its assignment");
   app.add_option("--threads", flags.threads, "for the plan")->check(CLI::PositiveNumber);
-  auto* dataset_dir = app.add_option("--dataset_dir", flags.dataset_dir, "with --data: the folder");
+  auto* dataset_dir =
+      app.add_option("--dataset_dir", flags.dataset_dir, "with --data or --verify: the folder");
   app.add_option("--data", flags.data,
                  "print what data sets lie in --dataset_dir, as JSON, and exit: ls, or verify, "
                  "which reads all of them")
       ->check(CLI::IsMember({"ls", "verify"}))
       ->needs(dataset_dir)
+      ->excludes(run_dir);
+  app.add_option("--verify", flags.verify,
+                 "recompute the hashes and the evaluation of a checkpoint's folder, print both "
+                 "beside what is recorded, and exit with 1 where they differ")
       ->excludes(run_dir);
   try {
     app.parse(argc, argv);
@@ -154,6 +178,7 @@ int Main(int argc, char** argv) {
   }
   if (!flags.plan.empty()) return PrintPlan(flags);
   if (!flags.data.empty()) return PrintData(flags);
+  if (!flags.verify.empty()) return PrintVerification(flags);
   if (flags.run_dir.empty()) {
     std::fputs("trainyard-trainer: give --run_dir, or --plan; see --help\n", stderr);
     return run_dir::kExitUserError;

@@ -204,44 +204,43 @@ absl::Status TrainLoop::EvaluateTestSplit() {
   TY_RETURN_IF_ERROR(reporter_.EnterState(Progress::State::kEvaluating));
   TY_ASSIGN_OR_RETURN(const data::Dataset* dataset, TestData());
   training_.communicator->set_timeout(kEvaluationTimeout);
-  TY_RETURN_IF_ERROR(EvaluateWeights(*dataset, "test."));
+  RecordedEvaluation record{.metrics = {},
+                            .data_digest = dataset->digest(),
+                            .backend = training_.backend,
+                            .ranks = training_.communicator->world_size(),
+                            .threads = training_.threads};
+  TY_RETURN_IF_ERROR(EvaluateWeights(*dataset, "test.", record));
   if (training_.spec.optimizer.ema_decay > 0) {
     TY_RETURN_IF_ERROR(executable_.ExchangeAverages());
-    TY_RETURN_IF_ERROR(EvaluateWeights(*dataset, "test.ema_"));
+    TY_RETURN_IF_ERROR(EvaluateWeights(*dataset, "test.ema_", record));
     TY_RETURN_IF_ERROR(executable_.ExchangeAverages());
   }
   AdjustTimeout(mean_step_time_);
   evaluated_step_ = step_;
+  evaluation_ = std::move(record);
   evaluation_uptime_ = clock_.Uptime();
   return reporter_.Flush();
 }
 
-absl::Status TrainLoop::EvaluateWeights(const data::Dataset& dataset, absl::string_view prefix) {
+absl::Status TrainLoop::EvaluateWeights(const data::Dataset& dataset, absl::string_view prefix,
+                                        RecordedEvaluation& record) {
   TY_ASSIGN_OR_RETURN(const EvaluationResult result,
                       Evaluate(dataset, training_.preparation, training_.max_rows, executable_,
                                *training_.communicator, clock_));
-  const std::string loss = absl::StrCat(prefix, "loss"),
-                    accuracy = absl::StrCat(prefix, "accuracy");
-  metrics_[loss] = result.loss;
-  metrics_[accuracy] = result.accuracy;
-  const bool is_new = step_ > training_.first_step;
-  if (dataset.has_tokens()) {
-    const std::string perplexity = absl::StrCat(prefix, "perplexity");
-    metrics_[perplexity] = std::exp(result.loss);
-    if (is_new) reporter_.AddMetric(step_, perplexity, std::exp(result.loss));
+  record.samples = result.samples;
+  record.skipped = result.skipped;
+  for (const auto& [name, value] : EvaluationMetrics(result, prefix, training_.spec.model)) {
+    metrics_[name] = record.metrics[name] = value;
+    if (step_ > training_.first_step) reporter_.AddMetric(step_, name, value);
   }
-  if (is_new) {
-    reporter_.AddMetric(step_, loss, result.loss);
-    reporter_.AddMetric(step_, accuracy, result.accuracy);
-    if (result.skipped > 0) {
-      reporter_.AddMetric(step_, absl::StrCat(prefix, "skipped"),
-                          static_cast<double>(result.skipped));
-    }
+  if (step_ > training_.first_step && result.skipped > 0) {
+    reporter_.AddMetric(step_, absl::StrCat(prefix, "skipped"),
+                        static_cast<double>(result.skipped));
   }
   if (training_.rank == 0) {
     LogInfo("evaluated", {{"step", absl::StrCat(step_)},
-                          {loss, absl::StrCat(result.loss)},
-                          {accuracy, absl::StrCat(result.accuracy)}});
+                          {absl::StrCat(prefix, "loss"), absl::StrCat(result.loss)},
+                          {absl::StrCat(prefix, "accuracy"), absl::StrCat(result.accuracy)}});
   }
   return absl::OkStatus();
 }
@@ -259,6 +258,7 @@ absl::Status TrainLoop::StartCheckpoint() {
   TY_ASSIGN_OR_RETURN(
       StateSnapshot snapshot,
       TakeSnapshot(executable_, step_, step_ / plan_.steps_per_epoch(), training_.identity));
+  if (evaluated_step_ == step_) snapshot.evaluation = evaluation_;
   checkpoints_.Start(std::move(snapshot), request);
   return absl::OkStatus();
 }

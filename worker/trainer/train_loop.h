@@ -47,9 +47,9 @@ class TrainLoop {
   // Evaluations and checkpoints that are due after a step.
   absl::Status AfterStep();
   absl::Status EvaluateTestSplit();
-  // With the parameters that the executable has now; metrics "<prefix>loss", "<prefix>accuracy",
-  // and of tokens "<prefix>perplexity".
-  absl::Status EvaluateWeights(const data::Dataset& dataset, absl::string_view prefix);
+  // With the parameters that the executable has now; metrics "<prefix>loss" and so on.
+  absl::Status EvaluateWeights(const data::Dataset& dataset, absl::string_view prefix,
+                               RecordedEvaluation& record);
   absl::StatusOr<const data::Dataset*> TestData();
   absl::Status StartCheckpoint();
   absl::Status CheckpointEnded(const CheckpointWriter::Finished& finished);
@@ -71,7 +71,8 @@ class TrainLoop {
   std::future<absl::StatusOr<std::unique_ptr<data::Dataset>>> loading_test_data_;
   std::unique_ptr<data::Dataset> test_data_;
   int64_t evaluated_step_ = -1;
-  int64_t checkpoint_step_ = -1;  // newest that is complete
+  RecordedEvaluation evaluation_;  // made at evaluated_step_
+  int64_t checkpoint_step_ = -1;   // newest that is complete
   absl::Duration evaluation_uptime_;
   absl::Duration checkpoint_uptime_;
   absl::Duration mean_step_time_;

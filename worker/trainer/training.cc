@@ -157,7 +157,10 @@ absl::StatusOr<Training> PrepareTraining(const run_dir::RunDir& dir,
                        .replicas = replicas,
                        .global_batch = spec.train.global_batch,
                        .data_digest = training.train_data->digest(),
-                       .model_digest = ModelDigest(*training.executable)};
+                       .model_digest = ModelDigest(*training.executable),
+                       .spec_json = assignment.spec_json};
+  training.backend = assignment.backend;
+  training.threads = assignment.FindRank(rank)->threads;
 
   if (rank == 0) {
     TY_ASSIGN_OR_RETURN(const RestoredState start,

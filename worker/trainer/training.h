@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "worker/data/dataset.h"
@@ -34,6 +35,8 @@ struct Training {
   // Each hosted replica is computed by itself.
   bool couples_rows = false;
   RunIdentity identity;
+  std::string backend;
+  int threads = 1;
   // Updates that the checkpoint had done from which this run goes on; 0 for a run that starts anew.
   int64_t first_step = 0;
 };

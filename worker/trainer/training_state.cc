@@ -12,7 +12,6 @@
 #include "common/base/hash.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
-#include "nlohmann/json.hpp"
 #include "worker/checkpoint/safetensors.h"
 
 namespace trainyard::trainer {
@@ -53,34 +52,6 @@ bool HasAverages(const std::vector<StateTensor>& tensors) {
   });
 }
 
-std::string StateJson(const StateSnapshot& snapshot) {
-  nlohmann::ordered_json json;
-  json["format"] = 1;
-  json["step"] = snapshot.step;
-  json["epoch"] = snapshot.epoch;
-  json["seed"] = snapshot.identity.seed;
-  json["replicas"] = snapshot.identity.replicas;
-  json["global_batch"] = snapshot.identity.global_batch;
-  json["data_digest"] = snapshot.identity.data_digest;
-  json["model_digest"] = snapshot.identity.model_digest;
-  if (!snapshot.identity.init_digest.empty()) json["init_digest"] = snapshot.identity.init_digest;
-  json["version"] = Version();
-  return json.dump(2) + "\n";
-}
-
-absl::StatusOr<RestoredState> ReadState(const std::string& path) {
-  TY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_unsigned()) {
-    return error::CorruptFile(path, "expected a JSON object with a number 'step'");
-  }
-  RestoredState state{.step = json["step"].get<int64_t>()};
-  if (json.contains("init_digest") && json["init_digest"].is_string()) {
-    state.init_digest = json["init_digest"].get<std::string>();
-  }
-  return state;
-}
-
 // Moves the tensor's values from `file` into the executable.
 absl::Status RestoreTensor(const checkpoint::TensorFile& file, absl::string_view path, size_t index,
                            engine::Executable& executable) {
@@ -119,7 +90,8 @@ absl::StatusOr<StateSnapshot> TakeSnapshot(const engine::Executable& executable,
                          .epoch = epoch,
                          .identity = identity,
                          .tensors = executable.state(),
-                         .values = {}};
+                         .values = {},
+                         .evaluation = {}};
   for (size_t i = 0; i < snapshot.tensors.size(); ++i) {
     const int64_t count = engine::ElementCount(snapshot.tensors[i].shape);
     std::vector<float>& values = snapshot.values.emplace_back(static_cast<size_t>(count));
@@ -148,13 +120,17 @@ std::vector<checkpoint::CheckpointFile> EncodeSnapshot(const StateSnapshot& snap
       encoded.push_back({name, checkpoint::EncodeSafetensors(file->second)});
     }
   }
-  encoded.push_back({kStateFile, StateJson(snapshot)});
+  encoded.push_back({kStateFile, EncodeState({.step = snapshot.step,
+                                              .epoch = snapshot.epoch,
+                                              .identity = snapshot.identity,
+                                              .version = Version(),
+                                              .evaluation = snapshot.evaluation})});
   return encoded;
 }
 
 absl::StatusOr<RestoredState> RestoreState(const std::string& checkpoint_dir,
                                            engine::Executable& executable) {
-  TY_ASSIGN_OR_RETURN(RestoredState state, ReadState(JoinPath(checkpoint_dir, kStateFile)));
+  TY_ASSIGN_OR_RETURN(const StateRecord state, ReadState(JoinPath(checkpoint_dir, kStateFile)));
   const bool has_averages = HasAverages(executable.state());
   if (has_averages && !FileExists(JoinPath(checkpoint_dir, kAverageFile))) {
     return absl::InvalidArgumentError(
@@ -170,7 +146,7 @@ absl::StatusOr<RestoredState> RestoreState(const std::string& checkpoint_dir,
     const std::string file(FileOf(executable.state()[i]));
     TY_RETURN_IF_ERROR(RestoreTensor(files[file], JoinPath(checkpoint_dir, file), i, executable));
   }
-  return state;
+  return RestoredState{.step = state.step, .init_digest = state.identity.init_digest};
 }
 
 }  // namespace trainyard::trainer

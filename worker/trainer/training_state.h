@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,18 +10,9 @@
 #include "absl/status/statusor.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/engine/backend/backend.h"
+#include "worker/trainer/state_file.h"
 
 namespace trainyard::trainer {
-
-// What state.json says about the run, for people and for checks at resume.
-struct RunIdentity {
-  uint64_t seed = 0;
-  int replicas = 1;
-  int64_t global_batch = 1;
-  std::string data_digest = {};
-  std::string model_digest = {};
-  std::string init_digest = {};  // of the file that the weights came from; empty: of none
-};
 
 // Hash over kind, name and shape of all parameters and buffers: two executables with the same
 // digest can load each other's checkpoints.
@@ -33,6 +25,7 @@ struct StateSnapshot {
   RunIdentity identity;
   std::vector<engine::StateTensor> tensors;
   std::vector<std::vector<float>> values;
+  std::optional<RecordedEvaluation> evaluation;  // of these values
 };
 absl::StatusOr<StateSnapshot> TakeSnapshot(const engine::Executable& executable, int64_t step,
                                            int64_t epoch, const RunIdentity& identity);

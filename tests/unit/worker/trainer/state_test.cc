@@ -1,10 +1,13 @@
 // The files of a checkpoint, and the memory plan that is told before a run.
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "common/base/files.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/temp_dir.h"
 #include "tests/unit/worker/trainer/gang_trainer.h"
 #include "worker/trainer/model_setup.h"
 #include "worker/trainer/plan_report.h"
@@ -39,6 +42,66 @@ TEST(TrainingState, ASnapshotHoldsEveryTensorUnderItsName) {
   EXPECT_THAT(files[2].content, HasSubstr("\"step\": 12"));
   EXPECT_THAT(files[2].content, HasSubstr("\"epoch\": 3"));
   EXPECT_THAT(files[2].content, HasSubstr("\"seed\": 9"));
+}
+
+StateRecord Record() {
+  return {.step = 312,
+          .epoch = 1,
+          .identity = {.seed = 7,
+                       .replicas = 3,
+                       .global_batch = 64,
+                       .data_digest = "glyphs-v1:split=train,size=50",
+                       .model_digest = "xxh3-128:00112233445566778899aabbccddeeff",
+                       .spec_json = R"({"train": {"epochs": "3"}, "name": "golden"})"},
+          .version = "0.1.0",
+          .evaluation = RecordedEvaluation{.metrics = {{"test.accuracy", 0.1 + 0.2},
+                                                       {"test.ema_loss", std::nan("")},
+                                                       {"test.loss", 2.116333222555833},
+                                                       {"test.top5", 1}},
+                                           .samples = 16,
+                                           .skipped = 1,
+                                           .data_digest = "glyphs-v1:split=test,size=17",
+                                           .backend = "cpu",
+                                           .ranks = 2,
+                                           .threads = 4}};
+}
+
+TEST(StateFile, IsWrittenByteForByteAndComesBackToTheBit) {
+  const std::string path = TRAINYARD_SOURCE_DIR "/tests/data/run_directory/state.json";
+  EXPECT_EQ(EncodeState(Record()), ReadFile(path).value_or(""));
+  const auto read = ReadState(path);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->step, 312);
+  EXPECT_EQ(read->identity.seed, 7U);
+  EXPECT_EQ(read->identity.spec_json, R"({"name":"golden","train":{"epochs":"3"}})");
+  EXPECT_EQ(read->evaluation, Record().evaluation);
+}
+
+TEST(StateFile, OfAnOlderTrainerHasNoEvaluation) {
+  const testing::TempDir folder;
+  const auto read = ReadState(folder.Write("state.json", R"({"format": 1, "step": 5})"));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->step, 5);
+  EXPECT_FALSE(read->evaluation.has_value());
+  EXPECT_EQ(read->identity.spec_json, "");
+  for (const char* text : {"", "[]", "{}", R"({"step": -1})", R"({"step": "5"})"}) {
+    EXPECT_TRUE(absl::IsDataLoss(ReadState(folder.Write("bad.json", text)).status())) << text;
+  }
+}
+
+// What is written behind the training is what was there between two steps.
+TEST(TrainingState, ASnapshotDoesNotFollowTheTraining) {
+  const CompiledModel model = Compile(JobText());
+  std::vector<float> values(
+      static_cast<size_t>(engine::ElementCount(model.executable->state()[0].shape)), 1.0F);
+  ASSERT_TRUE(model.executable->WriteState(0, values).ok());
+  const auto snapshot = TakeSnapshot(*model.executable, 1, 0, {});
+  ASSERT_TRUE(snapshot.ok());
+  const std::string before = EncodeSnapshot(*snapshot)[0].content;
+  values.assign(values.size(), 2.0F);
+  ASSERT_TRUE(model.executable->WriteState(0, values).ok());
+  EXPECT_EQ(EncodeSnapshot(*snapshot)[0].content, before);
+  EXPECT_NE(EncodeSnapshot(*TakeSnapshot(*model.executable, 1, 0, {}))[0].content, before);
 }
 
 TEST(TrainingState, TheModelDigestTellsArchitecturesApart) {

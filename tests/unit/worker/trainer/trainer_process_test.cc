@@ -12,7 +12,6 @@
 #include "tests/testing/process.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/wait.h"
-#include "tests/unit/worker/data/token_files.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/records.h"
@@ -162,102 +161,6 @@ TEST_P(TrainerProcessTest, ARankThatWaitsForItsPeersCanBeStopped) {
 
 INSTANTIATE_TEST_SUITE_P(Transports, TrainerProcessTest, ::testing::Values("gloo", "shm"),
                          [](const auto& instance) { return std::string(instance.param); });
-
-// What is trained, and by which rule. The average goes with each.
-struct KilledCase {
-  const char* name;
-  const char* network;
-  const char* rule;
-};
-constexpr char kMlpOnGlyphs[] = R"("model": {"mlp": {"hidden": [16]}},
-    "data": {"dataset": "glyphs", "train_size": 200, "test_size": 20})";
-constexpr char kGpt2OnTokens[] = R"("model": {"gpt2": {"layers": 2, "heads": 2, "width": 8,
-    "context": 6, "vocabulary": 11, "dropout": 0.1}}, "data": {"dataset": "tokens", "path": "made"})";
-const KilledCase kKilledCases[] = {
-    {"sgd", kMlpOnGlyphs, R"("sgd": {"lr": 0.05, "momentum": 0.9})"},
-    {"adamw", kMlpOnGlyphs, R"("adamw": {"lr": 0.01})"},
-    {"lars", kMlpOnGlyphs, R"("lars": {"lr": 1, "trust_coefficient": 0.01})"},
-    {"lamb", kMlpOnGlyphs, R"("lamb": {"lr": 0.01})"},
-    {"gpt2", kGpt2OnTokens, R"("adamw": {"lr": 0.01, "decay_bias_and_norm": false})"},
-};
-
-class KilledTrainerTest : public ::testing::TestWithParam<KilledCase> {
- protected:
-  static constexpr int64_t kSteps = 200;
-
-  // A run directory of its own.
-  struct Run {
-    testing::TempDir folder;
-    run_dir::RunDir dir{folder.path()};
-
-    std::string File(const std::string& name) const {
-      return JoinPath(checkpoint::CheckpointPath(dir.CheckpointsDir(), kSteps), name);
-    }
-  };
-
-  void Prepare(const Run& run) {
-    run_dir::Assignment assignment;
-    TY_CHECK_OK(MakeDirectories(data_.File("made")));
-    data_.Write("made/train.bin", data::RawTokens(data::LearnableTokens(2000, 11)));
-    data_.Write("made/val.bin", data::RawTokens(data::LearnableTokens(100, 11)));
-    assignment.dataset_dir = data_.path();
-    assignment.spec_json =
-        absl::StrCat(R"({"name": "killed", "train": {"steps": )", kSteps,
-                     R"(, "global_batch": 30}, "checkpoint": {"every": {"steps": 7}},
-            "schedule": {"polynomial": {"power": 2}}, )",
-                     GetParam().network, R"(, "optimizer": {"clip_norm": 1, "ema_decay": 0.99, )",
-                     GetParam().rule, "}}");
-    assignment.ranks.push_back({.rank = 0, .local_rank = 0});
-    TY_CHECK_OK(run_dir::WriteAssignment(run.dir, assignment));
-  }
-
-  std::unique_ptr<Process> Start(const Run& run) {
-    Process::Options options;
-    options.args = {kBinary, "--run_dir", run.dir.root(), "--rank", "0"};
-    options.stdout_path = run.folder.File("out");
-    options.stderr_path = run.folder.File("err");
-    auto process = Process::Start(std::move(options));
-    TY_CHECK_OK(process.status());
-    return *std::move(process);
-  }
-
-  void ExpectSuccess(Process& process) {
-    const auto result = process.Wait(kPatience);
-    ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_EQ(result->exit_code, 0) << result->err;
-  }
-
- private:
-  testing::TempDir data_;
-};
-
-// Wherever SIGKILL hits: the moment differs from run to run.
-TEST_P(KilledTrainerTest, GoesOnBitForBit) {
-  Run whole, killed;
-  Prepare(whole);
-  ExpectSuccess(*Start(whole));
-  Prepare(killed);
-  {
-    const auto process = Start(killed);
-    ASSERT_TRUE(testing::WaitUntil(
-        [&] { return !checkpoint::ListCheckpoints(killed.dir.CheckpointsDir()).empty(); }));
-    process->Signal(SIGKILL);
-    EXPECT_TRUE(process->Wait(kPatience).ok());
-  }
-  EXPECT_FALSE(FileExists(killed.File("MANIFEST"))) << "it had ended before it was killed";
-  ExpectSuccess(*Start(killed));
-  for (const char* name :
-       {"model.safetensors", "optimizer.safetensors", "ema.safetensors", "state.json"}) {
-    const auto expected = ReadFile(whole.File(name));
-    ASSERT_TRUE(expected.ok()) << expected.status();
-    EXPECT_EQ(ReadFile(killed.File(name)).value_or(""), *expected) << name;
-  }
-  EXPECT_EQ(run_dir::ReadRankResult(killed.dir, 0)->metrics,
-            run_dir::ReadRankResult(whole.dir, 0)->metrics);
-}
-
-INSTANTIATE_TEST_SUITE_P(Jobs, KilledTrainerTest, ::testing::ValuesIn(kKilledCases),
-                         [](const auto& instance) { return std::string(instance.param.name); });
 
 TEST(TrainerProgram, AMissingRunDirectoryIsAUserErrorWithItsPath) {
   const testing::TempDir folder;

@@ -1,0 +1,60 @@
+// What the tests of whole trainings share.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/unit/worker/trainer/gang_trainer.h"
+
+namespace trainyard::trainer {
+
+// Of the job of JobText: two epochs.
+inline constexpr int64_t kSteps = 8;
+
+inline JobText WithBatchNorm() {
+  JobText job;
+  job.model = R"({"convnet": {"channels": [4, 6], "batch_norm": true}})";
+  return job;
+}
+
+// With every kind of random choice about a sample but those of images.
+inline JobText WithAugmentation() {
+  JobText job;
+  job.data = R"({"dataset": "glyphs", "train_size": 50, "test_size": 17,
+    "augment": {"pad_crop": "3", "flip": true, "cutout": 6, "color": {"brightness": 0.4}}})";
+  return job;
+}
+
+inline void ExpectSuccess(const std::vector<run_dir::RankResult>& results, int64_t step = kSteps) {
+  for (const run_dir::RankResult& result : results) {
+    EXPECT_EQ(result.outcome, run_dir::Outcome::kSucceeded) << result.message;
+    EXPECT_EQ(result.step, step);
+  }
+}
+
+inline void ExpectNear(const std::map<int64_t, double>& left,
+                       const std::map<int64_t, double>& right) {
+  ASSERT_EQ(left.size(), right.size());
+  for (const auto& [step, value] : left) {
+    ASSERT_TRUE(right.contains(step)) << step;
+    EXPECT_NEAR(value, right.at(step), 1e-5 * (1 + std::abs(value))) << "at step " << step;
+  }
+}
+
+inline void ExpectNear(const checkpoint::TensorFile& left, const checkpoint::TensorFile& right) {
+  ASSERT_EQ(left.tensors.size(), right.tensors.size());
+  for (const auto& [name, tensor] : left.tensors) {
+    ASSERT_TRUE(right.tensors.contains(name)) << name;
+    const auto a = checkpoint::FloatValues(tensor).value();
+    const auto b = checkpoint::FloatValues(right.tensors.at(name)).value();
+    ASSERT_EQ(a.size(), b.size()) << name;
+    for (size_t i = 0; i < a.size(); ++i) {
+      ASSERT_NEAR(a[i], b[i], 2e-5 * (1 + std::abs(a[i]))) << name << "[" << i << "]";
+    }
+  }
+}
+
+}  // namespace trainyard::trainer
