@@ -94,7 +94,7 @@ class Grammar {
         ->check(CLI::Range(1, 4096).description(""));
     verb->add_option("--name", options_.name, "Name of the job");
     verb->add_option("--from", options_.from,
-                     "Checkpoint to start from: 12/600, or a job for its newest");
+                     "Checkpoint to start from: 12/600, 12/best, or a job for its newest");
     verb->add_option("--request-id", options_.request_id,
                      "The same request sent again gives the same job (chosen at random otherwise)");
     verb->add_flag("--dry-run", options_.dry_run, "Check and show only; nothing is stored");
@@ -238,16 +238,26 @@ class Grammar {
   }
 
   void AddResources() {
-    CLI::App* checkpoints = Group("checkpoints", "List and download checkpoints");
+    CLI::App* checkpoints = Group("checkpoints", "List, download and verify checkpoints");
     OneJob(Verb(checkpoints, "ls", "List the checkpoints of a job", "last"));
     CLI::App* get =
         Verb(checkpoints, "get", "Download a checkpoint; goes on where it stopped", "last -O out");
     get->add_option("CHECKPOINT", options_.selectors,
-                    "A job for its newest checkpoint, or JOB/STEP: last, 12/600")
+                    "A job for its newest checkpoint, JOB/STEP, or JOB best: last, 12/600")
         ->required()
-        ->expected(1);
+        ->expected(1, 2);
     get->add_option("-O,--output-dir", options_.output_dir,
                     "Folder for the files (job-12-step-600)");
+    CLI::App* verify = Verb(checkpoints, "verify",
+                            "Recompute a checkpoint's hashes and its evaluation", "last best");
+    verify
+        ->add_option("CHECKPOINT", options_.selectors, "As for get, or a folder that holds one")
+        ->required()
+        ->expected(1, 2);
+    verify->add_option("-O,--output-dir", options_.output_dir,
+                       "Folder for what is downloaded (one that is removed again)");
+    verify->add_option("--dataset_dir", options_.dataset_dir,
+                       "Folder of the data sets; without the job's, the hashes alone");
     CLI::App* workers = Group("workers", "List and steer workers");
     Verb(workers, "ls", "List the workers and their devices", "");
     for (const auto& [name, summary] : std::map<std::string, std::string>{

@@ -26,6 +26,7 @@ Result Diff(const Context& context);
 Result Wait(const Context& context);
 Result ListCheckpoints(const Context& context);
 Result GetCheckpoint(const Context& context);
+Result VerifyCheckpoint(const Context& context);
 Result ListWorkers(const Context& context);
 Result Cordon(const Context& context);
 Result Uncordon(const Context& context);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "client/commands/commands.h"
 #include "client/commands/data_sources.h"
+#include "client/commands/fetch_progress.h"
 #include "client/daemons/child.h"
 #include "client/fetch/download.h"
 #include "client/output/proto_text.h"
@@ -141,15 +142,17 @@ absl::Status Fetch(const Context& context, const std::string& fetcher, const Dat
   TY_RETURN_IF_ERROR(MakeDirectories(folder));
   for (const SourceFile& file : source.files) {
     const std::string path = JoinPath(folder, file.name);
-    TY_ASSIGN_OR_RETURN(
-        const daemons::ChildResult result,
-        daemons::RunChild({fetcher, "--url", SourceUrl(source, file, context.options.mirror),
-                           "--to", path, "--md5", std::string(file.md5)},
-                          "", kFetchTimeout));
-    const std::string error(absl::StripAsciiWhitespace(result.err));
-    if (result.exit_code == fetch::kExitUnavailable) return absl::UnavailableError(error);
-    if (result.exit_code != 0) return absl::DataLossError(error);
-    context.Say(absl::StrCat(path, " ", absl::StripAsciiWhitespace(result.out)));
+    FetchProgress progress(context, file.name);
+    const auto result = daemons::RunChild(
+        {fetcher, "--url", SourceUrl(source, file, context.options.mirror), "--to", path, "--md5",
+         std::string(file.md5), "--progress"},
+        "", kFetchTimeout, [&progress](absl::string_view text) { progress.OnOutput(text); });
+    progress.Clear();
+    TY_RETURN_IF_ERROR(result.status());
+    const std::string error(absl::StripAsciiWhitespace(result->err));
+    if (result->exit_code == fetch::kExitUnavailable) return absl::UnavailableError(error);
+    if (result->exit_code != 0) return absl::DataLossError(error);
+    context.Say(absl::StrCat(path, " ", progress.verdict()));
   }
   return absl::OkStatus();
 }

@@ -41,6 +41,10 @@ std::string MetricText(const v1::Job& job) {
   if (accuracy != job.final_metrics().end()) {
     parts.push_back("test accuracy " + output::PercentText(accuracy->second));
   }
+  const auto top5 = job.final_metrics().find("test.top5");
+  if (top5 != job.final_metrics().end()) {
+    parts.push_back("top-5 " + output::PercentText(top5->second));
+  }
   const auto loss = job.final_metrics().find("test.loss");
   if (loss != job.final_metrics().end()) {
     parts.push_back("test loss " + output::NumberText(loss->second));

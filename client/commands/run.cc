@@ -45,6 +45,7 @@ link::ExitCode Run(const Context& context, const std::vector<VerbInfo>& verbs) {
       {"wait", Wait},
       {"checkpoints ls", ListCheckpoints},
       {"checkpoints get", GetCheckpoint},
+      {"checkpoints verify", VerifyCheckpoint},
       {"workers ls", ListWorkers},
       {"workers cordon", Cordon},
       {"workers uncordon", Uncordon},

@@ -53,6 +53,31 @@ absl::StatusOr<Selection> ParsePart(absl::string_view text, absl::string_view pa
   return selection;
 }
 
+// Checkpoints that have a name beside their step.
+bool IsWord(absl::string_view which) {
+  return which == "best" || which == "latest";
+}
+
+// The best, or the newest.
+absl::StatusOr<std::string> NamedCheckpoint(link::ServerLink& link, const std::string& job,
+                                            bool best) {
+  v1::ListCheckpointsRequest request;
+  request.set_parent(job);
+  TY_ASSIGN_OR_RETURN(const v1::ListCheckpointsResponse response,
+                      link.Call(&v1::CheckpointService::Stub::ListCheckpoints, request));
+  if (response.checkpoints_size() == 0) {
+    return MakeError(absl::StatusCode::kNotFound, "NOT_FOUND",
+                     absl::StrCat(job, " has no checkpoint yet"));
+  }
+  if (!best) return response.checkpoints(response.checkpoints_size() - 1).name();
+  for (const v1::Checkpoint& checkpoint : response.checkpoints()) {
+    if (checkpoint.is_best()) return checkpoint.name();
+  }
+  return MakeError(absl::StatusCode::kNotFound, "NOT_FOUND",
+                   absl::StrCat(job, " has no checkpoint that was evaluated yet; '", job,
+                                "/latest' is its newest"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<Selection>> ParseSelector(absl::string_view text) {
@@ -115,23 +140,20 @@ absl::StatusOr<std::string> ResolveCheckpoint(link::ServerLink& link, const std:
   const bool has_prefix = absl::StartsWith(text, "jobs/");
   const size_t slash = text.find('/', has_prefix ? 5 : 0);
   TY_ASSIGN_OR_RETURN(const std::string job, ResolveOne(link, text.substr(0, slash)));
-  if (slash != std::string::npos) {
-    const std::string name = absl::StrCat(job, "/checkpoints/", text.substr(slash + 1));
+  std::string which = slash == std::string::npos ? "latest" : text.substr(slash + 1);
+  if (const absl::string_view word = absl::StripPrefix(which, "checkpoints/"); IsWord(word)) {
+    which = std::string(word);
+  }
+  if (!IsWord(which)) {
+    const std::string name = absl::StrCat(job, "/checkpoints/", which);
     if (!ParseCheckpointName(name).ok()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "'", text, "' names no checkpoint; write JOB/STEP, such as 12/600, or JOB alone"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", text, "' names no checkpoint; write JOB/STEP, such as 12/600, ",
+                       "JOB/best, JOB/latest or JOB alone"));
     }
     return name;
   }
-  v1::ListCheckpointsRequest request;
-  request.set_parent(job);
-  TY_ASSIGN_OR_RETURN(const v1::ListCheckpointsResponse response,
-                      link.Call(&v1::CheckpointService::Stub::ListCheckpoints, request));
-  if (response.checkpoints_size() == 0) {
-    return MakeError(absl::StatusCode::kNotFound, "NOT_FOUND",
-                     absl::StrCat(job, " has no checkpoint yet"));
-  }
-  return response.checkpoints(response.checkpoints_size() - 1).name();
+  return NamedCheckpoint(link, job, which == "best");
 }
 
 }  // namespace trainyard::commands

@@ -32,7 +32,8 @@ absl::StatusOr<std::vector<std::string>> ResolveSelectors(link::ServerLink& link
 // A selector that must name one job.
 absl::StatusOr<std::string> ResolveOne(link::ServerLink& link, const std::string& text);
 
-// A checkpoint: its full name, JOB/STEP, or JOB for its newest. NOT_FOUND where there is none.
+// A checkpoint: its full name, JOB/STEP, JOB/best, or JOB or JOB/latest for its newest. NOT_FOUND
+// where there is none.
 absl::StatusOr<std::string> ResolveCheckpoint(link::ServerLink& link, const std::string& text);
 
 }  // namespace trainyard::commands

@@ -55,7 +55,8 @@ std::string FinalMetrics(const v1::Job& job) {
                                              job.final_metrics().end());
   return absl::StrJoin(sorted, "\n", [](std::string* out, const auto& metric) {
     absl::StrAppend(out, metric.first, " ",
-                    metric.first.find("accuracy") != std::string::npos
+                    metric.first.find("accuracy") != std::string::npos ||
+                            metric.first.find("top5") != std::string::npos
                         ? output::PercentText(metric.second)
                         : output::NumberText(metric.second));
   });

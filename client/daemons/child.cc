@@ -66,7 +66,7 @@ int ExitCodeFrom(int wait_status) {
 
 // Moves bytes until the child has closed both outputs. False where the time ran out.
 bool Exchange(Pipe& in, Pipe& out, Pipe& err, absl::string_view input, absl::Duration timeout,
-              ChildResult& result) {
+              const std::function<void(absl::string_view)>& on_out, ChildResult& result) {
   Clock* clock = Clock::Real();
   const absl::Duration deadline = clock->Uptime() + timeout;
   std::array<char, 65536> buffer;
@@ -87,16 +87,21 @@ bool Exchange(Pipe& in, Pipe& out, Pipe& err, absl::string_view input, absl::Dur
         input = "";
       }
     }
-    const auto drain = [&buffer](Pipe& pipe, std::string& text) {
+    const auto keep_in = [](std::string& text) {
+      return [&text](absl::string_view bytes) {
+        if (text.size() < kOutputBytesMax) text.append(bytes.data(), bytes.size());
+      };
+    };
+    const auto drain = [&buffer](Pipe& pipe, const std::function<void(absl::string_view)>& take) {
       const ssize_t got = read(pipe.read.get(), buffer.data(), buffer.size());
       if (got > 0) {
-        if (text.size() < kOutputBytesMax) text.append(buffer.data(), static_cast<size_t>(got));
+        take(absl::string_view(buffer.data(), static_cast<size_t>(got)));
       } else if (got == 0 || errno != EINTR) {
         pipe.read = UniqueFd();
       }
     };
-    if (fds[1].revents != 0) drain(out, result.out);
-    if (fds[2].revents != 0) drain(err, result.err);
+    if (fds[1].revents != 0) drain(out, on_out ? on_out : keep_in(result.out));
+    if (fds[2].revents != 0) drain(err, keep_in(result.err));
   }
   return true;
 }
@@ -104,7 +109,8 @@ bool Exchange(Pipe& in, Pipe& out, Pipe& err, absl::string_view input, absl::Dur
 }  // namespace
 
 absl::StatusOr<ChildResult> RunChild(const std::vector<std::string>& args, absl::string_view input,
-                                     absl::Duration timeout) {
+                                     absl::Duration timeout,
+                                     const std::function<void(absl::string_view)>& on_out) {
   TY_ASSIGN_OR_RETURN(Pipe in, MakeInput());
   TY_ASSIGN_OR_RETURN(Pipe out, MakePipe());
   TY_ASSIGN_OR_RETURN(Pipe err, MakePipe());
@@ -116,7 +122,7 @@ absl::StatusOr<ChildResult> RunChild(const std::vector<std::string>& args, absl:
   out.write = UniqueFd();
   err.write = UniqueFd();
   ChildResult result;
-  const bool is_done = Exchange(in, out, err, input, timeout, result);
+  const bool is_done = Exchange(in, out, err, input, timeout, on_out, result);
   if (!is_done) kill(pid, SIGKILL);
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {

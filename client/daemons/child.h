@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,11 @@ struct ChildResult {
 };
 
 // Runs a program to its end. DEADLINE_EXCEEDED (and the child is killed) after `timeout`. Output
-// past 1 MiB is dropped.
+// past 1 MiB is dropped. Where there is an `on_out`, it gets what the child prints, piece by piece
+// as it comes, and ChildResult::out stays empty.
 absl::StatusOr<ChildResult> RunChild(const std::vector<std::string>& args, absl::string_view input,
-                                     absl::Duration timeout);
+                                     absl::Duration timeout,
+                                     const std::function<void(absl::string_view)>& on_out = {});
 
 // Starts a program in a session of its own, so that neither Ctrl-C nor the end of the terminal
 // reaches it; stdout and stderr are appended to the log. The caller reaps it, or ends before it.

@@ -49,6 +49,19 @@ size_t Write(char* data, size_t size, size_t count, void* user) {
   return sink->status.ok() ? bytes : 0;
 }
 
+// What curl's other callback gets. Its numbers leave out what was here before.
+struct Meter {
+  const std::function<void(int64_t, int64_t)>& tell;
+  int64_t before = 0;
+};
+
+int Measure(void* user, curl_off_t total, curl_off_t now, curl_off_t, curl_off_t) {
+  const auto* meter = static_cast<const Meter*>(user);
+  if (meter->tell && now > 0)
+    meter->tell(meter->before + now, total > 0 ? meter->before + total : 0);
+  return 0;
+}
+
 bool MayHeal(CURLcode code) {
   switch (code) {
     case CURLE_COULDNT_RESOLVE_HOST:
@@ -95,6 +108,10 @@ absl::Status Continue(const DownloadRequest& request, const std::string& part, b
   curl_easy_setopt(curl.get(), CURLOPT_RESUME_FROM_LARGE, static_cast<curl_off_t>(size));
   curl_easy_setopt(curl.get(), CURLOPT_WRITEFUNCTION, Write);
   curl_easy_setopt(curl.get(), CURLOPT_WRITEDATA, &sink);
+  Meter meter{.tell = request.on_progress, .before = size};
+  curl_easy_setopt(curl.get(), CURLOPT_NOPROGRESS, 0L);
+  curl_easy_setopt(curl.get(), CURLOPT_XFERINFOFUNCTION, Measure);
+  curl_easy_setopt(curl.get(), CURLOPT_XFERINFODATA, &meter);
   const CURLcode code = curl_easy_perform(curl.get());
   TY_RETURN_IF_ERROR(sink.status);
   long response = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -16,6 +17,8 @@ struct DownloadRequest {
   std::string url;   // http, https or file
   std::string path;  // of the file; its folder exists
   std::string md5;   // 32 lower-case hex digits: what the publisher gives
+  // Called as bytes come, with how many are here and how many there will be (0: not known yet).
+  std::function<void(int64_t bytes, int64_t total)> on_progress = {};
 };
 
 // The lower-case MD5 of a file: what publishers of data sets give, against damage and not against

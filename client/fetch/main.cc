@@ -6,10 +6,14 @@
 #include <cstdio>
 
 #include "client/fetch/download.h"
+#include "common/base/env.h"
 #include "common/base/version.h"
 
 namespace trainyard::fetch {
 namespace {
+
+// What is drawn more often nobody can read.
+constexpr absl::Duration kProgressInterval = absl::Milliseconds(100);
 
 int Main(int argc, char** argv) {
   DownloadRequest request;
@@ -18,7 +22,21 @@ int Main(int argc, char** argv) {
   app.add_option("--url", request.url, "http, https or file")->required();
   app.add_option("--to", request.path, "path of the file")->required();
   app.add_option("--md5", request.md5, "what it must hash to")->required();
+  bool tells_progress = false;
+  app.add_flag("--progress", tells_progress,
+               "also print `progress BYTES TOTAL` as bytes come; TOTAL is 0 until it is known");
   CLI11_PARSE(app, argc, argv);
+  absl::Duration told = -absl::InfiniteDuration();
+  if (tells_progress) {
+    request.on_progress = [&told](int64_t bytes, int64_t total) {
+      const absl::Duration now = Clock::Real()->Uptime();
+      if (now - told < kProgressInterval && bytes != total) return;
+      told = now;
+      std::printf("progress %lld %lld\n", static_cast<long long>(bytes),
+                  static_cast<long long>(total));
+      std::fflush(stdout);
+    };
+  }
   curl_global_init(CURL_GLOBAL_DEFAULT);
   const absl::StatusOr<bool> fetched = Download(request);
   if (fetched.ok()) {

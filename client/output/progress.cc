@@ -24,16 +24,17 @@ std::string EpochText(const ProgressView& view) {
   return absl::StrCat("epoch ", std::min(view.epoch + 1, view.epochs), "/", view.epochs);
 }
 
+// Tenths of seconds would only flicker.
+std::string EtaText(absl::Duration eta) {
+  return "eta " + (eta < absl::Minutes(1) ? absl::StrCat(absl::ToInt64Seconds(eta), "s")
+                                          : DurationText(eta));
+}
+
 // Speed, time left and values, the most important first.
 std::vector<std::string> Facts(const ProgressView& view) {
   std::vector<std::string> facts;
   if (view.samples_per_s > 0) facts.push_back(RateText(view.samples_per_s) + " samples/s");
-  if (view.eta.has_value()) {
-    // Tenths of seconds would only flicker.
-    facts.push_back("eta " + (*view.eta < absl::Minutes(1)
-                                  ? absl::StrCat(absl::ToInt64Seconds(*view.eta), "s")
-                                  : DurationText(*view.eta)));
-  }
+  if (view.eta.has_value()) facts.push_back(EtaText(*view.eta));
   if (view.loss.has_value()) facts.push_back("loss " + NumberText(*view.loss));
   if (view.accuracy.has_value()) facts.push_back("accuracy " + PercentText(*view.accuracy));
   return facts;
@@ -54,6 +55,27 @@ std::string Bar(double fraction, int width, bool unicode) {
   const int used = eighths / 8 + (eighths % 8 > 0 ? 1 : 0);
   bar += std::string(static_cast<size_t>(width - used), ' ');
   return bar + "▏";
+}
+
+double Fraction(const TransferView& view) {
+  if (view.total <= 0) return 0;
+  return std::clamp(static_cast<double>(view.bytes) / static_cast<double>(view.total), 0.0, 1.0);
+}
+
+std::string BytesText(const TransferView& view) {
+  return absl::StrCat(FormatBytes(view.bytes),
+                      view.total > 0 ? absl::StrCat("/", FormatBytes(view.total)) : "");
+}
+
+std::vector<std::string> Facts(const TransferView& view) {
+  std::vector<std::string> facts;
+  if (view.bytes_per_s < 1) return facts;
+  facts.push_back(FormatBytes(static_cast<int64_t>(view.bytes_per_s)) + "/s");
+  if (view.total > view.bytes) {
+    const auto rest = static_cast<double>(view.total - view.bytes);
+    facts.push_back(EtaText(absl::Seconds(std::ceil(rest / view.bytes_per_s))));
+  }
+  return facts;
 }
 
 }  // namespace
@@ -94,6 +116,28 @@ std::string ProgressTextLine(const ProgressView& view) {
   if (const std::string epoch = EpochText(view); !epoch.empty()) parts.push_back(epoch);
   parts.push_back(absl::StrCat("step ", view.step, "/", view.total_steps));
   parts.push_back(absl::StrCat(static_cast<int>(Fraction(view) * 100), "%"));
+  for (std::string& fact : Facts(view)) parts.push_back(std::move(fact));
+  return absl::StrJoin(parts, "  ");
+}
+
+std::string TransferBarLine(const TransferView& view, const Terminal& terminal) {
+  constexpr int kBarMin = 8;
+  constexpr int kBarMax = 24;
+  std::vector<std::string> tail = Facts(view);
+  tail.insert(tail.begin(), " " + BytesText(view));
+  std::string name = absl::StrCat(view.name, " ");
+  const auto room = [&] {
+    return terminal.width - 3 - DisplayWidth(absl::StrCat(name, absl::StrJoin(tail, "  ")));
+  };
+  if (room() < kBarMin) name.clear();
+  while (room() < kBarMin && tail.size() > 1) tail.pop_back();
+  return absl::StrCat(name, Bar(Fraction(view), std::clamp(room(), 1, kBarMax), terminal.unicode),
+                      absl::StrJoin(tail, "  "));
+}
+
+std::string TransferTextLine(const TransferView& view) {
+  std::vector<std::string> parts = {view.name, BytesText(view)};
+  if (view.total > 0) parts.push_back(absl::StrCat(static_cast<int>(Fraction(view) * 100), "%"));
   for (std::string& fact : Facts(view)) parts.push_back(std::move(fact));
   return absl::StrJoin(parts, "  ");
 }

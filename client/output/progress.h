@@ -33,4 +33,17 @@ std::string ProgressBarLine(const ProgressView& view, const Terminal& terminal);
 //   epoch 2/3  step 412/936  44%  5,412 samples/s  eta 12s  loss 0.431  accuracy 86.2%
 std::string ProgressTextLine(const ProgressView& view);
 
+// A file on its way.
+struct TransferView {
+  std::string name;
+  int64_t bytes = 0;
+  int64_t total = 0;  // 0: not known
+  double bytes_per_s = 0;
+};
+
+//   cifar.tar.gz ▕████████▌       ▏ 81 MiB/162 MiB  5.4 MiB/s  eta 15s
+std::string TransferBarLine(const TransferView& view, const Terminal& terminal);
+//   cifar.tar.gz  81 MiB/162 MiB  50%  5.4 MiB/s  eta 15s
+std::string TransferTextLine(const TransferView& view);
+
 }  // namespace trainyard::output

@@ -108,12 +108,13 @@ void FakeServer::AddLog(const std::string& job, int rank, const std::string& tex
 }
 
 void FakeServer::AddCheckpoint(const std::string& job, int64_t step,
-                               const std::map<std::string, std::string>& files) {
+                               const std::map<std::string, std::string>& files, bool is_best) {
   const std::lock_guard lock(mutex_);
   v1::Checkpoint checkpoint;
   checkpoint.set_name(absl::StrCat(job, "/checkpoints/", step));
   checkpoint.set_step(step);
   checkpoint.set_attempt(1);
+  checkpoint.set_is_best(is_best);
   for (const auto& [name, content] : files) {
     ContentHasher hasher;
     hasher.Update(content);

@@ -41,7 +41,7 @@ class FakeServer : public v1::JobService::Service,
   void AddLog(const std::string& job, int rank, const std::string& text);
   // A checkpoint whose record holds the right hashes, unless the test changes its bytes later.
   void AddCheckpoint(const std::string& job, int64_t step,
-                     const std::map<std::string, std::string>& files);
+                     const std::map<std::string, std::string>& files, bool is_best = false);
   void DamageFile(const std::string& checkpoint, const std::string& file);
   void AddWorker(const v1::Worker& worker);
   // The next call of CreateJob answers so.

@@ -90,6 +90,55 @@ TEST_F(Checkpoints, AFileNameThatIsAPathIsRefused) {
   EXPECT_FALSE(FileExists(runner_.home.File("escape")));
 }
 
+TEST_F(Checkpoints, TheBestIsMarkedAndHasAName) {
+  server_.AddCheckpoint("jobs/1", 700, {{"state.json", "{}"}}, /*is_best=*/true);
+  server_.AddCheckpoint("jobs/1", 800, {{"state.json", "{}"}});
+  const std::string table = runner_.Run({"checkpoints", "ls", "last"}).out;
+  EXPECT_THAT(table, ::testing::ContainsRegex("checkpoints/700 .*\\*\n"));
+  EXPECT_THAT(table, ::testing::ContainsRegex("checkpoints/800 .*-\n"));
+  const CommandResult best = runner_.Run({"checkpoints", "get", "1", "best", "-O", out_});
+  EXPECT_EQ(best.exit_code, 0) << best.err;
+  EXPECT_THAT(best.err, HasSubstr("jobs/1/checkpoints/700"));
+}
+
+// Over the program that does the work.
+class VerifiedCheckpoints : public Checkpoints {
+ protected:
+  VerifiedCheckpoints() {
+    runner_.surroundings.binary_dir = TRAINYARD_BIN_DIR;
+    server_.AddCheckpoint("jobs/1", 900,
+                          {{"model.safetensors", model_}, {"state.json", "{\"step\": 900}"}});
+  }
+};
+
+TEST_F(VerifiedCheckpoints, OfAJobAreDownloadedForIt) {
+  const CommandResult result = runner_.Run({"checkpoints", "verify", "last"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("checkpoint of step 900\n"));
+  EXPECT_THAT(result.out, HasSubstr("files only: state.json records no evaluation of this step\n"
+                                    "all 2 are as recorded\n"));
+  const CommandResult json = runner_.Run({"checkpoints", "verify", "1/900", "-o", "json"});
+  EXPECT_THAT(json.out, HasSubstr("\"what\": \"model.safetensors\""));
+}
+
+TEST_F(VerifiedCheckpoints, AFlippedBitIsNamedWithFileAndHashes) {
+  ASSERT_EQ(Get().exit_code, 0);
+  std::string damaged = model_;
+  damaged[1000] = static_cast<char>(damaged[1000] ^ 4);
+  ASSERT_TRUE(WriteFileAtomically(JoinPath(out_, "model.safetensors"), damaged).ok());
+  const CommandResult result = runner_.Run({"checkpoints", "verify", out_});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out,
+              ::testing::ContainsRegex("model.safetensors  xxh3-128:[^ ]*  xxh3-128:[^ ]*  NO\n"));
+  EXPECT_THAT(result.out, HasSubstr("1 of 2 differ: model.safetensors\n"));
+}
+
+TEST_F(VerifiedCheckpoints, AFolderThatIsNoneSaysWhatIsMissing) {
+  const CommandResult result = runner_.Run({"checkpoints", "verify", runner_.home.path()});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("MANIFEST' is corrupt: it is missing"));
+}
+
 TEST_F(Checkpoints, OneThatIsNotThereIsNotFound) {
   EXPECT_EQ(runner_.Run({"checkpoints", "get", "1/5"}).exit_code, 3);
 }

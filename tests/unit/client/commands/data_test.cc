@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "client/commands/data_sources.h"
+#include "client/commands/fetch_progress.h"
 #include "common/base/files.h"
 #include "nlohmann/json.hpp"
 #include "tests/testing/paths.h"
@@ -80,6 +83,50 @@ TEST_F(DataTest, FetchedTextIsListedAsTokens) {
   EXPECT_EQ(verified.exit_code, 0) << verified.err;
   EXPECT_THAT(verified.out, HasSubstr("tinyshakespeare  train  1,003,853       65  any"));
   EXPECT_THAT(verified.out, HasSubstr("tinyshakespeare  test     111,539       65  any"));
+}
+
+TEST_F(DataTest, FetchDrawsABarOnATerminal) {
+  const testing::TempDir mirror;
+  mirror.Write("cifar-10-binary.tar.gz", "not the archive");
+  runner_.terminal.err_is_terminal = true;
+  const CommandResult result = Run({"fetch", "cifar10", "--mirror", mirror.path()});
+  EXPECT_THAT(result.err,
+              HasSubstr("\rcifar-10-binary.tar.gz [########################] 15 B/15 B"));
+  EXPECT_THAT(result.err, HasSubstr("\r\x1b[Kerror:")) << "the bar is taken away";
+  EXPECT_EQ(Run({"fetch", "cifar10", "--mirror", mirror.path(), "--quiet"}).err.find("15 B"),
+            std::string::npos);
+}
+
+// A clock that is moved by hand.
+class HandClock : public Clock {
+ public:
+  absl::Time Now() override { return absl::FromUnixSeconds(1'800'000'000) + uptime; }
+  absl::Duration Uptime() override { return uptime; }
+  void SleepFor(absl::Duration duration) override { uptime += duration; }
+
+  absl::Duration uptime = absl::Seconds(100);
+};
+
+TEST(FetchProgress, WithoutATerminalALineComesEveryTenSeconds) {
+  const Options options;
+  const Surroundings surroundings;
+  const output::Terminal terminal;
+  std::ostringstream out, err;
+  std::istringstream in;
+  HandClock clock;
+  link::Interrupt interrupt;
+  const Context context = {options, surroundings, terminal, out,          err,
+                           in,      false,        clock,    *Rng::Real(), interrupt};
+  FetchProgress progress(context, "a.gz");
+  progress.OnOutput("progress 1048576 0\nprog");
+  clock.uptime += absl::Seconds(5);
+  progress.OnOutput("ress 6291456 104857600\n");
+  EXPECT_EQ(err.str(), "");
+  clock.uptime += absl::Seconds(5);
+  progress.OnOutput("progress 11534336 104857600\nprogress 11534337 104857600\n");
+  EXPECT_EQ(err.str(), "a.gz  11 MiB/100 MiB  11%  1.0 MiB/s  eta 1m 29s\n");
+  progress.OnOutput("fetched\n");
+  EXPECT_EQ(progress.verdict(), "fetched");
 }
 
 TEST(DataSources, AMirrorTakesThePlaceOfThePublisher) {

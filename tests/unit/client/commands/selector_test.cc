@@ -66,6 +66,11 @@ TEST_F(Resolve, AJobAloneNamesItsNewestCheckpoint) {
   EXPECT_EQ(*ResolveCheckpoint(*link_, "1/90"), "jobs/1/checkpoints/90");
   EXPECT_EQ(*ResolveCheckpoint(*link_, "jobs/1/90"), "jobs/1/checkpoints/90");
   EXPECT_EQ(*ResolveCheckpoint(*link_, "jobs/1/checkpoints/90"), "jobs/1/checkpoints/90");
+  EXPECT_EQ(*ResolveCheckpoint(*link_, "1/latest"), "jobs/1/checkpoints/600");
+  EXPECT_EQ(ResolveCheckpoint(*link_, "1/best").status().code(), absl::StatusCode::kNotFound);
+  server_.AddCheckpoint(job, 90, {{"state.json", "{}"}}, /*is_best=*/true);
+  EXPECT_EQ(*ResolveCheckpoint(*link_, "last/best"), "jobs/1/checkpoints/90");
+  EXPECT_EQ(*ResolveCheckpoint(*link_, "jobs/1/checkpoints/best"), "jobs/1/checkpoints/90");
   EXPECT_EQ(ResolveCheckpoint(*link_, "1/x").status().code(), absl::StatusCode::kInvalidArgument);
 }
 

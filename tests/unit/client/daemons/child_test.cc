@@ -25,6 +25,17 @@ TEST(Child, OneThatReadsNothingIsNoProblem) {
   EXPECT_EQ(result->exit_code, 0);
 }
 
+TEST(Child, ItsOutputIsHandedOnAsItComes) {
+  std::string told;
+  const auto result =
+      RunChild({"/bin/sh", "-c", "echo one; echo two; echo oops >&2"}, "", absl::Seconds(30),
+               [&](absl::string_view text) { told.append(text.data(), text.size()); });
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(told, "one\ntwo\n");
+  EXPECT_EQ(result->out, "");
+  EXPECT_EQ(result->err, "oops\n");
+}
+
 TEST(Child, OneThatTakesTooLongIsEnded) {
   const auto result = RunChild({"/bin/sh", "-c", "exec sleep 600"}, "", absl::Milliseconds(50));
   EXPECT_EQ(result.status().code(), absl::StatusCode::kDeadlineExceeded);

@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "common/base/errors.h"
 #include "common/base/files.h"
 #include "tests/testing/temp_dir.h"
@@ -53,6 +57,22 @@ TEST_F(DownloadTest, AServerThatGoesAwayIsAskedForTheRest) {
   ASSERT_TRUE(fetched.ok()) << fetched.status();
   EXPECT_EQ(Got(), content_);
   EXPECT_THAT(server.starts(), ElementsAre(0, 40'000, 80'000));
+}
+
+TEST_F(DownloadTest, TellsItsProgressWithWhatWasThereBefore) {
+  folder_.Write("got.part", content_.substr(0, 30'000));
+  HttpServer server(content_, {.cut_after = 40'000});
+  std::vector<std::pair<int64_t, int64_t>> told;
+  const auto fetched = Download(
+      {.url = server.url(),
+       .path = folder_.File("got"),
+       .md5 = md5_,
+       .on_progress = [&told](int64_t bytes, int64_t total) { told.emplace_back(bytes, total); }});
+  ASSERT_TRUE(fetched.ok()) << fetched.status();
+  ASSERT_FALSE(told.empty());
+  EXPECT_GT(told.front().first, 30'000);
+  EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
+  EXPECT_EQ(told.back(), (std::pair<int64_t, int64_t>(100'000, 100'000)));
 }
 
 TEST_F(DownloadTest, AnInterruptedDownloadGoesOnWhereItStopped) {

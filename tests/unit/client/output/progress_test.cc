@@ -67,6 +67,27 @@ TEST(Progress, AFullBarIsFull) {
   EXPECT_THAT(ProgressBarLine(view, terminal), ::testing::HasSubstr("####] 10/10"));
 }
 
+TEST(Transfer, ALineHasBytesRateAndTimeLeft) {
+  TransferView view{.name = "cifar.tar.gz", .bytes = 50 << 20, .total = 200 << 20};
+  EXPECT_EQ(TransferTextLine(view), "cifar.tar.gz  50 MiB/200 MiB  25%");
+  view.bytes_per_s = 10 << 20;
+  EXPECT_EQ(TransferTextLine(view), "cifar.tar.gz  50 MiB/200 MiB  25%  10 MiB/s  eta 15s");
+  view.total = 0;
+  EXPECT_EQ(TransferTextLine(view), "cifar.tar.gz  50 MiB  10 MiB/s");
+}
+
+TEST(Transfer, ABarFitsAnyTerminal) {
+  const TransferView view{
+      .name = "cifar.tar.gz", .bytes = 50 << 20, .total = 200 << 20, .bytes_per_s = 10 << 20};
+  Terminal terminal;
+  EXPECT_EQ(TransferBarLine(view, terminal),
+            "cifar.tar.gz [######..................] 50 MiB/200 MiB  10 MiB/s  eta 15s");
+  for (const int width : {200, 60, 40, 30}) {
+    terminal.width = width;
+    EXPECT_LT(DisplayWidth(TransferBarLine(view, terminal)), width) << width;
+  }
+}
+
 TEST(Progress, TheViewComesFromTheJob) {
   v1::Progress progress;
   progress.set_step(5);
