@@ -9,32 +9,13 @@
 //   output 3, one bit an element that tells where y is positive. The gradient reads these bits, and
 //   its output 3 is dy where they are set: the gradient of the residual.
 #include "absl/strings/str_cat.h"
-#include "worker/engine/graph/autodiff.h"
 #include "worker/engine/graph/graph_builder.h"
+#include "worker/engine/graph/ops/norm_gradient.h"
 #include "worker/engine/graph/ops/ops.h"
 
 namespace trainyard::engine {
-namespace {
-
-void Gradient(Autodiff& autodiff, const Node& node) {
-  const ValueId dy = autodiff.GradientOf(node.outputs[0]);
-  const ValueId x = node.inputs[0];
-  const ValueId dx = autodiff.Wants(x) ? autodiff.NewGradient(x) : kNoValue;
-  const ValueId dweight = autodiff.NewGradient(node.inputs[1]);
-  const ValueId dbias = autodiff.NewGradient(node.inputs[2]);
-  autodiff.Emit({OpKind::kBatchNormGradient,
-                 node.name,
-                 {dy, x, node.inputs[1], node.outputs[1], node.outputs[2]},
-                 {dx, dweight, dbias},
-                 node.attributes});
-  if (dx != kNoValue) {
-    autodiff.Contribute(x, dx);
-  }
-}
-
-}  // namespace
-
-const OpDefinition kBatchNormDefinition = {"batch_norm", FlopsPerElement<8>, Gradient};
+const OpDefinition kBatchNormDefinition = {"batch_norm", FlopsPerElement<8>,
+                                           EmitNormGradient<OpKind::kBatchNormGradient>};
 const OpDefinition kBatchNormGradientDefinition = {"batch_norm_gradient", FlopsPerElement<11>,
                                                    nullptr};
 

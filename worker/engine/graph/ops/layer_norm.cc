@@ -3,32 +3,13 @@
 //   inverse: 1 / sqrt(variance + eps), of the biased variance
 //   gradient  (dy, x, weight, mean, inverse) -> dx, dweight, dbias
 #include "absl/strings/str_cat.h"
-#include "worker/engine/graph/autodiff.h"
 #include "worker/engine/graph/graph_builder.h"
+#include "worker/engine/graph/ops/norm_gradient.h"
 #include "worker/engine/graph/ops/ops.h"
 
 namespace trainyard::engine {
-namespace {
-
-void Gradient(Autodiff& autodiff, const Node& node) {
-  const ValueId dy = autodiff.GradientOf(node.outputs[0]);
-  const ValueId x = node.inputs[0];
-  const ValueId dx = autodiff.Wants(x) ? autodiff.NewGradient(x) : kNoValue;
-  const ValueId dweight = autodiff.NewGradient(node.inputs[1]);
-  const ValueId dbias = autodiff.NewGradient(node.inputs[2]);
-  autodiff.Emit({OpKind::kLayerNormGradient,
-                 node.name,
-                 {dy, x, node.inputs[1], node.outputs[1], node.outputs[2]},
-                 {dx, dweight, dbias},
-                 node.attributes});
-  if (dx != kNoValue) {
-    autodiff.Contribute(x, dx);
-  }
-}
-
-}  // namespace
-
-const OpDefinition kLayerNormDefinition = {"layer_norm", FlopsPerElement<8>, Gradient};
+const OpDefinition kLayerNormDefinition = {"layer_norm", FlopsPerElement<8>,
+                                           EmitNormGradient<OpKind::kLayerNormGradient>};
 const OpDefinition kLayerNormGradientDefinition = {"layer_norm_gradient", FlopsPerElement<14>,
                                                    nullptr};
 
