@@ -250,8 +250,7 @@ class Grammar {
                     "Folder for the files (job-12-step-600)");
     CLI::App* verify = Verb(checkpoints, "verify",
                             "Recompute a checkpoint's hashes and its evaluation", "last best");
-    verify
-        ->add_option("CHECKPOINT", options_.selectors, "As for get, or a folder that holds one")
+    verify->add_option("CHECKPOINT", options_.selectors, "As for get, or a folder that holds one")
         ->required()
         ->expected(1, 2);
     verify->add_option("-O,--output-dir", options_.output_dir,

@@ -81,7 +81,7 @@ std::string CheckpointsText(link::ServerLink& link, const v1::Job& job) {
   if (!response.ok() || response->checkpoints().empty()) return "";
   std::vector<std::string> steps;
   for (const v1::Checkpoint& checkpoint : response->checkpoints()) {
-    steps.push_back(absl::StrCat(checkpoint.step()));
+    steps.push_back(absl::StrCat(checkpoint.step(), checkpoint.is_best() ? " (best)" : ""));
   }
   return absl::StrJoin(steps, ", ");
 }

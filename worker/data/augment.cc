@@ -93,14 +93,8 @@ void ScaleContrast(absl::Span<float> pixels, size_t channels, size_t area, float
   for (float& value : pixels) value = Blend(value, mean, factor);
 }
 
-// One channel of a color of hue h, in sixths of the circle, whose largest value is `value` and
-// whose distance to the smallest is `chroma`. n: 5 for red, 3 for green, 1 for blue. The same
-// function as the six cases of the textbook (en.wikipedia.org/wiki/HSL_and_HSV), without branches.
-float ChannelOf(float n, float h, float value, float chroma) {
-  float k = n + h;
-  k = k >= 6.0F ? k - 6.0F : k;
-  const float slope = std::min(std::min(k, 4.0F - k), 1.0F);
-  return value - chroma * std::max(slope, 0.0F);
+float Clamp(float value) {
+  return std::min(std::max(value, 0.0F), 1.0F);
 }
 
 // RGB -> HSV, the hue plus `turn` (a part of the circle in [0, 1)), -> RGB: torchvision's
@@ -119,13 +113,14 @@ void TurnHue(absl::Span<float> pixels, size_t channels, size_t area, float turn)
     const float of_red = (g - b) * scale;
     const float of_green = 2.0F + (b - r) * scale;
     const float of_blue = 4.0F + (r - g) * scale;
-    float h = value == r ? of_red : (value == g ? of_green : of_blue);
-    h += turn6;
-    h = h < 0.0F ? h + 6.0F : h;
-    h = h >= 6.0F ? h - 6.0F : h;
-    red[p] = ChannelOf(5.0F, h, value, chroma);
-    green[p] = ChannelOf(3.0F, h, value, chroma);
-    blue[p] = ChannelOf(1.0F, h, value, chroma);
+    float h = turn6 + (value == r ? of_red : (value == g ? of_green : of_blue));
+    h += h < 0.0F ? 6.0F : 0.0F;
+    h -= h >= 6.0F ? 6.0F : 0.0F;
+    // The six cases of the textbook (en.wikipedia.org/wiki/HSL_and_HSV) as three roofs.
+    const float low = value - chroma;
+    red[p] = low + chroma * Clamp(std::abs(h - 3.0F) - 1.0F);
+    green[p] = low + chroma * Clamp(2.0F - std::abs(h - 2.0F));
+    blue[p] = low + chroma * Clamp(2.0F - std::abs(h - 4.0F));
   }
 }
 

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "absl/types/span.h"
+
 namespace trainyard::engine {
 
 // Logits among which Evaluation::top5 looks for the label.
@@ -16,6 +18,17 @@ bool IsInTop(const T* logits, int64_t classes, int64_t label) {
   for (int64_t k = 0; k < label; ++k) before += logits[k] < logits[label] ? 0 : 1;
   for (int64_t k = label + 1; k < classes; ++k) before += logits[k] <= logits[label] ? 0 : 1;
   return before < kTopCount;
+}
+
+// How many labels are: logits [labels, classes].
+template <class T>
+int64_t CountInTop(const T* logits, int64_t classes, absl::Span<const int32_t> labels) {
+  int64_t count = 0;
+  for (const int32_t label : labels) {
+    count += IsInTop(logits, classes, label) ? 1 : 0;
+    logits += classes;
+  }
+  return count;
 }
 
 }  // namespace trainyard::engine

@@ -327,12 +327,9 @@ absl::StatusOr<Evaluation> ReferenceExecutable<T>::Evaluate(const Batch& batch) 
   const int64_t labels = static_cast<int64_t>(batch.labels.size());
   const T* logits = Pointer(evaluation_, placement, evaluation_.graph.logits);
   const int64_t classes = evaluation_.graph.value(evaluation_.graph.logits).shape.back();
-  int64_t top5 = 0;
-  for (int64_t n = 0; n < labels; ++n) {
-    top5 += IsInTop(logits + n * classes, classes, batch.labels[static_cast<size_t>(n)]) ? 1 : 0;
-  }
   return Evaluation{static_cast<double>(loss) * static_cast<double>(labels),
-                    static_cast<int64_t>(std::llround(correct)), labels, top5};
+                    static_cast<int64_t>(std::llround(correct)), labels,
+                    CountInTop(logits, classes, batch.labels)};
 }
 
 template <class T>
