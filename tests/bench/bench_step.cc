@@ -1,11 +1,11 @@
 // Time of one training step (forward, backward, update) of the cpu backend on synthetic batches.
 //
 //   bench_step [--net resnet20] [--batch 64] [--threads 1] [--steps 100] [--runs 1] [--warmup 10]
-//              [--profile] [--memory] [--products]
-// Prints one line a run: net, batch, threads, ms of CPU time and of wall time a step, samples/s and
-// GFLOP/s by the wall, and by how much the process grew. --products: then the time of a step's
-// convolutions and matrix products alone, the limit of all that surrounds them. bench_step.py sets
-// it beside PyTorch.
+//              [--precision f32] [--profile] [--memory] [--products]
+// Prints one line a run: net, precision, batch, threads, ms of CPU time and of wall time a step,
+// samples/s and GFLOP/s by the wall, and by how much the process grew. --products: then the time of
+// a step's convolutions and matrix products alone, the limit of all that surrounds them.
+// bench_step.py sets it beside PyTorch.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -35,6 +35,7 @@ struct Arguments {
   int steps = 100;
   int runs = 1;
   int warmup = 10;
+  Precision precision = Precision::kF32;
   bool profile = false;
   bool memory = false;
   bool products = false;
@@ -112,6 +113,8 @@ bool Parse(int argc, char** argv, Arguments& arguments) {
                                         : nullptr;
     if (flag == "--net") {
       arguments.net = value;
+    } else if (flag == "--precision" && (value == "f32" || value == "bf16")) {
+      arguments.precision = value == "bf16" ? Precision::kBf16 : Precision::kF32;
     } else if (number == nullptr || !absl::SimpleAtoi(value, number) || *number < 1) {
       return false;
     }
@@ -163,7 +166,9 @@ absl::Status Run(const Arguments& arguments) {
   absl::StatusOr<std::unique_ptr<Executable>> executable =
       (*MakeBackend("cpu"))
           ->Compile(*model, {.momentum = 0.9, .weight_decay = 5e-4},
-                    {.max_rows = arguments.batch, .threads = arguments.threads});
+                    {.max_rows = arguments.batch,
+                     .threads = arguments.threads,
+                     .precision = arguments.precision});
   if (!executable.ok()) {
     return executable.status();
   }
@@ -208,9 +213,10 @@ absl::Status Run(const Arguments& arguments) {
     const double cpu_seconds =
         static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC / arguments.steps;
     std::printf(
-        "%s batch %d threads %d: %.4f ms CPU %.4f ms wall %.0f samples/s %.1f GFLOP/s "
+        "%s %s batch %d threads %d: %.4f ms CPU %.4f ms wall %.0f samples/s %.1f GFLOP/s "
         "peak %.0f MiB\n",
-        arguments.net.c_str(), arguments.batch, arguments.threads, cpu_seconds * 1e3, seconds * 1e3,
+        arguments.net.c_str(), arguments.precision == Precision::kBf16 ? "bf16" : "f32",
+        arguments.batch, arguments.threads, cpu_seconds * 1e3, seconds * 1e3,
         arguments.batch / seconds, flops / seconds / 1e9,
         static_cast<double>(PeakMemory() - before) / 1024);
   }
@@ -235,7 +241,8 @@ int main(int argc, char** argv) {
   if (!trainyard::engine::Parse(argc, argv, arguments)) {
     std::fprintf(stderr,
                  "usage: bench_step [--net NAME] [--batch N] [--threads N] "
-                 "[--steps N] [--runs N] [--warmup N] [--profile] [--memory] [--products]\n");
+                 "[--steps N] [--runs N] [--warmup N] [--precision f32|bf16] [--profile] "
+                 "[--memory] [--products]\n");
     return 2;
   }
   const absl::Status status = trainyard::engine::Run(arguments);

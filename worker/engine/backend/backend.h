@@ -69,12 +69,18 @@ struct StepMetrics {
   double accuracy = 0;  // fraction in [0, 1]
 };
 
+// What activations and their gradients are stored and multiplied in. Sums, parameters and their
+// gradients, statistics, logits, loss and updates are f32 either way.
+enum class Precision { kF32, kBf16 };
+
 struct CompileOptions {
   // Largest number of rows that Accumulate and Evaluate get; other sizes up to it are compiled when
   // met.
   int64_t max_rows = 1;
   // Threads of the backend; at least 1.
   int threads = 1;
+  // FAILED_PRECONDITION where backend or machine lack it.
+  Precision precision = Precision::kF32;
   PassOptions passes = {};
   // Makes Inspect() work and guards every buffer against writes beyond it; costs memory, time and
   // the gradient of the input. For tests.

@@ -9,10 +9,10 @@ namespace trainyard::engine {
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name) {
   if (name == "reference") {
-    return MakeReferenceBackend(Precision::kF32);
+    return MakeReferenceBackend(Arithmetic::kF32);
   }
   if (name == "reference_f64") {
-    return MakeReferenceBackend(Precision::kF64);
+    return MakeReferenceBackend(Arithmetic::kF64);
   }
   if (name == "cpu") {
     return MakeCpuBackend();

@@ -9,19 +9,20 @@
 namespace trainyard::engine::cpu {
 
 Compiler::Compiler(const StepGraph& step, const ReductionLayout& reduction,
-                   const StateMemory& state, int64_t rows, int threads, dnnl::engine& engine,
-                   dnnl::stream& stream, PackedWeights& weights, bool is_guarded, Program& program)
+                   const StateMemory& state, int64_t rows, int threads, NumberType type,
+                   dnnl::engine& engine, dnnl::stream& stream, PackedWeights& weights,
+                   bool is_guarded, Program& program)
     : step_(step),
       reduction_(reduction),
       state_(state),
       rows_(rows),
       threads_(threads),
+      type_(type),
       engine_(engine),
       stream_(stream),
       weights_(weights),
       is_guarded_(is_guarded),
       program_(program),
-      kernels_(BestKernels()),
       layouts_(step.graph.values.size()),
       buffers_(step.graph.values.size(), -1) {}
 
@@ -37,12 +38,12 @@ void Compiler::Compile() {
   }
   const ValueId logits = step_.graph.logits;
   // As the loss read them.
-  program_.logits = In(logits, layout(logits).Plain());
+  program_.logits = In(logits, layout(logits).Plain().As(NumberType::kF32));
   if (std::find(step_.kept.begin(), step_.kept.end(), logits) != step_.kept.end()) {
     program_.Keep(program_.logits);
   }
   if (step_.input_gradient != kNoValue) {
-    program_.input_gradient = In(step_.input_gradient, layout(input).Plain());
+    program_.input_gradient = In(step_.input_gradient, layout(input));
     program_.Keep(program_.input_gradient);
   }
   for (const BatchStatistics& statistics : step_.statistics) {
@@ -88,7 +89,7 @@ Compiler::Place Compiler::OutputPlace(const Node& node, int index) {
   const auto found = parts_.find(output);
   if (found != parts_.end()) {
     Part& part = found->second;
-    Layout whole = PlainLayout(value(part.whole).shape);
+    Layout whole = PlainLayout(value(part.whole).shape).As(layout(output).type);
     whole.block = layout(output).block;
     const bool is_first = layouts_[static_cast<size_t>(part.whole)].channels == 0;
     part.lies_there = FillsBlocks(whole, part.first_channel, layout(output).channels) &&
@@ -101,25 +102,18 @@ Compiler::Place Compiler::OutputPlace(const Node& node, int index) {
   return {OutputBuffer(node, index), 0, layout(output).elements()};
 }
 
-Planes Compiler::At(const Program& program, const Place& place, const Layout& layout) {
-  if (place.buffer == kNoBuffer) {
-    return {};
-  }
-  return {program.ptr<float>(place.buffer) + place.offset, place.row, layout.plane() * layout.block,
-          layout.blocks()};
-}
-
 BufferId Compiler::CopyOfPart(ValueId id) {
   const Layout home = layout(id);
   const Place from = PlaceOf(id, home);
-  const BufferId to = AddScratch(rows_ * home.elements() * int64_t{sizeof(float)});
+  const BufferId to = AddScratch(rows_ * home.bytes());
   const int64_t rows = rows_;
   const int threads = threads_;
+  const int64_t size = NumberBytes(home.type);
   Program* program = &program_;
   auto run = [=](RunState&) {
     ParallelFor(threads, rows, [&](int64_t n) {
-      std::copy_n(program->ptr<float>(from.buffer) + from.offset + n * from.row, home.elements(),
-                  program->ptr<float>(to) + n * home.elements());
+      std::copy_n(program->ptr<std::byte>(from.buffer) + (from.offset + n * from.row) * size,
+                  home.bytes(), program->ptr<std::byte>(to) + n * home.bytes());
     });
   };
   program_.Emit({absl::StrCat(value(id).name, " copy"), run}, {from.buffer, to});
@@ -140,7 +134,8 @@ BufferId Compiler::BufferOf(ValueId id) {
       bytes = rows_ * layout(id).blocks() * MaskBytes(layout(id).plane(), layout(id).block);
     } else {
       const int64_t count = of.per_row ? rows_ * layout(id).elements() : ElementCount(of.shape);
-      bytes = BytesOf(of.element, count, int64_t{sizeof(float)});
+      bytes =
+          BytesOf(of.element, count, NumberBytes(of.per_row ? layout(id).type : NumberType::kF32));
     }
     buffer = program_.AddArenaBuffer(bytes);
   }
@@ -166,7 +161,7 @@ void Compiler::ShareInput(const Node& node, const Layout& shared) {
 
 BufferId Compiler::In(ValueId id, const Layout& wanted) {
   const Layout& home = layout(id);
-  if (home == wanted || (home.is_plain() && wanted.is_plain())) {
+  if (home == wanted || (home.is_plain() && wanted.is_plain() && home.type == wanted.type)) {
     return BufferOf(id);
   }
   for (const Copy& copy : copies_) {
@@ -174,11 +169,11 @@ BufferId Compiler::In(ValueId id, const Layout& wanted) {
       return copy.buffer;
     }
   }
-  const BufferId copy = AddScratch(rows_ * wanted.elements() * int64_t{sizeof(float)});
+  const BufferId copy = AddScratch(rows_ * wanted.bytes());
   // A flat value and its blocks before a flatten: what is plain takes the other's shape.
   EmitReorder(absl::StrCat(value(id).name, " reorder"), BufferOf(id),
-              home.is_plain() ? wanted.Plain() : home, copy,
-              wanted.is_plain() ? home.Plain() : wanted);
+              home.is_plain() ? wanted.Plain().As(home.type) : home, copy,
+              wanted.is_plain() ? home.Plain().As(wanted.type) : wanted);
   copies_.push_back({id, wanted, copy});
   return copy;
 }
@@ -261,7 +256,7 @@ void Compiler::EmitParameterGradient(const Node& node, const dnnl::primitive& pr
   const int64_t weight_count = entry.count;
   const bool adds = node.adds;
   Program* program = &program_;
-  const Kernels* kernels = &kernels_;
+  const Kernels<float>* kernels = &BestKernels<float>();
   dnnl::stream stream = stream_;
   const int threads = threads_;
   auto run = [=](RunState& state) {
@@ -342,7 +337,8 @@ void Compiler::LowerNode(const Node& node) {
     case OpKind::kFlattenGradient: {
       // Blocks only come from a value that was flattened, and have its shape.
       const Layout& home = layout(node.inputs[0]);
-      return ShareInput(node, home.block > 1 ? home : PlainLayout(value(node.outputs[0]).shape));
+      const Layout plain = PlainLayout(value(node.outputs[0]).shape).As(home.type);
+      return ShareInput(node, home.block > 1 ? home : plain);
     }
     case OpKind::kMaxPool:
     case OpKind::kAvgPool:

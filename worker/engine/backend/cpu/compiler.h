@@ -1,5 +1,10 @@
 // Lowers a step graph to a Program: chooses layouts, creates oneDNN primitives, emits calls.
 //
+// Activations and their gradients are of one number type, floats or bf16; so are the packed
+// weights that are multiplied with them. What else there is stays in floats: the batch's input,
+// logits and loss, statistics, parameters and their gradients. What an op finds in the other type
+// is converted as a reorder.
+//
 // Every value has one home layout, given by what computes it. A convolution asks oneDNN for the
 // best formats of both ends (format_tag::any), so chains of convolutions keep one blocked format;
 // where a consumer wants another, the value is reordered once and the copy kept for all who want
@@ -34,7 +39,7 @@ class Compiler {
  public:
   // Borrows everything; `program` is empty. oneDNN's exceptions pass through.
   Compiler(const StepGraph& step, const ReductionLayout& reduction, const StateMemory& state,
-           int64_t rows, int threads, dnnl::engine& engine, dnnl::stream& stream,
+           int64_t rows, int threads, NumberType type, dnnl::engine& engine, dnnl::stream& stream,
            PackedWeights& weights, bool is_guarded, Program& program);
 
   void Compile();
@@ -53,6 +58,9 @@ class Compiler {
   }
   void SetLayout(ValueId id, const Layout& layout) { layouts_[static_cast<size_t>(id)] = layout; }
   int64_t Elements(ValueId id) const { return rows_ * layout(id).elements(); }
+  // The layout with the number type of activations.
+  Layout Stored(const Layout& layout) const { return layout.As(type_); }
+  Layout StoredPlain(ValueId id) const { return Stored(PlainLayout(value(id).shape)); }
   float* Parameter(ValueId id) const { return state_.parameters + reduction_.entry(id).offset; }
   float* RunningStatistic(ValueId id) const {
     return state_.statistics + reduction_.entry(id).offset - reduction_.gradient_elements;
@@ -73,8 +81,8 @@ class Compiler {
   // The buffer of an output of the node: the overwritten input's where the graph says so and the
   // layouts agree.
   BufferId OutputBuffer(const Node& node, int index = 0);
-  // Where the rows of a value lie: floats `offset` on from the buffer, one row `row` floats after
-  // the other. Reads a part within its whole; others in `wanted`, copied where need be.
+  // Where the rows of a value lie: elements `offset` on from the buffer, one row `row` elements
+  // after the other. Reads a part within its whole; others in `wanted`, copied where need be.
   struct Place {
     BufferId buffer = kNoBuffer;
     int64_t offset = 0;
@@ -87,7 +95,14 @@ class Compiler {
   // A part on its own, for who cannot read it within its whole.
   BufferId CopyOfPart(ValueId id);
   // What the kernels see of a place; null of kNoBuffer.
-  static Planes At(const Program& program, const Place& place, const Layout& layout);
+  template <class T>
+  static Planes<T> At(const Program& program, const Place& place, const Layout& layout) {
+    if (place.buffer == kNoBuffer) {
+      return {};
+    }
+    return {program.ptr<T>(place.buffer) + place.offset, place.row, layout.plane() * layout.block,
+            layout.blocks()};
+  }
   // An output that is its input seen in another shape.
   void ShareInput(const Node& node, const Layout& layout);
   // The value in this layout: its home, or a copy, reordered once.
@@ -103,6 +118,19 @@ class Compiler {
   // Emits `run` for the node, touching these buffers.
   void EmitCall(const Node& node, std::function<void(RunState&)> run,
                 const std::vector<BufferId>& buffers);
+
+  // The same for a call whose kernels depend on the number type: run(state, kernels) with the
+  // Kernels<T> of this program.
+  template <class Run>
+  void EmitKernels(const Node& node, const Run& run, const std::vector<BufferId>& buffers) {
+    if (type_ == NumberType::kBf16) {
+      EmitCall(
+          node, [run](RunState& state) { run(state, BestKernels<Bf16>()); }, buffers);
+    } else {
+      EmitCall(
+          node, [run](RunState& state) { run(state, BestKernels<float>()); }, buffers);
+    }
+  }
 
   // A primitive with its arguments, run from buffers and fixed memory.
   using Arguments = std::unordered_map<int, dnnl::memory>;
@@ -127,8 +155,10 @@ class Compiler {
   dnnl::convolution_backward_weights::primitive_desc DescribeConvParameterGradient(
       const ConvAttributes& attributes, const Conv& conv, const dnnl::memory::dims& weight_dims,
       bool has_bias);
-  // Whether oneDNN has only reference loops for the gradient of the weights.
-  bool HasSlowGradient(const Node& node, const Conv& conv);
+  dnnl::convolution_backward_data::primitive_desc DescribeConvInputGradient(
+      const ConvAttributes& attributes, const Conv& conv, const dnnl::memory::dims& weight_dims);
+  // Of what this step computes of the convolution, between the formats of `conv`; 0: nothing is.
+  int Slowness(const Node& node, const Conv& conv, bool inference);
   void LowerConv(const Node& node);
   void LowerConvInputGradient(const Node& node);
   void LowerConvParameterGradient(const Node& node);
@@ -147,6 +177,8 @@ class Compiler {
   // lower_linear.cc
   struct LinearFormats {
     dnnl::memory::desc input, weight, plain_weight, bias, output;
+    dnnl::memory::desc weight_gradient;  // like `weight`, in floats
+    bool is_plain = true;                // `weight` is, but for its number type
     Layout input_layout;
   };
   LinearFormats ChooseLinear(ValueId x, ValueId weight, ValueId y) const;
@@ -177,7 +209,8 @@ class Compiler {
   void LowerAttentionGradient(const Node& node);
   // lower_local.cc
   // Zeroes the channels that only fill the last block; `x` has this layout.
-  static void ClearPadding(const Layout& layout, int64_t rows, float* x);
+  template <class T>
+  static void ClearPadding(const Layout& layout, int64_t rows, T* x);
   void LowerElementwise(const Node& node);
   void LowerElementwiseGradient(const Node& node);
   void LowerAdd(const Node& node);
@@ -193,12 +226,12 @@ class Compiler {
   const StateMemory state_;
   const int64_t rows_;
   const int threads_;
+  const NumberType type_;  // of activations
   dnnl::engine& engine_;
   dnnl::stream& stream_;
   PackedWeights& weights_;
   const bool is_guarded_;
   Program& program_;
-  const Kernels& kernels_;
   std::vector<Layout> layouts_;    // by value
   std::vector<BufferId> buffers_;  // by value
   struct Copy {

@@ -19,6 +19,7 @@ class CpuBackend final : public Backend {
                                                       const CompileOptions& options) override {
     TY_RETURN_IF_ERROR(CheckCompileOptions(options));
     TY_RETURN_IF_ERROR(ValidateOptimizer(optimizer));
+    TY_RETURN_IF_ERROR(cpu::CheckPrecision(options.precision));
     auto executable = std::make_unique<cpu::CpuExecutable>(model, optimizer, options);
     TY_RETURN_IF_ERROR(executable->CompileLargest());
     return executable;

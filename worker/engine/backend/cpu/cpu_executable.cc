@@ -33,7 +33,35 @@ absl::Status FromError(const dnnl::error& error) {
       absl::StrCat("oneDNN: ", error.what(), " (status ", static_cast<int>(error.status), ")"));
 }
 
+// Of the instruction set that oneDNN uses, for people.
+absl::string_view InstructionSet(dnnl::cpu_isa isa) {
+  switch (isa) {
+    case dnnl::cpu_isa::sse41:
+      return "SSE4.1";
+    case dnnl::cpu_isa::avx:
+      return "AVX";
+    case dnnl::cpu_isa::avx2:
+    case dnnl::cpu_isa::avx2_vnni:
+      return "AVX2";
+    default:
+      return "AVX-512";
+  }
+}
+
 }  // namespace
+
+absl::Status CheckPrecision(Precision precision) {
+  // The names of instruction sets are sets of bits, each of which holds those before it.
+  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
+  constexpr unsigned kWanted = dnnl_cpu_isa_avx512_core_bf16;
+  const bool has_bf16 = (static_cast<unsigned>(isa) & kWanted) == kWanted;
+  if (precision == Precision::kBf16 && !has_bf16) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("precision bf16 needs a CPU with AVX512_BF16; this machine has ",
+                     InstructionSet(isa), "; use f32"));
+  }
+  return absl::OkStatus();
+}
 
 CpuExecutable::CpuExecutable(const Graph& model, const OptimizerSpec& optimizer,
                              const CompileOptions& options)
@@ -80,7 +108,9 @@ absl::StatusOr<Program*> CpuExecutable::Prepare(const StepGraph& step, Programs&
     const ScopedThreads threads(options_.threads);
     const StateMemory state = {parameters_.as<float>(), statistics_.as<float>(),
                                reduction_memory_.as<float>()};
-    Compiler(step, layout_, state, rows, options_.threads, engine_, stream_, weights_,
+    const NumberType type =
+        options_.precision == Precision::kBf16 ? NumberType::kBf16 : NumberType::kF32;
+    Compiler(step, layout_, state, rows, options_.threads, type, engine_, stream_, weights_,
              options_.inspect, *program)
         .Compile();
     slot = std::move(program);

@@ -23,6 +23,9 @@ struct CallProfile {
   double flops = 0;
 };
 
+// FAILED_PRECONDITION where this machine has no products of that precision.
+absl::Status CheckPrecision(Precision precision);
+
 class CpuExecutable final : public Executable {
  public:
   CpuExecutable(const Graph& model, const OptimizerSpec& optimizer, const CompileOptions& options);

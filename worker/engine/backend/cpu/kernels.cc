@@ -2,8 +2,9 @@
 
 namespace trainyard::engine::cpu {
 
-const Kernels& BestKernels() {
-  static const Kernels& best = [&]() -> const Kernels& {
+template <>
+const Kernels<float>& BestKernels() {
+  static const Kernels<float>& best = [&]() -> const Kernels<float>& {
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
       return kAvx512Kernels;
@@ -14,6 +15,11 @@ const Kernels& BestKernels() {
     return kBaselineKernels;
   }();
   return best;
+}
+
+template <>
+const Kernels<Bf16>& BestKernels() {
+  return kBf16Kernels;
 }
 
 }  // namespace trainyard::engine::cpu

@@ -1,4 +1,7 @@
-// Loops where memory is the limit, vectorised, for three instruction sets.
+// Loops where memory is the limit, vectorised, for three instruction sets; and for bf16 a fourth.
+//
+// T is how activations and their gradients lie in memory, float or Bf16; arithmetic, statistics and
+// parameters are floats.
 //
 // A tensor of images is a row of planes: [rows, channel blocks][H W][block], block one of 1 (plain
 // NCHW), 8 or 16 (oneDNN's nChw8c and nChw16c; channels padded with zeros, which every kernel
@@ -9,6 +12,11 @@
 #include <stdint.h>
 
 namespace trainyard::engine::cpu {
+
+// The upper half of a float.
+struct Bf16 {
+  uint16_t bits;
+};
 
 struct PoolShape {
   int64_t height, width;          // of the input plane
@@ -32,33 +40,41 @@ struct DropoutRule {
   float scale;         // of what is kept
 };
 
+template <class T>
 struct Kernels {
   const char* name;
 
   // y = max(x, 0); a NaN stays. y may be x.
-  void (*relu)(const float* x, float* y, int64_t count);
+  void (*relu)(const T* x, T* y, int64_t count);
   // dx = dy where y > 0, else 0. dx may be dy.
-  void (*relu_gradient)(const float* dy, const float* y, float* dx, int64_t count);
+  void (*relu_gradient)(const T* dy, const T* y, T* dx, int64_t count);
   // Their errors are below 3e-7, or 3e-7 times a larger result. y may be x.
-  void (*tanh)(const float* x, float* y, int64_t count);
-  void (*sigmoid)(const float* x, float* y, int64_t count);
-  void (*gelu)(const float* x, float* y, int64_t count);
-  void (*gelu_tanh)(const float* x, float* y, int64_t count);
+  void (*tanh)(const T* x, T* y, int64_t count);
+  void (*sigmoid)(const T* x, T* y, int64_t count);
+  void (*gelu)(const T* x, T* y, int64_t count);
+  void (*gelu_tanh)(const T* x, T* y, int64_t count);
   // dx may be dy. tanh and sigmoid know their slope from their output, gelu from its input.
-  void (*tanh_gradient)(const float* dy, const float* y, float* dx, int64_t count);
-  void (*sigmoid_gradient)(const float* dy, const float* y, float* dx, int64_t count);
-  void (*gelu_gradient)(const float* dy, const float* x, float* dx, int64_t count);
-  void (*gelu_tanh_gradient)(const float* dy, const float* x, float* dx, int64_t count);
+  void (*tanh_gradient)(const T* dy, const T* y, T* dx, int64_t count);
+  void (*sigmoid_gradient)(const T* dy, const T* y, T* dx, int64_t count);
+  void (*gelu_gradient)(const T* dy, const T* x, T* dx, int64_t count);
+  void (*gelu_tanh_gradient)(const T* dy, const T* x, T* dx, int64_t count);
   // y = a + b. y may be either.
-  void (*add)(const float* a, const float* b, float* y, int64_t count);
+  void (*add)(const T* a, const T* b, T* y, int64_t count);
+  // y = a + b. y may be a.
+  void (*add_floats)(const T* a, const float* b, T* y, int64_t count);
+  // sum += x.
+  void (*accumulate)(const T* x, float* sum, int64_t count);
+  // Copies.
+  void (*load)(const T* x, float* y, int64_t count);
+  void (*store)(const float* x, T* y, int64_t count);
 
   // One row of dropout (graph/dropout.h), [count] in NCHW order. y may be x.
-  void (*dropout)(const DropoutRule& rule, int64_t count, const float* x, float* y);
+  void (*dropout)(const DropoutRule& rule, int64_t count, const T* x, T* y);
   // One row, [blocks][plane][block]. `scratch` holds LrnScratch floats.
-  void (*lrn)(const LrnRule& rule, int64_t blocks, int64_t plane, int64_t block, const float* x,
-              float* y, float* scratch);
+  void (*lrn)(const LrnRule& rule, int64_t blocks, int64_t plane, int64_t block, const T* x, T* y,
+              float* scratch);
   void (*lrn_gradient)(const LrnRule& rule, int64_t blocks, int64_t plane, int64_t block,
-                       const float* dy, const float* x, float* dx, float* scratch);
+                       const T* dy, const T* x, T* dx, float* scratch);
 
   // y = exp(scale x - m) / sum, m the largest scale x, sum that of the exponentials. y may be x.
   void (*softmax)(int64_t count, float scale, const float* x, float* y, float* largest, float* sum);
@@ -67,50 +83,52 @@ struct Kernels {
   // dx = scale p (dp - sum of p dp). dx may be either.
   void (*softmax_gradient)(int64_t count, float scale, const float* p, const float* dp, float* dx);
   // One vector of layer_norm; `inverse` gets 1 / sqrt(variance + eps).
-  void (*layer_norm)(int64_t count, float eps, const float* x, const float* weight,
-                     const float* bias, float* y, float* mean, float* inverse);
+  void (*layer_norm)(int64_t count, float eps, const T* x, const float* weight, const float* bias,
+                     T* y, float* mean, float* inverse);
   // dx may be dy.
-  void (*layer_norm_gradient)(int64_t count, float mean, float inverse, const float* dy,
-                              const float* x, const float* weight, float* dx);
+  void (*layer_norm_gradient)(int64_t count, float mean, float inverse, const T* dy, const T* x,
+                              const float* weight, T* dx);
   // Adds to dweight and dbias what `vectors` vectors, `stride` apart, contribute to `count`
   // features.
   void (*layer_norm_sums)(int64_t vectors, int64_t stride, int64_t count, const float* mean,
-                          const float* inverse, const float* dy, const float* x, float* dweight,
+                          const float* inverse, const T* dy, const T* x, float* dweight,
                           float* dbias);
 
   // index may be null. With `relu`, windows whose maximum is not positive get kNoMaximum.
-  void (*max_pool)(const PoolShape& shape, int64_t block, const float* x, float* y, uint8_t* index,
+  void (*max_pool)(const PoolShape& shape, int64_t block, const T* x, T* y, uint8_t* index,
                    bool relu);
-  void (*max_pool_gradient)(const PoolShape& shape, int64_t block, const float* dy,
-                            const uint8_t* index, float* dx);
-  void (*avg_pool)(const PoolShape& shape, int64_t block, const float* x, float* y);
-  void (*avg_pool_gradient)(const PoolShape& shape, int64_t block, const float* dy, float* dx);
+  // Where windows overlap, gradients are summed up in `sums`, a plane of floats; where T is float,
+  // in dx, and `sums` may be null.
+  void (*max_pool_gradient)(const PoolShape& shape, int64_t block, const T* dy,
+                            const uint8_t* index, T* dx, float* sums);
+  void (*avg_pool)(const PoolShape& shape, int64_t block, const T* x, T* y);
+  void (*avg_pool_gradient)(const PoolShape& shape, int64_t block, const T* dy, T* dx, float* sums);
   // y[block]: mean over the plane; and dy / plane everywhere.
-  void (*mean)(int64_t plane, int64_t block, const float* x, float* y);
-  void (*mean_gradient)(int64_t plane, int64_t block, const float* dy, float* dx);
+  void (*mean)(int64_t plane, int64_t block, const T* x, T* y);
+  void (*mean_gradient)(int64_t plane, int64_t block, const T* dy, T* dx);
 
   // mean[block], and the sum of squared distances from it.
-  void (*moments)(int64_t plane, int64_t block, const float* x, float* mean, float* distances);
+  void (*moments)(int64_t plane, int64_t block, const T* x, float* mean, float* distances);
   // y = x scale + shift, per lane of the block, rectified with `relu`.
-  void (*normalize)(int64_t plane, int64_t block, const float* x, const float* scale,
-                    const float* shift, bool relu, float* y);
+  void (*normalize)(int64_t plane, int64_t block, const T* x, const float* scale,
+                    const float* shift, bool relu, T* y);
   // sums over the plane of g and g (x - mean), where g is dy; with scale and shift given (not
   // null), only where x scale + shift > 0: where normalize with relu let it through.
-  void (*norm_gradient_sums)(int64_t plane, int64_t block, const float* dy, const float* x,
+  void (*norm_gradient_sums)(int64_t plane, int64_t block, const T* dy, const T* x,
                              const float* scale, const float* shift, const float* mean, float* sum,
                              float* sum_x);
   // dx = g a + x b + c + addend per lane; the addend may be null. dx may be dy, x or the addend.
-  void (*norm_gradient)(int64_t plane, int64_t block, const float* dy, const float* x,
-                        const float* scale, const float* shift, const float* a, const float* b,
-                        const float* c, const float* addend, float* dx);
+  void (*norm_gradient)(int64_t plane, int64_t block, const T* dy, const T* x, const float* scale,
+                        const float* shift, const float* a, const float* b, const float* c,
+                        const T* addend, T* dx);
   // y = max(x scale + shift + residual, 0), and a bit of the mask, which may be null, for each
   // element: whether y is positive. y may be the residual.
-  void (*normalize_residual)(int64_t plane, int64_t block, const float* x, const float* scale,
-                             const float* shift, const float* residual, float* y, uint8_t* mask);
+  void (*normalize_residual)(int64_t plane, int64_t block, const T* x, const float* scale,
+                             const float* shift, const T* residual, T* y, uint8_t* mask);
   // g = dy + second where the mask has a bit, else 0, and sums over the plane of g and
   // g (x - mean). second may be null; g may be either.
-  void (*residual_gradient_sums)(int64_t plane, int64_t block, const float* dy, const float* second,
-                                 const uint8_t* mask, const float* x, const float* mean, float* g,
+  void (*residual_gradient_sums)(int64_t plane, int64_t block, const T* dy, const T* second,
+                                 const uint8_t* mask, const T* x, const float* mean, T* g,
                                  float* sum, float* sum_x);
 };
 
@@ -124,11 +142,18 @@ inline int64_t LrnScratch(const LrnRule& rule, int64_t lanes) {
   return 4 * lanes + 2 * (lanes + 2 * rule.size);
 }
 
-// The best set that this machine can run.
-const Kernels& BestKernels();
+// The best set that this machine can run. Of Bf16 there is one, for machines whose products are in
+// bf16 too (see HasBf16).
+template <class T>
+const Kernels<T>& BestKernels();
+template <>
+const Kernels<float>& BestKernels();
+template <>
+const Kernels<Bf16>& BestKernels();
 
-extern const Kernels kBaselineKernels;
-extern const Kernels kAvx2Kernels;
-extern const Kernels kAvx512Kernels;
+extern const Kernels<float> kBaselineKernels;
+extern const Kernels<float> kAvx2Kernels;
+extern const Kernels<float> kAvx512Kernels;
+extern const Kernels<Bf16> kBf16Kernels;
 
 }  // namespace trainyard::engine::cpu

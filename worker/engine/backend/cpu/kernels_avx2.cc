@@ -1,4 +1,5 @@
 // The kernels for this instruction set; its flags stand in CMakeLists.txt.
 #define TY_KERNEL_SET kAvx2Kernels
 #define TY_KERNEL_NAME "avx2"
+#define TY_KERNEL_TYPE float
 #include "worker/engine/backend/cpu/kernels.inc"

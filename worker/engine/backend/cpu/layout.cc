@@ -9,6 +9,10 @@ Layout PlainLayout(const Shape& shape) {
   return {ElementCount(shape), 1, 1, 1};
 }
 
+dnnl::memory::data_type DataType(NumberType type) {
+  return type == NumberType::kBf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
+
 dnnl::memory::dims RowDims(const Layout& layout, int64_t rows) {
   return {rows, layout.channels, layout.height, layout.width};
 }
@@ -16,7 +20,7 @@ dnnl::memory::dims RowDims(const Layout& layout, int64_t rows) {
 dnnl::memory::desc Describe(const Layout& layout, int64_t rows) {
   using Tag = dnnl::memory::format_tag;
   const Tag tag = layout.block == 16 ? Tag::nChw16c : layout.block == 8 ? Tag::nChw8c : Tag::nchw;
-  return {RowDims(layout, rows), dnnl::memory::data_type::f32, tag};
+  return {RowDims(layout, rows), DataType(layout.type), tag};
 }
 
 bool FindLayout(const dnnl::memory::desc& desc, const Layout& like, int64_t rows, Layout* layout) {

@@ -1,5 +1,6 @@
 // attention by oneDNN's matrix products and our softmax, a block of queries at a time: so the
-// scores of a head are never there at once, and keys behind the block are not touched.
+// scores of a head are never there at once, and keys behind the block are not touched. It computes
+// in floats whatever activations are: a head in bf16 is unpacked first.
 #include <algorithm>
 #include <cmath>
 
@@ -24,16 +25,26 @@ void Multiply(char transpose_a, char transpose_b, int64_t m, int64_t n, int64_t 
 
 // Sizes of one head, and its blocks of queries.
 struct Heads {
-  const Kernels* kernels;
+  const Kernels<float>* kernels;
   int64_t positions, heads, width;  // T, H, D
   float scale;                      // 1 / sqrt(D)
 
-  Heads(const Kernels& all, const Shape& x, int64_t count)
-      : kernels(&all),
+  Heads(const Shape& x, int64_t count)
+      : kernels(&BestKernels<float>()),
         positions(x[0]),
         heads(count),
         width(x[1] / 3 / count),
         scale(1.0f / std::sqrt(static_cast<float>(width))) {}
+
+  // One head by itself, where unpacking leaves it.
+  Heads Unpacked() const {
+    Heads one = *this;
+    one.heads = 1;
+    return one;
+  }
+  // Floats of an unpacked head's x, and of its y.
+  int64_t x_floats() const { return positions * 3 * width; }
+  int64_t y_floats() const { return positions * width; }
 
   int64_t columns() const { return heads * width; }
   int64_t stride() const { return 3 * columns(); }  // of x
@@ -108,64 +119,103 @@ struct Heads {
   }
 };
 
-// body(index, thread) for every head of every row, a share for each thread.
-template <class Body>
-void ForEachHead(int threads, int64_t count, const Body& body) {
-  ParallelFor(threads, threads, [&](int64_t thread) {
-    for (int64_t index = count * thread / threads; index < count * (thread + 1) / threads;
-         ++index) {
-      body(index, thread);
-    }
-  });
+// From and to the rows of a head, `parts` times `width` columns, `columns` apart.
+void Unpack(const Kernels<Bf16>& kernels, const Heads& heads, int64_t parts, const Bf16* from,
+            float* to) {
+  for (int64_t i = 0; i < heads.positions * parts; ++i) {
+    kernels.load(from + i * heads.columns(), to + i * heads.width, heads.width);
+  }
+}
+
+void Pack(const Kernels<Bf16>& kernels, const Heads& heads, int64_t parts, const float* from,
+          Bf16* to) {
+  for (int64_t i = 0; i < heads.positions * parts; ++i) {
+    kernels.store(from + i * heads.width, to + i * heads.columns(), heads.width);
+  }
+}
+
+void Forward(const Kernels<float>&, const Heads& heads, const float* x, float* y, float* logsum,
+             float* scratch) {
+  heads.Forward(x, y, logsum, scratch);
+}
+
+void Forward(const Kernels<Bf16>& kernels, const Heads& heads, const Bf16* x, Bf16* y,
+             float* logsum, float* scratch) {
+  float* const x_floats = scratch + heads.scores();
+  float* const y_floats = x_floats + heads.x_floats();
+  Unpack(kernels, heads, 3, x, x_floats);
+  heads.Unpacked().Forward(x_floats, y_floats, logsum, scratch);
+  Pack(kernels, heads, 1, y_floats, y);
+}
+
+void Backward(const Kernels<float>&, const Heads& heads, const float* dy, const float* x,
+              const float* logsum, float* dx, float* scratch) {
+  heads.Backward(dy, x, logsum, dx, scratch, scratch + heads.scores());
+}
+
+void Backward(const Kernels<Bf16>& kernels, const Heads& heads, const Bf16* dy, const Bf16* x,
+              const float* logsum, Bf16* dx, float* scratch) {
+  float* const x_floats = scratch + 2 * heads.scores();
+  float* const dx_floats = x_floats + heads.x_floats();
+  float* const dy_floats = dx_floats + heads.x_floats();
+  Unpack(kernels, heads, 3, x, x_floats);
+  Unpack(kernels, heads, 1, dy, dy_floats);
+  heads.Unpacked().Backward(dy_floats, x_floats, logsum, dx_floats, scratch,
+                            scratch + heads.scores());
+  Pack(kernels, heads, 3, dx_floats, dx);
 }
 
 }  // namespace
 
 void Compiler::LowerAttention(const Node& node) {
-  const Heads heads(kernels_, value(node.inputs[0]).shape, node.attention().heads);
-  for (const ValueId output : node.outputs) {
-    SetLayout(output, PlainLayout(value(output).shape));
-  }
-  const BufferId x = In(node.inputs[0], PlainLayout(value(node.inputs[0]).shape));
+  const Heads heads(value(node.inputs[0]).shape, node.attention().heads);
+  SetLayout(node.outputs[0], StoredPlain(node.outputs[0]));
+  SetLayout(node.outputs[1], PlainLayout(value(node.outputs[1]).shape));
+  const BufferId x = In(node.inputs[0], StoredPlain(node.inputs[0]));
   const BufferId y = BufferOf(node.outputs[0]);
   const BufferId logsum = BufferOf(node.outputs[1]);
-  const BufferId scores = AddScratch(threads_ * heads.scores() * int64_t{sizeof(float)});
+  const bool is_unpacked = type_ == NumberType::kBf16;
+  const int64_t share = heads.scores() + (is_unpacked ? heads.x_floats() + heads.y_floats() : 0);
+  const BufferId scratch = AddScratch(threads_ * share * int64_t{sizeof(float)});
   const int64_t count = rows_ * heads.heads;
   const int threads = threads_;
   Program* program = &program_;
-  auto run = [=](RunState&) {
-    ForEachHead(threads, count, [&](int64_t index, int64_t thread) {
-      heads.Forward(program->ptr<float>(x) + heads.x_offset(index),
-                    program->ptr<float>(y) + heads.y_offset(index),
-                    program->ptr<float>(logsum) + index * heads.positions,
-                    program->ptr<float>(scores) + thread * heads.scores());
+  auto run = [=]<class T>(RunState&, const Kernels<T>& kernels) {
+    ParallelShares(threads, count, [&](int64_t index, int64_t thread) {
+      Forward(kernels, heads, program->ptr<T>(x) + heads.x_offset(index),
+              program->ptr<T>(y) + heads.y_offset(index),
+              program->ptr<float>(logsum) + index * heads.positions,
+              program->ptr<float>(scratch) + thread * share);
     });
   };
-  EmitCall(node, run, {x, y, logsum, scores});
+  EmitKernels(node, run, {x, y, logsum, scratch});
 }
 
 void Compiler::LowerAttentionGradient(const Node& node) {
-  const Heads heads(kernels_, value(node.inputs[1]).shape, node.attention().heads);
-  const Layout x_layout = PlainLayout(value(node.inputs[1]).shape);
+  const Heads heads(value(node.inputs[1]).shape, node.attention().heads);
+  const Layout x_layout = StoredPlain(node.inputs[1]);
   SetLayout(node.outputs[0], x_layout);
-  const BufferId dy = In(node.inputs[0], PlainLayout(value(node.inputs[0]).shape));
+  const BufferId dy = In(node.inputs[0], StoredPlain(node.inputs[0]));
   const BufferId x = In(node.inputs[1], x_layout);
   const BufferId logsum = BufferOf(node.inputs[2]);
   const BufferId dx = BufferOf(node.outputs[0]);
-  const BufferId scores = AddScratch(2 * threads_ * heads.scores() * int64_t{sizeof(float)});
+  const bool is_unpacked = type_ == NumberType::kBf16;
+  const int64_t share =
+      2 * heads.scores() + (is_unpacked ? 2 * heads.x_floats() + heads.y_floats() : 0);
+  const BufferId scratch = AddScratch(threads_ * share * int64_t{sizeof(float)});
   const int64_t count = rows_ * heads.heads;
   const int threads = threads_;
   Program* program = &program_;
-  auto run = [=](RunState&) {
-    ForEachHead(threads, count, [&](int64_t index, int64_t thread) {
-      float* p = program->ptr<float>(scores) + 2 * thread * heads.scores();
-      heads.Backward(program->ptr<float>(dy) + heads.y_offset(index),
-                     program->ptr<float>(x) + heads.x_offset(index),
-                     program->ptr<float>(logsum) + index * heads.positions,
-                     program->ptr<float>(dx) + heads.x_offset(index), p, p + heads.scores());
+  auto run = [=]<class T>(RunState&, const Kernels<T>& kernels) {
+    ParallelShares(threads, count, [&](int64_t index, int64_t thread) {
+      Backward(kernels, heads, program->ptr<T>(dy) + heads.y_offset(index),
+               program->ptr<T>(x) + heads.x_offset(index),
+               program->ptr<float>(logsum) + index * heads.positions,
+               program->ptr<T>(dx) + heads.x_offset(index),
+               program->ptr<float>(scratch) + thread * share);
     });
   };
-  EmitCall(node, run, {dy, x, logsum, dx, scores});
+  EmitKernels(node, run, {dy, x, logsum, dx, scratch});
 }
 
 }  // namespace trainyard::engine::cpu

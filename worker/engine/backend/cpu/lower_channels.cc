@@ -9,7 +9,7 @@
 namespace trainyard::engine::cpu {
 namespace {
 
-// Where one input of a concat lies in a row of the output, in floats.
+// Where one input of a concat lies in a row of the output, in elements.
 struct Copied {
   BufferId buffer;
   int64_t offset;
@@ -20,7 +20,7 @@ struct Copied {
 
 // In NCHW order, as the random words count the elements.
 void Compiler::LowerDropout(const Node& node) {
-  const Layout plain = layout(node.inputs[0]).Plain();
+  const Layout plain = Stored(layout(node.inputs[0]).Plain());
   SetLayout(node.outputs[0], plain);
   const BufferId x = In(node.inputs[0], plain);
   const BufferId y = OutputBuffer(node);
@@ -28,9 +28,8 @@ void Compiler::LowerDropout(const Node& node) {
   const int64_t rows = rows_;
   const int64_t count = plain.elements();
   const int threads = threads_;
-  const Kernels* kernels = &kernels_;
   Program* program = &program_;
-  auto run = [=](RunState& state) {
+  auto run = [=]<class T>(RunState& state, const Kernels<T>& kernels) {
     const std::array<uint32_t, 2> key = DropoutKey(state.position);
     ParallelFor(threads, rows, [&](int64_t n) {
       const DropoutRule rule = {{key[0], key[1]},
@@ -39,18 +38,17 @@ void Compiler::LowerDropout(const Node& node) {
                                 static_cast<uint32_t>(state.position.step),
                                 DropoutThreshold(dropout),
                                 static_cast<float>(1 / (1 - dropout.rate))};
-      kernels->dropout(rule, count, program->ptr<float>(x) + n * count,
-                       program->ptr<float>(y) + n * count);
+      kernels.dropout(rule, count, program->ptr<T>(x) + n * count, program->ptr<T>(y) + n * count);
     });
   };
-  EmitCall(node, run, {x, y});
+  EmitKernels(node, run, {x, y});
 }
 
 // Keeps the blocks of the first input where all parts but the last fill theirs. Copies the parts
 // that do not lie in place.
 void Compiler::LowerConcat(const Node& node) {
   const Shape& shape = value(node.outputs[0]).shape;
-  Layout y_layout = PlainLayout(shape);
+  Layout y_layout = StoredPlain(node.outputs[0]);
   const Layout& given = layouts_[static_cast<size_t>(node.outputs[0])];
   if (given.channels > 0) {
     y_layout = given;  // by a part that lies in it
@@ -67,7 +65,7 @@ void Compiler::LowerConcat(const Node& node) {
   std::vector<Copied> parts;
   int64_t offset = 0;
   for (const ValueId input : node.inputs) {
-    Layout x_layout = layout(input).Plain();
+    Layout x_layout = Stored(layout(input).Plain());
     x_layout.block = y_layout.block;
     const int64_t count = x_layout.elements();
     const auto part = parts_.find(input);
@@ -84,15 +82,15 @@ void Compiler::LowerConcat(const Node& node) {
   const int64_t row = y_layout.elements();
   const int threads = threads_;
   Program* program = &program_;
-  auto run = [=](RunState&) {
+  auto run = [=]<class T>(RunState&, const Kernels<T>&) {
     ParallelFor(threads, rows, [&](int64_t n) {
       for (const Copied& part : parts) {
-        std::copy_n(program->ptr<float>(part.buffer) + n * part.count, part.count,
-                    program->ptr<float>(y) + n * row + part.offset);
+        std::copy_n(program->ptr<T>(part.buffer) + n * part.count, part.count,
+                    program->ptr<T>(y) + n * row + part.offset);
       }
     });
   };
-  EmitCall(node, run, buffers);
+  EmitKernels(node, run, buffers);
 }
 
 void Compiler::LowerSlice(const Node& node) {
@@ -101,12 +99,12 @@ void Compiler::LowerSlice(const Node& node) {
   const Shape& whole = value(dy).shape;
   const int64_t first = node.slice().first_channel;
   // Flat values may lie in blocks of what was flattened: they are taken in order.
-  Layout y_layout = layout(dy).Plain();
+  Layout y_layout = Stored(layout(dy).Plain());
   if (shape.size() == 3) {
     const int64_t block = layout(dy).block;
     y_layout.block = FillsBlocks(layout(dy), first, shape[0]) ? block : 1;
   }
-  Layout x_layout = PlainLayout(shape);
+  Layout x_layout = Stored(PlainLayout(shape));
   x_layout.block = y_layout.block;
   SetLayout(node.outputs[0], x_layout);
   if (node.slice().is_view && y_layout == layout(dy)) {
@@ -121,22 +119,21 @@ void Compiler::LowerSlice(const Node& node) {
   const int64_t count = x_layout.elements();
   const int threads = threads_;
   Program* program = &program_;
-  auto run = [=](RunState&) {
+  auto run = [=]<class T>(RunState&, const Kernels<T>&) {
     ParallelFor(threads, rows, [&](int64_t n) {
-      std::copy_n(program->ptr<float>(from) + n * row + offset, count,
-                  program->ptr<float>(to) + n * count);
+      std::copy_n(program->ptr<T>(from) + n * row + offset, count, program->ptr<T>(to) + n * count);
     });
   };
-  EmitCall(node, run, {from, to});
+  EmitKernels(node, run, {from, to});
 }
 
 // Forward (x) -> y, or the gradient (dy, x) -> dx, in the layout of x.
 void Compiler::LowerLrn(const Node& node) {
   const bool is_gradient = node.op == OpKind::kLrnGradient;
   const ValueId input = node.inputs[is_gradient ? 1 : 0];
-  const Layout home = layout(input);
+  const Layout home = Stored(layout(input));
   SetLayout(node.outputs[0], home);
-  const BufferId x = BufferOf(input);
+  const BufferId x = In(input, home);
   const BufferId dy = is_gradient ? In(node.inputs[0], home) : x;
   const BufferId y = BufferOf(node.outputs[0]);
   const LrnAttributes& lrn = node.lrn();
@@ -147,23 +144,22 @@ void Compiler::LowerLrn(const Node& node) {
   const BufferId scratch = AddScratch(rows_ * scratch_row * int64_t{sizeof(float)});
   const int64_t rows = rows_;
   const int threads = threads_;
-  const Kernels* kernels = &kernels_;
   Program* program = &program_;
-  auto run = [=](RunState&) {
+  auto run = [=]<class T>(RunState&, const Kernels<T>& kernels) {
     const int64_t row = home.elements();
     ParallelFor(threads, rows, [&](int64_t n) {
-      const float* from = program->ptr<float>(x) + n * row;
-      float* to = program->ptr<float>(y) + n * row;
+      const T* from = program->ptr<T>(x) + n * row;
+      T* to = program->ptr<T>(y) + n * row;
       float* mine = program->ptr<float>(scratch) + n * scratch_row;
       if (is_gradient) {
-        kernels->lrn_gradient(rule, home.blocks(), home.plane(), home.block,
-                              program->ptr<float>(dy) + n * row, from, to, mine);
+        kernels.lrn_gradient(rule, home.blocks(), home.plane(), home.block,
+                             program->ptr<T>(dy) + n * row, from, to, mine);
       } else {
-        kernels->lrn(rule, home.blocks(), home.plane(), home.block, from, to, mine);
+        kernels.lrn(rule, home.blocks(), home.plane(), home.block, from, to, mine);
       }
     });
   };
-  EmitCall(node, run, {x, dy, y, scratch});
+  EmitKernels(node, run, {x, dy, y, scratch});
 }
 
 }  // namespace trainyard::engine::cpu

@@ -1,5 +1,8 @@
 // conv2d by oneDNN.
 #include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "common/base/check.h"
@@ -22,6 +25,10 @@ constexpr int64_t kWinogradChannelsOfParameterGradient = 64;
 // The weights are transformed once an execution, which so many tiles of 4x4 hide.
 constexpr int64_t kWinogradTiles = 64;
 
+// How slow an implementation of oneDNN's is beside its own kernels for these formats.
+constexpr int kReferenceLoops = 100;
+constexpr int kUnfoldedProduct = 1;
+
 struct Geometry {
   Dims strides, dilation, padding;
 
@@ -32,13 +39,13 @@ struct Geometry {
 };
 
 // Whether to compute a convolution between `x` and `y` by minimal filtering (Lavin & Gray 2016): 36
-// products for 4x4 results instead of 144.
+// products for 4x4 results instead of 144. Of floats only: its sums would lose the 8 bits of bf16.
 bool SuitsWinograd(const ConvAttributes& conv, const Layout& x, const Layout& y, int64_t rows,
                    int64_t channels_min) {
   const int64_t tiles = rows * ((y.height + 3) / 4) * ((y.width + 3) / 4);
-  return conv.kernel == 3 && conv.stride == 1 && conv.dilation == 1 && conv.groups == 1 &&
-         x.block == 16 && y.block == 16 && std::min(x.channels, y.channels) >= channels_min &&
-         tiles >= kWinogradTiles;
+  return x.type == NumberType::kF32 && conv.kernel == 3 && conv.stride == 1 && conv.dilation == 1 &&
+         conv.groups == 1 && x.block == 16 && y.block == 16 &&
+         std::min(x.channels, y.channels) >= channels_min && tiles >= kWinogradTiles;
 }
 
 bool HasBias(const Node& node) {
@@ -85,38 +92,53 @@ Desc Compiler::PlainConvWeight(const Node& node, const std::vector<ValueId>& wei
   return {ConvWeightDims(node, weights), kF32, node.conv().groups == 1 ? Tag::oihw : Tag::goihw};
 }
 
-// Tries oneDNN's own choice of formats first; then plain NCHW, which always exists: where the
-// choice is no layout of ours, or has only reference loops for the gradient of the weights (AVX2
-// with one input channel: 100 times slower).
+// Tries oneDNN's own choice of formats first; then others, and plain NCHW, which always exists:
+// where the choice is no layout of ours, or has only reference loops for a gradient (AVX2 with one
+// input channel, bf16 with 2 to 15: 100 times slower and more).
 Compiler::Conv Compiler::ChooseConv(const Node& node, bool inference) {
   const Geometry geometry(node.conv());
-  const Layout x = layout(node.inputs[0]);
-  const Layout y = PlainLayout(value(node.outputs[0]).shape);
-  const Desc weight(ConvWeightDims(node, ConvWeights(node)), kF32, Tag::any);
+  const Layout x = Stored(layout(node.inputs[0]));
+  const Layout y = StoredPlain(node.outputs[0]);
+  const auto type = DataType(type_);
+  const Desc weight(ConvWeightDims(node, ConvWeights(node)), type, Tag::any);
   const bool has_bias = HasBias(node);
   const Desc bias = has_bias ? Desc({y.channels}, kF32, Tag::x) : Desc();
   const auto kind =
       inference ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
-  const std::pair<Desc, Desc> choices[] = {
-      {Desc(RowDims(x, rows_), kF32, Tag::any), Desc(RowDims(y, rows_), kF32, Tag::any)},
-      {Describe(x.Plain(), rows_), Describe(y, rows_)},
-  };
+  std::vector<std::pair<Desc, Desc>> choices = {
+      {Desc(RowDims(x, rows_), type, Tag::any), Desc(RowDims(y, rows_), type, Tag::any)}};
+  if (type_ == NumberType::kBf16 && node.conv().groups == 1) {
+    Layout x_blocks = x;
+    Layout y_blocks = y;
+    x_blocks.block = y_blocks.block = 16;
+    choices.emplace_back(Describe(x.Plain(), rows_), Describe(y_blocks, rows_));
+    choices.emplace_back(Describe(x_blocks, rows_), Describe(y_blocks, rows_));
+  }
+  choices.emplace_back(Describe(x.Plain(), rows_), Describe(y, rows_));
+  Conv best;
+  int best_cost = -1;
   for (const auto& [source, target] : choices) {
-    const auto desc = has_bias ? dnnl::convolution_forward::desc(
-                                     kind, kDirect, source, weight, bias, target, geometry.strides,
-                                     geometry.dilation, geometry.padding, geometry.padding)
-                               : dnnl::convolution_forward::desc(
-                                     kind, kDirect, source, weight, target, geometry.strides,
-                                     geometry.dilation, geometry.padding, geometry.padding);
+    const dnnl::convolution_forward::desc desc(kind, kDirect, source, weight, bias, target,
+                                               geometry.strides, geometry.dilation,
+                                               geometry.padding, geometry.padding);
     Conv conv;
-    conv.forward =
-        dnnl::convolution_forward::primitive_desc(desc, ForwardAttributes(node.relu), engine_);
-    const bool is_ours = FindLayout(conv.forward.src_desc(), x.Plain(), rows_, &conv.input) &&
-                         FindLayout(conv.forward.dst_desc(), y, rows_, &conv.output);
-    const bool is_last = &source == &choices[1].first;
-    if (is_ours && (is_last || inference || !HasSlowGradient(node, conv))) {
-      return conv;
+    conv.forward = dnnl::convolution_forward::primitive_desc(desc, ForwardAttributes(node.relu),
+                                                             engine_, /*allow_empty=*/true);
+    if (!conv.forward || !FindLayout(conv.forward.src_desc(), x.Plain(), rows_, &conv.input) ||
+        !FindLayout(conv.forward.dst_desc(), y, rows_, &conv.output)) {
+      continue;
     }
+    const int cost = Slowness(node, conv, inference);
+    if (best_cost < 0 || cost < best_cost) {
+      best = conv;
+      best_cost = cost;
+    }
+    if (cost == 0) {
+      break;
+    }
+  }
+  if (best_cost >= 0) {
+    return best;
   }
   CheckFailed(__FILE__, __LINE__, "oneDNN refuses plain formats: " + node.name);
 }
@@ -166,26 +188,32 @@ void Compiler::LowerConv(const Node& node) {
       node, [=](RunState&) { primitive.execute(stream, arguments); }, buffers);
 }
 
-void Compiler::LowerConvInputGradient(const Node& node) {
-  const Conv& conv = convs_.at(node.name);
-  const Geometry geometry(node.conv());
-  const std::vector<ValueId> weights = ConvWeights(node);
-  const ValueId output = node.outputs[0];
+dnnl::convolution_backward_data::primitive_desc Compiler::DescribeConvInputGradient(
+    const ConvAttributes& attributes, const Conv& conv, const Dims& weight_dims) {
+  const Geometry geometry(attributes);
   const auto describe = [&](dnnl::algorithm algorithm) {
     const dnnl::convolution_backward_data::desc desc(
-        algorithm, conv.forward.src_desc(), Desc(ConvWeightDims(node, weights), kF32, Tag::any),
+        algorithm, conv.forward.src_desc(), Desc(weight_dims, DataType(type_), Tag::any),
         conv.forward.dst_desc(), geometry.strides, geometry.dilation, geometry.padding,
         geometry.padding);
-    return dnnl::convolution_backward_data::primitive_desc(
-        desc, UserScratchpad(), engine_, conv.forward, /*allow_empty=*/algorithm == kWinograd);
+    return dnnl::convolution_backward_data::primitive_desc(desc, UserScratchpad(), engine_,
+                                                           conv.forward, /*allow_empty=*/true);
   };
-  dnnl::convolution_backward_data::primitive_desc primitive_desc;
-  if (SuitsWinograd(node.conv(), conv.input, conv.output, rows_, kWinogradChannels)) {
-    primitive_desc = describe(kWinograd);
+  if (SuitsWinograd(attributes, conv.input, conv.output, rows_, kWinogradChannels)) {
+    const auto winograd = describe(kWinograd);
+    if (winograd) {
+      return winograd;
+    }
   }
-  if (!primitive_desc) {
-    primitive_desc = describe(kDirect);
-  }
+  return describe(kDirect);
+}
+
+void Compiler::LowerConvInputGradient(const Node& node) {
+  const Conv& conv = convs_.at(node.name);
+  const std::vector<ValueId> weights = ConvWeights(node);
+  const ValueId output = node.outputs[0];
+  const auto primitive_desc =
+      DescribeConvInputGradient(node.conv(), conv, ConvWeightDims(node, weights));
   SetLayout(output, conv.input);
   const BufferId dy = In(node.inputs[0], conv.output);
   const BufferId dx = BufferOf(output);
@@ -211,8 +239,8 @@ dnnl::convolution_backward_weights::primitive_desc Compiler::DescribeConvParamet
     const dnnl::convolution_backward_weights::desc desc(
         algorithm, conv.forward.src_desc(), any, bias, conv.forward.dst_desc(), geometry.strides,
         geometry.dilation, geometry.padding, geometry.padding);
-    return dnnl::convolution_backward_weights::primitive_desc(
-        desc, UserScratchpad(), engine_, conv.forward, /*allow_empty=*/algorithm == kWinograd);
+    return dnnl::convolution_backward_weights::primitive_desc(desc, UserScratchpad(), engine_,
+                                                              conv.forward, /*allow_empty=*/true);
   };
   if (SuitsWinograd(attributes, conv.input, conv.output, rows_,
                     kWinogradChannelsOfParameterGradient)) {
@@ -224,10 +252,28 @@ dnnl::convolution_backward_weights::primitive_desc Compiler::DescribeConvParamet
   return describe(kDirect);
 }
 
-bool Compiler::HasSlowGradient(const Node& node, const Conv& conv) {
-  const auto gradient = DescribeConvParameterGradient(
-      node.conv(), conv, ConvWeightDims(node, ConvWeights(node)), HasBias(node));
-  return absl::StartsWith(gradient.impl_info_str(), "ref");
+int Compiler::Slowness(const Node& node, const Conv& conv, bool inference) {
+  const auto rate = [](const std::string& implementation) {
+    return absl::StartsWith(implementation, "ref")     ? kReferenceLoops
+           : absl::StrContains(implementation, "gemm") ? kUnfoldedProduct
+                                                       : 0;
+  };
+  int slowness = rate(conv.forward.impl_info_str());
+  if (inference) {
+    return slowness;
+  }
+  const Dims weight_dims = ConvWeightDims(node, ConvWeights(node));
+  const auto weights = DescribeConvParameterGradient(node.conv(), conv, weight_dims, HasBias(node));
+  slowness += weights ? rate(weights.impl_info_str()) : kReferenceLoops;
+  const bool has_input_gradient =
+      std::any_of(step_.graph.nodes.begin(), step_.graph.nodes.end(), [&](const Node& other) {
+        return other.op == OpKind::kConv2dInputGradient && other.name == node.name;
+      });
+  if (has_input_gradient) {
+    const auto data = DescribeConvInputGradient(node.conv(), conv, weight_dims);
+    slowness += data ? rate(data.impl_info_str()) : kReferenceLoops;
+  }
+  return slowness;
 }
 
 void Compiler::LowerConvParameterGradient(const Node& node) {
@@ -280,7 +326,7 @@ void Compiler::EmitMergedParameterGradient(const Node& node, const dnnl::primiti
     targets.emplace_back(state_.reduction + entry.offset, static_cast<size_t>(entry.count));
   }
   Program* program = &program_;
-  const Kernels* kernels = &kernels_;
+  const Kernels<float>* kernels = &BestKernels<float>();
   dnnl::stream stream = stream_;
   auto run = [=](RunState& state) {
     primitive.execute(stream, arguments);

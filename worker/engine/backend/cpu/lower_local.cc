@@ -14,10 +14,13 @@ PoolShape MakePoolShape(const PoolAttributes& pool, const Layout& x, const Layou
           pool.kernel, pool.stride, pool.padding, pool.count_padding};
 }
 
-using Unary = void (*)(const float* x, float* y, int64_t count);
-using Binary = void (*)(const float* dy, const float* other, float* dx, int64_t count);
+template <class T>
+using Unary = void (*)(const T* x, T* y, int64_t count);
+template <class T>
+using Binary = void (*)(const T* dy, const T* other, T* dx, int64_t count);
 
-Unary ForwardKernel(const Kernels& kernels, const Node& node) {
+template <class T>
+Unary<T> ForwardKernel(const Kernels<T>& kernels, const Node& node) {
   switch (node.op) {
     case OpKind::kRelu:
       return kernels.relu;
@@ -32,7 +35,8 @@ Unary ForwardKernel(const Kernels& kernels, const Node& node) {
   }
 }
 
-Binary GradientKernel(const Kernels& kernels, const Node& node) {
+template <class T>
+Binary<T> GradientKernel(const Kernels<T>& kernels, const Node& node) {
   switch (node.op) {
     case OpKind::kReluGradient:
       return kernels.relu_gradient;
@@ -49,92 +53,94 @@ Binary GradientKernel(const Kernels& kernels, const Node& node) {
 
 }  // namespace
 
-void Compiler::ClearPadding(const Layout& layout, int64_t rows, float* x) {
+template <class T>
+void Compiler::ClearPadding(const Layout& layout, int64_t rows, T* x) {
   const int64_t used = layout.channels % layout.block;
   if (used == 0) {
     return;
   }
   for (int64_t n = 0; n < rows; ++n) {
-    float* last = x + (n + 1) * layout.elements() - layout.plane() * layout.block;
+    T* last = x + (n + 1) * layout.elements() - layout.plane() * layout.block;
     for (int64_t p = 0; p < layout.plane(); ++p) {
-      std::fill(last + p * layout.block + used, last + (p + 1) * layout.block, 0.0f);
+      std::fill(last + p * layout.block + used, last + (p + 1) * layout.block, T{});
     }
   }
 }
 
 void Compiler::LowerElementwise(const Node& node) {
-  SetLayout(node.outputs[0], layout(node.inputs[0]));
-  const BufferId x = BufferOf(node.inputs[0]);
+  const Layout home = Stored(layout(node.inputs[0]));
+  SetLayout(node.outputs[0], home);
+  const BufferId x = In(node.inputs[0], home);
   const BufferId y = OutputBuffer(node);
   const int64_t elements = Elements(node.inputs[0]);
-  const Unary kernel = ForwardKernel(kernels_, node);
   // Of the others 0 stays 0.
   const bool spoils_padding = node.op == OpKind::kSigmoid;
-  const Layout home = layout(node.inputs[0]);
   const int64_t rows = rows_;
   const int threads = threads_;
+  const Node which = node;
   Program* program = &program_;
-  auto run = [=](RunState&) {
-    const float* from = program->ptr<float>(x);
-    float* to = program->ptr<float>(y);
+  auto run = [=]<class T>(RunState&, const Kernels<T>& kernels) {
+    const Unary<T> kernel = ForwardKernel(kernels, which);
+    const T* from = program->ptr<T>(x);
+    T* to = program->ptr<T>(y);
     ParallelChunks(threads, elements,
                    [&](int64_t begin, int64_t count) { kernel(from + begin, to + begin, count); });
     if (spoils_padding) {
       ClearPadding(home, rows, to);
     }
   };
-  EmitCall(node, run, {x, y});
+  EmitKernels(node, run, {x, y});
 }
 
 void Compiler::LowerElementwiseGradient(const Node& node) {
-  const Layout home = layout(node.inputs[1]);
+  const Layout home = Stored(layout(node.inputs[1]));
   SetLayout(node.outputs[0], home);
   const BufferId dy = In(node.inputs[0], home);
-  const BufferId y = BufferOf(node.inputs[1]);
+  const BufferId y = In(node.inputs[1], home);
   const BufferId dx = OutputBuffer(node);
   const int64_t elements = Elements(node.inputs[1]);
-  const Binary kernel = GradientKernel(kernels_, node);
   const int threads = threads_;
+  const Node which = node;
   Program* program = &program_;
-  auto run = [=](RunState&) {
-    const float* g = program->ptr<float>(dy);
-    const float* out = program->ptr<float>(y);
-    float* to = program->ptr<float>(dx);
+  auto run = [=]<class T>(RunState&, const Kernels<T>& kernels) {
+    const Binary<T> kernel = GradientKernel(kernels, which);
+    const T* g = program->ptr<T>(dy);
+    const T* out = program->ptr<T>(y);
+    T* to = program->ptr<T>(dx);
     ParallelChunks(threads, elements, [&](int64_t begin, int64_t count) {
       kernel(g + begin, out + begin, to + begin, count);
     });
   };
-  EmitCall(node, run, {dy, y, dx});
+  EmitKernels(node, run, {dy, y, dx});
 }
 
 void Compiler::LowerAdd(const Node& node) {
   // The layout of the overwritten, or first, input.
   const size_t leader = node.OverwrittenBy(0) > 0 ? 1 : 0;
-  const Layout home = layout(node.inputs[leader]);
+  const Layout home = Stored(layout(node.inputs[leader]));
   SetLayout(node.outputs[0], home);
-  const BufferId a = BufferOf(node.inputs[leader]);
+  const BufferId a = In(node.inputs[leader], home);
   const BufferId b = In(node.inputs[1 - leader], home);
   const BufferId y = OutputBuffer(node);
   const int64_t elements = Elements(node.outputs[0]);
   const int threads = threads_;
-  const Kernels* kernels = &kernels_;
   Program* program = &program_;
-  auto run = [=](RunState&) {
+  auto run = [=]<class T>(RunState&, const Kernels<T>& kernels) {
     ParallelChunks(threads, elements, [&](int64_t begin, int64_t count) {
-      kernels->add(program->ptr<float>(a) + begin, program->ptr<float>(b) + begin,
-                   program->ptr<float>(y) + begin, count);
+      kernels.add(program->ptr<T>(a) + begin, program->ptr<T>(b) + begin,
+                  program->ptr<T>(y) + begin, count);
     });
   };
-  EmitCall(node, run, {a, b, y});
+  EmitKernels(node, run, {a, b, y});
 }
 
 void Compiler::LowerPool(const Node& node) {
-  const Layout x_layout = layout(node.inputs[0]);
-  Layout y_layout = PlainLayout(value(node.outputs[0]).shape);
+  const Layout x_layout = Stored(layout(node.inputs[0]));
+  Layout y_layout = StoredPlain(node.outputs[0]);
   y_layout.block = x_layout.block;
   SetLayout(node.outputs[0], y_layout);
   const PoolShape shape = MakePoolShape(node.pool(), x_layout, y_layout);
-  const BufferId x = BufferOf(node.inputs[0]);
+  const BufferId x = In(node.inputs[0], x_layout);
   const BufferId y = BufferOf(node.outputs[0]);
   std::vector<BufferId> buffers = {x, y};
   BufferId index = -1;
@@ -152,27 +158,26 @@ void Compiler::LowerPool(const Node& node) {
   const int64_t x_plane = x_layout.plane() * block;
   const int64_t y_plane = y_layout.plane() * block;
   const int threads = threads_;
-  const Kernels* kernels = &kernels_;
   Program* program = &program_;
-  auto run = [=](RunState&) {
+  auto run = [=]<class T>(RunState&, const Kernels<T>& kernels) {
     ParallelFor(threads, planes, [&](int64_t p) {
-      const float* from = program->ptr<float>(x) + p * x_plane;
-      float* to = program->ptr<float>(y) + p * y_plane;
+      const T* from = program->ptr<T>(x) + p * x_plane;
+      T* to = program->ptr<T>(y) + p * y_plane;
       if (is_max) {
-        kernels->max_pool(shape, block, from, to,
-                          index < 0 ? nullptr : program->ptr<uint8_t>(index) + p * y_plane, relu);
+        kernels.max_pool(shape, block, from, to,
+                         index < 0 ? nullptr : program->ptr<uint8_t>(index) + p * y_plane, relu);
       } else {
-        kernels->avg_pool(shape, block, from, to);
+        kernels.avg_pool(shape, block, from, to);
       }
     });
   };
-  EmitCall(node, run, buffers);
+  EmitKernels(node, run, buffers);
 }
 
 void Compiler::LowerPoolGradient(const Node& node) {
-  const Layout x_layout = layout(value(node.outputs[0]).primal);
+  const Layout x_layout = Stored(layout(value(node.outputs[0]).primal));
   const bool is_max = node.op == OpKind::kMaxPoolGradient;
-  Layout y_layout = PlainLayout(value(node.inputs[0]).shape);
+  Layout y_layout = StoredPlain(node.inputs[0]);
   y_layout.block = x_layout.block;
   SetLayout(node.outputs[0], x_layout);
   const PoolShape shape = MakePoolShape(node.pool(), x_layout, y_layout);
@@ -184,67 +189,72 @@ void Compiler::LowerPoolGradient(const Node& node) {
   const int64_t x_plane = x_layout.plane() * block;
   const int64_t y_plane = y_layout.plane() * block;
   const int threads = threads_;
-  const Kernels* kernels = &kernels_;
+  std::vector<BufferId> buffers = {dy, index, dx};
+  BufferId sums = -1;  // a plane for each thread
+  if (type_ == NumberType::kBf16) {
+    sums = AddScratch(threads * x_plane * int64_t{sizeof(float)});
+    buffers.push_back(sums);
+  }
   Program* program = &program_;
-  auto run = [=](RunState&) {
-    ParallelFor(threads, planes, [&](int64_t p) {
-      const float* g = program->ptr<float>(dy) + p * y_plane;
-      float* to = program->ptr<float>(dx) + p * x_plane;
+  auto run = [=]<class T>(RunState&, const Kernels<T>& kernels) {
+    ParallelShares(threads, planes, [&](int64_t p, int64_t thread) {
+      const T* g = program->ptr<T>(dy) + p * y_plane;
+      T* to = program->ptr<T>(dx) + p * x_plane;
+      float* sum = sums < 0 ? nullptr : program->ptr<float>(sums) + thread * x_plane;
       if (is_max) {
-        kernels->max_pool_gradient(shape, block, g, program->ptr<uint8_t>(index) + p * y_plane, to);
+        kernels.max_pool_gradient(shape, block, g, program->ptr<uint8_t>(index) + p * y_plane, to,
+                                  sum);
       } else {
-        kernels->avg_pool_gradient(shape, block, g, to);
+        kernels.avg_pool_gradient(shape, block, g, to, sum);
       }
     });
   };
-  EmitCall(node, run, {dy, index, dx});
+  EmitKernels(node, run, buffers);
 }
 
 void Compiler::LowerGlobalPool(const Node& node) {
-  const Layout x_layout = layout(node.inputs[0]);
-  const Layout y_layout = {x_layout.channels, 1, 1, x_layout.block};
+  const Layout x_layout = Stored(layout(node.inputs[0]));
+  const Layout y_layout = {x_layout.channels, 1, 1, x_layout.block, type_};
   SetLayout(node.outputs[0], y_layout);
-  const BufferId x = BufferOf(node.inputs[0]);
+  const BufferId x = In(node.inputs[0], x_layout);
   const BufferId y = BufferOf(node.outputs[0]);
   const int64_t planes = rows_ * x_layout.blocks();
   const int threads = threads_;
-  const Kernels* kernels = &kernels_;
   Program* program = &program_;
-  auto run = [=](RunState&) {
+  auto run = [=]<class T>(RunState&, const Kernels<T>& kernels) {
     const int64_t block = x_layout.block;
     ParallelFor(threads, planes, [&](int64_t p) {
-      kernels->mean(x_layout.plane(), block, program->ptr<float>(x) + p * x_layout.plane() * block,
-                    program->ptr<float>(y) + p * block);
+      kernels.mean(x_layout.plane(), block, program->ptr<T>(x) + p * x_layout.plane() * block,
+                   program->ptr<T>(y) + p * block);
     });
   };
-  EmitCall(node, run, {x, y});
+  EmitKernels(node, run, {x, y});
 }
 
 void Compiler::LowerGlobalPoolGradient(const Node& node) {
-  const Layout x_layout = layout(value(node.outputs[0]).primal);
-  const Layout y_layout = {x_layout.channels, 1, 1, x_layout.block};
+  const Layout x_layout = Stored(layout(value(node.outputs[0]).primal));
+  const Layout y_layout = {x_layout.channels, 1, 1, x_layout.block, type_};
   SetLayout(node.outputs[0], x_layout);
   const BufferId dy = In(node.inputs[0], y_layout);
   const BufferId dx = BufferOf(node.outputs[0]);
   const int64_t planes = rows_ * x_layout.blocks();
   const int threads = threads_;
-  const Kernels* kernels = &kernels_;
   Program* program = &program_;
-  auto run = [=](RunState&) {
+  auto run = [=]<class T>(RunState&, const Kernels<T>& kernels) {
     const int64_t block = x_layout.block;
     ParallelFor(threads, planes, [&](int64_t p) {
-      kernels->mean_gradient(x_layout.plane(), block, program->ptr<float>(dy) + p * block,
-                             program->ptr<float>(dx) + p * x_layout.plane() * block);
+      kernels.mean_gradient(x_layout.plane(), block, program->ptr<T>(dy) + p * block,
+                            program->ptr<T>(dx) + p * x_layout.plane() * block);
     });
   };
-  EmitCall(node, run, {dy, dx});
+  EmitKernels(node, run, {dy, dx});
 }
 
 void Compiler::LowerLoss(const Node& node) {
   const ValueId logits = node.inputs[0];
   const Layout plain = PlainLayout(value(logits).shape);
   const int64_t classes = value(logits).shape.back();
-  const BufferId x = In(logits, layout(logits).Plain());
+  const BufferId x = In(logits, layout(logits).Plain().As(NumberType::kF32));
   SetLayout(node.outputs[0], plain);
   const BufferId probabilities = BufferOf(node.outputs[0]);
   const int64_t labels = rows_ * (ElementCount(value(logits).shape) / classes);
@@ -253,7 +263,7 @@ void Compiler::LowerLoss(const Node& node) {
   const BufferId judged = AddScratch(labels * 3 * int64_t{sizeof(double)});
   const double smoothing = node.loss().label_smoothing;
   const int threads = threads_;
-  const Kernels* kernels = &kernels_;
+  const Kernels<float>* kernels = &BestKernels<float>();
   Program* program = &program_;
   auto run = [=](RunState& state) {
     double* each = program->ptr<double>(judged);

@@ -25,16 +25,17 @@ Affine ForwardAffine(float weight, float bias, float mean, float variance, doubl
 }
 
 // y = x scale + shift (+ residual), rectified where `relu`; all pointers resolved.
+template <class T>
 struct Normalization {
-  const Kernels& kernels;
+  const Kernels<T>& kernels;
   Layout layout;
   int64_t rows;
   int threads;
   bool relu;
-  Planes x;
+  Planes<T> x;
   const float *scale, *shift;  // by lane
-  Planes residual;             // null: none
-  Planes y;
+  Planes<T> residual;          // null: none
+  Planes<T> y;
   uint8_t* mask;  // null: not wanted
 
   void Run() const {
@@ -54,20 +55,21 @@ struct Normalization {
 };
 
 // One run of batch_norm_gradient, all pointers resolved.
+template <class T>
 struct NormGradient {
-  const Kernels& kernels;
+  const Kernels<T>& kernels;
   Layout layout;
   int64_t rows;
   int threads;
   double eps;
   const float *weight, *bias;  // bias null: not rectified
   const float *mean, *variance;
-  Planes dy, x;
-  Planes second;        // added to dy; null: none
+  Planes<T> dy, x;
+  Planes<T> second;     // added to dy; null: none
   const uint8_t* mask;  // null: none
-  Planes g;             // of a mask: the gradient behind it
-  Planes addend;        // of dx; null: none
-  Planes dx;            // null: not wanted
+  Planes<T> g;          // of a mask: the gradient behind it
+  Planes<T> addend;     // of dx; null: none
+  Planes<T> dx;         // null: not wanted
   float* sums;
   float* tables;
   float *weight_sums, *bias_sums;
@@ -159,7 +161,7 @@ Compiler::Place Compiler::FusedInput(const Node& node, int place, const Layout& 
 }
 
 void Compiler::LowerNorm(const Node& node) {
-  const Layout x_layout = layout(node.inputs[0]);
+  const Layout x_layout = Stored(layout(node.inputs[0]));
   SetLayout(node.outputs[0], x_layout);
   const Place x = PlaceOf(node.inputs[0], x_layout);
   const Place residual = FusedInput(node, node.norm().residual, x_layout);
@@ -181,17 +183,16 @@ void Compiler::LowerNorm(const Node& node) {
   const int threads = threads_;
   const double eps = node.norm().eps;
   const bool relu = node.relu;
-  const Kernels* kernels = &kernels_;
   Program* program = &program_;
-  auto run = [=](RunState&) {
+  auto run = [=]<class T>(RunState&, const Kernels<T>& kernels) {
     const int64_t block = x_layout.block;
     const int64_t plane = x_layout.plane();
     const int64_t planes = rows * x_layout.blocks();
-    const Planes from = At(*program, x, x_layout);
+    const Planes<T> from = At<T>(*program, x, x_layout);
     float* means = program->ptr<float>(moments);
     float* distances = means + rows * lanes;
     ParallelFor(threads, planes, [&](int64_t p) {
-      kernels->moments(plane, block, from[p], means + p * block, distances + p * block);
+      kernels.moments(plane, block, from[p], means + p * block, distances + p * block);
     });
     float* scale = program->ptr<float>(affine);
     float* shift = scale + lanes;
@@ -219,20 +220,21 @@ void Compiler::LowerNorm(const Node& node) {
       scale[lane] = applied.scale;
       shift[lane] = applied.shift;
     }
-    const Normalization normalization = {*kernels,
-                                         x_layout,
-                                         rows,
-                                         threads,
-                                         relu,
-                                         from,
-                                         scale,
-                                         shift,
-                                         At(*program, residual, x_layout),
-                                         At(*program, y, x_layout),
-                                         program->ptr_or_null<uint8_t>(mask)};
+    const Normalization<T> normalization = {kernels,
+                                            x_layout,
+                                            rows,
+                                            threads,
+                                            relu,
+                                            from,
+                                            scale,
+                                            shift,
+                                            At<T>(*program, residual, x_layout),
+                                            At<T>(*program, y, x_layout),
+                                            program->ptr_or_null<uint8_t>(mask)};
     normalization.Run();
   };
-  EmitCall(node, run, {x.buffer, y.buffer, mean, variance, moments, affine, residual.buffer, mask});
+  EmitKernels(node, run,
+              {x.buffer, y.buffer, mean, variance, moments, affine, residual.buffer, mask});
 }
 
 BufferId Compiler::StatisticBuffer(ValueId id) {
@@ -241,7 +243,7 @@ BufferId Compiler::StatisticBuffer(ValueId id) {
 }
 
 void Compiler::LowerNormEvaluation(const Node& node) {
-  const Layout x_layout = layout(node.inputs[0]);
+  const Layout x_layout = Stored(layout(node.inputs[0]));
   SetLayout(node.outputs[0], x_layout);
   const Place x = PlaceOf(node.inputs[0], x_layout);
   const Place residual = FusedInput(node, node.norm().residual, x_layout);
@@ -257,9 +259,8 @@ void Compiler::LowerNormEvaluation(const Node& node) {
   const int threads = threads_;
   const double eps = node.norm().eps;
   const bool relu = node.relu;
-  const Kernels* kernels = &kernels_;
   Program* program = &program_;
-  auto run = [=](RunState&) {
+  auto run = [=]<class T>(RunState&, const Kernels<T>& kernels) {
     float* scale = program->ptr<float>(affine);
     float* shift = scale + lanes;
     for (int64_t lane = 0; lane < lanes; ++lane) {
@@ -271,24 +272,24 @@ void Compiler::LowerNormEvaluation(const Node& node) {
       scale[lane] = applied.scale;
       shift[lane] = applied.shift;
     }
-    const Normalization normalization = {*kernels,
-                                         x_layout,
-                                         rows,
-                                         threads,
-                                         relu,
-                                         At(*program, x, x_layout),
-                                         scale,
-                                         shift,
-                                         At(*program, residual, x_layout),
-                                         At(*program, y, x_layout),
-                                         nullptr};
+    const Normalization<T> normalization = {kernels,
+                                            x_layout,
+                                            rows,
+                                            threads,
+                                            relu,
+                                            At<T>(*program, x, x_layout),
+                                            scale,
+                                            shift,
+                                            At<T>(*program, residual, x_layout),
+                                            At<T>(*program, y, x_layout),
+                                            nullptr};
     normalization.Run();
   };
-  EmitCall(node, run, {x.buffer, y.buffer, affine, residual.buffer, mean, variance});
+  EmitKernels(node, run, {x.buffer, y.buffer, affine, residual.buffer, mean, variance});
 }
 
 void Compiler::LowerNormGradient(const Node& node) {
-  const Layout x_layout = layout(node.inputs[1]);
+  const Layout x_layout = Stored(layout(node.inputs[1]));
   const Place dy = PlaceOf(node.inputs[0], x_layout);
   const Place x = PlaceOf(node.inputs[1], x_layout);
   const float* weight = Parameter(node.inputs[2]);
@@ -321,30 +322,29 @@ void Compiler::LowerNormGradient(const Node& node) {
   const int64_t rows = rows_;
   const int threads = threads_;
   const double eps = norm.eps;
-  const Kernels* kernels = &kernels_;
   Program* program = &program_;
-  auto run = [=](RunState& state) {
-    const NormGradient gradient = {*kernels,
-                                   x_layout,
-                                   rows,
-                                   threads,
-                                   eps,
-                                   weight,
-                                   bias,
-                                   program->ptr<float>(mean),
-                                   program->ptr<float>(variance),
-                                   At(*program, dy, x_layout),
-                                   At(*program, x, x_layout),
-                                   At(*program, second, x_layout),
-                                   program->ptr_or_null<uint8_t>(mask),
-                                   At(*program, g, x_layout),
-                                   At(*program, addend, x_layout),
-                                   At(*program, dx, x_layout),
-                                   program->ptr<float>(sums),
-                                   program->ptr<float>(tables),
-                                   weight_sums,
-                                   bias_sums,
-                                   state.accumulate};
+  auto run = [=]<class T>(RunState& state, const Kernels<T>& kernels) {
+    const NormGradient<T> gradient = {kernels,
+                                      x_layout,
+                                      rows,
+                                      threads,
+                                      eps,
+                                      weight,
+                                      bias,
+                                      program->ptr<float>(mean),
+                                      program->ptr<float>(variance),
+                                      At<T>(*program, dy, x_layout),
+                                      At<T>(*program, x, x_layout),
+                                      At<T>(*program, second, x_layout),
+                                      program->ptr_or_null<uint8_t>(mask),
+                                      At<T>(*program, g, x_layout),
+                                      At<T>(*program, addend, x_layout),
+                                      At<T>(*program, dx, x_layout),
+                                      program->ptr<float>(sums),
+                                      program->ptr<float>(tables),
+                                      weight_sums,
+                                      bias_sums,
+                                      state.accumulate};
     gradient.FillForwardTables();
     gradient.SumPlanes();
     gradient.FinishLanes();
@@ -352,9 +352,9 @@ void Compiler::LowerNormGradient(const Node& node) {
       gradient.WriteInputGradient();
     }
   };
-  EmitCall(node, run,
-           {dy.buffer, x.buffer, mean, variance, sums, tables, mask, second.buffer, addend.buffer,
-            g.buffer, dx.buffer});
+  EmitKernels(node, run,
+              {dy.buffer, x.buffer, mean, variance, sums, tables, mask, second.buffer,
+               addend.buffer, g.buffer, dx.buffer});
 }
 
 }  // namespace trainyard::engine::cpu

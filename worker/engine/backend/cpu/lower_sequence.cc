@@ -7,7 +7,7 @@
 namespace trainyard::engine::cpu {
 
 void Compiler::LowerLayerNorm(const Node& node) {
-  const Layout plain = layout(node.inputs[0]).Plain();
+  const Layout plain = Stored(layout(node.inputs[0]).Plain());
   const int64_t features = value(node.inputs[0]).shape.back();
   const int64_t vectors = rows_ * (plain.elements() / features);
   SetLayout(node.outputs[0], plain);
@@ -22,21 +22,20 @@ void Compiler::LowerLayerNorm(const Node& node) {
   const BufferId inverse = BufferOf(node.outputs[2]);
   const float eps = static_cast<float>(node.layer_norm().eps);
   const int threads = threads_;
-  const Kernels* kernels = &kernels_;
   Program* program = &program_;
-  auto run = [=](RunState&) {
+  auto run = [=]<class T>(RunState&, const Kernels<T>& kernels) {
     ParallelFor(threads, vectors, [&](int64_t n) {
-      kernels->layer_norm(features, eps, program->ptr<float>(x) + n * features, weight, bias,
-                          program->ptr<float>(y) + n * features, program->ptr<float>(mean) + n,
-                          program->ptr<float>(inverse) + n);
+      kernels.layer_norm(features, eps, program->ptr<T>(x) + n * features, weight, bias,
+                         program->ptr<T>(y) + n * features, program->ptr<float>(mean) + n,
+                         program->ptr<float>(inverse) + n);
     });
   };
-  EmitCall(node, run, {x, y, mean, inverse});
+  EmitKernels(node, run, {x, y, mean, inverse});
 }
 
 // The sums run over chunks of features, each in the order of the vectors, whatever the threads.
 void Compiler::LowerLayerNormGradient(const Node& node) {
-  const Layout plain = layout(node.inputs[1]).Plain();
+  const Layout plain = Stored(layout(node.inputs[1]).Plain());
   const int64_t features = value(node.inputs[1]).shape.back();
   const int64_t vectors = rows_ * (plain.elements() / features);
   const BufferId dy = In(node.inputs[0], plain);
@@ -55,11 +54,10 @@ void Compiler::LowerLayerNormGradient(const Node& node) {
   float* dweight = state_.reduction + GradientEntry(node.outputs[1]).offset;
   float* dbias = state_.reduction + bias_entry.offset;
   const int threads = threads_;
-  const Kernels* kernels = &kernels_;
   Program* program = &program_;
-  auto run = [=](RunState& state) {
-    const float* g = program->ptr<float>(dy);
-    const float* from = program->ptr<float>(x);
+  auto run = [=]<class T>(RunState& state, const Kernels<T>& kernels) {
+    const T* g = program->ptr<T>(dy);
+    const T* from = program->ptr<T>(x);
     const float* means = program->ptr<float>(mean);
     const float* inverses = program->ptr<float>(inverse);
     ParallelChunks(threads, features, [&](int64_t begin, int64_t count) {
@@ -67,24 +65,23 @@ void Compiler::LowerLayerNormGradient(const Node& node) {
         std::fill_n(dweight + begin, count, 0.0f);
         std::fill_n(dbias + begin, count, 0.0f);
       }
-      kernels->layer_norm_sums(vectors, features, count, means, inverses, g + begin, from + begin,
-                               dweight + begin, dbias + begin);
+      kernels.layer_norm_sums(vectors, features, count, means, inverses, g + begin, from + begin,
+                              dweight + begin, dbias + begin);
     });
     if (dx < 0) {
       return;
     }
     ParallelFor(threads, vectors, [&](int64_t n) {
-      kernels->layer_norm_gradient(features, means[n], inverses[n], g + n * features,
-                                   from + n * features, weight,
-                                   program->ptr<float>(dx) + n * features);
+      kernels.layer_norm_gradient(features, means[n], inverses[n], g + n * features,
+                                  from + n * features, weight, program->ptr<T>(dx) + n * features);
     });
   };
-  EmitCall(node, run, buffers);
+  EmitKernels(node, run, buffers);
 }
 
 void Compiler::LowerEmbedding(const Node& node) {
   const Shape& shape = value(node.outputs[0]).shape;
-  SetLayout(node.outputs[0], PlainLayout(shape));
+  SetLayout(node.outputs[0], Stored(PlainLayout(shape)));
   const int64_t width = shape[1];
   const int64_t tokens = rows_ * shape[0];
   const BufferId x = BufferOf(node.inputs[0]);
@@ -92,13 +89,13 @@ void Compiler::LowerEmbedding(const Node& node) {
   const float* weight = Parameter(node.inputs[1]);
   const int threads = threads_;
   Program* program = &program_;
-  auto run = [=](RunState&) {
+  auto run = [=]<class T>(RunState&, const Kernels<T>& kernels) {
     ParallelFor(threads, tokens, [&](int64_t n) {
       const auto token = static_cast<int64_t>(program->ptr<float>(x)[n]);
-      std::copy_n(weight + token * width, width, program->ptr<float>(y) + n * width);
+      kernels.store(weight + token * width, program->ptr<T>(y) + n * width, width);
     });
   };
-  EmitCall(node, run, {x, y});
+  EmitKernels(node, run, {x, y});
 }
 
 // A token may occur twice: threads share the columns, not the tokens.
@@ -106,15 +103,14 @@ void Compiler::LowerEmbeddingGradient(const Node& node) {
   const Shape& shape = value(node.inputs[0]).shape;
   const int64_t width = shape[1];
   const int64_t tokens = rows_ * shape[0];
-  const BufferId dy = In(node.inputs[0], PlainLayout(shape));
+  const BufferId dy = In(node.inputs[0], StoredPlain(node.inputs[0]));
   const BufferId x = BufferOf(node.inputs[1]);
   const ReductionEntry entry = GradientEntry(node.outputs[0]);
   float* sums = state_.reduction + entry.offset;
   const bool adds = node.adds;
   const int threads = threads_;
-  const Kernels* kernels = &kernels_;
   Program* program = &program_;
-  auto run = [=](RunState& state) {
+  auto run = [=]<class T>(RunState& state, const Kernels<T>& kernels) {
     if (!state.accumulate && !adds) {
       ParallelChunks(threads, entry.count,
                      [&](int64_t begin, int64_t count) { std::fill_n(sums + begin, count, 0.0f); });
@@ -123,15 +119,15 @@ void Compiler::LowerEmbeddingGradient(const Node& node) {
       for (int64_t n = 0; n < tokens; ++n) {
         const auto token = static_cast<int64_t>(program->ptr<float>(x)[n]);
         float* sum = sums + token * width + begin;
-        kernels->add(sum, program->ptr<float>(dy) + n * width + begin, sum, count);
+        kernels.accumulate(program->ptr<T>(dy) + n * width + begin, sum, count);
       }
     });
   };
-  EmitCall(node, run, {dy, x});
+  EmitKernels(node, run, {dy, x});
 }
 
 void Compiler::LowerPositionEmbedding(const Node& node) {
-  const Layout plain = PlainLayout(value(node.outputs[0]).shape);
+  const Layout plain = StoredPlain(node.outputs[0]);
   SetLayout(node.outputs[0], plain);
   const BufferId x = In(node.inputs[0], plain);
   const BufferId y = OutputBuffer(node);
@@ -139,38 +135,36 @@ void Compiler::LowerPositionEmbedding(const Node& node) {
   const int64_t rows = rows_;
   const int64_t count = plain.elements();
   const int threads = threads_;
-  const Kernels* kernels = &kernels_;
   Program* program = &program_;
-  auto run = [=](RunState&) {
+  auto run = [=]<class T>(RunState&, const Kernels<T>& kernels) {
     ParallelFor(threads, rows, [&](int64_t n) {
-      kernels->add(program->ptr<float>(x) + n * count, weight, program->ptr<float>(y) + n * count,
-                   count);
+      kernels.add_floats(program->ptr<T>(x) + n * count, weight, program->ptr<T>(y) + n * count,
+                         count);
     });
   };
-  EmitCall(node, run, {x, y});
+  EmitKernels(node, run, {x, y});
 }
 
 void Compiler::LowerPositionEmbeddingGradient(const Node& node) {
-  const Layout plain = PlainLayout(value(node.inputs[0]).shape);
+  const Layout plain = StoredPlain(node.inputs[0]);
   const BufferId dy = In(node.inputs[0], plain);
   const ReductionEntry entry = GradientEntry(node.outputs[0]);
   float* sums = state_.reduction + entry.offset;
   const int64_t rows = rows_;
   const int64_t used = plain.elements();  // of the table, which may have more positions
   const int threads = threads_;
-  const Kernels* kernels = &kernels_;
   Program* program = &program_;
-  auto run = [=](RunState& state) {
+  auto run = [=]<class T>(RunState& state, const Kernels<T>& kernels) {
     if (!state.accumulate) {
       std::fill_n(sums, entry.count, 0.0f);
     }
     ParallelChunks(threads, used, [&](int64_t begin, int64_t count) {
       for (int64_t n = 0; n < rows; ++n) {
-        kernels->add(sums + begin, program->ptr<float>(dy) + n * used + begin, sums + begin, count);
+        kernels.accumulate(program->ptr<T>(dy) + n * used + begin, sums + begin, count);
       }
     });
   };
-  EmitCall(node, run, {dy});
+  EmitKernels(node, run, {dy});
 }
 
 }  // namespace trainyard::engine::cpu

@@ -20,6 +20,16 @@ void ParallelFor(int threads, int64_t count, const Body& body) {
   }
 }
 
+// body(i, thread) for i in [0, count): a share of them for each thread, in order.
+template <class Body>
+void ParallelShares(int threads, int64_t count, const Body& body) {
+  ParallelFor(threads, threads, [&](int64_t thread) {
+    for (int64_t i = count * thread / threads; i < count * (thread + 1) / threads; ++i) {
+      body(i, thread);
+    }
+  });
+}
+
 // body(begin, count) for chunks of [0, count), at cache-line borders.
 template <class Body>
 void ParallelChunks(int threads, int64_t count, const Body& body) {

@@ -5,7 +5,7 @@
 namespace trainyard::engine::cpu {
 
 const UpdateKernels& BestUpdateKernels() {
-  const Kernels* best = &BestKernels();
+  const Kernels<float>* best = &BestKernels<float>();
   if (best == &kAvx512Kernels) {
     return kAvx512UpdateKernels;
   }

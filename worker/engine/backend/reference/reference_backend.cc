@@ -369,10 +369,10 @@ absl::StatusOr<Inspection> ReferenceExecutable<T>::Inspect() const {
 
 class ReferenceBackend final : public Backend {
  public:
-  explicit ReferenceBackend(Precision precision) : precision_(precision) {}
+  explicit ReferenceBackend(Arithmetic arithmetic) : arithmetic_(arithmetic) {}
 
   absl::string_view name() const override {
-    return precision_ == Precision::kF32 ? "reference" : "reference_f64";
+    return arithmetic_ == Arithmetic::kF32 ? "reference" : "reference_f64";
   }
 
   absl::StatusOr<std::unique_ptr<Executable>> Compile(const Graph& model,
@@ -380,20 +380,24 @@ class ReferenceBackend final : public Backend {
                                                       const CompileOptions& options) override {
     TY_RETURN_IF_ERROR(CheckCompileOptions(options));
     TY_RETURN_IF_ERROR(ValidateOptimizer(optimizer));
-    if (precision_ == Precision::kF32) {
+    if (options.precision != Precision::kF32) {
+      return absl::FailedPreconditionError(
+          "precision bf16 needs backend cpu; the reference backend computes in f32 and f64");
+    }
+    if (arithmetic_ == Arithmetic::kF32) {
       return std::make_unique<ReferenceExecutable<float>>(model, optimizer, options);
     }
     return std::make_unique<ReferenceExecutable<double>>(model, optimizer, options);
   }
 
  private:
-  const Precision precision_;
+  const Arithmetic arithmetic_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> MakeReferenceBackend(Precision precision) {
-  return std::make_unique<ReferenceBackend>(precision);
+std::unique_ptr<Backend> MakeReferenceBackend(Arithmetic arithmetic) {
+  return std::make_unique<ReferenceBackend>(arithmetic);
 }
 
 }  // namespace trainyard::engine

@@ -8,8 +8,8 @@
 namespace trainyard::engine {
 
 // Of the arithmetic. Inputs, state at the port and the reduction arena are float in either.
-enum class Precision { kF32, kF64 };
+enum class Arithmetic { kF32, kF64 };
 
-std::unique_ptr<Backend> MakeReferenceBackend(Precision precision);
+std::unique_ptr<Backend> MakeReferenceBackend(Arithmetic arithmetic);
 
 }  // namespace trainyard::engine

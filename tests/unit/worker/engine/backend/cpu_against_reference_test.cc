@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "absl/strings/str_cat.h"
+#include "tests/unit/worker/engine/bf16_testing.h"
 #include "tests/unit/worker/engine/engine_testing.h"
 #include "worker/engine/graph/graph_builder.h"
 #include "worker/engine/graph/passes.h"
@@ -22,6 +23,10 @@ constexpr double kTolerance = 2e-5;
 void Compare(const std::string& what, const Graph& model, int64_t rows,
              const PassOptions& passes = {}) {
   SCOPED_TRACE(absl::StrCat(what, ", ", rows, " rows"));
+  static const bool has_bf16 = testing::HasBf16();
+  if (has_bf16) {
+    testing::CompareBf16(model, rows, passes);
+  }
   const CompileOptions options = {.max_rows = rows, .passes = passes, .inspect = true};
   const std::unique_ptr<Executable> expected = Compile("reference_f64", model, {}, options);
   const std::unique_ptr<Executable> actual = Compile("cpu", model, {}, options);
@@ -60,6 +65,12 @@ Graph Close(Shape input, const std::function<ValueId(GraphBuilder&)>& layers) {
   absl::StatusOr<Graph> graph = std::move(builder).Build();
   EXPECT_TRUE(graph.ok()) << graph.status();
   return *std::move(graph);
+}
+
+TEST(CpuInBf16, IsComparedOnThisMachine) {
+  if (!testing::HasBf16()) {
+    GTEST_SKIP() << "no AVX512_BF16: every comparison of this file was made in f32 alone";
+  }
 }
 
 TEST(CpuConv2d, AgreesWithTheReference) {
