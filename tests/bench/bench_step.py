@@ -5,8 +5,11 @@ With one thread, times are CPU time of the process: on an idle machine the same 
 else runs. With more they are wall time. PyTorch runs with OpenBLAS where it is installed, in its default layout and
 with channels_last, each with the allocator as it comes and with one that keeps memory (no page faults in each step).
 The table gives the median over the runs, our speed over PyTorch's best, and the share of our time that convolutions
-and matrix products alone take. Without PyTorch it prints our times alone.
+and matrix products alone take. Without PyTorch it prints our times alone. With --precision bf16 ours run in f32 and in
+bf16, and PyTorch in f32, under autocast, and with the whole model in bfloat16 (its weights and updates too, which
+ours are not); the other columns are then about bf16.
 usage: bench_step.py --bin DIR [--nets convnet,resnet20,wrn-16-4,googlenet] [--batch 64] [--threads 1] [--runs 7]
+                     [--precision f32|bf16]
 """
 import argparse
 import json
@@ -20,8 +23,12 @@ WARMUP = 3
 KEPT_MEMORY = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=4294967296:"
                                  "glibc.malloc.top_pad=268435456"}
 OPENBLAS = "/usr/lib/x86_64-linux-gnu/openblas-{}"
-VARIANTS = [("torch", False, {}), ("channels_last", True, {}),
-            ("kept memory", False, KEPT_MEMORY), ("channels_last, kept", True, KEPT_MEMORY)]
+# Name, channels_last, environment, precision.
+VARIANTS = [("torch", False, {}, "f32"), ("channels_last", True, {}, "f32"),
+            ("kept memory", False, KEPT_MEMORY, "f32"), ("channels_last, kept", True, KEPT_MEMORY, "f32")]
+BF16_VARIANTS = [("f32, kept", False, KEPT_MEMORY, "f32"), ("f32, last, kept", True, KEPT_MEMORY, "f32"),
+                 ("autocast", False, KEPT_MEMORY, "autocast"), ("autocast, last", True, KEPT_MEMORY, "autocast"),
+                 ("bfloat16", False, KEPT_MEMORY, "bfloat16"), ("bfloat16, last", True, KEPT_MEMORY, "bfloat16")]
 
 
 def peak_memory():
@@ -36,7 +43,7 @@ def openblas(threads):
     return folder if os.path.exists(os.path.join(folder, "libblas.so.3")) else None
 
 
-def serve_torch(net, batch, steps, threads, channels_last):
+def serve_torch(net, batch, steps, threads, channels_last, precision):
     """Measures once for each line on stdin: prints ms a step, and the peak of the memory in MiB."""
     import torch
     import torch_nets
@@ -48,11 +55,15 @@ def serve_torch(net, batch, steps, threads, channels_last):
     before = peak_memory()
     if channels_last:
         model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+    if precision == "bfloat16":
+        model, x = model.bfloat16(), x.bfloat16()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        torch.nn.functional.cross_entropy(model(x), y).backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "autocast"):
+            logits = model(x)
+        torch.nn.functional.cross_entropy(logits.float(), y).backward()
         optimizer.step()
 
     for _ in range(WARMUP):
@@ -67,9 +78,9 @@ def serve_torch(net, batch, steps, threads, channels_last):
 
 
 class Torch:
-    def __init__(self, net, batch, steps, threads, channels_last, environment):
+    def __init__(self, net, batch, steps, threads, channels_last, environment, precision):
         command = [sys.executable, os.path.abspath(__file__), "--serve",
-                   json.dumps([net, batch, steps, threads, channels_last])]
+                   json.dumps([net, batch, steps, threads, channels_last, precision])]
         environment = {**os.environ, **environment, "OMP_NUM_THREADS": str(threads)}
         if openblas(threads):
             environment["LD_LIBRARY_PATH"] = openblas(threads)
@@ -87,11 +98,11 @@ class Torch:
         self.process.wait()
 
 
-def measure_ours(binary_dir, net, batch, steps, threads):
+def measure_ours(binary_dir, net, batch, steps, threads, precision):
     """ms a step, MiB at the peak, ms of products a step."""
     output = subprocess.run([os.path.join(binary_dir, "bench_step"), "--net", net, "--batch", str(batch), "--warmup",
-                             str(WARMUP), "--threads", str(threads), "--steps", str(steps), "--products"], check=True,
-                            capture_output=True, text=True).stdout
+                             str(WARMUP), "--threads", str(threads), "--steps", str(steps), "--products",
+                             "--precision", precision], check=True, capture_output=True, text=True).stdout
     fields = output.split(": ")[1].split()
     return [float(fields[0 if threads == 1 else 3]), float(fields[fields.index("MiB") - 1]), float(fields[-2])]
 
@@ -106,37 +117,49 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--steps", type=int, default=0, help="of a run; 0: about a second's worth")
+    parser.add_argument("--precision", choices=["f32", "bf16"], default="f32")
     arguments = parser.parse_args()
+    is_bf16 = arguments.precision == "bf16"
     try:
         import torch
-        variants = VARIANTS
+        variants = BF16_VARIANTS if is_bf16 else VARIANTS
         print(f"PyTorch {torch.__version__}, {arguments.threads} threads, batch {arguments.batch}, median of "
               f"{arguments.runs}: ms of {'CPU' if arguments.threads == 1 else 'wall'} time a step; MiB that the "
               f"training adds to the process at its peak; BLAS: {openblas(arguments.threads) or 'as it comes'}")
     except ImportError:
         variants = []
         print("PyTorch is not installed: our times alone, ms a step")
-    header = f"{'net':<12}{'ours':>10}" + "".join(f"{name:>21}" for name, _, _ in variants)
+    header = f"{'net':<12}" + (f"{'f32':>10}{'bf16':>10}{'f32 / bf16':>12}" if is_bf16 else f"{'ours':>10}")
+    header += "".join(f"{variant[0]:>21}" for variant in variants)
     print(header + (f"{'best / ours':>13}" if variants else "") + f"{'samples/s':>11}{'MiB':>8}" +
           (f"{'torch MiB':>11}" if variants else "") + f"{'products':>10}")
     for net in arguments.nets.split(","):
-        batch, threads = arguments.batch, arguments.threads
-        steps = arguments.steps or max(1, int(1000 / measure_ours(arguments.bin, net, batch, 1, threads)[0]))
-        peers = [Torch(net, batch, steps, threads, last, environment) for _, last, environment in variants]
-        ours, theirs = [], [[] for _ in peers]
-        for _ in range(arguments.runs):
-            ours.append(measure_ours(arguments.bin, net, batch, steps, threads))
-            for peer, measured in zip(peers, theirs):
-                measured.append(peer.measure())
-        for peer in peers:
-            peer.close()
-        mine, memory, products = (statistics.median(column) for column in zip(*ours))
-        medians = [statistics.median(time for time, _ in measured) for measured in theirs]
-        line = f"{net:<12}{mine:>10.3f}" + "".join(f"{median:>21.3f}" for median in medians)
-        line += f"{min(medians) / mine:>12.2f}x" if medians else ""
-        line += f"{batch / mine * 1e3:>11.0f}{memory:>8.0f}"
-        line += f"{min(measured[-1][1] for measured in theirs):>11.0f}" if theirs else ""
-        print(f"{line}{100 * products / mine:>8.0f} %", flush=True)
+        measure(arguments, net, variants, ["f32", "bf16"] if is_bf16 else ["f32"])
+
+
+def measure(arguments, net, variants, precisions):
+    """Prints a line: ours in each precision and the peers, one after the other in each run."""
+    batch, threads = arguments.batch, arguments.threads
+    steps = arguments.steps or max(1, int(1000 / measure_ours(arguments.bin, net, batch, 1, threads, "f32")[0]))
+    peers = [Torch(net, batch, steps, threads, *variant[1:]) for variant in variants]
+    ours, theirs = [[] for _ in precisions], [[] for _ in peers]
+    for _ in range(arguments.runs):
+        for precision, measured in zip(precisions, ours):
+            measured.append(measure_ours(arguments.bin, net, batch, steps, threads, precision))
+        for peer, measured in zip(peers, theirs):
+            measured.append(peer.measure())
+    for peer in peers:
+        peer.close()
+    times = [statistics.median(time for time, _, _ in measured) for measured in ours]
+    mine, memory, products = (statistics.median(column) for column in zip(*ours[-1]))
+    medians = [statistics.median(time for time, _ in measured) for measured in theirs]
+    line = f"{net:<12}" + "".join(f"{time:>10.3f}" for time in times)
+    line += f"{times[0] / mine:>11.2f}x" if len(times) > 1 else ""
+    line += "".join(f"{median:>21.3f}" for median in medians)
+    line += f"{min(medians) / mine:>12.2f}x" if medians else ""
+    line += f"{batch / mine * 1e3:>11.0f}{memory:>8.0f}"
+    line += f"{min(measured[-1][1] for measured in theirs):>11.0f}" if theirs else ""
+    print(f"{line}{100 * products / mine:>8.0f} %", flush=True)
 
 
 if __name__ == "__main__":
