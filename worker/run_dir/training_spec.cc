@@ -239,8 +239,9 @@ void ReadTrain(FieldReader& spec, TrainSpec& train) {
   int64_t seed = 1;
   reader.Integer("seed", seed, 0, kMaxSeed);
   train.seed = static_cast<uint64_t>(seed);
-  int precision = 0;
-  ReadEnum(reader, "precision", "PRECISION_", {{"f32", 1}}, precision);
+  ReadEnum(reader, "precision", "PRECISION_",
+           {{"f32", TrainSpec::Precision::kF32}, {"bf16", TrainSpec::Precision::kBf16}},
+           train.precision);
   Number(reader, "label_smoothing", train.label_smoothing,
          {.min = 0, .max = 1, .max_exclusive = true});
 }

@@ -80,11 +80,13 @@ struct DataSpec {
 
 // Exactly one of epochs and steps is positive.
 struct TrainSpec {
+  enum class Precision { kF32, kBf16 };
   int64_t epochs = 0;
   int64_t steps = 0;
   int64_t global_batch = 64;
   int replicas = 0;  // 0: as many as ranks
   uint64_t seed = 1;
+  Precision precision = Precision::kF32;
   double label_smoothing = 0;  // [0, 1)
 
   friend bool operator==(const TrainSpec&, const TrainSpec&) = default;

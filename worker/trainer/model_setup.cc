@@ -154,6 +154,9 @@ absl::StatusOr<CompiledModel> CompileModel(const run_dir::TrainingSpec& spec,
   engine::CompileOptions options;
   options.max_rows = model.max_rows;
   options.threads = target.threads;
+  options.precision = spec.train.precision == run_dir::TrainSpec::Precision::kBf16
+                          ? engine::Precision::kBf16
+                          : engine::Precision::kF32;
   TY_ASSIGN_OR_RETURN(model.executable,
                       backend->Compile(graph, MakeOptimizer(spec.optimizer), options));
   return model;

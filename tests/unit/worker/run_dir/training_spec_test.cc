@@ -57,6 +57,23 @@ TEST(TrainingSpec, DefaultsAreThoseOfTheProto) {
   EXPECT_THAT(spec->model.hidden, ElementsAre(256));
 }
 
+std::string WithPrecision(const std::string& precision) {
+  return R"({"model": {"mlp": {}}, "data": {"dataset": "glyphs"},
+      "train": {"epochs": 1, "precision": )" +
+         precision + R"(}, "optimizer": {"sgd": {"lr": 0.1}}})";
+}
+
+TEST(TrainingSpec, ReadsThePrecision) {
+  EXPECT_EQ(ParseTrainingSpec(kMinimal)->train.precision, TrainSpec::Precision::kF32);
+  for (const char* bf16 : {R"("bf16")", R"("PRECISION_BF16")", "2"}) {
+    const auto spec = ParseTrainingSpec(WithPrecision(bf16));
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(spec->train.precision, TrainSpec::Precision::kBf16);
+  }
+  EXPECT_THAT(std::string(ParseTrainingSpec(WithPrecision(R"("fp8")")).status().message()),
+              HasSubstr("expected f32 or bf16"));
+}
+
 std::string WithData(const std::string& members) {
   return R"({"model": {"mlp": {}}, "data": {"dataset": "cifar10", )" + members +
          R"(}, "train": {"epochs": 1}, "optimizer": {"sgd": {"lr": 0.1}}})";
