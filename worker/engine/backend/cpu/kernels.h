@@ -143,7 +143,7 @@ inline int64_t LrnScratch(const LrnRule& rule, int64_t lanes) {
 }
 
 // The best set that this machine can run. Of Bf16 there is one, for machines whose products are in
-// bf16 too (see HasBf16).
+// bf16 too (see CheckPrecision).
 template <class T>
 const Kernels<T>& BestKernels();
 template <>

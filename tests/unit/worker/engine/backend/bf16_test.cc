@@ -7,6 +7,7 @@
 
 #include "tests/unit/worker/engine/bf16_testing.h"
 #include "tests/unit/worker/engine/engine_testing.h"
+#include "worker/engine/graph/graph_builder.h"
 #include "worker/engine/models/models.h"
 
 namespace trainyard::engine {
@@ -88,6 +89,35 @@ TEST(Bf16, TellsThatTheLossIsNotFinite) {
   batch.inputs[5] = std::numeric_limits<float>::quiet_NaN();
   ASSERT_TRUE(executable->Accumulate(batch.batch(), 1, nullptr).ok());
   EXPECT_TRUE(std::isnan(executable->Update(0.1)->loss));
+}
+
+// Overlapping windows and unpacked heads have scratch memory for each thread.
+TEST(Bf16, DoesNotDependOnTheThreads) {
+  if (!HasBf16()) {
+    GTEST_SKIP() << "this machine has no AVX512_BF16";
+  }
+  GraphBuilder images({3, 9, 9});
+  const PoolOptions windows = {.kernel = 3, .stride = 1, .padding = 1};
+  const ValueId x =
+      images.MaxPool(images.Conv2d("conv", images.input(), {.out_channels = 20}), windows);
+  images.SoftmaxCrossEntropy(images.Linear("fc", images.Flatten(images.AvgPool(x, windows)), 7));
+  GraphBuilder tokens = GraphBuilder::ForTokens(70, 11);
+  const ValueId y = tokens.Linear("qkv", tokens.Embedding("tok", tokens.input(), 16), 48);
+  tokens.SoftmaxCrossEntropy(tokens.Linear("head", tokens.Attention(y, 4), 11));
+  for (const Graph& model : {*std::move(images).Build(), *std::move(tokens).Build()}) {
+    CompileOptions options = Options(Precision::kBf16, 5);
+    options.inspect = true;
+    const auto one = testing::Compile("cpu", model, {}, options);
+    options.threads = 3;
+    const auto three = testing::Compile("cpu", model, {}, options);
+    testing::RandomizeState(1, *one);
+    testing::CopyState(*one, *three);
+    const testing::TestBatch batch = testing::RandomBatch(1, model, 5);
+    ASSERT_TRUE(one->Accumulate(batch.batch(), 1, nullptr).ok());
+    ASSERT_TRUE(three->Accumulate(batch.batch(), 1, nullptr).ok());
+    // Threads may share sums of oneDNN's, which are floats.
+    testing::ExpectNear(testing::Gradients(model, *three), testing::Gradients(model, *one), 1e-5);
+  }
 }
 
 TEST(Bf16, IsRefusedByTheReference) {
