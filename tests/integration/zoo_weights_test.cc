@@ -31,6 +31,11 @@ struct ZooModel {
   const char* kind;  // ours
   const char* fields;
   int64_t side;  // of the images
+
+  // What GoogleTest shows.
+  friend void PrintTo(const ZooModel& model, std::ostream* out) {
+    *out << model.library << " " << model.name;
+  }
 };
 
 // GoogLeNet and the residual networks take images of any size; AlexNet's classifier takes what 224
