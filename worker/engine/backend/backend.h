@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -143,9 +144,18 @@ class Executable {
     return absl::FailedPreconditionError("compile with CompileOptions::inspect");
   }
 
-  // Bytes by category, known before the first step and exact. A batch size met later may add to
-  // the workspace.
+  // Bytes by category, known before the first step. What smaller batches need is in it.
   virtual const MemoryPlan& memory_plan() const = 0;
+};
+
+// What a step would take, without compiling it for use.
+struct CompilePlan {
+  MemoryPlan memory;
+  // Of kernels in a training step, by the name of the op; "reorder" where a backend changes
+  // layouts.
+  std::map<std::string, int64_t> calls;
+
+  int64_t total_calls() const;
 };
 
 // Thread-safe after construction.
@@ -159,6 +169,9 @@ class Backend {
   virtual absl::StatusOr<std::unique_ptr<Executable>> Compile(const Graph& model,
                                                               const OptimizerSpec& optimizer,
                                                               const CompileOptions& options) = 0;
+  // What Compile would hold, by the same way but without the memory: any size can be asked for.
+  virtual absl::StatusOr<CompilePlan> Plan(const Graph& model, const OptimizerSpec& optimizer,
+                                           const CompileOptions& options) = 0;
 };
 
 // `reference` (f32), `reference_f64` or `cpu`; NOT_FOUND with the known names otherwise.

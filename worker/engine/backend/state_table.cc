@@ -6,6 +6,12 @@
 
 namespace trainyard::engine {
 
+int64_t CompilePlan::total_calls() const {
+  int64_t total = 0;
+  for (const auto& [op, count] : calls) total += count;
+  return total;
+}
+
 StateTable BuildStateTable(const Graph& model, const ReductionLayout& layout,
                            const OptimizerSpec& optimizer) {
   StateTable table;

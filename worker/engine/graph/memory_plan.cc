@@ -1,5 +1,7 @@
 #include "worker/engine/graph/memory_plan.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -8,6 +10,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/base/check.h"
 #include "common/base/strings.h"
 #include "worker/engine/graph/passes.h"
@@ -17,17 +21,30 @@ namespace {
 
 std::atomic<int64_t> live_bytes{0};
 
+// Addresses are for telling buffers apart: of what no machine holds a part will do.
+constexpr int64_t kAddressesMax = int64_t{2} << 40;
+
+size_t AddressBytes(int64_t bytes) {
+  return static_cast<size_t>(std::min(bytes, kAddressesMax));
+}
+
 }  // namespace
+
+std::vector<std::pair<absl::string_view, int64_t>> MemoryPlan::categories() const {
+  std::vector<std::pair<absl::string_view, int64_t>> all = {
+      {"parameters", parameters},   {"optimizer", optimizer},  {"gradients", gradients},
+      {"activations", activations}, {"workspace", workspace},  {"kernels", kernels},
+      {"batches", batches},         {"checkpoint", checkpoint}};
+  std::erase_if(all, [](const auto& category) { return category.second == 0; });
+  return all;
+}
 
 std::string RenderMemoryPlan(const MemoryPlan& plan) {
   std::string text;
-  const std::pair<absl::string_view, int64_t> lines[] = {
-      {"parameters ", plan.parameters}, {"optimizer  ", plan.optimizer},
-      {"gradients  ", plan.gradients},  {"activations", plan.activations},
-      {"workspace  ", plan.workspace},  {"total      ", plan.total()},
-  };
-  for (const auto& [name, bytes] : lines) {
-    absl::StrAppend(&text, name, "  ", FormatBytes(bytes), "\n");
+  auto categories = plan.categories();
+  categories.emplace_back("total", plan.total());
+  for (const auto& [name, bytes] : categories) {
+    absl::StrAppend(&text, absl::StrFormat("%-12s %s\n", name, FormatBytes(bytes)));
   }
   absl::StrAppend(&text, "activations would take ", FormatBytes(plan.activations_unshared),
                   " without sharing\n");
@@ -38,13 +55,15 @@ absl::Status CheckFits(const MemoryPlan& plan, int64_t bytes, int64_t rows_that_
   if (plan.total() <= bytes) {
     return absl::OkStatus();
   }
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "the step needs ", FormatBytes(plan.total()), " (parameters ", FormatBytes(plan.parameters),
-      ", optimizer ", FormatBytes(plan.optimizer), ", gradients ", FormatBytes(plan.gradients),
-      ", activations ", FormatBytes(plan.activations), ", workspace ", FormatBytes(plan.workspace),
-      ") and has ", FormatBytes(bytes),
-      rows_that_fit > 0 ? absl::StrCat("; a batch of ", rows_that_fit, " would fit")
-                        : std::string("; no batch would fit")));
+  const std::string categories =
+      absl::StrJoin(plan.categories(), ", ", [](std::string* out, const auto& category) {
+        absl::StrAppend(out, category.first, " ", FormatBytes(category.second));
+      });
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the step needs ", FormatBytes(plan.total()), " (", categories, ") and has ",
+                   FormatBytes(bytes),
+                   rows_that_fit > 0 ? absl::StrCat("; a batch of ", rows_that_fit, " would fit")
+                                     : std::string("; no batch would fit")));
 }
 
 ArenaLayout PlanArena(absl::Span<const Lifetime> lifetimes) {
@@ -120,8 +139,14 @@ ValueLifetimes ComputeLifetimes(const StepGraph& step, int64_t rows, int64_t ele
   return result;
 }
 
-AlignedBuffer::AlignedBuffer(int64_t bytes) : bytes_(AlignUp(bytes)) {
-  if (bytes_ > 0) {
+AlignedBuffer::AlignedBuffer(int64_t bytes, Backing backing)
+    : bytes_(AlignUp(bytes)), backing_(backing) {
+  if (bytes_ > 0 && backing == Backing::kAddresses) {
+    void* const addresses = mmap(nullptr, AddressBytes(bytes_), PROT_NONE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    TY_CHECK(addresses != MAP_FAILED);
+    data_ = static_cast<std::byte*>(addresses);
+  } else if (bytes_ > 0) {
     data_ = static_cast<std::byte*>(
         std::aligned_alloc(static_cast<size_t>(kArenaAlignment), static_cast<size_t>(bytes_)));
     TY_CHECK(data_ != nullptr);
@@ -131,16 +156,21 @@ AlignedBuffer::AlignedBuffer(int64_t bytes) : bytes_(AlignUp(bytes)) {
 }
 
 AlignedBuffer::AlignedBuffer(AlignedBuffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      backing_(other.backing_) {}
 
 AlignedBuffer& AlignedBuffer::operator=(AlignedBuffer&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
+  std::swap(backing_, other.backing_);
   return *this;
 }
 
 AlignedBuffer::~AlignedBuffer() {
-  if (data_ != nullptr) {
+  if (data_ != nullptr && backing_ == Backing::kAddresses) {
+    munmap(data_, AddressBytes(bytes_));
+  } else if (data_ != nullptr) {
     std::free(data_);
     live_bytes -= bytes_;
   }

@@ -5,25 +5,37 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "worker/engine/graph/step_graph.h"
 
 namespace trainyard::engine {
 
-// Bytes that an executable holds, exactly.
+// Bytes of an executable. What it holds in buffers is exact; `kernels` is what they cost beside.
 struct MemoryPlan {
   int64_t parameters = 0;   // with running statistics
   int64_t optimizer = 0;    // slots, step count, moving averages
   int64_t gradients = 0;    // the reduction arena
   int64_t activations = 0;  // the arena of values that live within a step
   int64_t workspace = 0;    // repacked weights, scratch of the kernels
+  // Code that a library generates, its primitives and pages, stacks of threads: by the number of
+  // calls, from measurements.
+  int64_t kernels = 0;
+  // Of the program around the step, which fills them in: batches read ahead, and copies of the
+  // state while a checkpoint is written.
+  int64_t batches = 0;
+  int64_t checkpoint = 0;
   // Activations if no two shared memory: what the planner saved.
   int64_t activations_unshared = 0;
 
-  int64_t total() const { return parameters + optimizer + gradients + activations + workspace; }
+  int64_t buffers() const { return parameters + optimizer + gradients + activations + workspace; }
+  int64_t total() const { return buffers() + kernels + batches + checkpoint; }
+  // What is not zero, by name, in this order.
+  std::vector<std::pair<absl::string_view, int64_t>> categories() const;
 };
 
 // A table by category, for people.
@@ -63,12 +75,16 @@ struct ValueLifetimes {
 };
 ValueLifetimes ComputeLifetimes(const StepGraph& step, int64_t rows, int64_t element_bytes);
 
+// Whether a buffer can be used, or has addresses alone, as planning needs: it takes no memory, and
+// whoever touches it crashes.
+enum class Backing { kMemory, kAddresses };
+
 // Aligned, zeroed memory. LiveBytes tells what all buffers of the process hold: the measure against
 // which plans are tested.
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
-  explicit AlignedBuffer(int64_t bytes);
+  explicit AlignedBuffer(int64_t bytes, Backing backing = Backing::kMemory);
   AlignedBuffer(AlignedBuffer&& other) noexcept;
   AlignedBuffer& operator=(AlignedBuffer&& other) noexcept;
   ~AlignedBuffer();
@@ -85,6 +101,7 @@ class AlignedBuffer {
  private:
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
+  Backing backing_ = Backing::kMemory;
 };
 
 }  // namespace trainyard::engine

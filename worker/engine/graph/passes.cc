@@ -125,20 +125,9 @@ StepGraph RemoveDeadCode(StepGraph step) {
 }
 
 StepGraph ApplyPasses(StepGraph step, const PassOptions& options) {
-  const std::pair<bool, StepGraph (*)(StepGraph)> passes[] = {
-      {options.fuse_residual, FuseResidual},
-      {options.fuse_relu, FuseRelu},
-      {options.merge_siblings, MergeSiblings},
-      {options.fuse_gradient_sums, FuseGradientSums},
-      {options.fuse_relu_into_max_pool_gradient, FuseReluIntoMaxPoolGradient},
-      {options.remove_dead_code, RemoveDeadCode},
-      {options.recompute_norms, RecomputeNorms},
-      {options.place_parts, PlaceParts},
-      {options.reuse_in_place, ReuseInPlace},
-  };
-  for (const auto& [is_wanted, pass] : passes) {
-    if (is_wanted) {
-      step = pass(std::move(step));
+  for (const Pass& pass : kPasses) {
+    if (options.*pass.option) {
+      step = pass.apply(std::move(step));
     }
   }
   return step;

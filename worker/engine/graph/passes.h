@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "absl/strings/string_view.h"
+#include "worker/engine/graph/recompute.h"
 #include "worker/engine/graph/step_graph.h"
 
 namespace trainyard::engine {
@@ -43,6 +45,39 @@ StepGraph RemoveDeadCode(StepGraph step);
 
 // Lets element-wise nodes write over an input that nobody reads later.
 StepGraph ReuseInPlace(StepGraph step);
+
+// A pass as programs and people name it.
+struct Pass {
+  absl::string_view name;  // as the option is called
+  bool PassOptions::*option;
+  StepGraph (*apply)(StepGraph step);
+  absl::string_view sentence;  // what it does
+};
+
+// All passes, in the order in which they are applied: those that fuse nodes, then what clones
+// them, then those that look at who reads a value last.
+inline constexpr Pass kPasses[] = {
+    {"fuse_residual", &PassOptions::fuse_residual, FuseResidual,
+     "the sum and the relu at the end of a residual block become part of its batch norm"},
+    {"fuse_relu", &PassOptions::fuse_relu, FuseRelu,
+     "a relu becomes part of the convolution, linear layer or batch norm before it"},
+    {"merge_siblings", &PassOptions::merge_siblings, MergeSiblings,
+     "convolutions 1x1 of the same value become one"},
+    {"fuse_gradient_sums", &PassOptions::fuse_gradient_sums, FuseGradientSums,
+     "the gradient of a batch norm takes the sums around it"},
+    {"fuse_relu_into_max_pool_gradient", &PassOptions::fuse_relu_into_max_pool_gradient,
+     FuseReluIntoMaxPoolGradient, "the gradient of a relu becomes a mark in the max pool after it"},
+    {"recompute_norms", &PassOptions::recompute_norms, RecomputeNorms,
+     "outputs of batch norms are computed again for the gradients instead of kept"},
+    {"recompute", &PassOptions::recompute, Recompute,
+     "activations are computed again for the gradients instead of kept"},
+    {"remove_dead_code", &PassOptions::remove_dead_code, RemoveDeadCode,
+     "what leads to nothing is left out"},
+    {"place_parts", &PassOptions::place_parts, PlaceParts,
+     "parts of a concatenation are written in place, and slices read in place"},
+    {"reuse_in_place", &PassOptions::reuse_in_place, ReuseInPlace,
+     "element-wise results are written over an input that nobody reads later"},
+};
 
 StepGraph ApplyPasses(StepGraph step, const PassOptions& options);
 

@@ -9,14 +9,15 @@
 
 namespace trainyard::engine {
 
-// Which improvements to apply (passes.h). Each can be switched off, to prove that it keeps the
-// numbers or to find the one that does not.
+// Which passes to apply (kPasses in passes.h tells what they do). Each can be switched off, to
+// prove that it keeps the numbers or to find the one that does not.
 struct PassOptions {
   bool fuse_relu = true;
   bool fuse_relu_into_max_pool_gradient = true;
   bool fuse_residual = true;
   bool fuse_gradient_sums = true;
   bool merge_siblings = true;
+  bool recompute = false;  // costs time
   bool remove_dead_code = true;
   bool recompute_norms = true;
   bool place_parts = true;

@@ -11,7 +11,7 @@ namespace trainyard::engine::cpu {
 Compiler::Compiler(const StepGraph& step, const ReductionLayout& reduction,
                    const StateMemory& state, int64_t rows, int threads, NumberType type,
                    dnnl::engine& engine, dnnl::stream& stream, PackedWeights& weights,
-                   bool is_guarded, Program& program)
+                   bool is_guarded, const Program* larger, Program& program)
     : step_(step),
       reduction_(reduction),
       state_(state),
@@ -22,6 +22,7 @@ Compiler::Compiler(const StepGraph& step, const ReductionLayout& reduction,
       stream_(stream),
       weights_(weights),
       is_guarded_(is_guarded),
+      larger_(larger),
       program_(program),
       layouts_(step.graph.values.size()),
       buffers_(step.graph.values.size(), -1) {}
@@ -51,7 +52,7 @@ void Compiler::Compile() {
     program_.Keep(program_.statistics.back().first);
     program_.Keep(program_.statistics.back().second);
   }
-  program_.Plan(is_guarded_);
+  program_.Plan(is_guarded_, larger_);
 }
 
 void Compiler::FindParts() {

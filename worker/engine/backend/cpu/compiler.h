@@ -37,10 +37,11 @@ struct StateMemory {
 
 class Compiler {
  public:
-  // Borrows everything; `program` is empty. oneDNN's exceptions pass through.
+  // Borrows everything; `program` is empty, `larger` that of more rows or null. oneDNN's exceptions
+  // pass through.
   Compiler(const StepGraph& step, const ReductionLayout& reduction, const StateMemory& state,
            int64_t rows, int threads, NumberType type, dnnl::engine& engine, dnnl::stream& stream,
-           PackedWeights& weights, bool is_guarded, Program& program);
+           PackedWeights& weights, bool is_guarded, const Program* larger, Program& program);
 
   void Compile();
 
@@ -231,6 +232,7 @@ class Compiler {
   dnnl::stream& stream_;
   PackedWeights& weights_;
   const bool is_guarded_;
+  const Program* const larger_;
   Program& program_;
   std::vector<Layout> layouts_;    // by value
   std::vector<BufferId> buffers_;  // by value

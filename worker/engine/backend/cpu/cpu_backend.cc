@@ -20,9 +20,20 @@ class CpuBackend final : public Backend {
     TY_RETURN_IF_ERROR(CheckCompileOptions(options));
     TY_RETURN_IF_ERROR(ValidateOptimizer(optimizer));
     TY_RETURN_IF_ERROR(cpu::CheckPrecision(options.precision));
-    auto executable = std::make_unique<cpu::CpuExecutable>(model, optimizer, options);
+    auto executable =
+        std::make_unique<cpu::CpuExecutable>(model, optimizer, options, Backing::kMemory);
     TY_RETURN_IF_ERROR(executable->CompileLargest());
     return executable;
+  }
+
+  absl::StatusOr<CompilePlan> Plan(const Graph& model, const OptimizerSpec& optimizer,
+                                   const CompileOptions& options) override {
+    TY_RETURN_IF_ERROR(CheckCompileOptions(options));
+    TY_RETURN_IF_ERROR(ValidateOptimizer(optimizer));
+    TY_RETURN_IF_ERROR(cpu::CheckPrecision(options.precision));
+    cpu::CpuExecutable executable(model, optimizer, options, Backing::kAddresses);
+    TY_RETURN_IF_ERROR(executable.CompileLargest());
+    return CompilePlan{executable.memory_plan(), executable.CallsByOp()};
   }
 };
 

@@ -13,6 +13,12 @@
 namespace trainyard::engine::cpu {
 namespace {
 
+// What oneDNN costs beside our buffers, as the growth of the process shows for models of 20 to 800
+// calls: its own pages and buffers; then code, primitives and closures of a call in two batch sizes
+// (the last one of an epoch is smaller) and in an evaluation.
+constexpr int64_t kLibraryBytes = 12 << 20;
+constexpr int64_t kBytesPerCall = 40 << 10;
+
 // oneDNN takes the thread count from OpenMP's setting of the calling thread, both when it creates a
 // primitive and when it runs it.
 class ScopedThreads {
@@ -64,20 +70,21 @@ absl::Status CheckPrecision(Precision precision) {
 }
 
 CpuExecutable::CpuExecutable(const Graph& model, const OptimizerSpec& optimizer,
-                             const CompileOptions& options)
+                             const CompileOptions& options, Backing backing)
     : options_(options),
+      backing_(backing),
       model_(model),
       training_(BuildTrainingStep(model, {options.passes, options.inspect})),
       evaluation_(BuildEvaluationStep(model, {options.passes, options.inspect})),
       layout_(LayOutReduction(training_)),
       table_(BuildStateTable(model, layout_, optimizer)),
-      updater_(optimizer, table_, layout_.gradient_elements, options.threads),
-      parameters_(layout_.gradient_elements * int64_t{sizeof(float)}),
-      statistics_(layout_.statistic_elements * int64_t{sizeof(float)}),
-      reduction_memory_(layout_.size * int64_t{sizeof(float)}),
+      updater_(optimizer, table_, layout_.gradient_elements, options.threads, backing),
+      parameters_(layout_.gradient_elements * int64_t{sizeof(float)}, backing),
+      statistics_(layout_.statistic_elements * int64_t{sizeof(float)}, backing),
+      reduction_memory_(layout_.size * int64_t{sizeof(float)}, backing),
       engine_(dnnl::engine::kind::cpu, 0),
       stream_(engine_),
-      weights_(engine_) {}
+      weights_(engine_, backing) {}
 
 absl::Status CpuExecutable::CompileLargest() {
   TY_RETURN_IF_ERROR(Prepare(training_, training_programs_, options_.max_rows).status());
@@ -89,11 +96,45 @@ void CpuExecutable::UpdatePlan() {
   plan_.parameters = parameters_.bytes() + statistics_.bytes();
   plan_.optimizer = updater_.state_bytes();
   plan_.gradients = reduction_memory_.bytes();
-  plan_.activations = arena_.bytes();
+  plan_.activations = arena_bytes_;
   plan_.workspace = weights_.bytes() + updater_.workspace_bytes();
   const auto largest = training_programs_.find(options_.max_rows);
   if (largest != training_programs_.end()) {
     plan_.activations_unshared = largest->second->unshared_bytes();
+    plan_.kernels =
+        kLibraryBytes + kBytesPerCall * static_cast<int64_t>(largest->second->calls().size());
+  }
+}
+
+std::map<std::string, int64_t> CpuExecutable::CallsByOp() const {
+  std::map<std::string, int64_t> calls;
+  for (const Call& call : training_programs_.at(options_.max_rows)->calls()) {
+    // "conv1 conv2d+relu"
+    const std::string op = call.name.substr(call.name.rfind(' ') + 1);
+    ++calls[op.substr(0, op.find('+'))];
+  }
+  return calls;
+}
+
+// The arena is one for all programs, as large as the largest wants it.
+void CpuExecutable::BindArena(Program& program) {
+  const bool grows = program.arena_bytes() > arena_bytes_;
+  arena_bytes_ = std::max(arena_bytes_, program.arena_bytes());
+  if (backing_ == Backing::kAddresses) {
+    return;
+  }
+  if (!grows) {
+    program.Bind(arena_.data());
+    return;
+  }
+  arena_ = AlignedBuffer();
+  arena_ = AlignedBuffer(arena_bytes_);
+  for (Programs* all : {&training_programs_, &evaluation_programs_}) {
+    for (auto& [any_rows, other] : *all) {
+      if (other != nullptr) {
+        other->Bind(arena_.data());
+      }
+    }
   }
 }
 
@@ -104,6 +145,8 @@ absl::StatusOr<Program*> CpuExecutable::Prepare(const StepGraph& step, Programs&
     return slot.get();
   }
   auto program = std::make_unique<Program>();
+  const auto largest = programs.find(options_.max_rows);
+  const Program* const larger = largest == programs.end() ? nullptr : largest->second.get();
   try {
     const ScopedThreads threads(options_.threads);
     const StateMemory state = {parameters_.as<float>(), statistics_.as<float>(),
@@ -111,23 +154,11 @@ absl::StatusOr<Program*> CpuExecutable::Prepare(const StepGraph& step, Programs&
     const NumberType type =
         options_.precision == Precision::kBf16 ? NumberType::kBf16 : NumberType::kF32;
     Compiler(step, layout_, state, rows, options_.threads, type, engine_, stream_, weights_,
-             options_.inspect, *program)
+             options_.inspect, larger, *program)
         .Compile();
     slot = std::move(program);
     last_rows_ = 0;
-    if (slot->arena_bytes() > arena_.bytes()) {
-      arena_ = AlignedBuffer();
-      arena_ = AlignedBuffer(slot->arena_bytes());
-      for (Programs* all : {&training_programs_, &evaluation_programs_}) {
-        for (auto& [any_rows, other] : *all) {
-          if (other != nullptr) {
-            other->Bind(arena_.data());
-          }
-        }
-      }
-    } else {
-      slot->Bind(arena_.data());
-    }
+    BindArena(*slot);
   } catch (const dnnl::error& error) {
     slot = nullptr;
     return FromError(error);

@@ -28,7 +28,9 @@ absl::Status CheckPrecision(Precision precision);
 
 class CpuExecutable final : public Executable {
  public:
-  CpuExecutable(const Graph& model, const OptimizerSpec& optimizer, const CompileOptions& options);
+  // Of addresses alone it can be planned, and nothing else.
+  CpuExecutable(const Graph& model, const OptimizerSpec& optimizer, const CompileOptions& options,
+                Backing backing);
 
   // Training and evaluation programs of max_rows, so that the memory plan stands. INTERNAL where
   // oneDNN refuses.
@@ -48,6 +50,8 @@ class CpuExecutable final : public Executable {
   absl::StatusOr<std::vector<float>> Predict(absl::Span<const float> inputs) override;
   absl::StatusOr<Inspection> Inspect() const override;
   const MemoryPlan& memory_plan() const override { return plan_; }
+  // Calls of the training program of max_rows, by op.
+  std::map<std::string, int64_t> CallsByOp() const;
 
   // Runs forward and backward `repeats` times and tells where the time goes. Adds to the reduction.
   absl::StatusOr<std::vector<CallProfile>> Profile(const Batch& batch, int repeats);
@@ -60,10 +64,12 @@ class CpuExecutable final : public Executable {
   absl::Status Run(Program& program, const float* inputs, size_t calls, RunState& state,
                    const ReadyCallback& on_ready, std::vector<double>* seconds);
   void FoldStatistics(const Program& program, int64_t rows, double weight);
+  void BindArena(Program& program);
   void UpdatePlan();
   float* StatePointer(size_t index) const;
 
   const CompileOptions options_;
+  const Backing backing_;
   const Graph model_;
   const StepGraph training_;
   const StepGraph evaluation_;
@@ -76,6 +82,7 @@ class CpuExecutable final : public Executable {
   PackedWeights weights_;
   Programs training_programs_;
   Programs evaluation_programs_;
+  int64_t arena_bytes_ = 0;
   MemoryPlan plan_;
   // False: the reduction is clear, and the next Accumulate may overwrite it.
   bool has_sums_ = false;

@@ -24,14 +24,18 @@ dnnl::memory PackedWeights::Get(const std::vector<absl::Span<float>>& parameters
   entry->parameters = parameters;
   entry->desc = wanted;
   if (!is_one) {
-    entry->gathered = AlignedBuffer(static_cast<int64_t>(plain.get_size()));
+    entry->gathered = AlignedBuffer(static_cast<int64_t>(plain.get_size()), backing_);
   }
-  entry->from =
-      dnnl::memory(plain, engine_, is_one ? parameters[0].data() : entry->gathered.as<float>());
+  // A memory object clears the padding of what it is given.
+  const auto memory = [this](const dnnl::memory::desc& desc, std::byte* data) {
+    return dnnl::memory(desc, engine_, backing_ == Backing::kMemory ? data : nullptr);
+  };
+  entry->from = is_one ? dnnl::memory(plain, engine_, parameters[0].data())
+                       : memory(plain, entry->gathered.data());
   entry->to = entry->from;
   if (plain != wanted) {
-    entry->buffer = AlignedBuffer(static_cast<int64_t>(wanted.get_size()));
-    entry->to = dnnl::memory(wanted, engine_, entry->buffer.data());
+    entry->buffer = AlignedBuffer(static_cast<int64_t>(wanted.get_size()), backing_);
+    entry->to = memory(wanted, entry->buffer.data());
     entry->pack = dnnl::reorder(entry->from, entry->to);
   }
   entries_.push_back(std::move(entry));

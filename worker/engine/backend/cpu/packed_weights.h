@@ -16,7 +16,7 @@ namespace trainyard::engine::cpu {
 
 class PackedWeights {
  public:
-  explicit PackedWeights(const dnnl::engine& engine) : engine_(engine) {}
+  PackedWeights(const dnnl::engine& engine, Backing backing) : engine_(engine), backing_(backing) {}
 
   // Memory that holds the parameters, one after the other (together described by `plain`), as
   // `wanted`: the parameter itself where it is one and they are equal, else a copy that Refresh
@@ -41,6 +41,7 @@ class PackedWeights {
   };
 
   dnnl::engine engine_;
+  const Backing backing_;
   std::vector<std::unique_ptr<Entry>> entries_;
   bool is_fresh_ = false;
 };

@@ -64,7 +64,7 @@ void Program::Emit(Call call, const std::vector<BufferId>& buffers) {
   }
 }
 
-void Program::Plan(bool is_guarded) {
+void Program::Plan(bool is_guarded, const Program* larger) {
   for (BufferId buffer : kept_) {
     const Buffer& at = buffers_[static_cast<size_t>(buffer)];
     if (at.kind == Kind::kArena) {
@@ -80,6 +80,17 @@ void Program::Plan(bool is_guarded) {
     lifetime.bytes = AlignUp(lifetime.bytes) + (is_guarded ? kGuardBytes : 0);
   }
   arena_ = PlanArena(placed);
+  if (larger != nullptr && arena_.bytes > larger->arena_.bytes && FitsInto(*larger)) {
+    arena_ = larger->arena_;
+  }
+}
+
+bool Program::FitsInto(const Program& larger) const {
+  return std::equal(lifetimes_.begin(), lifetimes_.end(), larger.lifetimes_.begin(),
+                    larger.lifetimes_.end(), [](const Lifetime& small, const Lifetime& large) {
+                      return small.first == large.first && small.last == large.last &&
+                             small.bytes <= large.bytes;
+                    });
 }
 
 std::byte* Program::Guard(const Lifetime& lifetime) const {

@@ -66,7 +66,9 @@ class Program {
   // Lays out the arena; after the last Emit. With `is_guarded`, each buffer gets a margin, and Run
   // checks after every call that nothing was written beyond a live buffer: by a kernel that writes
   // too far, or into memory that still belongs to another.
-  void Plan(bool is_guarded);
+  // Where `larger`, the program of more rows, makes the same calls, its places do for this one too:
+  // a smaller batch never needs more.
+  void Plan(bool is_guarded, const Program* larger);
 
   int64_t arena_bytes() const { return arena_.bytes; }
   // Of all buffers, if none shared memory.
@@ -94,6 +96,7 @@ class Program {
   std::vector<std::pair<BufferId, BufferId>> statistics;  // mean, biased variance
 
  private:
+  bool FitsInto(const Program& larger) const;
   void FillGuards(int call);
   void CheckGuards(int call) const;
   std::byte* Guard(const Lifetime& lifetime) const;

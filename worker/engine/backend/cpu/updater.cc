@@ -18,7 +18,7 @@ using Rule = OptimizerSpec::Rule;
 }  // namespace
 
 Updater::Updater(const OptimizerSpec& spec, const StateTable& table, int64_t gradient_elements,
-                 int threads)
+                 int threads, Backing backing)
     : spec_(spec),
       segments_(table.segments),
       gradient_elements_(gradient_elements),
@@ -26,8 +26,8 @@ Updater::Updater(const OptimizerSpec& spec, const StateTable& table, int64_t gra
       slot_count_(SlotNames(spec).size()),
       threads_(threads),
       kernels_(BestUpdateKernels()),
-      slots_(table.slot_elements * int64_t{sizeof(float)}),
-      averages_(table.average_elements * int64_t{sizeof(float)}) {
+      slots_(table.slot_elements * int64_t{sizeof(float)}, backing),
+      averages_(table.average_elements * int64_t{sizeof(float)}, backing) {
   for (size_t i = 0; i < segments_.size(); ++i) {
     first_block_.push_back(blocks_.size());
     for (int64_t begin = 0; begin < segments_[i].count; begin += kBlockElements) {
@@ -38,7 +38,8 @@ Updater::Updater(const OptimizerSpec& spec, const StateTable& table, int64_t gra
   first_block_.push_back(blocks_.size());
   if (IsLayerwise(spec) || spec.clip_norm > 0) {
     sums_ = AlignedBuffer(
-        static_cast<int64_t>(blocks_.size() * sizeof(Sums) + segments_.size() * sizeof(double)));
+        static_cast<int64_t>(blocks_.size() * sizeof(Sums) + segments_.size() * sizeof(double)),
+        backing);
     ratios_ = reinterpret_cast<double*>(sums_.as<Sums>() + blocks_.size());
   }
 }

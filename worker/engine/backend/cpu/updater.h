@@ -20,7 +20,7 @@ class Updater {
  public:
   // Borrows the table.
   Updater(const OptimizerSpec& spec, const StateTable& table, int64_t gradient_elements,
-          int threads);
+          int threads, Backing backing);
 
   // One update. `parameters` and `gradients` are flat, as the table says; the gradients are clear
   // then. False where one of them was not finite.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <utility>
 
 #include "common/base/status_macros.h"
@@ -15,7 +14,7 @@
 namespace trainyard::engine {
 namespace {
 
-// Places of a step graph's values for one number of rows.
+// Places of a step graph's values: those of the largest batch do for the smaller ones.
 struct Placement {
   ValueLifetimes lifetimes;
   ArenaLayout arena;
@@ -25,31 +24,33 @@ template <class T>
 class ReferenceExecutable final : public Executable {
  public:
   ReferenceExecutable(const Graph& model, const OptimizerSpec& optimizer,
-                      const CompileOptions& options)
+                      const CompileOptions& options, Backing backing)
       : options_(options),
         optimizer_(optimizer),
         model_(model),
         training_(BuildTrainingStep(model, {options.passes, options.inspect})),
         evaluation_(BuildEvaluationStep(model, {options.passes, options.inspect})),
         layout_(LayOutReduction(training_)),
-        table_(BuildStateTable(model, layout_, optimizer)) {
-    const Placement& training = Place(training_, training_places_, options.max_rows);
-    const Placement& evaluation = Place(evaluation_, evaluation_places_, options.max_rows);
-    parameters_ = AlignedBuffer(layout_.gradient_elements * kElement);
-    statistics_ = AlignedBuffer(layout_.statistic_elements * kElement);
-    slots_ = AlignedBuffer(table_.slot_elements * kElement);
-    averages_ = AlignedBuffer(table_.average_elements * kElement);
-    reduction_ = AlignedBuffer(layout_.size * int64_t{sizeof(float)});
-    arena_ = AlignedBuffer(std::max(training.arena.bytes, evaluation.arena.bytes));
+        table_(BuildStateTable(model, layout_, optimizer)),
+        training_place_(Place(training_, options.max_rows)),
+        evaluation_place_(Place(evaluation_, options.max_rows)) {
+    parameters_ = AlignedBuffer(layout_.gradient_elements * kElement, backing);
+    statistics_ = AlignedBuffer(layout_.statistic_elements * kElement, backing);
+    slots_ = AlignedBuffer(table_.slot_elements * kElement, backing);
+    averages_ = AlignedBuffer(table_.average_elements * kElement, backing);
+    reduction_ = AlignedBuffer(layout_.size * int64_t{sizeof(float)}, backing);
+    arena_ = AlignedBuffer(std::max(training_place_.arena.bytes, evaluation_place_.arena.bytes),
+                           backing);
     // Parameter gradients before they are added to the arena, and the inputs as T.
-    gradients_ = AlignedBuffer(layout_.gradient_elements * kElement);
-    inputs_ = AlignedBuffer(options.max_rows * ElementCount(model.input_shape()) * kElement);
+    gradients_ = AlignedBuffer(layout_.gradient_elements * kElement, backing);
+    inputs_ =
+        AlignedBuffer(options.max_rows * ElementCount(model.input_shape()) * kElement, backing);
     plan_.parameters = parameters_.bytes() + statistics_.bytes();
     plan_.optimizer = slots_.bytes() + averages_.bytes();
     plan_.gradients = reduction_.bytes();
     plan_.activations = arena_.bytes();
     plan_.workspace = gradients_.bytes() + inputs_.bytes();
-    for (const Lifetime& lifetime : training.lifetimes.lifetimes) {
+    for (const Lifetime& lifetime : training_place_.lifetimes.lifetimes) {
       plan_.activations_unshared += AlignUp(lifetime.bytes);
     }
   }
@@ -68,18 +69,21 @@ class ReferenceExecutable final : public Executable {
   absl::StatusOr<std::vector<float>> Predict(absl::Span<const float> inputs) override;
   absl::StatusOr<Inspection> Inspect() const override;
   const MemoryPlan& memory_plan() const override { return plan_; }
+  CompilePlan Planned() const {
+    CompilePlan plan{plan_, {}};
+    for (const Node& node : training_.graph.nodes) {
+      ++plan.calls[std::string(OpName(node.op))];
+    }
+    return plan;
+  }
 
  private:
   static constexpr int64_t kElement = sizeof(T);
-  using Placements = std::map<int64_t, Placement>;
 
-  // The placement for so many rows, made when first met.
-  static const Placement& Place(const StepGraph& step, Placements& places, int64_t rows) {
-    Placement& placement = places[rows];
-    if (placement.lifetimes.lifetime_of.empty()) {
-      placement.lifetimes = ComputeLifetimes(step, rows, kElement);
-      placement.arena = PlanArena(placement.lifetimes.lifetimes);
-    }
+  static Placement Place(const StepGraph& step, int64_t rows) {
+    Placement placement;
+    placement.lifetimes = ComputeLifetimes(step, rows, kElement);
+    placement.arena = PlanArena(placement.lifetimes.lifetimes);
     return placement;
   }
 
@@ -103,8 +107,8 @@ class ReferenceExecutable final : public Executable {
   const StepGraph evaluation_;
   const ReductionLayout layout_;
   const StateTable table_;
-  Placements training_places_;
-  Placements evaluation_places_;
+  const Placement training_place_;
+  const Placement evaluation_place_;
   AlignedBuffer parameters_, slots_, averages_, statistics_;
   AlignedBuffer reduction_, arena_, gradients_, inputs_;
   MemoryPlan plan_;
@@ -201,7 +205,7 @@ absl::Status ReferenceExecutable<T>::Accumulate(const Batch& batch, double weigh
   TY_RETURN_IF_ERROR(CheckStatistics(training_, RowsOf(model_, batch)));
   const int64_t rows = RowsOf(model_, batch);
   const double labels = static_cast<double>(batch.labels.size());
-  const Placement& placement = Place(training_, training_places_, rows);
+  const Placement& placement = training_place_;
   LoadInputs(batch.inputs);
   float* sums = reduction_.as<float>();
   int64_t ready = 0;
@@ -318,7 +322,7 @@ absl::StatusOr<StepMetrics> ReferenceExecutable<T>::Update(double lr) {
 template <class T>
 absl::StatusOr<Evaluation> ReferenceExecutable<T>::Evaluate(const Batch& batch) {
   TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
-  const Placement& placement = Place(evaluation_, evaluation_places_, RowsOf(model_, batch));
+  const Placement& placement = evaluation_place_;
   LoadInputs(batch.inputs);
   last_rows_ = 0;
   Run(evaluation_, placement, evaluation_.graph.nodes.size(), batch, 0, [](const Node&) {});
@@ -336,7 +340,7 @@ template <class T>
 absl::StatusOr<std::vector<float>> ReferenceExecutable<T>::Predict(absl::Span<const float> inputs) {
   const int64_t rows = static_cast<int64_t>(inputs.size()) / ElementCount(model_.input_shape());
   TY_RETURN_IF_ERROR(CheckInputs(model_, inputs, rows, options_.max_rows));
-  const Placement& placement = Place(evaluation_, evaluation_places_, rows);
+  const Placement& placement = evaluation_place_;
   LoadInputs(inputs);
   last_rows_ = 0;
   Run(evaluation_, placement, evaluation_.graph.nodes.size() - 1, Batch{inputs, {}}, 0,
@@ -354,7 +358,7 @@ absl::StatusOr<Inspection> ReferenceExecutable<T>::Inspect() const {
   if (!options_.inspect || last_rows_ == 0) {
     return Executable::Inspect();
   }
-  const Placement& placement = training_places_.at(last_rows_);
+  const Placement& placement = training_place_;
   Inspection inspection;
   inspection.loss = static_cast<double>(*Pointer(training_, placement, training_.graph.loss));
   const T* logits = Pointer(training_, placement, training_.graph.logits);
@@ -365,6 +369,13 @@ absl::StatusOr<Inspection> ReferenceExecutable<T>::Inspect() const {
                                      gradient + last_rows_ * ElementCount(model_.input_shape()));
   }
   return inspection;
+}
+
+absl::Status CheckPrecision(Precision precision) {
+  return precision == Precision::kF32
+             ? absl::OkStatus()
+             : absl::FailedPreconditionError("precision bf16 needs backend cpu; the reference "
+                                             "backend computes in f32 and f64");
 }
 
 class ReferenceBackend final : public Backend {
@@ -380,14 +391,24 @@ class ReferenceBackend final : public Backend {
                                                       const CompileOptions& options) override {
     TY_RETURN_IF_ERROR(CheckCompileOptions(options));
     TY_RETURN_IF_ERROR(ValidateOptimizer(optimizer));
-    if (options.precision != Precision::kF32) {
-      return absl::FailedPreconditionError(
-          "precision bf16 needs backend cpu; the reference backend computes in f32 and f64");
-    }
+    TY_RETURN_IF_ERROR(CheckPrecision(options.precision));
     if (arithmetic_ == Arithmetic::kF32) {
-      return std::make_unique<ReferenceExecutable<float>>(model, optimizer, options);
+      return std::make_unique<ReferenceExecutable<float>>(model, optimizer, options,
+                                                          Backing::kMemory);
     }
-    return std::make_unique<ReferenceExecutable<double>>(model, optimizer, options);
+    return std::make_unique<ReferenceExecutable<double>>(model, optimizer, options,
+                                                         Backing::kMemory);
+  }
+
+  absl::StatusOr<CompilePlan> Plan(const Graph& model, const OptimizerSpec& optimizer,
+                                   const CompileOptions& options) override {
+    TY_RETURN_IF_ERROR(CheckCompileOptions(options));
+    TY_RETURN_IF_ERROR(ValidateOptimizer(optimizer));
+    TY_RETURN_IF_ERROR(CheckPrecision(options.precision));
+    if (arithmetic_ == Arithmetic::kF32) {
+      return ReferenceExecutable<float>(model, optimizer, options, Backing::kAddresses).Planned();
+    }
+    return ReferenceExecutable<double>(model, optimizer, options, Backing::kAddresses).Planned();
   }
 
  private:

@@ -75,7 +75,7 @@ TEST_P(MemoryPlans, AreExactlyWhatIsHeld) {
   const int64_t before = AlignedBuffer::LiveBytes();
   const std::unique_ptr<Executable> executable =
       testing::Compile(GetParam(), model, {.momentum = 0.9}, {.max_rows = 6});
-  const int64_t planned = executable->memory_plan().total();
+  const int64_t planned = executable->memory_plan().buffers();
   EXPECT_EQ(AlignedBuffer::LiveBytes() - before, planned);
   ASSERT_TRUE(InitializeParameters(1, *executable).ok());
   for (uint64_t step = 0; step < 3; ++step) {
@@ -85,7 +85,7 @@ TEST_P(MemoryPlans, AreExactlyWhatIsHeld) {
     ASSERT_TRUE(executable->Evaluate(batch.batch()).ok());
   }
   EXPECT_EQ(AlignedBuffer::LiveBytes() - before, planned);
-  EXPECT_EQ(executable->memory_plan().total(), planned);
+  EXPECT_EQ(executable->memory_plan().buffers(), planned);
 }
 
 TEST_P(MemoryPlans, StillHoldAfterSmallerBatches) {
@@ -98,7 +98,7 @@ TEST_P(MemoryPlans, StillHoldAfterSmallerBatches) {
     ASSERT_TRUE(executable->Accumulate(batch.batch(), 1, nullptr).ok());
     ASSERT_TRUE(executable->Evaluate(batch.batch()).ok());
   }
-  EXPECT_EQ(AlignedBuffer::LiveBytes() - before, executable->memory_plan().total());
+  EXPECT_EQ(AlignedBuffer::LiveBytes() - before, executable->memory_plan().buffers());
 }
 
 TEST_P(MemoryPlans, CountEachCategory) {
@@ -112,6 +112,51 @@ TEST_P(MemoryPlans, CountEachCategory) {
   EXPECT_GE(plain->memory_plan().gradients, 4 * (64 * 32 + 32 + 32 * 10 + 10));
   EXPECT_GT(plain->memory_plan().activations, 0);
   EXPECT_GE(plain->memory_plan().activations_unshared, plain->memory_plan().activations);
+}
+
+TEST_P(MemoryPlans, AreTheSameWithoutTheMemory) {
+  const Graph model =
+      *BuildConvnet({.input = {3, 12, 12}, .channels = {5, 12}, .batch_norm = true});
+  const OptimizerSpec optimizer = {.momentum = 0.9, .clip_norm = 1, .ema_decay = 0.9};
+  const CompileOptions options = {.max_rows = 6, .threads = 2};
+  const std::unique_ptr<Executable> executable =
+      testing::Compile(GetParam(), model, optimizer, options);
+  const int64_t before = AlignedBuffer::LiveBytes();
+  const auto backend = MakeBackend(GetParam());
+  const absl::StatusOr<CompilePlan> plan = (*backend)->Plan(model, optimizer, options);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(AlignedBuffer::LiveBytes(), before);
+  EXPECT_EQ(RenderMemoryPlan(plan->memory), RenderMemoryPlan(executable->memory_plan()));
+  EXPECT_EQ(plan->memory.total(), executable->memory_plan().total());
+  EXPECT_GE(plan->total_calls(), static_cast<int64_t>(model.nodes.size()));
+}
+
+TEST_P(MemoryPlans, AreKnownForBatchesThatNoMachineHolds) {
+  const Graph model = *BuildConvnet({.input = {3, 32, 32}, .batch_norm = true});
+  const auto backend = MakeBackend(GetParam());
+  const absl::StatusOr<CompilePlan> plan = (*backend)->Plan(model, {}, {.max_rows = 16'777'216});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_GT(plan->memory.activations, int64_t{1} << 40);
+}
+
+TEST_P(MemoryPlans, HoldForEverySmallerBatch) {
+  const Graph models[] = {
+      *BuildConvnet({.input = {3, 12, 12}, .channels = {5, 12}, .batch_norm = true}),
+      *BuildMlp({.input = {30}, .hidden = {17, 9}}),
+      *BuildResnet({.input = {3, 8, 8}, .depth = 20, .stem = Stem::kCifar, .classes = 10})};
+  for (const Graph& model : models) {
+    const int64_t before = AlignedBuffer::LiveBytes();
+    const std::unique_ptr<Executable> executable =
+        testing::Compile(GetParam(), model, {}, {.max_rows = 7});
+    const int64_t planned = executable->memory_plan().buffers();
+    for (int64_t rows = 2; rows <= 7; ++rows) {
+      const testing::TestBatch batch = testing::RandomBatch(1, model, rows);
+      ASSERT_TRUE(executable->Accumulate(batch.batch(), 1, nullptr).ok());
+      ASSERT_TRUE(executable->Evaluate(batch.batch()).ok());
+    }
+    EXPECT_EQ(AlignedBuffer::LiveBytes() - before, planned);
+    EXPECT_EQ(executable->memory_plan().buffers(), planned);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, MemoryPlans,

@@ -256,7 +256,7 @@ TEST_P(Optimizers, PlanTheMemoryThatTheyHold) {
     const int64_t before = AlignedBuffer::LiveBytes();
     const std::unique_ptr<Executable> executable =
         testing::Compile(backend, model, GetParam().spec, {.max_rows = 4});
-    EXPECT_EQ(AlignedBuffer::LiveBytes() - before, executable->memory_plan().total());
+    EXPECT_EQ(AlignedBuffer::LiveBytes() - before, executable->memory_plan().buffers());
     int64_t kept = 0;
     for (const StateTensor& tensor : executable->state()) {
       if (tensor.kind == StateTensor::Kind::kOptimizerSlot ||
@@ -273,7 +273,7 @@ TEST_P(Optimizers, PlanTheMemoryThatTheyHold) {
       ASSERT_TRUE(executable->Accumulate(batch.batch(), 1, nullptr).ok());
       ASSERT_TRUE(executable->Update(0.1).ok());
     }
-    EXPECT_EQ(AlignedBuffer::LiveBytes() - before, executable->memory_plan().total());
+    EXPECT_EQ(AlignedBuffer::LiveBytes() - before, executable->memory_plan().buffers());
   }
 }
 
