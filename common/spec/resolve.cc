@@ -206,6 +206,27 @@ void CheckReplicas(const v1::JobSpec& spec, Violations& violations) {
   }
 }
 
+// Whether batch norm makes the samples of a replica depend on each other.
+bool HasBatchNorm(const v1::ModelSpec& model) {
+  return model.has_resnet() || model.has_wide_resnet() || model.has_googlenet() ||
+         model.convnet().batch_norm() || model.vgg().batch_norm();
+}
+
+void CheckMicrobatch(const v1::JobSpec& spec, Violations& violations) {
+  const int64_t microbatch = spec.memory().microbatch();
+  const int64_t replicas = std::max<int64_t>(1, spec.train().replicas());
+  const int64_t batch = spec.train().global_batch();
+  const int64_t rows = (batch + replicas - 1) / replicas;
+  if (microbatch <= 0 || microbatch >= rows || !HasBatchNorm(spec.model())) return;
+  violations.push_back(
+      {"spec.memory.microbatch",
+       absl::StrCat(microbatch, " is less than the ", rows,
+                    " samples of a replica, and batch normalisation needs them all at once; set "
+                    "train.replicas to ",
+                    (batch + microbatch - 1) / microbatch,
+                    " (other statistics, so a different computation), or use memory.recompute")});
+}
+
 void CheckOptimizer(const v1::JobSpec& spec, Violations& violations) {
   const auto check_nesterov = [&violations](const char* rule, bool nesterov, double momentum) {
     if (!nesterov || momentum > 0) return;
@@ -334,6 +355,7 @@ std::vector<FieldViolation> ResolveInto(const v1::JobSpec& spec, v1::JobSpec& re
   Violations between;
   if (resolved.has_train()) {
     CheckReplicas(resolved, between);
+    CheckMicrobatch(resolved, between);
     CheckData(resolved, between);
     CheckSchedule(resolved, between);
   }

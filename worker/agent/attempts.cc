@@ -273,6 +273,7 @@ absl::StatusOr<run_dir::Assignment> Attempts::MakeAssignment(AttemptId id,
     item.device_type = device->type;
     item.cpus = device->cpus;
     item.threads = device->threads;
+    item.memory_bytes = device->memory_bytes;
     assignment.backend = device->type == "cpu" ? "cpu" : "cuda";
     assignment.ranks.push_back(std::move(item));
   }

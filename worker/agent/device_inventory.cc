@@ -19,7 +19,7 @@
 namespace trainyard::agent {
 namespace {
 
-// Files of /proc and /sys that hold a word or a few lines.
+// Files of /proc that hold a word or a few lines.
 constexpr int64_t kSmallFileBytes = 64 << 10;
 
 }  // namespace
@@ -67,42 +67,6 @@ std::vector<int64_t> AllowedCpus() {
     if (CPU_ISSET(static_cast<size_t>(cpu), &set)) cpus.push_back(cpu);
   }
   return cpus;
-}
-
-int64_t AllowedMemory() {
-  const int64_t machine =
-      static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<int64_t>(sysconf(_SC_PAGESIZE));
-  const auto membership = ReadFile("/proc/self/cgroup", kSmallFileBytes);
-  if (!membership.ok()) return machine;
-  return std::min(machine, CgroupMemoryLimit(*membership, "/sys/fs/cgroup").value_or(machine));
-}
-
-std::optional<int64_t> CgroupMemoryLimit(absl::string_view membership, const std::string& root) {
-  std::optional<int64_t> limit;
-  for (const absl::string_view line : absl::StrSplit(membership, '\n', absl::SkipEmpty())) {
-    // number:controllers:path; version 2 has the number 0 and names no controllers.
-    const std::vector<absl::string_view> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
-    if (parts.size() != 3) continue;
-    const bool unified = parts[0] == "0" && parts[1].empty();
-    const std::vector<absl::string_view> controllers = absl::StrSplit(parts[1], ',');
-    const bool memory =
-        std::find(controllers.begin(), controllers.end(), "memory") != controllers.end();
-    if (!unified && !memory) continue;
-    const std::string base = unified ? root : JoinPath(root, "memory");
-    const char* const file = unified ? "memory.max" : "memory.limit_in_bytes";
-    // Seen from inside a container the path may not exist; its root does.
-    std::string path(absl::StripSuffix(parts[2], "/"));
-    while (true) {
-      const auto text = ReadFile(absl::StrCat(base, path, "/", file), kSmallFileBytes);
-      int64_t bytes = 0;
-      if (text.ok() && absl::SimpleAtoi(*text, &bytes) && bytes > 0) {
-        limit = std::min(limit.value_or(bytes), bytes);
-      }
-      if (path.empty()) break;
-      path.resize(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
-    }
-  }
-  return limit;
 }
 
 std::vector<Device> GpuDevices(const std::vector<Gpu>& gpus) {

@@ -31,12 +31,6 @@ absl::StatusOr<std::vector<Device>> DivideCpus(const std::vector<int64_t>& cpus,
 
 // Processors on which this process may run, ascending.
 std::vector<int64_t> AllowedCpus();
-// Memory that this process and its children may use: that of the machine, or less where a control
-// group has a limit.
-int64_t AllowedMemory();
-// The smallest memory limit of the control groups that `membership` names (/proc/self/cgroup,
-// versions 1 and 2), from the leaf up to `root` (/sys/fs/cgroup); nothing where none has one.
-std::optional<int64_t> CgroupMemoryLimit(absl::string_view membership, const std::string& root);
 
 // `gpus` as devices, with the type that a spec asks for.
 std::vector<Device> GpuDevices(const std::vector<Gpu>& gpus);

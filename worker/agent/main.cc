@@ -18,6 +18,7 @@
 #include "common/base/files.h"
 #include "common/base/labels.h"
 #include "common/base/log.h"
+#include "common/base/memory_limit.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "common/rpc/address.h"
@@ -93,7 +94,7 @@ absl::StatusOr<std::vector<agent::Device>> FindDevices(const Flags& flags, agent
     devices = agent::GpuDevices(gpus);
   }
   TY_ASSIGN_OR_RETURN(std::vector<agent::Device> cpus,
-                      agent::DivideCpus(agent::AllowedCpus(), agent::AllowedMemory(), flags.cpu));
+                      agent::DivideCpus(agent::AllowedCpus(), AllowedMemory(), flags.cpu));
   devices.insert(devices.end(), cpus.begin(), cpus.end());
   return devices;
 }

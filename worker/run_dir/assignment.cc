@@ -26,6 +26,7 @@ RankAssignment ReadRank(FieldReader& reader, int world_size) {
   reader.String("device_type", rank.device_type);
   reader.Integers("cpus", rank.cpus, 0, kMaxCpu);
   reader.Integer("threads", rank.threads, 1, kMaxThreads);
+  reader.Integer("memory_bytes", rank.memory_bytes, 0, kMaxNumber);
   return rank;
 }
 
@@ -56,6 +57,7 @@ absl::StatusOr<std::string> EncodeAssignment(const Assignment& assignment) {
     item["device_type"] = rank.device_type;
     item["cpus"] = rank.cpus;
     item["threads"] = rank.threads;
+    if (rank.memory_bytes > 0) item["memory_bytes"] = rank.memory_bytes;
     ranks.push_back(std::move(item));
   }
   json["ranks"] = std::move(ranks);

@@ -20,6 +20,7 @@ struct RankAssignment {
   std::string device_type = {};    // "cpu"
   std::vector<int64_t> cpus = {};  // processors that the rank is bound to; empty: not bound
   int threads = 1;
+  int64_t memory_bytes = 0;  // of the device; 0: not known
 
   friend bool operator==(const RankAssignment&, const RankAssignment&) = default;
 };

@@ -391,6 +391,9 @@ absl::StatusOr<TrainingSpec> ParseTrainingSpec(absl::string_view spec_json) {
   ReadTrain(reader, spec.train);
   ReadOptimizer(reader, spec.optimizer);
   ReadSchedule(reader, spec.schedule);
+  FieldReader memory = reader.Object("memory");
+  memory.Bool("recompute", spec.memory.recompute);
+  memory.Integer("microbatch", spec.memory.microbatch, 0, kMaxBatch);
   reader.Object("devices").Integer("count", spec.devices, 1, kMaxDevices);
   ReadEvery(reader, "checkpoint", spec.checkpoint_every);
   ReadEvery(reader, "evaluate", spec.evaluate_every);

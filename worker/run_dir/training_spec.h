@@ -142,6 +142,14 @@ struct InitSpec {
   friend bool operator==(const InitSpec&, const InitSpec&) = default;
 };
 
+// How a step is made to fit in memory.
+struct MemorySpec {
+  bool recompute = false;
+  int64_t microbatch = 0;  // most rows computed at once; 0: all of a replica
+
+  friend bool operator==(const MemorySpec&, const MemorySpec&) = default;
+};
+
 struct TrainingSpec {
   std::string name = {};
   ModelSpec model;
@@ -149,6 +157,7 @@ struct TrainingSpec {
   TrainSpec train;
   OptimizerSpec optimizer;
   ScheduleSpec schedule;
+  MemorySpec memory;
   int devices = 1;  // what the spec asks for; a run goes by the world size of its assignment
   IntervalSpec checkpoint_every{.epochs = 1};
   IntervalSpec evaluate_every{.epochs = 1};

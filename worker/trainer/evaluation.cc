@@ -9,11 +9,10 @@
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/judge.h"
 #include "worker/parallel/replicas.h"
+#include "worker/trainer/memory.h"
 
 namespace trainyard::trainer {
 namespace {
-
-constexpr int kPrefetchDepth = 2;
 
 // A double as its bits, 16 in each of four floats, which hold them exactly. Every rank writes its
 // own sums beside the zeros of the others, so that an all_reduce hands all of them to all,
@@ -61,7 +60,7 @@ absl::StatusOr<EvaluationSums> EvaluatePart(const data::Dataset& dataset,
   data::Preparation plain = preparation;
   plain.augmentation = {};
   if (plain.on_corrupt == data::OnCorrupt::kReplace) plain.on_corrupt = data::OnCorrupt::kLeaveOut;
-  data::Prefetcher prefetcher(dataset, plain, plan, kPrefetchDepth, clock);
+  data::Prefetcher prefetcher(dataset, plain, plan, kEvaluationPrefetchDepth, clock);
   int64_t skipped = 0;
   engine::Evaluation sum;
   while (const data::PreparedBatch* batch = prefetcher.Next()) {

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <iostream>
 #include <iterator>
+#include <map>
 #include <string>
 #include <thread>
 
@@ -27,9 +28,7 @@ struct Flags {
   int rank = 0;
   std::string transport = "auto";
   std::string plan;
-  std::string format = "text";
-  std::string backend = "cpu";
-  int threads = 1;
+  PlanOptions plan_options;
   std::string data;
   std::string dataset_dir;
   std::string verify;
@@ -102,8 +101,7 @@ absl::StatusOr<std::string> ReadSpec(const std::string& path) {
 int PrintPlan(const Flags& flags) {
   absl::StatusOr<std::string> report = ReadSpec(flags.plan);
   if (report.ok()) {
-    report = ReportPlan(*report, flags.backend, flags.threads,
-                        flags.format == "json" ? PlanFormat::kJson : PlanFormat::kText);
+    report = ReportPlan(*report, flags.plan_options);
   }
   if (!report.ok()) {
     std::fprintf(stderr, "trainyard-trainer: %s\n", std::string(report.status().message()).c_str());
@@ -128,17 +126,40 @@ int PrintData(const Flags& flags) {
 constexpr int kExitDiffers = 1;
 
 int PrintVerification(const Flags& flags) {
-  const absl::StatusOr<VerifyReport> report =
-      Verify({.checkpoint_dir = flags.verify,
-              .dataset_dir = flags.dataset_dir,
-              .format = flags.format == "json" ? VerifyFormat::kJson : VerifyFormat::kText},
-             *Clock::Real());
+  const absl::StatusOr<VerifyReport> report = Verify(
+      {.checkpoint_dir = flags.verify,
+       .dataset_dir = flags.dataset_dir,
+       .format = flags.plan_options.format == PlanFormat::kJson ? VerifyFormat::kJson
+                                                                : VerifyFormat::kText},
+      *Clock::Real());
   if (!report.ok()) {
     std::fprintf(stderr, "trainyard-trainer: %s\n", std::string(report.status().message()).c_str());
     return absl::IsDataLoss(report.status()) ? kExitDiffers : run_dir::kExitUserError;
   }
   std::fputs(report->text.c_str(), stdout);
   return report->is_right ? run_dir::kExitSucceeded : kExitDiffers;
+}
+
+void AddPlanOptions(CLI::App& app, PlanOptions& plan) {
+  static const std::map<std::string, PlanFormat> kFormats = {{"text", PlanFormat::kText},
+                                                             {"table", PlanFormat::kTable},
+                                                             {"json", PlanFormat::kJson},
+                                                             {"layers", PlanFormat::kLayers},
+                                                             {"dot", PlanFormat::kDot}};
+  app.add_option_function<std::string>(
+         "--format", [&plan](const std::string& name) { plan.format = kFormats.at(name); },
+         "of the plan: text (memory alone), table, json, layers or dot; of a verification: text or "
+         "json")
+      ->check(CLI::IsMember(&kFormats).description(""));
+  app.add_option("--backend", plan.backend, "for the plan; a run takes it from its assignment");
+  app.add_option("--threads", plan.threads, "for the plan")->check(CLI::PositiveNumber);
+  app.add_option("--batch", plan.batch, "for the plan, in the place of train.global_batch")
+      ->check(CLI::Range(int64_t{1}, int64_t{16'777'216}).description(""));
+  app.add_option("--memory", plan.memory_bytes,
+                 "for the plan: bytes that a device has; else this machine's, shared")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--without", plan.without, "for the plan: leave out a pass; may be repeated")
+      ->allow_extra_args(false);
 }
 
 int Main(int argc, char** argv) {
@@ -152,13 +173,10 @@ int Main(int argc, char** argv) {
                  "how ranks talk: shm (one host), gloo (TCP), or auto: shm where all are here")
       ->check(CLI::IsMember({"auto", "shm", "gloo"}));
   auto* plan = app.add_option("--plan", flags.plan,
-                              "print the memory plan of a spec in JSON (a file, or - for standard "
-                              "input) and exit");
+                              "print the plan of a spec in JSON (a file, or - for standard input) "
+                              "and exit");
   plan->excludes(run_dir);
-  app.add_option("--format", flags.format, "of the plan or the verification: text or json")
-      ->check(CLI::IsMember({"text", "json"}));
-  app.add_option("--backend", flags.backend, "for the plan; a run takes it from its assignment");
-  app.add_option("--threads", flags.threads, "for the plan")->check(CLI::PositiveNumber);
+  AddPlanOptions(app, flags.plan_options);
   auto* dataset_dir =
       app.add_option("--dataset_dir", flags.dataset_dir, "with --data or --verify: the folder");
   app.add_option("--data", flags.data,

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/models/models.h"
 #include "worker/parallel/replicas.h"
@@ -15,6 +17,16 @@ namespace {
 engine::Stem StemOf(const run_dir::ModelSpec& spec) {
   return spec.stem == run_dir::ModelSpec::Stem::kCifar ? engine::Stem::kCifar
                                                        : engine::Stem::kImagenet;
+}
+
+absl::Status CoupledMicrobatch(int64_t microbatch, int64_t rows, int64_t batch) {
+  return InvalidFields(
+      {{"spec.memory.microbatch",
+        absl::StrCat(microbatch, " is less than the ", rows,
+                     " rows of a replica, and batch norm takes its statistics over all of them; "
+                     "set train.replicas to ",
+                     (batch + microbatch - 1) / microbatch,
+                     ", which is another computation, or memory.recompute")}});
 }
 
 }  // namespace
@@ -135,30 +147,45 @@ int ReplicaCount(const run_dir::TrainSpec& spec, int world_size) {
   return spec.replicas > 0 ? spec.replicas : world_size;
 }
 
-absl::StatusOr<CompiledModel> CompileModel(const run_dir::TrainingSpec& spec,
+absl::StatusOr<PreparedModel> PrepareModel(const run_dir::TrainingSpec& spec,
                                            const CompileTarget& target) {
   const int replicas = ReplicaCount(spec.train, target.world_size);
   TY_ASSIGN_OR_RETURN(const parallel::ReplicaRange hosted,
                       parallel::HostedReplicas(replicas, target.rank, target.world_size));
-  TY_ASSIGN_OR_RETURN(engine::Graph graph, BuildModel(spec.model));
+  PreparedModel model;
+  TY_ASSIGN_OR_RETURN(model.graph, BuildModel(spec.model));
   // The loss is the last node.
-  graph.nodes.back().attributes = engine::LossAttributes{spec.train.label_smoothing};
-  CompiledModel model;
-  model.couples_rows = CouplesRows(graph);
+  model.graph.nodes.back().attributes = engine::LossAttributes{spec.train.label_smoothing};
+  model.optimizer = MakeOptimizer(spec.optimizer);
+  model.couples_rows = CouplesRows(model.graph);
   const int64_t batch = spec.train.global_batch;
   const parallel::RowRange first = parallel::ReplicaRows(batch, hosted.begin, replicas);
   const parallel::RowRange last = parallel::ReplicaRows(batch, hosted.end - 1, replicas);
-  const int64_t rows = model.couples_rows ? first.size() : last.end - first.begin;
-  model.max_rows = std::max<int64_t>(1, rows);
+  model.hosted_rows = std::max<int64_t>(1, last.end - first.begin);
+  int64_t rows = std::max<int64_t>(1, model.couples_rows ? first.size() : model.hosted_rows);
+  const int64_t microbatch = spec.memory.microbatch;
+  if (microbatch > 0 && microbatch < rows) {
+    if (model.couples_rows) return CoupledMicrobatch(microbatch, rows, batch);
+    rows = microbatch;
+  }
+  model.options.max_rows = rows;
+  model.options.threads = target.threads;
+  model.options.passes.recompute = spec.memory.recompute;
+  model.options.precision = spec.train.precision == run_dir::TrainSpec::Precision::kBf16
+                                ? engine::Precision::kBf16
+                                : engine::Precision::kF32;
+  return model;
+}
+
+absl::StatusOr<CompiledModel> CompileModel(const run_dir::TrainingSpec& spec,
+                                           const CompileTarget& target) {
+  TY_ASSIGN_OR_RETURN(const PreparedModel prepared, PrepareModel(spec, target));
   TY_ASSIGN_OR_RETURN(const auto backend, engine::MakeBackend(target.backend));
-  engine::CompileOptions options;
-  options.max_rows = model.max_rows;
-  options.threads = target.threads;
-  options.precision = spec.train.precision == run_dir::TrainSpec::Precision::kBf16
-                          ? engine::Precision::kBf16
-                          : engine::Precision::kF32;
+  CompiledModel model;
+  model.couples_rows = prepared.couples_rows;
+  model.max_rows = prepared.options.max_rows;
   TY_ASSIGN_OR_RETURN(model.executable,
-                      backend->Compile(graph, MakeOptimizer(spec.optimizer), options));
+                      backend->Compile(prepared.graph, prepared.optimizer, prepared.options));
   return model;
 }
 

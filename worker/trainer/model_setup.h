@@ -26,17 +26,31 @@ engine::Schedule MakeSchedule(const run_dir::TrainingSpec& spec, int64_t steps_p
 // The spec's replicas, or one a rank where it leaves them open.
 int ReplicaCount(const run_dir::TrainSpec& spec, int world_size);
 
-// The step of `rank`: compiled for the rows that it hosts of a full global batch.
-struct CompiledModel {
-  std::unique_ptr<engine::Executable> executable;
-  int64_t max_rows = 1;
-  bool couples_rows = false;
-};
 struct CompileTarget {
   absl::string_view backend = "cpu";
   int rank = 0;
   int world_size = 1;
   int threads = 1;
+};
+
+// What the engine compiles for a rank: for the rows that it computes at once.
+struct PreparedModel {
+  engine::Graph graph;
+  engine::OptimizerSpec optimizer;
+  engine::CompileOptions options;
+  bool couples_rows = false;
+  int64_t hosted_rows = 1;  // of a full global batch, over all replicas of the rank
+};
+// INVALID_SPEC for a microbatch that would part rows which batch norm couples.
+absl::StatusOr<PreparedModel> PrepareModel(const run_dir::TrainingSpec& spec,
+                                           const CompileTarget& target);
+
+// The step of `rank`: compiled for the rows that it computes at once of a full global batch.
+struct CompiledModel {
+  std::unique_ptr<engine::Executable> executable;
+  int64_t planned_bytes = 0;  // of the process; 0: not planned
+  int64_t max_rows = 1;
+  bool couples_rows = false;
 };
 absl::StatusOr<CompiledModel> CompileModel(const run_dir::TrainingSpec& spec,
                                            const CompileTarget& target);

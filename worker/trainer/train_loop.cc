@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/trainer/evaluation.h"
+#include "worker/trainer/memory.h"
 #include "worker/trainer/model_setup.h"
 
 namespace trainyard::trainer {
@@ -18,8 +19,6 @@ namespace {
 
 using run_dir::Progress;
 
-// Batches ahead of the step.
-constexpr int kPrefetchDepth = 3;
 // A collective of a step may take this many steps' time, and never less than the minimum: the
 // machine may be busy.
 constexpr double kTimeoutSteps = 20;
@@ -54,7 +53,7 @@ TrainLoop::TrainLoop(Training& training, Reporter& reporter, const Signals& sign
         if (!step.has_value()) return data::PlannedBatch({});
         return data::PlannedBatch(plan.HostedSamples(*step), plan.EpochOf(*step));
       },
-      kPrefetchDepth, clock);
+      kTrainPrefetchDepth, clock);
 }
 
 absl::StatusOr<TrainLoop::End> TrainLoop::Run() {
@@ -107,16 +106,19 @@ absl::Status TrainLoop::AccumulateHostedReplicas(Votes& votes) {
   const std::vector<parallel::RowRange> slices =
       training_.couples_rows ? plan_.ReplicaSlices(step_) : std::vector{hosted};
   for (const parallel::RowRange& slice : slices) {
-    if (slice.size() == 0) continue;
-    const auto begin = static_cast<size_t>(slice.begin - hosted.begin);
-    const auto rows = static_cast<size_t>(slice.size());
-    const engine::Batch part{
-        .inputs =
-            absl::MakeConstSpan(batch->inputs).subspan(begin * row_elements, rows * row_elements),
-        .labels = absl::MakeConstSpan(batch->labels).subspan(begin * row_labels, rows * row_labels),
-        .position = {training_.identity.seed, step_, slice.begin}};
-    TY_RETURN_IF_ERROR(
-        executable_.Accumulate(part, static_cast<double>(rows) / total_rows, /*on_ready=*/{}));
+    // max_rows is less than a slice where the spec asks for microbatches.
+    for (int64_t first = slice.begin; first < slice.end; first += training_.max_rows) {
+      const auto begin = static_cast<size_t>(first - hosted.begin);
+      const auto rows = static_cast<size_t>(std::min(training_.max_rows, slice.end - first));
+      const engine::Batch part{
+          .inputs =
+              absl::MakeConstSpan(batch->inputs).subspan(begin * row_elements, rows * row_elements),
+          .labels =
+              absl::MakeConstSpan(batch->labels).subspan(begin * row_labels, rows * row_labels),
+          .position = {training_.identity.seed, step_, first}};
+      TY_RETURN_IF_ERROR(
+          executable_.Accumulate(part, static_cast<double>(rows) / total_rows, /*on_ready=*/{}));
+    }
   }
   return absl::OkStatus();
 }

@@ -39,7 +39,7 @@ run_dir::Progress FirstProgress(const Training& training) {
           .epoch = training.plan.EpochOf(training.first_step),
           .epochs = training.plan.epochs(),
           .steps_per_epoch = training.plan.steps_per_epoch(),
-          .planned_bytes = training.executable->memory_plan().total(),
+          .planned_bytes = training.planned_bytes,
           .last_checkpoint_step = training.first_step,
           .data_digest = training.identity.data_digest,
           .model_digest = training.identity.model_digest};

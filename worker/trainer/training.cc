@@ -16,6 +16,7 @@
 #include "worker/parallel/replicas.h"
 #include "worker/trainer/data_setup.h"
 #include "worker/trainer/initial_weights.h"
+#include "worker/trainer/memory.h"
 #include "worker/trainer/model_setup.h"
 
 namespace trainyard::trainer {
@@ -74,6 +75,20 @@ absl::StatusOr<RestoredState> InitialiseOrRestore(const run_dir::RunDir& dir,
   return state;
 }
 
+// Refuses what does not fit before it takes the memory.
+absl::StatusOr<CompiledModel> CompileWhatFits(const run_dir::TrainingSpec& spec,
+                                              const run_dir::Assignment& assignment, int rank) {
+  const CompileTarget target = {.backend = assignment.backend,
+                                .rank = rank,
+                                .world_size = assignment.world_size,
+                                .threads = assignment.FindRank(rank)->threads};
+  TY_ASSIGN_OR_RETURN(const engine::CompilePlan plan, PlanRank(spec, target));
+  TY_RETURN_IF_ERROR(CheckMemory(spec, target, plan.memory, MemoryOfRank(assignment, rank)));
+  TY_ASSIGN_OR_RETURN(CompiledModel model, CompileModel(spec, target));
+  model.planned_bytes = plan.memory.total();
+  return model;
+}
+
 // A float holds integers of 24 bits exactly: a text goes as its bytes, a step as three of 20 bits.
 constexpr int kStepParts = 3;
 constexpr int kStepPartBits = 20;
@@ -129,17 +144,14 @@ absl::StatusOr<Training> PrepareTraining(const run_dir::RunDir& dir,
   training.dataset_options = MakeDatasetOptions(spec, assignment.dataset_dir);
   auto loading = std::async(std::launch::async, LoadTrainData, spec, training.dataset_options,
                             assignment.FindRank(rank)->threads);
-  absl::StatusOr<CompiledModel> model =
-      CompileModel(spec, {.backend = assignment.backend,
-                          .rank = rank,
-                          .world_size = world_size,
-                          .threads = assignment.FindRank(rank)->threads});
+  absl::StatusOr<CompiledModel> model = CompileWhatFits(spec, assignment, rank);
   absl::StatusOr<LoadedData> loaded = loading.get();
   TY_RETURN_IF_ERROR(model.status());
   TY_RETURN_IF_ERROR(loaded.status());
   TY_RETURN_IF_ERROR(CheckData(spec, *loaded->dataset));
 
   training.executable = std::move(model->executable);
+  training.planned_bytes = model->planned_bytes;
   training.max_rows = model->max_rows;
   training.couples_rows = model->couples_rows;
   training.train_data = std::move(loaded->dataset);

@@ -29,6 +29,7 @@ struct Training {
   std::unique_ptr<engine::Executable> executable;
   std::unique_ptr<parallel::Communicator> communicator;
   engine::Schedule schedule;
+  int64_t planned_bytes = 0;  // what the process takes
   StepPlan plan{StepPlanOptions{.epochs = 1}};
   // Rows of one Accumulate or Evaluate at most.
   int64_t max_rows = 1;

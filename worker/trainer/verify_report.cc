@@ -89,7 +89,7 @@ struct Data {
 
 absl::StatusOr<Data> OpenData(const run_dir::TrainingSpec& spec, const std::string& dataset_dir,
                               int threads) {
-  const data::DatasetOptions options = MakeDatasetOptions(spec.data, dataset_dir);
+  const data::DatasetOptions options = MakeDatasetOptions(spec, dataset_dir);
   Data data;
   TY_ASSIGN_OR_RETURN(data.test, data::OpenDataset(spec.data.dataset, data::Split::kTest, options));
   TY_ASSIGN_OR_RETURN(data.train, LoadTrainData(spec, options, threads));

@@ -25,7 +25,7 @@ TEST(Assignment, SurvivesWriteAndRead) {
   const RunDir dir(folder.path());
   Assignment assignment;
   assignment.job = 7;
-  assignment.ranks = {{.rank = 0, .cpus = {1, 3}, .threads = 2}};
+  assignment.ranks = {{.rank = 0, .cpus = {1, 3}, .threads = 2, .memory_bytes = int64_t{80} << 30}};
   assignment.spec_json = R"({"name":"a \"b\""})";
   ASSERT_TRUE(WriteAssignment(dir, assignment).ok());
   const auto read = ReadAssignment(dir);
@@ -57,6 +57,8 @@ TEST(Assignment, ErrorsNameFileFieldAndValue) {
   EXPECT_THAT(ErrorOf(MinimalWith(R"([{"rank": 0, "cpus": [0, "x"]}])")),
               HasSubstr("'ranks[0].cpus[1]' is \"x\""));
   EXPECT_THAT(ErrorOf(MinimalWith(R"([{"rank": 0, "threads": 0}])")), HasSubstr("threads"));
+  EXPECT_THAT(ErrorOf(MinimalWith(R"([{"rank": 0, "memory_bytes": -1}])")),
+              HasSubstr("memory_bytes"));
   EXPECT_THAT(ErrorOf(R"({"format": 1, "format": 1})"), HasSubstr("has the key \"format\" twice"));
   EXPECT_THAT(ErrorOf(R"({"format": 1, "world_size": 1.5, "ranks": [], "spec": {}})"),
               HasSubstr("'world_size' is 1.5; expected an integer"));

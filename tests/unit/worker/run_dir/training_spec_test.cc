@@ -321,6 +321,18 @@ TEST(TrainingSpec, BadOptimizersAreToldWithPathAndValue) {
               ElementsAre("spec.schedule.polynomial.power", "spec.schedule.polynomial.final_lr"));
 }
 
+TEST(TrainingSpec, MemoryIsReadAndChecked) {
+  const auto with = [](const std::string& memory) {
+    return absl::StrCat(R"({"memory": )", memory, ", ", std::string(kMinimal).substr(1));
+  };
+  EXPECT_EQ(ParseTrainingSpec(kMinimal)->memory, MemorySpec{});
+  const auto spec = ParseTrainingSpec(with(R"({"recompute": true, "microbatch": "16"})"));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->memory, (MemorySpec{.recompute = true, .microbatch = 16}));
+  EXPECT_THAT(ViolatedFields(with(R"({"microbatch": -1, "recompute": 2})")),
+              ElementsAre("spec.memory.recompute", "spec.memory.microbatch"));
+}
+
 TEST(TrainingSpec, DuplicateKeysAreRefused) {
   const auto spec = ParseTrainingSpec(R"({"name": "a", "name": "b"})");
   EXPECT_TRUE(absl::IsDataLoss(spec.status())) << spec.status();

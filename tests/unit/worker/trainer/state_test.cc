@@ -178,20 +178,19 @@ TEST(PlanReport, CountsParametersAndBytes) {
   JobText job;
   job.model = R"({"convnet": {}})";
   job.more = R"(, "devices": {"count": 2})";
-  const auto json = ReportPlan(job.Spec(), "reference", 1, PlanFormat::kJson);
+  const auto json = ReportPlan(job.Spec(), {.backend = "reference", .format = PlanFormat::kJson});
   ASSERT_TRUE(json.ok()) << json.status();
   // 32 * 9 + 32, 64 * 32 * 9 + 64, 10 * 3136 + 10
   EXPECT_THAT(*json, HasSubstr("\"parameters\":50186,"));
   EXPECT_THAT(*json, HasSubstr("\"total\":"));
-  const auto text = ReportPlan(job.Spec(), "reference", 1, PlanFormat::kText);
+  const auto text = ReportPlan(job.Spec(), {.backend = "reference"});
   ASSERT_TRUE(text.ok()) << text.status();
   EXPECT_THAT(*text, HasSubstr("50,186 parameters, 11 rows a device"));
   EXPECT_THAT(*text, HasSubstr("activations"));
 }
 
 TEST(PlanReport, ABadSpecIsAnError) {
-  EXPECT_TRUE(
-      absl::IsInvalidArgument(ReportPlan("{}", "reference", 1, PlanFormat::kText).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(ReportPlan("{}", {}).status()));
 }
 
 }  // namespace
