@@ -179,6 +179,7 @@ class Grammar {
         ->expected(1);
     Changes(explain);
     SubmitOptions(explain);
+    AddPlan();
     CLI::App* top = Verb("top", "Show devices, queue and shares live; q ends it", "--once");
     top->add_flag("--once", options_.once, "Print once and end; so without a terminal");
     Verb("shares", "Show who uses the pool", "");
@@ -205,6 +206,29 @@ class Grammar {
     CLI::App* wait = Verb("wait", "Wait until jobs have ended", "last --timeout 10min");
     Selectors(wait, true);
     wait->add_option("--timeout", options_.timeout, "At most so long: 90s, 10min, 2h");
+  }
+
+  void AddPlan() {
+    CLI::App* plan = Verb("plan", "Tell time and memory of a step before it runs; needs no server",
+                          "jobs/resnet50-imagenet.yaml --batch 64\n"
+                          "  trainyard plan jobs/convnet-glyphs.yaml --dot | dot -Tsvg > step.svg");
+    plan->add_option("FILE", options_.files, "Spec in YAML or JSON; - for standard input")
+        ->required()
+        ->expected(1);
+    plan->add_option("--set", options_.set, "Change of the spec, PATH=VALUE; may be repeated")
+        ->allow_extra_args(false);
+    plan->add_option("--devices", options_.devices, "Number of devices (devices.count)")
+        ->check(CLI::Range(1, 4096).description(""));
+    plan->add_option("--batch", options_.batch, "Samples of a step (train.global_batch)")
+        ->check(CLI::PositiveNumber.description(""));
+    plan->add_option("--backend", options_.backend, "cpu or reference");
+    plan->add_option("--threads", options_.threads, "Threads of a device")
+        ->check(CLI::Range(1, 4096).description(""));
+    plan->add_option("--without", options_.without, "Leave out this pass; may be repeated")
+        ->allow_extra_args(false);
+    plan->add_flag("--layers", options_.layers, "A row a layer");
+    CLI::Option* dot = plan->add_flag("--dot", options_.dot, "The step's graph, for Graphviz");
+    plan->add_flag("--json", options_.json, "All of it as JSON; so does -o json")->excludes(dot);
   }
 
   void AddSteering() {

@@ -13,6 +13,7 @@ link::ExitCode Run(const Context& context, const std::vector<VerbInfo>& verbs);
 Result Submit(const Context& context);
 Result Clone(const Context& context);
 Result List(const Context& context);
+Result Plan(const Context& context);
 Result Explain(const Context& context);
 Result Top(const Context& context);
 Result Show(const Context& context);

@@ -48,6 +48,14 @@ struct Options {
   bool all = false;
   std::string user;
   bool expand = false;
+  // plan
+  bool dot = false;
+  bool layers = false;
+  bool json = false;
+  int64_t batch = 0;  // 0: as the spec says
+  std::string backend = "cpu";
+  int threads = 1;
+  std::vector<std::string> without;
   // show
   bool spec = false;
   bool events = false;

@@ -1,21 +1,33 @@
 #include "client/commands/plan.h"
 
 #include <nlohmann/json.hpp>
+#include <ostream>
+#include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "client/commands/commands.h"
+#include "client/commands/load_spec.h"
 #include "client/daemons/child.h"
 #include "client/output/proto_text.h"
+#include "client/spec_loader/spec_file.h"
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
+#include "common/spec/resolve.h"
 
 namespace trainyard::commands {
 namespace {
 
 using nlohmann::ordered_json;
+
+// Of the largest networks, where what does not fit is searched for what would.
+constexpr absl::Duration kPlanTimeout = absl::Minutes(1);
+// The trainer's exit code for what its caller must change.
+constexpr int kTrainerUserError = 2;
 
 // "activation_bytes": 1234567 as "activation: 1.2 MiB".
 ordered_json ForPeople(const ordered_json& value) {
@@ -36,6 +48,28 @@ ordered_json ForPeople(const ordered_json& value) {
   return members;
 }
 
+// Runs the trainer that lies beside us. What it says of a wrong spec or flag is told as it stands.
+absl::StatusOr<std::string> AskTrainer(const std::string& binary_dir, const v1::JobSpec& spec,
+                                       const std::vector<std::string>& flags) {
+  const std::string trainer = JoinPath(binary_dir, "trainyard-trainer");
+  if (!FileExists(trainer)) {
+    return absl::NotFoundError(absl::StrCat("there is no '", trainer, "'"));
+  }
+  std::vector<std::string> args = {trainer, "--plan", "-"};
+  args.insert(args.end(), flags.begin(), flags.end());
+  TY_ASSIGN_OR_RETURN(const daemons::ChildResult result,
+                      daemons::RunChild(args, output::ProtoJson(spec, false), kPlanTimeout));
+  if (result.exit_code == kTrainerUserError) {
+    return absl::InvalidArgumentError(
+        absl::StripPrefix(absl::StripTrailingAsciiWhitespace(result.err), "trainyard-trainer: "));
+  }
+  if (result.exit_code != 0) {
+    return absl::InternalError(
+        absl::StrCat("'", trainer, " --plan' ended with ", result.exit_code, ": ", result.err));
+  }
+  return result.out;
+}
+
 }  // namespace
 
 std::string PlanText(const std::string& json) {
@@ -49,18 +83,28 @@ std::string PlanText(const std::string& json) {
 }
 
 absl::StatusOr<std::string> MemoryPlan(const std::string& binary_dir, const v1::JobSpec& spec) {
-  const std::string trainer = JoinPath(binary_dir, "trainyard-trainer");
-  if (!FileExists(trainer)) {
-    return absl::NotFoundError(absl::StrCat("there is no '", trainer, "'"));
-  }
-  TY_ASSIGN_OR_RETURN(const daemons::ChildResult result,
-                      daemons::RunChild({trainer, "--plan", "-"}, output::ProtoJson(spec, false),
-                                        absl::Seconds(30)));
-  if (result.exit_code != 0) {
-    return absl::InternalError(
-        absl::StrCat("'", trainer, " --plan' ended with ", result.exit_code, ": ", result.err));
-  }
-  return PlanText(result.out);
+  TY_ASSIGN_OR_RETURN(const std::string answer, AskTrainer(binary_dir, spec, {}));
+  return PlanText(answer);
+}
+
+Result Plan(const Context& context) {
+  const Options& options = context.options;
+  TY_ASSIGN_OR_RETURN(spec_loader::SpecFile file, spec_loader::ReadSpecFile(options.files[0]));
+  TY_RETURN_IF_ERROR(ApplyChanges(options, file).status());
+  if (!file.mistakes.empty()) return TellMistakes(context, file, "nothing was planned");
+  TY_ASSIGN_OR_RETURN(const v1::JobSpec resolved, spec::ResolveSpec(file.spec));
+  const bool is_json = options.json || options.format == Format::kJson;
+  std::vector<std::string> flags = {"--format", options.dot      ? "dot"
+                                                : is_json        ? "json"
+                                                : options.layers ? "layers"
+                                                                 : "table"};
+  flags.insert(flags.end(),
+               {"--backend", options.backend, "--threads", absl::StrCat(options.threads)});
+  for (const std::string& pass : options.without) flags.insert(flags.end(), {"--without", pass});
+  TY_ASSIGN_OR_RETURN(const std::string answer,
+                      AskTrainer(context.surroundings.binary_dir, resolved, flags));
+  context.out << answer << std::flush;
+  return link::kOk;
 }
 
 }  // namespace trainyard::commands

@@ -50,6 +50,7 @@ link::ExitCode Run(const Context& context, const std::vector<VerbInfo>& verbs) {
       {"workers cordon", Cordon},
       {"workers uncordon", Uncordon},
       {"workers lost", DeclareLost},
+      {"plan", Plan},
       {"explain", Explain},
       {"top", Top},
       {"drain", Drain},

@@ -22,6 +22,9 @@ absl::StatusOr<std::vector<Change>> ChangesOf(const Options& options) {
                        std::string(absl::StripAsciiWhitespace(text.substr(equals + 1)))});
   }
   if (options.devices > 0) changes.push_back({"devices.count", absl::StrCat(options.devices)});
+  if (options.batch > 0) {
+    changes.push_back({"train.global_batch", absl::StrCat(options.batch)});
+  }
   if (!options.elastic.empty()) {
     const std::pair<std::string, std::string> ends =
         absl::StrSplit(options.elastic, absl::MaxSplits('-', 1));

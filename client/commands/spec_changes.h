@@ -1,5 +1,5 @@
-// --set, --devices, --elastic, --priority, --project and --name: changes of a spec from the command
-// line.
+// --set, --devices, --batch, --elastic, --priority, --project and --name: changes of a spec from
+// the command line.
 #pragma once
 
 #include <string>

@@ -300,6 +300,24 @@ TEST(Resolve, OnlyImagesHaveAPathASizeAndCorruptFiles) {
                                         "spec.data.resize", "spec.data.on_corrupt"));
 }
 
+TEST(Resolve, BatchNormNeedsAReplicasSamplesAtOnce) {
+  v1::JobSpec spec = ValidSpec();
+  spec.mutable_train()->set_global_batch(64);
+  spec.mutable_train()->set_replicas(2);
+  spec.mutable_memory()->set_microbatch(16);
+  EXPECT_THAT(Fields(spec), IsEmpty());  // a perceptron
+  spec.mutable_model()->mutable_convnet()->set_batch_norm(true);
+  v1::JobSpec resolved;
+  const auto violations = ResolveInto(spec, resolved);
+  ASSERT_THAT(violations, testing::SizeIs(1));
+  EXPECT_EQ(violations[0].field, "spec.memory.microbatch");
+  EXPECT_THAT(violations[0].description,
+              testing::AllOf(HasSubstr("16 is less than the 32 samples of a replica"),
+                             HasSubstr("set train.replicas to 4")));
+  spec.mutable_memory()->set_microbatch(32);
+  EXPECT_THAT(Fields(spec), IsEmpty());
+}
+
 TEST(Resolve, ATimeLimitOfNothingIsRefused) {
   v1::JobSpec spec = ValidSpec();
   spec.mutable_time_limit();
