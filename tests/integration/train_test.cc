@@ -1,6 +1,7 @@
 // The main line of the product: submit, follow, look, download, clone.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 
@@ -52,8 +53,22 @@ TEST(Train, AJobGoesFromSubmitToADownloadedCheckpoint) {
   EXPECT_TRUE(absl::StrContains(plot.out, "train.loss")) << plot.out;
 
   const auto checkpoints = yard.CliJson({"checkpoints", "ls", "last"});
-  ASSERT_EQ(checkpoints.size(), 2u);  // keep.last is 2
-  EXPECT_EQ(checkpoints[1]["name"], "jobs/1/checkpoints/120");
+  // keep.last is 2, and the best stays: that of the first of the highest accuracies.
+  int64_t best_step = 0;
+  double best = -1;
+  for (const v1::MetricPoint& point : yard.Metrics("jobs/1", "test.accuracy")) {
+    if (point.value() > best) best_step = point.step();
+    best = std::max(best, point.value());
+  }
+  ASSERT_EQ(checkpoints.size(), best_step == 40 ? 3u : 2u);
+  EXPECT_EQ(checkpoints.back()["name"], "jobs/1/checkpoints/120");
+  for (const auto& checkpoint : checkpoints) {
+    EXPECT_EQ(checkpoint.value("is_best", false),
+              checkpoint["name"] == absl::StrCat("jobs/1/checkpoints/", best_step));
+  }
+  const ProcessResult verified = yard.Cli({"checkpoints", "verify", "last", "best"});
+  EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
+  EXPECT_TRUE(absl::StrContains(verified.out, "test.top5")) << verified.out;
   const std::string out = yard.File("download");
   const ProcessResult got = yard.Cli({"checkpoints", "get", "last", "-O", out});
   ASSERT_EQ(got.exit_code, 0) << got.err;
