@@ -9,13 +9,14 @@
 namespace trainyard::engine::cpu {
 
 Compiler::Compiler(const StepGraph& step, const ReductionLayout& reduction,
-                   const StateMemory& state, int64_t rows, int threads, NumberType type,
-                   dnnl::engine& engine, dnnl::stream& stream, PackedWeights& weights,
-                   bool is_guarded, const Program* larger, Program& program)
+                   const StateMemory& state, int64_t rows, int64_t largest_rows, int threads,
+                   NumberType type, dnnl::engine& engine, dnnl::stream& stream,
+                   PackedWeights& weights, bool is_guarded, const Program* larger, Program& program)
     : step_(step),
       reduction_(reduction),
       state_(state),
       rows_(rows),
+      largest_rows_(largest_rows),
       threads_(threads),
       type_(type),
       engine_(engine),

@@ -40,8 +40,9 @@ class Compiler {
   // Borrows everything; `program` is empty, `larger` that of more rows or null. oneDNN's exceptions
   // pass through.
   Compiler(const StepGraph& step, const ReductionLayout& reduction, const StateMemory& state,
-           int64_t rows, int threads, NumberType type, dnnl::engine& engine, dnnl::stream& stream,
-           PackedWeights& weights, bool is_guarded, const Program* larger, Program& program);
+           int64_t rows, int64_t largest_rows, int threads, NumberType type, dnnl::engine& engine,
+           dnnl::stream& stream, PackedWeights& weights, bool is_guarded, const Program* larger,
+           Program& program);
 
   void Compile();
 
@@ -226,6 +227,7 @@ class Compiler {
   const ReductionLayout& reduction_;
   const StateMemory state_;
   const int64_t rows_;
+  const int64_t largest_rows_;  // that the executable may get
   const int threads_;
   const NumberType type_;  // of activations
   dnnl::engine& engine_;

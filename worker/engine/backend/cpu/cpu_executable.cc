@@ -153,8 +153,8 @@ absl::StatusOr<Program*> CpuExecutable::Prepare(const StepGraph& step, Programs&
                                reduction_memory_.as<float>()};
     const NumberType type =
         options_.precision == Precision::kBf16 ? NumberType::kBf16 : NumberType::kF32;
-    Compiler(step, layout_, state, rows, options_.threads, type, engine_, stream_, weights_,
-             options_.inspect, larger, *program)
+    Compiler(step, layout_, state, rows, options_.max_rows, options_.threads, type, engine_,
+             stream_, weights_, options_.inspect, larger, *program)
         .Compile();
     slot = std::move(program);
     last_rows_ = 0;

@@ -22,7 +22,8 @@ constexpr auto kWinograd = dnnl::algorithm::convolution_winograd;
 // its products save. By shape alone, so that runs are alike.
 constexpr int64_t kWinogradChannels = 32;
 constexpr int64_t kWinogradChannelsOfParameterGradient = 64;
-// The weights are transformed once an execution, which so many tiles of 4x4 hide.
+// The weights are transformed once an execution, which so many tiles of 4x4 hide. Of the largest
+// batch: smaller ones are computed alike, to the bit and with the same packed weights.
 constexpr int64_t kWinogradTiles = 64;
 
 // How slow an implementation of oneDNN's is beside its own kernels for these formats.
@@ -145,7 +146,7 @@ Compiler::Conv Compiler::ChooseConv(const Node& node, bool inference) {
 
 dnnl::convolution_forward::primitive_desc Compiler::DescribeConv(const Node& node, const Conv& conv,
                                                                  bool inference) {
-  if (!SuitsWinograd(node.conv(), conv.input, conv.output, rows_, kWinogradChannels)) {
+  if (!SuitsWinograd(node.conv(), conv.input, conv.output, largest_rows_, kWinogradChannels)) {
     return conv.forward;
   }
   const Geometry geometry(node.conv());
@@ -199,7 +200,7 @@ dnnl::convolution_backward_data::primitive_desc Compiler::DescribeConvInputGradi
     return dnnl::convolution_backward_data::primitive_desc(desc, UserScratchpad(), engine_,
                                                            conv.forward, /*allow_empty=*/true);
   };
-  if (SuitsWinograd(attributes, conv.input, conv.output, rows_, kWinogradChannels)) {
+  if (SuitsWinograd(attributes, conv.input, conv.output, largest_rows_, kWinogradChannels)) {
     const auto winograd = describe(kWinograd);
     if (winograd) {
       return winograd;
@@ -242,7 +243,7 @@ dnnl::convolution_backward_weights::primitive_desc Compiler::DescribeConvParamet
     return dnnl::convolution_backward_weights::primitive_desc(desc, UserScratchpad(), engine_,
                                                               conv.forward, /*allow_empty=*/true);
   };
-  if (SuitsWinograd(attributes, conv.input, conv.output, rows_,
+  if (SuitsWinograd(attributes, conv.input, conv.output, largest_rows_,
                     kWinogradChannelsOfParameterGradient)) {
     const auto winograd = describe(kWinograd);
     if (winograd) {

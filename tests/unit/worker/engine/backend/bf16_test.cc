@@ -48,14 +48,14 @@ TEST(Bf16, TakesTheMemoryOfItsPlan) {
   const int64_t before = AlignedBuffer::LiveBytes();
   const auto executable =
       testing::Compile("cpu", model, {.momentum = 0.9}, Options(Precision::kBf16, 5));
-  EXPECT_EQ(AlignedBuffer::LiveBytes() - before, executable->memory_plan().total());
+  EXPECT_EQ(AlignedBuffer::LiveBytes() - before, executable->memory_plan().buffers());
   ASSERT_TRUE(InitializeParameters(1, *executable).ok());
   for (int64_t rows = 5; rows >= 3; --rows) {
     const testing::TestBatch batch = testing::RandomBatch(1, model, rows);
     ASSERT_TRUE(executable->Accumulate(batch.batch(), 1, nullptr).ok());
     ASSERT_TRUE(executable->Update(0.1).ok());
     ASSERT_TRUE(executable->Evaluate(batch.batch()).ok());
-    EXPECT_EQ(AlignedBuffer::LiveBytes() - before, executable->memory_plan().total());
+    EXPECT_EQ(AlignedBuffer::LiveBytes() - before, executable->memory_plan().buffers());
   }
 }
 
