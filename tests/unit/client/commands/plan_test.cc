@@ -49,7 +49,9 @@ TEST_F(Plan, AnswersWhatIf) {
   EXPECT_EQ(json["backend"], "reference");
   EXPECT_EQ(json["threads"], 2);
   for (const auto& pass : json["passes"]) {
-    if (pass["name"] == "reuse_in_place") EXPECT_EQ(pass["on"], false);
+    if (pass["name"] == "reuse_in_place") {
+      EXPECT_EQ(pass["on"], false);
+    }
   }
   EXPECT_EQ(runner_.Run({"plan", spec_, "-o", "json"}).out[0], '{');
 }

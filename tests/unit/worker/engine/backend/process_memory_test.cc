@@ -87,6 +87,9 @@ void ExpectGrowthAsPlanned(const std::string& name, const Graph& model, int64_t 
 }
 
 TEST(ProcessMemory, OfNetsOfAllKindsIsAsPlanned) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers take memory of their own";
+#endif
   ExpectGrowthAsPlanned("mlp", *BuildMlp({.input = {784}, .hidden = {512, 512}}), 64);
   ExpectGrowthAsPlanned("convnet", *BuildConvnet({.input = {3, 32, 32}}), 32);
   ExpectGrowthAsPlanned(
