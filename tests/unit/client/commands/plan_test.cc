@@ -64,11 +64,15 @@ TEST_F(Plan, DrawsTheGraphAndListsTheLayers) {
 
 TEST_F(Plan, MistakesHaveTheirPlaceAndNothingIsPlanned) {
   const std::string bad = runner_.home.Write("bad.yaml", std::string(kSpec) + "memry: {}\n");
-  const CommandResult result = runner_.Run({"plan", bad, "--batch", "100000"});
+  const CommandResult result = runner_.Run({"plan", bad});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, AllOf(HasSubstr("bad.yaml:6:1: memry: unknown key"),
-                                HasSubstr("train.global_batch"), HasSubstr("nothing was planned")));
+                                HasSubstr("nothing was planned")));
   EXPECT_THAT(result.out, IsEmpty());
+  const CommandResult large = runner_.Run({"plan", spec_, "--batch", "100000"});
+  EXPECT_EQ(large.exit_code, 2);
+  EXPECT_THAT(large.err, AllOf(HasSubstr("train.global_batch: 100000 is more than the 20000"),
+                               HasSubstr("nothing was planned")));
 }
 
 TEST_F(Plan, ErrorsOfTheTrainerAreToldAsTheyStand) {
