@@ -101,7 +101,7 @@ TEST(UpdateKernels, OfEveryInstructionSetGiveTheBitsOfTheBaseline) {
 }
 
 TEST(UpdateKernels, AreOfTheSetThatTheOtherKernelsAreOf) {
-  EXPECT_STREQ(BestUpdateKernels().name, BestKernels().name);
+  EXPECT_STREQ(BestUpdateKernels().name, BestKernels<float>().name);
 }
 
 TEST(UpdateKernels, TellOfGradientsThatAreNotFinite) {
