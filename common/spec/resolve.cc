@@ -111,12 +111,7 @@ void CheckLayers(const v1::JobSpec& spec, Violations& violations) {
   const layers::StackPlan plan = layers::PlanStack(ToStack(model), path, violations);
   const DatasetFacts* facts = FindDataset(spec.data().dataset());
   if (facts == nullptr) return;
-  if (model.vocabulary() > 0) {
-    violations.push_back(
-        {path + ".vocabulary", absl::StrCat("has no meaning for data set '", facts->name,
-                                            "', which holds images: leave it out")});
-    return;
-  }
+  if (model.vocabulary() > 0) return;  // see CheckTokens
   CheckInput(model, path, *facts, violations);
   if (plan.classes == 0 || plan.classes >= facts->classes) return;
   violations.push_back(

@@ -120,9 +120,9 @@ void CheckTokens(const v1::JobSpec& spec, Violations& violations) {
   if (input.context > 0) {
     if (data.dataset() == kTinyShakespeare) CheckText(spec, input, violations);
   } else if (!model.empty()) {
-    violations.push_back(
-        {absl::StrCat("spec.model.", model),
-         absl::StrCat("reads images, but data set '", data.dataset(), "' has tokens; use gpt2")});
+    violations.push_back({absl::StrCat("spec.model.", model),
+                          absl::StrCat("reads images, but data set '", data.dataset(),
+                                       "' has tokens; use gpt2, or layers with a vocabulary")});
   }
 }
 

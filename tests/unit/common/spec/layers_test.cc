@@ -116,8 +116,8 @@ TEST(Layers, TokensDoNotComeFromImages) {
   model.add_stack()->mutable_embedding()->set_width(8);
   model.add_stack()->mutable_linear()->set_features(100);
   EXPECT_THAT(Violations(spec),
-              ElementsAre(HasSubstr("spec.model.layers.vocabulary: has no meaning for data set "
-                                    "'glyphs', which holds images")));
+              ElementsAre(HasSubstr("spec.data.dataset: 'glyphs' has images, but layers reads "
+                                    "tokens; use tokens or tinyshakespeare")));
 }
 
 v1::JobSpec Changed(const char* path, const char* value) {

@@ -74,6 +74,11 @@ class Compiler {
     }
     return parameters;
   }
+  // Parameters as a primitive of this program wants them.
+  dnnl::memory Packed(const std::vector<absl::Span<float>>& parameters,
+                      const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted) {
+    return weights_.Get(parameters, plain, wanted, program_.packed_weights);
+  }
   const ReductionEntry& GradientEntry(ValueId gradient) const {
     return reduction_.entry(value(gradient).primal);
   }

@@ -200,7 +200,7 @@ absl::Status CpuExecutable::Run(Program& program, const float* inputs, size_t ca
                                 std::vector<double>* seconds) {
   try {
     const ScopedThreads threads(options_.threads);
-    weights_.Refresh(stream_);
+    weights_.Refresh(program.packed_weights, stream_);
     program.Run(inputs, calls, state, on_ready, seconds);
   } catch (const dnnl::error& error) {
     return FromError(error);

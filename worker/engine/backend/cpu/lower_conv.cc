@@ -174,13 +174,13 @@ void Compiler::LowerConv(const Node& node) {
   const std::vector<ValueId> weights = ConvWeights(node);
   Arguments arguments = {
       {DNNL_ARG_SRC, Memory(primitive_desc.src_desc(), x)},
-      {DNNL_ARG_WEIGHTS, weights_.Get(Parameters(weights), PlainConvWeight(node, weights),
-                                      primitive_desc.weights_desc())},
+      {DNNL_ARG_WEIGHTS,
+       Packed(Parameters(weights), PlainConvWeight(node, weights), primitive_desc.weights_desc())},
       {DNNL_ARG_DST, Memory(primitive_desc.dst_desc(), y)}};
   if (HasBias(node)) {
     const Desc& bias = primitive_desc.bias_desc();
-    arguments.insert({DNNL_ARG_BIAS,
-                      weights_.Get(Parameters(ConvWeights(node, 1 + weights.size())), bias, bias)});
+    arguments.insert(
+        {DNNL_ARG_BIAS, Packed(Parameters(ConvWeights(node, 1 + weights.size())), bias, bias)});
   }
   AddScratchpad(primitive_desc.scratchpad_desc(), arguments, buffers);
   const dnnl::convolution_forward primitive(primitive_desc);
@@ -221,8 +221,8 @@ void Compiler::LowerConvInputGradient(const Node& node) {
   std::vector<BufferId> buffers = {dy, dx};
   Arguments arguments = {
       {DNNL_ARG_DIFF_DST, Memory(primitive_desc.diff_dst_desc(), dy)},
-      {DNNL_ARG_WEIGHTS, weights_.Get(Parameters(weights), PlainConvWeight(node, weights),
-                                      primitive_desc.weights_desc())},
+      {DNNL_ARG_WEIGHTS,
+       Packed(Parameters(weights), PlainConvWeight(node, weights), primitive_desc.weights_desc())},
       {DNNL_ARG_DIFF_SRC, Memory(primitive_desc.diff_src_desc(), dx)}};
   AddScratchpad(primitive_desc.scratchpad_desc(), arguments, buffers);
   const dnnl::convolution_backward_data primitive(primitive_desc);

@@ -81,8 +81,8 @@ void Compiler::LowerLinear(const Node& node) {
   std::vector<BufferId> buffers = {x, y};
   Arguments arguments = {
       {DNNL_ARG_SRC, Memory(formats.input, x)},
-      {DNNL_ARG_WEIGHTS, weights_.Get(Parameters({node.inputs[1]}), formats.plain_weight,
-                                      primitive_desc.weights_desc())},
+      {DNNL_ARG_WEIGHTS,
+       Packed(Parameters({node.inputs[1]}), formats.plain_weight, primitive_desc.weights_desc())},
       {DNNL_ARG_DST, Memory(output, y)}};
   if (has_bias) {
     arguments.insert(
@@ -109,8 +109,8 @@ void Compiler::LowerLinearInputGradient(const Node& node) {
   const BufferId dx = BufferOf(output);
   std::vector<BufferId> buffers = {dy, dx};
   Arguments arguments = {{DNNL_ARG_DIFF_DST, Memory(formats.output, dy)},
-                         {DNNL_ARG_WEIGHTS, weights_.Get(Parameters({node.inputs[1]}),
-                                                         formats.plain_weight, formats.weight)},
+                         {DNNL_ARG_WEIGHTS, Packed(Parameters({node.inputs[1]}),
+                                                   formats.plain_weight, formats.weight)},
                          {DNNL_ARG_DIFF_SRC, Memory(formats.input, dx)}};
   AddScratchpad(primitive_desc.scratchpad_desc(), arguments, buffers);
   const dnnl::inner_product_backward_data primitive(primitive_desc);

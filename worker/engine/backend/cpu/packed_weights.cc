@@ -6,18 +6,21 @@
 namespace trainyard::engine::cpu {
 
 dnnl::memory PackedWeights::Get(const std::vector<absl::Span<float>>& parameters,
-                                const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted) {
+                                const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted,
+                                std::vector<size_t>& used) {
   const bool is_one = parameters.size() == 1;
   if (is_one && plain == wanted) {
     return dnnl::memory(plain, engine_, parameters[0].data());
   }
-  for (const std::unique_ptr<Entry>& entry : entries_) {
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const Entry& entry = *entries_[i];
     const bool is_same =
-        entry->parameters.size() == parameters.size() &&
-        std::equal(parameters.begin(), parameters.end(), entry->parameters.begin(),
+        entry.parameters.size() == parameters.size() &&
+        std::equal(parameters.begin(), parameters.end(), entry.parameters.begin(),
                    [](const auto& a, const auto& b) { return a.data() == b.data(); });
-    if (is_same && entry->desc == wanted) {
-      return entry->to;
+    if (is_same && entry.desc == wanted) {
+      used.push_back(i);
+      return entry.to;
     }
   }
   auto entry = std::make_unique<Entry>();
@@ -38,27 +41,28 @@ dnnl::memory PackedWeights::Get(const std::vector<absl::Span<float>>& parameters
     entry->to = memory(wanted, entry->buffer.data());
     entry->pack = dnnl::reorder(entry->from, entry->to);
   }
+  used.push_back(entries_.size());
   entries_.push_back(std::move(entry));
-  is_fresh_ = false;
   return entries_.back()->to;
 }
 
-void PackedWeights::Refresh(dnnl::stream& stream) {
-  if (is_fresh_) {
-    return;
-  }
-  for (const std::unique_ptr<Entry>& entry : entries_) {
-    float* to = entry->gathered.as<float>();
-    for (const absl::Span<float>& parameter : entry->parameters) {
+void PackedWeights::Refresh(const std::vector<size_t>& used, dnnl::stream& stream) {
+  for (const size_t number : used) {
+    Entry& entry = *entries_[number];
+    if (entry.version == version_) {
+      continue;
+    }
+    float* to = entry.gathered.as<float>();
+    for (const absl::Span<float>& parameter : entry.parameters) {
       if (to != nullptr) {
         to = std::copy(parameter.begin(), parameter.end(), to);
       }
     }
-    if (entry->pack) {
-      entry->pack.execute(stream, entry->from, entry->to);
+    if (entry.pack) {
+      entry.pack.execute(stream, entry.from, entry.to);
     }
+    entry.version = version_;
   }
-  is_fresh_ = true;
 }
 
 int64_t PackedWeights::bytes() const {

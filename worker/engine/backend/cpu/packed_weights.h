@@ -20,13 +20,15 @@ class PackedWeights {
 
   // Memory that holds the parameters, one after the other (together described by `plain`), as
   // `wanted`: the parameter itself where it is one and they are equal, else a copy that Refresh
-  // keeps up to date.
+  // keeps up to date, and whose number goes to `used`.
   dnnl::memory Get(const std::vector<absl::Span<float>>& parameters,
-                   const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted);
+                   const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted,
+                   std::vector<size_t>& used);
 
   // The parameters were written.
-  void Invalidate() { is_fresh_ = false; }
-  void Refresh(dnnl::stream& stream);
+  void Invalidate() { ++version_; }
+  // Brings the copies of these numbers up to date: a training step needs none of an evaluation's.
+  void Refresh(const std::vector<size_t>& used, dnnl::stream& stream);
 
   int64_t bytes() const;
 
@@ -38,12 +40,13 @@ class PackedWeights {
     AlignedBuffer buffer;    // where `wanted` is not plain
     dnnl::memory from, to;
     dnnl::reorder pack;
+    int64_t version = 0;  // of the parameters when they were packed
   };
 
   dnnl::engine engine_;
   const Backing backing_;
   std::vector<std::unique_ptr<Entry>> entries_;
-  bool is_fresh_ = false;
+  int64_t version_ = 1;  // of the parameters
 };
 
 }  // namespace trainyard::engine::cpu

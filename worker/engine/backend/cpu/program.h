@@ -91,6 +91,7 @@ class Program {
   const std::vector<Call>& calls() const { return calls_; }
 
   // Set by the compiler.
+  std::vector<size_t> packed_weights;  // numbers of those that the calls read
   BufferId logits = -1;
   BufferId input_gradient = -1;                           // plain; -1: not taken
   std::vector<std::pair<BufferId, BufferId>> statistics;  // mean, biased variance
