@@ -47,18 +47,35 @@ ValueId Graph::Add(Value value) {
   return static_cast<ValueId>(values.size()) - 1;
 }
 
+namespace {
+
+double BytesMoved(const Graph& graph, ValueId id, int64_t rows) {
+  const Value& value = graph.value(id);
+  return static_cast<double>(BytesOf(value.element, value.Elements(rows), int64_t{sizeof(float)}));
+}
+
+}  // namespace
+
 Cost NodeCost(const Graph& graph, const Node& node, int64_t rows) {
   Cost cost;
+  cost.flops = Definition(node.op).flops(graph, node, rows);
+  // What only sees its input in another shape, or as a part, moves nothing.
+  if (node.op == OpKind::kFlatten || node.op == OpKind::kFlattenGradient ||
+      (node.op == OpKind::kSlice && node.slice().is_view)) {
+    return cost;
+  }
+  for (size_t i = 0; node.op == OpKind::kConcat && i < node.inputs.size(); ++i) {
+    const std::vector<bool>& placed = node.concat().placed;
+    cost.bytes += placed.empty() || !placed[i] ? 2 * BytesMoved(graph, node.inputs[i], rows) : 0;
+  }
+  if (node.op == OpKind::kConcat) {
+    return cost;
+  }
   for (const std::vector<ValueId>* ids : {&node.inputs, &node.outputs}) {
-    for (ValueId id : *ids) {
-      if (id != kNoValue) {
-        const Value& value = graph.value(id);
-        cost.bytes += static_cast<double>(
-            BytesOf(value.element, value.Elements(rows), int64_t{sizeof(float)}));
-      }
+    for (const ValueId id : *ids) {
+      cost.bytes += id == kNoValue ? 0 : BytesMoved(graph, id, rows);
     }
   }
-  cost.flops = Definition(node.op).flops(graph, node, rows);
   return cost;
 }
 
