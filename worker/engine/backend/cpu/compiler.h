@@ -14,6 +14,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -157,8 +158,7 @@ class Compiler {
   // lower_conv.cc
   Conv ChooseConv(const Node& node, bool inference);
   // What computes it between the formats of `conv`: by another algorithm where that is faster.
-  dnnl::convolution_forward::primitive_desc DescribeConv(const Node& node, const Conv& conv,
-                                                         bool inference);
+  dnnl::convolution_forward::primitive_desc DescribeConv(const Node& node, const Conv& conv);
   dnnl::convolution_backward_weights::primitive_desc DescribeConvParameterGradient(
       const ConvAttributes& attributes, const Conv& conv, const dnnl::memory::dims& weight_dims,
       bool has_bias);
@@ -181,6 +181,16 @@ class Compiler {
                                    Arguments arguments, std::vector<BufferId> buffers,
                                    const dnnl::memory::desc& computed,
                                    const dnnl::memory::desc& plain);
+  // lower_winograd.cc
+  // The shape for our own kernels where they compute the convolution; none where oneDNN does.
+  std::optional<WinogradShape> FindWinograd(const Node& node, const Conv& conv) const;
+  void LowerConvByWinograd(const Node& node, const WinogradShape& shape);
+  void LowerConvInputGradientByWinograd(const Node& node, const WinogradShape& shape);
+  void LowerConvParameterGradientByWinograd(const Node& node, const WinogradShape& shape);
+  // Emits the call that convolves x to y, both in blocks of 16, with transformed weights; null: no
+  // bias.
+  void EmitWinograd(const Node& node, const WinogradShape& shape, BufferId x, const float* u,
+                    const float* bias, BufferId y);
   // lower_linear.cc
   struct LinearFormats {
     dnnl::memory::desc input, weight, plain_weight, bias, output;

@@ -11,6 +11,8 @@
 
 #include <stdint.h>
 
+#include "worker/engine/backend/cpu/kernels_winograd.h"
+
 namespace trainyard::engine::cpu {
 
 // The upper half of a float.
@@ -130,6 +132,9 @@ struct Kernels {
   void (*residual_gradient_sums)(int64_t plane, int64_t block, const T* dy, const T* second,
                                  const uint8_t* mask, const T* x, const float* mean, T* g,
                                  float* sum, float* sum_x);
+
+  // Null where the set has too few registers for it.
+  const WinogradKernels* winograd;
 };
 
 // Bytes of a plane's mask: bit i % 8 of byte i / 8 is that of element i.

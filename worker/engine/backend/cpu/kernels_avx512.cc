@@ -2,4 +2,5 @@
 #define TY_KERNEL_SET kAvx512Kernels
 #define TY_KERNEL_NAME "avx512"
 #define TY_KERNEL_TYPE float
+#define TY_KERNEL_WINOGRAD
 #include "worker/engine/backend/cpu/kernels.inc"

@@ -1,4 +1,4 @@
-// conv2d by oneDNN.
+// conv2d by oneDNN, but where lower_winograd.cc takes over.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -17,9 +17,14 @@ using Tag = dnnl::memory::format_tag;
 constexpr auto kF32 = dnnl::memory::data_type::f32;
 constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 constexpr auto kWinograd = dnnl::algorithm::convolution_winograd;
+// For evaluation, too: for inference alone oneDNN prefers NHWC, which is no layout of ours, and
+// plain NCHW, the second choice, takes two to five times as long as blocks. The packed weights are
+// then shared with training.
+constexpr auto kForward = dnnl::prop_kind::forward_training;
 
-// Where F(4x4, 3x3) beats the direct algorithm on one AVX-512 core: below, its transforms cost what
-// its products save. By shape alone, so that runs are alike.
+// Where oneDNN's F(4x4, 3x3) beats its direct algorithm on one AVX-512 core: below, its transforms
+// cost what its products save. For what our own (lower_winograd.cc) does not compute. By shape
+// alone, so that runs are alike.
 constexpr int64_t kWinogradChannels = 32;
 constexpr int64_t kWinogradChannelsOfParameterGradient = 64;
 // The weights are transformed once an execution, which so many tiles of 4x4 hide. Of the largest
@@ -104,8 +109,6 @@ Compiler::Conv Compiler::ChooseConv(const Node& node, bool inference) {
   const Desc weight(ConvWeightDims(node, ConvWeights(node)), type, Tag::any);
   const bool has_bias = HasBias(node);
   const Desc bias = has_bias ? Desc({y.channels}, kF32, Tag::x) : Desc();
-  const auto kind =
-      inference ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
   std::vector<std::pair<Desc, Desc>> choices = {
       {Desc(RowDims(x, rows_), type, Tag::any), Desc(RowDims(y, rows_), type, Tag::any)}};
   if (type_ == NumberType::kBf16 && node.conv().groups == 1) {
@@ -119,7 +122,7 @@ Compiler::Conv Compiler::ChooseConv(const Node& node, bool inference) {
   Conv best;
   int best_cost = -1;
   for (const auto& [source, target] : choices) {
-    const dnnl::convolution_forward::desc desc(kind, kDirect, source, weight, bias, target,
+    const dnnl::convolution_forward::desc desc(kForward, kDirect, source, weight, bias, target,
                                                geometry.strides, geometry.dilation,
                                                geometry.padding, geometry.padding);
     Conv conv;
@@ -144,16 +147,14 @@ Compiler::Conv Compiler::ChooseConv(const Node& node, bool inference) {
   CheckFailed(__FILE__, __LINE__, "oneDNN refuses plain formats: " + node.name);
 }
 
-dnnl::convolution_forward::primitive_desc Compiler::DescribeConv(const Node& node, const Conv& conv,
-                                                                 bool inference) {
+dnnl::convolution_forward::primitive_desc Compiler::DescribeConv(const Node& node,
+                                                                 const Conv& conv) {
   if (!SuitsWinograd(node.conv(), conv.input, conv.output, largest_rows_, kWinogradChannels)) {
     return conv.forward;
   }
   const Geometry geometry(node.conv());
-  const auto kind =
-      inference ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
   const Desc weight(ConvWeightDims(node, ConvWeights(node)), kF32, Tag::any);
-  const dnnl::convolution_forward::desc desc(kind, kWinograd, conv.forward.src_desc(), weight,
+  const dnnl::convolution_forward::desc desc(kForward, kWinograd, conv.forward.src_desc(), weight,
                                              conv.forward.bias_desc(), conv.forward.dst_desc(),
                                              geometry.strides, geometry.dilation, geometry.padding,
                                              geometry.padding);
@@ -165,9 +166,12 @@ dnnl::convolution_forward::primitive_desc Compiler::DescribeConv(const Node& nod
 void Compiler::LowerConv(const Node& node) {
   const bool inference = step_.parameter_gradients.empty();
   const Conv conv = ChooseConv(node, inference);
-  const auto primitive_desc = DescribeConv(node, conv, inference);
   convs_[node.name] = conv;
   SetLayout(node.outputs[0], conv.output);
+  if (const auto shape = FindWinograd(node, conv)) {
+    return LowerConvByWinograd(node, *shape);
+  }
+  const auto primitive_desc = DescribeConv(node, conv);
   const BufferId x = In(node.inputs[0], conv.input);
   const BufferId y = BufferOf(node.outputs[0]);
   std::vector<BufferId> buffers = {x, y};
@@ -211,6 +215,9 @@ dnnl::convolution_backward_data::primitive_desc Compiler::DescribeConvInputGradi
 
 void Compiler::LowerConvInputGradient(const Node& node) {
   const Conv& conv = convs_.at(node.name);
+  if (const auto shape = FindWinograd(node, conv)) {
+    return LowerConvInputGradientByWinograd(node, *shape);
+  }
   const std::vector<ValueId> weights = ConvWeights(node);
   const ValueId output = node.outputs[0];
   const auto primitive_desc =
@@ -279,6 +286,9 @@ int Compiler::Slowness(const Node& node, const Conv& conv, bool inference) {
 
 void Compiler::LowerConvParameterGradient(const Node& node) {
   const Conv& conv = convs_.at(node.name);
+  if (const auto shape = FindWinograd(node, conv)) {
+    return LowerConvParameterGradientByWinograd(node, *shape);
+  }
   std::vector<ValueId> weights;
   for (int64_t i = 0; i < node.conv().weights; ++i) {
     weights.push_back(value(node.outputs[static_cast<size_t>(i)]).primal);

@@ -15,7 +15,7 @@ dnnl::memory PackedWeights::Get(const std::vector<absl::Span<float>>& parameters
   for (size_t i = 0; i < entries_.size(); ++i) {
     const Entry& entry = *entries_[i];
     const bool is_same =
-        entry.parameters.size() == parameters.size() &&
+        entry.kernels == nullptr && entry.parameters.size() == parameters.size() &&
         std::equal(parameters.begin(), parameters.end(), entry.parameters.begin(),
                    [](const auto& a, const auto& b) { return a.data() == b.data(); });
     if (is_same && entry.desc == wanted) {
@@ -46,6 +46,28 @@ dnnl::memory PackedWeights::Get(const std::vector<absl::Span<float>>& parameters
   return entries_.back()->to;
 }
 
+const float* PackedWeights::Transformed(absl::Span<float> weights, const WinogradShape& shape,
+                                        bool turned, const WinogradKernels& kernels,
+                                        std::vector<size_t>& used) {
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const Entry& entry = *entries_[i];
+    if (entry.kernels != nullptr && entry.parameters[0].data() == weights.data() &&
+        entry.turned == turned) {
+      used.push_back(i);
+      return entry.buffer.as<float>();
+    }
+  }
+  auto entry = std::make_unique<Entry>();
+  entry->parameters = {weights};
+  entry->buffer = AlignedBuffer(shape.products() * int64_t{sizeof(float)}, backing_);
+  entry->kernels = &kernels;
+  entry->shape = shape;
+  entry->turned = turned;
+  used.push_back(entries_.size());
+  entries_.push_back(std::move(entry));
+  return entries_.back()->buffer.as<float>();
+}
+
 void PackedWeights::Refresh(const std::vector<size_t>& used, dnnl::stream& stream) {
   for (const size_t number : used) {
     Entry& entry = *entries_[number];
@@ -60,6 +82,10 @@ void PackedWeights::Refresh(const std::vector<size_t>& used, dnnl::stream& strea
     }
     if (entry.pack) {
       entry.pack.execute(stream, entry.from, entry.to);
+    }
+    if (entry.kernels != nullptr) {
+      entry.kernels->transform_weights(entry.shape, entry.turned, entry.parameters[0].data(),
+                                       entry.buffer.as<float>());
     }
     entry.version = version_;
   }

@@ -10,6 +10,7 @@
 
 #include "absl/types/span.h"
 #include "dnnl.hpp"
+#include "worker/engine/backend/cpu/kernels_winograd.h"
 #include "worker/engine/graph/memory_plan.h"
 
 namespace trainyard::engine::cpu {
@@ -24,6 +25,11 @@ class PackedWeights {
   dnnl::memory Get(const std::vector<absl::Span<float>>& parameters,
                    const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted,
                    std::vector<size_t>& used);
+
+  // The weights of a convolution [O, I, 3, 3] as `kernels` wants them for it, or (`turned`) for the
+  // gradient of its input; kept up to date as well.
+  const float* Transformed(absl::Span<float> weights, const WinogradShape& shape, bool turned,
+                           const WinogradKernels& kernels, std::vector<size_t>& used);
 
   // The parameters were written.
   void Invalidate() { ++version_; }
@@ -40,6 +46,10 @@ class PackedWeights {
     AlignedBuffer buffer;    // where `wanted` is not plain
     dnnl::memory from, to;
     dnnl::reorder pack;
+    // Where `kernels` are given, these transform the parameter in place of oneDNN.
+    const WinogradKernels* kernels = nullptr;
+    WinogradShape shape = {};
+    bool turned = false;
     int64_t version = 0;  // of the parameters when they were packed
   };
 

@@ -30,8 +30,8 @@ TEST(Bf16, HalvesTheActivations) {
   }
   const Graph models[] = {Resnet20(), *BuildConvnet({.input = {1, 28, 28}})};
   for (const Graph& model : models) {
-    const auto f32 = testing::Compile("cpu", model, {}, Options(Precision::kF32, 16));
-    const auto bf16 = testing::Compile("cpu", model, {}, Options(Precision::kBf16, 16));
+    const auto f32 = testing::Compile("cpu", model, {}, Options(Precision::kF32, 64));
+    const auto bf16 = testing::Compile("cpu", model, {}, Options(Precision::kBf16, 64));
     EXPECT_LT(static_cast<double>(bf16->memory_plan().activations),
               0.55 * static_cast<double>(f32->memory_plan().activations));
     EXPECT_EQ(bf16->memory_plan().parameters, f32->memory_plan().parameters);

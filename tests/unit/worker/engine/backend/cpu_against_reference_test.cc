@@ -90,8 +90,16 @@ TEST(CpuConv2d, AgreesWithTheReference) {
       {{16, 5, 5}, {.out_channels = 16, .kernel = 3, .padding = 1, .groups = 4}, 2},
       {{6, 5, 5}, {.out_channels = 9, .kernel = 3, .groups = 3, .bias = false}, 1},
       {{2, 13, 13}, {.out_channels = 3, .kernel = 7, .stride = 3, .padding = 3}, 2},
-      // Enough channels and tiles for minimal filtering: forward, and in the second all gradients.
+      // Enough tiles for minimal filtering: one image, images of one tile's part, of one row,
+      // widths of every remainder by 4, channels that fill no block; with oneDNN's, so many
+      // channels.
+      {{16, 33, 30}, {.out_channels = 16, .kernel = 3, .padding = 1, .bias = false}, 1},
+      {{16, 3, 2}, {.out_channels = 48, .kernel = 3, .padding = 1}, 70},
+      {{24, 7, 5}, {.out_channels = 20, .kernel = 3, .padding = 1}, 17},
+      {{20, 1, 15}, {.out_channels = 12, .kernel = 3, .padding = 1}, 17},
+      {{32, 8, 12}, {.out_channels = 16, .kernel = 3, .padding = 1, .bias = false}, 11},
       {{40, 10, 9}, {.out_channels = 33, .kernel = 3, .padding = 1}, 8},
+      {{208, 3, 2}, {.out_channels = 192, .kernel = 3, .padding = 1}, 64},
       {{64, 7, 11}, {.out_channels = 72, .kernel = 3, .padding = 1, .bias = false}, 11},
   };
   for (const Case& c : cases) {

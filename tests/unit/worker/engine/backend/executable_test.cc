@@ -428,8 +428,18 @@ Graph ModelOfOtherOps() {
   return *std::move(b).Build();
 }
 
+// Enough tiles for minimal filtering.
+Graph ModelOfWideImages() {
+  GraphBuilder b({3, 13, 10});
+  const Conv2dOptions conv = {.out_channels = 16, .kernel = 3, .padding = 1};
+  const ValueId x = b.Conv2d("conv2", b.Tanh(b.Conv2d("conv1", b.input(), conv)), conv);
+  b.SoftmaxCrossEntropy(b.Linear("fc", b.Flatten(b.Relu(x)), 5));
+  return *std::move(b).Build();
+}
+
 TEST(CpuBackend, TwoThreadsComputeWhatOneDoes) {
-  for (const Graph& model : {Model(), TokenModel(), TiedModel(), ModelOfOtherOps()}) {
+  for (const Graph& model :
+       {Model(), TokenModel(), TiedModel(), ModelOfOtherOps(), ModelOfWideImages()}) {
     const std::unique_ptr<Executable> one = Compile("cpu", model, {}, {.max_rows = 7});
     const std::unique_ptr<Executable> two =
         Compile("cpu", model, {}, {.max_rows = 7, .threads = 2});

@@ -1,0 +1,127 @@
+// conv2d by our own minimal filtering (kernels_winograd.h), where that beats both of oneDNN's
+// algorithms.
+#include <algorithm>
+#include <optional>
+
+#include "worker/engine/backend/cpu/compiler.h"
+#include "worker/engine/backend/cpu/parallel.h"
+
+namespace trainyard::engine::cpu {
+namespace {
+
+// Every group of tiles reads all transformed weights: with more of them, oneDNN's Winograd, which
+// reads them less often, wins. By shape alone, so that runs are alike.
+constexpr int64_t kWeightsMax = 192 * 192;
+// The weights are transformed once a step, which so many tiles of 4x4 hide. Of the largest batch,
+// so that smaller ones are computed alike.
+constexpr int64_t kTilesMin = 64;
+
+// body(share, begin, end) for shares of whole groups of all tiles. A result belongs to one tile or
+// to one share: it is rounded alike in every run with as many threads.
+template <class Body>
+void ForShares(int threads, int64_t tiles, const Body& body) {
+  const int64_t groups = (tiles + kWinogradGroup - 1) / kWinogradGroup;
+  ParallelFor(threads, threads, [&](int64_t share) {
+    const int64_t begin = share * groups / threads * kWinogradGroup;
+    const int64_t end = std::min((share + 1) * groups / threads * kWinogradGroup, tiles);
+    body(share, begin, end);
+  });
+}
+
+}  // namespace
+
+std::optional<WinogradShape> Compiler::FindWinograd(const Node& node, const Conv& conv) const {
+  const ConvAttributes& attributes = node.conv();
+  const bool suits = BestKernels<float>().winograd != nullptr && attributes.kernel == 3 &&
+                     attributes.stride == 1 && attributes.padding == 1 &&
+                     attributes.dilation == 1 && attributes.groups == 1 &&
+                     attributes.weights == 1 && type_ == NumberType::kF32 &&
+                     conv.input.block == 16 && conv.output.block == 16;
+  const WinogradShape shape = {conv.input.height, conv.input.width, conv.input.channels,
+                               conv.output.channels};
+  const bool pays = shape.in_channels * shape.out_channels <= kWeightsMax &&
+                    largest_rows_ * shape.tiles() >= kTilesMin;
+  return suits && pays ? std::optional(shape) : std::nullopt;
+}
+
+void Compiler::EmitWinograd(const Node& node, const WinogradShape& shape, BufferId x,
+                            const float* u, const float* bias, BufferId y) {
+  const int64_t scratch_floats = WinogradScratch(shape);
+  const BufferId scratch = AddScratch(threads_ * scratch_floats * int64_t{sizeof(float)});
+  const int threads = threads_;
+  const int64_t tiles = rows_ * shape.tiles();
+  const bool relu = node.relu;
+  Program* program = &program_;
+  const WinogradKernels* kernels = BestKernels<float>().winograd;
+  auto run = [=](RunState&) {
+    ForShares(threads, tiles, [&](int64_t share, int64_t begin, int64_t end) {
+      kernels->convolve(shape, begin, end, program->ptr<float>(x), u, bias, relu,
+                        program->ptr<float>(y),
+                        program->ptr<float>(scratch) + share * scratch_floats);
+    });
+  };
+  EmitCall(node, run, {x, y, scratch});
+}
+
+void Compiler::LowerConvByWinograd(const Node& node, const WinogradShape& shape) {
+  const Conv& conv = convs_.at(node.name);
+  const float* u = weights_.Transformed(Parameters({node.inputs[1]})[0], shape, false,
+                                        *BestKernels<float>().winograd, program_.packed_weights);
+  const float* bias = node.inputs.size() > 2 ? Parameter(node.inputs[2]) : nullptr;
+  EmitWinograd(node, shape, In(node.inputs[0], conv.input), u, bias, BufferOf(node.outputs[0]));
+}
+
+// dx is dy convolved with the weights turned by 180 degrees, inputs and outputs exchanged.
+void Compiler::LowerConvInputGradientByWinograd(const Node& node, const WinogradShape& shape) {
+  const Conv& conv = convs_.at(node.name);
+  const float* u = weights_.Transformed(Parameters({node.inputs[1]})[0], shape, true,
+                                        *BestKernels<float>().winograd, program_.packed_weights);
+  const WinogradShape turned = {shape.height, shape.width, shape.out_channels, shape.in_channels};
+  SetLayout(node.outputs[0], conv.input);
+  EmitWinograd(node, turned, In(node.inputs[0], conv.output), u, nullptr,
+               BufferOf(node.outputs[0]));
+}
+
+void Compiler::LowerConvParameterGradientByWinograd(const Node& node, const WinogradShape& shape) {
+  const Conv& conv = convs_.at(node.name);
+  const BufferId dy = In(node.inputs[0], conv.output);
+  const BufferId x = In(node.inputs[1], conv.input);
+  float* dweights = state_.reduction + GradientEntry(node.outputs[0]).offset;
+  float* dbias =
+      node.outputs.size() > 1 ? state_.reduction + GradientEntry(node.outputs[1]).offset : nullptr;
+  // A share's sums: those of the products, then those of the bias.
+  const int64_t products = shape.products();
+  const int64_t sums_floats = products + 16 * shape.out_blocks();
+  const int64_t scratch_floats = WinogradScratch(shape);
+  const BufferId sums = AddScratch(threads_ * sums_floats * int64_t{sizeof(float)});
+  const BufferId scratch = AddScratch(threads_ * scratch_floats * int64_t{sizeof(float)});
+  const int threads = threads_;
+  const int64_t tiles = rows_ * shape.tiles();
+  const bool adds = node.adds;
+  Program* program = &program_;
+  const WinogradKernels* kernels = BestKernels<float>().winograd;
+  auto run = [=](RunState& state) {
+    float* all_sums = program->ptr<float>(sums);
+    ForShares(threads, tiles, [&](int64_t share, int64_t begin, int64_t end) {
+      float* own = all_sums + share * sums_floats;
+      std::fill_n(own, sums_floats, 0.0f);
+      kernels->add_gradient(shape, begin, end, program->ptr<float>(x), program->ptr<float>(dy), own,
+                            dbias == nullptr ? nullptr : own + products,
+                            program->ptr<float>(scratch) + share * scratch_floats);
+    });
+    const bool add = state.accumulate || adds;
+    ParallelFor(threads, shape.in_channels, [&](int64_t channel) {
+      kernels->finish_gradient(shape, channel, threads, sums_floats, all_sums, add, dweights);
+    });
+    for (int64_t k = 0; dbias != nullptr && k < shape.out_channels; ++k) {
+      float sum = add ? dbias[k] : 0.0f;
+      for (int64_t share = 0; share < threads; ++share) {
+        sum += all_sums[share * sums_floats + products + k];
+      }
+      dbias[k] = sum;
+    }
+  };
+  EmitCall(node, run, {dy, x, sums, scratch});
+}
+
+}  // namespace trainyard::engine::cpu
