@@ -175,17 +175,26 @@ void JobReporter::OnPoints(const std::vector<v1::MetricPoint>& points) {
       view_.step = point.step();
     } else if (point.name() == "train.accuracy" && !has_test_accuracy_) {
       view_.accuracy = point.value();
-    } else if (point.name() == "test.loss") {
-      test_loss_ = point.value();
-    } else if (point.name() == "test.accuracy") {
-      has_test_accuracy_ = true;
-      view_.accuracy = point.value();
-      Tell(absl::StrCat("step ", point.step(), ": test accuracy ",
-                        output::PercentText(point.value()), ", test loss ",
-                        output::NumberText(test_loss_)));
+    } else if (point.name() == "test.loss" || point.name() == "test.accuracy") {
+      OnEvaluation(point);
     }
     is_dirty_ = true;
   }
+}
+
+// An evaluation is told when both of its numbers are there, in whatever order they come.
+void JobReporter::OnEvaluation(const v1::MetricPoint& point) {
+  if (evaluation_.step != point.step()) evaluation_ = {.step = point.step()};
+  if (point.name() == "test.accuracy") {
+    has_test_accuracy_ = true;
+    view_.accuracy = evaluation_.accuracy = point.value();
+  } else {
+    evaluation_.loss = point.value();
+  }
+  if (!evaluation_.accuracy.has_value() || !evaluation_.loss.has_value()) return;
+  Tell(absl::StrCat("step ", point.step(), ": test accuracy ",
+                    output::PercentText(*evaluation_.accuracy), ", test loss ",
+                    output::NumberText(*evaluation_.loss)));
 }
 
 void JobReporter::OnConnection(bool is_back) {

@@ -30,13 +30,19 @@ class JobReporter {
 
  private:
   void Tell(absl::string_view text);
+  void OnEvaluation(const v1::MetricPoint& point);
   void TellState(const v1::Job& before);
   void TellQueue(const v1::Job& before);
 
   const Context& context_;
   v1::Job job_;
   output::ProgressView view_;
-  double test_loss_ = 0;
+  struct Evaluation {
+    int64_t step = -1;
+    std::optional<double> accuracy = {};
+    std::optional<double> loss = {};
+  };
+  Evaluation evaluation_;  // the newest
   bool has_test_accuracy_ = false;
   bool is_drawn_ = false;
   bool is_dirty_ = false;

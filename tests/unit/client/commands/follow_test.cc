@@ -60,6 +60,24 @@ class Follow : public ::testing::Test {
   CommandRunner runner_{server_.address()};
 };
 
+TEST_F(Follow, TellsAnEvaluationWithItsOwnNumbersInWhateverOrderTheyCome) {
+  server_.AddJob("small", v1::JOB_STATE_RUNNING);
+  const CommandResult result = Run({"watch", "last"}, [&] {
+    RunJob(30);
+    server_.AddPoint("jobs/1", 10, "test.accuracy", 0.5);
+    server_.AddPoint("jobs/1", 10, "test.loss", 1.25);
+    server_.AddPoint("jobs/1", 10, "test.top5", 0.9);
+    server_.AddPoint("jobs/1", 20, "test.accuracy", 0.75);
+    server_.AddPoint("jobs/1", 20, "test.loss", 0.625);
+    server_.AddPoint("jobs/1", 30, "test.loss", 0.5);
+    server_.AddPoint("jobs/1", 30, "test.accuracy", 0.875);
+    EndJob(v1::JOB_STATE_SUCCEEDED);
+  });
+  EXPECT_THAT(result.err, HasSubstr("step 10: test accuracy 50.0%, test loss 1.25\n"));
+  EXPECT_THAT(result.err, HasSubstr("step 20: test accuracy 75.0%, test loss 0.625\n"));
+  EXPECT_THAT(result.err, HasSubstr("step 30: test accuracy 87.5%, test loss 0.5\n"));
+}
+
 TEST_F(Follow, TellsStatesProgressAndTheEndWithItsCurve) {
   server_.AddJob("small", v1::JOB_STATE_QUEUED);
   server_.ChangeJob("jobs/1", [](v1::Job& job) { job.add_queue_reasons("no device is free"); });
