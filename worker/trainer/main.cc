@@ -126,12 +126,12 @@ int PrintData(const Flags& flags) {
 constexpr int kExitDiffers = 1;
 
 int PrintVerification(const Flags& flags) {
-  const absl::StatusOr<VerifyReport> report = Verify(
-      {.checkpoint_dir = flags.verify,
-       .dataset_dir = flags.dataset_dir,
-       .format = flags.plan_options.format == PlanFormat::kJson ? VerifyFormat::kJson
-                                                                : VerifyFormat::kText},
-      *Clock::Real());
+  const absl::StatusOr<VerifyReport> report =
+      Verify({.checkpoint_dir = flags.verify,
+              .dataset_dir = flags.dataset_dir,
+              .format = flags.plan_options.format == PlanFormat::kJson ? VerifyFormat::kJson
+                                                                       : VerifyFormat::kText},
+             *Clock::Real());
   if (!report.ok()) {
     std::fprintf(stderr, "trainyard-trainer: %s\n", std::string(report.status().message()).c_str());
     return absl::IsDataLoss(report.status()) ? kExitDiffers : run_dir::kExitUserError;

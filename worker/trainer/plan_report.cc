@@ -37,8 +37,18 @@ absl::Status SwitchOff(const std::vector<std::string>& names, engine::PassOption
 }
 
 // A roofline: whichever of arithmetic and traffic takes longer (Williams et al. 2009).
-double Seconds(const engine::Cost& cost, const MachineSpeed& machine) {
-  return std::max(cost.flops / machine.flops_per_second, cost.bytes / machine.bytes_per_second);
+double Seconds(const engine::Cost& cost, const MachineSpeed& machine, bool is_filtered = false) {
+  const double flops_per_second = is_filtered && machine.filtered_flops_per_second > 0
+                                      ? machine.filtered_flops_per_second
+                                      : machine.flops_per_second;
+  return std::max(cost.flops / flops_per_second, cost.bytes / machine.bytes_per_second);
+}
+
+// What backends compute by minimal filtering where they can.
+bool IsFiltered(const engine::Node& node) {
+  const auto* conv = std::get_if<engine::ConvAttributes>(&node.attributes);
+  return conv != nullptr && conv->kernel == 3 && conv->stride == 1 && conv->dilation == 1 &&
+         conv->groups == 1;
 }
 
 // The optimizer reads and writes all of its state, and the parameters; it reads and clears the
@@ -62,7 +72,7 @@ std::vector<OpPlan> PlanOps(const engine::Graph& graph, int64_t rows, double rep
     op.nodes += 1;
     op.cost.flops += repeats * cost.flops;
     op.cost.bytes += repeats * cost.bytes;
-    op.seconds += repeats * Seconds(cost, machine);
+    op.seconds += repeats * Seconds(cost, machine, IsFiltered(node));
   }
   for (const auto& [name, count] : calls) by_op[name].calls = count;
   std::vector<OpPlan> ops;

@@ -89,6 +89,12 @@ ordered_json EffectJson(const PassEffect& effect) {
           {"activation_bytes", effect.activation_bytes}};
 }
 
+std::string FilteredText(const MachineSpeed& machine) {
+  if (machine.filtered_flops_per_second <= 0) return "";
+  return absl::StrCat(" (3x3 convolutions: ", FormatQuantity(machine.filtered_flops_per_second),
+                      "FLOP/s)");
+}
+
 }  // namespace
 
 std::string MemoryText(const StepReport& report) {
@@ -106,7 +112,8 @@ std::string PlanTable(const StepReport& report) {
                                         FormatQuantity(report.samples_per_second()),
                                         " samples/s, without communication")},
            {"on a machine of",
-            absl::StrCat(FormatQuantity(report.machine.flops_per_second), "FLOP/s, ",
+            absl::StrCat(FormatQuantity(report.machine.flops_per_second), "FLOP/s",
+                         FilteredText(report.machine), ", ",
                          FormatBytes(static_cast<int64_t>(report.machine.bytes_per_second)),
                          "/s as measured now")}},
           "ll"),
@@ -150,6 +157,7 @@ std::string PlanJson(const StepReport& report) {
   json["fits"] = report.misfit.empty();
   if (!report.misfit.empty()) json["misfit"] = report.misfit;
   json["machine"] = {{"flops_per_second", report.machine.flops_per_second},
+                     {"filtered_flops_per_second", report.machine.filtered_flops_per_second},
                      {"bytes_per_second", report.machine.bytes_per_second}};
   json["step"] = {{"flops", total.cost.flops},
                   {"bytes_moved", total.cost.bytes},
