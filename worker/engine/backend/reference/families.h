@@ -10,6 +10,10 @@ T Rectified(T value) {
   return value < 0 ? T{0} : value;  // a NaN stays
 }
 
+// convolution.cc: conv2d and batch_norm.
+template <class T>
+void RunConvolution(const Operands<T>& operands);
+
 // elementwise.cc: what looks at one element at a time.
 template <class T>
 void RunElementwise(const Operands<T>& operands);

@@ -9,120 +9,6 @@
 namespace trainyard::engine::reference {
 namespace {
 
-// Calls visit(output position, weight position, input position) for every product of a convolution:
-// y[n, k, oh, ow] = sum over c, i, j of w[k, c, i, j] x[n, c, oh s + i d - p, ow s + j d - p].
-template <class Visit>
-void ForEachProduct(const ConvAttributes& conv, int64_t rows, const Shape& x, const Shape& w,
-                    const Shape& y, const Visit& visit) {
-  const int64_t outputs_per_group = y[0] / conv.groups;
-  const int64_t inputs_per_group = w[1];
-  for (int64_t n = 0; n < rows; ++n) {
-    for (int64_t k = 0; k < y[0]; ++k) {
-      const int64_t first_input = k / outputs_per_group * inputs_per_group;
-      for (int64_t oh = 0; oh < y[1]; ++oh) {
-        for (int64_t ow = 0; ow < y[2]; ++ow) {
-          const int64_t out = ((n * y[0] + k) * y[1] + oh) * y[2] + ow;
-          for (int64_t c = 0; c < inputs_per_group; ++c) {
-            for (int64_t i = 0; i < conv.kernel; ++i) {
-              const int64_t h = oh * conv.stride + i * conv.dilation - conv.padding;
-              if (h < 0 || h >= x[1]) {
-                continue;
-              }
-              for (int64_t j = 0; j < conv.kernel; ++j) {
-                const int64_t v = ow * conv.stride + j * conv.dilation - conv.padding;
-                if (v >= 0 && v < x[2]) {
-                  visit(out, ((k * inputs_per_group + c) * conv.kernel + i) * conv.kernel + j,
-                        ((n * x[0] + first_input + c) * x[1] + h) * x[2] + v);
-                }
-              }
-            }
-          }
-        }
-      }
-    }
-  }
-}
-
-// Inputs [first, first + count) one after the other: the weights, or biases, of merged
-// convolutions.
-template <class T>
-std::vector<T> Gather(const Operands<T>& o, size_t first, size_t count) {
-  std::vector<T> gathered;
-  for (size_t i = first; i < first + count; ++i) {
-    gathered.insert(gathered.end(), o.inputs[i], o.inputs[i] + ElementCount(o.input_shape(i)));
-  }
-  return gathered;
-}
-
-// The other way round, into outputs [first, first + count).
-template <class T>
-void Scatter(const Operands<T>& o, const std::vector<T>& gathered, size_t first, size_t count) {
-  const T* from = gathered.data();
-  for (size_t i = first; i < first + count; ++i) {
-    std::copy_n(from, ElementCount(o.output_shape(i)), o.outputs[i]);
-    from += ElementCount(o.output_shape(i));
-  }
-}
-
-// [K, C / groups, k, k], of merged convolutions with the channels of all.
-Shape WeightShape(const Shape& of_first, const Shape& y) {
-  return {y[0], of_first[1], of_first[2], of_first[3]};
-}
-
-template <class T>
-void Conv2d(const Operands<T>& o) {
-  const size_t weights = static_cast<size_t>(o.node.conv().weights);
-  const T* x = o.inputs[0];
-  const std::vector<T> w = Gather(o, 1, weights);
-  const std::vector<T> bias = Gather(o, 1 + weights, o.inputs.size() - 1 - weights);
-  T* y = o.outputs[0];
-  const Shape& out = o.output_shape(0);
-  const int64_t plane = out[1] * out[2];
-  for (int64_t i = 0; i < o.rows * out[0] * plane; ++i) {
-    y[i] = bias.empty() ? T{0} : bias[static_cast<size_t>(i / plane % out[0])];
-  }
-  ForEachProduct(
-      o.node.conv(), o.rows, o.input_shape(0), WeightShape(o.input_shape(1), out), out,
-      [&](int64_t yi, int64_t wi, int64_t xi) { y[yi] += w[static_cast<size_t>(wi)] * x[xi]; });
-  for (int64_t i = 0; o.node.relu && i < o.rows * out[0] * plane; ++i) {
-    y[i] = Rectified(y[i]);
-  }
-}
-
-template <class T>
-void Conv2dInputGradient(const Operands<T>& o) {
-  const T* dy = o.inputs[0];
-  const std::vector<T> w = Gather(o, 1, static_cast<size_t>(o.node.conv().weights));
-  T* dx = o.outputs[0];
-  const Shape& y = o.input_shape(0);
-  std::fill_n(dx, o.rows * ElementCount(o.output_shape(0)), T{0});
-  ForEachProduct(
-      o.node.conv(), o.rows, o.output_shape(0), WeightShape(o.input_shape(1), y), y,
-      [&](int64_t yi, int64_t wi, int64_t xi) { dx[xi] += w[static_cast<size_t>(wi)] * dy[yi]; });
-}
-
-template <class T>
-void Conv2dParameterGradient(const Operands<T>& o) {
-  const T* dy = o.inputs[0];
-  const T* x = o.inputs[1];
-  const size_t weights = static_cast<size_t>(o.node.conv().weights);
-  const Shape& out = o.input_shape(0);
-  const Shape w = WeightShape(o.output_shape(0), out);
-  std::vector<T> dw(static_cast<size_t>(ElementCount(w)), T{0});
-  ForEachProduct(
-      o.node.conv(), o.rows, o.input_shape(1), w, out,
-      [&](int64_t yi, int64_t wi, int64_t xi) { dw[static_cast<size_t>(wi)] += dy[yi] * x[xi]; });
-  Scatter(o, dw, 0, weights);
-  if (o.outputs.size() > weights) {
-    const int64_t plane = out[1] * out[2];
-    std::vector<T> db(static_cast<size_t>(out[0]), T{0});
-    for (int64_t i = 0; i < o.rows * out[0] * plane; ++i) {
-      db[static_cast<size_t>(i / plane % out[0])] += dy[i];
-    }
-    Scatter(o, db, weights, weights);
-  }
-}
-
 // Vectors of a value [F] or [T, F].
 int64_t VectorCount(int64_t rows, const Shape& shape) {
   return rows * (ElementCount(shape) / shape.back());
@@ -195,103 +81,6 @@ void LinearParameterGradient(const Operands<T>& o) {
         sum += dy[n * out + k];
       }
       o.outputs[1][k] = sum;
-    }
-  }
-}
-
-// Calls visit(position) for every element of one channel. shape: [C, H, W].
-template <class Visit>
-void ForEachOfChannel(int64_t rows, const Shape& shape, int64_t channel, const Visit& visit) {
-  const int64_t plane = shape[1] * shape[2];
-  for (int64_t n = 0; n < rows; ++n) {
-    for (int64_t i = 0; i < plane; ++i) {
-      visit((n * shape[0] + channel) * plane + i);
-    }
-  }
-}
-
-template <class T>
-void BatchNorm(const Operands<T>& o) {
-  const T* x = o.inputs[0];
-  const Shape& shape = o.input_shape(0);
-  const T count = static_cast<T>(o.rows * shape[1] * shape[2]);
-  for (int64_t c = 0; c < shape[0]; ++c) {
-    T mean = 0;
-    T variance = 0;
-    if (o.node.norm().batch_statistics) {
-      ForEachOfChannel(o.rows, shape, c, [&](int64_t i) { mean += x[i]; });
-      mean /= count;
-      ForEachOfChannel(o.rows, shape, c,
-                       [&](int64_t i) { variance += (x[i] - mean) * (x[i] - mean); });
-      variance /= count;
-      o.outputs[1][c] = mean;
-      o.outputs[2][c] = variance;
-    } else {
-      mean = o.inputs[3][c];
-      variance = o.inputs[4][c];
-    }
-    const T scale = o.inputs[1][c] / std::sqrt(variance + static_cast<T>(o.node.norm().eps));
-    const T bias = o.inputs[2][c];
-    const int residual = o.node.norm().residual;
-    ForEachOfChannel(o.rows, shape, c, [&](int64_t i) {
-      T y = (x[i] - mean) * scale + bias;
-      if (residual > 0) {
-        y += o.inputs[static_cast<size_t>(residual)][i];
-      }
-      o.outputs[0][i] = o.node.relu ? Rectified(y) : y;
-      if (o.outputs.size() > 3) {
-        o.outputs[3][i] = y > 0 ? T{1} : T{0};
-      }
-    });
-  }
-}
-
-// With xhat = (x - mean) / std:  dbias = sum dy;  dweight = sum dy xhat;
-// dx = weight / std (dy - dbias / n - xhat dweight / n)  (Ioffe & Szegedy 2015, section 3).
-template <class T>
-void BatchNormGradient(const Operands<T>& o) {
-  const NormAttributes& norm = o.node.norm();
-  const T* x = o.inputs[1];
-  const T* addend = norm.addend > 0 ? o.inputs[static_cast<size_t>(norm.addend)] : nullptr;
-  const Shape& shape = o.input_shape(0);
-  const T count = static_cast<T>(o.rows * shape[1] * shape[2]);
-  for (int64_t c = 0; c < shape[0]; ++c) {
-    const T weight = o.inputs[2][c];
-    const T mean = o.inputs[3][c];
-    const T deviation = std::sqrt(o.inputs[4][c] + static_cast<T>(o.node.norm().eps));
-    const T inverse = 1 / deviation;
-    const T* dy = o.inputs[0];
-    if (norm.mask > 0) {
-      const T* mask = o.inputs[static_cast<size_t>(norm.mask)];
-      const T* second =
-          norm.second_gradient > 0 ? o.inputs[static_cast<size_t>(norm.second_gradient)] : nullptr;
-      ForEachOfChannel(o.rows, shape, c, [&](int64_t i) {
-        const T whole = second == nullptr ? dy[i] : dy[i] + second[i];
-        o.outputs[3][i] = mask[i] > 0 ? whole : T{0};
-      });
-      dy = o.outputs[3];
-    }
-    // As the forward op computed the output, to the last bit.
-    auto masked = [&](int64_t i) {
-      const bool is_cut =
-          norm.bias > 0 &&
-          !((x[i] - mean) * (weight / deviation) + o.inputs[static_cast<size_t>(norm.bias)][c] > 0);
-      return is_cut ? T{0} : dy[i];
-    };
-    T dweight = 0;
-    T dbias = 0;
-    ForEachOfChannel(o.rows, shape, c, [&](int64_t i) {
-      dbias += masked(i);
-      dweight += masked(i) * (x[i] - mean) * inverse;
-    });
-    o.outputs[1][c] = dweight;
-    o.outputs[2][c] = dbias;
-    if (o.outputs[0] != nullptr) {
-      ForEachOfChannel(o.rows, shape, c, [&](int64_t i) {
-        const T dx = weight * inverse *
-                     (masked(i) - dbias / count - (x[i] - mean) * inverse * dweight / count);
-        o.outputs[0][i] = addend == nullptr ? dx : dx + addend[i];
-      });
     }
   }
 }
@@ -461,11 +250,13 @@ template <class T>
 void RunNode(const Operands<T>& o) {
   switch (o.node.op) {
     case OpKind::kConv2d:
-      return Conv2d(o);
+    case OpKind::kConv2dInputGradient:
+    case OpKind::kConv2dParameterGradient:
+    case OpKind::kBatchNorm:
+    case OpKind::kBatchNormGradient:
+      return RunConvolution(o);
     case OpKind::kLinear:
       return Linear(o);
-    case OpKind::kBatchNorm:
-      return BatchNorm(o);
     case OpKind::kRelu:
     case OpKind::kTanh:
     case OpKind::kSigmoid:
@@ -498,16 +289,10 @@ void RunNode(const Operands<T>& o) {
       return GlobalAvgPool(o);
     case OpKind::kSoftmaxCrossEntropy:
       return SoftmaxCrossEntropy(o);
-    case OpKind::kConv2dInputGradient:
-      return Conv2dInputGradient(o);
-    case OpKind::kConv2dParameterGradient:
-      return Conv2dParameterGradient(o);
     case OpKind::kLinearInputGradient:
       return LinearInputGradient(o);
     case OpKind::kLinearParameterGradient:
       return LinearParameterGradient(o);
-    case OpKind::kBatchNormGradient:
-      return BatchNormGradient(o);
     case OpKind::kReluGradient:
     case OpKind::kTanhGradient:
     case OpKind::kSigmoidGradient:

@@ -372,10 +372,10 @@ absl::StatusOr<Inspection> ReferenceExecutable<T>::Inspect() const {
 }
 
 absl::Status CheckPrecision(Precision precision) {
-  return precision == Precision::kF32
-             ? absl::OkStatus()
-             : absl::FailedPreconditionError("precision bf16 needs backend cpu; the reference "
-                                             "backend computes in f32 and f64");
+  return precision == Precision::kF32 ? absl::OkStatus()
+                                      : absl::FailedPreconditionError(
+                                            "precision bf16 needs backend cpu; the reference "
+                                            "backend computes in f32 and f64");
 }
 
 class ReferenceBackend final : public Backend {
