@@ -69,6 +69,9 @@ def train_torch(arguments, seed, train, test):
     pixels, labels = train
     mean, std = (f(pixels, dim=(0, 2, 3)).view(1, 3, 1, 1) for f in (torch.mean, torch.std))
     model = torch_nets.build(arguments.net)
+    for layer in model.modules():  # as worker/engine/models does, and the papers' code
+        if isinstance(layer, torch.nn.Conv2d):
+            torch.nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
     optimizer = torch.optim.SGD(model.parameters(), lr=LR, momentum=0.9, nesterov=True, weight_decay=5e-4)
     steps = arguments.epochs * ((len(pixels) + BATCH - 1) // BATCH)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
