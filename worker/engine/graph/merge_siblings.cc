@@ -45,6 +45,15 @@ bool IsAdded(const StepGraph& step, const Uses& uses, const Sibling& sibling) {
   return reader != kNobody && step.graph.nodes[static_cast<size_t>(reader)].op == OpKind::kAdd;
 }
 
+// Whether its weights are another layer's, too: such gradients are made in parts.
+bool SharesWeights(const StepGraph& step, const Sibling& sibling) {
+  if (sibling.parameter_gradient == kNobody) {
+    return false;
+  }
+  const Node& gradient = step.graph.nodes[static_cast<size_t>(sibling.parameter_gradient)];
+  return gradient.adds || gradient.is_partial;
+}
+
 std::vector<Siblings> FindSiblings(const StepGraph& step, const Uses& uses) {
   const std::vector<Node>& nodes = step.graph.nodes;
   std::map<std::string, Sibling> by_layer;
@@ -76,7 +85,8 @@ std::vector<Siblings> FindSiblings(const StepGraph& step, const Uses& uses) {
       }
       const Sibling sibling = by_layer[node.name];
       const bool fits = has_gradients == (sibling.parameter_gradient != kNobody) &&
-                        (sibling.input_gradient == kNobody || IsAdded(step, uses, sibling));
+                        (sibling.input_gradient == kNobody || IsAdded(step, uses, sibling)) &&
+                        !SharesWeights(step, sibling);
       if (fits) {
         siblings.members.push_back(sibling);
         taken[static_cast<size_t>(reader)] = true;
