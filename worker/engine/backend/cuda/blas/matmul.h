@@ -1,0 +1,60 @@
+// Matrix products by cuBLASLt, with epilogues. All matrices are row-major here; cuBLASLt sees them
+// transposed.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/engine/backend/cuda/types.h"
+
+namespace trainyard::engine::cuda::blas {
+
+// d [m, n] = op(a) [m, k] op(b) [k, n], summed in f32; then + d where `adds`, + bias, rectified.
+struct MatmulProblem {
+  int64_t m = 1, n = 1, k = 1;
+  bool a_transposed = false;  // a lies as [k, m]
+  bool b_transposed = false;  // b lies as [n, k]
+  Type input = Type::kBf16;   // of a and b
+  Type output = Type::kBf16;  // of d
+  int64_t a_stride = 1, b_stride = 1, d_stride = 1;  // elements from row to row as they lie
+  bool tf32 = false;          // f32 products may be taken in tf32
+  bool adds = false;
+  bool bias = false;  // f32 [n]
+  bool relu = false;
+
+  std::string Key() const;
+};
+
+class Matmul {
+ public:
+  virtual ~Matmul() = default;
+  virtual int64_t workspace_bytes() const = 0;
+  // Enqueues it; may be captured. Pointers are 16-byte aligned, the workspace 256.
+  virtual absl::Status Run(const void* a, const void* b, const float* bias, void* d,
+                           void* workspace, cudaStream_t stream) const = 0;
+};
+
+struct MatmulOptions {
+  int64_t workspace_bytes_max = int64_t{32} << 20;
+  // Measure the heuristic's first candidates on the device.
+  bool autotunes = true;
+  int candidates_max = 6;
+};
+
+// Not thread-safe. Products must not outlive it.
+class MatmulPlanner {
+ public:
+  virtual ~MatmulPlanner() = default;
+  // UNAVAILABLE where there is no GPU.
+  static absl::StatusOr<std::unique_ptr<MatmulPlanner>> Create(const MatmulOptions& options);
+  // The same problem gives the same product. An epilogue that cuBLASLt does not take for these
+  // types is done by a kernel of our own after the product, so every problem has one.
+  virtual absl::StatusOr<const Matmul*> Find(const MatmulProblem& problem) = 0;
+};
+
+}  // namespace trainyard::engine::cuda::blas

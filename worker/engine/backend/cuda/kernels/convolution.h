@@ -1,0 +1,34 @@
+// Convolutions without tensor cores, for what cuDNN has no plan for: small nets of odd channels.
+// Written to be right; NHWC, weights [K, R, S, C / groups].
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "worker/engine/backend/cuda/types.h"
+
+namespace trainyard::engine::cuda {
+
+struct ConvShape {
+  ImageShape in;   // channels without padding
+  ImageShape out;
+  int64_t kernel = 1;
+  int64_t stride = 1;
+  int64_t padding = 0;
+  int64_t dilation = 1;
+  int64_t groups = 1;
+  // Elements from one input channel run to the next in the weight: channels / groups, or padded.
+  int64_t weight_stride = 0;
+};
+
+// `weight` of the type of x. bias: f32 [K] or null.
+void ConvForward(const ConvShape& shape, View x, const void* weight, const float* bias, bool relu,
+                 View y, bool clears_padding, cudaStream_t stream);
+void ConvInputGradient(const ConvShape& shape, View dy, const void* weight, View dx,
+                       bool clears_padding, cudaStream_t stream);
+// dweight: f32, rows of weight_stride; written, or added to.
+void ConvWeightGradient(const ConvShape& shape, View dy, View x, float* dweight, bool adds,
+                        cudaStream_t stream);
+
+}  // namespace trainyard::engine::cuda

@@ -1,0 +1,40 @@
+// softmax_cross_entropy (graph/ops/loss.cc). Probabilities are not kept: their gradient computes
+// them again from the logits and `logsum`, the log of the sum of a vector's exponentials.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "worker/engine/backend/cuda/step_control.h"
+#include "worker/engine/backend/cuda/types.h"
+
+namespace trainyard::engine::cuda {
+
+// What a batch adds up to; as Evaluation, for the host to read.
+struct LossTotals {
+  double loss = 0;      // sum over the labels
+  uint64_t correct = 0;
+  uint64_t top5 = 0;
+};
+
+struct LossParameters {
+  float label_smoothing = 0;
+  int64_t labels = 0;  // vectors of logits
+  int64_t classes = 0;
+  bool counts_top5 = false;  // as backend/judge.h
+};
+
+int64_t LossWorkspace(int64_t labels);
+// logits: [labels, classes]; logsum: f32 [labels]. Sums in a fixed order. Labels come from
+// `control`. Where the sums of the step are wanted: adds (or writes, unless `adds`) weight * mean
+// loss to *loss_sum and weight * correct / labels to *correct_sum, both may be null.
+void LossForward(const LossParameters& loss, View logits, float* logsum, LossTotals* totals,
+                 float* loss_sum, float* correct_sum, bool adds, const StepControl* control,
+                 void* workspace, cudaStream_t stream);
+// dlogits = (probabilities - target) * gradient_scale * loss scale. May overwrite the logits where
+// both views are alike. loss_scale: null for 1.
+void LossGradient(const LossParameters& loss, View logits, const float* logsum, View dlogits,
+                  const StepControl* control, const LossScale* loss_scale, cudaStream_t stream);
+
+}  // namespace trainyard::engine::cuda

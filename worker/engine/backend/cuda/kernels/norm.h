@@ -1,0 +1,82 @@
+// batch_norm and its gradient over [pixels, channels] (graph/ops/batch_norm.cc), with all that the
+// passes fuse into them. Sums are taken in a fixed order: the same bits each time.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "worker/engine/backend/cuda/step_control.h"
+#include "worker/engine/backend/cuda/types.h"
+
+namespace trainyard::engine::cuda {
+
+// One bit an element, [pixels, ceil(channels / 32)] words; channel c is bit c % 32 of word c / 32.
+constexpr int64_t MaskWords(int64_t channels) {
+  return (channels + 31) / 32;
+}
+
+struct NormForward {
+  View x, y;
+  View residual;            // added before it is rectified
+  bool relu = false;
+  uint32_t* mask = nullptr;  // where y is positive; null: not wanted
+  const float* weight = nullptr;  // [channels]
+  const float* bias = nullptr;
+  float eps = 1e-5F;
+  int64_t pixels = 0;
+  int64_t channels = 0;
+  // Zeroes the padding channels of y up to PaddedChannels.
+  bool clears_padding = false;
+};
+
+// Where the statistics of a batch are summed up over the batches of a step: weight * mean, and
+// weight * variance * n / (n - 1), both [channels]. `weight` comes from the control.
+struct StatisticSums {
+  float* mean = nullptr;  // null: none are kept
+  float* variance = nullptr;
+  bool adds = false;  // false: overwrites
+  const StepControl* control = nullptr;
+};
+
+// Batch statistics into mean and variance (biased; f32 [channels]), then y. Two launches.
+int64_t NormWorkspace(int64_t pixels, int64_t channels);
+void NormTraining(const NormForward& norm, float* mean, float* variance, const StatisticSums& sums,
+                  void* workspace, cudaStream_t stream);
+// y by given statistics: those of an evaluation, or to compute y again.
+void NormApply(const NormForward& norm, const float* mean, const float* variance,
+               cudaStream_t stream);
+// The same statistics from the sums and sums of squares that a convolution's epilogue took, f32
+// [channels] each (cuDNN's genstats), in place of a pass over x.
+void NormFinalize(const float* sum, const float* square_sum, int64_t pixels, int64_t channels,
+                  float* mean, float* variance, const StatisticSums& sums, cudaStream_t stream);
+
+// With d = dy + second_gradient, zero where the output was not positive, and h = (x - mean) *
+// inverse:
+//   dbias = sum d; dweight = sum d h
+//   dx = weight * inverse * (d - (dbias + h dweight) / pixels) + addend
+struct NormGradient {
+  View dy, x;
+  View second_gradient;
+  // The output was positive: by these bits, or by computing it again (relu with bias), or always.
+  const uint32_t* mask = nullptr;
+  bool relu = false;
+  const float* bias = nullptr;  // read where relu and no mask
+  const float* weight = nullptr;
+  const float* mean = nullptr;
+  const float* variance = nullptr;
+  float eps = 1e-5F;
+  View addend;
+  View dx;                 // null: not wanted
+  View residual_gradient;  // d; null: not wanted
+  float* dweight = nullptr;  // [channels]
+  float* dbias = nullptr;
+  bool adds = false;  // dweight and dbias are added to what is there
+  int64_t pixels = 0;
+  int64_t channels = 0;
+  bool clears_padding = false;  // of dx and residual_gradient
+};
+// Two launches.
+void NormBackward(const NormGradient& norm, void* workspace, cudaStream_t stream);
+
+}  // namespace trainyard::engine::cuda

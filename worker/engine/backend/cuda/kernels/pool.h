@@ -1,0 +1,41 @@
+// Pooling (graph/ops/pool.cc) over NHWC images.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "worker/engine/backend/cuda/types.h"
+
+namespace trainyard::engine::cuda {
+
+struct PoolWindow {
+  int64_t kernel = 1;
+  int64_t stride = 1;
+  int64_t padding = 0;
+  bool count_padding = true;
+};
+
+// An index that stands for no maximum: of windows whose maximum is not positive, with `relu`.
+inline constexpr uint8_t kNoMaximum = 255;
+
+// `in` is the shape of x, `out` that of y. index: bytes [pixels of out, index_stride], the position
+// of the first maximum in its window, row-major; null: not wanted. A NaN counts as largest.
+void MaxPoolForward(const PoolWindow& window, View x, View y, uint8_t* index, int64_t index_stride,
+                    bool relu, const ImageShape& in, const ImageShape& out, bool clears_padding,
+                    cudaStream_t stream);
+// dx: dy at the maximum of each window, summed in a fixed order.
+void MaxPoolGradient(const PoolWindow& window, View dy, const uint8_t* index, int64_t index_stride,
+                     View dx, const ImageShape& in, const ImageShape& out, bool clears_padding,
+                     cudaStream_t stream);
+void AvgPoolForward(const PoolWindow& window, View x, View y, const ImageShape& in,
+                    const ImageShape& out, bool clears_padding, cudaStream_t stream);
+void AvgPoolGradient(const PoolWindow& window, View dy, View dx, const ImageShape& in,
+                     const ImageShape& out, bool clears_padding, cudaStream_t stream);
+// Over height and width: y is [rows, channels].
+void GlobalAvgPoolForward(View x, View y, const ImageShape& in, bool clears_padding,
+                          cudaStream_t stream);
+void GlobalAvgPoolGradient(View dy, View dx, const ImageShape& in, bool clears_padding,
+                           cudaStream_t stream);
+
+}  // namespace trainyard::engine::cuda

@@ -1,0 +1,38 @@
+// Parameters on the device: packed copies that products read, and gradients unpacked from them.
+//
+// Parameters, their gradients and the optimizer's slots lie flat in f32, each parameter at the
+// offset of its gradient in the reduction arena. A convolution's weight lies as [K, R, S, C] there
+// (the port gives and takes it as [K, C, R, S]), everything else as the port says.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "worker/engine/backend/cuda/types.h"
+
+namespace trainyard::engine::cuda {
+
+// One parameter's place in a packed copy: element i of it lies at packed[(i / inner) * stride + i %
+// inner]. The packed copy may hold several parameters, and zeros between them.
+struct PackedWeight {
+  int64_t offset = 0;  // of the parameter in flat memory
+  int64_t count = 0;
+  int64_t inner = 1;   // channels of a convolution's weight; else all
+  int64_t stride = 1;
+  void* packed = nullptr;
+  Type type = Type::kBf16;
+};
+
+// Writes all packed copies anew, in one launch. `weights`: device memory, `count` of them; `blocks`
+// prefix sums of their numbers of chunks of kPackChunk elements, `chunks` in all.
+inline constexpr int64_t kPackChunk = 4096;
+void PackWeights(const float* parameters, const PackedWeight* weights, const int32_t* first_chunk,
+                 int64_t count, int64_t chunks, cudaStream_t stream);
+
+// The gradient of one parameter out of a gradient in packed form (f32, rows of `stride` elements of
+// which `inner` are its own) into the arena, or added to it.
+void UnpackGradient(const float* packed, int64_t inner, int64_t stride, int64_t count, bool adds,
+                    float* gradient, cudaStream_t stream);
+
+}  // namespace trainyard::engine::cuda

@@ -1,0 +1,42 @@
+// What changes from step to step, in device memory: so a captured graph never does. The host writes
+// one before each launch; kernels read it.
+#pragma once
+
+#include <cstdint>
+
+namespace trainyard::engine::cuda {
+
+struct StepControl {
+  // The batch, in device memory: see kernels/input.h.
+  const void* inputs = nullptr;
+  const int32_t* labels = nullptr;
+  // Of the batch in the global batch: rows / global rows. Weights what the batch adds to the sums.
+  float weight = 0;
+  // weight / labels: with it, gradients of the summed loss become those of the weighted mean.
+  float gradient_scale = 0;
+  // Key and position of dropout (graph/dropout.h).
+  uint32_t key[2] = {0, 0};
+  uint32_t step = 0;
+  uint32_t first_row = 0;
+  // Of the update.
+  float lr = 0;
+};
+
+// What the device keeps by itself from step to step, and tells the host: part of the training
+// state.
+struct LossScale {
+  float scale = 1;       // gradients are computed times it; 1 but in f16
+  float good_steps = 0;  // updates since it changed last; a whole number
+};
+
+// What an update leaves for the host.
+struct StepResult {
+  float loss = 0;      // mean over the global batch
+  float accuracy = 0;  // fraction
+  // Not 0: a gradient was not finite.
+  uint32_t not_finite = 0;
+  // Not 0: the update was left out for it, and the loss scale lowered (f16).
+  uint32_t skipped = 0;
+};
+
+}  // namespace trainyard::engine::cuda
