@@ -33,7 +33,8 @@ absl::Status Program::FillGuards(int call, cudaStream_t stream) const {
 }
 
 absl::Status Program::CheckGuards(int call, cudaStream_t stream) const {
-  TY_RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(stream), calls_[static_cast<size_t>(call)].name));
+  TY_RETURN_IF_ERROR(
+      CudaStatus(cudaStreamSynchronize(stream), calls_[static_cast<size_t>(call)].name));
   for (const std::byte* guard : buffers_.LiveGuards(call)) {
     std::array<uint8_t, kGuardBytes> seen{};
     TY_RETURN_IF_ERROR(CudaStatus(
@@ -86,8 +87,8 @@ absl::StatusOr<std::vector<CallTime>> Program::Time(const Enqueue& enqueue) cons
     float milliseconds = 0;
     TY_RETURN_IF_ERROR(CudaStatus(
         cudaEventElapsedTime(&milliseconds, marks[i].get(), marks[i + 1].get()), "timing calls"));
-    times.push_back({calls_[i].name, calls_[i].op, 1e-3 * static_cast<double>(milliseconds),
-                     calls_[i].flops});
+    times.push_back(
+        {calls_[i].name, calls_[i].op, 1e-3 * static_cast<double>(milliseconds), calls_[i].flops});
   }
   return times;
 }
