@@ -244,7 +244,6 @@ TEST_P(MatmulTest, OneElementAndLongSums) {
   ExpectRight(*planner, WithShape(1, 1, 1));
   ExpectRight(*planner, WithShape(1, 10, 300));
   ExpectRight(*planner, WithShape(300, 1, 3));
-  // 16-bit parts of such a sum would be rounded: its parts must be f32.
   ExpectRight(*planner, WithShape(8, 8, 4001));
 }
 
@@ -272,7 +271,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // [1, 1] = sum over k of a * 1.
 float SumOf(const MatmulProblem& problem, float element) {
-  const auto planner = MakePlanner();
+  const auto planner = MakePlanner({.autotunes = false});
   const auto matmul = planner->Find(problem);
   TY_CHECK_OK(matmul.status());
   DeviceMatrix a(problem.input, 1, problem.k, problem.k);
@@ -291,6 +290,11 @@ TEST(Matmul, OnlyTf32RoundsItsInputs) {
   EXPECT_EQ(SumOf(problem, element), 8 * element);
   problem.tf32 = true;
   EXPECT_EQ(SumOf(problem, element), 8);
+}
+
+TEST(Matmul, PartsOfASumAreNotRoundedToTheOutput) {
+  // 771 rounds to 772 in bf16; three parts of 257 would round to 256 each.
+  EXPECT_EQ(SumOf(Problem(1, 1, 771, Type::kBf16, Type::kBf16), 1), 772);
 }
 
 TEST(Matmul, TheSameProblemGivesTheSameProduct) {
