@@ -83,8 +83,8 @@ struct AttentionMemory {
 struct PlanFacts {
   std::string engine;  // cuDNN's name or number of engine and settings
   int64_t workspace_bytes = 0;
-  int candidates = 0;        // that could be built
-  double microseconds = 0;   // of the fastest; 0: not measured
+  int candidates = 0;       // that could be built
+  double microseconds = 0;  // of the fastest; 0: not measured
   bool from_cache = false;
 };
 
