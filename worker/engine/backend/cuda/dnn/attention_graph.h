@@ -24,7 +24,10 @@ enum AttentionSlot : int64_t {
 };
 
 // The operations of flash attention (Dao et al. 2022), which cuDNN recognises as one engine.
-// UNIMPLEMENTED where the problem is not is_safe(), or cuDNN refuses the graph.
-absl::StatusOr<Graph> BuildAttentionGraph(const AttentionProblem& problem, cudnnHandle_t handle);
+// `deterministic`: the gradient of the queries is summed in one order, which takes a workspace of
+// positions x positions of every head. UNIMPLEMENTED where the problem is not is_safe(), or cuDNN
+// refuses the graph.
+absl::StatusOr<Graph> BuildAttentionGraph(const AttentionProblem& problem, bool deterministic,
+                                          cudnnHandle_t handle);
 
 }  // namespace trainyard::engine::cuda::dnn

@@ -134,9 +134,10 @@ absl::StatusOr<std::vector<Candidate>> BuildCandidates(const Target& target, con
       absl::StatusOr<BuiltPlan> plan = BuildPlan(target, engine);
       if (!plan.ok()) {
         refusal = std::string(plan.status().message());
-      } else if (plan->workspace_bytes > options.workspace_bytes_max) {
-        refusal = absl::StrCat(engine.name, " needs ", plan->workspace_bytes,
-                               " bytes of workspace, of ", options.workspace_bytes_max);
+      } else if (const int64_t bytes = graph.WorkspaceBytes(plan->workspace_bytes);
+                 bytes > options.workspace_bytes_max) {
+        refusal = absl::StrCat(engine.name, " needs ", bytes, " bytes of workspace, of ",
+                               options.workspace_bytes_max);
       } else {
         candidates.push_back({*std::move(plan), engine.name});
       }
@@ -159,7 +160,8 @@ absl::Status SortBySpeed(const Target& target, const Graph& graph,
   }
   int64_t workspace_bytes = 0;
   for (const Candidate& candidate : candidates) {
-    workspace_bytes = std::max(workspace_bytes, candidate.plan.workspace_bytes);
+    workspace_bytes =
+        std::max(workspace_bytes, graph.WorkspaceBytes(candidate.plan.workspace_bytes));
   }
   TY_ASSIGN_OR_RETURN(void* workspace, bench.Zeroed(workspace_bytes));
   for (Candidate& candidate : candidates) {

@@ -22,6 +22,7 @@ absl::Status Check(const ConvProblem& p) {
       p.out_channels % p.groups != 0 || p.out_height != OutputOf(p.height, p) ||
       p.out_width != OutputOf(p.width, p) || p.out_height < 1 || p.out_width < 1 ||
       p.x_stride < p.channels || p.y_stride < p.out_channels ||
+      (p.f32_gradient && p.kind != ConvProblem::Kind::kWeightGradient) ||
       (!forward && (p.bias || p.relu || p.statistics)) || (p.statistics && (p.bias || p.relu))) {
     return absl::InvalidArgumentError(absl::StrCat("no convolution: ", p.Key()));
   }
@@ -94,16 +95,25 @@ void AddInputGradient(GraphBuilder& builder, const ConvProblem& p, Handle dx, Ha
        {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, 0.0F}});
 }
 
-void AddWeightGradient(GraphBuilder& builder, const ConvProblem& p, Handle x, Handle dweight,
+// A gradient wider than what it is made of takes an operation of its own: no engine for weight
+// gradients writes it, but those that compile an epilogue do.
+void AddWeightGradient(GraphBuilder& builder, const ConvProblem& p, Handle x, Tensor weight,
                        Handle dy) {
+  const bool widens = p.f32_gradient && p.type != Type::kF32;
+  const Handle products = builder.Add(widens ? Intermediate(weight) : weight, "weight gradient");
   builder.Operation(
       CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, "weight gradient",
       {Of(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, Convolution(builder, p)),
        Of(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, x),
-       Of(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, dweight),
+       Of(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, products),
        Of(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, dy),
        {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, 1.0F},
        {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, 0.0F}});
+  if (widens) {
+    weight.type = CUDNN_DATA_FLOAT;
+    builder.Pointwise(CUDNN_POINTWISE_IDENTITY, "widen", products, nullptr,
+                      builder.Add(weight, "wide weight gradient"));
+  }
 }
 
 }  // namespace
@@ -130,9 +140,7 @@ absl::StatusOr<Graph> BuildConvGraph(const ConvProblem& p, cudnnHandle_t handle)
       AddInputGradient(builder, p, x_handle, builder.Add(weight, "weight"), builder.Add(y, "dy"));
       break;
     case ConvProblem::Kind::kWeightGradient:
-      weight.type = CUDNN_DATA_FLOAT;
-      AddWeightGradient(builder, p, x_handle, builder.Add(weight, "weight gradient"),
-                        builder.Add(y, "dy"));
+      AddWeightGradient(builder, p, x_handle, weight, builder.Add(y, "dy"));
       break;
   }
   return std::move(builder).Finish(handle);

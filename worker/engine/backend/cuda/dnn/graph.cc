@@ -23,7 +23,26 @@ int64_t SizeOfElement(cudnnDataType_t type) {
   }
 }
 
+cudnnDataType_t MathOf(cudnnPointwiseMode_t mode) {
+  switch (mode) {
+    case CUDNN_POINTWISE_GEN_INDEX:
+      return CUDNN_DATA_INT32;
+    case CUDNN_POINTWISE_CMP_GE:
+      return CUDNN_DATA_BOOLEAN;
+    default:
+      return CUDNN_DATA_FLOAT;
+  }
+}
+
 }  // namespace
+
+int64_t Graph::WorkspaceBytes(int64_t plan_bytes) const {
+  int64_t bytes = plan_bytes;
+  for (const Slot& temporary : temporaries) {
+    bytes = AlignUp(bytes) + temporary.bytes;
+  }
+  return bytes;
+}
 
 cudnnDataType_t DataType(Type type) {
   switch (type) {
@@ -71,7 +90,8 @@ GraphBuilder::Handle GraphBuilder::Add(Tensor tensor, absl::string_view name) {
                             {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kAlignment},
                             {CUDNN_ATTR_TENSOR_IS_VIRTUAL, tensor.is_virtual}});
   if (!tensor.is_virtual) {
-    graph_.slots.push_back({tensor.id, BytesOf(tensor)});
+    (tensor.is_temporary ? graph_.temporaries : graph_.slots)
+        .push_back({tensor.id, BytesOf(tensor)});
   }
   return made;
 }
@@ -111,7 +131,7 @@ void GraphBuilder::Operation(cudnnBackendDescriptorType_t type, absl::string_vie
 void GraphBuilder::Pointwise(cudnnPointwiseMode_t mode, absl::string_view name, Handle x, Handle b,
                              Handle y, Handle t, int64_t axis) {
   std::vector<Attribute> how = {{CUDNN_ATTR_POINTWISE_MODE, mode},
-                                {CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT}};
+                                {CUDNN_ATTR_POINTWISE_MATH_PREC, MathOf(mode)}};
   if (axis >= 0) {
     how.emplace_back(CUDNN_ATTR_POINTWISE_AXIS, axis);
   }
@@ -148,6 +168,11 @@ void GraphBuilder::Reduce(cudnnReduceTensorOp_t operation, absl::string_view nam
       CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR, name,
       {Of(CUDNN_ATTR_OPERATION_REDUCTION_DESC, reduction),
        Of(CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x), Of(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y)});
+}
+
+void GraphBuilder::Reshape(absl::string_view name, Handle x, Handle y) {
+  Operation(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR, name,
+            {Of(CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x), Of(CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y)});
 }
 
 void GraphBuilder::Matmul(absl::string_view name, Handle a, Handle b, Handle c) {

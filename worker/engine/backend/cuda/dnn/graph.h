@@ -23,7 +23,8 @@ struct Tensor {
   cudnnDataType_t type = CUDNN_DATA_FLOAT;
   std::vector<int64_t> shape = {};
   std::vector<int64_t> strides = {};
-  bool is_virtual = false;  // lives inside the graph alone
+  bool is_virtual = false;    // lives inside the graph alone
+  bool is_temporary = false;  // lies in the workspace
 };
 
 // Strides of a packed tensor, the last dimension innermost.
@@ -44,14 +45,24 @@ struct Scalar {
   float value = 0;
 };
 
+inline constexpr int64_t kWorkspaceAlignment = 256;
+constexpr int64_t AlignUp(int64_t bytes) {
+  return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+}
+
 // A finalized graph, with all that it is made of.
 struct Graph {
   std::vector<Descriptor> parts;
   Descriptor descriptor;
   std::vector<Slot> slots;
   std::vector<Scalar> scalars;
+  // In the workspace behind the plan's own, each at the next multiple of kWorkspaceAlignment.
+  std::vector<Slot> temporaries;
   // Of attention: bytes from the first query to the first key, and from that to the first value.
   int64_t part_bytes = 0;
+
+  // Of a plan that itself takes `plan_bytes`.
+  int64_t WorkspaceBytes(int64_t plan_bytes) const;
 };
 
 // Collects tensors and operations; the first failure is kept, and what follows it does nothing. So
@@ -71,13 +82,15 @@ class GraphBuilder {
   void Operation(cudnnBackendDescriptorType_t type, absl::string_view name,
                  const std::vector<Attribute>& attributes);
 
-  // y = mode(x), or mode(x, b), or select(t, x, b), in f32.
+  // y = mode(x), or mode(x, b), or x where t and else b; of real numbers in f32.
   void Pointwise(cudnnPointwiseMode_t mode, absl::string_view name, Handle x, Handle b, Handle y,
                  Handle t = nullptr, int64_t axis = -1);
   // dx = dy where x > 0.
   void ReluGradient(absl::string_view name, Handle x, Handle dy, Handle dx);
   // y: x reduced over the dimensions in which y has 1, in f32.
   void Reduce(cudnnReduceTensorOp_t operation, absl::string_view name, Handle x, Handle y);
+  // y: the elements of x in other dimensions.
+  void Reshape(absl::string_view name, Handle x, Handle y);
   // c = a b, over the last two dimensions, in f32.
   void Matmul(absl::string_view name, Handle a, Handle b, Handle c);
 

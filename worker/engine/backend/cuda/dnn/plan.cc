@@ -38,6 +38,13 @@ absl::Status Execute(const Target& target, const BuiltPlan& plan, const Graph& g
     ids.push_back(slot.id);
     pointers.push_back(bound->second);
   }
+  int64_t offset = plan.workspace_bytes;
+  for (const Slot& temporary : graph.temporaries) {
+    offset = AlignUp(offset);
+    ids.push_back(temporary.id);
+    pointers.push_back(static_cast<char*>(workspace) + offset);
+    offset += temporary.bytes;
+  }
   for (const Scalar& scalar : graph.scalars) {
     ids.push_back(scalar.id);
     pointers.push_back(const_cast<float*>(&scalar.value));

@@ -30,8 +30,9 @@ class CudnnPlanner : public Planner {
   }
 
   absl::StatusOr<const Plan*> Find(const AttentionProblem& problem) override {
-    return FindOrMake(problem.Key(), Precision(),
-                      [&](cudnnHandle_t handle) { return BuildAttentionGraph(problem, handle); });
+    return FindOrMake(problem.Key(), Precision(), [&](cudnnHandle_t handle) {
+      return BuildAttentionGraph(problem, options_.deterministic, handle);
+    });
   }
 
   absl::Status SaveCache() override { return cache_.Save(); }
@@ -74,8 +75,9 @@ class CudnnPlanner : public Planner {
     const std::string cache_key = CacheKey(key);
     if (std::optional<CachedPlan> cached = cache_.Find(cache_key)) {
       absl::StatusOr<BuiltPlan> plan = DeserializePlan(target_->get(), cached->json);
-      if (plan.ok() && plan->workspace_bytes <= options_.workspace_bytes_max) {
-        cached->facts.workspace_bytes = plan->workspace_bytes;
+      if (plan.ok() &&
+          graph->WorkspaceBytes(plan->workspace_bytes) <= options_.workspace_bytes_max) {
+        cached->facts.workspace_bytes = graph->WorkspaceBytes(plan->workspace_bytes);
         return std::make_unique<CudnnPlan>(&target_->get(), *std::move(graph), *std::move(plan),
                                            std::move(cached->facts));
       }
@@ -97,7 +99,7 @@ class CudnnPlanner : public Planner {
     Candidate& best = candidates.front();
     PlanFacts facts;
     facts.engine = best.name;
-    facts.workspace_bytes = best.plan.workspace_bytes;
+    facts.workspace_bytes = graph.WorkspaceBytes(best.plan.workspace_bytes);
     facts.candidates = static_cast<int>(candidates.size());
     facts.microseconds = best.microseconds;
     // A plan that cannot be written down is used all the same.

@@ -19,7 +19,8 @@ std::string ConvProblem::Key() const {
                       rows, " c", channels, " ", height, "x", width, " k", out_channels, " ",
                       out_height, "x", out_width, " ", kernel, "x", kernel, " s", stride) +
          absl::StrCat(" p", padding, " d", dilation, " g", groups, " xs", x_stride, " ys", y_stride,
-                      bias ? " bias" : "", relu ? " relu" : "", statistics ? " statistics" : "");
+                      bias ? " bias" : "", relu ? " relu" : "", statistics ? " statistics" : "",
+                      f32_gradient ? " f32dw" : "");
 }
 
 std::string AttentionProblem::Key() const {
