@@ -6,7 +6,7 @@
 // LAMB's rule is two launches.
 #include "worker/engine/backend/cuda/kernels/update.h"
 
-#include "worker/engine/backend/cuda/kernels/team.h"
+#include "worker/engine/backend/cuda/kernels/reduce.h"
 #include "worker/engine/backend/cuda/kernels/update_chunk.h"
 
 namespace trainyard::engine::cuda {
@@ -39,17 +39,17 @@ __device__ Rates RatesOf(const Job& job) {
 
 // The ratio of each parameter from the sums of its chunks; a warp a parameter.
 __device__ void ComputeRatios(const Job& job, double other_scale) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-  const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
   for (int64_t i = warp; i < job.tables.segment_count; i += kUpdateWarps) {
     const UpdateSegment& segment = job.tables.segments[i];
     ChunkSums total = {0, 0};
-    for (int32_t chunk = lane; chunk < segment.chunks; chunk += kWarpThreads) {
+    for (int32_t chunk = lane; chunk < segment.chunks; chunk += kWarp) {
       total.parameter += job.sums[segment.first_chunk + chunk].parameter;
       total.other += job.sums[segment.first_chunk + chunk].other;
     }
-    total.parameter = SumOfWarp(total.parameter);
-    total.other = SumOfWarp(total.other);
+    total.parameter = WarpSum(total.parameter);
+    total.other = WarpSum(total.other);
     if (lane == 0) {
       job.ratios[i] = segment.is_excluded ? 1
                                           : LayerRatio(job.spec, sqrt(total.parameter),
@@ -60,8 +60,7 @@ __device__ void ComputeRatios(const Job& job, double other_scale) {
 
 // Looks over the gradients before anything is written.
 __global__ void SurveyKernel(Job job) {
-  __shared__ double scratch[kUpdateWarps];
-  __shared__ bool is_last;
+  __shared__ double scratch[kWarp];
   __shared__ Rates rates;
   const int64_t index = blockIdx.x;
   const bool of_parameters = job.spec.rule == Rule::kLars;
@@ -96,20 +95,20 @@ __global__ void SurveyKernel(Job job) {
     atomicOr(&job.progress->is_spoiled, 1U);
   }
   if (takes_norms) {
-    sums.other = SumOfTeam<kUpdateThreads>(sums.other, scratch);
-    sums.parameter = SumOfTeam<kUpdateThreads>(sums.parameter, scratch);
+    sums.other = BlockSum(sums.other, scratch);
+    sums.parameter = BlockSum(sums.parameter, scratch);
     if (threadIdx.x == 0 && index < job.tables.chunk_count) {
       job.sums[index] = sums;
     }
   }
-  if (!IsLastBlock(&job.progress->ticket, gridDim.x, &is_last)) {
+  if (!IsLastBlock(&job.progress->ticket, gridDim.x)) {
     return;
   }
   double squares = 0;
   for (int64_t i = threadIdx.x; takes_norms && i < job.tables.chunk_count; i += kUpdateThreads) {
     squares += job.sums[i].other;
   }
-  squares = SumOfTeam<kUpdateThreads>(squares, scratch);
+  squares = BlockSum(squares, scratch);
   if (threadIdx.x == 0) {
     const float update = KeepsCount(job.spec) ? NextUpdate(CountOf(job)) : 0;
     rates = ComputeRates(job.spec, update, sqrt(squares), LossScaleOf(job.memory));
@@ -173,8 +172,7 @@ __device__ void Finish(const Job& job, const Rates& rates, bool is_skipped) {
 template <Pass pass>
 __global__ void UpdateKernel(Job job) {
   __shared__ Rates rates;
-  __shared__ double scratch[kUpdateWarps];
-  __shared__ bool is_last;
+  __shared__ double scratch[kWarp];
   if (threadIdx.x == 0) {
     rates = RatesOf(job);
   }
@@ -191,8 +189,8 @@ __global__ void UpdateKernel(Job job) {
       atomicOr(&job.progress->is_spoiled, 1U);
     }
     if constexpr (pass == Pass::kLambMoments) {
-      const ChunkSums sums = {SumOfTeam<kUpdateThreads>(update.sums().parameter, scratch),
-                              SumOfTeam<kUpdateThreads>(update.sums().other, scratch)};
+      const ChunkSums sums = {BlockSum(update.sums().parameter, scratch),
+                              BlockSum(update.sums().other, scratch)};
       if (threadIdx.x == 0) {
         job.sums[chunk] = sums;
       }
@@ -200,7 +198,7 @@ __global__ void UpdateKernel(Job job) {
   } else if (pass != Pass::kLambMoments && running < job.tables.running_count) {
     FoldRunning(job.memory, job.tables.running[running], is_skipped);
   }
-  if (!IsLastBlock(&job.progress->ticket, gridDim.x, &is_last)) {
+  if (!IsLastBlock(&job.progress->ticket, gridDim.x)) {
     return;
   }
   if constexpr (pass == Pass::kLambMoments) {

@@ -3,14 +3,14 @@
 #pragma once
 
 #include "worker/engine/backend/cuda/kernels/packing.h"
-#include "worker/engine/backend/cuda/kernels/team.h"
+#include "worker/engine/backend/cuda/kernels/reduce.h"
 #include "worker/engine/backend/cuda/kernels/update.h"
 #include "worker/engine/backend/cuda/kernels/update_rules.h"
 
 namespace trainyard::engine::cuda {
 
 inline constexpr int kUpdateThreads = 256;
-inline constexpr int kUpdateWarps = kUpdateThreads / kWarpThreads;
+inline constexpr int kUpdateWarps = kUpdateThreads / kWarp;
 // Vectors that a thread has in flight of each array; more take registers from other warps.
 inline constexpr int kVectorsAtOnce = 2;
 

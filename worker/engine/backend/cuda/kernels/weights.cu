@@ -29,7 +29,7 @@ __device__ int64_t WeightOfChunk(const int32_t* first_chunk, int64_t count, int6
 // A chunk a block.
 __global__ void PackKernel(const float* parameters, const PackedWeight* weights,
                            const int32_t* first_chunk, int64_t count) {
-  const int64_t chunk = blockIdx.x;
+  const int64_t chunk = first_chunk[0] + blockIdx.x;
   const int64_t index = WeightOfChunk(first_chunk, count, chunk);
   const PackedWeight weight = weights[index];
   const int64_t begin = (chunk - first_chunk[index]) * kPackChunk;
