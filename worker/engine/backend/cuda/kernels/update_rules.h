@@ -12,12 +12,12 @@ using Rule = OptimizerSpec::Rule;
 
 // What depends on the number of the update and on the norm of all gradients.
 struct Rates {
-  float update = 0;  // its number t; 0 before the first
-  float first_correction = 1;
-  float second_correction = 1;
-  float keep = 0;  // of the moving average
-  float rest = 1;
-  double gradient_scale = 1;  // of the clipping, over the loss scale
+  float update;  // its number t; 0 before the first
+  float first_correction;
+  float second_correction;
+  float keep;  // of the moving average
+  float rest;
+  double gradient_scale;  // of the clipping, over the loss scale
 };
 
 constexpr bool IsAdam(Rule rule) {
@@ -36,7 +36,6 @@ __device__ inline Rates ComputeRates(const OptimizerSpec& spec, float update, do
                                      float loss_scale) {
   constexpr double kClipEps = 1e-6;
   Rates rates;
-  rates.update = update;
   if (spec.clip_norm > 0) {
     const double clipped = spec.clip_norm / (norm / loss_scale + kClipEps);
     rates.gradient_scale = clipped < 1 ? clipped : 1;
