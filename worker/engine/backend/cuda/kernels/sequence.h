@@ -43,7 +43,8 @@ void PositionEmbeddingGradient(View dy, float* dweight, bool adds, int64_t rows,
 
 // Causal attention without tensor cores, for what cuDNN's does not take. x: [rows * positions,
 // 3 * heads * width], queries, keys and values of all heads one after the other; y: [.., heads *
-// width]; logsum: f32 [rows, heads, positions]. Width up to 256.
+// width]; logsum: f32 [rows, heads, positions]. Width up to 256. All views of a call have one type,
+// and padding is left alone.
 struct AttentionShape {
   int64_t rows = 0;
   int64_t positions = 0;
