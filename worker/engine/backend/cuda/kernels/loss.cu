@@ -131,7 +131,7 @@ __device__ void Judge(const Forward& forward, const Softmax& softmax, int64_t n,
   const float smoothing = forward.loss.label_smoothing;
   const auto classes = static_cast<float>(forward.loss.classes);
   // Infinity less itself: whatever the sum is, it means nothing.
-  const float sum = isfinite(softmax.largest) ? softmax.sum : NAN;
+  const float sum = fabsf(softmax.largest) < INFINITY ? softmax.sum : NAN;
   const float logsum = logf(sum);
   float target = (1 - smoothing) * (of_label - softmax.largest);
   if (smoothing > 0) {
@@ -140,7 +140,7 @@ __device__ void Judge(const Forward& forward, const Softmax& softmax, int64_t n,
   forward.logsum[n] = softmax.largest + logsum;
   totals->loss += logsum - target;
   // As std::max_element, where a first logit that is no number is the largest.
-  const int64_t best = isnan(first) || softmax.index == 0x7fffffff ? 0 : softmax.index;
+  const int64_t best = first != first || softmax.index == 0x7fffffff ? 0 : softmax.index;
   totals->correct += best == label ? 1 : 0;
   const bool is_in_top = softmax.before < kTopCount;
   totals->top5 += forward.loss.counts_top5 && is_in_top ? 1 : 0;
