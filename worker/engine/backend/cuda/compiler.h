@@ -139,13 +139,18 @@ class Compiler {
                         int64_t weight_stride) const;
   // Whether cuDNN sums up the statistics of the norm behind the convolution.
   bool TakesStatistics(const Node& conv) const;
+  struct WeightGradientPlan {
+    const dnn::Plan* plan = nullptr;  // null: only our own kernels do it
+    Type type = Type::kF32;           // of what it computes
+  };
+  absl::StatusOr<WeightGradientPlan> FindWeightGradientPlan(dnn::ConvProblem problem) const;
   // Whether the plan with statistics does better than the plain one and a pass over the output.
   bool SavesTime(const dnn::Plan& fused, const dnn::Plan& plain, ValueId output) const;
   // From a gradient that lies as a packed weight into the arena's places.
   struct Unpacking {
     int64_t inner = 1, stride = 1;
     std::vector<std::pair<float*, int64_t>> targets;
-    void Enqueue(const float* computed, bool adds, cudaStream_t stream) const;
+    void Enqueue(const void* computed, Type type, bool adds, cudaStream_t stream) const;
   };
   Unpacking UnpackingOf(const std::vector<ValueId>& gradients, const WeightCopy& copy) const;
   void EmitBiasGradient(const Node& node, ValueId dy, int64_t first_channel, ValueId dbias);

@@ -287,11 +287,12 @@ absl::Status CudaExecutable::StartStep(const Batch& batch, double lr) {
   TY_RETURN_IF_ERROR(CheckStatistics(training_, rows));
   TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
   TY_RETURN_IF_ERROR(Send(batch, 1, lr));
-  TY_RETURN_IF_ERROR(Run(Work::kStep, rows, [&]() -> absl::Status {
+  const auto record = [&]() -> absl::Status {
     TY_RETURN_IF_ERROR(
         program->Run(program->calls().size(), {.stream = stream_.get()}, /*on_ready=*/{}));
     return EnqueueUpdate();
-  }));
+  };
+  TY_RETURN_IF_ERROR(Run(Work::kStep, rows, record));
   TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
   last_rows_ = rows;
   return SendResult();

@@ -32,8 +32,7 @@ void Compiler::LowerLayerNormGradient(const Node& node) {
   const float* const weight = Parameter(node.inputs[2]);
   const BufferId mean = PlainBufferOf(node.inputs[3]);
   const BufferId inverse = PlainBufferOf(node.inputs[4]);
-  // Never over dy, which the sums of the parameters' gradients read after dx was written.
-  const Place dx = node.outputs[0] == kNoValue ? Place{} : MakePlace(node.outputs[0], target_.type);
+  const Place dx = node.outputs[0] == kNoValue ? Place{} : MakeOutput(node);
   float* const dweight = Sums(node.outputs[1]);
   float* const dbias = Sums(node.outputs[2]);
   const int64_t count = Pixels(x_id);
