@@ -1,5 +1,5 @@
-// Ops that look at one element at a time, copies and changes of layout. All on a stream, none waits.
-// Views of one call have the same pixels and channels; element types may differ unless said
+// Ops that look at one element at a time, copies and changes of layout. All on a stream, none
+// waits. Views of one call have the same pixels and channels; element types may differ unless said
 // otherwise. An output may be an input's memory where both views are alike.
 #pragma once
 
@@ -21,9 +21,10 @@ void UnaryForward(Unary op, View x, View y, int64_t pixels, int64_t channels, bo
                   cudaStream_t stream);
 // dx = dy f'. `saved`: y of relu, tanh and sigmoid; x of gelu.
 void UnaryGradient(Unary op, View dy, View saved, View dx, int64_t pixels, int64_t channels,
-                   cudaStream_t stream);
+                   cudaStream_t stream, bool clears_padding = false);
 // y = a + b.
-void Add(View a, View b, View y, int64_t pixels, int64_t channels, cudaStream_t stream);
+void Add(View a, View b, View y, int64_t pixels, int64_t channels, cudaStream_t stream,
+         bool clears_padding = false);
 // y = x, converted. Padding as UnaryForward.
 void Copy(View x, View y, int64_t pixels, int64_t channels, bool clears_padding,
           cudaStream_t stream);

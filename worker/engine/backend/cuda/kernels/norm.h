@@ -18,9 +18,9 @@ constexpr int64_t MaskWords(int64_t channels) {
 
 struct NormForward {
   View x, y;
-  View residual;            // added before it is rectified
+  View residual;  // added before it is rectified
   bool relu = false;
-  uint32_t* mask = nullptr;  // where y is positive; null: not wanted
+  uint32_t* mask = nullptr;       // where y is positive; null: not wanted
   const float* weight = nullptr;  // [channels]
   const float* bias = nullptr;
   float eps = 1e-5F;
@@ -39,10 +39,18 @@ struct StatisticSums {
   const StepControl* control = nullptr;
 };
 
-// Batch statistics into mean and variance (biased; f32 [channels]), then y. Two launches.
+// By which a launch knows its last block, which sums up what all blocks found: so many bytes that
+// nothing else uses, zero before the first use and left zero by each. Ops that may run at once (on
+// several streams) need tickets of their own.
+inline constexpr int64_t kNormTickets = 4096;
+// Bytes for NormTraining or NormBackward, in nobody's use from one launch to the next: 16-byte
+// aligned. It depends on the device.
 int64_t NormWorkspace(int64_t pixels, int64_t channels);
+
+// Batch statistics into mean and variance (biased; f32 [channels]), then y. Two launches, or one
+// where there are few pixels.
 void NormTraining(const NormForward& norm, float* mean, float* variance, const StatisticSums& sums,
-                  void* workspace, cudaStream_t stream);
+                  void* workspace, uint32_t* tickets, cudaStream_t stream);
 // y by given statistics: those of an evaluation, or to compute y again.
 void NormApply(const NormForward& norm, const float* mean, const float* variance,
                cudaStream_t stream);
@@ -67,8 +75,8 @@ struct NormGradient {
   const float* variance = nullptr;
   float eps = 1e-5F;
   View addend;
-  View dx;                 // null: not wanted
-  View residual_gradient;  // d; null: not wanted
+  View dx;                   // null: not wanted
+  View residual_gradient;    // d; null: not wanted
   float* dweight = nullptr;  // [channels]
   float* dbias = nullptr;
   bool adds = false;  // dweight and dbias are added to what is there
@@ -76,7 +84,8 @@ struct NormGradient {
   int64_t channels = 0;
   bool clears_padding = false;  // of dx and residual_gradient
 };
-// Two launches.
-void NormBackward(const NormGradient& norm, void* workspace, cudaStream_t stream);
+// Two launches, or one where there are few pixels.
+void NormBackward(const NormGradient& norm, void* workspace, uint32_t* tickets,
+                  cudaStream_t stream);
 
 }  // namespace trainyard::engine::cuda

@@ -1,0 +1,214 @@
+// Eight neighbouring channels of a pixel: what a thread of a memory-bound kernel holds at a time.
+// 16 bytes of 16-bit elements are loaded and stored at once where the view lies so that they can
+// be; else, and at the end of the channels, the same kernel goes element by element.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "worker/engine/backend/cuda/kernels/device.h"
+
+namespace trainyard::engine::cuda {
+
+inline constexpr int kLanes = 8;
+
+// A kernel's element type that stands for views of several types: each is looked at when it is
+// read or written.
+struct MixedTypes {};
+
+// A View as kernels take it.
+struct Operand {
+  void* data = nullptr;
+  int64_t stride = 0;
+  Type type = Type::kF32;
+  // All eights that begin at a multiple of eight channels lie at multiples of kVectorBytes.
+  bool is_aligned = false;
+  // Channels that are written: more than the op's where the padding is cleared.
+  int64_t written = 0;
+
+  __host__ __device__ explicit operator bool() const { return data != nullptr; }
+};
+
+inline bool IsAligned(const View& view) {
+  return reinterpret_cast<uintptr_t>(view.data) % kVectorBytes == 0 &&
+         view.stride * SizeOf(view.type) % kVectorBytes == 0;
+}
+
+// Of a view that is read.
+inline Operand Input(const View& view) {
+  return {view.data, view.stride, view.type, IsAligned(view), 0};
+}
+// Of a view whose `channels` are written, and its padding, where it has any and `clears_padding`.
+inline Operand Output(const View& view, int64_t channels, bool clears_padding) {
+  const int64_t padded = PaddedChannels(channels, view.type);
+  return {view.data, view.stride, view.type, IsAligned(view),
+          clears_padding && view.stride >= padded ? padded : channels};
+}
+
+constexpr int64_t LaneGroups(int64_t channels) {
+  return (channels + kLanes - 1) / kLanes;
+}
+
+// Calls `body` with a null pointer to the element type of all views, those that are not there left
+// out, or to MixedTypes.
+template <class Body, class... Views>
+void WithTypeOf(const Body& body, const View& first, const Views&... others) {
+  const bool is_same = ((!others || others.type == first.type) && ...);
+  if (is_same) {
+    WithType(first.type, body);
+  } else {
+    body(static_cast<MixedTypes*>(nullptr));
+  }
+}
+
+struct Float8 {
+  float at[kLanes];
+};
+
+// Eight elements as they are stored. f32 comes in two loads.
+template <class T>
+struct alignas(16) Lanes {
+  T at[kLanes];
+};
+template <>
+struct alignas(16) Lanes<MixedTypes> {
+  float at[kLanes];
+};
+
+// Elements in [0, 8) of the group at `channel` that are there.
+__device__ inline int LaneCount(int64_t channels, int64_t channel) {
+  const int64_t left = channels - channel;
+  return left < kLanes ? static_cast<int>(left) : kLanes;
+}
+
+template <class T>
+__device__ inline Lanes<T> LoadElements(const T* from, int count) {
+  Lanes<T> lanes;
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) {
+    lanes.at[i] = i < count ? from[i] : FromFloat<T>(0);
+  }
+  return lanes;
+}
+
+template <class T>
+__device__ inline Lanes<MixedTypes> LoadMixed(const Operand& from, int64_t at, int count) {
+  const Lanes<T> lanes = LoadElements(static_cast<const T*>(from.data) + at, count);
+  Lanes<MixedTypes> converted;
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) {
+    converted.at[i] = ToFloat(lanes.at[i]);
+  }
+  return converted;
+}
+
+// Elements [channel, channel + count) of a pixel; zeros follow. `channel` is a multiple of 8.
+template <class T>
+__device__ inline Lanes<T> LoadLanes(const Operand& from, int64_t pixel, int64_t channel,
+                                     int count) {
+  const int64_t at = pixel * from.stride + channel;
+  if constexpr (std::is_same_v<T, MixedTypes>) {
+    switch (from.type) {
+      case Type::kF16:
+        return LoadMixed<__half>(from, at, count);
+      case Type::kBf16:
+        return LoadMixed<__nv_bfloat16>(from, at, count);
+      default:
+        return LoadMixed<float>(from, at, count);
+    }
+  } else {
+    const T* data = static_cast<const T*>(from.data) + at;
+    if (from.is_aligned && count == kLanes) {
+      return *reinterpret_cast<const Lanes<T>*>(data);
+    }
+    return LoadElements(data, count);
+  }
+}
+
+template <class T>
+__device__ inline Float8 Unpack(const Lanes<T>& lanes) {
+  Float8 values;
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) {
+    values.at[i] = ToFloat(lanes.at[i]);
+  }
+  return values;
+}
+
+template <class T>
+__device__ inline Lanes<T> Pack(const Float8& values) {
+  Lanes<T> lanes;
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) {
+    lanes.at[i] = FromFloat<T>(values.at[i]);
+  }
+  return lanes;
+}
+// Two at a time: the GPU converts pairs in one instruction.
+template <>
+__device__ inline Lanes<__nv_bfloat16> Pack<__nv_bfloat16>(const Float8& values) {
+  Lanes<__nv_bfloat16> lanes;
+#pragma unroll
+  for (int i = 0; i < kLanes; i += 2) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(values.at[i], values.at[i + 1]);
+    lanes.at[i] = pair.x;
+    lanes.at[i + 1] = pair.y;
+  }
+  return lanes;
+}
+template <>
+__device__ inline Lanes<__half> Pack<__half>(const Float8& values) {
+  Lanes<__half> lanes;
+#pragma unroll
+  for (int i = 0; i < kLanes; i += 2) {
+    const __half2 pair = __floats2half2_rn(values.at[i], values.at[i + 1]);
+    lanes.at[i] = pair.x;
+    lanes.at[i + 1] = pair.y;
+  }
+  return lanes;
+}
+
+template <class T>
+__device__ inline void StoreElements(const Lanes<T>& lanes, int written, T* to) {
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) {
+    if (i < written) {
+      to[i] = lanes.at[i];
+    }
+  }
+}
+
+// Writes elements [channel, channel + count) of a pixel, then zeros as far as `to.written` goes in
+// this group.
+template <class T>
+__device__ inline void StoreLanes(const Operand& to, int64_t pixel, int64_t channel, int count,
+                                  Float8 values) {
+  const int written = LaneCount(to.written, channel);
+  const int64_t at = pixel * to.stride + channel;
+  if (count < kLanes) {
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      values.at[i] = i < count ? values.at[i] : 0.0F;
+    }
+  }
+  if constexpr (std::is_same_v<T, MixedTypes>) {
+    switch (to.type) {
+      case Type::kF16:
+        return StoreElements(Pack<__half>(values), written, static_cast<__half*>(to.data) + at);
+      case Type::kBf16:
+        return StoreElements(Pack<__nv_bfloat16>(values), written,
+                             static_cast<__nv_bfloat16*>(to.data) + at);
+      default:
+        return StoreElements(Pack<float>(values), written, static_cast<float*>(to.data) + at);
+    }
+  } else {
+    T* data = static_cast<T*>(to.data) + at;
+    if (to.is_aligned && written == kLanes) {
+      *reinterpret_cast<Lanes<T>*>(data) = Pack<T>(values);
+    } else {
+      StoreElements(Pack<T>(values), written, data);
+    }
+  }
+}
+
+}  // namespace trainyard::engine::cuda

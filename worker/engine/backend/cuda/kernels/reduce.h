@@ -1,0 +1,140 @@
+// What kernels share: sums and maxima over a warp and a block, the tickets by which the last block
+// of a launch is known, division by what is constant in a launch, and how many blocks fill the
+// device. Everything is taken in a fixed order: the same bits each time.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "worker/engine/backend/cuda/kernels/device.h"
+
+namespace trainyard::engine::cuda {
+
+inline constexpr int kWarp = 32;
+inline constexpr unsigned kFullWarp = 0xffffffffU;
+
+// The sum over the lanes of a warp, in all of them. The whole warp must call it.
+template <class T>
+__device__ inline T WarpSum(T value) {
+#pragma unroll
+  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
+    value += __shfl_xor_sync(kFullWarp, value, offset);
+  }
+  return value;
+}
+
+// The same of the largest. A NaN is passed over.
+__device__ inline float WarpMax(float value) {
+#pragma unroll
+  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
+    value = fmaxf(value, __shfl_xor_sync(kFullWarp, value, offset));
+  }
+  return value;
+}
+
+// The sum over the threads of a block, in all of them. blockDim is (threads), a multiple of kWarp;
+// the whole block must call it. shared: [kWarp], free again when it returns.
+template <class T>
+__device__ inline T BlockSum(T value, T* shared) {
+  const unsigned lane = threadIdx.x % kWarp;
+  const unsigned warps = blockDim.x / kWarp;
+  value = WarpSum(value);
+  if (lane == 0) {
+    shared[threadIdx.x / kWarp] = value;
+  }
+  __syncthreads();
+  value = WarpSum(lane < warps ? shared[lane] : T{0});
+  __syncthreads();
+  return value;
+}
+
+// The same of the largest.
+__device__ inline float BlockMax(float value, float* shared) {
+  const unsigned lane = threadIdx.x % kWarp;
+  const unsigned warps = blockDim.x / kWarp;
+  value = WarpMax(value);
+  if (lane == 0) {
+    shared[threadIdx.x / kWarp] = value;
+  }
+  __syncthreads();
+  value = WarpMax(lane < warps ? shared[lane] : value);
+  __syncthreads();
+  return value;
+}
+
+// Tells all threads of a block whether it is the last of `blocks` that came here with this ticket.
+// If so it sees what the others wrote to global memory before they came. The ticket is zero before
+// the first use, and zero again once the last block was here.
+__device__ inline bool IsLastBlock(uint32_t* ticket, uint32_t blocks) {
+  __shared__ uint32_t arrived;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    arrived = atomicAdd(ticket, 1U);
+    if (arrived == blocks - 1) {
+      *ticket = 0;
+    }
+  }
+  __syncthreads();
+  const bool is_last = arrived == blocks - 1;
+  __syncthreads();
+  if (is_last) {
+    __threadfence();
+  }
+  return is_last;
+}
+
+// n / divisor and n % divisor for n below 2^31, by a multiplication: a division of variables costs
+// a GPU some 20 instructions (Granlund & Montgomery 1994, "Division by invariant integers using
+// multiplication", figure 4.1).
+class Divider {
+ public:
+  Divider() = default;
+  explicit Divider(int64_t divisor) : divisor_(static_cast<uint32_t>(divisor)) {
+    while ((uint64_t{1} << shift_) < divisor_) {
+      ++shift_;
+    }
+    multiplier_ = static_cast<uint32_t>(
+        ((uint64_t{1} << 32) * ((uint64_t{1} << shift_) - divisor_)) / divisor_ + 1);
+  }
+
+  __device__ uint32_t Quotient(uint32_t n) const {
+    const uint32_t high = static_cast<uint32_t>((uint64_t{multiplier_} * n) >> 32);
+    return (high + n) >> shift_;
+  }
+  // n becomes the quotient; the remainder is returned.
+  __device__ uint32_t Split(uint32_t& n) const {
+    const uint32_t quotient = Quotient(n);
+    const uint32_t remainder = n - quotient * divisor_;
+    n = quotient;
+    return remainder;
+  }
+
+ private:
+  uint32_t divisor_ = 1;
+  uint32_t multiplier_ = 1;
+  uint32_t shift_ = 0;
+};
+
+// Of the current device, asked once: all devices of a process are of one kind.
+inline int64_t Multiprocessors() {
+  static const int64_t count = [] {
+    int device = 0;
+    int value = 0;
+    const bool is_known =
+        cudaGetDevice(&device) == cudaSuccess &&
+        cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, device) == cudaSuccess;
+    return static_cast<int64_t>(is_known && value > 0 ? value : 1);
+  }();
+  return count;
+}
+
+// Blocks for `items` of which each handles `per_block` at a time: no more than run at once, for
+// kernels whose loops stride over the grid. At least 1.
+inline unsigned GridBlocks(int64_t items, int64_t per_block, int64_t per_multiprocessor) {
+  const int64_t needed = (items + per_block - 1) / per_block;
+  return static_cast<unsigned>(
+      std::clamp<int64_t>(needed, 1, Multiprocessors() * per_multiprocessor));
+}
+
+}  // namespace trainyard::engine::cuda
