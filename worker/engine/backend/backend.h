@@ -4,8 +4,8 @@
 // One training step over all replicas:
 //   for each hosted replica:  executable.Accumulate(its rows, rows / global_batch, on_ready)
 //   communicator.AllReduce(executable.reduction())      sums over ranks, in buckets as they become
-//   ready executable.Update(lr)                               parameters, running statistics;
-//   clears the reduction
+//   ready
+//   executable.Update(lr)         parameters, running statistics; clears the reduction
 // Everything that must agree between ranks travels in the reduction arena: gradients, batch
 // statistics, loss and correct predictions. So the result does not depend on which rank hosts which
 // replica.
@@ -71,8 +71,18 @@ struct StepMetrics {
 };
 
 // What activations and their gradients are stored and multiplied in. Sums, parameters and their
-// gradients, statistics, logits, loss and updates are f32 either way.
-enum class Precision { kF32, kBf16 };
+// gradients, statistics, loss and updates are f32 either way.
+enum class Precision {
+  kF32,
+  kTf32,  // stored as f32, multiplied with 10 bits of mantissa (GPUs)
+  kBf16,
+  kF16,  // with a loss scale that follows the gradients (GPUs)
+};
+// "f32", "tf32", "bf16", "f16".
+absl::string_view PrecisionName(Precision precision);
+
+// Where the reduction arena lies.
+enum class MemoryKind { kHost, kDevice };
 
 struct CompileOptions {
   // Largest number of rows that Accumulate and Evaluate get; other sizes up to it are compiled when
@@ -83,6 +93,10 @@ struct CompileOptions {
   // FAILED_PRECONDITION where backend or machine lack it.
   Precision precision = Precision::kF32;
   PassOptions passes = {};
+  // GPUs: the same bits each time, at the cost of engines that sum in any order.
+  bool deterministic = true;
+  // GPUs: a step is recorded once, and then launched as one graph.
+  bool captures = true;
   // Makes Inspect() work and guards every buffer against writes beyond it; costs memory, time and
   // the gradient of the input. For tests.
   bool inspect = false;
@@ -120,14 +134,30 @@ class Executable {
                                   const ReadyCallback& on_ready) = 0;
 
   // The reduction arena: gradients in the order in which backward produces them, then batch
-  // statistics, loss and accuracy. The same layout on every rank. Zero after Update and at the
-  // start.
+  // statistics, loss and accuracy. The same layout on every rank of a backend, which on a device
+  // may store a weight in another order than the port's. Zero after Update and at the start. Where
+  // memory_kind() says so it is a device's memory, for a communicator that works there; what
+  // Accumulate adds is there after Synchronize().
   virtual absl::Span<float> reduction() = 0;
+  virtual MemoryKind memory_kind() const { return MemoryKind::kHost; }
+  // A copy of it in the port's order, and back; for tests. `sums` has reduction().size() elements.
+  virtual absl::Status ReadReduction(absl::Span<float> sums);
+  virtual absl::Status WriteReduction(absl::Span<const float> sums);
+  // Waits until the device has done all that it was told.
+  virtual absl::Status Synchronize() { return absl::OkStatus(); }
 
   // Applies the optimizer with this learning rate and folds the batch statistics into the running
   // ones. All norms are those of the reduced gradients and of the whole parameters, summed in an
   // order that depends on the model alone: the same bits on every rank.
-  virtual absl::StatusOr<StepMetrics> Update(double lr) = 0;
+  absl::StatusOr<StepMetrics> Update(double lr);
+  // The same in two halves, so that a device need not wait for the host: starts an update, and
+  // tells what the oldest one measured whose metrics were not taken yet. At most
+  // max_updates_in_flight() may be started and not finished.
+  virtual absl::Status StartUpdate(double lr) = 0;
+  virtual absl::StatusOr<StepMetrics> FinishUpdate() = 0;
+  virtual int max_updates_in_flight() const { return 1; }
+  // Accumulate of the whole global batch and StartUpdate, as one launch where the device can.
+  virtual absl::Status StartStep(const Batch& batch, double lr);
 
   // Exchanges the parameters and their moving averages, so that Evaluate and Predict use these; a
   // second call exchanges them back, which must come before the next Accumulate. Running statistics
@@ -174,7 +204,12 @@ class Backend {
                                            const CompileOptions& options) = 0;
 };
 
-// `reference` (f32), `reference_f64` or `cpu`; NOT_FOUND with the known names otherwise.
+// `reference` (f32), `reference_f64`, `cpu`, or what was registered; NOT_FOUND with the known names
+// otherwise.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name);
+
+// Makes a backend known that not every program holds. Before the first MakeBackend, by one thread.
+using BackendFactory = std::function<absl::StatusOr<std::unique_ptr<Backend>>()>;
+void RegisterBackend(absl::string_view name, BackendFactory factory);
 
 }  // namespace trainyard::engine

@@ -1,10 +1,49 @@
 #include "worker/engine/backend/state_table.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
 
 namespace trainyard::engine {
+
+absl::string_view PrecisionName(Precision precision) {
+  switch (precision) {
+    case Precision::kF32:
+      return "f32";
+    case Precision::kTf32:
+      return "tf32";
+    case Precision::kBf16:
+      return "bf16";
+    case Precision::kF16:
+      return "f16";
+  }
+  return "";
+}
+
+absl::Status Executable::ReadReduction(absl::Span<float> sums) {
+  TY_CHECK(memory_kind() == MemoryKind::kHost && sums.size() == reduction().size());
+  std::copy(reduction().begin(), reduction().end(), sums.begin());
+  return absl::OkStatus();
+}
+
+absl::Status Executable::WriteReduction(absl::Span<const float> sums) {
+  TY_CHECK(memory_kind() == MemoryKind::kHost && sums.size() == reduction().size());
+  std::copy(sums.begin(), sums.end(), reduction().begin());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepMetrics> Executable::Update(double lr) {
+  TY_RETURN_IF_ERROR(StartUpdate(lr));
+  return FinishUpdate();
+}
+
+absl::Status Executable::StartStep(const Batch& batch, double lr) {
+  TY_RETURN_IF_ERROR(Accumulate(batch, 1, /*on_ready=*/{}));
+  return StartUpdate(lr);
+}
 
 int64_t CompilePlan::total_calls() const {
   int64_t total = 0;

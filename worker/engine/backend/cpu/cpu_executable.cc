@@ -61,6 +61,11 @@ absl::Status CheckPrecision(Precision precision) {
   const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
   constexpr unsigned kWanted = dnnl_cpu_isa_avx512_core_bf16;
   const bool has_bf16 = (static_cast<unsigned>(isa) & kWanted) == kWanted;
+  if (precision == Precision::kTf32 || precision == Precision::kF16) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("precision ", PrecisionName(precision),
+                     " needs a GPU; on a CPU use f32, or bf16 where it has AVX512_BF16"));
+  }
   if (precision == Precision::kBf16 && !has_bf16) {
     return absl::FailedPreconditionError(
         absl::StrCat("precision bf16 needs a CPU with AVX512_BF16; this machine has ",
@@ -261,11 +266,11 @@ void CpuExecutable::FoldStatistics(const Program& program, int64_t rows, double 
   }
 }
 
-absl::StatusOr<StepMetrics> CpuExecutable::Update(double lr) {
+absl::Status CpuExecutable::StartUpdate(double lr) {
   float* sums = reduction_memory_.as<float>();
-  StepMetrics metrics{sums[layout_.loss_offset], sums[layout_.correct_offset]};
+  updated_ = {sums[layout_.loss_offset], sums[layout_.correct_offset]};
   if (!updater_.Apply(lr, parameters_.as<float>(), sums)) {
-    metrics.loss = std::numeric_limits<double>::quiet_NaN();
+    updated_.loss = std::numeric_limits<double>::quiet_NaN();
   }
   for (const BatchStatistics& statistics : training_.statistics) {
     for (ValueId target : {statistics.running_mean, statistics.running_variance}) {
@@ -280,7 +285,7 @@ absl::StatusOr<StepMetrics> CpuExecutable::Update(double lr) {
   std::fill(sums + layout_.gradient_elements, sums + layout_.size, 0.0f);
   has_sums_ = false;
   weights_.Invalidate();
-  return metrics;
+  return absl::OkStatus();
 }
 
 absl::Status CpuExecutable::ExchangeAverages() {

@@ -44,7 +44,8 @@ class CpuExecutable final : public Executable {
   absl::Span<float> reduction() override {
     return {reduction_memory_.as<float>(), static_cast<size_t>(layout_.size)};
   }
-  absl::StatusOr<StepMetrics> Update(double lr) override;
+  absl::Status StartUpdate(double lr) override;
+  absl::StatusOr<StepMetrics> FinishUpdate() override { return updated_; }
   absl::Status ExchangeAverages() override;
   absl::StatusOr<Evaluation> Evaluate(const Batch& batch) override;
   absl::StatusOr<std::vector<float>> Predict(absl::Span<const float> inputs) override;
@@ -88,6 +89,7 @@ class CpuExecutable final : public Executable {
   bool has_sums_ = false;
   int64_t last_rows_ = 0;  // of the last Accumulate while its values are in the arena
   double last_loss_ = 0;
+  StepMetrics updated_;  // of the last update
 };
 
 }  // namespace trainyard::engine::cpu

@@ -9,7 +9,7 @@
 
 #include "dnnl.hpp"
 #include "worker/engine/backend/backend.h"
-#include "worker/engine/graph/memory_plan.h"
+#include "worker/engine/backend/buffer_plan.h"
 
 namespace trainyard::engine::cpu {
 
@@ -27,9 +27,6 @@ struct RunState {
   int64_t top5 = 0;
 };
 
-using BufferId = int;
-inline constexpr BufferId kNoBuffer = -1;
-
 struct Call {
   std::string name;  // "conv1 conv2d"
   std::function<void(RunState&)> run;
@@ -46,8 +43,8 @@ class Program {
   Program& operator=(const Program&) = delete;
 
   // Building.
-  BufferId AddArenaBuffer(int64_t bytes);
-  BufferId AddFixedBuffer(void* data);
+  BufferId AddArenaBuffer(int64_t bytes) { return buffers_.AddArena(bytes); }
+  BufferId AddFixedBuffer(void* data) { return buffers_.AddFixed(data); }
   // The batch's inputs; its address comes with each run.
   BufferId AddInputBuffer();
   // Memory at a buffer, wherever it will lie.
@@ -62,17 +59,14 @@ class Program {
     }
   }
   // The buffer must still be there when the program ends.
-  void Keep(BufferId buffer) { kept_.push_back(buffer); }
-  // Lays out the arena; after the last Emit. With `is_guarded`, each buffer gets a margin, and Run
-  // checks after every call that nothing was written beyond a live buffer: by a kernel that writes
-  // too far, or into memory that still belongs to another.
-  // Where `larger`, the program of more rows, makes the same calls, its places do for this one too:
-  // a smaller batch never needs more.
+  void Keep(BufferId buffer) { buffers_.Keep(buffer); }
+  // Lays out the arena (BufferPlan::Plan); after the last Emit. With `is_guarded`, Run checks after
+  // every call that nothing was written beyond a live buffer.
   void Plan(bool is_guarded, const Program* larger);
 
-  int64_t arena_bytes() const { return arena_.bytes; }
+  int64_t arena_bytes() const { return buffers_.arena_bytes(); }
   // Of all buffers, if none shared memory.
-  int64_t unshared_bytes() const;
+  int64_t unshared_bytes() const { return buffers_.unshared_bytes(); }
   void Bind(std::byte* arena);
 
   // Runs the first `calls` calls. `seconds`, if given, gets each call's time on this
@@ -82,11 +76,11 @@ class Program {
 
   template <class T>
   T* ptr(BufferId buffer) const {
-    return reinterpret_cast<T*>(buffers_[static_cast<size_t>(buffer)].data);
+    return buffers_.ptr<T>(buffer);
   }
   template <class T>
   T* ptr_or_null(BufferId buffer) const {
-    return buffer == kNoBuffer ? nullptr : ptr<T>(buffer);
+    return buffers_.ptr_or_null<T>(buffer);
   }
   const std::vector<Call>& calls() const { return calls_; }
 
@@ -97,30 +91,18 @@ class Program {
   std::vector<std::pair<BufferId, BufferId>> statistics;  // mean, biased variance
 
  private:
-  bool FitsInto(const Program& larger) const;
   void FillGuards(int call);
   void CheckGuards(int call) const;
-  std::byte* Guard(const Lifetime& lifetime) const;
 
-  enum class Kind { kArena, kFixed, kInput };
-  struct Buffer {
-    Kind kind = Kind::kArena;
-    std::byte* data = nullptr;
-    int lifetime = -1;
-  };
   struct Binding {
     dnnl::memory memory;
     BufferId buffer;
   };
 
-  std::vector<Buffer> buffers_;
-  std::vector<Lifetime> lifetimes_;  // first -1: not used yet
+  BufferPlan buffers_;
+  std::vector<BufferId> inputs_;
   std::vector<Binding> bindings_;
   std::vector<Call> calls_;
-  std::vector<BufferId> kept_;
-  ArenaLayout arena_;
-  std::byte* base_ = nullptr;
-  bool is_guarded_ = false;
 };
 
 }  // namespace trainyard::engine::cpu

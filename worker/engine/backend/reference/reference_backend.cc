@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/judge.h"
 #include "worker/engine/backend/reference/kernels.h"
@@ -63,7 +64,8 @@ class ReferenceExecutable final : public Executable {
   absl::Span<float> reduction() override {
     return {reduction_.as<float>(), static_cast<size_t>(layout_.size)};
   }
-  absl::StatusOr<StepMetrics> Update(double lr) override;
+  absl::Status StartUpdate(double lr) override;
+  absl::StatusOr<StepMetrics> FinishUpdate() override { return updated_; }
   absl::Status ExchangeAverages() override;
   absl::StatusOr<Evaluation> Evaluate(const Batch& batch) override;
   absl::StatusOr<std::vector<float>> Predict(absl::Span<const float> inputs) override;
@@ -113,6 +115,7 @@ class ReferenceExecutable final : public Executable {
   AlignedBuffer reduction_, arena_, gradients_, inputs_;
   MemoryPlan plan_;
   int64_t last_rows_ = 0;
+  StepMetrics updated_;  // of the last update
 };
 
 template <class T>
@@ -293,12 +296,12 @@ absl::Status ReferenceExecutable<T>::ExchangeAverages() {
 }
 
 template <class T>
-absl::StatusOr<StepMetrics> ReferenceExecutable<T>::Update(double lr) {
+absl::Status ReferenceExecutable<T>::StartUpdate(double lr) {
   float* sums = reduction_.as<float>();
-  StepMetrics metrics{sums[layout_.loss_offset], sums[layout_.correct_offset]};
+  updated_ = {sums[layout_.loss_offset], sums[layout_.correct_offset]};
   for (int64_t i = 0; i < layout_.gradient_elements; ++i) {
     if (!std::isfinite(sums[i])) {
-      metrics.loss = std::numeric_limits<double>::quiet_NaN();
+      updated_.loss = std::numeric_limits<double>::quiet_NaN();
     }
   }
   const UpdateRates rates = NextRates(lr);
@@ -316,7 +319,7 @@ absl::StatusOr<StepMetrics> ReferenceExecutable<T>::Update(double lr) {
     }
   }
   std::fill_n(sums, layout_.size, 0.0f);
-  return metrics;
+  return absl::OkStatus();
 }
 
 template <class T>
@@ -372,10 +375,11 @@ absl::StatusOr<Inspection> ReferenceExecutable<T>::Inspect() const {
 }
 
 absl::Status CheckPrecision(Precision precision) {
-  return precision == Precision::kF32 ? absl::OkStatus()
-                                      : absl::FailedPreconditionError(
-                                            "precision bf16 needs backend cpu; the reference "
-                                            "backend computes in f32 and f64");
+  return precision == Precision::kF32
+             ? absl::OkStatus()
+             : absl::FailedPreconditionError(
+                   absl::StrCat("precision ", PrecisionName(precision),
+                                " needs another backend; the reference computes in f32 and f64"));
 }
 
 class ReferenceBackend final : public Backend {

@@ -1,6 +1,7 @@
 // layer_norm, embeddings and attention over sequences (graph/ops/layer_norm.cc, embedding.cc,
 // attention.cc). Vectors [count, channels]: of a sequence count is rows * positions. Sums are taken
-// in a fixed order.
+// in a fixed order. Element types of one call may differ. Views that are written are no part of a
+// wider value: their padding up to PaddedChannels becomes zero where the stride has room for it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,7 +18,8 @@ void LayerNormForward(View x, const float* weight, const float* bias, float eps,
                       float* mean, float* inverse, int64_t count, int64_t channels,
                       cudaStream_t stream);
 int64_t LayerNormWorkspace(int64_t count, int64_t channels);
-// dx may be null. dweight and dbias are overwritten, or added to.
+// dx may be null, or the memory of dy where both views are alike. dweight and dbias are
+// overwritten, or added to.
 void LayerNormGradient(View dy, View x, const float* weight, const float* mean,
                        const float* inverse, View dx, float* dweight, float* dbias, bool adds,
                        int64_t count, int64_t channels, void* workspace, cudaStream_t stream);
@@ -41,7 +43,8 @@ void PositionEmbeddingGradient(View dy, float* dweight, bool adds, int64_t rows,
 
 // Causal attention without tensor cores, for what cuDNN's does not take. x: [rows * positions,
 // 3 * heads * width], queries, keys and values of all heads one after the other; y: [.., heads *
-// width]; logsum: f32 [rows, heads, positions]. Width up to 256.
+// width]; logsum: f32 [rows, heads, positions]. Width up to 256. All views of a call have one type,
+// and padding is left alone.
 struct AttentionShape {
   int64_t rows = 0;
   int64_t positions = 0;

@@ -61,15 +61,17 @@ struct UpdateMemory {
   float* running = nullptr;     // running statistics [statistic_elements]
   float* statistics = nullptr;  // their sums of the step, cleared
   int64_t statistic_elements = 0;
-  float* loss = nullptr;     // sums of the step, cleared
+  float* loss = nullptr;  // sums of the step, cleared
   float* correct = nullptr;
   LossScale* loss_scale = nullptr;  // null: 1, and what is not finite is told, but applied
+  // Its not_finite is also set where the loss is not.
   StepResult* result = nullptr;
   const StepControl* control = nullptr;
   void* workspace = nullptr;  // UpdateWorkspace bytes, zero before the first update
 };
 
-// A count of the step kept without `step_count`: with moving averages alone.
+// The workspace is left zero where it must be, from one update to the next. Where the spec counts
+// steps and `step_count` is null, they are counted in it.
 int64_t UpdateWorkspace(const OptimizerSpec& spec, int64_t segments, int64_t chunks);
 // As optim/optimizer.h, in f32 with corrections computed in f64. Where f16's loss scale is kept and
 // a gradient is not finite, nothing but the loss scale changes (halved; doubled after
@@ -77,6 +79,9 @@ int64_t UpdateWorkspace(const OptimizerSpec& spec, int64_t segments, int64_t chu
 inline constexpr float kLossScaleStart = 65536;
 inline constexpr float kLossScaleGrowth = 2000;
 inline constexpr float kLossScaleMax = 16777216;
+// Not below it: a model whose gradients are never finite would bring the scale to 0.
+inline constexpr float kLossScaleMin = 1 / kLossScaleMax;
+// Launches: one for SGD and AdamW, two for LAMB; one more with LARS, clipping or a loss scale.
 void Update(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateMemory& memory,
             cudaStream_t stream);
 // Exchanges parameters and moving averages, [count] each.

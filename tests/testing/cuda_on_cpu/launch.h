@@ -1,0 +1,29 @@
+// How kernels that the C++ compiler compiled are launched.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+#include <source_location>
+
+namespace trainyard::cuda_on_cpu {
+
+// A stream, and the line that named it: so messages can say which launch they are about.
+struct StreamAt {
+  // Implicit, for a kernel's launcher passes just a stream.
+  StreamAt(cudaStream_t given,  // NOLINT(google-explicit-constructor)
+           std::source_location named = std::source_location::current())
+      : stream(given), where(named) {}
+
+  cudaStream_t stream;
+  std::source_location where;
+};
+
+// Enqueues `thread` to be called once for each thread of the grid. `kernel` identifies it for
+// cudaFuncSetAttribute. Leaves an error for cudaGetLastError where hardware of compute capability
+// 9.0 would refuse: cudaErrorInvalidConfiguration for empty or too large grids and blocks,
+// cudaErrorInvalidValue for more dynamic shared memory than the kernel may use.
+void LaunchKernel(const void* kernel, dim3 grid, dim3 block, size_t dynamic_shared,
+                  const StreamAt& stream, std::function<void()> thread);
+
+}  // namespace trainyard::cuda_on_cpu

@@ -1,0 +1,152 @@
+// What the passes of causal attention share: a block of four warps goes over tiles of 32 positions
+// of one head. A warp owns a few positions (queries, or keys in the pass for their gradients), its
+// lanes the positions of the tile; vectors of the tile lie in shared memory.
+#pragma once
+
+#include "worker/engine/backend/cuda/kernels/device.h"
+#include "worker/engine/backend/cuda/kernels/reduce.h"
+#include "worker/engine/backend/cuda/kernels/sequence.h"
+
+namespace trainyard::engine::cuda {
+
+inline constexpr int kAttentionWarps = 4;
+inline constexpr int kAttentionThreads = kAttentionWarps * kWarp;
+// Columns of all vectors that a warp owns, by lane: 8 floats a thread, so that a warp owns four
+// vectors of width 64, or one of 256.
+inline constexpr int kOwnColumns = 8;
+
+struct AttentionOperands {
+  AttentionShape shape;
+  View x, y, dy, dx;  // those that the pass has
+  float* logsum;
+  float* sums;  // of p dp, [rows, heads, positions]
+  float scale;  // 1 / sqrt(width)
+};
+
+// Four vectors of up to 64, two of up to 128, one of up to 256.
+constexpr int OwnVectors(int64_t width) {
+  return width <= 64 ? 4 : width <= 128 ? 2 : 1;
+}
+// Shared memory: a tile, and `kinds` vectors of each position that the block owns.
+inline size_t AttentionShared(int64_t width, int kinds) {
+  const int64_t own = int64_t{kinds} * kAttentionWarps * OwnVectors(width);
+  return static_cast<size_t>(kWarp * (width + 1) + own * width) * sizeof(float);
+}
+
+// One head of one row, as graph/ops/attention.cc lays it out.
+template <class T>
+struct AttentionHead {
+  const AttentionOperands& o;
+  int64_t row, head;
+
+  __device__ AttentionHead(const AttentionOperands& operands, int64_t index)
+      : o(operands), row(index / operands.shape.heads), head(index % operands.shape.heads) {}
+
+  // Of `view` at position t, part 0 to 2 of what is `parts` wide.
+  __device__ T* At(const View& view, int64_t part, int64_t t) const {
+    return static_cast<T*>(view.data) + (row * o.shape.positions + t) * view.stride +
+           (part * o.shape.heads + head) * o.shape.width;
+  }
+  // Of logsum and sums.
+  __device__ int64_t Index(int64_t t) const {
+    return (row * o.shape.heads + head) * o.shape.positions + t;
+  }
+
+  // Positions [begin, begin + count) of a part into shared memory, rows of `stride`; zeros where
+  // there are none. All threads of the block, with a barrier before and after.
+  __device__ void Load(const View& view, int64_t part, int64_t begin, int count, int64_t stride,
+                       float* shared) const {
+    const int width = static_cast<int>(o.shape.width);
+    __syncthreads();
+    for (int i = static_cast<int>(threadIdx.x); i < count * width; i += kAttentionThreads) {
+      const int t = i / width;
+      const int d = i - t * width;
+      shared[t * stride + d] =
+          begin + t < o.shape.positions ? ToFloat(At(view, part, begin + t)[d]) : 0;
+    }
+    __syncthreads();
+  }
+};
+
+// Columns lane, lane + 32, .. of the vectors that a warp owns.
+template <int vectors>
+struct OwnColumns {
+  static constexpr int kColumns = kOwnColumns / vectors;
+  float at[vectors][kColumns];
+
+  // += factors[v] (lane s holds that of position s) times the tile's vectors.
+  __device__ void AddTile(const float (&factors)[vectors], const float* tile, int width) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    for (int s = 0; s < kWarp; ++s) {
+      float factor[vectors];
+#pragma unroll
+      for (int v = 0; v < vectors; ++v) {
+        factor[v] = __shfl_sync(kFullWarp, factors[v], s);
+      }
+#pragma unroll
+      for (int column = 0; column < kColumns; ++column) {
+        const int d = lane + column * kWarp;
+        const float value = d < width ? tile[s * (width + 1) + d] : 0;
+#pragma unroll
+        for (int v = 0; v < vectors; ++v) {
+          at[v][column] += factor[v] * value;
+        }
+      }
+    }
+  }
+  template <class T>
+  __device__ void Store(int v, int width, T* to) const {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+#pragma unroll
+    for (int column = 0; column < kColumns; ++column) {
+      const int d = lane + column * kWarp;
+      if (d < width) {
+        to[d] = FromFloat<T>(at[v][column]);
+      }
+    }
+  }
+};
+
+// products[v] of the warp's vectors (shared memory, rows of `width`) with the tile's of this lane.
+template <int vectors>
+__device__ inline void MultiplyTile(const float* own, const float* tile, int width,
+                                    float (&products)[vectors]) {
+  const float* of_lane = tile + static_cast<int>(threadIdx.x % kWarp) * (width + 1);
+#pragma unroll
+  for (int v = 0; v < vectors; ++v) {
+    products[v] = 0;
+  }
+  for (int d = 0; d < width; ++d) {
+    const float value = of_lane[d];
+#pragma unroll
+    for (int v = 0; v < vectors; ++v) {
+      products[v] += own[v * width + d] * value;
+    }
+  }
+}
+
+// Calls body(type*, std::integral_constant<int, vectors>) for what a launch is compiled for.
+template <class Body>
+void WithAttentionKind(Type type, int64_t width, const Body& body) {
+  WithType(type, [&](auto* of_type) {
+    switch (OwnVectors(width)) {
+      case 4:
+        body(of_type, std::integral_constant<int, 4>());
+        return;
+      case 2:
+        body(of_type, std::integral_constant<int, 2>());
+        return;
+      default:
+        body(of_type, std::integral_constant<int, 1>());
+        return;
+    }
+  });
+}
+
+// Blocks for all heads: `own` positions each.
+inline unsigned AttentionBlocks(const AttentionShape& shape, int own) {
+  const int64_t tiles = (shape.positions + own - 1) / own;
+  return static_cast<unsigned>(tiles * shape.rows * shape.heads);
+}
+
+}  // namespace trainyard::engine::cuda

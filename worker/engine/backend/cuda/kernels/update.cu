@@ -1,0 +1,294 @@
+// One block a chunk, and one a running statistic. The block that ends last does what there is to do
+// once: it takes the sums over chunks, counts the step, and tells the host.
+//
+// SGD and AdamW are one launch. With clipping, LARS or a loss scale one launch over the gradients
+// comes before: their norm, and whether they are finite, must be known before anything is written.
+// LAMB's rule is two launches.
+#include "worker/engine/backend/cuda/kernels/update.h"
+
+#include "worker/engine/backend/cuda/kernels/reduce.h"
+#include "worker/engine/backend/cuda/kernels/update_chunk.h"
+
+namespace trainyard::engine::cuda {
+namespace {
+
+// Whether a launch over the gradients comes first.
+bool IsSurveyed(const OptimizerSpec& spec, const UpdateMemory& memory) {
+  return spec.clip_norm > 0 || spec.rule == Rule::kLars || memory.loss_scale != nullptr;
+}
+
+__device__ float LossScaleOf(const UpdateMemory& memory) {
+  return memory.loss_scale == nullptr ? 1 : memory.loss_scale->scale;
+}
+__device__ float CountOf(const Job& job) {
+  const float* count = job.memory.step_count;
+  return count == nullptr ? job.progress->count : *count;
+}
+
+__device__ Rates RatesOf(const Job& job) {
+  if (job.is_surveyed) {
+    return job.progress->rates;
+  }
+  if (!KeepsCount(job.spec)) {
+    return ComputeRates(job.spec, 0, 0, 1);
+  }
+  const float update = NextUpdate(CountOf(job));
+  return job.progress->rates.update == update ? job.progress->rates
+                                              : ComputeRates(job.spec, update, 0, 1);
+}
+
+// The ratio of each parameter from the sums of its chunks; a warp a parameter.
+__device__ void ComputeRatios(const Job& job, double other_scale) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  for (int64_t i = warp; i < job.tables.segment_count; i += kUpdateWarps) {
+    const UpdateSegment& segment = job.tables.segments[i];
+    ChunkSums total = {0, 0};
+    for (int32_t chunk = lane; chunk < segment.chunks; chunk += kWarp) {
+      total.parameter += job.sums[segment.first_chunk + chunk].parameter;
+      total.other += job.sums[segment.first_chunk + chunk].other;
+    }
+    total.parameter = WarpSum(total.parameter);
+    total.other = WarpSum(total.other);
+    if (lane == 0) {
+      job.ratios[i] = segment.is_excluded ? 1
+                                          : LayerRatio(job.spec, sqrt(total.parameter),
+                                                       other_scale * sqrt(total.other));
+    }
+  }
+}
+
+// Looks over the gradients before anything is written.
+__global__ void SurveyKernel(Job job) {
+  __shared__ double scratch[kWarp];
+  __shared__ Rates rates;
+  const int64_t index = blockIdx.x;
+  const bool of_parameters = job.spec.rule == Rule::kLars;
+  const bool takes_norms = of_parameters || job.spec.clip_norm > 0;
+  ChunkSums sums = {0, 0};
+  bool is_spoiled = false;
+  if (index < job.tables.chunk_count) {
+    const UpdateChunk chunk = job.tables.chunks[index];
+    const float* gradients = job.memory.gradients + chunk.offset;
+    const float* parameters = job.memory.parameters + chunk.offset;
+    const auto look_at = [&](float g, float w) {
+      is_spoiled |= IsSpoiled(g);
+      sums.other += Square(g);
+      sums.parameter += Square(w);
+    };
+    using Floats = Vector<float, 4>;
+    const int vectors = job.is_aligned && chunk.offset % 4 == 0 ? chunk.count / 4 : 0;
+#pragma unroll 4
+    for (int i = static_cast<int>(threadIdx.x); i < vectors; i += kUpdateThreads) {
+      const Floats g = reinterpret_cast<const Floats*>(gradients)[i];
+      const Floats w = of_parameters ? reinterpret_cast<const Floats*>(parameters)[i] : Floats{};
+      for (int k = 0; k < 4; ++k) {
+        look_at(g.at[k], w.at[k]);
+      }
+    }
+    for (int i = vectors * 4 + static_cast<int>(threadIdx.x); i < chunk.count;
+         i += kUpdateThreads) {
+      look_at(gradients[i], of_parameters ? parameters[i] : 0);
+    }
+  }
+  if (is_spoiled) {
+    atomicOr(&job.progress->is_spoiled, 1U);
+  }
+  if (takes_norms) {
+    sums.other = BlockSum(sums.other, scratch);
+    sums.parameter = BlockSum(sums.parameter, scratch);
+    if (threadIdx.x == 0 && index < job.tables.chunk_count) {
+      job.sums[index] = sums;
+    }
+  }
+  if (!IsLastBlock(&job.progress->ticket, gridDim.x)) {
+    return;
+  }
+  double squares = 0;
+  for (int64_t i = threadIdx.x; takes_norms && i < job.tables.chunk_count; i += kUpdateThreads) {
+    squares += job.sums[i].other;
+  }
+  squares = BlockSum(squares, scratch);
+  if (threadIdx.x == 0) {
+    const float update = KeepsCount(job.spec) ? NextUpdate(CountOf(job)) : 0;
+    rates = ComputeRates(job.spec, update, sqrt(squares), LossScaleOf(job.memory));
+    job.progress->rates = rates;
+  }
+  __syncthreads();
+  if (of_parameters) {
+    ComputeRatios(job, rates.gradient_scale);
+  }
+}
+
+__device__ void FoldRunning(const UpdateMemory& memory, const RunningSegment& segment,
+                            bool is_skipped) {
+  const float share = segment.momentum;
+  for (int64_t i = segment.offset + threadIdx.x; i < segment.offset + segment.count;
+       i += kUpdateThreads) {
+    if (!is_skipped) {
+      memory.running[i] = (1 - share) * memory.running[i] + share * memory.statistics[i];
+    }
+    memory.statistics[i] = 0;
+  }
+}
+
+// The end of an update, by one thread.
+__device__ void Finish(const Job& job, const Rates& rates, bool is_skipped) {
+  const UpdateMemory& memory = job.memory;
+  StepResult result;
+  const auto take = [](float* sum) {
+    const float value = sum == nullptr ? 0 : *sum;
+    if (sum != nullptr) {
+      *sum = 0;
+    }
+    return value;
+  };
+  result.loss = take(memory.loss);
+  result.accuracy = take(memory.correct);
+  const bool is_spoiled = job.progress->is_spoiled != 0;
+  result.not_finite = is_spoiled || IsSpoiled(result.loss) ? 1 : 0;
+  result.skipped = is_skipped ? 1 : 0;
+  *memory.result = result;
+  job.progress->is_spoiled = 0;
+  if (memory.loss_scale != nullptr) {
+    LossScale scale = *memory.loss_scale;
+    scale.good_steps += 1;
+    if (is_skipped) {
+      scale = {fmaxf(scale.scale / 2, kLossScaleMin), 0};
+    } else if (scale.good_steps >= kLossScaleGrowth) {
+      scale = {fminf(scale.scale * 2, kLossScaleMax), 0};
+    }
+    *memory.loss_scale = scale;
+  }
+  if (is_skipped || !KeepsCount(job.spec)) {
+    return;
+  }
+  *(memory.step_count == nullptr ? &job.progress->count : memory.step_count) = rates.update;
+  if (!job.is_surveyed) {
+    job.progress->rates = ComputeRates(job.spec, NextUpdate(rates.update), 0, 1);
+  }
+}
+
+template <Pass pass>
+__global__ void UpdateKernel(Job job) {
+  __shared__ Rates rates;
+  __shared__ double scratch[kWarp];
+  if (threadIdx.x == 0) {
+    rates = RatesOf(job);
+  }
+  // Read by all threads before the ticket: the last block changes it.
+  const bool is_skipped = job.memory.loss_scale != nullptr && job.progress->is_spoiled != 0;
+  __syncthreads();
+  const int64_t chunk = blockIdx.x;
+  const int64_t running = chunk - job.tables.chunk_count;
+  if (running < 0) {
+    ChunkUpdate<pass> update(job, job.tables.chunks[chunk], rates, job.memory.control->lr,
+                             is_skipped);
+    update.Run();
+    if (!job.is_surveyed && update.is_spoiled()) {
+      atomicOr(&job.progress->is_spoiled, 1U);
+    }
+    if constexpr (pass == Pass::kLambMoments) {
+      const ChunkSums sums = {BlockSum(update.sums().parameter, scratch),
+                              BlockSum(update.sums().other, scratch)};
+      if (threadIdx.x == 0) {
+        job.sums[chunk] = sums;
+      }
+    }
+  } else if (pass != Pass::kLambMoments && running < job.tables.running_count) {
+    FoldRunning(job.memory, job.tables.running[running], is_skipped);
+  }
+  if (!IsLastBlock(&job.progress->ticket, gridDim.x)) {
+    return;
+  }
+  if constexpr (pass == Pass::kLambMoments) {
+    ComputeRatios(job, 1);
+  } else if (threadIdx.x == 0) {
+    Finish(job, rates, is_skipped);
+  }
+}
+
+// The last launch also folds the running statistics.
+template <Pass pass>
+void LaunchUpdate(const Job& job, cudaStream_t stream) {
+  const int64_t blocks =
+      job.tables.chunk_count + (pass == Pass::kLambMoments ? 0 : job.tables.running_count);
+  Launch(UpdateKernel<pass>, dim3(static_cast<unsigned>(blocks > 0 ? blocks : 1)),
+         dim3(kUpdateThreads), 0, stream, job);
+}
+
+constexpr int kExchangeVectors = 4;
+
+__global__ void ExchangeKernel(float* a, float* b, int64_t count, bool is_aligned) {
+  using Floats = Vector<float, 4>;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kUpdateThreads + threadIdx.x;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kUpdateThreads;
+  const int64_t vectors = is_aligned ? count / 4 : 0;
+  for (int64_t i = first; i < vectors; i += step) {
+    const Floats of_a = reinterpret_cast<const Floats*>(a)[i];
+    reinterpret_cast<Floats*>(a)[i] = reinterpret_cast<const Floats*>(b)[i];
+    reinterpret_cast<Floats*>(b)[i] = of_a;
+  }
+  for (int64_t i = vectors * 4 + first; i < count; i += step) {
+    const float of_a = a[i];
+    a[i] = b[i];
+    b[i] = of_a;
+  }
+}
+
+bool IsAligned(const void* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer) % kVectorBytes == 0;
+}
+
+}  // namespace
+
+int64_t UpdateWorkspace(const OptimizerSpec&, int64_t segments, int64_t chunks) {
+  return kProgressBytes + chunks * int64_t{sizeof(ChunkSums)} + segments * int64_t{sizeof(double)};
+}
+
+void Update(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateMemory& memory,
+            cudaStream_t stream) {
+  auto* bytes = static_cast<unsigned char*>(memory.workspace);
+  auto* sums = reinterpret_cast<ChunkSums*>(bytes + kProgressBytes);
+  const Job job = {.spec = spec,
+                   .tables = tables,
+                   .memory = memory,
+                   .progress = reinterpret_cast<Progress*>(bytes),
+                   .sums = sums,
+                   .ratios = reinterpret_cast<double*>(sums + tables.chunk_count),
+                   .is_surveyed = IsSurveyed(spec, memory),
+                   .is_aligned = IsAligned(memory.parameters) && IsAligned(memory.gradients) &&
+                                 IsAligned(memory.slots) && IsAligned(memory.averages) &&
+                                 memory.gradient_elements % 4 == 0};
+  if (job.is_surveyed) {
+    const int64_t blocks = tables.chunk_count > 0 ? tables.chunk_count : 1;
+    Launch(SurveyKernel, dim3(static_cast<unsigned>(blocks)), dim3(kUpdateThreads), 0, stream, job);
+  }
+  switch (spec.rule) {
+    case Rule::kSgd:
+      LaunchUpdate<Pass::kSgd>(job, stream);
+      return;
+    case Rule::kAdamW:
+      LaunchUpdate<Pass::kAdamW>(job, stream);
+      return;
+    case Rule::kLars:
+      LaunchUpdate<Pass::kLars>(job, stream);
+      return;
+    case Rule::kLamb:
+      LaunchUpdate<Pass::kLambMoments>(job, stream);
+      LaunchUpdate<Pass::kLambApply>(job, stream);
+      return;
+  }
+}
+
+void Exchange(float* a, float* b, int64_t count, cudaStream_t stream) {
+  if (count == 0) {
+    return;
+  }
+  constexpr int64_t kBlockElements = int64_t{kUpdateThreads} * 4 * kExchangeVectors;
+  const int64_t blocks = (count + kBlockElements - 1) / kBlockElements;
+  Launch(ExchangeKernel, dim3(static_cast<unsigned>(blocks)), dim3(kUpdateThreads), 0, stream, a, b,
+         count, IsAligned(a) && IsAligned(b));
+}
+
+}  // namespace trainyard::engine::cuda

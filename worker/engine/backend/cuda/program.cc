@@ -1,0 +1,97 @@
+#include "worker/engine/backend/cuda/program.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
+#include "common/base/status_macros.h"
+#include "worker/engine/backend/cuda/runtime/runtime.h"
+
+namespace trainyard::engine::cuda {
+
+BufferId Program::AddArenaBuffer(int64_t bytes) {
+  return buffers_.AddArena(AlignUpDevice(std::max<int64_t>(bytes, 1)));
+}
+
+void Program::Emit(Call call, const std::vector<BufferId>& buffers) {
+  buffers_.Touch(static_cast<int>(calls_.size()), buffers);
+  calls_.push_back(std::move(call));
+}
+
+void Program::Plan(bool is_guarded, const Program* larger) {
+  buffers_.Plan(static_cast<int>(calls_.size()), is_guarded,
+                larger == nullptr ? nullptr : &larger->buffers_);
+}
+
+absl::Status Program::FillGuards(int call, cudaStream_t stream) const {
+  for (std::byte* guard : buffers_.NewGuards(call)) {
+    TY_RETURN_IF_ERROR(
+        CudaStatus(cudaMemsetAsync(guard, kGuardByte, kGuardBytes, stream), "filling a guard"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Program::CheckGuards(int call, cudaStream_t stream) const {
+  TY_RETURN_IF_ERROR(
+      CudaStatus(cudaStreamSynchronize(stream), calls_[static_cast<size_t>(call)].name));
+  for (const std::byte* guard : buffers_.LiveGuards(call)) {
+    std::array<uint8_t, kGuardBytes> seen{};
+    TY_RETURN_IF_ERROR(CudaStatus(
+        cudaMemcpy(seen.data(), guard, seen.size(), cudaMemcpyDeviceToHost), "reading a guard"));
+    if (std::any_of(seen.begin(), seen.end(), [](uint8_t byte) { return byte != kGuardByte; })) {
+      return absl::InternalError(absl::StrCat("'", calls_[static_cast<size_t>(call)].name,
+                                              "' wrote beyond a buffer, or into another's"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Program::Run(size_t calls, const Enqueue& enqueue,
+                          const Executable::ReadyCallback& on_ready) const {
+  int64_t ready = 0;
+  for (size_t i = 0; i < calls; ++i) {
+    const Call& call = calls_[i];
+    if (buffers_.is_guarded()) {
+      TY_RETURN_IF_ERROR(FillGuards(static_cast<int>(i), enqueue.stream));
+    }
+    TY_RETURN_IF_ERROR(Annotate(call.enqueue(enqueue), call.name));
+    TY_RETURN_IF_ERROR(LaunchStatus(call.name));
+    if (buffers_.is_guarded()) {
+      TY_RETURN_IF_ERROR(CheckGuards(static_cast<int>(i), enqueue.stream));
+    }
+    if (call.ready > ready) {
+      if (on_ready) on_ready(ready, call.ready - ready);
+      ready = call.ready;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<CallTime>> Program::Time(const Enqueue& enqueue) const {
+  std::vector<Event> marks;
+  const auto mark = [&]() -> absl::Status {
+    TY_ASSIGN_OR_RETURN(Event event, CreateEvent(/*has_time=*/true));
+    TY_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(event.get(), enqueue.stream), "marking a call"));
+    marks.push_back(std::move(event));
+    return absl::OkStatus();
+  };
+  TY_RETURN_IF_ERROR(mark());
+  for (const Call& call : calls_) {
+    TY_RETURN_IF_ERROR(call.enqueue(enqueue));
+    TY_RETURN_IF_ERROR(mark());
+  }
+  TY_RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(enqueue.stream), "timing calls"));
+  std::vector<CallTime> times;
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    float milliseconds = 0;
+    TY_RETURN_IF_ERROR(CudaStatus(
+        cudaEventElapsedTime(&milliseconds, marks[i].get(), marks[i + 1].get()), "timing calls"));
+    times.push_back(
+        {calls_[i].name, calls_[i].op, 1e-3 * static_cast<double>(milliseconds), calls_[i].flops});
+  }
+  return times;
+}
+
+}  // namespace trainyard::engine::cuda

@@ -1,0 +1,96 @@
+// A step graph compiled for one number of rows: calls that enqueue kernels, over buffers in a
+// planned arena.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "worker/engine/backend/backend.h"
+#include "worker/engine/backend/buffer_plan.h"
+#include "worker/engine/backend/cuda/types.h"
+
+namespace trainyard::engine::cuda {
+
+// What calls are told when they are enqueued: once, where they are captured.
+struct Enqueue {
+  cudaStream_t stream = nullptr;
+  // False: sums overwrite the reduction arena; true: they are added to it.
+  bool adds = false;
+  // Only the loss of an evaluation wants them.
+  bool counts_top5 = false;
+};
+
+struct Call {
+  std::string name;  // "conv1 conv2d"
+  std::string op;    // "conv2d"; "copy" of what no node asks for
+  std::function<absl::Status(const Enqueue&)> enqueue;
+  double flops = 0;
+  // The reduction arena is final up to here after this call; 0: nothing new.
+  int64_t ready = 0;
+};
+
+// Time of one call, from events on the stream.
+struct CallTime {
+  std::string name;
+  std::string op;
+  double seconds = 0;
+  double flops = 0;
+};
+
+// Not thread-safe. Closures of the calls hold a pointer to it: it does not move.
+class Program {
+ public:
+  Program() = default;
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  // Building.
+  BufferId AddArenaBuffer(int64_t bytes);
+  BufferId AddFixedBuffer(void* data) { return buffers_.AddFixed(data); }
+  void Emit(Call call, const std::vector<BufferId>& buffers);
+  void SetReady(int64_t ready) {
+    if (!calls_.empty()) calls_.back().ready = ready;
+  }
+  void Keep(BufferId buffer) { buffers_.Keep(buffer); }
+  void Plan(bool is_guarded, const Program* larger);
+
+  int64_t arena_bytes() const { return buffers_.arena_bytes(); }
+  int64_t unshared_bytes() const { return buffers_.unshared_bytes(); }
+  void Bind(std::byte* arena) { buffers_.Bind(arena); }
+  template <class T>
+  T* ptr(BufferId buffer) const {
+    return buffers_.ptr<T>(buffer);
+  }
+  template <class T>
+  T* ptr_or_null(BufferId buffer) const {
+    return buffers_.ptr_or_null<T>(buffer);
+  }
+  const std::vector<Call>& calls() const { return calls_; }
+
+  // Enqueues the first `calls` calls; on_ready may be empty. Of a guarded program it waits for each
+  // call, and INTERNAL names the one that wrote beyond a buffer.
+  absl::Status Run(size_t calls, const Enqueue& enqueue,
+                   const Executable::ReadyCallback& on_ready) const;
+  // Runs all calls, and tells what each took.
+  absl::StatusOr<std::vector<CallTime>> Time(const Enqueue& enqueue) const;
+
+  // Set by the compiler. The logits as the loss reads them.
+  BufferId logits = kNoBuffer;
+  Type logits_type = Type::kF32;
+  int64_t logits_stride = 0;
+  BufferId input_gradient = kNoBuffer;  // floats, NCHW; none: not taken
+
+ private:
+  absl::Status FillGuards(int call, cudaStream_t stream) const;
+  absl::Status CheckGuards(int call, cudaStream_t stream) const;
+
+  BufferPlan buffers_;
+  std::vector<Call> calls_;
+};
+
+}  // namespace trainyard::engine::cuda

@@ -1,0 +1,155 @@
+#include "worker/engine/backend/cuda/runtime/runtime.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+
+namespace trainyard::engine::cuda {
+namespace {
+
+std::atomic<int64_t> live_bytes{0};
+
+// Addresses are for telling buffers apart: of what no device holds a part will do.
+constexpr int64_t kAddressesMax = int64_t{2} << 40;
+
+}  // namespace
+
+absl::Status CudaStatus(cudaError_t error, absl::string_view what) {
+  if (error == cudaSuccess) return absl::OkStatus();
+  const std::string message =
+      absl::StrCat(what, ": ", cudaGetErrorString(error), " (CUDA error ", static_cast<int>(error),
+                   ", ", cudaGetErrorName(error), ")");
+  switch (error) {
+    case cudaErrorMemoryAllocation:
+      return absl::ResourceExhaustedError(message);
+    case cudaErrorNoDevice:
+    case cudaErrorInsufficientDriver:
+    case cudaErrorDevicesUnavailable:
+    case cudaErrorSystemDriverMismatch:
+      return absl::UnavailableError(message);
+    default:
+      return absl::InternalError(message);
+  }
+}
+
+absl::Status LaunchStatus(absl::string_view what) {
+  return CudaStatus(cudaGetLastError(), what);
+}
+
+absl::Status CheckDevice() {
+  int devices = 0;
+  const cudaError_t error = cudaGetDeviceCount(&devices);
+  if (error == cudaSuccess && devices > 0) return absl::OkStatus();
+  (void)cudaGetLastError();
+  if (error == cudaErrorInsufficientDriver) {
+    return absl::UnavailableError(
+        absl::StrCat("no NVIDIA driver answers, or it is older than this program's CUDA ",
+                     CUDART_VERSION / 1000, ".", CUDART_VERSION % 1000 / 10,
+                     "; install a newer driver, or train on the CPU (device type cpu)"));
+  }
+  if (error == cudaSuccess || error == cudaErrorNoDevice) {
+    return absl::UnavailableError(
+        "the NVIDIA driver shows no GPU to this process; see nvidia-smi and CUDA_VISIBLE_DEVICES, "
+        "or train on the CPU (device type cpu)");
+  }
+  return CudaStatus(error, "the GPUs cannot be counted");
+}
+
+absl::StatusOr<DeviceBuffer> DeviceBuffer::Create(int64_t bytes, Backing backing) {
+  DeviceBuffer buffer;
+  buffer.bytes_ = AlignUpDevice(bytes);
+  if (buffer.bytes_ == 0) return buffer;
+  if (backing == Backing::kAddresses) {
+    const auto reserved = static_cast<size_t>(std::min(buffer.bytes_, kAddressesMax));
+    void* const addresses =
+        mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    TY_CHECK(addresses != MAP_FAILED);
+    buffer.data_ = {static_cast<std::byte*>(addresses),
+                    [reserved](std::byte* data) { munmap(data, reserved); }};
+    return buffer;
+  }
+  void* data = nullptr;
+  const auto size = static_cast<size_t>(buffer.bytes_);
+  TY_RETURN_IF_ERROR(CudaStatus(
+      cudaMalloc(&data, size), absl::StrCat("allocating ", buffer.bytes_, " bytes of the device")));
+  live_bytes += buffer.bytes_;
+  buffer.data_ = {static_cast<std::byte*>(data), [bytes = buffer.bytes_](std::byte* mine) {
+                    cudaFree(mine);
+                    live_bytes -= bytes;
+                  }};
+  TY_RETURN_IF_ERROR(CudaStatus(cudaMemset(data, 0, size), "clearing memory of the device"));
+  // The clearing may still run: it is ordered before other streams' work only by this.
+  TY_RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(nullptr), "clearing memory of the device"));
+  return buffer;
+}
+
+int64_t DeviceBuffer::LiveBytes() {
+  return live_bytes;
+}
+
+absl::StatusOr<PinnedBuffer> PinnedBuffer::Create(int64_t bytes) {
+  PinnedBuffer buffer;
+  void* data = nullptr;
+  TY_RETURN_IF_ERROR(CudaStatus(cudaMallocHost(&data, static_cast<size_t>(bytes)),
+                                absl::StrCat("pinning ", bytes, " bytes of the host")));
+  buffer.data_.reset(static_cast<std::byte*>(data));
+  buffer.bytes_ = bytes;
+  std::memset(data, 0, static_cast<size_t>(bytes));
+  return buffer;
+}
+
+absl::StatusOr<Stream> CreateStream(StreamPriority priority) {
+  int least = 0;
+  int greatest = 0;
+  TY_RETURN_IF_ERROR(CudaStatus(cudaDeviceGetStreamPriorityRange(&least, &greatest),
+                                "asking for the priorities of streams"));
+  cudaStream_t stream = nullptr;
+  TY_RETURN_IF_ERROR(
+      CudaStatus(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking,
+                                              priority == StreamPriority::kHigh ? greatest : least),
+                 "making a stream"));
+  return Stream(stream);
+}
+
+absl::StatusOr<Event> CreateEvent(bool has_time) {
+  cudaEvent_t event = nullptr;
+  TY_RETURN_IF_ERROR(CudaStatus(
+      cudaEventCreateWithFlags(&event, has_time ? cudaEventDefault : cudaEventDisableTiming),
+      "making an event"));
+  return Event(event);
+}
+
+absl::StatusOr<CapturedGraph> Capture(cudaStream_t stream,
+                                      const std::function<absl::Status()>& record) {
+  TY_RETURN_IF_ERROR(
+      CudaStatus(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing"));
+  const absl::Status recorded = record();
+  cudaGraph_t graph = nullptr;
+  const cudaError_t ended = cudaStreamEndCapture(stream, &graph);
+  struct Owner {
+    cudaGraph_t graph;
+    ~Owner() {
+      if (graph != nullptr) cudaGraphDestroy(graph);
+    }
+  } owner{graph};
+  TY_RETURN_IF_ERROR(recorded);
+  TY_RETURN_IF_ERROR(CudaStatus(ended, "ending a capture"));
+  CapturedGraph captured;
+  size_t nodes = 0;
+  TY_RETURN_IF_ERROR(CudaStatus(cudaGraphGetNodes(graph, nullptr, &nodes), "counting nodes"));
+  captured.nodes = static_cast<int64_t>(nodes);
+  cudaGraphExec_t executable = nullptr;
+  TY_RETURN_IF_ERROR(
+      CudaStatus(cudaGraphInstantiate(&executable, graph, 0), "instantiating a graph"));
+  captured.executable.reset(executable);
+  return captured;
+}
+
+}  // namespace trainyard::engine::cuda

@@ -1,0 +1,99 @@
+// What the CUDA runtime lends, each owned by an object: memory, streams, events, captured graphs.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <type_traits>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "worker/engine/graph/memory_plan.h"
+
+namespace trainyard::engine::cuda {
+
+// RESOURCE_EXHAUSTED for memory, UNAVAILABLE where no device or driver answers, INTERNAL otherwise;
+// with what was tried, and the runtime's number and words.
+absl::Status CudaStatus(cudaError_t error, absl::string_view what);
+// Of the launches since the last call.
+absl::Status LaunchStatus(absl::string_view what);
+// OK where the current device can be used; else what to do about it.
+absl::Status CheckDevice();
+
+// What buffers, workspaces and rows of vectors begin at a multiple of.
+inline constexpr int64_t kDeviceAlignment = 256;
+inline int64_t AlignUpDevice(int64_t bytes) {
+  return (bytes + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment;
+}
+
+// Zeroed memory of the device; with Backing::kAddresses none, as planning needs.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  static absl::StatusOr<DeviceBuffer> Create(int64_t bytes, Backing backing);
+
+  std::byte* data() const { return data_.get(); }
+  int64_t bytes() const { return bytes_; }
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data_.get());
+  }
+
+  // What all buffers of the process hold.
+  static int64_t LiveBytes();
+
+ private:
+  using Free = std::function<void(std::byte*)>;
+  std::unique_ptr<std::byte, Free> data_{nullptr, [](std::byte*) {}};
+  int64_t bytes_ = 0;
+};
+
+// Zeroed memory of the host that the device reads and writes without a copy in between.
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  static absl::StatusOr<PinnedBuffer> Create(int64_t bytes);
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data_.get());
+  }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* data) const { cudaFreeHost(data); }
+  };
+  std::unique_ptr<std::byte, Free> data_;
+  int64_t bytes_ = 0;
+};
+
+struct DestroyStream {
+  void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
+};
+using Stream = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, DestroyStream>;
+enum class StreamPriority { kNormal, kHigh };
+absl::StatusOr<Stream> CreateStream(StreamPriority priority = StreamPriority::kNormal);
+
+struct DestroyEvent {
+  void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
+};
+using Event = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, DestroyEvent>;
+absl::StatusOr<Event> CreateEvent(bool has_time = false);
+
+struct DestroyGraph {
+  void operator()(cudaGraphExec_t graph) const { cudaGraphExecDestroy(graph); }
+};
+struct CapturedGraph {
+  std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, DestroyGraph> executable;
+  int64_t nodes = 0;
+};
+// What `record` enqueues on the stream, as one graph; nothing runs. The error of `record` where it
+// fails.
+absl::StatusOr<CapturedGraph> Capture(cudaStream_t stream,
+                                      const std::function<absl::Status()>& record);
+
+}  // namespace trainyard::engine::cuda
