@@ -11,6 +11,7 @@
 namespace trainyard::cuda_on_cpu {
 // Not there where the real runtime is linked.
 __attribute__((weak)) void SetSeed(uint64_t seed);
+__attribute__((weak)) int64_t KernelsLaunched();
 }  // namespace trainyard::cuda_on_cpu
 
 namespace trainyard::engine::cuda::testing {
@@ -149,6 +150,10 @@ void ShuffleDevice(uint64_t seed) {
   if (cuda_on_cpu::SetSeed != nullptr) {
     cuda_on_cpu::SetSeed(seed);
   }
+}
+
+int64_t LaunchesSoFar() {
+  return cuda_on_cpu::KernelsLaunched == nullptr ? 0 : cuda_on_cpu::KernelsLaunched();
 }
 
 }  // namespace trainyard::engine::cuda::testing

@@ -22,7 +22,7 @@ double ToleranceOf(Type type);
 
 // U(-1, 1), the same for the same seed.
 Floats RandomFloats(uint64_t seed, int64_t count);
-// Token numbers below `end`, evenly, or most of them the same few.
+// In [0, end).
 std::vector<int32_t> RandomNumbers(uint64_t seed, int64_t count, int32_t end);
 // What the type makes of each.
 Floats Rounded(const Floats& values, Type type);
@@ -54,5 +54,7 @@ void ExpectNear(const Floats& a, const std::vector<double>& b, double tolerance,
 
 // Draws another order of blocks and threads, where the device is emulated.
 void ShuffleDevice(uint64_t seed);
+// Launches of kernels so far; 0 always where the device is not emulated.
+int64_t LaunchesSoFar();
 
 }  // namespace trainyard::engine::cuda::testing
