@@ -18,8 +18,7 @@ std::vector<ValueId> ConvBiasesOf(const Node& node) {
 absl::StatusOr<PackedWeights> PackedWeights::Create(const StepGraph& training,
                                                     const StepGraph& evaluation,
                                                     const ReductionLayout& layout,
-                                                    float* parameters, Type type,
-                                                    Backing backing) {
+                                                    float* parameters, Type type, Backing backing) {
   PackedWeights weights;
   weights.parameters_ = parameters;
   weights.AddCopies(training, layout, type);
@@ -46,13 +45,13 @@ void PackedWeights::AddCopies(const StepGraph& step, const ReductionLayout&, Typ
       const std::vector<ValueId> biases = ConvBiasesOf(node);
       if (!biases.empty()) {
         // A single one is followed by zeros, up to the next multiple of kReductionAlignment.
-        copies_.emplace(biases, WeightCopy{.parameters = biases,
-                                           .inner = channels,
-                                           .stride = channels,
-                                           .bytes = biases.size() == 1
-                                                        ? 0
-                                                        : AlignUp(channels) * SizeOf(Type::kF32),
-                                           .type = Type::kF32});
+        copies_.emplace(
+            biases,
+            WeightCopy{.parameters = biases,
+                       .inner = channels,
+                       .stride = channels,
+                       .bytes = biases.size() == 1 ? 0 : AlignUp(channels) * SizeOf(Type::kF32),
+                       .type = Type::kF32});
       }
     } else if (node.op == OpKind::kLinear) {
       const Shape& shape = step.graph.value(node.inputs[1]).shape;
@@ -67,8 +66,7 @@ void PackedWeights::AddCopies(const StepGraph& step, const ReductionLayout&, Typ
   }
 }
 
-absl::Status PackedWeights::Lay(const ReductionLayout& layout, float* parameters,
-                                Backing backing) {
+absl::Status PackedWeights::Lay(const ReductionLayout& layout, float* parameters, Backing backing) {
   int64_t bytes = 0;
   for (const auto& [ids, copy] : copies_) bytes += AlignUpDevice(copy.bytes);
   TY_ASSIGN_OR_RETURN(memory_, DeviceBuffer::Create(bytes, backing));
@@ -85,12 +83,15 @@ absl::Status PackedWeights::Lay(const ReductionLayout& layout, float* parameters
     for (const ValueId id : ids) {
       const ReductionEntry& entry = layout.entry(id);
       // A bias is one row, and so begins where the one before ended.
-      const bool is_bias = copy.type == Type::kF32 && copy.inner == copy.stride &&
-                           entry.count < copy.inner;
+      const bool is_bias =
+          copy.type == Type::kF32 && copy.inner == copy.stride && entry.count < copy.inner;
       const int64_t inner = is_bias ? entry.count : copy.inner;
-      const PackedWeight place = {
-          entry.offset, entry.count, inner, is_bias ? inner : copy.stride,
-          at + row * SizeOf(copy.type), copy.type};
+      const PackedWeight place = {entry.offset,
+                                  entry.count,
+                                  inner,
+                                  is_bias ? inner : copy.stride,
+                                  at + row * SizeOf(copy.type),
+                                  copy.type};
       row += entry.count / inner * place.stride;
       const bool is_first =
           place_of_offset_.emplace(entry.offset, static_cast<int32_t>(first.size())).second;
@@ -111,10 +112,10 @@ absl::Status PackedWeights::Lay(const ReductionLayout& layout, float* parameters
   TY_ASSIGN_OR_RETURN(places_, DeviceBuffer::Create(places_bytes, backing));
   TY_ASSIGN_OR_RETURN(first_chunks_, DeviceBuffer::Create(chunks_bytes, backing));
   if (backing == Backing::kAddresses || first.empty()) return absl::OkStatus();
-  TY_RETURN_IF_ERROR(CudaStatus(cudaMemcpy(places_.data(), first.data(),
-                                           static_cast<size_t>(places_bytes),
-                                           cudaMemcpyHostToDevice),
-                                "copying places of weights"));
+  TY_RETURN_IF_ERROR(
+      CudaStatus(cudaMemcpy(places_.data(), first.data(), static_cast<size_t>(places_bytes),
+                            cudaMemcpyHostToDevice),
+                 "copying places of weights"));
   return CudaStatus(cudaMemcpy(first_chunks_.data(), chunks_.data(),
                                static_cast<size_t>(chunks_bytes), cudaMemcpyHostToDevice),
                     "copying places of weights");
@@ -123,9 +124,8 @@ absl::Status PackedWeights::Lay(const ReductionLayout& layout, float* parameters
 void PackedWeights::Refresh(int64_t first, cudaStream_t stream) const {
   if (first == place_count_) return;
   // Chunks are counted from the first place of the launch: of a later one the table is its own.
-  PackWeights(parameters_, places_.as<PackedWeight>() + first,
-              first_chunks_.as<int32_t>() + first, place_count_ - first,
-              chunks_.back() - chunks_[static_cast<size_t>(first)], stream);
+  PackWeights(parameters_, places_.as<PackedWeight>() + first, first_chunks_.as<int32_t>() + first,
+              place_count_ - first, chunks_.back() - chunks_[static_cast<size_t>(first)], stream);
 }
 
 void PackedWeights::Refresh(cudaStream_t stream) const {

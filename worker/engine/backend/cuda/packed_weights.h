@@ -43,9 +43,7 @@ class PackedWeights {
   // Writes those copies that the update does not: of parameters that have a second one.
   void RefreshSecond(cudaStream_t stream) const;
 
-  int64_t bytes() const {
-    return memory_.bytes() + places_.bytes() + first_chunks_.bytes();
-  }
+  int64_t bytes() const { return memory_.bytes() + places_.bytes() + first_chunks_.bytes(); }
   // Places in device memory; the first one of a parameter by its offset, for the update.
   const PackedWeight* places() const { return places_.as<PackedWeight>(); }
   const std::map<int64_t, int32_t>& place_of_offset() const { return place_of_offset_; }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
 
@@ -33,7 +34,8 @@ absl::Status Program::FillGuards(int call, cudaStream_t stream) const {
 }
 
 absl::Status Program::CheckGuards(int call, cudaStream_t stream) const {
-  TY_RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(stream), calls_[static_cast<size_t>(call)].name));
+  TY_RETURN_IF_ERROR(
+      CudaStatus(cudaStreamSynchronize(stream), calls_[static_cast<size_t>(call)].name));
   for (const std::byte* guard : buffers_.LiveGuards(call)) {
     std::array<uint8_t, kGuardBytes> seen{};
     TY_RETURN_IF_ERROR(CudaStatus(
@@ -86,8 +88,8 @@ absl::StatusOr<std::vector<CallTime>> Program::Time(const Enqueue& enqueue) cons
     float milliseconds = 0;
     TY_RETURN_IF_ERROR(CudaStatus(
         cudaEventElapsedTime(&milliseconds, marks[i].get(), marks[i + 1].get()), "timing calls"));
-    times.push_back({calls_[i].name, calls_[i].op, 1e-3 * static_cast<double>(milliseconds),
-                     calls_[i].flops});
+    times.push_back(
+        {calls_[i].name, calls_[i].op, 1e-3 * static_cast<double>(milliseconds), calls_[i].flops});
   }
   return times;
 }

@@ -1,5 +1,9 @@
 // Matrix products by cuBLASLt, with epilogues. All matrices are row-major here; cuBLASLt sees them
 // transposed.
+//
+// A product is split over k only where its parts are kept in f32 and added in a fixed order: the
+// same algorithm gives the same bits each time. Which algorithm is taken depends on measurements
+// where `autotunes`: without it, equal machines choose alike.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,14 +19,17 @@
 namespace trainyard::engine::cuda::blas {
 
 // d [m, n] = op(a) [m, k] op(b) [k, n], summed in f32; then + d where `adds`, + bias, rectified.
+// f32 inputs have f32 outputs; those of 16 bits f32 or their own type.
+//
+// cuBLASLt rectifies a NaN to 0.
 struct MatmulProblem {
   int64_t m = 1, n = 1, k = 1;
-  bool a_transposed = false;  // a lies as [k, m]
-  bool b_transposed = false;  // b lies as [n, k]
-  Type input = Type::kBf16;   // of a and b
-  Type output = Type::kBf16;  // of d
+  bool a_transposed = false;                         // a lies as [k, m]
+  bool b_transposed = false;                         // b lies as [n, k]
+  Type input = Type::kBf16;                          // of a and b
+  Type output = Type::kBf16;                         // of d
   int64_t a_stride = 1, b_stride = 1, d_stride = 1;  // elements from row to row as they lie
-  bool tf32 = false;          // f32 products may be taken in tf32
+  bool tf32 = false;                                 // f32 products may be taken in tf32
   bool adds = false;
   bool bias = false;  // f32 [n]
   bool relu = false;
@@ -34,14 +41,16 @@ class Matmul {
  public:
   virtual ~Matmul() = default;
   virtual int64_t workspace_bytes() const = 0;
-  // Enqueues it; may be captured. Pointers are 16-byte aligned, the workspace 256.
+  // Enqueues it; may be captured. By one thread at a time. Pointers are 16-byte aligned, the
+  // workspace 256: INVALID_ARGUMENT otherwise. INTERNAL with cuBLASLt's words where it refuses.
   virtual absl::Status Run(const void* a, const void* b, const float* bias, void* d,
                            void* workspace, cudaStream_t stream) const = 0;
 };
 
 struct MatmulOptions {
   int64_t workspace_bytes_max = int64_t{32} << 20;
-  // Measure the heuristic's first candidates on the device.
+  // Measure the heuristic's first candidates on the device, with memory taken for it. Where there
+  // is no memory for it, the first is taken.
   bool autotunes = true;
   int candidates_max = 6;
 };
@@ -50,10 +59,11 @@ struct MatmulOptions {
 class MatmulPlanner {
  public:
   virtual ~MatmulPlanner() = default;
-  // UNAVAILABLE where there is no GPU.
+  // For the current device. UNAVAILABLE where there is no GPU.
   static absl::StatusOr<std::unique_ptr<MatmulPlanner>> Create(const MatmulOptions& options);
   // The same problem gives the same product. An epilogue that cuBLASLt does not take for these
-  // types is done by a kernel of our own after the product, so every problem has one.
+  // types is done by a kernel of our own after the product. INVALID_ARGUMENT for sizes, strides and
+  // types that are none, naming the problem; UNIMPLEMENTED where cuBLASLt has no algorithm.
   virtual absl::StatusOr<const Matmul*> Find(const MatmulProblem& problem) = 0;
 };
 

@@ -27,7 +27,7 @@ namespace trainyard::engine::cuda::dnn {
 struct ConvProblem {
   enum class Kind { kForward, kInputGradient, kWeightGradient };
   Kind kind = Kind::kForward;
-  // Of x, y, their gradients and the weight. The weight's gradient is f32, as are bias and sums.
+  // Of x, y, their gradients, the weight and its gradient. Bias and sums are f32.
   Type type = Type::kBf16;
   bool tf32 = false;  // f32 products may be taken in tf32
   int64_t rows = 1;
@@ -43,6 +43,10 @@ struct ConvProblem {
   // kForward, without the two above: also sums and sums of squares of y over its pixels, f32
   // [out_channels] each.
   bool statistics = false;
+  // kWeightGradient of 16-bit types: the gradient is f32 all the same. cuDNN does that for packed
+  // tensors without groups alone, on few engines; without it sums are rounded to `type` once, and
+  // all engines do.
+  bool f32_gradient = false;
 
   // "fwd bf16 n128 c64 32x32 k64 3x3 s1 p1 d1 g1 ...": one line, unique.
   std::string Key() const;
@@ -83,8 +87,8 @@ struct AttentionMemory {
 struct PlanFacts {
   std::string engine;  // cuDNN's name or number of engine and settings
   int64_t workspace_bytes = 0;
-  int candidates = 0;        // that could be built
-  double microseconds = 0;   // of the fastest; 0: not measured
+  int candidates = 0;       // that could be built
+  double microseconds = 0;  // of the fastest; 0: not measured
   bool from_cache = false;
 };
 

@@ -50,10 +50,14 @@ __global__ void PackKernel(const float* parameters, const PackedWeight* weights,
   }
 }
 
-template <int width>
-__device__ void Unpack(const float* packed, float* gradient, bool adds) {
+template <int width, class T>
+__device__ void Unpack(const T* packed, float* gradient, bool adds) {
   using Floats = Vector<float, width>;
-  Floats values = *reinterpret_cast<const Floats*>(packed);
+  const auto stored = *reinterpret_cast<const Vector<T, width>*>(packed);
+  Floats values;
+  for (int i = 0; i < width; ++i) {
+    values.at[i] = ToFloat(stored.at[i]);
+  }
   if (adds) {
     const Floats sums = *reinterpret_cast<const Floats*>(gradient);
     for (int i = 0; i < width; ++i) {
@@ -63,7 +67,8 @@ __device__ void Unpack(const float* packed, float* gradient, bool adds) {
   *reinterpret_cast<Floats*>(gradient) = values;
 }
 
-__global__ void UnpackKernel(const float* packed, int64_t inner, int64_t stride, int64_t count,
+template <class T>
+__global__ void UnpackKernel(const T* packed, int64_t inner, int64_t stride, int64_t count,
                              bool adds, float* gradient) {
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * kPackChunk;
   const int elements = static_cast<int>(count - begin < kPackChunk ? count - begin : kPackChunk);
@@ -92,14 +97,16 @@ void PackWeights(const float* parameters, const PackedWeight* weights, const int
          weights, first_chunk, count);
 }
 
-void UnpackGradient(const float* packed, int64_t inner, int64_t stride, int64_t count, bool adds,
-                    float* gradient, cudaStream_t stream) {
+void UnpackGradient(const void* packed, Type type, int64_t inner, int64_t stride, int64_t count,
+                    bool adds, float* gradient, cudaStream_t stream) {
   if (count == 0) {
     return;
   }
   const int64_t blocks = (count + kPackChunk - 1) / kPackChunk;
-  Launch(UnpackKernel, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, stream, packed,
-         inner, stride, count, adds, gradient);
+  WithType(type, [&]<class T>(T*) {
+    Launch(UnpackKernel<T>, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, stream,
+           static_cast<const T*>(packed), inner, stride, count, adds, gradient);
+  });
 }
 
 }  // namespace trainyard::engine::cuda

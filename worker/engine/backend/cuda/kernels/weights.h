@@ -31,9 +31,9 @@ inline constexpr int64_t kPackChunk = 4096;
 void PackWeights(const float* parameters, const PackedWeight* weights, const int32_t* first_chunk,
                  int64_t count, int64_t chunks, cudaStream_t stream);
 
-// The gradient of one parameter out of a gradient in packed form (f32, rows of `stride` elements of
-// which `inner` are its own) into the arena, or added to it.
-void UnpackGradient(const float* packed, int64_t inner, int64_t stride, int64_t count, bool adds,
-                    float* gradient, cudaStream_t stream);
+// The gradient of one parameter out of a gradient in packed form (elements of `type`, rows of
+// `stride` of which `inner` are its own) into the arena, or added to it.
+void UnpackGradient(const void* packed, Type type, int64_t inner, int64_t stride, int64_t count,
+                    bool adds, float* gradient, cudaStream_t stream);
 
 }  // namespace trainyard::engine::cuda

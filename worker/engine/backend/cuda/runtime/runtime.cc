@@ -68,8 +68,8 @@ absl::StatusOr<DeviceBuffer> DeviceBuffer::Create(int64_t bytes, Backing backing
   if (buffer.bytes_ == 0) return buffer;
   if (backing == Backing::kAddresses) {
     const auto reserved = static_cast<size_t>(std::min(buffer.bytes_, kAddressesMax));
-    void* const addresses = mmap(nullptr, reserved, PROT_NONE,
-                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* const addresses =
+        mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     TY_CHECK(addresses != MAP_FAILED);
     buffer.data_ = {static_cast<std::byte*>(addresses),
                     [reserved](std::byte* data) { munmap(data, reserved); }};
@@ -77,8 +77,8 @@ absl::StatusOr<DeviceBuffer> DeviceBuffer::Create(int64_t bytes, Backing backing
   }
   void* data = nullptr;
   const auto size = static_cast<size_t>(buffer.bytes_);
-  TY_RETURN_IF_ERROR(CudaStatus(cudaMalloc(&data, size),
-                                absl::StrCat("allocating ", buffer.bytes_, " bytes of the device")));
+  TY_RETURN_IF_ERROR(CudaStatus(
+      cudaMalloc(&data, size), absl::StrCat("allocating ", buffer.bytes_, " bytes of the device")));
   live_bytes += buffer.bytes_;
   buffer.data_ = {static_cast<std::byte*>(data), [bytes = buffer.bytes_](std::byte* mine) {
                     cudaFree(mine);
@@ -112,9 +112,8 @@ absl::StatusOr<Stream> CreateStream(StreamPriority priority) {
                                 "asking for the priorities of streams"));
   cudaStream_t stream = nullptr;
   TY_RETURN_IF_ERROR(
-      CudaStatus(cudaStreamCreateWithPriority(
-                     &stream, cudaStreamNonBlocking,
-                     priority == StreamPriority::kHigh ? greatest : least),
+      CudaStatus(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking,
+                                              priority == StreamPriority::kHigh ? greatest : least),
                  "making a stream"));
   return Stream(stream);
 }

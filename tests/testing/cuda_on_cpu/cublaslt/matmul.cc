@@ -1,0 +1,237 @@
+// cublasLtMatmul and its heuristic, emulated.
+//
+// The heuristic proposes, as far as the preference allows them: a split of the sums whose parts are
+// rounded to the output's type, one whose parts stay f32, and no split. The workspace is filled
+// with not-a-numbers by whoever asked for it.
+#include <cublasLt.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "tests/testing/cuda_on_cpu/cublaslt/descriptors.h"
+#include "tests/testing/cuda_on_cpu/cublaslt/gemm.h"
+#include "tests/testing/cuda_on_cpu/cublaslt/support.h"
+#include "tests/testing/cuda_on_cpu/cuda_on_cpu.h"
+
+struct cublasLtContext {
+  uint64_t magic;
+};
+
+namespace trainyard::cuda_on_cpu::cublaslt {
+namespace {
+
+constexpr uint64_t kContextMagic = 0x436f6e74;
+constexpr uint64_t kWorkspacePerSplit = 65536;
+constexpr uint32_t kSplitParts = 3;
+// What a vectorised load needs.
+constexpr uint32_t kFastAlignment = 16;
+
+bool IsContext(cublasLtHandle_t handle) {
+  return handle != nullptr && handle->magic == kContextMagic;
+}
+
+bool IsAligned(const void* pointer, uint32_t alignment) {
+  return reinterpret_cast<uintptr_t>(pointer) % alignment == 0;
+}
+
+Algorithm MakeAlgorithm(const Product& product, const Preference& preference) {
+  Algorithm algorithm = {};
+  algorithm.magic = Algorithm::kMagic;
+  algorithm.rows = product.d->rows;
+  algorithm.columns = product.d->columns;
+  algorithm.depth = static_cast<uint64_t>(product.depth());
+  for (int i = 0; i < 4; ++i) {
+    algorithm.alignments[i] = std::min(kFastAlignment, preference.alignments[i]);
+  }
+  algorithm.parts = 1;
+  return algorithm;
+}
+
+// Rows that start at odd places cannot be loaded by vectors: an algorithm that would do so must not
+// have been asked for.
+bool RowsAreAligned(const Layout& layout, uint32_t alignment) {
+  return layout.columns == 1 || layout.leading * static_cast<int64_t>(BytesOf(layout.type)) %
+                                        std::min(kFastAlignment, alignment) ==
+                                    0;
+}
+
+std::vector<Algorithm> Algorithms(const Product& product, const Preference& preference) {
+  std::vector<Algorithm> algorithms;
+  const auto add = [&](uint32_t parts, bool rounds_parts) {
+    Algorithm algorithm = MakeAlgorithm(product, preference);
+    algorithm.parts = parts;
+    algorithm.rounds_parts = rounds_parts ? 1 : 0;
+    algorithm.workspace = parts > 1 ? kWorkspacePerSplit * parts : 0;
+    if (algorithm.workspace <= preference.workspace) algorithms.push_back(algorithm);
+  };
+  const uint32_t rounding =
+      CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+  if ((preference.reductions & rounding) != 0) add(kSplitParts, true);
+  if ((preference.reductions & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) != 0) {
+    add(kSplitParts, false);
+    add(kSplitParts + 1, false);
+  }
+  add(1, false);
+  return algorithms;
+}
+
+bool ReadAlgorithm(const cublasLtMatmulAlgo_t& opaque, const Product& product,
+                   Algorithm& algorithm) {
+  std::memcpy(&algorithm, &opaque, sizeof(algorithm));
+  return algorithm.magic == Algorithm::kMagic && algorithm.rows == product.d->rows &&
+         algorithm.columns == product.d->columns &&
+         algorithm.depth == static_cast<uint64_t>(product.depth());
+}
+
+// Two matrices may share memory only where they are the same.
+bool InPlaceIsSane(const Product& product, const void* c, const void* d) {
+  return c != d || product.c->leading == product.d->leading;
+}
+
+}  // namespace
+}  // namespace trainyard::cuda_on_cpu::cublaslt
+
+using namespace trainyard::cuda_on_cpu::cublaslt;
+
+extern "C" {
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  if (handle == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    return CUBLAS_STATUS_NOT_INITIALIZED;
+  }
+  *handle = new cublasLtContext{kContextMagic};
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  if (!IsContext(handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
+  handle->magic = 0;
+  delete handle;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+size_t cublasLtGetVersion(void) {
+  return CUBLAS_VERSION;
+}
+size_t cublasLtGetCudartVersion(void) {
+  return CUDART_VERSION;
+}
+
+const char* cublasLtGetStatusName(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_SUCCESS:
+      return "CUBLAS_STATUS_SUCCESS";
+    case CUBLAS_STATUS_NOT_INITIALIZED:
+      return "CUBLAS_STATUS_NOT_INITIALIZED";
+    case CUBLAS_STATUS_ALLOC_FAILED:
+      return "CUBLAS_STATUS_ALLOC_FAILED";
+    case CUBLAS_STATUS_INVALID_VALUE:
+      return "CUBLAS_STATUS_INVALID_VALUE";
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+      return "CUBLAS_STATUS_NOT_SUPPORTED";
+    case CUBLAS_STATUS_EXECUTION_FAILED:
+      return "CUBLAS_STATUS_EXECUTION_FAILED";
+    default:
+      return "CUBLAS_STATUS_INTERNAL_ERROR";
+  }
+}
+const char* cublasLtGetStatusString(cublasStatus_t status) {
+  return cublasLtGetStatusName(status);
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
+                                              cublasLtMatmulDesc_t operation,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t wish, int requested,
+                                              cublasLtMatmulHeuristicResult_t results[],
+                                              int* returned) {
+  if (!IsContext(handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
+  const Preference* preference = Find(wish);
+  if (requested <= 0 || results == nullptr || returned == nullptr || preference == nullptr) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  *returned = 0;
+  const Product product = {Find(operation), Find(a), Find(b), Find(c), Find(d)};
+  const cublasStatus_t status = Check(product);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  const Layout* layouts[4] = {product.a, product.b, product.c, product.d};
+  for (int i = 0; i < 4; ++i) {
+    if (!RowsAreAligned(*layouts[i], preference->alignments[i])) return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  for (const Algorithm& algorithm : Algorithms(product, *preference)) {
+    if (*returned == requested) break;
+    cublasLtMatmulHeuristicResult_t& result = results[(*returned)++];
+    result = {};
+    std::memcpy(&result.algo, &algorithm, sizeof(algorithm));
+    result.workspaceSize = algorithm.workspace;
+    result.state = CUBLAS_STATUS_SUCCESS;
+    result.wavesCount = 1;
+  }
+  return *returned > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
+                              const void* alpha, const void* a, cublasLtMatrixLayout_t a_layout,
+                              const void* b, cublasLtMatrixLayout_t b_layout, const void* beta,
+                              const void* c, cublasLtMatrixLayout_t c_layout, void* d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algo,
+                              void* workspace, size_t workspace_bytes, cudaStream_t stream) {
+  if (!IsContext(handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
+  const Product product = {Find(operation), Find(a_layout), Find(b_layout), Find(c_layout),
+                           Find(d_layout)};
+  const cublasStatus_t status = Check(product);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  if (alpha == nullptr || beta == nullptr || a == nullptr || b == nullptr || d == nullptr) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  const float scale_c = *static_cast<const float*>(beta);
+  if ((c == nullptr && scale_c != 0) || !InPlaceIsSane(product, c, d)) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  Algorithm algorithm = {};
+  if (algo == nullptr || !ReadAlgorithm(*algo, product, algorithm)) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  const void* pointers[4] = {a, b, c, d};
+  for (int i = 0; i < 4; ++i) {
+    if (!IsAligned(pointers[i], algorithm.alignments[i])) return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  if (workspace_bytes < algorithm.workspace || (algorithm.workspace > 0 && workspace == nullptr) ||
+      !IsAligned(workspace, kFastAlignment)) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  const Description& description = *product.description;
+  if (product.has_bias() && description.bias == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+
+  Gemm gemm;
+  gemm.rows = product.rows();
+  gemm.columns = product.columns();
+  gemm.depth = product.depth();
+  gemm.a = {a, product.a->type, product.a->leading, description.transposes_a == CUBLAS_OP_T};
+  gemm.b = {b, product.b->type, product.b->leading, description.transposes_b == CUBLAS_OP_T};
+  gemm.c = {c, product.c->type, product.c->leading, false};
+  gemm.d = d;
+  gemm.d_type = product.d->type;
+  gemm.d_leading = product.d->leading;
+  gemm.alpha = *static_cast<const float*>(alpha);
+  gemm.beta = scale_c;
+  gemm.rounds_to_tf32 = description.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+  gemm.parts = algorithm.parts;
+  gemm.rounds_parts = algorithm.rounds_parts != 0;
+  gemm.bias = product.has_bias() ? description.bias : nullptr;
+  gemm.bias_type =
+      description.bias_type == -1 ? product.d->type : static_cast<uint32_t>(description.bias_type);
+  gemm.relu = product.has_relu();
+  const cudaError_t queued =
+      trainyard::cuda_on_cpu::Enqueue(stream, [gemm, workspace, bytes = algorithm.workspace] {
+        if (bytes > 0) std::memset(workspace, 0xff, bytes);
+        Run(gemm);
+      });
+  return queued == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+}  // extern "C"

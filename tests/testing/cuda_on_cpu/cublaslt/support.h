@@ -1,0 +1,47 @@
+// Which products the emulated cuBLASLt takes: the tables of its documentation (cuBLAS 13, section
+// cublasLtMatmul) for the types that matter here.
+#pragma once
+
+#include <cublasLt.h>
+
+#include "tests/testing/cuda_on_cpu/cublaslt/descriptors.h"
+
+namespace trainyard::cuda_on_cpu::cublaslt {
+
+// The descriptors of one product.
+struct Product {
+  const Description* description = nullptr;
+  const Layout* a = nullptr;
+  const Layout* b = nullptr;
+  const Layout* c = nullptr;
+  const Layout* d = nullptr;
+
+  // Of the result, as cuBLASLt sees it: rows, columns and length of the sums.
+  int64_t rows() const { return static_cast<int64_t>(d->rows); }
+  int64_t columns() const { return static_cast<int64_t>(d->columns); }
+  int64_t depth() const {
+    return static_cast<int64_t>(description->transposes_a == CUBLAS_OP_T ? a->rows : a->columns);
+  }
+  bool has_bias() const { return (description->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0; }
+  bool has_relu() const { return (description->epilogue & CUBLASLT_EPILOGUE_RELU) != 0; }
+};
+
+// INVALID_VALUE for descriptors that are none or contradict each other, NOT_SUPPORTED for types and
+// epilogues that the tables do not have.
+cublasStatus_t Check(const Product& product);
+
+// How an algorithm of the emulation works. Stands in cublasLtMatmulAlgo_t.
+struct Algorithm {
+  static constexpr uint64_t kMagic = 0x416c676f;
+  uint64_t magic;
+  uint64_t workspace;
+  uint64_t rows, columns, depth;  // of the product that it is for
+  uint32_t alignments[4];         // what it may rely on in A, B, C and D
+  uint32_t parts;                 // of each sum
+  uint32_t rounds_parts;          // to the output's type: INPLACE and OUTPUT_TYPE
+};
+static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
+
+uint32_t BytesOf(uint32_t type);
+
+}  // namespace trainyard::cuda_on_cpu::cublaslt

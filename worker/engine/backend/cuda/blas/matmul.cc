@@ -1,0 +1,374 @@
+// A row-major matrix is the column-major transpose of itself: so cuBLASLt computes d^T = op(b)^T
+// op(a)^T, where its A is our b, its B our a, and its rows our columns. The bias, one for each of
+// our columns, is then one for each of its rows, as its epilogue wants it.
+#include "worker/engine/backend/cuda/blas/matmul.h"
+
+#include <cublasLt.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/base/status_macros.h"
+#include "worker/engine/backend/cuda/blas/autotune.h"
+#include "worker/engine/backend/cuda/kernels/elementwise.h"
+
+namespace trainyard::engine::cuda::blas {
+namespace {
+
+constexpr int64_t kPointerAlignment = 16;
+constexpr int64_t kWorkspaceAlignment = 256;
+
+absl::Status FromCuda(cudaError_t error, absl::string_view what) {
+  if (error == cudaSuccess) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(what, ": ", cudaGetErrorString(error)));
+}
+
+absl::Status FromBlas(cublasStatus_t status, absl::string_view what) {
+  if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(what, ": ", cublasLtGetStatusString(status)));
+}
+
+absl::string_view TypeName(Type type) {
+  switch (type) {
+    case Type::kF32:
+      return "f32";
+    case Type::kF16:
+      return "f16";
+    case Type::kBf16:
+      return "bf16";
+  }
+  return "";
+}
+
+cudaDataType_t DataType(Type type) {
+  switch (type) {
+    case Type::kF32:
+      return CUDA_R_32F;
+    case Type::kF16:
+      return CUDA_R_16F;
+    case Type::kBf16:
+      return CUDA_R_16BF;
+  }
+  return CUDA_R_32F;
+}
+
+// Owners of cuBLASLt's descriptors. Attributes are set with their own size, which it checks.
+template <class Handle, cublasStatus_t (*destroy)(Handle)>
+class Owned {
+ public:
+  Owned() = default;
+  Owned(Owned&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Owned& operator=(Owned&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Owned() {
+    if (handle_ != nullptr) (void)destroy(handle_);
+  }
+  Handle get() const { return handle_; }
+  Handle* out() { return &handle_; }
+
+ private:
+  Handle handle_ = nullptr;
+};
+using LibraryHandle = Owned<cublasLtHandle_t, cublasLtDestroy>;
+using Description = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
+using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+
+template <class Value>
+absl::Status Set(const Description& description, cublasLtMatmulDescAttributes_t attribute,
+                 const Value& value) {
+  return FromBlas(
+      cublasLtMatmulDescSetAttribute(description.get(), attribute, &value, sizeof(value)),
+      absl::StrCat("attribute ", static_cast<int>(attribute), " of a product"));
+}
+
+template <class Value>
+absl::Status Set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t attribute,
+                 const Value& value) {
+  return FromBlas(
+      cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof(value)),
+      absl::StrCat("preference ", static_cast<int>(attribute), " of a product"));
+}
+
+// `rows` and `columns` as the matrix lies, row-major.
+absl::StatusOr<Layout> MakeLayout(Type type, int64_t rows, int64_t columns, int64_t stride) {
+  Layout layout;
+  TY_RETURN_IF_ERROR(FromBlas(
+      cublasLtMatrixLayoutCreate(layout.out(), DataType(type), static_cast<uint64_t>(columns),
+                                 static_cast<uint64_t>(rows), stride),
+      "layout of a matrix"));
+  return layout;
+}
+
+// What is sure of the address of every row, and with it of the matrix.
+uint32_t RowAlignment(int64_t stride, Type type) {
+  const int64_t bytes = stride * SizeOf(type);
+  return static_cast<uint32_t>(std::min(kPointerAlignment, bytes & -bytes));
+}
+
+bool IsAligned(const void* pointer, int64_t alignment) {
+  return reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(alignment) == 0;
+}
+
+// The rows and columns of the three as they lie.
+struct Extents {
+  int64_t a_rows, a_columns, b_rows, b_columns;
+};
+Extents ExtentsOf(const MatmulProblem& problem) {
+  Extents extents = {problem.m, problem.k, problem.k, problem.n};
+  if (problem.a_transposed) std::swap(extents.a_rows, extents.a_columns);
+  if (problem.b_transposed) std::swap(extents.b_rows, extents.b_columns);
+  return extents;
+}
+
+absl::Status Validate(const MatmulProblem& problem) {
+  const Extents extents = ExtentsOf(problem);
+  if (problem.m < 1 || problem.n < 1 || problem.k < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("product ", problem.Key(), ": sizes must be positive"));
+  }
+  if (problem.a_stride < extents.a_columns || problem.b_stride < extents.b_columns ||
+      problem.d_stride < problem.n) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("product ", problem.Key(), ": a stride is shorter than a row"));
+  }
+  if (problem.output != Type::kF32 && problem.output != problem.input) {
+    return absl::InvalidArgumentError(absl::StrCat("product ", problem.Key(), ": ",
+                                                   TypeName(problem.input), " inputs cannot give ",
+                                                   TypeName(problem.output)));
+  }
+  return absl::OkStatus();
+}
+
+// Which part of the epilogue cuBLASLt does.
+enum class Fused { kAll, kNone };
+
+cublasLtEpilogue_t EpilogueOf(const MatmulProblem& problem, Fused fused) {
+  if (fused == Fused::kNone) return CUBLASLT_EPILOGUE_DEFAULT;
+  if (problem.bias) return problem.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
+  return problem.relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+class LtMatmul : public Matmul {
+ public:
+  // The descriptors of `problem`, without an algorithm.
+  static absl::StatusOr<std::unique_ptr<LtMatmul>> Describe(cublasLtHandle_t library,
+                                                            const MatmulProblem& problem,
+                                                            Fused fused) {
+    auto matmul = std::unique_ptr<LtMatmul>(new LtMatmul(library, problem, fused));
+    const Extents extents = ExtentsOf(problem);
+    TY_ASSIGN_OR_RETURN(
+        matmul->a_, MakeLayout(problem.input, extents.a_rows, extents.a_columns, problem.a_stride));
+    TY_ASSIGN_OR_RETURN(
+        matmul->b_, MakeLayout(problem.input, extents.b_rows, extents.b_columns, problem.b_stride));
+    TY_ASSIGN_OR_RETURN(matmul->d_,
+                        MakeLayout(problem.output, problem.m, problem.n, problem.d_stride));
+    TY_RETURN_IF_ERROR(matmul->MakeDescription());
+    return matmul;
+  }
+
+  int64_t workspace_bytes() const override { return static_cast<int64_t>(workspace_bytes_); }
+
+  absl::Status Run(const void* a, const void* b, const float* bias, void* d, void* workspace,
+                   cudaStream_t stream) const override {
+    if (!IsAligned(a, kPointerAlignment) || !IsAligned(b, kPointerAlignment) ||
+        !IsAligned(d, kPointerAlignment) || !IsAligned(bias, kPointerAlignment) ||
+        !IsAligned(workspace, kWorkspaceAlignment)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("product ", problem_.Key(), ": a pointer is not aligned"));
+    }
+    if (problem_.bias != (bias != nullptr)) {
+      return absl::InvalidArgumentError(absl::StrCat("product ", problem_.Key(), ": bias is ",
+                                                     problem_.bias ? "missing" : "not wanted"));
+    }
+    if (fused_ == Fused::kAll && problem_.bias) {
+      TY_RETURN_IF_ERROR(Set(description_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias));
+    }
+    const float alpha = 1;
+    const float beta = problem_.adds ? 1 : 0;
+    TY_RETURN_IF_ERROR(FromBlas(
+        cublasLtMatmul(library_, description_.get(), &alpha, b, b_.get(), a, a_.get(), &beta, d,
+                       d_.get(), d, d_.get(), &algorithm_, workspace, workspace_bytes_, stream),
+        absl::StrCat("product ", problem_.Key())));
+    return RunOwnEpilogue(bias, d, stream);
+  }
+
+  void Choose(const cublasLtMatmulHeuristicResult_t& candidate) {
+    algorithm_ = candidate.algo;
+    workspace_bytes_ = candidate.workspaceSize;
+  }
+
+  // The algorithms that cuBLASLt proposes, best first; none where it has none.
+  absl::StatusOr<std::vector<cublasLtMatmulHeuristicResult_t>> Candidates(
+      const MatmulOptions& options) const {
+    Preference preference;
+    TY_RETURN_IF_ERROR(FromBlas(cublasLtMatmulPreferenceCreate(preference.out()), "preference"));
+    TY_RETURN_IF_ERROR(Set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                           static_cast<uint64_t>(options.workspace_bytes_max)));
+    // Parts of k are added in f32, out of the workspace, in a step of their own; other schemes add
+    // in the output's type, or in its memory.
+    TY_RETURN_IF_ERROR(Set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                           uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE}));
+    const uint32_t d_alignment = RowAlignment(problem_.d_stride, problem_.output);
+    TY_RETURN_IF_ERROR(Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+                           RowAlignment(problem_.b_stride, problem_.input)));
+    TY_RETURN_IF_ERROR(Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                           RowAlignment(problem_.a_stride, problem_.input)));
+    TY_RETURN_IF_ERROR(Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, d_alignment));
+    TY_RETURN_IF_ERROR(Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, d_alignment));
+
+    const int wanted = options.autotunes ? std::max(1, options.candidates_max) : 1;
+    std::vector<cublasLtMatmulHeuristicResult_t> candidates(static_cast<size_t>(wanted));
+    int found = 0;
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        library_, description_.get(), b_.get(), a_.get(), d_.get(), d_.get(), preference.get(),
+        wanted, candidates.data(), &found);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE)
+      found = 0;
+    else
+      TY_RETURN_IF_ERROR(FromBlas(status, absl::StrCat("product ", problem_.Key())));
+    candidates.resize(static_cast<size_t>(found));
+    std::erase_if(candidates, [](const cublasLtMatmulHeuristicResult_t& candidate) {
+      return candidate.state != CUBLAS_STATUS_SUCCESS;
+    });
+    return candidates;
+  }
+
+ private:
+  LtMatmul(cublasLtHandle_t library, const MatmulProblem& problem, Fused fused)
+      : library_(library), problem_(problem), fused_(fused) {}
+
+  absl::Status MakeDescription() {
+    // The plain compute type never rounds f32 inputs; with 16-bit ones it is tensor cores with sums
+    // in f32.
+    const bool tf32 = problem_.tf32 && problem_.input == Type::kF32;
+    TY_RETURN_IF_ERROR(
+        FromBlas(cublasLtMatmulDescCreate(description_.out(),
+                                          tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                                          CUDA_R_32F),
+                 "description of a product"));
+    const int32_t a = problem_.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const int32_t b = problem_.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    TY_RETURN_IF_ERROR(Set(description_, CUBLASLT_MATMUL_DESC_TRANSA, a));
+    TY_RETURN_IF_ERROR(Set(description_, CUBLASLT_MATMUL_DESC_TRANSB, b));
+    const auto epilogue = static_cast<uint32_t>(EpilogueOf(problem_, fused_));
+    TY_RETURN_IF_ERROR(Set(description_, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue));
+    if (fused_ == Fused::kNone || !problem_.bias) return absl::OkStatus();
+    const int32_t bias_type = CUDA_R_32F;
+    TY_RETURN_IF_ERROR(Set(description_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, bias_type));
+    // Nobody reads there: the heuristic takes from the address how biases are aligned.
+    const void* aligned = reinterpret_cast<const void*>(uintptr_t{kPointerAlignment});
+    return Set(description_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned);
+  }
+
+  absl::Status RunOwnEpilogue(const float* bias, void* d, cudaStream_t stream) const {
+    if (fused_ == Fused::kAll || (!problem_.bias && !problem_.relu)) return absl::OkStatus();
+    const View view = {d, problem_.d_stride, problem_.output};
+    if (problem_.bias) {
+      AddBias(view, bias, problem_.relu, problem_.m, problem_.n, stream);
+    } else {
+      UnaryForward(Unary::kRelu, view, view, problem_.m, problem_.n, false, stream);
+    }
+    return FromCuda(cudaPeekAtLastError(), "epilogue of a product");
+  }
+
+  const cublasLtHandle_t library_;
+  const MatmulProblem problem_;
+  const Fused fused_;
+  Description description_;
+  Layout a_, b_, d_;
+  cublasLtMatmulAlgo_t algorithm_ = {};
+  size_t workspace_bytes_ = 0;
+};
+
+class LtMatmulPlanner : public MatmulPlanner {
+ public:
+  LtMatmulPlanner(LibraryHandle library, const MatmulOptions& options)
+      : library_(std::move(library)), options_(options) {}
+
+  absl::StatusOr<const Matmul*> Find(const MatmulProblem& problem) override {
+    const std::string key = problem.Key();
+    if (const auto known = products_.find(key); known != products_.end()) {
+      return known->second.get();
+    }
+    TY_RETURN_IF_ERROR(Validate(problem));
+    TY_ASSIGN_OR_RETURN(auto product, Plan(problem));
+    return products_.emplace(key, std::move(product)).first->second.get();
+  }
+
+ private:
+  absl::StatusOr<std::unique_ptr<LtMatmul>> Plan(const MatmulProblem& problem) {
+    // A bias is of the output's type in cuBLASLt, and ours is f32 (cuBLAS 13, table "bias type" of
+    // cublasLtMatmul): with a 16-bit output it would be read wrongly or refused.
+    const bool is_fusible = !problem.bias || problem.output == Type::kF32;
+    for (const Fused fused : {Fused::kAll, Fused::kNone}) {
+      if (fused == Fused::kAll && !is_fusible) continue;
+      TY_ASSIGN_OR_RETURN(auto product, LtMatmul::Describe(library_.get(), problem, fused));
+      TY_ASSIGN_OR_RETURN(const auto candidates, product->Candidates(options_));
+      if (candidates.empty()) continue;
+      product->Choose(candidates[Fastest(problem, candidates, *product)]);
+      return product;
+    }
+    return absl::UnimplementedError(
+        absl::StrCat("product ", problem.Key(), ": cuBLASLt has no algorithm"));
+  }
+
+  size_t Fastest(const MatmulProblem& problem,
+                 const std::vector<cublasLtMatmulHeuristicResult_t>& candidates,
+                 LtMatmul& product) const {
+    if (!options_.autotunes || candidates.size() < 2) return 0;
+    size_t workspace_bytes = 0;
+    for (const auto& candidate : candidates) {
+      workspace_bytes = std::max(workspace_bytes, candidate.workspaceSize);
+    }
+    const int fastest = FastestCandidate(
+        problem, static_cast<int64_t>(workspace_bytes), static_cast<int>(candidates.size()),
+        [&](int index, const TuningMemory& memory, cudaStream_t stream) {
+          product.Choose(candidates[static_cast<size_t>(index)]);
+          return product.Run(memory.a, memory.b, memory.bias, memory.d, memory.workspace, stream);
+        });
+    return static_cast<size_t>(std::max(0, fastest));
+  }
+
+  const LibraryHandle library_;
+  const MatmulOptions options_;
+  std::map<std::string, std::unique_ptr<LtMatmul>> products_;
+};
+
+}  // namespace
+
+std::string MatmulProblem::Key() const {
+  std::string key = absl::StrCat(TypeName(input), tf32 ? "(tf32)" : "", " ", TypeName(output), " m",
+                                 m, " n", n, " k", k, a_transposed ? " aT" : " a", a_stride,
+                                 b_transposed ? " bT" : " b", b_stride, " d", d_stride);
+  if (adds) absl::StrAppend(&key, " adds");
+  if (bias) absl::StrAppend(&key, " bias");
+  if (relu) absl::StrAppend(&key, " relu");
+  return key;
+}
+
+absl::StatusOr<std::unique_ptr<MatmulPlanner>> MatmulPlanner::Create(const MatmulOptions& options) {
+  int devices = 0;
+  const cudaError_t error = cudaGetDeviceCount(&devices);
+  if (error != cudaSuccess || devices == 0) {
+    (void)cudaGetLastError();
+    return absl::UnavailableError(
+        absl::StrCat("there is no GPU for matrix products: ",
+                     error == cudaSuccess ? "none is visible" : cudaGetErrorString(error)));
+  }
+  LibraryHandle library;
+  const cublasStatus_t created = cublasLtCreate(library.out());
+  if (created != CUBLAS_STATUS_SUCCESS) {
+    return absl::UnavailableError(
+        absl::StrCat("cuBLASLt does not start: ", cublasLtGetStatusString(created)));
+  }
+  return std::make_unique<LtMatmulPlanner>(std::move(library), options);
+}
+
+}  // namespace trainyard::engine::cuda::blas

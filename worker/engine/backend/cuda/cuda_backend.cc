@@ -1,0 +1,81 @@
+#include "worker/engine/backend/cuda/cuda_backend.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "worker/engine/backend/cuda/cuda_executable.h"
+
+namespace trainyard::engine {
+namespace {
+
+// Plans that sum in any order are others than those that do not.
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(CudaBackendOptions options) : options_(std::move(options)) {}
+
+  absl::string_view name() const override { return "cuda"; }
+
+  absl::StatusOr<std::unique_ptr<Executable>> Compile(const Graph& model,
+                                                      const OptimizerSpec& optimizer,
+                                                      const CompileOptions& options) override {
+    if (!options_.device_description.empty()) {
+      return absl::FailedPreconditionError("a described device plans, but runs nothing");
+    }
+    return Make(model, optimizer, options, Backing::kMemory);
+  }
+
+  absl::StatusOr<CompilePlan> Plan(const Graph& model, const OptimizerSpec& optimizer,
+                                   const CompileOptions& options) override {
+    TY_ASSIGN_OR_RETURN(const auto executable,
+                        Make(model, optimizer, options, Backing::kAddresses));
+    return CompilePlan{executable->memory_plan(), executable->CallsByOp()};
+  }
+
+ private:
+  absl::StatusOr<std::unique_ptr<cuda::CudaExecutable>> Make(const Graph& model,
+                                                             const OptimizerSpec& optimizer,
+                                                             const CompileOptions& options,
+                                                             Backing backing) {
+    TY_RETURN_IF_ERROR(CheckCompileOptions(options));
+    TY_RETURN_IF_ERROR(ValidateOptimizer(optimizer));
+    TY_ASSIGN_OR_RETURN(std::shared_ptr<cuda::Planners> planners,
+                        PlannersFor(options.deterministic));
+    auto executable = cuda::CudaExecutable::Create(model, optimizer, options, planners, backing);
+    TY_RETURN_IF_ERROR(planners->convolutions->SaveCache());
+    return executable;
+  }
+
+  absl::StatusOr<std::shared_ptr<cuda::Planners>> PlannersFor(bool deterministic) {
+    std::shared_ptr<cuda::Planners>& planners = planners_[deterministic ? 1 : 0];
+    if (planners != nullptr) return planners;
+    const cuda::dnn::PlannerOptions planning = {.autotunes = options_.autotunes,
+                                                .deterministic = deterministic,
+                                                .cache_path = options_.plan_cache_path};
+    auto made = std::make_shared<cuda::Planners>();
+    if (options_.device_description.empty()) {
+      TY_ASSIGN_OR_RETURN(made->convolutions, cuda::dnn::Planner::ForDevice(planning));
+      TY_ASSIGN_OR_RETURN(made->products,
+                          cuda::blas::MatmulPlanner::Create({.autotunes = options_.autotunes}));
+    } else {
+      TY_ASSIGN_OR_RETURN(made->convolutions, cuda::dnn::Planner::ForDescription(
+                                                  options_.device_description, planning));
+    }
+    planners = std::move(made);
+    return planners;
+  }
+
+  const CudaBackendOptions options_;
+  std::shared_ptr<cuda::Planners> planners_[2];
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const CudaBackendOptions& options) {
+  if (options.device_description.empty()) {
+    TY_RETURN_IF_ERROR(cuda::CheckDevice());
+  }
+  return std::make_unique<CudaBackend>(options);
+}
+
+}  // namespace trainyard::engine

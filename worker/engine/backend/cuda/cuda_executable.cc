@@ -1,0 +1,355 @@
+#include "worker/engine/backend/cuda/cuda_executable.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "worker/engine/backend/cuda/kernels/norm.h"
+#include "worker/engine/backend/cuda/weight_order.h"
+
+namespace trainyard::engine::cuda {
+namespace {
+
+// What a process takes of a device beside our buffers: the context, and the libraries' kernels.
+constexpr int64_t kContextBytes = int64_t{600} << 20;
+
+Type StorageOf(Precision precision) {
+  switch (precision) {
+    case Precision::kBf16:
+      return Type::kBf16;
+    case Precision::kF16:
+      return Type::kF16;
+    default:
+      return Type::kF32;
+  }
+}
+
+constexpr char kLossScaleName[] = "loss_scale";
+
+}  // namespace
+
+CudaExecutable::CudaExecutable(const Graph& model, const OptimizerSpec& optimizer,
+                               const CompileOptions& options, std::shared_ptr<Planners> planners,
+                               Backing backing)
+    : options_(options),
+      planners_(std::move(planners)),
+      backing_(backing),
+      model_(model),
+      training_(BuildTrainingStep(model, {options.passes, options.inspect})),
+      evaluation_(BuildEvaluationStep(model, {options.passes, options.inspect})),
+      layout_(LayOutReduction(training_)),
+      table_(BuildStateTable(model, layout_, optimizer)),
+      type_(StorageOf(options.precision)) {
+  if (options.precision == Precision::kF16) {
+    table_.tensors.push_back({StateTensor::Kind::kOptimizerSlot, kLossScaleName, {2}});
+    table_.offsets.push_back(0);
+  }
+}
+
+CudaExecutable::~CudaExecutable() {
+  if (stream_ != nullptr) (void)Wait();
+}
+
+absl::StatusOr<std::unique_ptr<CudaExecutable>> CudaExecutable::Create(
+    const Graph& model, const OptimizerSpec& optimizer, const CompileOptions& options,
+    std::shared_ptr<Planners> planners, Backing backing) {
+  auto executable = std::unique_ptr<CudaExecutable>(
+      new CudaExecutable(model, optimizer, options, std::move(planners), backing));
+  TY_RETURN_IF_ERROR(executable->Allocate(optimizer));
+  TY_RETURN_IF_ERROR(
+      executable->Prepare(executable->training_, executable->training_programs_, options.max_rows)
+          .status());
+  TY_RETURN_IF_ERROR(
+      executable
+          ->Prepare(executable->evaluation_, executable->evaluation_programs_, options.max_rows)
+          .status());
+  executable->UpdatePlan();
+  return executable;
+}
+
+absl::Status CudaExecutable::Allocate(const OptimizerSpec& optimizer) {
+  const auto make = [this](int64_t bytes) { return DeviceBuffer::Create(bytes, backing_); };
+  const auto floats = [&make](int64_t count) { return make(count * int64_t{sizeof(float)}); };
+  TY_ASSIGN_OR_RETURN(parameters_, floats(layout_.gradient_elements));
+  TY_ASSIGN_OR_RETURN(statistics_, floats(layout_.statistic_elements));
+  TY_ASSIGN_OR_RETURN(reduction_, floats(layout_.size));
+  TY_ASSIGN_OR_RETURN(totals_, make(sizeof(LossTotals)));
+  TY_ASSIGN_OR_RETURN(result_, make(sizeof(StepResult)));
+  TY_ASSIGN_OR_RETURN(tickets_, make(kNormTickets));
+  const int64_t labels = options_.max_rows * model_.labels_per_row();
+  TY_ASSIGN_OR_RETURN(loss_workspace_, make(LossWorkspace(labels)));
+  TY_ASSIGN_OR_RETURN(weights_, PackedWeights::Create(training_, evaluation_, layout_,
+                                                      parameters_.as<float>(), type_, backing_));
+  TY_ASSIGN_OR_RETURN(updater_, Updater::Create(optimizer, table_, training_, layout_, weights_,
+                                                options_.precision == Precision::kF16, backing_));
+  const int64_t inputs = options_.max_rows * ElementCount(model_.input_shape());
+  TY_ASSIGN_OR_RETURN(staging_, Staging::Create(inputs * int64_t{sizeof(float)},
+                                                labels * int64_t{sizeof(int32_t)}, backing_));
+  if (backing_ == Backing::kAddresses) return absl::OkStatus();
+  TY_ASSIGN_OR_RETURN(stream_, CreateStream());
+  TY_ASSIGN_OR_RETURN(results_, PinnedBuffer::Create(kUpdatesInFlight * sizeof(StepResult)));
+  for (Event& event : updated_) {
+    TY_ASSIGN_OR_RETURN(event, CreateEvent());
+  }
+  return absl::OkStatus();
+}
+
+StateMemory CudaExecutable::Memory() const {
+  return {.parameters = parameters_.as<float>(),
+          .statistics = statistics_.as<float>(),
+          .reduction = reduction_.as<float>(),
+          .control = staging_.device_control(),
+          .loss_scale = updater_.loss_scale(),
+          .totals = totals_.as<LossTotals>(),
+          .tickets = tickets_.as<uint32_t>(),
+          .loss_workspace = loss_workspace_.data()};
+}
+
+absl::StatusOr<Program*> CudaExecutable::Prepare(const StepGraph& step, Programs& programs,
+                                                 int64_t rows) {
+  const auto found = programs.find(rows);
+  if (found != programs.end()) return found->second.get();
+  const auto largest = programs.find(options_.max_rows);
+  const Program* const larger = largest == programs.end() ? nullptr : largest->second.get();
+  auto program = std::make_unique<Program>();
+  const CompileTarget target = {.rows = rows,
+                                .type = type_,
+                                .tf32 = options_.precision == Precision::kTf32,
+                                .is_guarded = options_.inspect,
+                                .planner = planners_->convolutions.get(),
+                                .products = planners_->products.get()};
+  TY_RETURN_IF_ERROR(
+      Compiler(step, layout_, Memory(), weights_, target, larger, *program).Compile());
+  Program* const made = program.get();
+  programs[rows] = std::move(program);
+  last_rows_ = 0;
+  TY_RETURN_IF_ERROR(BindArena(*made));
+  return made;
+}
+
+// The arena is one for all programs, as large as the largest wants it.
+absl::Status CudaExecutable::BindArena(Program& program) {
+  const bool grows = program.arena_bytes() > arena_bytes_;
+  arena_bytes_ = std::max(arena_bytes_, program.arena_bytes());
+  if (backing_ == Backing::kAddresses) return absl::OkStatus();
+  if (!grows) {
+    program.Bind(arena_.data());
+    return absl::OkStatus();
+  }
+  TY_RETURN_IF_ERROR(Wait());
+  launches_.clear();  // they hold addresses
+  arena_ = DeviceBuffer();
+  TY_ASSIGN_OR_RETURN(arena_, DeviceBuffer::Create(arena_bytes_, backing_));
+  for (Programs* all : {&training_programs_, &evaluation_programs_}) {
+    for (auto& [any_rows, other] : *all) other->Bind(arena_.data());
+  }
+  UpdatePlan();
+  return absl::OkStatus();
+}
+
+void CudaExecutable::UpdatePlan() {
+  plan_.parameters = parameters_.bytes() + statistics_.bytes();
+  plan_.optimizer = updater_.state_bytes();
+  plan_.gradients = reduction_.bytes();
+  plan_.activations = AlignUpDevice(arena_bytes_);
+  plan_.workspace = weights_.bytes() + updater_.workspace_bytes() + staging_.device_bytes() +
+                    totals_.bytes() + result_.bytes() + tickets_.bytes() + loss_workspace_.bytes();
+  plan_.kernels = kContextBytes;
+  const auto largest = training_programs_.find(options_.max_rows);
+  if (largest != training_programs_.end()) {
+    plan_.activations_unshared = largest->second->unshared_bytes();
+  }
+}
+
+std::map<std::string, int64_t> CudaExecutable::CallsByOp() const {
+  std::map<std::string, int64_t> calls;
+  for (const Call& call : training_programs_.at(options_.max_rows)->calls()) ++calls[call.op];
+  return calls;
+}
+
+int64_t CudaExecutable::StepNodes(int64_t rows) const {
+  const auto found = launches_.find({Work::kStep, rows});
+  return found == launches_.end() ? 0 : found->second.graph.nodes;
+}
+
+absl::Status CudaExecutable::Wait() const {
+  return CudaStatus(cudaStreamSynchronize(stream_.get()), "waiting for the device");
+}
+
+absl::Status CudaExecutable::Send(const Batch& batch, double weight, double lr) {
+  const RandomPosition& position = batch.position;
+  const std::array<uint32_t, 2> key = DropoutKey(position);
+  const auto labels = static_cast<double>(std::max<size_t>(1, batch.labels.size()));
+  const StepControl control = {.weight = static_cast<float>(weight),
+                               .gradient_scale = static_cast<float>(weight / labels),
+                               .key = {key[0], key[1]},
+                               .step = static_cast<uint32_t>(position.step),
+                               .first_row = static_cast<uint32_t>(position.first_row),
+                               .lr = static_cast<float>(lr)};
+  return staging_.Send({reinterpret_cast<const std::byte*>(batch.inputs.data()),
+                        batch.inputs.size() * sizeof(float)},
+                       batch.labels, control, stream_.get());
+}
+
+absl::Status CudaExecutable::RefreshWeights() {
+  if (!are_weights_stale_) return absl::OkStatus();
+  weights_.Refresh(stream_.get());
+  are_weights_stale_ = false;
+  return LaunchStatus("packing weights");
+}
+
+absl::Status CudaExecutable::Run(Work work, int64_t rows,
+                                 const std::function<absl::Status()>& record) {
+  Launch& launch = launches_[{work, rows}];
+  if (!options_.captures || options_.inspect || !launch.has_run) {
+    launch.has_run = true;
+    return record();
+  }
+  if (launch.graph.executable == nullptr) {
+    TY_ASSIGN_OR_RETURN(launch.graph, Capture(stream_.get(), record));
+  }
+  return CudaStatus(cudaGraphLaunch(launch.graph.executable.get(), stream_.get()),
+                    "launching a step");
+}
+
+absl::Status CudaExecutable::RunAccumulate(const Program& program, int64_t rows,
+                                           const ReadyCallback& on_ready) {
+  const bool adds = has_sums_;
+  has_sums_ = true;
+  const auto record = [&] {
+    return program.Run(program.calls().size(), {.stream = stream_.get(), .adds = adds}, on_ready);
+  };
+  // Whoever wants to know when sums are ready follows the calls.
+  if (on_ready) return record();
+  return Run(adds ? Work::kAdd : Work::kAccumulate, rows, record);
+}
+
+absl::Status CudaExecutable::Accumulate(const Batch& batch, double weight,
+                                        const ReadyCallback& on_ready) {
+  TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
+  const int64_t rows = RowsOf(model_, batch);
+  TY_RETURN_IF_ERROR(CheckStatistics(training_, rows));
+  TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
+  TY_RETURN_IF_ERROR(RefreshWeights());
+  TY_RETURN_IF_ERROR(Send(batch, weight, 0));
+  int64_t ready = 0;
+  ReadyCallback forward_ready;
+  if (on_ready) {
+    forward_ready = [&](int64_t offset, int64_t count) {
+      ready = offset + count;
+      on_ready(offset, count);
+    };
+  }
+  TY_RETURN_IF_ERROR(RunAccumulate(*program, rows, forward_ready));
+  TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
+  // The range after the gradients holds what the forward half summed up.
+  if (on_ready) on_ready(ready, layout_.size - ready);
+  last_rows_ = rows;
+  return absl::OkStatus();
+}
+
+absl::Status CudaExecutable::EnqueueUpdate() {
+  updater_.Enqueue(parameters_.as<float>(), statistics_.as<float>(), reduction_.as<float>(),
+                   staging_.device_control(), result_.as<StepResult>(), weights_, stream_.get());
+  return LaunchStatus("updating");
+}
+
+absl::Status CudaExecutable::SendResult() {
+  has_sums_ = false;
+  const size_t slot = next_result_;
+  next_result_ = (next_result_ + 1) % kUpdatesInFlight;
+  TY_RETURN_IF_ERROR(
+      CudaStatus(cudaMemcpyAsync(results_.as<StepResult>() + slot, result_.data(),
+                                 sizeof(StepResult), cudaMemcpyDeviceToHost, stream_.get()),
+                 "reading what a step measured"));
+  in_flight_.push_back(slot);
+  return CudaStatus(cudaEventRecord(updated_[slot].get(), stream_.get()), "marking an update");
+}
+
+absl::Status CudaExecutable::StartUpdate(double lr) {
+  if (in_flight_.size() == kUpdatesInFlight) {
+    return absl::FailedPreconditionError("finish an update before starting another");
+  }
+  TY_RETURN_IF_ERROR(staging_.SendRate(static_cast<float>(lr), stream_.get()));
+  TY_RETURN_IF_ERROR(Run(Work::kUpdate, 0, [this] { return EnqueueUpdate(); }));
+  return SendResult();
+}
+
+absl::Status CudaExecutable::StartStep(const Batch& batch, double lr) {
+  const int64_t rows = RowsOf(model_, batch);
+  // What was not captured before, or comes on top of other sums, goes its usual way.
+  if (has_sums_ || are_weights_stale_ || in_flight_.size() == kUpdatesInFlight) {
+    return Executable::StartStep(batch, lr);
+  }
+  TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
+  TY_RETURN_IF_ERROR(CheckStatistics(training_, rows));
+  TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
+  TY_RETURN_IF_ERROR(Send(batch, 1, lr));
+  const auto record = [&]() -> absl::Status {
+    TY_RETURN_IF_ERROR(
+        program->Run(program->calls().size(), {.stream = stream_.get()}, /*on_ready=*/{}));
+    return EnqueueUpdate();
+  };
+  TY_RETURN_IF_ERROR(Run(Work::kStep, rows, record));
+  TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
+  last_rows_ = rows;
+  return SendResult();
+}
+
+absl::StatusOr<StepMetrics> CudaExecutable::FinishUpdate() {
+  if (in_flight_.empty()) return absl::FailedPreconditionError("no update was started");
+  const size_t slot = in_flight_.front();
+  in_flight_.pop_front();
+  TY_RETURN_IF_ERROR(
+      CudaStatus(cudaEventSynchronize(updated_[slot].get()), "waiting for an update"));
+  const StepResult result = results_.as<StepResult>()[slot];
+  StepMetrics metrics = {result.loss, result.accuracy};
+  if (result.not_finite != 0 && result.skipped == 0) {
+    metrics.loss = std::numeric_limits<double>::quiet_NaN();
+  }
+  return metrics;
+}
+
+absl::Status CudaExecutable::ExchangeAverages() {
+  TY_RETURN_IF_ERROR(CheckHasAverages(table_));
+  updater_.ExchangeAverages(parameters_.as<float>(), stream_.get());
+  are_weights_stale_ = true;
+  return LaunchStatus("exchanging averages");
+}
+
+absl::StatusOr<Evaluation> CudaExecutable::Evaluate(const Batch& batch) {
+  TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
+  const int64_t rows = RowsOf(model_, batch);
+  TY_ASSIGN_OR_RETURN(Program * program, Prepare(evaluation_, evaluation_programs_, rows));
+  TY_RETURN_IF_ERROR(RefreshWeights());
+  last_rows_ = 0;
+  TY_RETURN_IF_ERROR(Send(batch, 0, 0));
+  TY_RETURN_IF_ERROR(Run(Work::kEvaluate, rows, [&] {
+    return program->Run(program->calls().size(), {.stream = stream_.get(), .counts_top5 = true},
+                        /*on_ready=*/{});
+  }));
+  TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
+  TY_RETURN_IF_ERROR(Wait());
+  LossTotals totals;
+  TY_RETURN_IF_ERROR(
+      CudaStatus(cudaMemcpy(&totals, totals_.data(), sizeof totals, cudaMemcpyDeviceToHost),
+                 "reading an evaluation"));
+  return Evaluation{totals.loss, static_cast<int64_t>(totals.correct),
+                    static_cast<int64_t>(batch.labels.size()), static_cast<int64_t>(totals.top5)};
+}
+
+absl::StatusOr<std::vector<CallTime>> CudaExecutable::Profile(const Batch& batch) {
+  TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
+  TY_ASSIGN_OR_RETURN(Program * program,
+                      Prepare(training_, training_programs_, RowsOf(model_, batch)));
+  TY_RETURN_IF_ERROR(RefreshWeights());
+  TY_RETURN_IF_ERROR(Send(batch, 1, 0));
+  auto times = program->Time({.stream = stream_.get(), .adds = has_sums_});
+  has_sums_ = true;
+  TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
+  return times;
+}
+
+}  // namespace trainyard::engine::cuda

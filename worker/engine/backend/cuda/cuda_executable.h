@@ -1,0 +1,140 @@
+// The state of a compiled step on a GPU, and its programs by number of rows.
+//
+// The host runs ahead of the device: a step is a copy of its batch on one stream, and one graph on
+// another; what it measured is read when somebody asks. The first time a program runs, its calls
+// are enqueued one by one, so that libraries load what they need; from the second on it is a graph.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "worker/engine/backend/backend.h"
+#include "worker/engine/backend/cuda/compiler.h"
+#include "worker/engine/backend/cuda/packed_weights.h"
+#include "worker/engine/backend/cuda/program.h"
+#include "worker/engine/backend/cuda/runtime/runtime.h"
+#include "worker/engine/backend/cuda/staging.h"
+#include "worker/engine/backend/cuda/updater.h"
+#include "worker/engine/backend/state_table.h"
+
+namespace trainyard::engine::cuda {
+
+// Of one device, for all executables.
+struct Planners {
+  std::unique_ptr<dnn::Planner> convolutions;
+  std::unique_ptr<blas::MatmulPlanner> products;  // null: there is no device
+};
+
+class CudaExecutable final : public Executable {
+ public:
+  // Of addresses alone it can be planned, and nothing else.
+  static absl::StatusOr<std::unique_ptr<CudaExecutable>> Create(const Graph& model,
+                                                                const OptimizerSpec& optimizer,
+                                                                const CompileOptions& options,
+                                                                std::shared_ptr<Planners> planners,
+                                                                Backing backing);
+  ~CudaExecutable() override;
+
+  const std::vector<StateTensor>& state() const override { return table_.tensors; }
+  absl::Status ReadState(size_t index, absl::Span<float> values) const override;
+  absl::Status WriteState(size_t index, absl::Span<const float> values) override;
+  absl::Status Accumulate(const Batch& batch, double weight,
+                          const ReadyCallback& on_ready) override;
+  absl::Span<float> reduction() override {
+    return {reduction_.as<float>(), static_cast<size_t>(layout_.size)};
+  }
+  MemoryKind memory_kind() const override { return MemoryKind::kDevice; }
+  absl::Status ReadReduction(absl::Span<float> sums) override;
+  absl::Status WriteReduction(absl::Span<const float> sums) override;
+  absl::Status Synchronize() override { return Wait(); }
+  absl::Status StartUpdate(double lr) override;
+  absl::StatusOr<StepMetrics> FinishUpdate() override;
+  int max_updates_in_flight() const override { return kUpdatesInFlight; }
+  absl::Status StartStep(const Batch& batch, double lr) override;
+  absl::Status ExchangeAverages() override;
+  absl::StatusOr<Evaluation> Evaluate(const Batch& batch) override;
+  absl::StatusOr<std::vector<float>> Predict(absl::Span<const float> inputs) override;
+  absl::StatusOr<Inspection> Inspect() const override;
+  const MemoryPlan& memory_plan() const override { return plan_; }
+
+  // Calls of the training program of max_rows, by op.
+  std::map<std::string, int64_t> CallsByOp() const;
+  // The stream on which everything is computed, for collectives that follow it.
+  cudaStream_t stream() const { return stream_.get(); }
+  // Runs forward and backward and tells what each call took. Adds to the reduction.
+  absl::StatusOr<std::vector<CallTime>> Profile(const Batch& batch);
+  // Nodes of the graph that a whole step of so many rows is; 0 before it was captured.
+  int64_t StepNodes(int64_t rows) const;
+
+ private:
+  using Programs = std::map<int64_t, std::unique_ptr<Program>>;
+  // What a graph does, for a number of rows.
+  enum class Work { kAccumulate, kAdd, kStep, kUpdate, kEvaluate };
+  struct Launch {
+    bool has_run = false;
+    CapturedGraph graph;
+  };
+
+  CudaExecutable(const Graph& model, const OptimizerSpec& optimizer, const CompileOptions& options,
+                 std::shared_ptr<Planners> planners, Backing backing);
+  absl::Status Allocate(const OptimizerSpec& optimizer);
+  absl::StatusOr<Program*> Prepare(const StepGraph& step, Programs& programs, int64_t rows);
+  absl::Status BindArena(Program& program);
+  void UpdatePlan();
+  StateMemory Memory() const;
+
+  absl::Status Send(const Batch& batch, double weight, double lr);
+  absl::Status RefreshWeights();
+  // Enqueues what `record` does: as a graph from the second time on, where graphs are wanted.
+  absl::Status Run(Work work, int64_t rows, const std::function<absl::Status()>& record);
+  absl::Status RunAccumulate(const Program& program, int64_t rows, const ReadyCallback& on_ready);
+  absl::Status EnqueueUpdate();
+  // Lets the host find the result of the update that was enqueued.
+  absl::Status SendResult();
+  absl::Status Wait() const;
+
+  float* StatePointer(size_t index) const;
+  absl::Status CopyIn(float* to, absl::Span<const float> values) const;
+  absl::Status CopyOut(const float* from, absl::Span<float> values) const;
+  absl::StatusOr<std::vector<float>> ReadLogits(const Program& program, int64_t rows) const;
+
+  // Steps that may be on their way: one runs, one waits.
+  static constexpr int kUpdatesInFlight = 2;
+
+  const CompileOptions options_;
+  const std::shared_ptr<Planners> planners_;
+  const Backing backing_;
+  const Graph model_;
+  const StepGraph training_;
+  const StepGraph evaluation_;
+  const ReductionLayout layout_;
+  StateTable table_;
+  const Type type_;
+  Stream stream_;
+  DeviceBuffer parameters_, statistics_, reduction_, arena_;
+  DeviceBuffer totals_, result_, tickets_, loss_workspace_;
+  PackedWeights weights_;
+  Updater updater_;
+  Staging staging_;
+  Programs training_programs_;
+  Programs evaluation_programs_;
+  std::map<std::pair<Work, int64_t>, Launch> launches_;
+  int64_t arena_bytes_ = 0;
+  MemoryPlan plan_;
+  // The parameters changed otherwise than by an update.
+  bool are_weights_stale_ = true;
+  // False: the reduction is clear, and the next Accumulate may overwrite it.
+  bool has_sums_ = false;
+  int64_t last_rows_ = 0;  // of the last Accumulate while its values are in the arena
+  PinnedBuffer results_;   // a StepResult for each update in flight
+  std::array<Event, kUpdatesInFlight> updated_;
+  std::deque<size_t> in_flight_;
+  size_t next_result_ = 0;
+};
+
+}  // namespace trainyard::engine::cuda

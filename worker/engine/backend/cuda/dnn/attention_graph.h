@@ -1,0 +1,33 @@
+// Causal attention as graphs of cuDNN.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "worker/engine/backend/cuda/dnn/graph.h"
+#include "worker/engine/backend/cuda/dnn/planner.h"
+
+namespace trainyard::engine::cuda::dnn {
+
+// Ids of what an execution binds. Queries, keys and values lie in one tensor (AttentionProblem);
+// their gradients too, Graph::part_bytes apart.
+enum AttentionSlot : int64_t {
+  kQuery = 1,
+  kKey,
+  kValue,
+  kOutput,
+  kLogsum,
+  kOutputGradient,
+  kQueryGradient,
+  kKeyGradient,
+  kValueGradient
+};
+
+// The operations of flash attention (Dao et al. 2022), which cuDNN recognises as one engine.
+// `deterministic`: the gradient of the queries is summed in one order, which takes a workspace of
+// positions x positions of every head. UNIMPLEMENTED where the problem is not is_safe(), or cuDNN
+// refuses the graph.
+absl::StatusOr<Graph> BuildAttentionGraph(const AttentionProblem& problem, bool deterministic,
+                                          cudnnHandle_t handle);
+
+}  // namespace trainyard::engine::cuda::dnn

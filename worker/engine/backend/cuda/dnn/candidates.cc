@@ -1,0 +1,181 @@
+#include "worker/engine/backend/cuda/dnn/candidates.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "worker/engine/backend/cuda/dnn/plan.h"
+
+namespace trainyard::engine::cuda::dnn {
+namespace {
+
+constexpr int kTimedRuns = 3;
+
+absl::Status CudaStatus(cudaError_t error, absl::string_view what) {
+  if (error == cudaSuccess) {
+    return absl::OkStatus();
+  }
+  const std::string message =
+      absl::StrCat(what, ": CUDA error ", static_cast<int>(error), ": ", cudaGetErrorString(error));
+  return error == cudaErrorMemoryAllocation ? absl::ResourceExhaustedError(message)
+                                            : absl::InternalError(message);
+}
+
+// Memory, a stream and two events for as long as candidates are timed.
+class Bench {
+ public:
+  Bench() = default;
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+  ~Bench() {
+    for (void* block : blocks_) {
+      cudaFree(block);
+    }
+    if (begin_ != nullptr) {
+      cudaEventDestroy(begin_);
+    }
+    if (end_ != nullptr) {
+      cudaEventDestroy(end_);
+    }
+    if (stream_ != nullptr) {
+      cudaStreamDestroy(stream_);
+    }
+  }
+
+  absl::Status Open() {
+    TY_RETURN_IF_ERROR(CudaStatus(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
+                                  "create a stream to measure plans"));
+    TY_RETURN_IF_ERROR(CudaStatus(cudaEventCreate(&begin_), "create an event"));
+    return CudaStatus(cudaEventCreate(&end_), "create an event");
+  }
+
+  absl::StatusOr<void*> Zeroed(int64_t bytes) {
+    void* block = nullptr;
+    const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
+    TY_RETURN_IF_ERROR(
+        CudaStatus(cudaMalloc(&block, size), absl::StrCat("allocate ", size, " bytes")));
+    blocks_.push_back(block);
+    TY_RETURN_IF_ERROR(CudaStatus(cudaMemsetAsync(block, 0, size, stream_), "clear memory"));
+    return block;
+  }
+
+  // Microseconds of one run.
+  absl::StatusOr<double> Time(const Target& target, const BuiltPlan& plan, const Graph& graph,
+                              const Bindings& bindings, void* workspace) {
+    TY_RETURN_IF_ERROR(Execute(target, plan, graph, bindings, workspace, stream_));
+    TY_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(begin_, stream_), "record an event"));
+    for (int i = 0; i < kTimedRuns; ++i) {
+      TY_RETURN_IF_ERROR(Execute(target, plan, graph, bindings, workspace, stream_));
+    }
+    TY_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(end_, stream_), "record an event"));
+    TY_RETURN_IF_ERROR(CudaStatus(cudaEventSynchronize(end_), "measure a plan"));
+    float milliseconds = 0;
+    TY_RETURN_IF_ERROR(
+        CudaStatus(cudaEventElapsedTime(&milliseconds, begin_, end_), "measure a plan"));
+    return 1e3 * static_cast<double>(milliseconds) / kTimedRuns;
+  }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  cudaEvent_t begin_ = nullptr;
+  cudaEvent_t end_ = nullptr;
+  std::vector<void*> blocks_;
+};
+
+}  // namespace
+
+bool IsAllowed(const EngineConfig& engine, Precision precision, bool deterministic) {
+  if (engine.has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) ||
+      engine.has(CUDNN_BEHAVIOR_NOTE_REQUIRES_FILTER_INT8x32_REORDER) ||
+      engine.has(CUDNN_BEHAVIOR_NOTE_REQUIRES_BIAS_INT8x32_REORDER)) {
+    return false;
+  }
+  if (deterministic && engine.has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) {
+    return false;
+  }
+  const bool may_round = precision.is_f32 && precision.tf32;
+  if (engine.has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) && !may_round) {
+    return false;
+  }
+  return !precision.is_f32 || may_round || !engine.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+}
+
+absl::StatusOr<std::vector<Candidate>> BuildCandidates(const Target& target, const Graph& graph,
+                                                       Precision precision,
+                                                       const PlannerOptions& options, int max) {
+  std::vector<Candidate> candidates;
+  std::set<std::string> seen;
+  std::string refusal = "its heuristics propose none";
+  for (const cudnnBackendHeurMode_t mode :
+       {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
+    absl::StatusOr<std::vector<EngineConfig>> engines = AskHeuristics(target, graph, mode);
+    if (!engines.ok()) {
+      // A mode that does not know the graph is no reason to give up the others.
+      refusal = std::string(engines.status().message());
+      continue;
+    }
+    for (const EngineConfig& engine : *engines) {
+      if (static_cast<int>(candidates.size()) >= max) {
+        return candidates;
+      }
+      if (!seen.insert(engine.name).second) {
+        continue;
+      }
+      if (!IsAllowed(engine, precision, options.deterministic)) {
+        refusal = absl::StrCat(engine.name, " does not keep precision or determinism");
+        continue;
+      }
+      absl::StatusOr<BuiltPlan> plan = BuildPlan(target, engine);
+      if (!plan.ok()) {
+        refusal = std::string(plan.status().message());
+      } else if (const int64_t bytes = graph.WorkspaceBytes(plan->workspace_bytes);
+                 bytes > options.workspace_bytes_max) {
+        refusal = absl::StrCat(engine.name, " needs ", bytes, " bytes of workspace, of ",
+                               options.workspace_bytes_max);
+      } else {
+        candidates.push_back({*std::move(plan), engine.name});
+      }
+    }
+  }
+  if (candidates.empty()) {
+    return absl::NotFoundError(absl::StrCat("cuDNN has no plan: ", refusal));
+  }
+  return candidates;
+}
+
+absl::Status SortBySpeed(const Target& target, const Graph& graph,
+                         std::vector<Candidate>& candidates) {
+  Bench bench;
+  TY_RETURN_IF_ERROR(bench.Open());
+  Bindings bindings;
+  for (const Slot& slot : graph.slots) {
+    TY_ASSIGN_OR_RETURN(void* block, bench.Zeroed(slot.bytes));
+    bindings.emplace_back(slot.id, block);
+  }
+  int64_t workspace_bytes = 0;
+  for (const Candidate& candidate : candidates) {
+    workspace_bytes =
+        std::max(workspace_bytes, graph.WorkspaceBytes(candidate.plan.workspace_bytes));
+  }
+  TY_ASSIGN_OR_RETURN(void* workspace, bench.Zeroed(workspace_bytes));
+  for (Candidate& candidate : candidates) {
+    const absl::StatusOr<double> time =
+        bench.Time(target, candidate.plan, graph, bindings, workspace);
+    candidate.microseconds = time.ok() ? *time : std::numeric_limits<double>::infinity();
+  }
+  std::stable_sort(
+      candidates.begin(), candidates.end(),
+      [](const Candidate& a, const Candidate& b) { return a.microseconds < b.microseconds; });
+  if (candidates.front().microseconds == std::numeric_limits<double>::infinity()) {
+    return absl::NotFoundError("no plan of cuDNN's runs on this device");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace trainyard::engine::cuda::dnn

@@ -1,0 +1,222 @@
+// cuDNN's descriptors, owned: made with typed attributes, finalized, destroyed. Every failure is a
+// Status that names the descriptor and carries cuDNN's own last message.
+#pragma once
+
+#include <cudnn_graph.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace trainyard::engine::cuda::dnn {
+
+// OK for success; else `what: <cuDNN's message>`. By cuDNN's category: bad parameters
+// INVALID_ARGUMENT, not supported UNIMPLEMENTED, memory RESOURCE_EXHAUSTED, not initialised
+// UNAVAILABLE, all others INTERNAL.
+absl::Status StatusOf(cudnnStatus_t status, absl::string_view what);
+
+// How a C++ type is called among cuDNN's types of attributes.
+template <typename T>
+struct AttributeType;
+template <>
+struct AttributeType<int64_t> {
+  static constexpr cudnnBackendAttributeType_t value = CUDNN_TYPE_INT64;
+};
+template <>
+struct AttributeType<int32_t> {
+  static constexpr cudnnBackendAttributeType_t value = CUDNN_TYPE_INT32;
+};
+template <>
+struct AttributeType<bool> {
+  static constexpr cudnnBackendAttributeType_t value = CUDNN_TYPE_BOOLEAN;
+};
+template <>
+struct AttributeType<float> {
+  static constexpr cudnnBackendAttributeType_t value = CUDNN_TYPE_FLOAT;
+};
+template <>
+struct AttributeType<double> {
+  static constexpr cudnnBackendAttributeType_t value = CUDNN_TYPE_DOUBLE;
+};
+template <>
+struct AttributeType<char> {
+  static constexpr cudnnBackendAttributeType_t value = CUDNN_TYPE_CHAR;
+};
+template <>
+struct AttributeType<cudnnDataType_t> {
+  static constexpr cudnnBackendAttributeType_t value = CUDNN_TYPE_DATA_TYPE;
+};
+template <>
+struct AttributeType<cudnnHandle_t> {
+  static constexpr cudnnBackendAttributeType_t value = CUDNN_TYPE_HANDLE;
+};
+template <>
+struct AttributeType<cudnnConvolutionMode_t> {
+  static constexpr cudnnBackendAttributeType_t value = CUDNN_TYPE_CONVOLUTION_MODE;
+};
+template <>
+struct AttributeType<cudnnBackendHeurMode_t> {
+  static constexpr cudnnBackendAttributeType_t value = CUDNN_TYPE_HEUR_MODE;
+};
+template <>
+struct AttributeType<cudnnBackendNumericalNote_t> {
+  static constexpr cudnnBackendAttributeType_t value = CUDNN_TYPE_NUMERICAL_NOTE;
+};
+template <>
+struct AttributeType<cudnnBackendBehaviorNote_t> {
+  static constexpr cudnnBackendAttributeType_t value = CUDNN_TYPE_BEHAVIOR_NOTE;
+};
+template <>
+struct AttributeType<cudnnBackendKnobType_t> {
+  static constexpr cudnnBackendAttributeType_t value = CUDNN_TYPE_KNOB_TYPE;
+};
+template <>
+struct AttributeType<cudnnPointwiseMode_t> {
+  static constexpr cudnnBackendAttributeType_t value = CUDNN_TYPE_POINTWISE_MODE;
+};
+template <>
+struct AttributeType<cudnnGenStatsMode_t> {
+  static constexpr cudnnBackendAttributeType_t value = CUDNN_TYPE_GENSTATS_MODE;
+};
+template <>
+struct AttributeType<cudnnReduceTensorOp_t> {
+  static constexpr cudnnBackendAttributeType_t value = CUDNN_TYPE_REDUCTION_OPERATOR_TYPE;
+};
+template <>
+struct AttributeType<cudnnBackendNormMode_t> {
+  static constexpr cudnnBackendAttributeType_t value = CUDNN_TYPE_NORM_MODE;
+};
+template <>
+struct AttributeType<cudnnBackendNormFwdPhase_t> {
+  static constexpr cudnnBackendAttributeType_t value = CUDNN_TYPE_NORM_FWD_PHASE;
+};
+template <>
+struct AttributeType<cudnnResampleMode_t> {
+  static constexpr cudnnBackendAttributeType_t value = CUDNN_TYPE_RESAMPLE_MODE;
+};
+template <>
+struct AttributeType<cudnnPaddingMode_t> {
+  static constexpr cudnnBackendAttributeType_t value = CUDNN_TYPE_PADDING_MODE;
+};
+template <>
+struct AttributeType<cudnnFraction_t> {
+  static constexpr cudnnBackendAttributeType_t value = CUDNN_TYPE_FRACTION;
+};
+template <>
+struct AttributeType<void*> {
+  static constexpr cudnnBackendAttributeType_t value = CUDNN_TYPE_VOID_PTR;
+};
+
+class Descriptor;
+
+// One attribute with its value or values.
+class Attribute {
+ public:
+  template <typename T>
+  Attribute(cudnnBackendAttributeName_t name, const T& value)
+      : Attribute(name, AttributeType<T>::value, 1, &value, sizeof(T)) {}
+  template <typename T>
+  Attribute(cudnnBackendAttributeName_t name, const std::vector<T>& values)
+      : Attribute(name, AttributeType<T>::value, values.size(), values.data(), sizeof(T)) {}
+  // The text without a closing zero.
+  Attribute(cudnnBackendAttributeName_t name, const std::string& text)
+      : Attribute(name, CUDNN_TYPE_CHAR, text.size(), text.data(), 1) {}
+  Attribute(cudnnBackendAttributeName_t name, const Descriptor& descriptor);
+  // Descriptors that someone else owns.
+  static Attribute Descriptors(cudnnBackendAttributeName_t name,
+                               const std::vector<cudnnBackendDescriptor_t>& descriptors) {
+    return Attribute(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, descriptors.size(), descriptors.data(),
+                     sizeof(cudnnBackendDescriptor_t));
+  }
+
+ private:
+  friend class Descriptor;
+  Attribute(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, size_t count,
+            const void* values, size_t size)
+      : name_(name), type_(type), count_(static_cast<int64_t>(count)), bytes_(count * size) {
+    if (!bytes_.empty()) {
+      std::memcpy(bytes_.data(), values, bytes_.size());
+    }
+  }
+
+  cudnnBackendAttributeName_t name_;
+  cudnnBackendAttributeType_t type_;
+  int64_t count_;
+  std::vector<unsigned char> bytes_;
+};
+
+// Owns one of cuDNN's descriptors. Movable; empty when default-made or moved from.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  Descriptor(Descriptor&& other) noexcept
+      : descriptor_(std::exchange(other.descriptor_, nullptr)), name_(std::move(other.name_)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept;
+  ~Descriptor();
+
+  // Created alone; `name` is for messages: "forward convolution".
+  static absl::StatusOr<Descriptor> Create(cudnnBackendDescriptorType_t type,
+                                           absl::string_view name);
+  // Created, set and finalized.
+  static absl::StatusOr<Descriptor> Make(cudnnBackendDescriptorType_t type, absl::string_view name,
+                                         const std::vector<Attribute>& attributes);
+
+  absl::Status Set(const Attribute& attribute);
+  absl::Status Finalize();
+
+  // One value; an error where there is none.
+  template <typename T>
+  absl::StatusOr<T> Get(cudnnBackendAttributeName_t attribute) const {
+    T value = {};
+    int64_t count = 0;
+    const absl::Status status = GetRaw(attribute, AttributeType<T>::value, 1, &count, &value);
+    if (!status.ok()) {
+      return status;
+    }
+    return value;
+  }
+  // All values, as many as there are.
+  template <typename T>
+  absl::StatusOr<std::vector<T>> GetAll(cudnnBackendAttributeName_t attribute) const {
+    int64_t count = 0;
+    absl::Status status = GetRaw(attribute, AttributeType<T>::value, 0, &count, nullptr);
+    if (!status.ok()) {
+      return status;
+    }
+    std::vector<T> values(static_cast<size_t>(count));
+    if (count > 0) {
+      status = GetRaw(attribute, AttributeType<T>::value, count, &count, values.data());
+      if (!status.ok()) {
+        return status;
+      }
+      values.resize(static_cast<size_t>(count));
+    }
+    return values;
+  }
+  absl::StatusOr<std::string> GetText(cudnnBackendAttributeName_t attribute) const;
+  // Descriptors of the given type, at most `max`.
+  absl::StatusOr<std::vector<Descriptor>> GetDescriptors(cudnnBackendAttributeName_t attribute,
+                                                         cudnnBackendDescriptorType_t type,
+                                                         absl::string_view name, int64_t max) const;
+
+  cudnnBackendDescriptor_t get() const { return descriptor_; }
+
+ private:
+  Descriptor(cudnnBackendDescriptor_t descriptor, absl::string_view name)
+      : descriptor_(descriptor), name_(name) {}
+  absl::Status GetRaw(cudnnBackendAttributeName_t attribute, cudnnBackendAttributeType_t type,
+                      int64_t requested, int64_t* count, void* values) const;
+
+  cudnnBackendDescriptor_t descriptor_ = nullptr;
+  std::string name_;
+};
+
+}  // namespace trainyard::engine::cuda::dnn

@@ -1,0 +1,33 @@
+// Opening what plans are made for.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "worker/engine/backend/cuda/dnn/engines.h"
+
+namespace trainyard::engine::cuda::dnn {
+
+// A Target that closes what it opened.
+class OpenTarget {
+ public:
+  // The current device. UNAVAILABLE with what to do where there is no GPU or no driver.
+  static absl::StatusOr<std::unique_ptr<OpenTarget>> ForDevice();
+  // INVALID_ARGUMENT for a text that describes no device.
+  static absl::StatusOr<std::unique_ptr<OpenTarget>> ForDescription(const std::string& json);
+  ~OpenTarget();
+  OpenTarget(const OpenTarget&) = delete;
+  OpenTarget& operator=(const OpenTarget&) = delete;
+
+  const Target& get() const { return target_; }
+
+ private:
+  OpenTarget() = default;
+  Target target_;
+};
+
+// The device behind a handle in cuDNN's JSON.
+absl::StatusOr<std::string> DescribeDevice(cudnnHandle_t handle);
+
+}  // namespace trainyard::engine::cuda::dnn

@@ -1,0 +1,145 @@
+// What a CudaExecutable gives and takes of its state: always in the port's order, after all that
+// was enqueued before.
+#include <cstring>
+
+#include "common/base/status_macros.h"
+#include "worker/engine/backend/cuda/cuda_executable.h"
+#include "worker/engine/backend/cuda/kernels/elementwise.h"
+#include "worker/engine/backend/cuda/weight_order.h"
+
+namespace trainyard::engine::cuda {
+
+float* CudaExecutable::StatePointer(size_t index) const {
+  const int64_t offset = table_.offsets[index];
+  switch (table_.tensors[index].kind) {
+    case StateTensor::Kind::kParameter:
+      return parameters_.as<float>() + offset;
+    case StateTensor::Kind::kBuffer:
+      return statistics_.as<float>() + offset;
+    case StateTensor::Kind::kOptimizerSlot:
+      // The loss scale comes last, and is none of the slots.
+      if (updater_.loss_scale() != nullptr && index + 1 == table_.tensors.size()) {
+        return reinterpret_cast<float*>(updater_.loss_scale());
+      }
+      return updater_.slots() + offset;
+    case StateTensor::Kind::kAverage:
+      return updater_.averages() + offset;
+  }
+  return nullptr;
+}
+
+absl::Status CudaExecutable::CopyIn(float* to, absl::Span<const float> values) const {
+  TY_RETURN_IF_ERROR(Wait());
+  return CudaStatus(
+      cudaMemcpy(to, values.data(), values.size() * sizeof(float), cudaMemcpyHostToDevice),
+      "writing state");
+}
+
+absl::Status CudaExecutable::CopyOut(const float* from, absl::Span<float> values) const {
+  TY_RETURN_IF_ERROR(Wait());
+  return CudaStatus(
+      cudaMemcpy(values.data(), from, values.size() * sizeof(float), cudaMemcpyDeviceToHost),
+      "reading state");
+}
+
+absl::Status CudaExecutable::ReadState(size_t index, absl::Span<float> values) const {
+  TY_RETURN_IF_ERROR(CheckStateAccess(table_, index, values.size()));
+  TY_RETURN_IF_ERROR(CopyOut(StatePointer(index), values));
+  const Shape& shape = table_.tensors[index].shape;
+  if (IsReordered(shape)) {
+    const std::vector<float> ordered = ToPortOrder(shape, values);
+    std::copy(ordered.begin(), ordered.end(), values.begin());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaExecutable::WriteState(size_t index, absl::Span<const float> values) {
+  TY_RETURN_IF_ERROR(CheckStateAccess(table_, index, values.size()));
+  are_weights_stale_ = true;
+  return CopyIn(StatePointer(index), ToDeviceOrder(table_.tensors[index].shape, values));
+}
+
+absl::Status CudaExecutable::ReadReduction(absl::Span<float> sums) {
+  TY_CHECK(sums.size() == reduction().size());
+  TY_RETURN_IF_ERROR(CopyOut(reduction_.as<float>(), sums));
+  for (const ReductionEntry& entry : layout_.entries) {
+    if (entry.kind != ReductionEntry::Kind::kGradient) continue;
+    const absl::Span<float> mine =
+        sums.subspan(static_cast<size_t>(entry.offset), static_cast<size_t>(entry.count));
+    const std::vector<float> ordered = ToPortOrder(model_.value(entry.target).shape, mine);
+    std::copy(ordered.begin(), ordered.end(), mine.begin());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaExecutable::WriteReduction(absl::Span<const float> sums) {
+  TY_CHECK(sums.size() == reduction().size());
+  std::vector<float> device(sums.begin(), sums.end());
+  for (const ReductionEntry& entry : layout_.entries) {
+    if (entry.kind != ReductionEntry::Kind::kGradient) continue;
+    const absl::Span<const float> mine =
+        sums.subspan(static_cast<size_t>(entry.offset), static_cast<size_t>(entry.count));
+    const std::vector<float> ordered = ToDeviceOrder(model_.value(entry.target).shape, mine);
+    std::copy(ordered.begin(), ordered.end(), device.begin() + entry.offset);
+  }
+  return CopyIn(reduction_.as<float>(), device);
+}
+
+absl::StatusOr<std::vector<float>> CudaExecutable::ReadLogits(const Program& program,
+                                                              int64_t rows) const {
+  const int64_t classes = model_.classes();
+  const int64_t vectors = rows * model_.value(model_.logits).Elements(1) / classes;
+  TY_ASSIGN_OR_RETURN(
+      const DeviceBuffer plain,
+      DeviceBuffer::Create(vectors * classes * int64_t{sizeof(float)}, Backing::kMemory));
+  const View logits = {program.ptr<void>(program.logits), program.logits_stride,
+                       program.logits_type};
+  Copy(logits, {plain.data(), classes, Type::kF32}, vectors, classes, false, stream_.get());
+  TY_RETURN_IF_ERROR(LaunchStatus("reading logits"));
+  std::vector<float> values(static_cast<size_t>(vectors * classes));
+  TY_RETURN_IF_ERROR(CopyOut(plain.as<float>(), absl::MakeSpan(values)));
+  return values;
+}
+
+absl::StatusOr<std::vector<float>> CudaExecutable::Predict(absl::Span<const float> inputs) {
+  const int64_t rows = static_cast<int64_t>(inputs.size()) / ElementCount(model_.input_shape());
+  TY_RETURN_IF_ERROR(CheckInputs(model_, inputs, rows, options_.max_rows));
+  TY_ASSIGN_OR_RETURN(Program * program, Prepare(evaluation_, evaluation_programs_, rows));
+  TY_RETURN_IF_ERROR(RefreshWeights());
+  last_rows_ = 0;
+  TY_RETURN_IF_ERROR(Send({.inputs = inputs, .labels = {}}, 0, 0));
+  // The last call is the loss, which wants labels.
+  TY_RETURN_IF_ERROR(
+      program->Run(program->calls().size() - 1, {.stream = stream_.get()}, /*on_ready=*/{}));
+  TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
+  return ReadLogits(*program, rows);
+}
+
+absl::StatusOr<Inspection> CudaExecutable::Inspect() const {
+  if (!options_.inspect || last_rows_ == 0) return Executable::Inspect();
+  const Program& program = *training_programs_.at(last_rows_);
+  Inspection inspection;
+  TY_ASSIGN_OR_RETURN(const std::vector<float> logits, ReadLogits(program, last_rows_));
+  inspection.logits.assign(logits.begin(), logits.end());
+  LossTotals totals;
+  TY_RETURN_IF_ERROR(
+      CudaStatus(cudaMemcpy(&totals, totals_.data(), sizeof totals, cudaMemcpyDeviceToHost),
+                 "reading the loss"));
+  inspection.loss = totals.loss / static_cast<double>(last_rows_ * model_.labels_per_row());
+  if (program.input_gradient != kNoBuffer) {
+    std::vector<float> gradient(
+        static_cast<size_t>(last_rows_ * ElementCount(model_.input_shape())));
+    TY_RETURN_IF_ERROR(
+        CopyOut(program.ptr<float>(program.input_gradient), absl::MakeSpan(gradient)));
+    float scale = 1;
+    if (updater_.loss_scale() != nullptr) {
+      TY_RETURN_IF_ERROR(CopyOut(&updater_.loss_scale()->scale, absl::MakeSpan(&scale, 1)));
+    }
+    for (const float value : gradient) {
+      inspection.input_gradient.push_back(static_cast<double>(value) / static_cast<double>(scale));
+    }
+  }
+  return inspection;
+}
+
+}  // namespace trainyard::engine::cuda

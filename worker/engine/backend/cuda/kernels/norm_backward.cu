@@ -1,0 +1,320 @@
+// The gradient of batch_norm (Ioffe & Szegedy 2015, section 3), and what is fused into it. The
+// first pass takes the sums and, where it is wanted, writes the gradient of the residual, which the
+// second then reads in place of all that it was made from.
+#include "worker/engine/backend/cuda/kernels/device.h"
+#include "worker/engine/backend/cuda/kernels/lanes.h"
+#include "worker/engine/backend/cuda/kernels/norm.h"
+#include "worker/engine/backend/cuda/kernels/norm_device.h"
+#include "worker/engine/backend/cuda/kernels/reduce.h"
+#include "worker/engine/backend/cuda/kernels/tiles.h"
+
+namespace trainyard::engine::cuda {
+namespace {
+
+constexpr int kBlocksPerMultiprocessor = 3;
+
+// Where d = dy + second, zero where the output was not positive, comes from.
+struct GradientSource {
+  Operand dy;
+  Operand second;
+  const uint8_t* mask = nullptr;  // eight channels a byte
+  int64_t mask_stride = 0;
+  const float* bias = nullptr;  // of which the output's sign is computed again; null: it is not
+};
+
+struct BackwardArguments {
+  GradientSource source;
+  Operand x;
+  const float* weight = nullptr;
+  const float* mean = nullptr;
+  const float* variance = nullptr;
+  float eps = 0;
+  int64_t pixels = 0;
+  int64_t channels = 0;
+  Tile tile;
+};
+
+struct SumArguments {
+  Operand residual_gradient;
+  float* dweight = nullptr;
+  float* dbias = nullptr;
+  bool adds = false;
+  float* totals = nullptr;  // of this batch alone: dbias, then dweight, rounded up to eights
+  float* partials = nullptr;
+  uint32_t* tickets = nullptr;
+};
+
+struct InputArguments {
+  GradientSource source;  // of d in the second pass
+  Operand addend;
+  Operand dx;
+};
+
+// Of a thread's channels.
+struct ChannelFactors {
+  Float8 mean;
+  Float8 scale;  // read where the sign is computed again
+  Float8 bias;
+};
+
+__device__ ChannelFactors FactorsOf(const BackwardArguments& a, const TilePlace& place,
+                                    const float* bias) {
+  ChannelFactors factors = {LoadChannels(a.mean, place), {}, {}};
+  if (bias != nullptr) {
+    factors.scale = LoadChannels(a.weight, place);
+    factors.bias = LoadChannels(bias, place);
+    const Float8 variance = LoadChannels(a.variance, place);
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      factors.scale.at[i] = NormScale(factors.scale.at[i], variance.at[i], a.eps);
+    }
+  }
+  return factors;
+}
+
+// What is loaded of a pixel.
+template <class T>
+struct Loaded {
+  Lanes<T> dy;
+  Lanes<T> second;
+  Lanes<T> x;
+  unsigned mask;
+};
+
+template <class T>
+__device__ Loaded<T> Load(const GradientSource& source, const Operand& x, const TilePlace& place,
+                          int64_t pixel) {
+  Loaded<T> loaded;
+  loaded.dy = LoadLanes<T>(source.dy, pixel, place.channel, place.count);
+  loaded.x = LoadLanes<T>(x, pixel, place.channel, place.count);
+  if (source.second) {
+    loaded.second = LoadLanes<T>(source.second, pixel, place.channel, place.count);
+  }
+  loaded.mask = 0xffU;
+  if (source.mask != nullptr) {
+    loaded.mask = source.mask[pixel * source.mask_stride + place.channel / kLanes];
+  }
+  return loaded;
+}
+
+// d; `centred` becomes x - mean.
+template <class T>
+__device__ Float8 GradientOf(const GradientSource& source, const ChannelFactors& factors,
+                             const Loaded<T>& loaded, Float8& centred) {
+  Float8 d = Unpack(loaded.dy);
+  const Float8 x = Unpack(loaded.x);
+  if (source.second) {
+    const Float8 second = Unpack(loaded.second);
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      d.at[i] += second.at[i];
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) {
+    centred.at[i] = x.at[i] - factors.mean.at[i];
+    bool is_positive = (loaded.mask >> i & 1U) != 0;
+    if (source.bias != nullptr) {
+      is_positive =
+          Normalized(x.at[i], factors.mean.at[i], factors.scale.at[i], factors.bias.at[i]) > 0;
+    }
+    d.at[i] = is_positive ? d.at[i] : 0.0F;
+  }
+  return d;
+}
+
+// Sums of d and of d (x - mean): [0, 8) and [8, 16) of `sums`.
+template <class T>
+__device__ void SumUp(const BackwardArguments& a, const TilePlace& place,
+                      const Operand& residual_gradient, float (&sums)[2 * kLanes]) {
+  constexpr int kUnroll = 2;
+  const ChannelFactors factors = FactorsOf(a, place, a.source.bias);
+  for (int64_t first = place.pixel; first < a.pixels; first += kUnroll * place.step) {
+    Loaded<T> loaded[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      if (first + u * place.step < a.pixels) {
+        loaded[u] = Load<T>(a.source, a.x, place, first + u * place.step);
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64_t pixel = first + u * place.step;
+      if (pixel < a.pixels) {
+        Float8 centred;
+        const Float8 d = GradientOf(a.source, factors, loaded[u], centred);
+        if (residual_gradient) {
+          StoreLanes<T>(residual_gradient, pixel, place.channel, place.count, d);
+        }
+#pragma unroll
+        for (int i = 0; i < kLanes; ++i) {
+          sums[i] += d.at[i];
+          sums[kLanes + i] = fmaf(d.at[i], centred.at[i], sums[kLanes + i]);
+        }
+      }
+    }
+  }
+}
+
+// dx of a thread's pixels, from the sums of d and of d h over all pixels.
+template <class T>
+__device__ void ApplyInput(const BackwardArguments& a, const InputArguments& to,
+                           const TilePlace& place, const Float8& dbias, const Float8& dweight) {
+  constexpr int kUnroll = 2;
+  if (place.count == 0) {
+    return;
+  }
+  const ChannelFactors factors = FactorsOf(a, place, to.source.bias);
+  // dx = scale d + slope (x - mean) + constant.
+  Float8 scale = LoadChannels(a.weight, place);
+  Float8 slope = LoadChannels(a.variance, place);
+  Float8 constant;
+  const float count = static_cast<float>(a.pixels);
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) {
+    const float inverse = 1 / sqrtf(slope.at[i] + a.eps);
+    scale.at[i] *= inverse;
+    slope.at[i] = -scale.at[i] * inverse * (dweight.at[i] / count);
+    constant.at[i] = -scale.at[i] * (dbias.at[i] / count);
+  }
+  for (int64_t first = place.pixel; first < a.pixels; first += kUnroll * place.step) {
+    Loaded<T> loaded[kUnroll];
+    Lanes<T> addend[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64_t pixel = first + u * place.step;
+      if (pixel < a.pixels) {
+        loaded[u] = Load<T>(to.source, a.x, place, pixel);
+        if (to.addend) {
+          addend[u] = LoadLanes<T>(to.addend, pixel, place.channel, place.count);
+        }
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64_t pixel = first + u * place.step;
+      if (pixel < a.pixels) {
+        Float8 centred;
+        Float8 dx = GradientOf(to.source, factors, loaded[u], centred);
+        const Float8 added = to.addend ? Unpack(addend[u]) : Float8{};
+#pragma unroll
+        for (int i = 0; i < kLanes; ++i) {
+          dx.at[i] = fmaf(scale.at[i], dx.at[i], fmaf(slope.at[i], centred.at[i], constant.at[i])) +
+                     added.at[i];
+        }
+        StoreLanes<T>(to.dx, pixel, place.channel, place.count, dx);
+      }
+    }
+  }
+}
+
+__device__ void AddOrWrite(float* to, float value, bool adds) {
+  *to = adds ? *to + value : value;
+}
+
+// dbias and dweight. Where it is the only launch, dx too.
+template <class T, bool kIsOneLaunch>
+__global__ void __launch_bounds__(NormThreads(kIsOneLaunch),
+                                  kIsOneLaunch ? 1 : kBlocksPerMultiprocessor)
+    SumKernel(BackwardArguments a, SumArguments to, InputArguments input) {
+  constexpr int kThreads = NormThreads(kIsOneLaunch);
+  __shared__ float shared[TileShared(2 * kLanes, kThreads)];
+  const TilePlace place = PlaceIn(a.tile, a.channels);
+  float sums[2 * kLanes] = {};
+  if (place.count > 0) {
+    SumUp<T>(a, place, to.residual_gradient, sums);
+  }
+  SumOverRows<kThreads>(a.tile, place, sums, shared);
+  if (!SumOverTiles<kThreads, 2>(a.tile, place, a.channels, sums, to.partials, to.tickets,
+                                 shared)) {
+    return;
+  }
+  if (place.row == 0) {
+    const Float8 variance = LoadChannels(a.variance, place);
+    const int64_t padded_channels = LaneGroups(a.channels) * kLanes;
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      sums[kLanes + i] *= 1 / sqrtf(variance.at[i] + a.eps);
+      if (i < place.count) {
+        const int64_t channel = place.channel + i;
+        to.totals[channel] = sums[i];
+        to.totals[padded_channels + channel] = sums[kLanes + i];
+        AddOrWrite(to.dbias + channel, sums[i], to.adds);
+        AddOrWrite(to.dweight + channel, sums[kLanes + i], to.adds);
+      }
+    }
+  }
+  if constexpr (kIsOneLaunch) {
+    float* of_column = shared + place.column * 2 * kLanes;
+    if (place.row == 0) {
+#pragma unroll
+      for (int i = 0; i < 2 * kLanes; ++i) {
+        of_column[i] = sums[i];
+      }
+    }
+    __syncthreads();
+    if (input.dx) {
+      Float8 dbias;
+      Float8 dweight;
+#pragma unroll
+      for (int i = 0; i < kLanes; ++i) {
+        dbias.at[i] = of_column[i];
+        dweight.at[i] = of_column[kLanes + i];
+      }
+      ApplyInput<T>(a, input, place, dbias, dweight);
+    }
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kTileThreads, kBlocksPerMultiprocessor)
+    InputKernel(BackwardArguments a, InputArguments to, const float* totals) {
+  const TilePlace place = PlaceIn(a.tile, a.channels);
+  const int64_t padded_channels = LaneGroups(a.channels) * kLanes;
+  ApplyInput<T>(a, to, place, LoadChannels(totals, place),
+                LoadChannels(totals + padded_channels, place));
+}
+
+GradientSource SourceOf(const NormGradient& norm) {
+  return {Input(norm.dy), Input(norm.second_gradient), reinterpret_cast<const uint8_t*>(norm.mask),
+          MaskWords(norm.channels) * static_cast<int64_t>(sizeof(uint32_t)),
+          norm.relu && norm.mask == nullptr ? norm.bias : nullptr};
+}
+
+}  // namespace
+
+void NormBackward(const NormGradient& norm, void* workspace, uint32_t* tickets,
+                  cudaStream_t stream) {
+  const bool is_one_launch = TakesOneLaunch(norm.pixels);
+  const Tile tile = PlanNorm(norm.pixels, norm.channels, norm.x.type);
+  const BackwardArguments arguments = {SourceOf(norm), Input(norm.x), norm.weight,
+                                       norm.mean,      norm.variance, norm.eps,
+                                       norm.pixels,    norm.channels, tile};
+  float* totals = static_cast<float*>(workspace);
+  const SumArguments sums = {Output(norm.residual_gradient, norm.channels, norm.clears_padding),
+                             norm.dweight,
+                             norm.dbias,
+                             norm.adds,
+                             totals,
+                             totals + 2 * LaneGroups(norm.channels) * kLanes,
+                             tickets};
+  InputArguments input = {arguments.source, Input(norm.addend),
+                          Output(norm.dx, norm.channels, norm.clears_padding)};
+  if (norm.residual_gradient) {
+    input.source = {Input(norm.residual_gradient), Operand()};
+  }
+  WithTypeOf(
+      [&](auto* type) {
+        using T = std::remove_pointer_t<decltype(type)>;
+        Launch(is_one_launch ? SumKernel<T, true> : SumKernel<T, false>, GridOf(tile),
+               dim3(static_cast<unsigned>(NormThreads(is_one_launch))), 0, stream, arguments, sums,
+               input);
+        if (!is_one_launch && norm.dx) {
+          Launch(InputKernel<T>, GridOf(tile), dim3(kTileThreads), 0, stream, arguments, input,
+                 totals);
+        }
+      },
+      norm.x, norm.dy, norm.second_gradient, norm.addend, norm.dx, norm.residual_gradient);
+}
+
+}  // namespace trainyard::engine::cuda

@@ -1,0 +1,54 @@
+// What the forward and the gradient kernels of batch_norm share.
+#pragma once
+
+#include <cstdint>
+
+#include "worker/engine/backend/cuda/kernels/norm.h"
+#include "worker/engine/backend/cuda/kernels/tiles.h"
+
+namespace trainyard::engine::cuda {
+
+// Up to so many pixels a single block takes all pixels of a few channels: the second pass finds
+// them in the cache, and one launch costs less than the other blocks would save.
+inline constexpr int64_t kOneLaunchPixels = 2048;
+inline constexpr int kOneLaunchThreads = 512;
+// What memory gives at once: a block of one launch takes no less.
+inline constexpr int64_t kSectorBytes = 32;
+
+inline bool TakesOneLaunch(int64_t pixels) {
+  return pixels <= kOneLaunchPixels;
+}
+inline Tile PlanNorm(int64_t pixels, int64_t channels, Type type) {
+  if (TakesOneLaunch(pixels)) {
+    const int64_t columns = kSectorBytes / (kLanes * SizeOf(type));
+    return PlanTile(pixels, channels, columns, kOneLaunchThreads, true);
+  }
+  return PlanTile(pixels, channels, kTileColumns, kTileThreads, false);
+}
+constexpr int NormThreads(bool is_one_launch) {
+  return is_one_launch ? kOneLaunchThreads : kTileThreads;
+}
+
+static_assert(kTicketsMax * sizeof(uint32_t) <= kNormTickets);
+
+// The factor of a channel. The gradient computes the sign of the output again and must come to the
+// same bits: so both have it from here.
+__device__ inline float NormScale(float weight, float variance, float eps) {
+  return weight / sqrtf(variance + eps);
+}
+__device__ inline float Normalized(float x, float mean, float scale, float bias) {
+  return fmaf(x - mean, scale, bias);
+}
+
+// [channels] floats of a thread's channels; `otherwise` where there are none.
+__device__ inline Float8 LoadChannels(const float* from, const TilePlace& place,
+                                      float otherwise = 0) {
+  Float8 values;
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) {
+    values.at[i] = i < place.count ? from[place.channel + i] : otherwise;
+  }
+  return values;
+}
+
+}  // namespace trainyard::engine::cuda

@@ -1,0 +1,290 @@
+// batch_norm forward. Sums are taken of what each channel differs from its first pixel: so a mean
+// far from zero costs the variance no bits.
+#include "worker/engine/backend/cuda/kernels/device.h"
+#include "worker/engine/backend/cuda/kernels/lanes.h"
+#include "worker/engine/backend/cuda/kernels/norm.h"
+#include "worker/engine/backend/cuda/kernels/norm_device.h"
+#include "worker/engine/backend/cuda/kernels/reduce.h"
+#include "worker/engine/backend/cuda/kernels/tiles.h"
+
+namespace trainyard::engine::cuda {
+namespace {
+
+struct ForwardArguments {
+  Operand x;
+  Operand y;
+  Operand residual;
+  uint8_t* mask = nullptr;  // eight channels a byte
+  int64_t mask_stride = 0;
+  const float* weight = nullptr;
+  const float* bias = nullptr;
+  float eps = 0;
+  bool relu = false;
+  int64_t pixels = 0;
+  int64_t channels = 0;
+  Tile tile;
+};
+
+struct StatisticArguments {
+  float* mean = nullptr;
+  float* variance = nullptr;
+  StatisticSums sums;
+  float* partials = nullptr;
+  uint32_t* tickets = nullptr;
+};
+
+__device__ void AddOrWrite(float* to, float value, bool adds) {
+  *to = adds ? *to + value : value;
+}
+
+__device__ void WriteStatistics(const StatisticSums& sums, int64_t channel, int64_t pixels,
+                                float mean, float variance) {
+  if (sums.mean == nullptr) {
+    return;
+  }
+  const float weight = sums.control->weight;
+  const float count = static_cast<float>(pixels);
+  AddOrWrite(sums.mean + channel, weight * mean, sums.adds);
+  AddOrWrite(sums.variance + channel, weight * variance * count / (count - 1), sums.adds);
+}
+
+// Bits of the values that are positive, eight a byte. The last group clears what follows in its
+// word.
+__device__ void StoreMask(const ForwardArguments& a, const TilePlace& place, int64_t pixel,
+                          const Float8& values) {
+  unsigned bits = 0;
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) {
+    bits |= i < place.count && values.at[i] > 0 ? 1U << i : 0U;
+  }
+  uint8_t* row = a.mask + pixel * a.mask_stride;
+  const int64_t at = place.channel / kLanes;
+  row[at] = static_cast<uint8_t>(bits);
+  if (place.channel + kLanes >= a.channels) {
+    for (int64_t i = at + 1; i < a.mask_stride; ++i) {
+      row[i] = 0;
+    }
+  }
+}
+
+// y of a thread's pixels.
+template <class T>
+__device__ void Apply(const ForwardArguments& a, const TilePlace& place, const Float8& mean,
+                      const Float8& variance) {
+  constexpr int kUnroll = 2;
+  if (place.count == 0) {
+    return;
+  }
+  const Float8 bias = LoadChannels(a.bias, place);
+  Float8 scale = LoadChannels(a.weight, place);
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) {
+    scale.at[i] = NormScale(scale.at[i], variance.at[i], a.eps);
+  }
+  for (int64_t first = place.pixel; first < a.pixels; first += kUnroll * place.step) {
+    Lanes<T> x[kUnroll];
+    Lanes<T> residual[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64_t pixel = first + u * place.step;
+      if (pixel < a.pixels) {
+        x[u] = LoadLanes<T>(a.x, pixel, place.channel, place.count);
+        if (a.residual) {
+          residual[u] = LoadLanes<T>(a.residual, pixel, place.channel, place.count);
+        }
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64_t pixel = first + u * place.step;
+      if (pixel < a.pixels) {
+        Float8 y = Unpack(x[u]);
+        const Float8 added = a.residual ? Unpack(residual[u]) : Float8{};
+#pragma unroll
+        for (int i = 0; i < kLanes; ++i) {
+          y.at[i] = Normalized(y.at[i], mean.at[i], scale.at[i], bias.at[i]) + added.at[i];
+        }
+        if (a.mask != nullptr) {
+          StoreMask(a, place, pixel, y);
+        }
+#pragma unroll
+        for (int i = 0; i < kLanes; ++i) {
+          y.at[i] = a.relu && y.at[i] < 0 ? 0.0F : y.at[i];
+        }
+        StoreLanes<T>(a.y, pixel, place.channel, place.count, y);
+      }
+    }
+  }
+}
+
+// Sums of x - pivot and of its square: [0, 8) and [8, 16) of `sums`.
+template <class T>
+__device__ void SumUp(const ForwardArguments& a, const TilePlace& place, const Float8& pivot,
+                      float (&sums)[2 * kLanes]) {
+  constexpr int kUnroll = 4;
+  for (int64_t first = place.pixel; first < a.pixels; first += kUnroll * place.step) {
+    Lanes<T> x[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64_t pixel = first + u * place.step;
+      if (pixel < a.pixels) {
+        x[u] = LoadLanes<T>(a.x, pixel, place.channel, place.count);
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      if (first + u * place.step < a.pixels) {
+        const Float8 values = Unpack(x[u]);
+#pragma unroll
+        for (int i = 0; i < kLanes; ++i) {
+          const float difference = values.at[i] - pivot.at[i];
+          sums[i] += difference;
+          sums[kLanes + i] = fmaf(difference, difference, sums[kLanes + i]);
+        }
+      }
+    }
+  }
+}
+
+// Mean and variance. Where it is the only launch, y too.
+template <class T, bool kIsOneLaunch>
+__global__ void __launch_bounds__(NormThreads(kIsOneLaunch),
+                                  kIsOneLaunch ? 1 : kTileBlocksPerMultiprocessor)
+    StatisticsKernel(ForwardArguments a, StatisticArguments to) {
+  constexpr int kThreads = NormThreads(kIsOneLaunch);
+  __shared__ float shared[TileShared(2 * kLanes, kThreads)];
+  const TilePlace place = PlaceIn(a.tile, a.channels);
+  float sums[2 * kLanes] = {};
+  Float8 pivot = {};
+  if (place.count > 0) {
+    pivot = Unpack(LoadLanes<T>(a.x, 0, place.channel, place.count));
+    SumUp<T>(a, place, pivot, sums);
+  }
+  SumOverRows<kThreads>(a.tile, place, sums, shared);
+  if (!SumOverTiles<kThreads, 2>(a.tile, place, a.channels, sums, to.partials, to.tickets,
+                                 shared)) {
+    return;
+  }
+  Float8 mean = {};
+  Float8 variance = {};
+  if (place.row == 0) {
+    const float count = static_cast<float>(a.pixels);
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      const float shift = sums[i] / count;
+      const float spread = sums[kLanes + i] / count - shift * shift;
+      mean.at[i] = pivot.at[i] + shift;
+      variance.at[i] = spread < 0 ? 0.0F : spread;  // a NaN stays
+      if (i < place.count) {
+        to.mean[place.channel + i] = mean.at[i];
+        to.variance[place.channel + i] = variance.at[i];
+        WriteStatistics(to.sums, place.channel + i, a.pixels, mean.at[i], variance.at[i]);
+      }
+    }
+  }
+  if constexpr (kIsOneLaunch) {
+    float* of_column = shared + place.column * 2 * kLanes;
+    if (place.row == 0) {
+#pragma unroll
+      for (int i = 0; i < kLanes; ++i) {
+        of_column[i] = mean.at[i];
+        of_column[kLanes + i] = variance.at[i];
+      }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      mean.at[i] = of_column[i];
+      variance.at[i] = of_column[kLanes + i];
+    }
+    Apply<T>(a, place, mean, variance);
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kTileThreads, kTileBlocksPerMultiprocessor)
+    ApplyKernel(ForwardArguments a, const float* mean, const float* variance) {
+  const TilePlace place = PlaceIn(a.tile, a.channels);
+  Apply<T>(a, place, LoadChannels(mean, place), LoadChannels(variance, place));
+}
+
+__global__ void FinalizeKernel(const float* sum, const float* square_sum, int64_t pixels,
+                               int64_t channels, StatisticArguments to) {
+  const int64_t channel = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (channel >= channels) {
+    return;
+  }
+  // In f64: what was rounded when the sums were taken is lost, but no more than that.
+  const double mean = static_cast<double>(sum[channel]) / static_cast<double>(pixels);
+  const double square = static_cast<double>(square_sum[channel]) / static_cast<double>(pixels);
+  const double spread = square - mean * mean;
+  const float variance = static_cast<float>(spread < 0 ? 0.0 : spread);
+  to.mean[channel] = static_cast<float>(mean);
+  to.variance[channel] = variance;
+  WriteStatistics(to.sums, channel, pixels, static_cast<float>(mean), variance);
+}
+
+ForwardArguments ArgumentsOf(const NormForward& norm, const Tile& tile) {
+  return {Input(norm.x),
+          Output(norm.y, norm.channels, norm.clears_padding),
+          Input(norm.residual),
+          reinterpret_cast<uint8_t*>(norm.mask),
+          MaskWords(norm.channels) * static_cast<int64_t>(sizeof(uint32_t)),
+          norm.weight,
+          norm.bias,
+          norm.eps,
+          norm.relu,
+          norm.pixels,
+          norm.channels,
+          tile};
+}
+
+}  // namespace
+
+int64_t NormWorkspace(int64_t pixels, int64_t channels) {
+  // Two sums of each tile, and those of all tiles.
+  const Tile tile = PlanNorm(pixels, channels, Type::kF32);
+  return (tile.tiles + 1) * 2 * LaneGroups(channels) * kLanes * static_cast<int64_t>(sizeof(float));
+}
+
+void NormApply(const NormForward& norm, const float* mean, const float* variance,
+               cudaStream_t stream) {
+  const Tile tile = PlanTile(norm.pixels, norm.channels, kTileColumns, kTileThreads, false);
+  const ForwardArguments arguments = ArgumentsOf(norm, tile);
+  WithTypeOf(
+      [&](auto* type) {
+        using T = std::remove_pointer_t<decltype(type)>;
+        Launch(ApplyKernel<T>, GridOf(tile), dim3(kTileThreads), 0, stream, arguments, mean,
+               variance);
+      },
+      norm.x, norm.y, norm.residual);
+}
+
+void NormTraining(const NormForward& norm, float* mean, float* variance, const StatisticSums& sums,
+                  void* workspace, uint32_t* tickets, cudaStream_t stream) {
+  const bool is_one_launch = TakesOneLaunch(norm.pixels);
+  const Tile tile = PlanNorm(norm.pixels, norm.channels, norm.x.type);
+  const ForwardArguments arguments = ArgumentsOf(norm, tile);
+  const StatisticArguments statistics = {mean, variance, sums, static_cast<float*>(workspace),
+                                         tickets};
+  WithTypeOf(
+      [&](auto* type) {
+        using T = std::remove_pointer_t<decltype(type)>;
+        Launch(is_one_launch ? StatisticsKernel<T, true> : StatisticsKernel<T, false>, GridOf(tile),
+               dim3(static_cast<unsigned>(NormThreads(is_one_launch))), 0, stream, arguments,
+               statistics);
+      },
+      norm.x, norm.y, norm.residual);
+  if (!is_one_launch) {
+    NormApply(norm, mean, variance, stream);
+  }
+}
+
+void NormFinalize(const float* sum, const float* square_sum, int64_t pixels, int64_t channels,
+                  float* mean, float* variance, const StatisticSums& sums, cudaStream_t stream) {
+  const unsigned blocks = static_cast<unsigned>((channels + kTileThreads - 1) / kTileThreads);
+  Launch(FinalizeKernel, dim3(blocks), dim3(kTileThreads), 0, stream, sum, square_sum, pixels,
+         channels, StatisticArguments{mean, variance, sums});
+}
+
+}  // namespace trainyard::engine::cuda

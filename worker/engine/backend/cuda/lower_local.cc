@@ -1,0 +1,244 @@
+// Ops that look at one element, or one pixel, at a time; changes of layout.
+#include "worker/engine/backend/cuda/compiler.h"
+#include "worker/engine/graph/dropout.h"
+
+namespace trainyard::engine::cuda {
+namespace {
+
+Unary UnaryOf(const Node& node) {
+  switch (node.op) {
+    case OpKind::kRelu:
+    case OpKind::kReluGradient:
+      return Unary::kRelu;
+    case OpKind::kTanh:
+    case OpKind::kTanhGradient:
+      return Unary::kTanh;
+    case OpKind::kSigmoid:
+    case OpKind::kSigmoidGradient:
+      return Unary::kSigmoid;
+    default:
+      return node.gelu().tanh_approximation ? Unary::kGeluTanh : Unary::kGelu;
+  }
+}
+
+}  // namespace
+
+void Compiler::LowerElementwise(const Node& node) {
+  const ValueId output = node.outputs[0];
+  const Place x = PlaceOf(node.inputs[0]);
+  const Place y = MakeOutput(node);
+  const Unary op = UnaryOf(node);
+  const int64_t pixels = Pixels(output);
+  const int64_t channels = Channels(output);
+  const bool clears = ClearsPadding(y, output);
+  EmitKernel(node,
+             [=, this](const Enqueue& how) {
+               UnaryForward(op, At(x), At(y), pixels, channels, clears, how.stream);
+             },
+             {x.buffer, y.buffer});
+}
+
+void Compiler::LowerElementwiseGradient(const Node& node) {
+  const ValueId output = node.outputs[0];
+  const Place dy = PlaceOf(node.inputs[0]);
+  const Place saved = PlaceOf(node.inputs[1]);
+  const Place dx = MakeOutput(node);
+  const Unary op = UnaryOf(node);
+  const int64_t pixels = Pixels(output);
+  const int64_t channels = Channels(output);
+  const bool clears = ClearsPadding(dx, output);
+  EmitKernel(node,
+             [=, this](const Enqueue& how) {
+               UnaryGradient(op, At(dy), At(saved), At(dx), pixels, channels, how.stream, clears);
+             },
+             {dy.buffer, saved.buffer, dx.buffer});
+}
+
+void Compiler::LowerAdd(const Node& node) {
+  const ValueId output = node.outputs[0];
+  const Place a = PlaceOf(node.inputs[0]);
+  const Place b = PlaceOf(node.inputs[1]);
+  const Place y = MakeOutput(node);
+  const int64_t pixels = Pixels(output);
+  const int64_t channels = Channels(output);
+  const bool clears = ClearsPadding(y, output);
+  EmitKernel(node,
+             [=, this](const Enqueue& how) {
+               Add(At(a), At(b), At(y), pixels, channels, how.stream, clears);
+             },
+             {a.buffer, b.buffer, y.buffer});
+}
+
+void Compiler::LowerDropout(const Node& node) {
+  const ValueId output = node.outputs[0];
+  const Place x = PlaceOf(node.inputs[0]);
+  const Place y = MakeOutput(node);
+  const uint32_t layer = node.dropout().layer;
+  const uint32_t threshold = DropoutThreshold(node.dropout());
+  const auto scale = static_cast<float>(1 / (1 - node.dropout().rate));
+  // Elements of a sequence are counted as they lie, those of an image channel by channel.
+  const bool is_image = IsImage(output);
+  const int64_t per_row = is_image ? PixelsPerRow(output) : 1;
+  const int64_t channels = is_image ? Channels(output) : PixelsPerRow(output) * Channels(output);
+  const int64_t rows = rows_;
+  const auto flat = [is_image, channels](View view, int64_t pixels_per_row) {
+    if (!is_image && pixels_per_row > 1) view.stride = channels;
+    return view;
+  };
+  const int64_t positions = PixelsPerRow(output);
+  EmitKernel(node,
+             [=, this](const Enqueue& how) {
+               Dropout(flat(At(x), positions), flat(At(y), positions), rows, per_row, channels,
+                       layer, threshold, scale, state_.control, how.stream);
+             },
+             {x.buffer, y.buffer});
+}
+
+void Compiler::LowerLrn(const Node& node) {
+  const bool is_gradient = node.op == OpKind::kLrnGradient;
+  const ValueId output = node.outputs[0];
+  const Place first = PlaceOf(node.inputs[0]);
+  const Place x = is_gradient ? PlaceOf(node.inputs[1]) : first;
+  const Place y = MakeOutput(node);
+  const LrnParameters lrn = {node.lrn().size, static_cast<float>(node.lrn().alpha),
+                             static_cast<float>(node.lrn().beta), static_cast<float>(node.lrn().k)};
+  const int64_t pixels = Pixels(output);
+  const int64_t channels = Channels(output);
+  EmitKernel(node,
+             [=, this](const Enqueue& how) {
+               if (is_gradient) {
+                 LrnGradient(lrn, At(first), At(x), At(y), pixels, channels, how.stream);
+               } else {
+                 LrnForward(lrn, At(x), At(y), pixels, channels, how.stream);
+               }
+             },
+             {first.buffer, x.buffer, y.buffer});
+}
+
+// One pixel needs no change; a sequence lies as its features do.
+void Compiler::LowerFlatten(const Node& node) {
+  const ValueId output = node.outputs[0];
+  const ValueId input = node.inputs[0];
+  const Place x = PlaceOf(input);
+  if (PixelsPerRow(input) == 1 || !IsImage(input)) {
+    Place flat = x;
+    if (PixelsPerRow(input) > 1) flat.stride = Channels(output);
+    SharePlace(output, flat);
+    return;
+  }
+  const Place y = MakePlace(output, x.type);
+  const ImageShape shape = Image(input);
+  EmitKernel(node,
+             [=, this](const Enqueue& how) { FlattenImages(At(x), At(y), shape, how.stream); },
+             {x.buffer, y.buffer});
+}
+
+void Compiler::LowerFlattenGradient(const Node& node) {
+  const ValueId output = node.outputs[0];
+  const Place dy = PlaceOf(node.inputs[0]);
+  const bool fits = PixelsPerRow(output) == 1
+                        ? !IsImage(output) || dy.stride >= PaddedChannels(Channels(output), dy.type)
+                        : !IsImage(output) && dy.stride == Channels(node.inputs[0]);
+  if (fits && (PixelsPerRow(output) > 1 || dy.stride == Channels(output) || !IsImage(output))) {
+    Place home = dy;
+    if (PixelsPerRow(output) > 1) home.stride = Channels(output);
+    SharePlace(output, home);
+    return;
+  }
+  const Place dx = MakePlace(output, target_.type);
+  const int64_t pixels = Pixels(output);
+  const int64_t channels = Channels(output);
+  if (!IsImage(output)) {
+    // Features of padded rows: position by position.
+    const int64_t positions = PixelsPerRow(output);
+    const int64_t rows = rows_;
+    EmitKernel(node,
+               [=, this](const Enqueue& how) {
+                 for (int64_t t = 0; t < positions; ++t) {
+                   View from = At(dy);
+                   View to = At(dx);
+                   from.data =
+                       static_cast<std::byte*>(from.data) + t * channels * SizeOf(from.type);
+                   to.data = static_cast<std::byte*>(to.data) + t * channels * SizeOf(to.type);
+                   to.stride = positions * channels;
+                   Copy(from, to, rows, channels, false, how.stream);
+                 }
+               },
+               {dy.buffer, dx.buffer});
+    return;
+  }
+  const ImageShape shape = Image(output);
+  const bool clears = ClearsPadding(dx, output);
+  EmitKernel(node,
+             [=, this](const Enqueue& how) {
+               if (shape.height * shape.width == 1) {
+                 Copy(At(dy), At(dx), pixels, channels, clears, how.stream);
+               } else {
+                 UnflattenImages(At(dy), At(dx), shape, clears, how.stream);
+               }
+             },
+             {dy.buffer, dx.buffer});
+}
+
+void Compiler::LowerConcat(const Node& node) {
+  const ValueId output = node.outputs[0];
+  if (!places_.contains(output)) MakePlace(output, target_.type);
+  const Place y = PlaceOf(output);
+  struct Copied {
+    Place from, to;
+    int64_t channels;
+  };
+  std::vector<Copied> parts;
+  Buffers buffers = {y.buffer};
+  int64_t first_channel = 0;
+  for (const ValueId input : node.inputs) {
+    const bool lies_there = parts_.contains(input);
+    Place to = y;
+    to.offset += first_channel;
+    first_channel += Channels(input);
+    if (!lies_there) {
+      parts.push_back({PlaceOf(input), to, Channels(input)});
+      buffers.push_back(PlaceOf(input).buffer);
+    }
+  }
+  if (parts.empty()) return;
+  const int64_t pixels = Pixels(output);
+  // Padded ones have no part in place.
+  const bool clears = ClearsPadding(y, output);
+  const int64_t bytes = pixels * y.stride * SizeOf(y.type);
+  EmitKernel(
+      node,
+      [=, this](const Enqueue& how) {
+        if (clears) {
+          (void)cudaMemsetAsync(At(y).data, 0, static_cast<size_t>(bytes), how.stream);
+        }
+        for (const Copied& part : parts) {
+          Copy(At(part.from), At(part.to), pixels, part.channels, false, how.stream);
+        }
+      },
+      buffers);
+}
+
+void Compiler::LowerSlice(const Node& node) {
+  const ValueId output = node.outputs[0];
+  const int64_t vector = kVectorBytes / SizeOf(target_.type);
+  Place from = PlaceOf(node.inputs[0]);
+  from.offset += node.slice().first_channel;
+  const bool is_aligned =
+      node.slice().first_channel % vector == 0 && Channels(output) % vector == 0;
+  if (node.slice().is_view && is_aligned) {
+    SharePlace(output, from);
+    return;
+  }
+  const Place to = MakePlace(output, target_.type);
+  const int64_t pixels = Pixels(output);
+  const int64_t channels = Channels(output);
+  const bool clears = ClearsPadding(to, output);
+  EmitKernel(node,
+             [=, this](const Enqueue& how) {
+               Copy(At(from), At(to), pixels, channels, clears, how.stream);
+             },
+             {from.buffer, to.buffer});
+}
+
+}  // namespace trainyard::engine::cuda

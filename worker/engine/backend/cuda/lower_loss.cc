@@ -1,0 +1,52 @@
+// softmax_cross_entropy: the logits stay, and the log of the sum of their exponentials, from which
+// the gradient computes the probabilities again.
+#include "worker/engine/backend/cuda/compiler.h"
+
+namespace trainyard::engine::cuda {
+
+void Compiler::LowerLoss(const Node& node) {
+  const ValueId logits_id = node.inputs[0];
+  const Place logits = PlaceOf(logits_id);
+  LossParameters loss = {.label_smoothing = static_cast<float>(node.loss().label_smoothing),
+                         .labels = Pixels(logits_id),
+                         .classes = Channels(logits_id)};
+  const BufferId logsum = AddScratch(loss.labels * SizeOf(Type::kF32));
+  softmaxes_[node.outputs[0]] = {logits_id, logsum};
+  // An evaluation adds to no sums.
+  const bool is_training = !step_.parameter_gradients.empty();
+  float* const loss_sum = is_training ? state_.reduction + reduction_.loss_offset : nullptr;
+  float* const correct_sum = is_training ? state_.reduction + reduction_.correct_offset : nullptr;
+  EmitKernel(node,
+             [=, this](const Enqueue& how) {
+               LossParameters counted = loss;
+               counted.counts_top5 = how.counts_top5;
+               LossForward(counted, At(logits), program_.ptr<float>(logsum), state_.totals,
+                           loss_sum, correct_sum, how.adds, state_.control, state_.loss_workspace,
+                           how.stream);
+             },
+             {logits.buffer, logsum});
+}
+
+void Compiler::LowerLossGradient(const Node& node) {
+  const Softmax softmax = softmaxes_.at(node.inputs[0]);
+  const Place logits = PlaceOf(softmax.logits);
+  const ValueId output = node.outputs[0];
+  const LossParameters loss = {.label_smoothing = static_cast<float>(node.loss().label_smoothing),
+                               .labels = Pixels(softmax.logits),
+                               .classes = Channels(softmax.logits)};
+  // Over the logits where nobody wants them any more: they are the largest value of a language
+  // model.
+  bool is_kept = false;
+  for (const ValueId kept : step_.kept) is_kept = is_kept || kept == softmax.logits;
+  const bool overwrites = !is_kept && logits.type == target_.type && loss.classes > kExactLogitsMax;
+  const Place dlogits = overwrites ? SharePlace(output, logits) : MakePlace(output, target_.type);
+  const BufferId logsum = softmax.logsum;
+  EmitKernel(node,
+             [=, this](const Enqueue& how) {
+               LossGradient(loss, At(logits), program_.ptr<float>(logsum), At(dlogits), true,
+                            state_.control, state_.loss_scale, how.stream);
+             },
+             {logits.buffer, logsum, dlogits.buffer});
+}
+
+}  // namespace trainyard::engine::cuda

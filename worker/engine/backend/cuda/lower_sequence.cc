@@ -1,0 +1,212 @@
+// layer_norm, embeddings and attention. Attention is cuDNN's where its gradients are known to be
+// right and it has a plan for both directions; else our own.
+#include "common/base/status_macros.h"
+#include "worker/engine/backend/cuda/compiler.h"
+#include "worker/engine/backend/cuda/kernels/sequence.h"
+
+namespace trainyard::engine::cuda {
+
+void Compiler::LowerLayerNorm(const Node& node) {
+  const ValueId output = node.outputs[0];
+  const Place x = PlaceOf(node.inputs[0]);
+  const Place y = MakeOutput(node);
+  const int64_t count = Pixels(output);
+  const int64_t channels = Channels(output);
+  const BufferId mean = PlainBuffer(node.outputs[1], count * SizeOf(Type::kF32));
+  const BufferId inverse = PlainBuffer(node.outputs[2], count * SizeOf(Type::kF32));
+  const float* const weight = Parameter(node.inputs[1]);
+  const float* const bias = Parameter(node.inputs[2]);
+  const auto eps = static_cast<float>(node.layer_norm().eps);
+  EmitKernel(node,
+             [=, this](const Enqueue& how) {
+               LayerNormForward(At(x), weight, bias, eps, At(y), program_.ptr<float>(mean),
+                                program_.ptr<float>(inverse), count, channels, how.stream);
+             },
+             {x.buffer, y.buffer, mean, inverse});
+}
+
+void Compiler::LowerLayerNormGradient(const Node& node) {
+  const ValueId x_id = node.inputs[1];
+  const Place dy = PlaceOf(node.inputs[0]);
+  const Place x = PlaceOf(x_id);
+  const float* const weight = Parameter(node.inputs[2]);
+  const BufferId mean = PlainBufferOf(node.inputs[3]);
+  const BufferId inverse = PlainBufferOf(node.inputs[4]);
+  const Place dx = node.outputs[0] == kNoValue ? Place{} : MakeOutput(node);
+  float* const dweight = Sums(node.outputs[1]);
+  float* const dbias = Sums(node.outputs[2]);
+  const int64_t count = Pixels(x_id);
+  const int64_t channels = Channels(x_id);
+  const BufferId workspace = AddScratch(LayerNormWorkspace(count, channels));
+  EmitKernel(node,
+             [=, this](const Enqueue& how) {
+               LayerNormGradient(At(dy), At(x), weight, program_.ptr<float>(mean),
+                                 program_.ptr<float>(inverse), At(dx), dweight, dbias, how.adds,
+                                 count, channels, program_.ptr<void>(workspace), how.stream);
+             },
+             {dy.buffer, x.buffer, mean, inverse, dx.buffer, workspace});
+}
+
+void Compiler::LowerEmbedding(const Node& node) {
+  const ValueId output = node.outputs[0];
+  const BufferId tokens = PlainBufferOf(node.inputs[0]);
+  const float* const weight = Parameter(node.inputs[1]);
+  const Place y = MakeOutput(node);
+  const int64_t count = Pixels(output);
+  const int64_t channels = Channels(output);
+  EmitKernel(node,
+             [=, this](const Enqueue& how) {
+               EmbeddingForward(program_.ptr<int32_t>(tokens), weight, At(y), count, channels,
+                                how.stream);
+             },
+             {tokens, y.buffer});
+}
+
+void Compiler::LowerEmbeddingGradient(const Node& node) {
+  const Place dy = PlaceOf(node.inputs[0]);
+  const BufferId tokens = PlainBufferOf(node.inputs[1]);
+  const ValueId gradient = node.outputs[0];
+  const Shape& table = value(value(gradient).primal).shape;
+  float* const sums = Sums(gradient);
+  const int64_t count = Pixels(node.inputs[0]);
+  const int64_t vocabulary = table[0];
+  const int64_t channels = table[1];
+  const bool adds = node.adds;
+  const BufferId workspace = AddScratch(EmbeddingGradientWorkspace(count, vocabulary));
+  EmitKernel(node,
+             [=, this](const Enqueue& how) {
+               EmbeddingGradient(program_.ptr<int32_t>(tokens), At(dy), sums, how.adds || adds,
+                                 count, vocabulary, channels, program_.ptr<void>(workspace),
+                                 how.stream);
+             },
+             {dy.buffer, tokens, workspace});
+}
+
+void Compiler::LowerPositionEmbedding(const Node& node) {
+  const ValueId output = node.outputs[0];
+  const Place x = PlaceOf(node.inputs[0]);
+  const float* const weight = Parameter(node.inputs[1]);
+  const Place y = MakeOutput(node);
+  const int64_t positions = PixelsPerRow(output);
+  const int64_t channels = Channels(output);
+  const int64_t rows = rows_;
+  EmitKernel(node,
+             [=, this](const Enqueue& how) {
+               PositionEmbeddingForward(At(x), weight, At(y), rows, positions, channels,
+                                        how.stream);
+             },
+             {x.buffer, y.buffer});
+}
+
+void Compiler::LowerPositionEmbeddingGradient(const Node& node) {
+  const Place dy = PlaceOf(node.inputs[0]);
+  const ValueId gradient = node.outputs[0];
+  const Shape& table = value(value(gradient).primal).shape;
+  float* const sums = Sums(gradient);
+  const int64_t positions = PixelsPerRow(node.inputs[0]);
+  const int64_t table_positions = table[0];
+  const int64_t channels = table[1];
+  const int64_t rows = rows_;
+  const bool adds = node.adds;
+  EmitKernel(node,
+             [=, this](const Enqueue& how) {
+               PositionEmbeddingGradient(At(dy), sums, how.adds || adds, rows, positions,
+                                         table_positions, channels, how.stream);
+             },
+             {dy.buffer});
+}
+
+absl::StatusOr<const dnn::Plan*> Compiler::FindAttentionPlan(const Node& node,
+                                                             bool is_gradient) const {
+  const ValueId x = node.inputs[node.op == OpKind::kAttentionGradient ? 1 : 0];
+  const int64_t heads = node.attention().heads;
+  const dnn::AttentionProblem problem = {.is_gradient = is_gradient,
+                                         .type = target_.type,
+                                         .rows = rows_,
+                                         .positions = PixelsPerRow(x),
+                                         .heads = heads,
+                                         .width = Channels(x) / (3 * heads)};
+  if (!problem.is_safe()) return nullptr;
+  const absl::StatusOr<const dnn::Plan*> plan = target_.planner->Find(problem);
+  if (absl::IsNotFound(plan.status())) return nullptr;
+  return plan;
+}
+
+bool Compiler::IsOverwritten(ValueId id) const {
+  for (const Node& node : step_.graph.nodes) {
+    for (const Node::Overwrite& overwrite : node.overwrites) {
+      if (node.inputs[static_cast<size_t>(overwrite.input)] == id) return true;
+    }
+  }
+  return false;
+}
+
+absl::Status Compiler::LowerAttention(const Node& node) {
+  const ValueId output = node.outputs[0];
+  const Place x = PlaceOf(node.inputs[0]);
+  const Place y = MakeOutput(node);
+  const int64_t heads = node.attention().heads;
+  const AttentionShape shape = {rows_, PixelsPerRow(output), heads, Channels(output) / heads};
+  const BufferId logsum =
+      PlainBuffer(node.outputs[1], rows_ * heads * shape.positions * SizeOf(Type::kF32));
+  TY_ASSIGN_OR_RETURN(const dnn::Plan* const plan, FindAttentionPlan(node, false));
+  // Both directions by the same: one without the other would round differently.
+  TY_ASSIGN_OR_RETURN(const dnn::Plan* const gradient, FindAttentionPlan(node, true));
+  if (plan == nullptr || gradient == nullptr || IsOverwritten(output)) {
+    EmitKernel(node,
+               [=, this](const Enqueue& how) {
+                 AttentionForward(shape, At(x), At(y), program_.ptr<float>(logsum), how.stream);
+               },
+               {x.buffer, y.buffer, logsum});
+    return absl::OkStatus();
+  }
+  attention_outputs_[node.outputs[1]] = output;
+  const BufferId workspace = AddScratch(plan->facts().workspace_bytes);
+  Emit(node,
+       [=, this](const Enqueue& how) {
+         return plan->Run(
+             dnn::AttentionMemory{
+                 .x = At(x).data, .y = At(y).data, .logsum = program_.ptr<float>(logsum)},
+             program_.ptr<void>(workspace), how.stream);
+       },
+       {x.buffer, y.buffer, logsum, workspace});
+  return absl::OkStatus();
+}
+
+absl::Status Compiler::LowerAttentionGradient(const Node& node) {
+  const Place dy = PlaceOf(node.inputs[0]);
+  const Place x = PlaceOf(node.inputs[1]);
+  const BufferId logsum = PlainBufferOf(node.inputs[2]);
+  const ValueId x_id = node.inputs[1];
+  const Place dx = MakePlace(node.outputs[0], target_.type);
+  const int64_t heads = node.attention().heads;
+  const AttentionShape shape = {rows_, PixelsPerRow(x_id), heads, Channels(x_id) / (3 * heads)};
+  const auto output = attention_outputs_.find(node.inputs[2]);
+  if (output == attention_outputs_.end()) {
+    const BufferId workspace = AddScratch(AttentionGradientWorkspace(shape));
+    EmitKernel(node,
+               [=, this](const Enqueue& how) {
+                 AttentionGradient(shape, At(dy), At(x), program_.ptr<float>(logsum), At(dx),
+                                   program_.ptr<void>(workspace), how.stream);
+               },
+               {dy.buffer, x.buffer, logsum, dx.buffer, workspace});
+    return absl::OkStatus();
+  }
+  // cuDNN's gradient reads the output, which the graph does not keep for it.
+  TY_ASSIGN_OR_RETURN(const dnn::Plan* const plan, FindAttentionPlan(node, true));
+  const Place y = PlaceOf(output->second);
+  const BufferId workspace = AddScratch(plan->facts().workspace_bytes);
+  Emit(node,
+       [=, this](const Enqueue& how) {
+         return plan->Run(dnn::AttentionMemory{.x = At(x).data,
+                                               .y = At(y).data,
+                                               .logsum = program_.ptr<float>(logsum),
+                                               .dy = At(dy).data,
+                                               .dx = At(dx).data},
+                          program_.ptr<void>(workspace), how.stream);
+       },
+       {dy.buffer, x.buffer, y.buffer, logsum, dx.buffer, workspace});
+  return absl::OkStatus();
+}
+
+}  // namespace trainyard::engine::cuda

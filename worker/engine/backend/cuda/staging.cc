@@ -1,0 +1,93 @@
+#include "worker/engine/backend/cuda/staging.h"
+
+#include <cstring>
+
+#include "common/base/status_macros.h"
+
+namespace trainyard::engine::cuda {
+namespace {
+
+// The control lies at the begin of a slot of the host.
+constexpr int64_t kControlBytes = 256;
+static_assert(sizeof(StepControl) <= kControlBytes);
+
+absl::Status CopyToDevice(void* to, const void* from, size_t bytes, cudaStream_t stream) {
+  if (bytes == 0) return absl::OkStatus();
+  return CudaStatus(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream),
+                    "copying a batch");
+}
+
+}  // namespace
+
+absl::StatusOr<Staging> Staging::Create(int64_t inputs_bytes, int64_t labels_bytes,
+                                        Backing backing) {
+  Staging staging;
+  staging.labels_offset_ = AlignUpDevice(inputs_bytes);
+  const int64_t bytes = staging.labels_offset_ + AlignUpDevice(labels_bytes);
+  TY_ASSIGN_OR_RETURN(staging.control_, DeviceBuffer::Create(kControlBytes, backing));
+  for (Slot& slot : staging.slots_) {
+    TY_ASSIGN_OR_RETURN(slot.device, DeviceBuffer::Create(bytes, backing));
+    if (backing == Backing::kAddresses) continue;
+    TY_ASSIGN_OR_RETURN(slot.host, PinnedBuffer::Create(kControlBytes + bytes));
+    TY_ASSIGN_OR_RETURN(slot.copied, CreateEvent());
+    TY_ASSIGN_OR_RETURN(slot.released, CreateEvent());
+  }
+  if (backing == Backing::kMemory) {
+    TY_ASSIGN_OR_RETURN(staging.copies_, CreateStream());
+  }
+  return staging;
+}
+
+int64_t Staging::device_bytes() const {
+  int64_t bytes = control_.bytes();
+  for (const Slot& slot : slots_) bytes += slot.device.bytes();
+  return bytes;
+}
+
+absl::StatusOr<Staging::Slot*> Staging::NextSlot() {
+  Slot* const slot = &slots_[next_];
+  next_ = (next_ + 1) % kSlots;
+  // An event that was never recorded is no wait.
+  TY_RETURN_IF_ERROR(
+      CudaStatus(cudaEventSynchronize(slot->released.get()), "waiting for an earlier step"));
+  return slot;
+}
+
+absl::Status Staging::Send(absl::Span<const std::byte> inputs, absl::Span<const int32_t> labels,
+                           StepControl control, cudaStream_t compute) {
+  TY_ASSIGN_OR_RETURN(Slot * slot, NextSlot());
+  current_ = slot;
+  std::byte* const device = slot->device.data();
+  control.inputs = device;
+  control.labels = reinterpret_cast<const int32_t*>(device + labels_offset_);
+  auto* const host = slot->host.as<std::byte>();
+  std::byte* const host_inputs = host + kControlBytes;
+  const size_t labels_bytes = labels.size() * sizeof(int32_t);
+  std::memcpy(host, &control, sizeof control);
+  std::memcpy(host_inputs, inputs.data(), inputs.size());
+  std::memcpy(host_inputs + labels_offset_, labels.data(), labels_bytes);
+
+  TY_RETURN_IF_ERROR(CopyToDevice(device, host_inputs, inputs.size(), copies_.get()));
+  TY_RETURN_IF_ERROR(CopyToDevice(device + labels_offset_, host_inputs + labels_offset_,
+                                  labels_bytes, copies_.get()));
+  TY_RETURN_IF_ERROR(
+      CudaStatus(cudaEventRecord(slot->copied.get(), copies_.get()), "marking a batch"));
+  TY_RETURN_IF_ERROR(
+      CudaStatus(cudaStreamWaitEvent(compute, slot->copied.get(), 0), "waiting for a batch"));
+  return CopyToDevice(control_.data(), host, sizeof control, compute);
+}
+
+absl::Status Staging::SendRate(float lr, cudaStream_t compute) {
+  TY_ASSIGN_OR_RETURN(Slot * slot, NextSlot());
+  auto* const host = slot->host.as<float>();
+  *host = lr;
+  TY_RETURN_IF_ERROR(
+      CopyToDevice(control_.data() + offsetof(StepControl, lr), host, sizeof lr, compute));
+  return CudaStatus(cudaEventRecord(slot->released.get(), compute), "marking a rate");
+}
+
+absl::Status Staging::Release(cudaStream_t compute) {
+  return CudaStatus(cudaEventRecord(current_->released.get(), compute), "marking a step");
+}
+
+}  // namespace trainyard::engine::cuda

@@ -1,0 +1,142 @@
+#include "worker/engine/backend/cuda/updater.h"
+
+#include <cstring>
+#include <vector>
+
+#include "common/base/status_macros.h"
+
+namespace trainyard::engine::cuda {
+namespace {
+
+// Tables of one kind after the other, in host memory and at the addresses they will have.
+class TableBuilder {
+ public:
+  template <class T>
+  int64_t Append(const std::vector<T>& table) {
+    const auto offset = static_cast<size_t>(AlignUpDevice(static_cast<int64_t>(bytes_.size())));
+    bytes_.resize(offset + table.size() * sizeof(T));
+    if (!table.empty()) std::memcpy(bytes_.data() + offset, table.data(), table.size() * sizeof(T));
+    return static_cast<int64_t>(offset);
+  }
+  const std::vector<std::byte>& bytes() const { return bytes_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+std::vector<RunningSegment> RunningSegments(const StepGraph& training,
+                                            const ReductionLayout& layout) {
+  std::vector<RunningSegment> running;
+  for (const BatchStatistics& statistics : training.statistics) {
+    for (const ValueId target : {statistics.running_mean, statistics.running_variance}) {
+      const ReductionEntry& entry = layout.entry(target);
+      running.push_back({entry.offset - layout.gradient_elements, entry.count,
+                         static_cast<float>(statistics.momentum)});
+    }
+  }
+  return running;
+}
+
+}  // namespace
+
+absl::StatusOr<Updater> Updater::Create(const OptimizerSpec& spec, const StateTable& table,
+                                        const StepGraph& training, const ReductionLayout& layout,
+                                        const PackedWeights& weights, bool scales_loss,
+                                        Backing backing) {
+  Updater updater;
+  updater.spec_ = spec;
+  updater.layout_ = layout;
+  updater.step_offset_ = table.step_offset;
+  const auto floats = [backing](int64_t count) {
+    return DeviceBuffer::Create(count * int64_t{sizeof(float)}, backing);
+  };
+  TY_ASSIGN_OR_RETURN(updater.slots_, floats(table.slot_elements));
+  TY_ASSIGN_OR_RETURN(updater.averages_, floats(table.average_elements));
+  if (scales_loss) {
+    TY_ASSIGN_OR_RETURN(updater.loss_scale_, DeviceBuffer::Create(sizeof(LossScale), backing));
+    const LossScale start = {.scale = kLossScaleStart, .good_steps = 0};
+    if (backing == Backing::kMemory) {
+      TY_RETURN_IF_ERROR(CudaStatus(
+          cudaMemcpy(updater.loss_scale_.data(), &start, sizeof start, cudaMemcpyHostToDevice),
+          "setting the loss scale"));
+    }
+  }
+  TY_RETURN_IF_ERROR(updater.FillTables(table, training, layout, weights, backing));
+  TY_ASSIGN_OR_RETURN(updater.workspace_,
+                      DeviceBuffer::Create(UpdateWorkspace(spec, updater.tables_.segment_count,
+                                                           updater.tables_.chunk_count),
+                                           backing));
+  return updater;
+}
+
+absl::Status Updater::FillTables(const StateTable& table, const StepGraph& training,
+                                 const ReductionLayout& layout, const PackedWeights& weights,
+                                 Backing backing) {
+  std::vector<UpdateSegment> segments;
+  std::vector<UpdateChunk> chunks;
+  for (const Segment& segment : table.segments) {
+    UpdateSegment mine = {.offset = segment.offset,
+                          .count = segment.count,
+                          .is_excluded = segment.is_bias_or_norm && !spec_.decay_bias_and_norm,
+                          .first_chunk = static_cast<int32_t>(chunks.size())};
+    const auto packed = weights.place_of_offset().find(segment.offset);
+    if (packed != weights.place_of_offset().end()) mine.packed = packed->second;
+    for (int64_t begin = 0; begin < segment.count; begin += kUpdateChunk) {
+      chunks.push_back({static_cast<int32_t>(segments.size()),
+                        static_cast<int32_t>(std::min(kUpdateChunk, segment.count - begin)),
+                        segment.offset + begin});
+    }
+    mine.chunks = static_cast<int32_t>(chunks.size()) - mine.first_chunk;
+    segments.push_back(mine);
+  }
+  const std::vector<RunningSegment> running = RunningSegments(training, layout);
+  TableBuilder builder;
+  const int64_t segments_at = builder.Append(segments);
+  const int64_t chunks_at = builder.Append(chunks);
+  const int64_t running_at = builder.Append(running);
+  const auto bytes = static_cast<int64_t>(builder.bytes().size());
+  TY_ASSIGN_OR_RETURN(tables_memory_, DeviceBuffer::Create(bytes, backing));
+  if (backing == Backing::kMemory) {
+    TY_RETURN_IF_ERROR(CudaStatus(cudaMemcpy(tables_memory_.data(), builder.bytes().data(),
+                                             builder.bytes().size(), cudaMemcpyHostToDevice),
+                                  "copying the optimizer's tables"));
+  }
+  std::byte* const base = tables_memory_.data();
+  tables_ = {.segments = reinterpret_cast<const UpdateSegment*>(base + segments_at),
+             .segment_count = static_cast<int64_t>(segments.size()),
+             .chunks = reinterpret_cast<const UpdateChunk*>(base + chunks_at),
+             .chunk_count = static_cast<int64_t>(chunks.size()),
+             .packed = weights.places(),
+             .running = reinterpret_cast<const RunningSegment*>(base + running_at),
+             .running_count = static_cast<int64_t>(running.size())};
+  return absl::OkStatus();
+}
+
+void Updater::Enqueue(float* parameters, float* statistics, float* reduction,
+                      const StepControl* control, StepResult* result, const PackedWeights& weights,
+                      cudaStream_t stream) const {
+  UpdateMemory memory;
+  memory.parameters = parameters;
+  memory.gradients = reduction;
+  memory.gradient_elements = layout_.gradient_elements;
+  memory.slots = slots();
+  memory.step_count = step_offset_ < 0 ? nullptr : slots() + step_offset_;
+  memory.averages = averages();
+  memory.running = statistics;
+  memory.statistics = reduction + layout_.gradient_elements;
+  memory.statistic_elements = layout_.statistic_elements;
+  memory.loss = reduction + layout_.loss_offset;
+  memory.correct = reduction + layout_.correct_offset;
+  memory.loss_scale = loss_scale();
+  memory.result = result;
+  memory.control = control;
+  memory.workspace = workspace_.data();
+  Update(spec_, tables_, memory, stream);
+  weights.RefreshSecond(stream);
+}
+
+void Updater::ExchangeAverages(float* parameters, cudaStream_t stream) const {
+  Exchange(parameters, averages(), layout_.gradient_elements, stream);
+}
+
+}  // namespace trainyard::engine::cuda

@@ -1,0 +1,51 @@
+// The optimizer of one executable: its state and tables on the device.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/engine/backend/cuda/kernels/update.h"
+#include "worker/engine/backend/cuda/packed_weights.h"
+#include "worker/engine/backend/cuda/runtime/runtime.h"
+#include "worker/engine/backend/state_table.h"
+
+namespace trainyard::engine::cuda {
+
+class Updater {
+ public:
+  // `scales_loss`: with a loss scale that follows the gradients.
+  static absl::StatusOr<Updater> Create(const OptimizerSpec& spec, const StateTable& table,
+                                        const StepGraph& training, const ReductionLayout& layout,
+                                        const PackedWeights& weights, bool scales_loss,
+                                        Backing backing);
+
+  // Enqueues an update of `parameters` and the running `statistics` by the sums in `reduction`,
+  // which are clear then.
+  void Enqueue(float* parameters, float* statistics, float* reduction, const StepControl* control,
+               StepResult* result, const PackedWeights& weights, cudaStream_t stream) const;
+  // The packed weights are to be written anew after it.
+  void ExchangeAverages(float* parameters, cudaStream_t stream) const;
+
+  float* slots() const { return slots_.as<float>(); }
+  float* averages() const { return averages_.as<float>(); }
+  // Null where the loss is not scaled.
+  LossScale* loss_scale() const { return loss_scale_.as<LossScale>(); }
+  int64_t state_bytes() const { return slots_.bytes() + averages_.bytes() + loss_scale_.bytes(); }
+  int64_t workspace_bytes() const { return tables_memory_.bytes() + workspace_.bytes(); }
+
+ private:
+  absl::Status FillTables(const StateTable& table, const StepGraph& training,
+                          const ReductionLayout& layout, const PackedWeights& weights,
+                          Backing backing);
+
+  OptimizerSpec spec_;
+  ReductionLayout layout_;
+  int64_t step_offset_ = -1;
+  DeviceBuffer slots_, averages_, loss_scale_, tables_memory_, workspace_;
+  UpdateTables tables_;
+};
+
+}  // namespace trainyard::engine::cuda
