@@ -89,7 +89,7 @@ function(ty_kernels NAME)
   endforeach()
   add_library(${NAME}_on_cpu STATIC ${wrapped})
   target_include_directories(${NAME}_on_cpu PUBLIC ${PROJECT_SOURCE_DIR})
-  target_link_libraries(${NAME}_on_cpu PUBLIC ty_cuda_headers ${ARG_DEPS})
+  target_link_libraries(${NAME}_on_cpu PUBLIC ty_cuda_headers ty_cuda_on_cpu ${ARG_DEPS})
   target_compile_options(${NAME}_on_cpu PRIVATE
     -include ${PROJECT_SOURCE_DIR}/tests/testing/cuda_on_cpu/device.h -Wno-unknown-pragmas)
 endfunction()

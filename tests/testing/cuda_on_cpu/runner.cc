@@ -1,5 +1,6 @@
 #include "tests/testing/cuda_on_cpu/runner.h"
 
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
@@ -223,19 +224,21 @@ void Runner::Fail(const std::string& what) const {
 }
 
 void Runner::FailDeadlock() const {
-  constexpr size_t kShown = 4;
-  std::string what = "no thread can go on";
-  size_t shown = 0;
-  for (unsigned i = 0; i < threads_.size() && shown < kShown; ++i) {
-    if (threads_[i].state != State::kFinished) {
-      what += ", " + Describe(i);
-      ++shown;
+  // All are finished or wait for lanes; one that waits and one that it waits for say why.
+  for (unsigned i = 0; i < threads_.size(); ++i) {
+    if (threads_[i].state != State::kInWarpCall) {
+      continue;
+    }
+    const unsigned first = i / kWarpLanes * kWarpLanes;
+    for (const WarpGroup& group : warp_groups_[i / kWarpLanes]) {
+      const unsigned missing = group.call.mask & ~group.arrived;
+      if ((group.arrived >> (i - first) & 1) != 0) {
+        Fail(Describe(i) + " for ever, because " +
+             Describe(first + static_cast<unsigned>(std::countr_zero(missing))));
+      }
     }
   }
-  if (finished_ > 0) {
-    what += ", " + Describe(last_finished_);
-  }
-  Fail(what);
+  Fail("no thread can go on");
 }
 
 }  // namespace trainyard::cuda_on_cpu

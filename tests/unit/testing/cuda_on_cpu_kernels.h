@@ -1,8 +1,60 @@
+// Kernels for the tests of the emulated device: some right, some that break a rule of CUDA's.
 #pragma once
+
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+
 namespace trainyard::engine::cuda {
+
+// *sum += all of x, by shuffles, shared memory and an atomic. threads: a multiple of 32.
 void Sum(const float* x, int64_t count, unsigned blocks, unsigned threads, float* sum,
          cudaStream_t stream);
-}
+
+// counts[x[i] % bins] += 1. Many threads of a block add at once.
+void Histogram(const unsigned* x, int count, int bins, unsigned* counts, cudaStream_t stream);
+
+// Reverses x, one block of `threads` ints, through dynamic shared memory.
+void Reverse(int* x, unsigned threads, cudaStream_t stream);
+// The same without the barrier between writing and reading.
+void ReverseWithoutBarrier(int* x, unsigned threads, cudaStream_t stream);
+// The same, with so much dynamic shared memory, which the kernel asks for if is_allowed.
+void ReverseWithShared(int* x, unsigned threads, int shared_bytes, bool is_allowed,
+                       cudaStream_t stream);
+
+// What a warp's lanes get, 32 a row: shuffle from lane 3, up 1, down 2, xor 5, shuffle of lane 1 in
+// groups of 8, up 1 in groups of 8, down 1 in groups of 8; values are 10 * lane. Then the ballot of
+// the odd lanes, any of lane 7, all of lane 7, and how many of the block's 64 threads are odd.
+inline constexpr int kLaneRows = 11;
+void Lanes(int* out, cudaStream_t stream);
+
+// The same double to all lanes, from lane 31.
+void SpreadDouble(double* out, cudaStream_t stream);
+
+// x[i] = x[i] * factor + term, element by element. Writes to so many, whatever the array has.
+void Scale(float* x, int count, float factor, float term, cudaStream_t stream);
+
+// Each of the grid's threads counts itself in seen[its block's number], and its place adds up.
+void CountThreads(dim3 grid, dim3 block, unsigned* seen, cudaStream_t stream);
+
+// Rounds x to bf16 and f16 and back, in kernels.
+void RoundTrip(const float* x, int count, float* as_bf16, float* as_f16, cudaStream_t stream);
+
+// One block of 64 threads that breaks a rule.
+enum class Mistake {
+  // Thread 5 ends; the others wait at a barrier.
+  kMissedBarrier,
+  // Odd and even threads wait at different barriers.
+  kTwoBarriers,
+  // Lane 0 votes while the others shuffle.
+  kTwoWarpCalls,
+  // Lane 4 is not in the mask that it gives.
+  kNotInMask,
+  // Lane 9 ends; the others vote with it.
+  kMissedVote,
+  // Reads a lane that takes no part.
+  kReadsOutsideMask,
+};
+void MakeMistake(Mistake mistake, cudaStream_t stream);
+
+}  // namespace trainyard::engine::cuda

@@ -1,0 +1,176 @@
+// The emulated machine: devices, their streams, and what is queued on them.
+//
+// One mutex guards all of it; it is free while work runs. Work runs on the thread of the host that
+// waits for it, one operation of a device at a time, in an order drawn from the seed among all
+// that CUDA allows.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "tests/testing/cuda_on_cpu/cuda_on_cpu.h"
+#include "tests/testing/cuda_on_cpu/random.h"
+
+namespace trainyard::cuda_on_cpu {
+
+struct Capture;
+struct Device;
+class GraphRun;
+using Lock = std::unique_lock<std::mutex>;
+
+// That an operation has run: what events stand for.
+struct Completion {
+  explicit Completion(Device* recorded_on) : device(recorded_on) {}
+
+  Device* device;
+  bool done = false;
+  // By the device's clock, which each operation advances by a microsecond.
+  int64_t time_us = 0;
+};
+
+struct Operation {
+  cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
+  // May be empty.
+  std::function<void()> work;
+  // It may wait for other devices, so it runs only when the host waits.
+  bool may_block = false;
+  // It cannot run before this.
+  std::shared_ptr<Completion> waits_for = nullptr;
+  std::shared_ptr<Completion> completes = nullptr;
+  // In place of `work`, a launched graph: each node is a step of its own.
+  std::shared_ptr<GraphRun> graph = nullptr;
+  // Grows from each operation of the machine to the next.
+  uint64_t ticket = 0;
+};
+
+struct Device {
+  int index = 0;
+  // streams[0] is the legacy default stream.
+  std::vector<std::unique_ptr<CUstream_st>> streams;
+  Random random{1};
+  // Work is running. The mutex is free meanwhile.
+  bool running = false;
+  CUstream_st* last_run = nullptr;
+  int64_t clock_us = 0;
+  int64_t live_bytes = 0;
+};
+
+enum class MemoryKind { kPageable, kPinned, kRegistered, kDevice };
+struct Allocation {
+  size_t bytes = 0;
+  MemoryKind kind = MemoryKind::kPageable;
+  int device = 0;
+};
+
+class Machine {
+ public:
+  static Machine& Get();
+
+  // cudaSuccess where there is a device.
+  cudaError_t DriverError() const;
+  Device& CurrentDevice();
+  // The stream that a handle names, or null. Handles 0 and 1 are the legacy default stream.
+  CUstream_st* Resolve(cudaStream_t handle);
+  // A seed for one more kernel.
+  uint64_t NextSeed();
+  void Seed(uint64_t seed);
+
+  // Appends to the stream, or to the graph that it is captured into.
+  cudaError_t Append(CUstream_st* stream, Operation operation, Lock& lock);
+  // Runs the device's work until `done`.
+  void RunUntil(Device& device, Lock& lock, const std::function<bool()>& done);
+  // Waits for all that the stream, or the device, was given up to now.
+  void Drain(CUstream_st* stream, Lock& lock);
+  void Drain(Device& device, Lock& lock);
+  // Runs one operation if it can; may_block says whether also one that may wait for others. False
+  // where there is none.
+  bool RunOne(Device& device, Lock& lock, bool may_block);
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  int device_count = 1;
+  int64_t device_bytes = int64_t{8} << 30;
+  std::array<Device, kMaxDevices> devices;
+  // Live handles, so that stale ones are told.
+  std::set<CUstream_st*> streams;
+  std::set<CUevent_st*> events;
+  std::vector<std::shared_ptr<Capture>> captures;
+  // By address. Whatever is in none of them is pageable memory of the host.
+  std::map<uintptr_t, Allocation> allocations;
+  // Dynamic shared memory that kernels may use, where not 48 KiB.
+  std::map<const void*, int> dynamic_shared_limits;
+
+ private:
+  Machine();
+  bool Ready(const CUstream_st& stream) const;
+  // A completion of another device for which one of this waits.
+  std::shared_ptr<Completion> Foreign(const Device& device) const;
+  void Finish(CUstream_st* stream, Lock& lock);
+
+  uint64_t seed_ = 1;
+  uint64_t kernels_ = 0;
+  uint64_t next_ticket_ = 1;
+  uint64_t next_to_enqueue_ = 1;
+};
+
+// The thread runs an operation, which may not call the runtime.
+extern constinit thread_local bool in_operation;
+extern constinit thread_local int current_device;
+
+// What each function of the runtime does first and last: it needs a device, holds the mutex, and
+// leaves its error for cudaGetLastError.
+template <class Body>
+cudaError_t Call(const Body& body) {
+  if (in_operation) {
+    return RecordError(cudaErrorNotPermitted);
+  }
+  Machine& machine = Machine::Get();
+  Lock lock(machine.mutex);
+  cudaError_t error = machine.DriverError();
+  if (error == cudaSuccess) {
+    error = body(machine, lock);
+  }
+  return RecordError(error);
+}
+
+}  // namespace trainyard::cuda_on_cpu
+
+// The runtime's headers declare these, in no namespace.
+
+struct CUstream_st {
+  trainyard::cuda_on_cpu::Device* device = nullptr;
+  bool is_legacy = false;
+  unsigned flags = 0;
+  int priority = 0;
+  // The front is kept until it has run.
+  std::deque<trainyard::cuda_on_cpu::Operation> queue;
+  // Its handle is gone; it goes when its work is done.
+  bool is_destroyed = false;
+  // While it is captured, and the nodes that the next one comes after.
+  std::shared_ptr<trainyard::cuda_on_cpu::Capture> capture;
+  std::vector<CUgraphNode_st*> tail;
+
+  // Whether it and the legacy default stream wait for each other.
+  bool IsBlocking() const { return (flags & cudaStreamNonBlocking) == 0; }
+};
+
+struct CUevent_st {
+  int device = 0;
+  unsigned flags = 0;
+  // Null until it is recorded.
+  std::shared_ptr<trainyard::cuda_on_cpu::Completion> completion;
+  // Recorded in a capture: its nodes so far.
+  std::shared_ptr<trainyard::cuda_on_cpu::Capture> capture;
+  std::vector<CUgraphNode_st*> captured;
+};

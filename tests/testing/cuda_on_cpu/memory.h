@@ -1,0 +1,17 @@
+// What memory a pointer names. Called with the machine's mutex held.
+#pragma once
+
+#include <cstddef>
+
+#include "tests/testing/cuda_on_cpu/machine.h"
+
+namespace trainyard::cuda_on_cpu {
+
+// The allocation that holds the address, with its start; or null for pageable memory of the host.
+const std::pair<const uintptr_t, Allocation>* FindAllocation(const Machine& machine,
+                                                             const void* address);
+
+// The kind of memory of all these bytes. False where they lead out of what was allocated.
+bool KindOfRange(const Machine& machine, const void* address, size_t bytes, MemoryKind* kind);
+
+}  // namespace trainyard::cuda_on_cpu
