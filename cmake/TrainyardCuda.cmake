@@ -93,3 +93,19 @@ function(ty_kernels NAME)
   target_compile_options(${NAME}_on_cpu PRIVATE
     -include ${PROJECT_SOURCE_DIR}/tests/testing/cuda_on_cpu/device.h -Wno-unknown-pragmas)
 endfunction()
+
+# ty_cuda_without_driver: the libraries, and a driver that knows no device in place of the machine's: cuDNN then makes all
+# its plans for a device that is described to it. A program that links it never finds a GPU.
+add_custom_command(
+  OUTPUT ${PROJECT_BINARY_DIR}/generated/driver_stub.c
+  COMMAND ${CMAKE_COMMAND} -DNM=${CMAKE_NM} -DLIBRARY=${CUDA_cuda_driver_LIBRARY}
+          -DOUTPUT=${PROJECT_BINARY_DIR}/generated/driver_stub.c -P ${PROJECT_SOURCE_DIR}/cmake/WriteDriverStub.cmake
+  DEPENDS ${PROJECT_SOURCE_DIR}/cmake/WriteDriverStub.cmake ${CUDA_cuda_driver_LIBRARY}
+  COMMENT "Writing a CUDA driver without devices" VERBATIM)
+add_library(ty_driver_stub SHARED EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/generated/driver_stub.c)
+# Loaded under the driver's own name when a program starts, it is what cuDNN finds when it opens the driver.
+set_target_properties(ty_driver_stub PROPERTIES
+  OUTPUT_NAME cuda SUFFIX .so.1 LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/driver_stub)
+add_library(ty_cuda_without_driver INTERFACE)
+target_link_libraries(ty_cuda_without_driver INTERFACE
+  ty_cuda -Wl,--push-state,--no-as-needed ty_driver_stub -Wl,--pop-state)

@@ -43,7 +43,7 @@ void Compiler::LowerLossGradient(const Node& node) {
   const BufferId logsum = softmax.logsum;
   EmitKernel(node,
              [=, this](const Enqueue& how) {
-               LossGradient(loss, At(logits), program_.ptr<float>(logsum), At(dlogits),
+               LossGradient(loss, At(logits), program_.ptr<float>(logsum), At(dlogits), true,
                             state_.control, state_.loss_scale, how.stream);
              },
              {logits.buffer, logsum, dlogits.buffer});
