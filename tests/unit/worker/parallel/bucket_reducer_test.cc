@@ -97,6 +97,8 @@ TEST(BucketReducer, CollectivesLandInTheCapturedGraph) {
     CheckCuda(cudaGraphInstantiate(&executable, graph, 0));
     for (int launch = 0; launch < 3; ++launch) {
       CheckCuda(cudaMemset(arena.span().data(), 0, 4000));
+      // The default stream and this one do not wait for each other.
+      CheckCuda(cudaDeviceSynchronize());
       CheckCuda(cudaGraphLaunch(executable, stream.get()));
       CheckCuda(cudaStreamSynchronize(stream.get()));
       EXPECT_THAT(arena.Read(), ::testing::Each(6.0F));
