@@ -19,10 +19,9 @@ Order ChannelOrder(size_t rank) {
   return order;
 }
 
+// [1, channels, 1, ...].
 bool IsOfChannels(const TensorSpec& spec, int64_t channels, size_t rank) {
-  std::vector<int64_t> dims(rank, 1);
-  dims[1] = channels;
-  return spec.dims == dims;
+  return spec.rank() == rank && spec.dims[1] == channels && spec.elements() == channels;
 }
 
 Doubles LoadDoubles(const TensorSpec& spec, Memory* memory) {
