@@ -62,15 +62,12 @@ TEST(Problems, OfAttentionAreSafeWhereGradientsAreKnownToBeRight) {
   const AttentionProblem gpt2 = {
       .type = Type::kBf16, .rows = 4, .positions = 1024, .heads = 12, .width = 64};
   EXPECT_TRUE(gpt2.is_safe());
-  const std::vector<std::function<void(AttentionProblem&)>> changes = {[](AttentionProblem& p) { p.type = Type::kF32; },
-                                                                       [](AttentionProblem& p) { p.positions = 1000; },
-                                                                       [](AttentionProblem& p) { p.positions = 0; },
-                                                                       [](AttentionProblem& p) { p.width = 60; },
-                                                                       [](AttentionProblem& p) { p.width = 136; },
-                                                                       [](AttentionProblem& p) { p.heads = 0; }};
-  for (const auto& change : changes) {
-    AttentionProblem problem = gpt2;
-    change(problem);
+  for (const AttentionProblem& problem : {AttentionProblem{false, Type::kF32, 4, 1024, 12, 64},
+                                          AttentionProblem{false, Type::kBf16, 4, 1000, 12, 64},
+                                          AttentionProblem{false, Type::kBf16, 4, 0, 12, 64},
+                                          AttentionProblem{false, Type::kBf16, 4, 1024, 12, 60},
+                                          AttentionProblem{false, Type::kBf16, 4, 1024, 12, 136},
+                                          AttentionProblem{false, Type::kBf16, 4, 1024, 0, 64}}) {
     EXPECT_FALSE(problem.is_safe()) << problem.Key();
   }
 }
