@@ -158,7 +158,10 @@ class ChunkUpdate {
         sums_.other += Square(Direction(numbers_, element) + numbers_.weight_decay * element.w);
       }
       if (kWritesParameter && average_ != nullptr) {
-        e.average.at[i] = numbers_.keep * e.average.at[i] + numbers_.rest * element.w;
+        // The first update sets the average, whatever was there.
+        e.average.at[i] = numbers_.keep > 0
+                              ? numbers_.keep * e.average.at[i] + numbers_.rest * element.w
+                              : element.w;
       }
     }
   }

@@ -35,7 +35,7 @@ __device__ inline float NextUpdate(float count) {
 __device__ inline Rates ComputeRates(const OptimizerSpec& spec, float update, double norm,
                                      float loss_scale) {
   constexpr double kClipEps = 1e-6;
-  Rates rates;
+  Rates rates = {update, 1, 1, 0, 1, 1};
   if (spec.clip_norm > 0) {
     const double clipped = spec.clip_norm / (norm / loss_scale + kClipEps);
     rates.gradient_scale = clipped < 1 ? clipped : 1;
