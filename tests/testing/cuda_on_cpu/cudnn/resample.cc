@@ -21,7 +21,7 @@ struct Resample {
 
 const Order kOrder = {0, 1, 2, 3};
 
-// Calls `window(plane, y element)`; then `Visit` below runs over the elements of x in it.
+// Calls `function(plane, p, q, element of y)` for every window.
 template <typename Function>
 void ForEachWindow(const Resample& resample, const Function& function) {
   const auto& small = resample.small.dims;
