@@ -93,8 +93,11 @@ const std::vector<Library>& Libraries() {
       {"nlohmann/",
        {"common/spec", "worker/run_dir", "worker/checkpoint", "worker/engine/backend/cuda/dnn",
         "worker/trainer", "worker/agent", "client", "tests"}},
-      {"cuda", {"worker/engine/backend/cuda", "worker/parallel/nccl", "tests"}},
+      {"cuda",
+        {"worker/engine/backend/cuda", "worker/parallel/nccl", "worker/parallel/staged", "tests"}},
       {"cudnn", {"worker/engine/backend/cuda/dnn", "worker/engine/backend/cuda/probe", "tests"}},
+      {"cublasLt.h", {"worker/engine/backend/cuda/blas", "tests/testing/cuda_on_cpu"}},
+      {"nccl.h", {"worker/parallel/nccl", "tests/testing/cuda_on_cpu"}},
       {"nvml", {"worker/agent"}},
       {"omp.h", {"worker/engine/backend/cpu", "worker/trainer", "tests"}},
   };

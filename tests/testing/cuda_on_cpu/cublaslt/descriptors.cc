@@ -199,7 +199,17 @@ const Preference* Find(cublasLtMatmulPreference_t handle) {
 
 }  // namespace trainyard::cuda_on_cpu::cublaslt
 
-using namespace trainyard::cuda_on_cpu::cublaslt;
+using trainyard::cuda_on_cpu::cublaslt::Create;
+using trainyard::cuda_on_cpu::cublaslt::Description;
+using trainyard::cuda_on_cpu::cublaslt::Destroy;
+using trainyard::cuda_on_cpu::cublaslt::GetAttribute;
+using trainyard::cuda_on_cpu::cublaslt::Init;
+using trainyard::cuda_on_cpu::cublaslt::Layout;
+using trainyard::cuda_on_cpu::cublaslt::MakeDescription;
+using trainyard::cuda_on_cpu::cublaslt::MakeLayout;
+using trainyard::cuda_on_cpu::cublaslt::MakePreference;
+using trainyard::cuda_on_cpu::cublaslt::Preference;
+using trainyard::cuda_on_cpu::cublaslt::SetAttribute;
 
 extern "C" {
 

@@ -129,7 +129,22 @@ Gemm MakeGemm(const Product& product, const Algorithm& algorithm, const Pointers
 }  // namespace
 }  // namespace trainyard::cuda_on_cpu::cublaslt
 
-using namespace trainyard::cuda_on_cpu::cublaslt;
+using trainyard::cuda_on_cpu::cublaslt::Algorithm;
+using trainyard::cuda_on_cpu::cublaslt::Algorithms;
+using trainyard::cuda_on_cpu::cublaslt::Check;
+using trainyard::cuda_on_cpu::cublaslt::Find;
+using trainyard::cuda_on_cpu::cublaslt::Gemm;
+using trainyard::cuda_on_cpu::cublaslt::IsContext;
+using trainyard::cuda_on_cpu::cublaslt::Layout;
+using trainyard::cuda_on_cpu::cublaslt::MakeGemm;
+using trainyard::cuda_on_cpu::cublaslt::MemoryIsSane;
+using trainyard::cuda_on_cpu::cublaslt::Preference;
+using trainyard::cuda_on_cpu::cublaslt::Product;
+using trainyard::cuda_on_cpu::cublaslt::ReadAlgorithm;
+using trainyard::cuda_on_cpu::cublaslt::RowsAreAligned;
+using trainyard::cuda_on_cpu::cublaslt::Run;
+using trainyard::cuda_on_cpu::cublaslt::WorkspaceIsSane;
+using trainyard::cuda_on_cpu::cublaslt::kContextMagic;
 
 extern "C" {
 
