@@ -193,6 +193,12 @@ absl::StatusOr<Graph> BuildAttentionGraph(const AttentionProblem& problem, bool 
     return absl::UnimplementedError(absl::StrCat(
         "cuDNN's attention is not used outside of where it is right: ", problem.Key()));
   }
+  // Before, what is summed in memory had to be cleared by the caller.
+  constexpr size_t kVersionMin = 90600;
+  if (problem.is_gradient && cudnnGetVersion() < kVersionMin) {
+    return absl::UnimplementedError(absl::StrCat("attention's gradient takes cuDNN ", kVersionMin,
+                                                 " or newer, not ", cudnnGetVersion()));
+  }
   AttentionGraph graph(problem);
   return problem.is_gradient ? std::move(graph).Gradient(deterministic, handle)
                              : std::move(graph).Forward(handle);

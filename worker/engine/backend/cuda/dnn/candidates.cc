@@ -177,6 +177,8 @@ absl::Status SortBySpeed(const Target& target, const Graph& graph,
               {{"engine", candidate.name}, {"reason", std::string(time.status().message())}});
     }
   }
+  // The bench's stream ends with it.
+  TY_RETURN_IF_ERROR(StatusOf(cudnnSetStream(target.handle, nullptr), "set the stream"));
   std::stable_sort(
       candidates.begin(), candidates.end(),
       [](const Candidate& a, const Candidate& b) { return a.microseconds < b.microseconds; });

@@ -98,7 +98,8 @@ class Plan {
   virtual ~Plan() = default;
   virtual const PlanFacts& facts() const = 0;
   // Enqueues it on the stream; may be captured. `workspace`: facts().workspace_bytes, 256-byte
-  // aligned. FAILED_PRECONDITION of a plan that was made without a device.
+  // aligned. FAILED_PRECONDITION of a plan that was made without a device; INVALID_ARGUMENT for
+  // memory that is missing, or not aligned to kVectorBytes.
   virtual absl::Status Run(const ConvMemory& memory, void* workspace,
                            cudaStream_t stream) const = 0;
   virtual absl::Status Run(const AttentionMemory& memory, void* workspace,
