@@ -96,8 +96,8 @@ TEST(Exchange, SwapsAllElements) {
     const DeviceArray<float> on_device_a(a);
     const DeviceArray<float> on_device_b(b);
     Exchange(on_device_a.data(), on_device_b.data(), count, nullptr);
-    EXPECT_EQ(on_device_a.ToHost(), b);
-    EXPECT_EQ(on_device_b.ToHost(), a);
+    EXPECT_EQ(on_device_a.Read(), b);
+    EXPECT_EQ(on_device_b.Read(), a);
   }
 }
 

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "tests/unit/worker/engine/backend/cuda/kernels_testing.h"
+#include "tests/unit/worker/engine/backend/cuda/matrices.h"
 
 namespace trainyard::engine::cuda {
 namespace {
@@ -57,7 +57,7 @@ TEST(PackWeights, WritesEveryCopyAndNoPadding) {
                 static_cast<int64_t>(weights.size()), first_chunk.back() - first_chunk.front(),
                 nullptr);
     for (size_t i = 0; i < copies.size(); ++i) {
-      EXPECT_EQ(copies[i]->ToHost(), Expected(kCases[i], values, type)) << NameOf(type) << " " << i;
+      EXPECT_EQ(copies[i]->Read(), Expected(kCases[i], values, type)) << NameOf(type) << " " << i;
       for (const float value : copies[i]->Padding()) {
         ASSERT_EQ(value, kPadding) << NameOf(type) << " " << i;
       }
@@ -75,7 +75,7 @@ TEST(UnpackGradient, TakesRowsWithoutTheirPadding) {
       const auto unpack = [&](bool adds) {
         UnpackGradient(packed.view().data, type, c.inner, c.stride, count, adds, gradient.data(),
                        nullptr);
-        return gradient.ToHost();
+        return gradient.Read();
       };
       EXPECT_EQ(unpack(false), values) << NameOf(type);
       Floats twice = values;

@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "tests/unit/worker/engine/backend/cuda/kernels_testing.h"
+#include "tests/unit/worker/engine/backend/cuda/matrices.h"
 #include "worker/engine/backend/cuda/kernels/update.h"
 #include "worker/engine/backend/reference/update.h"
 
@@ -83,27 +83,27 @@ class Device {
   }
 
   void Run(float lr, const Floats& gradients, const Floats& statistics, float loss, float correct) {
-    gradients_.Assign(gradients);
-    statistics_.Assign(statistics);
-    metrics_.Assign({loss, correct});
-    control_.Assign({{.lr = lr}});
+    gradients_.Write(gradients);
+    statistics_.Write(statistics);
+    metrics_.Write({loss, correct});
+    control_.Write({{.lr = lr}});
     Update(spec_, tables_, memory_, nullptr);
   }
 
-  Floats parameters() const { return parameters_.ToHost(); }
-  Floats slots() const { return slots_.ToHost(); }
-  Floats averages() const { return averages_.ToHost(); }
-  Floats running() const { return running_.ToHost(); }
-  float count() const { return count_.ToHost()[0]; }
-  void set_count(float count) { count_.Assign({count}); }
-  LossScale scale() const { return scale_.ToHost()[0]; }
-  void set_scale(LossScale scale) { scale_.Assign({scale}); }
-  StepResult result() const { return result_.ToHost()[0]; }
+  Floats parameters() const { return parameters_.Read(); }
+  Floats slots() const { return slots_.Read(); }
+  Floats averages() const { return averages_.Read(); }
+  Floats running() const { return running_.Read(); }
+  float count() const { return count_.Read()[0]; }
+  void set_count(float count) { count_.Write({count}); }
+  LossScale scale() const { return scale_.Read()[0]; }
+  void set_scale(LossScale scale) { scale_.Write({scale}); }
+  StepResult result() const { return result_.Read()[0]; }
 
   void ExpectSumsCleared() const {
-    EXPECT_EQ(gradients_.ToHost(), Floats(kElements));
-    EXPECT_EQ(statistics_.ToHost(), Floats(kStatistics));
-    EXPECT_EQ(metrics_.ToHost(), Floats(2));
+    EXPECT_EQ(gradients_.Read(), Floats(kElements));
+    EXPECT_EQ(statistics_.Read(), Floats(kStatistics));
+    EXPECT_EQ(metrics_.Read(), Floats(2));
   }
   // Each copy holds the parameter as it is, or what it held at first.
   void ExpectPacked(bool is_written) const {
@@ -118,7 +118,7 @@ class Device {
       if (!is_written) {
         std::fill(expected.begin(), expected.end(), kPadding);
       }
-      EXPECT_EQ(copies_[i]->ToHost(), expected) << "parameter " << i;
+      EXPECT_EQ(copies_[i]->Read(), expected) << "parameter " << i;
       for (const float value : copies_[i]->Padding()) {
         ASSERT_EQ(value, kPadding) << "parameter " << i;
       }
