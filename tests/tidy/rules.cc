@@ -93,7 +93,8 @@ const std::vector<Library>& Libraries() {
       {"nlohmann/",
        {"common/spec", "worker/run_dir", "worker/checkpoint", "worker/engine/backend/cuda/dnn",
         "worker/trainer", "worker/agent", "client", "tests"}},
-      {"cuda", {"worker/engine/backend/cuda", "worker/parallel/nccl"}},
+      {"cuda", {"worker/engine/backend/cuda", "worker/parallel/nccl", "tests"}},
+      {"cudnn", {"worker/engine/backend/cuda/dnn", "worker/engine/backend/cuda/probe", "tests"}},
       {"nvml", {"worker/agent"}},
       {"omp.h", {"worker/engine/backend/cpu", "worker/trainer", "tests"}},
   };

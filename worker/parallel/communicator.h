@@ -1,5 +1,9 @@
-// A gang's live collective handle. `local` (threads of one process, for tests), `gloo` and `nccl`
-// implement it.
+// A gang's live collective handle. `local` (threads of one process, for tests), `gloo`, `shm` and
+// `nccl` implement it, and `staged` brings device memory to those of the host.
+//
+// Spans lie in the memory of the backend: the host's for local, gloo and shm, the device's for nccl
+// and staged. What lies in them must have been written when a call begins, and has been when it
+// returns.
 //
 // All ranks call the same collectives in the same order with the same sizes. Every call has a
 // deadline; a call that fails or times out names rank, operation and sequence number, and leaves

@@ -5,16 +5,23 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <tuple>
 
 #include "common/base/files.h"
+#include "tests/testing/temp_dir.h"
 #include "worker/engine/backend/cuda/dnn/planner.h"
 #include "worker/engine/backend/cuda/dnn/problems.h"
 #include "worker/engine/models/models.h"
 
 namespace trainyard::engine::cuda::dnn {
 namespace {
+
+using ::testing::Combine;
+using ::testing::TestParamInfo;
+using ::testing::TestWithParam;
+using ::testing::Values;
 
 std::string Description(const std::string& device) {
   return *ReadFile(JoinPath(TRAINYARD_SOURCE_DIR, "tests/data/devices/" + device + ".json"));
@@ -75,7 +82,7 @@ bool IsConv(OpKind op) {
          op == OpKind::kConv2dParameterGradient;
 }
 
-class PlansOf : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
+class PlansOf : public TestWithParam<std::tuple<const char*, const char*>> {};
 
 TEST_P(PlansOf, EveryNodeHasOneWithinItsWorkspace) {
   const auto& [model_name, device] = GetParam();
@@ -103,15 +110,15 @@ TEST_P(PlansOf, EveryNodeHasOneWithinItsWorkspace) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Cuda, PlansOf,
-    testing::Combine(testing::Values("convnet", "alexnet", "vgg16", "googlenet_32", "googlenet_224",
-                                     "resnet18", "resnet18_f16", "resnet18_tf32", "resnet18_f32",
-                                     "resnet50", "wide_resnet", "gpt2"),
-                     testing::Values("h200", "a100")),
-    [](const testing::TestParamInfo<PlansOf::ParamType>& of) {
-      return std::string(std::get<0>(of.param)) + "_" + std::get<1>(of.param);
-    });
+INSTANTIATE_TEST_SUITE_P(Cuda, PlansOf,
+                         Combine(Values("convnet", "alexnet", "vgg16", "googlenet_32",
+                                        "googlenet_224", "resnet18", "resnet18_f16",
+                                        "resnet18_tf32", "resnet18_f32", "resnet50", "wide_resnet",
+                                        "gpt2"),
+                                 Values("h200", "a100")),
+                         [](const TestParamInfo<PlansOf::ParamType>& of) {
+                           return std::string(std::get<0>(of.param)) + "_" + std::get<1>(of.param);
+                         });
 
 ConvProblem Usual() {
   ConvProblem problem;
@@ -123,7 +130,7 @@ ConvProblem Usual() {
   return problem;
 }
 
-class Plans : public testing::TestWithParam<const char*> {};
+class Plans : public TestWithParam<const char*> {};
 
 TEST_P(Plans, ExistForConvolutionsWithStatistics) {
   const std::unique_ptr<Planner> planner = PlannerFor(GetParam());
@@ -233,10 +240,54 @@ TEST_P(Plans, DoNotExistForAttentionThatIsNotSafe) {
   EXPECT_EQ(planner->Find(attention).status().code(), absl::StatusCode::kNotFound);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cuda, Plans, testing::Values("h200", "a100"),
-                         [](const testing::TestParamInfo<const char*>& of) {
+INSTANTIATE_TEST_SUITE_P(Cuda, Plans, Values("h200", "a100"),
+                         [](const TestParamInfo<const char*>& of) {
                            return std::string(of.param);
                          });
+
+TEST(PlannerTest, TakesFromItsFileWhatAnotherOneChose) {
+  const trainyard::testing::TempDir folder;
+  PlannerOptions options;
+  options.cache_path = folder.File("plans.json");
+  std::string engine;
+  {
+    const auto planner = *Planner::ForDescription(Description("h200"), options);
+    const absl::StatusOr<const Plan*> plan = planner->Find(Usual());
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_FALSE((*plan)->facts().from_cache);
+    engine = (*plan)->facts().engine;
+    ASSERT_TRUE(planner->SaveCache().ok());
+  }
+  const auto planner = *Planner::ForDescription(Description("h200"), options);
+  EXPECT_TRUE((*planner->Find(Usual()))->facts().from_cache);
+  EXPECT_EQ((*planner->Find(Usual()))->facts().engine, engine);
+  // Not for another device, nor for other options.
+  const auto other = *Planner::ForDescription(Description("a100"), options);
+  EXPECT_FALSE((*other->Find(Usual()))->facts().from_cache);
+  options.deterministic = true;
+  const auto deterministic = *Planner::ForDescription(Description("h200"), options);
+  EXPECT_FALSE((*deterministic->Find(Usual()))->facts().from_cache);
+}
+
+TEST(PlannerTest, PlansAnewWhatItsFileDoesNotTell) {
+  const trainyard::testing::TempDir folder;
+  PlannerOptions options;
+  options.cache_path = folder.File("plans.json");
+  {
+    const auto planner = *Planner::ForDescription(Description("h200"), options);
+    ASSERT_TRUE(planner->Find(Usual()).ok());
+    ASSERT_TRUE(planner->SaveCache().ok());
+  }
+  nlohmann::json file = nlohmann::json::parse(*ReadFile(options.cache_path));
+  for (auto& [key, entry] : file["entries"].items()) {
+    entry["plan"] = "no plan";
+  }
+  folder.Write("plans.json", file.dump());
+  const auto planner = *Planner::ForDescription(Description("h200"), options);
+  const absl::StatusOr<const Plan*> plan = planner->Find(Usual());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_FALSE((*plan)->facts().from_cache);
+}
 
 TEST(PlannerTest, RefusesATextThatDescribesNoDevice) {
   for (const char* text : {"", "no JSON", "[]", "{\"deviceName\": \"a\"}",

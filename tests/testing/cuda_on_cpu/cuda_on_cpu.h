@@ -17,8 +17,9 @@ namespace trainyard::cuda_on_cpu {
 // Appends `work` to the stream, or to the graph that the stream is being captured into: then it
 // runs once a launch of the graph, so it must be callable again. It runs on whichever thread waits
 // for the device, and must not call the CUDA runtime. It may block until work of another device
-// has arrived, but not for work of its own. Returns what a kernel launch on the stream would
-// return; a caller who wants it to stay for cudaGetLastError passes it to RecordError.
+// has arrived, if another thread of the host waits for that one, but not for work of its own.
+// Returns what a kernel launch on the stream would return; a caller who wants it to stay for
+// cudaGetLastError passes it to RecordError.
 cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work);
 
 // Leaves `error` for cudaGetLastError of this thread where it is one, and returns it.

@@ -18,6 +18,7 @@
 #include <cstdio>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "tests/testing/cuda_on_cpu/grid.h"
 #include "tests/testing/cuda_on_cpu/intrinsics.h"
@@ -52,8 +53,10 @@ namespace trainyard::engine::cuda {
 template <class... Parameters, class... Arguments>
 void Launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t dynamic_shared,
             cuda_on_cpu::StreamAt stream, Arguments... arguments) {
+  std::vector<const void*> pointers;
+  (cuda_on_cpu::AddPointer(arguments, pointers), ...);
   cuda_on_cpu::LaunchKernel(
-      reinterpret_cast<const void*>(kernel), grid, block, dynamic_shared, stream,
+      reinterpret_cast<const void*>(kernel), grid, block, dynamic_shared, stream, pointers,
       [kernel, copies = std::tuple<Parameters...>(static_cast<Parameters>(arguments)...)] {
         std::apply(kernel, copies);
       });

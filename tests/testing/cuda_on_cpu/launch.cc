@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
+#include <iostream>
+#include <memory>
 #include <utility>
 
 #include "tests/testing/cuda_on_cpu/cuda_on_cpu.h"
 #include "tests/testing/cuda_on_cpu/grid.h"
 #include "tests/testing/cuda_on_cpu/limits.h"
 #include "tests/testing/cuda_on_cpu/machine.h"
+#include "tests/testing/cuda_on_cpu/memory.h"
 
 namespace trainyard::cuda_on_cpu {
 namespace {
@@ -29,6 +33,22 @@ int DynamicSharedLimit(const Machine& machine, const void* kernel) {
   return found == machine.dynamic_shared_limits.end() ? kSharedBytes : found->second;
 }
 
+// Ends the process where a kernel would be given memory that a GPU cannot reach.
+void CheckReachable(const Machine& machine, const StreamAt& stream,
+                    const std::vector<const void*>& pointers) {
+  for (const void* pointer : pointers) {
+    // The end of an array belongs to it, for a kernel may be given an empty rest.
+    const void* before = static_cast<const char*>(pointer) - 1;
+    if (pointer != nullptr && FindAllocation(machine, pointer) == nullptr &&
+        FindAllocation(machine, before) == nullptr) {
+      std::cerr << "CUDA on CPU: the kernel launched at " << stream.where.file_name() << ":"
+                << stream.where.line() << " is given " << pointer
+                << ", which is neither device memory nor pinned" << std::endl;
+      std::abort();
+    }
+  }
+}
+
 }  // namespace
 
 int64_t KernelsLaunched() {
@@ -36,7 +56,8 @@ int64_t KernelsLaunched() {
 }
 
 void LaunchKernel(const void* kernel, dim3 grid, dim3 block, size_t dynamic_shared,
-                  const StreamAt& stream, std::function<void()> thread) {
+                  const StreamAt& stream, const std::vector<const void*>& pointers,
+                  std::function<void()> thread) {
   Call([&](Machine& machine, Lock& lock) {
     if (!IsLaunchable(grid, block)) {
       return cudaErrorInvalidConfiguration;
@@ -48,6 +69,7 @@ void LaunchKernel(const void* kernel, dim3 grid, dim3 block, size_t dynamic_shar
     if (resolved == nullptr || resolved->device != &machine.CurrentDevice()) {
       return cudaErrorInvalidResourceHandle;
     }
+    CheckReachable(machine, stream, pointers);
     // A launch of a graph draws another order each time.
     auto random = std::make_shared<Random>(machine.NextSeed());
     Grid run = {.grid_size = grid,
@@ -69,6 +91,12 @@ void LaunchKernel(const void* kernel, dim3 grid, dim3 block, size_t dynamic_shar
 }  // namespace trainyard::cuda_on_cpu
 
 using trainyard::cuda_on_cpu::Call;
+using trainyard::cuda_on_cpu::DynamicSharedLimit;
+using trainyard::cuda_on_cpu::kMaxBlockThreads;
+using trainyard::cuda_on_cpu::kMaxMultiprocessorBlocks;
+using trainyard::cuda_on_cpu::kMaxMultiprocessorThreads;
+using trainyard::cuda_on_cpu::kSharedBytesOfMultiprocessor;
+using trainyard::cuda_on_cpu::kSharedBytesReserved;
 using trainyard::cuda_on_cpu::Lock;
 using trainyard::cuda_on_cpu::Machine;
 
@@ -99,7 +127,6 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* kernel,
                                                           int block_size, size_t dynamic_shared) {
   return Call([&](Machine& machine, Lock&) {
-    using namespace trainyard::cuda_on_cpu;
     if (blocks == nullptr || block_size < 1) {
       return cudaErrorInvalidValue;
     }

@@ -5,6 +5,8 @@
 
 #include <functional>
 #include <source_location>
+#include <type_traits>
+#include <vector>
 
 namespace trainyard::cuda_on_cpu {
 
@@ -22,8 +24,18 @@ struct StreamAt {
 // Enqueues `thread` to be called once for each thread of the grid. `kernel` identifies it for
 // cudaFuncSetAttribute. Leaves an error for cudaGetLastError where hardware of compute capability
 // 9.0 would refuse: cudaErrorInvalidConfiguration for empty or too large grids and blocks,
-// cudaErrorInvalidValue for more dynamic shared memory than the kernel may use.
+// cudaErrorInvalidValue for more dynamic shared memory than the kernel may use. Ends the process
+// where one of the pointers that the kernel is given is to pageable memory of the host.
 void LaunchKernel(const void* kernel, dim3 grid, dim3 block, size_t dynamic_shared,
-                  const StreamAt& stream, std::function<void()> thread);
+                  const StreamAt& stream, const std::vector<const void*>& pointers,
+                  std::function<void()> thread);
+
+// Adds the argument of a kernel where it is a pointer.
+template <class T>
+void AddPointer(const T& argument, std::vector<const void*>& pointers) {
+  if constexpr (std::is_pointer_v<T>) {
+    pointers.push_back(argument);
+  }
+}
 
 }  // namespace trainyard::cuda_on_cpu

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <numeric>
 #include <set>
@@ -222,6 +223,35 @@ TEST(CudaOnCpuKernelDeathTest, VoteThatALaneMissed) {
 TEST(CudaOnCpuKernelDeathTest, LaneOutsideTheMaskIsRead) {
   ExpectMistake(Mistake::kReadsOutsideMask, "reads lane 12, which takes no part");
 }
+
+TEST(CudaOnCpuKernelDeathTest, MemoryThatAGpuCannotReach) {
+  float on_host = 0;
+  EXPECT_DEATH(Scale(&on_host, 1, 1, 1, nullptr), "neither device memory nor pinned");
+}
+
+#ifdef __SANITIZE_ADDRESS__
+
+TEST(CudaOnCpuKernelDeathTest, WritingPastAnArrayIsSeen) {
+  EXPECT_DEATH(
+      {
+        const OnDevice<float> x(std::vector<float>(100, 1));
+        Scale(x.get(), 101, 1, 1, nullptr);
+        cudaDeviceSynchronize();
+      },
+      "heap-buffer-overflow");
+}
+
+TEST(CudaOnCpuKernelDeathTest, WritingPastDynamicSharedMemoryIsSeen) {
+  EXPECT_DEATH(
+      {
+        const OnDevice<int> x(Ascending(32));
+        ReverseWithShared(x.get(), 32, 31 * sizeof(int), /*is_allowed=*/false, nullptr);
+        cudaDeviceSynchronize();
+      },
+      "heap-buffer-overflow");
+}
+
+#endif  // __SANITIZE_ADDRESS__
 
 }  // namespace
 }  // namespace trainyard::engine::cuda

@@ -151,7 +151,7 @@ AlignedBuffer::AlignedBuffer(int64_t bytes, Backing backing)
         std::aligned_alloc(static_cast<size_t>(kArenaAlignment), static_cast<size_t>(bytes_)));
     TY_CHECK(data_ != nullptr);
     std::memset(data_, 0, static_cast<size_t>(bytes_));
-    live_bytes += bytes_;
+    AddLiveBufferBytes(bytes_);
   }
 }
 
@@ -172,12 +172,16 @@ AlignedBuffer::~AlignedBuffer() {
     munmap(data_, AddressBytes(bytes_));
   } else if (data_ != nullptr) {
     std::free(data_);
-    live_bytes -= bytes_;
+    AddLiveBufferBytes(-bytes_);
   }
 }
 
-int64_t AlignedBuffer::LiveBytes() {
+int64_t LiveBufferBytes() {
   return live_bytes;
+}
+
+void AddLiveBufferBytes(int64_t bytes) {
+  live_bytes += bytes;
 }
 
 }  // namespace trainyard::engine

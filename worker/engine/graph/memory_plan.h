@@ -79,8 +79,12 @@ ValueLifetimes ComputeLifetimes(const StepGraph& step, int64_t rows, int64_t ele
 // whoever touches it crashes.
 enum class Backing { kMemory, kAddresses };
 
-// Aligned, zeroed memory. LiveBytes tells what all buffers of the process hold: the measure against
-// which plans are tested.
+// What all buffers of the process hold, on the host and on devices: the measure against which plans
+// are tested. Who owns buffers of another kind adds what they take, and gives back.
+int64_t LiveBufferBytes();
+void AddLiveBufferBytes(int64_t bytes);
+
+// Aligned, zeroed memory.
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
@@ -95,8 +99,6 @@ class AlignedBuffer {
   T* as() const {
     return reinterpret_cast<T*>(data_);
   }
-
-  static int64_t LiveBytes();
 
  private:
   std::byte* data_ = nullptr;

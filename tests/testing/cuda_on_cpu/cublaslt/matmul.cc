@@ -6,6 +6,7 @@
 #include <cublasLt.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <vector>
 
@@ -84,9 +85,45 @@ bool ReadAlgorithm(const cublasLtMatmulAlgo_t& opaque, const Product& product,
          algorithm.depth == static_cast<uint64_t>(product.depth());
 }
 
-// Two matrices may share memory only where they are the same.
-bool InPlaceIsSane(const Product& product, const void* c, const void* d) {
-  return c != d || product.c->leading == product.d->leading;
+// A, B, C and D.
+using Pointers = std::array<const void*, 4>;
+
+bool MemoryIsSane(const Product& product, const Algorithm& algorithm, const Pointers& pointers,
+                  bool reads_c) {
+  for (size_t i = 0; i < pointers.size(); ++i) {
+    if (!IsAligned(pointers[i], algorithm.alignments[i])) return false;
+  }
+  if (reads_c && pointers[2] == nullptr) return false;
+  // Two matrices may share memory only where they are the same.
+  return pointers[2] != pointers[3] || product.c->leading == product.d->leading;
+}
+
+bool WorkspaceIsSane(const Algorithm& algorithm, const void* workspace, size_t bytes) {
+  return bytes >= algorithm.workspace && (algorithm.workspace == 0 || workspace != nullptr) &&
+         IsAligned(workspace, kFastAlignment);
+}
+
+Gemm MakeGemm(const Product& product, const Algorithm& algorithm, const Pointers& pointers) {
+  const Description& description = *product.description;
+  const bool flips_a = description.transposes_a == CUBLAS_OP_T;
+  const bool flips_b = description.transposes_b == CUBLAS_OP_T;
+  Gemm gemm;
+  gemm.rows = product.rows();
+  gemm.columns = product.columns();
+  gemm.depth = product.depth();
+  gemm.a = {pointers[0], product.a->type, product.a->leading, flips_a};
+  gemm.b = {pointers[1], product.b->type, product.b->leading, flips_b};
+  gemm.c = {pointers[2], product.c->type, product.c->leading, false};
+  gemm.d_type = product.d->type;
+  gemm.d_leading = product.d->leading;
+  gemm.rounds_to_tf32 = description.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+  gemm.parts = algorithm.parts;
+  gemm.rounds_parts = algorithm.rounds_parts != 0;
+  gemm.bias = product.has_bias() ? description.bias : nullptr;
+  gemm.bias_type =
+      description.bias_type == -1 ? product.d->type : static_cast<uint32_t>(description.bias_type);
+  gemm.relu = product.has_relu();
+  return gemm;
 }
 
 }  // namespace
@@ -189,43 +226,19 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   const float scale_c = *static_cast<const float*>(beta);
-  if ((c == nullptr && scale_c != 0) || !InPlaceIsSane(product, c, d)) {
-    return CUBLAS_STATUS_INVALID_VALUE;
-  }
   Algorithm algorithm = {};
-  if (algo == nullptr || !ReadAlgorithm(*algo, product, algorithm)) {
+  if (algo == nullptr || !ReadAlgorithm(*algo, product, algorithm) ||
+      !MemoryIsSane(product, algorithm, {a, b, c, d}, scale_c != 0) ||
+      !WorkspaceIsSane(algorithm, workspace, workspace_bytes)) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
-  const void* pointers[4] = {a, b, c, d};
-  for (int i = 0; i < 4; ++i) {
-    if (!IsAligned(pointers[i], algorithm.alignments[i])) return CUBLAS_STATUS_INVALID_VALUE;
-  }
-  if (workspace_bytes < algorithm.workspace || (algorithm.workspace > 0 && workspace == nullptr) ||
-      !IsAligned(workspace, kFastAlignment)) {
+  if (product.has_bias() && product.description->bias == nullptr) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
-  const Description& description = *product.description;
-  if (product.has_bias() && description.bias == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-
-  Gemm gemm;
-  gemm.rows = product.rows();
-  gemm.columns = product.columns();
-  gemm.depth = product.depth();
-  gemm.a = {a, product.a->type, product.a->leading, description.transposes_a == CUBLAS_OP_T};
-  gemm.b = {b, product.b->type, product.b->leading, description.transposes_b == CUBLAS_OP_T};
-  gemm.c = {c, product.c->type, product.c->leading, false};
+  Gemm gemm = MakeGemm(product, algorithm, {a, b, c, d});
   gemm.d = d;
-  gemm.d_type = product.d->type;
-  gemm.d_leading = product.d->leading;
   gemm.alpha = *static_cast<const float*>(alpha);
   gemm.beta = scale_c;
-  gemm.rounds_to_tf32 = description.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
-  gemm.parts = algorithm.parts;
-  gemm.rounds_parts = algorithm.rounds_parts != 0;
-  gemm.bias = product.has_bias() ? description.bias : nullptr;
-  gemm.bias_type =
-      description.bias_type == -1 ? product.d->type : static_cast<uint32_t>(description.bias_type);
-  gemm.relu = product.has_relu();
   const cudaError_t queued =
       trainyard::cuda_on_cpu::Enqueue(stream, [gemm, workspace, bytes = algorithm.workspace] {
         if (bytes > 0) std::memset(workspace, 0xff, bytes);

@@ -1,8 +1,8 @@
-// What may differ. A bf16 has 8 bits: one rounding errs by 2^-9 of the value at most, by a third of
-// the square of that in the mean square, and roundings are independent. From the input to a
-// gradient and back a value is rounded two or three times a layer, some 20 times in the deepest
-// nets here: so errors in the norm stay near sqrt(20 / 3) 2^-9 = 0.5 %. The bound is four times
-// that, as sums cancel, and errors do so less.
+// What may differ. A bf16 has 8 bits, an f16 has 11 (so the same bounds hold): one rounding errs by
+// 2^-9 of the value at most, by a third of the square of that in the mean square, and roundings are
+// independent. From the input to a gradient and back a value is rounded two or three times a layer,
+// some 20 times in the deepest nets here: so errors in the norm stay near sqrt(20 / 3) 2^-9 = 0.5
+// %. The bound is four times that, as sums cancel, and errors do so less.
 //
 // Where a relu or a max_pool decides over rounded values, it may decide otherwise within 2^-8 of a
 // tie; an element that goes the other way is wrong by all of itself, and 1 in 200 of them make 7 %
@@ -27,6 +27,8 @@ namespace {
 
 constexpr double kTolerance = 0.02;
 constexpr double kToleranceOfDecisions = 0.25;
+// Keeps gradients of f16 away from what it cannot hold: a power of two, so that it rounds nothing.
+constexpr double kLossScale = 256;
 // Of the norm of all gradients: below, a gradient is what is left where larger ones cancel.
 constexpr double kNegligible = 1.0 / 32;
 
@@ -116,8 +118,13 @@ void MakeDecisionsClear(const Graph& model, Executable& executable) {
 }
 
 void ExpectGradientsNear(const Graph& model, Executable& actual, Executable& expected,
-                         double tolerance) {
-  const NamedValues a = Gradients(model, actual);
+                         double tolerance, double loss_scale) {
+  NamedValues a = Gradients(model, actual);
+  for (auto& [name, values] : a) {
+    for (float& value : values) {
+      value = static_cast<float>(value / loss_scale);
+    }
+  }
   const NamedValues b = Gradients(model, expected);
   const auto layer = [](const std::string& name) { return name.substr(0, name.rfind('.')); };
   std::map<std::string, double> norms;
@@ -143,23 +150,34 @@ void ExpectGradientsNear(const Graph& model, Executable& actual, Executable& exp
 
 }  // namespace
 
-bool HasBf16() {
+bool Has(Precision precision) {
+  static auto* known = new std::map<Precision, bool>;
+  const auto found = known->find(precision);
+  if (found != known->end()) {
+    return found->second;
+  }
   GraphBuilder builder({1});
   builder.SoftmaxCrossEntropy(builder.Linear("fc", builder.input(), 2));
-  return (*MakeBackend("cpu"))
-      ->Compile(*std::move(builder).Build(), {}, {.precision = Precision::kBf16})
-      .ok();
+  const bool has = (*MakeBackend(TestedBackend()))
+                       ->Compile(*std::move(builder).Build(), {}, {.precision = precision})
+                       .ok();
+  return known->emplace(precision, has).first->second;
 }
 
-void CompareBf16(const Graph& model, int64_t rows, const PassOptions& passes) {
-  SCOPED_TRACE("in bf16");
+void CompareReduced(const Graph& model, int64_t rows, const PassOptions& passes,
+                    Precision precision) {
+  SCOPED_TRACE(std::string(PrecisionName(precision)));
   CompileOptions options = {.max_rows = rows, .passes = passes, .inspect = true};
   const std::unique_ptr<Executable> expected = Compile("reference_f64", model, {}, options);
-  options.precision = Precision::kBf16;
-  const std::unique_ptr<Executable> actual = Compile("cpu", model, {}, options);
+  options.precision = precision;
+  const std::unique_ptr<Executable> actual = Compile(TestedBackend(), model, {}, options);
   RandomizeState(5, *expected);
   MakeDecisionsClear(model, *expected);
   CopyState(*expected, *actual);
+  const double loss_scale = precision == Precision::kF16 ? kLossScale : 1;
+  if (precision == Precision::kF16) {
+    WriteState(*actual, "loss_scale", {static_cast<float>(loss_scale), 0});
+  }
   TestBatch batch = RandomBatch(9, model, rows);
   for (float& input : batch.inputs) {
     input = std::round(4 * input) / 4;
@@ -170,7 +188,7 @@ void CompareBf16(const Graph& model, int64_t rows, const PassOptions& passes) {
     ASSERT_TRUE(expected->Accumulate(batch.batch(), 0.5, nullptr).ok());
     const absl::Status status = actual->Accumulate(batch.batch(), 0.5, nullptr);
     ASSERT_TRUE(status.ok()) << status;
-    ExpectGradientsNear(model, *actual, *expected, tolerance);
+    ExpectGradientsNear(model, *actual, *expected, tolerance, loss_scale);
   }
   ASSERT_TRUE(expected->Update(0.1).ok());
   ASSERT_TRUE(actual->Update(0.1).ok());

@@ -1,16 +1,18 @@
-// The cpu backend in bf16 against the reference in double precision.
+// The backend under test in bf16 and f16 against the reference in double precision.
 #pragma once
 
+#include "worker/engine/backend/backend.h"
 #include "worker/engine/graph/graph.h"
 #include "worker/engine/graph/step_graph.h"
 
 namespace trainyard::engine::testing {
 
-// Whether this machine multiplies bf16; tests of it are skipped elsewhere.
-bool HasBf16();
+// Whether the backend under test computes so on this machine; tests of it are skipped elsewhere.
+bool Has(Precision precision);
 
-// Gradients, logits, loss, state after an update and predictions, each as a vector within a bound
-// of its Euclidean norm: see bf16_testing.cc.
-void CompareBf16(const Graph& model, int64_t rows, const PassOptions& passes);
+// Gradients, logits, loss, state after an update and predictions in bf16 or f16, each as a vector
+// within a bound of its Euclidean norm: see bf16_testing.cc.
+void CompareReduced(const Graph& model, int64_t rows, const PassOptions& passes,
+                    Precision precision = Precision::kBf16);
 
 }  // namespace trainyard::engine::testing

@@ -9,6 +9,30 @@
 #include "worker/engine/graph/graph_builder.h"
 
 namespace trainyard::engine::testing {
+namespace {
+
+std::string& TestedName() {
+  static auto* name = new std::string("cpu");
+  return *name;
+}
+
+}  // namespace
+
+const std::string& TestedBackend() {
+  return TestedName();
+}
+
+void SetTestedBackend(const std::string& name) {
+  TestedName() = name;
+}
+
+std::vector<std::string> TestedAndReference() {
+  return {"reference", TestedBackend()};
+}
+
+std::vector<std::string> AllBackends() {
+  return {"reference", "reference_f64", TestedBackend()};
+}
 
 Values RandomValues(uint64_t seed, int64_t count) {
   std::mt19937_64 random(seed);
@@ -119,10 +143,22 @@ NamedValues ReadAllState(const Executable& executable) {
   return all;
 }
 
+Values ReadReduction(Executable& executable) {
+  Values sums(executable.reduction().size());
+  const absl::Status status = executable.ReadReduction(absl::MakeSpan(sums));
+  EXPECT_TRUE(status.ok()) << status;
+  return sums;
+}
+
+void WriteReduction(Executable& executable, const Values& sums) {
+  const absl::Status status = executable.WriteReduction(sums);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
 NamedValues Gradients(const Graph& model, Executable& executable) {
   // The layout depends on the model alone.
   const ReductionLayout layout = LayOutReduction(BuildTrainingStep(model, {}));
-  const absl::Span<float> sums = executable.reduction();
+  const Values sums = ReadReduction(executable);
   NamedValues gradients;
   for (const ReductionEntry& entry : layout.entries) {
     if (entry.kind == ReductionEntry::Kind::kGradient) {
@@ -187,11 +223,11 @@ Graph Inceptions(const std::vector<int64_t>& channels) {
   };
   ValueId x = conv("stem", b.input(), channels[0], 3);
   for (const std::string name : {"a", "b"}) {
-    x = b.Concat({conv(name + "1", x, channels[1], 1),
-                  conv(name + "2b", conv(name + "2a", x, channels[2], 1), channels[0], 3),
-                  conv(name + "3b", conv(name + "3a", x, channels[3], 1), channels[1], 3),
-                  conv(name + "4", b.MaxPool(x, {.kernel = 3, .stride = 1, .padding = 1}),
-                       channels[2], 1)});
+    x = b.Concat(
+        {conv(name + "1", x, channels[1], 1),
+         conv(name + "2b", conv(name + "2a", x, channels[2], 1), channels[0], 3),
+         conv(name + "3b", conv(name + "3a", x, channels[3], 1), channels[1], 3),
+         conv(name + "4", b.MaxPool(x, {.kernel = 3, .stride = 1, .padding = 1}), channels[2], 1)});
   }
   // Siblings with biases, rectified, one of them read twice and none by a norm.
   const ValueId first = b.Relu(b.Conv2d("first", x, {.out_channels = channels[1], .kernel = 1}));

@@ -16,6 +16,13 @@ namespace trainyard::engine::testing {
 using Values = std::vector<float>;
 using NamedValues = std::map<std::string, Values>;
 
+// The backend that is judged: "cpu", where a program says nothing else before its tests begin.
+const std::string& TestedBackend();
+void SetTestedBackend(const std::string& name);
+// It and the reference, in f32 or in both precisions.
+std::vector<std::string> TestedAndReference();
+std::vector<std::string> AllBackends();
+
 // U(-1, 1), the same for the same seed.
 Values RandomValues(uint64_t seed, int64_t count);
 
@@ -43,6 +50,10 @@ void CopyState(const Executable& from, Executable& to);
 Values ReadState(const Executable& executable, const std::string& name);
 void WriteState(Executable& executable, const std::string& name, const Values& values);
 NamedValues ReadAllState(const Executable& executable);
+
+// The reduction arena in the port's order, and back.
+Values ReadReduction(Executable& executable);
+void WriteReduction(Executable& executable, const Values& sums);
 
 // The gradients that lie in the reduction arena, by parameter name.
 NamedValues Gradients(const Graph& model, Executable& executable);

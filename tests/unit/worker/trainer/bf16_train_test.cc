@@ -21,7 +21,7 @@ const Case kMlp = {R"({"mlp": {"hidden": [256]}})", "20", 0.65};
 class Bf16Training : public ::testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    if (!engine::testing::HasBf16()) {
+    if (!engine::testing::Has(engine::Precision::kBf16)) {
       GTEST_SKIP() << "this machine has no AVX512_BF16";
     }
   }

@@ -68,12 +68,6 @@ const Compiler::Place& Compiler::PlaceOf(ValueId id) const {
   return found->second;
 }
 
-View Compiler::At(const Place& place) const {
-  if (place.buffer == kNoBuffer) return {};
-  return {program_.ptr<std::byte>(place.buffer) + place.offset * SizeOf(place.type), place.stride,
-          place.type};
-}
-
 bool Compiler::ClearsPadding(const Place& place, ValueId id) const {
   const int64_t channels = Channels(id);
   return IsImage(id) && place.stride == PaddedChannels(channels, place.type) &&
@@ -178,23 +172,23 @@ void Compiler::LowerInput() {
   if (step_.graph.vocabulary > 0) {
     const int64_t count = Pixels(input) * Channels(input);
     const BufferId tokens = PlainBuffer(input, count * SizeOf(Type::kF32));
-    call.enqueue = [=, this](const Enqueue& how) {
-      ReadTokens(control, program_.ptr<int32_t>(tokens), count, how.stream);
+    call.enqueue = [=, program = &program_](const Enqueue& how) {
+      ReadTokens(control, program->ptr<int32_t>(tokens), count, how.stream);
       return absl::OkStatus();
     };
   } else if (IsImage(input)) {
     const Place place = MakePlace(input, target_.type);
     const ImageShape shape = Image(input);
-    call.enqueue = [=, this](const Enqueue& how) {
-      ReadImages(control, At(place), shape, how.stream);
+    call.enqueue = [=, program = &program_](const Enqueue& how) {
+      ReadImages(control, program->At(place), shape, how.stream);
       return absl::OkStatus();
     };
   } else {
     const Place place = MakePlace(input, target_.type);
     const int64_t pixels = Pixels(input);
     const int64_t channels = Channels(input);
-    call.enqueue = [=, this](const Enqueue& how) {
-      ReadFeatures(control, At(place), pixels, channels, how.stream);
+    call.enqueue = [=, program = &program_](const Enqueue& how) {
+      ReadFeatures(control, program->At(place), pixels, channels, how.stream);
       return absl::OkStatus();
     };
   }
@@ -210,14 +204,14 @@ void Compiler::LowerInputGradient() {
   Call call{.name = "input gradient", .op = "copy", .enqueue = nullptr};
   if (IsImage(gradient)) {
     const ImageShape shape = Image(gradient);
-    call.enqueue = [=, this](const Enqueue& how) {
-      WriteImages(At(from), program_.ptr<float>(to), shape, how.stream);
+    call.enqueue = [=, program = &program_](const Enqueue& how) {
+      WriteImages(program->At(from), program->ptr<float>(to), shape, how.stream);
       return absl::OkStatus();
     };
   } else {
-    call.enqueue = [=, this](const Enqueue& how) {
-      Copy(At(from), {program_.ptr<float>(to), channels, Type::kF32}, pixels, channels, false,
-           how.stream);
+    call.enqueue = [=, program = &program_](const Enqueue& how) {
+      Copy(program->At(from), {program->ptr<float>(to), channels, Type::kF32}, pixels, channels,
+           false, how.stream);
       return absl::OkStatus();
     };
   }

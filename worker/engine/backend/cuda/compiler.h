@@ -69,13 +69,7 @@ class Compiler {
   absl::Status Compile();
 
  private:
-  // Where a value lies: element (p, c) at `offset` + p * stride + c of the buffer.
-  struct Place {
-    BufferId buffer = kNoBuffer;
-    int64_t offset = 0;
-    int64_t stride = 0;
-    Type type = Type::kF32;
-  };
+  using Place = Program::Place;
   using Buffers = std::vector<BufferId>;
 
   const Value& value(ValueId id) const { return step_.graph.value(id); }
@@ -91,9 +85,6 @@ class Compiler {
 
   // Of what was computed already.
   const Place& PlaceOf(ValueId id) const;
-  View At(const Place& place) const;
-  View ViewOf(ValueId id) const { return At(PlaceOf(id)); }
-  View ViewOrNone(ValueId id) const { return id == kNoValue ? View{} : ViewOf(id); }
   // Where the node's output goes: over an input where the graph says so and both lie alike, within
   // its whole where it is a part, else on its own.
   Place& MakeOutput(const Node& node, int index = 0);
@@ -167,7 +158,7 @@ class Compiler {
     NormForward norm;
   };
   NormPlaces PlaceNorm(const Node& node);
-  NormForward Resolve(const NormPlaces& places) const;
+  static NormForward Resolve(const Program& program, const NormPlaces& places);
   void LowerNorm(const Node& node);
   void LowerNormApply(const Node& node);
   void LowerNormGradient(const Node& node);

@@ -10,12 +10,12 @@ namespace trainyard::engine {
 
 struct CudaBackendOptions {
   // Where the choices among cuDNN's plans are kept; empty: nowhere.
-  std::string plan_cache_path;
+  std::string plan_cache_path = {};
   // Measures candidates of plans and products; else the library's first guess is taken.
   bool autotunes = true;
   // cuDNN's description of a device in JSON: plans for it, where there may be none, and runs
   // nothing.
-  std::string device_description;
+  std::string device_description = {};
 };
 
 // The current device: cuDNN, cuBLASLt and our own kernels. UNAVAILABLE, with what to do about it,

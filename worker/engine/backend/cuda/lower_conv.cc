@@ -92,21 +92,23 @@ absl::Status Compiler::LowerConv(const Node& node) {
     const ConvShape shape = ConvShapeOf(node.conv(), node.inputs[0], output, copy.stride);
     const bool clears = ClearsPadding(y, output);
     EmitKernel(node,
-               [=, this](const Enqueue& how) {
-                 ConvForward(shape, At(x), weight, bias, relu, At(y), clears, how.stream);
+               [=, program = &program_](const Enqueue& how) {
+                 ConvForward(shape, program->At(x), weight, bias, relu, program->At(y), clears,
+                             how.stream);
                },
                {x.buffer, y.buffer});
     return absl::OkStatus();
   }
   const BufferId workspace = AddScratch(plan->facts().workspace_bytes);
   Emit(node,
-       [=, this](const Enqueue& how) {
-         dnn::ConvMemory memory{.x = At(x).data, .weight = weight, .y = At(y).data, .bias = bias};
+       [=, program = &program_](const Enqueue& how) {
+         dnn::ConvMemory memory{
+             .x = program->At(x).data, .weight = weight, .y = program->At(y).data, .bias = bias};
          if (sums != kNoBuffer) {
-           memory.sum = program_.ptr<float>(sums);
+           memory.sum = program->ptr<float>(sums);
            memory.square_sum = memory.sum + square_sums;
          }
-         return plan->Run(memory, program_.ptr<void>(workspace), how.stream);
+         return plan->Run(memory, program->ptr<void>(workspace), how.stream);
        },
        {x.buffer, y.buffer, workspace, sums});
   return absl::OkStatus();
@@ -134,17 +136,18 @@ absl::Status Compiler::LowerConvInputGradient(const Node& node) {
     const ConvShape shape = ConvShapeOf(node.conv(), output, node.inputs[0], copy.stride);
     const bool clears = ClearsPadding(dx, output);
     EmitKernel(node,
-               [=, this](const Enqueue& how) {
-                 ConvInputGradient(shape, At(dy), weight, At(dx), clears, how.stream);
+               [=, program = &program_](const Enqueue& how) {
+                 ConvInputGradient(shape, program->At(dy), weight, program->At(dx), clears,
+                                   how.stream);
                },
                {dy.buffer, dx.buffer});
     return absl::OkStatus();
   }
   const BufferId workspace = AddScratch(plan->facts().workspace_bytes);
   Emit(node,
-       [=, this](const Enqueue& how) {
-         return plan->Run({.x = At(dx).data, .weight = weight, .y = At(dy).data},
-                          program_.ptr<void>(workspace), how.stream);
+       [=, program = &program_](const Enqueue& how) {
+         return plan->Run({.x = program->At(dx).data, .weight = weight, .y = program->At(dy).data},
+                          program->ptr<void>(workspace), how.stream);
        },
        {dy.buffer, dx.buffer, workspace});
   return absl::OkStatus();
@@ -198,15 +201,16 @@ absl::Status Compiler::LowerConvParameterGradient(const Node& node) {
       plan == nullptr ? kNoBuffer : AddScratch(plan->facts().workspace_bytes);
   const Unpacking unpacking = UnpackingOf(gradients, copy);
   Emit(node,
-       [=, this](const Enqueue& how) -> absl::Status {
+       [=, program = &program_](const Enqueue& how) -> absl::Status {
          const bool is_direct = is_plain && !how.adds && !adds;
-         void* const computed = is_direct ? sums : program_.ptr<void>(scratch);
+         void* const computed = is_direct ? sums : program->ptr<void>(scratch);
          if (plan == nullptr) {
-           ConvWeightGradient(shape, At(dy), At(x), static_cast<float*>(computed), false,
-                              how.stream);
+           ConvWeightGradient(shape, program->At(dy), program->At(x), static_cast<float*>(computed),
+                              false, how.stream);
          } else {
-           TY_RETURN_IF_ERROR(plan->Run({.x = At(x).data, .weight = computed, .y = At(dy).data},
-                                        program_.ptr_or_null<void>(workspace), how.stream));
+           TY_RETURN_IF_ERROR(
+               plan->Run({.x = program->At(x).data, .weight = computed, .y = program->At(dy).data},
+                         program->ptr_or_null<void>(workspace), how.stream));
          }
          if (!is_direct) unpacking.Enqueue(computed, type, how.adds || adds, how.stream);
          return absl::OkStatus();
@@ -249,9 +253,9 @@ void Compiler::EmitBiasGradient(const Node& node, ValueId dy_id, int64_t first_c
   const bool adds = node.adds;
   const BufferId workspace = AddScratch(ColumnSumWorkspace(pixels, channels));
   EmitKernel(node,
-             [=, this](const Enqueue& how) {
-               ColumnSum(At(dy), pixels, channels, how.adds || adds, sums,
-                         program_.ptr<void>(workspace), how.stream);
+             [=, program = &program_](const Enqueue& how) {
+               ColumnSum(program->At(dy), pixels, channels, how.adds || adds, sums,
+                         program->ptr<void>(workspace), how.stream);
              },
              {dy.buffer, workspace});
 }

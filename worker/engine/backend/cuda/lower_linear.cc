@@ -45,9 +45,9 @@ absl::Status Compiler::LowerLinear(const Node& node) {
   const BufferId workspace = AddScratch(WorkspaceOf(product));
   const void* const weight = copy.data;
   Emit(node,
-       [=, this](const Enqueue& how) {
-         return product->Run(At(x).data, weight, bias, At(y).data, program_.ptr<void>(workspace),
-                             how.stream);
+       [=, program = &program_](const Enqueue& how) {
+         return product->Run(program->At(x).data, weight, bias, program->At(y).data,
+                             program->ptr<void>(workspace), how.stream);
        },
        {x.buffer, y.buffer, workspace});
   return absl::OkStatus();
@@ -72,9 +72,9 @@ absl::Status Compiler::LowerLinearInputGradient(const Node& node) {
   const BufferId workspace = AddScratch(WorkspaceOf(product));
   const void* const weight = copy.data;
   Emit(node,
-       [=, this](const Enqueue& how) {
-         return product->Run(At(dy).data, weight, nullptr, At(dx).data,
-                             program_.ptr<void>(workspace), how.stream);
+       [=, program = &program_](const Enqueue& how) {
+         return product->Run(program->At(dy).data, weight, nullptr, program->At(dx).data,
+                             program->ptr<void>(workspace), how.stream);
        },
        {dy.buffer, dx.buffer, workspace});
   return absl::OkStatus();
@@ -107,10 +107,10 @@ absl::Status Compiler::LowerLinearParameterGradient(const Node& node) {
   float* const sums = Sums(gradient);
   const bool adds = node.adds;
   Emit(node,
-       [=, this](const Enqueue& how) {
+       [=, program = &program_](const Enqueue& how) {
          const blas::Matmul* const product = how.adds || adds ? adding : writing;
-         return product->Run(At(a).data, At(b).data, nullptr, sums, program_.ptr<void>(workspace),
-                             how.stream);
+         return product->Run(program->At(a).data, program->At(b).data, nullptr, sums,
+                             program->ptr<void>(workspace), how.stream);
        },
        {dy.buffer, x.buffer, workspace});
   if (node.outputs.size() > 1) {

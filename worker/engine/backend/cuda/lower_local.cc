@@ -32,8 +32,9 @@ void Compiler::LowerElementwise(const Node& node) {
   const int64_t channels = Channels(output);
   const bool clears = ClearsPadding(y, output);
   EmitKernel(node,
-             [=, this](const Enqueue& how) {
-               UnaryForward(op, At(x), At(y), pixels, channels, clears, how.stream);
+             [=, program = &program_](const Enqueue& how) {
+               UnaryForward(op, program->At(x), program->At(y), pixels, channels, clears,
+                            how.stream);
              },
              {x.buffer, y.buffer});
 }
@@ -48,8 +49,9 @@ void Compiler::LowerElementwiseGradient(const Node& node) {
   const int64_t channels = Channels(output);
   const bool clears = ClearsPadding(dx, output);
   EmitKernel(node,
-             [=, this](const Enqueue& how) {
-               UnaryGradient(op, At(dy), At(saved), At(dx), pixels, channels, how.stream, clears);
+             [=, program = &program_](const Enqueue& how) {
+               UnaryGradient(op, program->At(dy), program->At(saved), program->At(dx), pixels,
+                             channels, how.stream, clears);
              },
              {dy.buffer, saved.buffer, dx.buffer});
 }
@@ -63,8 +65,9 @@ void Compiler::LowerAdd(const Node& node) {
   const int64_t channels = Channels(output);
   const bool clears = ClearsPadding(y, output);
   EmitKernel(node,
-             [=, this](const Enqueue& how) {
-               Add(At(a), At(b), At(y), pixels, channels, how.stream, clears);
+             [=, program = &program_](const Enqueue& how) {
+               Add(program->At(a), program->At(b), program->At(y), pixels, channels, how.stream,
+                   clears);
              },
              {a.buffer, b.buffer, y.buffer});
 }
@@ -87,9 +90,9 @@ void Compiler::LowerDropout(const Node& node) {
   };
   const int64_t positions = PixelsPerRow(output);
   EmitKernel(node,
-             [=, this](const Enqueue& how) {
-               Dropout(flat(At(x), positions), flat(At(y), positions), rows, per_row, channels,
-                       layer, threshold, scale, state_.control, how.stream);
+             [=, program = &program_, state = state_](const Enqueue& how) {
+               Dropout(flat(program->At(x), positions), flat(program->At(y), positions), rows,
+                       per_row, channels, layer, threshold, scale, state.control, how.stream);
              },
              {x.buffer, y.buffer});
 }
@@ -105,11 +108,12 @@ void Compiler::LowerLrn(const Node& node) {
   const int64_t pixels = Pixels(output);
   const int64_t channels = Channels(output);
   EmitKernel(node,
-             [=, this](const Enqueue& how) {
+             [=, program = &program_](const Enqueue& how) {
                if (is_gradient) {
-                 LrnGradient(lrn, At(first), At(x), At(y), pixels, channels, how.stream);
+                 LrnGradient(lrn, program->At(first), program->At(x), program->At(y), pixels,
+                             channels, how.stream);
                } else {
-                 LrnForward(lrn, At(x), At(y), pixels, channels, how.stream);
+                 LrnForward(lrn, program->At(x), program->At(y), pixels, channels, how.stream);
                }
              },
              {first.buffer, x.buffer, y.buffer});
@@ -129,7 +133,9 @@ void Compiler::LowerFlatten(const Node& node) {
   const Place y = MakePlace(output, x.type);
   const ImageShape shape = Image(input);
   EmitKernel(node,
-             [=, this](const Enqueue& how) { FlattenImages(At(x), At(y), shape, how.stream); },
+             [=, program = &program_](const Enqueue& how) {
+               FlattenImages(program->At(x), program->At(y), shape, how.stream);
+             },
              {x.buffer, y.buffer});
 }
 
@@ -153,10 +159,10 @@ void Compiler::LowerFlattenGradient(const Node& node) {
     const int64_t positions = PixelsPerRow(output);
     const int64_t rows = rows_;
     EmitKernel(node,
-               [=, this](const Enqueue& how) {
+               [=, program = &program_](const Enqueue& how) {
                  for (int64_t t = 0; t < positions; ++t) {
-                   View from = At(dy);
-                   View to = At(dx);
+                   View from = program->At(dy);
+                   View to = program->At(dx);
                    from.data =
                        static_cast<std::byte*>(from.data) + t * channels * SizeOf(from.type);
                    to.data = static_cast<std::byte*>(to.data) + t * channels * SizeOf(to.type);
@@ -170,11 +176,11 @@ void Compiler::LowerFlattenGradient(const Node& node) {
   const ImageShape shape = Image(output);
   const bool clears = ClearsPadding(dx, output);
   EmitKernel(node,
-             [=, this](const Enqueue& how) {
+             [=, program = &program_](const Enqueue& how) {
                if (shape.height * shape.width == 1) {
-                 Copy(At(dy), At(dx), pixels, channels, clears, how.stream);
+                 Copy(program->At(dy), program->At(dx), pixels, channels, clears, how.stream);
                } else {
-                 UnflattenImages(At(dy), At(dx), shape, clears, how.stream);
+                 UnflattenImages(program->At(dy), program->At(dx), shape, clears, how.stream);
                }
              },
              {dy.buffer, dx.buffer});
@@ -208,12 +214,13 @@ void Compiler::LowerConcat(const Node& node) {
   const int64_t bytes = pixels * y.stride * SizeOf(y.type);
   EmitKernel(
       node,
-      [=, this](const Enqueue& how) {
+      [=, program = &program_](const Enqueue& how) {
         if (clears) {
-          (void)cudaMemsetAsync(At(y).data, 0, static_cast<size_t>(bytes), how.stream);
+          (void)cudaMemsetAsync(program->At(y).data, 0, static_cast<size_t>(bytes), how.stream);
         }
         for (const Copied& part : parts) {
-          Copy(At(part.from), At(part.to), pixels, part.channels, false, how.stream);
+          Copy(program->At(part.from), program->At(part.to), pixels, part.channels, false,
+               how.stream);
         }
       },
       buffers);
@@ -235,8 +242,8 @@ void Compiler::LowerSlice(const Node& node) {
   const int64_t channels = Channels(output);
   const bool clears = ClearsPadding(to, output);
   EmitKernel(node,
-             [=, this](const Enqueue& how) {
-               Copy(At(from), At(to), pixels, channels, clears, how.stream);
+             [=, program = &program_](const Enqueue& how) {
+               Copy(program->At(from), program->At(to), pixels, channels, clears, how.stream);
              },
              {from.buffer, to.buffer});
 }

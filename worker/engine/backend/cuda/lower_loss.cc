@@ -17,11 +17,11 @@ void Compiler::LowerLoss(const Node& node) {
   float* const loss_sum = is_training ? state_.reduction + reduction_.loss_offset : nullptr;
   float* const correct_sum = is_training ? state_.reduction + reduction_.correct_offset : nullptr;
   EmitKernel(node,
-             [=, this](const Enqueue& how) {
+             [=, program = &program_, state = state_](const Enqueue& how) {
                LossParameters counted = loss;
                counted.counts_top5 = how.counts_top5;
-               LossForward(counted, At(logits), program_.ptr<float>(logsum), state_.totals,
-                           loss_sum, correct_sum, how.adds, state_.control, state_.loss_workspace,
+               LossForward(counted, program->At(logits), program->ptr<float>(logsum), state.totals,
+                           loss_sum, correct_sum, how.adds, state.control, state.loss_workspace,
                            how.stream);
              },
              {logits.buffer, logsum});
@@ -42,9 +42,10 @@ void Compiler::LowerLossGradient(const Node& node) {
   const Place dlogits = overwrites ? SharePlace(output, logits) : MakePlace(output, target_.type);
   const BufferId logsum = softmax.logsum;
   EmitKernel(node,
-             [=, this](const Enqueue& how) {
-               LossGradient(loss, At(logits), program_.ptr<float>(logsum), At(dlogits), true,
-                            state_.control, state_.loss_scale, how.stream);
+             [=, program = &program_, state = state_](const Enqueue& how) {
+               LossGradient(loss, program->At(logits), program->ptr<float>(logsum),
+                            program->At(dlogits), true, state.control, state.loss_scale,
+                            how.stream);
              },
              {logits.buffer, logsum, dlogits.buffer});
 }

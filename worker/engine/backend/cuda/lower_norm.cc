@@ -32,12 +32,12 @@ Compiler::NormPlaces Compiler::PlaceNorm(const Node& node) {
   return places;
 }
 
-NormForward Compiler::Resolve(const NormPlaces& places) const {
+NormForward Compiler::Resolve(const Program& program, const NormPlaces& places) {
   NormForward norm = places.norm;
-  norm.x = At(places.x);
-  norm.y = At(places.y);
-  norm.residual = At(places.residual);
-  norm.mask = program_.ptr_or_null<uint32_t>(places.mask);
+  norm.x = program.At(places.x);
+  norm.y = program.At(places.y);
+  norm.residual = program.At(places.residual);
+  norm.mask = program.ptr_or_null<uint32_t>(places.mask);
   return norm;
 }
 
@@ -53,14 +53,14 @@ void Compiler::LowerNorm(const Node& node) {
     const BufferId computed = summed->second;
     const int64_t square_sums = PaddedChannels(channels, target_.type);
     EmitKernel(node,
-               [=, this](const Enqueue& how) {
+               [=, program = &program_](const Enqueue& how) {
                  StatisticSums into = sums;
                  into.adds = how.adds;
-                 const auto* sum = program_.ptr<float>(computed);
-                 NormFinalize(sum, sum + square_sums, pixels, channels, program_.ptr<float>(mean),
-                              program_.ptr<float>(variance), into, how.stream);
-                 NormApply(Resolve(places), program_.ptr<float>(mean),
-                           program_.ptr<float>(variance), how.stream);
+                 const auto* sum = program->ptr<float>(computed);
+                 NormFinalize(sum, sum + square_sums, pixels, channels, program->ptr<float>(mean),
+                              program->ptr<float>(variance), into, how.stream);
+                 NormApply(Resolve(*program, places), program->ptr<float>(mean),
+                           program->ptr<float>(variance), how.stream);
                },
                {places.x.buffer, places.y.buffer, places.residual.buffer, places.mask, mean,
                 variance, computed});
@@ -68,12 +68,12 @@ void Compiler::LowerNorm(const Node& node) {
   }
   const BufferId workspace = AddScratch(NormWorkspace(pixels, channels));
   EmitKernel(node,
-             [=, this](const Enqueue& how) {
+             [=, program = &program_, state = state_](const Enqueue& how) {
                StatisticSums into = sums;
                into.adds = how.adds;
-               NormTraining(Resolve(places), program_.ptr<float>(mean),
-                            program_.ptr<float>(variance), into, program_.ptr<void>(workspace),
-                            state_.tickets, how.stream);
+               NormTraining(Resolve(*program, places), program->ptr<float>(mean),
+                            program->ptr<float>(variance), into, program->ptr<void>(workspace),
+                            state.tickets, how.stream);
              },
              {places.x.buffer, places.y.buffer, places.residual.buffer, places.mask, mean, variance,
               workspace});
@@ -85,9 +85,9 @@ void Compiler::LowerNormApply(const Node& node) {
   const BufferId variance = StatisticBuffer(node.inputs[4]);
   EmitKernel(
       node,
-      [=, this](const Enqueue& how) {
-        NormApply(Resolve(places), program_.ptr<float>(mean), program_.ptr<float>(variance),
-                  how.stream);
+      [=, program = &program_](const Enqueue& how) {
+        NormApply(Resolve(*program, places), program->ptr<float>(mean),
+                  program->ptr<float>(variance), how.stream);
       },
       {places.x.buffer, places.y.buffer, places.residual.buffer, places.mask, mean, variance});
 }
@@ -124,19 +124,19 @@ void Compiler::LowerNormGradient(const Node& node) {
                                 : residual.buffer != kNoBuffer && ClearsPadding(residual, x_id);
   const BufferId workspace = AddScratch(NormWorkspace(gradient.pixels, gradient.channels));
   EmitKernel(node,
-             [=, this](const Enqueue& how) {
+             [=, program = &program_, state = state_](const Enqueue& how) {
                NormGradient resolved = gradient;
-               resolved.dy = At(dy);
-               resolved.x = At(x);
-               resolved.second_gradient = At(second);
-               resolved.addend = At(addend);
-               resolved.mask = program_.ptr_or_null<uint32_t>(mask.buffer);
-               resolved.mean = program_.ptr<float>(mean);
-               resolved.variance = program_.ptr<float>(variance);
-               resolved.dx = At(dx);
-               resolved.residual_gradient = At(residual);
+               resolved.dy = program->At(dy);
+               resolved.x = program->At(x);
+               resolved.second_gradient = program->At(second);
+               resolved.addend = program->At(addend);
+               resolved.mask = program->ptr_or_null<uint32_t>(mask.buffer);
+               resolved.mean = program->ptr<float>(mean);
+               resolved.variance = program->ptr<float>(variance);
+               resolved.dx = program->At(dx);
+               resolved.residual_gradient = program->At(residual);
                resolved.adds = how.adds;
-               NormBackward(resolved, program_.ptr<void>(workspace), state_.tickets, how.stream);
+               NormBackward(resolved, program->ptr<void>(workspace), state.tickets, how.stream);
              },
              {dy.buffer, x.buffer, second.buffer, addend.buffer, mask.buffer, mean, variance,
               dx.buffer, residual.buffer, workspace});

@@ -21,8 +21,9 @@ void Compiler::LowerPool(const Node& node) {
   const bool clears = ClearsPadding(y, output);
   if (node.op == OpKind::kAvgPool) {
     EmitKernel(node,
-               [=, this](const Enqueue& how) {
-                 AvgPoolForward(window, At(x), At(y), in, out, clears, how.stream);
+               [=, program = &program_](const Enqueue& how) {
+                 AvgPoolForward(window, program->At(x), program->At(y), in, out, clears,
+                                how.stream);
                },
                {x.buffer, y.buffer});
     return;
@@ -34,9 +35,10 @@ void Compiler::LowerPool(const Node& node) {
   }
   const bool relu = node.relu;
   EmitKernel(node,
-             [=, this](const Enqueue& how) {
-               MaxPoolForward(window, At(x), At(y), program_.ptr_or_null<uint8_t>(index),
-                              index_stride, relu, in, out, clears, how.stream);
+             [=, program = &program_](const Enqueue& how) {
+               MaxPoolForward(window, program->At(x), program->At(y),
+                              program->ptr_or_null<uint8_t>(index), index_stride, relu, in, out,
+                              clears, how.stream);
              },
              {x.buffer, y.buffer, index});
 }
@@ -51,8 +53,9 @@ void Compiler::LowerPoolGradient(const Node& node) {
   const bool clears = ClearsPadding(dx, output);
   if (node.op == OpKind::kAvgPoolGradient) {
     EmitKernel(node,
-               [=, this](const Enqueue& how) {
-                 AvgPoolGradient(window, At(dy), At(dx), in, out, clears, how.stream);
+               [=, program = &program_](const Enqueue& how) {
+                 AvgPoolGradient(window, program->At(dy), program->At(dx), in, out, clears,
+                                 how.stream);
                },
                {dy.buffer, dx.buffer});
     return;
@@ -60,9 +63,9 @@ void Compiler::LowerPoolGradient(const Node& node) {
   const BufferId index = PlainBufferOf(node.inputs[1]);
   const int64_t index_stride = PaddedChannels(out.channels, target_.type);
   EmitKernel(node,
-             [=, this](const Enqueue& how) {
-               MaxPoolGradient(window, At(dy), program_.ptr<uint8_t>(index), index_stride, At(dx),
-                               in, out, clears, how.stream);
+             [=, program = &program_](const Enqueue& how) {
+               MaxPoolGradient(window, program->At(dy), program->ptr<uint8_t>(index), index_stride,
+                               program->At(dx), in, out, clears, how.stream);
              },
              {dy.buffer, index, dx.buffer});
 }
@@ -73,10 +76,11 @@ void Compiler::LowerGlobalPool(const Node& node) {
   const Place y = MakeOutput(node);
   const ImageShape in = Image(node.inputs[0]);
   const bool clears = ClearsPadding(y, output);
-  EmitKernel(
-      node,
-      [=, this](const Enqueue& how) { GlobalAvgPoolForward(At(x), At(y), in, clears, how.stream); },
-      {x.buffer, y.buffer});
+  EmitKernel(node,
+             [=, program = &program_](const Enqueue& how) {
+               GlobalAvgPoolForward(program->At(x), program->At(y), in, clears, how.stream);
+             },
+             {x.buffer, y.buffer});
 }
 
 void Compiler::LowerGlobalPoolGradient(const Node& node) {
@@ -86,8 +90,8 @@ void Compiler::LowerGlobalPoolGradient(const Node& node) {
   const ImageShape in = Image(output);
   const bool clears = ClearsPadding(dx, output);
   EmitKernel(node,
-             [=, this](const Enqueue& how) {
-               GlobalAvgPoolGradient(At(dy), At(dx), in, clears, how.stream);
+             [=, program = &program_](const Enqueue& how) {
+               GlobalAvgPoolGradient(program->At(dy), program->At(dx), in, clears, how.stream);
              },
              {dy.buffer, dx.buffer});
 }

@@ -18,9 +18,10 @@ void Compiler::LowerLayerNorm(const Node& node) {
   const float* const bias = Parameter(node.inputs[2]);
   const auto eps = static_cast<float>(node.layer_norm().eps);
   EmitKernel(node,
-             [=, this](const Enqueue& how) {
-               LayerNormForward(At(x), weight, bias, eps, At(y), program_.ptr<float>(mean),
-                                program_.ptr<float>(inverse), count, channels, how.stream);
+             [=, program = &program_](const Enqueue& how) {
+               LayerNormForward(program->At(x), weight, bias, eps, program->At(y),
+                                program->ptr<float>(mean), program->ptr<float>(inverse), count,
+                                channels, how.stream);
              },
              {x.buffer, y.buffer, mean, inverse});
 }
@@ -39,10 +40,11 @@ void Compiler::LowerLayerNormGradient(const Node& node) {
   const int64_t channels = Channels(x_id);
   const BufferId workspace = AddScratch(LayerNormWorkspace(count, channels));
   EmitKernel(node,
-             [=, this](const Enqueue& how) {
-               LayerNormGradient(At(dy), At(x), weight, program_.ptr<float>(mean),
-                                 program_.ptr<float>(inverse), At(dx), dweight, dbias, how.adds,
-                                 count, channels, program_.ptr<void>(workspace), how.stream);
+             [=, program = &program_](const Enqueue& how) {
+               LayerNormGradient(program->At(dy), program->At(x), weight, program->ptr<float>(mean),
+                                 program->ptr<float>(inverse), program->At(dx), dweight, dbias,
+                                 how.adds, count, channels, program->ptr<void>(workspace),
+                                 how.stream);
              },
              {dy.buffer, x.buffer, mean, inverse, dx.buffer, workspace});
 }
@@ -55,9 +57,9 @@ void Compiler::LowerEmbedding(const Node& node) {
   const int64_t count = Pixels(output);
   const int64_t channels = Channels(output);
   EmitKernel(node,
-             [=, this](const Enqueue& how) {
-               EmbeddingForward(program_.ptr<int32_t>(tokens), weight, At(y), count, channels,
-                                how.stream);
+             [=, program = &program_](const Enqueue& how) {
+               EmbeddingForward(program->ptr<int32_t>(tokens), weight, program->At(y), count,
+                                channels, how.stream);
              },
              {tokens, y.buffer});
 }
@@ -74,10 +76,10 @@ void Compiler::LowerEmbeddingGradient(const Node& node) {
   const bool adds = node.adds;
   const BufferId workspace = AddScratch(EmbeddingGradientWorkspace(count, vocabulary));
   EmitKernel(node,
-             [=, this](const Enqueue& how) {
-               EmbeddingGradient(program_.ptr<int32_t>(tokens), At(dy), sums, how.adds || adds,
-                                 count, vocabulary, channels, program_.ptr<void>(workspace),
-                                 how.stream);
+             [=, program = &program_](const Enqueue& how) {
+               EmbeddingGradient(program->ptr<int32_t>(tokens), program->At(dy), sums,
+                                 how.adds || adds, count, vocabulary, channels,
+                                 program->ptr<void>(workspace), how.stream);
              },
              {dy.buffer, tokens, workspace});
 }
@@ -91,9 +93,9 @@ void Compiler::LowerPositionEmbedding(const Node& node) {
   const int64_t channels = Channels(output);
   const int64_t rows = rows_;
   EmitKernel(node,
-             [=, this](const Enqueue& how) {
-               PositionEmbeddingForward(At(x), weight, At(y), rows, positions, channels,
-                                        how.stream);
+             [=, program = &program_](const Enqueue& how) {
+               PositionEmbeddingForward(program->At(x), weight, program->At(y), rows, positions,
+                                        channels, how.stream);
              },
              {x.buffer, y.buffer});
 }
@@ -109,8 +111,8 @@ void Compiler::LowerPositionEmbeddingGradient(const Node& node) {
   const int64_t rows = rows_;
   const bool adds = node.adds;
   EmitKernel(node,
-             [=, this](const Enqueue& how) {
-               PositionEmbeddingGradient(At(dy), sums, how.adds || adds, rows, positions,
+             [=, program = &program_](const Enqueue& how) {
+               PositionEmbeddingGradient(program->At(dy), sums, how.adds || adds, rows, positions,
                                          table_positions, channels, how.stream);
              },
              {dy.buffer});
@@ -154,8 +156,9 @@ absl::Status Compiler::LowerAttention(const Node& node) {
   TY_ASSIGN_OR_RETURN(const dnn::Plan* const gradient, FindAttentionPlan(node, true));
   if (plan == nullptr || gradient == nullptr || IsOverwritten(output)) {
     EmitKernel(node,
-               [=, this](const Enqueue& how) {
-                 AttentionForward(shape, At(x), At(y), program_.ptr<float>(logsum), how.stream);
+               [=, program = &program_](const Enqueue& how) {
+                 AttentionForward(shape, program->At(x), program->At(y),
+                                  program->ptr<float>(logsum), how.stream);
                },
                {x.buffer, y.buffer, logsum});
     return absl::OkStatus();
@@ -163,11 +166,11 @@ absl::Status Compiler::LowerAttention(const Node& node) {
   attention_outputs_[node.outputs[1]] = output;
   const BufferId workspace = AddScratch(plan->facts().workspace_bytes);
   Emit(node,
-       [=, this](const Enqueue& how) {
-         return plan->Run(
-             dnn::AttentionMemory{
-                 .x = At(x).data, .y = At(y).data, .logsum = program_.ptr<float>(logsum)},
-             program_.ptr<void>(workspace), how.stream);
+       [=, program = &program_](const Enqueue& how) {
+         return plan->Run(dnn::AttentionMemory{.x = program->At(x).data,
+                                               .y = program->At(y).data,
+                                               .logsum = program->ptr<float>(logsum)},
+                          program->ptr<void>(workspace), how.stream);
        },
        {x.buffer, y.buffer, logsum, workspace});
   return absl::OkStatus();
@@ -185,9 +188,10 @@ absl::Status Compiler::LowerAttentionGradient(const Node& node) {
   if (output == attention_outputs_.end()) {
     const BufferId workspace = AddScratch(AttentionGradientWorkspace(shape));
     EmitKernel(node,
-               [=, this](const Enqueue& how) {
-                 AttentionGradient(shape, At(dy), At(x), program_.ptr<float>(logsum), At(dx),
-                                   program_.ptr<void>(workspace), how.stream);
+               [=, program = &program_](const Enqueue& how) {
+                 AttentionGradient(shape, program->At(dy), program->At(x),
+                                   program->ptr<float>(logsum), program->At(dx),
+                                   program->ptr<void>(workspace), how.stream);
                },
                {dy.buffer, x.buffer, logsum, dx.buffer, workspace});
     return absl::OkStatus();
@@ -197,13 +201,13 @@ absl::Status Compiler::LowerAttentionGradient(const Node& node) {
   const Place y = PlaceOf(output->second);
   const BufferId workspace = AddScratch(plan->facts().workspace_bytes);
   Emit(node,
-       [=, this](const Enqueue& how) {
-         return plan->Run(dnn::AttentionMemory{.x = At(x).data,
-                                               .y = At(y).data,
-                                               .logsum = program_.ptr<float>(logsum),
-                                               .dy = At(dy).data,
-                                               .dx = At(dx).data},
-                          program_.ptr<void>(workspace), how.stream);
+       [=, program = &program_](const Enqueue& how) {
+         return plan->Run(dnn::AttentionMemory{.x = program->At(x).data,
+                                               .y = program->At(y).data,
+                                               .logsum = program->ptr<float>(logsum),
+                                               .dy = program->At(dy).data,
+                                               .dx = program->At(dx).data},
+                          program->ptr<void>(workspace), how.stream);
        },
        {dy.buffer, x.buffer, y.buffer, logsum, dx.buffer, workspace});
   return absl::OkStatus();

@@ -70,6 +70,18 @@ class Program {
   T* ptr_or_null(BufferId buffer) const {
     return buffers_.ptr_or_null<T>(buffer);
   }
+  // Where a value lies: element (p, c) at `offset` + p * stride + c of the buffer.
+  struct Place {
+    BufferId buffer = kNoBuffer;
+    int64_t offset = 0;
+    int64_t stride = 0;
+    Type type = Type::kF32;
+  };
+  View At(const Place& place) const {
+    if (place.buffer == kNoBuffer) return {};
+    return {ptr<std::byte>(place.buffer) + place.offset * SizeOf(place.type), place.stride,
+            place.type};
+  }
   const std::vector<Call>& calls() const { return calls_; }
 
   // Enqueues the first `calls` calls; on_ready may be empty. Of a guarded program it waits for each

@@ -13,7 +13,6 @@
 namespace trainyard::engine {
 namespace {
 
-using testing::HasBf16;
 using ::testing::HasSubstr;
 
 CompileOptions Options(Precision precision, int64_t rows) {
@@ -25,7 +24,7 @@ Graph Resnet20() {
 }
 
 TEST(Bf16, HalvesTheActivations) {
-  if (!HasBf16()) {
+  if (!testing::Has(Precision::kBf16)) {
     GTEST_SKIP() << "this machine has no AVX512_BF16";
   }
   const Graph models[] = {Resnet20(), *BuildConvnet({.input = {1, 28, 28}})};
@@ -41,27 +40,27 @@ TEST(Bf16, HalvesTheActivations) {
 }
 
 TEST(Bf16, TakesTheMemoryOfItsPlan) {
-  if (!HasBf16()) {
+  if (!testing::Has(Precision::kBf16)) {
     GTEST_SKIP() << "this machine has no AVX512_BF16";
   }
   const Graph model = Resnet20();
-  const int64_t before = AlignedBuffer::LiveBytes();
+  const int64_t before = LiveBufferBytes();
   const auto executable =
       testing::Compile("cpu", model, {.momentum = 0.9}, Options(Precision::kBf16, 5));
-  EXPECT_EQ(AlignedBuffer::LiveBytes() - before, executable->memory_plan().buffers());
+  EXPECT_EQ(LiveBufferBytes() - before, executable->memory_plan().buffers());
   ASSERT_TRUE(InitializeParameters(1, *executable).ok());
   for (int64_t rows = 5; rows >= 3; --rows) {
     const testing::TestBatch batch = testing::RandomBatch(1, model, rows);
     ASSERT_TRUE(executable->Accumulate(batch.batch(), 1, nullptr).ok());
     ASSERT_TRUE(executable->Update(0.1).ok());
     ASSERT_TRUE(executable->Evaluate(batch.batch()).ok());
-    EXPECT_EQ(AlignedBuffer::LiveBytes() - before, executable->memory_plan().buffers());
+    EXPECT_EQ(LiveBufferBytes() - before, executable->memory_plan().buffers());
   }
 }
 
 // The parameters are floats: an update far below the 8 bits of bf16 is not lost.
 TEST(Bf16, KeepsSmallUpdates) {
-  if (!HasBf16()) {
+  if (!testing::Has(Precision::kBf16)) {
     GTEST_SKIP() << "this machine has no AVX512_BF16";
   }
   const Graph model = *BuildMlp({.input = {8}, .hidden = {4}});
@@ -79,7 +78,7 @@ TEST(Bf16, KeepsSmallUpdates) {
 }
 
 TEST(Bf16, TellsThatTheLossIsNotFinite) {
-  if (!HasBf16()) {
+  if (!testing::Has(Precision::kBf16)) {
     GTEST_SKIP() << "this machine has no AVX512_BF16";
   }
   const Graph model = *BuildConvnet({.input = {1, 8, 8}, .batch_norm = true});
@@ -93,7 +92,7 @@ TEST(Bf16, TellsThatTheLossIsNotFinite) {
 
 // Overlapping windows and unpacked heads have scratch memory for each thread.
 TEST(Bf16, DoesNotDependOnTheThreads) {
-  if (!HasBf16()) {
+  if (!testing::Has(Precision::kBf16)) {
     GTEST_SKIP() << "this machine has no AVX512_BF16";
   }
   GraphBuilder images({3, 9, 9});

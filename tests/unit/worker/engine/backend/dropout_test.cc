@@ -34,7 +34,7 @@ std::vector<double> Dropped(Executable& executable, const TestBatch& rows,
   return executable.Inspect()->logits;
 }
 
-class Dropout : public ::testing::TestWithParam<const char*> {};
+class Dropout : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Dropout, DropsItsRateAndScalesTheRest) {
   constexpr int64_t kElements = 40001;
@@ -121,7 +121,7 @@ TEST_P(Dropout, IsNotThereInAnEvaluation) {
   EXPECT_EQ(dropout->Evaluate(batch.batch())->loss_sum, plain->Evaluate(batch.batch())->loss_sum);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Dropout, ::testing::Values("reference", "cpu"));
+INSTANTIATE_TEST_SUITE_P(Backends, Dropout, ::testing::ValuesIn(testing::TestedAndReference()));
 
 }  // namespace
 }  // namespace trainyard::engine

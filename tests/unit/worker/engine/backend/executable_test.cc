@@ -23,7 +23,7 @@ Graph Model() {
   return *BuildConvnet({.input = {2, 9, 9}, .channels = {4, 6}, .classes = 5, .batch_norm = true});
 }
 
-class Executables : public ::testing::TestWithParam<const char*> {};
+class Executables : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Executables, TwoHalvesWeighAsMuchAsTheWhole) {
   const Graph model = *BuildConvnet({.input = {2, 9, 9}, .channels = {4, 6}, .classes = 5});
@@ -92,10 +92,8 @@ TEST_P(Executables, ReadyRangesCoverTheReductionInOrder) {
                                  [&](int64_t offset, int64_t count) {
                                    EXPECT_EQ(offset, next);
                                    EXPECT_GT(count, 0);
-                                   for (int64_t i = offset; i < offset + count; ++i) {
-                                     seen[static_cast<size_t>(i)] =
-                                         executable->reduction()[static_cast<size_t>(i)];
-                                   }
+                                   const Values sums = testing::ReadReduction(*executable);
+                                   std::copy_n(sums.begin() + offset, count, seen.begin() + offset);
                                    next = offset + count;
                                    ++ranges;
                                  })
@@ -103,7 +101,7 @@ TEST_P(Executables, ReadyRangesCoverTheReductionInOrder) {
     EXPECT_EQ(next, static_cast<int64_t>(executable->reduction().size()));
     // At least one for each layer with parameters, so that communication starts early.
     EXPECT_GE(ranges, 5);
-    EXPECT_EQ(seen, Values(executable->reduction().begin(), executable->reduction().end()));
+    EXPECT_EQ(seen, testing::ReadReduction(*executable));
   }
 }
 
@@ -111,9 +109,7 @@ TEST_P(Executables, TheReductionIsZeroAtTheStartAndAfterEachUpdate) {
   const Graph model = Model();
   const std::unique_ptr<Executable> executable = Compile(GetParam(), model, {}, {.max_rows = 3});
   const Values zeros(executable->reduction().size(), 0.0f);
-  auto reduction = [&] {
-    return Values(executable->reduction().begin(), executable->reduction().end());
-  };
+  auto reduction = [&] { return testing::ReadReduction(*executable); };
   EXPECT_EQ(reduction(), zeros);
   testing::RandomizeState(1, *executable);
   ASSERT_TRUE(executable->Accumulate(testing::RandomBatch(1, model, 3).batch(), 1, nullptr).ok());
@@ -128,9 +124,7 @@ TEST_P(Executables, UpdateFollowsTheReducedSumsNotTheLocalOnes) {
   testing::RandomizeState(1, *executable);
   const Values before = testing::ReadState(*executable, "fc1.bias");
   // A rank without rows of its own gets everything from its peers.
-  for (float& value : executable->reduction()) {
-    value = 2;
-  }
+  testing::WriteReduction(*executable, Values(executable->reduction().size(), 2));
   const absl::StatusOr<StepMetrics> metrics = executable->Update(0.5);
   ASSERT_TRUE(metrics.ok());
   EXPECT_EQ(metrics->loss, 2);
@@ -379,19 +373,17 @@ TEST_P(Executables, InspectWantsToBeAskedForAtCompileTime) {
   EXPECT_EQ(executable->Inspect().status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Executables,
-                         ::testing::Values("reference", "reference_f64", "cpu"));
+INSTANTIATE_TEST_SUITE_P(Backends, Executables, ::testing::ValuesIn(testing::AllBackends()));
 
 TEST(MakeBackend, NamesTheBackendsThatItKnows) {
   const absl::StatusOr<std::unique_ptr<Backend>> backend = MakeBackend("gpu");
   EXPECT_EQ(backend.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(backend.status().message()),
-              HasSubstr("reference, reference_f64 or cpu"));
-  EXPECT_EQ((*MakeBackend("cpu"))->name(), "cpu");
+  EXPECT_THAT(std::string(backend.status().message()), HasSubstr("this program has cpu, "));
+  EXPECT_EQ((*MakeBackend(testing::TestedBackend()))->name(), testing::TestedBackend());
 }
 
 TEST(Backend, RefusesCompileOptionsThatMakeNoSense) {
-  for (const char* name : {"reference", "cpu"}) {
+  for (const std::string& name : testing::TestedAndReference()) {
     EXPECT_EQ((*MakeBackend(name))->Compile(Model(), {}, {.max_rows = 0}).status().code(),
               absl::StatusCode::kInvalidArgument);
     EXPECT_EQ((*MakeBackend(name))->Compile(Model(), {}, {.threads = 0}).status().code(),
@@ -404,7 +396,7 @@ TEST(CpuBackend, RepeatsAStepBitForBit) {
   testing::NamedValues first;
   for (int run = 0; run < 2; ++run) {
     const std::unique_ptr<Executable> executable =
-        Compile("cpu", model, {.momentum = 0.9}, {.max_rows = 7});
+        Compile(testing::TestedBackend(), model, {.momentum = 0.9}, {.max_rows = 7});
     ASSERT_TRUE(InitializeParameters(3, *executable).ok());
     for (uint64_t step = 0; step < 3; ++step) {
       ASSERT_TRUE(
@@ -440,9 +432,10 @@ Graph ModelOfWideImages() {
 TEST(CpuBackend, TwoThreadsComputeWhatOneDoes) {
   for (const Graph& model :
        {Model(), TokenModel(), TiedModel(), ModelOfOtherOps(), ModelOfWideImages()}) {
-    const std::unique_ptr<Executable> one = Compile("cpu", model, {}, {.max_rows = 7});
+    const std::unique_ptr<Executable> one =
+        Compile(testing::TestedBackend(), model, {}, {.max_rows = 7});
     const std::unique_ptr<Executable> two =
-        Compile("cpu", model, {}, {.max_rows = 7, .threads = 2});
+        Compile(testing::TestedBackend(), model, {}, {.max_rows = 7, .threads = 2});
     testing::RandomizeState(1, *one);
     testing::RandomizeState(1, *two);
     const TestBatch batch = testing::RandomBatch(1, model, 7);

@@ -17,7 +17,7 @@ using testing::Values;
 
 constexpr int32_t kClasses = 8;
 
-class TopFive : public ::testing::TestWithParam<const char*> {
+class TopFive : public ::testing::TestWithParam<std::string> {
  protected:
   // Its logits are its inputs.
   std::unique_ptr<Executable> Identity() {
@@ -60,7 +60,7 @@ TEST_P(TopFive, OfEqualLogitsTheFirstComeFirst) {
   EXPECT_EQ(rising->top5, 5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, TopFive, ::testing::Values("reference", "reference_f64", "cpu"),
+INSTANTIATE_TEST_SUITE_P(Backends, TopFive, ::testing::ValuesIn(testing::AllBackends()),
                          [](const auto& instance) { return std::string(instance.param); });
 
 TEST(IsInTop, WhatIsNotANumberIsNoPredictionAndComesBeforeOthers) {

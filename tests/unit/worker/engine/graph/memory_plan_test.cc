@@ -72,11 +72,11 @@ class MemoryPlans : public ::testing::TestWithParam<const char*> {};
 TEST_P(MemoryPlans, AreExactlyWhatIsHeld) {
   const Graph model =
       *BuildConvnet({.input = {3, 12, 12}, .channels = {5, 12}, .batch_norm = true});
-  const int64_t before = AlignedBuffer::LiveBytes();
+  const int64_t before = LiveBufferBytes();
   const std::unique_ptr<Executable> executable =
       testing::Compile(GetParam(), model, {.momentum = 0.9}, {.max_rows = 6});
   const int64_t planned = executable->memory_plan().buffers();
-  EXPECT_EQ(AlignedBuffer::LiveBytes() - before, planned);
+  EXPECT_EQ(LiveBufferBytes() - before, planned);
   ASSERT_TRUE(InitializeParameters(1, *executable).ok());
   for (uint64_t step = 0; step < 3; ++step) {
     const testing::TestBatch batch = testing::RandomBatch(step, model, 6);
@@ -84,13 +84,13 @@ TEST_P(MemoryPlans, AreExactlyWhatIsHeld) {
     ASSERT_TRUE(executable->Update(0.1).ok());
     ASSERT_TRUE(executable->Evaluate(batch.batch()).ok());
   }
-  EXPECT_EQ(AlignedBuffer::LiveBytes() - before, planned);
+  EXPECT_EQ(LiveBufferBytes() - before, planned);
   EXPECT_EQ(executable->memory_plan().buffers(), planned);
 }
 
 TEST_P(MemoryPlans, StillHoldAfterSmallerBatches) {
   const Graph model = *BuildConvnet({.input = {3, 12, 12}, .channels = {5, 12}});
-  const int64_t before = AlignedBuffer::LiveBytes();
+  const int64_t before = LiveBufferBytes();
   const std::unique_ptr<Executable> executable =
       testing::Compile(GetParam(), model, {}, {.max_rows = 6});
   for (int64_t rows = 1; rows <= 6; ++rows) {
@@ -98,7 +98,7 @@ TEST_P(MemoryPlans, StillHoldAfterSmallerBatches) {
     ASSERT_TRUE(executable->Accumulate(batch.batch(), 1, nullptr).ok());
     ASSERT_TRUE(executable->Evaluate(batch.batch()).ok());
   }
-  EXPECT_EQ(AlignedBuffer::LiveBytes() - before, executable->memory_plan().buffers());
+  EXPECT_EQ(LiveBufferBytes() - before, executable->memory_plan().buffers());
 }
 
 TEST_P(MemoryPlans, CountEachCategory) {
@@ -121,11 +121,11 @@ TEST_P(MemoryPlans, AreTheSameWithoutTheMemory) {
   const CompileOptions options = {.max_rows = 6, .threads = 2};
   const std::unique_ptr<Executable> executable =
       testing::Compile(GetParam(), model, optimizer, options);
-  const int64_t before = AlignedBuffer::LiveBytes();
+  const int64_t before = LiveBufferBytes();
   const auto backend = MakeBackend(GetParam());
   const absl::StatusOr<CompilePlan> plan = (*backend)->Plan(model, optimizer, options);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(AlignedBuffer::LiveBytes(), before);
+  EXPECT_EQ(LiveBufferBytes(), before);
   EXPECT_EQ(RenderMemoryPlan(plan->memory), RenderMemoryPlan(executable->memory_plan()));
   EXPECT_EQ(plan->memory.total(), executable->memory_plan().total());
   EXPECT_GE(plan->total_calls(), static_cast<int64_t>(model.nodes.size()));
@@ -145,7 +145,7 @@ TEST_P(MemoryPlans, HoldForEverySmallerBatch) {
       *BuildMlp({.input = {30}, .hidden = {17, 9}}),
       *BuildResnet({.input = {3, 8, 8}, .depth = 20, .stem = Stem::kCifar, .classes = 10})};
   for (const Graph& model : models) {
-    const int64_t before = AlignedBuffer::LiveBytes();
+    const int64_t before = LiveBufferBytes();
     const std::unique_ptr<Executable> executable =
         testing::Compile(GetParam(), model, {}, {.max_rows = 7});
     const int64_t planned = executable->memory_plan().buffers();
@@ -154,7 +154,7 @@ TEST_P(MemoryPlans, HoldForEverySmallerBatch) {
       ASSERT_TRUE(executable->Accumulate(batch.batch(), 1, nullptr).ok());
       ASSERT_TRUE(executable->Evaluate(batch.batch()).ok());
     }
-    EXPECT_EQ(AlignedBuffer::LiveBytes() - before, planned);
+    EXPECT_EQ(LiveBufferBytes() - before, planned);
     EXPECT_EQ(executable->memory_plan().buffers(), planned);
   }
 }

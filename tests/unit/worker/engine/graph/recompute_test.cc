@@ -92,7 +92,7 @@ int64_t ActivationBytes(const std::string& backend, const Graph& model, const Pa
       .activations;
 }
 
-class RecomputeOn : public ::testing::TestWithParam<const char*> {};
+class RecomputeOn : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(RecomputeOn, GivesTheSameBitsForAResidualNet) {
   ExpectSameBits(GetParam(), SmallResnet20(), 3);
@@ -126,10 +126,10 @@ TEST_P(RecomputeOn, GivesTheSameBitsForATransformer) {
   ExpectSameBits(GetParam(), model, 3);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, RecomputeOn, ::testing::Values("reference", "cpu"));
+INSTANTIATE_TEST_SUITE_P(Backends, RecomputeOn, ::testing::ValuesIn(testing::TestedAndReference()));
 
 TEST(Recompute, GivesTheSameBitsForAVggWithDropout) {
-  ExpectSameBits("cpu", SmallVgg(), 2);
+  ExpectSameBits(testing::TestedBackend(), SmallVgg(), 2);
 }
 
 TEST(Recompute, KeepsTheNumbersWhateverOtherPassesRun) {
@@ -146,7 +146,7 @@ TEST(Recompute, HalvesTheActivationsOfResidualNets) {
   for (const int64_t depth : {20, 56}) {
     const Graph model =
         *BuildResnet({.input = {3, 32, 32}, .depth = depth, .stem = Stem::kCifar, .classes = 10});
-    for (const char* backend : {"reference", "cpu"}) {
+    for (const std::string& backend : testing::TestedAndReference()) {
       PassOptions keeps_all;
       keeps_all.recompute_norms = false;
       const auto kept = static_cast<double>(ActivationBytes(backend, model, keeps_all, 16));

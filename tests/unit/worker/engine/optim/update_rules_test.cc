@@ -162,7 +162,7 @@ const Case kCases[] = {
      0.02},
 };
 
-class UpdateRules : public ::testing::TestWithParam<std::tuple<Case, const char*>> {};
+class UpdateRules : public ::testing::TestWithParam<std::tuple<Case, std::string>> {};
 
 TEST_P(UpdateRules, AreTheFormulasOverManySteps) {
   const auto& [c, backend] = GetParam();
@@ -198,12 +198,12 @@ TEST_P(UpdateRules, AreTheFormulasOverManySteps) {
       e.Update(spec, lr, t, gradients[name]);
     }
     ASSERT_TRUE(executable->Update(lr).ok());
-    for (const float sum : executable->reduction()) {
+    for (const float sum : testing::ReadReduction(*executable)) {
       ASSERT_EQ(sum, 0);
     }
   }
   // What double precision leaves is the rounding of ReadState.
-  const double tolerance = std::string(backend) == "reference_f64" ? 2e-7 : 1e-5;
+  const double tolerance = backend == "reference_f64" ? 2e-7 : 1e-5;
   const std::vector<std::string> slots = SlotNames(spec);
   for (const auto& [name, e] : expected) {
     testing::ExpectNear(testing::ReadState(*executable, name), Floats(e.w), tolerance, name);
@@ -223,7 +223,7 @@ TEST_P(UpdateRules, AreTheFormulasOverManySteps) {
 
 INSTANTIATE_TEST_SUITE_P(Backends, UpdateRules,
                          ::testing::Combine(::testing::ValuesIn(kCases),
-                                            ::testing::Values("reference", "reference_f64", "cpu")),
+                                            ::testing::ValuesIn(testing::AllBackends())),
                          [](const ::testing::TestParamInfo<UpdateRules::ParamType>& test) {
                            return absl::StrCat(std::get<0>(test.param).name, "_",
                                                std::get<1>(test.param));
@@ -236,13 +236,12 @@ TEST_P(Optimizers, GiveTheSameBitsWithAnyNumberOfThreads) {
   const Graph model = Model();
   NamedValues results[2];
   for (const int threads : {1, 2}) {
-    const std::unique_ptr<Executable> executable =
-        testing::Compile("cpu", model, GetParam().spec, {.max_rows = 4, .threads = threads});
+    const std::unique_ptr<Executable> executable = testing::Compile(
+        testing::TestedBackend(), model, GetParam().spec, {.max_rows = 4, .threads = threads});
     testing::RandomizeState(3, *executable);
     for (uint64_t step = 0; step < 5; ++step) {
-      const absl::Span<float> sums = executable->reduction();
-      const Values reduced = testing::RandomValues(step, static_cast<int64_t>(sums.size()));
-      std::copy(reduced.begin(), reduced.end(), sums.begin());
+      const auto size = static_cast<int64_t>(executable->reduction().size());
+      testing::WriteReduction(*executable, testing::RandomValues(step, size));
       ASSERT_TRUE(executable->Update(GetParam().lr).ok());
     }
     results[threads - 1] = testing::ReadAllState(*executable);
@@ -251,12 +250,12 @@ TEST_P(Optimizers, GiveTheSameBitsWithAnyNumberOfThreads) {
 }
 
 TEST_P(Optimizers, PlanTheMemoryThatTheyHold) {
-  for (const char* backend : {"reference", "cpu"}) {
+  for (const std::string& backend : testing::TestedAndReference()) {
     const Graph model = Model();
-    const int64_t before = AlignedBuffer::LiveBytes();
+    const int64_t before = LiveBufferBytes();
     const std::unique_ptr<Executable> executable =
         testing::Compile(backend, model, GetParam().spec, {.max_rows = 4});
-    EXPECT_EQ(AlignedBuffer::LiveBytes() - before, executable->memory_plan().buffers());
+    EXPECT_EQ(LiveBufferBytes() - before, executable->memory_plan().buffers());
     int64_t kept = 0;
     for (const StateTensor& tensor : executable->state()) {
       if (tensor.kind == StateTensor::Kind::kOptimizerSlot ||
@@ -273,18 +272,20 @@ TEST_P(Optimizers, PlanTheMemoryThatTheyHold) {
       ASSERT_TRUE(executable->Accumulate(batch.batch(), 1, nullptr).ok());
       ASSERT_TRUE(executable->Update(0.1).ok());
     }
-    EXPECT_EQ(AlignedBuffer::LiveBytes() - before, executable->memory_plan().buffers());
+    EXPECT_EQ(LiveBufferBytes() - before, executable->memory_plan().buffers());
   }
 }
 
 // A NaN that only the gradient has.
 TEST_P(Optimizers, TellOfAGradientThatIsNotFinite) {
-  for (const char* backend : {"reference", "cpu"}) {
+  for (const std::string& backend : testing::TestedAndReference()) {
     for (const double spoiled : {std::nan(""), HUGE_VAL}) {
       const std::unique_ptr<Executable> executable =
           testing::Compile(backend, Model(), GetParam().spec, {.max_rows = 4});
       testing::RandomizeState(3, *executable);
-      executable->reduction()[100] = static_cast<float>(spoiled);
+      Values sums = testing::ReadReduction(*executable);
+      sums[100] = static_cast<float>(spoiled);
+      testing::WriteReduction(*executable, sums);
       EXPECT_TRUE(std::isnan(executable->Update(0.1)->loss)) << backend;
     }
   }
@@ -296,7 +297,7 @@ INSTANTIATE_TEST_SUITE_P(Rules, Optimizers, ::testing::ValuesIn(kCases),
                          });
 
 TEST(Averages, AreWhatEvaluateAndPredictUseUntilExchangedBack) {
-  for (const char* backend : {"reference", "cpu"}) {
+  for (const std::string& backend : testing::TestedAndReference()) {
     const Graph model = Model();
     const std::unique_ptr<Executable> executable =
         testing::Compile(backend, model, {.ema_decay = 0.9}, {.max_rows = 4});
@@ -330,7 +331,7 @@ TEST(Averages, AreWhatEvaluateAndPredictUseUntilExchangedBack) {
 }
 
 TEST(Averages, AreRefusedWhereNoneAreKept) {
-  for (const char* backend : {"reference", "cpu"}) {
+  for (const std::string& backend : testing::TestedAndReference()) {
     const absl::Status status =
         testing::Compile(backend, Model(), {}, {.max_rows = 4})->ExchangeAverages();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
@@ -360,7 +361,7 @@ TEST(Optimizer, StateWithoutStepsOrAveragesIsThatOfThePlainRule) {
 
 // 2^24 + 1 is no float: the count must not wrap or stick below.
 TEST(Optimizer, TheStepCountStaysAtItsEnd) {
-  for (const char* backend : {"reference", "cpu"}) {
+  for (const std::string& backend : testing::TestedAndReference()) {
     const std::unique_ptr<Executable> executable =
         testing::Compile(backend, Model(), {.rule = Rule::kAdamW}, {.max_rows = 2});
     testing::WriteState(*executable, "step", {static_cast<float>(kMaxCountedSteps - 1)});

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/dnn/plan.h"
 
@@ -167,7 +168,14 @@ absl::Status SortBySpeed(const Target& target, const Graph& graph,
   for (Candidate& candidate : candidates) {
     const absl::StatusOr<double> time =
         bench.Time(target, candidate.plan, graph, bindings, workspace);
-    candidate.microseconds = time.ok() ? *time : std::numeric_limits<double>::infinity();
+    if (time.ok()) {
+      candidate.microseconds = *time;
+    } else {
+      candidate.microseconds = std::numeric_limits<double>::infinity();
+      cudaGetLastError();
+      LogInfo("a plan of cuDNN's does not run",
+              {{"engine", candidate.name}, {"reason", std::string(time.status().message())}});
+    }
   }
   std::stable_sort(
       candidates.begin(), candidates.end(),

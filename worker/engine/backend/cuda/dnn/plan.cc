@@ -35,6 +35,11 @@ absl::Status Execute(const Target& target, const BuiltPlan& plan, const Graph& g
       return absl::InvalidArgumentError(
           absl::StrCat("no memory is bound to tensor ", slot.id, " of the plan"));
     }
+    if (reinterpret_cast<uintptr_t>(bound->second) % kVectorBytes != 0) {
+      return absl::InvalidArgumentError(absl::StrCat("the memory of tensor ", slot.id,
+                                                     " is not aligned to ", kVectorBytes,
+                                                     " bytes, for which the plan was made"));
+    }
     ids.push_back(slot.id);
     pointers.push_back(bound->second);
   }

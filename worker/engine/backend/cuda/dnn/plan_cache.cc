@@ -11,6 +11,7 @@
 namespace trainyard::engine::cuda::dnn {
 namespace {
 
+// Raise it where the tensors of a graph get other numbers: plans refer to them.
 constexpr int kVersion = 1;
 constexpr int64_t kFileBytesMax = int64_t{64} << 20;
 

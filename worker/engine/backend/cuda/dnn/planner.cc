@@ -93,8 +93,17 @@ class CudnnPlanner : public Planner {
     TY_ASSIGN_OR_RETURN(std::vector<Candidate> candidates,
                         BuildCandidates(target, graph, precision, options_,
                                         measures ? options_.candidates_max : 1));
+    bool is_measured = measures;
     if (measures) {
-      TY_RETURN_IF_ERROR(SortBySpeed(target, graph, candidates));
+      const absl::Status sorted = SortBySpeed(target, graph, candidates);
+      // Without room to measure in, cuDNN's first is good enough; the next run may find room.
+      is_measured = !absl::IsResourceExhausted(sorted);
+      if (is_measured) {
+        TY_RETURN_IF_ERROR(sorted);
+      } else {
+        LogWarning("no room to measure plans in",
+                   {{"key", cache_key}, {"reason", std::string(sorted.message())}});
+      }
     }
     Candidate& best = candidates.front();
     PlanFacts facts;
@@ -103,7 +112,8 @@ class CudnnPlanner : public Planner {
     facts.candidates = static_cast<int>(candidates.size());
     facts.microseconds = best.microseconds;
     // A plan that cannot be written down is used all the same.
-    if (absl::StatusOr<std::string> json = SerializePlan(best.plan); json.ok()) {
+    absl::StatusOr<std::string> json = SerializePlan(best.plan);
+    if (json.ok() && is_measured == measures) {
       cache_.Put(cache_key, {*std::move(json), facts});
     }
     return std::make_unique<CudnnPlan>(&target, std::move(graph), std::move(best.plan),

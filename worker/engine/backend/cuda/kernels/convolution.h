@@ -11,7 +11,7 @@
 namespace trainyard::engine::cuda {
 
 struct ConvShape {
-  ImageShape in;   // channels without padding
+  ImageShape in;  // channels without padding
   ImageShape out;
   int64_t kernel = 1;
   int64_t stride = 1;
@@ -22,7 +22,7 @@ struct ConvShape {
   int64_t weight_stride = 0;
 };
 
-// `weight` of the type of x. bias: f32 [K] or null.
+// All views and `weight` are of one type. bias: f32 [K] or null.
 void ConvForward(const ConvShape& shape, View x, const void* weight, const float* bias, bool relu,
                  View y, bool clears_padding, cudaStream_t stream);
 void ConvInputGradient(const ConvShape& shape, View dy, const void* weight, View dx,

@@ -42,9 +42,11 @@ void AddBias(View x, const float* bias, bool relu, int64_t pixels, int64_t chann
 
 // dropout (graph/ops/dropout.cc): elements are counted in NCHW order of each row, pixels_per_row
 // pixels of `channels`; x / (1 - rate) where kept. Also its own gradient. threshold:
-// DropoutThreshold; key, step and row come from `control`.
+// DropoutThreshold; key, step and row come from `control`. Of a sequence, [positions, channels] a
+// row, elements are counted pixel by pixel: counts_by_pixel.
 void Dropout(View x, View y, int64_t rows, int64_t pixels_per_row, int64_t channels, uint32_t layer,
-             uint32_t threshold, float scale, const StepControl* control, cudaStream_t stream);
+             uint32_t threshold, float scale, const StepControl* control, cudaStream_t stream,
+             bool clears_padding = false, bool counts_by_pixel = false);
 
 // lrn (graph/ops/lrn.cc) across channels.
 struct LrnParameters {
@@ -54,8 +56,8 @@ struct LrnParameters {
   float k = 1;
 };
 void LrnForward(const LrnParameters& lrn, View x, View y, int64_t pixels, int64_t channels,
-                cudaStream_t stream);
+                cudaStream_t stream, bool clears_padding = false);
 void LrnGradient(const LrnParameters& lrn, View dy, View x, View dx, int64_t pixels,
-                 int64_t channels, cudaStream_t stream);
+                 int64_t channels, cudaStream_t stream, bool clears_padding = false);
 
 }  // namespace trainyard::engine::cuda

@@ -34,6 +34,12 @@ inline bool IsAligned(const View& view) {
          view.stride * SizeOf(view.type) % kVectorBytes == 0;
 }
 
+// Whether kernels of one element type may take whole groups of these views at once.
+template <class... Views>
+bool AreVectors(const View& first, const Views&... others) {
+  return IsAligned(first) && ((!others || (others.type == first.type && IsAligned(others))) && ...);
+}
+
 // Of a view that is read.
 inline Operand Input(const View& view) {
   return {view.data, view.stride, view.type, IsAligned(view), 0};
@@ -60,6 +66,21 @@ void WithTypeOf(const Body& body, const View& first, const Views&... others) {
     body(static_cast<MixedTypes*>(nullptr));
   }
 }
+
+// Calls `body` with a null pointer to the element type of all views where all groups are whole, and
+// loaded at once; else with one to MixedTypes, for kernels that keep what is slow apart.
+template <class Body, class... Views>
+void WithVectorType(const Body& body, int64_t channels, const View& first, const Views&... others) {
+  const bool is_vector = channels % kLanes == 0 && IsAligned(first) &&
+                         ((!others || (others.type == first.type && IsAligned(others))) && ...);
+  if (is_vector) {
+    WithType(first.type, body);
+  } else {
+    body(static_cast<MixedTypes*>(nullptr));
+  }
+}
+template <class T>
+inline constexpr bool kIsVector = !std::is_same_v<T, MixedTypes>;
 
 struct Float8 {
   float at[kLanes];
@@ -103,7 +124,8 @@ __device__ inline Lanes<MixedTypes> LoadMixed(const Operand& from, int64_t at, i
 }
 
 // Elements [channel, channel + count) of a pixel; zeros follow. `channel` is a multiple of 8.
-template <class T>
+// kIsFull: count is 8 and the view is aligned, which spares the compiler the other way.
+template <class T, bool kIsFull = false>
 __device__ inline Lanes<T> LoadLanes(const Operand& from, int64_t pixel, int64_t channel,
                                      int count) {
   const int64_t at = pixel * from.stride + channel;
@@ -118,7 +140,7 @@ __device__ inline Lanes<T> LoadLanes(const Operand& from, int64_t pixel, int64_t
     }
   } else {
     const T* data = static_cast<const T*>(from.data) + at;
-    if (from.is_aligned && count == kLanes) {
+    if (kIsFull || (from.is_aligned && count == kLanes)) {
       return *reinterpret_cast<const Lanes<T>*>(data);
     }
     return LoadElements(data, count);
@@ -179,13 +201,13 @@ __device__ inline void StoreElements(const Lanes<T>& lanes, int written, T* to) 
 }
 
 // Writes elements [channel, channel + count) of a pixel, then zeros as far as `to.written` goes in
-// this group.
-template <class T>
+// this group. kIsFull: count is 8 and the view is aligned.
+template <class T, bool kIsFull = false>
 __device__ inline void StoreLanes(const Operand& to, int64_t pixel, int64_t channel, int count,
                                   Float8 values) {
-  const int written = LaneCount(to.written, channel);
+  const int written = kIsFull ? kLanes : LaneCount(to.written, channel);
   const int64_t at = pixel * to.stride + channel;
-  if (count < kLanes) {
+  if (!kIsFull && count < kLanes) {
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) {
       values.at[i] = i < count ? values.at[i] : 0.0F;
@@ -203,7 +225,7 @@ __device__ inline void StoreLanes(const Operand& to, int64_t pixel, int64_t chan
     }
   } else {
     T* data = static_cast<T*>(to.data) + at;
-    if (to.is_aligned && written == kLanes) {
+    if (kIsFull || (to.is_aligned && written == kLanes)) {
       *reinterpret_cast<Lanes<T>*>(data) = Pack<T>(values);
     } else {
       StoreElements(Pack<T>(values), written, data);

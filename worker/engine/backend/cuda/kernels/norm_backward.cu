@@ -11,8 +11,6 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-constexpr int kBlocksPerMultiprocessor = 3;
-
 // Where d = dy + second, zero where the output was not positive, comes from.
 struct GradientSource {
   Operand dy;
@@ -85,10 +83,10 @@ template <class T>
 __device__ Loaded<T> Load(const GradientSource& source, const Operand& x, const TilePlace& place,
                           int64_t pixel) {
   Loaded<T> loaded;
-  loaded.dy = LoadLanes<T>(source.dy, pixel, place.channel, place.count);
-  loaded.x = LoadLanes<T>(x, pixel, place.channel, place.count);
+  loaded.dy = LoadLanes<T, kIsVector<T>>(source.dy, pixel, place.channel, place.count);
+  loaded.x = LoadLanes<T, kIsVector<T>>(x, pixel, place.channel, place.count);
   if (source.second) {
-    loaded.second = LoadLanes<T>(source.second, pixel, place.channel, place.count);
+    loaded.second = LoadLanes<T, kIsVector<T>>(source.second, pixel, place.channel, place.count);
   }
   loaded.mask = 0xffU;
   if (source.mask != nullptr) {
@@ -127,7 +125,7 @@ __device__ Float8 GradientOf(const GradientSource& source, const ChannelFactors&
 template <class T>
 __device__ void SumUp(const BackwardArguments& a, const TilePlace& place,
                       const Operand& residual_gradient, float (&sums)[2 * kLanes]) {
-  constexpr int kUnroll = 2;
+  constexpr int kUnroll = kIsVector<T> ? 2 : 1;
   const ChannelFactors factors = FactorsOf(a, place, a.source.bias);
   for (int64_t first = place.pixel; first < a.pixels; first += kUnroll * place.step) {
     Loaded<T> loaded[kUnroll];
@@ -144,7 +142,7 @@ __device__ void SumUp(const BackwardArguments& a, const TilePlace& place,
         Float8 centred;
         const Float8 d = GradientOf(a.source, factors, loaded[u], centred);
         if (residual_gradient) {
-          StoreLanes<T>(residual_gradient, pixel, place.channel, place.count, d);
+          StoreLanes<T, kIsVector<T>>(residual_gradient, pixel, place.channel, place.count, d);
         }
 #pragma unroll
         for (int i = 0; i < kLanes; ++i) {
@@ -160,10 +158,7 @@ __device__ void SumUp(const BackwardArguments& a, const TilePlace& place,
 template <class T>
 __device__ void ApplyInput(const BackwardArguments& a, const InputArguments& to,
                            const TilePlace& place, const Float8& dbias, const Float8& dweight) {
-  constexpr int kUnroll = 2;
-  if (place.count == 0) {
-    return;
-  }
+  constexpr int kUnroll = kIsVector<T> ? 2 : 1;
   const ChannelFactors factors = FactorsOf(a, place, to.source.bias);
   // dx = scale d + slope (x - mean) + constant.
   Float8 scale = LoadChannels(a.weight, place);
@@ -186,7 +181,7 @@ __device__ void ApplyInput(const BackwardArguments& a, const InputArguments& to,
       if (pixel < a.pixels) {
         loaded[u] = Load<T>(to.source, a.x, place, pixel);
         if (to.addend) {
-          addend[u] = LoadLanes<T>(to.addend, pixel, place.channel, place.count);
+          addend[u] = LoadLanes<T, kIsVector<T>>(to.addend, pixel, place.channel, place.count);
         }
       }
     }
@@ -202,7 +197,7 @@ __device__ void ApplyInput(const BackwardArguments& a, const InputArguments& to,
           dx.at[i] = fmaf(scale.at[i], dx.at[i], fmaf(slope.at[i], centred.at[i], constant.at[i])) +
                      added.at[i];
         }
-        StoreLanes<T>(to.dx, pixel, place.channel, place.count, dx);
+        StoreLanes<T, kIsVector<T>>(to.dx, pixel, place.channel, place.count, dx);
       }
     }
   }
@@ -215,7 +210,7 @@ __device__ void AddOrWrite(float* to, float value, bool adds) {
 // dbias and dweight. Where it is the only launch, dx too.
 template <class T, bool kIsOneLaunch>
 __global__ void __launch_bounds__(NormThreads(kIsOneLaunch),
-                                  kIsOneLaunch ? 1 : kBlocksPerMultiprocessor)
+                                  kIsOneLaunch ? 1 : kTileBlocksPerMultiprocessor)
     SumKernel(BackwardArguments a, SumArguments to, InputArguments input) {
   constexpr int kThreads = NormThreads(kIsOneLaunch);
   __shared__ float shared[TileShared(2 * kLanes, kThreads)];
@@ -253,7 +248,7 @@ __global__ void __launch_bounds__(NormThreads(kIsOneLaunch),
       }
     }
     __syncthreads();
-    if (input.dx) {
+    if (input.dx && place.count > 0) {
       Float8 dbias;
       Float8 dweight;
 #pragma unroll
@@ -267,12 +262,14 @@ __global__ void __launch_bounds__(NormThreads(kIsOneLaunch),
 }
 
 template <class T>
-__global__ void __launch_bounds__(kTileThreads, kBlocksPerMultiprocessor)
+__global__ void __launch_bounds__(kTileThreads, kTileBlocksPerMultiprocessor)
     InputKernel(BackwardArguments a, InputArguments to, const float* totals) {
   const TilePlace place = PlaceIn(a.tile, a.channels);
   const int64_t padded_channels = LaneGroups(a.channels) * kLanes;
-  ApplyInput<T>(a, to, place, LoadChannels(totals, place),
-                LoadChannels(totals + padded_channels, place));
+  if (place.count > 0) {
+    ApplyInput<T>(a, to, place, LoadChannels(totals, place),
+                  LoadChannels(totals + padded_channels, place));
+  }
 }
 
 GradientSource SourceOf(const NormGradient& norm) {
@@ -303,7 +300,7 @@ void NormBackward(const NormGradient& norm, void* workspace, uint32_t* tickets,
   if (norm.residual_gradient) {
     input.source = {Input(norm.residual_gradient), Operand()};
   }
-  WithTypeOf(
+  WithVectorType(
       [&](auto* type) {
         using T = std::remove_pointer_t<decltype(type)>;
         Launch(is_one_launch ? SumKernel<T, true> : SumKernel<T, false>, GridOf(tile),
@@ -314,7 +311,8 @@ void NormBackward(const NormGradient& norm, void* workspace, uint32_t* tickets,
                  totals);
         }
       },
-      norm.x, norm.dy, norm.second_gradient, norm.addend, norm.dx, norm.residual_gradient);
+      norm.channels, norm.x, norm.dy, norm.second_gradient, norm.addend, norm.dx,
+      norm.residual_gradient);
 }
 
 }  // namespace trainyard::engine::cuda

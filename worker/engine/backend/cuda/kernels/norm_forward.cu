@@ -71,10 +71,7 @@ __device__ void StoreMask(const ForwardArguments& a, const TilePlace& place, int
 template <class T>
 __device__ void Apply(const ForwardArguments& a, const TilePlace& place, const Float8& mean,
                       const Float8& variance) {
-  constexpr int kUnroll = 2;
-  if (place.count == 0) {
-    return;
-  }
+  constexpr int kUnroll = kIsVector<T> ? 2 : 1;
   const Float8 bias = LoadChannels(a.bias, place);
   Float8 scale = LoadChannels(a.weight, place);
 #pragma unroll
@@ -88,9 +85,9 @@ __device__ void Apply(const ForwardArguments& a, const TilePlace& place, const F
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t pixel = first + u * place.step;
       if (pixel < a.pixels) {
-        x[u] = LoadLanes<T>(a.x, pixel, place.channel, place.count);
+        x[u] = LoadLanes<T, kIsVector<T>>(a.x, pixel, place.channel, place.count);
         if (a.residual) {
-          residual[u] = LoadLanes<T>(a.residual, pixel, place.channel, place.count);
+          residual[u] = LoadLanes<T, kIsVector<T>>(a.residual, pixel, place.channel, place.count);
         }
       }
     }
@@ -111,7 +108,7 @@ __device__ void Apply(const ForwardArguments& a, const TilePlace& place, const F
         for (int i = 0; i < kLanes; ++i) {
           y.at[i] = a.relu && y.at[i] < 0 ? 0.0F : y.at[i];
         }
-        StoreLanes<T>(a.y, pixel, place.channel, place.count, y);
+        StoreLanes<T, kIsVector<T>>(a.y, pixel, place.channel, place.count, y);
       }
     }
   }
@@ -121,14 +118,14 @@ __device__ void Apply(const ForwardArguments& a, const TilePlace& place, const F
 template <class T>
 __device__ void SumUp(const ForwardArguments& a, const TilePlace& place, const Float8& pivot,
                       float (&sums)[2 * kLanes]) {
-  constexpr int kUnroll = 4;
+  constexpr int kUnroll = kIsVector<T> ? 4 : 1;
   for (int64_t first = place.pixel; first < a.pixels; first += kUnroll * place.step) {
     Lanes<T> x[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t pixel = first + u * place.step;
       if (pixel < a.pixels) {
-        x[u] = LoadLanes<T>(a.x, pixel, place.channel, place.count);
+        x[u] = LoadLanes<T, kIsVector<T>>(a.x, pixel, place.channel, place.count);
       }
     }
 #pragma unroll
@@ -157,7 +154,7 @@ __global__ void __launch_bounds__(NormThreads(kIsOneLaunch),
   float sums[2 * kLanes] = {};
   Float8 pivot = {};
   if (place.count > 0) {
-    pivot = Unpack(LoadLanes<T>(a.x, 0, place.channel, place.count));
+    pivot = Unpack(LoadLanes<T, kIsVector<T>>(a.x, 0, place.channel, place.count));
     SumUp<T>(a, place, pivot, sums);
   }
   SumOverRows<kThreads>(a.tile, place, sums, shared);
@@ -197,7 +194,9 @@ __global__ void __launch_bounds__(NormThreads(kIsOneLaunch),
       mean.at[i] = of_column[i];
       variance.at[i] = of_column[kLanes + i];
     }
-    Apply<T>(a, place, mean, variance);
+    if (place.count > 0) {
+      Apply<T>(a, place, mean, variance);
+    }
   }
 }
 
@@ -205,7 +204,9 @@ template <class T>
 __global__ void __launch_bounds__(kTileThreads, kTileBlocksPerMultiprocessor)
     ApplyKernel(ForwardArguments a, const float* mean, const float* variance) {
   const TilePlace place = PlaceIn(a.tile, a.channels);
-  Apply<T>(a, place, LoadChannels(mean, place), LoadChannels(variance, place));
+  if (place.count > 0) {
+    Apply<T>(a, place, LoadChannels(mean, place), LoadChannels(variance, place));
+  }
 }
 
 __global__ void FinalizeKernel(const float* sum, const float* square_sum, int64_t pixels,
@@ -251,13 +252,13 @@ void NormApply(const NormForward& norm, const float* mean, const float* variance
                cudaStream_t stream) {
   const Tile tile = PlanTile(norm.pixels, norm.channels, kTileColumns, kTileThreads, false);
   const ForwardArguments arguments = ArgumentsOf(norm, tile);
-  WithTypeOf(
+  WithVectorType(
       [&](auto* type) {
         using T = std::remove_pointer_t<decltype(type)>;
         Launch(ApplyKernel<T>, GridOf(tile), dim3(kTileThreads), 0, stream, arguments, mean,
                variance);
       },
-      norm.x, norm.y, norm.residual);
+      norm.channels, norm.x, norm.y, norm.residual);
 }
 
 void NormTraining(const NormForward& norm, float* mean, float* variance, const StatisticSums& sums,
@@ -267,14 +268,14 @@ void NormTraining(const NormForward& norm, float* mean, float* variance, const S
   const ForwardArguments arguments = ArgumentsOf(norm, tile);
   const StatisticArguments statistics = {mean, variance, sums, static_cast<float*>(workspace),
                                          tickets};
-  WithTypeOf(
+  WithVectorType(
       [&](auto* type) {
         using T = std::remove_pointer_t<decltype(type)>;
         Launch(is_one_launch ? StatisticsKernel<T, true> : StatisticsKernel<T, false>, GridOf(tile),
                dim3(static_cast<unsigned>(NormThreads(is_one_launch))), 0, stream, arguments,
                statistics);
       },
-      norm.x, norm.y, norm.residual);
+      norm.channels, norm.x, norm.y, norm.residual);
   if (!is_one_launch) {
     NormApply(norm, mean, variance, stream);
   }

@@ -14,7 +14,8 @@ namespace trainyard::engine::cuda {
 inline constexpr int kTileThreads = 256;
 // 128 bytes of 16-bit elements, a line of the cache.
 inline constexpr int64_t kTileColumns = 8;
-inline constexpr int kTileBlocksPerMultiprocessor = 4;
+// So that a thread has 128 registers: several loads on the way hide more than more threads would.
+inline constexpr int kTileBlocksPerMultiprocessor = 2;
 // Pixels that each thread should have at least before there are more blocks.
 inline constexpr int64_t kTilePixelsPerThread = 4;
 // More blocks of channels than this fill a device by themselves.

@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <utility>
 
@@ -13,8 +12,6 @@
 
 namespace trainyard::engine::cuda {
 namespace {
-
-std::atomic<int64_t> live_bytes{0};
 
 // Addresses are for telling buffers apart: of what no device holds a part will do.
 constexpr int64_t kAddressesMax = int64_t{2} << 40;
@@ -79,19 +76,15 @@ absl::StatusOr<DeviceBuffer> DeviceBuffer::Create(int64_t bytes, Backing backing
   const auto size = static_cast<size_t>(buffer.bytes_);
   TY_RETURN_IF_ERROR(CudaStatus(
       cudaMalloc(&data, size), absl::StrCat("allocating ", buffer.bytes_, " bytes of the device")));
-  live_bytes += buffer.bytes_;
+  AddLiveBufferBytes(buffer.bytes_);
   buffer.data_ = {static_cast<std::byte*>(data), [bytes = buffer.bytes_](std::byte* mine) {
                     cudaFree(mine);
-                    live_bytes -= bytes;
+                    AddLiveBufferBytes(-bytes);
                   }};
   TY_RETURN_IF_ERROR(CudaStatus(cudaMemset(data, 0, size), "clearing memory of the device"));
   // The clearing may still run: it is ordered before other streams' work only by this.
   TY_RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(nullptr), "clearing memory of the device"));
   return buffer;
-}
-
-int64_t DeviceBuffer::LiveBytes() {
-  return live_bytes;
 }
 
 absl::StatusOr<PinnedBuffer> PinnedBuffer::Create(int64_t bytes) {

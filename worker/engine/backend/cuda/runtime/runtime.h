@@ -43,9 +43,6 @@ class DeviceBuffer {
     return reinterpret_cast<T*>(data_.get());
   }
 
-  // What all buffers of the process hold.
-  static int64_t LiveBytes();
-
  private:
   using Free = std::function<void(std::byte*)>;
   std::unique_ptr<std::byte, Free> data_{nullptr, [](std::byte*) {}};

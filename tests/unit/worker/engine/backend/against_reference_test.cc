@@ -1,5 +1,6 @@
-// Every op of the cpu backend, forward and backward, against the reference in double precision over
-// odd shapes: channels that fill no block, batches of 1, strides, paddings, all mixed.
+// Every op of the backend under test, forward and backward, against the reference in double
+// precision over odd shapes: channels that fill no block, batches of 1, strides, paddings, all
+// mixed.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -23,13 +24,14 @@ constexpr double kTolerance = 2e-5;
 void Compare(const std::string& what, const Graph& model, int64_t rows,
              const PassOptions& passes = {}) {
   SCOPED_TRACE(absl::StrCat(what, ", ", rows, " rows"));
-  static const bool has_bf16 = testing::HasBf16();
-  if (has_bf16) {
-    testing::CompareBf16(model, rows, passes);
+  for (const Precision precision : {Precision::kBf16, Precision::kF16}) {
+    if (testing::Has(precision)) {
+      testing::CompareReduced(model, rows, passes, precision);
+    }
   }
   const CompileOptions options = {.max_rows = rows, .passes = passes, .inspect = true};
   const std::unique_ptr<Executable> expected = Compile("reference_f64", model, {}, options);
-  const std::unique_ptr<Executable> actual = Compile("cpu", model, {}, options);
+  const std::unique_ptr<Executable> actual = Compile(testing::TestedBackend(), model, {}, options);
   testing::RandomizeState(5, *expected);
   testing::CopyState(*expected, *actual);
   const TestBatch batch = testing::RandomBatch(9, model, rows);
@@ -49,8 +51,7 @@ void Compare(const std::string& what, const Graph& model, int64_t rows,
                         Values(b.input_gradient.begin(), b.input_gradient.end()), kTolerance,
                         "input gradient");
   }
-  testing::ExpectNear(Values(actual->reduction().begin(), actual->reduction().end()),
-                      Values(expected->reduction().begin(), expected->reduction().end()),
+  testing::ExpectNear(testing::ReadReduction(*actual), testing::ReadReduction(*expected),
                       kTolerance, "reduction");
   ASSERT_TRUE(expected->Update(0.1).ok());
   ASSERT_TRUE(actual->Update(0.1).ok());
@@ -67,13 +68,13 @@ Graph Close(Shape input, const std::function<ValueId(GraphBuilder&)>& layers) {
   return *std::move(graph);
 }
 
-TEST(CpuInBf16, IsComparedOnThisMachine) {
-  if (!testing::HasBf16()) {
+TEST(Bf16, IsComparedOnThisMachine) {
+  if (!testing::Has(Precision::kBf16)) {
     GTEST_SKIP() << "no AVX512_BF16: every comparison of this file was made in f32 alone";
   }
 }
 
-TEST(CpuConv2d, AgreesWithTheReference) {
+TEST(Conv2d, AgreesWithTheReference) {
   struct Case {
     Shape input;
     Conv2dOptions options;
@@ -125,7 +126,7 @@ TEST(CpuConv2d, AgreesWithTheReference) {
   }
 }
 
-TEST(CpuLinear, AgreesWithTheReference) {
+TEST(Linear, AgreesWithTheReference) {
   for (const int64_t in : {1, 5, 16, 100}) {
     for (const int64_t out : {1, 10, 33}) {
       for (const int64_t rows : {1, 5, 16}) {
@@ -141,7 +142,7 @@ TEST(CpuLinear, AgreesWithTheReference) {
   }
 }
 
-TEST(CpuElementwise, AgreesWithTheReference) {
+TEST(Elementwise, AgreesWithTheReference) {
   using Layer = ValueId (*)(GraphBuilder&, ValueId);
   const std::pair<const char*, Layer> layers[] = {
       {"relu", [](GraphBuilder& b, ValueId x) { return b.Relu(x); }},
@@ -168,7 +169,7 @@ TEST(CpuElementwise, AgreesWithTheReference) {
   }
 }
 
-TEST(CpuConcat, AgreesWithTheReference) {
+TEST(Concat, AgreesWithTheReference) {
   const std::vector<int64_t> cases[] = {{16, 32, 8}, {16, 8, 16}, {3, 5}, {8, 8, 8, 3}, {32, 1}};
   for (const std::vector<int64_t>& channels : cases) {
     Compare("concat of " + ShapeString(channels),
@@ -194,7 +195,7 @@ TEST(CpuConcat, AgreesWithTheReference) {
           1);
 }
 
-TEST(CpuLrn, AgreesWithTheReference) {
+TEST(Lrn, AgreesWithTheReference) {
   const LrnOptions cases[] = {{.size = 5, .alpha = 1, .k = 2},
                               {.size = 4, .alpha = 0.5, .beta = 0.6},
                               {.size = 21, .alpha = 1, .beta = 0.75}};
@@ -216,7 +217,7 @@ TEST(CpuLrn, AgreesWithTheReference) {
       1);
 }
 
-TEST(CpuDropout, AgreesWithTheReference) {
+TEST(Dropout, AgreesWithTheReference) {
   for (const int64_t channels : {3, 16, 20}) {
     const Conv2dOptions conv = {.out_channels = channels, .kernel = 3, .padding = 1};
     Compare(absl::StrCat("dropout of ", channels),
@@ -229,7 +230,7 @@ TEST(CpuDropout, AgreesWithTheReference) {
   }
 }
 
-TEST(CpuLinear, WithTransposedWeightsAgreesWithTheReference) {
+TEST(Linear, WithTransposedWeightsAgreesWithTheReference) {
   for (const int64_t in : {1, 5, 48}) {
     for (const int64_t out : {1, 10, 33}) {
       Compare(absl::StrCat("transposed linear ", in, " to ", out),
@@ -275,13 +276,13 @@ Graph Transformer(const SequenceCase& c) {
   return *std::move(graph);
 }
 
-TEST(CpuSequences, AgreeWithTheReference) {
+TEST(Sequences, AgreeWithTheReference) {
   for (const SequenceCase& c : kSequences) {
     Compare(absl::StrCat("transformer of ", c.length, " tokens"), Transformer(c), c.rows);
   }
 }
 
-TEST(CpuSequences, WithATiedEmbeddingAgreeWithTheReference) {
+TEST(Sequences, WithATiedEmbeddingAgreeWithTheReference) {
   for (const int64_t width : {5, 16}) {
     GraphBuilder b = GraphBuilder::ForTokens(6, 19);
     const ValueId x = b.Gelu(b.Linear("hidden", b.Embedding("tok", b.input(), width), width));
@@ -290,7 +291,7 @@ TEST(CpuSequences, WithATiedEmbeddingAgreeWithTheReference) {
   }
 }
 
-TEST(CpuSequences, AgreeWithTheReferenceOpByOp) {
+TEST(Sequences, AgreeWithTheReferenceOpByOp) {
   for (const SequenceCase& c : kSequences) {
     const auto close = [&](const std::function<ValueId(GraphBuilder&, ValueId)>& layers) {
       GraphBuilder b = GraphBuilder::ForTokens(c.length, 6);
@@ -320,7 +321,7 @@ TEST(CpuSequences, AgreeWithTheReferenceOpByOp) {
           3);
 }
 
-TEST(CpuLoss, WithLabelSmoothingAgreesWithTheReference) {
+TEST(Loss, WithLabelSmoothingAgreesWithTheReference) {
   for (const int64_t classes : {2, 10, 37}) {
     GraphBuilder b({9});
     b.SoftmaxCrossEntropy(b.Linear("fc", b.input(), classes), 0.2);
@@ -328,7 +329,7 @@ TEST(CpuLoss, WithLabelSmoothingAgreesWithTheReference) {
   }
 }
 
-TEST(CpuPooling, AgreesWithTheReference) {
+TEST(Pooling, AgreesWithTheReference) {
   const PoolOptions cases[] = {
       {.kernel = 2},
       {.kernel = 3},
@@ -372,7 +373,7 @@ TEST(CpuPooling, AgreesWithTheReference) {
   }
 }
 
-TEST(CpuPooling, OfTheInputAgreesWithTheReference) {
+TEST(Pooling, OfTheInputAgreesWithTheReference) {
   Compare("pools of plain layouts",
           Close({3, 8, 8},
                 [](GraphBuilder& b) {
@@ -381,7 +382,7 @@ TEST(CpuPooling, OfTheInputAgreesWithTheReference) {
           3);
 }
 
-TEST(CpuBatchNorm, AgreesWithTheReference) {
+TEST(BatchNorm, AgreesWithTheReference) {
   for (const int64_t channels : {1, 6, 8, 16, 20}) {
     const Conv2dOptions conv = {.out_channels = channels, .kernel = 3, .padding = 1};
     Compare(absl::StrCat("batch_norm of ", channels),
@@ -418,14 +419,14 @@ Graph Residual(int64_t channels) {
   });
 }
 
-TEST(CpuNetworks, WithResidualSumsAgreeWithTheReference) {
+TEST(Networks, WithResidualSumsAgreeWithTheReference) {
   for (const int64_t channels : {4, 8, 12, 16}) {
     Compare(absl::StrCat("residual net of ", channels), Residual(channels), 3);
     Compare(absl::StrCat("residual blocks of ", channels), testing::Residuals(channels), 12);
   }
 }
 
-TEST(CpuNetworks, WithParallelBranchesAgreeWithTheReference) {
+TEST(Networks, WithParallelBranchesAgreeWithTheReference) {
   // Whole blocks; a member that fills none, which goes last; two such, which no layout of blocks
   // holds; and none at all.
   for (const std::vector<int64_t>& channels :
@@ -434,7 +435,7 @@ TEST(CpuNetworks, WithParallelBranchesAgreeWithTheReference) {
   }
 }
 
-TEST(CpuNetworks, AgreeWithTheReferenceWithoutAnyPass) {
+TEST(Networks, AgreeWithTheReferenceWithoutAnyPass) {
   const PassOptions none = {.fuse_relu = false,
                             .fuse_relu_into_max_pool_gradient = false,
                             .fuse_residual = false,
@@ -454,7 +455,7 @@ TEST(CpuNetworks, AgreeWithTheReferenceWithoutAnyPass) {
           3, none);
 }
 
-TEST(CpuNetworks, OfASumOfTheInputAndOfFlattenedBlocksAgreeWithTheReference) {
+TEST(Networks, OfASumOfTheInputAndOfFlattenedBlocksAgreeWithTheReference) {
   Compare("input added to a convolution of it",
           Close({8, 6, 6},
                 [](GraphBuilder& b) {

@@ -1,0 +1,143 @@
+// Execution: pointers are checked at the call, the work is queued on the handle's stream.
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/testing/cuda_on_cpu/cuda_on_cpu.h"
+#include "tests/testing/cuda_on_cpu/cudnn/cudnn_on_cpu.h"
+#include "tests/testing/cuda_on_cpu/cudnn/handle.h"
+#include "tests/testing/cuda_on_cpu/cudnn/program.h"
+
+namespace trainyard::cuda_on_cpu {
+namespace cudnn {
+namespace {
+
+std::atomic<int64_t> plans_run{0};
+
+// What one execution works on. By-value scalars are copied at the call, as cuDNN does.
+struct Execution {
+  std::shared_ptr<const Program> program;
+  const Engine* engine = nullptr;
+  std::map<int64_t, void*> pointers;
+  std::map<int64_t, std::vector<std::byte>> scalars;
+  void* workspace = nullptr;
+};
+
+cudnnStatus_t BindTensor(const TensorSpec& spec, const std::map<int64_t, void*>& given,
+                         Execution* execution) {
+  const auto found = given.find(spec.id);
+  if (found == given.end()) {
+    return Fail(CUDNN_STATUS_BAD_PARAM,
+                absl::StrCat("the variant pack has no pointer for tensor ", spec.id));
+  }
+  void* data = found->second;
+  if (data == nullptr) {
+    return Fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, absl::StrCat("tensor ", spec.id, " is null"));
+  }
+  if (spec.is_by_value) {
+    const auto* begin = static_cast<const std::byte*>(data);
+    execution->scalars[spec.id].assign(begin, begin + TypeBytes(spec.type));
+    return CUDNN_STATUS_SUCCESS;
+  }
+  if (reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(spec.alignment) != 0) {
+    return Fail(CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER,
+                absl::StrCat("tensor ", spec.id, " is not aligned to ", spec.alignment, " bytes"));
+  }
+  execution->pointers[spec.id] = data;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+// Whatever lies there and is needed later shows: as numbers these bytes are none.
+void Scribble(const Execution& execution) {
+  if (execution.workspace != nullptr) {
+    std::memset(execution.workspace, 0xff, static_cast<size_t>(execution.engine->workspace_bytes));
+  }
+}
+
+void Run(const Execution& execution) {
+  const int64_t number = ++plans_run;
+  Memory memory(execution.engine->is_deterministic ? 0 : static_cast<uint64_t>(number) << 32);
+  for (const auto& [id, data] : execution.pointers) {
+    memory.Bind(id, data);
+  }
+  for (const auto& [id, bytes] : execution.scalars) {
+    memory.Bind(id, const_cast<std::byte*>(bytes.data()));
+  }
+  Scribble(execution);
+  for (const auto& operation : execution.program->operations) {
+    operation->run(&memory);
+  }
+  Scribble(execution);
+}
+
+cudnnStatus_t Prepare(const Descriptor& plan, const Descriptor& pack, Execution* execution) {
+  const auto ids = pack.Ints(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+  const auto pointers = pack.Pointers(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+  std::map<int64_t, void*> given;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    given[ids[i]] = pointers[i];
+  }
+  execution->program = plan.program;
+  execution->engine = plan.engine;
+  for (const TensorSpec& spec : plan.program->tensors) {
+    TY_CUDNN_TRY(BindTensor(spec, given, execution));
+  }
+  if (plan.engine->workspace_bytes > 0) {
+    const auto workspace = pack.Pointers(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+    if (workspace.empty() || workspace.front() == nullptr) {
+      return Fail(
+          CUDNN_STATUS_BAD_PARAM_NULL_POINTER,
+          absl::StrCat("the plan needs a workspace of ", plan.engine->workspace_bytes, " bytes"));
+    }
+    execution->workspace = workspace.front();
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t CheckFinalized(const Descriptor* descriptor, cudnnBackendDescriptorType_t type,
+                             const char* what) {
+  if (descriptor == nullptr) {
+    return Fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, absl::StrCat(what, " is no descriptor"));
+  }
+  if (descriptor->type != type) {
+    return Fail(CUDNN_STATUS_BAD_PARAM_DESCRIPTOR_TYPE, absl::StrCat(what, " is something else"));
+  }
+  if (!descriptor->is_finalized) {
+    return Fail(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, absl::StrCat(what, " is not finalized"));
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+}  // namespace
+}  // namespace cudnn
+
+int64_t PlansRun() {
+  return cudnn::plans_run;
+}
+
+}  // namespace trainyard::cuda_on_cpu
+
+namespace cudnn = trainyard::cuda_on_cpu::cudnn;
+
+cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                  cudnnBackendDescriptor_t pack) {
+  TY_CUDNN_TRY(cudnn::CheckHandle(handle));
+  const cudnn::Descriptor* plan_body = cudnn::BodyOf(plan);
+  const cudnn::Descriptor* pack_body = cudnn::BodyOf(pack);
+  TY_CUDNN_TRY(
+      cudnn::CheckFinalized(plan_body, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "the plan"));
+  TY_CUDNN_TRY(
+      cudnn::CheckFinalized(pack_body, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, "the variant pack"));
+  auto execution = std::make_shared<cudnn::Execution>();
+  TY_CUDNN_TRY(cudnn::Prepare(*plan_body, *pack_body, execution.get()));
+  const cudaError_t error = trainyard::cuda_on_cpu::Enqueue(
+      cudnn::StreamOf(handle), [execution = std::move(execution)] { cudnn::Run(*execution); });
+  return error == cudaSuccess
+             ? CUDNN_STATUS_SUCCESS
+             : cudnn::Fail(CUDNN_STATUS_EXECUTION_FAILED_CUDART,
+                           absl::StrCat("the stream takes no work: CUDA error ", error));
+}

@@ -1,0 +1,51 @@
+// Operations, compiled from their descriptors: what they read, what they write and what they do.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/testing/cuda_on_cpu/cudnn/cudnn_on_cpu.h"
+#include "tests/testing/cuda_on_cpu/cudnn/descriptor.h"
+#include "tests/testing/cuda_on_cpu/cudnn/tensor.h"
+
+namespace trainyard::cuda_on_cpu::cudnn {
+
+struct Operation {
+  cudnnBackendDescriptorType_t type = CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR;
+  std::vector<TensorSpec> inputs;
+  std::vector<TensorSpec> outputs;
+  std::optional<ConvolutionShape> convolution;
+  std::function<void(Memory*)> run;
+};
+
+// Each checks the tensors against each other and fills `operation` (all but its type).
+// BAD_PARAM where they cannot belong together, NOT_SUPPORTED for what the emulation does not have.
+cudnnStatus_t CompileConvolution(const Descriptor& descriptor, Operation* operation);
+cudnnStatus_t CompilePointwise(const Descriptor& descriptor, Operation* operation);
+cudnnStatus_t CompileReduction(const Descriptor& descriptor, Operation* operation);
+cudnnStatus_t CompileGenStats(const Descriptor& descriptor, Operation* operation);
+cudnnStatus_t CompileReshape(const Descriptor& descriptor, Operation* operation);
+cudnnStatus_t CompileMatmul(const Descriptor& descriptor, Operation* operation);
+cudnnStatus_t CompileFinalizeStatistics(const Descriptor& descriptor, Operation* operation);
+cudnnStatus_t CompileNormForward(const Descriptor& descriptor, Operation* operation);
+cudnnStatus_t CompileNormBackward(const Descriptor& descriptor, Operation* operation);
+cudnnStatus_t CompileResample(const Descriptor& descriptor, Operation* operation);
+cudnnStatus_t CompileAttentionForward(const Descriptor& descriptor, Operation* operation);
+cudnnStatus_t CompileAttentionBackward(const Descriptor& descriptor, Operation* operation);
+
+// The tensor behind an attribute; nothing where it was not set.
+std::optional<TensorSpec> FindTensor(const Descriptor& descriptor,
+                                     cudnnBackendAttributeName_t name);
+
+// "2x8x4x4", for messages.
+std::string ShapeText(const std::vector<int64_t>& dims);
+
+// BAD_PARAM_SHAPE_MISMATCH where `is_right` is false, with the message.
+cudnnStatus_t ExpectShape(bool is_right, const std::string& message);
+
+// NOT_SUPPORTED where `type` is not float: arithmetic of the emulation is f32.
+cudnnStatus_t ExpectFloatMath(int64_t type);
+
+}  // namespace trainyard::cuda_on_cpu::cudnn

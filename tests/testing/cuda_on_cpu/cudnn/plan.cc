@@ -1,0 +1,103 @@
+// Execution plans, what they are executed with, and descriptions of devices.
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tests/testing/cuda_on_cpu/cudnn/plan_text.h"
+#include "tests/testing/cuda_on_cpu/cudnn/program.h"
+
+namespace trainyard::cuda_on_cpu::cudnn {
+namespace {
+
+// What a real device would say of itself: an H200.
+constexpr char kDeviceText[] =
+    R"({"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],)"
+    R"("regsPerBlock":65536,"multiProcessorCount":132,"warpSize":32,"smClockRateKHz":1980000,)"
+    R"("memClockRateKHz":3201000,"l2CacheSize":62914560,"maxSharedMemoryPerBlock":49152,)"
+    R"("maxSharedMemoryPerBlockOptin":232448,"reservedSharedMemoryPerBlock":1024,)"
+    R"("maxRegistersPerSM":65536,"maxCtasPerSM":32,"maxThreadsPerBlock":1024,)"
+    R"("maxThreadsPerSM":2048,"isTccDriver":0,"supportCoopLaunch":1,"deviceVer":900,)"
+    R"("driverVer":13000,"cudaDeviceId":0,"totalGlobalMem":150754820096,"pciDeviceId":0,)"
+    R"("deviceName":"cuDNN on the CPU","major":9,"minor":0})";
+
+// The configuration that the caller set, or that the text tells.
+cudnnStatus_t FindConfig(const Descriptor& plan, std::shared_ptr<const Descriptor>* config) {
+  if (plan.Has(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)) {
+    *config = plan.SharedChild(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+    return CUDNN_STATUS_SUCCESS;
+  }
+  std::shared_ptr<const Descriptor> graph;
+  int64_t index = 0;
+  TY_CUDNN_TRY(
+      ReadPlanText(plan.Text(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION), &graph, &index));
+  auto engine = std::make_shared<Descriptor>();
+  engine->type = CUDNN_BACKEND_ENGINE_DESCRIPTOR;
+  engine->SetChildren(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, {std::move(graph)});
+  engine->SetInts(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, {index});
+  TY_CUDNN_TRY(Finalize(engine.get()));
+  auto made = std::make_shared<Descriptor>();
+  made->type = CUDNN_BACKEND_ENGINECFG_DESCRIPTOR;
+  made->SetChildren(CUDNN_ATTR_ENGINECFG_ENGINE, {std::move(engine)});
+  TY_CUDNN_TRY(Finalize(made.get()));
+  *config = std::move(made);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+}  // namespace
+
+cudnnStatus_t FinalizePlan(Descriptor* plan) {
+  if (!plan->Has(CUDNN_ATTR_EXECUTION_PLAN_HANDLE) &&
+      !plan->Has(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP)) {
+    return Fail(CUDNN_STATUS_BAD_PARAM, "a plan needs a handle, or a device's properties");
+  }
+  if (plan->Has(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) ==
+      plan->Has(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION)) {
+    return Fail(CUDNN_STATUS_BAD_PARAM, "a plan needs an engine's configuration, or a text");
+  }
+  std::shared_ptr<const Descriptor> config;
+  TY_CUDNN_TRY(FindConfig(*plan, &config));
+  const Engine& engine = *config->engine;
+  if (!engine.can_be_built) {
+    return Fail(CUDNN_STATUS_NOT_SUPPORTED,
+                absl::StrCat("engine ", engine.index, " cannot run this graph"));
+  }
+  if (IsRefused(*config->program)) {
+    return Fail(CUDNN_STATUS_NOT_SUPPORTED, "a test has made this graph unsupported");
+  }
+  plan->engine = config->engine;
+  plan->program = config->program;
+  const Descriptor& graph =
+      *config->Child(CUDNN_ATTR_ENGINECFG_ENGINE)->Child(CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
+  plan->SetText(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, PlanText(graph, engine.index));
+  plan->SetInts(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64,
+                {engine.workspace_bytes});
+  plan->SetChildren(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, {std::move(config)});
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t FinalizeVariantPack(Descriptor* pack) {
+  const auto ids = pack->Ints(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+  const auto pointers = pack->Pointers(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+  if (ids.size() != pointers.size()) {
+    return Fail(CUDNN_STATUS_BAD_PARAM, absl::StrCat("variant pack: ", ids.size(), " ids, but ",
+                                                     pointers.size(), " pointers"));
+  }
+  if (std::set<int64_t>(ids.begin(), ids.end()).size() != ids.size()) {
+    return Fail(CUDNN_STATUS_BAD_PARAM_DUPLICATED_ENTRIES, "variant pack: an id stands twice");
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t FinalizeDevice(Descriptor* device) {
+  if (device->Has(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION)) {
+    return IsDeviceText(device->Text(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION))
+               ? CUDNN_STATUS_SUCCESS
+               : Fail(CUDNN_STATUS_BAD_PARAM, "the text describes no device");
+  }
+  // Without anything it is the current device, of which the emulation has one kind.
+  device->SetText(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, kDeviceText);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+}  // namespace trainyard::cuda_on_cpu::cudnn

@@ -1,0 +1,51 @@
+// Operation graphs, checked and put in order, and the engines that run them.
+#pragma once
+
+#include <cudnn_graph.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/testing/cuda_on_cpu/cudnn/descriptor.h"
+#include "tests/testing/cuda_on_cpu/cudnn/operation.h"
+#include "tests/testing/cuda_on_cpu/cudnn/tensor.h"
+
+namespace trainyard::cuda_on_cpu::cudnn {
+
+struct Program {
+  // Each after those whose results it reads.
+  std::vector<std::shared_ptr<const Operation>> operations;
+  // Each once, virtual ones left out.
+  std::vector<TensorSpec> tensors;
+};
+
+// BAD_PARAM for ids with two meanings, tensors with two origins or (virtual ones) with none, and
+// for circles.
+cudnnStatus_t CompileProgram(const Descriptor& graph, std::shared_ptr<const Program>* program);
+
+struct Engine {
+  int64_t index;
+  int64_t workspace_bytes;
+  bool is_deterministic;
+  bool can_be_built;
+};
+
+// Null for an index that no engine has.
+const Engine* FindEngine(int64_t index);
+int64_t EngineCount();
+// Which engines a heuristic mode offers, the best first. Empty for graphs that tests refuse.
+std::vector<const Engine*> Offers(const Program& program, cudnnBackendHeurMode_t mode);
+// Whether a test made it unsupported.
+bool IsRefused(const Program& program);
+
+// What Finalize does for each kind of descriptor beyond operations and tensors.
+cudnnStatus_t FinalizeGraph(Descriptor* graph);
+cudnnStatus_t FinalizeHeuristics(Descriptor* heuristics);
+cudnnStatus_t FinalizeEngine(Descriptor* engine);
+cudnnStatus_t FinalizeEngineConfig(Descriptor* config);
+cudnnStatus_t FinalizePlan(Descriptor* plan);
+cudnnStatus_t FinalizeVariantPack(Descriptor* pack);
+cudnnStatus_t FinalizeDevice(Descriptor* device);
+
+}  // namespace trainyard::cuda_on_cpu::cudnn

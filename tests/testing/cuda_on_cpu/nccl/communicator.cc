@@ -1,0 +1,205 @@
+// Communicators, their state, and memory.
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <set>
+
+#include "tests/testing/cuda_on_cpu/nccl/group.h"
+#include "tests/testing/cuda_on_cpu/nccl/nccl_on_cpu.h"
+
+namespace trainyard::cuda_on_cpu::nccl {
+namespace {
+
+// Of what is live, so that stale handles are told.
+std::mutex handles_mutex;
+std::set<const ncclComm*> communicators;
+std::set<void*> nccl_memory;
+std::atomic<bool> mem_alloc_fails = false;
+
+ncclResult_t Release(ncclComm* communicator) {
+  {
+    const std::lock_guard lock(handles_mutex);
+    if (communicators.erase(communicator) == 0) return ncclInvalidArgument;
+  }
+  communicator->group->Leave(communicator->rank);
+  delete communicator;
+  return ncclSuccess;
+}
+
+}  // namespace
+
+bool Exists(const ncclComm* communicator) {
+  const std::lock_guard lock(handles_mutex);
+  return communicators.contains(communicator);
+}
+
+void BreakAsynchronously(ncclComm_t communicator, ncclResult_t error) {
+  communicator->group->Break(communicator->rank, error);
+}
+
+void SetMemAllocFails(bool fails) {
+  mem_alloc_fails = fails;
+}
+
+int LiveRegistrations() {
+  const std::lock_guard lock(handles_mutex);
+  size_t count = 0;
+  for (const ncclComm* communicator : communicators) count += communicator->registrations.size();
+  return static_cast<int>(count);
+}
+
+int LiveCommunicators() {
+  const std::lock_guard lock(handles_mutex);
+  return static_cast<int>(communicators.size());
+}
+
+}  // namespace trainyard::cuda_on_cpu::nccl
+
+using namespace trainyard::cuda_on_cpu::nccl;
+
+extern "C" {
+
+ncclResult_t ncclGetVersion(int* version) {
+  if (version == nullptr) return ncclInvalidArgument;
+  *version = NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
+
+const char* ncclGetErrorString(ncclResult_t result) {
+  switch (result) {
+    case ncclSuccess:
+      return "no error";
+    case ncclUnhandledCudaError:
+      return "unhandled cuda error";
+    case ncclSystemError:
+      return "unhandled system error";
+    case ncclInternalError:
+      return "internal error";
+    case ncclInvalidArgument:
+      return "invalid argument";
+    case ncclInvalidUsage:
+      return "invalid usage";
+    case ncclRemoteError:
+      return "remote process exited or there was a network error";
+    case ncclInProgress:
+      return "NCCL operation in progress";
+    default:
+      return "unknown result code";
+  }
+}
+
+const char* ncclGetLastError(ncclComm_t) {
+  return "emulated";
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  static std::atomic<int> made = 0;
+  if (id == nullptr) return ncclInvalidArgument;
+  *id = {};
+  std::snprintf(id->internal, sizeof(id->internal), "nccl on cpu %d", ++made);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* result, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t* config) {
+  int device = 0;
+  if (result == nullptr || ranks < 1 || rank < 0 || rank >= ranks) return ncclInvalidArgument;
+  *result = nullptr;
+  if (config != nullptr && (config->size != sizeof(ncclConfig_t) || config->magic != 0xcafebeef)) {
+    return ncclInvalidArgument;
+  }
+  if (cudaGetDevice(&device) != cudaSuccess) return ncclUnhandledCudaError;
+  auto group = Group::OfId(id, ranks);
+  if (group == nullptr) return ncclInvalidArgument;
+  if (const ncclResult_t joined = group->Join(rank, device); joined != ncclSuccess) return joined;
+  auto* communicator = new ncclComm;
+  communicator->group = std::move(group);
+  communicator->rank = rank;
+  communicator->device = device;
+  communicator->blocking = config == nullptr || config->blocking != 0;
+  {
+    const std::lock_guard lock(handles_mutex);
+    communicators.insert(communicator);
+  }
+  *result = communicator;
+  return communicator->blocking ? communicator->group->AwaitState(rank) : ncclInProgress;
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t* result, int ranks, ncclUniqueId id, int rank) {
+  return ncclCommInitRankConfig(result, ranks, id, rank, nullptr);
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* error) {
+  if (error == nullptr || !Exists(communicator)) return ncclInvalidArgument;
+  *error = communicator->finalized ? ncclSuccess : communicator->group->State(communicator->rank);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t communicator) {
+  if (!Exists(communicator) || communicator->finalized) return ncclInvalidArgument;
+  communicator->finalized = true;
+  return communicator->blocking ? ncclSuccess : ncclInProgress;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
+  return Release(communicator);
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t communicator) {
+  return Release(communicator);
+}
+
+ncclResult_t ncclCommCount(const ncclComm_t communicator, int* count) {
+  if (count == nullptr || !Exists(communicator)) return ncclInvalidArgument;
+  *count = communicator->group->ranks();
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommUserRank(const ncclComm_t communicator, int* rank) {
+  if (rank == nullptr || !Exists(communicator)) return ncclInvalidArgument;
+  *rank = communicator->rank;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommCuDevice(const ncclComm_t communicator, int* device) {
+  if (device == nullptr || !Exists(communicator)) return ncclInvalidArgument;
+  *device = communicator->device;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclMemAlloc(void** pointer, size_t bytes) {
+  if (pointer == nullptr) return ncclInvalidArgument;
+  if (mem_alloc_fails || cudaMalloc(pointer, bytes) != cudaSuccess) return ncclUnhandledCudaError;
+  const std::lock_guard lock(handles_mutex);
+  nccl_memory.insert(*pointer);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclMemFree(void* pointer) {
+  {
+    const std::lock_guard lock(handles_mutex);
+    if (nccl_memory.erase(pointer) == 0) return ncclInvalidArgument;
+  }
+  return cudaFree(pointer) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t communicator, void* buffer, size_t bytes,
+                              void** handle) {
+  if (handle == nullptr || bytes == 0 || !Exists(communicator)) return ncclInvalidArgument;
+  const std::lock_guard lock(handles_mutex);
+  if (!nccl_memory.contains(buffer)) return ncclInvalidUsage;
+  communicator->registrations.insert(buffer);
+  *handle = buffer;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t communicator, void* handle) {
+  if (!Exists(communicator)) return ncclInvalidArgument;
+  const std::lock_guard lock(handles_mutex);
+  return communicator->registrations.erase(handle) == 1 ? ncclSuccess : ncclInvalidArgument;
+}
+
+}  // extern "C"

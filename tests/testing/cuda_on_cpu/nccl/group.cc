@@ -1,0 +1,152 @@
+#include "tests/testing/cuda_on_cpu/nccl/group.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+namespace trainyard::cuda_on_cpu::nccl {
+namespace {
+
+// A collective whose peers never come ends with an error rather than with the test's time.
+constexpr std::chrono::seconds kPatience(20);
+
+std::mutex groups_mutex;
+std::map<std::string, std::weak_ptr<Group>>& Groups() {
+  static auto* groups = new std::map<std::string, std::weak_ptr<Group>>;
+  return *groups;
+}
+
+}  // namespace
+
+Group::Group(int ranks) : ranks_(ranks), members_(static_cast<size_t>(ranks)) {}
+
+std::shared_ptr<Group> Group::OfId(const ncclUniqueId& id, int ranks) {
+  const std::string key(id.internal, sizeof(id.internal));
+  const std::lock_guard lock(groups_mutex);
+  std::weak_ptr<Group>& known = Groups()[key];
+  std::shared_ptr<Group> group = known.lock();
+  if (group == nullptr) {
+    group = std::make_shared<Group>(ranks);
+    known = group;
+  }
+  return group->ranks() == ranks ? group : nullptr;
+}
+
+ncclResult_t Group::Join(int rank, int device) {
+  const std::lock_guard lock(mutex_);
+  Rank& me = members_[static_cast<size_t>(rank)];
+  if (me.joined) return ncclInvalidArgument;
+  me.joined = true;
+  me.device = device;
+  const bool is_shared = std::count_if(members_.begin(), members_.end(), [&](const Rank& other) {
+                           return other.joined && other.device == device;
+                         }) > 1;
+  // Found when the ranks compare what they have, so all learn it.
+  if (is_shared) {
+    for (Rank& member : members_) member.error = ncclInvalidUsage;
+  }
+  changed_.notify_all();
+  return ncclSuccess;
+}
+
+void Group::Leave(int rank) {
+  const std::lock_guard lock(mutex_);
+  members_[static_cast<size_t>(rank)].left = true;
+  changed_.notify_all();
+}
+
+void Group::Call(int rank) {
+  const std::lock_guard lock(mutex_);
+  ++members_[static_cast<size_t>(rank)].calls;
+  changed_.notify_all();
+}
+
+ncclResult_t Group::StateLocked(int rank) const {
+  const Rank& me = members_[static_cast<size_t>(rank)];
+  if (me.error != ncclSuccess) return me.error;
+  for (const Rank& other : members_) {
+    if (!other.joined || other.calls < me.calls) return ncclInProgress;
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t Group::State(int rank) {
+  const std::lock_guard lock(mutex_);
+  return StateLocked(rank);
+}
+
+ncclResult_t Group::AwaitState(int rank) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, kPatience, [&] { return StateLocked(rank) != ncclInProgress; });
+  const ncclResult_t state = StateLocked(rank);
+  return state == ncclInProgress ? ncclSystemError : state;
+}
+
+void Group::Break(int rank, ncclResult_t error) {
+  const std::lock_guard lock(mutex_);
+  members_[static_cast<size_t>(rank)].error = error;
+  changed_.notify_all();
+}
+
+bool Group::SomeoneIsGone() const {
+  return std::any_of(members_.begin(), members_.end(),
+                     [](const Rank& member) { return member.left || member.error != ncclSuccess; });
+}
+
+void Group::Execute(int rank, const Part& part) {
+  std::unique_lock lock(mutex_);
+  Rank& me = members_[static_cast<size_t>(rank)];
+  if (me.left || me.error != ncclSuccess) return;
+  me.part = part;
+  const int64_t turn = turn_;
+  if (++arrived_ == ranks_) {
+    arrived_ = 0;
+    Compute();
+    ++turn_;
+    changed_.notify_all();
+    return;
+  }
+  changed_.wait_for(lock, kPatience, [&] { return turn_ != turn || SomeoneIsGone(); });
+  if (turn_ != turn) return;
+  // Its memory may be gone soon: nobody may find it here.
+  --arrived_;
+  if (me.error == ncclSuccess && !me.left) me.error = ncclRemoteError;
+  changed_.notify_all();
+}
+
+void Group::Compute() {
+  const Part& first = members_[0].part;
+  for (const Rank& member : members_) {
+    if (member.part.kind == first.kind && member.part.count == first.count &&
+        member.part.root == first.root) {
+      continue;
+    }
+    // On hardware, anything may happen; here it is told.
+    for (Rank& each : members_) each.error = ncclInvalidUsage;
+    return;
+  }
+  const size_t ranks = members_.size();
+  const bool is_gather = first.kind == Part::Kind::kAllGather;
+  const bool is_scatter = first.kind == Part::Kind::kReduceScatter;
+  std::vector<float> result(first.count * (is_gather || is_scatter ? ranks : 1));
+  if (first.kind == Part::Kind::kBroadcast) {
+    const float* source = members_[static_cast<size_t>(first.root)].part.in;
+    std::copy_n(source, first.count, result.begin());
+  } else if (is_gather) {
+    for (size_t r = 0; r < ranks; ++r) {
+      std::copy_n(members_[r].part.in, first.count,
+                  result.begin() + static_cast<std::ptrdiff_t>(r * first.count));
+    }
+  } else {
+    for (const Rank& member : members_) {
+      for (size_t i = 0; i < result.size(); ++i) result[i] += member.part.in[i];
+    }
+  }
+  for (size_t r = 0; r < ranks; ++r) {
+    const size_t begin = is_scatter ? r * first.count : 0;
+    const size_t size = is_scatter ? first.count : result.size();
+    std::copy_n(result.begin() + static_cast<std::ptrdiff_t>(begin), size, members_[r].part.out);
+  }
+}
+
+}  // namespace trainyard::cuda_on_cpu::nccl

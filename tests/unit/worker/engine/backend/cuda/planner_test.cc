@@ -1,0 +1,298 @@
+// Plans that are chosen, kept and run, over a cuDNN that the CPU plays.
+#include "worker/engine/backend/cuda/dnn/planner.h"
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "tests/testing/cuda_on_cpu/cudnn/cudnn_on_cpu.h"
+#include "tests/testing/temp_dir.h"
+#include "tests/unit/worker/engine/backend/cuda/dnn_testing.h"
+
+namespace trainyard::engine::cuda::dnn {
+namespace {
+
+// f32, so that sums can be compared; stride 2, two groups, and tensors within wider ones.
+ConvProblem Small() {
+  ConvProblem problem;
+  problem.type = Type::kF32;
+  problem.tf32 = true;
+  problem.rows = 2;
+  problem.channels = 8;
+  problem.height = 5;
+  problem.width = 6;
+  problem.out_channels = 4;
+  problem.out_height = 3;
+  problem.out_width = 3;
+  problem.kernel = 3;
+  problem.stride = 2;
+  problem.padding = 1;
+  problem.groups = 2;
+  problem.x_stride = 12;
+  problem.y_stride = 8;
+  return problem;
+}
+
+// Calls f(index in x, in the weight, in y) for every product of the convolution.
+template <typename F>
+void ForEachProduct(const ConvProblem& p, const F& f) {
+  const int64_t inner = p.channels / p.groups;
+  for (int64_t y = 0; y < p.rows * p.out_height * p.out_width * p.out_channels; ++y) {
+    const int64_t k = y % p.out_channels;
+    const int64_t pixel = y / p.out_channels;
+    const int64_t column = pixel % p.out_width;
+    const int64_t line = pixel / p.out_width % p.out_height;
+    const int64_t row = pixel / p.out_width / p.out_height;
+    const int64_t group = k / (p.out_channels / p.groups);
+    for (int64_t w = 0; w < p.kernel * p.kernel * inner; ++w) {
+      const int64_t c = w % inner;
+      const int64_t v = line * p.stride - p.padding + w / inner / p.kernel * p.dilation;
+      const int64_t u = column * p.stride - p.padding + w / inner % p.kernel * p.dilation;
+      if (v < 0 || v >= p.height || u < 0 || u >= p.width) continue;
+      f(((row * p.height + v) * p.width + u) * p.x_stride + group * inner + c,
+        k * p.kernel * p.kernel * inner + w, pixel * p.y_stride + k);
+    }
+  }
+}
+
+struct Sizes {
+  size_t x, weight, y;
+};
+Sizes SizesOf(const ConvProblem& p) {
+  return {static_cast<size_t>(p.rows * p.height * p.width * p.x_stride),
+          static_cast<size_t>(p.out_channels * p.kernel * p.kernel * p.channels / p.groups),
+          static_cast<size_t>(p.rows * p.out_height * p.out_width * p.y_stride)};
+}
+
+absl::Status RunConv(const ConvProblem& problem, const ConvMemory& memory) {
+  const std::unique_ptr<Planner> planner = PlannerWith({});
+  const absl::StatusOr<const Plan*> plan = planner->Find(problem);
+  if (!plan.ok()) return plan.status();
+  const Memory workspace(static_cast<size_t>((*plan)->facts().workspace_bytes) + 256);
+  return (*plan)->Run(memory, workspace.get(), nullptr);
+}
+
+TEST(Planner, ForwardConvolutionsAddTheBiasAndRectify) {
+  ConvProblem p = Small();
+  p.bias = p.relu = true;
+  const Sizes sizes = SizesOf(p);
+  const std::vector<float> x = Values(sizes.x, 1);
+  const std::vector<float> weight = Values(sizes.weight, 2);
+  const std::vector<float> bias = Values(4, 3);
+  const std::vector<float> before(sizes.y, 99);
+  const Memory x_memory(x);
+  const Memory weight_memory(weight);
+  const Memory bias_memory(bias);
+  const Memory y_memory(before);
+  const absl::Status status = RunConv(p, {.x = x_memory.get(),
+                                          .weight = weight_memory.get(),
+                                          .y = y_memory.get(),
+                                          .bias = bias_memory.floats()});
+  ASSERT_TRUE(status.ok()) << status;
+  std::vector<float> expected(sizes.y, 0);
+  ForEachProduct(p, [&](int64_t i, int64_t j, int64_t k) {
+    expected[static_cast<size_t>(k)] += x[static_cast<size_t>(i)] * weight[static_cast<size_t>(j)];
+  });
+  const std::vector<float> y = y_memory.Read<float>(sizes.y);
+  for (size_t i = 0; i < sizes.y; ++i) {
+    const size_t channel = i % 8;
+    // What lies beyond the channels is someone else's.
+    const float value = channel < 4 ? std::max(0.0F, expected[i] + bias[channel]) : 99;
+    EXPECT_NEAR(y[i], value, 1e-4) << i;
+  }
+}
+
+TEST(Planner, ForwardConvolutionsSumTheirOutput) {
+  ConvProblem p = Small();
+  p.y_stride = 4;
+  p.statistics = true;
+  const Sizes sizes = SizesOf(p);
+  const Memory x_memory(Values(sizes.x, 1));
+  const Memory weight_memory(Values(sizes.weight, 2));
+  const Memory y_memory(sizes.y * sizeof(float));
+  const Memory sum(4 * sizeof(float));
+  const Memory square_sum(4 * sizeof(float));
+  const absl::Status status = RunConv(p, {.x = x_memory.get(),
+                                          .weight = weight_memory.get(),
+                                          .y = y_memory.get(),
+                                          .sum = sum.floats(),
+                                          .square_sum = square_sum.floats()});
+  ASSERT_TRUE(status.ok()) << status;
+  std::vector<float> sums(4, 0);
+  std::vector<float> squares(4, 0);
+  const std::vector<float> y = y_memory.Read<float>(sizes.y);
+  for (size_t i = 0; i < y.size(); ++i) {
+    sums[i % 4] += y[i];
+    squares[i % 4] += y[i] * y[i];
+  }
+  for (size_t c = 0; c < 4; ++c) {
+    EXPECT_NEAR(sum.Read<float>(4)[c], sums[c], 1e-3);
+    EXPECT_NEAR(square_sum.Read<float>(4)[c], squares[c], 1e-2);
+    EXPECT_GT(squares[c], 1);
+  }
+}
+
+TEST(Planner, InputGradientsAreRight) {
+  ConvProblem p = Small();
+  p.kind = ConvProblem::Kind::kInputGradient;
+  const Sizes sizes = SizesOf(p);
+  const std::vector<float> dy = Values(sizes.y, 1);
+  const std::vector<float> weight = Values(sizes.weight, 2);
+  const Memory dx_memory(std::vector<float>(sizes.x, 99));
+  const Memory weight_memory(weight);
+  const Memory dy_memory(dy);
+  const absl::Status status =
+      RunConv(p, {.x = dx_memory.get(), .weight = weight_memory.get(), .y = dy_memory.get()});
+  ASSERT_TRUE(status.ok()) << status;
+  std::vector<float> expected(sizes.x, 0);
+  ForEachProduct(p, [&](int64_t i, int64_t j, int64_t k) {
+    expected[static_cast<size_t>(i)] += dy[static_cast<size_t>(k)] * weight[static_cast<size_t>(j)];
+  });
+  const std::vector<float> dx = dx_memory.Read<float>(sizes.x);
+  for (size_t i = 0; i < sizes.x; ++i) {
+    EXPECT_NEAR(dx[i], i % 12 < 8 ? expected[i] : 99, 1e-4) << i;
+  }
+}
+
+TEST(Planner, WeightGradientsAreOfTheTypeOfTheirFactorsOrF32) {
+  for (const bool f32_gradient : {false, true}) {
+    ConvProblem p = Small();
+    p.kind = ConvProblem::Kind::kWeightGradient;
+    p.type = Type::kBf16;
+    p.tf32 = false;
+    p.f32_gradient = f32_gradient;
+    const Sizes sizes = SizesOf(p);
+    const std::vector<float> x = Values(sizes.x, 1);
+    const std::vector<float> dy = Values(sizes.y, 2);
+    const Memory x_memory(ToBf16(x));
+    const Memory dy_memory(ToBf16(dy));
+    const Memory dweight(sizes.weight * sizeof(float));
+    const absl::Status status =
+        RunConv(p, {.x = x_memory.get(), .weight = dweight.get(), .y = dy_memory.get()});
+    ASSERT_TRUE(status.ok()) << status;
+    std::vector<float> expected(sizes.weight, 0);
+    ForEachProduct(p, [&](int64_t i, int64_t j, int64_t k) {
+      expected[static_cast<size_t>(j)] += dy[static_cast<size_t>(k)] * x[static_cast<size_t>(i)];
+    });
+    const std::vector<float> made = f32_gradient ? dweight.Read<float>(sizes.weight)
+                                                 : FromBf16(dweight.Read<uint16_t>(sizes.weight));
+    for (size_t i = 0; i < sizes.weight; ++i) {
+      EXPECT_NEAR(made[i], expected[i], f32_gradient ? 1e-4 : 8e-3 * std::abs(expected[i]) + 1e-4)
+          << i;
+    }
+  }
+}
+
+TEST(Planner, LeavesOutWhatCannotBeBuiltOrTakesTooMuchRoom) {
+  const std::unique_ptr<Planner> planner = PlannerWith({});
+  const absl::StatusOr<const Plan*> plan = planner->Find(Small());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  // Of the five engines of the emulation one needs 300 MiB, and of one no plan can be made.
+  EXPECT_EQ((*plan)->facts().candidates, 3);
+  EXPECT_LE((*plan)->facts().workspace_bytes, int64_t{1} << 20);
+  EXPECT_GT((*plan)->facts().microseconds, 0);
+}
+
+TEST(Planner, LeavesOutWhatIsNotDeterministic) {
+  PlannerOptions options;
+  options.autotunes = false;
+  const auto engine_of = [](const std::unique_ptr<Planner>& planner) {
+    return (*planner->Find(Small()))->facts().engine;
+  };
+  EXPECT_TRUE(absl::StartsWith(engine_of(PlannerWith(options)), "engine 3 "));
+  options.deterministic = true;
+  EXPECT_TRUE(absl::StartsWith(engine_of(PlannerWith(options)), "engine 1 "));
+}
+
+TEST(Planner, TakesNoMoreThanItsWorkspace) {
+  PlannerOptions options;
+  options.deterministic = true;
+  options.workspace_bytes_max = 1 << 10;
+  const std::unique_ptr<Planner> planner = PlannerWith(options);
+  EXPECT_TRUE(absl::StartsWith((*planner->Find(Small()))->facts().engine, "engine 0 "));
+}
+
+TEST(Planner, MeasuresAtMostSoManyCandidates) {
+  PlannerOptions options;
+  options.candidates_max = 2;
+  EXPECT_EQ((*PlannerWith(options)->Find(Small()))->facts().candidates, 2);
+}
+
+TEST(Planner, SaysThatThereIsNoPlan) {
+  cuda_on_cpu::RefuseConvolutions([](const cuda_on_cpu::ConvolutionShape&) { return true; });
+  const std::unique_ptr<Planner> planner = PlannerWith({});
+  const absl::Status status = planner->Find(Small()).status();
+  cuda_on_cpu::RefuseConvolutions({});
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), Small().Key())) << status;
+}
+
+TEST(Planner, RunsWhatItsFileKept) {
+  const trainyard::testing::TempDir folder;
+  PlannerOptions options;
+  options.cache_path = folder.File("plans.json");
+  ConvProblem p = Small();
+  {
+    const std::unique_ptr<Planner> planner = PlannerWith(options);
+    ASSERT_TRUE(planner->Find(p).ok());
+    ASSERT_TRUE(planner->SaveCache().ok());
+  }
+  const std::unique_ptr<Planner> planner = PlannerWith(options);
+  const absl::StatusOr<const Plan*> plan = planner->Find(p);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE((*plan)->facts().from_cache);
+  EXPECT_GT((*plan)->facts().microseconds, 0);
+  const Sizes sizes = SizesOf(p);
+  const Memory x(Values(sizes.x, 1));
+  const Memory weight(Values(sizes.weight, 2));
+  const Memory y(sizes.y * sizeof(float));
+  const Memory workspace(static_cast<size_t>((*plan)->facts().workspace_bytes) + 256);
+  EXPECT_TRUE((*plan)
+                  ->Run(ConvMemory{.x = x.get(), .weight = weight.get(), .y = y.get()},
+                        workspace.get(), nullptr)
+                  .ok());
+}
+
+TEST(Planner, RefusesMemoryThatIsMissingOrNotAligned) {
+  const ConvProblem p = Small();
+  const Sizes sizes = SizesOf(p);
+  const Memory x(Values(sizes.x + 1, 1));
+  const Memory weight(Values(sizes.weight, 2));
+  const Memory y(sizes.y * sizeof(float));
+  EXPECT_EQ(RunConv(p, {.x = x.get(), .weight = weight.get()}).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(RunConv(p, {.x = x.floats() + 1, .weight = weight.get(), .y = y.get()}).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Planner, DescribesItsDevice) {
+  const absl::StatusOr<std::string> json = PlannerWith({})->DeviceDescription();
+  ASSERT_TRUE(json.ok()) << json.status();
+  EXPECT_TRUE(Planner::ForDescription(*json, {}).ok());
+}
+
+TEST(Planner, LeavesNothingBehind) {
+  const int64_t before = cuda_on_cpu::LiveCudnnObjects();
+  const AttentionProblem attention = {.is_gradient = true,
+                                      .type = Type::kBf16,
+                                      .rows = 1,
+                                      .positions = 128,
+                                      .heads = 1,
+                                      .width = 8};
+  {
+    const std::unique_ptr<Planner> planner = PlannerWith({});
+    ASSERT_TRUE(planner->Find(Small()).ok());
+    ASSERT_TRUE(planner->Find(attention).ok());
+    EXPECT_GT(cuda_on_cpu::LiveCudnnObjects(), before);
+  }
+  EXPECT_EQ(cuda_on_cpu::LiveCudnnObjects(), before);
+}
+
+}  // namespace
+}  // namespace trainyard::engine::cuda::dnn

@@ -1,0 +1,205 @@
+#include "tests/unit/worker/parallel/communicator_cases.h"
+
+#include <string>
+#include <vector>
+
+#include "common/base/errors.h"
+#include "common/base/status_macros.h"
+#include "gmock/gmock.h"
+
+namespace trainyard::parallel {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Element i of what `rank` brings: small integers, so that sums are exact.
+float Value(int rank, size_t i) {
+  return static_cast<float>((rank + 1) * static_cast<int>(i % 97));
+}
+
+std::vector<float> Values(int rank, size_t size) {
+  std::vector<float> values(size);
+  for (size_t i = 0; i < size; ++i) values[i] = Value(rank, i);
+  return values;
+}
+
+float Sum(int world_size, size_t i) {
+  float sum = 0;
+  for (int rank = 0; rank < world_size; ++rank) sum += Value(rank, i);
+  return sum;
+}
+
+absl::Status Unless(bool good, absl::string_view what) {
+  return good ? absl::OkStatus() : absl::InternalError(what);
+}
+
+}  // namespace
+
+TEST_P(CommunicatorTest, AllReduceSumsOddSizes) {
+  ExpectAllOk([](Communicator& communicator) -> absl::Status {
+    const int ranks = communicator.world_size();
+    for (const size_t size : {size_t{0}, size_t{1}, size_t{2}, size_t{7}, size_t{1000},
+                              size_t{65537}, size_t{600001}}) {
+      std::vector<float> values = Values(communicator.rank(), size);
+      TY_RETURN_IF_ERROR(communicator.AllReduce(absl::MakeSpan(values)));
+      for (size_t i = 0; i < size; ++i) {
+        TY_RETURN_IF_ERROR(Unless(values[i] == Sum(ranks, i), "all_reduce gave a wrong sum"));
+      }
+    }
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(CommunicatorTest, AllRanksGetTheSameBits) {
+  std::vector<std::vector<float>> results(static_cast<size_t>(world_size()));
+  ExpectAllOk([&results](Communicator& communicator) -> absl::Status {
+    std::vector<float> values(1001);
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = 1.0F / static_cast<float>(1 + communicator.rank() + static_cast<int>(i));
+    }
+    TY_RETURN_IF_ERROR(communicator.AllReduce(absl::MakeSpan(values)));
+    results[static_cast<size_t>(communicator.rank())] = values;
+    return absl::OkStatus();
+  });
+  for (const std::vector<float>& result : results) EXPECT_EQ(result, results[0]);
+}
+
+TEST_P(CommunicatorTest, ReduceScatterLeavesEachRankItsBlock) {
+  ExpectAllOk([](Communicator& communicator) -> absl::Status {
+    const int ranks = communicator.world_size();
+    for (const size_t block_size : {size_t{1}, size_t{13}, size_t{5000}}) {
+      const std::vector<float> values =
+          Values(communicator.rank(), block_size * static_cast<size_t>(ranks));
+      std::vector<float> block(block_size);
+      TY_RETURN_IF_ERROR(communicator.ReduceScatter(values, absl::MakeSpan(block)));
+      for (size_t i = 0; i < block_size; ++i) {
+        const size_t at = static_cast<size_t>(communicator.rank()) * block_size + i;
+        TY_RETURN_IF_ERROR(Unless(block[i] == Sum(ranks, at), "reduce_scatter is wrong"));
+      }
+    }
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(CommunicatorTest, AllGatherConcatenatesInRankOrder) {
+  ExpectAllOk([](Communicator& communicator) -> absl::Status {
+    const auto ranks = static_cast<size_t>(communicator.world_size());
+    const std::vector<float> block = Values(communicator.rank(), 257);
+    std::vector<float> values(257 * ranks);
+    TY_RETURN_IF_ERROR(communicator.AllGather(block, absl::MakeSpan(values)));
+    for (size_t i = 0; i < values.size(); ++i) {
+      TY_RETURN_IF_ERROR(
+          Unless(values[i] == Value(static_cast<int>(i / 257), i % 257), "all_gather is wrong"));
+    }
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(CommunicatorTest, BroadcastCopiesFromEveryRoot) {
+  ExpectAllOk([](Communicator& communicator) -> absl::Status {
+    for (int root = 0; root < communicator.world_size(); ++root) {
+      std::vector<float> values = Values(communicator.rank(), 777);
+      TY_RETURN_IF_ERROR(communicator.Broadcast(absl::MakeSpan(values), root));
+      TY_RETURN_IF_ERROR(Unless(values == Values(root, 777), "broadcast is wrong"));
+    }
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(CommunicatorTest, ManyCallsInARowKeepTheirOrder) {
+  ExpectAllOk([](Communicator& communicator) -> absl::Status {
+    const int ranks = communicator.world_size();
+    for (int i = 0; i < 200; ++i) {
+      std::vector<float> values = {static_cast<float>(i), 1};
+      TY_RETURN_IF_ERROR(communicator.AllReduce(absl::MakeSpan(values)));
+      TY_RETURN_IF_ERROR(Unless(values[0] == static_cast<float>(i * ranks), "sums were mixed up"));
+      if (i % 10 == 0) TY_RETURN_IF_ERROR(communicator.Barrier());
+    }
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(CommunicatorTest, SizesThatDoNotFitAreRefusedBeforeAnythingIsSent) {
+  ExpectAllOk([](Communicator& communicator) -> absl::Status {
+    const std::vector<float> values(static_cast<size_t>(communicator.world_size()) * 2 + 1);
+    std::vector<float> block(2);
+    const absl::Status status = communicator.ReduceScatter(values, absl::MakeSpan(block));
+    TY_RETURN_IF_ERROR(Unless(ErrorReason(status) == "COLLECTIVE_MISMATCH", status.ToString()));
+    const absl::Status root = communicator.Broadcast(absl::MakeSpan(block), 99);
+    return Unless(ErrorReason(root) == "COLLECTIVE_MISMATCH", root.ToString());
+  });
+}
+
+TEST_P(CommunicatorLossTest, ALostRankIsNamedWithOperationAndSequence) {
+  const auto statuses = RunGang(GetParam(), 2, [](Communicator& communicator) -> absl::Status {
+    std::vector<float> values(1000, 1);
+    TY_RETURN_IF_ERROR(communicator.AllReduce(absl::MakeSpan(values)));
+    if (communicator.rank() == 1) return absl::OkStatus();  // leaves, and its communicator with it
+    return communicator.AllReduce(absl::MakeSpan(values));
+  });
+  EXPECT_TRUE(statuses[1].ok()) << statuses[1];
+  EXPECT_EQ(ErrorReason(statuses[0]), "PEER_LOST") << statuses[0];
+  EXPECT_THAT(std::string(statuses[0].message()),
+              HasSubstr("rank 0: all_reduce 2: rank 1 was lost"));
+}
+
+TEST_P(CommunicatorFaultTest, AStuckRankTimesOut) {
+  const auto statuses = RunGang(
+      GetParam(), 2,
+      [](Communicator& communicator) -> absl::Status {
+        std::vector<float> values(10, 1);
+        // Rank 1 skips a collective and asks for one that rank 0 never joins.
+        if (communicator.rank() == 1) return communicator.AllReduce(absl::MakeSpan(values));
+        return communicator.Barrier();
+      },
+      absl::Milliseconds(200));
+  EXPECT_FALSE(statuses[0].ok());
+  EXPECT_FALSE(statuses[1].ok());
+  EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("rank 0: barrier 1: "));
+  EXPECT_THAT(std::string(statuses[1].message()), HasSubstr("rank 1: all_reduce 1: "));
+}
+
+TEST_P(CommunicatorFaultTest, ARankThatComesTooLateIsTimedOut) {
+  const auto statuses = RunGang(
+      GetParam(), 2,
+      [](Communicator& communicator) -> absl::Status {
+        std::vector<float> values(10, 1);
+        if (communicator.rank() == 0) return communicator.AllReduce(absl::MakeSpan(values));
+        // Rank 0 gives up after its timeout and breaks the gang: rank 1 learns it in whatever it
+        // does next.
+        absl::Status status;
+        communicator.set_timeout(absl::Seconds(20));
+        while (status.ok()) status = communicator.Barrier();
+        return status;
+      },
+      absl::Milliseconds(100));
+  EXPECT_FALSE(statuses[0].ok());
+  EXPECT_FALSE(statuses[1].ok());
+}
+
+TEST_P(CommunicatorFaultTest, RanksThatDisagreeOnTheSizeGetErrors) {
+  const auto statuses = RunGang(
+      GetParam(), 2,
+      [](Communicator& communicator) -> absl::Status {
+        std::vector<float> values(communicator.rank() == 0 ? 100 : 200, 1);
+        return communicator.AllReduce(absl::MakeSpan(values));
+      },
+      absl::Milliseconds(200));
+  EXPECT_FALSE(statuses[0].ok());
+  EXPECT_FALSE(statuses[1].ok());
+}
+
+TEST_P(CommunicatorFaultTest, ABrokenCommunicatorStaysBroken) {
+  const auto statuses = RunGang(
+      GetParam(), 2,
+      [](Communicator& communicator) -> absl::Status {
+        std::vector<float> values(10, 1);
+        if (communicator.rank() == 1) return absl::OkStatus();
+        EXPECT_FALSE(communicator.AllReduce(absl::MakeSpan(values)).ok());
+        return communicator.Barrier();
+      },
+      absl::Milliseconds(500));
+  EXPECT_FALSE(statuses[0].ok());
+}
+
+}  // namespace trainyard::parallel

@@ -1,0 +1,197 @@
+// Communicators over device memory: NCCL's, over its emulation, and the staged one.
+#include <atomic>
+#include <cstdlib>
+#include <string>
+
+#include "absl/time/clock.h"
+#include "common/base/check.h"
+#include "common/base/errors.h"
+#include "common/base/files.h"
+#include "common/base/status_macros.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/cuda_on_cpu/cuda_on_cpu.h"
+#include "tests/testing/cuda_on_cpu/nccl/nccl_on_cpu.h"
+#include "tests/unit/worker/parallel/communicator_cases.h"
+#include "tests/unit/worker/parallel/device_gang.h"
+#include "worker/parallel/nccl/nccl_buffer.h"
+#include "worker/run_dir/rendezvous.h"
+
+namespace trainyard::parallel {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Before any test: a device a rank.
+class Devices : public ::testing::Environment {
+ public:
+  void SetUp() override { cuda_on_cpu::SetDeviceCount(cuda_on_cpu::kMaxDevices); }
+};
+[[maybe_unused]] const auto* const devices = ::testing::AddGlobalTestEnvironment(new Devices);
+
+INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorTest,
+                         ::testing::Combine(::testing::Values(NcclTransport()),
+                                            ::testing::Values(1, 2, 3, 4)),
+                         NameOfSized);
+// Chunks of a few elements, and one that holds all.
+INSTANTIATE_TEST_SUITE_P(Staged, CommunicatorTest,
+                         ::testing::Combine(::testing::Values(StagedTransport(10007),
+                                                              StagedTransport(1 << 20)),
+                                            ::testing::Values(1, 2, 3)),
+                         NameOfSized);
+INSTANTIATE_TEST_SUITE_P(Device, CommunicatorFaultTest,
+                         ::testing::Values(NcclTransport(), StagedTransport(1 << 20)), NameOf);
+INSTANTIATE_TEST_SUITE_P(Staged, CommunicatorLossTest, ::testing::Values(StagedTransport(1 << 20)),
+                         NameOf);
+
+TEST(NcclCommunicator, ARankThatDoesNotCallTimesOutTheOthersByName) {
+  const auto statuses = RunNcclGang(
+      2,
+      [](NcclCommunicator& communicator) -> absl::Status {
+        const DeviceFloats values(100);
+        TY_RETURN_IF_ERROR(communicator.Barrier());
+        if (communicator.rank() == 1) return absl::OkStatus();
+        const absl::Status status = communicator.AllReduce(values.span());
+        EXPECT_EQ(communicator.handle(), nullptr) << "was not aborted";
+        EXPECT_EQ(communicator.Barrier(), status) << "is not broken";
+        return status;
+      },
+      absl::Milliseconds(100));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(statuses[0])) << statuses[0];
+  EXPECT_EQ(ErrorReason(statuses[0]), "COLLECTIVE_TIMEOUT");
+  EXPECT_THAT(std::string(statuses[0].message()),
+              HasSubstr("rank 0: all_reduce 2: a peer did not take part within 100ms"));
+  EXPECT_EQ(cuda_on_cpu::nccl::LiveCommunicators(), 0);
+}
+
+TEST(NcclCommunicator, WorkThatDoesNotEndTimesOut) {
+  const auto statuses = RunNcclGang(
+      1,
+      [](NcclCommunicator& communicator) -> absl::Status {
+        cudaStream_t stream = nullptr;
+        cudaEvent_t event = nullptr;
+        CheckCuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+        CheckCuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+        const DeviceFloats values(10);
+        TY_RETURN_IF_ERROR(communicator.EnqueueAllReduce(values.span(), stream));
+        for (int i = 0; i < 100; ++i) {
+          CheckCuda(cudaLaunchHostFunc(
+              stream, [](void*) { absl::SleepFor(absl::Milliseconds(5)); }, nullptr));
+        }
+        CheckCuda(cudaEventRecord(event, stream));
+        const absl::Status status = communicator.Await(event);
+        CheckCuda(cudaStreamSynchronize(stream));
+        CheckCuda(cudaEventDestroy(event));
+        CheckCuda(cudaStreamDestroy(stream));
+        return status;
+      },
+      absl::Milliseconds(50));
+  EXPECT_THAT(std::string(statuses[0].message()),
+              HasSubstr("rank 0: all_reduce 1: a peer did not"));
+}
+
+TEST(NcclCommunicator, AnAsynchronousErrorIsALostPeer) {
+  const auto statuses = RunNcclGang(1, [](NcclCommunicator& communicator) -> absl::Status {
+    TY_RETURN_IF_ERROR(communicator.Barrier());
+    cudaStream_t stream = nullptr;
+    cudaEvent_t event = nullptr;
+    CheckCuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    CheckCuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    const DeviceFloats values(10);
+    TY_RETURN_IF_ERROR(communicator.EnqueueAllReduce(values.span(), stream));
+    CheckCuda(cudaEventRecord(event, stream));
+    cuda_on_cpu::nccl::BreakAsynchronously(communicator.handle(), ncclRemoteError);
+    // The kernel ends without its sum, and its event happens: that is no success.
+    const absl::Status status = communicator.Await(event);
+    CheckCuda(cudaStreamSynchronize(stream));
+    CheckCuda(cudaEventDestroy(event));
+    CheckCuda(cudaStreamDestroy(stream));
+    EXPECT_EQ(communicator.handle(), nullptr);
+    return status;
+  });
+  EXPECT_TRUE(absl::IsUnavailable(statuses[0])) << statuses[0];
+  EXPECT_EQ(ErrorReason(statuses[0]), "PEER_LOST");
+  EXPECT_THAT(std::string(statuses[0].message()),
+              HasSubstr("rank 0: all_reduce 2: a peer was lost"));
+}
+
+TEST(NcclCommunicator, HostMemoryIsRefused) {
+  const auto statuses = RunNcclGang(1, [](NcclCommunicator& communicator) -> absl::Status {
+    float value = 1;
+    return communicator.AllReduce(absl::MakeSpan(&value, 1));
+  });
+  EXPECT_TRUE(absl::IsInternal(statuses[0])) << statuses[0];
+}
+
+class NcclRendezvousTest : public ::testing::Test {
+ protected:
+  NcclRendezvousTest() {
+    TY_CHECK(mkdtemp(folder_.data()) != nullptr);
+    options_.world_size = 2;
+    options_.run_dir = run_dir::RunDir(folder_);
+    options_.connect_timeout = absl::Milliseconds(50);
+  }
+  ~NcclRendezvousTest() override { (void)RemoveTree(folder_); }
+
+  std::string folder_ = ::testing::TempDir() + "/rendezvous.XXXXXX";
+  NcclOptions options_;
+};
+
+TEST_F(NcclRendezvousTest, RanksThatDoNotAppearTimeOutTheOthers) {
+  EXPECT_THAT(std::string(ConnectNccl(options_).status().message()),
+              HasSubstr("rank 0: connect 0: a peer did not take part within 50ms"));
+  ASSERT_TRUE(RemoveTree(folder_ + "/rendezvous").ok());
+  options_.rank = 1;
+  EXPECT_THAT(std::string(ConnectNccl(options_).status().message()),
+              HasSubstr("rank 1: connect 0: rank 0 did not take part within 50ms"));
+}
+
+TEST_F(NcclRendezvousTest, TheWaitCanBeCancelled) {
+  const std::atomic<bool> cancelled = true;
+  options_.connect_timeout = absl::Seconds(60);
+  options_.cancelled = &cancelled;
+  EXPECT_TRUE(absl::IsCancelled(ConnectNccl(options_).status()));
+  options_.rank = 1;
+  EXPECT_TRUE(absl::IsCancelled(ConnectNccl(options_).status()));
+  EXPECT_EQ(cuda_on_cpu::nccl::LiveCommunicators(), 0);
+}
+
+TEST_F(NcclRendezvousTest, KeysOfAnEarlierRunAreReported) {
+  ASSERT_TRUE(run_dir::SetRendezvousKey(options_.run_dir, "nccl.0", "old").ok());
+  EXPECT_THAT(std::string(ConnectNccl(options_).status().message()),
+              HasSubstr("keys of an earlier run"));
+  options_.rank = 1;
+  EXPECT_THAT(std::string(ConnectNccl(options_).status().message()), HasSubstr("has 3 digits"));
+}
+
+TEST(NcclBuffer, IsRegisteredWhileItLives) {
+  const auto statuses = RunNcclGang(1, [](NcclCommunicator& communicator) -> absl::Status {
+    {
+      TY_ASSIGN_OR_RETURN(NcclBuffer buffer, NcclBuffer::Allocate(4096, &communicator));
+      EXPECT_TRUE(buffer.is_registered());
+      EXPECT_EQ(cuda_on_cpu::nccl::LiveRegistrations(), 1);
+      const NcclBuffer moved = std::move(buffer);
+      EXPECT_EQ(moved.bytes(), 4096);
+      TY_RETURN_IF_ERROR(communicator.AllReduce({static_cast<float*>(moved.data()), 1024}));
+    }
+    EXPECT_EQ(cuda_on_cpu::nccl::LiveRegistrations(), 0);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(statuses[0].ok()) << statuses[0];
+  EXPECT_EQ(cuda_on_cpu::LiveBytes(), 0);
+}
+
+TEST(NcclBuffer, IsOrdinaryMemoryWhereNcclHasNone) {
+  cuda_on_cpu::nccl::SetMemAllocFails(true);
+  const auto buffer = NcclBuffer::Allocate(4096, nullptr);
+  const auto too_large = NcclBuffer::Allocate(int64_t{1} << 60, nullptr);
+  cuda_on_cpu::nccl::SetMemAllocFails(false);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  EXPECT_NE(buffer->data(), nullptr);
+  EXPECT_FALSE(buffer->is_registered());
+  EXPECT_TRUE(absl::IsResourceExhausted(too_large.status())) << too_large.status();
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
+}  // namespace
+}  // namespace trainyard::parallel

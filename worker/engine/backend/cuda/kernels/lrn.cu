@@ -1,0 +1,200 @@
+// lrn across channels. A warp has a pixel, and keeps in shared memory what all windows look at: so
+// each power is taken once.
+#include <algorithm>
+#include <type_traits>
+
+#include "worker/engine/backend/cuda/kernels/device.h"
+#include "worker/engine/backend/cuda/kernels/elementwise.h"
+#include "worker/engine/backend/cuda/kernels/lanes.h"
+#include "worker/engine/backend/cuda/kernels/reduce.h"
+
+namespace trainyard::engine::cuda {
+namespace {
+
+// Shared memory that a block has without asking for more.
+constexpr int64_t kSharedBytes = 48 << 10;
+constexpr int64_t kWarpsMax = 8;
+constexpr int64_t kBlocksPerMultiprocessor = 8;
+constexpr float kCommonBeta = 0.75F;
+
+struct LrnArguments {
+  int64_t pixels = 0;
+  int channels = 0;
+  int size = 1;
+  float factor = 0;  // alpha / size
+  float beta = 0;
+  float k = 1;
+};
+
+// s^-beta. s is positive.
+__device__ float Power(float s, float beta) {
+  if (beta == kCommonBeta) {
+    const float root = rsqrtf(s);
+    return root * sqrtf(root);
+  }
+  return powf(s, -beta);
+}
+
+// An element of a row of channels, whatever its type.
+__device__ float ElementAt(const Operand& from, int64_t pixel, int channel) {
+  const int64_t at = pixel * from.stride + channel;
+  switch (from.type) {
+    case Type::kF16:
+      return ToFloat(static_cast<const __half*>(from.data)[at]);
+    case Type::kBf16:
+      return ToFloat(static_cast<const __nv_bfloat16*>(from.data)[at]);
+    default:
+      return static_cast<const float*>(from.data)[at];
+  }
+}
+__device__ void SetElement(const Operand& to, int64_t pixel, int channel, float value) {
+  const int64_t at = pixel * to.stride + channel;
+  switch (to.type) {
+    case Type::kF16:
+      static_cast<__half*>(to.data)[at] = FromFloat<__half>(value);
+      return;
+    case Type::kBf16:
+      static_cast<__nv_bfloat16*>(to.data)[at] = FromFloat<__nv_bfloat16>(value);
+      return;
+    default:
+      static_cast<float*>(to.data)[at] = value;
+  }
+}
+
+// s of channel c, by values that at(channel) gives.
+template <class At>
+__device__ float ScaleOf(const LrnArguments& a, int c, const At& at) {
+  float sum = 0;
+  const int begin = max(c - a.size / 2, 0);
+  const int end = min(c + (a.size - 1) / 2 + 1, a.channels);
+  for (int d = begin; d < end; ++d) {
+    const float x = at(d);
+    sum = fmaf(x, x, sum);
+  }
+  return a.k + a.factor * sum;
+}
+
+__device__ void ClearPadding(const LrnArguments& a, const Operand& to, int64_t pixel) {
+  const int written = static_cast<int>(to.written);
+  for (int c = a.channels + static_cast<int>(threadIdx.x % kWarp); c < written; c += kWarp) {
+    SetElement(to, pixel, c, 0);
+  }
+}
+
+// Where a pixel's channels do not fit shared memory they are read where they lie.
+template <bool kIsShared>
+__global__ void LrnForwardKernel(LrnArguments a, Operand x, Operand y) {
+  TY_DYNAMIC_SHARED(float, shared);
+  const int lane = static_cast<int>(threadIdx.x % kWarp);
+  const int64_t warps = blockDim.x / kWarp;
+  const int64_t warp = threadIdx.x / kWarp;
+  float* row = shared + (kIsShared ? warp * a.channels : 0);
+  for (int64_t pixel = blockIdx.x * warps + warp; pixel < a.pixels; pixel += gridDim.x * warps) {
+    if constexpr (kIsShared) {
+      for (int c = lane; c < a.channels; c += kWarp) {
+        row[c] = ElementAt(x, pixel, c);
+      }
+      __syncwarp();
+    }
+    const auto at = [&](int d) { return kIsShared ? row[d] : ElementAt(x, pixel, d); };
+    for (int c = lane; c < a.channels; c += kWarp) {
+      SetElement(y, pixel, c, at(c) * Power(ScaleOf(a, c, at), a.beta));
+    }
+    ClearPadding(a, y, pixel);
+    if constexpr (kIsShared) {
+      __syncwarp();
+    }
+  }
+}
+
+// dx_c = dy_c s_c^-beta - 2 factor beta x_c sum of dy_d x_d s_d^(-beta - 1).
+template <bool kIsShared>
+__global__ void LrnGradientKernel(LrnArguments a, Operand dy, Operand x, Operand dx) {
+  TY_DYNAMIC_SHARED(float, shared);
+  const int lane = static_cast<int>(threadIdx.x % kWarp);
+  const int64_t warps = blockDim.x / kWarp;
+  const int64_t warp = threadIdx.x / kWarp;
+  float* row = shared + (kIsShared ? warp * 3 * a.channels : 0);
+  float* terms = row + a.channels;
+  float* powers = terms + a.channels;
+  for (int64_t pixel = blockIdx.x * warps + warp; pixel < a.pixels; pixel += gridDim.x * warps) {
+    const auto at = [&](int d) { return kIsShared ? row[d] : ElementAt(x, pixel, d); };
+    if constexpr (kIsShared) {
+      for (int c = lane; c < a.channels; c += kWarp) {
+        row[c] = ElementAt(x, pixel, c);
+      }
+      __syncwarp();
+      for (int c = lane; c < a.channels; c += kWarp) {
+        const float scale = ScaleOf(a, c, at);
+        powers[c] = Power(scale, a.beta);
+        terms[c] = ElementAt(dy, pixel, c) * row[c] * powers[c] / scale;
+      }
+      __syncwarp();
+    }
+    for (int c = lane; c < a.channels; c += kWarp) {
+      const int begin = max(c - (a.size - 1) / 2, 0);
+      const int end = min(c + a.size / 2 + 1, a.channels);
+      float sum = 0;
+      for (int d = begin; d < end; ++d) {
+        if constexpr (kIsShared) {
+          sum += terms[d];
+        } else {
+          const float scale = ScaleOf(a, d, at);
+          sum += ElementAt(dy, pixel, d) * at(d) * Power(scale, a.beta) / scale;
+        }
+      }
+      const float power = kIsShared ? powers[c] : Power(ScaleOf(a, c, at), a.beta);
+      SetElement(dx, pixel, c,
+                 ElementAt(dy, pixel, c) * power - 2 * a.factor * a.beta * at(c) * sum);
+    }
+    ClearPadding(a, dx, pixel);
+    if constexpr (kIsShared) {
+      __syncwarp();
+    }
+  }
+}
+
+LrnArguments ArgumentsOf(const LrnParameters& lrn, int64_t pixels, int64_t channels) {
+  return {pixels,
+          static_cast<int>(channels),
+          static_cast<int>(lrn.size),
+          lrn.alpha / static_cast<float>(lrn.size),
+          lrn.beta,
+          lrn.k};
+}
+
+// A warp for each pixel, and as many in a block as shared memory has room for.
+struct LrnLaunch {
+  bool is_shared = false;
+  dim3 grid;
+  dim3 block;
+  size_t shared_bytes = 0;
+};
+LrnLaunch PlanLrn(int64_t pixels, int64_t channels, int64_t arrays) {
+  const int64_t of_warp = arrays * channels * static_cast<int64_t>(sizeof(float));
+  const int64_t room = kSharedBytes / std::max<int64_t>(of_warp, 1);
+  const int64_t warps = room == 0 ? kWarpsMax : std::min(room, kWarpsMax);
+  return {room > 0, dim3(GridBlocks(pixels, warps, kBlocksPerMultiprocessor)),
+          dim3(static_cast<unsigned>(warps * kWarp)),
+          static_cast<size_t>(room > 0 ? warps * of_warp : 0)};
+}
+
+}  // namespace
+
+void LrnForward(const LrnParameters& lrn, View x, View y, int64_t pixels, int64_t channels,
+                cudaStream_t stream, bool clears_padding) {
+  const LrnLaunch launch = PlanLrn(pixels, channels, 1);
+  Launch(launch.is_shared ? LrnForwardKernel<true> : LrnForwardKernel<false>, launch.grid,
+         launch.block, launch.shared_bytes, stream, ArgumentsOf(lrn, pixels, channels), Input(x),
+         Output(y, channels, clears_padding));
+}
+
+void LrnGradient(const LrnParameters& lrn, View dy, View x, View dx, int64_t pixels,
+                 int64_t channels, cudaStream_t stream, bool clears_padding) {
+  const LrnLaunch launch = PlanLrn(pixels, channels, 3);
+  Launch(launch.is_shared ? LrnGradientKernel<true> : LrnGradientKernel<false>, launch.grid,
+         launch.block, launch.shared_bytes, stream, ArgumentsOf(lrn, pixels, channels), Input(dy),
+         Input(x), Output(dx, channels, clears_padding));
+}
+
+}  // namespace trainyard::engine::cuda

@@ -1,0 +1,70 @@
+// Owners of streams and events, and CUDA's errors as statuses. For communicators over device
+// memory.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace trainyard::parallel {
+
+// INTERNAL: "what: CUDA's words".
+inline absl::Status FromCuda(cudaError_t error, absl::string_view what) {
+  if (error == cudaSuccess) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(what, ": ", cudaGetErrorString(error)));
+}
+
+class OwnedStream {
+ public:
+  OwnedStream() = default;
+  OwnedStream(OwnedStream&& other) noexcept : stream_(std::exchange(other.stream_, nullptr)) {}
+  OwnedStream& operator=(OwnedStream&& other) noexcept {
+    std::swap(stream_, other.stream_);
+    return *this;
+  }
+  ~OwnedStream() {
+    if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
+  }
+
+  // Of the highest priority: what it carries others wait for. Does not wait for the default stream.
+  absl::Status Create() {
+    int least = 0, greatest = 0;
+    cudaError_t error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+    if (error == cudaSuccess) {
+      error = cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest);
+    }
+    return FromCuda(error, "stream of a communicator");
+  }
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+class OwnedEvent {
+ public:
+  OwnedEvent() = default;
+  OwnedEvent(OwnedEvent&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
+  OwnedEvent& operator=(OwnedEvent&& other) noexcept {
+    std::swap(event_, other.event_);
+    return *this;
+  }
+  ~OwnedEvent() {
+    if (event_ != nullptr) (void)cudaEventDestroy(event_);
+  }
+
+  absl::Status Create() {
+    return FromCuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming),
+                    "event of a communicator");
+  }
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+}  // namespace trainyard::parallel

@@ -1,0 +1,284 @@
+#include "worker/parallel/nccl/nccl_communicator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "common/base/check.h"
+#include "common/base/env.h"
+#include "common/base/status_macros.h"
+#include "worker/run_dir/rendezvous.h"
+
+namespace trainyard::parallel {
+namespace {
+
+// Written by rank 0: NCCL's unique id, in hexadecimal digits.
+constexpr char kIdKey[] = "nccl.0";
+
+// How the host waits: it looks again at once, as most collectives end within microseconds of being
+// looked at, and then sleeps between looks.
+constexpr int kBusyLooks = 1000;
+constexpr absl::Duration kPause = absl::Microseconds(50);
+// How long a communicator that is let go waits for the others to let go of it, too.
+constexpr absl::Duration kFinalizeTimeout = absl::Seconds(5);
+
+absl::Status StoppedBy(int rank) {
+  return absl::CancelledError(
+      absl::StrCat("rank ", rank, ": stopped while it waited for the other ranks"));
+}
+
+absl::StatusOr<ncclUniqueId> PublishId(const NcclOptions& options) {
+  ncclUniqueId id = {};
+  if (const ncclResult_t result = ncclGetUniqueId(&id); result != ncclSuccess) {
+    return PeerLost({options.rank, "connect", 0}, options.rank, ncclGetErrorString(result));
+  }
+  const std::string text =
+      absl::BytesToHexString(absl::string_view(id.internal, sizeof(id.internal)));
+  const absl::Status set = run_dir::SetRendezvousKey(options.run_dir, kIdKey, text);
+  if (absl::IsAlreadyExists(set)) {
+    return absl::FailedPreconditionError(absl::StrCat("'", options.run_dir.RendezvousDir(),
+                                                      "' holds keys of an earlier run; remove "
+                                                      "the folder"));
+  }
+  TY_RETURN_IF_ERROR(set);
+  return id;
+}
+
+absl::StatusOr<ncclUniqueId> AwaitId(const NcclOptions& options, absl::Duration deadline) {
+  constexpr absl::Duration kPoll = absl::Milliseconds(1);
+  Clock* clock = Clock::Real();
+  const Collective connect{options.rank, "connect", 0};
+  while (true) {
+    const auto text = run_dir::GetRendezvousKey(options.run_dir, kIdKey);
+    if (text.ok()) {
+      ncclUniqueId id = {};
+      const std::string bytes = absl::HexStringToBytes(*text);
+      if (text->size() != 2 * sizeof(id.internal)) {
+        return PeerLost(connect, 0, absl::StrCat("its id has ", text->size(), " digits"));
+      }
+      std::memcpy(id.internal, bytes.data(), sizeof(id.internal));
+      return id;
+    }
+    if (options.cancelled != nullptr && options.cancelled->load()) return StoppedBy(options.rank);
+    if (clock->Uptime() >= deadline) {
+      return CollectiveTimedOut(connect, 0, options.connect_timeout);
+    }
+    clock->SleepFor(kPoll);
+  }
+}
+
+}  // namespace
+
+NcclCommunicator::NcclCommunicator(const NcclOptions& options)
+    : rank_(options.rank),
+      world_size_(options.world_size),
+      cancelled_(options.cancelled),
+      timeout_(options.connect_timeout),
+      collective_{options.rank, "connect", 0} {}
+
+NcclCommunicator::~NcclCommunicator() {
+  (void)cudaSetDevice(device_);
+  if (communicator_ != nullptr) {
+    timeout_ = std::min(timeout_, kFinalizeTimeout);
+    // A failure aborts it, too.
+    if (Settle(ncclCommFinalize(communicator_)).ok()) (void)ncclCommDestroy(communicator_);
+  }
+  if (token_ != nullptr) (void)cudaFree(token_);
+}
+
+absl::Status NcclCommunicator::Connect(const NcclOptions& options) {
+  const absl::Duration deadline = Clock::Real()->Uptime() + timeout_;
+  TY_RETURN_IF_ERROR(FromCuda(cudaGetDevice(&device_), "device of a communicator"));
+  TY_RETURN_IF_ERROR(stream_.Create());
+  TY_RETURN_IF_ERROR(done_.Create());
+  void* token = nullptr;
+  TY_RETURN_IF_ERROR(FromCuda(cudaMalloc(&token, sizeof(float)), "memory of a communicator"));
+  token_ = static_cast<float*>(token);
+  TY_RETURN_IF_ERROR(FromCuda(cudaMemsetAsync(token_, 0, sizeof(float), stream_.get()),
+                              "memory of a communicator"));
+  ncclUniqueId id = {};
+  if (rank_ == 0) {
+    TY_ASSIGN_OR_RETURN(id, PublishId(options));
+  } else {
+    TY_ASSIGN_OR_RETURN(id, AwaitId(options, deadline));
+  }
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  const ncclResult_t result =
+      ncclCommInitRankConfig(&communicator_, world_size_, id, rank_, &config);
+  if (result != ncclSuccess && result != ncclInProgress) {
+    // Without having begun, there is nothing to abort.
+    communicator_ = nullptr;
+    return PeerLost(collective_, rank_, ncclGetErrorString(result));
+  }
+  return AwaitSettled(result, deadline);
+}
+
+void NcclCommunicator::Begin(absl::string_view operation) {
+  collective_ = {rank_, operation, collective_.sequence + 1};
+}
+
+absl::Status NcclCommunicator::CheckSizes(absl::Span<const float> values,
+                                          absl::Span<const float> block) const {
+  if (values.size() == block.size() * static_cast<size_t>(world_size_)) return absl::OkStatus();
+  return CollectiveMismatch(
+      collective_, absl::StrCat(values.size(), " elements do not fit blocks of ", block.size()));
+}
+
+// Sums are taken by NCCL in an order of its own, the same on all ranks: all get the same bits.
+absl::Status NcclCommunicator::AllReduce(absl::Span<float> values) {
+  Begin("all_reduce");
+  if (values.empty()) return broken_;
+  return Run([&](cudaStream_t stream) {
+    return ncclAllReduce(values.data(), values.data(), values.size(), ncclFloat32, ncclSum,
+                         communicator_, stream);
+  });
+}
+
+absl::Status NcclCommunicator::ReduceScatter(absl::Span<const float> values,
+                                             absl::Span<float> block) {
+  Begin("reduce_scatter");
+  TY_RETURN_IF_ERROR(CheckSizes(values, block));
+  if (block.empty()) return broken_;
+  return Run([&](cudaStream_t stream) {
+    return ncclReduceScatter(values.data(), block.data(), block.size(), ncclFloat32, ncclSum,
+                             communicator_, stream);
+  });
+}
+
+absl::Status NcclCommunicator::AllGather(absl::Span<const float> block, absl::Span<float> values) {
+  Begin("all_gather");
+  TY_RETURN_IF_ERROR(CheckSizes(values, block));
+  if (block.empty()) return broken_;
+  return Run([&](cudaStream_t stream) {
+    return ncclAllGather(block.data(), values.data(), block.size(), ncclFloat32, communicator_,
+                         stream);
+  });
+}
+
+absl::Status NcclCommunicator::Broadcast(absl::Span<float> values, int root) {
+  Begin("broadcast");
+  if (root < 0 || root >= world_size_) {
+    return CollectiveMismatch(collective_, absl::StrCat("there is no rank ", root));
+  }
+  if (values.empty()) return broken_;
+  return Run([&](cudaStream_t stream) {
+    return ncclBroadcast(values.data(), values.data(), values.size(), ncclFloat32, root,
+                         communicator_, stream);
+  });
+}
+
+absl::Status NcclCommunicator::Barrier() {
+  Begin("barrier");
+  return Run([&](cudaStream_t stream) {
+    return ncclAllReduce(token_, token_, 1, ncclFloat32, ncclSum, communicator_, stream);
+  });
+}
+
+absl::Status NcclCommunicator::EnqueueAllReduce(absl::Span<float> values, cudaStream_t stream) {
+  Begin("all_reduce");
+  if (values.empty()) return broken_;
+  return Enqueue(
+      [&](cudaStream_t on) {
+        return ncclAllReduce(values.data(), values.data(), values.size(), ncclFloat32, ncclSum,
+                             communicator_, on);
+      },
+      stream, Clock::Real()->Uptime() + timeout_);
+}
+
+absl::Status NcclCommunicator::Await(cudaEvent_t event) {
+  if (!broken_.ok()) return broken_;
+  TY_RETURN_IF_ERROR(FromCuda(cudaSetDevice(device_), "device of a communicator"));
+  return AwaitEvent(event, Clock::Real()->Uptime() + timeout_);
+}
+
+absl::Status NcclCommunicator::Settle(ncclResult_t result) {
+  if (!broken_.ok()) return broken_;
+  return AwaitSettled(result, Clock::Real()->Uptime() + timeout_);
+}
+
+absl::Status NcclCommunicator::Run(const std::function<ncclResult_t(cudaStream_t)>& enqueue) {
+  const absl::Duration deadline = Clock::Real()->Uptime() + timeout_;
+  TY_RETURN_IF_ERROR(Enqueue(enqueue, stream_.get(), deadline));
+  if (const cudaError_t error = cudaEventRecord(done_.get(), stream_.get()); error != cudaSuccess) {
+    return Break(FromCuda(error, collective_.operation));
+  }
+  return AwaitEvent(done_.get(), deadline);
+}
+
+absl::Status NcclCommunicator::Enqueue(const std::function<ncclResult_t(cudaStream_t)>& enqueue,
+                                       cudaStream_t stream, absl::Duration deadline) {
+  if (!broken_.ok()) return broken_;
+  if (const cudaError_t error = cudaSetDevice(device_); error != cudaSuccess) {
+    return Break(FromCuda(error, collective_.operation));
+  }
+  // A call in progress may still be about to launch its kernel: nothing may be put behind it on the
+  // stream before it is through.
+  return AwaitSettled(enqueue(stream), deadline);
+}
+
+absl::Status NcclCommunicator::AwaitSettled(ncclResult_t result, absl::Duration deadline) {
+  if (result == ncclSuccess) return absl::OkStatus();
+  if (result != ncclInProgress) {
+    return Break(absl::InternalError(
+        absl::StrCat("rank ", rank_, ": ", collective_.operation, " ", collective_.sequence, ": ",
+                     ncclGetErrorString(result), ": ", ncclGetLastError(communicator_))));
+  }
+  return Poll([this] { return State(); }, deadline);
+}
+
+absl::Status NcclCommunicator::AwaitEvent(cudaEvent_t event, absl::Duration deadline) {
+  return Poll(
+      [this, event]() -> std::optional<absl::Status> {
+        const cudaError_t happened = cudaEventQuery(event);
+        if (happened != cudaSuccess && happened != cudaErrorNotReady) {
+          return FromCuda(happened, absl::StrCat("rank ", rank_, ": ", collective_.operation, " ",
+                                                 collective_.sequence));
+        }
+        // Kernels that NCCL gives up end as if they were done: so its word is asked for last.
+        const std::optional<absl::Status> state = State();
+        if (state.has_value() && !state->ok()) return state;
+        return happened == cudaSuccess ? state : std::nullopt;
+      },
+      deadline);
+}
+
+absl::Status NcclCommunicator::Poll(const Look& look, absl::Duration deadline) {
+  Clock* clock = Clock::Real();
+  for (int looks = 0; true; ++looks) {
+    if (const std::optional<absl::Status> status = look(); status.has_value()) {
+      return status->ok() ? *status : Break(*status);
+    }
+    if (cancelled_ != nullptr && cancelled_->load()) return Break(StoppedBy(rank_));
+    if (clock->Uptime() >= deadline) return Break(CollectiveTimedOut(collective_, -1, timeout_));
+    if (looks >= kBusyLooks) clock->SleepFor(kPause);
+  }
+}
+
+std::optional<absl::Status> NcclCommunicator::State() const {
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &state);
+  if (asked != ncclSuccess) return PeerLost(collective_, -1, ncclGetErrorString(asked));
+  if (state == ncclSuccess) return absl::OkStatus();
+  if (state == ncclInProgress) return std::nullopt;
+  return PeerLost(collective_, -1,
+                  absl::StrCat(ncclGetErrorString(state), ": ", ncclGetLastError(communicator_)));
+}
+
+absl::Status NcclCommunicator::Break(absl::Status status) {
+  broken_ = std::move(status);
+  if (communicator_ != nullptr) (void)ncclCommAbort(std::exchange(communicator_, nullptr));
+  return broken_;
+}
+
+absl::StatusOr<std::unique_ptr<NcclCommunicator>> ConnectNccl(const NcclOptions& options) {
+  TY_CHECK(options.rank >= 0 && options.rank < options.world_size);
+  auto communicator = std::unique_ptr<NcclCommunicator>(new NcclCommunicator(options));
+  TY_RETURN_IF_ERROR(communicator->Connect(options));
+  communicator->set_timeout(options.timeout);
+  return communicator;
+}
+
+}  // namespace trainyard::parallel
