@@ -1,52 +1,50 @@
-// Device memory for tests, of a GPU or of the emulation of one: whichever runtime is linked.
+// Device memory for tests: the same sources run against the emulated device and a real one.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "common/base/check.h"
 
-namespace trainyard {
+namespace trainyard::testing {
 
-// An array of plain elements. A failure of the runtime fails the test program.
+// So many elements, full of the bytes 0xA5 at first. Calls wait for all that was launched before.
 template <class T>
 class DeviceArray {
  public:
-  // Not initialized.
   explicit DeviceArray(size_t count) : count_(count) {
-    void* data = nullptr;
-    TY_CHECK(cudaMalloc(&data, count == 0 ? 1 : count * sizeof(T)) == cudaSuccess);
-    data_ = static_cast<T*>(data);
+    TY_CHECK(cudaMalloc(reinterpret_cast<void**>(&data_), bytes() + 1) == cudaSuccess);
+    TY_CHECK(cudaMemset(data_, 0xA5, bytes() + 1) == cudaSuccess);
   }
-  explicit DeviceArray(const std::vector<T>& values) : DeviceArray(values.size()) {
-    Assign(values);
+  explicit DeviceArray(const std::vector<T>& values) : DeviceArray(values.size()) { Write(values); }
+  DeviceArray(DeviceArray&& other) noexcept : data_(other.data_), count_(other.count_) {
+    other.data_ = nullptr;
   }
-  DeviceArray(const DeviceArray&) = delete;
-  DeviceArray& operator=(const DeviceArray&) = delete;
+  DeviceArray& operator=(DeviceArray&&) = delete;
   ~DeviceArray() { cudaFree(data_); }
 
   T* data() const { return data_; }
   size_t size() const { return count_; }
 
-  void Assign(const std::vector<T>& values) {
+  void Write(const std::vector<T>& values) {
     TY_CHECK(values.size() == count_);
-    TY_CHECK(cudaMemcpy(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice) ==
-             cudaSuccess);
+    TY_CHECK(cudaMemcpy(data_, values.data(), bytes(), cudaMemcpyHostToDevice) == cudaSuccess);
   }
-  // Waits for the device.
-  std::vector<T> ToHost() const {
-    TY_CHECK(cudaDeviceSynchronize() == cudaSuccess);
+  std::vector<T> Read() const {
     std::vector<T> values(count_);
-    TY_CHECK(cudaMemcpy(values.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost) ==
-             cudaSuccess);
+    TY_CHECK(cudaDeviceSynchronize() == cudaSuccess);
+    TY_CHECK(cudaMemcpy(values.data(), data_, bytes(), cudaMemcpyDeviceToHost) == cudaSuccess);
     return values;
   }
 
  private:
+  size_t bytes() const { return count_ * sizeof(T); }
+
   T* data_ = nullptr;
-  size_t count_;
+  size_t count_ = 0;
 };
 
-}  // namespace trainyard
+}  // namespace trainyard::testing

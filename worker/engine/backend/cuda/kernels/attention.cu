@@ -73,6 +73,7 @@ __global__ void ForwardKernel(AttentionOperands o, int64_t tiles) {
 
 void AttentionForward(const AttentionShape& shape, View x, View y, float* logsum,
                       cudaStream_t stream) {
+  CheckAttention(shape, x, y);
   if (shape.rows * shape.positions == 0) {
     return;
   }

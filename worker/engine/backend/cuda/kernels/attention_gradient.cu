@@ -146,6 +146,8 @@ int64_t AttentionGradientWorkspace(const AttentionShape& shape) {
 
 void AttentionGradient(const AttentionShape& shape, View dy, View x, const float* logsum, View dx,
                        void* workspace, cudaStream_t stream) {
+  CheckAttention(shape, x, dy);
+  CheckAttention(shape, x, dx);
   if (shape.rows * shape.positions == 0) {
     return;
   }

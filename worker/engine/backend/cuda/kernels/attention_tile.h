@@ -3,6 +3,7 @@
 // lanes the positions of the tile; vectors of the tile lie in shared memory.
 #pragma once
 
+#include "common/base/check.h"
 #include "worker/engine/backend/cuda/kernels/device.h"
 #include "worker/engine/backend/cuda/kernels/reduce.h"
 #include "worker/engine/backend/cuda/kernels/sequence.h"
@@ -141,6 +142,12 @@ void WithAttentionKind(Type type, int64_t width, const Body& body) {
         return;
     }
   });
+}
+
+// What a call may ask for.
+inline void CheckAttention(const AttentionShape& shape, const View& a, const View& b) {
+  TY_CHECK(shape.width >= 1 && shape.width <= kAttentionWidthMax);
+  TY_CHECK(a.type == b.type);
 }
 
 // Blocks for all heads: `own` positions each.

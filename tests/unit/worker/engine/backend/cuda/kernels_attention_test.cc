@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tests/unit/worker/engine/backend/cuda/kernels_testing.h"
+#include "tests/unit/worker/engine/backend/cuda/matrices.h"
 #include "worker/engine/backend/cuda/kernels/sequence.h"
 
 namespace trainyard::engine::cuda {
@@ -102,9 +102,9 @@ TEST(Attention, IsThatOfDoubleLoopsWithItsGradient) {
       AttentionForward(shape, of_x.view(), y.view(), logsum.data(), nullptr);
       AttentionGradient(shape, of_dy.view(), of_x.view(), logsum.data(), dx.view(),
                         workspace.data(), nullptr);
-      ExpectNear(y.ToHost(), expected.y, ToleranceOf(type), "y");
-      ExpectNear(logsum.ToHost(), expected.logsum, 3e-6, "logsum");
-      ExpectNear(dx.ToHost(), expected.dx, ToleranceOf(type) + 3e-6, "dx");
+      ExpectNear(y.Read(), expected.y, ToleranceOf(type), "y");
+      ExpectNear(logsum.Read(), expected.logsum, 3e-6, "logsum");
+      ExpectNear(dx.Read(), expected.dx, ToleranceOf(type) + 3e-6, "dx");
       EXPECT_EQ(y.Padding(), Floats(y.Padding().size(), kPadding));
       EXPECT_EQ(dx.Padding(), Floats(dx.Padding().size(), kPadding));
     }
@@ -119,7 +119,7 @@ TEST(Attention, SeesNothingBeyondAPosition) {
     const DeviceMatrix y(Type::kF32, 50, 16, 16);
     const DeviceArray<float> logsum(50);
     AttentionForward(shape, of_x.view(), y.view(), logsum.data(), nullptr);
-    Floats all = y.ToHost();
+    Floats all = y.Read();
     all.resize(20 * 16);
     return all;
   };

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "tests/unit/worker/engine/backend/cuda/kernels_testing.h"
+#include "tests/unit/worker/engine/backend/cuda/matrices.h"
 #include "worker/engine/backend/cuda/kernels/sequence.h"
 
 namespace trainyard::engine::cuda {
@@ -31,7 +31,7 @@ TEST(ReadTokens, TakesThemFromFloats) {
   const DeviceArray<StepControl> control(std::vector<StepControl>{{.inputs = inputs.data()}});
   const DeviceArray<int32_t> tokens(4);
   ReadTokens(control.data(), tokens.data(), 4, nullptr);
-  EXPECT_EQ(tokens.ToHost(), (Tokens{3, 0, 50256, 7}));
+  EXPECT_EQ(tokens.Read(), (Tokens{3, 0, 50256, 7}));
 }
 
 TEST(Embedding, CopiesRowsOfTheTable) {
@@ -48,7 +48,7 @@ TEST(Embedding, CopiesRowsOfTheTable) {
         const auto row = weight.begin() + token * channels;
         expected.insert(expected.end(), row, row + channels);
       }
-      EXPECT_EQ(y.ToHost(), Rounded(expected, type)) << NameOf(type) << " " << channels;
+      EXPECT_EQ(y.Read(), Rounded(expected, type)) << NameOf(type) << " " << channels;
       const int64_t cleared = PaddedChannels(channels, type) - channels;
       const Floats padding = y.Padding();
       for (size_t i = 0; i < padding.size(); ++i) {
@@ -86,7 +86,7 @@ Floats RunGradient(const Tokens& tokens, Type type, const Floats& dy, int64_t vo
       static_cast<size_t>(EmbeddingGradientWorkspace(count, vocabulary)), 0xA5));
   EmbeddingGradient(of_tokens.data(), of_dy.view(), dweight.data(), !before.empty(), count,
                     vocabulary, channels, workspace.data(), nullptr);
-  return dweight.ToHost();
+  return dweight.Read();
 }
 
 TEST(EmbeddingGradient, SumsRowsInTheOrderOfThePositions) {
@@ -144,7 +144,7 @@ TEST(PositionEmbedding, AddsARowToEachPosition) {
       for (size_t i = 0; i < x.size(); ++i) {
         expected.push_back(x[i] + weight[i % static_cast<size_t>(7 * channels)]);
       }
-      EXPECT_EQ(y.ToHost(), Rounded(expected, type)) << NameOf(type) << " " << channels;
+      EXPECT_EQ(y.Read(), Rounded(expected, type)) << NameOf(type) << " " << channels;
     }
   }
 }
@@ -162,7 +162,7 @@ TEST(PositionEmbeddingGradient, SumsOverRows) {
         for (size_t i = 0; i < dy.size(); ++i) {
           expected[i % static_cast<size_t>(7 * channels)] += static_cast<double>(dy[i]);
         }
-        ExpectNear(dweight.ToHost(), expected, 1e-6, NameOf(type));
+        ExpectNear(dweight.Read(), expected, 1e-6, NameOf(type));
       }
     }
   }

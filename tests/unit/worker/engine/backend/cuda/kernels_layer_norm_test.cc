@@ -4,7 +4,7 @@
 #include <cmath>
 #include <memory>
 
-#include "tests/unit/worker/engine/backend/cuda/kernels_testing.h"
+#include "tests/unit/worker/engine/backend/cuda/matrices.h"
 #include "worker/engine/backend/cuda/kernels/sequence.h"
 
 namespace trainyard::engine::cuda {
@@ -113,9 +113,9 @@ TEST(LayerNorm, IsThatOfDoubleLoops) {
         const DeviceArray<float> inverse(static_cast<size_t>(shape.count));
         LayerNormForward(of_x.view(), w.data(), b.data(), kEps, y.view(), mean.data(),
                          inverse.data(), shape.count, shape.channels, nullptr);
-        ExpectNear(y.ToHost(), expected.y, ToleranceOf(y_type), "y");
-        ExpectNear(mean.ToHost(), expected.mean, 2e-6, "mean");
-        ExpectNear(inverse.ToHost(), expected.inverse, 5e-6, "inverse");
+        ExpectNear(y.Read(), expected.y, ToleranceOf(y_type), "y");
+        ExpectNear(mean.Read(), expected.mean, 2e-6, "mean");
+        ExpectNear(inverse.Read(), expected.inverse, 5e-6, "inverse");
         ExpectPaddingCleared(y, shape, y_type);
       }
     }
@@ -146,7 +146,7 @@ Gradients RunGradient(const Shape& shape, Type type, const Floats& x, const Floa
                     dweight.data(), dbias.data(), adds, shape.count, shape.channels,
                     workspace.data(), nullptr);
   ExpectPaddingCleared(dx, shape, type);
-  return {dx.ToHost(), dweight.ToHost(), dbias.ToHost()};
+  return {dx.Read(), dweight.Read(), dbias.Read()};
 }
 
 TEST(LayerNormGradient, IsThatOfDoubleLoops) {
@@ -189,9 +189,9 @@ TEST(LayerNormGradient, OfParametersAloneNeedsNoDx) {
   const DeviceArray<uint8_t> workspace(static_cast<size_t>(LayerNormWorkspace(50, 24)));
   LayerNormGradient(of_dy.view(), of_x.view(), w.data(), mean.data(), inverse.data(), View{},
                     dweight.data(), dbias.data(), false, 50, 24, workspace.data(), nullptr);
-  ExpectNear(dweight.ToHost(), expected.dweight, 5e-6, "dweight");
-  ExpectNear(dbias.ToHost(), expected.dbias, 5e-6, "dbias");
-  EXPECT_EQ(of_dy.ToHost(), dy);
+  ExpectNear(dweight.Read(), expected.dweight, 5e-6, "dweight");
+  ExpectNear(dbias.Read(), expected.dbias, 5e-6, "dbias");
+  EXPECT_EQ(of_dy.Read(), dy);
 }
 
 TEST(LayerNormGradient, HasTheSameBitsInAnyOrderOfThreads) {

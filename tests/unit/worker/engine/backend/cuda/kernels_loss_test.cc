@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/unit/worker/engine/backend/cuda/kernels_testing.h"
+#include "tests/unit/worker/engine/backend/cuda/matrices.h"
 #include "worker/engine/backend/judge.h"
 
 namespace trainyard::engine::cuda {
@@ -83,14 +83,14 @@ class Device {
         workspace_(std::vector<uint8_t>(static_cast<size_t>(LossWorkspace(loss.labels)))),
         control_(1) {
     control.labels = labels_.data();
-    control_.Assign({control});
+    control_.Write({control});
   }
 
   Results Forward(View logits, bool adds) {
     LossForward(loss_, logits, logsum_.data(), totals_.data(), sums_.data(), sums_.data() + 1, adds,
                 control_.data(), workspace_.data(), nullptr);
-    const Floats sums = sums_.ToHost();
-    return {totals_.ToHost()[0], sums[0], sums[1], logsum_.ToHost()};
+    const Floats sums = sums_.Read();
+    return {totals_.Read()[0], sums[0], sums[1], logsum_.Read()};
   }
   void Gradient(View logits, View dlogits, const LossScale* scale) {
     LossGradient(loss_, logits, logsum_.data(), dlogits, true, control_.data(), scale, nullptr);
@@ -185,14 +185,14 @@ TEST(LossGradient, IsThatOfDoubleLoopsInPlaceAndElsewhere) {
         device.Forward(x.view(), false);
         device.Gradient(x.view(), dx.view(), scale.data());
         const double tolerance = ToleranceOf(gradient_type) + 2e-6;
-        ExpectNear(dx.ToHost(), expected.gradient, tolerance, "gradient");
+        ExpectNear(dx.Read(), expected.gradient, tolerance, "gradient");
         const int64_t padded = PaddedChannels(shape.classes, gradient_type);
         if (shape.stride >= padded && padded > shape.classes) {
           EXPECT_EQ(dx.Padding()[0], 0) << "padding";
         }
         if (type == gradient_type) {
           device.Gradient(x.view(), x.view(), scale.data());
-          EXPECT_EQ(x.ToHost(), dx.ToHost());
+          EXPECT_EQ(x.Read(), dx.Read());
         }
       }
     }
@@ -206,7 +206,7 @@ TEST(LossGradient, HasNoScaleWhereNoneIsKept) {
   Device device(loss, {1}, {.gradient_scale = 1});
   device.Forward(x.view(), false);
   device.Gradient(x.view(), dx.view(), nullptr);
-  ExpectNear(dx.ToHost(), {0.5, -0.5}, 1e-6, "gradient");
+  ExpectNear(dx.Read(), {0.5, -0.5}, 1e-6, "gradient");
 }
 
 TEST(Loss, IsNotFiniteWhereALogitIsNot) {

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "tests/unit/worker/engine/backend/cuda/kernels_testing.h"
+#include "tests/unit/worker/engine/backend/cuda/matrices.h"
 
 namespace trainyard::engine::cuda {
 namespace {
@@ -57,7 +57,7 @@ TEST(PackWeights, WritesEveryCopyAndNoPadding) {
                 static_cast<int64_t>(weights.size()), first_chunk.back() - first_chunk.front(),
                 nullptr);
     for (size_t i = 0; i < copies.size(); ++i) {
-      EXPECT_EQ(copies[i]->ToHost(), Expected(kCases[i], values, type)) << NameOf(type) << " " << i;
+      EXPECT_EQ(copies[i]->Read(), Expected(kCases[i], values, type)) << NameOf(type) << " " << i;
       for (const float value : copies[i]->Padding()) {
         ASSERT_EQ(value, kPadding) << NameOf(type) << " " << i;
       }
@@ -66,21 +66,24 @@ TEST(PackWeights, WritesEveryCopyAndNoPadding) {
 }
 
 TEST(UnpackGradient, TakesRowsWithoutTheirPadding) {
-  for (const Case& c : kCases) {
-    const int64_t count = c.rows * c.inner;
-    const Floats values = RandomFloats(2, count);
-    const DeviceMatrix packed(Type::kF32, c.rows, c.inner, c.stride, values);
-    const DeviceArray<float> gradient(RandomFloats(3, count));
-    UnpackGradient(static_cast<const float*>(packed.view().data), c.inner, c.stride, count, false,
-                   gradient.data(), nullptr);
-    EXPECT_EQ(gradient.ToHost(), values);
-    UnpackGradient(static_cast<const float*>(packed.view().data), c.inner, c.stride, count, true,
-                   gradient.data(), nullptr);
-    Floats twice = values;
-    for (float& value : twice) {
-      value *= 2;
+  for (const Type type : kTypes) {
+    for (const Case& c : kCases) {
+      const int64_t count = c.rows * c.inner;
+      const Floats values = Rounded(RandomFloats(2, count), type);
+      const DeviceMatrix packed(type, c.rows, c.inner, c.stride, values);
+      const DeviceArray<float> gradient(RandomFloats(3, count));
+      const auto unpack = [&](bool adds) {
+        UnpackGradient(packed.view().data, type, c.inner, c.stride, count, adds, gradient.data(),
+                       nullptr);
+        return gradient.Read();
+      };
+      EXPECT_EQ(unpack(false), values) << NameOf(type);
+      Floats twice = values;
+      for (float& value : twice) {
+        value *= 2;
+      }
+      EXPECT_EQ(unpack(true), twice) << NameOf(type);
     }
-    EXPECT_EQ(gradient.ToHost(), twice);
   }
 }
 

@@ -10,7 +10,11 @@
 #include "tests/testing/device_array.h"
 #include "worker/engine/backend/cuda/types.h"
 
-namespace trainyard::engine::cuda::testing {
+namespace trainyard::engine::cuda {
+
+using ::trainyard::testing::DeviceArray;
+
+namespace testing {
 
 using Floats = std::vector<float>;
 
@@ -36,7 +40,7 @@ class DeviceMatrix {
   DeviceMatrix(Type type, int64_t pixels, int64_t channels, int64_t stride, const Floats& values);
 
   View view() const { return {data_.data(), stride_, type_}; }
-  Floats ToHost() const;
+  Floats Read() const;
   // Of each row, the elements from the channels to the stride.
   Floats Padding() const;
 
@@ -57,4 +61,5 @@ void ShuffleDevice(uint64_t seed);
 // Launches of kernels so far; 0 always where the device is not emulated.
 int64_t LaunchesSoFar();
 
-}  // namespace trainyard::engine::cuda::testing
+}  // namespace testing
+}  // namespace trainyard::engine::cuda

@@ -1,4 +1,4 @@
-#include "tests/unit/worker/engine/backend/cuda/kernels_testing.h"
+#include "tests/unit/worker/engine/backend/cuda/matrices.h"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -17,7 +17,7 @@ __attribute__((weak)) int64_t KernelsLaunched();
 namespace trainyard::engine::cuda::testing {
 namespace {
 
-void Write(Type type, float value, uint8_t* to) {
+void Encode(Type type, float value, uint8_t* to) {
   if (type == Type::kF32) {
     std::memcpy(to, &value, sizeof(value));
   } else if (type == Type::kF16) {
@@ -29,7 +29,7 @@ void Write(Type type, float value, uint8_t* to) {
   }
 }
 
-float Read(Type type, const uint8_t* from) {
+float Decode(Type type, const uint8_t* from) {
   if (type == Type::kF32) {
     float value = 0;
     std::memcpy(&value, from, sizeof(value));
@@ -77,8 +77,8 @@ Floats Rounded(const Floats& values, Type type) {
   Floats rounded;
   for (const float value : values) {
     uint8_t bytes[sizeof(float)];
-    Write(type, value, bytes);
-    rounded.push_back(Read(type, bytes));
+    Encode(type, value, bytes);
+    rounded.push_back(Decode(type, bytes));
   }
   return rounded;
 }
@@ -97,23 +97,23 @@ DeviceMatrix::DeviceMatrix(Type type, int64_t pixels, int64_t channels, int64_t 
   std::vector<uint8_t> bytes(data_.size());
   for (int64_t p = 0; p < pixels; ++p) {
     for (int64_t c = 0; c < stride; ++c) {
-      Write(type, c < channels ? values[static_cast<size_t>(p * channels + c)] : kPadding,
-            bytes.data() + (p * stride + c) * SizeOf(type));
+      Encode(type, c < channels ? values[static_cast<size_t>(p * channels + c)] : kPadding,
+             bytes.data() + (p * stride + c) * SizeOf(type));
     }
   }
-  data_.Assign(bytes);
+  data_.Write(bytes);
 }
 
 Floats DeviceMatrix::All() const {
-  const std::vector<uint8_t> bytes = data_.ToHost();
+  const std::vector<uint8_t> bytes = data_.Read();
   Floats values;
   for (int64_t i = 0; i < pixels_ * stride_; ++i) {
-    values.push_back(Read(type_, bytes.data() + i * SizeOf(type_)));
+    values.push_back(Decode(type_, bytes.data() + i * SizeOf(type_)));
   }
   return values;
 }
 
-Floats DeviceMatrix::ToHost() const {
+Floats DeviceMatrix::Read() const {
   const Floats all = All();
   Floats values;
   for (int64_t p = 0; p < pixels_; ++p) {
