@@ -53,6 +53,34 @@ struct Scratch {
   DeviceArray<uint32_t> tickets;
 };
 
+// That `sums` hold `initial` and a quarter of the statistics, of which the variance is unbiased.
+void ExpectSums(const Statistics& expected, int64_t pixels, const std::vector<float>& mean,
+                const std::vector<float>& variance, double initial_mean, double initial_variance) {
+  const double unbiased = static_cast<double>(pixels) / static_cast<double>(pixels - 1);
+  for (size_t c = 0; c < mean.size(); ++c) {
+    EXPECT_NEAR(static_cast<double>(mean[c]), 0.25 * expected.mean[c] + initial_mean, 1e-5);
+    EXPECT_NEAR(static_cast<double>(variance[c]),
+                0.25 * expected.variance[c] * unbiased + initial_variance, 1e-5);
+  }
+}
+
+// That a bit is set where value(pixel, channel) is positive, and none behind the channels.
+template <class Value>
+void ExpectMask(const std::vector<uint32_t>& bits, int64_t pixels, int64_t channels,
+                const Value& value) {
+  const int64_t words = MaskWords(channels);
+  for (int64_t p = 0; p < pixels; ++p) {
+    for (int64_t c = 0; c < words * 32; ++c) {
+      const bool is_set = (bits[static_cast<size_t>(p * words + c / 32)] >> (c % 32) & 1U) != 0;
+      if (c >= channels) {
+        EXPECT_FALSE(is_set);
+      } else if (std::abs(value(p, c)) > 1e-4) {
+        EXPECT_EQ(is_set, value(p, c) > 0) << p << " " << c;
+      }
+    }
+  }
+}
+
 class NormKernels : public ::testing::TestWithParam<Layout> {};
 
 TEST_P(NormKernels, NormaliseByTheBatch) {
@@ -102,28 +130,13 @@ TEST_P(NormKernels, NormaliseByTheBatch) {
                 "")
           << pixels;
       EXPECT_TRUE(scratch.HasZeroTickets());
-      const double unbiased = static_cast<double>(pixels) / static_cast<double>(pixels - 1);
+      ExpectSums(expected, pixels, mean_sum.Read(), variance_sum.Read(), is_fused ? 10 : 0,
+                 is_fused ? 20 : 0);
       for (int64_t c = 0; c < layout.channels; ++c) {
         EXPECT_NEAR(At(mean.Read(), c), At(expected.mean, c), 1e-5);
         EXPECT_NEAR(At(variance.Read(), c), At(expected.variance, c), 1e-5);
-        EXPECT_NEAR(At(mean_sum.Read(), c), 0.25 * At(expected.mean, c) + (is_fused ? 10 : 0),
-                    1e-5);
-        EXPECT_NEAR(At(variance_sum.Read(), c),
-                    0.25 * At(expected.variance, c) * unbiased + (is_fused ? 20 : 0), 1e-5);
       }
-      const std::vector<uint32_t> bits = mask.Read();
-      for (int64_t p = 0; is_fused && p < pixels; ++p) {
-        for (int64_t c = 0; c < MaskWords(layout.channels) * 32; ++c) {
-          const bool is_set =
-              (bits[static_cast<size_t>(p * MaskWords(layout.channels) + c / 32)] >> (c % 32) &
-               1U) != 0;
-          if (c >= layout.channels) {
-            EXPECT_FALSE(is_set);
-          } else if (std::abs(normalized(p, c)) > 1e-4) {
-            EXPECT_EQ(is_set, normalized(p, c) > 0) << p << " " << c;
-          }
-        }
-      }
+      if (is_fused) ExpectMask(mask.Read(), pixels, layout.channels, normalized);
     }
   }
 }
