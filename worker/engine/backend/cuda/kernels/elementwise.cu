@@ -148,7 +148,10 @@ template <class From, class To, int kInputs, class F>
 void Map(View a, View b, View y, int64_t pixels, int64_t channels, bool clears_padding, const F& f,
          cudaStream_t stream) {
   const int64_t groups = LaneGroups(channels);
-  const int64_t pixels_max = std::max<int64_t>(1, kGroupsMax / std::max<int64_t>(groups, 1));
+  if (groups == 0) {
+    return;
+  }
+  const int64_t pixels_max = std::max<int64_t>(1, kGroupsMax / groups);
   for (int64_t begin = 0; begin < pixels; begin += pixels_max) {
     const int64_t count = std::min(pixels_max, pixels - begin);
     const Extent extent = {static_cast<uint32_t>(count * groups), Divider(groups), channels};

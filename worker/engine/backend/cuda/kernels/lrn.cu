@@ -163,7 +163,9 @@ LrnArguments ArgumentsOf(const LrnParameters& lrn, int64_t pixels, int64_t chann
           lrn.k};
 }
 
-// A warp for each pixel, and as many in a block as shared memory has room for.
+// A warp for each pixel, and as many in a block as shared memory has room for. A launch that needs
+// none asks for a little: the kernel names where it begins. A kernel that needs
+// none is given a little, since it names its beginning.
 struct LrnLaunch {
   bool is_shared = false;
   dim3 grid;
@@ -176,7 +178,7 @@ LrnLaunch PlanLrn(int64_t pixels, int64_t channels, int64_t arrays) {
   const int64_t warps = room == 0 ? kWarpsMax : std::min(room, kWarpsMax);
   return {room > 0, dim3(GridBlocks(pixels, warps, kBlocksPerMultiprocessor)),
           dim3(static_cast<unsigned>(warps * kWarp)),
-          static_cast<size_t>(room > 0 ? warps * of_warp : 0)};
+          static_cast<size_t>(room > 0 ? warps * of_warp : kVectorBytes)};
 }
 
 }  // namespace

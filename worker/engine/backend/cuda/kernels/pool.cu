@@ -8,7 +8,6 @@
 #include "worker/engine/backend/cuda/kernels/device.h"
 #include "worker/engine/backend/cuda/kernels/lanes.h"
 #include "worker/engine/backend/cuda/kernels/reduce.h"
-#include "worker/engine/backend/cuda/kernels/tiles.h"
 
 namespace trainyard::engine::cuda {
 namespace {
@@ -262,53 +261,6 @@ __global__ void __launch_bounds__(kThreads) PoolKernel(PoolArguments a, Operand 
   }
 }
 
-// y: a block has a row's pixels of up to kTileColumns groups.
-template <class T>
-__global__ void __launch_bounds__(kTileThreads)
-    GlobalAverageKernel(Tile tile, Operand x, Operand y, int64_t plane, int64_t channels) {
-  __shared__ float shared[TileShared(kLanes, kTileThreads)];
-  const TilePlace place = PlaceIn(tile, channels);
-  const int64_t row = blockIdx.y;
-  float sums[kLanes] = {};
-  if (place.count > 0) {
-#pragma unroll 4
-    for (int64_t pixel = place.row; pixel < plane; pixel += tile.rows) {
-      const Float8 values =
-          Unpack(LoadLanes<T>(x, row * plane + pixel, place.channel, place.count));
-#pragma unroll
-      for (int i = 0; i < kLanes; ++i) {
-        sums[i] += values.at[i];
-      }
-    }
-  }
-  SumOverRows<kTileThreads>(tile, place, sums, shared);
-  if (place.row == 0 && place.count > 0) {
-    Float8 mean;
-#pragma unroll
-    for (int i = 0; i < kLanes; ++i) {
-      mean.at[i] = sums[i] / static_cast<float>(plane);
-    }
-    StoreLanes<T>(y, row, place.channel, place.count, mean);
-  }
-}
-
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    GlobalAverageGradientKernel(PoolArguments a, Operand dy, Operand dx) {
-  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  const float plane = static_cast<float>(a.in.height) * static_cast<float>(a.in.width);
-  for (int64_t at = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; at < a.items;
-       at += step) {
-    const Item item = ItemAt(a, at);
-    Float8 values = Unpack(LoadLanes<T>(dy, item.row, item.channel, item.count));
-#pragma unroll
-    for (int i = 0; i < kLanes; ++i) {
-      values.at[i] /= plane;
-    }
-    StoreLanes<T>(dx, PixelOf(a.in, item.row, item.y, item.x), item.channel, item.count, values);
-  }
-}
-
 Axis AxisOf(const ImageShape& shape) {
   return {static_cast<int>(shape.height), static_cast<int>(shape.width)};
 }
@@ -398,41 +350,6 @@ void AvgPoolGradient(const PoolWindow& window, View dy, View dx, const ImageShap
                      const ImageShape& out, bool clears_padding, cudaStream_t stream) {
   Pool<PoolOp::kAverageGradient>(ArgumentsOf(window, in, out, in), dy, dx, out, in, clears_padding,
                                  stream);
-}
-
-void GlobalAvgPoolForward(View x, View y, const ImageShape& in, bool clears_padding,
-                          cudaStream_t stream) {
-  const int64_t plane = in.height * in.width;
-  const Tile tile = PlanTile(plane, in.channels, kTileColumns, kTileThreads, true);
-  // A grid has no more blocks than this along y.
-  constexpr int64_t kRowsMax = 65535;
-  for (int64_t begin = 0; begin < in.rows; begin += kRowsMax) {
-    const int64_t rows = std::min(kRowsMax, in.rows - begin);
-    const ImageShape one = {1, in.channels, 1, 1};
-    WithTypeOf(
-        [&](auto* type) {
-          using T = std::remove_pointer_t<decltype(type)>;
-          Launch(GlobalAverageKernel<T>,
-                 dim3(static_cast<unsigned>(tile.channel_blocks), static_cast<unsigned>(rows)),
-                 dim3(kTileThreads), 0, stream, tile, Input(AdvanceRows(x, begin, in)),
-                 Output(AdvanceRows(y, begin, one), in.channels, clears_padding), plane,
-                 in.channels);
-        },
-        y, x);
-  }
-}
-
-void GlobalAvgPoolGradient(View dy, View dx, const ImageShape& in, bool clears_padding,
-                           cudaStream_t stream) {
-  const PoolArguments a = ArgumentsOf(PoolWindow(), in, in, in);
-  WithTypeOf(
-      [&](auto* type) {
-        using T = std::remove_pointer_t<decltype(type)>;
-        Launch(GlobalAverageGradientKernel<T>,
-               dim3(GridBlocks(a.items, kThreads, kBlocksPerMultiprocessor)), dim3(kThreads), 0,
-               stream, a, Input(dy), Output(dx, in.channels, clears_padding));
-      },
-      dx, dy);
 }
 
 }  // namespace trainyard::engine::cuda
