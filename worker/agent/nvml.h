@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -96,17 +95,5 @@ class Nvml {
   // A lost GPU may no longer tell its name.
   std::map<void*, std::string> watched_;
 };
-
-// What holds the clocks down, for people: "heat, power cap"; empty where nothing does that matters
-// (a GPU that has nothing to do slows down, too).
-std::string SlowedBy(uint64_t throttle_reasons);
-
-// Numbers what is linked from 1 in the order of the items, and gives 0 to what has no link. Links
-// through a third item count: rings and trees stay on them.
-std::vector<int> NumberIslands(int count, const std::function<bool(int, int)>& linked);
-
-// The device type of a product: "NVIDIA H200" is "h200", "NVIDIA GeForce GTX 1080 Ti"
-// "gtx-1080-ti", "NVIDIA H100 80GB HBM3" "h100".
-std::string DeviceTypeOf(const std::string& product);
 
 }  // namespace trainyard::agent
