@@ -42,7 +42,8 @@ void DeviceWatch::Look(const std::set<std::string>& held) {
   for (Device& device : gpus_) {
     const absl::StatusOr<GpuReading> reading = nvml_.Read(device.name);
     GpuFaults& faults = faults_[device.name];
-    const std::string before = faults.reason();
+    const std::string before =
+        device.health == Device::Health::kQuarantined ? device.health_reason : "";
     if (faults.Take(reading)) nvml_.Watch(device.name);
     const std::string& reason = faults.reason();
     device.health = reason.empty() ? Device::Health::kOk : Device::Health::kQuarantined;
