@@ -42,6 +42,9 @@ class GpuHealth : public ::testing::Test {
     options.worker_environment = {{"FAKE_NVML_STATE", scratch_.File("gpus")}};
     yard_.emplace(std::move(options));
     yard_->Start();
+    // A worker offers the GPUs that answer when it starts.
+    EXPECT_TRUE(WaitForHealth("GPU-aa00", "OK"));
+    EXPECT_TRUE(WaitForHealth("GPU-bb00", "OK"));
   }
 
   void Set(const Gpus& gpus, const std::string& lines = "") {
@@ -90,7 +93,7 @@ TEST_F(GpuHealth, DevicesAreShownWithTypeIslandAndWhatTheyDo) {
   EXPECT_EQ(device["usage"]["power_watts"], 75);
   EXPECT_FALSE(Device("GPU-bb00")["usage"].contains("power_watts")) << "what is not told is absent";
   const std::string table = yard_->Cli({"devices", "ls"}).out;
-  for (const char* words : {"75/700 W", "35 C", "UTIL", "h200", "140.4 GiB"}) {
+  for (const char* words : {"75/700 W", "35 C", "UTIL", "h200", "140 GiB"}) {
     EXPECT_TRUE(absl::StrContains(table, words)) << words << " is not in\n" << table;
   }
 }

@@ -21,7 +21,6 @@ namespace {
 
 // A turn at least this often.
 constexpr absl::Duration kTurnIdle = absl::Seconds(2);
-constexpr absl::Duration kLookAtDevices = absl::Seconds(2);
 // A run directory that cannot be made: tried so often, then the attempt has failed here.
 constexpr int kBeginTries = 3;
 constexpr absl::Duration kBeginRetry = absl::Milliseconds(300);
@@ -129,6 +128,7 @@ void Agent::Loop() {
 absl::Duration Agent::NextTurn() const {
   absl::Duration next = std::min(kTurnIdle, attempts_.NextLook() - clock_.Uptime());
   if (!begin_tries_.empty()) next = std::min(next, kBeginRetry);
+  if (gpus_.has_value()) next = std::min(next, devices_due_ - clock_.Uptime());
   return std::max(next, absl::ZeroDuration());
 }
 
@@ -307,7 +307,7 @@ void Agent::SendReport() {
 
 void Agent::LookAtDevices() {
   if (!gpus_.has_value() || clock_.Uptime() < devices_due_) return;
-  devices_due_ = clock_.Uptime() + kLookAtDevices;
+  devices_due_ = clock_.Uptime() + options_.device_look_interval;
   std::set<std::string> held;
   for (const auto& [id, attempt] : attempts_.all()) {
     if (!RunsHere(attempt)) continue;

@@ -30,7 +30,8 @@ struct AgentOptions {
   HostSettings settings;
   WorkerIdentity identity;
   std::vector<Device> devices;
-  // Between two points of a device's metrics.
+  // Between two looks at the GPUs, and between two points of a device's metrics.
+  absl::Duration device_look_interval = absl::Seconds(2);
   absl::Duration device_metrics_interval = absl::Seconds(10);
 };
 

@@ -89,11 +89,28 @@ absl::StatusOr<std::string> ReadOrMakeUid(const std::string& state_dir) {
   return uid;
 }
 
+// What there is to know of a GPU before anything goes wrong with it.
+void LogGpu(const agent::Gpu& gpu, const absl::StatusOr<agent::GpuReading>& reading) {
+  std::string errors = "unknown";
+  if (reading.ok() && reading->lifetime_ecc_errors.has_value()) {
+    errors = absl::StrCat(*reading->lifetime_ecc_errors);
+  }
+  const bool has_ecc = reading.ok() && reading->ecc_enabled.value_or(false);
+  LogInfo("a GPU is here", {{"device", gpu.uuid},
+                            {"product", gpu.product},
+                            {"bus", gpu.pci_bus_id},
+                            {"compute_capability", gpu.compute_capability},
+                            {"island", absl::StrCat(gpu.island)},
+                            {"ecc", has_ecc ? "on" : "off"},
+                            {"uncorrected_errors_ever", errors}});
+}
+
 absl::StatusOr<std::vector<agent::Device>> FindDevices(const Flags& flags, agent::Nvml* nvml) {
   std::vector<agent::Device> devices;
   if (nvml != nullptr) {
     TY_ASSIGN_OR_RETURN(const std::vector<agent::Gpu> gpus, nvml->ListGpus());
     devices = agent::GpuDevices(gpus);
+    for (const agent::Gpu& gpu : gpus) LogGpu(gpu, nvml->Read(gpu.uuid));
   }
   TY_ASSIGN_OR_RETURN(std::vector<agent::Device> cpus,
                       agent::DivideCpus(agent::AllowedCpus(), AllowedMemory(), flags.cpu));

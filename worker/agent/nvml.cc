@@ -94,7 +94,6 @@ struct Nvml::Functions {
   // Null where the driver is too old for it: then it is not known.
   NvmlReturn (*processes)(NvmlDevice, unsigned*, NvmlProcess*) = nullptr;
   NvmlReturn (*p2p)(NvmlDevice, NvmlDevice, int, int*) = nullptr;
-  NvmlReturn (*ancestor)(NvmlDevice, NvmlDevice, int*) = nullptr;
   NvmlReturn (*driver_version)(Text, unsigned) = nullptr;
   NvmlReturn (*pci)(NvmlDevice, NvmlPciInfo*) = nullptr;
   NvmlReturn (*capability)(NvmlDevice, int*, int*) = nullptr;
@@ -140,7 +139,6 @@ std::vector<std::string> Nvml::Functions::Load(void* library) {
   (void)(find(processes, "nvmlDeviceGetComputeRunningProcesses_v3") ||
          find(processes, "nvmlDeviceGetComputeRunningProcesses_v2"));
   find(p2p, "nvmlDeviceGetP2PStatus");
-  find(ancestor, "nvmlDeviceGetTopologyCommonAncestor");
   find(driver_version, "nvmlSystemGetDriverVersion");
   find(pci, "nvmlDeviceGetPciInfo_v3");
   find(capability, "nvmlDeviceGetCudaComputeCapability");
@@ -320,18 +318,6 @@ absl::StatusOr<GpuReading> Nvml::Read(const std::string& uuid) {
   }
   TY_RETURN_IF_ERROR(lost);
   return reading;
-}
-
-std::optional<Nearness> Nvml::NearnessOf(const std::string& first, const std::string& second) {
-  const Functions& f = *functions_;
-  NvmlDevice a = nullptr, b = nullptr;
-  int level = 0;
-  if (f.ancestor == nullptr || f.by_uuid(first.c_str(), &a) != kSuccess ||
-      f.by_uuid(second.c_str(), &b) != kSuccess || f.ancestor(a, b, &level) != kSuccess) {
-    return std::nullopt;
-  }
-  // nvmlGpuTopologyLevel_t: 0, 10, ... 50.
-  return static_cast<Nearness>(std::clamp(level / 10, 0, static_cast<int>(Nearness::kSystem)));
 }
 
 std::string Nvml::DriverVersion() {

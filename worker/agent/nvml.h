@@ -24,9 +24,6 @@ struct Gpu {
   std::string compute_capability = {};  // "9.0"; empty where unknown
 };
 
-// How near two GPUs are on the bus, nearest first.
-enum class Nearness { kBoard, kSwitch, kSwitches, kHostBridge, kNumaNode, kSystem };
-
 // A GPU at one moment. What its driver cannot tell, or tells for other GPUs only, is absent.
 struct GpuReading {
   std::optional<int64_t> memory_used_bytes = {};
@@ -78,8 +75,6 @@ class Nvml {
   std::vector<XidEvent> TakeXids();
   // Collects the errors of a GPU that was away.
   void Watch(const std::string& uuid);
-  // Nothing where the driver cannot tell.
-  std::optional<Nearness> NearnessOf(const std::string& first, const std::string& second);
   // "570.86.10"; empty where it cannot be told.
   std::string DriverVersion();
 

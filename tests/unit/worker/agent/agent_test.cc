@@ -68,6 +68,7 @@ class AgentTest : public ::testing::Test {
       options.devices[static_cast<size_t>(i)].type = "cpu";
     }
     if (nvml != nullptr) options.devices = GpuDevices(*nvml->ListGpus());
+    options.device_look_interval = absl::Milliseconds(20);
     agent_ =
         std::make_unique<Agent>(std::move(options), *stub_, nvml, *Clock::Real(), *Rng::Real());
     agent_->Start();
@@ -285,7 +286,7 @@ trap 'exit 15' TERM; while true; do sleep 0.02; [ -e $D/ranks/1/exit.json ] && e
   EXPECT_EQ(outcome.failed_rank(), 1);
 }
 
-TEST_F(AgentTest, AnAttemptOnAGpuThatFailsEndsThoughItsRankHangs) {
+TEST_F(AgentTest, AnAttemptOnAGpuThatFailsHasFailedByHardware) {
   const std::string state = JoinPath(folder_, "gpus");
   const std::string gpus =
       "gpu GPU-aa name=NVIDIA_H200 memory=1000 utilization=50 temperature=60\n"
@@ -295,8 +296,8 @@ TEST_F(AgentTest, AnAttemptOnAGpuThatFailsEndsThoughItsRankHangs) {
   auto nvml = Nvml::Open(FAKE_NVML);
   ASSERT_TRUE(nvml.ok()) << nvml.status();
   nvml_ = *std::move(nvml);
-  // It takes no notice of being asked to stop.
-  Trainer("trap '' TERM; progress running 4; while true; do sleep 0.02; done");
+  // It notices nothing of its device.
+  Trainer("trap 'exit 15' TERM; progress running 4; while true; do sleep 0.02; done");
   TY_CHECK_OK(WriteFileAtomically(JoinPath(folder_, "trainer.sh-cuda"),
                                   *ReadFile(JoinPath(folder_, "trainer.sh")), 0755));
   StartAgent(nvml_.get());

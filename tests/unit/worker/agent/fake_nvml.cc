@@ -5,7 +5,6 @@
 //   driver 570.86.10
 //   gpu GPU-aaaa name=NVIDIA_H200 memory=161061273600 used=1024 temperature=41 ...
 //   link GPU-aaaa GPU-cccc            joined by NVLink
-//   near GPU-aaaa GPU-cccc 20         nvmlGpuTopologyLevel_t
 //   xid 3 GPU-aaaa 79                 the third error; each number is told once
 //
 // Words of a gpu line: `lost` (answers GPU_IS_LOST), `silent` (answers UNKNOWN), `pids=7,4711`, and
@@ -33,8 +32,7 @@ constexpr char kDefaultState[] =
     "gpu GPU-dddd name=NVIDIA_H200 memory=161061273600\n"
     "gpu GPU-eeee name=NVIDIA_H200 memory=161061273600\n"
     "link GPU-aaaa GPU-cccc\n"
-    "link GPU-dddd GPU-eeee\n"
-    "near GPU-aaaa GPU-cccc 10\n";
+    "link GPU-dddd GPU-eeee\n";
 
 constexpr int kOk = 0, kInvalid = 2, kNotSupported = 3, kNotFound = 6, kInsufficient = 7,
               kTimeout = 10, kLost = 15, kUnknown = 999;
@@ -54,7 +52,6 @@ struct State {
   std::string driver;
   std::vector<FakeGpu> gpus;
   std::set<std::pair<std::string, std::string>> links;
-  std::map<std::pair<std::string, std::string>, int> near;
   std::vector<FakeXid> xids;
 };
 
@@ -76,10 +73,6 @@ State Read() {
     if (kind == "link" && words >> first >> second) {
       state.links.insert({first, second});
       state.links.insert({second, first});
-    }
-    int level = 0;
-    if (kind == "near" && words >> first >> second >> level) {
-      state.near[{first, second}] = state.near[{second, first}] = level;
     }
     FakeXid xid;
     if (kind == "xid" && words >> xid.number >> xid.uuid >> xid.xid) state.xids.push_back(xid);
@@ -213,13 +206,6 @@ int nvmlSystemGetDriverVersion(char* text, unsigned size) {
 int nvmlDeviceGetP2PStatus(Handle first, Handle second, int capability, int* status) {
   if (capability != 2) return kInvalid;
   *status = Read().links.contains({*first, *second}) ? 0 : 5;
-  return kOk;
-}
-int nvmlDeviceGetTopologyCommonAncestor(Handle first, Handle second, int* level) {
-  const State state = Read();
-  const auto found = state.near.find({*first, *second});
-  if (found == state.near.end()) return kNotSupported;
-  *level = found->second;
   return kOk;
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(Handle device, unsigned* count, Process* processes) {

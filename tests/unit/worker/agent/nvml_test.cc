@@ -56,8 +56,6 @@ TEST_F(NvmlTest, ListsGpusOfTheLibrary) {
   std::vector<int> islands;
   for (const Device& device : devices) islands.push_back(device.island);
   EXPECT_THAT(islands, ElementsAre(1, 0, 1, 2, 2));
-  EXPECT_EQ(nvml->NearnessOf("GPU-aaaa", "GPU-cccc"), Nearness::kSwitch);
-  EXPECT_EQ(nvml->NearnessOf("GPU-aaaa", "GPU-bbbb"), std::nullopt);
 }
 
 TEST_F(NvmlTest, ReadsWhatTheDriverTellsAndLeavesOutWhatItDoesNot) {
@@ -107,7 +105,6 @@ TEST_F(NvmlTest, AnOldDriverTellsLessAndTheRestWorks) {
   EXPECT_EQ(reading->processes, std::nullopt);
   EXPECT_THAT(nvml->TakeXids(), IsEmpty());
   EXPECT_EQ(nvml->DriverVersion(), "");
-  EXPECT_EQ(nvml->NearnessOf("GPU-3b00", "GPU-5e00"), std::nullopt);
 }
 
 TEST_F(NvmlTest, AGpuThatDoesNotAnswerTakesNoOtherAlong) {
