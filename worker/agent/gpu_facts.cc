@@ -18,7 +18,7 @@ namespace {
 constexpr XidMeaning kHardwareXids[] = {
     {46, "the GPU has stopped processing", "reset it", true},
     {48, "memory has failed beyond correction", "reset it; replace it if that returns", true},
-    {61, "the GPU's microcontroller has halted", "reset it", true},
+    {61, "the GPU's microcontroller reports an error of its own", "reset it", true},
     {62, "the GPU's microcontroller has halted", "reset it", true},
     {63, "failed memory waits to be replaced by spare memory", "reset it", false},
     {64, "failed memory could not be set aside", "reset it; replace it if that returns", false},
