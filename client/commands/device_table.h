@@ -7,7 +7,7 @@
 
 namespace trainyard::commands {
 
-// A row a device.
+// A row a device; with what GPUs do at the moment where there are any.
 std::string DeviceTable(const v1::ListWorkersResponse& response);
 
 // "OK", "QUARANTINED (Xid 79)", "SET ASIDE (smells)".

@@ -80,7 +80,8 @@ struct SyncReport {
   // the start of each session.
   int64_t desired_revision = 0;
   std::vector<ObservedAttempt> attempts;
-  std::vector<DeviceRecord> devices;  // those whose health has changed since registration
+  std::vector<DeviceRecord> devices;  // those whose health may differ from what was registered
+  std::map<std::string, DeviceUsage> usage = {};  // by name of the device
 };
 
 // A verified checkpoint becomes visible. STALE_FENCING_TOKEN where the attempt was superseded. Fine

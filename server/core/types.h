@@ -180,6 +180,21 @@ struct AttemptRecord {
   friend bool operator==(const AttemptRecord&, const AttemptRecord&) = default;
 };
 
+// What a GPU does at the moment, as far as its driver tells. Passed on to those who ask; nothing is
+// decided by it and nothing of it is stored.
+struct DeviceUsage {
+  std::optional<double> utilization;         // [0, 1]
+  std::optional<double> memory_utilization;  // [0, 1]
+  std::optional<int64_t> memory_bytes;
+  std::optional<double> power_watts;
+  std::optional<double> power_limit_watts;
+  std::optional<double> temperature_celsius;
+  std::optional<int64_t> ecc_errors;
+  std::string slowed_by;
+
+  friend bool operator==(const DeviceUsage&, const DeviceUsage&) = default;
+};
+
 struct DeviceRecord {
   std::string name;
   std::string type;

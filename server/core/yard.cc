@@ -357,6 +357,10 @@ Explanation Yard::Preview(const Submission& submission, Now now) const {
 std::map<UsageKey, UsageRecord> Yard::Usage(Now now) const {
   return impl_->Usage(now);
 }
+std::map<std::string, DeviceUsage> Yard::UsageOn(absl::string_view worker) const {
+  return impl_->UsageOn(std::string(worker));
+}
+
 int64_t Yard::LastSeen(absl::string_view worker) const {
   return impl_->LastSeen(std::string(worker));
 }

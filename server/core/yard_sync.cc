@@ -113,6 +113,7 @@ absl::StatusOr<Reply> Yard::Impl::Apply(const SyncReport& in, Now now) {
   contact.synced = true;
   contact.sequence = in.sequence;
   contact.observed = std::move(observed);
+  contact.usage = in.usage;
   TakeHealth(name, in.devices, now);
 
   const auto on = live_on_.find(name);
@@ -150,6 +151,17 @@ void Yard::Impl::TakeHealth(const std::string& worker, const std::vector<DeviceR
     Touch(worker);
     plan_again_ = true;
   }
+}
+
+std::map<std::string, DeviceUsage> Yard::Impl::UsageOn(const std::string& worker) const {
+  const auto contact = contacts_.find(worker);
+  const auto record = snapshot().workers.find(worker);
+  // Old numbers of a host that is not heard of would only mislead.
+  if (contact == contacts_.end() || record == snapshot().workers.end() ||
+      !std::holds_alternative<worker_fsm::Active>(record->second.state)) {
+    return {};
+  }
+  return contact->second.usage;
 }
 
 AttemptPart& Yard::Impl::EditPart(AttemptId id, const std::string& worker) {

@@ -135,12 +135,15 @@ grpc::ServerUnaryReactor* AgentServiceImpl::AppendLog(grpc::CallbackServerContex
 
 absl::StatusOr<int64_t> AgentServiceImpl::StorePoints(AttemptId attempt,
                                                       const v1::AppendMetricsRequest& request) {
-  TY_ASSIGN_OR_RETURN(const int64_t have, services_.metrics.ReadOffset(attempt, request.rank()));
+  const int32_t stream =
+      request.of_device() ? store::DeviceStreamOf(request.rank()) : request.rank();
+  TY_ASSIGN_OR_RETURN(const int64_t have, services_.metrics.ReadOffset(attempt, stream));
   if (request.end_offset() <= have) return have;  // a repetition
   if (request.offset() != have) {
     // Lines cannot be told apart by bytes here: the worker starts again where the server stands.
     return error::OffsetMismatch(
-        absl::StrCat("metrics of rank ", request.rank(), " of ", request.attempt()),
+        absl::StrCat(request.of_device() ? "device metrics" : "metrics", " of rank ",
+                     request.rank(), " of ", request.attempt()),
         request.offset(), have);
   }
   std::vector<store::MetricPoint> points;
@@ -148,7 +151,7 @@ absl::StatusOr<int64_t> AgentServiceImpl::StorePoints(AttemptId attempt,
   for (const v1::MetricPoint& point : request.points()) {
     points.push_back({point.step(), point.name(), point.value(), FromTimestamp(point.time())});
   }
-  return services_.metrics.AppendPoints(attempt, request.rank(), request.offset(), points,
+  return services_.metrics.AppendPoints(attempt, stream, request.offset(), points,
                                         request.end_offset());
 }
 

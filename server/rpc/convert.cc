@@ -254,6 +254,23 @@ v1::Event ToProto(const core::EventRecord& event) {
   return proto;
 }
 
+namespace {
+
+v1::DeviceUsage ToProto(const core::DeviceUsage& usage) {
+  v1::DeviceUsage proto;
+  if (usage.utilization) proto.set_utilization(*usage.utilization);
+  if (usage.memory_utilization) proto.set_memory_utilization(*usage.memory_utilization);
+  if (usage.memory_bytes) proto.set_memory_bytes(*usage.memory_bytes);
+  if (usage.power_watts) proto.set_power_watts(*usage.power_watts);
+  if (usage.power_limit_watts) proto.set_power_limit_watts(*usage.power_limit_watts);
+  if (usage.temperature_celsius) proto.set_temperature_celsius(*usage.temperature_celsius);
+  if (usage.ecc_errors) proto.set_ecc_errors(*usage.ecc_errors);
+  proto.set_slowed_by(usage.slowed_by);
+  return proto;
+}
+
+}  // namespace
+
 v1::Worker ToProto(const core::WorkerRecord& worker, const core::Yard& yard) {
   v1::Worker proto;
   proto.set_name(WorkerName(worker.name));
@@ -262,6 +279,7 @@ v1::Worker ToProto(const core::WorkerRecord& worker, const core::Yard& yard) {
   proto.set_scheduling(ParseEnum<v1::WorkerScheduling>(
       "WORKER_SCHEDULING_", core::Text(worker.scheduling), &v1::WorkerScheduling_Parse));
   const std::map<std::string, AttemptId> holders = yard.HoldersOn(worker.name);
+  const std::map<std::string, core::DeviceUsage> usage = yard.UsageOn(worker.name);
   for (const core::DeviceRecord& device : worker.devices) {
     v1::Device* added = proto.add_devices();
     added->set_name(device.name);
@@ -277,6 +295,8 @@ v1::Worker ToProto(const core::WorkerRecord& worker, const core::Yard& yard) {
     added->set_health_reason(device.health_reason);
     added->set_island(device.island);
     added->set_quarantine(device.quarantine);
+    const auto used = usage.find(device.name);
+    if (used != usage.end()) *added->mutable_usage() = ToProto(used->second);
   }
   proto.mutable_labels()->insert(worker.labels.begin(), worker.labels.end());
   proto.set_version(worker.version);

@@ -67,6 +67,21 @@ core::DeviceRecord FromProto(const v1::Device& device, const std::string& field,
   return record;
 }
 
+core::DeviceUsage FromProto(const v1::DeviceUsage& usage, const std::string& field,
+                            RequestCheck& check) {
+  core::DeviceUsage result;
+  if (usage.has_utilization()) result.utilization = usage.utilization();
+  if (usage.has_memory_utilization()) result.memory_utilization = usage.memory_utilization();
+  if (usage.has_memory_bytes()) result.memory_bytes = usage.memory_bytes();
+  if (usage.has_power_watts()) result.power_watts = usage.power_watts();
+  if (usage.has_power_limit_watts()) result.power_limit_watts = usage.power_limit_watts();
+  if (usage.has_temperature_celsius()) result.temperature_celsius = usage.temperature_celsius();
+  if (usage.has_ecc_errors()) result.ecc_errors = usage.ecc_errors();
+  check.MaxBytes(field + ".slowed_by", usage.slowed_by(), kReasonBytesMax);
+  result.slowed_by = usage.slowed_by();
+  return result;
+}
+
 std::vector<core::DeviceRecord> DevicesFromProto(
     const google::protobuf::RepeatedPtrField<v1::Device>& devices, RequestCheck& check) {
   std::vector<core::DeviceRecord> records;
@@ -232,6 +247,12 @@ core::SyncReport FromProto(const v1::SyncWorkerRequest& request, RequestCheck& c
         FromProto(request.attempts(i), absl::StrCat("attempts[", i, "]"), check));
   }
   report.devices = DevicesFromProto(request.devices(), check);
+  for (int i = 0; i < request.devices_size() && i < kDevicesMax; ++i) {
+    const v1::Device& device = request.devices(i);
+    if (!device.has_usage()) continue;
+    report.usage[device.name()] =
+        FromProto(device.usage(), absl::StrCat("devices[", i, "].usage"), check);
+  }
   return report;
 }
 

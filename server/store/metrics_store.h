@@ -42,7 +42,13 @@ struct MetricPage {
 // By metric name: ascending steps, one point a step.
 using MetricSeries = std::map<std::string, std::vector<StoredPoint>>;
 
-// Thread-safe.
+// The number under which the points of a rank's device are kept, beside those of the ranks
+// themselves: both streams have offsets, and -1 is the device of rank 0. Its own inverse.
+constexpr int32_t DeviceStreamOf(int32_t rank) {
+  return -1 - rank;
+}
+
+// `rank` is a rank, or a DeviceStreamOf one. Thread-safe.
 class MetricsStore {
  public:
   virtual ~MetricsStore() = default;

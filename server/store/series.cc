@@ -47,7 +47,8 @@ std::vector<StoredPoint> MergeAttempts(std::vector<StoredPoint> points) {
 }
 
 std::string MetricStreamName(AttemptId attempt, int32_t rank) {
-  return absl::StrCat(AttemptName(attempt), " rank ", rank, " metrics");
+  if (rank >= 0) return absl::StrCat(AttemptName(attempt), " rank ", rank, " metrics");
+  return absl::StrCat(AttemptName(attempt), " rank ", DeviceStreamOf(rank), " device metrics");
 }
 
 absl::Status CheckOffsets(int64_t offset, int64_t end_offset) {

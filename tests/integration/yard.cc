@@ -100,6 +100,9 @@ void Yard::StartWorker(const std::string& name) {
   if (!options_.dataset_dir.empty()) {
     options.args.insert(options.args.end(), {"--dataset_dir", options_.dataset_dir});
   }
+  options.args.insert(options.args.end(), options_.worker_flags.begin(),
+                      options_.worker_flags.end());
+  options.environment = options_.worker_environment;
   options.stderr_path = dir_.File(absl::StrCat("worker-", name, "-", ++starts_, ".log"));
   auto process = Process::Start(std::move(options));
   ASSERT_TRUE(process.ok()) << process.status();

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,6 +31,9 @@ class Yard {
     // The server's state directory; below the yard's own folder where empty.
     std::string server_state_dir;
     std::vector<std::string> server_flags;
+    std::vector<std::string> worker_flags;
+    // Added to the environment of workers, and of all that they start.
+    std::map<std::string, std::string> worker_environment;
   };
 
   explicit Yard(Options options);

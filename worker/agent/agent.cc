@@ -12,6 +12,8 @@
 #include "common/base/errors.h"
 #include "common/base/log.h"
 #include "common/base/processes.h"
+#include "worker/agent/device_metrics.h"
+#include "worker/run_dir/control.h"
 #include "worker/run_dir/rendezvous.h"
 
 namespace trainyard::agent {
@@ -19,10 +21,18 @@ namespace {
 
 // A turn at least this often.
 constexpr absl::Duration kTurnIdle = absl::Seconds(2);
-constexpr absl::Duration kLookAtDevices = absl::Seconds(2);
 // A run directory that cannot be made: tried so often, then the attempt has failed here.
 constexpr int kBeginTries = 3;
 constexpr absl::Duration kBeginRetry = absl::Milliseconds(300);
+
+// Nothing can be saved from a device that has failed; peers on others may want to say so.
+constexpr absl::Duration kDeviceLostGrace = absl::Seconds(5);
+
+// Whether a supervisor has the attempt's ranks, or is about to.
+bool RunsHere(const Attempt& attempt) {
+  return attempt.has_directory && attempt.assignment.has_value() && !attempt.exit.has_value() &&
+         (attempt.local.phase == Phase::kLaunching || attempt.local.phase == Phase::kAlive);
+}
 
 // The rank that cannot begin for want of its device; the lowest where all devices are here.
 int FirstWithoutDevice(const std::vector<DesiredRank>& ranks, const std::vector<Device>& devices) {
@@ -38,7 +48,6 @@ int FirstWithoutDevice(const std::vector<DesiredRank>& ranks, const std::vector<
 Agent::Agent(AgentOptions options, v1::AgentService::StubInterface& stub, Nvml* nvml, Clock& clock,
              Rng& rng)
     : options_(std::move(options)),
-      nvml_(nvml),
       clock_(clock),
       watch_([]() -> std::optional<FileWatch> {
         auto watch = FileWatch::Create();
@@ -60,6 +69,15 @@ Agent::Agent(AgentOptions options, v1::AgentService::StubInterface& stub, Nvml* 
               Wake();
             }) {
   TY_CHECK(wake_.valid());
+  if (nvml == nullptr) return;
+  const std::string root = JoinPath(options_.settings.state_dir, "attempts");
+  ProcessView view;
+  view.is_ours = [root](int64_t pid) {
+    return ProcessVariable(pid, "TRAINYARD_RUN_DIR").starts_with(root + "/");
+  };
+  view.is_visible = IsProcessVisible;
+  view.describe = DescribeProcess;
+  gpus_.emplace(options_.devices, *nvml, std::move(view));
 }
 
 Agent::~Agent() {
@@ -110,6 +128,7 @@ void Agent::Loop() {
 absl::Duration Agent::NextTurn() const {
   absl::Duration next = std::min(kTurnIdle, attempts_.NextLook() - clock_.Uptime());
   if (!begin_tries_.empty()) next = std::min(next, kBeginRetry);
+  if (gpus_.has_value()) next = std::min(next, devices_due_ - clock_.Uptime());
   return std::max(next, absl::ZeroDuration());
 }
 
@@ -261,7 +280,7 @@ void Agent::SendReport() {
     report.desired_serial = desired_->serial;
     report.desired_revision = desired_->revision;
   }
-  report.changed_devices = changed_devices_;
+  if (gpus_.has_value()) report.changed_devices = gpus_->gpus();
   for (const auto& [id, attempt] : attempts_.all()) {
     if (attempt.local.phase == Phase::kIncomplete) continue;
     ReportedAttempt reported = Describe(attempt);
@@ -287,27 +306,66 @@ void Agent::SendReport() {
 }
 
 void Agent::LookAtDevices() {
-  if (nvml_ == nullptr || clock_.Uptime() < devices_due_) return;
-  devices_due_ = clock_.Uptime() + kLookAtDevices;
-  std::map<std::string, std::vector<int64_t>> processes;
-  for (const Device& device : options_.devices) {
-    if (device.type == "cpu") continue;
-    const auto pids = nvml_->ComputeProcesses(device.name);
-    if (pids.ok()) processes[device.name] = *pids;
+  if (!gpus_.has_value() || clock_.Uptime() < devices_due_) return;
+  devices_due_ = clock_.Uptime() + options_.device_look_interval;
+  std::set<std::string> held;
+  for (const auto& [id, attempt] : attempts_.all()) {
+    if (!RunsHere(attempt)) continue;
+    for (const auto& rank : attempt.assignment->ranks) held.insert(rank.device);
   }
-  const std::string root = JoinPath(options_.settings.state_dir, "attempts");
-  std::vector<Device> now = MarkUnmanagedUse(
-      options_.devices, processes,
-      [&root](int64_t pid) {
-        return ProcessVariable(pid, "TRAINYARD_RUN_DIR").starts_with(root + "/");
-      },
-      DescribeProcess);
-  std::erase_if(now, [](const Device& device) { return device.type == "cpu"; });
-  const bool any_bad = std::any_of(now.begin(), now.end(), [](const Device& device) {
-    return device.health != Device::Health::kOk;
+  gpus_->Look(held);
+  RecordDeviceMetrics();
+  StopRanksOfFailedDevices();
+}
+
+void Agent::RecordDeviceMetrics() {
+  const absl::Duration now = clock_.Uptime();
+  std::erase_if(device_metrics_due_, [this](const auto& entry) {
+    const Attempt* attempt = attempts_.Find(entry.first);
+    return attempt == nullptr || !RunsHere(*attempt);
   });
-  // All of them each time, as soon as one of them has ever differed from its registration.
-  if (any_bad || !changed_devices_.empty()) changed_devices_ = std::move(now);
+  for (const auto& [id, attempt] : attempts_.all()) {
+    if (!RunsHere(attempt)) continue;
+    const auto due = device_metrics_due_.try_emplace(id, now).first;
+    bool is_any_sampled = false;
+    for (const auto& rank : attempt.assignment->ranks) {
+      const Device* device = gpus_->Find(rank.device);
+      const auto progress = attempt.progress.find(rank.rank);
+      // Before its first step there is no step that a point could belong to.
+      if (device == nullptr || progress == attempt.progress.end() || progress->second.step == 0) {
+        continue;
+      }
+      const bool is_sampled = now >= due->second && device->usage.has_value();
+      is_any_sampled = is_any_sampled || is_sampled;
+      const absl::Status status = AppendDevicePoints(
+          attempt.dir.DeviceMetricsPath(rank.rank),
+          DevicePoints(is_sampled ? *device->usage : DeviceUsage(), gpus_->XidsOf(rank.device),
+                       rank.rank, progress->second.step, absl::ToUnixMicros(clock_.Now())));
+      if (!status.ok()) {
+        LogWarning("metrics of a device are lost", {{"error", std::string(status.message())}});
+      }
+    }
+    if (is_any_sampled) due->second = now + options_.device_metrics_interval;
+  }
+}
+
+void Agent::StopRanksOfFailedDevices() {
+  for (const auto& [id, attempt] : attempts_.all()) {
+    if (!RunsHere(attempt) || attempt.local.stop.has_value()) continue;
+    for (const auto& rank : attempt.assignment->ranks) {
+      const std::string why = gpus_->WhyRanksEnd(rank.device);
+      if (why.empty()) continue;
+      Action stop;
+      stop.kind = Action::Kind::kStop;
+      stop.attempt = id;
+      stop.stop = {run_dir::kStopDeviceLost, kDeviceLostGrace,
+                   absl::StrCat("device ", rank.device, " has failed: ", why), rank.rank};
+      LogWarning("an attempt ends with its device",
+                 {{"attempt", AttemptName(id)}, {"error", stop.stop.message}});
+      Act(stop);
+      break;
+    }
+  }
 }
 
 }  // namespace trainyard::agent

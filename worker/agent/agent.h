@@ -19,6 +19,7 @@
 #include "worker/agent/checkpoint_fetcher.h"
 #include "worker/agent/checkpoint_uploader.h"
 #include "worker/agent/device_inventory.h"
+#include "worker/agent/device_watch.h"
 #include "worker/agent/scheduler_link.h"
 #include "worker/agent/session.h"
 #include "worker/agent/stream_uploader.h"
@@ -29,6 +30,9 @@ struct AgentOptions {
   HostSettings settings;
   WorkerIdentity identity;
   std::vector<Device> devices;
+  // Between two looks at the GPUs, and between two points of a device's metrics.
+  absl::Duration device_look_interval = absl::Seconds(2);
+  absl::Duration device_metrics_interval = absl::Seconds(10);
 };
 
 // Owns the threads of the daemon. Stopping it leaves all jobs running: the next daemon on the same
@@ -57,12 +61,14 @@ class Agent {
   void SetTargets();
   void SendReport();
   void LookAtDevices();
+  // Ends attempts on devices that have failed, before their ranks hang for good.
+  void StopRanksOfFailedDevices();
+  void RecordDeviceMetrics();
   const DesiredAttempt* Wanted(AttemptId id) const;
   absl::Duration NextTurn() const;
   void Wake();
 
   const AgentOptions options_;
-  Nvml* const nvml_;
   Clock& clock_;
   Session session_;
   std::optional<FileWatch> watch_;
@@ -76,8 +82,9 @@ class Agent {
   // Of the loop's thread only.
   std::optional<Desired> desired_;
   std::optional<Report> reported_;
-  std::vector<Device> changed_devices_;
+  std::optional<DeviceWatch> gpus_;  // nothing where the host has none
   absl::Duration devices_due_;
+  std::map<AttemptId, absl::Duration> device_metrics_due_;
   struct Tries {
     int failed = 0;
     absl::Duration next;

@@ -206,18 +206,43 @@ v1::ObservedAttempt ToProto(const ReportedAttempt& attempt) {
   return proto;
 }
 
+namespace {
+
+void UsageToProto(const DeviceUsage& usage, v1::DeviceUsage& proto) {
+  if (usage.utilization) proto.set_utilization(*usage.utilization);
+  if (usage.memory_utilization) proto.set_memory_utilization(*usage.memory_utilization);
+  if (usage.memory_bytes) proto.set_memory_bytes(*usage.memory_bytes);
+  if (usage.power_watts) proto.set_power_watts(*usage.power_watts);
+  if (usage.power_limit_watts) proto.set_power_limit_watts(*usage.power_limit_watts);
+  if (usage.temperature_celsius) proto.set_temperature_celsius(*usage.temperature_celsius);
+  if (usage.ecc_errors) proto.set_ecc_errors(*usage.ecc_errors);
+  proto.set_slowed_by(usage.slowed_by);
+}
+
+}  // namespace
+
 v1::Device ToProto(const Device& device) {
   v1::Device proto;
   proto.set_name(device.name);
   proto.set_type(device.type);
   proto.set_memory_bytes(device.memory_bytes);
-  proto.set_health(device.health == Device::Health::kOk ? v1::DEVICE_HEALTH_OK
-                                                        : v1::DEVICE_HEALTH_UNMANAGED_USE);
+  switch (device.health) {
+    case Device::Health::kOk:
+      proto.set_health(v1::DEVICE_HEALTH_OK);
+      break;
+    case Device::Health::kQuarantined:
+      proto.set_health(v1::DEVICE_HEALTH_QUARANTINED);
+      break;
+    case Device::Health::kUnmanagedUse:
+      proto.set_health(v1::DEVICE_HEALTH_UNMANAGED_USE);
+      break;
+  }
   for (const int64_t cpu : device.cpus) proto.add_cpus(static_cast<int32_t>(cpu));
   proto.set_threads(device.threads);
   proto.set_product(device.product);
   proto.set_health_reason(device.health_reason);
   proto.set_island(device.island);
+  if (device.usage.has_value()) UsageToProto(*device.usage, *proto.mutable_usage());
   return proto;
 }
 

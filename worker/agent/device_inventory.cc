@@ -22,6 +22,26 @@ namespace {
 // Files of /proc that hold a word or a few lines.
 constexpr int64_t kSmallFileBytes = 64 << 10;
 
+// Empty where nobody else uses the device.
+std::string UnmanagedUse(const DeviceUse& use, const ProcessView& view) {
+  bool is_one_unseen = false;
+  for (const int64_t pid : use.processes) {
+    if (!view.is_visible(pid)) {
+      is_one_unseen = true;
+    } else if (!view.is_ours(pid)) {
+      return absl::StrCat(view.describe(pid), " uses it, which no job of ours started");
+    }
+  }
+  if (use.has_ranks) return "";
+  if (is_one_unseen) {
+    return "a process that cannot be seen from here, perhaps of a container, uses it";
+  }
+  if (use.processes.empty() && use.memory_bytes > kUnseenMemoryBytes) {
+    return "memory of it is in use by somebody who cannot be seen from here";
+  }
+  return "";
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<Device>> DivideCpus(const std::vector<int64_t>& cpus,
@@ -84,22 +104,24 @@ std::vector<Device> GpuDevices(const std::vector<Gpu>& gpus) {
 }
 
 std::vector<Device> MarkUnmanagedUse(std::vector<Device> devices,
-                                     const std::map<std::string, std::vector<int64_t>>& processes,
-                                     const std::function<bool(int64_t pid)>& is_ours,
-                                     const std::function<std::string(int64_t pid)>& describe) {
+                                     const std::map<std::string, DeviceUse>& uses,
+                                     const ProcessView& view) {
   for (Device& device : devices) {
+    if (device.health == Device::Health::kQuarantined) continue;
     device.health = Device::Health::kOk;
     device.health_reason.clear();
-    const auto found = processes.find(device.name);
-    if (found == processes.end()) continue;
-    for (const int64_t pid : found->second) {
-      if (is_ours(pid)) continue;
-      device.health = Device::Health::kUnmanagedUse;
-      device.health_reason = absl::StrCat(describe(pid), " uses it, which no job of ours started");
-      break;
-    }
+    const auto use = uses.find(device.name);
+    if (use == uses.end()) continue;
+    const std::string reason = UnmanagedUse(use->second, view);
+    if (reason.empty()) continue;
+    device.health = Device::Health::kUnmanagedUse;
+    device.health_reason = reason;
   }
   return devices;
+}
+
+bool IsProcessVisible(int64_t pid) {
+  return pid > 0 && access(absl::StrCat("/proc/", pid).c_str(), F_OK) == 0;
 }
 
 std::string DescribeProcess(int64_t pid) {

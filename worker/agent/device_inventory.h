@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "worker/agent/gpu_facts.h"
 #include "worker/agent/nvml.h"
 #include "worker/agent/report.h"
 
@@ -35,14 +36,34 @@ std::vector<int64_t> AllowedCpus();
 // `gpus` as devices, with the type that a spec asks for.
 std::vector<Device> GpuDevices(const std::vector<Gpu>& gpus);
 
-// Marks the devices on which a process computes that `is_ours` does not know.
-// `processes`: by device name. `describe`: a process in words, for the reason.
+// Memory that is in use on a GPU though no process shows: more than a driver takes for itself.
+inline constexpr int64_t kUnseenMemoryBytes = int64_t{2} << 30;
+
+// Who uses a device, as its driver sees it.
+struct DeviceUse {
+  std::vector<int64_t> processes = {};
+  int64_t memory_bytes = 0;
+  bool has_ranks = false;  // a rank of ours runs on it, or has just ended
+};
+
+// What can be told of a process.
+struct ProcessView {
+  std::function<bool(int64_t pid)> is_ours;
+  // False for one of another pid namespace (a container's), which may go by any number here.
+  std::function<bool(int64_t pid)> is_visible;
+  std::function<std::string(int64_t pid)> describe;  // for the reason
+};
+
+// Marks the devices that somebody else uses: a process that is not ours, one that cannot be seen
+// where no rank of ours could be it, or somebody who shows by nothing but the memory that is taken.
+// `uses`: by device name. Devices that are set aside for errors stay so.
 std::vector<Device> MarkUnmanagedUse(std::vector<Device> devices,
-                                     const std::map<std::string, std::vector<int64_t>>& processes,
-                                     const std::function<bool(int64_t pid)>& is_ours,
-                                     const std::function<std::string(int64_t pid)>& describe);
+                                     const std::map<std::string, DeviceUse>& uses,
+                                     const ProcessView& view);
 
 // "process 4711 (python3 of anna)"; without what cannot be seen from here.
 std::string DescribeProcess(int64_t pid);
+// Whether /proc shows it.
+bool IsProcessVisible(int64_t pid);
 
 }  // namespace trainyard::agent

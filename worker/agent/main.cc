@@ -14,6 +14,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/duration.h"
 #include "common/base/env.h"
 #include "common/base/files.h"
 #include "common/base/labels.h"
@@ -39,6 +40,7 @@ struct Flags {
   std::string trainer;
   std::string supervisor;
   std::string nvml = "libnvidia-ml.so.1";
+  std::string device_metrics_interval = "10s";
   LogFormat log_format = LogFormat::kText;
   agent::CpuDeviceOptions cpu;
 };
@@ -87,11 +89,28 @@ absl::StatusOr<std::string> ReadOrMakeUid(const std::string& state_dir) {
   return uid;
 }
 
+// What there is to know of a GPU before anything goes wrong with it.
+void LogGpu(const agent::Gpu& gpu, const absl::StatusOr<agent::GpuReading>& reading) {
+  std::string errors = "unknown";
+  if (reading.ok() && reading->lifetime_ecc_errors.has_value()) {
+    errors = absl::StrCat(*reading->lifetime_ecc_errors);
+  }
+  const bool has_ecc = reading.ok() && reading->ecc_enabled.value_or(false);
+  LogInfo("a GPU is here", {{"device", gpu.uuid},
+                            {"product", gpu.product},
+                            {"bus", gpu.pci_bus_id},
+                            {"compute_capability", gpu.compute_capability},
+                            {"island", absl::StrCat(gpu.island)},
+                            {"ecc", has_ecc ? "on" : "off"},
+                            {"uncorrected_errors_ever", errors}});
+}
+
 absl::StatusOr<std::vector<agent::Device>> FindDevices(const Flags& flags, agent::Nvml* nvml) {
   std::vector<agent::Device> devices;
   if (nvml != nullptr) {
     TY_ASSIGN_OR_RETURN(const std::vector<agent::Gpu> gpus, nvml->ListGpus());
     devices = agent::GpuDevices(gpus);
+    for (const agent::Gpu& gpu : gpus) LogGpu(gpu, nvml->Read(gpu.uuid));
   }
   TY_ASSIGN_OR_RETURN(std::vector<agent::Device> cpus,
                       agent::DivideCpus(agent::AllowedCpus(), AllowedMemory(), flags.cpu));
@@ -138,6 +157,7 @@ absl::Status Run(const Flags& flags) {
     LogWarning("no GPU is offered", {{"error", std::string(nvml.status().message())}});
   }
   agent::Nvml* gpus = nvml.ok() ? nvml->get() : nullptr;
+  if (gpus != nullptr) LogInfo("NVIDIA's driver answers", {{"version", gpus->DriverVersion()}});
 
   agent::AgentOptions options;
   options.settings = {state_dir,
@@ -146,6 +166,8 @@ absl::Status Run(const Flags& flags) {
                       flags.address,
                       {flags.supervisor, flags.trainer}};
   options.identity = {flags.name, uid, Hostname(), flags.address, labels};
+  TY_ASSIGN_OR_RETURN(options.device_metrics_interval,
+                      ParseDuration(flags.device_metrics_interval));
   TY_ASSIGN_OR_RETURN(options.devices, FindDevices(flags, gpus));
   LogInfo("worker starts", {{"name", flags.name},
                             {"server", flags.server},
@@ -188,6 +210,8 @@ int Main(int argc, char** argv) {
   app.add_option("--trainer", flags.trainer, "program that is a rank (cpu backend)");
   app.add_option("--supervisor", flags.supervisor, "program that owns an attempt's ranks");
   app.add_option("--nvml", flags.nvml, "NVIDIA's management library");
+  app.add_option("--device_metrics_interval", flags.device_metrics_interval,
+                 "time between two points of the metrics of a GPU on which a rank runs");
   const std::map<std::string, LogFormat> formats = {{"text", LogFormat::kText},
                                                     {"json", LogFormat::kJson}};
   app.add_option("--log_format", flags.log_format, "text or json")

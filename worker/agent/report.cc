@@ -1,6 +1,8 @@
 #include "worker/agent/report.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace trainyard::agent {
 namespace {
@@ -18,10 +20,20 @@ ReportedAttempt Steady(ReportedAttempt attempt) {
   return attempt;
 }
 
+std::vector<Device> Steady(std::vector<Device> devices) {
+  for (Device& device : devices) device.usage.reset();
+  // To know what GPUs do is no news where all of them are well, as they were registered.
+  const bool all_well = std::all_of(devices.begin(), devices.end(), [](const Device& device) {
+    return device.health == Device::Health::kOk;
+  });
+  if (all_well) devices.clear();
+  return devices;
+}
+
 }  // namespace
 
 bool IsUrgent(const Report& previous, const Report& next) {
-  if (previous.changed_devices != next.changed_devices) return true;
+  if (Steady(previous.changed_devices) != Steady(next.changed_devices)) return true;
   if (previous.attempts.size() != next.attempts.size()) return true;
   for (size_t i = 0; i < next.attempts.size(); ++i) {
     if (Steady(previous.attempts[i]) != Steady(next.attempts[i])) return true;

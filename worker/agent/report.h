@@ -31,8 +31,22 @@ struct ReportedAttempt {
   friend bool operator==(const ReportedAttempt&, const ReportedAttempt&) = default;
 };
 
+// What a GPU does at the moment; see v1::DeviceUsage.
+struct DeviceUsage {
+  std::optional<double> utilization = {};
+  std::optional<double> memory_utilization = {};
+  std::optional<int64_t> memory_bytes = {};
+  std::optional<double> power_watts = {};
+  std::optional<double> power_limit_watts = {};
+  std::optional<double> temperature_celsius = {};
+  std::optional<int64_t> ecc_errors = {};
+  std::string slowed_by = {};
+
+  friend bool operator==(const DeviceUsage&, const DeviceUsage&) = default;
+};
+
 struct Device {
-  enum class Health { kOk, kUnmanagedUse };
+  enum class Health { kOk, kQuarantined, kUnmanagedUse };
   std::string name;
   std::string type;
   std::string product;
@@ -42,6 +56,7 @@ struct Device {
   int threads = 1;
   Health health = Health::kOk;
   std::string health_reason;
+  std::optional<DeviceUsage> usage;
 
   friend bool operator==(const Device&, const Device&) = default;
 };
@@ -51,7 +66,7 @@ struct Report {
   int64_t desired_serial = 0;
   int64_t desired_revision = 0;
   std::vector<ReportedAttempt> attempts;
-  std::vector<Device> changed_devices;  // whose health is not as at registration
+  std::vector<Device> changed_devices;  // whose health or usage may not be as at registration
 
   friend bool operator==(const Report&, const Report&) = default;
 };

@@ -39,6 +39,18 @@ void ToProto(const run_dir::MetricPoint& point, AttemptId id, v1::MetricPoint& p
 
 }  // namespace
 
+absl::string_view StreamUploader::KindName(Kind kind) {
+  switch (kind) {
+    case Kind::kLog:
+      return "log";
+    case Kind::kMetrics:
+      return "metrics";
+    case Kind::kDeviceMetrics:
+      return "device metrics";
+  }
+  return "stream";
+}
+
 StreamUploader::StreamUploader(v1::AgentService::StubInterface& stub, Session& session, Rng& rng,
                                std::function<void()> on_done)
     : stub_(stub),
@@ -116,7 +128,7 @@ void StreamUploader::Run() {
 bool StreamUploader::PumpAttempt(const UploadTarget& target, bool& healthy) {
   bool more = false;
   for (const int rank : target.ranks) {
-    for (const Kind kind : {Kind::kMetrics, Kind::kLog}) {
+    for (const Kind kind : {Kind::kMetrics, Kind::kDeviceMetrics, Kind::kLog}) {
       const StreamKey key(rank, kind);
       Stream& stream = streams_[target.id][key];
       Pumped pumped = Pumped::kMore;
@@ -145,7 +157,7 @@ StreamUploader::Pumped StreamUploader::Pump(const UploadTarget& target, StreamKe
   if (stream.closed) return Pumped::kAtEnd;
   bool at_end = false;
   const auto next = key.second == Kind::kLog ? SendLog(target, key.first, stream, at_end)
-                                             : SendMetrics(target, key.first, stream, at_end);
+                                             : SendMetrics(target, key, stream, at_end);
   if (!next.ok()) return HandleFailure(target, key, stream, next.status());
   if (at_end) return Pumped::kAtEnd;
   const bool moved = !stream.offset.has_value() || *next != *stream.offset;
@@ -189,12 +201,16 @@ absl::StatusOr<int64_t> StreamUploader::SendLog(const UploadTarget& target, int 
   });
 }
 
-absl::StatusOr<int64_t> StreamUploader::SendMetrics(const UploadTarget& target, int rank,
+absl::StatusOr<int64_t> StreamUploader::SendMetrics(const UploadTarget& target, StreamKey key,
                                                     Stream& stream, bool& at_end) {
+  const int rank = key.first;
+  const bool of_device = key.second == Kind::kDeviceMetrics;
   v1::AppendMetricsRequest request;
+  request.set_of_device(of_device);
   std::map<std::string, double> last;
   int64_t end = stream.offset.value_or(0);
-  const std::string path = target.dir.MetricsPath(rank);
+  const std::string path =
+      of_device ? target.dir.DeviceMetricsPath(rank) : target.dir.MetricsPath(rank);
   TY_ASSIGN_OR_RETURN(const run_dir::LineChunk chunk,
                       run_dir::ReadWholeLines(path, end, kMetricChunkBytes));
   at_end = chunk.text.empty();
@@ -243,8 +259,7 @@ StreamUploader::Pumped StreamUploader::HandleFailure(const UploadTarget& target,
   if (IsRefusal(status)) {
     LogWarning("the server refuses a stream",
                {{"attempt", AttemptName(target.id)},
-                {"stream", absl::StrCat(key.second == Kind::kLog ? "log" : "metrics", " of rank ",
-                                        key.first)},
+                {"stream", absl::StrCat(KindName(key.second), " of rank ", key.first)},
                 {"error", std::string(status.message())}});
     stream.closed = true;
     return Pumped::kAtEnd;

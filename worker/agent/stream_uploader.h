@@ -45,12 +45,13 @@ class StreamUploader {
   Progress ProgressOf(AttemptId id) const;
 
  private:
-  enum class Kind { kLog, kMetrics };
+  enum class Kind { kLog, kMetrics, kDeviceMetrics };
   struct Stream {
     std::optional<int64_t> offset;  // unknown until the server was asked
     bool closed = false;            // the server wants no more of it
     bool warned = false;
   };
+  static absl::string_view KindName(Kind kind);
   using StreamKey = std::pair<int, Kind>;
   // What a look at a stream gave.
   enum class Pumped { kAtEnd, kMore, kFailed };
@@ -61,7 +62,8 @@ class StreamUploader {
   Pumped Pump(const UploadTarget& target, StreamKey key, Stream& stream);
   absl::StatusOr<int64_t> SendLog(const UploadTarget& target, int rank, Stream& stream,
                                   bool& at_end);
-  absl::StatusOr<int64_t> SendMetrics(const UploadTarget& target, int rank, Stream& stream,
+  // `key`: of metrics.jsonl or device_metrics.jsonl.
+  absl::StatusOr<int64_t> SendMetrics(const UploadTarget& target, StreamKey key, Stream& stream,
                                       bool& at_end);
   Pumped HandleFailure(const UploadTarget& target, StreamKey key, Stream& stream,
                        const absl::Status& status);

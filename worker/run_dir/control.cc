@@ -1,5 +1,7 @@
 #include "worker/run_dir/control.h"
 
+#include <limits>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -66,6 +68,10 @@ std::string EncodeStopRequest(const StopRequest& request) {
   Json json;
   json["reason"] = request.reason;
   json["grace_ms"] = absl::ToInt64Milliseconds(request.grace);
+  if (request.reason == kStopDeviceLost) {
+    json["message"] = request.message;
+    json["rank"] = request.rank;
+  }
   return DumpJson(json) + "\n";
 }
 
@@ -79,8 +85,12 @@ absl::StatusOr<StopRequest> DecodeStopRequest(absl::string_view text, absl::stri
   reader.String("reason", request.reason);
   constexpr int64_t kMaxGraceMs = 86'400'000;  // one day
   reader.Integer("grace_ms", grace_ms, 0, kMaxGraceMs);
+  int64_t rank = 0;
+  reader.String("message", request.message);
+  reader.Integer("rank", rank, 0, std::numeric_limits<int>::max());
   TY_RETURN_IF_ERROR(FileStatus(file, violations));
   request.grace = absl::Milliseconds(grace_ms);
+  request.rank = static_cast<int>(rank);
   return request;
 }
 

@@ -35,10 +35,18 @@ absl::StatusOr<int64_t> ReadCheckpointRequest(const RunDir& dir);
 // power loss nobody is left to answer it.
 absl::Status RequestCheckpoint(const RunDir& dir, int64_t number);
 
+// The worker's own reason: a device has failed under its rank, and the attempt with it.
+inline constexpr char kStopDeviceLost[] = "device_lost";
+// As which the attempt has then failed, of the class `hardware`.
+inline constexpr char kReasonDeviceLost[] = "DEVICE_LOST";
+
 // A request to stop the ranks: SIGTERM, `grace`, SIGKILL.
 struct StopRequest {
   std::string reason = {};  // cancelled, preempted, suspended, drained
   absl::Duration grace = absl::Seconds(10);
+  // kStopDeviceLost: what is wrong with the device, and whose it is.
+  std::string message = {};
+  int rank = 0;
 
   friend bool operator==(const StopRequest&, const StopRequest&) = default;
 };

@@ -48,6 +48,10 @@ std::string RunDir::RankDir(int rank) const {
 std::string RunDir::LogPath(int rank) const {
   return JoinPath(RankDir(rank), "log");
 }
+std::string RunDir::DeviceMetricsPath(int rank) const {
+  return JoinPath(RankDir(rank), "device_metrics.jsonl");
+}
+
 std::string RunDir::MetricsPath(int rank) const {
   return JoinPath(RankDir(rank), "metrics.jsonl");
 }

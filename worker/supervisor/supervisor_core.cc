@@ -185,6 +185,13 @@ run_dir::AttemptExit SupervisorCore::Exit(int64_t end_time_us) const {
       exit.message = absl::StrCat("rank ", failure->exit.rank,
                                   " stopped by itself; somebody sent it a signal");
     }
+  } else if (stop_.has_value() && stop_->reason == run_dir::kStopDeviceLost) {
+    // Ranks that hang on a lost device do not say so themselves.
+    exit.outcome = Outcome::kHardware;
+    exit.exit_code = run_dir::kExitHardware;
+    exit.reason = run_dir::kReasonDeviceLost;
+    exit.message = stop_->message;
+    exit.failed_rank = stop_->rank;
   } else {
     exit.outcome = Outcome::kStopped;
     exit.exit_code = run_dir::kExitStopped;

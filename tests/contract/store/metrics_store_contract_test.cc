@@ -118,6 +118,17 @@ TEST_P(MetricsStoreContract, RanksAndAttemptsHaveOffsetsOfTheirOwn) {
   EXPECT_EQ(*store_->ReadOffset({JobId{2}, 1}, 0), 0);
 }
 
+TEST_P(MetricsStoreContract, TheDeviceOfARankHasAnOffsetOfItsOwn) {
+  Append(1, {Point(1, "train.loss", 1)}, 0);
+  Append(1, {Point(1, "gpu.power_watts", 300)}, DeviceStreamOf(0));
+  EXPECT_EQ(*store_->ReadOffset({JobId{1}, 1}, DeviceStreamOf(0)), 10);
+  EXPECT_EQ(*store_->ReadOffset({JobId{1}, 1}, DeviceStreamOf(1)), 0);
+  EXPECT_THAT(Series("gpu.power_watts"), ElementsAre("1:300@1"));
+  const auto gap = store_->AppendPoints({JobId{1}, 1}, DeviceStreamOf(0), 50, {}, 90);
+  EXPECT_NE(gap.status().message().find("rank 0 device metrics"), absl::string_view::npos)
+      << gap.status();
+}
+
 TEST_P(MetricsStoreContract, AnEmptyChunkMovesTheOffsetOnly) {
   ASSERT_TRUE(store_->AppendPoints({JobId{1}, 1}, 0, 0, {}, 25).ok());
   EXPECT_EQ(*store_->ReadOffset({JobId{1}, 1}, 0), 25);

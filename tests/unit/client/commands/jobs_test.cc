@@ -138,5 +138,35 @@ TEST_F(Jobs, WorkersAreListedAndCordoned) {
   EXPECT_EQ(runner_.Run({"workers", "cordon", "lab-2"}).exit_code, 3);
 }
 
+TEST_F(Jobs, DevicesAreListedWithWhatGpusDoAndWhyTheyAreNotWell) {
+  v1::Worker worker;
+  worker.set_name("workers/lab-1");
+  for (const char* name : {"GPU-aa", "GPU-bb"}) {
+    v1::Device* device = worker.add_devices();
+    device->set_name(name);
+    device->set_type("h200");
+    device->set_memory_bytes(int64_t{141} << 30);
+    device->set_product("NVIDIA H200");
+    device->set_health(v1::DEVICE_HEALTH_OK);
+  }
+  v1::DeviceUsage& usage = *worker.mutable_devices(0)->mutable_usage();
+  usage.set_utilization(0.934);
+  usage.set_memory_bytes(int64_t{70} << 30);
+  usage.set_power_watts(649.6);
+  usage.set_power_limit_watts(700);
+  usage.set_temperature_celsius(84);
+  usage.set_slowed_by("heat");
+  worker.mutable_devices(1)->set_health(v1::DEVICE_HEALTH_QUARANTINED);
+  worker.mutable_devices(1)->set_health_reason("Xid 79: it is off the bus");
+  server_.AddWorker(worker);
+  const std::string table = runner_.Run({"devices", "ls"}).out;
+  EXPECT_THAT(table, HasSubstr("MEMORY    USED  UTIL      POWER  TEMP  SLOWED BY  HELD BY"));
+  EXPECT_THAT(table, HasSubstr("141 GiB  70 GiB   93%  650/700 W  84 C  heat"));
+  EXPECT_THAT(table, HasSubstr("QUARANTINED (Xid 79: it is off the bus)"));
+  const std::string json = runner_.Run({"devices", "ls", "-o", "json"}).out;
+  EXPECT_THAT(json, HasSubstr("\"temperature_celsius\""));
+  EXPECT_THAT(json, HasSubstr("\"health_reason\""));
+}
+
 }  // namespace
 }  // namespace trainyard::testing

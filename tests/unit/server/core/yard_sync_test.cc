@@ -186,6 +186,19 @@ TEST_F(YardSync, ASickDeviceIsNotOffered) {
   EXPECT_EQ(State(job), "STARTING");
 }
 
+TEST_F(YardSync, WhatDevicesDoIsPassedOnWhileTheWorkerIsHeardOf) {
+  Join("lab-1", 1);
+  EXPECT_TRUE(yard_->UsageOn("lab-1").empty());
+  SyncReport report{sessions_["lab-1"], 10, 1, {}, {}};
+  report.usage["cpu-0"].utilization = 0.5;
+  ASSERT_TRUE(Apply(report).ok());
+  ASSERT_EQ(yard_->UsageOn("lab-1").count("cpu-0"), 1u);
+  EXPECT_EQ(yard_->UsageOn("lab-1").at("cpu-0").utilization, 0.5);
+  EXPECT_TRUE(yard_->UsageOn("lab-2").empty());
+  Advance(60'000'000);
+  EXPECT_TRUE(yard_->UsageOn("lab-1").empty()) << "nobody knows what it does now";
+}
+
 TEST_F(YardSync, ProgressComesFromRankZeroAndIsWrittenOnlyWhenItChanges) {
   Join("lab-1", 1);
   const JobId job = Submit(1);

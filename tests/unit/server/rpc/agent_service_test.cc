@@ -164,6 +164,58 @@ TEST_F(AgentServiceTest, MetricPointsComeOnceWhateverIsSentAgain) {
   EXPECT_EQ(metrics_.ReadAfter(JobId{1}, 0, 100)->points.size(), 3u);
 }
 
+TEST_F(AgentServiceTest, PointsOfADeviceHaveOffsetsOfTheirOwn) {
+  Register();
+  CreateJob("a");
+  const v1::DesiredAttempt attempt = StartRunning();
+  EXPECT_EQ(*AppendMetrics(attempt, 0, {1, 2}), 20);
+  v1::AppendMetricsRequest request;
+  request.set_session(session_);
+  request.set_attempt(attempt.attempt());
+  request.set_fencing_token(attempt.fencing_token());
+  request.set_of_device(true);
+  request.set_end_offset(7);
+  request.add_points()->set_name("gpu.power_watts");
+  v1::AppendResponse response;
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(agents_->AppendMetrics(Context().get(), request, &response).ok());
+    EXPECT_EQ(response.next_offset(), 7);
+  }
+  EXPECT_EQ(*AppendMetrics(attempt, 20, {3}), 30);
+  EXPECT_EQ(metrics_.ReadAfter(JobId{1}, 0, 100)->points.size(), 4u);
+  request.set_offset(9);
+  request.set_end_offset(12);
+  const auto gap = FromGrpcStatus(agents_->AppendMetrics(Context().get(), request, &response));
+  EXPECT_EQ(GetErrorMetadata(gap).at(error::kExpectedOffset), "7");
+  EXPECT_THAT(std::string(gap.message()), ::testing::HasSubstr("device metrics of rank 0"));
+}
+
+TEST_F(AgentServiceTest, WhatDevicesDoIsShownAsTheWorkerSaysIt) {
+  Register();
+  v1::SyncWorkerRequest request;
+  request.set_session(session_);
+  request.set_sequence(100);
+  v1::Device& device = *request.add_devices();
+  device.set_name("cpu-0");
+  device.set_type("cpu");
+  device.mutable_usage()->set_temperature_celsius(61);
+  device.mutable_usage()->set_utilization(0);
+  device.mutable_usage()->set_slowed_by("heat");
+  v1::SyncWorkerResponse response;
+  ASSERT_TRUE(agents_->SyncWorker(Context().get(), request, &response).ok());
+  v1::ListWorkersResponse workers;
+  ASSERT_TRUE(fleet_->ListWorkers(Context().get(), v1::ListWorkersRequest(), &workers).ok());
+  const v1::Worker& worker = workers.workers(0);
+  EXPECT_EQ(worker.devices(0).usage().ShortDebugString(), device.usage().ShortDebugString());
+  EXPECT_FALSE(worker.devices(0).usage().has_power_watts());
+  EXPECT_FALSE(worker.devices(1).has_usage());
+
+  request.set_sequence(101);
+  device.mutable_usage()->set_slowed_by(std::string(100'000, 'x'));
+  const auto status = FromGrpcStatus(agents_->SyncWorker(Context().get(), request, &response));
+  EXPECT_EQ(GetFieldViolations(status).at(0).field, "devices[0].usage.slowed_by");
+}
+
 TEST_F(AgentServiceTest, AnAttemptThatHasEndedStillDeliversItsLogs) {
   Register();
   CreateJob("a");

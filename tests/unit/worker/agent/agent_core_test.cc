@@ -285,5 +285,20 @@ TEST(IsUrgent, StepsAndMetricsCanWaitStatesAndEndsCannot) {
   EXPECT_TRUE(IsUrgent(before, after));
 }
 
+TEST(IsUrgent, WhatDevicesDoCanWaitTheirHealthCannot) {
+  const Report before;
+  Report busy;
+  busy.changed_devices.resize(1);
+  busy.changed_devices[0].usage = DeviceUsage{.utilization = 0.5};
+  EXPECT_FALSE(IsUrgent(before, busy)) << "all is as it was registered";
+  Report idle = busy;
+  idle.changed_devices[0].usage->utilization = 0;
+  EXPECT_FALSE(IsUrgent(busy, idle));
+  Report sick = busy;
+  sick.changed_devices[0].health = Device::Health::kQuarantined;
+  EXPECT_TRUE(IsUrgent(busy, sick));
+  EXPECT_TRUE(IsUrgent(sick, busy));
+}
+
 }  // namespace
 }  // namespace trainyard::agent

@@ -39,6 +39,7 @@ class AgentTest : public ::testing::Test {
 
   ~AgentTest() override {
     agent_.reset();
+    unsetenv("FAKE_NVML_STATE");
     // Supervisors are nobody's children; they are known by their run directories.
     for (const ProcessInfo& process : ListProcesses()) {
       const std::string of = ProcessVariable(process.pid, "TRAINYARD_RUN_DIR");
@@ -52,7 +53,7 @@ class AgentTest : public ::testing::Test {
 
   void StartServer() { server_.emplace(state_, JoinPath(folder_, "s")); }
 
-  void StartAgent() {
+  void StartAgent(Nvml* nvml = nullptr) {
     AgentOptions options;
     options.settings.state_dir = folder_;
     options.settings.dataset_dir = "/data";
@@ -66,8 +67,10 @@ class AgentTest : public ::testing::Test {
       options.devices[static_cast<size_t>(i)].name = absl::StrCat("cpu-", i);
       options.devices[static_cast<size_t>(i)].type = "cpu";
     }
+    if (nvml != nullptr) options.devices = GpuDevices(*nvml->ListGpus());
+    options.device_look_interval = absl::Milliseconds(20);
     agent_ =
-        std::make_unique<Agent>(std::move(options), *stub_, nullptr, *Clock::Real(), *Rng::Real());
+        std::make_unique<Agent>(std::move(options), *stub_, nvml, *Clock::Real(), *Rng::Real());
     agent_->Start();
   }
 
@@ -137,6 +140,7 @@ class AgentTest : public ::testing::Test {
   std::string folder_;
   std::unique_ptr<v1::AgentService::Stub> stub_;
   run_dir::RunDir dir_{""};
+  std::unique_ptr<Nvml> nvml_;  // where a test has GPUs
   std::unique_ptr<Agent> agent_;
 };
 
@@ -280,6 +284,49 @@ trap 'exit 15' TERM; while true; do sleep 0.02; [ -e $D/ranks/1/exit.json ] && e
   EXPECT_EQ(outcome.failure().failure_class(), v1::FAILURE_CLASS_HARDWARE);
   EXPECT_EQ(outcome.failure().reason(), "DEVICE_LOST");
   EXPECT_EQ(outcome.failed_rank(), 1);
+}
+
+TEST_F(AgentTest, AnAttemptOnAGpuThatFailsHasFailedByHardware) {
+  const std::string state = JoinPath(folder_, "gpus");
+  const std::string gpus =
+      "gpu GPU-aa name=NVIDIA_H200 memory=1000 utilization=50 temperature=60\n"
+      "gpu GPU-bb name=NVIDIA_H200 memory=1000 utilization=70\n";
+  TY_CHECK_OK(WriteFileAtomically(state, gpus));
+  setenv("FAKE_NVML_STATE", state.c_str(), 1);
+  auto nvml = Nvml::Open(FAKE_NVML);
+  ASSERT_TRUE(nvml.ok()) << nvml.status();
+  nvml_ = *std::move(nvml);
+  // It notices nothing of its device.
+  Trainer("trap 'exit 15' TERM; progress running 4; while true; do sleep 0.02; done");
+  TY_CHECK_OK(WriteFileAtomically(JoinPath(folder_, "trainer.sh-cuda"),
+                                  *ReadFile(JoinPath(folder_, "trainer.sh")), 0755));
+  StartAgent(nvml_.get());
+  v1::DesiredAttempt desired = Run(2);
+  desired.mutable_ranks(0)->set_device("GPU-aa");
+  desired.mutable_ranks(1)->set_device("GPU-bb");
+  state_.Want(desired);
+  const std::pair<std::string, int> second(kName, DeviceStreamOf(1));
+  ASSERT_TRUE(state_.Wait([&] { return state_.points[second].size() >= 3; }));
+  {
+    absl::MutexLock lock(&state_.mutex);
+    EXPECT_EQ(state_.points[second][0].name(), "gpu.utilization.rank1");
+    EXPECT_EQ(state_.points[second][0].value(), 0.7);
+    EXPECT_EQ(state_.points[second][0].step(), 4);
+  }
+  TY_CHECK_OK(WriteFileAtomically(state, gpus + "xid 1 GPU-bb 94\n"));
+  ASSERT_TRUE(WaitForDrained());
+  const v1::AttemptOutcome outcome = Last().outcome();
+  EXPECT_EQ(outcome.kind(), v1::AttemptOutcome::FAILED);
+  EXPECT_EQ(outcome.failure().failure_class(), v1::FAILURE_CLASS_HARDWARE);
+  EXPECT_EQ(outcome.failure().reason(), "DEVICE_LOST");
+  EXPECT_THAT(outcome.failure().message(), ::testing::HasSubstr("GPU-bb has failed: Xid 94"));
+  EXPECT_EQ(outcome.failed_rank(), 1);
+  absl::MutexLock lock(&state_.mutex);
+  ASSERT_EQ(state_.devices.size(), 2u);
+  EXPECT_EQ(state_.devices[0].health(), v1::DEVICE_HEALTH_OK);
+  EXPECT_EQ(state_.devices[0].usage().temperature_celsius(), 60);
+  EXPECT_EQ(state_.devices[1].health(), v1::DEVICE_HEALTH_QUARANTINED);
+  EXPECT_EQ(state_.points[second].back().name(), "gpu.xid.rank1");
 }
 
 TEST_F(AgentTest, ADeviceThatIsNotHereIsAFailureOfTheHardware) {

@@ -77,30 +77,6 @@ TEST(DeviceTypeOf, IsThePlainNameOfTheChip) {
   EXPECT_EQ(DeviceTypeOf(""), "gpu");
 }
 
-TEST(Nvml, ListsGpusOfTheLibrary) {
-  const auto nvml = Nvml::Open(FAKE_NVML);
-  ASSERT_TRUE(nvml.ok()) << nvml.status();
-  const auto gpus = (*nvml)->ListGpus();
-  ASSERT_TRUE(gpus.ok()) << gpus.status();
-  const std::vector<Device> devices = GpuDevices(*gpus);
-  ASSERT_EQ(devices.size(), 5u);
-  EXPECT_EQ(devices[0].name, "GPU-aaaa");
-  EXPECT_EQ(devices[0].type, "h200");
-  EXPECT_EQ(devices[0].memory_bytes, int64_t{150} << 30);
-  EXPECT_EQ(devices[1].type, "gtx-1080-ti");
-  EXPECT_THAT(*(*nvml)->ComputeProcesses("GPU-aaaa"), ElementsAre());
-  EXPECT_THAT(*(*nvml)->ComputeProcesses("GPU-bbbb"), ElementsAre(4711));
-  EXPECT_FALSE((*nvml)->ComputeProcesses("GPU-ffff").ok());
-  std::vector<int> islands;
-  for (const Device& device : devices) islands.push_back(device.island);
-  EXPECT_THAT(islands, ElementsAre(1, 0, 1, 2, 2));
-}
-
-TEST(Nvml, IsNotFoundWhereThereIsNoLibraryAndRefusedWhereItIsAnother) {
-  EXPECT_EQ(Nvml::Open("libno-such-library.so.1").status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(Nvml::Open("libm.so.6").status().code(), absl::StatusCode::kUnavailable);
-}
-
 TEST(NumberIslands, JoinsWhatIsLinkedThroughOthersAndLeavesOutWhatIsNot) {
   // A ring of four as 0-4-1-3, 2 alone.
   const std::set<std::pair<int, int>> links = {{0, 4}, {1, 4}, {1, 3}, {0, 3}};
@@ -118,21 +94,65 @@ TEST(DescribeProcess, SaysWhoRunsWhat) {
   EXPECT_EQ(DescribeProcess(int64_t{1} << 40), "process 1099511627776");
 }
 
-TEST(MarkUnmanagedUse, NamesTheStrangersProcessAndForgivesOurs) {
-  std::vector<Device> devices(2);
-  devices[0].name = "GPU-aaaa";
-  devices[1].name = "GPU-bbbb";
-  const auto ours = [](int64_t pid) { return pid == 1; };
-  const auto words = [](int64_t pid) { return absl::StrCat("process ", pid, " (python of anna)"); };
-  auto marked =
-      MarkUnmanagedUse(devices, {{"GPU-aaaa", {1}}, {"GPU-bbbb", {1, 4711}}}, ours, words);
-  EXPECT_EQ(marked[0].health, Device::Health::kOk);
-  EXPECT_EQ(marked[1].health, Device::Health::kUnmanagedUse);
-  EXPECT_THAT(marked[1].health_reason,
-              ::testing::HasSubstr("process 4711 (python of anna) uses it"));
-  marked = MarkUnmanagedUse(marked, {}, ours, words);
-  EXPECT_EQ(marked[1].health, Device::Health::kOk);
-  EXPECT_EQ(marked[1].health_reason, "");
+class MarkUnmanagedUseTest : public ::testing::Test {
+ protected:
+  MarkUnmanagedUseTest() : devices_(2) {
+    devices_[0].name = "GPU-aaaa";
+    devices_[1].name = "GPU-bbbb";
+    view_.is_ours = [](int64_t pid) { return pid == 1; };
+    view_.is_visible = [](int64_t pid) { return pid > 0 && pid < 10'000; };
+    view_.describe = [](int64_t pid) { return absl::StrCat("process ", pid, " (python of anna)"); };
+  }
+
+  // The reason that the second device is marked with; empty where it is well.
+  std::string Mark(const DeviceUse& use) {
+    const auto marked = MarkUnmanagedUse(devices_, {{"GPU-aaaa", {{1}}}, {"GPU-bbbb", use}}, view_);
+    EXPECT_EQ(marked[0].health, Device::Health::kOk);
+    EXPECT_EQ(marked[1].health, marked[1].health_reason.empty() ? Device::Health::kOk
+                                                                : Device::Health::kUnmanagedUse);
+    return marked[1].health_reason;
+  }
+
+  std::vector<Device> devices_;
+  ProcessView view_;
+};
+
+TEST_F(MarkUnmanagedUseTest, NamesTheStrangersProcessAndForgivesOurs) {
+  EXPECT_EQ(Mark({{1}}), "");
+  EXPECT_THAT(Mark({{1, 4711}}), ::testing::HasSubstr("process 4711 (python of anna) uses it"));
+  // Even beside a rank of ours.
+  EXPECT_THAT(Mark({{1, 4711}, 0, true}), ::testing::HasSubstr("4711"));
+}
+
+TEST_F(MarkUnmanagedUseTest, AProcessOfAnotherNamespaceIsForeignUnlessARankOfOursMayBeIt) {
+  for (const int64_t pid : {int64_t{0}, int64_t{90'000}}) {
+    EXPECT_THAT(Mark({{pid}}), ::testing::HasSubstr("cannot be seen from here"));
+    EXPECT_EQ(Mark({{pid}, 0, true}), "");
+  }
+}
+
+TEST_F(MarkUnmanagedUseTest, MemoryThatNobodyIsSeenToUseIsForeign) {
+  EXPECT_EQ(Mark({{}, kUnseenMemoryBytes}), "");
+  EXPECT_THAT(Mark({{}, kUnseenMemoryBytes + 1}), ::testing::HasSubstr("memory of it is in use"));
+  EXPECT_EQ(Mark({{}, kUnseenMemoryBytes + 1, true}), "");
+  EXPECT_EQ(Mark({{1}, kUnseenMemoryBytes + 1}), "");
+}
+
+TEST_F(MarkUnmanagedUseTest, AStrangerWhoHasLeftIsForgottenAndAnErrorIsNot) {
+  devices_[1].health = Device::Health::kUnmanagedUse;
+  devices_[1].health_reason = "process 4711 uses it";
+  EXPECT_EQ(Mark({}), "");
+  devices_[1].health = Device::Health::kQuarantined;
+  devices_[1].health_reason = "Xid 79";
+  const auto marked = MarkUnmanagedUse(devices_, {{"GPU-bbbb", {{4711}}}}, view_);
+  EXPECT_EQ(marked[1].health, Device::Health::kQuarantined);
+  EXPECT_EQ(marked[1].health_reason, "Xid 79");
+}
+
+TEST(IsProcessVisible, KnowsThisProcessAndNoneThatCannotBe) {
+  EXPECT_TRUE(IsProcessVisible(getpid()));
+  EXPECT_FALSE(IsProcessVisible(0));
+  EXPECT_FALSE(IsProcessVisible(int64_t{1} << 40));
 }
 
 }  // namespace

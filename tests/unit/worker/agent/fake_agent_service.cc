@@ -53,6 +53,7 @@ class FakeAgentServer::Service : public v1::AgentService::Service {
       return rpc::ToGrpcStatus(error::UnknownSession(request->session()));
     }
     state_.observed.assign(request->attempts().begin(), request->attempts().end());
+    state_.devices.assign(request->devices().begin(), request->devices().end());
     const auto ready = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex) {
       return stopping_ || request->desired_revision() != state_.revision;
     };
@@ -79,7 +80,8 @@ class FakeAgentServer::Service : public v1::AgentService::Service {
                              v1::AppendResponse* response) override {
     absl::MutexLock lock(&state_.mutex);
     if (absl::Status status = Check(*request); !status.ok()) return rpc::ToGrpcStatus(status);
-    const std::pair<std::string, int> key(request->attempt(), request->rank());
+    const int stream = request->of_device() ? DeviceStreamOf(request->rank()) : request->rank();
+    const std::pair<std::string, int> key(request->attempt(), stream);
     int64_t& have = state_.metric_offsets[key];
     if (request->end_offset() > have) {
       if (request->offset() != have) {

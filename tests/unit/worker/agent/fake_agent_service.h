@@ -18,6 +18,11 @@
 
 namespace trainyard::agent {
 
+// By which `points` and `metric_offsets` know the device of a rank.
+constexpr int DeviceStreamOf(int rank) {
+  return -1 - rank;
+}
+
 // What the server keeps; it survives restarts of the service. Thread-safe through `mutex`.
 struct FakeServerState {
   absl::Mutex mutex;
@@ -28,6 +33,7 @@ struct FakeServerState {
   std::map<std::pair<int64_t, std::string>, std::string> files ABSL_GUARDED_BY(mutex);
   std::map<int64_t, int> commits ABSL_GUARDED_BY(mutex);
   std::vector<v1::ObservedAttempt> observed ABSL_GUARDED_BY(mutex);  // of the last report
+  std::vector<v1::Device> devices ABSL_GUARDED_BY(mutex);            // of the last report
   std::map<std::string, v1::DesiredAttempt> desired ABSL_GUARDED_BY(mutex);
   int64_t revision ABSL_GUARDED_BY(mutex) = 1;
   int registrations ABSL_GUARDED_BY(mutex) = 0;

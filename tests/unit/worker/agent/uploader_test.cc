@@ -129,6 +129,24 @@ TEST_F(UploaderTest, SendsLogsAndMetricsAsTheyGrow) {
   }));
 }
 
+TEST_F(UploaderTest, MetricsOfTheDeviceAreAStreamOfTheirOwn) {
+  auto uploader = Streams();
+  Metrics(Line(1) + Line(2));
+  ASSERT_TRUE(state_.Wait([&] { return state_.points[kRank0].size() == 2; }));
+  std::string line;
+  run_dir::AppendMetricLine({2, "gpu.power_watts", 350, 1}, line);
+  Append(target_.dir.DeviceMetricsPath(0), line);
+  const std::pair<std::string, int> device(kRank0.first, DeviceStreamOf(0));
+  ASSERT_TRUE(state_.Wait([&] { return state_.points[device].size() == 1; }));
+  Metrics(Line(3));
+  ASSERT_TRUE(state_.Wait([&] { return state_.points[kRank0].size() == 3; }));
+  EXPECT_THAT(Steps(), ::testing::ElementsAre(1, 2, 3));
+  absl::MutexLock lock(&state_.mutex);
+  EXPECT_EQ(state_.points[device][0].name(), "gpu.power_watts");
+  EXPECT_EQ(state_.points[device][0].value(), 350);
+  EXPECT_EQ(state_.metric_offsets[device], static_cast<int64_t>(line.size()));
+}
+
 TEST_F(UploaderTest, ATornLastLineIsNeverSentAndHoldsNothingUp) {
   Metrics(Line(1) + Line(2).substr(0, 10));
   target_.exited = true;

@@ -55,6 +55,13 @@ TEST(Control, ALaterStopRequestReplacesTheEarlierOne) {
   EXPECT_EQ(**ReadStopRequest(dir), hurry);
 }
 
+TEST(Control, AStopForALostDeviceSaysWhoseItIsAndWhatIsWrong) {
+  const StopRequest request{kStopDeviceLost, absl::Seconds(5), "Xid 79", 3};
+  const auto read = DecodeStopRequest(EncodeStopRequest(request), "control/stop");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*read, request);
+}
+
 TEST(Control, DamagedStopRequestsNameTheField) {
   EXPECT_THAT(std::string(DecodeStopRequest("{}", "control/stop").status().message()),
               HasSubstr("'reason' is missing"));

@@ -10,6 +10,7 @@ TEST(Paths, FollowTheDocument) {
   EXPECT_EQ(dir.root(), "/var/lib/trainyard/attempts/12/1");
   EXPECT_EQ(dir.CheckpointRequestPath(), dir.root() + "/control/checkpoint");
   EXPECT_EQ(dir.MetricsPath(3), dir.root() + "/ranks/3/metrics.jsonl");
+  EXPECT_EQ(dir.DeviceMetricsPath(3), dir.root() + "/ranks/3/device_metrics.jsonl");
   EXPECT_EQ(dir.RankExitPath(0), dir.root() + "/ranks/0/exit.json");
   EXPECT_EQ(dir.ExitPath(), dir.root() + "/exit.json");
 }

@@ -157,6 +157,21 @@ TEST(SupervisorCore, AStopSendsTermAndKillsAfterItsGrace) {
   EXPECT_EQ(core.Exit(0).reason, "cancelled");
 }
 
+TEST(SupervisorCore, AnAttemptWhoseDeviceWasLostHasFailedByHardware) {
+  SupervisorCore core({0, 1});
+  core.StopAsked(kStart, {run_dir::kStopDeviceLost, absl::Seconds(3), "Xid 79", 1});
+  EXPECT_EQ(core.Tick(kStart), SignalToSend::kTerm);
+  core.RankEnded(kStart, Failed(0, Outcome::kStopped, ""));
+  EXPECT_EQ(core.Tick(kStart + absl::Seconds(3)), SignalToSend::kKill);
+  core.RankEnded(kStart + absl::Seconds(3), Killed(1, SIGKILL));
+  core.GroupGone();
+  const run_dir::AttemptExit exit = core.Exit(0);
+  EXPECT_EQ(exit.outcome, Outcome::kHardware);
+  EXPECT_EQ(exit.reason, run_dir::kReasonDeviceLost);
+  EXPECT_EQ(exit.message, "Xid 79");
+  EXPECT_EQ(exit.failed_rank, 1);
+}
+
 TEST(SupervisorCore, ALaterStopShortensTheGraceAndNeverLengthensIt) {
   SupervisorCore core({0});
   core.StopAsked(kStart, {"preempted", absl::Seconds(30)});
