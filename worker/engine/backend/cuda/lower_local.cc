@@ -79,22 +79,19 @@ void Compiler::LowerDropout(const Node& node) {
   const uint32_t layer = node.dropout().layer;
   const uint32_t threshold = DropoutThreshold(node.dropout());
   const auto scale = static_cast<float>(1 / (1 - node.dropout().rate));
-  // Elements of a sequence are counted as they lie, those of an image channel by channel.
-  const bool is_image = IsImage(output);
-  const int64_t per_row = is_image ? PixelsPerRow(output) : 1;
-  const int64_t channels = is_image ? Channels(output) : PixelsPerRow(output) * Channels(output);
+  const int64_t pixels = PixelsPerRow(output);
+  const int64_t channels = Channels(output);
   const int64_t rows = rows_;
-  const auto flat = [is_image, channels](View view, int64_t pixels_per_row) {
-    if (!is_image && pixels_per_row > 1) view.stride = channels;
-    return view;
-  };
-  const int64_t positions = PixelsPerRow(output);
-  EmitKernel(node,
-             [=, program = &program_, state = state_](const Enqueue& how) {
-               Dropout(flat(program->At(x), positions), flat(program->At(y), positions), rows,
-                       per_row, channels, layer, threshold, scale, state.control, how.stream);
-             },
-             {x.buffer, y.buffer});
+  const bool clears = ClearsPadding(y, output);
+  // Elements of a sequence are counted as they lie, those of an image channel by channel.
+  const bool counts_by_pixel = !IsImage(output);
+  EmitKernel(
+      node,
+      [=, program = &program_, state = state_](const Enqueue& how) {
+        Dropout(program->At(x), program->At(y), rows, pixels, channels, layer, threshold, scale,
+                state.control, how.stream, clears, counts_by_pixel);
+      },
+      {x.buffer, y.buffer});
 }
 
 void Compiler::LowerLrn(const Node& node) {
@@ -107,13 +104,15 @@ void Compiler::LowerLrn(const Node& node) {
                              static_cast<float>(node.lrn().beta), static_cast<float>(node.lrn().k)};
   const int64_t pixels = Pixels(output);
   const int64_t channels = Channels(output);
+  const bool clears = ClearsPadding(y, output);
   EmitKernel(node,
              [=, program = &program_](const Enqueue& how) {
                if (is_gradient) {
                  LrnGradient(lrn, program->At(first), program->At(x), program->At(y), pixels,
-                             channels, how.stream);
+                             channels, how.stream, clears);
                } else {
-                 LrnForward(lrn, program->At(x), program->At(y), pixels, channels, how.stream);
+                 LrnForward(lrn, program->At(x), program->At(y), pixels, channels, how.stream,
+                            clears);
                }
              },
              {first.buffer, x.buffer, y.buffer});
