@@ -30,9 +30,8 @@ float* CudaExecutable::StatePointer(size_t index) const {
 
 absl::Status CudaExecutable::CopyIn(float* to, absl::Span<const float> values) const {
   TY_RETURN_IF_ERROR(Wait());
-  return CudaStatus(
-      cudaMemcpy(to, values.data(), values.size() * sizeof(float), cudaMemcpyHostToDevice),
-      "writing state");
+  return CopyToDevice(to, values.data(), static_cast<int64_t>(values.size() * sizeof(float)),
+                      "writing state");
 }
 
 absl::Status CudaExecutable::CopyOut(const float* from, absl::Span<float> values) const {
