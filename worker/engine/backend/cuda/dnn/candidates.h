@@ -33,9 +33,9 @@ absl::StatusOr<std::vector<Candidate>> BuildCandidates(const Target& target, con
                                                        Precision precision,
                                                        const PlannerOptions& options, int max);
 
-// Runs each of them on zeroed memory of its own, once to warm up and three times by the clock, and
-// puts the fastest first. One that fails goes to the end. RESOURCE_EXHAUSTED where the device has
-// no room for it.
+// Runs each of them on memory of its own that holds noise, once to warm up and three times by the
+// clock, and puts the fastest first. One that fails goes to the end. RESOURCE_EXHAUSTED where the
+// device has no room for it.
 absl::Status SortBySpeed(const Target& target, const Graph& graph,
                          std::vector<Candidate>& candidates);
 
