@@ -41,9 +41,7 @@ class CudaBackend final : public Backend {
     TY_RETURN_IF_ERROR(ValidateOptimizer(optimizer));
     TY_ASSIGN_OR_RETURN(std::shared_ptr<cuda::Planners> planners,
                         PlannersFor(options.deterministic));
-    auto executable = cuda::CudaExecutable::Create(model, optimizer, options, planners, backing);
-    TY_RETURN_IF_ERROR(planners->convolutions->SaveCache());
-    return executable;
+    return cuda::CudaExecutable::Create(model, optimizer, options, planners, backing);
   }
 
   absl::StatusOr<std::shared_ptr<cuda::Planners>> PlannersFor(bool deterministic) {

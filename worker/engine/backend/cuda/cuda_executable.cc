@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/kernels/norm.h"
 #include "worker/engine/backend/cuda/weight_order.h"
@@ -122,6 +123,11 @@ absl::StatusOr<Program*> CudaExecutable::Prepare(const StepGraph& step, Programs
                                 .products = planners_->products.get()};
   TY_RETURN_IF_ERROR(
       Compiler(step, layout_, Memory(), weights_, target, larger, *program).Compile());
+  // A run that cannot keep its choices makes them again the next time.
+  if (const absl::Status saved = planners_->convolutions->SaveCache(); !saved.ok()) {
+    LogWarning("choices among cuDNN's plans are not kept",
+               {{"error", std::string(saved.message())}});
+  }
   Program* const made = program.get();
   programs[rows] = std::move(program);
   last_rows_ = 0;
@@ -141,7 +147,15 @@ absl::Status CudaExecutable::BindArena(Program& program) {
   TY_RETURN_IF_ERROR(Wait());
   launches_.clear();  // they hold addresses
   arena_ = DeviceBuffer();
-  TY_ASSIGN_OR_RETURN(arena_, DeviceBuffer::Create(arena_bytes_, backing_));
+  absl::StatusOr<DeviceBuffer> grown = DeviceBuffer::Create(arena_bytes_, backing_);
+  if (!grown.ok()) {
+    // No program may run over memory that is gone: the next call compiles its own anew.
+    training_programs_.clear();
+    evaluation_programs_.clear();
+    arena_bytes_ = 0;
+    return grown.status();
+  }
+  arena_ = *std::move(grown);
   for (Programs* all : {&training_programs_, &evaluation_programs_}) {
     for (auto& [any_rows, other] : *all) other->Bind(arena_.data());
   }
@@ -204,8 +218,9 @@ absl::Status CudaExecutable::Run(Work work, int64_t rows,
                                  const std::function<absl::Status()>& record) {
   Launch& launch = launches_[{work, rows}];
   if (!options_.captures || options_.inspect || !launch.has_run) {
+    TY_RETURN_IF_ERROR(record());
     launch.has_run = true;
-    return record();
+    return absl::OkStatus();
   }
   if (launch.graph.executable == nullptr) {
     TY_ASSIGN_OR_RETURN(launch.graph, Capture(stream_.get(), record));

@@ -84,6 +84,7 @@ class CudaExecutable final : public Executable {
                  std::shared_ptr<Planners> planners, Backing backing);
   absl::Status Allocate(const OptimizerSpec& optimizer);
   absl::StatusOr<Program*> Prepare(const StepGraph& step, Programs& programs, int64_t rows);
+  // Where there is no memory for a larger arena, `program` and all others are gone.
   absl::Status BindArena(Program& program);
   void UpdatePlan();
   StateMemory Memory() const;
