@@ -50,7 +50,9 @@ CudaExecutable::CudaExecutable(const Graph& model, const OptimizerSpec& optimize
 }
 
 CudaExecutable::~CudaExecutable() {
-  if (stream_ != nullptr) (void)Wait();
+  if (stream_ == nullptr) return;
+  (void)Wait();
+  planners_->convolutions->ReleaseStream();
 }
 
 absl::StatusOr<std::unique_ptr<CudaExecutable>> CudaExecutable::Create(
