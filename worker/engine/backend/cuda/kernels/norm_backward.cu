@@ -157,7 +157,8 @@ __device__ void SumUp(const BackwardArguments& a, const TilePlace& place,
 template <class T>
 __device__ void ApplyInput(const BackwardArguments& a, const InputArguments& to,
                            const TilePlace& place, const Float8& dbias, const Float8& dweight) {
-  constexpr int kUnroll = kIsVector<T> ? 2 : 1;
+  // Four operands of f32 are as many bytes on the way, and as many registers, as eight of 16 bits.
+  constexpr int kUnroll = kIsVector<T> && sizeof(T) == 2 ? 2 : 1;
   const ChannelFactors factors = FactorsOf(a, place, to.source.bias);
   // dx = scale d + slope (x - mean) + constant. The scale is that of the sign: registers are few.
   Float8 slope = LoadChannels(a.variance, place);
