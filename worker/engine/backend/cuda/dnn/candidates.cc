@@ -105,11 +105,11 @@ bool IsAllowed(const EngineConfig& engine, Precision precision, bool determinist
   if (deterministic && engine.has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) {
     return false;
   }
-  const bool may_round = precision.is_f32 && precision.tf32;
-  if (engine.has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) && !may_round) {
+  // To f16: tf32 keeps the range of f32, and has no such note.
+  if (engine.has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)) {
     return false;
   }
-  return !precision.is_f32 || may_round || !engine.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+  return !precision.is_f32 || precision.tf32 || !engine.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
 }
 
 absl::StatusOr<std::vector<Candidate>> BuildCandidates(const Target& target, const Graph& graph,

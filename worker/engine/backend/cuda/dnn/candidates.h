@@ -17,8 +17,9 @@ struct Precision {
   bool tf32 = false;
 };
 
-// Whether the engine keeps what was asked for: 32-bit sums always; with f32 and without tf32 no
-// tensor cores, which would round the factors; where it must be deterministic, one order of sums.
+// Whether the engine keeps what was asked for: 32-bit sums and the type of the factors always; with
+// f32 and without tf32 no tensor cores, which would round the factors; where it must be
+// deterministic, one order of sums.
 bool IsAllowed(const EngineConfig& engine, Precision precision, bool deterministic);
 
 struct Candidate {
