@@ -119,6 +119,8 @@ absl::StatusOr<Program*> CudaExecutable::Prepare(const StepGraph& step, Programs
                                 .type = type_,
                                 .tf32 = options_.precision == Precision::kTf32,
                                 .is_guarded = options_.inspect,
+                                .fusions = planners_->fusions,
+                                .bytes_per_microsecond = planners_->bytes_per_microsecond,
                                 .planner = planners_->convolutions.get(),
                                 .products = planners_->products.get()};
   TY_RETURN_IF_ERROR(
