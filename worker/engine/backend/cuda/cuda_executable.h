@@ -9,6 +9,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,6 +57,7 @@ class CudaExecutable final : public Executable {
   absl::StatusOr<StepMetrics> FinishUpdate() override;
   int max_updates_in_flight() const override { return kUpdatesInFlight; }
   absl::Status StartStep(const Batch& batch, double lr) override;
+  absl::Status StoreImages(const ImageStore& images, int64_t bytes_max) override;
   absl::Status ExchangeAverages() override;
   absl::StatusOr<Evaluation> Evaluate(const Batch& batch) override;
   absl::StatusOr<std::vector<float>> Predict(absl::Span<const float> inputs) override;
@@ -88,6 +90,9 @@ class CudaExecutable final : public Executable {
   void UpdatePlan();
   StateMemory Memory() const;
 
+  absl::Status Check(const Batch& batch) const;
+  // The most that a batch's inputs take, in any of their forms.
+  int64_t InputBytesMax() const;
   absl::Status Send(const Batch& batch, double weight, double lr);
   absl::Status RefreshWeights();
   // Enqueues what `record` does: as a graph from the second time on, where graphs are wanted.
@@ -121,6 +126,9 @@ class CudaExecutable final : public Executable {
   PackedWeights weights_;
   Updater updater_;
   Staging staging_;
+  DeviceBuffer image_bytes_;
+  StoredImages images_;  // of StoreImages; its pixels are those of image_bytes_
+  std::optional<int64_t> images_count_;
   Programs training_programs_;
   Programs evaluation_programs_;
   std::map<std::pair<Work, int64_t>, Launch> launches_;
