@@ -185,8 +185,10 @@ absl::Status CudaExecutable::Check(const Batch& batch) const {
 int64_t CudaExecutable::InputBytesMax() const {
   const int64_t rows = options_.max_rows;
   const int64_t elements = rows * ElementCount(model_.input_shape());
-  return std::max(elements * int64_t{sizeof(float)},
-                  AlignUpDevice(rows * int64_t{sizeof(StoredRow)}) + elements);
+  const int64_t floats = elements * int64_t{sizeof(float)};
+  if (model_.input_shape().size() != 3) return floats;
+  // Of tiny images the rows and their bytes are more.
+  return std::max(floats, AlignUpDevice(rows * int64_t{sizeof(StoredRow)}) + elements);
 }
 
 absl::Status CudaExecutable::Send(const Batch& batch, double weight, double lr) {

@@ -104,6 +104,7 @@ class CudaExecutable final : public Executable {
   absl::Status Wait() const;
 
   float* StatePointer(size_t index) const;
+  absl::Status CopyBytesIn(void* to, const void* from, size_t bytes, absl::string_view what) const;
   absl::Status CopyIn(float* to, absl::Span<const float> values) const;
   absl::Status CopyOut(const float* from, absl::Span<float> values) const;
   absl::StatusOr<std::vector<float>> ReadLogits(const Program& program, int64_t rows) const;
