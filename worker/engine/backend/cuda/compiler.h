@@ -45,7 +45,8 @@ struct StateMemory {
 
 struct CompileTarget {
   int64_t rows = 1;
-  Type type = Type::kF32;  // of activations
+  bool is_training = false;  // adds loss and correct labels to the sums of the step
+  Type type = Type::kF32;    // of activations
   bool tf32 = false;
   bool is_guarded = false;
   // What the device's memory moves.

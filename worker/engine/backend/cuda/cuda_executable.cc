@@ -114,6 +114,7 @@ absl::StatusOr<Program*> CudaExecutable::Prepare(const StepGraph& step, Programs
   const Program* const larger = largest == programs.end() ? nullptr : largest->second.get();
   auto program = std::make_unique<Program>();
   const CompileTarget target = {.rows = rows,
+                                .is_training = &step == &training_,
                                 .type = type_,
                                 .tf32 = options_.precision == Precision::kTf32,
                                 .is_guarded = options_.inspect,
