@@ -63,7 +63,8 @@ const Case kCases[] = {
      [] {
        return BuildResnet({.input = {3, 40, 40}, .depth = 18, .classes = 5});
      },
-     3},
+     3,
+     {Precision::kF32, Precision::kF16}},
     {"wide_resnet10",
      [] {
        return BuildWideResnet({.input = {3, 12, 12}, .depth = 10, .width = 2, .classes = 5});
