@@ -51,7 +51,9 @@ class CudaBackend final : public Backend {
                                                 .deterministic = deterministic,
                                                 .cache_path = options_.plan_cache_path};
     auto made = std::make_shared<cuda::Planners>();
+    made->fusions = options_.fusions;
     if (options_.device_description.empty()) {
+      made->bytes_per_microsecond = cuda::MemoryBytesPerMicrosecond();
       TY_ASSIGN_OR_RETURN(made->convolutions, cuda::dnn::Planner::ForDevice(planning));
       TY_ASSIGN_OR_RETURN(made->products,
                           cuda::blas::MatmulPlanner::Create({.autotunes = options_.autotunes}));
