@@ -50,17 +50,20 @@ constexpr Goal kGoals[] = {{"resnet50", 256, 6500, 0},   {"wrn-28-10", 128, 1100
                            {"googlenet", 128, 17000, 0}, {"googlenet", 43, 0, 2.8},
                            {"convnet", 64, 0, 0.060},    {"gpt2", 16, 500000, 0}};
 
-// "goal 6500/s: 1.05x of it"; empty where there is none.
-std::string BesideGoal(const TimerOptions& options, double seconds, int64_t units) {
-  if (options.precision != Precision::kBf16) return "";
+// Of a step; 0 where there is none.
+double GoalSeconds(const TimerOptions& options, int64_t units) {
+  if (options.precision != Precision::kBf16) return 0;
   for (const Goal& goal : kGoals) {
     if (goal.net != options.net || goal.rows != options.rows) continue;
-    const double wanted = goal.units_per_second > 0
-                              ? static_cast<double>(units) / goal.units_per_second
-                              : goal.milliseconds * 1e-3;
-    return absl::StrFormat("; goal %.4f ms: %.2fx of its speed", wanted * 1e3, wanted / seconds);
+    return goal.units_per_second > 0 ? static_cast<double>(units) / goal.units_per_second
+                                     : goal.milliseconds * 1e-3;
   }
-  return "";
+  return 0;
+}
+
+std::string BesideGoal(double goal, double seconds) {
+  if (goal == 0) return "";
+  return absl::StrFormat("; goal %.4f ms: %.2fx of its speed", goal * 1e3, goal / seconds);
 }
 
 double Middle(std::vector<double> values) {
@@ -105,7 +108,7 @@ void PrintStep(const Arguments& arguments, const StepTimer& timer, double second
               options.deterministic ? ", deterministic" : "", seconds * 1e3,
               static_cast<double>(timer.units()) / seconds,
               timer.model().vocabulary > 0 ? "tokens" : "images",
-              BesideGoal(options, seconds, timer.units()).c_str());
+              BesideGoal(GoalSeconds(options, timer.units()), seconds).c_str());
   std::printf("loss %.4f; compiled in %.2f s; %lld calls, %lld nodes of the graph a step\n",
               timer.last_loss(), timer.compile_seconds(), static_cast<long long>(timer.calls()),
               static_cast<long long>(timer.graph_nodes()));
@@ -136,6 +139,7 @@ nlohmann::json StepJson(const Arguments& arguments, const StepTimer& timer,
           {"deterministic", arguments.timer.deterministic},
           {"seconds_per_step", seconds},
           {"units_per_second", static_cast<double>(timer.units()) / seconds},
+          {"goal_seconds", GoalSeconds(arguments.timer, timer.units())},
           {"runs", runs},
           {"steps_per_run", steps},
           {"loss", timer.last_loss()},
