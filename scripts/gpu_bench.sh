@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Tests and measures Trainyard on a GPU machine, in one call of less than ten minutes: the tests of the CUDA backend, what
-# cuDNN offers there, and the benchmarks beside PyTorch. Whatever fails, the rest runs, and what there is stays in OUT.
+# Tests and measures Trainyard on a GPU machine, in one call of less than ten minutes: the tests of the CUDA backend,
+# what cuDNN offers there, and the benchmarks beside PyTorch. Whatever fails, the rest runs, and what there is stays.
 # It is run.sh of the folder that scripts/gpu_bundle.sh makes.
 # usage: run.sh [OUT]    OUT: $OUT, or gpu_results
 #   SECONDS_MAX=570      that all of it may take
-#   TESTS_SECONDS=150    of these for the tests
-#   PROBE_SECONDS=60     and for the probe; the rest is for the benchmarks
+#   TESTS_SECONDS=150    of these for the tests; 0: none
+#   PROBE_SECONDS=60     and for the probe; 0: none. The rest is for the benchmarks
+#   BENCH_ARGS=          flags of bench_gpu.py, as "--nets resnet50:256"
 set -uo pipefail
 bundle=$(cd "$(dirname "$0")" && pwd)
 out=${1:-${OUT:-gpu_results}}
@@ -56,7 +57,7 @@ END
   )
   [ -z "$wheels" ] || libraries=$libraries:$wheels
 fi
-for folder in $(ls -d /usr/local/cuda/lib64 /usr/local/cuda/lib /usr/local/cuda-*/lib64 2>/dev/null); do
+for folder in $(ls -d /usr/local/cuda*/lib64 /usr/local/cuda/lib 2>/dev/null | sort -rV); do
   libraries=$libraries:$folder
 done
 libraries=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
@@ -85,63 +86,81 @@ fi
 sed -n 's/^/    /; 1,2p' "$bundle/CONTENTS" 2>/dev/null | head -1 >>"$summary"
 nvidia-smi -L 2>/dev/null | sed 's/^/    /' >>"$summary"
 
-# All at once: most of their time is spent on the host.
-say "" && say "## Tests" && say "" && say "| program | status | passed | failed | skipped | seconds |"
-say "|---|---|---|---|---|---|"
-test_limit=$(limit "${TESTS_SECONDS:-150}")
-mkdir -p "$out/tests"
-pids=()
-for program in "$work"/bin/*_on_gpu; do
-  name=$(basename "$program")
-  (
-    start=$(date +%s)
-    ours timeout -k 5 "$test_limit" "$program" --gtest_output="xml:$out/tests/$name.xml" >"$out/tests/$name.log" 2>&1
-    echo "$? $(($(date +%s) - start))" >"$work/$name.status"
-  ) &
-  pids+=($!)
-done
-wait "${pids[@]}"
 failed_tests=0
-for program in "$work"/bin/*_on_gpu; do
-  name=$(basename "$program") log=$out/tests/$(basename "$program").log
-  read -r status seconds <"$work/$name.status"
-  case $status in
-    124 | 137) words="out of time" ;;
-    0) words=ok ;;
-    *) words="exit status $status" ;;
-  esac
-  [ "$status" = 0 ] || failed_tests=1
-  count() { grep -cE "$1" "$log"; }
-  say "| $name | $words | $(count '^\[       OK \]') | $(count '^\[  FAILED  \].* \(') | $(count '^\[  SKIPPED \]') | $seconds |"
-done
-# Which ones, and where a program that ended early was.
-for log in "$out"/tests/*.log; do
-  grep -hE '^\[  FAILED  \].* \(' "$log" | sort -u | sed 's/^/    /' >>"$summary"
-  if ! grep -q '^\[  PASSED  \]\|^\[  SKIPPED \]\|FAILED TEST' "$log"; then
-    printf '    %s ended in: %s\n' "$(basename "$log" .log)" "$(grep '^\[ RUN' "$log" | tail -1)" >>"$summary"
-    tail -3 "$log" | sed 's/^/    /' >>"$summary"
-  fi
-done
+run_tests() {
+  # All at once: most of their time is spent on the host.
+  say "" && say "## Tests" && say "" && say "| program | status | passed | failed | skipped | seconds |"
+  say "|---|---|---|---|---|---|"
+  test_limit=$(limit "${TESTS_SECONDS:-150}")
+  mkdir -p "$out/tests"
+  pids=()
+  for program in "$work"/bin/*_on_gpu; do
+    name=$(basename "$program")
+    (
+      start=$(date +%s)
+      ours timeout -k 5 "$test_limit" "$program" --gtest_output="xml:$out/tests/$name.xml" >"$out/tests/$name.log" 2>&1
+      echo "$? $(($(date +%s) - start))" >"$work/$name.status"
+    ) &
+    pids+=($!)
+  done
+  wait "${pids[@]}"
+  for program in "$work"/bin/*_on_gpu; do
+    name=$(basename "$program") log=$out/tests/$(basename "$program").log
+    read -r status seconds <"$work/$name.status"
+    case $status in
+      124 | 137) words="out of time" ;;
+      0) words=ok ;;
+      *) words="exit status $status" ;;
+    esac
+    # Where there is a GPU, nothing may be left out for the lack of one.
+    if [ -e /dev/nvidiactl ] && grep -q '^\[  SKIPPED \]' "$log" && ! grep -q '^\[       OK \]' "$log"; then
+      words="skipped beside a GPU" status=1
+      sed 's/^/    /' "$log" | tail -1 >>"$work/skipped"
+    fi
+    [ "$status" = 0 ] || failed_tests=1
+    count() { grep -cE "$1" "$log"; }
+    say "| $name | $words | $(count '^\[       OK \]') | $(count '^\[  FAILED  \].* \(') |" \
+      "$(count '^\[  SKIPPED \]') | $seconds |"
+  done
+  [ ! -e "$work/skipped" ] || { echo && sort -u "$work/skipped"; } >>"$summary"
+  # Which ones, and where a program that ended early was.
+  for log in "$out"/tests/*.log; do
+    grep -hE '^\[  FAILED  \].* \(' "$log" | sort -u | sed 's/^/    /' >>"$summary"
+    if ! grep -q '^\[  PASSED  \]\|^\[  SKIPPED \]\|FAILED TEST' "$log"; then
+      printf '    %s ended in: %s\n' "$(basename "$log" .log)" "$(grep '^\[ RUN' "$log" | tail -1)" >>"$summary"
+      tail -3 "$log" | sed 's/^/    /' >>"$summary"
+    fi
+  done
+}
 
-say "" && say "## Probe" && say ""
-probe_limit=$(limit "${PROBE_SECONDS:-60}")
-if ours timeout -k 5 20 "$work/bin/trainyard-probe" --describe "$out/device.json" >"$out/probe.log" 2>&1; then
-  # The table comes line by line: what there is when time is up stays.
-  ours timeout -k 5 "$probe_limit" stdbuf -oL "$work/bin/trainyard-probe" >"$out/probe.md" 2>>"$out/probe.log"
-  say "$(grep -c '| yes |' "$out/probe.md") graphs with a plan, $(grep -c '| no |' "$out/probe.md") without: probe.md;" \
-    "this device: device.json."
-else
-  say "It says: $(tail -1 "$out/probe.log")"
-fi
+run_probe() {
+  say "" && say "## Probe" && say ""
+  probe_limit=$(limit "${PROBE_SECONDS:-60}")
+  if ours timeout -k 5 20 "$work/bin/trainyard-probe" --describe "$out/device.json" >"$out/probe.log" 2>&1; then
+    # The table comes line by line: what there is when time is up stays.
+    ours timeout -k 5 "$probe_limit" "$work/bin/trainyard-probe" >"$out/probe.md" 2>>"$out/probe.log"
+    say "$(grep -c '| yes |' "$out/probe.md") graphs with a plan, $(grep -c '| no |' "$out/probe.md") without:" \
+      "probe.md; this device: device.json."
+  else
+    say "It says: $(tail -1 "$out/probe.log")"
+  fi
+}
+
+[ "${TESTS_SECONDS:-150}" = 0 ] || run_tests
+[ "${PROBE_SECONDS:-60}" = 0 ] || run_probe
 
 say "" && say "## Benchmarks" && say ""
 bench_status=0
 if [ -n "$python" ]; then
-  bench_seconds=$(($(limit 3600) - 15))
+  bench_seconds=$(($(limit 3600) - 25))
   timeout -k 10 "$(limit 3600)" "$python" "$bundle/bench/bench_gpu.py" --bin "$work/bin" --out "$out/bench" \
-    --seconds "$bench_seconds" --library_path "$libraries" >"$out/bench.log" 2>&1
+    --seconds "$bench_seconds" --library_path "$libraries" ${BENCH_ARGS:-} >"$out/bench.log" 2>&1
   bench_status=$?
-  if [ -s "$out/bench/tables.md" ]; then cat "$out/bench/tables.md" >>"$summary"; else tail -3 "$out/bench.log" >>"$summary"; fi
+  if [ -s "$out/bench/tables.md" ]; then
+    cat "$out/bench/tables.md" >>"$summary"
+  else
+    tail -3 "$out/bench.log" >>"$summary"
+  fi
 else
   say "There is no Python: ours alone, in bench/."
   mkdir -p "$out/bench"

@@ -19,7 +19,8 @@ trap 'rm -rf "$unpacked"' EXIT
 mkdir -p "$unpacked/bin" "$unpacked/lib" "$unpacked/lib_old"
 
 # The machine's own: the C library, the driver, and what comes with PyTorch or the toolkit.
-theirs='^(linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libutil|libcuda|libcudart|libcudnn.*|libcublas.*|libnccl|libnv.*)[.-]'
+c_library='linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libutil'
+theirs="^($c_library|libcuda|libcudart|libcudnn.*|libcublas.*|libnccl|libnv.*)[.-]"
 for program in "$@"; do
   strip -o "$unpacked/bin/$program" "$bin/$program"
   while read -r name _ path _; do

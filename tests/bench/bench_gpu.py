@@ -20,19 +20,22 @@ import time
 import bench_gpu_table
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# The most important ones first.
-NETS = "resnet50:256,gpt2:16,wrn-28-10:128,googlenet:128,convnet:64,googlenet:43,resnet18:128"
+# What is measured, the most important first: a network, and whether PyTorch's is compiled.
+PLAN = [("resnet50:256", False), ("gpt2:16", False), ("wrn-28-10:128", False), ("googlenet:128", False),
+        ("convnet:64", False), ("googlenet:43", False), ("resnet50:256", True), ("gpt2:16", True),
+        ("wrn-28-10:128", True), ("resnet18:128", False), ("googlenet:128", True), ("convnet:64", True),
+        ("googlenet:43", True), ("resnet18:128", True)]
 SMOKE_NETS = "smoke:4,gpt2-smoke:2"
-# Of PyTorch: what it is built as; each is asked for both modes.
-PLAIN = [{"channels_last": True, "compiles": False}, {"channels_last": False, "compiles": False}]
-COMPILED = [{"channels_last": True, "compiles": True}]
+MODES = ["eager", "graph"]
 # Ours in other forms: flags of bench_gpu.
 OTHERS = {"inputs from the host": [], "deterministic": ["--resident", "--deterministic"],
           "call by call": ["--resident", "--no-graph"], "f16": ["--resident", "--precision", "f16"],
           "tf32": ["--resident", "--precision", "tf32"]}
-RUNS = 5
-PEER_SECONDS = 120  # until a peer is ready, or has prepared a mode
+RUNS = 3
+# Until ours is ready, with all its plans measured, and until PyTorch is, or has compiled a form.
+READY_SECONDS = 180
 ANSWER_SECONDS = 60
+LEAST_SECONDS = 20  # for what is worth to be started
 
 
 class Server:
@@ -135,7 +138,7 @@ class Bench:
         json_path = self.path(what.replace(" ", "_").replace(":", "_") + ".json")
         try:
             done = subprocess.run([self.binary, *flags, "--json", json_path], env=self.ours_environment, text=True,
-                                  capture_output=True, timeout=max(1, min(PEER_SECONDS, self.left())))
+                                  capture_output=True, timeout=self.limit(READY_SECONDS))
         except subprocess.TimeoutExpired:
             return self.fail(what, "out of time")
         with open(json_path.replace(".json", ".txt"), "w") as file:
@@ -157,32 +160,38 @@ class Bench:
         flags += ["--rates", self.path("roofline.json")] if "rates" in self.results else []
         return flags + (["--steps", "2", "--runs", "1", "--profile-runs", "1"] if self.is_smoke else [])
 
-    def session(self, net, batch, peers):
-        """Ours and each peer by turns."""
-        name = f"{net}:{batch}"
+    def session(self, name, compiles):
+        """Ours and the forms of PyTorch by turns."""
+        net, batch = name.split(":")
         entry = self.results["nets"].setdefault(name, {"ours": None, "ours_ms": [], "peers": {}})
-        json_path = self.path(f"{net}_{batch}.json")
-        command = [self.binary, *self.flags(net, batch), "--precision", self.arguments.precision, "--resident", "--serve",
-                   "--profile", "--json", json_path]
-        ours = Server(command, self.ours_environment, self.path(f"{net}_{batch}.log"))
-        if ours.expect(lambda line: line == "ready", min(PEER_SECONDS, self.left())) is None:
-            self.fail(f"ours, {name}", ours.error)
+        stem = self.path(f"{net}_{batch}{'_compile' if compiles else ''}")
+        # PyTorch is imported while ours compiles.
+        peer = None
+        if self.arguments.has_torch:
+            options = {"net": net, "batch": int(batch), "precision": self.arguments.precision,
+                       "device": self.arguments.device, "compiles": compiles}
+            peer = Server([sys.executable, os.path.join(HERE, "torch_step.py"), json.dumps(options)], os.environ,
+                          stem + "_torch.log")
+        command = [self.binary, *self.flags(net, batch), "--precision", self.arguments.precision, "--resident",
+                   "--serve", "--profile", "--json", stem + ".json"]
+        ours = Server(command, self.ours_environment, stem + ".log")
+        ours.expect(lambda line: line == "ready", self.limit(READY_SECONDS))
         self.ask_ours(ours, entry)
-        for peer in peers if self.arguments.has_torch else []:
-            if self.left() < 20:
-                self.fail(f"PyTorch, {name}, {bench_gpu_table.form(peer, '')}", "no time left")
-                continue
-            self.run_peer(net, batch, peer, ours, entry)
-        was_well = ours.error is None
-        if ours.close(ANSWER_SECONDS):
-            with open(json_path) as file:
+        if peer is not None:
+            self.run_peer(name, peer, compiles, ours, entry)
+            peer.close(self.limit(ANSWER_SECONDS))
+        if ours.close(self.limit(ANSWER_SECONDS)):
+            with open(stem + ".json") as file:
                 entry["ours"] = json.load(file)["step"]
-        elif was_well:
+        else:
             self.fail(f"ours, {name}", ours.error)
         text = [ours.lines.get() for _ in range(ours.lines.qsize())]
-        with open(self.path(f"{net}_{batch}.txt"), "w") as file:
+        with open(stem + ".txt", "w") as file:
             file.write("\n".join(line for line in text if line is not None) + "\n")
         self.save()
+
+    def limit(self, seconds):
+        return max(1, min(seconds, self.left()))
 
     def ask_ours(self, ours, entry):
         if ours.error is None:
@@ -190,73 +199,66 @@ class Bench:
             if answer is not None:
                 entry["ours_ms"].append(float(answer))
 
-    def run_peer(self, net, batch, peer, ours, entry):
-        options = {"net": net, "batch": batch, "precision": self.arguments.precision, "device": self.arguments.device,
-                   **peer}
-        kind = "compiled" if peer["compiles"] else "plain"
-        log = self.path(f"torch_{net}_{batch}_{kind}{'_last' if peer['channels_last'] else ''}.log")
-        server = Server([sys.executable, os.path.join(HERE, "torch_step.py"), json.dumps(options)], os.environ, log)
+    def run_peer(self, name, peer, compiles, ours, entry):
+        def is_json(line):
+            return line.startswith("{")
 
         def ask(line, seconds):
-            answer = server.ask(line, lambda text: text.startswith("{"), seconds) if line else \
-                server.expect(lambda text: text.startswith("{"), seconds)
-            return {"error": server.error} if answer is None else json.loads(answer)
+            answer = peer.ask(line, is_json, seconds)
+            return {"error": peer.error} if answer is None else json.loads(answer)
 
-        def limit():
-            return max(1, min(PEER_SECONDS, self.left()))
-
-        ready = ask("", limit())
-        self.results["torch"] = ready.get("torch", self.results.get("torch"))
-        for mode in ["eager", "graph"]:
-            form = bench_gpu_table.form(peer, mode)
-            error = ready.get("error") or ask(f"prepare {mode}", limit()).get("error")
+        ready = peer.expect(is_json, self.limit(READY_SECONDS))
+        if ready is not None:
+            self.results["torch"] = json.loads(ready)["torch"]
+        # Sequences know no channels_last.
+        layouts = [""] if name.startswith("gpt2") else [",channels_last"] if compiles else [",channels_last", ""]
+        for form in [mode + layout for layout in layouts for mode in MODES]:
+            known_as = ("compile, " if compiles else "") + form.replace(",", ", ")
+            if self.left() < LEAST_SECONDS:
+                self.fail(f"PyTorch, {name}, {known_as}", "no time left")
+                continue
+            error = ask(f"prepare {form}", self.limit(READY_SECONDS)).get("error")
             measured = {"ms": [], "mib": 0}
             for _ in range(1 if self.is_smoke else RUNS):
-                if error is not None:
-                    break
-                self.ask_ours(ours, entry)
-                answer = ask(f"run {mode} {self.arguments.run_seconds}", ANSWER_SECONDS)
-                error = answer.get("error")
+                if error is None:
+                    self.ask_ours(ours, entry)
+                    answer = ask(f"run {form} {self.arguments.run_seconds}", ANSWER_SECONDS)
+                    error = answer.get("error")
                 if error is None:
                     measured["ms"].append(answer["ms"])
                     measured["mib"] = answer["mib"]
             if error is not None:
-                self.fail(f"PyTorch, {net}:{batch}, {form}", error)
+                self.fail(f"PyTorch, {name}, {known_as}", error)
             if measured["ms"]:
-                entry["peers"][form] = measured
-            if "error" in ready:
-                break
-        server.close(10)
+                entry["peers"][known_as] = measured
 
-    def run_others(self, net, batch):
-        entry = self.results["nets"][f"{net}:{batch}"]
+    def run_others(self, name):
+        net, batch = name.split(":")
+        entry = self.results["nets"][name]
         for form, flags in OTHERS.items():
-            if self.left() < 10:
-                return self.fail(f"ours in other forms, {net}:{batch}", "no time left")
+            if self.left() < LEAST_SECONDS:
+                return self.fail(f"ours in other forms, {name}", "no time left")
             precision = [] if "--precision" in flags else ["--precision", self.arguments.precision]
-            run = self.run_ours(f"{net}:{batch} {form}",
+            run = self.run_ours(f"{name} {form}",
                                 self.flags(net, batch) + precision + flags + ["--seconds", "0.3"])
             if run is not None:
                 entry.setdefault("others", {})[form] = run["step"]
         self.save()
 
     def run(self):
-        nets = [(net, int(batch)) for net, batch in (item.split(":") for item in self.arguments.nets.split(","))]
-        if not self.measure_rates() and not self.is_smoke:
+        if not self.measure_rates():
             print("the card's rates could not be measured: the tables are without rooflines")
-        for peers in [PLAIN, COMPILED]:
-            for net, batch in nets:
-                # Sequences know no channels_last.
-                suited = [peer for peer in peers if not (net.startswith("gpt2") and peer["channels_last"])]
-                if net.startswith("gpt2") and peers is COMPILED:
-                    suited = [{"channels_last": False, "compiles": True}]
-                if self.left() < 20:
-                    self.fail(f"{net}:{batch}, compiled: {peers is COMPILED}", "no time left")
-                elif peers is PLAIN or self.arguments.has_torch:
-                    self.session(net, batch, suited)
-        for net, batch in nets:
-            if self.results["nets"].get(f"{net}:{batch}", {}).get("ours") is not None:
-                self.run_others(net, batch)
+        wanted = self.arguments.nets.split(",") if self.arguments.nets else []
+        plan = [item for item in PLAN if item[0] in wanted or not wanted]
+        plan += [(name, compiles) for compiles in (False, True) for name in wanted if (name, compiles) not in PLAN]
+        for name, compiles in plan:
+            if self.left() < LEAST_SECONDS:
+                self.fail(name + (", compiled" if compiles else ""), "no time left")
+            elif self.arguments.has_torch or not compiles:
+                self.session(name, compiles)
+        for name, entry in self.results["nets"].items():
+            if entry["ours"] is not None:
+                self.run_others(name)
         self.save()
 
 
@@ -269,8 +271,8 @@ def main():
     parser.add_argument("--bin", default="build/release/bin")
     parser.add_argument("--out", default="build/bench_gpu")
     parser.add_argument("--seconds", type=float, default=420, help="that all of it may take")
-    parser.add_argument("--run_seconds", type=float, default=0.5, help="of one run")
-    parser.add_argument("--nets", default="")
+    parser.add_argument("--run_seconds", type=float, default=0.3, help="of one run")
+    parser.add_argument("--nets", default="", help="name:batch,...; all of them where left out")
     parser.add_argument("--precision", choices=["f32", "tf32", "bf16", "f16"], default="bf16")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--library_path", default="", help="LD_LIBRARY_PATH of ours alone")
@@ -278,7 +280,7 @@ def main():
     if arguments.device == "cuda" and not os.path.exists("/dev/nvidiactl"):
         print("SKIPPED: there is no GPU")
         return
-    arguments.nets = arguments.nets or (SMOKE_NETS if arguments.device == "cpu" else NETS)
+    arguments.nets = arguments.nets or (SMOKE_NETS if arguments.device == "cpu" else "")
     arguments.run_seconds = 0 if arguments.device == "cpu" else arguments.run_seconds
     arguments.has_torch = has_torch()
     if not arguments.has_torch:

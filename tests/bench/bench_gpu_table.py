@@ -2,14 +2,6 @@
 import statistics
 
 
-def form(peer, mode):
-    """Of a peer: "compile, graph, channels_last"."""
-    words = ["compile"] if peer["compiles"] else []
-    words += [mode] if mode == "graph" or (mode and not words) else []
-    words += ["channels_last"] if peer["channels_last"] else []
-    return ", ".join(words) or "contiguous"
-
-
 def row(*cells):
     return "| " + " | ".join(str(cell) for cell in cells) + " |\n"
 

@@ -1,9 +1,10 @@
-"""Training steps of one network in PyTorch, for bench_gpu.py: a process for each way to build it, which answers lines.
+"""Training steps of one network in PyTorch, for bench_gpu.py: a process that answers lines.
 
-A line is `prepare MODE` or `run MODE SECONDS`; the answer is one line of JSON: {}, {"ms", "mib"} or {"error"}. Modes:
-eager, and graph: the whole step, its update included, as one CUDA graph. Both are asked of the same model, compiled or
-not, so that a network is compiled once.
+A line is `prepare FORM` or `run FORM SECONDS`; the answer is one line of JSON: {}, {"ms", "mib"} or {"error"}. A form
+is `eager` or `graph` (the whole step, its update included, as one CUDA graph), then `,channels_last` or nothing. Forms
+of one layout share a model, compiled or not, so that it is compiled once; of two layouts, the first is let go.
 """
+import gc
 import json
 import sys
 import time
@@ -25,12 +26,12 @@ def make_optimizer(model, is_sequence, is_cuda):
         try:
             return kind(model.parameters(), fused=True, **options)
         except (TypeError, RuntimeError):
-            pass
+            pass  # This PyTorch has no fused form of it.
     return kind(model.parameters(), **options)
 
 
 class Trainer:
-    def __init__(self, net, batch, precision, device, channels_last, compiles):
+    def __init__(self, net, batch, precision, device, compiles, channels_last):
         self.device = device
         self.is_cuda = device == "cuda"
         torch.manual_seed(1)
@@ -116,26 +117,33 @@ class Trainer:
         return {"ms": measured * 1e3, "mib": peak / 2**20}
 
 
-def answer(trainer, words):
-    try:
-        if words[0] == "prepare":
-            trainer.prepare(words[1])
+class Server:
+    def __init__(self, options):
+        self.options = options
+        self.layout = None
+        self.trainer = None
+
+    def answer(self, order, form, *seconds):
+        mode, *layout = form.split(",")
+        if self.trainer is None or layout != self.layout:
+            self.trainer = None
+            gc.collect()
+            self.trainer, self.layout = Trainer(**self.options, channels_last=bool(layout)), layout
+        if order == "prepare":
+            self.trainer.prepare(mode)
             return {}
-        return trainer.run(words[1], float(words[2]))
-    except Exception as error:  # Whatever PyTorch says is the result.
-        return {"error": f"{type(error).__name__}: {error}".splitlines()[0][:300]}
+        return self.trainer.run(mode, float(seconds[0]))
 
 
 def main():
-    options = json.loads(sys.argv[1])
-    try:
-        trainer = Trainer(**options)
-        print(json.dumps({"torch": torch.__version__}), flush=True)
-    except Exception as error:
-        print(json.dumps({"error": f"{type(error).__name__}: {error}".splitlines()[0][:300]}), flush=True)
-        return
+    server = Server(json.loads(sys.argv[1]))
+    print(json.dumps({"torch": torch.__version__}), flush=True)
     for line in sys.stdin:
-        print(json.dumps(answer(trainer, line.split())), flush=True)
+        try:
+            answer = server.answer(*line.split())
+        except Exception as error:  # Whatever PyTorch says is the result.
+            answer = {"error": " ".join(f"{type(error).__name__}: {error}".split())[:300]}
+        print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":
