@@ -39,7 +39,7 @@ done
 tar -C "$unpacked" --sort=name --owner=0 --group=0 --mtime=@0 -cf - . |
   xz -T1 --lzma2=preset=3,dict=64MiB >"$out/programs.tar.xz"
 
-cp "$source_dir"/tests/bench/{bench_gpu,bench_gpu_table,torch_step,torch_nets}.py "$out/bench/"
+cp "$source_dir"/tests/bench/{bench_gpu,gpu_tables,torch_step,torch_nets}.py "$out/bench/"
 cp "$source_dir"/tests/data/devices/*.json "$out/devices/"
 cp "$source_dir/scripts/gpu_bench.sh" "$out/run.sh"
 cat >"$out/README" <<'END'

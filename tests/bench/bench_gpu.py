@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 
-import bench_gpu_table
+import gpu_tables
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # What is measured, the most important first: a network, and whether PyTorch's is compiled.
@@ -131,7 +131,7 @@ class Bench:
         with open(self.path("results.json"), "w") as file:
             json.dump(self.results, file, indent=1)
         with open(self.path("tables.md"), "w") as file:
-            file.write(bench_gpu_table.render(self.results))
+            file.write(gpu_tables.render(self.results))
 
     def run_ours(self, what, flags):
         """The JSON of one call of bench_gpu, or None."""
