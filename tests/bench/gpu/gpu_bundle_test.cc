@@ -25,7 +25,7 @@ TEST(GpuBundle, LeavesASummaryWithoutAGpu) {
   bundle.args = {SourcePath("scripts/gpu_bundle.sh"),
                  TRAINYARD_BIN_DIR,
                  folder.File("bundle"),
-                 "cuda_steps_on_gpu",
+                 "cuda_repeated_steps_on_gpu",
                  "bench_gpu",
                  "trainyard-probe"};
   const absl::StatusOr<ProcessResult> made = RunProcess(bundle, folder.path(), absl::Seconds(200));
@@ -40,7 +40,7 @@ TEST(GpuBundle, LeavesASummaryWithoutAGpu) {
   EXPECT_EQ(done->exit_code, 0) << done->out << done->err;
   const absl::StatusOr<std::string> summary = ReadFile(folder.File("out/summary.md"));
   ASSERT_TRUE(summary.ok()) << summary.status();
-  EXPECT_THAT(*summary, HasSubstr("| cuda_steps_on_gpu | ok | 0 | 0 | 1 |"));
+  EXPECT_THAT(*summary, HasSubstr("| cuda_repeated_steps_on_gpu | ok | 0 | 0 | 1 |"));
   EXPECT_THAT(*summary, HasSubstr("no NVIDIA driver answers"));
   EXPECT_THAT(*summary, HasSubstr("Benchmarks ended with status 0"));
   // Of libraries: machine.txt has where each was looked for.
