@@ -24,6 +24,9 @@ absl::Status LaunchStatus(absl::string_view what);
 // OK where the current device can be used; else what to do about it.
 absl::Status CheckDevice();
 
+// What the memory of the current device moves, reading and writing together, in practice.
+double MemoryBytesPerMicrosecond();
+
 // What buffers, workspaces and rows of vectors begin at a multiple of.
 inline constexpr int64_t kDeviceAlignment = 256;
 inline int64_t AlignUpDevice(int64_t bytes) {
