@@ -280,6 +280,10 @@ def main():
     if arguments.device == "cuda" and not os.path.exists("/dev/nvidiactl"):
         print("SKIPPED: there is no GPU")
         return
+    program = "bench_gpu_on_cpu" if arguments.device == "cpu" else "bench_gpu"
+    if not os.path.exists(os.path.join(arguments.bin, program)):
+        print(f"SKIPPED: {arguments.bin} has no bench_gpu: it is built with CUDA alone")
+        return
     arguments.nets = arguments.nets or (SMOKE_NETS if arguments.device == "cpu" else "")
     arguments.run_seconds = 0 if arguments.device == "cpu" else arguments.run_seconds
     arguments.has_torch = has_torch()
