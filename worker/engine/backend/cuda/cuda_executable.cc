@@ -328,15 +328,29 @@ absl::Status CudaExecutable::StartStep(const Batch& batch, double lr) {
   TY_RETURN_IF_ERROR(CheckStatistics(training_, rows));
   TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
   TY_RETURN_IF_ERROR(Send(batch, 1, lr));
+  return RunStep(*program, rows);
+}
+
+absl::Status CudaExecutable::RunStep(const Program& program, int64_t rows) {
   const auto record = [&]() -> absl::Status {
     TY_RETURN_IF_ERROR(
-        program->Run(program->calls().size(), {.stream = stream_.get()}, /*on_ready=*/{}));
+        program.Run(program.calls().size(), {.stream = stream_.get()}, /*on_ready=*/{}));
     return EnqueueUpdate();
   };
   TY_RETURN_IF_ERROR(Run(Work::kStep, rows, record));
   TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
   last_rows_ = rows;
   return SendResult();
+}
+
+absl::Status CudaExecutable::RepeatStep() {
+  if (last_rows_ == 0 || has_sums_ || are_weights_stale_) {
+    return absl::FailedPreconditionError("there is no step that could be repeated");
+  }
+  if (in_flight_.size() == kUpdatesInFlight) {
+    return absl::FailedPreconditionError("finish an update before starting another");
+  }
+  return RunStep(*training_programs_.at(last_rows_), last_rows_);
 }
 
 absl::StatusOr<StepMetrics> CudaExecutable::FinishUpdate() {
