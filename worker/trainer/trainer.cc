@@ -55,12 +55,14 @@ absl::Status Train(const run_dir::RunDir& dir, const RankOptions& options, const
         absl::StrCat("'", dir.AssignmentPath(), "' has no rank ", options.rank));
   }
   TY_RETURN_IF_ERROR(BindToProcessors(rank->cpus));
+  if (options.choose_device) options.choose_device(*rank);
   LogInfo("starting", {{"version", Version()},
                        {"job", absl::StrCat(assignment.job)},
                        {"attempt", absl::StrCat(assignment.attempt)},
                        {"rank", absl::StrCat(options.rank)},
                        {"world_size", absl::StrCat(assignment.world_size)},
                        {"backend", assignment.backend},
+                       {"device", rank->device},
                        {"threads", absl::StrCat(rank->threads)}});
   TY_ASSIGN_OR_RETURN(Reporter reporter, Reporter::Open(dir, options.rank, {}, clock));
   TY_ASSIGN_OR_RETURN(Training training,

@@ -1,9 +1,11 @@
 // One rank from its assignment to its result.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "common/base/env.h"
+#include "worker/run_dir/assignment.h"
 #include "worker/run_dir/records.h"
 #include "worker/trainer/control.h"
 #include "worker/trainer/training.h"
@@ -14,6 +16,8 @@ struct RankOptions {
   std::string run_dir;
   int rank = 0;
   Connect connect;
+  // Called with the rank's part of the assignment before a backend is made; may be empty.
+  std::function<void(const run_dir::RankAssignment&)> choose_device = {};
 };
 
 // Trains, and writes result.json as its last act. Binds the process to the rank's processors, so
