@@ -15,6 +15,7 @@
 #include "tests/unit/worker/trainer/gang_trainer.h"
 #include "tests/unit/worker/trainer/train_testing.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/engine/backend/cuda/runtime/runtime.h"
 #include "worker/parallel/staged/staged_communicator.h"
 #include "worker/trainer/cuda/cuda_support.h"
 
@@ -193,8 +194,9 @@ TEST(TrainOnCuda, RanksWithAGpuEachSumOverNccl) {
   for (run_dir::RankAssignment& rank : gang.assignment().ranks) {
     rank.device = absl::StrCat("device-", rank.rank);
   }
-  gang.set_choose_device(
-      [](const run_dir::RankAssignment& rank) { (void)cudaSetDevice(rank.rank); });
+  gang.set_choose_device([](run_dir::RankAssignment& rank) {
+    return engine::cuda::CudaStatus(cudaSetDevice(rank.rank), "choosing a device");
+  });
   ConnectAsTheProgram(gang, "nccl");
   ExpectSuccess(alone.Run());
   ExpectSuccess(gang.Run());

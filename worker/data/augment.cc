@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "common/base/check.h"
 #include "worker/data/random.h"
 
 namespace trainyard::data {
@@ -137,6 +138,32 @@ void ScaleSaturation(absl::Span<float> pixels, size_t channels, size_t area, flo
   }
 }
 
+// Far below what the fields of a StoredRow hold.
+constexpr int64_t kStoredPixelsMax = 4096;
+
+// Pixels [left, right) x [top, bottom), within the image.
+struct Square {
+  int64_t left = 0;
+  int64_t top = 0;
+  int64_t right = 0;
+  int64_t bottom = 0;
+};
+
+Square DrawSquare(const Augmentation& augmentation, uint64_t key, int64_t height, int64_t width) {
+  if (augmentation.cutout <= 0) return {};
+  RandomStream random = StreamOf(key, kCutoutStream);
+  const auto low = [&](int64_t size) {
+    return static_cast<int64_t>(random.Below(static_cast<uint64_t>(size))) -
+           augmentation.cutout / 2;
+  };
+  const int64_t top = low(height);
+  const int64_t left = low(width);
+  return {.left = std::max<int64_t>(0, left),
+          .top = std::max<int64_t>(0, top),
+          .right = std::min(width, left + augmentation.cutout),
+          .bottom = std::min(height, top + augmentation.cutout)};
+}
+
 }  // namespace
 
 uint64_t SampleKey(uint64_t seed, int64_t epoch, int64_t index) {
@@ -200,25 +227,42 @@ void JitterColor(const Augmentation& augmentation, uint64_t key, const std::vect
   }
 }
 
+bool IsStoredRow(const Augmentation& augmentation, const std::vector<int64_t>& shape) {
+  const bool changes_color = augmentation.brightness > 0 || augmentation.contrast > 0 ||
+                             augmentation.saturation > 0 || augmentation.hue > 0;
+  return shape.size() == 3 && shape[0] <= kStoredChannelsMax &&
+         std::max(shape[1], shape[2]) <= kStoredPixelsMax &&
+         augmentation.pad_crop <= kStoredPixelsMax && augmentation.max_area <= 0 && !changes_color;
+}
+
+StoredRow DrawStoredRow(const Augmentation& augmentation, uint64_t key,
+                        const std::vector<int64_t>& shape, int64_t image) {
+  TY_CHECK(IsStoredRow(augmentation, shape));
+  const int64_t height = shape[1];
+  const int64_t width = shape[2];
+  const Framing whole{.width = static_cast<double>(width), .height = static_cast<double>(height)};
+  const Framing framing = DrawFraming(augmentation, key, width, height, whole, width, height);
+  const Square cut = DrawSquare(augmentation, key, height, width);
+  return {.image = image,
+          .dx = static_cast<int16_t>(framing.x),
+          .dy = static_cast<int16_t>(framing.y),
+          .cut_x = static_cast<int16_t>(cut.left),
+          .cut_y = static_cast<int16_t>(cut.top),
+          .cut_width = static_cast<int16_t>(cut.right - cut.left),
+          .cut_height = static_cast<int16_t>(cut.bottom - cut.top),
+          .flip = framing.flip ? 1 : 0};
+}
+
 void CutOut(const Augmentation& augmentation, uint64_t key, const std::vector<int64_t>& shape,
             absl::Span<float> pixels) {
   if (augmentation.cutout <= 0) return;
   const int64_t height = shape[1];
   const int64_t width = shape[2];
-  RandomStream random = StreamOf(key, kCutoutStream);
-  const auto low = [&](int64_t size) {
-    return static_cast<int64_t>(random.Below(static_cast<uint64_t>(size))) -
-           augmentation.cutout / 2;
-  };
-  const int64_t top = low(height);
-  const int64_t left = low(width);
-  const int64_t x_begin = std::max<int64_t>(0, left);
-  const int64_t x_end = std::min(width, left + augmentation.cutout);
+  const Square square = DrawSquare(augmentation, key, height, width);
   for (int64_t c = 0; c < shape[0]; ++c) {
-    for (int64_t y = std::max<int64_t>(0, top); y < std::min(height, top + augmentation.cutout);
-         ++y) {
+    for (int64_t y = square.top; y < square.bottom; ++y) {
       float* row = pixels.data() + (c * height + y) * width;
-      std::fill(row + x_begin, row + x_end, 0.0F);
+      std::fill(row + square.left, row + square.right, 0.0F);
     }
   }
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/base/stored_row.h"
 
 namespace trainyard::data {
 
@@ -59,6 +60,15 @@ Framing DrawFraming(const Augmentation& augmentation, uint64_t key, int64_t widt
 // channels.
 void JitterColor(const Augmentation& augmentation, uint64_t key, const std::vector<int64_t>& shape,
                  absl::Span<float> pixels);
+
+// Whether DrawStoredRow can tell all that the augmentation does to images of this shape [C, H, W]:
+// colours and parts of an area cannot be told, nor can sides or shifts of thousands of pixels.
+bool IsStoredRow(const Augmentation& augmentation, const std::vector<int64_t>& shape);
+
+// What training sees of the stored image `image` [C, H, W]: the same choices as DrawFraming and
+// CutOut make. IsStoredRow must hold.
+StoredRow DrawStoredRow(const Augmentation& augmentation, uint64_t key,
+                        const std::vector<int64_t>& shape, int64_t image);
 
 // Sets the square of `pixels` [C, H, W] to 0, which is the mean once they are normalised.
 void CutOut(const Augmentation& augmentation, uint64_t key, const std::vector<int64_t>& shape,

@@ -17,6 +17,12 @@ namespace trainyard::data {
 
 enum class Split { kTrain, kTest };
 
+// All samples of a data set that lies in memory.
+struct ByteSamples {
+  absl::Span<const uint8_t> pixels;  // [size, C, H, W]
+  absl::Span<const uint8_t> labels;  // [size]
+};
+
 // Thread-safe: all methods are const and the data does not change.
 class Dataset {
  public:
@@ -39,6 +45,8 @@ class Dataset {
   // The sample as training sees it, as far as its framing goes: `key` is its SampleKey.
   virtual absl::Status ReadFramed(int64_t index, const Augmentation& augmentation, uint64_t key,
                                   absl::Span<float> values, absl::Span<int32_t> labels) const;
+  // Its samples as bytes, of which Read gives byte / 255 in f32; empty where they do not lie so.
+  virtual ByteSamples bytes() const { return {}; }
   // Reads all that there is of a sample, though Read may need less of it. Errors as Read's.
   virtual absl::Status Verify(int64_t index) const;
   // Whether Read computes for so long that several threads pay.

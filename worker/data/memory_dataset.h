@@ -27,6 +27,7 @@ class MemoryDataset : public Dataset {
   const std::vector<int64_t>& sample_shape() const override { return content_.sample_shape; }
   absl::Status Read(int64_t index, absl::Span<float> pixels,
                     absl::Span<int32_t> labels) const override;
+  ByteSamples bytes() const override { return {content_.pixels, content_.labels}; }
   const std::string& digest() const override { return content_.digest; }
 
  private:

@@ -73,6 +73,9 @@ class Prefetcher::Impl {
     const auto channels = dataset.has_tokens() ? 0 : static_cast<size_t>(dataset.sample_shape()[0]);
     const Normalization& normalization = preparation_.normalization;
     TY_CHECK(normalization.mean.size() == channels && normalization.stddev.size() == channels);
+    TY_CHECK(preparation_.form == RowForm::kFloats ||
+             (!dataset.bytes().pixels.empty() &&
+              IsStoredRow(preparation_.augmentation, dataset.sample_shape())));
     for (int i = 0; i < preparation_.threads; ++i) threads_.emplace_back([this] { Work(); });
   }
 
@@ -136,10 +139,7 @@ class Prefetcher::Impl {
     if (slot.claimed_rows == slot.indices.size()) ++claimed_;
     lock.unlock();
     // The row is this thread's alone meanwhile.
-    const RowResult result =
-        PrepareRow(dataset_, preparation_, slot.epoch, slot.indices[row],
-                   absl::MakeSpan(slot.batch.inputs).subspan(row * sample_, sample_),
-                   absl::MakeSpan(slot.batch.labels).subspan(row * labels_, labels_));
+    const RowResult result = Prepare(slot, row);
     lock.lock();
     slot.batch.skipped += result.skipped;
     if (result.is_left_out) slot.left_out.push_back(row);
@@ -155,11 +155,24 @@ class Prefetcher::Impl {
     changed_.notify_all();
   }
 
+  RowResult Prepare(Slot& slot, size_t row) const {
+    if (preparation_.form != RowForm::kFloats) {
+      PrepareStoredRow(dataset_, preparation_, slot.epoch, slot.indices[row], row, slot.batch);
+      return {};
+    }
+    return PrepareRow(dataset_, preparation_, slot.epoch, slot.indices[row],
+                      absl::MakeSpan(slot.batch.inputs).subspan(row * sample_, sample_),
+                      absl::MakeSpan(slot.batch.labels).subspan(row * labels_, labels_));
+  }
+
   void StartBatch() {
     Slot& slot = SlotOf(planned_++);
     const size_t rows = next_plan_->indices.size();
+    const RowForm form = preparation_.form;
     slot.batch.rows = static_cast<int64_t>(rows);
-    slot.batch.inputs.resize(rows * sample_);
+    slot.batch.inputs.resize(form == RowForm::kFloats ? rows * sample_ : 0);
+    slot.batch.stored.resize(form == RowForm::kFloats ? 0 : rows);
+    slot.batch.pixels.resize(form == RowForm::kBytes ? rows * sample_ : 0);
     slot.batch.labels.resize(rows * labels_);
     slot.batch.skipped = 0;
     slot.indices = std::move(next_plan_->indices);

@@ -15,11 +15,21 @@
 
 namespace trainyard::data {
 
-// Normalised rows, ready for the engine.
+// What the rows of a batch are prepared as. The last two leave augmentation and normalisation to
+// the device: the rows are the same bits.
+enum class RowForm {
+  kFloats,  // normalised
+  kStored,  // how each is made of an image that the device has: nothing of the image is touched
+  kBytes,   // the same, with the images' bytes
+};
+
+// Rows in one of the forms, ready for the engine.
 struct PreparedBatch {
   int64_t rows = 0;
-  std::vector<float> inputs;    // [rows, C, H, W]; of tokens [rows, T]
-  std::vector<int32_t> labels;  // [rows]; of tokens [rows, T]
+  std::vector<float> inputs;      // kFloats: [rows, C, H, W]; of tokens [rows, T]
+  std::vector<int32_t> labels;    // [rows]; of tokens [rows, T]
+  std::vector<StoredRow> stored;  // kStored, kBytes: [rows]
+  std::vector<uint8_t> pixels;    // kBytes: [rows, C, H, W]
   // Corrupt samples that were passed over.
   int64_t skipped = 0;
 };
@@ -52,6 +62,9 @@ struct Preparation {
   uint64_t seed = 0;  // of the augmentation
   OnCorrupt on_corrupt = OnCorrupt::kFail;
   int threads = 1;
+  // Others than floats: of images whose bytes() are not empty, and an augmentation that
+  // IsStoredRow.
+  RowForm form = RowForm::kFloats;
 };
 
 // Next() is called by one thread. Borrows the dataset and the clock. Destruction stops the threads,

@@ -54,4 +54,17 @@ RowResult PrepareRow(const Dataset& dataset, const Preparation& preparation, int
   return result;
 }
 
+void PrepareStoredRow(const Dataset& dataset, const Preparation& preparation, int64_t epoch,
+                      int64_t index, size_t row, PreparedBatch& batch) {
+  const ByteSamples samples = dataset.bytes();
+  batch.stored[row] =
+      DrawStoredRow(preparation.augmentation, SampleKey(preparation.seed, epoch, index),
+                    dataset.sample_shape(), index);
+  batch.labels[row] = samples.labels[static_cast<size_t>(index)];
+  if (preparation.form != RowForm::kBytes) return;
+  const size_t elements = samples.pixels.size() / samples.labels.size();
+  const uint8_t* from = samples.pixels.data() + static_cast<size_t>(index) * elements;
+  std::copy_n(from, elements, batch.pixels.data() + row * elements);
+}
+
 }  // namespace trainyard::data

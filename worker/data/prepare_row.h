@@ -1,6 +1,7 @@
-// From a stored sample to a normalised row.
+// From a stored sample to a row: normalised, or told to whoever has the sample.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -20,5 +21,10 @@ struct RowResult {
 // normalises it.
 RowResult PrepareRow(const Dataset& dataset, const Preparation& preparation, int64_t epoch,
                      int64_t index, absl::Span<float> values, absl::Span<int32_t> labels);
+
+// Row `row` of a batch of stored rows: how PrepareRow would have made it, its label and, where the
+// form is kBytes, its image. Data sets in memory have no corrupt samples.
+void PrepareStoredRow(const Dataset& dataset, const Preparation& preparation, int64_t epoch,
+                      int64_t index, size_t row, PreparedBatch& batch);
 
 }  // namespace trainyard::data

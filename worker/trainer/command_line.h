@@ -41,8 +41,9 @@ class DeviceSupport {
 
   // Makes the backend known; touches no device. INVALID_ARGUMENT or NOT_FOUND for a flag.
   virtual absl::Status Register(const DeviceFlags& flags) = 0;
-  // Makes the rank's device the one that the process uses. Before the first use of any.
-  virtual void Choose(const run_dir::RankAssignment& rank) = 0;
+  // Makes the rank's device the one that the process uses, and fills in its memory where that is
+  // not known. Before the first use of any. UNAVAILABLE where it is not here.
+  virtual absl::Status Choose(run_dir::RankAssignment& rank) = 0;
   // Of the device that plans are made for. UNAVAILABLE where there is none.
   virtual absl::StatusOr<int64_t> MemoryBytes() = 0;
   // Over the memory of the devices. Outlived by gang.host.

@@ -10,6 +10,7 @@
 #include "worker/engine/backend/judge.h"
 #include "worker/parallel/replicas.h"
 #include "worker/trainer/memory.h"
+#include "worker/trainer/row_form.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -60,6 +61,7 @@ absl::StatusOr<EvaluationSums> EvaluatePart(const data::Dataset& dataset,
   data::Preparation plain = preparation;
   plain.augmentation = {};
   if (plain.on_corrupt == data::OnCorrupt::kReplace) plain.on_corrupt = data::OnCorrupt::kLeaveOut;
+  plain.form = EvaluationForm(dataset, preparation);
   data::Prefetcher prefetcher(dataset, plain, plan, kEvaluationPrefetchDepth, clock);
   int64_t skipped = 0;
   engine::Evaluation sum;
@@ -67,7 +69,7 @@ absl::StatusOr<EvaluationSums> EvaluatePart(const data::Dataset& dataset,
     skipped += batch->skipped;
     if (batch->rows == 0) continue;
     TY_ASSIGN_OR_RETURN(const engine::Evaluation part,
-                        executable.Evaluate({.inputs = batch->inputs, .labels = batch->labels}));
+                        executable.Evaluate(BatchOfRows(*batch, 0, batch->rows)));
     sum.loss_sum += part.loss_sum;
     sum.correct += part.correct;
     sum.top5 += part.top5;

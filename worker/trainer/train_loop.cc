@@ -13,6 +13,7 @@
 #include "worker/trainer/evaluation.h"
 #include "worker/trainer/memory.h"
 #include "worker/trainer/model_setup.h"
+#include "worker/trainer/row_form.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -106,23 +107,16 @@ absl::StatusOr<std::vector<TrainLoop::Part>> TrainLoop::NextParts(Votes& votes) 
   }
   votes.skipped = batch->skipped;
 
-  const auto row_elements = batch->inputs.size() / static_cast<size_t>(batch->rows);
-  const auto row_labels = batch->labels.size() / static_cast<size_t>(batch->rows);
   const auto total_rows = static_cast<double>(plan_.Rows(step_));
   const std::vector<parallel::RowRange> slices =
       training_.couples_rows ? plan_.ReplicaSlices(step_) : std::vector{hosted};
   for (const parallel::RowRange& slice : slices) {
     // max_rows is less than a slice where the spec asks for microbatches.
     for (int64_t first = slice.begin; first < slice.end; first += training_.max_rows) {
-      const auto begin = static_cast<size_t>(first - hosted.begin);
-      const auto rows = static_cast<size_t>(std::min(training_.max_rows, slice.end - first));
-      const engine::Batch part{
-          .inputs =
-              absl::MakeConstSpan(batch->inputs).subspan(begin * row_elements, rows * row_elements),
-          .labels =
-              absl::MakeConstSpan(batch->labels).subspan(begin * row_labels, rows * row_labels),
-          .position = {training_.identity.seed, step_, first}};
-      parts.push_back({.rows = part, .weight = static_cast<double>(rows) / total_rows});
+      const int64_t rows = std::min(training_.max_rows, slice.end - first);
+      parts.push_back({.rows = BatchOfRows(*batch, first - hosted.begin, rows,
+                                           {training_.identity.seed, step_, first}),
+                       .weight = static_cast<double>(rows) / total_rows});
     }
   }
   return parts;

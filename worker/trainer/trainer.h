@@ -16,8 +16,9 @@ struct RankOptions {
   std::string run_dir;
   int rank = 0;
   Connect connect;
-  // Called with the rank's part of the assignment before a backend is made; may be empty.
-  std::function<void(const run_dir::RankAssignment&)> choose_device = {};
+  // For a backend with devices of its own, before it is made: makes the rank's device the one that
+  // the process uses, and tells its memory where the assignment does not. May be empty.
+  std::function<absl::Status(run_dir::RankAssignment& rank)> choose_device = {};
 };
 
 // Trains, and writes result.json as its last act. Binds the process to the rank's processors, so

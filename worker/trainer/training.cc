@@ -19,6 +19,7 @@
 #include "worker/trainer/initial_weights.h"
 #include "worker/trainer/memory.h"
 #include "worker/trainer/model_setup.h"
+#include "worker/trainer/row_form.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -90,6 +91,18 @@ absl::StatusOr<CompiledModel> CompileWhatFits(const run_dir::TrainingSpec& spec,
   return model;
 }
 
+// Gives the images to the device, where that pays.
+absl::Status StoreTrainData(const run_dir::Assignment& assignment, Training& training) {
+  engine::Executable& executable = *training.executable;
+  const int64_t before = executable.memory_plan().buffers();
+  const int64_t bytes_max =
+      ImageBytesMax(MemoryOfRank(assignment, training.rank), training.planned_bytes);
+  TY_RETURN_IF_ERROR(
+      ChooseRowForm(*training.train_data, bytes_max, executable, training.preparation));
+  training.planned_bytes += executable.memory_plan().buffers() - before;
+  return absl::OkStatus();
+}
+
 // A float holds integers of 24 bits exactly: a text goes as its bytes, a step as three of 20 bits.
 constexpr int kStepParts = 3;
 constexpr int kStepPartBits = 20;
@@ -157,6 +170,7 @@ absl::StatusOr<Training> PrepareTraining(const run_dir::RunDir& dir,
   training.couples_rows = model->couples_rows;
   training.train_data = std::move(loaded->dataset);
   training.preparation = std::move(loaded->preparation);
+  TY_RETURN_IF_ERROR(StoreTrainData(assignment, training));
   training.plan = StepPlan({.dataset_size = training.train_data->size(),
                             .global_batch = spec.train.global_batch,
                             .epochs = spec.train.epochs,

@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/base/stored_row.h"
 #include "worker/engine/graph/dropout.h"
 #include "worker/engine/graph/graph.h"
 #include "worker/engine/graph/memory_plan.h"
@@ -37,6 +38,10 @@ struct Batch {
   absl::Span<const float> inputs;
   absl::Span<const int32_t> labels;
   RandomPosition position = {};
+  // In place of `inputs`, after Executable::StoreImages: [rows], made of the images stored; or,
+  // where stored_pixels is not empty, row r of the batch's own image r.
+  absl::Span<const StoredRow> stored = {};
+  absl::Span<const uint8_t> stored_pixels = {};  // bytes [rows, C, H, W]
 
   // Of models with one label a row; RowsOf (state_table.h) for all.
   int64_t rows() const { return static_cast<int64_t>(labels.size()); }
@@ -80,6 +85,13 @@ enum class Precision {
 };
 // "f32", "tf32", "bf16", "f16".
 absl::string_view PrecisionName(Precision precision);
+
+// 8-bit images, and what becomes of a byte: (byte / 255 - mean) / stddev, by channel.
+struct ImageStore {
+  absl::Span<const uint8_t> pixels;  // [count, C, H, W]; empty: batches bring their own
+  absl::Span<const float> mean;      // [C]
+  absl::Span<const float> stddev;
+};
 
 // Where the reduction arena lies.
 enum class MemoryKind { kHost, kDevice };
@@ -158,6 +170,13 @@ class Executable {
   virtual int max_updates_in_flight() const { return 1; }
   // Accumulate of the whole global batch and StartUpdate, as one launch where the device can.
   virtual absl::Status StartStep(const Batch& batch, double lr);
+
+  // Keeps a copy of the images where they are computed on, for batches with `stored`, in place of
+  // those kept before; memory_plan() counts them. UNIMPLEMENTED where the backend reads floats
+  // alone; RESOURCE_EXHAUSTED for more than `bytes_max` bytes, or more than there is;
+  // INVALID_ARGUMENT for a model whose input is no image of at most kStoredChannelsMax channels, or
+  // pixels that are no number of its images. Then nothing is kept.
+  virtual absl::Status StoreImages(const ImageStore& images, int64_t bytes_max);
 
   // Exchanges the parameters and their moving averages, so that Evaluate and Predict use these; a
   // second call exchanges them back, which must come before the next Accumulate. Running statistics

@@ -35,6 +35,10 @@ absl::Status Executable::WriteReduction(absl::Span<const float> sums) {
   return absl::OkStatus();
 }
 
+absl::Status Executable::StoreImages(const ImageStore&, int64_t) {
+  return absl::UnimplementedError("this backend reads its inputs as floats");
+}
+
 absl::StatusOr<StepMetrics> Executable::Update(double lr) {
   TY_RETURN_IF_ERROR(StartUpdate(lr));
   return FinishUpdate();
@@ -109,12 +113,19 @@ int64_t RowsOf(const Graph& model, const Batch& batch) {
   return static_cast<int64_t>(batch.labels.size()) / model.labels_per_row();
 }
 
+namespace {
+
+absl::Status CheckRows(int64_t rows, int64_t max_rows) {
+  if (rows >= 1 && rows <= max_rows) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a batch of ", rows, " rows; expected 1 to ", max_rows));
+}
+
+}  // namespace
+
 absl::Status CheckInputs(const Graph& model, absl::Span<const float> inputs, int64_t rows,
                          int64_t max_rows) {
-  if (rows < 1 || rows > max_rows) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a batch of ", rows, " rows; expected 1 to ", max_rows));
-  }
+  TY_RETURN_IF_ERROR(CheckRows(rows, max_rows));
   const int64_t expected = rows * ElementCount(model.input_shape());
   if (static_cast<int64_t>(inputs.size()) != expected) {
     return absl::InvalidArgumentError(absl::StrCat("a batch of ", inputs.size(),
@@ -133,15 +144,50 @@ absl::Status CheckInputs(const Graph& model, absl::Span<const float> inputs, int
   return absl::OkStatus();
 }
 
-absl::Status CheckBatch(const Graph& model, const Batch& batch, int64_t max_rows) {
+namespace {
+
+absl::Status CheckStoredRows(const Graph& model, const Batch& batch, int64_t max_rows,
+                             std::optional<int64_t> stored_images) {
+  const auto rows = static_cast<int64_t>(batch.stored.size());
+  if (!stored_images.has_value()) {
+    return absl::FailedPreconditionError("a batch of stored images; expected StoreImages before");
+  }
+  TY_RETURN_IF_ERROR(CheckRows(rows, max_rows));
+  if (!batch.inputs.empty() || rows != RowsOf(model, batch)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a batch of ", rows, " stored rows with ", batch.inputs.size(), " input values and ",
+        batch.labels.size(), " labels; expected none and as many as rows"));
+  }
+  if (!batch.stored_pixels.empty()) {
+    const int64_t expected = rows * ElementCount(model.input_shape());
+    if (static_cast<int64_t>(batch.stored_pixels.size()) == expected) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("a batch of ", batch.stored_pixels.size(),
+                                                   " bytes; expected ", expected, ", ", rows,
+                                                   " rows of ", ShapeString(model.input_shape())));
+  }
+  for (size_t row = 0; row < batch.stored.size(); ++row) {
+    const int64_t image = batch.stored[row].image;
+    if (image < 0 || image >= *stored_images) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("image ", image, " of row ", row, "; expected [0, ", *stored_images, ")"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckBatch(const Graph& model, const Batch& batch, int64_t max_rows,
+                        std::optional<int64_t> stored_images) {
   if (static_cast<int64_t>(batch.labels.size()) % model.labels_per_row() != 0) {
     return absl::InvalidArgumentError(absl::StrCat("a batch of ", batch.labels.size(),
                                                    " labels; expected ", model.labels_per_row(),
                                                    " a row"));
   }
-  absl::Status status = CheckInputs(model, batch.inputs, RowsOf(model, batch), max_rows);
-  if (!status.ok()) {
-    return status;
+  if (batch.stored.empty() && batch.stored_pixels.empty()) {
+    TY_RETURN_IF_ERROR(CheckInputs(model, batch.inputs, RowsOf(model, batch), max_rows));
+  } else {
+    TY_RETURN_IF_ERROR(CheckStoredRows(model, batch, max_rows, stored_images));
   }
   for (size_t i = 0; i < batch.labels.size(); ++i) {
     if (batch.labels[i] < 0 || batch.labels[i] >= model.classes()) {
@@ -149,6 +195,32 @@ absl::Status CheckBatch(const Graph& model, const Batch& batch, int64_t max_rows
       return absl::InvalidArgumentError(absl::StrCat("label ", batch.labels[i], " of row ", row,
                                                      "; expected [0, ", model.classes(), ")"));
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckImageStore(const Graph& model, const ImageStore& images, int64_t bytes_max) {
+  const Shape shape = model.input_shape();
+  const int64_t channels = shape.size() == 3 ? shape[0] : 0;
+  if (channels < 1 || channels > kStoredChannelsMax || model.vocabulary > 0) {
+    return absl::InvalidArgumentError(absl::StrCat("a model of input ", ShapeString(shape),
+                                                   "; expected images of 1 to ", kStoredChannelsMax,
+                                                   " channels"));
+  }
+  if (static_cast<int64_t>(images.mean.size()) != channels ||
+      static_cast<int64_t>(images.stddev.size()) != channels) {
+    return absl::InvalidArgumentError(absl::StrCat("means of ", images.mean.size(),
+                                                   " channels and deviations of ",
+                                                   images.stddev.size(), "; expected ", channels));
+  }
+  const auto bytes = static_cast<int64_t>(images.pixels.size());
+  if (bytes % ElementCount(shape) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(bytes, " bytes of pixels; expected whole images of ", ShapeString(shape)));
+  }
+  if (bytes > bytes_max) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(bytes, " bytes of images; expected ", bytes_max, " at most"));
   }
   return absl::OkStatus();
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,10 +46,15 @@ absl::Status CheckStateAccess(const StateTable& table, size_t index, size_t coun
 int64_t RowsOf(const Graph& model, const Batch& batch);
 
 // INVALID_ARGUMENT for rows outside [1, max_rows], inputs or labels of another size, labels outside
-// the classes, tokens outside the vocabulary.
-absl::Status CheckBatch(const Graph& model, const Batch& batch, int64_t max_rows);
+// the classes, tokens outside the vocabulary, images beyond those that are stored, floats and
+// stored rows in one batch. `stored_images`: how many were stored; none, and not 0, before
+// StoreImages: then FAILED_PRECONDITION for stored rows.
+absl::Status CheckBatch(const Graph& model, const Batch& batch, int64_t max_rows,
+                        std::optional<int64_t> stored_images = std::nullopt);
 absl::Status CheckInputs(const Graph& model, absl::Span<const float> inputs, int64_t rows,
                          int64_t max_rows);
+// What StoreImages says of its arguments.
+absl::Status CheckImageStore(const Graph& model, const ImageStore& images, int64_t bytes_max);
 // INVALID_ARGUMENT where a batch_norm would see a single value per channel.
 absl::Status CheckStatistics(const StepGraph& step, int64_t rows);
 // FAILED_PRECONDITION where the optimizer keeps no moving averages.

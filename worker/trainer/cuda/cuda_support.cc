@@ -138,11 +138,14 @@ absl::Status CudaSupport::Register(const DeviceFlags& flags) {
   return absl::OkStatus();
 }
 
-void CudaSupport::Choose(const run_dir::RankAssignment& rank) {
+absl::Status CudaSupport::Choose(run_dir::RankAssignment& rank) {
   // Of a GPU, or of a part of one.
   const bool is_uuid =
       absl::StartsWith(rank.device, "GPU-") || absl::StartsWith(rank.device, "MIG-");
   if (is_uuid) setenv("CUDA_VISIBLE_DEVICES", rank.device.c_str(), /*overwrite=*/1);
+  TY_ASSIGN_OR_RETURN(const int64_t memory_bytes, MemoryBytes());
+  if (rank.memory_bytes == 0) rank.memory_bytes = memory_bytes;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<int64_t> CudaSupport::MemoryBytes() {

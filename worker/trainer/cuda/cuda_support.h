@@ -14,7 +14,7 @@ class CudaSupport final : public DeviceSupport {
   // The backend `cuda`, one for all who ask for it: what it measured once is measured.
   absl::Status Register(const DeviceFlags& flags) override;
   // By UUID. A rank whose device has none takes the first that the process sees.
-  void Choose(const run_dir::RankAssignment& rank) override;
+  absl::Status Choose(run_dir::RankAssignment& rank) override;
   absl::StatusOr<int64_t> MemoryBytes() override;
   // NCCL where every rank has a GPU of its own and all connect, else by way of the host. Where the
   // transport asks for nccl, FAILED_PRECONDITION for ranks that share a GPU, and else NCCL's error.

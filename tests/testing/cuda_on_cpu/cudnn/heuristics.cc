@@ -139,7 +139,11 @@ cudnnStatus_t FinalizeEngine(Descriptor* engine) {
     return Fail(CUDNN_STATUS_BAD_PARAM, absl::StrCat("there is no engine ", index));
   }
   engine->program = engine->Child(CUDNN_ATTR_ENGINE_OPERATION_GRAPH)->program;
-  std::vector<int64_t> notes = {CUDNN_NUMERICAL_NOTE_TENSOR_CORE};
+  // The first one computes f32 as such.
+  std::vector<int64_t> notes;
+  if (index > 0) {
+    notes.push_back(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+  }
   if (!engine->engine->is_deterministic) {
     notes.push_back(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
   }

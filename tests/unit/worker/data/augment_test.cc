@@ -10,6 +10,7 @@
 #include <set>
 
 #include "worker/data/memory_dataset.h"
+#include "worker/data/prepare_row.h"
 #include "worker/data/resample.h"
 
 namespace trainyard::data {
@@ -288,6 +289,106 @@ TEST(ReadFramed, MovesAndMirrorsAllChannelsAlike) {
     seen.insert(pixels);
   }
   EXPECT_EQ(seen.size(), 18u);  // nine places, mirrored or not
+}
+
+// What a device does with a stored row: see kernels/input.h.
+std::vector<float> Made(const StoredRow& row, const MemoryDataset& dataset,
+                        const Normalization& normalization) {
+  const std::vector<int64_t>& shape = dataset.sample_shape();
+  const int64_t height = shape[1];
+  const int64_t width = shape[2];
+  std::vector<float> made;
+  for (int64_t c = 0; c < shape[0]; ++c) {
+    for (int64_t y = 0; y < height; ++y) {
+      for (int64_t x = 0; x < width; ++x) {
+        const int64_t from_x = (row.flip != 0 ? width - 1 - x : x) + row.dx;
+        const int64_t from_y = y + row.dy;
+        const bool is_inside = from_x >= 0 && from_x < width && from_y >= 0 && from_y < height;
+        const bool is_cut = x >= row.cut_x && x < row.cut_x + row.cut_width && y >= row.cut_y &&
+                            y < row.cut_y + row.cut_height;
+        const int64_t at = ((row.image * shape[0] + c) * height + from_y) * width + from_x;
+        const uint8_t byte = is_inside ? dataset.bytes().pixels[static_cast<size_t>(at)] : 0;
+        const auto channel = static_cast<size_t>(c);
+        made.push_back(is_cut ? 0
+                              : (static_cast<float>(byte) / 255.0F - normalization.mean[channel]) /
+                                    normalization.stddev[channel]);
+      }
+    }
+  }
+  return made;
+}
+
+// Each byte differs from its neighbours.
+MemoryDataset Bytes(const std::vector<int64_t>& shape, int64_t count) {
+  MemoryDataset::Content content;
+  content.sample_shape = shape;
+  content.classes = 10;
+  for (int64_t i = 0; i < count * shape[0] * shape[1] * shape[2]; ++i) {
+    content.pixels.push_back(static_cast<uint8_t>(i * 37 + i / 256));
+  }
+  for (int64_t i = 0; i < count; ++i) content.labels.push_back(static_cast<uint8_t>(i % 10));
+  return MemoryDataset(std::move(content));
+}
+
+TEST(DrawStoredRow, TellsWhatPrepareRowDoes) {
+  const std::vector<Augmentation> augmentations = {{},
+                                                   {.pad_crop = 4},
+                                                   {.flip = true},
+                                                   {.cutout = 8},
+                                                   {.pad_crop = 3, .flip = true, .cutout = 7},
+                                                   {.pad_crop = 40, .flip = true, .cutout = 90}};
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{1, 28, 28}, {3, 32, 32}, {4, 5, 9}}) {
+    const MemoryDataset dataset = Bytes(shape, 3);
+    Preparation preparation;
+    preparation.normalization = {{0.5F, 0.4F, 0.3F, 0.2F}, {0.25F, 0.2F, 0.3F, 0.1F}};
+    preparation.normalization.mean.resize(static_cast<size_t>(shape[0]));
+    preparation.normalization.stddev.resize(static_cast<size_t>(shape[0]));
+    for (const Augmentation& augmentation : augmentations) {
+      preparation.augmentation = augmentation;
+      std::set<std::vector<float>> seen;
+      for (int64_t epoch = 0; epoch < 100; ++epoch) {
+        const int64_t index = epoch % dataset.size();
+        std::vector<float> expected(static_cast<size_t>(shape[0] * shape[1] * shape[2]));
+        int32_t label = -1;
+        ASSERT_TRUE(PrepareRow(dataset, preparation, epoch, index, absl::MakeSpan(expected),
+                               absl::MakeSpan(&label, 1))
+                        .status.ok());
+        const StoredRow row =
+            DrawStoredRow(augmentation, SampleKey(preparation.seed, epoch, index), shape, index);
+        ASSERT_EQ(Made(row, dataset, preparation.normalization), expected);
+        seen.insert(expected);
+      }
+      if (augmentation == Augmentation{}) {
+        EXPECT_EQ(seen.size(), 3u);
+      } else if (augmentation.pad_crop == 3) {
+        EXPECT_GT(seen.size(), 50u);
+      }
+    }
+  }
+}
+
+TEST(DrawStoredRow, IsTheSameForEver) {
+  const StoredRow row =
+      DrawStoredRow({.pad_crop = 4, .flip = true, .cutout = 8}, Key(11), {3, 32, 32}, 77);
+  // A square that reaches over the border is cut off there.
+  EXPECT_EQ(row, (StoredRow{77, -3, -4, 14, 0, 8, 7, 1}));
+}
+
+TEST(IsStoredRow, HoldsWhereWholePixelsMove) {
+  const std::vector<int64_t> rgb = {3, 32, 32};
+  EXPECT_TRUE(IsStoredRow({}, rgb));
+  EXPECT_TRUE(IsStoredRow({.pad_crop = 4, .flip = true, .cutout = 8}, rgb));
+  EXPECT_FALSE(IsStoredRow({.min_area = 0.1, .max_area = 1}, rgb));
+  EXPECT_FALSE(IsStoredRow({.brightness = 0.1}, rgb));
+  EXPECT_FALSE(IsStoredRow({.contrast = 0.1}, rgb));
+  EXPECT_FALSE(IsStoredRow({.saturation = 0.1}, rgb));
+  EXPECT_FALSE(IsStoredRow({.hue = 0.1}, rgb));
+  EXPECT_TRUE(IsStoredRow({.pad_crop = 4096}, {4, 4096, 4096}));
+  EXPECT_FALSE(IsStoredRow({.pad_crop = 4097}, rgb));
+  EXPECT_FALSE(IsStoredRow({}, {1, 1, 4097}));
+  EXPECT_FALSE(IsStoredRow({}, {5, 32, 32}));
+  EXPECT_FALSE(IsStoredRow({}, {128}));
 }
 
 }  // namespace

@@ -69,6 +69,38 @@ TEST_F(IdxDatasetTest, ReadsPixelsAndLabels) {
   EXPECT_EQ(pixels[206], 0.0F);
 }
 
+// A device divides the bytes as Read does.
+void ExpectBytesAreWhatReadGives(const Dataset& dataset) {
+  const ByteSamples samples = dataset.bytes();
+  const auto elements = static_cast<size_t>(dataset.sample_shape()[0] * dataset.sample_shape()[1] *
+                                            dataset.sample_shape()[2]);
+  ASSERT_EQ(samples.pixels.size(), static_cast<size_t>(dataset.size()) * elements);
+  ASSERT_EQ(samples.labels.size(), static_cast<size_t>(dataset.size()));
+  std::vector<float> values(elements);
+  int32_t label = -1;
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    ASSERT_TRUE(dataset.Read(i, absl::MakeSpan(values), absl::MakeSpan(&label, 1)).ok());
+    EXPECT_EQ(samples.labels[static_cast<size_t>(i)], label);
+    for (size_t p = 0; p < elements; ++p) {
+      const uint8_t byte = samples.pixels[static_cast<size_t>(i) * elements + p];
+      ASSERT_EQ(values[p], static_cast<float>(byte) / 255.0F);
+    }
+  }
+}
+
+TEST_F(IdxDatasetTest, ItsBytesAreWhatReadGives) {
+  Write(ThreeImages(), ThreeLabels());
+  const auto dataset = Open(folder_.path());
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  ExpectBytesAreWhatReadGives(**dataset);
+}
+
+TEST(OpenDataset, BytesOfGlyphsAreWhatReadGives) {
+  const auto dataset = OpenDataset("glyphs", Split::kTest, DatasetOptions{"", 0, 30});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  ExpectBytesAreWhatReadGives(**dataset);
+}
+
 TEST_F(IdxDatasetTest, FindsTheFilesInTheFolderItselfToo) {
   Write(ThreeImages(), ThreeLabels());
   EXPECT_TRUE(Open(folder_.File("mnist")).ok());

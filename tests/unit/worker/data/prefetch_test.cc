@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "worker/data/memory_dataset.h"
 
 namespace trainyard::data {
 namespace {
@@ -312,6 +313,67 @@ TEST(Prefetcher, AnyNumberOfThreadsGivesTheSameRows) {
     }
     EXPECT_EQ(prefetcher.Next(), nullptr);
   }
+}
+
+// Six grey images of two pixels, {10 i, 10 i + 1}, in memory; `floats_read` counts what Read gave.
+class SmallImages : public MemoryDataset {
+ public:
+  SmallImages() : MemoryDataset(MakeContent()) {}
+  absl::Status Read(int64_t index, absl::Span<float> pixels,
+                    absl::Span<int32_t> labels) const override {
+    floats_read += static_cast<int64_t>(pixels.size());
+    return MemoryDataset::Read(index, pixels, labels);
+  }
+
+  mutable std::atomic<int64_t> floats_read = 0;
+
+ private:
+  static Content MakeContent() {
+    return {.sample_shape = {1, 1, 2},
+            .classes = 6,
+            .digest = "small",
+            .pixels = {0, 1, 10, 11, 20, 21, 30, 31, 40, 41, 50, 51},
+            .labels = {0, 1, 2, 3, 4, 5}};
+  }
+};
+
+TEST(Prefetcher, TellsHowRowsAreMadeWithoutMakingThem) {
+  const SmallImages dataset;
+  Preparation preparation;
+  preparation.normalization = {{0.5F}, {0.25F}};
+  preparation.augmentation = {.pad_crop = 1, .flip = true, .cutout = 1};
+  preparation.seed = 3;
+  const auto plan = [](int64_t sequence) {
+    if (sequence == 3) return PlannedBatch({});
+    return PlannedBatch({sequence, 5, 2}, sequence);
+  };
+  for (const RowForm form : {RowForm::kStored, RowForm::kBytes}) {
+    for (const int threads : {1, 3}) {
+      preparation.form = form;
+      preparation.threads = threads;
+      Prefetcher prefetcher(dataset, preparation, plan, 2);
+      for (int64_t sequence = 0; sequence < 3; ++sequence) {
+        const PreparedBatch* batch = prefetcher.Next();
+        ASSERT_NE(batch, nullptr);
+        EXPECT_EQ(batch->rows, 3);
+        EXPECT_THAT(batch->inputs, ::testing::IsEmpty());
+        EXPECT_THAT(batch->labels, ElementsAre(sequence, 5, 2));
+        const auto row = [&](int64_t image) {
+          return DrawStoredRow(preparation.augmentation, SampleKey(3, sequence, image), {1, 1, 2},
+                               image);
+        };
+        EXPECT_THAT(batch->stored, ElementsAre(row(sequence), row(5), row(2)));
+        if (form == RowForm::kStored) {
+          EXPECT_THAT(batch->pixels, ::testing::IsEmpty());
+        } else {
+          EXPECT_THAT(batch->pixels, ElementsAre(10 * sequence, 10 * sequence + 1, 50, 51, 20, 21));
+        }
+      }
+      EXPECT_EQ(prefetcher.Next(), nullptr);
+      EXPECT_TRUE(prefetcher.status().ok());
+    }
+  }
+  EXPECT_EQ(dataset.floats_read, 0);
 }
 
 }  // namespace

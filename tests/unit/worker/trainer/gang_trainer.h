@@ -44,7 +44,7 @@ class GangTrainer {
   using ConnectDevice = std::function<absl::StatusOr<std::unique_ptr<parallel::Communicator>>(
       int rank, parallel::Communicator& host)>;
   void set_connect_device(ConnectDevice connect) { connect_device_ = std::move(connect); }
-  void set_choose_device(std::function<void(const run_dir::RankAssignment&)> choose) {
+  void set_choose_device(std::function<absl::Status(run_dir::RankAssignment&)> choose) {
     choose_device_ = std::move(choose);
   }
 
@@ -63,7 +63,7 @@ class GangTrainer {
   run_dir::Assignment assignment_;
   std::vector<Signals> signals_;
   ConnectDevice connect_device_;
-  std::function<void(const run_dir::RankAssignment&)> choose_device_;
+  std::function<absl::Status(run_dir::RankAssignment&)> choose_device_;
 };
 
 }  // namespace trainyard::trainer

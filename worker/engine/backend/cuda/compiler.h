@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "common/base/check.h"
 #include "worker/engine/backend/cuda/blas/matmul.h"
+#include "worker/engine/backend/cuda/cuda_backend.h"
 #include "worker/engine/backend/cuda/dnn/planner.h"
 #include "worker/engine/backend/cuda/kernels/convolution.h"
 #include "worker/engine/backend/cuda/kernels/elementwise.h"
@@ -45,9 +46,11 @@ struct StateMemory {
 
 struct CompileTarget {
   int64_t rows = 1;
-  Type type = Type::kF32;  // of activations
+  bool is_training = false;  // adds loss and correct labels to the sums of the step
+  Type type = Type::kF32;    // of activations
   bool tf32 = false;
   bool is_guarded = false;
+  Fusions fusions = Fusions::kWhereFaster;
   // What the device's memory moves.
   double bytes_per_microsecond = 3e6;
   // Plans of products and convolutions; the second is null where nothing can be run.

@@ -53,6 +53,7 @@ class CudaBackend final : public Backend {
                                                 .deterministic = deterministic,
                                                 .cache_path = options_.plan_cache_path};
     auto made = std::make_shared<cuda::Planners>();
+    made->fusions = options_.fusions;
     if (options_.device_description.empty()) {
       TY_ASSIGN_OR_RETURN(made->convolutions, cuda::dnn::Planner::ForDevice(planning));
       TY_ASSIGN_OR_RETURN(made->products,

@@ -8,11 +8,20 @@
 
 namespace trainyard::engine {
 
+// Of what a library can do in one kernel, and two could.
+enum class Fusions {
+  kWhereFaster,  // as measured; not at all where nothing is measured
+  kAlways,
+  kNever,
+};
+
 struct CudaBackendOptions {
   // Where the choices among cuDNN's plans are kept; empty: nowhere.
   std::string plan_cache_path = {};
   // Measures candidates of plans and products; else the library's first guess is taken.
   bool autotunes = true;
+  // The statistics of a batch norm summed up by the convolution before it.
+  Fusions fusions = Fusions::kWhereFaster;
   // cuDNN's description of a device in JSON: plans for it, where there may be none, and runs
   // nothing.
   std::string device_description = {};

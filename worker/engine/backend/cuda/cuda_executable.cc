@@ -85,9 +85,8 @@ absl::Status CudaExecutable::Allocate(const OptimizerSpec& optimizer) {
                                                       parameters_.as<float>(), type_, backing_));
   TY_ASSIGN_OR_RETURN(updater_, Updater::Create(optimizer, table_, training_, layout_, weights_,
                                                 options_.precision == Precision::kF16, backing_));
-  const int64_t inputs = options_.max_rows * ElementCount(model_.input_shape());
-  TY_ASSIGN_OR_RETURN(staging_, Staging::Create(inputs * int64_t{sizeof(float)},
-                                                labels * int64_t{sizeof(int32_t)}, backing_));
+  TY_ASSIGN_OR_RETURN(
+      staging_, Staging::Create(InputBytesMax(), labels * int64_t{sizeof(int32_t)}, backing_));
   if (backing_ == Backing::kAddresses) return absl::OkStatus();
   TY_ASSIGN_OR_RETURN(stream_, CreateStream());
   TY_ASSIGN_OR_RETURN(results_, PinnedBuffer::Create(kUpdatesInFlight * sizeof(StepResult)));
@@ -116,9 +115,12 @@ absl::StatusOr<Program*> CudaExecutable::Prepare(const StepGraph& step, Programs
   const Program* const larger = largest == programs.end() ? nullptr : largest->second.get();
   auto program = std::make_unique<Program>();
   const CompileTarget target = {.rows = rows,
+                                .is_training = &step == &training_,
                                 .type = type_,
                                 .tf32 = options_.precision == Precision::kTf32,
                                 .is_guarded = options_.inspect,
+                                .fusions = planners_->fusions,
+                                .bytes_per_microsecond = planners_->bytes_per_microsecond,
                                 .planner = planners_->convolutions.get(),
                                 .products = planners_->products.get()};
   TY_RETURN_IF_ERROR(
@@ -156,7 +158,8 @@ void CudaExecutable::UpdatePlan() {
   plan_.gradients = reduction_.bytes();
   plan_.activations = AlignUpDevice(arena_bytes_);
   plan_.workspace = weights_.bytes() + updater_.workspace_bytes() + staging_.device_bytes() +
-                    totals_.bytes() + result_.bytes() + tickets_.bytes() + loss_workspace_.bytes();
+                    image_bytes_.bytes() + totals_.bytes() + result_.bytes() + tickets_.bytes() +
+                    loss_workspace_.bytes();
   plan_.kernels = kContextBytes;
   const auto largest = training_programs_.find(options_.max_rows);
   if (largest != training_programs_.end()) {
@@ -179,19 +182,40 @@ absl::Status CudaExecutable::Wait() const {
   return CudaStatus(cudaStreamSynchronize(stream_.get()), "waiting for the device");
 }
 
+absl::Status CudaExecutable::Check(const Batch& batch) const {
+  return CheckBatch(model_, batch, options_.max_rows, images_count_);
+}
+
+int64_t CudaExecutable::InputBytesMax() const {
+  const int64_t rows = options_.max_rows;
+  const int64_t elements = rows * ElementCount(model_.input_shape());
+  const int64_t floats = elements * int64_t{sizeof(float)};
+  if (model_.input_shape().size() != 3) return floats;
+  // Of tiny images the rows and their bytes are more.
+  return std::max(floats, AlignUpDevice(rows * int64_t{sizeof(StoredRow)}) + elements);
+}
+
 absl::Status CudaExecutable::Send(const Batch& batch, double weight, double lr) {
   const RandomPosition& position = batch.position;
   const std::array<uint32_t, 2> key = DropoutKey(position);
   const auto labels = static_cast<double>(std::max<size_t>(1, batch.labels.size()));
-  const StepControl control = {.weight = static_cast<float>(weight),
-                               .gradient_scale = static_cast<float>(weight / labels),
-                               .key = {key[0], key[1]},
-                               .step = static_cast<uint32_t>(position.step),
-                               .first_row = static_cast<uint32_t>(position.first_row),
-                               .lr = static_cast<float>(lr)};
-  return staging_.Send({reinterpret_cast<const std::byte*>(batch.inputs.data()),
-                        batch.inputs.size() * sizeof(float)},
-                       batch.labels, control, stream_.get());
+  StepControl control = {.weight = static_cast<float>(weight),
+                         .gradient_scale = static_cast<float>(weight / labels),
+                         .key = {key[0], key[1]},
+                         .step = static_cast<uint32_t>(position.step),
+                         .first_row = static_cast<uint32_t>(position.first_row),
+                         .lr = static_cast<float>(lr)};
+  const auto bytes_of = [](const auto& span) {
+    return absl::MakeConstSpan(reinterpret_cast<const std::byte*>(span.data()),
+                               span.size() * sizeof(*span.data()));
+  };
+  if (batch.stored.empty()) {
+    return staging_.Send(bytes_of(batch.inputs), {}, batch.labels, control, stream_.get());
+  }
+  control.stored = images_;
+  control.stored.is_by_row = batch.stored_pixels.empty() ? 0 : 1;
+  return staging_.Send(bytes_of(batch.stored), batch.stored_pixels, batch.labels, control,
+                       stream_.get());
 }
 
 absl::Status CudaExecutable::RefreshWeights() {
@@ -229,7 +253,7 @@ absl::Status CudaExecutable::RunAccumulate(const Program& program, int64_t rows,
 
 absl::Status CudaExecutable::Accumulate(const Batch& batch, double weight,
                                         const ReadyCallback& on_ready) {
-  TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
+  TY_RETURN_IF_ERROR(Check(batch));
   const int64_t rows = RowsOf(model_, batch);
   TY_RETURN_IF_ERROR(CheckStatistics(training_, rows));
   TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
@@ -284,7 +308,7 @@ absl::Status CudaExecutable::StartStep(const Batch& batch, double lr) {
   if (has_sums_ || are_weights_stale_ || in_flight_.size() == kUpdatesInFlight) {
     return Executable::StartStep(batch, lr);
   }
-  TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
+  TY_RETURN_IF_ERROR(Check(batch));
   TY_RETURN_IF_ERROR(CheckStatistics(training_, rows));
   TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
   TY_RETURN_IF_ERROR(Send(batch, 1, lr));
@@ -321,7 +345,7 @@ absl::Status CudaExecutable::ExchangeAverages() {
 }
 
 absl::StatusOr<Evaluation> CudaExecutable::Evaluate(const Batch& batch) {
-  TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
+  TY_RETURN_IF_ERROR(Check(batch));
   const int64_t rows = RowsOf(model_, batch);
   TY_ASSIGN_OR_RETURN(Program * program, Prepare(evaluation_, evaluation_programs_, rows));
   TY_RETURN_IF_ERROR(RefreshWeights());
@@ -342,7 +366,7 @@ absl::StatusOr<Evaluation> CudaExecutable::Evaluate(const Batch& batch) {
 }
 
 absl::StatusOr<std::vector<CallTime>> CudaExecutable::Profile(const Batch& batch) {
-  TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
+  TY_RETURN_IF_ERROR(Check(batch));
   TY_ASSIGN_OR_RETURN(Program * program,
                       Prepare(training_, training_programs_, RowsOf(model_, batch)));
   TY_RETURN_IF_ERROR(RefreshWeights());

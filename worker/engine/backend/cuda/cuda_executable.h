@@ -9,6 +9,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,8 @@ namespace trainyard::engine::cuda {
 
 // Of one device, for all executables.
 struct Planners {
+  Fusions fusions = Fusions::kWhereFaster;
+  double bytes_per_microsecond = 3e6;  // that the device's memory moves
   std::unique_ptr<dnn::Planner> convolutions;
   std::unique_ptr<blas::MatmulPlanner> products;  // null: there is no device
 };
@@ -56,6 +59,7 @@ class CudaExecutable final : public Executable {
   absl::StatusOr<StepMetrics> FinishUpdate() override;
   int max_updates_in_flight() const override { return kUpdatesInFlight; }
   absl::Status StartStep(const Batch& batch, double lr) override;
+  absl::Status StoreImages(const ImageStore& images, int64_t bytes_max) override;
   absl::Status ExchangeAverages() override;
   absl::StatusOr<Evaluation> Evaluate(const Batch& batch) override;
   absl::StatusOr<std::vector<float>> Predict(absl::Span<const float> inputs) override;
@@ -88,6 +92,9 @@ class CudaExecutable final : public Executable {
   void UpdatePlan();
   StateMemory Memory() const;
 
+  absl::Status Check(const Batch& batch) const;
+  // The most that a batch's inputs take, in any of their forms.
+  int64_t InputBytesMax() const;
   absl::Status Send(const Batch& batch, double weight, double lr);
   absl::Status RefreshWeights();
   // Enqueues what `record` does: as a graph from the second time on, where graphs are wanted.
@@ -99,6 +106,7 @@ class CudaExecutable final : public Executable {
   absl::Status Wait() const;
 
   float* StatePointer(size_t index) const;
+  absl::Status CopyBytesIn(void* to, const void* from, size_t bytes, absl::string_view what) const;
   absl::Status CopyIn(float* to, absl::Span<const float> values) const;
   absl::Status CopyOut(const float* from, absl::Span<float> values) const;
   absl::StatusOr<std::vector<float>> ReadLogits(const Program& program, int64_t rows) const;
@@ -121,6 +129,9 @@ class CudaExecutable final : public Executable {
   PackedWeights weights_;
   Updater updater_;
   Staging staging_;
+  DeviceBuffer image_bytes_;
+  StoredImages images_;  // of StoreImages; its pixels are those of image_bytes_
+  std::optional<int64_t> images_count_;
   Programs training_programs_;
   Programs evaluation_programs_;
   std::map<std::pair<Work, int64_t>, Launch> launches_;

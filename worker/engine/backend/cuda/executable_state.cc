@@ -1,5 +1,6 @@
 // What a CudaExecutable gives and takes of its state: always in the port's order, after all that
 // was enqueued before.
+#include <algorithm>
 #include <cstring>
 
 #include "common/base/status_macros.h"
@@ -28,11 +29,17 @@ float* CudaExecutable::StatePointer(size_t index) const {
   return nullptr;
 }
 
-absl::Status CudaExecutable::CopyIn(float* to, absl::Span<const float> values) const {
+// From memory that is not pinned the runtime returns when it has read the values; that they have
+// arrived, which our streams do not wait for, takes the second call.
+absl::Status CudaExecutable::CopyBytesIn(void* to, const void* from, size_t bytes,
+                                         absl::string_view what) const {
   TY_RETURN_IF_ERROR(Wait());
-  return CudaStatus(
-      cudaMemcpy(to, values.data(), values.size() * sizeof(float), cudaMemcpyHostToDevice),
-      "writing state");
+  TY_RETURN_IF_ERROR(CudaStatus(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), what));
+  return CudaStatus(cudaStreamSynchronize(nullptr), what);
+}
+
+absl::Status CudaExecutable::CopyIn(float* to, absl::Span<const float> values) const {
+  return CopyBytesIn(to, values.data(), values.size() * sizeof(float), "writing state");
 }
 
 absl::Status CudaExecutable::CopyOut(const float* from, absl::Span<float> values) const {
@@ -83,6 +90,27 @@ absl::Status CudaExecutable::WriteReduction(absl::Span<const float> sums) {
     std::copy(ordered.begin(), ordered.end(), device.begin() + entry.offset);
   }
   return CopyIn(reduction_.as<float>(), device);
+}
+
+absl::Status CudaExecutable::StoreImages(const ImageStore& images, int64_t bytes_max) {
+  TY_RETURN_IF_ERROR(Wait());  // a step may read those that were kept before
+  images_count_.reset();
+  images_ = {};
+  image_bytes_ = DeviceBuffer();
+  UpdatePlan();
+  TY_RETURN_IF_ERROR(CheckImageStore(model_, images, bytes_max));
+  std::copy(images.mean.begin(), images.mean.end(), images_.mean);
+  std::copy(images.stddev.begin(), images.stddev.end(), images_.stddev);
+  const auto bytes = static_cast<int64_t>(images.pixels.size());
+  if (bytes > 0) {
+    TY_ASSIGN_OR_RETURN(image_bytes_, DeviceBuffer::Create(bytes, backing_));
+    TY_RETURN_IF_ERROR(CopyBytesIn(image_bytes_.data(), images.pixels.data(), images.pixels.size(),
+                                   "storing images"));
+  }
+  images_.pixels = image_bytes_.as<uint8_t>();
+  images_count_ = bytes / ElementCount(model_.input_shape());
+  UpdatePlan();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<float>> CudaExecutable::ReadLogits(const Program& program,

@@ -49,7 +49,7 @@ absl::StatusOr<const dnn::Plan*> Compiler::FindConvPlan(dnn::ConvProblem problem
 }
 
 bool Compiler::TakesStatistics(const Node& conv) const {
-  if (conv.relu || !ConvBiasesOf(conv).empty()) return false;
+  if (target_.fusions == Fusions::kNever || conv.relu || !ConvBiasesOf(conv).empty()) return false;
   for (const Node& node : step_.graph.nodes) {
     if (node.op == OpKind::kBatchNorm && node.norm().batch_statistics &&
         node.inputs[0] == conv.outputs[0]) {
@@ -119,7 +119,8 @@ absl::Status Compiler::LowerConv(const Node& node) {
 bool Compiler::SavesTime(const dnn::Plan& fused, const dnn::Plan& plain, ValueId output) const {
   const double of_fused = fused.facts().microseconds;
   const double of_plain = plain.facts().microseconds;
-  if (of_fused <= 0 || of_plain <= 0) return true;  // not measured: the fusion moves fewer bytes
+  if (target_.fusions == Fusions::kAlways) return true;
+  if (of_fused <= 0 || of_plain <= 0) return false;
   const double bytes =
       static_cast<double>(Pixels(output) * PlaceOf(output).stride * SizeOf(PlaceOf(output).type));
   return of_fused < of_plain + kLaunchMicroseconds + bytes / target_.bytes_per_microsecond;

@@ -85,13 +85,12 @@ void Compiler::LowerDropout(const Node& node) {
   const bool clears = ClearsPadding(y, output);
   // Elements of a sequence are counted as they lie, those of an image channel by channel.
   const bool counts_by_pixel = !IsImage(output);
-  EmitKernel(
-      node,
-      [=, program = &program_, state = state_](const Enqueue& how) {
-        Dropout(program->At(x), program->At(y), rows, pixels, channels, layer, threshold, scale,
-                state.control, how.stream, clears, counts_by_pixel);
-      },
-      {x.buffer, y.buffer});
+  EmitKernel(node,
+             [=, program = &program_, state = state_](const Enqueue& how) {
+               Dropout(program->At(x), program->At(y), rows, pixels, channels, layer, threshold,
+                       scale, state.control, how.stream, clears, counts_by_pixel);
+             },
+             {x.buffer, y.buffer});
 }
 
 void Compiler::LowerLrn(const Node& node) {

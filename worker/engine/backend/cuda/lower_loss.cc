@@ -12,10 +12,9 @@ void Compiler::LowerLoss(const Node& node) {
                          .classes = Channels(logits_id)};
   const BufferId logsum = AddScratch(loss.labels * SizeOf(Type::kF32));
   softmaxes_[node.outputs[0]] = {logits_id, logsum};
-  // An evaluation adds to no sums.
-  const bool is_training = !step_.parameter_gradients.empty();
-  float* const loss_sum = is_training ? state_.reduction + reduction_.loss_offset : nullptr;
-  float* const correct_sum = is_training ? state_.reduction + reduction_.correct_offset : nullptr;
+  float* const loss_sum = target_.is_training ? state_.reduction + reduction_.loss_offset : nullptr;
+  float* const correct_sum =
+      target_.is_training ? state_.reduction + reduction_.correct_offset : nullptr;
   EmitKernel(node,
              [=, program = &program_, state = state_](const Enqueue& how) {
                LossParameters counted = loss;

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "common/base/check.h"
 #include "common/base/status_macros.h"
 
 namespace trainyard::engine::cuda {
@@ -53,21 +54,30 @@ absl::StatusOr<Staging::Slot*> Staging::NextSlot() {
   return slot;
 }
 
-absl::Status Staging::Send(absl::Span<const std::byte> inputs, absl::Span<const int32_t> labels,
-                           StepControl control, cudaStream_t compute) {
+absl::Status Staging::Send(absl::Span<const std::byte> inputs, absl::Span<const uint8_t> pixels,
+                           absl::Span<const int32_t> labels, StepControl control,
+                           cudaStream_t compute) {
   TY_ASSIGN_OR_RETURN(Slot * slot, NextSlot());
   current_ = slot;
   std::byte* const device = slot->device.data();
   control.inputs = device;
   control.labels = reinterpret_cast<const int32_t*>(device + labels_offset_);
+  const size_t pixels_offset =
+      static_cast<size_t>(AlignUpDevice(static_cast<int64_t>(inputs.size())));
+  const size_t sent = pixels.empty() ? inputs.size() : pixels_offset + pixels.size();
+  TY_CHECK(static_cast<int64_t>(sent) <= labels_offset_);
+  if (!pixels.empty()) {
+    control.stored.pixels = reinterpret_cast<const uint8_t*>(device + pixels_offset);
+  }
   auto* const host = slot->host.as<std::byte>();
   std::byte* const host_inputs = host + kControlBytes;
   const size_t labels_bytes = labels.size() * sizeof(int32_t);
   std::memcpy(host, &control, sizeof control);
   std::memcpy(host_inputs, inputs.data(), inputs.size());
+  if (!pixels.empty()) std::memcpy(host_inputs + pixels_offset, pixels.data(), pixels.size());
   std::memcpy(host_inputs + labels_offset_, labels.data(), labels_bytes);
 
-  TY_RETURN_IF_ERROR(CopyToDevice(device, host_inputs, inputs.size(), copies_.get()));
+  TY_RETURN_IF_ERROR(CopyToDevice(device, host_inputs, sent, copies_.get()));
   TY_RETURN_IF_ERROR(CopyToDevice(device + labels_offset_, host_inputs + labels_offset_,
                                   labels_bytes, copies_.get()));
   TY_RETURN_IF_ERROR(

@@ -18,14 +18,15 @@ namespace trainyard::engine::cuda {
 
 class Staging {
  public:
-  // For inputs and labels of at most so many bytes.
+  // For inputs, with their pixels, and labels of at most so many bytes.
   static absl::StatusOr<Staging> Create(int64_t inputs_bytes, int64_t labels_bytes,
                                         Backing backing);
 
   // Sends a batch: `control` gets its addresses, and lies at device_control() when what is enqueued
-  // on `compute` after this call runs. Waits where all slots are still in use.
-  absl::Status Send(absl::Span<const std::byte> inputs, absl::Span<const int32_t> labels,
-                    StepControl control, cudaStream_t compute);
+  // on `compute` after this call runs. Waits where all slots are still in use. `pixels`: of rows
+  // that bring their own, which the control then names; else empty.
+  absl::Status Send(absl::Span<const std::byte> inputs, absl::Span<const uint8_t> pixels,
+                    absl::Span<const int32_t> labels, StepControl control, cudaStream_t compute);
   // The learning rate alone.
   absl::Status SendRate(float lr, cudaStream_t compute);
   // What `compute` was told until now is the last that reads the batch.

@@ -4,11 +4,24 @@
 
 #include <cstdint>
 
+#include "common/base/stored_row.h"
+
 namespace trainyard::engine::cuda {
+
+// 8-bit images in device memory, and what becomes of their bytes: (byte / 255 - mean) / stddev, by
+// channel.
+struct StoredImages {
+  const uint8_t* pixels = nullptr;  // [count, channels, height, width]; null: inputs are floats
+  // Not 0: row r is made of image r, whatever StoredRow::image says.
+  int32_t is_by_row = 0;
+  float mean[kStoredChannelsMax] = {0, 0, 0, 0};
+  float stddev[kStoredChannelsMax] = {1, 1, 1, 1};
+};
 
 struct StepControl {
   // The batch, in device memory: see kernels/input.h.
   const void* inputs = nullptr;
+  StoredImages stored = {};
   const int32_t* labels = nullptr;
   // Of the batch in the global batch: rows / global rows. Weights what the batch adds to the sums.
   float weight = 0;

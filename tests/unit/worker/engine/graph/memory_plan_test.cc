@@ -67,7 +67,7 @@ TEST(ComputeLifetimes, ActivationsLiveUntilBackwardReadsThem) {
   }
 }
 
-class MemoryPlans : public ::testing::TestWithParam<const char*> {};
+class MemoryPlans : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(MemoryPlans, AreExactlyWhatIsHeld) {
   const Graph model =
@@ -160,7 +160,7 @@ TEST_P(MemoryPlans, HoldForEverySmallerBatch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, MemoryPlans,
-                         ::testing::Values("reference", "reference_f64", "cpu"));
+                         ::testing::ValuesIn(testing::AllBackends()));
 
 TEST(MemoryPlan, IsRenderedByCategory) {
   MemoryPlan plan;

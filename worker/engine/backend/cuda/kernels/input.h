@@ -1,5 +1,5 @@
-// From a batch as the host sent it to what the first layer reads: conversion, normalisation, NHWC.
-// And augmentation of 8-bit images on the device.
+// From a batch as the host sent it to what the first layer reads: conversion, NHWC, and of 8-bit
+// images augmentation and normalisation.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,8 +11,10 @@
 
 namespace trainyard::engine::cuda {
 
-// inputs: floats [rows, channels, height, width] at control->inputs -> images. Padding channels of
-// `images` become zero.
+// What control->inputs holds -> images. Padding channels of `images` become zero. Without stored
+// pixels: floats [rows, channels, height, width]. With control->stored.pixels: StoredRow [rows],
+// each row made of its image; black is byte 0; at most kStoredChannelsMax channels. The control
+// decides when the kernel runs, so that one captured graph serves batches of both kinds.
 void ReadImages(const StepControl* control, View images, const ImageShape& shape,
                 cudaStream_t stream);
 // The way back, for the gradient of the input: floats [rows, channels, height, width].
@@ -20,28 +22,5 @@ void WriteImages(View images, float* values, const ImageShape& shape, cudaStream
 // Floats [rows, features] at control->inputs -> features.
 void ReadFeatures(const StepControl* control, View features, int64_t rows, int64_t count,
                   cudaStream_t stream);
-
-// How a row is made of a stored image: shifted by (dx, dy) with black beyond the border, mirrored,
-// then a square hidden. As data::Augmentation draws it.
-struct RowTransform {
-  int64_t image = 0;  // index of the stored image
-  int16_t dx = 0;     // source x = x + dx, after mirroring x
-  int16_t dy = 0;
-  int16_t cut_x = 0;  // square [cut_x, cut_x + cut_width) x [cut_y, ...), 0 wide: none
-  int16_t cut_y = 0;
-  int16_t cut_width = 0;
-  int16_t cut_height = 0;
-  int32_t flip = 0;
-};
-// Stored images: bytes [count, channels, height, width], on the device.
-struct StoredImages {
-  const uint8_t* pixels = nullptr;
-  float mean[4] = {0, 0, 0, 0};  // of byte / 255, by channel
-  float stddev[4] = {1, 1, 1, 1};
-};
-// control->inputs: RowTransform [rows]. (byte / 255 - mean) / stddev; black is byte 0; hidden is 0
-// after normalisation. At most 4 channels.
-void AugmentImages(const StepControl* control, const StoredImages& stored, View images,
-                   const ImageShape& shape, cudaStream_t stream);
 
 }  // namespace trainyard::engine::cuda

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "common/base/stored_row.h"
 #include "worker/engine/backend/cuda/kernels/device.h"
 #include "worker/engine/backend/cuda/kernels/elementwise.h"
 #include "worker/engine/backend/cuda/kernels/input.h"
@@ -20,8 +21,6 @@ constexpr int64_t kBlocksPerMultiprocessor = 8;
 // Element (row, channel, pixel) of the planes lies at row * row_stride + channel * plane + pixel.
 struct Planes {
   void* data = nullptr;
-  // Where they are where `data` is not known before the launch: at control->inputs.
-  const StepControl* control = nullptr;
   int64_t row_stride = 0;
 };
 
@@ -52,8 +51,7 @@ __device__ void ForEachGroup(const Extent& extent, const Body& body) {
 template <class From, class To>
 __global__ void __launch_bounds__(kThreads)
     PlanesToPixels(Extent extent, Planes planes, Operand images) {
-  const From* data =
-      static_cast<const From*>(planes.control == nullptr ? planes.data : planes.control->inputs);
+  const From* data = static_cast<const From*>(planes.data);
   ForEachGroup(extent, [&](int64_t row, int64_t pixel, int64_t channel, int count) {
     const From* from = data + row * planes.row_stride + channel * extent.plane + pixel;
     Float8 values;
@@ -99,38 +97,56 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// What a byte of a channel becomes.
-struct Normalizer {
-  float mean[4];
-  float stddev[4];
-
-  __device__ float operator()(uint8_t byte, int channel) const {
-    return (static_cast<float>(byte) / 255.0F - mean[channel]) / stddev[channel];
+// Up to eight channels of a pixel, as the host sent them.
+__device__ Float8 FloatsAt(const float* from, int64_t plane, int count) {
+  Float8 values = {};
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) {
+    if (i < count) values.at[i] = from[i * plane];
   }
-};
+  return values;
+}
+
+// The channels of pixel (x, y) of a row that is made of `image`.
+__device__ Float8 ChangedAt(const StoredImages& stored, const uint8_t* image, const StoredRow& how,
+                            int x, int y, int width, int height, int count) {
+  const int from_x = (how.flip != 0 ? width - 1 - x : x) + how.dx;
+  const int from_y = y + how.dy;
+  const bool is_inside = from_x >= 0 && from_x < width && from_y >= 0 && from_y < height;
+  const bool is_cut = x >= how.cut_x && x < how.cut_x + how.cut_width && y >= how.cut_y &&
+                      y < how.cut_y + how.cut_height;
+  const int64_t plane = static_cast<int64_t>(height) * width;
+  const uint8_t* from = image + static_cast<int64_t>(from_y) * width + from_x;
+  Float8 values = {};
+#pragma unroll
+  for (int i = 0; i < kStoredChannelsMax; ++i) {
+    if (i >= count || is_cut) continue;
+    const auto byte = static_cast<float>(is_inside ? from[i * plane] : uint8_t{0});
+    // Divided twice, as the host does it: the same bits.
+    values.at[i] = (byte / 255.0F - stored.mean[i]) / stored.stddev[i];
+  }
+  return values;
+}
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    AugmentKernel(const StepControl* control, const uint8_t* stored, Normalizer normalizer,
-                  Operand images, Extent extent, int width, int height) {
-  const RowTransform* transforms = static_cast<const RowTransform*>(control->inputs);
+    ReadImagesKernel(const StepControl* control, Operand images, Extent extent, int width,
+                     int height) {
+  const StoredImages stored = control->stored;
+  const float* floats = static_cast<const float*>(control->inputs);
+  const StoredRow* rows = static_cast<const StoredRow*>(control->inputs);
+  const int64_t elements = extent.channels * extent.plane;
   ForEachGroup(extent, [&](int64_t row, int64_t pixel, int64_t channel, int count) {
-    const RowTransform transform = transforms[row];
-    const int y = static_cast<int>(pixel) / width;
-    const int x = static_cast<int>(pixel) - y * width;
-    const int from_x = (transform.flip != 0 ? width - 1 - x : x) + transform.dx;
-    const int from_y = y + transform.dy;
-    const bool is_inside = from_x >= 0 && from_x < width && from_y >= 0 && from_y < height;
-    const bool is_cut = x >= transform.cut_x && x < transform.cut_x + transform.cut_width &&
-                        y >= transform.cut_y && y < transform.cut_y + transform.cut_height;
-    const uint8_t* from = stored + transform.image * extent.channels * extent.plane +
-                          static_cast<int64_t>(from_y) * width + from_x;
-    Float8 values = {};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if (i < count && !is_cut) {
-        values.at[i] = normalizer(is_inside ? from[i * extent.plane] : uint8_t{0}, i);
-      }
+    Float8 values;
+    if (stored.pixels == nullptr) {
+      values =
+          FloatsAt(floats + row * elements + channel * extent.plane + pixel, extent.plane, count);
+    } else {
+      const StoredRow how = rows[row];
+      const int64_t image = stored.is_by_row != 0 ? row : how.image;
+      const int y = static_cast<int>(pixel) / width;
+      const int x = static_cast<int>(pixel) - y * width;
+      values = ChangedAt(stored, stored.pixels + image * elements, how, x, y, width, height, count);
     }
     StoreLanes<T>(images, row * extent.plane + pixel, channel, count, values);
   });
@@ -163,7 +179,7 @@ void FlattenImages(View images, View features, const ImageShape& shape, cudaStre
       using To = std::remove_pointer_t<decltype(to)>;
       const Extent extent = ExtentOf(shape);
       Launch(PixelsToPlanes<From, To>, GridOf(extent), dim3(kThreads), 0, stream, extent,
-             Input(images), Planes{features.data, nullptr, features.stride});
+             Input(images), Planes{features.data, features.stride});
     });
   });
 }
@@ -180,7 +196,7 @@ void UnflattenImages(View features, View images, const ImageShape& shape, bool c
       using To = std::remove_pointer_t<decltype(to)>;
       const Extent extent = ExtentOf(shape);
       Launch(PlanesToPixels<From, To>, GridOf(extent), dim3(kThreads), 0, stream, extent,
-             Planes{features.data, nullptr, features.stride},
+             Planes{features.data, features.stride},
              Output(images, shape.channels, clears_padding));
     });
   });
@@ -191,9 +207,9 @@ void ReadImages(const StepControl* control, View images, const ImageShape& shape
   WithType(images.type, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     const Extent extent = ExtentOf(shape);
-    Launch(PlanesToPixels<float, T>, GridOf(extent), dim3(kThreads), 0, stream, extent,
-           Planes{nullptr, control, extent.channels * extent.plane},
-           Output(images, shape.channels, true));
+    Launch(ReadImagesKernel<T>, GridOf(extent), dim3(kThreads), 0, stream, control,
+           Output(images, shape.channels, true), extent, static_cast<int>(shape.width),
+           static_cast<int>(shape.height));
   });
 }
 
@@ -202,7 +218,7 @@ void WriteImages(View images, float* values, const ImageShape& shape, cudaStream
     using T = std::remove_pointer_t<decltype(type)>;
     const Extent extent = ExtentOf(shape);
     Launch(PixelsToPlanes<T, float>, GridOf(extent), dim3(kThreads), 0, stream, extent,
-           Input(images), Planes{values, nullptr, extent.channels * extent.plane});
+           Input(images), Planes{values, extent.channels * extent.plane});
   });
 }
 
@@ -213,20 +229,6 @@ void ReadFeatures(const StepControl* control, View features, int64_t rows, int64
     Launch(ReadFeaturesKernel<T>,
            dim3(GridBlocks(rows * LaneGroups(count), kThreads, kBlocksPerMultiprocessor)),
            dim3(kThreads), 0, stream, control, Output(features, count, false), rows, count);
-  });
-}
-
-void AugmentImages(const StepControl* control, const StoredImages& stored, View images,
-                   const ImageShape& shape, cudaStream_t stream) {
-  WithType(images.type, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
-    Normalizer normalizer = {};
-    std::copy_n(stored.mean, 4, normalizer.mean);
-    std::copy_n(stored.stddev, 4, normalizer.stddev);
-    const Extent extent = ExtentOf(shape);
-    Launch(AugmentKernel<T>, GridOf(extent), dim3(kThreads), 0, stream, control, stored.pixels,
-           normalizer, Output(images, shape.channels, true), extent, static_cast<int>(shape.width),
-           static_cast<int>(shape.height));
   });
 }
 

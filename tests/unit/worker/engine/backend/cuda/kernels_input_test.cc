@@ -60,7 +60,7 @@ TEST_P(InputKernels, ReadFeatures) {
 INSTANTIATE_TEST_SUITE_P(Layouts, InputKernels, ::testing::ValuesIn(Layouts()),
                          [](const auto& test) { return NameOf(test.param); });
 
-TEST(AugmentImages, ShiftsMirrorsNormalisesAndHides) {
+TEST(ReadImages, ShiftsMirrorsNormalisesAndHidesStoredImages) {
   constexpr int64_t kHeight = 4;
   constexpr int64_t kWidth = 6;
   constexpr int64_t kPlane = kHeight * kWidth;
@@ -71,22 +71,22 @@ TEST(AugmentImages, ShiftsMirrorsNormalisesAndHides) {
       bytes.push_back(static_cast<uint8_t>(i * 37 % 256));
     }
     const DeviceArray<uint8_t> pixels(bytes);
-    std::vector<RowTransform> transforms(kRows);
-    transforms[0].image = 2;
+    std::vector<StoredRow> transforms(kRows);
+    transforms[0] = {.image = 2};
     transforms[1] = {1, 2, -1, 0, 0, 0, 0, 0};
     transforms[2] = {0, 1, 1, 0, 0, 0, 0, 1};
     transforms[3] = {1, -2, 0, -1, 2, 4, 4, 1};
-    const DeviceArray<RowTransform> inputs(transforms);
-    const DeviceArray<StepControl> control = ControlOf(inputs.data());
-    const StoredImages stored = {pixels.data(), {0.5F, 0.4F, 0.3F, 0}, {0.2F, 0.25F, 0.3F, 1}};
+    const DeviceArray<StoredRow> inputs(transforms);
+    const StoredImages stored = {pixels.data(), 0, {0.5F, 0.4F, 0.3F, 0}, {0.2F, 0.25F, 0.3F, 1}};
+    const DeviceArray<StepControl> control(
+        std::vector<StepControl>{{.inputs = inputs.data(), .stored = stored}});
     for (const Type type : {Type::kF32, Type::kF16, Type::kBf16}) {
       const Layout layout = {"", type, channels, PaddedChannels(channels, type), 0, true};
       TestView images(layout, kRows * kPlane);
-      AugmentImages(control.data(), stored, images.view(), {kRows, channels, kHeight, kWidth},
-                    nullptr);
+      ReadImages(control.data(), images.view(), {kRows, channels, kHeight, kWidth}, nullptr);
       // As data/augment.cc: the shifted part is mirrored, normalised, and a square of it hidden.
       EXPECT_EQ(images.Differences([&](int64_t p, int64_t c) {
-        const RowTransform& t = transforms[static_cast<size_t>(p / kPlane)];
+        const StoredRow& t = transforms[static_cast<size_t>(p / kPlane)];
         const int64_t y = p / kWidth % kHeight;
         const int64_t x = p % kWidth;
         if (x >= t.cut_x && x < t.cut_x + t.cut_width && y >= t.cut_y &&
