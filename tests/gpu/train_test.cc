@@ -130,11 +130,16 @@ TEST(TrainOnCuda, ACheckpointOfF16HasTheLossScaleThatItsStepsLeft) {
 
 TEST(TrainOnCuda, ALossThatIsNotFiniteEndsTheRunWithItsStep) {
   JobText job = Job("f32", kSteps);
-  job.optimizer = R"({"sgd": {"lr": 1e30}})";
+  job.model = R"({"mlp": {"hidden": [8]}})";
+  job.optimizer = R"({"sgd": {"lr": 1000, "momentum": 0.9}})";
   GangTrainer cuda(job, 1, "cuda"), cpu(job, 1, "cpu");
   const run_dir::RankResult got = cuda.Run()[0], expected = cpu.Run()[0];
   EXPECT_EQ(got.outcome, run_dir::Outcome::kUserError);
+  EXPECT_EQ(got.reason, "LOSS_NOT_FINITE");
+  // Not the first, so that another update is on its way when it is found.
+  EXPECT_GT(expected.step, 1);
   EXPECT_EQ(got.step, expected.step);
+  EXPECT_EQ(cuda.Metric("lr").rbegin()->first, got.step);
   EXPECT_EQ(got.message, expected.message);
 }
 

@@ -1,6 +1,5 @@
 #include "worker/trainer/cuda/cuda_support.h"
 
-#include <cuda_runtime_api.h>
 #include <unistd.h>
 
 #include <array>
@@ -157,11 +156,7 @@ absl::StatusOr<int64_t> CudaSupport::MemoryBytes() {
         "the device's description has no totalGlobalMem; tell its bytes with --memory");
   }
   TY_RETURN_IF_ERROR(engine::cuda::CheckDevice());
-  size_t free = 0;
-  size_t total = 0;
-  TY_RETURN_IF_ERROR(
-      engine::cuda::CudaStatus(cudaMemGetInfo(&free, &total), "asking for the GPU's memory"));
-  return static_cast<int64_t>(total);
+  return engine::cuda::DeviceMemory();
 }
 
 absl::StatusOr<std::unique_ptr<parallel::Communicator>> CudaSupport::Connect(

@@ -59,6 +59,13 @@ absl::Status CheckDevice() {
   return CudaStatus(error, "the GPUs cannot be counted");
 }
 
+absl::StatusOr<int64_t> DeviceMemory() {
+  size_t free = 0;
+  size_t total = 0;
+  TY_RETURN_IF_ERROR(CudaStatus(cudaMemGetInfo(&free, &total), "asking for the GPU's memory"));
+  return static_cast<int64_t>(total);
+}
+
 absl::StatusOr<DeviceBuffer> DeviceBuffer::Create(int64_t bytes, Backing backing) {
   DeviceBuffer buffer;
   buffer.bytes_ = AlignUpDevice(bytes);
