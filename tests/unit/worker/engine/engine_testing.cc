@@ -27,10 +27,16 @@ void SetTestedBackend(const std::string& name) {
 }
 
 std::vector<std::string> TestedAndReference() {
+  if (TestedBackend() != "cpu") {
+    return {TestedBackend()};
+  }
   return {"reference", TestedBackend()};
 }
 
 std::vector<std::string> AllBackends() {
+  if (TestedBackend() != "cpu") {
+    return {TestedBackend()};
+  }
   return {"reference", "reference_f64", TestedBackend()};
 }
 

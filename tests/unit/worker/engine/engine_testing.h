@@ -19,7 +19,8 @@ using NamedValues = std::map<std::string, Values>;
 // The backend that is judged: "cpu", where a program says nothing else before its tests begin.
 const std::string& TestedBackend();
 void SetTestedBackend(const std::string& name);
-// It and the reference, in f32 or in both precisions.
+// It and the reference, in f32 or in both precisions. The program that judges the CPU judges the
+// reference too; others have enough of the backend itself.
 std::vector<std::string> TestedAndReference();
 std::vector<std::string> AllBackends();
 

@@ -55,6 +55,7 @@ class CudaBackend final : public Backend {
     auto made = std::make_shared<cuda::Planners>();
     made->fusions = options_.fusions;
     if (options_.device_description.empty()) {
+      made->bytes_per_microsecond = cuda::MemoryBytesPerMicrosecond();
       TY_ASSIGN_OR_RETURN(made->convolutions, cuda::dnn::Planner::ForDevice(planning));
       TY_ASSIGN_OR_RETURN(made->products,
                           cuda::blas::MatmulPlanner::Create({.autotunes = options_.autotunes}));

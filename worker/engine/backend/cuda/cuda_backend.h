@@ -1,3 +1,4 @@
+// The GPU backend, for programs that hold it: see RegisterBackend (backend.h).
 #pragma once
 
 #include <memory>

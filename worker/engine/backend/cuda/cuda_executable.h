@@ -28,7 +28,7 @@ namespace trainyard::engine::cuda {
 // Of one device, for all executables.
 struct Planners {
   Fusions fusions = Fusions::kWhereFaster;
-  double bytes_per_microsecond = 3e6;  // that the device's memory moves
+  double bytes_per_microsecond = 1e6;  // that the device's memory moves
   std::unique_ptr<dnn::Planner> convolutions;
   std::unique_ptr<blas::MatmulPlanner> products;  // null: there is no device
 };

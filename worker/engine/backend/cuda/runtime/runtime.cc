@@ -66,6 +66,24 @@ absl::StatusOr<int64_t> DeviceMemory() {
   return static_cast<int64_t>(total);
 }
 
+double MemoryBytesPerMicrosecond() {
+  // Of an old small card, where the driver does not tell.
+  constexpr double kFallback = 3e5;
+  // Of what the clock and the width of the bus would allow.
+  constexpr double kEfficiency = 0.85;
+  int device = 0;
+  int kilohertz = 0;
+  int bits = 0;
+  const bool is_known =
+      cudaGetDevice(&device) == cudaSuccess &&
+      cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, device) == cudaSuccess &&
+      cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, device) == cudaSuccess;
+  (void)cudaGetLastError();
+  // Two transfers a clock.
+  const double bytes = 2e-3 * kilohertz * (bits / 8.0);
+  return is_known && bytes > 0 ? kEfficiency * bytes : kFallback;
+}
+
 absl::StatusOr<DeviceBuffer> DeviceBuffer::Create(int64_t bytes, Backing backing) {
   DeviceBuffer buffer;
   buffer.bytes_ = AlignUpDevice(bytes);

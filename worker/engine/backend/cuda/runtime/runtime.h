@@ -26,6 +26,9 @@ absl::Status CheckDevice();
 // Bytes of the current device, used or not.
 absl::StatusOr<int64_t> DeviceMemory();
 
+// What the memory of the current device moves, reading and writing together, in practice.
+double MemoryBytesPerMicrosecond();
+
 // What buffers, workspaces and rows of vectors begin at a multiple of.
 inline constexpr int64_t kDeviceAlignment = 256;
 inline int64_t AlignUpDevice(int64_t bytes) {
