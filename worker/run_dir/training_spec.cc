@@ -240,7 +240,10 @@ void ReadTrain(FieldReader& spec, TrainSpec& train) {
   reader.Integer("seed", seed, 0, kMaxSeed);
   train.seed = static_cast<uint64_t>(seed);
   ReadEnum(reader, "precision", "PRECISION_",
-           {{"f32", TrainSpec::Precision::kF32}, {"bf16", TrainSpec::Precision::kBf16}},
+           {{"f32", TrainSpec::Precision::kF32},
+            {"bf16", TrainSpec::Precision::kBf16},
+            {"tf32", TrainSpec::Precision::kTf32},
+            {"f16", TrainSpec::Precision::kF16}},
            train.precision);
   Number(reader, "label_smoothing", train.label_smoothing,
          {.min = 0, .max = 1, .max_exclusive = true});

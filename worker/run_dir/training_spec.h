@@ -80,7 +80,7 @@ struct DataSpec {
 
 // Exactly one of epochs and steps is positive.
 struct TrainSpec {
-  enum class Precision { kF32, kBf16 };
+  enum class Precision { kF32, kBf16, kTf32, kF16 };
   int64_t epochs = 0;
   int64_t steps = 0;
   int64_t global_batch = 64;

@@ -49,6 +49,7 @@ absl::StatusOr<double> MeasureFlops(absl::string_view backend_name, int threads,
     const absl::Duration before = clock.Uptime();
     TY_RETURN_IF_ERROR(
         executable->Accumulate({.inputs = inputs, .labels = labels}, 1, /*on_ready=*/{}));
+    TY_RETURN_IF_ERROR(executable->Synchronize());
     best = std::min(best, clock.Uptime() - before);
   } while (clock.Uptime() - start < kMeasureTime);
   return flops / std::max(1e-9, absl::ToDoubleSeconds(best));

@@ -162,6 +162,8 @@ absl::StatusOr<engine::CompilePlan> PlanPrepared(const PreparedModel& model,
                                                  engine::Backend& backend, int rank) {
   TY_ASSIGN_OR_RETURN(engine::CompilePlan plan,
                       backend.Plan(model.graph, model.optimizer, model.options));
+  // Batches and checkpoints lie in the host's memory, and it is a device's that must suffice.
+  if (backend.name() == kCudaBackend) return plan;
   plan.memory.batches =
       BatchBytes(model.graph, (kTrainPrefetchDepth + 1) * model.hosted_rows +
                                   (kEvaluationPrefetchDepth + 1) * model.options.max_rows);

@@ -19,8 +19,9 @@ inline constexpr int kEvaluationPrefetchDepth = 2;
 // smaller batch, memory.recompute, memory.microbatch, more devices).
 inline constexpr char kMemoryTooSmall[] = "MEMORY_TOO_SMALL";
 
-// What the rank of `target` would take, planned without taking it: the step, the batches read ahead
-// and, on rank 0, the copies of the state while a checkpoint is written.
+// What the rank of `target` would take of its device, planned without taking it: the step and,
+// where the device is the host itself, the batches read ahead and, on rank 0, the copies of the
+// state while a checkpoint is written.
 absl::StatusOr<engine::CompilePlan> PlanRank(const run_dir::TrainingSpec& spec,
                                              const CompileTarget& target);
 

@@ -19,6 +19,20 @@ engine::Stem StemOf(const run_dir::ModelSpec& spec) {
                                                        : engine::Stem::kImagenet;
 }
 
+engine::Precision PrecisionOf(const run_dir::TrainSpec& spec) {
+  switch (spec.precision) {
+    case run_dir::TrainSpec::Precision::kF32:
+      return engine::Precision::kF32;
+    case run_dir::TrainSpec::Precision::kTf32:
+      return engine::Precision::kTf32;
+    case run_dir::TrainSpec::Precision::kBf16:
+      return engine::Precision::kBf16;
+    case run_dir::TrainSpec::Precision::kF16:
+      return engine::Precision::kF16;
+  }
+  return engine::Precision::kF32;
+}
+
 absl::Status CoupledMicrobatch(int64_t microbatch, int64_t rows, int64_t batch) {
   return InvalidFields(
       {{"spec.memory.microbatch",
@@ -171,9 +185,9 @@ absl::StatusOr<PreparedModel> PrepareModel(const run_dir::TrainingSpec& spec,
   model.options.max_rows = rows;
   model.options.threads = target.threads;
   model.options.passes.recompute = spec.memory.recompute;
-  model.options.precision = spec.train.precision == run_dir::TrainSpec::Precision::kBf16
-                                ? engine::Precision::kBf16
-                                : engine::Precision::kF32;
+  // On a GPU it takes time for the sake of memory, which the spec then asks for by its name.
+  if (target.backend == kCudaBackend) model.options.passes.recompute_norms = spec.memory.recompute;
+  model.options.precision = PrecisionOf(spec.train);
   return model;
 }
 

@@ -26,6 +26,9 @@ engine::Schedule MakeSchedule(const run_dir::TrainingSpec& spec, int64_t steps_p
 // The spec's replicas, or one a rank where it leaves them open.
 int ReplicaCount(const run_dir::TrainSpec& spec, int world_size);
 
+// The backend whose devices have memory of their own.
+inline constexpr absl::string_view kCudaBackend = "cuda";
+
 struct CompileTarget {
   absl::string_view backend = "cpu";
   int rank = 0;

@@ -38,6 +38,7 @@ absl::Status SwitchOff(const std::vector<std::string>& names, engine::PassOption
 
 // A roofline: whichever of arithmetic and traffic takes longer (Williams et al. 2009).
 double Seconds(const engine::Cost& cost, const MachineSpeed& machine, bool is_filtered = false) {
+  if (machine.flops_per_second <= 0) return 0;  // not measured
   const double flops_per_second = is_filtered && machine.filtered_flops_per_second > 0
                                       ? machine.filtered_flops_per_second
                                       : machine.flops_per_second;
@@ -201,7 +202,9 @@ absl::StatusOr<StepReport> MakeStepReport(const run_dir::TrainingSpec& spec,
   report.misfit =
       std::string(CheckMemory(spec, target, plan.memory, report.memory_limit).message());
   if (options.format == PlanFormat::kText || options.format == PlanFormat::kLayers) return report;
-  TY_ASSIGN_OR_RETURN(report.machine, MeasureMachine(options.backend, options.threads));
+  if (options.measures_machine) {
+    TY_ASSIGN_OR_RETURN(report.machine, MeasureMachine(options.backend, options.threads));
+  }
   const engine::StepGraph step =
       engine::BuildTrainingStep(model.graph, {model.options.passes, false});
   const double repeats =

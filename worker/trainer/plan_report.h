@@ -24,6 +24,8 @@ struct PlanOptions {
   int64_t batch = 0;                      // in the place of the spec's global batch; 0: that
   int64_t memory_bytes = 0;               // of the device; 0: this machine's, shared by the devices
   std::vector<std::string> without = {};  // names of passes to leave out
+  // Off where the backend only describes a device: then the plan tells no times.
+  bool measures_machine = true;
 };
 
 // The nodes of one op, or what stands beside the graph: "reorder", "update".

@@ -63,7 +63,7 @@ std::vector<std::string> OpRow(const OpPlan& op) {
           OrDash(op.calls),
           op.cost.flops > 0 ? FormatQuantity(op.cost.flops) : "-",
           is_counted ? FormatBytes(static_cast<int64_t>(op.cost.bytes)) : "-",
-          is_counted ? FormatSeconds(op.seconds) : "-"};
+          op.seconds > 0 ? FormatSeconds(op.seconds) : "-"};
 }
 
 std::string Change(const std::string& off, const std::string& on) {
@@ -95,6 +95,21 @@ std::string FilteredText(const MachineSpeed& machine) {
                       "FLOP/s)");
 }
 
+// What the step takes, and on what machine; of a machine that was not measured neither.
+Rows Speed(const StepReport& report, double seconds) {
+  Rows rows = {{"a step of", FormatCount(report.global_batch) + " samples"}};
+  if (report.machine.flops_per_second <= 0) return rows;
+  rows.push_back({"takes about", absl::StrCat(FormatSeconds(seconds), ", ",
+                                              FormatQuantity(report.samples_per_second()),
+                                              " samples/s, without communication")});
+  rows.push_back({"on a machine of",
+                  absl::StrCat(FormatQuantity(report.machine.flops_per_second), "FLOP/s",
+                               FilteredText(report.machine), ", ",
+                               FormatBytes(static_cast<int64_t>(report.machine.bytes_per_second)),
+                               "/s as measured now")});
+  return rows;
+}
+
 }  // namespace
 
 std::string MemoryText(const StepReport& report) {
@@ -104,20 +119,7 @@ std::string MemoryText(const StepReport& report) {
 std::string PlanTable(const StepReport& report) {
   const OpPlan total = report.Total();
   std::string text = Headline(report);
-  absl::StrAppend(
-      &text,
-      AlignColumns(
-          {{"a step of", FormatCount(report.global_batch) + " samples"},
-           {"takes about", absl::StrCat(FormatSeconds(total.seconds), ", ",
-                                        FormatQuantity(report.samples_per_second()),
-                                        " samples/s, without communication")},
-           {"on a machine of",
-            absl::StrCat(FormatQuantity(report.machine.flops_per_second), "FLOP/s",
-                         FilteredText(report.machine), ", ",
-                         FormatBytes(static_cast<int64_t>(report.machine.bytes_per_second)),
-                         "/s as measured now")}},
-          "ll"),
-      "\n");
+  absl::StrAppend(&text, AlignColumns(Speed(report, total.seconds), "ll"), "\n");
   Rows rows = {{"op", "nodes", "calls", "FLOPs", "moved", "time"}};
   for (const OpPlan& op : report.ops) rows.push_back(OpRow(op));
   rows.push_back(OpRow(total));

@@ -42,7 +42,7 @@ TrainLoop::TrainLoop(Training& training, Reporter& reporter, const Signals& sign
       reporter_(reporter),
       clock_(clock),
       control_(training.run_dir, signals),
-      reduction_(*training.communicator),
+      reduction_(*training.communicators.host, training.communicators.device.get()),
       checkpoints_(training.run_dir.CheckpointsDir()),
       step_(training.first_step),
       evaluation_uptime_(clock.Uptime()),
@@ -70,30 +70,36 @@ absl::StatusOr<TrainLoop::End> TrainLoop::Run() {
 }
 
 // One step: every rank computes the rows of the replicas that it hosts, the sums over all rows meet
-// in the reduction arena of every rank, and every rank makes the same update.
+// in the reduction arena of every rank, and every rank makes the same update. Where a device works
+// by itself, the update is on its way when this returns, and the one before is finished.
 absl::Status TrainLoop::Step() {
   const absl::Duration start = clock_.Uptime();
   const double lr = engine::LearningRate(training_.schedule, step_);
   Votes votes = CastVotes();
 
-  TY_RETURN_IF_ERROR(AccumulateHostedReplicas(votes));
-  TY_RETURN_IF_ERROR(Annotate(reduction_.AllReduce(executable_.reduction(), votes),
-                              absl::StrCat("step ", step_ + 1)));
-  TY_ASSIGN_OR_RETURN(const engine::StepMetrics metrics, executable_.Update(lr));
+  TY_ASSIGN_OR_RETURN(const std::vector<Part> parts, NextParts(votes));
+  if (training_.communicators.host->world_size() == 1 && parts.size() == 1) {
+    TY_RETURN_IF_ERROR(executable_.StartStep(parts[0].rows, lr));
+  } else {
+    TY_RETURN_IF_ERROR(SumOverRanks(parts, votes));
+    TY_RETURN_IF_ERROR(executable_.StartUpdate(lr));
+  }
 
   ++step_;
   agreed_ = votes;
-  TY_RETURN_IF_ERROR(ReportStep(metrics, lr));
+  unfinished_.push_back({.step = step_, .lr = lr, .skipped = votes.skipped});
+  const auto in_flight = static_cast<size_t>(executable_.max_updates_in_flight());
+  TY_RETURN_IF_ERROR(FinishUpdates(in_flight - 1));
   AdjustTimeout(clock_.Uptime() - start);
   return absl::OkStatus();
 }
 
-// Forward and backward of this rank's rows, each replica weighted by its share of the global batch.
-// Where rows do not depend on each other, the hosted replicas are one batch: the weighted sum is
-// the same.
-absl::Status TrainLoop::AccumulateHostedReplicas(Votes& votes) {
+// This rank's rows, each replica weighted by its share of the global batch. Where rows do not
+// depend on each other, the hosted replicas are one batch: the weighted sum is the same.
+absl::StatusOr<std::vector<TrainLoop::Part>> TrainLoop::NextParts(Votes& votes) {
+  std::vector<Part> parts;
   const parallel::RowRange hosted = plan_.HostedRows(step_);
-  if (hosted.size() == 0) return absl::OkStatus();  // a small last batch; the reduction stays zero
+  if (hosted.size() == 0) return parts;  // a small last batch; the reduction stays zero
   const data::PreparedBatch* batch = prefetcher_->Next();
   if (batch == nullptr) {
     TY_RETURN_IF_ERROR(prefetcher_->status());
@@ -108,13 +114,23 @@ absl::Status TrainLoop::AccumulateHostedReplicas(Votes& votes) {
     // max_rows is less than a slice where the spec asks for microbatches.
     for (int64_t first = slice.begin; first < slice.end; first += training_.max_rows) {
       const int64_t rows = std::min(training_.max_rows, slice.end - first);
-      const engine::Batch part =
-          BatchOfRows(*batch, first - hosted.begin, rows, {training_.identity.seed, step_, first});
-      TY_RETURN_IF_ERROR(
-          executable_.Accumulate(part, static_cast<double>(rows) / total_rows, /*on_ready=*/{}));
+      parts.push_back({.rows = BatchOfRows(*batch, first - hosted.begin, rows,
+                                           {training_.identity.seed, step_, first}),
+                       .weight = static_cast<double>(rows) / total_rows});
     }
   }
-  return absl::OkStatus();
+  return parts;
+}
+
+// Forward and backward of the parts, and the sum over the ranks.
+absl::Status TrainLoop::SumOverRanks(const std::vector<Part>& parts, Votes& votes) {
+  for (const Part& part : parts) {
+    TY_RETURN_IF_ERROR(executable_.Accumulate(part.rows, part.weight, /*on_ready=*/{}));
+  }
+  if (training_.communicators.host->world_size() == 1) return absl::OkStatus();
+  TY_RETURN_IF_ERROR(executable_.Synchronize());
+  return Annotate(reduction_.AllReduce(executable_.reduction(), votes),
+                  absl::StrCat("step ", step_ + 1));
 }
 
 Votes TrainLoop::CastVotes() {
@@ -129,24 +145,34 @@ Votes TrainLoop::CastVotes() {
           .evaluate = has_passed(training_.spec.evaluate_every, evaluation_uptime_)};
 }
 
-absl::Status TrainLoop::ReportStep(const engine::StepMetrics& metrics, double lr) {
+absl::Status TrainLoop::FinishUpdates(size_t left) {
+  while (unfinished_.size() > left) {
+    TY_ASSIGN_OR_RETURN(const engine::StepMetrics metrics, executable_.FinishUpdate());
+    const Unfinished update = unfinished_.front();
+    unfinished_.pop_front();
+    TY_RETURN_IF_ERROR(ReportStep(update, metrics));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::ReportStep(const Unfinished& update, const engine::StepMetrics& metrics) {
   metrics_["train.loss"] = metrics.loss;
   metrics_["train.accuracy"] = metrics.accuracy;
   // Before the step's own metrics, which may be flushed with it.
-  if (agreed_.skipped > 0) {
-    reporter_.AddMetric(step_, "train.skipped", static_cast<double>(agreed_.skipped));
+  if (update.skipped > 0) {
+    reporter_.AddMetric(update.step, "train.skipped", static_cast<double>(update.skipped));
   }
-  TY_RETURN_IF_ERROR(reporter_.StepDone({.step = step_,
-                                         .epoch = plan_.EpochOf(step_ - 1),
-                                         .rows = plan_.Rows(step_ - 1),
+  TY_RETURN_IF_ERROR(reporter_.StepDone({.step = update.step,
+                                         .epoch = plan_.EpochOf(update.step - 1),
+                                         .rows = plan_.Rows(update.step - 1),
                                          .loss = metrics.loss,
                                          .accuracy = metrics.accuracy,
-                                         .lr = lr,
+                                         .lr = update.lr,
                                          .data_wait = prefetcher_->waited()}));
   if (std::isfinite(metrics.loss)) return absl::OkStatus();
   const auto rule = MakeOptimizer(training_.spec.optimizer).rule;
-  return error::LossNotFinite(metrics.loss, step_,
-                              absl::StrCat("optimizer.", engine::RuleName(rule), ".lr"), lr);
+  return error::LossNotFinite(metrics.loss, update.step,
+                              absl::StrCat("optimizer.", engine::RuleName(rule), ".lr"), update.lr);
 }
 
 void TrainLoop::AdjustTimeout(absl::Duration step_time) {
@@ -154,8 +180,15 @@ void TrainLoop::AdjustTimeout(absl::Duration step_time) {
   mean_step_time_ = mean_step_time_ == absl::ZeroDuration()
                         ? step_time
                         : mean_step_time_ + kWeight * (step_time - mean_step_time_);
-  training_.communicator->set_timeout(
-      std::clamp(kTimeoutSteps * mean_step_time_, kTimeoutMin, kTimeoutMax));
+  SetTimeout(std::clamp(kTimeoutSteps * mean_step_time_, kTimeoutMin, kTimeoutMax));
+}
+
+void TrainLoop::SetTimeout(absl::Duration timeout) {
+  training_.communicators.host->set_timeout(timeout);
+  // A staged communicator hands it on to the host's.
+  if (training_.communicators.device != nullptr) {
+    training_.communicators.device->set_timeout(timeout);
+  }
 }
 
 absl::Status TrainLoop::AfterStep() {
@@ -173,11 +206,13 @@ absl::Status TrainLoop::AfterStep() {
       loading_test_data_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
     TY_RETURN_IF_ERROR(TestData().status());
   }
-  if (is_last || agreed_.evaluate || IsDue(training_.spec.evaluate_every, step_, per_epoch)) {
-    TY_RETURN_IF_ERROR(EvaluateTestSplit());
-  }
+  const bool is_evaluation_due =
+      is_last || agreed_.evaluate || IsDue(training_.spec.evaluate_every, step_, per_epoch);
   const bool is_checkpoint_due =
       agreed_.checkpoint || IsDue(training_.spec.checkpoint_every, step_, per_epoch);
+  // What is recorded of a step comes after all metrics up to it.
+  if (is_evaluation_due || is_checkpoint_due || agreed_.stop) TY_RETURN_IF_ERROR(FinishUpdates(0));
+  if (is_evaluation_due) TY_RETURN_IF_ERROR(EvaluateTestSplit());
   if (is_checkpoint_due && !is_last && !agreed_.stop) TY_RETURN_IF_ERROR(StartCheckpoint());
   if (const auto ended = checkpoints_.Poll()) TY_RETURN_IF_ERROR(CheckpointEnded(*ended));
   return absl::OkStatus();
@@ -199,11 +234,11 @@ absl::StatusOr<const data::Dataset*> TrainLoop::TestData() {
 absl::Status TrainLoop::EvaluateTestSplit() {
   TY_RETURN_IF_ERROR(reporter_.EnterState(Progress::State::kEvaluating));
   TY_ASSIGN_OR_RETURN(const data::Dataset* dataset, TestData());
-  training_.communicator->set_timeout(kEvaluationTimeout);
+  SetTimeout(kEvaluationTimeout);
   RecordedEvaluation record{.metrics = {},
                             .data_digest = dataset->digest(),
                             .backend = training_.backend,
-                            .ranks = training_.communicator->world_size(),
+                            .ranks = training_.communicators.host->world_size(),
                             .threads = training_.threads};
   TY_RETURN_IF_ERROR(EvaluateWeights(*dataset, "test.", record));
   if (training_.spec.optimizer.ema_decay > 0) {
@@ -222,7 +257,7 @@ absl::Status TrainLoop::EvaluateWeights(const data::Dataset& dataset, absl::stri
                                         RecordedEvaluation& record) {
   TY_ASSIGN_OR_RETURN(const EvaluationResult result,
                       Evaluate(dataset, training_.preparation, training_.max_rows, executable_,
-                               *training_.communicator, clock_));
+                               *training_.communicators.host, clock_));
   record.samples = result.samples;
   record.skipped = result.skipped;
   for (const auto& [name, value] : EvaluationMetrics(result, prefix, training_.spec.model)) {

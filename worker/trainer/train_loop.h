@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <future>
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -32,17 +34,33 @@ class TrainLoop {
   // step() is in a checkpoint when it returns OK.
   absl::StatusOr<End> Run();
 
-  // Updates done.
-  int64_t step() const { return step_; }
+  // Updates done and reported.
+  int64_t step() const { return step_ - static_cast<int64_t>(unfinished_.size()); }
   // The newest value of each: "train.loss", "test.accuracy", ...
   const std::map<std::string, double>& metrics() const { return metrics_; }
 
  private:
+  // Rows that one Accumulate takes, and their share of the global batch.
+  struct Part {
+    engine::Batch rows;
+    double weight = 0;
+  };
+  // An update that was started: what to report beside what it measured.
+  struct Unfinished {
+    int64_t step = 0;
+    double lr = 0;
+    int64_t skipped = 0;
+  };
+
   absl::Status Step();
   Votes CastVotes();
-  absl::Status AccumulateHostedReplicas(Votes& votes);
-  absl::Status ReportStep(const engine::StepMetrics& metrics, double lr);
+  absl::StatusOr<std::vector<Part>> NextParts(Votes& votes);
+  absl::Status SumOverRanks(const std::vector<Part>& parts, Votes& votes);
+  // Takes and reports the metrics of updates, the oldest first, until `left` are unfinished.
+  absl::Status FinishUpdates(size_t left);
+  absl::Status ReportStep(const Unfinished& update, const engine::StepMetrics& metrics);
   void AdjustTimeout(absl::Duration step_time);
+  void SetTimeout(absl::Duration timeout);
 
   // Evaluations and checkpoints that are due after a step.
   absl::Status AfterStep();
@@ -65,7 +83,8 @@ class TrainLoop {
   CheckpointWriter checkpoints_;
   std::unique_ptr<data::Prefetcher> prefetcher_;
 
-  int64_t step_;
+  int64_t step_;  // updates started
+  std::deque<Unfinished> unfinished_;
   Votes agreed_;
   std::map<std::string, double> metrics_;
   std::future<absl::StatusOr<std::unique_ptr<data::Dataset>>> loading_test_data_;

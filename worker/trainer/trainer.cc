@@ -13,6 +13,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "worker/run_dir/assignment.h"
+#include "worker/trainer/model_setup.h"
 #include "worker/trainer/reporter.h"
 #include "worker/trainer/train_loop.h"
 
@@ -33,6 +34,14 @@ absl::Status BindToProcessors(const std::vector<int64_t>& cpus) {
   return ErrnoStatus(errno, "cannot bind to processors", absl::StrJoin(cpus, ","));
 }
 
+absl::Status ChooseDevice(const RankOptions& options, run_dir::Assignment& assignment) {
+  if (!options.choose_device || assignment.backend != kCudaBackend) return absl::OkStatus();
+  for (run_dir::RankAssignment& rank : assignment.ranks) {
+    if (rank.rank == options.rank) return options.choose_device(rank);
+  }
+  return absl::OkStatus();
+}
+
 run_dir::Progress FirstProgress(const Training& training) {
   return {.step = training.first_step,
           .total_steps = training.plan.total_steps(),
@@ -48,7 +57,7 @@ run_dir::Progress FirstProgress(const Training& training) {
 // Fills `result` as far as it gets.
 absl::Status Train(const run_dir::RunDir& dir, const RankOptions& options, const Signals& signals,
                    Clock& clock, RankResult& result) {
-  TY_ASSIGN_OR_RETURN(const run_dir::Assignment assignment, run_dir::ReadAssignment(dir));
+  TY_ASSIGN_OR_RETURN(run_dir::Assignment assignment, run_dir::ReadAssignment(dir));
   const run_dir::RankAssignment* rank = assignment.FindRank(options.rank);
   if (rank == nullptr) {
     return absl::InvalidArgumentError(
@@ -61,8 +70,10 @@ absl::Status Train(const run_dir::RunDir& dir, const RankOptions& options, const
                        {"rank", absl::StrCat(options.rank)},
                        {"world_size", absl::StrCat(assignment.world_size)},
                        {"backend", assignment.backend},
+                       {"device", rank->device},
                        {"threads", absl::StrCat(rank->threads)}});
   TY_ASSIGN_OR_RETURN(Reporter reporter, Reporter::Open(dir, options.rank, {}, clock));
+  TY_RETURN_IF_ERROR(ChooseDevice(options, assignment));
   TY_ASSIGN_OR_RETURN(Training training,
                       PrepareTraining(dir, assignment, options.rank, options.connect));
   reporter.progress() = FirstProgress(training);

@@ -1,9 +1,11 @@
 // One rank from its assignment to its result.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "common/base/env.h"
+#include "worker/run_dir/assignment.h"
 #include "worker/run_dir/records.h"
 #include "worker/trainer/control.h"
 #include "worker/trainer/training.h"
@@ -14,6 +16,9 @@ struct RankOptions {
   std::string run_dir;
   int rank = 0;
   Connect connect;
+  // For a backend with devices of its own, before it is made: makes the rank's device the one that
+  // the process uses, and tells its memory where the assignment does not. May be empty.
+  std::function<absl::Status(run_dir::RankAssignment& rank)> choose_device = {};
 };
 
 // Trains, and writes result.json as its last act. Binds the process to the rank's processors, so

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/errors.h"
 #include "common/base/hash.h"
 #include "common/base/log.h"
@@ -194,14 +195,18 @@ absl::StatusOr<Training> PrepareTraining(const run_dir::RunDir& dir,
     training.first_step = start.step;
     training.identity.init_digest = start.init_digest;
   }
-  TY_ASSIGN_OR_RETURN(training.communicator, connect(assignment));
+  const engine::MemoryKind arena = training.executable->memory_kind();
+  TY_ASSIGN_OR_RETURN(training.communicators, connect(assignment, arena));
+  if (world_size > 1 && arena == engine::MemoryKind::kDevice) {
+    TY_CHECK(training.communicators.device != nullptr);
+  }
   TY_RETURN_IF_ERROR(CheckAgreement(
-      *training.communicator,
+      *training.communicators.host,
       absl::StrCat(assignment.spec_json, "\n", world_size, "\n", training.identity.model_digest,
                    "\n", training.identity.data_digest)));
   TY_ASSIGN_OR_RETURN(
       training.first_step,
-      BroadcastState(*training.communicator, training.first_step, *training.executable));
+      BroadcastState(*training.communicators.host, training.first_step, *training.executable));
   return training;
 }
 

@@ -19,6 +19,15 @@
 
 namespace trainyard::trainer {
 
+// How the ranks of a gang talk.
+struct Communicators {
+  // Over the host's memory: votes, weights, sums of evaluations, and the reduction arena where it
+  // lies there.
+  std::unique_ptr<parallel::Communicator> host;
+  // For a reduction arena on a device; null where there is none, or one rank alone.
+  std::unique_ptr<parallel::Communicator> device;
+};
+
 struct Training {
   run_dir::RunDir run_dir{""};
   int rank = 0;
@@ -27,7 +36,7 @@ struct Training {
   std::unique_ptr<data::Dataset> train_data;
   data::Preparation preparation;
   std::unique_ptr<engine::Executable> executable;
-  std::unique_ptr<parallel::Communicator> communicator;
+  Communicators communicators;
   engine::Schedule schedule;
   int64_t planned_bytes = 0;  // what the process takes
   StepPlan plan{StepPlanOptions{.epochs = 1}};
@@ -42,9 +51,9 @@ struct Training {
   int64_t first_step = 0;
 };
 
-// Reaches the other ranks; returns when all are connected.
-using Connect = std::function<absl::StatusOr<std::unique_ptr<parallel::Communicator>>(
-    const run_dir::Assignment&)>;
+// Reaches the other ranks; returns when all are connected. `arena`: where the reduction arena lies.
+using Connect = std::function<absl::StatusOr<Communicators>(const run_dir::Assignment& assignment,
+                                                            engine::MemoryKind arena)>;
 
 // Loads the data while the model is compiled, connects, and gives all ranks rank 0's weights:
 // initialised from the seed or from a file, or those of the newest valid checkpoint. Ranks that

@@ -29,16 +29,16 @@ Votes Unpack(const Ballot& ballot) {
 }  // namespace
 
 absl::Status StepReduction::AllReduce(absl::Span<float> arena, Votes& votes) {
-  if (communicator_.world_size() == 1) return absl::OkStatus();
+  if (host_.world_size() == 1) return absl::OkStatus();
   Ballot ballot = Pack(votes);
-  if (arena.size() > kCopyMaxElements) {
-    TY_RETURN_IF_ERROR(communicator_.AllReduce(arena));
-    TY_RETURN_IF_ERROR(communicator_.AllReduce(absl::MakeSpan(ballot)));
+  if (device_ != nullptr || arena.size() > kCopyMaxElements) {
+    TY_RETURN_IF_ERROR((device_ != nullptr ? *device_ : host_).AllReduce(arena));
+    TY_RETURN_IF_ERROR(host_.AllReduce(absl::MakeSpan(ballot)));
   } else {
     message_.resize(arena.size() + ballot.size());
     std::copy(arena.begin(), arena.end(), message_.begin());
     std::copy(ballot.begin(), ballot.end(), message_.end() - ballot.size());
-    TY_RETURN_IF_ERROR(communicator_.AllReduce(absl::MakeSpan(message_)));
+    TY_RETURN_IF_ERROR(host_.AllReduce(absl::MakeSpan(message_)));
     std::copy(message_.begin(), message_.end() - ballot.size(), arena.begin());
     std::copy(message_.end() - ballot.size(), message_.end(), ballot.begin());
   }

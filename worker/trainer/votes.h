@@ -22,15 +22,19 @@ struct Votes {
   friend bool operator==(const Votes&, const Votes&) = default;
 };
 
-// Sums the reduction arena and the votes of all ranks in one all_reduce. Borrows the communicator.
+// Sums the reduction arena and the votes of all ranks: in one all_reduce of `host` where the arena
+// is the host's memory and small; a device's arena by `device`, which is null for the host's.
+// Borrows both.
 class StepReduction {
  public:
-  explicit StepReduction(parallel::Communicator& communicator) : communicator_(communicator) {}
+  explicit StepReduction(parallel::Communicator& host, parallel::Communicator* device = nullptr)
+      : host_(host), device_(device) {}
 
   absl::Status AllReduce(absl::Span<float> arena, Votes& votes);
 
  private:
-  parallel::Communicator& communicator_;
+  parallel::Communicator& host_;
+  parallel::Communicator* const device_;
   std::vector<float> message_;
 };
 

@@ -55,7 +55,7 @@ struct StateTensor {
   // moving average "ema.conv1.weight".
   std::string name;
   Shape shape;
-  Initializer initializer = {};  // of a parameter
+  Initializer initializer = {};  // of a parameter, or of a slot that does not begin with zeros
 };
 inline constexpr absl::string_view kAveragePrefix = "ema.";
 

@@ -46,6 +46,7 @@ struct Initializer {
     kDefault,   // PyTorch's of the layer: see InitializeParameters
     kConstant,  // all are `value`
     kNormal,    // mean 0, standard deviation `value`
+    kBegun,     // a backend has set it, and it stays
   };
   Kind kind = Kind::kDefault;
   double value = 0;

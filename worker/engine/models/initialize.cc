@@ -84,6 +84,7 @@ absl::Status InitializeParameters(uint64_t seed, Executable& executable) {
   }
   for (size_t i = 0; i < state.size(); ++i) {
     const StateTensor& tensor = state[i];
+    if (tensor.initializer.kind == Initializer::Kind::kBegun) continue;
     const size_t count = static_cast<size_t>(ElementCount(tensor.shape));
     std::vector<float> values(count, 0.0f);
     if (tensor.initializer.kind == Initializer::Kind::kConstant) {

@@ -239,6 +239,8 @@ absl::Status NcclCommunicator::AwaitEvent(cudaEvent_t event, absl::Duration dead
           return FromCuda(happened, absl::StrCat("rank ", rank_, ": ", collective_.operation, " ",
                                                  collective_.sequence));
         }
+        // It stays as the thread's last error, where whoever launches a kernel next would find it.
+        if (happened == cudaErrorNotReady) (void)cudaGetLastError();
         // Kernels that NCCL gives up end as if they were done: so its word is asked for last.
         const std::optional<absl::Status> state = State();
         if (state.has_value() && !state->ok()) return state;

@@ -28,8 +28,9 @@ struct Stage {
 
 class StagedCommunicator : public Communicator {
  public:
-  StagedCommunicator(std::unique_ptr<Communicator> inner, size_t chunk)
-      : inner_(std::move(inner)), chunk_(chunk) {}
+  // `owned` is `inner`, or null where another owns it.
+  StagedCommunicator(Communicator& inner, std::unique_ptr<Communicator> owned, size_t chunk)
+      : owned_(std::move(owned)), inner_(inner), chunk_(chunk) {}
 
   ~StagedCommunicator() override {
     (void)cudaSetDevice(device_);
@@ -61,9 +62,9 @@ class StagedCommunicator : public Communicator {
     return absl::OkStatus();
   }
 
-  int rank() const override { return inner_->rank(); }
-  int world_size() const override { return inner_->world_size(); }
-  void set_timeout(absl::Duration timeout) override { inner_->set_timeout(timeout); }
+  int rank() const override { return inner_.rank(); }
+  int world_size() const override { return inner_.world_size(); }
+  void set_timeout(absl::Duration timeout) override { inner_.set_timeout(timeout); }
 
   absl::Status AllReduce(absl::Span<float> values) override {
     ++sequence_;
@@ -71,7 +72,7 @@ class StagedCommunicator : public Communicator {
       return Load(stage.outgoing, values.data() + begin, size);
     };
     const auto exchange = [&](size_t, size_t size, Stage& stage) {
-      return inner_->AllReduce(absl::MakeSpan(stage.outgoing, size));
+      return inner_.AllReduce(absl::MakeSpan(stage.outgoing, size));
     };
     const auto store = [&](size_t begin, size_t size, Stage& stage) {
       return Store(values.data() + begin, stage.outgoing, size);
@@ -92,7 +93,7 @@ class StagedCommunicator : public Communicator {
       return status;
     };
     const auto exchange = [&](size_t, size_t size, Stage& stage) {
-      return inner_->ReduceScatter(absl::MakeConstSpan(stage.outgoing, size * ranks()),
+      return inner_.ReduceScatter(absl::MakeConstSpan(stage.outgoing, size * ranks()),
                                    absl::MakeSpan(stage.incoming, size));
     };
     const auto store = [&](size_t begin, size_t size, Stage& stage) {
@@ -108,7 +109,7 @@ class StagedCommunicator : public Communicator {
       return Load(stage.outgoing, block.data() + begin, size);
     };
     const auto exchange = [&](size_t, size_t size, Stage& stage) {
-      return inner_->AllGather(absl::MakeConstSpan(stage.outgoing, size),
+      return inner_.AllGather(absl::MakeConstSpan(stage.outgoing, size),
                                absl::MakeSpan(stage.incoming, size * ranks()));
     };
     const auto store = [&](size_t begin, size_t size, Stage& stage) {
@@ -129,7 +130,7 @@ class StagedCommunicator : public Communicator {
       return Load(stage.outgoing, values.data() + begin, size);
     };
     const auto exchange = [&](size_t, size_t size, Stage& stage) {
-      return inner_->Broadcast(absl::MakeSpan(stage.outgoing, size), root);
+      return inner_.Broadcast(absl::MakeSpan(stage.outgoing, size), root);
     };
     const auto store = [&](size_t begin, size_t size, Stage& stage) {
       if (rank() == root) return absl::OkStatus();
@@ -140,7 +141,7 @@ class StagedCommunicator : public Communicator {
 
   absl::Status Barrier() override {
     ++sequence_;
-    return inner_->Barrier();
+    return inner_.Barrier();
   }
 
  private:
@@ -201,7 +202,8 @@ class StagedCommunicator : public Communicator {
     return FromCuda(cudaEventRecord(stage.loaded.get(), down_.get()), "copy of a collective");
   }
 
-  const std::unique_ptr<Communicator> inner_;
+  const std::unique_ptr<Communicator> owned_;
+  Communicator& inner_;
   const size_t chunk_;
   int device_ = 0;
   OwnedStream down_;
@@ -211,15 +213,27 @@ class StagedCommunicator : public Communicator {
   int64_t sequence_ = 0;
 };
 
+absl::StatusOr<std::unique_ptr<Communicator>> Make(Communicator& inner,
+                                                   std::unique_ptr<Communicator> owned,
+                                                   const StagedOptions& options) {
+  TY_CHECK(options.chunk_elements >= inner.world_size());
+  auto staged = std::make_unique<StagedCommunicator>(inner, std::move(owned),
+                                                     static_cast<size_t>(options.chunk_elements));
+  TY_RETURN_IF_ERROR(staged->Open());
+  return staged;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Communicator>> MakeStagedCommunicator(
     std::unique_ptr<Communicator> inner, const StagedOptions& options) {
-  TY_CHECK(options.chunk_elements >= inner->world_size());
-  auto staged = std::make_unique<StagedCommunicator>(std::move(inner),
-                                                     static_cast<size_t>(options.chunk_elements));
-  TY_RETURN_IF_ERROR(staged->Open());
-  return staged;
+  Communicator& borrowed = *inner;
+  return Make(borrowed, std::move(inner), options);
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> MakeStagedCommunicator(Communicator& inner,
+                                                                     const StagedOptions& options) {
+  return Make(inner, nullptr, options);
 }
 
 }  // namespace trainyard::parallel

@@ -23,5 +23,8 @@ struct StagedOptions {
 // host has no memory to pin.
 absl::StatusOr<std::unique_ptr<Communicator>> MakeStagedCommunicator(
     std::unique_ptr<Communicator> inner, const StagedOptions& options = {});
+// The same, with a communicator that is borrowed, and may be used by itself between our calls.
+absl::StatusOr<std::unique_ptr<Communicator>> MakeStagedCommunicator(
+    Communicator& inner, const StagedOptions& options = {});
 
 }  // namespace trainyard::parallel

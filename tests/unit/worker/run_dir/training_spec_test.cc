@@ -65,13 +65,19 @@ std::string WithPrecision(const std::string& precision) {
 
 TEST(TrainingSpec, ReadsThePrecision) {
   EXPECT_EQ(ParseTrainingSpec(kMinimal)->train.precision, TrainSpec::Precision::kF32);
-  for (const char* bf16 : {R"("bf16")", R"("PRECISION_BF16")", "2"}) {
-    const auto spec = ParseTrainingSpec(WithPrecision(bf16));
+  using Precision = TrainSpec::Precision;
+  for (const auto& [text, precision] :
+       {std::pair(R"("bf16")", Precision::kBf16), std::pair(R"("PRECISION_BF16")", Precision::kBf16),
+        std::pair("2", Precision::kBf16), std::pair(R"("tf32")", Precision::kTf32),
+        std::pair(R"("PRECISION_TF32")", Precision::kTf32), std::pair("3", Precision::kTf32),
+        std::pair(R"("f16")", Precision::kF16), std::pair(R"("PRECISION_F16")", Precision::kF16),
+        std::pair("4", Precision::kF16)}) {
+    const auto spec = ParseTrainingSpec(WithPrecision(text));
     ASSERT_TRUE(spec.ok()) << spec.status();
-    EXPECT_EQ(spec->train.precision, TrainSpec::Precision::kBf16);
+    EXPECT_EQ(spec->train.precision, precision) << text;
   }
   EXPECT_THAT(std::string(ParseTrainingSpec(WithPrecision(R"("fp8")")).status().message()),
-              HasSubstr("expected f32 or bf16"));
+              HasSubstr("expected f32 or bf16 or tf32 or f16"));
 }
 
 std::string WithData(const std::string& members) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_split.h"
 #include "common/base/check.h"
 #include "common/base/files.h"
+#include "common/base/status_macros.h"
 #include "gtest/gtest.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/parallel/local/local_communicator.h"
@@ -38,10 +39,16 @@ std::vector<run_dir::RankResult> GangTrainer::Run() {
     threads.emplace_back([&, rank] {
       RankOptions options{.run_dir = dir_.root(), .rank = rank, .connect = {}};
       // Held here too, so that a rank that fails before it connects is lost to the others.
-      auto communicator = parallel::MakeLocalCommunicator(group, rank);
-      options.connect = [&communicator](const run_dir::Assignment&) {
-        return std::move(communicator);
+      auto host = parallel::MakeLocalCommunicator(group, rank);
+      options.connect = [&](const run_dir::Assignment&,
+                            engine::MemoryKind arena) -> absl::StatusOr<Communicators> {
+        Communicators communicators;
+        communicators.host = std::move(host);
+        if (arena == engine::MemoryKind::kHost || !connect_device_) return communicators;
+        TY_ASSIGN_OR_RETURN(communicators.device, connect_device_(rank, *communicators.host));
+        return communicators;
       };
+      options.choose_device = choose_device_;
       results[static_cast<size_t>(rank)] = RunRank(options, signals(rank), *Clock::Real());
     });
   }

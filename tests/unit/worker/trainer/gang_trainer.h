@@ -1,12 +1,17 @@
 // Whole trainings inside a test: all ranks of a gang as threads, each over the local communicator.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "tests/testing/temp_dir.h"
 #include "worker/checkpoint/safetensors.h"
+#include "worker/parallel/communicator.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/metrics.h"
 #include "worker/run_dir/records.h"
@@ -35,6 +40,14 @@ class GangTrainer {
   run_dir::Assignment& assignment() { return assignment_; }
   Signals& signals(int rank) { return signals_[static_cast<size_t>(rank)]; }
 
+  // For arenas on devices; without it there may be but one rank. Called on the rank's thread.
+  using ConnectDevice = std::function<absl::StatusOr<std::unique_ptr<parallel::Communicator>>(
+      int rank, parallel::Communicator& host)>;
+  void set_connect_device(ConnectDevice connect) { connect_device_ = std::move(connect); }
+  void set_choose_device(std::function<absl::Status(run_dir::RankAssignment&)> choose) {
+    choose_device_ = std::move(choose);
+  }
+
   // Trains to the end of all ranks; their results by rank. May be called again, as after a restart.
   std::vector<run_dir::RankResult> Run();
 
@@ -49,6 +62,8 @@ class GangTrainer {
   run_dir::RunDir dir_;
   run_dir::Assignment assignment_;
   std::vector<Signals> signals_;
+  ConnectDevice connect_device_;
+  std::function<absl::Status(run_dir::RankAssignment&)> choose_device_;
 };
 
 }  // namespace trainyard::trainer

@@ -46,6 +46,28 @@ TEST(Votes, OneRankThatWantsToStopStopsAllAtTheSameStep) {
   }
 }
 
+// Where arenas lie on devices, each gang of communicators sums its own.
+TEST(Votes, AnArenaOfADeviceIsSummedByTheDevicesCommunicator) {
+  const auto hosts = parallel::MakeLocalGroup(2), devices = parallel::MakeLocalGroup(2);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto host = parallel::MakeLocalCommunicator(hosts, rank);
+      const auto device = parallel::MakeLocalCommunicator(devices, rank);
+      std::vector<float> arena(3, 1);
+      Votes votes{.stop = rank == 1};
+      StepReduction reduction(*host, device.get());
+      EXPECT_TRUE(reduction.AllReduce(absl::MakeSpan(arena), votes).ok());
+      EXPECT_EQ(arena, std::vector<float>(3, 2));
+      EXPECT_EQ(votes, Votes{.stop = true});
+      // Both still go in step with their peers.
+      EXPECT_TRUE(device->Barrier().ok());
+      EXPECT_TRUE(host->Barrier().ok());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST(Votes, SkippedSamplesAreCountedOverAllRanks) {
   const auto outcomes = Reduce(3, {{.skipped = 2}, {}, {.skipped = 5}});
   for (const RankOutcome& outcome : outcomes) EXPECT_EQ(outcome.votes, Votes{.skipped = 7});

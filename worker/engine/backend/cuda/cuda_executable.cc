@@ -44,7 +44,8 @@ CudaExecutable::CudaExecutable(const Graph& model, const OptimizerSpec& optimize
       table_(BuildStateTable(model, layout_, optimizer)),
       type_(StorageOf(options.precision)) {
   if (options.precision == Precision::kF16) {
-    table_.tensors.push_back({StateTensor::Kind::kOptimizerSlot, kLossScaleName, {2}});
+    table_.tensors.push_back(
+        {StateTensor::Kind::kOptimizerSlot, kLossScaleName, {2}, {Initializer::Kind::kBegun}});
     table_.offsets.push_back(0);
   }
 }

@@ -60,6 +60,13 @@ absl::Status CheckDevice() {
   return CudaStatus(error, "the GPUs cannot be counted");
 }
 
+absl::StatusOr<int64_t> DeviceMemory() {
+  size_t free = 0;
+  size_t total = 0;
+  TY_RETURN_IF_ERROR(CudaStatus(cudaMemGetInfo(&free, &total), "asking for the GPU's memory"));
+  return static_cast<int64_t>(total);
+}
+
 double MemoryBytesPerMicrosecond() {
   // Of an old small card, where the driver does not tell.
   constexpr double kFallback = 3e5;

@@ -24,6 +24,8 @@ absl::Status CudaStatus(cudaError_t error, absl::string_view what);
 absl::Status LaunchStatus(absl::string_view what);
 // OK where the current device can be used; else what to do about it.
 absl::Status CheckDevice();
+// Bytes of the current device, used or not.
+absl::StatusOr<int64_t> DeviceMemory();
 
 // What the memory of the current device moves, reading and writing together, in practice.
 double MemoryBytesPerMicrosecond();

@@ -1,0 +1,223 @@
+// Whole trainings on a GPU, or on the emulation of one: they learn what the CPU learns, resume to
+// the bit, and share their work.
+#include <cuda_runtime_api.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/unit/worker/trainer/gang_trainer.h"
+#include "tests/unit/worker/trainer/train_testing.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/engine/backend/cuda/runtime/runtime.h"
+#include "worker/parallel/staged/staged_communicator.h"
+#include "worker/trainer/cuda/cuda_support.h"
+
+namespace trainyard::trainer {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Key;
+
+// The emulation has two devices, so that ranks can have one each. It looks when it is first used.
+const int kTwoDevices = setenv("TRAINYARD_CUDA_DEVICES", "2", /*overwrite=*/1);
+
+constexpr char kAllFiles[][24] = {"model.safetensors", "optimizer.safetensors", "state.json"};
+
+// Steps over a few epochs, the last batch of each a smaller one.
+JobText Job(const std::string& precision, int64_t steps) {
+  JobText job;
+  job.model = R"({"convnet": {"channels": [4, 6], "batch_norm": true}})";
+  job.optimizer = R"({"sgd": {"lr": 0.02, "momentum": 0.9, "nesterov": true}})";
+  job.train = absl::StrCat(R"({"steps": )", steps, R"(, "global_batch": 16, "replicas": 1,
+                             "seed": 5, "precision": ")",
+                           precision, R"("})");
+  job.more = R"(, "checkpoint": {"every": {"steps": 3}}, "evaluate": {"every": {"steps": 5}})";
+  return job;
+}
+
+void ExpectNear(const std::map<int64_t, double>& got, const std::map<int64_t, double>& expected,
+                double tolerance) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (const auto& [step, value] : expected) {
+    ASSERT_TRUE(got.contains(step)) << step;
+    EXPECT_NEAR(got.at(step), value, tolerance * (1 + std::abs(value))) << "at step " << step;
+  }
+}
+
+std::vector<float> LossScale(const GangTrainer& trainer, int64_t step) {
+  const auto file =
+      checkpoint::DecodeSafetensors(trainer.CheckpointBytes(step, "optimizer.safetensors"));
+  EXPECT_TRUE(file.ok()) << file.status();
+  EXPECT_THAT(file->tensors, Contains(Key("loss_scale")));
+  return checkpoint::FloatValues(file->tensors.at("loss_scale")).value();
+}
+
+TEST(TrainOnCuda, LearnsWhatTheCpuLearns) {
+  constexpr int64_t kMany = 30;
+  GangTrainer cuda(Job("f32", kMany), 1, "cuda"), cpu(Job("f32", kMany), 1, "cpu");
+  ExpectSuccess(cuda.Run(), kMany);
+  ExpectSuccess(cpu.Run(), kMany);
+  for (const char* metric : {"train.loss", "test.loss"}) {
+    const std::map<int64_t, double> expected = cpu.Metric(metric);
+    ExpectNear(cuda.Metric(metric), expected, 2e-3);
+  }
+  EXPECT_EQ(cuda.Metric("lr"), cpu.Metric("lr"));
+}
+
+class ResumeOnCuda : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ResumeOnCuda, AResumedRunEqualsTheUndisturbedOneBitForBit) {
+  const JobText job = Job(GetParam(), kSteps);
+  GangTrainer whole(job, 1, "cuda");
+  ExpectSuccess(whole.Run());
+  for (const int64_t step : {3, 6}) {
+    GangTrainer resumed(job, 1, "cuda");
+    resumed.assignment().resume_from =
+        checkpoint::CheckpointPath(whole.dir().CheckpointsDir(), step);
+    ExpectSuccess(resumed.Run());
+    for (const char* metric : {"train.loss", "train.accuracy", "lr", "test.loss"}) {
+      std::map<int64_t, double> expected = whole.Metric(metric);
+      expected.erase(expected.begin(), expected.upper_bound(step));
+      EXPECT_EQ(resumed.Metric(metric), expected) << metric << " after step " << step;
+    }
+    for (const char* file : kAllFiles) {
+      EXPECT_EQ(resumed.CheckpointBytes(kSteps, file), whole.CheckpointBytes(kSteps, file))
+          << file << " after step " << step;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, ResumeOnCuda, ::testing::Values("f32", "tf32", "bf16", "f16"),
+                         [](const auto& instance) { return std::string(instance.param); });
+
+// A stop comes between any two steps: what was on its way then is in the checkpoint.
+TEST(TrainOnCuda, AStoppedRunGoesOnWhereItStopped) {
+  const JobText job = Job("f32", kSteps);
+  GangTrainer whole(job, 1, "cuda"), stopped(job, 1, "cuda");
+  ExpectSuccess(whole.Run());
+  stopped.signals(0).stop.store(true);
+  const run_dir::RankResult result = stopped.Run()[0];
+  EXPECT_EQ(result.outcome, run_dir::Outcome::kStopped) << result.message;
+  EXPECT_EQ(result.step, 1);
+  EXPECT_EQ(stopped.Metric("train.loss").size(), 1U);
+  stopped.signals(0).stop.store(false);
+  ExpectSuccess(stopped.Run());
+  EXPECT_EQ(stopped.Metric("train.loss"), whole.Metric("train.loss"));
+  for (const char* file : kAllFiles) {
+    EXPECT_EQ(stopped.CheckpointBytes(kSteps, file), whole.CheckpointBytes(kSteps, file)) << file;
+  }
+}
+
+TEST(TrainOnCuda, ACheckpointOfF16HasTheLossScaleThatItsStepsLeft) {
+  GangTrainer trainer(Job("f16", kSteps), 1, "cuda");
+  ExpectSuccess(trainer.Run());
+  const std::vector<float> before = LossScale(trainer, 3), after = LossScale(trainer, 6);
+  ASSERT_EQ(before.size(), 2U);
+  // It begins with 2^16, and is halved where gradients overflow; else the steps are counted.
+  EXPECT_GE(after[0], 1);
+  EXPECT_LE(after[0], before[0]);
+  EXPECT_LE(before[0], 65536);
+  EXPECT_TRUE(after[0] < before[0] || after[1] == before[1] + 3);
+}
+
+TEST(TrainOnCuda, ALossThatIsNotFiniteEndsTheRunWithItsStep) {
+  JobText job = Job("f32", kSteps);
+  job.model = R"({"mlp": {"hidden": [8]}})";
+  job.optimizer = R"({"sgd": {"lr": 1000, "momentum": 0.9}})";
+  GangTrainer cuda(job, 1, "cuda"), cpu(job, 1, "cpu");
+  const run_dir::RankResult got = cuda.Run()[0], expected = cpu.Run()[0];
+  EXPECT_EQ(got.outcome, run_dir::Outcome::kUserError);
+  EXPECT_EQ(got.reason, "LOSS_NOT_FINITE");
+  // Not the first, so that another update is on its way when it is found.
+  EXPECT_GT(expected.step, 1);
+  EXPECT_EQ(got.step, expected.step);
+  EXPECT_EQ(cuda.Metric("lr").rbegin()->first, got.step);
+  EXPECT_EQ(got.message, expected.message);
+}
+
+// Batch norm takes the statistics of each replica by itself, so that all gangs compute the same.
+JobText SharedJob() {
+  JobText job = Job("f32", kSteps);
+  job.train = R"({"steps": 8, "global_batch": 16, "replicas": 3, "seed": 5})";
+  return job;
+}
+
+// Sums of gangs by way of the host.
+void ShareByWayOfTheHost(GangTrainer& gang) {
+  gang.set_connect_device([](int, parallel::Communicator& host) {
+    return parallel::MakeStagedCommunicator(host, {.chunk_elements = 100});
+  });
+}
+
+TEST(TrainOnCuda, RanksThatShareADeviceLearnWhatOneLearns) {
+  GangTrainer alone(SharedJob(), 1, "cuda"), gang(SharedJob(), 2, "cuda");
+  ShareByWayOfTheHost(gang);
+  ExpectSuccess(alone.Run());
+  ExpectSuccess(gang.Run());
+  for (const char* metric : {"train.loss", "train.accuracy", "test.loss"}) {
+    ExpectNear(gang.Metric(metric), alone.Metric(metric), 1e-4);
+  }
+}
+
+TEST(TrainOnCuda, AGangResumesBitForBit) {
+  GangTrainer whole(SharedJob(), 2, "cuda"), resumed(SharedJob(), 2, "cuda");
+  ShareByWayOfTheHost(whole);
+  ShareByWayOfTheHost(resumed);
+  ExpectSuccess(whole.Run());
+  resumed.assignment().resume_from = checkpoint::CheckpointPath(whole.dir().CheckpointsDir(), 3);
+  ExpectSuccess(resumed.Run());
+  for (const char* file : kAllFiles) {
+    EXPECT_EQ(resumed.CheckpointBytes(kSteps, file), whole.CheckpointBytes(kSteps, file)) << file;
+  }
+}
+
+// A gang as the program connects it; `transport` as its flag has it.
+void ConnectAsTheProgram(GangTrainer& gang, const std::string& transport) {
+  gang.set_connect_device([&gang, transport](int rank, parallel::Communicator& host) {
+    return CudaSupport().Connect({.run_dir = gang.dir(),
+                                  .assignment = gang.assignment(),
+                                  .rank = rank,
+                                  .transport = transport,
+                                  .host = host});
+  });
+}
+
+TEST(TrainOnCuda, RanksWithAGpuEachSumOverNccl) {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < 2) {
+    GTEST_SKIP() << "this machine has no two GPUs";
+  }
+  GangTrainer alone(SharedJob(), 1, "cuda"), gang(SharedJob(), 2, "cuda");
+  for (run_dir::RankAssignment& rank : gang.assignment().ranks) {
+    rank.device = absl::StrCat("device-", rank.rank);
+  }
+  gang.set_choose_device([](run_dir::RankAssignment& rank) {
+    return engine::cuda::CudaStatus(cudaSetDevice(rank.rank), "choosing a device");
+  });
+  ConnectAsTheProgram(gang, "nccl");
+  ExpectSuccess(alone.Run());
+  ExpectSuccess(gang.Run());
+  ExpectNear(gang.Metric("train.loss"), alone.Metric("train.loss"), 1e-4);
+}
+
+TEST(TrainOnCuda, RanksOfOneGpuAreSharedByThemselvesUnlessNcclIsAskedFor) {
+  GangTrainer gang(SharedJob(), 2, "cuda"), refused(SharedJob(), 2, "cuda");
+  ConnectAsTheProgram(gang, "auto");
+  ConnectAsTheProgram(refused, "nccl");
+  ExpectSuccess(gang.Run());
+  for (const run_dir::RankResult& result : refused.Run()) {
+    EXPECT_EQ(result.outcome, run_dir::Outcome::kUserError);
+    EXPECT_THAT(result.message, HasSubstr("use --transport staged"));
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::trainer

@@ -1,0 +1,186 @@
+#include "worker/trainer/cuda/cuda_support.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/files.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "nlohmann/json.hpp"
+#include "worker/engine/backend/cuda/cuda_backend.h"
+#include "worker/engine/backend/cuda/runtime/runtime.h"
+#include "worker/parallel/nccl/nccl_communicator.h"
+#include "worker/parallel/staged/staged_communicator.h"
+
+namespace trainyard::trainer {
+namespace {
+
+// Longer than NCCL takes to say that it cannot connect, so that all ranks hear of it.
+constexpr absl::Duration kAgreementTimeout = absl::Minutes(3);
+
+// One backend for several owners.
+class SharedBackend final : public engine::Backend {
+ public:
+  explicit SharedBackend(std::shared_ptr<engine::Backend> backend) : backend_(std::move(backend)) {}
+
+  absl::string_view name() const override { return backend_->name(); }
+  absl::StatusOr<std::unique_ptr<engine::Executable>> Compile(
+      const engine::Graph& model, const engine::OptimizerSpec& optimizer,
+      const engine::CompileOptions& options) override {
+    return backend_->Compile(model, optimizer, options);
+  }
+  absl::StatusOr<engine::CompilePlan> Plan(const engine::Graph& model,
+                                           const engine::OptimizerSpec& optimizer,
+                                           const engine::CompileOptions& options) override {
+    return backend_->Plan(model, optimizer, options);
+  }
+
+ private:
+  const std::shared_ptr<engine::Backend> backend_;
+};
+
+// Makes its backend when it is first asked for it, which is when the GPU must be there.
+class SharedFactory {
+ public:
+  explicit SharedFactory(engine::CudaBackendOptions options) : options_(std::move(options)) {}
+
+  absl::StatusOr<std::unique_ptr<engine::Backend>> Make() {
+    const std::lock_guard lock(mutex_);
+    if (backend_ == nullptr) {
+      TY_ASSIGN_OR_RETURN(backend_, engine::MakeCudaBackend(options_));
+    }
+    return std::make_unique<SharedBackend>(backend_);
+  }
+
+ private:
+  const engine::CudaBackendOptions options_;
+  std::mutex mutex_;
+  std::shared_ptr<engine::Backend> backend_;
+};
+
+// Empty where the environment names no place.
+std::string DefaultPlanCache() {
+  constexpr char kFile[] = "trainyard/cudnn_plans.json";
+  const char* const cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache != '\0') return JoinPath(cache, kFile);
+  const char* const home = std::getenv("HOME");
+  if (home != nullptr && *home != '\0') return JoinPath(JoinPath(home, ".cache"), kFile);
+  return "";
+}
+
+// `path` where files can be written there; else empty, since a training works without.
+std::string UsablePlanCache(const std::string& path) {
+  if (path.empty()) return path;
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  const std::string folder = parent.empty() ? "." : parent;
+  absl::Status usable = MakeDirectories(folder);
+  if (usable.ok() && access(folder.c_str(), W_OK) != 0) {
+    usable = ErrnoStatus(errno, "cannot write to", folder);
+  }
+  if (usable.ok()) return path;
+  LogWarning("choices among cuDNN's plans are not kept",
+             {{"file", path}, {"error", std::string(usable.message())}});
+  return "";
+}
+
+// Whether two ranks of this host have the same GPU. Ranks without a UUID all take the first.
+bool ShareDevice(const run_dir::Assignment& assignment) {
+  std::set<std::string> devices;
+  for (const run_dir::RankAssignment& rank : assignment.ranks) {
+    if (!devices.insert(rank.device).second) return true;
+  }
+  return false;
+}
+
+// Whether it is so on any rank.
+absl::StatusOr<bool> AnyRank(parallel::Communicator& host, bool here) {
+  std::array<float, 1> ranks = {here ? 1.0F : 0.0F};
+  TY_RETURN_IF_ERROR(host.AllReduce(absl::MakeSpan(ranks)));
+  return ranks[0] > 0;
+}
+
+absl::StatusOr<std::unique_ptr<parallel::NcclCommunicator>> ConnectNccl(const DeviceGang& gang) {
+  // The interface that the worker was told to use, unless whoever started it knows better.
+  if (!gang.assignment.interface.empty()) {
+    setenv("NCCL_SOCKET_IFNAME", absl::StrCat("=", gang.assignment.interface).c_str(),
+           /*overwrite=*/0);
+  }
+  parallel::NcclOptions options;
+  options.rank = gang.rank;
+  options.world_size = gang.assignment.world_size;
+  options.run_dir = gang.run_dir;
+  options.cancelled = gang.cancelled;
+  return parallel::ConnectNccl(options);
+}
+
+}  // namespace
+
+absl::Status CudaSupport::Register(const DeviceFlags& flags) {
+  engine::CudaBackendOptions options;
+  options.plan_cache_path =
+      UsablePlanCache(flags.plan_cache.empty() ? DefaultPlanCache() : flags.plan_cache);
+  if (!flags.description.empty()) {
+    TY_ASSIGN_OR_RETURN(description_, ReadFile(flags.description));
+    options.device_description = description_;
+  }
+  const auto factory = std::make_shared<SharedFactory>(std::move(options));
+  engine::RegisterBackend("cuda", [factory] { return factory->Make(); });
+  return absl::OkStatus();
+}
+
+absl::Status CudaSupport::Choose(run_dir::RankAssignment& rank) {
+  // Of a GPU, or of a part of one.
+  const bool is_uuid =
+      absl::StartsWith(rank.device, "GPU-") || absl::StartsWith(rank.device, "MIG-");
+  if (is_uuid) setenv("CUDA_VISIBLE_DEVICES", rank.device.c_str(), /*overwrite=*/1);
+  TY_ASSIGN_OR_RETURN(const int64_t memory_bytes, MemoryBytes());
+  if (rank.memory_bytes == 0) rank.memory_bytes = memory_bytes;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> CudaSupport::MemoryBytes() {
+  if (!description_.empty()) {
+    const auto json = nlohmann::json::parse(description_, nullptr, /*allow_exceptions=*/false);
+    const auto total = json.is_object() ? json.find("totalGlobalMem") : json.end();
+    if (total != json.end() && total->is_number_integer()) return total->get<int64_t>();
+    return absl::InvalidArgumentError(
+        "the device's description has no totalGlobalMem; tell its bytes with --memory");
+  }
+  TY_RETURN_IF_ERROR(engine::cuda::CheckDevice());
+  return engine::cuda::DeviceMemory();
+}
+
+absl::StatusOr<std::unique_ptr<parallel::Communicator>> CudaSupport::Connect(
+    const DeviceGang& gang) {
+  if (gang.transport == "staged") return parallel::MakeStagedCommunicator(gang.host);
+  const bool wants_nccl = gang.transport == "nccl";
+  gang.host.set_timeout(kAgreementTimeout);
+  TY_ASSIGN_OR_RETURN(const bool some_share, AnyRank(gang.host, ShareDevice(gang.assignment)));
+  if (some_share && wants_nccl) {
+    return absl::FailedPreconditionError(
+        "ranks share a GPU, which NCCL refuses; use --transport staged, or auto");
+  }
+  if (some_share) return parallel::MakeStagedCommunicator(gang.host);
+  auto nccl = ConnectNccl(gang);
+  // All ranks must sum in the same way.
+  TY_ASSIGN_OR_RETURN(const bool some_failed, AnyRank(gang.host, !nccl.ok()));
+  if (!some_failed) return nccl;
+  if (wants_nccl || absl::IsCancelled(nccl.status())) {
+    return nccl.ok() ? absl::UnavailableError("another rank cannot connect with NCCL")
+                     : nccl.status();
+  }
+  LogWarning("NCCL does not connect; sums go by way of the host, which is slower",
+             {{"error", std::string(nccl.ok() ? "of another rank" : nccl.status().message())}});
+  return parallel::MakeStagedCommunicator(gang.host);
+}
+
+}  // namespace trainyard::trainer
