@@ -14,15 +14,15 @@ Graph Model() {
   return *BuildConvnet({.input = {3, 8, 8}, .channels = {8, 8}, .classes = 5, .batch_norm = true});
 }
 
-TEST(LossScales, StartAnewWithTheParameters) {
+TEST(LossScales, StayAsTheBackendSetThemWhenParametersStart) {
   const std::unique_ptr<Executable> executable = testing::Compile(
       testing::TestedBackend(), Model(), {}, {.max_rows = 4, .precision = Precision::kF16});
   const testing::Values first = {cuda::kLossScaleStart, 0};
   EXPECT_EQ(testing::ReadState(*executable, "loss_scale"), first);
-  testing::WriteState(*executable, "loss_scale", {1024, 7});
-  EXPECT_EQ(testing::ReadState(*executable, "loss_scale"), (testing::Values{1024, 7}));
   ASSERT_TRUE(InitializeParameters(1, *executable).ok());
   EXPECT_EQ(testing::ReadState(*executable, "loss_scale"), first);
+  testing::WriteState(*executable, "loss_scale", {1024, 7});
+  EXPECT_EQ(testing::ReadState(*executable, "loss_scale"), (testing::Values{1024, 7}));
 }
 
 TEST(LossScales, LetANetworkTrainInF16) {

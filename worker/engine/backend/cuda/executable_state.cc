@@ -61,11 +61,7 @@ absl::Status CudaExecutable::ReadState(size_t index, absl::Span<float> values) c
 absl::Status CudaExecutable::WriteState(size_t index, absl::Span<const float> values) {
   TY_RETURN_IF_ERROR(CheckStateAccess(table_, index, values.size()));
   are_weights_stale_ = true;
-  float* const to = StatePointer(index);
-  // Who clears all slots, as InitializeParameters does, wants the first scale: 0 is none.
-  const bool is_scale = to == reinterpret_cast<const float*>(updater_.loss_scale());
-  if (is_scale && values[0] == 0) return CopyIn(to, {kLossScaleStart, 0});
-  return CopyIn(to, ToDeviceOrder(table_.tensors[index].shape, values));
+  return CopyIn(StatePointer(index), ToDeviceOrder(table_.tensors[index].shape, values));
 }
 
 absl::Status CudaExecutable::ReadReduction(absl::Span<float> sums) {
