@@ -23,6 +23,16 @@ struct PassOptions {
   bool place_parts = true;
   bool reuse_in_place = true;
 };
+// The graph as autodiff leaves it.
+inline constexpr PassOptions kNoPasses = {.fuse_relu = false,
+                                          .fuse_relu_into_max_pool_gradient = false,
+                                          .fuse_residual = false,
+                                          .fuse_gradient_sums = false,
+                                          .merge_siblings = false,
+                                          .remove_dead_code = false,
+                                          .recompute_norms = false,
+                                          .place_parts = false,
+                                          .reuse_in_place = false};
 
 // Batch statistics of one batch_norm, and the running ones into which they are folded.
 struct BatchStatistics {

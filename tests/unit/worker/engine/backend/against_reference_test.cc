@@ -436,23 +436,14 @@ TEST(Networks, WithParallelBranchesAgreeWithTheReference) {
 }
 
 TEST(Networks, AgreeWithTheReferenceWithoutAnyPass) {
-  const PassOptions none = {.fuse_relu = false,
-                            .fuse_relu_into_max_pool_gradient = false,
-                            .fuse_residual = false,
-                            .fuse_gradient_sums = false,
-                            .merge_siblings = false,
-                            .remove_dead_code = false,
-                            .recompute_norms = false,
-                            .place_parts = false,
-                            .reuse_in_place = false};
-  Compare("residual net, no passes", Residual(12), 3, none);
+  Compare("residual net, no passes", Residual(12), 3, kNoPasses);
   Compare("conv, relu, max_pool, no passes",
           Close({2, 8, 8},
                 [](GraphBuilder& b) {
                   return b.MaxPool(b.Relu(b.Conv2d("conv", b.input(), {.out_channels = 6})),
                                    {.kernel = 2});
                 }),
-          3, none);
+          3, kNoPasses);
 }
 
 TEST(Networks, OfASumOfTheInputAndOfFlattenedBlocksAgreeWithTheReference) {

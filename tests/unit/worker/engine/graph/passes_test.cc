@@ -14,16 +14,6 @@
 namespace trainyard::engine {
 namespace {
 
-constexpr PassOptions kNoPasses = {.fuse_relu = false,
-                                   .fuse_relu_into_max_pool_gradient = false,
-                                   .fuse_residual = false,
-                                   .fuse_gradient_sums = false,
-                                   .merge_siblings = false,
-                                   .remove_dead_code = false,
-                                   .recompute_norms = false,
-                                   .place_parts = false,
-                                   .reuse_in_place = false};
-
 // Everything that the passes look for: fused relus of all kinds, pools of rectified and other
 // values, residual sums, values used twice, element-wise chains.
 Graph ManyPatterns() {
