@@ -13,14 +13,12 @@
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
-#include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
+#include "tests/bench/bench_nets.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/backend/cpu/cpu_executable.h"
 #include "worker/engine/models/models.h"
@@ -40,51 +38,6 @@ struct Arguments {
   bool memory = false;
   bool products = false;
 };
-
-absl::StatusOr<Graph> BuildNet(const std::string& net) {
-  const Shape digit = {1, 28, 28}, thumbnail = {3, 32, 32}, image = {3, 224, 224};
-  const std::map<std::string, std::function<absl::StatusOr<Graph>()>> nets = {
-      {"mlp",
-       [&] {
-         return BuildMlp({.input = digit, .hidden = {128, 64}});
-       }},
-      {"convnet", [&] { return BuildConvnet({.input = digit}); }},
-      {"convnet_bn", [&] { return BuildConvnet({.input = digit, .batch_norm = true}); }},
-      {"resnet20",
-       [&] {
-         return BuildResnet({.input = thumbnail, .depth = 20, .stem = Stem::kCifar, .classes = 10});
-       }},
-      {"resnet18",
-       [&] {
-         return BuildResnet({.input = thumbnail, .depth = 18, .stem = Stem::kCifar, .classes = 10});
-       }},
-      {"resnet50", [&] { return BuildResnet({.input = image, .depth = 50}); }},
-      {"wrn-16-4", [&] { return BuildWideResnet({.input = thumbnail, .depth = 16, .width = 4}); }},
-      {"wrn-28-10", [&] { return BuildWideResnet({.input = thumbnail}); }},
-      {"googlenet",
-       [&] {
-         return BuildGooglenet(
-             {.input = thumbnail, .stem = Stem::kCifar, .classes = 10, .dropout = 0});
-       }},
-      {"alexnet", [&] { return BuildAlexnet({.input = image}); }},
-      {"gpt2", [&] { return BuildGpt2({.dropout = 0}); }},
-      // Of jobs/gpt2-tinyshakespeare.yaml.
-      {"gpt2-small",
-       [&] {
-         return BuildGpt2({.layers = 4,
-                           .heads = 4,
-                           .width = 128,
-                           .context = 64,
-                           .vocabulary = 65,
-                           .dropout = 0});
-       }},
-  };
-  const auto found = nets.find(net);
-  if (found != nets.end()) return found->second();
-  std::string names;
-  for (const auto& [name, build] : nets) absl::StrAppend(&names, names.empty() ? "" : ", ", name);
-  return absl::InvalidArgumentError(absl::StrCat("--net ", net, "; expected one of ", names));
-}
 
 bool Parse(int argc, char** argv, Arguments& arguments) {
   for (int i = 1; i < argc; ++i) {
@@ -159,7 +112,7 @@ int64_t PeakMemory() {
 
 absl::Status Run(const Arguments& arguments) {
   const int64_t before = PeakMemory();
-  const absl::StatusOr<Graph> model = BuildNet(arguments.net);
+  const absl::StatusOr<Graph> model = BuildBenchNet(arguments.net);
   if (!model.ok()) {
     return model.status();
   }
@@ -175,20 +128,8 @@ absl::Status Run(const Arguments& arguments) {
   if (absl::Status status = InitializeParameters(1, **executable); !status.ok()) {
     return status;
   }
-  std::vector<float> inputs(
-      static_cast<size_t>(arguments.batch * ElementCount(model->input_shape())));
-  std::vector<int32_t> labels(static_cast<size_t>(arguments.batch * model->labels_per_row()));
-  uint32_t state = 1;
-  auto next = [&state] { return state = state * 1664525 + 1013904223; };
-  for (float& input : inputs) {
-    input = model->vocabulary > 0
-                ? static_cast<float>((next() >> 8) % static_cast<uint32_t>(model->vocabulary))
-                : static_cast<float>(next() >> 8) / (1 << 23) - 1;
-  }
-  for (int32_t& label : labels) {
-    label = static_cast<int32_t>((next() >> 16) % static_cast<uint32_t>(model->classes()));
-  }
-  const Batch batch = {inputs, labels};
+  const MadeUpBatch made_up = MakeUpBatch(*model, arguments.batch);
+  const Batch batch = made_up.batch();
   auto step = [&]() -> absl::Status {
     absl::Status status = (*executable)->Accumulate(batch, 1, nullptr);
     return status.ok() ? (*executable)->Update(0.01).status() : status;
@@ -224,8 +165,7 @@ absl::Status Run(const Arguments& arguments) {
     PrintProfile(**executable, batch, arguments.steps);
   }
   if (arguments.products) {
-    std::printf("products %.4f ms\n",
-                ProductSeconds(**executable, batch, arguments.steps) * 1e3);
+    std::printf("products %.4f ms\n", ProductSeconds(**executable, batch, arguments.steps) * 1e3);
   }
   if (arguments.memory) {
     std::printf("%s", RenderMemoryPlan((*executable)->memory_plan()).c_str());

@@ -7,7 +7,9 @@ from torch import nn
 SHAPES = {"mlp": ((1, 28, 28), 10), "convnet": ((1, 28, 28), 10), "convnet_bn": ((1, 28, 28), 10),
           "resnet20": ((3, 32, 32), 10), "resnet18": ((3, 32, 32), 10), "wrn-16-4": ((3, 32, 32), 10),
           "wrn-28-10": ((3, 32, 32), 10), "googlenet": ((3, 32, 32), 10), "alexnet": ((3, 224, 224), 1000),
-          "resnet50": ((3, 224, 224), 1000)}
+          "resnet50": ((3, 224, 224), 1000), "smoke": ((3, 8, 8), 10)}
+# Of networks that read tokens: layers, heads, width, context, vocabulary.
+GPT2 = {"gpt2": (12, 12, 768, 1024, 50257), "gpt2-small": (4, 4, 128, 64, 65), "gpt2-smoke": (1, 2, 16, 8, 11)}
 
 
 def conv_norm(inputs, outputs, kernel, stride=1, relu=True, bias=False):
@@ -115,16 +117,69 @@ def small(net):
     if net == "mlp":
         return nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(),
                              nn.Linear(64, 10))
-    norm = net == "convnet_bn"
+    norm = net in ("convnet_bn", "smoke")
+    widths, features = ((3, 8, 8), 8 * 4) if net == "smoke" else ((1, 32, 64), 64 * 49)
     layers = []
-    for inputs, outputs in ((1, 32), (32, 64)):
+    for inputs, outputs in zip(widths, widths[1:]):
         layers.append(nn.Conv2d(inputs, outputs, 3, padding=1, bias=not norm))
         layers += [nn.BatchNorm2d(outputs)] if norm else []
         layers += [nn.ReLU(inplace=True), nn.MaxPool2d(2)]
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(64 * 49, 10))
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(features, 10))
+
+
+class GptBlock(nn.Module):
+    def __init__(self, heads, width):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"), nn.Linear(4 * width, width))
+
+    def attention(self, x):
+        rows, length, width = x.shape
+        q, k, v = (part.view(rows, length, self.heads, width // self.heads).transpose(1, 2)
+                   for part in self.qkv(x).split(width, dim=2))
+        if hasattr(nn.functional, "scaled_dot_product_attention"):
+            y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            scores = q @ k.transpose(-2, -1) / (width // self.heads) ** 0.5
+            hidden = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
+            y = scores.masked_fill(hidden, float("-inf")).softmax(-1) @ v
+        return self.out(y.transpose(1, 2).reshape(rows, length, width))
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class Gpt2(nn.Module):
+    def __init__(self, layers, heads, width, context, vocabulary):
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
+        self.blocks = nn.Sequential(*(GptBlock(heads, width) for _ in range(layers)))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, vocabulary, bias=False)
+        self.head.weight = self.tokens.weight
+        for weight in (self.tokens.weight, self.positions.weight):
+            nn.init.normal_(weight, std=0.02)
+
+    def forward(self, tokens):
+        x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
+        return self.head(self.norm(self.blocks(x)))
+
+
+def make_batch(net, rows, device):
+    """Made-up inputs and labels for a network."""
+    if net in GPT2:
+        *_, context, vocabulary = GPT2[net]
+        return tuple(torch.randint(0, vocabulary, (rows, context), device=device) for _ in range(2))
+    shape, classes = SHAPES[net]
+    return torch.randn(rows, *shape, device=device), torch.randint(0, classes, (rows,), device=device)
 
 
 def build(net):
+    if net in GPT2:
+        return Gpt2(*GPT2[net])
     builders = {"resnet20": lambda: resnet(16, (3, 3, 3), False, False, 10),
                 "resnet18": lambda: resnet(64, (2, 2, 2, 2), False, False, 10),
                 "resnet50": lambda: resnet(64, (3, 4, 6, 3), True, True, 1000),

@@ -32,6 +32,8 @@ class DeviceArray {
   void Write(const std::vector<T>& values) {
     TY_CHECK(values.size() == count_);
     TY_CHECK(cudaMemcpy(data_, values.data(), bytes(), cudaMemcpyHostToDevice) == cudaSuccess);
+    // Other streams do not wait for the copy.
+    TY_CHECK(cudaStreamSynchronize(nullptr) == cudaSuccess);
   }
   std::vector<T> Read() const {
     std::vector<T> values(count_);

@@ -1,5 +1,6 @@
 // Copies and fills. Pageable memory of the host is read when the call is made and written before
-// it returns; pinned memory when the operation runs.
+// it returns; pinned memory when the operation runs. What a blocking copy read of pageable memory
+// may arrive after the call returned: other streams must not count on it.
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -74,6 +75,10 @@ cudaError_t AppendCopy(Machine& machine, Lock& lock, const Rows& copy, cudaMemcp
   }
   std::function<void()> work = [copy] { Copy(copy); };
   const bool is_captured = stream->capture != nullptr;
+  const bool is_late = is_blocking && from == MemoryKind::kPageable && to == MemoryKind::kDevice;
+  if (is_late && !is_captured) {
+    machine.Drain(stream, lock);
+  }
   if (from == MemoryKind::kPageable && !is_captured) {
     auto staged = std::make_shared<std::vector<char>>(copy.width * copy.rows);
     Copy({staged->data(), copy.width, copy.from, copy.from_pitch, copy.width, copy.rows});
@@ -84,7 +89,7 @@ cudaError_t AppendCopy(Machine& machine, Lock& lock, const Rows& copy, cudaMemcp
   error = machine.Append(stream, {.type = cudaGraphNodeTypeMemcpy, .work = std::move(work)}, lock);
   const bool is_on_device = to == MemoryKind::kDevice && from == MemoryKind::kDevice;
   if (error == cudaSuccess && !is_captured &&
-      (to == MemoryKind::kPageable || (is_blocking && !is_on_device))) {
+      (to == MemoryKind::kPageable || (is_blocking && !is_on_device && !is_late))) {
     machine.Drain(stream, lock);
   }
   return error;

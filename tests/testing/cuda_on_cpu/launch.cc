@@ -37,9 +37,10 @@ int DynamicSharedLimit(const Machine& machine, const void* kernel) {
 void CheckReachable(const Machine& machine, const StreamAt& stream,
                     const std::vector<const void*>& pointers) {
   for (const void* pointer : pointers) {
+    if (pointer == nullptr) continue;
     // The end of an array belongs to it, for a kernel may be given an empty rest.
     const void* before = static_cast<const char*>(pointer) - 1;
-    if (pointer != nullptr && FindAllocation(machine, pointer) == nullptr &&
+    if (FindAllocation(machine, pointer) == nullptr &&
         FindAllocation(machine, before) == nullptr) {
       std::cerr << "CUDA on CPU: the kernel launched at " << stream.where.file_name() << ":"
                 << stream.where.line() << " is given " << pointer

@@ -150,6 +150,23 @@ TEST_F(CudaOnCpuRuntime, PageableMemoryIsReadAtOnce) {
               testing::ElementsAre(1));
 }
 
+TEST_F(CudaOnCpuRuntime, ABlockingCopyOfPageableMemoryMayArriveLate) {
+  const std::vector<float> ones(kCount, 1);
+  const auto scaled = [&](bool waits) {
+    return ValuesUnderSeeds([&] {
+      Clear();
+      EXPECT_EQ(cudaStreamSynchronize(first_), cudaSuccess);
+      EXPECT_EQ(cudaMemcpy(x_, ones.data(), kBytes, cudaMemcpyHostToDevice), cudaSuccess);
+      if (waits) {
+        EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+      }
+      Scale(x_, kCount, 2, 3, first_);
+    });
+  };
+  EXPECT_THAT(scaled(true), testing::ElementsAre(5));
+  EXPECT_THAT(scaled(false), testing::AllOf(testing::Contains(1), testing::Contains(5)));
+}
+
 TEST_F(CudaOnCpuRuntime, TheLegacyStreamAndBlockingStreamsWaitForEachOther) {
   cudaStream_t blocking = nullptr;
   ASSERT_EQ(cudaStreamCreate(&blocking), cudaSuccess);

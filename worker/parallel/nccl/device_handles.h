@@ -15,6 +15,8 @@ namespace trainyard::parallel {
 // INTERNAL: "what: CUDA's words".
 inline absl::Status FromCuda(cudaError_t error, absl::string_view what) {
   if (error == cudaSuccess) return absl::OkStatus();
+  // It is told here, and must not be found by the next launch.
+  (void)cudaGetLastError();
   return absl::InternalError(absl::StrCat(what, ": ", cudaGetErrorString(error)));
 }
 

@@ -233,6 +233,8 @@ absl::Status NcclCommunicator::AwaitEvent(cudaEvent_t event, absl::Duration dead
   return Poll(
       [this, event]() -> std::optional<absl::Status> {
         const cudaError_t happened = cudaEventQuery(event);
+        // "Not ready" stays as the thread's last error, where the next look at a launch finds it.
+        if (happened != cudaSuccess) (void)cudaGetLastError();
         if (happened != cudaSuccess && happened != cudaErrorNotReady) {
           return FromCuda(happened, absl::StrCat("rank ", rank_, ": ", collective_.operation, " ",
                                                  collective_.sequence));

@@ -64,6 +64,18 @@ TEST(NcclCommunicator, ARankThatDoesNotCallTimesOutTheOthersByName) {
   EXPECT_EQ(cuda_on_cpu::nccl::LiveCommunicators(), 0);
 }
 
+TEST(NcclCommunicator, WaitingLeavesNoErrorForTheNextLaunch) {
+  const auto statuses = RunNcclGang(2, [](NcclCommunicator& communicator) -> absl::Status {
+    const DeviceFloats values(100);
+    for (int i = 0; i < 20; ++i) {
+      TY_RETURN_IF_ERROR(communicator.AllReduce(values.span()));
+      EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(statuses, ::testing::Each(absl::OkStatus()));
+}
+
 TEST(NcclCommunicator, WorkThatDoesNotEndTimesOut) {
   const auto statuses = RunNcclGang(
       1,

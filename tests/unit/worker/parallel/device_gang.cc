@@ -79,6 +79,8 @@ DeviceFloats::DeviceFloats(size_t size) : size_(size) {
 DeviceFloats::DeviceFloats(absl::Span<const float> values) : DeviceFloats(values.size()) {
   if (values.empty()) return;
   CheckCuda(cudaMemcpy(data_, values.data(), size_ * sizeof(float), cudaMemcpyHostToDevice));
+  // Other streams do not wait for the copy.
+  CheckCuda(cudaStreamSynchronize(nullptr));
 }
 
 DeviceFloats::~DeviceFloats() {

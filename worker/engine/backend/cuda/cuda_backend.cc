@@ -41,9 +41,7 @@ class CudaBackend final : public Backend {
     TY_RETURN_IF_ERROR(ValidateOptimizer(optimizer));
     TY_ASSIGN_OR_RETURN(std::shared_ptr<cuda::Planners> planners,
                         PlannersFor(options.deterministic));
-    auto executable = cuda::CudaExecutable::Create(model, optimizer, options, planners, backing);
-    TY_RETURN_IF_ERROR(planners->convolutions->SaveCache());
-    return executable;
+    return cuda::CudaExecutable::Create(model, optimizer, options, planners, backing);
   }
 
   absl::StatusOr<std::shared_ptr<cuda::Planners>> PlannersFor(bool deterministic) {
@@ -57,8 +55,9 @@ class CudaBackend final : public Backend {
     if (options_.device_description.empty()) {
       made->bytes_per_microsecond = cuda::MemoryBytesPerMicrosecond();
       TY_ASSIGN_OR_RETURN(made->convolutions, cuda::dnn::Planner::ForDevice(planning));
-      TY_ASSIGN_OR_RETURN(made->products,
-                          cuda::blas::MatmulPlanner::Create({.autotunes = options_.autotunes}));
+      // Its choices are kept nowhere: measured anew, a run that goes on could choose others.
+      TY_ASSIGN_OR_RETURN(made->products, cuda::blas::MatmulPlanner::Create(
+                                              {.autotunes = options_.autotunes && !deterministic}));
     } else {
       TY_ASSIGN_OR_RETURN(made->convolutions, cuda::dnn::Planner::ForDescription(
                                                   options_.device_description, planning));

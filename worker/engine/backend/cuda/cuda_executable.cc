@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/kernels/norm.h"
 #include "worker/engine/backend/cuda/weight_order.h"
@@ -50,7 +51,9 @@ CudaExecutable::CudaExecutable(const Graph& model, const OptimizerSpec& optimize
 }
 
 CudaExecutable::~CudaExecutable() {
-  if (stream_ != nullptr) (void)Wait();
+  if (stream_ == nullptr) return;
+  (void)Wait();
+  planners_->convolutions->ReleaseStream();
 }
 
 absl::StatusOr<std::unique_ptr<CudaExecutable>> CudaExecutable::Create(
@@ -125,6 +128,11 @@ absl::StatusOr<Program*> CudaExecutable::Prepare(const StepGraph& step, Programs
                                 .products = planners_->products.get()};
   TY_RETURN_IF_ERROR(
       Compiler(step, layout_, Memory(), weights_, target, larger, *program).Compile());
+  // A run that cannot keep its choices makes them again the next time.
+  if (const absl::Status saved = planners_->convolutions->SaveCache(); !saved.ok()) {
+    LogWarning("choices among cuDNN's plans are not kept",
+               {{"error", std::string(saved.message())}});
+  }
   Program* const made = program.get();
   programs[rows] = std::move(program);
   last_rows_ = 0;
@@ -144,7 +152,15 @@ absl::Status CudaExecutable::BindArena(Program& program) {
   TY_RETURN_IF_ERROR(Wait());
   launches_.clear();  // they hold addresses
   arena_ = DeviceBuffer();
-  TY_ASSIGN_OR_RETURN(arena_, DeviceBuffer::Create(arena_bytes_, backing_));
+  absl::StatusOr<DeviceBuffer> grown = DeviceBuffer::Create(arena_bytes_, backing_);
+  if (!grown.ok()) {
+    // No program may run over memory that is gone: the next call compiles its own anew.
+    training_programs_.clear();
+    evaluation_programs_.clear();
+    arena_bytes_ = 0;
+    return grown.status();
+  }
+  arena_ = *std::move(grown);
   for (Programs* all : {&training_programs_, &evaluation_programs_}) {
     for (auto& [any_rows, other] : *all) other->Bind(arena_.data());
   }
@@ -229,8 +245,9 @@ absl::Status CudaExecutable::Run(Work work, int64_t rows,
                                  const std::function<absl::Status()>& record) {
   Launch& launch = launches_[{work, rows}];
   if (!options_.captures || options_.inspect || !launch.has_run) {
+    TY_RETURN_IF_ERROR(record());
     launch.has_run = true;
-    return record();
+    return absl::OkStatus();
   }
   if (launch.graph.executable == nullptr) {
     TY_ASSIGN_OR_RETURN(launch.graph, Capture(stream_.get(), record));
@@ -312,15 +329,29 @@ absl::Status CudaExecutable::StartStep(const Batch& batch, double lr) {
   TY_RETURN_IF_ERROR(CheckStatistics(training_, rows));
   TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
   TY_RETURN_IF_ERROR(Send(batch, 1, lr));
+  return RunStep(*program, rows);
+}
+
+absl::Status CudaExecutable::RunStep(const Program& program, int64_t rows) {
   const auto record = [&]() -> absl::Status {
     TY_RETURN_IF_ERROR(
-        program->Run(program->calls().size(), {.stream = stream_.get()}, /*on_ready=*/{}));
+        program.Run(program.calls().size(), {.stream = stream_.get()}, /*on_ready=*/{}));
     return EnqueueUpdate();
   };
   TY_RETURN_IF_ERROR(Run(Work::kStep, rows, record));
   TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
   last_rows_ = rows;
   return SendResult();
+}
+
+absl::Status CudaExecutable::RepeatStep() {
+  if (last_rows_ == 0 || has_sums_ || are_weights_stale_) {
+    return absl::FailedPreconditionError("there is no step that could be repeated");
+  }
+  if (in_flight_.size() == kUpdatesInFlight) {
+    return absl::FailedPreconditionError("finish an update before starting another");
+  }
+  return RunStep(*training_programs_.at(last_rows_), last_rows_);
 }
 
 absl::StatusOr<StepMetrics> CudaExecutable::FinishUpdate() {

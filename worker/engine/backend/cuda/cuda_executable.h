@@ -72,6 +72,10 @@ class CudaExecutable final : public Executable {
   cudaStream_t stream() const { return stream_.get(); }
   // Runs forward and backward and tells what each call took. Adds to the reduction.
   absl::StatusOr<std::vector<CallTime>> Profile(const Batch& batch);
+  // For measurements: one more step as StartStep makes it, with the batch and the rate of the last
+  // one, which lie on the device still. FAILED_PRECONDITION where the last call that sent a batch
+  // was not of a step, or updates must be finished first.
+  absl::Status RepeatStep();
   // Nodes of the graph that a whole step of so many rows is; 0 before it was captured.
   int64_t StepNodes(int64_t rows) const;
 
@@ -88,6 +92,7 @@ class CudaExecutable final : public Executable {
                  std::shared_ptr<Planners> planners, Backing backing);
   absl::Status Allocate(const OptimizerSpec& optimizer);
   absl::StatusOr<Program*> Prepare(const StepGraph& step, Programs& programs, int64_t rows);
+  // Where there is no memory for a larger arena, `program` and all others are gone.
   absl::Status BindArena(Program& program);
   void UpdatePlan();
   StateMemory Memory() const;
@@ -100,6 +105,8 @@ class CudaExecutable final : public Executable {
   // Enqueues what `record` does: as a graph from the second time on, where graphs are wanted.
   absl::Status Run(Work work, int64_t rows, const std::function<absl::Status()>& record);
   absl::Status RunAccumulate(const Program& program, int64_t rows, const ReadyCallback& on_ready);
+  // Forward, backward and update of the batch that was sent.
+  absl::Status RunStep(const Program& program, int64_t rows);
   absl::Status EnqueueUpdate();
   // Lets the host find the result of the update that was enqueued.
   absl::Status SendResult();

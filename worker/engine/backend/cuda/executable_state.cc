@@ -6,6 +6,7 @@
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/cuda_executable.h"
 #include "worker/engine/backend/cuda/kernels/elementwise.h"
+#include "worker/engine/backend/cuda/kernels/update.h"
 #include "worker/engine/backend/cuda/weight_order.h"
 
 namespace trainyard::engine::cuda {
@@ -29,13 +30,10 @@ float* CudaExecutable::StatePointer(size_t index) const {
   return nullptr;
 }
 
-// From memory that is not pinned the runtime returns when it has read the values; that they have
-// arrived, which our streams do not wait for, takes the second call.
 absl::Status CudaExecutable::CopyBytesIn(void* to, const void* from, size_t bytes,
                                          absl::string_view what) const {
   TY_RETURN_IF_ERROR(Wait());
-  TY_RETURN_IF_ERROR(CudaStatus(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), what));
-  return CudaStatus(cudaStreamSynchronize(nullptr), what);
+  return CopyToDevice(to, from, static_cast<int64_t>(bytes), what);
 }
 
 absl::Status CudaExecutable::CopyIn(float* to, absl::Span<const float> values) const {

@@ -113,12 +113,9 @@ absl::Status PackedWeights::Lay(const ReductionLayout& layout, float* parameters
   TY_ASSIGN_OR_RETURN(first_chunks_, DeviceBuffer::Create(chunks_bytes, backing));
   if (backing == Backing::kAddresses || first.empty()) return absl::OkStatus();
   TY_RETURN_IF_ERROR(
-      CudaStatus(cudaMemcpy(places_.data(), first.data(), static_cast<size_t>(places_bytes),
-                            cudaMemcpyHostToDevice),
-                 "copying places of weights"));
-  return CudaStatus(cudaMemcpy(first_chunks_.data(), chunks_.data(),
-                               static_cast<size_t>(chunks_bytes), cudaMemcpyHostToDevice),
-                    "copying places of weights");
+      CopyToDevice(places_.data(), first.data(), places_bytes, "copying places of weights"));
+  return CopyToDevice(first_chunks_.data(), chunks_.data(), chunks_bytes,
+                      "copying places of weights");
 }
 
 void PackedWeights::Refresh(int64_t first, cudaStream_t stream) const {

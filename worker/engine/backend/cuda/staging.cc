@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kControlBytes = 256;
 static_assert(sizeof(StepControl) <= kControlBytes);
 
-absl::Status CopyToDevice(void* to, const void* from, size_t bytes, cudaStream_t stream) {
+absl::Status CopyAsync(void* to, const void* from, size_t bytes, cudaStream_t stream) {
   if (bytes == 0) return absl::OkStatus();
   return CudaStatus(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream),
                     "copying a batch");
@@ -77,14 +77,14 @@ absl::Status Staging::Send(absl::Span<const std::byte> inputs, absl::Span<const 
   if (!pixels.empty()) std::memcpy(host_inputs + pixels_offset, pixels.data(), pixels.size());
   std::memcpy(host_inputs + labels_offset_, labels.data(), labels_bytes);
 
-  TY_RETURN_IF_ERROR(CopyToDevice(device, host_inputs, sent, copies_.get()));
-  TY_RETURN_IF_ERROR(CopyToDevice(device + labels_offset_, host_inputs + labels_offset_,
-                                  labels_bytes, copies_.get()));
+  TY_RETURN_IF_ERROR(CopyAsync(device, host_inputs, sent, copies_.get()));
+  TY_RETURN_IF_ERROR(CopyAsync(device + labels_offset_, host_inputs + labels_offset_, labels_bytes,
+                               copies_.get()));
   TY_RETURN_IF_ERROR(
       CudaStatus(cudaEventRecord(slot->copied.get(), copies_.get()), "marking a batch"));
   TY_RETURN_IF_ERROR(
       CudaStatus(cudaStreamWaitEvent(compute, slot->copied.get(), 0), "waiting for a batch"));
-  return CopyToDevice(control_.data(), host, sizeof control, compute);
+  return CopyAsync(control_.data(), host, sizeof control, compute);
 }
 
 absl::Status Staging::SendRate(float lr, cudaStream_t compute) {
@@ -92,7 +92,7 @@ absl::Status Staging::SendRate(float lr, cudaStream_t compute) {
   auto* const host = slot->host.as<float>();
   *host = lr;
   TY_RETURN_IF_ERROR(
-      CopyToDevice(control_.data() + offsetof(StepControl, lr), host, sizeof lr, compute));
+      CopyAsync(control_.data() + offsetof(StepControl, lr), host, sizeof lr, compute));
   return CudaStatus(cudaEventRecord(slot->released.get(), compute), "marking a rate");
 }
 

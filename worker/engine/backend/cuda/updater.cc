@@ -56,9 +56,8 @@ absl::StatusOr<Updater> Updater::Create(const OptimizerSpec& spec, const StateTa
     TY_ASSIGN_OR_RETURN(updater.loss_scale_, DeviceBuffer::Create(sizeof(LossScale), backing));
     const LossScale start = {.scale = kLossScaleStart, .good_steps = 0};
     if (backing == Backing::kMemory) {
-      TY_RETURN_IF_ERROR(CudaStatus(
-          cudaMemcpy(updater.loss_scale_.data(), &start, sizeof start, cudaMemcpyHostToDevice),
-          "setting the loss scale"));
+      TY_RETURN_IF_ERROR(
+          CopyToDevice(updater.loss_scale_.data(), &start, sizeof start, "setting the loss scale"));
     }
   }
   TY_RETURN_IF_ERROR(updater.FillTables(table, training, layout, weights, backing));
@@ -97,9 +96,8 @@ absl::Status Updater::FillTables(const StateTable& table, const StepGraph& train
   const auto bytes = static_cast<int64_t>(builder.bytes().size());
   TY_ASSIGN_OR_RETURN(tables_memory_, DeviceBuffer::Create(bytes, backing));
   if (backing == Backing::kMemory) {
-    TY_RETURN_IF_ERROR(CudaStatus(cudaMemcpy(tables_memory_.data(), builder.bytes().data(),
-                                             builder.bytes().size(), cudaMemcpyHostToDevice),
-                                  "copying the optimizer's tables"));
+    TY_RETURN_IF_ERROR(CopyToDevice(tables_memory_.data(), builder.bytes().data(), bytes,
+                                    "copying the optimizer's tables"));
   }
   std::byte* const base = tables_memory_.data();
   tables_ = {.segments = reinterpret_cast<const UpdateSegment*>(base + segments_at),

@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <vector>
 
+#include "worker/engine/backend/cuda/tuning/noise.h"
+
 namespace trainyard::engine::cuda::blas {
 namespace {
 
 // Measured runs of a candidate, of which the fastest counts.
 constexpr int kTimedRuns = 4;
 
-// Stream, events and zeroed memory of a measurement.
+// Stream, events and memory of a measurement.
 class Bench {
  public:
   ~Bench() {
@@ -32,7 +34,7 @@ class Bench {
       return nullptr;
     }
     memory_.push_back(memory);
-    failed_ |= cudaMemsetAsync(memory, 0, static_cast<size_t>(bytes), stream_) != cudaSuccess;
+    failed_ |= FillWithNoise(memory, bytes, stream_) != cudaSuccess;
     return memory;
   }
   bool failed() const { return failed_; }

@@ -12,6 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/dnn/plan.h"
+#include "worker/engine/backend/cuda/tuning/noise.h"
 
 namespace trainyard::engine::cuda::dnn {
 namespace {
@@ -22,6 +23,8 @@ absl::Status CudaStatus(cudaError_t error, absl::string_view what) {
   if (error == cudaSuccess) {
     return absl::OkStatus();
   }
+  // It is told here, and must not be found by the next launch.
+  (void)cudaGetLastError();
   const std::string message =
       absl::StrCat(what, ": CUDA error ", static_cast<int>(error), ": ", cudaGetErrorString(error));
   return error == cudaErrorMemoryAllocation ? absl::ResourceExhaustedError(message)
@@ -56,13 +59,15 @@ class Bench {
     return CudaStatus(cudaEventCreate(&end_), "create an event");
   }
 
-  absl::StatusOr<void*> Zeroed(int64_t bytes) {
+  // Filled with noise.
+  absl::StatusOr<void*> Allocate(int64_t bytes) {
     void* block = nullptr;
     const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
     TY_RETURN_IF_ERROR(
         CudaStatus(cudaMalloc(&block, size), absl::StrCat("allocate ", size, " bytes")));
     blocks_.push_back(block);
-    TY_RETURN_IF_ERROR(CudaStatus(cudaMemsetAsync(block, 0, size, stream_), "clear memory"));
+    TY_RETURN_IF_ERROR(
+        CudaStatus(FillWithNoise(block, std::max<int64_t>(bytes, 1), stream_), "fill memory"));
     return block;
   }
 
@@ -100,11 +105,11 @@ bool IsAllowed(const EngineConfig& engine, Precision precision, bool determinist
   if (deterministic && engine.has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) {
     return false;
   }
-  const bool may_round = precision.is_f32 && precision.tf32;
-  if (engine.has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) && !may_round) {
+  // To f16: tf32 keeps the range of f32, and has no such note.
+  if (engine.has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)) {
     return false;
   }
-  return !precision.is_f32 || may_round || !engine.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+  return !precision.is_f32 || precision.tf32 || !engine.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
 }
 
 absl::StatusOr<std::vector<Candidate>> BuildCandidates(const Target& target, const Graph& graph,
@@ -156,7 +161,7 @@ absl::Status SortBySpeed(const Target& target, const Graph& graph,
   TY_RETURN_IF_ERROR(bench.Open());
   Bindings bindings;
   for (const Slot& slot : graph.slots) {
-    TY_ASSIGN_OR_RETURN(void* block, bench.Zeroed(slot.bytes));
+    TY_ASSIGN_OR_RETURN(void* block, bench.Allocate(slot.bytes));
     bindings.emplace_back(slot.id, block);
   }
   int64_t workspace_bytes = 0;
@@ -164,7 +169,7 @@ absl::Status SortBySpeed(const Target& target, const Graph& graph,
     workspace_bytes =
         std::max(workspace_bytes, graph.WorkspaceBytes(candidate.plan.workspace_bytes));
   }
-  TY_ASSIGN_OR_RETURN(void* workspace, bench.Zeroed(workspace_bytes));
+  TY_ASSIGN_OR_RETURN(void* workspace, bench.Allocate(workspace_bytes));
   for (Candidate& candidate : candidates) {
     const absl::StatusOr<double> time =
         bench.Time(target, candidate.plan, graph, bindings, workspace);

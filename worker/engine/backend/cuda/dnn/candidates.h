@@ -17,8 +17,9 @@ struct Precision {
   bool tf32 = false;
 };
 
-// Whether the engine keeps what was asked for: 32-bit sums always; with f32 and without tf32 no
-// tensor cores, which would round the factors; where it must be deterministic, one order of sums.
+// Whether the engine keeps what was asked for: 32-bit sums and the type of the factors always; with
+// f32 and without tf32 no tensor cores, which would round the factors; where it must be
+// deterministic, one order of sums.
 bool IsAllowed(const EngineConfig& engine, Precision precision, bool deterministic);
 
 struct Candidate {
@@ -33,9 +34,9 @@ absl::StatusOr<std::vector<Candidate>> BuildCandidates(const Target& target, con
                                                        Precision precision,
                                                        const PlannerOptions& options, int max);
 
-// Runs each of them on zeroed memory of its own, once to warm up and three times by the clock, and
-// puts the fastest first. One that fails goes to the end. RESOURCE_EXHAUSTED where the device has
-// no room for it.
+// Runs each of them on memory of its own that holds noise, once to warm up and three times by the
+// clock, and puts the fastest first. One that fails goes to the end. RESOURCE_EXHAUSTED where the
+// device has no room for it.
 absl::Status SortBySpeed(const Target& target, const Graph& graph,
                          std::vector<Candidate>& candidates);
 

@@ -35,6 +35,10 @@ class CudnnPlanner : public Planner {
     });
   }
 
+  void ReleaseStream() override {
+    if (target_->get().has_device()) (void)cudnnSetStream(target_->get().handle, nullptr);
+  }
+
   absl::Status SaveCache() override { return cache_.Save(); }
 
   absl::StatusOr<std::string> DeviceDescription() override {

@@ -132,6 +132,8 @@ class Planner {
   // NOT_FOUND where cuDNN has none for it. The same problem gives the same plan.
   virtual absl::StatusOr<const Plan*> Find(const ConvProblem& problem) = 0;
   virtual absl::StatusOr<const Plan*> Find(const AttentionProblem& problem) = 0;
+  // For before a stream ends on which plans ran: cuDNN's handle would be left with it.
+  virtual void ReleaseStream() = 0;
   // Writes the cache file where something new was chosen.
   virtual absl::Status SaveCache() = 0;
   // The current device in cuDNN's JSON; of ForDescription, the text.

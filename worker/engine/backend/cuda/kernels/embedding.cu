@@ -128,7 +128,7 @@ __global__ void CountKernel(const int32_t* tokens, int64_t count, Buckets bucket
 }
 
 // Where each bucket begins: one block, each thread a run of the vocabulary. Clears the counts.
-__global__ void BeginKernel(int64_t vocabulary, Buckets buckets) {
+__global__ void __launch_bounds__(kScanThreads) BeginKernel(int64_t vocabulary, Buckets buckets) {
   __shared__ int32_t before[kScanThreads];
   const int64_t run = (vocabulary + kScanThreads - 1) / kScanThreads;
   const int64_t first = static_cast<int64_t>(threadIdx.x) * run;

@@ -155,8 +155,9 @@ struct Gradient {
 
 // With h = (x - mean) inverse and g = dy weight: dx = inverse (g - mean of g - h times the mean of
 // g h).
+// Two blocks a multiprocessor: the compiler would take a few registers too many for that.
 template <class T, int threads>
-__global__ void InputGradientKernel(Gradient g) {
+__global__ void __launch_bounds__(kThreads, 2) InputGradientKernel(Gradient g) {
   __shared__ float shared[kWarp];
   constexpr int kTeams = kThreads / threads;
   const int64_t n = static_cast<int64_t>(blockIdx.x) * kTeams + threadIdx.x / threads;

@@ -20,6 +20,7 @@ constexpr int64_t kAddressesMax = int64_t{2} << 40;
 
 absl::Status CudaStatus(cudaError_t error, absl::string_view what) {
   if (error == cudaSuccess) return absl::OkStatus();
+  (void)cudaGetLastError();
   const std::string message =
       absl::StrCat(what, ": ", cudaGetErrorString(error), " (CUDA error ", static_cast<int>(error),
                    ", ", cudaGetErrorName(error), ")");
@@ -112,6 +113,13 @@ absl::StatusOr<DeviceBuffer> DeviceBuffer::Create(int64_t bytes, Backing backing
   return buffer;
 }
 
+absl::Status CopyToDevice(void* to, const void* from, int64_t bytes, absl::string_view what) {
+  if (bytes == 0) return absl::OkStatus();
+  TY_RETURN_IF_ERROR(
+      CudaStatus(cudaMemcpy(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice), what));
+  return CudaStatus(cudaStreamSynchronize(nullptr), what);
+}
+
 absl::StatusOr<PinnedBuffer> PinnedBuffer::Create(int64_t bytes) {
   PinnedBuffer buffer;
   void* data = nullptr;
@@ -157,8 +165,10 @@ absl::StatusOr<CapturedGraph> Capture(cudaStream_t stream,
       if (graph != nullptr) cudaGraphDestroy(graph);
     }
   } owner{graph};
+  // What failed within a capture fails its end, too: that must not be found by a later launch.
+  const absl::Status end = CudaStatus(ended, "ending a capture");
   TY_RETURN_IF_ERROR(recorded);
-  TY_RETURN_IF_ERROR(CudaStatus(ended, "ending a capture"));
+  TY_RETURN_IF_ERROR(end);
   CapturedGraph captured;
   size_t nodes = 0;
   TY_RETURN_IF_ERROR(CudaStatus(cudaGraphGetNodes(graph, nullptr, &nodes), "counting nodes"));

@@ -17,7 +17,8 @@
 namespace trainyard::engine::cuda {
 
 // RESOURCE_EXHAUSTED for memory, UNAVAILABLE where no device or driver answers, INTERNAL otherwise;
-// with what was tried, and the runtime's number and words.
+// with what was tried, and the runtime's number and words. The error is told then: the runtime
+// forgets it, so that LaunchStatus does not find it later.
 absl::Status CudaStatus(cudaError_t error, absl::string_view what);
 // Of the launches since the last call.
 absl::Status LaunchStatus(absl::string_view what);
@@ -53,6 +54,11 @@ class DeviceBuffer {
   std::unique_ptr<std::byte, Free> data_{nullptr, [](std::byte*) {}};
   int64_t bytes_ = 0;
 };
+
+// Copies ordinary memory of the host to the device: what any stream is given after it returns finds
+// it there. cudaMemcpy alone promises that to the default stream only: it returns when the host's
+// memory was read, and our streams do not wait for the default one.
+absl::Status CopyToDevice(void* to, const void* from, int64_t bytes, absl::string_view what);
 
 // Zeroed memory of the host that the device reads and writes without a copy in between.
 class PinnedBuffer {

@@ -21,10 +21,14 @@ class Memory {
   explicit Memory(const std::vector<float>& values) : Memory(values.size() * sizeof(float)) {
     EXPECT_EQ(cudaMemcpy(data_, values.data(), values.size() * sizeof(float), cudaMemcpyDefault),
               cudaSuccess);
+    // Other streams do not wait for the copy.
+    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
   }
   explicit Memory(const std::vector<uint16_t>& values) : Memory(values.size() * sizeof(uint16_t)) {
     EXPECT_EQ(cudaMemcpy(data_, values.data(), values.size() * sizeof(uint16_t), cudaMemcpyDefault),
               cudaSuccess);
+    // Other streams do not wait for the copy.
+    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
   }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;

@@ -49,6 +49,8 @@ class DeviceMatrix {
       }
     }
     CheckCuda(cudaMemcpy(data_, host.data(), host.size(), cudaMemcpyHostToDevice));
+    // Other streams do not wait for the copy.
+    CheckCuda(cudaStreamSynchronize(nullptr));
   }
 
   // [rows, stride], in f32.

@@ -14,6 +14,7 @@
 #include "tests/testing/cuda_on_cpu/cudnn/cudnn_on_cpu.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/unit/worker/engine/backend/cuda/dnn_testing.h"
+#include "worker/engine/backend/cuda/dnn/candidates.h"
 
 namespace trainyard::engine::cuda::dnn {
 namespace {
@@ -292,6 +293,22 @@ TEST(Planner, LeavesNothingBehind) {
     EXPECT_GT(cuda_on_cpu::LiveCudnnObjects(), before);
   }
   EXPECT_EQ(cuda_on_cpu::LiveCudnnObjects(), before);
+}
+
+TEST(IsAllowed, Tf32TakesTensorCoresButNoF16) {
+  const auto allows = [](cudnnBackendNumericalNote_t note, Precision precision) {
+    EngineConfig engine;
+    engine.numerical_notes = {note};
+    return IsAllowed(engine, precision, /*deterministic=*/false);
+  };
+  constexpr Precision kTf32 = {.is_f32 = true, .tf32 = true};
+  constexpr Precision kF32 = {.is_f32 = true, .tf32 = false};
+  EXPECT_TRUE(allows(CUDNN_NUMERICAL_NOTE_TENSOR_CORE, kTf32));
+  EXPECT_FALSE(allows(CUDNN_NUMERICAL_NOTE_TENSOR_CORE, kF32));
+  EXPECT_TRUE(allows(CUDNN_NUMERICAL_NOTE_TENSOR_CORE, Precision()));
+  for (const Precision precision : {kTf32, kF32, Precision()}) {
+    EXPECT_FALSE(allows(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, precision));
+  }
 }
 
 }  // namespace

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Puts what a GPU machine needs to test and measure Trainyard into a folder: stripped programs with the shared libraries
+# that such a machine lacks, the PyTorch side of the benchmarks, descriptions of devices, and run.sh, which does it all.
+# usage: gpu_bundle.sh BIN OUT PROGRAM...    programs of the folder BIN
+set -euo pipefail
+if [ $# -lt 3 ]; then
+  echo "usage: $0 BIN OUT PROGRAM..." >&2
+  exit 2
+fi
+bin=$1 out=$2
+shift 2
+source_dir=$(cd "$(dirname "$0")/.." && pwd)
+mib_max=60
+
+rm -rf "$out"
+mkdir -p "$out/bench" "$out/devices"
+unpacked=$(mktemp -d)
+trap 'rm -rf "$unpacked"' EXIT
+mkdir -p "$unpacked/bin" "$unpacked/lib" "$unpacked/lib_old"
+
+# The machine's own: the C library, the driver, and what comes with PyTorch or the toolkit.
+c_library='linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libutil'
+theirs="^($c_library|libcuda|libcudart|libcudnn.*|libcublas.*|libnccl|libnv.*)[.-]"
+for program in "$@"; do
+  strip -o "$unpacked/bin/$program" "$bin/$program"
+  while read -r name _ path _; do
+    if [ -z "${path:-}" ] || [ "$path" = not ] || [[ "$(basename "$name")" =~ $theirs ]]; then
+      continue
+    fi
+    case $name in
+      # Older than the machine's own, most likely: only where that is not so.
+      libstdc++.so* | libgcc_s.so*) folder=lib_old ;;
+      *) folder=lib ;;
+    esac
+    [ -e "$unpacked/$folder/$name" ] || cp -L "$path" "$unpacked/$folder/$name"
+  done < <(ldd "$bin/$program")
+done
+# One after the other, the same kernels in several programs take their room once.
+tar -C "$unpacked" --sort=name --owner=0 --group=0 --mtime=@0 -cf - . |
+  xz -T1 --lzma2=preset=3,dict=64MiB >"$out/programs.tar.xz"
+
+cp "$source_dir"/tests/bench/{bench_gpu,gpu_tables,torch_step,torch_nets}.py "$out/bench/"
+cp "$source_dir"/tests/data/devices/*.json "$out/devices/"
+cp "$source_dir/scripts/gpu_bench.sh" "$out/run.sh"
+cat >"$out/README" <<'END'
+Run `./run.sh OUT` on a machine with an NVIDIA driver, CUDA 13 libraries (cuDNN 9, cuBLASLt 13, NCCL 2) and, for the
+comparison, PyTorch: in less than ten minutes it tests and measures, and leaves everything in the folder OUT, summary.md
+first. SECONDS_MAX=300 ./run.sh OUT takes less time. docs/gpu_testing.md tells how to read the result.
+END
+{
+  echo "Trainyard $(git -C "$source_dir" rev-parse --short HEAD 2>/dev/null || echo 'of no commit')"
+  (cd "$unpacked" && find . -type f -printf '%s %P\n' | sort -k2)
+} >"$out/CONTENTS"
+
+bytes=$(du -sb "$out" | cut -f1)
+printf '%s: %d.%d MiB\n' "$out" $((bytes >> 20)) $(((bytes & 1048575) * 10 >> 20))
+if [ $((bytes >> 20)) -ge $mib_max ]; then
+  echo "gpu_bundle.sh: that is more than $mib_max MiB" >&2
+  exit 1
+fi

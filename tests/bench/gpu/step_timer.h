@@ -1,0 +1,78 @@
+// Runs training steps on a card as a trainer would, and takes their time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tests/bench/bench_nets.h"
+#include "worker/engine/backend/cuda/cuda_executable.h"
+
+namespace trainyard::engine::bench {
+
+struct TimerOptions {
+  std::string net = "convnet";
+  int rows = 64;
+  Precision precision = Precision::kBf16;
+  bool captures = true;
+  bool deterministic = false;
+  bool autotunes = true;
+  std::string plan_cache_path = {};  // empty: none
+};
+
+// Where the inputs of timed steps come from.
+enum class Source {
+  kHost,      // through pinned memory, as a trainer's do
+  kResident,  // they stay on the device
+};
+
+// Not thread-safe.
+class StepTimer {
+ public:
+  // Compiles the network and gives it its first parameters.
+  static absl::StatusOr<std::unique_ptr<StepTimer>> Create(const TimerOptions& options);
+
+  // Runs so many steps, of which two wait at most. Seconds of one by the wall, from an idle device
+  // to an idle device. INTERNAL where the loss is no number.
+  absl::StatusOr<double> Time(int64_t steps, Source source);
+  // Enough steps for everything to be loaded, recorded and measured; then how many of them take
+  // about `seconds`.
+  absl::StatusOr<int64_t> WarmUp(double seconds);
+  // What each call of a step takes when it is enqueued by itself, and the update as one: the middle
+  // of `runs`. Where the host enqueues slower than the device computes, that is what they tell.
+  absl::StatusOr<std::vector<cuda::CallTime>> Profile(int runs);
+
+  const Graph& model() const { return model_; }
+  const OptimizerSpec& optimizer() const { return optimizer_; }
+  const MemoryPlan& memory_plan() const { return executable_->memory_plan(); }
+  // Samples, or tokens, of one step.
+  int64_t units() const { return static_cast<int64_t>(batch_.labels.size()); }
+  int64_t graph_nodes() const { return executable_->StepNodes(options_.rows); }
+  int64_t calls() const;
+  double compile_seconds() const { return compile_seconds_; }
+  // Of the device, by everything that this process has done since before it compiled.
+  int64_t device_bytes() const;
+  double last_loss() const { return last_loss_; }
+
+ private:
+  StepTimer(const TimerOptions& options, Graph model);
+  absl::Status Compile();
+  absl::Status Finish();
+
+  const TimerOptions options_;
+  const Graph model_;
+  const OptimizerSpec optimizer_;
+  const double lr_;
+  const MadeUpBatch batch_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Executable> owner_;
+  cuda::CudaExecutable* executable_ = nullptr;  // the same
+  double compile_seconds_ = 0;
+  int64_t free_bytes_before_ = 0;
+  double last_loss_ = 0;
+};
+
+}  // namespace trainyard::engine::bench
