@@ -90,6 +90,7 @@ TEST_F(CudaProgram, APlanNeedsAGpuOrADescription) {
   EXPECT_THAT(with.out, HasSubstr("backend cuda"));
   EXPECT_THAT(with.out, HasSubstr("fits: a device has 140 GiB"));
   EXPECT_FALSE(absl::StrContains(with.out, "takes about")) << "nothing was measured";
+  EXPECT_FALSE(absl::StrContains(with.out, "checkpoint")) << "it lies in the host's memory";
   EXPECT_TRUE(FileExists(folder_.File("cache/trainyard/cudnn_plans.json")));
 }
 

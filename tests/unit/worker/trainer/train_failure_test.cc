@@ -70,6 +70,16 @@ TEST(TrainFailure, ABadSpecTellsAllViolations) {
   EXPECT_THAT(result.message, HasSubstr("spec.train.global_batch"));
 }
 
+TEST(TrainFailure, APrecisionOfGpusIsRefusedByTheCpu) {
+  for (const char* precision : {"tf32", "f16"}) {
+    JobText job;
+    job.train = absl::StrCat(R"({"epochs": 1, "precision": ")", precision, R"("})");
+    const run_dir::RankResult result = Fail(job, "cpu");
+    EXPECT_EQ(result.outcome, run_dir::Outcome::kUserError);
+    EXPECT_THAT(result.message, HasSubstr(absl::StrCat("precision ", precision, " needs a GPU")));
+  }
+}
+
 TEST(TrainFailure, AnUnknownBackendIsNamed) {
   EXPECT_THAT(Fail(JobText(), "abacus").message, HasSubstr("abacus"));
 }
