@@ -150,6 +150,8 @@ absl::Status Run(const Flags& flags) {
   TY_RETURN_IF_ERROR(MakeDirectories(state_dir, 0700));
   TY_ASSIGN_OR_RETURN(const DirectoryLock lock, DirectoryLock::Acquire(state_dir));
   TY_ASSIGN_OR_RETURN(const std::string uid, ReadOrMakeUid(state_dir));
+  // What trainers measured of this host's devices serves later jobs. A service may have no home.
+  setenv("XDG_CACHE_HOME", JoinPath(state_dir, "cache").c_str(), /*overwrite=*/0);
   TY_ASSIGN_OR_RETURN(const auto channel, rpc::MakeChannel(flags.server));
   const auto stub = v1::AgentService::NewStub(channel);
   auto nvml = agent::Nvml::Open(flags.nvml);

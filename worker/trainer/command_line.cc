@@ -132,7 +132,8 @@ int Fail(const Program& program, const absl::Status& status) {
 absl::StatusOr<std::string> MakePlan(const Program& program, const Flags& flags) {
   TY_ASSIGN_OR_RETURN(const std::string spec, ReadSpec(flags.plan));
   PlanOptions options = flags.plan_options;
-  options.measures_machine = flags.device.description.empty();
+  // What a few rows on the host show says nothing of a GPU.
+  options.measures_machine = program.device == nullptr;
   if (program.device != nullptr && options.backend == program.backend &&
       options.memory_bytes == 0) {
     TY_ASSIGN_OR_RETURN(options.memory_bytes, program.device->MemoryBytes());
