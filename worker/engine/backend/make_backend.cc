@@ -31,7 +31,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name) {
   const auto found = Factories().find(std::string(name));
   if (found != Factories().end()) return found->second();
   return absl::NotFoundError(
-      absl::StrCat("backend '", name, "'; this program has ",
+      absl::StrCat("backend '", name, "'; expected one of ",
                    absl::StrJoin(Factories(), ", ", [](std::string* out, const auto& factory) {
                      absl::StrAppend(out, factory.first);
                    })));

@@ -80,7 +80,7 @@ TEST_F(Plan, ErrorsOfTheTrainerAreToldAsTheyStand) {
   EXPECT_EQ(pass.exit_code, 2);
   EXPECT_EQ(pass.err, "error: --without 'fuse_rely' names no pass; did you mean 'fuse_relu'?\n");
   const CommandResult backend = runner_.Run({"plan", spec_, "--backend", "abacus"});
-  EXPECT_THAT(backend.err, HasSubstr("error: backend 'abacus'; expected reference"));
+  EXPECT_THAT(backend.err, HasSubstr("error: backend 'abacus'; expected one of cpu"));
 }
 
 TEST_F(Plan, WithoutATrainerItSaysWhereItLooked) {
