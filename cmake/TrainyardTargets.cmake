@@ -58,8 +58,10 @@ function(ty_test NAME)
   target_link_libraries(${NAME} PRIVATE ty_warnings ${ARG_DEPS} GTest::gmock GTest::gtest_main)
   target_compile_definitions(${NAME} PRIVATE
     TRAINYARD_SOURCE_DIR="${PROJECT_SOURCE_DIR}" TRAINYARD_BIN_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+  # A list among the properties must reach ctest as one word: each of the scripts on the way takes a level of escapes.
+  string(REPLACE ";" "\\\\\\\\\\\\\;" labels "${ARG_LABELS}")
   gtest_discover_tests(${NAME} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${NAME}."
-    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ARG_PROCESSORS}
+    PROPERTIES LABELS "${labels}" TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ARG_PROCESSORS}
                SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
 endfunction()
 
