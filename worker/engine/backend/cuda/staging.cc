@@ -12,6 +12,11 @@ namespace {
 constexpr int64_t kControlBytes = 256;
 static_assert(sizeof(StepControl) <= kControlBytes);
 
+// Nothing may have no address.
+void CopyOnHost(std::byte* to, const void* from, size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
 absl::Status CopyAsync(void* to, const void* from, size_t bytes, cudaStream_t stream) {
   if (bytes == 0) return absl::OkStatus();
   return CudaStatus(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream),
@@ -73,9 +78,9 @@ absl::Status Staging::Send(absl::Span<const std::byte> inputs, absl::Span<const 
   std::byte* const host_inputs = host + kControlBytes;
   const size_t labels_bytes = labels.size() * sizeof(int32_t);
   std::memcpy(host, &control, sizeof control);
-  std::memcpy(host_inputs, inputs.data(), inputs.size());
-  if (!pixels.empty()) std::memcpy(host_inputs + pixels_offset, pixels.data(), pixels.size());
-  std::memcpy(host_inputs + labels_offset_, labels.data(), labels_bytes);
+  CopyOnHost(host_inputs, inputs.data(), inputs.size());
+  CopyOnHost(host_inputs + pixels_offset, pixels.data(), pixels.size());
+  CopyOnHost(host_inputs + labels_offset_, labels.data(), labels_bytes);
 
   TY_RETURN_IF_ERROR(CopyAsync(device, host_inputs, sent, copies_.get()));
   TY_RETURN_IF_ERROR(CopyAsync(device + labels_offset_, host_inputs + labels_offset_, labels_bytes,
