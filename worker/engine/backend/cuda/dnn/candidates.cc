@@ -12,89 +12,9 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/dnn/plan.h"
-#include "worker/engine/backend/cuda/tuning/noise.h"
+#include "worker/engine/backend/cuda/tuning/bench.h"
 
 namespace trainyard::engine::cuda::dnn {
-namespace {
-
-constexpr int kTimedRuns = 3;
-
-absl::Status CudaStatus(cudaError_t error, absl::string_view what) {
-  if (error == cudaSuccess) {
-    return absl::OkStatus();
-  }
-  // It is told here, and must not be found by the next launch.
-  (void)cudaGetLastError();
-  const std::string message =
-      absl::StrCat(what, ": CUDA error ", static_cast<int>(error), ": ", cudaGetErrorString(error));
-  return error == cudaErrorMemoryAllocation ? absl::ResourceExhaustedError(message)
-                                            : absl::InternalError(message);
-}
-
-// Memory, a stream and two events for as long as candidates are timed.
-class Bench {
- public:
-  Bench() = default;
-  Bench(const Bench&) = delete;
-  Bench& operator=(const Bench&) = delete;
-  ~Bench() {
-    for (void* block : blocks_) {
-      cudaFree(block);
-    }
-    if (begin_ != nullptr) {
-      cudaEventDestroy(begin_);
-    }
-    if (end_ != nullptr) {
-      cudaEventDestroy(end_);
-    }
-    if (stream_ != nullptr) {
-      cudaStreamDestroy(stream_);
-    }
-  }
-
-  absl::Status Open() {
-    TY_RETURN_IF_ERROR(CudaStatus(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
-                                  "create a stream to measure plans"));
-    TY_RETURN_IF_ERROR(CudaStatus(cudaEventCreate(&begin_), "create an event"));
-    return CudaStatus(cudaEventCreate(&end_), "create an event");
-  }
-
-  // Filled with noise.
-  absl::StatusOr<void*> Allocate(int64_t bytes) {
-    void* block = nullptr;
-    const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
-    TY_RETURN_IF_ERROR(
-        CudaStatus(cudaMalloc(&block, size), absl::StrCat("allocate ", size, " bytes")));
-    blocks_.push_back(block);
-    TY_RETURN_IF_ERROR(
-        CudaStatus(FillWithNoise(block, std::max<int64_t>(bytes, 1), stream_), "fill memory"));
-    return block;
-  }
-
-  // Microseconds of one run.
-  absl::StatusOr<double> Time(const Target& target, const BuiltPlan& plan, const Graph& graph,
-                              const Bindings& bindings, void* workspace) {
-    TY_RETURN_IF_ERROR(Execute(target, plan, graph, bindings, workspace, stream_));
-    TY_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(begin_, stream_), "record an event"));
-    for (int i = 0; i < kTimedRuns; ++i) {
-      TY_RETURN_IF_ERROR(Execute(target, plan, graph, bindings, workspace, stream_));
-    }
-    TY_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(end_, stream_), "record an event"));
-    TY_RETURN_IF_ERROR(CudaStatus(cudaEventSynchronize(end_), "measure a plan"));
-    float milliseconds = 0;
-    TY_RETURN_IF_ERROR(
-        CudaStatus(cudaEventElapsedTime(&milliseconds, begin_, end_), "measure a plan"));
-    return 1e3 * static_cast<double>(milliseconds) / kTimedRuns;
-  }
-
- private:
-  cudaStream_t stream_ = nullptr;
-  cudaEvent_t begin_ = nullptr;
-  cudaEvent_t end_ = nullptr;
-  std::vector<void*> blocks_;
-};
-
-}  // namespace
 
 bool IsAllowed(const EngineConfig& engine, Precision precision, bool deterministic) {
   if (engine.has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) ||
@@ -169,10 +89,11 @@ absl::Status SortBySpeed(const Target& target, const Graph& graph,
     workspace_bytes =
         std::max(workspace_bytes, graph.WorkspaceBytes(candidate.plan.workspace_bytes));
   }
-  TY_ASSIGN_OR_RETURN(void* workspace, bench.Allocate(workspace_bytes));
+  TY_ASSIGN_OR_RETURN(void* workspace, bench.Allocate(std::max<int64_t>(workspace_bytes, 1)));
   for (Candidate& candidate : candidates) {
-    const absl::StatusOr<double> time =
-        bench.Time(target, candidate.plan, graph, bindings, workspace);
+    const absl::StatusOr<double> time = bench.Microseconds([&] {
+      return Execute(target, candidate.plan, graph, bindings, workspace, bench.stream());
+    });
     if (time.ok()) {
       candidate.microseconds = *time;
     } else {
