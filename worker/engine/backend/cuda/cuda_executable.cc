@@ -13,7 +13,8 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// What a process takes of a device beside our buffers: the context, and the libraries' kernels.
+// What a process takes of a device beside our buffers: the context, and the libraries' kernels. A
+// guess, on the safe side, until it is measured.
 constexpr int64_t kContextBytes = int64_t{600} << 20;
 
 Type StorageOf(Precision precision) {

@@ -2,6 +2,7 @@
 // right and it has a plan for both directions; else our own.
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/compiler.h"
+#include "worker/engine/backend/cuda/dnn/problems.h"
 #include "worker/engine/backend/cuda/kernels/sequence.h"
 
 namespace trainyard::engine::cuda {
@@ -120,14 +121,8 @@ void Compiler::LowerPositionEmbeddingGradient(const Node& node) {
 
 absl::StatusOr<const dnn::Plan*> Compiler::FindAttentionPlan(const Node& node,
                                                              bool is_gradient) const {
-  const ValueId x = node.inputs[node.op == OpKind::kAttentionGradient ? 1 : 0];
-  const int64_t heads = node.attention().heads;
-  const dnn::AttentionProblem problem = {.is_gradient = is_gradient,
-                                         .type = target_.type,
-                                         .rows = rows_,
-                                         .positions = PixelsPerRow(x),
-                                         .heads = heads,
-                                         .width = Channels(x) / (3 * heads)};
+  dnn::AttentionProblem problem = dnn::AttentionProblemOf(step_, node, rows_, target_.type);
+  problem.is_gradient = is_gradient;
   if (!problem.is_safe()) return nullptr;
   const absl::StatusOr<const dnn::Plan*> plan = target_.planner->Find(problem);
   if (absl::IsNotFound(plan.status())) return nullptr;

@@ -21,13 +21,13 @@ absl::StatusOr<PackedWeights> PackedWeights::Create(const StepGraph& training,
                                                     float* parameters, Type type, Backing backing) {
   PackedWeights weights;
   weights.parameters_ = parameters;
-  weights.AddCopies(training, layout, type);
-  weights.AddCopies(evaluation, layout, type);
+  weights.AddCopies(training, type);
+  weights.AddCopies(evaluation, type);
   TY_RETURN_IF_ERROR(weights.Lay(layout, parameters, backing));
   return weights;
 }
 
-void PackedWeights::AddCopies(const StepGraph& step, const ReductionLayout&, Type type) {
+void PackedWeights::AddCopies(const StepGraph& step, Type type) {
   for (const Node& node : step.graph.nodes) {
     if (node.op == OpKind::kConv2d) {
       const std::vector<ValueId> weights = ConvWeightsOf(node);
@@ -35,7 +35,7 @@ void PackedWeights::AddCopies(const StepGraph& step, const ReductionLayout&, Typ
       int64_t channels = 0;
       for (const ValueId weight : weights) channels += step.graph.value(weight).shape[0];
       const bool pads = node.conv().groups == 1;
-      WeightCopy copy{.parameters = weights, .inner = first[1], .stride = first[1], .type = type};
+      WeightCopy copy{.inner = first[1], .stride = first[1], .type = type};
       if (pads) copy.stride = PaddedChannels(first[1], type);
       const int64_t rows = (pads ? PaddedChannels(channels, type) : channels) * first[2] * first[3];
       const bool is_itself = type == Type::kF32 && weights.size() == 1 &&
@@ -47,21 +47,17 @@ void PackedWeights::AddCopies(const StepGraph& step, const ReductionLayout&, Typ
         // A single one is followed by zeros, up to the next multiple of kReductionAlignment.
         copies_.emplace(
             biases,
-            WeightCopy{.parameters = biases,
-                       .inner = channels,
+            WeightCopy{.inner = channels,
                        .stride = channels,
                        .bytes = biases.size() == 1 ? 0 : AlignUp(channels) * SizeOf(Type::kF32),
                        .type = Type::kF32});
       }
     } else if (node.op == OpKind::kLinear) {
       const Shape& shape = step.graph.value(node.inputs[1]).shape;
-      WeightCopy copy{.parameters = {node.inputs[1]},
-                      .inner = shape[1],
-                      .stride = PaddedChannels(shape[1], type),
-                      .type = type};
+      WeightCopy copy{.inner = shape[1], .stride = PaddedChannels(shape[1], type), .type = type};
       const bool is_itself = type == Type::kF32 && copy.stride == copy.inner;
       copy.bytes = is_itself ? 0 : shape[0] * copy.stride * SizeOf(type);
-      copies_.emplace(copy.parameters, copy);
+      copies_.emplace(std::vector{node.inputs[1]}, copy);
     }
   }
 }

@@ -16,9 +16,8 @@
 
 namespace trainyard::engine::cuda {
 
-// The weights, or biases, that one product reads together.
+// What one product reads: a weight or bias, or those of several layers together.
 struct WeightCopy {
-  std::vector<ValueId> parameters;
   // Elements of a row that are the parameter's own, and from row to row in the copy.
   int64_t inner = 1;
   int64_t stride = 1;
@@ -49,7 +48,7 @@ class PackedWeights {
   const std::map<int64_t, int32_t>& place_of_offset() const { return place_of_offset_; }
 
  private:
-  void AddCopies(const StepGraph& step, const ReductionLayout& layout, Type type);
+  void AddCopies(const StepGraph& step, Type type);
   absl::Status Lay(const ReductionLayout& layout, float* parameters, Backing backing);
   void Refresh(int64_t first, cudaStream_t stream) const;
 

@@ -131,16 +131,10 @@ absl::StatusOr<PinnedBuffer> PinnedBuffer::Create(int64_t bytes) {
   return buffer;
 }
 
-absl::StatusOr<Stream> CreateStream(StreamPriority priority) {
-  int least = 0;
-  int greatest = 0;
-  TY_RETURN_IF_ERROR(CudaStatus(cudaDeviceGetStreamPriorityRange(&least, &greatest),
-                                "asking for the priorities of streams"));
+absl::StatusOr<Stream> CreateStream() {
   cudaStream_t stream = nullptr;
   TY_RETURN_IF_ERROR(
-      CudaStatus(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking,
-                                              priority == StreamPriority::kHigh ? greatest : least),
-                 "making a stream"));
+      CudaStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream"));
   return Stream(stream);
 }
 

@@ -83,8 +83,8 @@ struct DestroyStream {
   void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
 };
 using Stream = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, DestroyStream>;
-enum class StreamPriority { kNormal, kHigh };
-absl::StatusOr<Stream> CreateStream(StreamPriority priority = StreamPriority::kNormal);
+// That the default stream does not wait for, nor it for that one.
+absl::StatusOr<Stream> CreateStream();
 
 struct DestroyEvent {
   void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
