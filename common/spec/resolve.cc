@@ -183,7 +183,9 @@ void CheckAugment(const v1::JobSpec& spec, Violations& violations) {
 
 void CheckReplicas(const v1::JobSpec& spec, Violations& violations) {
   const int32_t replicas = spec.train().replicas();
-  const int32_t devices = spec.devices().count();
+  const int32_t stages = std::max(1, spec.stages().count());
+  // Of a pipeline all devices compute the same replicas.
+  const int32_t devices = spec.devices().count() / stages;
   if (replicas < devices) {
     violations.push_back(
         {"spec.train.replicas",
@@ -220,6 +222,80 @@ void CheckMicrobatch(const v1::JobSpec& spec, Violations& violations) {
                     "train.replicas to ",
                     (batch + microbatch - 1) / microbatch,
                     " (other statistics, so a different computation), or use memory.recompute")});
+}
+
+void CheckReproducibility(const v1::JobSpec& spec, Violations& violations) {
+  if (!spec.train().sync_batch_norm()) return;
+  if (spec.train().reproducibility() == v1::REPRODUCIBILITY_BITWISE) {
+    violations.push_back(
+        {"spec.train.sync_batch_norm",
+         "cannot stand beside reproducibility: bitwise, which computes each replica by itself; use "
+         "statistical, or leave it out"});
+  }
+  if (spec.stages().count() > 1) {
+    violations.push_back({"spec.train.sync_batch_norm",
+                          "cannot stand beside stages, whose microbatches are computed one after "
+                          "the other; leave one of them out"});
+  }
+}
+
+void CheckShardedOptimizer(const v1::JobSpec& spec, Violations& violations) {
+  if (!spec.memory().shard_optimizer()) return;
+  const v1::OptimizerSpec& optimizer = spec.optimizer();
+  const char* rule = optimizer.has_lars()        ? "lars"
+                     : optimizer.has_lamb()      ? "lamb"
+                     : optimizer.clip_norm() > 0 ? "clip_norm"
+                                                 : nullptr;
+  if (rule == nullptr) return;
+  violations.push_back({"spec.memory.shard_optimizer",
+                        absl::StrCat("cannot stand beside optimizer.", rule,
+                                     ", which needs the norm of whole gradients on each device; "
+                                     "leave one of them out")});
+}
+
+// Before defaults: cuts tell the number of stages.
+void TakeCuts(v1::JobSpec& resolved) {
+  if (!resolved.has_stages() || resolved.stages().has_count()) return;
+  if (resolved.stages().cuts_size() == 0) return;
+  resolved.mutable_stages()->set_count(resolved.stages().cuts_size() + 1);
+}
+
+void CheckStages(const v1::JobSpec& spec, Violations& violations) {
+  const v1::StagesSpec& stages = spec.stages();
+  const int32_t count = stages.count();
+  const int32_t devices = spec.devices().count();
+  if (count <= 1) return;
+  if (stages.cuts_size() > 0 && stages.cuts_size() != count - 1) {
+    violations.push_back(
+        {"spec.stages.cuts", absl::StrCat(stages.cuts_size(), " cuts make ", stages.cuts_size() + 1,
+                                          " stages, and stages.count is ", count, "; use ",
+                                          count - 1, " cuts, or leave one of the two out")});
+  }
+  if (devices % count != 0) {
+    const int32_t fewer = devices / count * count;
+    violations.push_back(
+        {"spec.devices.count",
+         absl::StrCat(devices, " devices cannot hold ", count, " stages evenly; use ",
+                      fewer > 0 ? absl::StrCat(fewer, " or ") : "", fewer + count)});
+  }
+  if (spec.devices().has_min()) {
+    violations.push_back({"spec.devices.min",
+                          "an elastic job cannot have stages; use devices.count, or leave out "
+                          "stages"});
+  }
+  const int32_t microbatches = stages.microbatches();
+  if (microbatches <= 0) return;
+  if (stages.schedule() == v1::PIPELINE_SCHEDULE_SEQUENTIAL && microbatches > 1) {
+    violations.push_back(
+        {"spec.stages.microbatches", absl::StrCat(microbatches,
+                                                  " and schedule: sequential, which is one "
+                                                  "microbatch; use gpipe or 1f1b")});
+  }
+  if (HasBatchNorm(spec.model())) {
+    violations.push_back({"spec.stages.microbatches",
+                          "with batch normalisation each microbatch is a replica; set "
+                          "train.replicas instead"});
+  }
 }
 
 void CheckOptimizer(const v1::JobSpec& spec, Violations& violations) {
@@ -343,14 +419,17 @@ std::vector<FieldViolation> ResolveInto(const v1::JobSpec& spec, v1::JobSpec& re
   Violations violations = ValidateRules(spec, "spec");
   resolved = spec;
   TakeElastic(resolved);
+  TakeCuts(resolved);
   FillDefaults(resolved);
   if (resolved.has_train() && resolved.train().replicas() == 0) {
-    resolved.mutable_train()->set_replicas(resolved.devices().count());
+    const int32_t pipelines = resolved.devices().count() / std::max(1, resolved.stages().count());
+    resolved.mutable_train()->set_replicas(std::max(1, pipelines));
   }
   Violations between;
   if (resolved.has_train()) {
     CheckReplicas(resolved, between);
     CheckMicrobatch(resolved, between);
+    CheckReproducibility(resolved, between);
     CheckData(resolved, between);
     CheckSchedule(resolved, between);
   }
@@ -358,6 +437,8 @@ std::vector<FieldViolation> ResolveInto(const v1::JobSpec& spec, v1::JobSpec& re
   CheckInit(resolved, between);
   CheckDevices(spec, resolved, between);
   CheckOptimizer(resolved, between);
+  CheckShardedOptimizer(resolved, between);
+  CheckStages(resolved, between);
   CheckAugment(resolved, between);
   CheckTimes(resolved, between);
   // A field that breaks its own rule says enough.

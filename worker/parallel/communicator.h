@@ -34,6 +34,15 @@ class Communicator {
   virtual absl::Status ReduceScatter(absl::Span<const float> values, absl::Span<float> block) = 0;
   // Concatenates the ranks' blocks into `values`, in rank order.
   virtual absl::Status AllGather(absl::Span<const float> block, absl::Span<float> values) = 0;
+  // Rank r's send[p] becomes rank p's receive[r]: sizes agree pair by pair, and may be 0. A rank's
+  // own part is copied. 1 step.
+  virtual absl::Status AllToAll(absl::Span<const absl::Span<const float>> send,
+                                absl::Span<const absl::Span<float>> receive);
+  // Between two ranks, which count these calls alike, and others not at all. Send returns when
+  // `values` may be written again, which may be before the other rank receives or only then; so two
+  // ranks that send to each other at a time use AllToAll, or two communicators.
+  virtual absl::Status Send(absl::Span<const float> values, int peer);
+  virtual absl::Status Receive(absl::Span<float> values, int peer);
   // Copies `values` of `root` to all ranks.
   virtual absl::Status Broadcast(absl::Span<float> values, int root) = 0;
   virtual absl::Status Barrier() = 0;

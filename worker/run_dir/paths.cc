@@ -52,6 +52,10 @@ std::string RunDir::DeviceMetricsPath(int rank) const {
   return JoinPath(RankDir(rank), "device_metrics.jsonl");
 }
 
+std::string RunDir::TracePath(int rank) const {
+  return JoinPath(RankDir(rank), "trace.jsonl");
+}
+
 std::string RunDir::MetricsPath(int rank) const {
   return JoinPath(RankDir(rank), "metrics.jsonl");
 }

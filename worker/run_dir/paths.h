@@ -34,6 +34,7 @@ class RunDir {
   std::string MetricsPath(int rank) const;  // ranks/<r>/metrics.jsonl
   // ranks/<r>/device_metrics.jsonl
   std::string DeviceMetricsPath(int rank) const;
+  std::string TracePath(int rank) const;     // ranks/<r>/trace.jsonl
   std::string ProgressPath(int rank) const;  // ranks/<r>/progress.json
   std::string ResultPath(int rank) const;    // ranks/<r>/result.json
   std::string RankExitPath(int rank) const;  // ranks/<r>/exit.json

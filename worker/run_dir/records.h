@@ -29,6 +29,17 @@ int ExitCode(Outcome outcome);
 // What is not one of the codes above, and any signal (> 0), is transient.
 Outcome OutcomeOfExit(int exit_code, int signal);
 
+// Which replicas a rank computes.
+struct RankHosting {
+  int rank = 0;
+  int first_replica = 0;
+  int replicas = 0;
+  int stage = 0;             // of the pipeline
+  double samples_per_s = 0;  // of the rank by itself, without waiting for others; 0: not known
+
+  friend bool operator==(const RankHosting&, const RankHosting&) = default;
+};
+
 // ranks/<r>/progress.json: where the rank stands.
 struct Progress {
   enum class State { kStarting, kRunning, kEvaluating, kCheckpointing, kFinished };
@@ -46,7 +57,11 @@ struct Progress {
   int64_t last_checkpoint_step = 0;
   std::string data_digest = {};
   std::string model_digest = {};
-  int64_t update_time_us = 0;  // since 1970
+  int64_t update_time_us = 0;             // since 1970
+  std::vector<RankHosting> hosting = {};  // of all ranks; rank 0 alone says it
+  std::string hosting_reason = {};        // for people
+  // The rank writes this file again by then, or it is stuck; 0: it promises nothing.
+  int64_t silent_until_boottime_us = 0;
 
   friend bool operator==(const Progress&, const Progress&) = default;
 };

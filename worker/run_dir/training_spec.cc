@@ -22,6 +22,7 @@ constexpr int64_t kMaxSteps = 1'000'000'000'000;
 constexpr int64_t kMaxBatch = 16'777'216;
 constexpr int kMaxReplicas = 4096;
 constexpr int kMaxDevices = 4096;
+constexpr int kMaxStages = 64;
 constexpr int64_t kMaxSeed = 9'007'199'254'740'991;
 constexpr int64_t kMaxSamples = 10'000'000;
 constexpr size_t kMaxLayers = 64;
@@ -247,6 +248,22 @@ void ReadTrain(FieldReader& spec, TrainSpec& train) {
            train.precision);
   Number(reader, "label_smoothing", train.label_smoothing,
          {.min = 0, .max = 1, .max_exclusive = true});
+  ReadEnum(reader, "reproducibility", "REPRODUCIBILITY_",
+           {{"statistical", false}, {"bitwise", true}}, train.is_bitwise);
+  reader.Bool("sync_batch_norm", train.sync_batch_norm);
+}
+
+void ReadStages(FieldReader& spec, StagesSpec& stages) {
+  FieldReader reader = spec.Object("stages");
+  reader.Strings("cuts", stages.cuts);
+  stages.count = static_cast<int>(stages.cuts.size()) + 1;
+  reader.Integer("count", stages.count, 1, kMaxStages);
+  ReadEnum(reader, "schedule", "PIPELINE_SCHEDULE_",
+           {{"1f1b", StagesSpec::Schedule::k1F1B},
+            {"gpipe", StagesSpec::Schedule::kGpipe},
+            {"sequential", StagesSpec::Schedule::kSequential}},
+           stages.schedule);
+  reader.Integer("microbatches", stages.microbatches, 0, kMaxReplicas);
 }
 
 // What a rule has of its own, and its defaults.
@@ -397,10 +414,12 @@ absl::StatusOr<TrainingSpec> ParseTrainingSpec(absl::string_view spec_json) {
   FieldReader memory = reader.Object("memory");
   memory.Bool("recompute", spec.memory.recompute);
   memory.Integer("microbatch", spec.memory.microbatch, 0, kMaxBatch);
+  memory.Bool("shard_optimizer", spec.memory.shard_optimizer);
   reader.Object("devices").Integer("count", spec.devices, 1, kMaxDevices);
   ReadEvery(reader, "checkpoint", spec.checkpoint_every);
   ReadEvery(reader, "evaluate", spec.evaluate_every);
   ReadInit(reader, spec.init);
+  ReadStages(reader, spec.stages);
   if (!violations.empty()) return InvalidFields(std::move(violations));
   return spec;
 }

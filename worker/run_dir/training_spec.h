@@ -88,6 +88,8 @@ struct TrainSpec {
   uint64_t seed = 1;
   Precision precision = Precision::kF32;
   double label_smoothing = 0;  // [0, 1)
+  bool is_bitwise = false;
+  bool sync_batch_norm = false;
 
   friend bool operator==(const TrainSpec&, const TrainSpec&) = default;
 };
@@ -146,8 +148,20 @@ struct InitSpec {
 struct MemorySpec {
   bool recompute = false;
   int64_t microbatch = 0;  // most rows computed at once; 0: all of a replica
+  bool shard_optimizer = false;
 
   friend bool operator==(const MemorySpec&, const MemorySpec&) = default;
+};
+
+// The network in parts, each on a device of its own.
+struct StagesSpec {
+  enum class Schedule { k1F1B, kGpipe, kSequential };
+  int count = 1;
+  std::vector<std::string> cuts = {};  // first layers of stages 1, ...; empty: chosen
+  Schedule schedule = Schedule::k1F1B;
+  int microbatches = 0;  // of a pipeline's rows in a step; 0: chosen
+
+  friend bool operator==(const StagesSpec&, const StagesSpec&) = default;
 };
 
 struct TrainingSpec {
@@ -162,6 +176,7 @@ struct TrainingSpec {
   IntervalSpec checkpoint_every{.epochs = 1};
   IntervalSpec evaluate_every{.epochs = 1};
   InitSpec init = {};
+  StagesSpec stages = {};
 
   friend bool operator==(const TrainingSpec&, const TrainingSpec&) = default;
 };

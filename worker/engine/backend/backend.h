@@ -3,9 +3,9 @@
 //
 // One training step over all replicas:
 //   for each hosted replica:  executable.Accumulate(its rows, rows / global_batch, on_ready)
-//   communicator.AllReduce(executable.reduction())      sums over ranks, in buckets as they become
-//   ready
-//   executable.Update(lr)         parameters, running statistics; clears the reduction
+//   parallel::GradientExchange    sums reduction() over ranks, in buckets as they become ready
+//   BeginUpdate(lr), UpdateRange as buckets land, EndUpdate()    parameters, running statistics;
+//   clears the reduction
 // Everything that must agree between ranks travels in the reduction arena: gradients, batch
 // statistics, loss and correct predictions. So the result does not depend on which rank hosts which
 // replica.
@@ -42,6 +42,9 @@ struct Batch {
   // where stored_pixels is not empty, row r of the batch's own image r.
   absl::Span<const StoredRow> stored = {};
   absl::Span<const uint8_t> stored_pixels = {};  // bytes [rows, C, H, W]
+  // Rows of each replica, in order, adding up to the batch: batch norm takes its statistics over
+  // each by itself, and they count by their rows. Empty: one group, all rows.
+  absl::Span<const int64_t> groups = {};
 
   // Of models with one label a row; RowsOf (state_table.h) for all.
   int64_t rows() const { return static_cast<int64_t>(labels.size()); }
@@ -96,6 +99,9 @@ struct ImageStore {
 // Where the reduction arena lies.
 enum class MemoryKind { kHost, kDevice };
 
+// Sums `values` over the ranks, element by element, in place; host memory.
+using SumOverRanks = std::function<absl::Status(absl::Span<double> values)>;
+
 struct CompileOptions {
   // Largest number of rows that Accumulate and Evaluate get; other sizes up to it are compiled when
   // met.
@@ -109,6 +115,18 @@ struct CompileOptions {
   bool deterministic = true;
   // GPUs: a step is recorded once, and then launched as one graph.
   bool captures = true;
+  // Not null: batch norm takes its statistics, and its gradient's means, over the rows of all
+  // ranks, each call in the same order on every rank; then Batch::groups must be empty.
+  // UNIMPLEMENTED where a backend cannot.
+  SumOverRanks sum_statistics = nullptr;
+  // Buffers of StoreSums.
+  int sum_slots = 0;
+  // Memory of reduction(), sums() and parameters() is a file of its own that other processes can
+  // map (SharedMemoryFd); host memory only.
+  bool shares_memory = false;
+  // Activations of so many microbatches are kept at a time, for Forward and Backward; 0: neither is
+  // called.
+  int microbatch_slots = 0;
   // Makes Inspect() work and guards every buffer against writes beyond it; costs memory, time and
   // the gradient of the input. For tests.
   bool inspect = false;
@@ -158,6 +176,24 @@ class Executable {
   // Waits until the device has done all that it was told.
   virtual absl::Status Synchronize() { return absl::OkStatus(); }
 
+  // Partial sums, for a fixed order of summation whatever a rank hosts. Slot numbers are below
+  // CompileOptions::sum_slots; each slot has reduction().size() elements, in its order.
+  virtual absl::Span<float> sums(int slot);
+  // Moves reduction() to the slot: the next Accumulate begins with zeros.
+  virtual absl::Status StoreSums(int slot);
+  // reduction()[begin, end) = sums(slot)[begin, end) + reduction()[begin, end), element by element.
+  virtual absl::Status AddSums(int slot, int64_t begin, int64_t end);
+  // Names the memory of reduction() (bytes from 0), then of each slot, then of parameters(), each
+  // aligned to a page; -1 unless compiled with shares_memory. Lives as long as the executable.
+  struct SharedLayout {
+    int fd = -1;
+    int64_t reduction_offset = 0;
+    std::vector<int64_t> slot_offsets;
+    int64_t parameters_offset = 0;
+    int64_t bytes = 0;
+  };
+  virtual SharedLayout shared_layout() const { return {}; }
+
   // Applies the optimizer with this learning rate and folds the batch statistics into the running
   // ones. All norms are those of the reduced gradients and of the whole parameters, summed in an
   // order that depends on the model alone: the same bits on every rank.
@@ -168,8 +204,44 @@ class Executable {
   virtual absl::Status StartUpdate(double lr) = 0;
   virtual absl::StatusOr<StepMetrics> FinishUpdate() = 0;
   virtual int max_updates_in_flight() const { return 1; }
+
+  // StartUpdate in parts: Begin, then ranges as their sums are there, then End (statistics, loss,
+  // count of steps), which clears the reduction. Ranges are disjoint, lie in [0,
+  // parameters().size()), and need not cover it: what other ranks update is written to parameters()
+  // by who receives it, before EndUpdate. Only where updates_ranges(); the same bits as
+  // StartUpdate.
+  virtual absl::Status BeginUpdate(double lr);
+  virtual absl::Status UpdateRange(int64_t begin, int64_t end);
+  virtual absl::Status EndUpdate();
+  // Whether an element's update needs nothing of other elements: no norms of gradients or weights.
+  virtual bool updates_ranges() const { return false; }
+  // All parameters, each at the offset of its gradient in reduction(); zero between. Who writes to
+  // it does so between BeginUpdate and EndUpdate.
+  virtual absl::Span<float> parameters();
+  // Slots of the optimizer and moving averages that lie as parameters() do, each
+  // parameters().size() elements: what ranks that update ranges alone have of their ranges alone.
+  virtual std::vector<absl::Span<float>> parameter_states();
   // Accumulate of the whole global batch and StartUpdate, as one launch where the device can.
   virtual absl::Status StartStep(const Batch& batch, double lr);
+
+  // A stage of a pipeline (engine/graph/split.h), or a whole model, in microbatches; `slot` is
+  // below CompileOptions::microbatch_slots and keeps the activations from Forward to Backward.
+  // Backward adds to the reduction as Accumulate does. A stage that is not the first reads
+  // inputs(slot) in the place of batch.inputs, written before Forward; one that is not the last
+  // leaves outputs(slot) behind and reads output_gradients(slot), written before Backward; one that
+  // is not the first leaves input_gradients(slot) behind. Each is [rows, elements of the boundary
+  // value], row-major (NCHW), of the largest number of rows; labels may be empty where a stage has
+  // no loss, `rows` then says how many.
+  struct Boundary {
+    absl::Span<float> inputs;
+    absl::Span<float> outputs;
+    absl::Span<float> input_gradients;
+    absl::Span<float> output_gradients;
+  };
+  virtual Boundary boundary(int slot);
+  virtual absl::Status Forward(const Batch& batch, int64_t rows, int slot);
+  virtual absl::Status Backward(const Batch& batch, int64_t rows, int slot, double weight,
+                                const ReadyCallback& on_ready);
 
   // Keeps a copy of the images where they are computed on, for batches with `stored`, in place of
   // those kept before; memory_plan() counts them. UNIMPLEMENTED where the backend reads floats

@@ -35,6 +35,50 @@ absl::Status Executable::WriteReduction(absl::Span<const float> sums) {
   return absl::OkStatus();
 }
 
+absl::Span<float> Executable::sums(int) {
+  return {};
+}
+
+absl::Status Executable::StoreSums(int) {
+  return absl::UnimplementedError("this backend keeps no partial sums");
+}
+
+absl::Status Executable::AddSums(int, int64_t, int64_t) {
+  return absl::UnimplementedError("this backend keeps no partial sums");
+}
+
+absl::Status Executable::BeginUpdate(double) {
+  return absl::UnimplementedError("this backend updates all parameters at once");
+}
+
+absl::Status Executable::UpdateRange(int64_t, int64_t) {
+  return absl::UnimplementedError("this backend updates all parameters at once");
+}
+
+absl::Status Executable::EndUpdate() {
+  return absl::UnimplementedError("this backend updates all parameters at once");
+}
+
+absl::Span<float> Executable::parameters() {
+  return {};
+}
+
+std::vector<absl::Span<float>> Executable::parameter_states() {
+  return {};
+}
+
+Executable::Boundary Executable::boundary(int) {
+  return {};
+}
+
+absl::Status Executable::Forward(const Batch&, int64_t, int) {
+  return absl::UnimplementedError("this backend computes no stages of a pipeline");
+}
+
+absl::Status Executable::Backward(const Batch&, int64_t, int, double, const ReadyCallback&) {
+  return absl::UnimplementedError("this backend computes no stages of a pipeline");
+}
+
 absl::Status Executable::StoreImages(const ImageStore&, int64_t) {
   return absl::UnimplementedError("this backend reads its inputs as floats");
 }
