@@ -48,6 +48,7 @@ class CpuExecutable final : public Executable {
   absl::Span<float> sums(int slot) override;
   absl::Status StoreSums(int slot) override;
   absl::Status AddSums(int slot, int64_t begin, int64_t end) override;
+  SharedLayout shared_layout() const override { return exchanged_.shared_layout(); }
   absl::Status StartUpdate(double lr) override;
   absl::Status BeginUpdate(double lr) override;
   absl::Status UpdateRange(int64_t begin, int64_t end) override;

@@ -1,5 +1,5 @@
 // The memory through which ranks meet: the reduction, the partial sums and the parameters, in one
-// block.
+// block, which may be a file that the ranks of a host map.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace trainyard::engine::cpu {
 
 class ExchangedMemory {
  public:
-  ExchangedMemory(const ReductionLayout& layout, int sum_slots, Backing backing);
+  ExchangedMemory(const ReductionLayout& layout, const CompileOptions& options, Backing backing);
 
   float* reduction() const { return At(0); }
   int sum_slots() const { return sum_slots_; }
@@ -23,6 +23,8 @@ class ExchangedMemory {
   // Of the reduction and the slots, and of the parameters: together all that is held.
   int64_t gradient_bytes() const { return parameters_offset(); }
   int64_t parameter_bytes() const { return memory_.bytes() - parameters_offset(); }
+
+  Executable::SharedLayout shared_layout() const;
 
  private:
   float* At(int64_t offset) const { return reinterpret_cast<float*>(memory_.data() + offset); }

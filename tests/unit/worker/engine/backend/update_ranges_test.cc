@@ -1,12 +1,14 @@
 // Updates in ranges, and partial sums: what ranks that share the work of an update call.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
 
+#include "common/base/shared_memory.h"
 #include "tests/unit/worker/engine/engine_testing.h"
 #include "worker/engine/graph/graph_builder.h"
 #include "worker/engine/optim/optimizer.h"
@@ -306,6 +308,69 @@ TEST_P(PartialSums, AndParametersLieInOneOrder) {
     }
   }
   EXPECT_EQ(Values(parameters.begin(), parameters.end()), expected);
+}
+
+TEST(SharedMemoryOfAnExecutable, IsWhatOtherProcessesMap) {
+  const Graph model = Model();
+  const int64_t before = LiveBufferBytes();
+  const CompileOptions options = {.max_rows = 4, .sum_slots = 2, .shares_memory = true};
+  std::unique_ptr<Executable> executable = Compile("cpu", model, {}, options);
+  testing::RandomizeState(1, *executable);
+  EXPECT_EQ(LiveBufferBytes() - before, executable->memory_plan().buffers());
+  const absl::StatusOr<CompilePlan> plan = (*MakeBackend("cpu"))->Plan(model, {}, options);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->memory.buffers(), executable->memory_plan().buffers());
+
+  const Executable::SharedLayout layout = executable->shared_layout();
+  const absl::StatusOr<std::unique_ptr<SharedMemory>> mapped =
+      SharedMemory::Attach(SharedMemory::AddressOf(getpid(), layout.fd), layout.bytes);
+  ASSERT_TRUE(mapped.ok()) << mapped.status();
+  const auto at = [&](int64_t offset, size_t count) {
+    EXPECT_EQ(offset % 4096, 0);
+    return absl::MakeSpan(reinterpret_cast<float*>((*mapped)->data() + offset), count);
+  };
+  const size_t size = executable->reduction().size();
+  ASSERT_TRUE(executable->Accumulate(testing::RandomBatch(1, model, 4).batch(), 1, nullptr).ok());
+  ASSERT_TRUE(executable->StoreSums(1).ok());
+  ASSERT_TRUE(executable->Accumulate(testing::RandomBatch(2, model, 4).batch(), 1, nullptr).ok());
+  ASSERT_EQ(layout.slot_offsets.size(), 2u);
+  EXPECT_EQ(at(layout.reduction_offset, size), executable->reduction());
+  EXPECT_EQ(at(layout.slot_offsets[0], size), executable->sums(0));
+  EXPECT_EQ(at(layout.slot_offsets[1], size), executable->sums(1));
+  EXPECT_NE(executable->sums(0), executable->sums(1));
+  const absl::Span<float> parameters =
+      at(layout.parameters_offset, executable->parameters().size());
+  EXPECT_EQ(parameters, executable->parameters());
+  // And back: what another process writes is what the next batch sees.
+  const StateTensor& first = executable->state().front();
+  ASSERT_TRUE(executable->BeginUpdate(0.1).ok());
+  std::fill(parameters.begin(), parameters.end(), 2.0f);
+  ASSERT_TRUE(executable->EndUpdate().ok());
+  EXPECT_EQ(testing::ReadState(*executable, first.name),
+            Values(static_cast<size_t>(ElementCount(first.shape)), 2.0f));
+
+  executable = nullptr;
+  EXPECT_EQ(LiveBufferBytes(), before);
+  EXPECT_FALSE(
+      SharedMemory::Attach(SharedMemory::AddressOf(getpid(), layout.fd), layout.bytes).ok());
+}
+
+TEST(SharedMemoryOfAnExecutable, ChangesNoBit) {
+  const Graph model = Model();
+  testing::NamedValues states[2];
+  for (const bool shares : {false, true}) {
+    const std::unique_ptr<Executable> executable =
+        Compile("cpu", model, {.momentum = 0.9}, {.max_rows = 4, .shares_memory = shares});
+    EXPECT_EQ(executable->shared_layout().fd >= 0, shares);
+    testing::RandomizeState(1, *executable);
+    for (uint64_t step = 0; step < 3; ++step) {
+      const TestBatch batch = testing::RandomBatch(step, model, 4);
+      ASSERT_TRUE(executable->Accumulate(batch.batch(), 1, nullptr).ok());
+      ASSERT_TRUE(executable->Update(0.1).ok());
+    }
+    states[shares ? 1 : 0] = testing::ReadAllState(*executable);
+  }
+  EXPECT_EQ(states[0], states[1]);
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, PartialSums, ::testing::ValuesIn(testing::AllBackends()));
