@@ -32,6 +32,13 @@ constexpr absl::Duration kCollectiveTimeout = absl::Seconds(30);
 // A server, and a worker on each of several hosts.
 class HostsTest : public ::testing::Test {
  protected:
+  static Yard::Options FourDevices() {
+    Yard::Options options;
+    options.cpu_devices = 4;
+    options.worker_flags = {"--share_cpus"};
+    return options;
+  }
+
   // Skips the test where there can be no hosts. Workers get the flags of their place in `flags`.
   void StartHosts(int hosts, absl::Duration delay = {},
                   const std::vector<std::vector<std::string>>& flags = {}) {
@@ -94,7 +101,7 @@ class HostsTest : public ::testing::Test {
   // Before the yard, so that it goes after the processes in it.
   std::unique_ptr<Networks> networks_;
   // Four ranks on one host are what those over several are held against.
-  Yard yard_{{.cpu_devices = 4, .worker_flags = {"--share_cpus"}}};
+  Yard yard_{FourDevices()};
 };
 
 // So that the test itself, and not only StartHosts, is left.
