@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "common/base/env.h"
 #include "common/base/status_macros.h"
 
 namespace trainyard::testing {
@@ -81,7 +81,7 @@ void SlowSwitch::Loop() {
   while (true) {
     timespec timeout{};
     if (!frames_.empty()) {
-      const absl::Duration left = frames_.front().due - absl::Now();
+      const absl::Duration left = frames_.front().due - Clock::Real()->Uptime();
       timeout = absl::ToTimespec(std::max(left, absl::ZeroDuration()));
     }
     (void)ppoll(waits.data(), waits.size(), frames_.empty() ? nullptr : &timeout, nullptr);
@@ -96,12 +96,13 @@ void SlowSwitch::Receive(size_t port) {
   while (true) {
     const ssize_t size = recv(sockets_[port].get(), bytes.data(), bytes.size(), 0);
     if (size <= 0) return;  // all are read, or the port is down
-    frames_.push_back({absl::Now() + delay_, port, {bytes.begin(), bytes.begin() + size}});
+    frames_.push_back(
+        {Clock::Real()->Uptime() + delay_, port, {bytes.begin(), bytes.begin() + size}});
   }
 }
 
 void SlowSwitch::SendDue() {
-  for (; !frames_.empty() && frames_.front().due <= absl::Now(); frames_.pop_front()) {
+  for (; !frames_.empty() && frames_.front().due <= Clock::Real()->Uptime(); frames_.pop_front()) {
     const Frame& frame = frames_.front();
     for (size_t port = 0; port < sockets_.size(); ++port) {
       if (port == frame.from) continue;

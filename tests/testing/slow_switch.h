@@ -28,7 +28,7 @@ class SlowSwitch {
 
  private:
   struct Frame {
-    absl::Time due;
+    absl::Duration due;  // Clock::Uptime
     size_t from;
     std::vector<char> bytes;
   };

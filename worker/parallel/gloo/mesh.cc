@@ -83,13 +83,8 @@ std::string AddressKey(int rank) {
 }
 
 // What `peer` has written for this rank.
-std::vector<char> AddressFor(const std::vector<char>& all, int rank, int peer, int world_size) {
-  const size_t size = all.size() / static_cast<size_t>(world_size - 1);
+std::vector<char> AddressFor(const std::vector<char>& all, int rank, int peer, size_t size) {
   const auto index = static_cast<size_t>(rank < peer ? rank : rank - 1);
-  if (size == 0 || size * static_cast<size_t>(world_size - 1) != all.size()) {
-    throw gloo::IoException(absl::StrCat("the rendezvous key of rank ", peer, " has ", all.size(),
-                                         " bytes, which is not an address for each other rank"));
-  }
   const auto first = all.begin() + static_cast<std::ptrdiff_t>(index * size);
   return {first, first + static_cast<std::ptrdiff_t>(size)};
 }
@@ -102,19 +97,13 @@ absl::Status WithSuffix(const absl::Status& status, absl::string_view suffix) {
   return result;
 }
 
-// "connect [10.1.0.3]:34981: No route to host" has the bytes of the port in the wrong order.
-std::string Cause(const std::string& message) {
-  const size_t end = message.rfind(": ");
-  return end == std::string::npos ? message : message.substr(end + 2);
-}
-
 absl::Status NotConnected(const MeshOptions& options, int peer,
                           const std::vector<std::string>& places, absl::Duration waited,
                           absl::string_view cause) {
   const absl::Status lost = PeerLost(
       {options.rank, "connect", 0}, peer,
       absl::StrCat("no connection after ", DurationText(absl::Floor(waited, absl::Milliseconds(1))),
-                   ": ", Cause(WithoutSource(cause))));
+                   ": ", WithoutSource(cause)));
   const absl::Status placed = WithPlaces(lost, places, options.rank, peer);
   return WithSuffix(placed, "; is a firewall between them?");
 }
@@ -122,11 +111,17 @@ absl::Status NotConnected(const MeshOptions& options, int peer,
 }  // namespace
 
 std::string WithoutSource(absl::string_view message) {
-  const size_t end = message.find("] ");
-  if (absl::StartsWith(message, "[") && end != absl::string_view::npos) {
-    message.remove_prefix(end + 2);
+  const size_t source_end = message.find("] ");
+  if (absl::StartsWith(message, "[") && source_end != absl::string_view::npos) {
+    message.remove_prefix(source_end + 2);
   }
-  return std::string(message);
+  const size_t begin = message.find(" [");
+  const size_t port = message.find("]:", begin);
+  if (begin == absl::string_view::npos || port == absl::string_view::npos) {
+    return std::string(message);
+  }
+  const size_t end = std::min(message.find_first_not_of("0123456789", port + 2), message.size());
+  return absl::StrCat(message.substr(0, begin), message.substr(end));
 }
 
 absl::Status WithPlaces(const absl::Status& status, const std::vector<std::string>& places,
@@ -158,8 +153,14 @@ absl::StatusOr<Mesh> ConnectMesh(const MeshOptions& options, RunDirStore& store)
   store.wait(keys);
   for (int peer = 0; peer < options.world_size; ++peer) {
     if (peer == options.rank) continue;
-    const std::vector<char> address =
-        AddressFor(store.get(absl::StrCat(peer)), options.rank, peer, options.world_size);
+    const std::vector<char> all = store.get(absl::StrCat(peer));
+    if (all.size() != listening.size()) {
+      throw gloo::IoException(absl::StrCat("the rendezvous key of rank ", peer, " has ", all.size(),
+                                           " bytes where ours has ", listening.size(),
+                                           "; the programs are of different versions"));
+    }
+    const std::vector<char> address = AddressFor(
+        all, options.rank, peer, all.size() / static_cast<size_t>(options.world_size - 1));
     mesh.places[static_cast<size_t>(peer)] =
         WithPort(store.get(AddressKey(peer)), HostAndPort(address));
     const absl::Duration start = Clock::Real()->Uptime();

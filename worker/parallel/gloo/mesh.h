@@ -40,7 +40,8 @@ absl::StatusOr<Mesh> ConnectMesh(const MeshOptions& options, RunDirStore& store)
 absl::Status WithPlaces(const absl::Status& status, const std::vector<std::string>& places,
                         int rank, int peer);
 
-// Gloo's messages begin with "[file.cc:123] ", which tells users nothing.
+// Gloo's message without the "[file.cc:123] " before it, which tells users nothing, and without the
+// " [10.1.0.3]:8580" within, whose port has its bytes in the wrong order.
 std::string WithoutSource(absl::string_view message);
 
 }  // namespace trainyard::parallel
