@@ -32,7 +32,7 @@ constexpr int kGlooConnectTimeouts = 5;
 class MeshContext : public gloo::Context {
  public:
   explicit MeshContext(const MeshOptions& options)
-      : gloo::Context(options.rank, options.world_size) {
+      : gloo::Context(options.membership.rank, options.membership.size()) {
     setTimeout(std::chrono::milliseconds(
         std::max<int64_t>(1, absl::ToInt64Milliseconds(options.timeout / kGlooConnectTimeouts))));
     device_ = options.device;
@@ -78,7 +78,7 @@ std::string WithPort(const std::vector<char>& place, const std::string& host_and
   return absl::StrCat(host_and_port, text.substr(end));
 }
 
-std::string AddressKey(int rank) {
+std::string PlaceKey(int rank) {
   return absl::StrCat("address.", rank);
 }
 
@@ -97,14 +97,14 @@ absl::Status WithSuffix(const absl::Status& status, absl::string_view suffix) {
   return result;
 }
 
-absl::Status NotConnected(const MeshOptions& options, int peer,
+absl::Status NotConnected(const Membership& membership, int peer,
                           const std::vector<std::string>& places, absl::Duration waited,
                           absl::string_view cause) {
   const absl::Status lost = PeerLost(
-      {options.rank, "connect", 0}, peer,
+      {membership.Global(membership.rank), "connect", 0}, membership.Global(peer),
       absl::StrCat("no connection after ", DurationText(absl::Floor(waited, absl::Milliseconds(1))),
                    ": ", WithoutSource(cause)));
-  const absl::Status placed = WithPlaces(lost, places, options.rank, peer);
+  const absl::Status placed = WithPlaces(lost, places, membership, peer);
   return WithSuffix(placed, "; is a firewall between them?");
 }
 
@@ -125,49 +125,49 @@ std::string WithoutSource(absl::string_view message) {
 }
 
 absl::Status WithPlaces(const absl::Status& status, const std::vector<std::string>& places,
-                        int rank, int peer) {
+                        const Membership& membership, int peer) {
   const auto place = [&places](int of) { return places[static_cast<size_t>(of)]; };
   if (status.ok() || peer < 0 || place(peer).empty()) return status;
-  return WithSuffix(status, absl::StrCat("; rank ", peer, " is at ", place(peer), ", rank ", rank,
-                                         " at ", place(rank)));
+  return WithSuffix(
+      status, absl::StrCat("; rank ", membership.Global(peer), " is at ", place(peer), ", rank ",
+                           membership.Global(membership.rank), " at ", place(membership.rank)));
 }
 
 absl::StatusOr<Mesh> ConnectMesh(const MeshOptions& options, RunDirStore& store) {
+  const Membership& membership = options.membership;
+  const int rank = membership.rank;
   const auto context = std::make_shared<MeshContext>(options);
-  Mesh mesh{.context = context,
-            .places = std::vector<std::string>(static_cast<size_t>(options.world_size))};
-  std::string& own_place = mesh.places[static_cast<size_t>(options.rank)];
+  Mesh mesh{.context = context, .places = std::vector<std::string>(membership.members.size())};
+  std::string& own_place = mesh.places[static_cast<size_t>(rank)];
   own_place = Place(options.address, options.worker);
-  if (options.world_size == 1) return mesh;
   std::vector<char> listening;
-  std::vector<std::string> keys;
-  for (int peer = 0; peer < options.world_size; ++peer) {
-    if (peer == options.rank) continue;
+  std::vector<std::string> peers;
+  for (int peer = 0; peer < membership.size(); ++peer) {
+    if (peer == rank) continue;
     const std::vector<char> address = context->Listen(peer);
     listening.insert(listening.end(), address.begin(), address.end());
-    keys.push_back(absl::StrCat(peer));
+    peers.push_back(absl::StrCat(peer));
   }
-  // The place first: who sees the address has the place, too.
-  store.set(AddressKey(options.rank), {own_place.begin(), own_place.end()});
-  store.set(absl::StrCat(options.rank), listening);
-  store.wait(keys);
-  for (int peer = 0; peer < options.world_size; ++peer) {
-    if (peer == options.rank) continue;
+  // The place first: who sees the addresses has the place, too.
+  store.set(PlaceKey(membership.Global(rank)), {own_place.begin(), own_place.end()});
+  store.set(absl::StrCat(rank), listening);
+  store.wait(peers);
+  for (int peer = 0; peer < membership.size(); ++peer) {
+    if (peer == rank) continue;
     const std::vector<char> all = store.get(absl::StrCat(peer));
     if (all.size() != listening.size()) {
-      throw gloo::IoException(absl::StrCat("the rendezvous key of rank ", peer, " has ", all.size(),
-                                           " bytes where ours has ", listening.size(),
-                                           "; the programs are of different versions"));
+      throw gloo::IoException(absl::StrCat(
+          "the rendezvous key of rank ", membership.Global(peer), " has ", all.size(),
+          " bytes where ours has ", listening.size(), "; the programs are of different versions"));
     }
-    const std::vector<char> address = AddressFor(
-        all, options.rank, peer, all.size() / static_cast<size_t>(options.world_size - 1));
+    const std::vector<char> address = AddressFor(all, rank, peer, all.size() / peers.size());
     mesh.places[static_cast<size_t>(peer)] =
-        WithPort(store.get(AddressKey(peer)), HostAndPort(address));
+        WithPort(store.get(PlaceKey(membership.Global(peer))), HostAndPort(address));
     const absl::Duration start = Clock::Real()->Uptime();
     try {
       context->Connect(peer, address);
     } catch (const std::exception& exception) {
-      return NotConnected(options, peer, mesh.places, Clock::Real()->Uptime() - start,
+      return NotConnected(membership, peer, mesh.places, Clock::Real()->Uptime() - start,
                           exception.what());
     }
   }
