@@ -173,7 +173,8 @@ void BlockExchange::SumTerms(const Bucket& block) {
       }
     }
   }
-  program_->Run(terms_, size, Part(options_.reduction, block).data());
+  float* const target = Part(options_.reduction, block).data();
+  program_->Run(terms_, size, absl::MakeConstSpan(&target, 1));
 }
 
 absl::Status BlockExchange::GatherBucket(size_t bucket, absl::Span<float> values) {

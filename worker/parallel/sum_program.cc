@@ -38,8 +38,10 @@ SumProgram::SumProgram(const SumPlan& plan)
   TY_CHECK(terms_ >= 1 && ops_.size() == 2 * terms_ - 1);
 }
 
-void SumProgram::Run(absl::Span<const float* const> terms, size_t count, float* target) {
-  TY_CHECK(terms.size() == terms_);
+void SumProgram::Run(absl::Span<const float* const> terms, size_t count,
+                     absl::Span<float* const> targets) {
+  TY_CHECK(terms.size() == terms_ && !targets.empty());
+  float* const target = targets[0];
   for (size_t begin = 0; begin < count; begin += kPiece) {
     const size_t size = std::min(kPiece, count - begin);
     size_t next = 0, top = 0;
@@ -56,6 +58,9 @@ void SumProgram::Run(absl::Span<const float* const> terms, size_t count, float* 
       stack_[top - 1] = sum;
     }
     if (stack_[0] != target + begin) std::copy_n(stack_[0], size, target + begin);
+    for (float* const other : targets.subspan(1)) {
+      std::copy_n(target + begin, size, other + begin);
+    }
   }
 }
 

@@ -18,9 +18,9 @@ class SumProgram {
   // How many terms it takes.
   size_t terms() const { return terms_; }
 
-  // target[i] = the sum of terms[...][i] for i in [0, count). The target may be one of the terms;
-  // otherwise none of these arrays overlap.
-  void Run(absl::Span<const float* const> terms, size_t count, float* target);
+  // targets[t][i] = the sum of terms[...][i] for i in [0, count), for all of at least one target. A
+  // target may be one of the terms; otherwise none of these arrays overlap.
+  void Run(absl::Span<const float* const> terms, size_t count, absl::Span<float* const> targets);
 
  private:
   const std::vector<SumOp> ops_;

@@ -1,75 +1,110 @@
+// Sums of terms against the plan run by hand, element by element.
 #include "worker/parallel/sum_program.h"
 
-#include <bit>
-#include <cmath>
-#include <cstdint>
-#include <random>
+#include <gtest/gtest.h>
 
-#include "gtest/gtest.h"
+#include <cmath>
+#include <random>
 
 namespace trainyard::parallel {
 namespace {
 
-std::vector<float> Random(size_t size, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(size);
-  for (float& value : values) value = std::ldexp(normal(random), static_cast<int>(random() % 9));
+using Floats = std::vector<float>;
+
+// Of sizes so different that another order of the sums has other bits.
+std::vector<Floats> RandomTerms(size_t terms, size_t count) {
+  std::mt19937 random(7);
+  std::uniform_real_distribution<float> mantissa(-1, 1);
+  std::uniform_int_distribution<int> exponent(-12, 12);
+  std::vector<Floats> values(terms, Floats(count));
+  for (Floats& term : values) {
+    for (float& value : term) value = std::ldexp(mantissa(random), exponent(random));
+  }
   return values;
 }
 
-float Evaluate(const SumPlan& plan, const std::vector<std::vector<float>>& terms, size_t i) {
-  std::vector<float> stack;
-  size_t next = 0;
-  for (const SumOp op : plan.ops) {
-    if (op == SumOp::kPush) {
-      stack.push_back(terms[next++][i]);
-      continue;
+Floats Expected(const SumPlan& plan, const std::vector<Floats>& terms) {
+  Floats sums(terms[0].size());
+  for (size_t i = 0; i < sums.size(); ++i) {
+    Floats stack;
+    size_t next = 0;
+    for (const SumOp op : plan.ops) {
+      if (op == SumOp::kPush) {
+        stack.push_back(terms[next++][i]);
+      } else {
+        const float right = stack.back();
+        stack.pop_back();
+        stack.back() += right;
+      }
     }
-    const float right = stack.back();
-    stack.pop_back();
-    stack.back() += right;
+    sums[i] = stack.back();
   }
-  return stack.back();
+  return sums;
 }
 
-// The sums lie in memory of their own (-1), or in that of a term.
-void ExpectSums(const SumPlan& plan, size_t terms, size_t size, int in_place) {
-  std::vector<std::vector<float>> values;
+std::vector<const float*> Pointers(const std::vector<Floats>& terms) {
   std::vector<const float*> pointers;
-  for (size_t term = 0; term < terms; ++term) {
-    values.push_back(Random(size, static_cast<uint32_t>(term)));
-  }
-  const std::vector<std::vector<float>> before = values;
-  for (const std::vector<float>& term : values) pointers.push_back(term.data());
-  std::vector<float> apart(size);
-  std::vector<float>& target = in_place < 0 ? apart : values[static_cast<size_t>(in_place)];
-  SumProgram program(plan);
-  ASSERT_EQ(program.terms(), terms);
-  program.Run(pointers, size, target.data());
-  for (size_t i = 0; i < size; ++i) {
-    ASSERT_EQ(std::bit_cast<uint32_t>(target[i]),
-              std::bit_cast<uint32_t>(Evaluate(plan, before, i)))
-        << "element " << i << " of " << size << ", in place of " << in_place;
-  }
-  for (size_t term = 0; term < terms; ++term) {
-    ASSERT_TRUE(static_cast<int>(term) == in_place || values[term] == before[term]);
+  for (const Floats& term : terms) pointers.push_back(term.data());
+  return pointers;
+}
+
+struct Case {
+  SumPlan plan;
+  size_t terms;
+};
+
+std::vector<Case> Cases() {
+  return {
+      {PlanRankSum(1), 1},
+      {PlanRankSum(2), 2},
+      {PlanRankSum(5), 5},
+      {PlanTreeSum(8, {{0, 2}, {2, 4}, {4, 6}, {6, 8}}), 4},
+      // Right halves that are sums themselves.
+      {PlanTreeSum(8, {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}, {6, 7}, {7, 8}}), 8},
+  };
+}
+
+TEST(SumProgram, AddsInTheOrderOfThePlanWhateverTheLength) {
+  for (const Case& c : Cases()) {
+    for (const size_t count : {size_t{0}, size_t{1}, size_t{7}, size_t{2048}, size_t{5003}}) {
+      const std::vector<Floats> terms = RandomTerms(c.terms, count);
+      SumProgram program(c.plan);
+      Floats first(count, 3.0f);
+      Floats second(count, 4.0f);
+      float* const targets[] = {first.data(), second.data()};
+      program.Run(Pointers(terms), count, targets);
+      EXPECT_EQ(first, Expected(c.plan, terms));
+      EXPECT_EQ(second, first);
+    }
   }
 }
 
-TEST(SumProgram, AddsAsThePlanSaysWhereverTheSumGoes) {
-  const std::vector<ReplicaRange> alone = {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}, {6, 7}};
-  for (const size_t size : {size_t{0}, size_t{1}, size_t{2047}, size_t{2048}, size_t{5001}}) {
-    for (int in_place = -1; in_place < 7; ++in_place) {
-      ExpectSums(PlanTreeSum(7, alone), 7, size, in_place);
-      ExpectSums(PlanRankSum(7), 7, size, in_place);
+TEST(SumProgram, MayOverwriteItsTerms) {
+  for (const Case& c : Cases()) {
+    for (size_t overwritten = 0; overwritten < c.terms; ++overwritten) {
+      std::vector<Floats> terms = RandomTerms(c.terms, 5003);
+      const Floats expected = Expected(c.plan, terms);
+      Floats other(5003);
+      float* const targets[] = {terms[overwritten].data(), other.data()};
+      SumProgram(c.plan).Run(Pointers(terms), 5003, targets);
+      EXPECT_EQ(terms[overwritten], expected);
+      EXPECT_EQ(other, expected);
     }
-    for (int in_place = -1; in_place < 2; ++in_place) {
-      ExpectSums(PlanRankSum(2), 2, size, in_place);
-    }
-    for (int in_place = -1; in_place < 1; ++in_place) {
-      ExpectSums(PlanRankSum(1), 1, size, in_place);
-    }
+  }
+}
+
+TEST(SumProgram, BeginsAnywhere) {
+  const std::vector<Floats> terms = RandomTerms(4, 4100);
+  const SumPlan plan = PlanRankSum(4);
+  const Floats expected = Expected(plan, terms);
+  SumProgram program(plan);
+  for (const size_t begin : {size_t{1}, size_t{13}, size_t{2047}}) {
+    std::vector<const float*> from = Pointers(terms);
+    for (const float*& term : from) term += begin;
+    Floats sums(4100 - begin);
+    float* const targets[] = {sums.data()};
+    program.Run(from, sums.size(), targets);
+    EXPECT_EQ(sums, Floats(expected.begin() + static_cast<int64_t>(begin), expected.end()));
   }
 }
 
