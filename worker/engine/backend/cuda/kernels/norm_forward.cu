@@ -296,8 +296,11 @@ void NormTraining(const NormForward& norm, float* mean, float* variance, const S
 void NormStatistics(const NormForward& norm, float* mean, float* variance, void* workspace,
                     uint32_t* tickets, cudaStream_t stream) {
   const Tile tile = PlanParts(norm.pixels, norm.channels);
-  const ForwardArguments arguments = {
-      .x = Input(norm.x), .pixels = norm.pixels, .channels = norm.channels, .tile = tile};
+  ForwardArguments arguments;
+  arguments.x = Input(norm.x);
+  arguments.pixels = norm.pixels;
+  arguments.channels = norm.channels;
+  arguments.tile = tile;
   const StatisticArguments statistics = {mean, variance, StatisticSums{},
                                          static_cast<float*>(workspace), tickets};
   WithVectorType(
