@@ -13,7 +13,6 @@
 #include "worker/trainer/evaluation.h"
 #include "worker/trainer/memory.h"
 #include "worker/trainer/model_setup.h"
-#include "worker/trainer/row_form.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -42,19 +41,14 @@ TrainLoop::TrainLoop(Training& training, Reporter& reporter, const Signals& sign
       reporter_(reporter),
       clock_(clock),
       control_(training.run_dir, signals),
-      reduction_(*training.communicators.host, training.communicators.device.get()),
       checkpoints_(training.run_dir.CheckpointsDir()),
+      rows_(training, clock),
+      compute_(*training.executable, clock),
       step_(training.first_step),
+      ballots_(static_cast<size_t>(training.communicators.host->world_size())),
       evaluation_uptime_(clock.Uptime()),
       checkpoint_uptime_(evaluation_uptime_) {
-  prefetcher_ = std::make_unique<data::Prefetcher>(
-      *training.train_data, training.preparation,
-      [&plan = plan_, first = step_](int64_t sequence) {
-        const std::optional<int64_t> step = plan.StepWithRows(first, sequence);
-        if (!step.has_value()) return data::PlannedBatch({});
-        return data::PlannedBatch(plan.HostedSamples(*step), plan.EpochOf(*step));
-      },
-      kTrainPrefetchDepth, clock);
+  rows_.Start(plan_, step_);
 }
 
 absl::StatusOr<TrainLoop::End> TrainLoop::Run() {
@@ -75,62 +69,57 @@ absl::StatusOr<TrainLoop::End> TrainLoop::Run() {
 absl::Status TrainLoop::Step() {
   const absl::Duration start = clock_.Uptime();
   const double lr = engine::LearningRate(training_.schedule, step_);
-  Votes votes = CastVotes();
-
-  TY_ASSIGN_OR_RETURN(const std::vector<Part> parts, NextParts(votes));
-  if (training_.communicators.host->world_size() == 1 && parts.size() == 1) {
-    TY_RETURN_IF_ERROR(executable_.StartStep(parts[0].rows, lr));
+  TY_ASSIGN_OR_RETURN(const StepRows rows, rows_.Next(step_));
+  if (training_.exchange != nullptr) {
+    TY_RETURN_IF_ERROR(StepTogether(rows, lr));
   } else {
-    TY_RETURN_IF_ERROR(SumOverRanks(parts, votes));
-    TY_RETURN_IF_ERROR(executable_.StartUpdate(lr));
+    ballots_ = {{.votes = CastVotes(), .skipped = rows.skipped}};
+    if (rows.parts.size() == 1) {
+      TY_RETURN_IF_ERROR(executable_.StartStep(rows.parts[0].rows, lr));
+    } else {
+      TY_RETURN_IF_ERROR(compute_.Run(rows.parts, /*ready=*/{}));
+      TY_RETURN_IF_ERROR(executable_.StartUpdate(lr));
+    }
   }
 
   ++step_;
-  agreed_ = votes;
-  unfinished_.push_back({.step = step_, .lr = lr, .skipped = votes.skipped});
+  agreed_ = AgreedVotes(ballots_);
+  unfinished_.push_back({.step = step_, .lr = lr, .skipped = SkippedSamples(ballots_)});
   const auto in_flight = static_cast<size_t>(executable_.max_updates_in_flight());
   TY_RETURN_IF_ERROR(FinishUpdates(in_flight - 1));
   AdjustTimeout(clock_.Uptime() - start);
   return absl::OkStatus();
 }
 
-// This rank's rows, each replica weighted by its share of the global batch. Where rows do not
-// depend on each other, the hosted replicas are one batch: the weighted sum is the same.
-absl::StatusOr<std::vector<TrainLoop::Part>> TrainLoop::NextParts(Votes& votes) {
-  std::vector<Part> parts;
-  const parallel::RowRange hosted = plan_.HostedRows(step_);
-  if (hosted.size() == 0) return parts;  // a small last batch; the reduction stays zero
-  const data::PreparedBatch* batch = prefetcher_->Next();
-  if (batch == nullptr) {
-    TY_RETURN_IF_ERROR(prefetcher_->status());
-    return absl::InternalError("the prefetcher ended before the training");
-  }
-  votes.skipped = batch->skipped;
+// Gradients leave for the other ranks while backward still computes those before them, and each
+// bucket is updated when its sum is there.
+absl::Status TrainLoop::StepTogether(const StepRows& rows, double lr) {
+  parallel::GradientExchange& exchange = *training_.exchange;
+  const Ballot ballot = {.votes = CastVotes(),
+                         .skipped = rows.skipped,
+                         .computed_rows = computed_rows_,
+                         .compute_seconds = absl::ToDoubleSeconds(compute_.compute_time())};
+  TY_RETURN_IF_ERROR(exchange.Begin(step_ + 1, EncodeBallot(ballot)));
+  TY_RETURN_IF_ERROR(
+      compute_.Run(rows.parts, [&exchange](int64_t end) { return exchange.Ready(end); }));
+  computed_rows_ = rows.rows;
 
-  const auto total_rows = static_cast<double>(plan_.Rows(step_));
-  const std::vector<parallel::RowRange> slices =
-      training_.couples_rows ? plan_.ReplicaSlices(step_) : std::vector{hosted};
-  for (const parallel::RowRange& slice : slices) {
-    // max_rows is less than a slice where the spec asks for microbatches.
-    for (int64_t first = slice.begin; first < slice.end; first += training_.max_rows) {
-      const int64_t rows = std::min(training_.max_rows, slice.end - first);
-      parts.push_back({.rows = BatchOfRows(*batch, first - hosted.begin, rows,
-                                           {training_.identity.seed, step_, first}),
-                       .weight = static_cast<double>(rows) / total_rows});
-    }
+  if (training_.updates_ranges) TY_RETURN_IF_ERROR(executable_.BeginUpdate(lr));
+  for (size_t bucket = 0; bucket < exchange.buckets().size(); ++bucket) {
+    TY_RETURN_IF_ERROR(exchange.Land(bucket));
+    if (training_.updates_ranges) TY_RETURN_IF_ERROR(UpdateBlock(exchange.OwnBlock(bucket)));
+    if (exchange.is_sharded()) TY_RETURN_IF_ERROR(exchange.Share(bucket));
   }
-  return parts;
+  std::vector<double> ballots(ballots_.size() * kBallotLength);
+  TY_RETURN_IF_ERROR(exchange.Finish(absl::MakeSpan(ballots)));
+  ballots_ = DecodeBallots(ballots);
+  return training_.updates_ranges ? executable_.EndUpdate() : executable_.StartUpdate(lr);
 }
 
-// Forward and backward of the parts, and the sum over the ranks.
-absl::Status TrainLoop::SumOverRanks(const std::vector<Part>& parts, Votes& votes) {
-  for (const Part& part : parts) {
-    TY_RETURN_IF_ERROR(executable_.Accumulate(part.rows, part.weight, /*on_ready=*/{}));
-  }
-  if (training_.communicators.host->world_size() == 1) return absl::OkStatus();
-  TY_RETURN_IF_ERROR(executable_.Synchronize());
-  return Annotate(reduction_.AllReduce(executable_.reduction(), votes),
-                  absl::StrCat("step ", step_ + 1));
+absl::Status TrainLoop::UpdateBlock(const parallel::Bucket& block) {
+  const auto gradients = static_cast<int64_t>(executable_.parameters().size());
+  const int64_t end = std::min(block.end, gradients);
+  return block.begin < end ? executable_.UpdateRange(block.begin, end) : absl::OkStatus();
 }
 
 Votes TrainLoop::CastVotes() {
@@ -168,7 +157,7 @@ absl::Status TrainLoop::ReportStep(const Unfinished& update, const engine::StepM
                                          .loss = metrics.loss,
                                          .accuracy = metrics.accuracy,
                                          .lr = update.lr,
-                                         .data_wait = prefetcher_->waited()}));
+                                         .data_wait = rows_.waited()}));
   if (std::isfinite(metrics.loss)) return absl::OkStatus();
   const auto rule = MakeOptimizer(training_.spec.optimizer).rule;
   return error::LossNotFinite(metrics.loss, update.step,
@@ -185,10 +174,7 @@ void TrainLoop::AdjustTimeout(absl::Duration step_time) {
 
 void TrainLoop::SetTimeout(absl::Duration timeout) {
   training_.communicators.host->set_timeout(timeout);
-  // A staged communicator hands it on to the host's.
-  if (training_.communicators.device != nullptr) {
-    training_.communicators.device->set_timeout(timeout);
-  }
+  if (training_.exchange != nullptr) training_.exchange->set_timeout(timeout);
 }
 
 absl::Status TrainLoop::AfterStep() {

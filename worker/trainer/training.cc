@@ -20,6 +20,7 @@
 #include "worker/trainer/memory.h"
 #include "worker/trainer/model_setup.h"
 #include "worker/trainer/row_form.h"
+#include "worker/trainer/step_exchange.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -167,7 +168,7 @@ absl::StatusOr<Training> PrepareTraining(const run_dir::RunDir& dir,
   training.executable = std::move(model->executable);
   training.planned_bytes = model->planned_bytes;
   training.max_rows = model->max_rows;
-  training.couples_rows = model->couples_rows;
+  training.computes_replicas_alone = model->couples_rows;
   training.train_data = std::move(loaded->dataset);
   training.preparation = std::move(loaded->preparation);
   TY_RETURN_IF_ERROR(StoreTrainData(assignment, training));
@@ -207,6 +208,7 @@ absl::StatusOr<Training> PrepareTraining(const run_dir::RunDir& dir,
   TY_ASSIGN_OR_RETURN(
       training.first_step,
       BroadcastState(*training.communicators.host, training.first_step, *training.executable));
+  if (world_size > 1) TY_RETURN_IF_ERROR(ConnectExchange(training));
   return training;
 }
 

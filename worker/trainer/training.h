@@ -12,6 +12,7 @@
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/optim/schedule.h"
 #include "worker/parallel/communicator.h"
+#include "worker/parallel/gradient_exchange.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/training_spec.h"
 #include "worker/trainer/step_plan.h"
@@ -37,13 +38,17 @@ struct Training {
   data::Preparation preparation;
   std::unique_ptr<engine::Executable> executable;
   Communicators communicators;
+  // Sums gradients over the ranks; null of one rank alone.
+  std::unique_ptr<parallel::GradientExchange> exchange;
+  // Parameters are updated range by range, as their gradients land.
+  bool updates_ranges = false;
   engine::Schedule schedule;
   int64_t planned_bytes = 0;  // what the process takes
   StepPlan plan{StepPlanOptions{.epochs = 1}};
   // Rows of one Accumulate or Evaluate at most.
   int64_t max_rows = 1;
   // Each hosted replica is computed by itself.
-  bool couples_rows = false;
+  bool computes_replicas_alone = false;
   RunIdentity identity;
   std::string backend;
   int threads = 1;
