@@ -11,7 +11,7 @@ packages=(
   libspdlog-dev zlib1g-dev libzstd-dev libjpeg62-turbo-dev libxxhash-dev libssl-dev libcurl4-openssl-dev libgtest-dev libgmock-dev
 )
 if [ "${1:-}" = "--peers" ]; then
-  packages+=(python3-torch python3-torchvision python3-numpy libopenblas0-pthread libopenblas0-openmp zstd)
+  packages+=(python3-torch python3-torchvision python3-numpy python3-pil libopenblas0-pthread libopenblas0-openmp zstd)
 elif [ $# -gt 0 ]; then
   echo "usage: $0 [--peers]" >&2
   exit 2
