@@ -20,7 +20,7 @@ struct Votes {
 };
 
 struct Ballot {
-  Votes votes;
+  Votes votes = {};
   // Corrupt samples that the rank passed over in this step.
   int64_t skipped = 0;
   // What the rank computed in its step before, by itself: without waiting for others or for data.
