@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/duration.h"
 #include "common/base/errors.h"
-#include "worker/parallel/communicator.h"
 
 namespace trainyard::parallel {
 namespace {
@@ -49,17 +48,25 @@ void AddTo(float* target, const float* source, size_t count) {
   for (size_t i = 0; i < count; ++i) target[i] += source[i];
 }
 
-absl::Status Communicator::AllToAll(absl::Span<const absl::Span<const float>>,
-                                    absl::Span<const absl::Span<float>>) {
-  return absl::UnimplementedError("all_to_all");
+absl::Status WrongPart(const Collective& collective, int sender, size_t sent, size_t expected) {
+  return CollectiveMismatch(
+      collective, absl::StrCat("rank ", sender, " sends ", sent, " elements where ", expected,
+                               " are expected"));
 }
 
-absl::Status Communicator::Send(absl::Span<const float>, int) {
-  return absl::UnimplementedError("send");
+absl::Status CheckParts(const Collective& collective, int world_size,
+                        absl::Span<const absl::Span<const float>> send,
+                        absl::Span<const absl::Span<float>> receive) {
+  const auto ranks = static_cast<size_t>(world_size);
+  if (send.size() == ranks && receive.size() == ranks) return absl::OkStatus();
+  return CollectiveMismatch(collective,
+                            absl::StrCat(send.size(), " parts to send and ", receive.size(),
+                                         " to receive; expected ", ranks, " of each"));
 }
 
-absl::Status Communicator::Receive(absl::Span<float>, int) {
-  return absl::UnimplementedError("receive");
+absl::Status CheckPeer(const Collective& collective, int rank, int world_size, int peer) {
+  if (peer >= 0 && peer < world_size && peer != rank) return absl::OkStatus();
+  return CollectiveMismatch(collective, absl::StrCat("there is no other rank ", peer));
 }
 
 }  // namespace trainyard::parallel

@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 
 namespace trainyard::parallel {
 
@@ -25,6 +26,15 @@ absl::Status PeerLost(const Collective& collective, int peer, absl::string_view 
 absl::Status CollectiveTimedOut(const Collective& collective, int peer, absl::Duration timeout);
 // FAILED_PRECONDITION (COLLECTIVE_MISMATCH): the ranks called different collectives.
 absl::Status CollectiveMismatch(const Collective& collective, absl::string_view what);
+
+// The same: `sender` brings a part of another size than its receiver waits for.
+absl::Status WrongPart(const Collective& collective, int sender, size_t sent, size_t expected);
+// OK, or CollectiveMismatch: all_to_all has one part for every rank.
+absl::Status CheckParts(const Collective& collective, int world_size,
+                        absl::Span<const absl::Span<const float>> send,
+                        absl::Span<const absl::Span<float>> receive);
+// OK, or CollectiveMismatch: the peer of `rank` is a rank, and another one.
+absl::Status CheckPeer(const Collective& collective, int rank, int world_size, int peer);
 
 // Elements [begin, end) of `size` that rank `index` of `parts` reduces: as even as possible.
 struct Block {
