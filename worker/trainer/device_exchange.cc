@@ -1,6 +1,6 @@
 #include "worker/trainer/device_exchange.h"
 
-#include <cstring>
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -8,14 +8,13 @@
 #include "common/base/env.h"
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
+#include "worker/trainer/agreement.h"
 
 namespace trainyard::trainer {
 namespace {
 
 using parallel::Bucket;
 using parallel::CommEvent;
-
-constexpr size_t kFloatsPerDouble = sizeof(double) / sizeof(float);
 
 class DeviceExchange final : public parallel::GradientExchange {
  public:
@@ -65,20 +64,17 @@ class DeviceExchange final : public parallel::GradientExchange {
   }
   absl::Status Share(size_t) override { return absl::OkStatus(); }
 
-  // Doubles travel as pairs of floats, which all_gather copies and never rounds.
   absl::Status Finish(absl::Span<double> ballots) override {
     is_ready_ = false;
     const absl::Duration begin = Clock::Real()->Uptime();
-    std::vector<float> mine(ballot_.size() * kFloatsPerDouble);
-    std::vector<float> all(ballots.size() * kFloatsPerDouble);
-    std::memcpy(mine.data(), ballot_.data(), mine.size() * sizeof(float));
-    TY_RETURN_IF_ERROR(Annotate(options_.host->AllGather(mine, absl::MakeSpan(all)), Where()));
-    std::memcpy(ballots.data(), all.data(), all.size() * sizeof(float));
+    const auto all = GatherNumbers(*options_.host, ballot_);
+    if (!all.ok()) return Annotate(all.status(), Where());
+    std::copy(all->begin(), all->end(), ballots.begin());
     Count({.kind = CommEvent::Kind::kWait,
            .bucket = 1,
            .begin = begin,
            .end = Clock::Real()->Uptime(),
-           .bytes = static_cast<int64_t>(mine.size() * sizeof(float))});
+           .bytes = static_cast<int64_t>(ballot_.size() * sizeof(double))});
     return absl::OkStatus();
   }
   const parallel::CommStats& stats() const override { return stats_; }

@@ -9,6 +9,7 @@
 #include "common/base/status_macros.h"
 #include "worker/engine/models/models.h"
 #include "worker/parallel/replicas.h"
+#include "worker/trainer/hosting_plan.h"
 
 namespace trainyard::trainer {
 
@@ -172,11 +173,15 @@ absl::StatusOr<PreparedModel> PrepareModel(const run_dir::TrainingSpec& spec,
   model.graph.nodes.back().attributes = engine::LossAttributes{spec.train.label_smoothing};
   model.optimizer = MakeOptimizer(spec.optimizer);
   model.couples_rows = CouplesRows(model.graph);
+  model.computes_replicas_alone = model.couples_rows || spec.train.is_bitwise;
   const int64_t batch = spec.train.global_batch;
   const parallel::RowRange first = parallel::ReplicaRows(batch, hosted.begin, replicas);
   const parallel::RowRange last = parallel::ReplicaRows(batch, hosted.end - 1, replicas);
   model.hosted_rows = std::max<int64_t>(1, last.end - first.begin);
-  int64_t rows = std::max<int64_t>(1, model.couples_rows ? first.size() : model.hosted_rows);
+  // Kernels may depend on it, and a rank may come to host the largest replica.
+  const int64_t replica_rows = parallel::ReplicaRows(batch, 0, replicas).size();
+  int64_t rows =
+      std::max<int64_t>(1, model.computes_replicas_alone ? replica_rows : model.hosted_rows);
   const int64_t microbatch = spec.memory.microbatch;
   if (microbatch > 0 && microbatch < rows) {
     if (model.couples_rows) return CoupledMicrobatch(microbatch, rows, batch);
@@ -184,6 +189,10 @@ absl::StatusOr<PreparedModel> PrepareModel(const run_dir::TrainingSpec& spec,
   }
   model.options.max_rows = rows;
   model.options.threads = target.threads;
+  if (spec.train.is_bitwise) {
+    model.options.deterministic = true;
+    model.options.sum_slots = SumSlotsNeeded(replicas, target.world_size);
+  }
   model.options.passes.recompute = spec.memory.recompute;
   // On a GPU it takes time for the sake of memory, which the spec then asks for by its name.
   if (target.backend == kCudaBackend) model.options.passes.recompute_norms = spec.memory.recompute;
@@ -196,7 +205,7 @@ absl::StatusOr<CompiledModel> CompileModel(const run_dir::TrainingSpec& spec,
   TY_ASSIGN_OR_RETURN(const PreparedModel prepared, PrepareModel(spec, target));
   TY_ASSIGN_OR_RETURN(const auto backend, engine::MakeBackend(target.backend));
   CompiledModel model;
-  model.couples_rows = prepared.couples_rows;
+  model.computes_replicas_alone = prepared.computes_replicas_alone;
   model.max_rows = prepared.options.max_rows;
   TY_ASSIGN_OR_RETURN(model.executable,
                       backend->Compile(prepared.graph, prepared.optimizer, prepared.options));

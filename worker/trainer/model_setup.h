@@ -41,6 +41,7 @@ struct PreparedModel {
   engine::Graph graph;
   engine::OptimizerSpec optimizer;
   engine::CompileOptions options;
+  bool computes_replicas_alone = false;
   bool couples_rows = false;
   int64_t hosted_rows = 1;  // of a full global batch, over all replicas of the rank
 };
@@ -53,7 +54,7 @@ struct CompiledModel {
   std::unique_ptr<engine::Executable> executable;
   int64_t planned_bytes = 0;  // of the process; 0: not planned
   int64_t max_rows = 1;
-  bool couples_rows = false;
+  bool computes_replicas_alone = false;
 };
 absl::StatusOr<CompiledModel> CompileModel(const run_dir::TrainingSpec& spec,
                                            const CompileTarget& target);

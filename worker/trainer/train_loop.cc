@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/trainer/evaluation.h"
+#include "worker/trainer/hosting_plan.h"
 #include "worker/trainer/memory.h"
 #include "worker/trainer/model_setup.h"
 
@@ -32,6 +33,16 @@ bool IsDue(const run_dir::IntervalSpec& every, int64_t step, int64_t steps_per_e
   return every.steps > 0 && step % every.steps == 0;
 }
 
+// By rank; of bitwise runs by replica, so that batches and sums are the same whoever hosts it.
+EvaluationShares SharesOf(const Training& training) {
+  if (training.spec.train.is_bitwise) {
+    return {.parts = training.identity.replicas,
+            .mine = training.hosting[static_cast<size_t>(training.rank)]};
+  }
+  return {.parts = static_cast<int>(training.hosting.size()),
+          .mine = {training.rank, training.rank + 1}};
+}
+
 }  // namespace
 
 TrainLoop::TrainLoop(Training& training, Reporter& reporter, const Signals& signals, Clock& clock)
@@ -44,11 +55,31 @@ TrainLoop::TrainLoop(Training& training, Reporter& reporter, const Signals& sign
       checkpoints_(training.run_dir.CheckpointsDir()),
       rows_(training, clock),
       compute_(*training.executable, clock),
+      hosting_(
+          {.replicas = training.identity.replicas,
+           .rows = static_cast<double>(training.identity.global_batch) / training.identity.replicas,
+           .hosting = training.hosting,
+           .reason = training.hosting_reason,
+           .room = training.replica_room}),
       step_(training.first_step),
+      gathered_step_(training.first_step),
       ballots_(static_cast<size_t>(training.communicators.host->world_size())),
       evaluation_uptime_(clock.Uptime()),
       checkpoint_uptime_(evaluation_uptime_) {
+  StartHosting();
+}
+
+// Rows, sums and records as training.hosting says, from the next step on.
+void TrainLoop::StartHosting() {
   rows_.Start(plan_, step_);
+  if (training_.sums.has_value()) compute_.set_sums(*training_.sums);
+  ReportHosting();
+}
+
+void TrainLoop::ReportHosting() {
+  if (training_.rank != 0) return;
+  reporter_.progress().hosting = hosting_.Records();
+  reporter_.progress().hosting_reason = hosting_.reason();
 }
 
 absl::StatusOr<TrainLoop::End> TrainLoop::Run() {
@@ -196,11 +227,28 @@ absl::Status TrainLoop::AfterStep() {
       is_last || agreed_.evaluate || IsDue(training_.spec.evaluate_every, step_, per_epoch);
   const bool is_checkpoint_due =
       agreed_.checkpoint || IsDue(training_.spec.checkpoint_every, step_, per_epoch);
+  TY_RETURN_IF_ERROR(MoveReplicas(is_checkpoint_due));
   // What is recorded of a step comes after all metrics up to it.
   if (is_evaluation_due || is_checkpoint_due || agreed_.stop) TY_RETURN_IF_ERROR(FinishUpdates(0));
   if (is_evaluation_due) TY_RETURN_IF_ERROR(EvaluateTestSplit());
   if (is_checkpoint_due && !is_last && !agreed_.stop) TY_RETURN_IF_ERROR(StartCheckpoint());
   if (const auto ended = checkpoints_.Poll()) TY_RETURN_IF_ERROR(CheckpointEnded(*ended));
+  return absl::OkStatus();
+}
+
+// Where the measured speeds say so. All ranks have seen the same ballots, and do the same.
+absl::Status TrainLoop::MoveReplicas(bool is_boundary) {
+  if (training_.exchange == nullptr) return absl::OkStatus();
+  hosting_.Add(step_, ballots_);
+  const std::optional<parallel::Hosting> hosting = hosting_.Decide(is_boundary);
+  if (hosting.has_value()) {
+    TY_RETURN_IF_ERROR(SetHosting(training_, *hosting));
+    computed_rows_ = 0;
+    StartHosting();
+    LogInfo("moved replicas", {{"step", absl::StrCat(step_)}, {"because", hosting_.reason()}});
+  } else if (reporter_.progress().hosting_reason != hosting_.reason()) {
+    ReportHosting();
+  }
   return absl::OkStatus();
 }
 
@@ -220,11 +268,12 @@ absl::StatusOr<const data::Dataset*> TrainLoop::TestData() {
 absl::Status TrainLoop::EvaluateTestSplit() {
   TY_RETURN_IF_ERROR(reporter_.EnterState(Progress::State::kEvaluating));
   TY_ASSIGN_OR_RETURN(const data::Dataset* dataset, TestData());
+  if (training_.spec.optimizer.ema_decay > 0) TY_RETURN_IF_ERROR(GatherState());
   SetTimeout(kEvaluationTimeout);
   RecordedEvaluation record{.metrics = {},
                             .data_digest = dataset->digest(),
                             .backend = training_.backend,
-                            .ranks = training_.communicators.host->world_size(),
+                            .ranks = SharesOf(training_).parts,
                             .threads = training_.threads};
   TY_RETURN_IF_ERROR(EvaluateWeights(*dataset, "test.", record));
   if (training_.spec.optimizer.ema_decay > 0) {
@@ -241,9 +290,10 @@ absl::Status TrainLoop::EvaluateTestSplit() {
 
 absl::Status TrainLoop::EvaluateWeights(const data::Dataset& dataset, absl::string_view prefix,
                                         RecordedEvaluation& record) {
-  TY_ASSIGN_OR_RETURN(const EvaluationResult result,
-                      Evaluate(dataset, training_.preparation, training_.max_rows, executable_,
-                               *training_.communicators.host, clock_));
+  TY_ASSIGN_OR_RETURN(
+      const EvaluationResult result,
+      Evaluate(dataset, training_.preparation, SharesOf(training_), training_.max_rows, executable_,
+               *training_.communicators.host, clock_));
   record.samples = result.samples;
   record.skipped = result.skipped;
   for (const auto& [name, value] : EvaluationMetrics(result, prefix, training_.spec.model)) {
@@ -262,9 +312,24 @@ absl::Status TrainLoop::EvaluateWeights(const data::Dataset& dataset, absl::stri
   return absl::OkStatus();
 }
 
+// Where each rank updates a block of the parameters, it has only that block of what the optimizer
+// keeps. A collective, once a step at most.
+absl::Status TrainLoop::GatherState() {
+  if (training_.exchange == nullptr || !training_.exchange->is_sharded()) return absl::OkStatus();
+  if (gathered_step_ == step_) return absl::OkStatus();
+  SetTimeout(kEvaluationTimeout);
+  for (const absl::Span<float> values : executable_.parameter_states()) {
+    TY_RETURN_IF_ERROR(training_.exchange->GatherBlocks(values));
+  }
+  AdjustTimeout(mean_step_time_);
+  gathered_step_ = step_;
+  return absl::OkStatus();
+}
+
 absl::Status TrainLoop::StartCheckpoint() {
   checkpoint_uptime_ = clock_.Uptime();
   const int64_t request = control_.AnswerCheckpoint();
+  TY_RETURN_IF_ERROR(GatherState());
   if (training_.rank != 0) {
     reporter_.progress().checkpoint_request = request;
     return absl::OkStatus();

@@ -18,6 +18,7 @@
 #include "worker/trainer/ballot.h"
 #include "worker/trainer/checkpoint_writer.h"
 #include "worker/trainer/control.h"
+#include "worker/trainer/hosting_watch.h"
 #include "worker/trainer/reporter.h"
 #include "worker/trainer/row_source.h"
 #include "worker/trainer/step_compute.h"
@@ -54,6 +55,9 @@ class TrainLoop {
   absl::Status StepTogether(const StepRows& rows, double lr);
   absl::Status UpdateBlock(const parallel::Bucket& block);
   Votes CastVotes();
+  void StartHosting();
+  void ReportHosting();
+  absl::Status MoveReplicas(bool is_boundary);
   // Takes and reports the metrics of updates, the oldest first, until `left` are unfinished.
   absl::Status FinishUpdates(size_t left);
   absl::Status ReportStep(const Unfinished& update, const engine::StepMetrics& metrics);
@@ -67,6 +71,7 @@ class TrainLoop {
   absl::Status EvaluateWeights(const data::Dataset& dataset, absl::string_view prefix,
                                RecordedEvaluation& record);
   absl::StatusOr<const data::Dataset*> TestData();
+  absl::Status GatherState();
   absl::Status StartCheckpoint();
   absl::Status CheckpointEnded(const CheckpointWriter::Finished& finished);
   absl::Status WriteLastCheckpoint();
@@ -80,8 +85,10 @@ class TrainLoop {
   CheckpointWriter checkpoints_;
   RowSource rows_;
   StepCompute compute_;
+  HostingWatch hosting_;
 
   int64_t step_;               // updates started
+  int64_t gathered_step_;      // up to which all ranks have all of the optimizer's state
   int64_t computed_rows_ = 0;  // by this rank in the last step
   std::deque<Unfinished> unfinished_;
   Votes agreed_;

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "worker/data/dataset.h"
@@ -13,6 +15,8 @@
 #include "worker/engine/optim/schedule.h"
 #include "worker/parallel/communicator.h"
 #include "worker/parallel/gradient_exchange.h"
+#include "worker/parallel/hosting.h"
+#include "worker/parallel/sum_tree.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/training_spec.h"
 #include "worker/trainer/step_plan.h"
@@ -45,6 +49,13 @@ struct Training {
   engine::Schedule schedule;
   int64_t planned_bytes = 0;  // what the process takes
   StepPlan plan{StepPlanOptions{.epochs = 1}};
+  // Who computes which replicas, and why; changes with SetHosting (hosting_plan.h).
+  parallel::Hosting hosting;
+  std::string hosting_reason;
+  // By rank: the most replicas that its memory allows.
+  std::vector<int> replica_room;
+  // The order in which a bitwise run sums its hosted replicas.
+  std::optional<parallel::LocalSums> sums;
   // Rows of one Accumulate or Evaluate at most.
   int64_t max_rows = 1;
   // Each hosted replica is computed by itself.

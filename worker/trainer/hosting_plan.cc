@@ -1,0 +1,69 @@
+#include "worker/trainer/hosting_plan.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "common/base/status_macros.h"
+
+namespace trainyard::trainer {
+namespace {
+
+// Up to so many replicas every range is looked at; beyond, a bound will do.
+constexpr int kExactMax = 64;
+
+}  // namespace
+
+int SumSlotsNeeded(int replicas, int world_size) {
+  if (world_size == 1) return parallel::PlanLocalSums(replicas, {0, replicas}).slots;
+  if (world_size == replicas) return 0;
+  if (replicas > kExactMax) {
+    // A range has at most two nodes of each level.
+    return 2 * static_cast<int>(std::bit_width(static_cast<unsigned>(replicas)));
+  }
+  int slots = 0;
+  const int most = replicas - world_size + 1;  // the others host one each
+  for (int begin = 0; begin < replicas; ++begin) {
+    for (int end = begin + 1; end <= std::min(begin + most, replicas); ++end) {
+      slots = std::max(slots, parallel::PlanLocalSums(replicas, {begin, end}).slots);
+    }
+  }
+  return slots;
+}
+
+parallel::ExchangePlan PlanExchange(int replicas, const parallel::Hosting& hosting,
+                                    bool is_bitwise) {
+  if (!is_bitwise) {
+    return {.terms = std::vector<int>(hosting.size(), 1),
+            .sum = parallel::PlanRankSum(static_cast<int>(hosting.size()))};
+  }
+  parallel::ExchangePlan plan;
+  for (const parallel::ReplicaRange& range : hosting) {
+    plan.terms.push_back(static_cast<int>(parallel::TermsOf(replicas, range).size()));
+  }
+  plan.sum = parallel::PlanTreeSum(replicas, hosting);
+  return plan;
+}
+
+absl::Status SetHosting(Training& training, const parallel::Hosting& hosting) {
+  const parallel::ReplicaRange hosted = hosting[static_cast<size_t>(training.rank)];
+  const int replicas = training.identity.replicas;
+  std::vector<int> term_slots = {-1};
+  training.sums.reset();
+  if (training.spec.train.is_bitwise) {
+    training.sums = parallel::PlanLocalSums(replicas, hosted);
+    term_slots = training.sums->term_slots;
+  }
+  if (training.exchange != nullptr) {
+    TY_RETURN_IF_ERROR(training.exchange->SetPlan(
+        PlanExchange(replicas, hosting, training.spec.train.is_bitwise), term_slots));
+  }
+  training.plan = training.plan.WithHosted(hosted);
+  training.hosting = hosting;
+  training.identity.hosting.clear();
+  for (const parallel::ReplicaRange& range : hosting) {
+    training.identity.hosting.push_back(range.end - range.begin);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace trainyard::trainer
