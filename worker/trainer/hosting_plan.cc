@@ -44,18 +44,28 @@ parallel::ExchangePlan PlanExchange(int replicas, const parallel::Hosting& hosti
   return plan;
 }
 
+std::vector<int> TermSlots(const Training& training, const parallel::Hosting& hosting) {
+  if (!training.spec.train.is_bitwise) return {-1};
+  return parallel::PlanLocalSums(training.identity.replicas,
+                                 hosting[static_cast<size_t>(training.rank)])
+      .term_slots;
+}
+
 absl::Status SetHosting(Training& training, const parallel::Hosting& hosting) {
   const parallel::ReplicaRange hosted = hosting[static_cast<size_t>(training.rank)];
   const int replicas = training.identity.replicas;
-  std::vector<int> term_slots = {-1};
-  training.sums.reset();
   if (training.spec.train.is_bitwise) {
     training.sums = parallel::PlanLocalSums(replicas, hosted);
-    term_slots = training.sums->term_slots;
+    if (training.sums->slots > 0 && training.executable->sums(0).empty()) {
+      return absl::UnimplementedError(
+          "spec.train.reproducibility: this backend cannot sum several replicas in one order; use "
+          "as many devices as replicas, or statistical");
+    }
   }
   if (training.exchange != nullptr) {
-    TY_RETURN_IF_ERROR(training.exchange->SetPlan(
-        PlanExchange(replicas, hosting, training.spec.train.is_bitwise), term_slots));
+    TY_RETURN_IF_ERROR(
+        training.exchange->SetPlan(PlanExchange(replicas, hosting, training.spec.train.is_bitwise),
+                                   TermSlots(training, hosting)));
   }
   training.plan = training.plan.WithHosted(hosted);
   training.hosting = hosting;

@@ -15,6 +15,9 @@ int SumSlotsNeeded(int replicas, int world_size);
 parallel::ExchangePlan PlanExchange(int replicas, const parallel::Hosting& hosting,
                                     bool is_bitwise);
 
+// Where the terms of this rank lie: slots of the executable, or -1 for its reduction.
+std::vector<int> TermSlots(const Training& training, const parallel::Hosting& hosting);
+
 // Between two steps, all ranks alike. Tells the exchange, and sets training.hosting, .plan and
 // .sums; whoever reads rows ahead must start anew.
 absl::Status SetHosting(Training& training, const parallel::Hosting& hosting);

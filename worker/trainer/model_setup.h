@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -55,6 +56,7 @@ struct CompiledModel {
   int64_t planned_bytes = 0;  // of the process; 0: not planned
   int64_t max_rows = 1;
   bool computes_replicas_alone = false;
+  std::vector<int64_t> ready_ends;  // of the reduction's ranges, in the order of backward
 };
 absl::StatusOr<CompiledModel> CompileModel(const run_dir::TrainingSpec& spec,
                                            const CompileTarget& target);

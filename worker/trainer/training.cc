@@ -109,6 +109,7 @@ absl::Status CompileWhatFits(const run_dir::Assignment& assignment, Training& tr
   training.planned_bytes = plan.memory.total();
   training.executable = std::move(model.executable);
   training.max_rows = model.max_rows;
+  training.ready_ends = std::move(model.ready_ends);
   training.computes_replicas_alone = model.computes_replicas_alone;
   return absl::OkStatus();
 }
@@ -220,7 +221,7 @@ absl::Status JoinGang(const run_dir::Assignment& assignment, const ResumePoint& 
   TY_RETURN_IF_ERROR(BroadcastNumbers(host, step));
   training.first_step = static_cast<int64_t>(step[0]);
   TY_RETURN_IF_ERROR(BroadcastState(host, *training.executable));
-  if (assignment.world_size > 1) TY_RETURN_IF_ERROR(ConnectExchange(training));
+  if (assignment.world_size > 1) TY_RETURN_IF_ERROR(ConnectExchange(hosting, training));
   return SetHosting(training, hosting);
 }
 

@@ -15,6 +15,7 @@
 #include "worker/engine/optim/schedule.h"
 #include "worker/parallel/communicator.h"
 #include "worker/parallel/gradient_exchange.h"
+#include "worker/parallel/group.h"
 #include "worker/parallel/hosting.h"
 #include "worker/parallel/sum_tree.h"
 #include "worker/run_dir/assignment.h"
@@ -31,6 +32,8 @@ struct Communicators {
   std::unique_ptr<parallel::Communicator> host;
   // For a reduction arena on a device; null where there is none, or one rank alone.
   std::unique_ptr<parallel::Communicator> device;
+  // Further lines over the host's memory, for who talks at the same time as others: by name.
+  parallel::ConnectGroup connect_group;
 };
 
 struct Training {
@@ -56,6 +59,8 @@ struct Training {
   std::vector<int> replica_room;
   // The order in which a bitwise run sums its hosted replicas.
   std::optional<parallel::LocalSums> sums;
+  // How the reduction arena becomes final, from its model: ends of ranges.
+  std::vector<int64_t> ready_ends;
   // Rows of one Accumulate or Evaluate at most.
   int64_t max_rows = 1;
   // Each hosted replica is computed by itself.
