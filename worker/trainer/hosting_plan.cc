@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "common/base/status_macros.h"
 
@@ -12,6 +13,12 @@ namespace {
 constexpr int kExactMax = 64;
 
 }  // namespace
+
+parallel::Group AllRanks(const std::string& name, const parallel::Hosting& hosting) {
+  parallel::Group group{.name = name, .members = std::vector<int>(hosting.size())};
+  std::iota(group.members.begin(), group.members.end(), 0);
+  return group;
+}
 
 int SumSlotsNeeded(int replicas, int world_size) {
   if (world_size == 1) return parallel::PlanLocalSums(replicas, {0, replicas}).slots;

@@ -8,6 +8,9 @@
 
 namespace trainyard::trainer {
 
+// A line of all ranks, beside the first one.
+parallel::Group AllRanks(const std::string& name, const parallel::Hosting& hosting);
+
 // Buffers of partial sums that a rank may need, whatever it comes to host.
 int SumSlotsNeeded(int replicas, int world_size);
 

@@ -187,7 +187,8 @@ absl::StatusOr<PreparedModel> PrepareModel(const run_dir::TrainingSpec& spec,
   model.graph.nodes.back().attributes = engine::LossAttributes{spec.train.label_smoothing};
   model.optimizer = MakeOptimizer(spec.optimizer);
   model.couples_rows = CouplesRows(model.graph);
-  model.computes_replicas_alone = model.couples_rows || spec.train.is_bitwise;
+  const bool is_coupled_alone = model.couples_rows && !spec.train.sync_batch_norm;
+  model.computes_replicas_alone = is_coupled_alone || spec.train.is_bitwise;
   const int64_t batch = spec.train.global_batch;
   const parallel::RowRange first = parallel::ReplicaRows(batch, hosted.begin, replicas);
   const parallel::RowRange last = parallel::ReplicaRows(batch, hosted.end - 1, replicas);
@@ -203,6 +204,11 @@ absl::StatusOr<PreparedModel> PrepareModel(const run_dir::TrainingSpec& spec,
   }
   model.options.max_rows = rows;
   model.options.threads = target.threads;
+  if (model.couples_rows && spec.train.sync_batch_norm && target.sum_statistics) {
+    model.options.sum_statistics = target.sum_statistics;
+    model.options.statistics_rank = target.rank;
+    model.options.statistics_ranks = target.world_size;
+  }
   if (spec.train.is_bitwise) {
     model.options.deterministic = true;
     model.options.sum_slots = SumSlotsNeeded(replicas, target.world_size);
@@ -220,6 +226,7 @@ absl::StatusOr<CompiledModel> CompileModel(const run_dir::TrainingSpec& spec,
   TY_ASSIGN_OR_RETURN(const auto backend, engine::MakeBackend(target.backend));
   CompiledModel model;
   model.computes_replicas_alone = prepared.computes_replicas_alone;
+  model.syncs_statistics = prepared.options.sum_statistics != nullptr;
   model.max_rows = prepared.options.max_rows;
   model.ready_ends = ReadyEnds(prepared.graph);
   TY_ASSIGN_OR_RETURN(model.executable,

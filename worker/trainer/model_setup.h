@@ -35,6 +35,8 @@ struct CompileTarget {
   int rank = 0;
   int world_size = 1;
   int threads = 1;
+  // How a model with synchronised batch norm sums over the ranks; a plan does without.
+  engine::SumOverRanks sum_statistics = nullptr;
 };
 
 // What the engine compiles for a rank: for the rows that it computes at once.
@@ -56,6 +58,7 @@ struct CompiledModel {
   int64_t planned_bytes = 0;  // of the process; 0: not planned
   int64_t max_rows = 1;
   bool computes_replicas_alone = false;
+  bool syncs_statistics = false;    // with CompileTarget::sum_statistics
   std::vector<int64_t> ready_ends;  // of the reduction's ranges, in the order of backward
 };
 absl::StatusOr<CompiledModel> CompileModel(const run_dir::TrainingSpec& spec,

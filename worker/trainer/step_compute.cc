@@ -1,5 +1,6 @@
 #include "worker/trainer/step_compute.h"
 
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 
@@ -15,7 +16,10 @@ absl::Status StepCompute::Run(const std::vector<Part>& parts, const Ready& ready
       const bool is_last = i + 1 == parts.size();
       TY_RETURN_IF_ERROR(Accumulate(parts[i], {}, is_last ? ready : Ready()));
     }
-    if (parts.empty()) TY_RETURN_IF_ERROR(Tell(ready, size()));
+    if (parts.empty()) {
+      if (syncs_statistics_) TY_RETURN_IF_ERROR(executable_.TakePartInStatistics());
+      TY_RETURN_IF_ERROR(Tell(ready, size()));
+    }
   }
   if (executable_.memory_kind() == engine::MemoryKind::kDevice) {
     TY_RETURN_IF_ERROR(executable_.Synchronize());
@@ -54,6 +58,9 @@ absl::Status StepCompute::RunReplicas(const std::vector<Part>& parts, const Read
 // for the rest.
 absl::Status StepCompute::Accumulate(const Part& part, const std::vector<int>& slots,
                                      const Ready& ready) {
+  const Trace::Span span(
+      trace_, Trace::Lane::kCompute,
+      trace_.is_on() ? absl::StrCat("forward+backward ", part.replica) : std::string());
   if (slots.empty() && !ready) {
     return executable_.Accumulate(part.rows, part.weight, /*on_ready=*/{});
   }

@@ -11,20 +11,24 @@
 #include "worker/engine/backend/backend.h"
 #include "worker/parallel/sum_tree.h"
 #include "worker/trainer/row_source.h"
+#include "worker/trainer/trace.h"
 
 namespace trainyard::trainer {
 
-// One thread uses it. Borrows the executable and the clock.
+// One thread uses it. Borrows what it is made of.
 class StepCompute {
  public:
   // [0, end) of the rank's sums is final. An error ends the step.
   using Ready = std::function<absl::Status(int64_t end)>;
 
-  StepCompute(engine::Executable& executable, Clock& clock)
-      : executable_(executable), clock_(clock) {}
+  StepCompute(engine::Executable& executable, Trace& trace, Clock& clock)
+      : executable_(executable), trace_(trace), clock_(clock) {}
 
   // Sums replica by replica, in this order, in the place of adding all parts up as they come.
   void set_sums(parallel::LocalSums sums) { sums_ = std::move(sums); }
+
+  // Others wait for this rank's part in statistics, even where it has no rows.
+  void set_syncs_statistics(bool syncs) { syncs_statistics_ = syncs; }
 
   // Leaves the sums of all parts in the executable; where there are none, zeros. `ready`, which may
   // be empty, is told of growing ends while the last part is computed, at last of the arena's.
@@ -41,8 +45,10 @@ class StepCompute {
   int64_t size() { return static_cast<int64_t>(executable_.reduction().size()); }
 
   engine::Executable& executable_;
+  Trace& trace_;
   Clock& clock_;
   std::optional<parallel::LocalSums> sums_;
+  bool syncs_statistics_ = false;
   absl::Duration compute_time_;
   absl::Duration told_time_;  // in `ready`
 };

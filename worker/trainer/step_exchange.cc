@@ -1,6 +1,5 @@
 #include "worker/trainer/step_exchange.h"
 
-#include <numeric>
 #include <utility>
 
 #include "common/base/status_macros.h"
@@ -40,10 +39,8 @@ absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> OverWire(
   options.parameters = executable.parameters();
   options.plan = PlanExchange(training.identity.replicas, hosting, train.is_bitwise);
   options.term_slots = TermSlots(training, hosting);
-  std::vector<int> all(hosting.size());
-  std::iota(all.begin(), all.end(), 0);
-  TY_ASSIGN_OR_RETURN(auto communicator, training.communicators.connect_group(
-                                             {.name = "gradients", .members = std::move(all)}));
+  TY_ASSIGN_OR_RETURN(auto communicator,
+                      training.communicators.connect_group(AllRanks("gradients", hosting)));
   return parallel::MakeWireExchange(std::move(communicator), std::move(options));
 }
 

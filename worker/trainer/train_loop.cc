@@ -20,11 +20,6 @@ namespace {
 
 using run_dir::Progress;
 
-// A collective of a step may take this many steps' time, and never less than the minimum: the
-// machine may be busy.
-constexpr double kTimeoutSteps = 20;
-constexpr absl::Duration kTimeoutMin = absl::Seconds(30);
-constexpr absl::Duration kTimeoutMax = absl::Minutes(30);
 // Other ranks may load or evaluate longer than this one.
 constexpr absl::Duration kEvaluationTimeout = absl::Minutes(10);
 
@@ -53,8 +48,10 @@ TrainLoop::TrainLoop(Training& training, Reporter& reporter, const Signals& sign
       clock_(clock),
       control_(training.run_dir, signals),
       checkpoints_(training.run_dir.CheckpointsDir()),
+      trace_(training.run_dir, training.rank, training.device, training.first_step, clock),
+      meter_(reporter),
       rows_(training, clock),
-      compute_(*training.executable, clock),
+      compute_(*training.executable, trace_, clock),
       hosting_(
           {.replicas = training.identity.replicas,
            .rows = static_cast<double>(training.identity.global_batch) / training.identity.replicas,
@@ -72,6 +69,7 @@ TrainLoop::TrainLoop(Training& training, Reporter& reporter, const Signals& sign
 // Rows, sums and records as training.hosting says, from the next step on.
 void TrainLoop::StartHosting() {
   rows_.Start(plan_, step_);
+  compute_.set_syncs_statistics(training_.statistics != nullptr);
   if (training_.sums.has_value()) compute_.set_sums(*training_.sums);
   ReportHosting();
 }
@@ -100,25 +98,31 @@ absl::StatusOr<TrainLoop::End> TrainLoop::Run() {
 absl::Status TrainLoop::Step() {
   const absl::Duration start = clock_.Uptime();
   const double lr = engine::LearningRate(training_.schedule, step_);
+  const bool traces = trace_.BeginStep(step_ + 1);
   TY_ASSIGN_OR_RETURN(const StepRows rows, rows_.Next(step_));
+  trace_.Add(Trace::Lane::kData, "wait for data", start, clock_.Uptime());
   if (training_.exchange != nullptr) {
     TY_RETURN_IF_ERROR(StepTogether(rows, lr));
   } else {
     ballots_ = {{.votes = CastVotes(), .skipped = rows.skipped}};
     if (rows.parts.size() == 1) {
+      const Trace::Span span(trace_, Trace::Lane::kCompute, "step");
       TY_RETURN_IF_ERROR(executable_.StartStep(rows.parts[0].rows, lr));
     } else {
       TY_RETURN_IF_ERROR(compute_.Run(rows.parts, /*ready=*/{}));
+      const Trace::Span span(trace_, Trace::Lane::kCompute, "update");
       TY_RETURN_IF_ERROR(executable_.StartUpdate(lr));
     }
   }
+  if (traces) trace_.EndStep();
 
   ++step_;
   agreed_ = AgreedVotes(ballots_);
   unfinished_.push_back({.step = step_, .lr = lr, .skipped = SkippedSamples(ballots_)});
   const auto in_flight = static_cast<size_t>(executable_.max_updates_in_flight());
   TY_RETURN_IF_ERROR(FinishUpdates(in_flight - 1));
-  AdjustTimeout(clock_.Uptime() - start);
+  pace_.Add(clock_.Uptime() - start);
+  AdjustTimeout(pace_.CollectiveLimit());
   return absl::OkStatus();
 }
 
@@ -130,6 +134,7 @@ absl::Status TrainLoop::StepTogether(const StepRows& rows, double lr) {
                          .skipped = rows.skipped,
                          .computed_rows = computed_rows_,
                          .compute_seconds = absl::ToDoubleSeconds(compute_.compute_time())};
+  exchange.set_tracing(trace_.is_on());
   TY_RETURN_IF_ERROR(exchange.Begin(step_ + 1, EncodeBallot(ballot)));
   TY_RETURN_IF_ERROR(
       compute_.Run(rows.parts, [&exchange](int64_t end) { return exchange.Ready(end); }));
@@ -144,12 +149,30 @@ absl::Status TrainLoop::StepTogether(const StepRows& rows, double lr) {
   std::vector<double> ballots(ballots_.size() * kBallotLength);
   TY_RETURN_IF_ERROR(exchange.Finish(absl::MakeSpan(ballots)));
   ballots_ = DecodeBallots(ballots);
+  MeasureStep();
+  const Trace::Span span(trace_, Trace::Lane::kCompute, "update");
   return training_.updates_ranges ? executable_.EndUpdate() : executable_.StartUpdate(lr);
+}
+
+void TrainLoop::MeasureStep() {
+  const parallel::CommStats& stats = training_.exchange->stats();
+  meter_.Add(step_ + 1, clock_.Uptime(), compute_.compute_time(), stats, ballots_);
+  for (const parallel::CommEvent& event : stats.events) {
+    const bool is_wait = event.kind == parallel::CommEvent::Kind::kWait;
+    const bool is_reduce = event.kind == parallel::CommEvent::Kind::kReduce;
+    trace_.Add(is_wait ? Trace::Lane::kCompute : Trace::Lane::kCommunication,
+               absl::StrCat(is_wait     ? "wait for bucket "
+                            : is_reduce ? "reduce bucket "
+                                        : "share bucket ",
+                            event.bucket),
+               event.begin, event.end);
+  }
 }
 
 absl::Status TrainLoop::UpdateBlock(const parallel::Bucket& block) {
   const auto gradients = static_cast<int64_t>(executable_.parameters().size());
   const int64_t end = std::min(block.end, gradients);
+  const Trace::Span span(trace_, Trace::Lane::kCompute, "update");
   return block.begin < end ? executable_.UpdateRange(block.begin, end) : absl::OkStatus();
 }
 
@@ -195,17 +218,16 @@ absl::Status TrainLoop::ReportStep(const Unfinished& update, const engine::StepM
                               absl::StrCat("optimizer.", engine::RuleName(rule), ".lr"), update.lr);
 }
 
-void TrainLoop::AdjustTimeout(absl::Duration step_time) {
-  constexpr double kWeight = 0.1;
-  mean_step_time_ = mean_step_time_ == absl::ZeroDuration()
-                        ? step_time
-                        : mean_step_time_ + kWeight * (step_time - mean_step_time_);
-  SetTimeout(std::clamp(kTimeoutSteps * mean_step_time_, kTimeoutMin, kTimeoutMax));
+// What a step may take from now on, where others wait for it.
+void TrainLoop::AdjustTimeout(absl::Duration limit) {
+  SetTimeout(limit);
+  reporter_.set_running_silence(pace_.Silence(limit));
 }
 
 void TrainLoop::SetTimeout(absl::Duration timeout) {
   training_.communicators.host->set_timeout(timeout);
   if (training_.exchange != nullptr) training_.exchange->set_timeout(timeout);
+  if (training_.statistics != nullptr) training_.statistics->communicator->set_timeout(timeout);
 }
 
 absl::Status TrainLoop::AfterStep() {
@@ -231,14 +253,20 @@ absl::Status TrainLoop::AfterStep() {
   // What is recorded of a step comes after all metrics up to it.
   if (is_evaluation_due || is_checkpoint_due || agreed_.stop) TY_RETURN_IF_ERROR(FinishUpdates(0));
   if (is_evaluation_due) TY_RETURN_IF_ERROR(EvaluateTestSplit());
-  if (is_checkpoint_due && !is_last && !agreed_.stop) TY_RETURN_IF_ERROR(StartCheckpoint());
+  if (is_checkpoint_due && !is_last && !agreed_.stop) {
+    // All ranks wait longer for rank 0 in the next step.
+    AdjustTimeout(pace_.LimitAfterCheckpoint());
+    TY_RETURN_IF_ERROR(reporter_.Promise(pace_.Silence(pace_.LimitAfterCheckpoint())));
+    TY_RETURN_IF_ERROR(StartCheckpoint());
+  }
   if (const auto ended = checkpoints_.Poll()) TY_RETURN_IF_ERROR(CheckpointEnded(*ended));
   return absl::OkStatus();
 }
 
 // Where the measured speeds say so. All ranks have seen the same ballots, and do the same.
 absl::Status TrainLoop::MoveReplicas(bool is_boundary) {
-  if (training_.exchange == nullptr) return absl::OkStatus();
+  // While ranks wait for each other in batch norm, their times say nothing of their speeds.
+  if (training_.exchange == nullptr || training_.statistics != nullptr) return absl::OkStatus();
   hosting_.Add(step_, ballots_);
   const std::optional<parallel::Hosting> hosting = hosting_.Decide(is_boundary);
   if (hosting.has_value()) {
@@ -268,8 +296,8 @@ absl::StatusOr<const data::Dataset*> TrainLoop::TestData() {
 absl::Status TrainLoop::EvaluateTestSplit() {
   TY_RETURN_IF_ERROR(reporter_.EnterState(Progress::State::kEvaluating));
   TY_ASSIGN_OR_RETURN(const data::Dataset* dataset, TestData());
-  if (training_.spec.optimizer.ema_decay > 0) TY_RETURN_IF_ERROR(GatherState());
   SetTimeout(kEvaluationTimeout);
+  if (training_.spec.optimizer.ema_decay > 0) TY_RETURN_IF_ERROR(GatherState());
   RecordedEvaluation record{.metrics = {},
                             .data_digest = dataset->digest(),
                             .backend = training_.backend,
@@ -281,10 +309,11 @@ absl::Status TrainLoop::EvaluateTestSplit() {
     TY_RETURN_IF_ERROR(EvaluateWeights(*dataset, "test.ema_", record));
     TY_RETURN_IF_ERROR(executable_.ExchangeAverages());
   }
-  AdjustTimeout(mean_step_time_);
+  AdjustTimeout(pace_.CollectiveLimit());
   evaluated_step_ = step_;
   evaluation_ = std::move(record);
   evaluation_uptime_ = clock_.Uptime();
+  TY_RETURN_IF_ERROR(reporter_.Promise(pace_.Silence(pace_.CollectiveLimit())));
   return reporter_.Flush();
 }
 
@@ -292,8 +321,12 @@ absl::Status TrainLoop::EvaluateWeights(const data::Dataset& dataset, absl::stri
                                         RecordedEvaluation& record) {
   TY_ASSIGN_OR_RETURN(
       const EvaluationResult result,
-      Evaluate(dataset, training_.preparation, SharesOf(training_), training_.max_rows, executable_,
-               *training_.communicators.host, clock_));
+      Evaluate(
+          dataset, training_.preparation, SharesOf(training_), training_.max_rows, executable_,
+          *training_.communicators.host, clock_, [this](std::optional<absl::Duration> slowest) {
+            return reporter_.Promise(slowest.has_value() ? StepPace::SilenceInEvaluation(*slowest)
+                                                         : pace_.Silence(kEvaluationTimeout));
+          }));
   record.samples = result.samples;
   record.skipped = result.skipped;
   for (const auto& [name, value] : EvaluationMetrics(result, prefix, training_.spec.model)) {
@@ -317,11 +350,9 @@ absl::Status TrainLoop::EvaluateWeights(const data::Dataset& dataset, absl::stri
 absl::Status TrainLoop::GatherState() {
   if (training_.exchange == nullptr || !training_.exchange->is_sharded()) return absl::OkStatus();
   if (gathered_step_ == step_) return absl::OkStatus();
-  SetTimeout(kEvaluationTimeout);
   for (const absl::Span<float> values : executable_.parameter_states()) {
     TY_RETURN_IF_ERROR(training_.exchange->GatherBlocks(values));
   }
-  AdjustTimeout(mean_step_time_);
   gathered_step_ = step_;
   return absl::OkStatus();
 }

@@ -22,6 +22,9 @@
 #include "worker/trainer/reporter.h"
 #include "worker/trainer/row_source.h"
 #include "worker/trainer/step_compute.h"
+#include "worker/trainer/step_meter.h"
+#include "worker/trainer/step_pace.h"
+#include "worker/trainer/trace.h"
 #include "worker/trainer/training.h"
 
 namespace trainyard::trainer {
@@ -54,6 +57,8 @@ class TrainLoop {
   // The same step with other ranks: from the rows to an update that was started.
   absl::Status StepTogether(const StepRows& rows, double lr);
   absl::Status UpdateBlock(const parallel::Bucket& block);
+  // Of the step that the exchange has finished.
+  void MeasureStep();
   Votes CastVotes();
   void StartHosting();
   void ReportHosting();
@@ -61,7 +66,7 @@ class TrainLoop {
   // Takes and reports the metrics of updates, the oldest first, until `left` are unfinished.
   absl::Status FinishUpdates(size_t left);
   absl::Status ReportStep(const Unfinished& update, const engine::StepMetrics& metrics);
-  void AdjustTimeout(absl::Duration step_time);
+  void AdjustTimeout(absl::Duration limit);
   void SetTimeout(absl::Duration timeout);
 
   // Evaluations and checkpoints that are due after a step.
@@ -83,6 +88,8 @@ class TrainLoop {
   Clock& clock_;
   ControlReader control_;
   CheckpointWriter checkpoints_;
+  Trace trace_;
+  StepMeter meter_;
   RowSource rows_;
   StepCompute compute_;
   HostingWatch hosting_;
@@ -101,7 +108,7 @@ class TrainLoop {
   int64_t checkpoint_step_ = -1;   // newest that is complete
   absl::Duration evaluation_uptime_;
   absl::Duration checkpoint_uptime_;
-  absl::Duration mean_step_time_;
+  StepPace pace_;
 };
 
 }  // namespace trainyard::trainer

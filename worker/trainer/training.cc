@@ -1,5 +1,6 @@
 #include "worker/trainer/training.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <future>
 #include <optional>
@@ -96,15 +97,20 @@ absl::StatusOr<RestoredState> InitialiseOrRestore(const ResumePoint& resume,
 // Refuses what does not fit before it takes the memory.
 absl::Status CompileWhatFits(const run_dir::Assignment& assignment, Training& training) {
   const run_dir::TrainingSpec& spec = training.spec;
-  const CompileTarget target = {.backend = assignment.backend,
-                                .rank = training.rank,
-                                .world_size = assignment.world_size,
-                                .threads = training.threads};
+  CompileTarget target = {.backend = assignment.backend,
+                          .rank = training.rank,
+                          .world_size = assignment.world_size,
+                          .threads = training.threads};
   const int64_t limit = MemoryOfRank(assignment, training.rank);
   TY_ASSIGN_OR_RETURN(const engine::CompilePlan plan, PlanRank(spec, target));
   TY_RETURN_IF_ERROR(CheckMemory(spec, target, plan.memory, limit));
   TY_ASSIGN_OR_RETURN(const int room, ReplicasThatFit(spec, target, plan.memory, limit));
+  const auto line = std::make_shared<StatisticsLine>();
+  if (assignment.world_size > 1) {
+    target.sum_statistics = [line](absl::Span<double> values) { return line->Sum(values); };
+  }
   TY_ASSIGN_OR_RETURN(CompiledModel model, CompileModel(spec, target));
+  if (model.syncs_statistics) training.statistics = line;
   training.replica_room = {room};  // the others' are not known yet
   training.planned_bytes = plan.memory.total();
   training.executable = std::move(model.executable);
@@ -186,7 +192,7 @@ absl::StatusOr<parallel::Hosting> ChooseHosting(const ResumePoint& resume, Train
   TY_RETURN_IF_ERROR(BroadcastNumbers(*training.communicators.host, absl::MakeSpan(counts)));
   parallel::Hosting hosting;
   int begin = 0;
-  bool is_possible = true;
+  bool is_possible = training.statistics == nullptr;  // else all rows of a rank are one batch
   for (size_t rank = 0; rank < ranks; ++rank) {
     const int count = static_cast<int>(counts[rank]);
     is_possible &= count >= 1 && count <= training.replica_room[rank];
@@ -222,10 +228,21 @@ absl::Status JoinGang(const run_dir::Assignment& assignment, const ResumePoint& 
   training.first_step = static_cast<int64_t>(step[0]);
   TY_RETURN_IF_ERROR(BroadcastState(host, *training.executable));
   if (assignment.world_size > 1) TY_RETURN_IF_ERROR(ConnectExchange(hosting, training));
+  if (training.statistics != nullptr) {
+    TY_ASSIGN_OR_RETURN(training.statistics->communicator,
+                        training.communicators.connect_group(AllRanks("batch_norm", hosting)));
+  }
   return SetHosting(training, hosting);
 }
 
 }  // namespace
+
+absl::Status StatisticsLine::Sum(absl::Span<double> values) {
+  TY_ASSIGN_OR_RETURN(const std::vector<double> all, GatherNumbers(*communicator, values));
+  std::copy_n(all.begin(), values.size(), values.begin());
+  for (size_t i = values.size(); i < all.size(); ++i) values[i % values.size()] += all[i];
+  return absl::OkStatus();
+}
 
 absl::StatusOr<Training> PrepareTraining(const run_dir::RunDir& dir,
                                          const run_dir::Assignment& assignment, int rank,
@@ -244,6 +261,7 @@ absl::StatusOr<Training> PrepareTraining(const run_dir::RunDir& dir,
                        .spec_json = assignment.spec_json,
                        .is_bitwise = spec.train.is_bitwise};
   training.backend = assignment.backend;
+  training.device = assignment.FindRank(rank)->device;
   training.threads = assignment.FindRank(rank)->threads;
   TY_ASSIGN_OR_RETURN(const ResumePoint resume, ReadResumePoint(dir, assignment.resume_from, rank));
 

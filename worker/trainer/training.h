@@ -36,6 +36,14 @@ struct Communicators {
   parallel::ConnectGroup connect_group;
 };
 
+// What batch norm talks through, connected when all ranks are.
+struct StatisticsLine {
+  std::unique_ptr<parallel::Communicator> communicator;
+
+  // Sums over the ranks, in their order: the same bits on each.
+  absl::Status Sum(absl::Span<double> values);
+};
+
 struct Training {
   run_dir::RunDir run_dir{""};
   int rank = 0;
@@ -63,10 +71,14 @@ struct Training {
   std::vector<int64_t> ready_ends;
   // Rows of one Accumulate or Evaluate at most.
   int64_t max_rows = 1;
+  // Batch norm takes its statistics over the rows of all ranks, on a line of its own: null where it
+  // does not. Every rank computes its rows at once.
+  std::shared_ptr<StatisticsLine> statistics;
   // Each hosted replica is computed by itself.
   bool computes_replicas_alone = false;
   RunIdentity identity;
   std::string backend;
+  std::string device;  // its name, for people
   int threads = 1;
   // Updates that the checkpoint had done from which this run goes on; 0 for a run that starts anew.
   int64_t first_step = 0;

@@ -78,7 +78,7 @@ CpuExecutable::CpuExecutable(const Graph& model, const OptimizerSpec& optimizer,
     : options_(options),
       backing_(backing),
       model_(model),
-      training_(BuildTrainingStep(model, {options.passes, options.inspect})),
+      training_(BuildTrainingStep(model, {options.passes, options.inspect, options.max_groups})),
       evaluation_(BuildEvaluationStep(model, {options.passes, options.inspect})),
       layout_(LayOutReduction(training_)),
       table_(BuildStateTable(model, layout_, optimizer)),
@@ -87,7 +87,8 @@ CpuExecutable::CpuExecutable(const Graph& model, const OptimizerSpec& optimizer,
       statistics_(layout_.statistic_elements * int64_t{sizeof(float)}, backing),
       engine_(dnnl::engine::kind::cpu, 0),
       stream_(engine_),
-      weights_(engine_, backing) {}
+      weights_(engine_, backing),
+      ranks_(options) {}
 
 absl::Status CpuExecutable::CompileLargest() {
   TY_RETURN_IF_ERROR(Prepare(training_, training_programs_, options_.max_rows).status());
@@ -208,20 +209,32 @@ absl::Status CpuExecutable::Run(Program& program, const float* inputs, size_t ca
   } catch (const dnnl::error& error) {
     return FromError(error);
   }
-  return absl::OkStatus();
+  return state.status;
+}
+
+absl::Status CpuExecutable::TakePartInStatistics() {
+  return ranks_.is_wanted() ? ranks_.TakePart(training_) : Executable::TakePartInStatistics();
+}
+
+RunState CpuExecutable::TrainingState(const Batch& batch, double weight) {
+  groups_.Set(batch.groups);
+  RunState state;
+  state.labels = batch.labels.data();
+  state.position = batch.position;
+  state.gradient_scale = static_cast<float>(weight / static_cast<double>(batch.labels.size()));
+  state.groups = &groups_;
+  state.ranks = ranks_.is_wanted() ? &ranks_ : nullptr;
+  return state;
 }
 
 absl::Status CpuExecutable::Accumulate(const Batch& batch, double weight,
                                        const ReadyCallback& on_ready) {
   TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
-  TY_RETURN_IF_ERROR(CheckStatistics(training_, RowsOf(model_, batch)));
   const int64_t rows = RowsOf(model_, batch);
+  TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, rows));
   const double labels = static_cast<double>(batch.labels.size());
   TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
-  RunState state;
-  state.labels = batch.labels.data();
-  state.position = batch.position;
-  state.gradient_scale = static_cast<float>(weight / labels);
+  RunState state = TrainingState(batch, weight);
   state.accumulate = has_sums_;
   has_sums_ = true;
   // The range after the gradients becomes ready with the statistics, below.
@@ -252,14 +265,20 @@ void CpuExecutable::FoldStatistics(const Program& program, int64_t rows, double 
   float* sums = exchanged_.reduction();
   for (size_t i = 0; i < training_.statistics.size(); ++i) {
     const BatchStatistics& statistics = training_.statistics[i];
-    const double count = static_cast<double>(rows * statistics.count_per_row);
-    const float* mean = program.ptr<float>(program.statistics[i].first);
-    const float* variance = program.ptr<float>(program.statistics[i].second);
     const ReductionEntry& entry = layout_.entry(statistics.running_mean);
     const int64_t variance_offset = layout_.entry(statistics.running_variance).offset;
-    for (int64_t c = 0; c < entry.count; ++c) {
-      sums[entry.offset + c] += static_cast<float>(weight * mean[c]);
-      sums[variance_offset + c] += static_cast<float>(weight * variance[c] * count / (count - 1));
+    for (int64_t group = 0; group < groups_.count(); ++group) {
+      const float* mean = program.ptr<float>(program.statistics[i].first) + group * entry.count;
+      const float* variance =
+          program.ptr<float>(program.statistics[i].second) + group * entry.count;
+      const int64_t of_group = groups_.rows(group, rows);
+      const double count = static_cast<double>((ranks_.is_wanted() ? ranks_.rows() : of_group) *
+                                               statistics.count_per_row);
+      const double share = weight * static_cast<double>(of_group) / static_cast<double>(rows);
+      for (int64_t c = 0; c < entry.count; ++c) {
+        sums[entry.offset + c] += static_cast<float>(share * mean[c]);
+        sums[variance_offset + c] += static_cast<float>(share * variance[c] * count / (count - 1));
+      }
     }
   }
 }
@@ -317,13 +336,12 @@ absl::StatusOr<Inspection> CpuExecutable::Inspect() const {
 
 absl::StatusOr<std::vector<CallProfile>> CpuExecutable::Profile(const Batch& batch, int repeats) {
   TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
-  TY_ASSIGN_OR_RETURN(Program * program,
-                      Prepare(training_, training_programs_, RowsOf(model_, batch)));
+  const int64_t rows = RowsOf(model_, batch);
+  TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, rows));
+  TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
   std::vector<double> seconds(program->calls().size(), 0.0);
   for (int i = 0; i < repeats; ++i) {
-    RunState state;
-    state.labels = batch.labels.data();
-    state.position = batch.position;
+    RunState state = TrainingState(batch, 0);
     TY_RETURN_IF_ERROR(
         Run(*program, batch.inputs.data(), program->calls().size(), state, nullptr, &seconds));
   }

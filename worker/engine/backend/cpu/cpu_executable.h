@@ -42,6 +42,7 @@ class CpuExecutable final : public Executable {
   absl::Status WriteState(size_t index, absl::Span<const float> values) override;
   absl::Status Accumulate(const Batch& batch, double weight,
                           const ReadyCallback& on_ready) override;
+  absl::Status TakePartInStatistics() override;
   absl::Span<float> reduction() override {
     return {exchanged_.reduction(), static_cast<size_t>(layout_.size)};
   }
@@ -77,6 +78,9 @@ class CpuExecutable final : public Executable {
   absl::StatusOr<Program*> Prepare(const StepGraph& step, Programs& programs, int64_t rows);
   absl::Status Run(Program& program, const float* inputs, size_t calls, RunState& state,
                    const ReadyCallback& on_ready, std::vector<double>* seconds);
+  // What forward and backward of the batch begin with.
+  RunState TrainingState(const Batch& batch, double weight);
+  // Weighs the batch's statistics, each group's by its rows, into the reduction.
   void FoldStatistics(const Program& program, int64_t rows, double weight);
   void BindArena(Program& program);
   void UpdatePlan();
@@ -96,6 +100,8 @@ class CpuExecutable final : public Executable {
   dnnl::engine engine_;
   dnnl::stream stream_;
   PackedWeights weights_;
+  RowGroups groups_;  // of the last batch
+  RankStatistics ranks_;
   Programs training_programs_;
   Programs evaluation_programs_;
   int64_t arena_bytes_ = 0;

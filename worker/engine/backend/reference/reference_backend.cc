@@ -8,8 +8,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/errors.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/judge.h"
+#include "worker/engine/backend/rank_statistics.h"
 #include "worker/engine/backend/reference/kernels.h"
 #include "worker/engine/backend/reference/updater.h"
 #include "worker/engine/backend/state_table.h"
@@ -30,13 +32,14 @@ class ReferenceExecutable final : public Executable {
                       const CompileOptions& options, Backing backing)
       : options_(options),
         model_(model),
-        training_(BuildTrainingStep(model, {options.passes, options.inspect})),
+        training_(BuildTrainingStep(model, {options.passes, options.inspect, options.max_groups})),
         evaluation_(BuildEvaluationStep(model, {options.passes, options.inspect})),
         layout_(LayOutReduction(training_)),
         table_(BuildStateTable(model, layout_, optimizer)),
         updater_(optimizer, table_, layout_.gradient_elements, backing),
         training_place_(Place(training_, options.max_rows)),
-        evaluation_place_(Place(evaluation_, options.max_rows)) {
+        evaluation_place_(Place(evaluation_, options.max_rows)),
+        ranks_(options) {
     parameters_ = AlignedBuffer(layout_.gradient_elements * kElement, backing);
     statistics_ = AlignedBuffer(layout_.statistic_elements * kElement, backing);
     reduction_ = AlignedBuffer(layout_.size * int64_t{sizeof(float)}, backing);
@@ -64,6 +67,9 @@ class ReferenceExecutable final : public Executable {
   absl::Status WriteState(size_t index, absl::Span<const float> values) override;
   absl::Status Accumulate(const Batch& batch, double weight,
                           const ReadyCallback& on_ready) override;
+  absl::Status TakePartInStatistics() override {
+    return ranks_.is_wanted() ? ranks_.TakePart(training_) : Executable::TakePartInStatistics();
+  }
   absl::Span<float> reduction() override {
     return {reduction_.as<float>(), static_cast<size_t>(layout_.size)};
   }
@@ -108,8 +114,10 @@ class ReferenceExecutable final : public Executable {
   T* StateMemory(size_t index) const;
   // Runs the first `nodes` nodes; after each, done(node).
   template <class Done>
-  void Run(const StepGraph& step, const Placement& placement, size_t nodes, const Batch& batch,
-           double gradient_scale, const Done& done);
+  absl::Status Run(const StepGraph& step, const Placement& placement, size_t nodes,
+                   const Batch& batch, double gradient_scale, const Done& done);
+  // Weighs the batch's statistics, each group's by its rows, into the reduction.
+  void FoldStatistics(const Batch& batch, int64_t rows, double weight);
   void LoadInputs(absl::Span<const float> inputs) {
     std::copy(inputs.begin(), inputs.end(), inputs_.as<T>());
   }
@@ -126,6 +134,7 @@ class ReferenceExecutable final : public Executable {
   AlignedBuffer parameters_, statistics_;
   AlignedBuffer reduction_, arena_, gradients_, inputs_;
   std::vector<AlignedBuffer> sums_;
+  RankStatistics ranks_;
   MemoryPlan plan_;
   int64_t last_rows_ = 0;
   StepMetrics updated_;  // of the last update
@@ -195,30 +204,42 @@ absl::Status ReferenceExecutable<T>::WriteState(size_t index, absl::Span<const f
 
 template <class T>
 template <class Done>
-void ReferenceExecutable<T>::Run(const StepGraph& step, const Placement& placement, size_t nodes,
-                                 const Batch& batch, double gradient_scale, const Done& done) {
+absl::Status ReferenceExecutable<T>::Run(const StepGraph& step, const Placement& placement,
+                                         size_t nodes, const Batch& batch, double gradient_scale,
+                                         const Done& done) {
   const int64_t rows =
       static_cast<int64_t>(batch.inputs.size()) / ElementCount(model_.input_shape());
   for (size_t i = 0; i < nodes; ++i) {
     const Node& node = step.graph.nodes[i];
-    reference::Operands<T> operands{step.graph,          node,           rows,          {}, {},
-                                    batch.labels.data(), gradient_scale, batch.position};
+    reference::Operands<T> operands{.graph = step.graph,
+                                    .node = node,
+                                    .rows = rows,
+                                    .inputs = {},
+                                    .outputs = {},
+                                    .labels = batch.labels.data(),
+                                    .gradient_scale = gradient_scale,
+                                    .position = batch.position};
     for (ValueId input : node.inputs) {
       operands.inputs.push_back(Pointer(step, placement, input));
     }
     for (ValueId output : node.outputs) {
       operands.outputs.push_back(Pointer(step, placement, output));
     }
-    reference::RunNode(operands);
+    if (&step == &training_) {
+      operands.groups.Set(batch.groups);
+      operands.ranks = ranks_.is_wanted() ? &ranks_ : nullptr;
+    }
+    TY_RETURN_IF_ERROR(Annotate(reference::RunNode(operands), node.name));
     done(node);
   }
+  return absl::OkStatus();
 }
 
 template <class T>
 absl::Status ReferenceExecutable<T>::Accumulate(const Batch& batch, double weight,
                                                 const ReadyCallback& on_ready) {
   TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
-  TY_RETURN_IF_ERROR(CheckStatistics(training_, RowsOf(model_, batch)));
+  TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, RowsOf(model_, batch)));
   const int64_t rows = RowsOf(model_, batch);
   const double labels = static_cast<double>(batch.labels.size());
   const Placement& placement = training_place_;
@@ -244,18 +265,9 @@ absl::Status ReferenceExecutable<T>::Accumulate(const Batch& batch, double weigh
       ready = entry.offset + entry.count;
     }
   };
-  Run(training_, placement, training_.graph.nodes.size(), batch, weight / labels, add_gradients);
-  for (const BatchStatistics& statistics : training_.statistics) {
-    const double count = static_cast<double>(rows * statistics.count_per_row);
-    const T* mean = Pointer(training_, placement, statistics.mean);
-    const T* variance = Pointer(training_, placement, statistics.variance);
-    const ReductionEntry& entry = layout_.entry(statistics.running_mean);
-    const int64_t variance_offset = layout_.entry(statistics.running_variance).offset;
-    for (int64_t c = 0; c < entry.count; ++c) {
-      sums[entry.offset + c] += static_cast<float>(weight * mean[c]);
-      sums[variance_offset + c] += static_cast<float>(weight * variance[c] * count / (count - 1));
-    }
-  }
+  TY_RETURN_IF_ERROR(Run(training_, placement, training_.graph.nodes.size(), batch, weight / labels,
+                         add_gradients));
+  FoldStatistics(batch, rows, weight);
   const T loss = *Pointer(training_, placement, training_.graph.loss);
   const T correct = *Pointer(training_, placement, training_.graph.correct);
   sums[layout_.loss_offset] += static_cast<float>(weight * loss);
@@ -265,6 +277,30 @@ absl::Status ReferenceExecutable<T>::Accumulate(const Batch& batch, double weigh
   }
   last_rows_ = rows;
   return absl::OkStatus();
+}
+
+template <class T>
+void ReferenceExecutable<T>::FoldStatistics(const Batch& batch, int64_t rows, double weight) {
+  RowGroups groups;
+  groups.Set(batch.groups);
+  float* sums = reduction_.as<float>();
+  for (const BatchStatistics& statistics : training_.statistics) {
+    const T* mean = Pointer(training_, training_place_, statistics.mean);
+    const T* variance = Pointer(training_, training_place_, statistics.variance);
+    const ReductionEntry& entry = layout_.entry(statistics.running_mean);
+    const int64_t variance_offset = layout_.entry(statistics.running_variance).offset;
+    for (int64_t group = 0; group < groups.count(); ++group) {
+      const int64_t of_group = groups.rows(group, rows);
+      const double count = static_cast<double>((ranks_.is_wanted() ? ranks_.rows() : of_group) *
+                                               statistics.count_per_row);
+      const double share = weight * static_cast<double>(of_group) / static_cast<double>(rows);
+      for (int64_t c = 0; c < entry.count; ++c) {
+        const int64_t at = group * entry.count + c;
+        sums[entry.offset + c] += static_cast<float>(share * mean[at]);
+        sums[variance_offset + c] += static_cast<float>(share * variance[at] * count / (count - 1));
+      }
+    }
+  }
 }
 
 template <class T>
@@ -360,7 +396,8 @@ absl::StatusOr<Evaluation> ReferenceExecutable<T>::Evaluate(const Batch& batch) 
   const Placement& placement = evaluation_place_;
   LoadInputs(batch.inputs);
   last_rows_ = 0;
-  Run(evaluation_, placement, evaluation_.graph.nodes.size(), batch, 0, [](const Node&) {});
+  TY_RETURN_IF_ERROR(
+      Run(evaluation_, placement, evaluation_.graph.nodes.size(), batch, 0, [](const Node&) {}));
   const T loss = *Pointer(evaluation_, placement, evaluation_.graph.loss);
   const T correct = *Pointer(evaluation_, placement, evaluation_.graph.correct);
   const int64_t labels = static_cast<int64_t>(batch.labels.size());
@@ -378,8 +415,8 @@ absl::StatusOr<std::vector<float>> ReferenceExecutable<T>::Predict(absl::Span<co
   const Placement& placement = evaluation_place_;
   LoadInputs(inputs);
   last_rows_ = 0;
-  Run(evaluation_, placement, evaluation_.graph.nodes.size() - 1, Batch{inputs, {}}, 0,
-      [](const Node&) {});
+  TY_RETURN_IF_ERROR(Run(evaluation_, placement, evaluation_.graph.nodes.size() - 1,
+                         Batch{inputs, {}}, 0, [](const Node&) {}));
   const T* logits = Pointer(evaluation_, placement, evaluation_.graph.logits);
   const int64_t count = model_.value(model_.logits).Elements(rows);
   std::vector<float> values(static_cast<size_t>(count));
