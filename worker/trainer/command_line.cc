@@ -84,6 +84,7 @@ absl::StatusOr<std::unique_ptr<parallel::Communicator>> ConnectHost(
   options.group = group;
   options.run_dir = run_dir::RunDir(flags.run_dir);
   options.interface = assignment.interface;
+  options.worker = assignment.worker;
   options.cancelled = &g_signals.stop;
   return parallel::ConnectGloo(options);
 }
