@@ -20,6 +20,7 @@ struct Operands {
   const int32_t* labels = nullptr;  // [rows] or [rows, T], for the loss
   double gradient_scale = 0;        // weight / labels, for the gradient of the loss
   RandomPosition position = {};     // for dropout
+  const float* stage_output_gradient = nullptr;
 
   const Shape& input_shape(size_t i) const { return graph.value(node.inputs[i]).shape; }
   const Shape& output_shape(size_t i) const { return graph.value(node.outputs[i]).shape; }
