@@ -12,6 +12,8 @@ namespace {
 
 constexpr int64_t kMaxNumber = std::numeric_limits<int64_t>::max();
 constexpr int kMaxRank = 4095;
+constexpr int kMaxReplica = 4095;
+constexpr int kMaxStage = 63;
 
 struct OutcomeRow {
   Outcome outcome;
@@ -80,6 +82,39 @@ RankExit GetRankExit(FieldReader& reader) {
   reader.Integer("rank", exit.rank, 0, kMaxRank);
   GetExit(reader, exit);
   return exit;
+}
+
+Json HostingJson(const std::vector<RankHosting>& hosting) {
+  Json json = Json::array();
+  for (const RankHosting& host : hosting) {
+    Json item;
+    item["rank"] = host.rank;
+    item["first_replica"] = host.first_replica;
+    item["replicas"] = host.replicas;
+    item["stage"] = host.stage;
+    item["samples_per_s"] = NumberJson(host.samples_per_s);
+    json.push_back(std::move(item));
+  }
+  return json;
+}
+
+std::vector<RankHosting> GetHosting(FieldReader& reader) {
+  std::vector<RankHosting> hosting;
+  for (FieldReader& item : reader.Objects("hosting")) {
+    RankHosting host;
+    item.Require("rank");
+    item.Integer("rank", host.rank, 0, kMaxRank);
+    item.Integer("first_replica", host.first_replica, 0, kMaxReplica);
+    item.Integer("replicas", host.replicas, 0, kMaxReplica + 1);
+    item.Integer("stage", host.stage, 0, kMaxStage);
+    item.Double("samples_per_s", host.samples_per_s);
+    hosting.push_back(host);
+  }
+  if (hosting.size() > kMaxRank + 1) {
+    reader.Violate("hosting", absl::StrCat("lists ", hosting.size(), " ranks; expected at most ",
+                                           kMaxRank + 1));
+  }
+  return hosting;
 }
 
 // Parses `text`, lets `read` fill a T from it, and turns violations into a status.
@@ -153,9 +188,12 @@ std::string EncodeProgress(const Progress& progress) {
   json["planned_bytes"] = progress.planned_bytes;
   json["checkpoint_request"] = progress.checkpoint_request;
   json["last_checkpoint_step"] = progress.last_checkpoint_step;
+  json["hosting"] = HostingJson(progress.hosting);
+  json["hosting_reason"] = progress.hosting_reason;
   json["data_digest"] = progress.data_digest;
   json["model_digest"] = progress.model_digest;
   json["update_time_us"] = progress.update_time_us;
+  json["silent_until_boottime_us"] = progress.silent_until_boottime_us;
   return DumpJson(json) + "\n";
 }
 
@@ -186,9 +224,12 @@ absl::StatusOr<Progress> DecodeProgress(absl::string_view text, absl::string_vie
     reader.Integer("planned_bytes", progress.planned_bytes, 0, kMaxNumber);
     reader.Integer("checkpoint_request", progress.checkpoint_request, 0, kMaxNumber);
     reader.Integer("last_checkpoint_step", progress.last_checkpoint_step, 0, kMaxNumber);
+    progress.hosting = GetHosting(reader);
+    reader.String("hosting_reason", progress.hosting_reason);
     reader.String("data_digest", progress.data_digest);
     reader.String("model_digest", progress.model_digest);
     reader.Integer("update_time_us", progress.update_time_us, 0, kMaxNumber);
+    reader.Integer("silent_until_boottime_us", progress.silent_until_boottime_us, 0, kMaxNumber);
     return progress;
   });
 }
@@ -201,6 +242,9 @@ std::string EncodeRankResult(const RankResult& result) {
   json["step"] = result.step;
   json["metrics"] = Json::object();
   for (const auto& [name, value] : result.metrics) json["metrics"][name] = NumberJson(value);
+  json["stuck_rank"] = result.stuck_rank;
+  json["operation"] = result.operation;
+  json["sequence"] = result.sequence;
   return DumpJson(json) + "\n";
 }
 
@@ -216,6 +260,9 @@ absl::StatusOr<RankResult> DecodeRankResult(absl::string_view text, absl::string
       metrics.Require(name);  // a null is no value
       metrics.Double(name, result.metrics[name]);
     }
+    reader.Integer("stuck_rank", result.stuck_rank, -1, kMaxRank);
+    reader.String("operation", result.operation);
+    reader.Integer("sequence", result.sequence, 0, kMaxNumber);
     return result;
   });
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -50,7 +51,8 @@ EvaluationSums Unpack(absl::Span<const float> message) {
 absl::StatusOr<EvaluationSums> EvaluatePart(const data::Dataset& dataset,
                                             const data::Preparation& preparation, int rank,
                                             int world_size, int64_t max_rows,
-                                            engine::Executable& executable, Clock& clock) {
+                                            engine::Executable& executable, Clock& clock,
+                                            const OnBatch& on_batch) {
   const parallel::RowRange mine = parallel::ReplicaRows(dataset.size(), rank, world_size);
   const auto plan = [mine, max_rows](int64_t sequence) {
     const int64_t begin = std::min(mine.begin + sequence * max_rows, mine.end);
@@ -65,6 +67,8 @@ absl::StatusOr<EvaluationSums> EvaluatePart(const data::Dataset& dataset,
   data::Prefetcher prefetcher(dataset, plain, plan, kEvaluationPrefetchDepth, clock);
   int64_t skipped = 0;
   engine::Evaluation sum;
+  absl::Duration slowest;
+  absl::Duration begin = clock.Uptime();
   while (const data::PreparedBatch* batch = prefetcher.Next()) {
     skipped += batch->skipped;
     if (batch->rows == 0) continue;
@@ -74,6 +78,9 @@ absl::StatusOr<EvaluationSums> EvaluatePart(const data::Dataset& dataset,
     sum.correct += part.correct;
     sum.top5 += part.top5;
     sum.rows += part.rows;
+    const absl::Duration end = clock.Uptime();
+    slowest = std::max(slowest, end - std::exchange(begin, end));
+    if (on_batch) TY_RETURN_IF_ERROR(on_batch(slowest));
   }
   TY_RETURN_IF_ERROR(prefetcher.status());
   return EvaluationSums{.loss = sum.loss_sum,
@@ -100,10 +107,13 @@ absl::StatusOr<EvaluationResult> JoinParts(absl::Span<const EvaluationSums> part
 absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset,
                                           const data::Preparation& preparation, int64_t max_rows,
                                           engine::Executable& executable,
-                                          parallel::Communicator& communicator, Clock& clock) {
-  TY_ASSIGN_OR_RETURN(const EvaluationSums mine,
-                      EvaluatePart(dataset, preparation, communicator.rank(),
-                                   communicator.world_size(), max_rows, executable, clock));
+                                          parallel::Communicator& communicator, Clock& clock,
+                                          const OnBatch& on_batch) {
+  TY_ASSIGN_OR_RETURN(
+      const EvaluationSums mine,
+      EvaluatePart(dataset, preparation, communicator.rank(), communicator.world_size(), max_rows,
+                   executable, clock, on_batch));
+  if (on_batch) TY_RETURN_IF_ERROR(on_batch(std::nullopt));
   std::vector<float> message(static_cast<size_t>(communicator.world_size()) * kFloatsPerRank);
   const auto slot = [&message](int rank) {
     return absl::MakeSpan(message).subspan(static_cast<size_t>(rank) * kFloatsPerRank,

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -36,12 +38,17 @@ struct EvaluationSums {
   double skipped = 0;
 };
 
+// Signs of life: told after each batch how long the slowest one took so far, and nothing when all
+// that is left is to wait for other ranks.
+using OnBatch = std::function<absl::Status(std::optional<absl::Duration> slowest)>;
+
 // The part of `rank`, in batches of `max_rows`. Of `preparation` the augmentation is left out;
 // corrupt samples that training would replace do not count.
 absl::StatusOr<EvaluationSums> EvaluatePart(const data::Dataset& dataset,
                                             const data::Preparation& preparation, int rank,
                                             int world_size, int64_t max_rows,
-                                            engine::Executable& executable, Clock& clock);
+                                            engine::Executable& executable, Clock& clock,
+                                            const OnBatch& on_batch = {});
 // The parts of all ranks, added up in their order: the same bits wherever that is done. DATA_LOSS
 // where no sample is left.
 absl::StatusOr<EvaluationResult> JoinParts(absl::Span<const EvaluationSums> parts);
@@ -50,7 +57,8 @@ absl::StatusOr<EvaluationResult> JoinParts(absl::Span<const EvaluationSums> part
 absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset,
                                           const data::Preparation& preparation, int64_t max_rows,
                                           engine::Executable& executable,
-                                          parallel::Communicator& communicator, Clock& clock);
+                                          parallel::Communicator& communicator, Clock& clock,
+                                          const OnBatch& on_batch = {});
 
 // "<prefix>loss", "<prefix>accuracy", "<prefix>top5" where there are more classes than five, and
 // "<prefix>perplexity" of a model that predicts tokens.

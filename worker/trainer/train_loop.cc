@@ -20,11 +20,6 @@ namespace {
 
 using run_dir::Progress;
 
-// A collective of a step may take this many steps' time, and never less than the minimum: the
-// machine may be busy.
-constexpr double kTimeoutSteps = 20;
-constexpr absl::Duration kTimeoutMin = absl::Seconds(30);
-constexpr absl::Duration kTimeoutMax = absl::Minutes(30);
 // Other ranks may load or evaluate longer than this one.
 constexpr absl::Duration kEvaluationTimeout = absl::Minutes(10);
 
@@ -90,7 +85,8 @@ absl::Status TrainLoop::Step() {
   unfinished_.push_back({.step = step_, .lr = lr, .skipped = votes.skipped});
   const auto in_flight = static_cast<size_t>(executable_.max_updates_in_flight());
   TY_RETURN_IF_ERROR(FinishUpdates(in_flight - 1));
-  AdjustTimeout(clock_.Uptime() - start);
+  pace_.Add(clock_.Uptime() - start);
+  AdjustTimeout(pace_.CollectiveLimit());
   return absl::OkStatus();
 }
 
@@ -175,12 +171,10 @@ absl::Status TrainLoop::ReportStep(const Unfinished& update, const engine::StepM
                               absl::StrCat("optimizer.", engine::RuleName(rule), ".lr"), update.lr);
 }
 
-void TrainLoop::AdjustTimeout(absl::Duration step_time) {
-  constexpr double kWeight = 0.1;
-  mean_step_time_ = mean_step_time_ == absl::ZeroDuration()
-                        ? step_time
-                        : mean_step_time_ + kWeight * (step_time - mean_step_time_);
-  SetTimeout(std::clamp(kTimeoutSteps * mean_step_time_, kTimeoutMin, kTimeoutMax));
+// What a step may take from now on, where others wait for it.
+void TrainLoop::AdjustTimeout(absl::Duration limit) {
+  SetTimeout(limit);
+  reporter_.set_running_silence(pace_.Silence(limit));
 }
 
 void TrainLoop::SetTimeout(absl::Duration timeout) {
@@ -213,7 +207,12 @@ absl::Status TrainLoop::AfterStep() {
   // What is recorded of a step comes after all metrics up to it.
   if (is_evaluation_due || is_checkpoint_due || agreed_.stop) TY_RETURN_IF_ERROR(FinishUpdates(0));
   if (is_evaluation_due) TY_RETURN_IF_ERROR(EvaluateTestSplit());
-  if (is_checkpoint_due && !is_last && !agreed_.stop) TY_RETURN_IF_ERROR(StartCheckpoint());
+  if (is_checkpoint_due && !is_last && !agreed_.stop) {
+    // All ranks wait longer for rank 0 in the next step.
+    AdjustTimeout(pace_.LimitAfterCheckpoint());
+    TY_RETURN_IF_ERROR(reporter_.Promise(pace_.Silence(pace_.LimitAfterCheckpoint())));
+    TY_RETURN_IF_ERROR(StartCheckpoint());
+  }
   if (const auto ended = checkpoints_.Poll()) TY_RETURN_IF_ERROR(CheckpointEnded(*ended));
   return absl::OkStatus();
 }
@@ -246,18 +245,24 @@ absl::Status TrainLoop::EvaluateTestSplit() {
     TY_RETURN_IF_ERROR(EvaluateWeights(*dataset, "test.ema_", record));
     TY_RETURN_IF_ERROR(executable_.ExchangeAverages());
   }
-  AdjustTimeout(mean_step_time_);
+  AdjustTimeout(pace_.CollectiveLimit());
   evaluated_step_ = step_;
   evaluation_ = std::move(record);
   evaluation_uptime_ = clock_.Uptime();
+  TY_RETURN_IF_ERROR(reporter_.Promise(pace_.Silence(pace_.CollectiveLimit())));
   return reporter_.Flush();
 }
 
 absl::Status TrainLoop::EvaluateWeights(const data::Dataset& dataset, absl::string_view prefix,
                                         RecordedEvaluation& record) {
-  TY_ASSIGN_OR_RETURN(const EvaluationResult result,
-                      Evaluate(dataset, training_.preparation, training_.max_rows, executable_,
-                               *training_.communicators.host, clock_));
+  TY_ASSIGN_OR_RETURN(
+      const EvaluationResult result,
+      Evaluate(
+          dataset, training_.preparation, training_.max_rows, executable_,
+          *training_.communicators.host, clock_, [this](std::optional<absl::Duration> slowest) {
+            return reporter_.Promise(slowest.has_value() ? StepPace::SilenceInEvaluation(*slowest)
+                                                         : pace_.Silence(kEvaluationTimeout));
+          }));
   record.samples = result.samples;
   record.skipped = result.skipped;
   for (const auto& [name, value] : EvaluationMetrics(result, prefix, training_.spec.model)) {

@@ -18,6 +18,7 @@
 #include "worker/trainer/checkpoint_writer.h"
 #include "worker/trainer/control.h"
 #include "worker/trainer/reporter.h"
+#include "worker/trainer/step_pace.h"
 #include "worker/trainer/training.h"
 #include "worker/trainer/votes.h"
 
@@ -59,7 +60,7 @@ class TrainLoop {
   // Takes and reports the metrics of updates, the oldest first, until `left` are unfinished.
   absl::Status FinishUpdates(size_t left);
   absl::Status ReportStep(const Unfinished& update, const engine::StepMetrics& metrics);
-  void AdjustTimeout(absl::Duration step_time);
+  void AdjustTimeout(absl::Duration limit);
   void SetTimeout(absl::Duration timeout);
 
   // Evaluations and checkpoints that are due after a step.
@@ -94,7 +95,7 @@ class TrainLoop {
   int64_t checkpoint_step_ = -1;   // newest that is complete
   absl::Duration evaluation_uptime_;
   absl::Duration checkpoint_uptime_;
-  absl::Duration mean_step_time_;
+  StepPace pace_;
 };
 
 }  // namespace trainyard::trainer

@@ -38,9 +38,13 @@ TEST(RunDirGolden, ProgressIsWrittenByteForByte) {
   progress.planned_bytes = 52428800;
   progress.checkpoint_request = 2;
   progress.last_checkpoint_step = 100;
+  progress.hosting = {{.rank = 0, .first_replica = 0, .replicas = 6, .samples_per_s = 4050},
+                      {.rank = 1, .first_replica = 6, .replicas = 2, .samples_per_s = 1350}};
+  progress.hosting_reason = "speeds of steps 3 to 10";
   progress.data_digest = "glyphs-v1:train=20000";
   progress.model_digest = "xxh3-128:0123456789abcdef0123456789abcdef";
   progress.update_time_us = 1790000000000000;
+  progress.silent_until_boottime_us = 123456000000;
   EXPECT_EQ(EncodeProgress(progress), GoldenText("progress.json"));
   EXPECT_EQ(DecodeProgress(GoldenText("progress.json"), "progress.json").value(), progress);
 }
@@ -52,6 +56,9 @@ TEST(RunDirGolden, ResultIsWrittenByteForByte) {
   result.message = "loss is nan at step 12";
   result.step = 11;
   result.metrics = {{"test.accuracy", 0.91}, {"train.loss", std::nan("")}};
+  result.stuck_rank = 1;
+  result.operation = "all_reduce";
+  result.sequence = 27;
   EXPECT_EQ(EncodeRankResult(result), GoldenText("result.json"));
   const auto read = DecodeRankResult(GoldenText("result.json"), "result.json");
   ASSERT_TRUE(read.ok()) << read.status();
@@ -142,6 +149,8 @@ TEST(RunDirGolden, ExamplesOfTheDocumentAreRead) {
   const auto progress = DecodeProgress(DocumentExample("ranks/<r>/progress.json"), "document");
   ASSERT_TRUE(progress.ok()) << progress.status();
   EXPECT_EQ(progress->total_steps, 936);
+  ASSERT_EQ(progress->hosting.size(), 2U);
+  EXPECT_EQ(progress->hosting[1].first_replica, 6);
   const auto result = DecodeRankResult(DocumentExample("ranks/<r>/result.json"), "document");
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->metrics.at("test.loss"), 0.25);

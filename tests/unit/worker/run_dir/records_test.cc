@@ -48,6 +48,25 @@ TEST(Records, FilesSurviveWriteAndRead) {
   EXPECT_EQ(ReadSupervisorRecord(dir).value(), record);
 }
 
+TEST(Records, AProgressWithoutHostingIsRead) {
+  const auto progress = DecodeProgress(R"({"state":"running","step":3})", "progress.json");
+  ASSERT_TRUE(progress.ok()) << progress.status();
+  EXPECT_TRUE(progress->hosting.empty());
+  EXPECT_EQ(progress->hosting_reason, "");
+}
+
+TEST(Records, AHostingOfMoreRanksThanAGangMayHaveIsRefused) {
+  Progress progress;
+  for (int rank = 0; rank < 4097; ++rank) progress.hosting.push_back({.rank = rank % 4096});
+  const auto read = DecodeProgress(EncodeProgress(progress), "progress.json");
+  EXPECT_THAT(read.status().message(), HasSubstr("lists 4097 ranks; expected at most 4096"));
+  progress.hosting.pop_back();
+  EXPECT_TRUE(DecodeProgress(EncodeProgress(progress), "progress.json").ok());
+  const auto bad = DecodeProgress(R"({"state":"running","hosting":[{"rank":0,"replicas":-1}]})",
+                                  "progress.json");
+  EXPECT_THAT(bad.status().message(), HasSubstr("hosting[0].replicas"));
+}
+
 TEST(Records, MissingFilesAreNotFound) {
   const TemporaryFolder folder;
   EXPECT_TRUE(absl::IsNotFound(ReadAttemptExit(RunDir(folder.path())).status()));

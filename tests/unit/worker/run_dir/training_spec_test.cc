@@ -67,8 +67,9 @@ TEST(TrainingSpec, ReadsThePrecision) {
   EXPECT_EQ(ParseTrainingSpec(kMinimal)->train.precision, TrainSpec::Precision::kF32);
   using Precision = TrainSpec::Precision;
   for (const auto& [text, precision] :
-       {std::pair(R"("bf16")", Precision::kBf16), std::pair(R"("PRECISION_BF16")", Precision::kBf16),
-        std::pair("2", Precision::kBf16), std::pair(R"("tf32")", Precision::kTf32),
+       {std::pair(R"("bf16")", Precision::kBf16),
+        std::pair(R"("PRECISION_BF16")", Precision::kBf16), std::pair("2", Precision::kBf16),
+        std::pair(R"("tf32")", Precision::kTf32),
         std::pair(R"("PRECISION_TF32")", Precision::kTf32), std::pair("3", Precision::kTf32),
         std::pair(R"("f16")", Precision::kF16), std::pair(R"("PRECISION_F16")", Precision::kF16),
         std::pair("4", Precision::kF16)}) {

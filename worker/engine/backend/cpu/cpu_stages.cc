@@ -48,13 +48,11 @@ const float* CpuExecutable::InputsOf(const Batch& batch, int slot) {
 absl::Status CpuExecutable::Forward(const Batch& batch, int64_t rows, int slot) {
   TY_RETURN_IF_ERROR(CheckSlot(options_, slot));
   TY_RETURN_IF_ERROR(CheckStageBatch(model_, batch, rows, options_.max_rows));
-  TY_RETURN_IF_ERROR(CheckStatistics(training_, rows));
+  TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, rows));
   TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
   last_rows_ = 0;
   Slot& kept = slots_[static_cast<size_t>(slot)];
-  kept.state = {};
-  kept.state.labels = batch.labels.data();
-  kept.state.position = batch.position;
+  kept.state = TrainingState(batch);
   kept.state.stage_output = kept.outputs.as<float>();
   kept.state.stage_output_gradient = kept.output_gradients.as<float>();
   kept.rows = rows;
