@@ -23,6 +23,9 @@ std::string Who(int peer) {
   return peer < 0 ? std::string("a peer") : absl::StrCat("rank ", peer);
 }
 
+// Between two looks of somebody who looks many times a second.
+constexpr absl::Duration kLookLate = absl::Seconds(1);
+
 // "<peer> <sequence> <operation>".
 constexpr char kBlamePayload[] = "trainyard/collective";
 
@@ -65,6 +68,13 @@ std::optional<Blame> BlameOf(const absl::Status& status) {
   }
   blame.operation = std::string(parts[2]);
   return blame;
+}
+
+absl::Duration WaitLimit::Left(absl::Duration now) {
+  const absl::Duration gap = now - last_look_;
+  if (gap > kLookLate) deadline_ += gap;
+  last_look_ = now;
+  return std::max(deadline_ - now, absl::ZeroDuration());
 }
 
 Block BlockOf(size_t size, int index, int parts) {

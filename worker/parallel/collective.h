@@ -40,6 +40,21 @@ struct Blame {
 };
 std::optional<Blame> BlameOf(const absl::Status& status);
 
+// How long a call waits for other ranks. Whoever looks at it many times a second gets back the time
+// in which its own process was not run, since the machine was suspended or overloaded: the others
+// were not run either.
+class WaitLimit {
+ public:
+  WaitLimit(absl::Duration now, absl::Duration limit) : last_look_(now), deadline_(now + limit) {}
+
+  // What is left of it; zero where it is over.
+  absl::Duration Left(absl::Duration now);
+
+ private:
+  absl::Duration last_look_;
+  absl::Duration deadline_;
+};
+
 // Elements [begin, end) of `size` that rank `index` of `parts` reduces: as even as possible.
 struct Block {
   size_t begin = 0;

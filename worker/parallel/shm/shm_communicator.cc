@@ -172,26 +172,27 @@ class ShmCommunicator : public Communicator {
     // Sequentially consistent, as is the waiter's announcement: one of the two sees the other.
     mine.published.store(step_);
     if (mine.waiters.load() > 0) FutexWakeAll(mine.published);
-    const absl::Duration deadline = Clock::Real()->Uptime() + timeout_;
+    WaitLimit limit(Clock::Real()->Uptime(), timeout_);
     for (int i = 1; i < world_size() && broken_.ok(); ++i) {
-      broken_ = WaitFor((rank_ + i) % world_size(), deadline);
+      broken_ = WaitFor((rank_ + i) % world_size(), limit);
     }
     if (!broken_.ok()) Leave();
     return broken_;
   }
 
-  absl::Status WaitFor(int peer, absl::Duration deadline) {
+  absl::Status WaitFor(int peer, WaitLimit& limit) {
     RankSlot& slot = segment_->slot(peer);
     for (int look = 0; look < kBusyLooks && !HasPublished(slot); ++look) Pause();
     const absl::Duration sleep_uptime =
-        HasPublished(slot) ? deadline : Clock::Real()->Uptime() + kYieldTime;
+        HasPublished(slot) ? absl::InfiniteDuration() : Clock::Real()->Uptime() + kYieldTime;
     while (!HasPublished(slot)) {
       // What it published before it left counts, so look once more.
       if (slot.left.load() != 0 && !HasPublished(slot)) {
         return PeerLost(collective_, peer, "it left the gang");
       }
       const absl::Duration now = Clock::Real()->Uptime();
-      if (now >= deadline) return CollectiveTimedOut(collective_, peer, timeout_);
+      const absl::Duration left = limit.Left(now);
+      if (left == absl::ZeroDuration()) return CollectiveTimedOut(collective_, peer, timeout_);
       if (now < sleep_uptime) {
         sched_yield();
         continue;
@@ -202,7 +203,7 @@ class ShmCommunicator : public Communicator {
       const uint32_t seen = slot.published.load();
       slot.waiters.fetch_add(1);
       if (!IsReached(seen)) {
-        FutexWait(slot.published, seen, std::min(kLifeCheckInterval, deadline - now));
+        FutexWait(slot.published, seen, std::min(kLifeCheckInterval, left));
       }
       slot.waiters.fetch_sub(1);
     }
