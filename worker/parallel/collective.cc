@@ -9,7 +9,6 @@
 #include "absl/strings/str_split.h"
 #include "common/base/duration.h"
 #include "common/base/errors.h"
-#include "worker/parallel/communicator.h"
 
 namespace trainyard::parallel {
 namespace {
@@ -22,9 +21,6 @@ std::string Where(const Collective& collective) {
 std::string Who(int peer) {
   return peer < 0 ? std::string("a peer") : absl::StrCat("rank ", peer);
 }
-
-// Between two looks of somebody who looks many times a second.
-constexpr absl::Duration kLookLate = absl::Seconds(1);
 
 // "<peer> <sequence> <operation>".
 constexpr char kBlamePayload[] = "trainyard/collective";
@@ -70,13 +66,6 @@ std::optional<Blame> BlameOf(const absl::Status& status) {
   return blame;
 }
 
-absl::Duration WaitLimit::Left(absl::Duration now) {
-  const absl::Duration gap = now - last_look_;
-  if (gap > kLookLate) deadline_ += gap;
-  last_look_ = now;
-  return std::max(deadline_ - now, absl::ZeroDuration());
-}
-
 Block BlockOf(size_t size, int index, int parts) {
   const auto i = static_cast<size_t>(index);
   const auto n = static_cast<size_t>(parts);
@@ -88,17 +77,25 @@ void AddTo(float* target, const float* source, size_t count) {
   for (size_t i = 0; i < count; ++i) target[i] += source[i];
 }
 
-absl::Status Communicator::AllToAll(absl::Span<const absl::Span<const float>>,
-                                    absl::Span<const absl::Span<float>>) {
-  return absl::UnimplementedError("all_to_all");
+absl::Status WrongPart(const Collective& collective, int sender, size_t sent, size_t expected) {
+  return CollectiveMismatch(
+      collective, absl::StrCat("rank ", sender, " sends ", sent, " elements where ", expected,
+                               " are expected"));
 }
 
-absl::Status Communicator::Send(absl::Span<const float>, int) {
-  return absl::UnimplementedError("send");
+absl::Status CheckParts(const Collective& collective, int world_size,
+                        absl::Span<const absl::Span<const float>> send,
+                        absl::Span<const absl::Span<float>> receive) {
+  const auto ranks = static_cast<size_t>(world_size);
+  if (send.size() == ranks && receive.size() == ranks) return absl::OkStatus();
+  return CollectiveMismatch(collective,
+                            absl::StrCat(send.size(), " parts to send and ", receive.size(),
+                                         " to receive; expected ", ranks, " of each"));
 }
 
-absl::Status Communicator::Receive(absl::Span<float>, int) {
-  return absl::UnimplementedError("receive");
+absl::Status CheckPeer(const Collective& collective, int rank, int world_size, int peer) {
+  if (peer >= 0 && peer < world_size && peer != rank) return absl::OkStatus();
+  return CollectiveMismatch(collective, absl::StrCat("there is no other rank ", peer));
 }
 
 }  // namespace trainyard::parallel

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 
 namespace trainyard::parallel {
 
@@ -29,6 +30,15 @@ inline constexpr char kReasonCollectiveTimeout[] = "COLLECTIVE_TIMEOUT";
 // FAILED_PRECONDITION (COLLECTIVE_MISMATCH): the ranks called different collectives.
 absl::Status CollectiveMismatch(const Collective& collective, absl::string_view what);
 
+// The same: `sender` brings a part of another size than its receiver waits for.
+absl::Status WrongPart(const Collective& collective, int sender, size_t sent, size_t expected);
+// OK, or CollectiveMismatch: all_to_all has one part for every rank.
+absl::Status CheckParts(const Collective& collective, int world_size,
+                        absl::Span<const absl::Span<const float>> send,
+                        absl::Span<const absl::Span<float>> receive);
+// OK, or CollectiveMismatch: the peer of `rank` is a rank, and another one.
+absl::Status CheckPeer(const Collective& collective, int rank, int world_size, int peer);
+
 // What the errors above know, for programs; none where the status is not one of them. Annotate
 // keeps it.
 struct Blame {
@@ -39,21 +49,6 @@ struct Blame {
   friend bool operator==(const Blame&, const Blame&) = default;
 };
 std::optional<Blame> BlameOf(const absl::Status& status);
-
-// How long a call waits for other ranks. Whoever looks at it many times a second gets back the time
-// in which its own process was not run, since the machine was suspended or overloaded: the others
-// were not run either.
-class WaitLimit {
- public:
-  WaitLimit(absl::Duration now, absl::Duration limit) : last_look_(now), deadline_(now + limit) {}
-
-  // What is left of it; zero where it is over.
-  absl::Duration Left(absl::Duration now);
-
- private:
-  absl::Duration last_look_;
-  absl::Duration deadline_;
-};
 
 // Elements [begin, end) of `size` that rank `index` of `parts` reduces: as even as possible.
 struct Block {

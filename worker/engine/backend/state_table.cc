@@ -35,6 +35,10 @@ absl::Status Executable::WriteReduction(absl::Span<const float> sums) {
   return absl::OkStatus();
 }
 
+absl::Status Executable::TakePartInStatistics() {
+  return absl::FailedPreconditionError("statistics of this rank; compile with sum_statistics");
+}
+
 absl::Span<float> Executable::sums(int) {
   return {};
 }
@@ -48,11 +52,13 @@ absl::Status Executable::AddSums(int, int64_t, int64_t) {
 }
 
 absl::Status Executable::BeginUpdate(double) {
-  return absl::UnimplementedError("this backend updates all parameters at once");
+  return absl::UnimplementedError(
+      "this backend, or this optimizer, updates all parameters at once");
 }
 
 absl::Status Executable::UpdateRange(int64_t, int64_t) {
-  return absl::UnimplementedError("this backend updates all parameters at once");
+  return absl::UnimplementedError(
+      "this backend, or this optimizer, updates all parameters at once");
 }
 
 absl::Status Executable::EndUpdate() {
@@ -219,6 +225,21 @@ absl::Status CheckStoredRows(const Graph& model, const Batch& batch, int64_t max
   return absl::OkStatus();
 }
 
+absl::Status CheckGroups(absl::Span<const int64_t> groups, int64_t rows) {
+  int64_t sum = 0;
+  for (const int64_t group : groups) {
+    if (group < 1 || group > rows - sum) {
+      return absl::InvalidArgumentError(absl::StrCat("a group of ", group, " rows behind ", sum,
+                                                     "; expected groups of at least ",
+                                                     "1 row that add up to ", rows));
+    }
+    sum += group;
+  }
+  if (groups.empty() || sum == rows) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("groups of ", sum, " rows in all; expected ", rows));
+}
+
 }  // namespace
 
 absl::Status CheckBatch(const Graph& model, const Batch& batch, int64_t max_rows,
@@ -240,7 +261,7 @@ absl::Status CheckBatch(const Graph& model, const Batch& batch, int64_t max_rows
                                                      "; expected [0, ", model.classes(), ")"));
     }
   }
-  return absl::OkStatus();
+  return CheckGroups(batch.groups, RowsOf(model, batch));
 }
 
 absl::Status CheckImageStore(const Graph& model, const ImageStore& images, int64_t bytes_max) {
@@ -269,9 +290,23 @@ absl::Status CheckImageStore(const Graph& model, const ImageStore& images, int64
   return absl::OkStatus();
 }
 
-absl::Status CheckStatistics(const StepGraph& step, int64_t rows) {
+absl::Status CheckStatistics(const StepGraph& step, const CompileOptions& options,
+                             absl::Span<const int64_t> groups, int64_t rows) {
+  if (step.statistics.empty()) return absl::OkStatus();
+  if (options.sum_statistics) {
+    // How many values there are shows when the ranks' are added up.
+    if (groups.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(groups.size(), " groups of rows; expected none where statistics are those of ",
+                     "all ranks"));
+  }
+  if (static_cast<int64_t>(groups.size()) > options.max_groups) {
+    return absl::InvalidArgumentError(absl::StrCat(groups.size(), " groups of rows; expected ",
+                                                   options.max_groups, " at most, max_groups"));
+  }
+  const int64_t smallest = groups.empty() ? rows : *std::min_element(groups.begin(), groups.end());
   for (const BatchStatistics& statistics : step.statistics) {
-    if (rows * statistics.count_per_row < 2) {
+    if (smallest * statistics.count_per_row < 2) {
       return absl::InvalidArgumentError(absl::StrCat("layer '", statistics.layer,
                                                      "': batch_norm over a single value per ",
                                                      "channel; expected at least 2"));
@@ -290,6 +325,23 @@ absl::Status CheckCompileOptions(const CompileOptions& options) {
   if (options.max_rows < 1 || options.threads < 1) {
     return absl::InvalidArgumentError(absl::StrCat("max_rows ", options.max_rows, ", threads ",
                                                    options.threads, "; expected at least 1"));
+  }
+  if (options.sum_slots < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sum_slots ", options.sum_slots, "; expected at least 0"));
+  }
+  if (options.max_groups < 1 || options.max_groups > options.max_rows) {
+    return absl::InvalidArgumentError(absl::StrCat("max_groups ", options.max_groups,
+                                                   "; expected 1 to max_rows, ", options.max_rows));
+  }
+  if (options.statistics_rank < 0 || options.statistics_rank >= options.statistics_ranks) {
+    return absl::InvalidArgumentError(absl::StrCat("statistics_rank ", options.statistics_rank,
+                                                   "; expected [0, ", options.statistics_ranks,
+                                                   ")"));
+  }
+  if (options.sum_statistics && options.max_groups > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_groups ", options.max_groups, " with sum_statistics; expected 1"));
   }
   return absl::OkStatus();
 }

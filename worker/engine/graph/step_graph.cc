@@ -53,6 +53,13 @@ StepGraph BuildTrainingStep(const Graph& model, const StepOptions& options) {
   StepGraph step;
   step.graph = model;
   step.statistics = CollectStatistics(model);
+  step.max_groups = options.max_groups;
+  for (const BatchStatistics& statistics : step.statistics) {
+    for (const ValueId id : {statistics.mean, statistics.variance}) {
+      Shape& shape = step.graph.value(id).shape;
+      if (options.max_groups > 1) shape.insert(shape.begin(), options.max_groups);
+    }
+  }
   Autodiff(step, options.inspect).Run();
   step.kept = {step.graph.loss, step.graph.correct};
   for (const BatchStatistics& statistics : step.statistics) {
@@ -110,7 +117,7 @@ ReductionLayout LayOutReduction(const StepGraph& step) {
   }
   layout.gradient_elements = layout.size;
   for (const BatchStatistics& statistics : step.statistics) {
-    const int64_t channels = step.graph.value(statistics.mean).shape[0];
+    const int64_t channels = ElementCount(step.graph.value(statistics.running_mean).shape);
     append(ReductionEntry::Kind::kMean, statistics.running_mean, channels);
     append(ReductionEntry::Kind::kVariance, statistics.running_variance, channels);
   }

@@ -53,12 +53,16 @@ struct StepGraph {
   ValueId input_gradient = kNoValue;
   // Values that must still be there when the step ends.
   std::vector<ValueId> kept;
+  int64_t max_groups = 1;  // StepOptions::max_groups
 };
 
 struct StepOptions {
   PassOptions passes = {};
   // Keeps the logits and takes the gradient with respect to the input (not to tokens), for tests.
   bool inspect = false;
+  // Largest number of groups of rows of which batch_norm takes statistics; those of more than one
+  // are [groups, C].
+  int64_t max_groups = 1;
 };
 
 // Forward with batch statistics, and backward.

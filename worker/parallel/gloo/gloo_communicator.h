@@ -11,13 +11,15 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "worker/parallel/communicator.h"
+#include "worker/parallel/group.h"
 #include "worker/run_dir/paths.h"
 
 namespace trainyard::parallel {
 
 struct GlooOptions {
-  int rank = 0;
+  int rank = 0;  // in the gang, as is the size
   int world_size = 1;
+  Group group = {};  // the whole gang, unless it has members
   run_dir::RunDir run_dir{""};
   // Network interface ("lo", "eth0") or local address to listen on.
   std::string interface = "lo";

@@ -18,23 +18,6 @@ TEST(Collective, ErrorsTellProgramsWhoAndWhatToo) {
   EXPECT_EQ(BlameOf(CollectiveMismatch(kCall, "sizes"))->sequence, 27);
 }
 
-TEST(WaitLimit, RunsOutWhereItIsLookedAtAllTheTime) {
-  constexpr absl::Duration kStart = absl::Seconds(1000);
-  WaitLimit limit(kStart, absl::Seconds(10));
-  for (int tick = 1; tick < 100; ++tick) {
-    const absl::Duration passed = tick * absl::Milliseconds(100);
-    ASSERT_EQ(limit.Left(kStart + passed), absl::Seconds(10) - passed);
-  }
-  EXPECT_EQ(limit.Left(kStart + absl::Seconds(10)), absl::ZeroDuration());
-  EXPECT_EQ(limit.Left(kStart + absl::Seconds(10.5)), absl::ZeroDuration());
-}
-
-TEST(WaitLimit, DoesNotCountTimeInWhichNobodyLooked) {
-  WaitLimit limit(absl::Seconds(1000), absl::Seconds(10));
-  EXPECT_EQ(limit.Left(absl::Seconds(1000.5)), absl::Seconds(9.5));
-  EXPECT_EQ(limit.Left(absl::Seconds(1000.5) + absl::Hours(8)), absl::Seconds(9.5));
-}
-
 TEST(Collective, OtherErrorsBlameNobody) {
   EXPECT_EQ(BlameOf(absl::OkStatus()), std::nullopt);
   EXPECT_EQ(BlameOf(absl::DeadlineExceededError("rank 0: all_reduce 27")), std::nullopt);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -79,17 +78,17 @@ CpuExecutable::CpuExecutable(const Graph& model, const OptimizerSpec& optimizer,
     : options_(options),
       backing_(backing),
       model_(model),
-      training_(BuildTrainingStep(model, {options.passes, options.inspect})),
+      training_(BuildTrainingStep(model, {options.passes, options.inspect, options.max_groups})),
       evaluation_(BuildEvaluationStep(model, {options.passes, options.inspect})),
       layout_(LayOutReduction(training_)),
       table_(BuildStateTable(model, layout_, optimizer)),
       updater_(optimizer, table_, layout_.gradient_elements, options.threads, backing),
-      parameters_(layout_.gradient_elements * int64_t{sizeof(float)}, backing),
+      exchanged_(layout_, options, backing),
       statistics_(layout_.statistic_elements * int64_t{sizeof(float)}, backing),
-      reduction_memory_(layout_.size * int64_t{sizeof(float)}, backing),
       engine_(dnnl::engine::kind::cpu, 0),
       stream_(engine_),
-      weights_(engine_, backing) {}
+      weights_(engine_, backing),
+      ranks_(options) {}
 
 absl::Status CpuExecutable::CompileLargest() {
   TY_RETURN_IF_ERROR(Prepare(training_, training_programs_, options_.max_rows).status());
@@ -98,9 +97,9 @@ absl::Status CpuExecutable::CompileLargest() {
 }
 
 void CpuExecutable::UpdatePlan() {
-  plan_.parameters = parameters_.bytes() + statistics_.bytes();
+  plan_.parameters = exchanged_.parameter_bytes() + statistics_.bytes();
   plan_.optimizer = updater_.state_bytes();
-  plan_.gradients = reduction_memory_.bytes();
+  plan_.gradients = exchanged_.gradient_bytes();
   plan_.activations = arena_bytes_;
   plan_.workspace = weights_.bytes() + updater_.workspace_bytes();
   const auto largest = training_programs_.find(options_.max_rows);
@@ -154,8 +153,8 @@ absl::StatusOr<Program*> CpuExecutable::Prepare(const StepGraph& step, Programs&
   const Program* const larger = largest == programs.end() ? nullptr : largest->second.get();
   try {
     const ScopedThreads threads(options_.threads);
-    const StateMemory state = {parameters_.as<float>(), statistics_.as<float>(),
-                               reduction_memory_.as<float>()};
+    const StateMemory state = {exchanged_.parameters(), statistics_.as<float>(),
+                               exchanged_.reduction()};
     const NumberType type =
         options_.precision == Precision::kBf16 ? NumberType::kBf16 : NumberType::kF32;
     Compiler(step, layout_, state, rows, options_.max_rows, options_.threads, type, engine_,
@@ -176,7 +175,7 @@ float* CpuExecutable::StatePointer(size_t index) const {
   const int64_t offset = table_.offsets[index];
   switch (table_.tensors[index].kind) {
     case StateTensor::Kind::kParameter:
-      return parameters_.as<float>() + offset;
+      return exchanged_.parameters() + offset;
     case StateTensor::Kind::kBuffer:
       return statistics_.as<float>() + offset;
     case StateTensor::Kind::kOptimizerSlot:
@@ -210,20 +209,32 @@ absl::Status CpuExecutable::Run(Program& program, const float* inputs, size_t ca
   } catch (const dnnl::error& error) {
     return FromError(error);
   }
-  return absl::OkStatus();
+  return state.status;
+}
+
+absl::Status CpuExecutable::TakePartInStatistics() {
+  return ranks_.is_wanted() ? ranks_.TakePart(training_) : Executable::TakePartInStatistics();
+}
+
+RunState CpuExecutable::TrainingState(const Batch& batch, double weight) {
+  groups_.Set(batch.groups);
+  RunState state;
+  state.labels = batch.labels.data();
+  state.position = batch.position;
+  state.gradient_scale = static_cast<float>(weight / static_cast<double>(batch.labels.size()));
+  state.groups = &groups_;
+  state.ranks = ranks_.is_wanted() ? &ranks_ : nullptr;
+  return state;
 }
 
 absl::Status CpuExecutable::Accumulate(const Batch& batch, double weight,
                                        const ReadyCallback& on_ready) {
   TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
-  TY_RETURN_IF_ERROR(CheckStatistics(training_, RowsOf(model_, batch)));
   const int64_t rows = RowsOf(model_, batch);
+  TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, rows));
   const double labels = static_cast<double>(batch.labels.size());
   TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
-  RunState state;
-  state.labels = batch.labels.data();
-  state.position = batch.position;
-  state.gradient_scale = static_cast<float>(weight / labels);
+  RunState state = TrainingState(batch, weight);
   state.accumulate = has_sums_;
   has_sums_ = true;
   // The range after the gradients becomes ready with the statistics, below.
@@ -238,7 +249,7 @@ absl::Status CpuExecutable::Accumulate(const Batch& batch, double weight,
   TY_RETURN_IF_ERROR(
       Run(*program, batch.inputs.data(), program->calls().size(), state, forward_ready, nullptr));
   FoldStatistics(*program, rows, weight);
-  float* sums = reduction_memory_.as<float>();
+  float* sums = exchanged_.reduction();
   sums[layout_.loss_offset] += static_cast<float>(weight * state.loss);
   sums[layout_.correct_offset] +=
       static_cast<float>(weight * static_cast<double>(state.correct) / labels);
@@ -251,46 +262,30 @@ absl::Status CpuExecutable::Accumulate(const Batch& batch, double weight,
 }
 
 void CpuExecutable::FoldStatistics(const Program& program, int64_t rows, double weight) {
-  float* sums = reduction_memory_.as<float>();
+  float* sums = exchanged_.reduction();
   for (size_t i = 0; i < training_.statistics.size(); ++i) {
     const BatchStatistics& statistics = training_.statistics[i];
-    const double count = static_cast<double>(rows * statistics.count_per_row);
-    const float* mean = program.ptr<float>(program.statistics[i].first);
-    const float* variance = program.ptr<float>(program.statistics[i].second);
     const ReductionEntry& entry = layout_.entry(statistics.running_mean);
     const int64_t variance_offset = layout_.entry(statistics.running_variance).offset;
-    for (int64_t c = 0; c < entry.count; ++c) {
-      sums[entry.offset + c] += static_cast<float>(weight * mean[c]);
-      sums[variance_offset + c] += static_cast<float>(weight * variance[c] * count / (count - 1));
-    }
-  }
-}
-
-absl::Status CpuExecutable::StartUpdate(double lr) {
-  float* sums = reduction_memory_.as<float>();
-  updated_ = {sums[layout_.loss_offset], sums[layout_.correct_offset]};
-  if (!updater_.Apply(lr, parameters_.as<float>(), sums)) {
-    updated_.loss = std::numeric_limits<double>::quiet_NaN();
-  }
-  for (const BatchStatistics& statistics : training_.statistics) {
-    for (ValueId target : {statistics.running_mean, statistics.running_variance}) {
-      const ReductionEntry& entry = layout_.entry(target);
-      const double share = statistics.momentum;
+    for (int64_t group = 0; group < groups_.count(); ++group) {
+      const float* mean = program.ptr<float>(program.statistics[i].first) + group * entry.count;
+      const float* variance =
+          program.ptr<float>(program.statistics[i].second) + group * entry.count;
+      const int64_t of_group = groups_.rows(group, rows);
+      const double count = static_cast<double>((ranks_.is_wanted() ? ranks_.rows() : of_group) *
+                                               statistics.count_per_row);
+      const double share = weight * static_cast<double>(of_group) / static_cast<double>(rows);
       for (int64_t c = 0; c < entry.count; ++c) {
-        float& running = statistics_.as<float>()[entry.offset - layout_.gradient_elements + c];
-        running = static_cast<float>((1 - share) * running + share * sums[entry.offset + c]);
+        sums[entry.offset + c] += static_cast<float>(share * mean[c]);
+        sums[variance_offset + c] += static_cast<float>(share * variance[c] * count / (count - 1));
       }
     }
   }
-  std::fill(sums + layout_.gradient_elements, sums + layout_.size, 0.0f);
-  has_sums_ = false;
-  weights_.Invalidate();
-  return absl::OkStatus();
 }
 
 absl::Status CpuExecutable::ExchangeAverages() {
   TY_RETURN_IF_ERROR(CheckHasAverages(table_));
-  updater_.ExchangeAverages(parameters_.as<float>());
+  updater_.ExchangeAverages(exchanged_.parameters());
   weights_.Invalidate();
   return absl::OkStatus();
 }
@@ -341,13 +336,12 @@ absl::StatusOr<Inspection> CpuExecutable::Inspect() const {
 
 absl::StatusOr<std::vector<CallProfile>> CpuExecutable::Profile(const Batch& batch, int repeats) {
   TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
-  TY_ASSIGN_OR_RETURN(Program * program,
-                      Prepare(training_, training_programs_, RowsOf(model_, batch)));
+  const int64_t rows = RowsOf(model_, batch);
+  TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, rows));
+  TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
   std::vector<double> seconds(program->calls().size(), 0.0);
   for (int i = 0; i < repeats; ++i) {
-    RunState state;
-    state.labels = batch.labels.data();
-    state.position = batch.position;
+    RunState state = TrainingState(batch, 0);
     TY_RETURN_IF_ERROR(
         Run(*program, batch.inputs.data(), program->calls().size(), state, nullptr, &seconds));
   }

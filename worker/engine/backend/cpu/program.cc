@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "common/base/check.h"
+#include "common/base/errors.h"
 
 namespace trainyard::engine::cpu {
 namespace {
@@ -92,6 +93,10 @@ void Program::Run(const float* inputs, size_t calls, RunState& state,
     }
     if (seconds != nullptr) {
       (*seconds)[i] += CpuSeconds() - start;
+    }
+    if (!state.status.ok()) {
+      state.status = Annotate(state.status, call.name);
+      return;
     }
     if (call.ready > ready) {
       if (on_ready) {

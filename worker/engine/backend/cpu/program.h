@@ -10,6 +10,8 @@
 #include "dnnl.hpp"
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/backend/buffer_plan.h"
+#include "worker/engine/backend/rank_statistics.h"
+#include "worker/engine/backend/row_groups.h"
 
 namespace trainyard::engine::cpu {
 
@@ -18,6 +20,9 @@ struct RunState {
   const int32_t* labels = nullptr;
   float gradient_scale = 0;  // weight / labels
   RandomPosition position;   // for dropout
+  // For batch_norm. Ranks, where not null, have its statistics in common.
+  const RowGroups* groups = &RowGroups::AllRows();
+  RankStatistics* ranks = nullptr;
   // False: gradients overwrite the reduction arena; true: they are added to it.
   bool accumulate = false;
   // Training has no use for top5, which takes a look at every logit more.
@@ -25,6 +30,8 @@ struct RunState {
   double loss = 0;  // mean over the labels
   int64_t correct = 0;
   int64_t top5 = 0;
+  // What ended the run before its last call.
+  absl::Status status = absl::OkStatus();
 };
 
 struct Call {
@@ -69,8 +76,8 @@ class Program {
   int64_t unshared_bytes() const { return buffers_.unshared_bytes(); }
   void Bind(std::byte* arena);
 
-  // Runs the first `calls` calls. `seconds`, if given, gets each call's time on this
-  // thread's CPU clock added.
+  // Runs the first `calls` calls, or up to one that leaves an error in the state. `seconds`, if
+  // given, gets each call's time on this thread's CPU clock added.
   void Run(const float* inputs, size_t calls, RunState& state,
            const Executable::ReadyCallback& on_ready, std::vector<double>* seconds = nullptr);
 
@@ -88,7 +95,7 @@ class Program {
   std::vector<size_t> packed_weights;  // numbers of those that the calls read
   BufferId logits = -1;
   BufferId input_gradient = -1;                           // plain; -1: not taken
-  std::vector<std::pair<BufferId, BufferId>> statistics;  // mean, biased variance
+  std::vector<std::pair<BufferId, BufferId>> statistics;  // mean, biased variance: [groups, C]
 
  private:
   void FillGuards(int call);

@@ -273,7 +273,7 @@ absl::Status CudaExecutable::Accumulate(const Batch& batch, double weight,
                                         const ReadyCallback& on_ready) {
   TY_RETURN_IF_ERROR(Check(batch));
   const int64_t rows = RowsOf(model_, batch);
-  TY_RETURN_IF_ERROR(CheckStatistics(training_, rows));
+  TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, rows));
   TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
   TY_RETURN_IF_ERROR(RefreshWeights());
   TY_RETURN_IF_ERROR(Send(batch, weight, 0));
@@ -327,7 +327,7 @@ absl::Status CudaExecutable::StartStep(const Batch& batch, double lr) {
     return Executable::StartStep(batch, lr);
   }
   TY_RETURN_IF_ERROR(Check(batch));
-  TY_RETURN_IF_ERROR(CheckStatistics(training_, rows));
+  TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, rows));
   TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
   TY_RETURN_IF_ERROR(Send(batch, 1, lr));
   return RunStep(*program, rows);

@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/errors.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/judge.h"
+#include "worker/engine/backend/rank_statistics.h"
 #include "worker/engine/backend/reference/kernels.h"
-#include "worker/engine/backend/reference/update.h"
+#include "worker/engine/backend/reference/updater.h"
 #include "worker/engine/backend/state_table.h"
 
 namespace trainyard::engine {
@@ -27,19 +31,21 @@ class ReferenceExecutable final : public Executable {
   ReferenceExecutable(const Graph& model, const OptimizerSpec& optimizer,
                       const CompileOptions& options, Backing backing)
       : options_(options),
-        optimizer_(optimizer),
         model_(model),
-        training_(BuildTrainingStep(model, {options.passes, options.inspect})),
+        training_(BuildTrainingStep(model, {options.passes, options.inspect, options.max_groups})),
         evaluation_(BuildEvaluationStep(model, {options.passes, options.inspect})),
         layout_(LayOutReduction(training_)),
         table_(BuildStateTable(model, layout_, optimizer)),
+        updater_(optimizer, table_, layout_.gradient_elements, backing),
         training_place_(Place(training_, options.max_rows)),
-        evaluation_place_(Place(evaluation_, options.max_rows)) {
+        evaluation_place_(Place(evaluation_, options.max_rows)),
+        ranks_(options) {
     parameters_ = AlignedBuffer(layout_.gradient_elements * kElement, backing);
     statistics_ = AlignedBuffer(layout_.statistic_elements * kElement, backing);
-    slots_ = AlignedBuffer(table_.slot_elements * kElement, backing);
-    averages_ = AlignedBuffer(table_.average_elements * kElement, backing);
     reduction_ = AlignedBuffer(layout_.size * int64_t{sizeof(float)}, backing);
+    for (int slot = 0; slot < options.sum_slots; ++slot) {
+      sums_.emplace_back(layout_.size * int64_t{sizeof(float)}, backing);
+    }
     arena_ = AlignedBuffer(std::max(training_place_.arena.bytes, evaluation_place_.arena.bytes),
                            backing);
     // Parameter gradients before they are added to the arena, and the inputs as T.
@@ -47,8 +53,8 @@ class ReferenceExecutable final : public Executable {
     inputs_ =
         AlignedBuffer(options.max_rows * ElementCount(model.input_shape()) * kElement, backing);
     plan_.parameters = parameters_.bytes() + statistics_.bytes();
-    plan_.optimizer = slots_.bytes() + averages_.bytes();
-    plan_.gradients = reduction_.bytes();
+    plan_.optimizer = updater_.state_bytes();
+    plan_.gradients = reduction_.bytes() * (options.sum_slots + 1);
     plan_.activations = arena_.bytes();
     plan_.workspace = gradients_.bytes() + inputs_.bytes();
     for (const Lifetime& lifetime : training_place_.lifetimes.lifetimes) {
@@ -61,10 +67,25 @@ class ReferenceExecutable final : public Executable {
   absl::Status WriteState(size_t index, absl::Span<const float> values) override;
   absl::Status Accumulate(const Batch& batch, double weight,
                           const ReadyCallback& on_ready) override;
+  absl::Status TakePartInStatistics() override {
+    return ranks_.is_wanted() ? ranks_.TakePart(training_) : Executable::TakePartInStatistics();
+  }
   absl::Span<float> reduction() override {
     return {reduction_.as<float>(), static_cast<size_t>(layout_.size)};
   }
+  absl::Span<float> sums(int slot) override {
+    TY_CHECK(slot >= 0 && slot < options_.sum_slots);
+    return {sums_[static_cast<size_t>(slot)].as<float>(), static_cast<size_t>(layout_.size)};
+  }
+  absl::Status StoreSums(int slot) override;
+  absl::Status AddSums(int slot, int64_t begin, int64_t end) override;
   absl::Status StartUpdate(double lr) override;
+  absl::Status BeginUpdate(double lr) override;
+  absl::Status UpdateRange(int64_t begin, int64_t end) override;
+  absl::Status EndUpdate() override;
+  bool updates_ranges() const override { return updater_.updates_ranges(); }
+  absl::Span<float> parameters() override;
+  std::vector<absl::Span<float>> parameter_states() override;
   absl::StatusOr<StepMetrics> FinishUpdate() override { return updated_; }
   absl::Status ExchangeAverages() override;
   absl::StatusOr<Evaluation> Evaluate(const Batch& batch) override;
@@ -91,28 +112,29 @@ class ReferenceExecutable final : public Executable {
 
   T* Pointer(const StepGraph& step, const Placement& placement, ValueId id) const;
   T* StateMemory(size_t index) const;
-  // Counts the update, and tells its rates.
-  UpdateRates NextRates(double lr);
-  void UpdateParameter(const Segment& segment, const UpdateRates& rates);
   // Runs the first `nodes` nodes; after each, done(node).
   template <class Done>
-  void Run(const StepGraph& step, const Placement& placement, size_t nodes, const Batch& batch,
-           double gradient_scale, const Done& done);
+  absl::Status Run(const StepGraph& step, const Placement& placement, size_t nodes,
+                   const Batch& batch, double gradient_scale, const Done& done);
+  // Weighs the batch's statistics, each group's by its rows, into the reduction.
+  void FoldStatistics(const Batch& batch, int64_t rows, double weight);
   void LoadInputs(absl::Span<const float> inputs) {
     std::copy(inputs.begin(), inputs.end(), inputs_.as<T>());
   }
 
   const CompileOptions options_;
-  const OptimizerSpec optimizer_;
   const Graph model_;
   const StepGraph training_;
   const StepGraph evaluation_;
   const ReductionLayout layout_;
   const StateTable table_;
+  reference::Updater<T> updater_;
   const Placement training_place_;
   const Placement evaluation_place_;
-  AlignedBuffer parameters_, slots_, averages_, statistics_;
+  AlignedBuffer parameters_, statistics_;
   AlignedBuffer reduction_, arena_, gradients_, inputs_;
+  std::vector<AlignedBuffer> sums_;
+  RankStatistics ranks_;
   MemoryPlan plan_;
   int64_t last_rows_ = 0;
   StepMetrics updated_;  // of the last update
@@ -156,9 +178,9 @@ T* ReferenceExecutable<T>::StateMemory(size_t index) const {
     case StateTensor::Kind::kBuffer:
       return statistics_.as<T>() + offset;
     case StateTensor::Kind::kOptimizerSlot:
-      return slots_.as<T>() + offset;
+      return updater_.slots() + offset;
     case StateTensor::Kind::kAverage:
-      return averages_.as<T>() + offset;
+      return updater_.averages() + offset;
   }
   return nullptr;
 }
@@ -182,30 +204,42 @@ absl::Status ReferenceExecutable<T>::WriteState(size_t index, absl::Span<const f
 
 template <class T>
 template <class Done>
-void ReferenceExecutable<T>::Run(const StepGraph& step, const Placement& placement, size_t nodes,
-                                 const Batch& batch, double gradient_scale, const Done& done) {
+absl::Status ReferenceExecutable<T>::Run(const StepGraph& step, const Placement& placement,
+                                         size_t nodes, const Batch& batch, double gradient_scale,
+                                         const Done& done) {
   const int64_t rows =
       static_cast<int64_t>(batch.inputs.size()) / ElementCount(model_.input_shape());
   for (size_t i = 0; i < nodes; ++i) {
     const Node& node = step.graph.nodes[i];
-    reference::Operands<T> operands{step.graph,          node,           rows,          {}, {},
-                                    batch.labels.data(), gradient_scale, batch.position};
+    reference::Operands<T> operands{.graph = step.graph,
+                                    .node = node,
+                                    .rows = rows,
+                                    .inputs = {},
+                                    .outputs = {},
+                                    .labels = batch.labels.data(),
+                                    .gradient_scale = gradient_scale,
+                                    .position = batch.position};
     for (ValueId input : node.inputs) {
       operands.inputs.push_back(Pointer(step, placement, input));
     }
     for (ValueId output : node.outputs) {
       operands.outputs.push_back(Pointer(step, placement, output));
     }
-    reference::RunNode(operands);
+    if (&step == &training_) {
+      operands.groups.Set(batch.groups);
+      operands.ranks = ranks_.is_wanted() ? &ranks_ : nullptr;
+    }
+    TY_RETURN_IF_ERROR(Annotate(reference::RunNode(operands), node.name));
     done(node);
   }
+  return absl::OkStatus();
 }
 
 template <class T>
 absl::Status ReferenceExecutable<T>::Accumulate(const Batch& batch, double weight,
                                                 const ReadyCallback& on_ready) {
   TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
-  TY_RETURN_IF_ERROR(CheckStatistics(training_, RowsOf(model_, batch)));
+  TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, RowsOf(model_, batch)));
   const int64_t rows = RowsOf(model_, batch);
   const double labels = static_cast<double>(batch.labels.size());
   const Placement& placement = training_place_;
@@ -231,18 +265,9 @@ absl::Status ReferenceExecutable<T>::Accumulate(const Batch& batch, double weigh
       ready = entry.offset + entry.count;
     }
   };
-  Run(training_, placement, training_.graph.nodes.size(), batch, weight / labels, add_gradients);
-  for (const BatchStatistics& statistics : training_.statistics) {
-    const double count = static_cast<double>(rows * statistics.count_per_row);
-    const T* mean = Pointer(training_, placement, statistics.mean);
-    const T* variance = Pointer(training_, placement, statistics.variance);
-    const ReductionEntry& entry = layout_.entry(statistics.running_mean);
-    const int64_t variance_offset = layout_.entry(statistics.running_variance).offset;
-    for (int64_t c = 0; c < entry.count; ++c) {
-      sums[entry.offset + c] += static_cast<float>(weight * mean[c]);
-      sums[variance_offset + c] += static_cast<float>(weight * variance[c] * count / (count - 1));
-    }
-  }
+  TY_RETURN_IF_ERROR(Run(training_, placement, training_.graph.nodes.size(), batch, weight / labels,
+                         add_gradients));
+  FoldStatistics(batch, rows, weight);
   const T loss = *Pointer(training_, placement, training_.graph.loss);
   const T correct = *Pointer(training_, placement, training_.graph.correct);
   sums[layout_.loss_offset] += static_cast<float>(weight * loss);
@@ -255,58 +280,101 @@ absl::Status ReferenceExecutable<T>::Accumulate(const Batch& batch, double weigh
 }
 
 template <class T>
-UpdateRates ReferenceExecutable<T>::NextRates(double lr) {
-  int64_t t = 0;
-  if (table_.step_offset >= 0) {
-    T& count = slots_.as<T>()[table_.step_offset];
-    t = std::min(static_cast<int64_t>(count) + 1, kMaxCountedSteps);
-    count = static_cast<T>(t);
-  }
-  return RatesOfUpdate(optimizer_, lr, t,
-                       reference::Norm(reduction_.as<float>(), layout_.gradient_elements));
-}
-
-template <class T>
-void ReferenceExecutable<T>::UpdateParameter(const Segment& segment, const UpdateRates& rates) {
-  const size_t slots = SlotNames(optimizer_).size();
-  T* parameter = parameters_.as<T>() + segment.offset;
-  reference::ParameterState<T> state = {.count = segment.count,
-                                        .gradient = reduction_.as<float>() + segment.offset,
-                                        .parameter = parameter};
-  if (slots > 0) {
-    state.first = slots_.as<T>() + segment.offset;
-  }
-  if (slots > 1) {
-    state.second = state.first + layout_.gradient_elements;
-  }
-  reference::ApplyRule<T>(optimizer_, rates,
-                          segment.is_bias_or_norm && !optimizer_.decay_bias_and_norm, state);
-  if (optimizer_.ema_decay > 0) {
-    reference::FoldAverage(rates.average_keep, parameter, averages_.as<T>() + segment.offset,
-                           segment.count);
+void ReferenceExecutable<T>::FoldStatistics(const Batch& batch, int64_t rows, double weight) {
+  RowGroups groups;
+  groups.Set(batch.groups);
+  float* sums = reduction_.as<float>();
+  for (const BatchStatistics& statistics : training_.statistics) {
+    const T* mean = Pointer(training_, training_place_, statistics.mean);
+    const T* variance = Pointer(training_, training_place_, statistics.variance);
+    const ReductionEntry& entry = layout_.entry(statistics.running_mean);
+    const int64_t variance_offset = layout_.entry(statistics.running_variance).offset;
+    for (int64_t group = 0; group < groups.count(); ++group) {
+      const int64_t of_group = groups.rows(group, rows);
+      const double count = static_cast<double>((ranks_.is_wanted() ? ranks_.rows() : of_group) *
+                                               statistics.count_per_row);
+      const double share = weight * static_cast<double>(of_group) / static_cast<double>(rows);
+      for (int64_t c = 0; c < entry.count; ++c) {
+        const int64_t at = group * entry.count + c;
+        sums[entry.offset + c] += static_cast<float>(share * mean[at]);
+        sums[variance_offset + c] += static_cast<float>(share * variance[at] * count / (count - 1));
+      }
+    }
   }
 }
 
 template <class T>
 absl::Status ReferenceExecutable<T>::ExchangeAverages() {
   TY_RETURN_IF_ERROR(CheckHasAverages(table_));
-  std::swap_ranges(parameters_.as<T>(), parameters_.as<T>() + layout_.gradient_elements,
-                   averages_.as<T>());
+  updater_.ExchangeAverages(parameters_.as<T>());
+  return absl::OkStatus();
+}
+
+template <class T>
+absl::Span<float> ReferenceExecutable<T>::parameters() {
+  if constexpr (std::is_same_v<T, float>) {
+    return {parameters_.as<float>(), static_cast<size_t>(layout_.gradient_elements)};
+  }
+  return {};
+}
+
+template <class T>
+std::vector<absl::Span<float>> ReferenceExecutable<T>::parameter_states() {
+  if constexpr (std::is_same_v<T, float>) {
+    return updater_.parameter_states();
+  }
+  return {};
+}
+
+template <class T>
+absl::Status ReferenceExecutable<T>::StoreSums(int slot) {
+  std::copy(reduction().begin(), reduction().end(), sums(slot).begin());
+  std::fill(reduction().begin(), reduction().end(), 0.0f);
+  return absl::OkStatus();
+}
+
+template <class T>
+absl::Status ReferenceExecutable<T>::AddSums(int slot, int64_t begin, int64_t end) {
+  TY_CHECK(begin >= 0 && begin <= end && end <= layout_.size);
+  const float* terms = sums(slot).data();
+  float* target = reduction_.as<float>();
+  for (int64_t i = begin; i < end; ++i) {
+    target[i] = terms[i] + target[i];
+  }
+  return absl::OkStatus();
+}
+
+template <class T>
+absl::Status ReferenceExecutable<T>::BeginUpdate(double lr) {
+  if (!updates_ranges()) {
+    return Executable::BeginUpdate(lr);
+  }
+  updater_.Begin(lr, reduction_.as<float>());
+  return absl::OkStatus();
+}
+
+template <class T>
+absl::Status ReferenceExecutable<T>::UpdateRange(int64_t begin, int64_t end) {
+  if (!updates_ranges()) {
+    return Executable::UpdateRange(begin, end);
+  }
+  updater_.Apply(begin, end, parameters_.as<T>(), reduction_.as<float>());
   return absl::OkStatus();
 }
 
 template <class T>
 absl::Status ReferenceExecutable<T>::StartUpdate(double lr) {
+  updater_.Begin(lr, reduction_.as<float>());
+  updater_.Apply(0, layout_.gradient_elements, parameters_.as<T>(), reduction_.as<float>());
+  return EndUpdate();
+}
+
+template <class T>
+absl::Status ReferenceExecutable<T>::EndUpdate() {
   float* sums = reduction_.as<float>();
   updated_ = {sums[layout_.loss_offset], sums[layout_.correct_offset]};
-  for (int64_t i = 0; i < layout_.gradient_elements; ++i) {
-    if (!std::isfinite(sums[i])) {
-      updated_.loss = std::numeric_limits<double>::quiet_NaN();
-    }
-  }
-  const UpdateRates rates = NextRates(lr);
-  for (const Segment& segment : table_.segments) {
-    UpdateParameter(segment, rates);
+  if (!updater_.is_finite()) {
+    updated_.loss = std::numeric_limits<double>::quiet_NaN();
   }
   for (const BatchStatistics& statistics : training_.statistics) {
     for (ValueId target : {statistics.running_mean, statistics.running_variance}) {
@@ -328,7 +396,8 @@ absl::StatusOr<Evaluation> ReferenceExecutable<T>::Evaluate(const Batch& batch) 
   const Placement& placement = evaluation_place_;
   LoadInputs(batch.inputs);
   last_rows_ = 0;
-  Run(evaluation_, placement, evaluation_.graph.nodes.size(), batch, 0, [](const Node&) {});
+  TY_RETURN_IF_ERROR(
+      Run(evaluation_, placement, evaluation_.graph.nodes.size(), batch, 0, [](const Node&) {}));
   const T loss = *Pointer(evaluation_, placement, evaluation_.graph.loss);
   const T correct = *Pointer(evaluation_, placement, evaluation_.graph.correct);
   const int64_t labels = static_cast<int64_t>(batch.labels.size());
@@ -346,8 +415,8 @@ absl::StatusOr<std::vector<float>> ReferenceExecutable<T>::Predict(absl::Span<co
   const Placement& placement = evaluation_place_;
   LoadInputs(inputs);
   last_rows_ = 0;
-  Run(evaluation_, placement, evaluation_.graph.nodes.size() - 1, Batch{inputs, {}}, 0,
-      [](const Node&) {});
+  TY_RETURN_IF_ERROR(Run(evaluation_, placement, evaluation_.graph.nodes.size() - 1,
+                         Batch{inputs, {}}, 0, [](const Node&) {}));
   const T* logits = Pointer(evaluation_, placement, evaluation_.graph.logits);
   const int64_t count = model_.value(model_.logits).Elements(rows);
   std::vector<float> values(static_cast<size_t>(count));
