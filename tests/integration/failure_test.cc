@@ -88,10 +88,17 @@ TEST(Failure, AStoppedRankIsNamedWithItsStackAndTheJobGoesOnWithTheSameCurve) {
   for (const char* part : {"rank 1 is stuck", "step ", "is stopped by a signal (T)"}) {
     EXPECT_TRUE(absl::StrContains(message, part)) << message;
   }
+  const auto told = ReadFile(JoinPath(yard.RunDir(job, 1), "ranks/0/result.json"));
+  ASSERT_TRUE(told.ok()) << told.status();
+  const nlohmann::json result = nlohmann::json::parse(*told);
+  EXPECT_EQ(result["stuck_rank"], 1);
+  EXPECT_FALSE(result["operation"].get<std::string>().empty()) << *told;
+  EXPECT_GT(result["sequence"].get<int64_t>(), 0);
+  EXPECT_GE(result["step"].get<int64_t>(), 60);
   ASSERT_TRUE(yard.WaitForJob(job, [](const Job& seen) { return seen.attempt() == 2; }));
   EXPECT_EQ(yard.WaitForEnd(job).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(yard.GetJob(job).retries(), 1);
-  const ProcessResult log = yard.Cli({"logs", job, "--rank", "1"});
+  const ProcessResult log = yard.Cli({"logs", absl::StrCat(job, "/attempts/1"), "--rank", "1"});
   EXPECT_TRUE(absl::StrContains(log.out, "==== stacks of rank 1 ")) << log.out << log.err;
   ExpectNoTrace(yard, job, plain);
 }
