@@ -82,6 +82,7 @@ absl::StatusOr<std::unique_ptr<parallel::Communicator>> ConnectHost(
   options.world_size = assignment.world_size;
   options.run_dir = run_dir::RunDir(flags.run_dir);
   options.interface = assignment.interface;
+  options.worker = assignment.worker;
   options.cancelled = &g_signals.stop;
   return parallel::ConnectGloo(options);
 }

@@ -39,9 +39,6 @@ class CudaBackend final : public Backend {
                                                              Backing backing) {
     TY_RETURN_IF_ERROR(CheckCompileOptions(options));
     TY_RETURN_IF_ERROR(ValidateOptimizer(optimizer));
-    if (options.max_groups > 1 || options.sum_statistics) {
-      return absl::UnimplementedError("batch norm takes the statistics of a whole batch alone");
-    }
     TY_ASSIGN_OR_RETURN(std::shared_ptr<cuda::Planners> planners,
                         PlannersFor(options.deterministic));
     return cuda::CudaExecutable::Create(model, optimizer, options, planners, backing);
