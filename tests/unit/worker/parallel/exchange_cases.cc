@@ -16,7 +16,19 @@
 namespace trainyard::parallel {
 namespace {
 
-using namespace exchange_rank;
+using exchange_rank::ExpectedSums;
+using exchange_rank::Gang;
+using exchange_rank::kBuckets;
+using exchange_rank::kElements;
+using exchange_rank::kGradients;
+using exchange_rank::OneTermEach;
+using exchange_rank::Rank;
+using exchange_rank::RunRanks;
+using exchange_rank::Terms;
+using exchange_rank::TermsOfHosting;
+using exchange_rank::TermValue;
+using exchange_rank::UnevenTerms;
+using exchange_rank::Unless;
 using ::testing::HasSubstr;
 
 Gang GangOf(const std::tuple<ExchangeKind, int, bool>& of) {
