@@ -144,7 +144,7 @@ class NcclExchange final : public GradientExchange {
     const std::vector<int>& terms = options_.memory.plan.terms;
     const bool is_single =
         std::all_of(terms.begin(), terms.end(), [](int count) { return count == 1; });
-    return is_single && blocks_.IsForAll(bucket) && options_.is_rank_order_free;
+    return is_single && blocks_.IsForAll(bucket) && !options_.keeps_order;
   }
   float* Memory(int slot) const {
     return slot < 0 ? options_.memory.reduction.data()
@@ -186,8 +186,8 @@ class NcclExchange final : public GradientExchange {
       const auto size = static_cast<size_t>(all.size());
       TY_RETURN_IF_ERROR(device_.EnqueueAllReduce(
           {options_.memory.reduction.data() + all.begin, size}, stream_.get()));
-      bytes_sent_ += 2 * all.size() * int64_t{sizeof(float)} *
-                     static_cast<int64_t>(ranks() - 1) / static_cast<int64_t>(ranks());
+      bytes_sent_ += 2 * all.size() * int64_t{sizeof(float)} * static_cast<int64_t>(ranks() - 1) /
+                     static_cast<int64_t>(ranks());
     } else {
       TY_RETURN_IF_ERROR(EnqueueTerms(bucket));
       TY_RETURN_IF_ERROR(EnqueueSum(blocks_.BlockOfRank(bucket, device_.rank())));

@@ -2,8 +2,8 @@
 // backward pass and goes on, and each bucket's sum follows when the device gets there.
 //
 // One term a rank, all update all: one all_reduce a bucket, in NCCL's order, which is the same on
-// all ranks. Otherwise (a tree over replicas, or sharded): the blocks travel to their owner, who adds
-// them as the plan says; then the sums, or the parameters that came of them, travel to all.
+// all ranks. Otherwise (a tree over replicas, or sharded): the blocks travel to their owner, who
+// adds them as the plan says; then the sums, or the parameters that came of them, travel to all.
 //
 // Nothing waits for the device but Finish, which has a deadline: behind it the host may wait for
 // what it enqueued.
@@ -24,6 +24,8 @@ namespace trainyard::parallel {
 struct NcclExchangeOptions {
   // Its spans lie in device memory.
   WireExchangeOptions memory;
+  // Sums keep the plan's order; else NCCL may take its own where each rank has one term.
+  bool keeps_order = false;
   // Where backward and updates are enqueued.
   cudaStream_t compute = nullptr;
   // Enqueues sums[i] = left[i] + sums[i].
