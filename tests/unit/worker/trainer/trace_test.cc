@@ -56,7 +56,7 @@ TEST_F(TraceTest, TellsNamesAndSpansInMicrosecondsOfTheWallClock) {
   const int64_t begin_us = absl::ToUnixMicros(clock_.Now());
   {
     const Trace::Span span(trace, Trace::Lane::kCommunication, "reduce \"bucket\" 2");
-    clock_.SleepFor(absl::Milliseconds(3));
+    clock_.Advance(absl::Milliseconds(3));
   }
   trace.Add(Trace::Lane::kData, "wait for data", begin, begin + absl::Microseconds(7));
   trace.EndStep();
