@@ -133,7 +133,7 @@ struct CompileOptions {
   // Buffers of StoreSums.
   int sum_slots = 0;
   // Memory of reduction(), sums() and parameters() is a file of its own that other processes can
-  // map (SharedMemoryFd); host memory only.
+  // map (shared_layout()), where a backend can.
   bool shares_memory = false;
   // Activations of so many microbatches are kept at a time, for Forward and Backward; 0: neither is
   // called.
@@ -200,7 +200,8 @@ class Executable {
   // reduction()[begin, end) = sums(slot)[begin, end) + reduction()[begin, end), element by element.
   virtual absl::Status AddSums(int slot, int64_t begin, int64_t end);
   // Names the memory of reduction() (bytes from 0), then of each slot, then of parameters(), each
-  // aligned to a page; -1 unless compiled with shares_memory. Lives as long as the executable.
+  // aligned to a page; fd is -1 unless compiled with shares_memory, and on backends that cannot.
+  // Lives as long as the executable.
   struct SharedLayout {
     int fd = -1;
     int64_t reduction_offset = 0;
@@ -232,7 +233,8 @@ class Executable {
   // Whether an element's update needs nothing of other elements: no norms of gradients or weights.
   virtual bool updates_ranges() const { return false; }
   // All parameters, each at the offset of its gradient in reduction(); zero between. Who writes to
-  // it does so between BeginUpdate and EndUpdate.
+  // it does so between BeginUpdate and EndUpdate. Empty where they are not kept as floats: then
+  // every rank updates all of them.
   virtual absl::Span<float> parameters();
   // Slots of the optimizer and moving averages that lie as parameters() do, each
   // parameters().size() elements: what ranks that update ranges alone have of their ranges alone.

@@ -52,11 +52,13 @@ absl::Status Executable::AddSums(int, int64_t, int64_t) {
 }
 
 absl::Status Executable::BeginUpdate(double) {
-  return absl::UnimplementedError("this backend updates all parameters at once");
+  return absl::UnimplementedError(
+      "this backend, or this optimizer, updates all parameters at once");
 }
 
 absl::Status Executable::UpdateRange(int64_t, int64_t) {
-  return absl::UnimplementedError("this backend updates all parameters at once");
+  return absl::UnimplementedError(
+      "this backend, or this optimizer, updates all parameters at once");
 }
 
 absl::Status Executable::EndUpdate() {
@@ -323,6 +325,10 @@ absl::Status CheckCompileOptions(const CompileOptions& options) {
   if (options.max_rows < 1 || options.threads < 1) {
     return absl::InvalidArgumentError(absl::StrCat("max_rows ", options.max_rows, ", threads ",
                                                    options.threads, "; expected at least 1"));
+  }
+  if (options.sum_slots < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sum_slots ", options.sum_slots, "; expected at least 0"));
   }
   if (options.max_groups < 1 || options.max_groups > options.max_rows) {
     return absl::InvalidArgumentError(absl::StrCat("max_groups ", options.max_groups,

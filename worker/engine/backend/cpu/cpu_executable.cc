@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -84,9 +83,8 @@ CpuExecutable::CpuExecutable(const Graph& model, const OptimizerSpec& optimizer,
       layout_(LayOutReduction(training_)),
       table_(BuildStateTable(model, layout_, optimizer)),
       updater_(optimizer, table_, layout_.gradient_elements, options.threads, backing),
-      parameters_(layout_.gradient_elements * int64_t{sizeof(float)}, backing),
+      exchanged_(layout_, options, backing),
       statistics_(layout_.statistic_elements * int64_t{sizeof(float)}, backing),
-      reduction_memory_(layout_.size * int64_t{sizeof(float)}, backing),
       engine_(dnnl::engine::kind::cpu, 0),
       stream_(engine_),
       weights_(engine_, backing),
@@ -99,9 +97,9 @@ absl::Status CpuExecutable::CompileLargest() {
 }
 
 void CpuExecutable::UpdatePlan() {
-  plan_.parameters = parameters_.bytes() + statistics_.bytes();
+  plan_.parameters = exchanged_.parameter_bytes() + statistics_.bytes();
   plan_.optimizer = updater_.state_bytes();
-  plan_.gradients = reduction_memory_.bytes();
+  plan_.gradients = exchanged_.gradient_bytes();
   plan_.activations = arena_bytes_;
   plan_.workspace = weights_.bytes() + updater_.workspace_bytes();
   const auto largest = training_programs_.find(options_.max_rows);
@@ -155,8 +153,8 @@ absl::StatusOr<Program*> CpuExecutable::Prepare(const StepGraph& step, Programs&
   const Program* const larger = largest == programs.end() ? nullptr : largest->second.get();
   try {
     const ScopedThreads threads(options_.threads);
-    const StateMemory state = {parameters_.as<float>(), statistics_.as<float>(),
-                               reduction_memory_.as<float>()};
+    const StateMemory state = {exchanged_.parameters(), statistics_.as<float>(),
+                               exchanged_.reduction()};
     const NumberType type =
         options_.precision == Precision::kBf16 ? NumberType::kBf16 : NumberType::kF32;
     Compiler(step, layout_, state, rows, options_.max_rows, options_.threads, type, engine_,
@@ -177,7 +175,7 @@ float* CpuExecutable::StatePointer(size_t index) const {
   const int64_t offset = table_.offsets[index];
   switch (table_.tensors[index].kind) {
     case StateTensor::Kind::kParameter:
-      return parameters_.as<float>() + offset;
+      return exchanged_.parameters() + offset;
     case StateTensor::Kind::kBuffer:
       return statistics_.as<float>() + offset;
     case StateTensor::Kind::kOptimizerSlot:
@@ -251,7 +249,7 @@ absl::Status CpuExecutable::Accumulate(const Batch& batch, double weight,
   TY_RETURN_IF_ERROR(
       Run(*program, batch.inputs.data(), program->calls().size(), state, forward_ready, nullptr));
   FoldStatistics(*program, rows, weight);
-  float* sums = reduction_memory_.as<float>();
+  float* sums = exchanged_.reduction();
   sums[layout_.loss_offset] += static_cast<float>(weight * state.loss);
   sums[layout_.correct_offset] +=
       static_cast<float>(weight * static_cast<double>(state.correct) / labels);
@@ -264,7 +262,7 @@ absl::Status CpuExecutable::Accumulate(const Batch& batch, double weight,
 }
 
 void CpuExecutable::FoldStatistics(const Program& program, int64_t rows, double weight) {
-  float* sums = reduction_memory_.as<float>();
+  float* sums = exchanged_.reduction();
   for (size_t i = 0; i < training_.statistics.size(); ++i) {
     const BatchStatistics& statistics = training_.statistics[i];
     const ReductionEntry& entry = layout_.entry(statistics.running_mean);
@@ -285,31 +283,9 @@ void CpuExecutable::FoldStatistics(const Program& program, int64_t rows, double 
   }
 }
 
-absl::Status CpuExecutable::StartUpdate(double lr) {
-  float* sums = reduction_memory_.as<float>();
-  updated_ = {sums[layout_.loss_offset], sums[layout_.correct_offset]};
-  if (!updater_.Apply(lr, parameters_.as<float>(), sums)) {
-    updated_.loss = std::numeric_limits<double>::quiet_NaN();
-  }
-  for (const BatchStatistics& statistics : training_.statistics) {
-    for (ValueId target : {statistics.running_mean, statistics.running_variance}) {
-      const ReductionEntry& entry = layout_.entry(target);
-      const double share = statistics.momentum;
-      for (int64_t c = 0; c < entry.count; ++c) {
-        float& running = statistics_.as<float>()[entry.offset - layout_.gradient_elements + c];
-        running = static_cast<float>((1 - share) * running + share * sums[entry.offset + c]);
-      }
-    }
-  }
-  std::fill(sums + layout_.gradient_elements, sums + layout_.size, 0.0f);
-  has_sums_ = false;
-  weights_.Invalidate();
-  return absl::OkStatus();
-}
-
 absl::Status CpuExecutable::ExchangeAverages() {
   TY_RETURN_IF_ERROR(CheckHasAverages(table_));
-  updater_.ExchangeAverages(parameters_.as<float>());
+  updater_.ExchangeAverages(exchanged_.parameters());
   weights_.Invalidate();
   return absl::OkStatus();
 }

@@ -9,6 +9,7 @@
 #include "dnnl.hpp"
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/backend/cpu/compiler.h"
+#include "worker/engine/backend/cpu/exchanged_memory.h"
 #include "worker/engine/backend/cpu/packed_weights.h"
 #include "worker/engine/backend/cpu/program.h"
 #include "worker/engine/backend/cpu/updater.h"
@@ -43,9 +44,21 @@ class CpuExecutable final : public Executable {
                           const ReadyCallback& on_ready) override;
   absl::Status TakePartInStatistics() override;
   absl::Span<float> reduction() override {
-    return {reduction_memory_.as<float>(), static_cast<size_t>(layout_.size)};
+    return {exchanged_.reduction(), static_cast<size_t>(layout_.size)};
   }
+  absl::Span<float> sums(int slot) override;
+  absl::Status StoreSums(int slot) override;
+  absl::Status AddSums(int slot, int64_t begin, int64_t end) override;
+  SharedLayout shared_layout() const override { return exchanged_.shared_layout(); }
   absl::Status StartUpdate(double lr) override;
+  absl::Status BeginUpdate(double lr) override;
+  absl::Status UpdateRange(int64_t begin, int64_t end) override;
+  absl::Status EndUpdate() override;
+  bool updates_ranges() const override { return updater_.updates_ranges(); }
+  absl::Span<float> parameters() override {
+    return {exchanged_.parameters(), static_cast<size_t>(layout_.gradient_elements)};
+  }
+  std::vector<absl::Span<float>> parameter_states() override { return updater_.parameter_states(); }
   absl::StatusOr<StepMetrics> FinishUpdate() override { return updated_; }
   absl::Status ExchangeAverages() override;
   absl::StatusOr<Evaluation> Evaluate(const Batch& batch) override;
@@ -71,6 +84,7 @@ class CpuExecutable final : public Executable {
   void FoldStatistics(const Program& program, int64_t rows, double weight);
   void BindArena(Program& program);
   void UpdatePlan();
+  void FoldRunningStatistics();
   float* StatePointer(size_t index) const;
 
   const CompileOptions options_;
@@ -81,7 +95,8 @@ class CpuExecutable final : public Executable {
   const ReductionLayout layout_;
   const StateTable table_;
   Updater updater_;
-  AlignedBuffer parameters_, statistics_, reduction_memory_, arena_;
+  const ExchangedMemory exchanged_;
+  AlignedBuffer statistics_, arena_;
   dnnl::engine engine_;
   dnnl::stream stream_;
   PackedWeights weights_;

@@ -3,15 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/judge.h"
 #include "worker/engine/backend/rank_statistics.h"
 #include "worker/engine/backend/reference/kernels.h"
-#include "worker/engine/backend/reference/update.h"
+#include "worker/engine/backend/reference/updater.h"
 #include "worker/engine/backend/state_table.h"
 
 namespace trainyard::engine {
@@ -29,20 +31,21 @@ class ReferenceExecutable final : public Executable {
   ReferenceExecutable(const Graph& model, const OptimizerSpec& optimizer,
                       const CompileOptions& options, Backing backing)
       : options_(options),
-        optimizer_(optimizer),
         model_(model),
         training_(BuildTrainingStep(model, {options.passes, options.inspect, options.max_groups})),
         evaluation_(BuildEvaluationStep(model, {options.passes, options.inspect})),
         layout_(LayOutReduction(training_)),
         table_(BuildStateTable(model, layout_, optimizer)),
+        updater_(optimizer, table_, layout_.gradient_elements, backing),
         training_place_(Place(training_, options.max_rows)),
         evaluation_place_(Place(evaluation_, options.max_rows)),
         ranks_(options) {
     parameters_ = AlignedBuffer(layout_.gradient_elements * kElement, backing);
     statistics_ = AlignedBuffer(layout_.statistic_elements * kElement, backing);
-    slots_ = AlignedBuffer(table_.slot_elements * kElement, backing);
-    averages_ = AlignedBuffer(table_.average_elements * kElement, backing);
     reduction_ = AlignedBuffer(layout_.size * int64_t{sizeof(float)}, backing);
+    for (int slot = 0; slot < options.sum_slots; ++slot) {
+      sums_.emplace_back(layout_.size * int64_t{sizeof(float)}, backing);
+    }
     arena_ = AlignedBuffer(std::max(training_place_.arena.bytes, evaluation_place_.arena.bytes),
                            backing);
     // Parameter gradients before they are added to the arena, and the inputs as T.
@@ -50,8 +53,8 @@ class ReferenceExecutable final : public Executable {
     inputs_ =
         AlignedBuffer(options.max_rows * ElementCount(model.input_shape()) * kElement, backing);
     plan_.parameters = parameters_.bytes() + statistics_.bytes();
-    plan_.optimizer = slots_.bytes() + averages_.bytes();
-    plan_.gradients = reduction_.bytes();
+    plan_.optimizer = updater_.state_bytes();
+    plan_.gradients = reduction_.bytes() * (options.sum_slots + 1);
     plan_.activations = arena_.bytes();
     plan_.workspace = gradients_.bytes() + inputs_.bytes();
     for (const Lifetime& lifetime : training_place_.lifetimes.lifetimes) {
@@ -70,7 +73,19 @@ class ReferenceExecutable final : public Executable {
   absl::Span<float> reduction() override {
     return {reduction_.as<float>(), static_cast<size_t>(layout_.size)};
   }
+  absl::Span<float> sums(int slot) override {
+    TY_CHECK(slot >= 0 && slot < options_.sum_slots);
+    return {sums_[static_cast<size_t>(slot)].as<float>(), static_cast<size_t>(layout_.size)};
+  }
+  absl::Status StoreSums(int slot) override;
+  absl::Status AddSums(int slot, int64_t begin, int64_t end) override;
   absl::Status StartUpdate(double lr) override;
+  absl::Status BeginUpdate(double lr) override;
+  absl::Status UpdateRange(int64_t begin, int64_t end) override;
+  absl::Status EndUpdate() override;
+  bool updates_ranges() const override { return updater_.updates_ranges(); }
+  absl::Span<float> parameters() override;
+  std::vector<absl::Span<float>> parameter_states() override;
   absl::StatusOr<StepMetrics> FinishUpdate() override { return updated_; }
   absl::Status ExchangeAverages() override;
   absl::StatusOr<Evaluation> Evaluate(const Batch& batch) override;
@@ -97,9 +112,6 @@ class ReferenceExecutable final : public Executable {
 
   T* Pointer(const StepGraph& step, const Placement& placement, ValueId id) const;
   T* StateMemory(size_t index) const;
-  // Counts the update, and tells its rates.
-  UpdateRates NextRates(double lr);
-  void UpdateParameter(const Segment& segment, const UpdateRates& rates);
   // Runs the first `nodes` nodes; after each, done(node).
   template <class Done>
   absl::Status Run(const StepGraph& step, const Placement& placement, size_t nodes,
@@ -111,16 +123,17 @@ class ReferenceExecutable final : public Executable {
   }
 
   const CompileOptions options_;
-  const OptimizerSpec optimizer_;
   const Graph model_;
   const StepGraph training_;
   const StepGraph evaluation_;
   const ReductionLayout layout_;
   const StateTable table_;
+  reference::Updater<T> updater_;
   const Placement training_place_;
   const Placement evaluation_place_;
-  AlignedBuffer parameters_, slots_, averages_, statistics_;
+  AlignedBuffer parameters_, statistics_;
   AlignedBuffer reduction_, arena_, gradients_, inputs_;
+  std::vector<AlignedBuffer> sums_;
   RankStatistics ranks_;
   MemoryPlan plan_;
   int64_t last_rows_ = 0;
@@ -165,9 +178,9 @@ T* ReferenceExecutable<T>::StateMemory(size_t index) const {
     case StateTensor::Kind::kBuffer:
       return statistics_.as<T>() + offset;
     case StateTensor::Kind::kOptimizerSlot:
-      return slots_.as<T>() + offset;
+      return updater_.slots() + offset;
     case StateTensor::Kind::kAverage:
-      return averages_.as<T>() + offset;
+      return updater_.averages() + offset;
   }
   return nullptr;
 }
@@ -291,58 +304,77 @@ void ReferenceExecutable<T>::FoldStatistics(const Batch& batch, int64_t rows, do
 }
 
 template <class T>
-UpdateRates ReferenceExecutable<T>::NextRates(double lr) {
-  int64_t t = 0;
-  if (table_.step_offset >= 0) {
-    T& count = slots_.as<T>()[table_.step_offset];
-    t = std::min(static_cast<int64_t>(count) + 1, kMaxCountedSteps);
-    count = static_cast<T>(t);
-  }
-  return RatesOfUpdate(optimizer_, lr, t,
-                       reference::Norm(reduction_.as<float>(), layout_.gradient_elements));
-}
-
-template <class T>
-void ReferenceExecutable<T>::UpdateParameter(const Segment& segment, const UpdateRates& rates) {
-  const size_t slots = SlotNames(optimizer_).size();
-  T* parameter = parameters_.as<T>() + segment.offset;
-  reference::ParameterState<T> state = {.count = segment.count,
-                                        .gradient = reduction_.as<float>() + segment.offset,
-                                        .parameter = parameter};
-  if (slots > 0) {
-    state.first = slots_.as<T>() + segment.offset;
-  }
-  if (slots > 1) {
-    state.second = state.first + layout_.gradient_elements;
-  }
-  reference::ApplyRule<T>(optimizer_, rates,
-                          segment.is_bias_or_norm && !optimizer_.decay_bias_and_norm, state);
-  if (optimizer_.ema_decay > 0) {
-    reference::FoldAverage(rates.average_keep, parameter, averages_.as<T>() + segment.offset,
-                           segment.count);
-  }
-}
-
-template <class T>
 absl::Status ReferenceExecutable<T>::ExchangeAverages() {
   TY_RETURN_IF_ERROR(CheckHasAverages(table_));
-  std::swap_ranges(parameters_.as<T>(), parameters_.as<T>() + layout_.gradient_elements,
-                   averages_.as<T>());
+  updater_.ExchangeAverages(parameters_.as<T>());
+  return absl::OkStatus();
+}
+
+template <class T>
+absl::Span<float> ReferenceExecutable<T>::parameters() {
+  if constexpr (std::is_same_v<T, float>) {
+    return {parameters_.as<float>(), static_cast<size_t>(layout_.gradient_elements)};
+  }
+  return {};
+}
+
+template <class T>
+std::vector<absl::Span<float>> ReferenceExecutable<T>::parameter_states() {
+  if constexpr (std::is_same_v<T, float>) {
+    return updater_.parameter_states();
+  }
+  return {};
+}
+
+template <class T>
+absl::Status ReferenceExecutable<T>::StoreSums(int slot) {
+  std::copy(reduction().begin(), reduction().end(), sums(slot).begin());
+  std::fill(reduction().begin(), reduction().end(), 0.0f);
+  return absl::OkStatus();
+}
+
+template <class T>
+absl::Status ReferenceExecutable<T>::AddSums(int slot, int64_t begin, int64_t end) {
+  TY_CHECK(begin >= 0 && begin <= end && end <= layout_.size);
+  const float* terms = sums(slot).data();
+  float* target = reduction_.as<float>();
+  for (int64_t i = begin; i < end; ++i) {
+    target[i] = terms[i] + target[i];
+  }
+  return absl::OkStatus();
+}
+
+template <class T>
+absl::Status ReferenceExecutable<T>::BeginUpdate(double lr) {
+  if (!updates_ranges()) {
+    return Executable::BeginUpdate(lr);
+  }
+  updater_.Begin(lr, reduction_.as<float>());
+  return absl::OkStatus();
+}
+
+template <class T>
+absl::Status ReferenceExecutable<T>::UpdateRange(int64_t begin, int64_t end) {
+  if (!updates_ranges()) {
+    return Executable::UpdateRange(begin, end);
+  }
+  updater_.Apply(begin, end, parameters_.as<T>(), reduction_.as<float>());
   return absl::OkStatus();
 }
 
 template <class T>
 absl::Status ReferenceExecutable<T>::StartUpdate(double lr) {
+  updater_.Begin(lr, reduction_.as<float>());
+  updater_.Apply(0, layout_.gradient_elements, parameters_.as<T>(), reduction_.as<float>());
+  return EndUpdate();
+}
+
+template <class T>
+absl::Status ReferenceExecutable<T>::EndUpdate() {
   float* sums = reduction_.as<float>();
   updated_ = {sums[layout_.loss_offset], sums[layout_.correct_offset]};
-  for (int64_t i = 0; i < layout_.gradient_elements; ++i) {
-    if (!std::isfinite(sums[i])) {
-      updated_.loss = std::numeric_limits<double>::quiet_NaN();
-    }
-  }
-  const UpdateRates rates = NextRates(lr);
-  for (const Segment& segment : table_.segments) {
-    UpdateParameter(segment, rates);
+  if (!updater_.is_finite()) {
+    updated_.loss = std::numeric_limits<double>::quiet_NaN();
   }
   for (const BatchStatistics& statistics : training_.statistics) {
     for (ValueId target : {statistics.running_mean, statistics.running_variance}) {
