@@ -28,7 +28,7 @@ using ::trainyard::v1::Job;
 
 const char* const kNames[] = {"alpha", "beta", "gamma"};
 
-// One step's collective may take so long before its ranks give up; more where steps are slow.
+// Of short steps no collective may take so long before its ranks give up.
 constexpr absl::Duration kCollectiveTimeout = absl::Seconds(30);
 
 // A server, and a worker on each of several hosts.

@@ -103,6 +103,12 @@ enum class MemoryKind { kHost, kDevice };
 // Sums `values` over the ranks, element by element, in place; host memory.
 using SumOverRanks = std::function<absl::Status(absl::Span<double> values)>;
 
+// In blocks of so many channels; 1: plain.
+struct StageBlocks {
+  int64_t training = 1;
+  int64_t evaluation = 1;
+};
+
 struct CompileOptions {
   // Largest number of rows that Accumulate and Evaluate get; other sizes up to it are compiled when
   // met.
@@ -138,6 +144,9 @@ struct CompileOptions {
   // Activations of so many microbatches are kept at a time, for Forward and Backward; 0: neither is
   // called.
   int microbatch_slots = 0;
+  // CPU: how a stage's input lies while it is computed with; CompilePlan::stage_output of the stage
+  // before, so that all stages together give the bits of the whole model.
+  StageBlocks stage_input = {};
   // Makes Inspect() work and guards every buffer against writes beyond it; costs memory, time and
   // the gradient of the input. For tests.
   bool inspect = false;
@@ -260,6 +269,9 @@ class Executable {
   virtual absl::Status Forward(const Batch& batch, int64_t rows, int slot);
   virtual absl::Status Backward(const Batch& batch, int64_t rows, int slot, double weight,
                                 const ReadyCallback& on_ready);
+  // Forward in evaluation mode, from inputs(0) to outputs(0); zeros where the stage has no loss.
+  // Between steps: no slot keeps activations then.
+  virtual absl::StatusOr<Evaluation> EvaluateStage(const Batch& batch, int64_t rows);
 
   // Keeps a copy of the images where they are computed on, for batches with `stored`, in place of
   // those kept before; memory_plan() counts them. UNIMPLEMENTED where the backend reads floats
@@ -293,6 +305,7 @@ struct CompilePlan {
   // Of kernels in a training step, by the name of the op; "reorder" where a backend changes
   // layouts.
   std::map<std::string, int64_t> calls;
+  StageBlocks stage_output = {};  // see CompileOptions::stage_input
 
   int64_t total_calls() const;
 };

@@ -85,6 +85,10 @@ absl::Status Executable::Backward(const Batch&, int64_t, int, double, const Read
   return absl::UnimplementedError("this backend computes no stages of a pipeline");
 }
 
+absl::StatusOr<Evaluation> Executable::EvaluateStage(const Batch&, int64_t) {
+  return absl::UnimplementedError("this backend computes no stages of a pipeline");
+}
+
 absl::Status Executable::StoreImages(const ImageStore&, int64_t) {
   return absl::UnimplementedError("this backend reads its inputs as floats");
 }
@@ -242,8 +246,27 @@ absl::Status CheckGroups(absl::Span<const int64_t> groups, int64_t rows) {
 
 }  // namespace
 
+namespace {
+
+absl::Status CheckLabels(const Graph& model, const Batch& batch) {
+  for (size_t i = 0; i < batch.labels.size(); ++i) {
+    if (batch.labels[i] < 0 || batch.labels[i] >= model.classes()) {
+      const int64_t row = static_cast<int64_t>(i) / model.labels_per_row();
+      return absl::InvalidArgumentError(absl::StrCat("label ", batch.labels[i], " of row ", row,
+                                                     "; expected [0, ", model.classes(), ")"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status CheckBatch(const Graph& model, const Batch& batch, int64_t max_rows,
                         std::optional<int64_t> stored_images) {
+  if (model.has_stage_input || !model.has_loss()) {
+    return absl::FailedPreconditionError(
+        "a stage of a pipeline by itself; expected Forward, Backward and EvaluateStage");
+  }
   if (static_cast<int64_t>(batch.labels.size()) % model.labels_per_row() != 0) {
     return absl::InvalidArgumentError(absl::StrCat("a batch of ", batch.labels.size(),
                                                    " labels; expected ", model.labels_per_row(),
@@ -254,14 +277,41 @@ absl::Status CheckBatch(const Graph& model, const Batch& batch, int64_t max_rows
   } else {
     TY_RETURN_IF_ERROR(CheckStoredRows(model, batch, max_rows, stored_images));
   }
-  for (size_t i = 0; i < batch.labels.size(); ++i) {
-    if (batch.labels[i] < 0 || batch.labels[i] >= model.classes()) {
-      const int64_t row = static_cast<int64_t>(i) / model.labels_per_row();
-      return absl::InvalidArgumentError(absl::StrCat("label ", batch.labels[i], " of row ", row,
-                                                     "; expected [0, ", model.classes(), ")"));
-    }
-  }
+  TY_RETURN_IF_ERROR(CheckLabels(model, batch));
   return CheckGroups(batch.groups, RowsOf(model, batch));
+}
+
+absl::Status CheckStageBatch(const Graph& model, const Batch& batch, int64_t rows,
+                             int64_t max_rows) {
+  if (model.has_stage_input) {
+    TY_RETURN_IF_ERROR(CheckRows(rows, max_rows));
+  } else {
+    TY_RETURN_IF_ERROR(CheckInputs(model, batch.inputs, rows, max_rows));
+  }
+  if (!batch.groups.empty()) {
+    return absl::InvalidArgumentError("a microbatch in groups; expected one replica at most");
+  }
+  if (!model.has_loss()) return absl::OkStatus();
+  const int64_t expected = rows * model.labels_per_row();
+  if (static_cast<int64_t>(batch.labels.size()) != expected) {
+    return absl::InvalidArgumentError(absl::StrCat("a microbatch of ", batch.labels.size(),
+                                                   " labels; expected ", expected, " of ", rows,
+                                                   " rows"));
+  }
+  return CheckLabels(model, batch);
+}
+
+absl::Status CheckSlot(const CompileOptions& options, int slot) {
+  if (slot >= 0 && slot < options.microbatch_slots) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("slot ", slot, "; expected below microbatch_slots ", options.microbatch_slots));
+}
+
+absl::Status CheckForwardDone(int64_t forward_rows, int64_t rows, int slot) {
+  if (forward_rows == rows) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("Backward of ", rows, " rows in slot ", slot, ", which keeps ", forward_rows,
+                   "; expected Forward of the same microbatch before"));
 }
 
 absl::Status CheckImageStore(const Graph& model, const ImageStore& images, int64_t bytes_max) {
@@ -325,6 +375,10 @@ absl::Status CheckCompileOptions(const CompileOptions& options) {
   if (options.max_rows < 1 || options.threads < 1) {
     return absl::InvalidArgumentError(absl::StrCat("max_rows ", options.max_rows, ", threads ",
                                                    options.threads, "; expected at least 1"));
+  }
+  if (options.microbatch_slots < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("microbatch_slots ", options.microbatch_slots, "; expected at least 0"));
   }
   if (options.sum_slots < 0) {
     return absl::InvalidArgumentError(

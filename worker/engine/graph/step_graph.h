@@ -71,6 +71,9 @@ StepGraph BuildTrainingStep(const Graph& model, const StepOptions& options);
 // so that logits come without labels.
 StepGraph BuildEvaluationStep(const Graph& model, const StepOptions& options);
 
+// Of the forward half, which ends with the loss or the stage's output.
+size_t ForwardNodes(const StepGraph& step);
+
 // Where everything lies that must agree between ranks, in elements. Depends on the model alone,
 // not on passes, backend or instruction set. Entries start at multiples of kReductionAlignment;
 // what lies between is zero.

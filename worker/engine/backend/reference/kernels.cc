@@ -265,7 +265,11 @@ void RunSure(const Operands<T>& o) {
       return RunElementwise(o);
     case OpKind::kFlatten:
     case OpKind::kFlattenGradient:
+    case OpKind::kStageOutput:
       return;  // the output shares the input's memory
+    case OpKind::kStageOutputGradient:
+      std::copy_n(o.stage_output_gradient, o.rows * ElementCount(o.output_shape(0)), o.outputs[0]);
+      return;
     case OpKind::kDropout:
     case OpKind::kConcat:
     case OpKind::kSlice:

@@ -25,6 +25,7 @@ struct Operands {
   RandomPosition position = {};     // for dropout
   RowGroups groups = {};            // for batch_norm
   RankStatistics* ranks = nullptr;  // not null: its statistics are those of all ranks
+  const float* stage_output_gradient = nullptr;
 
   const Shape& input_shape(size_t i) const { return graph.value(node.inputs[i]).shape; }
   const Shape& output_shape(size_t i) const { return graph.value(node.outputs[i]).shape; }

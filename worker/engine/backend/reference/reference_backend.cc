@@ -46,19 +46,21 @@ class ReferenceExecutable final : public Executable {
     for (int slot = 0; slot < options.sum_slots; ++slot) {
       sums_.emplace_back(layout_.size * int64_t{sizeof(float)}, backing);
     }
-    arena_ = AlignedBuffer(std::max(training_place_.arena.bytes, evaluation_place_.arena.bytes),
-                           backing);
-    // Parameter gradients before they are added to the arena, and the inputs as T.
+    // Parameter gradients before they are added to the arena.
     gradients_ = AlignedBuffer(layout_.gradient_elements * kElement, backing);
-    inputs_ =
-        AlignedBuffer(options.max_rows * ElementCount(model.input_shape()) * kElement, backing);
+    for (int i = 0; i < std::max(1, options.microbatch_slots); ++i) AddSlot(backing);
     plan_.parameters = parameters_.bytes() + statistics_.bytes();
     plan_.optimizer = updater_.state_bytes();
     plan_.gradients = reduction_.bytes() * (options.sum_slots + 1);
-    plan_.activations = arena_.bytes();
-    plan_.workspace = gradients_.bytes() + inputs_.bytes();
+    plan_.workspace = gradients_.bytes();
+    int64_t unshared = 0;
     for (const Lifetime& lifetime : training_place_.lifetimes.lifetimes) {
-      plan_.activations_unshared += AlignUp(lifetime.bytes);
+      unshared += AlignUp(lifetime.bytes);
+    }
+    for (const Slot& slot : microbatches_) {
+      plan_.activations += slot.arena.bytes() + slot.boundary_bytes();
+      plan_.activations_unshared += unshared + slot.boundary_bytes();
+      plan_.workspace += slot.inputs.bytes();
     }
   }
 
@@ -79,6 +81,11 @@ class ReferenceExecutable final : public Executable {
   }
   absl::Status StoreSums(int slot) override;
   absl::Status AddSums(int slot, int64_t begin, int64_t end) override;
+  Boundary boundary(int slot) override;
+  absl::Status Forward(const Batch& batch, int64_t rows, int slot) override;
+  absl::Status Backward(const Batch& batch, int64_t rows, int slot, double weight,
+                        const ReadyCallback& on_ready) override;
+  absl::StatusOr<Evaluation> EvaluateStage(const Batch& batch, int64_t rows) override;
   absl::Status StartUpdate(double lr) override;
   absl::Status BeginUpdate(double lr) override;
   absl::Status UpdateRange(int64_t begin, int64_t end) override;
@@ -93,7 +100,7 @@ class ReferenceExecutable final : public Executable {
   absl::StatusOr<Inspection> Inspect() const override;
   const MemoryPlan& memory_plan() const override { return plan_; }
   CompilePlan Planned() const {
-    CompilePlan plan{plan_, {}};
+    CompilePlan plan{.memory = plan_, .calls = {}};
     for (const Node& node : training_.graph.nodes) {
       ++plan.calls[std::string(OpName(node.op))];
     }
@@ -112,15 +119,44 @@ class ReferenceExecutable final : public Executable {
 
   T* Pointer(const StepGraph& step, const Placement& placement, ValueId id) const;
   T* StateMemory(size_t index) const;
-  // Runs the first `nodes` nodes; after each, done(node).
-  template <class Done>
-  absl::Status Run(const StepGraph& step, const Placement& placement, size_t nodes,
-                   const Batch& batch, double gradient_scale, const Done& done);
   // Weighs the batch's statistics, each group's by its rows, into the reduction.
   void FoldStatistics(const Batch& batch, int64_t rows, double weight);
+  // What a microbatch keeps from Forward to Backward; one where there are none.
+  struct Slot {
+    AlignedBuffer arena;
+    AlignedBuffer inputs;  // as T
+    // Floats, of the boundary.
+    AlignedBuffer stage_inputs, stage_outputs, input_gradients, output_gradients;
+    int64_t rows = 0;  // of a Forward kept; 0: none
+
+    int64_t boundary_bytes() const {
+      return stage_inputs.bytes() + stage_outputs.bytes() + input_gradients.bytes() +
+             output_gradients.bytes();
+    }
+  };
+  void AddSlot(Backing backing);
+  // Nodes [begin, end) in the slot, for `rows` rows; after each, done(node).
+  struct Range {
+    size_t begin = 0;
+    size_t end = 0;
+  };
+  template <class Done>
+  absl::Status Run(const StepGraph& step, const Placement& placement, Range nodes, int64_t rows,
+                   const Batch& batch, double gradient_scale, const Done& done);
+  // Nodes from `begin` on, and what they and the batch's metrics add to the reduction.
+  absl::Status RunToReduction(size_t begin, int64_t rows, const Batch& batch, double weight,
+                              const ReadyCallback& on_ready);
+  // Works in the slot from now on.
+  void EnterSlot(int slot) { slot_ = &microbatches_[static_cast<size_t>(slot)]; }
   void LoadInputs(absl::Span<const float> inputs) {
-    std::copy(inputs.begin(), inputs.end(), inputs_.as<T>());
+    std::copy(inputs.begin(), inputs.end(), slot_->inputs.template as<T>());
   }
+  void LoadStageInputs(const Batch& batch, int64_t rows) {
+    const float* inputs =
+        model_.has_stage_input ? slot_->stage_inputs.template as<float>() : batch.inputs.data();
+    LoadInputs({inputs, static_cast<size_t>(rows * ElementCount(model_.input_shape()))});
+  }
+  Evaluation Judge(absl::Span<const int32_t> labels) const;
 
   const CompileOptions options_;
   const Graph model_;
@@ -132,7 +168,9 @@ class ReferenceExecutable final : public Executable {
   const Placement training_place_;
   const Placement evaluation_place_;
   AlignedBuffer parameters_, statistics_;
-  AlignedBuffer reduction_, arena_, gradients_, inputs_;
+  AlignedBuffer reduction_, gradients_;
+  std::vector<Slot> microbatches_;
+  Slot* slot_ = nullptr;  // in use
   std::vector<AlignedBuffer> sums_;
   RankStatistics ranks_;
   MemoryPlan plan_;
@@ -148,7 +186,7 @@ T* ReferenceExecutable<T>::Pointer(const StepGraph& step, const Placement& place
   }
   const int lifetime = placement.lifetimes.lifetime_of[static_cast<size_t>(id)];
   if (lifetime >= 0) {
-    return reinterpret_cast<T*>(arena_.data() +
+    return reinterpret_cast<T*>(slot_->arena.data() +
                                 placement.arena.offsets[static_cast<size_t>(lifetime)]);
   }
   const Value& value = step.graph.value(id);
@@ -164,7 +202,7 @@ T* ReferenceExecutable<T>::Pointer(const StepGraph& step, const Placement& place
     case Role::kInput:
     case Role::kActivation:
     case Role::kGradient:
-      return inputs_.as<T>();  // the input, or a flattened view of it
+      return slot_->inputs.template as<T>();  // the input, or a flattened view of it
   }
   return nullptr;
 }
@@ -205,20 +243,20 @@ absl::Status ReferenceExecutable<T>::WriteState(size_t index, absl::Span<const f
 template <class T>
 template <class Done>
 absl::Status ReferenceExecutable<T>::Run(const StepGraph& step, const Placement& placement,
-                                         size_t nodes, const Batch& batch, double gradient_scale,
-                                         const Done& done) {
-  const int64_t rows =
-      static_cast<int64_t>(batch.inputs.size()) / ElementCount(model_.input_shape());
-  for (size_t i = 0; i < nodes; ++i) {
+                                         Range nodes, int64_t rows, const Batch& batch,
+                                         double gradient_scale, const Done& done) {
+  for (size_t i = nodes.begin; i < nodes.end; ++i) {
     const Node& node = step.graph.nodes[i];
-    reference::Operands<T> operands{.graph = step.graph,
-                                    .node = node,
-                                    .rows = rows,
-                                    .inputs = {},
-                                    .outputs = {},
-                                    .labels = batch.labels.data(),
-                                    .gradient_scale = gradient_scale,
-                                    .position = batch.position};
+    reference::Operands<T> operands{
+        .graph = step.graph,
+        .node = node,
+        .rows = rows,
+        .inputs = {},
+        .outputs = {},
+        .labels = batch.labels.data(),
+        .gradient_scale = gradient_scale,
+        .position = batch.position,
+        .stage_output_gradient = slot_->output_gradients.template as<float>()};
     for (ValueId input : node.inputs) {
       operands.inputs.push_back(Pointer(step, placement, input));
     }
@@ -240,10 +278,17 @@ absl::Status ReferenceExecutable<T>::Accumulate(const Batch& batch, double weigh
                                                 const ReadyCallback& on_ready) {
   TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
   TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, RowsOf(model_, batch)));
-  const int64_t rows = RowsOf(model_, batch);
-  const double labels = static_cast<double>(batch.labels.size());
-  const Placement& placement = training_place_;
+  EnterSlot(0);
   LoadInputs(batch.inputs);
+  last_rows_ = RowsOf(model_, batch);
+  return RunToReduction(0, last_rows_, batch, weight, on_ready);
+}
+
+template <class T>
+absl::Status ReferenceExecutable<T>::RunToReduction(size_t begin, int64_t rows, const Batch& batch,
+                                                    double weight, const ReadyCallback& on_ready) {
+  const double labels = static_cast<double>(rows * model_.labels_per_row());
+  const Placement& placement = training_place_;
   float* sums = reduction_.as<float>();
   int64_t ready = 0;
   auto add_gradients = [&](const Node& node) {
@@ -265,17 +310,88 @@ absl::Status ReferenceExecutable<T>::Accumulate(const Batch& batch, double weigh
       ready = entry.offset + entry.count;
     }
   };
-  TY_RETURN_IF_ERROR(Run(training_, placement, training_.graph.nodes.size(), batch, weight / labels,
-                         add_gradients));
+  TY_RETURN_IF_ERROR(Run(training_, placement, {begin, training_.graph.nodes.size()}, rows, batch,
+                         weight / labels, add_gradients));
   FoldStatistics(batch, rows, weight);
-  const T loss = *Pointer(training_, placement, training_.graph.loss);
-  const T correct = *Pointer(training_, placement, training_.graph.correct);
-  sums[layout_.loss_offset] += static_cast<float>(weight * loss);
-  sums[layout_.correct_offset] += static_cast<float>(weight * correct / labels);
+  if (model_.has_loss()) {
+    const T loss = *Pointer(training_, placement, training_.graph.loss);
+    const T correct = *Pointer(training_, placement, training_.graph.correct);
+    sums[layout_.loss_offset] += static_cast<float>(weight * loss);
+    sums[layout_.correct_offset] += static_cast<float>(weight * correct / labels);
+  }
   if (on_ready) {
     on_ready(ready, layout_.size - ready);
   }
-  last_rows_ = rows;
+  return absl::OkStatus();
+}
+
+template <class T>
+void ReferenceExecutable<T>::AddSlot(Backing backing) {
+  const auto buffer = [&](ValueId value, int64_t element) {
+    return AlignedBuffer(model_.value(value).Elements(options_.max_rows) * element, backing);
+  };
+  constexpr int64_t kFloat = sizeof(float);
+  Slot& slot = microbatches_.emplace_back();
+  slot.arena =
+      AlignedBuffer(std::max(training_place_.arena.bytes, evaluation_place_.arena.bytes), backing);
+  slot.inputs = buffer(model_.input, kElement);
+  if (options_.microbatch_slots == 0) return;
+  if (model_.has_stage_input) {
+    slot.stage_inputs = buffer(model_.input, kFloat);
+    slot.input_gradients = buffer(model_.input, kFloat);
+  }
+  if (!model_.has_loss()) {
+    slot.stage_outputs = buffer(model_.stage_output, kFloat);
+    slot.output_gradients = buffer(model_.stage_output, kFloat);
+  }
+}
+
+template <class T>
+Executable::Boundary ReferenceExecutable<T>::boundary(int slot) {
+  TY_CHECK(CheckSlot(options_, slot).ok());
+  const auto span = [this](const AlignedBuffer& buffer, ValueId value) {
+    if (buffer.data() == nullptr) return absl::Span<float>();
+    return absl::Span<float>(buffer.as<float>(),
+                             static_cast<size_t>(model_.value(value).Elements(options_.max_rows)));
+  };
+  const Slot& of = microbatches_[static_cast<size_t>(slot)];
+  return {span(of.stage_inputs, model_.input), span(of.stage_outputs, model_.stage_output),
+          span(of.input_gradients, model_.input), span(of.output_gradients, model_.stage_output)};
+}
+
+template <class T>
+absl::Status ReferenceExecutable<T>::Forward(const Batch& batch, int64_t rows, int slot) {
+  TY_RETURN_IF_ERROR(CheckSlot(options_, slot));
+  TY_RETURN_IF_ERROR(CheckStageBatch(model_, batch, rows, options_.max_rows));
+  TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, rows));
+  last_rows_ = 0;
+  EnterSlot(slot);
+  slot_->rows = rows;
+  LoadStageInputs(batch, rows);
+  TY_RETURN_IF_ERROR(Run(training_, training_place_, {0, ForwardNodes(training_)}, rows, batch, 0,
+                         [](const Node&) {}));
+  if (!model_.has_loss()) {
+    std::copy_n(Pointer(training_, training_place_, training_.graph.stage_output),
+                model_.value(model_.stage_output).Elements(rows),
+                slot_->stage_outputs.template as<float>());
+  }
+  return absl::OkStatus();
+}
+
+template <class T>
+absl::Status ReferenceExecutable<T>::Backward(const Batch& batch, int64_t rows, int slot,
+                                              double weight, const ReadyCallback& on_ready) {
+  TY_RETURN_IF_ERROR(CheckSlot(options_, slot));
+  TY_RETURN_IF_ERROR(CheckStageBatch(model_, batch, rows, options_.max_rows));
+  EnterSlot(slot);
+  TY_RETURN_IF_ERROR(CheckForwardDone(slot_->rows, rows, slot));
+  slot_->rows = 0;
+  TY_RETURN_IF_ERROR(RunToReduction(ForwardNodes(training_), rows, batch, weight, on_ready));
+  if (model_.has_stage_input) {
+    std::copy_n(Pointer(training_, training_place_, training_.input_gradient),
+                model_.value(model_.input).Elements(rows),
+                slot_->input_gradients.template as<float>());
+  }
   return absl::OkStatus();
 }
 
@@ -391,21 +507,40 @@ absl::Status ReferenceExecutable<T>::EndUpdate() {
 }
 
 template <class T>
+Evaluation ReferenceExecutable<T>::Judge(absl::Span<const int32_t> labels) const {
+  const auto at = [this](ValueId id) { return Pointer(evaluation_, evaluation_place_, id); };
+  const Graph& graph = evaluation_.graph;
+  const auto count = static_cast<int64_t>(labels.size());
+  return Evaluation{static_cast<double>(*at(graph.loss)) * static_cast<double>(count),
+                    static_cast<int64_t>(std::llround(*at(graph.correct))), count,
+                    CountInTop(at(graph.logits), graph.classes(), labels)};
+}
+
+template <class T>
 absl::StatusOr<Evaluation> ReferenceExecutable<T>::Evaluate(const Batch& batch) {
   TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
-  const Placement& placement = evaluation_place_;
+  EnterSlot(0);
   LoadInputs(batch.inputs);
   last_rows_ = 0;
-  TY_RETURN_IF_ERROR(
-      Run(evaluation_, placement, evaluation_.graph.nodes.size(), batch, 0, [](const Node&) {}));
-  const T loss = *Pointer(evaluation_, placement, evaluation_.graph.loss);
-  const T correct = *Pointer(evaluation_, placement, evaluation_.graph.correct);
-  const int64_t labels = static_cast<int64_t>(batch.labels.size());
-  const T* logits = Pointer(evaluation_, placement, evaluation_.graph.logits);
-  const int64_t classes = evaluation_.graph.value(evaluation_.graph.logits).shape.back();
-  return Evaluation{static_cast<double>(loss) * static_cast<double>(labels),
-                    static_cast<int64_t>(std::llround(correct)), labels,
-                    CountInTop(logits, classes, batch.labels)};
+  TY_RETURN_IF_ERROR(Run(evaluation_, evaluation_place_, {0, evaluation_.graph.nodes.size()},
+                         RowsOf(model_, batch), batch, 0, [](const Node&) {}));
+  return Judge(batch.labels);
+}
+
+template <class T>
+absl::StatusOr<Evaluation> ReferenceExecutable<T>::EvaluateStage(const Batch& batch, int64_t rows) {
+  TY_RETURN_IF_ERROR(CheckSlot(options_, 0));
+  TY_RETURN_IF_ERROR(CheckStageBatch(model_, batch, rows, options_.max_rows));
+  EnterSlot(0);
+  LoadStageInputs(batch, rows);
+  last_rows_ = 0;
+  TY_RETURN_IF_ERROR(Run(evaluation_, evaluation_place_, {0, evaluation_.graph.nodes.size()}, rows,
+                         batch, 0, [](const Node&) {}));
+  if (model_.has_loss()) return Judge(batch.labels);
+  std::copy_n(Pointer(evaluation_, evaluation_place_, evaluation_.graph.stage_output),
+              model_.value(model_.stage_output).Elements(rows),
+              slot_->stage_outputs.template as<float>());
+  return Evaluation{};
 }
 
 template <class T>
@@ -413,9 +548,10 @@ absl::StatusOr<std::vector<float>> ReferenceExecutable<T>::Predict(absl::Span<co
   const int64_t rows = static_cast<int64_t>(inputs.size()) / ElementCount(model_.input_shape());
   TY_RETURN_IF_ERROR(CheckInputs(model_, inputs, rows, options_.max_rows));
   const Placement& placement = evaluation_place_;
+  EnterSlot(0);
   LoadInputs(inputs);
   last_rows_ = 0;
-  TY_RETURN_IF_ERROR(Run(evaluation_, placement, evaluation_.graph.nodes.size() - 1,
+  TY_RETURN_IF_ERROR(Run(evaluation_, placement, {0, evaluation_.graph.nodes.size() - 1}, rows,
                          Batch{inputs, {}}, 0, [](const Node&) {}));
   const T* logits = Pointer(evaluation_, placement, evaluation_.graph.logits);
   const int64_t count = model_.value(model_.logits).Elements(rows);
