@@ -8,6 +8,7 @@
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
 #include "gmock/gmock.h"
+#include "worker/parallel/collective.h"
 
 namespace trainyard::parallel {
 namespace {
@@ -246,6 +247,7 @@ TEST_P(CommunicatorLossTest, ALostRankIsNamedWithOperationAndSequence) {
   EXPECT_EQ(ErrorReason(statuses[0]), "PEER_LOST") << statuses[0];
   EXPECT_THAT(std::string(statuses[0].message()),
               HasSubstr("rank 0: all_reduce 2: rank 1 was lost"));
+  EXPECT_EQ(BlameOf(statuses[0]), (Blame{.peer = 1, .operation = "all_reduce", .sequence = 2}));
 }
 
 TEST_P(CommunicatorLossTest, ALostSenderIsNamedAfterItsLastMessage) {
