@@ -57,6 +57,16 @@ constexpr int64_t kGradients = 49000;
 const std::vector<Bucket> kBuckets = {{0, 3000}, {3000, 40000}, {40000, 49000}, {49000, 50000}};
 constexpr absl::Duration kPatience = absl::Seconds(30);
 
+double ProcessorSeconds() {
+  return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+}
+
+// For so many seconds of the processor's time.
+void Compute(double seconds) {
+  for (const double end = ProcessorSeconds() + seconds; ProcessorSeconds() < end;) {
+  }
+}
+
 // A rank in a process of its own.
 struct ProcessRank {
   int rank = 0;
@@ -69,12 +79,19 @@ struct ProcessRank {
     return static_cast<float>((i * 7 + step * 13 + rank * 101) % 1000);
   }
 
-  absl::Status Backward(int64_t step) {
+  // `slow`: seconds that it computes when the first bucket is ready. Reads the parameters to its
+  // end.
+  absl::Status Backward(int64_t step, double slow) {
+    const std::vector<float> before(arena->parameters.begin(), arena->parameters.end());
     for (const Bucket& bucket : kBuckets) {
       for (int64_t i = bucket.begin; i < bucket.end; ++i) {
         arena->reduction[static_cast<size_t>(i)] = Term(rank, step, i);
       }
+      if (bucket.end == kElements && arena->parameters != absl::MakeConstSpan(before)) {
+        return absl::InternalError("somebody wrote to parameters that backward reads");
+      }
       TY_RETURN_IF_ERROR(exchange->Ready(bucket.end));
+      if (bucket.begin == 0) Compute(slow);
     }
     return absl::OkStatus();
   }
@@ -90,10 +107,10 @@ struct ProcessRank {
     return absl::OkStatus();
   }
 
-  absl::Status Step(int64_t step) {
+  absl::Status Step(int64_t step, double slow = 0) {
     const double ballot = rank + 0.5;
     TY_RETURN_IF_ERROR(exchange->Begin(step, {&ballot, 1}));
-    TY_RETURN_IF_ERROR(Backward(step));
+    TY_RETURN_IF_ERROR(Backward(step, slow));
     for (size_t bucket = 0; bucket < kBuckets.size(); ++bucket) {
       TY_RETURN_IF_ERROR(LandAndUpdate(bucket));
       if (exchange->is_sharded()) TY_RETURN_IF_ERROR(exchange->Share(bucket));
@@ -137,16 +154,6 @@ absl::StatusOr<ProcessRank> MakeProcessRank(const std::string& run_dir, int rank
                                                        .is_sharded = is_sharded,
                                                        .timeout = kPatience});
   return made;
-}
-
-double ProcessorSeconds() {
-  return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
-}
-
-// For so many seconds of the processor's time.
-void Compute(double seconds) {
-  for (const double end = ProcessorSeconds() + seconds; ProcessorSeconds() < end;) {
-  }
 }
 
 // Ranks from 1 on as children, which do `theirs`; rank 0 is the test itself.
@@ -201,8 +208,7 @@ TEST_P(SharedExchangeOfProcesses, SumsAndParametersAreThoseOfAllRanks) {
   const auto work = [](ProcessRank& rank) -> absl::Status {
     for (int64_t step = 1; step <= kSteps; ++step) {
       // Every rank is the slow one at times.
-      if (step % 5 == rank.rank) Compute(0.003);
-      TY_RETURN_IF_ERROR(rank.Step(step));
+      TY_RETURN_IF_ERROR(rank.Step(step, step % 5 == rank.rank ? 0.003 : 0));
     }
     return rank.Check(kSteps);
   };
@@ -260,7 +266,7 @@ TEST(SharedExchange, NamesTheParametersThatDoNotCome) {
   const testing::TempDir dir;
   Children children(dir.path(), 2, /*is_sharded=*/true, [](ProcessRank& rank) -> absl::Status {
     TY_RETURN_IF_ERROR(rank.exchange->Begin(1, std::vector<double>{0}));
-    TY_RETURN_IF_ERROR(rank.Backward(1));
+    TY_RETURN_IF_ERROR(rank.Backward(1, 0));
     for (size_t bucket = 0; bucket < kBuckets.size(); ++bucket) {
       TY_RETURN_IF_ERROR(rank.exchange->Land(bucket));
       if (bucket == 0) TY_RETURN_IF_ERROR(rank.exchange->Share(bucket));
