@@ -11,6 +11,7 @@
 #include "worker/run_dir/records.h"
 #include "worker/trainer/state_file.h"
 #include "worker/trainer/training_state.h"
+#include "worker/trainer/verify_report.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -227,6 +228,20 @@ TEST(Bitwise, AHostingOfOtherDevicesIsNotTaken) {
   other.assignment().ranks[1].device_type = "another";
   ExpectSuccess(other.Run());
   EXPECT_EQ(run_dir::ReadProgress(other.dir(), 0)->hosting[0].replicas, 4);
+}
+
+// One process makes what all replicas made, whoever hosted them.
+TEST(Bitwise, TheEvaluationIsVerifiedReplicaByReplica) {
+  GangTrainer gang(JobOf(kCases[3]), 2, "cpu");
+  ExpectSuccess(gang.Run());
+  const auto report =
+      Verify({.checkpoint_dir = checkpoint::CheckpointPath(gang.dir().CheckpointsDir(), kSteps),
+              .dataset_dir = "",
+              .format = VerifyFormat::kText},
+             *Clock::Real());
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_TRUE(report->is_right) << report->text;
+  EXPECT_THAT(report->text, HasSubstr("test.ema_loss"));
 }
 
 // The smallest number of threads, for ever.
