@@ -21,8 +21,9 @@ struct WireExchangeOptions {
   int64_t gradient_elements = 0;
   bool is_sharded = false;
   absl::Span<float> reduction;
-  std::vector<absl::Span<float>> slots;  // of partial sums, each as large as the reduction
-  absl::Span<float> parameters;          // gradient_elements; unused unless sharded
+  // Of partial sums, each as large as the reduction.
+  std::vector<absl::Span<float>> slots = {};
+  absl::Span<float> parameters = {};  // gradient_elements; unused unless sharded
   ExchangePlan plan;
   std::vector<int> term_slots;  // of this rank: -1 is the reduction
   // Global ranks, for errors; empty: those of the communicator.

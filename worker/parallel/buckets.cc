@@ -30,12 +30,16 @@ std::vector<int64_t> PossibleEnds(absl::Span<const int64_t> ready, int64_t begin
   return ends;
 }
 
-// Where the last bucket begins: what ends in it is at most `last` elements, or one range.
-int64_t LastBegin(absl::Span<const int64_t> ends, int64_t begin, int64_t last) {
-  for (const int64_t end : ends) {
-    if (end != ends.back() && ends.back() - end <= last) return end;
+// Where the last bucket begins: it is at most `last` elements, or one range. 0 where there is no
+// more than a first bucket before it: one collective is better than two small ones.
+int64_t LastBegin(absl::Span<const int64_t> ends, const BucketOptions& options) {
+  for (size_t i = 0; i + 1 < ends.size(); ++i) {
+    if (ends[i] < options.first_bucket_elements) continue;
+    if (ends.back() - ends[i] <= options.last_bucket_elements || i + 2 == ends.size()) {
+      return ends[i];
+    }
   }
-  return ends.size() > 1 ? ends[ends.size() - 2] : begin;
+  return 0;
 }
 
 }  // namespace
@@ -49,7 +53,7 @@ std::vector<Bucket> PlanBuckets(absl::Span<const int64_t> ready, int64_t gradien
 
   const std::vector<int64_t> ends =
       PossibleEnds(ready, 0, gradient_elements, options.bucket_elements);
-  const int64_t last_begin = ends.empty() ? 0 : LastBegin(ends, 0, options.last_bucket_elements);
+  const int64_t last_begin = LastBegin(ends, options);
   int64_t begin = 0;
   for (const int64_t end : ends) {
     const int64_t wanted =

@@ -223,7 +223,7 @@ class Supervisor {
     for (const run_dir::RankAssignment& rank : assignment_.ranks) {
       const auto progress = run_dir::ReadProgress(dir_, rank.rank);
       // A rank need not say where it stands.
-      if (progress.ok()) core_.ProgressSeen(rank.rank, *progress);
+      if (progress.ok()) core_.ProgressSeen(now, rank.rank, *progress);
     }
   }
 

@@ -90,7 +90,7 @@ void SupervisorCore::RankEnded(absl::Duration now, const RankEnd& end) {
       ended.exit.reason = kReasonRankStuck;
       ended.exit.message = stuck->why;
     } else if (const auto sight = sights_.find(end.rank); sight != sights_.end()) {
-      ended.exit.message = absl::StrCat("rank ", end.rank, " did not end; it ", sight->second);
+      ended.exit.message = absl::StrCat("rank ", end.rank, " did not answer; it ", sight->second);
     }
   }
   exits_.push_back(std::move(ended));
@@ -106,6 +106,7 @@ void SupervisorCore::StopAsked(absl::Duration now, const run_dir::StopRequest& r
   switch (phase_) {
     case Phase::kRunning:
     case Phase::kFailing:
+      SuspectSilentRanks(now);
       Terminate(now, request.grace);
       break;
     case Phase::kTerminating:
@@ -130,7 +131,7 @@ void SupervisorCore::Terminate(absl::Duration now, absl::Duration grace) {
   term_due_ = true;
 }
 
-void SupervisorCore::ProgressSeen(int rank, const run_dir::Progress& progress) {
+void SupervisorCore::ProgressSeen(absl::Duration now, int rank, const run_dir::Progress& progress) {
   if (FindEnded(rank) != nullptr) return;
   Promise& promise = promises_[rank];
   promise.step = progress.step;
@@ -138,6 +139,7 @@ void SupervisorCore::ProgressSeen(int rank, const run_dir::Progress& progress) {
   if (promise.silent_until_us == progress.silent_until_boottime_us) return;
   promise.silent_until_us = progress.silent_until_boottime_us;
   promise.silent_until = absl::Microseconds(progress.silent_until_boottime_us);
+  promise.seen = now;
 }
 
 void SupervisorCore::ForgiveLateTick(absl::Duration now) {
@@ -183,6 +185,18 @@ void SupervisorCore::Suspect(int rank) {
 void SupervisorCore::SuspectLivingRanks() {
   for (const int rank : ranks_) {
     if (FindEnded(rank) == nullptr) Suspect(rank);
+  }
+}
+
+// Where the gang has failed on another host, it may be a rank of this one that held it up, and
+// nobody would know any more what it did.
+void SupervisorCore::SuspectSilentRanks(absl::Duration now) {
+  if (lease_.ExpiredAt(now)) return;
+  for (const auto& [rank, promise] : promises_) {
+    if (promise.silent_until_us > 0 &&
+        now - promise.seen > (promise.silent_until - promise.seen) / 2) {
+      Suspect(rank);
+    }
   }
 }
 

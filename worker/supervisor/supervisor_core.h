@@ -88,7 +88,7 @@ class SupervisorCore {
   // A later request may shorten the grace; it never lengthens it.
   void StopAsked(absl::Duration now, const run_dir::StopRequest& request);
   void LeaseSeen(const run_dir::Lease& lease) { lease_ = lease; }
-  void ProgressSeen(int rank, const run_dir::Progress& progress);
+  void ProgressSeen(absl::Duration now, int rank, const run_dir::Progress& progress);
   // No process of the attempt is left. Every rank has been reported by RankEnded before.
   void GroupGone();
 
@@ -122,6 +122,7 @@ class SupervisorCore {
   struct Promise {
     int64_t silent_until_us = 0;  // as it stands in the file
     absl::Duration silent_until;  // with the time that does not count
+    absl::Duration seen;          // when it was new here
     int64_t step = 0;
     run_dir::Progress::State state = run_dir::Progress::State::kStarting;
   };
@@ -137,6 +138,7 @@ class SupervisorCore {
   // The rank that is furthest behind, of those that have let their promises pass.
   void FindStuckRank(absl::Duration now);
   void SuspectLivingRanks();
+  void SuspectSilentRanks(absl::Duration now);
   void Suspect(int rank);
   const Ended* FindEnded(int rank) const;
   const Ended* FirstFailure() const;

@@ -8,16 +8,16 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/env.h"
 #include "common/base/errors.h"
+#include "common/base/interfaces.h"
 #include "common/base/status_macros.h"
 #include "gloo/common/error.h"
-#include "gloo/rendezvous/context.h"
+#include "gloo/context.h"
 #include "gloo/transport/tcp/device.h"
 #include "worker/parallel/collective.h"
+#include "worker/parallel/gloo/mesh.h"
 #include "worker/parallel/gloo/peer_watch.h"
 #include "worker/parallel/gloo/run_dir_store.h"
 
@@ -30,22 +30,13 @@ std::chrono::milliseconds Milliseconds(absl::Duration duration) {
   return std::chrono::milliseconds(std::max<int64_t>(1, absl::ToInt64Milliseconds(duration)));
 }
 
-// Gloo's messages begin with "[file.cc:123] ", which tells users nothing.
-std::string WithoutSource(absl::string_view message) {
-  const size_t end = message.find("] ");
-  if (absl::StartsWith(message, "[") && end != absl::string_view::npos) {
-    message.remove_prefix(end + 2);
-  }
-  return std::string(message);
-}
-
 // Point to point transfers of one step of a collective: all are posted, then waited for, one buffer
 // per peer, so that a failure names the peer.
 class GlooCommunicator : public Communicator {
  public:
-  GlooCommunicator(std::shared_ptr<gloo::Context> context, Membership membership,
-                   absl::Duration timeout)
-      : context_(std::move(context)),
+  GlooCommunicator(Mesh mesh, Membership membership, absl::Duration timeout)
+      : context_(std::move(mesh.context)),
+        places_(std::move(mesh.places)),
         membership_(std::move(membership)),
         timeout_(timeout),
         messages_sent_(membership_.members.size()),
@@ -226,6 +217,7 @@ class GlooCommunicator : public Communicator {
           std::chrono::steady_clock::now() >= deadline
               ? CollectiveTimedOut(collective_, membership_.Global(peer), timeout_)
               : PeerLost(collective_, membership_.Global(peer), WithoutSource(exception.what()));
+      broken_ = WithPlaces(broken_, places_, membership_, peer);
       // The buffers below are still known to Gloo's thread; only closing the pairs lets go of them.
       context_->closeConnections();
     }
@@ -270,6 +262,7 @@ class GlooCommunicator : public Communicator {
   static constexpr absl::string_view kMessage = "message";
 
   const std::shared_ptr<gloo::Context> context_;
+  const std::vector<std::string> places_;  // by rank in the group, for messages
   const Membership membership_;
   absl::Duration timeout_;
   // The barrier that ends the connecting is number 0.
@@ -286,23 +279,22 @@ class GlooCommunicator : public Communicator {
   PeerWatch watch_;  // last: its threads end before the context goes
 };
 
-// An address has a dot or a colon; names of interfaces have neither, but for aliases ("eth0:1"),
-// which count as names by their letters.
-bool IsAddress(absl::string_view interface) {
-  return absl::StrContains(interface, ".") ||
-         (absl::StrContains(interface, ":") &&
-          interface.find_first_not_of("0123456789abcdefABCDEF:") == absl::string_view::npos);
+absl::StatusOr<InterfaceAddress> FindListening(const std::string& interface) {
+  absl::StatusOr<InterfaceAddress> found = FindInterface(interface);
+  if (found.ok()) return found;
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot listen for other ranks: ", found.status().message()));
 }
 
-absl::StatusOr<std::shared_ptr<gloo::transport::Device>> MakeDevice(const std::string& interface) {
+absl::StatusOr<std::shared_ptr<gloo::transport::Device>> MakeDevice(const InterfaceAddress& here) {
   gloo::transport::tcp::attr attr;
-  (IsAddress(interface) ? attr.hostname : attr.iface) = interface;
+  attr.hostname = here.address;
   try {
     return gloo::transport::tcp::CreateDevice(attr);
   } catch (const std::exception& exception) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot use the network interface or address '", interface,
-                     "': ", WithoutSource(exception.what())));
+    return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", here.address, " (",
+                                                      here.interface,
+                                                      "): ", WithoutSource(exception.what())));
   }
 }
 
@@ -310,15 +302,19 @@ absl::StatusOr<std::shared_ptr<gloo::transport::Device>> MakeDevice(const std::s
 
 absl::StatusOr<std::unique_ptr<Communicator>> ConnectGloo(const GlooOptions& options) {
   Membership membership = MembershipOf(options.group, options.rank, options.world_size);
-  TY_ASSIGN_OR_RETURN(auto device, MakeDevice(options.interface));
+  TY_ASSIGN_OR_RETURN(const InterfaceAddress here, FindListening(options.interface));
+  TY_ASSIGN_OR_RETURN(auto device, MakeDevice(here));
   RunDirStore store(options.run_dir, absl::StrCat("gloo.", membership.key_prefix),
                     membership.members, options.connect_timeout, options.cancelled);
-  auto context = std::make_shared<gloo::rendezvous::Context>(membership.rank, membership.size());
-  // Gloo waits five times its timeout for a connection.
-  context->setTimeout(Milliseconds(options.connect_timeout / 5));
   const Collective connect{options.rank, "connect", 0};
+  Mesh mesh;
   try {
-    context->connectFullMesh(store, device);
+    TY_ASSIGN_OR_RETURN(mesh, ConnectMesh({.membership = membership,
+                                           .device = std::move(device),
+                                           .address = here.address,
+                                           .worker = options.worker,
+                                           .timeout = options.connect_timeout},
+                                          store));
   } catch (const std::exception& exception) {
     if (options.cancelled != nullptr && options.cancelled->load()) {
       return absl::CancelledError(
@@ -327,7 +323,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectGloo(const GlooOptions& opt
     const int peer = store.missing().size() == 1 ? std::atoi(store.missing()[0].c_str()) : -1;
     return PeerLost(connect, peer, WithoutSource(exception.what()));
   }
-  auto communicator = std::make_unique<GlooCommunicator>(std::move(context), std::move(membership),
+  auto communicator = std::make_unique<GlooCommunicator>(std::move(mesh), std::move(membership),
                                                          options.connect_timeout);
   // A rank that is through may not leave while others still connect: they would see it as lost.
   TY_RETURN_IF_ERROR(communicator->Barrier());

@@ -58,11 +58,11 @@ class LocalGroup {
     return CheckParts(mine);
   }
 
-  // Waits until all ranks are done with the others' memory.
-  absl::Status Leave(const Collective& collective, absl::Duration timeout)
-      ABSL_LOCKS_EXCLUDED(mutex_) {
+  // Waits until all ranks are done with the others' memory. Without deadline: all have come, and
+  // nobody may go while another one still reads what is its own.
+  absl::Status Leave(const Collective& collective) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
-    return Arrive(collective, timeout);
+    return Arrive(collective, absl::InfiniteDuration());
   }
 
   void Lose(int rank) ABSL_LOCKS_EXCLUDED(mutex_) {
@@ -305,7 +305,7 @@ class LocalCommunicator : public Communicator {
     }
     TY_RETURN_IF_ERROR(group_->Enter(mine, timeout_));
     work();
-    return group_->Leave(mine.collective, timeout_);
+    return group_->Leave(mine.collective);
   }
 
   const std::shared_ptr<LocalGroup> group_;

@@ -1,4 +1,4 @@
-// How a rank waits for another one in shared memory. For this folder alone.
+// How a rank waits for another one in shared memory. For this folder and ../shared.
 //
 // It looks again at once, then lets other threads of its processor run between two looks, and then
 // sleeps. Ranks are rarely further apart than the second limit.
@@ -12,9 +12,12 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/env.h"
 #include "common/base/files.h"
+#include "worker/parallel/collective.h"
 #include "worker/parallel/shm/shared_segment.h"
 
 namespace trainyard::parallel {
@@ -25,6 +28,13 @@ inline constexpr absl::Duration kYieldTime = absl::Milliseconds(3);
 inline constexpr absl::Duration kLifeCheckInterval = absl::Milliseconds(10);
 
 enum class PeerWaitEnd { kDone, kPeerLeft, kPeerEnded, kTimedOut };
+// As an error of `collective`; `peer` is what errors call it.
+absl::Status StatusOf(PeerWaitEnd end, const Collective& collective, int peer,
+                      absl::Duration timeout);
+
+// Tells the end of a process (a pidfd). Invalid for the own process, and where the kernel has none:
+// there a lost rank is noticed by the timeout. NOT_FOUND where it has ended.
+absl::StatusOr<UniqueFd> OpenLife(int pid);
 
 // A word that the peer counts up, and how many sleep on it. Whoever changes it wakes them.
 struct WatchedWord {
@@ -40,8 +50,10 @@ struct WatchedWord {
 
 class PeerWait {
  public:
-  // `lives`: by rank, a pidfd; invalid for the own process.
-  PeerWait(const SharedSegment& segment, std::vector<UniqueFd> lives);
+  // By rank: a word that is not 0 once it will do nothing more, which is borrowed; and its life.
+  // Awake, but letting others run, it waits for `yield_time`.
+  PeerWait(std::vector<const std::atomic<uint32_t>*> left, std::vector<UniqueFd> lives,
+           absl::Duration yield_time = kYieldTime);
 
   // Waits until `is_reached` of the word's value.
   template <typename IsReached>
@@ -52,10 +64,10 @@ class PeerWait {
       if (is_done()) return PeerWaitEnd::kDone;
       Pause();
     }
-    const absl::Duration sleep_uptime = Clock::Real()->Uptime() + kYieldTime;
+    const absl::Duration sleep_uptime = Clock::Real()->Uptime() + yield_time_;
     while (!is_done()) {
       // What it did before it left counts, so look once more.
-      if (segment_.slot(peer).left.load() != 0) {
+      if (left_[static_cast<size_t>(peer)]->load() != 0) {
         return is_done() ? PeerWaitEnd::kDone : PeerWaitEnd::kPeerLeft;
       }
       const absl::Duration now = Clock::Real()->Uptime();
@@ -87,8 +99,9 @@ class PeerWait {
 
   bool HasEnded(int peer) const;
 
-  const SharedSegment& segment_;
+  const std::vector<const std::atomic<uint32_t>*> left_;
   const std::vector<UniqueFd> lives_;
+  const absl::Duration yield_time_;
 };
 
 }  // namespace trainyard::parallel

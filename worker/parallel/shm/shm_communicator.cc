@@ -1,10 +1,8 @@
 #include "worker/parallel/shm/shm_communicator.h"
 
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -21,13 +19,19 @@
 namespace trainyard::parallel {
 namespace {
 
+std::vector<const std::atomic<uint32_t>*> LeftWords(const SharedSegment& segment, int ranks) {
+  std::vector<const std::atomic<uint32_t>*> words;
+  for (int rank = 0; rank < ranks; ++rank) words.push_back(&segment.slot(rank).left);
+  return words;
+}
+
 class ShmCommunicator : public Communicator {
  public:
   // `lives`: a pidfd of each rank; this one's own is not looked at.
   ShmCommunicator(std::unique_ptr<SharedSegment> segment, std::vector<UniqueFd> lives,
                   Membership membership, absl::Duration timeout)
       : segment_(std::move(segment)),
-        wait_(*segment_, std::move(lives)),
+        wait_(LeftWords(*segment_, membership.size()), std::move(lives)),
         membership_(std::move(membership)),
         rank_(membership_.rank),
         timeout_(timeout),
@@ -297,18 +301,9 @@ class ShmCommunicator : public Communicator {
   template <typename IsReached>
   absl::Status Await(const Collective& collective, int peer, const WatchedWord& watched,
                      absl::Duration deadline, IsReached is_reached) {
-    const int name = membership_.Global(peer);
-    switch (wait_.Await(peer, watched, deadline, is_reached)) {
-      case PeerWaitEnd::kDone:
-        return absl::OkStatus();
-      case PeerWaitEnd::kPeerLeft:
-        return Break(PeerLost(collective, name, "it left the gang"));
-      case PeerWaitEnd::kPeerEnded:
-        return Break(PeerLost(collective, name, "its process has ended"));
-      case PeerWaitEnd::kTimedOut:
-        return Break(CollectiveTimedOut(collective, name, timeout_));
-    }
-    return absl::OkStatus();
+    const PeerWaitEnd end = wait_.Await(peer, watched, deadline, is_reached);
+    if (end == PeerWaitEnd::kDone) return absl::OkStatus();
+    return Break(StatusOf(end, collective, membership_.Global(peer), timeout_));
   }
 
   absl::Status Break(absl::Status status) {
@@ -405,18 +400,12 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectShm(const ShmOptions& optio
       }));
   std::vector<UniqueFd> lives;
   for (int rank = 0; rank < membership.size(); ++rank) {
-    const int pid = segment->slot(rank).pid.load();
-    if (pid == getpid()) {
-      lives.emplace_back();
-      continue;
-    }
-    const auto life = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-    if (life < 0 && errno == ESRCH) {
+    absl::StatusOr<UniqueFd> life = OpenLife(segment->slot(rank).pid.load());
+    if (!life.ok()) {
       return PeerLost({options.rank, "connect", 0}, membership.Global(rank),
                       "its process has ended");
     }
-    // Where the kernel has no pidfd, a lost rank is noticed by the timeout.
-    lives.emplace_back(life);
+    lives.push_back(*std::move(life));
   }
   return std::make_unique<ShmCommunicator>(std::move(segment), std::move(lives),
                                            std::move(membership), options.timeout);

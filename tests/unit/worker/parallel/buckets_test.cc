@@ -58,7 +58,10 @@ TEST(Buckets, ARangeMuchLargerThanABucketIsCut) {
 
 TEST(Buckets, SmallModelsHaveFew) {
   EXPECT_THAT(PlanBuckets({5}, 5, kOptions), ElementsAre(Bucket{0, 5}));
-  EXPECT_THAT(PlanBuckets({5, 9}, 9, kOptions), ElementsAre(Bucket{0, 5}, Bucket{5, 9}));
+  EXPECT_THAT(PlanBuckets({5, 9}, 9, kOptions), ElementsAre(Bucket{0, 9}));
+  EXPECT_THAT(PlanBuckets({9, 12}, 12, kOptions), ElementsAre(Bucket{0, 12}));
+  EXPECT_THAT(PlanBuckets({5, 12, 25}, 25, kOptions), ElementsAre(Bucket{0, 12}, Bucket{12, 25}));
+  EXPECT_THAT(PlanBuckets({10, 12}, 12, kOptions), ElementsAre(Bucket{0, 10}, Bucket{10, 12}));
   EXPECT_THAT(PlanBuckets({}, 0, kOptions), IsEmpty());
   EXPECT_THAT(PlanBuckets({0, 0}, 0, kOptions), IsEmpty());
 }

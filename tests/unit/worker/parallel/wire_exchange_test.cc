@@ -1,9 +1,12 @@
 // What exchanges promise, of the one over communicators of host memory.
 #include "worker/parallel/wire_exchange.h"
 
+#include <string>
+#include <thread>
 #include <utility>
 
 #include "common/base/status_macros.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/worker/parallel/exchange_cases.h"
 
@@ -55,6 +58,58 @@ INSTANTIATE_TEST_SUITE_P(Wire, ExchangeFaultTest,
                          ::testing::Values(WireOver(LocalTransport()), WireOver(GlooTransport()),
                                            WireOver(ShmTransport())),
                          NameOfExchangeKind);
+
+// Two ranks with two buckets, which meet while backward is still at the second one.
+TEST(WireExchange, ABucketLandsWhileBackwardComputesTheNext) {
+  const auto group = MakeLocalGroup(2);
+  const auto run_rank = [&group](int rank) {
+    std::vector<float> reduction(10, static_cast<float>(rank + 1));
+    const auto exchange = MakeWireExchange(MakeLocalCommunicator(group, rank),
+                                           {.buckets = {{0, 4}, {4, 10}},
+                                            .gradient_elements = 10,
+                                            .reduction = absl::MakeSpan(reduction),
+                                            .plan = {{1, 1}, PlanRankSum(2)},
+                                            .term_slots = {-1}});
+    EXPECT_TRUE(exchange->Begin(1, {}).ok());
+    EXPECT_TRUE(exchange->Ready(4).ok());
+    EXPECT_TRUE(exchange->Land(0).ok());
+    // Of the second one nothing has moved yet.
+    const float own = static_cast<float>(rank + 1);
+    EXPECT_EQ(reduction, std::vector<float>({3, 3, 3, 3, own, own, own, own, own, own}));
+    EXPECT_TRUE(exchange->Ready(10).ok());
+    EXPECT_TRUE(exchange->Land(1).ok());
+    EXPECT_EQ(reduction, std::vector<float>(10, 3));
+    EXPECT_TRUE(exchange->Finish({}).ok());
+  };
+  std::thread other([&] { run_rank(1); });
+  run_rank(0);
+  other.join();
+}
+
+// Errors of a group name the gang's ranks.
+TEST(WireExchange, RanksThatDisagreeAreNamedAsInTheGang) {
+  const auto group = MakeLocalGroup(2);
+  absl::Status statuses[2];
+  const auto run_rank = [&](int rank) {
+    std::vector<float> reduction(10);
+    const auto exchange = MakeWireExchange(MakeLocalCommunicator(group, rank),
+                                           {.buckets = {{0, 4 + rank}, {4 + rank, 10}},
+                                            .gradient_elements = 10,
+                                            .reduction = absl::MakeSpan(reduction),
+                                            .plan = {{1, 1}, PlanRankSum(2)},
+                                            .term_slots = {-1},
+                                            .members = {2, 5}});
+    EXPECT_TRUE(exchange->Begin(7, {}).ok());
+    statuses[rank] = exchange->Land(0);
+  };
+  std::thread other([&] { run_rank(1); });
+  run_rank(0);
+  other.join();
+  EXPECT_THAT(std::string(statuses[0].message()),
+              ::testing::StartsWith("step 7: rank 2: agreement 1: rank 5 has other buckets"));
+  EXPECT_THAT(std::string(statuses[1].message()),
+              ::testing::StartsWith("step 7: rank 5: agreement 1: rank 2 has other buckets"));
+}
 
 }  // namespace
 }  // namespace trainyard::parallel

@@ -22,6 +22,7 @@ TEST(RunDirGolden, AssignmentIsWrittenByteForByte) {
   EXPECT_EQ(assignment->ranks[0].cpus, std::vector<int64_t>{0});
   EXPECT_EQ(assignment->ranks[1].threads, 2);
   EXPECT_EQ(assignment->resume_from, "checkpoints/step-312");
+  EXPECT_EQ(assignment->worker, "alpha");
   EXPECT_EQ(EncodeAssignment(*assignment).value(), golden);
 }
 

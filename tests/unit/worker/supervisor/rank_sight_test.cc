@@ -1,11 +1,13 @@
 // Looks at processes of this test: one that sleeps, one that is stopped, one that spins.
 #include "worker/supervisor/rank_sight.h"
 
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <csignal>
+#include <new>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -19,12 +21,17 @@
 
 namespace trainyard::supervisor {
 
+// In memory that the test shares with its child: the child has come so far.
+using Reached = std::atomic<bool>;
+
 // With a name of their own in the stacks.
-__attribute__((noinline)) void SpinInTheTest(const std::atomic<bool>& goes_on) {
-  while (goes_on.load(std::memory_order_relaxed)) {
+__attribute__((noinline)) void SpinInTheTest(Reached& reached) {
+  reached.store(true);
+  while (reached.load(std::memory_order_relaxed)) {
   }
 }
-__attribute__((noinline)) void SleepInTheTest() {
+__attribute__((noinline)) void SleepInTheTest(Reached& reached) {
+  reached.store(true);
   while (true) pause();
 }
 
@@ -37,19 +44,26 @@ using ::testing::StartsWith;
 const char kStackProgram[] = TRAINYARD_BIN_DIR "/trainyard-stack";
 constexpr absl::Duration kLimit = absl::Seconds(20);  // on a busy machine
 
-// A child that runs `body`, until the end of the test.
+// A child that is in `body`, until the end of the test.
 class Child {
  public:
-  template <typename Body>
-  explicit Child(Body body) : pid_(fork()) {
+  explicit Child(void (*body)(Reached&)) {
+    void* shared =
+        mmap(nullptr, sizeof(Reached), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    TY_CHECK(shared != MAP_FAILED);
+    reached_ = new (shared) Reached(false);
+    pid_ = fork();
     TY_CHECK(pid_ >= 0);
-    if (pid_ > 0) return;
-    body();
-    _exit(0);
+    if (pid_ == 0) {
+      body(*reached_);
+      _exit(0);
+    }
+    TY_CHECK(testing::WaitUntil([this] { return reached_->load(); }));
   }
   ~Child() {
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
+    munmap(reached_, sizeof(Reached));
   }
   pid_t pid() const { return pid_; }
   bool WaitForState(char state) const {
@@ -60,7 +74,8 @@ class Child {
   }
 
  private:
-  const pid_t pid_;
+  Reached* reached_ = nullptr;
+  pid_t pid_ = 0;
 };
 
 TEST(TellingFrames, AreThoseOfTheFirstThreadBelowWhatOnlyWaits) {
@@ -80,20 +95,19 @@ TEST(TellingFrames, AreThoseOfTheFirstThreadBelowWhatOnlyWaits) {
 }
 
 TEST(RankSight, TellsTheStateOfTheProcess) {
-  const Child sleeper([] { SleepInTheTest(); });
+  const Child sleeper(SleepInTheTest);
   EXPECT_TRUE(sleeper.WaitForState('S'));
   EXPECT_THAT(StateClause(sleeper.pid()), StartsWith("sleeps in "));
   kill(sleeper.pid(), SIGSTOP);
   EXPECT_TRUE(sleeper.WaitForState('T'));
   EXPECT_EQ(StateClause(sleeper.pid()), "is stopped by a signal (T)");
-  const std::atomic<bool> goes_on = true;
-  const Child spinner([&goes_on] { SpinInTheTest(goes_on); });
+  const Child spinner(SpinInTheTest);
   EXPECT_TRUE(spinner.WaitForState('R'));
   EXPECT_EQ(StateClause(spinner.pid()), "is running (R)");
 }
 
 TEST(RankSight, SaysWhyThereAreNoStacksAndWhatIsKnownWithoutThem) {
-  const Child sleeper([] { SleepInTheTest(); });
+  const Child sleeper(SleepInTheTest);
   EXPECT_TRUE(sleeper.WaitForState('S'));
   const RankSight sight = LookAt(sleeper.pid(), "/nowhere/trainyard-stack", kLimit);
   EXPECT_THAT(sight.text, HasSubstr("no stacks: '/nowhere/trainyard-stack' is not installed"));
@@ -103,7 +117,7 @@ TEST(RankSight, SaysWhyThereAreNoStacksAndWhatIsKnownWithoutThem) {
 
 TEST(RankSight, AReaderThatHangsOrNeverStopsIsEnded) {
   const testing::TempDir folder;
-  const Child sleeper([] { SleepInTheTest(); });
+  const Child sleeper(SleepInTheTest);
   for (const char* script : {"#!/bin/sh\necho half; exec sleep 1000\n", "#!/bin/sh\nexec yes\n"}) {
     const std::string program = folder.File("reader");
     ASSERT_TRUE(WriteFileAtomically(program, script, 0755).ok());
@@ -123,20 +137,19 @@ class StackProgramTest : public ::testing::Test {
 };
 
 TEST_F(StackProgramTest, ReadsAStoppedProcessAndLeavesItStopped) {
-  const Child child([] { SleepInTheTest(); });
+  const Child child(SleepInTheTest);
   EXPECT_TRUE(child.WaitForState('S'));
   kill(child.pid(), SIGSTOP);
   EXPECT_TRUE(child.WaitForState('T'));
   const RankSight sight = LookAt(child.pid(), kStackProgram, kLimit);
   EXPECT_THAT(sight.clause, StartsWith("is stopped by a signal (T), in "));
   EXPECT_THAT(sight.clause, HasSubstr("supervisor::SleepInTheTest"));
-  EXPECT_THAT(sight.text, HasSubstr("trainyard::supervisor::SleepInTheTest()"));
+  EXPECT_THAT(sight.text, HasSubstr("trainyard::supervisor::SleepInTheTest("));
   EXPECT_TRUE(child.WaitForState('T'));
 }
 
 TEST_F(StackProgramTest, ReadsASpinningProcessWhichGoesOn) {
-  const std::atomic<bool> goes_on = true;
-  const Child child([&goes_on] { SpinInTheTest(goes_on); });
+  const Child child(SpinInTheTest);
   EXPECT_TRUE(child.WaitForState('R'));
   const RankSight sight = LookAt(child.pid(), kStackProgram, kLimit);
   EXPECT_THAT(sight.clause, StartsWith("is running (R), in supervisor::SpinInTheTest"));
@@ -146,7 +159,7 @@ TEST_F(StackProgramTest, ReadsASpinningProcessWhichGoesOn) {
 TEST_F(StackProgramTest, AProcessThatIsGoneIsAnErrorAndNoStack) {
   pid_t gone = 0;
   {
-    const Child child([] {});
+    const Child child([](Reached& reached) { reached.store(true); });
     gone = child.pid();
   }
   const RankSight sight = LookAt(gone, kStackProgram, kLimit);

@@ -298,8 +298,8 @@ absl::Duration FirstSignal(SupervisorCore& core, absl::Duration begin, absl::Dur
 
 TEST(SupervisorCore, ARankPastItsPromiseIsStuckAndNamedWithWhatItDoes) {
   SupervisorCore core({0, 1});
-  core.ProgressSeen(0, Promises(kStart + absl::Seconds(100)));
-  core.ProgressSeen(1, Promises(kStart + absl::Seconds(10)));
+  core.ProgressSeen(kStart, 0, Promises(kStart + absl::Seconds(100)));
+  core.ProgressSeen(kStart, 1, Promises(kStart + absl::Seconds(10)));
   EXPECT_EQ(core.NextDeadline(), kStart + absl::Seconds(10) + kPromiseMargin);
   const absl::Duration stuck = FirstSignal(core, kStart, kStart + absl::Seconds(60));
   EXPECT_EQ(stuck, kStart + absl::Seconds(10) + kPromiseMargin);
@@ -324,28 +324,28 @@ TEST(SupervisorCore, ARankPastItsPromiseIsStuckAndNamedWithWhatItDoes) {
 
 TEST(SupervisorCore, APromiseThatIsRenewedOrWasNeverMadeIsNotBroken) {
   SupervisorCore core({0, 1});
-  core.ProgressSeen(1, Promises(absl::ZeroDuration()));
+  core.ProgressSeen(kStart, 1, Promises(absl::ZeroDuration()));
   for (absl::Duration now = kStart; now < kStart + absl::Hours(1); now += kTickInterval) {
-    core.ProgressSeen(0, Promises(now + absl::Seconds(2)));
+    core.ProgressSeen(now, 0, Promises(now + absl::Seconds(2)));
     ASSERT_EQ(core.Tick(now), SignalToSend::kNone);
   }
 }
 
 TEST(SupervisorCore, ARankThatEndedHasKeptItsPromise) {
   SupervisorCore core({0, 1});
-  core.ProgressSeen(0, Promises(kStart + absl::Seconds(1)));
+  core.ProgressSeen(kStart, 0, Promises(kStart + absl::Seconds(1)));
   core.RankEnded(kStart, Succeeded(0));
-  core.ProgressSeen(0, Promises(kStart + absl::Seconds(1)));
+  core.ProgressSeen(kStart, 0, Promises(kStart + absl::Seconds(1)));
   EXPECT_EQ(FirstSignal(core, kStart, kStart + absl::Minutes(1)), absl::InfiniteDuration());
 }
 
 // A lid that was closed, or a machine without a processor to spare.
 TEST(SupervisorCore, TimeInWhichTheSupervisorWasNotRunDoesNotCount) {
   SupervisorCore core({0});
-  core.ProgressSeen(0, Promises(kStart + absl::Seconds(10)));
+  core.ProgressSeen(kStart, 0, Promises(kStart + absl::Seconds(10)));
   EXPECT_EQ(FirstSignal(core, kStart, kStart + absl::Seconds(4)), absl::InfiniteDuration());
   const absl::Duration wake = kStart + absl::Hours(8);
-  core.ProgressSeen(0, Promises(kStart + absl::Seconds(10)));
+  core.ProgressSeen(kStart, 0, Promises(kStart + absl::Seconds(10)));
   EXPECT_EQ(core.Tick(wake), SignalToSend::kNone);
   // The six seconds that were left when it fell asleep, and the margin.
   EXPECT_EQ(FirstSignal(core, wake, wake + absl::Minutes(1)),
@@ -355,9 +355,9 @@ TEST(SupervisorCore, TimeInWhichTheSupervisorWasNotRunDoesNotCount) {
 
 TEST(SupervisorCore, OfRanksThatHangTogetherTheOneThatCameLeastFarIsNamed) {
   SupervisorCore core({0, 1, 2});
-  core.ProgressSeen(0, Promises(kStart, 120));
-  core.ProgressSeen(1, Promises(kStart + absl::Seconds(1), 119));
-  core.ProgressSeen(2, Promises(kStart, 120));
+  core.ProgressSeen(kStart, 0, Promises(kStart, 120));
+  core.ProgressSeen(kStart, 1, Promises(kStart + absl::Seconds(1), 119));
+  core.ProgressSeen(kStart, 2, Promises(kStart, 120));
   EXPECT_EQ(core.Tick(kStart + absl::Seconds(1) + kPromiseMargin), SignalToSend::kTerm);
   EXPECT_THAT(core.TakeSuspects(), testing::ElementsAre(1, 0, 2));
   EXPECT_EQ(core.Exit(0).failed_rank, 1);
@@ -365,7 +365,7 @@ TEST(SupervisorCore, OfRanksThatHangTogetherTheOneThatCameLeastFarIsNamed) {
 
 TEST(SupervisorCore, AnAttemptThatIsStoppedIsNotWatched) {
   SupervisorCore core({0});
-  core.ProgressSeen(0, Promises(kStart + absl::Seconds(1)));
+  core.ProgressSeen(kStart, 0, Promises(kStart + absl::Seconds(1)));
   core.StopAsked(kStart, {"preempted", absl::Seconds(30)});
   EXPECT_EQ(core.Tick(kStart), SignalToSend::kTerm);
   EXPECT_EQ(FirstSignal(core, kStart + absl::Seconds(1), kStart + absl::Minutes(1)),
@@ -376,12 +376,24 @@ TEST(SupervisorCore, AnAttemptThatIsStoppedIsNotWatched) {
   core.RankEnded(kStart + absl::Seconds(30), Killed(0, SIGKILL));
   core.GroupGone();
   EXPECT_EQ(core.Exit(0).reason, "preempted");
-  EXPECT_EQ(core.Exit(0).ranks[0].message, "rank 0 did not end; it sleeps in futex (S)");
+  EXPECT_EQ(core.Exit(0).ranks[0].message, "rank 0 did not answer; it sleeps in futex (S)");
+}
+
+// Its gang failed on another host, maybe for its sake: afterwards nobody could tell.
+TEST(SupervisorCore, ARankThatHasBeenSilentForLongIsLookedAtBeforeItIsTold) {
+  SupervisorCore core({0, 1, 2});
+  const absl::Duration now = kStart + absl::Seconds(10);
+  core.ProgressSeen(kStart, 0, Promises(kStart + absl::Seconds(13)));
+  core.ProgressSeen(now - absl::Seconds(1), 1, Promises(now + absl::Seconds(12)));
+  core.StopAsked(now, {"superseded", absl::Seconds(3)});
+  EXPECT_EQ(core.Tick(now), SignalToSend::kTerm);
+  EXPECT_THAT(core.TakeSuspects(), testing::ElementsAre(0));
 }
 
 TEST(SupervisorCore, AfterTheLeaseNothingComesBeforeTheKill) {
   SupervisorCore core({0});
   core.LeaseSeen({kStart});
+  core.ProgressSeen(kStart - absl::Seconds(9), 0, Promises(kStart + absl::Seconds(1)));
   EXPECT_EQ(core.Tick(kStart), SignalToSend::kTerm);
   EXPECT_EQ(core.Tick(kStart + kDefaultTermGrace), SignalToSend::kKill);
   EXPECT_THAT(core.TakeSuspects(), testing::IsEmpty());
@@ -444,7 +456,7 @@ TEST(SupervisorCore, OfALargeGangAFewSuspectsAreLookedAt) {
   std::vector<int> ranks;
   for (int rank = 0; rank < 16; ++rank) ranks.push_back(rank);
   SupervisorCore core(ranks);
-  for (const int rank : ranks) core.ProgressSeen(rank, Promises(kStart));
+  for (const int rank : ranks) core.ProgressSeen(kStart, rank, Promises(kStart));
   EXPECT_EQ(core.Tick(kStart + kPromiseMargin), SignalToSend::kTerm);
   EXPECT_EQ(core.TakeSuspects().size(), kSuspectsMax);
   EXPECT_EQ(core.Tick(kStart + kPromiseMargin + kFailureTermGrace), SignalToSend::kKill);

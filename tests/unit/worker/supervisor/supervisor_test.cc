@@ -388,7 +388,7 @@ while true; do sleep 0.05; done)");
   EXPECT_EQ(exit.reason, "KILLED_BY_SIGNAL");
   EXPECT_EQ(exit.failed_rank, 2);
   EXPECT_EQ(exit.ranks[0].signal, SIGKILL);
-  EXPECT_THAT(exit.ranks[0].message, testing::HasSubstr("rank 0 did not end; it "));
+  EXPECT_THAT(exit.ranks[0].message, testing::HasSubstr("rank 0 did not answer; it "));
   const auto text = ReadFile(JoinPath(dir_->root(), "failed"));
   int64_t failed_ns = 0;
   ASSERT_TRUE(text.ok() && absl::SimpleAtoi(absl::StripSuffix(*text, "\n"), &failed_ns));

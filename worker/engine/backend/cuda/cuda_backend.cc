@@ -44,9 +44,6 @@ class CudaBackend final : public Backend {
           "the cuda backend computes whole models alone, no stages of a pipeline; use the cpu "
           "backend, or leave out stages");
     }
-    if (options.max_groups > 1 || options.sum_statistics) {
-      return absl::UnimplementedError("batch norm takes the statistics of a whole batch alone");
-    }
     TY_ASSIGN_OR_RETURN(std::shared_ptr<cuda::Planners> planners,
                         PlannersFor(options.deterministic));
     return cuda::CudaExecutable::Create(model, optimizer, options, planners, backing);

@@ -34,11 +34,15 @@ struct NamedModel {
 };
 
 std::vector<NamedModel> Models() {
-  return {{"convnet", Convnet()},
-          // Channels that fill no block, and those that do.
-          {"residual blocks of 6 channels", testing::Residuals(6)},
-          {"residual blocks of 16 channels", testing::Residuals(16)},
-          {"inception modules", testing::Inceptions({16, 24, 16, 20})}};
+  return {
+      {"convnet", Convnet()},
+      // So many pixels that a GPU takes several blocks for a group.
+      {"convnet of large images",
+       *BuildConvnet({.input = {1, 38, 38}, .channels = {9, 4}, .classes = 5, .batch_norm = true})},
+      // Channels that fill no block, and those that do.
+      {"residual blocks of 6 channels", testing::Residuals(6)},
+      {"residual blocks of 16 channels", testing::Residuals(16)},
+      {"inception modules", testing::Inceptions({16, 24, 16, 20})}};
 }
 
 std::vector<std::pair<std::string, PassOptions>> AllPasses() {

@@ -161,6 +161,12 @@ TEST_P(StatisticsOfRanks, CountARankWithoutRows) {
           Tolerance());
 }
 
+TEST_P(StatisticsOfRanks, OfManyPixelsAreThoseOfAllRows) {
+  const Graph model =
+      *BuildConvnet({.input = {1, 38, 38}, .channels = {9, 4}, .classes = 5, .batch_norm = true});
+  Compare(model, {{4, 3}, {2, 0}}, {}, Tolerance());
+}
+
 TEST_P(StatisticsOfRanks, OfOneRankAreItsOwn) {
   Compare(testing::Residuals(8), {{4}, {8}}, {}, Tolerance());
 }
