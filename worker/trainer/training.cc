@@ -252,6 +252,11 @@ absl::StatusOr<Training> PrepareTraining(const run_dir::RunDir& dir,
   training.rank = rank;
   TY_ASSIGN_OR_RETURN(training.spec, run_dir::ParseTrainingSpec(assignment.spec_json));
   const run_dir::TrainingSpec& spec = training.spec;
+  if (spec.stages.count > 1) {
+    return absl::UnimplementedError(
+        absl::StrCat("stages ", spec.stages.count,
+                     ": pipelines are planned, not trained by this version; leave out stages"));
+  }
   const int replicas = ReplicaCount(spec.train, assignment.world_size);
   TY_RETURN_IF_ERROR(parallel::HostedReplicas(replicas, rank, assignment.world_size).status());
   training.dataset_options = MakeDatasetOptions(spec, assignment.dataset_dir);
