@@ -21,17 +21,16 @@ constexpr int kAfter = 1;
 }  // namespace
 
 PipelineExecutable::PipelineExecutable(const engine::Graph& model, const PipelineOptions& pipeline,
-                                       PipelineLinks links, Clock& clock)
+                                       Clock& clock)
     : pipeline_(pipeline),
       row_elements_(engine::ElementCount(model.input_shape())),
       row_labels_(model.labels_per_row()),
-      clock_(clock),
-      links_(std::move(links)) {}
+      clock_(clock) {}
 
 absl::StatusOr<std::unique_ptr<PipelineExecutable>> PipelineExecutable::Create(
     engine::Backend& backend, const engine::Graph& model, absl::Span<const std::string> cuts,
     const engine::OptimizerSpec& optimizer, engine::CompileOptions options,
-    const PipelineOptions& pipeline, PipelineLinks links, Clock& clock) {
+    const PipelineOptions& pipeline, Clock& clock) {
   if (pipeline.stages > 1 && optimizer.clip_norm > 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("clip_norm ", optimizer.clip_norm,
@@ -42,8 +41,7 @@ absl::StatusOr<std::unique_ptr<PipelineExecutable>> PipelineExecutable::Create(
     return absl::InvalidArgumentError(absl::StrCat(
         cuts.size(), " cuts; expected ", pipeline.stages - 1, " of ", pipeline.stages, " stages"));
   }
-  std::unique_ptr<PipelineExecutable> made(
-      new PipelineExecutable(model, pipeline, std::move(links), clock));
+  std::unique_ptr<PipelineExecutable> made(new PipelineExecutable(model, pipeline, clock));
   const int most = std::max(pipeline.microbatches, pipeline.step_batches);
   made->microbatch_rows_ =
       (pipeline.batch_rows + pipeline.microbatches - 1) / pipeline.microbatches;
@@ -63,13 +61,13 @@ absl::StatusOr<std::unique_ptr<PipelineExecutable>> PipelineExecutable::Create(
                                                     optimizer, options));
   made->outputs_sent_.assign(static_cast<size_t>(made->slots_), 0);
   made->gradients_sent_.assign(static_cast<size_t>(made->slots_), 0);
-  if (!made->is_last()) {
-    made->activations_line_ = std::make_unique<SendLine>(*made->links_.activations_out, kAfter);
-  }
-  if (!made->is_first()) {
-    made->gradients_line_ = std::make_unique<SendLine>(*made->links_.gradients_out, kBefore);
-  }
   return made;
+}
+
+void PipelineExecutable::Connect(PipelineLinks links) {
+  links_ = std::move(links);
+  if (!is_last()) activations_line_ = std::make_unique<SendLine>(*links_.activations_out, kAfter);
+  if (!is_first()) gradients_line_ = std::make_unique<SendLine>(*links_.gradients_out, kBefore);
 }
 
 int64_t PipelineExecutable::RowsOf(const engine::Batch& batch) const {

@@ -63,11 +63,13 @@ class PipelineExecutable final : public engine::Executable {
 
   // Cuts and compiles the stage. INVALID_ARGUMENT for impossible cuts, and for a norm over all
   // gradients (clip_norm), of which a stage has only its own. `options.max_rows` and
-  // microbatch_slots are set here.
+  // microbatch_slots are set here. Before Connect it has a state, and cannot compute.
   static absl::StatusOr<std::unique_ptr<PipelineExecutable>> Create(
       engine::Backend& backend, const engine::Graph& model, absl::Span<const std::string> cuts,
       const engine::OptimizerSpec& optimizer, engine::CompileOptions options,
-      const PipelineOptions& pipeline, PipelineLinks links, Clock& clock);
+      const PipelineOptions& pipeline, Clock& clock);
+  // Once.
+  void Connect(PipelineLinks links);
 
   // Of the stage.
   const std::vector<engine::StateTensor>& state() const override { return stage_->state(); }
@@ -125,8 +127,7 @@ class PipelineExecutable final : public engine::Executable {
     double weight = 0;
   };
 
-  PipelineExecutable(const engine::Graph& model, const PipelineOptions& pipeline,
-                     PipelineLinks links, Clock& clock);
+  PipelineExecutable(const engine::Graph& model, const PipelineOptions& pipeline, Clock& clock);
 
   bool is_first() const { return pipeline_.stage == 0; }
   bool is_last() const { return pipeline_.stage + 1 == pipeline_.stages; }

@@ -100,4 +100,64 @@ absl::Status ScatterState(const std::vector<StagedTensor>& tensors, const GiveTe
   return absl::OkStatus();
 }
 
+namespace {
+
+absl::Status HoldsOnly() {
+  return absl::FailedPreconditionError("a state that is held computes nothing");
+}
+
+}  // namespace
+
+HeldState::HeldState(const std::vector<StagedTensor>& tensors) {
+  for (const StagedTensor& each : tensors) {
+    tensors_.push_back(each.tensor);
+    values_.push_back(RoomFor(each));
+    plan_.parameters += static_cast<int64_t>(values_.back().size() * sizeof(float));
+  }
+}
+
+absl::Status HeldState::ReadState(size_t index, absl::Span<float> values) const {
+  if (index >= values_.size() || values.size() != values_[index].size()) {
+    return absl::InvalidArgumentError(absl::StrCat("state tensor ", index, " of ", values.size(),
+                                                   " values; expected one of ", values_.size(),
+                                                   " tensors and its size"));
+  }
+  std::copy(values_[index].begin(), values_[index].end(), values.begin());
+  return absl::OkStatus();
+}
+
+absl::Status HeldState::WriteState(size_t index, absl::Span<const float> values) {
+  if (index >= values_.size() || values.size() != values_[index].size()) {
+    return absl::InvalidArgumentError(absl::StrCat("state tensor ", index, " of ", values.size(),
+                                                   " values; expected one of ", values_.size(),
+                                                   " tensors and its size"));
+  }
+  std::copy(values.begin(), values.end(), values_[index].begin());
+  return absl::OkStatus();
+}
+
+absl::Status HeldState::Accumulate(const engine::Batch&, double, const ReadyCallback&) {
+  return HoldsOnly();
+}
+
+absl::Status HeldState::StartUpdate(double) {
+  return HoldsOnly();
+}
+
+absl::StatusOr<engine::StepMetrics> HeldState::FinishUpdate() {
+  return HoldsOnly();
+}
+
+absl::Status HeldState::ExchangeAverages() {
+  return HoldsOnly();
+}
+
+absl::StatusOr<engine::Evaluation> HeldState::Evaluate(const engine::Batch&) {
+  return HoldsOnly();
+}
+
+absl::StatusOr<std::vector<float>> HeldState::Predict(absl::Span<const float>) {
+  return HoldsOnly();
+}
+
 }  // namespace trainyard::trainer

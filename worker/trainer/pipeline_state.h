@@ -37,4 +37,31 @@ using GiveTensor = std::function<absl::StatusOr<std::vector<float>>(size_t index
 absl::Status ScatterState(const std::vector<StagedTensor>& tensors, const GiveTensor& give,
                           parallel::Communicator& pipeline, engine::Executable& stage);
 
+// Values of a whole model's state and nothing that computes: stands in for an executable of it
+// where a checkpoint is written or read, or weights are initialised.
+class HeldState final : public engine::Executable {
+ public:
+  // Zeros.
+  explicit HeldState(const std::vector<StagedTensor>& tensors);
+
+  const std::vector<engine::StateTensor>& state() const override { return tensors_; }
+  absl::Status ReadState(size_t index, absl::Span<float> values) const override;
+  absl::Status WriteState(size_t index, absl::Span<const float> values) override;
+
+  // FAILED_PRECONDITION, all of them.
+  absl::Status Accumulate(const engine::Batch&, double, const ReadyCallback&) override;
+  absl::Span<float> reduction() override { return {}; }
+  absl::Status StartUpdate(double) override;
+  absl::StatusOr<engine::StepMetrics> FinishUpdate() override;
+  absl::Status ExchangeAverages() override;
+  absl::StatusOr<engine::Evaluation> Evaluate(const engine::Batch&) override;
+  absl::StatusOr<std::vector<float>> Predict(absl::Span<const float>) override;
+  const engine::MemoryPlan& memory_plan() const override { return plan_; }
+
+ private:
+  std::vector<engine::StateTensor> tensors_;
+  std::vector<std::vector<float>> values_;
+  engine::MemoryPlan plan_;
+};
+
 }  // namespace trainyard::trainer

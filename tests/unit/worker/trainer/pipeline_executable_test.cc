@@ -12,12 +12,15 @@
 #include <thread>
 #include <utility>
 
+#include "tests/testing/temp_dir.h"
 #include "tests/unit/worker/engine/engine_testing.h"
+#include "worker/checkpoint/checkpoint.h"
 #include "worker/engine/graph/split.h"
 #include "worker/engine/models/models.h"
 #include "worker/parallel/local/local_communicator.h"
 #include "worker/parallel/sum_tree.h"
 #include "worker/trainer/pipeline_state.h"
+#include "worker/trainer/training_state.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -78,8 +81,9 @@ class Pipeline {
                                               .microbatches = microbatches,
                                               .batch_rows = kRows,
                                               .step_batches = step_batches},
-                                             std::move(links), *Clock::Real());
+                                             *Clock::Real());
       EXPECT_TRUE(made.ok()) << made.status();
+      (*made)->Connect(std::move(links));
       ranks_.push_back({s, *std::move(made), Connect(gang, s)});
     }
   }
@@ -290,6 +294,62 @@ TEST(PipelineExecutables, StandInAGrid) {
   }
 }
 
+// Begun in one, written to files, gone on with in the other: what either would have come to alone.
+TEST(PipelineExecutables, ACheckpointGoesOnWithoutThePipelineAndTheOtherWayRound) {
+  const engine::Graph model = Convnet(true);
+  const std::vector<std::string> cuts = {"conv2"};
+  const auto tensors = StateOfStages(model, cuts, kOptimizer);
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  const TestBatch batch = engine::testing::RandomBatch(1, model, kRows);
+  const trainyard::testing::TempDir folder;
+  const auto write = [&](const engine::Executable& state, int64_t step) {
+    const auto snapshot = TakeSnapshot(state, step, 0, {.spec_json = "{}"});
+    EXPECT_TRUE(snapshot.ok()) << snapshot.status();
+    const absl::Status written =
+        checkpoint::WriteCheckpoint(folder.path(), step, EncodeSnapshot(*snapshot));
+    EXPECT_TRUE(written.ok()) << written;
+    std::vector<std::string> damaged;
+    const auto latest = checkpoint::FindLatestValid(folder.path(), damaged);
+    EXPECT_TRUE(latest.ok()) << latest.status();
+    return latest->path;
+  };
+  const auto step_pipeline = [&](Pipeline& pipeline) {
+    pipeline.Run([&](Rank& rank) {
+      engine::StepMetrics metrics;
+      return Step(rank, batch, metrics);
+    });
+  };
+  const auto undisturbed = Whole(model);
+
+  // One step in a pipeline, one without.
+  Pipeline before(model, cuts, PipelineSchedule::k1F1B, 1, 1);
+  before.Load(*undisturbed);
+  // One without, one in a pipeline.
+  const auto started = Whole(model);
+  for (int step = 0; step < 2; ++step) StepWhole(*undisturbed, batch, 1);
+
+  step_pipeline(before);
+  HeldState gathered(*tensors);
+  const auto state = before.State();
+  for (size_t i = 0; i < state.size(); ++i) {
+    ASSERT_TRUE(gathered.WriteState(i, state[i].second).ok());
+  }
+  const auto after = Whole(model);
+  const auto restored = RestoreState(write(gathered, 1), *after);
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  StepWhole(*after, batch, 1);
+  EXPECT_EQ(engine::testing::ReadAllState(*after), engine::testing::ReadAllState(*undisturbed));
+
+  StepWhole(*started, batch, 1);
+  HeldState read(*tensors);
+  const auto again = RestoreState(write(*started, 2), read);
+  ASSERT_TRUE(again.ok()) << again.status();
+  Pipeline resumed(model, cuts, PipelineSchedule::k1F1B, 1, 1);
+  resumed.Load(read);
+  step_pipeline(resumed);
+  ExpectSameState(resumed, *undisturbed);
+}
+
 TEST(PipelineExecutables, EvaluateLikeOneDevice) {
   const engine::Graph model = Convnet(true);
   const auto whole = Whole(model);
@@ -362,7 +422,7 @@ TEST(PipelineExecutables, RefuseWhatStagesCannotDo) {
   const auto refuse = [&](const std::vector<std::string>& cuts,
                           const engine::OptimizerSpec& optimizer) {
     const auto made = PipelineExecutable::Create(**backend, model, cuts, optimizer, {},
-                                                 {.stages = 2}, {}, *Clock::Real());
+                                                 {.stages = 2}, *Clock::Real());
     EXPECT_EQ(made.status().code(), absl::StatusCode::kInvalidArgument);
     return std::string(made.status().message());
   };
