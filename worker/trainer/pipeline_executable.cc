@@ -20,6 +20,24 @@ constexpr int kAfter = 1;
 
 }  // namespace
 
+absl::StatusOr<PipelineLinks> ConnectNeighbours(const parallel::ConnectGroup& connect,
+                                                int first_rank, int stages, int stage) {
+  PipelineLinks links;
+  const int rank = first_rank + stage;
+  const auto line = [&connect](absl::string_view name, int before) {
+    return connect({.name = absl::StrCat(name, "_", before), .members = {before, before + 1}});
+  };
+  if (stage > 0) {
+    TY_ASSIGN_OR_RETURN(links.activations_in, line("activations", rank - 1));
+    TY_ASSIGN_OR_RETURN(links.gradients_out, line("gradients", rank - 1));
+  }
+  if (stage + 1 < stages) {
+    TY_ASSIGN_OR_RETURN(links.activations_out, line("activations", rank));
+    TY_ASSIGN_OR_RETURN(links.gradients_in, line("gradients", rank));
+  }
+  return links;
+}
+
 PipelineExecutable::PipelineExecutable(const engine::Graph& model, const PipelineOptions& pipeline,
                                        Clock& clock)
     : pipeline_(pipeline),

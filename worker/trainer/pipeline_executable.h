@@ -23,6 +23,7 @@
 #include "common/base/env.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/parallel/communicator.h"
+#include "worker/parallel/group.h"
 #include "worker/parallel/pipeline.h"
 #include "worker/trainer/send_line.h"
 
@@ -35,6 +36,12 @@ struct PipelineLinks {
   std::unique_ptr<parallel::Communicator> activations_out;
   std::unique_ptr<parallel::Communicator> gradients_in;
 };
+
+// Connects a stage with its neighbours, the one before first: so no two wait for each other. Stage
+// s of the pipeline is rank first_rank + s of the gang. Groups "activations_<rank>" and
+// "gradients_<rank>", of the stage before.
+absl::StatusOr<PipelineLinks> ConnectNeighbours(const parallel::ConnectGroup& connect,
+                                                int first_rank, int stages, int stage);
 
 struct PipelineOptions {
   parallel::PipelineSchedule schedule = parallel::PipelineSchedule::k1F1B;

@@ -18,6 +18,7 @@
 #include "worker/engine/graph/split.h"
 #include "worker/engine/models/models.h"
 #include "worker/parallel/local/local_communicator.h"
+#include "worker/parallel/shm/shm_communicator.h"
 #include "worker/parallel/sum_tree.h"
 #include "worker/trainer/pipeline_state.h"
 #include "worker/trainer/training_state.h"
@@ -399,6 +400,62 @@ TEST(PipelineExecutables, AStageWhoseNeighbourIsGoneSaysForWhichItWaited) {
   const absl::Status status = pipeline.rank(1).executable->Accumulate(batch.batch(), 1, nullptr);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr("stage 1 waiting for stage 0"));
+}
+
+// As ranks of one host talk: three stages, over the memory that they share.
+TEST(PipelineExecutables, TalkOverSharedMemory) {
+  const engine::Graph model = Convnet(false);
+  const std::vector<std::string> cuts = {"conv2", "fc"};
+  const auto whole = Whole(model);
+  const auto tensors = StateOfStages(model, cuts, kOptimizer);
+  const trainyard::testing::TempDir folder;
+  const TestBatch batch = engine::testing::RandomBatch(1, model, kRows);
+  const auto backend = engine::MakeBackend("cpu");
+  std::vector<std::pair<std::string, std::vector<float>>> state;
+  const auto run = [&](int stage) -> absl::Status {
+    const auto connect = [&](const parallel::Group& group) {
+      parallel::ShmOptions options;
+      options.rank = stage;
+      options.world_size = 3;
+      options.group = group;
+      options.run_dir = run_dir::RunDir(folder.path());
+      options.timeout = kTimeout;
+      return parallel::ConnectShm(options);
+    };
+    auto gang = connect({});
+    auto links = ConnectNeighbours(connect, 0, 3, stage);
+    if (!gang.ok() || !links.ok()) return gang.ok() ? links.status() : gang.status();
+    auto made = PipelineExecutable::Create(
+        **backend, model, cuts, kOptimizer, {.threads = 1},
+        {.stages = 3, .stage = stage, .microbatches = 4, .batch_rows = kRows}, *Clock::Real());
+    if (!made.ok()) return made.status();
+    Rank rank = {stage, *std::move(made), *std::move(gang)};
+    rank.executable->Connect(*std::move(links));
+    const auto give = [&](size_t i) -> absl::StatusOr<std::vector<float>> {
+      return engine::testing::ReadState(*whole, whole->state()[i].name);
+    };
+    absl::Status status = ScatterState(*tensors, give, *rank.pipeline, *rank.executable);
+    engine::StepMetrics metrics;
+    for (int step = 0; status.ok() && step < 5; ++step) status = Step(rank, batch, metrics);
+    if (!status.ok()) return status;
+    return GatherState(*tensors, *rank.executable, *rank.pipeline,
+                       [&](size_t i, std::vector<float> values) {
+                         state.emplace_back((*tensors)[i].tensor.name, std::move(values));
+                         return absl::OkStatus();
+                       });
+  };
+  std::vector<std::thread> threads;
+  std::vector<absl::Status> statuses(3);
+  for (int s = 0; s < 3; ++s) {
+    threads.emplace_back([&, s] { statuses[static_cast<size_t>(s)] = run(s); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : statuses) ASSERT_TRUE(status.ok()) << status;
+  for (int step = 0; step < 5; ++step) StepWhole(*whole, batch, 4);
+  ASSERT_EQ(state.size(), whole->state().size());
+  for (const auto& [name, values] : state) {
+    EXPECT_EQ(values, engine::testing::ReadState(*whole, name)) << name;
+  }
 }
 
 TEST(PipelineExecutables, MeasureHowLongTheyCompute) {

@@ -39,6 +39,13 @@ TEST(TrainFailure, ADivergedLossNamesTheRateOfItsOptimizer) {
   EXPECT_THAT(Fail(job, "cpu").message, HasSubstr("lower optimizer.adamw.lr (now 1000)"));
 }
 
+TEST(TrainFailure, APipelineIsRefusedBeforeAnythingIsLoaded) {
+  JobText job;
+  job.data = R"({"dataset": "mnist"})";  // which is not there
+  job.more = R"(, "devices": {"count": 2}, "stages": {"count": 2})";
+  EXPECT_THAT(Fail(job).message, HasSubstr("stages 2: pipelines are planned, not trained"));
+}
+
 TEST(TrainFailure, AMissingDataSetIsNamed) {
   JobText job;
   job.data = R"({"dataset": "mnist"})";
