@@ -29,18 +29,6 @@ constexpr int kMicrobatchesPerStage = 4;
 // What crosses is written by one rank and read by another.
 constexpr double kLinkCopies = 2;
 
-parallel::PipelineSchedule ScheduleOf(Schedule schedule) {
-  switch (schedule) {
-    case Schedule::k1F1B:
-      return parallel::PipelineSchedule::k1F1B;
-    case Schedule::kGpipe:
-      return parallel::PipelineSchedule::kGpipe;
-    case Schedule::kSequential:
-      return parallel::PipelineSchedule::kSequential;
-  }
-  return parallel::PipelineSchedule::k1F1B;
-}
-
 absl::string_view ScheduleName(Schedule schedule) {
   switch (schedule) {
     case Schedule::k1F1B:
@@ -273,6 +261,18 @@ class Planner {
 };
 
 }  // namespace
+
+parallel::PipelineSchedule ScheduleOf(run_dir::StagesSpec::Schedule schedule) {
+  switch (schedule) {
+    case Schedule::k1F1B:
+      return parallel::PipelineSchedule::k1F1B;
+    case Schedule::kGpipe:
+      return parallel::PipelineSchedule::kGpipe;
+    case Schedule::kSequential:
+      return parallel::PipelineSchedule::kSequential;
+  }
+  return parallel::PipelineSchedule::k1F1B;
+}
 
 absl::StatusOr<PipelinePlan> PlanStages(const run_dir::TrainingSpec& spec,
                                         const StagePlanOptions& options) {

@@ -48,6 +48,8 @@ struct StagePlanOptions {
   std::vector<double> speeds = {};  // of the stages' devices, against `machine`; empty: all as it
 };
 
+parallel::PipelineSchedule ScheduleOf(run_dir::StagesSpec::Schedule schedule);
+
 // Of a spec with stages, without passes left out. INVALID_ARGUMENT for impossible cuts;
 // RESOURCE_EXHAUSTED naming the stage that does not fit, or that no cuts let all fit.
 absl::StatusOr<PipelinePlan> PlanStages(const run_dir::TrainingSpec& spec,

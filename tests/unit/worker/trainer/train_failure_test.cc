@@ -39,11 +39,11 @@ TEST(TrainFailure, ADivergedLossNamesTheRateOfItsOptimizer) {
   EXPECT_THAT(Fail(job, "cpu").message, HasSubstr("lower optimizer.adamw.lr (now 1000)"));
 }
 
-TEST(TrainFailure, APipelineIsRefusedBeforeAnythingIsLoaded) {
+TEST(TrainFailure, AGridOfPipelinesIsRefusedBeforeAnythingIsLoaded) {
   JobText job;
   job.data = R"({"dataset": "mnist"})";  // which is not there
   job.more = R"(, "devices": {"count": 2}, "stages": {"count": 2})";
-  EXPECT_THAT(Fail(job).message, HasSubstr("stages 2: pipelines are planned, not trained"));
+  EXPECT_THAT(Fail(job).message, HasSubstr("use as many devices as stages"));
 }
 
 TEST(TrainFailure, AMissingDataSetIsNamed) {
