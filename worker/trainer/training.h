@@ -20,6 +20,7 @@
 #include "worker/parallel/sum_tree.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/training_spec.h"
+#include "worker/trainer/pipeline_setup.h"
 #include "worker/trainer/step_plan.h"
 #include "worker/trainer/training_state.h"
 
@@ -52,6 +53,8 @@ struct Training {
   std::unique_ptr<data::Dataset> train_data;
   data::Preparation preparation;
   std::unique_ptr<engine::Executable> executable;
+  // Of a rank that holds a stage.
+  std::optional<PipelinePlace> pipeline;
   Communicators communicators;
   // Sums gradients over the ranks; null of one rank alone.
   std::unique_ptr<parallel::GradientExchange> exchange;
@@ -63,6 +66,8 @@ struct Training {
   // Who computes which replicas, and why; changes with SetHosting (hosting_plan.h).
   parallel::Hosting hosting;
   std::string hosting_reason;
+  // Its place in `hosting`: the stages of a pipeline host together.
+  size_t host() const { return pipeline.has_value() ? 0 : static_cast<size_t>(rank); }
   // By rank: the most replicas that its memory allows.
   std::vector<int> replica_room;
   // The order in which a bitwise run sums its hosted replicas.

@@ -57,6 +57,13 @@ TEST(TrainFailure, ADivergedLossOfAGangIsNamedByARank) {
   EXPECT_GE(named, 1);
 }
 
+TEST(TrainFailure, AGridOfPipelinesIsRefusedBeforeAnythingIsLoaded) {
+  JobText job;
+  job.data = R"({"dataset": "mnist"})";  // which is not there
+  job.more = R"(, "devices": {"count": 2}, "stages": {"count": 2})";
+  EXPECT_THAT(Fail(job).message, HasSubstr("use as many devices as stages"));
+}
+
 TEST(TrainFailure, AMissingDataSetIsNamed) {
   JobText job;
   job.data = R"({"dataset": "mnist"})";
