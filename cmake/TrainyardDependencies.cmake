@@ -22,6 +22,9 @@ find_library(GLOO_LIBRARY gloo REQUIRED)
 find_path(GLOO_INCLUDE_DIR gloo/allreduce.h REQUIRED)
 find_library(XXHASH_LIBRARY xxhash REQUIRED)
 find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
+# Stacks of ranks that are stuck; they are told without where it is missing.
+find_library(DW_LIBRARY dw)
+find_path(DW_INCLUDE_DIR elfutils/libdwfl.h)
 
 add_library(ty_dnnl INTERFACE)
 target_include_directories(ty_dnnl SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})

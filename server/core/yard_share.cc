@@ -35,6 +35,12 @@ bool Overlaps(const ReservationRecord& a, const ReservationRecord& b) {
   });
 }
 
+bool HasRank(const AttemptRecord& attempt, int32_t rank, const std::string& worker) {
+  return std::any_of(attempt.ranks.begin(), attempt.ranks.end(), [&](const RankPlacement& placed) {
+    return placed.rank == rank && placed.worker == worker;
+  });
+}
+
 }  // namespace
 
 // Exact, else the one for all others. `kind`: "user" or "project".
@@ -349,8 +355,12 @@ absl::StatusOr<Reply> Yard::Impl::Apply(const ReleaseDevice& in, Now now) {
 void Yard::Impl::NoteFailure(const std::string& worker, AttemptId id, const Outcome& outcome,
                              Now now) {
   const Failure& failure = outcome.failure;
-  // A rank whose peer was lost tells of another worker.
-  if (failure.failure_class == FailureClass::kUserError || failure.reason == "PEER_LOST") return;
+  // A rank whose peer was lost tells of another worker, and so may one that waited in vain.
+  if (failure.failure_class == FailureClass::kUserError || failure.reason == "PEER_LOST" ||
+      (failure.reason == "RANK_STUCK" &&
+       !HasRank(ledger_.attempt(id), outcome.failed_rank, worker))) {
+    return;
+  }
   if (failure.failure_class == FailureClass::kHardware) {
     for (const RankPlacement& rank : ledger_.attempt(id).ranks) {
       if (rank.rank != outcome.failed_rank || rank.worker != worker) continue;

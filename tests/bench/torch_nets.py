@@ -4,7 +4,8 @@ import torch
 from torch import nn
 
 # Input of one sample and number of classes.
-SHAPES = {"mlp": ((1, 28, 28), 10), "convnet": ((1, 28, 28), 10), "convnet_bn": ((1, 28, 28), 10),
+SHAPES = {"mlp": ((1, 28, 28), 10), "mlp4m": ((1, 28, 28), 10), "convnet": ((1, 28, 28), 10),
+          "convnet_bn": ((1, 28, 28), 10),
           "resnet20": ((3, 32, 32), 10), "resnet18": ((3, 32, 32), 10), "wrn-16-4": ((3, 32, 32), 10),
           "wrn-28-10": ((3, 32, 32), 10), "googlenet": ((3, 32, 32), 10), "alexnet": ((3, 224, 224), 1000),
           "resnet50": ((3, 224, 224), 1000), "smoke": ((3, 8, 8), 10)}
@@ -114,9 +115,10 @@ def alexnet():
 
 
 def small(net):
-    if net == "mlp":
-        return nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(),
-                             nn.Linear(64, 10))
+    if net in ("mlp", "mlp4m"):
+        first, second = (128, 64) if net == "mlp" else (1600, 1600)
+        return nn.Sequential(nn.Flatten(), nn.Linear(784, first), nn.ReLU(), nn.Linear(first, second), nn.ReLU(),
+                             nn.Linear(second, 10))
     norm = net in ("convnet_bn", "smoke")
     widths, features = ((3, 8, 8), 8 * 4) if net == "smoke" else ((1, 32, 64), 64 * 49)
     layers = []

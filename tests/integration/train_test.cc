@@ -128,6 +128,7 @@ TEST(Train, TwoRanksGiveTheCurveOfOne) {
 TEST(Train, AGangSpansTwoWorkers) {
   Yard::Options options;
   options.cpu_devices = 1;
+  options.worker_flags = {"--address", "127.0.0.1"};
   Yard yard(std::move(options));
   yard.Start();
   yard.StartWorker("beta");

@@ -84,7 +84,7 @@ std::string Yard::WorkerStateDir(const std::string& name) const {
   return dir_.File(absl::StrCat("worker-", name));
 }
 
-void Yard::StartWorker(const std::string& name) {
+void Yard::StartWorker(const std::string& name, const WorkerOptions& host) {
   Process::Options options;
   options.args = {
       Binary("trainyard-worker"),
@@ -104,7 +104,9 @@ void Yard::StartWorker(const std::string& name) {
   }
   options.args.insert(options.args.end(), options_.worker_flags.begin(),
                       options_.worker_flags.end());
+  options.args.insert(options.args.end(), host.flags.begin(), host.flags.end());
   options.environment = options_.worker_environment;
+  options.network_namespace = host.network_namespace;
   options.stderr_path = dir_.File(absl::StrCat("worker-", name, "-", ++starts_, ".log"));
   auto process = Process::Start(std::move(options));
   ASSERT_TRUE(process.ok()) << process.status();

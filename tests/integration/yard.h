@@ -38,6 +38,13 @@ class Yard {
     std::map<std::string, std::string> worker_environment;
   };
 
+  // What one worker has beside the Options of all.
+  struct WorkerOptions {
+    // In which it and all that it starts run; the test's own where negative.
+    int network_namespace = -1;
+    std::vector<std::string> flags;
+  };
+
   explicit Yard(Options options);
   Yard() : Yard(Options{}) {}
   // Ends the daemons and every supervisor and rank that they left running.
@@ -46,7 +53,8 @@ class Yard {
   // All fail the test where they do not succeed in time.
   void Start();
   void StartServer();
-  void StartWorker(const std::string& name = "alpha");
+  void StartWorker(const std::string& name = "alpha") { StartWorker(name, WorkerOptions{}); }
+  void StartWorker(const std::string& name, const WorkerOptions& host);
   void KillServer();
   void KillWorker(const std::string& name = "alpha");
 

@@ -2,7 +2,9 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -50,6 +52,10 @@ absl::StatusOr<std::unique_ptr<Process>> Process::Start(Options options) {
     Redirect(options.stdin_path.c_str(), O_RDONLY, 0);
     Redirect(options.stdout_path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 1);
     Redirect(options.stderr_path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 2);
+    if (options.network_namespace >= 0 && (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 ||
+                                           setns(options.network_namespace, CLONE_NEWNET) != 0)) {
+      _exit(126);
+    }
     if (options.uid >= 0 && setuid(static_cast<uid_t>(options.uid)) != 0) _exit(126);
     execve(argv[0], argv.data(), envp.data());
     _exit(127);

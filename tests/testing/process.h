@@ -35,6 +35,10 @@ class Process {
     std::string stdin_path;
     // Runs as this user where not negative; the test must be root then.
     int uid = -1;
+    // Runs in this network namespace where not negative; borrowed until Start returns. Such a child
+    // ends with the thread that started it, so that a test that is killed leaves
+    // no worker; ranks in the namespace end with their job or their lease.
+    int network_namespace = -1;
   };
 
   static absl::StatusOr<std::unique_ptr<Process>> Start(Options options);

@@ -99,6 +99,7 @@ const std::vector<Library>& Libraries() {
       {"cublasLt.h", {"worker/engine/backend/cuda/blas", "tests/testing/cuda_on_cpu"}},
       {"nccl.h", {"worker/parallel/nccl", "tests/testing/cuda_on_cpu"}},
       {"nvml", {"worker/agent"}},
+      {"elfutils/", {"worker/supervisor/stack"}},
       {"omp.h", {"worker/engine/backend/cpu", "worker/trainer", "tests"}},
   };
   return *libraries;

@@ -12,6 +12,7 @@
 #include "common/base/check.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
+#include "common/base/interfaces.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -251,7 +252,13 @@ absl::StatusOr<run_dir::Assignment> Attempts::MakeAssignment(AttemptId id,
   assignment.attempt = id.number;
   assignment.fencing_token = desired.fencing_token;
   assignment.world_size = desired.world_size;
-  assignment.interface = desired.spans_workers ? settings_.address : settings_.interface;
+  assignment.interface = settings_.interface;
+  if (desired.spans_workers) {
+    // Looked up for each attempt: addresses change while a daemon runs.
+    TY_ASSIGN_OR_RETURN(const InterfaceAddress here, FindInterface(settings_.address));
+    assignment.interface = here.address;
+  }
+  assignment.worker = settings_.worker;
   assignment.dataset_dir = settings_.dataset_dir;
   assignment.spec_json = desired.spec_json;
   if (desired.resume_from.has_value()) {

@@ -26,8 +26,10 @@ namespace trainyard::agent {
 struct HostSettings {
   std::string state_dir;  // absolute
   std::string dataset_dir;
-  std::string interface;  // for gangs of this host alone
-  std::string address;    // for gangs over several hosts
+  // Interfaces, addresses or networks, as FindInterface takes them.
+  std::string interface;  // of gangs of this host alone
+  std::string address;    // of gangs over several hosts
+  std::string worker;     // our name in the pool
   Programs programs;
 };
 

@@ -16,7 +16,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/duration.h"
 #include "common/base/env.h"
+#include "common/base/errors.h"
 #include "common/base/files.h"
+#include "common/base/interfaces.h"
 #include "common/base/labels.h"
 #include "common/base/log.h"
 #include "common/base/memory_limit.h"
@@ -35,7 +37,7 @@ struct Flags {
   std::string name;
   std::string dataset_dir;
   std::string interface = "lo";
-  std::string address = "127.0.0.1";
+  std::string address;
   std::vector<std::string> labels;
   std::string trainer;
   std::string supervisor;
@@ -148,6 +150,8 @@ absl::Status Run(const Flags& flags) {
   (void)signal(SIGPIPE, SIG_IGN);
 
   TY_ASSIGN_OR_RETURN(const auto labels, ParseLabels(flags.labels));
+  const absl::StatusOr<InterfaceAddress> address = FindInterface(flags.address);
+  TY_RETURN_IF_ERROR(Annotate(address.status(), "--address"));
   std::error_code error;
   const std::string state_dir = std::filesystem::absolute(flags.state_dir, error).string();
   TY_RETURN_IF_ERROR(MakeDirectories(state_dir, 0700));
@@ -165,19 +169,18 @@ absl::Status Run(const Flags& flags) {
   if (gpus != nullptr) LogInfo("NVIDIA's driver answers", {{"version", gpus->DriverVersion()}});
 
   agent::AgentOptions options;
-  options.settings = {state_dir,
-                      flags.dataset_dir,
-                      flags.interface,
-                      flags.address,
-                      {flags.supervisor, flags.trainer}};
-  options.identity = {flags.name, uid, Hostname(), flags.address, labels};
+  options.settings = {state_dir,     flags.dataset_dir, flags.interface,
+                      flags.address, flags.name,        {flags.supervisor, flags.trainer}};
+  options.identity = {flags.name, uid, Hostname(), address->address, labels};
   TY_ASSIGN_OR_RETURN(options.device_metrics_interval,
                       ParseDuration(flags.device_metrics_interval));
   TY_ASSIGN_OR_RETURN(options.devices, FindDevices(flags, gpus));
-  LogInfo("worker starts", {{"name", flags.name},
-                            {"server", flags.server},
-                            {"devices", absl::StrCat(options.devices.size())},
-                            {"version", Version()}});
+  LogInfo("worker starts",
+          {{"name", flags.name},
+           {"server", flags.server},
+           {"address", absl::StrCat(address->address, " (", address->interface, ")")},
+           {"devices", absl::StrCat(options.devices.size())},
+           {"version", Version()}});
   agent::Agent daemon(std::move(options), *stub, gpus, *Clock::Real(), *Rng::Real());
   daemon.Start();
   int number = 0;
@@ -211,8 +214,12 @@ int Main(int argc, char** argv) {
   app.add_flag("--share_cpus", flags.cpu.share,
                "CPU devices share all processors, so that there may be more of them");
   app.add_option("--dataset_dir", flags.dataset_dir, "folder of the data sets");
-  app.add_option("--interface", flags.interface, "network interface of gangs on this host alone");
-  app.add_option("--address", flags.address, "address at which other hosts reach our ranks");
+  app.add_option(
+      "--interface", flags.interface,
+      "where ranks of gangs on this host alone talk: an interface, an address, or a network");
+  app.add_option("--address", flags.address,
+                 "where other hosts reach ranks of ours: an interface, an address, or a network "
+                 "(10.1.0.0/16); empty: the interface of the default route");
   app.add_option("--label", flags.labels, "key=value that jobs may ask for; may be repeated")
       ->allow_extra_args(false);
   app.add_option("--trainer", flags.trainer, "program that is a rank (cpu backend)");

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/base/duration.h"
 #include "common/base/errors.h"
-#include "worker/parallel/communicator.h"
 
 namespace trainyard::parallel {
 namespace {
@@ -20,22 +22,48 @@ std::string Who(int peer) {
   return peer < 0 ? std::string("a peer") : absl::StrCat("rank ", peer);
 }
 
+// "<peer> <sequence> <operation>".
+constexpr char kBlamePayload[] = "trainyard/collective";
+
+absl::Status WithBlame(absl::Status status, const Collective& collective, int peer) {
+  status.SetPayload(kBlamePayload, absl::Cord(absl::StrCat(peer, " ", collective.sequence, " ",
+                                                           collective.operation)));
+  return status;
+}
+
 }  // namespace
 
 absl::Status PeerLost(const Collective& collective, int peer, absl::string_view cause) {
-  return MakeError(absl::StatusCode::kUnavailable, "PEER_LOST",
-                   absl::StrCat(Where(collective), Who(peer), " was lost: ", cause));
+  return WithBlame(MakeError(absl::StatusCode::kUnavailable, "PEER_LOST",
+                             absl::StrCat(Where(collective), Who(peer), " was lost: ", cause)),
+                   collective, peer);
 }
 
 absl::Status CollectiveTimedOut(const Collective& collective, int peer, absl::Duration timeout) {
-  return MakeError(absl::StatusCode::kDeadlineExceeded, "COLLECTIVE_TIMEOUT",
-                   absl::StrCat(Where(collective), Who(peer), " did not take part within ",
-                                DurationText(timeout)));
+  return WithBlame(MakeError(absl::StatusCode::kDeadlineExceeded, kReasonCollectiveTimeout,
+                             absl::StrCat(Where(collective), Who(peer),
+                                          " did not take part within ", DurationText(timeout))),
+                   collective, peer);
 }
 
 absl::Status CollectiveMismatch(const Collective& collective, absl::string_view what) {
-  return MakeError(absl::StatusCode::kFailedPrecondition, "COLLECTIVE_MISMATCH",
-                   absl::StrCat(Where(collective), what));
+  return WithBlame(MakeError(absl::StatusCode::kFailedPrecondition, "COLLECTIVE_MISMATCH",
+                             absl::StrCat(Where(collective), what)),
+                   collective, -1);
+}
+
+std::optional<Blame> BlameOf(const absl::Status& status) {
+  const auto payload = status.GetPayload(kBlamePayload);
+  if (!payload.has_value()) return std::nullopt;
+  const std::string text(*payload);
+  const std::vector<absl::string_view> parts = absl::StrSplit(text, absl::MaxSplits(' ', 2));
+  Blame blame;
+  if (parts.size() != 3 || !absl::SimpleAtoi(parts[0], &blame.peer) ||
+      !absl::SimpleAtoi(parts[1], &blame.sequence)) {
+    return std::nullopt;
+  }
+  blame.operation = std::string(parts[2]);
+  return blame;
 }
 
 Block BlockOf(size_t size, int index, int parts) {
@@ -49,17 +77,25 @@ void AddTo(float* target, const float* source, size_t count) {
   for (size_t i = 0; i < count; ++i) target[i] += source[i];
 }
 
-absl::Status Communicator::AllToAll(absl::Span<const absl::Span<const float>>,
-                                    absl::Span<const absl::Span<float>>) {
-  return absl::UnimplementedError("all_to_all");
+absl::Status WrongPart(const Collective& collective, int sender, size_t sent, size_t expected) {
+  return CollectiveMismatch(
+      collective, absl::StrCat("rank ", sender, " sends ", sent, " elements where ", expected,
+                               " are expected"));
 }
 
-absl::Status Communicator::Send(absl::Span<const float>, int) {
-  return absl::UnimplementedError("send");
+absl::Status CheckParts(const Collective& collective, int world_size,
+                        absl::Span<const absl::Span<const float>> send,
+                        absl::Span<const absl::Span<float>> receive) {
+  const auto ranks = static_cast<size_t>(world_size);
+  if (send.size() == ranks && receive.size() == ranks) return absl::OkStatus();
+  return CollectiveMismatch(collective,
+                            absl::StrCat(send.size(), " parts to send and ", receive.size(),
+                                         " to receive; expected ", ranks, " of each"));
 }
 
-absl::Status Communicator::Receive(absl::Span<float>, int) {
-  return absl::UnimplementedError("receive");
+absl::Status CheckPeer(const Collective& collective, int rank, int world_size, int peer) {
+  if (peer >= 0 && peer < world_size && peer != rank) return absl::OkStatus();
+  return CollectiveMismatch(collective, absl::StrCat("there is no other rank ", peer));
 }
 
 }  // namespace trainyard::parallel

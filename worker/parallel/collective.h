@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 
 namespace trainyard::parallel {
 
@@ -23,8 +26,29 @@ absl::Status PeerLost(const Collective& collective, int peer, absl::string_view 
 // DEADLINE_EXCEEDED (COLLECTIVE_TIMEOUT): "rank 1: all_reduce 12: rank 0 did not take part within
 // 30s".
 absl::Status CollectiveTimedOut(const Collective& collective, int peer, absl::Duration timeout);
+inline constexpr char kReasonCollectiveTimeout[] = "COLLECTIVE_TIMEOUT";
 // FAILED_PRECONDITION (COLLECTIVE_MISMATCH): the ranks called different collectives.
 absl::Status CollectiveMismatch(const Collective& collective, absl::string_view what);
+
+// The same: `sender` brings a part of another size than its receiver waits for.
+absl::Status WrongPart(const Collective& collective, int sender, size_t sent, size_t expected);
+// OK, or CollectiveMismatch: all_to_all has one part for every rank.
+absl::Status CheckParts(const Collective& collective, int world_size,
+                        absl::Span<const absl::Span<const float>> send,
+                        absl::Span<const absl::Span<float>> receive);
+// OK, or CollectiveMismatch: the peer of `rank` is a rank, and another one.
+absl::Status CheckPeer(const Collective& collective, int rank, int world_size, int peer);
+
+// What the errors above know, for programs; none where the status is not one of them. Annotate
+// keeps it.
+struct Blame {
+  int peer = -1;  // that was lost or did not take part; -1: not known
+  std::string operation;
+  int64_t sequence = 0;
+
+  friend bool operator==(const Blame&, const Blame&) = default;
+};
+std::optional<Blame> BlameOf(const absl::Status& status);
 
 // Elements [begin, end) of `size` that rank `index` of `parts` reduces: as even as possible.
 struct Block {

@@ -37,12 +37,12 @@ class Communicator {
   // Rank r's send[p] becomes rank p's receive[r]: sizes agree pair by pair, and may be 0. A rank's
   // own part is copied. 1 step.
   virtual absl::Status AllToAll(absl::Span<const absl::Span<const float>> send,
-                                absl::Span<const absl::Span<float>> receive);
+                                absl::Span<const absl::Span<float>> receive) = 0;
   // Between two ranks, which count these calls alike, and others not at all. Send returns when
   // `values` may be written again, which may be before the other rank receives or only then; so two
   // ranks that send to each other at a time use AllToAll, or two communicators.
-  virtual absl::Status Send(absl::Span<const float> values, int peer);
-  virtual absl::Status Receive(absl::Span<float> values, int peer);
+  virtual absl::Status Send(absl::Span<const float> values, int peer) = 0;
+  virtual absl::Status Receive(absl::Span<float> values, int peer) = 0;
   // Copies `values` of `root` to all ranks.
   virtual absl::Status Broadcast(absl::Span<float> values, int root) = 0;
   virtual absl::Status Barrier() = 0;

@@ -21,6 +21,22 @@ struct Group {
   std::vector<int> members;
 };
 
+// What a communicator knows of its group.
+struct Membership {
+  int rank = 0;              // in the group
+  std::vector<int> members;  // global ranks by rank in the group
+  // Of its rendezvous keys, behind the transport's name: empty for the whole gang.
+  std::string key_prefix = {};
+
+  int size() const { return static_cast<int>(members.size()); }
+  // The global rank, for errors; -1 stays -1.
+  int Global(int of) const { return of < 0 ? of : members[static_cast<size_t>(of)]; }
+};
+
+// Of the global rank `rank`. A group without members is the whole gang. `group` must be well-formed
+// and have the rank.
+Membership MembershipOf(const Group& group, int rank, int world_size);
+
 // Connects the calling rank, which is a member, with the others. All members call it, in an order
 // that lets no two wait for each other.
 using ConnectGroup =

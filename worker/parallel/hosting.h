@@ -18,7 +18,8 @@ absl::StatusOr<Hosting> EvenHosting(int replicas, int world_size);
 
 // Integers n_i >= 1 that minimise max_i n_i * seconds[i], the time of a step; `seconds`: of one
 // replica on that rank, > 0. Of equally good ones the one with the fewest terms (sum_tree.h), then
-// the first. Takes O(replicas log ranks).
+// the one where the first ranks host more; where these are too many to look at, the best found.
+// Takes O(replicas log ranks), and what the search among equals takes, at most milliseconds.
 Hosting SolveHosting(int replicas, absl::Span<const double> seconds);
 
 // What a step takes with that hosting, in seconds, without communication.

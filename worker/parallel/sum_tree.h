@@ -1,9 +1,8 @@
 // The one order in which the gradients of replicas are summed, whatever hosts them.
 //
-// A fixed binary tree stands over the replicas: node (level, i) holds replicas [i * 2^level, (i +
-// 1)
-// * 2^level), cut off at their number, and is the sum of its left half and its right half; a half
-// that is cut off as a whole is left out. A rank that hosts consecutive replicas computes the
+// A fixed binary tree stands over the replicas: node (level, i) holds the 2^level replicas from
+// i * 2^level on, cut off at their number, and is the sum of its left half and its right half; a
+// half that is cut off as a whole is left out. A rank that hosts consecutive replicas computes the
 // largest nodes that lie wholly inside its range, its terms, each by itself; whoever sums over the
 // ranks adds the terms as the tree says. So the bits depend on the number of replicas alone.
 #pragma once

@@ -63,6 +63,7 @@ absl::StatusOr<std::string> EncodeAssignment(const Assignment& assignment) {
   json["ranks"] = std::move(ranks);
   json["backend"] = assignment.backend;
   json["interface"] = assignment.interface;
+  if (!assignment.worker.empty()) json["worker"] = assignment.worker;
   json["dataset_dir"] = assignment.dataset_dir;
   json["resume_from"] = assignment.resume_from;
   json["spec"] = *std::move(spec);
@@ -96,6 +97,7 @@ absl::StatusOr<Assignment> DecodeAssignment(absl::string_view text, absl::string
   if (violations.empty() && assignment.ranks.empty()) reader.Violate("ranks", "is empty");
   reader.String("backend", assignment.backend);
   reader.String("interface", assignment.interface);
+  reader.String("worker", assignment.worker);
   reader.String("dataset_dir", assignment.dataset_dir);
   reader.String("resume_from", assignment.resume_from);
   reader.Require("spec");

@@ -32,12 +32,13 @@ struct Assignment {
   int world_size = 1;
   std::vector<RankAssignment> ranks = {};  // of this host
   std::string backend = "cpu";
-  std::string interface = "lo";
+  std::string interface = "lo";  // a name, an address, or a network; see FindInterface
   std::string dataset_dir = {};
   std::string resume_from = {};  // a checkpoint folder; empty to start anew
   // The job's spec as a JSON object: JobSpec in proto JSON with proto field names. The trainer
   // reads it with ParseTrainingSpec.
   std::string spec_json = "{}";
+  std::string worker = {};  // this host's name in the pool; empty where it has none
 
   // Null where `rank` is not of this host.
   const RankAssignment* FindRank(int rank) const;

@@ -193,6 +193,7 @@ std::string EncodeProgress(const Progress& progress) {
   json["data_digest"] = progress.data_digest;
   json["model_digest"] = progress.model_digest;
   json["update_time_us"] = progress.update_time_us;
+  json["silent_until_boottime_us"] = progress.silent_until_boottime_us;
   return DumpJson(json) + "\n";
 }
 
@@ -228,6 +229,7 @@ absl::StatusOr<Progress> DecodeProgress(absl::string_view text, absl::string_vie
     reader.String("data_digest", progress.data_digest);
     reader.String("model_digest", progress.model_digest);
     reader.Integer("update_time_us", progress.update_time_us, 0, kMaxNumber);
+    reader.Integer("silent_until_boottime_us", progress.silent_until_boottime_us, 0, kMaxNumber);
     return progress;
   });
 }
@@ -240,6 +242,9 @@ std::string EncodeRankResult(const RankResult& result) {
   json["step"] = result.step;
   json["metrics"] = Json::object();
   for (const auto& [name, value] : result.metrics) json["metrics"][name] = NumberJson(value);
+  json["stuck_rank"] = result.stuck_rank;
+  json["operation"] = result.operation;
+  json["sequence"] = result.sequence;
   return DumpJson(json) + "\n";
 }
 
@@ -255,6 +260,9 @@ absl::StatusOr<RankResult> DecodeRankResult(absl::string_view text, absl::string
       metrics.Require(name);  // a null is no value
       metrics.Double(name, result.metrics[name]);
     }
+    reader.Integer("stuck_rank", result.stuck_rank, -1, kMaxRank);
+    reader.String("operation", result.operation);
+    reader.Integer("sequence", result.sequence, 0, kMaxNumber);
     return result;
   });
 }

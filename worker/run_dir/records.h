@@ -74,6 +74,11 @@ struct RankResult {
   std::string message = {};  // the first error
   int64_t step = 0;
   std::map<std::string, double> metrics = {};
+  // Where a collective failed: the rank that did not take part in it (-1: none is known), and
+  // which one it was. All ranks count alike, so the number finds the same call on each.
+  int stuck_rank = -1;
+  std::string operation = {};  // "all_reduce"
+  int64_t sequence = 0;
 
   friend bool operator==(const RankResult&, const RankResult&) = default;
 };

@@ -45,15 +45,19 @@ absl::StatusOr<supervisor::SupervisorOptions> ParseFlags(int argc, char** argv) 
   return options;
 }
 
-// trainyard-trainer, or trainyard-trainer-<backend>, beside this program.
-std::string DefaultTrainer(const std::string& run_dir) {
+// The folder of this program, with the last slash.
+std::string OwnFolder() {
   char self[4096];
   const ssize_t length = readlink("/proc/self/exe", self, sizeof self);
   const std::string path(self, length > 0 ? static_cast<size_t>(length) : 0);
-  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  return path.substr(0, path.rfind('/') + 1);
+}
+
+// trainyard-trainer, or trainyard-trainer-<backend>, beside this program.
+std::string DefaultTrainer(const std::string& run_dir) {
   const auto assignment = run_dir::ReadAssignment(run_dir::RunDir(run_dir));
   const bool other = assignment.ok() && assignment->backend != "cpu";
-  return absl::StrCat(folder, "trainyard-trainer", other ? "-" : "",
+  return absl::StrCat(OwnFolder(), "trainyard-trainer", other ? "-" : "",
                       other ? assignment->backend : "");
 }
 
@@ -67,6 +71,7 @@ int Main(int argc, char** argv) {
   (void)signal(SIGPIPE, SIG_IGN);
   InitLog("trainyard-supervisor", LogLevel::kInfo, LogFormat::kText);
   if (options->trainer.empty()) options->trainer = DefaultTrainer(options->run_dir);
+  options->stack_program = absl::StrCat(OwnFolder(), "trainyard-stack");
   const absl::Status status = supervisor::Supervise(*options, *Clock::Real());
   if (!status.ok()) {
     LogError("nothing was run", {{"error", std::string(status.message())}});

@@ -66,6 +66,8 @@ void RestoreSignals() {
   // the signal any more, hence the look at the parent.
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) FailStart(error_pipe);
   if (getppid() != supervisor) _exit(kExecFailed);
+  // Where only ancestors may look into a process, so may what the supervisor starts for it.
+  (void)prctl(PR_SET_PTRACER, supervisor);
   RestoreSignals();
   BindToCpus(rank.cpus);
   if (dup2(null, STDIN_FILENO) < 0 || dup2(log, STDOUT_FILENO) < 0 ||
@@ -153,6 +155,13 @@ int RankGroup::RankOf(pid_t pid) const {
     if (member.pid == pid) return member.rank;
   }
   return -1;
+}
+
+pid_t RankGroup::PidOf(int rank) const {
+  for (const Member& member : members_) {
+    if (member.rank == rank) return member.pid;
+  }
+  return 0;
 }
 
 absl::Status RankGroup::StartError(int rank) const {

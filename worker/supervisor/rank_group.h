@@ -33,6 +33,8 @@ class RankGroup {
   run_dir::SupervisorRecord Record() const;
   // The rank of a pid of ours; -1 for adopted processes.
   int RankOf(pid_t pid) const;
+  // 0 for a rank that is not here.
+  pid_t PidOf(int rank) const;
   // OK, or why the trainer of this rank could not be executed. Call it once the rank has ended.
   absl::Status StartError(int rank) const;
 

@@ -1,5 +1,6 @@
 #include "worker/supervisor/supervisor.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -23,6 +24,7 @@
 #include "worker/run_dir/control.h"
 #include "worker/run_dir/supervisor_lock.h"
 #include "worker/supervisor/rank_group.h"
+#include "worker/supervisor/rank_sight.h"
 #include "worker/supervisor/supervisor_core.h"
 
 namespace trainyard::supervisor {
@@ -34,6 +36,10 @@ constexpr absl::Duration kWatchedInterval = absl::Seconds(1);
 // Between attempts to write an exit record, while the disk is full.
 constexpr absl::Duration kWriteRetryFirst = absl::Milliseconds(100);
 constexpr absl::Duration kWriteRetryLast = absl::Seconds(5);
+// Between two looks at the ranks' progress.
+constexpr absl::Duration kProgressInterval = absl::Milliseconds(500);
+// For looking at all suspects together: their peers are to be gone within 5 s of the failure.
+constexpr absl::Duration kSightTime = absl::Milliseconds(1500);
 
 absl::StatusOr<UniqueFd> CatchSignals() {
   sigset_t signals;
@@ -51,9 +57,11 @@ absl::StatusOr<UniqueFd> CatchSignals() {
 // says is carried out.
 class Supervisor {
  public:
-  Supervisor(run_dir::RunDir dir, run_dir::Assignment assignment, UniqueFd signals, Clock& clock)
+  Supervisor(run_dir::RunDir dir, run_dir::Assignment assignment, std::string stack_program,
+             UniqueFd signals, Clock& clock)
       : dir_(std::move(dir)),
         assignment_(std::move(assignment)),
+        stack_program_(std::move(stack_program)),
         signals_(std::move(signals)),
         clock_(clock),
         core_(Ranks(assignment_)) {
@@ -80,7 +88,9 @@ class Supervisor {
       TakeSignals();
       Reap();
       ReadControl();
+      ReadProgress();
       const SignalToSend signal = core_.Tick(clock_.Uptime());
+      LookAtSuspects();
       if (signal != SignalToSend::kNone && group_.has_value()) {
         LogInfo(signal == SignalToSend::kTerm ? "SIGTERM to all ranks" : "SIGKILL to all ranks");
         group_->Signal(signal);
@@ -204,6 +214,43 @@ class Supervisor {
     }
   }
 
+  void ReadProgress() {
+    const absl::Duration now = clock_.Uptime();
+    if (!group_.has_value() || core_.stopping() || now < progress_uptime_ + kProgressInterval) {
+      return;
+    }
+    progress_uptime_ = now;
+    for (const run_dir::RankAssignment& rank : assignment_.ranks) {
+      const auto progress = run_dir::ReadProgress(dir_, rank.rank);
+      // A rank need not say where it stands.
+      if (progress.ok()) core_.ProgressSeen(now, rank.rank, *progress);
+    }
+  }
+
+  // Before they are killed; what was seen goes into their logs, and into the attempt's failure.
+  void LookAtSuspects() {
+    const absl::Duration end = clock_.Uptime() + kSightTime;
+    for (const int rank : core_.TakeSuspects()) {
+      const pid_t pid = group_.has_value() ? group_->PidOf(rank) : 0;
+      if (pid <= 0) continue;
+      const RankSight sight =
+          LookAt(pid, stack_program_, std::max(end - clock_.Uptime(), absl::ZeroDuration()));
+      LogWarning("a rank does not answer", {{"rank", absl::StrCat(rank)}, {"state", sight.clause}});
+      const absl::Status logged = AppendToLog(
+          rank, absl::StrCat("==== stacks of rank ", rank, " (process ", pid, "), which ",
+                             sight.clause, " ====\n", sight.text, "==== end of stacks ====\n"));
+      if (!logged.ok()) {
+        LogWarning("stacks cannot be written", {{"error", std::string(logged.message())}});
+      }
+      core_.SuspectSeen(rank, sight.clause);
+    }
+  }
+
+  absl::Status AppendToLog(int rank, absl::string_view text) {
+    TY_ASSIGN_OR_RETURN(const UniqueFd log, OpenFile(dir_.LogPath(rank), O_WRONLY | O_APPEND));
+    return WriteFully(log.get(), text, dir_.LogPath(rank));
+  }
+
   // Writes what is still to be written; true once exit.json of the attempt is there. Never blocks:
   // a full disk is tried again later.
   bool WriteExits() {
@@ -247,6 +294,7 @@ class Supervisor {
 
   const run_dir::RunDir dir_;
   const run_dir::Assignment assignment_;
+  const std::string stack_program_;
   const UniqueFd signals_;
   Clock& clock_;
   SupervisorCore core_;
@@ -254,6 +302,7 @@ class Supervisor {
   std::optional<RankGroup> group_;
   std::optional<run_dir::StopRequest> seen_stop_;
   std::set<int> written_;
+  absl::Duration progress_uptime_ = -absl::InfiniteDuration();
   absl::Duration write_after_ = absl::ZeroDuration();
   absl::Duration write_retry_ = kWriteRetryFirst;
 };
@@ -290,7 +339,8 @@ absl::Status Supervise(const SupervisorOptions& options, Clock& clock) {
     return ErrnoStatus(errno, "cannot adopt descendants of", dir.root());
   }
   TY_ASSIGN_OR_RETURN(UniqueFd signals, CatchSignals());
-  Supervisor(dir, *std::move(assignment), std::move(signals), clock).Run(options.trainer);
+  Supervisor(dir, *std::move(assignment), options.stack_program, std::move(signals), clock)
+      .Run(options.trainer);
   return absl::OkStatus();
 }
 

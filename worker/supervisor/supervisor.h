@@ -12,6 +12,8 @@ namespace trainyard::supervisor {
 struct SupervisorOptions {
   std::string run_dir;
   std::string trainer;  // path of the program that is a rank
+  // Path of the program that prints the stacks of a process; it need not exist.
+  std::string stack_program = {};
 };
 
 // Returns when no process of the attempt is left and exit.json says how it ended, whatever the

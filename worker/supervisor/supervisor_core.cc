@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/duration.h"
 #include "common/base/planted_bug.h"
 
 namespace trainyard::supervisor {
@@ -16,6 +18,14 @@ using run_dir::Outcome;
 
 // What a trainer reports when it ended because another rank had: a consequence, never the cause.
 constexpr char kReasonPeerLost[] = "PEER_LOST";
+// That it waited for another in vain, which is the cause where it is known.
+constexpr char kReasonCollectiveTimeout[] = "COLLECTIVE_TIMEOUT";
+
+// The smaller, the nearer to the cause.
+int DistanceFromCause(const std::string& reason) {
+  if (reason == kReasonPeerLost) return 2;
+  return reason == kReasonCollectiveTimeout ? 1 : 0;
+}
 
 void ExplainBadEnd(const RankEnd& end, run_dir::RankExit& exit) {
   if (end.signal > 0) {
@@ -71,6 +81,18 @@ void SupervisorCore::RankEnded(absl::Duration now, const RankEnd& end) {
   Ended ended{JudgeRank(end, stopping()), false};
   const bool bad = ended.exit.outcome != Outcome::kSucceeded;
   ended.by_itself = bad && !stopping();
+  if (end.result.has_value()) ended.stuck_rank = end.result->stuck_rank;
+  promises_.erase(end.rank);
+  if (ended.exit.outcome == Outcome::kStopped) {
+    const std::optional<Stuck> stuck = StuckRank();
+    if (stuck.has_value() && stuck->rank == end.rank) {
+      ended.exit.outcome = Outcome::kTransient;
+      ended.exit.reason = kReasonRankStuck;
+      ended.exit.message = stuck->why;
+    } else if (const auto sight = sights_.find(end.rank); sight != sights_.end()) {
+      ended.exit.message = absl::StrCat("rank ", end.rank, " did not answer; it ", sight->second);
+    }
+  }
   exits_.push_back(std::move(ended));
   if (phase_ == Phase::kRunning && bad) {
     phase_ = Phase::kFailing;
@@ -84,6 +106,7 @@ void SupervisorCore::StopAsked(absl::Duration now, const run_dir::StopRequest& r
   switch (phase_) {
     case Phase::kRunning:
     case Phase::kFailing:
+      SuspectSilentRanks(now);
       Terminate(now, request.grace);
       break;
     case Phase::kTerminating:
@@ -108,17 +131,100 @@ void SupervisorCore::Terminate(absl::Duration now, absl::Duration grace) {
   term_due_ = true;
 }
 
+void SupervisorCore::ProgressSeen(absl::Duration now, int rank, const run_dir::Progress& progress) {
+  if (FindEnded(rank) != nullptr) return;
+  Promise& promise = promises_[rank];
+  promise.step = progress.step;
+  promise.state = progress.state;
+  if (promise.silent_until_us == progress.silent_until_boottime_us) return;
+  promise.silent_until_us = progress.silent_until_boottime_us;
+  promise.silent_until = absl::Microseconds(progress.silent_until_boottime_us);
+  promise.seen = now;
+}
+
+void SupervisorCore::ForgiveLateTick(absl::Duration now) {
+  const absl::Duration gap = now - std::exchange(last_tick_, now);
+  if (gap < kTickInterval + kTickLate) return;
+  for (auto& [rank, promise] : promises_) promise.silent_until += gap;
+}
+
+bool SupervisorCore::IsBehind(int rank, absl::Duration now) const {
+  const auto promise = promises_.find(rank);
+  return promise != promises_.end() && promise->second.silent_until_us > 0 &&
+         now >= promise->second.silent_until + kPromiseMargin;
+}
+
+void SupervisorCore::FindStuckRank(absl::Duration now) {
+  const auto is_nearer = [this](int a, int b) {
+    const Promise& left = promises_.at(a);
+    const Promise& right = promises_.at(b);
+    return std::tie(left.step, left.silent_until, a) < std::tie(right.step, right.silent_until, b);
+  };
+  std::vector<int> behind;
+  for (const int rank : ranks_) {
+    if (IsBehind(rank, now)) behind.push_back(rank);
+  }
+  if (behind.empty()) return;
+  std::sort(behind.begin(), behind.end(), is_nearer);
+  const int rank = behind.front();
+  const Promise& promise = promises_.at(rank);
+  stuck_ = {rank,
+            absl::StrCat("rank ", rank, " is stuck after step ", promise.step, " (",
+                         run_dir::ProgressStateName(promise.state), "): no sign of life ",
+                         DurationText(absl::Trunc(now - promise.silent_until, absl::Seconds(1))),
+                         " after the time that it had promised")};
+  for (const int one : behind) Suspect(one);
+  Terminate(now, kFailureTermGrace);
+}
+
+void SupervisorCore::Suspect(int rank) {
+  if (suspected_.size() >= kSuspectsMax || !suspected_.insert(rank).second) return;
+  suspects_.push_back(rank);
+}
+
+void SupervisorCore::SuspectLivingRanks() {
+  for (const int rank : ranks_) {
+    if (FindEnded(rank) == nullptr) Suspect(rank);
+  }
+}
+
+// Where the gang has failed on another host, it may be a rank of this one that held it up, and
+// nobody would know any more what it did.
+void SupervisorCore::SuspectSilentRanks(absl::Duration now) {
+  if (lease_.ExpiredAt(now)) return;
+  for (const auto& [rank, promise] : promises_) {
+    if (promise.silent_until_us > 0 &&
+        now - promise.seen > (promise.silent_until - promise.seen) / 2) {
+      Suspect(rank);
+    }
+  }
+}
+
+std::vector<int> SupervisorCore::TakeSuspects() {
+  return std::exchange(suspects_, {});
+}
+
+void SupervisorCore::SuspectSeen(int rank, std::string what) {
+  sights_[rank] = std::move(what);
+}
+
 SignalToSend SupervisorCore::Tick(absl::Duration now) {
+  ForgiveLateTick(now);
   if (phase_ == Phase::kRunning || phase_ == Phase::kFailing) {
     if (all_ranks_ended()) {
       Terminate(now, kStrayGrace);
     } else if (lease_.ExpiredAt(now) && !TY_BUG(ignore_the_lease)) {
       StopAsked(now, {kReasonLeaseExpired, kDefaultTermGrace});
     } else if (phase_ == Phase::kFailing && now >= deadline_) {
-      Terminate(now, kDefaultTermGrace);
+      SuspectLivingRanks();
+      Terminate(now, kFailureTermGrace);
+    } else if (phase_ == Phase::kRunning) {
+      FindStuckRank(now);
     }
   }
   if (stopping() && now >= Deadline() && !TY_BUG(never_kill)) {
+    // The server relies on the end of what has no lease: nothing may come before it.
+    if (phase_ == Phase::kTerminating && !lease_.ExpiredAt(now)) SuspectLivingRanks();
     phase_ = Phase::kKilling;
     deadline_ = now + kKillInterval;
     term_due_ = false;
@@ -139,6 +245,12 @@ absl::Duration SupervisorCore::NextDeadline() const {
   if ((phase_ == Phase::kRunning || phase_ == Phase::kFailing) && !lease_.unlimited()) {
     next = std::min(next, lease_.expire_uptime);
   }
+  if (phase_ == Phase::kRunning) {
+    for (const auto& [rank, promise] : promises_) {
+      if (promise.silent_until_us == 0) continue;
+      next = std::min(next, promise.silent_until + kPromiseMargin);
+    }
+  }
   return next;
 }
 
@@ -150,15 +262,47 @@ std::vector<run_dir::RankExit> SupervisorCore::RankExits() const {
   return exits;
 }
 
+const SupervisorCore::Ended* SupervisorCore::FindEnded(int rank) const {
+  const auto found = std::find_if(exits_.begin(), exits_.end(),
+                                  [rank](const Ended& ended) { return ended.exit.rank == rank; });
+  return found == exits_.end() ? nullptr : &*found;
+}
+
+// The peers of a failed rank may well be reaped before it.
 const SupervisorCore::Ended* SupervisorCore::FirstFailure() const {
   const Ended* first = nullptr;
   for (const Ended& ended : exits_) {
     if (!ended.by_itself) continue;
-    if (ended.exit.reason != kReasonPeerLost) return &ended;
-    // The peers of a failed rank may well be reaped before it.
-    if (first == nullptr) first = &ended;
+    if (first == nullptr ||
+        DistanceFromCause(ended.exit.reason) < DistanceFromCause(first->exit.reason)) {
+      first = &ended;
+    }
   }
   return first;
+}
+
+std::string SupervisorCore::Sight(int rank) const {
+  const auto sight = sights_.find(rank);
+  return sight == sights_.end() ? "" : absl::StrCat("; it ", sight->second);
+}
+
+std::optional<SupervisorCore::Stuck> SupervisorCore::StuckRank() const {
+  if (stuck_.has_value()) return Stuck{stuck_->rank, stuck_->why + Sight(stuck_->rank)};
+  const Ended* failure = FirstFailure();
+  if (failure == nullptr || failure->exit.reason != kReasonCollectiveTimeout) return std::nullopt;
+  int rank = failure->stuck_rank;
+  // Who waited in vain for a rank that itself waited in vain blames the wrong one.
+  std::set<int> seen = {failure->exit.rank};
+  for (const Ended* ended = FindEnded(rank);
+       ended != nullptr && ended->by_itself && ended->stuck_rank >= 0 && seen.insert(rank).second;
+       ended = FindEnded(rank)) {
+    rank = ended->stuck_rank;
+  }
+  // Where the transport cannot tell: it is the one that has noticed nothing.
+  if (rank < 0 && !sights_.empty()) rank = sights_.begin()->first;
+  if (rank < 0) return std::nullopt;
+  return Stuck{rank,
+               absl::StrCat("rank ", rank, " is stuck: ", failure->exit.message, Sight(rank))};
 }
 
 run_dir::AttemptExit SupervisorCore::Exit(int64_t end_time_us) const {
@@ -169,8 +313,15 @@ run_dir::AttemptExit SupervisorCore::Exit(int64_t end_time_us) const {
       all_ranks_ended() && std::all_of(exits_.begin(), exits_.end(), [](const Ended& ended) {
         return ended.exit.outcome == Outcome::kSucceeded;
       });
+  const std::optional<Stuck> stuck = StuckRank();
   if (all_succeeded) {
     exit.outcome = Outcome::kSucceeded;
+  } else if (stuck.has_value()) {
+    exit.outcome = Outcome::kTransient;
+    exit.exit_code = run_dir::kExitTransient;
+    exit.reason = kReasonRankStuck;
+    exit.message = stuck->why;
+    exit.failed_rank = stuck->rank;
   } else if (const Ended* failure = FirstFailure()) {
     exit.exit_code = failure->exit.exit_code;
     exit.signal = failure->exit.signal;

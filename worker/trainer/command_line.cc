@@ -64,7 +64,7 @@ void StartSignalThread() {
 }
 
 absl::StatusOr<std::unique_ptr<parallel::Communicator>> ConnectHost(
-    const Flags& flags, const run_dir::Assignment& assignment) {
+    const Flags& flags, const run_dir::Assignment& assignment, const parallel::Group& group) {
   if (assignment.world_size == 1) {
     return parallel::MakeLocalCommunicator(parallel::MakeLocalGroup(1), 0);
   }
@@ -73,6 +73,7 @@ absl::StatusOr<std::unique_ptr<parallel::Communicator>> ConnectHost(
     parallel::ShmOptions options;
     options.rank = flags.rank;
     options.world_size = assignment.world_size;
+    options.group = group;
     options.run_dir = run_dir::RunDir(flags.run_dir);
     options.cancelled = &g_signals.stop;
     return parallel::ConnectShm(options);
@@ -80,8 +81,10 @@ absl::StatusOr<std::unique_ptr<parallel::Communicator>> ConnectHost(
   parallel::GlooOptions options;
   options.rank = flags.rank;
   options.world_size = assignment.world_size;
+  options.group = group;
   options.run_dir = run_dir::RunDir(flags.run_dir);
   options.interface = assignment.interface;
+  options.worker = assignment.worker;
   options.cancelled = &g_signals.stop;
   return parallel::ConnectGloo(options);
 }
@@ -90,7 +93,10 @@ absl::StatusOr<Communicators> ConnectRanks(const Program& program, const Flags& 
                                            const run_dir::Assignment& assignment,
                                            engine::MemoryKind arena) {
   Communicators communicators;
-  TY_ASSIGN_OR_RETURN(communicators.host, ConnectHost(flags, assignment));
+  TY_ASSIGN_OR_RETURN(communicators.host, ConnectHost(flags, assignment, {}));
+  communicators.connect_group = [&flags, assignment](const parallel::Group& group) {
+    return ConnectHost(flags, assignment, group);
+  };
   if (assignment.world_size == 1 || arena == engine::MemoryKind::kHost) return communicators;
   TY_ASSIGN_OR_RETURN(communicators.device,
                       program.device->Connect({.run_dir = run_dir::RunDir(flags.run_dir),

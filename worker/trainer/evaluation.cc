@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -16,7 +17,7 @@ namespace trainyard::trainer {
 namespace {
 
 // A double as its bits, 16 in each of four floats, which hold them exactly. Every rank writes its
-// own sums beside the zeros of the others, so that an all_reduce hands all of them to all,
+// own parts' sums beside the zeros of the others, so that an all_reduce hands all of them to all,
 // unrounded.
 constexpr size_t kFloatsPerDouble = 4;
 constexpr uint64_t kFloatBits = 16;
@@ -24,7 +25,7 @@ using Field = double EvaluationSums::*;
 constexpr Field kFields[] = {&EvaluationSums::loss,    &EvaluationSums::correct,
                              &EvaluationSums::top5,    &EvaluationSums::labels,
                              &EvaluationSums::samples, &EvaluationSums::skipped};
-constexpr size_t kFloatsPerRank = std::size(kFields) * kFloatsPerDouble;
+constexpr size_t kFloatsPerPart = std::size(kFields) * kFloatsPerDouble;
 
 void Pack(const EvaluationSums& sums, absl::Span<float> message) {
   for (size_t i = 0; i < message.size(); ++i) {
@@ -48,10 +49,11 @@ EvaluationSums Unpack(absl::Span<const float> message) {
 }  // namespace
 
 absl::StatusOr<EvaluationSums> EvaluatePart(const data::Dataset& dataset,
-                                            const data::Preparation& preparation, int rank,
-                                            int world_size, int64_t max_rows,
-                                            engine::Executable& executable, Clock& clock) {
-  const parallel::RowRange mine = parallel::ReplicaRows(dataset.size(), rank, world_size);
+                                            const data::Preparation& preparation, int part,
+                                            int parts, int64_t max_rows,
+                                            engine::Executable& executable, Clock& clock,
+                                            const OnBatch& on_batch) {
+  const parallel::RowRange mine = parallel::ReplicaRows(dataset.size(), part, parts);
   const auto plan = [mine, max_rows](int64_t sequence) {
     const int64_t begin = std::min(mine.begin + sequence * max_rows, mine.end);
     std::vector<int64_t> indices(static_cast<size_t>(std::min(max_rows, mine.end - begin)));
@@ -65,15 +67,20 @@ absl::StatusOr<EvaluationSums> EvaluatePart(const data::Dataset& dataset,
   data::Prefetcher prefetcher(dataset, plain, plan, kEvaluationPrefetchDepth, clock);
   int64_t skipped = 0;
   engine::Evaluation sum;
+  absl::Duration slowest;
+  absl::Duration begin = clock.Uptime();
   while (const data::PreparedBatch* batch = prefetcher.Next()) {
     skipped += batch->skipped;
     if (batch->rows == 0) continue;
-    TY_ASSIGN_OR_RETURN(const engine::Evaluation part,
+    TY_ASSIGN_OR_RETURN(const engine::Evaluation more,
                         executable.Evaluate(BatchOfRows(*batch, 0, batch->rows)));
-    sum.loss_sum += part.loss_sum;
-    sum.correct += part.correct;
-    sum.top5 += part.top5;
-    sum.rows += part.rows;
+    sum.loss_sum += more.loss_sum;
+    sum.correct += more.correct;
+    sum.top5 += more.top5;
+    sum.rows += more.rows;
+    const absl::Duration end = clock.Uptime();
+    slowest = std::max(slowest, end - std::exchange(begin, end));
+    if (on_batch) TY_RETURN_IF_ERROR(on_batch(slowest));
   }
   TY_RETURN_IF_ERROR(prefetcher.status());
   return EvaluationSums{.loss = sum.loss_sum,
@@ -98,21 +105,26 @@ absl::StatusOr<EvaluationResult> JoinParts(absl::Span<const EvaluationSums> part
 }
 
 absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset,
-                                          const data::Preparation& preparation, int64_t max_rows,
+                                          const data::Preparation& preparation,
+                                          const EvaluationShares& shares, int64_t max_rows,
                                           engine::Executable& executable,
-                                          parallel::Communicator& communicator, Clock& clock) {
-  TY_ASSIGN_OR_RETURN(const EvaluationSums mine,
-                      EvaluatePart(dataset, preparation, communicator.rank(),
-                                   communicator.world_size(), max_rows, executable, clock));
-  std::vector<float> message(static_cast<size_t>(communicator.world_size()) * kFloatsPerRank);
-  const auto slot = [&message](int rank) {
-    return absl::MakeSpan(message).subspan(static_cast<size_t>(rank) * kFloatsPerRank,
-                                           kFloatsPerRank);
+                                          parallel::Communicator& communicator, Clock& clock,
+                                          const OnBatch& on_batch) {
+  std::vector<float> message(static_cast<size_t>(shares.parts) * kFloatsPerPart);
+  const auto slot = [&message](int part) {
+    return absl::MakeSpan(message).subspan(static_cast<size_t>(part) * kFloatsPerPart,
+                                           kFloatsPerPart);
   };
-  Pack(mine, slot(communicator.rank()));
+  for (int part = shares.mine.begin; part < shares.mine.end; ++part) {
+    TY_ASSIGN_OR_RETURN(const EvaluationSums sums,
+                        EvaluatePart(dataset, preparation, part, shares.parts, max_rows, executable,
+                                     clock, on_batch));
+    Pack(sums, slot(part));
+  }
+  if (on_batch) TY_RETURN_IF_ERROR(on_batch(std::nullopt));
   TY_RETURN_IF_ERROR(communicator.AllReduce(absl::MakeSpan(message)));
   std::vector<EvaluationSums> parts;
-  for (int rank = 0; rank < communicator.world_size(); ++rank) parts.push_back(Unpack(slot(rank)));
+  for (int part = 0; part < shares.parts; ++part) parts.push_back(Unpack(slot(part)));
   return JoinParts(parts);
 }
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -13,6 +15,7 @@
 #include "worker/data/prefetch.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/parallel/communicator.h"
+#include "worker/parallel/replicas.h"
 #include "worker/run_dir/training_spec.h"
 
 namespace trainyard::trainer {
@@ -36,21 +39,34 @@ struct EvaluationSums {
   double skipped = 0;
 };
 
-// The part of `rank`, in batches of `max_rows`. Of `preparation` the augmentation is left out;
+// Signs of life: told after each batch how long the slowest one took so far, and nothing when all
+// that is left is to wait for other ranks.
+using OnBatch = std::function<absl::Status(std::optional<absl::Duration> slowest)>;
+
+// Of `part` of `parts` in batches of `max_rows`. Of `preparation` the augmentation is left out;
 // corrupt samples that training would replace do not count.
 absl::StatusOr<EvaluationSums> EvaluatePart(const data::Dataset& dataset,
-                                            const data::Preparation& preparation, int rank,
-                                            int world_size, int64_t max_rows,
-                                            engine::Executable& executable, Clock& clock);
-// The parts of all ranks, added up in their order: the same bits wherever that is done. DATA_LOSS
+                                            const data::Preparation& preparation, int part,
+                                            int parts, int64_t max_rows,
+                                            engine::Executable& executable, Clock& clock,
+                                            const OnBatch& on_batch = {});
+// All parts, added up in their order: the same bits wherever that is done. DATA_LOSS
 // where no sample is left.
 absl::StatusOr<EvaluationResult> JoinParts(absl::Span<const EvaluationSums> parts);
 
-// A collective: every rank evaluates its part, and all get the same result.
+// How the split is divided, and what of it this rank evaluates.
+struct EvaluationShares {
+  int parts = 1;
+  parallel::ReplicaRange mine{.begin = 0, .end = 1};
+};
+
+// A collective: every rank evaluates its parts, and all get the same result.
 absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset,
-                                          const data::Preparation& preparation, int64_t max_rows,
+                                          const data::Preparation& preparation,
+                                          const EvaluationShares& shares, int64_t max_rows,
                                           engine::Executable& executable,
-                                          parallel::Communicator& communicator, Clock& clock);
+                                          parallel::Communicator& communicator, Clock& clock,
+                                          const OnBatch& on_batch = {});
 
 // "<prefix>loss", "<prefix>accuracy", "<prefix>top5" where there are more classes than five, and
 // "<prefix>perplexity" of a model that predicts tokens.

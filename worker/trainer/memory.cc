@@ -173,6 +173,20 @@ absl::StatusOr<engine::CompilePlan> PlanPrepared(const PreparedModel& model,
   return plan;
 }
 
+absl::StatusOr<int> ReplicasThatFit(const run_dir::TrainingSpec& spec, const CompileTarget& target,
+                                    const engine::MemoryPlan& plan, int64_t limit) {
+  const int replicas = ReplicaCount(spec.train, target.world_size);
+  if (target.backend == kCudaBackend) return replicas;
+  TY_ASSIGN_OR_RETURN(const PreparedModel model, PrepareModel(spec, target));
+  TY_ASSIGN_OR_RETURN(const parallel::ReplicaRange hosted,
+                      parallel::HostedReplicas(replicas, target.rank, target.world_size));
+  const int64_t rows = parallel::ReplicaRows(spec.train.global_batch, 0, replicas).size();
+  const int64_t bytes =
+      std::max<int64_t>(1, BatchBytes(model.graph, (kTrainPrefetchDepth + 1) * rows));
+  const int64_t more = std::max<int64_t>(0, limit - plan.total()) / bytes;
+  return static_cast<int>(std::min<int64_t>(replicas, hosted.end - hosted.begin + more));
+}
+
 absl::Status CheckMemory(const run_dir::TrainingSpec& spec, const CompileTarget& target,
                          const engine::MemoryPlan& plan, int64_t limit) {
   if (plan.total() <= limit) return absl::OkStatus();

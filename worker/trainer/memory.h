@@ -29,6 +29,11 @@ absl::StatusOr<engine::CompilePlan> PlanRank(const run_dir::TrainingSpec& spec,
 absl::StatusOr<engine::CompilePlan> PlanPrepared(const PreparedModel& model,
                                                  engine::Backend& backend, int rank);
 
+// The most replicas that the rank can host where its device has `limit` bytes and `plan` is what it
+// takes now: batches that are read ahead grow with them, on the host.
+absl::StatusOr<int> ReplicasThatFit(const run_dir::TrainingSpec& spec, const CompileTarget& target,
+                                    const engine::MemoryPlan& plan, int64_t limit);
+
 // OK where `plan` fits into `limit` bytes; else RESOURCE_EXHAUSTED (MEMORY_TOO_SMALL) with the
 // numbers, the largest global batch that would fit, and which of memory.recompute,
 // memory.microbatch, train.replicas and devices.count would make this one fit, each with its

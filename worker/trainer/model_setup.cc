@@ -9,6 +9,7 @@
 #include "common/base/status_macros.h"
 #include "worker/engine/models/models.h"
 #include "worker/parallel/replicas.h"
+#include "worker/trainer/hosting_plan.h"
 
 namespace trainyard::trainer {
 
@@ -41,6 +42,20 @@ absl::Status CoupledMicrobatch(int64_t microbatch, int64_t rows, int64_t batch) 
                      "set train.replicas to ",
                      (batch + microbatch - 1) / microbatch,
                      ", which is another computation, or memory.recompute")}});
+}
+
+// Where the entries of the reduction end: of the model alone, and so the same on all ranks.
+std::vector<int64_t> ReadyEnds(const engine::Graph& model) {
+  const engine::ReductionLayout layout =
+      engine::LayOutReduction(engine::BuildTrainingStep(model, {}));
+  std::vector<int64_t> ends;
+  for (const engine::ReductionEntry& entry : layout.entries) {
+    if (entry.kind != engine::ReductionEntry::Kind::kGradient) break;
+    if (entry.offset > 0) ends.push_back(entry.offset);
+  }
+  ends.push_back(layout.gradient_elements);
+  ends.push_back(layout.size);
+  return ends;
 }
 
 }  // namespace
@@ -172,11 +187,16 @@ absl::StatusOr<PreparedModel> PrepareModel(const run_dir::TrainingSpec& spec,
   model.graph.nodes.back().attributes = engine::LossAttributes{spec.train.label_smoothing};
   model.optimizer = MakeOptimizer(spec.optimizer);
   model.couples_rows = CouplesRows(model.graph);
+  const bool is_coupled_alone = model.couples_rows && !spec.train.sync_batch_norm;
+  model.computes_replicas_alone = is_coupled_alone || spec.train.is_bitwise;
   const int64_t batch = spec.train.global_batch;
   const parallel::RowRange first = parallel::ReplicaRows(batch, hosted.begin, replicas);
   const parallel::RowRange last = parallel::ReplicaRows(batch, hosted.end - 1, replicas);
   model.hosted_rows = std::max<int64_t>(1, last.end - first.begin);
-  int64_t rows = std::max<int64_t>(1, model.couples_rows ? first.size() : model.hosted_rows);
+  // Kernels may depend on it, and a rank may come to host the largest replica.
+  const int64_t replica_rows = parallel::ReplicaRows(batch, 0, replicas).size();
+  int64_t rows =
+      std::max<int64_t>(1, model.computes_replicas_alone ? replica_rows : model.hosted_rows);
   const int64_t microbatch = spec.memory.microbatch;
   if (microbatch > 0 && microbatch < rows) {
     if (model.couples_rows) return CoupledMicrobatch(microbatch, rows, batch);
@@ -184,6 +204,15 @@ absl::StatusOr<PreparedModel> PrepareModel(const run_dir::TrainingSpec& spec,
   }
   model.options.max_rows = rows;
   model.options.threads = target.threads;
+  if (model.couples_rows && spec.train.sync_batch_norm && target.sum_statistics) {
+    model.options.sum_statistics = target.sum_statistics;
+    model.options.statistics_rank = target.rank;
+    model.options.statistics_ranks = target.world_size;
+  }
+  if (spec.train.is_bitwise) {
+    model.options.deterministic = true;
+    model.options.sum_slots = SumSlotsNeeded(replicas, target.world_size);
+  }
   model.options.passes.recompute = spec.memory.recompute;
   // On a GPU it takes time for the sake of memory, which the spec then asks for by its name.
   if (target.backend == kCudaBackend) model.options.passes.recompute_norms = spec.memory.recompute;
@@ -196,8 +225,10 @@ absl::StatusOr<CompiledModel> CompileModel(const run_dir::TrainingSpec& spec,
   TY_ASSIGN_OR_RETURN(const PreparedModel prepared, PrepareModel(spec, target));
   TY_ASSIGN_OR_RETURN(const auto backend, engine::MakeBackend(target.backend));
   CompiledModel model;
-  model.couples_rows = prepared.couples_rows;
+  model.computes_replicas_alone = prepared.computes_replicas_alone;
+  model.syncs_statistics = prepared.options.sum_statistics != nullptr;
   model.max_rows = prepared.options.max_rows;
+  model.ready_ends = ReadyEnds(prepared.graph);
   TY_ASSIGN_OR_RETURN(model.executable,
                       backend->Compile(prepared.graph, prepared.optimizer, prepared.options));
   return model;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -34,6 +35,8 @@ struct CompileTarget {
   int rank = 0;
   int world_size = 1;
   int threads = 1;
+  // How a model with synchronised batch norm sums over the ranks; a plan does without.
+  engine::SumOverRanks sum_statistics = nullptr;
 };
 
 // What the engine compiles for a rank: for the rows that it computes at once.
@@ -41,6 +44,7 @@ struct PreparedModel {
   engine::Graph graph;
   engine::OptimizerSpec optimizer;
   engine::CompileOptions options;
+  bool computes_replicas_alone = false;
   bool couples_rows = false;
   int64_t hosted_rows = 1;  // of a full global batch, over all replicas of the rank
 };
@@ -53,7 +57,9 @@ struct CompiledModel {
   std::unique_ptr<engine::Executable> executable;
   int64_t planned_bytes = 0;  // of the process; 0: not planned
   int64_t max_rows = 1;
-  bool couples_rows = false;
+  bool computes_replicas_alone = false;
+  bool syncs_statistics = false;    // with CompileTarget::sum_statistics
+  std::vector<int64_t> ready_ends;  // of the reduction's ranges, in the order of backward
 };
 absl::StatusOr<CompiledModel> CompileModel(const run_dir::TrainingSpec& spec,
                                            const CompileTarget& target);

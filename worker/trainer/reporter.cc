@@ -23,6 +23,16 @@ using run_dir::Progress;
 // Readers see a metric at most this late, and the disk sees five writes a second.
 constexpr absl::Duration kFlushInterval = absl::Milliseconds(200);
 constexpr absl::Duration kProgressInterval = absl::Seconds(1);
+// A rank that trains, before it knows how long a step takes.
+constexpr absl::Duration kFirstSilence = absl::Minutes(2);
+// Loading a large data set, waiting for other ranks to evaluate, writing the last checkpoint to a
+// slow disk: nothing shows how long that takes.
+constexpr absl::Duration kPhaseSilence = absl::Minutes(30);
+// Nothing is left to do but to let go of memory and devices.
+constexpr absl::Duration kFinishedSilence = absl::Minutes(1);
+// A promise that differs by so much from the last one is written at once.
+constexpr double kMuchShorter = 0.5;
+constexpr double kMuchLonger = 1.2;
 // What a full disk may hold back before the rank gives up.
 constexpr size_t kMaxBufferBytes = 16 << 20;
 
@@ -58,7 +68,9 @@ Reporter::Reporter(run_dir::RunDir dir, int rank, UniqueFd metrics, Progress pro
       rank_(rank),
       metrics_(std::move(metrics)),
       progress_(std::move(progress)),
-      clock_(&clock) {}
+      clock_(&clock),
+      running_silence_(kFirstSilence),
+      silence_(kPhaseSilence) {}
 
 absl::StatusOr<Reporter> Reporter::Open(const run_dir::RunDir& dir, int rank, Progress progress,
                                         Clock& clock) {
@@ -108,16 +120,28 @@ absl::Status Reporter::StepDone(const StepReport& report) {
     window_rows_ = 0;
     return EnterState(Progress::State::kRunning);
   }
-  const bool is_time = now - progress_uptime_ >= kProgressInterval;
+  const bool is_time = now - window_uptime_ >= kProgressInterval;
   if (is_time) AddSpeed(report, now);
   if (is_time || now - flush_uptime_ >= kFlushInterval) TY_RETURN_IF_ERROR(Flush());
-  return is_time ? WriteProgress() : absl::OkStatus();
+  if (!is_time) return Promise(running_silence_);
+  silence_ = running_silence_;
+  return WriteProgress();
 }
 
 absl::Status Reporter::EnterState(Progress::State state) {
   TY_RETURN_IF_ERROR(Flush());
   progress_.state = state;
+  silence_ = state == Progress::State::kRunning ? running_silence_ : kPhaseSilence;
   return WriteProgress();
+}
+
+absl::Status Reporter::Promise(absl::Duration silence) {
+  // By little it changes all the time, and what is promised has room for that.
+  const bool is_much_shorter = silence < kMuchShorter * promised_;
+  const bool is_much_longer = silence > kMuchLonger * promised_;
+  const bool is_old = clock_->Uptime() - progress_uptime_ >= kProgressInterval;
+  silence_ = silence;
+  return is_old || is_much_shorter || is_much_longer ? WriteProgress() : absl::OkStatus();
 }
 
 absl::Status Reporter::Flush() {
@@ -145,6 +169,7 @@ void Reporter::WarnOfFullDisk(const absl::Status& status) {
 
 absl::Status Reporter::Close() {
   progress_.state = Progress::State::kFinished;
+  silence_ = kFinishedSilence;
   TY_RETURN_IF_ERROR(Flush());
   if (!buffer_.empty()) return error::DiskFull(dir_.MetricsPath(rank_));
   return WriteProgress();
@@ -152,6 +177,8 @@ absl::Status Reporter::Close() {
 
 absl::Status Reporter::WriteProgress() {
   progress_uptime_ = clock_->Uptime();
+  promised_ = silence_;
+  progress_.silent_until_boottime_us = absl::ToInt64Microseconds(progress_uptime_ + silence_);
   progress_.rss_bytes = ResidentBytes();
   progress_.update_time_us = absl::ToUnixMicros(clock_->Now());
   const absl::Status status = run_dir::WriteProgress(dir_, rank_, progress_);

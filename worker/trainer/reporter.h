@@ -37,10 +37,17 @@ class Reporter {
   // Changed freely between calls; written with the next record.
   run_dir::Progress& progress() { return progress_; }
 
+  // How long the rank may say nothing while it trains, from the next record on.
+  void set_running_silence(absl::Duration silence) { running_silence_ = silence; }
+  // This rank says something again within `silence`. Replaces progress.json where the promise in it
+  // is a second old, or much shorter or longer.
+  absl::Status Promise(absl::Duration silence);
+
   // Buffers the step's metrics; flushes them, and replaces progress.json, when it is time.
   absl::Status StepDone(const StepReport& report);
   void AddMetric(int64_t step, absl::string_view name, double value);
-  // Flushes, then replaces progress.json.
+  // Flushes, then replaces progress.json. Of states other than `running` the promise is generous:
+  // whoever knows better makes one that is shorter.
   absl::Status EnterState(run_dir::Progress::State state);
   // A full disk is no error until much has been held back.
   absl::Status Flush();
@@ -64,6 +71,9 @@ class Reporter {
   std::string buffer_;
   absl::Duration flush_uptime_;
   absl::Duration progress_uptime_;
+  absl::Duration running_silence_;
+  absl::Duration silence_;   // of the next record
+  absl::Duration promised_;  // of the last one
   // The window over which the speed is taken.
   absl::Duration window_uptime_;
   absl::Duration window_data_wait_;

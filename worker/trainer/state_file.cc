@@ -17,6 +17,7 @@ using nlohmann::ordered_json;
 
 // A spec and some numbers.
 constexpr int64_t kMaxStateBytes = int64_t{16} << 20;
+constexpr char kBitwise[] = "bitwise";
 
 // What a number of JSON cannot say is a text, as in metrics.jsonl. Others come back to the bit.
 ordered_json Number(double value) {
@@ -45,6 +46,19 @@ void TakeInteger(const json& object, const char* key, T& value) {
 void TakeText(const json& object, const char* key, std::string& value) {
   const auto field = object.find(key);
   if (field != object.end() && field->is_string()) value = field->get<std::string>();
+}
+// All of it, or nothing.
+template <typename T>
+void TakeList(const json& object, const char* key, std::vector<T>& values) {
+  const auto field = object.find(key);
+  if (field == object.end() || !field->is_array()) return;
+  std::vector<T> list;
+  for (const json& element : *field) {
+    const bool fits = std::is_same_v<T, int> ? element.is_number_integer() : element.is_string();
+    if (!fits) return;
+    list.push_back(element.get<T>());
+  }
+  values = std::move(list);
 }
 
 ordered_json EncodeEvaluation(const RecordedEvaluation& evaluation) {
@@ -102,6 +116,10 @@ std::string EncodeState(const StateRecord& state) {
   object["seed"] = identity.seed;
   object["replicas"] = identity.replicas;
   object["global_batch"] = identity.global_batch;
+  object["reproducibility"] = identity.is_bitwise ? kBitwise : "statistical";
+  if (identity.threads > 0) object["threads"] = identity.threads;
+  object["hosting"] = identity.hosting;
+  object["device_types"] = identity.device_types;
   object["data_digest"] = identity.data_digest;
   object["model_digest"] = identity.model_digest;
   if (!identity.init_digest.empty()) object["init_digest"] = identity.init_digest;
@@ -125,6 +143,12 @@ absl::StatusOr<StateRecord> ReadState(const std::string& path) {
   TakeInteger(object, "seed", state.identity.seed);
   TakeInteger(object, "replicas", state.identity.replicas);
   TakeInteger(object, "global_batch", state.identity.global_batch);
+  std::string reproducibility;
+  TakeText(object, "reproducibility", reproducibility);
+  state.identity.is_bitwise = reproducibility == kBitwise;
+  TakeInteger(object, "threads", state.identity.threads);
+  TakeList(object, "hosting", state.identity.hosting);
+  TakeList(object, "device_types", state.identity.device_types);
   TakeText(object, "data_digest", state.identity.data_digest);
   TakeText(object, "model_digest", state.identity.model_digest);
   TakeText(object, "init_digest", state.identity.init_digest);

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -19,6 +20,12 @@ struct RunIdentity {
   std::string model_digest = {};
   std::string init_digest = {};  // of the file that the weights came from; empty: of none
   std::string spec_json = {};    // the resolved spec
+  bool is_bitwise = false;
+  // Of every rank, of a bitwise run, for ever; 0: each rank has its own.
+  int threads = 0;
+  // By rank: how many consecutive replicas it computes, and on what type of device.
+  std::vector<int> hosting = {};
+  std::vector<std::string> device_types = {};
 };
 
 // An evaluation of the weights, with all that it takes to get the same bits again.
@@ -28,6 +35,7 @@ struct RecordedEvaluation {
   int64_t skipped = 0;
   std::string data_digest;  // of the test split
   std::string backend;
+  // Parts of the split, each in batches of its own: the ranks', of bitwise runs the replicas'.
   int ranks = 1;
   int threads = 1;  // of each
 

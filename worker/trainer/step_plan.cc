@@ -18,6 +18,12 @@ StepPlan::StepPlan(const StepPlanOptions& options)
   TY_CHECK(options.dataset_size >= 1 && options.global_batch >= 1 && total_steps_ >= 1);
 }
 
+StepPlan StepPlan::WithHosted(parallel::ReplicaRange hosted) const {
+  StepPlanOptions options = options_;
+  options.hosted = hosted;
+  return StepPlan(options);
+}
+
 int64_t StepPlan::Rows(int64_t step) const {
   const int64_t begin = (step % steps_per_epoch_) * options_.global_batch;
   return std::min(options_.global_batch, options_.dataset_size - begin);

@@ -32,6 +32,9 @@ class StepPlan {
   int64_t epochs() const { return epochs_; }
   int64_t EpochOf(int64_t step) const { return step / steps_per_epoch_; }
 
+  // The same steps of a rank that hosts these.
+  StepPlan WithHosted(parallel::ReplicaRange hosted) const;
+
   // Rows of the global batch of 0-based `step`.
   int64_t Rows(int64_t step) const;
   // Those of them that this rank computes; may be none in the last step of an epoch.

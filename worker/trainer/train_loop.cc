@@ -11,26 +11,31 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/trainer/evaluation.h"
+#include "worker/trainer/hosting_plan.h"
 #include "worker/trainer/memory.h"
 #include "worker/trainer/model_setup.h"
-#include "worker/trainer/row_form.h"
 
 namespace trainyard::trainer {
 namespace {
 
 using run_dir::Progress;
 
-// A collective of a step may take this many steps' time, and never less than the minimum: the
-// machine may be busy.
-constexpr double kTimeoutSteps = 20;
-constexpr absl::Duration kTimeoutMin = absl::Seconds(30);
-constexpr absl::Duration kTimeoutMax = absl::Minutes(30);
 // Other ranks may load or evaluate longer than this one.
 constexpr absl::Duration kEvaluationTimeout = absl::Minutes(10);
 
 bool IsDue(const run_dir::IntervalSpec& every, int64_t step, int64_t steps_per_epoch) {
   if (every.epochs > 0) return step % (every.epochs * steps_per_epoch) == 0;
   return every.steps > 0 && step % every.steps == 0;
+}
+
+// By rank; of bitwise runs by replica, so that batches and sums are the same whoever hosts it.
+EvaluationShares SharesOf(const Training& training) {
+  if (training.spec.train.is_bitwise) {
+    return {.parts = training.identity.replicas,
+            .mine = training.hosting[static_cast<size_t>(training.rank)]};
+  }
+  return {.parts = static_cast<int>(training.hosting.size()),
+          .mine = {training.rank, training.rank + 1}};
 }
 
 }  // namespace
@@ -42,19 +47,37 @@ TrainLoop::TrainLoop(Training& training, Reporter& reporter, const Signals& sign
       reporter_(reporter),
       clock_(clock),
       control_(training.run_dir, signals),
-      reduction_(*training.communicators.host, training.communicators.device.get()),
       checkpoints_(training.run_dir.CheckpointsDir()),
+      trace_(training.run_dir, training.rank, training.device, training.first_step, clock),
+      meter_(reporter),
+      rows_(training, clock),
+      compute_(*training.executable, trace_, clock),
+      hosting_(
+          {.replicas = training.identity.replicas,
+           .rows = static_cast<double>(training.identity.global_batch) / training.identity.replicas,
+           .hosting = training.hosting,
+           .reason = training.hosting_reason,
+           .room = training.replica_room}),
       step_(training.first_step),
+      gathered_step_(training.first_step),
+      ballots_(static_cast<size_t>(training.communicators.host->world_size())),
       evaluation_uptime_(clock.Uptime()),
       checkpoint_uptime_(evaluation_uptime_) {
-  prefetcher_ = std::make_unique<data::Prefetcher>(
-      *training.train_data, training.preparation,
-      [&plan = plan_, first = step_](int64_t sequence) {
-        const std::optional<int64_t> step = plan.StepWithRows(first, sequence);
-        if (!step.has_value()) return data::PlannedBatch({});
-        return data::PlannedBatch(plan.HostedSamples(*step), plan.EpochOf(*step));
-      },
-      kTrainPrefetchDepth, clock);
+  StartHosting();
+}
+
+// Rows, sums and records as training.hosting says, from the next step on.
+void TrainLoop::StartHosting() {
+  rows_.Start(plan_, step_);
+  compute_.set_syncs_statistics(training_.statistics != nullptr);
+  if (training_.sums.has_value()) compute_.set_sums(*training_.sums);
+  ReportHosting();
+}
+
+void TrainLoop::ReportHosting() {
+  if (training_.rank != 0) return;
+  reporter_.progress().hosting = hosting_.Records();
+  reporter_.progress().hosting_reason = hosting_.reason();
 }
 
 absl::StatusOr<TrainLoop::End> TrainLoop::Run() {
@@ -75,62 +98,82 @@ absl::StatusOr<TrainLoop::End> TrainLoop::Run() {
 absl::Status TrainLoop::Step() {
   const absl::Duration start = clock_.Uptime();
   const double lr = engine::LearningRate(training_.schedule, step_);
-  Votes votes = CastVotes();
-
-  TY_ASSIGN_OR_RETURN(const std::vector<Part> parts, NextParts(votes));
-  if (training_.communicators.host->world_size() == 1 && parts.size() == 1) {
-    TY_RETURN_IF_ERROR(executable_.StartStep(parts[0].rows, lr));
+  const bool traces = trace_.BeginStep(step_ + 1);
+  TY_ASSIGN_OR_RETURN(const StepRows rows, rows_.Next(step_));
+  trace_.Add(Trace::Lane::kData, "wait for data", start, clock_.Uptime());
+  if (training_.exchange != nullptr) {
+    TY_RETURN_IF_ERROR(StepTogether(rows, lr));
   } else {
-    TY_RETURN_IF_ERROR(SumOverRanks(parts, votes));
-    TY_RETURN_IF_ERROR(executable_.StartUpdate(lr));
+    ballots_ = {{.votes = CastVotes(), .skipped = rows.skipped}};
+    if (rows.parts.size() == 1) {
+      const Trace::Span span(trace_, Trace::Lane::kCompute, "step");
+      TY_RETURN_IF_ERROR(executable_.StartStep(rows.parts[0].rows, lr));
+    } else {
+      TY_RETURN_IF_ERROR(compute_.Run(rows.parts, /*ready=*/{}));
+      const Trace::Span span(trace_, Trace::Lane::kCompute, "update");
+      TY_RETURN_IF_ERROR(executable_.StartUpdate(lr));
+    }
   }
+  if (traces) trace_.EndStep();
 
   ++step_;
-  agreed_ = votes;
-  unfinished_.push_back({.step = step_, .lr = lr, .skipped = votes.skipped});
+  agreed_ = AgreedVotes(ballots_);
+  unfinished_.push_back({.step = step_, .lr = lr, .skipped = SkippedSamples(ballots_)});
   const auto in_flight = static_cast<size_t>(executable_.max_updates_in_flight());
   TY_RETURN_IF_ERROR(FinishUpdates(in_flight - 1));
-  AdjustTimeout(clock_.Uptime() - start);
+  pace_.Add(clock_.Uptime() - start);
+  AdjustTimeout(pace_.CollectiveLimit());
   return absl::OkStatus();
 }
 
-// This rank's rows, each replica weighted by its share of the global batch. Where rows do not
-// depend on each other, the hosted replicas are one batch: the weighted sum is the same.
-absl::StatusOr<std::vector<TrainLoop::Part>> TrainLoop::NextParts(Votes& votes) {
-  std::vector<Part> parts;
-  const parallel::RowRange hosted = plan_.HostedRows(step_);
-  if (hosted.size() == 0) return parts;  // a small last batch; the reduction stays zero
-  const data::PreparedBatch* batch = prefetcher_->Next();
-  if (batch == nullptr) {
-    TY_RETURN_IF_ERROR(prefetcher_->status());
-    return absl::InternalError("the prefetcher ended before the training");
-  }
-  votes.skipped = batch->skipped;
+// Gradients leave for the other ranks while backward still computes those before them, and each
+// bucket is updated when its sum is there.
+absl::Status TrainLoop::StepTogether(const StepRows& rows, double lr) {
+  parallel::GradientExchange& exchange = *training_.exchange;
+  const Ballot ballot = {.votes = CastVotes(),
+                         .skipped = rows.skipped,
+                         .computed_rows = computed_rows_,
+                         .compute_seconds = absl::ToDoubleSeconds(compute_.compute_time())};
+  exchange.set_tracing(trace_.is_on());
+  TY_RETURN_IF_ERROR(exchange.Begin(step_ + 1, EncodeBallot(ballot)));
+  TY_RETURN_IF_ERROR(
+      compute_.Run(rows.parts, [&exchange](int64_t end) { return exchange.Ready(end); }));
+  computed_rows_ = rows.rows;
 
-  const auto total_rows = static_cast<double>(plan_.Rows(step_));
-  const std::vector<parallel::RowRange> slices =
-      training_.couples_rows ? plan_.ReplicaSlices(step_) : std::vector{hosted};
-  for (const parallel::RowRange& slice : slices) {
-    // max_rows is less than a slice where the spec asks for microbatches.
-    for (int64_t first = slice.begin; first < slice.end; first += training_.max_rows) {
-      const int64_t rows = std::min(training_.max_rows, slice.end - first);
-      parts.push_back({.rows = BatchOfRows(*batch, first - hosted.begin, rows,
-                                           {training_.identity.seed, step_, first}),
-                       .weight = static_cast<double>(rows) / total_rows});
-    }
+  if (training_.updates_ranges) TY_RETURN_IF_ERROR(executable_.BeginUpdate(lr));
+  for (size_t bucket = 0; bucket < exchange.buckets().size(); ++bucket) {
+    TY_RETURN_IF_ERROR(exchange.Land(bucket));
+    if (training_.updates_ranges) TY_RETURN_IF_ERROR(UpdateBlock(exchange.OwnBlock(bucket)));
+    if (exchange.is_sharded()) TY_RETURN_IF_ERROR(exchange.Share(bucket));
   }
-  return parts;
+  std::vector<double> ballots(ballots_.size() * kBallotLength);
+  TY_RETURN_IF_ERROR(exchange.Finish(absl::MakeSpan(ballots)));
+  ballots_ = DecodeBallots(ballots);
+  MeasureStep();
+  const Trace::Span span(trace_, Trace::Lane::kCompute, "update");
+  return training_.updates_ranges ? executable_.EndUpdate() : executable_.StartUpdate(lr);
 }
 
-// Forward and backward of the parts, and the sum over the ranks.
-absl::Status TrainLoop::SumOverRanks(const std::vector<Part>& parts, Votes& votes) {
-  for (const Part& part : parts) {
-    TY_RETURN_IF_ERROR(executable_.Accumulate(part.rows, part.weight, /*on_ready=*/{}));
+void TrainLoop::MeasureStep() {
+  const parallel::CommStats& stats = training_.exchange->stats();
+  meter_.Add(step_ + 1, clock_.Uptime(), compute_.compute_time(), stats, ballots_);
+  for (const parallel::CommEvent& event : stats.events) {
+    const bool is_wait = event.kind == parallel::CommEvent::Kind::kWait;
+    const bool is_reduce = event.kind == parallel::CommEvent::Kind::kReduce;
+    trace_.Add(is_wait ? Trace::Lane::kCompute : Trace::Lane::kCommunication,
+               absl::StrCat(is_wait     ? "wait for bucket "
+                            : is_reduce ? "reduce bucket "
+                                        : "share bucket ",
+                            event.bucket),
+               event.begin, event.end);
   }
-  if (training_.communicators.host->world_size() == 1) return absl::OkStatus();
-  TY_RETURN_IF_ERROR(executable_.Synchronize());
-  return Annotate(reduction_.AllReduce(executable_.reduction(), votes),
-                  absl::StrCat("step ", step_ + 1));
+}
+
+absl::Status TrainLoop::UpdateBlock(const parallel::Bucket& block) {
+  const auto gradients = static_cast<int64_t>(executable_.parameters().size());
+  const int64_t end = std::min(block.end, gradients);
+  const Trace::Span span(trace_, Trace::Lane::kCompute, "update");
+  return block.begin < end ? executable_.UpdateRange(block.begin, end) : absl::OkStatus();
 }
 
 Votes TrainLoop::CastVotes() {
@@ -168,27 +211,23 @@ absl::Status TrainLoop::ReportStep(const Unfinished& update, const engine::StepM
                                          .loss = metrics.loss,
                                          .accuracy = metrics.accuracy,
                                          .lr = update.lr,
-                                         .data_wait = prefetcher_->waited()}));
+                                         .data_wait = rows_.waited()}));
   if (std::isfinite(metrics.loss)) return absl::OkStatus();
   const auto rule = MakeOptimizer(training_.spec.optimizer).rule;
   return error::LossNotFinite(metrics.loss, update.step,
                               absl::StrCat("optimizer.", engine::RuleName(rule), ".lr"), update.lr);
 }
 
-void TrainLoop::AdjustTimeout(absl::Duration step_time) {
-  constexpr double kWeight = 0.1;
-  mean_step_time_ = mean_step_time_ == absl::ZeroDuration()
-                        ? step_time
-                        : mean_step_time_ + kWeight * (step_time - mean_step_time_);
-  SetTimeout(std::clamp(kTimeoutSteps * mean_step_time_, kTimeoutMin, kTimeoutMax));
+// What a step may take from now on, where others wait for it.
+void TrainLoop::AdjustTimeout(absl::Duration limit) {
+  SetTimeout(limit);
+  reporter_.set_running_silence(pace_.Silence(limit));
 }
 
 void TrainLoop::SetTimeout(absl::Duration timeout) {
   training_.communicators.host->set_timeout(timeout);
-  // A staged communicator hands it on to the host's.
-  if (training_.communicators.device != nullptr) {
-    training_.communicators.device->set_timeout(timeout);
-  }
+  if (training_.exchange != nullptr) training_.exchange->set_timeout(timeout);
+  if (training_.statistics != nullptr) training_.statistics->communicator->set_timeout(timeout);
 }
 
 absl::Status TrainLoop::AfterStep() {
@@ -210,11 +249,34 @@ absl::Status TrainLoop::AfterStep() {
       is_last || agreed_.evaluate || IsDue(training_.spec.evaluate_every, step_, per_epoch);
   const bool is_checkpoint_due =
       agreed_.checkpoint || IsDue(training_.spec.checkpoint_every, step_, per_epoch);
+  TY_RETURN_IF_ERROR(MoveReplicas(is_checkpoint_due));
   // What is recorded of a step comes after all metrics up to it.
   if (is_evaluation_due || is_checkpoint_due || agreed_.stop) TY_RETURN_IF_ERROR(FinishUpdates(0));
   if (is_evaluation_due) TY_RETURN_IF_ERROR(EvaluateTestSplit());
-  if (is_checkpoint_due && !is_last && !agreed_.stop) TY_RETURN_IF_ERROR(StartCheckpoint());
+  if (is_checkpoint_due && !is_last && !agreed_.stop) {
+    // All ranks wait longer for rank 0 in the next step.
+    AdjustTimeout(pace_.LimitAfterCheckpoint());
+    TY_RETURN_IF_ERROR(reporter_.Promise(pace_.Silence(pace_.LimitAfterCheckpoint())));
+    TY_RETURN_IF_ERROR(StartCheckpoint());
+  }
   if (const auto ended = checkpoints_.Poll()) TY_RETURN_IF_ERROR(CheckpointEnded(*ended));
+  return absl::OkStatus();
+}
+
+// Where the measured speeds say so. All ranks have seen the same ballots, and do the same.
+absl::Status TrainLoop::MoveReplicas(bool is_boundary) {
+  // While ranks wait for each other in batch norm, their times say nothing of their speeds.
+  if (training_.exchange == nullptr || training_.statistics != nullptr) return absl::OkStatus();
+  hosting_.Add(step_, ballots_);
+  const std::optional<parallel::Hosting> hosting = hosting_.Decide(is_boundary);
+  if (hosting.has_value()) {
+    TY_RETURN_IF_ERROR(SetHosting(training_, *hosting));
+    computed_rows_ = 0;
+    StartHosting();
+    LogInfo("moved replicas", {{"step", absl::StrCat(step_)}, {"because", hosting_.reason()}});
+  } else if (reporter_.progress().hosting_reason != hosting_.reason()) {
+    ReportHosting();
+  }
   return absl::OkStatus();
 }
 
@@ -235,10 +297,11 @@ absl::Status TrainLoop::EvaluateTestSplit() {
   TY_RETURN_IF_ERROR(reporter_.EnterState(Progress::State::kEvaluating));
   TY_ASSIGN_OR_RETURN(const data::Dataset* dataset, TestData());
   SetTimeout(kEvaluationTimeout);
+  if (training_.spec.optimizer.ema_decay > 0) TY_RETURN_IF_ERROR(GatherState());
   RecordedEvaluation record{.metrics = {},
                             .data_digest = dataset->digest(),
                             .backend = training_.backend,
-                            .ranks = training_.communicators.host->world_size(),
+                            .ranks = SharesOf(training_).parts,
                             .threads = training_.threads};
   TY_RETURN_IF_ERROR(EvaluateWeights(*dataset, "test.", record));
   if (training_.spec.optimizer.ema_decay > 0) {
@@ -246,18 +309,24 @@ absl::Status TrainLoop::EvaluateTestSplit() {
     TY_RETURN_IF_ERROR(EvaluateWeights(*dataset, "test.ema_", record));
     TY_RETURN_IF_ERROR(executable_.ExchangeAverages());
   }
-  AdjustTimeout(mean_step_time_);
+  AdjustTimeout(pace_.CollectiveLimit());
   evaluated_step_ = step_;
   evaluation_ = std::move(record);
   evaluation_uptime_ = clock_.Uptime();
+  TY_RETURN_IF_ERROR(reporter_.Promise(pace_.Silence(pace_.CollectiveLimit())));
   return reporter_.Flush();
 }
 
 absl::Status TrainLoop::EvaluateWeights(const data::Dataset& dataset, absl::string_view prefix,
                                         RecordedEvaluation& record) {
-  TY_ASSIGN_OR_RETURN(const EvaluationResult result,
-                      Evaluate(dataset, training_.preparation, training_.max_rows, executable_,
-                               *training_.communicators.host, clock_));
+  TY_ASSIGN_OR_RETURN(
+      const EvaluationResult result,
+      Evaluate(
+          dataset, training_.preparation, SharesOf(training_), training_.max_rows, executable_,
+          *training_.communicators.host, clock_, [this](std::optional<absl::Duration> slowest) {
+            return reporter_.Promise(slowest.has_value() ? StepPace::SilenceInEvaluation(*slowest)
+                                                         : pace_.Silence(kEvaluationTimeout));
+          }));
   record.samples = result.samples;
   record.skipped = result.skipped;
   for (const auto& [name, value] : EvaluationMetrics(result, prefix, training_.spec.model)) {
@@ -276,9 +345,22 @@ absl::Status TrainLoop::EvaluateWeights(const data::Dataset& dataset, absl::stri
   return absl::OkStatus();
 }
 
+// Where each rank updates a block of the parameters, it has only that block of what the optimizer
+// keeps. A collective, once a step at most.
+absl::Status TrainLoop::GatherState() {
+  if (training_.exchange == nullptr || !training_.exchange->is_sharded()) return absl::OkStatus();
+  if (gathered_step_ == step_) return absl::OkStatus();
+  for (const absl::Span<float> values : executable_.parameter_states()) {
+    TY_RETURN_IF_ERROR(training_.exchange->GatherBlocks(values));
+  }
+  gathered_step_ = step_;
+  return absl::OkStatus();
+}
+
 absl::Status TrainLoop::StartCheckpoint() {
   checkpoint_uptime_ = clock_.Uptime();
   const int64_t request = control_.AnswerCheckpoint();
+  TY_RETURN_IF_ERROR(GatherState());
   if (training_.rank != 0) {
     reporter_.progress().checkpoint_request = request;
     return absl::OkStatus();

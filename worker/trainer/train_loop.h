@@ -14,12 +14,18 @@
 #include "absl/strings/string_view.h"
 #include "common/base/env.h"
 #include "worker/data/dataset.h"
-#include "worker/data/prefetch.h"
+#include "worker/parallel/gradient_exchange.h"
+#include "worker/trainer/ballot.h"
 #include "worker/trainer/checkpoint_writer.h"
 #include "worker/trainer/control.h"
+#include "worker/trainer/hosting_watch.h"
 #include "worker/trainer/reporter.h"
+#include "worker/trainer/row_source.h"
+#include "worker/trainer/step_compute.h"
+#include "worker/trainer/step_meter.h"
+#include "worker/trainer/step_pace.h"
+#include "worker/trainer/trace.h"
 #include "worker/trainer/training.h"
-#include "worker/trainer/votes.h"
 
 namespace trainyard::trainer {
 
@@ -40,11 +46,6 @@ class TrainLoop {
   const std::map<std::string, double>& metrics() const { return metrics_; }
 
  private:
-  // Rows that one Accumulate takes, and their share of the global batch.
-  struct Part {
-    engine::Batch rows;
-    double weight = 0;
-  };
   // An update that was started: what to report beside what it measured.
   struct Unfinished {
     int64_t step = 0;
@@ -53,13 +54,19 @@ class TrainLoop {
   };
 
   absl::Status Step();
+  // The same step with other ranks: from the rows to an update that was started.
+  absl::Status StepTogether(const StepRows& rows, double lr);
+  absl::Status UpdateBlock(const parallel::Bucket& block);
+  // Of the step that the exchange has finished.
+  void MeasureStep();
   Votes CastVotes();
-  absl::StatusOr<std::vector<Part>> NextParts(Votes& votes);
-  absl::Status SumOverRanks(const std::vector<Part>& parts, Votes& votes);
+  void StartHosting();
+  void ReportHosting();
+  absl::Status MoveReplicas(bool is_boundary);
   // Takes and reports the metrics of updates, the oldest first, until `left` are unfinished.
   absl::Status FinishUpdates(size_t left);
   absl::Status ReportStep(const Unfinished& update, const engine::StepMetrics& metrics);
-  void AdjustTimeout(absl::Duration step_time);
+  void AdjustTimeout(absl::Duration limit);
   void SetTimeout(absl::Duration timeout);
 
   // Evaluations and checkpoints that are due after a step.
@@ -69,6 +76,7 @@ class TrainLoop {
   absl::Status EvaluateWeights(const data::Dataset& dataset, absl::string_view prefix,
                                RecordedEvaluation& record);
   absl::StatusOr<const data::Dataset*> TestData();
+  absl::Status GatherState();
   absl::Status StartCheckpoint();
   absl::Status CheckpointEnded(const CheckpointWriter::Finished& finished);
   absl::Status WriteLastCheckpoint();
@@ -79,13 +87,19 @@ class TrainLoop {
   Reporter& reporter_;
   Clock& clock_;
   ControlReader control_;
-  StepReduction reduction_;
   CheckpointWriter checkpoints_;
-  std::unique_ptr<data::Prefetcher> prefetcher_;
+  Trace trace_;
+  StepMeter meter_;
+  RowSource rows_;
+  StepCompute compute_;
+  HostingWatch hosting_;
 
-  int64_t step_;  // updates started
+  int64_t step_;               // updates started
+  int64_t gathered_step_;      // up to which all ranks have all of the optimizer's state
+  int64_t computed_rows_ = 0;  // by this rank in the last step
   std::deque<Unfinished> unfinished_;
   Votes agreed_;
+  std::vector<Ballot> ballots_;  // of the last step, by rank
   std::map<std::string, double> metrics_;
   std::future<absl::StatusOr<std::unique_ptr<data::Dataset>>> loading_test_data_;
   std::unique_ptr<data::Dataset> test_data_;
@@ -94,7 +108,7 @@ class TrainLoop {
   int64_t checkpoint_step_ = -1;   // newest that is complete
   absl::Duration evaluation_uptime_;
   absl::Duration checkpoint_uptime_;
-  absl::Duration mean_step_time_;
+  StepPace pace_;
 };
 
 }  // namespace trainyard::trainer

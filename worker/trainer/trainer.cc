@@ -12,6 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
+#include "worker/parallel/collective.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/trainer/model_setup.h"
 #include "worker/trainer/reporter.h"
@@ -122,6 +123,11 @@ RankResult RunRank(const RankOptions& options, const Signals& signals, Clock& cl
     result.outcome = OutcomeOfStatus(status);
     result.reason = ErrorReason(status);
     result.message = std::string(status.message());
+    if (const auto blame = parallel::BlameOf(status)) {
+      result.stuck_rank = blame->peer;
+      result.operation = blame->operation;
+      result.sequence = blame->sequence;
+    }
   }
   if (result.outcome == Outcome::kSucceeded || result.outcome == Outcome::kStopped) {
     LogInfo("finished", {{"outcome", std::string(run_dir::OutcomeName(result.outcome))},

@@ -1,5 +1,6 @@
 #include "worker/trainer/training.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <future>
 #include <optional>
@@ -9,17 +10,19 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/errors.h"
-#include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/engine/models/models.h"
 #include "worker/parallel/replicas.h"
+#include "worker/trainer/agreement.h"
 #include "worker/trainer/data_setup.h"
+#include "worker/trainer/hosting_plan.h"
 #include "worker/trainer/initial_weights.h"
 #include "worker/trainer/memory.h"
 #include "worker/trainer/model_setup.h"
 #include "worker/trainer/row_form.h"
+#include "worker/trainer/step_exchange.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -57,17 +60,31 @@ absl::StatusOr<std::optional<checkpoint::LatestCheckpoint>> FindResumePoint(
   return own_is_newer ? own : told;
 }
 
+// What rank 0 goes on from; of other ranks, and of a run that starts anew, nothing.
+struct ResumePoint {
+  std::string path;  // empty: nothing
+  StateRecord state;
+};
+
+absl::StatusOr<ResumePoint> ReadResumePoint(const run_dir::RunDir& dir,
+                                            const std::string& resume_from, int rank) {
+  ResumePoint resume;
+  if (rank != 0) return resume;
+  TY_ASSIGN_OR_RETURN(const auto point, FindResumePoint(dir, resume_from));
+  if (!point.has_value()) return resume;
+  LogInfo("resuming", {{"checkpoint", point->path}});
+  resume.path = point->path;
+  TY_ASSIGN_OR_RETURN(resume.state, ReadState(StatePath(point->path)));
+  return resume;
+}
+
 // Rank 0 fills its executable: from the newest checkpoint, or from the seed and, where the spec
 // says so, from a file. A run that goes on has its own weights and reads that file no more.
-absl::StatusOr<RestoredState> InitialiseOrRestore(const run_dir::RunDir& dir,
+absl::StatusOr<RestoredState> InitialiseOrRestore(const ResumePoint& resume,
                                                   const run_dir::Assignment& assignment,
                                                   const run_dir::TrainingSpec& spec,
                                                   engine::Executable& executable) {
-  TY_ASSIGN_OR_RETURN(const auto point, FindResumePoint(dir, assignment.resume_from));
-  if (point.has_value()) {
-    LogInfo("resuming", {{"checkpoint", point->path}});
-    return RestoreState(point->path, executable);
-  }
+  if (!resume.path.empty()) return RestoreState(resume.path, executable);
   RestoredState state;
   TY_RETURN_IF_ERROR(engine::InitializeParameters(spec.train.seed, executable));
   if (!spec.init.checkpoint.empty()) {
@@ -78,17 +95,43 @@ absl::StatusOr<RestoredState> InitialiseOrRestore(const run_dir::RunDir& dir,
 }
 
 // Refuses what does not fit before it takes the memory.
-absl::StatusOr<CompiledModel> CompileWhatFits(const run_dir::TrainingSpec& spec,
-                                              const run_dir::Assignment& assignment, int rank) {
-  const CompileTarget target = {.backend = assignment.backend,
-                                .rank = rank,
-                                .world_size = assignment.world_size,
-                                .threads = assignment.FindRank(rank)->threads};
+absl::Status CompileWhatFits(const run_dir::Assignment& assignment, Training& training) {
+  const run_dir::TrainingSpec& spec = training.spec;
+  CompileTarget target = {.backend = assignment.backend,
+                          .rank = training.rank,
+                          .world_size = assignment.world_size,
+                          .threads = training.threads};
+  const int64_t limit = MemoryOfRank(assignment, training.rank);
   TY_ASSIGN_OR_RETURN(const engine::CompilePlan plan, PlanRank(spec, target));
-  TY_RETURN_IF_ERROR(CheckMemory(spec, target, plan.memory, MemoryOfRank(assignment, rank)));
+  TY_RETURN_IF_ERROR(CheckMemory(spec, target, plan.memory, limit));
+  TY_ASSIGN_OR_RETURN(const int room, ReplicasThatFit(spec, target, plan.memory, limit));
+  const auto line = std::make_shared<StatisticsLine>();
+  if (assignment.world_size > 1) {
+    target.sum_statistics = [line](absl::Span<double> values) { return line->Sum(values); };
+  }
   TY_ASSIGN_OR_RETURN(CompiledModel model, CompileModel(spec, target));
-  model.planned_bytes = plan.memory.total();
-  return model;
+  if (model.syncs_statistics) training.statistics = line;
+  training.replica_room = {room};  // the others' are not known yet
+  training.planned_bytes = plan.memory.total();
+  training.executable = std::move(model.executable);
+  training.max_rows = model.max_rows;
+  training.ready_ends = std::move(model.ready_ends);
+  training.computes_replicas_alone = model.computes_replicas_alone;
+  return absl::OkStatus();
+}
+
+// The bits of a kernel's sums may depend on its number of threads, so a bitwise run has one for
+// all its ranks and attempts: what its first gang could do alike.
+absl::StatusOr<int> AgreeOnThreads(parallel::Communicator& communicator, int threads,
+                                   int recorded) {
+  const double mine[] = {static_cast<double>(threads), static_cast<double>(recorded)};
+  TY_ASSIGN_OR_RETURN(const std::vector<double> all, GatherNumbers(communicator, mine));
+  if (all[1] > 0) return static_cast<int>(all[1]);
+  double least = all[0];
+  for (size_t rank = 0; rank < all.size(); rank += std::size(mine)) {
+    least = std::min(least, all[rank]);
+  }
+  return static_cast<int>(least);
 }
 
 // Gives the images to the device, where that pays.
@@ -103,44 +146,103 @@ absl::Status StoreTrainData(const run_dir::Assignment& assignment, Training& tra
   return absl::OkStatus();
 }
 
-// A float holds integers of 24 bits exactly: a text goes as its bytes, a step as three of 20 bits.
-constexpr int kStepParts = 3;
-constexpr int kStepPartBits = 20;
-
-absl::Status CheckAgreement(parallel::Communicator& communicator, const std::string& facts) {
-  const std::string hash = ContentHash(facts);
-  std::vector<float> mine(hash.begin(), hash.end());
-  std::vector<float> of_rank_0 = mine;
-  TY_RETURN_IF_ERROR(communicator.Broadcast(absl::MakeSpan(of_rank_0), 0));
-  if (mine == of_rank_0) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("rank ", communicator.rank(),
-                   " has another spec, model or data set than rank 0; all hosts need the same"));
+absl::Status ConnectRanks(const run_dir::Assignment& assignment, engine::MemoryKind arena,
+                          const Connect& connect, Training& training) {
+  TY_ASSIGN_OR_RETURN(training.communicators, connect(assignment, arena));
+  TY_CHECK(assignment.world_size == 1 || arena == engine::MemoryKind::kHost ||
+           training.communicators.device != nullptr);
+  return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> BroadcastState(parallel::Communicator& communicator, int64_t step,
-                                       engine::Executable& executable) {
-  std::vector<float> parts(kStepParts);
-  for (int i = 0; i < kStepParts; ++i) {
-    parts[static_cast<size_t>(i)] =
-        static_cast<float>((step >> (i * kStepPartBits)) & ((int64_t{1} << kStepPartBits) - 1));
+// Loads the data while the model is compiled.
+absl::Status LoadAndCompile(const run_dir::Assignment& assignment, Training& training) {
+  const run_dir::TrainingSpec& spec = training.spec;
+  auto loading = std::async(std::launch::async, LoadTrainData, spec, training.dataset_options,
+                            assignment.FindRank(training.rank)->threads);
+  const absl::Status compiled = CompileWhatFits(assignment, training);
+  absl::StatusOr<LoadedData> loaded = loading.get();
+  TY_RETURN_IF_ERROR(compiled);
+  TY_RETURN_IF_ERROR(loaded.status());
+  TY_RETURN_IF_ERROR(CheckData(spec, *loaded->dataset));
+  training.train_data = std::move(loaded->dataset);
+  training.preparation = std::move(loaded->preparation);
+  TY_RETURN_IF_ERROR(StoreTrainData(assignment, training));
+  training.plan = StepPlan({.dataset_size = training.train_data->size(),
+                            .global_batch = spec.train.global_batch,
+                            .epochs = spec.train.epochs,
+                            .steps = spec.train.steps,
+                            .replicas = training.identity.replicas,
+                            .seed = spec.train.seed});
+  training.schedule =
+      MakeSchedule(spec, training.plan.steps_per_epoch(), training.plan.total_steps());
+  training.identity.data_digest = training.train_data->digest();
+  training.identity.model_digest = ModelDigest(*training.executable);
+  return absl::OkStatus();
+}
+
+// The hosting that was measured before on the same devices, or an even one.
+absl::StatusOr<parallel::Hosting> ChooseHosting(const ResumePoint& resume, Training& training) {
+  const int replicas = training.identity.replicas;
+  const auto ranks = training.identity.device_types.size();
+  std::vector<double> counts(ranks, 0);
+  const RunIdentity& before = resume.state.identity;
+  if (before.hosting.size() == ranks && before.device_types == training.identity.device_types) {
+    counts.assign(before.hosting.begin(), before.hosting.end());
   }
-  TY_RETURN_IF_ERROR(communicator.Broadcast(absl::MakeSpan(parts), 0));
-  int64_t agreed = 0;
-  for (int i = 0; i < kStepParts; ++i) {
-    agreed |= static_cast<int64_t>(parts[static_cast<size_t>(i)]) << (i * kStepPartBits);
+  TY_RETURN_IF_ERROR(BroadcastNumbers(*training.communicators.host, absl::MakeSpan(counts)));
+  parallel::Hosting hosting;
+  int begin = 0;
+  bool is_possible = training.statistics == nullptr;  // else all rows of a rank are one batch
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    const int count = static_cast<int>(counts[rank]);
+    is_possible &= count >= 1 && count <= training.replica_room[rank];
+    hosting.push_back({begin, begin + count});
+    begin += count;
   }
-  for (size_t i = 0; i < executable.state().size(); ++i) {
-    std::vector<float> values(
-        static_cast<size_t>(engine::ElementCount(executable.state()[i].shape)));
-    TY_RETURN_IF_ERROR(executable.ReadState(i, absl::MakeSpan(values)));
-    TY_RETURN_IF_ERROR(communicator.Broadcast(absl::MakeSpan(values), 0));
-    TY_RETURN_IF_ERROR(executable.WriteState(i, values));
+  TY_ASSIGN_OR_RETURN(parallel::Hosting even,
+                      parallel::EvenHosting(replicas, static_cast<int>(ranks)));
+  if (!is_possible || begin != replicas || hosting == even) {
+    training.hosting_reason =
+        ranks == 1 ? "one rank computes all" : "even: no speeds were measured yet";
+    return even;
   }
-  return agreed;
+  training.hosting_reason = "as before, on devices of the same types";
+  return hosting;
+}
+
+// All ranks get rank 0's weights, and where it stands.
+absl::Status JoinGang(const run_dir::Assignment& assignment, const ResumePoint& resume,
+                      Training& training) {
+  parallel::Communicator& host = *training.communicators.host;
+  TY_RETURN_IF_ERROR(CheckAgreement(
+      host, absl::StrCat(assignment.spec_json, "\n", assignment.world_size, "\n",
+                         training.identity.model_digest, "\n", training.identity.data_digest)));
+  TY_ASSIGN_OR_RETURN(training.identity.device_types,
+                      GatherNames(host, assignment.FindRank(training.rank)->device_type));
+  const double room[] = {static_cast<double>(training.replica_room[0])};
+  TY_ASSIGN_OR_RETURN(const std::vector<double> rooms, GatherNumbers(host, room));
+  training.replica_room.assign(rooms.begin(), rooms.end());
+  TY_ASSIGN_OR_RETURN(const parallel::Hosting hosting, ChooseHosting(resume, training));
+  double step[] = {static_cast<double>(training.first_step)};
+  TY_RETURN_IF_ERROR(BroadcastNumbers(host, step));
+  training.first_step = static_cast<int64_t>(step[0]);
+  TY_RETURN_IF_ERROR(BroadcastState(host, *training.executable));
+  if (assignment.world_size > 1) TY_RETURN_IF_ERROR(ConnectExchange(hosting, training));
+  if (training.statistics != nullptr) {
+    TY_ASSIGN_OR_RETURN(training.statistics->communicator,
+                        training.communicators.connect_group(AllRanks("batch_norm", hosting)));
+  }
+  return SetHosting(training, hosting);
 }
 
 }  // namespace
+
+absl::Status StatisticsLine::Sum(absl::Span<double> values) {
+  TY_ASSIGN_OR_RETURN(const std::vector<double> all, GatherNumbers(*communicator, values));
+  std::copy_n(all.begin(), values.size(), values.begin());
+  for (size_t i = values.size(); i < all.size(); ++i) values[i % values.size()] += all[i];
+  return absl::OkStatus();
+}
 
 absl::StatusOr<Training> PrepareTraining(const run_dir::RunDir& dir,
                                          const run_dir::Assignment& assignment, int rank,
@@ -150,63 +252,42 @@ absl::StatusOr<Training> PrepareTraining(const run_dir::RunDir& dir,
   training.rank = rank;
   TY_ASSIGN_OR_RETURN(training.spec, run_dir::ParseTrainingSpec(assignment.spec_json));
   const run_dir::TrainingSpec& spec = training.spec;
-  const int world_size = assignment.world_size;
-  const int replicas = ReplicaCount(spec.train, world_size);
-  TY_ASSIGN_OR_RETURN(const parallel::ReplicaRange hosted,
-                      parallel::HostedReplicas(replicas, rank, world_size));
-
+  const int replicas = ReplicaCount(spec.train, assignment.world_size);
+  TY_RETURN_IF_ERROR(parallel::HostedReplicas(replicas, rank, assignment.world_size).status());
   training.dataset_options = MakeDatasetOptions(spec, assignment.dataset_dir);
-  auto loading = std::async(std::launch::async, LoadTrainData, spec, training.dataset_options,
-                            assignment.FindRank(rank)->threads);
-  absl::StatusOr<CompiledModel> model = CompileWhatFits(spec, assignment, rank);
-  absl::StatusOr<LoadedData> loaded = loading.get();
-  TY_RETURN_IF_ERROR(model.status());
-  TY_RETURN_IF_ERROR(loaded.status());
-  TY_RETURN_IF_ERROR(CheckData(spec, *loaded->dataset));
-
-  training.executable = std::move(model->executable);
-  training.planned_bytes = model->planned_bytes;
-  training.max_rows = model->max_rows;
-  training.couples_rows = model->couples_rows;
-  training.train_data = std::move(loaded->dataset);
-  training.preparation = std::move(loaded->preparation);
-  TY_RETURN_IF_ERROR(StoreTrainData(assignment, training));
-  training.plan = StepPlan({.dataset_size = training.train_data->size(),
-                            .global_batch = spec.train.global_batch,
-                            .epochs = spec.train.epochs,
-                            .steps = spec.train.steps,
-                            .replicas = replicas,
-                            .hosted = hosted,
-                            .seed = spec.train.seed});
-  training.schedule =
-      MakeSchedule(spec, training.plan.steps_per_epoch(), training.plan.total_steps());
   training.identity = {.seed = spec.train.seed,
                        .replicas = replicas,
                        .global_batch = spec.train.global_batch,
-                       .data_digest = training.train_data->digest(),
-                       .model_digest = ModelDigest(*training.executable),
-                       .spec_json = assignment.spec_json};
+                       .spec_json = assignment.spec_json,
+                       .is_bitwise = spec.train.is_bitwise};
   training.backend = assignment.backend;
+  training.device = assignment.FindRank(rank)->device;
   training.threads = assignment.FindRank(rank)->threads;
+  TY_ASSIGN_OR_RETURN(const ResumePoint resume, ReadResumePoint(dir, assignment.resume_from, rank));
 
+  if (spec.train.is_bitwise) {
+    // Before anything is compiled, which depends on what the ranks agree on.
+    const bool is_device = assignment.backend == kCudaBackend;
+    TY_RETURN_IF_ERROR(ConnectRanks(
+        assignment, is_device ? engine::MemoryKind::kDevice : engine::MemoryKind::kHost, connect,
+        training));
+    TY_ASSIGN_OR_RETURN(training.threads,
+                        AgreeOnThreads(*training.communicators.host, training.threads,
+                                       resume.state.identity.threads));
+    training.identity.threads = training.threads;
+  }
+  TY_RETURN_IF_ERROR(LoadAndCompile(assignment, training));
   if (rank == 0) {
     TY_ASSIGN_OR_RETURN(const RestoredState start,
-                        InitialiseOrRestore(dir, assignment, spec, *training.executable));
+                        InitialiseOrRestore(resume, assignment, spec, *training.executable));
     training.first_step = start.step;
     training.identity.init_digest = start.init_digest;
   }
-  const engine::MemoryKind arena = training.executable->memory_kind();
-  TY_ASSIGN_OR_RETURN(training.communicators, connect(assignment, arena));
-  if (world_size > 1 && arena == engine::MemoryKind::kDevice) {
-    TY_CHECK(training.communicators.device != nullptr);
+  if (training.communicators.host == nullptr) {
+    TY_RETURN_IF_ERROR(
+        ConnectRanks(assignment, training.executable->memory_kind(), connect, training));
   }
-  TY_RETURN_IF_ERROR(CheckAgreement(
-      *training.communicators.host,
-      absl::StrCat(assignment.spec_json, "\n", world_size, "\n", training.identity.model_digest,
-                   "\n", training.identity.data_digest)));
-  TY_ASSIGN_OR_RETURN(
-      training.first_step,
-      BroadcastState(*training.communicators.host, training.first_step, *training.executable));
+  TY_RETURN_IF_ERROR(JoinGang(assignment, resume, training));
   return training;
 }
 

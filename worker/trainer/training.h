@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "worker/data/dataset.h"
@@ -12,6 +14,10 @@
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/optim/schedule.h"
 #include "worker/parallel/communicator.h"
+#include "worker/parallel/gradient_exchange.h"
+#include "worker/parallel/group.h"
+#include "worker/parallel/hosting.h"
+#include "worker/parallel/sum_tree.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/training_spec.h"
 #include "worker/trainer/step_plan.h"
@@ -26,6 +32,16 @@ struct Communicators {
   std::unique_ptr<parallel::Communicator> host;
   // For a reduction arena on a device; null where there is none, or one rank alone.
   std::unique_ptr<parallel::Communicator> device;
+  // Further lines over the host's memory, for who talks at the same time as others: by name.
+  parallel::ConnectGroup connect_group;
+};
+
+// What batch norm talks through, connected when all ranks are.
+struct StatisticsLine {
+  std::unique_ptr<parallel::Communicator> communicator;
+
+  // Sums over the ranks, in their order: the same bits on each.
+  absl::Status Sum(absl::Span<double> values);
 };
 
 struct Training {
@@ -37,15 +53,32 @@ struct Training {
   data::Preparation preparation;
   std::unique_ptr<engine::Executable> executable;
   Communicators communicators;
+  // Sums gradients over the ranks; null of one rank alone.
+  std::unique_ptr<parallel::GradientExchange> exchange;
+  // Parameters are updated range by range, as their gradients land.
+  bool updates_ranges = false;
   engine::Schedule schedule;
   int64_t planned_bytes = 0;  // what the process takes
   StepPlan plan{StepPlanOptions{.epochs = 1}};
+  // Who computes which replicas, and why; changes with SetHosting (hosting_plan.h).
+  parallel::Hosting hosting;
+  std::string hosting_reason;
+  // By rank: the most replicas that its memory allows.
+  std::vector<int> replica_room;
+  // The order in which a bitwise run sums its hosted replicas.
+  std::optional<parallel::LocalSums> sums;
+  // How the reduction arena becomes final, from its model: ends of ranges.
+  std::vector<int64_t> ready_ends;
   // Rows of one Accumulate or Evaluate at most.
   int64_t max_rows = 1;
+  // Batch norm takes its statistics over the rows of all ranks, on a line of its own: null where it
+  // does not. Every rank computes its rows at once.
+  std::shared_ptr<StatisticsLine> statistics;
   // Each hosted replica is computed by itself.
-  bool couples_rows = false;
+  bool computes_replicas_alone = false;
   RunIdentity identity;
   std::string backend;
+  std::string device;  // its name, for people
   int threads = 1;
   // Updates that the checkpoint had done from which this run goes on; 0 for a run that starts anew.
   int64_t first_step = 0;

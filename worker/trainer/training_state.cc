@@ -84,6 +84,10 @@ std::string ModelDigest(const engine::Executable& executable) {
   return ContentHash(text);
 }
 
+std::string StatePath(const std::string& checkpoint_dir) {
+  return JoinPath(checkpoint_dir, kStateFile);
+}
+
 absl::StatusOr<StateSnapshot> TakeSnapshot(const engine::Executable& executable, int64_t step,
                                            int64_t epoch, const RunIdentity& identity) {
   StateSnapshot snapshot{.step = step,
@@ -130,7 +134,7 @@ std::vector<checkpoint::CheckpointFile> EncodeSnapshot(const StateSnapshot& snap
 
 absl::StatusOr<RestoredState> RestoreState(const std::string& checkpoint_dir,
                                            engine::Executable& executable) {
-  TY_ASSIGN_OR_RETURN(const StateRecord state, ReadState(JoinPath(checkpoint_dir, kStateFile)));
+  TY_ASSIGN_OR_RETURN(const StateRecord state, ReadState(StatePath(checkpoint_dir)));
   const bool has_averages = HasAverages(executable.state());
   if (has_averages && !FileExists(JoinPath(checkpoint_dir, kAverageFile))) {
     return absl::InvalidArgumentError(

@@ -18,6 +18,9 @@ namespace trainyard::trainer {
 // digest can load each other's checkpoints.
 std::string ModelDigest(const engine::Executable& executable);
 
+// state.json of a checkpoint's folder.
+std::string StatePath(const std::string& checkpoint_dir);
+
 // A copy of all values, taken between two steps, so that it can be written behind the training.
 struct StateSnapshot {
   int64_t step = 0;  // updates done

@@ -43,7 +43,8 @@ struct Batch {
   absl::Span<const StoredRow> stored = {};
   absl::Span<const uint8_t> stored_pixels = {};  // bytes [rows, C, H, W]
   // Rows of each replica, in order, adding up to the batch: batch norm takes its statistics over
-  // each by itself, and they count by their rows. Empty: one group, all rows.
+  // each by itself, and they count by their rows. At most CompileOptions::max_groups where the
+  // model has batch norm; evaluations do without. Empty: one group, all rows.
   absl::Span<const int64_t> groups = {};
 
   // Of models with one label a row; RowsOf (state_table.h) for all.
@@ -102,10 +103,18 @@ enum class MemoryKind { kHost, kDevice };
 // Sums `values` over the ranks, element by element, in place; host memory.
 using SumOverRanks = std::function<absl::Status(absl::Span<double> values)>;
 
+// In blocks of so many channels; 1: plain.
+struct StageBlocks {
+  int64_t training = 1;
+  int64_t evaluation = 1;
+};
+
 struct CompileOptions {
   // Largest number of rows that Accumulate and Evaluate get; other sizes up to it are compiled when
   // met.
   int64_t max_rows = 1;
+  // Largest number of Batch::groups.
+  int64_t max_groups = 1;
   // Threads of the backend; at least 1.
   int threads = 1;
   // FAILED_PRECONDITION where backend or machine lack it.
@@ -116,17 +125,28 @@ struct CompileOptions {
   // GPUs: a step is recorded once, and then launched as one graph.
   bool captures = true;
   // Not null: batch norm takes its statistics, and its gradient's means, over the rows of all
-  // ranks, each call in the same order on every rank; then Batch::groups must be empty.
-  // UNIMPLEMENTED where a backend cannot.
+  // ranks. Accumulate then calls it once for each batch_norm of the forward half, in order, and
+  // once for each of the backward half, each time with as many values on every rank; a rank that
+  // has no rows in a step makes the same calls by TakePartInStatistics. The calls come while other
+  // sums of the step may be under way (`on_ready`): they need a channel of their own. An error of
+  // the callback ends the call, and leaves sums behind that are worth nothing. Weights of a step
+  // are each rank's share of the rows; then Batch::groups must be empty.
   SumOverRanks sum_statistics = nullptr;
+  // With it: this one of so many ranks. Each puts its moments into a slot of its own, so that all
+  // merge the same numbers in the order of ranks, to the same bits.
+  int statistics_rank = 0;
+  int statistics_ranks = 1;
   // Buffers of StoreSums.
   int sum_slots = 0;
   // Memory of reduction(), sums() and parameters() is a file of its own that other processes can
-  // map (SharedMemoryFd); host memory only.
+  // map (shared_layout()), where a backend can.
   bool shares_memory = false;
   // Activations of so many microbatches are kept at a time, for Forward and Backward; 0: neither is
   // called.
   int microbatch_slots = 0;
+  // CPU: how a stage's input lies while it is computed with; CompilePlan::stage_output of the stage
+  // before, so that all stages together give the bits of the whole model.
+  StageBlocks stage_input = {};
   // Makes Inspect() work and guards every buffer against writes beyond it; costs memory, time and
   // the gradient of the input. For tests.
   bool inspect = false;
@@ -158,10 +178,15 @@ class Executable {
   // Forward and backward in training mode; adds `weight` times the gradient of the batch's mean
   // loss (and the batch statistics, the loss and the accuracy, equally weighted) to the reduction
   // arena. INVALID_ARGUMENT for a label outside the classes, a token outside the vocabulary, rows
-  // over max_rows or inputs of another size. `on_ready` may be empty; it is called for disjoint
-  // ranges that cover the arena, in order of offset.
+  // over max_rows, inputs of another size or groups that are not the batch's. `on_ready` may be
+  // empty; it is called for disjoint ranges that cover the arena, in order of offset.
   virtual absl::Status Accumulate(const Batch& batch, double weight,
                                   const ReadyCallback& on_ready) = 0;
+
+  // In the place of Accumulate, for a rank without rows where CompileOptions::sum_statistics: makes
+  // the calls that Accumulate makes on the others, and adds nothing to the reduction.
+  // FAILED_PRECONDITION without it.
+  virtual absl::Status TakePartInStatistics();
 
   // The reduction arena: gradients in the order in which backward produces them, then batch
   // statistics, loss and accuracy. The same layout on every rank of a backend, which on a device
@@ -184,7 +209,8 @@ class Executable {
   // reduction()[begin, end) = sums(slot)[begin, end) + reduction()[begin, end), element by element.
   virtual absl::Status AddSums(int slot, int64_t begin, int64_t end);
   // Names the memory of reduction() (bytes from 0), then of each slot, then of parameters(), each
-  // aligned to a page; -1 unless compiled with shares_memory. Lives as long as the executable.
+  // aligned to a page; fd is -1 unless compiled with shares_memory, and on backends that cannot.
+  // Lives as long as the executable.
   struct SharedLayout {
     int fd = -1;
     int64_t reduction_offset = 0;
@@ -216,7 +242,8 @@ class Executable {
   // Whether an element's update needs nothing of other elements: no norms of gradients or weights.
   virtual bool updates_ranges() const { return false; }
   // All parameters, each at the offset of its gradient in reduction(); zero between. Who writes to
-  // it does so between BeginUpdate and EndUpdate.
+  // it does so between BeginUpdate and EndUpdate. Empty where they are not kept as floats: then
+  // every rank updates all of them.
   virtual absl::Span<float> parameters();
   // Slots of the optimizer and moving averages that lie as parameters() do, each
   // parameters().size() elements: what ranks that update ranges alone have of their ranges alone.
@@ -242,6 +269,9 @@ class Executable {
   virtual absl::Status Forward(const Batch& batch, int64_t rows, int slot);
   virtual absl::Status Backward(const Batch& batch, int64_t rows, int slot, double weight,
                                 const ReadyCallback& on_ready);
+  // Forward in evaluation mode, from inputs(0) to outputs(0); zeros where the stage has no loss.
+  // Between steps: no slot keeps activations then.
+  virtual absl::StatusOr<Evaluation> EvaluateStage(const Batch& batch, int64_t rows);
 
   // Keeps a copy of the images where they are computed on, for batches with `stored`, in place of
   // those kept before; memory_plan() counts them. UNIMPLEMENTED where the backend reads floats
@@ -275,6 +305,7 @@ struct CompilePlan {
   // Of kernels in a training step, by the name of the op; "reorder" where a backend changes
   // layouts.
   std::map<std::string, int64_t> calls;
+  StageBlocks stage_output = {};  // see CompileOptions::stage_input
 
   int64_t total_calls() const;
 };

@@ -35,6 +35,10 @@ absl::Status Executable::WriteReduction(absl::Span<const float> sums) {
   return absl::OkStatus();
 }
 
+absl::Status Executable::TakePartInStatistics() {
+  return absl::FailedPreconditionError("statistics of this rank; compile with sum_statistics");
+}
+
 absl::Span<float> Executable::sums(int) {
   return {};
 }
@@ -48,11 +52,13 @@ absl::Status Executable::AddSums(int, int64_t, int64_t) {
 }
 
 absl::Status Executable::BeginUpdate(double) {
-  return absl::UnimplementedError("this backend updates all parameters at once");
+  return absl::UnimplementedError(
+      "this backend, or this optimizer, updates all parameters at once");
 }
 
 absl::Status Executable::UpdateRange(int64_t, int64_t) {
-  return absl::UnimplementedError("this backend updates all parameters at once");
+  return absl::UnimplementedError(
+      "this backend, or this optimizer, updates all parameters at once");
 }
 
 absl::Status Executable::EndUpdate() {
@@ -76,6 +82,10 @@ absl::Status Executable::Forward(const Batch&, int64_t, int) {
 }
 
 absl::Status Executable::Backward(const Batch&, int64_t, int, double, const ReadyCallback&) {
+  return absl::UnimplementedError("this backend computes no stages of a pipeline");
+}
+
+absl::StatusOr<Evaluation> Executable::EvaluateStage(const Batch&, int64_t) {
   return absl::UnimplementedError("this backend computes no stages of a pipeline");
 }
 
@@ -219,10 +229,44 @@ absl::Status CheckStoredRows(const Graph& model, const Batch& batch, int64_t max
   return absl::OkStatus();
 }
 
+absl::Status CheckGroups(absl::Span<const int64_t> groups, int64_t rows) {
+  int64_t sum = 0;
+  for (const int64_t group : groups) {
+    if (group < 1 || group > rows - sum) {
+      return absl::InvalidArgumentError(absl::StrCat("a group of ", group, " rows behind ", sum,
+                                                     "; expected groups of at least ",
+                                                     "1 row that add up to ", rows));
+    }
+    sum += group;
+  }
+  if (groups.empty() || sum == rows) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("groups of ", sum, " rows in all; expected ", rows));
+}
+
+}  // namespace
+
+namespace {
+
+absl::Status CheckLabels(const Graph& model, const Batch& batch) {
+  for (size_t i = 0; i < batch.labels.size(); ++i) {
+    if (batch.labels[i] < 0 || batch.labels[i] >= model.classes()) {
+      const int64_t row = static_cast<int64_t>(i) / model.labels_per_row();
+      return absl::InvalidArgumentError(absl::StrCat("label ", batch.labels[i], " of row ", row,
+                                                     "; expected [0, ", model.classes(), ")"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckBatch(const Graph& model, const Batch& batch, int64_t max_rows,
                         std::optional<int64_t> stored_images) {
+  if (model.has_stage_input || !model.has_loss()) {
+    return absl::FailedPreconditionError(
+        "a stage of a pipeline by itself; expected Forward, Backward and EvaluateStage");
+  }
   if (static_cast<int64_t>(batch.labels.size()) % model.labels_per_row() != 0) {
     return absl::InvalidArgumentError(absl::StrCat("a batch of ", batch.labels.size(),
                                                    " labels; expected ", model.labels_per_row(),
@@ -233,14 +277,41 @@ absl::Status CheckBatch(const Graph& model, const Batch& batch, int64_t max_rows
   } else {
     TY_RETURN_IF_ERROR(CheckStoredRows(model, batch, max_rows, stored_images));
   }
-  for (size_t i = 0; i < batch.labels.size(); ++i) {
-    if (batch.labels[i] < 0 || batch.labels[i] >= model.classes()) {
-      const int64_t row = static_cast<int64_t>(i) / model.labels_per_row();
-      return absl::InvalidArgumentError(absl::StrCat("label ", batch.labels[i], " of row ", row,
-                                                     "; expected [0, ", model.classes(), ")"));
-    }
+  TY_RETURN_IF_ERROR(CheckLabels(model, batch));
+  return CheckGroups(batch.groups, RowsOf(model, batch));
+}
+
+absl::Status CheckStageBatch(const Graph& model, const Batch& batch, int64_t rows,
+                             int64_t max_rows) {
+  if (model.has_stage_input) {
+    TY_RETURN_IF_ERROR(CheckRows(rows, max_rows));
+  } else {
+    TY_RETURN_IF_ERROR(CheckInputs(model, batch.inputs, rows, max_rows));
   }
-  return absl::OkStatus();
+  if (!batch.groups.empty()) {
+    return absl::InvalidArgumentError("a microbatch in groups; expected one replica at most");
+  }
+  if (!model.has_loss()) return absl::OkStatus();
+  const int64_t expected = rows * model.labels_per_row();
+  if (static_cast<int64_t>(batch.labels.size()) != expected) {
+    return absl::InvalidArgumentError(absl::StrCat("a microbatch of ", batch.labels.size(),
+                                                   " labels; expected ", expected, " of ", rows,
+                                                   " rows"));
+  }
+  return CheckLabels(model, batch);
+}
+
+absl::Status CheckSlot(const CompileOptions& options, int slot) {
+  if (slot >= 0 && slot < options.microbatch_slots) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("slot ", slot, "; expected below microbatch_slots ", options.microbatch_slots));
+}
+
+absl::Status CheckForwardDone(int64_t forward_rows, int64_t rows, int slot) {
+  if (forward_rows == rows) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("Backward of ", rows, " rows in slot ", slot, ", which keeps ", forward_rows,
+                   "; expected Forward of the same microbatch before"));
 }
 
 absl::Status CheckImageStore(const Graph& model, const ImageStore& images, int64_t bytes_max) {
@@ -269,9 +340,23 @@ absl::Status CheckImageStore(const Graph& model, const ImageStore& images, int64
   return absl::OkStatus();
 }
 
-absl::Status CheckStatistics(const StepGraph& step, int64_t rows) {
+absl::Status CheckStatistics(const StepGraph& step, const CompileOptions& options,
+                             absl::Span<const int64_t> groups, int64_t rows) {
+  if (step.statistics.empty()) return absl::OkStatus();
+  if (options.sum_statistics) {
+    // How many values there are shows when the ranks' are added up.
+    if (groups.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(groups.size(), " groups of rows; expected none where statistics are those of ",
+                     "all ranks"));
+  }
+  if (static_cast<int64_t>(groups.size()) > options.max_groups) {
+    return absl::InvalidArgumentError(absl::StrCat(groups.size(), " groups of rows; expected ",
+                                                   options.max_groups, " at most, max_groups"));
+  }
+  const int64_t smallest = groups.empty() ? rows : *std::min_element(groups.begin(), groups.end());
   for (const BatchStatistics& statistics : step.statistics) {
-    if (rows * statistics.count_per_row < 2) {
+    if (smallest * statistics.count_per_row < 2) {
       return absl::InvalidArgumentError(absl::StrCat("layer '", statistics.layer,
                                                      "': batch_norm over a single value per ",
                                                      "channel; expected at least 2"));
@@ -290,6 +375,27 @@ absl::Status CheckCompileOptions(const CompileOptions& options) {
   if (options.max_rows < 1 || options.threads < 1) {
     return absl::InvalidArgumentError(absl::StrCat("max_rows ", options.max_rows, ", threads ",
                                                    options.threads, "; expected at least 1"));
+  }
+  if (options.microbatch_slots < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("microbatch_slots ", options.microbatch_slots, "; expected at least 0"));
+  }
+  if (options.sum_slots < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sum_slots ", options.sum_slots, "; expected at least 0"));
+  }
+  if (options.max_groups < 1 || options.max_groups > options.max_rows) {
+    return absl::InvalidArgumentError(absl::StrCat("max_groups ", options.max_groups,
+                                                   "; expected 1 to max_rows, ", options.max_rows));
+  }
+  if (options.statistics_rank < 0 || options.statistics_rank >= options.statistics_ranks) {
+    return absl::InvalidArgumentError(absl::StrCat("statistics_rank ", options.statistics_rank,
+                                                   "; expected [0, ", options.statistics_ranks,
+                                                   ")"));
+  }
+  if (options.sum_statistics && options.max_groups > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_groups ", options.max_groups, " with sum_statistics; expected 1"));
   }
   return absl::OkStatus();
 }

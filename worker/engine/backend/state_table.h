@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/graph/step_graph.h"
 #include "worker/engine/optim/optimizer.h"
@@ -47,16 +48,26 @@ int64_t RowsOf(const Graph& model, const Batch& batch);
 
 // INVALID_ARGUMENT for rows outside [1, max_rows], inputs or labels of another size, labels outside
 // the classes, tokens outside the vocabulary, images beyond those that are stored, floats and
-// stored rows in one batch. `stored_images`: how many were stored; none, and not 0, before
-// StoreImages: then FAILED_PRECONDITION for stored rows.
+// stored rows in one batch, groups that are not the rows. `stored_images`: how many were stored;
+// none, and not 0, before StoreImages: then FAILED_PRECONDITION for stored rows.
 absl::Status CheckBatch(const Graph& model, const Batch& batch, int64_t max_rows,
                         std::optional<int64_t> stored_images = std::nullopt);
 absl::Status CheckInputs(const Graph& model, absl::Span<const float> inputs, int64_t rows,
                          int64_t max_rows);
+// What Forward, Backward and EvaluateStage say of theirs: inputs only of a first stage, labels only
+// of the last one.
+absl::Status CheckStageBatch(const Graph& model, const Batch& batch, int64_t rows,
+                             int64_t max_rows);
+// INVALID_ARGUMENT for a slot beyond CompileOptions::microbatch_slots.
+absl::Status CheckSlot(const CompileOptions& options, int slot);
+// FAILED_PRECONDITION unless the slot keeps a Forward of `rows`; it kept `forward_rows`, 0: none.
+absl::Status CheckForwardDone(int64_t forward_rows, int64_t rows, int slot);
 // What StoreImages says of its arguments.
 absl::Status CheckImageStore(const Graph& model, const ImageStore& images, int64_t bytes_max);
-// INVALID_ARGUMENT where a batch_norm would see a single value per channel.
-absl::Status CheckStatistics(const StepGraph& step, int64_t rows);
+// INVALID_ARGUMENT where a batch_norm would see a single value per channel, or groups (of a batch
+// of so many rows) that these options do not allow.
+absl::Status CheckStatistics(const StepGraph& step, const CompileOptions& options,
+                             absl::Span<const int64_t> groups, int64_t rows);
 // FAILED_PRECONDITION where the optimizer keeps no moving averages.
 absl::Status CheckHasAverages(const StateTable& table);
 absl::Status CheckCompileOptions(const CompileOptions& options);

@@ -61,7 +61,7 @@ Cost NodeCost(const Graph& graph, const Node& node, int64_t rows) {
   cost.flops = Definition(node.op).flops(graph, node, rows);
   // What only sees its input in another shape, or as a part, moves nothing.
   if (node.op == OpKind::kFlatten || node.op == OpKind::kFlattenGradient ||
-      (node.op == OpKind::kSlice && node.slice().is_view)) {
+      node.op == OpKind::kStageOutput || (node.op == OpKind::kSlice && node.slice().is_view)) {
     return cost;
   }
   for (size_t i = 0; node.op == OpKind::kConcat && i < node.inputs.size(); ++i) {

@@ -92,6 +92,7 @@ enum class OpKind {
   kAvgPool,
   kGlobalAvgPool,
   kSoftmaxCrossEntropy,
+  kStageOutput,
   kConv2dInputGradient,
   kConv2dParameterGradient,
   kLinearInputGradient,
@@ -111,6 +112,7 @@ enum class OpKind {
   kMaxPoolGradient,
   kAvgPoolGradient,
   kGlobalAvgPoolGradient,
+  kStageOutputGradient,
   kSoftmaxCrossEntropyGradient,
 };
 inline constexpr int kOpKinds = static_cast<int>(OpKind::kSoftmaxCrossEntropyGradient) + 1;
@@ -235,6 +237,10 @@ struct Graph {
   ValueId correct = kNoValue;  // [1], labels at which the largest logit is
   // The input is token numbers in [0, vocabulary); 0: real numbers.
   int64_t vocabulary = 0;
+  // Of a stage of a pipeline (split.h). The input is another stage's output, whose gradient is
+  // wanted; and the value that leaves in the place of a loss, kNoValue of the last stage.
+  bool has_stage_input = false;
+  ValueId stage_output = kNoValue;
 
   const Value& value(ValueId id) const { return values[static_cast<size_t>(id)]; }
   Value& value(ValueId id) { return values[static_cast<size_t>(id)]; }
@@ -243,6 +249,7 @@ struct Graph {
   const Shape& input_shape() const { return value(input).shape; }
   int64_t classes() const { return value(logits).shape.back(); }
   int64_t labels_per_row() const { return ElementCount(value(labels).shape); }
+  bool has_loss() const { return loss != kNoValue; }
 };
 
 // Smallest room for `count` elements, where real numbers take `real_bytes`.

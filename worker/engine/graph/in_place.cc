@@ -16,7 +16,8 @@ std::vector<ValueId> SharedStorage(const Graph& graph) {
       storage[static_cast<size_t>(node.outputs[static_cast<size_t>(output)])] =
           storage[static_cast<size_t>(node.inputs[static_cast<size_t>(input)])];
     };
-    if (node.op == OpKind::kFlatten || node.op == OpKind::kFlattenGradient) {
+    if (node.op == OpKind::kFlatten || node.op == OpKind::kFlattenGradient ||
+        node.op == OpKind::kStageOutput) {
       share(0, 0);
     }
     for (const Node::Overwrite& overwrite : node.overwrites) {

@@ -146,6 +146,14 @@ AlignedBuffer::AlignedBuffer(int64_t bytes, Backing backing)
                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     TY_CHECK(addresses != MAP_FAILED);
     data_ = static_cast<std::byte*>(addresses);
+  } else if (bytes_ > 0 && backing == Backing::kFile) {
+    auto file = SharedMemory::Create(bytes_);
+    TY_CHECK_OK(file.status());
+    file_ = *std::move(file);
+    data_ = file_->data();
+    // Its pages are taken now, as those of other buffers are.
+    std::memset(data_, 0, static_cast<size_t>(bytes_));
+    AddLiveBufferBytes(bytes_);
   } else if (bytes_ > 0) {
     data_ = static_cast<std::byte*>(
         std::aligned_alloc(static_cast<size_t>(kArenaAlignment), static_cast<size_t>(bytes_)));
@@ -158,12 +166,14 @@ AlignedBuffer::AlignedBuffer(int64_t bytes, Backing backing)
 AlignedBuffer::AlignedBuffer(AlignedBuffer&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)),
-      backing_(other.backing_) {}
+      backing_(other.backing_),
+      file_(std::move(other.file_)) {}
 
 AlignedBuffer& AlignedBuffer::operator=(AlignedBuffer&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   std::swap(backing_, other.backing_);
+  std::swap(file_, other.file_);
   return *this;
 }
 
@@ -171,7 +181,7 @@ AlignedBuffer::~AlignedBuffer() {
   if (data_ != nullptr && backing_ == Backing::kAddresses) {
     munmap(data_, AddressBytes(bytes_));
   } else if (data_ != nullptr) {
-    std::free(data_);
+    if (backing_ == Backing::kMemory) std::free(data_);
     AddLiveBufferBytes(-bytes_);
   }
 }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/base/shared_memory.h"
 #include "worker/engine/graph/step_graph.h"
 
 namespace trainyard::engine {
@@ -75,9 +77,9 @@ struct ValueLifetimes {
 };
 ValueLifetimes ComputeLifetimes(const StepGraph& step, int64_t rows, int64_t element_bytes);
 
-// Whether a buffer can be used, or has addresses alone, as planning needs: it takes no memory, and
-// whoever touches it crashes.
-enum class Backing { kMemory, kAddresses };
+// Whether a buffer can be used, is a file that other processes can map, or has addresses alone, as
+// planning needs: it takes no memory, and whoever touches it crashes.
+enum class Backing { kMemory, kFile, kAddresses };
 
 // What all buffers of the process hold, on the host and on devices: the measure against which plans
 // are tested. Who owns buffers of another kind adds what they take, and gives back.
@@ -95,6 +97,8 @@ class AlignedBuffer {
 
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
+  // Of a buffer that is a file; -1 of others.
+  int fd() const { return file_ == nullptr ? -1 : file_->fd(); }
   template <class T>
   T* as() const {
     return reinterpret_cast<T*>(data_);
@@ -104,6 +108,7 @@ class AlignedBuffer {
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
   Backing backing_ = Backing::kMemory;
+  std::unique_ptr<SharedMemory> file_;
 };
 
 }  // namespace trainyard::engine

@@ -101,6 +101,9 @@ StepGraph RemoveDeadCode(StepGraph step) {
   for (ValueId gradient : step.parameter_gradients) {
     live[static_cast<size_t>(gradient)] = true;
   }
+  if (step.graph.stage_output != kNoValue) {
+    live[static_cast<size_t>(step.graph.stage_output)] = true;
+  }
   std::vector<bool> erased(nodes.size(), false);
   for (size_t i = nodes.size(); i-- > 0;) {
     Node& node = nodes[i];

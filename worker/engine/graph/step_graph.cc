@@ -40,7 +40,7 @@ void RemoveDropout(Graph& graph) {
     }
   }
   graph.nodes = std::move(nodes);
-  graph.logits = stand_in[static_cast<size_t>(graph.logits)];
+  if (graph.has_loss()) graph.logits = stand_in[static_cast<size_t>(graph.logits)];
 }
 
 int64_t AlignUp(int64_t offset) {
@@ -53,18 +53,21 @@ StepGraph BuildTrainingStep(const Graph& model, const StepOptions& options) {
   StepGraph step;
   step.graph = model;
   step.statistics = CollectStatistics(model);
-  Autodiff(step, options.inspect).Run();
-  step.kept = {step.graph.loss, step.graph.correct};
+  step.max_groups = options.max_groups;
+  for (const BatchStatistics& statistics : step.statistics) {
+    for (const ValueId id : {statistics.mean, statistics.variance}) {
+      Shape& shape = step.graph.value(id).shape;
+      if (options.max_groups > 1) shape.insert(shape.begin(), options.max_groups);
+    }
+  }
+  Autodiff(step, options.inspect || model.has_stage_input).Run();
+  if (model.has_loss()) step.kept = {step.graph.loss, step.graph.correct};
   for (const BatchStatistics& statistics : step.statistics) {
     step.kept.push_back(statistics.mean);
     step.kept.push_back(statistics.variance);
   }
-  if (options.inspect) {
-    step.kept.push_back(step.graph.logits);
-    if (step.input_gradient != kNoValue) {
-      step.kept.push_back(step.input_gradient);
-    }
-  }
+  if (options.inspect && model.has_loss()) step.kept.push_back(step.graph.logits);
+  if (step.input_gradient != kNoValue) step.kept.push_back(step.input_gradient);
   return ApplyPasses(std::move(step), options.passes);
 }
 
@@ -82,8 +85,17 @@ StepGraph BuildEvaluationStep(const Graph& model, const StepOptions& options) {
     }
   }
   RemoveDropout(step.graph);
-  step.kept = {step.graph.logits, step.graph.loss, step.graph.correct};
+  if (model.has_loss()) step.kept = {step.graph.logits, step.graph.loss, step.graph.correct};
   return ApplyPasses(std::move(step), options.passes);
+}
+
+size_t ForwardNodes(const StepGraph& step) {
+  const std::vector<Node>& nodes = step.graph.nodes;
+  const auto end = std::find_if(nodes.begin(), nodes.end(), [](const Node& node) {
+    return node.op == OpKind::kSoftmaxCrossEntropy || node.op == OpKind::kStageOutput;
+  });
+  TY_CHECK(end != nodes.end());
+  return static_cast<size_t>(end - nodes.begin()) + 1;
 }
 
 const ReductionEntry& ReductionLayout::entry(ValueId target) const {
@@ -110,7 +122,7 @@ ReductionLayout LayOutReduction(const StepGraph& step) {
   }
   layout.gradient_elements = layout.size;
   for (const BatchStatistics& statistics : step.statistics) {
-    const int64_t channels = step.graph.value(statistics.mean).shape[0];
+    const int64_t channels = ElementCount(step.graph.value(statistics.running_mean).shape);
     append(ReductionEntry::Kind::kMean, statistics.running_mean, channels);
     append(ReductionEntry::Kind::kVariance, statistics.running_variance, channels);
   }

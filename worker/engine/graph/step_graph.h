@@ -53,12 +53,16 @@ struct StepGraph {
   ValueId input_gradient = kNoValue;
   // Values that must still be there when the step ends.
   std::vector<ValueId> kept;
+  int64_t max_groups = 1;  // StepOptions::max_groups
 };
 
 struct StepOptions {
   PassOptions passes = {};
   // Keeps the logits and takes the gradient with respect to the input (not to tokens), for tests.
   bool inspect = false;
+  // Largest number of groups of rows of which batch_norm takes statistics; those of more than one
+  // are [groups, C].
+  int64_t max_groups = 1;
 };
 
 // Forward with batch statistics, and backward.
@@ -66,6 +70,9 @@ StepGraph BuildTrainingStep(const Graph& model, const StepOptions& options);
 // Forward with running statistics, without dropout and label smoothing. The loss is the last node,
 // so that logits come without labels.
 StepGraph BuildEvaluationStep(const Graph& model, const StepOptions& options);
+
+// Of the forward half, which ends with the loss or the stage's output.
+size_t ForwardNodes(const StepGraph& step);
 
 // Where everything lies that must agree between ranks, in elements. Depends on the model alone,
 // not on passes, backend or instruction set. Entries start at multiples of kReductionAlignment;

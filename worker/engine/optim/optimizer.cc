@@ -92,6 +92,10 @@ bool IsLayerwise(const OptimizerSpec& spec) {
   return spec.rule == Rule::kLars || spec.rule == Rule::kLamb;
 }
 
+bool IsElementwise(const OptimizerSpec& spec) {
+  return !IsLayerwise(spec) && spec.clip_norm <= 0;
+}
+
 UpdateRates RatesOfUpdate(const OptimizerSpec& spec, double lr, int64_t t, double gradient_norm) {
   // As torch.nn.utils.clip_grad_norm_: a norm of 0 divides by this.
   constexpr double kClipEps = 1e-6;

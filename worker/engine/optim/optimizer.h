@@ -66,6 +66,8 @@ std::vector<std::string> SlotNames(const OptimizerSpec& spec);
 bool CountsSteps(const OptimizerSpec& spec);
 // Whether the rule takes norms of each parameter.
 bool IsLayerwise(const OptimizerSpec& spec);
+// Whether an element's update needs nothing of other elements: neither norms nor clipping.
+bool IsElementwise(const OptimizerSpec& spec);
 
 // The step count is kept as a float, which is exact up to here, and stays here: the corrections
 // have long been 1 by then.

@@ -8,17 +8,16 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/base/check.h"
 #include "common/base/env.h"
 #include "common/base/errors.h"
+#include "common/base/interfaces.h"
 #include "common/base/status_macros.h"
 #include "gloo/common/error.h"
-#include "gloo/rendezvous/context.h"
+#include "gloo/context.h"
 #include "gloo/transport/tcp/device.h"
 #include "worker/parallel/collective.h"
+#include "worker/parallel/gloo/mesh.h"
 #include "worker/parallel/gloo/peer_watch.h"
 #include "worker/parallel/gloo/run_dir_store.h"
 
@@ -31,21 +30,18 @@ std::chrono::milliseconds Milliseconds(absl::Duration duration) {
   return std::chrono::milliseconds(std::max<int64_t>(1, absl::ToInt64Milliseconds(duration)));
 }
 
-// Gloo's messages begin with "[file.cc:123] ", which tells users nothing.
-std::string WithoutSource(absl::string_view message) {
-  const size_t end = message.find("] ");
-  if (absl::StartsWith(message, "[") && end != absl::string_view::npos) {
-    message.remove_prefix(end + 2);
-  }
-  return std::string(message);
-}
-
 // Point to point transfers of one step of a collective: all are posted, then waited for, one buffer
 // per peer, so that a failure names the peer.
 class GlooCommunicator : public Communicator {
  public:
-  GlooCommunicator(std::shared_ptr<gloo::Context> context, absl::Duration timeout)
-      : context_(std::move(context)), timeout_(timeout), watch_(*context_) {}
+  GlooCommunicator(Mesh mesh, Membership membership, absl::Duration timeout)
+      : context_(std::move(mesh.context)),
+        places_(std::move(mesh.places)),
+        membership_(std::move(membership)),
+        timeout_(timeout),
+        messages_sent_(membership_.members.size()),
+        messages_received_(membership_.members.size()),
+        watch_(*context_) {}
 
   int rank() const override { return context_->rank; }
   int world_size() const override { return context_->size; }
@@ -107,9 +103,34 @@ class GlooCommunicator : public Communicator {
       return CollectiveMismatch(collective_, absl::StrCat("there is no rank ", root));
     }
     const auto all = [&](int) { return values; };
-    const auto nothing = [](int) { return absl::Span<float>(); };
-    if (rank() == root) return Exchange(all, nothing);
-    return Exchange(nothing, all, root);
+    if (rank() == root) return Exchange(all, Nothing);
+    return Exchange(Nothing, all, root);
+  }
+
+  // Every rank sends its part to every other: 1 step.
+  absl::Status AllToAll(absl::Span<const absl::Span<const float>> send,
+                        absl::Span<const absl::Span<float>> receive) override {
+    Begin("all_to_all", 0);
+    TY_RETURN_IF_ERROR(CheckParts(collective_, world_size(), send, receive));
+    const auto me = static_cast<size_t>(rank());
+    if (send[me].size() != receive[me].size()) {
+      return WrongPart(collective_, collective_.rank, send[me].size(), receive[me].size());
+    }
+    std::copy(send[me].begin(), send[me].end(), receive[me].begin());
+    return Exchange([&](int peer) { return ReadOnly(send[static_cast<size_t>(peer)]); },
+                    [&](int peer) { return receive[static_cast<size_t>(peer)]; });
+  }
+
+  // Returns when the other rank receives.
+  absl::Status Send(absl::Span<const float> values, int peer) override {
+    TY_RETURN_IF_ERROR(BeginMessage("send", messages_sent_, peer));
+    return Exchange([&](int) { return ReadOnly(values); }, Nothing, peer);
+  }
+
+  absl::Status Receive(absl::Span<float> values, int peer) override {
+    TY_RETURN_IF_ERROR(BeginMessage("receive", messages_received_, peer));
+    return Exchange(
+        Nothing, [&](int) { return values; }, peer);
   }
 
   absl::Status Barrier() override {
@@ -129,10 +150,24 @@ class GlooCommunicator : public Communicator {
     return {const_cast<float*>(values.data()), values.size()};
   }
 
+  static absl::Span<float> Nothing(int) { return {}; }
+
   void Begin(absl::string_view operation, size_t size) {
-    collective_ = {rank(), operation, collective_.sequence + 1};
+    collective_ = {membership_.Global(rank()), operation, ++sequence_};
+    kind_ = operation;
     size_ = size;
     phase_ = 0;
+  }
+
+  // Messages between two ranks are counted by themselves.
+  absl::Status BeginMessage(absl::string_view operation, std::vector<int64_t>& counts, int peer) {
+    collective_ = {membership_.Global(rank()), operation, 0};
+    TY_RETURN_IF_ERROR(CheckPeer(collective_, rank(), world_size(), peer));
+    collective_.sequence = ++counts[static_cast<size_t>(peer)];
+    kind_ = kMessage;
+    size_ = 0;
+    phase_ = 0;
+    return absl::OkStatus();
   }
 
   absl::Status CheckSizes(absl::Span<const float> values, absl::Span<const float> block) const {
@@ -142,13 +177,15 @@ class GlooCommunicator : public Communicator {
   }
 
   // Messages of different collectives must not meet: Gloo ends the process when a message is longer
-  // than the buffer that waits for it. So the slot says sequence, phase, operation and size, and
+  // than the buffer that waits for it. So the slot says sequence, phase, operation and sizes, and
   // ranks that disagree time out.
-  uint64_t Slot() const {
-    uint64_t mix = size_ * 0x9E3779B97F4A7C15U + static_cast<uint64_t>(phase_);
-    for (const char c : collective_.operation)
-      mix = (mix ^ static_cast<uint8_t>(c)) * 0x100000001B3U;
-    return (static_cast<uint64_t>(collective_.sequence) << 24) ^ (mix >> 40);
+  uint64_t Slot(size_t part) const {
+    uint64_t mix =
+        (size_ * 0x9E3779B97F4A7C15U + part) * 0x9E3779B97F4A7C15U + static_cast<uint64_t>(phase_);
+    for (const char c : kind_) mix = (mix ^ static_cast<uint8_t>(c)) * 0x100000001B3U;
+    const uint64_t slot = (static_cast<uint64_t>(collective_.sequence) << 24) ^ (mix >> 40);
+    // Counts of messages and of collectives are apart.
+    return kind_ == kMessage ? slot | uint64_t{1} << 62 : slot;
   }
 
   // Sends `outgoing(p)` to every peer p and receives `incoming(p)` from it; empty spans are passed
@@ -176,9 +213,11 @@ class GlooCommunicator : public Communicator {
         if (!send.buffer->waitSend(nullptr, Remaining(deadline))) throw AbortedWait();
       }
     } catch (const std::exception& exception) {
-      broken_ = std::chrono::steady_clock::now() >= deadline
-                    ? CollectiveTimedOut(collective_, peer, timeout_)
-                    : PeerLost(collective_, peer, WithoutSource(exception.what()));
+      broken_ =
+          std::chrono::steady_clock::now() >= deadline
+              ? CollectiveTimedOut(collective_, membership_.Global(peer), timeout_)
+              : PeerLost(collective_, membership_.Global(peer), WithoutSource(exception.what()));
+      broken_ = WithPlaces(broken_, places_, membership_, peer);
       // The buffers below are still known to Gloo's thread; only closing the pairs lets go of them.
       context_->closeConnections();
     }
@@ -192,7 +231,7 @@ class GlooCommunicator : public Communicator {
     if (values.empty()) return;
     const size_t bytes = values.size() * sizeof(float);
     transfers.push_back({peer, context_->createUnboundBuffer(values.data(), bytes)});
-    (transfers.back().buffer.get()->*post)(peer, Slot(), 0, bytes);
+    (transfers.back().buffer.get()->*post)(peer, Slot(values.size()), 0, bytes);
   }
 
   static std::chrono::milliseconds Remaining(std::chrono::steady_clock::time_point deadline) {
@@ -220,10 +259,18 @@ class GlooCommunicator : public Communicator {
     return absl::OkStatus();
   }
 
+  static constexpr absl::string_view kMessage = "message";
+
   const std::shared_ptr<gloo::Context> context_;
+  const std::vector<std::string> places_;  // by rank in the group, for messages
+  const Membership membership_;
   absl::Duration timeout_;
   // The barrier that ends the connecting is number 0.
-  Collective collective_{.rank = 0, .operation = "connect", .sequence = -1};
+  int64_t sequence_ = -1;
+  Collective collective_;
+  absl::string_view kind_;                  // the same on all ranks that take part
+  std::vector<int64_t> messages_sent_;      // by peer
+  std::vector<int64_t> messages_received_;  // by peer
   size_t size_ = 0;
   int phase_ = 0;
   absl::Status broken_;
@@ -232,38 +279,42 @@ class GlooCommunicator : public Communicator {
   PeerWatch watch_;  // last: its threads end before the context goes
 };
 
-// An address has a dot or a colon; names of interfaces have neither, but for aliases ("eth0:1"),
-// which count as names by their letters.
-bool IsAddress(absl::string_view interface) {
-  return absl::StrContains(interface, ".") ||
-         (absl::StrContains(interface, ":") &&
-          interface.find_first_not_of("0123456789abcdefABCDEF:") == absl::string_view::npos);
+absl::StatusOr<InterfaceAddress> FindListening(const std::string& interface) {
+  absl::StatusOr<InterfaceAddress> found = FindInterface(interface);
+  if (found.ok()) return found;
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot listen for other ranks: ", found.status().message()));
 }
 
-absl::StatusOr<std::shared_ptr<gloo::transport::Device>> MakeDevice(const std::string& interface) {
+absl::StatusOr<std::shared_ptr<gloo::transport::Device>> MakeDevice(const InterfaceAddress& here) {
   gloo::transport::tcp::attr attr;
-  (IsAddress(interface) ? attr.hostname : attr.iface) = interface;
+  attr.hostname = here.address;
   try {
     return gloo::transport::tcp::CreateDevice(attr);
   } catch (const std::exception& exception) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot use the network interface or address '", interface,
-                     "': ", WithoutSource(exception.what())));
+    return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", here.address, " (",
+                                                      here.interface,
+                                                      "): ", WithoutSource(exception.what())));
   }
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Communicator>> ConnectGloo(const GlooOptions& options) {
-  TY_CHECK(options.rank >= 0 && options.rank < options.world_size);
-  TY_ASSIGN_OR_RETURN(auto device, MakeDevice(options.interface));
-  RunDirStore store(options.run_dir, "gloo.", options.connect_timeout, options.cancelled);
-  auto context = std::make_shared<gloo::rendezvous::Context>(options.rank, options.world_size);
-  // Gloo waits five times its timeout for a connection.
-  context->setTimeout(Milliseconds(options.connect_timeout / 5));
+  Membership membership = MembershipOf(options.group, options.rank, options.world_size);
+  TY_ASSIGN_OR_RETURN(const InterfaceAddress here, FindListening(options.interface));
+  TY_ASSIGN_OR_RETURN(auto device, MakeDevice(here));
+  RunDirStore store(options.run_dir, absl::StrCat("gloo.", membership.key_prefix),
+                    membership.members, options.connect_timeout, options.cancelled);
   const Collective connect{options.rank, "connect", 0};
+  Mesh mesh;
   try {
-    context->connectFullMesh(store, device);
+    TY_ASSIGN_OR_RETURN(mesh, ConnectMesh({.membership = membership,
+                                           .device = std::move(device),
+                                           .address = here.address,
+                                           .worker = options.worker,
+                                           .timeout = options.connect_timeout},
+                                          store));
   } catch (const std::exception& exception) {
     if (options.cancelled != nullptr && options.cancelled->load()) {
       return absl::CancelledError(
@@ -272,8 +323,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectGloo(const GlooOptions& opt
     const int peer = store.missing().size() == 1 ? std::atoi(store.missing()[0].c_str()) : -1;
     return PeerLost(connect, peer, WithoutSource(exception.what()));
   }
-  auto communicator =
-      std::make_unique<GlooCommunicator>(std::move(context), options.connect_timeout);
+  auto communicator = std::make_unique<GlooCommunicator>(std::move(mesh), std::move(membership),
+                                                         options.connect_timeout);
   // A rank that is through may not leave while others still connect: they would see it as lost.
   TY_RETURN_IF_ERROR(communicator->Barrier());
   communicator->set_timeout(options.timeout);

@@ -11,16 +11,21 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "worker/parallel/communicator.h"
+#include "worker/parallel/group.h"
 #include "worker/run_dir/paths.h"
 
 namespace trainyard::parallel {
 
 struct GlooOptions {
-  int rank = 0;
+  int rank = 0;  // in the gang, as is the size
   int world_size = 1;
+  Group group = {};  // the whole gang, unless it has members
   run_dir::RunDir run_dir{""};
-  // Network interface ("lo", "eth0") or local address to listen on.
+  // To listen on: the name of an interface ("lo", "eth0"), an address of this host, or a network
+  // ("10.1.0.0/16") that it has an address in.
   std::string interface = "lo";
+  // This host's name, for messages; may be empty.
+  std::string worker = {};
   // For all ranks to appear and connect.
   absl::Duration connect_timeout = absl::Seconds(60);
   // Of each collective, until set_timeout.
@@ -30,8 +35,11 @@ struct GlooOptions {
 };
 
 // Returns when all ranks are connected. UNAVAILABLE (PEER_LOST) naming the ranks that did not
-// appear, CANCELLED, FAILED_PRECONDITION where the interface does not exist or the folder holds
-// another run's keys.
+// appear, or the addresses that could not be connected, CANCELLED, FAILED_PRECONDITION where the
+// interface does not exist or the folder holds another run's keys.
+//
+// Errors name the place of the rank that failed and of this one: "rank 1 is at 10.1.0.3:41234 on
+// worker b, rank 0 at 10.1.0.2 on worker a". Ports are of the kernel's choice.
 //
 // A rank whose process ends is noticed at once, by its closed connection. Sums are taken in rank
 // order, so all ranks get the same bits.

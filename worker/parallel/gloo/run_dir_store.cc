@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/duration.h"
@@ -19,13 +20,24 @@ constexpr absl::Duration kPollMax = absl::Milliseconds(20);
 
 }  // namespace
 
-RunDirStore::RunDirStore(run_dir::RunDir dir, std::string prefix, absl::Duration timeout,
-                         const std::atomic<bool>* cancelled)
-    : dir_(std::move(dir)), prefix_(std::move(prefix)), timeout_(timeout), cancelled_(cancelled) {}
+RunDirStore::RunDirStore(run_dir::RunDir dir, std::string prefix, std::vector<int> members,
+                         absl::Duration timeout, const std::atomic<bool>* cancelled)
+    : dir_(std::move(dir)),
+      prefix_(std::move(prefix)),
+      members_(std::move(members)),
+      timeout_(timeout),
+      cancelled_(cancelled) {}
+
+std::string RunDirStore::Global(const std::string& key) const {
+  size_t rank = 0;
+  // What is no rank keeps its name.
+  if (!absl::SimpleAtoi(key, &rank) || rank >= members_.size()) return key;
+  return absl::StrCat(members_[rank]);
+}
 
 void RunDirStore::set(const std::string& key, const std::vector<char>& data) {
   const absl::Status status =
-      run_dir::SetRendezvousKey(dir_, prefix_ + key, absl::string_view(data.data(), data.size()));
+      run_dir::SetRendezvousKey(dir_, Path(key), absl::string_view(data.data(), data.size()));
   if (absl::IsAlreadyExists(status)) {
     throw gloo::IoException(absl::StrCat("'", dir_.RendezvousDir(),
                                          "' holds keys of an earlier run; remove the folder"));
@@ -35,7 +47,7 @@ void RunDirStore::set(const std::string& key, const std::vector<char>& data) {
 
 std::vector<char> RunDirStore::get(const std::string& key) {
   wait({key});
-  const auto value = run_dir::GetRendezvousKey(dir_, prefix_ + key);
+  const auto value = run_dir::GetRendezvousKey(dir_, Path(key));
   if (!value.ok()) throw gloo::IoException(std::string(value.status().message()));
   return {value->begin(), value->end()};
 }
@@ -50,10 +62,11 @@ void RunDirStore::wait(const std::vector<std::string>& keys,
   // Gloo passes its own limit for connecting; ours is the one that was asked for.
   const absl::Duration limit = std::max(absl::FromChrono(timeout), timeout_);
   const absl::Duration deadline = clock->Uptime() + limit;
-  missing_ = keys;
+  missing_.clear();
+  for (const std::string& key : keys) missing_.push_back(Global(key));
   for (absl::Duration pause = kPollMin; true; pause = std::min(2 * pause, kPollMax)) {
-    std::erase_if(missing_, [this](const std::string& key) {
-      return run_dir::GetRendezvousKey(dir_, prefix_ + key).ok();
+    std::erase_if(missing_, [this](const std::string& rank) {
+      return run_dir::GetRendezvousKey(dir_, prefix_ + rank).ok();
     });
     if (missing_.empty()) return;
     if (cancelled_ != nullptr && cancelled_->load()) throw gloo::IoException("cancelled");

@@ -18,9 +18,10 @@ namespace trainyard::parallel {
 // passes, and when `cancelled`.
 class RunDirStore : public gloo::rendezvous::Store {
  public:
-  // `cancelled` may be null; borrowed.
-  RunDirStore(run_dir::RunDir dir, std::string prefix, absl::Duration timeout,
-              const std::atomic<bool>* cancelled);
+  // `members`: the global ranks by rank in the group. Gloo's keys are ranks in the group, those in
+  // the folder global ones. `cancelled` may be null; borrowed.
+  RunDirStore(run_dir::RunDir dir, std::string prefix, std::vector<int> members,
+              absl::Duration timeout, const std::atomic<bool>* cancelled);
 
   void set(const std::string& key, const std::vector<char>& data) override;
   std::vector<char> get(const std::string& key) override;
@@ -28,12 +29,16 @@ class RunDirStore : public gloo::rendezvous::Store {
   void wait(const std::vector<std::string>& keys,
             const std::chrono::milliseconds& timeout) override;
 
-  // The keys that the last wait did not see.
+  // The ranks, global ones, that the last wait did not see.
   const std::vector<std::string>& missing() const { return missing_; }
 
  private:
+  std::string Global(const std::string& key) const;
+  std::string Path(const std::string& key) const { return prefix_ + Global(key); }
+
   const run_dir::RunDir dir_;
   const std::string prefix_;
+  const std::vector<int> members_;
   const absl::Duration timeout_;
   const std::atomic<bool>* const cancelled_;
   std::vector<std::string> missing_;

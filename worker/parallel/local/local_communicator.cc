@@ -22,6 +22,9 @@ struct Contribution {
   int root = -1;
   const float* input = nullptr;
   float* output = nullptr;
+  // By peer; of all_to_all alone.
+  absl::Span<const absl::Span<const float>> send = {};
+  absl::Span<const absl::Span<float>> receive = {};
 };
 
 class LocalGroup {
@@ -29,7 +32,8 @@ class LocalGroup {
   explicit LocalGroup(int world_size)
       : world_size_(world_size),
         contributions_(static_cast<size_t>(world_size)),
-        left_(static_cast<size_t>(world_size), false) {}
+        left_(static_cast<size_t>(world_size), false),
+        channels_(static_cast<size_t>(world_size) * static_cast<size_t>(world_size)) {}
 
   int world_size() const { return world_size_; }
 
@@ -46,30 +50,101 @@ class LocalGroup {
           other.root == mine.root) {
         continue;
       }
-      broken_ = true;
-      all_arrived_.SignalAll();
-      return CollectiveMismatch(
+      return Break(CollectiveMismatch(
           mine.collective,
           absl::StrCat("brought ", mine.size, " elements, while rank ", other.collective.rank,
-                       " called ", other.collective.operation, " with ", other.size));
+                       " called ", other.collective.operation, " with ", other.size)));
     }
-    return absl::OkStatus();
+    return CheckParts(mine);
   }
 
-  // Waits until all ranks are done with the others' memory.
-  absl::Status Leave(const Collective& collective, absl::Duration timeout)
-      ABSL_LOCKS_EXCLUDED(mutex_) {
+  // Waits until all ranks are done with the others' memory. Without deadline: all have come, and
+  // nobody may go while another one still reads what is its own.
+  absl::Status Leave(const Collective& collective) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
-    return Arrive(collective, timeout);
+    return Arrive(collective, absl::InfiniteDuration());
   }
 
   void Lose(int rank) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     left_[static_cast<size_t>(rank)] = true;
-    all_arrived_.SignalAll();
+    changed_.SignalAll();
+  }
+
+  // Shows `values` to the peer and waits until it has taken them.
+  absl::Status Send(const Collective& collective, absl::Span<const float> values, int peer,
+                    absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    Channel& channel = ChannelOf(collective.rank, peer);
+    channel = {values, true};
+    changed_.SignalAll();
+    const auto is_taken = [&channel] { return !channel.is_full; };
+    return AwaitPeer(collective, peer, timeout, is_taken);
+  }
+
+  absl::Status Receive(const Collective& collective, absl::Span<float> values, int peer,
+                       absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    Channel& channel = ChannelOf(peer, collective.rank);
+    const auto is_full = [&channel] { return channel.is_full; };
+    TY_RETURN_IF_ERROR(AwaitPeer(collective, peer, timeout, is_full));
+    if (channel.values.size() != values.size()) {
+      return Break(WrongPart(collective, peer, channel.values.size(), values.size()));
+    }
+    std::copy(channel.values.begin(), channel.values.end(), values.begin());
+    channel = {};
+    changed_.SignalAll();
+    return absl::OkStatus();
   }
 
  private:
+  // What one rank shows another, until it is taken.
+  struct Channel {
+    absl::Span<const float> values;
+    bool is_full = false;
+  };
+
+  Channel& ChannelOf(int from, int to) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return channels_[static_cast<size_t>(from) * static_cast<size_t>(world_size_) +
+                     static_cast<size_t>(to)];
+  }
+
+  absl::Status Break(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    broken_ = true;
+    changed_.SignalAll();
+    return status;
+  }
+
+  // Every rank looks at all pairs, so that all are told.
+  absl::Status CheckParts(const Contribution& mine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (const Contribution& from : contributions_) {
+      for (size_t to = 0; to < from.send.size(); ++to) {
+        const auto rank = static_cast<size_t>(from.collective.rank);
+        const size_t expected = contributions_[to].receive[rank].size();
+        if (from.send[to].size() == expected) continue;
+        return Break(
+            WrongPart(mine.collective, from.collective.rank, from.send[to].size(), expected));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  template <typename Done>
+  absl::Status AwaitPeer(const Collective& collective, int peer, absl::Duration timeout, Done done)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const absl::Duration deadline = Clock::Real()->Uptime() + timeout;
+    while (!done()) {
+      if (broken_) return PeerLost(collective, -1, "an earlier collective failed");
+      if (left_[static_cast<size_t>(peer)]) {
+        return Break(PeerLost(collective, peer, "its communicator is gone"));
+      }
+      if (changed_.WaitWithTimeout(&mutex_, deadline - Clock::Real()->Uptime()) && !done()) {
+        return Break(CollectiveTimedOut(collective, peer, timeout));
+      }
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Arrive(const Collective& collective, absl::Duration timeout)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (broken_) return PeerLost(collective, -1, "an earlier collective failed");
@@ -77,23 +152,18 @@ class LocalGroup {
     if (++arrived_ == world_size_) {
       arrived_ = 0;
       ++turn_;
-      all_arrived_.SignalAll();
+      changed_.SignalAll();
       return absl::OkStatus();
     }
     const absl::Duration deadline = Clock::Real()->Uptime() + timeout;
     while (turn_ == turn) {
       const auto lost = std::find(left_.begin(), left_.end(), true);
       if (broken_ || lost != left_.end()) {
-        broken_ = true;
-        all_arrived_.SignalAll();
         const int peer = lost == left_.end() ? -1 : static_cast<int>(lost - left_.begin());
-        return PeerLost(collective, peer, "its communicator is gone");
+        return Break(PeerLost(collective, peer, "its communicator is gone"));
       }
-      if (all_arrived_.WaitWithTimeout(&mutex_, deadline - Clock::Real()->Uptime()) &&
-          turn_ == turn) {
-        broken_ = true;
-        all_arrived_.SignalAll();
-        return CollectiveTimedOut(collective, -1, timeout);
+      if (changed_.WaitWithTimeout(&mutex_, deadline - Clock::Real()->Uptime()) && turn_ == turn) {
+        return Break(CollectiveTimedOut(collective, -1, timeout));
       }
     }
     return absl::OkStatus();
@@ -104,8 +174,9 @@ class LocalGroup {
   std::vector<Contribution> contributions_;
 
   absl::Mutex mutex_;
-  absl::CondVar all_arrived_;
+  absl::CondVar changed_;
   std::vector<bool> left_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Channel> channels_ ABSL_GUARDED_BY(mutex_);  // by sender, then by receiver
   int arrived_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t turn_ ABSL_GUARDED_BY(mutex_) = 0;
   bool broken_ ABSL_GUARDED_BY(mutex_) = false;
@@ -118,7 +189,10 @@ constexpr absl::Duration kDefaultTimeout = absl::Seconds(60);
 class LocalCommunicator : public Communicator {
  public:
   LocalCommunicator(std::shared_ptr<LocalGroup> group, int rank)
-      : group_(std::move(group)), rank_(rank) {}
+      : group_(std::move(group)),
+        rank_(rank),
+        sent_(static_cast<size_t>(group_->world_size())),
+        received_(static_cast<size_t>(group_->world_size())) {}
   ~LocalCommunicator() override { group_->Lose(rank_); }
 
   int rank() const override { return rank_; }
@@ -163,6 +237,33 @@ class LocalCommunicator : public Communicator {
     });
   }
 
+  // Each rank reads what the others show it: 1 step.
+  absl::Status AllToAll(absl::Span<const absl::Span<const float>> send,
+                        absl::Span<const absl::Span<float>> receive) override {
+    Contribution mine{Next("all_to_all")};
+    TY_RETURN_IF_ERROR(CheckParts(mine.collective, world_size(), send, receive));
+    mine.send = send;
+    mine.receive = receive;
+    return Run(mine, [this, receive] {
+      for (int rank = 0; rank < world_size(); ++rank) {
+        const absl::Span<const float> part = group_->at(rank).send[static_cast<size_t>(rank_)];
+        std::copy(part.begin(), part.end(), receive[static_cast<size_t>(rank)].begin());
+      }
+    });
+  }
+
+  absl::Status Send(absl::Span<const float> values, int peer) override {
+    TY_RETURN_IF_ERROR(CheckPeer({rank_, "send", 0}, rank_, world_size(), peer));
+    const Collective collective{rank_, "send", ++sent_[static_cast<size_t>(peer)]};
+    return group_->Send(collective, values, peer, timeout_);
+  }
+
+  absl::Status Receive(absl::Span<float> values, int peer) override {
+    TY_RETURN_IF_ERROR(CheckPeer({rank_, "receive", 0}, rank_, world_size(), peer));
+    const Collective collective{rank_, "receive", ++received_[static_cast<size_t>(peer)]};
+    return group_->Receive(collective, values, peer, timeout_);
+  }
+
   absl::Status Broadcast(absl::Span<float> values, int root) override {
     const Contribution mine{Next("broadcast"), values.size(), root, values.data(), values.data()};
     if (root < 0 || root >= world_size()) {
@@ -198,19 +299,21 @@ class LocalCommunicator : public Communicator {
 
   template <typename Work>
   absl::Status Run(const Contribution& mine, Work work) {
-    if (world_size() == 1) {
+    if (world_size() == 1 && mine.send.empty()) {
       if (mine.output != mine.input) std::copy(mine.input, mine.input + mine.size, mine.output);
       return absl::OkStatus();
     }
     TY_RETURN_IF_ERROR(group_->Enter(mine, timeout_));
     work();
-    return group_->Leave(mine.collective, timeout_);
+    return group_->Leave(mine.collective);
   }
 
   const std::shared_ptr<LocalGroup> group_;
   const int rank_;
   absl::Duration timeout_ = kDefaultTimeout;
   int64_t sequence_ = 0;
+  std::vector<int64_t> sent_;      // by peer
+  std::vector<int64_t> received_;  // by peer
   std::vector<float> sum_;
 };
 

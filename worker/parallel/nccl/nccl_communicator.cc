@@ -76,6 +76,8 @@ NcclCommunicator::NcclCommunicator(const NcclOptions& options)
       world_size_(options.world_size),
       cancelled_(options.cancelled),
       timeout_(options.connect_timeout),
+      sent_(static_cast<size_t>(options.world_size)),
+      received_(static_cast<size_t>(options.world_size)),
       collective_{options.rank, "connect", 0} {}
 
 NcclCommunicator::~NcclCommunicator() {
@@ -117,7 +119,14 @@ absl::Status NcclCommunicator::Connect(const NcclOptions& options) {
 }
 
 void NcclCommunicator::Begin(absl::string_view operation) {
-  collective_ = {rank_, operation, collective_.sequence + 1};
+  collective_ = {rank_, operation, ++sequence_};
+}
+
+absl::Status NcclCommunicator::BeginMessage(absl::string_view operation,
+                                            std::vector<int64_t>& counts, int peer) {
+  TY_RETURN_IF_ERROR(CheckPeer({rank_, operation, 0}, rank_, world_size_, peer));
+  collective_ = {rank_, operation, ++counts[static_cast<size_t>(peer)]};
+  return absl::OkStatus();
 }
 
 absl::Status NcclCommunicator::CheckSizes(absl::Span<const float> values,
@@ -174,6 +183,48 @@ absl::Status NcclCommunicator::Barrier() {
   Begin("barrier");
   return Run([&](cudaStream_t stream) {
     return ncclAllReduce(token_, token_, 1, ncclFloat32, ncclSum, communicator_, stream);
+  });
+}
+
+absl::Status NcclCommunicator::AllToAll(absl::Span<const absl::Span<const float>> send,
+                                        absl::Span<const absl::Span<float>> receive) {
+  Begin("all_to_all");
+  TY_RETURN_IF_ERROR(CheckParts(collective_, world_size_, send, receive));
+  const auto me = static_cast<size_t>(rank_);
+  if (send[me].size() != receive[me].size()) {
+    return WrongPart(collective_, rank_, send[me].size(), receive[me].size());
+  }
+  return Run([&](cudaStream_t stream) {
+    ncclResult_t result = ncclGroupStart();
+    for (int peer = 0; peer < world_size_ && result == ncclSuccess; ++peer) {
+      const absl::Span<const float> out = send[static_cast<size_t>(peer)];
+      const absl::Span<float> in = receive[static_cast<size_t>(peer)];
+      if (!out.empty()) {
+        result = ncclSend(out.data(), out.size(), ncclFloat32, peer, communicator_, stream);
+      }
+      if (!in.empty() && result == ncclSuccess) {
+        result = ncclRecv(in.data(), in.size(), ncclFloat32, peer, communicator_, stream);
+      }
+    }
+    // The group must end whatever happened.
+    const ncclResult_t ended = ncclGroupEnd();
+    return result == ncclSuccess ? ended : result;
+  });
+}
+
+absl::Status NcclCommunicator::Send(absl::Span<const float> values, int peer) {
+  TY_RETURN_IF_ERROR(BeginMessage("send", sent_, peer));
+  if (values.empty()) return broken_;
+  return Run([&](cudaStream_t stream) {
+    return ncclSend(values.data(), values.size(), ncclFloat32, peer, communicator_, stream);
+  });
+}
+
+absl::Status NcclCommunicator::Receive(absl::Span<float> values, int peer) {
+  TY_RETURN_IF_ERROR(BeginMessage("receive", received_, peer));
+  if (values.empty()) return broken_;
+  return Run([&](cudaStream_t stream) {
+    return ncclRecv(values.data(), values.size(), ncclFloat32, peer, communicator_, stream);
   });
 }
 

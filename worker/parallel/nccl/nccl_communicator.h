@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -58,6 +59,11 @@ class NcclCommunicator : public Communicator {
   absl::Status Broadcast(absl::Span<float> values, int root) override;
   // Sums one element.
   absl::Status Barrier() override;
+  // One group of sends and receives. Ranks that disagree on a size time out, as far as NCCL tells.
+  absl::Status AllToAll(absl::Span<const absl::Span<const float>> send,
+                        absl::Span<const absl::Span<float>> receive) override;
+  absl::Status Send(absl::Span<const float> values, int peer) override;
+  absl::Status Receive(absl::Span<float> values, int peer) override;
 
   // Enqueues the sum of `values` over the ranks, in place, on `stream`, which may be captured in
   // mode thread-local or relaxed; returns when it is enqueued. All ranks must capture, or none.
@@ -79,6 +85,8 @@ class NcclCommunicator : public Communicator {
   // Collective number 0, without the barrier.
   absl::Status Connect(const NcclOptions& options);
   void Begin(absl::string_view operation);
+  // The next message to or from `peer`; these are counted by themselves.
+  absl::Status BeginMessage(absl::string_view operation, std::vector<int64_t>& counts, int peer);
   absl::Status CheckSizes(absl::Span<const float> values, absl::Span<const float> block) const;
   // Calls `enqueue` with the stream, and waits for what it enqueued.
   absl::Status Run(const std::function<ncclResult_t(cudaStream_t)>& enqueue);
@@ -99,6 +107,9 @@ class NcclCommunicator : public Communicator {
   const std::atomic<bool>* const cancelled_;
   int device_ = 0;
   absl::Duration timeout_;
+  int64_t sequence_ = 0;
+  std::vector<int64_t> sent_;      // messages, by peer
+  std::vector<int64_t> received_;  // messages, by peer
   Collective collective_;
   absl::Status broken_;
   ncclComm_t communicator_ = nullptr;

@@ -19,11 +19,24 @@
 namespace trainyard::parallel {
 namespace {
 
-constexpr size_t kBuffersPerRank = 2;
+constexpr size_t kBuffers = 2;  // of a rank, and of a channel
+
+// What lies where: slots of ranks and of channels, then buffers of ranks and of channels.
+struct Offsets {
+  explicit Offsets(size_t ranks)
+      : channels(ranks * sizeof(RankSlot)),
+        buffers(channels + ranks * ranks * sizeof(ChannelSlot)),
+        channel_buffers(buffers + ranks * kBuffers * kSlotElements * sizeof(float)),
+        end(channel_buffers + ranks * ranks * kBuffers * kChannelElements * sizeof(float)) {}
+
+  size_t channels;
+  size_t buffers;
+  size_t channel_buffers;
+  size_t end;
+};
 
 size_t SegmentBytes(int world_size) {
-  return static_cast<size_t>(world_size) *
-         (sizeof(RankSlot) + kBuffersPerRank * kSlotElements * sizeof(float));
+  return Offsets(static_cast<size_t>(world_size)).end;
 }
 
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
@@ -40,6 +53,9 @@ absl::StatusOr<std::unique_ptr<SharedSegment>> SharedSegment::Create(int world_s
   }
   TY_ASSIGN_OR_RETURN(auto segment, Map(std::move(fd), world_size));
   for (int rank = 0; rank < world_size; ++rank) new (&segment->slot(rank)) RankSlot;
+  for (int from = 0; from < world_size; ++from) {
+    for (int to = 0; to < world_size; ++to) new (&segment->channel(from, to)) ChannelSlot;
+  }
   return segment;
 }
 
@@ -76,9 +92,25 @@ RankSlot& SharedSegment::slot(int rank) const {
 }
 
 float* SharedSegment::buffer(int rank, uint32_t step) const {
-  auto* buffers = reinterpret_cast<float*>(static_cast<RankSlot*>(base_) + world_size_);
-  return buffers +
-         (static_cast<size_t>(rank) * kBuffersPerRank + step % kBuffersPerRank) * kSlotElements;
+  auto* buffers = reinterpret_cast<float*>(static_cast<char*>(base_) +
+                                           Offsets(static_cast<size_t>(world_size_)).buffers);
+  return buffers + (static_cast<size_t>(rank) * kBuffers + step % kBuffers) * kSlotElements;
+}
+
+size_t SharedSegment::channel_index(int from, int to) const {
+  return static_cast<size_t>(from) * static_cast<size_t>(world_size_) + static_cast<size_t>(to);
+}
+
+ChannelSlot& SharedSegment::channel(int from, int to) const {
+  auto* channels = reinterpret_cast<ChannelSlot*>(
+      static_cast<char*>(base_) + Offsets(static_cast<size_t>(world_size_)).channels);
+  return channels[channel_index(from, to)];
+}
+
+float* SharedSegment::channel_buffer(int from, int to, uint32_t chunk) const {
+  auto* buffers = reinterpret_cast<float*>(
+      static_cast<char*>(base_) + Offsets(static_cast<size_t>(world_size_)).channel_buffers);
+  return buffers + (channel_index(from, to) * kBuffers + chunk % kBuffers) * kChannelElements;
 }
 
 void FutexWait(std::atomic<uint32_t>& word, uint32_t seen, absl::Duration timeout) {

@@ -28,6 +28,20 @@ struct alignas(64) RankSlot {
   std::atomic<uint64_t> fingerprints[2] = {0, 0};
 };
 
+// Floats that a sender can be ahead of its receiver, twice: 256 KiB.
+inline constexpr size_t kChannelElements = size_t{64} << 10;
+
+// The way from one rank to another. Counts chunks, and may wrap.
+struct alignas(64) ChannelSlot {
+  std::atomic<uint32_t> written = 0;  // a futex
+  std::atomic<uint32_t> readers = 0;  // asleep on `written`
+  // Of the chunks that are there: elements of the message from its first one on.
+  std::atomic<uint64_t> elements_left[2] = {0, 0};
+  // Of the reader: on a cache line of its own.
+  alignas(64) std::atomic<uint32_t> read = 0;  // a futex
+  std::atomic<uint32_t> writers = 0;           // asleep on `read`
+};
+
 // An anonymous file in memory (memfd), mapped by all ranks: it is gone when the last of them is,
 // however they end.
 class SharedSegment {
@@ -44,8 +58,13 @@ class SharedSegment {
   RankSlot& slot(int rank) const;
   // Two buffers a rank, used in turns: one may be read by slower ranks while the other is filled.
   float* buffer(int rank, uint32_t step) const;
+  ChannelSlot& channel(int from, int to) const;
+  // Two a channel, used in turns. Pages that nobody has written to take no memory.
+  float* channel_buffer(int from, int to, uint32_t chunk) const;
 
  private:
+  size_t channel_index(int from, int to) const;
+
   SharedSegment(UniqueFd fd, void* base, size_t bytes, int world_size)
       : fd_(std::move(fd)), base_(base), bytes_(bytes), world_size_(world_size) {}
   static absl::StatusOr<std::unique_ptr<SharedSegment>> Map(UniqueFd fd, int world_size);

@@ -1,55 +1,47 @@
 #include "worker/parallel/shm/shm_communicator.h"
 
-#include <poll.h>
-#include <sched.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "common/base/check.h"
-#include "common/base/duration.h"
 #include "common/base/env.h"
 #include "common/base/status_macros.h"
 #include "worker/parallel/collective.h"
+#include "worker/parallel/shm/peer_wait.h"
 #include "worker/parallel/shm/shared_segment.h"
 #include "worker/run_dir/rendezvous.h"
 
 namespace trainyard::parallel {
 namespace {
 
-constexpr char kAddressKey[] = "shm.0";
-
-// How a rank waits: it looks again at once, then lets other threads of its processor run between
-// two looks, and then sleeps. Ranks are rarely further apart than the second limit.
-constexpr int kBusyLooks = 1000;
-constexpr absl::Duration kYieldTime = absl::Milliseconds(3);
-// Asleep, a rank checks this often whether the other one is still alive.
-constexpr absl::Duration kLifeCheckInterval = absl::Milliseconds(10);
-
-void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
+std::vector<const std::atomic<uint32_t>*> LeftWords(const SharedSegment& segment, int ranks) {
+  std::vector<const std::atomic<uint32_t>*> words;
+  for (int rank = 0; rank < ranks; ++rank) words.push_back(&segment.slot(rank).left);
+  return words;
 }
 
 class ShmCommunicator : public Communicator {
  public:
   // `lives`: a pidfd of each rank; this one's own is not looked at.
-  ShmCommunicator(std::unique_ptr<SharedSegment> segment, std::vector<UniqueFd> lives, int rank,
-                  absl::Duration timeout)
-      : segment_(std::move(segment)), lives_(std::move(lives)), rank_(rank), timeout_(timeout) {}
+  ShmCommunicator(std::unique_ptr<SharedSegment> segment, std::vector<UniqueFd> lives,
+                  Membership membership, absl::Duration timeout)
+      : segment_(std::move(segment)),
+        wait_(LeftWords(*segment_, membership.size()), std::move(lives)),
+        membership_(std::move(membership)),
+        rank_(membership_.rank),
+        timeout_(timeout),
+        sent_(membership_.members.size()),
+        received_(membership_.members.size()) {}
 
   ~ShmCommunicator() override { Leave(); }
 
   int rank() const override { return rank_; }
-  int world_size() const override { return static_cast<int>(lives_.size()); }
+  int world_size() const override { return membership_.size(); }
   void set_timeout(absl::Duration timeout) override { timeout_ = timeout; }
 
   // Two ranks read each other's values: 1 step. More: each rank sums one block in rank order and
@@ -117,9 +109,123 @@ class ShmCommunicator : public Communicator {
     return PublishAndWait();
   }
 
+  // Each rank shows all parts, a piece of each at a time, and copies what is for it: 1 step.
+  absl::Status AllToAll(absl::Span<const absl::Span<const float>> send,
+                        absl::Span<const absl::Span<float>> receive) override {
+    // Sizes agree pair by pair: each rank shows all of its own with the first pieces.
+    Begin("all_to_all", 0);
+    TY_RETURN_IF_ERROR(CheckParts(collective_, world_size(), send, receive));
+    if (send[Place(rank_)].size() != receive[Place(rank_)].size()) {
+      return WrongPart(collective_, collective_.rank, send[Place(rank_)].size(),
+                       receive[Place(rank_)].size());
+    }
+    const auto ranks = static_cast<size_t>(world_size());
+    const size_t piece = (kSlotElements - ranks * kFloatsPerSize) / std::max<size_t>(1, ranks - 1);
+    size_t pieces = 1;
+    for (size_t i = 0; i < pieces; ++i) {
+      ShowPieces(send, i, piece);
+      TY_RETURN_IF_ERROR(PublishAndWait());
+      if (i == 0) TY_RETURN_IF_ERROR(ReadSizes(receive, piece, pieces));
+      TakePieces(receive, i, piece);
+    }
+    std::copy(send[Place(rank_)].begin(), send[Place(rank_)].end(), receive[Place(rank_)].begin());
+    return absl::OkStatus();
+  }
+
+  // By way of the channel between the two: returns when the last chunk is in it.
+  absl::Status Send(absl::Span<const float> values, int peer) override {
+    const Collective next{membership_.Global(rank_), "send", 0};
+    TY_RETURN_IF_ERROR(CheckPeer(next, rank_, world_size(), peer));
+    if (!broken_.ok()) return broken_;
+    const Collective send{next.rank, "send", ++sent_[Place(peer)]};
+    const absl::Duration deadline = Clock::Real()->Uptime() + timeout_;
+    ChannelSlot& channel = segment_->channel(rank_, peer);
+    // An empty message is one empty chunk.
+    for (size_t begin = 0; begin == 0 || begin < values.size(); begin += kChannelElements) {
+      const uint32_t chunk = channel.written.load();
+      // Both buffers may be full: then the one before must have been read.
+      const auto is_free = [&](uint32_t read) { return chunk - read < 2; };
+      TY_RETURN_IF_ERROR(
+          Await(send, peer, WatchedWord{channel.read, channel.writers}, deadline, is_free));
+      const auto part = values.subspan(begin, kChannelElements);
+      std::copy(part.begin(), part.end(), segment_->channel_buffer(rank_, peer, chunk));
+      channel.elements_left[chunk % 2].store(values.size() - begin, std::memory_order_relaxed);
+      WatchedWord{channel.written, channel.readers}.Set(chunk + 1);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Receive(absl::Span<float> values, int peer) override {
+    const Collective next{membership_.Global(rank_), "receive", 0};
+    TY_RETURN_IF_ERROR(CheckPeer(next, rank_, world_size(), peer));
+    if (!broken_.ok()) return broken_;
+    const Collective receive{next.rank, "receive", ++received_[Place(peer)]};
+    const absl::Duration deadline = Clock::Real()->Uptime() + timeout_;
+    ChannelSlot& channel = segment_->channel(peer, rank_);
+    for (size_t begin = 0; begin == 0 || begin < values.size(); begin += kChannelElements) {
+      const uint32_t chunk = channel.read.load();
+      const auto is_there = [&](uint32_t written) { return written != chunk; };
+      TY_RETURN_IF_ERROR(
+          Await(receive, peer, WatchedWord{channel.written, channel.readers}, deadline, is_there));
+      const size_t left = channel.elements_left[chunk % 2].load(std::memory_order_relaxed);
+      if (left != values.size() - begin) {
+        return Break(WrongPart(receive, membership_.Global(peer), left, values.size() - begin));
+      }
+      const auto part = values.subspan(begin, kChannelElements);
+      std::copy_n(segment_->channel_buffer(peer, rank_, chunk), part.size(), part.begin());
+      WatchedWord{channel.read, channel.writers}.Set(chunk + 1);
+    }
+    return absl::OkStatus();
+  }
+
  private:
+  // Of an all_to_all, each rank's first publication says how much it has for each.
+  static constexpr size_t kFloatsPerSize = sizeof(uint64_t) / sizeof(float);
+
+  static size_t Place(int rank) { return static_cast<size_t>(rank); }
+
+  // Which of the pieces that `from` shows is for `to`: none is for itself.
+  static size_t PieceOf(size_t from, size_t to) { return to < from ? to : to - 1; }
+
+  void ShowPieces(absl::Span<const absl::Span<const float>> send, size_t i, size_t piece) const {
+    float* at = Outgoing();
+    for (size_t to = 0; to < send.size(); ++to) {
+      const uint64_t size = send[to].size();
+      std::memcpy(at + to * kFloatsPerSize, &size, sizeof(size));
+      if (to == Place(rank_) || i * piece >= size) continue;
+      const auto part = send[to].subspan(i * piece, piece);
+      std::copy(part.begin(), part.end(),
+                at + send.size() * kFloatsPerSize + PieceOf(Place(rank_), to) * piece);
+    }
+  }
+
+  void TakePieces(absl::Span<const absl::Span<float>> receive, size_t i, size_t piece) const {
+    for (size_t of = 0; of < receive.size(); ++of) {
+      if (of == Place(rank_) || i * piece >= receive[of].size()) continue;
+      const auto part = receive[of].subspan(i * piece, piece);
+      const float* from = Incoming(static_cast<int>(of)) + receive.size() * kFloatsPerSize;
+      std::copy_n(from + PieceOf(of, Place(rank_)) * piece, part.size(), part.begin());
+    }
+  }
+
+  // Leaves in `pieces` how many the largest part of all has, for which all ranks stay in step.
+  absl::Status ReadSizes(absl::Span<const absl::Span<float>> receive, size_t piece,
+                         size_t& pieces) {
+    for (size_t of = 0; of < receive.size(); ++of) {
+      for (size_t to = 0; to < receive.size(); ++to) {
+        uint64_t size = 0;
+        std::memcpy(&size, Incoming(static_cast<int>(of)) + to * kFloatsPerSize, sizeof(size));
+        if (to == Place(rank_) && size != receive[of].size()) {
+          return Break(WrongPart(collective_, membership_.Global(static_cast<int>(of)), size,
+                                 receive[of].size()));
+        }
+        if (to != of) pieces = std::max(pieces, (size + piece - 1) / piece);
+      }
+    }
+    return absl::OkStatus();
+  }
   void Begin(absl::string_view operation, size_t size) {
-    collective_ = {rank_, operation, collective_.sequence + 1};
+    collective_ = {membership_.Global(rank_), operation, collective_.sequence + 1};
     fingerprint_ = size;
     for (const char c : operation) {
       fingerprint_ = (fingerprint_ ^ static_cast<uint8_t>(c)) * 0x100000001B3U;
@@ -169,59 +275,41 @@ class ShmCommunicator : public Communicator {
     ++step_;
     RankSlot& mine = segment_->slot(rank_);
     mine.fingerprints[step_ % 2].store(fingerprint_, std::memory_order_relaxed);
-    // Sequentially consistent, as is the waiter's announcement: one of the two sees the other.
-    mine.published.store(step_);
-    if (mine.waiters.load() > 0) FutexWakeAll(mine.published);
+    WatchedWord{mine.published, mine.waiters}.Set(step_);
     const absl::Duration deadline = Clock::Real()->Uptime() + timeout_;
-    for (int i = 1; i < world_size() && broken_.ok(); ++i) {
-      broken_ = WaitFor((rank_ + i) % world_size(), deadline);
+    for (int i = 1; i < world_size(); ++i) {
+      TY_RETURN_IF_ERROR(AwaitPublished((rank_ + i) % world_size(), deadline));
     }
-    if (!broken_.ok()) Leave();
-    return broken_;
+    return absl::OkStatus();
   }
 
-  absl::Status WaitFor(int peer, absl::Duration deadline) {
+  absl::Status AwaitPublished(int peer, absl::Duration deadline) {
     RankSlot& slot = segment_->slot(peer);
-    for (int look = 0; look < kBusyLooks && !HasPublished(slot); ++look) Pause();
-    const absl::Duration sleep_uptime =
-        HasPublished(slot) ? deadline : Clock::Real()->Uptime() + kYieldTime;
-    while (!HasPublished(slot)) {
-      // What it published before it left counts, so look once more.
-      if (slot.left.load() != 0 && !HasPublished(slot)) {
-        return PeerLost(collective_, peer, "it left the gang");
-      }
-      const absl::Duration now = Clock::Real()->Uptime();
-      if (now >= deadline) return CollectiveTimedOut(collective_, peer, timeout_);
-      if (now < sleep_uptime) {
-        sched_yield();
-        continue;
-      }
-      if (HasEnded(peer) && !HasPublished(slot)) {
-        return PeerLost(collective_, peer, "its process has ended");
-      }
-      const uint32_t seen = slot.published.load();
-      slot.waiters.fetch_add(1);
-      if (!IsReached(seen)) {
-        FutexWait(slot.published, seen, std::min(kLifeCheckInterval, deadline - now));
-      }
-      slot.waiters.fetch_sub(1);
-    }
+    // A rank is at most one step ahead, and the counter may wrap.
+    const auto is_there = [this](uint32_t published) {
+      return static_cast<int32_t>(published - step_) >= 0;
+    };
+    TY_RETURN_IF_ERROR(
+        Await(collective_, peer, WatchedWord{slot.published, slot.waiters}, deadline, is_there));
     if (slot.fingerprints[step_ % 2].load(std::memory_order_relaxed) == fingerprint_) {
       return absl::OkStatus();
     }
-    return CollectiveMismatch(collective_,
-                              absl::StrCat("rank ", peer, " called another collective"));
+    return Break(CollectiveMismatch(collective_, absl::StrCat("rank ", membership_.Global(peer),
+                                                              " called another collective")));
   }
 
-  // A rank is at most one step ahead, and the counter may wrap.
-  bool IsReached(uint32_t published) const { return static_cast<int32_t>(published - step_) >= 0; }
-  bool HasPublished(const RankSlot& slot) const {
-    return IsReached(slot.published.load(std::memory_order_acquire));
+  template <typename IsReached>
+  absl::Status Await(const Collective& collective, int peer, const WatchedWord& watched,
+                     absl::Duration deadline, IsReached is_reached) {
+    const PeerWaitEnd end = wait_.Await(peer, watched, deadline, is_reached);
+    if (end == PeerWaitEnd::kDone) return absl::OkStatus();
+    return Break(StatusOf(end, collective, membership_.Global(peer), timeout_));
   }
 
-  bool HasEnded(int peer) const {
-    pollfd life{.fd = lives_[static_cast<size_t>(peer)].get(), .events = POLLIN, .revents = 0};
-    return life.fd >= 0 && poll(&life, 1, 0) == 1;
+  absl::Status Break(absl::Status status) {
+    broken_ = std::move(status);
+    Leave();
+    return broken_;
   }
 
   void Leave() {
@@ -231,12 +319,15 @@ class ShmCommunicator : public Communicator {
   }
 
   const std::unique_ptr<SharedSegment> segment_;
-  const std::vector<UniqueFd> lives_;
-  const int rank_;
+  const PeerWait wait_;
+  const Membership membership_;
+  const int rank_;  // in the group
   absl::Duration timeout_;
   Collective collective_;
   uint64_t fingerprint_ = 0;
   uint32_t step_ = 0;
+  std::vector<int64_t> sent_;      // messages, by peer
+  std::vector<int64_t> received_;  // messages, by peer
   absl::Status broken_;
 };
 
@@ -260,11 +351,13 @@ absl::Status Await(const ShmOptions& options, absl::Duration deadline, Done done
 }
 
 absl::StatusOr<std::unique_ptr<SharedSegment>> CreateOrAttach(const ShmOptions& options,
+                                                              const Membership& membership,
                                                               absl::Duration deadline) {
-  if (options.rank == 0) {
-    TY_ASSIGN_OR_RETURN(auto segment, SharedSegment::Create(options.world_size));
-    const absl::Status set =
-        run_dir::SetRendezvousKey(options.run_dir, kAddressKey, segment->Address());
+  // The first member's.
+  const std::string key = absl::StrCat("shm.", membership.key_prefix, membership.Global(0));
+  if (membership.rank == 0) {
+    TY_ASSIGN_OR_RETURN(auto segment, SharedSegment::Create(membership.size()));
+    const absl::Status set = run_dir::SetRendezvousKey(options.run_dir, key, segment->Address());
     if (absl::IsAlreadyExists(set)) {
       return absl::FailedPreconditionError(absl::StrCat("'", options.run_dir.RendezvousDir(),
                                                         "' holds keys of an earlier run; remove "
@@ -277,45 +370,45 @@ absl::StatusOr<std::unique_ptr<SharedSegment>> CreateOrAttach(const ShmOptions& 
   TY_RETURN_IF_ERROR(Await(
       options, deadline,
       [&] {
-        address = run_dir::GetRendezvousKey(options.run_dir, kAddressKey);
+        address = run_dir::GetRendezvousKey(options.run_dir, key);
         return address.ok();
       },
-      [] { return 0; }));
-  auto segment = SharedSegment::Attach(*address, options.world_size);
+      [&] { return membership.Global(0); }));
+  auto segment = SharedSegment::Attach(*address, membership.size());
   if (segment.ok() || absl::IsFailedPrecondition(segment.status())) return segment;
-  return PeerLost({options.rank, "connect", 0}, 0, segment.status().message());
+  return PeerLost({options.rank, "connect", 0}, membership.Global(0), segment.status().message());
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Communicator>> ConnectShm(const ShmOptions& options) {
-  TY_CHECK(options.rank >= 0 && options.rank < options.world_size);
+  Membership membership = MembershipOf(options.group, options.rank, options.world_size);
   const absl::Duration deadline = Clock::Real()->Uptime() + options.connect_timeout;
-  TY_ASSIGN_OR_RETURN(auto segment, CreateOrAttach(options, deadline));
-  segment->slot(options.rank).pid.store(getpid());
+  TY_ASSIGN_OR_RETURN(auto segment, CreateOrAttach(options, membership, deadline));
+  segment->slot(membership.rank).pid.store(getpid());
   const auto missing = [&] {
     int rank = 0;
-    while (rank < options.world_size && segment->slot(rank).pid.load() != 0) ++rank;
+    while (rank < membership.size() && segment->slot(rank).pid.load() != 0) ++rank;
     return rank;
   };
   TY_RETURN_IF_ERROR(Await(
-      options, deadline, [&] { return missing() == options.world_size; }, missing));
+      options, deadline, [&] { return missing() == membership.size(); },
+      [&] {
+        const int rank = missing();
+        // It may have come in between.
+        return rank < membership.size() ? membership.Global(rank) : -1;
+      }));
   std::vector<UniqueFd> lives;
-  for (int rank = 0; rank < options.world_size; ++rank) {
-    const int pid = segment->slot(rank).pid.load();
-    if (pid == getpid()) {
-      lives.emplace_back();
-      continue;
+  for (int rank = 0; rank < membership.size(); ++rank) {
+    absl::StatusOr<UniqueFd> life = OpenLife(segment->slot(rank).pid.load());
+    if (!life.ok()) {
+      return PeerLost({options.rank, "connect", 0}, membership.Global(rank),
+                      "its process has ended");
     }
-    const auto life = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-    if (life < 0 && errno == ESRCH) {
-      return PeerLost({options.rank, "connect", 0}, rank, "its process has ended");
-    }
-    // Where the kernel has no pidfd, a lost rank is noticed by the timeout.
-    lives.emplace_back(life);
+    lives.push_back(*std::move(life));
   }
-  return std::make_unique<ShmCommunicator>(std::move(segment), std::move(lives), options.rank,
-                                           options.timeout);
+  return std::make_unique<ShmCommunicator>(std::move(segment), std::move(lives),
+                                           std::move(membership), options.timeout);
 }
 
 }  // namespace trainyard::parallel

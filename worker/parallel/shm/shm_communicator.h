@@ -9,13 +9,15 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "worker/parallel/communicator.h"
+#include "worker/parallel/group.h"
 #include "worker/run_dir/paths.h"
 
 namespace trainyard::parallel {
 
 struct ShmOptions {
-  int rank = 0;
+  int rank = 0;  // in the gang, as is the size
   int world_size = 1;
+  Group group = {};  // the whole gang, unless it has members
   run_dir::RunDir run_dir{""};
   // For all ranks to attach.
   absl::Duration connect_timeout = absl::Seconds(60);

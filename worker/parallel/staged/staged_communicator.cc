@@ -6,6 +6,7 @@
 #include <array>
 #include <functional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -94,7 +95,7 @@ class StagedCommunicator : public Communicator {
     };
     const auto exchange = [&](size_t, size_t size, Stage& stage) {
       return inner_.ReduceScatter(absl::MakeConstSpan(stage.outgoing, size * ranks()),
-                                   absl::MakeSpan(stage.incoming, size));
+                                  absl::MakeSpan(stage.incoming, size));
     };
     const auto store = [&](size_t begin, size_t size, Stage& stage) {
       return Store(block.data() + begin, stage.incoming, size);
@@ -110,7 +111,7 @@ class StagedCommunicator : public Communicator {
     };
     const auto exchange = [&](size_t, size_t size, Stage& stage) {
       return inner_.AllGather(absl::MakeConstSpan(stage.outgoing, size),
-                               absl::MakeSpan(stage.incoming, size * ranks()));
+                              absl::MakeSpan(stage.incoming, size * ranks()));
     };
     const auto store = [&](size_t begin, size_t size, Stage& stage) {
       absl::Status status;
@@ -144,11 +145,86 @@ class StagedCommunicator : public Communicator {
     return inner_.Barrier();
   }
 
+  // Of every part a piece makes up a chunk. Parts differ, so the ranks tell each other first how
+  // many pieces the largest one has.
+  absl::Status AllToAll(absl::Span<const absl::Span<const float>> send,
+                        absl::Span<const absl::Span<float>> receive) override {
+    ++sequence_;
+    TY_RETURN_IF_ERROR(CheckParts({rank(), "all_to_all", sequence_}, world_size(), send, receive));
+    size_t largest = 0;
+    for (size_t peer = 0; peer < ranks(); ++peer) {
+      largest = std::max({largest, send[peer].size(), receive[peer].size()});
+    }
+    const size_t piece = chunk_ / ranks();
+    TY_ASSIGN_OR_RETURN(const size_t pieces, Largest((largest + piece - 1) / piece));
+    const auto load = [&](size_t begin, size_t size, Stage& stage) {
+      absl::Status status;
+      for (size_t to = 0; to < ranks(); ++to) {
+        const auto part = Piece(send[to], begin, size);
+        status.Update(Load(stage.outgoing + to * size, part.data(), part.size()));
+      }
+      return status;
+    };
+    const auto exchange = [&](size_t begin, size_t size, Stage& stage) {
+      std::vector<absl::Span<const float>> out;
+      std::vector<absl::Span<float>> in;
+      for (size_t peer = 0; peer < ranks(); ++peer) {
+        out.emplace_back(stage.outgoing + peer * size, Piece(send[peer], begin, size).size());
+        in.emplace_back(stage.incoming + peer * size, Piece(receive[peer], begin, size).size());
+      }
+      return inner_.AllToAll(out, in);
+    };
+    const auto store = [&](size_t begin, size_t size, Stage& stage) {
+      absl::Status status;
+      for (size_t of = 0; of < ranks(); ++of) {
+        const auto part = Piece(receive[of], begin, size);
+        status.Update(Store(part.data(), stage.incoming + of * size, part.size()));
+      }
+      return status;
+    };
+    return Pipeline(pieces * piece, piece, load, exchange, store);
+  }
+
+  absl::Status Send(absl::Span<const float> values, int peer) override {
+    const auto load = [&](size_t begin, size_t size, Stage& stage) {
+      return Load(stage.outgoing, values.data() + begin, size);
+    };
+    const auto exchange = [&](size_t, size_t size, Stage& stage) {
+      return inner_.Send(absl::MakeConstSpan(stage.outgoing, size), peer);
+    };
+    const auto keep = [](size_t, size_t, Stage&) { return absl::OkStatus(); };
+    return Pipeline(values.size(), chunk_, load, exchange, keep);
+  }
+
+  absl::Status Receive(absl::Span<float> values, int peer) override {
+    const auto keep = [](size_t, size_t, Stage&) { return absl::OkStatus(); };
+    const auto exchange = [&](size_t, size_t size, Stage& stage) {
+      return inner_.Receive(absl::MakeSpan(stage.incoming, size), peer);
+    };
+    const auto store = [&](size_t begin, size_t size, Stage& stage) {
+      return Store(values.data() + begin, stage.incoming, size);
+    };
+    return Pipeline(values.size(), chunk_, keep, exchange, store);
+  }
+
  private:
   // A part of one chunk's way: its first element and size in what is exchanged.
   using Part = std::function<absl::Status(size_t begin, size_t size, Stage& stage)>;
 
   size_t ranks() const { return static_cast<size_t>(world_size()); }
+
+  template <typename T>
+  static absl::Span<T> Piece(absl::Span<T> part, size_t begin, size_t size) {
+    return begin < part.size() ? part.subspan(begin, size) : absl::Span<T>();
+  }
+
+  // The largest of the ranks' numbers, each below 2^24: floats hold them.
+  absl::StatusOr<size_t> Largest(size_t mine) {
+    const auto own = static_cast<float>(mine);
+    std::vector<float> all(ranks());
+    TY_RETURN_IF_ERROR(inner_.AllGather(absl::MakeConstSpan(&own, 1), absl::MakeSpan(all)));
+    return static_cast<size_t>(*std::max_element(all.begin(), all.end()));
+  }
 
   absl::Status CheckSizes(absl::string_view operation, absl::Span<const float> values,
                           absl::Span<const float> block) const {

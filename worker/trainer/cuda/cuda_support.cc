@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/files.h"
+#include "common/base/interfaces.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "nlohmann/json.hpp"
@@ -109,9 +110,12 @@ absl::StatusOr<bool> AnyRank(parallel::Communicator& host, bool here) {
 }
 
 absl::StatusOr<std::unique_ptr<parallel::NcclCommunicator>> ConnectNccl(const DeviceGang& gang) {
-  // The interface that the worker was told to use, unless whoever started it knows better.
+  // The interface that the worker was told to use, unless whoever started it knows better. NCCL
+  // wants its name; the assignment may have an address.
   if (!gang.assignment.interface.empty()) {
-    setenv("NCCL_SOCKET_IFNAME", absl::StrCat("=", gang.assignment.interface).c_str(),
+    TY_ASSIGN_OR_RETURN(const InterfaceAddress interface,
+                        FindInterface(gang.assignment.interface));
+    setenv("NCCL_SOCKET_IFNAME", absl::StrCat("=", interface.interface).c_str(),
            /*overwrite=*/0);
   }
   parallel::NcclOptions options;

@@ -1,5 +1,8 @@
-// The collectives.
+// The collectives, and messages in groups.
 #include <cuda_runtime_api.h>
+
+#include <utility>
+#include <vector>
 
 #include "tests/testing/cuda_on_cpu/cuda_on_cpu.h"
 #include "tests/testing/cuda_on_cpu/nccl/group.h"
@@ -13,8 +16,8 @@ bool IsDeviceMemory(const void* pointer) {
          attributes.type == cudaMemoryTypeDevice;
 }
 
-ncclResult_t Start(ncclComm_t communicator, cudaStream_t stream, ncclDataType_t type,
-                   const Part& part) {
+// ncclSuccess where a call may be made now; otherwise what it returns.
+ncclResult_t CheckCall(ncclComm_t communicator, ncclDataType_t type) {
   if (!Exists(communicator) || communicator->finalized || type != ncclFloat32) {
     return ncclInvalidArgument;
   }
@@ -22,11 +25,64 @@ ncclResult_t Start(ncclComm_t communicator, cudaStream_t stream, ncclDataType_t 
   if (cudaGetDevice(&device) != cudaSuccess) return ncclUnhandledCudaError;
   // A communicator before the last call is through, or of another device, is a mistake.
   if (device != communicator->device) return ncclInvalidArgument;
+  const ncclResult_t before = communicator->group->State(communicator->rank);
+  return before == ncclInProgress ? ncclInvalidArgument : before;
+}
+
+// The messages of the calling thread's group, which have one communicator and stream.
+struct OpenGroup {
+  int depth = 0;
+  ncclComm_t communicator = nullptr;
+  cudaStream_t stream = nullptr;
+  std::vector<Message> messages;
+};
+thread_local OpenGroup open_group;
+
+ncclResult_t AddMessage(ncclComm_t communicator, cudaStream_t stream, ncclDataType_t type,
+                        const Message& message) {
+  const ncclResult_t checked = CheckCall(communicator, type);
+  if (checked != ncclSuccess) return checked;
+  const void* memory = message.in != nullptr ? message.in : message.out;
+  if (!IsDeviceMemory(memory) || message.peer < 0 || message.peer >= communicator->group->ranks()) {
+    return ncclInvalidArgument;
+  }
+  const bool is_other = communicator != open_group.communicator || stream != open_group.stream;
+  if (!open_group.messages.empty() && is_other) return ncclInvalidUsage;
+  open_group.communicator = communicator;
+  open_group.stream = stream;
+  open_group.messages.push_back(message);
+  return ncclSuccess;
+}
+
+ncclResult_t EndGroup() {
+  if (--open_group.depth > 0) return ncclSuccess;
+  const std::vector<Message> messages = std::exchange(open_group.messages, {});
+  if (messages.empty()) return ncclSuccess;
+  const ncclComm_t communicator = open_group.communicator;
   const std::shared_ptr<Group> group = communicator->group;
   const int rank = communicator->rank;
-  const ncclResult_t before = group->State(rank);
-  if (before == ncclInProgress) return ncclInvalidArgument;
-  if (before != ncclSuccess) return before;
+  const cudaError_t queued = Enqueue(
+      open_group.stream, [group, rank, messages] { group->ExecuteMessages(rank, messages); });
+  if (queued != cudaSuccess) return ncclUnhandledCudaError;
+  group->CallMessages(rank, messages);
+  return communicator->blocking ? group->AwaitState(rank) : ncclInProgress;
+}
+
+// A message outside a group is a group of its own.
+ncclResult_t StartMessage(ncclComm_t communicator, cudaStream_t stream, ncclDataType_t type,
+                          const Message& message) {
+  ++open_group.depth;
+  const ncclResult_t added = AddMessage(communicator, stream, type, message);
+  const ncclResult_t ended = EndGroup();
+  return added == ncclSuccess ? ended : added;
+}
+
+ncclResult_t Start(ncclComm_t communicator, cudaStream_t stream, ncclDataType_t type,
+                   const Part& part) {
+  const ncclResult_t checked = CheckCall(communicator, type);
+  if (checked != ncclSuccess) return checked;
+  const std::shared_ptr<Group> group = communicator->group;
+  const int rank = communicator->rank;
   if (!IsDeviceMemory(part.in) || !IsDeviceMemory(part.out)) return ncclInvalidArgument;
   const cudaError_t queued = Enqueue(stream, [group, rank, part] { group->Execute(rank, part); });
   if (queued != cudaSuccess) return ncclUnhandledCudaError;
@@ -37,8 +93,11 @@ ncclResult_t Start(ncclComm_t communicator, cudaStream_t stream, ncclDataType_t 
 }  // namespace
 }  // namespace trainyard::cuda_on_cpu::nccl
 
+using trainyard::cuda_on_cpu::nccl::EndGroup;
+using trainyard::cuda_on_cpu::nccl::open_group;
 using trainyard::cuda_on_cpu::nccl::Part;
 using trainyard::cuda_on_cpu::nccl::Start;
+using trainyard::cuda_on_cpu::nccl::StartMessage;
 
 extern "C" {
 
@@ -71,6 +130,27 @@ ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType
   return Start(communicator, stream, type,
                {Part::Kind::kBroadcast, static_cast<const float*>(in), static_cast<float*>(out),
                 count, root});
+}
+
+ncclResult_t ncclSend(const void* in, size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t communicator, cudaStream_t stream) {
+  return StartMessage(communicator, stream, type,
+                      {.peer = peer, .in = static_cast<const float*>(in), .count = count});
+}
+
+ncclResult_t ncclRecv(void* out, size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t communicator, cudaStream_t stream) {
+  return StartMessage(communicator, stream, type,
+                      {.peer = peer, .out = static_cast<float*>(out), .count = count});
+}
+
+ncclResult_t ncclGroupStart() {
+  ++open_group.depth;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd() {
+  return open_group.depth == 0 ? ncclInvalidUsage : EndGroup();
 }
 
 }  // extern "C"

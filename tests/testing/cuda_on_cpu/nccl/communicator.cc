@@ -58,13 +58,13 @@ int LiveCommunicators() {
 
 }  // namespace trainyard::cuda_on_cpu::nccl
 
+using trainyard::cuda_on_cpu::nccl::communicators;
 using trainyard::cuda_on_cpu::nccl::Exists;
 using trainyard::cuda_on_cpu::nccl::Group;
-using trainyard::cuda_on_cpu::nccl::Release;
-using trainyard::cuda_on_cpu::nccl::communicators;
 using trainyard::cuda_on_cpu::nccl::handles_mutex;
 using trainyard::cuda_on_cpu::nccl::mem_alloc_fails;
 using trainyard::cuda_on_cpu::nccl::nccl_memory;
+using trainyard::cuda_on_cpu::nccl::Release;
 
 extern "C" {
 

@@ -18,7 +18,10 @@ std::map<std::string, std::weak_ptr<Group>>& Groups() {
 
 }  // namespace
 
-Group::Group(int ranks) : ranks_(ranks), members_(static_cast<size_t>(ranks)) {}
+Group::Group(int ranks)
+    : ranks_(ranks),
+      members_(static_cast<size_t>(ranks)),
+      ways_(static_cast<size_t>(ranks) * static_cast<size_t>(ranks)) {}
 
 std::shared_ptr<Group> Group::OfId(const ncclUniqueId& id, int ranks) {
   const std::string key(id.internal, sizeof(id.internal));
@@ -61,11 +64,27 @@ void Group::Call(int rank) {
   changed_.notify_all();
 }
 
+void Group::CallMessages(int rank, const std::vector<Message>& messages) {
+  const std::lock_guard lock(mutex_);
+  for (const Message& message : messages) {
+    message.in != nullptr ? ++WayOf(rank, message.peer).sends_called
+                          : ++WayOf(message.peer, rank).receives_called;
+  }
+  changed_.notify_all();
+}
+
 ncclResult_t Group::StateLocked(int rank) const {
   const Rank& me = members_[static_cast<size_t>(rank)];
   if (me.error != ncclSuccess) return me.error;
   for (const Rank& other : members_) {
     if (!other.joined || other.calls < me.calls) return ncclInProgress;
+  }
+  for (int peer = 0; peer < ranks_; ++peer) {
+    const Way& out = WayOf(rank, peer);
+    const Way& in = WayOf(peer, rank);
+    if (out.receives_called < out.sends_called || in.sends_called < in.receives_called) {
+      return ncclInProgress;
+    }
   }
   return ncclSuccess;
 }
@@ -111,6 +130,45 @@ void Group::Execute(int rank, const Part& part) {
   // Its memory may be gone soon: nobody may find it here.
   --arrived_;
   if (me.error == ncclSuccess && !me.left) me.error = ncclRemoteError;
+  changed_.notify_all();
+}
+
+template <typename Done>
+bool Group::AwaitPeer(std::unique_lock<std::mutex>& lock, int peer, Done done) {
+  const Rank& other = members_[static_cast<size_t>(peer)];
+  changed_.wait_for(lock, kPatience,
+                    [&] { return done() || other.left || other.error != ncclSuccess; });
+  return done();
+}
+
+void Group::ExecuteMessages(int rank, const std::vector<Message>& messages) {
+  std::unique_lock lock(mutex_);
+  Rank& me = members_[static_cast<size_t>(rank)];
+  if (me.left || me.error != ncclSuccess) return;
+  for (const Message& message : messages) {
+    if (message.in != nullptr) WayOf(rank, message.peer).shown.push_back(message);
+  }
+  changed_.notify_all();
+  bool is_whole = true;
+  for (const Message& message : messages) {
+    if (message.out == nullptr) continue;
+    std::deque<Message>& shown = WayOf(message.peer, rank).shown;
+    is_whole = is_whole && AwaitPeer(lock, message.peer, [&] { return !shown.empty(); });
+    // On hardware, anything may happen when sizes differ; here it is told.
+    is_whole = is_whole && shown.front().count == message.count;
+    if (!is_whole) break;
+    std::copy_n(shown.front().in, message.count, message.out);
+    shown.pop_front();
+    changed_.notify_all();
+  }
+  for (const Message& message : messages) {
+    if (message.in == nullptr) continue;
+    std::deque<Message>& shown = WayOf(rank, message.peer).shown;
+    is_whole = is_whole && AwaitPeer(lock, message.peer, [&] { return shown.empty(); });
+    // Its memory may be gone soon: nobody may find it here.
+    shown.clear();
+  }
+  if (!is_whole && me.error == ncclSuccess && !me.left) me.error = ncclRemoteError;
   changed_.notify_all();
 }
 

@@ -5,6 +5,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -21,6 +22,14 @@ struct Part {
   float* out = nullptr;
   size_t count = 0;  // as the call says it
   int root = -1;
+};
+
+// One send or receive of a rank.
+struct Message {
+  int peer = -1;
+  const float* in = nullptr;  // of a send
+  float* out = nullptr;       // of a receive
+  size_t count = 0;
 };
 
 // All functions may be called from any thread.
@@ -43,14 +52,25 @@ class Group {
   // Of a rank: an error, ncclInProgress where others have not yet made its last call, or have not
   // joined.
   ncclResult_t State(int rank);
+  // The same of a group of messages: these wait for their peers alone.
+  void CallMessages(int rank, const std::vector<Message>& messages);
   void Break(int rank, ncclResult_t error);
   // Waits while the state is ncclInProgress.
   ncclResult_t AwaitState(int rank);
 
   // Runs the rank's next collective on the device: waits for all other ranks' streams.
   void Execute(int rank, const Part& part);
+  // The same with messages: all are shown, then all received, then those shown have been taken.
+  void ExecuteMessages(int rank, const std::vector<Message>& messages);
 
  private:
+  // From one rank to another.
+  struct Way {
+    int64_t sends_called = 0;
+    int64_t receives_called = 0;
+    std::deque<Message> shown;  // and not taken yet
+  };
+
   struct Rank {
     bool joined = false;
     bool left = false;
@@ -62,6 +82,15 @@ class Group {
 
   ncclResult_t StateLocked(int rank) const;
   bool SomeoneIsGone() const;
+  Way& WayOf(int from, int to) {
+    return ways_[static_cast<size_t>(from) * members_.size() + static_cast<size_t>(to)];
+  }
+  const Way& WayOf(int from, int to) const {
+    return ways_[static_cast<size_t>(from) * members_.size() + static_cast<size_t>(to)];
+  }
+  // Waits for `done`; false where the peer is gone before. Others may have left in peace.
+  template <typename Done>
+  bool AwaitPeer(std::unique_lock<std::mutex>& lock, int peer, Done done);
   // All parts are there.
   void Compute();
 
@@ -69,6 +98,7 @@ class Group {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Rank> members_;
+  std::vector<Way> ways_;  // by sender, then by receiver
   int arrived_ = 0;
   int64_t turn_ = 0;
 };

@@ -176,6 +176,29 @@ TEST_F(YardShare, AWorkerIsNotBlamedForAPeerThatWasLostElsewhere) {
   EXPECT_TRUE(yard_->FindWorker("lab-1")->failed_jobs.empty());
 }
 
+TEST_F(YardShare, AWorkerIsNotBlamedForARankThatIsStuckElsewhere) {
+  Join("lab-1", 1);
+  Join("lab-2", 1);
+  const JobId job = Submit(2);
+  const auto& ranks = yard_->FindAttempt({job, 1})->ranks;
+  ASSERT_THAT(ranks, SizeIs(2));
+  ASSERT_NE(ranks[0].worker, ranks[1].worker);
+  const Failure stuck{FailureClass::kTransient, "RANK_STUCK", "rank 1 is stuck"};
+  ObservedAttempt seen = SeeExit(job, OutcomeKind::kFailed, stuck);
+  seen.outcome.failed_rank = 1;
+  const std::string teller = ranks[0].worker;
+  ASSERT_TRUE(Sync(teller, {seen}).ok());
+  EXPECT_TRUE(yard_->FindWorker(teller)->failed_jobs.empty());
+}
+
+TEST_F(YardShare, AStuckRankCountsAgainstTheWorkerThatHasIt) {
+  Join("lab-1", 1);
+  const JobId job = Submit(1);
+  const Failure stuck{FailureClass::kTransient, "RANK_STUCK", "rank 0 is stuck"};
+  ASSERT_TRUE(Sync("lab-1", {SeeExit(job, OutcomeKind::kFailed, stuck)}).ok());
+  EXPECT_THAT(yard_->FindWorker("lab-1")->failed_jobs, SizeIs(1));
+}
+
 TEST_F(YardShare, ASuccessClearsWhatAWorkerIsBlamedFor) {
   Join("lab-1", 1);
   const Failure crash{FailureClass::kTransient, "CRASH", "signal 11"};

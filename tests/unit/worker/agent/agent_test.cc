@@ -15,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/run_dir/assignment.h"
 #include "worker/run_dir/control.h"
 #include "worker/run_dir/records.h"
 #include "worker/run_dir/supervisor_lock.h"
@@ -58,7 +59,8 @@ class AgentTest : public ::testing::Test {
     options.settings.state_dir = folder_;
     options.settings.dataset_dir = "/data";
     options.settings.interface = "lo";
-    options.settings.address = "127.0.0.1";
+    options.settings.address = address_;
+    options.settings.worker = "w";
     options.settings.programs = {JoinPath(TRAINYARD_BIN_DIR, "trainyard-supervisor"),
                                  JoinPath(folder_, "trainer.sh")};
     options.identity = {"w", "uid", "host", "127.0.0.1", {{"zone", "a"}}};
@@ -138,6 +140,7 @@ class AgentTest : public ::testing::Test {
   FakeServerState state_;
   std::optional<FakeAgentServer> server_;
   std::string folder_;
+  std::string address_ = "127.0.0.1";  // of gangs over hosts
   std::unique_ptr<v1::AgentService::Stub> stub_;
   run_dir::RunDir dir_{""};
   std::unique_ptr<Nvml> nvml_;  // where a test has GPUs
@@ -343,6 +346,20 @@ TEST_F(AgentTest, ADeviceThatIsNotHereIsAFailureOfTheHardware) {
   EXPECT_TRUE(state_.Wait([&] { return state_.observed.empty(); }));
 }
 
+TEST_F(AgentTest, AnAddressThatIsNotHereIsAFailureWithAName) {
+  Trainer("exit 0");
+  address_ = "nosuch0";
+  StartAgent();
+  v1::DesiredAttempt desired = Run(1);
+  desired.set_world_size(2);
+  desired.set_spans_workers(true);
+  state_.Want(desired);
+  ASSERT_TRUE(WaitForDrained());
+  EXPECT_EQ(Last().outcome().failure().failure_class(), v1::FAILURE_CLASS_TRANSIENT);
+  EXPECT_EQ(Last().outcome().failure().reason(), "INTERFACE_NOT_FOUND");
+  EXPECT_THAT(Last().outcome().failure().message(), ::testing::HasSubstr("no interface 'nosuch0'"));
+}
+
 TEST_F(AgentTest, ATrainerThatIsNotThereIsAFailureWithAName) {
   StartAgent();
   state_.Want(Run(1));
@@ -416,6 +433,10 @@ cat $D/rendezvous/rank1)");
     return Seen() != nullptr && Seen()->rendezvous().contains("rank0") &&
            Seen()->rendezvous().at("rank0") == "mine";
   }));
+  const auto assignment = run_dir::ReadAssignment(dir_);
+  ASSERT_TRUE(assignment.ok()) << assignment.status();
+  EXPECT_EQ(assignment->interface, "127.0.0.1");
+  EXPECT_EQ(assignment->worker, "w");
   (*desired.mutable_rendezvous())["rank1"] = "theirs\n";
   state_.Want(desired);
   ASSERT_TRUE(WaitForDrained());

@@ -1,15 +1,19 @@
 #include "tests/unit/worker/parallel/communicator_cases.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
 #include "gmock/gmock.h"
+#include "worker/parallel/collective.h"
 
 namespace trainyard::parallel {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 // Element i of what `rank` brings: small integers, so that sums are exact.
@@ -106,6 +110,108 @@ TEST_P(CommunicatorTest, BroadcastCopiesFromEveryRoot) {
   });
 }
 
+// What each of `ranks` has for each: nothing, little, or much, and nothing at all for itself.
+size_t PartSize(int from, int to) {
+  constexpr size_t kSizes[] = {0, 1, 17, 4096, 300001};
+  return kSizes[static_cast<size_t>(3 * from + 2 * to) % 5];
+}
+
+// Element i of what `from` has for `to`.
+float PartValue(int from, int to, size_t i) {
+  return static_cast<float>(from * 1000 + to * 100 + static_cast<int>(i % 89));
+}
+
+TEST_P(CommunicatorTest, AllToAllBringsPartsOfAllSizesToTheirRanks) {
+  ExpectAllOk([](Communicator& communicator) -> absl::Status {
+    const int me = communicator.rank();
+    std::vector<std::vector<float>> sent, received;
+    std::vector<absl::Span<const float>> send;
+    std::vector<absl::Span<float>> receive;
+    for (int peer = 0; peer < communicator.world_size(); ++peer) {
+      std::vector<float>& part = sent.emplace_back(PartSize(me, peer));
+      for (size_t i = 0; i < part.size(); ++i) part[i] = PartValue(me, peer, i);
+      received.emplace_back(PartSize(peer, me));
+    }
+    send.assign(sent.begin(), sent.end());
+    for (std::vector<float>& part : received) receive.push_back(absl::MakeSpan(part));
+    for (int round = 0; round < 3; ++round) {
+      for (std::vector<float>& part : received) std::fill(part.begin(), part.end(), -1.0F);
+      TY_RETURN_IF_ERROR(communicator.AllToAll(send, receive));
+      for (int peer = 0; peer < communicator.world_size(); ++peer) {
+        for (size_t i = 0; i < receive[static_cast<size_t>(peer)].size(); ++i) {
+          TY_RETURN_IF_ERROR(Unless(receive[static_cast<size_t>(peer)][i] == PartValue(peer, me, i),
+                                    "all_to_all is wrong"));
+        }
+      }
+    }
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(CommunicatorTest, AllToAllWithoutAnythingIsStillInStep) {
+  ExpectAllOk([](Communicator& communicator) -> absl::Status {
+    const auto ranks = static_cast<size_t>(communicator.world_size());
+    const std::vector<absl::Span<const float>> send(ranks);
+    const std::vector<absl::Span<float>> receive(ranks);
+    TY_RETURN_IF_ERROR(communicator.AllToAll(send, receive));
+    const absl::Status wrong = communicator.AllToAll(absl::MakeSpan(send).subspan(1), receive);
+    TY_RETURN_IF_ERROR(Unless(ErrorReason(wrong) == "COLLECTIVE_MISMATCH", wrong.ToString()));
+    return communicator.Barrier();
+  });
+}
+
+// Each rank sends to the next one, and the last one to the first, ordered so that none waits in a
+// circle.
+TEST_P(CommunicatorTest, MessagesReachTheirRanksInOrder) {
+  ExpectAllOk([](Communicator& communicator) -> absl::Status {
+    const int me = communicator.rank(), ranks = communicator.world_size();
+    if (ranks == 1) return absl::OkStatus();
+    const int next = (me + 1) % ranks, before = (me + ranks - 1) % ranks;
+    for (const size_t size : {size_t{0}, size_t{1}, size_t{1000}, size_t{65536}, size_t{200001}}) {
+      const std::vector<float> values = Values(me, size);
+      std::vector<float> received(size);
+      if (me != 0) TY_RETURN_IF_ERROR(communicator.Receive(absl::MakeSpan(received), before));
+      TY_RETURN_IF_ERROR(communicator.Send(values, next));
+      if (me == 0) TY_RETURN_IF_ERROR(communicator.Receive(absl::MakeSpan(received), before));
+      TY_RETURN_IF_ERROR(Unless(received == Values(before, size), "a message is wrong"));
+      // Between messages the others go on as ever.
+      TY_RETURN_IF_ERROR(communicator.Barrier());
+    }
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(CommunicatorTest, MessagesConcernTwoRanksAlone) {
+  ExpectAllOk([](Communicator& communicator) -> absl::Status {
+    const int me = communicator.rank();
+    std::vector<float> values = Values(1, 3000);
+    // The first two talk, and count what they say; the others have gone on meanwhile.
+    for (int i = 0; i < 5 && communicator.world_size() > 1; ++i) {
+      std::vector<float> received(values.size());
+      if (me == 1) TY_RETURN_IF_ERROR(communicator.Send(values, 0));
+      if (me == 0) {
+        TY_RETURN_IF_ERROR(communicator.Receive(absl::MakeSpan(received), 1));
+        TY_RETURN_IF_ERROR(Unless(received == values, "a message is wrong"));
+      }
+    }
+    return communicator.AllReduce(absl::MakeSpan(values));
+  });
+}
+
+TEST_P(CommunicatorTest, ThereAreNoMessagesToOneselfOrToNobody) {
+  ExpectAllOk([](Communicator& communicator) -> absl::Status {
+    std::vector<float> values(3);
+    for (const int peer : {-1, communicator.rank(), communicator.world_size()}) {
+      const absl::Status sent = communicator.Send(values, peer);
+      TY_RETURN_IF_ERROR(Unless(ErrorReason(sent) == "COLLECTIVE_MISMATCH", sent.ToString()));
+      const absl::Status received = communicator.Receive(absl::MakeSpan(values), peer);
+      TY_RETURN_IF_ERROR(
+          Unless(ErrorReason(received) == "COLLECTIVE_MISMATCH", received.ToString()));
+    }
+    return communicator.Barrier();
+  });
+}
+
 TEST_P(CommunicatorTest, ManyCallsInARowKeepTheirOrder) {
   ExpectAllOk([](Communicator& communicator) -> absl::Status {
     const int ranks = communicator.world_size();
@@ -141,6 +247,71 @@ TEST_P(CommunicatorLossTest, ALostRankIsNamedWithOperationAndSequence) {
   EXPECT_EQ(ErrorReason(statuses[0]), "PEER_LOST") << statuses[0];
   EXPECT_THAT(std::string(statuses[0].message()),
               HasSubstr("rank 0: all_reduce 2: rank 1 was lost"));
+  EXPECT_EQ(BlameOf(statuses[0]), (Blame{.peer = 1, .operation = "all_reduce", .sequence = 2}));
+}
+
+TEST_P(CommunicatorLossTest, ALostSenderIsNamedAfterItsLastMessage) {
+  const auto statuses = RunGang(GetParam(), 2, [](Communicator& communicator) -> absl::Status {
+    std::vector<float> values(1000, 1);
+    if (communicator.rank() == 1) return communicator.Send(values, 0);
+    TY_RETURN_IF_ERROR(communicator.Receive(absl::MakeSpan(values), 1));
+    return communicator.Receive(absl::MakeSpan(values), 1);
+  });
+  EXPECT_TRUE(statuses[1].ok()) << statuses[1];
+  EXPECT_EQ(ErrorReason(statuses[0]), "PEER_LOST") << statuses[0];
+  EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("rank 0: receive 2: rank 1 was lost"));
+}
+
+TEST_P(CommunicatorLossTest, ARankLostInAnAllToAllIsNamed) {
+  const auto statuses = RunGang(GetParam(), 2, [](Communicator& communicator) -> absl::Status {
+    if (communicator.rank() == 1) return absl::OkStatus();
+    const std::vector<float> values(1000, 1);
+    std::vector<float> received(1000);
+    return communicator.AllToAll({absl::Span<const float>(), values},
+                                 {absl::Span<float>(), absl::MakeSpan(received)});
+  });
+  // By way of another communicator, it is the first call of that one.
+  EXPECT_THAT(std::string(statuses[0].message()),
+              ContainsRegex("^rank 0: all_(to_all|gather) 1: rank 1 was lost"));
+}
+
+TEST_P(CommunicatorFaultTest, AMessageThatNobodySendsTimesOut) {
+  absl::Notification gave_up;
+  const auto statuses = RunGang(
+      GetParam(), 2,
+      [&gave_up](Communicator& communicator) -> absl::Status {
+        std::vector<float> values(10);
+        if (communicator.rank() == 1) {
+          gave_up.WaitForNotification();
+          return absl::OkStatus();
+        }
+        const absl::Status status = communicator.Receive(absl::MakeSpan(values), 1);
+        gave_up.Notify();
+        return status;
+      },
+      absl::Milliseconds(100));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(statuses[0])) << statuses[0];
+  EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("rank 0: receive 1: "));
+}
+
+TEST_P(CommunicatorFaultTest, PartsThatDoNotFitAreAnError) {
+  const auto statuses = RunGang(
+      GetParam(), 2,
+      [](Communicator& communicator) -> absl::Status {
+        const auto peer = static_cast<size_t>(1 - communicator.rank());
+        const std::vector<float> values(communicator.rank() == 0 ? 100 : 50);
+        std::vector<float> received(100);
+        std::vector<absl::Span<const float>> send(2);
+        std::vector<absl::Span<float>> receive(2);
+        send[peer] = values;
+        receive[peer] = absl::MakeSpan(received);
+        // Rank 0 waits for 100 elements where rank 1 has 50.
+        TY_RETURN_IF_ERROR(communicator.AllToAll(send, receive));
+        return communicator.Barrier();
+      },
+      absl::Milliseconds(200));
+  EXPECT_FALSE(statuses[0].ok());
+  EXPECT_FALSE(statuses[1].ok());
 }
 
 TEST_P(CommunicatorFaultTest, AStuckRankTimesOut) {

@@ -1,6 +1,7 @@
 // What communicators over host memory promise, and what is particular to each.
 #include <cstdlib>
 #include <string>
+#include <thread>
 
 #include "common/base/check.h"
 #include "common/base/errors.h"
@@ -68,6 +69,31 @@ TEST_F(GlooRendezvousTest, KeysOfAnEarlierRunAreReported) {
   ASSERT_TRUE(run_dir::SetRendezvousKey(options_.run_dir, "gloo.0", "old").ok());
   const auto communicator = ConnectGloo(options_);
   EXPECT_THAT(std::string(communicator.status().message()), HasSubstr("keys of an earlier run"));
+}
+
+TEST_F(GlooRendezvousTest, AKeyOfAnotherFormIsReported) {
+  for (const char* key : {"gloo.1", "gloo.address.1"}) {
+    ASSERT_TRUE(run_dir::SetRendezvousKey(options_.run_dir, key, "other").ok());
+  }
+  EXPECT_THAT(std::string(ConnectGloo(options_).status().message()),
+              HasSubstr("the rendezvous key of rank 1 has 5 bytes"));
+}
+
+TEST_F(GlooRendezvousTest, ErrorsNameTheAddressesOfBothRanks) {
+  options_.connect_timeout = absl::Seconds(60);
+  GlooOptions other = options_;
+  other.rank = 1 - options_.rank;
+  other.worker = "beta";
+  options_.worker = "alpha";
+  std::thread leaver([&other] { EXPECT_TRUE(ConnectGloo(other).ok()); });
+  auto communicator = ConnectGloo(options_);
+  leaver.join();
+  ASSERT_TRUE(communicator.ok()) << communicator.status();
+  const absl::Status lost = (*communicator)->Barrier();
+  EXPECT_EQ(ErrorReason(lost), "PEER_LOST");
+  const std::string message(lost.message());
+  EXPECT_THAT(message, HasSubstr("; rank 1 is at 127.0.0.1:"));
+  EXPECT_THAT(message, HasSubstr(" on worker beta, rank 0 at 127.0.0.1 on worker alpha"));
 }
 
 class ShmRendezvousTest : public ::testing::Test {

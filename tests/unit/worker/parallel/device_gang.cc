@@ -1,9 +1,11 @@
 #include "tests/unit/worker/parallel/device_gang.h"
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/status_macros.h"
 #include "tests/testing/cuda_on_cpu/cuda_on_cpu.h"
 #include "worker/parallel/staged/staged_communicator.h"
 
@@ -42,6 +44,31 @@ class OverDevice : public Communicator {
     return CopyBack(status, device, values);
   }
   absl::Status Barrier() override { return inner_->Barrier(); }
+  absl::Status AllToAll(absl::Span<const absl::Span<const float>> send,
+                        absl::Span<const absl::Span<float>> receive) override {
+    std::deque<DeviceFloats> memory;
+    std::vector<absl::Span<const float>> device_send;
+    std::vector<absl::Span<float>> device_receive;
+    for (const auto& part : send) device_send.push_back(memory.emplace_back(part).span());
+    for (const auto& part : receive) {
+      device_receive.push_back(memory.emplace_back(part.size()).span());
+    }
+    TY_RETURN_IF_ERROR(inner_->AllToAll(device_send, device_receive));
+    for (size_t i = 0; i < receive.size(); ++i) {
+      const std::vector<float> result = memory[send.size() + i].Read();
+      std::copy(result.begin(), result.end(), receive[i].begin());
+    }
+    return absl::OkStatus();
+  }
+  absl::Status Send(absl::Span<const float> values, int peer) override {
+    const DeviceFloats device(values);
+    return inner_->Send(device.span(), peer);
+  }
+  absl::Status Receive(absl::Span<float> values, int peer) override {
+    const DeviceFloats device(values.size());
+    const absl::Status status = inner_->Receive(device.span(), peer);
+    return CopyBack(status, device, values);
+  }
 
  private:
   static absl::Status CopyBack(const absl::Status& status, const DeviceFloats& device,

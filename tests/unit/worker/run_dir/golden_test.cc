@@ -22,6 +22,7 @@ TEST(RunDirGolden, AssignmentIsWrittenByteForByte) {
   EXPECT_EQ(assignment->ranks[0].cpus, std::vector<int64_t>{0});
   EXPECT_EQ(assignment->ranks[1].threads, 2);
   EXPECT_EQ(assignment->resume_from, "checkpoints/step-312");
+  EXPECT_EQ(assignment->worker, "alpha");
   EXPECT_EQ(EncodeAssignment(*assignment).value(), golden);
 }
 
@@ -44,6 +45,7 @@ TEST(RunDirGolden, ProgressIsWrittenByteForByte) {
   progress.data_digest = "glyphs-v1:train=20000";
   progress.model_digest = "xxh3-128:0123456789abcdef0123456789abcdef";
   progress.update_time_us = 1790000000000000;
+  progress.silent_until_boottime_us = 123456000000;
   EXPECT_EQ(EncodeProgress(progress), GoldenText("progress.json"));
   EXPECT_EQ(DecodeProgress(GoldenText("progress.json"), "progress.json").value(), progress);
 }
@@ -55,6 +57,9 @@ TEST(RunDirGolden, ResultIsWrittenByteForByte) {
   result.message = "loss is nan at step 12";
   result.step = 11;
   result.metrics = {{"test.accuracy", 0.91}, {"train.loss", std::nan("")}};
+  result.stuck_rank = 1;
+  result.operation = "all_reduce";
+  result.sequence = 27;
   EXPECT_EQ(EncodeRankResult(result), GoldenText("result.json"));
   const auto read = DecodeRankResult(GoldenText("result.json"), "result.json");
   ASSERT_TRUE(read.ok()) << read.status();

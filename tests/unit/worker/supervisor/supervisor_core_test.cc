@@ -2,6 +2,7 @@
 
 #include <csignal>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -112,8 +113,9 @@ TEST(SupervisorCore, PeersOfAFailedRankGetAGraceThenTermThenKill) {
   const absl::Duration term = kStart + kPeerGrace;
   EXPECT_EQ(core.Tick(term), SignalToSend::kTerm);
   EXPECT_EQ(core.Tick(term), SignalToSend::kNone);
-  EXPECT_EQ(core.NextDeadline(), term + kDefaultTermGrace);
-  const absl::Duration killed = term + kDefaultTermGrace;
+  EXPECT_EQ(core.NextDeadline(), term + kFailureTermGrace);
+  const absl::Duration killed = term + kFailureTermGrace;
+  EXPECT_LT(killed, kStart + absl::Seconds(5)) << "what users are promised";
   EXPECT_EQ(core.Tick(killed), SignalToSend::kKill);
   EXPECT_EQ(core.Tick(killed), SignalToSend::kNone);
   EXPECT_EQ(core.Tick(killed + kKillInterval), SignalToSend::kKill);
@@ -269,6 +271,196 @@ TEST(SupervisorCore, ProcessesThatOutliveAllRanksAreToldToGoAndKilled) {
   EXPECT_EQ(core.Tick(kStart + kStrayGrace), SignalToSend::kKill);
   core.GroupGone();
   EXPECT_EQ(core.Exit(0).outcome, Outcome::kSucceeded);
+}
+
+run_dir::Progress Promises(absl::Duration silent_until, int64_t step = 120) {
+  run_dir::Progress progress;
+  progress.state = run_dir::Progress::State::kRunning;
+  progress.step = step;
+  progress.silent_until_boottime_us = absl::ToInt64Microseconds(silent_until);
+  return progress;
+}
+
+RankEnd WaitedInVain(int rank, int for_rank) {
+  RankEnd end = Failed(rank, Outcome::kTransient, "COLLECTIVE_TIMEOUT");
+  end.result->message = absl::StrCat("rank ", rank, ": all_reduce 27");
+  end.result->stuck_rank = for_rank;
+  return end;
+}
+
+// Ticks once a second from `begin`, and returns when the first signal is due.
+absl::Duration FirstSignal(SupervisorCore& core, absl::Duration begin, absl::Duration end) {
+  for (absl::Duration now = begin; now <= end; now += kTickInterval) {
+    if (core.Tick(now) != SignalToSend::kNone) return now;
+  }
+  return absl::InfiniteDuration();
+}
+
+TEST(SupervisorCore, ARankPastItsPromiseIsStuckAndNamedWithWhatItDoes) {
+  SupervisorCore core({0, 1});
+  core.ProgressSeen(kStart, 0, Promises(kStart + absl::Seconds(100)));
+  core.ProgressSeen(kStart, 1, Promises(kStart + absl::Seconds(10)));
+  EXPECT_EQ(core.NextDeadline(), kStart + absl::Seconds(10) + kPromiseMargin);
+  const absl::Duration stuck = FirstSignal(core, kStart, kStart + absl::Seconds(60));
+  EXPECT_EQ(stuck, kStart + absl::Seconds(10) + kPromiseMargin);
+  EXPECT_THAT(core.TakeSuspects(), testing::ElementsAre(1));
+  EXPECT_THAT(core.TakeSuspects(), testing::IsEmpty());
+  core.SuspectSeen(1, "is stopped by a signal (T)");
+  EXPECT_EQ(core.NextDeadline(), stuck + kFailureTermGrace);
+  core.RankEnded(stuck, Failed(0, Outcome::kStopped, ""));
+  EXPECT_EQ(core.Tick(stuck + kFailureTermGrace), SignalToSend::kKill);
+  core.RankEnded(stuck + kFailureTermGrace, Killed(1, SIGKILL));
+  core.GroupGone();
+  const auto exit = core.Exit(0);
+  EXPECT_EQ(exit.outcome, Outcome::kTransient);
+  EXPECT_EQ(exit.reason, kReasonRankStuck);
+  EXPECT_EQ(exit.failed_rank, 1);
+  EXPECT_EQ(exit.message,
+            "rank 1 is stuck after step 120 (running): no sign of life 2.0s after the time that it "
+            "had promised; it is stopped by a signal (T)");
+  EXPECT_EQ(exit.ranks[0].outcome, Outcome::kStopped);
+  EXPECT_EQ(exit.ranks[1].reason, kReasonRankStuck);
+}
+
+TEST(SupervisorCore, APromiseThatIsRenewedOrWasNeverMadeIsNotBroken) {
+  SupervisorCore core({0, 1});
+  core.ProgressSeen(kStart, 1, Promises(absl::ZeroDuration()));
+  for (absl::Duration now = kStart; now < kStart + absl::Hours(1); now += kTickInterval) {
+    core.ProgressSeen(now, 0, Promises(now + absl::Seconds(2)));
+    ASSERT_EQ(core.Tick(now), SignalToSend::kNone);
+  }
+}
+
+TEST(SupervisorCore, ARankThatEndedHasKeptItsPromise) {
+  SupervisorCore core({0, 1});
+  core.ProgressSeen(kStart, 0, Promises(kStart + absl::Seconds(1)));
+  core.RankEnded(kStart, Succeeded(0));
+  core.ProgressSeen(kStart, 0, Promises(kStart + absl::Seconds(1)));
+  EXPECT_EQ(FirstSignal(core, kStart, kStart + absl::Minutes(1)), absl::InfiniteDuration());
+}
+
+// A lid that was closed, or a machine without a processor to spare.
+TEST(SupervisorCore, TimeInWhichTheSupervisorWasNotRunDoesNotCount) {
+  SupervisorCore core({0});
+  core.ProgressSeen(kStart, 0, Promises(kStart + absl::Seconds(10)));
+  EXPECT_EQ(FirstSignal(core, kStart, kStart + absl::Seconds(4)), absl::InfiniteDuration());
+  const absl::Duration wake = kStart + absl::Hours(8);
+  core.ProgressSeen(kStart, 0, Promises(kStart + absl::Seconds(10)));
+  EXPECT_EQ(core.Tick(wake), SignalToSend::kNone);
+  // The six seconds that were left when it fell asleep, and the margin.
+  EXPECT_EQ(FirstSignal(core, wake, wake + absl::Minutes(1)),
+            wake + absl::Seconds(6) + kPromiseMargin);
+  EXPECT_EQ(core.Exit(0).reason, kReasonRankStuck);
+}
+
+TEST(SupervisorCore, OfRanksThatHangTogetherTheOneThatCameLeastFarIsNamed) {
+  SupervisorCore core({0, 1, 2});
+  core.ProgressSeen(kStart, 0, Promises(kStart, 120));
+  core.ProgressSeen(kStart, 1, Promises(kStart + absl::Seconds(1), 119));
+  core.ProgressSeen(kStart, 2, Promises(kStart, 120));
+  EXPECT_EQ(core.Tick(kStart + absl::Seconds(1) + kPromiseMargin), SignalToSend::kTerm);
+  EXPECT_THAT(core.TakeSuspects(), testing::ElementsAre(1, 0, 2));
+  EXPECT_EQ(core.Exit(0).failed_rank, 1);
+}
+
+TEST(SupervisorCore, AnAttemptThatIsStoppedIsNotWatched) {
+  SupervisorCore core({0});
+  core.ProgressSeen(kStart, 0, Promises(kStart + absl::Seconds(1)));
+  core.StopAsked(kStart, {"preempted", absl::Seconds(30)});
+  EXPECT_EQ(core.Tick(kStart), SignalToSend::kTerm);
+  EXPECT_EQ(FirstSignal(core, kStart + absl::Seconds(1), kStart + absl::Minutes(1)),
+            kStart + absl::Seconds(30));
+  // It had its grace, and now people want to know why that was not enough.
+  EXPECT_THAT(core.TakeSuspects(), testing::ElementsAre(0));
+  core.SuspectSeen(0, "sleeps in futex (S)");
+  core.RankEnded(kStart + absl::Seconds(30), Killed(0, SIGKILL));
+  core.GroupGone();
+  EXPECT_EQ(core.Exit(0).reason, "preempted");
+  EXPECT_EQ(core.Exit(0).ranks[0].message, "rank 0 did not answer; it sleeps in futex (S)");
+}
+
+// Its gang failed on another host, maybe for its sake: afterwards nobody could tell.
+TEST(SupervisorCore, ARankThatHasBeenSilentForLongIsLookedAtBeforeItIsTold) {
+  SupervisorCore core({0, 1, 2});
+  const absl::Duration now = kStart + absl::Seconds(10);
+  core.ProgressSeen(kStart, 0, Promises(kStart + absl::Seconds(13)));
+  core.ProgressSeen(now - absl::Seconds(1), 1, Promises(now + absl::Seconds(12)));
+  core.StopAsked(now, {"superseded", absl::Seconds(3)});
+  EXPECT_EQ(core.Tick(now), SignalToSend::kTerm);
+  EXPECT_THAT(core.TakeSuspects(), testing::ElementsAre(0));
+}
+
+TEST(SupervisorCore, AfterTheLeaseNothingComesBeforeTheKill) {
+  SupervisorCore core({0});
+  core.LeaseSeen({kStart});
+  core.ProgressSeen(kStart - absl::Seconds(9), 0, Promises(kStart + absl::Seconds(1)));
+  EXPECT_EQ(core.Tick(kStart), SignalToSend::kTerm);
+  EXPECT_EQ(core.Tick(kStart + kDefaultTermGrace), SignalToSend::kKill);
+  EXPECT_THAT(core.TakeSuspects(), testing::IsEmpty());
+}
+
+TEST(SupervisorCore, TheRankThatOthersWaitedForIsNamedAndNotTheOneThatSaidSo) {
+  SupervisorCore core({0, 1, 2});
+  core.RankEnded(kStart, Failed(2, Outcome::kTransient, "PEER_LOST"));
+  core.RankEnded(kStart, WaitedInVain(0, 1));
+  EXPECT_EQ(core.Tick(kStart + kPeerGrace), SignalToSend::kTerm);
+  EXPECT_THAT(core.TakeSuspects(), testing::ElementsAre(1));
+  core.SuspectSeen(1, "sleeps in read (S), in Prefetcher::Next");
+  core.RankEnded(kStart + kPeerGrace, Killed(1, SIGTERM));
+  core.GroupGone();
+  const auto exit = core.Exit(0);
+  EXPECT_EQ(exit.reason, kReasonRankStuck);
+  EXPECT_EQ(exit.outcome, Outcome::kTransient);
+  EXPECT_EQ(exit.failed_rank, 1);
+  EXPECT_EQ(exit.message,
+            "rank 1 is stuck: rank 0: all_reduce 27; it sleeps in read (S), in Prefetcher::Next");
+  EXPECT_EQ(exit.ranks[0].reason, "COLLECTIVE_TIMEOUT");
+  EXPECT_EQ(exit.ranks[1].reason, kReasonRankStuck);
+}
+
+// In a pipeline each rank waits for its neighbour.
+TEST(SupervisorCore, AChainOfRanksThatWaitLeadsToTheOneThatDoesNot) {
+  SupervisorCore core({0, 1, 2});
+  core.RankEnded(kStart, WaitedInVain(0, 1));
+  core.RankEnded(kStart, WaitedInVain(1, 2));
+  EXPECT_EQ(core.Exit(0).failed_rank, 2);
+  SupervisorCore circle({0, 1});
+  circle.RankEnded(kStart, WaitedInVain(0, 1));
+  circle.RankEnded(kStart, WaitedInVain(1, 0));
+  EXPECT_EQ(circle.Exit(0).failed_rank, 0);
+}
+
+TEST(SupervisorCore, ARankOnAnotherHostIsNamedTooAndACrashIsNearerToTheCause) {
+  SupervisorCore core({0, 1});
+  core.RankEnded(kStart, WaitedInVain(0, 7));
+  core.RankEnded(kStart, WaitedInVain(1, 7));
+  EXPECT_EQ(core.Exit(0).failed_rank, 7);
+  SupervisorCore crashed({0, 1});
+  crashed.RankEnded(kStart, WaitedInVain(0, 1));
+  crashed.RankEnded(kStart, Killed(1, SIGSEGV));
+  EXPECT_EQ(crashed.Exit(0).reason, "KILLED_BY_SIGNAL");
+  EXPECT_EQ(crashed.Exit(0).failed_rank, 1);
+}
+
+TEST(SupervisorCore, WhereTheTransportKnowsNoNameTheRankThatNoticedNothingIsIt) {
+  SupervisorCore core({0, 1});
+  core.RankEnded(kStart, WaitedInVain(0, -1));
+  EXPECT_EQ(core.Exit(0).reason, "COLLECTIVE_TIMEOUT");
+  EXPECT_EQ(core.Tick(kStart + kPeerGrace), SignalToSend::kTerm);
+  core.SuspectSeen(1, "is running (R)");
+  EXPECT_EQ(core.Exit(0).failed_rank, 1);
+  EXPECT_EQ(core.Exit(0).reason, kReasonRankStuck);
+}
+
+TEST(SupervisorCore, OfALargeGangAFewSuspectsAreLookedAt) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < 16; ++rank) ranks.push_back(rank);
+  SupervisorCore core(ranks);
+  for (const int rank : ranks) core.ProgressSeen(kStart, rank, Promises(kStart));
+  EXPECT_EQ(core.Tick(kStart + kPromiseMargin), SignalToSend::kTerm);
+  EXPECT_EQ(core.TakeSuspects().size(), kSuspectsMax);
+  EXPECT_EQ(core.Tick(kStart + kPromiseMargin + kFailureTermGrace), SignalToSend::kKill);
+  EXPECT_THAT(core.TakeSuspects(), testing::IsEmpty());
 }
 
 TEST(SupervisorCore, AStopDuringThePeersGraceTakesEffectAtOnce) {

@@ -334,5 +334,68 @@ TEST_F(SupervisorTest, AnExitThatCannotBeWrittenIsTriedAgain) {
   EXPECT_EQ(Exit().outcome, Outcome::kSucceeded);
 }
 
+// Shell words that promise to say something again within so many microseconds.
+std::string PromiseWithin(int64_t us) {
+  return absl::StrCat(R"(U=$(awk '{printf "%.0f", $1 * 1000000}' /proc/uptime)
+echo "{\"state\":\"running\",\"step\":7,\"silent_until_boottime_us\":$((U+)",
+                      us, R"())}" > $D/ranks/$R/progress.new
+mv $D/ranks/$R/progress.new $D/ranks/$R/progress.json
+)");
+}
+
+// Nobody sends a signal to the supervisor, and no rank ends: the promise alone tells.
+TEST_F(SupervisorTest, ARankThatIsSilentIsNamedWithItsStacksAndItsPeersEnd) {
+  Assign(2);
+  Trainer(absl::StrCat("trap 'exit 15' TERM\n", R"(if [ $R = 1 ]; then
+)",
+                       PromiseWithin(500'000), R"(kill -STOP $$
+fi
+while true; do
+)",
+                       PromiseWithin(60'000'000), "sleep 0.2\ndone"));
+  Launch();
+  EXPECT_EQ(Join(), 0);
+  const auto exit = Exit();
+  EXPECT_EQ(exit.outcome, Outcome::kTransient);
+  EXPECT_EQ(exit.reason, "RANK_STUCK");
+  EXPECT_EQ(exit.failed_rank, 1);
+  EXPECT_THAT(exit.message, testing::StartsWith("rank 1 is stuck after step 7 (running): "));
+  EXPECT_THAT(exit.message, testing::HasSubstr("is stopped by a signal (T)"));
+  EXPECT_EQ(exit.ranks[0].outcome, Outcome::kStopped);
+  EXPECT_EQ(exit.ranks[1].reason, "RANK_STUCK");
+  const auto log = ReadFile(dir_->LogPath(1));
+  ASSERT_TRUE(log.ok());
+  EXPECT_THAT(*log, testing::HasSubstr("==== stacks of rank 1 (process "));
+  EXPECT_THAT(*log, testing::HasSubstr("thread "));
+  EXPECT_THAT(ReadFile(dir_->LogPath(0)).value(), testing::Not(testing::HasSubstr("stacks")));
+}
+
+// Users are promised that nothing of the attempt is left 5 s after a rank has failed, even of
+// peers that do not listen; the rest is for a busy machine.
+TEST_F(SupervisorTest, PeersThatIgnoreTheFailureAreGoneWithinSeconds) {
+  Assign(3);
+  Trainer(R"(trap '' TERM
+touch $D/up.$R
+if [ $R = 2 ]; then
+  while [ ! -e $D/up.0 -o ! -e $D/up.1 ]; do sleep 0.02; done
+  date +%s%N > $D/failed
+  kill -KILL $$
+fi
+while true; do sleep 0.05; done)");
+  Launch();
+  EXPECT_EQ(Join(), 0);
+  const auto exit = Exit();
+  EXPECT_EQ(exit.reason, "KILLED_BY_SIGNAL");
+  EXPECT_EQ(exit.failed_rank, 2);
+  EXPECT_EQ(exit.ranks[0].signal, SIGKILL);
+  EXPECT_THAT(exit.ranks[0].message, testing::HasSubstr("rank 0 did not answer; it "));
+  const auto text = ReadFile(JoinPath(dir_->root(), "failed"));
+  int64_t failed_ns = 0;
+  ASSERT_TRUE(text.ok() && absl::SimpleAtoi(absl::StripSuffix(*text, "\n"), &failed_ns));
+  const absl::Duration took = absl::Microseconds(exit.end_time_us) - absl::Nanoseconds(failed_ns);
+  std::printf("all gone %.2f s after the failure\n", absl::ToDoubleSeconds(took));
+  EXPECT_LT(took, absl::Seconds(5) + absl::Seconds(3));
+}
+
 }  // namespace
 }  // namespace trainyard

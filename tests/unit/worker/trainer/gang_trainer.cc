@@ -33,6 +33,10 @@ std::vector<run_dir::RankResult> GangTrainer::Run() {
   TY_CHECK_OK(run_dir::WriteAssignment(dir_, assignment_));
   const int world_size = assignment_.world_size;
   const auto group = parallel::MakeLocalGroup(world_size);
+  std::map<std::string, std::shared_ptr<parallel::LocalGroup>> further;
+  for (const char* name : {"gradients", "batch_norm"}) {
+    further[name] = parallel::MakeLocalGroup(world_size);
+  }
   std::vector<run_dir::RankResult> results(static_cast<size_t>(world_size));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
@@ -40,10 +44,18 @@ std::vector<run_dir::RankResult> GangTrainer::Run() {
       RankOptions options{.run_dir = dir_.root(), .rank = rank, .connect = {}};
       // Held here too, so that a rank that fails before it connects is lost to the others.
       auto host = parallel::MakeLocalCommunicator(group, rank);
+      std::map<std::string, std::unique_ptr<parallel::Communicator>> lines;
+      for (const auto& [name, line] : further) {
+        lines[name] = parallel::MakeLocalCommunicator(line, rank);
+      }
       options.connect = [&](const run_dir::Assignment&,
                             engine::MemoryKind arena) -> absl::StatusOr<Communicators> {
         Communicators communicators;
         communicators.host = std::move(host);
+        communicators.connect_group = [&lines](const parallel::Group& of)
+            -> absl::StatusOr<std::unique_ptr<parallel::Communicator>> {
+          return std::move(lines.at(of.name));
+        };
         if (arena == engine::MemoryKind::kHost || !connect_device_) return communicators;
         TY_ASSIGN_OR_RETURN(communicators.device, connect_device_(rank, *communicators.host));
         return communicators;

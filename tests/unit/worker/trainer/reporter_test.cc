@@ -99,6 +99,34 @@ TEST_F(ReporterTest, AHalfLineOfAKilledPredecessorIsCutOff) {
   EXPECT_THAT(Metrics(), HasSubstr(whole + "{\"step\":2,\"name\":\"lr\""));
 }
 
+// Until when the rank says something again, from now.
+TEST_F(ReporterTest, EveryRecordPromisesTheNextOne) {
+  const auto promised = [this] {
+    return absl::Microseconds(Progress().silent_until_boottime_us) - clock_.Uptime();
+  };
+  Reporter reporter = Open();
+  EXPECT_EQ(promised(), absl::Minutes(30)) << "loading may take its time";
+  ASSERT_TRUE(Step(reporter, 1).ok());
+  EXPECT_EQ(promised(), absl::Minutes(2));
+  reporter.set_running_silence(absl::Seconds(13));
+  clock_.SleepFor(absl::Milliseconds(10));
+  ASSERT_TRUE(Step(reporter, 2).ok());
+  EXPECT_EQ(promised(), absl::Seconds(13)) << "a promise that is much shorter is made at once";
+  reporter.set_running_silence(absl::Seconds(12));
+  clock_.SleepFor(absl::Milliseconds(900));
+  ASSERT_TRUE(Step(reporter, 3).ok());
+  EXPECT_EQ(promised(), absl::Seconds(13) - absl::Milliseconds(900));
+  clock_.SleepFor(absl::Milliseconds(100));
+  ASSERT_TRUE(Step(reporter, 4).ok());
+  EXPECT_EQ(promised(), absl::Seconds(12)) << "a second has passed";
+  ASSERT_TRUE(reporter.Promise(absl::Seconds(40)).ok());
+  EXPECT_EQ(promised(), absl::Seconds(40));
+  ASSERT_TRUE(reporter.EnterState(run_dir::Progress::State::kEvaluating).ok());
+  EXPECT_EQ(promised(), absl::Minutes(30));
+  ASSERT_TRUE(reporter.Close().ok());
+  EXPECT_EQ(promised(), absl::Minutes(1));
+}
+
 TEST_F(ReporterTest, AFolderThatCannotBeWrittenIsNamed) {
   ASSERT_TRUE(ReplaceFile(folder_.File("file"), "").ok());
   const auto reporter = Reporter::Open(run_dir::RunDir(folder_.File("file")), 0, {}, clock_);

@@ -53,6 +53,44 @@ TEST(Train, BatchNormStatisticsBelongToReplicasNotToRanks) {
   EXPECT_GT(std::abs(one.Metric("train.loss")[2] - three.Metric("train.loss")[2]), 1e-4);
 }
 
+// Over all rows of the global batch, whoever has them: as one replica would. The last batch leaves
+// one of three ranks without rows, for which the others must not wait.
+TEST(Train, SynchronisedBatchNormEqualsOneReplica) {
+  JobText synchronised = WithBatchNorm();
+  synchronised.train =
+      R"({"epochs": 2, "global_batch": 16, "replicas": 3, "seed": 5, "sync_batch_norm": true})";
+  JobText one_replica = WithBatchNorm();
+  one_replica.train = R"({"epochs": 2, "global_batch": 16, "replicas": 1, "seed": 5})";
+  for (const char* backend : {"reference", "cpu"}) {
+    GangTrainer expected(one_replica, 1, backend);
+    ExpectSuccess(expected.Run());
+    for (const int ranks : {1, 2, 3}) {
+      GangTrainer gang(synchronised, ranks, backend);
+      ExpectSuccess(gang.Run());
+      ExpectNear(expected.Metric("train.loss"), gang.Metric("train.loss"));
+      ExpectNear(expected.Model(kSteps), gang.Model(kSteps));
+    }
+  }
+}
+
+TEST(Train, AGangMeasuresItsCommunicationAndRecordsATimeline) {
+  GangTrainer gang(WithBatchNorm(), 2, "cpu");
+  ExpectSuccess(gang.Run());
+  for (const char* name : {"compute.seconds", "comm.seconds", "comm.exposed_seconds",
+                           "comm.hidden_fraction", "comm.bytes"}) {
+    EXPECT_FALSE(gang.Metric(name).empty()) << name;
+    for (const auto& [step, value] : gang.Metric(name)) EXPECT_GE(value, 0) << name;
+  }
+  for (const int rank : {0, 1}) {
+    const std::string trace = ReadFile(gang.dir().TracePath(rank)).value_or("");
+    for (const char* name :
+         {"process_name", "forward+backward 0", "reduce bucket 0", "update", "wait for data"}) {
+      EXPECT_THAT(trace, HasSubstr(absl::StrCat("\"name\":\"", name, "\""))) << rank;
+    }
+    EXPECT_THAT(trace, HasSubstr(absl::StrCat("\"pid\":", rank, ",")));
+  }
+}
+
 TEST(Train, AugmentationDoesNotDependOnTheRanks) {
   const JobText job = WithAugmentation();
   GangTrainer alone(job, 1);

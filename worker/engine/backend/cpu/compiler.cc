@@ -1,6 +1,7 @@
 #include "worker/engine/backend/cpu/compiler.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -30,22 +31,30 @@ Compiler::Compiler(const StepGraph& step, const ReductionLayout& reduction,
 
 void Compiler::Compile() {
   const ValueId input = step_.graph.input;
-  SetLayout(input, PlainLayout(value(input).shape));
+  const Layout plain_input = PlainLayout(value(input).shape);
+  SetLayout(input, plain_input);
   buffers_[static_cast<size_t>(input)] = program_.AddInputBuffer();
+  if (step_.graph.has_stage_input && program_.stage_input_block > 1) {
+    BlockStageInput(program_.stage_input_block);
+  }
   FindParts();
   const std::vector<int64_t> ready = ReadyAfterNodes(step_, reduction_);
+  const size_t forward_nodes = ForwardNodes(step_);
   for (size_t i = 0; i < ready.size(); ++i) {
     LowerNode(step_.graph.nodes[i]);
     program_.SetReady(ready[i]);
+    if (i + 1 == forward_nodes) program_.forward_calls = program_.calls().size();
   }
-  const ValueId logits = step_.graph.logits;
-  // As the loss read them.
-  program_.logits = In(logits, layout(logits).Plain().As(NumberType::kF32));
-  if (std::find(step_.kept.begin(), step_.kept.end(), logits) != step_.kept.end()) {
-    program_.Keep(program_.logits);
+  if (step_.graph.has_loss()) {
+    const ValueId logits = step_.graph.logits;
+    // As the loss read them.
+    program_.logits = In(logits, layout(logits).Plain().As(NumberType::kF32));
+    if (std::find(step_.kept.begin(), step_.kept.end(), logits) != step_.kept.end()) {
+      program_.Keep(program_.logits);
+    }
   }
   if (step_.input_gradient != kNoValue) {
-    program_.input_gradient = In(step_.input_gradient, layout(input));
+    program_.input_gradient = In(step_.input_gradient, plain_input);
     program_.Keep(program_.input_gradient);
   }
   for (const BatchStatistics& statistics : step_.statistics) {
@@ -56,15 +65,35 @@ void Compiler::Compile() {
   program_.Plan(is_guarded_, larger_);
 }
 
+// A stage goes on in the layout in which the stage before left what crosses: sums then are taken in
+// the order of a whole model, and give the same bits.
+void Compiler::BlockStageInput(int64_t block) {
+  const ValueId input = step_.graph.input;
+  const Layout plain = layout(input);
+  Layout blocked = Stored(plain);
+  blocked.block = block;
+  const BufferId from = BufferOf(input);
+  const BufferId to = AddScratch(rows_ * blocked.bytes());
+  EmitReorder(absl::StrCat(value(input).name, " reorder"), from, plain, to, blocked);
+  SetLayout(input, blocked);
+  buffers_[static_cast<size_t>(input)] = to;
+}
+
 void Compiler::FindParts() {
   for (const Node& node : step_.graph.nodes) {
     if (node.op != OpKind::kConcat) {
       continue;
     }
     int64_t first_channel = 0;
+    int64_t divisor = 0;  // of where parts begin
+    for (const ValueId part : node.inputs) {
+      divisor = std::gcd(divisor, first_channel);
+      first_channel += value(part).shape[0];
+    }
+    first_channel = 0;
     for (size_t i = 0; i < node.concat().placed.size(); ++i) {
       if (node.concat().placed[i]) {
-        parts_[node.inputs[i]] = {node.outputs[0], first_channel, false};
+        parts_[node.inputs[i]] = {node.outputs[0], first_channel, divisor, false};
       }
       first_channel += value(node.inputs[i]).shape[0];
     }
@@ -94,7 +123,8 @@ Compiler::Place Compiler::OutputPlace(const Node& node, int index) {
     Layout whole = PlainLayout(value(part.whole).shape).As(layout(output).type);
     whole.block = layout(output).block;
     const bool is_first = layouts_[static_cast<size_t>(part.whole)].channels == 0;
-    part.lies_there = FillsBlocks(whole, part.first_channel, layout(output).channels) &&
+    part.lies_there = part.divisor % whole.block == 0 &&
+                      FillsBlocks(whole, part.first_channel, layout(output).channels) &&
                       (is_first || layout(part.whole) == whole);
     if (part.lies_there) {
       SetLayout(part.whole, whole);
@@ -352,6 +382,10 @@ void Compiler::LowerNode(const Node& node) {
       return LowerGlobalPool(node);
     case OpKind::kGlobalAvgPoolGradient:
       return LowerGlobalPoolGradient(node);
+    case OpKind::kStageOutput:
+      return LowerStageOutput(node);
+    case OpKind::kStageOutputGradient:
+      return LowerStageOutputGradient(node);
     case OpKind::kSoftmaxCrossEntropy:
       return LowerLoss(node);
     case OpKind::kSoftmaxCrossEntropyGradient:

@@ -152,6 +152,7 @@ class Compiler {
                              Arguments arguments, std::vector<BufferId> buffers,
                              const dnnl::memory::desc& computed, const dnnl::memory::desc& plain);
 
+  void BlockStageInput(int64_t block);
   void FindParts();
   static bool FillsBlocks(const Layout& whole, int64_t first, int64_t count);
   void LowerNode(const Node& node);
@@ -237,6 +238,8 @@ class Compiler {
   void LowerGlobalPoolGradient(const Node& node);
   void LowerLoss(const Node& node);
   void LowerLossGradient(const Node& node);
+  void LowerStageOutput(const Node& node);
+  void LowerStageOutputGradient(const Node& node);
 
   const StepGraph& step_;
   const ReductionLayout& reduction_;
@@ -264,6 +267,8 @@ class Compiler {
   struct Part {
     ValueId whole = kNoValue;
     int64_t first_channel = 0;
+    // Of the channels at which parts of the whole begin: it lies in blocks that divide it.
+    int64_t divisor = 0;
     bool lies_there = false;
   };
   std::map<ValueId, Part> parts_;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -79,17 +78,20 @@ CpuExecutable::CpuExecutable(const Graph& model, const OptimizerSpec& optimizer,
     : options_(options),
       backing_(backing),
       model_(model),
-      training_(BuildTrainingStep(model, {options.passes, options.inspect})),
+      training_(BuildTrainingStep(model, {options.passes, options.inspect, options.max_groups})),
       evaluation_(BuildEvaluationStep(model, {options.passes, options.inspect})),
       layout_(LayOutReduction(training_)),
       table_(BuildStateTable(model, layout_, optimizer)),
       updater_(optimizer, table_, layout_.gradient_elements, options.threads, backing),
-      parameters_(layout_.gradient_elements * int64_t{sizeof(float)}, backing),
+      exchanged_(layout_, options, backing),
       statistics_(layout_.statistic_elements * int64_t{sizeof(float)}, backing),
-      reduction_memory_(layout_.size * int64_t{sizeof(float)}, backing),
       engine_(dnnl::engine::kind::cpu, 0),
       stream_(engine_),
-      weights_(engine_, backing) {}
+      weights_(engine_, backing),
+      ranks_(options) {
+  slots_.resize(static_cast<size_t>(std::max(1, options.microbatch_slots)));
+  AddBoundaries();
+}
 
 absl::Status CpuExecutable::CompileLargest() {
   TY_RETURN_IF_ERROR(Prepare(training_, training_programs_, options_.max_rows).status());
@@ -98,14 +100,15 @@ absl::Status CpuExecutable::CompileLargest() {
 }
 
 void CpuExecutable::UpdatePlan() {
-  plan_.parameters = parameters_.bytes() + statistics_.bytes();
+  plan_.parameters = exchanged_.parameter_bytes() + statistics_.bytes();
   plan_.optimizer = updater_.state_bytes();
-  plan_.gradients = reduction_memory_.bytes();
-  plan_.activations = arena_bytes_;
+  plan_.gradients = exchanged_.gradient_bytes();
+  plan_.activations = arena_bytes_ * static_cast<int64_t>(slots_.size()) + boundary_bytes_;
   plan_.workspace = weights_.bytes() + updater_.workspace_bytes();
   const auto largest = training_programs_.find(options_.max_rows);
   if (largest != training_programs_.end()) {
-    plan_.activations_unshared = largest->second->unshared_bytes();
+    plan_.activations_unshared =
+        largest->second->unshared_bytes() * static_cast<int64_t>(slots_.size()) + boundary_bytes_;
     plan_.kernels =
         kLibraryBytes + kBytesPerCall * static_cast<int64_t>(largest->second->calls().size());
   }
@@ -121,25 +124,18 @@ std::map<std::string, int64_t> CpuExecutable::CallsByOp() const {
   return calls;
 }
 
-// The arena is one for all programs, as large as the largest wants it.
-void CpuExecutable::BindArena(Program& program) {
-  const bool grows = program.arena_bytes() > arena_bytes_;
-  arena_bytes_ = std::max(arena_bytes_, program.arena_bytes());
-  if (backing_ == Backing::kAddresses) {
-    return;
-  }
-  if (!grows) {
-    program.Bind(arena_.data());
-    return;
-  }
-  arena_ = AlignedBuffer();
-  arena_ = AlignedBuffer(arena_bytes_);
-  for (Programs* all : {&training_programs_, &evaluation_programs_}) {
-    for (auto& [any_rows, other] : *all) {
-      if (other != nullptr) {
-        other->Bind(arena_.data());
-      }
-    }
+// The arena of a slot is one for all programs, as large as the largest wants it. What it keeps from
+// a Forward stays where it is.
+void CpuExecutable::GrowArenas(const Program& program) {
+  if (program.arena_bytes() <= arena_bytes_) return;
+  arena_bytes_ = program.arena_bytes();
+  if (backing_ == Backing::kAddresses) return;
+  for (Slot& slot : slots_) {
+    AlignedBuffer larger;
+    if (slot.rows == 0) slot.arena = AlignedBuffer();  // before the larger one takes its memory
+    larger = AlignedBuffer(arena_bytes_);
+    std::copy_n(slot.arena.data(), slot.arena.bytes(), larger.data());
+    slot.arena = std::move(larger);
   }
 }
 
@@ -150,12 +146,14 @@ absl::StatusOr<Program*> CpuExecutable::Prepare(const StepGraph& step, Programs&
     return slot.get();
   }
   auto program = std::make_unique<Program>();
+  program->stage_input_block = &programs == &training_programs_ ? options_.stage_input.training
+                                                                : options_.stage_input.evaluation;
   const auto largest = programs.find(options_.max_rows);
   const Program* const larger = largest == programs.end() ? nullptr : largest->second.get();
   try {
     const ScopedThreads threads(options_.threads);
-    const StateMemory state = {parameters_.as<float>(), statistics_.as<float>(),
-                               reduction_memory_.as<float>()};
+    const StateMemory state = {exchanged_.parameters(), statistics_.as<float>(),
+                               exchanged_.reduction()};
     const NumberType type =
         options_.precision == Precision::kBf16 ? NumberType::kBf16 : NumberType::kF32;
     Compiler(step, layout_, state, rows, options_.max_rows, options_.threads, type, engine_,
@@ -163,7 +161,7 @@ absl::StatusOr<Program*> CpuExecutable::Prepare(const StepGraph& step, Programs&
         .Compile();
     slot = std::move(program);
     last_rows_ = 0;
-    BindArena(*slot);
+    GrowArenas(*slot);
   } catch (const dnnl::error& error) {
     slot = nullptr;
     return FromError(error);
@@ -176,7 +174,7 @@ float* CpuExecutable::StatePointer(size_t index) const {
   const int64_t offset = table_.offsets[index];
   switch (table_.tensors[index].kind) {
     case StateTensor::Kind::kParameter:
-      return parameters_.as<float>() + offset;
+      return exchanged_.parameters() + offset;
     case StateTensor::Kind::kBuffer:
       return statistics_.as<float>() + offset;
     case StateTensor::Kind::kOptimizerSlot:
@@ -202,95 +200,98 @@ absl::Status CpuExecutable::WriteState(size_t index, absl::Span<const float> val
 
 absl::Status CpuExecutable::Run(Program& program, const float* inputs, size_t calls,
                                 RunState& state, const ReadyCallback& on_ready,
-                                std::vector<double>* seconds) {
+                                std::vector<double>* seconds, size_t first, int slot) {
   try {
     const ScopedThreads threads(options_.threads);
     weights_.Refresh(program.packed_weights, stream_);
-    program.Run(inputs, calls, state, on_ready, seconds);
+    program.Bind(slots_[static_cast<size_t>(slot)].arena.data());
+    program.Run(inputs, calls, state, on_ready, seconds, first);
   } catch (const dnnl::error& error) {
     return FromError(error);
   }
-  return absl::OkStatus();
+  return state.status;
+}
+
+absl::Status CpuExecutable::TakePartInStatistics() {
+  return ranks_.is_wanted() ? ranks_.TakePart(training_) : Executable::TakePartInStatistics();
+}
+
+RunState CpuExecutable::TrainingState(const Batch& batch) {
+  groups_.Set(batch.groups);
+  RunState state;
+  state.labels = batch.labels.data();
+  state.position = batch.position;
+  state.groups = &groups_;
+  state.ranks = ranks_.is_wanted() ? &ranks_ : nullptr;
+  return state;
 }
 
 absl::Status CpuExecutable::Accumulate(const Batch& batch, double weight,
                                        const ReadyCallback& on_ready) {
   TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
-  TY_RETURN_IF_ERROR(CheckStatistics(training_, RowsOf(model_, batch)));
   const int64_t rows = RowsOf(model_, batch);
-  const double labels = static_cast<double>(batch.labels.size());
+  TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, rows));
   TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
-  RunState state;
-  state.labels = batch.labels.data();
-  state.position = batch.position;
-  state.gradient_scale = static_cast<float>(weight / labels);
-  state.accumulate = has_sums_;
-  has_sums_ = true;
-  // The range after the gradients becomes ready with the statistics, below.
-  int64_t ready = 0;
-  ReadyCallback forward_ready;
-  if (on_ready) {
-    forward_ready = [&](int64_t offset, int64_t count) {
-      ready = offset + count;
-      on_ready(offset, count);
-    };
-  }
-  TY_RETURN_IF_ERROR(
-      Run(*program, batch.inputs.data(), program->calls().size(), state, forward_ready, nullptr));
-  FoldStatistics(*program, rows, weight);
-  float* sums = reduction_memory_.as<float>();
-  sums[layout_.loss_offset] += static_cast<float>(weight * state.loss);
-  sums[layout_.correct_offset] +=
-      static_cast<float>(weight * static_cast<double>(state.correct) / labels);
-  if (on_ready) {
-    on_ready(ready, layout_.size - ready);
-  }
+  RunState state = TrainingState(batch);
+  TY_RETURN_IF_ERROR(RunToReduction(*program, batch.inputs.data(), /*first=*/0, /*slot=*/0, rows,
+                                    weight, state, on_ready));
   last_rows_ = rows;
   last_loss_ = state.loss;
   return absl::OkStatus();
 }
 
-void CpuExecutable::FoldStatistics(const Program& program, int64_t rows, double weight) {
-  float* sums = reduction_memory_.as<float>();
-  for (size_t i = 0; i < training_.statistics.size(); ++i) {
-    const BatchStatistics& statistics = training_.statistics[i];
-    const double count = static_cast<double>(rows * statistics.count_per_row);
-    const float* mean = program.ptr<float>(program.statistics[i].first);
-    const float* variance = program.ptr<float>(program.statistics[i].second);
-    const ReductionEntry& entry = layout_.entry(statistics.running_mean);
-    const int64_t variance_offset = layout_.entry(statistics.running_variance).offset;
-    for (int64_t c = 0; c < entry.count; ++c) {
-      sums[entry.offset + c] += static_cast<float>(weight * mean[c]);
-      sums[variance_offset + c] += static_cast<float>(weight * variance[c] * count / (count - 1));
-    }
+absl::Status CpuExecutable::RunToReduction(Program& program, const float* inputs, size_t first,
+                                           int slot, int64_t rows, double weight, RunState& state,
+                                           const ReadyCallback& on_ready) {
+  const double labels = static_cast<double>(rows * model_.labels_per_row());
+  state.gradient_scale = static_cast<float>(weight / labels);
+  state.accumulate = has_sums_;
+  has_sums_ = true;
+  // The range after the gradients becomes ready with the statistics, below.
+  int64_t ready = 0;
+  ReadyCallback gradient_ready;
+  if (on_ready) {
+    gradient_ready = [&](int64_t offset, int64_t count) {
+      ready = offset + count;
+      on_ready(offset, count);
+    };
   }
+  TY_RETURN_IF_ERROR(
+      Run(program, inputs, program.calls().size(), state, gradient_ready, nullptr, first, slot));
+  FoldStatistics(program, rows, weight);
+  float* sums = exchanged_.reduction();
+  sums[layout_.loss_offset] += static_cast<float>(weight * state.loss);
+  sums[layout_.correct_offset] +=
+      static_cast<float>(weight * static_cast<double>(state.correct) / labels);
+  if (on_ready) on_ready(ready, layout_.size - ready);
+  return absl::OkStatus();
 }
 
-absl::Status CpuExecutable::StartUpdate(double lr) {
-  float* sums = reduction_memory_.as<float>();
-  updated_ = {sums[layout_.loss_offset], sums[layout_.correct_offset]};
-  if (!updater_.Apply(lr, parameters_.as<float>(), sums)) {
-    updated_.loss = std::numeric_limits<double>::quiet_NaN();
-  }
-  for (const BatchStatistics& statistics : training_.statistics) {
-    for (ValueId target : {statistics.running_mean, statistics.running_variance}) {
-      const ReductionEntry& entry = layout_.entry(target);
-      const double share = statistics.momentum;
+void CpuExecutable::FoldStatistics(const Program& program, int64_t rows, double weight) {
+  float* sums = exchanged_.reduction();
+  for (size_t i = 0; i < training_.statistics.size(); ++i) {
+    const BatchStatistics& statistics = training_.statistics[i];
+    const ReductionEntry& entry = layout_.entry(statistics.running_mean);
+    const int64_t variance_offset = layout_.entry(statistics.running_variance).offset;
+    for (int64_t group = 0; group < groups_.count(); ++group) {
+      const float* mean = program.ptr<float>(program.statistics[i].first) + group * entry.count;
+      const float* variance =
+          program.ptr<float>(program.statistics[i].second) + group * entry.count;
+      const int64_t of_group = groups_.rows(group, rows);
+      const double count = static_cast<double>((ranks_.is_wanted() ? ranks_.rows() : of_group) *
+                                               statistics.count_per_row);
+      const double share = weight * static_cast<double>(of_group) / static_cast<double>(rows);
       for (int64_t c = 0; c < entry.count; ++c) {
-        float& running = statistics_.as<float>()[entry.offset - layout_.gradient_elements + c];
-        running = static_cast<float>((1 - share) * running + share * sums[entry.offset + c]);
+        sums[entry.offset + c] += static_cast<float>(share * mean[c]);
+        sums[variance_offset + c] += static_cast<float>(share * variance[c] * count / (count - 1));
       }
     }
   }
-  std::fill(sums + layout_.gradient_elements, sums + layout_.size, 0.0f);
-  has_sums_ = false;
-  weights_.Invalidate();
-  return absl::OkStatus();
 }
 
 absl::Status CpuExecutable::ExchangeAverages() {
   TY_RETURN_IF_ERROR(CheckHasAverages(table_));
-  updater_.ExchangeAverages(parameters_.as<float>());
+  updater_.ExchangeAverages(exchanged_.parameters());
   weights_.Invalidate();
   return absl::OkStatus();
 }
@@ -341,13 +342,12 @@ absl::StatusOr<Inspection> CpuExecutable::Inspect() const {
 
 absl::StatusOr<std::vector<CallProfile>> CpuExecutable::Profile(const Batch& batch, int repeats) {
   TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
-  TY_ASSIGN_OR_RETURN(Program * program,
-                      Prepare(training_, training_programs_, RowsOf(model_, batch)));
+  const int64_t rows = RowsOf(model_, batch);
+  TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, rows));
+  TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
   std::vector<double> seconds(program->calls().size(), 0.0);
   for (int i = 0; i < repeats; ++i) {
-    RunState state;
-    state.labels = batch.labels.data();
-    state.position = batch.position;
+    RunState state = TrainingState(batch);
     TY_RETURN_IF_ERROR(
         Run(*program, batch.inputs.data(), program->calls().size(), state, nullptr, &seconds));
   }

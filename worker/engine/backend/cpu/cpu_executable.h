@@ -9,6 +9,7 @@
 #include "dnnl.hpp"
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/backend/cpu/compiler.h"
+#include "worker/engine/backend/cpu/exchanged_memory.h"
 #include "worker/engine/backend/cpu/packed_weights.h"
 #include "worker/engine/backend/cpu/program.h"
 #include "worker/engine/backend/cpu/updater.h"
@@ -41,18 +42,40 @@ class CpuExecutable final : public Executable {
   absl::Status WriteState(size_t index, absl::Span<const float> values) override;
   absl::Status Accumulate(const Batch& batch, double weight,
                           const ReadyCallback& on_ready) override;
+  absl::Status TakePartInStatistics() override;
   absl::Span<float> reduction() override {
-    return {reduction_memory_.as<float>(), static_cast<size_t>(layout_.size)};
+    return {exchanged_.reduction(), static_cast<size_t>(layout_.size)};
   }
+  absl::Span<float> sums(int slot) override;
+  absl::Status StoreSums(int slot) override;
+  absl::Status AddSums(int slot, int64_t begin, int64_t end) override;
+  SharedLayout shared_layout() const override { return exchanged_.shared_layout(); }
   absl::Status StartUpdate(double lr) override;
+  absl::Status BeginUpdate(double lr) override;
+  absl::Status UpdateRange(int64_t begin, int64_t end) override;
+  absl::Status EndUpdate() override;
+  bool updates_ranges() const override { return updater_.updates_ranges(); }
+  absl::Span<float> parameters() override {
+    return {exchanged_.parameters(), static_cast<size_t>(layout_.gradient_elements)};
+  }
+  std::vector<absl::Span<float>> parameter_states() override { return updater_.parameter_states(); }
   absl::StatusOr<StepMetrics> FinishUpdate() override { return updated_; }
   absl::Status ExchangeAverages() override;
   absl::StatusOr<Evaluation> Evaluate(const Batch& batch) override;
   absl::StatusOr<std::vector<float>> Predict(absl::Span<const float> inputs) override;
   absl::StatusOr<Inspection> Inspect() const override;
+  Boundary boundary(int slot) override;
+  absl::Status Forward(const Batch& batch, int64_t rows, int slot) override;
+  absl::Status Backward(const Batch& batch, int64_t rows, int slot, double weight,
+                        const ReadyCallback& on_ready) override;
+  absl::StatusOr<Evaluation> EvaluateStage(const Batch& batch, int64_t rows) override;
   const MemoryPlan& memory_plan() const override { return plan_; }
   // Calls of the training program of max_rows, by op.
   std::map<std::string, int64_t> CallsByOp() const;
+  StageBlocks stage_output() const {
+    return {training_programs_.at(options_.max_rows)->stage_output_block,
+            evaluation_programs_.at(options_.max_rows)->stage_output_block};
+  }
 
   // Runs forward and backward `repeats` times and tells where the time goes. Adds to the reduction.
   absl::StatusOr<std::vector<CallProfile>> Profile(const Batch& batch, int repeats);
@@ -62,11 +85,23 @@ class CpuExecutable final : public Executable {
 
   // The program for so many rows, compiled when first met.
   absl::StatusOr<Program*> Prepare(const StepGraph& step, Programs& programs, int64_t rows);
+  // In the arena of the slot.
   absl::Status Run(Program& program, const float* inputs, size_t calls, RunState& state,
-                   const ReadyCallback& on_ready, std::vector<double>* seconds);
+                   const ReadyCallback& on_ready, std::vector<double>* seconds, size_t first = 0,
+                   int slot = 0);
+  // What forward and backward of the batch begin with.
+  RunState TrainingState(const Batch& batch);
+  // The backward half, or all, and what belongs to the reduction beside gradients.
+  absl::Status RunToReduction(Program& program, const float* inputs, size_t first, int slot,
+                              int64_t rows, double weight, RunState& state,
+                              const ReadyCallback& on_ready);
+  // Weighs the batch's statistics, each group's by its rows, into the reduction.
   void FoldStatistics(const Program& program, int64_t rows, double weight);
-  void BindArena(Program& program);
+  void AddBoundaries();
+  void GrowArenas(const Program& program);
+  const float* InputsOf(const Batch& batch, int slot);
   void UpdatePlan();
+  void FoldRunningStatistics();
   float* StatePointer(size_t index) const;
 
   const CompileOptions options_;
@@ -77,13 +112,25 @@ class CpuExecutable final : public Executable {
   const ReductionLayout layout_;
   const StateTable table_;
   Updater updater_;
-  AlignedBuffer parameters_, statistics_, reduction_memory_, arena_;
+  const ExchangedMemory exchanged_;
+  AlignedBuffer statistics_;
+  // By slot of a microbatch; one where there are none.
+  struct Slot {
+    AlignedBuffer arena;
+    AlignedBuffer inputs, outputs, input_gradients, output_gradients;  // of the boundary
+    int64_t rows = 0;                                                  // of a Forward kept; 0: none
+    RunState state;
+  };
+  std::vector<Slot> slots_;
   dnnl::engine engine_;
   dnnl::stream stream_;
   PackedWeights weights_;
+  RowGroups groups_;  // of the last batch
+  RankStatistics ranks_;
   Programs training_programs_;
   Programs evaluation_programs_;
-  int64_t arena_bytes_ = 0;
+  int64_t arena_bytes_ = 0;     // of each slot
+  int64_t boundary_bytes_ = 0;  // of all slots
   MemoryPlan plan_;
   // False: the reduction is clear, and the next Accumulate may overwrite it.
   bool has_sums_ = false;

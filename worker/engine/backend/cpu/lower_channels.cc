@@ -108,7 +108,7 @@ void Compiler::LowerSlice(const Node& node) {
   x_layout.block = y_layout.block;
   SetLayout(node.outputs[0], x_layout);
   if (node.slice().is_view && y_layout == layout(dy)) {
-    parts_[node.outputs[0]] = {dy, first, true};
+    parts_[node.outputs[0]] = {.whole = dy, .first_channel = first, .lies_there = true};
     return;
   }
   const BufferId from = In(dy, y_layout);

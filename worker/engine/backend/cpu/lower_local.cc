@@ -1,4 +1,5 @@
-// Element-wise ops, pooling and the loss: our own kernels, in whatever layout the input has.
+// Element-wise ops, pooling, the loss and the ends of stages: our own kernels, in whatever layout
+// the input has.
 #include <algorithm>
 #include <cmath>
 
@@ -322,6 +323,29 @@ void Compiler::LowerLossGradient(const Node& node) {
     });
   };
   EmitCall(node, run, {probabilities, dx});
+}
+
+// What crosses to another stage is plain floats, whatever this stage computes in.
+void Compiler::LowerStageOutput(const Node& node) {
+  program_.stage_output_block = layout(node.inputs[0]).block;
+  const BufferId x = In(node.inputs[0], layout(node.inputs[0]).Plain().As(NumberType::kF32));
+  const int64_t count = value(node.inputs[0]).Elements(rows_);
+  Program* program = &program_;
+  EmitCall(node,
+           [=](RunState& state) { std::copy_n(program->ptr<float>(x), count, state.stage_output); },
+           {x});
+}
+
+void Compiler::LowerStageOutputGradient(const Node& node) {
+  SetLayout(node.outputs[0], PlainLayout(value(node.outputs[0]).shape));
+  const BufferId dx = BufferOf(node.outputs[0]);
+  const int64_t count = value(node.outputs[0]).Elements(rows_);
+  Program* program = &program_;
+  EmitCall(node,
+           [=](RunState& state) {
+             std::copy_n(state.stage_output_gradient, count, program->ptr<float>(dx));
+           },
+           {dx});
 }
 
 }  // namespace trainyard::engine::cpu

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "common/base/check.h"
+#include "common/base/errors.h"
 
 namespace trainyard::engine::cpu {
 namespace {
@@ -60,6 +61,8 @@ void Program::CheckGuards(int call) const {
 }
 
 void Program::Bind(std::byte* arena) {
+  if (arena == bound_) return;
+  bound_ = arena;
   buffers_.Bind(arena);
   for (Binding& binding : bindings_) {
     if (buffers_.is_arena(binding.buffer)) {
@@ -69,7 +72,8 @@ void Program::Bind(std::byte* arena) {
 }
 
 void Program::Run(const float* inputs, size_t calls, RunState& state,
-                  const Executable::ReadyCallback& on_ready, std::vector<double>* seconds) {
+                  const Executable::ReadyCallback& on_ready, std::vector<double>* seconds,
+                  size_t first) {
   for (const BufferId input : inputs_) {
     // oneDNN knows no constant memory; nothing writes to the input.
     buffers_.SetFixed(input, const_cast<float*>(inputs));
@@ -80,7 +84,7 @@ void Program::Run(const float* inputs, size_t calls, RunState& state,
     }
   }
   int64_t ready = 0;
-  for (size_t i = 0; i < calls; ++i) {
+  for (size_t i = first; i < calls; ++i) {
     const Call& call = calls_[i];
     const double start = seconds == nullptr ? 0 : CpuSeconds();
     if (buffers_.is_guarded()) {
@@ -92,6 +96,10 @@ void Program::Run(const float* inputs, size_t calls, RunState& state,
     }
     if (seconds != nullptr) {
       (*seconds)[i] += CpuSeconds() - start;
+    }
+    if (!state.status.ok()) {
+      state.status = Annotate(state.status, call.name);
+      return;
     }
     if (call.ready > ready) {
       if (on_ready) {

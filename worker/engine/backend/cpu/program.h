@@ -10,6 +10,8 @@
 #include "dnnl.hpp"
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/backend/buffer_plan.h"
+#include "worker/engine/backend/rank_statistics.h"
+#include "worker/engine/backend/row_groups.h"
 
 namespace trainyard::engine::cpu {
 
@@ -18,6 +20,12 @@ struct RunState {
   const int32_t* labels = nullptr;
   float gradient_scale = 0;  // weight / labels
   RandomPosition position;   // for dropout
+  // Of a stage, [rows, elements of the boundary value]: where its output goes, and comes back.
+  float* stage_output = nullptr;
+  const float* stage_output_gradient = nullptr;
+  // For batch_norm. Ranks, where not null, have its statistics in common.
+  const RowGroups* groups = &RowGroups::AllRows();
+  RankStatistics* ranks = nullptr;
   // False: gradients overwrite the reduction arena; true: they are added to it.
   bool accumulate = false;
   // Training has no use for top5, which takes a look at every logit more.
@@ -25,6 +33,8 @@ struct RunState {
   double loss = 0;  // mean over the labels
   int64_t correct = 0;
   int64_t top5 = 0;
+  // What ended the run before its last call.
+  absl::Status status = absl::OkStatus();
 };
 
 struct Call {
@@ -69,10 +79,11 @@ class Program {
   int64_t unshared_bytes() const { return buffers_.unshared_bytes(); }
   void Bind(std::byte* arena);
 
-  // Runs the first `calls` calls. `seconds`, if given, gets each call's time on this
-  // thread's CPU clock added.
+  // Runs calls [first, calls), or up to one that leaves an error in the state. `seconds`, if
+  // given, gets each call's time on this thread's CPU clock added.
   void Run(const float* inputs, size_t calls, RunState& state,
-           const Executable::ReadyCallback& on_ready, std::vector<double>* seconds = nullptr);
+           const Executable::ReadyCallback& on_ready, std::vector<double>* seconds = nullptr,
+           size_t first = 0);
 
   template <class T>
   T* ptr(BufferId buffer) const {
@@ -84,11 +95,15 @@ class Program {
   }
   const std::vector<Call>& calls() const { return calls_; }
 
+  int64_t stage_input_block = 1;  // for the compiler
+
   // Set by the compiler.
+  int64_t stage_output_block = 1;
+  size_t forward_calls = 0;            // the others are the backward half
   std::vector<size_t> packed_weights;  // numbers of those that the calls read
   BufferId logits = -1;
   BufferId input_gradient = -1;                           // plain; -1: not taken
-  std::vector<std::pair<BufferId, BufferId>> statistics;  // mean, biased variance
+  std::vector<std::pair<BufferId, BufferId>> statistics;  // mean, biased variance: [groups, C]
 
  private:
   void FillGuards(int call);
@@ -100,6 +115,7 @@ class Program {
   };
 
   BufferPlan buffers_;
+  std::byte* bound_ = nullptr;
   std::vector<BufferId> inputs_;
   std::vector<Binding> bindings_;
   std::vector<Call> calls_;

@@ -1,9 +1,9 @@
 #include "worker/engine/backend/cpu/updater.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 
+#include "common/base/check.h"
 #include "worker/engine/backend/cpu/parallel.h"
 
 namespace trainyard::engine::cpu {
@@ -49,7 +49,7 @@ void Updater::ForBlocks(const Body& body) {
   Sums* sums = sums_.as<Sums>();
   ParallelFor(threads_, static_cast<int64_t>(blocks_.size()), [&](int64_t index) {
     const auto i = static_cast<size_t>(index);
-    body(blocks_[i], sums == nullptr ? nullptr : sums + i);
+    body(blocks_[i], sums + i);
   });
 }
 
@@ -109,9 +109,9 @@ UpdateBlock Updater::At(const Block& block, float* parameters, float* gradients)
   return at;
 }
 
-UpdateRule Updater::RuleOf(const Block& block, const UpdateRates& rates) const {
+UpdateRule Updater::RuleOf(const Block& block) const {
   const auto to_float = [](double value) { return static_cast<float>(value); };
-  return {.lr = to_float(rates.lr),
+  return {.lr = to_float(rates_.lr),
           .momentum = to_float(spec_.momentum),
           .weight_decay = IsExcluded(block.segment) ? 0 : to_float(spec_.weight_decay),
           .beta1 = to_float(spec_.beta1),
@@ -119,65 +119,113 @@ UpdateRule Updater::RuleOf(const Block& block, const UpdateRates& rates) const {
           .beta2 = to_float(spec_.beta2),
           .rest2 = to_float(1 - spec_.beta2),
           .eps = to_float(spec_.eps),
-          .first_correction = to_float(rates.first_correction),
-          .second_correction = to_float(rates.second_correction),
-          .gradient_scale = to_float(rates.gradient_scale),
+          .first_correction = to_float(rates_.first_correction),
+          .second_correction = to_float(rates_.second_correction),
+          .gradient_scale = to_float(rates_.gradient_scale),
           .nesterov = spec_.nesterov};
 }
 
-bool Updater::Apply(double lr, float* parameters, float* gradients) {
+void Updater::ApplyMoments(float* parameters, float* gradients) {
+  ForBlocks([&](const Block& block, Sums* sums) {
+    if (!kernels_.lamb_moments(RuleOf(block), At(block, parameters, gradients), &sums->parameter,
+                               &sums->other)) {
+      is_finite_ = false;
+    }
+  });
+}
+
+void Updater::Begin(double lr, float* parameters, float* gradients) {
+  is_finite_ = true;
+  applied_.clear();
   const int64_t t = CountStep();
   double gradient_norm = 0;
   if (spec_.rule == Rule::kLars || spec_.clip_norm > 0) {
     SumSquares(parameters, gradients);
     gradient_norm = GradientNorm();
   }
-  const UpdateRates rates = RatesOfUpdate(spec_, lr, t, gradient_norm);
-  std::atomic<bool> is_finite{true};
+  rates_ = RatesOfUpdate(spec_, lr, t, gradient_norm);
   if (spec_.rule == Rule::kLamb) {
-    ForBlocks([&](const Block& block, Sums* sums) {
-      if (!kernels_.lamb_moments(RuleOf(block, rates), At(block, parameters, gradients),
-                                 &sums->parameter, &sums->other)) {
-        is_finite = false;
-      }
-    });
+    ApplyMoments(parameters, gradients);
   }
   if (IsLayerwise(spec_)) {
     for (size_t i = 0; i < segments_.size(); ++i) {
-      ratios_[i] = SegmentRatio(i, rates);
+      ratios_[i] = SegmentRatio(i, rates_);
     }
   }
-  ForBlocks([&](const Block& block, Sums*) {
-    UpdateRule rule = RuleOf(block, rates);
-    if (IsLayerwise(spec_)) {
-      rule.lr = static_cast<float>(rates.lr * ratios_[block.segment]);
-    }
-    const UpdateBlock at = At(block, parameters, gradients);
-    bool is_block_finite = true;
-    switch (spec_.rule) {
-      case Rule::kSgd:
-        is_block_finite = kernels_.sgd(rule, at);
-        break;
-      case Rule::kAdamW:
-        is_block_finite = kernels_.adamw(rule, at);
-        break;
-      case Rule::kLars:
-        is_block_finite = kernels_.lars(rule, at);
-        break;
-      case Rule::kLamb:
-        kernels_.lamb_apply(rule, at);
-        break;
-    }
-    if (!is_block_finite) {
-      is_finite = false;
-    }
-    if (spec_.ema_decay > 0) {
-      kernels_.fold_average(static_cast<float>(rates.average_keep),
-                            static_cast<float>(1 - rates.average_keep), at.parameter,
-                            averages() + block.offset, block.count);
-    }
+}
+
+void Updater::ApplyTo(const Block& block, float* parameters, float* gradients) {
+  UpdateRule rule = RuleOf(block);
+  if (IsLayerwise(spec_)) {
+    rule.lr = static_cast<float>(rates_.lr * ratios_[block.segment]);
+  }
+  const UpdateBlock at = At(block, parameters, gradients);
+  bool is_finite = true;
+  switch (spec_.rule) {
+    case Rule::kSgd:
+      is_finite = kernels_.sgd(rule, at);
+      break;
+    case Rule::kAdamW:
+      is_finite = kernels_.adamw(rule, at);
+      break;
+    case Rule::kLars:
+      is_finite = kernels_.lars(rule, at);
+      break;
+    case Rule::kLamb:
+      kernels_.lamb_apply(rule, at);
+      break;
+  }
+  if (!is_finite) {
+    is_finite_ = false;
+  }
+  if (spec_.ema_decay > 0) {
+    kernels_.fold_average(static_cast<float>(rates_.average_keep),
+                          static_cast<float>(1 - rates_.average_keep), at.parameter,
+                          averages() + block.offset, block.count);
+  }
+}
+
+void Updater::Apply(int64_t begin, int64_t end, float* parameters, float* gradients) {
+  TY_CHECK(begin >= 0 && begin <= end && end <= gradient_elements_);
+  TY_CHECK(IsElementwise(spec_) || (begin == 0 && end == gradient_elements_));
+  applied_.push_back({begin, end});
+  const auto ends_before = [](const Block& block, int64_t at) {
+    return block.offset + block.count <= at;
+  };
+  const auto first = std::lower_bound(blocks_.begin(), blocks_.end(), begin, ends_before);
+  const auto last = std::lower_bound(
+      first, blocks_.end(), end, [](const Block& block, int64_t at) { return block.offset < at; });
+  ParallelFor(threads_, last - first, [&](int64_t i) {
+    const Block& whole = first[i];
+    Block block = whole;
+    block.offset = std::max(whole.offset, begin);
+    block.count = std::min(whole.offset + whole.count, end) - block.offset;
+    ApplyTo(block, parameters, gradients);
   });
-  return is_finite;
+}
+
+bool Updater::End(float* gradients) {
+  std::sort(applied_.begin(), applied_.end(),
+            [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  applied_.push_back({gradient_elements_, gradient_elements_});
+  int64_t clear = 0;
+  for (const Range& range : applied_) {
+    std::fill(gradients + std::min(clear, range.begin), gradients + range.begin, 0.0f);
+    clear = std::max(clear, range.end);
+  }
+  return is_finite_;
+}
+
+std::vector<absl::Span<float>> Updater::parameter_states() const {
+  const auto count = static_cast<size_t>(gradient_elements_);
+  std::vector<absl::Span<float>> states;
+  for (size_t i = 0; i < slot_count_; ++i) {
+    states.emplace_back(slots() + i * count, count);
+  }
+  if (spec_.ema_decay > 0) {
+    states.emplace_back(averages(), count);
+  }
+  return states;
 }
 
 void Updater::ExchangeAverages(float* parameters) {

@@ -4,11 +4,16 @@
 // to it (rule, moving average) before the next. Rules that need norms take a pass over the
 // gradients (LARS, clipping) or the moments (LAMB) before. Blocks depend on the model alone, and
 // their sums are added in order: any number of threads gives the same bits.
+//
+// An update that takes no norms can be made range by range, whatever the cut: elements are rounded
+// alike wherever a block begins.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "worker/engine/backend/cpu/update_kernels.h"
 #include "worker/engine/backend/state_table.h"
 #include "worker/engine/graph/memory_plan.h"
@@ -22,13 +27,20 @@ class Updater {
   Updater(const OptimizerSpec& spec, const StateTable& table, int64_t gradient_elements,
           int threads, Backing backing);
 
-  // One update. `parameters` and `gradients` are flat, as the table says; the gradients are clear
-  // then. False where one of them was not finite.
-  bool Apply(double lr, float* parameters, float* gradients);
+  // One update: Begin, then Apply to disjoint ranges, then End. `parameters` and `gradients` are
+  // flat, as the table says; the gradients of a range are clear after it. With norms (not
+  // IsElementwise) all gradients must be there at Begin, and one Apply takes all.
+  void Begin(double lr, float* parameters, float* gradients);
+  void Apply(int64_t begin, int64_t end, float* parameters, float* gradients);
+  // Clears the gradients that no range had. False where one that was applied was not finite.
+  bool End(float* gradients);
+  bool updates_ranges() const { return IsElementwise(spec_); }
   void ExchangeAverages(float* parameters);
 
   float* slots() const { return slots_.as<float>(); }
   float* averages() const { return averages_.as<float>(); }
+  // Each slot, then the averages.
+  std::vector<absl::Span<float>> parameter_states() const;
   int64_t state_bytes() const { return slots_.bytes() + averages_.bytes(); }
   int64_t workspace_bytes() const { return sums_.bytes(); }
 
@@ -44,17 +56,25 @@ class Updater {
     double other = 0;
   };
 
+  struct Range {
+    int64_t begin = 0;
+    int64_t end = 0;
+  };
+
   int64_t CountStep();
   void SumSquares(const float* parameters, const float* gradients);
   double GradientNorm() const;
+  // LAMB's first half: the moments and the sums over them. Clears the gradients.
+  void ApplyMoments(float* parameters, float* gradients);
+  void ApplyTo(const Block& block, float* parameters, float* gradients);
   // From the sums of its blocks.
   double SegmentRatio(size_t segment, const UpdateRates& rates) const;
   UpdateBlock At(const Block& block, float* parameters, float* gradients) const;
-  UpdateRule RuleOf(const Block& block, const UpdateRates& rates) const;
+  UpdateRule RuleOf(const Block& block) const;
   bool IsExcluded(size_t segment) const {
     return segments_[segment].is_bias_or_norm && !spec_.decay_bias_and_norm;
   }
-  // body(block, its sums) for all blocks, over the threads; null where no norms are needed.
+  // body(block, its sums) for all blocks, over the threads.
   template <class Body>
   void ForBlocks(const Body& body);
 
@@ -70,6 +90,10 @@ class Updater {
   AlignedBuffer slots_, averages_;
   AlignedBuffer sums_;  // a Sums a block, where norms are needed; then a ratio a segment
   double* ratios_ = nullptr;
+  // Of the update that has begun.
+  UpdateRates rates_;
+  std::atomic<bool> is_finite_{true};
+  std::vector<Range> applied_;
 };
 
 }  // namespace trainyard::engine::cpu

@@ -50,6 +50,8 @@ struct CompileTarget {
   Type type = Type::kF32;    // of activations
   bool tf32 = false;
   bool is_guarded = false;
+  // Statistics of batch norm are those of all ranks.
+  bool merges_ranks = false;
   Fusions fusions = Fusions::kWhereFaster;
   // What the device's memory moves.
   double bytes_per_microsecond = 3e6;
@@ -163,8 +165,14 @@ class Compiler {
   NormPlaces PlaceNorm(const Node& node);
   static NormForward Resolve(const Program& program, const NormPlaces& places);
   void LowerNorm(const Node& node);
+  // By the sums that a convolution took.
+  void LowerNormOfSums(const Node& node, const NormPlaces& places, BufferId computed);
   void LowerNormApply(const Node& node);
   void LowerNormGradient(const Node& node);
+  // Of one group's rows, by number of the group.
+  BufferId GroupStatistic(ValueId id, int64_t channels) {
+    return PlainBuffer(id, step_.max_groups * channels * SizeOf(Type::kF32));
+  }
   // lower_local.cc
   void LowerElementwise(const Node& node);
   void LowerElementwiseGradient(const Node& node);

@@ -29,7 +29,7 @@ class CudaBackend final : public Backend {
                                    const CompileOptions& options) override {
     TY_ASSIGN_OR_RETURN(const auto executable,
                         Make(model, optimizer, options, Backing::kAddresses));
-    return CompilePlan{executable->memory_plan(), executable->CallsByOp()};
+    return CompilePlan{.memory = executable->memory_plan(), .calls = executable->CallsByOp()};
   }
 
  private:
@@ -39,6 +39,11 @@ class CudaBackend final : public Backend {
                                                              Backing backing) {
     TY_RETURN_IF_ERROR(CheckCompileOptions(options));
     TY_RETURN_IF_ERROR(ValidateOptimizer(optimizer));
+    if (options.microbatch_slots > 0 || model.has_stage_input || !model.has_loss()) {
+      return absl::UnimplementedError(
+          "the cuda backend computes whole models alone, no stages of a pipeline; use the cpu "
+          "backend, or leave out stages");
+    }
     TY_ASSIGN_OR_RETURN(std::shared_ptr<cuda::Planners> planners,
                         PlannersFor(options.deterministic));
     return cuda::CudaExecutable::Create(model, optimizer, options, planners, backing);

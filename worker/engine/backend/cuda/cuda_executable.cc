@@ -39,11 +39,12 @@ CudaExecutable::CudaExecutable(const Graph& model, const OptimizerSpec& optimize
       planners_(std::move(planners)),
       backing_(backing),
       model_(model),
-      training_(BuildTrainingStep(model, {options.passes, options.inspect})),
+      training_(BuildTrainingStep(model, {options.passes, options.inspect, options.max_groups})),
       evaluation_(BuildEvaluationStep(model, {options.passes, options.inspect})),
       layout_(LayOutReduction(training_)),
       table_(BuildStateTable(model, layout_, optimizer)),
-      type_(StorageOf(options.precision)) {
+      type_(StorageOf(options.precision)),
+      ranks_(options) {
   if (options.precision == Precision::kF16) {
     table_.tensors.push_back(
         {StateTensor::Kind::kOptimizerSlot, kLossScaleName, {2}, {Initializer::Kind::kBegun}});
@@ -123,6 +124,7 @@ absl::StatusOr<Program*> CudaExecutable::Prepare(const StepGraph& step, Programs
                                 .type = type_,
                                 .tf32 = options_.precision == Precision::kTf32,
                                 .is_guarded = options_.inspect,
+                                .merges_ranks = ranks_.is_wanted(),
                                 .fusions = planners_->fusions,
                                 .bytes_per_microsecond = planners_->bytes_per_microsecond,
                                 .planner = planners_->convolutions.get(),
@@ -191,7 +193,7 @@ std::map<std::string, int64_t> CudaExecutable::CallsByOp() const {
 }
 
 int64_t CudaExecutable::StepNodes(int64_t rows) const {
-  const auto found = launches_.find({Work::kStep, rows});
+  const auto found = launches_.find({Work::kStep, rows, 0});
   return found == launches_.end() ? 0 : found->second.graph.nodes;
 }
 
@@ -242,9 +244,31 @@ absl::Status CudaExecutable::RefreshWeights() {
   return LaunchStatus("packing weights");
 }
 
-absl::Status CudaExecutable::Run(Work work, int64_t rows,
+absl::Status CudaExecutable::SetGroups(absl::Span<const int64_t> groups) {
+  groups_.Set(groups);
+  const auto found = std::find(groupings_.begin(), groupings_.end(), groups_.begins());
+  grouping_ = static_cast<size_t>(found - groupings_.begin());
+  if (found != groupings_.end()) return absl::OkStatus();
+  if (groupings_.size() == kGroupingsMax) {
+    TY_RETURN_IF_ERROR(Wait());
+    launches_.clear();
+    groupings_.resize(1);
+    grouping_ = 1;
+  }
+  groupings_.push_back(groups_.begins());
+  return absl::OkStatus();
+}
+
+Enqueue CudaExecutable::Training(bool adds) {
+  return {.stream = stream_.get(),
+          .adds = adds,
+          .groups = &groups_,
+          .ranks = ranks_.is_wanted() ? &ranks_ : nullptr};
+}
+
+absl::Status CudaExecutable::Run(const Recording& recording,
                                  const std::function<absl::Status()>& record) {
-  Launch& launch = launches_[{work, rows}];
+  Launch& launch = launches_[recording];
   if (!options_.captures || options_.inspect || !launch.has_run) {
     TY_RETURN_IF_ERROR(record());
     launch.has_run = true;
@@ -261,19 +285,19 @@ absl::Status CudaExecutable::RunAccumulate(const Program& program, int64_t rows,
                                            const ReadyCallback& on_ready) {
   const bool adds = has_sums_;
   has_sums_ = true;
-  const auto record = [&] {
-    return program.Run(program.calls().size(), {.stream = stream_.get(), .adds = adds}, on_ready);
-  };
-  // Whoever wants to know when sums are ready follows the calls.
-  if (on_ready) return record();
-  return Run(adds ? Work::kAdd : Work::kAccumulate, rows, record);
+  const auto record = [&] { return program.Run(program.calls().size(), Training(adds), on_ready); };
+  // Whoever wants to know when sums are ready follows the calls; so does what the host takes part
+  // in.
+  if (on_ready || ranks_.is_wanted()) return record();
+  return Run({adds ? Work::kAdd : Work::kAccumulate, rows, grouping_}, record);
 }
 
 absl::Status CudaExecutable::Accumulate(const Batch& batch, double weight,
                                         const ReadyCallback& on_ready) {
   TY_RETURN_IF_ERROR(Check(batch));
   const int64_t rows = RowsOf(model_, batch);
-  TY_RETURN_IF_ERROR(CheckStatistics(training_, rows));
+  TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, rows));
+  TY_RETURN_IF_ERROR(SetGroups(batch.groups));
   TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
   TY_RETURN_IF_ERROR(RefreshWeights());
   TY_RETURN_IF_ERROR(Send(batch, weight, 0));
@@ -285,8 +309,9 @@ absl::Status CudaExecutable::Accumulate(const Batch& batch, double weight,
       on_ready(offset, count);
     };
   }
-  TY_RETURN_IF_ERROR(RunAccumulate(*program, rows, forward_ready));
+  const absl::Status ran = RunAccumulate(*program, rows, forward_ready);
   TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
+  TY_RETURN_IF_ERROR(ran);
   // The range after the gradients holds what the forward half summed up.
   if (on_ready) on_ready(ready, layout_.size - ready);
   last_rows_ = rows;
@@ -316,18 +341,20 @@ absl::Status CudaExecutable::StartUpdate(double lr) {
     return absl::FailedPreconditionError("finish an update before starting another");
   }
   TY_RETURN_IF_ERROR(staging_.SendRate(static_cast<float>(lr), stream_.get()));
-  TY_RETURN_IF_ERROR(Run(Work::kUpdate, 0, [this] { return EnqueueUpdate(); }));
+  TY_RETURN_IF_ERROR(Run({Work::kUpdate, 0, 0}, [this] { return EnqueueUpdate(); }));
   return SendResult();
 }
 
 absl::Status CudaExecutable::StartStep(const Batch& batch, double lr) {
   const int64_t rows = RowsOf(model_, batch);
   // What was not captured before, or comes on top of other sums, goes its usual way.
-  if (has_sums_ || are_weights_stale_ || in_flight_.size() == kUpdatesInFlight) {
+  if (has_sums_ || are_weights_stale_ || in_flight_.size() == kUpdatesInFlight ||
+      ranks_.is_wanted()) {
     return Executable::StartStep(batch, lr);
   }
   TY_RETURN_IF_ERROR(Check(batch));
-  TY_RETURN_IF_ERROR(CheckStatistics(training_, rows));
+  TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, rows));
+  TY_RETURN_IF_ERROR(SetGroups(batch.groups));
   TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
   TY_RETURN_IF_ERROR(Send(batch, 1, lr));
   return RunStep(*program, rows);
@@ -336,17 +363,17 @@ absl::Status CudaExecutable::StartStep(const Batch& batch, double lr) {
 absl::Status CudaExecutable::RunStep(const Program& program, int64_t rows) {
   const auto record = [&]() -> absl::Status {
     TY_RETURN_IF_ERROR(
-        program.Run(program.calls().size(), {.stream = stream_.get()}, /*on_ready=*/{}));
+        program.Run(program.calls().size(), Training(/*adds=*/false), /*on_ready=*/{}));
     return EnqueueUpdate();
   };
-  TY_RETURN_IF_ERROR(Run(Work::kStep, rows, record));
+  TY_RETURN_IF_ERROR(Run({Work::kStep, rows, grouping_}, record));
   TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
   last_rows_ = rows;
   return SendResult();
 }
 
 absl::Status CudaExecutable::RepeatStep() {
-  if (last_rows_ == 0 || has_sums_ || are_weights_stale_) {
+  if (last_rows_ == 0 || has_sums_ || are_weights_stale_ || ranks_.is_wanted()) {
     return absl::FailedPreconditionError("there is no step that could be repeated");
   }
   if (in_flight_.size() == kUpdatesInFlight) {
@@ -383,7 +410,7 @@ absl::StatusOr<Evaluation> CudaExecutable::Evaluate(const Batch& batch) {
   TY_RETURN_IF_ERROR(RefreshWeights());
   last_rows_ = 0;
   TY_RETURN_IF_ERROR(Send(batch, 0, 0));
-  TY_RETURN_IF_ERROR(Run(Work::kEvaluate, rows, [&] {
+  TY_RETURN_IF_ERROR(Run({Work::kEvaluate, rows, 0}, [&] {
     return program->Run(program->calls().size(), {.stream = stream_.get(), .counts_top5 = true},
                         /*on_ready=*/{});
   }));
@@ -399,11 +426,13 @@ absl::StatusOr<Evaluation> CudaExecutable::Evaluate(const Batch& batch) {
 
 absl::StatusOr<std::vector<CallTime>> CudaExecutable::Profile(const Batch& batch) {
   TY_RETURN_IF_ERROR(Check(batch));
-  TY_ASSIGN_OR_RETURN(Program * program,
-                      Prepare(training_, training_programs_, RowsOf(model_, batch)));
+  const int64_t rows = RowsOf(model_, batch);
+  TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, rows));
+  TY_RETURN_IF_ERROR(SetGroups(batch.groups));
+  TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
   TY_RETURN_IF_ERROR(RefreshWeights());
   TY_RETURN_IF_ERROR(Send(batch, 1, 0));
-  auto times = program->Time({.stream = stream_.get(), .adds = has_sums_});
+  auto times = program->Time(Training(has_sums_));
   has_sums_ = true;
   TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
   return times;

@@ -48,6 +48,9 @@ class CudaExecutable final : public Executable {
   absl::Status WriteState(size_t index, absl::Span<const float> values) override;
   absl::Status Accumulate(const Batch& batch, double weight,
                           const ReadyCallback& on_ready) override;
+  absl::Status TakePartInStatistics() override {
+    return ranks_.is_wanted() ? ranks_.TakePart(training_) : Executable::TakePartInStatistics();
+  }
   absl::Span<float> reduction() override {
     return {reduction_.as<float>(), static_cast<size_t>(layout_.size)};
   }
@@ -76,13 +79,19 @@ class CudaExecutable final : public Executable {
   // one, which lie on the device still. FAILED_PRECONDITION where the last call that sent a batch
   // was not of a step, or updates must be finished first.
   absl::Status RepeatStep();
-  // Nodes of the graph that a whole step of so many rows is; 0 before it was captured.
+  // Nodes of the graph that a whole step of so many rows, one group, is; 0 before it was captured.
   int64_t StepNodes(int64_t rows) const;
 
  private:
   using Programs = std::map<int64_t, std::unique_ptr<Program>>;
-  // What a graph does, for a number of rows.
+  // What a graph does, for a number of rows and, of training, groups of them by number.
   enum class Work { kAccumulate, kAdd, kStep, kUpdate, kEvaluate };
+  struct Recording {
+    Work work = Work::kUpdate;
+    int64_t rows = 0;
+    size_t groups = 0;
+    friend auto operator<=>(const Recording&, const Recording&) = default;
+  };
   struct Launch {
     bool has_run = false;
     CapturedGraph graph;
@@ -102,8 +111,12 @@ class CudaExecutable final : public Executable {
   int64_t InputBytesMax() const;
   absl::Status Send(const Batch& batch, double weight, double lr);
   absl::Status RefreshWeights();
+  // How the batch's groups are told apart among recordings.
+  absl::Status SetGroups(absl::Span<const int64_t> groups);
+  // What the calls of a training program are told.
+  Enqueue Training(bool adds);
   // Enqueues what `record` does: as a graph from the second time on, where graphs are wanted.
-  absl::Status Run(Work work, int64_t rows, const std::function<absl::Status()>& record);
+  absl::Status Run(const Recording& recording, const std::function<absl::Status()>& record);
   absl::Status RunAccumulate(const Program& program, int64_t rows, const ReadyCallback& on_ready);
   // Forward, backward and update of the batch that was sent.
   absl::Status RunStep(const Program& program, int64_t rows);
@@ -120,6 +133,8 @@ class CudaExecutable final : public Executable {
 
   // Steps that may be on their way: one runs, one waits.
   static constexpr int kUpdatesInFlight = 2;
+  // Divisions of batches into groups of which graphs are kept; they change with the hosting alone.
+  static constexpr size_t kGroupingsMax = 32;
 
   const CompileOptions options_;
   const std::shared_ptr<Planners> planners_;
@@ -141,7 +156,12 @@ class CudaExecutable final : public Executable {
   std::optional<int64_t> images_count_;
   Programs training_programs_;
   Programs evaluation_programs_;
-  std::map<std::pair<Work, int64_t>, Launch> launches_;
+  std::map<Recording, Launch> launches_;
+  RowGroups groups_;  // of the last batch that was trained on
+  // By number, as RowGroups::begins(); of one group is number 0.
+  std::vector<std::vector<int64_t>> groupings_ = {{}};
+  size_t grouping_ = 0;  // of groups_
+  RankStatistics ranks_;
   int64_t arena_bytes_ = 0;
   MemoryPlan plan_;
   // The parameters changed otherwise than by an update.

@@ -50,6 +50,8 @@ absl::StatusOr<const dnn::Plan*> Compiler::FindConvPlan(dnn::ConvProblem problem
 
 bool Compiler::TakesStatistics(const Node& conv) const {
   if (target_.fusions == Fusions::kNever || conv.relu || !ConvBiasesOf(conv).empty()) return false;
+  // It sums over all rows at once, in squares.
+  if (step_.max_groups > 1 || target_.merges_ranks) return false;
   for (const Node& node : step_.graph.nodes) {
     if (node.op == OpKind::kBatchNorm && node.norm().batch_statistics &&
         node.inputs[0] == conv.outputs[0]) {

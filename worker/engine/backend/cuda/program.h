@@ -13,6 +13,8 @@
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/backend/buffer_plan.h"
 #include "worker/engine/backend/cuda/types.h"
+#include "worker/engine/backend/rank_statistics.h"
+#include "worker/engine/backend/row_groups.h"
 
 namespace trainyard::engine::cuda {
 
@@ -23,6 +25,10 @@ struct Enqueue {
   bool adds = false;
   // Only the loss of an evaluation wants them.
   bool counts_top5 = false;
+  // For batch_norm. Ranks, where not null, have its statistics in common: then nothing can be
+  // captured.
+  const RowGroups* groups = &RowGroups::AllRows();
+  RankStatistics* ranks = nullptr;
 };
 
 struct Call {

@@ -1,4 +1,3 @@
-// Convolutions, and the batch_norm that follows them.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -123,103 +122,6 @@ void Conv2dParameterGradient(const Operands<T>& o) {
   }
 }
 
-// Calls visit(position) for every element of one channel. shape: [C, H, W].
-template <class Visit>
-void ForEachOfChannel(int64_t rows, const Shape& shape, int64_t channel, const Visit& visit) {
-  const int64_t plane = shape[1] * shape[2];
-  for (int64_t n = 0; n < rows; ++n) {
-    for (int64_t i = 0; i < plane; ++i) {
-      visit((n * shape[0] + channel) * plane + i);
-    }
-  }
-}
-
-template <class T>
-void BatchNorm(const Operands<T>& o) {
-  const T* x = o.inputs[0];
-  const Shape& shape = o.input_shape(0);
-  const T count = static_cast<T>(o.rows * shape[1] * shape[2]);
-  for (int64_t c = 0; c < shape[0]; ++c) {
-    T mean = 0;
-    T variance = 0;
-    if (o.node.norm().batch_statistics) {
-      ForEachOfChannel(o.rows, shape, c, [&](int64_t i) { mean += x[i]; });
-      mean /= count;
-      ForEachOfChannel(o.rows, shape, c,
-                       [&](int64_t i) { variance += (x[i] - mean) * (x[i] - mean); });
-      variance /= count;
-      o.outputs[1][c] = mean;
-      o.outputs[2][c] = variance;
-    } else {
-      mean = o.inputs[3][c];
-      variance = o.inputs[4][c];
-    }
-    const T scale = o.inputs[1][c] / std::sqrt(variance + static_cast<T>(o.node.norm().eps));
-    const T bias = o.inputs[2][c];
-    const int residual = o.node.norm().residual;
-    ForEachOfChannel(o.rows, shape, c, [&](int64_t i) {
-      T y = (x[i] - mean) * scale + bias;
-      if (residual > 0) {
-        y += o.inputs[static_cast<size_t>(residual)][i];
-      }
-      o.outputs[0][i] = o.node.relu ? Rectified(y) : y;
-      if (o.outputs.size() > 3) {
-        o.outputs[3][i] = y > 0 ? T{1} : T{0};
-      }
-    });
-  }
-}
-
-// With xhat = (x - mean) / std:  dbias = sum dy;  dweight = sum dy xhat;
-// dx = weight / std (dy - dbias / n - xhat dweight / n)  (Ioffe & Szegedy 2015, section 3).
-template <class T>
-void BatchNormGradient(const Operands<T>& o) {
-  const NormAttributes& norm = o.node.norm();
-  const T* x = o.inputs[1];
-  const T* addend = norm.addend > 0 ? o.inputs[static_cast<size_t>(norm.addend)] : nullptr;
-  const Shape& shape = o.input_shape(0);
-  const T count = static_cast<T>(o.rows * shape[1] * shape[2]);
-  for (int64_t c = 0; c < shape[0]; ++c) {
-    const T weight = o.inputs[2][c];
-    const T mean = o.inputs[3][c];
-    const T deviation = std::sqrt(o.inputs[4][c] + static_cast<T>(o.node.norm().eps));
-    const T inverse = 1 / deviation;
-    const T* dy = o.inputs[0];
-    if (norm.mask > 0) {
-      const T* mask = o.inputs[static_cast<size_t>(norm.mask)];
-      const T* second =
-          norm.second_gradient > 0 ? o.inputs[static_cast<size_t>(norm.second_gradient)] : nullptr;
-      ForEachOfChannel(o.rows, shape, c, [&](int64_t i) {
-        const T whole = second == nullptr ? dy[i] : dy[i] + second[i];
-        o.outputs[3][i] = mask[i] > 0 ? whole : T{0};
-      });
-      dy = o.outputs[3];
-    }
-    // As the forward op computed the output, to the last bit.
-    auto masked = [&](int64_t i) {
-      const bool is_cut =
-          norm.bias > 0 &&
-          !((x[i] - mean) * (weight / deviation) + o.inputs[static_cast<size_t>(norm.bias)][c] > 0);
-      return is_cut ? T{0} : dy[i];
-    };
-    T dweight = 0;
-    T dbias = 0;
-    ForEachOfChannel(o.rows, shape, c, [&](int64_t i) {
-      dbias += masked(i);
-      dweight += masked(i) * (x[i] - mean) * inverse;
-    });
-    o.outputs[1][c] = dweight;
-    o.outputs[2][c] = dbias;
-    if (o.outputs[0] != nullptr) {
-      ForEachOfChannel(o.rows, shape, c, [&](int64_t i) {
-        const T dx = weight * inverse *
-                     (masked(i) - dbias / count - (x[i] - mean) * inverse * dweight / count);
-        o.outputs[0][i] = addend == nullptr ? dx : dx + addend[i];
-      });
-    }
-  }
-}
-
 }  // namespace
 
 template <class T>
@@ -231,10 +133,6 @@ void RunConvolution(const Operands<T>& o) {
       return Conv2dInputGradient(o);
     case OpKind::kConv2dParameterGradient:
       return Conv2dParameterGradient(o);
-    case OpKind::kBatchNorm:
-      return BatchNorm(o);
-    case OpKind::kBatchNormGradient:
-      return BatchNormGradient(o);
     default:
       CheckFailed(__FILE__, __LINE__, "no convolution");
   }

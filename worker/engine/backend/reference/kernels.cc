@@ -244,17 +244,17 @@ void SoftmaxCrossEntropyGradient(const Operands<T>& o) {
   }
 }
 
-}  // namespace
-
+// All but batch_norm.
 template <class T>
-void RunNode(const Operands<T>& o) {
+void RunSure(const Operands<T>& o) {
   switch (o.node.op) {
     case OpKind::kConv2d:
     case OpKind::kConv2dInputGradient:
     case OpKind::kConv2dParameterGradient:
+      return RunConvolution(o);
     case OpKind::kBatchNorm:
     case OpKind::kBatchNormGradient:
-      return RunConvolution(o);
+      CheckFailed(__FILE__, __LINE__, "batch_norm may fail");
     case OpKind::kLinear:
       return Linear(o);
     case OpKind::kRelu:
@@ -265,7 +265,11 @@ void RunNode(const Operands<T>& o) {
       return RunElementwise(o);
     case OpKind::kFlatten:
     case OpKind::kFlattenGradient:
+    case OpKind::kStageOutput:
       return;  // the output shares the input's memory
+    case OpKind::kStageOutputGradient:
+      std::copy_n(o.stage_output_gradient, o.rows * ElementCount(o.output_shape(0)), o.outputs[0]);
+      return;
     case OpKind::kDropout:
     case OpKind::kConcat:
     case OpKind::kSlice:
@@ -309,7 +313,18 @@ void RunNode(const Operands<T>& o) {
   }
 }
 
-template void RunNode<float>(const Operands<float>&);
-template void RunNode<double>(const Operands<double>&);
+}  // namespace
+
+template <class T>
+absl::Status RunNode(const Operands<T>& o) {
+  if (o.node.op == OpKind::kBatchNorm || o.node.op == OpKind::kBatchNormGradient) {
+    return RunBatchNorm(o);
+  }
+  RunSure(o);
+  return absl::OkStatus();
+}
+
+template absl::Status RunNode<float>(const Operands<float>&);
+template absl::Status RunNode<double>(const Operands<double>&);
 
 }  // namespace trainyard::engine::reference

@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "worker/engine/backend/rank_statistics.h"
+#include "worker/engine/backend/row_groups.h"
 #include "worker/engine/graph/dropout.h"
 #include "worker/engine/graph/graph.h"
 
@@ -20,15 +23,19 @@ struct Operands {
   const int32_t* labels = nullptr;  // [rows] or [rows, T], for the loss
   double gradient_scale = 0;        // weight / labels, for the gradient of the loss
   RandomPosition position = {};     // for dropout
+  RowGroups groups = {};            // for batch_norm
+  RankStatistics* ranks = nullptr;  // not null: its statistics are those of all ranks
+  const float* stage_output_gradient = nullptr;
 
   const Shape& input_shape(size_t i) const { return graph.value(node.inputs[i]).shape; }
   const Shape& output_shape(size_t i) const { return graph.value(node.outputs[i]).shape; }
 };
 
+// Fails where an exchange between ranks does.
 template <class T>
-void RunNode(const Operands<T>& operands);
+absl::Status RunNode(const Operands<T>& operands);
 
-extern template void RunNode<float>(const Operands<float>&);
-extern template void RunNode<double>(const Operands<double>&);
+extern template absl::Status RunNode<float>(const Operands<float>&);
+extern template absl::Status RunNode<double>(const Operands<double>&);
 
 }  // namespace trainyard::engine::reference

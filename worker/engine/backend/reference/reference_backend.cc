@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/errors.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/judge.h"
+#include "worker/engine/backend/rank_statistics.h"
 #include "worker/engine/backend/reference/kernels.h"
-#include "worker/engine/backend/reference/update.h"
+#include "worker/engine/backend/reference/updater.h"
 #include "worker/engine/backend/state_table.h"
 
 namespace trainyard::engine {
@@ -27,32 +31,36 @@ class ReferenceExecutable final : public Executable {
   ReferenceExecutable(const Graph& model, const OptimizerSpec& optimizer,
                       const CompileOptions& options, Backing backing)
       : options_(options),
-        optimizer_(optimizer),
         model_(model),
-        training_(BuildTrainingStep(model, {options.passes, options.inspect})),
+        training_(BuildTrainingStep(model, {options.passes, options.inspect, options.max_groups})),
         evaluation_(BuildEvaluationStep(model, {options.passes, options.inspect})),
         layout_(LayOutReduction(training_)),
         table_(BuildStateTable(model, layout_, optimizer)),
+        updater_(optimizer, table_, layout_.gradient_elements, backing),
         training_place_(Place(training_, options.max_rows)),
-        evaluation_place_(Place(evaluation_, options.max_rows)) {
+        evaluation_place_(Place(evaluation_, options.max_rows)),
+        ranks_(options) {
     parameters_ = AlignedBuffer(layout_.gradient_elements * kElement, backing);
     statistics_ = AlignedBuffer(layout_.statistic_elements * kElement, backing);
-    slots_ = AlignedBuffer(table_.slot_elements * kElement, backing);
-    averages_ = AlignedBuffer(table_.average_elements * kElement, backing);
     reduction_ = AlignedBuffer(layout_.size * int64_t{sizeof(float)}, backing);
-    arena_ = AlignedBuffer(std::max(training_place_.arena.bytes, evaluation_place_.arena.bytes),
-                           backing);
-    // Parameter gradients before they are added to the arena, and the inputs as T.
+    for (int slot = 0; slot < options.sum_slots; ++slot) {
+      sums_.emplace_back(layout_.size * int64_t{sizeof(float)}, backing);
+    }
+    // Parameter gradients before they are added to the arena.
     gradients_ = AlignedBuffer(layout_.gradient_elements * kElement, backing);
-    inputs_ =
-        AlignedBuffer(options.max_rows * ElementCount(model.input_shape()) * kElement, backing);
+    for (int i = 0; i < std::max(1, options.microbatch_slots); ++i) AddSlot(backing);
     plan_.parameters = parameters_.bytes() + statistics_.bytes();
-    plan_.optimizer = slots_.bytes() + averages_.bytes();
-    plan_.gradients = reduction_.bytes();
-    plan_.activations = arena_.bytes();
-    plan_.workspace = gradients_.bytes() + inputs_.bytes();
+    plan_.optimizer = updater_.state_bytes();
+    plan_.gradients = reduction_.bytes() * (options.sum_slots + 1);
+    plan_.workspace = gradients_.bytes();
+    int64_t unshared = 0;
     for (const Lifetime& lifetime : training_place_.lifetimes.lifetimes) {
-      plan_.activations_unshared += AlignUp(lifetime.bytes);
+      unshared += AlignUp(lifetime.bytes);
+    }
+    for (const Slot& slot : microbatches_) {
+      plan_.activations += slot.arena.bytes() + slot.boundary_bytes();
+      plan_.activations_unshared += unshared + slot.boundary_bytes();
+      plan_.workspace += slot.inputs.bytes();
     }
   }
 
@@ -61,10 +69,30 @@ class ReferenceExecutable final : public Executable {
   absl::Status WriteState(size_t index, absl::Span<const float> values) override;
   absl::Status Accumulate(const Batch& batch, double weight,
                           const ReadyCallback& on_ready) override;
+  absl::Status TakePartInStatistics() override {
+    return ranks_.is_wanted() ? ranks_.TakePart(training_) : Executable::TakePartInStatistics();
+  }
   absl::Span<float> reduction() override {
     return {reduction_.as<float>(), static_cast<size_t>(layout_.size)};
   }
+  absl::Span<float> sums(int slot) override {
+    TY_CHECK(slot >= 0 && slot < options_.sum_slots);
+    return {sums_[static_cast<size_t>(slot)].as<float>(), static_cast<size_t>(layout_.size)};
+  }
+  absl::Status StoreSums(int slot) override;
+  absl::Status AddSums(int slot, int64_t begin, int64_t end) override;
+  Boundary boundary(int slot) override;
+  absl::Status Forward(const Batch& batch, int64_t rows, int slot) override;
+  absl::Status Backward(const Batch& batch, int64_t rows, int slot, double weight,
+                        const ReadyCallback& on_ready) override;
+  absl::StatusOr<Evaluation> EvaluateStage(const Batch& batch, int64_t rows) override;
   absl::Status StartUpdate(double lr) override;
+  absl::Status BeginUpdate(double lr) override;
+  absl::Status UpdateRange(int64_t begin, int64_t end) override;
+  absl::Status EndUpdate() override;
+  bool updates_ranges() const override { return updater_.updates_ranges(); }
+  absl::Span<float> parameters() override;
+  std::vector<absl::Span<float>> parameter_states() override;
   absl::StatusOr<StepMetrics> FinishUpdate() override { return updated_; }
   absl::Status ExchangeAverages() override;
   absl::StatusOr<Evaluation> Evaluate(const Batch& batch) override;
@@ -72,7 +100,7 @@ class ReferenceExecutable final : public Executable {
   absl::StatusOr<Inspection> Inspect() const override;
   const MemoryPlan& memory_plan() const override { return plan_; }
   CompilePlan Planned() const {
-    CompilePlan plan{plan_, {}};
+    CompilePlan plan{.memory = plan_, .calls = {}};
     for (const Node& node : training_.graph.nodes) {
       ++plan.calls[std::string(OpName(node.op))];
     }
@@ -91,28 +119,60 @@ class ReferenceExecutable final : public Executable {
 
   T* Pointer(const StepGraph& step, const Placement& placement, ValueId id) const;
   T* StateMemory(size_t index) const;
-  // Counts the update, and tells its rates.
-  UpdateRates NextRates(double lr);
-  void UpdateParameter(const Segment& segment, const UpdateRates& rates);
-  // Runs the first `nodes` nodes; after each, done(node).
+  // Weighs the batch's statistics, each group's by its rows, into the reduction.
+  void FoldStatistics(const Batch& batch, int64_t rows, double weight);
+  // What a microbatch keeps from Forward to Backward; one where there are none.
+  struct Slot {
+    AlignedBuffer arena;
+    AlignedBuffer inputs;  // as T
+    // Floats, of the boundary.
+    AlignedBuffer stage_inputs, stage_outputs, input_gradients, output_gradients;
+    int64_t rows = 0;  // of a Forward kept; 0: none
+
+    int64_t boundary_bytes() const {
+      return stage_inputs.bytes() + stage_outputs.bytes() + input_gradients.bytes() +
+             output_gradients.bytes();
+    }
+  };
+  void AddSlot(Backing backing);
+  // Nodes [begin, end) in the slot, for `rows` rows; after each, done(node).
+  struct Range {
+    size_t begin = 0;
+    size_t end = 0;
+  };
   template <class Done>
-  void Run(const StepGraph& step, const Placement& placement, size_t nodes, const Batch& batch,
-           double gradient_scale, const Done& done);
+  absl::Status Run(const StepGraph& step, const Placement& placement, Range nodes, int64_t rows,
+                   const Batch& batch, double gradient_scale, const Done& done);
+  // Nodes from `begin` on, and what they and the batch's metrics add to the reduction.
+  absl::Status RunToReduction(size_t begin, int64_t rows, const Batch& batch, double weight,
+                              const ReadyCallback& on_ready);
+  // Works in the slot from now on.
+  void EnterSlot(int slot) { slot_ = &microbatches_[static_cast<size_t>(slot)]; }
   void LoadInputs(absl::Span<const float> inputs) {
-    std::copy(inputs.begin(), inputs.end(), inputs_.as<T>());
+    std::copy(inputs.begin(), inputs.end(), slot_->inputs.template as<T>());
   }
+  void LoadStageInputs(const Batch& batch, int64_t rows) {
+    const float* inputs =
+        model_.has_stage_input ? slot_->stage_inputs.template as<float>() : batch.inputs.data();
+    LoadInputs({inputs, static_cast<size_t>(rows * ElementCount(model_.input_shape()))});
+  }
+  Evaluation Judge(absl::Span<const int32_t> labels) const;
 
   const CompileOptions options_;
-  const OptimizerSpec optimizer_;
   const Graph model_;
   const StepGraph training_;
   const StepGraph evaluation_;
   const ReductionLayout layout_;
   const StateTable table_;
+  reference::Updater<T> updater_;
   const Placement training_place_;
   const Placement evaluation_place_;
-  AlignedBuffer parameters_, slots_, averages_, statistics_;
-  AlignedBuffer reduction_, arena_, gradients_, inputs_;
+  AlignedBuffer parameters_, statistics_;
+  AlignedBuffer reduction_, gradients_;
+  std::vector<Slot> microbatches_;
+  Slot* slot_ = nullptr;  // in use
+  std::vector<AlignedBuffer> sums_;
+  RankStatistics ranks_;
   MemoryPlan plan_;
   int64_t last_rows_ = 0;
   StepMetrics updated_;  // of the last update
@@ -126,7 +186,7 @@ T* ReferenceExecutable<T>::Pointer(const StepGraph& step, const Placement& place
   }
   const int lifetime = placement.lifetimes.lifetime_of[static_cast<size_t>(id)];
   if (lifetime >= 0) {
-    return reinterpret_cast<T*>(arena_.data() +
+    return reinterpret_cast<T*>(slot_->arena.data() +
                                 placement.arena.offsets[static_cast<size_t>(lifetime)]);
   }
   const Value& value = step.graph.value(id);
@@ -142,7 +202,7 @@ T* ReferenceExecutable<T>::Pointer(const StepGraph& step, const Placement& place
     case Role::kInput:
     case Role::kActivation:
     case Role::kGradient:
-      return inputs_.as<T>();  // the input, or a flattened view of it
+      return slot_->inputs.template as<T>();  // the input, or a flattened view of it
   }
   return nullptr;
 }
@@ -156,9 +216,9 @@ T* ReferenceExecutable<T>::StateMemory(size_t index) const {
     case StateTensor::Kind::kBuffer:
       return statistics_.as<T>() + offset;
     case StateTensor::Kind::kOptimizerSlot:
-      return slots_.as<T>() + offset;
+      return updater_.slots() + offset;
     case StateTensor::Kind::kAverage:
-      return averages_.as<T>() + offset;
+      return updater_.averages() + offset;
   }
   return nullptr;
 }
@@ -182,34 +242,53 @@ absl::Status ReferenceExecutable<T>::WriteState(size_t index, absl::Span<const f
 
 template <class T>
 template <class Done>
-void ReferenceExecutable<T>::Run(const StepGraph& step, const Placement& placement, size_t nodes,
-                                 const Batch& batch, double gradient_scale, const Done& done) {
-  const int64_t rows =
-      static_cast<int64_t>(batch.inputs.size()) / ElementCount(model_.input_shape());
-  for (size_t i = 0; i < nodes; ++i) {
+absl::Status ReferenceExecutable<T>::Run(const StepGraph& step, const Placement& placement,
+                                         Range nodes, int64_t rows, const Batch& batch,
+                                         double gradient_scale, const Done& done) {
+  for (size_t i = nodes.begin; i < nodes.end; ++i) {
     const Node& node = step.graph.nodes[i];
-    reference::Operands<T> operands{step.graph,          node,           rows,          {}, {},
-                                    batch.labels.data(), gradient_scale, batch.position};
+    reference::Operands<T> operands{
+        .graph = step.graph,
+        .node = node,
+        .rows = rows,
+        .inputs = {},
+        .outputs = {},
+        .labels = batch.labels.data(),
+        .gradient_scale = gradient_scale,
+        .position = batch.position,
+        .stage_output_gradient = slot_->output_gradients.template as<float>()};
     for (ValueId input : node.inputs) {
       operands.inputs.push_back(Pointer(step, placement, input));
     }
     for (ValueId output : node.outputs) {
       operands.outputs.push_back(Pointer(step, placement, output));
     }
-    reference::RunNode(operands);
+    if (&step == &training_) {
+      operands.groups.Set(batch.groups);
+      operands.ranks = ranks_.is_wanted() ? &ranks_ : nullptr;
+    }
+    TY_RETURN_IF_ERROR(Annotate(reference::RunNode(operands), node.name));
     done(node);
   }
+  return absl::OkStatus();
 }
 
 template <class T>
 absl::Status ReferenceExecutable<T>::Accumulate(const Batch& batch, double weight,
                                                 const ReadyCallback& on_ready) {
   TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
-  TY_RETURN_IF_ERROR(CheckStatistics(training_, RowsOf(model_, batch)));
-  const int64_t rows = RowsOf(model_, batch);
-  const double labels = static_cast<double>(batch.labels.size());
-  const Placement& placement = training_place_;
+  TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, RowsOf(model_, batch)));
+  EnterSlot(0);
   LoadInputs(batch.inputs);
+  last_rows_ = RowsOf(model_, batch);
+  return RunToReduction(0, last_rows_, batch, weight, on_ready);
+}
+
+template <class T>
+absl::Status ReferenceExecutable<T>::RunToReduction(size_t begin, int64_t rows, const Batch& batch,
+                                                    double weight, const ReadyCallback& on_ready) {
+  const double labels = static_cast<double>(rows * model_.labels_per_row());
+  const Placement& placement = training_place_;
   float* sums = reduction_.as<float>();
   int64_t ready = 0;
   auto add_gradients = [&](const Node& node) {
@@ -231,82 +310,187 @@ absl::Status ReferenceExecutable<T>::Accumulate(const Batch& batch, double weigh
       ready = entry.offset + entry.count;
     }
   };
-  Run(training_, placement, training_.graph.nodes.size(), batch, weight / labels, add_gradients);
-  for (const BatchStatistics& statistics : training_.statistics) {
-    const double count = static_cast<double>(rows * statistics.count_per_row);
-    const T* mean = Pointer(training_, placement, statistics.mean);
-    const T* variance = Pointer(training_, placement, statistics.variance);
-    const ReductionEntry& entry = layout_.entry(statistics.running_mean);
-    const int64_t variance_offset = layout_.entry(statistics.running_variance).offset;
-    for (int64_t c = 0; c < entry.count; ++c) {
-      sums[entry.offset + c] += static_cast<float>(weight * mean[c]);
-      sums[variance_offset + c] += static_cast<float>(weight * variance[c] * count / (count - 1));
-    }
+  TY_RETURN_IF_ERROR(Run(training_, placement, {begin, training_.graph.nodes.size()}, rows, batch,
+                         weight / labels, add_gradients));
+  FoldStatistics(batch, rows, weight);
+  if (model_.has_loss()) {
+    const T loss = *Pointer(training_, placement, training_.graph.loss);
+    const T correct = *Pointer(training_, placement, training_.graph.correct);
+    sums[layout_.loss_offset] += static_cast<float>(weight * loss);
+    sums[layout_.correct_offset] += static_cast<float>(weight * correct / labels);
   }
-  const T loss = *Pointer(training_, placement, training_.graph.loss);
-  const T correct = *Pointer(training_, placement, training_.graph.correct);
-  sums[layout_.loss_offset] += static_cast<float>(weight * loss);
-  sums[layout_.correct_offset] += static_cast<float>(weight * correct / labels);
   if (on_ready) {
     on_ready(ready, layout_.size - ready);
   }
-  last_rows_ = rows;
   return absl::OkStatus();
 }
 
 template <class T>
-UpdateRates ReferenceExecutable<T>::NextRates(double lr) {
-  int64_t t = 0;
-  if (table_.step_offset >= 0) {
-    T& count = slots_.as<T>()[table_.step_offset];
-    t = std::min(static_cast<int64_t>(count) + 1, kMaxCountedSteps);
-    count = static_cast<T>(t);
+void ReferenceExecutable<T>::AddSlot(Backing backing) {
+  const auto buffer = [&](ValueId value, int64_t element) {
+    return AlignedBuffer(model_.value(value).Elements(options_.max_rows) * element, backing);
+  };
+  constexpr int64_t kFloat = sizeof(float);
+  Slot& slot = microbatches_.emplace_back();
+  slot.arena =
+      AlignedBuffer(std::max(training_place_.arena.bytes, evaluation_place_.arena.bytes), backing);
+  slot.inputs = buffer(model_.input, kElement);
+  if (options_.microbatch_slots == 0) return;
+  if (model_.has_stage_input) {
+    slot.stage_inputs = buffer(model_.input, kFloat);
+    slot.input_gradients = buffer(model_.input, kFloat);
   }
-  return RatesOfUpdate(optimizer_, lr, t,
-                       reference::Norm(reduction_.as<float>(), layout_.gradient_elements));
+  if (!model_.has_loss()) {
+    slot.stage_outputs = buffer(model_.stage_output, kFloat);
+    slot.output_gradients = buffer(model_.stage_output, kFloat);
+  }
 }
 
 template <class T>
-void ReferenceExecutable<T>::UpdateParameter(const Segment& segment, const UpdateRates& rates) {
-  const size_t slots = SlotNames(optimizer_).size();
-  T* parameter = parameters_.as<T>() + segment.offset;
-  reference::ParameterState<T> state = {.count = segment.count,
-                                        .gradient = reduction_.as<float>() + segment.offset,
-                                        .parameter = parameter};
-  if (slots > 0) {
-    state.first = slots_.as<T>() + segment.offset;
+Executable::Boundary ReferenceExecutable<T>::boundary(int slot) {
+  TY_CHECK(CheckSlot(options_, slot).ok());
+  const auto span = [this](const AlignedBuffer& buffer, ValueId value) {
+    if (buffer.data() == nullptr) return absl::Span<float>();
+    return absl::Span<float>(buffer.as<float>(),
+                             static_cast<size_t>(model_.value(value).Elements(options_.max_rows)));
+  };
+  const Slot& of = microbatches_[static_cast<size_t>(slot)];
+  return {span(of.stage_inputs, model_.input), span(of.stage_outputs, model_.stage_output),
+          span(of.input_gradients, model_.input), span(of.output_gradients, model_.stage_output)};
+}
+
+template <class T>
+absl::Status ReferenceExecutable<T>::Forward(const Batch& batch, int64_t rows, int slot) {
+  TY_RETURN_IF_ERROR(CheckSlot(options_, slot));
+  TY_RETURN_IF_ERROR(CheckStageBatch(model_, batch, rows, options_.max_rows));
+  TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, rows));
+  last_rows_ = 0;
+  EnterSlot(slot);
+  slot_->rows = rows;
+  LoadStageInputs(batch, rows);
+  TY_RETURN_IF_ERROR(Run(training_, training_place_, {0, ForwardNodes(training_)}, rows, batch, 0,
+                         [](const Node&) {}));
+  if (!model_.has_loss()) {
+    std::copy_n(Pointer(training_, training_place_, training_.graph.stage_output),
+                model_.value(model_.stage_output).Elements(rows),
+                slot_->stage_outputs.template as<float>());
   }
-  if (slots > 1) {
-    state.second = state.first + layout_.gradient_elements;
+  return absl::OkStatus();
+}
+
+template <class T>
+absl::Status ReferenceExecutable<T>::Backward(const Batch& batch, int64_t rows, int slot,
+                                              double weight, const ReadyCallback& on_ready) {
+  TY_RETURN_IF_ERROR(CheckSlot(options_, slot));
+  TY_RETURN_IF_ERROR(CheckStageBatch(model_, batch, rows, options_.max_rows));
+  EnterSlot(slot);
+  TY_RETURN_IF_ERROR(CheckForwardDone(slot_->rows, rows, slot));
+  slot_->rows = 0;
+  TY_RETURN_IF_ERROR(RunToReduction(ForwardNodes(training_), rows, batch, weight, on_ready));
+  if (model_.has_stage_input) {
+    std::copy_n(Pointer(training_, training_place_, training_.input_gradient),
+                model_.value(model_.input).Elements(rows),
+                slot_->input_gradients.template as<float>());
   }
-  reference::ApplyRule<T>(optimizer_, rates,
-                          segment.is_bias_or_norm && !optimizer_.decay_bias_and_norm, state);
-  if (optimizer_.ema_decay > 0) {
-    reference::FoldAverage(rates.average_keep, parameter, averages_.as<T>() + segment.offset,
-                           segment.count);
+  return absl::OkStatus();
+}
+
+template <class T>
+void ReferenceExecutable<T>::FoldStatistics(const Batch& batch, int64_t rows, double weight) {
+  RowGroups groups;
+  groups.Set(batch.groups);
+  float* sums = reduction_.as<float>();
+  for (const BatchStatistics& statistics : training_.statistics) {
+    const T* mean = Pointer(training_, training_place_, statistics.mean);
+    const T* variance = Pointer(training_, training_place_, statistics.variance);
+    const ReductionEntry& entry = layout_.entry(statistics.running_mean);
+    const int64_t variance_offset = layout_.entry(statistics.running_variance).offset;
+    for (int64_t group = 0; group < groups.count(); ++group) {
+      const int64_t of_group = groups.rows(group, rows);
+      const double count = static_cast<double>((ranks_.is_wanted() ? ranks_.rows() : of_group) *
+                                               statistics.count_per_row);
+      const double share = weight * static_cast<double>(of_group) / static_cast<double>(rows);
+      for (int64_t c = 0; c < entry.count; ++c) {
+        const int64_t at = group * entry.count + c;
+        sums[entry.offset + c] += static_cast<float>(share * mean[at]);
+        sums[variance_offset + c] += static_cast<float>(share * variance[at] * count / (count - 1));
+      }
+    }
   }
 }
 
 template <class T>
 absl::Status ReferenceExecutable<T>::ExchangeAverages() {
   TY_RETURN_IF_ERROR(CheckHasAverages(table_));
-  std::swap_ranges(parameters_.as<T>(), parameters_.as<T>() + layout_.gradient_elements,
-                   averages_.as<T>());
+  updater_.ExchangeAverages(parameters_.as<T>());
+  return absl::OkStatus();
+}
+
+template <class T>
+absl::Span<float> ReferenceExecutable<T>::parameters() {
+  if constexpr (std::is_same_v<T, float>) {
+    return {parameters_.as<float>(), static_cast<size_t>(layout_.gradient_elements)};
+  }
+  return {};
+}
+
+template <class T>
+std::vector<absl::Span<float>> ReferenceExecutable<T>::parameter_states() {
+  if constexpr (std::is_same_v<T, float>) {
+    return updater_.parameter_states();
+  }
+  return {};
+}
+
+template <class T>
+absl::Status ReferenceExecutable<T>::StoreSums(int slot) {
+  std::copy(reduction().begin(), reduction().end(), sums(slot).begin());
+  std::fill(reduction().begin(), reduction().end(), 0.0f);
+  return absl::OkStatus();
+}
+
+template <class T>
+absl::Status ReferenceExecutable<T>::AddSums(int slot, int64_t begin, int64_t end) {
+  TY_CHECK(begin >= 0 && begin <= end && end <= layout_.size);
+  const float* terms = sums(slot).data();
+  float* target = reduction_.as<float>();
+  for (int64_t i = begin; i < end; ++i) {
+    target[i] = terms[i] + target[i];
+  }
+  return absl::OkStatus();
+}
+
+template <class T>
+absl::Status ReferenceExecutable<T>::BeginUpdate(double lr) {
+  if (!updates_ranges()) {
+    return Executable::BeginUpdate(lr);
+  }
+  updater_.Begin(lr, reduction_.as<float>());
+  return absl::OkStatus();
+}
+
+template <class T>
+absl::Status ReferenceExecutable<T>::UpdateRange(int64_t begin, int64_t end) {
+  if (!updates_ranges()) {
+    return Executable::UpdateRange(begin, end);
+  }
+  updater_.Apply(begin, end, parameters_.as<T>(), reduction_.as<float>());
   return absl::OkStatus();
 }
 
 template <class T>
 absl::Status ReferenceExecutable<T>::StartUpdate(double lr) {
+  updater_.Begin(lr, reduction_.as<float>());
+  updater_.Apply(0, layout_.gradient_elements, parameters_.as<T>(), reduction_.as<float>());
+  return EndUpdate();
+}
+
+template <class T>
+absl::Status ReferenceExecutable<T>::EndUpdate() {
   float* sums = reduction_.as<float>();
   updated_ = {sums[layout_.loss_offset], sums[layout_.correct_offset]};
-  for (int64_t i = 0; i < layout_.gradient_elements; ++i) {
-    if (!std::isfinite(sums[i])) {
-      updated_.loss = std::numeric_limits<double>::quiet_NaN();
-    }
-  }
-  const UpdateRates rates = NextRates(lr);
-  for (const Segment& segment : table_.segments) {
-    UpdateParameter(segment, rates);
+  if (!updater_.is_finite()) {
+    updated_.loss = std::numeric_limits<double>::quiet_NaN();
   }
   for (const BatchStatistics& statistics : training_.statistics) {
     for (ValueId target : {statistics.running_mean, statistics.running_variance}) {
@@ -323,20 +507,40 @@ absl::Status ReferenceExecutable<T>::StartUpdate(double lr) {
 }
 
 template <class T>
+Evaluation ReferenceExecutable<T>::Judge(absl::Span<const int32_t> labels) const {
+  const auto at = [this](ValueId id) { return Pointer(evaluation_, evaluation_place_, id); };
+  const Graph& graph = evaluation_.graph;
+  const auto count = static_cast<int64_t>(labels.size());
+  return Evaluation{static_cast<double>(*at(graph.loss)) * static_cast<double>(count),
+                    static_cast<int64_t>(std::llround(*at(graph.correct))), count,
+                    CountInTop(at(graph.logits), graph.classes(), labels)};
+}
+
+template <class T>
 absl::StatusOr<Evaluation> ReferenceExecutable<T>::Evaluate(const Batch& batch) {
   TY_RETURN_IF_ERROR(CheckBatch(model_, batch, options_.max_rows));
-  const Placement& placement = evaluation_place_;
+  EnterSlot(0);
   LoadInputs(batch.inputs);
   last_rows_ = 0;
-  Run(evaluation_, placement, evaluation_.graph.nodes.size(), batch, 0, [](const Node&) {});
-  const T loss = *Pointer(evaluation_, placement, evaluation_.graph.loss);
-  const T correct = *Pointer(evaluation_, placement, evaluation_.graph.correct);
-  const int64_t labels = static_cast<int64_t>(batch.labels.size());
-  const T* logits = Pointer(evaluation_, placement, evaluation_.graph.logits);
-  const int64_t classes = evaluation_.graph.value(evaluation_.graph.logits).shape.back();
-  return Evaluation{static_cast<double>(loss) * static_cast<double>(labels),
-                    static_cast<int64_t>(std::llround(correct)), labels,
-                    CountInTop(logits, classes, batch.labels)};
+  TY_RETURN_IF_ERROR(Run(evaluation_, evaluation_place_, {0, evaluation_.graph.nodes.size()},
+                         RowsOf(model_, batch), batch, 0, [](const Node&) {}));
+  return Judge(batch.labels);
+}
+
+template <class T>
+absl::StatusOr<Evaluation> ReferenceExecutable<T>::EvaluateStage(const Batch& batch, int64_t rows) {
+  TY_RETURN_IF_ERROR(CheckSlot(options_, 0));
+  TY_RETURN_IF_ERROR(CheckStageBatch(model_, batch, rows, options_.max_rows));
+  EnterSlot(0);
+  LoadStageInputs(batch, rows);
+  last_rows_ = 0;
+  TY_RETURN_IF_ERROR(Run(evaluation_, evaluation_place_, {0, evaluation_.graph.nodes.size()}, rows,
+                         batch, 0, [](const Node&) {}));
+  if (model_.has_loss()) return Judge(batch.labels);
+  std::copy_n(Pointer(evaluation_, evaluation_place_, evaluation_.graph.stage_output),
+              model_.value(model_.stage_output).Elements(rows),
+              slot_->stage_outputs.template as<float>());
+  return Evaluation{};
 }
 
 template <class T>
@@ -344,10 +548,11 @@ absl::StatusOr<std::vector<float>> ReferenceExecutable<T>::Predict(absl::Span<co
   const int64_t rows = static_cast<int64_t>(inputs.size()) / ElementCount(model_.input_shape());
   TY_RETURN_IF_ERROR(CheckInputs(model_, inputs, rows, options_.max_rows));
   const Placement& placement = evaluation_place_;
+  EnterSlot(0);
   LoadInputs(inputs);
   last_rows_ = 0;
-  Run(evaluation_, placement, evaluation_.graph.nodes.size() - 1, Batch{inputs, {}}, 0,
-      [](const Node&) {});
+  TY_RETURN_IF_ERROR(Run(evaluation_, placement, {0, evaluation_.graph.nodes.size() - 1}, rows,
+                         Batch{inputs, {}}, 0, [](const Node&) {}));
   const T* logits = Pointer(evaluation_, placement, evaluation_.graph.logits);
   const int64_t count = model_.value(model_.logits).Elements(rows);
   std::vector<float> values(static_cast<size_t>(count));

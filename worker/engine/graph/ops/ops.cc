@@ -46,6 +46,10 @@ const OpDefinition& Definition(OpKind op) {
       return kGlobalAvgPoolDefinition;
     case OpKind::kSoftmaxCrossEntropy:
       return kSoftmaxCrossEntropyDefinition;
+    case OpKind::kStageOutput:
+      return kStageOutputDefinition;
+    case OpKind::kStageOutputGradient:
+      return kStageOutputGradientDefinition;
     case OpKind::kConv2dInputGradient:
       return kConv2dInputGradientDefinition;
     case OpKind::kConv2dParameterGradient:

@@ -59,6 +59,8 @@ extern const OpDefinition kAvgPoolDefinition;
 extern const OpDefinition kAvgPoolGradientDefinition;
 extern const OpDefinition kGlobalAvgPoolDefinition;
 extern const OpDefinition kGlobalAvgPoolGradientDefinition;
+extern const OpDefinition kStageOutputDefinition;
+extern const OpDefinition kStageOutputGradientDefinition;
 extern const OpDefinition kSoftmaxCrossEntropyDefinition;
 extern const OpDefinition kSoftmaxCrossEntropyGradientDefinition;
 

@@ -429,8 +429,11 @@ TEST(Networks, WithResidualSumsAgreeWithTheReference) {
 TEST(Networks, WithParallelBranchesAgreeWithTheReference) {
   // Whole blocks; a member that fills none, which goes last; two such, which no layout of blocks
   // holds; and none at all.
-  for (const std::vector<int64_t>& channels :
-       {std::vector<int64_t>{16, 32, 16, 16}, {16, 16, 24, 16}, {16, 24, 16, 20}, {5, 3, 6, 7}}) {
+  for (const std::vector<int64_t>& channels : {std::vector<int64_t>{16, 32, 16, 16},
+                                               {16, 16, 24, 16},
+                                               {16, 24, 16, 20},
+                                               {16, 8, 8, 16},
+                                               {5, 3, 6, 7}}) {
     Compare("inceptions of " + ShapeString(channels), testing::Inceptions(channels), 12);
   }
 }

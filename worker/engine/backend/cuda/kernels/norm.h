@@ -37,6 +37,7 @@ struct StatisticSums {
   float* variance = nullptr;
   bool adds = false;  // false: overwrites
   const StepControl* control = nullptr;
+  float share = 1;  // of the batch's rows: weighs like the weight
 };
 
 // By which a launch knows its last block, which sums up what all blocks found: so many bytes that
@@ -58,6 +59,14 @@ void NormApply(const NormForward& norm, const float* mean, const float* variance
 // [channels] each (cuDNN's genstats), in place of a pass over x.
 void NormFinalize(const float* sum, const float* square_sum, int64_t pixels, int64_t channels,
                   float* mean, float* variance, const StatisticSums& sums, cudaStream_t stream);
+
+// The parts of NormTraining, for statistics that are those of more pixels than these: mean and
+// variance of x (all else but its pixels and channels is not read), and their sums, of `count`
+// pixels. NormApply follows.
+void NormStatistics(const NormForward& norm, float* mean, float* variance, void* workspace,
+                    uint32_t* tickets, cudaStream_t stream);
+void NormSumStatistics(const float* mean, const float* variance, int64_t count, int64_t channels,
+                       const StatisticSums& sums, cudaStream_t stream);
 
 // With d = dy + second_gradient, zero where the output was not positive, and h = (x - mean) *
 // inverse:
@@ -87,5 +96,14 @@ struct NormGradient {
 // Two launches, or one where there are few pixels.
 void NormBackward(const NormGradient& norm, void* workspace, uint32_t* tickets,
                   cudaStream_t stream);
+// Its parts, for statistics that are those of more pixels than these: all but dx, which leaves the
+// sums of d and of d h of these pixels at the begin of the workspace, and from there dx, by the
+// sums over `count` pixels.
+void NormBackwardSums(const NormGradient& norm, void* workspace, uint32_t* tickets,
+                      cudaStream_t stream);
+void NormBackwardInput(const NormGradient& norm, const void* workspace, int64_t count,
+                       cudaStream_t stream);
+// Each of both sums begins at a multiple of so many floats.
+int64_t NormSumsStride(int64_t channels);
 
 }  // namespace trainyard::engine::cuda

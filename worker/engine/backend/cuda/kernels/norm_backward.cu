@@ -46,6 +46,7 @@ struct InputArguments {
   GradientSource source;  // of d in the second pass
   Operand addend;
   Operand dx;
+  int64_t count = 0;  // pixels of which the sums are
 };
 
 // Of a thread's channels.
@@ -163,7 +164,7 @@ __device__ void ApplyInput(const BackwardArguments& a, const InputArguments& to,
   // dx = scale d + slope (x - mean) + constant. The scale is that of the sign: registers are few.
   Float8 slope = LoadChannels(a.variance, place);
   Float8 constant;
-  const float count = static_cast<float>(a.pixels);
+  const float count = static_cast<float>(to.count);
 #pragma unroll
   for (int i = 0; i < kLanes; ++i) {
     const float inverse = 1 / sqrtf(slope.at[i] + a.eps);
@@ -277,41 +278,78 @@ GradientSource SourceOf(const NormGradient& norm) {
           norm.relu && norm.mask == nullptr ? norm.bias : nullptr};
 }
 
+BackwardArguments ArgumentsOf(const NormGradient& norm, const Tile& tile) {
+  return {SourceOf(norm), Input(norm.x), norm.weight,   norm.mean, norm.variance,
+          norm.eps,       norm.pixels,   norm.channels, tile};
+}
+
+SumArguments SumsOf(const NormGradient& norm, void* workspace, uint32_t* tickets) {
+  float* totals = static_cast<float*>(workspace);
+  return {Output(norm.residual_gradient, norm.channels, norm.clears_padding),
+          norm.dweight,
+          norm.dbias,
+          norm.adds,
+          totals,
+          totals + 2 * NormSumsStride(norm.channels),
+          tickets};
+}
+
+InputArguments InputOf(const NormGradient& norm, int64_t count) {
+  const GradientSource source = norm.residual_gradient
+                                    ? GradientSource{Input(norm.residual_gradient), Operand()}
+                                    : SourceOf(norm);
+  return {source, Input(norm.addend), Output(norm.dx, norm.channels, norm.clears_padding), count};
+}
+
+// Calls launch(null pointer of the type), of vectors where all operands are.
+template <class Body>
+void WithTypeOf(const NormGradient& norm, const Body& launch) {
+  WithVectorType(launch, norm.channels, norm.x, norm.dy, norm.second_gradient, norm.addend, norm.dx,
+                 norm.residual_gradient);
+}
+
 }  // namespace
+
+int64_t NormSumsStride(int64_t channels) {
+  return LaneGroups(channels) * kLanes;
+}
 
 void NormBackward(const NormGradient& norm, void* workspace, uint32_t* tickets,
                   cudaStream_t stream) {
-  const bool is_one_launch = TakesOneLaunch(norm.pixels);
-  const Tile tile = PlanNorm(norm.pixels, norm.channels, norm.x.type);
-  const BackwardArguments arguments = {SourceOf(norm), Input(norm.x), norm.weight,
-                                       norm.mean,      norm.variance, norm.eps,
-                                       norm.pixels,    norm.channels, tile};
-  float* totals = static_cast<float*>(workspace);
-  const SumArguments sums = {Output(norm.residual_gradient, norm.channels, norm.clears_padding),
-                             norm.dweight,
-                             norm.dbias,
-                             norm.adds,
-                             totals,
-                             totals + 2 * LaneGroups(norm.channels) * kLanes,
-                             tickets};
-  InputArguments input = {arguments.source, Input(norm.addend),
-                          Output(norm.dx, norm.channels, norm.clears_padding)};
-  if (norm.residual_gradient) {
-    input.source = {Input(norm.residual_gradient), Operand()};
+  if (!TakesOneLaunch(norm.pixels)) {
+    NormBackwardSums(norm, workspace, tickets, stream);
+    if (norm.dx) {
+      NormBackwardInput(norm, workspace, norm.pixels, stream);
+    }
+    return;
   }
-  WithVectorType(
-      [&](auto* type) {
-        using T = std::remove_pointer_t<decltype(type)>;
-        Launch(is_one_launch ? SumKernel<T, true> : SumKernel<T, false>, GridOf(tile),
-               dim3(static_cast<unsigned>(NormThreads(is_one_launch))), 0, stream, arguments, sums,
-               input);
-        if (!is_one_launch && norm.dx) {
-          Launch(InputKernel<T>, GridOf(tile), dim3(kTileThreads), 0, stream, arguments, input,
-                 totals);
-        }
-      },
-      norm.channels, norm.x, norm.dy, norm.second_gradient, norm.addend, norm.dx,
-      norm.residual_gradient);
+  const Tile tile = PlanNorm(norm.pixels, norm.channels, norm.x.type);
+  WithTypeOf(norm, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    Launch(SumKernel<T, true>, GridOf(tile), dim3(static_cast<unsigned>(NormThreads(true))), 0,
+           stream, ArgumentsOf(norm, tile), SumsOf(norm, workspace, tickets),
+           InputOf(norm, norm.pixels));
+  });
+}
+
+void NormBackwardSums(const NormGradient& norm, void* workspace, uint32_t* tickets,
+                      cudaStream_t stream) {
+  const Tile tile = PlanParts(norm.pixels, norm.channels);
+  WithTypeOf(norm, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    Launch(SumKernel<T, false>, GridOf(tile), dim3(kTileThreads), 0, stream,
+           ArgumentsOf(norm, tile), SumsOf(norm, workspace, tickets), InputArguments{});
+  });
+}
+
+void NormBackwardInput(const NormGradient& norm, const void* workspace, int64_t count,
+                       cudaStream_t stream) {
+  const Tile tile = PlanParts(norm.pixels, norm.channels);
+  WithTypeOf(norm, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    Launch(InputKernel<T>, GridOf(tile), dim3(kTileThreads), 0, stream, ArgumentsOf(norm, tile),
+           InputOf(norm, count), static_cast<const float*>(workspace));
+  });
 }
 
 }  // namespace trainyard::engine::cuda

@@ -25,6 +25,11 @@ inline Tile PlanNorm(int64_t pixels, int64_t channels, Type type) {
   }
   return PlanTile(pixels, channels, kTileColumns, kTileThreads, false);
 }
+// Where sums and what follows from them are launches of their own whatever the pixels; it needs no
+// more workspace.
+inline Tile PlanParts(int64_t pixels, int64_t channels) {
+  return PlanTile(pixels, channels, kTileColumns, kTileThreads, TakesOneLaunch(pixels));
+}
 constexpr int NormThreads(bool is_one_launch) {
   return is_one_launch ? kOneLaunchThreads : kTileThreads;
 }

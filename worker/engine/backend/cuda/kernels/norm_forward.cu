@@ -42,7 +42,7 @@ __device__ void WriteStatistics(const StatisticSums& sums, int64_t channel, int6
   if (sums.mean == nullptr) {
     return;
   }
-  const float weight = sums.control->weight;
+  const float weight = sums.control->weight * sums.share;
   const float count = static_cast<float>(pixels);
   AddOrWrite(sums.mean + channel, weight * mean, sums.adds);
   AddOrWrite(sums.variance + channel, weight * variance * count / (count - 1), sums.adds);
@@ -225,6 +225,18 @@ __global__ void FinalizeKernel(const float* sum, const float* square_sum, int64_
   WriteStatistics(to.sums, channel, pixels, static_cast<float>(mean), variance);
 }
 
+__global__ void SumStatisticsKernel(const float* mean, const float* variance, int64_t count,
+                                    int64_t channels, StatisticSums sums) {
+  const int64_t channel = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (channel < channels) {
+    WriteStatistics(sums, channel, count, mean[channel], variance[channel]);
+  }
+}
+
+unsigned BlocksOfChannels(int64_t channels) {
+  return static_cast<unsigned>((channels + kTileThreads - 1) / kTileThreads);
+}
+
 ForwardArguments ArgumentsOf(const NormForward& norm, const Tile& tile) {
   return {Input(norm.x),
           Output(norm.y, norm.channels, norm.clears_padding),
@@ -281,11 +293,35 @@ void NormTraining(const NormForward& norm, float* mean, float* variance, const S
   }
 }
 
+void NormStatistics(const NormForward& norm, float* mean, float* variance, void* workspace,
+                    uint32_t* tickets, cudaStream_t stream) {
+  const Tile tile = PlanParts(norm.pixels, norm.channels);
+  ForwardArguments arguments;
+  arguments.x = Input(norm.x);
+  arguments.pixels = norm.pixels;
+  arguments.channels = norm.channels;
+  arguments.tile = tile;
+  const StatisticArguments statistics = {mean, variance, StatisticSums{},
+                                         static_cast<float*>(workspace), tickets};
+  WithVectorType(
+      [&](auto* type) {
+        using T = std::remove_pointer_t<decltype(type)>;
+        Launch(StatisticsKernel<T, false>, GridOf(tile), dim3(kTileThreads), 0, stream, arguments,
+               statistics);
+      },
+      norm.channels, norm.x);
+}
+
+void NormSumStatistics(const float* mean, const float* variance, int64_t count, int64_t channels,
+                       const StatisticSums& sums, cudaStream_t stream) {
+  Launch(SumStatisticsKernel, dim3(BlocksOfChannels(channels)), dim3(kTileThreads), 0, stream, mean,
+         variance, count, channels, sums);
+}
+
 void NormFinalize(const float* sum, const float* square_sum, int64_t pixels, int64_t channels,
                   float* mean, float* variance, const StatisticSums& sums, cudaStream_t stream) {
-  const unsigned blocks = static_cast<unsigned>((channels + kTileThreads - 1) / kTileThreads);
-  Launch(FinalizeKernel, dim3(blocks), dim3(kTileThreads), 0, stream, sum, square_sum, pixels,
-         channels, StatisticArguments{mean, variance, sums});
+  Launch(FinalizeKernel, dim3(BlocksOfChannels(channels)), dim3(kTileThreads), 0, stream, sum,
+         square_sum, pixels, channels, StatisticArguments{mean, variance, sums});
 }
 
 }  // namespace trainyard::engine::cuda

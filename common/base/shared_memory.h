@@ -1,0 +1,46 @@
+// Memory that processes of one host share: an anonymous file (memfd), mapped. It is gone when the
+// last of them is, however they end.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "common/base/files.h"
+
+namespace trainyard {
+
+class SharedMemory {
+ public:
+  // Zeroed. Large memory asks for large pages, which most systems have switched off for files.
+  static absl::StatusOr<std::unique_ptr<SharedMemory>> Create(int64_t bytes);
+  // Memory of another process, or of this one, by its address. FAILED_PRECONDITION where it has
+  // another size.
+  static absl::StatusOr<std::unique_ptr<SharedMemory>> Attach(const std::string& address,
+                                                              int64_t bytes);
+  ~SharedMemory();
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  std::byte* data() const { return static_cast<std::byte*>(base_); }
+  int64_t bytes() const { return bytes_; }
+  int fd() const { return fd_.get(); }
+
+  // Where others find the descriptor `fd` of process `pid`, as long as it is open there: processes
+  // of the same user and process namespace, which may trace each other.
+  static std::string AddressOf(int64_t pid, int fd);
+
+ private:
+  SharedMemory(UniqueFd fd, void* base, int64_t bytes)
+      : fd_(std::move(fd)), base_(base), bytes_(bytes) {}
+  static absl::StatusOr<std::unique_ptr<SharedMemory>> Map(UniqueFd fd, int64_t bytes);
+
+  const UniqueFd fd_;
+  void* const base_;
+  const int64_t bytes_;
+};
+
+}  // namespace trainyard

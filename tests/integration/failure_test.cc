@@ -1,0 +1,181 @@
+// Ranks that are stuck, and kills at random moments: what failed is named within half a minute, and
+// in the end nothing shows that anything was disturbed. TRAINYARD_SEED draws other kills.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/env.h"
+#include "common/base/files.h"
+#include "tests/integration/yard.h"
+#include "tests/testing/wait.h"
+
+namespace trainyard::testing {
+namespace {
+
+using ::trainyard::v1::Job;
+
+constexpr int kEpochs = 10;
+constexpr int kSteps = 800;
+
+std::string LongSpec(const std::string& name) {
+  return SmallSpec(name, /*devices=*/2, kEpochs, 4000,
+                   "checkpoint: {every: 20 steps}\nmax_retries: 20\n");
+}
+
+std::map<int64_t, double> Curve(Yard& yard, const std::string& job) {
+  std::map<int64_t, double> curve;
+  for (const v1::MetricPoint& point : yard.Metrics(job, "train.loss")) {
+    const auto [known, is_new] = curve.insert({point.step(), point.value()});
+    // An attempt goes on from a checkpoint, and repeats the steps behind it.
+    EXPECT_EQ(known->second, point.value()) << job << ", step " << point.step();
+  }
+  return curve;
+}
+
+// Contents by name of the files of the last checkpoint, but those that name the job.
+std::map<std::string, std::string> LastWeights(Yard& yard, const std::string& job) {
+  const std::string out = yard.File(absl::StrCat("weights-", job.substr(job.find('/') + 1)));
+  EXPECT_EQ(yard.Cli({"checkpoints", "get", job, "-O", out}).exit_code, 0);
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(out)) {
+    if (!absl::EndsWith(entry.path().string(), ".safetensors")) continue;
+    files[entry.path().filename()] = ReadFile(entry.path().string()).value_or("");
+  }
+  EXPECT_EQ(files.size(), 2U);
+  return files;
+}
+
+void ExpectNoTrace(Yard& yard, const std::string& job, const std::string& undisturbed) {
+  const auto curve = Curve(yard, job);
+  EXPECT_EQ(curve.size(), static_cast<size_t>(kSteps));
+  EXPECT_EQ(curve, Curve(yard, undisturbed));
+  EXPECT_TRUE(LastWeights(yard, job) == LastWeights(yard, undisturbed)) << "other weights";
+}
+
+nlohmann::json ExitOf(Yard& yard, const std::string& job, int attempt) {
+  const auto text = ReadFile(JoinPath(yard.RunDir(job, attempt), "exit.json"));
+  return text.ok() ? nlohmann::json::parse(*text) : nlohmann::json();
+}
+
+TEST(Failure, AStoppedRankIsNamedWithItsStackAndTheJobGoesOnWithTheSameCurve) {
+  Yard yard;
+  yard.Start();
+  const std::string plain = yard.Submit(LongSpec("plain"));
+  ASSERT_EQ(yard.WaitForEnd(plain).state(), v1::JOB_STATE_SUCCEEDED);
+  const std::string job = yard.Submit(LongSpec("stopped"));
+  ASSERT_TRUE(yard.WaitForStep(job, 60));
+  const auto record = yard.SupervisorRecord(yard.RunDir(job, 1));
+  ASSERT_TRUE(record.contains("ranks")) << record;
+  const absl::Duration begin = Clock::Real()->Uptime();
+  kill(record["ranks"][1]["pid"].get<pid_t>(), SIGSTOP);
+  ASSERT_TRUE(WaitUntil([&] { return ExitOf(yard, job, 1).is_object(); }, kPatience));
+  const absl::Duration took = Clock::Real()->Uptime() - begin;
+  std::printf("named, and all gone, after %.1f s\n", absl::ToDoubleSeconds(took));
+  EXPECT_LT(took, absl::Seconds(30));
+  const nlohmann::json exit = ExitOf(yard, job, 1);
+  EXPECT_EQ(exit["outcome"], "transient");
+  EXPECT_EQ(exit["reason"], "RANK_STUCK");
+  EXPECT_EQ(exit["failed_rank"], 1);
+  const std::string message = exit["message"];
+  for (const char* part : {"rank 1 is stuck", "step ", "is stopped by a signal (T)"}) {
+    EXPECT_TRUE(absl::StrContains(message, part)) << message;
+  }
+  const auto told = ReadFile(JoinPath(yard.RunDir(job, 1), "ranks/0/result.json"));
+  ASSERT_TRUE(told.ok()) << told.status();
+  const nlohmann::json result = nlohmann::json::parse(*told);
+  EXPECT_EQ(result["stuck_rank"], 1);
+  EXPECT_FALSE(result["operation"].get<std::string>().empty()) << *told;
+  EXPECT_GT(result["sequence"].get<int64_t>(), 0);
+  EXPECT_GE(result["step"].get<int64_t>(), 60);
+  ASSERT_TRUE(yard.WaitForJob(job, [](const Job& seen) { return seen.attempt() == 2; }));
+  EXPECT_EQ(yard.WaitForEnd(job).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(yard.GetJob(job).retries(), 1);
+  const ProcessResult log = yard.Cli({"logs", absl::StrCat(job, "/attempts/1"), "--rank", "1"});
+  EXPECT_TRUE(absl::StrContains(log.out, "==== stacks of rank 1 ")) << log.out << log.err;
+  ExpectNoTrace(yard, job, plain);
+}
+
+uint64_t Seed() {
+  const char* given = std::getenv("TRAINYARD_SEED");
+  uint64_t seed = 0;
+  return given != nullptr && absl::SimpleAtoi(given, &seed) ? seed : 50;
+}
+
+// Ranks, their supervisor and the worker's daemon.
+class Killer {
+ public:
+  Killer(Yard& yard, std::string job) : yard_(yard), job_(std::move(job)), draws_(Seed()) {}
+
+  // Between two numbers, both included.
+  int64_t Draw(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(draws_() % static_cast<uint64_t>(high - low + 1));
+  }
+
+  void KillSomething() {
+    const int attempt = yard_.GetJob(job_).attempt();
+    const auto record = yard_.SupervisorRecord(yard_.RunDir(job_, attempt));
+    ASSERT_TRUE(record.contains("ranks")) << record;
+    const int64_t victim = Draw(0, 3);
+    std::printf("attempt %d: kill %s\n", attempt,
+                victim == 3   ? "the worker"
+                : victim == 2 ? "the supervisor"
+                              : "a rank");
+    if (victim == 3) {
+      yard_.KillWorker();
+      yard_.StartWorker();
+      return;
+    }
+    const nlohmann::json& process =
+        victim == 2 ? record : record["ranks"][static_cast<size_t>(victim)];
+    kill(process["pid"].get<pid_t>(), SIGKILL);
+    ++attempts_ended_;
+    ASSERT_TRUE(yard_.WaitForJob(job_, [&](const Job& seen) {
+      return seen.state() == v1::JOB_STATE_QUEUED || seen.attempt() > attempt;
+    }));
+    if (yard_.GetJob(job_).attempt() > attempt) return;
+    // As an operator does who does not want to wait for the pause before the next attempt.
+    EXPECT_EQ(yard_.Cli({"suspend", job_}).exit_code, 0);
+    EXPECT_EQ(yard_.Cli({"resume", job_}).exit_code, 0);
+  }
+
+  int attempts_ended() const { return attempts_ended_; }
+
+ private:
+  Yard& yard_;
+  const std::string job_;
+  std::mt19937_64 draws_;
+  int attempts_ended_ = 0;
+};
+
+TEST(Failure, KillsAtRandomMomentsLeaveNoTraceInTheEnd) {
+  constexpr int kKills = 6;
+  constexpr int64_t kStepsBetween = 100;
+  Yard yard;
+  yard.Start();
+  const std::string plain = yard.Submit(LongSpec("plain"));
+  ASSERT_EQ(yard.WaitForEnd(plain).state(), v1::JOB_STATE_SUCCEEDED);
+  const std::string job = yard.Submit(LongSpec("struck"));
+  Killer killer(yard, job);
+  for (int i = 0; i < kKills; ++i) {
+    const int64_t step = i * kStepsBetween + killer.Draw(1, kStepsBetween / 2);
+    ASSERT_TRUE(yard.WaitForStep(job, step)) << "it ended before it could be disturbed";
+    killer.KillSomething();
+    if (HasFatalFailure()) return;
+  }
+  const Job ended = yard.WaitForEnd(job);
+  ASSERT_EQ(ended.state(), v1::JOB_STATE_SUCCEEDED) << ended.failure().message();
+  EXPECT_EQ(ended.attempt(), 1 + killer.attempts_ended());
+  EXPECT_GE(killer.attempts_ended(), 3) << "choose another seed";
+  ExpectNoTrace(yard, job, plain);
+}
+
+}  // namespace
+}  // namespace trainyard::testing

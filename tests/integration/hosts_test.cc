@@ -1,0 +1,243 @@
+// Gangs over several hosts: each worker lives in a network namespace of its own, and its ranks talk
+// to the others over Ethernet alone. Lines that are slow, that break in the middle of a training,
+// and that never work.
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "common/base/env.h"
+#include "common/base/files.h"
+#include "common/base/processes.h"
+#include "common/rpc/channel.h"
+#include "tests/integration/yard.h"
+#include "tests/testing/networks.h"
+#include "tests/testing/wait.h"
+
+namespace trainyard::testing {
+namespace {
+
+using ::trainyard::v1::Job;
+
+const char* const kNames[] = {"alpha", "beta", "gamma"};
+
+// Of short steps no collective may take so long before its ranks give up.
+constexpr absl::Duration kCollectiveTimeout = absl::Seconds(30);
+
+// A server, and a worker on each of several hosts.
+class HostsTest : public ::testing::Test {
+ protected:
+  static Yard::Options FourDevices() {
+    Yard::Options options;
+    options.cpu_devices = 4;
+    options.worker_flags = {"--share_cpus"};
+    return options;
+  }
+
+  // Skips the test where there can be no hosts. Workers get the flags of their place in `flags`.
+  void StartHosts(int hosts, absl::Duration delay = {},
+                  const std::vector<std::vector<std::string>>& flags = {}) {
+    auto networks = Networks::Make(hosts, delay);
+    if (absl::IsUnavailable(networks.status())) {
+      GTEST_SKIP() << networks.status().message();
+    }
+    ASSERT_TRUE(networks.ok()) << networks.status();
+    networks_ = *std::move(networks);
+    yard_.StartServer();
+    for (int host = 0; host < hosts; ++host) {
+      const auto place = static_cast<size_t>(host);
+      yard_.StartWorker(
+          kNames[place],
+          {.network_namespace = networks_->Namespace(host),
+           .flags = place < flags.size() ? flags[place] : std::vector<std::string>()});
+    }
+    // Who submits earlier is placed on those that have come by then.
+    ASSERT_TRUE(WaitUntil([&] {
+      return yard_.CliJson({"workers", "ls"}).size() == static_cast<size_t>(hosts);
+    }));
+  }
+
+  std::string Submit(const std::string& name, int ranks, bool spread, int epochs,
+                     const std::string& extra = "") {
+    return yard_.Submit(absl::StrReplaceAll(SmallSpec(name, ranks, epochs, 2000, extra),
+                                            {{absl::StrCat("devices: ", ranks, "\n"),
+                                              absl::StrCat("devices: {count: ", ranks, ", spread: ",
+                                                           spread ? "true" : "false", "}\n")}}));
+  }
+
+  void ExpectSuccessOn(const std::string& job, int hosts) {
+    const Job ended = yard_.WaitForEnd(job);
+    ASSERT_EQ(ended.state(), v1::JOB_STATE_SUCCEEDED) << ended.failure().message();
+    std::set<std::string> workers;
+    for (const auto& rank : ended.placement()) workers.insert(rank.worker());
+    EXPECT_EQ(workers.size(), static_cast<size_t>(hosts));
+  }
+
+  // By step; the newest attempt's where two have taken the same.
+  std::map<int64_t, double> Losses(const std::string& job) {
+    std::map<int64_t, double> losses;
+    for (const auto& point : yard_.Metrics(job, "train.loss")) losses[point.step()] = point.value();
+    return losses;
+  }
+
+  std::vector<v1::Attempt> Attempts(const std::string& job) {
+    grpc::ClientContext context;
+    rpc::SetTimeout(context, kPatience);
+    v1::ListAttemptsRequest request;
+    request.set_parent(job);
+    v1::ListAttemptsResponse response;
+    const grpc::Status status = yard_.jobs().ListAttempts(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return {response.attempts().begin(), response.attempts().end()};
+  }
+
+  // The host of a rank of the job's attempt.
+  int HostOf(const std::string& job, int rank) {
+    const Job seen = yard_.GetJob(job);
+    for (const auto& placed : seen.placement()) {
+      if (placed.rank() != rank) continue;
+      for (int host = 0; host < 3; ++host) {
+        if (absl::EndsWith(placed.worker(), kNames[host])) return host;
+      }
+    }
+    ADD_FAILURE() << "rank " << rank << " is nowhere: " << seen.ShortDebugString();
+    return 0;
+  }
+
+  // Before the yard, so that it goes after the processes in it.
+  std::unique_ptr<Networks> networks_;
+  // Four ranks on one host are what those over several are held against.
+  Yard yard_{FourDevices()};
+};
+
+// So that the test itself, and not only StartHosts, is left.
+#define START_HOSTS(...)   \
+  StartHosts(__VA_ARGS__); \
+  if (HasFatalFailure() || IsSkipped()) return
+
+TEST_F(HostsTest, AGangOverHostsHasTheLossesOfOneHost) {
+  START_HOSTS(2, {}, {{"--address", "eth0"}, {"--address", "10.71.0.0/16"}});
+  const std::string near = Submit("near", 2, /*spread=*/false, 1);
+  ExpectSuccessOn(near, 1);
+  const std::string far = Submit("far", 2, /*spread=*/true, 1);
+  ExpectSuccessOn(far, 2);
+  const auto losses = Losses(far);
+  EXPECT_EQ(losses.size(), 40U);
+  EXPECT_EQ(losses, Losses(near));
+}
+
+TEST_F(HostsTest, FourRanksOverThreeHostsHaveTheLossesOfOneHost) {
+  START_HOSTS(3);
+  const std::string near = Submit("near", 4, /*spread=*/false, 1);
+  ExpectSuccessOn(near, 1);
+  const std::string far = Submit("far", 4, /*spread=*/true, 1);
+  ExpectSuccessOn(far, 3);
+  EXPECT_EQ(Losses(far), Losses(near));
+}
+
+TEST_F(HostsTest, ASlowLineChangesTheTimeAndNothingElse) {
+  constexpr absl::Duration kDelay = absl::Milliseconds(25);
+  START_HOSTS(2, kDelay);
+  const std::string near = Submit("near", 2, /*spread=*/false, 1);
+  ExpectSuccessOn(near, 1);
+  const std::string far = Submit("far", 2, /*spread=*/true, 1);
+  ExpectSuccessOn(far, 2);
+  EXPECT_EQ(Losses(far), Losses(near));
+  const auto points = yard_.Metrics(far, "train.loss");
+  ASSERT_EQ(points.size(), 40U);
+  const auto time = [](const v1::MetricPoint& point) {
+    return absl::Seconds(point.time().seconds()) + absl::Nanoseconds(point.time().nanos());
+  };
+  EXPECT_GE(time(points.back()) - time(points.front()), 39 * kDelay);
+}
+
+TEST_F(HostsTest, ALineThatBreaksEndsTheAttemptAndTheNextGoesOnFromTheCheckpoint) {
+  START_HOSTS(2);
+  constexpr char kCheckpoints[] = "checkpoint: {every: 20 steps}\n";
+  const std::string plain = Submit("plain", 2, /*spread=*/false, 12, kCheckpoints);
+  ExpectSuccessOn(plain, 1);
+  const std::string job = Submit("struck", 2, /*spread=*/true, 12, kCheckpoints);
+  ASSERT_TRUE(yard_.WaitForStep(job, 60));
+  nlohmann::json ranks = nlohmann::json::array();
+  for (const char* worker : {"alpha", "beta"}) {
+    const auto record = yard_.SupervisorRecord(yard_.RunDir(job, 1, worker));
+    ASSERT_TRUE(record.contains("ranks")) << worker << ": " << record;
+    ranks.push_back(record["ranks"][0]);
+  }
+  const int other = HostOf(job, 1);
+  ASSERT_TRUE(networks_->SetPlugged(other, false).ok());
+  const absl::Duration broken = Clock::Real()->Uptime();
+  v1::Failure failure;
+  ASSERT_TRUE(yard_.WaitForJob(job, [&failure](const Job& seen) {
+    failure = seen.failure();
+    return seen.state() == v1::JOB_STATE_QUEUED;
+  }));
+  EXPECT_LT(Clock::Real()->Uptime() - broken, 2 * kCollectiveTimeout);
+  for (const nlohmann::json& rank : ranks) {
+    EXPECT_FALSE(IsProcessAlive(rank["pid"].get<int64_t>(), rank["start_ticks"].get<int64_t>()))
+        << rank;
+  }
+  EXPECT_EQ(failure.failure_class(), v1::FAILURE_CLASS_TRANSIENT);
+  for (const absl::string_view part : {"step ", "all_reduce ", "rank 0", "rank 1", "10.71.0.2",
+                                       "10.71.0.3", "on worker alpha", "on worker beta"}) {
+    EXPECT_TRUE(absl::StrContains(failure.message(), part)) << part << ": " << failure.message();
+  }
+  ASSERT_TRUE(networks_->SetPlugged(other, true).ok());
+  ExpectSuccessOn(job, 2);
+  const std::vector<v1::Attempt> attempts = Attempts(job);
+  ASSERT_EQ(attempts.size(), 2U);
+  EXPECT_GE(attempts[1].resumed_from_step(), 20);
+  EXPECT_EQ(Losses(job), Losses(plain));
+}
+
+TEST_F(HostsTest, HostsThatCannotReachEachOtherAreNamedWithTheirAddresses) {
+  START_HOSTS(2);
+  ASSERT_TRUE(networks_->SetPlugged(1, false).ok());
+  const std::string job = Submit("apart", 2, /*spread=*/true, 1, "max_retries: 0\n");
+  const Job ended = yard_.WaitForEnd(job);
+  EXPECT_EQ(ended.state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(ended.failure().reason(), "PEER_LOST");
+  for (const absl::string_view part :
+       {"rank 0", "rank 1", "10.71.0.2", "10.71.0.3", "on worker alpha", "on worker beta",
+        "is a firewall between them?"}) {
+    EXPECT_TRUE(absl::StrContains(ended.failure().message(), part))
+        << part << ": " << ended.failure().message();
+  }
+}
+
+TEST_F(HostsTest, ARankThatNeverAppearsIsNamedByTheOthers) {
+  const std::string sleeper = yard_.File("sleeper.sh");
+  ASSERT_TRUE(WriteFileAtomically(sleeper, "#!/bin/sh\nexec sleep 600\n", 0755).ok());
+  START_HOSTS(2, {}, {{}, {"--trainer", sleeper}});
+  const std::string job = Submit("silent", 2, /*spread=*/true, 1, "max_retries: 0\n");
+  const Job ended = yard_.WaitForEnd(job);
+  EXPECT_EQ(ended.state(), v1::JOB_STATE_FAILED);
+  const int silent = HostOf(job, 0) == 1 ? 0 : 1;
+  EXPECT_TRUE(absl::StrContains(ended.failure().message(),
+                                absl::StrCat("rank ", silent, " did not appear within")))
+      << ended.failure().message();
+}
+
+TEST_F(HostsTest, AnAddressThatIsNotHereIsRefusedWithThoseThatAre) {
+  START_HOSTS(1);
+  Process::Options options;
+  options.args = {Yard::Binary("trainyard-worker"), "--server",  yard_.address(), "--state_dir",
+                  yard_.WorkerStateDir("lost"),     "--address", "eth7"};
+  options.network_namespace = networks_->Namespace(0);
+  const auto result = RunProcess(std::move(options), yard_.File(""), kPatience);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->exit_code, 1);
+  EXPECT_TRUE(absl::StrContains(
+      result->err, "--address: no interface 'eth7'; this host has lo 127.0.0.1, eth0 10.71.0.2"))
+      << result->err;
+}
+
+}  // namespace
+}  // namespace trainyard::testing

@@ -1,0 +1,438 @@
+// What exchanges promise, of the one over memory that ranks share; and what that one promises where
+// ranks are processes that end or stop.
+#include "worker/parallel/shared/shared_exchange.h"
+
+#include <csignal>
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/synchronization/mutex.h"
+#include "common/base/env.h"
+#include "common/base/errors.h"
+#include "common/base/shared_memory.h"
+#include "common/base/status_macros.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/temp_dir.h"
+#include "tests/unit/worker/parallel/exchange_cases.h"
+#include "worker/parallel/shm/shm_communicator.h"
+
+namespace trainyard::parallel {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A rank's reduction, slots and parameters in one file.
+struct Arena {
+  static absl::StatusOr<std::shared_ptr<Arena>> Make(int64_t elements, int slots,
+                                                     int64_t gradient_elements) {
+    auto arena = std::make_shared<Arena>();
+    const int64_t part = elements * int64_t{sizeof(float)};
+    TY_ASSIGN_OR_RETURN(arena->memory, SharedMemory::Create(part * (slots + 2)));
+    arena->layout = {.fd = arena->memory->fd(),
+                     .base = arena->memory->data(),
+                     .bytes = arena->memory->bytes(),
+                     .parameters_offset = part * (slots + 1)};
+    const auto at = [&](int64_t offset, int64_t count) {
+      return absl::MakeSpan(reinterpret_cast<float*>(arena->memory->data() + offset),
+                            static_cast<size_t>(count));
+    };
+    arena->reduction = at(0, elements);
+    for (int slot = 1; slot <= slots; ++slot) {
+      arena->layout.slot_offsets.push_back(part * slot);
+      arena->slots.push_back(at(part * slot, elements));
+    }
+    arena->parameters = at(arena->layout.parameters_offset, gradient_elements);
+    return arena;
+  }
+
+  std::unique_ptr<SharedMemory> memory;
+  SharedArena layout;
+  absl::Span<float> reduction;
+  std::vector<absl::Span<float>> slots;
+  absl::Span<float> parameters;
+};
+
+std::vector<int> AllMembers(int size) {
+  std::vector<int> members(static_cast<size_t>(size));
+  std::iota(members.begin(), members.end(), 0);
+  return members;
+}
+
+SharedExchangeOptions OptionsOf(const ExchangeSetup& setup) {
+  return {.buckets = setup.buckets,
+          .gradient_elements = setup.gradient_elements,
+          .is_sharded = setup.is_sharded,
+          .timeout = setup.timeout};
+}
+
+RankExchange MadeOf(std::shared_ptr<Arena> arena) {
+  return {.memory = arena,
+          .reduction = arena->reduction,
+          .slots = arena->slots,
+          .parameters = arena->parameters,
+          .exchange = nullptr};
+}
+
+// As processes find each other, though the ranks of these cases are threads.
+ExchangeKind Mapped() {
+  const auto make = [](const ExchangeSetup& setup) -> absl::StatusOr<RankExchange> {
+    TY_ASSIGN_OR_RETURN(auto arena,
+                        Arena::Make(setup.elements, setup.slots, setup.gradient_elements));
+    RankExchange made = MadeOf(arena);
+    TY_ASSIGN_OR_RETURN(auto communicator, LocalTransport().connect(setup.place));
+    TY_ASSIGN_OR_RETURN(
+        SharedGang gang,
+        ConnectSharedGang(arena->layout, AllMembers(setup.place.world_size), *communicator));
+    made.exchange = MakeSharedExchange(std::move(gang), OptionsOf(setup));
+    TY_RETURN_IF_ERROR(made.exchange->SetPlan(setup.plan, setup.term_slots));
+    return made;
+  };
+  return {"shared", make};
+}
+
+// What the threads of one gang have in common: a place where all see all at the same addresses, so
+// that a detector of races sees them too.
+struct Commons {
+  absl::Mutex mutex;
+  std::vector<RankBoard> boards = std::vector<RankBoard>(8);
+  std::map<int, std::shared_ptr<Arena>> arenas;
+};
+
+std::shared_ptr<Commons> CommonsOf(const LocalGroup* group) {
+  static absl::Mutex mutex;
+  static std::map<const LocalGroup*, std::weak_ptr<Commons>> all;
+  const absl::MutexLock lock(&mutex);
+  std::shared_ptr<Commons> commons = all[group].lock();
+  if (commons == nullptr) all[group] = commons = std::make_shared<Commons>();
+  return commons;
+}
+
+ExchangeKind AtTheSameAddresses() {
+  const auto make = [](const ExchangeSetup& setup) -> absl::StatusOr<RankExchange> {
+    const std::shared_ptr<Commons> commons = CommonsOf(setup.place.group.get());
+    const int size = setup.place.world_size;
+    TY_ASSIGN_OR_RETURN(auto arena,
+                        Arena::Make(setup.elements, setup.slots, setup.gradient_elements));
+    {
+      const absl::MutexLock lock(&commons->mutex);
+      commons->arenas[setup.place.rank] = arena;
+    }
+    TY_ASSIGN_OR_RETURN(auto communicator, LocalTransport().connect(setup.place));
+    TY_RETURN_IF_ERROR(communicator->Barrier());
+    SharedGang gang = {.rank = setup.place.rank, .members = AllMembers(size)};
+    // Whoever is there longer than its peer still sees the peer's memory.
+    struct Kept {
+      std::shared_ptr<Commons> commons;
+      std::vector<std::shared_ptr<Arena>> arenas;
+    };
+    auto kept = std::make_shared<Kept>();
+    kept->commons = commons;
+    for (int rank = 0; rank < size; ++rank) {
+      const std::shared_ptr<Arena> of = commons->arenas.at(rank);
+      kept->arenas.push_back(of);
+      RankMemory memory = {
+          .reduction = of->reduction.data(), .slots = {}, .parameters = of->parameters.data()};
+      for (const absl::Span<float> slot : of->slots) memory.slots.push_back(slot.data());
+      gang.memory.push_back(std::move(memory));
+      gang.boards.push_back(&commons->boards[static_cast<size_t>(rank)]);
+      gang.lives.emplace_back();
+    }
+    RankExchange made = MadeOf(arena);
+    made.memory = kept;
+    made.exchange = MakeSharedExchange(std::move(gang), OptionsOf(setup));
+    TY_RETURN_IF_ERROR(made.exchange->SetPlan(setup.plan, setup.term_slots));
+    return made;
+  };
+  return {"shared_threads", make};
+}
+
+INSTANTIATE_TEST_SUITE_P(Shared, ExchangeTest,
+                         ::testing::Combine(::testing::Values(Mapped(), AtTheSameAddresses()),
+                                            ::testing::Values(1, 2, 3, 4), ::testing::Bool()),
+                         NameOfExchange);
+INSTANTIATE_TEST_SUITE_P(Shared, ExchangeFaultTest,
+                         ::testing::Values(Mapped(), AtTheSameAddresses()), NameOfExchangeKind);
+
+constexpr int64_t kElements = 50000;
+constexpr int64_t kGradients = 49000;
+const std::vector<Bucket> kBuckets = {{0, 3000}, {3000, 40000}, {40000, 49000}, {49000, 50000}};
+constexpr absl::Duration kPatience = absl::Seconds(30);
+
+// A rank in a process of its own.
+struct ProcessRank {
+  int rank = 0;
+  std::shared_ptr<Arena> arena;
+  std::unique_ptr<Communicator> communicator;
+  std::unique_ptr<GradientExchange> exchange;
+
+  // Term of element i: small integers, whose sums are exact.
+  static float Term(int rank, int64_t step, int64_t i) {
+    return static_cast<float>((i * 7 + step * 13 + rank * 101) % 1000);
+  }
+
+  absl::Status Backward(int64_t step) {
+    for (const Bucket& bucket : kBuckets) {
+      for (int64_t i = bucket.begin; i < bucket.end; ++i) {
+        arena->reduction[static_cast<size_t>(i)] = Term(rank, step, i);
+      }
+      TY_RETURN_IF_ERROR(exchange->Ready(bucket.end));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status LandAndUpdate(size_t bucket) {
+    TY_RETURN_IF_ERROR(exchange->Land(bucket));
+    const Bucket own = exchange->OwnBlock(bucket);
+    for (int64_t i = own.begin; i < std::min(own.end, kGradients); ++i) {
+      const auto at = static_cast<size_t>(i);
+      arena->parameters[at] += arena->reduction[at];
+      arena->reduction[at] = 0;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Step(int64_t step) {
+    const double ballot = rank + 0.5;
+    TY_RETURN_IF_ERROR(exchange->Begin(step, {&ballot, 1}));
+    TY_RETURN_IF_ERROR(Backward(step));
+    for (size_t bucket = 0; bucket < kBuckets.size(); ++bucket) {
+      TY_RETURN_IF_ERROR(LandAndUpdate(bucket));
+      if (exchange->is_sharded()) TY_RETURN_IF_ERROR(exchange->Share(bucket));
+    }
+    std::vector<double> ballots(static_cast<size_t>(communicator->world_size()));
+    TY_RETURN_IF_ERROR(exchange->Finish(absl::MakeSpan(ballots)));
+    for (size_t of = 0; of < ballots.size(); ++of) {
+      if (ballots[of] != static_cast<double>(of) + 0.5) return absl::InternalError("ballots");
+    }
+    return absl::OkStatus();
+  }
+
+  // Parameters after `steps` steps.
+  absl::Status Check(int64_t steps) const {
+    for (int64_t i = 0; i < kGradients; ++i) {
+      float expected = 0;
+      for (int64_t step = 1; step <= steps; ++step) {
+        for (int of = 0; of < communicator->world_size(); ++of) expected += Term(of, step, i);
+      }
+      if (arena->parameters[static_cast<size_t>(i)] != expected) {
+        return absl::InternalError(absl::StrCat("parameter ", i, " differs"));
+      }
+    }
+    return absl::OkStatus();
+  }
+};
+
+absl::StatusOr<ProcessRank> MakeProcessRank(const std::string& run_dir, int rank, int ranks,
+                                            bool is_sharded) {
+  ProcessRank made;
+  made.rank = rank;
+  TY_ASSIGN_OR_RETURN(made.arena, Arena::Make(kElements, 0, kGradients));
+  TY_ASSIGN_OR_RETURN(made.communicator, ConnectShm({.rank = rank,
+                                                     .world_size = ranks,
+                                                     .run_dir = run_dir::RunDir(run_dir),
+                                                     .connect_timeout = kPatience}));
+  TY_ASSIGN_OR_RETURN(SharedGang gang,
+                      ConnectSharedGang(made.arena->layout, AllMembers(ranks), *made.communicator));
+  made.exchange = MakeSharedExchange(std::move(gang), {.buckets = kBuckets,
+                                                       .gradient_elements = kGradients,
+                                                       .is_sharded = is_sharded,
+                                                       .timeout = kPatience});
+  return made;
+}
+
+// Ranks from 1 on as children, which do `theirs`; rank 0 is the test itself.
+class Children {
+ public:
+  using Work = std::function<absl::Status(ProcessRank&)>;
+
+  Children(const std::string& run_dir, int ranks, bool is_sharded, const Work& theirs) {
+    for (int rank = 1; rank < ranks; ++rank) {
+      const pid_t child = fork();
+      if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        absl::StatusOr<ProcessRank> made = MakeProcessRank(run_dir, rank, ranks, is_sharded);
+        const absl::Status status = made.ok() ? theirs(*made) : made.status();
+        if (!status.ok()) absl::FPrintF(stderr, "rank %d: %s\n", rank, status.ToString());
+        _exit(status.ok() ? 0 : 1);
+      }
+      pids_.push_back(child);
+    }
+  }
+  ~Children() {
+    for (const pid_t pid : pids_) {
+      kill(pid, SIGKILL);
+      waitpid(pid, nullptr, 0);
+    }
+  }
+  Children(const Children&) = delete;
+  Children& operator=(const Children&) = delete;
+
+  void ExpectAllWell() {
+    for (const pid_t pid : pids_) {
+      int status = 0;
+      EXPECT_EQ(waitpid(pid, &status, 0), pid);
+      EXPECT_EQ(status, 0);
+    }
+    pids_.clear();
+  }
+
+ private:
+  std::vector<pid_t> pids_;
+};
+
+class SharedExchangeOfProcesses : public ::testing::TestWithParam<bool> {
+ protected:
+  std::string run_dir() const { return dir_.path(); }
+
+  const testing::TempDir dir_;
+};
+
+TEST_P(SharedExchangeOfProcesses, SumsAndParametersAreThoseOfAllRanks) {
+  constexpr int64_t kSteps = 40;
+  const auto work = [](ProcessRank& rank) -> absl::Status {
+    for (int64_t step = 1; step <= kSteps; ++step) {
+      // Every rank is the slow one at times.
+      if (step % 5 == rank.rank) Clock::Real()->SleepFor(absl::Milliseconds(5));
+      TY_RETURN_IF_ERROR(rank.Step(step));
+    }
+    return rank.Check(kSteps);
+  };
+  Children children(run_dir(), 4, GetParam(), work);
+  absl::StatusOr<ProcessRank> rank = MakeProcessRank(run_dir(), 0, 4, GetParam());
+  ASSERT_TRUE(rank.ok()) << rank.status();
+  EXPECT_EQ(work(*rank), absl::OkStatus());
+  children.ExpectAllWell();
+}
+
+TEST_P(SharedExchangeOfProcesses, OneThatIsKilledIsNoticedAtOnce) {
+  Children children(run_dir(), 2, GetParam(), [](ProcessRank& rank) -> absl::Status {
+    TY_RETURN_IF_ERROR(rank.Step(1));
+    TY_RETURN_IF_ERROR(rank.exchange->Begin(2, std::vector<double>{0}));
+    TY_RETURN_IF_ERROR(rank.exchange->Ready(kBuckets[0].end));
+    raise(SIGKILL);
+    return absl::OkStatus();
+  });
+  absl::StatusOr<ProcessRank> rank = MakeProcessRank(run_dir(), 0, 2, GetParam());
+  ASSERT_TRUE(rank.ok()) << rank.status();
+  ASSERT_EQ(rank->Step(1), absl::OkStatus());
+  const absl::Duration begin = Clock::Real()->Uptime();
+  const absl::Status status = rank->Step(2);
+  EXPECT_EQ(ErrorReason(status), "PEER_LOST") << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("rank 0: reduce of bucket 1 in step 2: rank 1 was lost: its process"));
+  EXPECT_LT(Clock::Real()->Uptime() - begin, kPatience / 3);
+  // And it stays so.
+  EXPECT_EQ(rank->Step(3), status);
+}
+
+TEST_P(SharedExchangeOfProcesses, OneThatIsStoppedTimesOut) {
+  Children children(run_dir(), 2, GetParam(), [](ProcessRank& rank) -> absl::Status {
+    TY_RETURN_IF_ERROR(rank.Step(1));
+    raise(SIGSTOP);
+    return absl::OkStatus();
+  });
+  absl::StatusOr<ProcessRank> rank = MakeProcessRank(run_dir(), 0, 2, GetParam());
+  ASSERT_TRUE(rank.ok()) << rank.status();
+  ASSERT_EQ(rank->Step(1), absl::OkStatus());
+  rank->exchange->set_timeout(absl::Milliseconds(200));
+  const absl::Status status = rank->Step(2);
+  EXPECT_EQ(ErrorReason(status), "COLLECTIVE_TIMEOUT") << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("rank 0: reduce of bucket 0 in step 2: rank 1 did not take part"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Shared, SharedExchangeOfProcesses, ::testing::Bool(),
+                         [](const ::testing::TestParamInfo<bool>& of) {
+                           return of.param ? "sharded" : "replicated";
+                         });
+
+TEST(SharedExchange, NamesTheParametersThatDoNotCome) {
+  const testing::TempDir dir;
+  Children children(dir.path(), 2, /*is_sharded=*/true, [](ProcessRank& rank) -> absl::Status {
+    TY_RETURN_IF_ERROR(rank.exchange->Begin(1, std::vector<double>{0}));
+    TY_RETURN_IF_ERROR(rank.Backward(1));
+    for (size_t bucket = 0; bucket < kBuckets.size(); ++bucket) {
+      TY_RETURN_IF_ERROR(rank.exchange->Land(bucket));
+      if (bucket == 0) TY_RETURN_IF_ERROR(rank.exchange->Share(bucket));
+    }
+    raise(SIGKILL);
+    return absl::OkStatus();
+  });
+  absl::StatusOr<ProcessRank> rank = MakeProcessRank(dir.path(), 0, 2, /*is_sharded=*/true);
+  ASSERT_TRUE(rank.ok()) << rank.status();
+  const absl::Status status = rank->Step(1);
+  EXPECT_EQ(ErrorReason(status), "PEER_LOST") << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("share of bucket 2 in step 1: rank 1"));
+}
+
+// A rank that waits sleeps: it leaves the processor to those that compute.
+TEST(SharedExchange, WaitsWithoutTheProcessor) {
+  const testing::TempDir dir;
+  constexpr absl::Duration kDelay = absl::Milliseconds(400);
+  Children children(dir.path(), 2, /*is_sharded=*/false, [&](ProcessRank& rank) -> absl::Status {
+    TY_RETURN_IF_ERROR(rank.Step(1));
+    Clock::Real()->SleepFor(kDelay);
+    return rank.Step(2);
+  });
+  absl::StatusOr<ProcessRank> rank = MakeProcessRank(dir.path(), 0, 2, /*is_sharded=*/false);
+  ASSERT_TRUE(rank.ok()) << rank.status();
+  ASSERT_EQ(rank->Step(1), absl::OkStatus());
+  const clock_t before = clock();
+  ASSERT_EQ(rank->Step(2), absl::OkStatus());
+  const double busy = static_cast<double>(clock() - before) / CLOCKS_PER_SEC;
+  EXPECT_GT(rank->exchange->stats().exposed, kDelay / 4);
+  EXPECT_LT(busy, absl::ToDoubleSeconds(rank->exchange->stats().exposed) / 2);
+  children.ExpectAllWell();
+}
+
+TEST(SharedExchange, RefusesBallotsThatAreTooLong) {
+  const testing::TempDir dir;
+  absl::StatusOr<ProcessRank> rank = MakeProcessRank(dir.path(), 0, 1, /*is_sharded=*/false);
+  ASSERT_TRUE(rank.ok()) << rank.status();
+  EXPECT_EQ(rank->exchange->Begin(1, std::vector<double>(65)).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(rank->exchange->Begin(1, std::vector<double>(64)), absl::OkStatus());
+}
+
+TEST(SharedGang, TellsAllRanksThatOneCannotShare) {
+  const std::vector<absl::Status> statuses =
+      RunGang(LocalTransport(), 3, [](Communicator& communicator) -> absl::Status {
+        TY_ASSIGN_OR_RETURN(auto arena, Arena::Make(10, 0, 10));
+        SharedArena layout = arena->layout;
+        // A descriptor that is none of the memory's.
+        if (communicator.rank() == 1) layout.fd = STDERR_FILENO;
+        return ConnectSharedGang(layout, {4, 5, 6}, communicator).status();
+      });
+  for (const absl::Status& status : statuses) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 4 cannot map"));
+  }
+  EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("expected 80"));
+}
+
+TEST(SharedGang, TellsAllRanksThatTheMemoryOfOneIsNoFile) {
+  const std::vector<absl::Status> statuses =
+      RunGang(LocalTransport(), 2, [](Communicator& communicator) -> absl::Status {
+        TY_ASSIGN_OR_RETURN(auto arena, Arena::Make(10, 0, 10));
+        SharedArena layout = arena->layout;
+        if (communicator.rank() == 0) layout.fd = -1;
+        return ConnectSharedGang(layout, AllMembers(2), communicator).status();
+      });
+  for (const absl::Status& status : statuses) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0 cannot map"));
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::parallel

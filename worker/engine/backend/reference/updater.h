@@ -1,0 +1,53 @@
+// The optimizer of one executable of the reference: its state, and the update of all parameters or
+// of a range of them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "worker/engine/backend/state_table.h"
+#include "worker/engine/graph/memory_plan.h"
+#include "worker/engine/optim/optimizer.h"
+
+namespace trainyard::engine::reference {
+
+template <class T>
+class Updater {
+ public:
+  // Borrows the table.
+  Updater(const OptimizerSpec& spec, const StateTable& table, int64_t gradient_elements,
+          Backing backing);
+
+  // One update: Begin, then Apply to disjoint ranges. `parameters` and `gradients` are flat, as the
+  // table says. Rules that take norms want all gradients at Begin, and all of them in one Apply.
+  void Begin(double lr, const float* gradients);
+  void Apply(int64_t begin, int64_t end, T* parameters, const float* gradients);
+  // Of all gradients that were applied since Begin.
+  bool is_finite() const { return is_finite_; }
+
+  bool updates_ranges() const { return IsElementwise(spec_); }
+  void ExchangeAverages(T* parameters);
+  T* slots() const { return slots_.template as<T>(); }
+  T* averages() const { return averages_.template as<T>(); }
+  // Each slot, then the averages.
+  std::vector<absl::Span<T>> parameter_states() const;
+  int64_t state_bytes() const { return slots_.bytes() + averages_.bytes(); }
+
+ private:
+  int64_t CountStep();
+  // What of the parameter lies in [begin, end).
+  void ApplyTo(const Segment& segment, int64_t begin, int64_t end, T* parameters,
+               const float* gradients);
+
+  const OptimizerSpec spec_;
+  const StateTable& table_;
+  const int64_t gradient_elements_;
+  const size_t slot_count_;
+  AlignedBuffer slots_, averages_;
+  // Of the update that has begun.
+  UpdateRates rates_;
+  bool is_finite_ = true;
+};
+
+}  // namespace trainyard::engine::reference

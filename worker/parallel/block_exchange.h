@@ -1,0 +1,87 @@
+// The collectives of one step over a communicator of host memory, each by itself: what a
+// WireExchange runs on its thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "worker/parallel/communicator.h"
+#include "worker/parallel/gradient_exchange.h"
+#include "worker/parallel/sum_program.h"
+
+namespace trainyard::parallel {
+
+// Memory is borrowed for as long as the exchange lives.
+struct WireExchangeOptions {
+  std::vector<Bucket> buckets;
+  int64_t gradient_elements = 0;
+  bool is_sharded = false;
+  absl::Span<float> reduction;
+  // Of partial sums, each as large as the reduction.
+  std::vector<absl::Span<float>> slots = {};
+  absl::Span<float> parameters = {};  // gradient_elements; unused unless sharded
+  ExchangePlan plan;
+  std::vector<int> term_slots;  // of this rank: -1 is the reduction
+  // Global ranks, for errors; empty: those of the communicator.
+  std::vector<int> members = {};
+};
+
+// Not thread-safe.
+class BlockExchange {
+ public:
+  BlockExchange(Communicator& communicator, WireExchangeOptions options);
+
+  absl::Span<const Bucket> buckets() const { return options_.buckets; }
+  bool is_sharded() const { return options_.is_sharded; }
+  absl::Span<float> parameters() const { return options_.parameters; }
+  // What `rank` sums, and updates where it is sharded.
+  Bucket BlockOfRank(size_t bucket, int rank) const;
+  // Whether the sums of the bucket go to all.
+  bool IsForAll(size_t bucket) const;
+
+  void SetPlan(const ExchangePlan& plan, absl::Span<const int> term_slots);
+
+  // Compares buckets and terms with the other ranks': COLLECTIVE_MISMATCH names one that has
+  // others. 1 step.
+  absl::Status Agree();
+  // `ballots`: [world_size, length]. 1 step.
+  absl::Status GatherBallots(absl::Span<const double> ballot, absl::Span<double> ballots);
+  // Leaves in the reduction the sum of the whole bucket, or of the own block. As many steps as a
+  // rank has terms, at most, and one more where the sums go to all; 1 step for two ranks of one
+  // term each.
+  absl::Status Reduce(size_t bucket);
+  // `values` has gradient_elements elements: each rank sends its block of the bucket to all. 1
+  // step.
+  absl::Status GatherBucket(size_t bucket, absl::Span<float> values);
+
+  // Since the last call.
+  int64_t TakeBytesSent();
+
+ private:
+  size_t ranks() const { return static_cast<size_t>(communicator_.world_size()); }
+  size_t rank() const { return static_cast<size_t>(communicator_.rank()); }
+  bool IsDirect(size_t bucket) const;
+  absl::Span<float> Memory(int slot) const;
+  // Sends send_, receives receive_.
+  absl::Status Exchange();
+  absl::Status ExchangeTerms(size_t bucket, bool is_direct);
+  void SumTerms(const Bucket& block);
+
+  Communicator& communicator_;
+  WireExchangeOptions options_;
+  std::unique_ptr<SumProgram> program_;
+  int64_t agreements_ = 0;
+  int64_t bytes_sent_ = 0;
+  std::vector<absl::Span<const float>> send_;  // by rank
+  std::vector<absl::Span<float>> receive_;     // by rank
+  std::vector<const float*> terms_;            // of all ranks, of what is summed now
+  std::vector<float> received_;
+  std::vector<float> ballot_bits_;
+  std::vector<float> ballots_bits_;
+};
+
+}  // namespace trainyard::parallel

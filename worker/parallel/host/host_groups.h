@@ -1,0 +1,34 @@
+// How a rank connects groups of its gang over host memory: what a program chooses once, for all of
+// them.
+#pragma once
+
+#include <atomic>
+#include <string>
+
+#include "absl/time/time.h"
+#include "worker/parallel/group.h"
+#include "worker/run_dir/paths.h"
+
+namespace trainyard::parallel {
+
+enum class HostTransport { kShm, kGloo };
+
+struct HostGroupOptions {
+  HostTransport transport = HostTransport::kGloo;
+  int rank = 0;
+  int world_size = 1;
+  run_dir::RunDir run_dir{""};
+  // kGloo: network interface or local address to listen on.
+  std::string interface = "lo";
+  // For all members of a group to appear, and of each collective, until set_timeout.
+  absl::Duration connect_timeout = absl::Seconds(60);
+  absl::Duration timeout = absl::Seconds(60);
+  // Ends the wait for other ranks when it becomes true; may be null. Must outlive the function.
+  const std::atomic<bool>* cancelled = nullptr;
+};
+
+// Errors are those of ConnectShm and ConnectGloo. A group of one rank waits for nobody. A group
+// without members is the whole gang; its name is not looked at.
+ConnectGroup HostGroups(const HostGroupOptions& options);
+
+}  // namespace trainyard::parallel

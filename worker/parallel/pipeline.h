@@ -1,0 +1,52 @@
+// The order in which the stages of a pipeline compute the microbatches of a step, and how long a
+// step takes in it. Pure.
+//
+// In every schedule a stage goes through the microbatches in ascending order, forward and backward:
+// so gradients add up in one order whatever the schedule and the number of stages, and microbatch m
+// can live in slot m % PeakSlots.
+#pragma once
+
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace trainyard::parallel {
+
+enum class PipelineSchedule {
+  kSequential,  // one microbatch at a time in the whole pipeline: a device computes, others wait
+  kGpipe,       // all forward, then all backward (Huang et al. 2018)
+  k1F1B,        // forward and backward in turns once the pipeline is full (Narayanan et al. 2019)
+};
+
+struct StageAction {
+  enum class Kind { kForward, kBackward };
+  Kind kind = Kind::kForward;
+  int microbatch = 0;
+
+  friend bool operator==(const StageAction&, const StageAction&) = default;
+};
+
+// What `stage` of `stages` does in a step of `microbatches` >= 0.
+std::vector<StageAction> ActionsOf(PipelineSchedule schedule, int stages, int stage,
+                                   int microbatches);
+// Microbatches of which it keeps activations at a time, at most.
+int PeakSlots(PipelineSchedule schedule, int stages, int stage, int microbatches);
+
+// Seconds of one microbatch.
+struct StageTimes {
+  double forward = 0;
+  double backward = 0;
+};
+struct PipelinePrediction {
+  double step_seconds = 0;
+  // Share of the devices' time in which they wait: with S equal stages and M microbatches
+  // (S - 1) / (M + S - 1) (Huang et al. 2018, section 2.3).
+  double bubble = 0;
+  std::vector<double> busy_seconds;  // by stage
+};
+// `links`: seconds that what crosses takes from stage i to i + 1, and the same back; a line carries
+// one at a time, while the stages compute.
+PipelinePrediction PredictPipeline(PipelineSchedule schedule, absl::Span<const StageTimes> stages,
+                                   absl::Span<const double> links, int microbatches);
+
+}  // namespace trainyard::parallel

@@ -1,0 +1,53 @@
+// How the ranks of one host find each other's memory: each maps what the others compute into.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/base/files.h"
+#include "common/base/shared_memory.h"
+#include "worker/parallel/communicator.h"
+#include "worker/parallel/shared/rank_board.h"
+
+namespace trainyard::parallel {
+
+// What a rank lends to the others: a file that is mapped at `base`, and where in it things begin.
+struct SharedArena {
+  int fd = -1;
+  std::byte* base = nullptr;
+  int64_t bytes = 0;
+  int64_t reduction_offset = 0;
+  std::vector<int64_t> slot_offsets = {};  // at most kTermsMax
+  int64_t parameters_offset = 0;
+};
+
+// The same of any rank, where this process sees it.
+struct RankMemory {
+  float* reduction = nullptr;
+  std::vector<float*> slots = {};
+  float* parameters = nullptr;
+};
+
+struct SharedGang {
+  int rank = 0;              // here
+  std::vector<int> members;  // what errors call the ranks
+  std::vector<RankMemory> memory = {};
+  std::vector<RankBoard*> boards = {};
+  std::vector<UniqueFd> lives = {};  // invalid: not looked at
+  // What the pointers point into, where it is not somebody else's.
+  std::vector<std::unique_ptr<SharedMemory>> mappings = {};
+
+  int size() const { return static_cast<int>(memory.size()); }
+};
+
+// Connects the ranks of `group`, which all call it; the arena and its descriptor stay as they are
+// for as long as the gang is used. FAILED_PRECONDITION on all ranks where one of them cannot map
+// what another lends: they are on different hosts, in different process namespaces, of different
+// users, or may not look at each other. Then gradients take the wire.
+absl::StatusOr<SharedGang> ConnectSharedGang(const SharedArena& arena, std::vector<int> members,
+                                             Communicator& group);
+
+}  // namespace trainyard::parallel

@@ -1,0 +1,107 @@
+// How a rank waits for another one in shared memory. For this folder and ../shared.
+//
+// It looks again at once, then lets other threads of its processor run between two looks, and then
+// sleeps. Ranks are rarely further apart than the second limit.
+#pragma once
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/env.h"
+#include "common/base/files.h"
+#include "worker/parallel/collective.h"
+#include "worker/parallel/shm/shared_segment.h"
+
+namespace trainyard::parallel {
+
+inline constexpr int kBusyLooks = 1000;
+inline constexpr absl::Duration kYieldTime = absl::Milliseconds(3);
+// Asleep, a rank checks this often whether the other one is still alive.
+inline constexpr absl::Duration kLifeCheckInterval = absl::Milliseconds(10);
+
+enum class PeerWaitEnd { kDone, kPeerLeft, kPeerEnded, kTimedOut };
+// As an error of `collective`; `peer` is what errors call it.
+absl::Status StatusOf(PeerWaitEnd end, const Collective& collective, int peer,
+                      absl::Duration timeout);
+
+// Tells the end of a process (a pidfd). Invalid for the own process, and where the kernel has none:
+// there a lost rank is noticed by the timeout. NOT_FOUND where it has ended.
+absl::StatusOr<UniqueFd> OpenLife(int pid);
+
+// A word that the peer counts up, and how many sleep on it. Whoever changes it wakes them.
+struct WatchedWord {
+  std::atomic<uint32_t>& word;
+  std::atomic<uint32_t>& sleepers;
+
+  // Sequentially consistent, as is the sleeper's announcement: one of the two sees the other.
+  void Set(uint32_t value) const {
+    word.store(value);
+    if (sleepers.load() > 0) FutexWakeAll(word);
+  }
+};
+
+class PeerWait {
+ public:
+  // By rank: a word that is not 0 once it will do nothing more, which is borrowed; and its life.
+  // Awake, but letting others run, it waits for `yield_time`.
+  PeerWait(std::vector<const std::atomic<uint32_t>*> left, std::vector<UniqueFd> lives,
+           absl::Duration yield_time = kYieldTime);
+
+  // Waits until `is_reached` of the word's value.
+  template <typename IsReached>
+  PeerWaitEnd Await(int peer, const WatchedWord& watched, absl::Duration deadline,
+                    IsReached is_reached) const {
+    const auto is_done = [&] { return is_reached(watched.word.load(std::memory_order_acquire)); };
+    for (int look = 0; look < kBusyLooks; ++look) {
+      if (is_done()) return PeerWaitEnd::kDone;
+      Pause();
+    }
+    const absl::Duration sleep_uptime = Clock::Real()->Uptime() + yield_time_;
+    while (!is_done()) {
+      // What it did before it left counts, so look once more.
+      if (left_[static_cast<size_t>(peer)]->load() != 0) {
+        return is_done() ? PeerWaitEnd::kDone : PeerWaitEnd::kPeerLeft;
+      }
+      const absl::Duration now = Clock::Real()->Uptime();
+      if (now >= deadline) return PeerWaitEnd::kTimedOut;
+      if (now < sleep_uptime) {
+        sched_yield();
+        continue;
+      }
+      if (HasEnded(peer) && !is_done()) return PeerWaitEnd::kPeerEnded;
+      Sleep(watched, std::min(kLifeCheckInterval, deadline - now), is_reached);
+    }
+    return PeerWaitEnd::kDone;
+  }
+
+ private:
+  static void Pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+
+  template <typename IsReached>
+  static void Sleep(const WatchedWord& watched, absl::Duration time, IsReached is_reached) {
+    const uint32_t seen = watched.word.load();
+    watched.sleepers.fetch_add(1);
+    if (!is_reached(seen)) FutexWait(watched.word, seen, time);
+    watched.sleepers.fetch_sub(1);
+  }
+
+  bool HasEnded(int peer) const;
+
+  const std::vector<const std::atomic<uint32_t>*> left_;
+  const std::vector<UniqueFd> lives_;
+  const absl::Duration yield_time_;
+};
+
+}  // namespace trainyard::parallel

@@ -1,0 +1,32 @@
+// A SumPlan that runs over arrays, element by element, in pieces that stay in the first-level
+// cache: each term is read once, and the sum is written once, whatever the order of the sums.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "worker/parallel/sum_tree.h"
+
+namespace trainyard::parallel {
+
+// Not thread-safe. Allocates nothing after it was made.
+class SumProgram {
+ public:
+  explicit SumProgram(const SumPlan& plan);
+
+  // How many terms it takes.
+  size_t terms() const { return terms_; }
+
+  // targets[t][i] = the sum of terms[...][i] for i in [0, count), for all of at least one target. A
+  // target may be one of the terms; otherwise none of these arrays overlap.
+  void Run(absl::Span<const float* const> terms, size_t count, absl::Span<float* const> targets);
+
+ private:
+  const std::vector<SumOp> ops_;
+  const size_t terms_;
+  std::vector<const float*> stack_;
+  std::vector<float> scratch_;  // [depth, kPiece]
+};
+
+}  // namespace trainyard::parallel

@@ -1,0 +1,54 @@
+// The rows that a rank computes, step by step, read ahead and cut into what the executable takes at
+// once.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/env.h"
+#include "worker/data/prefetch.h"
+#include "worker/engine/backend/backend.h"
+#include "worker/trainer/training.h"
+
+namespace trainyard::trainer {
+
+// Rows that one Accumulate takes, and their share of the global batch.
+struct Part {
+  engine::Batch rows;
+  double weight = 0;
+  // Among the hosted ones, from 0; of parts that stand for several replicas, the first.
+  int replica = 0;
+};
+
+struct StepRows {
+  std::vector<Part> parts;  // ascending; none where a small last batch leaves this rank without
+  int64_t rows = 0;
+  int64_t skipped = 0;  // corrupt samples that were passed over
+};
+
+// One thread uses it. Borrows the training and the clock.
+class RowSource {
+ public:
+  RowSource(const Training& training, Clock& clock) : training_(training), clock_(clock) {}
+
+  // Goes on with this 0-based step, by `plan`; what was read ahead for another plan is dropped.
+  void Start(const StepPlan& plan, int64_t first_step);
+
+  // Of `step`; steps are asked for in order, without gap. Borrowed until the next call.
+  absl::StatusOr<StepRows> Next(int64_t step);
+
+  // Time spent waiting for data, since the first start.
+  absl::Duration waited() const;
+
+ private:
+  const Training& training_;
+  Clock& clock_;
+  StepPlan plan_{StepPlanOptions{.epochs = 1}};
+  std::unique_ptr<data::Prefetcher> prefetcher_;
+  absl::Duration waited_before_;  // by earlier prefetchers
+};
+
+}  // namespace trainyard::trainer

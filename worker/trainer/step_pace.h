@@ -1,0 +1,52 @@
+// How long a step takes, and so how long a rank may be waited for before it counts as stuck. Pure.
+//
+//   collective limit   max(20 medians, within [10 s, 20 s]; 5 medians): how long a rank waits for
+//                      another one in a collective
+//   silence            the limit, one step and a margin: how long the rank itself says nothing in
+//                      progress.json. Longer than the limit, so that a rank that only waits for a
+//                      stuck one has time to say so.
+//
+// With steps of up to four seconds a stuck rank is known within 30 s; with longer ones within six
+// steps.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/time/time.h"
+
+namespace trainyard::trainer {
+
+// Not thread-safe.
+class StepPace {
+ public:
+  // Of the steps before enough are known: the first ones may warm up caches and files.
+  static constexpr absl::Duration kFirstLimit = absl::Seconds(60);
+  // What a step after a checkpoint may take at least: rank 0 copies the state, and waits for the
+  // checkpoint before where that is still being written.
+  static constexpr absl::Duration kCheckpointLimit = absl::Seconds(23);
+
+  // A step took so long, waiting for others included.
+  void Add(absl::Duration step);
+
+  // Of the last steps; zero before three are known. One that took long, for a checkpoint or a busy
+  // machine, changes nothing.
+  absl::Duration median() const { return median_; }
+  absl::Duration CollectiveLimit() const;
+  // Of a collective of the step after a checkpoint.
+  absl::Duration LimitAfterCheckpoint() const;
+  // Between two records of progress, where collectives have `limit`.
+  absl::Duration Silence(absl::Duration limit) const;
+  // Between two batches of an evaluation, the slowest of which took so long.
+  static absl::Duration SilenceInEvaluation(absl::Duration slowest);
+
+ private:
+  static constexpr size_t kWindow = 31;
+
+  std::array<absl::Duration, kWindow> steps_;
+  uint64_t count_ = 0;
+  absl::Duration median_;
+};
+
+}  // namespace trainyard::trainer

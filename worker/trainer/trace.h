@@ -1,0 +1,73 @@
+// The timeline of some steps: ranks/<r>/trace.jsonl, Chrome trace events, one JSON object a line.
+//
+// Times are of the wall clock, so that the timelines of several hosts line up as well as their
+// clocks do. Steps 2 to 4 after a start are recorded, and one in kTraceEvery: what is under way is
+// seen without a switch, and costs nothing in the steps between.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/base/env.h"
+#include "common/base/files.h"
+#include "worker/run_dir/paths.h"
+
+namespace trainyard::trainer {
+
+inline constexpr int64_t kTraceEvery = 256;
+inline constexpr int64_t kTraceFileMax = int64_t{4} << 20;
+
+// Belongs to the loop's thread. Borrows the clock. What cannot be written is left out: no training
+// ends for want of a timeline.
+class Trace {
+ public:
+  // The rows of a rank's timeline.
+  enum class Lane { kCompute = 0, kCommunication = 1, kData = 2 };
+
+  // `device`: its name. `first_step`: updates done before the start.
+  Trace(const run_dir::RunDir& dir, int rank, std::string device, int64_t first_step, Clock& clock);
+
+  // From here on spans belong to `step`, 1-based. False where it is not recorded.
+  bool BeginStep(int64_t step);
+  bool is_on() const { return is_on_; }
+  // Times are Clock::Uptime. Nothing where the step is not recorded.
+  void Add(Lane lane, absl::string_view name, absl::Duration begin, absl::Duration end);
+  // Writes what the step added.
+  void EndStep();
+
+  // From here to the end of its life.
+  class Span {
+   public:
+    Span(Trace& trace, Lane lane, std::string name);
+    ~Span();
+    Span(const Span&) = delete;
+    Span& operator=(const Span&) = delete;
+
+   private:
+    Trace& trace_;
+    const Lane lane_;
+    const std::string name_;
+    absl::Duration begin_;
+  };
+
+ private:
+  void AddNames();
+  bool Open();
+
+  const run_dir::RunDir dir_;
+  const int rank_;
+  const std::string device_;
+  const int64_t first_step_;
+  Clock& clock_;
+  UniqueFd file_;
+  int64_t bytes_ = 0;    // of the file
+  bool is_off_ = false;  // for ever
+  bool is_on_ = false;   // in this step
+  int64_t step_ = 0;
+  absl::Duration to_wall_clock_;  // since 1970, of Uptime 0
+  std::string lines_;
+};
+
+}  // namespace trainyard::trainer
