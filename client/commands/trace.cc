@@ -71,7 +71,7 @@ void TellSummary(const Context& context, const output::Timeline& timeline, const
   std::set<std::string> workers;
   for (const v1::RankPlacement& rank : job.placement()) workers.insert(rank.worker());
   if (of_newest && workers.size() > 1) {
-    context.Say("the ranks of different workers have clocks of their own: compare within one");
+    context.Say("the timelines of different workers line up as well as their clocks do");
   }
 }
 

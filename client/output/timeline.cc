@@ -76,10 +76,10 @@ std::string Timeline::Json(const std::map<int, std::string>& names,
     heads.push_back(absl::StrCat("{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":", rank,
                                  ",\"args\":{\"sort_index\":", rank, "}}"));
   }
-  for (size_t i = 0; i < heads.size(); ++i) {
-    absl::StrAppend(&out, heads[i], i + 1 < heads.size() || !events_.empty() ? ",\n" : "");
-  }
-  absl::StrAppend(&out, events_, "\n]}\n");
+  // Of several names the last counts.
+  absl::StrAppend(&out, events_);
+  for (const std::string& head : heads) absl::StrAppend(&out, ",\n", head);
+  absl::StrAppend(&out, "\n]}\n");
   return out;
 }
 

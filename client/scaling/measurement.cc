@@ -15,10 +15,36 @@ double MedianAfter(const Series& series, const std::string& name, int64_t step) 
   const auto found = series.find(name);
   if (found == series.end()) return 0;
   std::vector<double> values;
+  std::vector<double> all;
   for (const Sample& sample : found->second) {
-    if (sample.step > step && std::isfinite(sample.value)) values.push_back(sample.value);
+    if (!std::isfinite(sample.value)) continue;
+    all.push_back(sample.value);
+    if (sample.step > step) values.push_back(sample.value);
   }
-  return Median(std::move(values));
+  // Fast steps report several in one point: of a short run there may be none after the warm-up.
+  return Median(values.empty() ? std::move(all) : std::move(values));
+}
+
+// `name` at each step.
+std::map<int64_t, double> ByStep(const Series& series, const std::string& name) {
+  std::map<int64_t, double> values;
+  const auto found = series.find(name);
+  if (found == series.end()) return values;
+  for (const Sample& sample : found->second) values[sample.step] = sample.value;
+  return values;
+}
+
+double LinkSpeed(const Series& series) {
+  const std::map<int64_t, double> bytes = ByStep(series, "comm.bytes");
+  std::vector<double> speeds;
+  for (const auto& [step, seconds] : ByStep(series, "comm.seconds")) {
+    const auto sent = bytes.find(step);
+    const bool is_told = sent != bytes.end() && seconds > 0 && sent->second > 0;
+    if (is_told && std::isfinite(sent->second / seconds)) speeds.push_back(sent->second / seconds);
+  }
+  if (speeds.empty()) return 0;
+  std::sort(speeds.begin(), speeds.end());
+  return speeds[(speeds.size() - 1) * 9 / 10];
 }
 
 }  // namespace
@@ -60,6 +86,7 @@ absl::StatusOr<Measurement> Measure(int devices, int64_t steps, const Series& se
   result.comm_seconds = MedianAfter(series, "comm.seconds", warm_up);
   result.exposed_seconds = MedianAfter(series, "comm.exposed_seconds", warm_up);
   result.comm_bytes = MedianAfter(series, "comm.bytes", warm_up);
+  result.link_bytes_per_s = LinkSpeed(series);
   const std::vector<Sample>& all = losses->second;
   const size_t count = std::min(kFinalSteps, all.size());
   for (size_t i = all.size() - count; i < all.size(); ++i) result.final_loss += all[i].value;
@@ -82,7 +109,7 @@ Measurement Combine(const std::vector<Measurement>& runs) {
   }
   for (const auto field :
        {&Measurement::step_seconds, &Measurement::compute_seconds, &Measurement::comm_seconds,
-        &Measurement::exposed_seconds, &Measurement::comm_bytes}) {
+        &Measurement::exposed_seconds, &Measurement::comm_bytes, &Measurement::link_bytes_per_s}) {
     result.*field = median(field);
   }
   return result;

@@ -29,6 +29,8 @@ struct Measurement {
   double comm_seconds = 0;
   double exposed_seconds = 0;
   double comm_bytes = 0;
+  // Of the line, where nobody was waited for: what the fastest tenth of the steps reached.
+  double link_bytes_per_s = 0;
   double final_loss = 0;     // mean over the last steps
   std::string weights = {};  // hash of the last checkpoint's weights
 };

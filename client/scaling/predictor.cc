@@ -20,7 +20,7 @@ std::optional<Costs> CostsOf(const std::vector<Measurement>& measured, int repli
   const Measurement* several = nullptr;
   for (const Measurement& point : measured) {
     if (point.devices == 1) one = &point;
-    const bool has_line = point.devices > 1 && point.comm_bytes > 0 && point.comm_seconds > 0;
+    const bool has_line = point.devices > 1 && point.comm_bytes > 0 && point.link_bytes_per_s > 0;
     if (has_line && (several == nullptr || point.devices < several->devices)) several = &point;
   }
   if (one == nullptr || one->step_seconds <= 0) return std::nullopt;
@@ -31,8 +31,12 @@ std::optional<Costs> CostsOf(const std::vector<Measurement>& measured, int repli
   costs.fixed_seconds = one->step_seconds - costs.compute_seconds;
   if (several != nullptr) {
     costs.gradient_bytes = several->comm_bytes / SentShare(several->devices);
-    costs.link_bytes_per_s = several->comm_bytes / several->comm_seconds;
-    costs.exposed_share = std::clamp(several->exposed_seconds / several->comm_seconds, 0.0, 1.0);
+    costs.link_bytes_per_s = several->link_bytes_per_s;
+    // What was waited for beyond the time that the bytes take.
+    if (const auto bytes_alone = Predict(costs, several->devices)) {
+      const double waited = several->exposed_seconds - bytes_alone->exposed_seconds;
+      costs.wait_share = std::max(0.0, waited) / bytes_alone->compute_seconds;
+    }
   }
   return costs;
 }
@@ -46,7 +50,7 @@ std::optional<Prediction> Predict(const Costs& costs, int devices) {
   if (devices > 1 && costs.link_bytes_per_s > 0) {
     prediction.comm_seconds = SentShare(devices) * costs.gradient_bytes / costs.link_bytes_per_s;
     prediction.exposed_seconds =
-        std::max(costs.exposed_share * prediction.comm_seconds,
+        std::max(costs.wait_share * prediction.compute_seconds,
                  prediction.comm_seconds - kBackwardShare * prediction.compute_seconds);
   }
   prediction.step_seconds =

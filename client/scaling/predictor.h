@@ -4,11 +4,11 @@
 //
 //   t(n)       = fixed + compute(n) + exposed(n)
 //   compute(n) = c * ceil(R / n) / R         c: the whole batch on one device
-//   comm(n)    = 2 (n - 1) / n * G / B       gradients of G bytes, B bytes a second from each
-//   device exposed(n) = max(e * comm(n), comm(n) - 2/3 compute(n))
+//   comm(n)    = 2 (n - 1) / n * G / B       gradients of G bytes over a line of B bytes a second
+//   exposed(n) = max(w * compute(n), comm(n) - 2/3 compute(n))
 //
-// Communication hides behind the backward pass, two thirds of the computation, but for the share e
-// that never does: the last bucket, and what ranks wait for each other. The model knows equal
+// Communication hides behind the backward pass, two thirds of the computation. What ranks wait for
+// each other in spite of that grows with the computation, by the share w. The model knows equal
 // devices with processors and memory of their own.
 #pragma once
 
@@ -24,7 +24,7 @@ struct Costs {
   double fixed_seconds = 0;     // update, data, bookkeeping: the same on any number of devices
   double gradient_bytes = 0;    // G
   double link_bytes_per_s = 0;  // B; 0: not known, communication counts as free
-  double exposed_share = 0;     // e, [0, 1]
+  double wait_share = 0;        // w
   int replicas = 1;             // R
 };
 

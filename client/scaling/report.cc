@@ -98,7 +98,7 @@ Json PredictionJson(const Report& report) {
   json["fixed_seconds"] = costs->fixed_seconds;
   json["gradient_bytes"] = costs->gradient_bytes;
   json["link_bytes_per_s"] = costs->link_bytes_per_s;
-  json["exposed_share"] = costs->exposed_share;
+  json["wait_share"] = costs->wait_share;
   json["beyond"] = Json::array();
   const double one = *report.PredictedSpeed(1);
   for (const int devices : report.Beyond()) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/files.h"
 #include "tests/integration/yard.h"
+#include "tests/testing/wait.h"
 
 namespace trainyard::testing {
 namespace {
@@ -68,6 +69,8 @@ TEST(Scaling, TimelinesAndHostingComeFromTheRanksToTheUser) {
 TEST(Scaling, TheReportRunsASpecOnEachNumberOfDevicesAndComparesTheResults) {
   Yard yard;
   yard.Start();
+  // A pool without workers holds nothing, and says so.
+  ASSERT_TRUE(WaitUntil([&yard] { return yard.CliJson({"workers", "ls"}).size() == 1; }));
   const TempDir dir;
   const std::string spec = dir.File("spec.yaml");
   ASSERT_TRUE(ReplaceFile(spec, SmallSpec("small", 1, 100, 1000)).ok());

@@ -48,6 +48,19 @@ TEST(Measured, TimesAreMediansAfterTheWarmUp) {
   EXPECT_NEAR(measured->final_loss, last, 1e-12);
 }
 
+TEST(Measured, TheLineIsAsFastAsWhereNobodyWasWaitedFor) {
+  Series series = Steady(50, 0.02);
+  for (int64_t step = 1; step <= 50; ++step) {
+    series["comm.bytes"][static_cast<size_t>(step - 1)].value = 400;
+    const bool is_waiting = step % 5 != 0;
+    series["comm.seconds"].push_back({step, is_waiting ? 0.015 : 0.001, 0});
+  }
+  const auto measured = Measure(2, 50, series);
+  ASSERT_TRUE(measured.ok()) << measured.status();
+  EXPECT_NEAR(measured->link_bytes_per_s, 400 / 0.001, 1e-6);
+  EXPECT_EQ(measured->comm_seconds, 0.015);
+}
+
 TEST(Measured, TooFewStepsAreRefused) {
   const auto measured = Measure(2, 4, Steady(4, 0.02));
   EXPECT_THAT(std::string(measured.status().message()), HasSubstr("use more steps"));

@@ -39,10 +39,11 @@ TEST(Predictor, WhatDoesNotFitIsExposed) {
   EXPECT_NEAR(eight->step_seconds, 0.002 + 0.010 + eight->exposed_seconds, 1e-12);
 }
 
-TEST(Predictor, AShareOfCommunicationIsNeverHidden) {
+TEST(Predictor, RanksWaitForEachOtherInProportionToTheComputation) {
   Costs costs = Sample();
-  costs.exposed_share = 0.25;
-  EXPECT_DOUBLE_EQ(Predict(costs, 2)->exposed_seconds, 0.0025);
+  costs.wait_share = 0.1;
+  EXPECT_DOUBLE_EQ(Predict(costs, 2)->exposed_seconds, 0.004);
+  EXPECT_DOUBLE_EQ(Predict(costs, 1)->exposed_seconds, 0);
 }
 
 TEST(Predictor, ReplicasThatDoNotDivideEvenlyLeaveDevicesWaiting) {
@@ -69,19 +70,22 @@ TEST(Costs, ComeFromOneDeviceAndTheFewestOfSeveral) {
   four.step_seconds = 0.03;
   four.comm_seconds = 1;
   four.comm_bytes = 1;
+  four.link_bytes_per_s = 1;
   Measurement two;
   two.devices = 2;
   two.step_seconds = 0.05;
   two.comm_seconds = 0.010;
-  two.exposed_seconds = 0.001;
+  two.exposed_seconds = 0.004;
+  two.link_bytes_per_s = 20'000 * kMega;
   two.comm_bytes = 100 * kMega;
   const auto costs = CostsOf({one, four, two}, 8);
   ASSERT_TRUE(costs.has_value());
   EXPECT_DOUBLE_EQ(costs->compute_seconds, 0.080);
   EXPECT_NEAR(costs->fixed_seconds, 0.002, 1e-12);
   EXPECT_DOUBLE_EQ(costs->gradient_bytes, 100 * kMega);
-  EXPECT_DOUBLE_EQ(costs->link_bytes_per_s, 10'000 * kMega);
-  EXPECT_DOUBLE_EQ(costs->exposed_share, 0.1);
+  EXPECT_DOUBLE_EQ(costs->link_bytes_per_s, 20'000 * kMega);
+  EXPECT_NEAR(costs->wait_share, 0.1, 1e-12);
+  EXPECT_NEAR(Predict(*costs, 2)->step_seconds, 0.002 + 0.040 + 0.004, 1e-12);
   EXPECT_FALSE(CostsOf({two, four}, 8).has_value());
 }
 

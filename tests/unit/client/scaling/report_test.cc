@@ -40,6 +40,7 @@ Report Sample() {
   report.measured[1].comm_seconds = 0.010;
   report.measured[1].exposed_seconds = 0.001;
   report.measured[1].comm_bytes = 1e7;
+  report.measured[1].link_bytes_per_s = 1e9;
   return report;
 }
 
