@@ -296,6 +296,8 @@ absl::StatusOr<const data::Dataset*> TrainLoop::TestData() {
 absl::Status TrainLoop::EvaluateTestSplit() {
   TY_RETURN_IF_ERROR(reporter_.EnterState(Progress::State::kEvaluating));
   TY_ASSIGN_OR_RETURN(const data::Dataset* dataset, TestData());
+  // The first batch; each tells of the next one.
+  TY_RETURN_IF_ERROR(reporter_.Promise(pace_.Silence(pace_.CollectiveLimit())));
   SetTimeout(kEvaluationTimeout);
   if (training_.spec.optimizer.ema_decay > 0) TY_RETURN_IF_ERROR(GatherState());
   RecordedEvaluation record{.metrics = {},
