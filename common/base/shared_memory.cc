@@ -38,13 +38,16 @@ absl::StatusOr<std::unique_ptr<SharedMemory>> SharedMemory::Map(UniqueFd fd, int
   void* base =
       mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (base == MAP_FAILED) return ErrnoStatus(errno, "cannot map", "shared memory");
-  // A system without large pages for files goes on with small ones.
-  madvise(base, static_cast<size_t>(bytes), MADV_HUGEPAGE);
   return std::unique_ptr<SharedMemory>(new SharedMemory(std::move(fd), base, bytes));
 }
 
 SharedMemory::~SharedMemory() {
   munmap(base_, static_cast<size_t>(bytes_));
+}
+
+void SharedMemory::AskForLargePages() {
+  // A system that has none goes on with small ones.
+  madvise(base_, static_cast<size_t>(bytes_), MADV_HUGEPAGE);
 }
 
 std::string SharedMemory::AddressOf(int64_t pid, int fd) {

@@ -15,7 +15,7 @@ namespace trainyard {
 
 class SharedMemory {
  public:
-  // Zeroed. Large memory asks for large pages, which most systems have switched off for files.
+  // Zeroed.
   static absl::StatusOr<std::unique_ptr<SharedMemory>> Create(int64_t bytes);
   // Memory of another process, or of this one, by its address. FAILED_PRECONDITION where it has
   // another size.
@@ -28,6 +28,9 @@ class SharedMemory {
   std::byte* data() const { return static_cast<std::byte*>(base_); }
   int64_t bytes() const { return bytes_; }
   int fd() const { return fd_.get(); }
+
+  // For memory that is used all over. Most systems have large pages switched off for files.
+  void AskForLargePages();
 
   // Where others find the descriptor `fd` of process `pid`, as long as it is open there: processes
   // of the same user and process namespace, which may trace each other.

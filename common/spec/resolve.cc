@@ -283,6 +283,11 @@ void CheckStages(const v1::JobSpec& spec, Violations& violations) {
                           "an elastic job cannot have stages; use devices.count, or leave out "
                           "stages"});
   }
+  if (spec.optimizer().clip_norm() > 0) {
+    violations.push_back({"spec.optimizer.clip_norm",
+                          "cannot stand beside stages: it takes the norm of all gradients, and a "
+                          "stage has only its own; leave one of them out"});
+  }
   const int32_t microbatches = stages.microbatches();
   if (microbatches <= 0) return;
   if (stages.schedule() == v1::PIPELINE_SCHEDULE_SEQUENTIAL && microbatches > 1) {

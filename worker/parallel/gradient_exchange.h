@@ -34,7 +34,7 @@ namespace trainyard::parallel {
 struct CommEvent {
   enum class Kind { kReduce, kShare, kWait };  // kWait: the training itself waited
   Kind kind = Kind::kReduce;
-  int64_t bucket = 0;
+  int64_t bucket = 0;  // -1: of the step as a whole
   absl::Duration begin;
   absl::Duration end;
   int64_t bytes = 0;  // sent by this rank

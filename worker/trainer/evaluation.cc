@@ -119,7 +119,7 @@ absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset,
     TY_ASSIGN_OR_RETURN(const EvaluationSums sums,
                         EvaluatePart(dataset, preparation, part, shares.parts, max_rows, executable,
                                      clock, on_batch));
-    Pack(sums, slot(part));
+    if (shares.counts) Pack(sums, slot(part));
   }
   if (on_batch) TY_RETURN_IF_ERROR(on_batch(std::nullopt));
   TY_RETURN_IF_ERROR(communicator.AllReduce(absl::MakeSpan(message)));

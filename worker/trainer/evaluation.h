@@ -58,6 +58,8 @@ absl::StatusOr<EvaluationResult> JoinParts(absl::Span<const EvaluationSums> part
 struct EvaluationShares {
   int parts = 1;
   parallel::ReplicaRange mine{.begin = 0, .end = 1};
+  // Of ranks that evaluate the same parts together one counts them.
+  bool counts = true;
 };
 
 // A collective: every rank evaluates its parts, and all get the same result.

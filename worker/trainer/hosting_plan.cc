@@ -53,13 +53,11 @@ parallel::ExchangePlan PlanExchange(int replicas, const parallel::Hosting& hosti
 
 std::vector<int> TermSlots(const Training& training, const parallel::Hosting& hosting) {
   if (!training.spec.train.is_bitwise) return {-1};
-  return parallel::PlanLocalSums(training.identity.replicas,
-                                 hosting[static_cast<size_t>(training.rank)])
-      .term_slots;
+  return parallel::PlanLocalSums(training.identity.replicas, hosting[training.host()]).term_slots;
 }
 
 absl::Status SetHosting(Training& training, const parallel::Hosting& hosting) {
-  const parallel::ReplicaRange hosted = hosting[static_cast<size_t>(training.rank)];
+  const parallel::ReplicaRange hosted = hosting[training.host()];
   const int replicas = training.identity.replicas;
   if (training.spec.train.is_bitwise) {
     training.sums = parallel::PlanLocalSums(replicas, hosted);

@@ -13,6 +13,7 @@
 #include "worker/engine/graph/render_dot.h"
 #include "worker/trainer/memory.h"
 #include "worker/trainer/plan_text.h"
+#include "worker/trainer/stage_plan.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -73,7 +74,7 @@ std::vector<OpPlan> PlanOps(const engine::Graph& graph, int64_t rows, double rep
     op.nodes += 1;
     op.cost.flops += repeats * cost.flops;
     op.cost.bytes += repeats * cost.bytes;
-    op.seconds += repeats * Seconds(cost, machine, IsFiltered(node));
+    op.seconds += repeats * NodeSeconds(graph, node, rows, machine);
   }
   for (const auto& [name, count] : calls) by_op[name].calls = count;
   std::vector<OpPlan> ops;
@@ -157,7 +158,27 @@ CompileTarget TargetOf(const run_dir::TrainingSpec& spec, const PlanOptions& opt
           .threads = options.threads};
 }
 
+// Where each device holds a stage.
+absl::StatusOr<std::string> ReportPipeline(const run_dir::TrainingSpec& spec,
+                                           const PlanOptions& options) {
+  StagePlanOptions planning = {.backend = options.backend,
+                               .threads = options.threads,
+                               .memory_bytes = options.memory_bytes > 0
+                                                   ? options.memory_bytes
+                                                   : AllowedMemory() / spec.devices};
+  if (options.measures_machine) {
+    TY_ASSIGN_OR_RETURN(planning.machine, MeasureMachine(options.backend, options.threads));
+  }
+  TY_ASSIGN_OR_RETURN(const PipelinePlan plan, PlanStages(spec, planning));
+  return options.format == PlanFormat::kJson ? PipelineJson(plan) : PipelineText(plan);
+}
+
 }  // namespace
+
+double NodeSeconds(const engine::Graph& graph, const engine::Node& node, int64_t rows,
+                   const MachineSpeed& machine) {
+  return Seconds(engine::NodeCost(graph, node, rows), machine, IsFiltered(node));
+}
 
 OpPlan StepReport::Total() const {
   OpPlan total{.op = "total", .nodes = 0, .calls = 0, .cost = {}, .seconds = 0};
@@ -220,6 +241,14 @@ absl::StatusOr<StepReport> MakeStepReport(const run_dir::TrainingSpec& spec,
 absl::StatusOr<std::string> ReportPlan(absl::string_view spec_json, const PlanOptions& options) {
   TY_ASSIGN_OR_RETURN(run_dir::TrainingSpec spec, run_dir::ParseTrainingSpec(spec_json));
   if (options.batch > 0) spec.train.global_batch = options.batch;
+  if (spec.stages.count > 1) {
+    if (options.format != PlanFormat::kDot && options.format != PlanFormat::kLayers) {
+      return ReportPipeline(spec, options);
+    }
+    // Of the whole model.
+    spec.devices = std::max(1, spec.devices / spec.stages.count);
+    spec.stages = {};
+  }
   if (options.format == PlanFormat::kDot) return Dot(spec, TargetOf(spec, options), options);
   TY_ASSIGN_OR_RETURN(const StepReport report, MakeStepReport(spec, options));
   switch (options.format) {

@@ -80,6 +80,10 @@ struct StepReport {
   double samples_per_second() const;
 };
 
+// Predicted, by the roofline of the machine; 0 of one that was not measured.
+double NodeSeconds(const engine::Graph& graph, const engine::Node& node, int64_t rows,
+                   const MachineSpeed& machine);
+
 // Rank 0's, which hosts as many rows as any. INVALID_ARGUMENT for a pass that is not known.
 absl::StatusOr<StepReport> MakeStepReport(const run_dir::TrainingSpec& spec,
                                           const PlanOptions& options);

@@ -130,8 +130,10 @@ absl::Status Reporter::StepDone(const StepReport& report) {
 
 absl::Status Reporter::EnterState(Progress::State state) {
   TY_RETURN_IF_ERROR(Flush());
+  // Within a state, what was promised last holds.
+  if (state != progress_.state) silence_ = kPhaseSilence;
+  if (state == Progress::State::kRunning) silence_ = running_silence_;
   progress_.state = state;
-  silence_ = state == Progress::State::kRunning ? running_silence_ : kPhaseSilence;
   return WriteProgress();
 }
 

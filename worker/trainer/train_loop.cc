@@ -10,6 +10,7 @@
 #include "common/base/errors.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "worker/trainer/agreement.h"
 #include "worker/trainer/evaluation.h"
 #include "worker/trainer/hosting_plan.h"
 #include "worker/trainer/memory.h"
@@ -30,12 +31,18 @@ bool IsDue(const run_dir::IntervalSpec& every, int64_t step, int64_t steps_per_e
 
 // By rank; of bitwise runs by replica, so that batches and sums are the same whoever hosts it.
 EvaluationShares SharesOf(const Training& training) {
+  const int host = static_cast<int>(training.host());
+  // The last stage has the sums.
+  const bool counts =
+      !training.pipeline.has_value() || training.rank + 1 == training.spec.stages.count;
   if (training.spec.train.is_bitwise) {
     return {.parts = training.identity.replicas,
-            .mine = training.hosting[static_cast<size_t>(training.rank)]};
+            .mine = training.hosting[training.host()],
+            .counts = counts};
   }
   return {.parts = static_cast<int>(training.hosting.size()),
-          .mine = {training.rank, training.rank + 1}};
+          .mine = {host, host + 1},
+          .counts = counts};
 }
 
 }  // namespace
@@ -104,7 +111,7 @@ absl::Status TrainLoop::Step() {
   if (training_.exchange != nullptr) {
     TY_RETURN_IF_ERROR(StepTogether(rows, lr));
   } else {
-    ballots_ = {{.votes = CastVotes(), .skipped = rows.skipped}};
+    TY_RETURN_IF_ERROR(AgreeOnVotes(rows.skipped));
     if (rows.parts.size() == 1) {
       const Trace::Span span(trace_, Trace::Lane::kCompute, "step");
       TY_RETURN_IF_ERROR(executable_.StartStep(rows.parts[0].rows, lr));
@@ -154,13 +161,25 @@ absl::Status TrainLoop::StepTogether(const StepRows& rows, double lr) {
   return training_.updates_ranges ? executable_.EndUpdate() : executable_.StartUpdate(lr);
 }
 
+// Without an exchange: one rank alone, or the stages of one pipeline, which see the same samples.
+absl::Status TrainLoop::AgreeOnVotes(int64_t skipped) {
+  const bool counts = training_.rank == 0;
+  const Ballot mine = {.votes = CastVotes(), .skipped = counts ? skipped : 0};
+  ballots_ = {mine};
+  if (!training_.pipeline.has_value()) return absl::OkStatus();
+  TY_ASSIGN_OR_RETURN(const std::vector<double> all,
+                      GatherNumbers(*training_.communicators.host, EncodeBallot(mine)));
+  ballots_ = DecodeBallots(all);
+  return absl::OkStatus();
+}
+
 void TrainLoop::MeasureStep() {
   const parallel::CommStats& stats = training_.exchange->stats();
   meter_.Add(step_ + 1, clock_.Uptime(), compute_.compute_time(), stats, ballots_);
   for (const parallel::CommEvent& event : stats.events) {
     const bool is_wait = event.kind == parallel::CommEvent::Kind::kWait;
     const bool is_reduce = event.kind == parallel::CommEvent::Kind::kReduce;
-    trace_.Add(is_wait ? Trace::Lane::kCompute : Trace::Lane::kCommunication,
+    trace_.Add(is_wait ? Trace::Lane::kWait : Trace::Lane::kCommunication,
                absl::StrCat(is_wait     ? "wait for bucket "
                             : is_reduce ? "reduce bucket "
                                         : "share bucket ",
@@ -226,6 +245,7 @@ void TrainLoop::AdjustTimeout(absl::Duration limit) {
 
 void TrainLoop::SetTimeout(absl::Duration timeout) {
   training_.communicators.host->set_timeout(timeout);
+  if (training_.pipeline.has_value()) training_.pipeline->executable->set_timeout(timeout);
   if (training_.exchange != nullptr) training_.exchange->set_timeout(timeout);
   if (training_.statistics != nullptr) training_.statistics->communicator->set_timeout(timeout);
 }
@@ -296,6 +316,8 @@ absl::StatusOr<const data::Dataset*> TrainLoop::TestData() {
 absl::Status TrainLoop::EvaluateTestSplit() {
   TY_RETURN_IF_ERROR(reporter_.EnterState(Progress::State::kEvaluating));
   TY_ASSIGN_OR_RETURN(const data::Dataset* dataset, TestData());
+  // The first batch; each tells of the next one.
+  TY_RETURN_IF_ERROR(reporter_.Promise(pace_.Silence(pace_.CollectiveLimit())));
   SetTimeout(kEvaluationTimeout);
   if (training_.spec.optimizer.ema_decay > 0) TY_RETURN_IF_ERROR(GatherState());
   RecordedEvaluation record{.metrics = {},
@@ -361,6 +383,7 @@ absl::Status TrainLoop::StartCheckpoint() {
   checkpoint_uptime_ = clock_.Uptime();
   const int64_t request = control_.AnswerCheckpoint();
   TY_RETURN_IF_ERROR(GatherState());
+  if (training_.pipeline.has_value()) TY_RETURN_IF_ERROR(GatherStages(training_));
   if (training_.rank != 0) {
     reporter_.progress().checkpoint_request = request;
     return absl::OkStatus();
@@ -370,7 +393,8 @@ absl::Status TrainLoop::StartCheckpoint() {
   TY_RETURN_IF_ERROR(reporter_.Flush());
   TY_ASSIGN_OR_RETURN(
       StateSnapshot snapshot,
-      TakeSnapshot(executable_, step_, step_ / plan_.steps_per_epoch(), training_.identity));
+      TakeSnapshot(training_.pipeline.has_value() ? *training_.pipeline->whole : executable_, step_,
+                   step_ / plan_.steps_per_epoch(), training_.identity));
   if (evaluated_step_ == step_) snapshot.evaluation = evaluation_;
   checkpoints_.Start(std::move(snapshot), request);
   return absl::OkStatus();

@@ -58,6 +58,7 @@ class TrainLoop {
   absl::Status StepTogether(const StepRows& rows, double lr);
   absl::Status UpdateBlock(const parallel::Bucket& block);
   // Of the step that the exchange has finished.
+  absl::Status AgreeOnVotes(int64_t skipped);
   void MeasureStep();
   Votes CastVotes();
   void StartHosting();

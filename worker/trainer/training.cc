@@ -95,12 +95,14 @@ absl::StatusOr<RestoredState> InitialiseOrRestore(const ResumePoint& resume,
 }
 
 // Refuses what does not fit before it takes the memory.
-absl::Status CompileWhatFits(const run_dir::Assignment& assignment, Training& training) {
+absl::Status CompileWhatFits(const run_dir::Assignment& assignment, bool shares_memory,
+                             Training& training) {
   const run_dir::TrainingSpec& spec = training.spec;
   CompileTarget target = {.backend = assignment.backend,
                           .rank = training.rank,
                           .world_size = assignment.world_size,
-                          .threads = training.threads};
+                          .threads = training.threads,
+                          .shares_memory = shares_memory};
   const int64_t limit = MemoryOfRank(assignment, training.rank);
   TY_ASSIGN_OR_RETURN(const engine::CompilePlan plan, PlanRank(spec, target));
   TY_RETURN_IF_ERROR(CheckMemory(spec, target, plan.memory, limit));
@@ -154,12 +156,20 @@ absl::Status ConnectRanks(const run_dir::Assignment& assignment, engine::MemoryK
   return absl::OkStatus();
 }
 
+// What initialisation and checkpoints see: the state of the whole model.
+engine::Executable& StateOf(Training& training) {
+  return training.pipeline.has_value() ? *training.pipeline->whole : *training.executable;
+}
+
 // Loads the data while the model is compiled.
-absl::Status LoadAndCompile(const run_dir::Assignment& assignment, Training& training) {
+absl::Status LoadAndCompile(const run_dir::Assignment& assignment, bool shares_memory,
+                            Training& training) {
   const run_dir::TrainingSpec& spec = training.spec;
   auto loading = std::async(std::launch::async, LoadTrainData, spec, training.dataset_options,
                             assignment.FindRank(training.rank)->threads);
-  const absl::Status compiled = CompileWhatFits(assignment, training);
+  const absl::Status compiled =
+      spec.stages.count > 1 ? CompileStage(assignment, training)
+                            : CompileWhatFits(assignment, shares_memory, training);
   absl::StatusOr<LoadedData> loaded = loading.get();
   TY_RETURN_IF_ERROR(compiled);
   TY_RETURN_IF_ERROR(loaded.status());
@@ -176,7 +186,7 @@ absl::Status LoadAndCompile(const run_dir::Assignment& assignment, Training& tra
   training.schedule =
       MakeSchedule(spec, training.plan.steps_per_epoch(), training.plan.total_steps());
   training.identity.data_digest = training.train_data->digest();
-  training.identity.model_digest = ModelDigest(*training.executable);
+  training.identity.model_digest = ModelDigest(StateOf(training));
   return absl::OkStatus();
 }
 
@@ -217,15 +227,24 @@ absl::Status JoinGang(const run_dir::Assignment& assignment, const ResumePoint& 
   TY_RETURN_IF_ERROR(CheckAgreement(
       host, absl::StrCat(assignment.spec_json, "\n", assignment.world_size, "\n",
                          training.identity.model_digest, "\n", training.identity.data_digest)));
+  const bool is_pipeline = training.pipeline.has_value();
   TY_ASSIGN_OR_RETURN(training.identity.device_types,
                       GatherNames(host, assignment.FindRank(training.rank)->device_type));
   const double room[] = {static_cast<double>(training.replica_room[0])};
   TY_ASSIGN_OR_RETURN(const std::vector<double> rooms, GatherNumbers(host, room));
   training.replica_room.assign(rooms.begin(), rooms.end());
-  TY_ASSIGN_OR_RETURN(const parallel::Hosting hosting, ChooseHosting(resume, training));
+  parallel::Hosting hosting = {{0, training.identity.replicas}};
+  training.hosting_reason = "one pipeline computes all";
+  if (!is_pipeline) {
+    TY_ASSIGN_OR_RETURN(hosting, ChooseHosting(resume, training));
+  }
   double step[] = {static_cast<double>(training.first_step)};
   TY_RETURN_IF_ERROR(BroadcastNumbers(host, step));
   training.first_step = static_cast<int64_t>(step[0]);
+  if (is_pipeline) {
+    TY_RETURN_IF_ERROR(JoinPipeline(training));
+    return SetHosting(training, hosting);
+  }
   TY_RETURN_IF_ERROR(BroadcastState(host, *training.executable));
   if (assignment.world_size > 1) TY_RETURN_IF_ERROR(ConnectExchange(hosting, training));
   if (training.statistics != nullptr) {
@@ -246,14 +265,22 @@ absl::Status StatisticsLine::Sum(absl::Span<double> values) {
 
 absl::StatusOr<Training> PrepareTraining(const run_dir::RunDir& dir,
                                          const run_dir::Assignment& assignment, int rank,
-                                         const Connect& connect) {
+                                         const Connect& connect, bool shares_memory) {
   Training training;
   training.run_dir = dir;
   training.rank = rank;
   TY_ASSIGN_OR_RETURN(training.spec, run_dir::ParseTrainingSpec(assignment.spec_json));
   const run_dir::TrainingSpec& spec = training.spec;
-  const int replicas = ReplicaCount(spec.train, assignment.world_size);
-  TY_RETURN_IF_ERROR(parallel::HostedReplicas(replicas, rank, assignment.world_size).status());
+  const int stages = spec.stages.count;
+  if (stages > 1 && assignment.world_size != stages) {
+    return absl::UnimplementedError(
+        absl::StrCat("stages ", stages, " on ", assignment.world_size,
+                     " devices: pipelines beside each other are planned, not trained by this "
+                     "version; use as many devices as stages"));
+  }
+  const int hosts = assignment.world_size / stages;
+  const int replicas = ReplicaCount(spec.train, hosts);
+  TY_RETURN_IF_ERROR(parallel::HostedReplicas(replicas, rank / stages, hosts).status());
   training.dataset_options = MakeDatasetOptions(spec, assignment.dataset_dir);
   training.identity = {.seed = spec.train.seed,
                        .replicas = replicas,
@@ -276,10 +303,12 @@ absl::StatusOr<Training> PrepareTraining(const run_dir::RunDir& dir,
                                        resume.state.identity.threads));
     training.identity.threads = training.threads;
   }
-  TY_RETURN_IF_ERROR(LoadAndCompile(assignment, training));
+  const bool is_one_host = static_cast<int>(assignment.ranks.size()) == assignment.world_size;
+  TY_RETURN_IF_ERROR(LoadAndCompile(
+      assignment, shares_memory && is_one_host && assignment.world_size > 1, training));
   if (rank == 0) {
     TY_ASSIGN_OR_RETURN(const RestoredState start,
-                        InitialiseOrRestore(resume, assignment, spec, *training.executable));
+                        InitialiseOrRestore(resume, assignment, spec, StateOf(training)));
     training.first_step = start.step;
     training.identity.init_digest = start.init_digest;
   }

@@ -20,6 +20,7 @@
 #include "worker/parallel/sum_tree.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/training_spec.h"
+#include "worker/trainer/pipeline_setup.h"
 #include "worker/trainer/step_plan.h"
 #include "worker/trainer/training_state.h"
 
@@ -52,6 +53,8 @@ struct Training {
   std::unique_ptr<data::Dataset> train_data;
   data::Preparation preparation;
   std::unique_ptr<engine::Executable> executable;
+  // Of a rank that holds a stage.
+  std::optional<PipelinePlace> pipeline;
   Communicators communicators;
   // Sums gradients over the ranks; null of one rank alone.
   std::unique_ptr<parallel::GradientExchange> exchange;
@@ -63,6 +66,8 @@ struct Training {
   // Who computes which replicas, and why; changes with SetHosting (hosting_plan.h).
   parallel::Hosting hosting;
   std::string hosting_reason;
+  // Its place in `hosting`: the stages of a pipeline host together.
+  size_t host() const { return pipeline.has_value() ? 0 : static_cast<size_t>(rank); }
   // By rank: the most replicas that its memory allows.
   std::vector<int> replica_room;
   // The order in which a bitwise run sums its hosted replicas.
@@ -90,9 +95,10 @@ using Connect = std::function<absl::StatusOr<Communicators>(const run_dir::Assig
 
 // Loads the data while the model is compiled, connects, and gives all ranks rank 0's weights:
 // initialised from the seed or from a file, or those of the newest valid checkpoint. Ranks that
-// disagree on spec, model or data are an error.
+// disagree on spec, model or data are an error. `shares_memory`: where all ranks are on this host,
+// gradients may meet in memory that they map from each other.
 absl::StatusOr<Training> PrepareTraining(const run_dir::RunDir& dir,
                                          const run_dir::Assignment& assignment, int rank,
-                                         const Connect& connect);
+                                         const Connect& connect, bool shares_memory);
 
 }  // namespace trainyard::trainer

@@ -130,7 +130,8 @@ struct CompileOptions {
   // has no rows in a step makes the same calls by TakePartInStatistics. The calls come while other
   // sums of the step may be under way (`on_ready`): they need a channel of their own. An error of
   // the callback ends the call, and leaves sums behind that are worth nothing. Weights of a step
-  // are each rank's share of the rows; then Batch::groups must be empty.
+  // are each rank's share of the rows; then Batch::groups must be empty, and there are no
+  // microbatch_slots.
   SumOverRanks sum_statistics = nullptr;
   // With it: this one of so many ranks. Each puts its moments into a slot of its own, so that all
   // merge the same numbers in the order of ranks, to the same bits.

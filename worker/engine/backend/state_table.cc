@@ -397,6 +397,10 @@ absl::Status CheckCompileOptions(const CompileOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("max_groups ", options.max_groups, " with sum_statistics; expected 1"));
   }
+  if (options.sum_statistics && options.microbatch_slots > 0) {
+    return absl::InvalidArgumentError(absl::StrCat("microbatch_slots ", options.microbatch_slots,
+                                                   " with sum_statistics; expected 0"));
+  }
   return absl::OkStatus();
 }
 

@@ -150,6 +150,7 @@ AlignedBuffer::AlignedBuffer(int64_t bytes, Backing backing)
     auto file = SharedMemory::Create(bytes_);
     TY_CHECK_OK(file.status());
     file_ = *std::move(file);
+    file_->AskForLargePages();
     data_ = file_->data();
     // Its pages are taken now, as those of other buffers are.
     std::memset(data_, 0, static_cast<size_t>(bytes_));

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/env.h"
+#include "common/base/errors.h"
 #include "common/base/status_macros.h"
 #include "worker/parallel/collective.h"
 #include "worker/parallel/shm/peer_wait.h"
@@ -102,7 +102,7 @@ class SharedExchange final : public GradientExchange {
            value;
   }
   bool AllHaveReached(Counter counter, uint64_t value) const;
-  // Waits for all ranks. `operation` and `bucket` are for errors.
+  // Waits for all ranks. `operation` and `bucket` are for errors, whose sequence number is `value`.
   absl::Status Await(Counter counter, uint64_t value, absl::string_view operation, size_t bucket);
   absl::Status Break(absl::Status status);
   void Leave() {
@@ -201,9 +201,10 @@ absl::Status SharedExchange::Await(Counter counter, uint64_t value, absl::string
         wait_.Await(peer, WatchedWord{board.changes, board.sleepers}, begin + timeout_,
                     [&](uint32_t) { return HasReached(peer, counter, value); });
     if (end == PeerWaitEnd::kDone) continue;
-    const std::string name = absl::StrCat(operation, " of bucket ", bucket, " in step");
-    return Break(StatusOf(end, {gang_.members[rank()], name, step_},
-                          gang_.members[static_cast<size_t>(peer)], timeout_));
+    const Collective collective = {gang_.members[rank()], operation, static_cast<int64_t>(value)};
+    return Break(
+        Annotate(StatusOf(end, collective, gang_.members[static_cast<size_t>(peer)], timeout_),
+                 has_begun_ ? absl::StrCat("step ", step_, ", bucket ", bucket) : "checkpoint"));
   }
   Trace(CommEvent::Kind::kWait, bucket, begin, 0);
   return absl::OkStatus();
@@ -278,9 +279,12 @@ absl::Status SharedExchange::CheckPlans() {
   for (size_t of = 0; of < gang_.memory.size(); ++of) {
     const RankBoard& board = *gang_.boards[of];
     if (board.fingerprint != mine_.fingerprint) {
-      return Break(CollectiveMismatch(
-          {gang_.members[rank()], "reduce in step", step_},
-          absl::StrCat("rank ", gang_.members[of], " has other buckets, terms or ballots")));
+      const Collective collective = {gang_.members[rank()], "reduce",
+                                     static_cast<int64_t>(Count(1))};
+      return Break(Annotate(
+          CollectiveMismatch(collective, absl::StrCat("rank ", gang_.members[of],
+                                                      " has other buckets, terms or ballots")),
+          absl::StrCat("step ", step_, ", bucket 0")));
     }
     const RankMemory& memory = gang_.memory[of];
     for (int term = 0; term < plan_.terms[of]; ++term) {

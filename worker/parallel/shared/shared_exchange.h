@@ -17,7 +17,7 @@
 // those who have not noticed: its state is of no use then, as after any step that failed.
 //
 // A rank whose process ends is noticed within milliseconds, a silent one by the timeout. Errors
-// name the rank, `reduce` or `share` with the bucket, and the step.
+// name step and bucket, the ranks, `reduce` or `share`, and its sequence number.
 #pragma once
 
 #include <memory>

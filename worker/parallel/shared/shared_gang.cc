@@ -129,6 +129,7 @@ absl::Status Attach(const SharedArena& arena, const std::vector<Introduction>& r
                                                               static_cast<int64_t>(ranks[of].pid),
                                                               static_cast<int>(ranks[of].fd)),
                                                           static_cast<int64_t>(ranks[of].bytes)));
+    memory->AskForLargePages();
     gang.memory.push_back(MemoryAt(memory->data(), ranks[of]));
     gang.mappings.push_back(std::move(memory));
   }

@@ -7,11 +7,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/base/files.h"
+#include "common/base/shared_memory.h"
 
 namespace trainyard::parallel {
 
@@ -42,8 +43,7 @@ struct alignas(64) ChannelSlot {
   std::atomic<uint32_t> writers = 0;           // asleep on `read`
 };
 
-// An anonymous file in memory (memfd), mapped by all ranks: it is gone when the last of them is,
-// however they end.
+// Memory that all ranks of a gang map.
 class SharedSegment {
  public:
   static absl::StatusOr<std::unique_ptr<SharedSegment>> Create(int world_size);
@@ -51,7 +51,6 @@ class SharedSegment {
   std::string Address() const;
   static absl::StatusOr<std::unique_ptr<SharedSegment>> Attach(const std::string& address,
                                                                int world_size);
-  ~SharedSegment();
   SharedSegment(const SharedSegment&) = delete;
   SharedSegment& operator=(const SharedSegment&) = delete;
 
@@ -65,13 +64,10 @@ class SharedSegment {
  private:
   size_t channel_index(int from, int to) const;
 
-  SharedSegment(UniqueFd fd, void* base, size_t bytes, int world_size)
-      : fd_(std::move(fd)), base_(base), bytes_(bytes), world_size_(world_size) {}
-  static absl::StatusOr<std::unique_ptr<SharedSegment>> Map(UniqueFd fd, int world_size);
+  SharedSegment(std::unique_ptr<SharedMemory> memory, int world_size)
+      : memory_(std::move(memory)), world_size_(world_size) {}
 
-  const UniqueFd fd_;
-  void* const base_;
-  const size_t bytes_;
+  const std::unique_ptr<SharedMemory> memory_;
   const int world_size_;
 };
 

@@ -152,6 +152,17 @@ TEST(Resolve, OptimizersAreCheckedByTheirRules) {
   EXPECT_THAT(Fields(spec), ::testing::Contains("spec.optimizer.adamw.betas[0]"));
 }
 
+TEST(Resolve, StagesHaveNoNormOfAllGradients) {
+  v1::JobSpec spec = ValidSpec();
+  spec.mutable_devices()->set_count(2);
+  spec.mutable_stages()->set_count(2);
+  EXPECT_THAT(Fields(spec), IsEmpty());
+  spec.mutable_optimizer()->set_clip_norm(1);
+  EXPECT_THAT(Fields(spec), ElementsAre("spec.optimizer.clip_norm"));
+  spec.mutable_stages()->set_count(1);
+  EXPECT_THAT(Fields(spec), IsEmpty());
+}
+
 TEST(Resolve, MilestonesAscend) {
   v1::JobSpec spec = ValidSpec();
   for (const double epoch : {1.0, 1.0, 0.5}) {

@@ -65,11 +65,13 @@ inline Terms UnevenTerms(int ranks) {
 // Slots that any of the plans here needs.
 inline constexpr int kSlots = 6;
 
-// Of one term: of very different sizes, so that every other order of summation rounds differently.
+// Of one term: all of a float's digits, and very different sizes, so that every other order of
+// summation rounds differently.
 inline float TermValue(int64_t step, int term, int64_t element) {
-  const auto mixed = static_cast<uint32_t>(element * 2654435761 + term * 40503 + step * 977);
-  const auto mantissa = static_cast<float>(static_cast<int32_t>(mixed % 20011) - 10005);
-  return std::ldexp(mantissa, static_cast<int>((mixed >> 16) % 9));
+  auto mixed = static_cast<uint64_t>(element * 1000003 + term * 7919 + step) * 0x9E3779B97F4A7C15U;
+  mixed = (mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9U;
+  const auto digits = static_cast<float>(static_cast<int32_t>(mixed >> 40) - (1 << 23));
+  return std::ldexp(digits, -static_cast<int>((mixed >> 33) % 13));
 }
 
 // The plan evaluated in one place.

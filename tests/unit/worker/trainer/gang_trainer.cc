@@ -37,16 +37,28 @@ std::vector<run_dir::RankResult> GangTrainer::Run() {
   for (const char* name : {"gradients", "batch_norm"}) {
     further[name] = parallel::MakeLocalGroup(world_size);
   }
+  // Between neighbours of a pipeline; the second argument is the one before.
+  std::map<std::string, std::pair<std::shared_ptr<parallel::LocalGroup>, int>> between;
+  for (int before = 0; before + 1 < world_size; ++before) {
+    for (const char* name : {"activations_", "gradients_"}) {
+      between[absl::StrCat(name, before)] = {parallel::MakeLocalGroup(2), before};
+    }
+  }
   std::vector<run_dir::RankResult> results(static_cast<size_t>(world_size));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {
+      Clock& clock = clocks_.contains(rank) ? *clocks_.at(rank) : *Clock::Real();
       RankOptions options{.run_dir = dir_.root(), .rank = rank, .connect = {}};
       // Held here too, so that a rank that fails before it connects is lost to the others.
       auto host = parallel::MakeLocalCommunicator(group, rank);
       std::map<std::string, std::unique_ptr<parallel::Communicator>> lines;
       for (const auto& [name, line] : further) {
         lines[name] = parallel::MakeLocalCommunicator(line, rank);
+      }
+      for (const auto& [name, line] : between) {
+        if (rank != line.second && rank != line.second + 1) continue;
+        lines[name] = parallel::MakeLocalCommunicator(line.first, rank - line.second);
       }
       options.connect = [&](const run_dir::Assignment&,
                             engine::MemoryKind arena) -> absl::StatusOr<Communicators> {
@@ -61,7 +73,7 @@ std::vector<run_dir::RankResult> GangTrainer::Run() {
         return communicators;
       };
       options.choose_device = choose_device_;
-      results[static_cast<size_t>(rank)] = RunRank(options, signals(rank), *Clock::Real());
+      results[static_cast<size_t>(rank)] = RunRank(options, signals(rank), clock);
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -123,6 +123,9 @@ TEST_F(ReporterTest, EveryRecordPromisesTheNextOne) {
   EXPECT_EQ(promised(), absl::Seconds(40));
   ASSERT_TRUE(reporter.EnterState(run_dir::Progress::State::kEvaluating).ok());
   EXPECT_EQ(promised(), absl::Minutes(30));
+  ASSERT_TRUE(reporter.Promise(absl::Seconds(20)).ok());
+  ASSERT_TRUE(reporter.EnterState(run_dir::Progress::State::kEvaluating).ok());
+  EXPECT_EQ(promised(), absl::Seconds(20)) << "a checkpoint that is done meanwhile changes nothing";
   ASSERT_TRUE(reporter.Close().ok());
   EXPECT_EQ(promised(), absl::Minutes(1));
 }

@@ -68,6 +68,7 @@ absl::Status CpuExecutable::Backward(const Batch& batch, int64_t rows, int slot,
   TY_RETURN_IF_ERROR(CheckForwardDone(kept.rows, rows, slot));
   kept.rows = 0;
   kept.state.labels = batch.labels.data();
+  groups_.Set(batch.groups);
   Program& program = *training_programs_.at(rows);
   TY_RETURN_IF_ERROR(RunToReduction(program, InputsOf(batch, slot), program.forward_calls, slot,
                                     rows, weight, kept.state, on_ready));

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -221,13 +222,14 @@ TEST_P(BatchNormGroups, StepAsAccumulateAndUpdateDo) {
 }
 
 // Each row's values are rounded alike whatever rows lie around it, so decisions are the same too.
+// But the gradients of weights may be, too, before they are added up: by 2^-9 for each replica.
 TEST_P(BatchNormGroups, AddTheSameInSixteenBits) {
   if (GetParam() != testing::TestedBackend()) GTEST_SKIP() << "the reference has f32 and f64";
   for (const Precision precision : {Precision::kBf16, Precision::kF16}) {
     if (!testing::Has(precision)) continue;
     for (const NamedModel& model : Models()) {
       SCOPED_TRACE(absl::StrCat(model.name, ", ", PrecisionName(precision)));
-      CompareWithSeparate(GetParam(), model.graph, {.precision = precision}, 2e-3);
+      CompareWithSeparate(GetParam(), model.graph, {.precision = precision}, 4 * std::exp2(-9));
     }
   }
 }

@@ -290,6 +290,9 @@ TEST_P(StatisticsOfRanks, RefuseGroupsAndOptionsThatMakeNoSense) {
   options.max_groups = 2;
   EXPECT_EQ(code(options), absl::StatusCode::kInvalidArgument);
   options = good;
+  options.microbatch_slots = 1;
+  EXPECT_EQ(code(options), absl::StatusCode::kInvalidArgument);
+  options = good;
   options.statistics_rank = 1;
   EXPECT_EQ(code(options), absl::StatusCode::kInvalidArgument);
   options.statistics_rank = -1;

@@ -1,0 +1,99 @@
+#include "worker/trainer/pipeline_setup.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "worker/parallel/replicas.h"
+#include "worker/trainer/memory.h"
+#include "worker/trainer/model_setup.h"
+#include "worker/trainer/stage_plan.h"
+#include "worker/trainer/training.h"
+
+namespace trainyard::trainer {
+namespace {
+
+// All ranks choose the same cuts, whatever each could measure: by the shape of a common machine.
+constexpr MachineSpeed kCommonMachine = {.flops_per_second = 1e11, .bytes_per_second = 1e10};
+
+// Where rows are coupled, or sums have one order, a replica is computed as one microbatch.
+bool ComputesReplicasAlone(const run_dir::TrainingSpec& spec, const engine::Graph& model) {
+  return CouplesRows(model) || spec.train.is_bitwise;
+}
+
+}  // namespace
+
+absl::Status CompileStage(const run_dir::Assignment& assignment, Training& training) {
+  const run_dir::TrainingSpec& spec = training.spec;
+  const int stages = spec.stages.count;
+  run_dir::TrainingSpec one = spec;
+  one.devices = stages;
+  TY_ASSIGN_OR_RETURN(const PipelinePlan plan, PlanStages(one, {.backend = assignment.backend,
+                                                                .threads = training.threads,
+                                                                .machine = kCommonMachine}));
+  const int64_t limit = MemoryOfRank(assignment, training.rank);
+  const auto mine = static_cast<size_t>(training.rank);
+  TY_RETURN_IF_ERROR(engine::CheckFits(plan.stages[mine].memory, limit, 0));
+  const CompileTarget target = {.backend = assignment.backend, .threads = training.threads};
+  TY_ASSIGN_OR_RETURN(PreparedModel model, PrepareModel(one, target));
+  TY_ASSIGN_OR_RETURN(const auto backend, engine::MakeBackend(assignment.backend));
+  const bool is_alone = ComputesReplicasAlone(spec, model.graph);
+  const int64_t rows =
+      is_alone
+          ? parallel::ReplicaRows(spec.train.global_batch, 0, training.identity.replicas).size()
+          : model.hosted_rows;
+  model.options.max_groups = 1;
+  const PipelineOptions options = {.schedule = ScheduleOf(spec.stages.schedule),
+                                   .stages = stages,
+                                   .stage = training.rank,
+                                   .microbatches = is_alone ? 1 : plan.microbatches,
+                                   .batch_rows = rows};
+  TY_ASSIGN_OR_RETURN(auto executable,
+                      PipelineExecutable::Create(*backend, model.graph, plan.cuts, model.optimizer,
+                                                 model.options, options, *Clock::Real()));
+  PipelinePlace& place = training.pipeline.emplace();
+  place.cuts = plan.cuts;
+  place.executable = executable.get();
+  TY_ASSIGN_OR_RETURN(place.tensors, StateOfStages(model.graph, plan.cuts, model.optimizer));
+  place.whole = std::make_unique<HeldState>(place.tensors);
+  training.planned_bytes = executable->memory_plan().total();
+  training.executable = std::move(executable);
+  training.max_rows = rows;
+  training.computes_replicas_alone = is_alone;
+  training.replica_room = {training.identity.replicas};
+  if (training.rank == 0) {
+    LogInfo("planned a pipeline", {{"cuts", absl::StrJoin(plan.cuts, ", ")},
+                                   {"schedule", plan.schedule},
+                                   {"microbatches", absl::StrCat(options.microbatches)},
+                                   {"bubble", absl::StrCat(plan.prediction.bubble)}});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JoinPipeline(Training& training) {
+  PipelinePlace& place = *training.pipeline;
+  TY_ASSIGN_OR_RETURN(PipelineLinks links,
+                      ConnectNeighbours(training.communicators.connect_group, 0,
+                                        training.spec.stages.count, training.rank));
+  place.executable->Connect(std::move(links));
+  const auto give = [&place](size_t i) -> absl::StatusOr<std::vector<float>> {
+    std::vector<float> values(
+        static_cast<size_t>(engine::ElementCount(place.tensors[i].tensor.shape)));
+    TY_RETURN_IF_ERROR(place.whole->ReadState(i, absl::MakeSpan(values)));
+    return values;
+  };
+  return ScatterState(place.tensors, give, *training.communicators.host, *place.executable);
+}
+
+absl::Status GatherStages(Training& training) {
+  PipelinePlace& place = *training.pipeline;
+  return GatherState(place.tensors, *place.executable, *training.communicators.host,
+                     [&place](size_t i, const std::vector<float>& values) {
+                       return place.whole->WriteState(i, values);
+                     });
+}
+
+}  // namespace trainyard::trainer
