@@ -25,10 +25,6 @@ cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work);
 // Leaves `error` for cudaGetLastError of this thread where it is one, and returns it.
 cudaError_t RecordError(cudaError_t error);
 
-// Runs one piece of what waits on the current device, if any can run: a device works on while the
-// host asks another library again and again.
-void LetDeviceWork();
-
 // Bytes of device memory that were allocated and not freed, over all devices.
 int64_t LiveBytes();
 

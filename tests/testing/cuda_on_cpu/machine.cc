@@ -255,13 +255,6 @@ void SetDeviceCount(int count) {
   machine.device_count = count;
 }
 
-void LetDeviceWork() {
-  Machine& machine = Machine::Get();
-  Lock lock(machine.mutex);
-  Device& device = machine.CurrentDevice();
-  if (!device.running) machine.RunOne(device, lock, /*may_block=*/true);
-}
-
 void SetDeviceBytes(int64_t bytes) {
   Machine& machine = Machine::Get();
   const Lock lock(machine.mutex);

@@ -20,6 +20,8 @@ struct BucketEvents {
   OwnedEvent begun;    // its collectives may begin
   OwnedEvent summed;   // the reduction holds its sum
   OwnedEvent updated;  // this rank has updated its block
+  OwnedEvent sending;  // its parameters leave
+  OwnedEvent shared;   // all parameters of the bucket are here
 };
 
 class NcclExchange final : public GradientExchange {
@@ -46,10 +48,14 @@ class NcclExchange final : public GradientExchange {
       TY_RETURN_IF_ERROR(events.ready.Create(EventTimes::kTaken));
       TY_RETURN_IF_ERROR(events.begun.Create(EventTimes::kTaken));
       TY_RETURN_IF_ERROR(events.summed.Create(EventTimes::kTaken));
-      TY_RETURN_IF_ERROR(events.updated.Create());
+      TY_RETURN_IF_ERROR(events.updated.Create(EventTimes::kTaken));
+      TY_RETURN_IF_ERROR(events.sending.Create(EventTimes::kTaken));
+      TY_RETURN_IF_ERROR(events.shared.Create(EventTimes::kTaken));
     }
-    TY_RETURN_IF_ERROR(done_.Create());
-    return MakeRoom();
+    TY_RETURN_IF_ERROR(done_.Create(EventTimes::kTaken));
+    TY_RETURN_IF_ERROR(MakeRoom());
+    TY_RETURN_IF_ERROR(ConnectPairs());
+    return blocks_.Agree();
   }
 
   absl::Span<const Bucket> buckets() const override { return buckets_; }
@@ -63,8 +69,8 @@ class NcclExchange final : public GradientExchange {
     options_.memory.plan = plan;
     options_.memory.term_slots.assign(term_slots.begin(), term_slots.end());
     blocks_.SetPlan(plan, term_slots);
-    is_agreed_ = false;
-    return MakeRoom();
+    TY_RETURN_IF_ERROR(MakeRoom());
+    return blocks_.Agree();
   }
   void set_timeout(absl::Duration timeout) override {
     device_.set_timeout(timeout);
@@ -78,9 +84,7 @@ class NcclExchange final : public GradientExchange {
     reduced_ = 0;
     bytes_sent_ = 0;
     begin_uptime_ = Clock::Real()->Uptime();
-    if (is_agreed_) return absl::OkStatus();
-    is_agreed_ = true;
-    return InStep(blocks_.Agree());
+    return absl::OkStatus();
   }
 
   absl::Status Ready(int64_t end) override {
@@ -98,17 +102,20 @@ class NcclExchange final : public GradientExchange {
 
   absl::Status Share(size_t bucket) override {
     if (blocks_.IsForAll(bucket)) return absl::OkStatus();
-    TY_RETURN_IF_ERROR(Mark(events_[bucket].updated, options_.compute));
-    TY_RETURN_IF_ERROR(Follow(stream_.get(), events_[bucket].updated));
-    return InBucket(bucket, EnqueueGather(bucket, options_.memory.parameters));
+    const BucketEvents& events = events_[bucket];
+    TY_RETURN_IF_ERROR(Mark(events.updated, options_.compute));
+    TY_RETURN_IF_ERROR(Follow(stream_.get(), events.updated));
+    TY_RETURN_IF_ERROR(Mark(events.sending, stream_.get()));
+    TY_RETURN_IF_ERROR(InBucket(bucket, EnqueueGather(bucket, options_.memory.parameters)));
+    return Mark(events.shared, stream_.get());
   }
 
   absl::Status Finish(absl::Span<double> ballots) override {
     TY_CHECK(reduced_ == buckets_.size());
     TY_RETURN_IF_ERROR(Mark(done_, stream_.get()));
     TY_RETURN_IF_ERROR(Follow(options_.compute, done_));
-    TY_RETURN_IF_ERROR(InStep(blocks_.GatherBallots(ballot_, ballots)));
     TY_RETURN_IF_ERROR(InStep(device_.Await(done_.get())));
+    TY_RETURN_IF_ERROR(InStep(blocks_.GatherBallots(ballot_, ballots)));
     return TakeTimes();
   }
 
@@ -149,6 +156,26 @@ class NcclExchange final : public GradientExchange {
   float* Memory(int slot) const {
     return slot < 0 ? options_.memory.reduction.data()
                     : options_.memory.slots[static_cast<size_t>(slot)].data();
+  }
+
+  // NCCL connects two ranks when they first talk, which would hold up a step.
+  absl::Status ConnectPairs() {
+    if (ranks() == 1) return absl::OkStatus();
+    float* memory = nullptr;
+    TY_RETURN_IF_ERROR(
+        FromCuda(cudaMalloc(reinterpret_cast<void**>(&memory), 2 * ranks() * sizeof(float)),
+                 "connecting ranks"));
+    std::vector<NcclCommunicator::Message> sends, receives;
+    for (int peer = 0; peer < device_.world_size(); ++peer) {
+      if (peer == device_.rank()) continue;
+      sends.push_back({peer, memory + peer, 1});
+      receives.push_back({peer, memory + ranks() + peer, 1});
+    }
+    absl::Status status = device_.EnqueueMessages("connect", sends, receives, stream_.get());
+    if (status.ok()) status = Mark(done_, stream_.get());
+    if (status.ok()) status = device_.Await(done_.get());
+    (void)cudaFree(memory);
+    return status;
   }
 
   // For the other ranks' terms of the own block, of the largest bucket.
@@ -270,35 +297,48 @@ class NcclExchange final : public GradientExchange {
     return device_.EnqueueMessages("all_gather", sends, receives, stream_.get());
   }
 
+  static absl::StatusOr<absl::Duration> Between(const OwnedEvent& from, const OwnedEvent& to) {
+    float milliseconds = 0;
+    TY_RETURN_IF_ERROR(FromCuda(cudaEventElapsedTime(&milliseconds, from.get(), to.get()),
+                                "times of a step's communication"));
+    return std::max(absl::ZeroDuration(), absl::Milliseconds(static_cast<double>(milliseconds)));
+  }
+
+  // Adds what happened on the device from `from` to `to` to `stats`.
+  absl::Status AddEvent(CommEvent::Kind kind, size_t bucket, const OwnedEvent& from,
+                        const OwnedEvent& to, CommStats& stats) {
+    TY_ASSIGN_OR_RETURN(const absl::Duration took, Between(from, to));
+    stats.total += took;
+    if (!traces_) return absl::OkStatus();
+    TY_ASSIGN_OR_RETURN(const absl::Duration before, Between(to, done_));
+    // The host saw the end of all of it a moment ago.
+    const absl::Duration end = std::max(begin_uptime_, end_uptime_ - before);
+    stats.events.push_back({.kind = kind,
+                            .bucket = static_cast<int64_t>(bucket),
+                            .begin = std::max(begin_uptime_, end - took),
+                            .end = end,
+                            .bytes = 0});
+    return absl::OkStatus();
+  }
+
   // The device has done all of the step's communication.
   absl::Status TakeTimes() {
     CommStats stats;
     stats.bytes_sent = bytes_sent_;
-    const auto seconds = [](const OwnedEvent& from, const OwnedEvent& to, double& value) {
-      float milliseconds = 0;
-      TY_RETURN_IF_ERROR(FromCuda(cudaEventElapsedTime(&milliseconds, from.get(), to.get()),
-                                  "times of a step's communication"));
-      value = static_cast<double>(milliseconds) / 1e3;
-      return absl::OkStatus();
-    };
+    end_uptime_ = Clock::Real()->Uptime();
     for (size_t i = 0; i < buckets_.size(); ++i) {
-      double begin = 0, took = 0;
-      TY_RETURN_IF_ERROR(seconds(events_.front().ready, events_[i].begun, begin));
-      TY_RETURN_IF_ERROR(seconds(events_[i].begun, events_[i].summed, took));
-      stats.total += absl::Seconds(took);
-      if (!traces_) continue;
-      const absl::Duration at = begin_uptime_ + absl::Seconds(begin);
-      stats.events.push_back({.kind = CommEvent::Kind::kReduce,
-                              .bucket = static_cast<int64_t>(i),
-                              .begin = at,
-                              .end = at + absl::Seconds(took),
-                              .bytes = 0});
+      TY_RETURN_IF_ERROR(
+          AddEvent(CommEvent::Kind::kReduce, i, events_[i].begun, events_[i].summed, stats));
+    }
+    for (size_t i = 0; i < buckets_.size(); ++i) {
+      if (blocks_.IsForAll(i)) continue;
+      TY_RETURN_IF_ERROR(
+          AddEvent(CommEvent::Kind::kShare, i, events_[i].sending, events_[i].shared, stats));
     }
     if (!buckets_.empty()) {
       // Behind the end of backward, which made the last bucket ready, nothing hides it.
-      double exposed = 0;
-      TY_RETURN_IF_ERROR(seconds(events_.back().ready, events_.back().summed, exposed));
-      stats.exposed = std::min(stats.total, absl::Seconds(exposed));
+      TY_ASSIGN_OR_RETURN(const absl::Duration exposed, Between(events_.back().ready, done_));
+      stats.exposed = std::min(stats.total, exposed);
     }
     stats_ = std::move(stats);
     return absl::OkStatus();
@@ -318,9 +358,9 @@ class NcclExchange final : public GradientExchange {
   int64_t step_ = 0;
   size_t reduced_ = 0;
   int64_t bytes_sent_ = 0;
-  bool is_agreed_ = false;
   bool traces_ = false;
   absl::Duration begin_uptime_;
+  absl::Duration end_uptime_;
   CommStats stats_;
 };
 

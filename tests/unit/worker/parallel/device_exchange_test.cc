@@ -22,8 +22,9 @@ namespace {
 
 // As the kernel that adds sums does, in the order of the stream.
 absl::Status AddLeft(const float* left, float* sums, int64_t count, cudaStream_t stream) {
-  CheckCuda(cudaStreamSynchronize(stream));
-  for (int64_t i = 0; i < count; ++i) sums[i] = left[i] + sums[i];
+  CheckCuda(cuda_on_cpu::Enqueue(stream, [left, sums, count] {
+    for (int64_t i = 0; i < count; ++i) sums[i] = left[i] + sums[i];
+  }));
   return absl::OkStatus();
 }
 
@@ -47,10 +48,12 @@ struct Memory {
     std::vector<float> host;
     std::unique_ptr<DeviceFloats> on_device;
 
-    void Load(int64_t begin, int64_t end) const {
-      CheckCuda(cudaMemcpy(on_device->span().data() + begin, host.data() + begin,
-                           static_cast<size_t>(end - begin) * sizeof(float),
-                           cudaMemcpyHostToDevice));
+    // In the order of the stream: the host goes on.
+    void Load(int64_t begin, int64_t end, cudaStream_t stream) const {
+      float* const to = on_device->span().data();
+      CheckCuda(cuda_on_cpu::Enqueue(stream, [to, from = host.data(), begin, end] {
+        std::copy(from + begin, from + end, to + begin);
+      }));
     }
     void Store(int64_t begin, int64_t end) {
       CheckCuda(cudaMemcpy(host.data() + begin, on_device->span().data() + begin,
@@ -93,8 +96,8 @@ class OverHost final : public GradientExchange {
     return inner_->Begin(step, ballot);
   }
   absl::Status Ready(int64_t end) override {
-    memory_.reduction.Load(ready_, end);
-    for (const Memory::Pair& slot : memory_.slots) slot.Load(ready_, end);
+    memory_.reduction.Load(ready_, end, memory_.compute);
+    for (const Memory::Pair& slot : memory_.slots) slot.Load(ready_, end, memory_.compute);
     ready_ = end;
     return inner_->Ready(end);
   }
@@ -107,7 +110,7 @@ class OverHost final : public GradientExchange {
   }
   absl::Status Share(size_t bucket) override {
     if (is_sharded() && OwnBlock(bucket).end <= Parameters()) {
-      memory_.parameters.Load(OwnBlock(bucket).begin, OwnBlock(bucket).end);
+      memory_.parameters.Load(OwnBlock(bucket).begin, OwnBlock(bucket).end, memory_.compute);
     }
     return inner_->Share(bucket);
   }
