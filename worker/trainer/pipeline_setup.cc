@@ -56,6 +56,7 @@ absl::Status CompileStage(const run_dir::Assignment& assignment, Training& train
                                                  model.options, options, *Clock::Real()));
   PipelinePlace& place = training.pipeline.emplace();
   place.cuts = plan.cuts;
+  place.predicted_bubble = plan.prediction.bubble;
   place.executable = executable.get();
   TY_ASSIGN_OR_RETURN(place.tensors, StateOfStages(model.graph, plan.cuts, model.optimizer));
   place.whole = std::make_unique<HeldState>(place.tensors);
