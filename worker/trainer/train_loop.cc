@@ -77,6 +77,10 @@ TrainLoop::TrainLoop(Training& training, Reporter& reporter, const Signals& sign
 void TrainLoop::StartHosting() {
   rows_.Start(plan_, step_);
   compute_.set_syncs_statistics(training_.statistics != nullptr);
+  // Where its parts are replicas; else one part is cut into microbatches.
+  if (training_.pipeline.has_value() && training_.computes_replicas_alone) {
+    compute_.set_pipeline(training_.pipeline->executable);
+  }
   if (training_.sums.has_value()) compute_.set_sums(*training_.sums);
   ReportHosting();
 }
