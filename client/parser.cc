@@ -42,6 +42,7 @@ class Grammar {
     AddSteering();
     AddResources();
     AddSharing();
+    AddBench();
     AddData();
     AddMachine();
   }
@@ -196,11 +197,27 @@ class Grammar {
     logs->add_option("--tail", options_.tail_lines, "Only the last so many lines of each rank")
         ->check(CLI::Range(0, 1'000'000).description(""));
     CLI::App* metrics =
-        Verb("metrics", "Draw or print the metrics of a job", "last --metric train.loss");
-    OneJob(metrics);
+        Verb("metrics", "Draw or print the metrics of a job",
+             "last --metric train.loss\n"
+             "  trainyard metrics last comm      what communication costs, and how much is hidden");
+    metrics
+        ->add_option("JOB", options_.selectors,
+                     absl::StrCat(kSelectors,
+                                  "; then words for groups of metrics: comm for comm.* and "
+                                  "compute.*, gpu for gpu.*"))
+        ->required()
+        ->type_name("JOB [GROUP ...]");
     metrics->add_option("--metric", options_.metrics, "Only this metric; may be repeated")
         ->allow_extra_args(false);
     metrics->add_flag("-f,--follow", options_.follow, "Print points as they come");
+    CLI::App* trace = Verb("trace", "Make one timeline of those of the ranks, for a browser",
+                           "last -O trace.json");
+    OneJob(trace);
+    trace->add_option("--rank", options_.rank, "Only this rank")
+        ->check(CLI::Range(0, 4095).description(""));
+    trace->add_option("--attempt", options_.attempt, "Of this attempt (the newest)")
+        ->check(CLI::Range(1, 1'000'000).description(""));
+    trace->add_option("-O,--output-file", options_.output_file, "File to write (standard output)");
     CLI::App* diff = Verb("diff", "Show the differences of two jobs' specs", "@~1 last");
     diff->add_option("JOB", options_.selectors, kSelectors)->required()->expected(2);
     CLI::App* wait = Verb("wait", "Wait until jobs have ended", "last --timeout 10min");
@@ -362,6 +379,32 @@ class Grammar {
     }
   }
 
+  void AddBench() {
+    CLI::App* bench = Group("bench", "Measure a job on several numbers of devices");
+    CLI::App* scaling = Verb(bench, "scaling",
+                             "Run a spec on each number of devices; tell speed-up, what more would "
+                             "give, and whether the results agree",
+                             "jobs/googlenet-cifar10-small.yaml --devices 1,2 -O report");
+    scaling
+        ->add_option("JOB|FILE", options_.source,
+                     "A job whose spec is taken (12, last), or a spec in YAML or JSON")
+        ->required();
+    scaling->add_option("--devices", options_.device_counts, "Numbers of devices, ascending: 1,2,4")
+        ->required();
+    scaling->add_option("--steps", options_.steps, "Steps of each run (120)")
+        ->check(CLI::Range(10, 10'000).description(""));
+    scaling->add_option("--runs", options_.runs, "Runs of each; the median counts (1)")
+        ->check(CLI::Range(1, 100).description(""));
+    scaling
+        ->add_option("--set", options_.set,
+                     "Change of the spec for all runs, PATH=VALUE; may be repeated")
+        ->allow_extra_args(false);
+    scaling->add_option(
+        "-O,--output-file", options_.output_file,
+        "File for the report as JSON, or a folder for scaling.json and scaling.svg");
+    scaling->add_option("--svg", options_.svg_file, "File for the picture");
+  }
+
   void AddMachine() {
     CLI::App* up =
         Verb("up", "Start a server and a worker on this machine", "--detach --cpu_devices 2");
@@ -370,8 +413,18 @@ class Grammar {
     up->add_option("--listen", options_.listen,
                    "Address of the server (unix:<state_dir>/server/server.sock)");
     up->add_option("--worker_name", options_.worker_name, "Name of the worker (the host's name)");
-    up->add_option("--cpu_devices", options_.cpu_devices, "Number of CPU devices")
-        ->check(CLI::Range(1, 1024).description(""));
+    up->add_option("--cpu_devices", options_.cpu_devices,
+                   "CPU devices: 2; unequal ones as devices x threads, 1x2,2x1, or as threads @ "
+                   "processors of each, 1@0,1@1,1@1")
+        ->check(CLI::Validator(
+            [](const std::string& text) {
+              const bool has_form = !text.empty() && text[0] >= '1' && text[0] <= '9' &&
+                                    text.find_first_not_of("0123456789x@,-") == std::string::npos;
+              return has_form ? "" : absl::StrCat("'", text, "' names no CPU devices: 2, 1x2,2x1");
+            },
+            ""));
+    up->add_flag("--share_cpus", options_.share_cpus,
+                 "CPU devices share all processors, so that there may be more of them");
     up->add_option("--threads_per_device", options_.threads_per_device, "Threads of a CPU device")
         ->check(CLI::Range(1, 1024).description(""));
     up->add_option("--dataset_dir", options_.dataset_dir, "Folder of the data sets");

@@ -49,6 +49,8 @@ ParsedFlags ParseFlags(int argc, char** argv, const std::string& default_state_d
               "Nobody is preempted who has run for less");
   AddDuration(app, "--checkpoint_wait", config.checkpoint_wait_us,
               "Longest wait for the checkpoint before a preemption or a drain stops a job");
+  AddDuration(app, "--grow_after", config.grow_after_us,
+              "An elastic job keeps its size for at least so long before it grows");
   AddDuration(app, "--fair_share_half_life", config.usage_half_life_us,
               "Use of devices so long ago counts half");
   AddDuration(app, "--overdue_after", config.overdue_after_us,

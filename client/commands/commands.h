@@ -20,6 +20,8 @@ Result Show(const Context& context);
 Result Watch(const Context& context);
 Result Logs(const Context& context);
 Result Metrics(const Context& context);
+Result Trace(const Context& context);
+Result BenchScaling(const Context& context);
 Result Cancel(const Context& context);
 Result Suspend(const Context& context);
 Result Resume(const Context& context);

@@ -64,6 +64,15 @@ struct Options {
   int64_t tail_lines = -1;  // -1: all
   // metrics
   std::vector<std::string> metrics;
+  // trace; bench scaling: output_file
+  int attempt = 0;  // 0: the newest
+  std::string output_file;
+  // bench scaling; output_file: a file that ends in .json, or a folder
+  std::string source;         // a job, or a file
+  std::string device_counts;  // "1,2,4"
+  int64_t steps = 0;          // 0: chosen
+  int runs = 1;
+  std::string svg_file;
   // wait
   std::string timeout;
   // cancel, suspend, workers cordon
@@ -96,7 +105,8 @@ struct Options {
   std::string state_dir;
   std::string listen;
   std::string worker_name;
-  int cpu_devices = 0;         // 0: the worker decides
+  std::string cpu_devices;  // empty: the worker decides
+  bool share_cpus = false;
   int threads_per_device = 0;  // 0: the worker decides
   std::string dataset_dir;
   bool detach = false;

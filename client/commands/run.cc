@@ -38,6 +38,8 @@ link::ExitCode Run(const Context& context, const std::vector<VerbInfo>& verbs) {
       {"watch", Watch},
       {"logs", Logs},
       {"metrics", Metrics},
+      {"trace", Trace},
+      {"bench scaling", BenchScaling},
       {"cancel", Cancel},
       {"suspend", Suspend},
       {"resume", Resume},

@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "client/commands/commands.h"
 #include "client/commands/follow.h"
+#include "client/commands/hosting_table.h"
 #include "client/commands/selector.h"
 #include "client/output/progress.h"
 #include "client/output/proto_text.h"
@@ -118,6 +119,7 @@ void PrintJob(const Context& context, const v1::Job& job) {
     if (job.state() != v1::JOB_STATE_RUNNING) view.eta.reset();
     sheet.Line("progress", output::ProgressTextLine(view));
   }
+  sheet.Line("hosting", HostingText(job));
   sheet.Line("metrics", FinalMetrics(job));
   if (job.progress().checkpoint_step() > 0) {
     sheet.Line("checkpoint", absl::StrCat("step ", job.progress().checkpoint_step()));

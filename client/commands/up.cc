@@ -115,7 +115,8 @@ absl::Status StartWorker(const Context& context, const Machine& machine, const s
   const auto add = [&args](const char* flag, const std::string& value) {
     args.insert(args.end(), {flag, value});
   };
-  if (options.cpu_devices > 0) add("--cpu_devices", absl::StrCat(options.cpu_devices));
+  if (!options.cpu_devices.empty()) add("--cpu_devices", options.cpu_devices);
+  if (options.share_cpus) args.push_back("--share_cpus");
   if (options.threads_per_device > 0) {
     add("--threads_per_device", absl::StrCat(options.threads_per_device));
   }

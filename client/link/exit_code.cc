@@ -9,6 +9,7 @@ ExitCode ExitCodeOf(const absl::Status& status) {
   const std::string reason = ErrorReason(status);
   if (reason == "STATE_LOCKED" || reason == "ADDRESS_IN_USE") return kConflict;
   if (reason == "DISK_FULL") return kFailed;
+  if (reason == "JOB_ENDED_BADLY") return kJobEndedBadly;
   switch (status.code()) {
     case absl::StatusCode::kOk:
       return kOk;

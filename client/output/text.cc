@@ -124,6 +124,14 @@ std::string PercentText(double fraction) {
   return absl::StrFormat("%.1f%%", fraction * 100);
 }
 
+std::string SecondsText(double seconds) {
+  if (!std::isfinite(seconds)) return NumberText(seconds);
+  const double size = std::abs(seconds);
+  if (size >= 1 || size == 0) return absl::StrFormat("%.3g s", seconds);
+  if (size >= 1e-3) return absl::StrFormat("%.3g ms", seconds * 1e3);
+  return absl::StrFormat("%.3g us", seconds * 1e6);
+}
+
 std::string RateText(double per_second) {
   if (!std::isfinite(per_second)) return NumberText(per_second);
   return per_second < 100 ? absl::StrFormat("%.1f", per_second)

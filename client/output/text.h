@@ -43,6 +43,8 @@ absl::Duration ToDuration(const google::protobuf::Duration& duration);
 std::string NumberText(double value);
 // "86.2%".
 std::string PercentText(double fraction);
+// "1.24 ms", "530 us", "12.5 s".
+std::string SecondsText(double seconds);
 // "5,412".
 std::string RateText(double per_second);
 

@@ -87,6 +87,25 @@ struct Submission {
   friend bool operator==(const Submission&, const Submission&) = default;
 };
 
+// Which replicas a rank computes.
+struct RankHosting {
+  int32_t rank = 0;
+  int32_t first_replica = 0;
+  int32_t replicas = 0;
+  int32_t stage = 0;         // of the pipeline
+  double samples_per_s = 0;  // of the rank by itself; 0: unknown
+
+  friend bool operator==(const RankHosting&, const RankHosting&) = default;
+};
+
+// Who computes what, and why. Shown to people; nothing is decided by it.
+struct Hosting {
+  std::vector<RankHosting> ranks;
+  std::string reason;
+
+  friend bool operator==(const Hosting&, const Hosting&) = default;
+};
+
 // Where training stands, as the trainer reports it.
 struct Progress {
   int64_t step = 0;
@@ -96,6 +115,8 @@ struct Progress {
   double samples_per_s = 0;
   double data_wait_fraction = 0;
   int64_t eta_us = 0;  // expected time left; 0: unknown
+  // Shared by all copies; null before the first step.
+  std::shared_ptr<const Hosting> hosting = nullptr;
 
   friend bool operator==(const Progress&, const Progress&);
 };

@@ -78,7 +78,9 @@ void Yard::Impl::FireTimers(Now now) {
 // enough to grow, a reservation begins. And new jobs may have been told to wait.
 std::optional<int64_t> Yard::Impl::NextPass() const {
   std::optional<int64_t> next = reservation_deadline_us_;
-  if (!running_.empty()) TakeEarlier(next, planned_at_.uptime_us + config_.replan_us);
+  // Where growth may come sooner than that, so does the pass; but not many a second.
+  const int64_t interval_us = std::max(std::min(config_.replan_us, config_.grow_after_us), kSecond);
+  if (!running_.empty()) TakeEarlier(next, planned_at_.uptime_us + interval_us);
   if (has_new_jobs_) TakeEarlier(next, PassForNewJobs());
   return next;
 }

@@ -114,6 +114,7 @@ grpc::ServerUnaryReactor* AgentServiceImpl::AppendLog(grpc::CallbackServerContex
                                                       v1::AppendResponse* response) {
   RequestCheck check;
   const AttemptId attempt = CheckStreamRequest(*request, check);
+  const runtime::RankStream stream = check.Stream("stream", request->stream());
   check.NotNegative("offset", request->offset());
   check.MaxBytes("data", request->data(), kChunkBytesMax);
   if (!check.ok()) return Finished(context, check.Take());
@@ -124,9 +125,9 @@ grpc::ServerUnaryReactor* AgentServiceImpl::AppendLog(grpc::CallbackServerContex
         TY_RETURN_IF_ERROR(yard.CheckStream(request->session(), attempt, request->fencing_token()));
         return CheckRank(yard, request->session(), attempt, request->rank());
       },
-      [this, reactor, request, response, attempt] {
-        const auto end =
-            services_.logs.Append({attempt, request->rank()}, request->offset(), request->data());
+      [this, reactor, request, response, attempt, stream] {
+        const auto end = services_.logs.Append({attempt, request->rank(), stream},
+                                               request->offset(), request->data());
         if (end.ok()) services_.notifier.Notify(attempt.job, runtime::kLogGrew);
         FinishAppend(reactor, end, response);
       });

@@ -67,6 +67,16 @@ void SetProgress(const core::Progress& progress, int64_t checkpoint_step, v1::Pr
   proto.set_data_wait_fraction(progress.data_wait_fraction);
   if (progress.eta_us > 0) *proto.mutable_eta() = ToDuration(progress.eta_us);
   proto.set_checkpoint_step(checkpoint_step);
+  if (progress.hosting == nullptr) return;
+  for (const core::RankHosting& host : progress.hosting->ranks) {
+    v1::RankHosting* added = proto.add_hosting();
+    added->set_rank(host.rank);
+    added->set_first_replica(host.first_replica);
+    added->set_replicas(host.replicas);
+    added->set_stage(host.stage);
+    added->set_samples_per_s(host.samples_per_s);
+  }
+  proto.set_hosting_reason(progress.hosting->reason);
 }
 
 void SetProvenance(const core::JobRecord& job, v1::Provenance& proto) {

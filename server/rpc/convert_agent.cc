@@ -1,5 +1,7 @@
 #include "server/rpc/convert_agent.h"
 
+#include <cmath>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -116,7 +118,39 @@ core::Outcome FromProto(const v1::AttemptOutcome& outcome, const std::string& fi
   return result;
 }
 
-core::Progress FromProto(const v1::Progress& progress) {
+core::RankHosting FromProto(const v1::RankHosting& host, const std::string& field,
+                            RequestCheck& check) {
+  const auto in_range = [&](const char* name, int32_t value, int32_t max) {
+    if (value >= 0 && value <= max) return;
+    check.Add(absl::StrCat(field, ".", name), absl::StrCat("is ", value, "; expected 0 to ", max));
+  };
+  in_range("rank", host.rank(), kHostedRanksMax - 1);
+  in_range("first_replica", host.first_replica(), kReplicasMax - 1);
+  in_range("replicas", host.replicas(), kReplicasMax);
+  in_range("stage", host.stage(), kStagesMax - 1);
+  if (!(host.samples_per_s() >= 0 && std::isfinite(host.samples_per_s()))) {
+    check.Add(field + ".samples_per_s",
+              absl::StrCat("is ", host.samples_per_s(), "; expected a speed, or 0"));
+  }
+  return {host.rank(), host.first_replica(), host.replicas(), host.stage(), host.samples_per_s()};
+}
+
+std::shared_ptr<const core::Hosting> HostingOf(const v1::Progress& progress,
+                                               const std::string& field, RequestCheck& check) {
+  if (progress.hosting().empty()) return nullptr;
+  check.MaxCount(field + ".hosting", progress.hosting_size(), kHostedRanksMax);
+  check.MaxBytes(field + ".hosting_reason", progress.hosting_reason(), kReasonBytesMax);
+  auto hosting = std::make_shared<core::Hosting>();
+  for (int i = 0; i < progress.hosting_size() && i < kHostedRanksMax; ++i) {
+    hosting->ranks.push_back(
+        FromProto(progress.hosting(i), absl::StrCat(field, ".hosting[", i, "]"), check));
+  }
+  hosting->reason = progress.hosting_reason();
+  return hosting;
+}
+
+core::Progress FromProto(const v1::Progress& progress, const std::string& field,
+                         RequestCheck& check) {
   core::Progress result;
   result.step = progress.step();
   result.total_steps = progress.total_steps();
@@ -128,6 +162,7 @@ core::Progress FromProto(const v1::Progress& progress) {
       progress.eta().seconds() <= int64_t{100} * 365 * 86'400) {
     result.eta_us = progress.eta().seconds() * 1'000'000 + progress.eta().nanos() / 1000;
   }
+  result.hosting = HostingOf(progress, field, check);
   return result;
 }
 
@@ -138,7 +173,9 @@ core::ObservedAttempt FromProto(const v1::ObservedAttempt& observed, const std::
   result.fencing_token = observed.fencing_token();
   result.state = ParseWord<core::ObservedState>(field + ".state", "OBSERVED_STATE_",
                                                 v1::ObservedState_Name(observed.state()), check);
-  if (observed.has_progress()) result.progress = FromProto(observed.progress());
+  if (observed.has_progress()) {
+    result.progress = FromProto(observed.progress(), field + ".progress", check);
+  }
   if (observed.state() == v1::OBSERVED_STATE_EXITED) {
     result.outcome = FromProto(observed.outcome(), field + ".outcome", check);
   }

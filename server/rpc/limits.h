@@ -53,6 +53,10 @@ inline constexpr int kDevicesMax = 1024;
 inline constexpr int kAttemptsMax = 4096;
 inline constexpr int kFilesMax = 64;
 inline constexpr size_t kNameBytesMax = 200;
+// Of what a job says about its hosting: as spec.proto has them.
+inline constexpr int kHostedRanksMax = 4096;
+inline constexpr int32_t kReplicasMax = 4096;
+inline constexpr int32_t kStagesMax = 64;
 // Of state.json, which is read when a checkpoint is committed: a spec and some numbers.
 inline constexpr int64_t kStateBytesMax = int64_t{1} << 20;
 // Rendezvous values of one attempt in one report.

@@ -54,6 +54,19 @@ std::string RequestCheck::Worker(absl::string_view field, absl::string_view name
   return worker.value_or("");
 }
 
+runtime::RankStream RequestCheck::Stream(absl::string_view field, v1::RankStream stream) {
+  switch (stream) {
+    case v1::RANK_STREAM_UNSPECIFIED:
+    case v1::RANK_STREAM_LOG:
+      return runtime::RankStream::kLog;
+    case v1::RANK_STREAM_TRACE:
+      return runtime::RankStream::kTrace;
+    default:
+      Add(field, absl::StrCat("stream ", static_cast<int>(stream), " is not known here"));
+      return runtime::RankStream::kLog;
+  }
+}
+
 void RequestCheck::Name(absl::string_view field, absl::string_view name, bool may_be_empty) {
   if (name.empty() && may_be_empty) return;
   const bool has_form = !name.empty() && name.size() <= 63 && name[0] != '.' && name[0] != '-' &&

@@ -13,6 +13,7 @@
 #include "common/base/ids.h"
 #include "grpcpp/server_context.h"
 #include "server/rpc/services.h"
+#include "trainyard/v1/job.pb.h"
 
 namespace trainyard::rpc {
 
@@ -26,6 +27,9 @@ class RequestCheck {
   AttemptId Attempt(absl::string_view field, absl::string_view name);
   CheckpointId Checkpoint(absl::string_view field, absl::string_view name);
   std::string Worker(absl::string_view field, absl::string_view name);
+
+  // Unset is the log.
+  runtime::RankStream Stream(absl::string_view field, v1::RankStream stream);
 
   // A name that people choose: 1 to 63 letters, digits, '-', '_' and '.'.
   void Name(absl::string_view field, absl::string_view name, bool may_be_empty = false);

@@ -16,12 +16,14 @@ namespace {
 class TailLogsStream : public PullStream<v1::TailLogsResponse> {
  public:
   // `attempt` is 0 for the newest one.
-  TailLogsStream(Services& services, AttemptId attempt, const v1::TailLogsRequest& request)
+  TailLogsStream(Services& services, AttemptId attempt, runtime::RankStream stream,
+                 const v1::TailLogsRequest& request)
       : PullStream(services.streams, services.executor),
         services_(services),
         job_(attempt.job),
         only_this_attempt_(attempt.number != 0),
         rank_(request.has_rank() ? std::optional<int32_t>(request.rank()) : std::nullopt),
+        stream_(stream),
         offset_(request.offset()),
         follow_(request.follow()),
         attempt_(attempt.number) {}
@@ -68,7 +70,7 @@ class TailLogsStream : public PullStream<v1::TailLogsResponse> {
     for (int32_t i = 0; i < ranks; ++i) {
       const int32_t rank = (next_rank_ + i) % ranks;
       if (rank_.has_value() && *rank_ != rank) continue;
-      const runtime::LogId log = {attempt.id, rank};
+      const runtime::LogId log = {attempt.id, rank, stream_};
       TY_ASSIGN_OR_RETURN(int64_t * position, PositionOf(log));
       TY_ASSIGN_OR_RETURN(std::string data, services_.logs.Read(log, *position, kSendChunkBytes));
       if (data.empty()) continue;
@@ -98,6 +100,7 @@ class TailLogsStream : public PullStream<v1::TailLogsResponse> {
   const JobId job_;
   const bool only_this_attempt_;
   const std::optional<int32_t> rank_;
+  const runtime::RankStream stream_;
   int64_t offset_;
   const bool follow_;
   std::unique_ptr<runtime::Notifier::Subscription> subscription_;
@@ -118,6 +121,7 @@ grpc::ServerWriteReactor<v1::TailLogsResponse>* StartTailLogs(Services& services
   } else {
     attempt.job = check.Job("name", request.name());
   }
+  const runtime::RankStream stream = check.Stream("stream", request.stream());
   if (request.has_rank()) check.NotNegative("rank", request.rank());
   if (request.offset() < -(int64_t{1} << 60)) check.Add("offset", "is out of range");
   if (!check.ok()) return FailedStream<v1::TailLogsResponse>(check.Take());
@@ -128,7 +132,7 @@ grpc::ServerWriteReactor<v1::TailLogsResponse>* StartTailLogs(Services& services
     return FailedStream<v1::TailLogsResponse>(error::AttemptNotFound(request.name()));
   }
   return StartStream<v1::TailLogsResponse>(
-      services.streams, std::make_shared<TailLogsStream>(services, attempt, request));
+      services.streams, std::make_shared<TailLogsStream>(services, attempt, stream, request));
 }
 
 }  // namespace trainyard::rpc

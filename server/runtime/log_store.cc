@@ -14,14 +14,21 @@
 #include "common/base/status_macros.h"
 
 namespace trainyard::runtime {
+namespace {
+
+absl::string_view StreamName(RankStream stream) {
+  return stream == RankStream::kTrace ? "trace" : "log";
+}
+
+}  // namespace
 
 std::string LogStore::Path(const LogId& log) const {
-  return absl::StrCat(dir_, "/", log.attempt.job.value, "/", log.attempt.number, "/", log.rank,
-                      ".log");
+  return absl::StrCat(dir_, "/", log.attempt.job.value, "/", log.attempt.number, "/", log.rank, ".",
+                      StreamName(log.stream));
 }
 
 Mutex& LogStore::MutexOf(const LogId& log) {
-  return mutexes_[absl::HashOf(log.attempt, log.rank) % mutexes_.size()];
+  return mutexes_[absl::HashOf(log.attempt, log.rank, log.stream) % mutexes_.size()];
 }
 
 absl::StatusOr<int64_t> LogStore::Append(const LogId& log, int64_t offset, absl::string_view data) {
@@ -29,8 +36,9 @@ absl::StatusOr<int64_t> LogStore::Append(const LogId& log, int64_t offset, absl:
   const std::string path = Path(log);
   TY_ASSIGN_OR_RETURN(const int64_t old_size, Size(log));
   if (offset < 0 || offset > old_size) {
-    return error::OffsetMismatch(
-        absl::StrCat("log of rank ", log.rank, " of ", AttemptName(log.attempt)), offset, old_size);
+    return error::OffsetMismatch(absl::StrCat(StreamName(log.stream), " of rank ", log.rank, " of ",
+                                              AttemptName(log.attempt)),
+                                 offset, old_size);
   }
   const auto skip = std::min<size_t>(static_cast<size_t>(old_size - offset), data.size());
   const absl::string_view rest = data.substr(skip);

@@ -1,4 +1,5 @@
-// Logs of the ranks: <dir>/<job>/<attempt>/<rank>.log, appended by offset.
+// What ranks write as streams of bytes, appended by offset: <dir>/<job>/<attempt>/<rank>.log and
+// <rank>.trace.
 #pragma once
 
 #include <array>
@@ -12,9 +13,12 @@
 
 namespace trainyard::runtime {
 
+enum class RankStream { kLog, kTrace };
+
 struct LogId {
   AttemptId attempt;
   int32_t rank = 0;
+  RankStream stream = RankStream::kLog;
 };
 
 // Thread-safe; blocks on the disk.

@@ -103,6 +103,76 @@ TEST_F(Share, AnElasticJobShrinksForAnUrgentOne) {
   ExpectEveryStepOnce(yard, elastic);
 }
 
+// How long training stood still before each later attempt: from the last step before it to its
+// first one.
+std::map<int, double> PausesBeforeAttempts(const std::vector<v1::MetricPoint>& losses) {
+  const auto seconds = [](const v1::MetricPoint& point) {
+    return static_cast<double>(point.time().seconds()) + point.time().nanos() * 1e-9;
+  };
+  std::map<int, double> pauses;
+  for (size_t i = 1; i < losses.size(); ++i) {
+    if (losses[i].attempt() == losses[i - 1].attempt()) continue;
+    pauses[losses[i].attempt()] = seconds(losses[i]) - seconds(losses[i - 1]);
+  }
+  return pauses;
+}
+
+// Hash of the weights in the newest checkpoint.
+std::string WeightsOf(Yard& yard, const std::string& job) {
+  const nlohmann::json checkpoints = yard.CliJson({"checkpoints", "ls", job});
+  EXPECT_FALSE(checkpoints.empty()) << job;
+  if (checkpoints.empty()) return "";
+  for (const auto& file : checkpoints.back()["files"]) {
+    if (file["name"] == "model.safetensors") return file["hash"];
+  }
+  return "";
+}
+
+TEST_F(Share, AnElasticJobShrinksAndGrowsAgainAndEndsAsIfNobodyHadDisturbedIt) {
+  Yard::Options options = Options(3);
+  options.worker_flags = {"--share_cpus"};
+  options.server_flags.insert(options.server_flags.end(), {"--grow_after", "1s"});
+  Yard yard(std::move(options));
+  yard.Start();
+  const std::string spec = absl::StrReplaceAll(
+      SmallSpec("elastic", 7, 60, 3000,
+                "checkpoint: {every: 20 epochs}\nevaluate: {every: 20 epochs}\n"),
+      {{"devices: 7", "devices: {min: 1, max: 3}"},
+       {"batch: 50", "batch: 60, replicas: 6, reproducibility: bitwise"}});
+  const std::string elastic = yard.Submit(spec);
+  ASSERT_TRUE(yard.WaitForStep(elastic, 25));
+  EXPECT_EQ(yard.GetJob(elastic).placement_size(), 3);
+  const std::string urgent = yard.Submit(UrgentSpec(2));
+  ASSERT_TRUE(yard.WaitForJob(elastic, [](const Job& job) {
+    return job.attempt() == 2 && job.state() == v1::JOB_STATE_RUNNING;
+  }));
+  EXPECT_EQ(yard.GetJob(elastic).placement_size(), 1);
+  EXPECT_EQ(yard.WaitForEnd(urgent).state(), v1::JOB_STATE_SUCCEEDED);
+  ASSERT_TRUE(yard.WaitForJob(elastic, [](const Job& job) {
+    return job.attempt() == 3 && job.state() == v1::JOB_STATE_RUNNING;
+  }));
+  EXPECT_EQ(yard.GetJob(elastic).placement_size(), 3);
+  EXPECT_EQ(yard.GetJob(elastic).preemptions(), 0);
+  EXPECT_EQ(yard.GetJob(elastic).retries(), 0);
+  ASSERT_EQ(yard.WaitForEnd(elastic).state(), v1::JOB_STATE_SUCCEEDED);
+  ExpectEveryStepOnce(yard, elastic);
+  const auto losses = yard.Metrics(elastic, "train.loss");
+  for (const auto& [attempt, pause] : PausesBeforeAttempts(losses)) {
+    RecordProperty(absl::StrCat("pause_ms_before_attempt_", attempt),
+                   static_cast<int>(pause * 1000));
+    EXPECT_LT(pause, 20) << "seconds before attempt " << attempt;
+  }
+
+  const std::string undisturbed = yard.Submit(spec);
+  ASSERT_EQ(yard.WaitForEnd(undisturbed).state(), v1::JOB_STATE_SUCCEEDED);
+  const auto expected = yard.Metrics(undisturbed, "train.loss");
+  ASSERT_EQ(losses.size(), expected.size());
+  for (size_t i = 0; i < losses.size(); ++i) {
+    ASSERT_EQ(losses[i].value(), expected[i].value()) << "at step " << losses[i].step();
+  }
+  EXPECT_EQ(WeightsOf(yard, elastic), WeightsOf(yard, undisturbed));
+}
+
 TEST_F(Share, EverybodyIsToldWhyHeWaitsAndWhatWouldHelp) {
   Yard yard(Options(2));
   yard.Start();

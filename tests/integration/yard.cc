@@ -86,17 +86,19 @@ std::string Yard::WorkerStateDir(const std::string& name) const {
 
 void Yard::StartWorker(const std::string& name, const WorkerOptions& host) {
   Process::Options options;
-  options.args = {Binary("trainyard-worker"),
-                  "--server",
-                  address_,
-                  "--state_dir",
-                  WorkerStateDir(name),
-                  "--name",
-                  name,
-                  "--cpu_devices",
-                  absl::StrCat(options_.cpu_devices),
-                  "--threads_per_device",
-                  "1"};
+  options.args = {
+      Binary("trainyard-worker"),
+      "--server",
+      address_,
+      "--state_dir",
+      WorkerStateDir(name),
+      "--name",
+      name,
+      "--cpu_devices",
+      options_.cpu_layout.empty() ? absl::StrCat(options_.cpu_devices) : options_.cpu_layout};
+  if (options_.cpu_layout.empty()) {
+    options.args.insert(options.args.end(), {"--threads_per_device", "1"});
+  }
   if (!options_.dataset_dir.empty()) {
     options.args.insert(options.args.end(), {"--dataset_dir", options_.dataset_dir});
   }

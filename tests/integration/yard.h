@@ -27,6 +27,8 @@ class Yard {
  public:
   struct Options {
     int cpu_devices = 2;
+    // In the place of `cpu_devices`: unequal ones, as the worker's flag has them.
+    std::string cpu_layout;
     std::string dataset_dir;
     // The server's state directory; below the yard's own folder where empty.
     std::string server_state_dir;

@@ -1,6 +1,7 @@
 #include "worker/agent/convert.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -131,6 +132,31 @@ v1::AttemptOutcome OutcomeToProto(const run_dir::AttemptExit& exit, int64_t step
   return proto;
 }
 
+// What the server takes: a script of a user may write anything into its progress.
+constexpr size_t kHostingReasonBytesMax = 500;
+
+// Its beginning, in whole characters.
+absl::string_view Cut(absl::string_view text, size_t bytes_max) {
+  if (text.size() <= bytes_max) return text;
+  size_t end = bytes_max;
+  const auto is_inside = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; };
+  while (end > 0 && is_inside(text[end])) --end;
+  return text.substr(0, end);
+}
+
+void HostingToProto(const run_dir::Progress& progress, v1::Progress& proto) {
+  for (const run_dir::RankHosting& host : progress.hosting) {
+    v1::RankHosting* added = proto.add_hosting();
+    added->set_rank(host.rank);
+    added->set_first_replica(host.first_replica);
+    added->set_replicas(host.replicas);
+    added->set_stage(host.stage);
+    const bool is_speed = std::isfinite(host.samples_per_s) && host.samples_per_s > 0;
+    added->set_samples_per_s(is_speed ? host.samples_per_s : 0);
+  }
+  proto.set_hosting_reason(std::string(Cut(progress.hosting_reason, kHostingReasonBytesMax)));
+}
+
 void ProgressToProto(const ReportedAttempt& attempt, v1::Progress& proto) {
   const run_dir::Progress& progress = *attempt.progress;
   proto.set_step(progress.step);
@@ -141,6 +167,7 @@ void ProgressToProto(const ReportedAttempt& attempt, v1::Progress& proto) {
   proto.set_data_wait_fraction(progress.data_wait_fraction);
   proto.set_checkpoint_step(attempt.checkpoint_step);
   if (attempt.eta.has_value()) *proto.mutable_eta() = ToProto(*attempt.eta);
+  HostingToProto(progress, proto);
 }
 
 v1::ObservedState StateToProto(ReportedAttempt::State state) {

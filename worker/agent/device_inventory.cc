@@ -12,6 +12,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/base/files.h"
@@ -42,11 +43,122 @@ std::string UnmanagedUse(const DeviceUse& use, const ProcessView& view) {
   return "";
 }
 
+// Threads of a device, and devices of a host.
+constexpr int kCpuDevicesMax = 1024;
+
+bool ReadCount(absl::string_view text, int min, int& value) {
+  return absl::SimpleAtoi(text, &value) && value >= min && value <= kCpuDevicesMax;
+}
+
+// "3" or "1-3".
+bool ReadCpuRange(absl::string_view text, std::vector<int64_t>& cpus) {
+  const std::vector<absl::string_view> ends = absl::StrSplit(text, '-');
+  int64_t first = 0;
+  int64_t last = 0;
+  if (ends.size() > 2 || !absl::SimpleAtoi(ends.front(), &first) ||
+      !absl::SimpleAtoi(ends.back(), &last)) {
+    return false;
+  }
+  if (first < 0 || last < first || last >= CPU_SETSIZE) return false;
+  for (int64_t cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
+  return true;
+}
+
+// "2x1" or "1@0-1", added to `shapes`.
+bool ReadShapes(absl::string_view text, std::vector<CpuDeviceShape>& shapes) {
+  const std::vector<absl::string_view> bound = absl::StrSplit(text, '@');
+  CpuDeviceShape shape;
+  if (bound.size() == 2) {
+    const bool is_read =
+        ReadCount(bound[0], 1, shape.threads) && ReadCpuRange(bound[1], shape.cpus);
+    shapes.push_back(std::move(shape));
+    return is_read;
+  }
+  const std::vector<absl::string_view> times = absl::StrSplit(text, 'x');
+  int count = 0;
+  if (times.size() != 2 || !ReadCount(times[0], 1, count) ||
+      !ReadCount(times[1], 1, shape.threads)) {
+    return false;
+  }
+  shapes.insert(shapes.end(), static_cast<size_t>(count), shape);
+  return shapes.size() <= kCpuDevicesMax;
+}
+
+Device CpuDevice(size_t number, int threads, int64_t memory_bytes) {
+  Device device;
+  device.name = absl::StrCat("cpu-", number);
+  device.type = "cpu";
+  device.product = "CPU";
+  device.memory_bytes = memory_bytes;
+  device.threads = threads;
+  return device;
+}
+
+absl::StatusOr<std::vector<Device>> DivideByShape(const std::vector<int64_t>& cpus,
+                                                  int64_t memory_bytes,
+                                                  const CpuDeviceOptions& options) {
+  if (options.threads_per_device != 0) {
+    return absl::InvalidArgumentError(
+        "unequal CPU devices name their own threads; leave threads_per_device out");
+  }
+  int64_t needed = 0;
+  bool is_bound = false;
+  for (const CpuDeviceShape& shape : options.shapes) {
+    if (shape.cpus.empty()) needed += shape.threads;
+    is_bound = is_bound || !shape.cpus.empty();
+    for (const int64_t cpu : shape.cpus) {
+      if (std::find(cpus.begin(), cpus.end(), cpu) != cpus.end()) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("processor ", cpu, " is none of the ", cpus.size(),
+                       " that this process may use: ", absl::StrJoin(cpus, ", ")));
+    }
+  }
+  if (is_bound && (needed > 0 || options.share)) {
+    return absl::InvalidArgumentError(
+        "either all CPU devices name their processors, or none; and those that do share them by "
+        "naming the same");
+  }
+  if (!options.share && needed > static_cast<int64_t>(cpus.size())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.shapes.size(), " CPU devices need ", needed, " processors; this process may use ",
+        cpus.size(), ", which devices can share (share_cpus)"));
+  }
+  std::vector<Device> devices;
+  auto next = cpus.begin();
+  for (const CpuDeviceShape& shape : options.shapes) {
+    const auto count = static_cast<int64_t>(options.shapes.size());
+    Device device = CpuDevice(devices.size(), shape.threads, memory_bytes / count);
+    device.cpus = shape.cpus;
+    if (shape.cpus.empty() && !options.share) {
+      device.cpus.assign(next, next + shape.threads);
+      next += shape.threads;
+    }
+    devices.push_back(std::move(device));
+  }
+  return devices;
+}
+
 }  // namespace
+
+absl::Status ReadCpuDevices(absl::string_view text, CpuDeviceOptions& options) {
+  options.count = 0;
+  options.shapes.clear();
+  if (ReadCount(text, 0, options.count)) return absl::OkStatus();
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    if (ReadShapes(part, options.shapes)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", text,
+        "' names no CPU devices; expected their number (4), groups of equal ones as "
+        "devices x threads (1x2,2x1), or threads @ processors of each (1@0,1@1,2@2-3); at most ",
+        kCpuDevicesMax));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::vector<Device>> DivideCpus(const std::vector<int64_t>& cpus,
                                                int64_t memory_bytes,
                                                const CpuDeviceOptions& options) {
+  if (!options.shapes.empty()) return DivideByShape(cpus, memory_bytes, options);
   const auto available = static_cast<int>(cpus.size());
   if (options.count < 0 || options.threads_per_device < 0) {
     return absl::InvalidArgumentError("CPU devices and their threads cannot be negative");
@@ -63,12 +175,7 @@ absl::StatusOr<std::vector<Device>> DivideCpus(const std::vector<int64_t>& cpus,
   }
   std::vector<Device> devices;
   for (int i = 0; i < count; ++i) {
-    Device device;
-    device.name = absl::StrCat("cpu-", i);
-    device.type = "cpu";
-    device.product = "CPU";
-    device.memory_bytes = memory_bytes / count;
-    device.threads = threads;
+    Device device = CpuDevice(devices.size(), threads, memory_bytes / count);
     if (!options.share) {
       const auto begin = cpus.begin() + static_cast<int64_t>(i) * threads;
       device.cpus.assign(begin, begin + threads);

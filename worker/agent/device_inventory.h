@@ -17,15 +17,29 @@
 
 namespace trainyard::agent {
 
+// One CPU device.
+struct CpuDeviceShape {
+  int threads = 1;
+  std::vector<int64_t> cpus = {};  // the processors that it is bound to; empty: given to it
+
+  friend bool operator==(const CpuDeviceShape&, const CpuDeviceShape&) = default;
+};
+
 struct CpuDeviceOptions {
   int count = 0;               // 0: as many as the processors allow
   int threads_per_device = 0;  // 0: processors / count; 1 where neither is given
   bool share = false;          // more devices than processors are fine; none is bound to any
+  std::vector<CpuDeviceShape> shapes = {};  // unequal devices, in the place of `count`
 };
+
+// "4": so many equal ones, 0 for as many as fit. "1x2,2x1": one of two threads and two of one.
+// "1@0,1@1,2@1-3": threads, and the processors that the device is bound to, which others may name
+// too. Fills `count` or `shapes`; INVALID_ARGUMENT with what cannot be read.
+absl::Status ReadCpuDevices(absl::string_view text, CpuDeviceOptions& options);
 
 // Disjoint shares of `cpus` in their order, named cpu-0, cpu-1, ...; memory is divided equally.
 // Without options there is one device a processor. INVALID_ARGUMENT where the devices need more
-// processors than there are.
+// processors than there are, or others.
 absl::StatusOr<std::vector<Device>> DivideCpus(const std::vector<int64_t>& cpus,
                                                int64_t memory_bytes,
                                                const CpuDeviceOptions& options);

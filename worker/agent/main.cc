@@ -44,6 +44,7 @@ struct Flags {
   std::string nvml = "libnvidia-ml.so.1";
   std::string device_metrics_interval = "10s";
   LogFormat log_format = LogFormat::kText;
+  std::string cpu_devices = "0";
   agent::CpuDeviceOptions cpu;
 };
 
@@ -114,8 +115,10 @@ absl::StatusOr<std::vector<agent::Device>> FindDevices(const Flags& flags, agent
     devices = agent::GpuDevices(gpus);
     for (const agent::Gpu& gpu : gpus) LogGpu(gpu, nvml->Read(gpu.uuid));
   }
+  agent::CpuDeviceOptions options = flags.cpu;
+  TY_RETURN_IF_ERROR(agent::ReadCpuDevices(flags.cpu_devices, options));
   TY_ASSIGN_OR_RETURN(std::vector<agent::Device> cpus,
-                      agent::DivideCpus(agent::AllowedCpus(), AllowedMemory(), flags.cpu));
+                      agent::DivideCpus(agent::AllowedCpus(), AllowedMemory(), options));
   devices.insert(devices.end(), cpus.begin(), cpus.end());
   return devices;
 }
@@ -202,7 +205,10 @@ int Main(int argc, char** argv) {
   app.add_option("--server", flags.server, "unix:/path, or 127.0.0.1:port");
   app.add_option("--state_dir", flags.state_dir, "folder of run directories and identity");
   app.add_option("--name", flags.name, "name in the pool, [a-z0-9-]{1,63}");
-  app.add_option("--cpu_devices", flags.cpu.count, "CPU devices to offer; 0: as many as fit");
+  app.add_option(
+      "--cpu_devices", flags.cpu_devices,
+      "CPU devices to offer: their number, 0 for as many as fit; unequal ones as devices "
+      "x threads (1x2,2x1), or as threads @ processors of each (1@0,1@1,1@1)");
   app.add_option("--threads_per_device", flags.cpu.threads_per_device,
                  "threads and processors of a CPU device; 0: processors / devices");
   app.add_flag("--share_cpus", flags.cpu.share,

@@ -43,6 +43,8 @@ absl::string_view StreamUploader::KindName(Kind kind) {
   switch (kind) {
     case Kind::kLog:
       return "log";
+    case Kind::kTrace:
+      return "trace";
     case Kind::kMetrics:
       return "metrics";
     case Kind::kDeviceMetrics:
@@ -128,7 +130,7 @@ void StreamUploader::Run() {
 bool StreamUploader::PumpAttempt(const UploadTarget& target, bool& healthy) {
   bool more = false;
   for (const int rank : target.ranks) {
-    for (const Kind kind : {Kind::kMetrics, Kind::kDeviceMetrics, Kind::kLog}) {
+    for (const Kind kind : {Kind::kMetrics, Kind::kDeviceMetrics, Kind::kLog, Kind::kTrace}) {
       const StreamKey key(rank, kind);
       Stream& stream = streams_[target.id][key];
       Pumped pumped = Pumped::kMore;
@@ -156,8 +158,9 @@ StreamUploader::Pumped StreamUploader::Pump(const UploadTarget& target, StreamKe
                                             Stream& stream) {
   if (stream.closed) return Pumped::kAtEnd;
   bool at_end = false;
-  const auto next = key.second == Kind::kLog ? SendLog(target, key.first, stream, at_end)
-                                             : SendMetrics(target, key, stream, at_end);
+  const bool is_bytes = key.second == Kind::kLog || key.second == Kind::kTrace;
+  const auto next =
+      is_bytes ? SendBytes(target, key, stream, at_end) : SendMetrics(target, key, stream, at_end);
   if (!next.ok()) return HandleFailure(target, key, stream, next.status());
   if (at_end) return Pumped::kAtEnd;
   const bool moved = !stream.offset.has_value() || *next != *stream.offset;
@@ -187,11 +190,15 @@ absl::StatusOr<int64_t> StreamUploader::Send(const UploadTarget& target, int ran
 }
 
 // An empty chunk at offset 0 asks where the server stands. Nobody asks before there is something.
-absl::StatusOr<int64_t> StreamUploader::SendLog(const UploadTarget& target, int rank,
-                                                Stream& stream, bool& at_end) {
+absl::StatusOr<int64_t> StreamUploader::SendBytes(const UploadTarget& target, StreamKey key,
+                                                  Stream& stream, bool& at_end) {
+  const int rank = key.first;
+  const bool is_trace = key.second == Kind::kTrace;
   v1::AppendLogRequest request;
+  request.set_stream(is_trace ? v1::RANK_STREAM_TRACE : v1::RANK_STREAM_LOG);
   const int64_t offset = stream.offset.value_or(0);
-  auto data = ReadFileRange(target.dir.LogPath(rank), offset, kLogChunkBytes);
+  auto data = ReadFileRange(is_trace ? target.dir.TracePath(rank) : target.dir.LogPath(rank),
+                            offset, kLogChunkBytes);
   if (!data.ok() && !absl::IsNotFound(data.status())) return data.status();
   at_end = !data.ok() || data->empty();
   if (at_end) return offset;

@@ -1,6 +1,6 @@
-// Sends logs and metrics of all attempts to the server as they grow. The server's offsets are the
-// truth: each stream begins by asking where the server stands, so that nothing is lost or doubled
-// over restarts of either side, and nothing has to be remembered here.
+// Sends logs, timelines and metrics of all attempts to the server as they grow. The server's
+// offsets are the truth: each stream begins by asking where the server stands, so that nothing is
+// lost or doubled over restarts of either side, and nothing has to be remembered here.
 #pragma once
 
 #include <functional>
@@ -45,7 +45,7 @@ class StreamUploader {
   Progress ProgressOf(AttemptId id) const;
 
  private:
-  enum class Kind { kLog, kMetrics, kDeviceMetrics };
+  enum class Kind { kLog, kTrace, kMetrics, kDeviceMetrics };
   struct Stream {
     std::optional<int64_t> offset;  // unknown until the server was asked
     bool closed = false;            // the server wants no more of it
@@ -60,8 +60,9 @@ class StreamUploader {
   // Whether there is more to do at once; false in `healthy` after a failure that calls for a pause.
   bool PumpAttempt(const UploadTarget& target, bool& healthy);
   Pumped Pump(const UploadTarget& target, StreamKey key, Stream& stream);
-  absl::StatusOr<int64_t> SendLog(const UploadTarget& target, int rank, Stream& stream,
-                                  bool& at_end);
+  // `key`: of the log or trace.jsonl.
+  absl::StatusOr<int64_t> SendBytes(const UploadTarget& target, StreamKey key, Stream& stream,
+                                    bool& at_end);
   // `key`: of metrics.jsonl or device_metrics.jsonl.
   absl::StatusOr<int64_t> SendMetrics(const UploadTarget& target, StreamKey key, Stream& stream,
                                       bool& at_end);

@@ -14,9 +14,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
-#include "worker/parallel/gloo/gloo_communicator.h"
-#include "worker/parallel/local/local_communicator.h"
-#include "worker/parallel/shm/shm_communicator.h"
+#include "worker/parallel/host/host_groups.h"
 #include "worker/trainer/data_report.h"
 #include "worker/trainer/plan_report.h"
 #include "worker/trainer/trainer.h"
@@ -63,40 +61,25 @@ void StartSignalThread() {
   signal(SIGPIPE, SIG_IGN);
 }
 
-absl::StatusOr<std::unique_ptr<parallel::Communicator>> ConnectHost(
-    const Flags& flags, const run_dir::Assignment& assignment, const parallel::Group& group) {
-  if (assignment.world_size == 1) {
-    return parallel::MakeLocalCommunicator(parallel::MakeLocalGroup(1), 0);
-  }
+// By shared memory where all ranks are on this host, unless it was told otherwise.
+parallel::ConnectGroup HostLines(const Flags& flags, const run_dir::Assignment& assignment) {
   const bool one_host = static_cast<int>(assignment.ranks.size()) == assignment.world_size;
-  if (flags.transport == "shm" || (flags.transport != "gloo" && one_host)) {
-    parallel::ShmOptions options;
-    options.rank = flags.rank;
-    options.world_size = assignment.world_size;
-    options.group = group;
-    options.run_dir = run_dir::RunDir(flags.run_dir);
-    options.cancelled = &g_signals.stop;
-    return parallel::ConnectShm(options);
-  }
-  parallel::GlooOptions options;
-  options.rank = flags.rank;
-  options.world_size = assignment.world_size;
-  options.group = group;
-  options.run_dir = run_dir::RunDir(flags.run_dir);
-  options.interface = assignment.interface;
-  options.worker = assignment.worker;
-  options.cancelled = &g_signals.stop;
-  return parallel::ConnectGloo(options);
+  const bool is_shm = flags.transport == "shm" || (flags.transport != "gloo" && one_host);
+  return parallel::HostGroups(
+      {.transport = is_shm ? parallel::HostTransport::kShm : parallel::HostTransport::kGloo,
+       .rank = flags.rank,
+       .world_size = assignment.world_size,
+       .run_dir = run_dir::RunDir(flags.run_dir),
+       .interface = assignment.interface,
+       .cancelled = &g_signals.stop});
 }
 
 absl::StatusOr<Communicators> ConnectRanks(const Program& program, const Flags& flags,
                                            const run_dir::Assignment& assignment,
                                            engine::MemoryKind arena) {
   Communicators communicators;
-  TY_ASSIGN_OR_RETURN(communicators.host, ConnectHost(flags, assignment, {}));
-  communicators.connect_group = [&flags, assignment](const parallel::Group& group) {
-    return ConnectHost(flags, assignment, group);
-  };
+  communicators.connect_group = HostLines(flags, assignment);
+  TY_ASSIGN_OR_RETURN(communicators.host, communicators.connect_group({}));
   if (assignment.world_size == 1 || arena == engine::MemoryKind::kHost) return communicators;
   TY_ASSIGN_OR_RETURN(communicators.device,
                       program.device->Connect({.run_dir = run_dir::RunDir(flags.run_dir),
@@ -110,7 +93,10 @@ absl::StatusOr<Communicators> ConnectRanks(const Program& program, const Flags& 
 
 int RunTraining(const Program& program, const Flags& flags) {
   StartSignalThread();
-  RankOptions options{.run_dir = flags.run_dir, .rank = flags.rank, .connect = {}};
+  RankOptions options{.run_dir = flags.run_dir,
+                      .rank = flags.rank,
+                      .connect = {},
+                      .shares_memory = flags.transport == "shm" || flags.transport == "auto"};
   options.connect = [&](const run_dir::Assignment& assignment, engine::MemoryKind arena) {
     return ConnectRanks(program, flags, assignment, arena);
   };

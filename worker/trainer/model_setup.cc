@@ -204,6 +204,7 @@ absl::StatusOr<PreparedModel> PrepareModel(const run_dir::TrainingSpec& spec,
   }
   model.options.max_rows = rows;
   model.options.threads = target.threads;
+  model.options.shares_memory = target.shares_memory;
   if (model.couples_rows && spec.train.sync_batch_norm && target.sum_statistics) {
     model.options.sum_statistics = target.sum_statistics;
     model.options.statistics_rank = target.rank;

@@ -35,6 +35,8 @@ struct CompileTarget {
   int rank = 0;
   int world_size = 1;
   int threads = 1;
+  // The ranks of this host may map the memory in which gradients meet.
+  bool shares_memory = false;
   // How a model with synchronised batch norm sums over the ranks; a plan does without.
   engine::SumOverRanks sum_statistics = nullptr;
 };

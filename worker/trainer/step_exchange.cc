@@ -2,9 +2,13 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/parallel/buckets.h"
+#include "worker/parallel/shared/shared_exchange.h"
 #include "worker/parallel/wire_exchange.h"
+#include "worker/trainer/agreement.h"
 #include "worker/trainer/device_exchange.h"
 #include "worker/trainer/hosting_plan.h"
 
@@ -21,6 +25,46 @@ std::unique_ptr<parallel::GradientExchange> OverDevices(Training& training) {
                              }});
 }
 
+parallel::ExchangePlan PlanOf(const Training& training, const parallel::Hosting& hosting) {
+  return PlanExchange(training.identity.replicas, hosting, training.spec.train.is_bitwise);
+}
+
+std::vector<parallel::Bucket> BucketsOf(Training& training) {
+  return parallel::PlanBuckets(training.ready_ends,
+                               static_cast<int64_t>(training.executable->parameters().size()),
+                               /*options=*/{});
+}
+
+// In the memory that the ranks compute in. FAILED_PRECONDITION on all ranks where some rank lends
+// none, or cannot map the others'.
+absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> OverSharedMemory(
+    const parallel::Hosting& hosting, Training& training) {
+  engine::Executable& executable = *training.executable;
+  const engine::Executable::SharedLayout layout = executable.shared_layout();
+  parallel::Communicator& host = *training.communicators.host;
+  // Those that cannot take part say so, or the others would wait for them.
+  const double lends[] = {layout.fd >= 0 ? 1.0 : 0.0};
+  TY_ASSIGN_OR_RETURN(const std::vector<double> all, GatherNumbers(host, lends));
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank] > 0) continue;
+    return absl::FailedPreconditionError(absl::StrCat("rank ", rank, " lends no memory"));
+  }
+  TY_ASSIGN_OR_RETURN(parallel::SharedGang gang,
+                      parallel::ConnectSharedGang(
+                          {.fd = layout.fd,
+                           .base = reinterpret_cast<std::byte*>(executable.reduction().data()) -
+                                   layout.reduction_offset,
+                           .bytes = layout.bytes,
+                           .reduction_offset = layout.reduction_offset,
+                           .slot_offsets = layout.slot_offsets,
+                           .parameters_offset = layout.parameters_offset},
+                          AllRanks("", hosting).members, host));
+  return parallel::MakeSharedExchange(
+      std::move(gang), {.buckets = BucketsOf(training),
+                        .gradient_elements = static_cast<int64_t>(executable.parameters().size()),
+                        .is_sharded = training.updates_ranges});
+}
+
 // On a line of its own, since the training talks on the first one meanwhile.
 absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> OverWire(
     const parallel::Hosting& hosting, Training& training) {
@@ -31,13 +75,12 @@ absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> OverWire(
                                      : 0;
   parallel::WireExchangeOptions options;
   options.gradient_elements = static_cast<int64_t>(executable.parameters().size());
-  options.buckets =
-      parallel::PlanBuckets(training.ready_ends, options.gradient_elements, /*options=*/{});
+  options.buckets = BucketsOf(training);
   options.is_sharded = training.updates_ranges;
   options.reduction = executable.reduction();
   for (int slot = 0; slot < slots; ++slot) options.slots.push_back(executable.sums(slot));
   options.parameters = executable.parameters();
-  options.plan = PlanExchange(training.identity.replicas, hosting, train.is_bitwise);
+  options.plan = PlanOf(training, hosting);
   options.term_slots = TermSlots(training, hosting);
   TY_ASSIGN_OR_RETURN(auto communicator,
                       training.communicators.connect_group(AllRanks("gradients", hosting)));
@@ -52,7 +95,13 @@ absl::Status ConnectExchange(const parallel::Hosting& hosting, Training& trainin
     return absl::OkStatus();
   }
   training.updates_ranges = training.executable->updates_ranges();
-  TY_ASSIGN_OR_RETURN(training.exchange, OverWire(hosting, training));
+  auto shared = OverSharedMemory(hosting, training);
+  if (absl::IsFailedPrecondition(shared.status())) {
+    LogInfo("gradients take the wire", {{"because", std::string(shared.status().message())}});
+    TY_ASSIGN_OR_RETURN(training.exchange, OverWire(hosting, training));
+    return absl::OkStatus();
+  }
+  TY_ASSIGN_OR_RETURN(training.exchange, std::move(shared));
   return absl::OkStatus();
 }
 

@@ -22,6 +22,20 @@ std::string Line(const ordered_json& event) {
   return event.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
+const char* Category(Trace::Lane lane) {
+  switch (lane) {
+    case Trace::Lane::kCompute:
+      return "compute";
+    case Trace::Lane::kCommunication:
+      return "comm";
+    case Trace::Lane::kData:
+      return "data";
+    case Trace::Lane::kWait:
+      return "wait";
+  }
+  return "";
+}
+
 }  // namespace
 
 Trace::Trace(const run_dir::RunDir& dir, int rank, std::string device, int64_t first_step,
@@ -43,11 +57,12 @@ bool Trace::BeginStep(int64_t step) {
 void Trace::Add(Lane lane, absl::string_view name, absl::Duration begin, absl::Duration end) {
   if (!is_on_) return;
   lines_ += Line({{"name", std::string(name)},
+                  {"cat", Category(lane)},
                   {"ph", "X"},
                   {"ts", absl::ToInt64Microseconds(begin + to_wall_clock_)},
                   {"dur", absl::ToInt64Microseconds(end - begin)},
                   {"pid", rank_},
-                  {"tid", static_cast<int>(lane)},
+                  {"tid", lane == Lane::kWait ? 0 : static_cast<int>(lane)},
                   {"args", {{"step", step_}}}});
 }
 

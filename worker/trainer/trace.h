@@ -23,8 +23,8 @@ inline constexpr int64_t kTraceFileMax = int64_t{4} << 20;
 // ends for want of a timeline.
 class Trace {
  public:
-  // The rows of a rank's timeline.
-  enum class Lane { kCompute = 0, kCommunication = 1, kData = 2 };
+  // The rows of a rank's timeline. kWait: in the row of computation, which waits for communication.
+  enum class Lane { kCompute = 0, kCommunication = 1, kData = 2, kWait = 3 };
 
   // `device`: its name. `first_step`: updates done before the start.
   Trace(const run_dir::RunDir& dir, int rank, std::string device, int64_t first_step, Clock& clock);

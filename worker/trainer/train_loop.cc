@@ -205,7 +205,7 @@ void TrainLoop::MeasureStep() {
   for (const parallel::CommEvent& event : stats.events) {
     const bool is_wait = event.kind == parallel::CommEvent::Kind::kWait;
     const bool is_reduce = event.kind == parallel::CommEvent::Kind::kReduce;
-    trace_.Add(is_wait ? Trace::Lane::kCompute : Trace::Lane::kCommunication,
+    trace_.Add(is_wait ? Trace::Lane::kWait : Trace::Lane::kCommunication,
                absl::StrCat(is_wait     ? "wait for bucket "
                             : is_reduce ? "reduce bucket "
                                         : "share bucket ",

@@ -75,8 +75,8 @@ absl::Status Train(const run_dir::RunDir& dir, const RankOptions& options, const
                        {"threads", absl::StrCat(rank->threads)}});
   TY_ASSIGN_OR_RETURN(Reporter reporter, Reporter::Open(dir, options.rank, {}, clock));
   TY_RETURN_IF_ERROR(ChooseDevice(options, assignment));
-  TY_ASSIGN_OR_RETURN(Training training,
-                      PrepareTraining(dir, assignment, options.rank, options.connect));
+  TY_ASSIGN_OR_RETURN(Training training, PrepareTraining(dir, assignment, options.rank,
+                                                         options.connect, options.shares_memory));
   reporter.progress() = FirstProgress(training);
   TY_RETURN_IF_ERROR(reporter.EnterState(run_dir::Progress::State::kStarting));
 

@@ -16,6 +16,7 @@ struct RankOptions {
   std::string run_dir;
   int rank = 0;
   Connect connect;
+  bool shares_memory = true;  // see PrepareTraining
   // For a backend with devices of its own, before it is made: makes the rank's device the one that
   // the process uses, and tells its memory where the assignment does not. May be empty.
   std::function<absl::Status(run_dir::RankAssignment& rank)> choose_device = {};

@@ -95,12 +95,14 @@ absl::StatusOr<RestoredState> InitialiseOrRestore(const ResumePoint& resume,
 }
 
 // Refuses what does not fit before it takes the memory.
-absl::Status CompileWhatFits(const run_dir::Assignment& assignment, Training& training) {
+absl::Status CompileWhatFits(const run_dir::Assignment& assignment, bool shares_memory,
+                             Training& training) {
   const run_dir::TrainingSpec& spec = training.spec;
   CompileTarget target = {.backend = assignment.backend,
                           .rank = training.rank,
                           .world_size = assignment.world_size,
-                          .threads = training.threads};
+                          .threads = training.threads,
+                          .shares_memory = shares_memory};
   const int64_t limit = MemoryOfRank(assignment, training.rank);
   TY_ASSIGN_OR_RETURN(const engine::CompilePlan plan, PlanRank(spec, target));
   TY_RETURN_IF_ERROR(CheckMemory(spec, target, plan.memory, limit));
@@ -160,12 +162,14 @@ engine::Executable& StateOf(Training& training) {
 }
 
 // Loads the data while the model is compiled.
-absl::Status LoadAndCompile(const run_dir::Assignment& assignment, Training& training) {
+absl::Status LoadAndCompile(const run_dir::Assignment& assignment, bool shares_memory,
+                            Training& training) {
   const run_dir::TrainingSpec& spec = training.spec;
   auto loading = std::async(std::launch::async, LoadTrainData, spec, training.dataset_options,
                             assignment.FindRank(training.rank)->threads);
-  const absl::Status compiled = spec.stages.count > 1 ? CompileStage(assignment, training)
-                                                      : CompileWhatFits(assignment, training);
+  const absl::Status compiled =
+      spec.stages.count > 1 ? CompileStage(assignment, training)
+                            : CompileWhatFits(assignment, shares_memory, training);
   absl::StatusOr<LoadedData> loaded = loading.get();
   TY_RETURN_IF_ERROR(compiled);
   TY_RETURN_IF_ERROR(loaded.status());
@@ -261,7 +265,7 @@ absl::Status StatisticsLine::Sum(absl::Span<double> values) {
 
 absl::StatusOr<Training> PrepareTraining(const run_dir::RunDir& dir,
                                          const run_dir::Assignment& assignment, int rank,
-                                         const Connect& connect) {
+                                         const Connect& connect, bool shares_memory) {
   Training training;
   training.run_dir = dir;
   training.rank = rank;
@@ -299,7 +303,9 @@ absl::StatusOr<Training> PrepareTraining(const run_dir::RunDir& dir,
                                        resume.state.identity.threads));
     training.identity.threads = training.threads;
   }
-  TY_RETURN_IF_ERROR(LoadAndCompile(assignment, training));
+  const bool is_one_host = static_cast<int>(assignment.ranks.size()) == assignment.world_size;
+  TY_RETURN_IF_ERROR(LoadAndCompile(
+      assignment, shares_memory && is_one_host && assignment.world_size > 1, training));
   if (rank == 0) {
     TY_ASSIGN_OR_RETURN(const RestoredState start,
                         InitialiseOrRestore(resume, assignment, spec, StateOf(training)));

@@ -95,9 +95,10 @@ using Connect = std::function<absl::StatusOr<Communicators>(const run_dir::Assig
 
 // Loads the data while the model is compiled, connects, and gives all ranks rank 0's weights:
 // initialised from the seed or from a file, or those of the newest valid checkpoint. Ranks that
-// disagree on spec, model or data are an error.
+// disagree on spec, model or data are an error. `shares_memory`: where all ranks are on this host,
+// gradients may meet in memory that they map from each other.
 absl::StatusOr<Training> PrepareTraining(const run_dir::RunDir& dir,
                                          const run_dir::Assignment& assignment, int rank,
-                                         const Connect& connect);
+                                         const Connect& connect, bool shares_memory);
 
 }  // namespace trainyard::trainer

@@ -1,6 +1,9 @@
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
 #include "server/store/sqlite/rows.h"
@@ -95,13 +98,14 @@ constexpr char kUpdateJob[] =
     "fencing_token = ?, retries = ?, failures = ?, preemptions = ?, run_time_us = ?, "
     "device_time_us = ?, create_us = ?, start_us = ?, end_us = ?, step = ?, total_steps = ?, "
     "epoch = ?, epochs = ?, samples_per_s = ?, data_wait_fraction = ?, eta_us = ?, "
-    "data_digest = ?, model_digest = ?, worker_version = ?, revision = ? WHERE job = ?";
+    "data_digest = ?, model_digest = ?, worker_version = ?, hosting = ?, hosting_reason = ?, "
+    "revision = ? WHERE job = ?";
 constexpr char kReadJobs[] =
     "SELECT job, submission, array, state, state_reason, state_detail, not_before_us, "
     "failure_class, failure_reason, failure_message, stop_reason, attempt, fencing_token, retries, "
     "failures, preemptions, run_time_us, device_time_us, create_us, start_us, end_us, step, "
     "total_steps, epoch, epochs, samples_per_s, data_wait_fraction, eta_us, data_digest, "
-    "model_digest, worker_version, revision FROM jobs ORDER BY job";
+    "model_digest, worker_version, revision, hosting, hosting_reason FROM jobs ORDER BY job";
 
 constexpr char kDeleteMetrics[] = "DELETE FROM job_metrics WHERE job = ?";
 constexpr char kWriteMetric[] = "INSERT INTO job_metrics (job, name, value) VALUES (?, ?, ?)";
@@ -193,6 +197,36 @@ absl::StatusOr<Submissions> ReadSubmissions(Database& db) {
   return all;
 }
 
+// A line a rank.
+std::string HostingText(const core::Progress& progress) {
+  std::string text;
+  if (progress.hosting == nullptr) return text;
+  for (const core::RankHosting& host : progress.hosting->ranks) {
+    absl::StrAppendFormat(&text, "%d %d %d %d %.17g\n", host.rank, host.first_replica,
+                          host.replicas, host.stage, host.samples_per_s);
+  }
+  return text;
+}
+
+absl::StatusOr<std::shared_ptr<const core::Hosting>> ParseHosting(absl::string_view text,
+                                                                  std::string reason) {
+  if (text.empty() && reason.empty()) return nullptr;
+  auto hosting = std::make_shared<core::Hosting>();
+  hosting->reason = std::move(reason);
+  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
+    core::RankHosting host;
+    if (words.size() != 5 || !absl::SimpleAtoi(words[0], &host.rank) ||
+        !absl::SimpleAtoi(words[1], &host.first_replica) ||
+        !absl::SimpleAtoi(words[2], &host.replicas) || !absl::SimpleAtoi(words[3], &host.stage) ||
+        !absl::SimpleAtod(words[4], &host.samples_per_s)) {
+      return absl::DataLossError(absl::StrCat("'", line, "' is no hosting of a rank"));
+    }
+    hosting->ranks.push_back(host);
+  }
+  return hosting;
+}
+
 absl::Status TakeJob(const Statement& row, JobRecord& job) {
   job.array = JobId{row.Int(2)};
   FlatState flat;
@@ -220,6 +254,7 @@ absl::Status TakeJob(const Statement& row, JobRecord& job) {
   job.model_digest = row.Text(29);
   job.worker_version = row.Text(30);
   job.revision = row.Int(31);
+  TY_ASSIGN_OR_RETURN(job.progress.hosting, ParseHosting(row.Text(32), row.Text(33)));
   return absl::OkStatus();
 }
 
@@ -256,7 +291,12 @@ absl::Status UpdateJob(Database& db, const JobRecord& job) {
   row.Bind(progress.step).Bind(progress.total_steps).Bind(progress.epoch);
   row.Bind(progress.epochs).BindReal(progress.samples_per_s);
   row.BindReal(progress.data_wait_fraction).Bind(progress.eta_us);
-  row.Bind(job.data_digest).Bind(job.model_digest).Bind(job.worker_version).Bind(job.revision);
+  row.Bind(job.data_digest).Bind(job.model_digest).Bind(job.worker_version);
+  // Bound texts must live until the statement has run.
+  const std::string hosting = HostingText(progress);
+  row.Bind(hosting).Bind(progress.hosting == nullptr ? absl::string_view()
+                                                     : progress.hosting->reason);
+  row.Bind(job.revision);
   TY_RETURN_IF_ERROR(row.Bind(job.id.value).Run());
   if (db.ChangedRows() == 1) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(JobName(job.id), " is not new and not stored"));

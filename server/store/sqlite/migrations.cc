@@ -338,6 +338,12 @@ ALTER TABLE checkpoints ADD COLUMN loss REAL NOT NULL DEFAULT 0;
 ALTER TABLE checkpoints ADD COLUMN accuracy REAL NOT NULL DEFAULT 0;
 )sql";
 
+// Who hosts which replicas, and why.
+constexpr char kState4[] = R"sql(
+ALTER TABLE jobs ADD COLUMN hosting TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN hosting_reason TEXT NOT NULL DEFAULT '';
+)sql";
+
 constexpr char kMetrics1[] = R"sql(
 CREATE TABLE metric_names (
   id INTEGER NOT NULL PRIMARY KEY,
@@ -430,7 +436,8 @@ absl::Status Migrate(Database& db, absl::string_view kind,
 }
 
 const std::vector<absl::string_view>& StateMigrations() {
-  static const auto* migrations = new std::vector<absl::string_view>{kState1, kState2, kState3};
+  static const auto* migrations =
+      new std::vector<absl::string_view>{kState1, kState2, kState3, kState4};
   return *migrations;
 }
 

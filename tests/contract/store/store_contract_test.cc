@@ -174,6 +174,8 @@ TEST_P(StoreContract, EveryFieldOfAJobComesBack) {
   job.start_us = 78;
   job.end_us = 79;
   job.progress = {120, 936, 1, 3, std::numeric_limits<double>::quiet_NaN(), 0.01, 5'000'000};
+  job.progress.hosting = std::make_shared<core::Hosting>(
+      core::Hosting{{{0, 0, 6, 0, 4050.123456789}, {1, 6, 2, 1, 0}}, "speeds of steps 3 to 10"});
   job.metrics.values = {{"test.accuracy", 0.91},
                         {"test.loss", std::numeric_limits<double>::infinity()},
                         {"train.loss", std::numeric_limits<double>::quiet_NaN()}};

@@ -90,9 +90,11 @@ void FakeServer::ChangeJob(const std::string& name, const std::function<void(v1:
 }
 
 void FakeServer::AddPoint(const std::string& job, int64_t step, const std::string& metric,
-                          double value) {
+                          double value, int64_t time_us) {
   const std::lock_guard lock(mutex_);
   v1::MetricPoint point;
+  point.mutable_time()->set_seconds(time_us / 1'000'000);
+  point.mutable_time()->set_nanos(static_cast<int32_t>(time_us % 1'000'000 * 1000));
   point.set_step(step);
   point.set_name(metric);
   point.set_value(value);
@@ -105,6 +107,16 @@ void FakeServer::AddLog(const std::string& job, int rank, const std::string& tex
   const std::lock_guard lock(mutex_);
   logs_[job][rank] += text;
   changed_.notify_all();
+}
+
+void FakeServer::MakeNewJobs(v1::JobState state) {
+  const std::lock_guard lock(mutex_);
+  new_job_state_ = state;
+}
+
+void FakeServer::AddTrace(const std::string& attempt, int rank, const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  traces_[attempt][rank] += text;
 }
 
 void FakeServer::AddCheckpoint(const std::string& job, int64_t step,
@@ -181,9 +193,11 @@ grpc::Status FakeServer::Find(const std::string& name, v1::Job*& job) {
 grpc::Status FakeServer::CreateJob(grpc::ServerContext*, const v1::CreateJobRequest* request,
                                    v1::Job* response) {
   std::string known;
+  v1::JobState new_state = v1::JOB_STATE_QUEUED;
   {
     const std::lock_guard lock(mutex_);
     last_create_ = *request;
+    new_state = new_job_state_;
     const absl::Status refusal = std::exchange(refuse_create_, absl::OkStatus());
     if (!refusal.ok()) return rpc::ToGrpcStatus(refusal);
     const auto resolved = spec::ResolveSpec(request->spec());
@@ -198,8 +212,7 @@ grpc::Status FakeServer::CreateJob(grpc::ServerContext*, const v1::CreateJobRequ
     }
     known = job_of_request_[request->request_id()];
   }
-  const std::string name =
-      known.empty() ? AddJob(request->spec().name(), v1::JOB_STATE_QUEUED) : known;
+  const std::string name = known.empty() ? AddJob(request->spec().name(), new_state) : known;
   const std::lock_guard lock(mutex_);
   job_of_request_[request->request_id()] = name;
   v1::Job* job = nullptr;
@@ -351,7 +364,8 @@ grpc::Status FakeServer::TailLogs(grpc::ServerContext* context, const v1::TailLo
   std::unique_lock lock(mutex_);
   std::map<int, int64_t> sent;
   while (true) {
-    for (const auto& [rank, text] : logs_[request->name()]) {
+    auto& streams = request->stream() == v1::RANK_STREAM_TRACE ? traces_ : logs_;
+    for (const auto& [rank, text] : streams[request->name()]) {
       if (request->has_rank() && request->rank() != rank) continue;
       const auto size = static_cast<int64_t>(text.size());
       const int64_t start = request->offset() < 0 ? std::max<int64_t>(size + request->offset(), 0)

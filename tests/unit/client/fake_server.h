@@ -37,13 +37,19 @@ class FakeServer : public v1::JobService::Service,
   // What tests do to jobs; watchers see it.
   std::string AddJob(const std::string& name, v1::JobState state);
   void ChangeJob(const std::string& job, const std::function<void(v1::Job&)>& change);
-  void AddPoint(const std::string& job, int64_t step, const std::string& metric, double value);
+  // `time_us`: since 1970.
+  void AddPoint(const std::string& job, int64_t step, const std::string& metric, double value,
+                int64_t time_us = 0);
   void AddLog(const std::string& job, int rank, const std::string& text);
+  // To the timeline of a rank of the attempt: "jobs/1/attempts/1".
+  void AddTrace(const std::string& attempt, int rank, const std::string& text);
   // A checkpoint whose record holds the right hashes, unless the test changes its bytes later.
   void AddCheckpoint(const std::string& job, int64_t step,
                      const std::map<std::string, std::string>& files, bool is_best = false);
   void DamageFile(const std::string& checkpoint, const std::string& file);
   void AddWorker(const v1::Worker& worker);
+  // Jobs that CreateJob makes are in this state at once.
+  void MakeNewJobs(v1::JobState state);
   // The next call of CreateJob answers so.
   void RefuseNextCreate(const absl::Status& status);
   // Every item of CreateJobs whose spec has this name answers so.
@@ -147,9 +153,11 @@ class FakeServer : public v1::JobService::Service,
   std::map<std::string, std::string> job_of_request_;
   std::map<std::string, std::vector<v1::MetricPoint>> points_;
   std::map<std::string, std::map<int, std::string>> logs_;
+  std::map<std::string, std::map<int, std::string>> traces_;
   std::map<std::string, v1::Checkpoint> checkpoints_;
   std::map<std::pair<std::string, std::string>, std::string> files_;
   std::map<std::string, v1::Worker> workers_;
+  v1::JobState new_job_state_ = v1::JOB_STATE_QUEUED;
   absl::Status refuse_create_;
   std::map<std::string, absl::Status> refused_items_;
   bool break_stream_ = false;

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
 #include "tests/unit/client/command_runner.h"
 #include "tests/unit/client/fake_server.h"
 
@@ -11,6 +12,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class Jobs : public ::testing::Test {
  protected:
@@ -38,6 +40,49 @@ TEST_F(Jobs, AreListedNewestFirst) {
             "JOB  NAME    STATE      DEVICES  DONE  ACCURACY  ETA  TOOK  AGE  WHY\n"
             "  2  second  QUEUED           1     -         -    -     -   5m  no device is free\n"
             "  1  first   SUCCEEDED        1  100%     91.3%    -   92s   3h  -\n");
+}
+
+TEST_F(Jobs, ShowTellsWhoHostsWhatAndWhy) {
+  server_.AddJob("first", v1::JOB_STATE_RUNNING);
+  EXPECT_THAT(runner_.Run({"show", "1"}).out, Not(HasSubstr("hosting")));
+  server_.ChangeJob("jobs/1", [](v1::Job& job) {
+    v1::Progress& progress = *job.mutable_progress();
+    progress.set_hosting_reason("speeds of steps 3 to 10");
+    for (int rank = 0; rank < 2; ++rank) {
+      v1::RankPlacement& placed = *job.add_placement();
+      placed.set_rank(rank);
+      placed.set_worker("workers/lab-1");
+      placed.set_device(absl::StrCat("cpu-", rank));
+      v1::RankHosting& host = *progress.add_hosting();
+      host.set_rank(rank);
+      host.set_first_replica(rank * 6);
+      host.set_replicas(rank == 0 ? 6 : 2);
+      host.set_samples_per_s(rank == 0 ? 4050 : 0);
+    }
+  });
+  EXPECT_THAT(runner_.Run({"show", "1"}).out,
+              HasSubstr("hosting       speeds of steps 3 to 10\n"
+                        "              RANK  WORKER  DEVICE  REPLICAS  SHARE  SAMPLES/S\n"
+                        "                 0  lab-1   cpu-0   0-5 (6)   75.0%      4,050\n"
+                        "                 1  lab-1   cpu-1   6-7 (2)   25.0%          -\n"));
+  const auto json = nlohmann::json::parse(runner_.Run({"show", "1", "-o", "json"}).out);
+  EXPECT_EQ(json["progress"]["hosting"][0]["replicas"], 6);
+}
+
+TEST_F(Jobs, ShowTellsTheStagesOfAPipeline) {
+  server_.AddJob("first", v1::JOB_STATE_RUNNING);
+  server_.ChangeJob("jobs/1", [](v1::Job& job) {
+    for (int rank = 0; rank < 2; ++rank) {
+      v1::RankHosting& host = *job.mutable_progress()->add_hosting();
+      host.set_rank(rank);
+      host.set_stage(rank);
+      host.set_replicas(1);
+    }
+  });
+  EXPECT_THAT(
+      runner_.Run({"show", "1"}).out,
+      HasSubstr("RANK  WORKER  DEVICE  STAGE  REPLICAS   SHARE  SAMPLES/S\n"
+                "                 0  -       -           0  0 (1)     100.0%          -\n"));
 }
 
 TEST_F(Jobs, AreListedAsDataToo) {

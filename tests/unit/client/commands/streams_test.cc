@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/files.h"
 #include "tests/unit/client/command_runner.h"
 #include "tests/unit/client/fake_server.h"
 
@@ -85,9 +87,9 @@ TEST_F(Streams, MetricsAreDrawnAndSummedUp) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out,
               AllOf(HasSubstr("train.loss\n2.0 +"), HasSubstr("step\n"), Not(HasSubstr("lr\n")),
-                    HasSubstr("METRIC      POINTS  FIRST   MIN  MAX  LAST  AT STEP\n"
-                              "lr              50    0.1   0.1  0.1   0.1       50\n"
-                              "train.loss      50      2  0.04    2  0.04       50\n")));
+                    HasSubstr("METRIC      POINTS  MEAN  FIRST   MIN  MAX  LAST  AT STEP\n"
+                              "lr              50   0.1    0.1   0.1  0.1   0.1       50\n"
+                              "train.loss      50  0.18      2  0.04    2  0.04       50\n")));
   EXPECT_THAT(runner_.Run({"metrics", "1", "--metric", "lr"}).out, HasSubstr("lr\n"));
 }
 
@@ -100,6 +102,86 @@ TEST_F(Streams, MetricsAreDataToo) {
   const std::string lines = runner_.Run({"metrics", "1", "-o", "jsonl"}).out;
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 2);
   EXPECT_EQ(runner_.Run({"metrics", "1", "--follow", "-o", "json"}).exit_code, 2);
+}
+
+TEST_F(Streams, AWordChoosesAGroupOfMetricsWithMeansAndUnits) {
+  for (int step = 1; step <= 4; ++step) {
+    server_.AddPoint("jobs/1", step, "train.loss", 2.0);
+    server_.AddPoint("jobs/1", step, "comm.seconds", 0.001 * step);
+    server_.AddPoint("jobs/1", step, "comm.exposed_seconds", 0.0001);
+    server_.AddPoint("jobs/1", step, "comm.hidden_fraction", 0.95);
+    server_.AddPoint("jobs/1", step, "comm.bytes", 5 << 20);
+    server_.AddPoint("jobs/1", step, "compute.seconds", 1.5);
+    server_.AddPoint("jobs/1", step, "commute", 1);
+  }
+  const CommandResult result = runner_.Run({"metrics", "1", "comm"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(
+      result.out,
+      AllOf(HasSubstr("comm.bytes                 4  5.0 MiB  5.0 MiB"),
+            HasSubstr("comm.exposed_seconds       4   100 us"), HasSubstr("95.0%"),
+            HasSubstr("comm.seconds               4   2.5 ms     1 ms     1 ms     4 ms     4 ms"),
+            HasSubstr("compute.seconds            4    1.5 s"), HasSubstr("comm.seconds\n"),
+            Not(HasSubstr("train.loss")), Not(HasSubstr("commute"))));
+  const auto list = nlohmann::json::parse(runner_.Run({"metrics", "1", "train", "-o", "json"}).out);
+  ASSERT_EQ(list.size(), 1U);
+  EXPECT_EQ(list[0]["name"], "train.loss");
+  const CommandResult unknown = runner_.Run({"metrics", "1", "gpu"});
+  EXPECT_EQ(unknown.exit_code, 3);
+  EXPECT_THAT(unknown.err, HasSubstr("has no metrics 'gpu'; it has comm, commute, compute, train"));
+}
+
+TEST_F(Streams, TheTimelinesOfTheRanksBecomeOneFile) {
+  server_.ChangeJob("jobs/1", [](v1::Job& job) {
+    job.set_attempt(2);
+    for (int rank = 0; rank < 2; ++rank) {
+      v1::RankPlacement& placed = *job.add_placement();
+      placed.set_rank(rank);
+      placed.set_worker("workers/lab-1");
+      placed.set_device(absl::StrCat("cpu-", rank));
+    }
+  });
+  const std::string attempt = "jobs/1/attempts/2";
+  for (int rank = 0; rank < 2; ++rank) {
+    server_.AddTrace(attempt, rank,
+                     R"({"name":"backward","cat":"compute","ph":"X","ts":10,"dur":20,"pid":9,)"
+                     R"("tid":0,"args":{"step":3}})"
+                     "\n"
+                     R"({"name":"all_reduce","cat":"comm","ph":"X","ts":20,"dur":20,"pid":9,)"
+                     R"("tid":1,"args":{"step":3}})"
+                     "\n"
+                     R"({"name":"wait","cat":"wait","ph":"X","ts":30,"dur":5,"pid":9,"tid":0})"
+                     "\nnonsense\n{\"name\": \"half");
+  }
+  const CommandResult result = runner_.Run({"trace", "1"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto json = nlohmann::json::parse(result.out);
+  ASSERT_EQ(json["traceEvents"].size(), 10U);
+  EXPECT_EQ(json["traceEvents"][5]["pid"], 1);
+  EXPECT_EQ(json["traceEvents"][6]["args"]["name"], "rank 0: lab-1 cpu-0");
+  EXPECT_EQ(json["otherData"]["attempt"], attempt);
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("1 step of 2 ranks, 6 events; 75.0% of the communication is hidden"),
+                    HasSubstr("2 lines are no events"), HasSubstr("chrome://tracing"),
+                    HasSubstr("ui.perfetto.dev")));
+
+  const std::string path = runner_.home.File("trace.json");
+  const CommandResult one = runner_.Run({"trace", "1", "--rank", "1", "-O", path});
+  ASSERT_EQ(one.exit_code, 0) << one.err;
+  EXPECT_EQ(one.out, "");
+  const auto written = nlohmann::json::parse(*ReadFile(path));
+  EXPECT_EQ(written["traceEvents"].size(), 5U);
+  EXPECT_THAT(one.err, HasSubstr(path));
+}
+
+TEST_F(Streams, AJobWithoutATimelineIsTold) {
+  server_.ChangeJob("jobs/1", [](v1::Job& job) { job.set_attempt(0); });
+  EXPECT_THAT(runner_.Run({"trace", "1"}).err, HasSubstr("has not run yet"));
+  server_.ChangeJob("jobs/1", [](v1::Job& job) { job.set_attempt(1); });
+  const CommandResult none = runner_.Run({"trace", "1"});
+  EXPECT_EQ(none.exit_code, 3);
+  EXPECT_THAT(none.err, HasSubstr("jobs/1/attempts/1 has no timeline yet"));
+  EXPECT_THAT(runner_.Run({"trace", "1", "--attempt", "4"}).err, HasSubstr("attempts/4"));
 }
 
 TEST_F(Streams, FollowedPointsEndWithTheJob) {

@@ -215,5 +215,27 @@ TEST_F(YardSync, ProgressComesFromRankZeroAndIsWrittenOnlyWhenItChanges) {
   EXPECT_TRUE(turn_.delta.empty());
 }
 
+TEST_F(YardSync, HostingIsKeptWithTheJobAndWrittenOnlyWhenItChanges) {
+  Join("lab-1", 2);
+  const JobId job = Submit(2);
+  Run("lab-1", job);
+  ObservedAttempt seen = See(job, ObservedState::kRunning);
+  seen.progress = Progress{12, 100, 0, 3, 5400.0, 0.01, 0};
+  seen.progress->hosting =
+      std::make_shared<Hosting>(Hosting{{{0, 0, 6, 0, 4050}, {1, 6, 2, 0, 1350}}, "speeds"});
+  ASSERT_TRUE(Sync("lab-1", {seen}).ok());
+  ASSERT_NE(Job(job).progress.hosting, nullptr);
+  EXPECT_EQ(Job(job).progress.hosting->ranks[1].first_replica, 6);
+  // The same words again are another value, and no news.
+  seen.progress->hosting = std::make_shared<Hosting>(*seen.progress->hosting);
+  ASSERT_TRUE(Sync("lab-1", {seen}).ok());
+  EXPECT_TRUE(turn_.delta.empty());
+  seen.progress->hosting =
+      std::make_shared<Hosting>(Hosting{{{0, 0, 5, 0, 4050}, {1, 5, 3, 0, 1350}}, "speeds"});
+  ASSERT_TRUE(Sync("lab-1", {seen}).ok());
+  EXPECT_FALSE(turn_.delta.empty());
+  EXPECT_EQ(Job(job).progress.hosting->ranks[1].replicas, 3);
+}
+
 }  // namespace
 }  // namespace trainyard::core

@@ -151,6 +151,71 @@ TEST_F(AgentServiceTest, AppendedBytesComeOnceWhateverIsSentAgain) {
   EXPECT_EQ(GetFieldViolations(AppendLog(attempt, 8, large).status()).at(0).field, "data");
 }
 
+TEST_F(AgentServiceTest, TheTimelineHasOffsetsOfItsOwn) {
+  Register();
+  CreateJob("a");
+  const v1::DesiredAttempt attempt = StartRunning();
+  EXPECT_EQ(*AppendLog(attempt, 0, "hello", v1::RANK_STREAM_LOG), 5);
+  EXPECT_EQ(*AppendLog(attempt, 0, "{}\n", v1::RANK_STREAM_TRACE), 3);
+  EXPECT_EQ(*AppendLog(attempt, 0, "{}\n{}\n", v1::RANK_STREAM_TRACE), 6);
+  const auto gap = AppendLog(attempt, 7, "x", v1::RANK_STREAM_TRACE);
+  EXPECT_EQ(GetErrorMetadata(gap.status()).at(error::kExpectedOffset), "6");
+  EXPECT_THAT(std::string(gap.status().message()), ::testing::HasSubstr("trace of rank 0"));
+  EXPECT_EQ(*AppendLog(attempt, 5, " world"), 11);
+  const auto unknown = AppendLog(attempt, 0, "x", static_cast<v1::RankStream>(7));
+  EXPECT_EQ(GetFieldViolations(unknown.status()).at(0).field, "stream");
+}
+
+TEST_F(AgentServiceTest, WhoHostsWhatIsShownAsTheWorkerSaysIt) {
+  Register();
+  CreateJob("a");
+  const v1::DesiredAttempt attempt = StartRunning();
+  EXPECT_EQ(GetJob("jobs/1").progress().hosting_size(), 0);
+  v1::ObservedAttempt observed = Observed(attempt, v1::OBSERVED_STATE_RUNNING);
+  v1::Progress& progress = *observed.mutable_progress();
+  progress.set_step(8);
+  v1::RankHosting& host = *progress.add_hosting();
+  host.set_rank(1);
+  host.set_first_replica(6);
+  host.set_replicas(2);
+  host.set_samples_per_s(1350.5);
+  progress.set_hosting_reason("speeds of steps 3 to 10");
+  Sync({observed});
+  const v1::Progress shown = GetJob("jobs/1").progress();
+  ASSERT_EQ(shown.hosting_size(), 1);
+  EXPECT_EQ(shown.hosting(0).ShortDebugString(), host.ShortDebugString());
+  EXPECT_EQ(shown.hosting_reason(), "speeds of steps 3 to 10");
+}
+
+TEST_F(AgentServiceTest, AHostingOutOfRangeIsRefusedWithAllThatIsWrong) {
+  Register();
+  CreateJob("a");
+  const v1::DesiredAttempt attempt = StartRunning();
+  v1::SyncWorkerRequest request;
+  request.set_session(session_);
+  request.set_sequence(100);
+  *request.add_attempts() = Observed(attempt, v1::OBSERVED_STATE_RUNNING);
+  v1::Progress& progress = *request.mutable_attempts(0)->mutable_progress();
+  v1::RankHosting& host = *progress.add_hosting();
+  host.set_rank(4096);
+  host.set_first_replica(-1);
+  host.set_stage(64);
+  host.set_samples_per_s(std::nan(""));
+  progress.set_hosting_reason(std::string(1001, 'x'));
+  v1::SyncWorkerResponse response;
+  auto status = FromGrpcStatus(agents_->SyncWorker(Context().get(), request, &response));
+  std::vector<std::string> fields;
+  for (const auto& violation : GetFieldViolations(status)) fields.push_back(violation.field);
+  const std::string path = "attempts[0].progress.hosting";
+  EXPECT_THAT(fields, ElementsAre(path + "_reason", path + "[0].rank", path + "[0].first_replica",
+                                  path + "[0].stage", path + "[0].samples_per_s"));
+  progress.Clear();
+  for (int i = 0; i < 4097; ++i) progress.add_hosting();
+  status = FromGrpcStatus(agents_->SyncWorker(Context().get(), request, &response));
+  ASSERT_EQ(GetFieldViolations(status).size(), 1U);
+  EXPECT_EQ(GetFieldViolations(status)[0].field, path);
+}
+
 TEST_F(AgentServiceTest, MetricPointsComeOnceWhateverIsSentAgain) {
   Register();
   CreateJob("a");

@@ -132,6 +132,27 @@ TEST_F(JobStreamsTest, LogsAreReadFromAnOffset) {
   EXPECT_EQ(Tail(request), "");
 }
 
+TEST_F(JobStreamsTest, TheTimelineIsReadApartFromTheLog) {
+  Register();
+  CreateJob("a");
+  const v1::DesiredAttempt attempt = StartRunning();
+  ASSERT_TRUE(AppendLog(attempt, 0, "hello").ok());
+  ASSERT_TRUE(AppendLog(attempt, 0, "{}\n", v1::RANK_STREAM_TRACE).ok());
+  v1::TailLogsRequest request;
+  request.set_name("jobs/1");
+  EXPECT_EQ(Tail(request), "hello");
+  request.set_stream(v1::RANK_STREAM_TRACE);
+  EXPECT_EQ(Tail(request), "{}\n");
+  request.set_offset(2);
+  EXPECT_EQ(Tail(request), "\n");
+  request.set_stream(static_cast<v1::RankStream>(7));
+  const auto context = Context();
+  v1::TailLogsResponse response;
+  const auto stream = jobs_->TailLogs(context.get(), request);
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
 TEST_F(JobStreamsTest, FollowingLogsEndsWithTheJobAndBringsEverything) {
   Register();
   CreateJob("a");

@@ -134,8 +134,9 @@ void RpcTest::Succeed(const v1::DesiredAttempt& attempt) {
 }
 
 absl::StatusOr<int64_t> RpcTest::AppendLog(const v1::DesiredAttempt& attempt, int64_t offset,
-                                           const std::string& data) {
+                                           const std::string& data, v1::RankStream stream) {
   v1::AppendLogRequest request;
+  request.set_stream(stream);
   request.set_session(session_);
   request.set_attempt(attempt.attempt());
   request.set_fencing_token(attempt.fencing_token());

@@ -45,7 +45,8 @@ class RpcTest : public ::testing::Test {
   // Reports the end of the attempt with everything delivered.
   void Succeed(const v1::DesiredAttempt& attempt);
   absl::StatusOr<int64_t> AppendLog(const v1::DesiredAttempt& attempt, int64_t offset,
-                                    const std::string& data);
+                                    const std::string& data,
+                                    v1::RankStream stream = v1::RANK_STREAM_UNSPECIFIED);
   absl::StatusOr<int64_t> AppendMetrics(const v1::DesiredAttempt& attempt, int64_t offset,
                                         std::vector<int64_t> steps);
 

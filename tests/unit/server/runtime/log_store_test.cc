@@ -49,6 +49,14 @@ TEST_F(LogStoreTest, LogsAreKeptApartByNumbers) {
   EXPECT_EQ(*ReadFile(dir_.File("logs/12/2/3.log")), "b");
 }
 
+TEST_F(LogStoreTest, TheTimelineLiesBesideTheLog) {
+  const LogId trace = {log_.attempt, log_.rank, RankStream::kTrace};
+  ASSERT_TRUE(logs_.Append(log_, 0, "hello").ok());
+  EXPECT_EQ(*logs_.Append(trace, 0, "{}"), 2);
+  EXPECT_EQ(*logs_.Size(log_), 5);
+  EXPECT_EQ(*ReadFile(dir_.File("logs/12/1/3.trace")), "{}");
+}
+
 TEST_F(LogStoreTest, WhatAFailedWriteLeftIsPassedOver) {
   ASSERT_TRUE(logs_.Append(log_, 0, "hello").ok());
   // A process that died here had written a part of the next chunk.

@@ -55,13 +55,73 @@ TEST(DivideCpus, DevicesThatShareProcessorsAreBoundToNone) {
 }
 
 TEST(DivideCpus, RefusesMoreThanThereIs) {
-  for (const CpuDeviceOptions options :
+  for (const CpuDeviceOptions& options :
        {CpuDeviceOptions{3, 1}, CpuDeviceOptions{1, 3}, CpuDeviceOptions{0, 3},
         CpuDeviceOptions{-1, 1}, CpuDeviceOptions{3, 0}}) {
     EXPECT_EQ(DivideCpus({0, 1}, 0, options).status().code(), absl::StatusCode::kInvalidArgument)
         << options.count << " x " << options.threads_per_device;
   }
   EXPECT_FALSE(DivideCpus({}, 0, {}).ok());
+}
+
+CpuDeviceOptions Read(absl::string_view text) {
+  CpuDeviceOptions options;
+  const absl::Status status = ReadCpuDevices(text, options);
+  EXPECT_TRUE(status.ok()) << status;
+  return options;
+}
+
+TEST(ReadCpuDevices, TakesANumberGroupsOrProcessors) {
+  EXPECT_EQ(Read("4").count, 4);
+  EXPECT_TRUE(Read("0").shapes.empty());
+  EXPECT_THAT(Read("1x2,2x1").shapes,
+              ElementsAre(CpuDeviceShape{2}, CpuDeviceShape{1}, CpuDeviceShape{1}));
+  EXPECT_THAT(Read("1@0,2@1-3").shapes,
+              ElementsAre(CpuDeviceShape{1, {0}}, CpuDeviceShape{2, {1, 2, 3}}));
+}
+
+TEST(ReadCpuDevices, RefusesWhatNamesNone) {
+  for (const char* text : {"", "x", "2x", "0x1", "1x0", "1x2,", "-1", "1@", "1@3-1", "1@a",
+                           "1@0-1-2", "1@99999", "1025", "1000x1,25x1", "1x1x1", "1.5"}) {
+    CpuDeviceOptions options;
+    const absl::Status status = ReadCpuDevices(text, options);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("names no CPU devices"));
+  }
+}
+
+TEST(DivideCpus, UnequalDevicesHaveThreadsAndProcessorsOfTheirOwn) {
+  const auto devices = DivideCpus({0, 2, 4, 6}, 900, Read("1x2,2x1"));
+  ASSERT_TRUE(devices.ok()) << devices.status();
+  ASSERT_EQ(devices->size(), 3U);
+  EXPECT_EQ((*devices)[0].threads, 2);
+  EXPECT_THAT((*devices)[0].cpus, ElementsAre(0, 2));
+  EXPECT_THAT((*devices)[2].cpus, ElementsAre(6));
+  EXPECT_EQ((*devices)[2].name, "cpu-2");
+  EXPECT_EQ((*devices)[2].memory_bytes, 300);
+}
+
+TEST(DivideCpus, DevicesThatNameTheirProcessorsMayShareThem) {
+  const auto devices = DivideCpus({0, 1}, 0, Read("1@0,1@1,1@1"));
+  ASSERT_TRUE(devices.ok()) << devices.status();
+  EXPECT_THAT((*devices)[1].cpus, ElementsAre(1));
+  EXPECT_THAT((*devices)[2].cpus, ElementsAre(1));
+}
+
+TEST(DivideCpus, UnequalDevicesThatDoNotFitAreRefusedUnlessTheyShare) {
+  CpuDeviceOptions options = Read("1x2,1x1");
+  EXPECT_THAT(std::string(DivideCpus({0, 1}, 0, options).status().message()),
+              ::testing::HasSubstr("2 CPU devices need 3 processors; this process may use 2"));
+  options.share = true;
+  const auto shared = DivideCpus({0, 1}, 0, options);
+  ASSERT_TRUE(shared.ok()) << shared.status();
+  EXPECT_THAT((*shared)[0].cpus, ElementsAre());
+  EXPECT_EQ((*shared)[0].threads, 2);
+  options.threads_per_device = 1;
+  EXPECT_FALSE(DivideCpus({0, 1}, 0, options).ok());
+  EXPECT_THAT(std::string(DivideCpus({0, 1}, 0, Read("1@5")).status().message()),
+              ::testing::HasSubstr("processor 5 is none of the 2"));
+  EXPECT_FALSE(DivideCpus({0, 1}, 0, Read("1@0,1x1")).ok());
 }
 
 TEST(AllowedCpus, NamesAtLeastTheOneWeRunOn) {

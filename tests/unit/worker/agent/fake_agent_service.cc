@@ -72,7 +72,8 @@ class FakeAgentServer::Service : public v1::AgentService::Service {
                          v1::AppendResponse* response) override {
     absl::MutexLock lock(&state_.mutex);
     if (absl::Status status = Check(*request); !status.ok()) return rpc::ToGrpcStatus(status);
-    std::string& log = state_.logs[{request->attempt(), request->rank()}];
+    auto& streams = request->stream() == v1::RANK_STREAM_TRACE ? state_.traces : state_.logs;
+    std::string& log = streams[{request->attempt(), request->rank()}];
     return Append(log, request->offset(), request->data(), response);
   }
 

@@ -27,6 +27,7 @@ constexpr int DeviceStreamOf(int rank) {
 struct FakeServerState {
   absl::Mutex mutex;
   std::map<std::pair<std::string, int>, std::string> logs ABSL_GUARDED_BY(mutex);
+  std::map<std::pair<std::string, int>, std::string> traces ABSL_GUARDED_BY(mutex);
   std::map<std::pair<std::string, int>, std::vector<v1::MetricPoint>> points ABSL_GUARDED_BY(mutex);
   std::map<std::pair<std::string, int>, int64_t> metric_offsets ABSL_GUARDED_BY(mutex);
   // By step and name; and the steps that were committed.

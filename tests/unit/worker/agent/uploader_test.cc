@@ -129,6 +129,22 @@ TEST_F(UploaderTest, SendsLogsAndMetricsAsTheyGrow) {
   }));
 }
 
+TEST_F(UploaderTest, TheTimelineIsAStreamOfItsOwnAndComesToItsEndBeforeTheAttemptIsDone) {
+  auto uploader = Streams();
+  Log("hello ");
+  const std::string event = R"({"name":"step","ph":"X","ts":1,"dur":2,"pid":0,"tid":0})";
+  Append(target_.dir.TracePath(0), event + "\n");
+  ASSERT_TRUE(WaitForLog("hello "));
+  ASSERT_TRUE(state_.Wait([&] { return state_.traces[kRank0] == event + "\n"; }));
+  Append(target_.dir.TracePath(0), event + "\n");
+  target_.exited = true;
+  uploader->SetTargets({target_});
+  ASSERT_TRUE(WaitForDone(*uploader));
+  absl::MutexLock lock(&state_.mutex);
+  EXPECT_EQ(state_.traces[kRank0], event + "\n" + event + "\n");
+  EXPECT_EQ(state_.logs[kRank0], "hello ");
+}
+
 TEST_F(UploaderTest, MetricsOfTheDeviceAreAStreamOfTheirOwn) {
   auto uploader = Streams();
   Metrics(Line(1) + Line(2));

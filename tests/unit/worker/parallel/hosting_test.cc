@@ -96,7 +96,8 @@ TEST(Hosting, EqualsTheBestOfAllHostingsWhereManyAreEquallyGood) {
     const int ranks = 1 + static_cast<int>(random() % 4);
     const int replicas = ranks + static_cast<int>(random() % 12);
     std::vector<double> seconds;
-    for (int rank = 0; rank < ranks; ++rank) seconds.push_back(1.0 + static_cast<double>(random() % 3));
+    for (int rank = 0; rank < ranks; ++rank)
+      seconds.push_back(1.0 + static_cast<double>(random() % 3));
     EXPECT_EQ(Counts(SolveHosting(replicas, seconds)), BruteForce(replicas, seconds))
         << replicas << " replicas, trial " << trial;
   }

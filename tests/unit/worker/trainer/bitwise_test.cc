@@ -1,6 +1,7 @@
 // Bitwise runs: the same bytes whatever computes them.
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/env.h"
 #include "common/base/files.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -10,6 +11,7 @@
 #include "worker/run_dir/records.h"
 #include "worker/trainer/state_file.h"
 #include "worker/trainer/training_state.h"
+#include "worker/trainer/verify_report.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -158,6 +160,63 @@ TEST(Bitwise, UnequalHostingGivesTheSameBytes) {
   }
 }
 
+// A clock that makes whoever looks at it slow.
+class FastClock : public Clock {
+ public:
+  explicit FastClock(double speed) : speed_(speed) {}
+  absl::Time Now() override { return Clock::Real()->Now(); }
+  absl::Duration Uptime() override { return speed_ * Clock::Real()->Uptime(); }
+  void SleepFor(absl::Duration) override {}  // no rank sleeps by it
+
+ private:
+  const double speed_;
+};
+
+// By their clocks rank 1 needs twenty times as long as rank 0, and both long enough to be believed.
+TEST(Bitwise, ReplicasMoveToTheFasterRankWithinTheRunAndTheBytesStay) {
+  JobText job = JobOf(kCases[0]);
+  job.train = R"({"steps": 30, "global_batch": 16, "replicas": 7, "seed": 5,
+                  "reproducibility": "bitwise"})";
+  for (const char* backend : {"cpu", "reference"}) {  // over shared memory, and over the wire
+    GangTrainer alone(job, 1, backend);
+    ExpectSuccess(alone.Run(), 30);
+    FastClock fast(500), slow(10'000);
+    GangTrainer gang(job, 2, backend);
+    gang.set_clock(0, fast);
+    gang.set_clock(1, slow);
+    ExpectSuccess(gang.Run(), 30);
+    const auto progress = run_dir::ReadProgress(gang.dir(), 0);
+    ASSERT_EQ(progress->hosting.size(), 2U);
+    EXPECT_GE(progress->hosting[0].replicas, 5) << progress->hosting_reason;
+    EXPECT_GT(progress->hosting[0].samples_per_s, progress->hosting[1].samples_per_s);
+    EXPECT_THAT(progress->hosting_reason, HasSubstr("speeds of steps "));
+    EXPECT_EQ(gang.Metric("train.loss"), alone.Metric("train.loss"));
+    EXPECT_EQ(gang.Metric("test.loss"), alone.Metric("test.loss"));
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+      EXPECT_EQ(gang.CheckpointBytes(30, file), alone.CheckpointBytes(30, file)) << file;
+    }
+  }
+}
+
+TEST(Bitwise, AStatisticalRunWhoseReplicasMoveAgreesWithinRounding) {
+  JobText job = JobOf(kCases[0]);
+  job.train = R"({"steps": 30, "global_batch": 16, "replicas": 7, "seed": 5})";
+  for (const char* model : {kCases[0].model, R"({"mlp": {"hidden": [24]}})"}) {
+    job.model = model;
+    GangTrainer alone(job, 1, "cpu");
+    ExpectSuccess(alone.Run(), 30);
+    FastClock fast(500), slow(10'000);
+    GangTrainer gang(job, 2, "cpu");
+    gang.set_clock(0, fast);
+    gang.set_clock(1, slow);
+    ExpectSuccess(gang.Run(), 30);
+    EXPECT_GE(run_dir::ReadProgress(gang.dir(), 0)->hosting[0].replicas, 5);
+    for (const auto& [step, loss] : alone.Metric("train.loss")) {
+      EXPECT_NEAR(gang.Metric("train.loss").at(step), loss, 1e-3 * (1 + loss)) << step;
+    }
+  }
+}
+
 TEST(Bitwise, AHostingOfOtherDevicesIsNotTaken) {
   const JobText job = JobOf(kCases[0]);
   GangTrainer even(job, 2, "cpu");
@@ -169,6 +228,20 @@ TEST(Bitwise, AHostingOfOtherDevicesIsNotTaken) {
   other.assignment().ranks[1].device_type = "another";
   ExpectSuccess(other.Run());
   EXPECT_EQ(run_dir::ReadProgress(other.dir(), 0)->hosting[0].replicas, 4);
+}
+
+// One process makes what all replicas made, whoever hosted them.
+TEST(Bitwise, TheEvaluationIsVerifiedReplicaByReplica) {
+  GangTrainer gang(JobOf(kCases[3]), 2, "cpu");
+  ExpectSuccess(gang.Run());
+  const auto report =
+      Verify({.checkpoint_dir = checkpoint::CheckpointPath(gang.dir().CheckpointsDir(), kSteps),
+              .dataset_dir = "",
+              .format = VerifyFormat::kText},
+             *Clock::Real());
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_TRUE(report->is_right) << report->text;
+  EXPECT_THAT(report->text, HasSubstr("test.ema_loss"));
 }
 
 // The smallest number of threads, for ever.

@@ -48,6 +48,7 @@ std::vector<run_dir::RankResult> GangTrainer::Run() {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {
+      Clock& clock = clocks_.contains(rank) ? *clocks_.at(rank) : *Clock::Real();
       RankOptions options{.run_dir = dir_.root(), .rank = rank, .connect = {}};
       // Held here too, so that a rank that fails before it connects is lost to the others.
       auto host = parallel::MakeLocalCommunicator(group, rank);
@@ -72,7 +73,7 @@ std::vector<run_dir::RankResult> GangTrainer::Run() {
         return communicators;
       };
       options.choose_device = choose_device_;
-      results[static_cast<size_t>(rank)] = RunRank(options, signals(rank), *Clock::Real());
+      results[static_cast<size_t>(rank)] = RunRank(options, signals(rank), clock);
     });
   }
   for (std::thread& thread : threads) thread.join();

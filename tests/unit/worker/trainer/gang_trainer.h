@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/base/env.h"
 #include "tests/testing/temp_dir.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/parallel/communicator.h"
@@ -48,6 +49,9 @@ class GangTrainer {
     choose_device_ = std::move(choose);
   }
 
+  // Of one rank; borrowed.
+  void set_clock(int rank, Clock& clock) { clocks_[rank] = &clock; }
+
   // Trains to the end of all ranks; their results by rank. May be called again, as after a restart.
   std::vector<run_dir::RankResult> Run();
 
@@ -63,6 +67,7 @@ class GangTrainer {
   run_dir::Assignment assignment_;
   std::vector<Signals> signals_;
   ConnectDevice connect_device_;
+  std::map<int, Clock*> clocks_;
   std::function<absl::Status(run_dir::RankAssignment&)> choose_device_;
 };
 

@@ -10,7 +10,8 @@ class ManualClock : public Clock {
  public:
   absl::Time Now() override { return absl::FromUnixSeconds(1'790'000'000) + uptime_; }
   absl::Duration Uptime() override { return uptime_; }
-  void SleepFor(absl::Duration duration) override { uptime_ += duration; }
+  void SleepFor(absl::Duration duration) override { Advance(duration); }
+  void Advance(absl::Duration duration) { uptime_ += duration; }
 
  private:
   absl::Duration uptime_ = absl::Seconds(100);

@@ -27,7 +27,7 @@ class StepMeterTest : public ::testing::Test {
   }
   // A step that takes `time`, of which it computes half and talks half, a quarter of it hidden.
   void Step(int64_t step, absl::Duration time, const std::vector<Ballot>& ballots = {}) {
-    clock_.SleepFor(time);
+    clock_.Advance(time);
     parallel::CommStats stats;
     stats.total = time / 2;
     stats.exposed = 3 * time / 8;

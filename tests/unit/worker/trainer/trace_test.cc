@@ -56,12 +56,13 @@ TEST_F(TraceTest, TellsNamesAndSpansInMicrosecondsOfTheWallClock) {
   const int64_t begin_us = absl::ToUnixMicros(clock_.Now());
   {
     const Trace::Span span(trace, Trace::Lane::kCommunication, "reduce \"bucket\" 2");
-    clock_.SleepFor(absl::Milliseconds(3));
+    clock_.Advance(absl::Milliseconds(3));
   }
   trace.Add(Trace::Lane::kData, "wait for data", begin, begin + absl::Microseconds(7));
+  trace.Add(Trace::Lane::kWait, "wait for bucket 0", begin, begin + absl::Microseconds(9));
   trace.EndStep();
   const std::vector<json> events = Events();
-  ASSERT_EQ(events.size(), 6U);
+  ASSERT_EQ(events.size(), 7U);
   EXPECT_EQ(events[0]["name"], "process_name");
   EXPECT_EQ(events[0]["ph"], "M");
   EXPECT_EQ(events[0]["args"]["name"], "rank 1 (cpu-1)");
@@ -75,6 +76,9 @@ TEST_F(TraceTest, TellsNamesAndSpansInMicrosecondsOfTheWallClock) {
   EXPECT_EQ(events[4]["args"]["step"], 2);
   EXPECT_EQ(events[5]["tid"], 2);
   EXPECT_EQ(events[5]["dur"], 7);
+  EXPECT_EQ(events[4]["cat"], "comm");
+  EXPECT_EQ(events[6]["cat"], "wait");
+  EXPECT_EQ(events[6]["tid"], 0);
 }
 
 TEST_F(TraceTest, OfNoRecordedStepThereIsNoFile) {

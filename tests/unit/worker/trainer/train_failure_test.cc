@@ -39,6 +39,24 @@ TEST(TrainFailure, ADivergedLossNamesTheRateOfItsOptimizer) {
   EXPECT_THAT(Fail(job, "cpu").message, HasSubstr("lower optimizer.adamw.lr (now 1000)"));
 }
 
+// Each rank sees the gradients of its blocks; who sees one that is not finite ends the gang.
+TEST(TrainFailure, ADivergedLossOfAGangIsNamedByARank) {
+  JobText job;
+  job.optimizer = R"({"sgd": {"lr": 1000, "momentum": 0.9}})";
+  job.train = R"({"steps": 200, "global_batch": 16})";
+  GangTrainer gang(job, 2, "cpu");
+  int named = 0;
+  for (const run_dir::RankResult& result : gang.Run()) {
+    if (result.reason == "LOSS_NOT_FINITE") {
+      ++named;
+      EXPECT_THAT(result.message, HasSubstr("lower optimizer.sgd.lr (now 1000)"));
+    } else {
+      EXPECT_EQ(result.reason, "PEER_LOST") << result.message;
+    }
+  }
+  EXPECT_GE(named, 1);
+}
+
 TEST(TrainFailure, AGridOfPipelinesIsRefusedBeforeAnythingIsLoaded) {
   JobText job;
   job.data = R"({"dataset": "mnist"})";  // which is not there

@@ -68,7 +68,16 @@ TEST(Train, SynchronisedBatchNormEqualsOneReplica) {
       GangTrainer gang(synchronised, ranks, backend);
       ExpectSuccess(gang.Run());
       ExpectNear(expected.Metric("train.loss"), gang.Metric("train.loss"));
-      ExpectNear(expected.Model(kSteps), gang.Model(kSteps));
+      // Not to the last digits: a rounding that turns one unit off changes its channel's
+      // statistics.
+      const auto one = expected.Model(kSteps), many = gang.Model(kSteps);
+      for (const auto& [name, tensor] : one.tensors) {
+        const auto a = checkpoint::FloatValues(tensor).value();
+        const auto b = checkpoint::FloatValues(many.tensors.at(name)).value();
+        for (size_t i = 0; i < a.size(); ++i) {
+          ASSERT_NEAR(a[i], b[i], 3e-4 * (1 + std::abs(a[i]))) << name << "[" << i << "]";
+        }
+      }
     }
   }
 }

@@ -1,0 +1,310 @@
+// bench scaling: one spec on several numbers of devices, one run after the other.
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "client/commands/commands.h"
+#include "client/commands/load_spec.h"
+#include "client/commands/selector.h"
+#include "client/commands/spec_changes.h"
+#include "client/link/follower.h"
+#include "client/output/text.h"
+#include "client/scaling/chart.h"
+#include "client/scaling/report.h"
+#include "client/spec_loader/spec_file.h"
+#include "common/base/errors.h"
+#include "common/base/files.h"
+#include "common/base/ids.h"
+#include "common/base/status_macros.h"
+#include "common/base/strings.h"
+#include "common/rpc/channel.h"
+#include "common/spec/change.h"
+#include "common/spec/resolve.h"
+
+namespace trainyard::commands {
+namespace {
+
+using scaling::Measurement;
+using scaling::Report;
+
+constexpr int64_t kDefaultSteps = 100;
+constexpr int kDevicesMax = 4096;
+constexpr size_t kNameBytesMax = 63;
+constexpr absl::Duration kCancelTimeout = absl::Seconds(5);
+// Of final losses that were computed on different devices without bitwise: sums round differently,
+// and training enlarges that with every step.
+constexpr double kLossTolerance = 0.05;
+constexpr const char* kMetrics[] = {"train.loss", "compute.seconds", "comm.seconds",
+                                    "comm.exposed_seconds", "comm.bytes"};
+
+// "1,2,4".
+absl::StatusOr<std::vector<int>> ParseCounts(const std::string& text) {
+  std::vector<int> counts;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    int count = 0;
+    const bool is_next = absl::SimpleAtoi(part, &count) && count >= 1 && count <= kDevicesMax &&
+                         (counts.empty() || count > counts.back());
+    if (!is_next) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--devices '", text, "' are no numbers of devices; write them ascending: 1,2,4"));
+    }
+    counts.push_back(count);
+  }
+  return counts;
+}
+
+bool IsFile(const std::string& source) {
+  return source == "-" || absl::EndsWith(source, ".yaml") || absl::EndsWith(source, ".yml") ||
+         absl::EndsWith(source, ".json") || FileExists(source);
+}
+
+std::string ModelName(const v1::JobSpec& spec) {
+  const auto* oneof = v1::ModelSpec::descriptor()->oneof_decl(0);
+  const auto* field = spec.model().GetReflection()->GetOneofFieldDescriptor(spec.model(), oneof);
+  return field == nullptr ? "" : field->name();
+}
+
+// All runs of one report.
+class Bench {
+ public:
+  Bench(const Context& context, link::ServerLink& link, v1::JobSpec spec, std::vector<int> counts)
+      : context_(context), link_(link), spec_(std::move(spec)), counts_(std::move(counts)) {
+    report_.source = context.options.source;
+    report_.steps = context.options.steps > 0 ? context.options.steps : kDefaultSteps;
+    report_.runs = context.options.runs;
+    report_.tolerance = kLossTolerance;
+  }
+
+  // The specs of all runs, resolved as far as that can be done here, so that a mistake is found
+  // before the first of them.
+  absl::Status Prepare();
+  absl::StatusOr<Report> Run();
+
+ private:
+  absl::StatusOr<v1::JobSpec> SpecFor(int devices, int replicas, bool with_warm_up) const;
+  absl::Status CheckFeasible() const;
+  absl::StatusOr<v1::Job> RunJob(const v1::JobSpec& spec);
+  absl::StatusOr<v1::Job> WaitForEnd(const std::string& name);
+  absl::StatusOr<Measurement> MeasureJob(int devices, const v1::Job& job);
+
+  const Context& context_;
+  link::ServerLink& link_;
+  const v1::JobSpec spec_;
+  const std::vector<int> counts_;
+  std::map<int, v1::JobSpec> specs_;
+  Report report_;
+};
+
+absl::StatusOr<v1::JobSpec> Bench::SpecFor(int devices, int replicas, bool with_warm_up) const {
+  v1::JobSpec spec = spec_;
+  const std::string every = absl::StrCat(report_.steps, " steps");
+  std::string name = spec.name();
+  const std::string suffix = absl::StrCat("-on-", devices);
+  name = absl::StrCat(name.substr(0, kNameBytesMax - suffix.size()), suffix);
+  // Nothing but training between the first step and the last, and no second try.
+  std::vector<Change> changes = {{"name", JsonQuote(name)},
+                                 {"devices.min", ""},
+                                 {"devices.max", ""},
+                                 {"devices.count", absl::StrCat(devices)},
+                                 {"train.steps", absl::StrCat(report_.steps)},
+                                 {"train.replicas", absl::StrCat(replicas)},
+                                 {"checkpoint.every", every},
+                                 {"evaluate.every", every},
+                                 {"max_retries", "0"}};
+  if (!with_warm_up) changes.push_back({"schedule.warmup_epochs", "0"});
+  for (const Change& change : changes) {
+    TY_RETURN_IF_ERROR(spec::ApplyChange(spec, change.path, change.value));
+  }
+  return spec;
+}
+
+absl::Status Bench::Prepare() {
+  const int stages = std::max(
+      1, spec_.stages().has_count() ? spec_.stages().count() : spec_.stages().cuts_size() + 1);
+  // The same replicas in all runs, or they would not compute the same.
+  const int replicas = std::max(spec_.train().replicas(), counts_.back() / stages);
+  bool with_warm_up = true;
+  for (const int devices : counts_) {
+    TY_ASSIGN_OR_RETURN(v1::JobSpec spec, SpecFor(devices, replicas, with_warm_up));
+    auto resolved = spec::ResolveSpec(spec);
+    const auto violations = GetFieldViolations(resolved.status());
+    if (violations.size() == 1 && violations[0].field == "spec.schedule.warmup_epochs") {
+      context_.Say("the warm-up of the schedule is longer than a run, and left out");
+      with_warm_up = false;
+      TY_ASSIGN_OR_RETURN(spec, SpecFor(devices, replicas, with_warm_up));
+      resolved = spec::ResolveSpec(spec);
+    }
+    if (!resolved.ok()) {
+      return Annotate(resolved.status(), absl::StrCat("on ", Counted(devices, "device")));
+    }
+    report_.name = spec_.name();
+    report_.model = ModelName(*resolved);
+    report_.global_batch = resolved->train().global_batch();
+    report_.replicas = resolved->train().replicas();
+    report_.is_bitwise = resolved->train().reproducibility() == v1::REPRODUCIBILITY_BITWISE;
+    specs_[devices] = std::move(spec);
+  }
+  return CheckFeasible();
+}
+
+// Of the largest number of devices, which would else wait for ever.
+absl::Status Bench::CheckFeasible() const {
+  v1::CreateJobRequest request;
+  *request.mutable_spec() = specs_.rbegin()->second;
+  request.set_validate_only(true);
+  TY_ASSIGN_OR_RETURN(const v1::Job job, link_.Call(&v1::JobService::Stub::CreateJob, request));
+  if (!job.explanation().infeasible()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the pool as it is can never hold ", Counted(counts_.back(), "device"),
+                   " of this spec: ", absl::StrJoin(job.queue_reasons(), "; ")));
+}
+
+absl::StatusOr<v1::Job> Bench::WaitForEnd(const std::string& name) {
+  link::Follower follower(link_, context_.clock, context_.rng, {.names = {name}, .metrics_of = ""});
+  std::string told;
+  while (!context_.interrupt.triggered()) {
+    const auto update = follower.Next(absl::Milliseconds(100));
+    if (!update.has_value()) continue;
+    if (const auto* end = std::get_if<link::End>(&*update)) return end->status;
+    const auto* job = std::get_if<v1::Job>(&*update);
+    if (job == nullptr) continue;
+    if (output::HasEnded(*job)) return *job;
+    const std::string reasons =
+        job->state() == v1::JOB_STATE_QUEUED ? absl::StrJoin(job->queue_reasons(), "; ") : "";
+    if (!reasons.empty() && reasons != told) context_.Say(absl::StrCat("  waits: ", reasons));
+    told = reasons;
+  }
+  v1::CancelJobRequest cancel;
+  cancel.set_name(name);
+  grpc::ClientContext call;  // not the link's: that is interrupted
+  rpc::SetTimeout(call, kCancelTimeout);
+  v1::Job cancelled;
+  (void)link_.jobs().CancelJob(&call, cancel, &cancelled);
+  return absl::CancelledError(absl::StrCat("interrupted; ", name, " is cancelled"));
+}
+
+absl::StatusOr<v1::Job> Bench::RunJob(const v1::JobSpec& spec) {
+  v1::CreateJobRequest request;
+  *request.mutable_spec() = spec;
+  request.set_request_id(MakeUuid(context_.rng));
+  TY_ASSIGN_OR_RETURN(const v1::Job created, link_.Call(&v1::JobService::Stub::CreateJob, request));
+  context_.Say(absl::StrCat(Counted(static_cast<size_t>(spec.devices().count()), "device"), ": ",
+                            created.name()));
+  TY_ASSIGN_OR_RETURN(v1::Job job, WaitForEnd(created.name()));
+  if (job.state() == v1::JOB_STATE_SUCCEEDED) return job;
+  return MakeError(
+      absl::StatusCode::kAborted, "JOB_ENDED_BADLY",
+      absl::StrCat(
+          job.name(), " on ", Counted(static_cast<size_t>(spec.devices().count()), "device"),
+          " is ", output::StateText(job.state()),
+          job.failure().message().empty() ? "" : absl::StrCat(": ", job.failure().message())));
+}
+
+absl::StatusOr<Measurement> Bench::MeasureJob(int devices, const v1::Job& job) {
+  v1::QueryMetricsRequest query;
+  query.set_name(job.name());
+  for (const char* metric : kMetrics) query.add_metrics(metric);
+  TY_ASSIGN_OR_RETURN(const v1::QueryMetricsResponse answer,
+                      link_.Call(&v1::JobService::Stub::QueryMetrics, query));
+  scaling::Series series;
+  for (const v1::MetricSeries& one : answer.series()) {
+    for (const v1::MetricPoint& point : one.points()) {
+      series[one.name()].push_back(
+          {point.step(), point.value(),
+           static_cast<double>(point.time().seconds()) + point.time().nanos() * 1e-9});
+    }
+  }
+  TY_ASSIGN_OR_RETURN(Measurement measured, scaling::Measure(devices, report_.steps, series));
+  measured.jobs = {job.name()};
+  v1::ListCheckpointsRequest list;
+  list.set_parent(job.name());
+  TY_ASSIGN_OR_RETURN(const v1::ListCheckpointsResponse checkpoints,
+                      link_.Call(&v1::CheckpointService::Stub::ListCheckpoints, list));
+  if (!checkpoints.checkpoints().empty()) {
+    for (const v1::CheckpointFile& file : checkpoints.checkpoints().rbegin()->files()) {
+      if (file.name() == "model.safetensors") measured.weights = file.hash();
+    }
+  }
+  context_.Say(absl::StrCat(
+      "  ", output::RateText(static_cast<double>(report_.global_batch) / measured.step_seconds),
+      " samples/s"));
+  return measured;
+}
+
+absl::StatusOr<Report> Bench::Run() {
+  std::map<int, std::vector<Measurement>> runs;
+  // Rounds, so that a machine that changes its speed does so to all.
+  for (int round = 0; round < report_.runs; ++round) {
+    for (const auto& [devices, spec] : specs_) {
+      TY_ASSIGN_OR_RETURN(const v1::Job job, RunJob(spec));
+      TY_ASSIGN_OR_RETURN(Measurement measured, MeasureJob(devices, job));
+      runs[devices].push_back(std::move(measured));
+    }
+  }
+  for (const auto& [devices, measured] : runs) {
+    report_.measured.push_back(scaling::Combine(measured));
+  }
+  return report_;
+}
+
+absl::Status WriteReport(const Context& context, const Report& report) {
+  std::string json = context.options.output_file;
+  std::string svg = context.options.svg_file;
+  if (!json.empty() && !absl::EndsWith(json, ".json")) {
+    TY_RETURN_IF_ERROR(MakeDirectories(json));
+    if (svg.empty()) svg = JoinPath(json, "scaling.svg");
+    json = JoinPath(json, "scaling.json");
+  }
+  if (!json.empty()) {
+    TY_RETURN_IF_ERROR(ReplaceFile(json, ReportJson(report)));
+    context.Say(absl::StrCat("wrote ", json));
+  }
+  if (!svg.empty()) {
+    TY_RETURN_IF_ERROR(ReplaceFile(svg, ReportSvg(report)));
+    context.Say(absl::StrCat("wrote ", svg));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Result BenchScaling(const Context& context) {
+  const Options& options = context.options;
+  TY_ASSIGN_OR_RETURN(const std::vector<int> counts, ParseCounts(options.device_counts));
+  TY_ASSIGN_OR_RETURN(const std::vector<Change> changes, ChangesOf(options));
+  v1::JobSpec spec;
+  std::unique_ptr<link::ServerLink> link;
+  if (IsFile(options.source)) {
+    TY_ASSIGN_OR_RETURN(spec_loader::SpecFile file, spec_loader::ReadSpecFile(options.source));
+    TY_RETURN_IF_ERROR(ApplyChanges(options, file).status());
+    if (!file.mistakes.empty()) return TellMistakes(context, file, "nothing was run");
+    spec = std::move(file.spec);
+    TY_ASSIGN_OR_RETURN(link, Connect(context));
+  } else {
+    TY_ASSIGN_OR_RETURN(link, Connect(context));
+    v1::GetJobRequest get;
+    TY_ASSIGN_OR_RETURN(*get.mutable_name(), ResolveOne(*link, options.source));
+    TY_ASSIGN_OR_RETURN(const v1::Job job, link->Call(&v1::JobService::Stub::GetJob, get));
+    spec = job.resolved_spec();
+    for (const Change& change : changes) {
+      TY_RETURN_IF_ERROR(spec::ApplyChange(spec, change.path, change.value));
+    }
+  }
+  Bench bench(context, *link, std::move(spec), counts);
+  TY_RETURN_IF_ERROR(bench.Prepare());
+  TY_ASSIGN_OR_RETURN(const Report report, bench.Run());
+  const bool is_table = options.format == Format::kTable || options.format == Format::kWide;
+  context.out << (is_table ? ReportText(report) : ReportJson(report)) << std::flush;
+  TY_RETURN_IF_ERROR(WriteReport(context, report));
+  return report.AllAgree() ? link::kOk : link::kFailed;
+}
+
+}  // namespace trainyard::commands
