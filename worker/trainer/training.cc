@@ -167,9 +167,9 @@ absl::Status LoadAndCompile(const run_dir::Assignment& assignment, bool shares_m
   const run_dir::TrainingSpec& spec = training.spec;
   auto loading = std::async(std::launch::async, LoadTrainData, spec, training.dataset_options,
                             assignment.FindRank(training.rank)->threads);
-  const absl::Status compiled =
-      spec.stages.count > 1 ? CompileStage(assignment, training)
-                            : CompileWhatFits(assignment, shares_memory, training);
+  const absl::Status compiled = spec.stages.count > 1
+                                    ? CompileStage(assignment, training)
+                                    : CompileWhatFits(assignment, shares_memory, training);
   absl::StatusOr<LoadedData> loaded = loading.get();
   TY_RETURN_IF_ERROR(compiled);
   TY_RETURN_IF_ERROR(loaded.status());
