@@ -104,6 +104,7 @@ absl::Status CompileWhatFits(const run_dir::Assignment& assignment, bool shares_
                           .threads = training.threads,
                           .shares_memory = shares_memory};
   const int64_t limit = MemoryOfRank(assignment, training.rank);
+  TY_ASSIGN_OR_RETURN(target.replicas_at_once, ReplicasAtOnce(spec, target, limit));
   TY_ASSIGN_OR_RETURN(const engine::CompilePlan plan, PlanRank(spec, target));
   TY_RETURN_IF_ERROR(CheckMemory(spec, target, plan.memory, limit));
   TY_ASSIGN_OR_RETURN(const int room, ReplicasThatFit(spec, target, plan.memory, limit));
@@ -117,6 +118,8 @@ absl::Status CompileWhatFits(const run_dir::Assignment& assignment, bool shares_
   training.planned_bytes = plan.memory.total();
   training.executable = std::move(model.executable);
   training.max_rows = model.max_rows;
+  training.max_groups = model.max_groups;
+  training.evaluation_rows = model.evaluation_rows;
   training.ready_ends = std::move(model.ready_ends);
   training.computes_replicas_alone = model.computes_replicas_alone;
   return absl::OkStatus();
@@ -167,9 +170,9 @@ absl::Status LoadAndCompile(const run_dir::Assignment& assignment, bool shares_m
   const run_dir::TrainingSpec& spec = training.spec;
   auto loading = std::async(std::launch::async, LoadTrainData, spec, training.dataset_options,
                             assignment.FindRank(training.rank)->threads);
-  const absl::Status compiled =
-      spec.stages.count > 1 ? CompileStage(assignment, training)
-                            : CompileWhatFits(assignment, shares_memory, training);
+  const absl::Status compiled = spec.stages.count > 1
+                                    ? CompileStage(assignment, training)
+                                    : CompileWhatFits(assignment, shares_memory, training);
   absl::StatusOr<LoadedData> loaded = loading.get();
   TY_RETURN_IF_ERROR(compiled);
   TY_RETURN_IF_ERROR(loaded.status());
