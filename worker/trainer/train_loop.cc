@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -152,7 +153,8 @@ absl::Status TrainLoop::StepTogether(const StepRows& rows, double lr) {
   const Ballot ballot = {.votes = CastVotes(),
                          .skipped = rows.skipped,
                          .computed_rows = computed_rows_,
-                         .compute_seconds = absl::ToDoubleSeconds(compute_.compute_time())};
+                         .compute_seconds = absl::ToDoubleSeconds(compute_.compute_time()),
+                         .diverged = diverged_};
   exchange.set_tracing(trace_.is_on());
   TY_RETURN_IF_ERROR(exchange.Begin(step_ + 1, EncodeBallot(ballot)));
   TY_RETURN_IF_ERROR(
@@ -168,6 +170,7 @@ absl::Status TrainLoop::StepTogether(const StepRows& rows, double lr) {
   std::vector<double> ballots(ballots_.size() * kBallotLength);
   TY_RETURN_IF_ERROR(exchange.Finish(absl::MakeSpan(ballots)));
   ballots_ = DecodeBallots(ballots);
+  TY_RETURN_IF_ERROR(CheckLoss(ballots_));
   MeasureStep();
   const Trace::Span span(trace_, Trace::Lane::kCompute, "update");
   return training_.updates_ranges ? executable_.EndUpdate() : executable_.StartUpdate(lr);
@@ -257,10 +260,35 @@ absl::Status TrainLoop::ReportStep(const Unfinished& update, const engine::StepM
                                          .accuracy = metrics.accuracy,
                                          .lr = update.lr,
                                          .data_wait = rows_.waited()}));
+  reported_ = update;
   if (std::isfinite(metrics.loss)) return absl::OkStatus();
+  // Where each rank has its own blocks the others may not know: they wait for this one until it has
+  // told them.
+  diverged_ = training_.exchange != nullptr && training_.exchange->is_sharded();
+  return diverged_ ? absl::OkStatus() : LossError(metrics.loss);
+}
+
+absl::Status TrainLoop::LossError(double loss) const {
   const auto rule = MakeOptimizer(training_.spec.optimizer).rule;
-  return error::LossNotFinite(metrics.loss, update.step,
-                              absl::StrCat("optimizer.", engine::RuleName(rule), ".lr"), update.lr);
+  return error::LossNotFinite(loss, reported_.step,
+                              absl::StrCat("optimizer.", engine::RuleName(rule), ".lr"),
+                              reported_.lr);
+}
+
+absl::Status TrainLoop::CheckLoss(absl::Span<const Ballot> ballots) const {
+  if (!HasDiverged(ballots)) return absl::OkStatus();
+  const double loss = metrics_.at("train.loss");
+  return LossError(std::isfinite(loss) ? std::numeric_limits<double>::quiet_NaN() : loss);
+}
+
+// A collective: before something is made of the parameters, for which the next step's ballots are
+// too late.
+absl::Status TrainLoop::AgreeOnLoss() {
+  if (training_.exchange == nullptr || !training_.exchange->is_sharded()) return absl::OkStatus();
+  TY_ASSIGN_OR_RETURN(
+      const std::vector<double> all,
+      GatherNumbers(*training_.communicators.host, EncodeBallot({.diverged = diverged_})));
+  return CheckLoss(DecodeBallots(all));
 }
 
 // What a step may take from now on, where others wait for it.
@@ -297,7 +325,10 @@ absl::Status TrainLoop::AfterStep() {
       agreed_.checkpoint || IsDue(training_.spec.checkpoint_every, step_, per_epoch);
   TY_RETURN_IF_ERROR(MoveReplicas(is_checkpoint_due));
   // What is recorded of a step comes after all metrics up to it.
-  if (is_evaluation_due || is_checkpoint_due || agreed_.stop) TY_RETURN_IF_ERROR(FinishUpdates(0));
+  if (is_evaluation_due || is_checkpoint_due || agreed_.stop) {
+    TY_RETURN_IF_ERROR(FinishUpdates(0));
+    TY_RETURN_IF_ERROR(AgreeOnLoss());
+  }
   if (is_evaluation_due) TY_RETURN_IF_ERROR(EvaluateTestSplit());
   if (is_checkpoint_due && !is_last && !agreed_.stop) {
     // All ranks wait longer for rank 0 in the next step.
@@ -369,12 +400,13 @@ absl::Status TrainLoop::EvaluateWeights(const data::Dataset& dataset, absl::stri
                                         RecordedEvaluation& record) {
   TY_ASSIGN_OR_RETURN(
       const EvaluationResult result,
-      Evaluate(
-          dataset, training_.preparation, SharesOf(training_), training_.max_rows, executable_,
-          *training_.communicators.host, clock_, [this](std::optional<absl::Duration> slowest) {
-            return reporter_.Promise(slowest.has_value() ? StepPace::SilenceInEvaluation(*slowest)
-                                                         : pace_.Silence(kEvaluationTimeout));
-          }));
+      Evaluate(dataset, training_.preparation, SharesOf(training_), training_.evaluation_rows,
+               executable_, *training_.communicators.host, clock_,
+               [this](std::optional<absl::Duration> slowest) {
+                 return reporter_.Promise(slowest.has_value()
+                                              ? StepPace::SilenceInEvaluation(*slowest)
+                                              : pace_.Silence(kEvaluationTimeout));
+               }));
   record.samples = result.samples;
   record.skipped = result.skipped;
   for (const auto& [name, value] : EvaluationMetrics(result, prefix, training_.spec.model)) {

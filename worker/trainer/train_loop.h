@@ -62,6 +62,10 @@ class TrainLoop {
   // Metrics of what was predicted of the pipeline, and what came.
   void ReportPipeline();
   void MeasureStep();
+  // An error on every rank where some rank saw that the update before diverged.
+  absl::Status CheckLoss(absl::Span<const Ballot> ballots) const;
+  absl::Status AgreeOnLoss();
+  absl::Status LossError(double loss) const;
   Votes CastVotes();
   void StartHosting();
   void ReportHosting();
@@ -101,6 +105,8 @@ class TrainLoop {
   int64_t gathered_step_;      // up to which all ranks have all of the optimizer's state
   int64_t computed_rows_ = 0;  // by this rank in the last step
   std::deque<Unfinished> unfinished_;
+  Unfinished reported_;    // the newest update that is finished
+  bool diverged_ = false;  // as this rank saw it
   Votes agreed_;
   std::vector<Ballot> ballots_;  // of the last step, by rank
   std::map<std::string, double> metrics_;

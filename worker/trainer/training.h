@@ -90,12 +90,15 @@ struct Training {
   std::optional<parallel::LocalSums> sums;
   // How the reduction arena becomes final, from its model: ends of ranges.
   std::vector<int64_t> ready_ends;
-  // Rows of one Accumulate or Evaluate at most.
+  // Of one Accumulate at most: rows, and replicas that batch norm keeps apart.
   int64_t max_rows = 1;
+  int64_t max_groups = 1;
+  // Rows of one Evaluate at most: of the spec and the rank alone, not of the memory there is.
+  int64_t evaluation_rows = 1;
   // Batch norm takes its statistics over the rows of all ranks, on a line of its own: null where it
   // does not. Every rank computes its rows at once.
   std::shared_ptr<StatisticsLine> statistics;
-  // Each hosted replica is computed by itself.
+  // Each hosted replica is computed by itself, or as a group of its batch.
   bool computes_replicas_alone = false;
   RunIdentity identity;
   std::string backend;
