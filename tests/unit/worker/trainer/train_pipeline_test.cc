@@ -117,19 +117,22 @@ TEST(TrainPipelines, InAGridStopTogetherAndGoOnAsOneRank) {
   }
 }
 
-// Without bitwise the replicas of a pipeline are cut into microbatches.
+// Without bitwise, and without batch norm, the replicas of a pipeline are cut into microbatches.
 TEST(TrainPipelines, InAGridTrainWhatOneRankDoes) {
-  JobText job;
-  GangTrainer alone(job, 1, "cpu");
-  ExpectSuccess(alone.Run());
-  job.more = kGrid;
-  GangTrainer grid(job, 4, "cpu");
-  ExpectSuccess(grid.Run());
-  const auto expected = alone.Metric("train.loss");
-  const auto losses = grid.Metric("train.loss");
-  ASSERT_EQ(losses.size(), expected.size());
-  for (const auto& [step, loss] : losses) EXPECT_NEAR(loss, expected.at(step), 1e-3) << step;
-  EXPECT_NEAR(grid.Metric("test.loss").at(kSteps), alone.Metric("test.loss").at(kSteps), 1e-3);
+  for (const bool batch_norm : {false, true}) {
+    JobText job;
+    job.model = Bitwise(batch_norm).model;
+    GangTrainer alone(job, 1, "cpu");
+    ExpectSuccess(alone.Run());
+    job.more = kGrid;
+    GangTrainer grid(job, 4, "cpu");
+    ExpectSuccess(grid.Run());
+    const auto expected = alone.Metric("train.loss");
+    const auto losses = grid.Metric("train.loss");
+    ASSERT_EQ(losses.size(), expected.size());
+    for (const auto& [step, loss] : losses) EXPECT_NEAR(loss, expected.at(step), 1e-3) << step;
+    EXPECT_NEAR(grid.Metric("test.loss").at(kSteps), alone.Metric("test.loss").at(kSteps), 1e-3);
+  }
 }
 
 TEST(TrainPipelines, InAGridTellEveryRanksReplicasAndStage) {
