@@ -94,6 +94,27 @@ TEST(TrainPipelines, InAGridEndWithTheBytesOfOneRank) {
   }
 }
 
+// Of the first each rank of a stage keeps a part, and gathers the rest for evaluations and
+// checkpoints; the second needs norms over all of a layer's gradients.
+TEST(TrainPipelines, InAGridEndWithTheBytesOfOneRankByOtherOptimizers) {
+  for (const char* optimizer : {R"({"adamw": {"lr": 0.01}, "ema_decay": 0.9})",
+                                R"({"lamb": {"lr": 0.01}, "ema_decay": 0.9})"}) {
+    JobText job = Bitwise(true);
+    job.optimizer = optimizer;
+    GangTrainer alone(job, 1, "cpu");
+    ExpectSuccess(alone.Run());
+    job.more = kGrid;
+    GangTrainer grid(job, 4, "cpu");
+    ExpectSuccess(grid.Run());
+    for (const char* file : {"model.safetensors", "optimizer.safetensors", "ema.safetensors"}) {
+      EXPECT_EQ(grid.CheckpointBytes(kSteps, file), alone.CheckpointBytes(kSteps, file))
+          << file << " of " << optimizer;
+      EXPECT_FALSE(grid.CheckpointBytes(kSteps, file).empty()) << file;
+    }
+    EXPECT_EQ(grid.Metric("test.ema_loss"), alone.Metric("test.ema_loss"));
+  }
+}
+
 TEST(TrainPipelines, InAGridStopTogetherAndGoOnAsOneRank) {
   JobText job = Bitwise(true);
   GangTrainer alone(job, 1, "cpu");
