@@ -4,6 +4,7 @@
 #include <bit>
 #include <numeric>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 
 namespace trainyard::trainer {
@@ -18,6 +19,21 @@ parallel::Group AllRanks(const std::string& name, const parallel::Hosting& hosti
   parallel::Group group{.name = name, .members = std::vector<int>(hosting.size())};
   std::iota(group.members.begin(), group.members.end(), 0);
   return group;
+}
+
+parallel::Group RanksOfStage(const std::string& name, int stage, int stages, int pipelines) {
+  parallel::Group group{.name = absl::StrCat("stage_", stage, "_", name), .members = {}};
+  for (int pipeline = 0; pipeline < pipelines; ++pipeline) {
+    group.members.push_back(pipeline * stages + stage);
+  }
+  return group;
+}
+
+parallel::Group Summands(const std::string& name, const Training& training,
+                         const parallel::Hosting& hosting) {
+  if (!training.pipeline.has_value()) return AllRanks(name, hosting);
+  return RanksOfStage(name, training.pipeline->stage, training.spec.stages.count,
+                      static_cast<int>(hosting.size()));
 }
 
 int SumSlotsNeeded(int replicas, int world_size) {

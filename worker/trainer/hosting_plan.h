@@ -10,6 +10,11 @@ namespace trainyard::trainer {
 
 // A line of all ranks, beside the first one.
 parallel::Group AllRanks(const std::string& name, const parallel::Hosting& hosting);
+// One of the ranks that have this stage, by pipeline. Named "stage_<stage>_<name>".
+parallel::Group RanksOfStage(const std::string& name, int stage, int stages, int pipelines);
+// One of the ranks that sum gradients with this one, in the order of the hosting.
+parallel::Group Summands(const std::string& name, const Training& training,
+                         const parallel::Hosting& hosting);
 
 // Buffers of partial sums that a rank may need, whatever it comes to host.
 int SumSlotsNeeded(int replicas, int world_size);

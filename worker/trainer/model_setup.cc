@@ -44,20 +44,6 @@ absl::Status CoupledMicrobatch(int64_t microbatch, int64_t rows, int64_t batch) 
                      ", which is another computation, or memory.recompute")}});
 }
 
-// Where the entries of the reduction end: of the model alone, and so the same on all ranks.
-std::vector<int64_t> ReadyEnds(const engine::Graph& model) {
-  const engine::ReductionLayout layout =
-      engine::LayOutReduction(engine::BuildTrainingStep(model, {}));
-  std::vector<int64_t> ends;
-  for (const engine::ReductionEntry& entry : layout.entries) {
-    if (entry.kind != engine::ReductionEntry::Kind::kGradient) break;
-    if (entry.offset > 0) ends.push_back(entry.offset);
-  }
-  ends.push_back(layout.gradient_elements);
-  ends.push_back(layout.size);
-  return ends;
-}
-
 }  // namespace
 
 absl::StatusOr<engine::Graph> BuildModel(const run_dir::ModelSpec& spec) {
@@ -227,6 +213,19 @@ absl::StatusOr<PreparedModel> PrepareModel(const run_dir::TrainingSpec& spec,
   if (target.backend == kCudaBackend) model.options.passes.recompute_norms = spec.memory.recompute;
   model.options.precision = PrecisionOf(spec.train);
   return model;
+}
+
+std::vector<int64_t> ReadyEnds(const engine::Graph& model) {
+  const engine::ReductionLayout layout =
+      engine::LayOutReduction(engine::BuildTrainingStep(model, {}));
+  std::vector<int64_t> ends;
+  for (const engine::ReductionEntry& entry : layout.entries) {
+    if (entry.kind != engine::ReductionEntry::Kind::kGradient) break;
+    if (entry.offset > 0) ends.push_back(entry.offset);
+  }
+  ends.push_back(layout.gradient_elements);
+  ends.push_back(layout.size);
+  return ends;
 }
 
 absl::StatusOr<CompiledModel> CompileModel(const run_dir::TrainingSpec& spec,

@@ -60,6 +60,10 @@ struct PreparedModel {
 absl::StatusOr<PreparedModel> PrepareModel(const run_dir::TrainingSpec& spec,
                                            const CompileTarget& target);
 
+// Where the entries of the reduction end: of the model, or of a stage, alone, and so the same on
+// all ranks.
+std::vector<int64_t> ReadyEnds(const engine::Graph& model);
+
 // The step of `rank`: compiled for the rows that it computes at once of a full global batch.
 struct CompiledModel {
   std::unique_ptr<engine::Executable> executable;

@@ -7,7 +7,11 @@
 #include "absl/strings/str_join.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "worker/engine/graph/split.h"
+#include "worker/parallel/group.h"
 #include "worker/parallel/replicas.h"
+#include "worker/trainer/agreement.h"
+#include "worker/trainer/hosting_plan.h"
 #include "worker/trainer/memory.h"
 #include "worker/trainer/model_setup.h"
 #include "worker/trainer/stage_plan.h"
@@ -26,19 +30,28 @@ bool ComputesReplicasAlone(const run_dir::TrainingSpec& spec, const engine::Grap
 
 }  // namespace
 
-absl::Status CompileStage(const run_dir::Assignment& assignment, Training& training) {
-  const run_dir::TrainingSpec& spec = training.spec;
+absl::Status CompileStage(const run_dir::Assignment& assignment, bool shares_memory,
+                          Training& training) {
+  run_dir::TrainingSpec spec = training.spec;
+  spec.devices = assignment.world_size;
   const int stages = spec.stages.count;
-  run_dir::TrainingSpec one = spec;
-  one.devices = stages;
-  TY_ASSIGN_OR_RETURN(const PipelinePlan plan, PlanStages(one, {.backend = assignment.backend,
-                                                                .threads = training.threads,
-                                                                .machine = kCommonMachine}));
+  const int stage = training.rank % stages;
+  TY_ASSIGN_OR_RETURN(const PipelinePlan plan, PlanStages(spec, {.backend = assignment.backend,
+                                                                 .threads = training.threads,
+                                                                 .machine = kCommonMachine}));
   const int64_t limit = MemoryOfRank(assignment, training.rank);
-  const auto mine = static_cast<size_t>(training.rank);
+  const auto mine = static_cast<size_t>(stage);
   TY_RETURN_IF_ERROR(engine::CheckFits(plan.stages[mine].memory, limit, 0));
-  const CompileTarget target = {.backend = assignment.backend, .threads = training.threads};
-  TY_ASSIGN_OR_RETURN(PreparedModel model, PrepareModel(one, target));
+  // All pipelines are compiled as the first one, which hosts the most: kernels depend on rows.
+  const CompileTarget target = {.backend = assignment.backend,
+                                .rank = 0,
+                                .world_size = plan.pipelines,
+                                .threads = training.threads,
+                                .shares_memory = shares_memory};
+  TY_ASSIGN_OR_RETURN(PreparedModel model, PrepareModel(spec, target));
+  TY_ASSIGN_OR_RETURN(
+      const parallel::ReplicaRange hosted,
+      parallel::HostedReplicas(training.identity.replicas, /*rank=*/0, plan.pipelines));
   TY_ASSIGN_OR_RETURN(const auto backend, engine::MakeBackend(assignment.backend));
   const bool is_alone = ComputesReplicasAlone(spec, model.graph);
   const int64_t rows =
@@ -48,18 +61,23 @@ absl::Status CompileStage(const run_dir::Assignment& assignment, Training& train
   model.options.max_groups = 1;
   const PipelineOptions options = {.schedule = ScheduleOf(spec.stages.schedule),
                                    .stages = stages,
-                                   .stage = training.rank,
+                                   .stage = stage,
                                    .microbatches = is_alone ? 1 : plan.microbatches,
                                    .batch_rows = rows,
-                                   .step_batches = is_alone ? training.identity.replicas : 1};
+                                   .step_batches = is_alone ? hosted.end - hosted.begin : 1};
   TY_ASSIGN_OR_RETURN(auto executable,
                       PipelineExecutable::Create(*backend, model.graph, plan.cuts, model.optimizer,
                                                  model.options, options, *Clock::Real()));
   PipelinePlace& place = training.pipeline.emplace();
+  place.pipeline = training.rank / stages;
+  place.stage = stage;
   place.cuts = plan.cuts;
   place.predicted_bubble = plan.prediction.bubble;
   place.executable = executable.get();
   TY_ASSIGN_OR_RETURN(place.tensors, StateOfStages(model.graph, plan.cuts, model.optimizer));
+  TY_ASSIGN_OR_RETURN(const std::vector<engine::Graph> graphs,
+                      engine::SplitModel(model.graph, plan.cuts));
+  training.ready_ends = ReadyEnds(graphs[mine]);
   place.whole = std::make_unique<HeldState>(place.tensors);
   training.planned_bytes = executable->memory_plan().total();
   training.executable = std::move(executable);
@@ -68,7 +86,8 @@ absl::Status CompileStage(const run_dir::Assignment& assignment, Training& train
   training.computes_replicas_alone = is_alone;
   training.replica_room = {training.identity.replicas};
   if (training.rank == 0) {
-    LogInfo("planned a pipeline", {{"cuts", absl::StrJoin(plan.cuts, ", ")},
+    LogInfo("planned a pipeline", {{"pipelines", absl::StrCat(plan.pipelines)},
+                                   {"cuts", absl::StrJoin(plan.cuts, ", ")},
                                    {"schedule", plan.schedule},
                                    {"microbatches", absl::StrCat(plan.microbatches)},
                                    {"bubble", absl::StrCat(plan.prediction.bubble)}});
@@ -78,21 +97,33 @@ absl::Status CompileStage(const run_dir::Assignment& assignment, Training& train
 
 absl::Status JoinPipeline(Training& training) {
   PipelinePlace& place = *training.pipeline;
+  const parallel::ConnectGroup& connect = training.communicators.connect_group;
+  const int stages = training.spec.stages.count;
   TY_ASSIGN_OR_RETURN(PipelineLinks links,
-                      ConnectNeighbours(training.communicators.connect_group, 0,
-                                        training.spec.stages.count, training.rank));
+                      ConnectNeighbours(connect, place.pipeline * stages, stages, place.stage));
   place.executable->Connect(std::move(links));
+  parallel::Communicator& host = *training.communicators.host;
+  if (host.world_size() > stages) {
+    TY_ASSIGN_OR_RETURN(place.siblings, connect(RanksOfStage("siblings", place.stage, stages,
+                                                             host.world_size() / stages)));
+  }
   const auto give = [&place](size_t i) -> absl::StatusOr<std::vector<float>> {
     std::vector<float> values(
         static_cast<size_t>(engine::ElementCount(place.tensors[i].tensor.shape)));
     TY_RETURN_IF_ERROR(place.whole->ReadState(i, absl::MakeSpan(values)));
     return values;
   };
-  return ScatterState(place.tensors, give, *training.communicators.host, *place.executable);
+  // The first pipeline has the first ranks of the gang.
+  if (place.pipeline == 0) {
+    TY_RETURN_IF_ERROR(ScatterState(place.tensors, give, host, *place.executable));
+  }
+  if (place.siblings == nullptr) return absl::OkStatus();
+  return BroadcastState(*place.siblings, *place.executable);
 }
 
 absl::Status GatherStages(Training& training) {
   PipelinePlace& place = *training.pipeline;
+  if (place.pipeline != 0) return absl::OkStatus();
   return GatherState(place.tensors, *place.executable, *training.communicators.host,
                      [&place](size_t i, const std::vector<float>& values) {
                        return place.whole->WriteState(i, values);

@@ -10,7 +10,7 @@ absl::Status StepCompute::Run(const std::vector<Part>& parts, const Ready& ready
   const absl::Duration start = clock_.Uptime();
   told_time_ = absl::ZeroDuration();
   if (pipeline_ != nullptr && SuitsStages(parts)) {
-    TY_RETURN_IF_ERROR(RunThroughStages(parts));
+    TY_RETURN_IF_ERROR(RunThroughStages(parts, ready));
   } else if (sums_.has_value()) {
     TY_RETURN_IF_ERROR(RunReplicas(parts, ready));
   } else {
@@ -38,16 +38,25 @@ bool StepCompute::SuitsStages(const std::vector<Part>& parts) const {
   return !parts.empty();
 }
 
-absl::Status StepCompute::RunThroughStages(const std::vector<Part>& parts) {
+absl::Status StepCompute::RunThroughStages(const std::vector<Part>& parts, const Ready& ready) {
   std::vector<PipelineExecutable::Part> microbatches;
   for (const Part& part : parts) microbatches.push_back({part.rows, part.weight});
-  const auto sum_up = [this](size_t part) -> absl::Status {
+  // The last replica's sums are final range by range.
+  absl::Status status;
+  const auto on_ready = [&](int64_t offset, int64_t count) {
+    if (sums_.has_value() && status.ok()) {
+      status = AddSlots(sums_->replicas.back().add, offset, offset + count);
+    }
+    if (status.ok()) status = Tell(ready, offset + count);
+  };
+  const auto sum_up = [&](size_t part) -> absl::Status {
+    TY_RETURN_IF_ERROR(status);
     if (!sums_.has_value()) return absl::OkStatus();
     const parallel::ReplicaSum& sum = sums_->replicas[part];
-    TY_RETURN_IF_ERROR(AddSlots(sum.add, 0, size()));
+    if (part + 1 < parts.size()) TY_RETURN_IF_ERROR(AddSlots(sum.add, 0, size()));
     return sum.store >= 0 ? executable_.StoreSums(sum.store) : absl::OkStatus();
   };
-  return pipeline_->AccumulateAll(microbatches, /*on_ready=*/{}, sum_up);
+  return pipeline_->AccumulateAll(microbatches, on_ready, sum_up);
 }
 
 // A replica without rows counts as zeros, so that the sums are the same whoever hosts it.

@@ -44,7 +44,7 @@ class StepCompute {
  private:
   absl::Status Accumulate(const Part& part, const std::vector<int>& slots, const Ready& ready);
   // Each part a microbatch, so that all stages compute.
-  absl::Status RunThroughStages(const std::vector<Part>& parts);
+  absl::Status RunThroughStages(const std::vector<Part>& parts, const Ready& ready);
   // Whether every part is a replica of its own, and no replica of a bitwise run is without rows.
   bool SuitsStages(const std::vector<Part>& parts) const;
   absl::Status RunReplicas(const std::vector<Part>& parts, const Ready& ready);

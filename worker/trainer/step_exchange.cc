@@ -30,13 +30,15 @@ absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> OverSharedMemory(
     const parallel::Hosting& hosting, Training& training) {
   engine::Executable& executable = *training.executable;
   const engine::Executable::SharedLayout layout = executable.shared_layout();
-  parallel::Communicator& host = *training.communicators.host;
+  const std::vector<int> members = Summands("shared", training, hosting).members;
+  parallel::Communicator& group =
+      training.pipeline.has_value() ? *training.pipeline->siblings : *training.communicators.host;
   // Those that cannot take part say so, or the others would wait for them.
   const double lends[] = {layout.fd >= 0 ? 1.0 : 0.0};
-  TY_ASSIGN_OR_RETURN(const std::vector<double> all, GatherNumbers(host, lends));
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank] > 0) continue;
-    return absl::FailedPreconditionError(absl::StrCat("rank ", rank, " lends no memory"));
+  TY_ASSIGN_OR_RETURN(const std::vector<double> all, GatherNumbers(group, lends));
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i] > 0) continue;
+    return absl::FailedPreconditionError(absl::StrCat("rank ", members[i], " lends no memory"));
   }
   TY_ASSIGN_OR_RETURN(parallel::SharedGang gang,
                       parallel::ConnectSharedGang(
@@ -47,7 +49,7 @@ absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> OverSharedMemory(
                            .reduction_offset = layout.reduction_offset,
                            .slot_offsets = layout.slot_offsets,
                            .parameters_offset = layout.parameters_offset},
-                          AllRanks("", hosting).members, host));
+                          members, group));
   return parallel::MakeSharedExchange(
       std::move(gang), {.buckets = BucketsOf(training),
                         .gradient_elements = static_cast<int64_t>(executable.parameters().size()),
@@ -76,16 +78,16 @@ parallel::WireExchangeOptions MemoryOf(const parallel::Hosting& hosting, Trainin
 // On a line of its own, since the training talks on the first one meanwhile.
 absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> OverWire(
     const parallel::Hosting& hosting, Training& training) {
-  TY_ASSIGN_OR_RETURN(auto communicator,
-                      training.communicators.connect_group(AllRanks("gradients", hosting)));
+  TY_ASSIGN_OR_RETURN(auto communicator, training.communicators.connect_group(
+                                             Summands("gradients", training, hosting)));
   return parallel::MakeWireExchange(std::move(communicator), MemoryOf(hosting, training));
 }
 
 // By whichever communicator reaches the devices.
 absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> OverDevices(
     const parallel::Hosting& hosting, Training& training) {
-  TY_ASSIGN_OR_RETURN(auto host,
-                      training.communicators.connect_group(AllRanks("gradients", hosting)));
+  TY_ASSIGN_OR_RETURN(
+      auto host, training.communicators.connect_group(Summands("gradients", training, hosting)));
   return training.communicators.make_device_exchange(
       {.executable = *training.executable,
        .device = *training.communicators.device,

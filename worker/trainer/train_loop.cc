@@ -35,7 +35,7 @@ EvaluationShares SharesOf(const Training& training) {
   const int host = static_cast<int>(training.host());
   // The last stage has the sums.
   const bool counts =
-      !training.pipeline.has_value() || training.rank + 1 == training.spec.stages.count;
+      !training.pipeline.has_value() || training.pipeline->stage + 1 == training.spec.stages.count;
   if (training.spec.train.is_bitwise) {
     return {.parts = training.identity.replicas,
             .mine = training.hosting[training.host()],
@@ -88,7 +88,17 @@ void TrainLoop::StartHosting() {
 
 void TrainLoop::ReportHosting() {
   if (training_.rank != 0) return;
-  reporter_.progress().hosting = hosting_.Records();
+  std::vector<run_dir::RankHosting>& hosting = reporter_.progress().hosting;
+  hosting.clear();
+  const int stages = std::max(1, training_.spec.stages.count);
+  for (run_dir::RankHosting record : hosting_.Records()) {
+    const int first_rank = record.rank * stages;
+    for (int stage = 0; stage < stages; ++stage) {
+      record.rank = first_rank + stage;
+      record.stage = stage;
+      hosting.push_back(record);
+    }
+  }
   reporter_.progress().hosting_reason = hosting_.reason();
 }
 
@@ -117,7 +127,7 @@ absl::Status TrainLoop::Step() {
   if (training_.exchange != nullptr) {
     TY_RETURN_IF_ERROR(StepTogether(rows, lr));
   } else {
-    TY_RETURN_IF_ERROR(AgreeOnVotes(rows.skipped));
+    TY_RETURN_IF_ERROR(AgreeOnVotes(CastBallot(rows.skipped)));
     if (rows.parts.size() == 1) {
       const Trace::Span span(trace_, Trace::Lane::kCompute, "step");
       TY_RETURN_IF_ERROR(executable_.StartStep(rows.parts[0].rows, lr));
@@ -150,11 +160,9 @@ absl::Status TrainLoop::Step() {
 // bucket is updated when its sum is there.
 absl::Status TrainLoop::StepTogether(const StepRows& rows, double lr) {
   parallel::GradientExchange& exchange = *training_.exchange;
-  const Ballot ballot = {.votes = CastVotes(),
-                         .skipped = rows.skipped,
-                         .computed_rows = computed_rows_,
-                         .compute_seconds = absl::ToDoubleSeconds(compute_.compute_time()),
-                         .diverged = diverged_};
+  const Ballot ballot = CastBallot(rows.skipped);
+  // The exchange is between the ranks of one stage.
+  if (training_.pipeline.has_value()) TY_RETURN_IF_ERROR(AgreeOnVotes(ballot));
   exchange.set_tracing(trace_.is_on());
   TY_RETURN_IF_ERROR(exchange.Begin(step_ + 1, EncodeBallot(ballot)));
   TY_RETURN_IF_ERROR(
@@ -167,19 +175,30 @@ absl::Status TrainLoop::StepTogether(const StepRows& rows, double lr) {
     if (training_.updates_ranges) TY_RETURN_IF_ERROR(UpdateBlock(exchange.OwnBlock(bucket)));
     if (exchange.is_sharded()) TY_RETURN_IF_ERROR(exchange.Share(bucket));
   }
-  std::vector<double> ballots(ballots_.size() * kBallotLength);
+  std::vector<double> ballots(training_.hosting.size() * kBallotLength);
   TY_RETURN_IF_ERROR(exchange.Finish(absl::MakeSpan(ballots)));
-  ballots_ = DecodeBallots(ballots);
+  if (!training_.pipeline.has_value()) ballots_ = DecodeBallots(ballots);
   TY_RETURN_IF_ERROR(CheckLoss(ballots_));
+  {
+    const Trace::Span span(trace_, Trace::Lane::kCompute, "update");
+    TY_RETURN_IF_ERROR(training_.updates_ranges ? executable_.EndUpdate()
+                                                : executable_.StartUpdate(lr));
+  }
   MeasureStep();
-  const Trace::Span span(trace_, Trace::Lane::kCompute, "update");
-  return training_.updates_ranges ? executable_.EndUpdate() : executable_.StartUpdate(lr);
+  return absl::OkStatus();
 }
 
-// Without an exchange: one rank alone, or the stages of one pipeline, which see the same samples.
-absl::Status TrainLoop::AgreeOnVotes(int64_t skipped) {
-  const bool counts = training_.rank == 0;
-  const Ballot mine = {.votes = CastVotes(), .skipped = counts ? skipped : 0};
+Ballot TrainLoop::CastBallot(int64_t skipped) {
+  // The stages of a pipeline pass over the same samples.
+  const bool counts = !training_.pipeline.has_value() || training_.pipeline->stage == 0;
+  return {.votes = CastVotes(),
+          .skipped = counts ? skipped : 0,
+          .computed_rows = computed_rows_,
+          .compute_seconds = absl::ToDoubleSeconds(ComputeTime()),
+          .diverged = diverged_};
+}
+
+absl::Status TrainLoop::AgreeOnVotes(const Ballot& mine) {
   ballots_ = {mine};
   if (!training_.pipeline.has_value()) return absl::OkStatus();
   TY_ASSIGN_OR_RETURN(const std::vector<double> all,
@@ -196,15 +215,22 @@ void TrainLoop::ReportPipeline() {
   metrics_["pipeline.waited"] = waited;
   metrics_["pipeline.predicted_bubble"] = training_.pipeline->predicted_bubble;
   LogInfo("trained a stage",
-          {{"stage", absl::StrCat(training_.rank)},
+          {{"pipeline", absl::StrCat(training_.pipeline->pipeline)},
+           {"stage", absl::StrCat(training_.pipeline->stage)},
            {"step_seconds", absl::StrCat(metrics_["pipeline.step_seconds"])},
            {"waited", absl::StrCat(waited)},
            {"predicted_bubble", absl::StrCat(training_.pipeline->predicted_bubble)}});
 }
 
+// A stage waits for its neighbours in between, which is no work of its own.
+absl::Duration TrainLoop::ComputeTime() const {
+  return training_.pipeline.has_value() ? training_.pipeline->executable->times().computed
+                                        : compute_.compute_time();
+}
+
 void TrainLoop::MeasureStep() {
   const parallel::CommStats& stats = training_.exchange->stats();
-  meter_.Add(step_ + 1, clock_.Uptime(), compute_.compute_time(), stats, ballots_);
+  meter_.Add(step_ + 1, clock_.Uptime(), ComputeTime(), stats, ballots_);
   for (const parallel::CommEvent& event : stats.events) {
     const bool is_wait = event.kind == parallel::CommEvent::Kind::kWait;
     const bool is_reduce = event.kind == parallel::CommEvent::Kind::kReduce;
@@ -342,8 +368,12 @@ absl::Status TrainLoop::AfterStep() {
 
 // Where the measured speeds say so. All ranks have seen the same ballots, and do the same.
 absl::Status TrainLoop::MoveReplicas(bool is_boundary) {
-  // While ranks wait for each other in batch norm, their times say nothing of their speeds.
-  if (training_.exchange == nullptr || training_.statistics != nullptr) return absl::OkStatus();
+  // While ranks wait for each other in batch norm, their times say nothing of their speeds. A
+  // pipeline is as fast as its slowest stage, and no device of it hosts by itself.
+  if (training_.exchange == nullptr || training_.statistics != nullptr ||
+      training_.pipeline.has_value()) {
+    return absl::OkStatus();
+  }
   hosting_.Add(step_, ballots_);
   const std::optional<parallel::Hosting> hosting = hosting_.Decide(is_boundary);
   if (hosting.has_value()) {

@@ -57,10 +57,14 @@ class TrainLoop {
   // The same step with other ranks: from the rows to an update that was started.
   absl::Status StepTogether(const StepRows& rows, double lr);
   absl::Status UpdateBlock(const parallel::Bucket& block);
-  // Of the step that the exchange has finished.
-  absl::Status AgreeOnVotes(int64_t skipped);
+  Ballot CastBallot(int64_t skipped);
+  // Where an exchange does not take the ballots of the whole gang.
+  absl::Status AgreeOnVotes(const Ballot& mine);
   // Metrics of what was predicted of the pipeline, and what came.
   void ReportPipeline();
+  // Of the last step, in forward and backward.
+  absl::Duration ComputeTime() const;
+  // Of the step that the exchange has finished.
   void MeasureStep();
   // An error on every rank where some rank saw that the update before diverged.
   absl::Status CheckLoss(absl::Span<const Ballot> ballots) const;

@@ -171,7 +171,7 @@ absl::Status LoadAndCompile(const run_dir::Assignment& assignment, bool shares_m
   auto loading = std::async(std::launch::async, LoadTrainData, spec, training.dataset_options,
                             assignment.FindRank(training.rank)->threads);
   const absl::Status compiled = spec.stages.count > 1
-                                    ? CompileStage(assignment, training)
+                                    ? CompileStage(assignment, shares_memory, training)
                                     : CompileWhatFits(assignment, shares_memory, training);
   absl::StatusOr<LoadedData> loaded = loading.get();
   TY_RETURN_IF_ERROR(compiled);
@@ -236,9 +236,13 @@ absl::Status JoinGang(const run_dir::Assignment& assignment, const ResumePoint& 
   const double room[] = {static_cast<double>(training.replica_room[0])};
   TY_ASSIGN_OR_RETURN(const std::vector<double> rooms, GatherNumbers(host, room));
   training.replica_room.assign(rooms.begin(), rooms.end());
-  parallel::Hosting hosting = {{0, training.identity.replicas}};
-  training.hosting_reason = "one pipeline computes all";
-  if (!is_pipeline) {
+  parallel::Hosting hosting;
+  if (is_pipeline) {
+    const int pipelines = assignment.world_size / training.spec.stages.count;
+    TY_ASSIGN_OR_RETURN(hosting, parallel::EvenHosting(training.identity.replicas, pipelines));
+    training.hosting_reason =
+        pipelines == 1 ? "one pipeline computes all" : "even: pipelines do not change theirs";
+  } else {
     TY_ASSIGN_OR_RETURN(hosting, ChooseHosting(resume, training));
   }
   double step[] = {static_cast<double>(training.first_step)};
@@ -246,6 +250,7 @@ absl::Status JoinGang(const run_dir::Assignment& assignment, const ResumePoint& 
   training.first_step = static_cast<int64_t>(step[0]);
   if (is_pipeline) {
     TY_RETURN_IF_ERROR(JoinPipeline(training));
+    if (hosting.size() > 1) TY_RETURN_IF_ERROR(ConnectExchange(hosting, training));
     return SetHosting(training, hosting);
   }
   TY_RETURN_IF_ERROR(BroadcastState(host, *training.executable));
@@ -275,11 +280,9 @@ absl::StatusOr<Training> PrepareTraining(const run_dir::RunDir& dir,
   TY_ASSIGN_OR_RETURN(training.spec, run_dir::ParseTrainingSpec(assignment.spec_json));
   const run_dir::TrainingSpec& spec = training.spec;
   const int stages = spec.stages.count;
-  if (stages > 1 && assignment.world_size != stages) {
-    return absl::UnimplementedError(
-        absl::StrCat("stages ", stages, " on ", assignment.world_size,
-                     " devices: pipelines beside each other are planned, not trained by this "
-                     "version; use as many devices as stages"));
+  if (assignment.world_size % stages != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        assignment.world_size, " ranks; expected a multiple of the ", stages, " stages"));
   }
   const int hosts = assignment.world_size / stages;
   const int replicas = ReplicaCount(spec.train, hosts);

@@ -72,7 +72,7 @@ struct Training {
   // Of a rank that holds a stage.
   std::optional<PipelinePlace> pipeline;
   Communicators communicators;
-  // Sums gradients over the ranks; null of one rank alone.
+  // Sums gradients over the ranks that host; null of one rank, or one pipeline, alone.
   std::unique_ptr<parallel::GradientExchange> exchange;
   // Parameters are updated range by range, as their gradients land.
   bool updates_ranges = false;
@@ -83,7 +83,9 @@ struct Training {
   parallel::Hosting hosting;
   std::string hosting_reason;
   // Its place in `hosting`: the stages of a pipeline host together.
-  size_t host() const { return pipeline.has_value() ? 0 : static_cast<size_t>(rank); }
+  size_t host() const {
+    return static_cast<size_t>(pipeline.has_value() ? pipeline->pipeline : rank);
+  }
   // By rank: the most replicas that its memory allows.
   std::vector<int> replica_room;
   // The order in which a bitwise run sums its hosted replicas.

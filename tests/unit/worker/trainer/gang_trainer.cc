@@ -1,5 +1,6 @@
 #include "tests/unit/worker/trainer/gang_trainer.h"
 
+#include <algorithm>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/parallel/local/local_communicator.h"
+#include "worker/run_dir/training_spec.h"
 #include "worker/trainer/trainer.h"
 
 namespace trainyard::trainer {
@@ -44,6 +46,16 @@ std::vector<run_dir::RankResult> GangTrainer::Run() {
       between[absl::StrCat(name, before)] = {parallel::MakeLocalGroup(2), before};
     }
   }
+  // Between the ranks of one stage, by pipeline.
+  const auto spec = run_dir::ParseTrainingSpec(assignment_.spec_json);
+  const int stages = spec.ok() ? std::max(1, spec->stages.count) : 1;
+  std::map<std::string, std::pair<std::shared_ptr<parallel::LocalGroup>, int>> of_stage;
+  for (int stage = 0; stage < stages && stages < world_size; ++stage) {
+    for (const char* name : {"siblings", "gradients"}) {
+      of_stage[absl::StrCat("stage_", stage, "_", name)] = {
+          parallel::MakeLocalGroup(world_size / stages), stage};
+    }
+  }
   std::vector<run_dir::RankResult> results(static_cast<size_t>(world_size));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
@@ -59,6 +71,10 @@ std::vector<run_dir::RankResult> GangTrainer::Run() {
       for (const auto& [name, line] : between) {
         if (rank != line.second && rank != line.second + 1) continue;
         lines[name] = parallel::MakeLocalCommunicator(line.first, rank - line.second);
+      }
+      for (const auto& [name, line] : of_stage) {
+        if (rank % stages != line.second) continue;
+        lines[name] = parallel::MakeLocalCommunicator(line.first, rank / stages);
       }
       options.connect = [&](const run_dir::Assignment&,
                             engine::MemoryKind arena) -> absl::StatusOr<Communicators> {

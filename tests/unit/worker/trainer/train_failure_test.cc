@@ -72,11 +72,29 @@ TEST(TrainFailure, ADivergedGangWritesNoCheckpointOfIt) {
   EXPECT_LT(latest->step, results[0].step);
 }
 
-TEST(TrainFailure, AGridOfPipelinesIsRefusedBeforeAnythingIsLoaded) {
+TEST(TrainFailure, RanksThatAreNoWholePipelinesAreRefusedBeforeAnythingIsLoaded) {
   JobText job;
   job.data = R"({"dataset": "mnist"})";  // which is not there
   job.more = R"(, "devices": {"count": 2}, "stages": {"count": 2})";
-  EXPECT_THAT(Fail(job).message, HasSubstr("use as many devices as stages"));
+  EXPECT_THAT(Fail(job).message, HasSubstr("1 ranks; expected a multiple of the 2 stages"));
+}
+
+// Whoever waits for a stage of the other pipeline, or for the neighbour, ends with it.
+TEST(TrainFailure, ADivergedLossOfAGridEndsEveryRank) {
+  JobText job;
+  job.optimizer = R"({"sgd": {"lr": 1000, "momentum": 0.9}})";
+  job.train = R"({"steps": 200, "global_batch": 16})";
+  job.more = R"(, "devices": {"count": 4}, "stages": {"count": 2})";
+  GangTrainer grid(job, 4, "cpu");
+  int named = 0;
+  for (const run_dir::RankResult& result : grid.Run()) {
+    if (result.reason == "LOSS_NOT_FINITE") {
+      ++named;
+    } else {
+      EXPECT_EQ(result.reason, "PEER_LOST") << result.message;
+    }
+  }
+  EXPECT_GE(named, 1);
 }
 
 TEST(TrainFailure, AMissingDataSetIsNamed) {

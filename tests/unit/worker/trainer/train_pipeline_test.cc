@@ -1,4 +1,5 @@
 // Jobs with stages, through the whole trainer: what a pipeline trains is what one rank trains.
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/worker/trainer/gang_trainer.h"
@@ -9,6 +10,8 @@ namespace {
 
 using run_dir::Outcome;
 
+// Ranks 0 and 1 are the stages of one pipeline, 2 and 3 of the other.
+constexpr char kGrid[] = R"(, "devices": {"count": 4}, "stages": {"cuts": ["conv2"]})";
 constexpr char kStages[] = R"(, "devices": {"count": 2}, "stages": {"cuts": ["conv2"]})";
 
 JobText Bitwise(bool batch_norm) {
@@ -63,6 +66,109 @@ TEST(TrainPipelines, GoOnFromACheckpointOfOneRank) {
   ExpectSuccess(second.Run());
   EXPECT_EQ(second.CheckpointBytes(kSteps, "model.safetensors"),
             alone.CheckpointBytes(kSteps, "model.safetensors"));
+}
+
+// The last step of an epoch has two rows, so the second pipeline none.
+TEST(TrainPipelines, InAGridEndWithTheBytesOfOneRank) {
+  for (const bool batch_norm : {false, true}) {
+    for (const int replicas : {2, 5}) {
+      JobText job = Bitwise(batch_norm);
+      job.train.replace(job.train.find("3"), 1, absl::StrCat(replicas));
+      GangTrainer alone(job, 1, "cpu");
+      ExpectSuccess(alone.Run());
+      job.more = kGrid;
+      GangTrainer grid(job, 4, "cpu");
+      const auto results = grid.Run();
+      ExpectSuccess(results);
+      for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+        EXPECT_EQ(grid.CheckpointBytes(kSteps, file), alone.CheckpointBytes(kSteps, file))
+            << file << " of " << replicas << " replicas";
+      }
+      EXPECT_EQ(grid.Metric("train.loss"), alone.Metric("train.loss"));
+      EXPECT_EQ(grid.Metric("test.accuracy"), alone.Metric("test.accuracy"));
+      for (const run_dir::RankResult& result : results) {
+        EXPECT_EQ(result.metrics.at("train.loss"), results[0].metrics.at("train.loss"));
+        EXPECT_EQ(result.metrics.at("test.loss"), results[0].metrics.at("test.loss"));
+      }
+    }
+  }
+}
+
+// Of the first each rank of a stage keeps a part, and gathers the rest for evaluations and
+// checkpoints; the second needs norms over all of a layer's gradients.
+TEST(TrainPipelines, InAGridEndWithTheBytesOfOneRankByOtherOptimizers) {
+  for (const char* optimizer : {R"({"adamw": {"lr": 0.01}, "ema_decay": 0.9})",
+                                R"({"lamb": {"lr": 0.01}, "ema_decay": 0.9})"}) {
+    JobText job = Bitwise(true);
+    job.optimizer = optimizer;
+    GangTrainer alone(job, 1, "cpu");
+    ExpectSuccess(alone.Run());
+    job.more = kGrid;
+    GangTrainer grid(job, 4, "cpu");
+    ExpectSuccess(grid.Run());
+    for (const char* file : {"model.safetensors", "optimizer.safetensors", "ema.safetensors"}) {
+      EXPECT_EQ(grid.CheckpointBytes(kSteps, file), alone.CheckpointBytes(kSteps, file))
+          << file << " of " << optimizer;
+      EXPECT_FALSE(grid.CheckpointBytes(kSteps, file).empty()) << file;
+    }
+    EXPECT_EQ(grid.Metric("test.ema_loss"), alone.Metric("test.ema_loss"));
+  }
+}
+
+TEST(TrainPipelines, InAGridStopTogetherAndGoOnAsOneRank) {
+  JobText job = Bitwise(true);
+  GangTrainer alone(job, 1, "cpu");
+  ExpectSuccess(alone.Run());
+  JobText in_grid = job;
+  in_grid.more = kGrid;
+  GangTrainer grid(in_grid, 4, "cpu");
+  grid.signals(3).stop = true;
+  for (const run_dir::RankResult& result : grid.Run()) {
+    EXPECT_EQ(result.outcome, Outcome::kStopped) << result.message;
+    EXPECT_EQ(result.step, 1);
+  }
+  GangTrainer one(job, 1, "cpu");
+  one.assignment().resume_from = checkpoint::CheckpointPath(grid.dir().CheckpointsDir(), 1);
+  ExpectSuccess(one.Run());
+  grid.signals(3).stop = false;
+  ExpectSuccess(grid.Run());
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+    EXPECT_EQ(one.CheckpointBytes(kSteps, file), alone.CheckpointBytes(kSteps, file)) << file;
+    EXPECT_EQ(grid.CheckpointBytes(kSteps, file), alone.CheckpointBytes(kSteps, file)) << file;
+  }
+}
+
+// Without bitwise, and without batch norm, the replicas of a pipeline are cut into microbatches.
+TEST(TrainPipelines, InAGridTrainWhatOneRankDoes) {
+  for (const bool batch_norm : {false, true}) {
+    JobText job;
+    job.model = Bitwise(batch_norm).model;
+    GangTrainer alone(job, 1, "cpu");
+    ExpectSuccess(alone.Run());
+    job.more = kGrid;
+    GangTrainer grid(job, 4, "cpu");
+    ExpectSuccess(grid.Run());
+    const auto expected = alone.Metric("train.loss");
+    const auto losses = grid.Metric("train.loss");
+    ASSERT_EQ(losses.size(), expected.size());
+    for (const auto& [step, loss] : losses) EXPECT_NEAR(loss, expected.at(step), 1e-3) << step;
+    EXPECT_NEAR(grid.Metric("test.loss").at(kSteps), alone.Metric("test.loss").at(kSteps), 1e-3);
+  }
+}
+
+TEST(TrainPipelines, InAGridTellEveryRanksReplicasAndStage) {
+  JobText job;
+  job.more = kGrid;
+  GangTrainer grid(job, 4, "cpu");
+  ExpectSuccess(grid.Run());
+  const auto progress = run_dir::ReadProgress(grid.dir(), 0);
+  ASSERT_TRUE(progress.ok()) << progress.status();
+  const std::vector<run_dir::RankHosting> expected = {
+      {.rank = 0, .first_replica = 0, .replicas = 2, .stage = 0},
+      {.rank = 1, .first_replica = 0, .replicas = 2, .stage = 1},
+      {.rank = 2, .first_replica = 2, .replicas = 1, .stage = 0},
+      {.rank = 3, .first_replica = 2, .replicas = 1, .stage = 1}};
+  EXPECT_EQ(progress->hosting, expected);
 }
 
 TEST(TrainPipelines, TrainInMicrobatches) {

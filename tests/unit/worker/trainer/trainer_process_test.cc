@@ -1,8 +1,9 @@
-// The real program: two processes over each transport, signals, and what is left when one of them
-// is killed.
+// The real program: several processes over each transport, signals, and what is left when one of
+// them is killed.
 #include <csignal>
 #include <functional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/env.h"
@@ -33,14 +34,15 @@ const char kBinary[] = TRAINYARD_BIN_DIR "/trainyard-trainer";
 // By transport.
 class TrainerProcessTest : public ::testing::TestWithParam<const char*> {
  protected:
-  void Prepare(int world_size, const std::string& train) {
+  // `more`: further members of the spec, each beginning with a comma.
+  void Prepare(int world_size, const std::string& train, const std::string& more = "") {
     run_dir::Assignment assignment;
     assignment.world_size = world_size;
     assignment.spec_json = absl::StrCat(
         R"({"name": "processes", "model": {"mlp": {"hidden": [16]}},
             "data": {"dataset": "glyphs", "train_size": 200, "test_size": 20},
             "train": )",
-        train, R"(, "optimizer": {"sgd": {"lr": 0.01}}})");
+        train, R"(, "optimizer": {"sgd": {"lr": 0.01}})", more, "}");
     for (int rank = 0; rank < world_size; ++rank) {
       assignment.ranks.push_back({.rank = rank, .local_rank = rank});
     }
@@ -79,6 +81,50 @@ TEST_P(TrainerProcessTest, TwoRanksTrainToTheEnd) {
   }
   EXPECT_EQ(run_dir::ReadRankResult(dir_, 1)->step, 14);
   EXPECT_TRUE(checkpoint::VerifyCheckpoint(dir_.Resolve("checkpoints/step-14")).ok());
+}
+
+constexpr char kGrid[] = R"(, "devices": {"count": 4}, "stages": {"count": 2})";
+
+TEST_P(TrainerProcessTest, AGridOfPipelinesEndsWithTheBytesOfOneRank) {
+  constexpr char kBitwise[] =
+      R"({"epochs": 2, "global_batch": 30, "replicas": 3,
+          "reproducibility": "REPRODUCIBILITY_BITWISE"})";
+  const std::string path = "checkpoints/step-14";
+  std::string bytes[2];
+  for (const int world_size : {1, 4}) {
+    Prepare(world_size, kBitwise, world_size == 4 ? kGrid : "");
+    std::vector<std::unique_ptr<Process>> ranks;
+    for (int rank = 0; rank < world_size; ++rank) ranks.push_back(Start(rank));
+    for (int rank = 0; rank < world_size; ++rank) {
+      const auto result = ranks[static_cast<size_t>(rank)]->Wait(kPatience);
+      ASSERT_TRUE(result.ok()) << result.status();
+      const std::string log = ReadFile(folder_.File(absl::StrCat("err-", rank))).value_or("");
+      ASSERT_EQ(result->exit_code, 0) << log;
+      const bool takes_wire = absl::StrContains(log, "gradients take the wire");
+      EXPECT_EQ(takes_wire, world_size == 4 && absl::string_view(GetParam()) == "gloo") << log;
+    }
+    ASSERT_TRUE(checkpoint::VerifyCheckpoint(dir_.Resolve(path)).ok());
+    bytes[world_size == 4] = ReadFile(dir_.Resolve(path + "/model.safetensors")).value_or("");
+    TY_CHECK_OK(RemoveTree(dir_.CheckpointsDir()));
+  }
+  EXPECT_FALSE(bytes[0].empty());
+  EXPECT_EQ(bytes[0], bytes[1]);
+}
+
+TEST_P(TrainerProcessTest, AKilledStageEndsTheGridWithinSeconds) {
+  Prepare(4, R"({"steps": 100000000, "global_batch": 30})", kGrid);
+  std::vector<std::unique_ptr<Process>> ranks;
+  for (int rank = 0; rank < 4; ++rank) ranks.push_back(Start(rank));
+  ASSERT_TRUE(WaitUntilRunning(0));
+  ranks[3]->Signal(SIGKILL);
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto result = ranks[static_cast<size_t>(rank)]->Wait(kNotice);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(result->exit_code, 75) << result->err;
+    const auto record = run_dir::ReadRankResult(dir_, rank);
+    ASSERT_TRUE(record.ok());
+    EXPECT_EQ(record->reason, "PEER_LOST") << record->message;
+  }
 }
 
 TEST_P(TrainerProcessTest, AKilledRankIsNamedByTheOtherWithinSeconds) {
