@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Kills at random moments, and whether anything of them shows in the end.
 
-    bench_kills.py --bin build/release/bin [--kills 100] [--stops 2] [--ranks 2] [--seed 1]
+    bench_kills.py --bin build/release/bin [--kills 100] [--stops 2] [--ranks 1,2,3,4] [--seed 1]
 
-A gang trains to its end, undisturbed. Then again, while one of its ranks or its supervisor, drawn
-at random, is killed at a random moment; each kill ends the attempt, and the next one goes on from
-the newest checkpoint, in a run directory of its own, as the worker would have it. A gang that comes
-to its end is followed by a further one, until all kills are done. Weights, optimizer and losses of
-each must be those of the undisturbed one, byte for byte. `--stops` are ranks that are stopped
-(SIGSTOP) rather than killed: the supervisor must find them.
+A bitwise job trains to its end on two ranks, undisturbed. Then again, while one of its ranks or its
+supervisor, drawn at random, is killed at a random moment; each kill ends the attempt, and the next
+one goes on from the newest checkpoint, in a run directory of its own, as the worker would have it,
+on a number of ranks drawn from `--ranks`. A gang that comes to its end is followed by a further
+one, until all kills are done. Weights, optimizer and losses of each must be those of the
+undisturbed one, byte for byte. `--stops` are ranks that are stopped (SIGSTOP) rather than killed:
+the supervisor must find them.
 """
 import argparse
 import collections
@@ -23,7 +24,10 @@ import time
 
 import run_dirs
 
-STEPS = 1200
+STEPS = 4000
+# As many as the largest gang has ranks, twice: they can be shared unevenly too.
+REPLICAS = 8
+PLAIN_RANKS = 2
 CHECKPOINT_STEPS = 25
 # From the first step of an attempt to its kill.
 SECONDS_MAX = 1.0
@@ -31,10 +35,11 @@ STUCK_SECONDS_MAX = 30
 PATIENCE = 120
 
 
-def spec(replicas):
+def spec():
     made = run_dirs.spec_of({"convnet": {"channels": [8, 16]}},
                             {"dataset": "glyphs", "train_size": 2000, "test_size": 200, "augment": {"pad_crop": "2"}},
-                            batch=32, steps=STEPS, replicas=replicas, optimizer={"adamw": {"lr": 0.002}})
+                            batch=32, steps=STEPS, replicas=REPLICAS, optimizer={"adamw": {"lr": 0.002}},
+                            reproducibility="REPRODUCIBILITY_BITWISE")
     made["checkpoint"] = {"every": {"steps": CHECKPOINT_STEPS}}
     return made
 
@@ -69,12 +74,16 @@ def newest_checkpoint(path):
 
 
 def contents(path):
-    """Of the files that hold the state of the newest step."""
+    """Of the files that hold the state of the newest step; who computed it is left out."""
     folder = newest_checkpoint(path)
     found = {}
-    for name in ("model.safetensors", "optimizer.safetensors", "state.json"):
+    for name in ("model.safetensors", "optimizer.safetensors"):
         with open(os.path.join(folder, name), "rb") as file:
             found[name] = file.read()
+    state = found["state.json"] = read_json(os.path.join(folder, "state.json"))
+    for key in ("hosting", "device_types"):
+        del state[key]
+    del state["evaluation"]["ranks"]
     return found
 
 
@@ -89,8 +98,10 @@ def runs(pid):
 class Gang:
     """One job: attempts after each other until it has come to its end."""
 
-    def __init__(self, folder, bin_dir, ranks):
-        self.folder, self.bin, self.ranks = folder, bin_dir, ranks
+    def __init__(self, folder, bin_dir, draw_ranks):
+        self.folder, self.bin, self.draw_ranks = folder, bin_dir, draw_ranks
+        self.ranks = 0
+        self.attempts_by_ranks = collections.Counter()
         self.attempts = 0
         self.resume_from = ""
         self.losses = {}
@@ -100,8 +111,10 @@ class Gang:
     def start(self):
         self.attempts += 1
         self.path = os.path.join(self.folder, str(self.attempts))
+        self.ranks = self.draw_ranks()
+        self.attempts_by_ranks[self.ranks] += 1
         cpus = [[r % os.cpu_count()] for r in range(self.ranks)]
-        run_dirs.write_run_dir(self.path, spec(self.ranks), cpus, resume_from=self.resume_from)
+        run_dirs.write_run_dir(self.path, spec(), cpus, resume_from=self.resume_from)
         self.process = run_dirs.start(self.bin, self.path)
 
     def await_step(self):
@@ -141,10 +154,14 @@ class Struck:
 
     def __init__(self, options):
         self.draws = random.Random(options.seed)
+        self.ranks = [int(count) for count in options.ranks.split(",")]
         self.left = ["kill"] * options.kills + ["stop"] * options.stops
         self.draws.shuffle(self.left)
         self.count = collections.Counter()
         self.seconds = collections.defaultdict(list)
+
+    def draw_ranks(self):
+        return self.draws.choice(self.ranks)
 
     def strike(self, gang):
         """At a random moment of an attempt that trains; what came of the attempt, or nothing where it had ended."""
@@ -203,6 +220,8 @@ def report(struck, gangs, seconds):
     restarts = [restart for gang in gangs for restart in gang.restarts[1:]]
     print(f"{sum(gang.attempts for gang in gangs)} attempts of {len(gangs)} gangs in {seconds:.0f} s"
           + (f"; from a start to its first step {statistics.median(restarts):.2f} s" if restarts else ""))
+    by_ranks = sum((gang.attempts_by_ranks for gang in gangs), collections.Counter())
+    print("attempts by ranks: " + ", ".join(f"{by_ranks[ranks]} on {ranks}" for ranks in sorted(by_ranks)))
     print("weights, optimizer, state and losses: byte for byte those of the undisturbed gang")
 
 
@@ -211,24 +230,25 @@ def main():
     parser.add_argument("--bin", required=True)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--stops", type=int, default=2)
-    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--ranks", default="1,2,3,4", help="how many an attempt may have")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     struck = Struck(options)
     with tempfile.TemporaryDirectory() as folder:
-        plain = Gang(os.path.join(folder, "plain"), options.bin, options.ranks)
+        plain = Gang(os.path.join(folder, "plain"), options.bin, lambda: PLAIN_RANKS)
         begin = time.monotonic()
         plain.start()
         if plain.end().get("outcome") != "succeeded":
             raise SystemExit(f"the undisturbed gang failed: {run_dirs.first_error(plain.path)}")
-        print(f"{options.ranks} ranks, {STEPS} steps, a checkpoint every {CHECKPOINT_STEPS}; "
-              f"undisturbed {time.monotonic() - begin:.1f} s")
+        print(f"bitwise, {REPLICAS} replicas, {STEPS} steps, a checkpoint every {CHECKPOINT_STEPS}; "
+              f"undisturbed on {PLAIN_RANKS} ranks {time.monotonic() - begin:.1f} s", flush=True)
         begin = time.monotonic()
         gangs = []
         while struck.left:
-            gangs.append(Gang(os.path.join(folder, str(len(gangs) + 1)), options.bin, options.ranks))
+            gangs.append(Gang(os.path.join(folder, str(len(gangs) + 1)), options.bin, struck.draw_ranks))
             struck.run_to_the_end(gangs[-1])
             expect_no_trace(gangs[-1], plain, len(gangs))
+            print(f"gang {len(gangs)}: {gangs[-1].attempts} attempts, {len(struck.left)} kills left", flush=True)
         report(struck, gangs, time.monotonic() - begin)
     longest = max(struck.seconds["a rank is stopped"], default=0)
     if longest > STUCK_SECONDS_MAX:

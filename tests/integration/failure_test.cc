@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/base/env.h"
 #include "common/base/files.h"
 #include "tests/integration/yard.h"
@@ -26,8 +27,11 @@ constexpr int kEpochs = 10;
 constexpr int kSteps = 800;
 
 std::string LongSpec(const std::string& name) {
-  return SmallSpec(name, /*devices=*/2, kEpochs, 4000,
-                   "checkpoint: {every: 20 steps}\nmax_retries: 20\n");
+  // More replicas than ranks, so that they can move from rank to rank and leave no trace.
+  return absl::StrReplaceAll(
+      SmallSpec(name, /*devices=*/2, kEpochs, 4000,
+                "checkpoint: {every: 20 steps}\nmax_retries: 20\n"),
+      {{"global_batch: 50", "global_batch: 50, replicas: 8, reproducibility: bitwise"}});
 }
 
 std::map<int64_t, double> Curve(Yard& yard, const std::string& job) {

@@ -65,8 +65,8 @@ class HostsTest : public ::testing::Test {
   }
 
   std::string Submit(const std::string& name, int ranks, bool spread, int epochs,
-                     const std::string& extra = "") {
-    return yard_.Submit(absl::StrReplaceAll(SmallSpec(name, ranks, epochs, 2000, extra),
+                     const std::string& extra = "", int train_size = 2000) {
+    return yard_.Submit(absl::StrReplaceAll(SmallSpec(name, ranks, epochs, train_size, extra),
                                             {{absl::StrCat("devices: ", ranks, "\n"),
                                               absl::StrCat("devices: {count: ", ranks, ", spread: ",
                                                            spread ? "true" : "false", "}\n")}}));
@@ -144,26 +144,28 @@ TEST_F(HostsTest, FourRanksOverThreeHostsHaveTheLossesOfOneHost) {
 
 TEST_F(HostsTest, ASlowLineChangesTheTimeAndNothingElse) {
   constexpr absl::Duration kDelay = absl::Milliseconds(25);
+  constexpr int kTrainSize = 1000;  // of 20 steps, each of which crosses the line several times
   START_HOSTS(2, kDelay);
-  const std::string near = Submit("near", 2, /*spread=*/false, 1);
+  const std::string near = Submit("near", 2, /*spread=*/false, 1, "", kTrainSize);
   ExpectSuccessOn(near, 1);
-  const std::string far = Submit("far", 2, /*spread=*/true, 1);
+  const std::string far = Submit("far", 2, /*spread=*/true, 1, "", kTrainSize);
   ExpectSuccessOn(far, 2);
   EXPECT_EQ(Losses(far), Losses(near));
   const auto points = yard_.Metrics(far, "train.loss");
-  ASSERT_EQ(points.size(), 40U);
+  ASSERT_EQ(points.size(), 20U);
   const auto time = [](const v1::MetricPoint& point) {
     return absl::Seconds(point.time().seconds()) + absl::Nanoseconds(point.time().nanos());
   };
-  EXPECT_GE(time(points.back()) - time(points.front()), 39 * kDelay);
+  EXPECT_GE(time(points.back()) - time(points.front()), 19 * kDelay);
 }
 
 TEST_F(HostsTest, ALineThatBreaksEndsTheAttemptAndTheNextGoesOnFromTheCheckpoint) {
   START_HOSTS(2);
-  constexpr char kCheckpoints[] = "checkpoint: {every: 20 steps}\n";
+  constexpr char kCheckpoints[] = "checkpoint: {every: 50 steps}\n";
   const std::string plain = Submit("plain", 2, /*spread=*/false, 12, kCheckpoints);
   ExpectSuccessOn(plain, 1);
   const std::string job = Submit("struck", 2, /*spread=*/true, 12, kCheckpoints);
+  // Not right behind a checkpoint, where ranks wait longer for each other.
   ASSERT_TRUE(yard_.WaitForStep(job, 60));
   nlohmann::json ranks = nlohmann::json::array();
   for (const char* worker : {"alpha", "beta"}) {
@@ -185,15 +187,19 @@ TEST_F(HostsTest, ALineThatBreaksEndsTheAttemptAndTheNextGoesOnFromTheCheckpoint
         << rank;
   }
   EXPECT_EQ(failure.failure_class(), v1::FAILURE_CLASS_TRANSIENT);
-  for (const absl::string_view part : {"step ", "all_reduce ", "rank 0", "rank 1", "10.71.0.2",
-                                       "10.71.0.3", "on worker alpha", "on worker beta"}) {
+  // Of the gradients, or of the ballots beside them.
+  EXPECT_TRUE(absl::StrContains(failure.message(), ": all_to_all ") ||
+              absl::StrContains(failure.message(), ": all_gather "))
+      << failure.message();
+  for (const absl::string_view part : {"step ", "rank 0", "rank 1", "10.71.0.2", "10.71.0.3",
+                                       "on worker alpha", "on worker beta"}) {
     EXPECT_TRUE(absl::StrContains(failure.message(), part)) << part << ": " << failure.message();
   }
   ASSERT_TRUE(networks_->SetPlugged(other, true).ok());
   ExpectSuccessOn(job, 2);
   const std::vector<v1::Attempt> attempts = Attempts(job);
   ASSERT_EQ(attempts.size(), 2U);
-  EXPECT_GE(attempts[1].resumed_from_step(), 20);
+  EXPECT_GE(attempts[1].resumed_from_step(), 50);
   EXPECT_EQ(Losses(job), Losses(plain));
 }
 
@@ -215,13 +221,17 @@ TEST_F(HostsTest, HostsThatCannotReachEachOtherAreNamedWithTheirAddresses) {
 TEST_F(HostsTest, ARankThatNeverAppearsIsNamedByTheOthers) {
   const std::string sleeper = yard_.File("sleeper.sh");
   ASSERT_TRUE(WriteFileAtomically(sleeper, "#!/bin/sh\nexec sleep 600\n", 0755).ok());
-  START_HOSTS(2, {}, {{}, {"--trainer", sleeper}});
+  const std::string waiter = yard_.File("waiter.sh");
+  const std::string wait = absl::StrCat("#!/bin/sh\nexec ", Yard::Binary("trainyard-trainer"),
+                                        " --connect_seconds 6 \"$@\"\n");
+  ASSERT_TRUE(WriteFileAtomically(waiter, wait, 0755).ok());
+  START_HOSTS(2, {}, {{"--trainer", waiter}, {"--trainer", sleeper}});
   const std::string job = Submit("silent", 2, /*spread=*/true, 1, "max_retries: 0\n");
   const Job ended = yard_.WaitForEnd(job);
   EXPECT_EQ(ended.state(), v1::JOB_STATE_FAILED);
   const int silent = HostOf(job, 0) == 1 ? 0 : 1;
   EXPECT_TRUE(absl::StrContains(ended.failure().message(),
-                                absl::StrCat("rank ", silent, " did not appear within")))
+                                absl::StrCat("rank ", silent, " did not appear within 6.0s")))
       << ended.failure().message();
 }
 

@@ -27,6 +27,7 @@ struct Flags {
   std::string run_dir;
   int rank = 0;
   std::string transport = "auto";
+  int connect_seconds = 60;
   std::string plan;
   PlanOptions plan_options;
   std::string data;
@@ -71,6 +72,8 @@ parallel::ConnectGroup HostLines(const Flags& flags, const run_dir::Assignment& 
        .world_size = assignment.world_size,
        .run_dir = run_dir::RunDir(flags.run_dir),
        .interface = assignment.interface,
+       .worker = assignment.worker,
+       .connect_timeout = absl::Seconds(flags.connect_seconds),
        .cancelled = &g_signals.stop});
 }
 
@@ -88,6 +91,9 @@ absl::StatusOr<Communicators> ConnectRanks(const Program& program, const Flags& 
                                                .transport = flags.transport,
                                                .host = *communicators.host,
                                                .cancelled = &g_signals.stop}));
+  communicators.make_device_exchange = [&program](DeviceExchangeRequest request) {
+    return program.device->MakeExchange(std::move(request));
+  };
   return communicators;
 }
 
@@ -201,6 +207,10 @@ void AddRunOptions(CLI::App& app, const Program& program, Flags& flags) {
                     "where each rank has a GPU of its own and it connects");
   }
   app.add_option("--transport", flags.transport, meaning)->check(CLI::IsMember(transports));
+  app.add_option("--connect_seconds", flags.connect_seconds,
+                 "how long to wait for the other ranks to appear and connect")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   if (program.device == nullptr) return;
   app.add_option("--plan_cache", flags.device.plan_cache,
                  "file of the choices among cuDNN's plans, for all runs; default: "

@@ -50,12 +50,14 @@ absl::Status CompileStage(const run_dir::Assignment& assignment, Training& train
                                    .stages = stages,
                                    .stage = training.rank,
                                    .microbatches = is_alone ? 1 : plan.microbatches,
-                                   .batch_rows = rows};
+                                   .batch_rows = rows,
+                                   .step_batches = is_alone ? training.identity.replicas : 1};
   TY_ASSIGN_OR_RETURN(auto executable,
                       PipelineExecutable::Create(*backend, model.graph, plan.cuts, model.optimizer,
                                                  model.options, options, *Clock::Real()));
   PipelinePlace& place = training.pipeline.emplace();
   place.cuts = plan.cuts;
+  place.predicted_bubble = plan.prediction.bubble;
   place.executable = executable.get();
   TY_ASSIGN_OR_RETURN(place.tensors, StateOfStages(model.graph, plan.cuts, model.optimizer));
   place.whole = std::make_unique<HeldState>(place.tensors);
@@ -68,7 +70,7 @@ absl::Status CompileStage(const run_dir::Assignment& assignment, Training& train
   if (training.rank == 0) {
     LogInfo("planned a pipeline", {{"cuts", absl::StrJoin(plan.cuts, ", ")},
                                    {"schedule", plan.schedule},
-                                   {"microbatches", absl::StrCat(options.microbatches)},
+                                   {"microbatches", absl::StrCat(plan.microbatches)},
                                    {"bubble", absl::StrCat(plan.prediction.bubble)}});
   }
   return absl::OkStatus();

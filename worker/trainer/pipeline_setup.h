@@ -20,6 +20,7 @@ struct PipelinePlace {
   PipelineExecutable* executable = nullptr;  // the training's
   // Of rank 0: what checkpoints are read into and written from.
   std::unique_ptr<HeldState> whole;
+  double predicted_bubble = 0;  // of all stages together
 };
 
 // Compiles the stage of training.rank into training.executable, and sets training.pipeline.

@@ -9,7 +9,9 @@ namespace trainyard::trainer {
 absl::Status StepCompute::Run(const std::vector<Part>& parts, const Ready& ready) {
   const absl::Duration start = clock_.Uptime();
   told_time_ = absl::ZeroDuration();
-  if (sums_.has_value()) {
+  if (pipeline_ != nullptr && SuitsStages(parts)) {
+    TY_RETURN_IF_ERROR(RunThroughStages(parts));
+  } else if (sums_.has_value()) {
     TY_RETURN_IF_ERROR(RunReplicas(parts, ready));
   } else {
     for (size_t i = 0; i < parts.size(); ++i) {
@@ -26,6 +28,26 @@ absl::Status StepCompute::Run(const std::vector<Part>& parts, const Ready& ready
   }
   compute_time_ = clock_.Uptime() - start - told_time_;
   return absl::OkStatus();
+}
+
+bool StepCompute::SuitsStages(const std::vector<Part>& parts) const {
+  if (sums_.has_value() && parts.size() != sums_->replicas.size()) return false;
+  for (size_t i = 1; i < parts.size(); ++i) {
+    if (parts[i].replica == parts[i - 1].replica) return false;
+  }
+  return !parts.empty();
+}
+
+absl::Status StepCompute::RunThroughStages(const std::vector<Part>& parts) {
+  std::vector<PipelineExecutable::Part> microbatches;
+  for (const Part& part : parts) microbatches.push_back({part.rows, part.weight});
+  const auto sum_up = [this](size_t part) -> absl::Status {
+    if (!sums_.has_value()) return absl::OkStatus();
+    const parallel::ReplicaSum& sum = sums_->replicas[part];
+    TY_RETURN_IF_ERROR(AddSlots(sum.add, 0, size()));
+    return sum.store >= 0 ? executable_.StoreSums(sum.store) : absl::OkStatus();
+  };
+  return pipeline_->AccumulateAll(microbatches, /*on_ready=*/{}, sum_up);
 }
 
 // A replica without rows counts as zeros, so that the sums are the same whoever hosts it.

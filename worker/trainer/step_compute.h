@@ -10,6 +10,7 @@
 #include "common/base/env.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/parallel/sum_tree.h"
+#include "worker/trainer/pipeline_executable.h"
 #include "worker/trainer/row_source.h"
 #include "worker/trainer/trace.h"
 
@@ -30,6 +31,9 @@ class StepCompute {
   // Others wait for this rank's part in statistics, even where it has no rows.
   void set_syncs_statistics(bool syncs) { syncs_statistics_ = syncs; }
 
+  // The executable is a stage.
+  void set_pipeline(PipelineExecutable* pipeline) { pipeline_ = pipeline; }
+
   // Leaves the sums of all parts in the executable; where there are none, zeros. `ready`, which may
   // be empty, is told of growing ends while the last part is computed, at last of the arena's.
   absl::Status Run(const std::vector<Part>& parts, const Ready& ready);
@@ -39,6 +43,10 @@ class StepCompute {
 
  private:
   absl::Status Accumulate(const Part& part, const std::vector<int>& slots, const Ready& ready);
+  // Each part a microbatch, so that all stages compute.
+  absl::Status RunThroughStages(const std::vector<Part>& parts);
+  // Whether every part is a replica of its own, and no replica of a bitwise run is without rows.
+  bool SuitsStages(const std::vector<Part>& parts) const;
   absl::Status RunReplicas(const std::vector<Part>& parts, const Ready& ready);
   absl::Status AddSlots(const std::vector<int>& slots, int64_t begin, int64_t end);
   absl::Status Tell(const Ready& ready, int64_t end);
@@ -49,6 +57,7 @@ class StepCompute {
   Clock& clock_;
   std::optional<parallel::LocalSums> sums_;
   bool syncs_statistics_ = false;
+  PipelineExecutable* pipeline_ = nullptr;
   absl::Duration compute_time_;
   absl::Duration told_time_;  // in `ready`
 };

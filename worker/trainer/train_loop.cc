@@ -78,6 +78,10 @@ TrainLoop::TrainLoop(Training& training, Reporter& reporter, const Signals& sign
 void TrainLoop::StartHosting() {
   rows_.Start(plan_, step_);
   compute_.set_syncs_statistics(training_.statistics != nullptr);
+  // Where its parts are replicas; else one part is cut into microbatches.
+  if (training_.pipeline.has_value() && training_.computes_replicas_alone) {
+    compute_.set_pipeline(training_.pipeline->executable);
+  }
   if (training_.sums.has_value()) compute_.set_sums(*training_.sums);
   ReportHosting();
 }
@@ -94,6 +98,7 @@ absl::StatusOr<TrainLoop::End> TrainLoop::Run() {
     TY_RETURN_IF_ERROR(AfterStep());
   }
   const bool finished = step_ >= plan_.total_steps();
+  ReportPipeline();
   // A run that resumes at its end has not evaluated yet.
   if (finished && evaluated_step_ != step_) TY_RETURN_IF_ERROR(EvaluateTestSplit());
   TY_RETURN_IF_ERROR(WriteLastCheckpoint());
@@ -123,6 +128,13 @@ absl::Status TrainLoop::Step() {
     }
   }
   if (traces) trace_.EndStep();
+  // The first step compiles what it meets.
+  if (training_.pipeline.has_value() && step_ > training_.first_step) {
+    const PipelineTimes& times = training_.pipeline->executable->times();
+    pipeline_times_.total += times.total;
+    pipeline_times_.computed += times.computed;
+    ++pipeline_steps_;
+  }
 
   ++step_;
   agreed_ = AgreedVotes(ballots_);
@@ -174,6 +186,20 @@ absl::Status TrainLoop::AgreeOnVotes(int64_t skipped) {
                       GatherNumbers(*training_.communicators.host, EncodeBallot(mine)));
   ballots_ = DecodeBallots(all);
   return absl::OkStatus();
+}
+
+void TrainLoop::ReportPipeline() {
+  if (pipeline_steps_ == 0) return;
+  const double total = absl::ToDoubleSeconds(pipeline_times_.total);
+  const double waited = 1 - absl::ToDoubleSeconds(pipeline_times_.computed) / total;
+  metrics_["pipeline.step_seconds"] = total / static_cast<double>(pipeline_steps_);
+  metrics_["pipeline.waited"] = waited;
+  metrics_["pipeline.predicted_bubble"] = training_.pipeline->predicted_bubble;
+  LogInfo("trained a stage",
+          {{"stage", absl::StrCat(training_.rank)},
+           {"step_seconds", absl::StrCat(metrics_["pipeline.step_seconds"])},
+           {"waited", absl::StrCat(waited)},
+           {"predicted_bubble", absl::StrCat(training_.pipeline->predicted_bubble)}});
 }
 
 void TrainLoop::MeasureStep() {

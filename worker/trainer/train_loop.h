@@ -59,6 +59,8 @@ class TrainLoop {
   absl::Status UpdateBlock(const parallel::Bucket& block);
   // Of the step that the exchange has finished.
   absl::Status AgreeOnVotes(int64_t skipped);
+  // Metrics of what was predicted of the pipeline, and what came.
+  void ReportPipeline();
   void MeasureStep();
   // An error on every rank where some rank saw that the update before diverged.
   absl::Status CheckLoss(absl::Span<const Ballot> ballots) const;
@@ -108,6 +110,8 @@ class TrainLoop {
   Votes agreed_;
   std::vector<Ballot> ballots_;  // of the last step, by rank
   std::map<std::string, double> metrics_;
+  PipelineTimes pipeline_times_;  // of all steps
+  int64_t pipeline_steps_ = 0;
   std::future<absl::StatusOr<std::unique_ptr<data::Dataset>>> loading_test_data_;
   std::unique_ptr<data::Dataset> test_data_;
   int64_t evaluated_step_ = -1;

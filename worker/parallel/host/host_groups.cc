@@ -33,6 +33,7 @@ ConnectGroup HostGroups(const HostGroupOptions& options) {
     }
     auto gloo = OptionsOf<GlooOptions>(options, group);
     gloo.interface = options.interface;
+    gloo.worker = options.worker;
     return ConnectGloo(gloo);
   };
 }

@@ -20,6 +20,8 @@ struct HostGroupOptions {
   run_dir::RunDir run_dir{""};
   // kGloo: network interface or local address to listen on.
   std::string interface = "lo";
+  // kGloo: this host's name, for messages; may be empty.
+  std::string worker = {};
   // For all members of a group to appear, and of each collective, until set_timeout.
   absl::Duration connect_timeout = absl::Seconds(60);
   absl::Duration timeout = absl::Seconds(60);

@@ -113,6 +113,25 @@ TEST_P(HostGroupsTest, AMemberThatDoesNotAppearIsNamedByItsGlobalRank) {
       MatchesRegex("rank 1: connect 0: .*rank 3 did not (appear|take part) within 100ms.*"));
 }
 
+TEST_P(HostGroupsTest, ALostMemberIsNamedWithItsHost) {
+  if (GetParam() == HostTransport::kShm) GTEST_SKIP() << "all are on one host";
+  std::vector<absl::Status> statuses(2);
+  std::vector<std::thread> threads;
+  for (const int rank : {1, 3}) {
+    threads.emplace_back([&, rank] {
+      HostGroupOptions options = OptionsOf(rank);
+      options.worker = rank == 1 ? "alpha" : "beta";
+      const auto link = HostGroups(options)(kOdd);
+      statuses[static_cast<size_t>(rank / 2)] =
+          !link.ok() || rank == 3 ? link.status() : (*link)->Barrier();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(statuses[1].ok()) << statuses[1];
+  EXPECT_THAT(std::string(statuses[0].message()),
+              MatchesRegex(".*rank 3 is at .* on worker beta, rank 1 at .* on worker alpha"));
+}
+
 TEST_P(HostGroupsTest, KeysHaveTheNameOfTheGroup) {
   const auto statuses = Run({2, 3}, [](int, const ConnectGroup& connect) -> absl::Status {
     return connect(kHigh).status();

@@ -72,7 +72,14 @@ TEST(TrainPipelines, TrainInMicrobatches) {
   ExpectSuccess(alone.Run());
   job.more = R"(, "devices": {"count": 3}, "stages": {"count": 3, "microbatches": 5})";
   GangTrainer pipeline(job, 3, "cpu");
-  ExpectSuccess(pipeline.Run());
+  const auto results = pipeline.Run();
+  ExpectSuccess(results);
+  for (const run_dir::RankResult& result : results) {
+    EXPECT_GT(result.metrics.at("pipeline.step_seconds"), 0);
+    EXPECT_GE(result.metrics.at("pipeline.waited"), 0);
+    EXPECT_LT(result.metrics.at("pipeline.waited"), 1);
+    EXPECT_GT(result.metrics.at("pipeline.predicted_bubble"), 0);
+  }
   const auto expected = alone.Metric("train.loss");
   for (const auto& [step, loss] : pipeline.Metric("train.loss")) {
     EXPECT_NEAR(loss, expected.at(step), 1e-3) << step;
