@@ -23,14 +23,12 @@ namespace {
 
 using ::trainyard::v1::Job;
 
-constexpr int kEpochs = 10;
-constexpr int kSteps = 800;
+constexpr int kStepsOfEpoch = 80;
 
-std::string LongSpec(const std::string& name) {
+std::string LongSpec(const std::string& name, int epochs, const std::string& extra) {
   // More replicas than ranks, so that they can move from rank to rank and leave no trace.
   return absl::StrReplaceAll(
-      SmallSpec(name, /*devices=*/2, kEpochs, 4000,
-                "checkpoint: {every: 20 steps}\nmax_retries: 20\n"),
+      SmallSpec(name, /*devices=*/2, epochs, 4000, absl::StrCat("max_retries: 20\n", extra)),
       {{"global_batch: 50", "global_batch: 50, replicas: 8, reproducibility: bitwise"}});
 }
 
@@ -57,9 +55,9 @@ std::map<std::string, std::string> LastWeights(Yard& yard, const std::string& jo
   return files;
 }
 
-void ExpectNoTrace(Yard& yard, const std::string& job, const std::string& undisturbed) {
+void ExpectNoTrace(Yard& yard, const std::string& job, const std::string& undisturbed, int epochs) {
   const auto curve = Curve(yard, job);
-  EXPECT_EQ(curve.size(), static_cast<size_t>(kSteps));
+  EXPECT_EQ(curve.size(), static_cast<size_t>(epochs * kStepsOfEpoch));
   EXPECT_EQ(curve, Curve(yard, undisturbed));
   EXPECT_TRUE(LastWeights(yard, job) == LastWeights(yard, undisturbed)) << "other weights";
 }
@@ -70,12 +68,16 @@ nlohmann::json ExitOf(Yard& yard, const std::string& job, int attempt) {
 }
 
 TEST(Failure, AStoppedRankIsNamedWithItsStackAndTheJobGoesOnWithTheSameCurve) {
+  // Neither in an evaluation, nor at a checkpoint or the end: there ranks wait longer.
+  constexpr int kEpochs = 60;
+  constexpr int kStep = 1600;
+  constexpr char kRarely[] = "checkpoint: {every: 1500 steps}\nevaluate: {every: 1000 epochs}\n";
   Yard yard;
   yard.Start();
-  const std::string plain = yard.Submit(LongSpec("plain"));
+  const std::string plain = yard.Submit(LongSpec("plain", kEpochs, kRarely));
   ASSERT_EQ(yard.WaitForEnd(plain).state(), v1::JOB_STATE_SUCCEEDED);
-  const std::string job = yard.Submit(LongSpec("stopped"));
-  ASSERT_TRUE(yard.WaitForStep(job, 60));
+  const std::string job = yard.Submit(LongSpec("stopped", kEpochs, kRarely));
+  ASSERT_TRUE(yard.WaitForStep(job, kStep));
   const auto record = yard.SupervisorRecord(yard.RunDir(job, 1));
   ASSERT_TRUE(record.contains("ranks")) << record;
   const absl::Duration begin = Clock::Real()->Uptime();
@@ -98,13 +100,13 @@ TEST(Failure, AStoppedRankIsNamedWithItsStackAndTheJobGoesOnWithTheSameCurve) {
   EXPECT_EQ(result["stuck_rank"], 1);
   EXPECT_FALSE(result["operation"].get<std::string>().empty()) << *told;
   EXPECT_GT(result["sequence"].get<int64_t>(), 0);
-  EXPECT_GE(result["step"].get<int64_t>(), 60);
+  EXPECT_GE(result["step"].get<int64_t>(), kStep);
   ASSERT_TRUE(yard.WaitForJob(job, [](const Job& seen) { return seen.attempt() == 2; }));
   EXPECT_EQ(yard.WaitForEnd(job).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(yard.GetJob(job).retries(), 1);
   const ProcessResult log = yard.Cli({"logs", absl::StrCat(job, "/attempts/1"), "--rank", "1"});
   EXPECT_TRUE(absl::StrContains(log.out, "==== stacks of rank 1 ")) << log.out << log.err;
-  ExpectNoTrace(yard, job, plain);
+  ExpectNoTrace(yard, job, plain, kEpochs);
 }
 
 uint64_t Seed() {
@@ -160,13 +162,15 @@ class Killer {
 };
 
 TEST(Failure, KillsAtRandomMomentsLeaveNoTraceInTheEnd) {
+  constexpr int kEpochs = 20;
+  constexpr char kOften[] = "checkpoint: {every: 20 steps}\n";
   constexpr int kKills = 6;
   constexpr int64_t kStepsBetween = 100;
   Yard yard;
   yard.Start();
-  const std::string plain = yard.Submit(LongSpec("plain"));
+  const std::string plain = yard.Submit(LongSpec("plain", kEpochs, kOften));
   ASSERT_EQ(yard.WaitForEnd(plain).state(), v1::JOB_STATE_SUCCEEDED);
-  const std::string job = yard.Submit(LongSpec("struck"));
+  const std::string job = yard.Submit(LongSpec("struck", kEpochs, kOften));
   Killer killer(yard, job);
   for (int i = 0; i < kKills; ++i) {
     const int64_t step = i * kStepsBetween + killer.Draw(1, kStepsBetween / 2);
@@ -178,7 +182,7 @@ TEST(Failure, KillsAtRandomMomentsLeaveNoTraceInTheEnd) {
   ASSERT_EQ(ended.state(), v1::JOB_STATE_SUCCEEDED) << ended.failure().message();
   EXPECT_EQ(ended.attempt(), 1 + killer.attempts_ended());
   EXPECT_GE(killer.attempts_ended(), 3) << "choose another seed";
-  ExpectNoTrace(yard, job, plain);
+  ExpectNoTrace(yard, job, plain, kEpochs);
 }
 
 }  // namespace
