@@ -18,6 +18,7 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
 #include "worker/parallel/staged/staged_communicator.h"
+#include "worker/trainer/cuda/cuda_exchange.h"
 #include "worker/trainer/cuda/cuda_support.h"
 
 namespace trainyard::trainer {
@@ -184,9 +185,11 @@ JobText SharedJob() {
 
 // Sums of gangs by way of the host.
 void ShareByWayOfTheHost(GangTrainer& gang) {
-  gang.set_connect_device([](int, parallel::Communicator& host) {
-    return parallel::MakeStagedCommunicator(host, {.chunk_elements = 100});
-  });
+  gang.set_connect_device(
+      [](int, parallel::Communicator& host) {
+        return parallel::MakeStagedCommunicator(host, {.chunk_elements = 100});
+      },
+      MakeCudaExchange);
 }
 
 TEST(TrainOnCuda, RanksThatShareADeviceLearnWhatOneLearns) {
@@ -213,21 +216,22 @@ TEST(TrainOnCuda, AGangResumesBitForBit) {
 
 // A gang as the program connects it; `transport` as its flag has it.
 void ConnectAsTheProgram(GangTrainer& gang, const std::string& transport) {
-  gang.set_connect_device([&gang, transport](int rank, parallel::Communicator& host) {
-    return CudaSupport().Connect({.run_dir = gang.dir(),
-                                  .assignment = gang.assignment(),
-                                  .rank = rank,
-                                  .transport = transport,
-                                  .host = host});
-  });
+  gang.set_connect_device(
+      [&gang, transport](int rank, parallel::Communicator& host) {
+        return CudaSupport().Connect({.run_dir = gang.dir(),
+                                      .assignment = gang.assignment(),
+                                      .rank = rank,
+                                      .transport = transport,
+                                      .host = host});
+      },
+      MakeCudaExchange);
 }
 
-TEST(TrainOnCuda, RanksWithAGpuEachSumOverNccl) {
+// One rank a GPU. False where there are none for all.
+bool GiveEachAGpu(GangTrainer& gang) {
   int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < 2) {
-    GTEST_SKIP() << "this machine has no two GPUs";
-  }
-  GangTrainer alone(SharedJob(), 1, "cuda"), gang(SharedJob(), 2, "cuda");
+  const auto ranks = static_cast<int>(gang.assignment().ranks.size());
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < ranks) return false;
   for (run_dir::RankAssignment& rank : gang.assignment().ranks) {
     rank.device = absl::StrCat("device-", rank.rank);
   }
@@ -235,6 +239,56 @@ TEST(TrainOnCuda, RanksWithAGpuEachSumOverNccl) {
     return engine::cuda::CudaStatus(cudaSetDevice(rank.rank), "choosing a device");
   });
   ConnectAsTheProgram(gang, "nccl");
+  return true;
+}
+
+JobText BitwiseJob() {
+  JobText job = SharedJob();
+  job.train =
+      R"({"steps": 8, "global_batch": 16, "replicas": 4, "seed": 5,
+          "reproducibility": "REPRODUCIBILITY_BITWISE"})";
+  return job;
+}
+
+void ExpectSameFiles(const GangTrainer& gang, const GangTrainer& expected) {
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+    EXPECT_EQ(gang.CheckpointBytes(kSteps, file), expected.CheckpointBytes(kSteps, file)) << file;
+  }
+}
+
+TEST(TrainOnCuda, ABitwiseRunHasTheSameBytesOnSeveralRanksOfOneGpu) {
+  GangTrainer alone(BitwiseJob(), 1, "cuda"), gang(BitwiseJob(), 3, "cuda");
+  ShareByWayOfTheHost(gang);
+  ExpectSuccess(alone.Run());
+  ExpectSuccess(gang.Run());
+  ExpectSameFiles(gang, alone);
+  EXPECT_EQ(gang.Metric("train.loss"), alone.Metric("train.loss"));
+}
+
+TEST(TrainOnCuda, ABitwiseRunHasTheSameBytesOnTwoGpus) {
+  GangTrainer alone(BitwiseJob(), 1, "cuda"), gang(BitwiseJob(), 2, "cuda");
+  if (!GiveEachAGpu(gang)) GTEST_SKIP() << "this machine has no two GPUs";
+  ExpectSuccess(alone.Run());
+  ExpectSuccess(gang.Run());
+  ExpectSameFiles(gang, alone);
+}
+
+TEST(TrainOnCuda, AShardedOptimizerKeepsTheBits) {
+  JobText sharded = BitwiseJob();
+  sharded.more = R"(, "memory": {"shard_optimizer": true})";
+  GangTrainer alone(BitwiseJob(), 1, "cuda"), staged(sharded, 2, "cuda"), gang(sharded, 2, "cuda");
+  ExpectSuccess(alone.Run());
+  ShareByWayOfTheHost(staged);
+  ExpectSuccess(staged.Run());
+  ExpectSameFiles(staged, alone);
+  if (!GiveEachAGpu(gang)) return;
+  ExpectSuccess(gang.Run());
+  ExpectSameFiles(gang, alone);
+}
+
+TEST(TrainOnCuda, RanksWithAGpuEachSumOverNccl) {
+  GangTrainer alone(SharedJob(), 1, "cuda"), gang(SharedJob(), 2, "cuda");
+  if (!GiveEachAGpu(gang)) GTEST_SKIP() << "this machine has no two GPUs";
   ExpectSuccess(alone.Run());
   ExpectSuccess(gang.Run());
   ExpectNear(gang.Metric("train.loss"), alone.Metric("train.loss"), 1e-4);

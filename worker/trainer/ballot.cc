@@ -1,5 +1,7 @@
 #include "worker/trainer/ballot.h"
 
+#include <algorithm>
+
 #include "common/base/check.h"
 
 namespace trainyard::trainer {
@@ -10,7 +12,8 @@ std::array<double, kBallotLength> EncodeBallot(const Ballot& ballot) {
           ballot.votes.evaluate ? 1.0 : 0.0,
           static_cast<double>(ballot.skipped),
           static_cast<double>(ballot.computed_rows),
-          ballot.compute_seconds};
+          ballot.compute_seconds,
+          ballot.diverged ? 1.0 : 0.0};
 }
 
 std::vector<Ballot> DecodeBallots(absl::Span<const double> values) {
@@ -22,7 +25,8 @@ std::vector<Ballot> DecodeBallots(absl::Span<const double> values) {
                                  .evaluate = values[at + 2] > 0},
                        .skipped = static_cast<int64_t>(values[at + 3]),
                        .computed_rows = static_cast<int64_t>(values[at + 4]),
-                       .compute_seconds = values[at + 5]});
+                       .compute_seconds = values[at + 5],
+                       .diverged = values[at + 6] > 0});
   }
   return ballots;
 }
@@ -35,6 +39,11 @@ Votes AgreedVotes(absl::Span<const Ballot> ballots) {
     agreed.evaluate |= ballot.votes.evaluate;
   }
   return agreed;
+}
+
+bool HasDiverged(absl::Span<const Ballot> ballots) {
+  return std::any_of(ballots.begin(), ballots.end(),
+                     [](const Ballot& ballot) { return ballot.diverged; });
 }
 
 int64_t SkippedSamples(absl::Span<const Ballot> ballots) {

@@ -91,6 +91,9 @@ absl::StatusOr<Communicators> ConnectRanks(const Program& program, const Flags& 
                                                .transport = flags.transport,
                                                .host = *communicators.host,
                                                .cancelled = &g_signals.stop}));
+  communicators.make_device_exchange = [&program](DeviceExchangeRequest request) {
+    return program.device->MakeExchange(std::move(request));
+  };
   return communicators;
 }
 

@@ -15,6 +15,7 @@
 #include "worker/parallel/communicator.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/paths.h"
+#include "worker/trainer/training.h"
 
 namespace trainyard::trainer {
 
@@ -49,6 +50,9 @@ class DeviceSupport {
   // Over the memory of the devices. Outlived by gang.host.
   virtual absl::StatusOr<std::unique_ptr<parallel::Communicator>> Connect(
       const DeviceGang& gang) = 0;
+  // With a communicator of Connect.
+  virtual absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> MakeExchange(
+      DeviceExchangeRequest request) = 0;
 };
 
 struct Program {

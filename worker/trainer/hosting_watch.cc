@@ -13,6 +13,23 @@ namespace {
 
 // A reason is one line.
 constexpr size_t kRanksTold = 8;
+// A step that took so many medians met a busy moment of its host. Shorter ones count: a device that
+// others share works in slices, at full speed in most steps and not at all for a while in some.
+constexpr double kBusyMoment = 8;
+
+double MeanWithoutBusyMoments(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  const double most = kBusyMoment * *middle;
+  double sum = 0;
+  int64_t count = 0;
+  for (const double value : values) {
+    if (value > most) continue;
+    sum += value;
+    ++count;
+  }
+  return sum / static_cast<double>(count);
+}
 
 }  // namespace
 
@@ -43,15 +60,13 @@ void HostingWatch::Add(int64_t step, absl::Span<const Ballot> ballots) {
 }
 
 std::vector<double> HostingWatch::Seconds() const {
-  std::vector<double> medians;
+  std::vector<double> means;
   for (size_t rank = 0; rank < options_.hosting.size(); ++rank) {
     std::vector<double> values;
     for (const Sample& sample : samples_) values.push_back(sample.seconds[rank]);
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    medians.push_back(*middle * options_.rows);
+    means.push_back(MeanWithoutBusyMoments(std::move(values)) * options_.rows);
   }
-  return medians;
+  return means;
 }
 
 bool HostingWatch::HasDrifted(const std::vector<double>& seconds) const {

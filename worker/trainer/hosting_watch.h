@@ -3,7 +3,7 @@
 //
 //   starting --1--> measuring --2--> watching --3--> (other hosting) starting
 //   1  the first steps are over, in which code is compiled and caches are cold
-//   2  enough steps and time to trust a median: solved, for the first time
+//   2  enough steps and time to trust a mean: solved, for the first time
 //   3  at a boundary, some speed has drifted: solved again
 #pragma once
 
@@ -35,7 +35,7 @@ struct HostingWatchOptions {
   // slowest rank. Small nets do many steps in it, so that a busy moment of a host decides nothing.
   int64_t measured_steps = 8;
   double measured_seconds = 1;
-  // Steps that a median is taken over at most.
+  // Steps that a mean is taken over at most.
   int64_t window_steps = 64;
   // A speed has drifted when it changed by so much.
   double drift = 0.05;
@@ -66,7 +66,7 @@ class HostingWatch {
     std::vector<double> seconds;  // of a row, by rank
   };
 
-  // Of a replica, by rank; medians.
+  // Of a replica, by rank; means without busy moments.
   std::vector<double> Seconds() const;
   bool HasDrifted(const std::vector<double>& seconds) const;
   bool HasRoom(const parallel::Hosting& hosting);

@@ -166,11 +166,23 @@ absl::StatusOr<engine::CompilePlan> PlanPrepared(const PreparedModel& model,
   if (backend.name() == kCudaBackend) return plan;
   plan.memory.batches =
       BatchBytes(model.graph, (kTrainPrefetchDepth + 1) * model.hosted_rows +
-                                  (kEvaluationPrefetchDepth + 1) * model.options.max_rows);
+                                  (kEvaluationPrefetchDepth + 1) * model.evaluation_rows);
   if (rank == 0) {
     plan.memory.checkpoint = kCheckpointCopies * (plan.memory.parameters + plan.memory.optimizer);
   }
   return plan;
+}
+
+absl::StatusOr<int> ReplicasAtOnce(const run_dir::TrainingSpec& spec, CompileTarget target,
+                                   int64_t limit) {
+  target.replicas_at_once = ReplicaCount(spec.train, target.world_size);
+  TY_ASSIGN_OR_RETURN(const PreparedModel model, PrepareModel(spec, target));
+  target.replicas_at_once = static_cast<int>(model.options.max_groups);
+  for (; target.replicas_at_once > 1; target.replicas_at_once /= 2) {
+    TY_ASSIGN_OR_RETURN(const int64_t bytes, Bytes(spec, target));
+    if (bytes <= limit) break;
+  }
+  return std::max(1, target.replicas_at_once);
 }
 
 absl::StatusOr<int> ReplicasThatFit(const run_dir::TrainingSpec& spec, const CompileTarget& target,

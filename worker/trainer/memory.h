@@ -29,6 +29,11 @@ absl::StatusOr<engine::CompilePlan> PlanRank(const run_dir::TrainingSpec& spec,
 absl::StatusOr<engine::CompilePlan> PlanPrepared(const PreparedModel& model,
                                                  engine::Backend& backend, int rank);
 
+// How many of the replicas that the rank hosts at first make one batch (CompileTarget), so that it
+// fits into `limit` bytes: all, or half of them, and so on; 1 where that does not fit either.
+absl::StatusOr<int> ReplicasAtOnce(const run_dir::TrainingSpec& spec, CompileTarget target,
+                                   int64_t limit);
+
 // The most replicas that the rank can host where its device has `limit` bytes and `plan` is what it
 // takes now: batches that are read ahead grow with them, on the host.
 absl::StatusOr<int> ReplicasThatFit(const run_dir::TrainingSpec& spec, const CompileTarget& target,

@@ -188,7 +188,15 @@ absl::StatusOr<PreparedModel> PrepareModel(const run_dir::TrainingSpec& spec,
     if (model.couples_rows) return CoupledMicrobatch(microbatch, rows, batch);
     rows = microbatch;
   }
+  model.evaluation_rows = rows;
   model.options.max_rows = rows;
+  if (is_coupled_alone && !spec.train.is_bitwise && microbatch == 0 && spec.stages.count == 1) {
+    const int64_t groups = std::clamp<int64_t>(target.replicas_at_once, 1,
+                                               std::min<int64_t>(hosted.end - hosted.begin, batch));
+    // As many of the largest replica, since hostings change.
+    model.options.max_groups = groups;
+    model.options.max_rows = std::min(std::max(rows, batch), groups * rows);
+  }
   model.options.threads = target.threads;
   model.options.shares_memory = target.shares_memory;
   if (model.couples_rows && spec.train.sync_batch_norm && target.sum_statistics) {
@@ -228,6 +236,8 @@ absl::StatusOr<CompiledModel> CompileModel(const run_dir::TrainingSpec& spec,
   model.computes_replicas_alone = prepared.computes_replicas_alone;
   model.syncs_statistics = prepared.options.sum_statistics != nullptr;
   model.max_rows = prepared.options.max_rows;
+  model.max_groups = prepared.options.max_groups;
+  model.evaluation_rows = prepared.evaluation_rows;
   model.ready_ends = ReadyEnds(prepared.graph);
   TY_ASSIGN_OR_RETURN(model.executable,
                       backend->Compile(prepared.graph, prepared.optimizer, prepared.options));

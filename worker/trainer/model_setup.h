@@ -37,6 +37,10 @@ struct CompileTarget {
   int threads = 1;
   // The ranks of this host may map the memory in which gradients meet.
   bool shares_memory = false;
+  // Replicas that batch norm keeps apart may be computed as one batch of so many groups; fewer
+  // where the rank hosts fewer, one where the spec needs each by itself (memory.h says how many
+  // fit).
+  int replicas_at_once = 1;
   // How a model with synchronised batch norm sums over the ranks; a plan does without.
   engine::SumOverRanks sum_statistics = nullptr;
 };
@@ -46,9 +50,11 @@ struct PreparedModel {
   engine::Graph graph;
   engine::OptimizerSpec optimizer;
   engine::CompileOptions options;
+  // Replicas are kept apart: each is a batch, or a group of one (options.max_groups).
   bool computes_replicas_alone = false;
   bool couples_rows = false;
-  int64_t hosted_rows = 1;  // of a full global batch, over all replicas of the rank
+  int64_t evaluation_rows = 1;  // at once, whatever options.max_rows has room for
+  int64_t hosted_rows = 1;      // of a full global batch, over all replicas of the rank
 };
 // INVALID_SPEC for a microbatch that would part rows which batch norm couples.
 absl::StatusOr<PreparedModel> PrepareModel(const run_dir::TrainingSpec& spec,
@@ -63,6 +69,8 @@ struct CompiledModel {
   std::unique_ptr<engine::Executable> executable;
   int64_t planned_bytes = 0;  // of the process; 0: not planned
   int64_t max_rows = 1;
+  int64_t max_groups = 1;
+  int64_t evaluation_rows = 1;
   bool computes_replicas_alone = false;
   bool syncs_statistics = false;    // with CompileTarget::sum_statistics
   std::vector<int64_t> ready_ends;  // of the reduction's ranges, in the order of backward

@@ -82,6 +82,7 @@ absl::Status CompileStage(const run_dir::Assignment& assignment, bool shares_mem
   training.planned_bytes = executable->memory_plan().total();
   training.executable = std::move(executable);
   training.max_rows = rows;
+  training.evaluation_rows = rows;
   training.computes_replicas_alone = is_alone;
   training.replica_room = {training.identity.replicas};
   if (training.rank == 0) {

@@ -199,7 +199,10 @@ double StepReport::samples_per_second() const {
 
 absl::StatusOr<StepReport> MakeStepReport(const run_dir::TrainingSpec& spec,
                                           const PlanOptions& options) {
-  const CompileTarget target = TargetOf(spec, options);
+  CompileTarget target = TargetOf(spec, options);
+  const int64_t limit =
+      options.memory_bytes > 0 ? options.memory_bytes : AllowedMemory() / spec.devices;
+  TY_ASSIGN_OR_RETURN(target.replicas_at_once, ReplicasAtOnce(spec, target, limit));
   TY_ASSIGN_OR_RETURN(PreparedModel model, PrepareModel(spec, target));
   TY_RETURN_IF_ERROR(SwitchOff(options.without, model.options.passes));
   TY_ASSIGN_OR_RETURN(const auto backend, engine::MakeBackend(options.backend));
@@ -213,15 +216,13 @@ absl::StatusOr<StepReport> MakeStepReport(const run_dir::TrainingSpec& spec,
                     .rows = model.options.max_rows,
                     .parameters = CountParameters(model.graph),
                     .memory = plan.memory,
-                    .memory_limit = options.memory_bytes > 0 ? options.memory_bytes
-                                                             : AllowedMemory() / spec.devices,
+                    .memory_limit = limit,
                     .misfit = {},
                     .machine = {},
                     .ops = {},
                     .passes = {},
                     .layers = PlanLayers(model.graph)};
-  report.misfit =
-      std::string(CheckMemory(spec, target, plan.memory, report.memory_limit).message());
+  report.misfit = std::string(CheckMemory(spec, target, plan.memory, limit).message());
   if (options.format == PlanFormat::kText || options.format == PlanFormat::kLayers) return report;
   if (options.measures_machine) {
     TY_ASSIGN_OR_RETURN(report.machine, MeasureMachine(options.backend, options.threads));

@@ -8,15 +8,6 @@
 #include "worker/trainer/row_form.h"
 
 namespace trainyard::trainer {
-namespace {
-
-// Consecutive rows that may be computed as one batch.
-struct Slice {
-  parallel::RowRange rows;
-  int replica = 0;
-};
-
-}  // namespace
 
 void RowSource::Start(const StepPlan& plan, int64_t first_step) {
   waited_before_ = waited();
@@ -32,9 +23,32 @@ void RowSource::Start(const StepPlan& plan, int64_t first_step) {
       kTrainPrefetchDepth, clock_);
 }
 
-// Each replica is weighted by its share of the global batch. Where rows do not depend on each
-// other, and the order of sums is free, the hosted replicas are one batch: the weighted sum is the
-// same.
+// Where rows do not depend on each other, and the order of sums is free, the hosted replicas are
+// one batch: the weighted sum is the same. So it is where each is a group of the batch by itself;
+// then parts are whole replicas, as many as were compiled for.
+std::vector<RowSource::Slice> RowSource::Cut(int64_t step) {
+  if (!training_.computes_replicas_alone) return {{.rows = plan_.HostedRows(step)}};
+  std::vector<Slice> slices;
+  groups_.clear();
+  int replica = 0;
+  for (const parallel::RowRange& rows : plan_.ReplicaSlices(step)) {
+    const int mine = replica++;
+    if (rows.size() == 0) continue;
+    const bool has_room = !slices.empty() &&
+                          static_cast<int64_t>(slices.back().groups) < training_.max_groups &&
+                          rows.end - slices.back().rows.begin <= training_.max_rows;
+    if (has_room) {
+      slices.back().rows.end = rows.end;
+      ++slices.back().groups;
+    } else {
+      slices.push_back({.rows = rows, .replica = mine, .first_group = groups_.size()});
+    }
+    groups_.push_back(rows.size());
+  }
+  return slices;
+}
+
+// Each replica is weighted by its share of the global batch.
 absl::StatusOr<StepRows> RowSource::Next(int64_t step) {
   StepRows result;
   const parallel::RowRange hosted = plan_.HostedRows(step);
@@ -47,16 +61,8 @@ absl::StatusOr<StepRows> RowSource::Next(int64_t step) {
   result.rows = hosted.size();
   result.skipped = batch->skipped;
 
-  std::vector<Slice> slices;
-  if (training_.computes_replicas_alone) {
-    for (const parallel::RowRange& rows : plan_.ReplicaSlices(step)) {
-      slices.push_back({rows, static_cast<int>(slices.size())});
-    }
-  } else {
-    slices.push_back({hosted, 0});
-  }
   const auto total_rows = static_cast<double>(plan_.Rows(step));
-  for (const Slice& slice : slices) {
+  for (const Slice& slice : Cut(step)) {
     // max_rows is less than a slice where the spec asks for microbatches.
     for (int64_t first = slice.rows.begin; first < slice.rows.end; first += training_.max_rows) {
       const int64_t rows = std::min(training_.max_rows, slice.rows.end - first);
@@ -64,6 +70,10 @@ absl::StatusOr<StepRows> RowSource::Next(int64_t step) {
                                                   {training_.identity.seed, step, first}),
                               .weight = static_cast<double>(rows) / total_rows,
                               .replica = slice.replica});
+    }
+    if (slice.groups > 1) {
+      result.parts.back().rows.groups =
+          absl::MakeConstSpan(groups_).subspan(slice.first_group, slice.groups);
     }
   }
   return result;

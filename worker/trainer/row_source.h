@@ -15,7 +15,8 @@
 
 namespace trainyard::trainer {
 
-// Rows that one Accumulate takes, and their share of the global batch.
+// Rows that one Accumulate takes, grouped by replica where batch norm keeps several apart, and
+// their share of the global batch.
 struct Part {
   engine::Batch rows;
   double weight = 0;
@@ -44,10 +45,21 @@ class RowSource {
   absl::Duration waited() const;
 
  private:
+  // Consecutive rows that may be computed as one batch.
+  struct Slice {
+    parallel::RowRange rows;
+    int replica = 0;
+    // groups_[first_group, first_group + groups)
+    size_t first_group = 0;
+    size_t groups = 1;
+  };
+  std::vector<Slice> Cut(int64_t step);
+
   const Training& training_;
   Clock& clock_;
   StepPlan plan_{StepPlanOptions{.epochs = 1}};
   std::unique_ptr<data::Prefetcher> prefetcher_;
+  std::vector<int64_t> groups_;   // rows of each replica of this step that has some
   absl::Duration waited_before_;  // by earlier prefetchers
 };
 

@@ -9,21 +9,10 @@
 #include "worker/parallel/shared/shared_exchange.h"
 #include "worker/parallel/wire_exchange.h"
 #include "worker/trainer/agreement.h"
-#include "worker/trainer/device_exchange.h"
 #include "worker/trainer/hosting_plan.h"
 
 namespace trainyard::trainer {
 namespace {
-
-// By whichever communicator reaches the devices.
-std::unique_ptr<parallel::GradientExchange> OverDevices(Training& training) {
-  return MakeDeviceExchange({.arena = training.executable->reduction(),
-                             .arena_communicator = training.communicators.device.get(),
-                             .host = training.communicators.host.get(),
-                             .synchronize = [executable = training.executable.get()] {
-                               return executable->Synchronize();
-                             }});
-}
 
 parallel::ExchangePlan PlanOf(const Training& training, const parallel::Hosting& hosting) {
   return PlanExchange(training.identity.replicas, hosting, training.spec.train.is_bitwise);
@@ -67,9 +56,8 @@ absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> OverSharedMemory(
                         .is_sharded = training.updates_ranges});
 }
 
-// On a line of its own, since the training talks on the first one meanwhile.
-absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> OverWire(
-    const parallel::Hosting& hosting, Training& training) {
+// Of the executable's memory, wherever it lies.
+parallel::WireExchangeOptions MemoryOf(const parallel::Hosting& hosting, Training& training) {
   const run_dir::TrainSpec& train = training.spec.train;
   engine::Executable& executable = *training.executable;
   const int slots = train.is_bitwise ? SumSlotsNeeded(training.identity.replicas,
@@ -84,16 +72,38 @@ absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> OverWire(
   options.parameters = executable.parameters();
   options.plan = PlanOf(training, hosting);
   options.term_slots = TermSlots(training, hosting);
+  return options;
+}
+
+// On a line of its own, since the training talks on the first one meanwhile.
+absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> OverWire(
+    const parallel::Hosting& hosting, Training& training) {
   TY_ASSIGN_OR_RETURN(auto communicator, training.communicators.connect_group(
                                              Summands("gradients", training, hosting)));
-  return parallel::MakeWireExchange(std::move(communicator), std::move(options));
+  return parallel::MakeWireExchange(std::move(communicator), MemoryOf(hosting, training));
+}
+
+// By whichever communicator reaches the devices.
+absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> OverDevices(
+    const parallel::Hosting& hosting, Training& training) {
+  TY_ASSIGN_OR_RETURN(
+      auto host, training.communicators.connect_group(Summands("gradients", training, hosting)));
+  return training.communicators.make_device_exchange(
+      {.executable = *training.executable,
+       .device = *training.communicators.device,
+       .host = std::move(host),
+       .memory = MemoryOf(hosting, training),
+       .keeps_order = training.spec.train.is_bitwise});
 }
 
 }  // namespace
 
 absl::Status ConnectExchange(const parallel::Hosting& hosting, Training& training) {
   if (training.executable->memory_kind() == engine::MemoryKind::kDevice) {
-    training.exchange = OverDevices(training);
+    // A device updates all it has in one launch, faster than parts of it and the parts of others.
+    training.updates_ranges =
+        training.spec.memory.shard_optimizer && training.executable->updates_ranges();
+    TY_ASSIGN_OR_RETURN(training.exchange, OverDevices(hosting, training));
     return absl::OkStatus();
   }
   training.updates_ranges = training.executable->updates_ranges();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -177,6 +178,7 @@ absl::Status TrainLoop::StepTogether(const StepRows& rows, double lr) {
   std::vector<double> ballots(training_.hosting.size() * kBallotLength);
   TY_RETURN_IF_ERROR(exchange.Finish(absl::MakeSpan(ballots)));
   if (!training_.pipeline.has_value()) ballots_ = DecodeBallots(ballots);
+  TY_RETURN_IF_ERROR(CheckLoss(ballots_));
   {
     const Trace::Span span(trace_, Trace::Lane::kCompute, "update");
     TY_RETURN_IF_ERROR(training_.updates_ranges ? executable_.EndUpdate()
@@ -192,7 +194,8 @@ Ballot TrainLoop::CastBallot(int64_t skipped) {
   return {.votes = CastVotes(),
           .skipped = counts ? skipped : 0,
           .computed_rows = computed_rows_,
-          .compute_seconds = absl::ToDoubleSeconds(ComputeTime())};
+          .compute_seconds = absl::ToDoubleSeconds(ComputeTime()),
+          .diverged = diverged_};
 }
 
 absl::Status TrainLoop::AgreeOnVotes(const Ballot& mine) {
@@ -283,10 +286,35 @@ absl::Status TrainLoop::ReportStep(const Unfinished& update, const engine::StepM
                                          .accuracy = metrics.accuracy,
                                          .lr = update.lr,
                                          .data_wait = rows_.waited()}));
+  reported_ = update;
   if (std::isfinite(metrics.loss)) return absl::OkStatus();
+  // Where each rank has its own blocks the others may not know: they wait for this one until it has
+  // told them.
+  diverged_ = training_.exchange != nullptr && training_.exchange->is_sharded();
+  return diverged_ ? absl::OkStatus() : LossError(metrics.loss);
+}
+
+absl::Status TrainLoop::LossError(double loss) const {
   const auto rule = MakeOptimizer(training_.spec.optimizer).rule;
-  return error::LossNotFinite(metrics.loss, update.step,
-                              absl::StrCat("optimizer.", engine::RuleName(rule), ".lr"), update.lr);
+  return error::LossNotFinite(loss, reported_.step,
+                              absl::StrCat("optimizer.", engine::RuleName(rule), ".lr"),
+                              reported_.lr);
+}
+
+absl::Status TrainLoop::CheckLoss(absl::Span<const Ballot> ballots) const {
+  if (!HasDiverged(ballots)) return absl::OkStatus();
+  const double loss = metrics_.at("train.loss");
+  return LossError(std::isfinite(loss) ? std::numeric_limits<double>::quiet_NaN() : loss);
+}
+
+// A collective: before something is made of the parameters, for which the next step's ballots are
+// too late.
+absl::Status TrainLoop::AgreeOnLoss() {
+  if (training_.exchange == nullptr || !training_.exchange->is_sharded()) return absl::OkStatus();
+  TY_ASSIGN_OR_RETURN(
+      const std::vector<double> all,
+      GatherNumbers(*training_.communicators.host, EncodeBallot({.diverged = diverged_})));
+  return CheckLoss(DecodeBallots(all));
 }
 
 // What a step may take from now on, where others wait for it.
@@ -323,7 +351,10 @@ absl::Status TrainLoop::AfterStep() {
       agreed_.checkpoint || IsDue(training_.spec.checkpoint_every, step_, per_epoch);
   TY_RETURN_IF_ERROR(MoveReplicas(is_checkpoint_due));
   // What is recorded of a step comes after all metrics up to it.
-  if (is_evaluation_due || is_checkpoint_due || agreed_.stop) TY_RETURN_IF_ERROR(FinishUpdates(0));
+  if (is_evaluation_due || is_checkpoint_due || agreed_.stop) {
+    TY_RETURN_IF_ERROR(FinishUpdates(0));
+    TY_RETURN_IF_ERROR(AgreeOnLoss());
+  }
   if (is_evaluation_due) TY_RETURN_IF_ERROR(EvaluateTestSplit());
   if (is_checkpoint_due && !is_last && !agreed_.stop) {
     // All ranks wait longer for rank 0 in the next step.
@@ -399,12 +430,13 @@ absl::Status TrainLoop::EvaluateWeights(const data::Dataset& dataset, absl::stri
                                         RecordedEvaluation& record) {
   TY_ASSIGN_OR_RETURN(
       const EvaluationResult result,
-      Evaluate(
-          dataset, training_.preparation, SharesOf(training_), training_.max_rows, executable_,
-          *training_.communicators.host, clock_, [this](std::optional<absl::Duration> slowest) {
-            return reporter_.Promise(slowest.has_value() ? StepPace::SilenceInEvaluation(*slowest)
-                                                         : pace_.Silence(kEvaluationTimeout));
-          }));
+      Evaluate(dataset, training_.preparation, SharesOf(training_), training_.evaluation_rows,
+               executable_, *training_.communicators.host, clock_,
+               [this](std::optional<absl::Duration> slowest) {
+                 return reporter_.Promise(slowest.has_value()
+                                              ? StepPace::SilenceInEvaluation(*slowest)
+                                              : pace_.Silence(kEvaluationTimeout));
+               }));
   record.samples = result.samples;
   record.skipped = result.skipped;
   for (const auto& [name, value] : EvaluationMetrics(result, prefix, training_.spec.model)) {

@@ -66,6 +66,10 @@ class TrainLoop {
   absl::Duration ComputeTime() const;
   // Of the step that the exchange has finished.
   void MeasureStep();
+  // An error on every rank where some rank saw that the update before diverged.
+  absl::Status CheckLoss(absl::Span<const Ballot> ballots) const;
+  absl::Status AgreeOnLoss();
+  absl::Status LossError(double loss) const;
   Votes CastVotes();
   void StartHosting();
   void ReportHosting();
@@ -105,6 +109,8 @@ class TrainLoop {
   int64_t gathered_step_;      // up to which all ranks have all of the optimizer's state
   int64_t computed_rows_ = 0;  // by this rank in the last step
   std::deque<Unfinished> unfinished_;
+  Unfinished reported_;    // the newest update that is finished
+  bool diverged_ = false;  // as this rank saw it
   Votes agreed_;
   std::vector<Ballot> ballots_;  // of the last step, by rank
   std::map<std::string, double> metrics_;

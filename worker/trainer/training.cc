@@ -104,6 +104,7 @@ absl::Status CompileWhatFits(const run_dir::Assignment& assignment, bool shares_
                           .threads = training.threads,
                           .shares_memory = shares_memory};
   const int64_t limit = MemoryOfRank(assignment, training.rank);
+  TY_ASSIGN_OR_RETURN(target.replicas_at_once, ReplicasAtOnce(spec, target, limit));
   TY_ASSIGN_OR_RETURN(const engine::CompilePlan plan, PlanRank(spec, target));
   TY_RETURN_IF_ERROR(CheckMemory(spec, target, plan.memory, limit));
   TY_ASSIGN_OR_RETURN(const int room, ReplicasThatFit(spec, target, plan.memory, limit));
@@ -117,6 +118,8 @@ absl::Status CompileWhatFits(const run_dir::Assignment& assignment, bool shares_
   training.planned_bytes = plan.memory.total();
   training.executable = std::move(model.executable);
   training.max_rows = model.max_rows;
+  training.max_groups = model.max_groups;
+  training.evaluation_rows = model.evaluation_rows;
   training.ready_ends = std::move(model.ready_ends);
   training.computes_replicas_alone = model.computes_replicas_alone;
   return absl::OkStatus();

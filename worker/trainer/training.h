@@ -13,6 +13,7 @@
 #include "worker/data/prefetch.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/optim/schedule.h"
+#include "worker/parallel/block_exchange.h"
 #include "worker/parallel/communicator.h"
 #include "worker/parallel/gradient_exchange.h"
 #include "worker/parallel/group.h"
@@ -26,6 +27,20 @@
 
 namespace trainyard::trainer {
 
+// Makes the exchange of an arena on a device, of what one of host memory is made of: `memory`'s
+// spans lie on the device. `host` is a line of its own. `keeps_order`: sums are taken as the plan
+// says, to the bit.
+struct DeviceExchangeRequest {
+  engine::Executable& executable;
+  parallel::Communicator& device;
+  std::unique_ptr<parallel::Communicator> host;
+  parallel::WireExchangeOptions memory;
+  bool keeps_order = false;
+};
+using MakeDeviceExchange =
+    std::function<absl::StatusOr<std::unique_ptr<parallel::GradientExchange>>(
+        DeviceExchangeRequest request)>;
+
 // How the ranks of a gang talk.
 struct Communicators {
   // Over the host's memory: votes, weights, sums of evaluations, and the reduction arena where it
@@ -33,6 +48,7 @@ struct Communicators {
   std::unique_ptr<parallel::Communicator> host;
   // For a reduction arena on a device; null where there is none, or one rank alone.
   std::unique_ptr<parallel::Communicator> device;
+  MakeDeviceExchange make_device_exchange;  // where `device` is
   // Further lines over the host's memory, for who talks at the same time as others: by name.
   parallel::ConnectGroup connect_group;
 };
@@ -76,12 +92,15 @@ struct Training {
   std::optional<parallel::LocalSums> sums;
   // How the reduction arena becomes final, from its model: ends of ranges.
   std::vector<int64_t> ready_ends;
-  // Rows of one Accumulate or Evaluate at most.
+  // Of one Accumulate at most: rows, and replicas that batch norm keeps apart.
   int64_t max_rows = 1;
+  int64_t max_groups = 1;
+  // Rows of one Evaluate at most: of the spec and the rank alone, not of the memory there is.
+  int64_t evaluation_rows = 1;
   // Batch norm takes its statistics over the rows of all ranks, on a line of its own: null where it
   // does not. Every rank computes its rows at once.
   std::shared_ptr<StatisticsLine> statistics;
-  // Each hosted replica is computed by itself.
+  // Each hosted replica is computed by itself, or as a group of its batch.
   bool computes_replicas_alone = false;
   RunIdentity identity;
   std::string backend;

@@ -128,14 +128,15 @@ class Evaluator {
                                                                   .rank = rank,
                                                                   .world_size = recorded_.ranks,
                                                                   .threads = recorded_.threads}));
-    if (model_.executable != nullptr && model.max_rows == model_.max_rows) return absl::OkStatus();
+    if (model_.executable != nullptr && model.evaluation_rows == model_.evaluation_rows)
+      return absl::OkStatus();
     model_ = std::move(model);
     return RestoreState(folder_, *model_.executable).status();
   }
 
   absl::StatusOr<EvaluationSums> Part(int rank) {
     return EvaluatePart(*data_.test, data_.train.preparation, rank, recorded_.ranks,
-                        model_.max_rows, *model_.executable, clock_);
+                        model_.evaluation_rows, *model_.executable, clock_);
   }
 
   absl::Status Add(const std::vector<EvaluationSums>& parts, absl::string_view prefix,

@@ -47,6 +47,9 @@ class OwnedStream {
   cudaStream_t stream_ = nullptr;
 };
 
+// Whether an event knows when it happened, which costs a little.
+enum class EventTimes { kNone, kTaken };
+
 class OwnedEvent {
  public:
   OwnedEvent() = default;
@@ -59,9 +62,9 @@ class OwnedEvent {
     if (event_ != nullptr) (void)cudaEventDestroy(event_);
   }
 
-  absl::Status Create() {
-    return FromCuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming),
-                    "event of a communicator");
+  absl::Status Create(EventTimes times = EventTimes::kNone) {
+    const unsigned flags = times == EventTimes::kTaken ? cudaEventDefault : cudaEventDisableTiming;
+    return FromCuda(cudaEventCreateWithFlags(&event_, flags), "event of a communicator");
   }
   cudaEvent_t get() const { return event_; }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "common/base/check.h"
@@ -186,6 +187,24 @@ absl::Status NcclCommunicator::Barrier() {
   });
 }
 
+ncclResult_t NcclCommunicator::Exchange(absl::Span<const Message> sends,
+                                        absl::Span<const Message> receives, cudaStream_t stream) {
+  ncclResult_t result = ncclGroupStart();
+  for (const Message& out : sends) {
+    if (out.count == 0 || result != ncclSuccess) continue;
+    result = ncclSend(out.values, static_cast<size_t>(out.count), ncclFloat32, out.peer,
+                      communicator_, stream);
+  }
+  for (const Message& in : receives) {
+    if (in.count == 0 || result != ncclSuccess) continue;
+    result = ncclRecv(in.values, static_cast<size_t>(in.count), ncclFloat32, in.peer, communicator_,
+                      stream);
+  }
+  // The group must end whatever happened.
+  const ncclResult_t ended = ncclGroupEnd();
+  return result == ncclSuccess ? ended : result;
+}
+
 absl::Status NcclCommunicator::AllToAll(absl::Span<const absl::Span<const float>> send,
                                         absl::Span<const absl::Span<float>> receive) {
   Begin("all_to_all");
@@ -194,22 +213,24 @@ absl::Status NcclCommunicator::AllToAll(absl::Span<const absl::Span<const float>
   if (send[me].size() != receive[me].size()) {
     return WrongPart(collective_, rank_, send[me].size(), receive[me].size());
   }
-  return Run([&](cudaStream_t stream) {
-    ncclResult_t result = ncclGroupStart();
-    for (int peer = 0; peer < world_size_ && result == ncclSuccess; ++peer) {
-      const absl::Span<const float> out = send[static_cast<size_t>(peer)];
-      const absl::Span<float> in = receive[static_cast<size_t>(peer)];
-      if (!out.empty()) {
-        result = ncclSend(out.data(), out.size(), ncclFloat32, peer, communicator_, stream);
-      }
-      if (!in.empty() && result == ncclSuccess) {
-        result = ncclRecv(in.data(), in.size(), ncclFloat32, peer, communicator_, stream);
-      }
-    }
-    // The group must end whatever happened.
-    const ncclResult_t ended = ncclGroupEnd();
-    return result == ncclSuccess ? ended : result;
-  });
+  std::vector<Message> sends, receives;
+  for (int peer = 0; peer < world_size_; ++peer) {
+    const absl::Span<const float> out = send[static_cast<size_t>(peer)];
+    const absl::Span<float> in = receive[static_cast<size_t>(peer)];
+    // NCCL does not write to what it sends.
+    sends.push_back({peer, const_cast<float*>(out.data()), static_cast<int64_t>(out.size())});
+    receives.push_back({peer, in.data(), static_cast<int64_t>(in.size())});
+  }
+  return Run([&](cudaStream_t stream) { return Exchange(sends, receives, stream); });
+}
+
+absl::Status NcclCommunicator::EnqueueMessages(absl::string_view operation,
+                                               absl::Span<const Message> sends,
+                                               absl::Span<const Message> receives,
+                                               cudaStream_t stream) {
+  Begin(operation);
+  return Enqueue([&](cudaStream_t on) { return Exchange(sends, receives, on); }, stream,
+                 Clock::Real()->Uptime() + timeout_);
 }
 
 absl::Status NcclCommunicator::Send(absl::Span<const float> values, int peer) {

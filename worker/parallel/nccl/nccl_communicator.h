@@ -69,6 +69,15 @@ class NcclCommunicator : public Communicator {
   // mode thread-local or relaxed; returns when it is enqueued. All ranks must capture, or none.
   // Graphs with collectives must be destroyed before the communicator.
   absl::Status EnqueueAllReduce(absl::Span<float> values, cudaStream_t stream);
+  // The same of messages between ranks, all at a time: counted as one collective, `operation`.
+  // Empty ones are left out on both sides.
+  struct Message {
+    int peer = 0;
+    float* values = nullptr;
+    int64_t count = 0;
+  };
+  absl::Status EnqueueMessages(absl::string_view operation, absl::Span<const Message> sends,
+                               absl::Span<const Message> receives, cudaStream_t stream);
   // Waits for `event`, which was recorded after an enqueued collective (or a graph of them), until
   // the deadline; an error names the collective that was enqueued last.
   absl::Status Await(cudaEvent_t event);
@@ -92,6 +101,8 @@ class NcclCommunicator : public Communicator {
   absl::Status Run(const std::function<ncclResult_t(cudaStream_t)>& enqueue);
   absl::Status Enqueue(const std::function<ncclResult_t(cudaStream_t)>& enqueue,
                        cudaStream_t stream, absl::Duration deadline);
+  ncclResult_t Exchange(absl::Span<const Message> sends, absl::Span<const Message> receives,
+                        cudaStream_t stream);
   // Polls `look` until it gives a status, or the deadline passes.
   using Look = std::function<std::optional<absl::Status>()>;
   absl::Status Poll(const Look& look, absl::Duration deadline);

@@ -21,6 +21,7 @@
 #include "worker/engine/backend/cuda/runtime/runtime.h"
 #include "worker/parallel/nccl/nccl_communicator.h"
 #include "worker/parallel/staged/staged_communicator.h"
+#include "worker/trainer/cuda/cuda_exchange.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -113,8 +114,7 @@ absl::StatusOr<std::unique_ptr<parallel::NcclCommunicator>> ConnectNccl(const De
   // The interface that the worker was told to use, unless whoever started it knows better. NCCL
   // wants its name; the assignment may have an address.
   if (!gang.assignment.interface.empty()) {
-    TY_ASSIGN_OR_RETURN(const InterfaceAddress interface,
-                        FindInterface(gang.assignment.interface));
+    TY_ASSIGN_OR_RETURN(const InterfaceAddress interface, FindInterface(gang.assignment.interface));
     setenv("NCCL_SOCKET_IFNAME", absl::StrCat("=", interface.interface).c_str(),
            /*overwrite=*/0);
   }
@@ -185,6 +185,11 @@ absl::StatusOr<std::unique_ptr<parallel::Communicator>> CudaSupport::Connect(
   LogWarning("NCCL does not connect; sums go by way of the host, which is slower",
              {{"error", std::string(nccl.ok() ? "of another rank" : nccl.status().message())}});
   return parallel::MakeStagedCommunicator(gang.host);
+}
+
+absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> CudaSupport::MakeExchange(
+    DeviceExchangeRequest request) {
+  return MakeCudaExchange(std::move(request));
 }
 
 }  // namespace trainyard::trainer

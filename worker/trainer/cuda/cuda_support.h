@@ -19,6 +19,8 @@ class CudaSupport final : public DeviceSupport {
   // NCCL where every rank has a GPU of its own and all connect, else by way of the host. Where the
   // transport asks for nccl, FAILED_PRECONDITION for ranks that share a GPU, and else NCCL's error.
   absl::StatusOr<std::unique_ptr<parallel::Communicator>> Connect(const DeviceGang& gang) override;
+  absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> MakeExchange(
+      DeviceExchangeRequest request) override;
 
  private:
   std::string description_;  // the text

@@ -79,10 +79,12 @@ ncclResult_t Group::StateLocked(int rank) const {
   for (const Rank& other : members_) {
     if (!other.joined || other.calls < me.calls) return ncclInProgress;
   }
+  // NCCL connects two ranks with their first messages; later ones are through at once.
   for (int peer = 0; peer < ranks_; ++peer) {
     const Way& out = WayOf(rank, peer);
     const Way& in = WayOf(peer, rank);
-    if (out.receives_called < out.sends_called || in.sends_called < in.receives_called) {
+    if ((out.sends_called > 0 && out.receives_called == 0) ||
+        (in.receives_called > 0 && in.sends_called == 0)) {
       return ncclInProgress;
     }
   }

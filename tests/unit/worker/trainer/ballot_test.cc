@@ -17,7 +17,9 @@ std::vector<Ballot> Gather(const std::vector<Ballot>& cast) {
 TEST(Ballot, ComesBackAsItWasCast) {
   const std::vector<Ballot> cast = {
       {.votes = {.stop = true}, .skipped = 3, .computed_rows = 64, .compute_seconds = 0.125},
-      {.votes = {.checkpoint = true, .evaluate = true}, .skipped = int64_t{1} << 40},
+      {.votes = {.checkpoint = true, .evaluate = true},
+       .skipped = int64_t{1} << 40,
+       .diverged = true},
       {}};
   EXPECT_EQ(Gather(cast), cast);
 }
@@ -26,6 +28,11 @@ TEST(Ballot, WhatOneRankWantsAllDo) {
   const std::vector<Ballot> cast = {{}, {.votes = {.stop = true}}, {.votes = {.checkpoint = true}}};
   EXPECT_EQ(AgreedVotes(cast), (Votes{.stop = true, .checkpoint = true}));
   EXPECT_EQ(AgreedVotes({}), Votes{});
+}
+
+TEST(Ballot, WhatOneRankSawDivergeEndsAll) {
+  EXPECT_TRUE(HasDiverged(Gather({{}, {.diverged = true}})));
+  EXPECT_FALSE(HasDiverged(Gather({{}, {.computed_rows = 4}})));
 }
 
 TEST(Ballot, WithoutVotesNothingIsDecided) {

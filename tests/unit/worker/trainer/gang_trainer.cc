@@ -86,6 +86,7 @@ std::vector<run_dir::RankResult> GangTrainer::Run() {
         };
         if (arena == engine::MemoryKind::kHost || !connect_device_) return communicators;
         TY_ASSIGN_OR_RETURN(communicators.device, connect_device_(rank, *communicators.host));
+        communicators.make_device_exchange = make_exchange_;
         return communicators;
       };
       options.choose_device = choose_device_;

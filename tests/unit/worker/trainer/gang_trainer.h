@@ -17,6 +17,7 @@
 #include "worker/run_dir/metrics.h"
 #include "worker/run_dir/records.h"
 #include "worker/trainer/control.h"
+#include "worker/trainer/training.h"
 
 namespace trainyard::trainer {
 
@@ -44,7 +45,10 @@ class GangTrainer {
   // For arenas on devices; without it there may be but one rank. Called on the rank's thread.
   using ConnectDevice = std::function<absl::StatusOr<std::unique_ptr<parallel::Communicator>>(
       int rank, parallel::Communicator& host)>;
-  void set_connect_device(ConnectDevice connect) { connect_device_ = std::move(connect); }
+  void set_connect_device(ConnectDevice connect, MakeDeviceExchange make_exchange) {
+    connect_device_ = std::move(connect);
+    make_exchange_ = std::move(make_exchange);
+  }
   void set_choose_device(std::function<absl::Status(run_dir::RankAssignment&)> choose) {
     choose_device_ = std::move(choose);
   }
@@ -67,6 +71,7 @@ class GangTrainer {
   run_dir::Assignment assignment_;
   std::vector<Signals> signals_;
   ConnectDevice connect_device_;
+  MakeDeviceExchange make_exchange_;
   std::map<int, Clock*> clocks_;
   std::function<absl::Status(run_dir::RankAssignment&)> choose_device_;
 };

@@ -91,7 +91,7 @@ TEST_F(HostingWatchTest, ASmallDriftSolvesNothingAnew) {
   EXPECT_EQ(watch_.reason(), reason);
 }
 
-TEST_F(HostingWatchTest, AMedianPassesOverBusyMoments) {
+TEST_F(HostingWatchTest, BusyMomentsDoNotCount) {
   for (int i = 0; i < kFirstSteps; ++i) {
     ++step_;
     if (step_ == 1) continue;
@@ -101,6 +101,19 @@ TEST_F(HostingWatchTest, AMedianPassesOverBusyMoments) {
     EXPECT_EQ(watch_.Decide(true), std::nullopt);
   }
   EXPECT_THAT(watch_.reason(), HasSubstr("rank 1 100/s"));
+}
+
+// A processor that is shared in slices: three steps at full speed, then one that waits for its
+// turn.
+TEST_F(HostingWatchTest, SlicesOfASharedDeviceCount) {
+  for (int i = 0; i < kFirstSteps; ++i) {
+    ++step_;
+    if (step_ == 1) continue;
+    watch_.Add(step_, BallotsAt(hosting_, 100, step_ % 4 == 0 ? 100.0 / 7 : 100));
+  }
+  // Steps of 1 and 7 in eight, two of which are long: 20 in the time of 8.
+  EXPECT_TRUE(watch_.Decide(true).has_value());
+  EXPECT_THAT(watch_.reason(), HasSubstr("rank 0 100/s, rank 1 40/s"));
 }
 
 TEST_F(HostingWatchTest, ShortStepsAreMeasuredForLonger) {

@@ -185,6 +185,73 @@ TEST(TrainMemory, BatchNormRefusesMicrobatchesAndNamesReplicas) {
   EXPECT_EQ(whole.Run()[0].outcome, Outcome::kSucceeded);
 }
 
+JobText Replicas(int replicas, const std::string& more = "") {
+  JobText job;
+  job.model = kResnet;
+  job.train = absl::StrCat(R"({"steps": 6, "global_batch": 16, "seed": 5, "replicas": )", replicas,
+                           more, "}");
+  return job;
+}
+
+TEST(ReplicasAtOnce, AreThoseThatTheRankHostsWhereNothingKeepsThemApart) {
+  const auto at_once = [](const JobText& job, int world_size) {
+    return ReplicasAtOnce(Spec(job), {.world_size = world_size}, int64_t{1} << 40).value();
+  };
+  EXPECT_EQ(at_once(Replicas(4), 1), 4);
+  EXPECT_EQ(at_once(Replicas(4), 2), 2);
+  EXPECT_EQ(at_once(Replicas(4), 4), 1);
+  EXPECT_EQ(at_once(Replicas(4, R"(, "reproducibility": "bitwise")"), 1), 1);
+  EXPECT_EQ(at_once(Replicas(4, R"(, "sync_batch_norm": true)"), 1), 1);
+  JobText parted = Replicas(4);
+  parted.more = R"(, "memory": {"microbatch": 8})";
+  EXPECT_EQ(at_once(parted, 1), 1);
+  JobText plain = Replicas(4);
+  plain.model = kConvnet;  // whose rows are one batch anyway
+  EXPECT_EQ(at_once(plain, 1), 1);
+}
+
+TEST(ReplicasAtOnce, AreFewerWhereMemoryIsShort) {
+  const run_dir::TrainingSpec spec = Spec(Replicas(4));
+  const auto needs = [&spec](int at_once) {
+    return PlanRank(spec, {.replicas_at_once = at_once})->memory.total();
+  };
+  EXPECT_LT(needs(1), needs(2));
+  EXPECT_LT(needs(2), needs(4));
+  EXPECT_EQ(ReplicasAtOnce(spec, {}, needs(4)).value(), 4);
+  EXPECT_EQ(ReplicasAtOnce(spec, {}, needs(4) - 1).value(), 2);
+  EXPECT_EQ(ReplicasAtOnce(spec, {}, needs(2) - 1).value(), 1);
+  EXPECT_EQ(ReplicasAtOnce(spec, {}, 1000).value(), 1);
+}
+
+// What has room for one replica at a time computes them one by one. The fourth step has two rows: a
+// replica of one each, and two replicas without.
+TEST(TrainMemory, ReplicasAtOnceGiveTheLossOfReplicasByThemselves) {
+  for (const char* backend : {"reference", "cpu"}) {
+    JobText job = Replicas(4);
+    // Small steps, or rounding grows with each.
+    job.optimizer = R"({"sgd": {"lr": 0.001, "momentum": 0.9}})";
+    if (absl::string_view(backend) == "reference") {
+      job.model = R"({"convnet": {"channels": [4, 6], "batch_norm": true}})";
+    }
+    GangTrainer alone(job, 1, backend);
+    alone.assignment().ranks[0].memory_bytes =
+        PlanRank(Spec(job), {.backend = backend})->memory.total();
+    ASSERT_EQ(alone.Run()[0].outcome, Outcome::kSucceeded);
+    for (const int ranks : {1, 2}) {
+      GangTrainer together(job, ranks, backend);
+      for (const run_dir::RankResult& result : together.Run()) {
+        ASSERT_EQ(result.outcome, Outcome::kSucceeded) << result.message;
+      }
+      const auto expected = alone.Metric("train.loss"), losses = together.Metric("train.loss");
+      ASSERT_EQ(losses.size(), 6U);
+      for (const auto& [step, loss] : losses) {
+        EXPECT_NEAR(loss, expected.at(step), 1e-5 * (1 + loss))
+            << backend << ", " << ranks << " ranks, step " << step;
+      }
+    }
+  }
+}
+
 TEST(TrainMemory, RecomputationTrainsTheSameBits) {
   JobText job;
   job.model = R"({"resnet": {"depth": 20, "stem": "cifar", "input": [1, 28, 28], "classes": 10}})";

@@ -39,22 +39,37 @@ TEST(TrainFailure, ADivergedLossNamesTheRateOfItsOptimizer) {
   EXPECT_THAT(Fail(job, "cpu").message, HasSubstr("lower optimizer.adamw.lr (now 1000)"));
 }
 
-// Each rank sees the gradients of its blocks; who sees one that is not finite ends the gang.
-TEST(TrainFailure, ADivergedLossOfAGangIsNamedByARank) {
+// Each rank sees the gradients of its blocks; who sees one that is not finite tells the others.
+TEST(TrainFailure, ADivergedLossOfAGangIsNamedByEveryRank) {
   JobText job;
   job.optimizer = R"({"sgd": {"lr": 1000, "momentum": 0.9}})";
   job.train = R"({"steps": 200, "global_batch": 16})";
   GangTrainer gang(job, 2, "cpu");
-  int named = 0;
-  for (const run_dir::RankResult& result : gang.Run()) {
-    if (result.reason == "LOSS_NOT_FINITE") {
-      ++named;
-      EXPECT_THAT(result.message, HasSubstr("lower optimizer.sgd.lr (now 1000)"));
-    } else {
-      EXPECT_EQ(result.reason, "PEER_LOST") << result.message;
-    }
+  const std::vector<run_dir::RankResult> results = gang.Run();
+  for (const run_dir::RankResult& result : results) {
+    EXPECT_EQ(result.outcome, Outcome::kUserError) << result.message;
+    EXPECT_EQ(result.reason, "LOSS_NOT_FINITE") << result.message;
+    EXPECT_EQ(result.step, results[0].step);
+    EXPECT_THAT(result.message, HasSubstr(absl::StrCat(" at step ", result.step,
+                                                       "; lower optimizer.sgd.lr (now 1000)")));
   }
-  EXPECT_GE(named, 1);
+}
+
+// Where a checkpoint is due after every step, it is told before one is written.
+TEST(TrainFailure, ADivergedGangWritesNoCheckpointOfIt) {
+  JobText job;
+  job.optimizer = R"({"sgd": {"lr": 1000, "momentum": 0.9}})";
+  job.train = R"({"steps": 200, "global_batch": 16})";
+  job.more = R"(, "checkpoint": {"every": {"steps": 1}})";
+  GangTrainer gang(job, 2, "cpu");
+  const std::vector<run_dir::RankResult> results = gang.Run();
+  for (const run_dir::RankResult& result : results) {
+    EXPECT_EQ(result.reason, "LOSS_NOT_FINITE") << result.message;
+  }
+  std::vector<std::string> damaged;
+  const auto latest = checkpoint::FindLatestValid(gang.dir().CheckpointsDir(), damaged);
+  ASSERT_TRUE(latest.ok()) << latest.status();
+  EXPECT_LT(latest->step, results[0].step);
 }
 
 TEST(TrainFailure, RanksThatAreNoWholePipelinesAreRefusedBeforeAnythingIsLoaded) {

@@ -81,6 +81,10 @@ absl::Status CudaExecutable::Allocate(const OptimizerSpec& optimizer) {
   TY_ASSIGN_OR_RETURN(parameters_, floats(layout_.gradient_elements));
   TY_ASSIGN_OR_RETURN(statistics_, floats(layout_.statistic_elements));
   TY_ASSIGN_OR_RETURN(reduction_, floats(layout_.size));
+  for (int slot = 0; slot < options_.sum_slots; ++slot) {
+    TY_ASSIGN_OR_RETURN(DeviceBuffer sums, floats(layout_.size));
+    sums_.push_back(std::move(sums));
+  }
   TY_ASSIGN_OR_RETURN(totals_, make(sizeof(LossTotals)));
   TY_ASSIGN_OR_RETURN(result_, make(sizeof(StepResult)));
   TY_ASSIGN_OR_RETURN(tickets_, make(kNormTickets));
@@ -175,6 +179,7 @@ void CudaExecutable::UpdatePlan() {
   plan_.parameters = parameters_.bytes() + statistics_.bytes();
   plan_.optimizer = updater_.state_bytes();
   plan_.gradients = reduction_.bytes();
+  for (const DeviceBuffer& sums : sums_) plan_.gradients += sums.bytes();
   plan_.activations = AlignUpDevice(arena_bytes_);
   plan_.workspace = weights_.bytes() + updater_.workspace_bytes() + staging_.device_bytes() +
                     image_bytes_.bytes() + totals_.bytes() + result_.bytes() + tickets_.bytes() +

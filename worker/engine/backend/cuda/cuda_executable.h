@@ -58,6 +58,15 @@ class CudaExecutable final : public Executable {
   absl::Status ReadReduction(absl::Span<float> sums) override;
   absl::Status WriteReduction(absl::Span<const float> sums) override;
   absl::Status Synchronize() override { return Wait(); }
+  absl::Span<float> sums(int slot) override;
+  absl::Status StoreSums(int slot) override;
+  absl::Status AddSums(int slot, int64_t begin, int64_t end) override;
+  absl::Status BeginUpdate(double lr) override;
+  absl::Status UpdateRange(int64_t begin, int64_t end) override;
+  absl::Status EndUpdate() override;
+  bool updates_ranges() const override { return updater_.updates_ranges(); }
+  absl::Span<float> parameters() override;
+  std::vector<absl::Span<float>> parameter_states() override;
   absl::Status StartUpdate(double lr) override;
   absl::StatusOr<StepMetrics> FinishUpdate() override;
   int max_updates_in_flight() const override { return kUpdatesInFlight; }
@@ -147,6 +156,7 @@ class CudaExecutable final : public Executable {
   const Type type_;
   Stream stream_;
   DeviceBuffer parameters_, statistics_, reduction_, arena_;
+  std::vector<DeviceBuffer> sums_;
   DeviceBuffer totals_, result_, tickets_, loss_workspace_;
   PackedWeights weights_;
   Updater updater_;
@@ -168,8 +178,9 @@ class CudaExecutable final : public Executable {
   bool are_weights_stale_ = true;
   // False: the reduction is clear, and the next Accumulate may overwrite it.
   bool has_sums_ = false;
-  int64_t last_rows_ = 0;  // of the last Accumulate while its values are in the arena
-  PinnedBuffer results_;   // a StepResult for each update in flight
+  int64_t updated_elements_ = 0;  // of the update that was begun
+  int64_t last_rows_ = 0;         // of the last Accumulate while its values are in the arena
+  PinnedBuffer results_;          // a StepResult for each update in flight
   std::array<Event, kUpdatesInFlight> updated_;
   std::deque<size_t> in_flight_;
   size_t next_result_ = 0;

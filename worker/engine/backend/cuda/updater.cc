@@ -1,5 +1,6 @@
 #include "worker/engine/backend/cuda/updater.h"
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -88,6 +89,7 @@ absl::Status Updater::FillTables(const StateTable& table, const StepGraph& train
     mine.chunks = static_cast<int32_t>(chunks.size()) - mine.first_chunk;
     segments.push_back(mine);
   }
+  for (const UpdateChunk& chunk : chunks) chunk_offsets_.push_back(chunk.offset);
   const std::vector<RunningSegment> running = RunningSegments(training, layout);
   TableBuilder builder;
   const int64_t segments_at = builder.Append(segments);
@@ -110,9 +112,8 @@ absl::Status Updater::FillTables(const StateTable& table, const StepGraph& train
   return absl::OkStatus();
 }
 
-void Updater::Enqueue(float* parameters, float* statistics, float* reduction,
-                      const StepControl* control, StepResult* result, const PackedWeights& weights,
-                      cudaStream_t stream) const {
+UpdateMemory Updater::Memory(float* parameters, float* statistics, float* reduction,
+                             const StepControl* control, StepResult* result) const {
   UpdateMemory memory;
   memory.parameters = parameters;
   memory.gradients = reduction;
@@ -129,7 +130,40 @@ void Updater::Enqueue(float* parameters, float* statistics, float* reduction,
   memory.result = result;
   memory.control = control;
   memory.workspace = workspace_.data();
-  Update(spec_, tables_, memory, stream);
+  return memory;
+}
+
+void Updater::Enqueue(float* parameters, float* statistics, float* reduction,
+                      const StepControl* control, StepResult* result, const PackedWeights& weights,
+                      cudaStream_t stream) const {
+  Update(spec_, tables_, Memory(parameters, statistics, reduction, control, result), stream);
+  weights.RefreshSecond(stream);
+}
+
+bool Updater::updates_ranges() const {
+  const bool is_elementwise =
+      spec_.rule == OptimizerSpec::Rule::kSgd || spec_.rule == OptimizerSpec::Rule::kAdamW;
+  return is_elementwise && spec_.clip_norm == 0 && loss_scale() == nullptr;
+}
+
+void Updater::EnqueueRange(int64_t begin, int64_t end, float* parameters, float* reduction,
+                           const StepControl* control, cudaStream_t stream) const {
+  // The chunk that holds `begin`, or the first one behind it, up to the first one at `end`.
+  const auto after = std::upper_bound(chunk_offsets_.begin(), chunk_offsets_.end(), begin);
+  const auto first = after == chunk_offsets_.begin() ? after : after - 1;
+  const auto last = std::lower_bound(first, chunk_offsets_.end(), end);
+  UpdatePart(spec_, tables_, Memory(parameters, nullptr, reduction, control, nullptr),
+             {.first_chunk = first - chunk_offsets_.begin(),
+              .chunks = last - first,
+              .begin = begin,
+              .end = end},
+             stream);
+}
+
+void Updater::EnqueueEnd(float* parameters, float* statistics, float* reduction,
+                         const StepControl* control, StepResult* result,
+                         const PackedWeights& weights, cudaStream_t stream) const {
+  FinishParts(spec_, tables_, Memory(parameters, statistics, reduction, control, result), stream);
   weights.RefreshSecond(stream);
 }
 

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -26,6 +27,14 @@ class Updater {
   // which are clear then.
   void Enqueue(float* parameters, float* statistics, float* reduction, const StepControl* control,
                StepResult* result, const PackedWeights& weights, cudaStream_t stream) const;
+  // The same in parts: elements [begin, end) of the parameters, any number of times, then the end.
+  // Only where updates_ranges().
+  void EnqueueRange(int64_t begin, int64_t end, float* parameters, float* reduction,
+                    const StepControl* control, cudaStream_t stream) const;
+  void EnqueueEnd(float* parameters, float* statistics, float* reduction,
+                  const StepControl* control, StepResult* result, const PackedWeights& weights,
+                  cudaStream_t stream) const;
+  bool updates_ranges() const;
   // The packed weights are to be written anew after it.
   void ExchangeAverages(float* parameters, cudaStream_t stream) const;
 
@@ -41,8 +50,12 @@ class Updater {
                           const ReductionLayout& layout, const PackedWeights& weights,
                           Backing backing);
 
+  UpdateMemory Memory(float* parameters, float* statistics, float* reduction,
+                      const StepControl* control, StepResult* result) const;
+
   OptimizerSpec spec_;
   ReductionLayout layout_;
+  std::vector<int64_t> chunk_offsets_;  // ascending
   int64_t step_offset_ = -1;
   DeviceBuffer slots_, averages_, loss_scale_, tables_memory_, workspace_;
   UpdateTables tables_;

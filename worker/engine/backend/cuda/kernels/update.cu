@@ -180,10 +180,9 @@ __global__ void UpdateKernel(Job job) {
   const bool is_skipped = job.memory.loss_scale != nullptr && job.progress->is_spoiled != 0;
   __syncthreads();
   const int64_t chunk = blockIdx.x;
-  const int64_t running = chunk - job.tables.chunk_count;
+  const int64_t running = chunk - job.chunks;
   if (running < 0) {
-    ChunkUpdate<pass> update(job, job.tables.chunks[chunk], rates, job.memory.control->lr,
-                             is_skipped);
+    ChunkUpdate<pass> update(job, job.Chunk(chunk), rates, job.memory.control->lr, is_skipped);
     update.Run();
     if (!job.is_surveyed && update.is_spoiled()) {
       atomicOr(&job.progress->is_spoiled, 1U);
@@ -198,7 +197,7 @@ __global__ void UpdateKernel(Job job) {
   } else if (pass != Pass::kLambMoments && running < job.tables.running_count) {
     FoldRunning(job.memory, job.tables.running[running], is_skipped);
   }
-  if (!IsLastBlock(&job.progress->ticket, gridDim.x)) {
+  if (!job.ends || !IsLastBlock(&job.progress->ticket, gridDim.x)) {
     return;
   }
   if constexpr (pass == Pass::kLambMoments) {
@@ -211,13 +210,37 @@ __global__ void UpdateKernel(Job job) {
 // The last launch also folds the running statistics.
 template <Pass pass>
 void LaunchUpdate(const Job& job, cudaStream_t stream) {
-  const int64_t blocks =
-      job.tables.chunk_count + (pass == Pass::kLambMoments ? 0 : job.tables.running_count);
+  const bool folds = job.ends && pass != Pass::kLambMoments;
+  const int64_t blocks = job.chunks + (folds ? job.tables.running_count : 0);
   Launch(UpdateKernel<pass>, dim3(static_cast<unsigned>(blocks > 0 ? blocks : 1)),
          dim3(kUpdateThreads), 0, stream, job);
 }
 
 constexpr int kExchangeVectors = 4;
+
+unsigned FlatBlocks(int64_t count) {
+  constexpr int64_t kBlockElements = int64_t{kUpdateThreads} * 4 * kExchangeVectors;
+  return static_cast<unsigned>((count + kBlockElements - 1) / kBlockElements);
+}
+
+__global__ void AddLeftKernel(const float* __restrict__ left, float* __restrict__ sums,
+                              int64_t count, bool is_aligned) {
+  using Floats = Vector<float, 4>;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kUpdateThreads + threadIdx.x;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kUpdateThreads;
+  const int64_t vectors = is_aligned ? count / 4 : 0;
+  for (int64_t i = first; i < vectors; i += step) {
+    const Floats a = reinterpret_cast<const Floats*>(left)[i];
+    Floats b = reinterpret_cast<const Floats*>(sums)[i];
+    for (int k = 0; k < 4; ++k) {
+      b.at[k] = a.at[k] + b.at[k];
+    }
+    reinterpret_cast<Floats*>(sums)[i] = b;
+  }
+  for (int64_t i = vectors * 4 + first; i < count; i += step) {
+    sums[i] = left[i] + sums[i];
+  }
+}
 
 __global__ void ExchangeKernel(float* a, float* b, int64_t count, bool is_aligned) {
   using Floats = Vector<float, 4>;
@@ -240,6 +263,32 @@ bool IsAligned(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % kVectorBytes == 0;
 }
 
+// Of the whole update.
+Job MakeJob(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateMemory& memory) {
+  auto* bytes = static_cast<unsigned char*>(memory.workspace);
+  auto* sums = reinterpret_cast<ChunkSums*>(bytes + kProgressBytes);
+  return {.spec = spec,
+          .tables = tables,
+          .memory = memory,
+          .progress = reinterpret_cast<Progress*>(bytes),
+          .sums = sums,
+          .ratios = reinterpret_cast<double*>(sums + tables.chunk_count),
+          .is_surveyed = IsSurveyed(spec, memory),
+          .is_aligned = IsAligned(memory.parameters) && IsAligned(memory.gradients) &&
+                        IsAligned(memory.slots) && IsAligned(memory.averages) &&
+                        memory.gradient_elements % 4 == 0,
+          .chunks = tables.chunk_count,
+          .end = memory.gradient_elements};
+}
+
+void LaunchElementwise(const Job& job, cudaStream_t stream) {
+  if (job.spec.rule == Rule::kAdamW) {
+    LaunchUpdate<Pass::kAdamW>(job, stream);
+  } else {
+    LaunchUpdate<Pass::kSgd>(job, stream);
+  }
+}
+
 }  // namespace
 
 int64_t UpdateWorkspace(const OptimizerSpec&, int64_t segments, int64_t chunks) {
@@ -248,18 +297,7 @@ int64_t UpdateWorkspace(const OptimizerSpec&, int64_t segments, int64_t chunks) 
 
 void Update(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateMemory& memory,
             cudaStream_t stream) {
-  auto* bytes = static_cast<unsigned char*>(memory.workspace);
-  auto* sums = reinterpret_cast<ChunkSums*>(bytes + kProgressBytes);
-  const Job job = {.spec = spec,
-                   .tables = tables,
-                   .memory = memory,
-                   .progress = reinterpret_cast<Progress*>(bytes),
-                   .sums = sums,
-                   .ratios = reinterpret_cast<double*>(sums + tables.chunk_count),
-                   .is_surveyed = IsSurveyed(spec, memory),
-                   .is_aligned = IsAligned(memory.parameters) && IsAligned(memory.gradients) &&
-                                 IsAligned(memory.slots) && IsAligned(memory.averages) &&
-                                 memory.gradient_elements % 4 == 0};
+  const Job job = MakeJob(spec, tables, memory);
   if (job.is_surveyed) {
     const int64_t blocks = tables.chunk_count > 0 ? tables.chunk_count : 1;
     Launch(SurveyKernel, dim3(static_cast<unsigned>(blocks)), dim3(kUpdateThreads), 0, stream, job);
@@ -281,14 +319,41 @@ void Update(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateM
   }
 }
 
+void UpdatePart(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateMemory& memory,
+                const UpdateRangeOf& range, cudaStream_t stream) {
+  if (range.chunks == 0) {
+    return;
+  }
+  Job job = MakeJob(spec, tables, memory);
+  job.first_chunk = range.first_chunk;
+  job.chunks = range.chunks;
+  job.begin = range.begin;
+  job.end = range.end;
+  job.ends = false;
+  LaunchElementwise(job, stream);
+}
+
+void FinishParts(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateMemory& memory,
+                 cudaStream_t stream) {
+  Job job = MakeJob(spec, tables, memory);
+  job.chunks = 0;
+  LaunchElementwise(job, stream);
+}
+
+void AddLeft(const float* left, float* sums, int64_t count, cudaStream_t stream) {
+  if (count == 0) {
+    return;
+  }
+  Launch(AddLeftKernel, dim3(FlatBlocks(count)), dim3(kUpdateThreads), 0, stream, left, sums, count,
+         IsAligned(left) && IsAligned(sums));
+}
+
 void Exchange(float* a, float* b, int64_t count, cudaStream_t stream) {
   if (count == 0) {
     return;
   }
-  constexpr int64_t kBlockElements = int64_t{kUpdateThreads} * 4 * kExchangeVectors;
-  const int64_t blocks = (count + kBlockElements - 1) / kBlockElements;
-  Launch(ExchangeKernel, dim3(static_cast<unsigned>(blocks)), dim3(kUpdateThreads), 0, stream, a, b,
-         count, IsAligned(a) && IsAligned(b));
+  Launch(ExchangeKernel, dim3(FlatBlocks(count)), dim3(kUpdateThreads), 0, stream, a, b, count,
+         IsAligned(a) && IsAligned(b));
 }
 
 }  // namespace trainyard::engine::cuda

@@ -84,6 +84,22 @@ inline constexpr float kLossScaleMin = 1 / kLossScaleMax;
 // Launches: one for SGD and AdamW, two for LAMB; one more with LARS, clipping or a loss scale.
 void Update(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateMemory& memory,
             cudaStream_t stream);
+// The same in parts, where no sum over parameters is needed (SGD, AdamW, no clipping, no loss
+// scale): any number of disjoint ranges [begin, end) of the flat parameters, which lie in the
+// chunks [first_chunk, first_chunk + chunks), then the end: running statistics, metrics, count of
+// steps. A launch each.
+struct UpdateRangeOf {
+  int64_t first_chunk = 0;
+  int64_t chunks = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+void UpdatePart(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateMemory& memory,
+                const UpdateRangeOf& range, cudaStream_t stream);
+void FinishParts(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateMemory& memory,
+                 cudaStream_t stream);
+// sums += left, with `left` as the left operand; [count] each.
+void AddLeft(const float* left, float* sums, int64_t count, cudaStream_t stream);
 // Exchanges parameters and moving averages, [count] each.
 void Exchange(float* a, float* b, int64_t count, cudaStream_t stream);
 

@@ -39,6 +39,22 @@ struct Job {
   double* ratios;   // [segments]
   bool is_surveyed;
   bool is_aligned;  // all of flat memory, to vectors
+  // What this launch does of the update: all, or a part.
+  int64_t first_chunk = 0;
+  int64_t chunks = 0;
+  int64_t begin = 0;  // elements
+  int64_t end = 0;
+  bool ends = true;  // with the running statistics, and all that is done once
+
+  // The part of a chunk that is in the range.
+  __device__ UpdateChunk Chunk(int64_t index) const {
+    UpdateChunk chunk = tables.chunks[first_chunk + index];
+    const int64_t first = chunk.offset > begin ? chunk.offset : begin;
+    const int64_t last = chunk.offset + chunk.count < end ? chunk.offset + chunk.count : end;
+    chunk.offset = first;
+    chunk.count = last > first ? static_cast<int32_t>(last - first) : 0;
+    return chunk;
+  }
 };
 
 // `width` elements side by side.

@@ -1,0 +1,219 @@
+#include "worker/parallel/staged/mirrored_exchange.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "worker/parallel/nccl/device_handles.h"
+
+namespace trainyard::parallel {
+namespace {
+
+// Pinned memory of the host.
+class Mirror {
+ public:
+  Mirror() = default;
+  Mirror(Mirror&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  Mirror& operator=(Mirror&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~Mirror() {
+    if (data_ != nullptr) (void)cudaFreeHost(data_);
+  }
+
+  absl::Status Create(size_t size) {
+    size_ = size;
+    if (size == 0) return absl::OkStatus();
+    const cudaError_t error =
+        cudaHostAlloc(reinterpret_cast<void**>(&data_), size * sizeof(float), cudaHostAllocDefault);
+    if (error == cudaSuccess) return absl::OkStatus();
+    (void)cudaGetLastError();
+    return absl::ResourceExhaustedError(absl::StrCat("pinned memory of ", size * sizeof(float),
+                                                     " bytes: ", cudaGetErrorString(error)));
+  }
+  absl::Span<float> span() const { return {data_, size_}; }
+
+ private:
+  float* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+class MirroredExchange final : public GradientExchange {
+ public:
+  MirroredExchange(WireExchangeOptions memory, cudaStream_t compute)
+      : memory_(std::move(memory)), compute_(compute) {}
+
+  ~MirroredExchange() override {
+    inner_ = nullptr;
+    // Copies must not outlive their memory.
+    (void)cudaStreamSynchronize(copies_.get());
+    (void)cudaStreamSynchronize(compute_);
+  }
+
+  absl::Status Open(const MakeHostExchange& make_host) {
+    TY_RETURN_IF_ERROR(copies_.Create());
+    TY_RETURN_IF_ERROR(done_.Create());
+    mirrored_.resize(memory_.buckets.size());
+    for (Copy& copy : mirrored_) {
+      TY_RETURN_IF_ERROR(copy.ready.Create());
+      TY_RETURN_IF_ERROR(copy.done.Create());
+    }
+    TY_RETURN_IF_ERROR(reduction_.Create(memory_.reduction.size()));
+    TY_RETURN_IF_ERROR(parameters_.Create(memory_.parameters.size()));
+    slots_.resize(memory_.slots.size());
+    for (Mirror& slot : slots_) TY_RETURN_IF_ERROR(slot.Create(memory_.reduction.size()));
+    WireExchangeOptions mirrors = memory_;
+    mirrors.reduction = reduction_.span();
+    mirrors.parameters = parameters_.span();
+    for (size_t i = 0; i < slots_.size(); ++i) mirrors.slots[i] = slots_[i].span();
+    TY_ASSIGN_OR_RETURN(inner_, make_host(std::move(mirrors)));
+    return absl::OkStatus();
+  }
+
+  absl::Span<const Bucket> buckets() const override { return memory_.buckets; }
+  bool is_sharded() const override { return inner_->is_sharded(); }
+  Bucket OwnBlock(size_t bucket) const override { return inner_->OwnBlock(bucket); }
+  absl::Status SetPlan(const ExchangePlan& plan, absl::Span<const int> term_slots) override {
+    memory_.plan = plan;
+    memory_.term_slots.assign(term_slots.begin(), term_slots.end());
+    return inner_->SetPlan(plan, term_slots);
+  }
+  void set_timeout(absl::Duration timeout) override { inner_->set_timeout(timeout); }
+  void set_tracing(bool traces) override { inner_->set_tracing(traces); }
+
+  absl::Status Begin(int64_t step, absl::Span<const double> ballot) override {
+    ready_ = announced_ = 0;
+    return inner_->Begin(step, ballot);
+  }
+
+  // On its way to the host; the training goes on.
+  absl::Status Ready(int64_t end) override {
+    for (; ready_ < buckets().size() && buckets()[ready_].end <= end; ++ready_) {
+      const Copy& copy = mirrored_[ready_];
+      TY_RETURN_IF_ERROR(Mark(copy.ready, compute_));
+      TY_RETURN_IF_ERROR(Follow(copies_.get(), copy.ready));
+      for (const int slot : memory_.term_slots) {
+        const bool is_reduction = slot < 0;
+        const auto at = static_cast<size_t>(slot);
+        TY_RETURN_IF_ERROR(Load(is_reduction ? memory_.reduction : memory_.slots[at],
+                                is_reduction ? reduction_ : slots_[at], buckets()[ready_],
+                                copies_.get()));
+      }
+      TY_RETURN_IF_ERROR(Mark(copy.done, copies_.get()));
+    }
+    // What has arrived meanwhile.
+    while (announced_ < ready_ && cudaEventQuery(mirrored_[announced_].done.get()) == cudaSuccess) {
+      TY_RETURN_IF_ERROR(Announce());
+    }
+    (void)cudaGetLastError();  // "not ready" is no error of a later launch
+    return absl::OkStatus();
+  }
+
+  absl::Status Land(size_t bucket) override {
+    while (announced_ < ready_) {
+      TY_RETURN_IF_ERROR(
+          FromCuda(cudaEventSynchronize(mirrored_[announced_].done.get()), "mirroring a bucket"));
+      TY_RETURN_IF_ERROR(Announce());
+    }
+    TY_RETURN_IF_ERROR(inner_->Land(bucket));
+    return Store(reduction_, memory_.reduction, OwnBlock(bucket));
+  }
+
+  absl::Status Share(size_t bucket) override {
+    if (IsOfParameters(bucket)) {
+      TY_RETURN_IF_ERROR(Load(memory_.parameters, parameters_, OwnBlock(bucket), compute_));
+      TY_RETURN_IF_ERROR(AwaitCompute());
+    }
+    return inner_->Share(bucket);
+  }
+
+  absl::Status Finish(absl::Span<double> ballots) override {
+    TY_RETURN_IF_ERROR(inner_->Finish(ballots));
+    for (size_t bucket = 0; bucket < buckets().size(); ++bucket) {
+      if (!IsOfParameters(bucket)) continue;
+      const Bucket all = buckets()[bucket];
+      const Bucket own = OwnBlock(bucket);
+      TY_RETURN_IF_ERROR(Store(parameters_, memory_.parameters, {all.begin, own.begin}));
+      TY_RETURN_IF_ERROR(Store(parameters_, memory_.parameters, {own.end, all.end}));
+    }
+    // The mirrors are written again from the next step's first bucket on.
+    return AwaitCompute();
+  }
+
+  const CommStats& stats() const override { return inner_->stats(); }
+
+  absl::Status GatherBlocks(absl::Span<float> values) override {
+    Mirror mirror;
+    TY_RETURN_IF_ERROR(mirror.Create(values.size()));
+    const Bucket all = {0, static_cast<int64_t>(values.size())};
+    TY_RETURN_IF_ERROR(Load(values, mirror, all, compute_));
+    TY_RETURN_IF_ERROR(AwaitCompute());
+    TY_RETURN_IF_ERROR(inner_->GatherBlocks(mirror.span()));
+    TY_RETURN_IF_ERROR(Store(mirror, values, all));
+    return AwaitCompute();
+  }
+
+ private:
+  struct Copy {
+    OwnedEvent ready;
+    OwnedEvent done;
+  };
+
+  static absl::Status Mark(const OwnedEvent& event, cudaStream_t stream) {
+    return FromCuda(cudaEventRecord(event.get(), stream), "marking a bucket");
+  }
+  static absl::Status Follow(cudaStream_t stream, const OwnedEvent& event) {
+    return FromCuda(cudaStreamWaitEvent(stream, event.get(), 0), "waiting for a bucket");
+  }
+  static absl::Status Transfer(float* to, const float* from, const Bucket& part,
+                               cudaMemcpyKind kind, cudaStream_t stream) {
+    if (part.size() == 0) return absl::OkStatus();
+    return FromCuda(cudaMemcpyAsync(to + part.begin, from + part.begin,
+                                    static_cast<size_t>(part.size()) * sizeof(float), kind, stream),
+                    "mirroring a bucket");
+  }
+  static absl::Status Load(absl::Span<float> device, const Mirror& mirror, const Bucket& part,
+                           cudaStream_t stream) {
+    return Transfer(mirror.span().data(), device.data(), part, cudaMemcpyDeviceToHost, stream);
+  }
+  absl::Status Store(const Mirror& mirror, absl::Span<float> device, const Bucket& part) const {
+    return Transfer(device.data(), mirror.span().data(), part, cudaMemcpyHostToDevice, compute_);
+  }
+
+  bool IsOfParameters(size_t bucket) const {
+    return is_sharded() && buckets()[bucket].begin < memory_.gradient_elements;
+  }
+  absl::Status Announce() { return inner_->Ready(buckets()[announced_++].end); }
+  // Of copies alone, and of kernels: nothing there waits for another rank.
+  absl::Status AwaitCompute() {
+    TY_RETURN_IF_ERROR(Mark(done_, compute_));
+    return FromCuda(cudaEventSynchronize(done_.get()), "mirroring a bucket");
+  }
+
+  WireExchangeOptions memory_;
+  const cudaStream_t compute_;
+  Mirror reduction_, parameters_;
+  std::vector<Mirror> slots_;
+  OwnedStream copies_;
+  OwnedEvent done_;
+  std::vector<Copy> mirrored_;
+  std::unique_ptr<GradientExchange> inner_;
+  size_t ready_ = 0;
+  size_t announced_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GradientExchange>> MakeMirroredExchange(
+    WireExchangeOptions memory, cudaStream_t compute, const MakeHostExchange& make_host) {
+  auto exchange = std::make_unique<MirroredExchange>(std::move(memory), compute);
+  TY_RETURN_IF_ERROR(exchange->Open(make_host));
+  return exchange;
+}
+
+}  // namespace trainyard::parallel
