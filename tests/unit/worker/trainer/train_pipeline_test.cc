@@ -115,6 +115,18 @@ TEST(TrainPipelines, InAGridEndWithTheBytesOfOneRankByOtherOptimizers) {
   }
 }
 
+// Between two cuts there may be nothing to learn, and so no gradients to sum.
+TEST(TrainPipelines, InAGridMayHaveAStageWithoutParameters) {
+  JobText job = Bitwise(false);
+  GangTrainer alone(job, 1, "cpu");
+  ExpectSuccess(alone.Run());
+  job.more = R"(, "devices": {"count": 6}, "stages": {"cuts": ["relu1", "conv2"]})";
+  GangTrainer grid(job, 6, "cpu");
+  ExpectSuccess(grid.Run());
+  EXPECT_EQ(grid.CheckpointBytes(kSteps, "model.safetensors"),
+            alone.CheckpointBytes(kSteps, "model.safetensors"));
+}
+
 TEST(TrainPipelines, InAGridStopTogetherAndGoOnAsOneRank) {
   JobText job = Bitwise(true);
   GangTrainer alone(job, 1, "cpu");
