@@ -68,15 +68,20 @@ nlohmann::json ExitOf(Yard& yard, const std::string& job, int attempt) {
 }
 
 TEST(Failure, AStoppedRankIsNamedWithItsStackAndTheJobGoesOnWithTheSameCurve) {
-  // Neither in an evaluation, nor at a checkpoint or the end: there ranks wait longer.
-  constexpr int kEpochs = 60;
-  constexpr int kStep = 1600;
-  constexpr char kRarely[] = "checkpoint: {every: 1500 steps}\nevaluate: {every: 1000 epochs}\n";
+  // Neither in an evaluation, nor at a checkpoint or the end: there ranks wait longer. Steps take
+  // long enough that few go by until the rank is stopped.
+  constexpr int kEpochs = 15;
+  constexpr int kStep = 320;
+  constexpr char kRarely[] = "checkpoint: {every: 300 steps}\nevaluate: {every: 1000 epochs}\n";
+  const auto spec = [&](const std::string& name) {
+    return absl::StrReplaceAll(LongSpec(name, kEpochs, kRarely),
+                               {{"channels: [16, 32]", "channels: [48, 64]"}});
+  };
   Yard yard;
   yard.Start();
-  const std::string plain = yard.Submit(LongSpec("plain", kEpochs, kRarely));
+  const std::string plain = yard.Submit(spec("plain"));
   ASSERT_EQ(yard.WaitForEnd(plain).state(), v1::JOB_STATE_SUCCEEDED);
-  const std::string job = yard.Submit(LongSpec("stopped", kEpochs, kRarely));
+  const std::string job = yard.Submit(spec("stopped"));
   ASSERT_TRUE(yard.WaitForStep(job, kStep));
   const auto record = yard.SupervisorRecord(yard.RunDir(job, 1));
   ASSERT_TRUE(record.contains("ranks")) << record;

@@ -11,6 +11,7 @@
 #include "common/base/errors.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "worker/parallel/collective.h"
 #include "worker/trainer/agreement.h"
 #include "worker/trainer/evaluation.h"
 #include "worker/trainer/hosting_plan.h"
@@ -105,14 +106,20 @@ void TrainLoop::ReportHosting() {
 absl::StatusOr<TrainLoop::End> TrainLoop::Run() {
   while (step_ < plan_.total_steps() && !agreed_.stop) {
     TY_RETURN_IF_ERROR(Step());
-    TY_RETURN_IF_ERROR(AfterStep());
+    TY_RETURN_IF_ERROR(WithStep(AfterStep()));
   }
   const bool finished = step_ >= plan_.total_steps();
   ReportPipeline();
   // A run that resumes at its end has not evaluated yet.
-  if (finished && evaluated_step_ != step_) TY_RETURN_IF_ERROR(EvaluateTestSplit());
-  TY_RETURN_IF_ERROR(WriteLastCheckpoint());
+  if (finished && evaluated_step_ != step_) TY_RETURN_IF_ERROR(WithStep(EvaluateTestSplit()));
+  TY_RETURN_IF_ERROR(WithStep(WriteLastCheckpoint()));
   return finished ? End::kFinished : End::kStopped;
+}
+
+// What ranks do together between steps knows of no step by itself.
+absl::Status TrainLoop::WithStep(const absl::Status& status) const {
+  if (!parallel::BlameOf(status).has_value()) return status;
+  return Annotate(status, absl::StrCat("after step ", step_));
 }
 
 // One step: every rank computes the rows of the replicas that it hosts, the sums over all rows meet

@@ -54,6 +54,7 @@ class TrainLoop {
   };
 
   absl::Status Step();
+  absl::Status WithStep(const absl::Status& status) const;
   // The same step with other ranks: from the rows to an update that was started.
   absl::Status StepTogether(const StepRows& rows, double lr);
   absl::Status UpdateBlock(const parallel::Bucket& block);
