@@ -1,5 +1,6 @@
 // Ranks that are stuck, and kills at random moments: what failed is named within half a minute, and
 // in the end nothing shows that anything was disturbed. TRAINYARD_SEED draws other kills.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -62,17 +63,13 @@ void ExpectNoTrace(Yard& yard, const std::string& job, const std::string& undist
   EXPECT_TRUE(LastWeights(yard, job) == LastWeights(yard, undisturbed)) << "other weights";
 }
 
-nlohmann::json ExitOf(Yard& yard, const std::string& job, int attempt) {
-  const auto text = ReadFile(JoinPath(yard.RunDir(job, attempt), "exit.json"));
-  return text.ok() ? nlohmann::json::parse(*text) : nlohmann::json();
-}
-
 TEST(Failure, AStoppedRankIsNamedWithItsStackAndTheJobGoesOnWithTheSameCurve) {
-  // Neither in an evaluation, nor at a checkpoint or the end: there ranks wait longer. Steps take
-  // long enough that few go by until the rank is stopped.
-  constexpr int kEpochs = 15;
-  constexpr int kStep = 320;
-  constexpr char kRarely[] = "checkpoint: {every: 300 steps}\nevaluate: {every: 1000 epochs}\n";
+  // Neither in an evaluation, nor at a checkpoint or the end: there ranks wait longer. Ranks tell
+  // of their steps once a second, in which a quiet machine makes a thousand: there are more behind
+  // that in which the rank can be stopped.
+  constexpr int kEpochs = 36;
+  constexpr int kStep = 620;
+  constexpr char kRarely[] = "checkpoint: {every: 600 steps}\nevaluate: {every: 1000 epochs}\n";
   const auto spec = [&](const std::string& name) {
     return absl::StrReplaceAll(LongSpec(name, kEpochs, kRarely),
                                {{"channels: [16, 32]", "channels: [48, 64]"}});
@@ -87,25 +84,21 @@ TEST(Failure, AStoppedRankIsNamedWithItsStackAndTheJobGoesOnWithTheSameCurve) {
   ASSERT_TRUE(record.contains("ranks")) << record;
   const absl::Duration begin = Clock::Real()->Uptime();
   kill(record["ranks"][1]["pid"].get<pid_t>(), SIGSTOP);
-  ASSERT_TRUE(WaitUntil([&] { return ExitOf(yard, job, 1).is_object(); }, kPatience));
+  // The run directory goes once the server has all of it, so the job tells what became of it.
+  v1::Failure failure;
+  ASSERT_TRUE(yard.WaitForJob(job, [&failure](const Job& seen) {
+    failure = seen.failure();
+    return seen.state() == v1::JOB_STATE_QUEUED;
+  }));
   const absl::Duration took = Clock::Real()->Uptime() - begin;
   std::printf("named, and all gone, after %.1f s\n", absl::ToDoubleSeconds(took));
   EXPECT_LT(took, absl::Seconds(30));
-  const nlohmann::json exit = ExitOf(yard, job, 1);
-  EXPECT_EQ(exit["outcome"], "transient");
-  EXPECT_EQ(exit["reason"], "RANK_STUCK");
-  EXPECT_EQ(exit["failed_rank"], 1);
-  const std::string message = exit["message"];
-  for (const char* part : {"rank 1 is stuck", "step ", "is stopped by a signal (T)"}) {
-    EXPECT_TRUE(absl::StrContains(message, part)) << message;
-  }
-  const auto told = ReadFile(JoinPath(yard.RunDir(job, 1), "ranks/0/result.json"));
-  ASSERT_TRUE(told.ok()) << told.status();
-  const nlohmann::json result = nlohmann::json::parse(*told);
-  EXPECT_EQ(result["stuck_rank"], 1);
-  EXPECT_FALSE(result["operation"].get<std::string>().empty()) << *told;
-  EXPECT_GT(result["sequence"].get<int64_t>(), 0);
-  EXPECT_GE(result["step"].get<int64_t>(), kStep);
+  EXPECT_EQ(failure.failure_class(), v1::FAILURE_CLASS_TRANSIENT);
+  EXPECT_EQ(failure.reason(), "RANK_STUCK");
+  EXPECT_THAT(failure.message(),
+              ::testing::ContainsRegex("rank 1 is stuck: step [0-9]+, bucket [0-9]+: rank 0: "
+                                       "[a-z_]+ [0-9]+: rank 1 did not take part within"));
+  EXPECT_THAT(failure.message(), ::testing::HasSubstr("is stopped by a signal (T)"));
   ASSERT_TRUE(yard.WaitForJob(job, [](const Job& seen) { return seen.attempt() == 2; }));
   EXPECT_EQ(yard.WaitForEnd(job).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(yard.GetJob(job).retries(), 1);

@@ -161,12 +161,15 @@ TEST_F(HostsTest, ASlowLineChangesTheTimeAndNothingElse) {
 
 TEST_F(HostsTest, ALineThatBreaksEndsTheAttemptAndTheNextGoesOnFromTheCheckpoint) {
   START_HOSTS(2);
-  constexpr char kCheckpoints[] = "checkpoint: {every: 50 steps}\n";
-  const std::string plain = Submit("plain", 2, /*spread=*/false, 12, kCheckpoints);
+  // Ranks tell of their steps once a second, in which a quiet machine makes a thousand: there are
+  // more behind that in which the line can break. Rarely right behind a checkpoint, where ranks
+  // wait longer for each other.
+  constexpr int kEpochs = 45;
+  constexpr char kCheckpoints[] = "checkpoint: {every: 200 steps}\nevaluate: {every: 50 epochs}\n";
+  const std::string plain = Submit("plain", 2, /*spread=*/false, kEpochs, kCheckpoints);
   ExpectSuccessOn(plain, 1);
-  const std::string job = Submit("struck", 2, /*spread=*/true, 12, kCheckpoints);
-  // Not right behind a checkpoint, where ranks wait longer for each other.
-  ASSERT_TRUE(yard_.WaitForStep(job, 60));
+  const std::string job = Submit("struck", 2, /*spread=*/true, kEpochs, kCheckpoints);
+  ASSERT_TRUE(yard_.WaitForStep(job, 210));
   nlohmann::json ranks = nlohmann::json::array();
   for (const char* worker : {"alpha", "beta"}) {
     const auto record = yard_.SupervisorRecord(yard_.RunDir(job, 1, worker));
