@@ -43,8 +43,7 @@ using MakeDeviceExchange =
 
 // How the ranks of a gang talk.
 struct Communicators {
-  // Over the host's memory: votes, weights, sums of evaluations, and the reduction arena where it
-  // lies there.
+  // Over the host's memory: votes, weights, sums of evaluations.
   std::unique_ptr<parallel::Communicator> host;
   // For a reduction arena on a device; null where there is none, or one rank alone.
   std::unique_ptr<parallel::Communicator> device;
