@@ -55,9 +55,7 @@ function(ty_test NAME)
   endif()
   add_executable(${NAME} ${ARG_SRCS})
   target_include_directories(${NAME} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(${NAME} PRIVATE ty_warnings ${ARG_DEPS} GTest::gmock GTest::gtest_main)
-  target_compile_definitions(${NAME} PRIVATE
-    TRAINYARD_SOURCE_DIR="${PROJECT_SOURCE_DIR}" TRAINYARD_BIN_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+  target_link_libraries(${NAME} PRIVATE ty_warnings ${ARG_DEPS} ty_testing GTest::gmock GTest::gtest_main)
   # A list among the properties must reach ctest as one word: each of the scripts on the way takes a level of escapes.
   string(REPLACE ";" "\\\\\\\\\\\\\;" labels "${ARG_LABELS}")
   gtest_discover_tests(${NAME} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${NAME}."

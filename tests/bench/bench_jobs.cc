@@ -22,6 +22,7 @@
 #include "common/base/env.h"
 #include "common/base/files.h"
 #include "common/rpc/channel.h"
+#include "tests/testing/paths.h"
 #include "tests/testing/process.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/wait.h"
@@ -35,7 +36,7 @@ constexpr int kSubmitters = 4;
 constexpr absl::Duration kPatience = absl::Minutes(5);
 
 std::string Binary(const std::string& name) {
-  return JoinPath(TRAINYARD_BIN_DIR, name);
+  return testing::BinaryPath(name);
 }
 
 int64_t NowMicros() {

@@ -12,6 +12,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/files.h"
 #include "common/rpc/channel.h"
+#include "tests/testing/paths.h"
 
 namespace trainyard::testing {
 namespace {
@@ -24,7 +25,7 @@ bool IsFinal(v1::JobState state) {
 }  // namespace
 
 std::string Yard::Binary(const std::string& name) {
-  return JoinPath(TRAINYARD_BIN_DIR, name);
+  return testing::BinaryPath(name);
 }
 
 Yard::Yard(Options options) : options_(std::move(options)) {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "tests/sim/bugs.h"
 #include "tests/sim/simulation.h"
+#include "tests/testing/paths.h"
 
 namespace trainyard::sim {
 namespace {
@@ -66,7 +67,7 @@ struct Kept {
 
 std::vector<Kept> KeptSeeds() {
   std::vector<Kept> kept;
-  std::ifstream file(std::string(TRAINYARD_SOURCE_DIR) + "/tests/sim/seeds.txt");
+  std::ifstream file(testing::SourcePath("tests/sim/seeds.txt"));
   for (std::string line; std::getline(file, line);) {
     if (line.empty() || line.front() == '#') continue;
     const std::vector<std::string> words = absl::StrSplit(line, absl::MaxSplits(' ', 2));

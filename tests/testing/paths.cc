@@ -42,7 +42,11 @@ std::string MissingReference(absl::string_view relative) {
 }
 
 std::string SourcePath(absl::string_view relative) {
-  return JoinPath(TRAINYARD_SOURCE_DIR, relative);
+  return relative.empty() ? TRAINYARD_SOURCE_DIR : JoinPath(TRAINYARD_SOURCE_DIR, relative);
+}
+
+std::string BinaryPath(absl::string_view name) {
+  return name.empty() ? TRAINYARD_BIN_DIR : JoinPath(TRAINYARD_BIN_DIR, name);
 }
 
 }  // namespace trainyard::testing

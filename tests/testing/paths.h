@@ -20,5 +20,7 @@ std::string MissingReference(absl::string_view relative);
 
 // A path inside the source tree; always there.
 std::string SourcePath(absl::string_view relative);
+// A program that this build made, or its folder of programs where `name` is empty.
+std::string BinaryPath(absl::string_view name);
 
 }  // namespace trainyard::testing

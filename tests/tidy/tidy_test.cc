@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tests/testing/paths.h"
 #include "tests/tidy/rules.h"
 #include "tests/tidy/source_tree.h"
 
@@ -19,7 +20,7 @@ constexpr size_t kLineLengthMax = 100;
 constexpr size_t kFileLinesMax = 650;
 
 const std::vector<SourceFile>& Tree() {
-  static const auto* tree = new std::vector<SourceFile>(ReadSourceTree(TRAINYARD_SOURCE_DIR));
+  static const auto* tree = new std::vector<SourceFile>(ReadSourceTree(testing::SourcePath("")));
   return *tree;
 }
 

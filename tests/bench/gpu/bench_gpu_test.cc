@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 constexpr absl::Duration kPatience = absl::Seconds(200);
 
 std::string Program(const std::string& name) {
-  return absl::StrCat(TRAINYARD_BIN_DIR, "/", name);
+  return testing::BinaryPath(name);
 }
 
 class GpuBench : public ::testing::Test {
@@ -123,9 +123,9 @@ TEST_F(GpuBench, ComparesWithPyTorch) {
   if (Run({"/usr/bin/python3", "-c", "import torch"}).exit_code != 0) {
     GTEST_SKIP() << "PyTorch is not installed (scripts/install_deps.sh --peers)";
   }
-  const ProcessResult result =
-      Run({"/usr/bin/python3", "-B", SourcePath("tests/bench/bench_gpu.py"), "--device", "cpu",
-           "--bin", TRAINYARD_BIN_DIR, "--out", folder_.File("out"), "--nets", "smoke:4"});
+  const ProcessResult result = Run(
+      {"/usr/bin/python3", "-B", testing::SourcePath("tests/bench/bench_gpu.py"), "--device", "cpu",
+       "--bin", testing::BinaryPath(""), "--out", folder_.File("out"), "--nets", "smoke:4"});
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_THAT(result.out, HasSubstr("| smoke:4 |"));
   const nlohmann::json results = Json("out/results.json");

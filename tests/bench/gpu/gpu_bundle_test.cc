@@ -22,8 +22,12 @@ TEST(GpuBundle, LeavesASummaryWithoutAGpu) {
   }
   const TempDir folder;
   Process::Options bundle;
-  bundle.args = {SourcePath("scripts/gpu_bundle.sh"), TRAINYARD_BIN_DIR, folder.File("bundle"),
-                 "cuda_repeated_steps_on_gpu",        "bench_gpu",       "trainyard-probe"};
+  bundle.args = {testing::SourcePath("scripts/gpu_bundle.sh"),
+                 testing::BinaryPath(""),
+                 folder.File("bundle"),
+                 "cuda_repeated_steps_on_gpu",
+                 "bench_gpu",
+                 "trainyard-probe"};
   const absl::StatusOr<ProcessResult> made = RunProcess(bundle, folder.path(), absl::Seconds(200));
   ASSERT_TRUE(made.ok()) << made.status();
   ASSERT_EQ(made->exit_code, 0) << made->out << made->err;

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "common/base/files.h"
+#include "tests/testing/paths.h"
 #include "tests/testing/temp_dir.h"
 #include "worker/engine/backend/cuda/dnn/planner.h"
 #include "worker/engine/backend/cuda/dnn/problems.h"
@@ -24,7 +25,7 @@ using ::testing::TestWithParam;
 using ::testing::Values;
 
 std::string Description(const std::string& device) {
-  return *ReadFile(JoinPath(TRAINYARD_SOURCE_DIR, "tests/data/devices/" + device + ".json"));
+  return *ReadFile(testing::SourcePath("tests/data/devices/" + device + ".json"));
 }
 
 std::unique_ptr<Planner> PlannerFor(const std::string& device, bool deterministic = false) {

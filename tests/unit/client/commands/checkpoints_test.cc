@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/files.h"
+#include "tests/testing/paths.h"
 #include "tests/unit/client/command_runner.h"
 #include "tests/unit/client/fake_server.h"
 
@@ -105,7 +106,7 @@ TEST_F(Checkpoints, TheBestIsMarkedAndHasAName) {
 class VerifiedCheckpoints : public Checkpoints {
  protected:
   VerifiedCheckpoints() {
-    runner_.surroundings.binary_dir = TRAINYARD_BIN_DIR;
+    runner_.surroundings.binary_dir = testing::BinaryPath("");
     server_.AddCheckpoint("jobs/1", 900,
                           {{"model.safetensors", model_}, {"state.json", "{\"step\": 900}"}});
   }

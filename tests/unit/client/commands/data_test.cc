@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 class DataTest : public ::testing::Test {
  protected:
-  DataTest() { runner_.surroundings.binary_dir = TRAINYARD_BIN_DIR; }
+  DataTest() { runner_.surroundings.binary_dir = testing::BinaryPath(""); }
   CommandResult Run(std::vector<std::string> args) {
     args.insert(args.begin(), "data");
     args.insert(args.end(), {"--dataset_dir", folder_.path()});

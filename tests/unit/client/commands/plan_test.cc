@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "nlohmann/json.hpp"
+#include "tests/testing/paths.h"
 #include "tests/unit/client/command_runner.h"
 
 namespace trainyard::testing {
@@ -20,7 +21,7 @@ constexpr char kSpec[] =
 
 class Plan : public ::testing::Test {
  protected:
-  Plan() { runner_.surroundings.binary_dir = TRAINYARD_BIN_DIR; }
+  Plan() { runner_.surroundings.binary_dir = testing::BinaryPath(""); }
 
   CommandRunner runner_{"unix:/no/such/socket"};
   const std::string spec_ = runner_.home.Write("job.yaml", kSpec);

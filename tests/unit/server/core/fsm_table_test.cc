@@ -13,11 +13,12 @@
 #include "server/core/attempt_fsm.h"
 #include "server/core/job_fsm.h"
 #include "server/core/worker_fsm.h"
+#include "tests/testing/paths.h"
 
 namespace trainyard::core {
 namespace {
 
-constexpr char kDocument[] = TRAINYARD_SOURCE_DIR "/docs/job_lifecycle.md";
+const std::string kDocument = testing::SourcePath("docs/job_lifecycle.md");
 
 // Rows are inputs, columns are states. `cell` renders a transition.
 template <typename State, typename Input, typename Cell>

@@ -13,6 +13,7 @@
 #include "server/store/sqlite/database.h"
 #include "server/store/sqlite/migrations.h"
 #include "server/store/sqlite/sqlite_metrics_store.h"
+#include "tests/testing/paths.h"
 #include "tests/testing/temp_dir.h"
 
 namespace trainyard::store {
@@ -140,7 +141,7 @@ TEST_F(SqliteStoreTest, AStoreOfANewerServerIsRefused) {
 }
 
 TEST_F(SqliteStoreTest, AStoreOfVersion1OpensAndKeepsEverything) {
-  const auto kept = ReadFile(TRAINYARD_SOURCE_DIR "/tests/data/store/state_v1.db");
+  const auto kept = ReadFile(testing::SourcePath("tests/data/store/state_v1.db"));
   ASSERT_TRUE(kept.ok()) << kept.status();
   ASSERT_TRUE(WriteFileAtomically(path(), *kept).ok());
   const core::Delta expected = WrittenByVersion1();
@@ -224,7 +225,7 @@ TEST_F(SqliteStoreTest, ARowWithoutItsRecordIsCorruption) {
 
 // The schema that docs/store_format.md shows is the schema. TRAINYARD_UPDATE_GOLDEN=1 writes it.
 TEST_F(SqliteStoreTest, TheDocumentShowsTheTables) {
-  constexpr char kDocument[] = TRAINYARD_SOURCE_DIR "/docs/store_format.md";
+  const std::string kDocument = testing::SourcePath("docs/store_format.md");
   auto document = ReadFile(kDocument);
   ASSERT_TRUE(document.ok()) << document.status();
   std::string expected = *document;

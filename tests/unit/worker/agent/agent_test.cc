@@ -1,6 +1,7 @@
 // The whole daemon against a server in this process, with the real supervisor and shell scripts as
 // ranks.
 #include "worker/agent/agent.h"
+#include "tests/testing/paths.h"
 #include "tests/testing/wait.h"
 
 #include <signal.h>
@@ -61,7 +62,7 @@ class AgentTest : public ::testing::Test {
     options.settings.interface = "lo";
     options.settings.address = address_;
     options.settings.worker = "w";
-    options.settings.programs = {JoinPath(TRAINYARD_BIN_DIR, "trainyard-supervisor"),
+    options.settings.programs = {testing::BinaryPath("trainyard-supervisor"),
                                  JoinPath(folder_, "trainer.sh")};
     options.identity = {"w", "uid", "host", "127.0.0.1", {{"zone", "a"}}};
     options.devices.resize(2);

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "gtest/gtest.h"
+#include "tests/testing/paths.h"
 #include "tests/unit/worker/run_dir/test_support.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/control.h"
@@ -131,7 +132,7 @@ TEST(RunDirGolden, ACheckpointRequestIsRead) {
 
 // The text between the fences of the first ```json block after `heading`.
 std::string DocumentExample(const std::string& heading) {
-  const auto document = ReadFile(JoinPath(TRAINYARD_SOURCE_DIR, "docs/run_directory.md"));
+  const auto document = ReadFile(testing::SourcePath("docs/run_directory.md"));
   TY_CHECK_OK(document.status());
   const size_t at = document->find("\n## " + heading);
   TY_CHECK(at != std::string::npos);

@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/base/files.h"
 #include "gtest/gtest.h"
+#include "tests/testing/paths.h"
 
 namespace trainyard::run_dir {
 
@@ -29,7 +30,7 @@ class TemporaryFolder {
 };
 
 inline std::string GoldenText(const std::string& name) {
-  const auto text = ReadFile(JoinPath(TRAINYARD_SOURCE_DIR, "tests/data/run_directory/" + name));
+  const auto text = ReadFile(testing::SourcePath("tests/data/run_directory/" + name));
   TY_CHECK_OK(text.status());
   return *text;
 }

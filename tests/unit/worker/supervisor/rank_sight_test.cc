@@ -1,5 +1,6 @@
 // Looks at processes of this test: one that sleeps, one that is stopped, one that spins.
 #include "worker/supervisor/rank_sight.h"
+#include "tests/testing/paths.h"
 
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -41,7 +42,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-const char kStackProgram[] = TRAINYARD_BIN_DIR "/trainyard-stack";
+const std::string kStackProgram = testing::BinaryPath("trainyard-stack");
 constexpr absl::Duration kLimit = absl::Seconds(20);  // on a busy machine
 
 // A child that is in `body`, until the end of the test.

@@ -23,6 +23,7 @@
 #include "common/base/processes.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/paths.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/control.h"
 #include "worker/run_dir/records.h"
@@ -38,10 +39,10 @@ using run_dir::Outcome;
 // No wait of a test is longer; it ends as soon as what it waits for is there.
 constexpr absl::Duration kPatience = absl::Seconds(30);
 
-class SupervisorTest : public testing::Test {
+class SupervisorTest : public ::testing::Test {
  protected:
   SupervisorTest() {
-    std::string pattern = testing::TempDir() + "/supervisor_test.XXXXXX";
+    std::string pattern = ::testing::TempDir() + "/supervisor_test.XXXXXX";
     TY_CHECK(mkdtemp(pattern.data()) != nullptr);
     folder_ = pattern;
     dir_.emplace(JoinPath(folder_, "run"));
@@ -90,7 +91,7 @@ class SupervisorTest : public testing::Test {
   }
 
   void Launch() {
-    const std::string program = JoinPath(TRAINYARD_BIN_DIR, "trainyard-supervisor");
+    const std::string program = testing::BinaryPath("trainyard-supervisor");
     std::vector<std::string> words = {program, "--run_dir", dir_->root(), "--trainer", trainer_};
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
@@ -279,7 +280,7 @@ TEST_F(SupervisorTest, ATrainerThatCannotBeExecutedIsNamed) {
   EXPECT_EQ(Join(), 0);
   EXPECT_EQ(Exit().outcome, Outcome::kTransient);
   EXPECT_EQ(Exit().reason, "TRAINER_NOT_STARTED");
-  EXPECT_THAT(Exit().message, testing::HasSubstr("no-such-trainer"));
+  EXPECT_THAT(Exit().message, ::testing::HasSubstr("no-such-trainer"));
 }
 
 TEST_F(SupervisorTest, AStopBeforeTheStartStartsNothing) {
@@ -359,15 +360,15 @@ while true; do
   EXPECT_EQ(exit.outcome, Outcome::kTransient);
   EXPECT_EQ(exit.reason, "RANK_STUCK");
   EXPECT_EQ(exit.failed_rank, 1);
-  EXPECT_THAT(exit.message, testing::StartsWith("rank 1 is stuck after step 7 (running): "));
-  EXPECT_THAT(exit.message, testing::HasSubstr("is stopped by a signal (T)"));
+  EXPECT_THAT(exit.message, ::testing::StartsWith("rank 1 is stuck after step 7 (running): "));
+  EXPECT_THAT(exit.message, ::testing::HasSubstr("is stopped by a signal (T)"));
   EXPECT_EQ(exit.ranks[0].outcome, Outcome::kStopped);
   EXPECT_EQ(exit.ranks[1].reason, "RANK_STUCK");
   const auto log = ReadFile(dir_->LogPath(1));
   ASSERT_TRUE(log.ok());
-  EXPECT_THAT(*log, testing::HasSubstr("==== stacks of rank 1 (process "));
-  EXPECT_THAT(*log, testing::HasSubstr("thread "));
-  EXPECT_THAT(ReadFile(dir_->LogPath(0)).value(), testing::Not(testing::HasSubstr("stacks")));
+  EXPECT_THAT(*log, ::testing::HasSubstr("==== stacks of rank 1 (process "));
+  EXPECT_THAT(*log, ::testing::HasSubstr("thread "));
+  EXPECT_THAT(ReadFile(dir_->LogPath(0)).value(), ::testing::Not(::testing::HasSubstr("stacks")));
 }
 
 // Users are promised that nothing of the attempt is left 5 s after a rank has failed, even of
@@ -388,7 +389,7 @@ while true; do sleep 0.05; done)");
   EXPECT_EQ(exit.reason, "KILLED_BY_SIGNAL");
   EXPECT_EQ(exit.failed_rank, 2);
   EXPECT_EQ(exit.ranks[0].signal, SIGKILL);
-  EXPECT_THAT(exit.ranks[0].message, testing::HasSubstr("rank 0 did not answer; it "));
+  EXPECT_THAT(exit.ranks[0].message, ::testing::HasSubstr("rank 0 did not answer; it "));
   const auto text = ReadFile(JoinPath(dir_->root(), "failed"));
   int64_t failed_ns = 0;
   ASSERT_TRUE(text.ok() && absl::SimpleAtoi(absl::StripSuffix(*text, "\n"), &failed_ns));

@@ -6,6 +6,7 @@
 #include "common/base/files.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/paths.h"
 #include "tests/testing/process.h"
 #include "tests/testing/temp_dir.h"
 #include "worker/run_dir/assignment.h"
@@ -21,7 +22,7 @@ using ::testing::HasSubstr;
 // The libraries of CUDA are large, and the machine may be busy.
 constexpr absl::Duration kPatience = absl::Seconds(60);
 
-const char kProgram[] = TRAINYARD_BIN_DIR "/trainyard-trainer-cuda";
+const std::string kProgram = testing::BinaryPath("trainyard-trainer-cuda");
 
 class CudaProgram : public ::testing::Test {
  protected:
@@ -85,7 +86,7 @@ TEST_F(CudaProgram, APlanNeedsAGpuOrADescription) {
   EXPECT_THAT(without.err, kNoGpu);
   const testing::ProcessResult with =
       Run({"--plan", spec, "--device_description",
-           TRAINYARD_SOURCE_DIR "/tests/data/devices/h200.json", "--format", "table"});
+           testing::SourcePath("tests/data/devices/h200.json"), "--format", "table"});
   EXPECT_EQ(with.exit_code, 0) << with.err;
   EXPECT_THAT(with.out, HasSubstr("backend cuda"));
   EXPECT_THAT(with.out, HasSubstr("fits: a device has 140 GiB"));
@@ -106,14 +107,14 @@ TEST_F(CudaProgram, APlanCacheThatCannotBeWrittenIsDoneWithout) {
   const std::string file = folder_.Write("file", "");
   const testing::ProcessResult result =
       Run({"--plan", WriteSpec(), "--plan_cache", absl::StrCat(file, "/plans.json"),
-           "--device_description", TRAINYARD_SOURCE_DIR "/tests/data/devices/h200.json"});
+           "--device_description", testing::SourcePath("tests/data/devices/h200.json")});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("are not kept"));
 }
 
 // A machine without CUDA can start it.
 TEST(CpuProgram, NeedsNoLibraryOfCuda) {
-  const std::string program = ReadFile(TRAINYARD_BIN_DIR "/trainyard-trainer").value();
+  const std::string program = ReadFile(testing::BinaryPath("trainyard-trainer")).value();
   for (const char* library : {"libcudnn", "libcublas", "libnccl", "libcudart"}) {
     EXPECT_FALSE(absl::StrContains(program, library)) << library;
   }

@@ -15,6 +15,7 @@
 #include "common/base/env.h"
 #include "common/base/files.h"
 #include "gtest/gtest.h"
+#include "tests/testing/paths.h"
 #include "tests/testing/process.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/wait.h"
@@ -32,7 +33,7 @@ using testing::Process;
 // Longer than anything takes on a busy machine.
 constexpr absl::Duration kPatience = absl::Seconds(40);
 
-const char kBinary[] = TRAINYARD_BIN_DIR "/trainyard-trainer";
+const std::string kBinary = testing::BinaryPath("trainyard-trainer");
 
 constexpr int64_t kSteps = 300;
 constexpr int64_t kCheckpointSteps = 30;

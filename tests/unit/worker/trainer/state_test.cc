@@ -7,6 +7,7 @@
 #include "common/base/files.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/paths.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/unit/worker/trainer/gang_trainer.h"
 #include "worker/trainer/model_setup.h"
@@ -71,7 +72,7 @@ StateRecord Record() {
 }
 
 TEST(StateFile, IsWrittenByteForByteAndComesBackToTheBit) {
-  const std::string path = TRAINYARD_SOURCE_DIR "/tests/data/run_directory/state.json";
+  const std::string path = testing::SourcePath("tests/data/run_directory/state.json");
   EXPECT_EQ(EncodeState(Record()), ReadFile(path).value_or(""));
   const auto read = ReadState(path);
   ASSERT_TRUE(read.ok()) << read.status();

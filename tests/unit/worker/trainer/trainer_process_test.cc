@@ -10,6 +10,7 @@
 #include "common/base/files.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/paths.h"
 #include "tests/testing/process.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/wait.h"
@@ -29,7 +30,7 @@ constexpr absl::Duration kPatience = absl::Seconds(40);
 // Within which a rank must notice that its peer was killed.
 constexpr absl::Duration kNotice = absl::Seconds(5);
 
-const char kBinary[] = TRAINYARD_BIN_DIR "/trainyard-trainer";
+const std::string kBinary = testing::BinaryPath("trainyard-trainer");
 
 // By transport.
 class TrainerProcessTest : public ::testing::TestWithParam<const char*> {

@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/files.h"
+#include "tests/testing/paths.h"
 #include "tests/unit/worker/engine/engine_testing.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/engine/graph/graph_builder.h"
@@ -26,8 +27,7 @@ using testing::Values;
 
 std::string ReferenceDirectory() {
   const char* directory = std::getenv("TRAINYARD_REFERENCE");
-  return directory != nullptr ? directory
-                              : absl::StrCat(TRAINYARD_SOURCE_DIR, "/../shared/reference");
+  return directory != nullptr ? directory : trainyard::testing::SourcePath("../shared/reference");
 }
 
 // One file of reference numbers, and which of its tensors have been compared.
