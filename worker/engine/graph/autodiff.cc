@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "worker/engine/graph/ops/ops.h"
+#include "worker/engine/graph/op_definition.h"
 
 namespace trainyard::engine {
 

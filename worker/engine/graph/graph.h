@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "common/layers/stack.h"
 
 namespace trainyard::engine {
 
@@ -70,52 +71,12 @@ struct Value {
   int64_t Elements(int64_t rows) const { return ElementCount(shape) * (per_row ? rows : 1); }
 };
 
-// Forward ops, then their gradients. What each reads and writes stands in ops/<family>.cc.
+// The list of all ops is ops.def. What each of them reads and writes is told in ops/<family>.cc.
 enum class OpKind {
-  kConv2d,
-  kLinear,
-  kBatchNorm,
-  kRelu,
-  kTanh,
-  kSigmoid,
-  kGelu,
-  kDropout,
-  kAdd,
-  kFlatten,
-  kConcat,
-  kLrn,
-  kLayerNorm,
-  kEmbedding,
-  kPositionEmbedding,
-  kAttention,
-  kMaxPool,
-  kAvgPool,
-  kGlobalAvgPool,
-  kSoftmaxCrossEntropy,
-  kStageOutput,
-  kConv2dInputGradient,
-  kConv2dParameterGradient,
-  kLinearInputGradient,
-  kLinearParameterGradient,
-  kBatchNormGradient,
-  kReluGradient,
-  kTanhGradient,
-  kSigmoidGradient,
-  kGeluGradient,
-  kFlattenGradient,
-  kSlice,
-  kLrnGradient,
-  kLayerNormGradient,
-  kEmbeddingGradient,
-  kPositionEmbeddingGradient,
-  kAttentionGradient,
-  kMaxPoolGradient,
-  kAvgPoolGradient,
-  kGlobalAvgPoolGradient,
-  kStageOutputGradient,
-  kSoftmaxCrossEntropyGradient,
+#define TY_OP(kind, name) k##kind,
+#include "worker/engine/graph/ops.def"
+#undef TY_OP
 };
-inline constexpr int kOpKinds = static_cast<int>(OpKind::kSoftmaxCrossEntropyGradient) + 1;
 
 struct ConvAttributes {
   int64_t kernel = 1;
@@ -135,9 +96,11 @@ struct PoolAttributes {
   bool count_padding = true;  // in the divisor of an average
 };
 
-struct GeluAttributes {
-  bool tanh_approximation = false;
-};
+// Options that a node has exactly as a layer of a spec has them.
+using AttentionAttributes = layers::Attention;
+using GeluAttributes = layers::Gelu;
+using LayerNormAttributes = layers::LayerNorm;
+using LrnAttributes = layers::Lrn;
 
 struct DropoutAttributes {
   double rate = 0.5;   // of the elements that become zero
@@ -152,21 +115,6 @@ struct ConcatAttributes {
 struct SliceAttributes {
   int64_t first_channel = 0;  // in the input
   bool is_view = false;       // all who read it may do so in the input
-};
-
-struct LrnAttributes {
-  int64_t size = 5;
-  double alpha = 1e-4;
-  double beta = 0.75;
-  double k = 1;
-};
-
-struct LayerNormAttributes {
-  double eps = 1e-5;
-};
-
-struct AttentionAttributes {
-  int64_t heads = 1;
 };
 
 struct LossAttributes {
@@ -265,8 +213,5 @@ Cost GraphCost(const Graph& graph, int64_t rows);
 
 // "conv2d", "max_pool_gradient".
 absl::string_view OpName(OpKind op);
-
-// One line a node, for people.
-std::string RenderGraph(const Graph& graph);
 
 }  // namespace trainyard::engine

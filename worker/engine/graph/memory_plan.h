@@ -40,9 +40,6 @@ struct MemoryPlan {
   std::vector<std::pair<absl::string_view, int64_t>> categories() const;
 };
 
-// A table by category, for people.
-std::string RenderMemoryPlan(const MemoryPlan& plan);
-
 // RESOURCE_EXHAUSTED with the numbers where the plan needs more than `bytes`. `rows_that_fit`: the
 // largest batch that would fit, 0 where none does.
 absl::Status CheckFits(const MemoryPlan& plan, int64_t bytes, int64_t rows_that_fit);

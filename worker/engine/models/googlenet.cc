@@ -40,7 +40,7 @@ absl::StatusOr<Graph> BuildForImagenet(const GooglenetSpec& spec) {
   const auto conv = [&builder](const std::string& name, ValueId x, int64_t channels, int64_t kernel,
                                int64_t stride = 1) {
     x = builder.Conv2d(name + ".conv", x,
-                       {.out_channels = channels,
+                       {.channels = channels,
                         .kernel = kernel,
                         .stride = stride,
                         .padding = kernel / 2,
@@ -78,7 +78,7 @@ absl::StatusOr<Graph> BuildForCifar(const GooglenetSpec& spec) {
   const auto conv = [&builder](const std::string& sequence, int number, ValueId x, int64_t channels,
                                int64_t kernel) {
     x = builder.Conv2d(absl::StrCat(sequence, ".", number), x,
-                       {.out_channels = channels, .kernel = kernel, .padding = kernel / 2});
+                       {.channels = channels, .kernel = kernel, .padding = kernel / 2});
     return builder.Relu(builder.BatchNorm(absl::StrCat(sequence, ".", number + 1), x));
   };
   ValueId x = conv("pre_layers", 0, builder.input(), 192, 3);

@@ -117,9 +117,7 @@ void CpuExecutable::UpdatePlan() {
 std::map<std::string, int64_t> CpuExecutable::CallsByOp() const {
   std::map<std::string, int64_t> calls;
   for (const Call& call : training_programs_.at(options_.max_rows)->calls()) {
-    // "conv1 conv2d+relu"
-    const std::string op = call.name.substr(call.name.rfind(' ') + 1);
-    ++calls[op.substr(0, op.find('+'))];
+    ++calls[call.op];
   }
   return calls;
 }
@@ -156,9 +154,13 @@ absl::StatusOr<Program*> CpuExecutable::Prepare(const StepGraph& step, Programs&
                                exchanged_.reduction()};
     const NumberType type =
         options_.precision == Precision::kBf16 ? NumberType::kBf16 : NumberType::kF32;
-    Compiler(step, layout_, state, rows, options_.max_rows, options_.threads, type, engine_,
-             stream_, weights_, options_.inspect, larger, *program)
-        .Compile();
+    Compile(step, layout_, state,
+            {.rows = rows,
+             .largest_rows = options_.max_rows,
+             .threads = options_.threads,
+             .type = type,
+             .is_guarded = options_.inspect},
+            engine_, stream_, weights_, larger, *program);
     slot = std::move(program);
     last_rows_ = 0;
     GrowArenas(*slot);

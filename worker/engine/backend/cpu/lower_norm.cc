@@ -1,7 +1,7 @@
 // batch_norm by our own kernels, plane by plane: any layout, no workspace. The relu's mask is
 // computed again from the input, or, behind the sum of a residual connection, kept in bits. Sums
 // over planes are taken in double and in one order, whatever the threads.
-#include "worker/engine/backend/cpu/compiler.h"
+#include "worker/engine/backend/cpu/lower_ops.h"
 #include "worker/engine/backend/cpu/norm_planes.h"
 #include "worker/engine/backend/cpu/parallel.h"
 
@@ -13,36 +13,79 @@ int64_t TableBytes(int64_t lanes, int64_t tables) {
   return lanes * tables * int64_t{sizeof(float)};
 }
 
-}  // namespace
-
-Compiler::Place Compiler::FusedInput(const Node& node, int place, const Layout& wanted) {
-  return place > 0 ? PlaceOf(node.inputs[static_cast<size_t>(place)], wanted) : Place{};
+// What a pass fused into the node at this place among the inputs; nothing for place 0.
+Operand FusedInput(Lowering& lowering, const Node& node, int place, const Layout& wanted) {
+  return place > 0 ? lowering.OperandOf(node.inputs[static_cast<size_t>(place)], wanted)
+                   : Operand{};
 }
 
-void Compiler::LowerNorm(const Node& node) {
-  const Layout x_layout = Stored(layout(node.inputs[0]));
-  SetLayout(node.outputs[0], x_layout);
-  const Place x = PlaceOf(node.inputs[0], x_layout);
-  const Place residual = FusedInput(node, node.norm().residual, x_layout);
-  const Place y = OutputPlace(node);
-  const BufferId mean = BufferOf(node.outputs[1]);
-  const BufferId variance = BufferOf(node.outputs[2]);
-  BufferId mask = kNoBuffer;
-  if (residual.buffer != kNoBuffer) {
-    SetLayout(node.outputs[3], x_layout);
-    mask = BufferOf(node.outputs[3]);
-  }
-  const float* weight = Parameter(node.inputs[1]);
-  const float* bias = Parameter(node.inputs[2]);
+BufferId StatisticBuffer(Lowering& lowering, ValueId id) {
+  return lowering.value(id).role == Role::kBuffer
+             ? lowering.program().AddFixedBuffer(lowering.RunningStatistic(id))
+             : lowering.BufferOf(id);
+}
+
+void LowerNormEvaluation(Lowering& lowering, const Node& node) {
+  const Layout x_layout = lowering.Stored(lowering.layout(node.inputs[0]));
+  lowering.SetLayout(node.outputs[0], x_layout);
+  const Operand x = lowering.OperandOf(node.inputs[0], x_layout);
+  const Operand residual = FusedInput(lowering, node, node.norm().residual, x_layout);
+  const Operand y = lowering.OutputOperand(node);
+  const float* weight = lowering.Parameter(node.inputs[1]);
+  const float* bias = lowering.Parameter(node.inputs[2]);
+  // Running, or those of the batch.
+  const BufferId mean = StatisticBuffer(lowering, node.inputs[3]);
+  const BufferId variance = StatisticBuffer(lowering, node.inputs[4]);
   const int64_t lanes = x_layout.blocks() * x_layout.block;
-  // Mean and squared distances of each plane; then scale and shift of each group's lanes.
-  const BufferId moments = AddScratch(TableBytes(rows_ * lanes, 2));
-  const BufferId affine = AddScratch(TableBytes(step_.max_groups * lanes, 2));
-  const int64_t rows = rows_;
-  const int threads = threads_;
+  const BufferId affine = lowering.AddScratch(TableBytes(lowering.step().max_groups * lanes, 2));
+  const int64_t rows = lowering.rows();
+  const int threads = lowering.threads();
   const double eps = node.norm().eps;
   const bool relu = node.relu;
-  Program* program = &program_;
+  Program* program = &lowering.program();
+  auto run = [=]<class T>(RunState& state, const Kernels<T>& kernels) {
+    const Normalization<T> normalization = {kernels,
+                                            x_layout,
+                                            rows,
+                                            *state.groups,
+                                            threads,
+                                            relu,
+                                            At<T>(*program, x, x_layout),
+                                            program->ptr<float>(affine),
+                                            At<T>(*program, residual, x_layout),
+                                            At<T>(*program, y, x_layout),
+                                            nullptr};
+    normalization.FillAffine(weight, bias, program->ptr<float>(mean), program->ptr<float>(variance),
+                             eps);
+    normalization.Run();
+  };
+  lowering.EmitKernels(node, run, {x.buffer, y.buffer, affine, residual.buffer, mean, variance});
+}
+
+void LowerNormOfBatch(Lowering& lowering, const Node& node) {
+  const Layout x_layout = lowering.Stored(lowering.layout(node.inputs[0]));
+  lowering.SetLayout(node.outputs[0], x_layout);
+  const Operand x = lowering.OperandOf(node.inputs[0], x_layout);
+  const Operand residual = FusedInput(lowering, node, node.norm().residual, x_layout);
+  const Operand y = lowering.OutputOperand(node);
+  const BufferId mean = lowering.BufferOf(node.outputs[1]);
+  const BufferId variance = lowering.BufferOf(node.outputs[2]);
+  BufferId mask = kNoBuffer;
+  if (residual.buffer != kNoBuffer) {
+    lowering.SetLayout(node.outputs[3], x_layout);
+    mask = lowering.BufferOf(node.outputs[3]);
+  }
+  const float* weight = lowering.Parameter(node.inputs[1]);
+  const float* bias = lowering.Parameter(node.inputs[2]);
+  const int64_t lanes = x_layout.blocks() * x_layout.block;
+  // Mean and squared distances of each plane; then scale and shift of each group's lanes.
+  const BufferId moments = lowering.AddScratch(TableBytes(lowering.rows() * lanes, 2));
+  const BufferId affine = lowering.AddScratch(TableBytes(lowering.step().max_groups * lanes, 2));
+  const int64_t rows = lowering.rows();
+  const int threads = lowering.threads();
+  const double eps = node.norm().eps;
+  const bool relu = node.relu;
+  Program* program = &lowering.program();
   auto run = [=]<class T>(RunState& state, const Kernels<T>& kernels) {
     const int64_t block = x_layout.block;
     const Planes<T> from = At<T>(*program, x, x_layout);
@@ -71,87 +114,53 @@ void Compiler::LowerNorm(const Node& node) {
                              eps);
     normalization.Run();
   };
-  EmitKernels(node, run,
-              {x.buffer, y.buffer, mean, variance, moments, affine, residual.buffer, mask});
+  lowering.EmitKernels(
+      node, run, {x.buffer, y.buffer, mean, variance, moments, affine, residual.buffer, mask});
 }
 
-BufferId Compiler::StatisticBuffer(ValueId id) {
-  return value(id).role == Role::kBuffer ? program_.AddFixedBuffer(RunningStatistic(id))
-                                         : BufferOf(id);
+}  // namespace
+
+void LowerBatchNorm(Lowering& lowering, const Node& node) {
+  if (node.norm().batch_statistics) {
+    LowerNormOfBatch(lowering, node);
+  } else {
+    LowerNormEvaluation(lowering, node);
+  }
 }
 
-void Compiler::LowerNormEvaluation(const Node& node) {
-  const Layout x_layout = Stored(layout(node.inputs[0]));
-  SetLayout(node.outputs[0], x_layout);
-  const Place x = PlaceOf(node.inputs[0], x_layout);
-  const Place residual = FusedInput(node, node.norm().residual, x_layout);
-  const Place y = OutputPlace(node);
-  const float* weight = Parameter(node.inputs[1]);
-  const float* bias = Parameter(node.inputs[2]);
-  // Running, or those of the batch.
-  const BufferId mean = StatisticBuffer(node.inputs[3]);
-  const BufferId variance = StatisticBuffer(node.inputs[4]);
-  const int64_t lanes = x_layout.blocks() * x_layout.block;
-  const BufferId affine = AddScratch(TableBytes(step_.max_groups * lanes, 2));
-  const int64_t rows = rows_;
-  const int threads = threads_;
-  const double eps = node.norm().eps;
-  const bool relu = node.relu;
-  Program* program = &program_;
-  auto run = [=]<class T>(RunState& state, const Kernels<T>& kernels) {
-    const Normalization<T> normalization = {kernels,
-                                            x_layout,
-                                            rows,
-                                            *state.groups,
-                                            threads,
-                                            relu,
-                                            At<T>(*program, x, x_layout),
-                                            program->ptr<float>(affine),
-                                            At<T>(*program, residual, x_layout),
-                                            At<T>(*program, y, x_layout),
-                                            nullptr};
-    normalization.FillAffine(weight, bias, program->ptr<float>(mean), program->ptr<float>(variance),
-                             eps);
-    normalization.Run();
-  };
-  EmitKernels(node, run, {x.buffer, y.buffer, affine, residual.buffer, mean, variance});
-}
-
-void Compiler::LowerNormGradient(const Node& node) {
-  const Layout x_layout = Stored(layout(node.inputs[1]));
-  const Place dy = PlaceOf(node.inputs[0], x_layout);
-  const Place x = PlaceOf(node.inputs[1], x_layout);
-  const float* weight = Parameter(node.inputs[2]);
-  const BufferId mean = BufferOf(node.inputs[3]);
-  const BufferId variance = BufferOf(node.inputs[4]);
+void LowerBatchNormGradient(Lowering& lowering, const Node& node) {
+  const Layout x_layout = lowering.Stored(lowering.layout(node.inputs[1]));
+  const Operand dy = lowering.OperandOf(node.inputs[0], x_layout);
+  const Operand x = lowering.OperandOf(node.inputs[1], x_layout);
+  const float* weight = lowering.Parameter(node.inputs[2]);
+  const BufferId mean = lowering.BufferOf(node.inputs[3]);
+  const BufferId variance = lowering.BufferOf(node.inputs[4]);
   const NormAttributes& norm = node.norm();
   const float* bias =
-      norm.bias > 0 ? Parameter(node.inputs[static_cast<size_t>(norm.bias)]) : nullptr;
+      norm.bias > 0 ? lowering.Parameter(node.inputs[static_cast<size_t>(norm.bias)]) : nullptr;
   const BufferId mask =
-      norm.mask > 0 ? BufferOf(node.inputs[static_cast<size_t>(norm.mask)]) : kNoBuffer;
-  const Place second = FusedInput(node, norm.second_gradient, x_layout);
-  const Place addend = FusedInput(node, norm.addend, x_layout);
-  Place g;
+      norm.mask > 0 ? lowering.BufferOf(node.inputs[static_cast<size_t>(norm.mask)]) : kNoBuffer;
+  const Operand second = FusedInput(lowering, node, norm.second_gradient, x_layout);
+  const Operand addend = FusedInput(lowering, node, norm.addend, x_layout);
+  Operand g;
   if (mask != kNoBuffer) {
-    SetLayout(node.outputs[3], x_layout);
-    g = OutputPlace(node, 3);
+    lowering.SetLayout(node.outputs[3], x_layout);
+    g = lowering.OutputOperand(node, 3);
   }
-  Place dx;
+  Operand dx;
   if (node.outputs[0] != kNoValue) {
-    SetLayout(node.outputs[0], x_layout);
-    dx = OutputPlace(node);
+    lowering.SetLayout(node.outputs[0], x_layout);
+    dx = lowering.OutputOperand(node);
   }
-  const ReductionEntry weight_entry = GradientEntry(node.outputs[1]);
-  const ReductionEntry bias_entry = GradientEntry(node.outputs[2]);
-  float* weight_sums = state_.reduction + weight_entry.offset;
-  float* bias_sums = state_.reduction + bias_entry.offset;
+  float* weight_sums = lowering.GradientSums(node.outputs[1]);
+  float* bias_sums = lowering.GradientSums(node.outputs[2]);
   const int64_t lanes = x_layout.blocks() * x_layout.block;
-  const BufferId sums = AddScratch(TableBytes(rows_ * lanes, 2));
-  const BufferId tables = AddScratch(TableBytes(step_.max_groups * lanes, 6));
-  const int64_t rows = rows_;
-  const int threads = threads_;
+  const BufferId sums = lowering.AddScratch(TableBytes(lowering.rows() * lanes, 2));
+  const BufferId tables = lowering.AddScratch(TableBytes(lowering.step().max_groups * lanes, 6));
+  const int64_t rows = lowering.rows();
+  const int threads = lowering.threads();
   const double eps = norm.eps;
-  Program* program = &program_;
+  Program* program = &lowering.program();
   auto run = [=]<class T>(RunState& state, const Kernels<T>& kernels) {
     const NormGradient<T> gradient = {kernels,
                                       x_layout,
@@ -181,9 +190,9 @@ void Compiler::LowerNormGradient(const Node& node) {
       gradient.WriteInputGradient();
     }
   };
-  EmitKernels(node, run,
-              {dy.buffer, x.buffer, mean, variance, sums, tables, mask, second.buffer,
-               addend.buffer, g.buffer, dx.buffer});
+  lowering.EmitKernels(node, run,
+                       {dy.buffer, x.buffer, mean, variance, sums, tables, mask, second.buffer,
+                        addend.buffer, g.buffer, dx.buffer});
 }
 
 }  // namespace trainyard::engine::cpu

@@ -38,7 +38,8 @@ struct RunState {
 };
 
 struct Call {
-  std::string name;  // "conv1 conv2d"
+  std::string name;  // "conv1 conv2d+relu", for people
+  std::string op;    // "conv2d"; "reorder" or "copy" for calls that change how a value lies
   std::function<void(RunState&)> run;
   double flops = 0;
   // The reduction arena is final up to here after this call; 0: nothing new.

@@ -17,7 +17,7 @@ Unary UnaryOf(const Node& node) {
     case OpKind::kSigmoidGradient:
       return Unary::kSigmoid;
     default:
-      return node.gelu().tanh_approximation ? Unary::kGeluTanh : Unary::kGelu;
+      return node.gelu().tanh ? Unary::kGeluTanh : Unary::kGelu;
   }
 }
 

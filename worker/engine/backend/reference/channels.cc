@@ -1,8 +1,8 @@
+// Ops over the channels of a row, as plain loops.
 #include <algorithm>
 #include <cmath>
 
-#include "common/base/check.h"
-#include "worker/engine/backend/reference/families.h"
+#include "worker/engine/backend/reference/kernels.h"
 #include "worker/engine/graph/dropout.h"
 
 namespace trainyard::engine::reference {
@@ -108,25 +108,10 @@ void LrnGradient(const Operands<T>& o) {
 
 }  // namespace
 
-template <class T>
-void RunChannels(const Operands<T>& o) {
-  switch (o.node.op) {
-    case OpKind::kDropout:
-      return Dropout(o);
-    case OpKind::kConcat:
-      return Concat(o);
-    case OpKind::kSlice:
-      return Slice(o);
-    case OpKind::kLrn:
-      return Lrn(o);
-    case OpKind::kLrnGradient:
-      return LrnGradient(o);
-    default:
-      CheckFailed(__FILE__, __LINE__, "no op over channels");
-  }
-}
-
-template void RunChannels<float>(const Operands<float>&);
-template void RunChannels<double>(const Operands<double>&);
+TY_REFERENCE_OP(Dropout, Dropout);
+TY_REFERENCE_OP(Concat, Concat);
+TY_REFERENCE_OP(Slice, Slice);
+TY_REFERENCE_OP(Lrn, Lrn);
+TY_REFERENCE_OP(LrnGradient, LrnGradient);
 
 }  // namespace trainyard::engine::reference

@@ -1,9 +1,9 @@
+// Ops over sequences, as plain loops: layer_norm, embeddings and attention.
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "common/base/check.h"
-#include "worker/engine/backend/reference/families.h"
+#include "worker/engine/backend/reference/kernels.h"
 
 namespace trainyard::engine::reference {
 namespace {
@@ -199,31 +199,13 @@ void AttentionGradient(const Operands<T>& o) {
 
 }  // namespace
 
-template <class T>
-void RunSequence(const Operands<T>& o) {
-  switch (o.node.op) {
-    case OpKind::kLayerNorm:
-      return LayerNorm(o);
-    case OpKind::kLayerNormGradient:
-      return LayerNormGradient(o);
-    case OpKind::kEmbedding:
-      return Embedding(o);
-    case OpKind::kEmbeddingGradient:
-      return EmbeddingGradient(o);
-    case OpKind::kPositionEmbedding:
-      return PositionEmbedding(o);
-    case OpKind::kPositionEmbeddingGradient:
-      return PositionEmbeddingGradient(o);
-    case OpKind::kAttention:
-      return Attention(o);
-    case OpKind::kAttentionGradient:
-      return AttentionGradient(o);
-    default:
-      CheckFailed(__FILE__, __LINE__, "no op over sequences");
-  }
-}
-
-template void RunSequence<float>(const Operands<float>&);
-template void RunSequence<double>(const Operands<double>&);
+TY_REFERENCE_OP(LayerNorm, LayerNorm);
+TY_REFERENCE_OP(LayerNormGradient, LayerNormGradient);
+TY_REFERENCE_OP(Embedding, Embedding);
+TY_REFERENCE_OP(EmbeddingGradient, EmbeddingGradient);
+TY_REFERENCE_OP(PositionEmbedding, PositionEmbedding);
+TY_REFERENCE_OP(PositionEmbeddingGradient, PositionEmbeddingGradient);
+TY_REFERENCE_OP(Attention, Attention);
+TY_REFERENCE_OP(AttentionGradient, AttentionGradient);
 
 }  // namespace trainyard::engine::reference

@@ -45,8 +45,8 @@ void Gradient(Autodiff& autodiff, const Node& node) {
 
 }  // namespace
 
-const OpDefinition kAttentionDefinition = {"attention", ForwardFlops, Gradient};
-const OpDefinition kAttentionGradientDefinition = {"attention_gradient", GradientFlops, nullptr};
+const OpDefinition kAttentionDefinition = {.flops = ForwardFlops, .gradient = Gradient};
+const OpDefinition kAttentionGradientDefinition = {.flops = GradientFlops};
 
 ValueId GraphBuilder::Attention(ValueId x, int64_t heads) {
   const std::string name = AutoName("attention");

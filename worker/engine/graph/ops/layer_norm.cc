@@ -8,10 +8,11 @@
 #include "worker/engine/graph/ops/ops.h"
 
 namespace trainyard::engine {
-const OpDefinition kLayerNormDefinition = {"layer_norm", FlopsPerElement<8>,
-                                           EmitNormGradient<OpKind::kLayerNormGradient>};
-const OpDefinition kLayerNormGradientDefinition = {"layer_norm_gradient", FlopsPerElement<14>,
-                                                   nullptr};
+
+const OpDefinition kLayerNormDefinition = {
+    .flops = FlopsPerElement<8>, .gradient = EmitNormGradient<OpKind::kLayerNormGradient>};
+const OpDefinition kLayerNormGradientDefinition = {.flops = FlopsPerElement<14>,
+                                                   .overwrites = OverFirstInput};
 
 ValueId GraphBuilder::LayerNorm(absl::string_view name, ValueId x, double eps) {
   if (!CheckNewLayer(name) || !CheckFeatures(name, x)) {

@@ -39,10 +39,10 @@ void Gradient(Autodiff& autodiff, const Node& node) {
 
 }  // namespace
 
-const OpDefinition kLrnDefinition = {"lrn", ForwardFlops, Gradient};
-const OpDefinition kLrnGradientDefinition = {"lrn_gradient", GradientFlops, nullptr};
+const OpDefinition kLrnDefinition = {.flops = ForwardFlops, .gradient = Gradient};
+const OpDefinition kLrnGradientDefinition = {.flops = GradientFlops};
 
-ValueId GraphBuilder::Lrn(ValueId x, const LrnOptions& options) {
+ValueId GraphBuilder::Lrn(ValueId x, const layers::Lrn& options) {
   const std::string name = AutoName("lrn");
   if (!CheckInput(name, x, 3)) {
     return kNoValue;
@@ -56,12 +56,7 @@ ValueId GraphBuilder::Lrn(ValueId x, const LrnOptions& options) {
                                    "; expected a window in [1, ", kMaxSize,
                                    "], alpha and beta not negative, k above 0"));
   }
-  return AddNode({OpKind::kLrn,
-                  name,
-                  {x},
-                  {},
-                  LrnAttributes{options.size, options.alpha, options.beta, options.k}},
-                 shape(x));
+  return AddNode({OpKind::kLrn, name, {x}, {}, options}, shape(x));
 }
 
 }  // namespace trainyard::engine

@@ -24,7 +24,7 @@ constexpr int kSteps = 25;
 // Matrices (one larger than a block of the cpu backend), biases, and a norm.
 Graph Model() {
   GraphBuilder b({2, 6, 6});
-  ValueId x = b.Conv2d("conv", b.input(), {.out_channels = 3, .kernel = 3});
+  ValueId x = b.Conv2d("conv", b.input(), {.channels = 3, .kernel = 3});
   x = b.Relu(b.BatchNorm("bn", x));
   x = b.Tanh(b.Linear("fc1", b.Flatten(x), 120));
   b.SoftmaxCrossEntropy(b.Linear("fc2", x, 4));
