@@ -24,12 +24,6 @@ bool ReadsSeveral(const Kind& kind) {
   return plain != nullptr && (*plain == Plain::kAdd || *plain == Plain::kConcat);
 }
 
-bool HasWeights(const Kind& kind) {
-  return std::holds_alternative<Conv2d>(kind) || std::holds_alternative<Linear>(kind) ||
-         std::holds_alternative<BatchNorm>(kind) || std::holds_alternative<LayerNorm>(kind) ||
-         std::holds_alternative<Embedding>(kind) || kind == Kind(Plain::kPositionEmbedding);
-}
-
 class Planner {
  public:
   Planner(const Stack& stack, absl::string_view path, std::vector<FieldViolation>& violations)

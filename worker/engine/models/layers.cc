@@ -54,6 +54,11 @@ class LayerBuilder {
   ValueId operator()(const layers::Attention& attention) const {
     return builder_.Attention(x_, attention.heads);
   }
+  // Kinds that the builder takes as a spec has them.
+  template <class Options>
+  ValueId operator()(const Options& options) const {
+    return builder_.Layer(name_, x_, options);
+  }
   ValueId operator()(layers::Plain plain) const {
     switch (plain) {
       case layers::Plain::kRelu:
