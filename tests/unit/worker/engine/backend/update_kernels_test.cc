@@ -74,7 +74,7 @@ Results RunAll(const UpdateKernels& kernels) {
             break;
           default:
             is_finite = kernels.lamb_moments(rule, block, &squares[0], &squares[1]);
-            kernels.lamb_apply(rule, block);
+            kernels.lamb(rule, block);
         }
         EXPECT_TRUE(is_finite);
         EXPECT_EQ(gradient, Floats(kCount, 0.0f));

@@ -281,28 +281,9 @@ Job MakeJob(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateM
           .end = memory.gradient_elements};
 }
 
-void LaunchElementwise(const Job& job, cudaStream_t stream) {
-  if (job.spec.rule == Rule::kAdamW) {
-    LaunchUpdate<Pass::kAdamW>(job, stream);
-  } else {
-    LaunchUpdate<Pass::kSgd>(job, stream);
-  }
-}
-
-}  // namespace
-
-int64_t UpdateWorkspace(const OptimizerSpec&, int64_t segments, int64_t chunks) {
-  return kProgressBytes + chunks * int64_t{sizeof(ChunkSums)} + segments * int64_t{sizeof(double)};
-}
-
-void Update(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateMemory& memory,
-            cudaStream_t stream) {
-  const Job job = MakeJob(spec, tables, memory);
-  if (job.is_surveyed) {
-    const int64_t blocks = tables.chunk_count > 0 ? tables.chunk_count : 1;
-    Launch(SurveyKernel, dim3(static_cast<unsigned>(blocks)), dim3(kUpdateThreads), 0, stream, job);
-  }
-  switch (spec.rule) {
+// All passes over the parameters.
+void LaunchRule(const Job& job, cudaStream_t stream) {
+  switch (job.spec.rule) {
     case Rule::kSgd:
       LaunchUpdate<Pass::kSgd>(job, stream);
       return;
@@ -319,6 +300,22 @@ void Update(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateM
   }
 }
 
+}  // namespace
+
+int64_t UpdateWorkspace(const OptimizerSpec&, int64_t segments, int64_t chunks) {
+  return kProgressBytes + chunks * int64_t{sizeof(ChunkSums)} + segments * int64_t{sizeof(double)};
+}
+
+void Update(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateMemory& memory,
+            cudaStream_t stream) {
+  const Job job = MakeJob(spec, tables, memory);
+  if (job.is_surveyed) {
+    const int64_t blocks = tables.chunk_count > 0 ? tables.chunk_count : 1;
+    Launch(SurveyKernel, dim3(static_cast<unsigned>(blocks)), dim3(kUpdateThreads), 0, stream, job);
+  }
+  LaunchRule(job, stream);
+}
+
 void UpdatePart(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateMemory& memory,
                 const UpdateRangeOf& range, cudaStream_t stream) {
   if (range.chunks == 0) {
@@ -330,14 +327,14 @@ void UpdatePart(const OptimizerSpec& spec, const UpdateTables& tables, const Upd
   job.begin = range.begin;
   job.end = range.end;
   job.ends = false;
-  LaunchElementwise(job, stream);
+  LaunchRule(job, stream);
 }
 
 void FinishParts(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateMemory& memory,
                  cudaStream_t stream) {
   Job job = MakeJob(spec, tables, memory);
   job.chunks = 0;
-  LaunchElementwise(job, stream);
+  LaunchRule(job, stream);
 }
 
 void AddLeft(const float* left, float* sums, int64_t count, cudaStream_t stream) {

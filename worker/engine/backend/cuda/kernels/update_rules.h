@@ -1,4 +1,4 @@
-// The numbers of one update as the device computes them (optim/optimizer.h has the rules and
+// The numbers of one update as the device computes them (optim/rules.def has the rules and their
 // sources), and the rules for one element. The order of operations is the CPU backend's.
 #pragma once
 
@@ -20,11 +20,8 @@ struct Rates {
   double gradient_scale;  // of the clipping, over the loss scale
 };
 
-constexpr bool IsAdam(Rule rule) {
-  return rule == Rule::kAdamW || rule == Rule::kLamb;
-}
 constexpr bool KeepsCount(const OptimizerSpec& spec) {
-  return IsAdam(spec.rule) || spec.ema_decay > 0;
+  return KeepsMoments(spec.rule) || spec.ema_decay > 0;
 }
 
 __device__ inline float NextUpdate(float count) {
@@ -42,7 +39,7 @@ __device__ inline Rates ComputeRates(const OptimizerSpec& spec, float update, do
   }
   rates.gradient_scale /= loss_scale;
   const double t = update;
-  if (IsAdam(spec.rule)) {
+  if (KeepsMoments(spec.rule)) {
     rates.first_correction = static_cast<float>(1 / (1 - pow(spec.beta1, t)));
     rates.second_correction = static_cast<float>(1 / (1 - pow(spec.beta2, t)));
   }
