@@ -14,8 +14,9 @@ const std::vector<Floor>& Floors() {
   static const auto* floors = new std::vector<Floor>{
       // F0 words
       {"common/base", {}},
+      {"common/datasets", {}},
       {"common/layers", {"common/base"}},
-      {"common/spec", {"common/base", "common/layers", "trainyard/v1"}},
+      {"common/spec", {"common/base", "common/datasets", "common/layers", "trainyard/v1"}},
       {"common/rpc", {"common/base", "trainyard/v1"}},
       // Server
       {"server/core", {"common/base"}},
@@ -26,8 +27,8 @@ const std::vector<Floor>& Floors() {
         "trainyard/v1"}},
       {"server", {"common", "server", "trainyard/v1"}},
       // Worker
-      {"worker/run_dir", {"common/base", "common/layers"}},
-      {"worker/data", {"common/base"}},
+      {"worker/run_dir", {"common/base"}},
+      {"worker/data", {"common/base", "common/datasets"}},
       {"worker/checkpoint", {"common/base"}},
       {"worker/parallel", {"common/base", "worker/run_dir"}},
       {"worker/engine/graph", {"common/base", "common/layers"}},
@@ -36,9 +37,10 @@ const std::vector<Floor>& Floors() {
        {"common/base", "common/layers", "worker/engine/graph", "worker/engine/optim",
         "worker/engine/backend"}},
       {"worker/engine/backend", {"common/base", "worker/engine/graph", "worker/engine/optim"}},
+      // Of the worker, the trainer alone reads the spec as protobuf: docs/adr/0010-one-schema.md.
       {"worker/trainer",
-       {"common/base", "worker/run_dir", "worker/data", "worker/checkpoint", "worker/parallel",
-        "worker/engine"}},
+       {"common/base", "common/datasets", "common/spec", "trainyard/v1", "worker/run_dir",
+        "worker/data", "worker/checkpoint", "worker/parallel", "worker/engine"}},
       {"worker/supervisor", {"common/base", "worker/run_dir"}},
       {"worker/agent",
        {"common/base", "common/rpc", "worker/run_dir", "worker/checkpoint", "trainyard/v1"}},
@@ -94,7 +96,7 @@ const std::vector<Library>& Libraries() {
        {"common/spec", "worker/run_dir", "worker/checkpoint", "worker/engine/backend/cuda/dnn",
         "worker/trainer", "worker/agent", "client", "tests"}},
       {"cuda",
-        {"worker/engine/backend/cuda", "worker/parallel/nccl", "worker/parallel/staged", "tests"}},
+       {"worker/engine/backend/cuda", "worker/parallel/nccl", "worker/parallel/staged", "tests"}},
       {"cudnn", {"worker/engine/backend/cuda/dnn", "worker/engine/backend/cuda/probe", "tests"}},
       {"cublasLt.h", {"worker/engine/backend/cuda/blas", "tests/testing/cuda_on_cpu"}},
       {"nccl.h", {"worker/parallel/nccl", "tests/testing/cuda_on_cpu"}},

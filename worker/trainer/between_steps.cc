@@ -8,6 +8,7 @@
 #include "common/base/status_macros.h"
 #include "worker/trainer/evaluation.h"
 #include "worker/trainer/hosting_plan.h"
+#include "worker/trainer/spec.h"
 #include "worker/trainer/train_loop.h"
 
 namespace trainyard::trainer {
@@ -18,18 +19,18 @@ using run_dir::Progress;
 // Other ranks may load or evaluate longer than this one.
 constexpr absl::Duration kEvaluationTimeout = absl::Minutes(10);
 
-bool IsDue(const run_dir::IntervalSpec& every, int64_t step, int64_t steps_per_epoch) {
-  if (every.epochs > 0) return step % (every.epochs * steps_per_epoch) == 0;
-  return every.steps > 0 && step % every.steps == 0;
+bool IsDue(const v1::Interval& every, int64_t step, int64_t steps_per_epoch) {
+  if (every.has_epochs()) return step % (every.epochs() * steps_per_epoch) == 0;
+  return every.has_steps() && step % every.steps() == 0;
 }
 
 // By rank; of bitwise runs by replica, so that batches and sums are the same whoever hosts it.
 EvaluationShares SharesOf(const Training& training) {
   const int host = static_cast<int>(training.host());
   // The last stage has the sums.
-  const bool counts =
-      !training.pipeline.has_value() || training.pipeline->stage + 1 == training.spec.stages.count;
-  if (training.spec.train.is_bitwise) {
+  const bool counts = !training.pipeline.has_value() ||
+                      training.pipeline->stage + 1 == training.spec.stages().count();
+  if (IsBitwise(training.spec)) {
     return {.parts = training.identity.replicas,
             .mine = training.hosting[training.host()],
             .counts = counts};
@@ -47,7 +48,7 @@ absl::Status TrainLoop::AfterStep() {
   if (test_data_ == nullptr && !loading_test_data_.valid()) {
     // After the first step, which it would delay.
     loading_test_data_ = std::async(std::launch::async, [this] {
-      return data::OpenDataset(training_.spec.data.dataset, data::Split::kTest,
+      return data::OpenDataset(training_.spec.data().dataset(), data::Split::kTest,
                                training_.dataset_options);
     });
   }
@@ -57,9 +58,9 @@ absl::Status TrainLoop::AfterStep() {
     TY_RETURN_IF_ERROR(TestData().status());
   }
   const bool is_evaluation_due =
-      is_last || agreed_.evaluate || IsDue(training_.spec.evaluate_every, step_, per_epoch);
+      is_last || agreed_.evaluate || IsDue(training_.spec.evaluate().every(), step_, per_epoch);
   const bool is_checkpoint_due =
-      agreed_.checkpoint || IsDue(training_.spec.checkpoint_every, step_, per_epoch);
+      agreed_.checkpoint || IsDue(training_.spec.checkpoint().every(), step_, per_epoch);
   TY_RETURN_IF_ERROR(MoveReplicas(is_checkpoint_due));
   // What is recorded of a step comes after all metrics up to it.
   if (is_evaluation_due || is_checkpoint_due || agreed_.stop) {
@@ -104,7 +105,7 @@ absl::StatusOr<const data::Dataset*> TrainLoop::TestData() {
       TY_ASSIGN_OR_RETURN(test_data_, loading_test_data_.get());
     } else {
       TY_ASSIGN_OR_RETURN(test_data_,
-                          data::OpenDataset(training_.spec.data.dataset, data::Split::kTest,
+                          data::OpenDataset(training_.spec.data().dataset(), data::Split::kTest,
                                             training_.dataset_options));
     }
   }
@@ -117,14 +118,14 @@ absl::Status TrainLoop::EvaluateTestSplit() {
   // The first batch; each tells of the next one.
   TY_RETURN_IF_ERROR(reporter_.Promise(pace_.Silence(pace_.CollectiveLimit())));
   SetTimeout(kEvaluationTimeout);
-  if (training_.spec.optimizer.ema_decay > 0) TY_RETURN_IF_ERROR(GatherState());
+  if (training_.spec.optimizer().ema_decay() > 0) TY_RETURN_IF_ERROR(GatherState());
   RecordedEvaluation record{.metrics = {},
                             .data_digest = dataset->digest(),
                             .backend = training_.backend,
                             .ranks = SharesOf(training_).parts,
                             .threads = training_.threads};
   TY_RETURN_IF_ERROR(EvaluateWeights(*dataset, "test.", record));
-  if (training_.spec.optimizer.ema_decay > 0) {
+  if (training_.spec.optimizer().ema_decay() > 0) {
     TY_RETURN_IF_ERROR(executable_.ExchangeAverages());
     TY_RETURN_IF_ERROR(EvaluateWeights(*dataset, "test.ema_", record));
     TY_RETURN_IF_ERROR(executable_.ExchangeAverages());
@@ -150,7 +151,7 @@ absl::Status TrainLoop::EvaluateWeights(const data::Dataset& dataset, absl::stri
                }));
   record.samples = result.samples;
   record.skipped = result.skipped;
-  for (const auto& [name, value] : EvaluationMetrics(result, prefix, training_.spec.model)) {
+  for (const auto& [name, value] : EvaluationMetrics(result, prefix, training_.spec.model())) {
     metrics_[name] = record.metrics[name] = value;
     if (step_ > training_.first_step) reporter_.AddMetric(step_, name, value);
   }

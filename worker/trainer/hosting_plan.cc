@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "worker/trainer/spec.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -32,7 +33,7 @@ parallel::Group RanksOfStage(const std::string& name, int stage, int stages, int
 parallel::Group Summands(const std::string& name, const Training& training,
                          const parallel::Hosting& hosting) {
   if (!training.pipeline.has_value()) return AllRanks(name, hosting);
-  return RanksOfStage(name, training.pipeline->stage, training.spec.stages.count,
+  return RanksOfStage(name, training.pipeline->stage, training.spec.stages().count(),
                       static_cast<int>(hosting.size()));
 }
 
@@ -68,14 +69,14 @@ parallel::ExchangePlan PlanExchange(int replicas, const parallel::Hosting& hosti
 }
 
 std::vector<int> TermSlots(const Training& training, const parallel::Hosting& hosting) {
-  if (!training.spec.train.is_bitwise) return {-1};
+  if (!IsBitwise(training.spec)) return {-1};
   return parallel::PlanLocalSums(training.identity.replicas, hosting[training.host()]).term_slots;
 }
 
 absl::Status SetHosting(Training& training, const parallel::Hosting& hosting) {
   const parallel::ReplicaRange hosted = hosting[training.host()];
   const int replicas = training.identity.replicas;
-  if (training.spec.train.is_bitwise) {
+  if (IsBitwise(training.spec)) {
     training.sums = parallel::PlanLocalSums(replicas, hosted);
     if (training.sums->slots > 0 && training.executable->sums(0).empty()) {
       return absl::UnimplementedError(
@@ -84,9 +85,8 @@ absl::Status SetHosting(Training& training, const parallel::Hosting& hosting) {
     }
   }
   if (training.exchange != nullptr) {
-    TY_RETURN_IF_ERROR(
-        training.exchange->SetPlan(PlanExchange(replicas, hosting, training.spec.train.is_bitwise),
-                                   TermSlots(training, hosting)));
+    TY_RETURN_IF_ERROR(training.exchange->SetPlan(
+        PlanExchange(replicas, hosting, IsBitwise(training.spec)), TermSlots(training, hosting)));
   }
   training.plan = training.plan.WithHosted(hosted);
   training.hosting = hosting;

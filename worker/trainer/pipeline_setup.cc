@@ -14,6 +14,7 @@
 #include "worker/trainer/hosting_plan.h"
 #include "worker/trainer/memory.h"
 #include "worker/trainer/model_setup.h"
+#include "worker/trainer/spec.h"
 #include "worker/trainer/stage_plan.h"
 #include "worker/trainer/training.h"
 
@@ -24,17 +25,17 @@ namespace {
 constexpr MachineSpeed kCommonMachine = {.flops_per_second = 1e11, .bytes_per_second = 1e10};
 
 // Where rows are coupled, or sums have one order, a replica is computed as one microbatch.
-bool ComputesReplicasAlone(const run_dir::TrainingSpec& spec, const engine::Graph& model) {
-  return CouplesRows(model) || spec.train.is_bitwise;
+bool ComputesReplicasAlone(const v1::JobSpec& spec, const engine::Graph& model) {
+  return CouplesRows(model) || IsBitwise(spec);
 }
 
 }  // namespace
 
 absl::Status CompileStage(const run_dir::Assignment& assignment, bool shares_memory,
                           Training& training) {
-  run_dir::TrainingSpec spec = training.spec;
-  spec.devices = assignment.world_size;
-  const int stages = spec.stages.count;
+  v1::JobSpec spec = training.spec;
+  spec.mutable_devices()->set_count(assignment.world_size);
+  const int stages = spec.stages().count();
   const int stage = training.rank % stages;
   TY_ASSIGN_OR_RETURN(const PipelinePlan plan, PlanStages(spec, {.backend = assignment.backend,
                                                                  .threads = training.threads,
@@ -56,10 +57,10 @@ absl::Status CompileStage(const run_dir::Assignment& assignment, bool shares_mem
   const bool is_alone = ComputesReplicasAlone(spec, model.graph);
   const int64_t rows =
       is_alone
-          ? parallel::ReplicaRows(spec.train.global_batch, 0, training.identity.replicas).size()
+          ? parallel::ReplicaRows(spec.train().global_batch(), 0, training.identity.replicas).size()
           : model.hosted_rows;
   model.options.max_groups = 1;
-  const PipelineOptions options = {.schedule = ScheduleOf(spec.stages.schedule),
+  const PipelineOptions options = {.schedule = ScheduleOf(spec.stages().schedule()),
                                    .stages = stages,
                                    .stage = stage,
                                    .microbatches = is_alone ? 1 : plan.microbatches,
@@ -98,7 +99,7 @@ absl::Status CompileStage(const run_dir::Assignment& assignment, bool shares_mem
 absl::Status JoinPipeline(Training& training) {
   PipelinePlace& place = *training.pipeline;
   const parallel::ConnectGroup& connect = training.communicators.connect_group;
-  const int stages = training.spec.stages.count;
+  const int stages = training.spec.stages().count();
   TY_ASSIGN_OR_RETURN(PipelineLinks links,
                       ConnectNeighbours(connect, place.pipeline * stages, stages, place.stage));
   place.executable->Connect(std::move(links));

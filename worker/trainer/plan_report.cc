@@ -13,6 +13,7 @@
 #include "worker/engine/graph/render_dot.h"
 #include "worker/trainer/memory.h"
 #include "worker/trainer/plan_text.h"
+#include "worker/trainer/spec.h"
 #include "worker/trainer/stage_plan.h"
 
 namespace trainyard::trainer {
@@ -143,7 +144,7 @@ int64_t CountParameters(const engine::Graph& graph) {
   return parameters;
 }
 
-absl::StatusOr<std::string> Dot(const run_dir::TrainingSpec& spec, const CompileTarget& target,
+absl::StatusOr<std::string> Dot(const v1::JobSpec& spec, const CompileTarget& target,
                                 const PlanOptions& options) {
   TY_ASSIGN_OR_RETURN(PreparedModel model, PrepareModel(spec, target));
   TY_RETURN_IF_ERROR(SwitchOff(options.without, model.options.passes));
@@ -151,21 +152,20 @@ absl::StatusOr<std::string> Dot(const run_dir::TrainingSpec& spec, const Compile
                            model.options.max_rows);
 }
 
-CompileTarget TargetOf(const run_dir::TrainingSpec& spec, const PlanOptions& options) {
+CompileTarget TargetOf(const v1::JobSpec& spec, const PlanOptions& options) {
   return {.backend = options.backend,
           .rank = 0,
-          .world_size = spec.devices,
+          .world_size = spec.devices().count(),
           .threads = options.threads};
 }
 
 // Where each device holds a stage.
-absl::StatusOr<std::string> ReportPipeline(const run_dir::TrainingSpec& spec,
-                                           const PlanOptions& options) {
+absl::StatusOr<std::string> ReportPipeline(const v1::JobSpec& spec, const PlanOptions& options) {
   StagePlanOptions planning = {.backend = options.backend,
                                .threads = options.threads,
                                .memory_bytes = options.memory_bytes > 0
                                                    ? options.memory_bytes
-                                                   : AllowedMemory() / spec.devices};
+                                                   : AllowedMemory() / spec.devices().count()};
   if (options.measures_machine) {
     TY_ASSIGN_OR_RETURN(planning.machine, MeasureMachine(options.backend, options.threads));
   }
@@ -197,21 +197,20 @@ double StepReport::samples_per_second() const {
   return seconds > 0 ? static_cast<double>(global_batch) / seconds : 0;
 }
 
-absl::StatusOr<StepReport> MakeStepReport(const run_dir::TrainingSpec& spec,
-                                          const PlanOptions& options) {
+absl::StatusOr<StepReport> MakeStepReport(const v1::JobSpec& spec, const PlanOptions& options) {
   CompileTarget target = TargetOf(spec, options);
   const int64_t limit =
-      options.memory_bytes > 0 ? options.memory_bytes : AllowedMemory() / spec.devices;
+      options.memory_bytes > 0 ? options.memory_bytes : AllowedMemory() / spec.devices().count();
   TY_ASSIGN_OR_RETURN(target.replicas_at_once, ReplicasAtOnce(spec, target, limit));
   TY_ASSIGN_OR_RETURN(PreparedModel model, PrepareModel(spec, target));
   TY_RETURN_IF_ERROR(SwitchOff(options.without, model.options.passes));
   TY_ASSIGN_OR_RETURN(const auto backend, engine::MakeBackend(options.backend));
   TY_ASSIGN_OR_RETURN(const engine::CompilePlan plan, PlanPrepared(model, *backend, target.rank));
-  StepReport report{.name = spec.name,
+  StepReport report{.name = spec.name(),
                     .backend = options.backend,
                     .threads = options.threads,
-                    .devices = spec.devices,
-                    .global_batch = spec.train.global_batch,
+                    .devices = spec.devices().count(),
+                    .global_batch = spec.train().global_batch(),
                     .hosted_rows = model.hosted_rows,
                     .rows = model.options.max_rows,
                     .parameters = CountParameters(model.graph),
@@ -240,15 +239,15 @@ absl::StatusOr<StepReport> MakeStepReport(const run_dir::TrainingSpec& spec,
 }
 
 absl::StatusOr<std::string> ReportPlan(absl::string_view spec_json, const PlanOptions& options) {
-  TY_ASSIGN_OR_RETURN(run_dir::TrainingSpec spec, run_dir::ParseTrainingSpec(spec_json));
-  if (options.batch > 0) spec.train.global_batch = options.batch;
-  if (spec.stages.count > 1) {
+  TY_ASSIGN_OR_RETURN(v1::JobSpec spec, ParseSpec(spec_json));
+  if (options.batch > 0) spec.mutable_train()->set_global_batch(options.batch);
+  if (spec.stages().count() > 1) {
     if (options.format != PlanFormat::kDot && options.format != PlanFormat::kLayers) {
       return ReportPipeline(spec, options);
     }
     // Of the whole model.
-    spec.devices = std::max(1, spec.devices / spec.stages.count);
-    spec.stages = {};
+    spec.mutable_devices()->set_count(std::max(1, spec.devices().count() / spec.stages().count()));
+    spec.clear_stages();
   }
   if (options.format == PlanFormat::kDot) return Dot(spec, TargetOf(spec, options), options);
   TY_ASSIGN_OR_RETURN(const StepReport report, MakeStepReport(spec, options));

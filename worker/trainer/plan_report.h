@@ -7,8 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "trainyard/v1/spec.pb.h"
 #include "worker/engine/backend/backend.h"
-#include "worker/run_dir/training_spec.h"
 #include "worker/trainer/machine_speed.h"
 
 namespace trainyard::trainer {
@@ -85,8 +85,7 @@ double NodeSeconds(const engine::Graph& graph, const engine::Node& node, int64_t
                    const MachineSpeed& machine);
 
 // Rank 0's, which hosts as many rows as any. INVALID_ARGUMENT for a pass that is not known.
-absl::StatusOr<StepReport> MakeStepReport(const run_dir::TrainingSpec& spec,
-                                          const PlanOptions& options);
+absl::StatusOr<StepReport> MakeStepReport(const v1::JobSpec& spec, const PlanOptions& options);
 
 // `spec_json`: JobSpec as in assignment.json.
 absl::StatusOr<std::string> ReportPlan(absl::string_view spec_json, const PlanOptions& options);

@@ -10,12 +10,13 @@
 #include "worker/parallel/wire_exchange.h"
 #include "worker/trainer/agreement.h"
 #include "worker/trainer/hosting_plan.h"
+#include "worker/trainer/spec.h"
 
 namespace trainyard::trainer {
 namespace {
 
 parallel::ExchangePlan PlanOf(const Training& training, const parallel::Hosting& hosting) {
-  return PlanExchange(training.identity.replicas, hosting, training.spec.train.is_bitwise);
+  return PlanExchange(training.identity.replicas, hosting, IsBitwise(training.spec));
 }
 
 std::vector<parallel::Bucket> BucketsOf(Training& training) {
@@ -58,11 +59,10 @@ absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> OverSharedMemory(
 
 // Of the executable's memory, wherever it lies.
 parallel::WireExchangeOptions MemoryOf(const parallel::Hosting& hosting, Training& training) {
-  const run_dir::TrainSpec& train = training.spec.train;
   engine::Executable& executable = *training.executable;
-  const int slots = train.is_bitwise ? SumSlotsNeeded(training.identity.replicas,
-                                                      static_cast<int>(hosting.size()))
-                                     : 0;
+  const int slots = IsBitwise(training.spec) ? SumSlotsNeeded(training.identity.replicas,
+                                                              static_cast<int>(hosting.size()))
+                                             : 0;
   parallel::WireExchangeOptions options;
   options.gradient_elements = static_cast<int64_t>(executable.parameters().size());
   options.buckets = BucketsOf(training);
@@ -88,12 +88,11 @@ absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> OverDevices(
     const parallel::Hosting& hosting, Training& training) {
   TY_ASSIGN_OR_RETURN(
       auto host, training.communicators.connect_group(Summands("gradients", training, hosting)));
-  return training.communicators.make_device_exchange(
-      {.executable = *training.executable,
-       .device = *training.communicators.device,
-       .host = std::move(host),
-       .memory = MemoryOf(hosting, training),
-       .keeps_order = training.spec.train.is_bitwise});
+  return training.communicators.make_device_exchange({.executable = *training.executable,
+                                                      .device = *training.communicators.device,
+                                                      .host = std::move(host),
+                                                      .memory = MemoryOf(hosting, training),
+                                                      .keeps_order = IsBitwise(training.spec)});
 }
 
 }  // namespace
@@ -102,7 +101,7 @@ absl::Status ConnectExchange(const parallel::Hosting& hosting, Training& trainin
   if (training.executable->memory_kind() == engine::MemoryKind::kDevice) {
     // A device updates all it has in one launch, faster than parts of it and the parts of others.
     training.updates_ranges =
-        training.spec.memory.shard_optimizer && training.executable->updates_ranges();
+        training.spec.memory().shard_optimizer() && training.executable->updates_ranges();
     TY_ASSIGN_OR_RETURN(training.exchange, OverDevices(hosting, training));
     return absl::OkStatus();
   }

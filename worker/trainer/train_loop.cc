@@ -9,6 +9,7 @@
 #include "common/base/errors.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/spec/interval.h"
 #include "worker/parallel/collective.h"
 #include "worker/trainer/agreement.h"
 #include "worker/trainer/evaluation.h"
@@ -59,7 +60,7 @@ void TrainLoop::ReportHosting() {
   if (training_.rank != 0) return;
   std::vector<run_dir::RankHosting>& hosting = reporter_.progress().hosting;
   hosting.clear();
-  const int stages = std::max(1, training_.spec.stages.count);
+  const int stages = std::max(1, training_.spec.stages().count());
   for (run_dir::RankHosting record : hosting_.Records()) {
     const int first_rank = record.rank * stages;
     for (int stage = 0; stage < stages; ++stage) {
@@ -227,14 +228,14 @@ absl::Status TrainLoop::UpdateBlock(const parallel::Bucket& block) {
 
 Votes TrainLoop::CastVotes() {
   const absl::Duration now = clock_.Uptime();
-  const auto has_passed = [&](const run_dir::IntervalSpec& every, absl::Duration since) {
+  const auto has_passed = [&](const v1::Interval& every, absl::Duration since) {
     // By the clock of rank 0 alone.
-    return training_.rank == 0 && every.time > absl::ZeroDuration() && now - since >= every.time;
+    return training_.rank == 0 && every.has_time() && now - since >= spec::FromProto(every.time());
   };
   return {.stop = control_.stop_requested(),
           .checkpoint = control_.CheckpointRequested() ||
-                        has_passed(training_.spec.checkpoint_every, checkpoint_uptime_),
-          .evaluate = has_passed(training_.spec.evaluate_every, evaluation_uptime_)};
+                        has_passed(training_.spec.checkpoint().every(), checkpoint_uptime_),
+          .evaluate = has_passed(training_.spec.evaluate().every(), evaluation_uptime_)};
 }
 
 absl::Status TrainLoop::FinishUpdates(size_t left) {
@@ -270,7 +271,7 @@ absl::Status TrainLoop::ReportStep(const Unfinished& update, const engine::StepM
 }
 
 absl::Status TrainLoop::LossError(double loss) const {
-  const auto rule = MakeOptimizer(training_.spec.optimizer).rule;
+  const auto rule = MakeOptimizer(training_.spec.optimizer()).rule;
   return error::LossNotFinite(loss, reported_.step,
                               absl::StrCat("optimizer.", engine::RuleName(rule), ".lr"),
                               reported_.lr);

@@ -22,6 +22,7 @@
 #include "worker/trainer/memory.h"
 #include "worker/trainer/model_setup.h"
 #include "worker/trainer/row_form.h"
+#include "worker/trainer/spec.h"
 #include "worker/trainer/step_exchange.h"
 
 namespace trainyard::trainer {
@@ -82,14 +83,14 @@ absl::StatusOr<ResumePoint> ReadResumePoint(const run_dir::RunDir& dir,
 // says so, from a file. A run that goes on has its own weights and reads that file no more.
 absl::StatusOr<RestoredState> InitialiseOrRestore(const ResumePoint& resume,
                                                   const run_dir::Assignment& assignment,
-                                                  const run_dir::TrainingSpec& spec,
+                                                  const v1::JobSpec& spec,
                                                   engine::Executable& executable) {
   if (!resume.path.empty()) return RestoreState(resume.path, executable);
   RestoredState state;
-  TY_RETURN_IF_ERROR(engine::InitializeParameters(spec.train.seed, executable));
-  if (!spec.init.checkpoint.empty()) {
+  TY_RETURN_IF_ERROR(engine::InitializeParameters(spec.train().seed(), executable));
+  if (spec.has_init()) {
     TY_ASSIGN_OR_RETURN(state.init_digest,
-                        LoadInitialWeights(spec.init, assignment.dataset_dir, executable));
+                        LoadInitialWeights(spec.init(), assignment.dataset_dir, executable));
   }
   return state;
 }
@@ -97,7 +98,7 @@ absl::StatusOr<RestoredState> InitialiseOrRestore(const ResumePoint& resume,
 // Refuses what does not fit before it takes the memory.
 absl::Status CompileWhatFits(const run_dir::Assignment& assignment, bool shares_memory,
                              Training& training) {
-  const run_dir::TrainingSpec& spec = training.spec;
+  const v1::JobSpec& spec = training.spec;
   CompileTarget target = {.backend = assignment.backend,
                           .rank = training.rank,
                           .world_size = assignment.world_size,
@@ -167,10 +168,10 @@ engine::Executable& StateOf(Training& training) {
 // Loads the data while the model is compiled.
 absl::Status LoadAndCompile(const run_dir::Assignment& assignment, bool shares_memory,
                             Training& training) {
-  const run_dir::TrainingSpec& spec = training.spec;
+  const v1::JobSpec& spec = training.spec;
   auto loading = std::async(std::launch::async, LoadTrainData, spec, training.dataset_options,
                             assignment.FindRank(training.rank)->threads);
-  const absl::Status compiled = spec.stages.count > 1
+  const absl::Status compiled = spec.stages().count() > 1
                                     ? CompileStage(assignment, shares_memory, training)
                                     : CompileWhatFits(assignment, shares_memory, training);
   absl::StatusOr<LoadedData> loaded = loading.get();
@@ -181,11 +182,11 @@ absl::Status LoadAndCompile(const run_dir::Assignment& assignment, bool shares_m
   training.preparation = std::move(loaded->preparation);
   TY_RETURN_IF_ERROR(StoreTrainData(assignment, training));
   training.plan = StepPlan({.dataset_size = training.train_data->size(),
-                            .global_batch = spec.train.global_batch,
-                            .epochs = spec.train.epochs,
-                            .steps = spec.train.steps,
+                            .global_batch = spec.train().global_batch(),
+                            .epochs = spec.train().epochs(),
+                            .steps = spec.train().steps(),
                             .replicas = training.identity.replicas,
-                            .seed = spec.train.seed});
+                            .seed = spec.train().seed()});
   training.schedule =
       MakeSchedule(spec, training.plan.steps_per_epoch(), training.plan.total_steps());
   training.identity.data_digest = training.train_data->digest();
@@ -238,7 +239,7 @@ absl::Status JoinGang(const run_dir::Assignment& assignment, const ResumePoint& 
   training.replica_room.assign(rooms.begin(), rooms.end());
   parallel::Hosting hosting;
   if (is_pipeline) {
-    const int pipelines = assignment.world_size / training.spec.stages.count;
+    const int pipelines = assignment.world_size / training.spec.stages().count();
     TY_ASSIGN_OR_RETURN(hosting, parallel::EvenHosting(training.identity.replicas, pipelines));
     training.hosting_reason =
         pipelines == 1 ? "one pipeline computes all" : "even: pipelines do not change theirs";
@@ -277,28 +278,28 @@ absl::StatusOr<Training> PrepareTraining(const run_dir::RunDir& dir,
   Training training;
   training.run_dir = dir;
   training.rank = rank;
-  TY_ASSIGN_OR_RETURN(training.spec, run_dir::ParseTrainingSpec(assignment.spec_json));
-  const run_dir::TrainingSpec& spec = training.spec;
-  const int stages = spec.stages.count;
+  TY_ASSIGN_OR_RETURN(training.spec, ParseSpec(assignment.spec_json));
+  const v1::JobSpec& spec = training.spec;
+  const int stages = spec.stages().count();
   if (assignment.world_size % stages != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         assignment.world_size, " ranks; expected a multiple of the ", stages, " stages"));
   }
   const int hosts = assignment.world_size / stages;
-  const int replicas = ReplicaCount(spec.train, hosts);
+  const int replicas = ReplicaCount(spec.train(), hosts);
   TY_RETURN_IF_ERROR(parallel::HostedReplicas(replicas, rank / stages, hosts).status());
   training.dataset_options = MakeDatasetOptions(spec, assignment.dataset_dir);
-  training.identity = {.seed = spec.train.seed,
+  training.identity = {.seed = spec.train().seed(),
                        .replicas = replicas,
-                       .global_batch = spec.train.global_batch,
+                       .global_batch = spec.train().global_batch(),
                        .spec_json = assignment.spec_json,
-                       .is_bitwise = spec.train.is_bitwise};
+                       .is_bitwise = IsBitwise(spec)};
   training.backend = assignment.backend;
   training.device = assignment.FindRank(rank)->device;
   training.threads = assignment.FindRank(rank)->threads;
   TY_ASSIGN_OR_RETURN(const ResumePoint resume, ReadResumePoint(dir, assignment.resume_from, rank));
 
-  if (spec.train.is_bitwise) {
+  if (IsBitwise(spec)) {
     // Before anything is compiled, which depends on what the ranks agree on.
     const bool is_device = assignment.backend == kCudaBackend;
     TY_RETURN_IF_ERROR(ConnectRanks(

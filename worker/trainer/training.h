@@ -20,8 +20,8 @@
 #include "worker/parallel/hosting.h"
 #include "worker/parallel/sum_tree.h"
 #include "worker/run_dir/assignment.h"
-#include "worker/run_dir/training_spec.h"
 #include "worker/trainer/pipeline_setup.h"
+#include "worker/trainer/spec.h"
 #include "worker/trainer/step_plan.h"
 #include "worker/trainer/training_state.h"
 
@@ -63,7 +63,7 @@ struct StatisticsLine {
 struct Training {
   run_dir::RunDir run_dir{""};
   int rank = 0;
-  run_dir::TrainingSpec spec;
+  v1::JobSpec spec;
   data::DatasetOptions dataset_options;
   std::unique_ptr<data::Dataset> train_data;
   data::Preparation preparation;

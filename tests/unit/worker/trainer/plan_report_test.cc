@@ -30,7 +30,7 @@ JobText Small() {
 }
 
 StepReport Report(const JobText& job, const PlanOptions& options) {
-  const auto spec = run_dir::ParseTrainingSpec(job.Spec());
+  const auto spec = ParseSpec(job.Spec());
   auto report = MakeStepReport(*spec, options);
   EXPECT_TRUE(report.ok()) << report.status();
   return report.ok() ? *std::move(report) : StepReport();
