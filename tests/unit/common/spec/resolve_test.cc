@@ -1,3 +1,4 @@
+#include "common/spec/data_checks.h"
 #include "common/spec/resolve.h"
 
 #include <gmock/gmock.h>
