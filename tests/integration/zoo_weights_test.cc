@@ -13,9 +13,9 @@
 #include "worker/checkpoint/safetensors.h"
 #include "worker/engine/models/models.h"
 #include "worker/run_dir/training_spec.h"
-#include "worker/trainer/initial_weights.h"
+#include "worker/trainer/run/initial_weights.h"
 #include "worker/trainer/model_setup.h"
-#include "worker/trainer/training_state.h"
+#include "worker/trainer/run/training_state.h"
 
 namespace trainyard::testing {
 namespace {

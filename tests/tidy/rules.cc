@@ -113,7 +113,7 @@ const std::vector<BannedWord>& BannedWords() {
       {R"(\b(sleep_for|SleepFor|usleep|nanosleep)\s*\((?!absl::Duration\b))",
        // Of the tests, one place that looks again and again, and a clock that is moved by hand.
        {"common/base", "server/runtime", "worker", "client", "tests/testing/wait.cc",
-        "tests/unit/worker/trainer/reporter_test.cc"},
+        "tests/unit/worker/trainer/run/reporter_test.cc"},
        "wait for the event, or use Clock::SleepFor in an adapter"},
       {R"(\bgetenv\b)",
        {"client", "server/app", "server/main", "worker/agent", "worker/supervisor",

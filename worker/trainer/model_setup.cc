@@ -9,7 +9,7 @@
 #include "common/base/status_macros.h"
 #include "worker/engine/models/models.h"
 #include "worker/parallel/replicas.h"
-#include "worker/trainer/hosting_plan.h"
+#include "worker/trainer/plan/hosting_plan.h"
 
 namespace trainyard::trainer {
 

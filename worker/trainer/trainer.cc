@@ -15,8 +15,8 @@
 #include "worker/parallel/collective.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/trainer/model_setup.h"
-#include "worker/trainer/reporter.h"
-#include "worker/trainer/train_loop.h"
+#include "worker/trainer/run/reporter.h"
+#include "worker/trainer/run/train_loop.h"
 
 namespace trainyard::trainer {
 namespace {

@@ -7,8 +7,8 @@
 #include "common/base/env.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/records.h"
-#include "worker/trainer/control.h"
-#include "worker/trainer/training.h"
+#include "worker/trainer/run/control.h"
+#include "worker/trainer/run/training.h"
 
 namespace trainyard::trainer {
 
