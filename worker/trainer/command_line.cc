@@ -16,9 +16,9 @@
 #include "common/base/version.h"
 #include "worker/parallel/host/host_groups.h"
 #include "worker/trainer/report/data_report.h"
-#include "worker/trainer/plan/step_report.h"
-#include "worker/trainer/trainer.h"
+#include "worker/trainer/report/plan_report.h"
 #include "worker/trainer/report/verify_report.h"
+#include "worker/trainer/trainer.h"
 
 namespace trainyard::trainer {
 namespace {

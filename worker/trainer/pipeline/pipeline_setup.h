@@ -1,44 +1,36 @@
-// A rank that trains a stage of a pipeline: its executable, and its way into the gang.
-//
-// The ranks of a gang form a grid: rank r has stage r % stages of pipeline r / stages. Pipelines
-// share the replicas as single devices do, and the ranks of one stage sum their gradients.
+// Compiles a rank's stage of a pipeline.
 #pragma once
 
-#include <memory>
+#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "worker/parallel/communicator.h"
-#include "worker/run_dir/assignment.h"
+#include "absl/status/statusor.h"
+#include "worker/run_dir/training_spec.h"
+#include "worker/trainer/model_setup.h"
 #include "worker/trainer/pipeline/pipeline_executable.h"
 #include "worker/trainer/pipeline/pipeline_state.h"
 
 namespace trainyard::trainer {
 
-struct Training;
-
-struct PipelinePlace {
-  int pipeline = 0;
-  int stage = 0;
-  std::vector<std::string> cuts;
-  std::vector<StagedTensor> tensors;         // of the whole model
-  PipelineExecutable* executable = nullptr;  // the training's
-  // Of rank 0: what checkpoints are read into and written from.
-  std::unique_ptr<HeldState> whole;
-  double predicted_bubble = 0;  // of all stages together
-  // With the ranks of the same stage, by pipeline; null where there is one pipeline.
-  std::unique_ptr<parallel::Communicator> siblings;
+struct StageTarget {
+  std::string backend;
+  int rank = 0;
+  int world_size = 1;
+  int replicas = 1;
+  int threads = 1;
+  int64_t memory_bytes = 0;    // of the rank's device
+  bool shares_memory = false;  // with the other ranks of the gang
 };
 
-// Compiles the stage of training.rank into training.executable, and sets training.pipeline.
-// `shares_memory`: with the other ranks of the gang.
-absl::Status CompileStage(const run_dir::Assignment& assignment, bool shares_memory,
-                          Training& training);
-// Connects the stage with its neighbours and with those of the other pipelines, and gives it its
-// part of rank 0's whole state. A collective.
-absl::Status JoinPipeline(Training& training);
-// Rank 0's whole state is that of all stages of its pipeline now. A collective.
-absl::Status GatherStages(Training& training);
+struct CompiledStage {
+  CompiledModel model;
+  PipelineExecutable* executable = nullptr;  // model.executable
+  std::vector<StagedTensor> tensors;         // of the whole model
+  double predicted_bubble = 0;               // of all stages together
+};
+
+// Rank r gets stage r % stages. RESOURCE_EXHAUSTED where the stage does not fit into the memory.
+absl::StatusOr<CompiledStage> CompileStage(run_dir::TrainingSpec spec, const StageTarget& target);
 
 }  // namespace trainyard::trainer

@@ -55,8 +55,4 @@ parallel::PipelineSchedule ScheduleOf(run_dir::StagesSpec::Schedule schedule);
 absl::StatusOr<PipelinePlan> PlanStages(const run_dir::TrainingSpec& spec,
                                         const StagePlanOptions& options);
 
-// For people, and as one JSON object with a newline.
-std::string PipelineText(const PipelinePlan& plan);
-std::string PipelineJson(const PipelinePlan& plan);
-
 }  // namespace trainyard::trainer

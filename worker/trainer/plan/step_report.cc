@@ -1,3 +1,4 @@
+// Plans a step by asking the backend, which compiles nothing, and predicts its time op by op.
 #include "worker/trainer/plan/step_report.h"
 
 #include <algorithm>
@@ -10,48 +11,11 @@
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
 #include "worker/engine/graph/passes.h"
-#include "worker/engine/graph/render_dot.h"
 #include "worker/trainer/plan/memory.h"
-#include "worker/trainer/report/plan_text.h"
-#include "worker/trainer/plan/stage_plan.h"
+#include "worker/trainer/plan/roofline.h"
 
 namespace trainyard::trainer {
 namespace {
-
-absl::Status SwitchOff(const std::vector<std::string>& names, engine::PassOptions& passes) {
-  for (const std::string& name : names) {
-    const auto* const pass =
-        std::find_if(std::begin(engine::kPasses), std::end(engine::kPasses),
-                     [&name](const engine::Pass& candidate) { return candidate.name == name; });
-    if (pass == std::end(engine::kPasses)) {
-      std::vector<std::string> known;
-      for (const engine::Pass& each : engine::kPasses) known.emplace_back(each.name);
-      const std::string near = NearestWord(name, known);
-      return absl::InvalidArgumentError(
-          absl::StrCat("--without '", name, "' names no pass; ",
-                       near.empty() ? absl::StrCat("expected ", absl::StrJoin(known, ", "))
-                                    : absl::StrCat("did you mean '", near, "'?")));
-    }
-    passes.*pass->option = false;
-  }
-  return absl::OkStatus();
-}
-
-// A roofline: whichever of arithmetic and traffic takes longer (Williams et al. 2009).
-double Seconds(const engine::Cost& cost, const MachineSpeed& machine, bool is_filtered = false) {
-  if (machine.flops_per_second <= 0) return 0;  // not measured
-  const double flops_per_second = is_filtered && machine.filtered_flops_per_second > 0
-                                      ? machine.filtered_flops_per_second
-                                      : machine.flops_per_second;
-  return std::max(cost.flops / flops_per_second, cost.bytes / machine.bytes_per_second);
-}
-
-// What backends compute by minimal filtering where they can.
-bool IsFiltered(const engine::Node& node) {
-  const auto* conv = std::get_if<engine::ConvAttributes>(&node.attributes);
-  return conv != nullptr && conv->kernel == 3 && conv->stride == 1 && conv->dilation == 1 &&
-         conv->groups == 1;
-}
 
 // The optimizer reads and writes all of its state, and the parameters; it reads and clears the
 // gradients.
@@ -59,7 +23,7 @@ OpPlan UpdatePlan(const engine::MemoryPlan& memory, const MachineSpeed& machine)
   OpPlan update{.op = "update", .nodes = 0, .calls = 1, .cost = {}, .seconds = 0};
   update.cost.bytes =
       2.0 * static_cast<double>(memory.parameters + memory.optimizer + memory.gradients);
-  update.seconds = Seconds(update.cost, machine);
+  update.seconds = CostSeconds(update.cost, machine);
   return update;
 }
 
@@ -143,12 +107,25 @@ int64_t CountParameters(const engine::Graph& graph) {
   return parameters;
 }
 
-absl::StatusOr<std::string> Dot(const run_dir::TrainingSpec& spec, const CompileTarget& target,
-                                const PlanOptions& options) {
-  TY_ASSIGN_OR_RETURN(PreparedModel model, PrepareModel(spec, target));
-  TY_RETURN_IF_ERROR(SwitchOff(options.without, model.options.passes));
-  return engine::RenderDot(engine::BuildTrainingStep(model.graph, {model.options.passes, false}),
-                           model.options.max_rows);
+}  // namespace
+
+absl::Status SwitchOff(const std::vector<std::string>& names, engine::PassOptions& passes) {
+  for (const std::string& name : names) {
+    const auto* const pass =
+        std::find_if(std::begin(engine::kPasses), std::end(engine::kPasses),
+                     [&name](const engine::Pass& candidate) { return candidate.name == name; });
+    if (pass == std::end(engine::kPasses)) {
+      std::vector<std::string> known;
+      for (const engine::Pass& each : engine::kPasses) known.emplace_back(each.name);
+      const std::string near = NearestWord(name, known);
+      return absl::InvalidArgumentError(
+          absl::StrCat("--without '", name, "' names no pass; ",
+                       near.empty() ? absl::StrCat("expected ", absl::StrJoin(known, ", "))
+                                    : absl::StrCat("did you mean '", near, "'?")));
+    }
+    passes.*pass->option = false;
+  }
+  return absl::OkStatus();
 }
 
 CompileTarget TargetOf(const run_dir::TrainingSpec& spec, const PlanOptions& options) {
@@ -156,28 +133,6 @@ CompileTarget TargetOf(const run_dir::TrainingSpec& spec, const PlanOptions& opt
           .rank = 0,
           .world_size = spec.devices,
           .threads = options.threads};
-}
-
-// Where each device holds a stage.
-absl::StatusOr<std::string> ReportPipeline(const run_dir::TrainingSpec& spec,
-                                           const PlanOptions& options) {
-  StagePlanOptions planning = {.backend = options.backend,
-                               .threads = options.threads,
-                               .memory_bytes = options.memory_bytes > 0
-                                                   ? options.memory_bytes
-                                                   : AllowedMemory() / spec.devices};
-  if (options.measures_machine) {
-    TY_ASSIGN_OR_RETURN(planning.machine, MeasureMachine(options.backend, options.threads));
-  }
-  TY_ASSIGN_OR_RETURN(const PipelinePlan plan, PlanStages(spec, planning));
-  return options.format == PlanFormat::kJson ? PipelineJson(plan) : PipelineText(plan);
-}
-
-}  // namespace
-
-double NodeSeconds(const engine::Graph& graph, const engine::Node& node, int64_t rows,
-                   const MachineSpeed& machine) {
-  return Seconds(engine::NodeCost(graph, node, rows), machine, IsFiltered(node));
 }
 
 OpPlan StepReport::Total() const {
@@ -237,33 +192,6 @@ absl::StatusOr<StepReport> MakeStepReport(const run_dir::TrainingSpec& spec,
                    [](const OpPlan& a, const OpPlan& b) { return a.seconds > b.seconds; });
   TY_ASSIGN_OR_RETURN(report.passes, PlanPasses(model, *backend));
   return report;
-}
-
-absl::StatusOr<std::string> ReportPlan(absl::string_view spec_json, const PlanOptions& options) {
-  TY_ASSIGN_OR_RETURN(run_dir::TrainingSpec spec, run_dir::ParseTrainingSpec(spec_json));
-  if (options.batch > 0) spec.train.global_batch = options.batch;
-  if (spec.stages.count > 1) {
-    if (options.format != PlanFormat::kDot && options.format != PlanFormat::kLayers) {
-      return ReportPipeline(spec, options);
-    }
-    // Of the whole model.
-    spec.devices = std::max(1, spec.devices / spec.stages.count);
-    spec.stages = {};
-  }
-  if (options.format == PlanFormat::kDot) return Dot(spec, TargetOf(spec, options), options);
-  TY_ASSIGN_OR_RETURN(const StepReport report, MakeStepReport(spec, options));
-  switch (options.format) {
-    case PlanFormat::kTable:
-      return PlanTable(report);
-    case PlanFormat::kJson:
-      return PlanJson(report);
-    case PlanFormat::kLayers:
-      return LayerTable(report);
-    case PlanFormat::kText:
-    case PlanFormat::kDot:
-      break;
-  }
-  return MemoryText(report);
 }
 
 }  // namespace trainyard::trainer

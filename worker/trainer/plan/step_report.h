@@ -1,4 +1,5 @@
-// What a spec's training will take on one device, known without training: what --plan prints.
+// Plans the training of a spec on one device without training: its memory, its arithmetic, and the
+// time that a step will take.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/run_dir/training_spec.h"
+#include "worker/trainer/model_setup.h"
 #include "worker/trainer/plan/machine_speed.h"
 
 namespace trainyard::trainer {
@@ -80,15 +82,13 @@ struct StepReport {
   double samples_per_second() const;
 };
 
-// Predicted, by the roofline of the machine; 0 of one that was not measured.
-double NodeSeconds(const engine::Graph& graph, const engine::Node& node, int64_t rows,
-                   const MachineSpeed& machine);
+// Leaves out the passes of these names. INVALID_ARGUMENT for a name that no pass has.
+absl::Status SwitchOff(const std::vector<std::string>& names, engine::PassOptions& passes);
+// The rank that plans are made for: rank 0, which hosts as many rows as any.
+CompileTarget TargetOf(const run_dir::TrainingSpec& spec, const PlanOptions& options);
 
-// Rank 0's, which hosts as many rows as any. INVALID_ARGUMENT for a pass that is not known.
+// Plans the step of TargetOf(). INVALID_ARGUMENT for a pass that is not known.
 absl::StatusOr<StepReport> MakeStepReport(const run_dir::TrainingSpec& spec,
                                           const PlanOptions& options);
-
-// `spec_json`: JobSpec as in assignment.json.
-absl::StatusOr<std::string> ReportPlan(absl::string_view spec_json, const PlanOptions& options);
 
 }  // namespace trainyard::trainer

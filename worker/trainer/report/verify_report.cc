@@ -17,8 +17,8 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/trainer/data_setup.h"
-#include "worker/trainer/run/evaluation.h"
 #include "worker/trainer/model_setup.h"
+#include "worker/trainer/run/evaluation.h"
 #include "worker/trainer/run/state_file.h"
 #include "worker/trainer/run/training_state.h"
 

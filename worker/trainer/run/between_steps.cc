@@ -1,5 +1,5 @@
-// What a TrainLoop does between two steps: replicas that move, evaluations, checkpoints.
-#include <chrono>
+// The part of TrainLoop that runs between two steps: it moves replicas, evaluates, and writes
+// checkpoints.
 #include <utility>
 #include <vector>
 
@@ -7,7 +7,6 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/trainer/run/evaluation.h"
-#include "worker/trainer/plan/hosting_plan.h"
 #include "worker/trainer/run/train_loop.h"
 
 namespace trainyard::trainer {
@@ -23,43 +22,30 @@ bool IsDue(const run_dir::IntervalSpec& every, int64_t step, int64_t steps_per_e
   return every.steps > 0 && step % every.steps == 0;
 }
 
-// By rank; of bitwise runs by replica, so that batches and sums are the same whoever hosts it.
-EvaluationShares SharesOf(const Training& training) {
-  const int host = static_cast<int>(training.host());
-  // The last stage has the sums.
-  const bool counts =
-      !training.pipeline.has_value() || training.pipeline->stage + 1 == training.spec.stages.count;
-  if (training.spec.train.is_bitwise) {
-    return {.parts = training.identity.replicas,
-            .mine = training.hosting[training.host()],
-            .counts = counts};
+// Ranks divide the test split; in a bitwise run the replicas do, so that batches and sums are the
+// same whoever hosts them. The stages of a pipeline evaluate the same part together, and the last
+// one has its sums.
+EvaluationShares SharesOf(const RunSetup& setup, const parallel::Hosting& hosting) {
+  const int host = setup.place.pipeline;
+  const bool counts = setup.place.is_last_stage();
+  if (setup.is_bitwise) {
+    return {.parts = setup.replicas, .mine = hosting[static_cast<size_t>(host)], .counts = counts};
   }
-  return {.parts = static_cast<int>(training.hosting.size()),
-          .mine = {host, host + 1},
-          .counts = counts};
+  return {.parts = static_cast<int>(hosting.size()), .mine = {host, host + 1}, .counts = counts};
 }
 
 }  // namespace
 
 absl::Status TrainLoop::AfterStep() {
-  const int64_t per_epoch = plan_.steps_per_epoch();
-  const bool is_last = step_ == plan_.total_steps();
-  if (test_data_ == nullptr && !loading_test_data_.valid()) {
-    // After the first step, which it would delay.
-    loading_test_data_ = std::async(std::launch::async, [this] {
-      return data::OpenDataset(training_.spec.data.dataset, data::Split::kTest,
-                               training_.dataset_options);
-    });
-  }
-  // A test split that is missing is told now, not at the end of the epoch.
-  if (loading_test_data_.valid() &&
-      loading_test_data_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
-    TY_RETURN_IF_ERROR(TestData().status());
-  }
+  const int64_t per_epoch = run_.share.plan.steps_per_epoch();
+  const bool is_last = step_ == run_.share.plan.total_steps();
+  // It is loaded after the first step, which it would delay. A test split that is missing is told
+  // now, not at the end of the epoch.
+  TY_RETURN_IF_ERROR(test_split_.Poll());
   const bool is_evaluation_due =
-      is_last || agreed_.evaluate || IsDue(training_.spec.evaluate_every, step_, per_epoch);
+      is_last || agreed_.evaluate || IsDue(run_.setup.spec.evaluate_every, step_, per_epoch);
   const bool is_checkpoint_due =
-      agreed_.checkpoint || IsDue(training_.spec.checkpoint_every, step_, per_epoch);
+      agreed_.checkpoint || IsDue(run_.setup.spec.checkpoint_every, step_, per_epoch);
   TY_RETURN_IF_ERROR(MoveReplicas(is_checkpoint_due));
   // What is recorded of a step comes after all metrics up to it.
   if (is_evaluation_due || is_checkpoint_due || agreed_.stop) {
@@ -77,18 +63,16 @@ absl::Status TrainLoop::AfterStep() {
   return absl::OkStatus();
 }
 
-// Where the measured speeds say so. All ranks have seen the same ballots, and do the same.
+// Moves replicas where the measured speeds say so. All ranks have seen the same ballots, and do the
+// same.
 absl::Status TrainLoop::MoveReplicas(bool is_boundary) {
-  // While ranks wait for each other in batch norm, their times say nothing of their speeds. A
-  // pipeline is as fast as its slowest stage, and no device of it hosts by itself.
-  if (training_.exchange == nullptr || training_.statistics != nullptr ||
-      training_.pipeline.has_value()) {
-    return absl::OkStatus();
-  }
+  if (!run_.hosting.may_change) return absl::OkStatus();
   hosting_.Add(step_, ballots_);
   const std::optional<parallel::Hosting> hosting = hosting_.Decide(is_boundary);
   if (hosting.has_value()) {
-    TY_RETURN_IF_ERROR(SetHosting(training_, *hosting));
+    TY_ASSIGN_OR_RETURN(run_.share,
+                        TakeShare(run_.setup, *hosting, run_.share.plan, executable_, exchange_));
+    run_.hosting.ranges = *hosting;
     computed_rows_ = 0;
     StartHosting();
     LogInfo("moved replicas", {{"step", absl::StrCat(step_)}, {"because", hosting_.reason()}});
@@ -98,33 +82,20 @@ absl::Status TrainLoop::MoveReplicas(bool is_boundary) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<const data::Dataset*> TrainLoop::TestData() {
-  if (test_data_ == nullptr) {
-    if (loading_test_data_.valid()) {
-      TY_ASSIGN_OR_RETURN(test_data_, loading_test_data_.get());
-    } else {
-      TY_ASSIGN_OR_RETURN(test_data_,
-                          data::OpenDataset(training_.spec.data.dataset, data::Split::kTest,
-                                            training_.dataset_options));
-    }
-  }
-  return test_data_.get();
-}
-
 absl::Status TrainLoop::EvaluateTestSplit() {
   TY_RETURN_IF_ERROR(reporter_.EnterState(Progress::State::kEvaluating));
-  TY_ASSIGN_OR_RETURN(const data::Dataset* dataset, TestData());
-  // The first batch; each tells of the next one.
+  TY_ASSIGN_OR_RETURN(const data::Dataset* dataset, test_split_.Get());
+  // This promise covers the first batch; each batch then promises the next one.
   TY_RETURN_IF_ERROR(reporter_.Promise(pace_.Silence(pace_.CollectiveLimit())));
   SetTimeout(kEvaluationTimeout);
-  if (training_.spec.optimizer.ema_decay > 0) TY_RETURN_IF_ERROR(GatherState());
+  if (run_.setup.spec.optimizer.ema_decay > 0) TY_RETURN_IF_ERROR(GatherState());
   RecordedEvaluation record{.metrics = {},
                             .data_digest = dataset->digest(),
-                            .backend = training_.backend,
-                            .ranks = SharesOf(training_).parts,
-                            .threads = training_.threads};
+                            .backend = run_.setup.assignment.backend,
+                            .ranks = SharesOf(run_.setup, run_.hosting.ranges).parts,
+                            .threads = run_.threads};
   TY_RETURN_IF_ERROR(EvaluateWeights(*dataset, "test.", record));
-  if (training_.spec.optimizer.ema_decay > 0) {
+  if (run_.setup.spec.optimizer.ema_decay > 0) {
     TY_RETURN_IF_ERROR(executable_.ExchangeAverages());
     TY_RETURN_IF_ERROR(EvaluateWeights(*dataset, "test.ema_", record));
     TY_RETURN_IF_ERROR(executable_.ExchangeAverages());
@@ -141,8 +112,8 @@ absl::Status TrainLoop::EvaluateWeights(const data::Dataset& dataset, absl::stri
                                         RecordedEvaluation& record) {
   TY_ASSIGN_OR_RETURN(
       const EvaluationResult result,
-      Evaluate(dataset, training_.preparation, SharesOf(training_), training_.evaluation_rows,
-               executable_, *training_.communicators.host, clock_,
+      Evaluate(dataset, run_.data.preparation, SharesOf(run_.setup, run_.hosting.ranges),
+               strategy_.model().evaluation_rows, executable_, *run_.gang.lines.host, clock_,
                [this](std::optional<absl::Duration> slowest) {
                  return reporter_.Promise(slowest.has_value()
                                               ? StepPace::SilenceInEvaluation(*slowest)
@@ -150,15 +121,15 @@ absl::Status TrainLoop::EvaluateWeights(const data::Dataset& dataset, absl::stri
                }));
   record.samples = result.samples;
   record.skipped = result.skipped;
-  for (const auto& [name, value] : EvaluationMetrics(result, prefix, training_.spec.model)) {
+  for (const auto& [name, value] : EvaluationMetrics(result, prefix, run_.setup.spec.model)) {
     metrics_[name] = record.metrics[name] = value;
-    if (step_ > training_.first_step) reporter_.AddMetric(step_, name, value);
+    if (step_ > run_.first_step) reporter_.AddMetric(step_, name, value);
   }
-  if (step_ > training_.first_step && result.skipped > 0) {
+  if (step_ > run_.first_step && result.skipped > 0) {
     reporter_.AddMetric(step_, absl::StrCat(prefix, "skipped"),
                         static_cast<double>(result.skipped));
   }
-  if (training_.rank == 0) {
+  if (run_.setup.rank == 0) {
     LogInfo("evaluated", {{"step", absl::StrCat(step_)},
                           {absl::StrCat(prefix, "loss"), absl::StrCat(result.loss)},
                           {absl::StrCat(prefix, "accuracy"), absl::StrCat(result.accuracy)}});
@@ -167,12 +138,12 @@ absl::Status TrainLoop::EvaluateWeights(const data::Dataset& dataset, absl::stri
 }
 
 // Where each rank updates a block of the parameters, it has only that block of what the optimizer
-// keeps. A collective, once a step at most.
+// keeps. This collective gathers all of it, at most once a step.
 absl::Status TrainLoop::GatherState() {
-  if (training_.exchange == nullptr || !training_.exchange->is_sharded()) return absl::OkStatus();
+  if (exchange_ == nullptr || !exchange_->is_sharded()) return absl::OkStatus();
   if (gathered_step_ == step_) return absl::OkStatus();
   for (const absl::Span<float> values : executable_.parameter_states()) {
-    TY_RETURN_IF_ERROR(training_.exchange->GatherBlocks(values));
+    TY_RETURN_IF_ERROR(exchange_->GatherBlocks(values));
   }
   gathered_step_ = step_;
   return absl::OkStatus();
@@ -182,18 +153,19 @@ absl::Status TrainLoop::StartCheckpoint() {
   checkpoint_uptime_ = clock_.Uptime();
   const int64_t request = control_.AnswerCheckpoint();
   TY_RETURN_IF_ERROR(GatherState());
-  if (training_.pipeline.has_value()) TY_RETURN_IF_ERROR(GatherStages(training_));
-  if (training_.rank != 0) {
+  TY_RETURN_IF_ERROR(strategy_.GatherWholeState());
+  if (run_.setup.rank != 0) {
     reporter_.progress().checkpoint_request = request;
     return absl::OkStatus();
   }
   if (const auto ended = checkpoints_.Wait()) TY_RETURN_IF_ERROR(CheckpointEnded(*ended));
   // Metrics first: whoever resumes from this checkpoint writes only what comes after it.
   TY_RETURN_IF_ERROR(reporter_.Flush());
-  TY_ASSIGN_OR_RETURN(
-      StateSnapshot snapshot,
-      TakeSnapshot(training_.pipeline.has_value() ? *training_.pipeline->whole : executable_, step_,
-                   step_ / plan_.steps_per_epoch(), training_.identity));
+  RunIdentity identity = run_.identity;
+  identity.hosting = CountsOf(run_.hosting.ranges);
+  TY_ASSIGN_OR_RETURN(StateSnapshot snapshot,
+                      TakeSnapshot(strategy_.whole_state(), step_,
+                                   step_ / run_.share.plan.steps_per_epoch(), identity));
   if (evaluated_step_ == step_) snapshot.evaluation = evaluation_;
   checkpoints_.Start(std::move(snapshot), request);
   return absl::OkStatus();

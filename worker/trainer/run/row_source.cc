@@ -1,3 +1,4 @@
+// Reads ahead in a thread of its own. It skips the steps in which this rank has no rows.
 #include "worker/trainer/run/row_source.h"
 
 #include <algorithm>
@@ -14,7 +15,7 @@ void RowSource::Start(const StepPlan& plan, int64_t first_step) {
   prefetcher_.reset();  // before the new one takes its memory
   plan_ = plan;
   prefetcher_ = std::make_unique<data::Prefetcher>(
-      *training_.train_data, training_.preparation,
+      *data_.dataset, data_.preparation,
       [plan, first_step](int64_t sequence) {
         const std::optional<int64_t> step = plan.StepWithRows(first_step, sequence);
         if (!step.has_value()) return data::PlannedBatch({});
@@ -27,7 +28,7 @@ void RowSource::Start(const StepPlan& plan, int64_t first_step) {
 // one batch: the weighted sum is the same. So it is where each is a group of the batch by itself;
 // then parts are whole replicas, as many as were compiled for.
 std::vector<RowSource::Slice> RowSource::Cut(int64_t step) {
-  if (!training_.computes_replicas_alone) return {{.rows = plan_.HostedRows(step)}};
+  if (!model_.computes_replicas_alone) return {{.rows = plan_.HostedRows(step)}};
   std::vector<Slice> slices;
   groups_.clear();
   int replica = 0;
@@ -35,8 +36,8 @@ std::vector<RowSource::Slice> RowSource::Cut(int64_t step) {
     const int mine = replica++;
     if (rows.size() == 0) continue;
     const bool has_room = !slices.empty() &&
-                          static_cast<int64_t>(slices.back().groups) < training_.max_groups &&
-                          rows.end - slices.back().rows.begin <= training_.max_rows;
+                          static_cast<int64_t>(slices.back().groups) < model_.max_groups &&
+                          rows.end - slices.back().rows.begin <= model_.max_rows;
     if (has_room) {
       slices.back().rows.end = rows.end;
       ++slices.back().groups;
@@ -64,12 +65,12 @@ absl::StatusOr<StepRows> RowSource::Next(int64_t step) {
   const auto total_rows = static_cast<double>(plan_.Rows(step));
   for (const Slice& slice : Cut(step)) {
     // max_rows is less than a slice where the spec asks for microbatches.
-    for (int64_t first = slice.rows.begin; first < slice.rows.end; first += training_.max_rows) {
-      const int64_t rows = std::min(training_.max_rows, slice.rows.end - first);
-      result.parts.push_back({.rows = BatchOfRows(*batch, first - hosted.begin, rows,
-                                                  {training_.identity.seed, step, first}),
-                              .weight = static_cast<double>(rows) / total_rows,
-                              .replica = slice.replica});
+    for (int64_t first = slice.rows.begin; first < slice.rows.end; first += model_.max_rows) {
+      const int64_t rows = std::min(model_.max_rows, slice.rows.end - first);
+      result.parts.push_back(
+          {.rows = BatchOfRows(*batch, first - hosted.begin, rows, {seed_, step, first}),
+           .weight = static_cast<double>(rows) / total_rows,
+           .replica = slice.replica});
     }
     if (slice.groups > 1) {
       result.parts.back().rows.groups =

@@ -1,5 +1,5 @@
-// The rows that a rank computes, step by step, read ahead and cut into what the executable takes at
-// once.
+// Brings the rows that a rank computes, step by step: read ahead, and cut into what the executable
+// takes at once.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,19 @@
 #include "common/base/env.h"
 #include "worker/data/prefetch.h"
 #include "worker/engine/backend/backend.h"
-#include "worker/trainer/run/training.h"
+#include "worker/parallel/replicas.h"
+#include "worker/trainer/data_setup.h"
+#include "worker/trainer/model_setup.h"
+#include "worker/trainer/plan/step_plan.h"
 
 namespace trainyard::trainer {
 
-// Rows that one Accumulate takes, grouped by replica where batch norm keeps several apart, and
-// their share of the global batch.
+// Rows that one Accumulate takes, and their share of the global batch. They are grouped by replica
+// where batch norm keeps several apart.
 struct Part {
   engine::Batch rows;
   double weight = 0;
-  // Among the hosted ones, from 0; of parts that stand for several replicas, the first.
+  // Counted from 0 among the hosted ones; the first, where the part stands for several replicas.
   int replica = 0;
 };
 
@@ -30,15 +33,17 @@ struct StepRows {
   int64_t skipped = 0;  // corrupt samples that were passed over
 };
 
-// One thread uses it. Borrows the training and the clock.
+// One thread uses it. Borrows the data, the model and the clock.
 class RowSource {
  public:
-  RowSource(const Training& training, Clock& clock) : training_(training), clock_(clock) {}
+  // `seed` positions the random choices about the rows in the run.
+  RowSource(const LoadedData& data, const CompiledModel& model, uint64_t seed, Clock& clock)
+      : data_(data), model_(model), seed_(seed), clock_(clock) {}
 
   // Goes on with this 0-based step, by `plan`; what was read ahead for another plan is dropped.
   void Start(const StepPlan& plan, int64_t first_step);
 
-  // Of `step`; steps are asked for in order, without gap. Borrowed until the next call.
+  // The rows of `step`. Steps are asked for in order, without gap. Borrowed until the next call.
   absl::StatusOr<StepRows> Next(int64_t step);
 
   // Time spent waiting for data, since the first start.
@@ -55,7 +60,9 @@ class RowSource {
   };
   std::vector<Slice> Cut(int64_t step);
 
-  const Training& training_;
+  const LoadedData& data_;
+  const CompiledModel& model_;
+  const uint64_t seed_;
   Clock& clock_;
   StepPlan plan_{StepPlanOptions{.epochs = 1}};
   std::unique_ptr<data::Prefetcher> prefetcher_;

@@ -1,3 +1,5 @@
+// Sums of replicas are taken range by range as backward finishes them, so that they can leave for
+// the other ranks while the rest is still computed.
 #include "worker/trainer/run/step_compute.h"
 
 #include "absl/strings/str_cat.h"
@@ -9,20 +11,7 @@ namespace trainyard::trainer {
 absl::Status StepCompute::Run(const std::vector<Part>& parts, const Ready& ready) {
   const absl::Duration start = clock_.Uptime();
   told_time_ = absl::ZeroDuration();
-  if (pipeline_ != nullptr && SuitsStages(parts)) {
-    TY_RETURN_IF_ERROR(RunThroughStages(parts, ready));
-  } else if (sums_.has_value()) {
-    TY_RETURN_IF_ERROR(RunReplicas(parts, ready));
-  } else {
-    for (size_t i = 0; i < parts.size(); ++i) {
-      const bool is_last = i + 1 == parts.size();
-      TY_RETURN_IF_ERROR(Accumulate(parts[i], {}, is_last ? ready : Ready()));
-    }
-    if (parts.empty()) {
-      if (syncs_statistics_) TY_RETURN_IF_ERROR(executable_.TakePartInStatistics());
-      TY_RETURN_IF_ERROR(Tell(ready, size()));
-    }
-  }
+  TY_RETURN_IF_ERROR(Compute(parts, ready));
   if (executable_.memory_kind() == engine::MemoryKind::kDevice) {
     TY_RETURN_IF_ERROR(executable_.Synchronize());
   }
@@ -30,33 +19,15 @@ absl::Status StepCompute::Run(const std::vector<Part>& parts, const Ready& ready
   return absl::OkStatus();
 }
 
-bool StepCompute::SuitsStages(const std::vector<Part>& parts) const {
-  if (sums_.has_value() && parts.size() != sums_->replicas.size()) return false;
-  for (size_t i = 1; i < parts.size(); ++i) {
-    if (parts[i].replica == parts[i - 1].replica) return false;
+absl::Status StepCompute::Compute(const std::vector<Part>& parts, const Ready& ready) {
+  if (sums_.has_value()) return RunReplicas(parts, ready);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const bool is_last = i + 1 == parts.size();
+    TY_RETURN_IF_ERROR(Accumulate(parts[i], {}, is_last ? ready : Ready()));
   }
-  return !parts.empty();
-}
-
-absl::Status StepCompute::RunThroughStages(const std::vector<Part>& parts, const Ready& ready) {
-  std::vector<PipelineExecutable::Part> microbatches;
-  for (const Part& part : parts) microbatches.push_back({part.rows, part.weight});
-  // The last replica's sums are final range by range.
-  absl::Status status;
-  const auto on_ready = [&](int64_t offset, int64_t count) {
-    if (sums_.has_value() && status.ok()) {
-      status = AddSlots(sums_->replicas.back().add, offset, offset + count);
-    }
-    if (status.ok()) status = Tell(ready, offset + count);
-  };
-  const auto sum_up = [&](size_t part) -> absl::Status {
-    TY_RETURN_IF_ERROR(status);
-    if (!sums_.has_value()) return absl::OkStatus();
-    const parallel::ReplicaSum& sum = sums_->replicas[part];
-    if (part + 1 < parts.size()) TY_RETURN_IF_ERROR(AddSlots(sum.add, 0, size()));
-    return sum.store >= 0 ? executable_.StoreSums(sum.store) : absl::OkStatus();
-  };
-  return pipeline_->AccumulateAll(microbatches, on_ready, sum_up);
+  if (!parts.empty()) return absl::OkStatus();
+  if (syncs_statistics_) TY_RETURN_IF_ERROR(executable_.TakePartInStatistics());
+  return Tell(ready, size());
 }
 
 // A replica without rows counts as zeros, so that the sums are the same whoever hosts it.

@@ -1,17 +1,30 @@
-// Which exchange a gang's gradients take.
+// Chooses how the gradients of a gang are exchanged.
 #pragma once
 
-#include "absl/status/status.h"
-#include "worker/trainer/run/training.h"
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "worker/parallel/gradient_exchange.h"
+#include "worker/parallel/hosting.h"
+#include "worker/trainer/run/gang.h"
+#include "worker/trainer/run/run_setup.h"
+#include "worker/trainer/run/step_strategy.h"
 
 namespace trainyard::trainer {
 
-// Fills in training.exchange and training.updates_ranges, for a gang that begins with `hosting`. A
-// collective. Of pipelines beside each other the ranks of each stage have an exchange of their own.
+struct StepExchange {
+  std::unique_ptr<parallel::GradientExchange> exchange;
+  bool updates_ranges = false;  // as in Gang
+};
+
+// Connects the ranks that sum gradients with each other: those of the same stage. They begin with
+// `hosting`. A collective, after strategy.Join().
 //
 // Where gradients lie in the host's memory and the optimizer's rule updates each element by itself,
-// every rank updates its blocks alone: the same bytes travel, and each rank does a part of the
-// update in the place of all of it.
-absl::Status ConnectExchange(const parallel::Hosting& hosting, Training& training);
+// every rank updates its own blocks alone. As many bytes travel as if each rank updated everything,
+// and each makes only a part of the update.
+absl::StatusOr<StepExchange> ConnectExchange(const RunSetup& setup,
+                                             const parallel::Hosting& hosting,
+                                             StepStrategy& strategy, Communicators& lines);
 
 }  // namespace trainyard::trainer

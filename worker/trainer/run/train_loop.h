@@ -1,9 +1,8 @@
-// The training loop of one rank. Step() in train_loop.cc is one step of training, start to end.
+// The training loop of one rank. Step() in train_loop.cc is one step of training from start to end.
 #pragma once
 
 #include <cstdint>
 #include <deque>
-#include <future>
 #include <map>
 #include <memory>
 #include <string>
@@ -19,34 +18,36 @@
 #include "worker/trainer/run/checkpoint_writer.h"
 #include "worker/trainer/run/control.h"
 #include "worker/trainer/run/hosting_watch.h"
+#include "worker/trainer/run/prepare.h"
 #include "worker/trainer/run/reporter.h"
 #include "worker/trainer/run/row_source.h"
 #include "worker/trainer/run/step_compute.h"
 #include "worker/trainer/run/step_meter.h"
 #include "worker/trainer/run/step_pace.h"
+#include "worker/trainer/run/step_strategy.h"
+#include "worker/trainer/run/test_split.h"
 #include "worker/trainer/run/trace.h"
-#include "worker/trainer/run/training.h"
 
 namespace trainyard::trainer {
 
-// One thread runs it. Borrows all of its arguments.
+// One thread runs it. Borrows the reporter, the signals and the clock.
 class TrainLoop {
  public:
   enum class End { kFinished, kStopped };
 
-  TrainLoop(Training& training, Reporter& reporter, const Signals& signals, Clock& clock);
+  TrainLoop(PreparedRun run, Reporter& reporter, const Signals& signals, Clock& clock);
 
-  // Trains to the last step, or until the ranks agree to stop. Whatever the end, the state at
-  // step() is in a checkpoint when it returns OK.
+  // Trains to the last step, or until the ranks agree to stop. In both cases the state at step() is
+  // in a checkpoint when it returns OK.
   absl::StatusOr<End> Run();
 
-  // Updates done and reported.
+  // How many updates have been done and reported.
   int64_t step() const { return step_ - static_cast<int64_t>(unfinished_.size()); }
-  // The newest value of each: "train.loss", "test.accuracy", ...
+  // The newest value of each metric: "train.loss", "test.accuracy", ...
   const std::map<std::string, double>& metrics() const { return metrics_; }
 
  private:
-  // An update that was started: what to report beside what it measured.
+  // What to report of an update that was started, beside what the executable measures.
   struct Unfinished {
     int64_t step = 0;
     double lr = 0;
@@ -54,48 +55,44 @@ class TrainLoop {
   };
 
   absl::Status Step();
-  absl::Status WithStep(const absl::Status& status) const;
-  // The same step with other ranks: from the rows to an update that was started.
-  absl::Status StepTogether(const StepRows& rows, double lr);
+  // The same step without and with other ranks: from the rows to an update that was started.
+  absl::Status StepAlone(const StepRows& rows, double lr);
+  absl::Status StepTogether(const StepRows& rows, double lr, const Ballot& ballot);
   absl::Status UpdateBlock(const parallel::Bucket& block);
   Ballot CastBallot(int64_t skipped);
-  // Where an exchange does not take the ballots of the whole gang.
-  absl::Status AgreeOnVotes(const Ballot& mine);
-  // Metrics of what was predicted of the pipeline, and what came.
-  void ReportPipeline();
-  // Of the last step, in forward and backward.
-  absl::Duration ComputeTime() const;
-  // Of the step that the exchange has finished.
+  Votes CastVotes();
+  absl::Status WithStep(const absl::Status& status) const;
+  // Measures the step that the exchange has finished.
   void MeasureStep();
   // An error on every rank where some rank saw that the update before diverged.
   absl::Status CheckLoss(absl::Span<const Ballot> ballots) const;
   absl::Status AgreeOnLoss();
   absl::Status LossError(double loss) const;
-  Votes CastVotes();
   void StartHosting();
   void ReportHosting();
   absl::Status MoveReplicas(bool is_boundary);
   // Takes and reports the metrics of updates, the oldest first, until `left` are unfinished.
   absl::Status FinishUpdates(size_t left);
   absl::Status ReportStep(const Unfinished& update, const engine::StepMetrics& metrics);
+  // Sets what a step may take from now on, where others wait for it.
   void AdjustTimeout(absl::Duration limit);
   void SetTimeout(absl::Duration timeout);
 
-  // Evaluations and checkpoints that are due after a step.
+  // Makes the evaluations and checkpoints that are due after a step.
   absl::Status AfterStep();
   absl::Status EvaluateTestSplit();
-  // With the parameters that the executable has now; metrics "<prefix>loss" and so on.
+  // Evaluates the parameters that the executable has now, into metrics "<prefix>loss" and so on.
   absl::Status EvaluateWeights(const data::Dataset& dataset, absl::string_view prefix,
                                RecordedEvaluation& record);
-  absl::StatusOr<const data::Dataset*> TestData();
   absl::Status GatherState();
   absl::Status StartCheckpoint();
   absl::Status CheckpointEnded(const CheckpointWriter::Finished& finished);
   absl::Status WriteLastCheckpoint();
 
-  Training& training_;
+  PreparedRun run_;  // all but hosting and share stay as they were prepared
+  StepStrategy& strategy_;
   engine::Executable& executable_;
-  const StepPlan& plan_;
+  parallel::GradientExchange* const exchange_;  // null: this rank trains alone
   Reporter& reporter_;
   Clock& clock_;
   ControlReader control_;
@@ -103,8 +100,10 @@ class TrainLoop {
   Trace trace_;
   StepMeter meter_;
   RowSource rows_;
-  StepCompute compute_;
+  const std::unique_ptr<StepCompute> compute_;
   HostingWatch hosting_;
+  TestSplit test_split_;
+  StepPace pace_;
 
   int64_t step_;               // updates started
   int64_t gathered_step_;      // up to which all ranks have all of the optimizer's state
@@ -115,16 +114,11 @@ class TrainLoop {
   Votes agreed_;
   std::vector<Ballot> ballots_;  // of the last step, by rank
   std::map<std::string, double> metrics_;
-  PipelineTimes pipeline_times_;  // of all steps
-  int64_t pipeline_steps_ = 0;
-  std::future<absl::StatusOr<std::unique_ptr<data::Dataset>>> loading_test_data_;
-  std::unique_ptr<data::Dataset> test_data_;
   int64_t evaluated_step_ = -1;
   RecordedEvaluation evaluation_;  // made at evaluated_step_
   int64_t checkpoint_step_ = -1;   // newest that is complete
   absl::Duration evaluation_uptime_;
   absl::Duration checkpoint_uptime_;
-  StepPace pace_;
 };
 
 }  // namespace trainyard::trainer

@@ -17,7 +17,7 @@
 #include "worker/run_dir/metrics.h"
 #include "worker/run_dir/records.h"
 #include "worker/trainer/run/control.h"
-#include "worker/trainer/run/training.h"
+#include "worker/trainer/run/gang.h"
 
 namespace trainyard::trainer {
 

@@ -6,7 +6,7 @@
 
 #include "nlohmann/json.hpp"
 #include "tests/unit/worker/trainer/gang_trainer.h"
-#include "worker/trainer/plan/step_report.h"
+#include "worker/trainer/report/plan_report.h"
 
 namespace trainyard::trainer {
 namespace {

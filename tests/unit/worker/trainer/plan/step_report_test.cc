@@ -11,6 +11,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/unit/worker/trainer/gang_trainer.h"
 #include "worker/engine/graph/passes.h"
+#include "worker/trainer/report/plan_report.h"
 #include "worker/trainer/report/plan_text.h"
 #include "worker/trainer/report/text_table.h"
 

@@ -4,7 +4,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/temp_dir.h"
-#include "tests/unit/worker/trainer/manual_clock.h"
+#include "tests/testing/manual_clock.h"
 #include "worker/run_dir/metrics.h"
 
 namespace trainyard::trainer {
@@ -32,7 +32,7 @@ class ReporterTest : public ::testing::Test {
 
   testing::TempDir folder_;
   run_dir::RunDir dir_{folder_.path()};
-  ManualClock clock_;
+  testing::ManualClock clock_;
 };
 
 TEST_F(ReporterTest, StartsInStateStarting) {
@@ -53,7 +53,7 @@ TEST_F(ReporterTest, TheFirstStepIsTold) {
   EXPECT_EQ(loss->name, "train.loss");
   EXPECT_EQ(loss->value, 2.5);
   EXPECT_EQ(loss->step, 1);
-  EXPECT_EQ(loss->time_us, 1'790'000'100'000'000);
+  EXPECT_EQ(loss->time_us, 1'800'000'100'000'000);
 }
 
 TEST_F(ReporterTest, MetricsWaitAtMost200Milliseconds) {

@@ -11,7 +11,7 @@
 #include "tests/testing/temp_dir.h"
 #include "tests/unit/worker/trainer/gang_trainer.h"
 #include "worker/trainer/model_setup.h"
-#include "worker/trainer/plan/step_report.h"
+#include "worker/trainer/report/plan_report.h"
 #include "worker/trainer/run/training_state.h"
 
 namespace trainyard::trainer {

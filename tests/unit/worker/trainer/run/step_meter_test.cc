@@ -6,7 +6,7 @@
 #include "common/base/check.h"
 #include "gtest/gtest.h"
 #include "tests/testing/temp_dir.h"
-#include "tests/unit/worker/trainer/manual_clock.h"
+#include "tests/testing/manual_clock.h"
 #include "worker/run_dir/metrics.h"
 
 namespace trainyard::trainer {
@@ -37,7 +37,7 @@ class StepMeterTest : public ::testing::Test {
 
   testing::TempDir folder_;
   run_dir::RunDir dir_{folder_.path()};
-  ManualClock clock_;
+  testing::ManualClock clock_;
   Reporter reporter_ = Reporter::Open(dir_, 0, {}, clock_).value();
   StepMeter meter_{reporter_};
 };

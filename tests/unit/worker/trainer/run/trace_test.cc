@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/testing/temp_dir.h"
-#include "tests/unit/worker/trainer/manual_clock.h"
+#include "tests/testing/manual_clock.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -30,7 +30,7 @@ class TraceTest : public ::testing::Test {
 
   testing::TempDir folder_;
   run_dir::RunDir dir_{folder_.path()};
-  ManualClock clock_;
+  testing::ManualClock clock_;
 };
 
 TEST_F(TraceTest, RecordsTheFirstStepsButOneAndThenOneInTwoHundredAndFiftySix) {

@@ -1,6 +1,7 @@
-// A clock that stands still until a test moves it.
+// A clock that stands still until a test moves it. Several threads may use it.
 #pragma once
 
+#include "absl/time/time.h"
 #include "common/base/env.h"
 #include "common/base/mutex.h"
 
