@@ -30,6 +30,7 @@ const std::vector<Floor>& Floors() {
       {"worker/data", {"common/base"}},
       {"worker/checkpoint", {"common/base"}},
       {"worker/parallel", {"common/base", "worker/run_dir"}},
+      {"worker/engine", {"common/base", "worker/engine"}},
       {"worker/engine/graph", {"common/base", "common/layers"}},
       {"worker/engine/optim", {"common/base"}},
       {"worker/engine/models",

@@ -10,6 +10,7 @@
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/graph/graph_builder.h"
+#include "worker/engine/make_backend.h"
 
 namespace trainyard::trainer {
 namespace {

@@ -12,6 +12,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
 #include "worker/engine/graph/split.h"
+#include "worker/engine/make_backend.h"
 #include "worker/parallel/partition.h"
 #include "worker/parallel/replicas.h"
 #include "worker/trainer/model_setup.h"

@@ -11,6 +11,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
 #include "worker/engine/graph/passes.h"
+#include "worker/engine/make_backend.h"
 #include "worker/trainer/plan/memory.h"
 #include "worker/trainer/plan/roofline.h"
 

@@ -31,7 +31,7 @@ absl::StatusOr<HostedShare> TakeShare(const RunSetup& setup, const parallel::Hos
   HostedShare share{.plan = plan.WithHosted(hosted), .sums = std::nullopt};
   if (setup.is_bitwise) {
     share.sums = parallel::PlanLocalSums(setup.replicas, hosted);
-    if (share.sums->slots > 0 && executable.sums(0).empty()) {
+    if (share.sums->slots > 0 && executable.sum_slots() == nullptr) {
       return absl::UnimplementedError(
           "spec.train.reproducibility: this backend cannot sum several replicas in one order; use "
           "as many devices as replicas, or statistical");

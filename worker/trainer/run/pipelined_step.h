@@ -18,7 +18,7 @@ class PipelinedStep final : public StepStrategy {
  public:
   static absl::StatusOr<std::unique_ptr<StepStrategy>> Compile(const RunSetup& setup, int threads);
 
-  engine::Executable& whole_state() override { return whole_; }
+  engine::ModelState& whole_state() override { return whole_; }
   absl::StatusOr<GangHosting> ChooseHosting(const Gang& gang, std::vector<int> room,
                                             const RunIdentity& before) override;
   absl::Status Join(const Communicators& lines) override;

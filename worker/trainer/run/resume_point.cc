@@ -63,7 +63,7 @@ absl::StatusOr<ResumePoint> FindResumePoint(const RunSetup& setup) {
 }
 
 absl::StatusOr<RestoredState> InitialiseOrRestore(const ResumePoint& resume, const RunSetup& setup,
-                                                  engine::Executable& state) {
+                                                  engine::ModelState& state) {
   if (!resume.path.empty()) return RestoreState(resume.path, state);
   RestoredState restored;
   TY_RETURN_IF_ERROR(engine::InitializeParameters(setup.spec.train.seed, state));

@@ -22,6 +22,6 @@ absl::StatusOr<ResumePoint> FindResumePoint(const RunSetup& setup);
 // Fills the state of the whole model: from the checkpoint, or from the seed and, where the spec
 // says so, from a file. A run that goes on has its own weights and does not read that file again.
 absl::StatusOr<RestoredState> InitialiseOrRestore(const ResumePoint& resume, const RunSetup& setup,
-                                                  engine::Executable& state);
+                                                  engine::ModelState& state);
 
 }  // namespace trainyard::trainer

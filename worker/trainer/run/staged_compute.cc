@@ -23,7 +23,7 @@ absl::Status StagedCompute::Compute(const std::vector<Part>& parts, const Ready&
     if (!sums().has_value()) return absl::OkStatus();
     const parallel::ReplicaSum& sum = sums()->replicas[part];
     if (part + 1 < parts.size()) TY_RETURN_IF_ERROR(AddSlots(sum.add, 0, size()));
-    return sum.store >= 0 ? stage_.StoreSums(sum.store) : absl::OkStatus();
+    return sum.store >= 0 ? stage_.sum_slots()->StoreSums(sum.store) : absl::OkStatus();
   };
   return stage_.AccumulateAll(microbatches, on_ready, sum_up);
 }

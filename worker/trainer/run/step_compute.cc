@@ -50,7 +50,7 @@ absl::Status StepCompute::RunReplicas(const std::vector<Part>& parts, const Read
       TY_RETURN_IF_ERROR(Accumulate(parts[next], is_last_part ? sum.add : std::vector<int>(),
                                     is_last_part && is_last_replica ? ready : Ready()));
     }
-    if (sum.store >= 0) TY_RETURN_IF_ERROR(executable_.StoreSums(sum.store));
+    if (sum.store >= 0) TY_RETURN_IF_ERROR(executable_.sum_slots()->StoreSums(sum.store));
   }
   TY_CHECK(next == parts.size());
   return absl::OkStatus();
@@ -76,7 +76,8 @@ absl::Status StepCompute::Accumulate(const Part& part, const std::vector<int>& s
 }
 
 absl::Status StepCompute::AddSlots(const std::vector<int>& slots, int64_t begin, int64_t end) {
-  for (const int slot : slots) TY_RETURN_IF_ERROR(executable_.AddSums(slot, begin, end));
+  for (const int slot : slots)
+    TY_RETURN_IF_ERROR(executable_.sum_slots()->AddSums(slot, begin, end));
   return absl::OkStatus();
 }
 

@@ -92,7 +92,9 @@ class Connector {
     options.buckets = Buckets();
     options.is_sharded = updates_ranges_;
     options.reduction = executable_.reduction();
-    for (int slot = 0; slot < slots; ++slot) options.slots.push_back(executable_.sums(slot));
+    for (int slot = 0; slot < slots; ++slot) {
+      options.slots.push_back(executable_.sum_slots()->sums(slot));
+    }
     options.parameters = executable_.parameters();
     options.plan = PlanExchange(setup_.replicas, hosting_, setup_.is_bitwise);
     options.term_slots = TermSlots(setup_, hosting_);
@@ -118,7 +120,7 @@ absl::StatusOr<StepExchange> ConnectExchange(const RunSetup& setup,
   // A device updates all its parameters in one launch, which is faster than updating parts of them
   // and receiving the others' parts. So it does that only where the spec asks for it.
   made.updates_ranges =
-      executable.updates_ranges() && (!is_on_device || setup.spec.memory.shard_optimizer);
+      executable.range_update() != nullptr && (!is_on_device || setup.spec.memory.shard_optimizer);
   Connector connector(setup, hosting, strategy, lines, made.updates_ranges);
   if (is_on_device) {
     TY_ASSIGN_OR_RETURN(made.exchange, connector.OverDevices());

@@ -41,7 +41,7 @@ class StepStrategy {
 
   // The state of the whole model. Rank 0 initialises or restores it before Join, which spreads it,
   // and writes it to checkpoints after GatherWholeState.
-  virtual engine::Executable& whole_state() = 0;
+  virtual engine::ModelState& whole_state() = 0;
 
   // Chooses the hosting to begin with. `gang` has no exchange yet; `room` is by rank; `before` is
   // what rank 0 goes on from. A collective.

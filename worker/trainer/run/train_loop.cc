@@ -24,6 +24,7 @@ TrainLoop::TrainLoop(PreparedRun run, Reporter& reporter, const Signals& signals
       strategy_(*run_.strategy),
       executable_(strategy_.executable()),
       exchange_(run_.gang.exchange.get()),
+      ranges_(run_.gang.updates_ranges ? executable_.range_update() : nullptr),
       reporter_(reporter),
       clock_(clock),
       control_(run_.setup.run_dir, signals),
@@ -128,17 +129,16 @@ absl::Status TrainLoop::StepAlone(const StepRows& rows, double lr) {
 // bucket is updated when its sum is there.
 absl::Status TrainLoop::StepTogether(const StepRows& rows, double lr, const Ballot& ballot) {
   parallel::GradientExchange& exchange = *exchange_;
-  const bool updates_ranges = run_.gang.updates_ranges;
   exchange.set_tracing(trace_.is_on());
   TY_RETURN_IF_ERROR(exchange.Begin(step_ + 1, EncodeBallot(ballot)));
   TY_RETURN_IF_ERROR(
       compute_->Run(rows.parts, [&exchange](int64_t end) { return exchange.Ready(end); }));
   computed_rows_ = rows.rows;
 
-  if (updates_ranges) TY_RETURN_IF_ERROR(executable_.BeginUpdate(lr));
+  if (ranges_ != nullptr) TY_RETURN_IF_ERROR(ranges_->BeginUpdate(lr));
   for (size_t bucket = 0; bucket < exchange.buckets().size(); ++bucket) {
     TY_RETURN_IF_ERROR(exchange.Land(bucket));
-    if (updates_ranges) TY_RETURN_IF_ERROR(UpdateBlock(exchange.OwnBlock(bucket)));
+    if (ranges_ != nullptr) TY_RETURN_IF_ERROR(UpdateBlock(exchange.OwnBlock(bucket)));
     if (exchange.is_sharded()) TY_RETURN_IF_ERROR(exchange.Share(bucket));
   }
   std::vector<double> ballots(run_.hosting.ranges.size() * kBallotLength);
@@ -147,7 +147,7 @@ absl::Status TrainLoop::StepTogether(const StepRows& rows, double lr, const Ball
   TY_RETURN_IF_ERROR(CheckLoss(ballots_));
   {
     const Trace::Span span(trace_, Trace::Lane::kCompute, "update");
-    TY_RETURN_IF_ERROR(updates_ranges ? executable_.EndUpdate() : executable_.StartUpdate(lr));
+    TY_RETURN_IF_ERROR(ranges_ != nullptr ? ranges_->EndUpdate() : executable_.StartUpdate(lr));
   }
   MeasureStep();
   return absl::OkStatus();
@@ -180,7 +180,7 @@ absl::Status TrainLoop::UpdateBlock(const parallel::Bucket& block) {
   const auto gradients = static_cast<int64_t>(executable_.parameters().size());
   const int64_t end = std::min(block.end, gradients);
   const Trace::Span span(trace_, Trace::Lane::kCompute, "update");
-  return block.begin < end ? executable_.UpdateRange(block.begin, end) : absl::OkStatus();
+  return block.begin < end ? ranges_->UpdateRange(block.begin, end) : absl::OkStatus();
 }
 
 Votes TrainLoop::CastVotes() {

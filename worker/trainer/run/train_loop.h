@@ -93,6 +93,7 @@ class TrainLoop {
   StepStrategy& strategy_;
   engine::Executable& executable_;
   parallel::GradientExchange* const exchange_;  // null: this rank trains alone
+  engine::RangeUpdate* const ranges_;           // null: all parameters are updated at once
   Reporter& reporter_;
   Clock& clock_;
   ControlReader control_;

@@ -26,7 +26,7 @@ class WholeStep final : public StepStrategy {
  public:
   static absl::StatusOr<std::unique_ptr<StepStrategy>> Compile(const RunSetup& setup, int threads);
 
-  engine::Executable& whole_state() override { return executable(); }
+  engine::ModelState& whole_state() override { return executable(); }
   absl::StatusOr<GangHosting> ChooseHosting(const Gang& gang, std::vector<int> room,
                                             const RunIdentity& before) override;
   absl::Status Join(const Communicators& lines) override;
