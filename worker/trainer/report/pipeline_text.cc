@@ -6,9 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/columns.h"
 #include "common/base/strings.h"
 #include "nlohmann/json.hpp"
-#include "worker/trainer/report/text_table.h"
+#include "worker/trainer/report/quantity_text.h"
 
 namespace trainyard::trainer {
 

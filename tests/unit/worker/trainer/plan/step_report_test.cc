@@ -13,7 +13,7 @@
 #include "worker/engine/graph/passes.h"
 #include "worker/trainer/report/plan_report.h"
 #include "worker/trainer/report/plan_text.h"
-#include "worker/trainer/report/text_table.h"
+#include "worker/trainer/report/quantity_text.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -234,11 +234,6 @@ TEST(TextTable, ShortensNumbersToThreeDigits) {
   EXPECT_EQ(FormatSeconds(0.00124), "1.24 ms");
   EXPECT_EQ(FormatSeconds(83), "83.0 s");
   EXPECT_EQ(FormatSeconds(2.5e-7), "0.25 us");
-}
-
-TEST(TextTable, AlignsWithoutSpacesAtTheEnd) {
-  EXPECT_EQ(AlignColumns({{"a", "1", "x"}, {"long", "100", ""}}, "lrl"),
-            "a       1  x\nlong  100\n");
 }
 
 }  // namespace

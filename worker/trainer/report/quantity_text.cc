@@ -1,10 +1,9 @@
-#include "worker/trainer/report/text_table.h"
+// Rounds to three digits, which is as much as a prediction is good for.
+#include "worker/trainer/report/quantity_text.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -18,25 +17,6 @@ std::string ThreeDigits(double value) {
 }
 
 }  // namespace
-
-std::string AlignColumns(const std::vector<std::vector<std::string>>& rows,
-                         absl::string_view align) {
-  std::vector<size_t> widths(align.size(), 0);
-  for (const std::vector<std::string>& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const std::vector<std::string>& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) {
-      const std::string padding(widths[i] - row[i].size(), ' ');
-      absl::StrAppend(&line, i == 0 ? "" : "  ", align[i] == 'r' ? padding : "", row[i],
-                      align[i] == 'r' ? "" : padding);
-    }
-    absl::StrAppend(&text, absl::StripTrailingAsciiWhitespace(line), "\n");
-  }
-  return text;
-}
 
 std::string FormatQuantity(double value) {
   constexpr std::array<const char*, 6> kUnits = {"", " k", " M", " G", " T", " P"};
