@@ -11,11 +11,12 @@
 #include "tests/integration/yard.h"
 #include "tests/testing/paths.h"
 #include "worker/checkpoint/safetensors.h"
+#include "worker/engine/make_backend.h"
 #include "worker/engine/models/models.h"
-#include "worker/trainer/initial_weights.h"
+#include "worker/trainer/run/initial_weights.h"
 #include "worker/trainer/model_setup.h"
 #include "worker/trainer/spec.h"
-#include "worker/trainer/training_state.h"
+#include "worker/trainer/run/training_state.h"
 
 namespace trainyard::testing {
 namespace {

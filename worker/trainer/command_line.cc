@@ -17,10 +17,10 @@
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "worker/parallel/host/host_groups.h"
-#include "worker/trainer/data_report.h"
-#include "worker/trainer/plan_report.h"
+#include "worker/trainer/report/data_report.h"
+#include "worker/trainer/report/plan_report.h"
+#include "worker/trainer/report/verify_report.h"
 #include "worker/trainer/trainer.h"
-#include "worker/trainer/verify_report.h"
 
 namespace trainyard::trainer {
 namespace {

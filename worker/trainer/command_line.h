@@ -15,7 +15,7 @@
 #include "worker/parallel/communicator.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/paths.h"
-#include "worker/trainer/training.h"
+#include "worker/trainer/run/gang.h"
 
 namespace trainyard::trainer {
 

@@ -10,9 +10,10 @@
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
 #include "common/spec/layers.h"
+#include "worker/engine/make_backend.h"
 #include "worker/engine/models/models.h"
 #include "worker/parallel/replicas.h"
-#include "worker/trainer/hosting_plan.h"
+#include "worker/trainer/plan/hosting_plan.h"
 #include "worker/trainer/spec.h"
 
 namespace trainyard::trainer {

@@ -4,6 +4,7 @@
 #include "common/base/processes.h"
 #include "tests/testing/paths.h"
 #include "tests/testing/process.h"
+#include "tests/testing/temp_dir.h"
 #include "tests/testing/wait.h"
 
 #include <signal.h>
@@ -30,9 +31,6 @@ constexpr char kName[] = "jobs/12/attempts/1";
 class AgentTest : public ::testing::Test {
  protected:
   AgentTest() {
-    std::string pattern = ::testing::TempDir() + "/agent_test.XXXXXX";
-    TY_CHECK(mkdtemp(pattern.data()) != nullptr);
-    folder_ = pattern;
     StartServer();
     auto channel = rpc::MakeChannel("unix:" + JoinPath(folder_, "s"));
     TY_CHECK_OK(channel.status());
@@ -51,7 +49,6 @@ class AgentTest : public ::testing::Test {
     // Without ranks a supervisor has nothing left to do.
     (void)testing::WaitUntil([this] { return !run_dir::IsSupervised(dir_).value_or(false); },
                              absl::Seconds(10));
-    (void)RemoveTree(folder_);
   }
 
   void StartServer() { server_.emplace(state_, JoinPath(folder_, "s")); }
@@ -139,9 +136,10 @@ class AgentTest : public ::testing::Test {
     return Seen() == nullptr ? v1::ObservedAttempt() : *Seen();
   }
 
+  testing::TempDir temp_dir_;
+  const std::string folder_ = temp_dir_.path();
   FakeServerState state_;
   std::optional<FakeAgentServer> server_;
-  std::string folder_;
   std::string address_ = "127.0.0.1";  // of gangs over hosts
   std::unique_ptr<v1::AgentService::Stub> stub_;
   run_dir::RunDir dir_{""};
