@@ -100,7 +100,7 @@ class Pipeline {
     for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
   }
 
-  void Load(const engine::Executable& whole) {
+  void Load(const engine::ModelState& whole) {
     const auto tensors = StateOfStages(model_, cuts_, kOptimizer);
     ASSERT_TRUE(tensors.ok()) << tensors.status();
     Run([&](Rank& rank) {
