@@ -28,11 +28,11 @@ absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> MakeCudaExchange(
     return parallel::MakeNcclExchange(*nccl, std::move(request.host),
                                       {.memory = std::move(request.memory),
                                        .keeps_order = request.keeps_order,
-                                       .compute = executable->stream(),
+                                       .compute = static_cast<cudaStream_t>(executable->device_queue()),
                                        .add_left = AddLeft});
   }
   return parallel::MakeMirroredExchange(
-      std::move(request.memory), executable->stream(),
+      std::move(request.memory), static_cast<cudaStream_t>(executable->device_queue()),
       [&request](parallel::WireExchangeOptions mirrors)
           -> absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> {
         return parallel::MakeWireExchange(std::move(request.host), std::move(mirrors));

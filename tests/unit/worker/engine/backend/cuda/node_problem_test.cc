@@ -1,5 +1,6 @@
-// Problems of cuDNN: their keys, and how nodes of step graphs become problems. No cuDNN takes part.
-#include "worker/engine/backend/cuda/dnn/problems.h"
+// Problems for cuDNN: their keys, and how nodes of step graphs become problems. cuDNN itself takes
+// no part.
+#include "worker/engine/backend/cuda/dnn/node_problem.h"
 
 #include <gtest/gtest.h>
 
