@@ -61,6 +61,7 @@ constexpr const char* kSpecs[] = {
        init { checkpoint: "a.safetensors" skip: "fc." digest: "x" })",
     R"(model { gpt2 { heads: 1 } } data { dataset: "tokens" path: "webtext" } optimizer { adamw {} })",
     R"(model { layers { stack { name: "c" conv2d { channels: 8 } } stack { batch_norm {} }
+                        stack { group_norm { groups: 2 } }
                         stack { lrn {} } stack { max_pool {} } stack { avg_pool {} }
                         stack { gelu {} } stack { dropout {} } stack { flatten {} }
                         stack { linear { features: 10 } } } }
