@@ -63,6 +63,7 @@ constexpr const char* kSpecs[] = {
     R"(model { layers { stack { name: "c" conv2d { channels: 8 } } stack { batch_norm {} }
                         stack { group_norm { groups: 2 } }
                         stack { lrn {} } stack { max_pool {} } stack { avg_pool {} }
+                        stack { upsample {} }
                         stack { gelu {} } stack { dropout {} } stack { flatten {} }
                         stack { linear { features: 10 } } } }
        data { dataset: "glyphs" } optimizer { sgd {} })",
