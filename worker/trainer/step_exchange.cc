@@ -83,14 +83,13 @@ absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> OverWire(
   return parallel::MakeWireExchange(std::move(communicator), MemoryOf(hosting, training));
 }
 
-// By whichever communicator reaches the devices.
+// By whatever way the trainer of the device finds between the ranks.
 absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> OverDevices(
     const parallel::Hosting& hosting, Training& training) {
   TY_ASSIGN_OR_RETURN(
       auto host, training.communicators.connect_group(Summands("gradients", training, hosting)));
   return training.communicators.make_device_exchange(
       {.executable = *training.executable,
-       .device = *training.communicators.device,
        .host = std::move(host),
        .memory = MemoryOf(hosting, training),
        .keeps_order = training.spec.train.is_bitwise});

@@ -155,7 +155,7 @@ absl::Status ConnectRanks(const run_dir::Assignment& assignment, engine::MemoryK
                           const Connect& connect, Training& training) {
   TY_ASSIGN_OR_RETURN(training.communicators, connect(assignment, arena));
   TY_CHECK(assignment.world_size == 1 || arena == engine::MemoryKind::kHost ||
-           training.communicators.device != nullptr);
+           training.communicators.make_device_exchange != nullptr);
   return absl::OkStatus();
 }
 
