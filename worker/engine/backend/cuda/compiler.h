@@ -18,6 +18,8 @@
 #include "common/base/check.h"
 #include "worker/engine/backend/cuda/blas/matmul.h"
 #include "worker/engine/backend/cuda/cuda_backend.h"
+#include "worker/engine/backend/cuda/device/step_control.h"
+#include "worker/engine/backend/cuda/device/types.h"
 #include "worker/engine/backend/cuda/dnn/planner.h"
 #include "worker/engine/backend/cuda/kernels/convolution.h"
 #include "worker/engine/backend/cuda/kernels/elementwise.h"
@@ -26,8 +28,6 @@
 #include "worker/engine/backend/cuda/kernels/pool.h"
 #include "worker/engine/backend/cuda/packed_weights.h"
 #include "worker/engine/backend/cuda/program.h"
-#include "worker/engine/backend/cuda/step_control.h"
-#include "worker/engine/backend/cuda/types.h"
 #include "worker/engine/graph/step_graph.h"
 
 namespace trainyard::engine::cuda {

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/backend/buffer_plan.h"
-#include "worker/engine/backend/cuda/types.h"
+#include "worker/engine/backend/cuda/device/types.h"
 #include "worker/engine/backend/rank_statistics.h"
 #include "worker/engine/backend/row_groups.h"
 

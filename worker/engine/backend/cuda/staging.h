@@ -11,8 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "worker/engine/backend/cuda/device/step_control.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
-#include "worker/engine/backend/cuda/step_control.h"
 
 namespace trainyard::engine::cuda {
 

@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "worker/engine/backend/cuda/device/types.h"
 #include "worker/engine/backend/cuda/dnn/descriptor.h"
-#include "worker/engine/backend/cuda/types.h"
 
 namespace trainyard::engine::cuda::dnn {
 

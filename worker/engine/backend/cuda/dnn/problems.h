@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "worker/engine/backend/cuda/device/types.h"
 #include "worker/engine/backend/cuda/dnn/planner.h"
-#include "worker/engine/backend/cuda/types.h"
 #include "worker/engine/graph/step_graph.h"
 
 namespace trainyard::engine::cuda::dnn {

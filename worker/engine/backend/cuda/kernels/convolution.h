@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "worker/engine/backend/cuda/types.h"
+#include "worker/engine/backend/cuda/device/types.h"
 
 namespace trainyard::engine::cuda {
 

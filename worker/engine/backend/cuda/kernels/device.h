@@ -6,7 +6,7 @@
 #include <cuda_runtime.h>
 
 // Shared memory whose size the launch gives, as `type* name`. Once a kernel.
-#define TY_DYNAMIC_SHARED(type, name)                               \
+#define TY_DYNAMIC_SHARED(type, name)                              \
   extern __shared__ __align__(16) unsigned char dynamic_shared_[]; \
   type* name = reinterpret_cast<type*>(dynamic_shared_)
 #endif
@@ -16,7 +16,7 @@
 
 #include <cstdint>
 
-#include "worker/engine/backend/cuda/types.h"
+#include "worker/engine/backend/cuda/device/types.h"
 
 namespace trainyard::engine::cuda {
 

@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
-#include "worker/engine/backend/cuda/step_control.h"
-#include "worker/engine/backend/cuda/types.h"
+#include "worker/engine/backend/cuda/device/step_control.h"
+#include "worker/engine/backend/cuda/device/types.h"
 
 namespace trainyard::engine::cuda {
 

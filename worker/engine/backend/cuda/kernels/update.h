@@ -10,8 +10,8 @@
 
 #include <cstdint>
 
+#include "worker/engine/backend/cuda/device/step_control.h"
 #include "worker/engine/backend/cuda/kernels/weights.h"
-#include "worker/engine/backend/cuda/step_control.h"
 #include "worker/engine/optim/optimizer.h"
 
 namespace trainyard::engine::cuda {

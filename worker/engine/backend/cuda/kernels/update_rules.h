@@ -2,8 +2,8 @@
 // sources), and the rules for one element. The order of operations is the CPU backend's.
 #pragma once
 
+#include "worker/engine/backend/cuda/device/step_control.h"
 #include "worker/engine/backend/cuda/kernels/device.h"
-#include "worker/engine/backend/cuda/step_control.h"
 #include "worker/engine/optim/optimizer.h"
 
 namespace trainyard::engine::cuda {

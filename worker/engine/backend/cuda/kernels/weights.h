@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "worker/engine/backend/cuda/types.h"
+#include "worker/engine/backend/cuda/device/types.h"
 
 namespace trainyard::engine::cuda {
 
@@ -18,7 +18,7 @@ namespace trainyard::engine::cuda {
 struct PackedWeight {
   int64_t offset = 0;  // of the parameter in flat memory
   int64_t count = 0;
-  int64_t inner = 1;   // channels of a convolution's weight; else all
+  int64_t inner = 1;  // channels of a convolution's weight; else all
   int64_t stride = 1;
   void* packed = nullptr;
   Type type = Type::kBf16;

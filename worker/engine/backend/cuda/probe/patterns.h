@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/engine/backend/cuda/device/types.h"
 #include "worker/engine/backend/cuda/dnn/graph.h"
-#include "worker/engine/backend/cuda/types.h"
 
 namespace trainyard::engine::cuda::probe {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/testing/device_array.h"
-#include "worker/engine/backend/cuda/types.h"
+#include "worker/engine/backend/cuda/device/types.h"
 
 namespace trainyard::engine::cuda {
 
