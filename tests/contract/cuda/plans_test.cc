@@ -13,7 +13,7 @@
 #include "tests/testing/paths.h"
 #include "tests/testing/temp_dir.h"
 #include "worker/engine/backend/cuda/dnn/planner.h"
-#include "worker/engine/backend/cuda/dnn/problems.h"
+#include "worker/engine/backend/cuda/dnn/node_problem.h"
 #include "worker/engine/models/models.h"
 
 namespace trainyard::engine::cuda::dnn {

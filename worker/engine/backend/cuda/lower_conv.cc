@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/compiler.h"
-#include "worker/engine/backend/cuda/dnn/problems.h"
+#include "worker/engine/backend/cuda/dnn/node_problem.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
 
 namespace trainyard::engine::cuda {

@@ -2,7 +2,7 @@
 // right and it has a plan for both directions; else our own.
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/compiler.h"
-#include "worker/engine/backend/cuda/dnn/problems.h"
+#include "worker/engine/backend/cuda/dnn/node_problem.h"
 #include "worker/engine/backend/cuda/kernels/sequence.h"
 
 namespace trainyard::engine::cuda {

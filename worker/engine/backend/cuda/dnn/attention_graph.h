@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "worker/engine/backend/cuda/dnn/graph.h"
-#include "worker/engine/backend/cuda/dnn/planner.h"
+#include "worker/engine/backend/cuda/dnn/problem.h"
 
 namespace trainyard::engine::cuda::dnn {
 

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "worker/engine/backend/cuda/dnn/plan.h"
+#include "worker/engine/backend/cuda/dnn/cudnn_plan.h"
 #include "worker/engine/backend/cuda/tuning/bench.h"
 
 namespace trainyard::engine::cuda::dnn {

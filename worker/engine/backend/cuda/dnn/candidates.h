@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "worker/engine/backend/cuda/dnn/engines.h"
-#include "worker/engine/backend/cuda/dnn/planner.h"
+#include "worker/engine/backend/cuda/dnn/planner_options.h"
 
 namespace trainyard::engine::cuda::dnn {
 

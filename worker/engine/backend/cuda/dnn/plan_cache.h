@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "worker/engine/backend/cuda/dnn/planner.h"
+#include "worker/engine/backend/cuda/dnn/plan.h"
 
 namespace trainyard::engine::cuda::dnn {
 

@@ -11,7 +11,7 @@
 #include "worker/engine/backend/cuda/dnn/attention_graph.h"
 #include "worker/engine/backend/cuda/dnn/candidates.h"
 #include "worker/engine/backend/cuda/dnn/conv_graph.h"
-#include "worker/engine/backend/cuda/dnn/plan.h"
+#include "worker/engine/backend/cuda/dnn/cudnn_plan.h"
 #include "worker/engine/backend/cuda/dnn/plan_cache.h"
 #include "worker/engine/backend/cuda/dnn/target.h"
 

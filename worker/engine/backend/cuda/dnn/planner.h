@@ -9,115 +9,16 @@
 // whether every graph that the models need has a plan, and the memory of a step can be planned.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
-#include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/engine/backend/cuda/device/types.h"
+#include "worker/engine/backend/cuda/dnn/plan.h"
+#include "worker/engine/backend/cuda/dnn/planner_options.h"
+#include "worker/engine/backend/cuda/dnn/problem.h"
 
 namespace trainyard::engine::cuda::dnn {
-
-// One convolution of a step. Channels are those in memory, padding included; tensors are NHWC, the
-// weight [out_channels, kernel, kernel, channels / groups].
-struct ConvProblem {
-  enum class Kind { kForward, kInputGradient, kWeightGradient };
-  Kind kind = Kind::kForward;
-  // Of x, y, their gradients, the weight and its gradient. Bias and sums are f32.
-  Type type = Type::kBf16;
-  bool tf32 = false;  // f32 products may be taken in tf32
-  int64_t rows = 1;
-  int64_t channels = 1, height = 1, width = 1;
-  int64_t out_channels = 1, out_height = 1, out_width = 1;
-  int64_t kernel = 1, stride = 1, padding = 0, dilation = 1, groups = 1;
-  // Elements from pixel to pixel of x (or dx) and y (or dy): channels, or more within a wider
-  // tensor.
-  int64_t x_stride = 1, y_stride = 1;
-  // kForward: y = relu(conv + bias [out_channels]).
-  bool bias = false;
-  bool relu = false;
-  // kForward, without the two above: also sums and sums of squares of y over its pixels, f32
-  // [out_channels] each.
-  bool statistics = false;
-  // kWeightGradient of 16-bit types: the gradient is f32 all the same. cuDNN does that for packed
-  // tensors without groups alone, on few engines; without it sums are rounded to `type` once, and
-  // all engines do.
-  bool f32_gradient = false;
-
-  // "fwd bf16 n128 c64 32x32 k64 3x3 s1 p1 d1 g1 ...": one line, unique.
-  std::string Key() const;
-};
-
-// Causal attention of queries, keys and values that lie beside each other: x [rows, positions, 3,
-// heads, width] -> y [rows, positions, heads, width], logsum f32 [rows, heads, positions], the log
-// of the sum of the exponentials of the scaled scores.
-struct AttentionProblem {
-  bool is_gradient = false;  // (dy, x, y, logsum) -> dx, laid out as x
-  Type type = Type::kBf16;
-  int64_t rows = 1, positions = 1, heads = 1, width = 1;
-
-  std::string Key() const;
-  // Where cuDNN's gradients are known to be right: causal, no mask tensor, positions a multiple of
-  // 128, width a multiple of 8 and at most 128, 16-bit types.
-  bool is_safe() const;
-};
-
-// The memory of one execution. What the problem does not have stays null.
-struct ConvMemory {
-  void* x = nullptr;       // or dx
-  void* weight = nullptr;  // or the weight's gradient
-  void* y = nullptr;       // or dy
-  const float* bias = nullptr;
-  float* sum = nullptr;
-  float* square_sum = nullptr;
-};
-struct AttentionMemory {
-  void* x = nullptr;
-  void* y = nullptr;
-  float* logsum = nullptr;
-  void* dy = nullptr;
-  void* dx = nullptr;
-};
-
-// What plans are told by, for tables and tests.
-struct PlanFacts {
-  std::string engine;  // cuDNN's name or number of engine and settings
-  int64_t workspace_bytes = 0;
-  int candidates = 0;       // that could be built
-  double microseconds = 0;  // of the fastest; 0: not measured
-  bool from_cache = false;
-};
-
-// Immutable; may be executed by one thread at a time for each handle, which the planner owns.
-class Plan {
- public:
-  virtual ~Plan() = default;
-  virtual const PlanFacts& facts() const = 0;
-  // Enqueues it on the stream; may be captured. `workspace`: facts().workspace_bytes, 256-byte
-  // aligned. FAILED_PRECONDITION of a plan that was made without a device; INVALID_ARGUMENT for
-  // memory that is missing, or not aligned to kVectorBytes.
-  virtual absl::Status Run(const ConvMemory& memory, void* workspace,
-                           cudaStream_t stream) const = 0;
-  virtual absl::Status Run(const AttentionMemory& memory, void* workspace,
-                           cudaStream_t stream) const = 0;
-};
-
-struct PlannerOptions {
-  // A small ceiling silently drops the fast engines.
-  int64_t workspace_bytes_max = int64_t{256} << 20;
-  // Measure candidates on the device; takes memory while it does.
-  bool autotunes = true;
-  int candidates_max = 8;  // that are measured
-  // Leaves out engines whose sums are taken in another order each time.
-  bool deterministic = false;
-  // Where choices are kept; empty: nowhere. Read and written whole, by rename; a file that cannot
-  // be read is as good as none.
-  std::string cache_path;
-};
 
 // Not thread-safe. Plans must not outlive it.
 class Planner {

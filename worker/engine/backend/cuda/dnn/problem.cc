@@ -1,7 +1,8 @@
+#include "worker/engine/backend/cuda/dnn/problem.h"
+
 #include <array>
 
 #include "absl/strings/str_cat.h"
-#include "worker/engine/backend/cuda/dnn/planner.h"
 
 namespace trainyard::engine::cuda::dnn {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "worker/engine/backend/cuda/device/types.h"
-#include "worker/engine/backend/cuda/dnn/planner.h"
+#include "worker/engine/backend/cuda/dnn/problem.h"
 #include "worker/engine/graph/step_graph.h"
 
 namespace trainyard::engine::cuda::dnn {

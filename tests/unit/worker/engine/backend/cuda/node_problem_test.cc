@@ -1,5 +1,5 @@
 // Problems of cuDNN: their keys, and how nodes of step graphs become problems. No cuDNN takes part.
-#include "worker/engine/backend/cuda/dnn/problems.h"
+#include "worker/engine/backend/cuda/dnn/node_problem.h"
 
 #include <gtest/gtest.h>
 

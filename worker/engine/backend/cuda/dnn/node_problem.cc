@@ -1,4 +1,4 @@
-#include "worker/engine/backend/cuda/dnn/problems.h"
+#include "worker/engine/backend/cuda/dnn/node_problem.h"
 
 #include "common/base/check.h"
 

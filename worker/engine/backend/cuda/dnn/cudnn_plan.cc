@@ -1,4 +1,4 @@
-#include "worker/engine/backend/cuda/dnn/plan.h"
+#include "worker/engine/backend/cuda/dnn/cudnn_plan.h"
 
 #include <algorithm>
 
