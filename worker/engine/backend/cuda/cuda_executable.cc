@@ -133,8 +133,7 @@ absl::StatusOr<Program*> CudaExecutable::Prepare(const StepGraph& step, Programs
                                 .bytes_per_microsecond = planners_->bytes_per_microsecond,
                                 .planner = planners_->convolutions.get(),
                                 .products = planners_->products.get()};
-  TY_RETURN_IF_ERROR(
-      Compiler(step, layout_, Memory(), weights_, target, larger, *program).Compile());
+  TY_RETURN_IF_ERROR(Compile(step, layout_, Memory(), weights_, target, larger, *program));
   // A run that cannot keep its choices makes them again the next time.
   if (const absl::Status saved = planners_->convolutions->SaveCache(); !saved.ok()) {
     LogWarning("choices among cuDNN's plans are not kept",

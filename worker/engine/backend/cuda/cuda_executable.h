@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "worker/engine/backend/backend.h"
-#include "worker/engine/backend/cuda/compiler.h"
+#include "worker/engine/backend/cuda/compile_target.h"
 #include "worker/engine/backend/cuda/packed_weights.h"
 #include "worker/engine/backend/cuda/program.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/cuda_executable.h"
 #include "worker/engine/backend/cuda/kernels/elementwise.h"
