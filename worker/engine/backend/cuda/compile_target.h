@@ -18,24 +18,25 @@ struct StateMemory {
   float* statistics = nullptr;  // running
   float* reduction = nullptr;
   const StepControl* control = nullptr;
-  LossScale* loss_scale = nullptr;  // null: 1
+  LossScale* loss_scale = nullptr;  // null where the loss is not scaled
   LossTotals* totals = nullptr;     // of the last loss
-  uint32_t* tickets = nullptr;      // zero between launches: see norm.h
+  uint32_t* tickets = nullptr;      // zero between launches; see norm.h
   void* loss_workspace = nullptr;
 };
 
 struct CompileTarget {
   int64_t rows = 1;
-  bool is_training = false;  // adds loss and correct labels to the sums of the step
+  bool is_training = false;  // loss and correct labels are added to the sums of the step
   Type type = Type::kF32;    // of activations
   bool tf32 = false;
   bool is_guarded = false;
-  // Statistics of batch norm are those of all ranks.
+  // Batch norm takes its statistics over the rows of all ranks.
   bool merges_ranks = false;
   Fusions fusions = Fusions::kWhereFaster;
-  // What the device's memory moves.
+  // The bytes that the device's memory moves in a microsecond.
   double bytes_per_microsecond = 3e6;
-  // Plans of products and convolutions; the second is null where nothing can be run.
+  // These find plans for convolutions and attention, and for products. `products` is null where
+  // nothing can be run.
   dnn::Planner* planner = nullptr;
   blas::MatmulPlanner* products = nullptr;
 };

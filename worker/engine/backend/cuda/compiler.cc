@@ -16,8 +16,8 @@
 
 namespace trainyard::engine::cuda {
 
-// Each op, and the function that makes a call of it. The functions are in the lower_*.cc. A new op
-// needs one line here, which declares its function too.
+// Each op with the function that makes a call of it. The functions are in lower_*.cc. A new op
+// needs one line here, which also declares its function.
 #define TY_CUDA_LOWERINGS(LOWER)                                    \
   LOWER(kAdd, LowerAdd)                                             \
   LOWER(kAttention, LowerAttention)                                 \

@@ -1,3 +1,4 @@
+// Compiling, running and capturing the programs of an executable.
 #include "worker/engine/backend/cuda/cuda_executable.h"
 
 #include <algorithm>
@@ -13,8 +14,8 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// What a process takes of a device beside our buffers: the context, and the libraries' kernels. A
-// guess, on the safe side, until it is measured.
+// The memory of a device that a process takes beside our buffers, for the context and the
+// libraries' kernels. It is a guess on the safe side until it is measured.
 constexpr int64_t kContextBytes = int64_t{600} << 20;
 
 Type StorageOf(Precision precision) {
@@ -146,7 +147,7 @@ absl::StatusOr<Program*> CudaExecutable::Prepare(const StepGraph& step, Programs
   return made;
 }
 
-// The arena is one for all programs, as large as the largest wants it.
+// All programs share one arena, which is as large as the largest of them needs.
 absl::Status CudaExecutable::BindArena(Program& program) {
   const bool grows = program.arena_bytes() > arena_bytes_;
   arena_bytes_ = std::max(arena_bytes_, program.arena_bytes());
@@ -160,7 +161,7 @@ absl::Status CudaExecutable::BindArena(Program& program) {
   arena_ = DeviceBuffer();
   absl::StatusOr<DeviceBuffer> grown = DeviceBuffer::Create(arena_bytes_, backing_);
   if (!grown.ok()) {
-    // No program may run over memory that is gone: the next call compiles its own anew.
+    // No program may run in memory that is gone, so the next call compiles its own again.
     training_programs_.clear();
     evaluation_programs_.clear();
     arena_bytes_ = 0;
@@ -214,7 +215,7 @@ int64_t CudaExecutable::InputBytesMax() const {
   const int64_t elements = rows * ElementCount(model_.input_shape());
   const int64_t floats = elements * int64_t{sizeof(float)};
   if (model_.input_shape().size() != 3) return floats;
-  // Of tiny images the rows and their bytes are more.
+  // For tiny images the descriptions of the rows and the stored bytes take more.
   return std::max(floats, AlignUpDevice(rows * int64_t{sizeof(StoredRow)}) + elements);
 }
 
@@ -290,8 +291,8 @@ absl::Status CudaExecutable::RunAccumulate(const Program& program, int64_t rows,
   const bool adds = has_sums_;
   has_sums_ = true;
   const auto record = [&] { return program.Run(program.calls().size(), Training(adds), on_ready); };
-  // Whoever wants to know when sums are ready follows the calls; so does what the host takes part
-  // in.
+  // Whoever wants to know when sums are ready follows the calls one by one, and so does a step in
+  // which the host takes part. Neither can be a graph.
   if (on_ready || ranks_.is_wanted()) return record();
   return Run({adds ? Work::kAdd : Work::kAccumulate, rows, grouping_}, record);
 }
@@ -316,7 +317,7 @@ absl::Status CudaExecutable::Accumulate(const Batch& batch, double weight,
   const absl::Status ran = RunAccumulate(*program, rows, forward_ready);
   TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
   TY_RETURN_IF_ERROR(ran);
-  // The range after the gradients holds what the forward half summed up.
+  // The range after the gradients holds what the forward half has summed up.
   if (on_ready) on_ready(ready, layout_.size - ready);
   last_rows_ = rows;
   return absl::OkStatus();
@@ -351,7 +352,7 @@ absl::Status CudaExecutable::StartUpdate(double lr) {
 
 absl::Status CudaExecutable::StartStep(const Batch& batch, double lr) {
   const int64_t rows = RowsOf(model_, batch);
-  // What was not captured before, or comes on top of other sums, goes its usual way.
+  // A step that was not captured before, or that adds to other sums, goes the usual way.
   if (has_sums_ || are_weights_stale_ || in_flight_.size() == kUpdatesInFlight ||
       ranks_.is_wanted()) {
     return Executable::StartStep(batch, lr);

@@ -1,6 +1,6 @@
-// Convolutions: by cuDNN where it has a plan, else by kernels of our own. Weights are packed with
-// padded channels; a gradient of a weight goes straight into the reduction arena where nothing is
-// padded, merged or added, else through scratch memory.
+// Lowers convolutions to cuDNN where it has a plan, and otherwise to kernels of our own. Weights
+// are packed with padded channels. The gradient of a weight is written straight to the reduction
+// arena where nothing is padded, merged or added; otherwise it goes through scratch memory.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,10 +16,10 @@ namespace {
 // The time between two kernels of a graph.
 constexpr double kLaunchMicroseconds = 2;
 
-// What computes the gradient of a weight.
+// The plan that computes the gradient of a weight.
 struct WeightGradientPlan {
-  const dnn::Plan* plan = nullptr;  // null: only our own kernels can
-  Type type = Type::kF32;           // of what it computes
+  const dnn::Plan* plan = nullptr;  // null: only our own kernels can do it
+  Type type = Type::kF32;           // of the gradient that it writes
 };
 
 // Copies a gradient that lies like a packed weight to its places in the reduction arena.
@@ -52,7 +52,7 @@ ConvShape ConvShapeOf(Lowering& lowering, const ConvAttributes& conv, ValueId x,
 
 absl::StatusOr<const dnn::Plan*> FindConvPlan(Lowering& lowering, dnn::ConvProblem problem) {
   const int64_t vector = kVectorBytes / SizeOf(lowering.target().type);
-  // Padding would part the groups.
+  // Padding would separate the groups.
   const bool has_odd_groups =
       problem.groups > 1 && (problem.channels % problem.groups != 0 ||
                              problem.channels % vector != 0 || problem.out_channels % vector != 0);
@@ -65,7 +65,7 @@ absl::StatusOr<const dnn::Plan*> FindConvPlan(Lowering& lowering, dnn::ConvProbl
 bool TakesStatistics(Lowering& lowering, const Node& conv) {
   if (lowering.target().fusions == Fusions::kNever || conv.relu || !ConvBiasesOf(conv).empty())
     return false;
-  // It sums over all rows at once, in squares.
+  // cuDNN's sums are over all rows at once, and of squares.
   if (lowering.step().max_groups > 1 || lowering.target().merges_ranks) return false;
   for (const Node& node : lowering.step().graph.nodes) {
     if (node.op == OpKind::kBatchNorm && node.norm().batch_statistics &&
@@ -76,8 +76,8 @@ bool TakesStatistics(Lowering& lowering, const Node& conv) {
   return false;
 }
 
-// What the statistics cost by themselves: a pass over the output, at the speed at which the plain
-// plan moves its tensors at best.
+// Whether the fused plan saves time. Without it, the statistics cost a pass over the output, at the
+// speed at which the plain plan moves its tensors at best.
 bool SavesTime(Lowering& lowering, const dnn::Plan& fused, const dnn::Plan& plain, ValueId output) {
   const double of_fused = fused.facts().microseconds;
   const double of_plain = plain.facts().microseconds;
@@ -90,7 +90,7 @@ bool SavesTime(Lowering& lowering, const dnn::Plan& fused, const dnn::Plan& plai
          of_plain + kLaunchMicroseconds + bytes / lowering.target().bytes_per_microsecond;
 }
 
-// In f32 where cuDNN does that as fast: it saves a conversion, and a rounding.
+// Takes f32 where cuDNN is as fast with it, since that saves a conversion and a rounding.
 absl::StatusOr<WeightGradientPlan> FindWeightGradientPlan(Lowering& lowering,
                                                           dnn::ConvProblem problem) {
   WeightGradientPlan chosen;
@@ -228,7 +228,7 @@ absl::Status LowerConvParameterGradient(Lowering& lowering, const Node& node) {
   const dnn::Plan* const plan = chosen.plan;
   const Type type = chosen.type;
 
-  // As the computed gradient lies: rows like those of the packed weight.
+  // The computed gradient has rows like those of the packed weight.
   const int64_t filter = node.conv().kernel * node.conv().kernel;
   const int64_t out_channels =
       plan == nullptr || node.conv().groups > 1
@@ -238,7 +238,8 @@ absl::Status LowerConvParameterGradient(Lowering& lowering, const Node& node) {
                         out_channels == lowering.Channels(dy_id) && type == Type::kF32;
   float* const sums = lowering.Sums(gradients[0]);
   const bool adds = node.adds;
-  // Into the arena where it may overwrite, else into scratch memory first.
+  // It is written to the arena where that may be overwritten, and to scratch memory first
+  // otherwise.
   const BufferId scratch = lowering.AddScratch(out_channels * filter * copy.stride * SizeOf(type));
   const ConvShape shape = ConvShapeOf(lowering, node.conv(), x_id, dy_id, copy.stride);
   const BufferId workspace =

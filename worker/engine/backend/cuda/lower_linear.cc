@@ -1,5 +1,5 @@
-// Linear layers by cuBLASLt. Weights are read in the type of the activations; their gradients are
-// f32, in the reduction arena.
+// Lowers linear layers to cuBLASLt. Weights are read in the type of the activations; their
+// gradients are f32, in the reduction arena.
 #include <algorithm>
 
 #include "common/base/status_macros.h"
@@ -89,7 +89,7 @@ absl::Status LowerLinearParameterGradient(Lowering& lowering, const Node& node) 
   const Place dy = lowering.PlaceOf(node.inputs[0]);
   const Place x = lowering.PlaceOf(node.inputs[1]);
   const ValueId gradient = node.outputs[0];
-  // dweight [out, in] = dy^T x; of a transposed one [in, out] = x^T dy.
+  // dweight [out, in] = dy^T x. For a transposed weight it is [in, out] = x^T dy.
   const bool is_transposed = lowering.value(lowering.value(gradient).primal).is_transposed;
   const ValueId left = is_transposed ? node.inputs[1] : node.inputs[0];
   const ValueId right = is_transposed ? node.inputs[0] : node.inputs[1];

@@ -1,4 +1,4 @@
-// Ops that look at one element, or one pixel, at a time; changes of layout.
+// Lowers ops that look at one element or one pixel at a time, and changes of layout.
 #include "worker/engine/backend/cuda/kernels/elementwise.h"
 #include "worker/engine/backend/cuda/lowering.h"
 #include "worker/engine/graph/dropout.h"
@@ -124,7 +124,7 @@ absl::Status LowerLrn(Lowering& lowering, const Node& node) {
   return absl::OkStatus();
 }
 
-// One pixel needs no change; a sequence lies as its features do.
+// A single pixel needs no change. A sequence lies as its features do.
 absl::Status LowerFlatten(Lowering& lowering, const Node& node) {
   const ValueId output = node.outputs[0];
   const ValueId input = node.inputs[0];
@@ -164,7 +164,7 @@ absl::Status LowerFlattenGradient(Lowering& lowering, const Node& node) {
   const int64_t pixels = lowering.Pixels(output);
   const int64_t channels = lowering.Channels(output);
   if (!lowering.IsImage(output)) {
-    // Features of padded rows: position by position.
+    // The features have padded rows, so they are copied position by position.
     const int64_t positions = lowering.PixelsPerRow(output);
     const int64_t rows = lowering.rows();
     lowering.EmitKernel(
@@ -220,7 +220,7 @@ absl::Status LowerConcat(Lowering& lowering, const Node& node) {
   }
   if (parts.empty()) return absl::OkStatus();
   const int64_t pixels = lowering.Pixels(output);
-  // Padded ones have no part in place.
+  // Where there is padding, no part lies in place.
   const bool clears = lowering.ClearsPadding(y, output);
   const int64_t bytes = pixels * y.stride * SizeOf(y.type);
   lowering.EmitKernel(

@@ -1,5 +1,5 @@
-// softmax_cross_entropy: the logits stay, and the log of the sum of their exponentials, from which
-// the gradient computes the probabilities again.
+// Lowers softmax_cross_entropy. It keeps the logits and the log of the sum of their exponentials,
+// from which the gradient computes the probabilities again.
 #include "worker/engine/backend/cuda/kernels/loss.h"
 #include "worker/engine/backend/cuda/lowering.h"
 
@@ -39,8 +39,8 @@ absl::Status LowerLossGradient(Lowering& lowering, const Node& node) {
   const LossParameters loss = {.label_smoothing = static_cast<float>(node.loss().label_smoothing),
                                .labels = lowering.Pixels(softmax.logits),
                                .classes = lowering.Channels(softmax.logits)};
-  // Over the logits where nobody wants them any more: they are the largest value of a language
-  // model.
+  // The gradient may overwrite the logits where nobody needs them any more. They are the largest
+  // value of a language model.
   bool is_kept = false;
   for (const ValueId kept : lowering.step().kept) is_kept = is_kept || kept == softmax.logits;
   const bool overwrites =

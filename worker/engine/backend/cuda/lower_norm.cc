@@ -1,6 +1,6 @@
-// batch_norm with what the passes fused into it: a launch, or a few, for each group of rows
-// (Batch::groups), which a recording holds as they were. Statistics of all ranks go through the
-// host: then the stream is waited for.
+// Lowers batch_norm with what the passes have fused into it. Each group of rows (Batch::groups)
+// takes one launch or a few, and a recording keeps the groups as they were. Statistics over all
+// ranks go through the host, which must then wait for the stream.
 #include <algorithm>
 #include <vector>
 
@@ -11,20 +11,20 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// Of what a pass fused into the node; none for place 0.
+// An input that a pass has fused into the node; none for place 0.
 ValueId FusedInput(const Node& node, int place) {
   return place > 0 ? node.inputs[static_cast<size_t>(place)] : kNoValue;
 }
 
-// Of a group of a value's pixels.
+// The pixels of one group.
 struct GroupPixels {
   int64_t group = 0;
   int64_t first = 0;
   int64_t count = 0;
-  float share = 1;  // of all
+  float share = 1;  // of all pixels
 };
 
-// body(pixels) for each group of a value of so many pixels in all rows.
+// Calls body(pixels) for each group of a value that has so many pixels in all rows.
 template <class Body>
 void ForEachGroup(const RowGroups& groups, int64_t rows, int64_t pixels, const Body& body) {
   const int64_t per_row = pixels / rows;
@@ -72,7 +72,7 @@ NormGradient PixelsOf(NormGradient norm, const GroupPixels& pixels) {
   return norm;
 }
 
-// Reads floats of the device as doubles, when all that the stream was told before is done.
+// Reads floats of the device as doubles, once all earlier work on the stream is done.
 absl::Status ReadDoubles(const float* from, absl::Span<double> values, cudaStream_t stream) {
   std::vector<float> floats(values.size());
   TY_RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(stream), "waiting for statistics"));
@@ -90,7 +90,7 @@ absl::Status WriteDoubles(absl::Span<const double> values, float* to) {
                       "writing statistics");
 }
 
-// Both become those of the rows of all ranks.
+// Replaces both by the statistics of the rows of all ranks.
 absl::Status MergeStatistics(const Enqueue& how, int64_t rows, const NormForward& norm, float* mean,
                              float* variance) {
   const absl::Span<double> values = how.ranks->Values(norm.channels);
@@ -103,7 +103,7 @@ absl::Status MergeStatistics(const Enqueue& how, int64_t rows, const NormForward
   return WriteDoubles(variances, variance);
 }
 
-// What NormBackwardSums left becomes the sums over all ranks.
+// Replaces what NormBackwardSums has left by the sums over all ranks.
 absl::Status SumOverRanks(const Enqueue& how, int64_t channels, float* sums) {
   const int64_t stride = NormSumsStride(channels);
   const absl::Span<double> values = how.ranks->Values(channels);

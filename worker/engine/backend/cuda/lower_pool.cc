@@ -1,4 +1,4 @@
-// Pooling over NHWC images.
+// Lowers pooling over NHWC images.
 #include "worker/engine/backend/cuda/kernels/pool.h"
 #include "worker/engine/backend/cuda/lowering.h"
 

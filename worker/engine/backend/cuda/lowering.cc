@@ -1,4 +1,4 @@
-// Where values of a program lie, and how calls are added to it.
+// Decides where the values of a program lie, and adds calls to it.
 #include "worker/engine/backend/cuda/lowering.h"
 
 #include <algorithm>
@@ -102,7 +102,7 @@ StatisticSums Lowering::SumsOfStatistics(const Node& norm) const {
               state_.control};
     }
   }
-  return {};  // computed once more, and counted already
+  return {};  // a recomputed norm, which was counted already
 }
 
 void Lowering::Emit(const Node& node, std::function<absl::Status(const Enqueue&)> enqueue,

@@ -1,4 +1,4 @@
-// Plans as the planner keeps them.
+// A plan that the planner keeps: cuDNN's engine with the graph that names what to bind.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,16 +15,16 @@
 
 namespace trainyard::engine::cuda::dnn {
 
-// Memory of the device by the id of its slot.
+// Memory of the device, by the id of its slot.
 using Bindings = std::vector<std::pair<int64_t, void*>>;
 
-// Enqueues a plan with everything bound that its graph names. FAILED_PRECONDITION without device.
+// Enqueues a plan with everything bound that its graph names. FAILED_PRECONDITION without a device.
 absl::Status Execute(const Target& target, const BuiltPlan& plan, const Graph& graph,
                      const Bindings& bindings, void* workspace, cudaStream_t stream);
 
 class CudnnPlan : public Plan {
  public:
-  // `target` is borrowed. `graph` tells what to bind.
+  // `target` is borrowed. `graph` names what to bind.
   CudnnPlan(const Target* target, Graph graph, BuiltPlan plan, PlanFacts facts)
       : target_(target),
         graph_(std::move(graph)),

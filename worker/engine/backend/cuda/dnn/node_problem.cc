@@ -1,3 +1,4 @@
+// Reads the shapes of a problem from the values of its node.
 #include "worker/engine/backend/cuda/dnn/node_problem.h"
 
 #include "common/base/check.h"
@@ -5,7 +6,7 @@
 namespace trainyard::engine::cuda::dnn {
 namespace {
 
-// The images at both ends of a convolution, in whatever direction the node goes.
+// The images at both ends of a convolution, whichever way the node goes.
 struct Ends {
   const Shape* x = nullptr;
   const Shape* y = nullptr;
@@ -76,7 +77,7 @@ AttentionProblem AttentionProblemOf(const StepGraph& step, const Node& node, int
   TY_CHECK(node.op == OpKind::kAttention || node.op == OpKind::kAttentionGradient);
   AttentionProblem problem;
   problem.is_gradient = node.op == OpKind::kAttentionGradient;
-  // Of [positions, 3 heads width].
+  // x is [positions, 3 heads width].
   const Shape& x = step.graph.value(node.inputs[problem.is_gradient ? 1 : 0]).shape;
   problem.type = type;
   problem.rows = rows;

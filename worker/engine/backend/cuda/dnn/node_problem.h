@@ -1,4 +1,4 @@
-// From the nodes of a step graph to what cuDNN is asked for.
+// Turns nodes of a step graph into the problems that cuDNN is asked for.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,18 @@
 
 namespace trainyard::engine::cuda::dnn {
 
-// Channels of an image in memory. Padded to vectors; but with several groups, each of which has
-// its share of the channels, they stay as they are: then only the pixels lie that far apart.
+// The channels of an image in memory. They are padded to vectors. With several groups they stay as
+// they are, since each group has its share of the channels; then only the pixels lie that far
+// apart.
 int64_t ChannelsInMemory(int64_t channels, int64_t groups, Type type);
 
-// Of a conv2d, conv2d_input_gradient or conv2d_parameter_gradient on `rows` rows. Tensors lie by
-// themselves: x_stride and y_stride are the padded channels. Several weights (ConvAttributes) make
-// one problem of all their output channels. Bias and relu as the node has them; `statistics` and
-// `f32_gradient` are left to the caller.
+// The problem of a conv2d, conv2d_input_gradient or conv2d_parameter_gradient on `rows` rows.
+// Tensors lie by themselves: x_stride and y_stride are the padded channels. Several weights
+// (ConvAttributes) make one problem of all their output channels. Bias and relu are as the node has
+// them; `statistics` and `f32_gradient` are left to the caller.
 ConvProblem ProblemOf(const StepGraph& step, const Node& node, int64_t rows, Type type, bool tf32);
 
-// Of an attention or attention_gradient.
+// The problem of an attention or attention_gradient.
 AttentionProblem AttentionProblemOf(const StepGraph& step, const Node& node, int64_t rows,
                                     Type type);
 

@@ -1,4 +1,4 @@
-// A plan of cuDNN's for one problem, as those who run it see it.
+// A plan of cuDNN for one problem, as its users see it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,12 +11,12 @@
 
 namespace trainyard::engine::cuda::dnn {
 
-// What plans are told by, for tables and tests.
+// Facts that identify a plan, for tables and tests.
 struct PlanFacts {
-  std::string engine;  // cuDNN's name or number of engine and settings
+  std::string engine;  // cuDNN's name or number of the engine, and its settings
   int64_t workspace_bytes = 0;
-  int candidates = 0;       // that could be built
-  double microseconds = 0;  // of the fastest; 0: not measured
+  int candidates = 0;       // the number of plans that could be built
+  double microseconds = 0;  // of the fastest plan; 0: not measured
   bool from_cache = false;
 };
 
@@ -25,9 +25,9 @@ class Plan {
  public:
   virtual ~Plan() = default;
   virtual const PlanFacts& facts() const = 0;
-  // Enqueues it on the stream; may be captured. `workspace`: facts().workspace_bytes, 256-byte
-  // aligned. FAILED_PRECONDITION of a plan that was made without a device; INVALID_ARGUMENT for
-  // memory that is missing, or not aligned to kVectorBytes.
+  // Enqueues the plan on the stream; may be captured. The workspace has facts().workspace_bytes and
+  // is aligned to 256 bytes. FAILED_PRECONDITION for a plan that was made without a device;
+  // INVALID_ARGUMENT for memory that is missing, or not aligned to kVectorBytes.
   virtual absl::Status Run(const ConvMemory& memory, void* workspace,
                            cudaStream_t stream) const = 0;
   virtual absl::Status Run(const AttentionMemory& memory, void* workspace,
