@@ -114,11 +114,9 @@ absl::StatusOr<std::vector<cuda::CallTime>> StepTimer::Profile(int runs) {
   for (int run = 0; run < runs; ++run) {
     TY_ASSIGN_OR_RETURN(std::vector<cuda::CallTime> times, executable_->Profile(batch_.batch()));
     TY_RETURN_IF_ERROR(executable_->Synchronize());
-    TY_RETURN_IF_ERROR(
-        CudaStatus(cudaEventRecord(begin.get(), executable_->stream()), "marking an update"));
+    TY_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(begin.get(), stream()), "marking an update"));
     TY_RETURN_IF_ERROR(executable_->StartUpdate(lr_));
-    TY_RETURN_IF_ERROR(
-        CudaStatus(cudaEventRecord(end.get(), executable_->stream()), "marking an update"));
+    TY_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(end.get(), stream()), "marking an update"));
     TY_RETURN_IF_ERROR(Finish());
     TY_RETURN_IF_ERROR(executable_->Synchronize());
     float milliseconds = 0;

@@ -61,6 +61,7 @@ class StepTimer {
   StepTimer(const TimerOptions& options, Graph model);
   absl::Status Compile();
   absl::Status Finish();
+  cudaStream_t stream() const { return static_cast<cudaStream_t>(executable_->device_queue()); }
 
   const TimerOptions options_;
   const Graph model_;

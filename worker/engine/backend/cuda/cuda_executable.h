@@ -82,8 +82,6 @@ class CudaExecutable final : public Executable {
 
   // The number of calls of the training program for max_rows, by op.
   std::map<std::string, int64_t> CallsByOp() const;
-  // The stream on which everything is computed. Collectives follow it.
-  cudaStream_t stream() const { return stream_.get(); }
   // Runs forward and backward, and returns the time of each call. Adds to the reduction.
   absl::StatusOr<std::vector<CallTime>> Profile(const Batch& batch);
   // Repeats the last step for measurements, as StartStep makes it, with the batch and the learning

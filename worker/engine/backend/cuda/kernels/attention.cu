@@ -1,5 +1,5 @@
-// Softmax as it goes along (Dao et al. 2022, algorithm 1): each tile of keys corrects what came
-// before it.
+// Causal attention with a softmax that is computed on the way (Dao et al. 2022, algorithm 1): each
+// tile of keys corrects the result of the tiles before it.
 #include <cmath>
 
 #include "worker/engine/backend/cuda/kernels/attention_tile.h"
@@ -36,7 +36,8 @@ __global__ void ForwardKernel(AttentionOperands o, int64_t tiles) {
     MultiplyTile<vectors>(own, tile, width, p);
 #pragma unroll
     for (int v = 0; v < vectors; ++v) {
-      // The first tile holds the first key, which all queries see: from then on this is finite.
+      // The first tile holds the first key, which all queries see, so the maximum is finite from
+      // then on.
       const bool is_seen = begin + lane <= own_first + v;
       const float score = is_seen ? p[v] * o.scale : -INFINITY;
       const float joint = fmaxf(largest[v], WarpMax(score));
