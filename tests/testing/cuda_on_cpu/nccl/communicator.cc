@@ -1,4 +1,4 @@
-// Communicators, their state, and memory.
+// Communicators and their state.
 #include <cuda_runtime_api.h>
 
 #include <atomic>
@@ -13,7 +13,7 @@
 namespace trainyard::cuda_on_cpu::nccl {
 namespace {
 
-// Of what is live, so that stale handles are told.
+// The living communicators, by which stale handles are recognised.
 std::mutex handles_mutex;
 std::set<const ncclComm*> communicators;
 std::set<void*> nccl_memory;
