@@ -1,3 +1,4 @@
+// Runs and profiles steps of a compiled network.
 #include "tests/bench/gpu/step_timer.h"
 
 #include <algorithm>
@@ -37,7 +38,7 @@ double Middle(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Small enough that the same batch again and again stays finite.
+// Small enough for the same batch to stay finite however often it is repeated.
 double RateOf(const Graph& model) {
   return model.vocabulary > 0 ? 1e-4 : 1e-3;
 }

@@ -1,4 +1,4 @@
-// Pooling kernels against plain loops over all windows.
+// Compares pooling kernels with plain loops over all windows.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,8 +17,8 @@ struct Case {
   ImageShape out;
 };
 
-// Windows side by side, that overlap, with padding, of ceil_mode that reach beyond the padding, and
-// with pixels that no window has.
+// Windows that lie side by side, that overlap, that have padding, that reach beyond the padding by
+// ceil_mode, and that leave out pixels.
 std::vector<Case> Cases(int64_t channels) {
   return {
       {{2, 2, 0, true}, {3, channels, 6, 8}, {3, channels, 3, 4}},
@@ -68,7 +68,7 @@ TEST_P(PoolKernels, FindTheMaximumAndSendItsGradientBack) {
   for (const Case& pool : Cases(channels)) {
     for (const int64_t index_stride : {channels, (channels + 15) / 8 * 8}) {
       const bool relu = index_stride == channels;
-      // Few values, so that some maxima are there twice.
+      // There are few distinct values, so that some maxima occur twice.
       const TestView x(layout, pool.in.pixels(), [](int64_t p, int64_t c) {
         return static_cast<float>((p * 7 + c * 5 + p * c) % 6) - 2;
       });

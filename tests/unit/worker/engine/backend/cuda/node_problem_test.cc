@@ -1,4 +1,5 @@
-// Problems of cuDNN: their keys, and how nodes of step graphs become problems. No cuDNN takes part.
+// Problems for cuDNN: their keys, and how nodes of step graphs become problems. cuDNN itself takes
+// no part.
 #include "worker/engine/backend/cuda/dnn/node_problem.h"
 
 #include <gtest/gtest.h>
