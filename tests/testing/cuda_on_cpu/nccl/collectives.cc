@@ -104,32 +104,8 @@ extern "C" {
 ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t type,
                            ncclRedOp_t operation, ncclComm_t communicator, cudaStream_t stream) {
   if (operation != ncclSum) return ncclInvalidArgument;
-  return Start(
-      communicator, stream, type,
-      {Part::Kind::kAllReduce, static_cast<const float*>(in), static_cast<float*>(out), count, -1});
-}
-
-ncclResult_t ncclReduceScatter(const void* in, void* out, size_t count, ncclDataType_t type,
-                               ncclRedOp_t operation, ncclComm_t communicator,
-                               cudaStream_t stream) {
-  if (operation != ncclSum) return ncclInvalidArgument;
   return Start(communicator, stream, type,
-               {Part::Kind::kReduceScatter, static_cast<const float*>(in), static_cast<float*>(out),
-                count, -1});
-}
-
-ncclResult_t ncclAllGather(const void* in, void* out, size_t count, ncclDataType_t type,
-                           ncclComm_t communicator, cudaStream_t stream) {
-  return Start(
-      communicator, stream, type,
-      {Part::Kind::kAllGather, static_cast<const float*>(in), static_cast<float*>(out), count, -1});
-}
-
-ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType_t type, int root,
-                           ncclComm_t communicator, cudaStream_t stream) {
-  return Start(communicator, stream, type,
-               {Part::Kind::kBroadcast, static_cast<const float*>(in), static_cast<float*>(out),
-                count, root});
+               {static_cast<const float*>(in), static_cast<float*>(out), count});
 }
 
 ncclResult_t ncclSend(const void* in, size_t count, ncclDataType_t type, int peer,

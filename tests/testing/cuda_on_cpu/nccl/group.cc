@@ -176,38 +176,18 @@ void Group::ExecuteMessages(int rank, const std::vector<Message>& messages) {
 }
 
 void Group::Compute() {
-  const Part& first = members_[0].part;
+  const size_t count = members_[0].part.count;
   for (const Rank& member : members_) {
-    if (member.part.kind == first.kind && member.part.count == first.count &&
-        member.part.root == first.root) {
-      continue;
-    }
+    if (member.part.count == count) continue;
     // On hardware anything may happen. Here it is an error.
     for (Rank& each : members_) each.error = ncclInvalidUsage;
     return;
   }
-  const size_t ranks = members_.size();
-  const bool is_gather = first.kind == Part::Kind::kAllGather;
-  const bool is_scatter = first.kind == Part::Kind::kReduceScatter;
-  std::vector<float> result(first.count * (is_gather || is_scatter ? ranks : 1));
-  if (first.kind == Part::Kind::kBroadcast) {
-    const float* source = members_[static_cast<size_t>(first.root)].part.in;
-    std::copy_n(source, first.count, result.begin());
-  } else if (is_gather) {
-    for (size_t r = 0; r < ranks; ++r) {
-      std::copy_n(members_[r].part.in, first.count,
-                  result.begin() + static_cast<std::ptrdiff_t>(r * first.count));
-    }
-  } else {
-    for (const Rank& member : members_) {
-      for (size_t i = 0; i < result.size(); ++i) result[i] += member.part.in[i];
-    }
+  std::vector<float> sums(count);
+  for (const Rank& member : members_) {
+    for (size_t i = 0; i < count; ++i) sums[i] += member.part.in[i];
   }
-  for (size_t r = 0; r < ranks; ++r) {
-    const size_t begin = is_scatter ? r * first.count : 0;
-    const size_t size = is_scatter ? first.count : result.size();
-    std::copy_n(result.begin() + static_cast<std::ptrdiff_t>(begin), size, members_[r].part.out);
-  }
+  for (const Rank& member : members_) std::copy(sums.begin(), sums.end(), member.part.out);
 }
 
 }  // namespace trainyard::cuda_on_cpu::nccl

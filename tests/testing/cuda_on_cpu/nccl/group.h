@@ -8,20 +8,16 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
 namespace trainyard::cuda_on_cpu::nccl {
 
-// One rank's part of one collective. Spans are of f32.
+// One rank's part of an all_reduce, of f32.
 struct Part {
-  enum class Kind { kAllReduce, kReduceScatter, kAllGather, kBroadcast };
-  Kind kind = Kind::kAllReduce;
   const float* in = nullptr;
   float* out = nullptr;
-  size_t count = 0;  // as the call says it
-  int root = -1;
+  size_t count = 0;
 };
 
 // One message that a rank sends or receives.
@@ -112,7 +108,6 @@ struct ncclComm {
   int device = 0;
   bool blocking = true;
   bool finalized = false;
-  std::set<void*> registrations;
 };
 
 namespace trainyard::cuda_on_cpu::nccl {

@@ -15,12 +15,6 @@ namespace trainyard::cuda_on_cpu::nccl {
 // network connection breaks. Its collectives that are under way end without a result.
 void BreakAsynchronously(ncclComm_t communicator, ncclResult_t error);
 
-// Whether ncclMemAlloc fails, as on devices without virtual memory management. False at first.
-void SetMemAllocFails(bool fails);
-
-// Registrations that were made and not undone, over all communicators.
-int LiveRegistrations();
-
 // The communicators that exist.
 int LiveCommunicators();
 
