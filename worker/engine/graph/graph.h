@@ -96,12 +96,6 @@ struct PoolAttributes {
   bool count_padding = true;  // in the divisor of an average
 };
 
-// Options that a node has exactly as a layer of a spec has them.
-using AttentionAttributes = layers::Attention;
-using GeluAttributes = layers::Gelu;
-using LayerNormAttributes = layers::LayerNorm;
-using LrnAttributes = layers::Lrn;
-
 struct DropoutAttributes {
   double rate = 0.5;   // of the elements that become zero
   uint32_t layer = 0;  // numbers the dropouts of a model, so that each draws other elements
@@ -138,9 +132,9 @@ struct Node {
   std::string name;  // of the layer
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;  // kNoValue: not wanted
-  std::variant<std::monostate, ConvAttributes, PoolAttributes, NormAttributes, GeluAttributes,
-               DropoutAttributes, ConcatAttributes, SliceAttributes, LrnAttributes,
-               LayerNormAttributes, AttentionAttributes, LossAttributes>
+  // Options that a node has exactly as a layer of a spec has them are a layers::Kind.
+  std::variant<std::monostate, ConvAttributes, PoolAttributes, NormAttributes, DropoutAttributes,
+               ConcatAttributes, SliceAttributes, LossAttributes, layers::Kind>
       attributes;
   // Fused by a pass. conv2d, linear, batch_norm: the output is rectified. batch_norm_gradient: the
   // incoming gradient counts only where the output was positive. max_pool: its index tells windows
@@ -163,15 +157,14 @@ struct Node {
   const ConvAttributes& conv() const { return std::get<ConvAttributes>(attributes); }
   const PoolAttributes& pool() const { return std::get<PoolAttributes>(attributes); }
   const NormAttributes& norm() const { return std::get<NormAttributes>(attributes); }
-  const GeluAttributes& gelu() const { return std::get<GeluAttributes>(attributes); }
   const DropoutAttributes& dropout() const { return std::get<DropoutAttributes>(attributes); }
   const ConcatAttributes& concat() const { return std::get<ConcatAttributes>(attributes); }
   const SliceAttributes& slice() const { return std::get<SliceAttributes>(attributes); }
-  const LrnAttributes& lrn() const { return std::get<LrnAttributes>(attributes); }
-  const LayerNormAttributes& layer_norm() const {
-    return std::get<LayerNormAttributes>(attributes);
+  // Such as layer<layers::Lrn>().
+  template <class Layer>
+  const Layer& layer() const {
+    return std::get<Layer>(std::get<layers::Kind>(attributes));
   }
-  const AttentionAttributes& attention() const { return std::get<AttentionAttributes>(attributes); }
   const LossAttributes& loss() const { return std::get<LossAttributes>(attributes); }
 };
 

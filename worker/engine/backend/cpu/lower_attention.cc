@@ -168,7 +168,7 @@ void Backward(const Kernels<Bf16>& kernels, const Heads& heads, const Bf16* dy, 
 }  // namespace
 
 void LowerAttention(Lowering& lowering, const Node& node) {
-  const Heads heads(lowering.value(node.inputs[0]).shape, node.attention().heads);
+  const Heads heads(lowering.value(node.inputs[0]).shape, node.layer<layers::Attention>().heads);
   lowering.SetLayout(node.outputs[0], lowering.StoredPlain(node.outputs[0]));
   lowering.SetLayout(node.outputs[1], PlainLayout(lowering.value(node.outputs[1]).shape));
   const BufferId x = lowering.In(node.inputs[0], lowering.StoredPlain(node.inputs[0]));
@@ -192,7 +192,7 @@ void LowerAttention(Lowering& lowering, const Node& node) {
 }
 
 void LowerAttentionGradient(Lowering& lowering, const Node& node) {
-  const Heads heads(lowering.value(node.inputs[1]).shape, node.attention().heads);
+  const Heads heads(lowering.value(node.inputs[1]).shape, node.layer<layers::Attention>().heads);
   const Layout x_layout = lowering.StoredPlain(node.inputs[1]);
   lowering.SetLayout(node.outputs[0], x_layout);
   const BufferId dy = lowering.In(node.inputs[0], lowering.StoredPlain(node.inputs[0]));

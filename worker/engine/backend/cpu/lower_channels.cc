@@ -136,7 +136,7 @@ void LowerLrnEitherWay(Lowering& lowering, const Node& node) {
   const BufferId x = lowering.In(input, home);
   const BufferId dy = is_gradient ? lowering.In(node.inputs[0], home) : x;
   const BufferId y = lowering.BufferOf(node.outputs[0]);
-  const LrnAttributes& lrn = node.lrn();
+  const layers::Lrn& lrn = node.layer<layers::Lrn>();
   const LrnRule rule = {lrn.size, static_cast<float>(lrn.k),
                         static_cast<float>(lrn.alpha / static_cast<double>(lrn.size)),
                         static_cast<float>(lrn.beta)};

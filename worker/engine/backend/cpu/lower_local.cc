@@ -30,7 +30,7 @@ Unary<T> ForwardKernel(const Kernels<T>& kernels, const Node& node) {
     case OpKind::kSigmoid:
       return kernels.sigmoid;
     case OpKind::kGelu:
-      return node.gelu().tanh ? kernels.gelu_tanh : kernels.gelu;
+      return node.layer<layers::Gelu>().tanh ? kernels.gelu_tanh : kernels.gelu;
     default:
       CheckFailed(__FILE__, __LINE__, "no element-wise op: " + node.name);
   }
@@ -46,7 +46,7 @@ Binary<T> GradientKernel(const Kernels<T>& kernels, const Node& node) {
     case OpKind::kSigmoidGradient:
       return kernels.sigmoid_gradient;
     case OpKind::kGeluGradient:
-      return node.gelu().tanh ? kernels.gelu_tanh_gradient : kernels.gelu_gradient;
+      return node.layer<layers::Gelu>().tanh ? kernels.gelu_tanh_gradient : kernels.gelu_gradient;
     default:
       CheckFailed(__FILE__, __LINE__, "no element-wise gradient: " + node.name);
   }

@@ -21,7 +21,7 @@ void LowerLayerNorm(Lowering& lowering, const Node& node) {
   const BufferId y = lowering.BufferOf(node.outputs[0]);
   const BufferId mean = lowering.BufferOf(node.outputs[1]);
   const BufferId inverse = lowering.BufferOf(node.outputs[2]);
-  const float eps = static_cast<float>(node.layer_norm().eps);
+  const float eps = static_cast<float>(node.layer<layers::LayerNorm>().eps);
   const int threads = lowering.threads();
   Program* program = &lowering.program();
   auto run = [=]<class T>(RunState&, const Kernels<T>& kernels) {

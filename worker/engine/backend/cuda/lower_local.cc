@@ -17,7 +17,7 @@ Unary UnaryOf(const Node& node) {
     case OpKind::kSigmoidGradient:
       return Unary::kSigmoid;
     default:
-      return node.gelu().tanh ? Unary::kGeluTanh : Unary::kGelu;
+      return node.layer<layers::Gelu>().tanh ? Unary::kGeluTanh : Unary::kGelu;
   }
 }
 
@@ -99,8 +99,10 @@ void Compiler::LowerLrn(const Node& node) {
   const Place first = PlaceOf(node.inputs[0]);
   const Place x = is_gradient ? PlaceOf(node.inputs[1]) : first;
   const Place y = MakeOutput(node);
-  const LrnParameters lrn = {node.lrn().size, static_cast<float>(node.lrn().alpha),
-                             static_cast<float>(node.lrn().beta), static_cast<float>(node.lrn().k)};
+  const LrnParameters lrn = {node.layer<layers::Lrn>().size,
+                             static_cast<float>(node.layer<layers::Lrn>().alpha),
+                             static_cast<float>(node.layer<layers::Lrn>().beta),
+                             static_cast<float>(node.layer<layers::Lrn>().k)};
   const int64_t pixels = Pixels(output);
   const int64_t channels = Channels(output);
   const bool clears = ClearsPadding(y, output);

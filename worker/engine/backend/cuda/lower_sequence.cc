@@ -17,7 +17,7 @@ void Compiler::LowerLayerNorm(const Node& node) {
   const BufferId inverse = PlainBuffer(node.outputs[2], count * SizeOf(Type::kF32));
   const float* const weight = Parameter(node.inputs[1]);
   const float* const bias = Parameter(node.inputs[2]);
-  const auto eps = static_cast<float>(node.layer_norm().eps);
+  const auto eps = static_cast<float>(node.layer<layers::LayerNorm>().eps);
   EmitKernel(node,
              [=, program = &program_](const Enqueue& how) {
                LayerNormForward(program->At(x), weight, bias, eps, program->At(y),
@@ -142,7 +142,7 @@ absl::Status Compiler::LowerAttention(const Node& node) {
   const ValueId output = node.outputs[0];
   const Place x = PlaceOf(node.inputs[0]);
   const Place y = MakeOutput(node);
-  const int64_t heads = node.attention().heads;
+  const int64_t heads = node.layer<layers::Attention>().heads;
   const AttentionShape shape = {rows_, PixelsPerRow(output), heads, Channels(output) / heads};
   const BufferId logsum =
       PlainBuffer(node.outputs[1], rows_ * heads * shape.positions * SizeOf(Type::kF32));
@@ -177,7 +177,7 @@ absl::Status Compiler::LowerAttentionGradient(const Node& node) {
   const BufferId logsum = PlainBufferOf(node.inputs[2]);
   const ValueId x_id = node.inputs[1];
   const Place dx = MakePlace(node.outputs[0], target_.type);
-  const int64_t heads = node.attention().heads;
+  const int64_t heads = node.layer<layers::Attention>().heads;
   const AttentionShape shape = {rows_, PixelsPerRow(x_id), heads, Channels(x_id) / (3 * heads)};
   const auto output = attention_outputs_.find(node.inputs[2]);
   if (output == attention_outputs_.end()) {

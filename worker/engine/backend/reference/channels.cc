@@ -52,7 +52,7 @@ struct ChannelsOfRow {
   int64_t at(int64_t c, int64_t p) const { return (row * channels + c) * plane + p; }
 
   // s_c of ops/lrn.cc at pixel p.
-  T Scale(const LrnAttributes& lrn, const T* x, int64_t c, int64_t p) const {
+  T Scale(const layers::Lrn& lrn, const T* x, int64_t c, int64_t p) const {
     T sum = 0;
     for (int64_t d = c - lrn.size / 2; d <= c + (lrn.size - 1) / 2; ++d) {
       if (d >= 0 && d < channels) {
@@ -65,7 +65,7 @@ struct ChannelsOfRow {
 
 template <class T>
 void Lrn(const Operands<T>& o) {
-  const LrnAttributes& lrn = o.node.lrn();
+  const layers::Lrn& lrn = o.node.layer<layers::Lrn>();
   const Shape& shape = o.input_shape(0);
   const T* x = o.inputs[0];
   for (int64_t n = 0; n < o.rows; ++n) {
@@ -81,7 +81,7 @@ void Lrn(const Operands<T>& o) {
 
 template <class T>
 void LrnGradient(const Operands<T>& o) {
-  const LrnAttributes& lrn = o.node.lrn();
+  const layers::Lrn& lrn = o.node.layer<layers::Lrn>();
   const Shape& shape = o.input_shape(1);
   const T* dy = o.inputs[0];
   const T* x = o.inputs[1];

@@ -59,7 +59,7 @@ ValueId GraphBuilder::Attention(ValueId x, int64_t heads) {
                                    "; expected queries, keys and values of equal width for each"));
   }
   const ValueId y =
-      AddNode({OpKind::kAttention, name, {x}, {}, AttentionAttributes{heads}}, {in[0], in[1] / 3});
+      AddNode({OpKind::kAttention, name, {x}, {}, layers::Attention{heads}}, {in[0], in[1] / 3});
   if (y == kNoValue) {
     return kNoValue;
   }

@@ -27,7 +27,7 @@ ValueId GraphBuilder::LayerNorm(absl::string_view name, ValueId x, double eps) {
             std::string(name),
             {x, AddParameter(name, "weight", features), AddParameter(name, "bias", features)},
             {},
-            LayerNormAttributes{eps}};
+            layers::LayerNorm{eps}};
   const ValueId y = AddNode(node, shape(x));
   if (y == kNoValue) {
     return kNoValue;

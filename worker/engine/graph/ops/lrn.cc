@@ -16,12 +16,12 @@ namespace {
 // An addition for each channel of the window, and a power of about 20.
 double ForwardFlops(const Graph& graph, const Node& node, int64_t rows) {
   return static_cast<double>(graph.value(node.inputs[0]).Elements(rows)) *
-         static_cast<double>(node.lrn().size + 20);
+         static_cast<double>(node.layer<layers::Lrn>().size + 20);
 }
 
 double GradientFlops(const Graph& graph, const Node& node, int64_t rows) {
   return static_cast<double>(graph.value(node.inputs[0]).Elements(rows)) *
-         static_cast<double>(2 * node.lrn().size + 30);
+         static_cast<double>(2 * node.layer<layers::Lrn>().size + 30);
 }
 
 void Gradient(Autodiff& autodiff, const Node& node) {
