@@ -119,6 +119,14 @@ class Shaper {
 
   Shaped operator()(const BatchNorm&) const { return Keep(WantImage(x_)); }
   Shaped operator()(const LayerNorm&) const { return Keep(WantFeatures(x_)); }
+  Shaped operator()(const GroupNorm& norm) const {
+    std::string mistake = WantImage(x_);
+    if (mistake.empty() && AreFields({norm.groups}) && x_.shape[0] % norm.groups != 0) {
+      mistake = absl::StrCat("has ", norm.groups, " groups, which must divide the ", x_.shape[0],
+                             " channels of '", x_.name, "'");
+    }
+    return Keep(std::move(mistake));
+  }
   Shaped operator()(const Gelu&) const { return Keep(WantNumbers(x_)); }
   Shaped operator()(const Dropout&) const { return Keep(WantNumbers(x_)); }
   Shaped operator()(const MaxPool& pool) const {

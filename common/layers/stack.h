@@ -48,6 +48,14 @@ struct LayerNorm {
   friend bool operator==(const LayerNorm&, const LayerNorm&) = default;
 };
 
+struct GroupNorm {
+  static constexpr char kName[] = "group_norm";
+  static constexpr bool kHasWeights = true;
+  int64_t groups = 0;  // 0: not given
+  double eps = 1e-5;
+  friend bool operator==(const GroupNorm&, const GroupNorm&) = default;
+};
+
 struct Gelu {
   static constexpr char kName[] = "gelu";
   static constexpr bool kHasWeights = false;
@@ -119,8 +127,8 @@ enum class Plain {
 };
 
 // Exactly one kind; monostate: none was given, which is an error of its own.
-using Kind = std::variant<std::monostate, Conv2d, Linear, BatchNorm, LayerNorm, Gelu, MaxPool,
-                          AvgPool, Lrn, Dropout, Embedding, Attention, Plain>;
+using Kind = std::variant<std::monostate, Conv2d, Linear, BatchNorm, LayerNorm, GroupNorm, Gelu,
+                          MaxPool, AvgPool, Lrn, Dropout, Embedding, Attention, Plain>;
 
 struct Layer {
   std::string name;               // empty: its kind and number, "conv2d1"

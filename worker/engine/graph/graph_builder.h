@@ -73,6 +73,8 @@ class GraphBuilder {
   ValueId TiedLinear(absl::string_view name, ValueId x, absl::string_view embedding);
   // x: [C] or [T, C], normalised over C. Weight and bias [C].
   ValueId LayerNorm(absl::string_view name, ValueId x, double eps = 1e-5);
+  // x: [C, H, W], normalised over H, W and the channels of each group. Weight and bias [C].
+  ValueId Layer(absl::string_view name, ValueId x, const layers::GroupNorm& options);
   // tokens: the input, [T] -> [T, width]. Weight [vocabulary, width].
   ValueId Embedding(absl::string_view name, ValueId tokens, int64_t width);
   // x: [T, C], plus the first T rows of the weight [positions, C]. 0 positions: T.

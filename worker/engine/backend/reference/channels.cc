@@ -106,8 +106,86 @@ void LrnGradient(const Operands<T>& o) {
   }
 }
 
+// The elements of one group of one row: channels [first, first + count) of [C, plane].
+template <class T>
+struct GroupOfRow {
+  GroupOfRow(const Operands<T>& o, size_t input, int64_t at)
+      : groups(o.node.layer<layers::GroupNorm>().groups), row(at / groups) {
+    const Shape& shape = o.input_shape(input);
+    channels = shape[0];
+    plane = shape[1] * shape[2];
+    count = channels / groups;
+    first = at % groups * count;
+  }
+
+  // Calls visit(element, channel) for all of them.
+  template <class Visit>
+  void ForEach(const Visit& visit) const {
+    for (int64_t c = first; c < first + count; ++c) {
+      for (int64_t p = 0; p < plane; ++p) {
+        visit((row * channels + c) * plane + p, c);
+      }
+    }
+  }
+  T elements() const { return static_cast<T>(count * plane); }
+
+  int64_t groups, row, channels, plane, count, first;
+};
+
+template <class T>
+void GroupNorm(const Operands<T>& o) {
+  const T* x = o.inputs[0];
+  for (int64_t at = 0; at < o.rows * o.node.layer<layers::GroupNorm>().groups; ++at) {
+    const GroupOfRow<T> group(o, 0, at);
+    T mean = 0;
+    group.ForEach([&](int64_t i, int64_t) { mean += x[i]; });
+    mean /= group.elements();
+    T variance = 0;
+    group.ForEach([&](int64_t i, int64_t) { variance += (x[i] - mean) * (x[i] - mean); });
+    variance /= group.elements();
+    const T inverse =
+        1 / std::sqrt(variance + static_cast<T>(o.node.layer<layers::GroupNorm>().eps));
+    group.ForEach([&](int64_t i, int64_t c) {
+      o.outputs[0][i] = (x[i] - mean) * inverse * o.inputs[1][c] + o.inputs[2][c];
+    });
+    o.outputs[1][at] = mean;
+    o.outputs[2][at] = inverse;
+  }
+}
+
+// With h = (x - mean) * inverse and d = dy * weight:
+//   dx = inverse * (d - mean of d - h * mean of d h), each mean over the group
+template <class T>
+void GroupNormGradient(const Operands<T>& o) {
+  const T* dy = o.inputs[0];
+  const T* x = o.inputs[1];
+  std::fill_n(o.outputs[1], o.input_shape(1)[0], T{0});
+  std::fill_n(o.outputs[2], o.input_shape(1)[0], T{0});
+  for (int64_t at = 0; at < o.rows * o.node.layer<layers::GroupNorm>().groups; ++at) {
+    const GroupOfRow<T> group(o, 1, at);
+    const T mean = o.inputs[3][at];
+    const T inverse = o.inputs[4][at];
+    T sum = 0;
+    T sum_h = 0;
+    group.ForEach([&](int64_t i, int64_t c) {
+      const T h = (x[i] - mean) * inverse;
+      sum += dy[i] * o.inputs[2][c];
+      sum_h += dy[i] * o.inputs[2][c] * h;
+      o.outputs[1][c] += dy[i] * h;
+      o.outputs[2][c] += dy[i];
+    });
+    if (o.outputs[0] == nullptr) continue;
+    group.ForEach([&](int64_t i, int64_t c) {
+      const T h = (x[i] - mean) * inverse;
+      o.outputs[0][i] = inverse * (dy[i] * o.inputs[2][c] - (sum + h * sum_h) / group.elements());
+    });
+  }
+}
+
 }  // namespace
 
+TY_REFERENCE_OP(GroupNorm, GroupNorm);
+TY_REFERENCE_OP(GroupNormGradient, GroupNormGradient);
 TY_REFERENCE_OP(Dropout, Dropout);
 TY_REFERENCE_OP(Concat, Concat);
 TY_REFERENCE_OP(Slice, Slice);

@@ -103,6 +103,22 @@ void NormBackwardSums(const NormGradient& norm, void* workspace, uint32_t* ticke
                       cudaStream_t stream);
 void NormBackwardInput(const NormGradient& norm, const void* workspace, int64_t count,
                        cudaStream_t stream);
+// group_norm: over the pixels of a row and the channels of a group. `image` is the shape of x.
+struct GroupNormShape {
+  ImageShape image;
+  int64_t groups = 1;
+};
+// mean, inverse: [rows, groups].
+void GroupNormForward(const GroupNormShape& shape, View x, const float* weight, const float* bias,
+                      float eps, View y, float* mean, float* inverse, bool clears_padding,
+                      cudaStream_t stream);
+// dx may be null, or lie over dy. Parameters' gradients go to dweight and dbias [channels], or with
+// `adds` are added to what is there. The workspace holds GroupNormWorkspace bytes.
+int64_t GroupNormWorkspace(const GroupNormShape& shape);
+void GroupNormBackward(const GroupNormShape& shape, View dy, View x, const float* weight,
+                       const float* mean, const float* inverse, View dx, float* dweight,
+                       float* dbias, bool adds, bool clears_padding, void* workspace,
+                       cudaStream_t stream);
 // Each of both sums begins at a multiple of so many floats.
 int64_t NormSumsStride(int64_t channels);
 
