@@ -140,6 +140,12 @@ class Shaper {
     return Keep(Both(WantImage(x_), lrn.k > 0 ? "" : "has k 0; expected above 0"));
   }
 
+  Shaped operator()(const Upsample& upsample) const {
+    if (std::string mistake = WantImage(x_); !mistake.empty()) return {{}, std::move(mistake)};
+    if (!AreFields({upsample.scale})) return {};
+    return {{x_.shape[0], x_.shape[1] * upsample.scale, x_.shape[2] * upsample.scale}, ""};
+  }
+
   Shaped operator()(const Embedding& embedding) const {
     if (vocabulary_ == 0) {
       return {{}, "needs samples of tokens; set `vocabulary` beside the stack, and `input: [T]`"};

@@ -93,6 +93,13 @@ struct Lrn {
   friend bool operator==(const Lrn&, const Lrn&) = default;
 };
 
+struct Upsample {
+  static constexpr char kName[] = "upsample";
+  static constexpr bool kHasWeights = false;
+  int64_t scale = 2;
+  friend bool operator==(const Upsample&, const Upsample&) = default;
+};
+
 struct Dropout {
   static constexpr char kName[] = "dropout";
   static constexpr bool kHasWeights = false;
@@ -128,7 +135,7 @@ enum class Plain {
 
 // Exactly one kind; monostate: none was given, which is an error of its own.
 using Kind = std::variant<std::monostate, Conv2d, Linear, BatchNorm, LayerNorm, GroupNorm, Gelu,
-                          MaxPool, AvgPool, Lrn, Dropout, Embedding, Attention, Plain>;
+                          MaxPool, AvgPool, Lrn, Upsample, Dropout, Embedding, Attention, Plain>;
 
 struct Layer {
   std::string name;               // empty: its kind and number, "conv2d1"

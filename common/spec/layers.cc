@@ -54,6 +54,8 @@ layers::Kind ToKind(const v1::Layer& layer) {
                          .alpha = layer.lrn().alpha(),
                          .beta = layer.lrn().beta(),
                          .k = layer.lrn().k()};
+    case v1::Layer::kUpsample:
+      return layers::Upsample{.scale = layer.upsample().scale()};
     case v1::Layer::kDropout:
       return layers::Dropout{.rate = layer.dropout().rate()};
     case v1::Layer::kFlatten:

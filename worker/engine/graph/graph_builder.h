@@ -82,6 +82,8 @@ class GraphBuilder {
   // Causal scaled dot-product attention. x: [T, 3 C], queries, keys and values of all heads side by
   // side, as one linear layer makes them -> [T, C]. `heads` divides C.
   ValueId Attention(ValueId x, int64_t heads);
+  // x: [C, H, W] -> [C, scale H, scale W], each pixel repeated. The name is not used.
+  ValueId Layer(absl::string_view name, ValueId x, const layers::Upsample& options);
   // -> [elements], in NCHW order.
   ValueId Flatten(ValueId x);
   // x: [C, H, W] -> [C, H', W'], H' = (H + 2 padding - kernel) / stride + 1. Padding at most half

@@ -311,6 +311,72 @@ void LowerGlobalAvgPoolGradient(Lowering& lowering, const Node& node) {
   lowering.EmitKernels(node, run, {dy, dx});
 }
 
+// Each pixel, a block of channels, is copied `scale` times; then so is each line.
+void LowerUpsample(Lowering& lowering, const Node& node) {
+  const Layout x_layout = lowering.Stored(lowering.layout(node.inputs[0]));
+  Layout y_layout = lowering.StoredPlain(node.outputs[0]);
+  y_layout.block = x_layout.block;
+  lowering.SetLayout(node.outputs[0], y_layout);
+  const BufferId x = lowering.In(node.inputs[0], x_layout);
+  const BufferId y = lowering.BufferOf(node.outputs[0]);
+  const int64_t scale = node.layer<layers::Upsample>().scale;
+  const int64_t lines = lowering.rows() * x_layout.blocks() * x_layout.height;
+  const int64_t line = x_layout.width * x_layout.block;
+  const int threads = lowering.threads();
+  Program* program = &lowering.program();
+  auto run = [=]<class T>(RunState&, const Kernels<T>&) {
+    const int64_t block = x_layout.block;
+    ParallelFor(threads, lines, [&](int64_t h) {
+      const T* from = program->ptr<T>(x) + h * line;
+      T* const first = program->ptr<T>(y) + h * scale * line * scale;
+      for (int64_t w = 0; w < x_layout.width * scale; ++w) {
+        std::copy_n(from + w / scale * block, block, first + w * block);
+      }
+      for (int64_t i = 1; i < scale; ++i) {
+        std::copy_n(first, line * scale, first + i * line * scale);
+      }
+    });
+  };
+  lowering.EmitKernels(node, run, {x, y});
+}
+
+// Adds up `scale` lines of dy, then neighbours among their sums.
+void LowerUpsampleGradient(Lowering& lowering, const Node& node) {
+  const Layout x_layout = lowering.Stored(lowering.layout(lowering.value(node.outputs[0]).primal));
+  Layout y_layout = lowering.StoredPlain(node.inputs[0]);
+  y_layout.block = x_layout.block;
+  lowering.SetLayout(node.outputs[0], x_layout);
+  const BufferId dy = lowering.In(node.inputs[0], y_layout);
+  const BufferId dx = lowering.BufferOf(node.outputs[0]);
+  const int64_t scale = node.layer<layers::Upsample>().scale;
+  const int64_t lines = lowering.rows() * x_layout.blocks() * x_layout.height;
+  const int64_t line = x_layout.width * x_layout.block;
+  const int threads = lowering.threads();
+  // The sums of lines, then those of neighbours, of each thread.
+  const int64_t scratch_floats = line * scale + line;
+  const BufferId scratch = lowering.AddScratch(threads * scratch_floats * int64_t{sizeof(float)});
+  Program* program = &lowering.program();
+  auto run = [=]<class T>(RunState&, const Kernels<T>& kernels) {
+    const int64_t block = x_layout.block;
+    ParallelShares(threads, lines, [&](int64_t h, int64_t thread) {
+      const T* from = program->ptr<T>(dy) + h * scale * line * scale;
+      float* const sums = program->ptr<float>(scratch) + thread * scratch_floats;
+      float* const pixels = sums + line * scale;
+      std::fill_n(sums, scratch_floats, 0.0f);
+      for (int64_t i = 0; i < scale; ++i) {
+        kernels.accumulate(from + i * line * scale, sums, line * scale);
+      }
+      for (int64_t w = 0; w < x_layout.width * scale; ++w) {
+        for (int64_t lane = 0; lane < block; ++lane) {
+          pixels[w / scale * block + lane] += sums[w * block + lane];
+        }
+      }
+      kernels.store(pixels, program->ptr<T>(dx) + h * line, line);
+    });
+  };
+  lowering.EmitKernels(node, run, {dy, dx, scratch});
+}
+
 void LowerSoftmaxCrossEntropy(Lowering& lowering, const Node& node) {
   const ValueId logits = node.inputs[0];
   const Layout plain = PlainLayout(lowering.value(logits).shape);

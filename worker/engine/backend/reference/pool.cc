@@ -123,8 +123,35 @@ void GlobalAvgPoolGradient(const Operands<T>& o) {
   }
 }
 
+// Calls visit(element of the larger image, element of the smaller one) for all planes of both,
+// whose shapes are [C, H, W].
+template <class Visit>
+void ForEachUpsampled(int64_t rows, const Shape& large, int64_t scale, const Visit& visit) {
+  const int64_t width = large[2] / scale;
+  for (int64_t line = 0; line < rows * large[0] * large[1]; ++line) {
+    for (int64_t w = 0; w < large[2]; ++w) {
+      visit(line * large[2] + w, line / scale * width + w / scale);
+    }
+  }
+}
+
+template <class T>
+void Upsample(const Operands<T>& o) {
+  ForEachUpsampled(o.rows, o.output_shape(0), o.node.layer<layers::Upsample>().scale,
+                   [&](int64_t yi, int64_t xi) { o.outputs[0][yi] = o.inputs[0][xi]; });
+}
+
+template <class T>
+void UpsampleGradient(const Operands<T>& o) {
+  std::fill_n(o.outputs[0], o.rows * ElementCount(o.output_shape(0)), T{0});
+  ForEachUpsampled(o.rows, o.input_shape(0), o.node.layer<layers::Upsample>().scale,
+                   [&](int64_t yi, int64_t xi) { o.outputs[0][xi] += o.inputs[0][yi]; });
+}
+
 }  // namespace
 
+TY_REFERENCE_OP(Upsample, Upsample);
+TY_REFERENCE_OP(UpsampleGradient, UpsampleGradient);
 TY_REFERENCE_OP(MaxPool, MaxPool);
 TY_REFERENCE_OP(MaxPoolGradient, MaxPoolGradient);
 TY_REFERENCE_OP(AvgPool, AvgPool);
