@@ -77,6 +77,16 @@ void ApplyAdamW(const OptimizerSpec& spec, const UpdateRates& rates, T decay,
 }
 
 template <class T>
+void ApplyAdam(const OptimizerSpec& spec, const UpdateRates& rates, T decay,
+               const ParameterState<T>& s) {
+  const T lr = static_cast<T>(rates.lr);
+  for (int64_t i = 0; i < s.count; ++i) {
+    T& w = s.parameter[i];
+    w -= lr * AdamDirection(spec, rates, s, i, ScaledGradient(rates, s, i) + decay * w);
+  }
+}
+
+template <class T>
 void ApplyLamb(const OptimizerSpec& spec, const UpdateRates& rates, bool is_excluded, T decay,
                const ParameterState<T>& s) {
   std::vector<T> update(static_cast<size_t>(s.count));
@@ -112,6 +122,8 @@ void ApplyRule(const OptimizerSpec& spec, const UpdateRates& rates, bool is_excl
       return ApplySgd(spec, rates, decay, state);
     case OptimizerSpec::Rule::kAdamW:
       return ApplyAdamW(spec, rates, decay, state);
+    case OptimizerSpec::Rule::kAdam:
+      return ApplyAdam(spec, rates, decay, state);
     case OptimizerSpec::Rule::kLars:
       return ApplyLars(spec, rates, is_excluded, decay, state);
     case OptimizerSpec::Rule::kLamb:

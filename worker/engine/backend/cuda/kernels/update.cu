@@ -290,6 +290,9 @@ void LaunchRule(const Job& job, cudaStream_t stream) {
     case Rule::kAdamW:
       LaunchUpdate<Pass::kAdamW>(job, stream);
       return;
+    case Rule::kAdam:
+      LaunchUpdate<Pass::kAdam>(job, stream);
+      return;
     case Rule::kLars:
       LaunchUpdate<Pass::kLars>(job, stream);
       return;

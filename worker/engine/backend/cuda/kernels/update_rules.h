@@ -98,10 +98,11 @@ __device__ inline Numbers NumbersOf(const OptimizerSpec& spec, const Rates& rate
 }
 
 // Passes over the parameters. LAMB needs a ratio between its two halves.
-enum class Pass { kSgd, kAdamW, kLars, kLambMoments, kLambApply };
+enum class Pass { kSgd, kAdamW, kAdam, kLars, kLambMoments, kLambApply };
 
 constexpr bool HasMoments(Pass pass) {
-  return pass == Pass::kAdamW || pass == Pass::kLambMoments || pass == Pass::kLambApply;
+  return pass == Pass::kAdamW || pass == Pass::kAdam || pass == Pass::kLambMoments ||
+         pass == Pass::kLambApply;
 }
 
 // Parameter, gradient and slots of one element.
@@ -135,12 +136,17 @@ __device__ inline void ApplyRule(const Numbers& n, Element& e) {
   } else if constexpr (pass == Pass::kLambApply) {
     e.w -= n.lr * (Direction(n, e) + n.weight_decay * e.w);
   } else {
-    const float g = n.gradient_scale * e.g;
+    float g = n.gradient_scale * e.g;
+    if constexpr (pass == Pass::kAdam) {
+      g += n.weight_decay * e.w;
+    }
     e.first = n.beta1 * e.first + n.rest1 * g;
     e.second = n.beta2 * e.second + n.rest2 * g * g;
     if constexpr (pass == Pass::kAdamW) {
       const float decayed = e.w - n.lr * n.weight_decay * e.w;
       e.w = decayed - n.lr * Direction(n, e);
+    } else if constexpr (pass == Pass::kAdam) {
+      e.w -= n.lr * Direction(n, e);
     }
   }
 }
