@@ -194,6 +194,28 @@ TEST(Concat, AgreesWithTheReference) {
           1);
 }
 
+TEST(GroupNorm, AgreesWithTheReference) {
+  // Groups within a block of channels, over several blocks, and across their borders.
+  const std::pair<int64_t, int64_t> cases[] = {{3, 1}, {8, 8}, {20, 4}, {48, 2}, {36, 3}};
+  for (const auto& [channels, groups] : cases) {
+    const layers::Conv2d conv = {.channels = channels, .kernel = 3, .padding = 1};
+    Compare(absl::StrCat("group_norm of ", channels, " in ", groups, " groups"),
+            Close({2, 5, 7},
+                  [&, groups = groups](GraphBuilder& b) {
+                    ValueId x = b.Conv2d("conv", b.input(), conv);
+                    x = b.Relu(b.Layer("norm", x, layers::GroupNorm{.groups = groups}));
+                    return b.Conv2d("after", x, conv);
+                  }),
+            3);
+  }
+  Compare("group_norm of the input",
+          Close({6, 3, 3},
+                [](GraphBuilder& b) {
+                  return b.Layer("norm", b.input(), layers::GroupNorm{.groups = 2, .eps = 0.1});
+                }),
+          2);
+}
+
 TEST(Lrn, AgreesWithTheReference) {
   const layers::Lrn cases[] = {{.size = 5, .alpha = 1, .k = 2},
                                {.size = 4, .alpha = 0.5, .beta = 0.6},

@@ -201,6 +201,18 @@ TEST(Autodiff, GradientsOfLrnAreRight) {
   }
 }
 
+TEST(Autodiff, GradientsOfGroupNormAreRight) {
+  for (const int64_t groups : {1, 2, 6}) {
+    CheckGradients("group_norm",
+                   Close({6, 2, 3},
+                         [&](GraphBuilder& b) {
+                           const ValueId x = b.Tanh(b.input());
+                           return b.Layer("norm", x, layers::GroupNorm{.groups = groups});
+                         }),
+                   2);
+  }
+}
+
 TEST(Autodiff, GradientsOfDropoutAreRight) {
   CheckGradients("dropout",
                  Close({7},
