@@ -50,7 +50,12 @@ def group_norm():
                          fc=nn.Linear(6 * 4 * 5, 4)), (6, 4, 5))
 
 
-CASES = {"group_norm": group_norm}
+def upsample():
+    return network(OrderedDict(conv=nn.Conv2d(2, 3, 3, padding=1), larger=nn.Upsample(scale_factor=3),
+                               flatten=nn.Flatten(), fc=nn.Linear(3 * 9 * 6, 4)), (2, 3, 2))
+
+
+CASES = {"group_norm": group_norm, "upsample": upsample}
 
 if __name__ == "__main__":
     for case in sys.argv[1:] or CASES:

@@ -216,6 +216,22 @@ TEST(GroupNorm, AgreesWithTheReference) {
           2);
 }
 
+TEST(Upsample, AgreesWithTheReference) {
+  for (const int64_t scale : {1, 2, 3}) {
+    for (const int64_t channels : {3, 8, 20, 32}) {
+      const layers::Conv2d conv = {.channels = channels, .kernel = 3, .padding = 1};
+      Compare(absl::StrCat("upsample of ", channels, " by ", scale),
+              Close({2, 3, 5},
+                    [&](GraphBuilder& b) {
+                      const ValueId x = b.Relu(b.Conv2d("conv", b.input(), conv));
+                      return b.Conv2d("after", b.Layer("", x, layers::Upsample{.scale = scale}),
+                                      conv);
+                    }),
+              3);
+    }
+  }
+}
+
 TEST(Lrn, AgreesWithTheReference) {
   const layers::Lrn cases[] = {{.size = 5, .alpha = 1, .k = 2},
                                {.size = 4, .alpha = 0.5, .beta = 0.6},

@@ -81,6 +81,12 @@ const Net kNets[] = {
      [](GraphBuilder& b) {
        return b.Layer("norm", b.input(), layers::GroupNorm{.groups = 3, .eps = 1e-3});
      }},
+    {"upsample",
+     {2, 3, 2},
+     [](GraphBuilder& b) {
+       const ValueId x = b.Conv2d("conv", b.input(), {.channels = 3, .padding = 1});
+       return b.Layer("", x, layers::Upsample{.scale = 3});
+     }},
 };
 
 INSTANTIATE_TEST_SUITE_P(Backends, TorchNumbers,

@@ -213,6 +213,16 @@ TEST(Autodiff, GradientsOfGroupNormAreRight) {
   }
 }
 
+TEST(Autodiff, GradientsOfUpsampleAreRight) {
+  CheckGradients(
+      "upsample",
+      Close({2, 2, 3},
+            [](GraphBuilder& b) {
+              return b.Tanh(b.Layer("", b.Tanh(b.input()), layers::Upsample{.scale = 2}));
+            }),
+      2);
+}
+
 TEST(Autodiff, GradientsOfDropoutAreRight) {
   CheckGradients("dropout",
                  Close({7},
