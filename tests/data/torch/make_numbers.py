@@ -55,7 +55,22 @@ def upsample():
                                flatten=nn.Flatten(), fc=nn.Linear(3 * 9 * 6, 4)), (2, 3, 2))
 
 
-CASES = {"group_norm": group_norm, "upsample": upsample}
+def adam():
+    """Updates of one parameter by gradients that are given, not computed."""
+    torch.manual_seed(1)
+    weight = torch.empty(8).uniform_(-1, 1).requires_grad_()
+    start = numbers(weight)
+    optimizer = torch.optim.Adam([weight], lr=0.05, betas=(0.8, 0.95), eps=1e-4, weight_decay=0.1)
+    steps = []
+    for _ in range(10):
+        weight.grad = torch.empty(8).uniform_(-1, 1)
+        gradient = numbers(weight.grad)
+        optimizer.step()
+        steps.append({"gradient": gradient, "weight": numbers(weight)})
+    return {"start": start, "steps": steps}
+
+
+CASES = {"group_norm": group_norm, "upsample": upsample, "adam": adam}
 
 if __name__ == "__main__":
     for case in sys.argv[1:] or CASES:

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "absl/strings/str_cat.h"
@@ -96,6 +97,36 @@ INSTANTIATE_TEST_SUITE_P(Backends, TorchNumbers,
                            return absl::StrCat(std::get<0>(test.param).name, "_",
                                                std::get<1>(test.param));
                          });
+
+class TorchAdam : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(TorchAdam, MakesTheSameUpdates) {
+  const nlohmann::json expected = NumbersOf("adam");
+  GraphBuilder b({4});
+  b.SoftmaxCrossEntropy(b.Linear("fc", b.input(), 2, /*bias=*/false));
+  const Graph model = *std::move(b).Build();
+  const std::unique_ptr<Executable> executable =
+      testing::Compile(GetParam(), model,
+                       {.rule = OptimizerSpec::Rule::kAdam,
+                        .weight_decay = 0.1,
+                        .beta1 = 0.8,
+                        .beta2 = 0.95,
+                        .eps = 1e-4},
+                       {.max_rows = 1});
+  testing::WriteState(*executable, "fc.weight", Floats(expected["start"]));
+  for (const auto& step : expected["steps"]) {
+    // The gradients of the only parameter come first in the arena.
+    Values sums(executable->reduction().size(), 0.0f);
+    const Values gradient = Floats(step["gradient"]);
+    std::copy(gradient.begin(), gradient.end(), sums.begin());
+    testing::WriteReduction(*executable, sums);
+    ASSERT_TRUE(executable->Update(0.05).ok());
+    testing::ExpectNear(testing::ReadState(*executable, "fc.weight"), Floats(step["weight"]), 2e-6,
+                        "fc.weight");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, TorchAdam, ::testing::ValuesIn(testing::AllBackends()));
 
 }  // namespace
 }  // namespace trainyard::engine

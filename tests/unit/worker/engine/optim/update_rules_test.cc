@@ -67,6 +67,15 @@ struct Expected {
           w[i] -= s.nesterov ? s.momentum * m[i] + step : m[i];
         }
         break;
+      case Rule::kAdam:
+        for (size_t i = 0; i < w.size(); ++i) {
+          g[i] += decay * w[i];
+          m[i] = s.beta1 * m[i] + (1 - s.beta1) * g[i];
+          v[i] = s.beta2 * v[i] + (1 - s.beta2) * g[i] * g[i];
+          w[i] -= lr * m[i] / (1 - std::pow(s.beta1, t)) /
+                  (std::sqrt(v[i] / (1 - std::pow(s.beta2, t))) + s.eps);
+        }
+        break;
       case Rule::kAdamW:
       case Rule::kLamb:
         for (size_t i = 0; i < w.size(); ++i) {
@@ -123,6 +132,17 @@ const Case kCases[] = {
     {"adamw", {.rule = Rule::kAdamW, .weight_decay = 0.05}, 0.01},
     {"adamw_all",
      {.rule = Rule::kAdamW,
+      .weight_decay = 0.1,
+      .beta1 = 0.8,
+      .beta2 = 0.95,
+      .eps = 1e-4,
+      .decay_bias_and_norm = false,
+      .clip_norm = 0.2,
+      .ema_decay = 0.9},
+     0.02},
+    {"adam", {.rule = Rule::kAdam, .weight_decay = 0.05}, 0.01},
+    {"adam_all",
+     {.rule = Rule::kAdam,
       .weight_decay = 0.1,
       .beta1 = 0.8,
       .beta2 = 0.95,
