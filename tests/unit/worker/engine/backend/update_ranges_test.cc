@@ -42,6 +42,7 @@ const Case kElementwise[] = {
     {"sgd_nesterov", {.momentum = 0.9, .nesterov = true, .weight_decay = 0.01}},
     {"sgd_groups",
      {.momentum = 0.9, .weight_decay = 0.1, .decay_bias_and_norm = false, .ema_decay = 0.6}},
+    {"adam", {.rule = Rule::kAdam, .weight_decay = 0.05}},
     {"adamw", {.rule = Rule::kAdamW, .weight_decay = 0.05}},
     {"adamw_average",
      {.rule = Rule::kAdamW, .weight_decay = 0.1, .decay_bias_and_norm = false, .ema_decay = 0.9}},
