@@ -1,3 +1,4 @@
+// One function for each kind of layer.
 #include "common/layers/shapes.h"
 
 #include <algorithm>

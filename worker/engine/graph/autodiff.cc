@@ -1,3 +1,4 @@
+// Emits the gradients of a graph, node by node from its end.
 #include "worker/engine/graph/autodiff.h"
 
 #include <utility>

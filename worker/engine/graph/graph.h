@@ -61,11 +61,11 @@ struct Value {
   Role role = Role::kActivation;
   Shape shape;           // of one row where per_row
   bool per_row = false;  // has a leading row dimension
-  // Of a gradient: the value with respect to which it is taken.
+  // The value with respect to which a gradient is taken.
   ValueId primal = kNoValue;
   Initializer initializer = {};  // of a parameter
   Element element = Element::kReal;
-  // Of a linear layer's weight: it lies as [in, out], where others lie as [out, in].
+  // The weight of a linear layer lies as [in, out], where others lie as [out, in].
   bool is_transposed = false;
 
   int64_t Elements(int64_t rows) const { return ElementCount(shape) * (per_row ? rows : 1); }
@@ -140,8 +140,8 @@ struct Node {
   // incoming gradient counts only where the output was positive. max_pool: its index tells windows
   // whose maximum is not positive, and max_pool_gradient gives them no gradient.
   bool relu = false;
-  // Of a parameter that several layers share, each makes a part of the gradient: this node adds to
-  // what an earlier one wrote; a later one adds to it.
+  // Each of several layers that share a parameter makes a part of its gradient. `adds`: this node
+  // adds to what an earlier one wrote. `is_partial`: a later one adds to it.
   bool adds = false;
   bool is_partial = false;
   // Outputs that are written over an input.
@@ -178,8 +178,8 @@ struct Graph {
   ValueId correct = kNoValue;  // [1], labels at which the largest logit is
   // The input is token numbers in [0, vocabulary); 0: real numbers.
   int64_t vocabulary = 0;
-  // Of a stage of a pipeline (split.h). The input is another stage's output, whose gradient is
-  // wanted; and the value that leaves in the place of a loss, kNoValue of the last stage.
+  // For a stage of a pipeline (split.h): the input is another stage's output, whose gradient is
+  // wanted; and the value that leaves in the place of a loss, kNoValue for the last stage.
   bool has_stage_input = false;
   ValueId stage_output = kNoValue;
 

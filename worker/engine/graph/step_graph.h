@@ -31,7 +31,7 @@ struct StepGraph {
   int64_t max_groups = 1;  // StepOptions::max_groups
 };
 
-// Of the forward half, which ends with the loss or the stage's output.
+// The number of nodes of the forward half, which ends with the loss or the stage's output.
 size_t ForwardNodes(const StepGraph& step);
 
 // Where everything lies that must agree between ranks, in elements. Depends on the model alone,
@@ -56,7 +56,7 @@ struct ReductionLayout {
   int64_t correct_offset = 0;
   int64_t size = 0;
 
-  // Of the gradient of `parameter`, or of the running statistic.
+  // The entry of the gradient of a parameter, or of a running statistic.
   const ReductionEntry& entry(ValueId target) const;
 };
 

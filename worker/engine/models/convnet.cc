@@ -1,3 +1,4 @@
+// A small network of convolutions, for demonstrations.
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -1,3 +1,4 @@
+// GoogLeNet, module by module.
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,7 +21,7 @@ struct Inception {
   int64_t pool;            // max_pool 3x3, then 1x1
 };
 
-// Of the stages 3, 4 and 5; max_pool stands between them.
+// The modules of the stages 3, 4 and 5; max_pool stands between the stages.
 const std::vector<Inception>& Stage(int stage) {
   static const auto& stages = *new std::vector<std::vector<Inception>>{
       {{"a", 64, 96, 128, 16, 32, 32}, {"b", 128, 128, 192, 32, 96, 64}},

@@ -1,3 +1,4 @@
+// GPT-2, block by block.
 #include <cmath>
 #include <string>
 #include <utility>

@@ -1,3 +1,4 @@
+// ResNet, block by block.
 #include <array>
 #include <string>
 #include <utility>

@@ -1,3 +1,4 @@
+// VGG, stage by stage.
 #include <utility>
 #include <vector>
 

@@ -1,3 +1,4 @@
+// Wide ResNet, block by block.
 #include <string>
 #include <utility>
 

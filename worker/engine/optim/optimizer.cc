@@ -1,4 +1,4 @@
-// What all backends compute alike of an update.
+// The numbers of an update that all backends compute alike.
 #include "worker/engine/optim/optimizer.h"
 
 #include <algorithm>

@@ -79,7 +79,7 @@ struct UpdateRates {
   double second_correction = 1;  // 1 / (1 - beta2^t)
   double average_keep = 0;       // d of the moving average
 };
-// Of update t >= 1; `gradient_norm` over all parameters, read only with clip_norm.
+// The rates of update t >= 1; `gradient_norm` over all parameters, read only with clip_norm.
 UpdateRates RatesOfUpdate(const OptimizerSpec& spec, double lr, int64_t t, double gradient_norm);
 
 // LARS: the factor of a parameter's learning rate; 1 where either norm is 0.

@@ -1,3 +1,4 @@
+// The state of a compiled step: memory, programs by number of rows, and their runs.
 #include "worker/engine/backend/cpu/cpu_executable.h"
 
 #include <omp.h>
@@ -38,7 +39,7 @@ absl::Status FromError(const dnnl::error& error) {
       absl::StrCat("oneDNN: ", error.what(), " (status ", static_cast<int>(error.status), ")"));
 }
 
-// Of the instruction set that oneDNN uses, for people.
+// The name of the instruction set that oneDNN uses, for people.
 absl::string_view InstructionSet(dnnl::cpu_isa isa) {
   switch (isa) {
     case dnnl::cpu_isa::sse41:

@@ -53,7 +53,7 @@ struct Heads {
   int64_t scores() const { return std::min(kQueryBlock, positions) * positions; }
   int64_t begin(int64_t block) const { return block * kQueryBlock; }
   int64_t end(int64_t block) const { return std::min(positions, (block + 1) * kQueryBlock); }
-  // Of head `index % heads` of row `index / heads`: its queries in x; keys and values stand
+  // The queries of head `index % heads` of row `index / heads` in x; keys and values stand
   // columns() and 2 columns() after them.
   int64_t x_offset(int64_t index) const {
     return index / heads * positions * stride() + index % heads * width;

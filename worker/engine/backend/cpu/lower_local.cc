@@ -73,7 +73,7 @@ void LowerElementwise(Lowering& lowering, const Node& node) {
   const BufferId x = lowering.In(node.inputs[0], home);
   const BufferId y = lowering.OutputBuffer(node);
   const int64_t elements = lowering.Elements(node.inputs[0]);
-  // Of the others 0 stays 0.
+  // The others leave zeros as they are.
   const bool spoils_padding = node.op == OpKind::kSigmoid;
   const int64_t rows = lowering.rows();
   const int threads = lowering.threads();
@@ -408,7 +408,7 @@ void LowerSoftmaxCrossEntropy(Lowering& lowering, const Node& node) {
       each[3 * n] = std::log(static_cast<double>(sum)) -
                     (1 - smoothing) * static_cast<double>(from[label] - largest) -
                     smoothing / static_cast<double>(classes) * others;
-      // Of equal logits the first is the prediction.
+      // If logits are equal, the first is the prediction.
       const bool is_right =
           from[label] == largest && std::find(from, from + label, largest) == from + label;
       each[3 * n + 1] = is_right ? 1 : 0;
@@ -451,7 +451,7 @@ void LowerSoftmaxCrossEntropyGradient(Lowering& lowering, const Node& node) {
   lowering.EmitCall(node, run, {probabilities, dx});
 }
 
-// What crosses to another stage is plain floats, whatever this stage computes in.
+// Values cross to another stage as plain floats, whatever this stage computes in.
 void LowerStageOutput(Lowering& lowering, const Node& node) {
   lowering.program().stage_output_block = lowering.layout(node.inputs[0]).block;
   const BufferId x =

@@ -52,7 +52,7 @@ struct UpdateKernels {
                        int64_t count);
 };
 
-// Of the same instruction set as BestKernels.
+// The kernels of the same instruction set as those of BestKernels.
 const UpdateKernels& BestUpdateKernels();
 
 extern const UpdateKernels kBaselineUpdateKernels;

@@ -42,7 +42,7 @@ void Moments(const Operands<T>& o, int64_t group, T* means, T* variances) {
   }
 }
 
-// Those of this rank's rows become those of all ranks'.
+// Turns the statistics of this rank's rows into those of all ranks' rows.
 template <class T>
 absl::Status MergeMoments(const Operands<T>& o, T* means, T* variances) {
   const Shape& shape = o.input_shape(0);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kInverseSqrt2 = 0.70710678118654752440;
 constexpr double kInverseSqrt2Pi = 0.39894228040143267794;
-// Of the approximation by tanh: tanh(kScale (x + kCube x^3)).
+// The approximation by tanh is tanh(kScale (x + kCube x^3)).
 constexpr double kScale = 0.79788456080286535588;  // sqrt(2 / pi)
 constexpr double kCube = 0.044715;
 

@@ -29,7 +29,7 @@ double SliceBytes(const Graph& graph, const Node& node, int64_t rows) {
 }
 
 void Gradient(Autodiff& autodiff, const Node& node) {
-  // Of the inputs that come in several times each place contributes.
+  // If an input comes in several times, each place contributes.
   int64_t first_channel = 0;
   for (const ValueId x : node.inputs) {
     if (autodiff.Wants(x)) {
