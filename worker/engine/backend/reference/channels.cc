@@ -65,7 +65,7 @@ struct ChannelsOfRow {
 
 template <class T>
 void Lrn(const Operands<T>& o) {
-  const layers::Lrn& lrn = o.node.layer<layers::Lrn>();
+  const layers::Lrn& lrn = LayerOf<layers::Lrn>(o.node);
   const Shape& shape = o.input_shape(0);
   const T* x = o.inputs[0];
   for (int64_t n = 0; n < o.rows; ++n) {
@@ -81,7 +81,7 @@ void Lrn(const Operands<T>& o) {
 
 template <class T>
 void LrnGradient(const Operands<T>& o) {
-  const layers::Lrn& lrn = o.node.layer<layers::Lrn>();
+  const layers::Lrn& lrn = LayerOf<layers::Lrn>(o.node);
   const Shape& shape = o.input_shape(1);
   const T* dy = o.inputs[0];
   const T* x = o.inputs[1];

@@ -62,7 +62,7 @@ void Sigmoid(const Operands<T>& o) {
 
 template <class T>
 void Gelu(const Operands<T>& o) {
-  const bool tanh_approximation = o.node.layer<layers::Gelu>().tanh;
+  const bool tanh_approximation = LayerOf<layers::Gelu>(o.node).tanh;
   ForEachElement(o, [=](T x) { return GeluOf(x, tanh_approximation); });
 }
 
@@ -88,7 +88,7 @@ void SigmoidGradient(const Operands<T>& o) {
 
 template <class T>
 void GeluGradient(const Operands<T>& o) {
-  const bool tanh_approximation = o.node.layer<layers::Gelu>().tanh;
+  const bool tanh_approximation = LayerOf<layers::Gelu>(o.node).tanh;
   ForEachElement(o, [=](T dy, T x) { return dy * GeluSlope(x, tanh_approximation); });
 }
 

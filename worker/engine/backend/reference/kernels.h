@@ -31,6 +31,12 @@ struct Operands {
   const Shape& output_shape(size_t i) const { return graph.value(node.outputs[i]).shape; }
 };
 
+// The options that a node has as a layer of a spec has them.
+template <class Layer>
+const Layer& LayerOf(const Node& node) {
+  return node.layer<Layer>();
+}
+
 template <class T>
 T Rectified(T value) {
   return value < 0 ? T{0} : value;  // a NaN stays

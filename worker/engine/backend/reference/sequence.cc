@@ -23,7 +23,7 @@ void LayerNorm(const Operands<T>& o) {
       variance += (x[c] - mean) * (x[c] - mean) / static_cast<T>(features);
     }
     const T inverse =
-        1 / std::sqrt(variance + static_cast<T>(o.node.layer<layers::LayerNorm>().eps));
+        1 / std::sqrt(variance + static_cast<T>(LayerOf<layers::LayerNorm>(o.node).eps));
     for (int64_t c = 0; c < features; ++c) {
       o.outputs[0][n * features + c] = (x[c] - mean) * inverse * o.inputs[1][c] + o.inputs[2][c];
     }
@@ -136,7 +136,7 @@ struct Head {
 template <class T>
 void Attention(const Operands<T>& o) {
   const T* x = o.inputs[0];
-  const int64_t heads = o.node.layer<layers::Attention>().heads;
+  const int64_t heads = LayerOf<layers::Attention>(o.node).heads;
   for (int64_t index = 0; index < o.rows * heads; ++index) {
     const Head head(o.input_shape(0), heads, index);
     for (int64_t t = 0; t < head.positions; ++t) {
@@ -169,7 +169,7 @@ void AttentionGradient(const Operands<T>& o) {
   const T* dy = o.inputs[0];
   const T* x = o.inputs[1];
   T* dx = o.outputs[0];
-  const int64_t heads = o.node.layer<layers::Attention>().heads;
+  const int64_t heads = LayerOf<layers::Attention>(o.node).heads;
   std::fill_n(dx, o.rows * ElementCount(o.output_shape(0)), T{0});
   for (int64_t index = 0; index < o.rows * heads; ++index) {
     const Head head(o.input_shape(1), heads, index);
