@@ -110,7 +110,7 @@ void LrnGradient(const Operands<T>& o) {
 template <class T>
 struct GroupOfRow {
   GroupOfRow(const Operands<T>& o, size_t input, int64_t at)
-      : groups(o.node.layer<layers::GroupNorm>().groups), row(at / groups) {
+      : groups(LayerOf<layers::GroupNorm>(o.node).groups), row(at / groups) {
     const Shape& shape = o.input_shape(input);
     channels = shape[0];
     plane = shape[1] * shape[2];
@@ -135,7 +135,7 @@ struct GroupOfRow {
 template <class T>
 void GroupNorm(const Operands<T>& o) {
   const T* x = o.inputs[0];
-  for (int64_t at = 0; at < o.rows * o.node.layer<layers::GroupNorm>().groups; ++at) {
+  for (int64_t at = 0; at < o.rows * LayerOf<layers::GroupNorm>(o.node).groups; ++at) {
     const GroupOfRow<T> group(o, 0, at);
     T mean = 0;
     group.ForEach([&](int64_t i, int64_t) { mean += x[i]; });
@@ -144,7 +144,7 @@ void GroupNorm(const Operands<T>& o) {
     group.ForEach([&](int64_t i, int64_t) { variance += (x[i] - mean) * (x[i] - mean); });
     variance /= group.elements();
     const T inverse =
-        1 / std::sqrt(variance + static_cast<T>(o.node.layer<layers::GroupNorm>().eps));
+        1 / std::sqrt(variance + static_cast<T>(LayerOf<layers::GroupNorm>(o.node).eps));
     group.ForEach([&](int64_t i, int64_t c) {
       o.outputs[0][i] = (x[i] - mean) * inverse * o.inputs[1][c] + o.inputs[2][c];
     });
@@ -161,7 +161,7 @@ void GroupNormGradient(const Operands<T>& o) {
   const T* x = o.inputs[1];
   std::fill_n(o.outputs[1], o.input_shape(1)[0], T{0});
   std::fill_n(o.outputs[2], o.input_shape(1)[0], T{0});
-  for (int64_t at = 0; at < o.rows * o.node.layer<layers::GroupNorm>().groups; ++at) {
+  for (int64_t at = 0; at < o.rows * LayerOf<layers::GroupNorm>(o.node).groups; ++at) {
     const GroupOfRow<T> group(o, 1, at);
     const T mean = o.inputs[3][at];
     const T inverse = o.inputs[4][at];
