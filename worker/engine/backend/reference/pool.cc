@@ -137,14 +137,14 @@ void ForEachUpsampled(int64_t rows, const Shape& large, int64_t scale, const Vis
 
 template <class T>
 void Upsample(const Operands<T>& o) {
-  ForEachUpsampled(o.rows, o.output_shape(0), o.node.layer<layers::Upsample>().scale,
+  ForEachUpsampled(o.rows, o.output_shape(0), LayerOf<layers::Upsample>(o.node).scale,
                    [&](int64_t yi, int64_t xi) { o.outputs[0][yi] = o.inputs[0][xi]; });
 }
 
 template <class T>
 void UpsampleGradient(const Operands<T>& o) {
   std::fill_n(o.outputs[0], o.rows * ElementCount(o.output_shape(0)), T{0});
-  ForEachUpsampled(o.rows, o.input_shape(0), o.node.layer<layers::Upsample>().scale,
+  ForEachUpsampled(o.rows, o.input_shape(0), LayerOf<layers::Upsample>(o.node).scale,
                    [&](int64_t yi, int64_t xi) { o.outputs[0][xi] += o.inputs[0][yi]; });
 }
 
