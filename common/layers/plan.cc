@@ -1,3 +1,4 @@
+// Plans a stack in one pass over its layers, and collects all mistakes on the way.
 #include "common/layers/plan.h"
 
 #include <algorithm>
@@ -22,12 +23,6 @@ constexpr int64_t kMaxInput = int64_t{1} << 24;
 bool ReadsSeveral(const Kind& kind) {
   const Plain* plain = std::get_if<Plain>(&kind);
   return plain != nullptr && (*plain == Plain::kAdd || *plain == Plain::kConcat);
-}
-
-bool HasWeights(const Kind& kind) {
-  return std::holds_alternative<Conv2d>(kind) || std::holds_alternative<Linear>(kind) ||
-         std::holds_alternative<BatchNorm>(kind) || std::holds_alternative<LayerNorm>(kind) ||
-         std::holds_alternative<Embedding>(kind) || kind == Kind(Plain::kPositionEmbedding);
 }
 
 class Planner {
@@ -177,7 +172,7 @@ class Planner {
   }
 
   void CheckReaders() {
-    // Who reads a name that does not exist may have meant any layer.
+    // A layer that reads a name which does not exist may have meant any other.
     if (has_unknown_reader_) return;
     for (size_t i = 0; i + 1 < readers_.size() && !is_full(); ++i) {
       if (readers_[i] > 0) continue;
@@ -189,7 +184,7 @@ class Planner {
     if (stack_.layers.empty() || is_full()) return;
     const bool has_weights =
         std::any_of(stack_.layers.begin(), stack_.layers.end(), [](const Layer& layer) {
-          // What a layer without a kind would have is not known.
+          // It is not known what a layer without a kind would have.
           return HasWeights(layer.kind) || std::holds_alternative<std::monostate>(layer.kind);
         });
     if (!has_weights) {

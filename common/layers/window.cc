@@ -1,3 +1,4 @@
+// The arithmetic of windows that slide over an image.
 #include "common/layers/window.h"
 
 namespace trainyard::layers {

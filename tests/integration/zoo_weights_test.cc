@@ -11,6 +11,7 @@
 #include "tests/integration/yard.h"
 #include "tests/testing/paths.h"
 #include "worker/checkpoint/safetensors.h"
+#include "worker/engine/make_backend.h"
 #include "worker/engine/models/models.h"
 #include "worker/run_dir/training_spec.h"
 #include "worker/trainer/initial_weights.h"

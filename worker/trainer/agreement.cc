@@ -52,7 +52,7 @@ absl::Status BroadcastNumbers(parallel::Communicator& communicator, absl::Span<d
   return absl::OkStatus();
 }
 
-absl::Status BroadcastState(parallel::Communicator& communicator, engine::Executable& executable) {
+absl::Status BroadcastState(parallel::Communicator& communicator, engine::ModelState& executable) {
   for (size_t i = 0; i < executable.state().size(); ++i) {
     std::vector<float> values(
         static_cast<size_t>(engine::ElementCount(executable.state()[i].shape)));

@@ -24,7 +24,7 @@ absl::StatusOr<std::vector<std::string>> GatherNames(parallel::Communicator& com
 
 // Of rank 0, to the bit.
 absl::Status BroadcastNumbers(parallel::Communicator& communicator, absl::Span<double> values);
-absl::Status BroadcastState(parallel::Communicator& communicator, engine::Executable& executable);
+absl::Status BroadcastState(parallel::Communicator& communicator, engine::ModelState& executable);
 
 // FAILED_PRECONDITION where `facts` are not those of rank 0.
 absl::Status CheckAgreement(parallel::Communicator& communicator, const std::string& facts);

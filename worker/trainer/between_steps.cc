@@ -171,7 +171,7 @@ absl::Status TrainLoop::EvaluateWeights(const data::Dataset& dataset, absl::stri
 absl::Status TrainLoop::GatherState() {
   if (training_.exchange == nullptr || !training_.exchange->is_sharded()) return absl::OkStatus();
   if (gathered_step_ == step_) return absl::OkStatus();
-  for (const absl::Span<float> values : executable_.parameter_states()) {
+  for (const absl::Span<float> values : executable_.range_update()->parameter_states()) {
     TY_RETURN_IF_ERROR(training_.exchange->GatherBlocks(values));
   }
   gathered_step_ = step_;

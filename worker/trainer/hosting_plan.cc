@@ -77,7 +77,7 @@ absl::Status SetHosting(Training& training, const parallel::Hosting& hosting) {
   const int replicas = training.identity.replicas;
   if (training.spec.train.is_bitwise) {
     training.sums = parallel::PlanLocalSums(replicas, hosted);
-    if (training.sums->slots > 0 && training.executable->sums(0).empty()) {
+    if (training.sums->slots > 0 && training.executable->sum_slots() == nullptr) {
       return absl::UnimplementedError(
           "spec.train.reproducibility: this backend cannot sum several replicas in one order; use "
           "as many devices as replicas, or statistical");

@@ -161,7 +161,7 @@ class Matcher {
 
 absl::StatusOr<std::string> LoadInitialWeights(const run_dir::InitSpec& init,
                                                const std::string& dataset_dir,
-                                               engine::Executable& executable) {
+                                               engine::ModelState& executable) {
   TY_ASSIGN_OR_RETURN(const std::string bytes, ReadInit(init, dataset_dir));
   const std::string digest = ContentHash(bytes);
   if (!init.digest.empty() && init.digest != digest) {

@@ -17,6 +17,6 @@ namespace trainyard::trainer {
 // what is unexpected and what has another shape, where it is of another model.
 absl::StatusOr<std::string> LoadInitialWeights(const run_dir::InitSpec& init,
                                                const std::string& dataset_dir,
-                                               engine::Executable& executable);
+                                               engine::ModelState& executable);
 
 }  // namespace trainyard::trainer

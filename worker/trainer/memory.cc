@@ -12,6 +12,7 @@
 #include "common/base/memory_limit.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
+#include "worker/engine/make_backend.h"
 #include "worker/parallel/replicas.h"
 
 namespace trainyard::trainer {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
+#include "worker/engine/make_backend.h"
 #include "worker/engine/models/models.h"
 #include "worker/parallel/replicas.h"
 #include "worker/trainer/hosting_plan.h"

@@ -163,14 +163,16 @@ absl::Status PipelineExecutable::Run(absl::Span<const Microbatch> microbatches,
 }
 
 absl::Status PipelineExecutable::RunForward(const Microbatch& microbatch, size_t slot) {
-  const Boundary boundary = stage_->boundary(static_cast<int>(slot));
+  const engine::PipelineStage::Boundary boundary =
+      stage_->pipeline_stage()->boundary(static_cast<int>(slot));
   if (!is_first()) {
     TY_RETURN_IF_ERROR(Receive(*links_.activations_in, boundary.inputs, microbatch.rows, kBefore));
   }
   // The microbatch before in this slot has come back, so its output has left; this tells errors.
   if (!is_last()) TY_RETURN_IF_ERROR(activations_line_->WaitFor(outputs_sent_[slot]));
   const absl::Duration start = clock_.Uptime();
-  TY_RETURN_IF_ERROR(stage_->Forward(microbatch.batch, microbatch.rows, static_cast<int>(slot)));
+  TY_RETURN_IF_ERROR(
+      stage_->pipeline_stage()->Forward(microbatch.batch, microbatch.rows, static_cast<int>(slot)));
   times_.computed += clock_.Uptime() - start;
   if (is_last()) return absl::OkStatus();
   const size_t row = boundary.outputs.size() / static_cast<size_t>(microbatch_rows_);
@@ -181,15 +183,16 @@ absl::Status PipelineExecutable::RunForward(const Microbatch& microbatch, size_t
 
 absl::Status PipelineExecutable::RunBackward(const Microbatch& microbatch, size_t slot,
                                              const ReadyCallback& on_ready) {
-  const Boundary boundary = stage_->boundary(static_cast<int>(slot));
+  const engine::PipelineStage::Boundary boundary =
+      stage_->pipeline_stage()->boundary(static_cast<int>(slot));
   if (!is_last()) {
     TY_RETURN_IF_ERROR(
         Receive(*links_.gradients_in, boundary.output_gradients, microbatch.rows, kAfter));
   }
   if (!is_first()) TY_RETURN_IF_ERROR(gradients_line_->WaitFor(gradients_sent_[slot]));
   const absl::Duration start = clock_.Uptime();
-  TY_RETURN_IF_ERROR(stage_->Backward(microbatch.batch, microbatch.rows, static_cast<int>(slot),
-                                      microbatch.weight, on_ready));
+  TY_RETURN_IF_ERROR(stage_->pipeline_stage()->Backward(
+      microbatch.batch, microbatch.rows, static_cast<int>(slot), microbatch.weight, on_ready));
   times_.computed += clock_.Uptime() - start;
   if (is_first()) return absl::OkStatus();
   const size_t row = boundary.input_gradients.size() / static_cast<size_t>(microbatch_rows_);
@@ -218,7 +221,7 @@ absl::Status PipelineExecutable::StartUpdate(double lr) {
 
 absl::Status PipelineExecutable::EndUpdate() {
   EndStep();
-  return stage_->EndUpdate();
+  return stage_->range_update()->EndUpdate();
 }
 
 // The last stage has the loss; any stage may have met a gradient that is not finite. So they go
@@ -245,7 +248,7 @@ absl::StatusOr<engine::StepMetrics> PipelineExecutable::FinishUpdate() {
 }
 
 absl::StatusOr<engine::Evaluation> PipelineExecutable::Evaluate(const engine::Batch& batch) {
-  const Boundary boundary = stage_->boundary(0);
+  const engine::PipelineStage::Boundary boundary = stage_->pipeline_stage()->boundary(0);
   engine::Evaluation sum;
   const int64_t all = RowsOf(batch);
   for (int64_t first = 0; first < all; first += microbatch_rows_) {
@@ -255,7 +258,7 @@ absl::StatusOr<engine::Evaluation> PipelineExecutable::Evaluate(const engine::Ba
     }
     if (!is_last()) TY_RETURN_IF_ERROR(activations_line_->WaitForAll());
     TY_ASSIGN_OR_RETURN(const engine::Evaluation part,
-                        stage_->EvaluateStage(Slice(batch, first, rows), rows));
+                        stage_->pipeline_stage()->EvaluateStage(Slice(batch, first, rows), rows));
     sum.loss_sum += part.loss_sum;
     sum.correct += part.correct;
     sum.rows += part.rows;

@@ -58,7 +58,7 @@ struct PipelineTimes {
   absl::Duration computed;  // of it; in the rest the stage waited
 };
 
-class PipelineExecutable final : public engine::Executable {
+class PipelineExecutable final : public engine::Executable, public engine::RangeUpdate {
  public:
   // Rows of a batch, and their share of the global batch.
   struct Part {
@@ -96,23 +96,23 @@ class PipelineExecutable final : public engine::Executable {
                              const PartDone& done);
 
   absl::Span<float> reduction() override { return stage_->reduction(); }
-  absl::Span<float> sums(int slot) override { return stage_->sums(slot); }
-  absl::Status StoreSums(int slot) override { return stage_->StoreSums(slot); }
-  absl::Status AddSums(int slot, int64_t begin, int64_t end) override {
-    return stage_->AddSums(slot, begin, end);
+  engine::SumSlots* sum_slots() override { return stage_->sum_slots(); }
+  engine::RangeUpdate* range_update() override {
+    return stage_->range_update() == nullptr ? nullptr : this;
   }
   SharedLayout shared_layout() const override { return stage_->shared_layout(); }
 
   absl::Status StartUpdate(double lr) override;
   absl::StatusOr<engine::StepMetrics> FinishUpdate() override;
-  absl::Status BeginUpdate(double lr) override { return stage_->BeginUpdate(lr); }
+  absl::Status BeginUpdate(double lr) override { return stage_->range_update()->BeginUpdate(lr); }
   absl::Status UpdateRange(int64_t begin, int64_t end) override {
-    return stage_->UpdateRange(begin, end);
+    return stage_->range_update()->UpdateRange(begin, end);
   }
   absl::Status EndUpdate() override;
-  bool updates_ranges() const override { return stage_->updates_ranges(); }
   absl::Span<float> parameters() override { return stage_->parameters(); }
-  std::vector<absl::Span<float>> parameter_states() override { return stage_->parameter_states(); }
+  std::vector<absl::Span<float>> parameter_states() override {
+    return stage_->range_update()->parameter_states();
+  }
   absl::Status ExchangeAverages() override { return stage_->ExchangeAverages(); }
 
   // Of all ranks of the pipeline the last stage has the sums, the others zeros.

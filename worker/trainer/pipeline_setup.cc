@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/graph/split.h"
+#include "worker/engine/make_backend.h"
 #include "worker/parallel/group.h"
 #include "worker/parallel/replicas.h"
 #include "worker/trainer/agreement.h"

@@ -25,7 +25,7 @@ struct PipelinePlace {
   std::vector<StagedTensor> tensors;         // of the whole model
   PipelineExecutable* executable = nullptr;  // the training's
   // Of rank 0: what checkpoints are read into and written from.
-  std::unique_ptr<HeldState> whole;
+  std::unique_ptr<engine::ModelState> whole;
   double predicted_bubble = 0;  // of all stages together
   // With the ranks of the same stage, by pipeline; null where there is one pipeline.
   std::unique_ptr<parallel::Communicator> siblings;

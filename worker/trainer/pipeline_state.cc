@@ -19,7 +19,7 @@ std::vector<engine::StateTensor> TensorsOf(const engine::Graph& graph,
   return engine::BuildStateTable(graph, layout, optimizer).tensors;
 }
 
-absl::StatusOr<size_t> IndexOf(const engine::Executable& stage, const StagedTensor& tensor) {
+absl::StatusOr<size_t> IndexOf(const engine::ModelState& stage, const StagedTensor& tensor) {
   const std::vector<engine::StateTensor>& state = stage.state();
   const auto found = std::find_if(state.begin(), state.end(), [&](const auto& candidate) {
     return candidate.name == tensor.tensor.name;
@@ -59,7 +59,7 @@ absl::StatusOr<std::vector<StagedTensor>> StateOfStages(const engine::Graph& mod
   return all;
 }
 
-absl::Status GatherState(const std::vector<StagedTensor>& tensors, const engine::Executable& stage,
+absl::Status GatherState(const std::vector<StagedTensor>& tensors, const engine::ModelState& stage,
                          parallel::Communicator& pipeline, const TakeTensor& take) {
   const int mine = pipeline.rank();
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -79,7 +79,7 @@ absl::Status GatherState(const std::vector<StagedTensor>& tensors, const engine:
 }
 
 absl::Status ScatterState(const std::vector<StagedTensor>& tensors, const GiveTensor& give,
-                          parallel::Communicator& pipeline, engine::Executable& stage) {
+                          parallel::Communicator& pipeline, engine::ModelState& stage) {
   const int mine = pipeline.rank();
   for (size_t i = 0; i < tensors.size(); ++i) {
     const bool is_mine = Has(tensors[i], mine);
@@ -100,19 +100,10 @@ absl::Status ScatterState(const std::vector<StagedTensor>& tensors, const GiveTe
   return absl::OkStatus();
 }
 
-namespace {
-
-absl::Status HoldsOnly() {
-  return absl::FailedPreconditionError("a state that is held computes nothing");
-}
-
-}  // namespace
-
 HeldState::HeldState(const std::vector<StagedTensor>& tensors) {
   for (const StagedTensor& each : tensors) {
     tensors_.push_back(each.tensor);
     values_.push_back(RoomFor(each));
-    plan_.parameters += static_cast<int64_t>(values_.back().size() * sizeof(float));
   }
 }
 
@@ -134,30 +125,6 @@ absl::Status HeldState::WriteState(size_t index, absl::Span<const float> values)
   }
   std::copy(values.begin(), values.end(), values_[index].begin());
   return absl::OkStatus();
-}
-
-absl::Status HeldState::Accumulate(const engine::Batch&, double, const ReadyCallback&) {
-  return HoldsOnly();
-}
-
-absl::Status HeldState::StartUpdate(double) {
-  return HoldsOnly();
-}
-
-absl::StatusOr<engine::StepMetrics> HeldState::FinishUpdate() {
-  return HoldsOnly();
-}
-
-absl::Status HeldState::ExchangeAverages() {
-  return HoldsOnly();
-}
-
-absl::StatusOr<engine::Evaluation> HeldState::Evaluate(const engine::Batch&) {
-  return HoldsOnly();
-}
-
-absl::StatusOr<std::vector<float>> HeldState::Predict(absl::Span<const float>) {
-  return HoldsOnly();
 }
 
 }  // namespace trainyard::trainer

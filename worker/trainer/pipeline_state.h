@@ -30,16 +30,16 @@ absl::StatusOr<std::vector<StagedTensor>> StateOfStages(const engine::Graph& mod
 //
 // Stage 0 gets each tensor, in order, by `take`; the others ignore theirs.
 using TakeTensor = std::function<absl::Status(size_t index, std::vector<float> values)>;
-absl::Status GatherState(const std::vector<StagedTensor>& tensors, const engine::Executable& stage,
+absl::Status GatherState(const std::vector<StagedTensor>& tensors, const engine::ModelState& stage,
                          parallel::Communicator& pipeline, const TakeTensor& take);
 // Stage 0 brings each tensor by `give`, and who has it writes it.
 using GiveTensor = std::function<absl::StatusOr<std::vector<float>>(size_t index)>;
 absl::Status ScatterState(const std::vector<StagedTensor>& tensors, const GiveTensor& give,
-                          parallel::Communicator& pipeline, engine::Executable& stage);
+                          parallel::Communicator& pipeline, engine::ModelState& stage);
 
 // Values of a whole model's state and nothing that computes: stands in for an executable of it
 // where a checkpoint is written or read, or weights are initialised.
-class HeldState final : public engine::Executable {
+class HeldState final : public engine::ModelState {
  public:
   // Zeros.
   explicit HeldState(const std::vector<StagedTensor>& tensors);
@@ -48,20 +48,9 @@ class HeldState final : public engine::Executable {
   absl::Status ReadState(size_t index, absl::Span<float> values) const override;
   absl::Status WriteState(size_t index, absl::Span<const float> values) override;
 
-  // FAILED_PRECONDITION, all of them.
-  absl::Status Accumulate(const engine::Batch&, double, const ReadyCallback&) override;
-  absl::Span<float> reduction() override { return {}; }
-  absl::Status StartUpdate(double) override;
-  absl::StatusOr<engine::StepMetrics> FinishUpdate() override;
-  absl::Status ExchangeAverages() override;
-  absl::StatusOr<engine::Evaluation> Evaluate(const engine::Batch&) override;
-  absl::StatusOr<std::vector<float>> Predict(absl::Span<const float>) override;
-  const engine::MemoryPlan& memory_plan() const override { return plan_; }
-
  private:
   std::vector<engine::StateTensor> tensors_;
   std::vector<std::vector<float>> values_;
-  engine::MemoryPlan plan_;
 };
 
 }  // namespace trainyard::trainer

@@ -11,6 +11,7 @@
 #include "common/base/strings.h"
 #include "worker/engine/graph/passes.h"
 #include "worker/engine/graph/render_dot.h"
+#include "worker/engine/make_backend.h"
 #include "worker/trainer/memory.h"
 #include "worker/trainer/plan_text.h"
 #include "worker/trainer/stage_plan.h"

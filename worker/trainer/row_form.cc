@@ -17,7 +17,8 @@ absl::Status ChooseRowForm(const data::Dataset& dataset, int64_t bytes_max,
                            engine::Executable& executable, data::Preparation& preparation) {
   preparation.form = data::RowForm::kFloats;
   const data::ByteSamples samples = dataset.bytes();
-  if (executable.memory_kind() == engine::MemoryKind::kHost || samples.pixels.empty() ||
+  engine::ImageMemory* const memory = executable.image_memory();
+  if (memory == nullptr || samples.pixels.empty() ||
       !data::IsStoredRow(preparation.augmentation, dataset.sample_shape())) {
     return absl::OkStatus();
   }
@@ -25,13 +26,12 @@ absl::Status ChooseRowForm(const data::Dataset& dataset, int64_t bytes_max,
                                .mean = preparation.normalization.mean,
                                .stddev = preparation.normalization.stddev};
   data::RowForm form = data::RowForm::kStored;
-  absl::Status stored = executable.StoreImages(images, bytes_max);
+  absl::Status stored = memory->StoreImages(images, bytes_max);
   if (absl::IsResourceExhausted(stored)) {
     images.pixels = {};
     form = data::RowForm::kBytes;
-    stored = executable.StoreImages(images, bytes_max);
+    stored = memory->StoreImages(images, bytes_max);
   }
-  if (absl::IsUnimplemented(stored)) return absl::OkStatus();
   TY_RETURN_IF_ERROR(stored);
   preparation.form = form;
   return absl::OkStatus();

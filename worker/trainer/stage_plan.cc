@@ -13,6 +13,7 @@
 #include "common/base/strings.h"
 #include "nlohmann/json.hpp"
 #include "worker/engine/graph/split.h"
+#include "worker/engine/make_backend.h"
 #include "worker/parallel/partition.h"
 #include "worker/parallel/replicas.h"
 #include "worker/trainer/model_setup.h"

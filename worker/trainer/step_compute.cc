@@ -54,7 +54,7 @@ absl::Status StepCompute::RunThroughStages(const std::vector<Part>& parts, const
     if (!sums_.has_value()) return absl::OkStatus();
     const parallel::ReplicaSum& sum = sums_->replicas[part];
     if (part + 1 < parts.size()) TY_RETURN_IF_ERROR(AddSlots(sum.add, 0, size()));
-    return sum.store >= 0 ? executable_.StoreSums(sum.store) : absl::OkStatus();
+    return sum.store >= 0 ? executable_.sum_slots()->StoreSums(sum.store) : absl::OkStatus();
   };
   return pipeline_->AccumulateAll(microbatches, on_ready, sum_up);
 }
@@ -79,7 +79,7 @@ absl::Status StepCompute::RunReplicas(const std::vector<Part>& parts, const Read
       TY_RETURN_IF_ERROR(Accumulate(parts[next], is_last_part ? sum.add : std::vector<int>(),
                                     is_last_part && is_last_replica ? ready : Ready()));
     }
-    if (sum.store >= 0) TY_RETURN_IF_ERROR(executable_.StoreSums(sum.store));
+    if (sum.store >= 0) TY_RETURN_IF_ERROR(executable_.sum_slots()->StoreSums(sum.store));
   }
   TY_CHECK(next == parts.size());
   return absl::OkStatus();
@@ -105,7 +105,8 @@ absl::Status StepCompute::Accumulate(const Part& part, const std::vector<int>& s
 }
 
 absl::Status StepCompute::AddSlots(const std::vector<int>& slots, int64_t begin, int64_t end) {
-  for (const int slot : slots) TY_RETURN_IF_ERROR(executable_.AddSums(slot, begin, end));
+  for (const int slot : slots)
+    TY_RETURN_IF_ERROR(executable_.sum_slots()->AddSums(slot, begin, end));
   return absl::OkStatus();
 }
 

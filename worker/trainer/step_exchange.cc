@@ -68,7 +68,9 @@ parallel::WireExchangeOptions MemoryOf(const parallel::Hosting& hosting, Trainin
   options.buckets = BucketsOf(training);
   options.is_sharded = training.updates_ranges;
   options.reduction = executable.reduction();
-  for (int slot = 0; slot < slots; ++slot) options.slots.push_back(executable.sums(slot));
+  for (int slot = 0; slot < slots; ++slot) {
+    options.slots.push_back(executable.sum_slots()->sums(slot));
+  }
   options.parameters = executable.parameters();
   options.plan = PlanOf(training, hosting);
   options.term_slots = TermSlots(training, hosting);
@@ -101,11 +103,11 @@ absl::Status ConnectExchange(const parallel::Hosting& hosting, Training& trainin
   if (training.executable->memory_kind() == engine::MemoryKind::kDevice) {
     // A device updates all it has in one launch, faster than parts of it and the parts of others.
     training.updates_ranges =
-        training.spec.memory.shard_optimizer && training.executable->updates_ranges();
+        training.spec.memory.shard_optimizer && training.executable->range_update() != nullptr;
     TY_ASSIGN_OR_RETURN(training.exchange, OverDevices(hosting, training));
     return absl::OkStatus();
   }
-  training.updates_ranges = training.executable->updates_ranges();
+  training.updates_ranges = training.executable->range_update() != nullptr;
   auto shared = OverSharedMemory(hosting, training);
   if (absl::IsFailedPrecondition(shared.status())) {
     LogInfo("gradients take the wire", {{"because", std::string(shared.status().message())}});

@@ -144,7 +144,7 @@ absl::Status TrainLoop::StepTogether(const StepRows& rows, double lr) {
       compute_.Run(rows.parts, [&exchange](int64_t end) { return exchange.Ready(end); }));
   computed_rows_ = rows.rows;
 
-  if (training_.updates_ranges) TY_RETURN_IF_ERROR(executable_.BeginUpdate(lr));
+  if (training_.updates_ranges) TY_RETURN_IF_ERROR(executable_.range_update()->BeginUpdate(lr));
   for (size_t bucket = 0; bucket < exchange.buckets().size(); ++bucket) {
     TY_RETURN_IF_ERROR(exchange.Land(bucket));
     if (training_.updates_ranges) TY_RETURN_IF_ERROR(UpdateBlock(exchange.OwnBlock(bucket)));
@@ -156,7 +156,7 @@ absl::Status TrainLoop::StepTogether(const StepRows& rows, double lr) {
   TY_RETURN_IF_ERROR(CheckLoss(ballots_));
   {
     const Trace::Span span(trace_, Trace::Lane::kCompute, "update");
-    TY_RETURN_IF_ERROR(training_.updates_ranges ? executable_.EndUpdate()
+    TY_RETURN_IF_ERROR(training_.updates_ranges ? executable_.range_update()->EndUpdate()
                                                 : executable_.StartUpdate(lr));
   }
   MeasureStep();
@@ -222,7 +222,8 @@ absl::Status TrainLoop::UpdateBlock(const parallel::Bucket& block) {
   const auto gradients = static_cast<int64_t>(executable_.parameters().size());
   const int64_t end = std::min(block.end, gradients);
   const Trace::Span span(trace_, Trace::Lane::kCompute, "update");
-  return block.begin < end ? executable_.UpdateRange(block.begin, end) : absl::OkStatus();
+  return block.begin < end ? executable_.range_update()->UpdateRange(block.begin, end)
+                           : absl::OkStatus();
 }
 
 Votes TrainLoop::CastVotes() {

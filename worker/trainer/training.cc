@@ -83,7 +83,7 @@ absl::StatusOr<ResumePoint> ReadResumePoint(const run_dir::RunDir& dir,
 absl::StatusOr<RestoredState> InitialiseOrRestore(const ResumePoint& resume,
                                                   const run_dir::Assignment& assignment,
                                                   const run_dir::TrainingSpec& spec,
-                                                  engine::Executable& executable) {
+                                                  engine::ModelState& executable) {
   if (!resume.path.empty()) return RestoreState(resume.path, executable);
   RestoredState state;
   TY_RETURN_IF_ERROR(engine::InitializeParameters(spec.train.seed, executable));
@@ -160,7 +160,7 @@ absl::Status ConnectRanks(const run_dir::Assignment& assignment, engine::MemoryK
 }
 
 // What initialisation and checkpoints see: the state of the whole model.
-engine::Executable& StateOf(Training& training) {
+engine::ModelState& StateOf(Training& training) {
   return training.pipeline.has_value() ? *training.pipeline->whole : *training.executable;
 }
 

@@ -54,7 +54,7 @@ bool HasAverages(const std::vector<StateTensor>& tensors) {
 
 // Moves the tensor's values from `file` into the executable.
 absl::Status RestoreTensor(const checkpoint::TensorFile& file, absl::string_view path, size_t index,
-                           engine::Executable& executable) {
+                           engine::ModelState& executable) {
   const StateTensor& tensor = executable.state()[index];
   const std::string name(NameInFile(tensor));
   const auto found = file.tensors.find(name);
@@ -74,7 +74,7 @@ absl::Status RestoreTensor(const checkpoint::TensorFile& file, absl::string_view
 
 }  // namespace
 
-std::string ModelDigest(const engine::Executable& executable) {
+std::string ModelDigest(const engine::ModelState& executable) {
   std::string text;
   for (const StateTensor& tensor : executable.state()) {
     if (FileOf(tensor) != kModelFile) continue;
@@ -88,7 +88,7 @@ std::string StatePath(const std::string& checkpoint_dir) {
   return JoinPath(checkpoint_dir, kStateFile);
 }
 
-absl::StatusOr<StateSnapshot> TakeSnapshot(const engine::Executable& executable, int64_t step,
+absl::StatusOr<StateSnapshot> TakeSnapshot(const engine::ModelState& executable, int64_t step,
                                            int64_t epoch, const RunIdentity& identity) {
   StateSnapshot snapshot{.step = step,
                          .epoch = epoch,
@@ -133,7 +133,7 @@ std::vector<checkpoint::CheckpointFile> EncodeSnapshot(const StateSnapshot& snap
 }
 
 absl::StatusOr<RestoredState> RestoreState(const std::string& checkpoint_dir,
-                                           engine::Executable& executable) {
+                                           engine::ModelState& executable) {
   TY_ASSIGN_OR_RETURN(const StateRecord state, ReadState(StatePath(checkpoint_dir)));
   const bool has_averages = HasAverages(executable.state());
   if (has_averages && !FileExists(JoinPath(checkpoint_dir, kAverageFile))) {

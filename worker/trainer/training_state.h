@@ -16,7 +16,7 @@ namespace trainyard::trainer {
 
 // Hash over kind, name and shape of all parameters and buffers: two executables with the same
 // digest can load each other's checkpoints.
-std::string ModelDigest(const engine::Executable& executable);
+std::string ModelDigest(const engine::ModelState& executable);
 
 // state.json of a checkpoint's folder.
 std::string StatePath(const std::string& checkpoint_dir);
@@ -30,7 +30,7 @@ struct StateSnapshot {
   std::vector<std::vector<float>> values;
   std::optional<RecordedEvaluation> evaluation;  // of these values
 };
-absl::StatusOr<StateSnapshot> TakeSnapshot(const engine::Executable& executable, int64_t step,
+absl::StatusOr<StateSnapshot> TakeSnapshot(const engine::ModelState& executable, int64_t step,
                                            int64_t epoch, const RunIdentity& identity);
 
 // model.safetensors (parameters and buffers under PyTorch's names), optimizer.safetensors,
@@ -48,6 +48,6 @@ struct RestoredState {
 // for damaged files; INVALID_ARGUMENT naming the tensor where the checkpoint is of another model or
 // optimizer.
 absl::StatusOr<RestoredState> RestoreState(const std::string& checkpoint_dir,
-                                           engine::Executable& executable);
+                                           engine::ModelState& executable);
 
 }  // namespace trainyard::trainer

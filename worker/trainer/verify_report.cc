@@ -16,6 +16,7 @@
 #include "nlohmann/json.hpp"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/manifest.h"
+#include "worker/engine/make_backend.h"
 #include "worker/trainer/data_setup.h"
 #include "worker/trainer/evaluation.h"
 #include "worker/trainer/model_setup.h"

@@ -16,6 +16,7 @@
 #include "tests/unit/worker/engine/engine_testing.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/engine/graph/split.h"
+#include "worker/engine/make_backend.h"
 #include "worker/engine/models/models.h"
 #include "worker/parallel/local/local_communicator.h"
 #include "worker/parallel/shm/shm_communicator.h"
@@ -233,10 +234,10 @@ TEST(PipelineExecutables, SumReplicasInTheTreeOfABitwiseRun) {
     const parallel::ReplicaSum& plan = sums.replicas[replica];
     const auto size = static_cast<int64_t>(executable.reduction().size());
     for (const int slot : plan.add) {
-      const absl::Status status = executable.AddSums(slot, 0, size);
+      const absl::Status status = executable.sum_slots()->AddSums(slot, 0, size);
       if (!status.ok()) return status;
     }
-    return plan.store >= 0 ? executable.StoreSums(plan.store) : absl::OkStatus();
+    return plan.store >= 0 ? executable.sum_slots()->StoreSums(plan.store) : absl::OkStatus();
   };
   const auto whole = Whole(model, sums.slots);
   Pipeline pipeline(model, {"relu1", "conv2"}, PipelineSchedule::k1F1B, 1, kReplicas, sums.slots);
@@ -303,7 +304,7 @@ TEST(PipelineExecutables, ACheckpointGoesOnWithoutThePipelineAndTheOtherWayRound
   ASSERT_TRUE(tensors.ok()) << tensors.status();
   const TestBatch batch = engine::testing::RandomBatch(1, model, kRows);
   const trainyard::testing::TempDir folder;
-  const auto write = [&](const engine::Executable& state, int64_t step) {
+  const auto write = [&](const engine::ModelState& state, int64_t step) {
     const auto snapshot = TakeSnapshot(state, step, 0, {.spec_json = "{}"});
     EXPECT_TRUE(snapshot.ok()) << snapshot.status();
     const absl::Status written =

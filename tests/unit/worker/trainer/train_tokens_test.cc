@@ -11,6 +11,7 @@
 #include "tests/unit/worker/data/token_files.h"
 #include "tests/unit/worker/trainer/gang_trainer.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/engine/make_backend.h"
 #include "worker/engine/models/models.h"
 
 namespace trainyard::trainer {

@@ -9,14 +9,12 @@
 #include "worker/engine/backend/cuda/device/types.h"
 #include "worker/engine/backend/cuda/dnn/planner.h"
 #include "worker/engine/backend/cuda/kernels/loss.h"
+#include "worker/engine/backend/state_memory.h"
 
 namespace trainyard::engine::cuda {
 
 // Device memory of the executable, at fixed addresses.
-struct StateMemory {
-  float* parameters = nullptr;
-  float* statistics = nullptr;  // running
-  float* reduction = nullptr;
+struct StepMemory : StateMemory {
   const StepControl* control = nullptr;
   LossScale* loss_scale = nullptr;  // null where the loss is not scaled
   LossTotals* totals = nullptr;     // of the last loss

@@ -2,85 +2,30 @@
 #include "worker/engine/backend/cuda/compiler.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/check.h"
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/kernels/elementwise.h"
 #include "worker/engine/backend/cuda/kernels/input.h"
 #include "worker/engine/backend/cuda/kernels/sequence.h"
-#include "worker/engine/backend/cuda/lowering.h"
+#include "worker/engine/backend/cuda/lower_ops.h"
 
 namespace trainyard::engine::cuda {
 
-// Each op with the function that makes a call of it. The functions are in lower_*.cc. A new op
-// needs one line here, which also declares its function.
-#define TY_CUDA_LOWERINGS(LOWER)                                    \
-  LOWER(kAdd, LowerAdd)                                             \
-  LOWER(kAttention, LowerAttention)                                 \
-  LOWER(kAttentionGradient, LowerAttentionGradient)                 \
-  LOWER(kAvgPool, LowerPool)                                        \
-  LOWER(kAvgPoolGradient, LowerPoolGradient)                        \
-  LOWER(kBatchNorm, LowerNorm)                                      \
-  LOWER(kBatchNormGradient, LowerNormGradient)                      \
-  LOWER(kConcat, LowerConcat)                                       \
-  LOWER(kConv2d, LowerConv)                                         \
-  LOWER(kConv2dInputGradient, LowerConvInputGradient)               \
-  LOWER(kConv2dParameterGradient, LowerConvParameterGradient)       \
-  LOWER(kDropout, LowerDropout)                                     \
-  LOWER(kEmbedding, LowerEmbedding)                                 \
-  LOWER(kEmbeddingGradient, LowerEmbeddingGradient)                 \
-  LOWER(kFlatten, LowerFlatten)                                     \
-  LOWER(kFlattenGradient, LowerFlattenGradient)                     \
-  LOWER(kGelu, LowerElementwise)                                    \
-  LOWER(kGeluGradient, LowerElementwiseGradient)                    \
-  LOWER(kGlobalAvgPool, LowerGlobalPool)                            \
-  LOWER(kGlobalAvgPoolGradient, LowerGlobalPoolGradient)            \
-  LOWER(kLayerNorm, LowerLayerNorm)                                 \
-  LOWER(kLayerNormGradient, LowerLayerNormGradient)                 \
-  LOWER(kLinear, LowerLinear)                                       \
-  LOWER(kLinearInputGradient, LowerLinearInputGradient)             \
-  LOWER(kLinearParameterGradient, LowerLinearParameterGradient)     \
-  LOWER(kLrn, LowerLrn)                                             \
-  LOWER(kLrnGradient, LowerLrn)                                     \
-  LOWER(kMaxPool, LowerPool)                                        \
-  LOWER(kMaxPoolGradient, LowerPoolGradient)                        \
-  LOWER(kPositionEmbedding, LowerPositionEmbedding)                 \
-  LOWER(kPositionEmbeddingGradient, LowerPositionEmbeddingGradient) \
-  LOWER(kRelu, LowerElementwise)                                    \
-  LOWER(kReluGradient, LowerElementwiseGradient)                    \
-  LOWER(kSigmoid, LowerElementwise)                                 \
-  LOWER(kSigmoidGradient, LowerElementwiseGradient)                 \
-  LOWER(kSlice, LowerSlice)                                         \
-  LOWER(kSoftmaxCrossEntropy, LowerLoss)                            \
-  LOWER(kSoftmaxCrossEntropyGradient, LowerLossGradient)            \
-  LOWER(kTanh, LowerElementwise)                                    \
-  LOWER(kTanhGradient, LowerElementwiseGradient)
-
-#define TY_DECLARE_LOWERING(op, function) \
-  absl::Status function(Lowering& lowering, const Node& node);
-TY_CUDA_LOWERINGS(TY_DECLARE_LOWERING)
-#undef TY_DECLARE_LOWERING
-
 namespace {
 
-struct OpLowering {
-  OpKind op;
-  absl::Status (*lower)(Lowering& lowering, const Node& node);
+// By op. The functions are in lower_*.cc, and the list of ops is the graph's.
+constexpr absl::Status (*kLowerings[])(Lowering&, const Node&) = {
+#define TY_OP(kind, name) Lower##kind,
+#include "worker/engine/graph/ops.def"
+#undef TY_OP
 };
-#define TY_LIST_LOWERING(op, function) {OpKind::op, function},
-constexpr OpLowering kLowerings[] = {TY_CUDA_LOWERINGS(TY_LIST_LOWERING)};
-#undef TY_LIST_LOWERING
 
 absl::Status LowerNode(Lowering& lowering, const Node& node) {
-  const auto* const found =
-      std::find_if(std::begin(kLowerings), std::end(kLowerings),
-                   [&](const OpLowering& candidate) { return candidate.op == node.op; });
-  TY_CHECK(found != std::end(kLowerings));
-  return Annotate(found->lower(lowering, node), absl::StrCat("layer '", node.name, "'"));
+  return Annotate(kLowerings[static_cast<size_t>(node.op)](lowering, node),
+                  absl::StrCat("layer '", node.name, "'"));
 }
 
 void LowerInput(Lowering& lowering) {
@@ -141,7 +86,7 @@ void LowerInputGradient(Lowering& lowering) {
 }  // namespace
 
 absl::Status Compile(const StepGraph& step, const ReductionLayout& reduction,
-                     const StateMemory& state, const PackedWeights& weights,
+                     const StepMemory& state, const PackedWeights& weights,
                      const CompileTarget& target, const Program* larger, Program& program) {
   Lowering lowering(step, reduction, state, weights, target, program);
   LowerInput(lowering);

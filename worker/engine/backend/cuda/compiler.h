@@ -1,6 +1,6 @@
 // Compiles a step graph into a Program: where values lie, and which plans and kernels compute them.
 //
-// Each node becomes one call, by the function that the table in compiler.cc names for its op.
+// Each node becomes one call, by the function in lower_ops.h for its op.
 #pragma once
 
 #include "absl/status/status.h"
@@ -14,7 +14,7 @@ namespace trainyard::engine::cuda {
 // Fills `program`, which must be empty. `larger` is the program for more rows, or null. The program
 // borrows everything else. Errors, such as NOT_FOUND for a plan, name the node.
 absl::Status Compile(const StepGraph& step, const ReductionLayout& reduction,
-                     const StateMemory& state, const PackedWeights& weights,
+                     const StepMemory& state, const PackedWeights& weights,
                      const CompileTarget& target, const Program* larger, Program& program);
 
 }  // namespace trainyard::engine::cuda

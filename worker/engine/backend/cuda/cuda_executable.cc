@@ -106,15 +106,17 @@ absl::Status CudaExecutable::Allocate(const OptimizerSpec& optimizer) {
   return absl::OkStatus();
 }
 
-StateMemory CudaExecutable::Memory() const {
-  return {.parameters = parameters_.as<float>(),
-          .statistics = statistics_.as<float>(),
-          .reduction = reduction_.as<float>(),
-          .control = staging_.device_control(),
-          .loss_scale = updater_.loss_scale(),
-          .totals = totals_.as<LossTotals>(),
-          .tickets = tickets_.as<uint32_t>(),
-          .loss_workspace = loss_workspace_.data()};
+StepMemory CudaExecutable::Memory() const {
+  StepMemory memory;
+  memory.parameters = parameters_.as<float>();
+  memory.statistics = statistics_.as<float>();
+  memory.reduction = reduction_.as<float>();
+  memory.control = staging_.device_control();
+  memory.loss_scale = updater_.loss_scale();
+  memory.totals = totals_.as<LossTotals>();
+  memory.tickets = tickets_.as<uint32_t>();
+  memory.loss_workspace = loss_workspace_.data();
+  return memory;
 }
 
 absl::StatusOr<Program*> CudaExecutable::Prepare(const StepGraph& step, Programs& programs,

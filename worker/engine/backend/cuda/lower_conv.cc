@@ -7,7 +7,7 @@
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/dnn/node_problem.h"
 #include "worker/engine/backend/cuda/kernels/convolution.h"
-#include "worker/engine/backend/cuda/lowering.h"
+#include "worker/engine/backend/cuda/lower_ops.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
 
 namespace trainyard::engine::cuda {
@@ -125,7 +125,7 @@ void Unpacking::Enqueue(const void* computed, Type type, bool adds, cudaStream_t
 
 }  // namespace
 
-absl::Status LowerConv(Lowering& lowering, const Node& node) {
+absl::Status LowerConv2d(Lowering& lowering, const Node& node) {
   const ValueId output = node.outputs[0];
   const Place x = lowering.PlaceOf(node.inputs[0]);
   const WeightCopy& copy = lowering.weights().copy(ConvWeightsOf(node));
@@ -182,7 +182,7 @@ absl::Status LowerConv(Lowering& lowering, const Node& node) {
   return absl::OkStatus();
 }
 
-absl::Status LowerConvInputGradient(Lowering& lowering, const Node& node) {
+absl::Status LowerConv2dInputGradient(Lowering& lowering, const Node& node) {
   const ValueId output = node.outputs[0];
   const Place dy = lowering.PlaceOf(node.inputs[0]);
   const WeightCopy& copy = lowering.weights().copy(ConvWeightsOf(node));
@@ -212,7 +212,7 @@ absl::Status LowerConvInputGradient(Lowering& lowering, const Node& node) {
   return absl::OkStatus();
 }
 
-absl::Status LowerConvParameterGradient(Lowering& lowering, const Node& node) {
+absl::Status LowerConv2dParameterGradient(Lowering& lowering, const Node& node) {
   const ValueId dy_id = node.inputs[0];
   const ValueId x_id = node.inputs[1];
   const Place dy = lowering.PlaceOf(dy_id);

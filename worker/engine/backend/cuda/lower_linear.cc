@@ -4,7 +4,7 @@
 
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/blas/matmul.h"
-#include "worker/engine/backend/cuda/lowering.h"
+#include "worker/engine/backend/cuda/lower_ops.h"
 
 namespace trainyard::engine::cuda {
 

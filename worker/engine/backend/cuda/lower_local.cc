@@ -1,34 +1,15 @@
 // Lowers ops that look at one element or one pixel at a time, and changes of layout.
 #include "worker/engine/backend/cuda/kernels/elementwise.h"
-#include "worker/engine/backend/cuda/lowering.h"
+#include "worker/engine/backend/cuda/lower_ops.h"
 #include "worker/engine/graph/dropout.h"
 
 namespace trainyard::engine::cuda {
 namespace {
 
-Unary UnaryOf(const Node& node) {
-  switch (node.op) {
-    case OpKind::kRelu:
-    case OpKind::kReluGradient:
-      return Unary::kRelu;
-    case OpKind::kTanh:
-    case OpKind::kTanhGradient:
-      return Unary::kTanh;
-    case OpKind::kSigmoid:
-    case OpKind::kSigmoidGradient:
-      return Unary::kSigmoid;
-    default:
-      return node.gelu().tanh_approximation ? Unary::kGeluTanh : Unary::kGelu;
-  }
-}
-
-}  // namespace
-
-absl::Status LowerElementwise(Lowering& lowering, const Node& node) {
+absl::Status LowerUnary(Lowering& lowering, const Node& node, Unary op) {
   const ValueId output = node.outputs[0];
   const Place x = lowering.PlaceOf(node.inputs[0]);
   const Place y = lowering.MakeOutput(node);
-  const Unary op = UnaryOf(node);
   const int64_t pixels = lowering.Pixels(output);
   const int64_t channels = lowering.Channels(output);
   const bool clears = lowering.ClearsPadding(y, output);
@@ -41,12 +22,11 @@ absl::Status LowerElementwise(Lowering& lowering, const Node& node) {
   return absl::OkStatus();
 }
 
-absl::Status LowerElementwiseGradient(Lowering& lowering, const Node& node) {
+absl::Status LowerUnaryGradient(Lowering& lowering, const Node& node, Unary op) {
   const ValueId output = node.outputs[0];
   const Place dy = lowering.PlaceOf(node.inputs[0]);
   const Place saved = lowering.PlaceOf(node.inputs[1]);
   const Place dx = lowering.MakeOutput(node);
-  const Unary op = UnaryOf(node);
   const int64_t pixels = lowering.Pixels(output);
   const int64_t channels = lowering.Channels(output);
   const bool clears = lowering.ClearsPadding(dx, output);
@@ -57,6 +37,49 @@ absl::Status LowerElementwiseGradient(Lowering& lowering, const Node& node) {
                       },
                       {dy.buffer, saved.buffer, dx.buffer});
   return absl::OkStatus();
+}
+
+LrnParameters ParametersOf(const layers::Lrn& lrn) {
+  return {lrn.size, static_cast<float>(lrn.alpha), static_cast<float>(lrn.beta),
+          static_cast<float>(lrn.k)};
+}
+
+Unary GeluOf(const Node& node) {
+  return node.layer<layers::Gelu>().tanh ? Unary::kGeluTanh : Unary::kGelu;
+}
+
+}  // namespace
+
+absl::Status LowerRelu(Lowering& lowering, const Node& node) {
+  return LowerUnary(lowering, node, Unary::kRelu);
+}
+
+absl::Status LowerTanh(Lowering& lowering, const Node& node) {
+  return LowerUnary(lowering, node, Unary::kTanh);
+}
+
+absl::Status LowerSigmoid(Lowering& lowering, const Node& node) {
+  return LowerUnary(lowering, node, Unary::kSigmoid);
+}
+
+absl::Status LowerGelu(Lowering& lowering, const Node& node) {
+  return LowerUnary(lowering, node, GeluOf(node));
+}
+
+absl::Status LowerReluGradient(Lowering& lowering, const Node& node) {
+  return LowerUnaryGradient(lowering, node, Unary::kRelu);
+}
+
+absl::Status LowerTanhGradient(Lowering& lowering, const Node& node) {
+  return LowerUnaryGradient(lowering, node, Unary::kTanh);
+}
+
+absl::Status LowerSigmoidGradient(Lowering& lowering, const Node& node) {
+  return LowerUnaryGradient(lowering, node, Unary::kSigmoid);
+}
+
+absl::Status LowerGeluGradient(Lowering& lowering, const Node& node) {
+  return LowerUnaryGradient(lowering, node, GeluOf(node));
 }
 
 absl::Status LowerAdd(Lowering& lowering, const Node& node) {
@@ -100,27 +123,37 @@ absl::Status LowerDropout(Lowering& lowering, const Node& node) {
 }
 
 absl::Status LowerLrn(Lowering& lowering, const Node& node) {
-  const bool is_gradient = node.op == OpKind::kLrnGradient;
   const ValueId output = node.outputs[0];
-  const Place first = lowering.PlaceOf(node.inputs[0]);
-  const Place x = is_gradient ? lowering.PlaceOf(node.inputs[1]) : first;
+  const Place x = lowering.PlaceOf(node.inputs[0]);
   const Place y = lowering.MakeOutput(node);
-  const LrnParameters lrn = {node.lrn().size, static_cast<float>(node.lrn().alpha),
-                             static_cast<float>(node.lrn().beta), static_cast<float>(node.lrn().k)};
+  const LrnParameters lrn = ParametersOf(node.layer<layers::Lrn>());
   const int64_t pixels = lowering.Pixels(output);
   const int64_t channels = lowering.Channels(output);
   const bool clears = lowering.ClearsPadding(y, output);
   lowering.EmitKernel(node,
                       [=, program = &lowering.program()](const Enqueue& how) {
-                        if (is_gradient) {
-                          LrnGradient(lrn, program->At(first), program->At(x), program->At(y),
-                                      pixels, channels, how.stream, clears);
-                        } else {
-                          LrnForward(lrn, program->At(x), program->At(y), pixels, channels,
-                                     how.stream, clears);
-                        }
+                        LrnForward(lrn, program->At(x), program->At(y), pixels, channels,
+                                   how.stream, clears);
                       },
-                      {first.buffer, x.buffer, y.buffer});
+                      {x.buffer, y.buffer});
+  return absl::OkStatus();
+}
+
+absl::Status LowerLrnGradient(Lowering& lowering, const Node& node) {
+  const ValueId output = node.outputs[0];
+  const Place dy = lowering.PlaceOf(node.inputs[0]);
+  const Place x = lowering.PlaceOf(node.inputs[1]);
+  const Place dx = lowering.MakeOutput(node);
+  const LrnParameters lrn = ParametersOf(node.layer<layers::Lrn>());
+  const int64_t pixels = lowering.Pixels(output);
+  const int64_t channels = lowering.Channels(output);
+  const bool clears = lowering.ClearsPadding(dx, output);
+  lowering.EmitKernel(node,
+                      [=, program = &lowering.program()](const Enqueue& how) {
+                        LrnGradient(lrn, program->At(dy), program->At(x), program->At(dx), pixels,
+                                    channels, how.stream, clears);
+                      },
+                      {dy.buffer, x.buffer, dx.buffer});
   return absl::OkStatus();
 }
 
@@ -260,6 +293,14 @@ absl::Status LowerSlice(Lowering& lowering, const Node& node) {
                       },
                       {from.buffer, to.buffer});
   return absl::OkStatus();
+}
+
+absl::Status LowerStageOutput(Lowering&, const Node&) {
+  return absl::UnimplementedError("the cuda backend computes no stages of a pipeline");
+}
+
+absl::Status LowerStageOutputGradient(Lowering&, const Node&) {
+  return absl::UnimplementedError("the cuda backend computes no stages of a pipeline");
 }
 
 }  // namespace trainyard::engine::cuda

@@ -1,11 +1,11 @@
 // Lowers softmax_cross_entropy. It keeps the logits and the log of the sum of their exponentials,
 // from which the gradient computes the probabilities again.
 #include "worker/engine/backend/cuda/kernels/loss.h"
-#include "worker/engine/backend/cuda/lowering.h"
+#include "worker/engine/backend/cuda/lower_ops.h"
 
 namespace trainyard::engine::cuda {
 
-absl::Status LowerLoss(Lowering& lowering, const Node& node) {
+absl::Status LowerSoftmaxCrossEntropy(Lowering& lowering, const Node& node) {
   const ValueId logits_id = node.inputs[0];
   const Place logits = lowering.PlaceOf(logits_id);
   LossParameters loss = {.label_smoothing = static_cast<float>(node.loss().label_smoothing),
@@ -32,7 +32,7 @@ absl::Status LowerLoss(Lowering& lowering, const Node& node) {
   return absl::OkStatus();
 }
 
-absl::Status LowerLossGradient(Lowering& lowering, const Node& node) {
+absl::Status LowerSoftmaxCrossEntropyGradient(Lowering& lowering, const Node& node) {
   const Lowering::Softmax softmax = lowering.softmaxes.at(node.inputs[0]);
   const Place logits = lowering.PlaceOf(softmax.logits);
   const ValueId output = node.outputs[0];

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/base/status_macros.h"
-#include "worker/engine/backend/cuda/lowering.h"
+#include "worker/engine/backend/cuda/lower_ops.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
 
 namespace trainyard::engine::cuda {
@@ -257,7 +257,7 @@ NormGradient Resolve(const Program& program, const NormGradientPlaces& places) {
 
 }  // namespace
 
-absl::Status LowerNorm(Lowering& lowering, const Node& node) {
+absl::Status LowerBatchNorm(Lowering& lowering, const Node& node) {
   if (!node.norm().batch_statistics) {
     LowerNormApply(lowering, node);
     return absl::OkStatus();
@@ -303,7 +303,7 @@ absl::Status LowerNorm(Lowering& lowering, const Node& node) {
   return absl::OkStatus();
 }
 
-absl::Status LowerNormGradient(Lowering& lowering, const Node& node) {
+absl::Status LowerBatchNormGradient(Lowering& lowering, const Node& node) {
   const NormGradientPlaces places = PlaceNormGradient(lowering, node);
   const BufferId workspace =
       lowering.AddScratch(NormWorkspace(places.gradient.pixels, places.gradient.channels));

@@ -1,6 +1,6 @@
 // Lowers pooling over NHWC images.
 #include "worker/engine/backend/cuda/kernels/pool.h"
-#include "worker/engine/backend/cuda/lowering.h"
+#include "worker/engine/backend/cuda/lower_ops.h"
 
 namespace trainyard::engine::cuda {
 namespace {
@@ -12,7 +12,7 @@ PoolWindow WindowOf(const Node& node) {
 
 }  // namespace
 
-absl::Status LowerPool(Lowering& lowering, const Node& node) {
+absl::Status LowerAvgPool(Lowering& lowering, const Node& node) {
   const ValueId output = node.outputs[0];
   const Place x = lowering.PlaceOf(node.inputs[0]);
   const Place y = lowering.MakeOutput(node);
@@ -20,15 +20,23 @@ absl::Status LowerPool(Lowering& lowering, const Node& node) {
   const ImageShape in = lowering.Image(node.inputs[0]);
   const ImageShape out = lowering.Image(output);
   const bool clears = lowering.ClearsPadding(y, output);
-  if (node.op == OpKind::kAvgPool) {
-    lowering.EmitKernel(node,
-                        [=, program = &lowering.program()](const Enqueue& how) {
-                          AvgPoolForward(window, program->At(x), program->At(y), in, out, clears,
-                                         how.stream);
-                        },
-                        {x.buffer, y.buffer});
-    return absl::OkStatus();
-  }
+  lowering.EmitKernel(node,
+                      [=, program = &lowering.program()](const Enqueue& how) {
+                        AvgPoolForward(window, program->At(x), program->At(y), in, out, clears,
+                                       how.stream);
+                      },
+                      {x.buffer, y.buffer});
+  return absl::OkStatus();
+}
+
+absl::Status LowerMaxPool(Lowering& lowering, const Node& node) {
+  const ValueId output = node.outputs[0];
+  const Place x = lowering.PlaceOf(node.inputs[0]);
+  const Place y = lowering.MakeOutput(node);
+  const PoolWindow window = WindowOf(node);
+  const ImageShape in = lowering.Image(node.inputs[0]);
+  const ImageShape out = lowering.Image(output);
+  const bool clears = lowering.ClearsPadding(y, output);
   BufferId index = kNoBuffer;
   const int64_t index_stride = PaddedChannels(out.channels, lowering.target().type);
   if (node.outputs[1] != kNoValue) {
@@ -45,7 +53,7 @@ absl::Status LowerPool(Lowering& lowering, const Node& node) {
   return absl::OkStatus();
 }
 
-absl::Status LowerPoolGradient(Lowering& lowering, const Node& node) {
+absl::Status LowerAvgPoolGradient(Lowering& lowering, const Node& node) {
   const ValueId output = node.outputs[0];
   const Place dy = lowering.PlaceOf(node.inputs[0]);
   const Place dx = lowering.MakeOutput(node);
@@ -53,15 +61,23 @@ absl::Status LowerPoolGradient(Lowering& lowering, const Node& node) {
   const ImageShape in = lowering.Image(output);
   const ImageShape out = lowering.Image(node.inputs[0]);
   const bool clears = lowering.ClearsPadding(dx, output);
-  if (node.op == OpKind::kAvgPoolGradient) {
-    lowering.EmitKernel(node,
-                        [=, program = &lowering.program()](const Enqueue& how) {
-                          AvgPoolGradient(window, program->At(dy), program->At(dx), in, out, clears,
-                                          how.stream);
-                        },
-                        {dy.buffer, dx.buffer});
-    return absl::OkStatus();
-  }
+  lowering.EmitKernel(node,
+                      [=, program = &lowering.program()](const Enqueue& how) {
+                        AvgPoolGradient(window, program->At(dy), program->At(dx), in, out, clears,
+                                        how.stream);
+                      },
+                      {dy.buffer, dx.buffer});
+  return absl::OkStatus();
+}
+
+absl::Status LowerMaxPoolGradient(Lowering& lowering, const Node& node) {
+  const ValueId output = node.outputs[0];
+  const Place dy = lowering.PlaceOf(node.inputs[0]);
+  const Place dx = lowering.MakeOutput(node);
+  const PoolWindow window = WindowOf(node);
+  const ImageShape in = lowering.Image(output);
+  const ImageShape out = lowering.Image(node.inputs[0]);
+  const bool clears = lowering.ClearsPadding(dx, output);
   const BufferId index = lowering.PlainBufferOf(node.inputs[1]);
   const int64_t index_stride = PaddedChannels(out.channels, lowering.target().type);
   lowering.EmitKernel(node,
@@ -73,7 +89,7 @@ absl::Status LowerPoolGradient(Lowering& lowering, const Node& node) {
   return absl::OkStatus();
 }
 
-absl::Status LowerGlobalPool(Lowering& lowering, const Node& node) {
+absl::Status LowerGlobalAvgPool(Lowering& lowering, const Node& node) {
   const ValueId output = node.outputs[0];
   const Place x = lowering.PlaceOf(node.inputs[0]);
   const Place y = lowering.MakeOutput(node);
@@ -88,7 +104,7 @@ absl::Status LowerGlobalPool(Lowering& lowering, const Node& node) {
   return absl::OkStatus();
 }
 
-absl::Status LowerGlobalPoolGradient(Lowering& lowering, const Node& node) {
+absl::Status LowerGlobalAvgPoolGradient(Lowering& lowering, const Node& node) {
   const ValueId output = node.outputs[0];
   const Place dy = lowering.PlaceOf(node.inputs[0]);
   const Place dx = lowering.MakeOutput(node);

@@ -3,7 +3,7 @@
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/dnn/node_problem.h"
 #include "worker/engine/backend/cuda/kernels/sequence.h"
-#include "worker/engine/backend/cuda/lowering.h"
+#include "worker/engine/backend/cuda/lower_ops.h"
 
 namespace trainyard::engine::cuda {
 namespace {
@@ -42,7 +42,7 @@ absl::Status LowerLayerNorm(Lowering& lowering, const Node& node) {
   const BufferId inverse = lowering.PlainBuffer(node.outputs[2], count * SizeOf(Type::kF32));
   const float* const weight = lowering.Parameter(node.inputs[1]);
   const float* const bias = lowering.Parameter(node.inputs[2]);
-  const auto eps = static_cast<float>(node.layer_norm().eps);
+  const auto eps = static_cast<float>(node.layer<layers::LayerNorm>().eps);
   lowering.EmitKernel(node,
                       [=, program = &lowering.program()](const Enqueue& how) {
                         LayerNormForward(program->At(x), weight, bias, eps, program->At(y),
@@ -154,7 +154,7 @@ absl::Status LowerAttention(Lowering& lowering, const Node& node) {
   const ValueId output = node.outputs[0];
   const Place x = lowering.PlaceOf(node.inputs[0]);
   const Place y = lowering.MakeOutput(node);
-  const int64_t heads = node.attention().heads;
+  const int64_t heads = node.layer<layers::Attention>().heads;
   const AttentionShape shape = {lowering.rows(), lowering.PixelsPerRow(output), heads,
                                 lowering.Channels(output) / heads};
   const BufferId logsum = lowering.PlainBuffer(
@@ -190,7 +190,7 @@ absl::Status LowerAttentionGradient(Lowering& lowering, const Node& node) {
   const BufferId logsum = lowering.PlainBufferOf(node.inputs[2]);
   const ValueId x_id = node.inputs[1];
   const Place dx = lowering.MakePlace(node.outputs[0], lowering.target().type);
-  const int64_t heads = node.attention().heads;
+  const int64_t heads = node.layer<layers::Attention>().heads;
   const AttentionShape shape = {lowering.rows(), lowering.PixelsPerRow(x_id), heads,
                                 lowering.Channels(x_id) / (3 * heads)};
   const auto output = lowering.attention_outputs.find(node.inputs[2]);

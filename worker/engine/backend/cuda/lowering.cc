@@ -11,9 +11,8 @@
 
 namespace trainyard::engine::cuda {
 
-Lowering::Lowering(const StepGraph& step, const ReductionLayout& reduction,
-                   const StateMemory& state, const PackedWeights& weights,
-                   const CompileTarget& target, Program& program)
+Lowering::Lowering(const StepGraph& step, const ReductionLayout& reduction, const StepMemory& state,
+                   const PackedWeights& weights, const CompileTarget& target, Program& program)
     : step_(step),
       reduction_(reduction),
       state_(state),

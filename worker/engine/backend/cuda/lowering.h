@@ -31,13 +31,13 @@ inline constexpr int64_t kExactLogitsMax = 1024;
 class Lowering {
  public:
   // Borrows everything but `state` and `target`.
-  Lowering(const StepGraph& step, const ReductionLayout& reduction, const StateMemory& state,
+  Lowering(const StepGraph& step, const ReductionLayout& reduction, const StepMemory& state,
            const PackedWeights& weights, const CompileTarget& target, Program& program);
   Lowering(const Lowering&) = delete;
   Lowering& operator=(const Lowering&) = delete;
 
   const StepGraph& step() const { return step_; }
-  const StateMemory& state() const { return state_; }
+  const StepMemory& state() const { return state_; }
   const ReductionLayout& reduction() const { return reduction_; }
   const PackedWeights& weights() const { return weights_; }
   const CompileTarget& target() const { return target_; }
@@ -108,7 +108,7 @@ class Lowering {
 
   const StepGraph& step_;
   const ReductionLayout& reduction_;
-  const StateMemory state_;
+  const StepMemory state_;
   const PackedWeights& weights_;
   const CompileTarget target_;
   Program& program_;

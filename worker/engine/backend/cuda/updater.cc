@@ -143,9 +143,7 @@ void Updater::Enqueue(float* parameters, float* statistics, float* reduction,
 }
 
 bool Updater::updates_ranges() const {
-  const bool is_elementwise =
-      spec_.rule == OptimizerSpec::Rule::kSgd || spec_.rule == OptimizerSpec::Rule::kAdamW;
-  return is_elementwise && spec_.clip_norm == 0 && loss_scale() == nullptr;
+  return IsElementwise(spec_) && loss_scale() == nullptr;
 }
 
 void Updater::EnqueueRange(int64_t begin, int64_t end, float* parameters, float* reduction,

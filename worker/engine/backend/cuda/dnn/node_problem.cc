@@ -82,7 +82,7 @@ AttentionProblem AttentionProblemOf(const StepGraph& step, const Node& node, int
   problem.type = type;
   problem.rows = rows;
   problem.positions = x[0];
-  problem.heads = node.attention().heads;
+  problem.heads = node.layer<layers::Attention>().heads;
   problem.width = x[1] / 3 / problem.heads;
   return problem;
 }

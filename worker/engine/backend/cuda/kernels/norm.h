@@ -109,4 +109,22 @@ void NormBackwardInput(const NormGradient& norm, const void* workspace, int64_t 
 // The two sums begin this many floats apart.
 int64_t NormSumsStride(int64_t channels);
 
+// group_norm (graph/ops/group_norm.cc), over the pixels of a row and the channels of a group.
+// `image` is the shape of x.
+struct GroupNormShape {
+  ImageShape image;
+  int64_t groups = 1;
+};
+// mean and inverse are [rows, groups].
+void GroupNormForward(const GroupNormShape& shape, View x, const float* weight, const float* bias,
+                      float eps, View y, float* mean, float* inverse, bool clears_padding,
+                      cudaStream_t stream);
+// dx may be null, or the memory of dy. dweight and dbias, [channels] each, are overwritten, or added
+// to. The workspace has GroupNormWorkspace bytes.
+int64_t GroupNormWorkspace(const GroupNormShape& shape);
+void GroupNormBackward(const GroupNormShape& shape, View dy, View x, const float* weight,
+                       const float* mean, const float* inverse, View dx, float* dweight,
+                       float* dbias, bool adds, bool clears_padding, void* workspace,
+                       cudaStream_t stream);
+
 }  // namespace trainyard::engine::cuda

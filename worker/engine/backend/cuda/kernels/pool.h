@@ -38,5 +38,11 @@ void GlobalAvgPoolForward(View x, View y, const ImageShape& in, bool clears_padd
                           cudaStream_t stream);
 void GlobalAvgPoolGradient(View dy, View dx, const ImageShape& in, bool clears_padding,
                            cudaStream_t stream);
+// Each pixel repeated scale x scale times; `in` is the shape of x.
+void UpsampleForward(View x, View y, const ImageShape& in, int64_t scale, bool clears_padding,
+                     cudaStream_t stream);
+// dx: the sums over these pixels of dy, in a fixed order.
+void UpsampleGradient(View dy, View dx, const ImageShape& in, int64_t scale, bool clears_padding,
+                      cudaStream_t stream);
 
 }  // namespace trainyard::engine::cuda

@@ -293,11 +293,25 @@ Job MakeJob(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateM
           .end = memory.gradient_elements};
 }
 
-void LaunchElementwise(const Job& job, cudaStream_t stream) {
-  if (job.spec.rule == Rule::kAdamW) {
-    LaunchUpdate<Pass::kAdamW>(job, stream);
-  } else {
-    LaunchUpdate<Pass::kSgd>(job, stream);
+// All passes over the parameters.
+void LaunchRule(const Job& job, cudaStream_t stream) {
+  switch (job.spec.rule) {
+    case Rule::kSgd:
+      LaunchUpdate<Pass::kSgd>(job, stream);
+      return;
+    case Rule::kAdamW:
+      LaunchUpdate<Pass::kAdamW>(job, stream);
+      return;
+    case Rule::kAdam:
+      LaunchUpdate<Pass::kAdam>(job, stream);
+      return;
+    case Rule::kLars:
+      LaunchUpdate<Pass::kLars>(job, stream);
+      return;
+    case Rule::kLamb:
+      LaunchUpdate<Pass::kLambMoments>(job, stream);
+      LaunchUpdate<Pass::kLambApply>(job, stream);
+      return;
   }
 }
 
@@ -314,21 +328,7 @@ void Update(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateM
     const int64_t blocks = tables.chunk_count > 0 ? tables.chunk_count : 1;
     Launch(SurveyKernel, dim3(static_cast<unsigned>(blocks)), dim3(kUpdateThreads), 0, stream, job);
   }
-  switch (spec.rule) {
-    case Rule::kSgd:
-      LaunchUpdate<Pass::kSgd>(job, stream);
-      return;
-    case Rule::kAdamW:
-      LaunchUpdate<Pass::kAdamW>(job, stream);
-      return;
-    case Rule::kLars:
-      LaunchUpdate<Pass::kLars>(job, stream);
-      return;
-    case Rule::kLamb:
-      LaunchUpdate<Pass::kLambMoments>(job, stream);
-      LaunchUpdate<Pass::kLambApply>(job, stream);
-      return;
-  }
+  LaunchRule(job, stream);
 }
 
 void UpdatePart(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateMemory& memory,
@@ -342,14 +342,14 @@ void UpdatePart(const OptimizerSpec& spec, const UpdateTables& tables, const Upd
   job.begin = range.begin;
   job.end = range.end;
   job.ends = false;
-  LaunchElementwise(job, stream);
+  LaunchRule(job, stream);
 }
 
 void FinishParts(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateMemory& memory,
                  cudaStream_t stream) {
   Job job = MakeJob(spec, tables, memory);
   job.chunks = 0;
-  LaunchElementwise(job, stream);
+  LaunchRule(job, stream);
 }
 
 void AddLeft(const float* left, float* sums, int64_t count, cudaStream_t stream) {

@@ -1,5 +1,5 @@
 // The numbers of one update as the device computes them, and the rules for one element.
-// optim/optimizer.h has the rules and their sources. The order of operations is that of the CPU
+// optim/rules.def has the rules and their sources. The order of operations is that of the CPU
 // backend.
 #pragma once
 
@@ -21,11 +21,8 @@ struct Rates {
   double gradient_scale;  // of the clipping, divided by the loss scale
 };
 
-constexpr bool IsAdam(Rule rule) {
-  return rule == Rule::kAdamW || rule == Rule::kLamb;
-}
 constexpr bool KeepsCount(const OptimizerSpec& spec) {
-  return IsAdam(spec.rule) || spec.ema_decay > 0;
+  return KeepsMoments(spec.rule) || spec.ema_decay > 0;
 }
 
 __device__ inline float NextUpdate(float count) {
@@ -44,7 +41,7 @@ __device__ inline Rates ComputeRates(const OptimizerSpec& spec, float update, do
   }
   rates.gradient_scale /= loss_scale;
   const double t = update;
-  if (IsAdam(spec.rule)) {
+  if (KeepsMoments(spec.rule)) {
     rates.first_correction = static_cast<float>(1 / (1 - pow(spec.beta1, t)));
     rates.second_correction = static_cast<float>(1 / (1 - pow(spec.beta2, t)));
   }
@@ -103,10 +100,11 @@ __device__ inline Numbers NumbersOf(const OptimizerSpec& spec, const Rates& rate
 }
 
 // The passes over the parameters. LAMB needs a ratio between its two halves.
-enum class Pass { kSgd, kAdamW, kLars, kLambMoments, kLambApply };
+enum class Pass { kSgd, kAdamW, kAdam, kLars, kLambMoments, kLambApply };
 
 constexpr bool HasMoments(Pass pass) {
-  return pass == Pass::kAdamW || pass == Pass::kLambMoments || pass == Pass::kLambApply;
+  return pass == Pass::kAdamW || pass == Pass::kAdam || pass == Pass::kLambMoments ||
+         pass == Pass::kLambApply;
 }
 
 // Parameter, gradient and slots of one element.
@@ -140,12 +138,17 @@ __device__ inline void ApplyRule(const Numbers& n, Element& e) {
   } else if constexpr (pass == Pass::kLambApply) {
     e.w -= n.lr * (Direction(n, e) + n.weight_decay * e.w);
   } else {
-    const float g = n.gradient_scale * e.g;
+    float g = n.gradient_scale * e.g;
+    if constexpr (pass == Pass::kAdam) {
+      g += n.weight_decay * e.w;
+    }
     e.first = n.beta1 * e.first + n.rest1 * g;
     e.second = n.beta2 * e.second + n.rest2 * g * g;
     if constexpr (pass == Pass::kAdamW) {
       const float decayed = e.w - n.lr * n.weight_decay * e.w;
       e.w = decayed - n.lr * Direction(n, e);
+    } else if constexpr (pass == Pass::kAdam) {
+      e.w -= n.lr * Direction(n, e);
     }
   }
 }

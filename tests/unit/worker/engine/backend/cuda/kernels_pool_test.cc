@@ -167,6 +167,34 @@ TEST_P(PoolKernels, AverageWholeImages) {
   EXPECT_EQ(dx.Differences([&](int64_t p, int64_t c) { return dy.at(p / 35, c) / 35; }), "");
 }
 
+TEST_P(PoolKernels, RepeatPixelsAndSumTheirGradients) {
+  const Layout& layout = GetParam();
+  for (const int64_t scale : {1, 2, 3}) {
+    const ImageShape in = {2, layout.channels, 3, 4};
+    const int64_t width = in.width * scale;
+    // The pixel of x that a pixel of y repeats.
+    const auto source = [&](int64_t y) {
+      const int64_t line = y / width;
+      return line / scale * in.width + y % width / scale;
+    };
+    const TestView x = TestView::Random(layout, in.pixels(), 1);
+    const TestView dy = TestView::Random(layout, in.pixels() * scale * scale, 2);
+    TestView y(layout, in.pixels() * scale * scale);
+    TestView dx(layout, in.pixels());
+    UpsampleForward(x.view(), y.view(), in, scale, layout.clears_padding, nullptr);
+    UpsampleGradient(dy.view(), dx.view(), in, scale, layout.clears_padding, nullptr);
+    EXPECT_EQ(y.Differences([&](int64_t p, int64_t c) { return x.at(source(p), c); }), "");
+    EXPECT_EQ(dx.Differences([&](int64_t p, int64_t c) {
+      double sum = 0;
+      for (int64_t i = 0; i < in.pixels() * scale * scale; ++i) {
+        sum += source(i) == p ? dy.at(i, c) : 0;
+      }
+      return sum;
+    }),
+              "");
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Layouts, PoolKernels, ::testing::ValuesIn(Layouts()),
                          [](const auto& test) { return NameOf(test.param); });
 

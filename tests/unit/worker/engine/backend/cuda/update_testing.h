@@ -256,7 +256,7 @@ struct Named {
 
 inline std::vector<Named> AllSpecs() {
   std::vector<Named> specs;
-  for (const Rule rule : {Rule::kSgd, Rule::kAdamW, Rule::kLars, Rule::kLamb}) {
+  for (const Rule rule : {Rule::kSgd, Rule::kAdamW, Rule::kAdam, Rule::kLars, Rule::kLamb}) {
     OptimizerSpec plain;
     plain.rule = rule;
     plain.eps = rule == Rule::kLars ? 0 : 1e-6;

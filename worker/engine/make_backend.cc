@@ -1,3 +1,6 @@
+// The one place that knows the backends which every program holds.
+#include "worker/engine/make_backend.h"
+
 #include <map>
 #include <memory>
 #include <string>
@@ -5,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "worker/engine/backend/backend.h"
 #include "worker/engine/backend/cpu/cpu_backend.h"
 #include "worker/engine/backend/reference/reference_backend.h"
 
