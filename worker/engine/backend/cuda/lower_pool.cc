@@ -1,4 +1,4 @@
-// Lowers pooling over NHWC images.
+// Lowers pooling and upsampling of NHWC images.
 #include "worker/engine/backend/cuda/kernels/pool.h"
 #include "worker/engine/backend/cuda/lower_ops.h"
 
@@ -114,6 +114,38 @@ absl::Status LowerGlobalAvgPoolGradient(Lowering& lowering, const Node& node) {
                       [=, program = &lowering.program()](const Enqueue& how) {
                         GlobalAvgPoolGradient(program->At(dy), program->At(dx), in, clears,
                                               how.stream);
+                      },
+                      {dy.buffer, dx.buffer});
+  return absl::OkStatus();
+}
+
+absl::Status LowerUpsample(Lowering& lowering, const Node& node) {
+  const ValueId output = node.outputs[0];
+  const Place x = lowering.PlaceOf(node.inputs[0]);
+  const Place y = lowering.MakeOutput(node);
+  const ImageShape in = lowering.Image(node.inputs[0]);
+  const int64_t scale = node.layer<layers::Upsample>().scale;
+  const bool clears = lowering.ClearsPadding(y, output);
+  lowering.EmitKernel(node,
+                      [=, program = &lowering.program()](const Enqueue& how) {
+                        UpsampleForward(program->At(x), program->At(y), in, scale, clears,
+                                        how.stream);
+                      },
+                      {x.buffer, y.buffer});
+  return absl::OkStatus();
+}
+
+absl::Status LowerUpsampleGradient(Lowering& lowering, const Node& node) {
+  const ValueId output = node.outputs[0];
+  const Place dy = lowering.PlaceOf(node.inputs[0]);
+  const Place dx = lowering.MakeOutput(node);
+  const ImageShape in = lowering.Image(output);
+  const int64_t scale = node.layer<layers::Upsample>().scale;
+  const bool clears = lowering.ClearsPadding(dx, output);
+  lowering.EmitKernel(node,
+                      [=, program = &lowering.program()](const Enqueue& how) {
+                        UpsampleGradient(program->At(dy), program->At(dx), in, scale, clears,
+                                         how.stream);
                       },
                       {dy.buffer, dx.buffer});
   return absl::OkStatus();
