@@ -13,7 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/string_view.h"
 #include "common/base/mutex.h"
-#include "server/core/lifecycle/types.h"
+#include "server/core/lifecycle/snapshot.h"
 #include "server/core/yard/yard.h"
 #include "server/runtime/notifier.h"
 

@@ -163,7 +163,7 @@ TEST(TidyRules, FloorsRefuseWhatTheArchitectureForbids) {
   EXPECT_FALSE(may("server/rpc/job_service.cc", "worker/agent/agent_core.h"));
   EXPECT_FALSE(may("worker/trainer/train_loop.cc", "trainyard/v1/job.pb.h"));
   EXPECT_FALSE(may("worker/engine/graph/graph.cc", "worker/engine/backend/backend.h"));
-  EXPECT_FALSE(may("client/commands/ls.cc", "server/core/lifecycle/types.h"));
+  EXPECT_FALSE(may("client/commands/ls.cc", "server/core/lifecycle/records.h"));
   EXPECT_TRUE(
       may("tests/unit/server/core/lifecycle/job_fsm_test.cc", "server/core/lifecycle/job_fsm.h"));
 }

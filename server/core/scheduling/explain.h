@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "server/core/scheduling/pass.h"
-#include "server/core/scheduling/policy.h"
+#include "server/core/scheduling/plan.h"
 
 namespace trainyard::core {
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
-#include "server/core/lifecycle/types.h"
+#include "server/core/lifecycle/records.h"
 #include "server/core/scheduling/job_queue.h"
 
 namespace trainyard::core {

@@ -13,7 +13,7 @@
 #include "server/core/scheduling/backfill.h"
 #include "server/core/scheduling/fair_share.h"
 #include "server/core/scheduling/packing.h"
-#include "server/core/scheduling/policy.h"
+#include "server/core/scheduling/plan.h"
 #include "server/core/scheduling/preemption.h"
 #include "server/core/scheduling/queue_order.h"
 #include "server/core/scheduling/quota.h"

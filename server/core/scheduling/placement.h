@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "server/core/lifecycle/types.h"
+#include "server/core/lifecycle/records.h"
 
 namespace trainyard::core {
 

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "server/core/lifecycle/types.h"
+#include "server/core/lifecycle/records.h"
 
 namespace trainyard::core {
 

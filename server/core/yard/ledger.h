@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/string_view.h"
-#include "server/core/lifecycle/types.h"
+#include "server/core/lifecycle/snapshot.h"
 
 namespace trainyard::core {
 

@@ -27,7 +27,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/core/lifecycle/config.h"
-#include "server/core/lifecycle/types.h"
+#include "server/core/lifecycle/snapshot.h"
 #include "server/core/scheduling/policy.h"
 #include "server/core/yard/inputs.h"
 

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "server/core/lifecycle/types.h"
+#include "server/core/lifecycle/records.h"
 
 namespace trainyard::core {
 namespace {

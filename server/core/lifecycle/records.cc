@@ -1,4 +1,4 @@
-#include "server/core/lifecycle/types.h"
+#include "server/core/lifecycle/records.h"
 
 #include <cmath>
 #include <tuple>

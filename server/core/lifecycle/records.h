@@ -15,6 +15,7 @@
 #include "common/base/ids.h"
 #include "server/core/lifecycle/attempt_fsm.h"
 #include "server/core/lifecycle/job_fsm.h"
+#include "server/core/lifecycle/submission.h"
 #include "server/core/lifecycle/words.h"
 #include "server/core/lifecycle/worker_fsm.h"
 
@@ -23,69 +24,6 @@ namespace trainyard::core {
 using JobState = job_fsm::State;
 using AttemptState = attempt_fsm::State;
 using WorkerState = worker_fsm::State;
-
-struct CheckpointRef {
-  JobId job;
-  int64_t step = 0;
-
-  friend auto operator<=>(const CheckpointRef&, const CheckpointRef&) = default;
-};
-
-// The devices that a job asks for.
-struct Demand {
-  int32_t count = 1;
-  std::string type;          // empty: any one type
-  bool mixed = false;        // types may differ within the gang
-  int32_t min_count = 0;     // elastic: as few as these will do; 0: `count`, no fewer
-  int64_t memory_bytes = 0;  // each device has at least so much
-  std::map<std::string, std::string> labels = {};  // the worker carries all of them
-  bool spread = false;                             // over as many workers as possible, not as few
-
-  int32_t least() const { return min_count == 0 ? count : min_count; }
-  bool is_elastic() const { return least() < count; }
-
-  friend auto operator<=>(const Demand&, const Demand&) = default;
-};
-
-// What must have become of another job before this one may start.
-struct Dependency {
-  JobId job;
-  bool ok = false;  // it has succeeded; else: it has ended, however
-
-  friend auto operator<=>(const Dependency&, const Dependency&) = default;
-};
-
-// What was submitted; never changes. The specs are serialized trainyard.v1.JobSpec; the core reads
-// only what is decoded beside them.
-struct Submission {
-  std::string uid;
-  std::string name;
-  std::string user;
-  std::string spec;
-  std::string resolved_spec;
-  Demand demand;
-  int32_t priority = 0;
-  int32_t max_retries = 0;
-  int64_t time_limit_us = 0;       // 0: none
-  int64_t disconnect_keep_us = 0;  // how long ranks go on without news from the server
-  int32_t checkpoints_kept = 1;    // newest ones that stay
-  bool keeps_best = false;         // and the best one
-  bool judged_by_loss = false;     // the best has the lowest test.loss, not the highest accuracy
-  JobId cloned_from;               // 0: none
-  std::optional<CheckpointRef> parent_checkpoint;
-  std::string server_version;  // that resolved the spec
-  std::string project;         // empty: none
-  std::vector<Dependency> dependencies;
-  int64_t not_before_us = 0;          // wall; 0: at once
-  int64_t time_limit_warning_us = 0;  // so long before the time limit a checkpoint is asked for
-  std::string reservation;            // runs on its devices only; empty: where there is room
-  bool preemptible = true;
-  // An array: jobs that share this submission and are told apart by JobRecord::array_index.
-  int32_t array_size = 0;      // 0: no array
-  int32_t array_parallel = 0;  // at most so many at a time; 0: no limit
-
-  friend bool operator==(const Submission&, const Submission&) = default;
-};
 
 // Which replicas a rank computes.
 struct RankHosting {
@@ -350,55 +288,5 @@ struct UsageRecord {
   friend bool operator==(const UsageRecord&, const UsageRecord&) = default;
 };
 using UsageKey = std::pair<std::string, std::string>;  // project, user
-
-// Everything that the server remembers, except events and metrics, which only the store holds.
-struct Snapshot {
-  int64_t revision = 0;
-  int64_t next_job = 1;
-  int64_t next_event = 1;
-  std::map<JobId, JobRecord> jobs;
-  std::map<AttemptId, AttemptRecord> attempts;
-  std::map<std::string, WorkerRecord> workers;
-  std::map<CheckpointRef, CheckpointRecord> checkpoints;
-  std::map<std::string, RequestRecord> requests;
-  std::map<std::string, QuotaRecord> quotas;  // by subject
-  std::map<std::string, ReservationRecord> reservations;
-  std::map<UsageKey, UsageRecord> usage;
-  // How long the pool has been looked after, in all: uptime added up over all starts of the server.
-  // Usage decays by it, so that no jump of a wall clock and no pause changes anybody's share.
-  int64_t pool_time_us = 0;
-
-  friend bool operator==(const Snapshot&, const Snapshot&) = default;
-};
-
-// What one loop turn changed: one transaction. Rows are whole and replace those of the same key.
-// Jobs are new from the `next_job` of the commit before on; the first of an array comes before the
-// others.
-struct Delta {
-  int64_t revision = 0;  // of the store once it is committed: one more than before
-  int64_t next_job = 1;
-  int64_t next_event = 1;
-  std::vector<JobRecord> jobs;
-  std::vector<AttemptRecord> attempts;
-  std::vector<WorkerRecord> workers;
-  std::vector<CheckpointRecord> checkpoints;
-  std::vector<CheckpointRef> deleted_checkpoints;
-  std::vector<EventRecord> events;  // ascending by sequence
-  std::vector<RequestRecord> requests;
-  std::vector<QuotaRecord> quotas;
-  std::vector<std::string> deleted_quotas;
-  std::vector<ReservationRecord> reservations;
-  std::vector<std::string> deleted_reservations;
-  bool usage_changed = false;
-  std::vector<UsageRecord> usage;  // where it has changed: all of it
-  int64_t pool_time_us = 0;        // as of this commit
-
-  bool empty() const {
-    return jobs.empty() && attempts.empty() && workers.empty() && checkpoints.empty() &&
-           deleted_checkpoints.empty() && events.empty() && requests.empty() && quotas.empty() &&
-           deleted_quotas.empty() && reservations.empty() && deleted_reservations.empty() &&
-           !usage_changed;
-  }
-};
 
 }  // namespace trainyard::core
