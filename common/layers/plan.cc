@@ -1,4 +1,5 @@
-// Plans a stack in one pass over its layers, and collects all mistakes on the way.
+// Resolves names and infers shapes in one pass, in the order of the layers. It goes on after a
+// mistake with what is still known, so that all mistakes are told at once.
 #include "common/layers/plan.h"
 
 #include <algorithm>
@@ -184,7 +185,7 @@ class Planner {
     if (stack_.layers.empty() || is_full()) return;
     const bool has_weights =
         std::any_of(stack_.layers.begin(), stack_.layers.end(), [](const Layer& layer) {
-          // It is not known what a layer without a kind would have.
+          // A layer without a kind may have weights or not.
           return HasWeights(layer.kind) || std::holds_alternative<std::monostate>(layer.kind);
         });
     if (!has_weights) {

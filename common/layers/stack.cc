@@ -1,4 +1,4 @@
-// The names of layers.
+// The names of the kinds, as specs and parameters spell them.
 #include "common/layers/stack.h"
 
 #include <type_traits>

@@ -1,4 +1,4 @@
-// The arithmetic of windows that slide over an image.
+// Written once for convolutions and poolings, for the specs and for the engine.
 #include "common/layers/window.h"
 
 namespace trainyard::layers {

@@ -15,7 +15,7 @@
 #include "worker/parallel/gradient_exchange.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/paths.h"
-#include "worker/trainer/training.h"
+#include "worker/trainer/run/gang.h"
 
 namespace trainyard::trainer {
 
@@ -33,7 +33,7 @@ struct DeviceGang {
   const std::atomic<bool>* cancelled = nullptr;
 };
 
-// What the trainer of a backend with devices of its own adds to that of the CPU.
+// The part that the trainer of a backend with devices of its own adds to that of the CPU.
 class DeviceSupport {
  public:
   virtual ~DeviceSupport() = default;
@@ -43,7 +43,7 @@ class DeviceSupport {
   // Makes the rank's device the one that the process uses, and fills in its memory where that is
   // not known. Before the first use of any. UNAVAILABLE where it is not here.
   virtual absl::Status Choose(run_dir::RankAssignment& rank) = 0;
-  // Of the device that plans are made for. UNAVAILABLE where there is none.
+  // The memory of the device that plans are made for. UNAVAILABLE where there is none.
   virtual absl::StatusOr<int64_t> MemoryBytes() = 0;
   // Connects the devices of the gang, by the best way that works for all of them. Every rank calls
   // it at the same time.
@@ -53,7 +53,7 @@ class DeviceSupport {
 
 struct Program {
   std::string name = "trainyard-trainer";
-  // What plans are for unless --backend says otherwise.
+  // The backend of plans, unless --backend says otherwise.
   std::string backend = "cpu";
   DeviceSupport* device = nullptr;
 };
