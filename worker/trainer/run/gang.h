@@ -36,8 +36,7 @@ using MakeDeviceExchange =
 struct Communicators {
   // Over the host's memory: votes, weights, sums of evaluations.
   std::unique_ptr<parallel::Communicator> host;
-  // For a reduction arena on a device; null where there is none, or one rank alone. It may be
-  // called while the assignment of the gang lives.
+  // For a reduction arena on a device; null where there is none, or one rank alone.
   MakeDeviceExchange make_device_exchange;
   // Further lines over the host's memory, for who talks at the same time as others: by name.
   parallel::ConnectGroup connect_group;
