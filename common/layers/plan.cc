@@ -173,7 +173,7 @@ class Planner {
   }
 
   void CheckReaders() {
-    // Who reads a name that does not exist may have meant any layer.
+    // A layer that reads a name which does not exist may have meant any other.
     if (has_unknown_reader_) return;
     for (size_t i = 0; i + 1 < readers_.size() && !is_full(); ++i) {
       if (readers_[i] > 0) continue;

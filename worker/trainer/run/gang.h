@@ -18,14 +18,14 @@
 
 namespace trainyard::trainer {
 
-// Makes the exchange of an arena on a device, of what one of host memory is made of: `memory`'s
-// spans lie on the device. `host` is a line of its own. `keeps_order`: sums are taken as the plan
-// says, to the bit.
+// Everything that the exchange of an arena on a device is made of.
 struct DeviceExchangeRequest {
   engine::Executable& executable;
-  parallel::Communicator& device;
+  // Connects the same ranks over host memory, and nothing else uses it.
   std::unique_ptr<parallel::Communicator> host;
+  // Its spans lie on the device.
   parallel::WireExchangeOptions memory;
+  // Sums are taken in the order of the plan, to the bit.
   bool keeps_order = false;
 };
 using MakeDeviceExchange =
@@ -37,8 +37,7 @@ struct Communicators {
   // Over the host's memory: votes, weights, sums of evaluations.
   std::unique_ptr<parallel::Communicator> host;
   // For a reduction arena on a device; null where there is none, or one rank alone.
-  std::unique_ptr<parallel::Communicator> device;
-  MakeDeviceExchange make_device_exchange;  // where `device` is
+  MakeDeviceExchange make_device_exchange;
   // Further lines over the host's memory, for who talks at the same time as others: by name.
   parallel::ConnectGroup connect_group;
 };
