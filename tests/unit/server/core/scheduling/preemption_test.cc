@@ -1,3 +1,4 @@
+// Tests of who goes for whom, and of nominated jobs.
 #include "server/core/scheduling/preemption.h"
 
 #include <gtest/gtest.h>
