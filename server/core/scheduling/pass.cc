@@ -3,6 +3,7 @@
 #include "server/core/scheduling/pass.h"
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -39,6 +40,7 @@ class Pass {
     ServeClaims();
     WalkQueue(input_.queue, state_.share, state_.rules,
               [this](const QueuedJob& job) { return Consider(job); });
+    while (!nominated_.empty()) StartNominated();
     if (state_.options.elastic && state_.is_complete) Grow();
     FillFront();
     return std::move(plan_);
@@ -86,13 +88,36 @@ class Pass {
       }
       return;
     }
+    if (!are_free) nominated_.push_back(&job);
     if (!are_free || gang.most < gang.least) return;
     std::sort(fit.begin(), fit.end());
     if (fit.size() > static_cast<size_t>(gang.most)) fit.resize(static_cast<size_t>(gang.most));
     Start(job, fit, JobId{});
   }
 
+  // The first job whose claimed devices are not all free yet starts on whatever else fits. It is no
+  // longer nominated then, and whoever was to go for it stays.
+  void StartNominated() {
+    const QueuedJob& job = *nominated_.front();
+    nominated_.pop_front();
+    const GangDemand gang = state_.GangOf(job.demand, state_.RoomOf(job));
+    if (gang.most < gang.least) return;
+    const std::vector<int32_t>& claimed = state_.slots.claims().at(job.id);
+    for (const int32_t slot : claimed) state_.slots.SetClaim(slot, JobId{});
+    const std::vector<int32_t> picked = state_.PickFor(job, gang);
+    if (!picked.empty()) {
+      Start(job, picked, JobId{});
+      return;
+    }
+    for (const int32_t slot : claimed) state_.slots.SetClaim(slot, job.id);
+  }
+
   Visit Consider(const QueuedJob& job) {
+    // Among jobs of one priority, those come first that have been chosen before.
+    while (!nominated_.empty() &&
+           (!state_.options.priorities || nominated_.front()->priority >= job.priority)) {
+      StartNominated();
+    }
     if (served_.count(job.id) > 0) return Visit::kPassed;
     const GangDemand gang = state_.GangOf(job.demand, state_.RoomOf(job));
     if (gang.most < gang.least || state_.quotas.IsArrayFull(job.array, job.array_parallel)) {
@@ -215,7 +240,8 @@ class Pass {
   PassState& state_;
   Plan plan_;
   std::vector<bool> wanted_;                // classes that a waiting job could use
-  std::set<JobId> served_;  // they have claims, and ServeClaims has looked at them
+  std::set<JobId> served_;                  // they have claims, and ServeClaims has looked at them
+  std::deque<const QueuedJob*> nominated_;  // their claims are whole, and not free yet; in order
   absl::flat_hash_set<JobId> started_;
   int32_t failures_ = 0;
   int nomination_tries_ = 0;

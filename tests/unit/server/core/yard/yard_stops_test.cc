@@ -141,6 +141,23 @@ TEST_F(YardStops, WhoeverHasNotBeenStoppedYetIsSparedWhenThePreemptorGivesUp) {
   EXPECT_EQ(State(victim), "RUNNING");
 }
 
+TEST_F(YardStops, AVictimStaysWhereThePreemptorStartsOnOtherDevices) {
+  Join("lab-1", 1);
+  Join("lab-2", 1);
+  const JobId victim = Submit(1);
+  Run("lab-1", victim);
+  const JobId other = Submit(Urgent(1));
+  Run("lab-2", other);
+  const JobId urgent = Submit(Urgent(1));
+  EXPECT_EQ(CheckpointRequest("lab-1"), 1);
+  ASSERT_TRUE(Sync("lab-2", {SeeExit(other, OutcomeKind::kSucceeded)}).ok());
+  EXPECT_EQ(State(urgent), "STARTING") << "it does not wait for the victim's devices";
+  EXPECT_EQ(yard_->FindAttempt({urgent, 1})->ranks[0].worker, "lab-2");
+  EXPECT_TRUE(HasEvent("STOP_WITHDRAWN"));
+  Commit(victim, "lab-1", 40);
+  EXPECT_EQ(State(victim), "RUNNING");
+}
+
 TEST_F(YardStops, ACheckpointOlderThanTheRequestFiresNoStop) {
   Join("lab-1", 1);
   const JobId victim = Submit(1);
