@@ -7,7 +7,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "common/base/planted_bug.h"
+#include "tests/sim/planted.h"
 #include "tests/sim/checkers.h"
 #include "tests/sim/daemon.h"
 #include "tests/sim/disk.h"

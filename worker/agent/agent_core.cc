@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/base/planted_bug.h"
-
 namespace trainyard::agent {
 namespace {
 
@@ -85,7 +83,6 @@ class AttemptReconciler {
       case Phase::kIncomplete:
       case Phase::kOrphaned:
       case Phase::kExited:
-        if (TY_BUG(begin_what_has_ended) && local_->phase == Phase::kExited) Add(Kind::kBegin);
         break;
     }
   }

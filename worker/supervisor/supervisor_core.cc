@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/duration.h"
-#include "common/base/planted_bug.h"
 
 namespace trainyard::supervisor {
 namespace {
@@ -58,8 +57,7 @@ run_dir::RankExit JudgeRank(const RankEnd& end, bool stopping) {
   }
   const bool exited_well = end.signal == 0 && end.exit_code == run_dir::kExitSucceeded;
   const bool says_success = end.result.has_value() && end.result->outcome == Outcome::kSucceeded;
-  if (end.result.has_value() && (exited_well || !says_success) &&
-      !(exited_well && TY_BUG(believe_the_exit_code))) {
+  if (end.result.has_value() && (exited_well || !says_success)) {
     // An exit code of 0 hides no failure that the result knows of.
     exit.outcome = end.result->outcome;
     exit.reason = end.result->reason;
@@ -213,7 +211,7 @@ SignalToSend SupervisorCore::Tick(absl::Duration now) {
   if (phase_ == Phase::kRunning || phase_ == Phase::kFailing) {
     if (all_ranks_ended()) {
       Terminate(now, kStrayGrace);
-    } else if (lease_.ExpiredAt(now) && !TY_BUG(ignore_the_lease)) {
+    } else if (lease_.ExpiredAt(now)) {
       StopAsked(now, {kReasonLeaseExpired, kDefaultTermGrace});
     } else if (phase_ == Phase::kFailing && now >= deadline_) {
       SuspectLivingRanks();
@@ -222,7 +220,7 @@ SignalToSend SupervisorCore::Tick(absl::Duration now) {
       FindStuckRank(now);
     }
   }
-  if (stopping() && now >= Deadline() && !TY_BUG(never_kill)) {
+  if (stopping() && now >= Deadline()) {
     // The server relies on the end of what has no lease: nothing may come before it.
     if (phase_ == Phase::kTerminating && !lease_.ExpiredAt(now)) SuspectLivingRanks();
     phase_ = Phase::kKilling;
