@@ -47,8 +47,8 @@ TEST(KeptSeeds, HoldWhereNoBugIsAtWork) {
   for (const KeptSeed& kept : KeptSeeds()) {
     if (kept.bug.empty()) continue;
     const Result result = Simulate(kept.seed);
-    EXPECT_FALSE(result.is_broken) << "seed " << kept.seed << ": " << result.rule << ": "
-                                   << result.what;
+    EXPECT_FALSE(result.is_broken)
+        << "seed " << kept.seed << ": " << result.rule << ": " << result.what;
   }
 }
 

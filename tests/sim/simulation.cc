@@ -7,12 +7,12 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "tests/sim/planted.h"
 #include "tests/sim/checkers.h"
 #include "tests/sim/daemon.h"
 #include "tests/sim/disk.h"
 #include "tests/sim/faults.h"
 #include "tests/sim/host.h"
+#include "tests/sim/planted.h"
 #include "tests/sim/server.h"
 #include "tests/sim/trainers.h"
 #include "tests/sim/transport.h"
