@@ -27,7 +27,7 @@
 
 namespace trainyard::runtime {
 
-// What a worker should have, as of a revision within its session.
+// The attempts that a worker should have, as of a revision within its session.
 struct DesiredState {
   int64_t revision = 0;
   std::vector<core::DesiredAttempt> attempts;
@@ -51,7 +51,7 @@ struct SyncItem {
   absl::Duration max_wait;
   SyncDone done;
 };
-// Wants to see the yard while all of its state is committed.
+// A read wants to see the yard while all of its state is committed.
 struct ReadItem {
   ReadDone done;
 };
@@ -82,7 +82,7 @@ class TurnLoop {
   // The disk had no space: nothing of this turn is kept, and the yard goes back to what is
   // `stored`. Sessions are gone with the old yard, so workers register again.
   std::vector<Answer> OutOfSpace(const absl::Status& status, core::Snapshot stored);
-  // What is on the disk is unknown. Nothing may be taken any more.
+  // Nobody knows any more what is on the disk, so nothing may be taken after this turn.
   std::vector<Answer> Broken(const absl::Status& status);
 
   // The end of the loop: workers that wait are answered with `status`.

@@ -1,3 +1,4 @@
+// A commit is atomic here as it is in SQLite; what differs is when it fails.
 #include "tests/sim/disk.h"
 
 #include <utility>

@@ -3,12 +3,14 @@
 #include "tests/sim/server.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/errors.h"
+#include "worker/agent/upload_target.h"
 
 namespace trainyard::sim {
 namespace {
@@ -58,6 +60,7 @@ void Server::Crash(bool power) {
   transport_.SetServerUp(false);
   if (!power) return;
   disk_.LosePower();
+  LoseLogs();
   clock_.boot = world_.now();
   clock_.uptime_at_boot = world_.random().Between(1, 100) * kSecond;
 }
@@ -133,14 +136,39 @@ void Server::FetchCheckpoint(core::CheckpointRef id, Answer<bool> answer) {
   }});
 }
 
-void Server::EndStreams(const std::string& session, AttemptId attempt, int64_t token,
-                        Answer<bool> answer) {
-  Enqueue(
-      runtime::ReadItem{[session, attempt, token, answer](absl::StatusOr<const core::Yard*> yard) {
-        const absl::Status allowed =
-            yard.ok() ? (*yard)->CheckStream(session, attempt, token) : yard.status();
-        answer(allowed.ok() ? absl::StatusOr<bool>(true) : allowed);
-      }});
+void Server::AppendLog(const LogChunk& chunk, Answer<int64_t> answer) {
+  Enqueue(runtime::ReadItem{[this, chunk, answer](absl::StatusOr<const core::Yard*> yard) {
+    absl::Status allowed = yard.status();
+    if (yard.ok()) allowed = (*yard)->CheckStream(chunk.session, chunk.attempt, chunk.token);
+    if (allowed.ok()) {
+      answer(TakeChunk(chunk));
+      return;
+    }
+    if (agent::IsRefusal(allowed)) logs_[{chunk.attempt, chunk.host}].is_excused = true;
+    answer(allowed);
+  }});
+}
+
+absl::StatusOr<int64_t> Server::TakeChunk(const LogChunk& chunk) {
+  Log& log = logs_[{chunk.attempt, chunk.host}];
+  if (chunk.offset != log.lines) return error::OffsetMismatch("log", chunk.offset, log.lines);
+  log.lines += chunk.lines;
+  return log.lines;
+}
+
+int64_t Server::LogLines(AttemptId attempt, int host) const {
+  const auto log = logs_.find({attempt, host});
+  if (log == logs_.end()) return 0;
+  return log->second.is_excused ? std::numeric_limits<int64_t>::max() : log->second.lines;
+}
+
+// Logs are not synced: any of their last lines may be gone.
+void Server::LoseLogs() {
+  for (auto& [key, log] : logs_) {
+    const int64_t kept = world_.random().Below(2) == 0 ? log.lines : log.lines / 2;
+    log.is_excused = log.is_excused || kept < log.lines;
+    log.lines = kept;
+  }
 }
 
 void Server::WakeAt(Time when) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/runtime/turn_loop.h"
@@ -17,7 +18,7 @@
 
 namespace trainyard::sim {
 
-// What server/rpc makes of the turn loop's answer to a worker.
+// The turn loop's answer to a worker, with what server/rpc adds to it.
 struct DesiredState {
   int64_t revision = 0;
   std::vector<core::DesiredAttempt> attempts;
@@ -55,8 +56,20 @@ class Server {
   void Register(core::RegisterWorker input, Answer<std::string> answer);
   void CommitCheckpoint(core::CommitCheckpoint input, Answer<core::Reply> answer);
   void FetchCheckpoint(core::CheckpointRef id, Answer<bool> answer);
-  void EndStreams(const std::string& session, AttemptId attempt, int64_t token,
-                  Answer<bool> answer);
+  // Lines of the log that an attempt writes on a host, by number.
+  struct LogChunk {
+    std::string session;
+    AttemptId attempt;
+    int64_t token = 0;
+    int host = 0;
+    int64_t offset = 0;
+    int64_t lines = 0;
+  };
+  // Answers where the next chunk is to begin.
+  void AppendLog(const LogChunk& chunk, Answer<int64_t> answer);
+  // The lines that it must have of that log: all where it has refused the log, or lost a part of it
+  // with its power. For the checkers.
+  int64_t LogLines(AttemptId attempt, int host) const;
 
  private:
   core::Now Now() const;
@@ -67,6 +80,8 @@ class Server {
   void EndTurn();
   std::vector<runtime::TurnLoop::Answer> Commit();
   bool DiesAt(CrashPoint point);
+  absl::StatusOr<int64_t> TakeChunk(const LogChunk& chunk);
+  void LoseLogs();
   DesiredState Describe(runtime::DesiredState desired) const;
 
   World& world_;
@@ -74,6 +89,11 @@ class Server {
   Transport& transport_;
   Disk& disk_;
   HostClock clock_;
+  struct Log {
+    int64_t lines = 0;
+    bool is_excused = false;  // it may lack lines
+  };
+  std::map<std::pair<AttemptId, int>, Log> logs_;  // by attempt and host
 
   // These belong to the process.
   int64_t life_ = 0;

@@ -1,3 +1,4 @@
+// Decides for each attempt by itself, in the order of the table in the header.
 #include "worker/agent/agent_core.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Judges how ranks ended, and decides when those that are left get which signal.
 #include "worker/supervisor/supervisor_core.h"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace {
 
 using run_dir::Outcome;
 
-// What a trainer reports when it ended because another rank had: a consequence, never the cause.
+// A trainer reports these when it ended because another rank had: a consequence, never the cause.
 constexpr char kReasonPeerLost[] = "PEER_LOST";
 // That it waited for another in vain, which is the cause where it is known.
 constexpr char kReasonCollectiveTimeout[] = "COLLECTIVE_TIMEOUT";
