@@ -19,11 +19,11 @@
 #include "common/base/interfaces.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "worker/agent/convert.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/run_dir/control.h"
 #include "worker/run_dir/rendezvous.h"
 #include "worker/run_dir/supervisor_lock.h"
-#include "worker/run_dir/training_spec.h"
 
 namespace trainyard::agent {
 namespace {
@@ -71,9 +71,7 @@ std::vector<Attempt> FileRunDirs::Adopt() {
 }
 
 void FileRunDirs::SetAssignment(Attempt& attempt, const run_dir::Assignment& assignment) {
-  // A user's script may run under a spec that only it can read.
-  const auto spec = run_dir::ParseTrainingSpec(assignment.spec_json);
-  attempt.global_batch = spec.ok() ? spec->train.global_batch : 0;
+  attempt.global_batch = GlobalBatch(assignment.spec_json);
   attempt.ranks.clear();
   for (const run_dir::RankAssignment& rank : assignment.ranks) {
     attempt.ranks.push_back({rank.rank, rank.device});
