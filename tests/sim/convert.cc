@@ -150,6 +150,7 @@ core::SyncReport ToCore(const agent::LinkCore::Sync& sync) {
   report.session = sync.session;
   report.sequence = sync.sequence;
   report.desired_revision = sync.desired_revision;
+  report.answers_heard = sync.answers_heard;
   for (const ReportedAttempt& attempt : sync.report.attempts) {
     report.attempts.push_back(Observed(attempt));
   }

@@ -124,6 +124,7 @@ void SchedulerLink::Do(const LinkCore::Sync& due) {
   request.set_session(due.session);
   request.set_sequence(due.sequence);
   request.set_desired_revision(due.desired_revision);
+  request.set_answers_heard(due.answers_heard);
   *request.mutable_max_wait() = ToProto(due.max_wait);
   for (const ReportedAttempt& attempt : due.report.attempts) {
     *request.add_attempts() = ToProto(attempt);
