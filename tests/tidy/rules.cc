@@ -23,6 +23,7 @@ const std::vector<Floor>& Floors() {
       {"server/core/scheduling", {"common/base", "server/core/lifecycle"}},
       {"server/core/yard", {"common/base", "server/core/lifecycle", "server/core/scheduling"}},
       {"server/store", {"common/base", "server/core/lifecycle"}},
+      {"server/runtime/turn_loop", {"common/base", "server/core"}},
       {"server/runtime", {"common/base", "server/core", "server/store"}},
       {"server/rpc",
        {"common/base", "common/rpc", "common/spec", "server/core", "server/runtime", "server/store",
@@ -67,8 +68,8 @@ const std::vector<Floor>& Floors() {
       {"client", {"common", "client", "trainyard/v1"}},
       // The simulator drives what is pure, and no adapter.
       {"tests/sim",
-       {"common/base", "server/core", "server/store", "worker/run_dir", "worker/agent",
-        "worker/supervisor"}},
+       {"common/base", "server/core", "server/runtime/turn_loop", "server/store", "tests/testing",
+        "worker/run_dir", "worker/agent", "worker/supervisor"}},
       // Tests see everything.
       {"tests", {"common", "server", "worker", "client", "tests", "trainyard"}},
   };
