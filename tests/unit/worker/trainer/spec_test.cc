@@ -151,7 +151,7 @@ TEST(DataSetup, ReadsAugmentation) {
     return MakeAugmentation(spec->data().augment());
   };
   EXPECT_EQ(made(R"({"pad_crop": "4", "flip": true, "cutout": 16,
-                     "color": {"brightness": 0.1, "contrast": 0.4, "saturation": 0.2, "hue": 0.3}})"),
+          "color": {"brightness": 0.1, "contrast": 0.4, "saturation": 0.2, "hue": 0.3}})"),
             (data::Augmentation{.pad_crop = 4,
                                 .flip = true,
                                 .brightness = 0.1,
