@@ -27,7 +27,7 @@ absl::StatusOr<Communicators> ConnectRanks(const RunSetup& setup, const Connect&
                                            engine::MemoryKind arena) {
   TY_ASSIGN_OR_RETURN(Communicators lines, connect(setup.assignment, arena));
   TY_CHECK(setup.world_size() == 1 || arena == engine::MemoryKind::kHost ||
-           lines.device != nullptr);
+           lines.make_device_exchange != nullptr);
   return lines;
 }
 

@@ -89,7 +89,7 @@ TEST_F(GlooRendezvousTest, ErrorsNameTheAddressesOfBothRanks) {
   auto communicator = ConnectGloo(options_);
   leaver.join();
   ASSERT_TRUE(communicator.ok()) << communicator.status();
-  const absl::Status lost = (*communicator)->Barrier();
+  const absl::Status lost = Meet(**communicator);
   EXPECT_EQ(ErrorReason(lost), "PEER_LOST");
   const std::string message(lost.message());
   EXPECT_THAT(message, HasSubstr("; rank 1 is at 127.0.0.1:"));
