@@ -1,3 +1,5 @@
+// Reads the flags and chooses among the program's four tasks: to train, to plan, to list data sets,
+// and to verify a checkpoint.
 #include "worker/trainer/command_line.h"
 
 #include <csignal>
@@ -128,7 +130,7 @@ int Fail(const Program& program, const absl::Status& status) {
 absl::StatusOr<std::string> MakePlan(const Program& program, const Flags& flags) {
   TY_ASSIGN_OR_RETURN(const std::string spec, ReadSpec(flags.plan));
   PlanOptions options = flags.plan_options;
-  // What a few rows on the host show says nothing of a GPU.
+  // A few rows that are computed on the host say nothing of a GPU.
   options.measures_machine = program.device == nullptr;
   if (program.device != nullptr && options.backend == program.backend &&
       options.memory_bytes == 0) {
@@ -152,7 +154,7 @@ int PrintData(const Program& program, const Flags& flags) {
   return run_dir::kExitSucceeded;
 }
 
-// What a verification that found a difference ends with.
+// The exit code of a verification that found a difference.
 constexpr int kExitDiffers = 1;
 
 int PrintVerification(const Program& program, const Flags& flags) {

@@ -24,7 +24,8 @@ struct DeviceFlags {
   std::string description;  // a file that describes a device in the place of one; empty: none
 };
 
-// What a rank of a gang knows when it connects its device to the others'. All is borrowed.
+// What a rank of a gang knows when it connects its device to those of the others. It is all
+// borrowed.
 struct DeviceGang {
   run_dir::RunDir run_dir;
   const run_dir::Assignment& assignment;
@@ -33,7 +34,7 @@ struct DeviceGang {
   const std::atomic<bool>* cancelled = nullptr;
 };
 
-// What the trainer of a backend with devices of its own adds to that of the CPU.
+// The part that the trainer of a backend with devices of its own adds to that of the CPU.
 class DeviceSupport {
  public:
   virtual ~DeviceSupport() = default;
@@ -43,7 +44,7 @@ class DeviceSupport {
   // Makes the rank's device the one that the process uses, and fills in its memory where that is
   // not known. Before the first use of any. UNAVAILABLE where it is not here.
   virtual absl::Status Choose(run_dir::RankAssignment& rank) = 0;
-  // Of the device that plans are made for. UNAVAILABLE where there is none.
+  // The memory of the device that plans are made for. UNAVAILABLE where there is none.
   virtual absl::StatusOr<int64_t> MemoryBytes() = 0;
   // Connects the devices of the gang, by the best way that works for all of them. Every rank calls
   // it at the same time.
@@ -53,7 +54,7 @@ class DeviceSupport {
 
 struct Program {
   std::string name = "trainyard-trainer";
-  // What plans are for unless --backend says otherwise.
+  // The backend of plans, unless --backend says otherwise.
   std::string backend = "cpu";
   DeviceSupport* device = nullptr;
 };

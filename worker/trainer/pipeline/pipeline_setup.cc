@@ -11,6 +11,7 @@
 #include "worker/engine/make_backend.h"
 #include "worker/parallel/replicas.h"
 #include "worker/trainer/plan/stage_plan.h"
+#include "worker/trainer/spec.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -20,8 +21,8 @@ namespace {
 constexpr MachineSpeed kCommonMachine = {.flops_per_second = 1e11, .bytes_per_second = 1e10};
 
 // Where rows are coupled, or sums have one order, a replica is computed as one microbatch.
-bool ComputesReplicasAlone(const run_dir::TrainingSpec& spec, const engine::Graph& model) {
-  return CouplesRows(model) || spec.train.is_bitwise;
+bool ComputesReplicasAlone(const v1::JobSpec& spec, const engine::Graph& model) {
+  return CouplesRows(model) || IsBitwise(spec);
 }
 
 void LogPlan(const PipelinePlan& plan) {
@@ -34,9 +35,9 @@ void LogPlan(const PipelinePlan& plan) {
 
 }  // namespace
 
-absl::StatusOr<CompiledStage> CompileStage(run_dir::TrainingSpec spec, const StageTarget& target) {
-  spec.devices = target.world_size;
-  const int stages = spec.stages.count;
+absl::StatusOr<CompiledStage> CompileStage(v1::JobSpec spec, const StageTarget& target) {
+  spec.mutable_devices()->set_count(target.world_size);
+  const int stages = spec.stages().count();
   const int stage = target.rank % stages;
   TY_ASSIGN_OR_RETURN(const PipelinePlan plan, PlanStages(spec, {.backend = target.backend,
                                                                  .threads = target.threads,
@@ -56,10 +57,10 @@ absl::StatusOr<CompiledStage> CompileStage(run_dir::TrainingSpec spec, const Sta
   TY_ASSIGN_OR_RETURN(const auto backend, engine::MakeBackend(target.backend));
   const bool is_alone = ComputesReplicasAlone(spec, model.graph);
   const int64_t rows =
-      is_alone ? parallel::ReplicaRows(spec.train.global_batch, 0, target.replicas).size()
+      is_alone ? parallel::ReplicaRows(spec.train().global_batch(), 0, target.replicas).size()
                : model.hosted_rows;
   model.options.max_groups = 1;
-  const PipelineOptions options = {.schedule = ScheduleOf(spec.stages.schedule),
+  const PipelineOptions options = {.schedule = ScheduleOf(spec.stages().schedule()),
                                    .stages = stages,
                                    .stage = stage,
                                    .microbatches = is_alone ? 1 : plan.microbatches,

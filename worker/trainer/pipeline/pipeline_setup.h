@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "worker/run_dir/training_spec.h"
+#include "trainyard/v1/spec.pb.h"
 #include "worker/trainer/model_setup.h"
 #include "worker/trainer/pipeline/pipeline_executable.h"
 #include "worker/trainer/pipeline/pipeline_state.h"
@@ -31,6 +31,6 @@ struct CompiledStage {
 };
 
 // Rank r gets stage r % stages. RESOURCE_EXHAUSTED where the stage does not fit into the memory.
-absl::StatusOr<CompiledStage> CompileStage(run_dir::TrainingSpec spec, const StageTarget& target);
+absl::StatusOr<CompiledStage> CompileStage(v1::JobSpec spec, const StageTarget& target);
 
 }  // namespace trainyard::trainer

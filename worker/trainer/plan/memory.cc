@@ -12,6 +12,7 @@
 #include "common/base/memory_limit.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
+#include "common/spec/fields.h"
 #include "worker/engine/make_backend.h"
 #include "worker/parallel/replicas.h"
 
@@ -22,8 +23,15 @@ namespace {
 constexpr int kPlansMax = 12;
 // A checkpoint is a copy of the state, its tensors by name, and the files' bytes.
 constexpr int64_t kCheckpointCopies = 3;
-constexpr int kMaxDevices = 4096;
-constexpr int kMaxReplicas = 4096;
+
+int64_t DevicesMax() {
+  return static_cast<int64_t>(
+      spec::RulesOf<v1::DevicesSpec>(v1::DevicesSpec::kCountFieldNumber).max());
+}
+int64_t ReplicasMax() {
+  return static_cast<int64_t>(
+      spec::RulesOf<v1::TrainSpec>(v1::TrainSpec::kReplicasFieldNumber).max());
+}
 
 int64_t BatchBytes(const engine::Graph& graph, int64_t rows) {
   return rows * (engine::ElementCount(graph.input_shape()) * int64_t{sizeof(float)} +
@@ -59,7 +67,7 @@ int64_t LargestThatFits(int64_t min, int64_t max, int64_t bytes_of_max, int64_t 
   return fits;
 }
 
-absl::StatusOr<int64_t> Bytes(const run_dir::TrainingSpec& spec, const CompileTarget& target) {
+absl::StatusOr<int64_t> Bytes(const v1::JobSpec& spec, const CompileTarget& target) {
   TY_ASSIGN_OR_RETURN(const engine::CompilePlan plan, PlanRank(spec, target));
   return plan.memory.total();
 }
@@ -67,16 +75,15 @@ absl::StatusOr<int64_t> Bytes(const run_dir::TrainingSpec& spec, const CompileTa
 // Ways to make one batch fit, each by itself.
 class Advice {
  public:
-  Advice(const run_dir::TrainingSpec& spec, const CompileTarget& target, int64_t bytes,
-         int64_t limit)
+  Advice(const v1::JobSpec& spec, const CompileTarget& target, int64_t bytes, int64_t limit)
       : spec_(spec), target_(target), bytes_(bytes), limit_(limit) {}
 
   // `batch_that_fits`: the largest global batch that does; 0: none.
   absl::StatusOr<std::vector<std::string>> Give(int64_t batch_that_fits) {
     TY_ASSIGN_OR_RETURN(const PreparedModel model, PrepareModel(spec_, target_));
-    if (!spec_.memory.recompute) {
-      run_dir::TrainingSpec changed = spec_;
-      changed.memory.recompute = true;
+    if (!spec_.memory().recompute()) {
+      v1::JobSpec changed = spec_;
+      changed.mutable_memory()->set_recompute(true);
       Offer(changed, target_, "memory.recompute: true");
     }
     if (batch_that_fits == 0) return std::move(advice_);
@@ -91,8 +98,7 @@ class Advice {
 
  private:
   // Whether it fits, and was so offered.
-  bool Offer(const run_dir::TrainingSpec& changed, const CompileTarget& target,
-             const std::string& what) {
+  bool Offer(const v1::JobSpec& changed, const CompileTarget& target, const std::string& what) {
     const absl::StatusOr<int64_t> bytes = Bytes(changed, target);
     if (!bytes.ok() || *bytes > limit_) return false;
     advice_.push_back(absl::StrCat(what, " (needs ", FormatBytes(*bytes), ")"));
@@ -102,10 +108,11 @@ class Advice {
   // Numbers of parts to try, the smallest first: with as many times more than now as the batch is
   // too large, and a few more, since some memory does not shrink with the parts.
   std::vector<int> Parts(int64_t now, int64_t batch_that_fits, int64_t max) const {
-    const int64_t parts = (spec_.train.global_batch * now + batch_that_fits - 1) / batch_that_fits;
+    const int64_t parts =
+        (spec_.train().global_batch() * now + batch_that_fits - 1) / batch_that_fits;
     std::vector<int> tries;
     for (const int64_t number : {parts, parts + 1, parts + 2, 2 * parts}) {
-      if (number <= std::min(max, spec_.train.global_batch)) {
+      if (number <= std::min(max, spec_.train().global_batch())) {
         tries.push_back(static_cast<int>(number));
       }
     }
@@ -113,10 +120,10 @@ class Advice {
   }
 
   void OfferReplicas(int64_t batch_that_fits) {
-    const int now = ReplicaCount(spec_.train, target_.world_size);
-    run_dir::TrainingSpec changed = spec_;
-    for (const int replicas : Parts(now, batch_that_fits, kMaxReplicas)) {
-      changed.train.replicas = replicas;
+    const int now = ReplicaCount(spec_.train(), target_.world_size);
+    v1::JobSpec changed = spec_;
+    for (const int replicas : Parts(now, batch_that_fits, ReplicasMax())) {
+      changed.mutable_train()->set_replicas(replicas);
       const std::string what = absl::StrCat("train.replicas: ", replicas, ", another computation");
       if (Offer(changed, target_, what)) return;
     }
@@ -124,8 +131,8 @@ class Advice {
 
   void OfferMicrobatch(int64_t rows_now) {
     const auto with = [this](int64_t rows) {
-      run_dir::TrainingSpec changed = spec_;
-      changed.memory.microbatch = rows;
+      v1::JobSpec changed = spec_;
+      changed.mutable_memory()->set_microbatch(rows);
       return changed;
     };
     const int64_t rows = LargestThatFits(
@@ -134,16 +141,16 @@ class Advice {
   }
 
   void OfferDevices(int64_t batch_that_fits) {
-    run_dir::TrainingSpec changed = spec_;
+    v1::JobSpec changed = spec_;
     CompileTarget more = target_;
-    for (const int devices : Parts(target_.world_size, batch_that_fits, kMaxDevices)) {
-      changed.train.replicas = std::max(spec_.train.replicas, devices);
+    for (const int devices : Parts(target_.world_size, batch_that_fits, DevicesMax())) {
+      changed.mutable_train()->set_replicas(std::max(spec_.train().replicas(), devices));
       more.world_size = devices;
       if (Offer(changed, more, absl::StrCat("devices.count: ", devices))) return;
     }
   }
 
-  const run_dir::TrainingSpec& spec_;
+  const v1::JobSpec& spec_;
   const CompileTarget& target_;
   const int64_t bytes_;  // as it is
   const int64_t limit_;
@@ -152,8 +159,7 @@ class Advice {
 
 }  // namespace
 
-absl::StatusOr<engine::CompilePlan> PlanRank(const run_dir::TrainingSpec& spec,
-                                             const CompileTarget& target) {
+absl::StatusOr<engine::CompilePlan> PlanRank(const v1::JobSpec& spec, const CompileTarget& target) {
   TY_ASSIGN_OR_RETURN(const PreparedModel model, PrepareModel(spec, target));
   TY_ASSIGN_OR_RETURN(const auto backend, engine::MakeBackend(target.backend));
   return PlanPrepared(model, *backend, target.rank);
@@ -174,9 +180,8 @@ absl::StatusOr<engine::CompilePlan> PlanPrepared(const PreparedModel& model,
   return plan;
 }
 
-absl::StatusOr<int> ReplicasAtOnce(const run_dir::TrainingSpec& spec, CompileTarget target,
-                                   int64_t limit) {
-  target.replicas_at_once = ReplicaCount(spec.train, target.world_size);
+absl::StatusOr<int> ReplicasAtOnce(const v1::JobSpec& spec, CompileTarget target, int64_t limit) {
+  target.replicas_at_once = ReplicaCount(spec.train(), target.world_size);
   TY_ASSIGN_OR_RETURN(const PreparedModel model, PrepareModel(spec, target));
   target.replicas_at_once = static_cast<int>(model.options.max_groups);
   for (; target.replicas_at_once > 1; target.replicas_at_once /= 2) {
@@ -186,28 +191,28 @@ absl::StatusOr<int> ReplicasAtOnce(const run_dir::TrainingSpec& spec, CompileTar
   return std::max(1, target.replicas_at_once);
 }
 
-absl::StatusOr<int> ReplicasThatFit(const run_dir::TrainingSpec& spec, const CompileTarget& target,
+absl::StatusOr<int> ReplicasThatFit(const v1::JobSpec& spec, const CompileTarget& target,
                                     const engine::MemoryPlan& plan, int64_t limit) {
-  const int replicas = ReplicaCount(spec.train, target.world_size);
+  const int replicas = ReplicaCount(spec.train(), target.world_size);
   if (target.backend == kCudaBackend) return replicas;
   TY_ASSIGN_OR_RETURN(const PreparedModel model, PrepareModel(spec, target));
   TY_ASSIGN_OR_RETURN(const parallel::ReplicaRange hosted,
                       parallel::HostedReplicas(replicas, target.rank, target.world_size));
-  const int64_t rows = parallel::ReplicaRows(spec.train.global_batch, 0, replicas).size();
+  const int64_t rows = parallel::ReplicaRows(spec.train().global_batch(), 0, replicas).size();
   const int64_t bytes =
       std::max<int64_t>(1, BatchBytes(model.graph, (kTrainPrefetchDepth + 1) * rows));
   const int64_t more = std::max<int64_t>(0, limit - plan.total()) / bytes;
   return static_cast<int>(std::min<int64_t>(replicas, hosted.end - hosted.begin + more));
 }
 
-absl::Status CheckMemory(const run_dir::TrainingSpec& spec, const CompileTarget& target,
+absl::Status CheckMemory(const v1::JobSpec& spec, const CompileTarget& target,
                          const engine::MemoryPlan& plan, int64_t limit) {
   if (plan.total() <= limit) return absl::OkStatus();
-  const int64_t least = ReplicaCount(spec.train, target.world_size);
+  const int64_t least = ReplicaCount(spec.train(), target.world_size);
   const int64_t batch =
-      LargestThatFits(least, spec.train.global_batch, plan.total(), limit, [&](int64_t size) {
-        run_dir::TrainingSpec smaller = spec;
-        smaller.train.global_batch = size;
+      LargestThatFits(least, spec.train().global_batch(), plan.total(), limit, [&](int64_t size) {
+        v1::JobSpec smaller = spec;
+        smaller.mutable_train()->set_global_batch(size);
         return Bytes(smaller, target);
       });
   const absl::Status misfit = engine::CheckFits(plan, limit, batch);

@@ -21,30 +21,27 @@
 namespace trainyard::trainer {
 namespace {
 
-using Schedule = run_dir::StagesSpec::Schedule;
-
 // Enough that the bubble is at most a fifth of the time (Huang et al. 2018, section 3.1).
 constexpr int kMicrobatchesPerStage = 4;
 // What crosses is written by one rank and read by another.
 constexpr double kLinkCopies = 2;
 
-absl::string_view ScheduleName(Schedule schedule) {
+absl::string_view ScheduleName(v1::PipelineSchedule schedule) {
   switch (schedule) {
-    case Schedule::k1F1B:
-      return "1f1b";
-    case Schedule::kGpipe:
+    case v1::PIPELINE_SCHEDULE_GPIPE:
       return "gpipe";
-    case Schedule::kSequential:
+    case v1::PIPELINE_SCHEDULE_SEQUENTIAL:
       return "sequential";
+    default:
+      return "1f1b";
   }
-  return "";
 }
 
 // Into how many microbatches a pipeline cuts its rows of a step.
-int MicrobatchesOf(const run_dir::StagesSpec& stages, int64_t rows) {
-  if (stages.schedule == Schedule::kSequential) return 1;
+int MicrobatchesOf(const v1::StagesSpec& stages, int64_t rows) {
+  if (stages.schedule() == v1::PIPELINE_SCHEDULE_SEQUENTIAL) return 1;
   const int wanted =
-      stages.microbatches > 0 ? stages.microbatches : kMicrobatchesPerStage * stages.count;
+      stages.microbatches() > 0 ? stages.microbatches() : kMicrobatchesPerStage * stages.count();
   return static_cast<int>(std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, rows)));
 }
 
@@ -61,39 +58,39 @@ int64_t CountParameters(const engine::Graph& graph, size_t begin, size_t end) {
 
 class Planner {
  public:
-  Planner(const run_dir::TrainingSpec& spec, const StagePlanOptions& options)
+  Planner(const v1::JobSpec& spec, const StagePlanOptions& options)
       : spec_(spec), options_(options) {}
 
   absl::StatusOr<PipelinePlan> Run() {
-    const int count = spec_.stages.count;
-    if (spec_.devices % count != 0) {
-      return absl::InvalidArgumentError(absl::StrCat(spec_.devices,
+    const int count = spec_.stages().count();
+    if (spec_.devices().count() % count != 0) {
+      return absl::InvalidArgumentError(absl::StrCat(spec_.devices().count(),
                                                      " devices; expected a multiple "
                                                      "of ",
                                                      count, " stages"));
     }
-    plan_.pipelines = spec_.devices / count;
+    plan_.pipelines = spec_.devices().count() / count;
     const CompileTarget target = {.backend = options_.backend,
                                   .rank = 0,
                                   .world_size = plan_.pipelines,
                                   .threads = options_.threads};
     TY_ASSIGN_OR_RETURN(model_, PrepareModel(spec_, target));
     TY_ASSIGN_OR_RETURN(backend_, engine::MakeBackend(options_.backend));
-    plan_.name = spec_.name;
+    plan_.name = spec_.name();
     plan_.backend = options_.backend;
     plan_.threads = options_.threads;
-    plan_.schedule = std::string(ScheduleName(spec_.stages.schedule));
-    plan_.global_batch = spec_.train.global_batch;
+    plan_.schedule = std::string(ScheduleName(spec_.stages().schedule()));
+    plan_.global_batch = spec_.train().global_batch();
     plan_.memory_limit = options_.memory_bytes;
     CutRows();
-    plan_.cuts = spec_.stages.cuts;
+    plan_.cuts.assign(spec_.stages().cuts().begin(), spec_.stages().cuts().end());
     plan_.is_chosen = plan_.cuts.empty();
     if (plan_.is_chosen) TY_RETURN_IF_ERROR(ChooseCuts());
     TY_RETURN_IF_ERROR(PlanEachStage());
     std::vector<parallel::StageTimes> times;
     for (const PlannedStage& stage : plan_.stages) times.push_back(stage.times);
-    plan_.prediction = parallel::PredictPipeline(ScheduleOf(spec_.stages.schedule), times, links_,
-                                                 plan_.microbatches);
+    plan_.prediction = parallel::PredictPipeline(ScheduleOf(spec_.stages().schedule()), times,
+                                                 links_, plan_.microbatches);
     return std::move(plan_);
   }
 
@@ -106,13 +103,13 @@ class Planner {
                                             plan_.microbatch_rows);
       return;
     }
-    plan_.microbatches = MicrobatchesOf(spec_.stages, model_.hosted_rows);
+    plan_.microbatches = MicrobatchesOf(spec_.stages(), model_.hosted_rows);
     plan_.microbatch_rows = parallel::ReplicaRows(model_.hosted_rows, 0, plan_.microbatches).size();
   }
 
   int SlotsOf(int stage) const {
-    return std::max(1, parallel::PeakSlots(ScheduleOf(spec_.stages.schedule), spec_.stages.count,
-                                           stage, plan_.microbatches));
+    return std::max(1, parallel::PeakSlots(ScheduleOf(spec_.stages().schedule()),
+                                           spec_.stages().count(), stage, plan_.microbatches));
   }
   double SpeedOf(size_t stage) const {
     return options_.speeds.empty() ? 1 : options_.speeds[stage];
@@ -132,7 +129,7 @@ class Planner {
       fixed.push_back(FixedBytes(begins[i], begins[i + 1]));
       kept.push_back(KeptBytes(begins[i], begins[i + 1]));
     }
-    for (int s = 0; s < spec_.stages.count; ++s) {
+    for (int s = 0; s < spec_.stages().count(); ++s) {
       problem.speeds.push_back(SpeedOf(static_cast<size_t>(s)));
     }
     if (options_.memory_bytes > 0) {
@@ -148,11 +145,11 @@ class Planner {
     if (!found.has_value() && segments < problem.speeds.size()) {
       return absl::InvalidArgumentError(absl::StrCat("this model can be cut in ", cuts.size(),
                                                      " places; expected at least ",
-                                                     spec_.stages.count - 1));
+                                                     spec_.stages().count() - 1));
     }
     if (!found.has_value()) {
       return absl::ResourceExhaustedError(
-          absl::StrCat("no cuts into ", spec_.stages.count, " stages let each fit into ",
+          absl::StrCat("no cuts into ", spec_.stages().count(), " stages let each fit into ",
                        FormatBytes(options_.memory_bytes), "; use more stages"));
     }
     for (const int first : found->first_segments) {
@@ -203,9 +200,9 @@ class Planner {
   absl::Status PlanEachStage() {
     TY_ASSIGN_OR_RETURN(const std::vector<engine::Graph> graphs,
                         engine::SplitModel(model_.graph, plan_.cuts));
-    if (static_cast<int>(graphs.size()) != spec_.stages.count) {
+    if (static_cast<int>(graphs.size()) != spec_.stages().count()) {
       return absl::InvalidArgumentError(
-          absl::StrCat(plan_.cuts.size(), " cuts; expected ", spec_.stages.count - 1));
+          absl::StrCat(plan_.cuts.size(), " cuts; expected ", spec_.stages().count() - 1));
     }
     engine::CompileOptions options = model_.options;
     options.max_rows = plan_.microbatch_rows;
@@ -251,7 +248,7 @@ class Planner {
     return times;
   }
 
-  const run_dir::TrainingSpec& spec_;
+  const v1::JobSpec& spec_;
   const StagePlanOptions& options_;
   PreparedModel model_;
   std::unique_ptr<engine::Backend> backend_;
@@ -261,20 +258,18 @@ class Planner {
 
 }  // namespace
 
-parallel::PipelineSchedule ScheduleOf(run_dir::StagesSpec::Schedule schedule) {
+parallel::PipelineSchedule ScheduleOf(v1::PipelineSchedule schedule) {
   switch (schedule) {
-    case Schedule::k1F1B:
-      return parallel::PipelineSchedule::k1F1B;
-    case Schedule::kGpipe:
+    case v1::PIPELINE_SCHEDULE_GPIPE:
       return parallel::PipelineSchedule::kGpipe;
-    case Schedule::kSequential:
+    case v1::PIPELINE_SCHEDULE_SEQUENTIAL:
       return parallel::PipelineSchedule::kSequential;
+    default:
+      return parallel::PipelineSchedule::k1F1B;
   }
-  return parallel::PipelineSchedule::k1F1B;
 }
 
-absl::StatusOr<PipelinePlan> PlanStages(const run_dir::TrainingSpec& spec,
-                                        const StagePlanOptions& options) {
+absl::StatusOr<PipelinePlan> PlanStages(const v1::JobSpec& spec, const StagePlanOptions& options) {
   return Planner(spec, options).Run();
 }
 

@@ -8,9 +8,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "trainyard/v1/spec.pb.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/parallel/pipeline.h"
-#include "worker/run_dir/training_spec.h"
 #include "worker/trainer/plan/machine_speed.h"
 
 namespace trainyard::trainer {
@@ -48,11 +48,10 @@ struct StagePlanOptions {
   std::vector<double> speeds = {};  // of the stages' devices, against `machine`; empty: all as it
 };
 
-parallel::PipelineSchedule ScheduleOf(run_dir::StagesSpec::Schedule schedule);
+parallel::PipelineSchedule ScheduleOf(v1::PipelineSchedule schedule);
 
 // Of a spec with stages, without passes left out. INVALID_ARGUMENT for impossible cuts;
 // RESOURCE_EXHAUSTED naming the stage that does not fit, or that no cuts let all fit.
-absl::StatusOr<PipelinePlan> PlanStages(const run_dir::TrainingSpec& spec,
-                                        const StagePlanOptions& options);
+absl::StatusOr<PipelinePlan> PlanStages(const v1::JobSpec& spec, const StagePlanOptions& options);
 
 }  // namespace trainyard::trainer

@@ -129,10 +129,10 @@ absl::Status SwitchOff(const std::vector<std::string>& names, engine::PassOption
   return absl::OkStatus();
 }
 
-CompileTarget TargetOf(const run_dir::TrainingSpec& spec, const PlanOptions& options) {
+CompileTarget TargetOf(const v1::JobSpec& spec, const PlanOptions& options) {
   return {.backend = options.backend,
           .rank = 0,
-          .world_size = spec.devices,
+          .world_size = spec.devices().count(),
           .threads = options.threads};
 }
 
@@ -153,21 +153,20 @@ double StepReport::samples_per_second() const {
   return seconds > 0 ? static_cast<double>(global_batch) / seconds : 0;
 }
 
-absl::StatusOr<StepReport> MakeStepReport(const run_dir::TrainingSpec& spec,
-                                          const PlanOptions& options) {
+absl::StatusOr<StepReport> MakeStepReport(const v1::JobSpec& spec, const PlanOptions& options) {
   CompileTarget target = TargetOf(spec, options);
   const int64_t limit =
-      options.memory_bytes > 0 ? options.memory_bytes : AllowedMemory() / spec.devices;
+      options.memory_bytes > 0 ? options.memory_bytes : AllowedMemory() / spec.devices().count();
   TY_ASSIGN_OR_RETURN(target.replicas_at_once, ReplicasAtOnce(spec, target, limit));
   TY_ASSIGN_OR_RETURN(PreparedModel model, PrepareModel(spec, target));
   TY_RETURN_IF_ERROR(SwitchOff(options.without, model.options.passes));
   TY_ASSIGN_OR_RETURN(const auto backend, engine::MakeBackend(options.backend));
   TY_ASSIGN_OR_RETURN(const engine::CompilePlan plan, PlanPrepared(model, *backend, target.rank));
-  StepReport report{.name = spec.name,
+  StepReport report{.name = spec.name(),
                     .backend = options.backend,
                     .threads = options.threads,
-                    .devices = spec.devices,
-                    .global_batch = spec.train.global_batch,
+                    .devices = spec.devices().count(),
+                    .global_batch = spec.train().global_batch(),
                     .hosted_rows = model.hosted_rows,
                     .rows = model.options.max_rows,
                     .parameters = CountParameters(model.graph),

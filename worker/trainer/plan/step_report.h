@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "trainyard/v1/spec.pb.h"
 #include "worker/engine/backend/backend.h"
-#include "worker/run_dir/training_spec.h"
 #include "worker/trainer/model_setup.h"
 #include "worker/trainer/plan/machine_speed.h"
 
@@ -85,10 +85,9 @@ struct StepReport {
 // Leaves out the passes of these names. INVALID_ARGUMENT for a name that no pass has.
 absl::Status SwitchOff(const std::vector<std::string>& names, engine::PassOptions& passes);
 // The rank that plans are made for: rank 0, which hosts as many rows as any.
-CompileTarget TargetOf(const run_dir::TrainingSpec& spec, const PlanOptions& options);
+CompileTarget TargetOf(const v1::JobSpec& spec, const PlanOptions& options);
 
 // Plans the step of TargetOf(). INVALID_ARGUMENT for a pass that is not known.
-absl::StatusOr<StepReport> MakeStepReport(const run_dir::TrainingSpec& spec,
-                                          const PlanOptions& options);
+absl::StatusOr<StepReport> MakeStepReport(const v1::JobSpec& spec, const PlanOptions& options);
 
 }  // namespace trainyard::trainer

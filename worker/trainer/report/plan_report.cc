@@ -10,11 +10,12 @@
 #include "worker/trainer/plan/stage_plan.h"
 #include "worker/trainer/report/pipeline_text.h"
 #include "worker/trainer/report/plan_text.h"
+#include "worker/trainer/spec.h"
 
 namespace trainyard::trainer {
 namespace {
 
-absl::StatusOr<std::string> Dot(const run_dir::TrainingSpec& spec, const CompileTarget& target,
+absl::StatusOr<std::string> Dot(const v1::JobSpec& spec, const CompileTarget& target,
                                 const PlanOptions& options) {
   TY_ASSIGN_OR_RETURN(PreparedModel model, PrepareModel(spec, target));
   TY_RETURN_IF_ERROR(SwitchOff(options.without, model.options.passes));
@@ -23,13 +24,12 @@ absl::StatusOr<std::string> Dot(const run_dir::TrainingSpec& spec, const Compile
 }
 
 // Where each device holds a stage.
-absl::StatusOr<std::string> ReportPipeline(const run_dir::TrainingSpec& spec,
-                                           const PlanOptions& options) {
+absl::StatusOr<std::string> ReportPipeline(const v1::JobSpec& spec, const PlanOptions& options) {
   StagePlanOptions planning = {.backend = options.backend,
                                .threads = options.threads,
                                .memory_bytes = options.memory_bytes > 0
                                                    ? options.memory_bytes
-                                                   : AllowedMemory() / spec.devices};
+                                                   : AllowedMemory() / spec.devices().count()};
   if (options.measures_machine) {
     TY_ASSIGN_OR_RETURN(planning.machine, MeasureMachine(options.backend, options.threads));
   }
@@ -40,15 +40,15 @@ absl::StatusOr<std::string> ReportPipeline(const run_dir::TrainingSpec& spec,
 }  // namespace
 
 absl::StatusOr<std::string> ReportPlan(absl::string_view spec_json, const PlanOptions& options) {
-  TY_ASSIGN_OR_RETURN(run_dir::TrainingSpec spec, run_dir::ParseTrainingSpec(spec_json));
-  if (options.batch > 0) spec.train.global_batch = options.batch;
-  if (spec.stages.count > 1) {
+  TY_ASSIGN_OR_RETURN(v1::JobSpec spec, ParseSpec(spec_json));
+  if (options.batch > 0) spec.mutable_train()->set_global_batch(options.batch);
+  if (spec.stages().count() > 1) {
     if (options.format != PlanFormat::kDot && options.format != PlanFormat::kLayers) {
       return ReportPipeline(spec, options);
     }
     // Of the whole model.
-    spec.devices = std::max(1, spec.devices / spec.stages.count);
-    spec.stages = {};
+    spec.mutable_devices()->set_count(std::max(1, spec.devices().count() / spec.stages().count()));
+    spec.clear_stages();
   }
   if (options.format == PlanFormat::kDot) return Dot(spec, TargetOf(spec, options), options);
   TY_ASSIGN_OR_RETURN(const StepReport report, MakeStepReport(spec, options));

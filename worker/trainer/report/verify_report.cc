@@ -22,6 +22,7 @@
 #include "worker/trainer/run/evaluation.h"
 #include "worker/trainer/run/state_file.h"
 #include "worker/trainer/run/training_state.h"
+#include "worker/trainer/spec.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -88,11 +89,12 @@ struct Data {
   std::unique_ptr<data::Dataset> test;
 };
 
-absl::StatusOr<Data> OpenData(const run_dir::TrainingSpec& spec, const std::string& dataset_dir,
+absl::StatusOr<Data> OpenData(const v1::JobSpec& spec, const std::string& dataset_dir,
                               int threads) {
   const data::DatasetOptions options = MakeDatasetOptions(spec, dataset_dir);
   Data data;
-  TY_ASSIGN_OR_RETURN(data.test, data::OpenDataset(spec.data.dataset, data::Split::kTest, options));
+  TY_ASSIGN_OR_RETURN(data.test,
+                      data::OpenDataset(spec.data().dataset(), data::Split::kTest, options));
   TY_ASSIGN_OR_RETURN(data.train, LoadTrainData(spec, options, threads));
   return data;
 }
@@ -101,8 +103,8 @@ absl::StatusOr<Data> OpenData(const run_dir::TrainingSpec& spec, const std::stri
 // rank made it, batch by batch.
 class Evaluator {
  public:
-  Evaluator(const std::string& folder, const run_dir::TrainingSpec& spec,
-            const RecordedEvaluation& recorded, const Data& data, Clock& clock)
+  Evaluator(const std::string& folder, const v1::JobSpec& spec, const RecordedEvaluation& recorded,
+            const Data& data, Clock& clock)
       : folder_(folder), spec_(spec), recorded_(recorded), data_(data), clock_(clock) {}
 
   absl::StatusOr<RecordedEvaluation> Run() {
@@ -110,7 +112,7 @@ class Evaluator {
     for (int rank = 0; rank < recorded_.ranks; ++rank) {
       TY_RETURN_IF_ERROR(Prepare(rank));
       TY_ASSIGN_OR_RETURN(parts.emplace_back(), Part(rank));
-      if (spec_.optimizer.ema_decay <= 0) continue;
+      if (spec_.optimizer().ema_decay() <= 0) continue;
       TY_RETURN_IF_ERROR(model_.executable->ExchangeAverages());
       TY_ASSIGN_OR_RETURN(averaged.emplace_back(), Part(rank));
       TY_RETURN_IF_ERROR(model_.executable->ExchangeAverages());
@@ -143,13 +145,13 @@ class Evaluator {
   absl::Status Add(const std::vector<EvaluationSums>& parts, absl::string_view prefix,
                    RecordedEvaluation& made) {
     TY_ASSIGN_OR_RETURN(const EvaluationResult result, JoinParts(parts));
-    made.metrics.merge(EvaluationMetrics(result, prefix, spec_.model));
+    made.metrics.merge(EvaluationMetrics(result, prefix, spec_.model()));
     made.samples = result.samples;
     return absl::OkStatus();
   }
 
   const std::string& folder_;
-  const run_dir::TrainingSpec& spec_;
+  const v1::JobSpec& spec_;
   const RecordedEvaluation& recorded_;
   const Data& data_;
   Clock& clock_;
@@ -180,11 +182,10 @@ absl::Status CompareEvaluation(const VerifyOptions& options, Clock& clock, Compa
     return absl::OkStatus();
   }
   const RecordedEvaluation& recorded = *state.evaluation;
-  TY_ASSIGN_OR_RETURN(const run_dir::TrainingSpec spec,
-                      run_dir::ParseTrainingSpec(state.identity.spec_json));
+  TY_ASSIGN_OR_RETURN(const v1::JobSpec spec, ParseSpec(state.identity.spec_json));
   const auto data = OpenData(spec, options.dataset_dir, recorded.threads);
   if (absl::IsNotFound(data.status())) {
-    comparison.note = absl::StrCat("files only: data set '", spec.data.dataset,
+    comparison.note = absl::StrCat("files only: data set '", spec.data().dataset(),
                                    "' is not here: ", data.status().message());
     return absl::OkStatus();
   }

@@ -17,9 +17,9 @@ using run_dir::Progress;
 // Other ranks may load or evaluate longer than this one.
 constexpr absl::Duration kEvaluationTimeout = absl::Minutes(10);
 
-bool IsDue(const run_dir::IntervalSpec& every, int64_t step, int64_t steps_per_epoch) {
-  if (every.epochs > 0) return step % (every.epochs * steps_per_epoch) == 0;
-  return every.steps > 0 && step % every.steps == 0;
+bool IsDue(const v1::Interval& every, int64_t step, int64_t steps_per_epoch) {
+  if (every.has_epochs()) return step % (every.epochs() * steps_per_epoch) == 0;
+  return every.has_steps() && step % every.steps() == 0;
 }
 
 // Ranks divide the test split; in a bitwise run the replicas do, so that batches and sums are the
@@ -43,9 +43,9 @@ absl::Status TrainLoop::AfterStep() {
   // now, not at the end of the epoch.
   TY_RETURN_IF_ERROR(test_split_.Poll());
   const bool is_evaluation_due =
-      is_last || agreed_.evaluate || IsDue(run_.setup.spec.evaluate_every, step_, per_epoch);
+      is_last || agreed_.evaluate || IsDue(run_.setup.spec.evaluate().every(), step_, per_epoch);
   const bool is_checkpoint_due =
-      agreed_.checkpoint || IsDue(run_.setup.spec.checkpoint_every, step_, per_epoch);
+      agreed_.checkpoint || IsDue(run_.setup.spec.checkpoint().every(), step_, per_epoch);
   TY_RETURN_IF_ERROR(MoveReplicas(is_checkpoint_due));
   // What is recorded of a step comes after all metrics up to it.
   if (is_evaluation_due || is_checkpoint_due || agreed_.stop) {
@@ -88,14 +88,14 @@ absl::Status TrainLoop::EvaluateTestSplit() {
   // This promise covers the first batch; each batch then promises the next one.
   TY_RETURN_IF_ERROR(reporter_.Promise(pace_.Silence(pace_.CollectiveLimit())));
   SetTimeout(kEvaluationTimeout);
-  if (run_.setup.spec.optimizer.ema_decay > 0) TY_RETURN_IF_ERROR(GatherState());
+  if (run_.setup.spec.optimizer().ema_decay() > 0) TY_RETURN_IF_ERROR(GatherState());
   RecordedEvaluation record{.metrics = {},
                             .data_digest = dataset->digest(),
                             .backend = run_.setup.assignment.backend,
                             .ranks = SharesOf(run_.setup, run_.hosting.ranges).parts,
                             .threads = run_.threads};
   TY_RETURN_IF_ERROR(EvaluateWeights(*dataset, "test.", record));
-  if (run_.setup.spec.optimizer.ema_decay > 0) {
+  if (run_.setup.spec.optimizer().ema_decay() > 0) {
     TY_RETURN_IF_ERROR(executable_.ExchangeAverages());
     TY_RETURN_IF_ERROR(EvaluateWeights(*dataset, "test.ema_", record));
     TY_RETURN_IF_ERROR(executable_.ExchangeAverages());
@@ -121,7 +121,7 @@ absl::Status TrainLoop::EvaluateWeights(const data::Dataset& dataset, absl::stri
                }));
   record.samples = result.samples;
   record.skipped = result.skipped;
-  for (const auto& [name, value] : EvaluationMetrics(result, prefix, run_.setup.spec.model)) {
+  for (const auto& [name, value] : EvaluationMetrics(result, prefix, run_.setup.spec.model())) {
     metrics_[name] = record.metrics[name] = value;
     if (step_ > run_.first_step) reporter_.AddMetric(step_, name, value);
   }

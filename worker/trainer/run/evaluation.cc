@@ -12,6 +12,7 @@
 #include "worker/parallel/replicas.h"
 #include "worker/trainer/plan/memory.h"
 #include "worker/trainer/run/row_form.h"
+#include "worker/trainer/spec.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -130,11 +131,12 @@ absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset,
 
 std::map<std::string, double> EvaluationMetrics(const EvaluationResult& result,
                                                 absl::string_view prefix,
-                                                const run_dir::ModelSpec& model) {
+                                                const v1::ModelSpec& model) {
   std::map<std::string, double> metrics{{absl::StrCat(prefix, "loss"), result.loss},
                                         {absl::StrCat(prefix, "accuracy"), result.accuracy}};
-  if (model.classes > engine::kTopCount) metrics[absl::StrCat(prefix, "top5")] = result.top5;
-  if (model.vocabulary > 0) metrics[absl::StrCat(prefix, "perplexity")] = std::exp(result.loss);
+  const ModelEnds ends = EndsOf(model);
+  if (ends.classes > engine::kTopCount) metrics[absl::StrCat(prefix, "top5")] = result.top5;
+  if (ends.vocabulary > 0) metrics[absl::StrCat(prefix, "perplexity")] = std::exp(result.loss);
   return metrics;
 }
 

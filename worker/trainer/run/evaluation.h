@@ -11,12 +11,12 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/base/env.h"
+#include "trainyard/v1/spec.pb.h"
 #include "worker/data/dataset.h"
 #include "worker/data/prefetch.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/parallel/communicator.h"
 #include "worker/parallel/replicas.h"
-#include "worker/run_dir/training_spec.h"
 
 namespace trainyard::trainer {
 
@@ -74,6 +74,6 @@ absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset,
 // "<prefix>perplexity" of a model that predicts tokens.
 std::map<std::string, double> EvaluationMetrics(const EvaluationResult& result,
                                                 absl::string_view prefix,
-                                                const run_dir::ModelSpec& model);
+                                                const v1::ModelSpec& model);
 
 }  // namespace trainyard::trainer

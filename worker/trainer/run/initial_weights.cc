@@ -49,27 +49,26 @@ std::string Count(size_t count, absl::string_view noun) {
   return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
 }
 
-absl::StatusOr<std::string> ReadInit(const run_dir::InitSpec& init,
-                                     const std::string& dataset_dir) {
-  const std::vector<absl::string_view> parts = absl::StrSplit(init.checkpoint, '/');
+absl::StatusOr<std::string> ReadInit(const v1::InitSpec& init, const std::string& dataset_dir) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(init.checkpoint(), '/');
   if (std::find(parts.begin(), parts.end(), "..") != parts.end()) {
     return InvalidFields(
-        {{kField, absl::StrCat("'", init.checkpoint, "' leads out of the folder of data sets")}});
+        {{kField, absl::StrCat("'", init.checkpoint(), "' leads out of the folder of data sets")}});
   }
   if (dataset_dir.empty()) {
     return absl::NotFoundError(
-        absl::StrCat("init.checkpoint '", init.checkpoint,
+        absl::StrCat("init.checkpoint '", init.checkpoint(),
                      "' is looked for in the worker's folder of data sets, and this worker has "
                      "none; start it with --dataset_dir DIR"));
   }
   absl::StatusOr<std::string> bytes =
-      ReadFile(JoinPath(dataset_dir, init.checkpoint), kMaxFileBytes);
+      ReadFile(JoinPath(dataset_dir, init.checkpoint()), kMaxFileBytes);
   if (!bytes.ok()) return Annotate(bytes.status(), "init.checkpoint");
   // A zip archive or a pickle, as torch.save writes them.
   if (absl::StartsWith(*bytes, "PK\x03\x04") || absl::StartsWith(*bytes, "\x80\x02")) {
     return InvalidFields(
         {{kField,
-          absl::StrCat("'", init.checkpoint,
+          absl::StrCat("'", init.checkpoint(),
                        "' is a file of torch.save; expected safetensors: "
                        "safetensors.torch.save_file(model.state_dict(), FILE) writes it")}});
   }
@@ -79,8 +78,8 @@ absl::StatusOr<std::string> ReadInit(const run_dir::InitSpec& init,
 // The tensors of the file that belong to the model, and what stands against it.
 class Matcher {
  public:
-  Matcher(const run_dir::InitSpec& init, const checkpoint::TensorFile& file)
-      : init_(init), file_(file), skip_is_used_(init.skip.size(), false) {}
+  Matcher(const v1::InitSpec& init, const checkpoint::TensorFile& file)
+      : init_(init), file_(file), skip_is_used_(static_cast<size_t>(init.skip_size()), false) {}
 
   // Whether the model's tensor is to be loaded.
   bool Takes(const StateTensor& tensor) {
@@ -109,7 +108,7 @@ class Matcher {
     const auto add = [&](const std::vector<std::string>& names, absl::string_view what) {
       if (names.empty()) return;
       violations.push_back(
-          {kField, absl::StrCat("'", init_.checkpoint, "' ", what, ": ", Listed(names))});
+          {kField, absl::StrCat("'", init_.checkpoint(), "' ", what, ": ", Listed(names))});
     };
     add(missing_, absl::StrCat("lacks ", Count(missing_.size(), "tensor"), " of the model"));
     add(unexpected,
@@ -121,12 +120,12 @@ class Matcher {
                       "init.skip: [",
                       absl::StrJoin(layers_, ", "), "]");
     }
-    for (size_t i = 0; i < init_.skip.size(); ++i) {
+    for (size_t i = 0; i < skip_is_used_.size(); ++i) {
       if (skip_is_used_[i]) continue;
-      violations.push_back(
-          {absl::StrCat("spec.init.skip[", i, "]"),
-           absl::StrCat("'", init_.skip[i], "' begins no name, neither of the model nor of '",
-                        init_.checkpoint, "'")});
+      violations.push_back({absl::StrCat("spec.init.skip[", i, "]"),
+                            absl::StrCat("'", init_.skip(static_cast<int>(i)),
+                                         "' begins no name, neither of the model nor of '",
+                                         init_.checkpoint(), "'")});
     }
     return violations.empty() ? absl::OkStatus() : InvalidFields(std::move(violations));
   }
@@ -137,8 +136,8 @@ class Matcher {
 
   bool IsSkipped(absl::string_view name) {
     bool skipped = false;
-    for (size_t i = 0; i < init_.skip.size(); ++i) {
-      if (!absl::StartsWith(name, init_.skip[i])) continue;
+    for (size_t i = 0; i < skip_is_used_.size(); ++i) {
+      if (!absl::StartsWith(name, init_.skip(static_cast<int>(i)))) continue;
       skip_is_used_[i] = true;
       skipped = true;
     }
@@ -148,7 +147,7 @@ class Matcher {
   // "fc." of "fc.weight".
   void NoteLayer(const std::string& name) { layers_.insert(name.substr(0, name.rfind('.') + 1)); }
 
-  const run_dir::InitSpec& init_;
+  const v1::InitSpec& init_;
   const checkpoint::TensorFile& file_;
   std::vector<bool> skip_is_used_;
   std::set<std::string> known_;
@@ -159,19 +158,19 @@ class Matcher {
 
 }  // namespace
 
-absl::StatusOr<std::string> LoadInitialWeights(const run_dir::InitSpec& init,
+absl::StatusOr<std::string> LoadInitialWeights(const v1::InitSpec& init,
                                                const std::string& dataset_dir,
                                                engine::ModelState& executable) {
   TY_ASSIGN_OR_RETURN(const std::string bytes, ReadInit(init, dataset_dir));
   const std::string digest = ContentHash(bytes);
-  if (!init.digest.empty() && init.digest != digest) {
+  if (!init.digest().empty() && init.digest() != digest) {
     return InvalidFields(
-        {{"spec.init.digest", absl::StrCat("is '", init.digest, "', but '", init.checkpoint,
+        {{"spec.init.digest", absl::StrCat("is '", init.digest(), "', but '", init.checkpoint(),
                                            "' here is '", digest, "'")}});
   }
   const absl::StatusOr<checkpoint::TensorFile> file = checkpoint::DecodeSafetensors(bytes);
   if (!file.ok()) {
-    return error::CorruptFile(JoinPath(dataset_dir, init.checkpoint), file.status().message());
+    return error::CorruptFile(JoinPath(dataset_dir, init.checkpoint()), file.status().message());
   }
   Matcher matcher(init, *file);
   std::vector<size_t> taken;
@@ -184,12 +183,12 @@ absl::StatusOr<std::string> LoadInitialWeights(const run_dir::InitSpec& init,
     const std::string& name = executable.state()[i].name;
     const absl::StatusOr<std::vector<float>> values = checkpoint::ToFloats(file->tensors.at(name));
     if (!values.ok()) {
-      return InvalidFields({{kField, absl::StrCat("'", init.checkpoint, "': tensor '", name, "' ",
+      return InvalidFields({{kField, absl::StrCat("'", init.checkpoint(), "': tensor '", name, "' ",
                                                   values.status().message())}});
     }
     TY_RETURN_IF_ERROR(executable.WriteState(i, *values));
   }
-  LogInfo("initial weights", {{"checkpoint", init.checkpoint},
+  LogInfo("initial weights", {{"checkpoint", init.checkpoint()},
                               {"digest", digest},
                               {"tensors", absl::StrCat(taken.size())}});
   return digest;

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "trainyard/v1/spec.pb.h"
 #include "worker/engine/backend/backend.h"
-#include "worker/run_dir/training_spec.h"
 
 namespace trainyard::trainer {
 
@@ -15,7 +15,7 @@ namespace trainyard::trainer {
 // Returns the hash of the file. NOT_FOUND where it is not there; DATA_LOSS where it is damaged;
 // INVALID_ARGUMENT (INVALID_SPEC) where its hash is not init.digest, and, with what is missing,
 // what is unexpected and what has another shape, where it is of another model.
-absl::StatusOr<std::string> LoadInitialWeights(const run_dir::InitSpec& init,
+absl::StatusOr<std::string> LoadInitialWeights(const v1::InitSpec& init,
                                                const std::string& dataset_dir,
                                                engine::ModelState& executable);
 

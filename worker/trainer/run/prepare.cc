@@ -73,11 +73,11 @@ absl::StatusOr<Loaded> LoadAndCompile(const RunSetup& setup, int threads) {
 
 StepPlan PlanSteps(const RunSetup& setup, const data::Dataset& dataset) {
   return StepPlan({.dataset_size = dataset.size(),
-                   .global_batch = setup.spec.train.global_batch,
-                   .epochs = setup.spec.train.epochs,
-                   .steps = setup.spec.train.steps,
+                   .global_batch = setup.spec.train().global_batch(),
+                   .epochs = setup.spec.train().epochs(),
+                   .steps = setup.spec.train().steps(),
                    .replicas = setup.replicas,
-                   .seed = setup.spec.train.seed});
+                   .seed = setup.spec.train().seed()});
 }
 
 // Ranks that were started with different specs, models or data must not train together.
@@ -123,9 +123,9 @@ absl::StatusOr<PreparedRun> PrepareRun(const run_dir::RunDir& dir,
   const RunSetup& setup = run.setup;
   TY_ASSIGN_OR_RETURN(const ResumePoint resume, FindResumePoint(setup));
   run.threads = setup.mine().threads;
-  run.identity = {.seed = setup.spec.train.seed,
+  run.identity = {.seed = setup.spec.train().seed(),
                   .replicas = setup.replicas,
-                  .global_batch = setup.spec.train.global_batch,
+                  .global_batch = setup.spec.train().global_batch(),
                   .spec_json = assignment.spec_json,
                   .is_bitwise = setup.is_bitwise};
   Gang& gang = run.gang;

@@ -66,10 +66,10 @@ absl::StatusOr<RestoredState> InitialiseOrRestore(const ResumePoint& resume, con
                                                   engine::ModelState& state) {
   if (!resume.path.empty()) return RestoreState(resume.path, state);
   RestoredState restored;
-  TY_RETURN_IF_ERROR(engine::InitializeParameters(setup.spec.train.seed, state));
-  if (!setup.spec.init.checkpoint.empty()) {
+  TY_RETURN_IF_ERROR(engine::InitializeParameters(setup.spec.train().seed(), state));
+  if (!setup.spec.init().checkpoint().empty()) {
     TY_ASSIGN_OR_RETURN(restored.init_digest,
-                        LoadInitialWeights(setup.spec.init, setup.assignment.dataset_dir, state));
+                        LoadInitialWeights(setup.spec.init(), setup.assignment.dataset_dir, state));
   }
   return restored;
 }

@@ -7,6 +7,7 @@
 #include "worker/trainer/data_setup.h"
 #include "worker/trainer/model_setup.h"
 #include "worker/trainer/plan/memory.h"
+#include "worker/trainer/spec.h"
 
 namespace trainyard::trainer {
 
@@ -17,8 +18,8 @@ absl::StatusOr<RunSetup> ReadRunSetup(const run_dir::RunDir& dir,
   setup.run_dir = dir;
   setup.assignment = assignment;
   setup.rank = rank;
-  TY_ASSIGN_OR_RETURN(setup.spec, run_dir::ParseTrainingSpec(assignment.spec_json));
-  const int stages = setup.spec.stages.count;
+  TY_ASSIGN_OR_RETURN(setup.spec, ParseSpec(assignment.spec_json));
+  const int stages = setup.spec.stages().count();
   const int ranks = assignment.world_size;
   if (ranks % stages != 0) {
     return absl::InvalidArgumentError(
@@ -28,7 +29,7 @@ absl::StatusOr<RunSetup> ReadRunSetup(const run_dir::RunDir& dir,
                  .stages = stages,
                  .pipeline = rank / stages,
                  .pipelines = ranks / stages};
-  setup.replicas = ReplicaCount(setup.spec.train, setup.place.pipelines);
+  setup.replicas = ReplicaCount(setup.spec.train(), setup.place.pipelines);
   TY_RETURN_IF_ERROR(
       parallel::HostedReplicas(setup.replicas, setup.place.pipeline, setup.place.pipelines)
           .status());
@@ -36,7 +37,7 @@ absl::StatusOr<RunSetup> ReadRunSetup(const run_dir::RunDir& dir,
   setup.memory_bytes = MemoryOfRank(assignment, rank);
   const bool is_one_host = static_cast<int>(assignment.ranks.size()) == ranks;
   setup.shares_memory = may_share_memory && is_one_host && ranks > 1;
-  setup.is_bitwise = setup.spec.train.is_bitwise;
+  setup.is_bitwise = IsBitwise(setup.spec);
   return setup;
 }
 

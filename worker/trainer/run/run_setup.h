@@ -5,10 +5,10 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "trainyard/v1/spec.pb.h"
 #include "worker/data/dataset.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/paths.h"
-#include "worker/run_dir/training_spec.h"
 
 namespace trainyard::trainer {
 
@@ -27,7 +27,7 @@ struct RunSetup {
   run_dir::RunDir run_dir{""};
   run_dir::Assignment assignment;
   int rank = 0;
-  run_dir::TrainingSpec spec;
+  v1::JobSpec spec;
   data::DatasetOptions dataset_options;
   GridPlace place;
   int replicas = 1;

@@ -118,8 +118,8 @@ absl::StatusOr<StepExchange> ConnectExchange(const RunSetup& setup,
   StepExchange made;
   // A device updates all its parameters in one launch, which is faster than updating parts of them
   // and receiving the others' parts. So it does that only where the spec asks for it.
-  made.updates_ranges =
-      executable.range_update() != nullptr && (!is_on_device || setup.spec.memory.shard_optimizer);
+  made.updates_ranges = executable.range_update() != nullptr &&
+                        (!is_on_device || setup.spec.memory().shard_optimizer());
   Connector connector(setup, hosting, strategy, lines, made.updates_ranges);
   if (is_on_device) {
     TY_ASSIGN_OR_RETURN(made.exchange, connector.OverDevices());

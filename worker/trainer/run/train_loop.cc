@@ -12,6 +12,7 @@
 #include "common/base/errors.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/spec/interval.h"
 #include "worker/parallel/collective.h"
 #include "worker/trainer/model_setup.h"
 #include "worker/trainer/run/agreement.h"
@@ -38,7 +39,7 @@ TrainLoop::TrainLoop(PreparedRun run, Reporter& reporter, const Signals& signals
                 .hosting = run_.hosting.ranges,
                 .reason = run_.hosting.reason,
                 .room = run_.hosting.room}),
-      test_split_(run_.setup.spec.data.dataset, run_.setup.dataset_options),
+      test_split_(run_.setup.spec.data().dataset(), run_.setup.dataset_options),
       step_(run_.first_step),
       gathered_step_(run_.first_step),
       ballots_(static_cast<size_t>(run_.setup.world_size())),
@@ -185,14 +186,14 @@ absl::Status TrainLoop::UpdateBlock(const parallel::Bucket& block) {
 
 Votes TrainLoop::CastVotes() {
   const absl::Duration now = clock_.Uptime();
-  const auto has_passed = [&](const run_dir::IntervalSpec& every, absl::Duration since) {
+  const auto has_passed = [&](const v1::Interval& every, absl::Duration since) {
     // By the clock of rank 0 alone.
-    return run_.setup.rank == 0 && every.time > absl::ZeroDuration() && now - since >= every.time;
+    return run_.setup.rank == 0 && every.has_time() && now - since >= spec::FromProto(every.time());
   };
   return {.stop = control_.stop_requested(),
           .checkpoint = control_.CheckpointRequested() ||
-                        has_passed(run_.setup.spec.checkpoint_every, checkpoint_uptime_),
-          .evaluate = has_passed(run_.setup.spec.evaluate_every, evaluation_uptime_)};
+                        has_passed(run_.setup.spec.checkpoint().every(), checkpoint_uptime_),
+          .evaluate = has_passed(run_.setup.spec.evaluate().every(), evaluation_uptime_)};
 }
 
 absl::Status TrainLoop::FinishUpdates(size_t left) {
@@ -228,7 +229,7 @@ absl::Status TrainLoop::ReportStep(const Unfinished& update, const engine::StepM
 }
 
 absl::Status TrainLoop::LossError(double loss) const {
-  const auto rule = MakeOptimizer(run_.setup.spec.optimizer).rule;
+  const auto rule = MakeOptimizer(run_.setup.spec.optimizer()).rule;
   return error::LossNotFinite(loss, reported_.step,
                               absl::StrCat("optimizer.", engine::RuleName(rule), ".lr"),
                               reported_.lr);

@@ -1,7 +1,9 @@
 // The whole daemon against a server in this process, with the real supervisor and shell scripts as
 // ranks.
 #include "worker/agent/agent.h"
+#include "common/base/processes.h"
 #include "tests/testing/paths.h"
+#include "tests/testing/process.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/wait.h"
 
@@ -11,7 +13,6 @@
 #include "common/base/check.h"
 #include "common/base/files.h"
 #include "common/base/hash.h"
-#include "common/base/processes.h"
 #include "common/rpc/channel.h"
 #include "fake_agent_service.h"
 #include "gmock/gmock.h"
@@ -268,7 +269,7 @@ TEST_F(AgentTest, ADeadSupervisorIsAFailureOnceItsRanksAreGone) {
   EXPECT_EQ(Last().outcome().failure().failure_class(), v1::FAILURE_CLASS_TRANSIENT);
   EXPECT_EQ(Last().outcome().failure().reason(), "SUPERVISOR_DIED");
   for (const auto& rank : record->ranks) {
-    EXPECT_FALSE(IsProcessAlive(rank.pid, rank.start_ticks));
+    EXPECT_FALSE(testing::IsProcessAlive(rank.pid, rank.start_ticks));
   }
 }
 

@@ -1,5 +1,6 @@
 // What is refused before it trains, what is advised, and that it then trains the same.
 #include "worker/trainer/plan/memory.h"
+#include "worker/trainer/spec.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,10 +24,10 @@ using ::testing::Not;
 constexpr int64_t kMiB = 1 << 20;
 constexpr char kConvnet[] = R"({"convnet": {"channels": [16, 24]}})";
 constexpr char kResnet[] =
-    R"({"resnet": {"depth": 20, "stem": "cifar", "input": [1, 28, 28], "classes": 10}})";
+    R"({"resnet": {"depth": 20, "stem": "STEM_CIFAR", "input": [1, 28, 28], "classes": 10}})";
 
-run_dir::TrainingSpec Spec(const JobText& job) {
-  auto spec = run_dir::ParseTrainingSpec(job.Spec());
+v1::JobSpec Spec(const JobText& job) {
+  auto spec = ParseSpec(job.Spec());
   EXPECT_TRUE(spec.ok()) << spec.status();
   return *std::move(spec);
 }
@@ -200,7 +201,7 @@ TEST(ReplicasAtOnce, AreThoseThatTheRankHostsWhereNothingKeepsThemApart) {
   EXPECT_EQ(at_once(Replicas(4), 1), 4);
   EXPECT_EQ(at_once(Replicas(4), 2), 2);
   EXPECT_EQ(at_once(Replicas(4), 4), 1);
-  EXPECT_EQ(at_once(Replicas(4, R"(, "reproducibility": "bitwise")"), 1), 1);
+  EXPECT_EQ(at_once(Replicas(4, R"(, "reproducibility": "REPRODUCIBILITY_BITWISE")"), 1), 1);
   EXPECT_EQ(at_once(Replicas(4, R"(, "sync_batch_norm": true)"), 1), 1);
   JobText parted = Replicas(4);
   parted.more = R"(, "memory": {"microbatch": 8})";
@@ -211,7 +212,7 @@ TEST(ReplicasAtOnce, AreThoseThatTheRankHostsWhereNothingKeepsThemApart) {
 }
 
 TEST(ReplicasAtOnce, AreFewerWhereMemoryIsShort) {
-  const run_dir::TrainingSpec spec = Spec(Replicas(4));
+  const v1::JobSpec spec = Spec(Replicas(4));
   const auto needs = [&spec](int at_once) {
     return PlanRank(spec, {.replicas_at_once = at_once})->memory.total();
   };
@@ -254,7 +255,8 @@ TEST(TrainMemory, ReplicasAtOnceGiveTheLossOfReplicasByThemselves) {
 
 TEST(TrainMemory, RecomputationTrainsTheSameBits) {
   JobText job;
-  job.model = R"({"resnet": {"depth": 20, "stem": "cifar", "input": [1, 28, 28], "classes": 10}})";
+  job.model =
+      R"({"resnet": {"depth": 20, "stem": "STEM_CIFAR", "input": [1, 28, 28], "classes": 10}})";
   job.train = R"({"steps": 3, "global_batch": 8, "seed": 5})";
   GangTrainer kept(job, 1, "cpu");
   ASSERT_EQ(kept.Run()[0].outcome, Outcome::kSucceeded);

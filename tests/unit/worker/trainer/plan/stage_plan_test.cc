@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/spec/defaults.h"
 #include "nlohmann/json.hpp"
 #include "tests/unit/worker/trainer/gang_trainer.h"
 #include "worker/trainer/report/plan_report.h"
@@ -15,15 +16,15 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-run_dir::TrainingSpec Convnet(int stages) {
-  run_dir::TrainingSpec spec;
-  spec.model.kind = run_dir::ModelSpec::Kind::kConvnet;
-  spec.model.input = {1, 28, 28};
-  spec.train.global_batch = 64;
-  spec.train.epochs = 1;
-  spec.train.replicas = 1;
-  spec.devices = stages;
-  spec.stages.count = stages;
+v1::JobSpec Convnet(int stages) {
+  v1::JobSpec spec;
+  spec.mutable_model()->mutable_convnet();
+  spec.mutable_train()->set_epochs(1);
+  spec.mutable_train()->set_replicas(1);
+  spec.mutable_optimizer()->mutable_sgd()->set_lr(0.1);
+  spec.mutable_devices()->set_count(stages);
+  spec.mutable_stages()->set_count(stages);
+  spec::FillDefaults(spec);
   return spec;
 }
 
@@ -48,7 +49,7 @@ TEST(StagePlans, ChooseCutsThatShareTheWork) {
 }
 
 TEST(StagePlans, GiveAFastDeviceMoreLayers) {
-  run_dir::TrainingSpec spec = Convnet(2);
+  v1::JobSpec spec = Convnet(2);
   StagePlanOptions options = Machine();
   options.speeds = {100, 1};
   const auto plan = PlanStages(spec, options);
@@ -58,9 +59,9 @@ TEST(StagePlans, GiveAFastDeviceMoreLayers) {
 }
 
 TEST(StagePlans, PredictTheStepFromTheStages) {
-  run_dir::TrainingSpec spec = Convnet(2);
-  spec.stages.cuts = {"conv2"};
-  spec.stages.schedule = run_dir::StagesSpec::Schedule::kSequential;
+  v1::JobSpec spec = Convnet(2);
+  spec.mutable_stages()->add_cuts("conv2");
+  spec.mutable_stages()->set_schedule(v1::PIPELINE_SCHEDULE_SEQUENTIAL);
   const auto plan = PlanStages(spec, Machine());
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_FALSE(plan->is_chosen);
@@ -74,9 +75,9 @@ TEST(StagePlans, PredictTheStepFromTheStages) {
 }
 
 TEST(StagePlans, ABatchNormedMicrobatchIsAReplica) {
-  run_dir::TrainingSpec spec = Convnet(2);
-  spec.model.batch_norm = true;
-  spec.train.replicas = 4;
+  v1::JobSpec spec = Convnet(2);
+  spec.mutable_model()->mutable_convnet()->set_batch_norm(true);
+  spec.mutable_train()->set_replicas(4);
   const auto plan = PlanStages(spec, Machine());
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->microbatches, 4);
@@ -91,16 +92,16 @@ TEST(StagePlans, CutWhereTheMemoryOfADeviceAllows) {
   const auto tight = PlanStages(Convnet(2), options);
   EXPECT_EQ(tight.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(tight.status().message(), HasSubstr("no cuts into 2 stages let each fit into"));
-  run_dir::TrainingSpec spec = Convnet(2);
-  spec.stages.cuts = {"conv2"};
+  v1::JobSpec spec = Convnet(2);
+  spec.mutable_stages()->add_cuts("conv2");
   const auto told = PlanStages(spec, options);
   EXPECT_EQ(told.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(told.status().message(), HasSubstr("stage 0: the step needs"));
 }
 
 TEST(StagePlans, SayWhichCutsAreImpossible) {
-  run_dir::TrainingSpec spec = Convnet(2);
-  spec.stages.cuts = {"conv9"};
+  v1::JobSpec spec = Convnet(2);
+  spec.mutable_stages()->add_cuts("conv9");
   EXPECT_THAT(PlanStages(spec, Machine()).status().message(), HasSubstr("no layer 'conv9'"));
   EXPECT_THAT(PlanStages(Convnet(40), Machine()).status().message(),
               HasSubstr("this model can be cut in 7 places; expected at least 39"));

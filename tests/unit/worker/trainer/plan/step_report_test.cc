@@ -14,6 +14,7 @@
 #include "worker/trainer/report/plan_report.h"
 #include "worker/trainer/report/plan_text.h"
 #include "worker/trainer/report/quantity_text.h"
+#include "worker/trainer/spec.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -31,7 +32,7 @@ JobText Small() {
 }
 
 StepReport Report(const JobText& job, const PlanOptions& options) {
-  const auto spec = run_dir::ParseTrainingSpec(job.Spec());
+  const auto spec = ParseSpec(job.Spec());
   auto report = MakeStepReport(*spec, options);
   EXPECT_TRUE(report.ok()) << report.status();
   return report.ok() ? *std::move(report) : StepReport();

@@ -1,4 +1,5 @@
 // Whole trainings in bf16: they learn what those in f32 learn, and resume exactly.
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/unit/worker/engine/bf16_testing.h"
@@ -31,9 +32,10 @@ class Bf16Training : public ::testing::TestWithParam<Case> {
     JobText job;
     job.model = GetParam().model;
     job.data = R"({"dataset": "glyphs", "train_size": 4000, "test_size": 2000})";
-    job.train = absl::StrCat(R"({"epochs": )", GetParam().epochs,
-                             R"(, "global_batch": 32, "replicas": 1, "seed": 5, "precision": ")",
-                             precision, R"("})");
+    job.train =
+        absl::StrCat(R"({"epochs": )", GetParam().epochs,
+                     R"(, "global_batch": 32, "replicas": 1, "seed": 5, "precision": "PRECISION_)",
+                     absl::AsciiStrToUpper(precision), R"("})");
     job.optimizer = R"({"adamw": {"lr": 0.003}})";
     job.more = R"(, "schedule": {"cosine": {}})";
     GangTrainer trainer(job, 1, "cpu");
@@ -53,7 +55,8 @@ TEST_P(Bf16Training, ResumesBitForBit) {
   constexpr int64_t kSteps = 8;
   JobText job;
   job.model = GetParam().model;
-  job.train = R"({"epochs": 2, "global_batch": 16, "replicas": 3, "seed": 5, "precision": "bf16"})";
+  job.train =
+      R"({"epochs": 2, "global_batch": 16, "replicas": 3, "seed": 5, "precision": "PRECISION_BF16"})";
   GangTrainer whole(job, 2, "cpu"), resumed(job, 2, "cpu");
   EXPECT_EQ(whole.Run()[0].outcome, Outcome::kSucceeded);
   resumed.assignment().resume_from = checkpoint::CheckpointPath(whole.dir().CheckpointsDir(), 4);

@@ -9,9 +9,9 @@
 #include "tests/unit/worker/trainer/train_testing.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/run_dir/records.h"
+#include "worker/trainer/report/verify_report.h"
 #include "worker/trainer/run/state_file.h"
 #include "worker/trainer/run/training_state.h"
-#include "worker/trainer/report/verify_report.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 // 50 samples in batches of 16: 2, 2, 2, ... rows a replica of seven, and in the last batch one for
 // two of them and none for the others.
 constexpr char kTrain[] = R"({"steps": 8, "global_batch": 16, "replicas": 7, "seed": 5,
-                              "reproducibility": "bitwise"})";
+                              "reproducibility": "REPRODUCIBILITY_BITWISE"})";
 
 struct BitwiseCase {
   const char* name;
@@ -176,7 +176,7 @@ class FastClock : public Clock {
 TEST(Bitwise, ReplicasMoveToTheFasterRankWithinTheRunAndTheBytesStay) {
   JobText job = JobOf(kCases[0]);
   job.train = R"({"steps": 30, "global_batch": 16, "replicas": 7, "seed": 5,
-                  "reproducibility": "bitwise"})";
+                  "reproducibility": "REPRODUCIBILITY_BITWISE"})";
   for (const char* backend : {"cpu", "reference"}) {  // over shared memory, and over the wire
     GangTrainer alone(job, 1, backend);
     ExpectSuccess(alone.Run(), 30);

@@ -10,8 +10,9 @@
 #include "gtest/gtest.h"
 #include "tests/unit/worker/trainer/gang_trainer.h"
 #include "worker/checkpoint/checkpoint.h"
-#include "worker/trainer/run/initial_weights.h"
 #include "worker/trainer/model_setup.h"
+#include "worker/trainer/run/initial_weights.h"
+#include "worker/trainer/spec.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -23,6 +24,21 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr int64_t kSteps = 8;
+// Fields of spec.init, those that tests differ in.
+struct InitFields {
+  std::string checkpoint = "weights/a.safetensors";
+  std::vector<std::string> skip = {};
+  std::string digest = {};
+
+  v1::InitSpec Spec() const {
+    v1::InitSpec spec;
+    spec.set_checkpoint(checkpoint);
+    for (const std::string& prefix : skip) spec.add_skip(prefix);
+    if (!digest.empty()) spec.set_digest(digest);
+    return spec;
+  }
+};
+
 constexpr char kInit[] = R"(, "init": {"checkpoint": "weights/a.safetensors"})";
 
 void ExpectSuccess(const std::vector<run_dir::RankResult>& results) {
@@ -142,7 +158,7 @@ std::string Resnet20() {
 TEST(InlineLayers, Resnet20SpelledOutTrainsToTheSameBytes) {
   JobText built_in;
   built_in.model =
-      R"({"resnet": {"depth": 20, "stem": "cifar", "classes": 10, "input": [1, 28, 28]}})";
+      R"({"resnet": {"depth": 20, "stem": "STEM_CIFAR", "classes": 10, "input": [1, 28, 28]}})";
   GangTrainer start(built_in, 1, "cpu");
   ExpectSuccess(start.Run());
   const Weights weights(start.CheckpointBytes(kSteps, "model.safetensors"));
@@ -160,11 +176,10 @@ TEST(InlineLayers, Resnet20SpelledOutTrainsToTheSameBytes) {
 TEST(Init, ARunStartsWithTheWeightsAndStatisticsOfTheFile) {
   const std::string bytes = TrainedConvnet();
   const Weights weights(bytes);
-  const auto spec = run_dir::ParseTrainingSpec(Convnet().Spec());
+  const auto spec = ParseSpec(Convnet().Spec());
   auto model = CompileModel(*spec, {.backend = "reference"});
   ASSERT_TRUE(model.ok()) << model.status();
-  const auto digest = LoadInitialWeights({.checkpoint = "weights/a.safetensors"}, weights.path(),
-                                         *model->executable);
+  const auto digest = LoadInitialWeights(InitFields().Spec(), weights.path(), *model->executable);
   ASSERT_TRUE(digest.ok()) << digest.status();
   EXPECT_EQ(*digest, ContentHash(bytes));
   const auto file = checkpoint::DecodeSafetensors(bytes);
@@ -215,13 +230,12 @@ TEST(Init, ARunThatResumesReadsTheFileNoMore) {
 }
 
 // What a load of `file` into the convnet says.
-absl::Status Loaded(const checkpoint::TensorFile& file, run_dir::InitSpec init = {}) {
+absl::Status Loaded(const checkpoint::TensorFile& file, const InitFields& init = {}) {
   const Weights weights(file);
-  if (init.checkpoint.empty()) init.checkpoint = "weights/a.safetensors";
-  const auto spec = run_dir::ParseTrainingSpec(Convnet().Spec());
+  const auto spec = ParseSpec(Convnet().Spec());
   auto model = CompileModel(*spec, {.backend = "reference"});
   TY_CHECK_OK(model.status());
-  return LoadInitialWeights(init, weights.path(), *model->executable).status();
+  return LoadInitialWeights(init.Spec(), weights.path(), *model->executable).status();
 }
 
 std::vector<std::string> Violations(const absl::Status& status) {
@@ -303,20 +317,19 @@ TEST_F(InitFileTest, FilesThatCannotBeReadAreNamed) {
             absl::StatusCode::kNotFound);
   EXPECT_THAT(Violations(Loaded(file_, {.checkpoint = "../a.safetensors"})),
               ElementsAre(HasSubstr("leads out of the folder of data sets")));
-  const auto spec = run_dir::ParseTrainingSpec(Convnet().Spec());
+  const auto spec = ParseSpec(Convnet().Spec());
   auto model = CompileModel(*spec, {.backend = "reference"});
   const auto load = [&](const std::string& bytes) {
     const Weights weights(bytes);
-    return LoadInitialWeights({.checkpoint = "weights/a.safetensors"}, weights.path(),
-                              *model->executable)
-        .status();
+    return LoadInitialWeights(InitFields().Spec(), weights.path(), *model->executable).status();
   };
   EXPECT_THAT(Violations(load("PK\x03\x04 and so on")),
               ElementsAre(HasSubstr("is a file of torch.save; expected safetensors")));
   EXPECT_EQ(load("no safetensors at all").code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(
-      std::string(
-          LoadInitialWeights({.checkpoint = "a"}, "", *model->executable).status().message()),
+      std::string(LoadInitialWeights(InitFields{.checkpoint = "a"}.Spec(), "", *model->executable)
+                      .status()
+                      .message()),
       HasSubstr("start it with --dataset_dir DIR"));
 }
 

@@ -3,8 +3,8 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/temp_dir.h"
 #include "tests/testing/manual_clock.h"
+#include "tests/testing/temp_dir.h"
 #include "worker/run_dir/metrics.h"
 
 namespace trainyard::trainer {

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "common/base/files.h"
+#include "common/spec/defaults.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/paths.h"
@@ -13,6 +14,7 @@
 #include "worker/trainer/model_setup.h"
 #include "worker/trainer/report/plan_report.h"
 #include "worker/trainer/run/training_state.h"
+#include "worker/trainer/spec.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -20,7 +22,7 @@ namespace {
 using ::testing::HasSubstr;
 
 CompiledModel Compile(const JobText& job) {
-  const auto spec = run_dir::ParseTrainingSpec(job.Spec());
+  const auto spec = ParseSpec(job.Spec());
   auto model = CompileModel(*spec, {.backend = "reference"});
   EXPECT_TRUE(model.ok()) << model.status();
   return *std::move(model);
@@ -124,13 +126,20 @@ TEST(TrainingState, TheModelDigestTellsArchitecturesApart) {
   EXPECT_NE(digest, ModelDigest(*Compile(other).executable));
 }
 
+v1::JobSpec SgdSpec(double lr) {
+  v1::JobSpec spec;
+  spec.mutable_train()->set_epochs(3);
+  spec.mutable_optimizer()->mutable_sgd()->set_lr(lr);
+  spec::FillDefaults(spec);
+  return spec;
+}
+
 TEST(ModelSetup, EpochsOfTheScheduleBecomeSteps) {
-  run_dir::TrainingSpec spec;
-  spec.optimizer.lr = 0.4;
-  spec.schedule = {.shape = run_dir::ScheduleSpec::Shape::kStep,
-                   .warmup_epochs = 0.5,
-                   .milestones = {1, 2.25},
-                   .gamma = 0.2};
+  v1::JobSpec spec = SgdSpec(0.4);
+  spec.mutable_schedule()->set_warmup_epochs(0.5);
+  spec.mutable_schedule()->mutable_step()->add_milestones(1);
+  spec.mutable_schedule()->mutable_step()->add_milestones(2.25);
+  spec.mutable_schedule()->mutable_step()->set_gamma(0.2);
   const engine::Schedule schedule = MakeSchedule(spec, 100, 300);
   EXPECT_EQ(schedule.warmup_steps, 50);
   EXPECT_EQ(schedule.milestones, (std::vector<int64_t>{100, 225}));
@@ -139,14 +148,12 @@ TEST(ModelSetup, EpochsOfTheScheduleBecomeSteps) {
 }
 
 TEST(ModelSetup, PolynomialAndLinearScaling) {
-  run_dir::TrainingSpec spec;
-  spec.train.global_batch = 512;
-  spec.optimizer.lr = 0.1;
-  spec.optimizer.lr_base_batch = 256;
-  spec.schedule = {.shape = run_dir::ScheduleSpec::Shape::kPolynomial,
-                   .warmup_epochs = 1,
-                   .final_lr = 0.01,
-                   .power = 2};
+  v1::JobSpec spec = SgdSpec(0.1);
+  spec.mutable_train()->set_global_batch(512);
+  spec.mutable_optimizer()->set_lr_base_batch(256);
+  spec.mutable_schedule()->set_warmup_epochs(1);
+  spec.mutable_schedule()->mutable_polynomial()->set_final_lr(0.01);
+  spec.mutable_schedule()->mutable_polynomial()->set_power(2);
   const engine::Schedule schedule = MakeSchedule(spec, 100, 300);
   EXPECT_DOUBLE_EQ(engine::LearningRate(schedule, 0), 0.2 / 100);
   EXPECT_DOUBLE_EQ(engine::LearningRate(schedule, 100), 0.2);
@@ -154,29 +161,69 @@ TEST(ModelSetup, PolynomialAndLinearScaling) {
   EXPECT_DOUBLE_EQ(engine::LearningRate(schedule, 300), 0.02);
 }
 
-TEST(ModelSetup, EveryFieldOfTheOptimizerReachesTheEngine) {
-  const engine::OptimizerSpec made = MakeOptimizer({.rule = run_dir::OptimizerSpec::Rule::kLamb,
-                                                    .momentum = 0.1,
-                                                    .nesterov = true,
-                                                    .weight_decay = 0.2,
-                                                    .beta1 = 0.3,
-                                                    .beta2 = 0.4,
-                                                    .eps = 0.5,
-                                                    .trust_coefficient = 0.6,
-                                                    .decay_bias_and_norm = false,
-                                                    .clip_norm = 0.7,
-                                                    .ema_decay = 0.8});
-  EXPECT_EQ(made.rule, engine::OptimizerSpec::Rule::kLamb);
+// Every field of every rule differs from its default, so that one which is forgotten is seen.
+TEST(ModelSetup, EveryFieldOfEachOptimizerReachesTheEngine) {
+  using Rule = engine::OptimizerSpec::Rule;
+  v1::OptimizerSpec spec;
+  spec.set_clip_norm(0.7);
+  spec.set_ema_decay(0.8);
+  v1::SgdOptimizer& sgd = *spec.mutable_sgd();
+  sgd.set_momentum(0.1);
+  sgd.set_nesterov(true);
+  sgd.set_weight_decay(0.2);
+  sgd.set_decay_bias_and_norm(false);
+  engine::OptimizerSpec made = MakeOptimizer(spec);
+  EXPECT_EQ(made.rule, Rule::kSgd);
   EXPECT_EQ(made.momentum, 0.1);
   EXPECT_TRUE(made.nesterov);
   EXPECT_EQ(made.weight_decay, 0.2);
-  EXPECT_EQ(made.beta1, 0.3);
-  EXPECT_EQ(made.beta2, 0.4);
-  EXPECT_EQ(made.eps, 0.5);
-  EXPECT_EQ(made.trust_coefficient, 0.6);
   EXPECT_FALSE(made.decay_bias_and_norm);
   EXPECT_EQ(made.clip_norm, 0.7);
   EXPECT_EQ(made.ema_decay, 0.8);
+
+  v1::AdamWOptimizer& adamw = *spec.mutable_adamw();
+  adamw.add_betas(0.3);
+  adamw.add_betas(0.4);
+  adamw.set_eps(0.5);
+  adamw.set_weight_decay(0.2);
+  adamw.set_decay_bias_and_norm(false);
+  made = MakeOptimizer(spec);
+  EXPECT_EQ(made.rule, Rule::kAdamW);
+  EXPECT_EQ(made.beta1, 0.3);
+  EXPECT_EQ(made.beta2, 0.4);
+  EXPECT_EQ(made.eps, 0.5);
+  EXPECT_EQ(made.weight_decay, 0.2);
+  EXPECT_FALSE(made.decay_bias_and_norm);
+
+  v1::LarsOptimizer& lars = *spec.mutable_lars();
+  lars.set_momentum(0.1);
+  lars.set_nesterov(true);
+  lars.set_weight_decay(0.2);
+  lars.set_trust_coefficient(0.6);
+  lars.set_eps(0.5);
+  lars.set_decay_bias_and_norm(true);
+  made = MakeOptimizer(spec);
+  EXPECT_EQ(made.rule, Rule::kLars);
+  EXPECT_EQ(made.momentum, 0.1);
+  EXPECT_TRUE(made.nesterov);
+  EXPECT_EQ(made.weight_decay, 0.2);
+  EXPECT_EQ(made.trust_coefficient, 0.6);
+  EXPECT_EQ(made.eps, 0.5);
+  EXPECT_TRUE(made.decay_bias_and_norm);
+
+  v1::LambOptimizer& lamb = *spec.mutable_lamb();
+  lamb.add_betas(0.3);
+  lamb.add_betas(0.4);
+  lamb.set_eps(0.5);
+  lamb.set_weight_decay(0.2);
+  lamb.set_decay_bias_and_norm(true);
+  made = MakeOptimizer(spec);
+  EXPECT_EQ(made.rule, Rule::kLamb);
+  EXPECT_EQ(made.beta1, 0.3);
+  EXPECT_EQ(made.beta2, 0.4);
+  EXPECT_EQ(made.eps, 0.5);
+  EXPECT_EQ(made.weight_decay, 0.2);
+  EXPECT_TRUE(made.decay_bias_and_norm);
 }
 
 TEST(ModelSetup, ABatchThatIsComputedAtOnceNeedsMoreRowsThanReplicas) {

@@ -5,8 +5,8 @@
 #include "absl/strings/str_split.h"
 #include "common/base/check.h"
 #include "gtest/gtest.h"
-#include "tests/testing/temp_dir.h"
 #include "tests/testing/manual_clock.h"
+#include "tests/testing/temp_dir.h"
 #include "worker/run_dir/metrics.h"
 
 namespace trainyard::trainer {

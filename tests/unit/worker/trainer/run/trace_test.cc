@@ -6,8 +6,8 @@
 #include "common/base/check.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "tests/testing/temp_dir.h"
 #include "tests/testing/manual_clock.h"
+#include "tests/testing/temp_dir.h"
 
 namespace trainyard::trainer {
 namespace {

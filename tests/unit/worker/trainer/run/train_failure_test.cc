@@ -1,4 +1,5 @@
 // Trainings that fail: the first error says what to do about it.
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -131,7 +132,8 @@ TEST(TrainFailure, ABadSpecTellsAllViolations) {
 TEST(TrainFailure, APrecisionOfGpusIsRefusedByTheCpu) {
   for (const char* precision : {"tf32", "f16"}) {
     JobText job;
-    job.train = absl::StrCat(R"({"epochs": 1, "precision": ")", precision, R"("})");
+    job.train = absl::StrCat(R"({"epochs": 1, "precision": "PRECISION_)",
+                             absl::AsciiStrToUpper(precision), R"("})");
     const run_dir::RankResult result = Fail(job, "cpu");
     EXPECT_EQ(result.outcome, run_dir::Outcome::kUserError);
     EXPECT_THAT(result.message, HasSubstr(absl::StrCat("precision ", precision, " needs a GPU")));

@@ -124,7 +124,8 @@ class ImagesJob {
     for (int i = 0; i < 5; ++i) Write(absl::StrCat("pets/val/dog/", i, ".jpg"), Image(i, i == 3));
     job.model = R"({"convnet": {"channels": [4, 6], "input": [3, 16, 16], "classes": 2}})";
     job.train = R"({"epochs": 2, "global_batch": 6, "replicas": 3, "seed": 5})";
-    job.data = R"({"dataset": "images", "path": "pets", "image_size": 16, "on_corrupt": "skip",
+    job.data =
+        R"({"dataset": "images", "path": "pets", "image_size": 16, "on_corrupt": "ON_CORRUPT_SKIP",
                    "augment": {"random_resized_crop": {}, "flip": true}})";
   }
 
@@ -166,7 +167,7 @@ TEST(TrainImages, SkippedSamplesAreCountedAndDoNotDependOnTheRanks) {
 TEST(TrainImages, ACorruptSampleFailsTheJobUnlessItIsToBeSkipped) {
   ImagesJob images;
   images.job.data = R"({"dataset": "images", "path": "pets", "image_size": 16,
-                        "normalize": "unit"})";
+                        "normalize": "NORMALIZE_UNIT"})";
   GangTrainer trainer(images.job, 1);
   trainer.assignment().dataset_dir = images.path();
   const run_dir::RankResult result = trainer.Run()[0];

@@ -37,7 +37,7 @@ TEST_P(ResumeTest, AResumedRunEqualsTheUndisturbedOneBitForBit) {
 // The one small model with dropout: its masks follow from seed, step and sample.
 TEST(Train, ARunWithDropoutResumesBitForBit) {
   JobText job;
-  job.model = R"({"googlenet": {"stem": "cifar", "input": [1, 28, 28], "classes": 10}})";
+  job.model = R"({"googlenet": {"stem": "STEM_CIFAR", "input": [1, 28, 28], "classes": 10}})";
   job.data = R"({"dataset": "glyphs", "train_size": 12, "test_size": 4})";
   job.train = R"({"steps": 3, "global_batch": 4, "replicas": 2, "seed": 5})";
   job.more = R"(, "checkpoint": {"every": {"steps": 2}}, "evaluate": {"every": {"steps": 9}})";
