@@ -14,7 +14,7 @@
 #include "common/base/version.h"
 #include "worker/parallel/collective.h"
 #include "worker/run_dir/assignment.h"
-#include "worker/trainer/model_setup.h"
+#include "worker/trainer/plan/model_setup.h"
 #include "worker/trainer/run/prepare.h"
 #include "worker/trainer/run/reporter.h"
 #include "worker/trainer/run/train_loop.h"

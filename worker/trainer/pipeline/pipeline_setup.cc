@@ -11,7 +11,7 @@
 #include "worker/engine/make_backend.h"
 #include "worker/parallel/replicas.h"
 #include "worker/trainer/plan/stage_plan.h"
-#include "worker/trainer/spec.h"
+#include "worker/trainer/plan/spec.h"
 
 namespace trainyard::trainer {
 namespace {

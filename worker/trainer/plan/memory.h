@@ -8,7 +8,7 @@
 #include "trainyard/v1/spec.pb.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/run_dir/assignment.h"
-#include "worker/trainer/model_setup.h"
+#include "worker/trainer/plan/model_setup.h"
 
 namespace trainyard::trainer {
 

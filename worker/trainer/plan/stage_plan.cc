@@ -15,7 +15,7 @@
 #include "worker/engine/make_backend.h"
 #include "worker/parallel/partition.h"
 #include "worker/parallel/replicas.h"
-#include "worker/trainer/model_setup.h"
+#include "worker/trainer/plan/model_setup.h"
 #include "worker/trainer/plan/roofline.h"
 
 namespace trainyard::trainer {

@@ -10,7 +10,7 @@
 #include "worker/trainer/plan/stage_plan.h"
 #include "worker/trainer/report/pipeline_text.h"
 #include "worker/trainer/report/plan_text.h"
-#include "worker/trainer/spec.h"
+#include "worker/trainer/plan/spec.h"
 
 namespace trainyard::trainer {
 namespace {

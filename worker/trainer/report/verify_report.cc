@@ -17,12 +17,12 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/engine/make_backend.h"
-#include "worker/trainer/data_setup.h"
-#include "worker/trainer/model_setup.h"
+#include "worker/trainer/plan/data_setup.h"
+#include "worker/trainer/plan/model_setup.h"
 #include "worker/trainer/run/evaluation.h"
 #include "worker/trainer/run/state_file.h"
 #include "worker/trainer/run/training_state.h"
-#include "worker/trainer/spec.h"
+#include "worker/trainer/plan/spec.h"
 
 namespace trainyard::trainer {
 namespace {

@@ -12,7 +12,7 @@
 #include "worker/parallel/replicas.h"
 #include "worker/trainer/plan/memory.h"
 #include "worker/trainer/run/row_form.h"
-#include "worker/trainer/spec.h"
+#include "worker/trainer/plan/spec.h"
 
 namespace trainyard::trainer {
 namespace {

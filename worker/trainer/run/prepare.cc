@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
-#include "worker/trainer/model_setup.h"
+#include "worker/trainer/plan/model_setup.h"
 #include "worker/trainer/run/agreement.h"
 #include "worker/trainer/run/resume_point.h"
 #include "worker/trainer/run/row_form.h"

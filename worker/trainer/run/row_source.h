@@ -12,8 +12,8 @@
 #include "worker/data/prefetch.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/parallel/replicas.h"
-#include "worker/trainer/data_setup.h"
-#include "worker/trainer/model_setup.h"
+#include "worker/trainer/plan/data_setup.h"
+#include "worker/trainer/plan/model_setup.h"
 #include "worker/trainer/plan/step_plan.h"
 
 namespace trainyard::trainer {

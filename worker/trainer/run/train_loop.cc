@@ -14,7 +14,7 @@
 #include "common/base/status_macros.h"
 #include "common/spec/interval.h"
 #include "worker/parallel/collective.h"
-#include "worker/trainer/model_setup.h"
+#include "worker/trainer/plan/model_setup.h"
 #include "worker/trainer/run/agreement.h"
 #include "worker/trainer/run/evaluation.h"
 

@@ -14,7 +14,7 @@
 #include "worker/trainer/report/plan_report.h"
 #include "worker/trainer/report/plan_text.h"
 #include "worker/trainer/report/quantity_text.h"
-#include "worker/trainer/spec.h"
+#include "worker/trainer/plan/spec.h"
 
 namespace trainyard::trainer {
 namespace {

@@ -18,9 +18,9 @@
 #include "google/protobuf/text_format.h"
 #include "google/protobuf/util/json_util.h"
 #include "gtest/gtest.h"
-#include "worker/trainer/data_setup.h"
-#include "worker/trainer/model_setup.h"
-#include "worker/trainer/spec.h"
+#include "worker/trainer/plan/data_setup.h"
+#include "worker/trainer/plan/model_setup.h"
+#include "worker/trainer/plan/spec.h"
 
 namespace trainyard::trainer {
 namespace {
