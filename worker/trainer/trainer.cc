@@ -45,7 +45,7 @@ absl::Status ChooseDevice(const RankOptions& options, run_dir::Assignment& assig
 }
 
 run_dir::Progress FirstProgress(const PreparedRun& run) {
-  const StepPlan& plan = run.share.plan;
+  const StepSequence& plan = run.share.plan;
   return {.step = run.first_step,
           .total_steps = plan.total_steps(),
           .epoch = plan.EpochOf(run.first_step),

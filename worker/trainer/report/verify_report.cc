@@ -19,10 +19,10 @@
 #include "worker/engine/make_backend.h"
 #include "worker/trainer/plan/data_setup.h"
 #include "worker/trainer/plan/model_setup.h"
+#include "worker/trainer/plan/spec.h"
 #include "worker/trainer/run/evaluation.h"
 #include "worker/trainer/run/state_file.h"
 #include "worker/trainer/run/training_state.h"
-#include "worker/trainer/plan/spec.h"
 
 namespace trainyard::trainer {
 namespace {

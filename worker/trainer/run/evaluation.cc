@@ -11,8 +11,8 @@
 #include "worker/engine/backend/judge.h"
 #include "worker/parallel/replicas.h"
 #include "worker/trainer/plan/memory.h"
-#include "worker/trainer/run/row_form.h"
 #include "worker/trainer/plan/spec.h"
+#include "worker/trainer/run/row_form.h"
 
 namespace trainyard::trainer {
 namespace {

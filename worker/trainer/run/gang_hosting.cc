@@ -25,7 +25,7 @@ std::vector<int> TermSlots(const RunSetup& setup, const parallel::Hosting& hosti
 }
 
 absl::StatusOr<HostedShare> TakeShare(const RunSetup& setup, const parallel::Hosting& hosting,
-                                      const StepPlan& plan, engine::Executable& executable,
+                                      const StepSequence& plan, engine::Executable& executable,
                                       parallel::GradientExchange* exchange) {
   const parallel::ReplicaRange hosted = HostedBy(setup, hosting);
   HostedShare share{.plan = plan.WithHosted(hosted), .sums = std::nullopt};

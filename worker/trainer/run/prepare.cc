@@ -71,13 +71,13 @@ absl::StatusOr<Loaded> LoadAndCompile(const RunSetup& setup, int threads) {
                 .planned_bytes = step_bytes + image_bytes};
 }
 
-StepPlan PlanSteps(const RunSetup& setup, const data::Dataset& dataset) {
-  return StepPlan({.dataset_size = dataset.size(),
-                   .global_batch = setup.spec.train().global_batch(),
-                   .epochs = setup.spec.train().epochs(),
-                   .steps = setup.spec.train().steps(),
-                   .replicas = setup.replicas,
-                   .seed = setup.spec.train().seed()});
+StepSequence PlanSteps(const RunSetup& setup, const data::Dataset& dataset) {
+  return StepSequence({.dataset_size = dataset.size(),
+                       .global_batch = setup.spec.train().global_batch(),
+                       .epochs = setup.spec.train().epochs(),
+                       .steps = setup.spec.train().steps(),
+                       .replicas = setup.replicas,
+                       .seed = setup.spec.train().seed()});
 }
 
 // Ranks that were started with different specs, models or data must not train together.
@@ -145,7 +145,7 @@ absl::StatusOr<PreparedRun> PrepareRun(const run_dir::RunDir& dir,
   run.strategy = std::move(loaded.strategy);
   run.planned_bytes = loaded.planned_bytes;
   StepStrategy& strategy = *run.strategy;
-  const StepPlan plan = PlanSteps(setup, *run.data.dataset);
+  const StepSequence plan = PlanSteps(setup, *run.data.dataset);
   run.schedule = MakeSchedule(setup.spec, plan.steps_per_epoch(), plan.total_steps());
   run.identity.data_digest = run.data.dataset->digest();
   run.identity.model_digest = ModelDigest(strategy.whole_state());

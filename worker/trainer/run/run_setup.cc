@@ -5,8 +5,8 @@
 #include "common/base/status_macros.h"
 #include "worker/parallel/replicas.h"
 #include "worker/trainer/plan/data_setup.h"
-#include "worker/trainer/plan/model_setup.h"
 #include "worker/trainer/plan/memory.h"
+#include "worker/trainer/plan/model_setup.h"
 #include "worker/trainer/plan/spec.h"
 
 namespace trainyard::trainer {

@@ -10,8 +10,8 @@
 #include "absl/strings/string_view.h"
 #include "trainyard/v1/spec.pb.h"
 #include "worker/engine/backend/backend.h"
-#include "worker/trainer/plan/model_setup.h"
 #include "worker/trainer/plan/machine_speed.h"
+#include "worker/trainer/plan/model_setup.h"
 
 namespace trainyard::trainer {
 
@@ -31,7 +31,7 @@ struct PlanOptions {
 };
 
 // The nodes of one op, or what stands beside the graph: "reorder", "update".
-struct OpPlan {
+struct PlannedOp {
   std::string op;
   int64_t nodes = 0;
   int64_t calls = 0;
@@ -45,7 +45,7 @@ struct PassEffect {
   double bytes_moved = 0;
   int64_t activation_bytes = 0;
 };
-struct PassPlan {
+struct PlannedPass {
   std::string name;
   std::string sentence;
   bool is_on = false;
@@ -53,7 +53,7 @@ struct PassPlan {
 };
 
 // Of the model, forward; arithmetic of one sample.
-struct LayerPlan {
+struct PlannedLayer {
   std::string name;
   std::string op;
   engine::Shape output;
@@ -61,7 +61,7 @@ struct LayerPlan {
   double flops = 0;
 };
 
-struct StepReport {
+struct PlannedStep {
   std::string name;  // of the job
   std::string backend;
   int threads = 1;
@@ -74,11 +74,11 @@ struct StepReport {
   int64_t memory_limit = 0;
   std::string misfit;  // why it does not fit; empty where it does
   MachineSpeed machine;
-  std::vector<OpPlan> ops;  // the slowest first; of all rows of the device
-  std::vector<PassPlan> passes;
-  std::vector<LayerPlan> layers;
+  std::vector<PlannedOp> ops;  // the slowest first; of all rows of the device
+  std::vector<PlannedPass> passes;
+  std::vector<PlannedLayer> layers;
 
-  OpPlan Total() const;
+  PlannedOp Total() const;
   double samples_per_second() const;
 };
 
@@ -88,6 +88,6 @@ absl::Status SwitchOff(const std::vector<std::string>& names, engine::PassOption
 CompileTarget TargetOf(const v1::JobSpec& spec, const PlanOptions& options);
 
 // Plans the step of TargetOf(). INVALID_ARGUMENT for a pass that is not known.
-absl::StatusOr<StepReport> MakeStepReport(const v1::JobSpec& spec, const PlanOptions& options);
+absl::StatusOr<PlannedStep> PlanStep(const v1::JobSpec& spec, const PlanOptions& options);
 
 }  // namespace trainyard::trainer

@@ -10,7 +10,7 @@
 
 namespace trainyard::trainer {
 
-struct StepPlanOptions {
+struct StepSequenceOptions {
   int64_t dataset_size = 1;
   int64_t global_batch = 1;
   // Length: epochs, or steps where positive.
@@ -23,9 +23,9 @@ struct StepPlanOptions {
 
 // Thread-safe: never changes. An epoch walks over all samples once, in the sampler's order of
 // (seed, epoch); its last step has what is left over, split by the same rule.
-class StepPlan {
+class StepSequence {
  public:
-  explicit StepPlan(const StepPlanOptions& options);
+  explicit StepSequence(const StepSequenceOptions& options);
 
   int64_t total_steps() const { return total_steps_; }
   int64_t steps_per_epoch() const { return steps_per_epoch_; }
@@ -33,7 +33,7 @@ class StepPlan {
   int64_t EpochOf(int64_t step) const { return step / steps_per_epoch_; }
 
   // The same steps of a rank that hosts these.
-  StepPlan WithHosted(parallel::ReplicaRange hosted) const;
+  StepSequence WithHosted(parallel::ReplicaRange hosted) const;
 
   // Rows of the global batch of 0-based `step`.
   int64_t Rows(int64_t step) const;
@@ -52,7 +52,7 @@ class StepPlan {
   int64_t max_replica_rows() const;
 
  private:
-  StepPlanOptions options_;
+  StepSequenceOptions options_;
   int64_t steps_per_epoch_;
   int64_t total_steps_;
   int64_t epochs_;

@@ -1,6 +1,6 @@
 // Plans a pipeline: chooses the cuts where the spec leaves them open, then asks the backend what
 // each stage takes and predicts the schedule.
-#include "worker/trainer/plan/stage_plan.h"
+#include "worker/trainer/plan/planned_pipeline.h"
 
 #include <algorithm>
 #include <map>
@@ -58,10 +58,10 @@ int64_t CountParameters(const engine::Graph& graph, size_t begin, size_t end) {
 
 class Planner {
  public:
-  Planner(const v1::JobSpec& spec, const StagePlanOptions& options)
+  Planner(const v1::JobSpec& spec, const PipelinePlanOptions& options)
       : spec_(spec), options_(options) {}
 
-  absl::StatusOr<PipelinePlan> Run() {
+  absl::StatusOr<PlannedPipeline> Run() {
     const int count = spec_.stages().count();
     if (spec_.devices().count() % count != 0) {
       return absl::InvalidArgumentError(absl::StrCat(spec_.devices().count(),
@@ -249,11 +249,11 @@ class Planner {
   }
 
   const v1::JobSpec& spec_;
-  const StagePlanOptions& options_;
+  const PipelinePlanOptions& options_;
   PreparedModel model_;
   std::unique_ptr<engine::Backend> backend_;
   std::vector<double> links_;  // seconds
-  PipelinePlan plan_;
+  PlannedPipeline plan_;
 };
 
 }  // namespace
@@ -269,7 +269,8 @@ parallel::PipelineSchedule ScheduleOf(v1::PipelineSchedule schedule) {
   }
 }
 
-absl::StatusOr<PipelinePlan> PlanStages(const v1::JobSpec& spec, const StagePlanOptions& options) {
+absl::StatusOr<PlannedPipeline> PlanPipeline(const v1::JobSpec& spec,
+                                             const PipelinePlanOptions& options) {
   return Planner(spec, options).Run();
 }
 

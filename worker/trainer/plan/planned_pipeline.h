@@ -24,7 +24,7 @@ struct PlannedStage {
   parallel::StageTimes times;  // of one microbatch
 };
 
-struct PipelinePlan {
+struct PlannedPipeline {
   std::string name;  // of the job
   std::string backend;
   std::string schedule;
@@ -40,7 +40,7 @@ struct PipelinePlan {
   parallel::PipelinePrediction prediction;
 };
 
-struct StagePlanOptions {
+struct PipelinePlanOptions {
   std::string backend = "cpu";
   int threads = 1;
   int64_t memory_bytes = 0;  // of a device
@@ -52,6 +52,7 @@ parallel::PipelineSchedule ScheduleOf(v1::PipelineSchedule schedule);
 
 // Of a spec with stages, without passes left out. INVALID_ARGUMENT for impossible cuts;
 // RESOURCE_EXHAUSTED naming the stage that does not fit, or that no cuts let all fit.
-absl::StatusOr<PipelinePlan> PlanStages(const v1::JobSpec& spec, const StagePlanOptions& options);
+absl::StatusOr<PlannedPipeline> PlanPipeline(const v1::JobSpec& spec,
+                                             const PipelinePlanOptions& options);
 
 }  // namespace trainyard::trainer
