@@ -21,9 +21,9 @@
 namespace trainyard::trainer {
 namespace {
 
-// Enough that the bubble is at most a fifth of the time (Huang et al. 2018, section 3.1).
+// With so many, the bubble is at most a fifth of the time (Huang et al. 2018, section 3.1).
 constexpr int kMicrobatchesPerStage = 4;
-// What crosses is written by one rank and read by another.
+// What crosses a cut is written by one rank and read by another.
 constexpr double kLinkCopies = 2;
 
 absl::string_view ScheduleName(v1::PipelineSchedule schedule) {
@@ -37,7 +37,7 @@ absl::string_view ScheduleName(v1::PipelineSchedule schedule) {
   }
 }
 
-// Into how many microbatches a pipeline cuts its rows of a step.
+// Returns the number of microbatches into which a pipeline cuts its rows of a step.
 int MicrobatchesOf(const v1::StagesSpec& stages, int64_t rows) {
   if (stages.schedule() == v1::PIPELINE_SCHEDULE_SEQUENTIAL) return 1;
   const int wanted =
@@ -95,7 +95,7 @@ class Planner {
   }
 
  private:
-  // A microbatch is a replica where that is computed by itself.
+  // If replicas are computed one by one, each is a microbatch.
   void CutRows() {
     if (model_.computes_replicas_alone) {
       plan_.microbatch_rows = model_.options.max_rows;
@@ -123,8 +123,8 @@ class Planner {
     begins.push_back(model_.graph.nodes.size());
     parallel::PartitionProblem problem;
     problem.segment_seconds = SecondsOfSegments(begins);
-    std::vector<int64_t> fixed;  // bytes, and of one slot
-    std::vector<int64_t> kept;
+    std::vector<int64_t> fixed;  // bytes whatever the slots
+    std::vector<int64_t> kept;   // bytes of one slot
     for (size_t i = 0; i < segments; ++i) {
       fixed.push_back(FixedBytes(begins[i], begins[i + 1]));
       kept.push_back(KeptBytes(begins[i], begins[i + 1]));
@@ -158,7 +158,7 @@ class Planner {
     return absl::OkStatus();
   }
 
-  // Of a training step of one microbatch; a gradient has the name of its layer.
+  // Returns the seconds of a training step of one microbatch. A gradient has the name of its layer.
   std::vector<double> SecondsOfSegments(const std::vector<size_t>& begins) const {
     std::map<std::string, size_t> segment_of;
     for (size_t s = 0; s + 1 < begins.size(); ++s) {
@@ -172,14 +172,14 @@ class Planner {
     size_t segment = 0;
     for (const engine::Node& node : step.graph.nodes) {
       const auto found = segment_of.find(node.name);
-      // What a pass or a sum of gradients has named itself stands beside its layer.
+      // Passes and sums of gradients name nodes themselves. These stand beside their layer.
       if (found != segment_of.end()) segment = found->second;
       seconds[segment] += NodeSeconds(step.graph, node, plan_.microbatch_rows, options_.machine);
     }
     return seconds;
   }
 
-  // Parameters with their gradients and what the optimizer keeps.
+  // Returns the bytes of parameters, their gradients, and what the optimizer keeps.
   int64_t FixedBytes(size_t begin, size_t end) const {
     const int64_t copies = 2 + static_cast<int64_t>(engine::SlotNames(model_.optimizer).size()) +
                            (model_.optimizer.ema_decay > 0 ? 1 : 0);

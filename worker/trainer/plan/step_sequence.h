@@ -1,5 +1,5 @@
-// Which samples this rank computes in which step. Pure: a function of the spec, the data set's size
-// and the rank's hosted replicas, so that any step can be entered anew after a resume.
+// Says which samples this rank computes in which step. It is a pure function of the spec, the size
+// of the data set and the replicas that the rank hosts, so that a run can resume at any step.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace trainyard::trainer {
 struct StepSequenceOptions {
   int64_t dataset_size = 1;
   int64_t global_batch = 1;
-  // Length: epochs, or steps where positive.
+  // The length of the training: steps if that is positive, else epochs.
   int64_t epochs = 0;
   int64_t steps = 0;
   int replicas = 1;
@@ -21,8 +21,8 @@ struct StepSequenceOptions {
   uint64_t seed = 1;
 };
 
-// Thread-safe: never changes. An epoch walks over all samples once, in the sampler's order of
-// (seed, epoch); its last step has what is left over, split by the same rule.
+// Thread-safe, since it never changes. An epoch walks over all samples once, in the sampler's order
+// of (seed, epoch). Its last step has what is left over, divided by the same rule.
 class StepSequence {
  public:
   explicit StepSequence(const StepSequenceOptions& options);
@@ -32,22 +32,22 @@ class StepSequence {
   int64_t epochs() const { return epochs_; }
   int64_t EpochOf(int64_t step) const { return step / steps_per_epoch_; }
 
-  // The same steps of a rank that hosts these.
+  // Returns the same steps for a rank that hosts these replicas.
   StepSequence WithHosted(parallel::ReplicaRange hosted) const;
 
-  // Rows of the global batch of 0-based `step`.
+  // Returns the number of rows in the global batch of 0-based `step`.
   int64_t Rows(int64_t step) const;
-  // Those of them that this rank computes; may be none in the last step of an epoch.
+  // Returns those of them that this rank computes. They may be none in the last step of an epoch.
   parallel::RowRange HostedRows(int64_t step) const;
-  // The slices of the hosted replicas, in order; some may be empty.
+  // Returns the slices of the hosted replicas, in order. Some may be empty.
   std::vector<parallel::RowRange> ReplicaSlices(int64_t step) const;
-  // Indices in the data set of HostedRows(step).
+  // Returns the indices in the data set of HostedRows(step).
   std::vector<int64_t> HostedSamples(int64_t step) const;
 
-  // The n-th step at or after `first` in which this rank has rows; nothing past the end.
+  // Returns the n-th step at or after `first` in which this rank has rows, or nothing past the end.
   std::optional<int64_t> StepWithRows(int64_t first, int64_t n) const;
 
-  // Largest HostedRows, and largest slice of one replica.
+  // Return the largest HostedRows, and the largest slice of one replica.
   int64_t max_hosted_rows() const;
   int64_t max_replica_rows() const;
 

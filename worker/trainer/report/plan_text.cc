@@ -1,3 +1,4 @@
+// Formats a planned step: tables for people, JSON for programs.
 #include "worker/trainer/report/plan_text.h"
 
 #include <algorithm>
@@ -45,7 +46,7 @@ std::string MemoryTable(const PlannedStep& report) {
     absl::StrAppend(&text, "fits: a device has ", FormatBytes(report.memory_limit), "\n");
     return text;
   }
-  // The categories stand above.
+  // The message begins with the categories, which stand above.
   absl::string_view advice = report.misfit;
   advice.remove_prefix(std::min(advice.size(), advice.find("; ")));
   absl::StrAppend(&text, "does not fit: a device has ", FormatBytes(report.memory_limit),
@@ -96,7 +97,7 @@ std::string FilteredText(const MachineSpeed& machine) {
                       "FLOP/s)");
 }
 
-// What the step takes, and on what machine; of a machine that was not measured neither.
+// Says what the step takes, and on what machine. It leaves out both if no machine was measured.
 Rows Speed(const PlannedStep& report, double seconds) {
   Rows rows = {{"a step of", FormatCount(report.global_batch) + " samples"}};
   if (report.machine.flops_per_second <= 0) return rows;

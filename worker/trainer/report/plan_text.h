@@ -1,4 +1,4 @@
-// A step report as text.
+// A planned step as text.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace trainyard::trainer {
 
-// What is computed, and the memory by category.
+// Says what is computed, and the memory by category.
 std::string MemoryText(const PlannedStep& report);
-// That, the predicted time, and what ops and passes do.
+// Says the same, and also the predicted time and what ops and passes do.
 std::string PlanTable(const PlannedStep& report);
-// A row a layer of the model.
+// Has a row for each layer of the model.
 std::string LayerTable(const PlannedStep& report);
-// One object, with a newline.
+// One JSON object, with a newline.
 std::string PlanJson(const PlannedStep& report);
 
 }  // namespace trainyard::trainer
