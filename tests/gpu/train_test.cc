@@ -18,7 +18,6 @@
 #include "tests/unit/worker/trainer/train_testing.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
-#include "worker/parallel/staged/staged_communicator.h"
 #include "worker/trainer/cuda/cuda_exchange.h"
 #include "worker/trainer/cuda/cuda_support.h"
 
@@ -186,11 +185,9 @@ JobText SharedJob() {
 
 // Sums of gangs by way of the host.
 void ShareByWayOfTheHost(GangTrainer& gang) {
-  gang.set_connect_device(
-      [](int, parallel::Communicator& host) {
-        return parallel::MakeStagedCommunicator(host, {.chunk_elements = 100});
-      },
-      MakeCudaExchange);
+  gang.set_make_exchange([](int, DeviceExchangeRequest request) {
+    return MakeCudaExchange(/*nccl=*/nullptr, std::move(request));
+  });
 }
 
 TEST(TrainOnCuda, RanksThatShareADeviceLearnWhatOneLearns) {
@@ -217,15 +214,13 @@ TEST(TrainOnCuda, AGangResumesBitForBit) {
 
 // A gang as the program connects it; `transport` as its flag has it.
 void ConnectAsTheProgram(GangTrainer& gang, const std::string& transport) {
-  gang.set_connect_device(
-      [&gang, transport](int rank, parallel::Communicator& host) {
-        return CudaSupport().Connect({.run_dir = gang.dir(),
-                                      .assignment = gang.assignment(),
-                                      .rank = rank,
-                                      .transport = transport,
-                                      .host = host});
-      },
-      MakeCudaExchange);
+  gang.set_make_exchange([&gang, transport](int rank, DeviceExchangeRequest request) {
+    return CudaSupport().MakeExchange({.run_dir = gang.dir(),
+                                       .assignment = gang.assignment(),
+                                       .rank = rank,
+                                       .transport = transport},
+                                      std::move(request));
+  });
 }
 
 // One rank a GPU. False where there are none for all.

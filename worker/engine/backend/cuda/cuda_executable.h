@@ -61,6 +61,7 @@ class CudaExecutable final : public Executable,
     return {reduction_.as<float>(), static_cast<size_t>(layout_.size)};
   }
   MemoryKind memory_kind() const override { return MemoryKind::kDevice; }
+  void* device_queue() const override { return stream_.get(); }
   absl::Status ReadReduction(absl::Span<float> sums) override;
   absl::Status WriteReduction(absl::Span<const float> sums) override;
   absl::Status Synchronize() override { return Wait(); }

@@ -1,4 +1,5 @@
-#include "worker/trainer/plan/step_plan.h"
+// Arithmetic on steps, epochs and rows.
+#include "worker/trainer/plan/step_sequence.h"
 
 #include <algorithm>
 
@@ -10,7 +11,7 @@ namespace trainyard::trainer {
 using parallel::ReplicaRows;
 using parallel::RowRange;
 
-StepPlan::StepPlan(const StepPlanOptions& options)
+StepSequence::StepSequence(const StepSequenceOptions& options)
     : options_(options),
       steps_per_epoch_((options.dataset_size + options.global_batch - 1) / options.global_batch),
       total_steps_(options.steps > 0 ? options.steps : options.epochs * steps_per_epoch_),
@@ -18,23 +19,23 @@ StepPlan::StepPlan(const StepPlanOptions& options)
   TY_CHECK(options.dataset_size >= 1 && options.global_batch >= 1 && total_steps_ >= 1);
 }
 
-StepPlan StepPlan::WithHosted(parallel::ReplicaRange hosted) const {
-  StepPlanOptions options = options_;
+StepSequence StepSequence::WithHosted(parallel::ReplicaRange hosted) const {
+  StepSequenceOptions options = options_;
   options.hosted = hosted;
-  return StepPlan(options);
+  return StepSequence(options);
 }
 
-int64_t StepPlan::Rows(int64_t step) const {
+int64_t StepSequence::Rows(int64_t step) const {
   const int64_t begin = (step % steps_per_epoch_) * options_.global_batch;
   return std::min(options_.global_batch, options_.dataset_size - begin);
 }
 
-RowRange StepPlan::HostedRows(int64_t step) const {
+RowRange StepSequence::HostedRows(int64_t step) const {
   const std::vector<RowRange> slices = ReplicaSlices(step);
   return {slices.front().begin, slices.back().end};
 }
 
-std::vector<RowRange> StepPlan::ReplicaSlices(int64_t step) const {
+std::vector<RowRange> StepSequence::ReplicaSlices(int64_t step) const {
   std::vector<RowRange> slices;
   for (int replica = options_.hosted.begin; replica < options_.hosted.end; ++replica) {
     slices.push_back(ReplicaRows(Rows(step), replica, options_.replicas));
@@ -42,7 +43,7 @@ std::vector<RowRange> StepPlan::ReplicaSlices(int64_t step) const {
   return slices;
 }
 
-std::vector<int64_t> StepPlan::HostedSamples(int64_t step) const {
+std::vector<int64_t> StepSequence::HostedSamples(int64_t step) const {
   const data::Sampler sampler(options_.dataset_size, options_.seed, EpochOf(step));
   const int64_t begin = (step % steps_per_epoch_) * options_.global_batch;
   const RowRange rows = HostedRows(step);
@@ -54,7 +55,7 @@ std::vector<int64_t> StepPlan::HostedSamples(int64_t step) const {
   return samples;
 }
 
-std::optional<int64_t> StepPlan::StepWithRows(int64_t first, int64_t n) const {
+std::optional<int64_t> StepSequence::StepWithRows(int64_t first, int64_t n) const {
   // Only the last step of an epoch is smaller, so the steps with rows are the first ones of each
   // epoch.
   const int64_t last = steps_per_epoch_ - 1;
@@ -67,11 +68,11 @@ std::optional<int64_t> StepPlan::StepWithRows(int64_t first, int64_t n) const {
   return step < total_steps_ ? std::optional<int64_t>(step) : std::nullopt;
 }
 
-int64_t StepPlan::max_hosted_rows() const {
+int64_t StepSequence::max_hosted_rows() const {
   return HostedRows(0).size();
 }
 
-int64_t StepPlan::max_replica_rows() const {
+int64_t StepSequence::max_replica_rows() const {
   return ReplicaSlices(0).front().size();
 }
 

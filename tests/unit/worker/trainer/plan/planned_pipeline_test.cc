@@ -1,5 +1,5 @@
 // The plan of a pipeline: its cuts, what stages hold, and the step that is predicted of them.
-#include "worker/trainer/plan/stage_plan.h"
+#include "worker/trainer/plan/planned_pipeline.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,12 +28,12 @@ v1::JobSpec Convnet(int stages) {
   return spec;
 }
 
-StagePlanOptions Machine() {
+PipelinePlanOptions Machine() {
   return {.backend = "reference", .machine = {1e9, 1e12}};
 }
 
 TEST(StagePlans, ChooseCutsThatShareTheWork) {
-  const auto plan = PlanStages(Convnet(2), Machine());
+  const auto plan = PlanPipeline(Convnet(2), Machine());
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_TRUE(plan->is_chosen);
   ASSERT_EQ(plan->cuts.size(), 1u);
@@ -50,9 +50,9 @@ TEST(StagePlans, ChooseCutsThatShareTheWork) {
 
 TEST(StagePlans, GiveAFastDeviceMoreLayers) {
   v1::JobSpec spec = Convnet(2);
-  StagePlanOptions options = Machine();
+  PipelinePlanOptions options = Machine();
   options.speeds = {100, 1};
-  const auto plan = PlanStages(spec, options);
+  const auto plan = PlanPipeline(spec, options);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_NE(plan->cuts[0], "conv2");
   EXPECT_GT(plan->stages[0].parameters, 320);
@@ -62,7 +62,7 @@ TEST(StagePlans, PredictTheStepFromTheStages) {
   v1::JobSpec spec = Convnet(2);
   spec.mutable_stages()->add_cuts("conv2");
   spec.mutable_stages()->set_schedule(v1::PIPELINE_SCHEDULE_SEQUENTIAL);
-  const auto plan = PlanStages(spec, Machine());
+  const auto plan = PlanPipeline(spec, Machine());
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_FALSE(plan->is_chosen);
   EXPECT_EQ(plan->microbatches, 1);
@@ -78,23 +78,23 @@ TEST(StagePlans, ABatchNormedMicrobatchIsAReplica) {
   v1::JobSpec spec = Convnet(2);
   spec.mutable_model()->mutable_convnet()->set_batch_norm(true);
   spec.mutable_train()->set_replicas(4);
-  const auto plan = PlanStages(spec, Machine());
+  const auto plan = PlanPipeline(spec, Machine());
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->microbatches, 4);
   EXPECT_EQ(plan->microbatch_rows, 16);
 }
 
 TEST(StagePlans, CutWhereTheMemoryOfADeviceAllows) {
-  StagePlanOptions options = Machine();
-  const auto roomy = PlanStages(Convnet(2), options);
+  PipelinePlanOptions options = Machine();
+  const auto roomy = PlanPipeline(Convnet(2), options);
   ASSERT_TRUE(roomy.ok());
   options.memory_bytes = 1000;
-  const auto tight = PlanStages(Convnet(2), options);
+  const auto tight = PlanPipeline(Convnet(2), options);
   EXPECT_EQ(tight.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(tight.status().message(), HasSubstr("no cuts into 2 stages let each fit into"));
   v1::JobSpec spec = Convnet(2);
   spec.mutable_stages()->add_cuts("conv2");
-  const auto told = PlanStages(spec, options);
+  const auto told = PlanPipeline(spec, options);
   EXPECT_EQ(told.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(told.status().message(), HasSubstr("stage 0: the step needs"));
 }
@@ -102,8 +102,8 @@ TEST(StagePlans, CutWhereTheMemoryOfADeviceAllows) {
 TEST(StagePlans, SayWhichCutsAreImpossible) {
   v1::JobSpec spec = Convnet(2);
   spec.mutable_stages()->add_cuts("conv9");
-  EXPECT_THAT(PlanStages(spec, Machine()).status().message(), HasSubstr("no layer 'conv9'"));
-  EXPECT_THAT(PlanStages(Convnet(40), Machine()).status().message(),
+  EXPECT_THAT(PlanPipeline(spec, Machine()).status().message(), HasSubstr("no layer 'conv9'"));
+  EXPECT_THAT(PlanPipeline(Convnet(40), Machine()).status().message(),
               HasSubstr("this model can be cut in 7 places; expected at least 39"));
 }
 

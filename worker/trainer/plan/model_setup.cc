@@ -1,6 +1,6 @@
 // The one conversion from the spec to what the engine is told. The engine's structs know no
 // protobuf, so a new field of the spec meets the engine here and nowhere else.
-#include "worker/trainer/model_setup.h"
+#include "worker/trainer/plan/model_setup.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,7 +14,7 @@
 #include "worker/engine/models/models.h"
 #include "worker/parallel/replicas.h"
 #include "worker/trainer/plan/hosting_plan.h"
-#include "worker/trainer/spec.h"
+#include "worker/trainer/plan/spec.h"
 
 namespace trainyard::trainer {
 

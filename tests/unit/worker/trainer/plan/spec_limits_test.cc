@@ -18,9 +18,9 @@
 #include "google/protobuf/text_format.h"
 #include "google/protobuf/util/json_util.h"
 #include "gtest/gtest.h"
-#include "worker/trainer/data_setup.h"
-#include "worker/trainer/model_setup.h"
-#include "worker/trainer/spec.h"
+#include "worker/trainer/plan/data_setup.h"
+#include "worker/trainer/plan/model_setup.h"
+#include "worker/trainer/plan/spec.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -59,7 +59,8 @@ constexpr const char* kSpecs[] = {
     R"(model { vgg {} } data { dataset: "images" path: "pets" } optimizer { sgd {} })",
     R"(model { googlenet {} } data { dataset: "images" path: "pets" } optimizer { sgd {} }
        init { checkpoint: "a.safetensors" skip: "fc." digest: "x" })",
-    R"(model { gpt2 { heads: 1 } } data { dataset: "tokens" path: "webtext" } optimizer { adamw {} })",
+    R"(model { gpt2 { heads: 1 } } data { dataset: "tokens" path: "webtext" }
+       optimizer { adamw {} })",
     R"(model { layers { stack { name: "c" conv2d { channels: 8 } } stack { batch_norm {} }
                         stack { lrn {} } stack { max_pool {} } stack { avg_pool {} }
                         stack { gelu {} } stack { dropout {} } stack { flatten {} }

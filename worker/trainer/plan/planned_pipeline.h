@@ -1,5 +1,5 @@
-// What a pipeline will take, known without training: where the model is cut, what each stage holds
-// and how long it computes, and how long a step takes in the schedule.
+// Plans a pipeline without training: where the model is cut, what each stage holds and how long it
+// computes, and how long a step takes in the schedule.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ struct PlannedStage {
   std::string first_layer;
   std::string last_layer;
   int64_t parameters = 0;
-  int slots = 1;  // microbatches of which it keeps activations
+  int slots = 1;  // the number of microbatches of which it keeps activations
   engine::MemoryPlan memory;
   parallel::StageTimes times;  // of one microbatch
 };
 
-struct PipelinePlan {
+struct PlannedPipeline {
   std::string name;  // of the job
   std::string backend;
   std::string schedule;
@@ -40,18 +40,19 @@ struct PipelinePlan {
   parallel::PipelinePrediction prediction;
 };
 
-struct StagePlanOptions {
+struct PipelinePlanOptions {
   std::string backend = "cpu";
   int threads = 1;
   int64_t memory_bytes = 0;  // of a device
   MachineSpeed machine = {};
-  std::vector<double> speeds = {};  // of the stages' devices, against `machine`; empty: all as it
+  std::vector<double> speeds = {};  // of the stages' devices, relative to `machine`; empty: all 1
 };
 
 parallel::PipelineSchedule ScheduleOf(v1::PipelineSchedule schedule);
 
-// Of a spec with stages, without passes left out. INVALID_ARGUMENT for impossible cuts;
-// RESOURCE_EXHAUSTED naming the stage that does not fit, or that no cuts let all fit.
-absl::StatusOr<PipelinePlan> PlanStages(const v1::JobSpec& spec, const StagePlanOptions& options);
+// Plans a spec that has stages. INVALID_ARGUMENT for impossible cuts. RESOURCE_EXHAUSTED if a stage
+// does not fit, which the message names, or if no cuts let all stages fit.
+absl::StatusOr<PlannedPipeline> PlanPipeline(const v1::JobSpec& spec,
+                                             const PipelinePlanOptions& options);
 
 }  // namespace trainyard::trainer

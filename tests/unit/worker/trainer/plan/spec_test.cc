@@ -1,5 +1,5 @@
 // The spec as the trainer reads it, and what it hands to the engine and to the data sets.
-#include "worker/trainer/spec.h"
+#include "worker/trainer/plan/spec.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include "common/base/files.h"
 #include "tests/testing/paths.h"
 #include "worker/run_dir/assignment.h"
-#include "worker/trainer/data_setup.h"
-#include "worker/trainer/model_setup.h"
+#include "worker/trainer/plan/data_setup.h"
+#include "worker/trainer/plan/model_setup.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -151,7 +151,7 @@ TEST(DataSetup, ReadsAugmentation) {
     return MakeAugmentation(spec->data().augment());
   };
   EXPECT_EQ(made(R"({"pad_crop": "4", "flip": true, "cutout": 16,
-                     "color": {"brightness": 0.1, "contrast": 0.4, "saturation": 0.2, "hue": 0.3}})"),
+          "color": {"brightness": 0.1, "contrast": 0.4, "saturation": 0.2, "hue": 0.3}})"),
             (data::Augmentation{.pad_crop = 4,
                                 .flip = true,
                                 .brightness = 0.1,

@@ -1,6 +1,6 @@
 // Reads the spec by protobuf's own JSON parser, and checks it by the rules beside the proto's
 // fields, so that no limit or default of the spec stands in the worker's code.
-#include "worker/trainer/spec.h"
+#include "worker/trainer/plan/spec.h"
 
 #include <string>
 

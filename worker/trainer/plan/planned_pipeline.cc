@@ -1,6 +1,6 @@
 // Plans a pipeline: chooses the cuts where the spec leaves them open, then asks the backend what
 // each stage takes and predicts the schedule.
-#include "worker/trainer/plan/stage_plan.h"
+#include "worker/trainer/plan/planned_pipeline.h"
 
 #include <algorithm>
 #include <map>
@@ -15,15 +15,15 @@
 #include "worker/engine/make_backend.h"
 #include "worker/parallel/partition.h"
 #include "worker/parallel/replicas.h"
-#include "worker/trainer/model_setup.h"
+#include "worker/trainer/plan/model_setup.h"
 #include "worker/trainer/plan/roofline.h"
 
 namespace trainyard::trainer {
 namespace {
 
-// Enough that the bubble is at most a fifth of the time (Huang et al. 2018, section 3.1).
+// With so many, the bubble is at most a fifth of the time (Huang et al. 2018, section 3.1).
 constexpr int kMicrobatchesPerStage = 4;
-// What crosses is written by one rank and read by another.
+// What crosses a cut is written by one rank and read by another.
 constexpr double kLinkCopies = 2;
 
 absl::string_view ScheduleName(v1::PipelineSchedule schedule) {
@@ -37,7 +37,7 @@ absl::string_view ScheduleName(v1::PipelineSchedule schedule) {
   }
 }
 
-// Into how many microbatches a pipeline cuts its rows of a step.
+// Returns the number of microbatches into which a pipeline cuts its rows of a step.
 int MicrobatchesOf(const v1::StagesSpec& stages, int64_t rows) {
   if (stages.schedule() == v1::PIPELINE_SCHEDULE_SEQUENTIAL) return 1;
   const int wanted =
@@ -58,10 +58,10 @@ int64_t CountParameters(const engine::Graph& graph, size_t begin, size_t end) {
 
 class Planner {
  public:
-  Planner(const v1::JobSpec& spec, const StagePlanOptions& options)
+  Planner(const v1::JobSpec& spec, const PipelinePlanOptions& options)
       : spec_(spec), options_(options) {}
 
-  absl::StatusOr<PipelinePlan> Run() {
+  absl::StatusOr<PlannedPipeline> Run() {
     const int count = spec_.stages().count();
     if (spec_.devices().count() % count != 0) {
       return absl::InvalidArgumentError(absl::StrCat(spec_.devices().count(),
@@ -95,7 +95,7 @@ class Planner {
   }
 
  private:
-  // A microbatch is a replica where that is computed by itself.
+  // If replicas are computed one by one, each is a microbatch.
   void CutRows() {
     if (model_.computes_replicas_alone) {
       plan_.microbatch_rows = model_.options.max_rows;
@@ -123,8 +123,8 @@ class Planner {
     begins.push_back(model_.graph.nodes.size());
     parallel::PartitionProblem problem;
     problem.segment_seconds = SecondsOfSegments(begins);
-    std::vector<int64_t> fixed;  // bytes, and of one slot
-    std::vector<int64_t> kept;
+    std::vector<int64_t> fixed;  // bytes whatever the slots
+    std::vector<int64_t> kept;   // bytes of one slot
     for (size_t i = 0; i < segments; ++i) {
       fixed.push_back(FixedBytes(begins[i], begins[i + 1]));
       kept.push_back(KeptBytes(begins[i], begins[i + 1]));
@@ -158,7 +158,7 @@ class Planner {
     return absl::OkStatus();
   }
 
-  // Of a training step of one microbatch; a gradient has the name of its layer.
+  // Returns the seconds of a training step of one microbatch. A gradient has the name of its layer.
   std::vector<double> SecondsOfSegments(const std::vector<size_t>& begins) const {
     std::map<std::string, size_t> segment_of;
     for (size_t s = 0; s + 1 < begins.size(); ++s) {
@@ -172,14 +172,14 @@ class Planner {
     size_t segment = 0;
     for (const engine::Node& node : step.graph.nodes) {
       const auto found = segment_of.find(node.name);
-      // What a pass or a sum of gradients has named itself stands beside its layer.
+      // Passes and sums of gradients name nodes themselves. These stand beside their layer.
       if (found != segment_of.end()) segment = found->second;
       seconds[segment] += NodeSeconds(step.graph, node, plan_.microbatch_rows, options_.machine);
     }
     return seconds;
   }
 
-  // Parameters with their gradients and what the optimizer keeps.
+  // Returns the bytes of parameters, their gradients, and what the optimizer keeps.
   int64_t FixedBytes(size_t begin, size_t end) const {
     const int64_t copies = 2 + static_cast<int64_t>(engine::SlotNames(model_.optimizer).size()) +
                            (model_.optimizer.ema_decay > 0 ? 1 : 0);
@@ -249,11 +249,11 @@ class Planner {
   }
 
   const v1::JobSpec& spec_;
-  const StagePlanOptions& options_;
+  const PipelinePlanOptions& options_;
   PreparedModel model_;
   std::unique_ptr<engine::Backend> backend_;
   std::vector<double> links_;  // seconds
-  PipelinePlan plan_;
+  PlannedPipeline plan_;
 };
 
 }  // namespace
@@ -269,7 +269,8 @@ parallel::PipelineSchedule ScheduleOf(v1::PipelineSchedule schedule) {
   }
 }
 
-absl::StatusOr<PipelinePlan> PlanStages(const v1::JobSpec& spec, const StagePlanOptions& options) {
+absl::StatusOr<PlannedPipeline> PlanPipeline(const v1::JobSpec& spec,
+                                             const PipelinePlanOptions& options) {
   return Planner(spec, options).Run();
 }
 

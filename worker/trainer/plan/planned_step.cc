@@ -1,5 +1,5 @@
 // Plans a step by asking the backend, which compiles nothing, and predicts its time op by op.
-#include "worker/trainer/plan/step_report.h"
+#include "worker/trainer/plan/planned_step.h"
 
 #include <algorithm>
 #include <map>
@@ -20,21 +20,21 @@ namespace {
 
 // The optimizer reads and writes all of its state, and the parameters; it reads and clears the
 // gradients.
-OpPlan UpdatePlan(const engine::MemoryPlan& memory, const MachineSpeed& machine) {
-  OpPlan update{.op = "update", .nodes = 0, .calls = 1, .cost = {}, .seconds = 0};
+PlannedOp UpdatePlan(const engine::MemoryPlan& memory, const MachineSpeed& machine) {
+  PlannedOp update{.op = "update", .nodes = 0, .calls = 1, .cost = {}, .seconds = 0};
   update.cost.bytes =
       2.0 * static_cast<double>(memory.parameters + memory.optimizer + memory.gradients);
   update.seconds = CostSeconds(update.cost, machine);
   return update;
 }
 
-// By op, for all rows of the device: `repeats` times what is computed at once.
-std::vector<OpPlan> PlanOps(const engine::Graph& graph, int64_t rows, double repeats,
-                            const std::map<std::string, int64_t>& calls,
-                            const MachineSpeed& machine) {
-  std::map<std::string, OpPlan> by_op;
+// Sums up by op, for all rows of the device: `repeats` times what is computed at once.
+std::vector<PlannedOp> PlanOps(const engine::Graph& graph, int64_t rows, double repeats,
+                               const std::map<std::string, int64_t>& calls,
+                               const MachineSpeed& machine) {
+  std::map<std::string, PlannedOp> by_op;
   for (const engine::Node& node : graph.nodes) {
-    OpPlan& op = by_op[std::string(engine::OpName(node.op))];
+    PlannedOp& op = by_op[std::string(engine::OpName(node.op))];
     const engine::Cost cost = engine::NodeCost(graph, node, rows);
     op.nodes += 1;
     op.cost.flops += repeats * cost.flops;
@@ -42,7 +42,7 @@ std::vector<OpPlan> PlanOps(const engine::Graph& graph, int64_t rows, double rep
     op.seconds += repeats * NodeSeconds(graph, node, rows, machine);
   }
   for (const auto& [name, count] : calls) by_op[name].calls = count;
-  std::vector<OpPlan> ops;
+  std::vector<PlannedOp> ops;
   for (auto& [name, op] : by_op) {
     op.op = name;
     ops.push_back(std::move(op));
@@ -62,9 +62,9 @@ absl::StatusOr<PassEffect> EffectOf(const PreparedModel& model, engine::Backend&
                     .activation_bytes = plan.memory.activations};
 }
 
-absl::StatusOr<std::vector<PassPlan>> PlanPasses(const PreparedModel& model,
-                                                 engine::Backend& backend) {
-  std::vector<PassPlan> plans;
+absl::StatusOr<std::vector<PlannedPass>> PlanPasses(const PreparedModel& model,
+                                                    engine::Backend& backend) {
+  std::vector<PlannedPass> plans;
   const engine::PassOptions& now = model.options.passes;
   TY_ASSIGN_OR_RETURN(const PassEffect as_it_is, EffectOf(model, backend, now));
   for (const engine::Pass& pass : engine::kPasses) {
@@ -81,14 +81,14 @@ absl::StatusOr<std::vector<PassPlan>> PlanPasses(const PreparedModel& model,
   return plans;
 }
 
-std::vector<LayerPlan> PlanLayers(const engine::Graph& graph) {
-  std::vector<LayerPlan> layers;
+std::vector<PlannedLayer> PlanLayers(const engine::Graph& graph) {
+  std::vector<PlannedLayer> layers;
   for (const engine::Node& node : graph.nodes) {
-    LayerPlan layer{.name = node.name,
-                    .op = std::string(engine::OpName(node.op)),
-                    .output = graph.value(node.outputs[0]).shape,
-                    .parameters = 0,
-                    .flops = engine::NodeCost(graph, node, 1).flops};
+    PlannedLayer layer{.name = node.name,
+                       .op = std::string(engine::OpName(node.op)),
+                       .output = graph.value(node.outputs[0]).shape,
+                       .parameters = 0,
+                       .flops = engine::NodeCost(graph, node, 1).flops};
     for (const engine::ValueId input : node.inputs) {
       const engine::Value& value = graph.value(input);
       if (value.role == engine::Role::kParameter) {
@@ -136,9 +136,9 @@ CompileTarget TargetOf(const v1::JobSpec& spec, const PlanOptions& options) {
           .threads = options.threads};
 }
 
-OpPlan StepReport::Total() const {
-  OpPlan total{.op = "total", .nodes = 0, .calls = 0, .cost = {}, .seconds = 0};
-  for (const OpPlan& op : ops) {
+PlannedOp PlannedStep::Total() const {
+  PlannedOp total{.op = "total", .nodes = 0, .calls = 0, .cost = {}, .seconds = 0};
+  for (const PlannedOp& op : ops) {
     total.nodes += op.nodes;
     total.calls += op.calls;
     total.cost.flops += op.cost.flops;
@@ -148,12 +148,12 @@ OpPlan StepReport::Total() const {
   return total;
 }
 
-double StepReport::samples_per_second() const {
+double PlannedStep::samples_per_second() const {
   const double seconds = Total().seconds;
   return seconds > 0 ? static_cast<double>(global_batch) / seconds : 0;
 }
 
-absl::StatusOr<StepReport> MakeStepReport(const v1::JobSpec& spec, const PlanOptions& options) {
+absl::StatusOr<PlannedStep> PlanStep(const v1::JobSpec& spec, const PlanOptions& options) {
   CompileTarget target = TargetOf(spec, options);
   const int64_t limit =
       options.memory_bytes > 0 ? options.memory_bytes : AllowedMemory() / spec.devices().count();
@@ -162,21 +162,21 @@ absl::StatusOr<StepReport> MakeStepReport(const v1::JobSpec& spec, const PlanOpt
   TY_RETURN_IF_ERROR(SwitchOff(options.without, model.options.passes));
   TY_ASSIGN_OR_RETURN(const auto backend, engine::MakeBackend(options.backend));
   TY_ASSIGN_OR_RETURN(const engine::CompilePlan plan, PlanPrepared(model, *backend, target.rank));
-  StepReport report{.name = spec.name(),
-                    .backend = options.backend,
-                    .threads = options.threads,
-                    .devices = spec.devices().count(),
-                    .global_batch = spec.train().global_batch(),
-                    .hosted_rows = model.hosted_rows,
-                    .rows = model.options.max_rows,
-                    .parameters = CountParameters(model.graph),
-                    .memory = plan.memory,
-                    .memory_limit = limit,
-                    .misfit = {},
-                    .machine = {},
-                    .ops = {},
-                    .passes = {},
-                    .layers = PlanLayers(model.graph)};
+  PlannedStep report{.name = spec.name(),
+                     .backend = options.backend,
+                     .threads = options.threads,
+                     .devices = spec.devices().count(),
+                     .global_batch = spec.train().global_batch(),
+                     .hosted_rows = model.hosted_rows,
+                     .rows = model.options.max_rows,
+                     .parameters = CountParameters(model.graph),
+                     .memory = plan.memory,
+                     .memory_limit = limit,
+                     .misfit = {},
+                     .machine = {},
+                     .ops = {},
+                     .passes = {},
+                     .layers = PlanLayers(model.graph)};
   report.misfit = std::string(CheckMemory(spec, target, plan.memory, limit).message());
   if (options.format == PlanFormat::kText || options.format == PlanFormat::kLayers) return report;
   if (options.measures_machine) {
@@ -189,7 +189,7 @@ absl::StatusOr<StepReport> MakeStepReport(const v1::JobSpec& spec, const PlanOpt
   report.ops = PlanOps(step.graph, model.options.max_rows, repeats, plan.calls, report.machine);
   report.ops.push_back(UpdatePlan(plan.memory, report.machine));
   std::stable_sort(report.ops.begin(), report.ops.end(),
-                   [](const OpPlan& a, const OpPlan& b) { return a.seconds > b.seconds; });
+                   [](const PlannedOp& a, const PlannedOp& b) { return a.seconds > b.seconds; });
   TY_ASSIGN_OR_RETURN(report.passes, PlanPasses(model, *backend));
   return report;
 }

@@ -1,4 +1,4 @@
-// Communicators over device memory: NCCL's, over its emulation, and the staged one.
+// How gangs over NCCL connect, wait and fail, over NCCL's emulation.
 #include <atomic>
 #include <cstdlib>
 #include <string>
@@ -12,9 +12,8 @@
 #include "gtest/gtest.h"
 #include "tests/testing/cuda_on_cpu/cuda_on_cpu.h"
 #include "tests/testing/cuda_on_cpu/nccl/nccl_on_cpu.h"
-#include "tests/unit/worker/parallel/communicator_cases.h"
+#include "tests/testing/temp_dir.h"
 #include "tests/unit/worker/parallel/device_gang.h"
-#include "worker/parallel/nccl/nccl_buffer.h"
 #include "worker/run_dir/rendezvous.h"
 
 namespace trainyard::parallel {
@@ -22,38 +21,16 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Before any test: a device a rank.
-class Devices : public ::testing::Environment {
- public:
-  void SetUp() override { cuda_on_cpu::SetDeviceCount(cuda_on_cpu::kMaxDevices); }
-};
-[[maybe_unused]] const auto* const devices = ::testing::AddGlobalTestEnvironment(new Devices);
-
-INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorTest,
-                         ::testing::Combine(::testing::Values(NcclTransport()),
-                                            ::testing::Values(1, 2, 3, 4)),
-                         NameOfSized);
-// Chunks of a few elements, and one that holds all.
-INSTANTIATE_TEST_SUITE_P(Staged, CommunicatorTest,
-                         ::testing::Combine(::testing::Values(StagedTransport(10007),
-                                                              StagedTransport(1 << 20)),
-                                            ::testing::Values(1, 2, 3)),
-                         NameOfSized);
-INSTANTIATE_TEST_SUITE_P(Device, CommunicatorFaultTest,
-                         ::testing::Values(NcclTransport(), StagedTransport(1 << 20)), NameOf);
-INSTANTIATE_TEST_SUITE_P(Staged, CommunicatorLossTest, ::testing::Values(StagedTransport(1 << 20)),
-                         NameOf);
-
 TEST(NcclCommunicator, ARankThatDoesNotCallTimesOutTheOthersByName) {
   const auto statuses = RunNcclGang(
       2,
       [](NcclCommunicator& communicator) -> absl::Status {
         const DeviceFloats values(100);
-        TY_RETURN_IF_ERROR(communicator.Barrier());
+        TY_RETURN_IF_ERROR(AllReduce(communicator, values.span()));
         if (communicator.rank() == 1) return absl::OkStatus();
-        const absl::Status status = communicator.AllReduce(values.span());
+        const absl::Status status = AllReduce(communicator, values.span());
         EXPECT_EQ(communicator.handle(), nullptr) << "was not aborted";
-        EXPECT_EQ(communicator.Barrier(), status) << "is not broken";
+        EXPECT_EQ(AllReduce(communicator, values.span()), status) << "is not broken";
         return status;
       },
       absl::Milliseconds(100));
@@ -68,7 +45,7 @@ TEST(NcclCommunicator, WaitingLeavesNoErrorForTheNextLaunch) {
   const auto statuses = RunNcclGang(2, [](NcclCommunicator& communicator) -> absl::Status {
     const DeviceFloats values(100);
     for (int i = 0; i < 20; ++i) {
-      TY_RETURN_IF_ERROR(communicator.AllReduce(values.span()));
+      TY_RETURN_IF_ERROR(AllReduce(communicator, values.span()));
       EXPECT_EQ(cudaGetLastError(), cudaSuccess);
     }
     return absl::OkStatus();
@@ -107,12 +84,12 @@ TEST(NcclCommunicator, WorkThatDoesNotEndTimesOut) {
 
 TEST(NcclCommunicator, AnAsynchronousErrorIsALostPeer) {
   const auto statuses = RunNcclGang(1, [](NcclCommunicator& communicator) -> absl::Status {
-    TY_RETURN_IF_ERROR(communicator.Barrier());
     cudaStream_t stream = nullptr;
     cudaEvent_t event = nullptr;
     CheckCuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     CheckCuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
     const DeviceFloats values(10);
+    TY_RETURN_IF_ERROR(AllReduce(communicator, values.span()));
     TY_RETURN_IF_ERROR(communicator.EnqueueAllReduce(values.span(), stream));
     CheckCuda(cudaEventRecord(event, stream));
     cuda_on_cpu::nccl::BreakAsynchronously(communicator.handle(), ncclRemoteError);
@@ -133,7 +110,7 @@ TEST(NcclCommunicator, AnAsynchronousErrorIsALostPeer) {
 TEST(NcclCommunicator, HostMemoryIsRefused) {
   const auto statuses = RunNcclGang(1, [](NcclCommunicator& communicator) -> absl::Status {
     float value = 1;
-    return communicator.AllReduce(absl::MakeSpan(&value, 1));
+    return AllReduce(communicator, absl::MakeSpan(&value, 1));
   });
   EXPECT_TRUE(absl::IsInternal(statuses[0])) << statuses[0];
 }
@@ -141,14 +118,13 @@ TEST(NcclCommunicator, HostMemoryIsRefused) {
 class NcclRendezvousTest : public ::testing::Test {
  protected:
   NcclRendezvousTest() {
-    TY_CHECK(mkdtemp(folder_.data()) != nullptr);
     options_.world_size = 2;
     options_.run_dir = run_dir::RunDir(folder_);
     options_.connect_timeout = absl::Milliseconds(50);
   }
-  ~NcclRendezvousTest() override { (void)RemoveTree(folder_); }
 
-  std::string folder_ = ::testing::TempDir() + "/rendezvous.XXXXXX";
+  testing::TempDir temp_dir_;
+  const std::string folder_ = temp_dir_.path();
   NcclOptions options_;
 };
 
@@ -177,35 +153,6 @@ TEST_F(NcclRendezvousTest, KeysOfAnEarlierRunAreReported) {
               HasSubstr("keys of an earlier run"));
   options_.rank = 1;
   EXPECT_THAT(std::string(ConnectNccl(options_).status().message()), HasSubstr("has 3 digits"));
-}
-
-TEST(NcclBuffer, IsRegisteredWhileItLives) {
-  const auto statuses = RunNcclGang(1, [](NcclCommunicator& communicator) -> absl::Status {
-    {
-      TY_ASSIGN_OR_RETURN(NcclBuffer buffer, NcclBuffer::Allocate(4096, &communicator));
-      EXPECT_TRUE(buffer.is_registered());
-      EXPECT_EQ(cuda_on_cpu::nccl::LiveRegistrations(), 1);
-      const NcclBuffer moved = std::move(buffer);
-      EXPECT_EQ(moved.bytes(), 4096);
-      TY_RETURN_IF_ERROR(communicator.AllReduce({static_cast<float*>(moved.data()), 1024}));
-    }
-    EXPECT_EQ(cuda_on_cpu::nccl::LiveRegistrations(), 0);
-    return absl::OkStatus();
-  });
-  EXPECT_TRUE(statuses[0].ok()) << statuses[0];
-  EXPECT_EQ(cuda_on_cpu::LiveBytes(), 0);
-}
-
-TEST(NcclBuffer, IsOrdinaryMemoryWhereNcclHasNone) {
-  cuda_on_cpu::nccl::SetMemAllocFails(true);
-  const auto buffer = NcclBuffer::Allocate(4096, nullptr);
-  const auto too_large = NcclBuffer::Allocate(int64_t{1} << 60, nullptr);
-  cuda_on_cpu::nccl::SetMemAllocFails(false);
-  ASSERT_TRUE(buffer.ok()) << buffer.status();
-  EXPECT_NE(buffer->data(), nullptr);
-  EXPECT_FALSE(buffer->is_registered());
-  EXPECT_TRUE(absl::IsResourceExhausted(too_large.status())) << too_large.status();
-  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
 }
 
 }  // namespace

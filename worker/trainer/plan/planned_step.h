@@ -10,28 +10,28 @@
 #include "absl/strings/string_view.h"
 #include "trainyard/v1/spec.pb.h"
 #include "worker/engine/backend/backend.h"
-#include "worker/trainer/model_setup.h"
 #include "worker/trainer/plan/machine_speed.h"
+#include "worker/trainer/plan/model_setup.h"
 
 namespace trainyard::trainer {
 
-// kText: memory alone; kTable: all, for people; kJson: all; kLayers: a row a layer; kDot: the
-// step's graph for Graphviz.
+// kText has the memory only; kTable has everything for people, and kJson for programs; kLayers has
+// a row for each layer; kDot is the graph of the step for Graphviz.
 enum class PlanFormat { kText, kTable, kJson, kLayers, kDot };
 
 struct PlanOptions {
   std::string backend = "cpu";
   int threads = 1;
   PlanFormat format = PlanFormat::kText;
-  int64_t batch = 0;                      // in the place of the spec's global batch; 0: that
+  int64_t batch = 0;                      // replaces the spec's global batch unless 0
   int64_t memory_bytes = 0;               // of the device; 0: this machine's, shared by the devices
   std::vector<std::string> without = {};  // names of passes to leave out
-  // Off where the backend only describes a device: then the plan tells no times.
+  // Off if the backend only describes a device. The plan then predicts no times.
   bool measures_machine = true;
 };
 
-// The nodes of one op, or what stands beside the graph: "reorder", "update".
-struct OpPlan {
+// The nodes of one op, or work beside the graph: "reorder" or "update".
+struct PlannedOp {
   std::string op;
   int64_t nodes = 0;
   int64_t calls = 0;
@@ -39,21 +39,21 @@ struct OpPlan {
   double seconds = 0;  // predicted
 };
 
-// What a pass does to the step while the others are as they are.
+// What the step takes with a pass switched on or off, while the others stay as they are.
 struct PassEffect {
   int64_t kernels = 0;
   double bytes_moved = 0;
   int64_t activation_bytes = 0;
 };
-struct PassPlan {
+struct PlannedPass {
   std::string name;
   std::string sentence;
   bool is_on = false;
   PassEffect off, on;
 };
 
-// Of the model, forward; arithmetic of one sample.
-struct LayerPlan {
+// A layer of the model with the arithmetic of one sample, forward.
+struct PlannedLayer {
   std::string name;
   std::string op;
   engine::Shape output;
@@ -61,7 +61,7 @@ struct LayerPlan {
   double flops = 0;
 };
 
-struct StepReport {
+struct PlannedStep {
   std::string name;  // of the job
   std::string backend;
   int threads = 1;
@@ -72,13 +72,13 @@ struct StepReport {
   int64_t parameters = 0;
   engine::MemoryPlan memory;
   int64_t memory_limit = 0;
-  std::string misfit;  // why it does not fit; empty where it does
+  std::string misfit;  // why it does not fit; empty if it does
   MachineSpeed machine;
-  std::vector<OpPlan> ops;  // the slowest first; of all rows of the device
-  std::vector<PassPlan> passes;
-  std::vector<LayerPlan> layers;
+  std::vector<PlannedOp> ops;  // the slowest first; of all rows of the device
+  std::vector<PlannedPass> passes;
+  std::vector<PlannedLayer> layers;
 
-  OpPlan Total() const;
+  PlannedOp Total() const;
   double samples_per_second() const;
 };
 
@@ -88,6 +88,6 @@ absl::Status SwitchOff(const std::vector<std::string>& names, engine::PassOption
 CompileTarget TargetOf(const v1::JobSpec& spec, const PlanOptions& options);
 
 // Plans the step of TargetOf(). INVALID_ARGUMENT for a pass that is not known.
-absl::StatusOr<StepReport> MakeStepReport(const v1::JobSpec& spec, const PlanOptions& options);
+absl::StatusOr<PlannedStep> PlanStep(const v1::JobSpec& spec, const PlanOptions& options);
 
 }  // namespace trainyard::trainer

@@ -1,6 +1,6 @@
 // The one conversion from the spec to what the data sets are told, and the checks that need the
 // data themselves.
-#include "worker/trainer/data_setup.h"
+#include "worker/trainer/plan/data_setup.h"
 
 #include <algorithm>
 #include <utility>
@@ -11,7 +11,7 @@
 #include "common/base/status_macros.h"
 #include "common/datasets.h"
 #include "worker/engine/graph/graph.h"
-#include "worker/trainer/spec.h"
+#include "worker/trainer/plan/spec.h"
 
 namespace trainyard::trainer {
 

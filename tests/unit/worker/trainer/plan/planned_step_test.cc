@@ -1,5 +1,5 @@
 // What `trainyard plan` prints, as the trainer writes it.
-#include "worker/trainer/plan/step_report.h"
+#include "worker/trainer/plan/planned_step.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,10 +11,10 @@
 #include "nlohmann/json.hpp"
 #include "tests/unit/worker/trainer/gang_trainer.h"
 #include "worker/engine/graph/passes.h"
+#include "worker/trainer/plan/spec.h"
 #include "worker/trainer/report/plan_report.h"
 #include "worker/trainer/report/plan_text.h"
 #include "worker/trainer/report/quantity_text.h"
-#include "worker/trainer/spec.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -31,11 +31,11 @@ JobText Small() {
   return job;
 }
 
-StepReport Report(const JobText& job, const PlanOptions& options) {
+PlannedStep Report(const JobText& job, const PlanOptions& options) {
   const auto spec = ParseSpec(job.Spec());
-  auto report = MakeStepReport(*spec, options);
+  auto report = PlanStep(*spec, options);
   EXPECT_TRUE(report.ok()) << report.status();
-  return report.ok() ? *std::move(report) : StepReport();
+  return report.ok() ? *std::move(report) : PlannedStep();
 }
 
 std::string Plan(const JobText& job, const PlanOptions& options) {
@@ -44,8 +44,8 @@ std::string Plan(const JobText& job, const PlanOptions& options) {
   return text.value_or("");
 }
 
-PassPlan PassNamed(const StepReport& report, absl::string_view name) {
-  for (const PassPlan& pass : report.passes) {
+PlannedPass PassNamed(const PlannedStep& report, absl::string_view name) {
+  for (const PlannedPass& pass : report.passes) {
     if (pass.name == name) return pass;
   }
   ADD_FAILURE() << "no pass " << name;
@@ -54,12 +54,12 @@ PassPlan PassNamed(const StepReport& report, absl::string_view name) {
 
 // A machine of 1 GFLOP/s and 1 GB/s, and memory of 1 MiB: the rest depends on the model alone.
 TEST(PlanReport, IsATableForPeople) {
-  StepReport report = Report(Small(), {.backend = "reference", .format = PlanFormat::kTable});
+  PlannedStep report = Report(Small(), {.backend = "reference", .format = PlanFormat::kTable});
   report.memory_limit = 1 << 20;
   report.machine = {1e9, 1e9};
-  for (OpPlan& op : report.ops) op.seconds = op.cost.bytes / 1e9;
+  for (PlannedOp& op : report.ops) op.seconds = op.cost.bytes / 1e9;
   std::stable_sort(report.ops.begin(), report.ops.end(),
-                   [](const OpPlan& a, const OpPlan& b) { return a.op < b.op; });
+                   [](const PlannedOp& a, const PlannedOp& b) { return a.op < b.op; });
   report.passes = {PassNamed(report, "fuse_relu")};
   EXPECT_EQ(absl::StrCat("\n", PlanTable(report)), R"(
 3,212 parameters, 8 rows a device, 1 device, backend reference, 1 thread
@@ -124,7 +124,7 @@ TEST(PlanReport, SaysWhatWouldFit) {
 }
 
 TEST(PlanReport, CountsAsManyRowsAsTheBatchThatIsAskedFor) {
-  const StepReport eight = Report(Small(), {.backend = "reference"});
+  const PlannedStep eight = Report(Small(), {.backend = "reference"});
   const auto json = nlohmann::json::parse(
       Plan(Small(), {.backend = "reference", .format = PlanFormat::kJson, .batch = 24}));
   EXPECT_EQ(eight.global_batch, 8);
@@ -135,38 +135,39 @@ TEST(PlanReport, CountsAsManyRowsAsTheBatchThatIsAskedFor) {
 TEST(PlanReport, AStepOfMicrobatchesTakesTheTimeOfAllItsRows) {
   JobText parts = Small();
   parts.more = R"(, "memory": {"microbatch": 2})";
-  const StepReport whole = Report(Small(), {.backend = "reference", .format = PlanFormat::kTable});
-  const StepReport split = Report(parts, {.backend = "reference", .format = PlanFormat::kTable});
+  const PlannedStep whole = Report(Small(), {.backend = "reference", .format = PlanFormat::kTable});
+  const PlannedStep split = Report(parts, {.backend = "reference", .format = PlanFormat::kTable});
   EXPECT_EQ(split.rows, 2);
   EXPECT_EQ(split.hosted_rows, 8);
   EXPECT_NEAR(split.Total().cost.flops, whole.Total().cost.flops, 0.01 * whole.Total().cost.flops);
 }
 
 TEST(PlanReport, TheTimeOfAnOpIsArithmeticOrTrafficOfThisMachine) {
-  const StepReport report = Report(Small(), {.backend = "cpu", .format = PlanFormat::kTable});
+  const PlannedStep report = Report(Small(), {.backend = "cpu", .format = PlanFormat::kTable});
   EXPECT_GT(report.machine.flops_per_second, 1e8);
   EXPECT_GT(report.machine.bytes_per_second, 1e8);
   const double fastest =
       std::max(report.machine.flops_per_second, report.machine.filtered_flops_per_second);
-  for (const OpPlan& op : report.ops) {
+  for (const PlannedOp& op : report.ops) {
     EXPECT_GE(op.seconds * 1.0001, op.cost.flops / fastest) << op.op;
     EXPECT_GE(op.seconds * 1.0001, op.cost.bytes / report.machine.bytes_per_second) << op.op;
   }
   EXPECT_TRUE(
       std::is_sorted(report.ops.begin(), report.ops.end(),
-                     [](const OpPlan& a, const OpPlan& b) { return a.seconds > b.seconds; }));
+                     [](const PlannedOp& a, const PlannedOp& b) { return a.seconds > b.seconds; }));
   EXPECT_NEAR(report.samples_per_second(), 8 / report.Total().seconds, 1e-6);
 }
 
 TEST(PlanReport, EveryPassIsToldWithItsEffect) {
-  const StepReport report = Report(Small(), {.backend = "reference", .format = PlanFormat::kTable});
+  const PlannedStep report =
+      Report(Small(), {.backend = "reference", .format = PlanFormat::kTable});
   ASSERT_EQ(report.passes.size(), std::size(engine::kPasses));
   for (size_t i = 0; i < report.passes.size(); ++i) {
     EXPECT_EQ(report.passes[i].name, engine::kPasses[i].name);
     EXPECT_FALSE(report.passes[i].sentence.empty());
     EXPECT_EQ(report.passes[i].is_on, engine::PassOptions{}.*engine::kPasses[i].option);
   }
-  const PassPlan fuse_relu = PassNamed(report, "fuse_relu");
+  const PlannedPass fuse_relu = PassNamed(report, "fuse_relu");
   EXPECT_EQ(fuse_relu.on.kernels, fuse_relu.off.kernels - 2);
   EXPECT_LT(fuse_relu.on.bytes_moved, fuse_relu.off.bytes_moved);
 }
@@ -174,10 +175,10 @@ TEST(PlanReport, EveryPassIsToldWithItsEffect) {
 TEST(PlanReport, APassCanBeLeftOut) {
   const PlanOptions without = {
       .backend = "reference", .format = PlanFormat::kTable, .without = {"fuse_relu"}};
-  const StepReport report = Report(Small(), without);
+  const PlannedStep report = Report(Small(), without);
   EXPECT_FALSE(PassNamed(report, "fuse_relu").is_on);
   EXPECT_TRUE(std::any_of(report.ops.begin(), report.ops.end(),
-                          [](const OpPlan& op) { return op.op == "relu"; }));
+                          [](const PlannedOp& op) { return op.op == "relu"; }));
   const auto status =
       ReportPlan(Small().Spec(), {.backend = "reference", .without = {"fuse_rely"}}).status();
   EXPECT_EQ(status.message(), "--without 'fuse_rely' names no pass; did you mean 'fuse_relu'?");
