@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "common/base/ids.h"
 #include "server/core/lifecycle/attempt_fsm.h"
 #include "server/core/lifecycle/job_fsm.h"
@@ -36,7 +37,7 @@ struct RankHosting {
   friend bool operator==(const RankHosting&, const RankHosting&) = default;
 };
 
-// Who computes what, and why. Shown to people; nothing is decided by it.
+// Which rank computes what, and why. It is shown to people, and nothing is decided by it.
 struct Hosting {
   std::vector<RankHosting> ranks;
   std::string reason;
@@ -139,8 +140,11 @@ struct AttemptRecord {
   friend bool operator==(const AttemptRecord&, const AttemptRecord&) = default;
 };
 
-// What a GPU does at the moment, as far as its driver tells. Passed on to those who ask; nothing is
-// decided by it and nothing of it is stored.
+// The part of `attempt` on `worker`; null where it has none.
+const AttemptPart* FindPart(const AttemptRecord& attempt, absl::string_view worker);
+
+// What a GPU does at the moment, as far as its driver tells. It is passed on to those who ask; it
+// is not stored, and nothing is decided by it.
 struct DeviceUsage {
   std::optional<double> utilization;         // [0, 1]
   std::optional<double> memory_utilization;  // [0, 1]
@@ -182,7 +186,7 @@ struct WorkerRecord {
   int64_t last_seen_us = 0;  // at the last change of this record; Yard::LastSeen is newer
   int64_t revision = 0;
   std::map<std::string, std::string> labels;
-  std::vector<JobId> failed_jobs;  // different jobs that failed there in a row, without a success
+  std::vector<JobId> failed_jobs;  // different jobs that failed there since the last success
 
   friend bool operator==(const WorkerRecord&, const WorkerRecord&) = default;
 };
@@ -195,8 +199,8 @@ struct CheckpointFile {
   friend bool operator==(const CheckpointFile&, const CheckpointFile&) = default;
 };
 
-// What the weights of a checkpoint reached on the test split, as its state.json says. It comes with
-// the checkpoint, and not with the stream of metrics, which may be late. Finite numbers.
+// The results of a checkpoint's weights on the test split, as its state.json says. They come with
+// the checkpoint, because the stream of metrics may be late. The numbers are finite.
 struct CheckpointEvaluation {
   double loss = 0;
   double accuracy = 0;
@@ -214,9 +218,9 @@ struct CheckpointRecord {
   friend bool operator==(const CheckpointRecord&, const CheckpointRecord&) = default;
 };
 
-// Whether `a` is a better checkpoint than `b` of the same job, whose submission it is: the one with
-// the better evaluation; of equal ones the earlier, and one that was evaluated before one that was
-// not.
+// True if `a` is a better checkpoint than `b`, of the job of this submission. The better evaluation
+// wins; of equal ones the earlier checkpoint is better. A checkpoint that was evaluated is better
+// than one that was not.
 bool IsBetter(const Submission& submission, const CheckpointRecord& a, const CheckpointRecord& b);
 // The best of a job's checkpoints; null where none was evaluated. `Pointers`: a list of pointers,
 // raw or shared.

@@ -34,11 +34,11 @@ using MakeDeviceExchange =
 
 // How the ranks of a gang talk.
 struct Communicators {
-  // Over the host's memory: votes, weights, sums of evaluations.
+  // Connects all ranks over the host's memory, for votes, weights and sums of evaluations.
   std::unique_ptr<parallel::Communicator> host;
-  // For a reduction arena on a device; null where there is none, or one rank alone.
+  // Connects arenas that lie on devices. It is null if they do not, or if one rank trains alone.
   MakeDeviceExchange make_device_exchange;
-  // Further lines over the host's memory, for who talks at the same time as others: by name.
+  // Connects further groups over the host's memory, for those that talk at the same time as others.
   parallel::ConnectGroup connect_group;
 };
 

@@ -8,6 +8,7 @@
 #include "common/base/check.h"
 #include "common/base/files.h"
 #include "gtest/gtest.h"
+#include "tests/testing/temp_dir.h"
 
 namespace trainyard::parallel {
 
@@ -19,19 +20,17 @@ Transport LocalTransport() {
 
 std::vector<absl::Status> RunPlaces(int world_size,
                                     const std::function<absl::Status(const Place&)>& work) {
-  std::string folder = ::testing::TempDir() + "/gang.XXXXXX";
-  TY_CHECK(mkdtemp(folder.data()) != nullptr);
+  const testing::TempDir folder;
   const auto group = MakeLocalGroup(world_size);
   std::vector<absl::Status> statuses(static_cast<size_t>(world_size));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {
       statuses[static_cast<size_t>(rank)] =
-          work({rank, world_size, run_dir::RunDir(folder), group});
+          work({rank, world_size, run_dir::RunDir(folder.path()), group});
     });
   }
   for (std::thread& thread : threads) thread.join();
-  TY_CHECK_OK(RemoveTree(folder));
   return statuses;
 }
 

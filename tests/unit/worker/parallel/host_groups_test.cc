@@ -12,6 +12,7 @@
 #include "common/base/status_macros.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/temp_dir.h"
 #include "tests/unit/worker/parallel/gang.h"
 #include "worker/run_dir/rendezvous.h"
 
@@ -29,9 +30,6 @@ const Group kOdd = {"link_1", {1, 3}};
 
 class HostGroupsTest : public ::testing::TestWithParam<HostTransport> {
  protected:
-  HostGroupsTest() { TY_CHECK(mkdtemp(folder_.data()) != nullptr); }
-  ~HostGroupsTest() override { (void)RemoveTree(folder_); }
-
   HostGroupOptions OptionsOf(int rank) const {
     return {.transport = GetParam(),
             .rank = rank,
@@ -54,7 +52,8 @@ class HostGroupsTest : public ::testing::TestWithParam<HostTransport> {
     return statuses;
   }
 
-  std::string folder_ = ::testing::TempDir() + "/groups.XXXXXX";
+  testing::TempDir temp_dir_;
+  const std::string folder_ = temp_dir_.path();
 };
 
 INSTANTIATE_TEST_SUITE_P(Transports, HostGroupsTest,

@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/cuda_on_cpu/cuda_on_cpu.h"
 #include "tests/testing/cuda_on_cpu/nccl/nccl_on_cpu.h"
+#include "tests/testing/temp_dir.h"
 #include "tests/unit/worker/parallel/device_gang.h"
 #include "worker/run_dir/rendezvous.h"
 
@@ -117,14 +118,13 @@ TEST(NcclCommunicator, HostMemoryIsRefused) {
 class NcclRendezvousTest : public ::testing::Test {
  protected:
   NcclRendezvousTest() {
-    TY_CHECK(mkdtemp(folder_.data()) != nullptr);
     options_.world_size = 2;
     options_.run_dir = run_dir::RunDir(folder_);
     options_.connect_timeout = absl::Milliseconds(50);
   }
-  ~NcclRendezvousTest() override { (void)RemoveTree(folder_); }
 
-  std::string folder_ = ::testing::TempDir() + "/rendezvous.XXXXXX";
+  testing::TempDir temp_dir_;
+  const std::string folder_ = temp_dir_.path();
   NcclOptions options_;
 };
 

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/parallel/local/local_communicator.h"
-#include "worker/trainer/spec.h"
+#include "worker/trainer/plan/spec.h"
 #include "worker/trainer/trainer.h"
 
 namespace trainyard::trainer {
