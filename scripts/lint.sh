@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 build=${1:?usage: scripts/lint.sh BUILD_DIR [FILE ...]}
 shift
 tidy=$(command -v clang-tidy-14 || command -v clang-tidy) || {
-  echo "lint.sh: clang-tidy is missing; scripts/install_deps.sh installs it" >&2
+  echo "lint.sh: clang-tidy is missing; scripts/install_deps.sh --lint installs it" >&2
   exit 2
 }
 if [ ! -f "$build/compile_commands.json" ]; then
