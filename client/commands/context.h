@@ -9,7 +9,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "client/commands/options.h"
 #include "client/link/exit_code.h"
 #include "client/link/interrupt.h"
 #include "client/link/server_link.h"
@@ -18,6 +17,19 @@
 #include "google/protobuf/message.h"
 
 namespace trainyard::commands {
+
+enum class Format { kTable, kWide, kJson, kJsonLines, kYaml, kName };
+
+// The flags that all verbs have.
+struct GlobalOptions {
+  std::string server;
+  Format format = Format::kTable;
+  bool no_color = false;
+  bool quiet = false;
+
+  // Whether a person reads the data, so that the verb draws a table.
+  bool IsTable() const { return format == Format::kTable || format == Format::kWide; }
+};
 
 // What the environment says; read in main.
 struct Surroundings {
@@ -30,7 +42,7 @@ struct Surroundings {
 
 // Borrows all of it.
 struct Context {
-  const Options& options;
+  const GlobalOptions& options;
   const Surroundings& surroundings;
   const output::Terminal& terminal;
   std::ostream& out;  // data
@@ -58,16 +70,20 @@ absl::StatusOr<std::unique_ptr<link::ServerLink>> Connect(const Context& context
 bool PrintList(const Context& context,
                const std::vector<const google::protobuf::Message*>& messages,
                const std::vector<std::string>& names);
+// The same for a container of messages.
+template <typename Messages>
+bool PrintMessages(const Context& context, const Messages& messages,
+                   const std::vector<std::string>& names) {
+  std::vector<const google::protobuf::Message*> pointers;
+  for (const auto& message : messages) pointers.push_back(&message);
+  return PrintList(context, pointers, names);
+}
 // The same for resources, which carry their names.
 template <typename Resources>
 bool PrintResources(const Context& context, const Resources& resources) {
-  std::vector<const google::protobuf::Message*> messages;
   std::vector<std::string> names;
-  for (const auto& resource : resources) {
-    messages.push_back(&resource);
-    names.push_back(resource.name());
-  }
-  return PrintList(context, messages, names);
+  for (const auto& resource : resources) names.push_back(resource.name());
+  return PrintMessages(context, resources, names);
 }
 // The same for one message, which is no list in JSON and YAML.
 bool PrintOne(const Context& context, const google::protobuf::Message& message,

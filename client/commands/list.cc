@@ -5,8 +5,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/commands/commands.h"
 #include "client/commands/selector.h"
+#include "client/commands/verbs.h"
 #include "client/output/table.h"
 #include "client/output/text.h"
 #include "common/base/ids.h"
@@ -17,6 +17,16 @@ namespace trainyard::commands {
 namespace {
 
 using output::Table;
+
+struct ListOptions {
+  std::vector<std::string> states;
+  int limit = 0;  // 0: 20, or all with --all
+  bool all = false;
+  std::string user;
+  std::string project;
+  std::string array;  // a job of it
+  bool expand = false;
+};
 
 constexpr int kLimitDefault = 20;
 constexpr int kPageSizeMax = 1000;
@@ -38,24 +48,21 @@ absl::StatusOr<v1::JobState> ParseState(const std::string& text) {
       absl::StrCat("'", text, "' is no state of a job; expected ", absl::StrJoin(names, ", ")));
 }
 
-absl::StatusOr<std::vector<v1::Job>> FetchJobs(const Context& context, link::ServerLink& link) {
+absl::StatusOr<std::vector<v1::Job>> FetchJobs(const Context& context, link::ServerLink& link,
+                                               const ListOptions& options) {
   v1::ListJobsRequest request;
-  for (const std::string& text : context.options.states) {
+  for (const std::string& text : options.states) {
     TY_ASSIGN_OR_RETURN(const v1::JobState state, ParseState(text));
     request.add_states(state);
   }
-  request.set_user(context.options.user);
-  request.set_project(context.options.project);
-  if (!context.options.array.empty()) {
-    TY_ASSIGN_OR_RETURN(*request.mutable_array(), ResolveOne(link, context.options.array));
+  request.set_user(options.user);
+  request.set_project(options.project);
+  if (!options.array.empty()) {
+    TY_ASSIGN_OR_RETURN(*request.mutable_array(), ResolveOne(link, options.array));
   }
   // Data is given job by job.
-  const bool is_table =
-      context.options.format == Format::kTable || context.options.format == Format::kWide;
-  request.set_group_arrays(is_table && !context.options.expand && context.options.array.empty());
-  const int limit = context.options.limit > 0 ? context.options.limit
-                    : context.options.all     ? INT32_MAX
-                                              : kLimitDefault;
+  request.set_group_arrays(context.options.IsTable() && !options.expand && options.array.empty());
+  const int limit = options.limit > 0 ? options.limit : options.all ? INT32_MAX : kLimitDefault;
   std::vector<v1::Job> jobs;
   while (static_cast<int64_t>(jobs.size()) < limit) {
     request.set_page_size(std::min(limit - static_cast<int>(jobs.size()), kPageSizeMax));
@@ -140,11 +147,9 @@ std::string StateCell(const Context& context, const v1::Job& job) {
   return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");
 }
 
-}  // namespace
-
-Result List(const Context& context) {
+Result List(const Context& context, const ListOptions& options) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
-  TY_ASSIGN_OR_RETURN(const std::vector<v1::Job> jobs, FetchJobs(context, *link));
+  TY_ASSIGN_OR_RETURN(const std::vector<v1::Job> jobs, FetchJobs(context, *link, options));
   if (PrintResources(context, jobs)) return link::kOk;
   if (jobs.empty()) {
     context.Say("no jobs; `trainyard submit FILE` makes one");
@@ -189,6 +194,23 @@ Result List(const Context& context) {
   }
   context.out << table.Render();
   return link::kOk;
+}
+
+}  // namespace
+
+void AddList(VerbTable& verbs) {
+  verbs.Add<ListOptions>(
+      "ls", "List jobs, newest first", "--state running --state queued",
+      [](client::Flags& flags, ListOptions& options) {
+        flags.Repeated("--state", options.states, "Only jobs in this state; may be repeated");
+        flags.Value("--limit", options.limit, "At most so many jobs (20)").Range(1, 1'000'000);
+        flags.Switch("-a,--all", options.all, "All jobs, also those that ended long ago");
+        flags.Value("--user", options.user, "Only jobs of this user");
+        flags.Value("--project", options.project, "Only jobs of this project");
+        flags.Value("--array", options.array, "Only the jobs of this array, one by one");
+        flags.Switch("--expand", options.expand, "The jobs of arrays one by one");
+      },
+      List);
 }
 
 }  // namespace trainyard::commands

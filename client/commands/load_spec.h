@@ -7,13 +7,14 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "client/commands/context.h"
+#include "client/commands/spec_changes.h"
 #include "client/spec_loader/spec_file.h"
 
 namespace trainyard::commands {
 
 // Applies the changes and checks all rules; mistakes are added to `file`. The paths that were
 // changed, whose mistakes are the command line's.
-absl::StatusOr<std::vector<std::string>> ApplyChanges(const Options& options,
+absl::StatusOr<std::vector<std::string>> ApplyChanges(const SpecFlags& flags,
                                                       spec_loader::SpecFile& file);
 
 // All mistakes with their places, and what follows from them: "nothing was submitted".

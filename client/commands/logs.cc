@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/commands/commands.h"
 #include "client/commands/selector.h"
+#include "client/commands/verbs.h"
 #include "client/output/text.h"
 #include "common/base/backoff.h"
 #include "common/base/ids.h"
@@ -12,6 +12,13 @@
 
 namespace trainyard::commands {
 namespace {
+
+struct LogsOptions {
+  std::string job;
+  bool follow = false;
+  int rank = -1;            // -1: all
+  int64_t tail_lines = -1;  // -1: all
+};
 
 // Lines are rarely longer; --tail fetches so many bytes a line.
 constexpr int64_t kTailBytesPerLine = 1024;
@@ -114,13 +121,6 @@ class LogPrinter {
   std::map<int, std::string> partial_;
 };
 
-v1::TailLogsRequest MakeRequest(const Context& context, const std::string& name) {
-  v1::TailLogsRequest request;
-  request.set_name(name);
-  if (context.options.rank >= 0) request.set_rank(context.options.rank);
-  return request;
-}
-
 absl::Status ReadOnce(link::ServerLink& link, const v1::TailLogsRequest& request,
                       LogPrinter& printer, bool& got_any) {
   grpc::ClientContext call;
@@ -164,12 +164,9 @@ Result ReadAll(const Context& context, link::ServerLink& link, v1::TailLogsReque
   }
 }
 
-}  // namespace
-
-Result Logs(const Context& context) {
-  const Options& options = context.options;
+Result Logs(const Context& context, const LogsOptions& options) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
-  std::string name = options.selectors[0];
+  std::string name = options.job;
   v1::GetJobRequest get;
   if (const auto attempt = ParseAttemptName(name); attempt.ok()) {
     get.set_name(JobName(attempt->job));
@@ -185,7 +182,9 @@ Result Logs(const Context& context) {
   }
   const bool with_rank = options.rank < 0 && job.resolved_spec().devices().count() > 1;
   LogPrinter printer(context, with_rank);
-  v1::TailLogsRequest request = MakeRequest(context, name);
+  v1::TailLogsRequest request;
+  request.set_name(name);
+  if (options.rank >= 0) request.set_rank(options.rank);
   if (options.tail_lines >= 0 && job.attempt() > 0) {
     v1::TailLogsRequest tail = request;
     tail.set_offset(-std::max<int64_t>(options.tail_lines, 1) * kTailBytesPerLine);
@@ -198,6 +197,21 @@ Result Logs(const Context& context) {
   }
   request.set_follow(options.follow);
   return ReadAll(context, *link, request, printer);
+}
+
+}  // namespace
+
+void AddLogs(VerbTable& verbs) {
+  verbs.Add<LogsOptions>(
+      "logs", "Show what the ranks wrote", "last --rank 0 -f",
+      [](client::Flags& flags, LogsOptions& options) {
+        flags.Word("JOB", options.job, kSelectorHelp).Required();
+        flags.Switch("-f,--follow", options.follow, "Go on as text comes, until the job ends");
+        flags.Value("--rank", options.rank, "Only this rank").Range(0, 4095);
+        flags.Value("--tail", options.tail_lines, "Only the last so many lines of each rank")
+            .Range(0, 1'000'000);
+      },
+      Logs);
 }
 
 }  // namespace trainyard::commands

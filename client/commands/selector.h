@@ -11,6 +11,10 @@
 
 namespace trainyard::commands {
 
+// The help of a word that names jobs.
+inline constexpr char kSelectorHelp[] =
+    "Jobs: 12, jobs/12, last, @~1 (the one before the last), 1-10,15";
+
 // One part of a selector.
 struct Selection {
   // From the newest job: 0 is `last`, 1 is `@~1`. -1 where numbers are given.

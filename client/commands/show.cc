@@ -5,10 +5,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "client/commands/commands.h"
 #include "client/commands/follow.h"
 #include "client/commands/hosting_table.h"
 #include "client/commands/selector.h"
+#include "client/commands/verbs.h"
 #include "client/output/progress.h"
 #include "client/output/proto_text.h"
 #include "client/output/table.h"
@@ -19,6 +19,12 @@
 
 namespace trainyard::commands {
 namespace {
+
+struct ShowOptions {
+  std::vector<std::string> jobs;
+  bool spec = false;
+  bool events = false;
+};
 
 // Label and text in two columns; further lines under the first. Empty texts are left out.
 class Sheet {
@@ -169,12 +175,9 @@ absl::Status PrintHistory(const Context& context, link::ServerLink& link, const 
   return absl::OkStatus();
 }
 
-}  // namespace
-
-Result Show(const Context& context) {
+Result Show(const Context& context, const ShowOptions& options) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
-  TY_ASSIGN_OR_RETURN(const std::vector<std::string> names,
-                      ResolveSelectors(*link, context.options.selectors));
+  TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ResolveSelectors(*link, options.jobs));
   std::vector<v1::Job> jobs;
   for (const std::string& name : names) {
     v1::GetJobRequest request;
@@ -184,12 +187,11 @@ Result Show(const Context& context) {
   }
   std::vector<const google::protobuf::Message*> messages;
   for (const v1::Job& job : jobs) {
-    messages.push_back(context.options.spec
-                           ? static_cast<const google::protobuf::Message*>(&job.resolved_spec())
-                           : &job);
+    messages.push_back(
+        options.spec ? static_cast<const google::protobuf::Message*>(&job.resolved_spec()) : &job);
   }
-  const bool is_spec_yaml = context.options.spec && (context.options.format == Format::kYaml ||
-                                                     context.options.format == Format::kTable);
+  const bool is_spec_yaml = options.spec && (context.options.format == Format::kYaml ||
+                                             context.options.format == Format::kTable);
   if (!is_spec_yaml) {
     const bool is_done = jobs.size() == 1 ? PrintOne(context, *messages[0], names[0])
                                           : PrintList(context, messages, names);
@@ -197,15 +199,28 @@ Result Show(const Context& context) {
   }
   for (size_t i = 0; i < jobs.size(); ++i) {
     if (i > 0) context.out << "\n";
-    if (context.options.spec) {
+    if (options.spec) {
       context.out << "# " << names[i] << ", resolved\n"
                   << output::SpecYaml(jobs[i].resolved_spec());
       continue;
     }
     PrintJob(context, jobs[i]);
-    if (context.options.events) TY_RETURN_IF_ERROR(PrintHistory(context, *link, names[i]));
+    if (options.events) TY_RETURN_IF_ERROR(PrintHistory(context, *link, names[i]));
   }
   return link::kOk;
+}
+
+}  // namespace
+
+void AddShow(VerbTable& verbs) {
+  verbs.Add<ShowOptions>(
+      "show", "Show jobs with all there is to know", "last --events",
+      [](client::Flags& flags, ShowOptions& options) {
+        flags.Words("JOB", options.jobs, kSelectorHelp).Required();
+        flags.Switch("--spec", options.spec, "The resolved spec, as YAML that submit takes");
+        flags.Switch("--events", options.events, "With the history");
+      },
+      Show);
 }
 
 }  // namespace trainyard::commands

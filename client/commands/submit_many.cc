@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/commands/load_spec.h"
-#include "client/commands/submit_options.h"
 #include "common/base/backoff.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
@@ -39,14 +38,14 @@ struct Message {
 
 class Submitter {
  public:
-  Submitter(const Context& context, link::ServerLink& link, const std::vector<SpecText>& texts,
-            v1::SubmitOptions options)
+  Submitter(const Context& context, link::ServerLink& link, const SubmitFlags& flags,
+            const std::vector<SpecText>& texts, v1::SubmitOptions options)
       : context_(context),
         link_(link),
+        flags_(flags),
         texts_(texts),
         options_(std::move(options)),
-        prefix_(context.options.request_id.empty() ? MakeUuid(context.rng)
-                                                   : context.options.request_id) {}
+        prefix_(flags.request_id.empty() ? MakeUuid(context.rng) : flags.request_id) {}
 
   Result Run() {
     start_ = context_.clock.Uptime();
@@ -130,7 +129,7 @@ class Submitter {
            bytes < kBytesMax) {
       const size_t index = next_++;
       SpecFile file = spec_loader::ParseSpecText(texts_[index]);
-      const auto changed = ApplyChanges(context_.options, file);
+      const auto changed = ApplyChanges(flags_.spec, file);
       if (!changed.ok() || !file.mistakes.empty()) {
         Refuse(file, changed.status());
         continue;
@@ -197,6 +196,7 @@ class Submitter {
 
   const Context& context_;
   link::ServerLink& link_;
+  const SubmitFlags& flags_;
   const std::vector<SpecText>& texts_;
   const v1::SubmitOptions options_;
   const std::string prefix_;
@@ -212,11 +212,12 @@ class Submitter {
 };
 
 // Without a server: what the files alone tell.
-Result CheckMany(const Context& context, const std::vector<SpecText>& texts) {
+Result CheckMany(const Context& context, const SubmitFlags& flags,
+                 const std::vector<SpecText>& texts) {
   int64_t wrong = 0;
   for (const SpecText& text : texts) {
     SpecFile file = spec_loader::ParseSpecText(text);
-    TY_RETURN_IF_ERROR(ApplyChanges(context.options, file).status());
+    TY_RETURN_IF_ERROR(ApplyChanges(flags.spec, file).status());
     if (file.mistakes.empty()) continue;
     if (++wrong <= kRefusalsTold) {
       context.err << spec_loader::RenderMistakes(file, context.terminal.color);
@@ -230,23 +231,19 @@ Result CheckMany(const Context& context, const std::vector<SpecText>& texts) {
 
 }  // namespace
 
-Result SubmitMany(const Context& context, const std::vector<SpecText>& texts) {
-  if (context.options.follow) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--follow follows one job, and these are ", texts.size(),
-                     " specs; submit them without it, then `trainyard watch`"));
-  }
-  if (!context.options.from.empty()) {
+Result SubmitMany(const Context& context, const SubmitFlags& flags,
+                  const std::vector<SpecText>& texts) {
+  if (!flags.from.empty()) {
     return absl::InvalidArgumentError("--from starts one job from a checkpoint; submit it alone");
   }
-  if (context.options.dry_run) return CheckMany(context, texts);
+  if (flags.dry_run) return CheckMany(context, flags, texts);
   // A flag that cannot be read is one error, and not one for each document.
   SpecFile probe;
   probe.is_readable = false;
-  TY_RETURN_IF_ERROR(ApplyChanges(context.options, probe).status());
+  TY_RETURN_IF_ERROR(ApplyChanges(flags.spec, probe).status());
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
-  TY_ASSIGN_OR_RETURN(v1::SubmitOptions options, SubmitOptionsOf(context, *link));
-  return Submitter(context, *link, texts, std::move(options)).Run();
+  TY_ASSIGN_OR_RETURN(v1::SubmitOptions options, SubmitOptionsOf(context, *link, flags));
+  return Submitter(context, *link, flags, texts, std::move(options)).Run();
 }
 
 }  // namespace trainyard::commands

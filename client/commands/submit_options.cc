@@ -32,6 +32,32 @@ absl::Status TakeArray(absl::string_view text, v1::SubmitOptions& options) {
 
 }  // namespace
 
+void DeclareSubmitFlags(client::Flags& flags, SubmitFlags& options) {
+  flags.Repeated("--set", options.spec.set,
+                 "Change of the spec, PATH=VALUE, such as train.seed=2 or "
+                 "model.layers.stack[0].conv2d.channels=64; may be repeated");
+  flags.Value("--devices", options.spec.devices, "Number of devices (devices.count)")
+      .Range(1, kDevicesMax);
+  flags.Value("--name", options.spec.name, "Name of the job");
+  flags.Value("--from", options.from,
+              "Checkpoint to start from: 12/600, 12/best, or a job for its newest");
+  flags.Value("--request-id", options.request_id,
+              "The same request sent again gives the same job (chosen at random otherwise)");
+  flags.Switch("--dry-run", options.dry_run, "Check and show only; nothing is stored");
+  flags.Value("--project", options.spec.project, "Project that the job is accounted to");
+  flags.Value("--priority", options.spec.priority, "Larger goes first, -1000 to 1000");
+  flags.Value("--elastic", options.spec.elastic,
+              "As few and as many devices as will do: 2-8 (devices.min, devices.max)");
+  flags.Value("--array", options.array,
+              "So many jobs of this spec, each with a seed of its own: 100, or 100%8 for at "
+              "most 8 at a time");
+  flags.Repeated("--after", options.after, "Start when this job has ended; may be repeated");
+  flags.Repeated("--after-ok", options.after_ok,
+                 "Start when this job has succeeded; may be repeated");
+  flags.Value("--begin", options.begin, "Do not start before: 18:00, +2h, 2026-11-21T18:00:00Z");
+  flags.Value("--reservation", options.reservation, "Run on the devices of this reservation only");
+}
+
 google::protobuf::Timestamp ToTimestamp(absl::Time time) {
   google::protobuf::Timestamp proto;
   proto.set_seconds(absl::ToUnixSeconds(time));
@@ -60,8 +86,8 @@ absl::StatusOr<absl::Time> ParseMoment(absl::string_view text, absl::Time now, a
       "'", text, "' is no time; write 18:00, +2h, '2026-11-21 18:00' or 2026-11-21T18:00:00Z"));
 }
 
-absl::StatusOr<v1::SubmitOptions> SubmitOptionsOf(const Context& context, link::ServerLink& link) {
-  const Options& given = context.options;
+absl::StatusOr<v1::SubmitOptions> SubmitOptionsOf(const Context& context, link::ServerLink& link,
+                                                  const SubmitFlags& given) {
   v1::SubmitOptions options;
   if (!given.array.empty()) TY_RETURN_IF_ERROR(TakeArray(given.array, options));
   if (!given.after.empty()) {

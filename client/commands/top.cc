@@ -2,13 +2,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "client/commands/commands.h"
 #include "client/commands/top_view.h"
+#include "client/commands/verbs.h"
 #include "client/output/keyboard.h"
 #include "common/base/status_macros.h"
 
 namespace trainyard::commands {
 namespace {
+
+struct TopOptions {
+  bool once = false;
+};
 
 constexpr absl::Duration kRefresh = absl::Seconds(1);
 // A key is noticed within a wink.
@@ -66,18 +70,27 @@ Result Live(const Context& context, link::ServerLink& link) {
   return link::kOk;
 }
 
-}  // namespace
-
-Result Top(const Context& context) {
+Result Top(const Context& context, const TopOptions& options) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
   const bool is_live = context.terminal.out_is_terminal && context.in_is_terminal &&
-                       !context.options.once && context.options.format == Format::kTable;
+                       !options.once && context.options.format == Format::kTable;
   if (is_live) return Live(context, *link);
   TY_ASSIGN_OR_RETURN(const TopData data, Fetch(context, *link));
   output::Terminal terminal = context.terminal;
   if (!terminal.out_is_terminal) terminal.width = 1 << 20;  // files have no edge
   context.out << RenderTop(data, terminal, /*height=*/0);
   return link::kOk;
+}
+
+}  // namespace
+
+void AddTop(VerbTable& verbs) {
+  verbs.Add<TopOptions>(
+      "top", "Show devices, queue and shares live; q ends it", "--once",
+      [](client::Flags& flags, TopOptions& options) {
+        flags.Switch("--once", options.once, "Print once and end; so without a terminal");
+      },
+      Top);
 }
 
 }  // namespace trainyard::commands

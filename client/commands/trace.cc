@@ -5,8 +5,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "client/commands/commands.h"
 #include "client/commands/selector.h"
+#include "client/commands/verbs.h"
 #include "client/output/text.h"
 #include "client/output/timeline.h"
 #include "common/base/files.h"
@@ -16,6 +16,13 @@
 
 namespace trainyard::commands {
 namespace {
+
+struct TraceOptions {
+  std::string job;
+  int rank = -1;    // -1: all
+  int attempt = 0;  // 0: the newest
+  std::string output_file;
+};
 
 // Browsers give up long before.
 constexpr int64_t kBytesMax = int64_t{512} << 20;
@@ -75,13 +82,10 @@ void TellSummary(const Context& context, const output::Timeline& timeline, const
   }
 }
 
-}  // namespace
-
-Result Trace(const Context& context) {
-  const Options& options = context.options;
+Result Trace(const Context& context, const TraceOptions& options) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
   v1::GetJobRequest get;
-  TY_ASSIGN_OR_RETURN(*get.mutable_name(), ResolveOne(*link, options.selectors[0]));
+  TY_ASSIGN_OR_RETURN(*get.mutable_name(), ResolveOne(*link, options.job));
   TY_ASSIGN_OR_RETURN(const v1::Job job, link->Call(&v1::JobService::Stub::GetJob, get));
   const int attempt = options.attempt > 0 ? options.attempt : job.attempt();
   if (attempt == 0) {
@@ -112,6 +116,21 @@ Result Trace(const Context& context) {
   context.Say(absl::StrCat("open ", options.output_file.empty() ? "it" : options.output_file,
                            " in chrome://tracing or https://ui.perfetto.dev"));
   return link::kOk;
+}
+
+}  // namespace
+
+void AddTrace(VerbTable& verbs) {
+  verbs.Add<TraceOptions>(
+      "trace", "Make one timeline of those of the ranks, for a browser", "last -O trace.json",
+      [](client::Flags& flags, TraceOptions& options) {
+        flags.Word("JOB", options.job, kSelectorHelp).Required();
+        flags.Value("--rank", options.rank, "Only this rank").Range(0, 4095);
+        flags.Value("--attempt", options.attempt, "Of this attempt (the newest)")
+            .Range(1, 1'000'000);
+        flags.Value("-O,--output-file", options.output_file, "File to write (standard output)");
+      },
+      Trace);
 }
 
 }  // namespace trainyard::commands

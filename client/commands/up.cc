@@ -6,13 +6,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/commands/commands.h"
 #include "client/commands/machine.h"
+#include "client/commands/verbs.h"
 #include "client/daemons/child.h"
 #include "client/daemons/log_tail.h"
 #include "client/daemons/pid_file.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
+#include "common/base/host_name.h"
 #include "common/base/ids.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/address.h"
@@ -21,6 +22,17 @@ namespace trainyard::commands {
 namespace {
 
 using daemons::ProcessId;
+
+struct UpOptions {
+  std::string state_dir;
+  std::string listen;
+  std::string worker_name;
+  std::string cpu_devices;  // empty: the worker decides
+  bool share_cpus = false;
+  int threads_per_device = 0;  // 0: the worker decides
+  std::string dataset_dir;
+  bool detach = false;
+};
 
 // A server that recovers a large store, and a worker that generates nothing yet: seconds at most.
 constexpr absl::Duration kStartTimeout = absl::Seconds(60);
@@ -107,11 +119,10 @@ absl::Status StartServer(const Context& context, const Machine& machine) {
   return status;
 }
 
-absl::Status StartWorker(const Context& context, const Machine& machine, const std::string& address,
+absl::Status StartWorker(const Context& context, const UpOptions& options, const Machine& machine,
                          const std::string& name) {
-  const Options& options = context.options;
-  std::vector<std::string> args = {"--server", address, "--state_dir", machine.worker_state_dir,
-                                   "--name",   name};
+  std::vector<std::string> args = {
+      "--server", machine.address, "--state_dir", machine.worker_state_dir, "--name", name};
   const auto add = [&args](const char* flag, const std::string& value) {
     args.insert(args.end(), {flag, value});
   };
@@ -126,8 +137,8 @@ absl::Status StartWorker(const Context& context, const Machine& machine, const s
     const auto absolute = std::filesystem::absolute(options.dataset_dir, ignored);
     add("--dataset_dir", ignored ? options.dataset_dir : absolute.lexically_normal().string());
   }
-  TY_ASSIGN_OR_RETURN(const auto link,
-                      link::ServerLink::Connect(address, context.interrupt, absl::Seconds(5)));
+  TY_ASSIGN_OR_RETURN(const auto link, link::ServerLink::Connect(machine.address, context.interrupt,
+                                                                 absl::Seconds(5)));
   TY_ASSIGN_OR_RETURN(const Started worker, Start(context, "worker", args, machine.worker_log,
                                                   machine.worker_pid_file, name));
   const absl::Status status = WaitUntil(context, &worker, "the worker did not register",
@@ -169,14 +180,19 @@ Result StayInForeground(const Context& context, const Machine& machine) {
   return link::kInterrupted;
 }
 
-}  // namespace
+// What is wrong with the value of --cpu_devices; the worker reads it in full.
+std::string CheckCpuDevices(const std::string& text) {
+  const bool has_form = !text.empty() && text[0] >= '1' && text[0] <= '9' &&
+                        text.find_first_not_of("0123456789x@,-") == std::string::npos;
+  return has_form ? "" : absl::StrCat("'", text, "' names no CPU devices: 2, 1x2,2x1");
+}
 
-Result Up(const Context& context) {
-  Machine machine = MachineOf(context);
+Result Up(const Context& context, const UpOptions& options) {
+  Machine machine = MachineOf(context, options.state_dir, options.listen);
   TY_RETURN_IF_ERROR(rpc::ParseAddress(machine.address).status());
   TY_RETURN_IF_ERROR(MakeDirectories(machine.state_dir, 0700));
   const std::string worker_name =
-      context.options.worker_name.empty() ? HostWorkerName() : context.options.worker_name;
+      options.worker_name.empty() ? WorkerNameOfHost(HostName()) : options.worker_name;
   bool was_running = true;
   {
     // Two `up` at once would start two of each. Not held afterwards: `down` and the daemons have
@@ -185,7 +201,7 @@ Result Up(const Context& context) {
     const auto server = daemons::RunningProcess(machine.server_pid_file);
     const auto worker = daemons::RunningProcess(machine.worker_pid_file);
     if (server.has_value()) {
-      if (!context.options.listen.empty() && server->note != machine.address) {
+      if (!options.listen.empty() && server->note != machine.address) {
         return absl::FailedPreconditionError(
             absl::StrCat("a server runs on this state directory already, at ", server->note,
                          "; stop it with `trainyard down` first"));
@@ -197,7 +213,7 @@ Result Up(const Context& context) {
     }
     if (!worker.has_value()) {
       was_running = false;
-      const absl::Status status = StartWorker(context, machine, machine.address, worker_name);
+      const absl::Status status = StartWorker(context, options, machine, worker_name);
       if (!status.ok()) {
         // All or nothing: a server alone would be no answer to `up`.
         if (!server.has_value()) TY_RETURN_IF_ERROR(StopBoth(context, machine));
@@ -214,14 +230,40 @@ Result Up(const Context& context) {
     context.Say(absl::StrCat("  export TRAINYARD_SERVER=", machine.address));
   }
   const std::string state_flag =
-      context.options.state_dir.empty() ? "" : absl::StrCat(" --state_dir ", machine.state_dir);
+      options.state_dir.empty() ? "" : absl::StrCat(" --state_dir ", machine.state_dir);
   context.Say(
       absl::StrCat("  trainyard submit jobs/convnet-glyphs.yaml --follow\n"
                    "  trainyard down",
                    state_flag, "    stops both"));
-  if (context.options.detach || was_running) return link::kOk;
+  if (options.detach || was_running) return link::kOk;
   context.Say("Ctrl-C stops both");
   return StayInForeground(context, machine);
+}
+
+}  // namespace
+
+void AddUp(VerbTable& verbs) {
+  verbs.Add<UpOptions>(
+      "up", "Start a server and a worker on this machine", "--detach --cpu_devices 2",
+      [](client::Flags& flags, UpOptions& options) {
+        flags.Value("--state_dir", options.state_dir,
+                    "Folder for all state (~/.local/state/trainyard)");
+        flags.Value("--listen", options.listen,
+                    "Address of the server (unix:<state_dir>/server/server.sock)");
+        flags.Value("--worker_name", options.worker_name, "Name of the worker (the host's name)");
+        flags
+            .Value("--cpu_devices", options.cpu_devices,
+                   "CPU devices: 2; unequal ones as devices x threads, 1x2,2x1, or as threads @ "
+                   "processors of each, 1@0,1@1,1@1")
+            .Check(CheckCpuDevices);
+        flags.Switch("--share_cpus", options.share_cpus,
+                     "CPU devices share all processors, so that there may be more of them");
+        flags.Value("--threads_per_device", options.threads_per_device, "Threads of a CPU device")
+            .Range(1, 1024);
+        flags.Value("--dataset_dir", options.dataset_dir, "Folder of the data sets");
+        flags.Switch("--detach", options.detach, "Return when all is up; else run until Ctrl-C");
+      },
+      Up);
 }
 
 }  // namespace trainyard::commands

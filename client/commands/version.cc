@@ -2,10 +2,11 @@
 
 #include <ostream>
 
-#include "client/commands/commands.h"
+#include "client/commands/verbs.h"
 #include "common/base/strings.h"
 
 namespace trainyard::commands {
+namespace {
 
 Result PrintVersion(const Context& context) {
   if (context.options.format == Format::kJson || context.options.format == Format::kJsonLines) {
@@ -14,6 +15,12 @@ Result PrintVersion(const Context& context) {
     context.out << "trainyard " << Version() << "\n";
   }
   return link::kOk;
+}
+
+}  // namespace
+
+void AddVersion(VerbTable& verbs) {
+  verbs.Add("version", "Print the version", "", PrintVersion);
 }
 
 }  // namespace trainyard::commands

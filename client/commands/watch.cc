@@ -3,9 +3,9 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "client/commands/commands.h"
 #include "client/commands/follow.h"
 #include "client/commands/selector.h"
+#include "client/commands/verbs.h"
 #include "client/link/follower.h"
 #include "client/output/text.h"
 #include "common/base/ids.h"
@@ -13,6 +13,10 @@
 
 namespace trainyard::commands {
 namespace {
+
+struct WatchOptions {
+  std::vector<std::string> jobs;  // empty: all
+};
 
 constexpr absl::Duration kDrawInterval = absl::Milliseconds(250);
 // A screen has no more lines for jobs than these.
@@ -85,12 +89,9 @@ class Board {
   absl::Duration last_draw_ = -absl::InfiniteDuration();
 };
 
-}  // namespace
-
-Result Watch(const Context& context) {
+Result Watch(const Context& context, const WatchOptions& options) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
-  TY_ASSIGN_OR_RETURN(const std::vector<std::string> names,
-                      ResolveSelectors(*link, context.options.selectors));
+  TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ResolveSelectors(*link, options.jobs));
   if (names.size() == 1) return FollowJob(context, *link, names.front());
   Board board(context);
   std::map<std::string, v1::JobState> ended;
@@ -117,6 +118,17 @@ Result Watch(const Context& context) {
     if (state != v1::JOB_STATE_SUCCEEDED) return link::kJobEndedBadly;
   }
   return link::kOk;
+}
+
+}  // namespace
+
+void AddWatch(VerbTable& verbs) {
+  verbs.Add<WatchOptions>(
+      "watch", "Follow jobs live", "last",
+      [](client::Flags& flags, WatchOptions& options) {
+        flags.Words("JOB", options.jobs, kSelectorHelp);
+      },
+      Watch);
 }
 
 }  // namespace trainyard::commands
