@@ -1,5 +1,5 @@
-// The one file that includes CLI11. It maps the facade to it one to one; what is decided here is
-// how mistakes of use are told.
+// The one file that includes CLI11. The facade maps to it one to one; only the way in which
+// mistakes of use are told is decided here.
 #include "client/flags.h"
 
 #include <CLI/App.hpp>
@@ -37,8 +37,8 @@ void Collect(const CLI::App& app, const std::string& prefix, std::vector<VerbInf
   }
 }
 
-// "did you mean 'submit'?" where the first word is no verb; otherwise empty, and CLI11's own words
-// are told.
+// Tells the nearest verb where the first word is none. Returns nothing otherwise, and CLI11's own
+// words are told.
 std::string VerbHint(const CLI::App& app, const std::vector<std::string>& args) {
   std::vector<std::string> names;
   for (const CLI::App* verb : app.get_subcommands({})) names.push_back(verb->get_name());
@@ -46,7 +46,7 @@ std::string VerbHint(const CLI::App& app, const std::vector<std::string>& args) 
     if (!arg.empty() && arg[0] == '-') continue;
     if (std::find(names.begin(), names.end(), arg) != names.end()) return "";
     const std::string nearest = NearestWord(arg, names);
-    return absl::StrCat("'", arg, "' is no verb",
+    return absl::StrCat("unknown command '", arg, "'",
                         nearest.empty() ? "" : absl::StrCat("; did you mean '", nearest, "'?"));
   }
   return "";

@@ -40,8 +40,7 @@ class Flag {
 
 // Where a verb declares its flags. Each call binds a flag to a field, which must outlive the
 // command line; parsing fills it in, and leaves it alone where the flag is not given. `names` is
-// "--all", or
-// "-a,--all".
+// "--all", or "-a,--all".
 class Flags {
  public:
   explicit Flags(CLI::App* verb) : verb_(verb) {}

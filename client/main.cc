@@ -42,7 +42,7 @@ trainyard::output::TerminalSettings TerminalSettings(bool no_color) {
   return settings;
 }
 
-// The first Ctrl-C asks the command to end in its way; the second one ends it in any way.
+// The first Ctrl-C asks the command to end in order; the second one ends it at once.
 void HandleInterrupts(const sigset_t& signals, trainyard::link::Interrupt& interrupt) {
   int count = 0;
   while (true) {
@@ -62,7 +62,7 @@ int main(int argc, char** argv) {
   std::cerr << parsed.err;
   if (!parsed.invocation.has_value()) return parsed.exit_code;
 
-  // Before any thread exists, so that only the one below takes them.
+  // Signals are blocked before any thread exists, so that only the thread below takes them.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
@@ -91,6 +91,6 @@ int main(int argc, char** argv) {
   const int code = trainyard::commands::Run(context, parsed.invocation->run);
   std::cout.flush();
   std::cerr.flush();
-  // The thread that waits for signals never ends; nothing of it needs tidying up.
+  // The thread that waits for signals never ends, so destructors are not waited for.
   _exit(code);
 }

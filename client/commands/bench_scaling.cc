@@ -1,4 +1,4 @@
-// bench scaling: one spec on several numbers of devices, one run after the other.
+// bench scaling: runs one spec on several numbers of devices, one run after the other.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -48,8 +48,8 @@ struct BenchOptions {
 constexpr int64_t kDefaultSteps = 100;
 constexpr size_t kNameBytesMax = 63;
 constexpr absl::Duration kCancelTimeout = absl::Seconds(5);
-// Of final losses that were computed on different devices without bitwise: sums round differently,
-// and training enlarges that with every step.
+// How far the final losses of runs may differ where the spec is not bitwise. Sums round differently
+// on other numbers of devices, and training enlarges that with every step.
 constexpr double kLossTolerance = 0.05;
 constexpr const char* kMetrics[] = {"train.loss", "compute.seconds", "comm.seconds",
                                     "comm.exposed_seconds", "comm.bytes"};
@@ -93,8 +93,7 @@ class Bench {
     report_.tolerance = kLossTolerance;
   }
 
-  // The specs of all runs, resolved as far as that can be done here, so that a mistake is found
-  // before the first of them.
+  // Makes and resolves the specs of all runs, so that a mistake is found before the first run.
   absl::Status Prepare();
   absl::StatusOr<Report> Run();
 
@@ -119,7 +118,7 @@ absl::StatusOr<v1::JobSpec> Bench::SpecFor(int devices, int replicas, bool with_
   std::string name = spec.name();
   const std::string suffix = absl::StrCat("-on-", devices);
   name = absl::StrCat(name.substr(0, kNameBytesMax - suffix.size()), suffix);
-  // Nothing but training between the first step and the last, and no second try.
+  // There is nothing but training between the first step and the last, and no retry.
   std::vector<Change> changes = {{"name", JsonQuote(name)},
                                  {"devices.min", ""},
                                  {"devices.max", ""},
@@ -139,7 +138,7 @@ absl::StatusOr<v1::JobSpec> Bench::SpecFor(int devices, int replicas, bool with_
 absl::Status Bench::Prepare() {
   const int stages = std::max(
       1, spec_.stages().has_count() ? spec_.stages().count() : spec_.stages().cuts_size() + 1);
-  // The same replicas in all runs, or they would not compute the same.
+  // All runs have the same replicas; otherwise they would not compute the same.
   const int replicas = std::max(spec_.train().replicas(), counts_.back() / stages);
   bool with_warm_up = true;
   for (const int devices : counts_) {
@@ -165,7 +164,7 @@ absl::Status Bench::Prepare() {
   return CheckFeasible();
 }
 
-// Of the largest number of devices, which would else wait for ever.
+// Asks whether the pool can hold the largest run, which would otherwise wait for ever.
 absl::Status Bench::CheckFeasible() const {
   v1::CreateJobRequest request;
   *request.mutable_spec() = specs_.rbegin()->second;
@@ -194,7 +193,7 @@ absl::StatusOr<v1::Job> Bench::WaitForEnd(const std::string& name) {
   }
   v1::CancelJobRequest cancel;
   cancel.set_name(name);
-  grpc::ClientContext call;  // not the link's: that is interrupted
+  grpc::ClientContext call;  // calls of the link would be interrupted at once
   rpc::SetTimeout(call, kCancelTimeout);
   v1::Job cancelled;
   (void)link_.jobs().CancelJob(&call, cancel, &cancelled);
@@ -251,7 +250,7 @@ absl::StatusOr<Measurement> Bench::MeasureJob(int devices, const v1::Job& job) {
 
 absl::StatusOr<Report> Bench::Run() {
   std::map<int, std::vector<Measurement>> runs;
-  // Rounds, so that a machine that changes its speed does so to all.
+  // The runs take turns, so that a machine that changes its speed does so for all of them.
   for (int round = 0; round < report_.runs; ++round) {
     for (const auto& [devices, spec] : specs_) {
       TY_ASSIGN_OR_RETURN(const v1::Job job, RunJob(spec));

@@ -1,4 +1,4 @@
-// cancel: one job, several, an array, or all that wait.
+// cancel: stops one job, several, an array, or all that wait.
 #include <algorithm>
 #include <ostream>
 #include <set>
@@ -22,10 +22,11 @@ struct CancelOptions {
   bool all_queued = false;
 };
 
-// The server tells at most so many errors of one call, so that none is left out.
+// The server tells at most so many errors in one answer; with no more names in a call, none of its
+// errors is left out.
 constexpr size_t kNamesOfACall = 100;
 
-// What was done, as a sentence; the errors one by one. Gives the first of them.
+// Tells the errors one by one, and returns the first of them.
 absl::Status Tell(const Context& context, const v1::CancelJobsResponse& response) {
   absl::Status first;
   for (const v1::JobError& error : response.errors()) {
@@ -92,7 +93,7 @@ Result CancelNamed(const Context& context, link::ServerLink& link,
 
 Result CancelMatching(const Context& context, link::ServerLink& link,
                       const v1::CancelJobsRequest& request) {
-  // A hundred thousand jobs take their time.
+  // Cancelling a hundred thousand jobs takes a while.
   TY_ASSIGN_OR_RETURN(const v1::CancelJobsResponse response,
                       link.Call(&v1::JobService::Stub::CancelJobs, request, absl::Minutes(10)));
   const absl::Status first_error = Tell(context, response);

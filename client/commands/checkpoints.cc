@@ -1,3 +1,5 @@
+// checkpoints: lists, downloads and verifies them. The trainer does the verification, because only
+// it can evaluate a network.
 #include <ostream>
 #include <vector>
 
@@ -30,7 +32,7 @@ struct ListCheckpointsOptions {
   std::string job;
 };
 
-// Reads all files, and evaluates as the training did.
+// The trainer reads all files and evaluates as the training did, which may take hours.
 constexpr absl::Duration kVerifyTimeout = absl::Hours(48);
 
 int64_t TotalSize(const v1::Checkpoint& checkpoint) {
@@ -39,7 +41,7 @@ int64_t TotalSize(const v1::Checkpoint& checkpoint) {
   return total;
 }
 
-// Of the newest evaluation at or before its step; empty where there is none.
+// The metric of the newest evaluation at or before the checkpoint's step, or empty without one.
 std::string MetricText(const v1::Checkpoint& checkpoint, const char* name,
                        std::string (*text)(double)) {
   const auto metric = checkpoint.metrics().find(name);
@@ -55,7 +57,7 @@ absl::StatusOr<v1::Checkpoint> AskedCheckpoint(link::ServerLink& link,
   return link.Call(&v1::CheckpointService::Stub::GetCheckpoint, request);
 }
 
-// What the trainer says of a folder.
+// Prints what the trainer finds about a folder.
 Result VerifyFolder(const Context& context, const std::string& folder,
                     const std::string& dataset_dir) {
   const std::string trainer = JoinPath(context.surroundings.binary_dir, "trainyard-trainer");
@@ -126,7 +128,7 @@ Result GetCheckpoint(const Context& context, const CheckpointOptions& options) {
 
 Result VerifyCheckpoint(const Context& context, const CheckpointOptions& options) {
   const std::string& first = options.selectors[0];
-  // A folder is one that is there, as long as it is not asked for a step of a job of that name.
+  // One word that names something that is there is a folder; with a second word it is a job.
   if (options.selectors.size() == 1 && FileExists(first)) {
     return VerifyFolder(context, first, options.dataset_dir);
   }

@@ -1,4 +1,5 @@
-// Scripts by which shells complete verbs and flags. Generated from the parser, so they are whole.
+// completion: prints a script by which a shell completes verbs and flags. The words come from the
+// command line itself, so that none is missing.
 #include <algorithm>
 #include <map>
 #include <ostream>
@@ -64,7 +65,7 @@ std::string BashCompletion(const std::vector<client::VerbInfo>& verbs) {
   return out;
 }
 
-// Single quotes of shells.
+// The text in single quotes, as shells read them.
 std::string Quoted(const std::string& text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }

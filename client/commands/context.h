@@ -40,7 +40,7 @@ struct Surroundings {
   std::string binary_dir;   // the folder of our own binary
 };
 
-// Borrows all of it.
+// It borrows all that it refers to.
 struct Context {
   const GlobalOptions& options;
   const Surroundings& surroundings;
@@ -54,19 +54,23 @@ struct Context {
   Rng& rng;
   link::Interrupt& interrupt;
 
-  // Talk, unless --quiet; with a newline.
+  // Writes a line of talk, unless --quiet was given.
   void Say(absl::string_view text) const;
 };
 
-// What a command ends with: an exit code, or an error that is still to be told.
+// A command ends with an exit code, or with an error that is still to be told.
 using Result = absl::StatusOr<link::ExitCode>;
 
 // --server, $TRAINYARD_SERVER, the current context of the config file, or the default socket.
 absl::StatusOr<std::string> ServerAddress(const Context& context);
 absl::StatusOr<std::unique_ptr<link::ServerLink>> Connect(const Context& context);
 
-// A list of messages in the format that was asked for: `true` where it was one of json, jsonl, yaml
-// and name, and it has been printed; tables are the command's own. `names` go with the messages.
+// Asks a person a question on stderr, and returns whether the answer is yes. Enter alone gives
+// `yes_by_default`.
+bool Confirm(const Context& context, absl::string_view question, bool yes_by_default);
+
+// Prints messages as json, jsonl, yaml or names, and returns true. Returns false where a table was
+// asked for, which the command draws itself. `names` go with the messages.
 bool PrintList(const Context& context,
                const std::vector<const google::protobuf::Message*>& messages,
                const std::vector<std::string>& names);
@@ -89,7 +93,7 @@ bool PrintResources(const Context& context, const Resources& resources) {
 bool PrintOne(const Context& context, const google::protobuf::Message& message,
               const std::string& name);
 
-// A plural where it is one: "1 job", "3 jobs".
+// "1 job", "3 jobs".
 std::string Counted(size_t count, absl::string_view noun);
 
 }  // namespace trainyard::commands

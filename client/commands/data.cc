@@ -47,7 +47,7 @@ absl::StatusOr<std::string> Sibling(const Context& context, absl::string_view na
       absl::StrCat("there is no '", binary, "'; it belongs beside the trainyard binary"));
 }
 
-// What the trainer finds in the folder.
+// Asks the trainer what is in the folder.
 absl::StatusOr<ordered_json> AskTrainer(const Context& context, const std::string& what,
                                         const std::string& dataset_dir, absl::Duration timeout) {
   TY_ASSIGN_OR_RETURN(const std::string trainer, Sibling(context, "trainyard-trainer"));
@@ -121,7 +121,7 @@ void PrintTable(const Context& context, const ordered_json& report,
   context.out << table.Render();
 }
 
-// The errors of all splits, to people; whether there are any.
+// Tells the errors of all splits, and returns whether there are any.
 bool TellErrors(const Context& context, const ordered_json& report) {
   bool has_errors = false;
   for (const ordered_json& split : report["splits"]) {

@@ -1,3 +1,4 @@
+// diff: the server compares the resolved specs; the client only draws the table.
 #include "client/commands/diff.h"
 
 #include <ostream>

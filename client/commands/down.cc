@@ -77,7 +77,8 @@ absl::Status CancelAll(const Context& context, link::ServerLink& link) {
   }
 }
 
-// Jobs first: cancelled, or none must run. `address` is the server's.
+// Cancels all jobs where --cancel was given; otherwise refuses while any job runs. `address` is the
+// server's.
 absl::Status SettleJobs(const Context& context, const DownOptions& options,
                         const std::string& address) {
   if (options.force && !options.cancel) return absl::OkStatus();
@@ -109,7 +110,7 @@ Result Down(const Context& context, const DownOptions& options) {
     return link::kOk;
   }
   if (server.has_value()) TY_RETURN_IF_ERROR(SettleJobs(context, options, server->note));
-  // The worker first: it still has a server to say goodbye to.
+  // The worker is stopped first, while there is still a server to tell.
   if (worker.has_value()) {
     TY_RETURN_IF_ERROR(daemons::StopProcess(*worker, kStopGrace, context.clock));
     unlink(machine.worker_pid_file.c_str());

@@ -1,3 +1,4 @@
+// explain: tells why a job waits, or why a spec would wait if it were submitted now.
 #include <ostream>
 
 #include "absl/strings/ascii.h"
@@ -19,7 +20,7 @@ struct ExplainOptions {
   SubmitFlags flags;
 };
 
-// A job that does not wait: what it does instead, and what can be done.
+// Of a job that does not wait: its state, and what can be done about it.
 std::string WhyNoWait(const v1::Job& job) {
   const std::string id = output::ShortName(job.name());
   const std::string state = output::StateText(job.state());

@@ -1,3 +1,4 @@
+// ls: fetches jobs page by page and shows them as a table, an array as one row.
 #include <algorithm>
 #include <map>
 #include <ostream>
@@ -30,7 +31,7 @@ struct ListOptions {
 
 constexpr int kLimitDefault = 20;
 constexpr int kPageSizeMax = 1000;
-// Of a reason; -o wide shows all of it.
+// Longer reasons are cut in the table; -o wide shows all of them.
 constexpr int kWhyWidth = 44;
 
 // "running" or "RUNNING".
@@ -60,7 +61,7 @@ absl::StatusOr<std::vector<v1::Job>> FetchJobs(const Context& context, link::Ser
   if (!options.array.empty()) {
     TY_ASSIGN_OR_RETURN(*request.mutable_array(), ResolveOne(link, options.array));
   }
-  // Data is given job by job.
+  // Data lists the jobs of arrays one by one; only tables group them.
   request.set_group_arrays(context.options.IsTable() && !options.expand && options.array.empty());
   const int limit = options.limit > 0 ? options.limit : options.all ? INT32_MAX : kLimitDefault;
   std::vector<v1::Job> jobs;
@@ -91,7 +92,7 @@ std::string EtaText(const v1::Job& job) {
   return output::AgeText(output::ToDuration(job.progress().eta()));
 }
 
-// How long it ran, or has been running.
+// How long the job ran, or has been running.
 std::string TookText(const v1::Job& job, absl::Time now) {
   if (!job.has_start_time()) return "";
   const absl::Time end = job.has_end_time() ? output::ToTime(job.end_time()) : now;
@@ -109,7 +110,7 @@ std::string WorkersText(const v1::Job& job) {
   return absl::StrJoin(workers, ",");
 }
 
-// What explains the state.
+// The reason for the state of a job that waits or has failed.
 std::string WhyText(const v1::Job& job) {
   if (job.state() == v1::JOB_STATE_QUEUED && job.queue_reasons_size() > 0) {
     return job.queue_reasons(0);
@@ -127,7 +128,7 @@ std::string JobText(const v1::Job& job) {
   return absl::StrCat(first, "..", ParseJobName(job.name())->value + job.array_size() - 1);
 }
 
-// "RUNNING", or of an array "[3 running, 9,997 queued]"; what is most alive first.
+// "RUNNING", or for an array "[3 running, 9,997 queued]"; states of jobs that run come first.
 std::string StateCell(const Context& context, const v1::Job& job) {
   if (job.array_states().empty()) {
     return context.terminal.Style(output::StateStyle(job.state()), output::StateText(job.state()));

@@ -1,3 +1,4 @@
+// Derives all paths of a machine's daemons from one state directory.
 #include "client/commands/machine.h"
 
 #include <filesystem>
@@ -16,7 +17,7 @@ Machine MachineOf(const Context& context, const std::string& state_dir, const st
         around.state_home.empty() ? JoinPath(around.home, ".local/state") : around.state_home,
         "trainyard");
   }
-  // Daemons outlive the folder that we were called in.
+  // Daemons run in another folder than the one that we were called in.
   std::error_code ignored;
   const auto absolute = std::filesystem::absolute(machine.state_dir, ignored);
   if (!ignored) machine.state_dir = absolute.lexically_normal().string();

@@ -1,4 +1,4 @@
-// What `up` and `down` share: where a machine's daemons keep their state and their pids.
+// Where the daemons of a machine keep their state and their pids, for `up` and `down`.
 #pragma once
 
 #include <string>

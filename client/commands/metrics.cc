@@ -1,3 +1,4 @@
+// metrics: draws curves and prints statistics of the metrics of a job.
 #include <algorithm>
 #include <cmath>
 #include <ostream>
@@ -25,9 +26,9 @@ struct MetricsOptions {
 };
 
 constexpr int kPlotPoints = 1000;
-// Of series that were chosen: enough for a mean, few enough for one answer.
+// The points of a series that was chosen: enough for a mean, and few enough for one answer.
 constexpr int kChosenPoints = 2000;
-// What is drawn where nobody chose.
+// The series that are drawn where none was chosen.
 constexpr const char* kDefaultPlots[] = {"train.loss", "test.accuracy"};
 
 bool IsDrawnByDefault(const std::string& name) {
@@ -35,8 +36,8 @@ bool IsDrawnByDefault(const std::string& name) {
          std::end(kDefaultPlots);
 }
 
-// A word on the command line stands for the series that begin with it. `comm` is about the time
-// that communication takes beside the computation.
+// A word on the command line stands for the series that begin with it. `comm` takes those about the
+// computation too, because communication is judged beside it.
 std::vector<std::string> PrefixesOf(const std::string& word) {
   if (word == "comm") return {"comm.", "compute."};
   return {absl::StrCat(word, ".")};
@@ -51,13 +52,13 @@ bool IsMeant(const std::string& series, const std::vector<std::string>& words) {
   });
 }
 
-// The words behind JOB.
+// The words after JOB.
 std::vector<std::string> GroupsOf(const MetricsOptions& options) {
   return {options.words.begin() + 1, options.words.end()};
 }
 
-// Asks for names alone, and gives those that --metric and the words choose. NOT_FOUND where the job
-// has metrics, and none of that name.
+// Asks for the names of all series, and returns those that --metric and the words choose. NOT_FOUND
+// where the job has metrics, but none of these.
 absl::StatusOr<std::vector<std::string>> ChosenNames(link::ServerLink& link,
                                                      const MetricsOptions& options,
                                                      const std::string& job) {
@@ -82,7 +83,7 @@ absl::StatusOr<std::vector<std::string>> ChosenNames(link::ServerLink& link,
   return names;
 }
 
-// By the unit at the end of its name.
+// Formats a value by the unit at the end of the metric's name.
 std::string ValueText(const std::string& name, double value) {
   if (!std::isfinite(value)) return output::NumberText(value);
   if (absl::EndsWith(name, "bytes")) return FormatBytes(std::llround(value));
@@ -137,7 +138,7 @@ void PrintSummary(const Context& context, const v1::QueryMetricsResponse& respon
   context.out << table.Render();
 }
 
-// Points as they come, until the job has ended.
+// Prints points as they come, until the job has ended.
 Result FollowPoints(const Context& context, link::ServerLink& link, const MetricsOptions& options,
                     const std::string& name) {
   const std::vector<std::string>& wanted = options.metrics;
@@ -154,7 +155,7 @@ Result FollowPoints(const Context& context, link::ServerLink& link, const Metric
       const bool is_wanted = std::find(wanted.begin(), wanted.end(), point.name()) != wanted.end();
       const bool is_all = wanted.empty() && words.empty();
       if (!is_all && !is_wanted && !IsMeant(point.name(), words)) continue;
-      // One line a point is JSON lines; a JSON array would never end.
+      // Points that come one by one can be JSON lines; a JSON list would never end.
       if (context.options.IsTable()) {
         context.out << point.step() << "\t" << point.name() << "\t"
                     << output::NumberText(point.value()) << "\n";
@@ -180,7 +181,7 @@ Result Metrics(const Context& context, const MetricsOptions& options) {
   request.set_name(name);
   TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ChosenNames(*link, options, name));
   for (const std::string& metric : names) request.add_metrics(metric);
-  // Data is whole; a plot has no more columns than it has.
+  // Data has all points; a plot has no use for more of them than it has columns.
   if (context.options.IsTable())
     request.set_max_points(names.empty() ? kPlotPoints : kChosenPoints);
   TY_ASSIGN_OR_RETURN(const v1::QueryMetricsResponse response,

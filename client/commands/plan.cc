@@ -1,3 +1,4 @@
+// plan: the trainer makes the plan, because it alone knows the engine; the client only runs it.
 #include "client/commands/plan.h"
 
 #include <nlohmann/json.hpp>
@@ -35,12 +36,12 @@ struct PlanOptions {
   bool json = false;
 };
 
-// Of the largest networks, where what does not fit is searched for what would.
+// The largest networks take longest, above all where the trainer searches for what would fit.
 constexpr absl::Duration kPlanTimeout = absl::Minutes(1);
-// The trainer's exit code for what its caller must change.
+// The trainer's exit code for mistakes of its caller.
 constexpr int kTrainerUserError = 2;
 
-// "activation_bytes": 1234567 as "activation: 1.2 MiB".
+// Turns "activation_bytes": 1234567 into "activation: 1.2 MiB".
 ordered_json ForPeople(const ordered_json& value) {
   if (value.is_array()) {
     ordered_json list = ordered_json::array();
@@ -59,7 +60,8 @@ ordered_json ForPeople(const ordered_json& value) {
   return members;
 }
 
-// Runs the trainer that lies beside us. What it says of a wrong spec or flag is told as it stands.
+// Runs the trainer beside our own binary. Its words about a wrong spec or flag are told as they
+// are.
 absl::StatusOr<std::string> AskTrainer(const std::string& binary_dir, const v1::JobSpec& spec,
                                        const std::vector<std::string>& flags) {
   const std::string trainer = JoinPath(binary_dir, "trainyard-trainer");

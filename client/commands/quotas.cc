@@ -1,4 +1,4 @@
-// quotas: limits of users and projects.
+// quotas: lists, sets and removes the limits of users and projects.
 #include <algorithm>
 #include <ostream>
 
@@ -30,7 +30,7 @@ struct DeleteQuotasOptions {
   std::vector<std::string> subjects;
 };
 
-// A limit; empty for none.
+// The text of a limit, which is empty where there is none.
 std::string LimitText(int64_t limit) {
   return limit == 0 ? "" : FormatCount(limit);
 }

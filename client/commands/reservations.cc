@@ -1,4 +1,4 @@
-// reservations: devices that are kept for some users for a while.
+// reservations: keeps devices for some users for a while.
 #include <ostream>
 
 #include "absl/strings/str_cat.h"

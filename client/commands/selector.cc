@@ -1,3 +1,4 @@
+// Selectors that count from the newest job are resolved by one call, whatever their number.
 #include "client/commands/selector.h"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace trainyard::commands {
 namespace {
 
 constexpr int64_t kJobsMax = 1000;
-// ListJobs gives no larger pages.
+// ListJobs returns no larger pages.
 constexpr int kBackMax = 999;
 
 absl::Status BadSelector(absl::string_view text, absl::string_view why) {
@@ -53,12 +54,12 @@ absl::StatusOr<Selection> ParsePart(absl::string_view text, absl::string_view pa
   return selection;
 }
 
-// Checkpoints that have a name beside their step.
+// Whether this names a checkpoint by something else than its step.
 bool IsWord(absl::string_view which) {
   return which == "best" || which == "latest";
 }
 
-// The best, or the newest.
+// Looks up the best checkpoint of a job, or its newest.
 absl::StatusOr<std::string> NamedCheckpoint(link::ServerLink& link, const std::string& job,
                                             bool best) {
   v1::ListCheckpointsRequest request;

@@ -1,3 +1,4 @@
+// show: prints all that is known about jobs.
 #include <algorithm>
 #include <map>
 #include <ostream>
@@ -26,7 +27,8 @@ struct ShowOptions {
   bool events = false;
 };
 
-// Label and text in two columns; further lines under the first. Empty texts are left out.
+// Prints labels and texts in two columns. The lines of a text stand under each other, and empty
+// texts are left out.
 class Sheet {
  public:
   explicit Sheet(std::ostream& out) : out_(out) {}
@@ -69,7 +71,7 @@ std::string FinalMetrics(const v1::Job& job) {
   });
 }
 
-// What was asked for beside the spec.
+// Prints what was asked for at submission beside the spec.
 void PrintConditions(const v1::Job& job, Sheet& sheet) {
   if (!job.array().empty()) {
     sheet.Line("array",
@@ -89,28 +91,33 @@ void PrintConditions(const v1::Job& job, Sheet& sheet) {
   sheet.Line("project", job.resolved_spec().project());
 }
 
-void PrintJob(const Context& context, const v1::Job& job) {
-  const v1::JobSpec& spec = job.resolved_spec();
-  Sheet sheet(context.out);
-  sheet.Line("job", absl::StrCat(job.name(), "  ", spec.name()));
+// Prints why a job is in its state, and what can be done about it.
+void PrintState(const Context& context, const v1::Job& job, Sheet& sheet) {
+  const std::string id = output::ShortName(job.name());
   sheet.Line("state", context.terminal.Style(output::StateStyle(job.state()),
                                              output::StateText(job.state())));
   if (job.state() == v1::JOB_STATE_QUEUED) {
     sheet.Line("waits", absl::StrJoin(job.queue_reasons(), "\n"));
-    sheet.Line("", absl::StrCat("`trainyard explain ", output::ShortName(job.name()),
+    sheet.Line("", absl::StrCat("`trainyard explain ", id,
                                 "` tells when it starts, and what would start it now"));
   }
   if (output::IsHeld(job)) {
-    const std::string id = output::ShortName(job.name());
     sheet.Line("held", absl::StrCat("for a person: `trainyard resume ", id,
                                     "` queues it again, `trainyard cancel ", id, "` gives it up"));
   }
-  PrintConditions(job, sheet);
-  if (job.has_failure() && !job.failure().message().empty()) {
-    sheet.Line("failure", absl::StrCat(output::FailureClassText(job.failure().failure_class()),
-                                       job.failure().reason().empty() ? "" : " ",
-                                       job.failure().reason(), "\n", job.failure().message()));
-  }
+}
+
+void PrintFailure(const v1::Job& job, Sheet& sheet) {
+  const v1::Failure& failure = job.failure();
+  if (failure.message().empty()) return;
+  sheet.Line("failure", absl::StrCat(output::FailureClassText(failure.failure_class()),
+                                     failure.reason().empty() ? "" : " ", failure.reason(), "\n",
+                                     failure.message()));
+}
+
+// Prints where the job runs, how far it is and what came out of it.
+void PrintTraining(const v1::Job& job, Sheet& sheet) {
+  const v1::JobSpec& spec = job.resolved_spec();
   sheet.Line("model", absl::StrCat(ModelText(spec), " on ", spec.data().dataset()));
   sheet.Line("devices", absl::StrCat(output::DevicesText(spec), " for ", spec.train().replicas(),
                                      spec.train().replicas() == 1 ? " replica" : " replicas"));
@@ -130,9 +137,13 @@ void PrintJob(const Context& context, const v1::Job& job) {
   if (job.progress().checkpoint_step() > 0) {
     sheet.Line("checkpoint", absl::StrCat("step ", job.progress().checkpoint_step()));
   }
+}
+
+// Prints who submitted the job, what it has used, and where it comes from.
+void PrintHistory(const v1::Job& job, absl::Time now, Sheet& sheet) {
   sheet.Line("submitted",
              absl::StrCat(output::TimeText(job.create_time()), " UTC by ", job.user()));
-  sheet.Line("ran", TimesText(job, context.clock.Now()));
+  sheet.Line("ran", TimesText(job, now));
   if (job.has_device_time()) {
     sheet.Line("used", absl::StrCat(DurationText(output::ToDuration(job.device_time())),
                                     " of device time"));
@@ -141,12 +152,23 @@ void PrintJob(const Context& context, const v1::Job& job) {
     sheet.Line("preempted",
                absl::StrCat(job.preemptions(), job.preemptions() == 1 ? " time" : " times"));
   }
-  sheet.Line("cloned from", job.provenance().cloned_from());
-  sheet.Line("started from", job.provenance().parent_checkpoint());
-  sheet.Line("data", job.provenance().data_digest());
-  sheet.Line("server", job.provenance().server_version());
-  sheet.Line("worker", job.provenance().worker_version());
+  const v1::Provenance& provenance = job.provenance();
+  sheet.Line("cloned from", provenance.cloned_from());
+  sheet.Line("started from", provenance.parent_checkpoint());
+  sheet.Line("data", provenance.data_digest());
+  sheet.Line("server", provenance.server_version());
+  sheet.Line("worker", provenance.worker_version());
   sheet.Line("uid", job.uid());
+}
+
+void PrintJob(const Context& context, const v1::Job& job) {
+  Sheet sheet(context.out);
+  sheet.Line("job", absl::StrCat(job.name(), "  ", job.resolved_spec().name()));
+  PrintState(context, job, sheet);
+  PrintConditions(job, sheet);
+  PrintFailure(job, sheet);
+  PrintTraining(job, sheet);
+  PrintHistory(job, context.clock.Now(), sheet);
 }
 
 absl::StatusOr<std::vector<v1::Event>> FetchEvents(link::ServerLink& link,
@@ -164,7 +186,7 @@ absl::StatusOr<std::vector<v1::Event>> FetchEvents(link::ServerLink& link,
   }
 }
 
-absl::Status PrintHistory(const Context& context, link::ServerLink& link, const std::string& name) {
+absl::Status PrintEvents(const Context& context, link::ServerLink& link, const std::string& name) {
   TY_ASSIGN_OR_RETURN(const std::vector<v1::Event> events, FetchEvents(link, name));
   output::Table table({{"TIME (UTC)"}, {"EVENT"}, {"BY"}, {"RESOURCE"}, {"WHY"}});
   for (const v1::Event& event : events) {
@@ -205,7 +227,7 @@ Result Show(const Context& context, const ShowOptions& options) {
       continue;
     }
     PrintJob(context, jobs[i]);
-    if (options.events) TY_RETURN_IF_ERROR(PrintHistory(context, *link, names[i]));
+    if (options.events) TY_RETURN_IF_ERROR(PrintEvents(context, *link, names[i]));
   }
   return link::kOk;
 }

@@ -1,3 +1,4 @@
+// Every flag that changes a spec becomes a path and a value, as if it had been given by --set.
 #include "client/commands/spec_changes.h"
 
 #include <utility>

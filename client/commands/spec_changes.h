@@ -1,5 +1,5 @@
-// --set, --devices, --batch, --elastic, --priority, --project and --name: changes of a spec from
-// the command line.
+// Changes of a spec from the command line: --set, --devices, --batch, --elastic, --priority,
+// --project and --name.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,8 @@ struct Change {
   std::string value;
 };
 
-// In the order in which they apply. INVALID_ARGUMENT for a flag whose value cannot be read.
+// Returns the changes in the order in which they apply. INVALID_ARGUMENT for a flag whose value
+// cannot be read.
 absl::StatusOr<std::vector<Change>> ChangesOf(const SpecFlags& flags);
 
 }  // namespace trainyard::commands

@@ -1,4 +1,4 @@
-// suspend and resume.
+// suspend and resume: take jobs out of the queue, and put them back.
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
@@ -15,7 +15,8 @@ struct SteerOptions {
   std::string reason;
 };
 
-// One call a job: a job that refuses does not keep the others from theirs. The first error counts.
+// Calls the method for each job. A job that refuses does not keep the others from theirs; the first
+// error ends the command.
 template <typename Request, typename Method>
 Result ForEach(const Context& context, const SteerOptions& options, Method method) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));

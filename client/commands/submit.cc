@@ -1,3 +1,5 @@
+// submit, run and clone: make jobs. A request carries an id, so that a call that is repeated after
+// the connection was lost makes no second job.
 #include <algorithm>
 #include <iterator>
 #include <ostream>
@@ -29,8 +31,7 @@ namespace {
 
 using spec_loader::SpecFile;
 
-// A server that restarts in the middle of a submission is back by then; the request id keeps it one
-// job.
+// A server that restarts in the middle of a submission is back by then.
 constexpr absl::Duration kRetryFor = absl::Seconds(10);
 constexpr absl::string_view kNothing = "nothing was submitted";
 
@@ -128,7 +129,7 @@ Result DryRun(const Context& context, const SubmitFlags& flags, SpecFile& file,
   return link::kOk;
 }
 
-// The new job: its name on stdout, or the job in the format that was asked for.
+// Prints the name of the new job, or the job in the format that was asked for.
 Result TellCreated(const Context& context, link::ServerLink& link, const v1::Job& job,
                    bool follow) {
   if (!PrintOne(context, job, job.name())) context.out << job.name() << "\n" << std::flush;
@@ -146,7 +147,7 @@ Result TellCreated(const Context& context, link::ServerLink& link, const v1::Job
   return link::kOk;
 }
 
-// The files of both flags, each once.
+// The files that stand alone and those of -f, which name a file only once.
 std::vector<std::string> FilesOf(const SubmitOptions& options) {
   std::vector<std::string> files = options.files;
   for (const std::string& file : options.more_files) {
@@ -225,16 +226,10 @@ Result Clone(const Context& context, const CloneOptions& options) {
     return link::kOk;
   }
   if (!context.options.quiet) context.err << differences << std::flush;
-  if (!options.yes && context.in_is_terminal) {
-    context.err << "submit it? [Y/n] " << std::flush;
-    std::string answer;
-    context.interrupt.AllowExit(true);
-    std::getline(context.in, answer);
-    context.interrupt.AllowExit(false);
-    if (!answer.empty() && answer[0] != 'y' && answer[0] != 'Y') {
-      context.Say("nothing was submitted");
-      return link::kOk;
-    }
+  if (!options.yes && context.in_is_terminal &&
+      !Confirm(context, "submit it?", /*yes_by_default=*/true)) {
+    context.Say("nothing was submitted");
+    return link::kOk;
   }
   request.set_validate_only(false);
   request.set_request_id(RequestId(context, flags));

@@ -1,3 +1,5 @@
+// Submits thousands of specs over one stream, because a call for each of them would wait for the
+// network thousands of times.
 #include "client/commands/submit_many.h"
 
 #include <deque>
@@ -18,14 +20,14 @@ namespace {
 using spec_loader::SpecFile;
 using spec_loader::SpecText;
 
-// Items of a message, and messages under way: fewer than the server reads ahead, so that a write
-// never waits for a read of ours.
+// Limits of a message, and of messages without an answer. The server reads further ahead than this,
+// so a write never waits for a read of ours.
 constexpr int kItems = 128;
 constexpr size_t kBytesMax = size_t{2} << 20;
 constexpr size_t kMessagesUnderWay = 4;
-// Refusals that are told one by one.
+// So many refusals are told one by one; more are only counted.
 constexpr int64_t kRefusalsTold = 20;
-// Without an answer for so long the stream is given up.
+// A stream is given up after this time.
 constexpr absl::Duration kStreamTimeout = absl::Hours(24);
 constexpr absl::Duration kRetryFor = absl::Seconds(30);
 constexpr absl::Duration kDrawInterval = absl::Milliseconds(100);
@@ -71,8 +73,8 @@ class Submitter {
   }
 
  private:
-  // Over as many streams as it takes: what had no answer when one broke is sent again, and its
-  // request ids keep it one job.
+  // Sends all over as many streams as it takes. What had no answer when a stream broke is sent
+  // again, and its request ids keep it from becoming a second job.
   absl::Status Send() {
     Backoff backoff(absl::Milliseconds(200), absl::Seconds(2), context_.rng);
     absl::Duration broken_since = absl::InfiniteDuration();
@@ -121,7 +123,7 @@ class Submitter {
                               : absl::UnavailableError("the server has ended the stream");
   }
 
-  // Fills the next message; false where no documents are left.
+  // Fills the next message, and returns false where no documents are left.
   bool Prepare() {
     auto message = std::make_unique<Message>();
     size_t bytes = 0;
@@ -160,7 +162,7 @@ class Submitter {
     }
   }
 
-  // Names go out as they come; formats that are one value wait for all of them.
+  // Names are printed as they come; JSON and YAML wait for all jobs.
   void Keep(const v1::CreateJobResult& result) {
     const Format format = context_.options.format;
     if (format == Format::kTable || format == Format::kWide || format == Format::kName) {
@@ -211,7 +213,7 @@ class Submitter {
   absl::Duration drawn_ = -absl::InfiniteDuration();
 };
 
-// Without a server: what the files alone tell.
+// Checks the files without a server.
 Result CheckMany(const Context& context, const SubmitFlags& flags,
                  const std::vector<SpecText>& texts) {
   int64_t wrong = 0;

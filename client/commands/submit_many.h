@@ -1,4 +1,4 @@
-// Many specs over one stream.
+// Submits many specs over one stream.
 #pragma once
 
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace trainyard::commands {
 
-// Submits what is right and tells what is not, each with its file and line. The names of the jobs
-// go to stdout in the order of the documents. 2 where any was refused.
+// Submits the specs that are right, and tells the others with their files and lines. The names of
+// the jobs go to stdout in the order of the documents. The exit code is 2 where any was refused.
 Result SubmitMany(const Context& context, const SubmitFlags& flags,
                   const std::vector<spec_loader::SpecText>& texts);
 

@@ -1,3 +1,4 @@
+// Reads the flags that say how a job is submitted, and not what it computes.
 #include "client/commands/submit_options.h"
 
 #include <vector>
@@ -75,7 +76,7 @@ absl::StatusOr<absl::Time> ParseMoment(absl::string_view text, absl::Time now, a
   for (const char* form : {"%Y-%m-%d%ET%H:%M:%E*S%Ez", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M"}) {
     if (absl::ParseTime(form, text, zone, &time, nullptr)) return time;
   }
-  // A time of day: the next one.
+  // A time of day is the next one, today or tomorrow.
   const absl::CivilDay today = absl::ToCivilDay(now, zone);
   for (int day = 0; day < 2; ++day) {
     const std::string dated = absl::StrCat(absl::FormatCivilTime(today + day), " ", text);

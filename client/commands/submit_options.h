@@ -1,4 +1,4 @@
-// What stands beside a spec on the command line: --array, --after, --begin, --reservation.
+// The flags beside the spec of those verbs that submit one, such as --array, --after and --begin.
 #pragma once
 
 #include <string>
@@ -29,12 +29,13 @@ struct SubmitFlags {
 
 void DeclareSubmitFlags(client::Flags& flags, SubmitFlags& options);
 
-// Looks up jobs that --after names by `last`. INVALID_ARGUMENT for a flag that cannot be read.
+// Asks the server for jobs that --after names by `last`. INVALID_ARGUMENT for a flag that cannot be
+// read.
 absl::StatusOr<v1::SubmitOptions> SubmitOptionsOf(const Context& context, link::ServerLink& link,
                                                   const SubmitFlags& given);
 
-// A moment as people write it: "18:00" (the next one, in the local time zone), "+2h" (from `base`),
-// or RFC 3339 ("2026-11-21T18:00:00Z", "2026-11-21 18:00" in the local time zone).
+// Reads a moment as people write it: "18:00" (the next one, in the local time zone), "+2h" (from
+// `base`), or RFC 3339 ("2026-11-21T18:00:00Z", "2026-11-21 18:00" in the local time zone).
 absl::StatusOr<absl::Time> ParseMoment(absl::string_view text, absl::Time now, absl::Time base);
 
 google::protobuf::Timestamp ToTimestamp(absl::Time time);

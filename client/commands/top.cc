@@ -1,3 +1,4 @@
+// top: fetches all that the picture shows once a second, and redraws it in place.
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
@@ -15,7 +16,7 @@ struct TopOptions {
 };
 
 constexpr absl::Duration kRefresh = absl::Seconds(1);
-// A key is noticed within a wink.
+// A key is noticed so soon that it seems to be at once.
 constexpr absl::Duration kKeyWait = absl::Milliseconds(50);
 constexpr int kQueueShown = 200;
 constexpr int kJobsMax = 1000;
@@ -43,7 +44,7 @@ absl::StatusOr<TopData> Fetch(const Context& context, link::ServerLink& link) {
   return data;
 }
 
-// Redraws in place until q or Ctrl-C. A server that is away is waited for.
+// Redraws in place until q or Ctrl-C, also while the server does not answer.
 Result Live(const Context& context, link::ServerLink& link) {
   output::Keyboard keyboard;
   context.out << "\x1b[?1049h\x1b[?25l";  // a screen of its own, without cursor

@@ -1,4 +1,4 @@
-// trace: the timelines of the ranks as one file for a browser.
+// trace: makes one file for a browser of the timelines of the ranks.
 #include <map>
 #include <ostream>
 #include <set>
@@ -24,10 +24,10 @@ struct TraceOptions {
   std::string output_file;
 };
 
-// Browsers give up long before.
+// Browsers cannot show files that are nearly as large.
 constexpr int64_t kBytesMax = int64_t{512} << 20;
 
-// What each rank has written so far.
+// Reads what each rank has written so far.
 absl::StatusOr<std::map<int, std::string>> ReadTimelines(link::ServerLink& link,
                                                          const v1::TailLogsRequest& request) {
   grpc::ClientContext call;
@@ -55,7 +55,7 @@ absl::StatusOr<std::map<int, std::string>> ReadTimelines(link::ServerLink& link,
 // "rank 0: lab-1 cpu-0".
 std::map<int, std::string> NamesOf(const v1::Job& job, int attempt) {
   std::map<int, std::string> names;
-  if (attempt != job.attempt()) return names;  // the placement is that of the newest
+  if (attempt != job.attempt()) return names;  // only the newest attempt's placement is known
   for (const v1::RankPlacement& rank : job.placement()) {
     names[rank.rank()] = absl::StrCat("rank ", rank.rank(), ": ", output::ShortName(rank.worker()),
                                       " ", rank.device());

@@ -1,4 +1,4 @@
-// up: a server and a worker on this machine, by one command.
+// up: starts a server and a worker on this machine.
 #include <unistd.h>
 
 #include <filesystem>
@@ -34,12 +34,12 @@ struct UpOptions {
   bool detach = false;
 };
 
-// A server that recovers a large store, and a worker that generates nothing yet: seconds at most.
+// A server that recovers a large store takes seconds to start.
 constexpr absl::Duration kStartTimeout = absl::Seconds(60);
 constexpr absl::Duration kPollInterval = absl::Milliseconds(20);
 constexpr absl::Duration kStopGrace = absl::Seconds(10);
 
-// A daemon that we started and that must come up.
+// A daemon that was started and that must become ready.
 struct Started {
   std::string what;  // "server"
   pid_t pid = 0;
@@ -51,7 +51,7 @@ absl::Status EndedEarly(const Started& daemon, int exit_code) {
   const std::string cause = daemons::CauseFromLog(daemon.log, daemon.log_offset);
   return absl::FailedPreconditionError(absl::StrCat(
       "the ", daemon.what, " ended with code ", exit_code, " while it started: ",
-      cause.empty() ? std::string("it left no word") : cause, "\n  its log: ", daemon.log));
+      cause.empty() ? std::string("its log says nothing") : cause, "\n  its log: ", daemon.log));
 }
 
 absl::StatusOr<Started> Start(const Context& context, const std::string& what,
@@ -74,7 +74,7 @@ absl::StatusOr<Started> Start(const Context& context, const std::string& what,
   return daemon;
 }
 
-// Asks until the answer is yes. An error where a daemon ends first, or the time is over.
+// Asks until the answer is yes. It is an error if the daemon ends first, or the time is over.
 template <typename Question>
 absl::Status WaitUntil(const Context& context, const Started* daemon, absl::string_view what,
                        Question question) {
@@ -132,7 +132,7 @@ absl::Status StartWorker(const Context& context, const UpOptions& options, const
     add("--threads_per_device", absl::StrCat(options.threads_per_device));
   }
   if (!options.dataset_dir.empty()) {
-    // Ranks run in folders of their own.
+    // Ranks run in folders of their own, where a relative path would lead to another place.
     std::error_code ignored;
     const auto absolute = std::filesystem::absolute(options.dataset_dir, ignored);
     add("--dataset_dir", ignored ? options.dataset_dir : absolute.lexically_normal().string());
@@ -147,7 +147,7 @@ absl::Status StartWorker(const Context& context, const UpOptions& options, const
   return status;
 }
 
-// Stops both, the worker first; the ranks of running jobs go on under their supervisors.
+// Stops both, the worker first. The ranks of running jobs go on under their supervisors.
 absl::Status StopBoth(const Context& context, const Machine& machine) {
   for (const std::string& pid_file : {machine.worker_pid_file, machine.server_pid_file}) {
     const auto process = daemons::RunningProcess(pid_file);
@@ -159,7 +159,7 @@ absl::Status StopBoth(const Context& context, const Machine& machine) {
   return absl::OkStatus();
 }
 
-// Until Ctrl-C, or until one of the daemons ends by itself.
+// Stays until Ctrl-C, or until one of the daemons ends by itself.
 Result StayInForeground(const Context& context, const Machine& machine) {
   while (!context.interrupt.WaitFor(absl::Milliseconds(200))) {
     for (const auto& [what, pid_file, log] :
@@ -180,7 +180,7 @@ Result StayInForeground(const Context& context, const Machine& machine) {
   return link::kInterrupted;
 }
 
-// What is wrong with the value of --cpu_devices; the worker reads it in full.
+// Tells what is wrong with the form of --cpu_devices. The worker reads the value in full.
 std::string CheckCpuDevices(const std::string& text) {
   const bool has_form = !text.empty() && text[0] >= '1' && text[0] <= '9' &&
                         text.find_first_not_of("0123456789x@,-") == std::string::npos;
@@ -195,8 +195,8 @@ Result Up(const Context& context, const UpOptions& options) {
       options.worker_name.empty() ? WorkerNameOfHost(HostName()) : options.worker_name;
   bool was_running = true;
   {
-    // Two `up` at once would start two of each. Not held afterwards: `down` and the daemons have
-    // the pid files and locks of their own.
+    // The lock keeps two `up` at once from starting two of each. It is not held afterwards, since
+    // `down` and the daemons have the pid files and locks of their own.
     TY_ASSIGN_OR_RETURN(const DirectoryLock lock, DirectoryLock::Acquire(machine.state_dir));
     const auto server = daemons::RunningProcess(machine.server_pid_file);
     const auto worker = daemons::RunningProcess(machine.worker_pid_file);
@@ -215,7 +215,7 @@ Result Up(const Context& context, const UpOptions& options) {
       was_running = false;
       const absl::Status status = StartWorker(context, options, machine, worker_name);
       if (!status.ok()) {
-        // All or nothing: a server alone would be no answer to `up`.
+        // A server that was started without its worker is stopped again.
         if (!server.has_value()) TY_RETURN_IF_ERROR(StopBoth(context, machine));
         return status;
       }

@@ -21,7 +21,7 @@ constexpr char kFooter[] =
     "  trainyard submit jobs/convnet-glyphs.yaml --follow\n"
     "Each verb has an example: trainyard VERB --help";
 
-// The command line with all verbs, and what its global flags fill in.
+// The command line with all verbs, and the values of its global flags.
 struct Program {
   Program() {
     client::Flags flags = line.Globals();

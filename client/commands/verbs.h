@@ -18,7 +18,7 @@ namespace trainyard::commands {
 
 using RunFunction = std::function<Result(const Context&)>;
 
-// Borrows the command line.
+// It borrows the command line.
 class VerbTable {
  public:
   explicit VerbTable(client::CommandLine& line) : line_(line) {}

@@ -1,3 +1,4 @@
+// version: needs no server, so that it can be asked for in any state.
 #include "common/base/version.h"
 
 #include <ostream>

@@ -1,4 +1,4 @@
-// wait: blocks until jobs have ended, for scripts.
+// wait: blocks until jobs have ended, so that scripts can go on after them.
 #include <map>
 #include <ostream>
 

@@ -1,3 +1,4 @@
+// watch: follows one job like `run` does, and several on a board with a line for each.
 #include <map>
 #include <ostream>
 #include <variant>
@@ -19,11 +20,11 @@ struct WatchOptions {
 };
 
 constexpr absl::Duration kDrawInterval = absl::Milliseconds(250);
-// A screen has no more lines for jobs than these.
+// The board has no more lines than fit on a screen.
 constexpr size_t kLinesMax = 30;
 
-// Several jobs at once: a line a job, redrawn in place on a terminal; else a line for each change
-// of state. Borrows the context.
+// Shows several jobs at once: on a terminal a line for each job, redrawn in place; elsewhere a line
+// for each change of state. It borrows the context.
 class Board {
  public:
   explicit Board(const Context& context) : context_(context) {}
@@ -36,7 +37,7 @@ class Board {
     known->second = job;
     is_dirty_ = true;
     if (context_.terminal.err_is_terminal || before == job.state()) return;
-    // The jobs that had ended before are no news.
+    // Jobs that had ended before are not told.
     if (is_new && output::IsFinal(job.state()) && is_first_) return;
     context_.out << Line(job) << "\n" << std::flush;
   }

@@ -1,3 +1,4 @@
+// workers: lists them, and decides which of them take new ranks.
 #include <algorithm>
 #include <ostream>
 #include <set>

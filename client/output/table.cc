@@ -1,3 +1,4 @@
+// Lays out tables by display width, so that colours and characters of several bytes do no harm.
 #include "client/output/table.h"
 
 #include <algorithm>

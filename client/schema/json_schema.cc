@@ -1,3 +1,5 @@
+// Writes the schema by protobuf reflection, so that it cannot say anything else than the proto
+// files.
 #include "client/schema/json_schema.h"
 
 #include <google/protobuf/descriptor.h>

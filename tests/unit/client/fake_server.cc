@@ -1,3 +1,4 @@
+// The fake server: it answers from maps in memory, under one lock.
 #include "tests/unit/client/fake_server.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// checkpoints: listing, downloads that break, and verification.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

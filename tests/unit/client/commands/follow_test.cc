@@ -1,3 +1,4 @@
+// Following one job and several, against the fake server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

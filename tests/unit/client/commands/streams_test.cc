@@ -1,3 +1,4 @@
+// logs, metrics and trace, against the fake server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
