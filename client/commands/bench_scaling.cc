@@ -63,7 +63,7 @@ absl::StatusOr<std::vector<int>> ParseCounts(const std::string& text) {
                          (counts.empty() || count > counts.back());
     if (!is_next) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "--devices '", text, "' are no numbers of devices; write them ascending: 1,2,4"));
+          "--devices '", text, "' is not an ascending list of numbers of devices, such as 1,2,4"));
     }
     counts.push_back(count);
   }
@@ -320,8 +320,8 @@ void AddBenchScaling(VerbTable& verbs) {
   verbs.Group("bench", "Measure a job on several numbers of devices");
   verbs.Add<BenchOptions>(
       "bench scaling",
-      "Run a spec on each number of devices; tell speed-up, what more would "
-      "give, and whether the results agree",
+      "Run a spec on several numbers of devices, and report the speed-up, a prediction for more, "
+      "and whether the results agree",
       "jobs/googlenet-cifar10-small.yaml --devices 1,2 -O report",
       [](client::Flags& flags, BenchOptions& options) {
         flags

@@ -135,7 +135,7 @@ void AddCancel(VerbTable& verbs) {
         flags.Words("JOB", options.jobs, kSelectorHelp);
         flags.Value("--reason", options.reason, "For the history");
         flags.Value("--array", options.array, "All jobs of the array that this job is of");
-        flags.Switch("--all-queued", options.all_queued, "All jobs of yours that wait");
+        flags.Switch("--all-queued", options.all_queued, "All of your jobs that wait");
       },
       Cancel);
 }

@@ -138,7 +138,7 @@ absl::Status FetchCheckpoint(const Context& context, link::ServerLink& link,
   for (const v1::CheckpointFile& file : checkpoint.files()) {
     if (!IsFileName(file.name())) {
       return error::CorruptFile(checkpoint.name(),
-                                absl::StrCat("'", file.name(), "' is no plain file name"));
+                                absl::StrCat("'", file.name(), "' is not a plain file name"));
     }
     TY_RETURN_IF_ERROR(FetchFile(context, link, checkpoint.name(), file, directory));
   }

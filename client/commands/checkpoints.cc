@@ -158,7 +158,7 @@ void AddCheckpoints(VerbTable& verbs) {
       },
       ListCheckpoints);
   verbs.Add<CheckpointOptions>(
-      "checkpoints get", "Download a checkpoint; goes on where it stopped", "last -O out",
+      "checkpoints get", "Download a checkpoint, or go on with its download", "last -O out",
       [](client::Flags& flags, CheckpointOptions& options) {
         flags
             .Words("CHECKPOINT", options.selectors,
@@ -176,9 +176,9 @@ void AddCheckpoints(VerbTable& verbs) {
             .Required()
             .Count(1, 2);
         flags.Value("-O,--output-dir", options.output_dir,
-                    "Folder for what is downloaded (one that is removed again)");
+                    "Folder for the download (a temporary one)");
         flags.Value("--dataset_dir", options.dataset_dir,
-                    "Folder of the data sets; without the job's, the hashes alone");
+                    "Folder of the data sets; without the job's, only hashes are compared");
       },
       VerifyCheckpoint);
 }

@@ -185,9 +185,10 @@ Result FetchData(const Context& context, const FetchOptions& options) {
     if (source == nullptr) {
       std::vector<std::string> names;
       for (const DataSource& known : DataSources()) names.emplace_back(known.dataset);
-      return MakeError(absl::StatusCode::kNotFound, "DATASET_NOT_FOUND",
-                       absl::StrCat("data set '", dataset, "' is none that can be fetched; there ",
-                                    "are ", absl::StrJoin(names, ", ")));
+      return MakeError(
+          absl::StatusCode::kNotFound, "DATASET_NOT_FOUND",
+          absl::StrCat("data set '", dataset, "' cannot be fetched; those that can are ",
+                       absl::StrJoin(names, ", ")));
     }
     sources.push_back(source);
   }
@@ -209,7 +210,7 @@ void AddData(VerbTable& verbs) {
   verbs.Add<DataOptions>("data verify", "Read all samples, and tell which are corrupt",
                          "--dataset_dir /srv/data", declare, VerifyData);
   verbs.Add<FetchOptions>(
-      "data fetch", "Download public data sets; goes on where it stopped",
+      "data fetch", "Download public data sets, or go on with their download",
       "cifar10 fashion-mnist --dataset_dir /srv/data",
       [declare](client::Flags& flags, FetchOptions& options) {
         flags
@@ -217,7 +218,7 @@ void AddData(VerbTable& verbs) {
                    "cifar10, cifar100, fashion-mnist, mnist, tinyshakespeare")
             .Required();
         flags.Value("--mirror", options.mirror,
-                    "URL or folder that has the files; else their publisher's");
+                    "URL or folder that has the files, instead of their publisher's");
         declare(flags, options);
       },
       FetchData);

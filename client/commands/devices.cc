@@ -27,7 +27,7 @@ absl::StatusOr<DeviceName> ParseDevice(const std::string& text) {
   const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('/', 1));
   if (parts.size() != 2 || parts[0].empty() || parts[1].empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "'", text, "' is no device; write WORKER/DEVICE, as `trainyard devices ls` shows them"));
+        "'", text, "' is not a device; write WORKER/DEVICE, as `trainyard devices ls` shows them"));
   }
   return DeviceName{WorkerName(parts[0]), parts[1]};
 }
@@ -94,7 +94,7 @@ void AddDevices(VerbTable& verbs) {
       "devices quarantine", "Set devices aside; what runs there goes on", "lab-1/cpu-0",
       [](client::Flags& flags, DevicesOptions& options) {
         flags.Words("DEVICE", options.devices, "WORKER/DEVICE").Required();
-        flags.Value("--reason", options.reason, "Shown with it");
+        flags.Value("--reason", options.reason, "Shown with the device");
       },
       Quarantine);
   verbs.Add<DevicesOptions>(

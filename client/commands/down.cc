@@ -69,7 +69,7 @@ absl::Status CancelAll(const Context& context, link::ServerLink& link) {
     if (context.clock.Uptime() - start > kCancelTimeout) {
       return absl::DeadlineExceededError(
           absl::StrCat(Names(jobs), " did not end within ", kCancelTimeout / absl::Seconds(1),
-                       " s; `trainyard down --force` stops the daemons all the same"));
+                       " s; `trainyard down --force` stops the daemons anyway"));
     }
     if (context.interrupt.WaitFor(absl::Milliseconds(200))) {
       return absl::CancelledError("interrupted");
@@ -87,7 +87,7 @@ absl::Status SettleJobs(const Context& context, const DownOptions& options,
     return absl::UnavailableError(absl::StrCat("the server runs but does not answer (",
                                                link.status().message(),
                                                "), so it is unknown whether jobs run; "
-                                               "`trainyard down --force` stops it all the same"));
+                                               "`trainyard down --force` stops it anyway"));
   }
   if (options.cancel) return CancelAll(context, **link);
   TY_ASSIGN_OR_RETURN(
@@ -132,8 +132,9 @@ void AddDown(VerbTable& verbs) {
         flags.Value("--state_dir", options.state_dir,
                     "Folder for all state (~/.local/state/trainyard)");
         flags.Switch("--cancel", options.cancel, "Cancel the jobs first and wait for their end");
-        flags.Switch("--force", options.force,
-                     "Stop although jobs run; their ranks go on until on_disconnect.keep is over");
+        flags.Switch(
+            "--force", options.force,
+            "Stop even while jobs run; their ranks go on until on_disconnect.keep is over");
       },
       Down);
 }

@@ -50,12 +50,12 @@ Result Drain(const Context& context, const DrainOptions& options) {
 
 void AddDrain(VerbTable& verbs) {
   verbs.Add<DrainOptions>(
-      "drain", "Empty a worker: its jobs write checkpoints and go on elsewhere",
+      "drain", "Empty a worker: its jobs write checkpoints and continue elsewhere",
       "lab-1 --within 10m --reason 'new power supply'",
       [](client::Flags& flags, DrainOptions& options) {
         flags.Words("WORKER", options.workers, "Name of the worker").Required();
         flags.Value("--within", options.within,
-                    "What has no checkpoint by then stops without (60s)");
+                    "Jobs that wrote no checkpoint by then stop without one (60s)");
         flags.Value("--reason", options.reason, "For the history");
       },
       Drain);

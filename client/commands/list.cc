@@ -46,7 +46,7 @@ absl::StatusOr<v1::JobState> ParseState(const std::string& text) {
     names.push_back(absl::AsciiStrToLower(output::StateText(static_cast<v1::JobState>(i))));
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("'", text, "' is no state of a job; expected ", absl::StrJoin(names, ", ")));
+      absl::StrCat("'", text, "' is not a state of a job; expected ", absl::StrJoin(names, ", ")));
 }
 
 absl::StatusOr<std::vector<v1::Job>> FetchJobs(const Context& context, link::ServerLink& link,
@@ -204,7 +204,7 @@ void AddList(VerbTable& verbs) {
       "ls", "List jobs, newest first", "--state running --state queued",
       [](client::Flags& flags, ListOptions& options) {
         flags.Repeated("--state", options.states, "Only jobs in this state; may be repeated");
-        flags.Value("--limit", options.limit, "At most so many jobs (20)").Range(1, 1'000'000);
+        flags.Value("--limit", options.limit, "At most this many jobs (20)").Range(1, 1'000'000);
         flags.Switch("-a,--all", options.all, "All jobs, also those that ended long ago");
         flags.Value("--user", options.user, "Only jobs of this user");
         flags.Value("--project", options.project, "Only jobs of this project");

@@ -208,9 +208,10 @@ void AddLogs(VerbTable& verbs) {
       "logs", "Show what the ranks wrote", "last --rank 0 -f",
       [](client::Flags& flags, LogsOptions& options) {
         flags.Word("JOB", options.job, kSelectorHelp).Required();
-        flags.Switch("-f,--follow", options.follow, "Go on as text comes, until the job ends");
+        flags.Switch("-f,--follow", options.follow,
+                     "Keep printing text as it comes, until the job ends");
         flags.Value("--rank", options.rank, "Only this rank").Range(0, 4095);
-        flags.Value("--tail", options.tail_lines, "Only the last so many lines of each rank")
+        flags.Value("--tail", options.tail_lines, "Only this many last lines of each rank")
             .Range(0, 1'000'000);
       },
       Logs);

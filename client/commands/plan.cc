@@ -138,11 +138,12 @@ void AddPlan(VerbTable& verbs) {
             .Positive();
         flags.Value("--backend", options.backend, "cpu or reference");
         flags.Value("--threads", options.threads, "Threads of a device").Range(1, 4096);
-        flags.Repeated("--without", options.without, "Leave out this pass; may be repeated");
-        flags.Switch("--layers", options.layers, "A row a layer");
+        flags.Repeated("--without", options.without, "Pass to leave out; may be repeated");
+        flags.Switch("--layers", options.layers, "A row for each layer");
         const client::Flag dot =
             flags.Switch("--dot", options.dot, "The step's graph, for Graphviz");
-        flags.Switch("--json", options.json, "All of it as JSON; so does -o json").Excludes(dot);
+        flags.Switch("--json", options.json, "Print all of it as JSON, as -o json does")
+            .Excludes(dot);
       },
       Plan);
 }

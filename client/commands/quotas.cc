@@ -120,7 +120,7 @@ void AddQuotas(VerbTable& verbs) {
   verbs.Group("quotas", "Limits of users and projects");
   verbs.Add("quotas ls", "List all quotas", "", ListQuotas);
   verbs.Add<SetQuotaOptions>(
-      "quotas set", "Set limits of a user or a project; the others stay",
+      "quotas set", "Set limits of a user or a project; those that are not given stay",
       "user:anna --devices 4 --weight 2",
       [](client::Flags& flags, SetQuotaOptions& options) {
         flags.Word("SUBJECT", options.subject, kSubjectHelp).Required();
@@ -135,7 +135,7 @@ void AddQuotas(VerbTable& verbs) {
       },
       SetQuota);
   verbs.Add<DeleteQuotasOptions>(
-      "quotas rm", "Take quotas away", "user:anna",
+      "quotas rm", "Remove quotas", "user:anna",
       [](client::Flags& flags, DeleteQuotasOptions& options) {
         flags.Words("SUBJECT", options.subjects, kSubjectHelp).Required();
       },

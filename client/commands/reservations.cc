@@ -47,7 +47,7 @@ absl::Status TakeDevices(const ReservationOptions& options, v1::CreateReservatio
     const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('/', 1));
     if (parts.size() != 2) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--device '", text, "' is no device; write WORKER/DEVICE"));
+          absl::StrCat("--device '", text, "' is not a device; write WORKER/DEVICE"));
     }
     v1::ReservedDevice* device = request.mutable_reservation()->add_devices();
     device->set_worker(WorkerName(parts[0]));
@@ -117,7 +117,7 @@ Result DeleteReservations(const Context& context, const DeleteReservationsOption
 
 void AddReservations(VerbTable& verbs) {
   verbs.Group("reservations", "Devices kept for some users for a while");
-  verbs.Add("reservations ls", "List those in force and to come", "", ListReservations);
+  verbs.Add("reservations ls", "List the reservations in force and to come", "", ListReservations);
   verbs.Add<ReservationOptions>(
       "reservations create", "Keep devices for users and projects",
       "course --for project:course --devices 4 --start 14:00 --end +4h",
@@ -125,7 +125,7 @@ void AddReservations(VerbTable& verbs) {
         flags.Word("NAME", options.name, "Name of the reservation").Required();
         flags.Repeated("--for", options.subjects, "user:NAME or project:NAME; may be repeated")
             .Required();
-        flags.Value("--devices", options.devices, "So many devices, free ones first")
+        flags.Value("--devices", options.devices, "Number of devices; free ones are taken first")
             .Range(1, 4096);
         flags.Value("--type", options.device_type, "With --devices: of this type");
         flags.Repeated("--device", options.device_names, "WORKER/DEVICE; may be repeated");

@@ -38,14 +38,14 @@ absl::StatusOr<Selection> ParsePart(absl::string_view text, absl::string_view pa
   if (absl::ConsumePrefix(&rest, "@~")) {
     if (!absl::SimpleAtoi(rest, &selection.back) || selection.back < 0 ||
         selection.back > kBackMax) {
-      return BadSelector(text, "names no job");
+      return BadSelector(text, "does not name a job");
     }
     return selection;
   }
   absl::ConsumePrefix(&rest, "jobs/");
   const std::vector<absl::string_view> ends = absl::StrSplit(rest, absl::MaxSplits('-', 1));
   if (!ParseNumber(ends.front(), selection.first) || !ParseNumber(ends.back(), selection.last)) {
-    return BadSelector(text, "names no job");
+    return BadSelector(text, "does not name a job");
   }
   if (selection.last < selection.first) return BadSelector(text, "ends before it begins");
   if (selection.last - selection.first >= kJobsMax) {
@@ -149,7 +149,7 @@ absl::StatusOr<std::string> ResolveCheckpoint(link::ServerLink& link, const std:
     const std::string name = absl::StrCat(job, "/checkpoints/", which);
     if (!ParseCheckpointName(name).ok()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("'", text, "' names no checkpoint; write JOB/STEP, such as 12/600, ",
+          absl::StrCat("'", text, "' does not name a checkpoint; write JOB/STEP, such as 12/600, ",
                        "JOB/best, JOB/latest or JOB alone"));
     }
     return name;

@@ -236,11 +236,12 @@ Result Show(const Context& context, const ShowOptions& options) {
 
 void AddShow(VerbTable& verbs) {
   verbs.Add<ShowOptions>(
-      "show", "Show jobs with all there is to know", "last --events",
+      "show", "Show all that is known about jobs", "last --events",
       [](client::Flags& flags, ShowOptions& options) {
         flags.Words("JOB", options.jobs, kSelectorHelp).Required();
-        flags.Switch("--spec", options.spec, "The resolved spec, as YAML that submit takes");
-        flags.Switch("--events", options.events, "With the history");
+        flags.Switch("--spec", options.spec,
+                     "Show only the resolved spec, as YAML that submit accepts");
+        flags.Switch("--events", options.events, "Show the history too");
       },
       Show);
 }

@@ -34,7 +34,7 @@ absl::StatusOr<std::vector<Change>> ChangesOf(const SpecFlags& flags) {
     if (!absl::SimpleAtoi(ends.first, &least) || !absl::SimpleAtoi(ends.second, &most) ||
         least < 1 || most < least) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "--elastic '", flags.elastic, "' is no range of devices; write one such as 2-8"));
+          "--elastic '", flags.elastic, "' is not a range of devices; write one such as 2-8"));
     }
     if (flags.devices > 0) {
       return absl::InvalidArgumentError("--elastic and --devices exclude each other; give one");

@@ -24,7 +24,7 @@ absl::Status TakeArray(absl::string_view text, v1::SubmitOptions& options) {
       (parts.size() == 1 || (absl::SimpleAtoi(parts[1], &parallel) && parallel >= 1));
   if (!has_form) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--array '", text, "' is no size; write 100, or 100%8 for at most 8 of them at a time"));
+        "--array '", text, "' is not a size; write 100, or 100%8 for at most 8 of them at a time"));
   }
   options.set_array_size(size);
   options.set_array_parallel(parallel);
@@ -44,13 +44,13 @@ void DeclareSubmitFlags(client::Flags& flags, SubmitFlags& options) {
               "Checkpoint to start from: 12/600, 12/best, or a job for its newest");
   flags.Value("--request-id", options.request_id,
               "The same request sent again gives the same job (chosen at random otherwise)");
-  flags.Switch("--dry-run", options.dry_run, "Check and show only; nothing is stored");
+  flags.Switch("--dry-run", options.dry_run, "Check and show the job, but do not submit it");
   flags.Value("--project", options.spec.project, "Project that the job is accounted to");
   flags.Value("--priority", options.spec.priority, "Larger goes first, -1000 to 1000");
   flags.Value("--elastic", options.spec.elastic,
-              "As few and as many devices as will do: 2-8 (devices.min, devices.max)");
+              "Range of devices that will do: 2-8 (devices.min, devices.max)");
   flags.Value("--array", options.array,
-              "So many jobs of this spec, each with a seed of its own: 100, or 100%8 for at "
+              "Number of jobs of this spec, each with a seed of its own: 100, or 100%8 for at "
               "most 8 at a time");
   flags.Repeated("--after", options.after, "Start when this job has ended; may be repeated");
   flags.Repeated("--after-ok", options.after_ok,
@@ -84,7 +84,7 @@ absl::StatusOr<absl::Time> ParseMoment(absl::string_view text, absl::Time now, a
     if (time > now) return time;
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "'", text, "' is no time; write 18:00, +2h, '2026-11-21 18:00' or 2026-11-21T18:00:00Z"));
+      "'", text, "' is not a time; write 18:00, +2h, '2026-11-21 18:00' or 2026-11-21T18:00:00Z"));
 }
 
 absl::StatusOr<v1::SubmitOptions> SubmitOptionsOf(const Context& context, link::ServerLink& link,

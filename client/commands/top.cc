@@ -89,7 +89,7 @@ void AddTop(VerbTable& verbs) {
   verbs.Add<TopOptions>(
       "top", "Show devices, queue and shares live; q ends it", "--once",
       [](client::Flags& flags, TopOptions& options) {
-        flags.Switch("--once", options.once, "Print once and end; so without a terminal");
+        flags.Switch("--once", options.once, "Print once and end, as without a terminal");
       },
       Top);
 }

@@ -73,7 +73,7 @@ void TellSummary(const Context& context, const output::Timeline& timeline, const
           ? absl::StrCat(output::PercentText(*hidden), " of the communication is hidden")
           : "no communication"));
   if (timeline.skipped() > 0) {
-    context.Say(absl::StrCat(timeline.skipped(), " lines are no events and were left out"));
+    context.Say(absl::StrCat(timeline.skipped(), " lines are not events and were left out"));
   }
   std::set<std::string> workers;
   for (const v1::RankPlacement& rank : job.placement()) workers.insert(rank.worker());
@@ -122,11 +122,11 @@ Result Trace(const Context& context, const TraceOptions& options) {
 
 void AddTrace(VerbTable& verbs) {
   verbs.Add<TraceOptions>(
-      "trace", "Make one timeline of those of the ranks, for a browser", "last -O trace.json",
+      "trace", "Combine the timelines of the ranks into one, for a browser", "last -O trace.json",
       [](client::Flags& flags, TraceOptions& options) {
         flags.Word("JOB", options.job, kSelectorHelp).Required();
         flags.Value("--rank", options.rank, "Only this rank").Range(0, 4095);
-        flags.Value("--attempt", options.attempt, "Of this attempt (the newest)")
+        flags.Value("--attempt", options.attempt, "Timeline of this attempt (the newest)")
             .Range(1, 1'000'000);
         flags.Value("-O,--output-file", options.output_file, "File to write (standard output)");
       },

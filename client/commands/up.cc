@@ -184,7 +184,8 @@ Result StayInForeground(const Context& context, const Machine& machine) {
 std::string CheckCpuDevices(const std::string& text) {
   const bool has_form = !text.empty() && text[0] >= '1' && text[0] <= '9' &&
                         text.find_first_not_of("0123456789x@,-") == std::string::npos;
-  return has_form ? "" : absl::StrCat("'", text, "' names no CPU devices: 2, 1x2,2x1");
+  return has_form ? ""
+                  : absl::StrCat("'", text, "' does not name CPU devices; write 2, or 1x2,2x1");
 }
 
 Result Up(const Context& context, const UpOptions& options) {
@@ -261,7 +262,8 @@ void AddUp(VerbTable& verbs) {
         flags.Value("--threads_per_device", options.threads_per_device, "Threads of a CPU device")
             .Range(1, 1024);
         flags.Value("--dataset_dir", options.dataset_dir, "Folder of the data sets");
-        flags.Switch("--detach", options.detach, "Return when all is up; else run until Ctrl-C");
+        flags.Switch("--detach", options.detach,
+                     "Return once both are up instead of staying until Ctrl-C");
       },
       Up);
 }

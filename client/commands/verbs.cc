@@ -25,15 +25,16 @@ constexpr char kFooter[] =
 struct Program {
   Program() {
     client::Flags flags = line.Globals();
-    flags.Value("--server", options.server,
-                "Server: unix:/path or 127.0.0.1:PORT. Else $TRAINYARD_SERVER, else the "
-                "current context of ~/.config/trainyard/config.yaml, else the socket of "
-                "`trainyard up`");
+    flags.Value(
+        "--server", options.server,
+        "Address of the server, unix:/path or 127.0.0.1:PORT. By default $TRAINYARD_SERVER, "
+        "then the current context of ~/.config/trainyard/config.yaml, then the socket of "
+        "`trainyard up`");
     std::vector<std::string> names;
     for (const auto& [name, value] : formats) names.push_back(name);
     flags.Value("-o,--output", format, "table, wide, json, jsonl, yaml or name").OneOf(names);
-    flags.Switch("--no-color", options.no_color, "No colours; so does $NO_COLOR");
-    flags.Switch("-q,--quiet", options.quiet, "Say nothing that is not asked for");
+    flags.Switch("--no-color", options.no_color, "Print no colours; $NO_COLOR does the same");
+    flags.Switch("-q,--quiet", options.quiet, "Print nothing but data and errors");
 #define VERB(file, add) add(verbs);
 #include "client/commands/verbs.def"
 #undef VERB

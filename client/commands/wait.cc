@@ -65,7 +65,7 @@ void AddWait(VerbTable& verbs) {
       "wait", "Wait until jobs have ended", "last --timeout 10min",
       [](client::Flags& flags, WaitOptions& options) {
         flags.Words("JOB", options.jobs, kSelectorHelp).Required();
-        flags.Value("--timeout", options.timeout, "At most so long: 90s, 10min, 2h");
+        flags.Value("--timeout", options.timeout, "Give up after this time: 90s, 10min, 2h");
       },
       Wait);
 }

@@ -119,8 +119,8 @@ void AddWorkers(VerbTable& verbs) {
                             declare_with_reason, Cordon);
   verbs.Add<WorkersOptions>(
       "workers lost",
-      "Vouch that the host of an UNREACHABLE worker is off: its jobs start elsewhere now", "lab-1",
-      declare_with_reason, DeclareLost);
+      "Confirm that the host of an UNREACHABLE worker is off, so that its jobs start elsewhere",
+      "lab-1", declare_with_reason, DeclareLost);
   verbs.Add<WorkersOptions>("workers uncordon", "Give workers ranks again", "lab-1", declare,
                             Uncordon);
 }
