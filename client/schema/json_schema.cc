@@ -224,7 +224,7 @@ ordered_json Generator::SubmessageSchema(const FieldDescriptor& field) {
 absl::StatusOr<std::string> JobSpecSchema(absl::string_view descriptors) {
   google::protobuf::FileDescriptorSet files;
   if (!files.ParseFromArray(descriptors.data(), static_cast<int>(descriptors.size()))) {
-    return absl::InvalidArgumentError("the descriptors are no FileDescriptorSet");
+    return absl::InvalidArgumentError("the descriptors are not a FileDescriptorSet");
   }
   DescriptorPool pool;
   for (const auto& file : files.file()) {
