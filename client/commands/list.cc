@@ -26,6 +26,7 @@ struct ListOptions {
   std::string user;
   std::string project;
   std::string array;  // a job of it
+  std::vector<std::string> tags;
   bool expand = false;
 };
 
@@ -33,6 +34,7 @@ constexpr int kLimitDefault = 20;
 constexpr int kPageSizeMax = 1000;
 // Longer reasons are cut in the table; -o wide shows all of them.
 constexpr int kWhyWidth = 44;
+constexpr int kDescriptionWidth = 40;
 
 // "running" or "RUNNING".
 absl::StatusOr<v1::JobState> ParseState(const std::string& text) {
@@ -58,6 +60,7 @@ absl::StatusOr<std::vector<v1::Job>> FetchJobs(const Context& context, link::Ser
   }
   request.set_user(options.user);
   request.set_project(options.project);
+  request.mutable_tags()->Add(options.tags.begin(), options.tags.end());
   if (!options.array.empty()) {
     TY_ASSIGN_OR_RETURN(*request.mutable_array(), ResolveOne(link, options.array));
   }
@@ -108,6 +111,12 @@ std::string WorkersText(const v1::Job& job) {
     }
   }
   return absl::StrJoin(workers, ",");
+}
+
+// The first line of the description, cut to what a table can hold.
+std::string DescriptionText(const v1::Job& job) {
+  const std::string& text = job.resolved_spec().description();
+  return output::Shortened(text.substr(0, text.find('\n')), kDescriptionWidth);
 }
 
 // The reason for the state of a job that waits or has failed.
@@ -167,7 +176,8 @@ Result List(const Context& context, const ListOptions& options) {
                                         {"TOOK", Table::Align::kRight},
                                         {"AGE", Table::Align::kRight}};
   if (is_wide) {
-    for (const char* title : {"USER", "PROJECT", "ATTEMPT", "WORKERS", "CREATED"}) {
+    for (const char* title :
+         {"USER", "PROJECT", "ATTEMPT", "WORKERS", "CREATED", "TAGS", "DESCRIPTION"}) {
       columns.push_back({title});
     }
   }
@@ -188,7 +198,8 @@ Result List(const Context& context, const ListOptions& options) {
     if (is_wide) {
       row.insert(row.end(), {job.user(), job.resolved_spec().project(),
                              job.attempt() > 0 ? absl::StrCat(job.attempt()) : "", WorkersText(job),
-                             output::TimeText(job.create_time())});
+                             output::TimeText(job.create_time()),
+                             absl::StrJoin(job.resolved_spec().tags(), ","), DescriptionText(job)});
     }
     row.push_back(is_wide ? WhyText(job) : output::Shortened(WhyText(job), kWhyWidth));
     table.AddRow(std::move(row));
@@ -209,6 +220,8 @@ void AddList(VerbTable& verbs) {
         flags.Value("--user", options.user, "Only jobs of this user");
         flags.Value("--project", options.project, "Only jobs of this project");
         flags.Value("--array", options.array, "Only the jobs of this array, one by one");
+        flags.Repeated("--tag", options.tags,
+                       "Only jobs with this tag; may be repeated, and then all of them");
         flags.Switch("--expand", options.expand, "The jobs of arrays one by one");
       },
       List);

@@ -89,6 +89,7 @@ void PrintConditions(const v1::Job& job, Sheet& sheet) {
   }
   sheet.Line("reservation", job.reservation());
   sheet.Line("project", job.resolved_spec().project());
+  sheet.Line("tags", absl::StrJoin(job.resolved_spec().tags(), ", "));
 }
 
 // Prints why a job is in its state, and what can be done about it.
@@ -164,6 +165,7 @@ void PrintHistory(const v1::Job& job, absl::Time now, Sheet& sheet) {
 void PrintJob(const Context& context, const v1::Job& job) {
   Sheet sheet(context.out);
   sheet.Line("job", absl::StrCat(job.name(), "  ", job.resolved_spec().name()));
+  sheet.Line("description", job.resolved_spec().description());
   PrintState(context, job, sheet);
   PrintConditions(job, sheet);
   PrintFailure(job, sheet);
