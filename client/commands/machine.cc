@@ -1,13 +1,10 @@
 #include "client/commands/machine.h"
 
-#include <unistd.h>
-
-#include <array>
 #include <filesystem>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/files.h"
+#include "common/base/worker_name.h"
 
 namespace trainyard::commands {
 
@@ -38,16 +35,7 @@ Machine MachineOf(const Context& context) {
 }
 
 std::string HostWorkerName() {
-  constexpr size_t kNameMax = 63;
-  std::array<char, 256> host{};
-  if (gethostname(host.data(), host.size() - 1) != 0) return "worker";
-  std::string name;
-  for (const char* c = host.data(); *c != '\0' && name.size() < kNameMax; ++c) {
-    const char lower = absl::ascii_tolower(static_cast<unsigned char>(*c));
-    const bool is_fine = absl::ascii_isalnum(static_cast<unsigned char>(lower)) || lower == '-';
-    name += is_fine ? lower : '-';
-  }
-  return name.empty() ? "worker" : name;
+  return WorkerNameOf(Hostname());
 }
 
 }  // namespace trainyard::commands

@@ -12,12 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "tests/unit/worker/trainer/gang_trainer.h"
 #include "tests/unit/worker/trainer/train_testing.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
-#include "worker/parallel/staged/staged_communicator.h"
 #include "worker/trainer/cuda/cuda_exchange.h"
 #include "worker/trainer/cuda/cuda_support.h"
 
@@ -39,8 +39,8 @@ JobText Job(const std::string& precision, int64_t steps) {
   job.model = R"({"convnet": {"channels": [4, 6], "batch_norm": true}})";
   job.optimizer = R"({"sgd": {"lr": 0.02, "momentum": 0.9, "nesterov": true}})";
   job.train = absl::StrCat(R"({"steps": )", steps, R"(, "global_batch": 16, "replicas": 1,
-                             "seed": 5, "precision": ")",
-                           precision, R"("})");
+                             "seed": 5, "precision": "PRECISION_)",
+                           absl::AsciiStrToUpper(precision), R"("})");
   job.more = R"(, "checkpoint": {"every": {"steps": 3}}, "evaluate": {"every": {"steps": 5}})";
   return job;
 }
@@ -185,11 +185,9 @@ JobText SharedJob() {
 
 // Sums of gangs by way of the host.
 void ShareByWayOfTheHost(GangTrainer& gang) {
-  gang.set_connect_device(
-      [](int, parallel::Communicator& host) {
-        return parallel::MakeStagedCommunicator(host, {.chunk_elements = 100});
-      },
-      MakeCudaExchange);
+  gang.set_make_exchange([](int, DeviceExchangeRequest request) {
+    return MakeCudaExchange(/*nccl=*/nullptr, std::move(request));
+  });
 }
 
 TEST(TrainOnCuda, RanksThatShareADeviceLearnWhatOneLearns) {
@@ -216,15 +214,13 @@ TEST(TrainOnCuda, AGangResumesBitForBit) {
 
 // A gang as the program connects it; `transport` as its flag has it.
 void ConnectAsTheProgram(GangTrainer& gang, const std::string& transport) {
-  gang.set_connect_device(
-      [&gang, transport](int rank, parallel::Communicator& host) {
-        return CudaSupport().Connect({.run_dir = gang.dir(),
-                                      .assignment = gang.assignment(),
-                                      .rank = rank,
-                                      .transport = transport,
-                                      .host = host});
-      },
-      MakeCudaExchange);
+  gang.set_make_exchange([&gang, transport](int rank, DeviceExchangeRequest request) {
+    return CudaSupport().MakeExchange({.run_dir = gang.dir(),
+                                       .assignment = gang.assignment(),
+                                       .rank = rank,
+                                       .transport = transport},
+                                      std::move(request));
+  });
 }
 
 // One rank a GPU. False where there are none for all.

@@ -1,9 +1,8 @@
-// A gang's live collective handle. `local` (threads of one process, for tests), `gloo`, `shm` and
-// `nccl` implement it, and `staged` brings device memory to those of the host.
+// A gang's live collective handle. `local` (threads of one process, for tests), `gloo` (TCP) and
+// `shm` (memory that the ranks of one host share) implement it.
 //
-// Spans lie in the memory of the backend: the host's for local, gloo and shm, the device's for nccl
-// and staged. What lies in them must have been written when a call begins, and has been when it
-// returns.
+// Spans lie in the memory of the host. A call blocks until this rank's part of the collective is
+// done. GPUs do not talk through this port: nccl/nccl_communicator.h enqueues its collectives.
 //
 // All ranks call the same collectives in the same order with the same sizes. Every call has a
 // deadline; a call that fails or times out names rank, operation and sequence number, and leaves
@@ -29,9 +28,6 @@ class Communicator {
   // Sums `values` over the ranks, element by element, in place. Ring: 2(n-1) steps, 2(n-1)/n of the
   // bytes each way.
   virtual absl::Status AllReduce(absl::Span<float> values) = 0;
-  // Sums, and leaves block r of `values.size() / world_size()` elements in `block` of rank r. The
-  // size must divide.
-  virtual absl::Status ReduceScatter(absl::Span<const float> values, absl::Span<float> block) = 0;
   // Concatenates the ranks' blocks into `values`, in rank order.
   virtual absl::Status AllGather(absl::Span<const float> block, absl::Span<float> values) = 0;
   // Rank r's send[p] becomes rank p's receive[r]: sizes agree pair by pair, and may be 0. A rank's
@@ -45,7 +41,6 @@ class Communicator {
   virtual absl::Status Receive(absl::Span<float> values, int peer) = 0;
   // Copies `values` of `root` to all ranks.
   virtual absl::Status Broadcast(absl::Span<float> values, int root) = 0;
-  virtual absl::Status Barrier() = 0;
 
   // Deadline of every later call; DEADLINE_EXCEEDED past it.
   virtual void set_timeout(absl::Duration timeout) = 0;

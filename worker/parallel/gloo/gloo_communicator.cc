@@ -73,18 +73,6 @@ class GlooCommunicator : public Communicator {
     return Exchange([&](int) { return mine; }, block_of);
   }
 
-  // All-to-all, then a local sum in rank order: 1 step, (r-1)/r n floats each way.
-  absl::Status ReduceScatter(absl::Span<const float> values, absl::Span<float> block) override {
-    Begin("reduce_scatter", values.size());
-    TY_RETURN_IF_ERROR(CheckSizes(values, block));
-    const auto block_of = [&](int of) {
-      return ReadOnly(values.subspan(static_cast<size_t>(of) * block.size(), block.size()));
-    };
-    TY_RETURN_IF_ERROR(SumOwnBlock(block_of, block.size()));
-    std::copy(sum_.begin(), sum_.end(), block.begin());
-    return absl::OkStatus();
-  }
-
   // Every rank sends its block to every other: 1 step, (r-1) blocks each way.
   absl::Status AllGather(absl::Span<const float> block, absl::Span<float> values) override {
     Begin("all_gather", values.size());
@@ -133,8 +121,9 @@ class GlooCommunicator : public Communicator {
         Nothing, [&](int) { return values; }, peer);
   }
 
-  absl::Status Barrier() override {
-    Begin("barrier", 1);
+  // Returns when every rank has called it.
+  absl::Status Meet() {
+    Begin("connect", 1);
     float token = 0;
     received_.resize(static_cast<size_t>(world_size()));
     return Exchange(
@@ -265,7 +254,7 @@ class GlooCommunicator : public Communicator {
   const std::vector<std::string> places_;  // by rank in the group, for messages
   const Membership membership_;
   absl::Duration timeout_;
-  // The barrier that ends the connecting is number 0.
+  // The meeting that ends the connecting is number 0.
   int64_t sequence_ = -1;
   Collective collective_;
   absl::string_view kind_;                  // the same on all ranks that take part
@@ -326,7 +315,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectGloo(const GlooOptions& opt
   auto communicator = std::make_unique<GlooCommunicator>(std::move(mesh), std::move(membership),
                                                          options.connect_timeout);
   // A rank that is through may not leave while others still connect: they would see it as lost.
-  TY_RETURN_IF_ERROR(communicator->Barrier());
+  TY_RETURN_IF_ERROR(communicator->Meet());
   communicator->set_timeout(options.timeout);
   return communicator;
 }

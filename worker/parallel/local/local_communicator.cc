@@ -212,18 +212,6 @@ class LocalCommunicator : public Communicator {
     });
   }
 
-  absl::Status ReduceScatter(absl::Span<const float> values, absl::Span<float> block) override {
-    const Collective collective = Next("reduce_scatter");
-    const auto ranks = static_cast<size_t>(world_size());
-    if (values.size() != block.size() * ranks) return WrongSizes(collective, values, block);
-    const Contribution mine{collective, values.size(), -1, values.data(), block.data()};
-    return Run(mine, [this, &block] {
-      const size_t begin = static_cast<size_t>(rank_) * block.size();
-      SumBlock({begin, begin + block.size()});
-      std::copy(sum_.begin(), sum_.end(), block.begin());
-    });
-  }
-
   absl::Status AllGather(absl::Span<const float> block, absl::Span<float> values) override {
     const Collective collective = Next("all_gather");
     const auto ranks = static_cast<size_t>(world_size());
@@ -273,10 +261,6 @@ class LocalCommunicator : public Communicator {
       const float* source = group_->at(root).input;
       if (rank_ != root) std::copy(source, source + values.size(), values.begin());
     });
-  }
-
-  absl::Status Barrier() override {
-    return Run({Next("barrier"), 0, -1, nullptr, nullptr}, [] {});
   }
 
  private:

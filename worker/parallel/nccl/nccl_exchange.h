@@ -33,9 +33,9 @@ struct NcclExchangeOptions {
       add_left;
 };
 
-// `device` is borrowed, and used for nothing else in a step; `host` carries ballots and agreements.
-// One collective should have run on `device` before, since NCCL connects at its first.
+// `device` carries gradients, and `host` ballots and agreements.
 absl::StatusOr<std::unique_ptr<GradientExchange>> MakeNcclExchange(
-    NcclCommunicator& device, std::unique_ptr<Communicator> host, NcclExchangeOptions options);
+    std::unique_ptr<NcclCommunicator> device, std::unique_ptr<Communicator> host,
+    NcclExchangeOptions options);
 
 }  // namespace trainyard::parallel

@@ -54,25 +54,6 @@ class ShmCommunicator : public Communicator {
     return absl::OkStatus();
   }
 
-  // Each rank publishes all blocks and sums its own from the others: 1 step.
-  absl::Status ReduceScatter(absl::Span<const float> values, absl::Span<float> block) override {
-    Begin("reduce_scatter", values.size());
-    TY_RETURN_IF_ERROR(CheckSizes(values, block));
-    const auto ranks = static_cast<size_t>(world_size());
-    const size_t piece = kSlotElements / ranks;
-    for (size_t begin = 0; begin < block.size(); begin += piece) {
-      const absl::Span<float> part = block.subspan(begin, piece);
-      float* mine = Outgoing();
-      for (size_t of = 0; of < ranks; ++of) {
-        const auto from = values.subspan(of * block.size() + begin, part.size());
-        std::copy(from.begin(), from.end(), mine + of * part.size());
-      }
-      TY_RETURN_IF_ERROR(PublishAndWait());
-      SumOverRanks(static_cast<size_t>(rank_) * part.size(), part);
-    }
-    return absl::OkStatus();
-  }
-
   // Each rank reads the others' blocks: 1 step.
   absl::Status AllGather(absl::Span<const float> block, absl::Span<float> values) override {
     Begin("all_gather", values.size());
@@ -102,11 +83,6 @@ class ShmCommunicator : public Communicator {
       if (rank_ != root) std::copy_n(Incoming(root), part.size(), part.begin());
     }
     return absl::OkStatus();
-  }
-
-  absl::Status Barrier() override {
-    Begin("barrier", 0);
-    return PublishAndWait();
   }
 
   // Each rank shows all parts, a piece of each at a time, and copies what is for it: 1 step.

@@ -19,8 +19,8 @@
 #include "nlohmann/json.hpp"
 #include "worker/engine/backend/cuda/cuda_backend.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
+#include "worker/engine/make_backend.h"
 #include "worker/parallel/nccl/nccl_communicator.h"
-#include "worker/parallel/staged/staged_communicator.h"
 #include "worker/trainer/cuda/cuda_exchange.h"
 
 namespace trainyard::trainer {
@@ -126,6 +126,32 @@ absl::StatusOr<std::unique_ptr<parallel::NcclCommunicator>> ConnectNccl(const De
   return parallel::ConnectNccl(options);
 }
 
+// Null where gradients must go by way of the host, since some ranks share a GPU, NCCL connects not
+// all of them, or the transport says so. All ranks get the same, since all must sum in the same
+// way. They agree over `host`.
+absl::StatusOr<std::unique_ptr<parallel::NcclCommunicator>> ConnectWhereAllCan(
+    const DeviceGang& gang, parallel::Communicator& host) {
+  if (gang.transport == "staged") return nullptr;
+  const bool wants_nccl = gang.transport == "nccl";
+  host.set_timeout(kAgreementTimeout);
+  TY_ASSIGN_OR_RETURN(const bool some_share, AnyRank(host, ShareDevice(gang.assignment)));
+  if (some_share && wants_nccl) {
+    return absl::FailedPreconditionError(
+        "ranks share a GPU, which NCCL refuses; use --transport staged, or auto");
+  }
+  if (some_share) return nullptr;
+  auto nccl = ConnectNccl(gang);
+  TY_ASSIGN_OR_RETURN(const bool some_failed, AnyRank(host, !nccl.ok()));
+  if (!some_failed) return nccl;
+  if (wants_nccl || absl::IsCancelled(nccl.status())) {
+    return nccl.ok() ? absl::UnavailableError("another rank cannot connect with NCCL")
+                     : nccl.status();
+  }
+  LogWarning("NCCL does not connect; sums go by way of the host, which is slower",
+             {{"error", std::string(nccl.ok() ? "of another rank" : nccl.status().message())}});
+  return nullptr;
+}
+
 }  // namespace
 
 absl::Status CudaSupport::Register(const DeviceFlags& flags) {
@@ -163,33 +189,10 @@ absl::StatusOr<int64_t> CudaSupport::MemoryBytes() {
   return engine::cuda::DeviceMemory();
 }
 
-absl::StatusOr<std::unique_ptr<parallel::Communicator>> CudaSupport::Connect(
-    const DeviceGang& gang) {
-  if (gang.transport == "staged") return parallel::MakeStagedCommunicator(gang.host);
-  const bool wants_nccl = gang.transport == "nccl";
-  gang.host.set_timeout(kAgreementTimeout);
-  TY_ASSIGN_OR_RETURN(const bool some_share, AnyRank(gang.host, ShareDevice(gang.assignment)));
-  if (some_share && wants_nccl) {
-    return absl::FailedPreconditionError(
-        "ranks share a GPU, which NCCL refuses; use --transport staged, or auto");
-  }
-  if (some_share) return parallel::MakeStagedCommunicator(gang.host);
-  auto nccl = ConnectNccl(gang);
-  // All ranks must sum in the same way.
-  TY_ASSIGN_OR_RETURN(const bool some_failed, AnyRank(gang.host, !nccl.ok()));
-  if (!some_failed) return nccl;
-  if (wants_nccl || absl::IsCancelled(nccl.status())) {
-    return nccl.ok() ? absl::UnavailableError("another rank cannot connect with NCCL")
-                     : nccl.status();
-  }
-  LogWarning("NCCL does not connect; sums go by way of the host, which is slower",
-             {{"error", std::string(nccl.ok() ? "of another rank" : nccl.status().message())}});
-  return parallel::MakeStagedCommunicator(gang.host);
-}
-
 absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> CudaSupport::MakeExchange(
-    DeviceExchangeRequest request) {
-  return MakeCudaExchange(std::move(request));
+    const DeviceGang& gang, DeviceExchangeRequest request) {
+  TY_ASSIGN_OR_RETURN(auto nccl, ConnectWhereAllCan(gang, *request.host));
+  return MakeCudaExchange(std::move(nccl), std::move(request));
 }
 
 }  // namespace trainyard::trainer

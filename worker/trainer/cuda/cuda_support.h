@@ -16,11 +16,11 @@ class CudaSupport final : public DeviceSupport {
   // By UUID. A rank whose device has none takes the first that the process sees.
   absl::Status Choose(run_dir::RankAssignment& rank) override;
   absl::StatusOr<int64_t> MemoryBytes() override;
-  // NCCL where every rank has a GPU of its own and all connect, else by way of the host. Where the
-  // transport asks for nccl, FAILED_PRECONDITION for ranks that share a GPU, and else NCCL's error.
-  absl::StatusOr<std::unique_ptr<parallel::Communicator>> Connect(const DeviceGang& gang) override;
+  // Over NCCL where every rank has a GPU of its own and all connect, else by way of the host. Where
+  // the transport asks for nccl, FAILED_PRECONDITION for ranks that share a GPU, or else NCCL's
+  // error.
   absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> MakeExchange(
-      DeviceExchangeRequest request) override;
+      const DeviceGang& gang, DeviceExchangeRequest request) override;
 
  private:
   std::string description_;  // the text

@@ -13,8 +13,8 @@
 namespace trainyard::parallel {
 namespace {
 
-using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 // Element i of what `rank` brings: small integers, so that sums are exact.
 float Value(int rank, size_t i) {
@@ -66,23 +66,6 @@ TEST_P(CommunicatorTest, AllRanksGetTheSameBits) {
     return absl::OkStatus();
   });
   for (const std::vector<float>& result : results) EXPECT_EQ(result, results[0]);
-}
-
-TEST_P(CommunicatorTest, ReduceScatterLeavesEachRankItsBlock) {
-  ExpectAllOk([](Communicator& communicator) -> absl::Status {
-    const int ranks = communicator.world_size();
-    for (const size_t block_size : {size_t{1}, size_t{13}, size_t{5000}}) {
-      const std::vector<float> values =
-          Values(communicator.rank(), block_size * static_cast<size_t>(ranks));
-      std::vector<float> block(block_size);
-      TY_RETURN_IF_ERROR(communicator.ReduceScatter(values, absl::MakeSpan(block)));
-      for (size_t i = 0; i < block_size; ++i) {
-        const size_t at = static_cast<size_t>(communicator.rank()) * block_size + i;
-        TY_RETURN_IF_ERROR(Unless(block[i] == Sum(ranks, at), "reduce_scatter is wrong"));
-      }
-    }
-    return absl::OkStatus();
-  });
 }
 
 TEST_P(CommunicatorTest, AllGatherConcatenatesInRankOrder) {
@@ -156,7 +139,7 @@ TEST_P(CommunicatorTest, AllToAllWithoutAnythingIsStillInStep) {
     TY_RETURN_IF_ERROR(communicator.AllToAll(send, receive));
     const absl::Status wrong = communicator.AllToAll(absl::MakeSpan(send).subspan(1), receive);
     TY_RETURN_IF_ERROR(Unless(ErrorReason(wrong) == "COLLECTIVE_MISMATCH", wrong.ToString()));
-    return communicator.Barrier();
+    return Meet(communicator);
   });
 }
 
@@ -175,7 +158,7 @@ TEST_P(CommunicatorTest, MessagesReachTheirRanksInOrder) {
       if (me == 0) TY_RETURN_IF_ERROR(communicator.Receive(absl::MakeSpan(received), before));
       TY_RETURN_IF_ERROR(Unless(received == Values(before, size), "a message is wrong"));
       // Between messages the others go on as ever.
-      TY_RETURN_IF_ERROR(communicator.Barrier());
+      TY_RETURN_IF_ERROR(Meet(communicator));
     }
     return absl::OkStatus();
   });
@@ -208,7 +191,7 @@ TEST_P(CommunicatorTest, ThereAreNoMessagesToOneselfOrToNobody) {
       TY_RETURN_IF_ERROR(
           Unless(ErrorReason(received) == "COLLECTIVE_MISMATCH", received.ToString()));
     }
-    return communicator.Barrier();
+    return Meet(communicator);
   });
 }
 
@@ -219,7 +202,7 @@ TEST_P(CommunicatorTest, ManyCallsInARowKeepTheirOrder) {
       std::vector<float> values = {static_cast<float>(i), 1};
       TY_RETURN_IF_ERROR(communicator.AllReduce(absl::MakeSpan(values)));
       TY_RETURN_IF_ERROR(Unless(values[0] == static_cast<float>(i * ranks), "sums were mixed up"));
-      if (i % 10 == 0) TY_RETURN_IF_ERROR(communicator.Barrier());
+      if (i % 10 == 0) TY_RETURN_IF_ERROR(Meet(communicator));
     }
     return absl::OkStatus();
   });
@@ -227,9 +210,9 @@ TEST_P(CommunicatorTest, ManyCallsInARowKeepTheirOrder) {
 
 TEST_P(CommunicatorTest, SizesThatDoNotFitAreRefusedBeforeAnythingIsSent) {
   ExpectAllOk([](Communicator& communicator) -> absl::Status {
-    const std::vector<float> values(static_cast<size_t>(communicator.world_size()) * 2 + 1);
+    std::vector<float> values(static_cast<size_t>(communicator.world_size()) * 2 + 1);
     std::vector<float> block(2);
-    const absl::Status status = communicator.ReduceScatter(values, absl::MakeSpan(block));
+    const absl::Status status = communicator.AllGather(block, absl::MakeSpan(values));
     TY_RETURN_IF_ERROR(Unless(ErrorReason(status) == "COLLECTIVE_MISMATCH", status.ToString()));
     const absl::Status root = communicator.Broadcast(absl::MakeSpan(block), 99);
     return Unless(ErrorReason(root) == "COLLECTIVE_MISMATCH", root.ToString());
@@ -270,9 +253,8 @@ TEST_P(CommunicatorLossTest, ARankLostInAnAllToAllIsNamed) {
     return communicator.AllToAll({absl::Span<const float>(), values},
                                  {absl::Span<float>(), absl::MakeSpan(received)});
   });
-  // By way of another communicator, it is the first call of that one.
   EXPECT_THAT(std::string(statuses[0].message()),
-              ContainsRegex("^rank 0: all_(to_all|gather) 1: rank 1 was lost"));
+              StartsWith("rank 0: all_to_all 1: rank 1 was lost"));
 }
 
 TEST_P(CommunicatorFaultTest, AMessageThatNobodySendsTimesOut) {
@@ -307,7 +289,7 @@ TEST_P(CommunicatorFaultTest, PartsThatDoNotFitAreAnError) {
         receive[peer] = absl::MakeSpan(received);
         // Rank 0 waits for 100 elements where rank 1 has 50.
         TY_RETURN_IF_ERROR(communicator.AllToAll(send, receive));
-        return communicator.Barrier();
+        return Meet(communicator);
       },
       absl::Milliseconds(200));
   EXPECT_FALSE(statuses[0].ok());
@@ -321,12 +303,12 @@ TEST_P(CommunicatorFaultTest, AStuckRankTimesOut) {
         std::vector<float> values(10, 1);
         // Rank 1 skips a collective and asks for one that rank 0 never joins.
         if (communicator.rank() == 1) return communicator.AllReduce(absl::MakeSpan(values));
-        return communicator.Barrier();
+        return Meet(communicator);
       },
       absl::Milliseconds(200));
   EXPECT_FALSE(statuses[0].ok());
   EXPECT_FALSE(statuses[1].ok());
-  EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("rank 0: barrier 1: "));
+  EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("rank 0: all_gather 1: "));
   EXPECT_THAT(std::string(statuses[1].message()), HasSubstr("rank 1: all_reduce 1: "));
 }
 
@@ -340,7 +322,7 @@ TEST_P(CommunicatorFaultTest, ARankThatComesTooLateIsTimedOut) {
         // does next.
         absl::Status status;
         communicator.set_timeout(absl::Seconds(20));
-        while (status.ok()) status = communicator.Barrier();
+        while (status.ok()) status = Meet(communicator);
         return status;
       },
       absl::Milliseconds(100));
@@ -367,7 +349,7 @@ TEST_P(CommunicatorFaultTest, ABrokenCommunicatorStaysBroken) {
         std::vector<float> values(10, 1);
         if (communicator.rank() == 1) return absl::OkStatus();
         EXPECT_FALSE(communicator.AllReduce(absl::MakeSpan(values)).ok());
-        return communicator.Barrier();
+        return Meet(communicator);
       },
       absl::Milliseconds(500));
   EXPECT_FALSE(statuses[0].ok());

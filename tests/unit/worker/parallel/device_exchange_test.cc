@@ -182,37 +182,6 @@ ExchangeKind Mirrored() {
   });
 }
 
-// With the communicator that it borrows.
-class OwningNccl final : public GradientExchange {
- public:
-  OwningNccl(std::unique_ptr<NcclCommunicator> device, std::unique_ptr<GradientExchange> inner)
-      : device_(std::move(device)), inner_(std::move(inner)) {}
-
-  absl::Span<const Bucket> buckets() const override { return inner_->buckets(); }
-  bool is_sharded() const override { return inner_->is_sharded(); }
-  Bucket OwnBlock(size_t bucket) const override { return inner_->OwnBlock(bucket); }
-  absl::Status SetPlan(const ExchangePlan& plan, absl::Span<const int> slots) override {
-    return inner_->SetPlan(plan, slots);
-  }
-  void set_timeout(absl::Duration timeout) override { inner_->set_timeout(timeout); }
-  void set_tracing(bool traces) override { inner_->set_tracing(traces); }
-  absl::Status Begin(int64_t step, absl::Span<const double> ballot) override {
-    return inner_->Begin(step, ballot);
-  }
-  absl::Status Ready(int64_t end) override { return inner_->Ready(end); }
-  absl::Status Land(size_t bucket) override { return inner_->Land(bucket); }
-  absl::Status Share(size_t bucket) override { return inner_->Share(bucket); }
-  absl::Status Finish(absl::Span<double> ballots) override { return inner_->Finish(ballots); }
-  const CommStats& stats() const override { return inner_->stats(); }
-  absl::Status GatherBlocks(absl::Span<float> values) override {
-    return inner_->GatherBlocks(values);
-  }
-
- private:
-  const std::unique_ptr<NcclCommunicator> device_;
-  std::unique_ptr<GradientExchange> inner_;
-};
-
 ExchangeKind Nccl(const std::string& name, bool keeps_order) {
   return KindOf(name,
                 [keeps_order](const ExchangeSetup& setup,
@@ -225,13 +194,11 @@ ExchangeKind Nccl(const std::string& name, bool keeps_order) {
                   auto host = MakeLocalCommunicator(setup.place.group, setup.place.rank);
                   device->set_timeout(setup.timeout);
                   host->set_timeout(setup.timeout);
-                  TY_ASSIGN_OR_RETURN(auto exchange,
-                                      MakeNcclExchange(*device, std::move(host),
-                                                       {.memory = OptionsOf(setup, memory),
-                                                        .keeps_order = keeps_order,
-                                                        .compute = memory.compute,
-                                                        .add_left = AddLeft}));
-                  return std::make_unique<OwningNccl>(std::move(device), std::move(exchange));
+                  return MakeNcclExchange(std::move(device), std::move(host),
+                                          {.memory = OptionsOf(setup, memory),
+                                           .keeps_order = keeps_order,
+                                           .compute = memory.compute,
+                                           .add_left = AddLeft});
                 });
 }
 

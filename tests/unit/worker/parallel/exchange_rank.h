@@ -18,6 +18,7 @@
 #include "common/base/check.h"
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
+#include "tests/testing/temp_dir.h"
 #include "tests/unit/worker/parallel/exchange_cases.h"
 #include "worker/parallel/gradient_exchange.h"
 
@@ -206,12 +207,11 @@ struct Gang {
 // Runs `work` on a thread a rank; the statuses by rank.
 inline std::vector<absl::Status> RunRanks(const Gang& gang, const Terms& terms,
                                           const std::function<absl::Status(Rank&)>& work) {
-  std::string folder = ::testing::TempDir() + "/exchange.XXXXXX";
-  TY_CHECK(mkdtemp(folder.data()) != nullptr);
+  const testing::TempDir folder;
   const auto group = MakeLocalGroup(gang.ranks);
   std::vector<absl::Status> statuses(static_cast<size_t>(gang.ranks));
   const auto run_rank = [&](int rank) -> absl::Status {
-    ExchangeSetup setup{.place = {rank, gang.ranks, run_dir::RunDir(folder), group},
+    ExchangeSetup setup{.place = {rank, gang.ranks, run_dir::RunDir(folder.path()), group},
                         .buckets = kBuckets,
                         .elements = kElements,
                         .gradient_elements = kGradients,
@@ -230,7 +230,6 @@ inline std::vector<absl::Status> RunRanks(const Gang& gang, const Terms& terms,
     threads.emplace_back([&, rank] { statuses[static_cast<size_t>(rank)] = run_rank(rank); });
   }
   for (std::thread& thread : threads) thread.join();
-  TY_CHECK_OK(RemoveTree(folder));
   return statuses;
 }
 

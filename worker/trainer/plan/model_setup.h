@@ -1,0 +1,81 @@
+// From the spec to the engine: the model's graph, the optimizer, the schedule. Specs are as
+// ParseSpec gives them, with their defaults.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "trainyard/v1/spec.pb.h"
+#include "worker/engine/backend/backend.h"
+#include "worker/engine/optim/schedule.h"
+
+namespace trainyard::trainer {
+
+absl::StatusOr<engine::Graph> BuildModel(const v1::ModelSpec& spec);
+
+// True where a row's result depends on the other rows of its batch (batch norm): then each replica
+// must be computed by itself, while otherwise all replicas of a rank may be one batch.
+bool CouplesRows(const engine::Graph& model);
+
+engine::OptimizerSpec MakeOptimizer(const v1::OptimizerSpec& spec);
+// Epochs become steps, rounded to the nearest; rates follow the linear scaling rule.
+engine::Schedule MakeSchedule(const v1::JobSpec& spec, int64_t steps_per_epoch,
+                              int64_t total_steps);
+
+// The spec's replicas, or one a rank where it leaves them open.
+int ReplicaCount(const v1::TrainSpec& spec, int world_size);
+
+// The backend whose devices have memory of their own.
+inline constexpr absl::string_view kCudaBackend = "cuda";
+
+struct CompileTarget {
+  absl::string_view backend = "cpu";
+  int rank = 0;
+  int world_size = 1;
+  int threads = 1;
+  // The ranks of this host may map the memory in which gradients meet.
+  bool shares_memory = false;
+  // Replicas that batch norm keeps apart may be computed as one batch of so many groups; fewer
+  // where the rank hosts fewer, one where the spec needs each by itself (memory.h says how many
+  // fit).
+  int replicas_at_once = 1;
+  // The sum over the ranks that synchronised batch norm needs; a plan does without it.
+  engine::SumOverRanks sum_statistics = nullptr;
+};
+
+// The graph and the options that the engine compiles for a rank, for the rows that it computes at
+// once.
+struct PreparedModel {
+  engine::Graph graph;
+  engine::OptimizerSpec optimizer;
+  engine::CompileOptions options;
+  // Replicas are kept apart: each is a batch, or a group of one (options.max_groups).
+  bool computes_replicas_alone = false;
+  bool couples_rows = false;
+  int64_t evaluation_rows = 1;  // at once, whatever options.max_rows has room for
+  int64_t hosted_rows = 1;      // of a full global batch, over all replicas of the rank
+};
+// INVALID_SPEC for a microbatch that would part rows which batch norm couples.
+absl::StatusOr<PreparedModel> PrepareModel(const v1::JobSpec& spec, const CompileTarget& target);
+
+// The offsets at which the entries of the reduction end. They follow from the model, or from its
+// stage, alone, and so are the same on all ranks.
+std::vector<int64_t> ReadyEnds(const engine::Graph& model);
+
+// The step of `rank`: compiled for the rows that it computes at once of a full global batch.
+struct CompiledModel {
+  std::unique_ptr<engine::Executable> executable;
+  int64_t planned_bytes = 0;  // of the process; 0: not planned
+  int64_t max_rows = 1;
+  int64_t max_groups = 1;
+  int64_t evaluation_rows = 1;
+  bool computes_replicas_alone = false;
+  bool syncs_statistics = false;    // with CompileTarget::sum_statistics
+  std::vector<int64_t> ready_ends;  // of the reduction's ranges, in the order of backward
+};
+absl::StatusOr<CompiledModel> CompileModel(const v1::JobSpec& spec, const CompileTarget& target);
+
+}  // namespace trainyard::trainer

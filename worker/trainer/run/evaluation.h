@@ -1,0 +1,79 @@
+// Evaluates loss and accuracy on the test split, which the ranks divide among them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/base/env.h"
+#include "trainyard/v1/spec.pb.h"
+#include "worker/data/dataset.h"
+#include "worker/data/prefetch.h"
+#include "worker/engine/backend/backend.h"
+#include "worker/parallel/communicator.h"
+#include "worker/parallel/replicas.h"
+
+namespace trainyard::trainer {
+
+struct EvaluationResult {
+  // Loss and accuracy are taken over the labels of the split. Tokens have one at each position.
+  double loss = 0;      // mean
+  double accuracy = 0;  // fraction in [0, 1]
+  double top5 = 0;      // fraction of labels among the five largest logits
+  int64_t samples = 0;  // those that were evaluated
+  int64_t skipped = 0;  // corrupt samples
+};
+
+// The sums over one part of the split. All but the loss are whole numbers.
+struct EvaluationSums {
+  double loss = 0;
+  double correct = 0;
+  double top5 = 0;
+  double labels = 0;
+  double samples = 0;
+  double skipped = 0;
+};
+
+// Gives a sign of life. It is told after each batch how long the slowest one took so far, and
+// nothing when all that is left is to wait for other ranks.
+using OnBatch = std::function<absl::Status(std::optional<absl::Duration> slowest)>;
+
+// Evaluates one of `parts` parts in batches of `max_rows`. Samples are prepared as in training, but
+// not augmented, and corrupt samples that training would replace do not count.
+absl::StatusOr<EvaluationSums> EvaluatePart(const data::Dataset& dataset,
+                                            const data::Preparation& preparation, int part,
+                                            int parts, int64_t max_rows,
+                                            engine::Executable& executable, Clock& clock,
+                                            const OnBatch& on_batch = {});
+// Adds up all parts in their order, so that the bits are the same wherever that is done. DATA_LOSS
+// where no sample is left.
+absl::StatusOr<EvaluationResult> JoinParts(absl::Span<const EvaluationSums> parts);
+
+// Says how the split is divided, and which parts of it this rank evaluates.
+struct EvaluationShares {
+  int parts = 1;
+  parallel::ReplicaRange mine{.begin = 0, .end = 1};
+  // Where several ranks evaluate the same parts together, one of them counts the sums.
+  bool counts = true;
+};
+
+// A collective in which every rank evaluates its parts. All get the same result.
+absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset,
+                                          const data::Preparation& preparation,
+                                          const EvaluationShares& shares, int64_t max_rows,
+                                          engine::Executable& executable,
+                                          parallel::Communicator& communicator, Clock& clock,
+                                          const OnBatch& on_batch = {});
+
+// Returns "<prefix>loss" and "<prefix>accuracy", also "<prefix>top5" where there are more than five
+// classes, and "<prefix>perplexity" for a model that predicts tokens.
+std::map<std::string, double> EvaluationMetrics(const EvaluationResult& result,
+                                                absl::string_view prefix,
+                                                const v1::ModelSpec& model);
+
+}  // namespace trainyard::trainer

@@ -1,0 +1,69 @@
+// Who trains together, and how they talk.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "worker/engine/backend/backend.h"
+#include "worker/parallel/block_exchange.h"
+#include "worker/parallel/communicator.h"
+#include "worker/parallel/gradient_exchange.h"
+#include "worker/parallel/group.h"
+#include "worker/run_dir/assignment.h"
+#include "worker/trainer/run/run_setup.h"
+
+namespace trainyard::trainer {
+
+// What the exchange of an arena on a device is made of.
+struct DeviceExchangeRequest {
+  engine::Executable& executable;
+  // Connects the same ranks over host memory, and nothing else uses it.
+  std::unique_ptr<parallel::Communicator> host;
+  // Its spans lie on the device.
+  parallel::WireExchangeOptions memory;
+  // Sums are taken in the order of the plan, to the bit.
+  bool keeps_order = false;
+};
+using MakeDeviceExchange =
+    std::function<absl::StatusOr<std::unique_ptr<parallel::GradientExchange>>(
+        DeviceExchangeRequest request)>;
+
+// How the ranks of a gang talk.
+struct Communicators {
+  // Connects all ranks over the host's memory, for votes, weights and sums of evaluations.
+  std::unique_ptr<parallel::Communicator> host;
+  // Connects arenas that lie on devices. It is null if they do not, or if one rank trains alone. It
+  // may be called while the assignment of the gang lives.
+  MakeDeviceExchange make_device_exchange;
+  // Connects further groups over the host's memory, for those that talk at the same time as others.
+  parallel::ConnectGroup connect_group;
+};
+
+// Reaches the other ranks; returns when all are connected. `arena` says where the reduction arena
+// lies.
+using Connect = std::function<absl::StatusOr<Communicators>(const run_dir::Assignment& assignment,
+                                                            engine::MemoryKind arena)>;
+
+struct Gang {
+  Communicators lines;
+  std::vector<std::string> device_types;  // by rank
+  // Sums gradients over the pipelines (over the ranks, where the model is not cut). Null where one
+  // of them trains alone.
+  std::unique_ptr<parallel::GradientExchange> exchange;
+  // Each range of the parameters is updated as soon as its gradients have been summed.
+  bool updates_ranges = false;
+
+  void set_timeout(absl::Duration timeout);
+};
+
+// A line of all ranks beside the first one.
+parallel::Group AllRanks(const std::string& name, const GridPlace& place);
+// A line of the ranks that compute the same stage as this one, by pipeline; of all ranks where the
+// model is not cut.
+parallel::Group RanksOfStage(const std::string& name, const GridPlace& place);
+
+}  // namespace trainyard::trainer
