@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/files.h"
-#include "common/base/worker_name.h"
 
 namespace trainyard::commands {
 
