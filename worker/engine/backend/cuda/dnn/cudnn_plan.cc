@@ -1,4 +1,5 @@
-#include "worker/engine/backend/cuda/dnn/plan.h"
+// Binds the memory of a problem to the tensors of its graph, and runs the plan.
+#include "worker/engine/backend/cuda/dnn/cudnn_plan.h"
 
 #include <algorithm>
 
@@ -10,7 +11,7 @@
 namespace trainyard::engine::cuda::dnn {
 namespace {
 
-// Where queries (0), keys (1) or values (2) begin in a tensor that holds them side by side.
+// Returns where queries (0), keys (1) or values (2) begin in a tensor that holds them side by side.
 void* PartOf(void* whole, const Graph& graph, int64_t part) {
   if (whole == nullptr) {
     return nullptr;

@@ -1,5 +1,5 @@
-// What changes from step to step, in device memory: so a captured graph never does. The host writes
-// one before each launch; kernels read it.
+// What changes from step to step, in device memory, so that a captured graph never has to change.
+// The host writes one before each launch, and kernels read it.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace trainyard::engine::cuda {
 
-// 8-bit images in device memory, and what becomes of their bytes: (byte / 255 - mean) / stddev, by
-// channel.
+// 8-bit images in device memory, and how their bytes become inputs: (byte / 255 - mean) / stddev,
+// by channel.
 struct StoredImages {
   const uint8_t* pixels = nullptr;  // [count, channels, height, width]; null: inputs are floats
   // Not 0: row r is made of image r, whatever StoredRow::image says.
@@ -23,22 +23,23 @@ struct StepControl {
   const void* inputs = nullptr;
   StoredImages stored = {};
   const int32_t* labels = nullptr;
-  // Of the batch in the global batch: rows / global rows. Weights what the batch adds to the sums.
+  // The batch's share of the global batch: rows / global rows. It weighs what the batch adds to the
+  // sums.
   float weight = 0;
-  // weight / labels: with it, gradients of the summed loss become those of the weighted mean.
+  // weight / labels. With it, gradients of the summed loss become those of the weighted mean.
   float gradient_scale = 0;
-  // Key and position of dropout (graph/dropout.h).
+  // The key and position of dropout (graph/dropout.h).
   uint32_t key[2] = {0, 0};
   uint32_t step = 0;
   uint32_t first_row = 0;
-  // Of the update.
+  // The learning rate of the update.
   float lr = 0;
 };
 
-// What the device keeps by itself from step to step, and tells the host: part of the training
+// What the device itself keeps from step to step, and tells the host. It is part of the training
 // state.
 struct LossScale {
-  float scale = 1;       // gradients are computed times it; 1 but in f16
+  float scale = 1;       // gradients are computed multiplied by it; 1 except in f16
   float good_steps = 0;  // updates since it changed last; a whole number
 };
 
@@ -48,7 +49,7 @@ struct StepResult {
   float accuracy = 0;  // fraction
   // Not 0: a gradient was not finite.
   uint32_t not_finite = 0;
-  // Not 0: the update was left out for it, and the loss scale lowered (f16).
+  // Not 0: the update was left out because of that, and the loss scale lowered (f16).
   uint32_t skipped = 0;
 };
 

@@ -1,7 +1,9 @@
+// The keys by which problems are told apart, and the limits of attention that is known to be right.
+#include "worker/engine/backend/cuda/dnn/problem.h"
+
 #include <array>
 
 #include "absl/strings/str_cat.h"
-#include "worker/engine/backend/cuda/dnn/planner.h"
 
 namespace trainyard::engine::cuda::dnn {
 namespace {

@@ -1,5 +1,6 @@
-// Problems of cuDNN: their keys, and how nodes of step graphs become problems. No cuDNN takes part.
-#include "worker/engine/backend/cuda/dnn/problems.h"
+// Problems for cuDNN: their keys, and how nodes of step graphs become problems. cuDNN itself takes
+// no part.
+#include "worker/engine/backend/cuda/dnn/node_problem.h"
 
 #include <gtest/gtest.h>
 
@@ -25,7 +26,7 @@ TEST(Problems, DifferInTheirKeysWhereTheyDiffer) {
       [](ConvProblem& p) { p.channels = 12; },
       [](ConvProblem& p) { p.height = 12; },
       [](ConvProblem& p) { p.width = 12; },
-      [](ConvProblem& p) { p.out_channels = 12; },
+      [](ConvProblem& p) { p.channels = 12; },
       [](ConvProblem& p) { p.out_height = 12; },
       [](ConvProblem& p) { p.out_width = 12; },
       [](ConvProblem& p) { p.kernel = 12; },

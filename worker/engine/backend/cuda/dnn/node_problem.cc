@@ -1,11 +1,12 @@
-#include "worker/engine/backend/cuda/dnn/problems.h"
+// Reads the shapes of a problem from the values of its node.
+#include "worker/engine/backend/cuda/dnn/node_problem.h"
 
 #include "common/base/check.h"
 
 namespace trainyard::engine::cuda::dnn {
 namespace {
 
-// The images at both ends of a convolution, in whatever direction the node goes.
+// The images at both ends of a convolution, whichever way the node goes.
 struct Ends {
   const Shape* x = nullptr;
   const Shape* y = nullptr;
@@ -76,12 +77,12 @@ AttentionProblem AttentionProblemOf(const StepGraph& step, const Node& node, int
   TY_CHECK(node.op == OpKind::kAttention || node.op == OpKind::kAttentionGradient);
   AttentionProblem problem;
   problem.is_gradient = node.op == OpKind::kAttentionGradient;
-  // Of [positions, 3 heads width].
+  // x is [positions, 3 heads width].
   const Shape& x = step.graph.value(node.inputs[problem.is_gradient ? 1 : 0]).shape;
   problem.type = type;
   problem.rows = rows;
   problem.positions = x[0];
-  problem.heads = node.attention().heads;
+  problem.heads = node.layer<layers::Attention>().heads;
   problem.width = x[1] / 3 / problem.heads;
   return problem;
 }
