@@ -18,8 +18,10 @@ const std::vector<Floor>& Floors() {
       {"common/spec", {"common/base", "common/layers", "trainyard/v1"}},
       {"common/rpc", {"common/base", "trainyard/v1"}},
       // Server
-      {"server/core", {"common/base"}},
-      {"server/store", {"common/base", "server/core"}},
+      {"server/core/lifecycle", {"common/base"}},
+      {"server/core/scheduling", {"common/base", "server/core/lifecycle"}},
+      {"server/core/yard", {"common/base", "server/core/lifecycle", "server/core/scheduling"}},
+      {"server/store", {"common/base", "server/core/lifecycle"}},
       {"server/runtime", {"common/base", "server/core", "server/store"}},
       {"server/rpc",
        {"common/base", "common/rpc", "common/spec", "server/core", "server/runtime", "server/store",
