@@ -6,6 +6,7 @@
 
 #include "absl/strings/string_view.h"
 #include "common/spec/diff.h"
+#include "server/codec/time.h"
 #include "server/core/yard/yard.h"
 #include "server/runtime/board.h"
 #include "server/store/metrics_store.h"
@@ -30,15 +31,13 @@ v1::SpecDifference ToProto(const spec::FieldDifference& difference);
 
 v1::Explanation ToProto(const core::Explanation& explanation, core::Now now);
 
+using codec::FromTimestamp;
+using codec::ToDuration;
+using codec::ToTimestamp;
+
 // A serialized spec of a record.
 v1::JobSpec ParseSpec(const std::string& serialized);
-// What the job runs: of an array, its own element's spec.
+// What the job runs; the job of an array has a spec of its own.
 v1::JobSpec ResolvedSpecOf(const core::JobRecord& job);
-// What was asked for beside the spec.
-void SetOptions(const core::Submission& submission, v1::Job& job);
-
-google::protobuf::Timestamp ToTimestamp(int64_t microseconds);
-int64_t FromTimestamp(const google::protobuf::Timestamp& time);
-google::protobuf::Duration ToDuration(int64_t microseconds);
 
 }  // namespace trainyard::rpc

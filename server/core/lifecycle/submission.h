@@ -43,8 +43,8 @@ struct Dependency {
   friend auto operator<=>(const Dependency&, const Dependency&) = default;
 };
 
-// What was submitted; never changes. The specs are serialized trainyard.v1.JobSpec; the core reads
-// only what is decoded beside them.
+// What was submitted; it never changes. The specs are serialized trainyard.v1.JobSpec; what is read
+// from them stands beside them.
 struct Submission {
   std::string uid;
   std::string name;

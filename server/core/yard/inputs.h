@@ -81,7 +81,9 @@ struct SyncReport {
   int64_t desired_revision = 0;
   std::vector<ObservedAttempt> attempts;
   std::vector<DeviceRecord> devices;  // those whose health may differ from what was registered
-  std::map<std::string, DeviceUsage> usage = {};  // by name of the device
+  // What its devices do at the moment, as bytes by name of the device. Nothing is decided by them and
+  // they are not stored.
+  std::map<std::string, std::string> usage = {};
 };
 
 // A verified checkpoint becomes visible. STALE_FENCING_TOKEN where the attempt was superseded. Fine

@@ -357,7 +357,7 @@ Explanation Yard::Preview(const Submission& submission, Now now) const {
 std::map<UsageKey, UsageRecord> Yard::Usage(Now now) const {
   return impl_->Usage(now);
 }
-std::map<std::string, DeviceUsage> Yard::UsageOn(absl::string_view worker) const {
+std::map<std::string, std::string> Yard::UsageOn(absl::string_view worker) const {
   return impl_->UsageOn(std::string(worker));
 }
 

@@ -76,8 +76,8 @@ class Yard {
   std::map<UsageKey, UsageRecord> Usage(Now now) const;
   // Wall time of the worker's last sync.
   int64_t LastSeen(absl::string_view worker) const;
-  // What its devices did at the last sync, by name; empty while the worker is not ACTIVE.
-  std::map<std::string, DeviceUsage> UsageOn(absl::string_view worker) const;
+  // What its devices did at the last sync, as bytes by name; empty while the worker is not ACTIVE.
+  std::map<std::string, std::string> UsageOn(absl::string_view worker) const;
   // Devices of a worker that are held, with the attempt that holds each.
   std::map<std::string, AttemptId> HoldersOn(absl::string_view worker) const;
   std::optional<AttemptId> HolderOf(absl::string_view worker, absl::string_view device) const;

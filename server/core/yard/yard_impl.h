@@ -58,7 +58,7 @@ class Yard::Impl {
   Explanation Preview(const Submission& submission, Now now) const;
   std::map<UsageKey, UsageRecord> Usage(Now now) const;
   int64_t LastSeen(const std::string& worker) const;
-  std::map<std::string, DeviceUsage> UsageOn(const std::string& worker) const;
+  std::map<std::string, std::string> UsageOn(const std::string& worker) const;
   std::vector<DesiredAttempt> DesiredFor(const std::string& worker) const;
   int64_t DesiredRevision(const std::string& worker) const;
   std::map<std::string, AttemptId> HoldersOn(const std::string& worker) const;
@@ -85,7 +85,7 @@ class Yard::Impl {
     std::map<AttemptId, Observed> observed;  // of the last report
     std::vector<DesiredAttempt> desired;     // as of desired_revision
     int64_t desired_revision = 0;
-    std::map<std::string, DeviceUsage> usage;  // of the last report, by name of the device
+    std::map<std::string, std::string> usage;  // of the last report, by name of the device
   };
   // The same of an attempt that has not ended.
   // A stop that waits for a checkpoint first.

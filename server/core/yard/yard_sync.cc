@@ -153,7 +153,7 @@ void Yard::Impl::TakeHealth(const std::string& worker, const std::vector<DeviceR
   }
 }
 
-std::map<std::string, DeviceUsage> Yard::Impl::UsageOn(const std::string& worker) const {
+std::map<std::string, std::string> Yard::Impl::UsageOn(const std::string& worker) const {
   const auto contact = contacts_.find(worker);
   const auto record = snapshot().workers.find(worker);
   // Old numbers of a host that is not heard of would only mislead.

@@ -42,6 +42,13 @@ absl::Status WriteUsage(Database& db, const std::vector<core::UsageRecord>& usag
 absl::Status ReadUsage(Database& db, core::Snapshot& snapshot);
 
 absl::Status WriteEvent(Database& db, const core::EventRecord& event);
+// Those of `parent` (all where it is empty) after `after_sequence`, in order; at most `limit`.
+absl::StatusOr<std::vector<core::EventRecord>> ReadEvents(Database& db, absl::string_view parent,
+                                                          int64_t after_sequence, int64_t limit);
+
+// How far the store has come: revision, next numbers and pool time of the snapshot.
+absl::Status WriteMeta(Database& db, const core::Delta& delta);
+absl::Status ReadMeta(Database& db, core::Snapshot& snapshot);
 
 // The record that a row belongs to. DATA_LOSS where there is none: somebody edited the file.
 template <typename Map, typename Key>
@@ -49,21 +56,6 @@ absl::StatusOr<typename Map::mapped_type*> OwnerOf(Map& records, const Key& key)
   const auto found = records.find(key);
   if (found == records.end()) return absl::DataLossError("a row belongs to no record");
   return &found->second;
-}
-
-// Calls `take(statement)` for each row; it answers with a Status.
-template <typename Take>
-absl::Status ForEachRow(Statement& statement, Take take) {
-  while (true) {
-    absl::StatusOr<bool> row = statement.Step();
-    if (!row.ok()) return row.status();
-    if (!*row) return absl::OkStatus();
-    absl::Status status = take(statement);
-    if (!status.ok()) {
-      statement.Reset();
-      return status;
-    }
-  }
 }
 
 }  // namespace trainyard::store

@@ -11,7 +11,7 @@
 #include "server/store/series.h"
 #include "server/store/sqlite/database.h"
 #include "server/store/sqlite/migrations.h"
-#include "server/store/sqlite/rows.h"
+#include "server/store/sqlite/table.h"
 
 namespace trainyard::store {
 namespace {
