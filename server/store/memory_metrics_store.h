@@ -19,6 +19,9 @@ class MemoryMetricsStore : public MetricsStore {
                                        int64_t end_offset) override;
   absl::StatusOr<int64_t> ReadOffset(AttemptId attempt, int32_t rank) override;
   absl::StatusOr<MetricSeries> Query(JobId job, const std::vector<std::string>& names) override;
+  absl::StatusOr<int64_t> CountPoints(JobId job) override;
+  absl::Status DeleteJob(JobId job) override;
+  absl::StatusOr<std::vector<JobId>> ListJobs() override;
   absl::StatusOr<MetricPage> ReadAfter(JobId job, int64_t cursor, int64_t limit) override;
 
  private:

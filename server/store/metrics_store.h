@@ -68,6 +68,13 @@ class MetricsStore {
   // resumes takes the place of what older ones wrote from its first step of that metric on.
   virtual absl::StatusOr<MetricSeries> Query(JobId job, const std::vector<std::string>& names) = 0;
 
+  // How many points of a job are stored.
+  virtual absl::StatusOr<int64_t> CountPoints(JobId job) = 0;
+  // Forgets all points and offsets of a job. Fine where there are none.
+  virtual absl::Status DeleteJob(JobId job) = 0;
+  // The jobs of which there are offsets, ascending.
+  virtual absl::StatusOr<std::vector<JobId>> ListJobs() = 0;
+
   // Points of a job that arrived after `cursor` (0: from the start), at most `limit`, which is cut
   // to kMetricPageMax. An empty page answers with the cursor that was given.
   virtual absl::StatusOr<MetricPage> ReadAfter(JobId job, int64_t cursor, int64_t limit) = 0;
