@@ -62,6 +62,7 @@ absl::Status TakeOptions(const v1::Job& options, core::Submission& submission) {
 void TakeSpec(const v1::JobSpec& resolved, core::Submission& submission) {
   submission.name = resolved.name();
   submission.project = resolved.project();
+  submission.tags.assign(resolved.tags().begin(), resolved.tags().end());
   submission.demand = DemandOf(resolved.devices());
   submission.priority = resolved.priority();
   submission.preemptible = !resolved.has_preemptible() || resolved.preemptible();

@@ -20,6 +20,7 @@ inline std::string ResolvedSpec(const core::Submission& submission) {
   v1::JobSpec spec;
   spec.set_name(submission.name);
   spec.set_project(submission.project);
+  spec.mutable_tags()->Add(submission.tags.begin(), submission.tags.end());
   if (submission.judged_by_loss) spec.mutable_model()->mutable_gpt2();
   v1::DevicesSpec& devices = *spec.mutable_devices();
   devices.set_count(submission.demand.count);

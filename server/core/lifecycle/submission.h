@@ -63,6 +63,7 @@ struct Submission {
   std::optional<CheckpointRef> parent_checkpoint;
   std::string server_version;  // that resolved the spec
   std::string project;         // empty: none
+  std::vector<std::string> tags;
   std::vector<Dependency> dependencies;
   int64_t not_before_us = 0;          // wall; 0: at once
   int64_t time_limit_warning_us = 0;  // so long before the time limit a checkpoint is asked for

@@ -161,6 +161,7 @@ TEST_P(StoreContract, EveryFieldOfAJobComesBack) {
   submission.demand.labels = {{"rack", "r1"}, {"zone", ""}};
   submission.demand.spread = true;
   submission.project = "vision";
+  submission.tags = {"paper", "2026/autumn"};
   submission.dependencies = {{JobId{5}, true}, {JobId{4}, false}};
   submission.not_before_us = 1'790'000'000'000'002;
   submission.time_limit_warning_us = 300'000'000;

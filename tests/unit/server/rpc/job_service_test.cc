@@ -287,5 +287,37 @@ TEST_F(JobServiceTest, ARunningJobShowsWhereItRuns) {
   EXPECT_EQ(attempts.attempts(0).state(), v1::ATTEMPT_STATE_RUNNING);
 }
 
+TEST_F(JobServiceTest, JobsAreFoundByTheirTags) {
+  const auto create = [&](const std::string& name, const std::vector<std::string>& tags) {
+    v1::CreateJobRequest request;
+    *request.mutable_spec() = Spec(name);
+    request.mutable_spec()->set_description("Why " + name + " was run.");
+    request.mutable_spec()->mutable_tags()->Add(tags.begin(), tags.end());
+    v1::Job job;
+    return FromGrpcStatus(jobs_->CreateJob(Context().get(), request, &job));
+  };
+  ASSERT_TRUE(create("a", {"paper", "baseline"}).ok());
+  ASSERT_TRUE(create("b", {"paper"}).ok());
+  ASSERT_TRUE(create("c", {}).ok());
+  EXPECT_EQ(create("d", {"two words"}).code(), absl::StatusCode::kInvalidArgument);
+
+  const auto list = [&](const std::vector<std::string>& tags) {
+    v1::ListJobsRequest request;
+    request.mutable_tags()->Add(tags.begin(), tags.end());
+    v1::ListJobsResponse response;
+    EXPECT_TRUE(jobs_->ListJobs(Context().get(), request, &response).ok());
+    std::vector<std::string> names;
+    for (const v1::Job& job : response.jobs()) names.push_back(job.spec().name());
+    return names;
+  };
+  EXPECT_THAT(list({"paper"}), ElementsAre("b", "a"));
+  EXPECT_THAT(list({"paper", "baseline"}), ElementsAre("a")) << "all of them are asked for";
+  EXPECT_THAT(list({"baselin"}), ElementsAre());
+  EXPECT_THAT(list({}), ElementsAre("c", "b", "a"));
+  const v1::Job job = GetJob("jobs/1");
+  EXPECT_EQ(job.resolved_spec().description(), "Why a was run.");
+  EXPECT_THAT(job.resolved_spec().tags(), ElementsAre("paper", "baseline"));
+}
+
 }  // namespace
 }  // namespace trainyard::rpc
