@@ -131,6 +131,12 @@ absl::Status WriteAttempt(Database& db, const AttemptRecord& attempt) {
   return absl::OkStatus();
 }
 
+absl::Status DeleteAttempts(Database& db, JobId job) {
+  TY_RETURN_IF_ERROR(Parts().Delete(db, job));
+  TY_RETURN_IF_ERROR(Ranks().Delete(db, job));
+  return Attempts().Delete(db, job);
+}
+
 absl::Status ReadAttempts(Database& db, core::Snapshot& snapshot) {
   TY_RETURN_IF_ERROR(Attempts().Read(db, [&](AttemptRow& row) -> absl::Status {
     AttemptRecord& attempt = row.attempt;

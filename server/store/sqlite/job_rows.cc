@@ -139,7 +139,7 @@ JobRow RowOf(const JobRecord& job) {
   return row;
 }
 
-// Whether nothing has become of the job yet but what Table::Insert writes.
+// Nothing has become of the job yet but what Table::Insert writes.
 bool IsAsSubmitted(const JobRecord& job) {
   JobRecord submitted;
   submitted.id = job.id;
@@ -160,7 +160,11 @@ absl::Status InsertJob(Database& db, const JobRow& row) {
   return Jobs().Insert(db, row);
 }
 
-using DecodedSubmissions = std::map<JobId, std::shared_ptr<const Submission>>;
+struct DecodedSubmission {
+  std::shared_ptr<const Submission> submission;
+  bool has_jobs = false;
+};
+using DecodedSubmissions = std::map<JobId, DecodedSubmission>;
 
 absl::StatusOr<DecodedSubmissions> ReadSubmissions(Database& db) {
   DecodedSubmissions all;
@@ -168,7 +172,7 @@ absl::StatusOr<DecodedSubmissions> ReadSubmissions(Database& db) {
     auto decoded = codec::DecodeSubmission(std::move(row.uid), std::move(row.spec),
                                            std::move(row.resolved_spec), row.options);
     if (!decoded.ok()) return Annotate(decoded.status(), JobName(row.id));
-    all.emplace_hint(all.end(), row.id, std::make_shared<const Submission>(*std::move(decoded)));
+    all[row.id].submission = std::make_shared<const Submission>(*std::move(decoded));
     return absl::OkStatus();
   }));
   return all;
@@ -194,12 +198,22 @@ absl::Status WriteJob(Database& db, const JobRecord& job, bool is_new) {
   return absl::OkStatus();
 }
 
+absl::Status DeleteJob(Database& db, JobId job) {
+  TY_RETURN_IF_ERROR(Metrics().Delete(db, job));
+  return Jobs().Delete(db, job);
+}
+
+absl::Status DeleteSubmission(Database& db, JobId id) {
+  return Submissions().Delete(db, id);
+}
+
 absl::Status ReadJobs(Database& db, core::Snapshot& snapshot) {
   TY_ASSIGN_OR_RETURN(DecodedSubmissions submissions, ReadSubmissions(db));
   TY_RETURN_IF_ERROR(Jobs().Read(db, [&](JobRow& row) -> absl::Status {
     JobRecord& job = row.job;
-    TY_ASSIGN_OR_RETURN(auto* submission, OwnerOf(submissions, row.submission));
-    job.submission = *submission;
+    TY_ASSIGN_OR_RETURN(DecodedSubmission * owner, OwnerOf(submissions, row.submission));
+    owner->has_jobs = true;
+    job.submission = owner->submission;
     auto state = Unflatten(row);
     if (!state.ok()) return Annotate(state.status(), JobName(job.id));
     job.state = *std::move(state);
@@ -208,6 +222,9 @@ absl::Status ReadJobs(Database& db, core::Snapshot& snapshot) {
     snapshot.jobs.emplace_hint(snapshot.jobs.end(), id, std::move(job));
     return absl::OkStatus();
   }));
+  for (const auto& [id, decoded] : submissions) {
+    if (!decoded.has_jobs) snapshot.kept_submissions.emplace(id, *decoded.submission);
+  }
   return Metrics().Read(db, [&](const MetricRow& row) -> absl::Status {
     TY_ASSIGN_OR_RETURN(JobRecord * job, OwnerOf(snapshot.jobs, row.job));
     job->metrics.values[row.name] = row.value;

@@ -28,6 +28,8 @@ const Table<EventRow>& Events() {
   return *table;
 }
 
+constexpr char kDeleteEvents[] = "DELETE FROM events WHERE parent = ?";
+
 const Table<RequestRecord>& Requests() {
   using Row = RequestRecord;
   static const auto* table = new Table<Row>(
@@ -59,6 +61,10 @@ const Table<MetaRow>& Meta() {
 
 absl::Status WriteEvent(Database& db, const EventRecord& event) {
   return Events().Insert(db, {event, core::EventParent(event.resource)});
+}
+
+absl::Status DeleteEvents(Database& db, absl::string_view parent) {
+  return db.Prepared(kDeleteEvents).Bind(parent).Run();
 }
 
 absl::StatusOr<std::vector<EventRecord>> ReadEvents(Database& db, absl::string_view parent,

@@ -32,6 +32,7 @@ class SqliteStore : public Store {
   absl::Status ReadAll(core::Snapshot& snapshot);
   // Jobs are new from `first_new` on.
   absl::Status WriteRows(const core::Delta& delta, JobId first_new);
+  absl::Status WriteDeletions(const core::Delta& delta);
   absl::Status WriteShares(const core::Delta& delta);
 
   std::unique_ptr<Database> writer_;
@@ -74,7 +75,23 @@ absl::Status SqliteStore::Commit(const core::Delta& delta) {
   return transaction.Commit();
 }
 
+absl::Status SqliteStore::WriteDeletions(const core::Delta& delta) {
+  for (const core::CheckpointRef& id : delta.deleted_checkpoints) {
+    TY_RETURN_IF_ERROR(DeleteCheckpoint(*writer_, id));
+  }
+  for (const JobId job : delta.deleted_jobs) {
+    TY_RETURN_IF_ERROR(DeleteAttempts(*writer_, job));
+    TY_RETURN_IF_ERROR(DeleteJob(*writer_, job));
+    TY_RETURN_IF_ERROR(DeleteEvents(*writer_, JobName(job)));
+  }
+  for (const JobId id : delta.deleted_submissions) {
+    TY_RETURN_IF_ERROR(DeleteSubmission(*writer_, id));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SqliteStore::WriteRows(const core::Delta& delta, JobId first_new) {
+  TY_RETURN_IF_ERROR(WriteDeletions(delta));
   for (const core::JobRecord& job : delta.jobs) {
     TY_RETURN_IF_ERROR(WriteJob(*writer_, job, /*is_new=*/job.id >= first_new));
   }
@@ -83,9 +100,6 @@ absl::Status SqliteStore::WriteRows(const core::Delta& delta, JobId first_new) {
   }
   for (const core::WorkerRecord& worker : delta.workers) {
     TY_RETURN_IF_ERROR(WriteWorker(*writer_, worker));
-  }
-  for (const core::CheckpointRef& id : delta.deleted_checkpoints) {
-    TY_RETURN_IF_ERROR(DeleteCheckpoint(*writer_, id));
   }
   for (const core::CheckpointRecord& checkpoint : delta.checkpoints) {
     TY_RETURN_IF_ERROR(WriteCheckpoint(*writer_, checkpoint));

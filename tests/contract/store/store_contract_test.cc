@@ -341,6 +341,50 @@ TEST_P(StoreContract, CheckpointsComeAndGo) {
   EXPECT_EQ(Load().checkpoints.at(checkpoint.id), checkpoint);
 }
 
+TEST_P(StoreContract, AJobGoesWithItsAttemptsAndItsHistory) {
+  Delta delta = Next();
+  delta.next_job = 3;
+  delta.jobs = {Job(1), Job(2)};
+  for (JobRecord& job : delta.jobs) {
+    job.attempt = 1;
+    job.metrics.values = {{"lr", 0.1}};
+    AttemptRecord attempt;
+    attempt.id = {job.id, 1};
+    attempt.ranks = {{0, "lab-1", "cpu-0"}};
+    attempt.parts = {{"lab-1", core::PartState::kExited, {}}};
+    delta.attempts.push_back(attempt);
+  }
+  CheckpointRecord checkpoint;
+  checkpoint.id = {JobId{1}, 10};
+  checkpoint.files = {{"state.json", 5, "xxh3-128:2"}};
+  delta.checkpoints = {checkpoint};
+  delta.events = {Event(1, "jobs/1"), Event(2, "jobs/1/attempts/1"), Event(3, "jobs/2")};
+  ASSERT_TRUE(store_->Commit(delta).ok());
+
+  Delta removal = Next();
+  removal.deleted_jobs = {JobId{1}};
+  removal.kept_submissions = {JobId{1}};
+  removal.events = {Event(4, "jobs/1")};
+  ASSERT_TRUE(store_->Commit(removal).ok());
+  Reopen();
+  Snapshot loaded = Load();
+  EXPECT_EQ(loaded.jobs.size(), 1u);
+  EXPECT_EQ(loaded.attempts.size(), 1u);
+  EXPECT_EQ(loaded.kept_submissions.at(JobId{1}), *Job(1).submission);
+  EXPECT_EQ(loaded.checkpoints.at(checkpoint.id), checkpoint) << "it may outlive its job";
+  EXPECT_THAT(Sequences("jobs/1", 0, 10), ElementsAre(4));
+  EXPECT_THAT(Sequences("jobs/2", 0, 10), ElementsAre(3));
+
+  Delta rest = Next();
+  rest.deleted_submissions = {JobId{1}, JobId{2}};
+  rest.deleted_jobs = {JobId{2}};
+  ASSERT_TRUE(store_->Commit(rest).ok());
+  Reopen();
+  loaded = Load();
+  EXPECT_TRUE(loaded.jobs.empty());
+  EXPECT_TRUE(loaded.kept_submissions.empty());
+}
+
 TEST_P(StoreContract, RequestsComeBack) {
   Delta delta = Next();
   delta.jobs = {Job(1)};
