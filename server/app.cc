@@ -1,3 +1,4 @@
+// Builds the parts of the server in order, listens, and removes files that nothing needs any more.
 #include "server/app.h"
 
 #include <grpc/support/log.h>
@@ -39,7 +40,7 @@ namespace {
 
 // Calls that have begun get so long at the end.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(5);
-// What gRPC may hold for messages of all connections together.
+// The memory that gRPC may hold for messages of all connections together.
 constexpr size_t kMessageMemoryMax = size_t{1} << 30;
 // Workers and clients may ping as often as this while no call is open.
 constexpr int kPingIntervalMinMs = 5000;

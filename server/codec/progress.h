@@ -1,5 +1,5 @@
-// What trainers and workers report for people to see, as it was reported. The core carries these
-// bytes and reads only the few numbers beside them that it decides by.
+// Reports of trainers and workers that are made for people to see. The core carries them as bytes,
+// and reads only the few numbers beside them that it decides by.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// How unary calls end. A handler checks its request, then returns one of these; it never blocks.
+// The ends of unary calls. A handler checks its request, then returns one of these; it never
+// blocks.
 #pragma once
 
 #include <functional>
@@ -14,22 +15,22 @@
 
 namespace trainyard::rpc {
 
-// At once: the response is there already, or there is none.
+// Finishes at once: the response is there already, or there is none.
 grpc::ServerUnaryReactor* Finished(grpc::CallbackServerContext* context,
                                    const absl::Status& status);
-// The request is refused, with all that is wrong with it.
+// Refuses the request with all that is wrong with it.
 grpc::ServerUnaryReactor* Refused(grpc::CallbackServerContext* context, RequestCheck& check);
 
-// Once `fill` has looked at the yard, on the writer. All that it sees is committed.
+// Finishes once `fill` has looked at the yard, on the writer. All that it sees is committed.
 using FillFromYard = std::function<absl::Status(const core::Yard& yard)>;
 grpc::ServerUnaryReactor* FinishFromYard(grpc::CallbackServerContext* context, Services& services,
                                          FillFromYard fill);
 
-// Once `work` is done, on the executor, where it may block.
+// Finishes once `work` is done, on the executor, where it may block.
 grpc::ServerUnaryReactor* FinishAfter(grpc::CallbackServerContext* context, Services& services,
                                       std::function<absl::Status()> work);
 
-// Once what `input` brings about is on disk and on the board. `fill` may look there.
+// Finishes once the effect of `input` is on disk and on the board. `fill` may look there.
 using FillFromReply = std::function<absl::Status(const core::Reply& reply)>;
 grpc::ServerUnaryReactor* FinishWhenDone(
     grpc::CallbackServerContext* context, Services& services, core::Input input,

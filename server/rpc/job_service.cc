@@ -16,7 +16,7 @@
 namespace trainyard::rpc {
 namespace {
 
-// What a verb on one job asks for.
+// A verb on one job, as its request has it.
 struct JobVerb {
   JobId job;
   std::string actor;

@@ -1,3 +1,4 @@
+// Finds specs that were resolved a moment ago, and resolves the others.
 #include "server/rpc/resolve_cache.h"
 
 #include <algorithm>

@@ -147,7 +147,7 @@ absl::StatusOr<std::shared_ptr<core::Submission>> SubmissionOf(
   std::vector<FieldViolation> violations;
   const auto resolved = services.resolve_cache->Resolve(spec, violations);
   check.Add(std::move(violations));
-  // What is wrong with the spec, and with what stands beside it, is told together.
+  // All that is wrong with the spec and with the options is told together.
   const v1::JobSpec& known = resolved == nullptr ? v1::JobSpec::default_instance() : resolved->spec;
   TY_ASSIGN_OR_RETURN(const auto parent, ParentOf(from_checkpoint, services.board, check));
   if (resolved != nullptr) CheckParentModel(parent, known, services.board, check);

@@ -1,3 +1,5 @@
+// Streams jobs as they change. A slow watcher skips states: only the newest one of a job is kept
+// for it.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -91,7 +93,7 @@ class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
   std::vector<std::unique_ptr<runtime::Notifier::Subscription>> subscriptions_;
   absl::Mutex changed_mutex_;
   std::set<JobId> changed_ ABSL_GUARDED_BY(changed_mutex_);
-  // Of the executor alone.
+  // Only the executor uses these.
   int64_t revision_;
   std::set<std::pair<int64_t, JobId>> waiting_;
   std::map<JobId, int64_t> revision_of_;  // of those that wait

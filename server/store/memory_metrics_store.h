@@ -26,7 +26,7 @@ class MemoryMetricsStore : public MetricsStore {
 
  private:
   std::mutex mutex_;
-  // By job: cursor to point.
+  // The points of each job by their cursors.
   std::map<JobId, std::map<int64_t, StoredPoint>> points_;    // guarded by mutex_
   std::map<std::pair<AttemptId, int32_t>, int64_t> offsets_;  // guarded by mutex_
   int64_t last_cursor_ = 0;                                   // guarded by mutex_

@@ -158,7 +158,7 @@ absl::StatusOr<MetricSeries> SqliteMetricsStore::Query(JobId job,
     Transaction transaction(*reader_);
     TY_RETURN_IF_ERROR(transaction.BeginRead());
     TY_ASSIGN_OR_RETURN(const auto all, ReadNames(*reader_));
-    // By the number of its name; null where it was not asked for.
+    // The series by the number of its metric; null where it was not asked for.
     std::map<int64_t, std::vector<StoredPoint>*> wanted;
     for (const auto& [id, name] : all) {
       const bool asked =

@@ -175,7 +175,8 @@ class Table {
   absl::Status Add(Database& db, const Row& row) const { return Write(db, add_, row); }
   // Replaces a row of the same key.
   absl::Status Put(Database& db, const Row& row) const { return Write(db, put_, row); }
-  // Of the row of the same key, all columns; Database::ChangedRows tells whether there is one.
+  // Changes all columns of the row of the same key. Database::ChangedRows tells whether there is
+  // one.
   absl::Status Update(Database& db, const Row& row) const {
     Statement& statement = db.Prepared(update_);
     for (size_t i = keys_; i < columns_.size(); ++i) columns_[i].bind(statement, row);
