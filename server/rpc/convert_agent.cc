@@ -240,10 +240,12 @@ core::SyncReport FromProto(const v1::SyncWorkerRequest& request, RequestCheck& c
   check.NotEmpty("session", request.session());
   check.NotNegative("sequence", request.sequence());
   check.NotNegative("desired_revision", request.desired_revision());
+  check.NotNegative("answers_heard", request.answers_heard());
   check.MaxCount("attempts", request.attempts_size(), kAttemptsMax);
   report.session = request.session();
   report.sequence = request.sequence();
   report.desired_revision = request.desired_revision();
+  if (request.has_answers_heard()) report.answers_heard = request.answers_heard();
   for (int i = 0; i < request.attempts_size() && i < kAttemptsMax; ++i) {
     report.attempts.push_back(
         FromProto(request.attempts(i), absl::StrCat("attempts[", i, "]"), check));

@@ -1,3 +1,4 @@
+// Comparison of records, and small questions about them.
 #include "server/core/lifecycle/records.h"
 
 #include <cmath>
@@ -37,6 +38,13 @@ bool operator==(const JobRecord& a, const JobRecord& b) {
                     job.device_time_us, job.preemptions);
   };
   return fields(a) == fields(b);
+}
+
+const AttemptPart* FindPart(const AttemptRecord& attempt, absl::string_view worker) {
+  for (const AttemptPart& part : attempt.parts) {
+    if (part.worker == worker) return &part;
+  }
+  return nullptr;
 }
 
 bool IsBetter(const Submission& submission, const CheckpointRecord& a, const CheckpointRecord& b) {

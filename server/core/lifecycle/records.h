@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "common/base/ids.h"
 #include "server/core/lifecycle/attempt_fsm.h"
 #include "server/core/lifecycle/job_fsm.h"
@@ -116,6 +117,9 @@ struct AttemptRecord {
   friend bool operator==(const AttemptRecord&, const AttemptRecord&) = default;
 };
 
+// The part of `attempt` on `worker`; null where it has none.
+const AttemptPart* FindPart(const AttemptRecord& attempt, absl::string_view worker);
+
 struct DeviceRecord {
   std::string name;
   std::string type;
@@ -144,7 +148,7 @@ struct WorkerRecord {
   int64_t last_seen_us = 0;  // at the last change of this record; Yard::LastSeen is newer
   int64_t revision = 0;
   std::map<std::string, std::string> labels;
-  std::vector<JobId> failed_jobs;  // different jobs that failed there in a row, without a success
+  std::vector<JobId> failed_jobs;  // different jobs that failed there since the last success
 
   friend bool operator==(const WorkerRecord&, const WorkerRecord&) = default;
 };
@@ -157,8 +161,8 @@ struct CheckpointFile {
   friend bool operator==(const CheckpointFile&, const CheckpointFile&) = default;
 };
 
-// What the weights of a checkpoint reached on the test split, as its state.json says. It comes with
-// the checkpoint, and not with the stream of metrics, which may be late. Finite numbers.
+// The results of a checkpoint's weights on the test split, as its state.json says. They come with
+// the checkpoint, because the stream of metrics may be late. The numbers are finite.
 struct CheckpointEvaluation {
   double loss = 0;
   double accuracy = 0;
@@ -176,9 +180,9 @@ struct CheckpointRecord {
   friend bool operator==(const CheckpointRecord&, const CheckpointRecord&) = default;
 };
 
-// Whether `a` is a better checkpoint than `b` of the same job, whose submission it is: the one with
-// the better evaluation; of equal ones the earlier, and one that was evaluated before one that was
-// not.
+// True if `a` is a better checkpoint than `b`, of the job of this submission. The better evaluation
+// wins; of equal ones the earlier checkpoint is better. A checkpoint that was evaluated is better
+// than one that was not.
 bool IsBetter(const Submission& submission, const CheckpointRecord& a, const CheckpointRecord& b);
 // The best of a job's checkpoints; null where none was evaluated. `Pointers`: a list of pointers,
 // raw or shared.

@@ -35,7 +35,7 @@ struct Demand {
   friend auto operator<=>(const Demand&, const Demand&) = default;
 };
 
-// What must have become of another job before this one may start.
+// Another job that must have ended, or succeeded, before this one may start.
 struct Dependency {
   JobId job;
   bool ok = false;  // it has succeeded; else: it has ended, however

@@ -1,9 +1,9 @@
+// Notes which records a turn has changed, and makes its delta of them.
 #include "server/core/yard/ledger.h"
 
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/base/planted_bug.h"
 
 namespace trainyard::core {
 
@@ -118,7 +118,6 @@ void Ledger::AddEvent(int64_t time_us, std::string resource, std::string type,
 
 Delta Ledger::Take() {
   Delta delta;
-  if (TY_BUG(skip_a_revision) && !checkpoints_.empty()) ++snapshot_.revision;
   const int64_t revision = snapshot_.revision + 1;
   for (const JobId& id : jobs_) {
     JobRecord& job = snapshot_.jobs.at(id);

@@ -1,3 +1,4 @@
+// Tests of the limits on what is held at a time.
 #include "server/core/scheduling/quota.h"
 
 #include <gtest/gtest.h>
