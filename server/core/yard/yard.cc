@@ -68,7 +68,11 @@ void Yard::FindLiveAttempts(Now now) {
 
 void Yard::FindWaitingJobs(Now now) {
   Stepper stepper(state_, now);
+  for (const auto& [id, submission] : state_.snapshot().kept_submissions) {
+    state_.lineage.Add(id, submission);
+  }
   for (const auto& [id, job] : state_.snapshot().jobs) {
+    state_.lineage.Add(job.array == JobId{} ? id : job.array, *job.submission);
     if (!job_fsm::IsFinal(job.state) && job.submission->parent_checkpoint.has_value()) {
       ++state_.parents[*job.submission->parent_checkpoint];
     }

@@ -99,6 +99,7 @@ absl::StatusOr<Reply> Yard::Take(const SubmitJob& in, Now now) {
                              ? "submitted"
                              : absl::StrCat("submitted as an array of ", jobs, ", up to ",
                                             JobName(JobId{first.value + jobs - 1})));
+  state_.lineage.Add(first, submission);
   state_.changes.has_new_jobs = true;
   return Reply{first, /*existed=*/false};
 }
