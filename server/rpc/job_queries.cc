@@ -2,8 +2,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
 #include "common/base/status_macros.h"
+#include "common/spec/array.h"
 #include "common/spec/diff.h"
+#include "server/core/yard/deletion.h"
 #include "server/rpc/answers.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/job_service.h"
@@ -33,6 +36,15 @@ absl::Status ListHistory(store::Store& store, const core::JobRecord& job, int64_
     response.set_next_page_token(absl::StrCat(response.events().rbegin()->sequence()));
   }
   return absl::OkStatus();
+}
+
+// What the job ran, also of a job that was deleted and had been cloned.
+absl::StatusOr<v1::JobSpec> SpecOf(const core::Yard& yard, JobId job) {
+  const auto known = core::FindSubmission(yard.snapshot(), job);
+  if (known.submission == nullptr) return error::JobNotFound(JobName(job));
+  v1::JobSpec spec = ParseSpec(known.submission->resolved_spec);
+  if (known.submission->array_size == 0) return spec;
+  return spec::ArrayElement(spec, static_cast<int32_t>(job.value - known.id.value));
 }
 
 }  // namespace
@@ -103,18 +115,18 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListQueue(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* JobServiceImpl::DiffJobs(grpc::CallbackServerContext* context,
                                                    const v1::DiffJobsRequest* request,
                                                    v1::DiffJobsResponse* response) {
-  return Finished(context, [&]() -> absl::Status {
-    RequestCheck check;
-    const JobId left = check.Job("left", request->left());
-    const JobId right = check.Job("right", request->right());
-    TY_RETURN_IF_ERROR(check.Take());
-    TY_ASSIGN_OR_RETURN(const auto left_view, FindJob(services_.board, left));
-    TY_ASSIGN_OR_RETURN(const auto right_view, FindJob(services_.board, right));
-    const auto differences =
-        spec::DiffSpecs(ResolvedSpecOf(left_view->record), ResolvedSpecOf(right_view->record));
-    for (const auto& difference : differences) *response->add_differences() = ToProto(difference);
+  RequestCheck check;
+  const JobId left = check.Job("left", request->left());
+  const JobId right = check.Job("right", request->right());
+  if (!check.ok()) return Refused(context, check);
+  return FinishFromYard(context, services_, [=](const core::Yard& yard) -> absl::Status {
+    TY_ASSIGN_OR_RETURN(const v1::JobSpec left_spec, SpecOf(yard, left));
+    TY_ASSIGN_OR_RETURN(const v1::JobSpec right_spec, SpecOf(yard, right));
+    for (const auto& difference : spec::DiffSpecs(left_spec, right_spec)) {
+      *response->add_differences() = ToProto(difference);
+    }
     return absl::OkStatus();
-  }());
+  });
 }
 
 grpc::ServerUnaryReactor* JobServiceImpl::ListAttempts(grpc::CallbackServerContext* context,

@@ -116,7 +116,10 @@ absl::StatusOr<std::optional<core::CheckpointRef>> ParentOf(const std::string& n
   const CheckpointId id = check.Checkpoint("from_checkpoint", name);
   if (!check.ok()) return std::nullopt;
   const core::CheckpointRef parent = {id.job, id.step};
-  if (board.FindCheckpoint(parent) == nullptr) return error::CheckpointNotFound(name);
+  // What a deleted job left behind is there for others that were promised it.
+  if (board.FindCheckpoint(parent) == nullptr || board.FindJob(parent.job) == nullptr) {
+    return error::CheckpointNotFound(name);
+  }
   return parent;
 }
 

@@ -104,6 +104,11 @@ absl::StatusOr<Reply> Yard::Take(const SubmitJob& in, Now now) {
   return Reply{first, /*existed=*/false};
 }
 
+absl::StatusOr<Reply> Yard::Take(const DeleteJob& in, Now now) {
+  TY_RETURN_IF_ERROR(Delete(state_, in, now));
+  return Reply{in.job, false};
+}
+
 absl::StatusOr<Reply> Yard::Take(const CancelJob& in, Now now) {
   TY_RETURN_IF_ERROR(Stepper(state_, now).StepJob(in.job, job_fsm::Cancel{}, in.actor, in.reason));
   return Reply{in.job, false};

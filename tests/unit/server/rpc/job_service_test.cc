@@ -319,5 +319,34 @@ TEST_F(JobServiceTest, JobsAreFoundByTheirTags) {
   EXPECT_THAT(job.resolved_spec().tags(), ElementsAre("paper", "baseline"));
 }
 
+TEST_F(JobServiceTest, AClonesOriginalCanBeDeletedAndStillBeComparedWith) {
+  CreateJob("a");
+  v1::CloneJobRequest request;
+  request.set_name("jobs/1");
+  v1::SpecChange* change = request.add_changes();
+  change->set_path("train.seed");
+  change->set_value_json("7");
+  v1::CloneJobResponse clone;
+  ASSERT_TRUE(jobs_->CloneJob(Context().get(), request, &clone).ok());
+  v1::CancelJobRequest cancel;
+  cancel.set_name("jobs/1");
+  v1::Job cancelled;
+  ASSERT_TRUE(jobs_->CancelJob(Context().get(), cancel, &cancelled).ok());
+  v1::DeleteJobRequest remove;
+  remove.set_name("jobs/1");
+  v1::DeleteJobResponse removed;
+  ASSERT_TRUE(jobs_->DeleteJob(Context().get(), remove, &removed).ok());
+  EXPECT_TRUE(removed.kept_spec());
+
+  v1::DiffJobsRequest diff;
+  diff.set_left("jobs/1");
+  diff.set_right("jobs/2");
+  v1::DiffJobsResponse differences;
+  ASSERT_TRUE(jobs_->DiffJobs(Context().get(), diff, &differences).ok());
+  ASSERT_EQ(differences.differences_size(), 1);
+  EXPECT_EQ(differences.differences(0).path(), "train.seed");
+  EXPECT_EQ(GetJob("jobs/2").provenance().cloned_from(), "jobs/1");
+}
+
 }  // namespace
 }  // namespace trainyard::rpc
