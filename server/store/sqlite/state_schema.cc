@@ -338,84 +338,11 @@ ALTER TABLE jobs ADD COLUMN hosting TEXT NOT NULL DEFAULT '';
 ALTER TABLE jobs ADD COLUMN hosting_reason TEXT NOT NULL DEFAULT '';
 )sql";
 
-// A submission is kept as its two specs and one message of what was given beside them, and the
-// progress of a job as the message in which it was reported: the server reads them as it starts,
-// and a field more in either of them is no matter of the tables. Most columns of a new job have
-// defaults. A checkpoint may outlive the job that wrote it.
-constexpr char kState5[] = R"sql(
-CREATE TABLE submissions_5 (
-  id INTEGER NOT NULL PRIMARY KEY,
-  uid TEXT NOT NULL,
-  spec BLOB NOT NULL,
-  resolved_spec BLOB NOT NULL,
-  options BLOB NOT NULL
-) STRICT;
-
-CREATE TABLE jobs_5 (
-  job INTEGER NOT NULL PRIMARY KEY,
-  submission INTEGER NOT NULL,
-  array INTEGER NOT NULL,
-  create_us INTEGER NOT NULL,
-  revision INTEGER NOT NULL,
-  state TEXT NOT NULL DEFAULT 'QUEUED',
-  state_reason TEXT NOT NULL DEFAULT 'NONE',
-  state_detail TEXT NOT NULL DEFAULT '',
-  not_before_us INTEGER NOT NULL DEFAULT 0,
-  failure_class TEXT NOT NULL DEFAULT 'NONE',
-  failure_reason TEXT NOT NULL DEFAULT '',
-  failure_message TEXT NOT NULL DEFAULT '',
-  stop_reason TEXT NOT NULL DEFAULT 'NONE',
-  attempt INTEGER NOT NULL DEFAULT 0,
-  fencing_token INTEGER NOT NULL DEFAULT 0,
-  retries INTEGER NOT NULL DEFAULT 0,
-  failures INTEGER NOT NULL DEFAULT 0,
-  preemptions INTEGER NOT NULL DEFAULT 0,
-  run_time_us INTEGER NOT NULL DEFAULT 0,
-  device_time_us INTEGER NOT NULL DEFAULT 0,
-  start_us INTEGER NOT NULL DEFAULT 0,
-  end_us INTEGER NOT NULL DEFAULT 0,
-  progress BLOB NOT NULL DEFAULT x'',
-  data_digest TEXT NOT NULL DEFAULT '',
-  model_digest TEXT NOT NULL DEFAULT '',
-  worker_version TEXT NOT NULL DEFAULT ''
-) STRICT;
-INSERT INTO jobs_5
-  SELECT job, submission, array, create_us, revision, state, state_reason, state_detail,
-    not_before_us, failure_class, failure_reason, failure_message, stop_reason, attempt,
-    fencing_token, retries, failures, preemptions, run_time_us, device_time_us, start_us, end_us,
-    x'', data_digest, model_digest, worker_version
-  FROM jobs;
-
-CREATE TABLE checkpoints_5 (
-  job INTEGER NOT NULL,
-  step INTEGER NOT NULL,
-  attempt INTEGER NOT NULL,
-  create_us INTEGER NOT NULL,
-  is_evaluated INTEGER NOT NULL,
-  loss REAL NOT NULL,
-  accuracy REAL NOT NULL,
-  PRIMARY KEY (job, step)
-) STRICT, WITHOUT ROWID;
-INSERT INTO checkpoints_5
-  SELECT job, step, attempt, create_us, is_evaluated, loss, accuracy FROM checkpoints;
-DROP TABLE checkpoints;
-ALTER TABLE checkpoints_5 RENAME TO checkpoints;
--- The program fills in submissions_5 and jobs_5.progress here.
-)sql";
-constexpr char kState5End[] = R"sql(
-DROP TABLE submission_labels;
-DROP TABLE submission_dependencies;
-DROP TABLE submissions;
-ALTER TABLE submissions_5 RENAME TO submissions;
-DROP TABLE jobs;
-ALTER TABLE jobs_5 RENAME TO jobs;
-)sql";
-
 }  // namespace
 
 const std::vector<Migration>& StateMigrations() {
-  static const auto* migrations = new std::vector<Migration>{
-      kState1, kState2, kState3, kState4, {kState5, FillVersion5, kState5End}};
+  static const auto* migrations =
+      new std::vector<Migration>{kState1, kState2, kState3, kState4, Version5()};
   return *migrations;
 }
 

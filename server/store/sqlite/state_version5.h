@@ -1,13 +1,14 @@
-// The part of a migration of state.db that SQL cannot do.
+// Version 5 of state.db, whose migration needs more than SQL.
 #pragma once
 
-#include "absl/status/status.h"
-#include "server/store/sqlite/database.h"
+#include "server/store/sqlite/migrations.h"
 
 namespace trainyard::store {
 
-// Fills submissions_5 from the tables of version 4, and jobs_5.progress from its columns. DATA_LOSS
-// where a row is not what version 4 wrote.
-absl::Status FillVersion5(Database& db);
+// A submission is kept as its two specs and one message of what was given beside them, and the
+// progress of a job as the message in which it was reported: the server reads them as it starts,
+// and a field more in either of them is no matter of the tables. Most columns of a new job have
+// defaults. A checkpoint may outlive the job that wrote it.
+Migration Version5();
 
 }  // namespace trainyard::store
