@@ -76,7 +76,7 @@ class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
     if (!deleted_.empty()) {
       const JobId job = *deleted_.begin();
       deleted_.erase(job);
-      gone_.insert(job);
+      if (!jobs_.empty()) gone_.insert(job);
       response.mutable_job()->set_name(JobName(job));
       response.set_revision(revision_);
       response.set_deleted(true);
@@ -110,7 +110,7 @@ class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
   // Only the executor uses these.
   int64_t revision_;
   std::set<JobId> deleted_;  // to be told
-  std::set<JobId> gone_;     // has been told
+  std::set<JobId> gone_;     // of jobs_; they have been told
   std::set<std::pair<int64_t, JobId>> waiting_;
   std::map<JobId, int64_t> revision_of_;  // of those that wait
 };
