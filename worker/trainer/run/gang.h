@@ -18,7 +18,7 @@
 
 namespace trainyard::trainer {
 
-// Everything that the exchange of an arena on a device is made of.
+// What the exchange of an arena on a device is made of.
 struct DeviceExchangeRequest {
   engine::Executable& executable;
   // Connects the same ranks over host memory, and nothing else uses it.
@@ -36,7 +36,8 @@ using MakeDeviceExchange =
 struct Communicators {
   // Connects all ranks over the host's memory, for votes, weights and sums of evaluations.
   std::unique_ptr<parallel::Communicator> host;
-  // Connects arenas that lie on devices. It is null if they do not, or if one rank trains alone.
+  // Connects arenas that lie on devices. It is null if they do not, or if one rank trains alone. It
+  // may be called while the assignment of the gang lives.
   MakeDeviceExchange make_device_exchange;
   // Connects further groups over the host's memory, for those that talk at the same time as others.
   parallel::ConnectGroup connect_group;
