@@ -38,9 +38,9 @@ std::vector<int> CountsOf(const parallel::Hosting& hosting);
 // Where the terms of this rank lie: slots of the executable, or -1 for its reduction.
 std::vector<int> TermSlots(const RunSetup& setup, const parallel::Hosting& hosting);
 
-// Makes `hosting` the one by which gradients are summed, and returns this rank's share of it in the
-// steps of `steps`. All ranks call it alike, between two steps. `exchange` may be null.
-// UNIMPLEMENTED where the backend cannot sum several replicas in one order.
+// Makes `hosting` the one by which gradients are summed, and returns this rank's share of `steps`.
+// All ranks call it alike, between two steps. `exchange` may be null. UNIMPLEMENTED where the
+// backend cannot sum several replicas in one order.
 absl::StatusOr<HostedShare> TakeShare(const RunSetup& setup, const parallel::Hosting& hosting,
                                       const StepSequence& steps, engine::Executable& executable,
                                       parallel::GradientExchange* exchange);

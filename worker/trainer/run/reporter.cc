@@ -105,7 +105,7 @@ void Reporter::AddSpeed(const FinishedStep& report, absl::Duration now) {
   window_rows_ = 0;
 }
 
-absl::Status Reporter::StepDone(const StepReport& report) {
+absl::Status Reporter::StepDone(const FinishedStep& report) {
   const absl::Duration now = clock_->Uptime();
   progress_.step = report.step;
   progress_.epoch = report.epoch;

@@ -60,7 +60,7 @@ class Reporter {
 
   absl::Status WriteProgress();
   void WarnOfFullDisk(const absl::Status& status);
-  void AddSpeed(const StepReport& report, absl::Duration now);
+  void AddSpeed(const FinishedStep& report, absl::Duration now);
 
   run_dir::RunDir dir_;
   int rank_;
