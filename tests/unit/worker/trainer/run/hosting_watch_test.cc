@@ -1,3 +1,4 @@
+// When replicas move, and when measured speeds are not worth a move.
 #include "worker/trainer/run/hosting_watch.h"
 
 #include "gmock/gmock.h"

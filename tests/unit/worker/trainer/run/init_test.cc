@@ -11,8 +11,8 @@
 #include "tests/unit/worker/trainer/gang_trainer.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/trainer/plan/model_setup.h"
-#include "worker/trainer/run/initial_weights.h"
 #include "worker/trainer/plan/spec.h"
+#include "worker/trainer/run/initial_weights.h"
 
 namespace trainyard::trainer {
 namespace {

@@ -1,3 +1,4 @@
+// What a rank writes to metrics.jsonl and progress.json, and when.
 #include "worker/trainer/run/reporter.h"
 
 #include "absl/strings/str_split.h"
