@@ -23,7 +23,7 @@ class HostingWatchTest : public ::testing::Test {
             .measured_seconds = 0.1};
   }
 
-  // What ballots say of a step at these speeds.
+  // Makes the ballots of a step at these speeds.
   static std::vector<Ballot> BallotsAt(const Hosting& hosting, double first, double second) {
     std::vector<Ballot> ballots;
     for (size_t rank = 0; rank < hosting.size(); ++rank) {

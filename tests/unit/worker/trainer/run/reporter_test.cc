@@ -1,4 +1,4 @@
-// What a rank writes to metrics.jsonl and progress.json, and when.
+// The contents of metrics.jsonl and progress.json, and when a rank writes them.
 #include "worker/trainer/run/reporter.h"
 
 #include "absl/strings/str_split.h"

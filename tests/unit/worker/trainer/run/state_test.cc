@@ -103,7 +103,7 @@ TEST(StateFile, OfAnOlderTrainerHasNoEvaluation) {
   }
 }
 
-// What is written behind the training is what was there between two steps.
+// A checkpoint that is written behind the training has the values of the moment between two steps.
 TEST(TrainingState, ASnapshotDoesNotFollowTheTraining) {
   const CompiledModel model = Compile(JobText());
   std::vector<float> values(
