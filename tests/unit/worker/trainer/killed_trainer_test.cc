@@ -41,7 +41,7 @@ constexpr int64_t kCheckpointSteps = 30;
 // run that has ended.
 constexpr int64_t kLastKill = 90;
 
-// What is trained, and by which rule. The average goes with each.
+// The models that are trained, and the rules. A moving average goes with each.
 struct Case {
   const char* name;
   const char* network;

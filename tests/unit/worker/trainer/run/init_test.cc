@@ -11,8 +11,8 @@
 #include "tests/unit/worker/trainer/gang_trainer.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/trainer/plan/model_setup.h"
-#include "worker/trainer/run/initial_weights.h"
 #include "worker/trainer/plan/spec.h"
+#include "worker/trainer/run/initial_weights.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -70,7 +70,7 @@ JobText Convnet() {
   return job;
 }
 
-// What a run of eight steps leaves.
+// The checkpoint that a run of eight steps leaves.
 std::string TrainedConvnet() {
   GangTrainer run(Convnet(), 1);
   ExpectSuccess(run.Run());
@@ -229,7 +229,7 @@ TEST(Init, ARunThatResumesReadsTheFileNoMore) {
   }
 }
 
-// What a load of `file` into the convnet says.
+// Returns what loading `file` into the convnet says.
 absl::Status Loaded(const checkpoint::TensorFile& file, const InitFields& init = {}) {
   const Weights weights(file);
   const auto spec = ParseSpec(Convnet().Spec());
