@@ -24,14 +24,13 @@ struct DeviceFlags {
   std::string description;  // a file that describes a device in the place of one; empty: none
 };
 
-// What a rank of a gang knows when it connects its device to those of the others. It is all
-// borrowed.
+// What a rank of a gang knows when it connects its device to the others'.
 struct DeviceGang {
   run_dir::RunDir run_dir;
-  const run_dir::Assignment& assignment;
+  run_dir::Assignment assignment;
   int rank = 0;
   std::string transport = "auto";
-  const std::atomic<bool>* cancelled = nullptr;
+  const std::atomic<bool>* cancelled = nullptr;  // borrowed
 };
 
 // The part that the trainer of a backend with devices of its own adds to that of the CPU.

@@ -1,4 +1,4 @@
-// How a gang over NCCL connects, enqueues, and waits without ever waiting for ever.
+// Connects a gang over NCCL, enqueues its collectives, and bounds every wait.
 #include "worker/parallel/nccl/nccl_communicator.h"
 
 #include <algorithm>
@@ -15,14 +15,15 @@
 namespace trainyard::parallel {
 namespace {
 
-// Written by rank 0: NCCL's unique id, in hexadecimal digits.
+// Rank 0 writes NCCL's unique id here, in hexadecimal digits.
 constexpr char kIdKey[] = "nccl.0";
 
-// How the host waits: it looks again at once, as most collectives end within microseconds of being
+// The host first looks again at once, since most collectives end within microseconds of being
 // looked at, and then sleeps between looks.
 constexpr int kBusyLooks = 1000;
 constexpr absl::Duration kPause = absl::Microseconds(50);
-// How long a communicator that is let go waits for the others to let go of it, too.
+// The time that a communicator waits, when it is destroyed, for those of the other ranks to be
+// destroyed, too.
 constexpr absl::Duration kFinalizeTimeout = absl::Seconds(5);
 
 absl::Status StoppedBy(int rank) {

@@ -1,3 +1,4 @@
+// The stream, events and messages of a step over NCCL.
 #include "worker/parallel/nccl/nccl_exchange.h"
 
 #include <algorithm>
@@ -35,8 +36,8 @@ class NcclExchange final : public GradientExchange {
         buckets_(blocks_.buckets()) {}
 
   ~NcclExchange() override {
-    // What was enqueued uses memory of this object. Where the gang is broken NCCL was aborted, and
-    // the stream ends.
+    // Enqueued work uses memory of this object. Where the gang is broken, NCCL was aborted and the
+    // stream ends.
     if (stream_.get() != nullptr) (void)cudaStreamSynchronize(stream_.get());
     if (received_ != nullptr) (void)cudaFree(received_);
   }
@@ -158,7 +159,8 @@ class NcclExchange final : public GradientExchange {
                     : options_.memory.slots[static_cast<size_t>(slot)].data();
   }
 
-  // NCCL connects two ranks when they first talk, which would hold up a step.
+  // Connects all pairs now. NCCL connects two ranks when they first talk, which would hold up a
+  // step.
   absl::Status ConnectPairs() {
     if (ranks() == 1) return absl::OkStatus();
     float* memory = nullptr;
@@ -178,7 +180,7 @@ class NcclExchange final : public GradientExchange {
     return status;
   }
 
-  // For the other ranks' terms of the own block, of the largest bucket.
+  // Allocates room for the other ranks' terms of the own block in the largest bucket.
   absl::Status MakeRoom() {
     int64_t largest = 0;
     for (size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
@@ -191,7 +193,7 @@ class NcclExchange final : public GradientExchange {
       if (static_cast<int>(of) != device_->rank()) others += terms[of];
     }
     if (largest * others <= room_) return absl::OkStatus();
-    // The step before may still use what it has.
+    // The last step may still use the present room.
     TY_RETURN_IF_ERROR(
         FromCuda(cudaStreamSynchronize(stream_.get()), "room for the terms of others"));
     if (received_ != nullptr) (void)cudaFree(std::exchange(received_, nullptr));
@@ -225,7 +227,7 @@ class NcclExchange final : public GradientExchange {
     return Mark(events.summed, stream_.get());
   }
 
-  // Every rank's terms of a block to its owner.
+  // Sends every rank's terms of a block to its owner.
   absl::Status EnqueueTerms(size_t bucket) {
     const int64_t own = blocks_.BlockOfRank(bucket, device_->rank()).size();
     std::vector<NcclCommunicator::Message> sends, receives;
@@ -246,8 +248,8 @@ class NcclExchange final : public GradientExchange {
     return device_->EnqueueMessages("reduce_scatter", sends, receives, stream_.get());
   }
 
-  // Over the right operand, which nobody needs any more: a term that was received, or the own
-  // term's block.
+  // Sums into the right operand, which nobody needs any more: a term that was received, or the
+  // block of an own term.
   absl::Status EnqueueSum(const Bucket& block) {
     std::vector<float*> terms;
     float* received = received_;
@@ -282,7 +284,7 @@ class NcclExchange final : public GradientExchange {
         "sum of a bucket");
   }
 
-  // Each rank's block of the bucket to all.
+  // Sends each rank's block of the bucket to all.
   absl::Status EnqueueGather(size_t bucket, absl::Span<float> values) {
     const Bucket own = blocks_.BlockOfRank(bucket, device_->rank());
     std::vector<NcclCommunicator::Message> sends, receives;
@@ -304,14 +306,14 @@ class NcclExchange final : public GradientExchange {
     return std::max(absl::ZeroDuration(), absl::Milliseconds(static_cast<double>(milliseconds)));
   }
 
-  // Adds what happened on the device from `from` to `to` to `stats`.
+  // Adds the time on the device from `from` to `to` to `stats`.
   absl::Status AddEvent(CommEvent::Kind kind, size_t bucket, const OwnedEvent& from,
                         const OwnedEvent& to, CommStats& stats) {
     TY_ASSIGN_OR_RETURN(const absl::Duration took, Between(from, to));
     stats.total += took;
     if (!traces_) return absl::OkStatus();
     TY_ASSIGN_OR_RETURN(const absl::Duration before, Between(to, done_));
-    // The host saw the end of all of it a moment ago.
+    // The host saw the end of everything a moment ago.
     const absl::Duration end = std::max(begin_uptime_, end_uptime_ - before);
     stats.events.push_back({.kind = kind,
                             .bucket = static_cast<int64_t>(bucket),
@@ -321,7 +323,7 @@ class NcclExchange final : public GradientExchange {
     return absl::OkStatus();
   }
 
-  // The device has done all of the step's communication.
+  // Reads the times of a step, once the device has done all of its communication.
   absl::Status TakeTimes() {
     CommStats stats;
     stats.bytes_sent = bytes_sent_;
@@ -336,7 +338,7 @@ class NcclExchange final : public GradientExchange {
           AddEvent(CommEvent::Kind::kShare, i, events_[i].sending, events_[i].shared, stats));
     }
     if (!buckets_.empty()) {
-      // Behind the end of backward, which made the last bucket ready, nothing hides it.
+      // Nothing hides what comes after the end of backward, which made the last bucket ready.
       TY_ASSIGN_OR_RETURN(const absl::Duration exposed, Between(events_.back().ready, done_));
       stats.exposed = std::min(stats.total, exposed);
     }

@@ -1,3 +1,4 @@
+// Chooses a rank's GPU, shares one backend among all executables, and connects the GPUs of a gang.
 #include "worker/trainer/cuda/cuda_support.h"
 
 #include <unistd.h>
@@ -26,10 +27,10 @@
 namespace trainyard::trainer {
 namespace {
 
-// Longer than NCCL takes to say that it cannot connect, so that all ranks hear of it.
+// Longer than NCCL takes to fail, so that all ranks hear of the failure.
 constexpr absl::Duration kAgreementTimeout = absl::Minutes(3);
 
-// One backend for several owners.
+// Lends one backend to several owners.
 class SharedBackend final : public engine::Backend {
  public:
   explicit SharedBackend(std::shared_ptr<engine::Backend> backend) : backend_(std::move(backend)) {}
@@ -50,7 +51,7 @@ class SharedBackend final : public engine::Backend {
   const std::shared_ptr<engine::Backend> backend_;
 };
 
-// Makes its backend when it is first asked for it, which is when the GPU must be there.
+// Makes its backend when it is first asked for it. Only then must the GPU be there.
 class SharedFactory {
  public:
   explicit SharedFactory(engine::CudaBackendOptions options) : options_(std::move(options)) {}
@@ -69,7 +70,7 @@ class SharedFactory {
   std::shared_ptr<engine::Backend> backend_;
 };
 
-// Empty where the environment names no place.
+// Empty where the environment names no folder for caches.
 std::string DefaultPlanCache() {
   constexpr char kFile[] = "trainyard/cudnn_plans.json";
   const char* const cache = std::getenv("XDG_CACHE_HOME");
@@ -79,7 +80,8 @@ std::string DefaultPlanCache() {
   return "";
 }
 
-// `path` where files can be written there; else empty, since a training works without.
+// Returns `path` where files can be written there, and otherwise an empty path, since a training
+// works without the file.
 std::string UsablePlanCache(const std::string& path) {
   if (path.empty()) return path;
   const std::string parent = std::filesystem::path(path).parent_path().string();
@@ -94,7 +96,7 @@ std::string UsablePlanCache(const std::string& path) {
   return "";
 }
 
-// Whether two ranks of this host have the same GPU. Ranks without a UUID all take the first.
+// Whether two ranks of this host have the same GPU. Ranks without a UUID all take the first one.
 bool ShareDevice(const run_dir::Assignment& assignment) {
   std::set<std::string> devices;
   for (const run_dir::RankAssignment& rank : assignment.ranks) {
@@ -103,7 +105,7 @@ bool ShareDevice(const run_dir::Assignment& assignment) {
   return false;
 }
 
-// Whether it is so on any rank.
+// Whether `here` is true on any rank.
 absl::StatusOr<bool> AnyRank(parallel::Communicator& host, bool here) {
   std::array<float, 1> ranks = {here ? 1.0F : 0.0F};
   TY_RETURN_IF_ERROR(host.AllReduce(absl::MakeSpan(ranks)));
@@ -111,8 +113,8 @@ absl::StatusOr<bool> AnyRank(parallel::Communicator& host, bool here) {
 }
 
 absl::StatusOr<std::unique_ptr<parallel::NcclCommunicator>> ConnectNccl(const DeviceGang& gang) {
-  // The interface that the worker was told to use, unless whoever started it knows better. NCCL
-  // wants its name; the assignment may have an address.
+  // Uses the interface that the worker was told to use, unless the environment names another one.
+  // NCCL wants its name; the assignment may have an address.
   if (!gang.assignment.interface.empty()) {
     TY_ASSIGN_OR_RETURN(const InterfaceAddress interface, FindInterface(gang.assignment.interface));
     setenv("NCCL_SOCKET_IFNAME", absl::StrCat("=", interface.interface).c_str(),
@@ -168,7 +170,7 @@ absl::Status CudaSupport::Register(const DeviceFlags& flags) {
 }
 
 absl::Status CudaSupport::Choose(run_dir::RankAssignment& rank) {
-  // Of a GPU, or of a part of one.
+  // The UUID of a GPU, or of a part of one.
   const bool is_uuid =
       absl::StartsWith(rank.device, "GPU-") || absl::StartsWith(rank.device, "MIG-");
   if (is_uuid) setenv("CUDA_VISIBLE_DEVICES", rank.device.c_str(), /*overwrite=*/1);

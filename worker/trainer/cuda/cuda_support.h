@@ -1,4 +1,5 @@
-// Which GPU a rank uses, where plans are kept, and how GPUs talk.
+// What the CUDA trainer adds to that of the CPU: it chooses a rank's GPU, keeps plans, and connects
+// GPUs.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +12,9 @@ namespace trainyard::trainer {
 
 class CudaSupport final : public DeviceSupport {
  public:
-  // The backend `cuda`, one for all who ask for it: what it measured once is measured.
+  // Registers the backend `cuda`. All who ask for it share one, so that nothing is measured twice.
   absl::Status Register(const DeviceFlags& flags) override;
-  // By UUID. A rank whose device has none takes the first that the process sees.
+  // Chooses by UUID. A rank whose device has none takes the first GPU that the process sees.
   absl::Status Choose(run_dir::RankAssignment& rank) override;
   absl::StatusOr<int64_t> MemoryBytes() override;
   // Over NCCL where every rank has a GPU of its own and all connect, else by way of the host. Where
@@ -23,7 +24,7 @@ class CudaSupport final : public DeviceSupport {
       const DeviceGang& gang, DeviceExchangeRequest request) override;
 
  private:
-  std::string description_;  // the text
+  std::string description_;  // the contents of the file that describes the device
 };
 
 }  // namespace trainyard::trainer

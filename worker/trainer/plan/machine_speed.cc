@@ -31,7 +31,7 @@ absl::StatusOr<engine::Graph> Convolutions(int64_t kernel) {
   engine::GraphBuilder b({channels, 16, 16});
   engine::ValueId x = b.input();
   for (const char* name : {"conv1", "conv2", "conv3"}) {
-    x = b.Conv2d(name, x, {.out_channels = channels, .kernel = kernel, .padding = kernel / 2});
+    x = b.Conv2d(name, x, {.channels = channels, .kernel = kernel, .padding = kernel / 2});
   }
   b.SoftmaxCrossEntropy(b.Linear("fc", b.Flatten(b.GlobalAvgPool(x)), 2));
   return std::move(b).Build();

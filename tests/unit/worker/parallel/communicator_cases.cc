@@ -1,3 +1,4 @@
+// Collectives, messages and failures, as every communicator must handle them.
 #include "tests/unit/worker/parallel/communicator_cases.h"
 
 #include <algorithm>
@@ -93,7 +94,7 @@ TEST_P(CommunicatorTest, BroadcastCopiesFromEveryRoot) {
   });
 }
 
-// What each of `ranks` has for each: nothing, little, or much, and nothing at all for itself.
+// The size of what `from` has for `to`: nothing, little, or much; nothing at all for itself.
 size_t PartSize(int from, int to) {
   constexpr size_t kSizes[] = {0, 1, 17, 4096, 300001};
   return kSizes[static_cast<size_t>(3 * from + 2 * to) % 5];
@@ -143,8 +144,8 @@ TEST_P(CommunicatorTest, AllToAllWithoutAnythingIsStillInStep) {
   });
 }
 
-// Each rank sends to the next one, and the last one to the first, ordered so that none waits in a
-// circle.
+// Each rank sends to the next one, and the last one to the first, in an order in which they do not
+// wait in a circle.
 TEST_P(CommunicatorTest, MessagesReachTheirRanksInOrder) {
   ExpectAllOk([](Communicator& communicator) -> absl::Status {
     const int me = communicator.rank(), ranks = communicator.world_size();
@@ -157,7 +158,7 @@ TEST_P(CommunicatorTest, MessagesReachTheirRanksInOrder) {
       TY_RETURN_IF_ERROR(communicator.Send(values, next));
       if (me == 0) TY_RETURN_IF_ERROR(communicator.Receive(absl::MakeSpan(received), before));
       TY_RETURN_IF_ERROR(Unless(received == Values(before, size), "a message is wrong"));
-      // Between messages the others go on as ever.
+      // Collectives go on as usual between messages.
       TY_RETURN_IF_ERROR(Meet(communicator));
     }
     return absl::OkStatus();
@@ -168,7 +169,7 @@ TEST_P(CommunicatorTest, MessagesConcernTwoRanksAlone) {
   ExpectAllOk([](Communicator& communicator) -> absl::Status {
     const int me = communicator.rank();
     std::vector<float> values = Values(1, 3000);
-    // The first two talk, and count what they say; the others have gone on meanwhile.
+    // The first two ranks talk, and count their messages; the others have gone on meanwhile.
     for (int i = 0; i < 5 && communicator.world_size() > 1; ++i) {
       std::vector<float> received(values.size());
       if (me == 1) TY_RETURN_IF_ERROR(communicator.Send(values, 0));

@@ -1,4 +1,4 @@
-// What communicators over host memory promise, and what is particular to each.
+// Runs the cases of all communicators over host memory, and cases that are particular to each.
 #include <cstdlib>
 #include <string>
 #include <thread>

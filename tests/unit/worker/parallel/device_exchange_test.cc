@@ -1,5 +1,5 @@
-// What exchanges promise, of those over device memory: each works on emulated devices, one a rank,
-// behind a face of host memory.
+// Runs the cases of exchanges over device memory. Each works on emulated devices, one for each
+// rank, and the tests see host memory.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 namespace trainyard::parallel {
 namespace {
 
-// As the kernel that adds sums does, in the order of the stream.
+// Adds like the kernel for sums, in the order of the stream.
 absl::Status AddLeft(const float* left, float* sums, int64_t count, cudaStream_t stream) {
   CheckCuda(cuda_on_cpu::Enqueue(stream, [left, sums, count] {
     for (int64_t i = 0; i < count; ++i) sums[i] = left[i] + sums[i];
@@ -28,7 +28,7 @@ absl::Status AddLeft(const float* left, float* sums, int64_t count, cudaStream_t
   return absl::OkStatus();
 }
 
-// A rank's memory on its device, and what the tests see of it.
+// A rank's memory on its device, and the host memory that the tests see of it.
 struct Memory {
   explicit Memory(const ExchangeSetup& setup) : device(setup.place.rank) {
     CheckCuda(cudaSetDevice(device));
@@ -48,7 +48,7 @@ struct Memory {
     std::vector<float> host;
     std::unique_ptr<DeviceFloats> on_device;
 
-    // In the order of the stream: the host goes on.
+    // Copies in the order of the stream, while the host goes on.
     void Load(int64_t begin, int64_t end, cudaStream_t stream) const {
       float* const to = on_device->span().data();
       CheckCuda(cuda_on_cpu::Enqueue(stream, [to, from = host.data(), begin, end] {
@@ -73,7 +73,7 @@ struct Memory {
   std::vector<Pair> slots;
 };
 
-// Copies around each call what it reads and writes.
+// Copies around each call the memory that it reads and writes.
 class OverHost final : public GradientExchange {
  public:
   OverHost(Memory& memory, std::unique_ptr<GradientExchange> inner)

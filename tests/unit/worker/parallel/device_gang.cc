@@ -1,3 +1,4 @@
+// Runs gangs over the emulated NCCL, and moves floats to and from devices.
 #include "tests/unit/worker/parallel/device_gang.h"
 
 #include <algorithm>

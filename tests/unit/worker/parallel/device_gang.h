@@ -1,4 +1,4 @@
-// Gangs over emulated devices, one a rank.
+// Gangs over emulated devices, one for each rank.
 #pragma once
 
 #include <cuda_runtime_api.h>

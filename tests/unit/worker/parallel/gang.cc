@@ -1,3 +1,4 @@
+// Runs ranks as threads in a folder of their own.
 #include "tests/unit/worker/parallel/gang.h"
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Gangs for the contract tests: ranks as threads of the test, over any communicator.
+// Gangs for the contract tests: ranks are threads of the test, over any communicator.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@
 
 namespace trainyard::parallel {
 
-// Where a rank of a gang finds the others.
+// Tells a rank of a gang where to find the others.
 struct Place {
   int rank = 0;
   int world_size = 1;

@@ -1,3 +1,4 @@
+// Groups of a gang talk side by side, and their errors name global ranks.
 #include "worker/parallel/host/host_groups.h"
 
 #include <cstdlib>
@@ -38,7 +39,7 @@ class HostGroupsTest : public ::testing::TestWithParam<HostTransport> {
             .timeout = absl::Seconds(20)};
   }
 
-  // Runs `work` on a thread for each of the ranks; the statuses in their order.
+  // Runs `work` on a thread for each of the ranks; returns the statuses in their order.
   using Work = std::function<absl::Status(int rank, const ConnectGroup& connect)>;
   std::vector<absl::Status> Run(const std::vector<int>& ranks, const Work& work) const {
     std::vector<absl::Status> statuses(ranks.size());
@@ -61,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(Transports, HostGroupsTest,
                            return of.param == HostTransport::kShm ? "shm" : "gloo";
                          });
 
-// The sum of the ranks' numbers, each one more than its rank.
+// Sums numbers over the ranks, each one more than its rank.
 absl::Status ExpectSum(Communicator& communicator, int rank, float expected) {
   std::vector<float> values(1000, static_cast<float>(rank + 1));
   TY_RETURN_IF_ERROR(communicator.AllReduce(absl::MakeSpan(values)));

@@ -1,4 +1,4 @@
-// How gangs over NCCL connect, wait and fail, over NCCL's emulation.
+// Gangs over the emulated NCCL connect, wait and fail.
 #include <atomic>
 #include <cstdlib>
 #include <string>
@@ -63,7 +63,7 @@ TEST(NcclCommunicator, WorkThatDoesNotEndTimesOut) {
         CheckCuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
         const DeviceFloats values(10);
         TY_RETURN_IF_ERROR(communicator.EnqueueAllReduce(values.span(), stream));
-        // A look at the event runs a few of these, which take longer than there is time for.
+        // Each look at the event runs a few of these, which take longer than the timeout.
         for (int i = 0; i < 40; ++i) {
           CheckCuda(cuda_on_cpu::Enqueue(stream, [] {
             absl::Notification never;
@@ -93,7 +93,7 @@ TEST(NcclCommunicator, AnAsynchronousErrorIsALostPeer) {
     TY_RETURN_IF_ERROR(communicator.EnqueueAllReduce(values.span(), stream));
     CheckCuda(cudaEventRecord(event, stream));
     cuda_on_cpu::nccl::BreakAsynchronously(communicator.handle(), ncclRemoteError);
-    // The kernel ends without its sum, and its event happens: that is no success.
+    // The kernel ends without its sum, and its event happens, but that is not success.
     const absl::Status status = communicator.Await(event);
     CheckCuda(cudaStreamSynchronize(stream));
     CheckCuda(cudaEventDestroy(event));
