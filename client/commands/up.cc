@@ -13,9 +13,9 @@
 #include "client/daemons/pid_file.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
-#include "common/base/host_name.h"
 #include "common/base/ids.h"
 #include "common/base/status_macros.h"
+#include "common/base/worker_name.h"
 #include "common/rpc/address.h"
 
 namespace trainyard::commands {
@@ -193,7 +193,7 @@ Result Up(const Context& context, const UpOptions& options) {
   TY_RETURN_IF_ERROR(rpc::ParseAddress(machine.address).status());
   TY_RETURN_IF_ERROR(MakeDirectories(machine.state_dir, 0700));
   const std::string worker_name =
-      options.worker_name.empty() ? WorkerNameOfHost(HostName()) : options.worker_name;
+      options.worker_name.empty() ? WorkerNameOf(Hostname()) : options.worker_name;
   bool was_running = true;
   {
     // The lock keeps two `up` at once from starting two of each. It is not held afterwards, since

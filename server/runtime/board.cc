@@ -1,3 +1,4 @@
+// The board keeps immutable views, so that a reader holds the lock only while it copies a pointer.
 #include "server/runtime/board.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Appends to files at the offset that the writer names, and at no other.
 #include "server/runtime/log_store.h"
 
 #include <fcntl.h>

@@ -14,12 +14,12 @@
 #include <string>
 #include <vector>
 
-#include "server/core/yard.h"
+#include "server/core/yard/yard.h"
 #include "tests/replay/trace.h"
 
 namespace trainyard::replay {
 
-// What the stops of one kind have cost.
+// The cost of the stops of one kind.
 struct Loss {
   int64_t work_us = 0;  // device time of work done twice
   int64_t stops = 0;

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "server/core/words.h"
+#include "server/core/lifecycle/words.h"
 #include "tests/sim/random.h"
 
 namespace trainyard::sim {
@@ -71,7 +71,7 @@ class World {
   std::string what_;
 };
 
-// What a host knows of time: an uptime that is a little fast or slow, and a wall clock that is
+// The clocks of a host: an uptime that is a little fast or slow, and a wall clock that is
 // wrong and jumps.
 struct HostClock {
   Time boot = 0;

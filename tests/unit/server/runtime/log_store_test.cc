@@ -1,3 +1,4 @@
+// Logs grow by offset and are read while they grow.
 #include "server/runtime/log_store.h"
 
 #include <gtest/gtest.h>

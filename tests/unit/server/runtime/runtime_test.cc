@@ -1,3 +1,4 @@
+// The writer with its thread, over a store that a test holds up or lets fail.
 #include "server/runtime/runtime.h"
 
 #include <gmock/gmock.h>
@@ -8,7 +9,7 @@
 #include "common/base/errors.h"
 #include "server/store/memory_store.h"
 #include "tests/unit/server/runtime/flag.h"
-#include "tests/unit/server/runtime/manual_clock.h"
+#include "tests/testing/manual_clock.h"
 
 namespace trainyard::runtime {
 namespace {

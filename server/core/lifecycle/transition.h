@@ -1,0 +1,36 @@
+// The answers of a state machine to an input: one of three things, never nothing.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "common/base/check.h"
+
+namespace trainyard::core {
+
+// The machine goes to `next` (perhaps the same state with other data); the caller carries the
+// effects out in their order.
+template <typename State, typename Effect>
+struct Transition {
+  State next;
+  std::vector<Effect> effects;
+};
+
+// Nothing changes, and that is right: a repeated or late message. `reason` says why.
+struct Ignored {
+  std::string reason;
+};
+
+// The input makes no sense in this state: FAILED_PRECONDITION for whoever sent it.
+struct Refused {
+  std::string reason;
+};
+
+template <typename State, typename Effect>
+using StepResult = std::variant<Transition<State, Effect>, Ignored, Refused>;
+
+}  // namespace trainyard::core

@@ -1,0 +1,216 @@
+// Placement: what a pass looks at, what becomes of its decisions, and why jobs wait.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "server/core/yard/stepper.h"
+#include "server/core/yard/timers.h"
+#include "server/core/yard/yard.h"
+
+namespace trainyard::core {
+namespace {
+
+// "lab-1: cpu-0,cpu-1; lab-2: cpu-0".
+std::string PlacesText(const std::vector<RankPlacement>& ranks) {
+  std::map<std::string, std::string> devices;  // by worker
+  for (const RankPlacement& rank : ranks) {
+    std::string& text = devices[rank.worker];
+    absl::StrAppend(&text, text.empty() ? "" : ",", rank.device);
+  }
+  std::string text;
+  for (const auto& [worker, names] : devices) {
+    absl::StrAppend(&text, text.empty() ? "" : "; ", worker, ": ", names);
+  }
+  return text;
+}
+
+}  // namespace
+
+// Some decisions change with time alone: a minimum runtime is over, devices have been free for long
+// enough to grow, a reservation begins. And new jobs may have been told to wait: where many wait
+// already, a flood of submissions makes no flood of passes.
+std::optional<int64_t> Yard::NextPass() const {
+  const Config& config = state_.config;
+  std::optional<int64_t> next = state_.reservations.deadline_us();
+  // If growth may come sooner than the next look, the pass does, too, but not many times a second.
+  const int64_t interval_us = std::max(std::min(config.replan_us, config.grow_after_us), kSecond);
+  if (!state_.live.all().empty()) TakeEarlier(next, planned_at_.uptime_us + interval_us);
+  if (state_.changes.has_new_jobs) {
+    const bool is_long = static_cast<int64_t>(picture_.queue().size()) >= config.long_queue;
+    TakeEarlier(next, planned_at_.uptime_us + (is_long ? config.pass_interval_us : 0));
+  }
+  return next;
+}
+
+bool Yard::MakePlan(Now now) {
+  planned_at_ = now;
+  state_.changes.has_new_jobs = false;
+  EnforceReservations(now);
+  RefreshJobs();
+  picture_.RefreshPool(state_);
+  picture_.RefreshRunning(state_, now);
+  const Plan plan = policy_->MakePlan(picture_.Input(state_, now));
+  bool again = false;
+  for (const GangPlacement& placement : plan.placements) again |= Start(placement, now);
+  for (const Preemption& preemption : plan.preemptions) Nominate(preemption, now);
+  for (const Growth& growth : plan.growths) Grow(growth, now);
+  again |= Stepper(state_, now).WithdrawIdleClaims();
+  record_ = plan.record;
+  front_ = plan.front;
+  RefreshJobs();  // what was placed is gone from the queue
+  ShowReasons(now);
+  return again;
+}
+
+// Whoever is on reserved devices without a right to them goes, after a checkpoint.
+void Yard::EnforceReservations(Now now) {
+  std::set<std::string> workers = state_.reservations.Refresh(state_.ledger, now);
+  if (workers.empty()) return;
+  state_.changes.workers.merge(workers);
+  for (const auto& [id, job] : picture_.queue().jobs()) state_.changes.jobs.insert(id);
+  Stepper stepper(state_, now);
+  for (const auto& [id, live] : state_.live.all()) {
+    state_.changes.jobs.insert(id.job);
+    const std::set<std::string> own =
+        ReservationsOf(snapshot(), *state_.ledger.job(id.job).submission);
+    for (const RankPlacement& rank : state_.ledger.attempt(id).ranks) {
+      const std::string* reservation = state_.reservations.On({rank.worker, rank.device});
+      if (reservation == nullptr || own.count(*reservation) > 0) continue;
+      PendingStop stop;
+      stop.detail = absl::StrCat("reservation ", *reservation, " has begun on device ", rank.device,
+                                 " of worker ", rank.worker);
+      stop.deadline_us = now.uptime_us + state_.config.checkpoint_wait_us;
+      stepper.RequestStop(id, std::move(stop), "scheduler");
+      break;
+    }
+  }
+}
+
+void Yard::RefreshJobs() {
+  for (const JobId& id : picture_.RefreshJobs(state_)) {
+    if (reasons_.erase(id) > 0) turn_.reasons_changed.insert(id);
+  }
+}
+
+// The token grows in the transaction that allocates the devices. True where somebody was to go for
+// this job and now stays.
+bool Yard::Start(const GangPlacement& placement, Now now) {
+  const JobId id = placement.job;
+  TY_CHECK_OK(CheckPlacement(picture_.pool(), *picture_.queue().Find(id), placement.ranks));
+  picture_.Hold(id, placement.ranks);
+  Stepper stepper(state_, now);
+  JobRecord& job = state_.ledger.EditJob(id);
+  ++job.attempt;
+  ++job.fencing_token;
+  AttemptRecord attempt;
+  attempt.id = {id, job.attempt};
+  attempt.fencing_token = job.fencing_token;
+  attempt.ranks = placement.ranks;
+  std::set<std::string> workers;
+  for (const RankPlacement& rank : attempt.ranks) workers.insert(rank.worker);
+  for (const std::string& worker : workers) {
+    attempt.parts.push_back({worker, PartState::kAssigned, {}});
+  }
+  attempt.resume_from = ResumePoint(snapshot(), job);
+  attempt.create_us = now.wall_us;
+  job.worker_version = state_.ledger.worker(attempt.ranks.front().worker).version;
+  LiveAttempt& live = state_.live.Add(attempt);
+  live.guest_of = placement.guest_of;
+  live.placed_us = now.uptime_us;
+  live.charged_us = now.uptime_us;
+  live.safe_since_us = now.uptime_us;
+  stepper.TouchWorkersOf(attempt);
+  const bool somebody_stays = stepper.Withdraw(id);
+  std::string text = absl::StrCat("on ", PlacesText(attempt.ranks));
+  if (attempt.resume_from.has_value()) {
+    absl::StrAppend(&text, ", from ",
+                    CheckpointName(attempt.resume_from->job, attempt.resume_from->step));
+  }
+  if (placement.guest_of != JobId{}) {
+    absl::StrAppend(&text, ", as a guest of ", JobName(placement.guest_of));
+  }
+  const AttemptId attempt_id = attempt.id;
+  state_.ledger.AddAttempt(std::move(attempt));
+  state_.ledger.AddEvent(now.wall_us, AttemptName(attempt_id), "ATTEMPT_PLACED", "scheduler",
+                         std::move(text));
+  TY_CHECK_OK(stepper.StepJob(id, job_fsm::Placed{}, "scheduler",
+                              absl::StrCat("attempt ", attempt_id.number, " placed")));
+  return somebody_stays;
+}
+
+void Yard::Nominate(const Preemption& preemption, Now now) {
+  Stepper stepper(state_, now);
+  stepper.DropClaims(preemption.job);  // of a nomination before, one of whose devices has failed
+  stepper.Claim(preemption.job, preemption.devices);
+  for (const Victim& victim : preemption.victims) {
+    const bool shrinks = !victim.keep.empty();
+    PendingStop stop;
+    stop.reason = shrinks ? StopReason::kResize : StopReason::kPreempt;
+    stop.claimant = preemption.job;
+    stop.deadline_us = now.uptime_us + state_.config.checkpoint_wait_us;
+    stop.detail = shrinks ? absl::StrCat("goes on with ", victim.keep.size(),
+                                         " devices; the others go to ", JobName(preemption.job))
+                          : absl::StrCat("its devices go to ", JobName(preemption.job),
+                                         picture_.running().at(victim.job).guest
+                                             ? ", which kept them"
+                                             : ", which has a higher priority");
+    stepper.Claim(victim.job, victim.keep);
+    stepper.RequestStop({victim.job, state_.ledger.job(victim.job).attempt}, std::move(stop),
+                        "scheduler");
+  }
+}
+
+void Yard::Grow(const Growth& growth, Now now) {
+  Stepper stepper(state_, now);
+  PendingStop stop;
+  stop.reason = StopReason::kResize;
+  stop.claimant = growth.job;
+  stop.deadline_us = now.uptime_us + state_.config.checkpoint_wait_us;
+  stop.detail = absl::StrCat("goes on with ", growth.devices.size(), " devices");
+  stepper.Claim(growth.job, growth.devices);
+  stepper.RequestStop({growth.job, state_.ledger.job(growth.job).attempt}, std::move(stop),
+                      "scheduler");
+}
+
+void Yard::ShowReasons(Now now) {
+  const PassInput input = picture_.Input(state_, now);
+  for (const JobId& id : front_) {
+    if (picture_.queue().Find(id) == nullptr) continue;
+    std::vector<std::string> reasons = record_->Reasons(input, id);
+    std::vector<std::string>& known = reasons_[id];
+    if (known == reasons) continue;
+    known = std::move(reasons);
+    turn_.reasons_changed.insert(id);
+  }
+}
+
+std::vector<std::string> Yard::QueueReasons(JobId job) const {
+  const auto known = reasons_.find(job);
+  if (known != reasons_.end()) return known->second;
+  if (record_ == nullptr || picture_.queue().Find(job) == nullptr) return {};
+  return record_->Reasons(picture_.Input(state_, planned_at_), job);
+}
+
+std::vector<JobId> Yard::QueueFront() const {
+  std::vector<JobId> front;
+  for (const JobId& id : front_) {
+    if (picture_.queue().Find(id) != nullptr) front.push_back(id);
+  }
+  return front;
+}
+
+Explanation Yard::Explain(JobId job, Now now) const {
+  const QueuedJob* queued = picture_.queue().Find(job);
+  if (queued == nullptr || record_ == nullptr) return {};
+  return record_->Explain(picture_.Input(state_, now), *queued);
+}
+
+Explanation Yard::Preview(const Submission& submission, Now now) const {
+  const PassInput input = picture_.Input(state_, now);
+  const auto record = record_ != nullptr ? record_ : policy_->MakePlan(input).record;
+  return record->Explain(input, PreviewJob(state_, submission, now));
+}
+
+}  // namespace trainyard::core
