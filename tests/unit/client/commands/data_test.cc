@@ -108,7 +108,7 @@ class HandClock : public Clock {
 };
 
 TEST(FetchProgress, WithoutATerminalALineComesEveryTenSeconds) {
-  const Options options;
+  const GlobalOptions options;
   const Surroundings surroundings;
   const output::Terminal terminal;
   std::ostringstream out, err;
