@@ -111,7 +111,7 @@ ValueId Block(GraphBuilder& b, const std::string& name, ValueId x, int64_t chann
               int64_t stride) {
   const auto conv = [&](const std::string& suffix, ValueId from, int64_t kernel, int64_t step) {
     return b.Conv2d(name + suffix, from,
-                    {.out_channels = channels,
+                    {.channels = channels,
                      .kernel = kernel,
                      .stride = step,
                      .padding = kernel / 2,
@@ -127,7 +127,7 @@ ValueId Block(GraphBuilder& b, const std::string& name, ValueId x, int64_t chann
 Graph Resnet() {
   GraphBuilder b({3, 12, 12});
   ValueId x =
-      b.Conv2d("conv", b.input(), {.out_channels = 4, .kernel = 3, .padding = 1, .bias = false});
+      b.Conv2d("conv", b.input(), {.channels = 4, .kernel = 3, .padding = 1, .bias = false});
   x = b.Relu(b.BatchNorm("bn", x));
   x = Block(b, "blocks.0", x, 4, 1);
   x = Block(b, "blocks.1", x, 8, 2);
