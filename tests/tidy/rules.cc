@@ -1,3 +1,4 @@
+// Holds the tables of the checks.
 #include "tests/tidy/rules.h"
 
 #include "absl/strings/match.h"
@@ -94,7 +95,7 @@ const std::vector<Library>& Libraries() {
        {"common/spec", "worker/run_dir", "worker/checkpoint", "worker/engine/backend/cuda/dnn",
         "worker/trainer", "worker/agent", "client", "tests"}},
       {"cuda",
-        {"worker/engine/backend/cuda", "worker/parallel/nccl", "worker/parallel/staged", "tests"}},
+       {"worker/engine/backend/cuda", "worker/parallel/nccl", "worker/parallel/staged", "tests"}},
       {"cudnn", {"worker/engine/backend/cuda/dnn", "worker/engine/backend/cuda/probe", "tests"}},
       {"cublasLt.h", {"worker/engine/backend/cuda/blas", "tests/testing/cuda_on_cpu"}},
       {"nccl.h", {"worker/parallel/nccl", "tests/testing/cuda_on_cpu"}},
@@ -131,6 +132,14 @@ const std::vector<BannedWord>& BannedWords() {
       {R"(\bassert\s*\()", {}, "TY_CHECK stays on in release"},
   };
   return *words;
+}
+
+bool BeginsWithAFragment(absl::string_view line) {
+  for (const absl::string_view opening :
+       {"// Of ", "// Whether ", "// The same of ", "// Same of "}) {
+    if (absl::StartsWith(line, opening)) return true;
+  }
+  return false;
 }
 
 }  // namespace trainyard::tidy
