@@ -43,7 +43,7 @@ function(ty_static_binary NAME)
   endif()
 endfunction()
 
-# ty_test(job_fsm_test SRCS job_fsm_test.cc DEPS ty_server_core LABELS unit threads [TIMEOUT 60] [PROCESSORS 2])
+# ty_test(lifecycle_test SRCS job_fsm_test.cc DEPS ty_server_lifecycle LABELS unit threads [TIMEOUT 60] [PROCESSORS 2])
 # A GoogleTest binary; each TEST is one ctest entry. Labels: unit contract integration gpu slow, and `threads` for what runs under TSan.
 function(ty_test NAME)
   cmake_parse_arguments(ARG "SERIAL" "TIMEOUT;PROCESSORS" "SRCS;DEPS;LABELS" ${ARGN})

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/base/log.h"
-#include "server/core/config.h"
+#include "server/core/lifecycle/config.h"
 
 namespace trainyard {
 

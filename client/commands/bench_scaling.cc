@@ -136,7 +136,7 @@ absl::Status Bench::Prepare() {
     TY_ASSIGN_OR_RETURN(v1::JobSpec spec, SpecFor(devices, replicas, with_warm_up));
     auto resolved = spec::ResolveSpec(spec);
     const auto violations = GetFieldViolations(resolved.status());
-    if (violations.size() == 1 && violations[0].field == "spec.schedule.warmup_epochs") {
+    if (violations.size() == 1 && absl::StartsWith(violations[0].field, "spec.schedule.warmup")) {
       context_.Say("the warm-up of the schedule is longer than a run, and left out");
       with_warm_up = false;
       TY_ASSIGN_OR_RETURN(spec, SpecFor(devices, replicas, with_warm_up));

@@ -1,11 +1,8 @@
+// Gives the columns their titles; common/base/columns.h aligns them.
 #include "client/output/table.h"
 
-#include <algorithm>
-
-#include "absl/strings/ascii.h"
-#include "absl/strings/str_cat.h"
-#include "client/output/terminal.h"
 #include "common/base/check.h"
+#include "common/base/columns.h"
 
 namespace trainyard::output {
 
@@ -18,34 +15,14 @@ void Table::AddRow(std::vector<std::string> cells) {
 }
 
 std::string Table::Render() const {
-  std::vector<int> widths;
-  for (const Column& column : columns_) widths.push_back(DisplayWidth(column.title));
-  for (const auto& row : rows_) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], DisplayWidth(row[i]));
+  std::string align;
+  std::vector<std::vector<std::string>> rows(1);
+  for (const Column& column : columns_) {
+    align += column.align == Align::kRight ? 'r' : 'l';
+    rows[0].push_back(column.title);
   }
-  std::string out;
-  const auto append = [&](size_t i, const std::string& cell, std::string& line) {
-    const std::string space(static_cast<size_t>(widths[i] - DisplayWidth(cell)), ' ');
-    if (i > 0) line += "  ";
-    if (columns_[i].align == Align::kRight) {
-      absl::StrAppend(&line, space, cell);
-    } else {
-      absl::StrAppend(&line, cell, space);
-    }
-  };
-  const auto finish = [&](std::string line) {
-    absl::StripTrailingAsciiWhitespace(&line);
-    absl::StrAppend(&out, line, "\n");
-  };
-  std::string header;
-  for (size_t i = 0; i < columns_.size(); ++i) append(i, columns_[i].title, header);
-  finish(std::move(header));
-  for (const auto& row : rows_) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) append(i, row[i], line);
-    finish(std::move(line));
-  }
-  return out;
+  rows.insert(rows.end(), rows_.begin(), rows_.end());
+  return AlignColumns(rows, align);
 }
 
 }  // namespace trainyard::output

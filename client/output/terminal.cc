@@ -32,16 +32,4 @@ Terminal DetectTerminal(const TerminalSettings& settings) {
   return terminal;
 }
 
-int DisplayWidth(absl::string_view text) {
-  int width = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\x1b') {
-      while (i < text.size() && text[i] != 'm') ++i;
-      continue;
-    }
-    width += (static_cast<unsigned char>(text[i]) & 0xc0u) != 0x80u;
-  }
-  return width;
-}
-
 }  // namespace trainyard::output

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "common/base/columns.h"
 
 namespace trainyard::output {
 
@@ -32,7 +33,6 @@ struct TerminalSettings {
 // Looks at the descriptors 1 and 2.
 Terminal DetectTerminal(const TerminalSettings& settings);
 
-// Columns that the text takes on a terminal: its characters without ANSI styles.
-int DisplayWidth(absl::string_view text);
+using trainyard::DisplayWidth;
 
 }  // namespace trainyard::output

@@ -175,6 +175,7 @@ ordered_json Generator::ElementSchema(const FieldDescriptor& field) {
       schema["type"] = "integer";
       break;
   }
+  for (const double choice : rules.one_of_numbers()) schema["enum"].push_back(Number(choice));
   if (rules.has_min()) {
     schema[rules.min_exclusive() ? "exclusiveMinimum" : "minimum"] = Number(rules.min());
   }

@@ -1,3 +1,5 @@
+// Reports a broken invariant and ends the process at once: going on would act on state that is
+// known to be wrong.
 #include "common/base/check.h"
 
 #include <cstdio>

@@ -1,3 +1,5 @@
+// absl::ParseDuration will not do: it knows neither days nor a blank before the unit, and takes a
+// bare 0.
 #include "common/base/duration.h"
 
 #include <array>

@@ -1,3 +1,5 @@
+// The one place where the real clock and the real source of randomness are read; tests/tidy refuses
+// them elsewhere.
 #include "common/base/env.h"
 
 #include <ctime>

@@ -1,3 +1,5 @@
+// Named errors and what travels with them: reason, violations, metadata and delay are payloads of a
+// status, which callers that know nothing of them hand on unchanged.
 #include "common/base/errors.h"
 
 #include <optional>
@@ -5,7 +7,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 
 namespace trainyard {
 namespace {
@@ -14,15 +16,32 @@ constexpr char kReasonUrl[] = "trainyard/reason";
 constexpr char kViolationsUrl[] = "trainyard/violations";
 constexpr char kMetadataUrl[] = "trainyard/metadata";
 constexpr char kRetryDelayUrl[] = "trainyard/retry_delay_us";
-// ASCII unit and record separators: they occur in no field path and in no message of ours.
-constexpr char kUnit = '\x1f';
-constexpr char kRecord = '\x1e';
+
+// A payload is a string of bytes, and this library knows no protobuf: so pairs of texts are written
+// one after the other, each text behind its length, `3:job`. Texts may hold any bytes, since
+// violations quote what users wrote.
+void AppendText(absl::string_view text, std::string& packed) {
+  absl::StrAppend(&packed, text.size(), ":", text);
+}
+
+// Takes the first text off `packed`. False where there is none.
+bool TakeText(absl::string_view& packed, std::string& text) {
+  const size_t colon = packed.find(':');
+  size_t size = 0;
+  if (colon == absl::string_view::npos || !absl::SimpleAtoi(packed.substr(0, colon), &size) ||
+      size > packed.size() - colon - 1) {
+    return false;
+  }
+  text = std::string(packed.substr(colon + 1, size));
+  packed.remove_prefix(colon + 1 + size);
+  return true;
+}
 
 absl::Cord PackPairs(const std::vector<std::pair<absl::string_view, absl::string_view>>& pairs) {
   std::string packed;
   for (const auto& [first, second] : pairs) {
-    absl::StrAppend(&packed, first, absl::string_view(&kUnit, 1), second,
-                    absl::string_view(&kRecord, 1));
+    AppendText(first, packed);
+    AppendText(second, packed);
   }
   return absl::Cord(packed);
 }
@@ -32,12 +51,10 @@ std::vector<std::pair<std::string, std::string>> UnpackPairs(const absl::Status&
   std::vector<std::pair<std::string, std::string>> pairs;
   const auto payload = status.GetPayload(url);
   if (!payload.has_value()) return pairs;
-  const std::string packed(*payload);
-  for (const absl::string_view record : absl::StrSplit(packed, kRecord, absl::SkipEmpty())) {
-    const std::pair<absl::string_view, absl::string_view> parts =
-        absl::StrSplit(record, absl::MaxSplits(kUnit, 1));
-    pairs.emplace_back(parts.first, parts.second);
-  }
+  const std::string bytes(*payload);
+  absl::string_view packed = bytes;
+  std::pair<std::string, std::string> pair;
+  while (TakeText(packed, pair.first) && TakeText(packed, pair.second)) pairs.push_back(pair);
   return pairs;
 }
 

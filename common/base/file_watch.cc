@@ -1,3 +1,4 @@
+// Folders are watched and not files, since files are replaced by renames, which end a watch.
 #include "common/base/file_watch.h"
 
 #include <sys/inotify.h>

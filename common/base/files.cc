@@ -1,3 +1,5 @@
+// Every write that must survive a crash goes to a temporary file beside its target, which a rename
+// then replaces. Calls that a signal interrupts are made again.
 #include "common/base/files.h"
 
 #include <fcntl.h>

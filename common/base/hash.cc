@@ -1,3 +1,4 @@
+// xxHash is not cryptographic, and so keeps up with disks when checkpoints of gigabytes are hashed.
 #include "common/base/hash.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Names are parsed strictly, so that one resource has one name: no signs, no leading zeros.
 #include "common/base/ids.h"
 
 #include <vector>

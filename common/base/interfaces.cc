@@ -1,3 +1,5 @@
+// Reads the interfaces from the system, and the default route from /proc/net/route, which tells
+// which of them other hosts are likely to reach.
 #include "common/base/interfaces.h"
 
 #include <arpa/inet.h>

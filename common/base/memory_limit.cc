@@ -1,3 +1,5 @@
+// A process in a container may use less than the machine has: the limits of its control groups, of
+// version 1 and 2, are looked up from its own group to the root.
 #include "common/base/memory_limit.h"
 
 #include <unistd.h>

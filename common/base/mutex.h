@@ -1,5 +1,8 @@
-// A mutex that the thread sanitizer sees. That of Abseil is more able, but Debian's library is
-// compiled without the sanitizer, which then takes every hand-over for a race.
+// A mutex that the thread sanitizer sees. Abseil's is more able, but Debian compiles that library
+// without the sanitizer, which then takes every hand-over for a race.
+//
+// New code takes this one. absl::Mutex may stay in code whose tests do not run under the sanitizer
+// (they lack the label `threads`), and std::mutex where a type of the standard library needs one.
 #pragma once
 
 #include <chrono>

@@ -1,3 +1,5 @@
+// Reads /proc. A process may end at any moment while it is read; that is then no error, but a
+// process that is not there.
 #include "common/base/processes.h"
 
 #include <algorithm>
@@ -83,11 +85,6 @@ std::vector<ProcessInfo> DescendantsOf(int64_t root, const std::vector<ProcessIn
     }
   }
   return found;
-}
-
-bool IsProcessAlive(int64_t pid, int64_t start_ticks) {
-  const auto info = ReadProcess(pid);
-  return info.ok() && info->start_ticks == start_ticks && info->state != 'Z' && info->state != 'X';
 }
 
 std::string ProcessVariable(int64_t pid, absl::string_view name) {

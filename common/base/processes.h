@@ -33,9 +33,6 @@ std::vector<ProcessInfo> ListProcesses();
 // Those of `processes` that descend from `root`, without `root` itself and without the dead.
 std::vector<ProcessInfo> DescendantsOf(int64_t root, const std::vector<ProcessInfo>& processes);
 
-// True while the process of that pid and start runs; a dead one that was not reaped does not.
-bool IsProcessAlive(int64_t pid, int64_t start_ticks);
-
 // The value of `name` in the environment with which the process was started; empty where it has
 // none, or is of another user.
 std::string ProcessVariable(int64_t pid, absl::string_view name);

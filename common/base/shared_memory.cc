@@ -1,3 +1,5 @@
+// The memory is a memfd, which has no name: nothing is left behind when all processes die. Others
+// open it by way of /proc/<pid>/fd.
 #include "common/base/shared_memory.h"
 
 #include <fcntl.h>

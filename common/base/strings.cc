@@ -1,3 +1,4 @@
+// Text for messages, tables and logs: nothing here is parsed back.
 #include "common/base/strings.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Resolves names and infers shapes in one pass, in the order of the layers. It goes on after a
+// mistake with what is still known, so that all mistakes are told at once.
 #include "common/layers/plan.h"
 
 #include <algorithm>
@@ -189,7 +191,7 @@ class Planner {
     if (stack_.layers.empty() || is_full()) return;
     const bool has_weights =
         std::any_of(stack_.layers.begin(), stack_.layers.end(), [](const Layer& layer) {
-          // What a layer without a kind would have is not known.
+          // A layer without a kind may have weights or not.
           return HasWeights(layer.kind) || std::holds_alternative<std::monostate>(layer.kind);
         });
     if (!has_weights) {

@@ -1,3 +1,5 @@
+// One function for each kind of layer. The engine's GraphBuilder has the same rules beside its own
+// shapes; tests compare both on random stacks.
 #include "common/layers/shapes.h"
 
 #include <algorithm>
@@ -10,7 +12,7 @@
 namespace trainyard::layers {
 namespace {
 
-// As many elements as the engine gives a tensor.
+// The largest number of elements that the engine gives a tensor.
 constexpr int64_t kMaxElements = int64_t{1} << 40;
 // No field may be larger; the rules of the proto file are tighter.
 constexpr int64_t kMaxField = int64_t{1} << 24;

@@ -1,4 +1,4 @@
-// What each kind of layer makes of the shapes that it reads.
+// The shapes that each kind of layer gives for those that it reads.
 #pragma once
 
 #include <string>

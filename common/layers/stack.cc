@@ -1,3 +1,4 @@
+// The names of the kinds, as specs and parameters spell them.
 #include "common/layers/stack.h"
 
 namespace trainyard::layers {

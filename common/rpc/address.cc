@@ -1,3 +1,5 @@
+// Addresses are parsed by hand rather than left to gRPC, which would resolve host names and accept
+// what must be refused here.
 #include "common/rpc/address.h"
 
 #include <sys/un.h>
@@ -6,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/files.h"
+#include "common/base/program_paths.h"
 
 namespace trainyard::rpc {
 namespace {
@@ -70,9 +73,7 @@ absl::StatusOr<Address> ParseAddress(absl::string_view text) {
 }
 
 std::string DefaultServerAddress(absl::string_view xdg_state_home, absl::string_view home) {
-  const std::string state_home =
-      xdg_state_home.empty() ? JoinPath(home, ".local/state") : std::string(xdg_state_home);
-  return absl::StrCat(kUnixPrefix, JoinPath(state_home, "trainyard/server/server.sock"));
+  return absl::StrCat(kUnixPrefix, JoinPath(StateHome(xdg_state_home, home), "server/server.sock"));
 }
 
 }  // namespace trainyard::rpc

@@ -1,3 +1,5 @@
+// Connections are retried at short intervals, since a server of this host that restarts is soon
+// back.
 #include "common/rpc/channel.h"
 
 #include <sys/stat.h>
@@ -21,7 +23,7 @@ namespace {
 // A server that restarts is back in a second or two; longer pauses would make people wait.
 constexpr int kReconnectInitialMs = 100;
 constexpr int kReconnectMaxMs = 2000;
-// What gRPC calls the minimal reconnection backoff is how long an attempt to connect may take. Less
+// An attempt to connect may take so long; gRPC calls it the minimal reconnection backoff. Less
 // makes a busy machine look like one without a server.
 constexpr int kConnectTimeoutMs = 10'000;
 

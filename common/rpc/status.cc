@@ -1,3 +1,5 @@
+// Details travel as google.rpc messages, which generic clients decode too. A status of a server
+// that sends none keeps its code and message.
 #include "common/rpc/status.h"
 
 #include <map>

@@ -15,7 +15,7 @@ inline constexpr size_t kMessageBytesMax = 1024;
 inline constexpr size_t kViolationBytesMax = 4096;
 
 grpc::Status ToGrpcStatus(const absl::Status& status);
-// The same as a message, for answers that carry many of them.
+// The status as a message, for answers that carry many of them.
 google::rpc::Status ToStatusProto(const absl::Status& status);
 
 // The inverse. A status without our details (of gRPC itself, or of another server) keeps its code

@@ -1,3 +1,4 @@
+// The elements of an array differ in their names and seeds alone.
 #include "common/spec/array.h"
 
 #include "absl/strings/str_cat.h"

@@ -7,8 +7,8 @@
 
 namespace trainyard::spec {
 
-// What the element `index` of an array of `resolved` runs: its name is NAME-{index}, and its seed
-// is `index` more, so that no two elements train alike.
+// The spec that the element `index` of an array of `resolved` runs: its name is NAME-{index}, and
+// its seed is `index` more, so that no two elements train alike.
 v1::JobSpec ArrayElement(const v1::JobSpec& resolved, int32_t index);
 
 }  // namespace trainyard::spec

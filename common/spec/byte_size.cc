@@ -1,3 +1,4 @@
+// The largest unit that divides a size is the one that people would write.
 #include "common/spec/byte_size.h"
 
 #include <algorithm>

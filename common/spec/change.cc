@@ -1,3 +1,5 @@
+// Walks along a path such as model.layers.stack[3].linear.features by reflection, and replaces the
+// value at its end.
 #include "common/spec/change.h"
 
 #include <map>

@@ -1,3 +1,5 @@
+// What the rules say about a type of message is read once and kept, since reading a default from
+// its JSON costs more than filling it in.
 #include "common/spec/defaults.h"
 
 #include <memory>
@@ -42,7 +44,7 @@ struct Submessage {
   bool is_created;  // where nobody gave it
 };
 
-// What the rules say about one type of message, read once: a submission fills in some forty
+// The rules of one type of message, read once: a submission fills in some forty
 // defaults, and reading each from its JSON takes longer than all the rest.
 struct TypeDefaults {
   std::vector<OneofDefault> oneofs;

@@ -1,3 +1,5 @@
+// Compares two messages field by field by reflection; a submessage that one side lacks is compared
+// with an empty one.
 #include "common/spec/diff.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Values of fields to and from JSON, by reflection. It does not use protobuf's own JSON, since
+// people write enum values, intervals, durations and sizes in another way.
 #include "common/spec/fields.h"
 
 #include <charconv>

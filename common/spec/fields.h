@@ -18,14 +18,21 @@ namespace trainyard::spec {
 // The rules beside the field; empty ones where none stand there.
 const v1::FieldRules& RulesOf(const google::protobuf::FieldDescriptor& field);
 
-// Whether the field holds an Interval, a Duration or a ByteSize: values here and not messages.
+// The rules beside a field of `Message`, by its number: RulesOf<v1::TrainSpec>(kSeedFieldNumber).
+template <typename Message>
+const v1::FieldRules& RulesOf(int field_number) {
+  return RulesOf(*Message::descriptor()->FindFieldByNumber(field_number));
+}
+
+// True for a field that holds an Interval, a Duration or a ByteSize: these are values here, and not
+// messages.
 bool IsSpan(const google::protobuf::FieldDescriptor& field);
-// Whether the field is a single message with fields of its own.
+// True for a single message with fields of its own.
 bool IsSubmessage(const google::protobuf::FieldDescriptor& field);
-// Whether the field is a list of messages; maps are none.
+// True for a list of messages; maps are none.
 bool IsMessageList(const google::protobuf::FieldDescriptor& field);
 
-// Whether somebody gave the field: present, or other than zero and empty where it has no presence.
+// True where somebody gave the field: it is present, or, without presence, neither zero nor empty.
 bool IsGiven(const google::protobuf::Message& message,
              const google::protobuf::FieldDescriptor& field);
 

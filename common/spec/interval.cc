@@ -1,3 +1,4 @@
+// An interval is a number and a unit; without a unit it would be a guess.
 #include "common/spec/interval.h"
 
 #include <algorithm>

@@ -1,4 +1,11 @@
+// One case for each kind of layer: the proto messages are what users write, the structs are what
+// the arithmetic of shapes and the engine work on.
 #include "common/spec/layers.h"
+
+#include <vector>
+
+#include "common/base/errors.h"
+#include "common/layers/plan.h"
 
 namespace trainyard::spec {
 namespace {
@@ -78,6 +85,12 @@ layers::Stack ToStack(const v1::LayersModel& model) {
         {layer.name(), {layer.from().begin(), layer.from().end()}, ToKind(layer)});
   }
   return stack;
+}
+
+int64_t ClassesOf(const v1::LayersModel& model) {
+  std::vector<FieldViolation> violations;
+  const layers::StackPlan plan = layers::PlanStack(ToStack(model), "", violations);
+  return violations.empty() ? plan.classes : 0;
 }
 
 }  // namespace trainyard::spec

@@ -1,12 +1,18 @@
 // The layers of a spec as the structs of common/layers, which know how they fit together.
 #pragma once
 
+#include <cstdint>
+
 #include "common/layers/stack.h"
 #include "trainyard/v1/training.pb.h"
 
 namespace trainyard::spec {
 
-// Of a model whose defaults have been filled in. A layer without a kind stays without one.
+// The layers of a model whose defaults have been filled in. A layer without a kind stays without
+// one.
 layers::Stack ToStack(const v1::LayersModel& model);
+
+// The number of classes that the last layer gives; 0 where the layers do not fit together.
+int64_t ClassesOf(const v1::LayersModel& model);
 
 }  // namespace trainyard::spec

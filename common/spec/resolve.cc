@@ -1,3 +1,5 @@
+// Defaults first, then all checks at once: those of each field by itself, which stand in the proto
+// files, and those between fields, which stand here, in data_checks and in training_checks.
 #include "common/spec/resolve.h"
 
 #include <algorithm>
@@ -6,185 +8,23 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "common/layers/plan.h"
+#include "common/spec/data_checks.h"
 #include "common/spec/defaults.h"
-#include "common/spec/fields.h"
 #include "common/spec/interval.h"
-#include "common/spec/layers.h"
 #include "common/spec/rules.h"
-#include "common/spec/tokens.h"
+#include "common/spec/training_checks.h"
 
 namespace trainyard::spec {
 namespace {
 
-// What is known of the data sets; docs of the data folder tell where the numbers come from.
-struct DatasetFacts {
-  absl::string_view name;
-  int64_t train_size;
-  int64_t classes;
-  int64_t channels, height, width;
-  bool is_generated;
-};
-constexpr DatasetFacts kDatasets[] = {{"glyphs", 20'000, 10, 1, 28, 28, true},
-                                      {"mnist", 60'000, 10, 1, 28, 28, false},
-                                      {"fashion-mnist", 60'000, 10, 1, 28, 28, false},
-                                      {"cifar10", 50'000, 10, 3, 32, 32, false},
-                                      {"cifar100", 50'000, 100, 3, 32, 32, false}};
-
-const DatasetFacts* FindDataset(absl::string_view name) {
-  for (const DatasetFacts& facts : kDatasets) {
-    if (facts.name == name) return &facts;
-  }
-  return nullptr;
-}
+constexpr char kPath[] = "spec";
 
 using Violations = std::vector<FieldViolation>;
-
-// Input of the model against the data set.
-template <typename Model>
-void CheckInput(const Model& model, const std::string& path, const DatasetFacts& facts,
-                Violations& violations) {
-  const std::vector<int64_t> shape = {facts.channels, facts.height, facts.width};
-  if (!std::equal(model.input().begin(), model.input().end(), shape.begin(), shape.end())) {
-    violations.push_back(
-        {path + ".input",
-         absl::StrCat("[", absl::StrJoin(model.input(), ", "), "] does not fit data set '",
-                      facts.name, "'; expected [", absl::StrJoin(shape, ", "), "]")});
-  }
-}
-
-// Input and classes.
-template <typename Model>
-void CheckModel(const Model& model, const std::string& path, const DatasetFacts& facts,
-                Violations& violations) {
-  CheckInput(model, path, facts, violations);
-  if (model.classes() < facts.classes) {
-    violations.push_back(
-        {path + ".classes", absl::StrCat(model.classes(), " is too few for data set '", facts.name,
-                                         "'; expected ", facts.classes, " or more")});
-  }
-}
-
-// What only the data set `images` takes (tokens have a path too), and what it needs.
-void CheckImages(const v1::JobSpec& spec, Violations& violations) {
-  const v1::DataSpec& data = spec.data();
-  const bool is_images = data.dataset() == "images";
-  const auto refuse = [&](bool is_set, const char* field) {
-    if (!is_set || is_images) return;
-    violations.push_back({absl::StrCat("spec.data.", field),
-                          absl::StrCat("has no meaning for data set '", data.dataset(),
-                                       "'; only images have it: leave it out")});
-  };
-  refuse(data.has_path() && data.dataset() != "tokens", "path");
-  refuse(data.has_image_size(), "image_size");
-  refuse(data.has_resize(), "resize");
-  refuse(data.on_corrupt() != v1::ON_CORRUPT_UNSPECIFIED, "on_corrupt");
-  if (!is_images) return;
-  const int64_t side = data.has_image_size() ? data.image_size() : 224;
-  if (data.path().empty()) {
-    violations.push_back(
-        {"spec.data.path", "must be given for images; write their folder, such as 'flowers'"});
-  }
-  if (data.has_resize() && data.resize() < side) {
-    violations.push_back({"spec.data.resize", absl::StrCat(data.resize(), " is less than ", side,
-                                                           ", the side of a sample")});
-  }
-  const auto check = [&](const auto& model, const char* path) {
-    const std::vector<int64_t> shape = {3, side, side};
-    if (std::equal(model.input().begin(), model.input().end(), shape.begin(), shape.end())) return;
-    violations.push_back({path, absl::StrCat("[", absl::StrJoin(model.input(), ", "),
-                                             "] does not fit the images; expected [",
-                                             absl::StrJoin(shape, ", "), "]")});
-  };
-  if (spec.model().has_mlp()) check(spec.model().mlp(), "spec.model.mlp.input");
-  if (spec.model().has_convnet()) check(spec.model().convnet(), "spec.model.convnet.input");
-  if (spec.model().has_layers()) check(spec.model().layers(), "spec.model.layers.input");
-}
-
-// How the layers fit together, and their two ends to the data.
-void CheckLayers(const v1::JobSpec& spec, Violations& violations) {
-  if (!spec.model().has_layers()) return;
-  const v1::LayersModel& model = spec.model().layers();
-  const std::string path = "spec.model.layers";
-  const layers::StackPlan plan = layers::PlanStack(ToStack(model), path, violations);
-  const DatasetFacts* facts = FindDataset(spec.data().dataset());
-  if (facts == nullptr) return;
-  if (model.vocabulary() > 0) return;  // see CheckTokens
-  CheckInput(model, path, *facts, violations);
-  if (plan.classes == 0 || plan.classes >= facts->classes) return;
-  violations.push_back(
-      {absl::StrCat(path, ".stack[", model.stack_size() - 1, "]"),
-       absl::StrCat("ends the stack with ", plan.classes, " classes, too few for data set '",
-                    facts->name, "'; expected ", facts->classes, " or more")});
-}
-
-void CheckData(const v1::JobSpec& spec, Violations& violations) {
-  CheckImages(spec, violations);
-  CheckTokens(spec, violations);
-  const DatasetFacts* facts = FindDataset(spec.data().dataset());
-  if (facts == nullptr) return;
-  const v1::ModelSpec& model = spec.model();
-  switch (model.model_case()) {
-    case v1::ModelSpec::kMlp:
-      CheckModel(model.mlp(), "spec.model.mlp", *facts, violations);
-      break;
-    case v1::ModelSpec::kConvnet:
-      CheckModel(model.convnet(), "spec.model.convnet", *facts, violations);
-      break;
-    case v1::ModelSpec::kResnet:
-      CheckModel(model.resnet(), "spec.model.resnet", *facts, violations);
-      break;
-    case v1::ModelSpec::kWideResnet:
-      CheckModel(model.wide_resnet(), "spec.model.wide_resnet", *facts, violations);
-      break;
-    case v1::ModelSpec::kAlexnet:
-      CheckModel(model.alexnet(), "spec.model.alexnet", *facts, violations);
-      break;
-    case v1::ModelSpec::kVgg:
-      CheckModel(model.vgg(), "spec.model.vgg", *facts, violations);
-      break;
-    case v1::ModelSpec::kGooglenet:
-      CheckModel(model.googlenet(), "spec.model.googlenet", *facts, violations);
-      break;
-    case v1::ModelSpec::kGpt2:
-    case v1::ModelSpec::kLayers:
-    case v1::ModelSpec::MODEL_NOT_SET:
-      break;
-  }
-  const auto check_size = [&](const char* field, int64_t size) {
-    if (size == 0 || facts->is_generated) return;
-    violations.push_back({absl::StrCat("spec.data.", field),
-                          absl::StrCat(size, " has no meaning for data set '", facts->name,
-                                       "'; only glyphs are generated: leave it out")});
-  };
-  check_size("train_size", spec.data().train_size());
-  check_size("test_size", spec.data().test_size());
-  const int64_t samples = TrainSplitSize(spec);
-  if (spec.train().global_batch() > samples) {
-    violations.push_back({"spec.train.global_batch",
-                          absl::StrCat(spec.train().global_batch(), " is more than the ", samples,
-                                       " training samples of data set '", facts->name, "'")});
-  }
-}
-
-void CheckAugment(const v1::JobSpec& spec, Violations& violations) {
-  if (!spec.data().augment().has_random_resized_crop()) return;
-  const v1::RandomResizedCrop& crop = spec.data().augment().random_resized_crop();
-  // What the trainer takes where they are left out.
-  const double min_area = crop.has_min_area() ? crop.min_area() : 0.08;
-  const double max_area = crop.has_max_area() ? crop.max_area() : 1;
-  if (min_area <= max_area) return;
-  violations.push_back(
-      {"spec.data.augment.random_resized_crop.min_area",
-       absl::StrCat(min_area, " is more than max_area, which is ", max_area, "; use less")});
-}
 
 void CheckReplicas(const v1::JobSpec& spec, Violations& violations) {
   const int32_t replicas = spec.train().replicas();
   const int32_t stages = std::max(1, spec.stages().count());
-  // Of a pipeline all devices compute the same replicas.
+  // All devices of a pipeline compute the same replicas.
   const int32_t devices = spec.devices().count() / stages;
   if (replicas < devices) {
     violations.push_back(
@@ -203,7 +43,7 @@ void CheckReplicas(const v1::JobSpec& spec, Violations& violations) {
   }
 }
 
-// Whether batch norm makes the samples of a replica depend on each other.
+// True where batch norm makes the samples of a replica depend on each other.
 bool HasBatchNorm(const v1::ModelSpec& model) {
   return model.has_resnet() || model.has_wide_resnet() || model.has_googlenet() ||
          model.convnet().batch_norm() || model.vgg().batch_norm();
@@ -303,18 +143,6 @@ void CheckStages(const v1::JobSpec& spec, Violations& violations) {
   }
 }
 
-void CheckOptimizer(const v1::JobSpec& spec, Violations& violations) {
-  const auto check_nesterov = [&violations](const char* rule, bool nesterov, double momentum) {
-    if (!nesterov || momentum > 0) return;
-    violations.push_back(
-        {absl::StrCat("spec.optimizer.", rule, ".nesterov"),
-         absl::StrCat("needs momentum; set optimizer.", rule, ".momentum above 0, such as 0.9")});
-  };
-  const v1::OptimizerSpec& optimizer = spec.optimizer();
-  check_nesterov("sgd", optimizer.sgd().nesterov(), optimizer.sgd().momentum());
-  check_nesterov("lars", optimizer.lars().nesterov(), optimizer.lars().momentum());
-}
-
 // Length of the training in epochs; 0 where it is unknown.
 double TrainEpochs(const v1::JobSpec& spec) {
   if (spec.train().has_epochs()) return static_cast<double>(spec.train().epochs());
@@ -325,36 +153,13 @@ double TrainEpochs(const v1::JobSpec& spec) {
   return static_cast<double>(spec.train().steps()) / static_cast<double>(steps_per_epoch);
 }
 
-void CheckSchedule(const v1::JobSpec& spec, Violations& violations) {
+void CheckWarmup(const v1::JobSpec& spec, Violations& violations) {
   const double epochs = TrainEpochs(spec);
   const double warmup = spec.schedule().warmup_epochs();
-  if (epochs > 0 && warmup > 0 && warmup >= epochs) {
-    violations.push_back({"spec.schedule.warmup_epochs",
-                          absl::StrCat(warmup, " is not shorter than the training of ", epochs,
-                                       " epochs; use less")});
-  }
-  const auto& milestones = spec.schedule().step().milestones();
-  for (int i = 1; i < milestones.size(); ++i) {
-    if (milestones[i] > milestones[i - 1]) continue;
-    violations.push_back({absl::StrCat("spec.schedule.step.milestones[", i, "]"),
-                          absl::StrCat(milestones[i], " does not come after ", milestones[i - 1],
-                                       "; expected ascending epochs")});
-  }
-}
-
-void CheckInit(const v1::JobSpec& spec, Violations& violations) {
-  if (!spec.has_init()) return;
-  const std::vector<absl::string_view> parts = absl::StrSplit(spec.init().checkpoint(), '/');
-  if (std::find(parts.begin(), parts.end(), "..") != parts.end()) {
-    violations.push_back({"spec.init.checkpoint",
-                          absl::StrCat("'", spec.init().checkpoint(),
-                                       "' leads out of the folder of data sets; leave out '..'")});
-  }
-  for (int i = 0; i < spec.init().skip_size(); ++i) {
-    if (!spec.init().skip(i).empty()) continue;
-    violations.push_back({absl::StrCat("spec.init.skip[", i, "]"),
-                          "is empty, which begins every name; write a prefix such as 'fc.'"});
-  }
+  if (epochs <= 0 || warmup <= 0 || warmup < epochs) return;
+  violations.push_back(
+      {"spec.schedule.warmup_epochs",
+       absl::StrCat(warmup, " is not shorter than the training of ", epochs, " epochs; use less")});
 }
 
 // Before defaults: `max` is what an elastic job calls its count.
@@ -404,24 +209,23 @@ void CheckTimes(const v1::JobSpec& spec, Violations& violations) {
   }
   check(spec.has_time_limit_warning(), spec.time_limit_warning(), "spec.time_limit_warning");
   check(spec.has_time_limit(), spec.time_limit(), "spec.time_limit");
-  check(spec.checkpoint().every().has_time(), spec.checkpoint().every().time(),
-        "spec.checkpoint.every.time");
-  check(spec.evaluate().every().has_time(), spec.evaluate().every().time(),
-        "spec.evaluate.every.time");
+}
+
+// Adds those of `between` that say something new: a field that breaks its own rule says enough.
+void AddUnknown(Violations between, Violations& violations) {
+  for (FieldViolation& violation : between) {
+    const bool is_known =
+        std::any_of(violations.begin(), violations.end(), [&](const FieldViolation& known) {
+          return absl::StartsWith(known.field, violation.field);
+        });
+    if (!is_known) violations.push_back(std::move(violation));
+  }
 }
 
 }  // namespace
 
-int64_t TrainSplitSize(const v1::JobSpec& spec) {
-  const v1::DataSpec& data = spec.data();
-  if (HasTokens(data.dataset())) return TokenSamples(spec);
-  const DatasetFacts* facts = FindDataset(data.dataset());
-  if (facts == nullptr) return 0;
-  return facts->is_generated && data.train_size() > 0 ? data.train_size() : facts->train_size;
-}
-
 std::vector<FieldViolation> ResolveInto(const v1::JobSpec& spec, v1::JobSpec& resolved) {
-  Violations violations = ValidateRules(spec, "spec");
+  Violations violations = ValidateRules(spec, kPath);
   resolved = spec;
   TakeElastic(resolved);
   TakeCuts(resolved);
@@ -436,25 +240,32 @@ std::vector<FieldViolation> ResolveInto(const v1::JobSpec& spec, v1::JobSpec& re
     CheckMicrobatch(resolved, between);
     CheckReproducibility(resolved, between);
     CheckData(resolved, between);
-    CheckSchedule(resolved, between);
+    CheckWarmup(resolved, between);
   }
-  CheckLayers(resolved, between);
-  CheckInit(resolved, between);
+  CheckTraining(resolved, between);
   CheckDevices(spec, resolved, between);
-  CheckOptimizer(resolved, between);
   CheckShardedOptimizer(resolved, between);
   CheckStages(resolved, between);
-  CheckAugment(resolved, between);
   CheckTimes(resolved, between);
-  // A field that breaks its own rule says enough.
-  for (FieldViolation& violation : between) {
-    const bool is_known =
-        std::any_of(violations.begin(), violations.end(), [&](const FieldViolation& known) {
-          return absl::StartsWith(known.field, violation.field);
-        });
-    if (!is_known) violations.push_back(std::move(violation));
-  }
+  AddUnknown(std::move(between), violations);
   return violations;
+}
+
+absl::StatusOr<v1::JobSpec> ResolveForTrainer(const v1::JobSpec& spec) {
+  Violations violations = ValidateRules(spec, kPath);
+  // Nothing that is computed depends on the name, which an array may have made longer.
+  std::erase_if(violations, [](const FieldViolation& violation) {
+    return violation.field == absl::StrCat(kPath, ".name");
+  });
+  v1::JobSpec resolved = spec;
+  TakeElastic(resolved);
+  TakeCuts(resolved);
+  FillDefaults(resolved);
+  Violations between;
+  CheckTraining(resolved, between);
+  AddUnknown(std::move(between), violations);
+  if (!violations.empty()) return InvalidFields(std::move(violations));
+  return resolved;
 }
 
 absl::StatusOr<v1::JobSpec> ResolveSpec(const v1::JobSpec& spec) {

@@ -17,7 +17,10 @@ absl::StatusOr<v1::JobSpec> ResolveSpec(const v1::JobSpec& spec);
 // The violations alone, for callers that gather those of a whole request; fills `resolved` in.
 std::vector<FieldViolation> ResolveInto(const v1::JobSpec& spec, v1::JobSpec& resolved);
 
-// Samples in the training split; 0 where unknown.
-int64_t TrainSplitSize(const v1::JobSpec& spec);
+// The spec with its defaults, checked as far as a trainer depends on it: by the rules of the fields
+// and by CheckTraining. Unlike ResolveSpec it takes specs that were never submitted: the name may
+// be missing, and so may the number of replicas, for which a trainer takes the size of its gang.
+// Every spec that ResolveSpec accepts is accepted.
+absl::StatusOr<v1::JobSpec> ResolveForTrainer(const v1::JobSpec& spec);
 
 }  // namespace trainyard::spec

@@ -1,3 +1,5 @@
+// Walks a message by reflection and holds each field against the rules that stand beside it in the
+// proto file.
 #include "common/spec/rules.h"
 
 #include <algorithm>
@@ -269,6 +271,17 @@ void Walk::CheckNumber(double value, const std::string& text, const v1::FieldRul
       rules.has_max() && (rules.max_exclusive() ? value >= rules.max() : value > rules.max());
   if (too_small || too_large) {
     Add(path, absl::StrCat(text, " is not accepted; expected ", RangeText(rules)));
+    return;
+  }
+  const auto& choices = rules.one_of_numbers();
+  if (!choices.empty() && std::find(choices.begin(), choices.end(), value) == choices.end()) {
+    Add(path,
+        absl::StrCat(text, " is not accepted; expected one of ", absl::StrJoin(choices, ", ")));
+  }
+  if (rules.has_step() && std::fmod(value - rules.min(), rules.step()) != 0) {
+    Add(path, absl::StrCat(text, " is not accepted; expected ", rules.min(), ", ",
+                           rules.min() + rules.step(), ", ", rules.min() + 2 * rules.step(),
+                           " and so on"));
   }
 }
 

@@ -1,8 +1,10 @@
+// Networks that read tokens need data that have them, and the others images.
 #include "common/spec/tokens.h"
 
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/datasets.h"
 #include "common/spec/fields.h"
 
 namespace trainyard::spec {
@@ -10,14 +12,7 @@ namespace {
 
 using Violations = std::vector<FieldViolation>;
 
-constexpr absl::string_view kTokens = "tokens";
-constexpr absl::string_view kTinyShakespeare = "tinyshakespeare";
-// input.txt of karpathy/char-rnn: its characters, different ones, and those for training.
-constexpr int64_t kTextSize = 1'115'394;
-constexpr int64_t kTextVocabulary = 65;
-constexpr int64_t kTextTrainSize = kTextSize * 9 / 10;
-
-// What a network that reads tokens says of them; a context of 0: it reads images.
+// The tokens that a network reads; a context of 0 for a network that reads images.
 struct TokenInput {
   int64_t context = 0;
   int64_t vocabulary = 0;
@@ -42,7 +37,7 @@ std::string ModelName(const v1::ModelSpec& model) {
   return field == nullptr ? std::string() : field->name();
 }
 
-// What means something for images alone.
+// Refuses fields that mean something for images alone.
 void RefuseImageFields(const v1::DataSpec& data, Violations& violations) {
   const auto refuse = [&](bool is_set, const char* field) {
     if (!is_set) return;
@@ -62,63 +57,61 @@ void RefuseImageFields(const v1::DataSpec& data, Violations& violations) {
 }
 
 void CheckText(const v1::JobSpec& spec, const TokenInput& input, Violations& violations) {
-  if (input.vocabulary < kTextVocabulary) {
+  if (input.vocabulary < datasets::kTinyShakespeare.classes) {
     violations.push_back(
-        {input.path + ".vocabulary",
-         absl::StrCat(input.vocabulary, " is too few for data set '", kTinyShakespeare,
-                      "'; expected ", kTextVocabulary, " or more")});
+        {input.path + ".vocabulary", absl::StrCat(input.vocabulary, " is too few for data set '",
+                                                  datasets::kTinyShakespeare.name, "'; expected ",
+                                                  datasets::kTinyShakespeare.classes, " or more")});
   }
   // A sample and the character after it.
-  const int64_t most = kTextSize - kTextTrainSize - 1;
+  const int64_t most = datasets::kTinyShakespeareLength -
+                       datasets::TrainCharacters(datasets::kTinyShakespeareLength) - 1;
   if (input.context > most) {
     violations.push_back(
         {absl::StrCat(input.path, ".", input.context_field),
          absl::StrCat(input.context, " is longer than the test split of data set '",
-                      kTinyShakespeare, "'; expected at most ", most)});
+                      datasets::kTinyShakespeare.name, "'; expected at most ", most)});
   } else if (spec.train().global_batch() > TokenSamples(spec)) {
-    violations.push_back({"spec.train.global_batch",
-                          absl::StrCat(spec.train().global_batch(), " is more than the ",
-                                       TokenSamples(spec), " training samples of ", input.context,
-                                       " characters of data set '", kTinyShakespeare, "'")});
+    violations.push_back(
+        {"spec.train.global_batch",
+         absl::StrCat(spec.train().global_batch(), " is more than the ", TokenSamples(spec),
+                      " training samples of ", input.context, " characters of data set '",
+                      datasets::kTinyShakespeare.name, "'")});
   }
 }
 
 }  // namespace
 
 bool HasTokens(absl::string_view dataset) {
-  return dataset == kTokens || dataset == kTinyShakespeare;
+  const datasets::Facts* facts = datasets::Find(dataset);
+  return facts != nullptr && facts->has_tokens();
 }
 
 int64_t TokenSamples(const v1::JobSpec& spec) {
   const int64_t context = InputOf(spec.model()).context;
-  if (spec.data().dataset() != kTinyShakespeare || context < 1) return 0;
-  return (kTextTrainSize - 1) / context;
+  if (spec.data().dataset() != datasets::kTinyShakespeare.name || context < 1) return 0;
+  return (datasets::TrainCharacters(datasets::kTinyShakespeareLength) - 1) / context;
 }
 
 void CheckTokens(const v1::JobSpec& spec, Violations& violations) {
   const v1::DataSpec& data = spec.data();
-  const v1::Gpt2Model& gpt2 = spec.model().gpt2();
-  if (spec.model().has_gpt2() && gpt2.heads() > 0 && gpt2.width() % gpt2.heads() != 0) {
-    violations.push_back({"spec.model.gpt2.heads",
-                          absl::StrCat(gpt2.heads(), " heads cannot share a width of ",
-                                       gpt2.width(), " evenly; use a divisor of the width")});
-  }
   const TokenInput input = InputOf(spec.model());
   const std::string model = ModelName(spec.model());
   if (!HasTokens(data.dataset())) {
     if (input.context == 0 || data.dataset().empty()) return;
-    violations.push_back({"spec.data.dataset",
-                          absl::StrCat("'", data.dataset(), "' has images, but ", model,
-                                       " reads tokens; use ", kTokens, " or ", kTinyShakespeare)});
+    violations.push_back(
+        {"spec.data.dataset",
+         absl::StrCat("'", data.dataset(), "' has images, but ", model, " reads tokens; use ",
+                      datasets::kTokens.name, " or ", datasets::kTinyShakespeare.name)});
     return;
   }
   RefuseImageFields(data, violations);
-  if (data.dataset() == kTokens && data.path().empty()) {
+  if (data.dataset() == datasets::kTokens.name && data.path().empty()) {
     violations.push_back(
         {"spec.data.path", "must be given for tokens; write their folder, such as 'webtext'"});
   }
   if (input.context > 0) {
-    if (data.dataset() == kTinyShakespeare) CheckText(spec, input, violations);
+    if (data.dataset() == datasets::kTinyShakespeare.name) CheckText(spec, input, violations);
   } else if (!model.empty()) {
     violations.push_back({absl::StrCat("spec.model.", model),
                           absl::StrCat("reads images, but data set '", data.dataset(),

@@ -10,7 +10,7 @@
 
 namespace trainyard::spec {
 
-// Whether the data set has tokens; others have images.
+// True for a data set of tokens; the others have images.
 bool HasTokens(absl::string_view dataset);
 
 // Samples of the training split; 0 where only the worker knows, which has the files.

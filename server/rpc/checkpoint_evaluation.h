@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "server/core/types.h"
+#include "server/core/lifecycle/records.h"
 #include "server/runtime/blob_store.h"
 
 namespace trainyard::rpc {

@@ -6,7 +6,7 @@
 
 #include "absl/strings/string_view.h"
 #include "common/spec/diff.h"
-#include "server/core/yard.h"
+#include "server/core/yard/yard.h"
 #include "server/runtime/board.h"
 #include "server/store/metrics_store.h"
 #include "trainyard/v1/checkpoint.pb.h"

@@ -124,10 +124,10 @@ core::RankHosting FromProto(const v1::RankHosting& host, const std::string& fiel
     if (value >= 0 && value <= max) return;
     check.Add(absl::StrCat(field, ".", name), absl::StrCat("is ", value, "; expected 0 to ", max));
   };
-  in_range("rank", host.rank(), kHostedRanksMax - 1);
-  in_range("first_replica", host.first_replica(), kReplicasMax - 1);
-  in_range("replicas", host.replicas(), kReplicasMax);
-  in_range("stage", host.stage(), kStagesMax - 1);
+  in_range("rank", host.rank(), RanksMax() - 1);
+  in_range("first_replica", host.first_replica(), ReplicasMax() - 1);
+  in_range("replicas", host.replicas(), ReplicasMax());
+  in_range("stage", host.stage(), StagesMax() - 1);
   if (!(host.samples_per_s() >= 0 && std::isfinite(host.samples_per_s()))) {
     check.Add(field + ".samples_per_s",
               absl::StrCat("is ", host.samples_per_s(), "; expected a speed, or 0"));
@@ -138,10 +138,10 @@ core::RankHosting FromProto(const v1::RankHosting& host, const std::string& fiel
 std::shared_ptr<const core::Hosting> HostingOf(const v1::Progress& progress,
                                                const std::string& field, RequestCheck& check) {
   if (progress.hosting().empty()) return nullptr;
-  check.MaxCount(field + ".hosting", progress.hosting_size(), kHostedRanksMax);
+  check.MaxCount(field + ".hosting", progress.hosting_size(), RanksMax());
   check.MaxBytes(field + ".hosting_reason", progress.hosting_reason(), kReasonBytesMax);
   auto hosting = std::make_shared<core::Hosting>();
-  for (int i = 0; i < progress.hosting_size() && i < kHostedRanksMax; ++i) {
+  for (int i = 0; i < progress.hosting_size() && i < RanksMax(); ++i) {
     hosting->ranks.push_back(
         FromProto(progress.hosting(i), absl::StrCat(field, ".hosting[", i, "]"), check));
   }

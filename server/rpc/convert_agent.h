@@ -1,7 +1,7 @@
 // What workers say and are told: messages of the AgentService to values of the core, and back.
 #pragma once
 
-#include "server/core/inputs.h"
+#include "server/core/yard/inputs.h"
 #include "server/rpc/request.h"
 #include "server/runtime/board.h"
 #include "server/runtime/runtime.h"

@@ -5,6 +5,8 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
+#include "common/spec/fields.h"
+#include "trainyard/v1/spec.pb.h"
 
 namespace trainyard::rpc {
 
@@ -30,9 +32,6 @@ inline constexpr int kWatchedJobsMax = 1000;
 // Jobs of an array: one transaction, some hundred bytes of memory each.
 inline constexpr int32_t kArrayJobsMax = 100'000;
 inline constexpr int kDependenciesMax = 100;
-// As spec.proto has them: an array derives names and seeds from the spec's.
-inline constexpr size_t kJobNameBytesMax = 63;
-inline constexpr uint64_t kSeedMax = 9007199254740991;
 // Items of one message of CreateJobs, and messages of one stream that wait for their answers: well
 // below what the runtime queues, so that one stream keeps nobody else out.
 inline constexpr int kCreateItemsMax = 256;
@@ -53,15 +52,32 @@ inline constexpr int kDevicesMax = 1024;
 inline constexpr int kAttemptsMax = 4096;
 inline constexpr int kFilesMax = 64;
 inline constexpr size_t kNameBytesMax = 200;
-// Of what a job says about its hosting: as spec.proto has them.
-inline constexpr int kHostedRanksMax = 4096;
-inline constexpr int32_t kReplicasMax = 4096;
-inline constexpr int32_t kStagesMax = 64;
-// Of state.json, which is read when a checkpoint is committed: a spec and some numbers.
+// The largest state.json, which is read when a checkpoint is committed: a spec and some numbers.
 inline constexpr int64_t kStateBytesMax = int64_t{1} << 20;
 // Rendezvous values of one attempt in one report.
 inline constexpr int kRendezvousKeysMax = 8192;
 inline constexpr size_t kRendezvousValueBytesMax = size_t{64} << 10;
+
+// Limits of the spec, out of the rules beside its fields. An array derives its jobs' names and
+// seeds from the spec's, and a job reports which ranks host which replicas and stages.
+inline size_t JobNameBytesMax() {
+  return spec::RulesOf<v1::JobSpec>(v1::JobSpec::kNameFieldNumber).max_length();
+}
+inline uint64_t SeedMax() {
+  return static_cast<uint64_t>(spec::RulesOf<v1::TrainSpec>(v1::TrainSpec::kSeedFieldNumber).max());
+}
+inline int32_t RanksMax() {
+  return static_cast<int32_t>(
+      spec::RulesOf<v1::DevicesSpec>(v1::DevicesSpec::kCountFieldNumber).max());
+}
+inline int32_t ReplicasMax() {
+  return static_cast<int32_t>(
+      spec::RulesOf<v1::TrainSpec>(v1::TrainSpec::kReplicasFieldNumber).max());
+}
+inline int32_t StagesMax() {
+  return static_cast<int32_t>(
+      spec::RulesOf<v1::StagesSpec>(v1::StagesSpec::kCountFieldNumber).max());
+}
 
 inline constexpr absl::Duration kSyncWaitMax = absl::Seconds(5);
 // Streams open at a time; each costs a few KiB and a wake-up.

@@ -1,3 +1,5 @@
+// Specs that differ in their names alone resolve alike, so they are kept under their bytes without
+// the name.
 #include "server/rpc/resolve_cache.h"
 
 #include <algorithm>
@@ -10,15 +12,15 @@
 namespace trainyard::rpc {
 namespace {
 
-// Of one generation; 2 x 512 specs of a few hundred bytes.
+// The specs of one generation. There are two, and a spec has a few hundred bytes.
 constexpr size_t kSpecsMax = 512;
 // Larger specs are rare, and dear to keep.
 constexpr size_t kBytesMax = size_t{16} << 10;
 
-// Whether the rules take the name whatever else the spec says.
+// True where the rules accept the name, whatever else the spec says.
 bool IsGoodName(absl::string_view name) {
   const auto is_alnum = [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)); };
-  return !name.empty() && name.size() <= kJobNameBytesMax && is_alnum(name.front()) &&
+  return !name.empty() && name.size() <= JobNameBytesMax() && is_alnum(name.front()) &&
          std::all_of(name.begin(), name.end(),
                      [&](char c) { return is_alnum(c) || c == '-' || c == '_' || c == '.'; });
 }

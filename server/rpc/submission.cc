@@ -94,16 +94,16 @@ void CheckArray(const v1::SubmitOptions& options, const v1::JobSpec& resolved,
   }
   // Of the last element, whose name is the longest and whose seed is the largest.
   const std::string last = absl::StrCat(resolved.name(), "-", size - 1);
-  if (last.size() > kJobNameBytesMax) {
+  if (last.size() > JobNameBytesMax()) {
     check.Add("spec.name",
               absl::StrCat("'", last, "', the last job of the array, has ", last.size(),
-                           " bytes; expected at most ", kJobNameBytesMax));
+                           " bytes; expected at most ", JobNameBytesMax()));
   }
   const uint64_t seed = resolved.train().seed();
-  if (seed + static_cast<uint64_t>(size - 1) > kSeedMax) {
+  if (seed + static_cast<uint64_t>(size - 1) > SeedMax()) {
     check.Add("spec.train.seed",
               absl::StrCat(seed, " leaves no seeds for an array of ", size, "; expected at most ",
-                           kSeedMax - static_cast<uint64_t>(size - 1)));
+                           SeedMax() - static_cast<uint64_t>(size - 1)));
   }
 }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/core/inputs.h"
+#include "server/core/yard/inputs.h"
 #include "server/rpc/request.h"
 #include "server/rpc/services.h"
 #include "server/runtime/board.h"

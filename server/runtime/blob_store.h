@@ -16,7 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "common/base/ids.h"
 #include "common/base/mutex.h"
-#include "server/core/types.h"
+#include "server/core/lifecycle/records.h"
 
 namespace trainyard::runtime {
 

@@ -13,8 +13,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/string_view.h"
 #include "common/base/mutex.h"
-#include "server/core/types.h"
-#include "server/core/yard.h"
+#include "server/core/lifecycle/snapshot.h"
+#include "server/core/yard/yard.h"
 #include "server/runtime/notifier.h"
 
 namespace trainyard::runtime {

@@ -7,7 +7,7 @@
 #include "common/base/errors.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "server/core/policy.h"
+#include "server/core/scheduling/policy.h"
 #include "server/runtime/executor.h"
 
 namespace trainyard::runtime {

@@ -23,8 +23,8 @@
 #include "absl/time/time.h"
 #include "common/base/env.h"
 #include "common/base/mutex.h"
-#include "server/core/deadlines.h"
-#include "server/core/yard.h"
+#include "server/core/yard/deadlines.h"
+#include "server/core/yard/yard.h"
 #include "server/runtime/board.h"
 #include "server/store/store.h"
 

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "server/core/types.h"
+#include "server/core/lifecycle/snapshot.h"
 
 namespace trainyard::store {
 

@@ -28,6 +28,7 @@
 #include "common/base/status_macros.h"
 #include "tests/testing/temp_dir.h"
 #include "worker/engine/backend/backend.h"
+#include "worker/engine/make_backend.h"
 #include "worker/engine/models/models.h"
 #include "worker/parallel/gloo/gloo_communicator.h"
 #include "worker/parallel/shared/shared_exchange.h"
@@ -191,16 +192,17 @@ class Rank {
   absl::Status Step(GradientExchange& exchange, int64_t step) {
     TY_RETURN_IF_ERROR(exchange.Begin(step, {}));
     TY_RETURN_IF_ERROR(exchange.Ready(static_cast<int64_t>(reduction().size())));
-    TY_RETURN_IF_ERROR(executable_->BeginUpdate(0.01));
+    TY_RETURN_IF_ERROR(executable_->range_update()->BeginUpdate(0.01));
     const auto gradients = static_cast<int64_t>(executable_->parameters().size());
     for (size_t bucket = 0; bucket < exchange.buckets().size(); ++bucket) {
       TY_RETURN_IF_ERROR(exchange.Land(bucket));
       const Bucket own = exchange.OwnBlock(bucket);
-      if (own.end <= gradients) TY_RETURN_IF_ERROR(executable_->UpdateRange(own.begin, own.end));
+      if (own.end <= gradients)
+        TY_RETURN_IF_ERROR(executable_->range_update()->UpdateRange(own.begin, own.end));
       if (exchange.is_sharded()) TY_RETURN_IF_ERROR(exchange.Share(bucket));
     }
     TY_RETURN_IF_ERROR(exchange.Finish({}));
-    return executable_->EndUpdate();
+    return executable_->range_update()->EndUpdate();
   }
 
   void Print(const char* kind, const char* mode, const Times& times, const Times& copy) {

@@ -12,7 +12,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "server/core/policy.h"
+#include "server/core/scheduling/policy.h"
 
 namespace trainyard::core {
 namespace {

@@ -16,6 +16,7 @@
 #include "absl/strings/numbers.h"
 #include "tests/bench/bench_nets.h"
 #include "worker/engine/backend/backend.h"
+#include "worker/engine/make_backend.h"
 #include "worker/engine/models/models.h"
 
 namespace trainyard::engine {

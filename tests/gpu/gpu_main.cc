@@ -8,6 +8,7 @@
 #include "tests/unit/worker/engine/engine_testing.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/backend/cuda/cuda_backend.h"
+#include "worker/engine/make_backend.h"
 
 namespace trainyard::engine {
 namespace {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "tests/unit/worker/trainer/gang_trainer.h"
 #include "tests/unit/worker/trainer/train_testing.h"
@@ -39,8 +40,8 @@ JobText Job(const std::string& precision, int64_t steps) {
   job.model = R"({"convnet": {"channels": [4, 6], "batch_norm": true}})";
   job.optimizer = R"({"sgd": {"lr": 0.02, "momentum": 0.9, "nesterov": true}})";
   job.train = absl::StrCat(R"({"steps": )", steps, R"(, "global_batch": 16, "replicas": 1,
-                             "seed": 5, "precision": ")",
-                           precision, R"("})");
+                             "seed": 5, "precision": "PRECISION_)",
+                           absl::AsciiStrToUpper(precision), R"("})");
   job.more = R"(, "checkpoint": {"every": {"steps": 3}}, "evaluate": {"every": {"steps": 5}})";
   return job;
 }

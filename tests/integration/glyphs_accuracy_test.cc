@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "worker/data/dataset.h"
 #include "worker/data/sampler.h"
+#include "worker/engine/make_backend.h"
 #include "worker/engine/models/models.h"
 
 namespace trainyard {

@@ -15,10 +15,10 @@
 #include "absl/strings/str_replace.h"
 #include "common/base/env.h"
 #include "common/base/files.h"
-#include "common/base/processes.h"
 #include "common/rpc/channel.h"
 #include "tests/integration/yard.h"
 #include "tests/testing/networks.h"
+#include "tests/testing/process.h"
 #include "tests/testing/wait.h"
 
 namespace trainyard::testing {
@@ -186,7 +186,8 @@ TEST_F(HostsTest, ALineThatBreaksEndsTheAttemptAndTheNextGoesOnFromTheCheckpoint
   }));
   EXPECT_LT(Clock::Real()->Uptime() - broken, 2 * kCollectiveTimeout);
   for (const nlohmann::json& rank : ranks) {
-    EXPECT_FALSE(IsProcessAlive(rank["pid"].get<int64_t>(), rank["start_ticks"].get<int64_t>()))
+    EXPECT_FALSE(
+        testing::IsProcessAlive(rank["pid"].get<int64_t>(), rank["start_ticks"].get<int64_t>()))
         << rank;
   }
   EXPECT_EQ(failure.failure_class(), v1::FAILURE_CLASS_TRANSIENT);

@@ -9,6 +9,7 @@
 #include "tests/unit/worker/data/token_files.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/data/dataset.h"
+#include "worker/engine/make_backend.h"
 #include "worker/engine/models/models.h"
 
 namespace trainyard::testing {

@@ -11,11 +11,12 @@
 #include "tests/integration/yard.h"
 #include "tests/testing/paths.h"
 #include "worker/checkpoint/safetensors.h"
+#include "worker/engine/make_backend.h"
 #include "worker/engine/models/models.h"
-#include "worker/run_dir/training_spec.h"
-#include "worker/trainer/initial_weights.h"
+#include "worker/trainer/run/initial_weights.h"
 #include "worker/trainer/model_setup.h"
-#include "worker/trainer/training_state.h"
+#include "worker/trainer/spec.h"
+#include "worker/trainer/run/training_state.h"
 
 namespace trainyard::testing {
 namespace {
@@ -45,7 +46,7 @@ constexpr ZooModel kModels[] = {
     {"torchvision", "resnet50", "resnet", R"("depth": 50)", 64},
     {"torchvision", "alexnet", "alexnet", R"("dropout": 0.5)", 224},
     {"torchvision", "vgg11_bn", "vgg", R"("depth": 11, "batch_norm": true)", 32},
-    {"torchvision", "googlenet", "googlenet", R"("stem": "imagenet")", 96},
+    {"torchvision", "googlenet", "googlenet", R"("stem": "STEM_IMAGENET")", 96},
     {"timm", "resnet18", "resnet", R"("depth": 18)", 64},
     {"timm", "resnet50", "resnet", R"("depth": 50)", 64},
 };
@@ -58,9 +59,9 @@ class ZooWeightsTest : public ::testing::TestWithParam<ZooModel> {
         GetParam().side, ", ", GetParam().side, "], ", GetParam().fields,
         R"(}}, "data": {"dataset": "images"}, "train": {"steps": 1, "global_batch": 2},)"
         R"( "optimizer": {"sgd": {"lr": 0.1}}})");
-    const auto spec = run_dir::ParseTrainingSpec(json);
+    const auto spec = trainer::ParseSpec(json);
     EXPECT_TRUE(spec.ok()) << spec.status();
-    auto graph = trainer::BuildModel(spec->model);
+    auto graph = trainer::BuildModel(spec->model());
     EXPECT_TRUE(graph.ok()) << graph.status();
     auto executable = engine::MakeBackend("cpu").value()->Compile(
         *graph, engine::OptimizerSpec(), {.max_rows = kRows, .threads = 2});

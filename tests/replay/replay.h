@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/core/config.h"
-#include "server/core/policy.h"
+#include "server/core/lifecycle/config.h"
+#include "server/core/scheduling/policy.h"
 #include "tests/replay/share_meter.h"
 #include "tests/replay/simulated_pool.h"
 #include "tests/replay/trace.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "server/core/types.h"
+#include "server/core/lifecycle/records.h"
 #include "tests/replay/trace.h"
 
 namespace trainyard::replay {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "server/core/yard.h"
+#include "server/core/yard/yard.h"
 #include "tests/replay/trace.h"
 
 namespace trainyard::replay {

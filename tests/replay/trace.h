@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "server/core/types.h"
+#include "server/core/lifecycle/records.h"
 
 namespace trainyard::replay {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "server/core/config.h"
+#include "server/core/lifecycle/config.h"
 #include "tests/sim/world.h"
 
 namespace trainyard::sim {

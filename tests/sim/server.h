@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "server/core/yard.h"
+#include "server/core/yard/yard.h"
 #include "tests/sim/disk.h"
 #include "tests/sim/options.h"
 #include "tests/sim/transport.h"

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "server/core/words.h"
+#include "server/core/lifecycle/words.h"
 #include "tests/sim/random.h"
 
 namespace trainyard::sim {

@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/files.h"
+#include "common/base/processes.h"
 #include "common/base/status_macros.h"
 
 namespace trainyard::testing {
@@ -113,6 +114,11 @@ absl::StatusOr<ProcessResult> RunProcess(Process::Options options, const std::st
   options.stderr_path = stem + ".err";
   TY_ASSIGN_OR_RETURN(const std::unique_ptr<Process> process, Process::Start(std::move(options)));
   return process->Wait(timeout);
+}
+
+bool IsProcessAlive(int64_t pid, int64_t start_ticks) {
+  const auto info = ReadProcess(pid);
+  return info.ok() && info->start_ticks == start_ticks && info->state != 'Z' && info->state != 'X';
 }
 
 }  // namespace trainyard::testing

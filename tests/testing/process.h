@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -68,5 +69,9 @@ class Process {
 // Starts, waits, and returns what was left; output goes through `scratch_dir`.
 absl::StatusOr<ProcessResult> RunProcess(Process::Options options, const std::string& scratch_dir,
                                          absl::Duration timeout);
+
+// True while the process of that pid and start runs, whoever started it; one that has ended and was
+// not reaped does not.
+bool IsProcessAlive(int64_t pid, int64_t start_ticks);
 
 }  // namespace trainyard::testing

@@ -7,7 +7,7 @@
 namespace trainyard::tidy {
 
 struct SourceFile {
-  std::string path;  // from the repository root: "server/core/yard.cc"
+  std::string path;  // from the repository root: "server/core/yard/yard.cc"
   std::vector<std::string> lines;
 };
 

@@ -208,14 +208,15 @@ TEST(TidyRules, FloorsRefuseWhatTheArchitectureForbids) {
   const auto may = [](const char* path, const char* header) {
     return MayInclude(*FloorOf(path), header);
   };
-  EXPECT_TRUE(may("server/core/job_fsm.cc", "common/base/check.h"));
-  EXPECT_FALSE(may("server/core/job_fsm.cc", "trainyard/v1/job.pb.h"));
-  EXPECT_FALSE(may("server/core/job_fsm.cc", "server/store/store.h"));
+  EXPECT_TRUE(may("server/core/lifecycle/job_fsm.cc", "common/base/check.h"));
+  EXPECT_FALSE(may("server/core/lifecycle/job_fsm.cc", "trainyard/v1/job.pb.h"));
+  EXPECT_FALSE(may("server/core/lifecycle/job_fsm.cc", "server/store/store.h"));
   EXPECT_FALSE(may("server/rpc/job_service.cc", "worker/agent/agent_core.h"));
   EXPECT_FALSE(may("worker/trainer/train_loop.cc", "trainyard/v1/job.pb.h"));
   EXPECT_FALSE(may("worker/engine/graph/graph.cc", "worker/engine/backend/backend.h"));
-  EXPECT_FALSE(may("client/commands/ls.cc", "server/core/types.h"));
-  EXPECT_TRUE(may("tests/unit/server/core/job_fsm_test.cc", "server/core/job_fsm.h"));
+  EXPECT_FALSE(may("client/commands/ls.cc", "server/core/lifecycle/records.h"));
+  EXPECT_TRUE(
+      may("tests/unit/server/core/lifecycle/job_fsm_test.cc", "server/core/lifecycle/job_fsm.h"));
 }
 
 }  // namespace

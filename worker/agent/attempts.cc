@@ -15,11 +15,11 @@
 #include "common/base/interfaces.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "worker/agent/convert.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/run_dir/control.h"
 #include "worker/run_dir/rendezvous.h"
 #include "worker/run_dir/supervisor_lock.h"
-#include "worker/run_dir/training_spec.h"
 
 namespace trainyard::agent {
 namespace {
@@ -90,9 +90,7 @@ void Attempts::Adopt() {
 }
 
 void Attempts::SetAssignment(Attempt& attempt, run_dir::Assignment assignment) {
-  // A user's script may run under a spec that only it can read.
-  const auto spec = run_dir::ParseTrainingSpec(assignment.spec_json);
-  attempt.global_batch = spec.ok() ? spec->train.global_batch : 0;
+  attempt.global_batch = GlobalBatch(assignment.spec_json);
   attempt.assignment = std::move(assignment);
 }
 

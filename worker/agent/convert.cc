@@ -186,6 +186,14 @@ v1::ObservedState StateToProto(ReportedAttempt::State state) {
 
 }  // namespace
 
+int64_t GlobalBatch(const std::string& spec_json) {
+  google::protobuf::util::JsonParseOptions options;
+  options.ignore_unknown_fields = true;
+  v1::JobSpec spec;
+  const auto parsed = google::protobuf::util::JsonStringToMessage(spec_json, &spec, options);
+  return parsed.ok() ? spec.train().global_batch() : 0;
+}
+
 absl::Duration FromProto(const google::protobuf::Duration& duration) {
   return absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
 }

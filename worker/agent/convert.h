@@ -1,6 +1,7 @@
 // The daemon's own words <-> trainyard.v1.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -18,6 +19,10 @@ google::protobuf::Duration ToProto(absl::Duration duration);
 // answer then counts for nothing, since a missing attempt would be stopped.
 // Leaves out serial and lease_expire_uptime.
 absl::StatusOr<Desired> FromProto(const v1::SyncWorkerResponse& response);
+
+// The samples in a step of a spec as assignment.json has it; 0 where it does not say, as for a
+// program of the user's.
+int64_t GlobalBatch(const std::string& spec_json);
 
 v1::ObservedAttempt ToProto(const ReportedAttempt& attempt);
 v1::Device ToProto(const Device& device);

@@ -1,3 +1,5 @@
+// The rename of the folder is what makes a checkpoint exist: whatever is interrupted before leaves
+// a folder that nobody takes for one.
 #include "worker/checkpoint/checkpoint.h"
 
 #include <fcntl.h>
@@ -53,7 +55,7 @@ std::vector<int64_t> FolderSteps(const std::string& checkpoints_dir) {
   return steps;
 }
 
-// What crashed writers left. There is one writer at a time, so nobody is writing there now.
+// Removes what crashed writers left. There is one writer at a time, so nobody is writing there now.
 absl::Status RemoveTemporaryFolders(const std::string& checkpoints_dir) {
   TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(checkpoints_dir));
   for (absl::string_view name : names) {

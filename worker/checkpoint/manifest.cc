@@ -31,7 +31,7 @@ bool IsEntry(const Json& value) {
          value.contains("hash") && value["hash"].is_string();
 }
 
-// What is wrong with `json`, or empty.
+// Returns what is wrong with `json`; empty where nothing is.
 std::string Violation(const Json& json) {
   if (json.is_discarded() || !json.is_object()) return "it is not a JSON object";
   if (!json.contains("format") || !IsSize(json["format"])) return "it has no number 'format'";

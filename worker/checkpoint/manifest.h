@@ -1,4 +1,4 @@
-// How a checkpoint's MANIFEST is spelled. Its types and ParseManifest are in checkpoint.h.
+// The spelling of a checkpoint's MANIFEST. Its types and ParseManifest are in checkpoint.h.
 #pragma once
 
 #include <string>

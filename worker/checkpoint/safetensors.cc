@@ -1,3 +1,4 @@
+// Tensors are written in the order of their names, so that equal states make equal files.
 #include "worker/checkpoint/safetensors.h"
 
 #include <algorithm>
@@ -106,7 +107,7 @@ absl::StatusOr<std::vector<float>> FloatValues(const Tensor& tensor) {
 
 std::string EncodeSafetensors(const TensorFile& file) {
   std::map<std::string, std::string> metadata = file.metadata;
-  // What PyTorch's and transformers' readers ask for.
+  // The readers of PyTorch and of transformers ask for it.
   metadata.emplace("format", "pt");
   std::string header = absl::StrCat("{\"__metadata__\":{",
                                     absl::StrJoin(metadata, ",",

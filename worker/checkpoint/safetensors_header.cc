@@ -1,3 +1,5 @@
+// The header comes from other people's files: it is read event by event, and refused at the byte
+// where it is wrong.
 #include "worker/checkpoint/safetensors_header.h"
 
 #include <cstddef>

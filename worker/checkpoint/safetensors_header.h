@@ -11,7 +11,7 @@
 
 namespace trainyard::checkpoint {
 
-// As the format's specification sets it.
+// The limit that the specification of the format sets.
 inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 // The header stands behind its length, a little-endian u64.
 inline constexpr uint64_t kLengthBytes = 8;

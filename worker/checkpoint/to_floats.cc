@@ -1,3 +1,4 @@
+// Converts the types that other programs save into 32-bit floats.
 #include "worker/checkpoint/to_floats.h"
 
 #include <bit>

@@ -36,7 +36,7 @@ struct Augmentation {
   friend bool operator==(const Augmentation&, const Augmentation&) = default;
 };
 
-// What all random choices about one sample in one epoch follow from.
+// The key that all random choices about one sample in one epoch follow from.
 uint64_t SampleKey(uint64_t seed, int64_t epoch, int64_t index);
 
 // The part of an image that becomes a sample, in pixels from its upper left corner. What reaches
@@ -61,8 +61,8 @@ Framing DrawFraming(const Augmentation& augmentation, uint64_t key, int64_t widt
 void JitterColor(const Augmentation& augmentation, uint64_t key, const std::vector<int64_t>& shape,
                  absl::Span<float> pixels);
 
-// Whether DrawStoredRow can tell all that the augmentation does to images of this shape [C, H, W]:
-// colours and parts of an area cannot be told, nor can sides or shifts of thousands of pixels.
+// True where DrawStoredRow can tell all that the augmentation does to images of this shape [C, H,
+// W]: colours and parts of an area cannot be told, nor can sides or shifts of thousands of pixels.
 bool IsStoredRow(const Augmentation& augmentation, const std::vector<int64_t>& shape);
 
 // What training sees of the stored image `image` [C, H, W]: the same choices as DrawFraming and

@@ -1,3 +1,4 @@
+// Reads the published binary files as they are, out of a folder or out of the archive.
 #include "worker/data/cifar.h"
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include "common/base/files.h"
 #include "common/base/hash.h"
 #include "common/base/status_macros.h"
+#include "common/datasets.h"
 #include "worker/data/cifar_jpegs.h"
 #include "worker/data/gzip.h"
 #include "worker/data/memory_dataset.h"
@@ -20,13 +22,13 @@
 namespace trainyard::data {
 namespace {
 
-constexpr int64_t kSide = 32;
-constexpr size_t kPixelBytes = 3 * kSide * kSide;
+static_assert(datasets::kCifar10.side == datasets::kCifar100.side);
+constexpr size_t kPixelBytes =
+    datasets::kCifar10.channels * datasets::kCifar10.side * datasets::kCifar10.side;
 constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
 
 struct Variant {
-  absl::string_view name;
-  int64_t classes;
+  const datasets::Facts& facts;
   size_t label_bytes;  // before the pixels of each record; the last of them is the label
   std::vector<std::string> train;
   std::vector<std::string> test;
@@ -37,8 +39,7 @@ struct Variant {
 
 const std::vector<Variant>& Variants() {
   static const auto* variants = new std::vector<Variant>{
-      {"cifar10",
-       10,
+      {datasets::kCifar10,
        1,
        {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
         "data_batch_5.bin"},
@@ -46,8 +47,7 @@ const std::vector<Variant>& Variants() {
        "cifar-10-batches-bin",
        "cifar-10-binary.tar.gz",
        {"cifar10-images.tar.zst", "cifar10-images.tar"}},
-      {"cifar100",
-       100,
+      {datasets::kCifar100,
        2,
        {"train.bin"},
        {"test.bin"},
@@ -60,7 +60,7 @@ const std::vector<Variant>& Variants() {
 
 const Variant* FindVariant(absl::string_view name) {
   for (const Variant& variant : Variants()) {
-    if (variant.name == name) return &variant;
+    if (variant.facts.name == name) return &variant;
   }
   return nullptr;
 }
@@ -117,16 +117,17 @@ struct Place {
 absl::StatusOr<Place> FindPlace(const Variant& variant, const std::vector<std::string>& names,
                                 const std::string& dataset_dir) {
   if (dataset_dir.empty()) {
-    return error::DatasetNotFound(variant.name, "it nowhere, since no folder of data sets is set");
+    return error::DatasetNotFound(variant.facts.name,
+                                  "it nowhere, since no folder of data sets is set");
   }
   std::vector<std::string> tried;
-  for (const std::string& base : {JoinPath(dataset_dir, variant.name), dataset_dir}) {
+  for (const std::string& base : {JoinPath(dataset_dir, variant.facts.name), dataset_dir}) {
     for (const std::string& folder : {base, JoinPath(base, variant.folder)}) {
       tried.push_back(JoinPath(folder, names.front()));
       if (!FileExists(tried.back())) continue;
       for (const std::string& name : names) {
         if (FileExists(JoinPath(folder, name))) continue;
-        return error::DatasetNotFound(variant.name, JoinPath(folder, name));
+        return error::DatasetNotFound(variant.facts.name, JoinPath(folder, name));
       }
       return Place{Place::Form::kFolder, folder};
     }
@@ -137,7 +138,7 @@ absl::StatusOr<Place> FindPlace(const Variant& variant, const std::vector<std::s
       if (FileExists(tried.back())) return Place{Place::Form::kJpegs, tried.back()};
     }
   }
-  return error::DatasetNotFound(variant.name, absl::StrJoin(tried, ", "));
+  return error::DatasetNotFound(variant.facts.name, absl::StrJoin(tried, ", "));
 }
 
 // Appends the records of one file.
@@ -153,9 +154,10 @@ absl::Status AddBatch(const Variant& variant, const Batch& batch, MemoryDataset:
   for (size_t at = 0; at < batch.bytes.size(); at += record) {
     const size_t label_at = at + variant.label_bytes - 1;
     const auto label = static_cast<uint8_t>(batch.bytes[label_at]);
-    if (label >= variant.classes) {
-      return error::CorruptFile(batch.path, absl::StrCat("byte ", label_at, ": label ", label,
-                                                         "; expected 0 to ", variant.classes - 1));
+    if (label >= variant.facts.classes) {
+      return error::CorruptFile(
+          batch.path, absl::StrCat("byte ", label_at, ": label ", label, "; expected 0 to ",
+                                   variant.facts.classes - 1));
     }
     content.labels.push_back(label);
     const auto pixels = batch.bytes.begin() + static_cast<ptrdiff_t>(at + variant.label_bytes);
@@ -194,8 +196,8 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenCifar(absl::string_view name, Split
     TY_ASSIGN_OR_RETURN(const std::vector<Batch> batches, place.form == Place::Form::kArchive
                                                               ? ReadArchive(place.path, names)
                                                               : ReadFiles(place.path, names));
-    content.sample_shape = {3, kSide, kSide};
-    content.classes = variant.classes;
+    content.sample_shape = variant.facts.shape();
+    content.classes = variant.facts.classes;
     for (const Batch& batch : batches) TY_RETURN_IF_ERROR(AddBatch(variant, batch, content));
   }
   content.digest = DigestOf(content);

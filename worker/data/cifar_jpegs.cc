@@ -1,3 +1,5 @@
+// Decodes all JPEGs when the data set is opened, so that it then lies in memory as the binary form
+// does.
 #include "worker/data/cifar_jpegs.h"
 
 #include <algorithm>
@@ -12,6 +14,7 @@
 #include "common/base/errors.h"
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
+#include "common/datasets.h"
 #include "worker/data/jpeg.h"
 #include "worker/data/tar.h"
 #include "worker/data/zstd_codec.h"
@@ -20,10 +23,10 @@ namespace trainyard::data {
 namespace {
 
 constexpr int64_t kMaxArchiveBytes = int64_t{1} << 30;
-constexpr int64_t kSide = 32;
-constexpr size_t kPixelBytes = 3 * kSide * kSide;
+constexpr int64_t kSide = datasets::kCifar10.side;
+constexpr size_t kPixelBytes = datasets::kCifar10.channels * kSide * kSide;
 // In the order of the labels of the published files.
-constexpr std::array<absl::string_view, 10> kClassNames = {
+constexpr std::array<absl::string_view, datasets::kCifar10.classes> kClassNames = {
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
 
 // A member by where it belongs: `index` is the file's name, of digits of equal number.
@@ -92,7 +95,7 @@ absl::StatusOr<MemoryDataset::Content> ReadCifarJpegs(const std::string& archive
                                    "/<class>/<index>.jpg"));
   }
   MemoryDataset::Content content;
-  content.sample_shape = {3, kSide, kSide};
+  content.sample_shape = datasets::kCifar10.shape();
   content.classes = static_cast<int64_t>(kClassNames.size());
   content.pixels.reserve(members->size() * kPixelBytes);
   for (const Member& member : *members) {

@@ -1,3 +1,4 @@
+// Chooses the reader by the name of the data set, and measures what normalisation needs.
 #include "worker/data/dataset.h"
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
+#include "common/datasets.h"
 #include "worker/data/cifar.h"
 #include "worker/data/glyphs.h"
 #include "worker/data/idx_dataset.h"
@@ -22,22 +24,24 @@
 namespace trainyard::data {
 namespace {
 
-constexpr char kGlyphs[] = "glyphs";
-constexpr char kImages[] = "images";
-// 750 MiB of pixels.
-constexpr int64_t kMaxGlyphs = 1'000'000;
 constexpr int64_t kNormalizationSamples = 10'000;
 constexpr int64_t kDecodedNormalizationSamples = 1'024;
 
-absl::StatusOr<std::unique_ptr<Dataset>> OpenGlyphs(Split split, const DatasetOptions& options) {
+absl::Status CheckGlyphs(const DatasetOptions& options) {
+  for (const auto& [split, size] :
+       {std::pair("train", options.train_size), std::pair("test", options.test_size)}) {
+    if (size >= 0 && size <= datasets::kGlyphSamplesMax) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("glyphs: a ", split, " split of ", size, " samples; expected 1 to ",
+                     datasets::kGlyphSamplesMax, ", or 0 for the default"));
+  }
+  return absl::OkStatus();
+}
+
+std::unique_ptr<Dataset> OpenGlyphs(Split split, const DatasetOptions& options) {
   const bool is_train = split == Split::kTrain;
   const int64_t size = is_train ? options.train_size : options.test_size;
-  if (size < 0 || size > kMaxGlyphs) {
-    return absl::InvalidArgumentError(absl::StrCat("glyphs: a ", is_train ? "train" : "test",
-                                                   " split of ", size, " samples; expected 1 to ",
-                                                   kMaxGlyphs, ", or 0 for the default"));
-  }
-  const int64_t standard = is_train ? kGlyphTrainSize : kGlyphTestSize;
+  const int64_t standard = is_train ? datasets::kGlyphs.train_size : datasets::kGlyphs.test_size;
   return MakeGlyphs(split, size == 0 ? standard : size);
 }
 
@@ -87,20 +91,30 @@ absl::Status Dataset::Verify(int64_t index) const {
   return Read(index, absl::MakeSpan(values), absl::MakeSpan(labels));
 }
 
+absl::Status CheckDatasetOptions(absl::string_view name, const DatasetOptions& options) {
+  const datasets::Facts* facts = datasets::Find(name);
+  if (facts == nullptr) return UnknownDataset(name);
+  if (facts->is_generated()) return CheckGlyphs(options);
+  if (facts->has_tokens()) return CheckTokenOptions(name, options);
+  if (name == datasets::kImages.name) return CheckImageOptions(options);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(absl::string_view name, Split split,
                                                      const DatasetOptions& options) {
-  if (name == kGlyphs) return OpenGlyphs(split, options);
-  if (name == kImages) return OpenImages(split, options);
-  const std::vector<std::string> names = DatasetNames();
-  if (std::find(names.begin(), names.end(), name) == names.end()) return UnknownDataset(name);
-  if (IsTokens(name)) return OpenTokens(name, split, options);
+  TY_RETURN_IF_ERROR(CheckDatasetOptions(name, options));
+  const datasets::Facts& facts = *datasets::Find(name);
+  if (facts.is_generated()) return OpenGlyphs(split, options);
+  if (facts.has_tokens()) return OpenTokens(name, split, options);
+  if (name == datasets::kImages.name) return OpenImages(split, options);
   if (IsCifar(name)) return OpenCifar(name, split, options.dataset_dir);
   return OpenIdxDataset(name, split, options.dataset_dir);
 }
 
 std::vector<std::string> DatasetNames() {
-  return {"cifar10", "cifar100", "fashion-mnist",   kGlyphs,
-          kImages,   "mnist",    "tinyshakespeare", "tokens"};
+  std::vector<std::string> names;
+  for (const datasets::Facts& facts : datasets::All()) names.emplace_back(facts.name);
+  return names;
 }
 
 absl::StatusOr<Normalization> MeasureNormalization(const Dataset& dataset, bool skip_corrupt) {

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/datasets.h"
 #include "worker/data/augment.h"
 
 namespace trainyard::data {
@@ -49,19 +50,19 @@ class Dataset {
   virtual ByteSamples bytes() const { return {}; }
   // Reads all that there is of a sample, though Read may need less of it. Errors as Read's.
   virtual absl::Status Verify(int64_t index) const;
-  // Whether Read computes for so long that several threads pay.
+  // True where Read computes for so long that several threads pay.
   virtual bool decodes() const { return false; }
   // Identifies the bytes: "xxh3-128:<hex>" over the files' decoded content, images then labels, or
   // "glyphs-v1:split=train,size=20000"; of images on disk, their names, sizes and labels.
   virtual const std::string& digest() const = 0;
 };
 
-// `glyphs` (generated; sizes 20,000 and 4,000 unless told otherwise); `fashion-mnist`, `mnist`: the
-// four idx files, plain or .gz; `cifar10`, `cifar100`: see cifar.h; `images`: see image_dataset.h;
-// `tokens`, `tinyshakespeare`: see token_dataset.h.
-// Files lie in `dataset_dir`/<name> or in `dataset_dir`. NOT_FOUND
-// (DATASET_NOT_FOUND) with the paths tried, or the names that exist; INVALID_ARGUMENT for a size
-// out of range; DATA_LOSS (CORRUPT_FILE) with file, position and value for bad bytes.
+// `glyphs` (generated, of the sizes in common/datasets.h unless told otherwise); `fashion-mnist`,
+// `mnist`: the four idx files, plain or .gz; `cifar10`, `cifar100`: see cifar.h; `images`: see
+// image_dataset.h; `tokens`, `tinyshakespeare`: see token_dataset.h. Files lie in
+// `dataset_dir`/<name> or in `dataset_dir`. NOT_FOUND (DATASET_NOT_FOUND) with the paths tried, or
+// the names that exist; INVALID_ARGUMENT for a size out of range; DATA_LOSS (CORRUPT_FILE) with
+// file, position and value for bad bytes.
 struct DatasetOptions {
   std::string dataset_dir;
   // glyphs only: numbers of samples; 0 for the default.
@@ -71,16 +72,18 @@ struct DatasetOptions {
   std::string path = {};
   // images only: the side of a sample, and the shorter side of the image from whose middle
   // evaluation takes it; 0 for 8/7 of the sample.
-  int64_t image_size = 224;
+  int64_t image_size = datasets::kDefaultImageSize;
   int64_t resize = 0;
   // Token data only, from the model: tokens of a sample, and the number of different ones, 0 for as
   // many as the file's numbers can tell apart.
   int64_t context = 0;
   int64_t vocabulary = 0;
 };
+// Checks what can be told without the files, as OpenDataset does first.
+absl::Status CheckDatasetOptions(absl::string_view name, const DatasetOptions& options);
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(absl::string_view name, Split split,
                                                      const DatasetOptions& options);
-// Whether a path that a job names lies below the folder of data sets.
+// True for a path that lies below the folder of data sets, and does not lead out of it.
 bool StaysBelow(absl::string_view path);
 // Names that OpenDataset knows.
 std::vector<std::string> DatasetNames();

@@ -112,7 +112,7 @@ Affine DrawAffine(RandomStream& random) {
           kMiddle + random.Between(-reach, reach)};
 }
 
-// How much of each pixel a stroke covers, 0 to 1.
+// The share of each pixel that a stroke covers, 0 to 1.
 using Coverage = std::array<double, kGlyphPixels>;
 
 int Pixel(double coordinate) {

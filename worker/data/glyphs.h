@@ -9,15 +9,14 @@
 #include <string>
 
 #include "absl/types/span.h"
+#include "common/datasets.h"
 #include "worker/data/dataset.h"
 
 namespace trainyard::data {
 
-inline constexpr int kGlyphSide = 28;
+inline constexpr int kGlyphSide = datasets::kGlyphs.side;
 inline constexpr int64_t kGlyphPixels = kGlyphSide * kGlyphSide;
-inline constexpr int64_t kGlyphClasses = 10;
-inline constexpr int64_t kGlyphTrainSize = 20'000;
-inline constexpr int64_t kGlyphTestSize = 4'000;
+inline constexpr int64_t kGlyphClasses = datasets::kGlyphs.classes;
 
 // The sample's class: the classes take turns, so every size that is a multiple of ten is balanced.
 constexpr int64_t GlyphLabel(int64_t index) {

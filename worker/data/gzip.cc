@@ -1,3 +1,4 @@
+// Decodes as it goes and stops at the limit, since a few bytes of gzip may stand for gigabytes.
 #include "worker/data/gzip.h"
 
 #include <zlib.h>

@@ -1,3 +1,4 @@
+// The header is checked against the length of the file before anything is taken from it.
 #include "worker/data/idx.h"
 
 #include <algorithm>
@@ -33,7 +34,7 @@ absl::StatusOr<std::string> ReadContent(const std::string& path) {
   return content;
 }
 
-// What is wrong with the header, or empty; fills the dimensions.
+// Fills in the dimensions. Returns what is wrong with the header; empty where nothing is.
 std::string ParseHeader(absl::string_view bytes, size_t count, std::vector<int64_t>& dimensions) {
   const size_t header = 4 + 4 * count;
   if (bytes.size() < header) {

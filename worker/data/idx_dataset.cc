@@ -1,3 +1,4 @@
+// Finds the two files of a split, and checks that they belong together.
 #include "worker/data/idx_dataset.h"
 
 #include <optional>
@@ -10,14 +11,12 @@
 #include "common/base/files.h"
 #include "common/base/hash.h"
 #include "common/base/status_macros.h"
+#include "common/datasets.h"
 #include "worker/data/idx.h"
 #include "worker/data/memory_dataset.h"
 
 namespace trainyard::data {
 namespace {
-
-constexpr int64_t kClasses = 10;
-constexpr int64_t kSide = 28;
 
 struct FilePair {
   std::string images;
@@ -61,12 +60,13 @@ std::string DigestOf(const IdxFile& images, const IdxFile& labels) {
   return hasher.Text();
 }
 
-absl::Status CheckShapes(const FilePair& paths, const IdxFile& images, const IdxFile& labels) {
-  if (images.dimensions[1] != kSide || images.dimensions[2] != kSide) {
+absl::Status CheckShapes(const datasets::Facts& facts, const FilePair& paths, const IdxFile& images,
+                         const IdxFile& labels) {
+  if (images.dimensions[1] != facts.side || images.dimensions[2] != facts.side) {
     return error::CorruptFile(
         paths.images,
         absl::StrCat("byte 8: images of ", images.dimensions[1], " x ", images.dimensions[2],
-                     " pixels; expected ", kSide, " x ", kSide));
+                     " pixels; expected ", facts.side, " x ", facts.side));
   }
   if (images.dimensions[0] != labels.dimensions[0]) {
     return error::CorruptFile(
@@ -75,9 +75,9 @@ absl::Status CheckShapes(const FilePair& paths, const IdxFile& images, const Idx
   }
   for (size_t at = labels.data_offset; at < labels.bytes.size(); ++at) {
     const auto label = static_cast<uint8_t>(labels.bytes[at]);
-    if (label >= kClasses) {
+    if (label >= facts.classes) {
       return error::CorruptFile(paths.labels, absl::StrCat("byte ", at, ": label ", label,
-                                                           "; expected 0 to ", kClasses - 1));
+                                                           "; expected 0 to ", facts.classes - 1));
     }
   }
   return absl::OkStatus();
@@ -87,13 +87,14 @@ absl::Status CheckShapes(const FilePair& paths, const IdxFile& images, const Idx
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenIdxDataset(absl::string_view name, Split split,
                                                         const std::string& dataset_dir) {
+  const datasets::Facts& facts = *datasets::Find(name);
   TY_ASSIGN_OR_RETURN(const FilePair paths, FindFiles(name, split, dataset_dir));
   TY_ASSIGN_OR_RETURN(const IdxFile images, ReadIdx(paths.images, 3));
   TY_ASSIGN_OR_RETURN(const IdxFile labels, ReadIdx(paths.labels, 1));
-  TY_RETURN_IF_ERROR(CheckShapes(paths, images, labels));
+  TY_RETURN_IF_ERROR(CheckShapes(facts, paths, images, labels));
   MemoryDataset::Content content;
-  content.sample_shape = {1, kSide, kSide};
-  content.classes = kClasses;
+  content.sample_shape = facts.shape();
+  content.classes = facts.classes;
   content.digest = DigestOf(images, labels);
   const auto elements = [](const IdxFile& file) {
     return std::vector<uint8_t>(file.bytes.begin() + static_cast<ptrdiff_t>(file.data_offset),

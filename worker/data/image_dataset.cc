@@ -1,3 +1,5 @@
+// Images are read and decoded when they are asked for, by as many threads as prefetch; only the
+// index lies in memory.
 #include "worker/data/image_dataset.h"
 
 #include <algorithm>
@@ -35,25 +37,6 @@ absl::StatusOr<std::string> ReadBytes(const ImageIndex& index, const ImageEntry&
   return entry.shard < 0 ? ReadFileRange(index.PathOf(entry), 0, kMaxImageBytes)
                          : ReadFileRange(index.shards[static_cast<size_t>(entry.shard)],
                                          entry.offset, entry.size);
-}
-
-absl::Status CheckOptions(const DatasetOptions& options) {
-  std::vector<FieldViolation> violations;
-  if (!StaysBelow(options.path)) {
-    violations.push_back({"spec.data.path", absl::StrCat("is '", options.path,
-                                                         "'; expected a folder below that of the "
-                                                         "data sets, such as 'flowers'")});
-  }
-  if (options.image_size < 1 || options.image_size > kMaxSide) {
-    violations.push_back({"spec.data.image_size",
-                          absl::StrCat("is ", options.image_size, "; expected 1 to ", kMaxSide)});
-  }
-  if (options.resize != 0 && options.resize < options.image_size) {
-    violations.push_back(
-        {"spec.data.resize", absl::StrCat("is ", options.resize, "; expected image_size, ",
-                                          options.image_size, ", or more")});
-  }
-  return violations.empty() ? absl::OkStatus() : InvalidFields(std::move(violations));
 }
 
 absl::StatusOr<std::string> FindSplit(const DatasetOptions& options, Split split) {
@@ -128,15 +111,33 @@ absl::Status ImageDataset::Verify(int64_t index) const {
   return status.ok() ? status : error::CorruptFile(index_.PathOf(entry), status.message());
 }
 
+absl::Status CheckImageOptions(const DatasetOptions& options) {
+  std::vector<FieldViolation> violations;
+  if (!StaysBelow(options.path)) {
+    violations.push_back({"spec.data.path", absl::StrCat("is '", options.path,
+                                                         "'; expected a folder below that of the "
+                                                         "data sets, such as 'flowers'")});
+  }
+  if (options.image_size < 1 || options.image_size > kMaxSide) {
+    violations.push_back({"spec.data.image_size",
+                          absl::StrCat("is ", options.image_size, "; expected 1 to ", kMaxSide)});
+  }
+  if (options.resize != 0 && options.resize < options.image_size) {
+    violations.push_back(
+        {"spec.data.resize", absl::StrCat("is ", options.resize, "; expected image_size, ",
+                                          options.image_size, ", or more")});
+  }
+  return violations.empty() ? absl::OkStatus() : InvalidFields(std::move(violations));
+}
+
 absl::StatusOr<std::unique_ptr<Dataset>> OpenImages(Split split, const DatasetOptions& options) {
-  TY_RETURN_IF_ERROR(CheckOptions(options));
   TY_ASSIGN_OR_RETURN(const std::string train, FindSplit(options, Split::kTrain));
   TY_ASSIGN_OR_RETURN(ImageIndex index, OpenIndex(train, {}));
   if (split == Split::kTest) {
     TY_ASSIGN_OR_RETURN(const std::string test, FindSplit(options, split));
     TY_ASSIGN_OR_RETURN(index, OpenIndex(test, index.classes));
   }
-  // As is usual with ImageNet: 256 for 224.
+  // The usual proportion with ImageNet: 256 for 224.
   const int64_t resize = options.resize > 0 ? options.resize : (options.image_size * 8 + 3) / 7;
   return std::make_unique<ImageDataset>(std::move(index), options.image_size, resize);
 }

@@ -36,9 +36,12 @@ class ImageDataset : public Dataset {
   const std::string digest_;
 };
 
+// Checks what can be told without the files. INVALID_ARGUMENT (INVALID_SPEC) for a path that leaves
+// `dataset_dir`, and a size out of range.
+absl::Status CheckImageOptions(const DatasetOptions& options);
+
 // The images of `dataset_dir`/`path`/train, or of test or val there; see image_index.h. The classes
-// are those of the training split. Errors as OpenDataset's; INVALID_ARGUMENT for a path that leaves
-// `dataset_dir` or a size out of range.
+// are those of the training split. The options have been checked. Errors as OpenDataset's.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenImages(Split split, const DatasetOptions& options);
 
 }  // namespace trainyard::data

@@ -1,3 +1,4 @@
+// The order of the samples follows from the names alone, so that it is the same on every host.
 #include "worker/data/image_index.h"
 
 #include <algorithm>

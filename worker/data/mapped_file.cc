@@ -1,3 +1,5 @@
+// The system reads pages when they are touched, and may drop them again: files larger than the
+// memory can be trained on.
 #include "worker/data/mapped_file.h"
 
 #include <fcntl.h>

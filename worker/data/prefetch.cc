@@ -1,3 +1,5 @@
+// Threads claim rows one by one, so that one slow image delays its batch by itself and not by a
+// whole share of rows.
 #include "worker/data/prefetch.h"
 
 #include <algorithm>
@@ -23,7 +25,7 @@ struct Slot {
   size_t claimed_rows = 0;
   size_t done_rows = 0;
   std::vector<size_t> left_out;
-  // Of the first row that cannot be read.
+  // The error of the first row that cannot be read.
   absl::Status status;
   size_t status_row = 0;
 };
@@ -116,7 +118,8 @@ class Prefetcher::Impl {
   }
 
  private:
-  // What each thread does: rows first, then a slot for the next batch, then the plan of one more.
+  // Each thread works on rows first, then on a slot for the next batch, then on the plan of one
+  // more.
   void Work() {
     std::unique_lock lock(mutex_);
     while (true) {

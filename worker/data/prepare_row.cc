@@ -1,3 +1,4 @@
+// Reads, frames, colours, normalises and cuts out, in this order.
 #include "worker/data/prepare_row.h"
 
 #include <algorithm>

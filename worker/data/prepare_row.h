@@ -10,7 +10,7 @@
 
 namespace trainyard::data {
 
-// What came of one row.
+// The outcome of preparing one row.
 struct RowResult {
   absl::Status status;
   int64_t skipped = 0;       // corrupt samples that were passed over

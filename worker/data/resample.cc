@@ -1,3 +1,5 @@
+// The weights of the source pixels are worked out in f64, once for each row and column of the
+// sample, and applied in f32.
 #include "worker/data/resample.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// A Feistel network permutes the positions, so that any of them can be looked up without a table.
 #include "worker/data/sampler.h"
 
 #include "common/base/check.h"

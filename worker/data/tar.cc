@@ -1,3 +1,4 @@
+// Reads headers alone, and remembers where the members' bytes lie, which are read when a sample is.
 #include "worker/data/tar.h"
 
 #include <algorithm>

@@ -28,7 +28,7 @@ using ReadRange = std::function<absl::StatusOr<std::string>(int64_t offset, int6
 // devices are passed over. Reads headers only. DATA_LOSS with the byte's position, the value and
 // what was expected, also for an archive without its end mark: it was cut off.
 absl::StatusOr<std::vector<TarMember>> ListTar(int64_t archive_bytes, const ReadRange& read);
-// The same of an archive in memory.
+// Lists an archive that lies in memory.
 absl::StatusOr<std::vector<TarMember>> ListTar(absl::string_view archive);
 
 }  // namespace trainyard::data

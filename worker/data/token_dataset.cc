@@ -1,3 +1,5 @@
+// Opens and checks files of tokens. Whether each token is in the vocabulary is checked when it is
+// read, since reading all of a large file first would take minutes.
 #include "worker/data/token_dataset.h"
 
 #include <algorithm>
@@ -11,13 +13,12 @@
 #include "common/base/files.h"
 #include "common/base/hash.h"
 #include "common/base/status_macros.h"
+#include "common/datasets.h"
 
 namespace trainyard::data {
 namespace {
 
-constexpr absl::string_view kTokens = "tokens";
-constexpr absl::string_view kTinyShakespeare = "tinyshakespeare";
-// As many as 16 bits tell apart.
+// The number of tokens that 16 bits tell apart.
 constexpr int64_t kMaxVocabulary = 65'536;
 
 // llm.c's header, 256 numbers of 32 bits.
@@ -68,7 +69,7 @@ absl::string_view BytesOf(const MappedFile& file, const TokenRange& range) {
                              static_cast<size_t>(range.count * range.token_bytes()));
 }
 
-// What follows llm.c's header; nothing else in a file that does not begin with it.
+// Finds the tokens behind llm.c's header; a file that does not begin with it holds nothing else.
 absl::StatusOr<TokenRange> FindTokens(const std::string& path, absl::string_view bytes) {
   TokenRange range{.path = path, .form = TokenRange::Form::kUint16};
   const auto size = static_cast<int64_t>(bytes.size());
@@ -106,9 +107,9 @@ absl::StatusOr<TokenRange> FindTokens(const std::string& path, absl::string_view
   return range;
 }
 
-// Of the whole text. The split is that of nanoGPT.
+// Where a split lies in the whole text.
 TokenRange CutText(const std::string& path, Split split, int64_t size) {
-  const int64_t train = size * 9 / 10;
+  const int64_t train = datasets::TrainCharacters(size);
   return split == Split::kTrain
              ? TokenRange{path, TokenRange::Form::kCharacters, 0, train}
              : TokenRange{path, TokenRange::Form::kCharacters, train, size - train};
@@ -120,12 +121,7 @@ absl::StatusOr<std::string> FindFile(absl::string_view name, Split split,
     return error::DatasetNotFound(name, "it nowhere, since no folder of data sets is set");
   }
   std::vector<std::string> candidates;
-  if (name == kTokens) {
-    if (!StaysBelow(options.path)) {
-      return InvalidFields({{"spec.data.path", absl::StrCat("is '", options.path,
-                                                            "'; expected a folder below that of ",
-                                                            "the data sets, such as 'webtext'")}});
-    }
+  if (name == datasets::kTokens.name) {
     const char* file = split == Split::kTrain ? "train.bin" : "val.bin";
     candidates = {JoinPath(JoinPath(options.dataset_dir, options.path), file)};
   } else {
@@ -180,22 +176,27 @@ absl::Status TokenDataset::Read(int64_t index, absl::Span<float> values,
   return absl::OkStatus();
 }
 
-bool IsTokens(absl::string_view name) {
-  return name == kTokens || name == kTinyShakespeare;
-}
-
-absl::StatusOr<std::unique_ptr<Dataset>> OpenTokens(absl::string_view name, Split split,
-                                                    const DatasetOptions& options) {
+absl::Status CheckTokenOptions(absl::string_view name, const DatasetOptions& options) {
   if (options.context < 1) {
     return InvalidFields({{"spec.model", absl::StrCat("reads no tokens, which is what data set '",
                                                       name, "' has; use gpt2")}});
   }
+  if (name == datasets::kTokens.name && !StaysBelow(options.path)) {
+    return InvalidFields({{"spec.data.path", absl::StrCat("is '", options.path,
+                                                          "'; expected a folder below that of the "
+                                                          "data sets, such as 'webtext'")}});
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Dataset>> OpenTokens(absl::string_view name, Split split,
+                                                    const DatasetOptions& options) {
   TY_ASSIGN_OR_RETURN(const std::string path, FindFile(name, split, options));
   TY_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
   if (split == Split::kTrain) file.ExpectRandomReads();
   TokenRange range;
-  int64_t vocabulary = static_cast<int64_t>(kTinyShakespeareCharacters.size());
-  if (name == kTokens) {
+  int64_t vocabulary = datasets::kTinyShakespeare.classes;
+  if (name == datasets::kTokens.name) {
     TY_ASSIGN_OR_RETURN(range, FindTokens(path, file.bytes()));
     vocabulary = options.vocabulary > 0 ? options.vocabulary : kMaxVocabulary;
   } else {

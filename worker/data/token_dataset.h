@@ -16,8 +16,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/datasets.h"
 #include "worker/data/dataset.h"
 #include "worker/data/mapped_file.h"
 
@@ -25,8 +27,9 @@ namespace trainyard::data {
 
 inline constexpr absl::string_view kTinyShakespeareCharacters =
     "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+static_assert(kTinyShakespeareCharacters.size() == datasets::kTinyShakespeare.classes);
 
-// Where the tokens of a split lie in their file.
+// The place of a split's tokens in their file.
 struct TokenRange {
   enum class Form { kUint16, kCharacters };
   std::string path;
@@ -64,11 +67,13 @@ class TokenDataset : public Dataset {
   const std::string digest_;
 };
 
-// Whether OpenTokens knows the name.
-bool IsTokens(absl::string_view name);
-// Errors as OpenDataset's; INVALID_ARGUMENT for a path that leaves the folder of data sets, no
-// context, and fewer tokens than one window needs; DATA_LOSS (CORRUPT_FILE) for a header that is
-// none of these, and a file that is shorter or longer than its header says.
+// Checks what can be told without the file. INVALID_ARGUMENT for a path that leaves the folder of
+// data sets, and where the network reads no tokens.
+absl::Status CheckTokenOptions(absl::string_view name, const DatasetOptions& options);
+
+// Opens one of the data sets above, whose options have been checked. Errors as OpenDataset's;
+// INVALID_ARGUMENT for fewer tokens than one window needs; DATA_LOSS (CORRUPT_FILE) for a header
+// that is none of these, and a file that is shorter or longer than its header says.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTokens(absl::string_view name, Split split,
                                                     const DatasetOptions& options);
 

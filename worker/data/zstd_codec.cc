@@ -1,3 +1,4 @@
+// Decodes as it goes and stops at the limit, since a few bytes may stand for gigabytes.
 #include "worker/data/zstd_codec.h"
 
 #include <zstd.h>

@@ -1,3 +1,4 @@
+// Encodes and decodes assignment.json. The spec in it is carried as text and not looked at.
 #include "worker/run_dir/assignment.h"
 
 #include <set>

@@ -35,8 +35,9 @@ struct Assignment {
   std::string interface = "lo";  // a name, an address, or a network; see FindInterface
   std::string dataset_dir = {};
   std::string resume_from = {};  // a checkpoint folder; empty to start anew
-  // The job's spec as a JSON object: JobSpec in proto JSON with proto field names. The trainer
-  // reads it with ParseTrainingSpec.
+  // The job's spec as a JSON object: JobSpec in proto JSON with proto field names. This folder,
+  // which the supervisor links, knows no protobuf; the trainer reads the spec
+  // (worker/trainer/spec.h).
   std::string spec_json = "{}";
   std::string worker = {};  // this host's name in the pool; empty where it has none
 

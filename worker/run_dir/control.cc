@@ -1,3 +1,4 @@
+// Requests are files that appear whole: they are written beside their place and renamed into it.
 #include "worker/run_dir/control.h"
 
 #include <limits>

@@ -37,7 +37,7 @@ absl::Status RequestCheckpoint(const RunDir& dir, int64_t number);
 
 // The worker's own reason: a device has failed under its rank, and the attempt with it.
 inline constexpr char kStopDeviceLost[] = "device_lost";
-// As which the attempt has then failed, of the class `hardware`.
+// The reason with which the attempt has then failed, of the class `hardware`.
 inline constexpr char kReasonDeviceLost[] = "DEVICE_LOST";
 
 // A request to stop the ranks: SIGTERM, `grace`, SIGKILL.

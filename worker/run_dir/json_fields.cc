@@ -1,3 +1,4 @@
+// The JSON library's exceptions and types end here; callers see violations with paths.
 #include "worker/run_dir/json_fields.h"
 
 #include <cmath>
@@ -190,19 +191,6 @@ void FieldReader::String(absl::string_view key, std::string& value) {
   value = field->get<std::string>();
 }
 
-bool FieldReader::Duration(absl::string_view key, absl::Duration& value) {
-  const Json* field = Find(key);
-  if (field == nullptr) return false;
-  absl::Duration parsed;
-  if (!field->is_string() || !absl::ParseDuration(field->get<std::string>(), &parsed) ||
-      parsed < absl::ZeroDuration()) {
-    WrongType(PathOf(key), *field, "a duration such as \"600s\"");
-    return false;
-  }
-  value = parsed;
-  return true;
-}
-
 void FieldReader::Integers(absl::string_view key, std::vector<int64_t>& values, int64_t min,
                            int64_t max) {
   const Json* field = Find(key);
@@ -211,31 +199,6 @@ void FieldReader::Integers(absl::string_view key, std::vector<int64_t>& values, 
   values.assign(field->size(), 0);
   for (size_t i = 0; i < field->size(); ++i) {
     ToInteger((*field)[i], absl::StrCat(PathOf(key), "[", i, "]"), min, max, values[i]);
-  }
-}
-
-void FieldReader::Doubles(absl::string_view key, std::vector<double>& values) {
-  const Json* field = Find(key);
-  if (field == nullptr) return;
-  if (!field->is_array()) return WrongType(PathOf(key), *field, "a list of numbers");
-  values.assign(field->size(), 0);
-  for (size_t i = 0; i < field->size(); ++i) {
-    ToDouble((*field)[i], absl::StrCat(PathOf(key), "[", i, "]"), values[i]);
-  }
-}
-
-void FieldReader::Strings(absl::string_view key, std::vector<std::string>& values) {
-  const Json* field = Find(key);
-  if (field == nullptr) return;
-  if (!field->is_array()) return WrongType(PathOf(key), *field, "a list of strings");
-  values.clear();
-  for (size_t i = 0; i < field->size(); ++i) {
-    const Json& element = (*field)[i];
-    if (element.is_string()) {
-      values.push_back(element.get<std::string>());
-    } else {
-      WrongType(absl::StrCat(PathOf(key), "[", i, "]"), element, "a string");
-    }
   }
 }
 

@@ -9,7 +9,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/time.h"
 #include "common/base/errors.h"
 #include "nlohmann/json.hpp"
 
@@ -47,15 +46,11 @@ class FieldReader {
                int64_t max = std::numeric_limits<int64_t>::max());
   void Integer(absl::string_view key, int& value, int min = std::numeric_limits<int>::min(),
                int max = std::numeric_limits<int>::max());
-  // True where the field is there and good; so for Duration.
+  // True where the field is there and good.
   bool Double(absl::string_view key, double& value);
   void Bool(absl::string_view key, bool& value);
   void String(absl::string_view key, std::string& value);
-  // "600s", "1.5s".
-  bool Duration(absl::string_view key, absl::Duration& value);
   void Integers(absl::string_view key, std::vector<int64_t>& values, int64_t min, int64_t max);
-  void Doubles(absl::string_view key, std::vector<double>& values);
-  void Strings(absl::string_view key, std::vector<std::string>& values);
 
   // A reader of the object under `key`; of an empty object where it is absent or no object.
   FieldReader Object(absl::string_view key);
@@ -69,9 +64,6 @@ class FieldReader {
   // Adds a violation `description` at `key`.
   void Violate(absl::string_view key, absl::string_view description);
   std::string PathOf(absl::string_view key) const;
-  const std::string& path() const { return path_; }
-  // Where violations go, of this object and of others.
-  std::vector<FieldViolation>& violations() { return violations_; }
 
  private:
   const Json* Find(absl::string_view key) const;

@@ -1,3 +1,5 @@
+// Encodes and decodes one line of metrics. Numbers that JSON cannot say, as of a loss that
+// diverged, are written as text.
 #include "worker/run_dir/metrics.h"
 
 #include <charconv>

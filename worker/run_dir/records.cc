@@ -1,3 +1,5 @@
+// Encodes and decodes the records. A field that is unknown is passed over, so that programs of
+// different versions read each other's files.
 #include "worker/run_dir/records.h"
 
 #include <utility>

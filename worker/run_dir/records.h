@@ -26,7 +26,7 @@ inline constexpr int kExitStopped = 15;
 inline constexpr int kExitTransient = 75;
 inline constexpr int kExitHardware = 76;
 int ExitCode(Outcome outcome);
-// What is not one of the codes above, and any signal (> 0), is transient.
+// An exit code that is not listed above, and any signal (> 0), is transient.
 Outcome OutcomeOfExit(int exit_code, int signal);
 
 // Which replicas a rank computes.
@@ -74,7 +74,7 @@ struct RankResult {
   std::string message = {};  // the first error
   int64_t step = 0;
   std::map<std::string, double> metrics = {};
-  // Where a collective failed: the rank that did not take part in it (-1: none is known), and
+  // For a collective that failed: the rank that did not take part in it (-1: none is known), and
   // which one it was. All ranks count alike, so the number finds the same call on each.
   int stuck_rank = -1;
   std::string operation = {};  // "all_reduce"

@@ -1,3 +1,4 @@
+// A key is linked into place, which makes it appear whole and refuses to replace another value.
 #include "worker/run_dir/rendezvous.h"
 
 #include <unistd.h>

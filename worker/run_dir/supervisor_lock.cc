@@ -1,3 +1,5 @@
+// The lock belongs to the open file and ends with the process, however that ends, so no lock is
+// ever stale.
 #include "worker/run_dir/supervisor_lock.h"
 
 #include <fcntl.h>

@@ -20,8 +20,8 @@ class SupervisorLock {
   UniqueFd fd_;
 };
 
-// Whether somebody holds the lock. Takes nothing, so it never gets in the way of a supervisor that
-// starts.
+// True where somebody holds the lock. It takes nothing, so it never gets in the way of a supervisor
+// that starts.
 absl::StatusOr<bool> IsSupervised(const RunDir& dir);
 
 }  // namespace trainyard::run_dir

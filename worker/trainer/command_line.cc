@@ -1,3 +1,5 @@
+// Reads the flags and chooses among the program's four tasks: to train, to plan, to list data sets,
+// and to verify a checkpoint.
 #include "worker/trainer/command_line.h"
 
 #include <csignal>
@@ -15,10 +17,10 @@
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "worker/parallel/host/host_groups.h"
-#include "worker/trainer/data_report.h"
-#include "worker/trainer/plan_report.h"
+#include "worker/trainer/report/data_report.h"
+#include "worker/trainer/report/plan_report.h"
+#include "worker/trainer/report/verify_report.h"
 #include "worker/trainer/trainer.h"
-#include "worker/trainer/verify_report.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -130,7 +132,7 @@ int Fail(const Program& program, const absl::Status& status) {
 absl::StatusOr<std::string> MakePlan(const Program& program, const Flags& flags) {
   TY_ASSIGN_OR_RETURN(const std::string spec, ReadSpec(flags.plan));
   PlanOptions options = flags.plan_options;
-  // What a few rows on the host show says nothing of a GPU.
+  // A few rows that are computed on the host say nothing of a GPU.
   options.measures_machine = program.device == nullptr;
   if (program.device != nullptr && options.backend == program.backend &&
       options.memory_bytes == 0) {
@@ -154,7 +156,7 @@ int PrintData(const Program& program, const Flags& flags) {
   return run_dir::kExitSucceeded;
 }
 
-// What a verification that found a difference ends with.
+// The exit code of a verification that found a difference.
 constexpr int kExitDiffers = 1;
 
 int PrintVerification(const Program& program, const Flags& flags) {

@@ -15,7 +15,7 @@
 #include "worker/parallel/communicator.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/paths.h"
-#include "worker/trainer/training.h"
+#include "worker/trainer/run/gang.h"
 
 namespace trainyard::trainer {
 
@@ -24,7 +24,7 @@ struct DeviceFlags {
   std::string description;  // a file that describes a device in the place of one; empty: none
 };
 
-// What the ranks of a gang know when they connect their devices. All is borrowed.
+// The knowledge with which the ranks of a gang connect their devices. All of it is borrowed.
 struct DeviceGang {
   run_dir::RunDir run_dir;
   const run_dir::Assignment& assignment;
@@ -35,7 +35,7 @@ struct DeviceGang {
   const std::atomic<bool>* cancelled = nullptr;
 };
 
-// What the trainer of a backend with devices of its own adds to that of the CPU.
+// The part that the trainer of a backend with devices of its own adds to that of the CPU.
 class DeviceSupport {
  public:
   virtual ~DeviceSupport() = default;
@@ -45,7 +45,7 @@ class DeviceSupport {
   // Makes the rank's device the one that the process uses, and fills in its memory where that is
   // not known. Before the first use of any. UNAVAILABLE where it is not here.
   virtual absl::Status Choose(run_dir::RankAssignment& rank) = 0;
-  // Of the device that plans are made for. UNAVAILABLE where there is none.
+  // The memory of the device that plans are made for. UNAVAILABLE where there is none.
   virtual absl::StatusOr<int64_t> MemoryBytes() = 0;
   // Over the memory of the devices. Outlived by gang.host.
   virtual absl::StatusOr<std::unique_ptr<parallel::Communicator>> Connect(
@@ -57,7 +57,7 @@ class DeviceSupport {
 
 struct Program {
   std::string name = "trainyard-trainer";
-  // What plans are for unless --backend says otherwise.
+  // The backend of plans, unless --backend says otherwise.
   std::string backend = "cpu";
   DeviceSupport* device = nullptr;
 };

@@ -1,4 +1,5 @@
-// From the spec to the engine: the model's graph, the optimizer, the schedule.
+// From the spec to the engine: the model's graph, the optimizer, the schedule. Specs are as
+// ParseSpec gives them, with their defaults.
 #pragma once
 
 #include <cstdint>
@@ -7,25 +8,25 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "trainyard/v1/spec.pb.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/optim/schedule.h"
-#include "worker/run_dir/training_spec.h"
 
 namespace trainyard::trainer {
 
-absl::StatusOr<engine::Graph> BuildModel(const run_dir::ModelSpec& spec);
+absl::StatusOr<engine::Graph> BuildModel(const v1::ModelSpec& spec);
 
-// Whether a row's result depends on the other rows of its batch (batch norm): then each replica
+// True where a row's result depends on the other rows of its batch (batch norm): then each replica
 // must be computed by itself, while otherwise all replicas of a rank may be one batch.
 bool CouplesRows(const engine::Graph& model);
 
-engine::OptimizerSpec MakeOptimizer(const run_dir::OptimizerSpec& spec);
+engine::OptimizerSpec MakeOptimizer(const v1::OptimizerSpec& spec);
 // Epochs become steps, rounded to the nearest; rates follow the linear scaling rule.
-engine::Schedule MakeSchedule(const run_dir::TrainingSpec& spec, int64_t steps_per_epoch,
+engine::Schedule MakeSchedule(const v1::JobSpec& spec, int64_t steps_per_epoch,
                               int64_t total_steps);
 
 // The spec's replicas, or one a rank where it leaves them open.
-int ReplicaCount(const run_dir::TrainSpec& spec, int world_size);
+int ReplicaCount(const v1::TrainSpec& spec, int world_size);
 
 // The backend whose devices have memory of their own.
 inline constexpr absl::string_view kCudaBackend = "cuda";
@@ -41,11 +42,12 @@ struct CompileTarget {
   // where the rank hosts fewer, one where the spec needs each by itself (memory.h says how many
   // fit).
   int replicas_at_once = 1;
-  // How a model with synchronised batch norm sums over the ranks; a plan does without.
+  // The sum over the ranks that synchronised batch norm needs; a plan does without it.
   engine::SumOverRanks sum_statistics = nullptr;
 };
 
-// What the engine compiles for a rank: for the rows that it computes at once.
+// The graph and the options that the engine compiles for a rank, for the rows that it computes at
+// once.
 struct PreparedModel {
   engine::Graph graph;
   engine::OptimizerSpec optimizer;
@@ -57,11 +59,10 @@ struct PreparedModel {
   int64_t hosted_rows = 1;      // of a full global batch, over all replicas of the rank
 };
 // INVALID_SPEC for a microbatch that would part rows which batch norm couples.
-absl::StatusOr<PreparedModel> PrepareModel(const run_dir::TrainingSpec& spec,
-                                           const CompileTarget& target);
+absl::StatusOr<PreparedModel> PrepareModel(const v1::JobSpec& spec, const CompileTarget& target);
 
-// Where the entries of the reduction end: of the model, or of a stage, alone, and so the same on
-// all ranks.
+// The offsets at which the entries of the reduction end. They follow from the model, or from its
+// stage, alone, and so are the same on all ranks.
 std::vector<int64_t> ReadyEnds(const engine::Graph& model);
 
 // The step of `rank`: compiled for the rows that it computes at once of a full global batch.
@@ -75,7 +76,6 @@ struct CompiledModel {
   bool syncs_statistics = false;    // with CompileTarget::sum_statistics
   std::vector<int64_t> ready_ends;  // of the reduction's ranges, in the order of backward
 };
-absl::StatusOr<CompiledModel> CompileModel(const run_dir::TrainingSpec& spec,
-                                           const CompileTarget& target);
+absl::StatusOr<CompiledModel> CompileModel(const v1::JobSpec& spec, const CompileTarget& target);
 
 }  // namespace trainyard::trainer

@@ -15,8 +15,9 @@
 #include "worker/parallel/collective.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/trainer/model_setup.h"
-#include "worker/trainer/reporter.h"
-#include "worker/trainer/train_loop.h"
+#include "worker/trainer/run/prepare.h"
+#include "worker/trainer/run/reporter.h"
+#include "worker/trainer/run/train_loop.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -43,16 +44,17 @@ absl::Status ChooseDevice(const RankOptions& options, run_dir::Assignment& assig
   return absl::OkStatus();
 }
 
-run_dir::Progress FirstProgress(const Training& training) {
-  return {.step = training.first_step,
-          .total_steps = training.plan.total_steps(),
-          .epoch = training.plan.EpochOf(training.first_step),
-          .epochs = training.plan.epochs(),
-          .steps_per_epoch = training.plan.steps_per_epoch(),
-          .planned_bytes = training.planned_bytes,
-          .last_checkpoint_step = training.first_step,
-          .data_digest = training.identity.data_digest,
-          .model_digest = training.identity.model_digest};
+run_dir::Progress FirstProgress(const PreparedRun& run) {
+  const StepPlan& plan = run.share.plan;
+  return {.step = run.first_step,
+          .total_steps = plan.total_steps(),
+          .epoch = plan.EpochOf(run.first_step),
+          .epochs = plan.epochs(),
+          .steps_per_epoch = plan.steps_per_epoch(),
+          .planned_bytes = run.planned_bytes,
+          .last_checkpoint_step = run.first_step,
+          .data_digest = run.identity.data_digest,
+          .model_digest = run.identity.model_digest};
 }
 
 // Fills `result` as far as it gets.
@@ -75,12 +77,12 @@ absl::Status Train(const run_dir::RunDir& dir, const RankOptions& options, const
                        {"threads", absl::StrCat(rank->threads)}});
   TY_ASSIGN_OR_RETURN(Reporter reporter, Reporter::Open(dir, options.rank, {}, clock));
   TY_RETURN_IF_ERROR(ChooseDevice(options, assignment));
-  TY_ASSIGN_OR_RETURN(Training training, PrepareTraining(dir, assignment, options.rank,
-                                                         options.connect, options.shares_memory));
-  reporter.progress() = FirstProgress(training);
+  TY_ASSIGN_OR_RETURN(PreparedRun run, PrepareRun(dir, assignment, options.rank, options.connect,
+                                                  options.shares_memory));
+  reporter.progress() = FirstProgress(run);
   TY_RETURN_IF_ERROR(reporter.EnterState(run_dir::Progress::State::kStarting));
 
-  TrainLoop loop(training, reporter, signals, clock);
+  TrainLoop loop(std::move(run), reporter, signals, clock);
   const absl::StatusOr<TrainLoop::End> end = loop.Run();
   result.step = loop.step();
   result.metrics = loop.metrics();

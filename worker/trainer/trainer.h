@@ -7,8 +7,8 @@
 #include "common/base/env.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/records.h"
-#include "worker/trainer/control.h"
-#include "worker/trainer/training.h"
+#include "worker/trainer/run/control.h"
+#include "worker/trainer/run/gang.h"
 
 namespace trainyard::trainer {
 
@@ -16,7 +16,7 @@ struct RankOptions {
   std::string run_dir;
   int rank = 0;
   Connect connect;
-  bool shares_memory = true;  // see PrepareTraining
+  bool shares_memory = true;  // see PrepareRun
   // For a backend with devices of its own, before it is made: makes the rank's device the one that
   // the process uses, and tells its memory where the assignment does not. May be empty.
   std::function<absl::Status(run_dir::RankAssignment& rank)> choose_device = {};

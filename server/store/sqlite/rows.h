@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/core/types.h"
+#include "server/core/lifecycle/snapshot.h"
 #include "server/store/sqlite/database.h"
 
 namespace trainyard::store {

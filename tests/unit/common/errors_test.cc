@@ -53,6 +53,15 @@ TEST(Errors, ViolationsMayBeEmptyText) {
               ElementsAre(FieldViolation{"", "the whole"}, FieldViolation{"field", ""}));
 }
 
+// A violation quotes what the user wrote, which may hold anything.
+TEST(Errors, ViolationsMayHoldAnyBytes) {
+  const std::vector<FieldViolation> violations = {
+      {"a", std::string("\x1e\x1f\0 7:b", 8)}, {"12:", ":"}, {"", ""}};
+  absl::Status status = absl::InvalidArgumentError("x");
+  SetFieldViolations(status, violations);
+  EXPECT_EQ(GetFieldViolations(status), violations);
+}
+
 TEST(Errors, EachNamesTheValueAndWhatToDo) {
   const std::vector<std::pair<absl::Status, std::string>> cases = {
       {error::JobNotFound("jobs/7"), "jobs/7"},

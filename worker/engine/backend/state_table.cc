@@ -1,10 +1,10 @@
+// The tables of state tensors, and the checks that every backend makes of its arguments.
 #include "worker/engine/backend/state_table.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/check.h"
 #include "common/base/status_macros.h"
 
 namespace trainyard::engine {
@@ -21,86 +21,6 @@ absl::string_view PrecisionName(Precision precision) {
       return "f16";
   }
   return "";
-}
-
-absl::Status Executable::ReadReduction(absl::Span<float> sums) {
-  TY_CHECK(memory_kind() == MemoryKind::kHost && sums.size() == reduction().size());
-  std::copy(reduction().begin(), reduction().end(), sums.begin());
-  return absl::OkStatus();
-}
-
-absl::Status Executable::WriteReduction(absl::Span<const float> sums) {
-  TY_CHECK(memory_kind() == MemoryKind::kHost && sums.size() == reduction().size());
-  std::copy(sums.begin(), sums.end(), reduction().begin());
-  return absl::OkStatus();
-}
-
-absl::Status Executable::TakePartInStatistics() {
-  return absl::FailedPreconditionError("statistics of this rank; compile with sum_statistics");
-}
-
-absl::Span<float> Executable::sums(int) {
-  return {};
-}
-
-absl::Status Executable::StoreSums(int) {
-  return absl::UnimplementedError("this backend keeps no partial sums");
-}
-
-absl::Status Executable::AddSums(int, int64_t, int64_t) {
-  return absl::UnimplementedError("this backend keeps no partial sums");
-}
-
-absl::Status Executable::BeginUpdate(double) {
-  return absl::UnimplementedError(
-      "this backend, or this optimizer, updates all parameters at once");
-}
-
-absl::Status Executable::UpdateRange(int64_t, int64_t) {
-  return absl::UnimplementedError(
-      "this backend, or this optimizer, updates all parameters at once");
-}
-
-absl::Status Executable::EndUpdate() {
-  return absl::UnimplementedError("this backend updates all parameters at once");
-}
-
-absl::Span<float> Executable::parameters() {
-  return {};
-}
-
-std::vector<absl::Span<float>> Executable::parameter_states() {
-  return {};
-}
-
-Executable::Boundary Executable::boundary(int) {
-  return {};
-}
-
-absl::Status Executable::Forward(const Batch&, int64_t, int) {
-  return absl::UnimplementedError("this backend computes no stages of a pipeline");
-}
-
-absl::Status Executable::Backward(const Batch&, int64_t, int, double, const ReadyCallback&) {
-  return absl::UnimplementedError("this backend computes no stages of a pipeline");
-}
-
-absl::StatusOr<Evaluation> Executable::EvaluateStage(const Batch&, int64_t) {
-  return absl::UnimplementedError("this backend computes no stages of a pipeline");
-}
-
-absl::Status Executable::StoreImages(const ImageStore&, int64_t) {
-  return absl::UnimplementedError("this backend reads its inputs as floats");
-}
-
-absl::StatusOr<StepMetrics> Executable::Update(double lr) {
-  TY_RETURN_IF_ERROR(StartUpdate(lr));
-  return FinishUpdate();
-}
-
-absl::Status Executable::StartStep(const Batch& batch, double lr) {
-  TY_RETURN_IF_ERROR(Accumulate(batch, 1, /*on_ready=*/{}));
-  return StartUpdate(lr);
 }
 
 int64_t CompilePlan::total_calls() const {

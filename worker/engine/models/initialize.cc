@@ -74,7 +74,7 @@ std::vector<float> Normal(uint64_t seed, absl::string_view name, size_t count, d
 
 }  // namespace
 
-absl::Status InitializeParameters(uint64_t seed, Executable& executable) {
+absl::Status InitializeParameters(uint64_t seed, ModelState& executable) {
   constexpr absl::string_view kWeight = "weight";
   constexpr absl::string_view kBias = "bias";
   const std::vector<StateTensor>& state = executable.state();

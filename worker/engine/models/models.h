@@ -124,6 +124,6 @@ absl::StatusOr<Graph> BuildGpt2(const Gpt2Spec& spec);
 // i.e. U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weights and biases; batch norm 1 and 0, running mean
 // 0 and variance 1), from a counter-based random stream keyed by (seed, parameter name, element):
 // the same on every machine and for any number of devices.
-absl::Status InitializeParameters(uint64_t seed, Executable& executable);
+absl::Status InitializeParameters(uint64_t seed, ModelState& executable);
 
 }  // namespace trainyard::engine

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "worker/parallel/gradient_exchange.h"
-#include "worker/trainer/training.h"
+#include "worker/trainer/run/gang.h"
 
 namespace trainyard::trainer {
 

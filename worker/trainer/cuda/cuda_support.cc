@@ -19,6 +19,7 @@
 #include "nlohmann/json.hpp"
 #include "worker/engine/backend/cuda/cuda_backend.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
+#include "worker/engine/make_backend.h"
 #include "worker/parallel/nccl/nccl_communicator.h"
 #include "worker/parallel/staged/staged_communicator.h"
 #include "worker/trainer/cuda/cuda_exchange.h"

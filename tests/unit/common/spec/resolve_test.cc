@@ -1,3 +1,4 @@
+#include "common/spec/data_checks.h"
 #include "common/spec/resolve.h"
 
 #include <gmock/gmock.h>
@@ -189,6 +190,39 @@ TEST(Resolve, TheModelFitsTheDataSet) {
   for (const int64_t size : {3, 32, 32}) model->add_input(size);
   model->set_classes(5);
   EXPECT_THAT(Fields(spec), ElementsAre("spec.model.convnet.input", "spec.model.convnet.classes"));
+}
+
+TEST(Resolve, DeepResnetsOfCifarNeedItsStem) {
+  v1::JobSpec spec = ValidSpec();
+  v1::ResnetModel& resnet = *spec.mutable_model()->mutable_resnet();
+  resnet.set_depth(56);
+  for (const int64_t size : {1, 28, 28}) resnet.add_input(size);
+  EXPECT_THAT(Fields(spec), ElementsAre("spec.model.resnet.stem"));
+  resnet.set_stem(v1::STEM_CIFAR);
+  EXPECT_THAT(Fields(spec), ElementsAre());
+}
+
+TEST(Resolve, EveryModelOfImagesHasTheirSize) {
+  v1::JobSpec spec = ValidSpec();
+  spec.mutable_data()->set_dataset("images");
+  spec.mutable_data()->set_path("pets");
+  spec.mutable_model()->mutable_resnet();
+  EXPECT_THAT(Fields(spec), ElementsAre());
+  spec.mutable_data()->set_image_size(64);
+  EXPECT_THAT(Fields(spec), ElementsAre("spec.model.resnet.input"));
+}
+
+TEST(Resolve, ATrainerReadsWhatWasNeverSubmitted) {
+  v1::JobSpec spec = ValidSpec();
+  spec.clear_name();
+  spec.mutable_devices()->set_count(4);
+  const auto resolved = ResolveForTrainer(spec);
+  ASSERT_TRUE(resolved.ok()) << resolved.status();
+  EXPECT_EQ(resolved->train().replicas(), 0);
+  EXPECT_EQ(resolved->train().global_batch(), 64);
+  spec.mutable_train()->set_global_batch(0);
+  EXPECT_EQ(GetFieldViolations(ResolveForTrainer(spec).status())[0].field,
+            "spec.train.global_batch");
 }
 
 TEST(Resolve, OnlyGlyphsHaveASizeToChoose) {

@@ -67,6 +67,20 @@ TEST(Rules, NumbersMustBeFinite) {
   EXPECT_THAT(Only(spec).description, HasSubstr("finite"));
 }
 
+TEST(Rules, NumbersMayBeOfAListOrOfASeries) {
+  v1::JobSpec spec = ValidSpec();
+  spec.mutable_model()->mutable_vgg()->set_depth(12);
+  EXPECT_EQ(Only(spec), (FieldViolation{"spec.model.vgg.depth",
+                                        "12 is not accepted; expected one of 11, 13, 16, 19"}));
+  spec.mutable_model()->mutable_vgg()->set_depth(13);
+  EXPECT_THAT(ValidateRules(spec, "spec"), ::testing::IsEmpty());
+  spec.mutable_model()->mutable_wide_resnet()->set_depth(27);
+  EXPECT_EQ(Only(spec), (FieldViolation{"spec.model.wide_resnet.depth",
+                                        "27 is not accepted; expected 10, 16, 22 and so on"}));
+  spec.mutable_model()->mutable_wide_resnet()->set_depth(28);
+  EXPECT_THAT(ValidateRules(spec, "spec"), ::testing::IsEmpty());
+}
+
 TEST(Rules, ElementsOfListsAreNamedByIndex) {
   v1::JobSpec spec = ValidSpec();
   for (const int64_t width : {128, 64, 0}) spec.mutable_model()->mutable_mlp()->add_hidden(width);

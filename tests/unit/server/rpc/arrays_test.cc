@@ -149,7 +149,7 @@ TEST_F(ArraysTest, NamesAndSeedsMustDoForTheLastElement) {
   v1::CreateJobRequest request = Request(std::string(61, 'x'), 10);
   EXPECT_TRUE(Create(request).ok());
   request.mutable_options()->set_array_size(11);  // the last one is called x...x-10
-  request.mutable_spec()->mutable_train()->set_seed(kSeedMax);
+  request.mutable_spec()->mutable_train()->set_seed(SeedMax());
   EXPECT_THAT(Fields(Create(request).status()),
               UnorderedElementsAre("spec.name", "spec.train.seed"));
 }

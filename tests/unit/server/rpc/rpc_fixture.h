@@ -19,7 +19,7 @@
 #include "server/store/memory_metrics_store.h"
 #include "server/store/memory_store.h"
 #include "tests/testing/temp_dir.h"
-#include "tests/unit/server/runtime/manual_clock.h"
+#include "tests/testing/manual_clock.h"
 
 namespace trainyard::rpc {
 

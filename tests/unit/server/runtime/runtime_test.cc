@@ -8,7 +8,7 @@
 #include "common/base/errors.h"
 #include "server/store/memory_store.h"
 #include "tests/unit/server/runtime/flag.h"
-#include "tests/unit/server/runtime/manual_clock.h"
+#include "tests/testing/manual_clock.h"
 
 namespace trainyard::runtime {
 namespace {

@@ -1,7 +1,10 @@
 // The whole daemon against a server in this process, with the real supervisor and shell scripts as
 // ranks.
 #include "worker/agent/agent.h"
+#include "common/base/processes.h"
 #include "tests/testing/paths.h"
+#include "tests/testing/process.h"
+#include "tests/testing/temp_dir.h"
 #include "tests/testing/wait.h"
 
 #include <signal.h>
@@ -10,7 +13,6 @@
 #include "common/base/check.h"
 #include "common/base/files.h"
 #include "common/base/hash.h"
-#include "common/base/processes.h"
 #include "common/rpc/channel.h"
 #include "fake_agent_service.h"
 #include "gmock/gmock.h"
@@ -29,9 +31,6 @@ constexpr char kName[] = "jobs/12/attempts/1";
 class AgentTest : public ::testing::Test {
  protected:
   AgentTest() {
-    std::string pattern = ::testing::TempDir() + "/agent_test.XXXXXX";
-    TY_CHECK(mkdtemp(pattern.data()) != nullptr);
-    folder_ = pattern;
     StartServer();
     auto channel = rpc::MakeChannel("unix:" + JoinPath(folder_, "s"));
     TY_CHECK_OK(channel.status());
@@ -50,7 +49,6 @@ class AgentTest : public ::testing::Test {
     // Without ranks a supervisor has nothing left to do.
     (void)testing::WaitUntil([this] { return !run_dir::IsSupervised(dir_).value_or(false); },
                              absl::Seconds(10));
-    (void)RemoveTree(folder_);
   }
 
   void StartServer() { server_.emplace(state_, JoinPath(folder_, "s")); }
@@ -138,9 +136,10 @@ class AgentTest : public ::testing::Test {
     return Seen() == nullptr ? v1::ObservedAttempt() : *Seen();
   }
 
+  testing::TempDir temp_dir_;
+  const std::string folder_ = temp_dir_.path();
   FakeServerState state_;
   std::optional<FakeAgentServer> server_;
-  std::string folder_;
   std::string address_ = "127.0.0.1";  // of gangs over hosts
   std::unique_ptr<v1::AgentService::Stub> stub_;
   run_dir::RunDir dir_{""};
@@ -270,7 +269,7 @@ TEST_F(AgentTest, ADeadSupervisorIsAFailureOnceItsRanksAreGone) {
   EXPECT_EQ(Last().outcome().failure().failure_class(), v1::FAILURE_CLASS_TRANSIENT);
   EXPECT_EQ(Last().outcome().failure().reason(), "SUPERVISOR_DIED");
   for (const auto& rank : record->ranks) {
-    EXPECT_FALSE(IsProcessAlive(rank.pid, rank.start_ticks));
+    EXPECT_FALSE(testing::IsProcessAlive(rank.pid, rank.start_ticks));
   }
 }
 

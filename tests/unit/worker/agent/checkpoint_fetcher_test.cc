@@ -8,6 +8,7 @@
 #include "fake_agent_service.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/temp_dir.h"
 #include "worker/checkpoint/checkpoint.h"
 
 namespace trainyard::agent {
@@ -15,12 +16,9 @@ namespace {
 
 constexpr AttemptId kId{{12}, 2};
 
-class CheckpointFetcherTest : public testing::Test {
+class CheckpointFetcherTest : public ::testing::Test {
  protected:
   CheckpointFetcherTest() {
-    std::string pattern = testing::TempDir() + "/fetcher_test.XXXXXX";
-    TY_CHECK(mkdtemp(pattern.data()) != nullptr);
-    folder_ = pattern;
     server_.emplace(state_, JoinPath(folder_, "s"));
     auto channel = rpc::MakeChannel("unix:" + JoinPath(folder_, "s"));
     TY_CHECK_OK(channel.status());
@@ -35,14 +33,14 @@ class CheckpointFetcherTest : public testing::Test {
       state_.files[{30, name}] = content;
     }
   }
-  ~CheckpointFetcherTest() override { (void)RemoveTree(folder_); }
 
   std::string Target() const { return JoinPath(folder_, "step-30"); }
   absl::Status Fetch() { return FetchCheckpoint(*stub_, source_, Target(), token_); }
 
+  testing::TempDir temp_dir_;
+  const std::string folder_ = temp_dir_.path();
   FakeServerState state_;
   std::optional<FakeAgentServer> server_;
-  std::string folder_;
   std::unique_ptr<v1::AgentService::Stub> stub_;
   ResumeSource source_;
   CancelToken token_;

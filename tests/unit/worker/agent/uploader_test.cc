@@ -7,6 +7,7 @@
 #include "fake_agent_service.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/temp_dir.h"
 #include "tests/testing/wait.h"
 #include "worker/agent/checkpoint_uploader.h"
 #include "worker/agent/stream_uploader.h"
@@ -22,9 +23,6 @@ const std::pair<std::string, int> kRank0 = {"jobs/12/attempts/1", 0};
 class UploaderTest : public ::testing::Test {
  protected:
   UploaderTest() {
-    std::string pattern = ::testing::TempDir() + "/uploader_test.XXXXXX";
-    TY_CHECK(mkdtemp(pattern.data()) != nullptr);
-    folder_ = pattern;
     target_.id = kId;
     target_.fencing_token = 7;
     target_.dir = run_dir::RunDir(JoinPath(folder_, "run"));
@@ -36,7 +34,6 @@ class UploaderTest : public ::testing::Test {
     TY_CHECK_OK(channel.status());
     stub_ = v1::AgentService::NewStub(*channel);
   }
-  ~UploaderTest() override { (void)RemoveTree(folder_); }
 
   std::string Socket() const { return JoinPath(folder_, "s"); }
   void StartServer() {
@@ -97,11 +94,12 @@ class UploaderTest : public ::testing::Test {
     return steps;
   }
 
+  testing::TempDir temp_dir_;
+  const std::string folder_ = temp_dir_.path();
   FakeServerState state_;
   std::optional<FakeAgentServer> server_;
   int sessions_ = 0;
   int done_ = 0;  // guarded by state_.mutex
-  std::string folder_;
   UploadTarget target_;
   Session session_;
   std::unique_ptr<v1::AgentService::Stub> stub_;

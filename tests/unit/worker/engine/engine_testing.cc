@@ -7,6 +7,7 @@
 #include <random>
 
 #include "worker/engine/graph/graph_builder.h"
+#include "worker/engine/make_backend.h"
 
 namespace trainyard::engine::testing {
 namespace {

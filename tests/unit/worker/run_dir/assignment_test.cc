@@ -21,7 +21,7 @@ std::string ErrorOf(const std::string& text) {
 }
 
 TEST(Assignment, SurvivesWriteAndRead) {
-  const TemporaryFolder folder;
+  const testing::TempDir folder;
   const RunDir dir(folder.path());
   Assignment assignment;
   assignment.job = 7;

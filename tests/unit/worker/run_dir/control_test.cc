@@ -10,7 +10,7 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(Lease, WithoutAFileThereIsNoLimit) {
-  const TemporaryFolder folder;
+  const testing::TempDir folder;
   const auto lease = ReadLease(RunDir(folder.path()));
   ASSERT_TRUE(lease.ok());
   EXPECT_TRUE(lease->unlimited());
@@ -18,7 +18,7 @@ TEST(Lease, WithoutAFileThereIsNoLimit) {
 }
 
 TEST(Lease, EndsAtItsTime) {
-  const TemporaryFolder folder;
+  const testing::TempDir folder;
   const RunDir dir(folder.path());
   ASSERT_TRUE(WriteLease(dir, {absl::Seconds(100)}).ok());
   const Lease lease = ReadLease(dir).value();
@@ -33,7 +33,7 @@ TEST(Lease, DamagedFilesAreRefused) {
 }
 
 TEST(Control, ACheckpointRequestIsTheNumberInItsFile) {
-  const TemporaryFolder folder;
+  const testing::TempDir folder;
   const RunDir dir(folder.path());
   EXPECT_EQ(ReadCheckpointRequest(dir).value(), 0);
   ASSERT_TRUE(RequestCheckpoint(dir, 2).ok());
@@ -46,7 +46,7 @@ TEST(Control, ACheckpointRequestIsTheNumberInItsFile) {
 }
 
 TEST(Control, ALaterStopRequestReplacesTheEarlierOne) {
-  const TemporaryFolder folder;
+  const testing::TempDir folder;
   const RunDir dir(folder.path());
   EXPECT_FALSE(ReadStopRequest(dir)->has_value());
   ASSERT_TRUE(RequestStop(dir, {"drained", absl::Seconds(30)}).ok());

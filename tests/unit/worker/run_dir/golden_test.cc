@@ -123,7 +123,7 @@ TEST(RunDirGolden, LeaseAndStopRequestAreWrittenByteForByte) {
 }
 
 TEST(RunDirGolden, ACheckpointRequestIsRead) {
-  const TemporaryFolder folder;
+  const testing::TempDir folder;
   const RunDir dir(folder.path());
   ASSERT_TRUE(MakeDirectories(dir.ControlDir()).ok());
   ASSERT_TRUE(ReplaceFile(dir.CheckpointRequestPath(), GoldenText("control_checkpoint")).ok());

@@ -26,7 +26,7 @@ TEST(Records, UnknownExitCodesAndSignalsAreTransient) {
 }
 
 TEST(Records, FilesSurviveWriteAndRead) {
-  const TemporaryFolder folder;
+  const testing::TempDir folder;
   const RunDir dir(folder.path());
   ASSERT_TRUE(dir.CreateRankDirectory(3).ok());
   Progress progress;
@@ -68,7 +68,7 @@ TEST(Records, AHostingOfMoreRanksThanAGangMayHaveIsRefused) {
 }
 
 TEST(Records, MissingFilesAreNotFound) {
-  const TemporaryFolder folder;
+  const testing::TempDir folder;
   EXPECT_TRUE(absl::IsNotFound(ReadAttemptExit(RunDir(folder.path())).status()));
 }
 

@@ -11,7 +11,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 TEST(Rendezvous, AKeyIsWrittenOnce) {
-  const TemporaryFolder folder;
+  const testing::TempDir folder;
   const RunDir dir(folder.path());
   EXPECT_TRUE(absl::IsNotFound(GetRendezvousKey(dir, "gloo.0").status()));
   const std::string value("\0\x01\xff", 3);
@@ -23,7 +23,7 @@ TEST(Rendezvous, AKeyIsWrittenOnce) {
 }
 
 TEST(Rendezvous, ListsOnlyWholeKeys) {
-  const TemporaryFolder folder;
+  const testing::TempDir folder;
   const RunDir dir(folder.path());
   EXPECT_THAT(ListRendezvousKeys(dir).value(), IsEmpty());
   ASSERT_TRUE(SetRendezvousKey(dir, "b", "1").ok());
@@ -43,7 +43,7 @@ TEST(Rendezvous, KeysCannotLeaveTheFolder) {
 }
 
 TEST(Rendezvous, LargeValuesAreRefused) {
-  const TemporaryFolder folder;
+  const testing::TempDir folder;
   const RunDir dir(folder.path());
   EXPECT_TRUE(SetRendezvousKey(dir, "a", std::string(64 << 10, 'x')).ok());
   EXPECT_EQ(GetRendezvousKey(dir, "a")->size(), 64U << 10);

@@ -15,7 +15,7 @@ class TailTest : public ::testing::Test {
     return *std::move(chunk);
   }
 
-  TemporaryFolder folder_;
+  testing::TempDir folder_;
   std::string path_ = folder_.path() + "/log";
 };
 

@@ -24,6 +24,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/paths.h"
+#include "tests/testing/temp_dir.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/control.h"
 #include "worker/run_dir/records.h"
@@ -42,9 +43,6 @@ constexpr absl::Duration kPatience = absl::Seconds(30);
 class SupervisorTest : public ::testing::Test {
  protected:
   SupervisorTest() {
-    std::string pattern = ::testing::TempDir() + "/supervisor_test.XXXXXX";
-    TY_CHECK(mkdtemp(pattern.data()) != nullptr);
-    folder_ = pattern;
     dir_.emplace(JoinPath(folder_, "run"));
     TY_CHECK_OK(MakeDirectories(dir_->root()));
     auto watch = FileWatch::Create();
@@ -61,7 +59,6 @@ class SupervisorTest : public ::testing::Test {
     }
     while (waitpid(-1, nullptr, 0) > 0) {
     }
-    (void)RemoveTree(folder_);
   }
 
   void Assign(int ranks) {
@@ -143,7 +140,8 @@ class SupervisorTest : public ::testing::Test {
     return info.ok() && info->state != 'Z';
   }
 
-  std::string folder_;
+  testing::TempDir temp_dir_;
+  const std::string folder_ = temp_dir_.path();
   std::optional<run_dir::RunDir> dir_;
   std::optional<FileWatch> watch_;
   std::string trainer_;

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/parallel/local/local_communicator.h"
-#include "worker/run_dir/training_spec.h"
+#include "worker/trainer/spec.h"
 #include "worker/trainer/trainer.h"
 
 namespace trainyard::trainer {
@@ -47,8 +47,8 @@ std::vector<run_dir::RankResult> GangTrainer::Run() {
     }
   }
   // Between the ranks of one stage, by pipeline.
-  const auto spec = run_dir::ParseTrainingSpec(assignment_.spec_json);
-  const int stages = spec.ok() ? std::max(1, spec->stages.count) : 1;
+  const auto spec = ParseSpec(assignment_.spec_json);
+  const int stages = spec.ok() ? std::max(1, spec->stages().count()) : 1;
   std::map<std::string, std::pair<std::shared_ptr<parallel::LocalGroup>, int>> of_stage;
   for (int stage = 0; stage < stages && stages < world_size; ++stage) {
     for (const char* name : {"siblings", "gradients"}) {

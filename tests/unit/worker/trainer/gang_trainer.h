@@ -16,8 +16,8 @@
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/metrics.h"
 #include "worker/run_dir/records.h"
-#include "worker/trainer/control.h"
-#include "worker/trainer/training.h"
+#include "worker/trainer/run/control.h"
+#include "worker/trainer/run/gang.h"
 
 namespace trainyard::trainer {
 

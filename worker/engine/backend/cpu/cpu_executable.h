@@ -27,7 +27,10 @@ struct CallProfile {
 // FAILED_PRECONDITION where this machine has no products of that precision.
 absl::Status CheckPrecision(Precision precision);
 
-class CpuExecutable final : public Executable {
+class CpuExecutable final : public Executable,
+                            public SumSlots,
+                            public RangeUpdate,
+                            public PipelineStage {
  public:
   // Of addresses alone it can be planned, and nothing else.
   CpuExecutable(const Graph& model, const OptimizerSpec& optimizer, const CompileOptions& options,
@@ -37,6 +40,9 @@ class CpuExecutable final : public Executable {
   // oneDNN refuses.
   absl::Status CompileLargest();
 
+  SumSlots* sum_slots() override { return this; }
+  RangeUpdate* range_update() override { return updater_.updates_ranges() ? this : nullptr; }
+  PipelineStage* pipeline_stage() override { return this; }
   const std::vector<StateTensor>& state() const override { return table_.tensors; }
   absl::Status ReadState(size_t index, absl::Span<float> values) const override;
   absl::Status WriteState(size_t index, absl::Span<const float> values) override;
@@ -54,7 +60,6 @@ class CpuExecutable final : public Executable {
   absl::Status BeginUpdate(double lr) override;
   absl::Status UpdateRange(int64_t begin, int64_t end) override;
   absl::Status EndUpdate() override;
-  bool updates_ranges() const override { return updater_.updates_ranges(); }
   absl::Span<float> parameters() override {
     return {exchanged_.parameters(), static_cast<size_t>(layout_.gradient_elements)};
   }

@@ -28,7 +28,7 @@ void CpuExecutable::AddBoundaries() {
   }
 }
 
-Executable::Boundary CpuExecutable::boundary(int slot) {
+PipelineStage::Boundary CpuExecutable::boundary(int slot) {
   TY_CHECK(CheckSlot(options_, slot).ok());
   const Slot& of = slots_[static_cast<size_t>(slot)];
   const auto span = [this](const AlignedBuffer& buffer, ValueId value) {

@@ -39,13 +39,11 @@ absl::Status CpuExecutable::AddSums(int slot, int64_t begin, int64_t end) {
 }
 
 absl::Status CpuExecutable::BeginUpdate(double lr) {
-  if (!updates_ranges()) return Executable::BeginUpdate(lr);
   updater_.Begin(lr, exchanged_.parameters(), exchanged_.reduction());
   return absl::OkStatus();
 }
 
 absl::Status CpuExecutable::UpdateRange(int64_t begin, int64_t end) {
-  if (!updates_ranges()) return Executable::UpdateRange(begin, end);
   updater_.Apply(begin, end, exchanged_.parameters(), exchanged_.reduction());
   return absl::OkStatus();
 }

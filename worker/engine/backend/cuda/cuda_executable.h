@@ -33,7 +33,10 @@ struct Planners {
   std::unique_ptr<blas::MatmulPlanner> products;  // null: there is no device
 };
 
-class CudaExecutable final : public Executable {
+class CudaExecutable final : public Executable,
+                             public SumSlots,
+                             public RangeUpdate,
+                             public ImageMemory {
  public:
   // Of addresses alone it can be planned, and nothing else.
   static absl::StatusOr<std::unique_ptr<CudaExecutable>> Create(const Graph& model,
@@ -43,6 +46,9 @@ class CudaExecutable final : public Executable {
                                                                 Backing backing);
   ~CudaExecutable() override;
 
+  SumSlots* sum_slots() override { return this; }
+  RangeUpdate* range_update() override { return updater_.updates_ranges() ? this : nullptr; }
+  ImageMemory* image_memory() override { return this; }
   const std::vector<StateTensor>& state() const override { return table_.tensors; }
   absl::Status ReadState(size_t index, absl::Span<float> values) const override;
   absl::Status WriteState(size_t index, absl::Span<const float> values) override;
@@ -64,7 +70,6 @@ class CudaExecutable final : public Executable {
   absl::Status BeginUpdate(double lr) override;
   absl::Status UpdateRange(int64_t begin, int64_t end) override;
   absl::Status EndUpdate() override;
-  bool updates_ranges() const override { return updater_.updates_ranges(); }
   absl::Span<float> parameters() override;
   std::vector<absl::Span<float>> parameter_states() override;
   absl::Status StartUpdate(double lr) override;

@@ -26,7 +26,10 @@ struct Placement {
 };
 
 template <class T>
-class ReferenceExecutable final : public Executable {
+class ReferenceExecutable final : public Executable,
+                                  public SumSlots,
+                                  public RangeUpdate,
+                                  public PipelineStage {
  public:
   ReferenceExecutable(const Graph& model, const OptimizerSpec& optimizer,
                       const CompileOptions& options, Backing backing)
@@ -64,6 +67,9 @@ class ReferenceExecutable final : public Executable {
     }
   }
 
+  SumSlots* sum_slots() override { return this; }
+  RangeUpdate* range_update() override { return updater_.updates_ranges() ? this : nullptr; }
+  PipelineStage* pipeline_stage() override { return this; }
   const std::vector<StateTensor>& state() const override { return table_.tensors; }
   absl::Status ReadState(size_t index, absl::Span<float> values) const override;
   absl::Status WriteState(size_t index, absl::Span<const float> values) override;
@@ -90,7 +96,6 @@ class ReferenceExecutable final : public Executable {
   absl::Status BeginUpdate(double lr) override;
   absl::Status UpdateRange(int64_t begin, int64_t end) override;
   absl::Status EndUpdate() override;
-  bool updates_ranges() const override { return updater_.updates_ranges(); }
   absl::Span<float> parameters() override;
   std::vector<absl::Span<float>> parameter_states() override;
   absl::StatusOr<StepMetrics> FinishUpdate() override { return updated_; }
@@ -347,7 +352,7 @@ void ReferenceExecutable<T>::AddSlot(Backing backing) {
 }
 
 template <class T>
-Executable::Boundary ReferenceExecutable<T>::boundary(int slot) {
+PipelineStage::Boundary ReferenceExecutable<T>::boundary(int slot) {
   TY_CHECK(CheckSlot(options_, slot).ok());
   const auto span = [this](const AlignedBuffer& buffer, ValueId value) {
     if (buffer.data() == nullptr) return absl::Span<float>();
@@ -462,18 +467,12 @@ absl::Status ReferenceExecutable<T>::AddSums(int slot, int64_t begin, int64_t en
 
 template <class T>
 absl::Status ReferenceExecutable<T>::BeginUpdate(double lr) {
-  if (!updates_ranges()) {
-    return Executable::BeginUpdate(lr);
-  }
   updater_.Begin(lr, reduction_.as<float>());
   return absl::OkStatus();
 }
 
 template <class T>
 absl::Status ReferenceExecutable<T>::UpdateRange(int64_t begin, int64_t end) {
-  if (!updates_ranges()) {
-    return Executable::UpdateRange(begin, end);
-  }
   updater_.Apply(begin, end, parameters_.as<T>(), reduction_.as<float>());
   return absl::OkStatus();
 }

@@ -13,6 +13,7 @@
 #include "tests/unit/worker/engine/bf16_testing.h"
 #include "tests/unit/worker/engine/engine_testing.h"
 #include "worker/engine/graph/graph_builder.h"
+#include "worker/engine/make_backend.h"
 #include "worker/engine/models/models.h"
 
 namespace trainyard::engine {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "worker/engine/backend/backend.h"
+#include "worker/engine/make_backend.h"
 #include "worker/engine/models/models.h"
 
 namespace trainyard::engine {

@@ -17,6 +17,7 @@
 #include "tests/unit/worker/engine/engine_testing.h"
 #include "worker/engine/backend/rank_statistics.h"
 #include "worker/engine/graph/graph_builder.h"
+#include "worker/engine/make_backend.h"
 #include "worker/engine/models/models.h"
 
 namespace trainyard::engine {

@@ -10,6 +10,7 @@
 #include "tests/unit/worker/engine/engine_testing.h"
 #include "worker/engine/graph/graph_builder.h"
 #include "worker/engine/graph/split.h"
+#include "worker/engine/make_backend.h"
 #include "worker/engine/models/models.h"
 
 namespace trainyard::engine {
@@ -60,11 +61,11 @@ class Chain {
   void Forward(const TestBatch& batch, const Batch& rows, int slot) {
     const auto count = static_cast<int64_t>(batch.labels.size()) / batch.labels_per_row;
     for (size_t s = 0; s < stages_.size(); ++s) {
-      const absl::Status status = stages_[s]->Forward(rows, count, slot);
+      const absl::Status status = stages_[s]->pipeline_stage()->Forward(rows, count, slot);
       ASSERT_TRUE(status.ok()) << status;
       if (s + 1 == stages_.size()) return;
-      const auto from = stages_[s]->boundary(slot).outputs;
-      const auto to = stages_[s + 1]->boundary(slot).inputs;
+      const auto from = stages_[s]->pipeline_stage()->boundary(slot).outputs;
+      const auto to = stages_[s + 1]->pipeline_stage()->boundary(slot).inputs;
       ASSERT_EQ(from.size(), to.size());
       std::copy(from.begin(), from.end(), to.begin());
     }
@@ -74,16 +75,16 @@ class Chain {
     const auto count = static_cast<int64_t>(batch.labels.size()) / batch.labels_per_row;
     for (size_t s = stages_.size(); s-- > 0;) {
       int64_t ready = 0;
-      const absl::Status status =
-          stages_[s]->Backward(rows, count, slot, weight, [&](int64_t offset, int64_t size) {
+      const absl::Status status = stages_[s]->pipeline_stage()->Backward(
+          rows, count, slot, weight, [&](int64_t offset, int64_t size) {
             EXPECT_EQ(offset, ready);
             ready = offset + size;
           });
       ASSERT_TRUE(status.ok()) << status;
       EXPECT_EQ(ready, static_cast<int64_t>(stages_[s]->reduction().size()));
       if (s == 0) return;
-      const auto from = stages_[s]->boundary(slot).input_gradients;
-      const auto to = stages_[s - 1]->boundary(slot).output_gradients;
+      const auto from = stages_[s]->pipeline_stage()->boundary(slot).input_gradients;
+      const auto to = stages_[s - 1]->pipeline_stage()->boundary(slot).output_gradients;
       std::copy(from.begin(), from.end(), to.begin());
     }
   }
@@ -91,11 +92,13 @@ class Chain {
   Evaluation Evaluate(const TestBatch& batch) {
     const auto count = static_cast<int64_t>(batch.labels.size()) / batch.labels_per_row;
     for (size_t s = 0;; ++s) {
-      const absl::StatusOr<Evaluation> result = stages_[s]->EvaluateStage(batch.batch(), count);
+      const absl::StatusOr<Evaluation> result =
+          stages_[s]->pipeline_stage()->EvaluateStage(batch.batch(), count);
       EXPECT_TRUE(result.ok()) << result.status();
       if (s + 1 == stages_.size()) return *result;
-      const auto from = stages_[s]->boundary(0).outputs;
-      std::copy(from.begin(), from.end(), stages_[s + 1]->boundary(0).inputs.begin());
+      const auto from = stages_[s]->pipeline_stage()->boundary(0).outputs;
+      std::copy(from.begin(), from.end(),
+                stages_[s + 1]->pipeline_stage()->boundary(0).inputs.begin());
     }
   }
 
@@ -234,8 +237,8 @@ TEST_P(Slots, AWholeModelWorksInThemToo) {
   testing::CopyState(*whole, *halves);
   const TestBatch batch = testing::RandomBatch(3, model, 4);
   ASSERT_TRUE(whole->Accumulate(batch.batch(), 1, nullptr).ok());
-  ASSERT_TRUE(halves->Forward(batch.batch(), 4, 0).ok());
-  ASSERT_TRUE(halves->Backward(batch.batch(), 4, 0, 1, nullptr).ok());
+  ASSERT_TRUE(halves->pipeline_stage()->Forward(batch.batch(), 4, 0).ok());
+  ASSERT_TRUE(halves->pipeline_stage()->Backward(batch.batch(), 4, 0, 1, nullptr).ok());
   EXPECT_EQ(testing::ReadReduction(*halves), testing::ReadReduction(*whole));
 }
 
@@ -247,13 +250,15 @@ TEST_P(Slots, RefuseWhatDoesNotFitTogether) {
   const auto first = Compile(GetParam(), (*stages)[0], {}, options);
   const auto last = Compile(GetParam(), (*stages)[1], {}, options);
   const TestBatch batch = testing::RandomBatch(3, model, 4);
-  EXPECT_THAT(first->Forward(batch.batch(), 4, 1).message(), HasSubstr("slot 1; expected below"));
-  EXPECT_THAT(first->Forward(batch.batch(), 5, 0).message(), HasSubstr("a batch of 5 rows"));
-  EXPECT_THAT(first->Forward({.inputs = {}, .labels = {}}, 4, 0).message(),
+  EXPECT_THAT(first->pipeline_stage()->Forward(batch.batch(), 4, 1).message(),
+              HasSubstr("slot 1; expected below"));
+  EXPECT_THAT(first->pipeline_stage()->Forward(batch.batch(), 5, 0).message(),
+              HasSubstr("a batch of 5 rows"));
+  EXPECT_THAT(first->pipeline_stage()->Forward({.inputs = {}, .labels = {}}, 4, 0).message(),
               HasSubstr("a batch of 0 input values"));
-  EXPECT_THAT(last->Forward({.inputs = {}, .labels = {}}, 4, 0).message(),
+  EXPECT_THAT(last->pipeline_stage()->Forward({.inputs = {}, .labels = {}}, 4, 0).message(),
               HasSubstr("a microbatch of 0 labels; expected 4 of 4 rows"));
-  EXPECT_THAT(first->Backward(batch.batch(), 4, 0, 1, nullptr).message(),
+  EXPECT_THAT(first->pipeline_stage()->Backward(batch.batch(), 4, 0, 1, nullptr).message(),
               HasSubstr("expected Forward of the same microbatch before"));
   EXPECT_THAT(first->Accumulate(batch.batch(), 1, nullptr).message(),
               HasSubstr("a stage of a pipeline by itself"));

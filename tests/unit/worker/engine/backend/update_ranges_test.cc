@@ -11,6 +11,7 @@
 #include "common/base/shared_memory.h"
 #include "tests/unit/worker/engine/engine_testing.h"
 #include "worker/engine/graph/graph_builder.h"
+#include "worker/engine/make_backend.h"
 #include "worker/engine/optim/optimizer.h"
 
 namespace trainyard::engine {
@@ -18,7 +19,6 @@ namespace {
 
 using Rule = OptimizerSpec::Rule;
 using testing::Compile;
-using ::testing::HasSubstr;
 using testing::TestBatch;
 using testing::Values;
 
@@ -104,19 +104,19 @@ TEST_P(UpdateRanges, InAnyCutGiveTheBitsOfOneUpdate) {
   for (const int threads : {1, 2}) {
     const std::unique_ptr<Executable> whole = Make();
     const std::unique_ptr<Executable> parts = Make(threads);
-    ASSERT_TRUE(parts->updates_ranges());
+    ASSERT_NE(parts->range_update(), nullptr);
     for (uint64_t step = 0; step < 6; ++step) {
       const double lr = 0.05 / static_cast<double>(step + 1);
       testing::WriteReduction(*whole, Sums(step, *whole));
       testing::WriteReduction(*parts, Sums(step, *parts));
       const absl::StatusOr<StepMetrics> expected = whole->Update(lr);
-      ASSERT_TRUE(parts->BeginUpdate(lr).ok());
+      ASSERT_TRUE(parts->range_update()->BeginUpdate(lr).ok());
       // The last one in ranges that are shorter than a vector.
       const int count = step < 5 ? static_cast<int>(step) * 7 + 1 : 3000;
       for (const Range& range : RandomCut(step, ParametersOf(*parts), count)) {
-        ASSERT_TRUE(parts->UpdateRange(range.begin, range.end).ok());
+        ASSERT_TRUE(parts->range_update()->UpdateRange(range.begin, range.end).ok());
       }
-      ASSERT_TRUE(parts->EndUpdate().ok());
+      ASSERT_TRUE(parts->range_update()->EndUpdate().ok());
       const absl::StatusOr<StepMetrics> metrics = parts->FinishUpdate();
       ASSERT_TRUE(expected.ok() && metrics.ok());
       EXPECT_EQ(metrics->loss, expected->loss);
@@ -143,24 +143,24 @@ TEST_P(SharedUpdates, OfTwoRanksGiveTheParametersOfOneUpdate) {
       testing::WriteReduction(*rank, Sums(step, *rank));
       // Copies of the weights in other formats must not outlive the update.
       ASSERT_TRUE(rank->Predict(batch.inputs).ok());
-      ASSERT_TRUE(rank->BeginUpdate(0.1).ok());
+      ASSERT_TRUE(rank->range_update()->BeginUpdate(0.1).ok());
     }
     for (size_t i = 0; i < cut.size(); ++i) {
       Executable& owner = *ranks[i % 2];
       Executable& other = *ranks[1 - i % 2];
-      ASSERT_TRUE(owner.UpdateRange(cut[i].begin, cut[i].end).ok());
+      ASSERT_TRUE(owner.range_update()->UpdateRange(cut[i].begin, cut[i].end).ok());
       std::copy(owner.parameters().begin() + cut[i].begin, owner.parameters().begin() + cut[i].end,
                 other.parameters().begin() + cut[i].begin);
       // What only the owner knew goes with it, for the next step's other cut.
-      const std::vector<absl::Span<float>> from = owner.parameter_states();
-      const std::vector<absl::Span<float>> to = other.parameter_states();
+      const std::vector<absl::Span<float>> from = owner.range_update()->parameter_states();
+      const std::vector<absl::Span<float>> to = other.range_update()->parameter_states();
       for (size_t state = 0; state < from.size(); ++state) {
         std::copy(from[state].begin() + cut[i].begin, from[state].begin() + cut[i].end,
                   to[state].begin() + cut[i].begin);
       }
     }
     for (const std::unique_ptr<Executable>& rank : ranks) {
-      ASSERT_TRUE(rank->EndUpdate().ok());
+      ASSERT_TRUE(rank->range_update()->EndUpdate().ok());
       EXPECT_EQ(testing::ReadReduction(*rank), Values(rank->reduction().size(), 0.0f));
       EXPECT_EQ(testing::ReadAllState(*rank), testing::ReadAllState(*whole)) << step;
       EXPECT_EQ(*rank->Predict(batch.inputs), *whole->Predict(batch.inputs)) << step;
@@ -177,12 +177,12 @@ TEST_P(UpdateRanges, TellOfAGradientThatIsNotFiniteInOneOfThem) {
     sums[100] = spoiled;
     for (const bool updates_it : {true, false}) {
       testing::WriteReduction(*executable, sums);
-      ASSERT_TRUE(executable->BeginUpdate(0.1).ok());
-      ASSERT_TRUE(executable->UpdateRange(101, count).ok());
+      ASSERT_TRUE(executable->range_update()->BeginUpdate(0.1).ok());
+      ASSERT_TRUE(executable->range_update()->UpdateRange(101, count).ok());
       if (updates_it) {
-        ASSERT_TRUE(executable->UpdateRange(0, 101).ok());
+        ASSERT_TRUE(executable->range_update()->UpdateRange(0, 101).ok());
       }
-      ASSERT_TRUE(executable->EndUpdate().ok());
+      ASSERT_TRUE(executable->range_update()->EndUpdate().ok());
       EXPECT_EQ(std::isnan(executable->FinishUpdate()->loss), updates_it);
       EXPECT_EQ(testing::ReadReduction(*executable), Values(sums.size(), 0.0f));
     }
@@ -207,11 +207,7 @@ class UpdatesWithNorms : public UpdateRanges {};
 
 TEST_P(UpdatesWithNorms, AreMadeAtOnceAlone) {
   const std::unique_ptr<Executable> executable = Make();
-  EXPECT_FALSE(executable->updates_ranges());
-  for (const absl::Status& status : {executable->BeginUpdate(0.1), executable->UpdateRange(0, 1)}) {
-    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("at once"));
-  }
+  EXPECT_EQ(executable->range_update(), nullptr);
   testing::WriteReduction(*executable, Sums(1, *executable));
   EXPECT_TRUE(executable->Update(0.1).ok());
 }
@@ -240,17 +236,17 @@ TEST_P(PartialSums, OfThreeReplicasAreTheSumsOfTheirGradients) {
     testing::CopyState(*executable, *alone);
     ASSERT_TRUE(executable->Accumulate(batch.batch(), 0.25, nullptr).ok());
     if (replica < 2) {
-      ASSERT_TRUE(executable->StoreSums(static_cast<int>(replica)).ok());
+      ASSERT_TRUE(executable->sum_slots()->StoreSums(static_cast<int>(replica)).ok());
       EXPECT_EQ(testing::ReadReduction(*executable), Values(gradients[0].size(), 0.0f));
     }
   }
   for (int slot = 0; slot < 2; ++slot) {
-    const absl::Span<float> stored = executable->sums(slot);
+    const absl::Span<float> stored = executable->sum_slots()->sums(slot);
     EXPECT_EQ(Values(stored.begin(), stored.end()), gradients[slot]);
   }
   // 0 + (1 + 2), where the last step adds only a part.
-  ASSERT_TRUE(executable->AddSums(1, 0, size).ok());
-  ASSERT_TRUE(executable->AddSums(0, 5, size - 3).ok());
+  ASSERT_TRUE(executable->sum_slots()->AddSums(1, 0, size).ok());
+  ASSERT_TRUE(executable->sum_slots()->AddSums(0, 5, size - 3).ok());
   Values expected = gradients[2];
   for (int64_t i = 0; i < size; ++i) {
     const auto at = static_cast<size_t>(i);
@@ -331,21 +327,21 @@ TEST(SharedMemoryOfAnExecutable, IsWhatOtherProcessesMap) {
   };
   const size_t size = executable->reduction().size();
   ASSERT_TRUE(executable->Accumulate(testing::RandomBatch(1, model, 4).batch(), 1, nullptr).ok());
-  ASSERT_TRUE(executable->StoreSums(1).ok());
+  ASSERT_TRUE(executable->sum_slots()->StoreSums(1).ok());
   ASSERT_TRUE(executable->Accumulate(testing::RandomBatch(2, model, 4).batch(), 1, nullptr).ok());
   ASSERT_EQ(layout.slot_offsets.size(), 2u);
   EXPECT_EQ(at(layout.reduction_offset, size), executable->reduction());
-  EXPECT_EQ(at(layout.slot_offsets[0], size), executable->sums(0));
-  EXPECT_EQ(at(layout.slot_offsets[1], size), executable->sums(1));
-  EXPECT_NE(executable->sums(0), executable->sums(1));
+  EXPECT_EQ(at(layout.slot_offsets[0], size), executable->sum_slots()->sums(0));
+  EXPECT_EQ(at(layout.slot_offsets[1], size), executable->sum_slots()->sums(1));
+  EXPECT_NE(executable->sum_slots()->sums(0), executable->sum_slots()->sums(1));
   const absl::Span<float> parameters =
       at(layout.parameters_offset, executable->parameters().size());
   EXPECT_EQ(parameters, executable->parameters());
   // And back: what another process writes is what the next batch sees.
   const StateTensor& first = executable->state().front();
-  ASSERT_TRUE(executable->BeginUpdate(0.1).ok());
+  ASSERT_TRUE(executable->range_update()->BeginUpdate(0.1).ok());
   std::fill(parameters.begin(), parameters.end(), 2.0f);
-  ASSERT_TRUE(executable->EndUpdate().ok());
+  ASSERT_TRUE(executable->range_update()->EndUpdate().ok());
   EXPECT_EQ(testing::ReadState(*executable, first.name),
             Values(static_cast<size_t>(ElementCount(first.shape)), 2.0f));
 

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "tests/unit/worker/engine/engine_testing.h"
+#include "worker/engine/make_backend.h"
 #include "worker/engine/models/models.h"
 
 namespace trainyard::engine {
@@ -159,8 +160,7 @@ TEST_P(MemoryPlans, HoldForEverySmallerBatch) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, MemoryPlans,
-                         ::testing::ValuesIn(testing::AllBackends()));
+INSTANTIATE_TEST_SUITE_P(Backends, MemoryPlans, ::testing::ValuesIn(testing::AllBackends()));
 
 TEST(MemoryPlan, IsRenderedByCategory) {
   MemoryPlan plan;

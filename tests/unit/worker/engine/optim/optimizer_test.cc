@@ -8,6 +8,7 @@
 
 #include "tests/unit/worker/engine/engine_testing.h"
 #include "worker/engine/graph/graph_builder.h"
+#include "worker/engine/make_backend.h"
 
 namespace trainyard::engine {
 namespace {

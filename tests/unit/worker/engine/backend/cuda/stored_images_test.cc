@@ -139,7 +139,8 @@ Course Train(const std::vector<data::RowForm>& forms, const CompileOptions& opti
   preparation.augmentation = {.pad_crop = 2, .flip = true, .cutout = 3};
   const auto executable = Compile(testing::TestedBackend(), Model(), {.momentum = 0.9}, options);
   EXPECT_TRUE(InitializeParameters(3, *executable).ok());
-  EXPECT_TRUE(executable->StoreImages(StoreOf(dataset, preparation), kNoLimit).ok());
+  EXPECT_TRUE(
+      executable->image_memory()->StoreImages(StoreOf(dataset, preparation), kNoLimit).ok());
   Course course;
   for (int64_t step = 0; step < 5; ++step) {
     const data::RowForm form = forms[static_cast<size_t>(step) % forms.size()];
@@ -186,7 +187,8 @@ TEST(StoredImages, GuardedBuffersHoldAndTheInputGradientIsTheSame) {
   const auto executable =
       Compile(testing::TestedBackend(), Model(), {}, {.max_rows = kRows, .inspect = true});
   testing::RandomizeState(1, *executable);
-  ASSERT_TRUE(executable->StoreImages(StoreOf(dataset, preparation), kNoLimit).ok());
+  ASSERT_TRUE(
+      executable->image_memory()->StoreImages(StoreOf(dataset, preparation), kNoLimit).ok());
   std::vector<Inspection> seen;
   for (const data::RowForm form :
        {data::RowForm::kFloats, data::RowForm::kStored, data::RowForm::kBytes}) {
@@ -209,7 +211,7 @@ TEST(StoredImages, AnEvaluationReadsThemToo) {
   testing::RandomizeState(1, *executable);
   // A small last batch, and images of another split than those that are stored.
   ASSERT_TRUE(
-      executable
+      executable->image_memory()
           ->StoreImages({{}, preparation.normalization.mean, preparation.normalization.stddev},
                         kNoLimit)
           .ok());
@@ -231,7 +233,7 @@ class StoredBatches : public ::testing::Test {
   StoredBatches() : executable_(Compile(testing::TestedBackend(), Model(), {}, {.max_rows = 2})) {}
 
   absl::Status Store() {
-    return executable_->StoreImages(StoreOf(dataset_, preparation_), kNoLimit);
+    return executable_->image_memory()->StoreImages(StoreOf(dataset_, preparation_), kNoLimit);
   }
   absl::Status Accumulate(const std::vector<StoredRow>& rows,
                           const std::vector<uint8_t>& pixels = {}, const Values& inputs = {}) {
@@ -269,7 +271,7 @@ TEST_F(StoredBatches, WantAStore) {
   ASSERT_TRUE(Store().ok());
   EXPECT_TRUE(Accumulate(std::vector<StoredRow>(2)).ok());
   // What cannot be stored leaves nothing behind.
-  EXPECT_FALSE(executable_->StoreImages(StoreOf(dataset_, preparation_), 1).ok());
+  EXPECT_FALSE(executable_->image_memory()->StoreImages(StoreOf(dataset_, preparation_), 1).ok());
   EXPECT_TRUE(absl::IsFailedPrecondition(Accumulate(std::vector<StoredRow>(2))));
 }
 
@@ -278,9 +280,10 @@ TEST_F(StoredBatches, TheStoreIsCountedAndKeepsToItsLimit) {
   const int64_t live = LiveBufferBytes();
   const ImageStore images = StoreOf(dataset_, preparation_);
   const auto bytes = static_cast<int64_t>(images.pixels.size());
-  EXPECT_TRUE(absl::IsResourceExhausted(executable_->StoreImages(images, bytes - 1)));
+  EXPECT_TRUE(
+      absl::IsResourceExhausted(executable_->image_memory()->StoreImages(images, bytes - 1)));
   EXPECT_EQ(executable_->memory_plan().buffers(), before);
-  ASSERT_TRUE(executable_->StoreImages(images, bytes).ok());
+  ASSERT_TRUE(executable_->image_memory()->StoreImages(images, bytes).ok());
   EXPECT_GE(executable_->memory_plan().buffers(), before + bytes);
   EXPECT_EQ(executable_->memory_plan().buffers() - before, LiveBufferBytes() - live);
 }
@@ -289,7 +292,7 @@ TEST_F(StoredBatches, TheStoreHoldsImagesOfTheModel) {
   const ImageStore images = StoreOf(dataset_, preparation_);
   const std::vector<float> two(2, 1);
   const auto store = [&](const ImageStore& given) {
-    return executable_->StoreImages(given, kNoLimit);
+    return executable_->image_memory()->StoreImages(given, kNoLimit);
   };
   EXPECT_TRUE(
       absl::IsInvalidArgument(store({images.pixels.subspan(1), images.mean, images.stddev})));
@@ -299,15 +302,16 @@ TEST_F(StoredBatches, TheStoreHoldsImagesOfTheModel) {
     return Compile(testing::TestedBackend(), *BuildMlp({.input = input, .classes = 3}), {}, {});
   };
   const std::vector<float> five(5, 1);
-  EXPECT_TRUE(absl::IsInvalidArgument(of({5, 2, 2})->StoreImages({{}, five, five}, kNoLimit)));
-  EXPECT_TRUE(absl::IsInvalidArgument(of({5})->StoreImages({{}, five, five}, kNoLimit)));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      of({5, 2, 2})->image_memory()->StoreImages({{}, five, five}, kNoLimit)));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(of({5})->image_memory()->StoreImages({{}, five, five}, kNoLimit)));
 }
 
 TEST(StoredImages, BackendsOfTheHostReadFloatsAlone) {
-  const std::vector<float> ones(3, 1);
   for (const char* name : {"cpu", "reference"}) {
     const auto executable = Compile(name, Model(), {}, {.max_rows = 2});
-    EXPECT_TRUE(absl::IsUnimplemented(executable->StoreImages({{}, ones, ones}, kNoLimit)));
+    EXPECT_EQ(executable->image_memory(), nullptr);
     const std::vector<StoredRow> rows(2);
     const std::vector<int32_t> labels(2, 1);
     EXPECT_TRUE(absl::IsFailedPrecondition(

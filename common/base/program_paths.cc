@@ -1,0 +1,28 @@
+// The kernel's link to the program is the one answer that does not depend on how it was started:
+// argv[0] may be a name that was looked up in PATH, or anything else.
+#include "common/base/program_paths.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstddef>
+
+#include "common/base/files.h"
+
+namespace trainyard {
+
+std::string ProgramFolder() {
+  std::array<char, 4096> path{};
+  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
+  if (length <= 0) return "";
+  const absl::string_view program(path.data(), static_cast<size_t>(length));
+  return std::string(program.substr(0, program.rfind('/')));
+}
+
+std::string StateHome(absl::string_view xdg_state_home, absl::string_view home) {
+  const std::string root =
+      xdg_state_home.empty() ? JoinPath(home, ".local/state") : std::string(xdg_state_home);
+  return JoinPath(root, "trainyard");
+}
+
+}  // namespace trainyard

@@ -1,0 +1,18 @@
+// Where this program lies, and where programs keep their state.
+#pragma once
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace trainyard {
+
+// The folder of the program that runs, without a last slash; empty where the system does not tell.
+// The other programs of an installation lie beside it.
+std::string ProgramFolder();
+
+// $XDG_STATE_HOME/trainyard, or ~/.local/state/trainyard where that variable is empty. Takes the
+// values of XDG_STATE_HOME and HOME, since only mains read the environment.
+std::string StateHome(absl::string_view xdg_state_home, absl::string_view home);
+
+}  // namespace trainyard

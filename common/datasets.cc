@@ -1,0 +1,19 @@
+// The list of the data sets, for those who look one up by the name that a spec gives.
+#include "common/datasets.h"
+
+namespace trainyard::datasets {
+
+absl::Span<const Facts> All() {
+  static constexpr Facts kAll[] = {kCifar10, kCifar100, kFashionMnist,    kGlyphs,
+                                   kImages,  kMnist,    kTinyShakespeare, kTokens};
+  return kAll;
+}
+
+const Facts* Find(absl::string_view name) {
+  for (const Facts& facts : All()) {
+    if (facts.name == name) return &facts;
+  }
+  return nullptr;
+}
+
+}  // namespace trainyard::datasets

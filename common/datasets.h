@@ -1,0 +1,98 @@
+// Facts about the data sets that a spec may name. They stand here once: the server checks specs
+// against them, the trainer reads the files by them, and the client fetches the published ones.
+//
+// proto/trainyard/v1/training.proto lists the same names, since editors read them out of the JSON
+// Schema; a test keeps both lists alike.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace trainyard::datasets {
+
+struct Facts {
+  // Where the samples come from.
+  enum class Source {
+    kPublished,   // files that anyone can fetch, always the same
+    kGenerated,   // computed by the trainer
+    kUserFolder,  // a folder that the spec names, below the worker's folder of data sets
+  };
+  enum class Kind { kImages, kTokens };
+
+  absl::string_view name;
+  Source source = Source::kPublished;
+  Kind kind = Kind::kImages;
+  // Numbers of samples. 0 of tokens, where they depend on the spec, and where only the files tell.
+  int64_t train_size = 0;
+  int64_t test_size = 0;
+  // Different labels; of tokens, the vocabulary. 0 where only the files tell.
+  int64_t classes = 0;
+  int64_t channels = 0;
+  int64_t side = 0;  // height and width in pixels; 0 where the spec chooses them
+
+  constexpr bool has_tokens() const { return kind == Kind::kTokens; }
+  constexpr bool is_generated() const { return source == Source::kGenerated; }
+  // Channels, height, width.
+  std::vector<int64_t> shape() const { return {channels, side, side}; }
+};
+
+inline constexpr Facts kCifar10 = {.name = "cifar10",
+                                   .train_size = 50'000,
+                                   .test_size = 10'000,
+                                   .classes = 10,
+                                   .channels = 3,
+                                   .side = 32};
+inline constexpr Facts kCifar100 = {.name = "cifar100",
+                                    .train_size = 50'000,
+                                    .test_size = 10'000,
+                                    .classes = 100,
+                                    .channels = 3,
+                                    .side = 32};
+inline constexpr Facts kFashionMnist = {.name = "fashion-mnist",
+                                        .train_size = 60'000,
+                                        .test_size = 10'000,
+                                        .classes = 10,
+                                        .channels = 1,
+                                        .side = 28};
+inline constexpr Facts kGlyphs = {.name = "glyphs",
+                                  .source = Facts::Source::kGenerated,
+                                  .train_size = 20'000,
+                                  .test_size = 4'000,
+                                  .classes = 10,
+                                  .channels = 1,
+                                  .side = 28};
+inline constexpr Facts kImages = {
+    .name = "images", .source = Facts::Source::kUserFolder, .channels = 3};
+inline constexpr Facts kMnist = {.name = "mnist",
+                                 .train_size = 60'000,
+                                 .test_size = 10'000,
+                                 .classes = 10,
+                                 .channels = 1,
+                                 .side = 28};
+inline constexpr Facts kTinyShakespeare = {
+    .name = "tinyshakespeare", .kind = Facts::Kind::kTokens, .classes = 65};
+inline constexpr Facts kTokens = {
+    .name = "tokens", .source = Facts::Source::kUserFolder, .kind = Facts::Kind::kTokens};
+
+// The most samples of a split of glyphs, which lie in memory: 750 MiB of pixels. The rules of
+// data.train_size and data.test_size say the same.
+inline constexpr int64_t kGlyphSamplesMax = 1'000'000;
+// The side of a sample of `images`, in pixels, where the spec does not give one.
+inline constexpr int64_t kDefaultImageSize = 224;
+
+// The characters of tinyshakespeare's text, input.txt of karpathy/char-rnn.
+inline constexpr int64_t kTinyShakespeareLength = 1'115'394;
+// How many characters of a text are for training; the rest is the test split. As in nanoGPT.
+constexpr int64_t TrainCharacters(int64_t length) {
+  return length * 9 / 10;
+}
+
+// All data sets, by name.
+absl::Span<const Facts> All();
+// Null for a name that is not known.
+const Facts* Find(absl::string_view name);
+
+}  // namespace trainyard::datasets

@@ -1,0 +1,102 @@
+// The life of an attempt: one gang placement of a job. Pure.
+//
+//  ---> Placed ----> Starting ----> Running ----(4)----> Succeeded
+//  (1)     |   (2)       |    (3)      |
+//          +----(5)------+-----(5)-----+----> Stopping --(6)--> Failed, Lost
+//                                                 |
+//                                                 +------(7)--> Preempted, Cancelled
+//
+// 1 devices allocated, token drawn   5 a rank failed or was lost, or a stop was asked for:
+// 2 a worker reports ranks             the whole gang stops
+// 3 every rank runs                  6 all parts are gone; a failure was the cause
+// 4 all parts are gone, and all      7 all parts are gone; a stop was the cause
+//   of them succeeded
+//
+// A short attempt may end between two reports: (4) and (5) leave from Placed and Starting too.
+// An attempt of which all parts had succeeded before the stop reached them is Succeeded.
+#pragma once
+
+#include <variant>
+
+#include "absl/strings/string_view.h"
+#include "server/core/lifecycle/transition.h"
+#include "server/core/lifecycle/words.h"
+
+namespace trainyard::core::attempt_fsm {
+
+struct Placed {
+  friend bool operator==(const Placed&, const Placed&) = default;
+};
+struct Starting {
+  friend bool operator==(const Starting&, const Starting&) = default;
+};
+struct Running {
+  friend bool operator==(const Running&, const Running&) = default;
+};
+// `reason` is kNone where a failure is the cause; then `failure` tells which.
+struct Stopping {
+  StopReason reason = StopReason::kNone;
+  Failure failure;
+
+  friend bool operator==(const Stopping&, const Stopping&) = default;
+};
+struct Succeeded {
+  friend bool operator==(const Succeeded&, const Succeeded&) = default;
+};
+struct Failed {
+  Failure failure;
+
+  friend bool operator==(const Failed&, const Failed&) = default;
+};
+// Stopped for a better claim, a suspension, a drain or another size.
+struct Preempted {
+  StopReason reason = StopReason::kNone;
+
+  friend bool operator==(const Preempted&, const Preempted&) = default;
+};
+struct Cancelled {
+  friend bool operator==(const Cancelled&, const Cancelled&) = default;
+};
+// Outcome unknown; `failure` has class kLost.
+struct Lost {
+  Failure failure;
+
+  friend bool operator==(const Lost&, const Lost&) = default;
+};
+
+using State = std::variant<Placed, Starting, Running, Stopping, Succeeded, Failed, Preempted,
+                           Cancelled, Lost>;
+
+// A worker has reported ranks of it.
+struct RanksSeen {};
+struct AllRanksRunning {};
+// Somebody wants it stopped.
+struct Stop {
+  StopReason reason = StopReason::kNone;
+};
+// A part of it failed, or (class kLost) was lost.
+struct PartFailed {
+  Failure failure;
+};
+// Every part is gone: exited and drained, or lost.
+struct AllGone {
+  bool succeeded = false;  // every part has succeeded
+};
+
+using Input = std::variant<RanksSeen, AllRanksRunning, Stop, PartFailed, AllGone>;
+
+// Effects: what the job is told.
+struct TellRunning {};
+struct TellEnded {};
+
+using Effect = std::variant<TellRunning, TellEnded>;
+
+using Result = StepResult<State, Effect>;
+
+Result Step(const State& state, const Input& input);
+
+// PLACED STARTING RUNNING STOPPING SUCCEEDED FAILED PREEMPTED CANCELLED LOST.
+absl::string_view Name(const State& state);
+bool IsFinal(const State& state);
+
+}  // namespace trainyard::core::attempt_fsm

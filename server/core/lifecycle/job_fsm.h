@@ -1,0 +1,133 @@
+// The life of a job. Pure: a state and an input give the next state and effects.
+//
+//  ----> Queued ------> Starting ------> Running ------> Succeeded, Failed
+//   (1)   ^  ^   (2)       |     (3)        |     (4)
+//         |  +----(6)------+-----(6)--------+
+//     (5) |                +-----(7)--------+--> Stopping --(8 cancel)----> Cancelled
+//         v                                       |    |
+//      Suspended <------(8 suspend)---------------+    +----(8 preempt, drain, resize)--> Queued
+//
+// 1 submitted                     5 suspended, resumed while nothing runs
+// 2 gang placed                   6 attempt lost or failed retryably: queued again, not before t
+// 3 every rank reports running    7 somebody wants it stopped
+// 4 attempt succeeded, or failed  8 the attempt is gone: the reason of the stop decides where to;
+//   for good                        a time limit fails the job
+//
+// Not drawn: a poisoned job goes from (6) to Suspended, where it waits for a person; a job that is
+// Queued or Suspended is cancelled at once, and an attempt that has
+// succeeded before a stop reached it makes the job Succeeded whatever the reason of the stop.
+// docs/job_lifecycle.md holds the whole table, checked by a test.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "absl/strings/string_view.h"
+#include "server/core/lifecycle/transition.h"
+#include "server/core/lifecycle/words.h"
+
+namespace trainyard::core::job_fsm {
+
+// States. Final ones are Succeeded, Failed and Cancelled.
+
+// Waits for devices. The place in the queue is the job's number: no failure ever lowers it.
+struct Queued {
+  int64_t not_before_us = 0;            // wall; 0: at once
+  std::optional<Failure> last_failure;  // of the attempt before, if it failed
+
+  friend bool operator==(const Queued&, const Queued&) = default;
+};
+struct Starting {
+  friend bool operator==(const Starting&, const Starting&) = default;
+};
+struct Running {
+  friend bool operator==(const Running&, const Running&) = default;
+};
+struct Stopping {
+  StopReason reason = StopReason::kNone;
+  std::string detail;  // which limit, or for whom
+
+  friend bool operator==(const Stopping&, const Stopping&) = default;
+};
+// With a failure: held for a person (class kPoison), who resumes or cancels it.
+struct Suspended {
+  std::optional<Failure> failure;
+
+  friend bool operator==(const Suspended&, const Suspended&) = default;
+};
+struct Succeeded {
+  friend bool operator==(const Succeeded&, const Succeeded&) = default;
+};
+struct Failed {
+  Failure failure;
+
+  friend bool operator==(const Failed&, const Failed&) = default;
+};
+struct Cancelled {
+  friend bool operator==(const Cancelled&, const Cancelled&) = default;
+};
+
+using State =
+    std::variant<Queued, Starting, Running, Stopping, Suspended, Succeeded, Failed, Cancelled>;
+
+// Inputs.
+
+struct Placed {};
+struct AllRanksRunning {};
+struct AttemptSucceeded {};
+// What the retry policy made of the failure: queue again, hold the job for a person, or give up.
+struct AttemptFailed {
+  Failure failure;  // of the attempt; where it gives up, what the job fails with
+  bool give_up = false;
+  bool hold = false;
+  bool counts_as_retry = false;
+  int64_t not_before_us = 0;  // wall
+};
+// It is gone because it was asked to stop.
+struct AttemptStopped {};
+// It is gone, or fenced off, and how it ended is unknown. Costs no retry.
+struct AttemptLost {
+  Failure failure;
+  int64_t not_before_us = 0;  // wall
+};
+struct Cancel {};
+struct Suspend {};
+struct Resume {};
+struct Preempt {
+  std::string detail;  // "for jobs/12"
+};
+struct Drain {
+  std::string detail;
+};
+// An elastic job goes on with more or fewer devices.
+struct Resize {
+  std::string detail;
+};
+struct TimeLimit {
+  std::string detail;  // "time limit of 1h 00m reached"
+};
+
+using Input = std::variant<Placed, AllRanksRunning, AttemptSucceeded, AttemptFailed, AttemptStopped,
+                           AttemptLost, Cancel, Suspend, Resume, Preempt, Drain, Resize, TimeLimit>;
+
+// Effects.
+
+// Tell the attempt to stop, or why it is being stopped now.
+struct StopAttempt {
+  StopReason reason = StopReason::kNone;
+};
+struct CountRetry {};
+
+using Effect = std::variant<StopAttempt, CountRetry>;
+
+using Result = StepResult<State, Effect>;
+
+Result Step(const State& state, const Input& input);
+
+// QUEUED STARTING RUNNING STOPPING SUSPENDED SUCCEEDED FAILED CANCELLED.
+absl::string_view Name(const State& state);
+bool IsFinal(const State& state);
+
+}  // namespace trainyard::core::job_fsm

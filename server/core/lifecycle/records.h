@@ -1,0 +1,292 @@
+// The records of the server: what the core decides on, what the store keeps, what the API shows.
+// Plain values. Times are wall microseconds since 1970 (0: unset); the core never decides by them.
+// Doubles are carried for people and never computed with.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "server/core/lifecycle/attempt_fsm.h"
+#include "server/core/lifecycle/job_fsm.h"
+#include "server/core/lifecycle/submission.h"
+#include "server/core/lifecycle/words.h"
+#include "server/core/lifecycle/worker_fsm.h"
+
+namespace trainyard::core {
+
+using JobState = job_fsm::State;
+using AttemptState = attempt_fsm::State;
+using WorkerState = worker_fsm::State;
+
+// Which replicas a rank computes.
+struct RankHosting {
+  int32_t rank = 0;
+  int32_t first_replica = 0;
+  int32_t replicas = 0;
+  int32_t stage = 0;         // of the pipeline
+  double samples_per_s = 0;  // of the rank by itself; 0: unknown
+
+  friend bool operator==(const RankHosting&, const RankHosting&) = default;
+};
+
+// Who computes what, and why. Shown to people; nothing is decided by it.
+struct Hosting {
+  std::vector<RankHosting> ranks;
+  std::string reason;
+
+  friend bool operator==(const Hosting&, const Hosting&) = default;
+};
+
+// Where training stands, as the trainer reports it.
+struct Progress {
+  int64_t step = 0;
+  int64_t total_steps = 0;
+  int64_t epoch = 0;
+  int64_t epochs = 0;
+  double samples_per_s = 0;
+  double data_wait_fraction = 0;
+  int64_t eta_us = 0;  // expected time left; 0: unknown
+  // Shared by all copies; null before the first step.
+  std::shared_ptr<const Hosting> hosting = nullptr;
+
+  friend bool operator==(const Progress&, const Progress&);
+};
+
+// Name to value. Two NaNs are equal here, so that a record equals its copy.
+struct MetricValues {
+  std::map<std::string, double> values;
+
+  friend bool operator==(const MetricValues&, const MetricValues&);
+};
+
+struct JobRecord {
+  JobId id;
+  std::shared_ptr<const Submission> submission;  // shared by all copies; never null
+  JobState state;
+  StopReason stop_reason = StopReason::kNone;  // of the last stop; cleared when placed again
+  int32_t attempt = 0;                         // newest; 0: none yet
+  int64_t fencing_token = 0;                   // of the newest attempt
+  int32_t retries = 0;                         // used of max_retries
+  int32_t failures = 0;                        // attempts that failed or were lost, free ones too
+  int64_t run_time_us = 0;                     // time in RUNNING, over all attempts
+  int64_t create_us = 0;
+  int64_t start_us = 0;  // first RUNNING
+  int64_t end_us = 0;
+  Progress progress;
+  MetricValues metrics;  // last value of each train.* and test.* metric
+  std::string data_digest;
+  std::string model_digest;
+  std::string worker_version;  // of rank 0 of the newest attempt
+  int64_t revision = 0;        // commit of its last change: the etag
+  // The first job of its array, and its index there; 0 and 0 outside of one. The index is
+  // `id - array`: the jobs of an array are numbered in one piece.
+  JobId array;
+  int64_t device_time_us = 0;  // devices x time held, over all attempts
+  int32_t preemptions = 0;     // attempts stopped for a better claim
+
+  int32_t array_index() const {
+    return array == JobId{} ? 0 : static_cast<int32_t>(id.value - array.value);
+  }
+
+  friend bool operator==(const JobRecord& a, const JobRecord& b);
+};
+
+struct RankPlacement {
+  int32_t rank = 0;
+  std::string worker;
+  std::string device;
+
+  friend bool operator==(const RankPlacement&, const RankPlacement&) = default;
+};
+
+// How an attempt ended on one worker.
+struct Outcome {
+  OutcomeKind kind = OutcomeKind::kNone;
+  Failure failure;  // kFailed; kStopped: why, in `reason`
+  int64_t step = 0;
+  int32_t failed_rank = 0;
+
+  friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+
+// What one worker has of an attempt.
+struct AttemptPart {
+  std::string worker;
+  PartState state = PartState::kAssigned;
+  Outcome outcome;  // kExited and later
+
+  friend bool operator==(const AttemptPart&, const AttemptPart&) = default;
+};
+
+struct AttemptRecord {
+  AttemptId id;
+  int64_t fencing_token = 0;
+  AttemptState state;
+  std::vector<RankPlacement> ranks;  // by rank
+  std::vector<AttemptPart> parts;    // by worker; one for each worker in `ranks`
+  std::optional<CheckpointRef> resume_from;
+  int64_t create_us = 0;
+  int64_t start_us = 0;  // all ranks ran
+  int64_t end_us = 0;
+
+  friend bool operator==(const AttemptRecord&, const AttemptRecord&) = default;
+};
+
+// What a GPU does at the moment, as far as its driver tells. Passed on to those who ask; nothing is
+// decided by it and nothing of it is stored.
+struct DeviceUsage {
+  std::optional<double> utilization;         // [0, 1]
+  std::optional<double> memory_utilization;  // [0, 1]
+  std::optional<int64_t> memory_bytes;
+  std::optional<double> power_watts;
+  std::optional<double> power_limit_watts;
+  std::optional<double> temperature_celsius;
+  std::optional<int64_t> ecc_errors;
+  std::string slowed_by;
+
+  friend bool operator==(const DeviceUsage&, const DeviceUsage&) = default;
+};
+
+struct DeviceRecord {
+  std::string name;
+  std::string type;
+  int64_t memory_bytes = 0;
+  DeviceHealth health = DeviceHealth::kOk;
+  std::string health_reason;
+  std::vector<int32_t> cpus;
+  int32_t threads = 0;
+  std::string product;
+  int32_t island = 0;      // devices of one NVLink island of a worker carry one number
+  std::string quarantine;  // why an operator or this server has set it aside; empty: it has not
+
+  friend bool operator==(const DeviceRecord&, const DeviceRecord&) = default;
+};
+
+struct WorkerRecord {
+  std::string name;
+  std::string uid;
+  std::string version;
+  std::string hostname;
+  std::string address;
+  WorkerState state;
+  Scheduling scheduling = Scheduling::kEligible;
+  std::vector<DeviceRecord> devices;  // in the worker's own order
+  int64_t create_us = 0;
+  int64_t last_seen_us = 0;  // at the last change of this record; Yard::LastSeen is newer
+  int64_t revision = 0;
+  std::map<std::string, std::string> labels;
+  std::vector<JobId> failed_jobs;  // different jobs that failed there in a row, without a success
+
+  friend bool operator==(const WorkerRecord&, const WorkerRecord&) = default;
+};
+
+struct CheckpointFile {
+  std::string name;
+  int64_t size = 0;
+  std::string hash;
+
+  friend bool operator==(const CheckpointFile&, const CheckpointFile&) = default;
+};
+
+// What the weights of a checkpoint reached on the test split, as its state.json says. It comes with
+// the checkpoint, and not with the stream of metrics, which may be late. Finite numbers.
+struct CheckpointEvaluation {
+  double loss = 0;
+  double accuracy = 0;
+
+  friend bool operator==(const CheckpointEvaluation&, const CheckpointEvaluation&) = default;
+};
+
+struct CheckpointRecord {
+  CheckpointRef id;
+  int32_t attempt = 0;
+  std::vector<CheckpointFile> files;
+  int64_t create_us = 0;
+  std::optional<CheckpointEvaluation> evaluation = {};  // none where it was not evaluated
+
+  friend bool operator==(const CheckpointRecord&, const CheckpointRecord&) = default;
+};
+
+// Whether `a` is a better checkpoint than `b` of the same job, whose submission it is: the one with
+// the better evaluation; of equal ones the earlier, and one that was evaluated before one that was
+// not.
+bool IsBetter(const Submission& submission, const CheckpointRecord& a, const CheckpointRecord& b);
+// The best of a job's checkpoints; null where none was evaluated. `Pointers`: a list of pointers,
+// raw or shared.
+template <typename Pointers>
+const CheckpointRecord* BestCheckpoint(const Submission& submission, const Pointers& checkpoints) {
+  const CheckpointRecord* best = nullptr;
+  for (const auto& checkpoint : checkpoints) {
+    if (!checkpoint->evaluation.has_value()) continue;
+    if (best == nullptr || IsBetter(submission, *checkpoint, *best)) best = &*checkpoint;
+  }
+  return best;
+}
+
+// One row of the visible history.
+struct EventRecord {
+  int64_t sequence = 0;
+  int64_t time_us = 0;
+  std::string resource;  // jobs/12, jobs/12/attempts/1, workers/lab-1
+  std::string type;      // JOB_QUEUED, ATTEMPT_PLACED, WORKER_UNREACHABLE
+  std::string actor;     // user:anna, scheduler, worker:lab-1
+  std::string message;
+
+  friend bool operator==(const EventRecord&, const EventRecord&) = default;
+};
+
+// The resource whose history an event belongs to: `jobs/12` for `jobs/12/attempts/1`.
+std::string EventParent(absl::string_view resource);
+
+// An answered CreateJob, so that its repetition gets the same job.
+struct RequestRecord {
+  std::string request_id;
+  std::string request_hash;
+  JobId job;
+  int64_t create_us = 0;
+
+  friend bool operator==(const RequestRecord&, const RequestRecord&) = default;
+};
+
+// What one user or one project may have. 0: no limit.
+struct QuotaRecord {
+  std::string subject;      // "user:anna", "project:vision"; "user:*", "project:*" for all others
+  int32_t devices = 0;      // held at a time
+  int32_t queued_jobs = 0;  // waiting at a time
+  int32_t submits_per_minute = 0;
+  int64_t stored_bytes = 0;  // of checkpoints
+  int32_t weight = 0;        // share of the pool against others; 0: 1
+
+  friend bool operator==(const QuotaRecord&, const QuotaRecord&) = default;
+};
+
+// Devices that belong to some users and projects for a while.
+struct ReservationRecord {
+  std::string name;
+  int64_t start_us = 0;                                      // wall
+  int64_t end_us = 0;                                        // wall
+  std::vector<std::pair<std::string, std::string>> devices;  // worker, device; sorted
+  std::vector<std::string> subjects;                         // "user:anna", "project:vision"
+  std::string actor;                                         // who made it
+
+  friend bool operator==(const ReservationRecord&, const ReservationRecord&) = default;
+};
+
+// What a user has used within a project, decayed: the measure of fair share.
+struct UsageRecord {
+  std::string project;
+  std::string user;
+  int64_t device_us = 0;  // as of Snapshot::pool_time_us
+
+  friend bool operator==(const UsageRecord&, const UsageRecord&) = default;
+};
+using UsageKey = std::pair<std::string, std::string>;  // project, user
+
+}  // namespace trainyard::core

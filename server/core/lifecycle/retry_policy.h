@@ -1,0 +1,46 @@
+// What becomes of a job whose attempt failed. Pure.
+//
+//   user_error         the spec or the data is at fault: never retried
+//   transient          retried after a backoff, up to max_retries
+//   hardware, lost     retried for free; the first time at once, then after a backoff
+//   poison             the same failure of rank 0 on two workers: held for a person
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "server/core/lifecycle/config.h"
+#include "server/core/lifecycle/words.h"
+
+namespace trainyard::core {
+
+// An attempt whose rank 0 failed before any other rank.
+struct RankZeroFailure {
+  std::string worker;
+  Failure failure;
+};
+
+struct FailureHistory {
+  int32_t retries = 0;                     // used so far
+  int32_t max_retries = 0;                 // granted by the spec
+  int32_t failures = 0;                    // failed and lost attempts before this one
+  std::vector<RankZeroFailure> rank_zero;  // of all attempts, this one included
+};
+
+struct RetryVerdict {
+  Failure failure;       // what the job shows
+  bool give_up = false;  // it ends here
+  bool hold = false;     // it waits for a person
+  bool counts_as_retry = false;
+  int64_t delay_us = 0;  // before it may be placed again
+};
+
+RetryVerdict JudgeFailure(const Config& config, const Failure& failure,
+                          const FailureHistory& history);
+
+// initial * 2^failures_before, at most the maximum. Without jitter: one job comes back to one
+// server, there is no herd to scatter.
+int64_t BackoffDelay(const Config& config, int32_t failures_before);
+
+}  // namespace trainyard::core

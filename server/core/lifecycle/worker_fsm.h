@@ -1,0 +1,90 @@
+// A worker as the server sees it: is it heard of, and does it get new ranks. Two machines side by
+// side. Pure.
+//
+//  ---> Active <----(2,3)---- Unreachable ----(4)----> Gone        (5) Gone -> Active
+//  (1)     |                      ^
+//          +---------(2)----------+
+//
+// 1 first registration        4 its attempts were declared lost, or it had none and was away
+// 2 lease ran out               for long
+// 3 syncs or registers again  5 registers again; its old session is dead
+//
+//  ---> Eligible <--(uncordon)-- Cordoned --(drain)--> Draining --(uncordon)--> Eligible
+//          |                        ^
+//          +--------(cordon)--------+        Eligible --(drain)--> Draining
+#pragma once
+
+#include <cstdint>
+#include <variant>
+
+#include "absl/strings/string_view.h"
+#include "server/core/lifecycle/transition.h"
+#include "server/core/lifecycle/words.h"
+
+namespace trainyard::core::worker_fsm {
+
+struct Active {
+  friend bool operator==(const Active&, const Active&) = default;
+};
+// What ran there may still run.
+struct Unreachable {
+  int64_t since_us = 0;  // wall
+
+  friend bool operator==(const Unreachable&, const Unreachable&) = default;
+};
+struct Gone {
+  int64_t since_us = 0;  // wall
+
+  friend bool operator==(const Gone&, const Gone&) = default;
+};
+
+using State = std::variant<Active, Unreachable, Gone>;
+
+struct Registered {};
+struct Synced {};
+struct LeaseExpired {
+  int64_t now_us = 0;  // wall
+};
+struct GaveUp {
+  int64_t now_us = 0;  // wall
+};
+
+using Input = std::variant<Registered, Synced, LeaseExpired, GaveUp>;
+
+// Effects.
+// What the worker can take has changed: plan again.
+struct PlanAgain {};
+// The session is dead; a later report under it is refused.
+struct EndSession {};
+
+using Effect = std::variant<PlanAgain, EndSession>;
+using Result = StepResult<State, Effect>;
+
+Result Step(const State& state, const Input& input);
+
+// ACTIVE UNREACHABLE GONE.
+absl::string_view Name(const State& state);
+
+// The second machine: whether it gets new ranks.
+
+struct Eligible {};
+struct Cordoned {};
+struct Draining {};
+using SchedulingState = std::variant<Eligible, Cordoned, Draining>;
+
+struct Cordon {};
+struct Uncordon {};
+struct Drain {};
+using SchedulingInput = std::variant<Cordon, Uncordon, Drain>;
+
+// Stop what runs there, with StopReason::kDrain.
+struct StopAttempts {};
+using SchedulingEffect = std::variant<PlanAgain, StopAttempts>;
+using SchedulingResult = StepResult<SchedulingState, SchedulingEffect>;
+
+SchedulingResult Step(const SchedulingState& state, const SchedulingInput& input);
+
+SchedulingState ToState(Scheduling scheduling);
+Scheduling FromState(const SchedulingState& state);
+
+}  // namespace trainyard::core::worker_fsm

@@ -1,0 +1,91 @@
+#include "server/core/scheduling/elastic.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "server/core/scheduling/backfill.h"
+#include "server/core/scheduling/packing.h"
+
+namespace trainyard::core {
+namespace {
+
+bool MayGrow(const RunningJob& job, const std::set<JobId>& stopping, int64_t since_before_us) {
+  return job.ranks.size() < static_cast<size_t>(job.demand.count) && job.demand.is_elastic() &&
+         stopping.count(job.id) == 0 && job.since_us <= since_before_us;
+}
+
+std::vector<const RunningJob*> InOrderOfNeed(const std::map<JobId, RunningJob>& running,
+                                             const FairShare& share,
+                                             const std::set<JobId>& stopping,
+                                             int64_t since_before_us) {
+  std::vector<std::tuple<int32_t, ShareKey, ShareKey, JobId>> order;
+  for (const auto& [id, job] : running) {
+    if (!MayGrow(job, stopping, since_before_us)) continue;
+    order.emplace_back(-job.priority, share.OfProject(job.project),
+                       share.OfUser({job.project, job.user}), id);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<const RunningJob*> jobs;
+  for (const auto& entry : order) jobs.push_back(&running.at(std::get<JobId>(entry)));
+  return jobs;
+}
+
+// Free slots on the workers where the job runs already.
+std::vector<int32_t> PickNear(const Slots& slots, const Offer& offer, size_t count,
+                              const std::vector<int32_t>& own) {
+  std::set<int32_t> workers;
+  for (const int32_t slot : own) workers.insert(slots.ShelfOf(slot).worker);
+  std::vector<int32_t> picked;
+  for (const Shelf& shelf : slots.shelves()) {
+    const Access access = offer[static_cast<size_t>(shelf.cls)];
+    if (access == Access::kNone || shelf.open == 0 || workers.count(shelf.worker) == 0) continue;
+    for (int32_t slot = shelf.begin; slot < shelf.end && picked.size() < count; ++slot) {
+      if (slots.IsFree(slot, access)) picked.push_back(slot);
+    }
+  }
+  return picked;
+}
+
+}  // namespace
+
+std::vector<std::pair<JobId, std::vector<int32_t>>> GrowElastic(
+    Slots& slots, const std::map<JobId, RunningJob>& running, const HeldSlots& held,
+    const std::set<JobId>& stopping, const std::vector<bool>& wanted,
+    const std::vector<Head>& heads, const FairShare& share, Quotas& quotas,
+    int64_t since_before_us) {
+  std::vector<std::pair<JobId, std::vector<int32_t>>> growths;
+  for (const RunningJob* job : InOrderOfNeed(running, share, stopping, since_before_us)) {
+    const auto own = held.find(job->id);
+    if (own == held.end() || own->second.size() != job->ranks.size()) continue;
+    const Reach reach = slots.ReachOf(job->demand, job->reservations, job->reservation);
+    Offer offer = reach.clean;  // no growth is worth a stop when a reservation begins
+    for (size_t i = 0; i < offer.size(); ++i) {
+      if (!wanted[i]) continue;
+      // A head that waits for this job's end gains if that comes sooner.
+      const int32_t keeper = slots.classes()[i].keeper;
+      const bool helps = offer[i] != Access::kNone && keeper >= 0 &&
+                         heads[static_cast<size_t>(keeper)].last == job->id;
+      offer[i] = helps ? Access::kKept : Access::kNone;
+    }
+    if (!job->demand.mixed) offer = OfType(slots, offer, slots.ClassOf(own->second.front()).type);
+    const int32_t more = std::min(job->demand.count - static_cast<int32_t>(job->ranks.size()),
+                                  quotas.Room(job->user, job->project));
+    if (more <= 0) continue;
+    std::vector<int32_t> picked = PickNear(slots, offer, static_cast<size_t>(more), own->second);
+    for (const int32_t slot : picked) slots.SetClaim(slot, job->id);
+    const int32_t rest = more - static_cast<int32_t>(picked.size());
+    if (rest > 0) {
+      const GangDemand gang{1, rest, job->demand.mixed, job->demand.spread};
+      for (const int32_t slot : PickSlots(slots, offer, gang)) {
+        slots.SetClaim(slot, job->id);
+        picked.push_back(slot);
+      }
+    }
+    if (picked.empty()) continue;
+    quotas.Charge(job->user, job->project, static_cast<int32_t>(picked.size()));
+    growths.emplace_back(job->id, std::move(picked));
+  }
+  return growths;
+}
+
+}  // namespace trainyard::core

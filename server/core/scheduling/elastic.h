@@ -1,0 +1,28 @@
+// Elastic jobs that run on fewer devices than they could use take those that nobody waits for.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "server/core/lifecycle/config.h"
+#include "server/core/scheduling/backfill.h"
+#include "server/core/scheduling/fair_share.h"
+#include "server/core/scheduling/preemption.h"
+#include "server/core/scheduling/quota.h"
+#include "server/core/scheduling/slots.h"
+
+namespace trainyard::core {
+
+// Job and the slots that it gets more, in order of need: larger priority, smaller share, number.
+// `wanted`: classes that a waiting job could use; what a head keeps that waits for this very job's
+// end may help to bring it about. The slots are claimed, the quotas charged.
+std::vector<std::pair<JobId, std::vector<int32_t>>> GrowElastic(
+    Slots& slots, const std::map<JobId, RunningJob>& running, const HeldSlots& held,
+    const std::set<JobId>& stopping, const std::vector<bool>& wanted,
+    const std::vector<Head>& heads, const FairShare& share, Quotas& quotas,
+    int64_t since_before_us);
+
+}  // namespace trainyard::core

@@ -1,0 +1,178 @@
+#include "server/core/scheduling/explain_change.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "server/core/scheduling/preemption.h"
+
+namespace trainyard::core {
+namespace {
+
+constexpr int32_t kPriorityMax = 1000;  // of a spec
+// Priorities that are tried, each with a search for victims.
+constexpr size_t kPrioritiesTried = 16;
+
+class Finder {
+ public:
+  Finder(const PassInput& input, const PassState& state, const QueuedJob& job)
+      : input_(input), state_(state), job_(job) {}
+
+  std::optional<Change> Find() const {
+    if (!job_.holds.empty() || Starts(job_)) return std::nullopt;
+    if (state_.quotas.IsArrayFull(job_.array, job_.array_parallel)) return std::nullopt;
+    for (const auto& attempt :
+         {&Finder::FewerDevices, &Finder::OtherType, &Finder::Mixed, &Finder::LessMemory,
+          &Finder::NoLabels, &Finder::ShorterLimit, &Finder::LargerPriority}) {
+      if (std::optional<Change> change = (this->*attempt)(); change.has_value()) return change;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  int32_t LargestOf(const QueuedJob& job, const GangDemand& gang) const {
+    const Offer offer =
+        state_.backfill.OfferFor(state_.ReachOf(job).now, job.id, RoundUpExpected(job.expected_us));
+    return LargestGang(state_.slots, offer, gang);
+  }
+
+  bool Starts(const QueuedJob& job) const {
+    const GangDemand gang = state_.GangOf(job.demand, state_.RoomOf(job));
+    return gang.most >= gang.least && LargestOf(job, gang) > 0;
+  }
+
+  std::optional<Change> FewerDevices() const {
+    GangDemand gang = state_.GangOf(job_.demand, state_.RoomOf(job_));
+    gang.most = std::min(gang.most, gang.least - 1);
+    gang.least = 1;
+    const int32_t count = gang.most < 1 ? 0 : LargestOf(job_, gang);
+    if (count == 0) return std::nullopt;
+    const char* field = job_.demand.is_elastic() ? "devices.min" : "devices.count";
+    return Change{
+        {{field, absl::StrCat(count)}},
+        absl::StrCat("with ", count, count == 1 ? " device" : " devices", " it would start now")};
+  }
+
+  std::optional<Change> OtherType() const {
+    if (job_.demand.type.empty()) return std::nullopt;
+    QueuedJob job = job_;
+    for (const std::string& type : state_.slots.types()) {
+      job.demand.type = type;
+      if (Starts(job)) {
+        return Change{{{"devices.type", type}},
+                      absl::StrCat("on devices of type ", type, " it would start now")};
+      }
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Change> Mixed() const {
+    if (job_.demand.mixed && job_.demand.type.empty()) return std::nullopt;
+    QueuedJob job = job_;
+    job.demand.mixed = true;
+    job.demand.type.clear();
+    if (!Starts(job)) return std::nullopt;
+    Change change{{{"devices.mixed", "true"}}, "with devices of several types it would start now"};
+    if (!job_.demand.type.empty())
+      change.fields.insert(change.fields.begin(), {"devices.type", ""});
+    return change;
+  }
+
+  std::optional<Change> LessMemory() const {
+    if (job_.demand.memory_bytes == 0) return std::nullopt;
+    QueuedJob job = job_;
+    job.demand.memory_bytes = 0;
+    if (!Starts(job)) return std::nullopt;
+    return Change{{{"devices.memory", ""}}, "if devices with less memory did, it would start now"};
+  }
+
+  std::optional<Change> NoLabels() const {
+    if (job_.demand.labels.empty()) return std::nullopt;
+    QueuedJob job = job_;
+    job.demand.labels.clear();
+    if (!Starts(job)) return std::nullopt;
+    return Change{{{"devices.labels", ""}}, "on workers without these labels it would start now"};
+  }
+
+  // The longest that some head would lend its devices for.
+  std::optional<Change> ShorterLimit() const {
+    std::set<std::pair<int64_t, JobId>> heads;
+    for (const Head& head : state_.backfill.heads()) {
+      heads.insert({state_.now.uptime_us - head.lend_until_us, head.job});
+    }
+    for (const auto& [minus_gap_us, head] : heads) {
+      QueuedJob job = job_;
+      // Times are rounded up by less than a sixteenth (RoundUpExpected).
+      const int64_t limit_us = -minus_gap_us - (-minus_gap_us) / 16;
+      const int64_t unit_us = limit_us >= 2 * kMinute ? kMinute : kSecond;
+      job.expected_us = limit_us / unit_us * unit_us;
+      if (job.expected_us <= 0 || !Starts(job)) continue;
+      const std::string limit =
+          absl::StrCat(job.expected_us / unit_us, unit_us == kMinute ? "m" : "s");
+      return Change{{{"time_limit", limit}},
+                    absl::StrCat("with a time limit of ", limit,
+                                 " it would start now, on devices "
+                                 "that are kept for ",
+                                 JobName(head))};
+    }
+    return std::nullopt;
+  }
+
+  // Just above a head whose devices it could have, or above jobs that it could stop.
+  std::optional<Change> LargerPriority() const {
+    if (!state_.options.priorities) return std::nullopt;
+    const GangDemand gang = state_.GangOf(job_.demand, state_.RoomOf(job_));
+    if (gang.most < gang.least) return std::nullopt;
+    std::set<int32_t> priorities;
+    for (const Head& head : state_.backfill.heads()) {
+      const QueuedJob* ahead = input_.queue.Find(head.job);
+      if (ahead != nullptr) priorities.insert(ahead->priority + 1);
+    }
+    for (const auto& [id, running] : input_.running) {
+      if (running.may_preempt) priorities.insert(running.priority + 1);
+    }
+    size_t tried = 0;
+    Slots slots = state_.slots;
+    for (const int32_t priority : priorities) {
+      if (priority <= job_.priority || priority > kPriorityMax) continue;
+      if (++tried > kPrioritiesTried) break;
+      const char* how = HowWith(slots, priority, gang);
+      if (how == nullptr) continue;
+      return Change{{{"priority", absl::StrCat(priority)}},
+                    absl::StrCat("with priority ", priority, " it would ", how)};
+    }
+    return std::nullopt;
+  }
+
+  const char* HowWith(Slots& slots, int32_t priority, const GangDemand& gang) const {
+    Offer offer = state_.ReachOf(job_).now;
+    for (size_t i = 0; i < offer.size(); ++i) {
+      const int32_t keeper = slots.classes()[i].keeper;
+      if (offer[i] == Access::kNone || keeper < 0) continue;
+      const QueuedJob* head =
+          input_.queue.Find(state_.backfill.heads()[static_cast<size_t>(keeper)].job);
+      if (head == nullptr || head->priority < priority) offer[i] = Access::kKept;
+    }
+    if (LargestGang(slots, offer, gang) > 0) return "start now";
+    if (!state_.options.preemption) return nullptr;
+    QueuedJob job = job_;
+    job.priority = priority;
+    const auto nomination = Nominate(slots, input_.running, state_.held, state_.stopping, job,
+                                     state_.ReachOf(job_).now, gang);
+    return nomination.has_value() ? "start as soon as jobs with a smaller one have stopped"
+                                  : nullptr;
+  }
+
+  const PassInput& input_;
+  const PassState& state_;
+  const QueuedJob& job_;
+};
+
+}  // namespace
+
+std::optional<Change> FindChange(const PassInput& input, const PassState& state,
+                                 const QueuedJob& job) {
+  return Finder(input, state, job).Find();
+}
+
+}  // namespace trainyard::core

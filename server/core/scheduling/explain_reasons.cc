@@ -1,0 +1,273 @@
+#include "server/core/scheduling/explain_reasons.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+namespace trainyard::core {
+namespace {
+
+// Sentences stay readable on a busy pool.
+constexpr size_t kNamed = 5;
+
+std::string Devices(int32_t count) {
+  return absl::StrCat(count, count == 1 ? " device" : " devices");
+}
+
+// Adds up what belongs to one holder. Holders are many, and what they hold lies together: a map of
+// them would be dear.
+void Merge(std::vector<std::pair<JobId, int32_t>>& held) {
+  std::sort(held.begin(), held.end());
+  size_t kept = 0;
+  for (const auto& [job, count] : held) {
+    if (kept > 0 && held[kept - 1].first == job) {
+      held[kept - 1].second += count;
+    } else {
+      held[kept++] = {job, count};
+    }
+  }
+  held.resize(kept);
+}
+
+std::string Holders(const std::vector<std::pair<JobId, int32_t>>& held) {
+  std::string text;
+  size_t named = 0;
+  int32_t rest = 0;
+  for (const auto& [job, count] : held) {
+    if (named < kNamed) {
+      absl::StrAppend(&text, named == 0 ? "" : ", ", JobName(job), " holds ", count);
+      ++named;
+    } else {
+      rest += count;
+    }
+  }
+  if (rest > 0) absl::StrAppend(&text, ", ", held.size() - named, " more jobs hold ", rest);
+  return text;
+}
+
+std::string LabelsText(const std::map<std::string, std::string>& labels) {
+  return absl::StrJoin(labels, ", ", absl::PairFormatter("="));
+}
+
+std::string MemoryText(int64_t bytes) {
+  if (bytes % (int64_t{1} << 30) == 0) return absl::StrCat(bytes >> 30, " GiB");
+  if (bytes % (int64_t{1} << 20) == 0) return absl::StrCat(bytes >> 20, " MiB");
+  return absl::StrCat(bytes, " bytes");
+}
+
+}  // namespace
+
+std::string TimeOfDay(Now now, int64_t uptime_us) {
+  const int64_t minute = (now.wall_us + uptime_us - now.uptime_us) / kMinute;
+  return absl::StrFormat("%02d:%02d UTC", minute / 60 % 24, minute % 60);
+}
+
+std::string DemandText(const Demand& demand) {
+  std::string text = demand.is_elastic()
+                         ? absl::StrCat(demand.least(), " to ", Devices(demand.count))
+                         : Devices(demand.count);
+  if (!demand.type.empty()) absl::StrAppend(&text, " of type ", demand.type);
+  if (demand.memory_bytes > 0) absl::StrAppend(&text, " with ", MemoryText(demand.memory_bytes));
+  if (!demand.labels.empty()) {
+    absl::StrAppend(&text, " on workers with ", LabelsText(demand.labels));
+  }
+  return text;
+}
+
+CapacityReasons::CapacityReasons(const Pool& pool, const PassState& state) : state_(state) {
+  for (const Shelf& shelf : state.slots.shelves()) {
+    const PoolWorker& worker = pool[static_cast<size_t>(shelf.worker)];
+    for (int32_t slot = shelf.begin; slot < shelf.end; ++slot) {
+      const Slot& it = state.slots.slot(slot);
+      if (it.offered || it.holder != JobId{}) continue;
+      const PoolDevice& device = worker.devices[static_cast<size_t>(it.device)];
+      std::string what = worker.takes_ranks
+                             ? absl::StrCat("device ", device.name, " of worker ", worker.name, " ",
+                                            device.why_not)
+                             : absl::StrCat("worker ", worker.name, " ", worker.why_not);
+      if (!set_aside_.empty() && set_aside_.back().what == what &&
+          set_aside_.back().cls == shelf.cls) {
+        ++set_aside_.back().devices;
+      } else {
+        set_aside_.push_back({shelf.cls, std::move(what), 1});
+      }
+    }
+  }
+}
+
+bool CapacityReasons::IsFeasible(const QueuedJob& job) const {
+  return CouldHold(state_.slots, state_.ReachOf(job).ever, state_.GangOf(job.demand, kNoLimit));
+}
+
+std::vector<std::string> CapacityReasons::WhyNot(const QueuedJob& job) const {
+  const std::vector<Head>& heads = state_.backfill.heads();
+  const bool is_head = std::any_of(heads.begin(), heads.end(),
+                                   [&job](const Head& head) { return head.job == job.id; });
+  if (is_head) return Find(job);  // what is kept for it is free for it, and not for its like
+  const auto [found, is_new] = known_.try_emplace(ShapeOf(job));
+  if (is_new) found->second = Find(job);
+  return found->second;
+}
+
+const CapacityReasons::Tally& CapacityReasons::TallyFor(const QueuedJob& job) const {
+  static const Tally kNothing;
+  const Reach& reach = state_.ReachOf(job);
+  Offer now = state_.backfill.OfferFor(reach.now, job.id, RoundUpExpected(job.expected_us));
+  const bool by_type = job.demand.type.empty() && !job.demand.mixed;
+  const auto [found, is_new] = tallies_.try_emplace({&reach, now, by_type});
+  if (is_new) found->second = Count(reach, now, by_type);
+  const int32_t least = state_.GangOf(job.demand, kNoLimit).least;
+  const auto rank = [least](const Tally& tally) {
+    return std::tuple(tally.total >= least, tally.free, tally.total);
+  };
+  const Tally* best = &kNothing;
+  for (const auto& [type, tally] : found->second) {
+    if (rank(tally) > rank(*best)) best = &tally;
+  }
+  return *best;
+}
+
+CapacityReasons::Tallies CapacityReasons::Count(const Reach& reach, const Offer& now,
+                                                bool by_type) const {
+  const Slots& slots = state_.slots;
+  Tallies tallies;
+  const auto tally_of = [&](int32_t cls) -> Tally& {
+    return tallies[by_type ? slots.classes()[static_cast<size_t>(cls)].type : -1];
+  };
+  for (const Shelf& shelf : slots.shelves()) {
+    const auto cls = static_cast<size_t>(shelf.cls);
+    if (reach.ever[cls] == Access::kNone) continue;
+    const DeviceClass& of = slots.classes()[cls];
+    Tally& tally = tally_of(shelf.cls);
+    for (int32_t slot = shelf.begin; slot < shelf.end; ++slot) {
+      const Slot& it = slots.slot(slot);
+      ++tally.total;
+      if (it.holder != JobId{}) {
+        if (tally.held.empty() || tally.held.back().first != it.holder) {
+          tally.held.emplace_back(it.holder, 0);
+        }
+        ++tally.held.back().second;
+      } else if (!it.offered) {
+        continue;  // below
+      } else if (now[cls] == Access::kNone) {
+        ++tally.reserved[of.reservation];
+      } else if (it.claim != JobId{}) {
+        ++tally.claimed[it.claim];
+      } else if (it.kept && now[cls] != Access::kKept) {
+        ++tally.kept[of.keeper];
+      } else {
+        ++tally.free;
+      }
+    }
+  }
+  for (auto& [type, tally] : tallies) Merge(tally.held);
+  for (const SetAside& entry : set_aside_) {
+    if (reach.ever[static_cast<size_t>(entry.cls)] != Access::kNone) {
+      tally_of(entry.cls).set_aside[entry.what] += entry.devices;
+    }
+  }
+  return tallies;
+}
+
+std::vector<std::string> CapacityReasons::Find(const QueuedJob& job) const {
+  const Demand& demand = job.demand;
+  const std::string needs = absl::StrCat("needs ", DemandText(demand));
+  if (state_.slots.size() == 0) return {needs, "no worker has registered"};
+  const int32_t least = state_.GangOf(demand, kNoLimit).least;
+  const Tally& tally = TallyFor(job);
+  std::vector<std::string> reasons;
+  if (tally.total < least) {
+    const bool is_any_type = demand.type.empty() && !demand.mixed;
+    reasons.push_back(
+        absl::StrCat(needs, is_any_type && state_.slots.types().size() > 1 ? " of one type" : "",
+                     "; the pool has ", tally.total, ": it can never start here"));
+    if (!job.reservation.empty()) {
+      reasons.push_back(
+          absl::StrCat("runs on devices of the reservation ", job.reservation, " only"));
+    }
+    AddMismatches(demand, reasons);
+    return reasons;
+  }
+  if (tally.free >= least) return reasons;
+  std::string sentence = absl::StrCat(needs, "; ", tally.free, " of ", tally.total,
+                                      tally.free == 1 ? " is free" : " are free");
+  if (!tally.held.empty()) absl::StrAppend(&sentence, " (", Holders(tally.held), ")");
+  reasons.push_back(std::move(sentence));
+  AddKept(tally, least, reasons);
+  for (const auto& [job_with_claim, count] : tally.claimed) {
+    reasons.push_back(absl::StrCat(Devices(count), count == 1 ? " is" : " are", " kept for ",
+                                   JobName(job_with_claim),
+                                   ", which has been chosen to go on "
+                                   "there"));
+  }
+  for (const auto& [reservation, count] : tally.reserved) {
+    reasons.push_back(reservation.empty()
+                          ? absl::StrCat("runs on devices of the reservation ", job.reservation,
+                                         " only, which has not begun")
+                          : absl::StrCat(Devices(count), count == 1 ? " belongs" : " belong",
+                                         " to the reservation ", reservation));
+  }
+  size_t named = 0;
+  int32_t rest = 0;
+  for (const auto& [what, count] : tally.set_aside) {
+    if (named++ < kNamed) {
+      reasons.push_back(absl::StrCat(what, " (", Devices(count), ")"));
+    } else {
+      rest += count;
+    }
+  }
+  if (rest > 0) reasons.push_back(absl::StrCat(Devices(rest), " more are set aside"));
+  AddMismatches(demand, reasons);
+  return reasons;
+}
+
+void CapacityReasons::AddKept(const Tally& tally, int32_t least,
+                              std::vector<std::string>& reasons) const {
+  for (const auto& [keeper, count] : tally.kept) {
+    const Head& head = state_.backfill.heads()[static_cast<size_t>(keeper)];
+    const std::string start =
+        head.start_us.has_value()
+            ? absl::StrCat("it starts at ", TimeOfDay(state_.now, *head.start_us),
+                           " at the latest, if jobs end when they are expected to")
+            : "when it starts is not known";
+    const bool would_do = tally.free + count >= least;
+    reasons.push_back(absl::StrCat(Devices(count), count == 1 ? " is" : " are", " free, but kept ",
+                                   "for ", JobName(head.job), ", which is ahead; ", start,
+                                   would_do ? "" : "; these would not be enough"));
+  }
+}
+
+// Devices of the right type that will not do.
+void CapacityReasons::AddMismatches(const Demand& demand, std::vector<std::string>& reasons) const {
+  int32_t small = 0;
+  int32_t elsewhere = 0;
+  for (const DeviceClass& cls : state_.slots.classes()) {
+    const std::string& type = state_.slots.types()[static_cast<size_t>(cls.type)];
+    if (!demand.type.empty() && type != demand.type) continue;
+    const auto& labels = state_.slots.LabelsOf(cls);
+    const bool has_labels =
+        std::all_of(demand.labels.begin(), demand.labels.end(), [&](const auto& label) {
+          const auto found = labels.find(label.first);
+          return found != labels.end() && found->second == label.second;
+        });
+    if (!has_labels) {
+      elsewhere += cls.total;
+    } else if (cls.memory_bytes < demand.memory_bytes) {
+      small += cls.total;
+    }
+  }
+  const std::string of_type = demand.type.empty() ? "" : absl::StrCat(" of type ", demand.type);
+  if (small > 0) {
+    reasons.push_back(absl::StrCat(Devices(small), of_type, small == 1 ? " has" : " have",
+                                   " less than ", MemoryText(demand.memory_bytes)));
+  }
+  if (elsewhere > 0) {
+    reasons.push_back(absl::StrCat(Devices(elsewhere), of_type, elsewhere == 1 ? " is" : " are",
+                                   " on workers without ", LabelsText(demand.labels)));
+  }
+}
+
+}  // namespace trainyard::core

@@ -1,0 +1,48 @@
+// Who has had less than his share: projects first, then users within a project.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "server/core/lifecycle/records.h"
+#include "server/core/scheduling/job_queue.h"
+
+namespace trainyard::core {
+
+// Use by weight: compared exactly, as fractions, so that no rounding decides. Smaller goes first.
+struct ShareKey {
+  int64_t use = 0;
+  int64_t weight = 1;  // > 0
+
+  friend std::weak_ordering operator<=>(const ShareKey& a, const ShareKey& b) {
+    return static_cast<__int128>(a.use) * b.weight <=> static_cast<__int128>(b.use) * a.weight;
+  }
+  friend bool operator==(const ShareKey& a, const ShareKey& b) { return (a <=> b) == 0; }
+};
+
+// Decayed use, plus what is held now at `advance_us` a device: a burst of placements counts at
+// once, not only when it has run. Borrows the quotas, whose weights it reads.
+class FairShare {
+ public:
+  FairShare(const std::map<UsageKey, UsageRecord>& usage,
+            const std::map<std::string, QuotaRecord>& quotas, int64_t advance_us);
+
+  // `devices` more or, below 0, fewer are held.
+  void Charge(const std::string& user, const std::string& project, int32_t devices);
+
+  ShareKey OfProject(const std::string& project) const;
+  ShareKey OfUser(const Owner& owner) const;
+
+ private:
+  int64_t WeightOf(const std::string& class_of_subject, const std::string& name) const;
+
+  const std::map<std::string, QuotaRecord>& quotas_;
+  const int64_t advance_us_;
+  absl::flat_hash_map<std::string, int64_t> projects_;
+  absl::flat_hash_map<Owner, int64_t> users_;
+};
+
+}  // namespace trainyard::core

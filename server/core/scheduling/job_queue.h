@@ -1,0 +1,117 @@
+// The queue, sorted for passes over 100,000 jobs. It is an index that each change keeps up to date:
+//   level   a priority, larger first
+//   bucket  the jobs of a level of one user in one project: what fair share sets in order
+//   kind    the jobs of a bucket that only their numbers tell apart: if the first cannot start,
+//   none shape   what kinds of all users have in common: what decides where a job fits
+// so that a pass asks once for a shape and not once for a job. Jobs with holds are in no kind.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "server/core/scheduling/placement.h"
+
+namespace trainyard::core {
+
+struct Shape {
+  Demand demand;
+  int64_t expected_us = 0;  // rounded up (RoundUpExpected)
+  std::set<std::string> reservations;
+  std::string reservation;
+  bool preemptible = true;
+
+  friend auto operator<=>(const Shape&, const Shape&) = default;
+};
+
+// Up to a sixteenth longer, so that times left do not make a shape each. 0 stays 0: unknown.
+int64_t RoundUpExpected(int64_t expected_us);
+Shape ShapeOf(const QueuedJob& job);
+
+struct JobKind {
+  const Shape* shape = nullptr;
+  // Small numbers, used again once free, so that a pass can keep notes in vectors.
+  int32_t index = 0;
+  int32_t shape_index = 0;
+  JobId array;
+  absl::btree_map<JobId, const QueuedJob*> jobs;  // never empty
+};
+
+// Kinds by the number of their first job. A pass leaves most of them out because of their shape, so
+// that this stands here: the kinds themselves lie all over the memory.
+struct Front {
+  const JobKind* kind = nullptr;
+  int32_t index = 0;  // as in the kind
+  int32_t shape_index = 0;
+};
+using Fronts = absl::btree_map<JobId, Front>;
+
+struct Bucket {
+  Fronts fronts;
+  std::map<std::pair<int32_t, JobId>, JobKind> kinds;  // by shape_index and array
+};
+
+using Owner = std::pair<std::string, std::string>;  // project, user
+
+struct Level {
+  Fronts fronts;                      // of all buckets
+  std::map<int32_t, int64_t> shapes;  // by index: how many kinds of it there are
+  std::map<Owner, Bucket> buckets;
+};
+
+// Not thread-safe. Pointers are valid until the next change.
+class JobQueue {
+ public:
+  using Levels = std::map<int32_t, Level, std::greater<>>;  // by priority
+
+  JobQueue() = default;
+  JobQueue(const JobQueue&) = delete;
+  JobQueue& operator=(const JobQueue&) = delete;
+
+  void Put(QueuedJob job);  // replaces the one of that number
+  void Remove(JobId job);
+  const QueuedJob* Find(JobId job) const;
+  size_t size() const { return jobs_.size(); }
+  bool empty() const { return jobs_.empty(); }
+  const std::map<JobId, QueuedJob>& jobs() const { return jobs_; }
+
+  const Levels& levels() const { return levels_; }
+  const std::set<JobId>& held() const { return held_; }  // the jobs with holds
+  // All indices of kinds and of shapes are smaller.
+  size_t kind_limit() const { return kind_numbers_.limit(); }
+  size_t shape_limit() const { return shape_numbers_.limit(); }
+
+ private:
+  // Gives out the smallest numbers that are free.
+  class Numbers {
+   public:
+    int32_t Take();
+    void Return(int32_t number) { free_.insert(number); }
+    size_t limit() const { return static_cast<size_t>(next_); }
+
+   private:
+    std::set<int32_t> free_;
+    int32_t next_ = 0;
+  };
+  struct ShapeUse {
+    int32_t index = 0;
+    int64_t kinds = 0;
+  };
+
+  void Insert(const QueuedJob& job);
+  void Erase(const QueuedJob& job);
+
+  std::map<JobId, QueuedJob> jobs_;
+  std::set<JobId> held_;
+  Levels levels_;
+  std::map<Shape, ShapeUse> shapes_;
+  Numbers kind_numbers_;
+  Numbers shape_numbers_;
+};
+
+}  // namespace trainyard::core

@@ -1,0 +1,309 @@
+#include "server/core/scheduling/pass.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "common/base/check.h"
+#include "server/core/scheduling/elastic.h"
+
+namespace trainyard::core {
+namespace {
+
+// Jobs for which one pass looks for victims, which is the dearest question.
+constexpr int kNominationTriesMax = 16;
+
+std::map<DeviceKey, std::string> ComingReservations(const PassInput& input) {
+  std::map<DeviceKey, std::string> coming;
+  std::map<DeviceKey, int64_t> starts;
+  for (const auto& [name, reservation] : input.reservations) {
+    if (reservation.start_us <= input.now.wall_us) continue;
+    for (const DeviceKey& device : reservation.devices) {
+      const auto [start, is_new] = starts.try_emplace(device, reservation.start_us);
+      if (!is_new && start->second <= reservation.start_us) continue;
+      start->second = reservation.start_us;
+      coming[device] = name;
+    }
+  }
+  return coming;
+}
+
+class Pass {
+ public:
+  Pass(const PassInput& input, PassState& state)
+      : input_(input), state_(state), wanted_(state.slots.classes().size(), false) {}
+
+  Plan Run() {
+    ServeClaims();
+    WalkQueue(input_.queue, state_.share, state_.rules,
+              [this](const QueuedJob& job) { return Consider(job); });
+    if (state_.options.elastic && state_.is_complete) Grow();
+    FillFront();
+    return std::move(plan_);
+  }
+
+ private:
+  // Jobs for which devices are kept go on as soon as all of these are free, in whatever place of
+  // the queue: they have been chosen before.
+  void ServeClaims() {
+    std::vector<const QueuedJob*> jobs;
+    for (const auto& [id, slots] : state_.slots.claims()) {
+      const QueuedJob* job = input_.queue.Find(id);
+      if (job != nullptr && job->holds.empty()) jobs.push_back(job);
+    }
+    std::stable_sort(jobs.begin(), jobs.end(), [](const QueuedJob* a, const QueuedJob* b) {
+      return a->priority > b->priority;
+    });
+    for (const QueuedJob* job : jobs) ServeClaim(*job);
+  }
+
+  void ServeClaim(const QueuedJob& job) {
+    const std::vector<int32_t> claimed = state_.slots.claims().at(job.id);
+    const Reach& reach = state_.ReachOf(job);
+    std::vector<int32_t> fit;
+    bool are_free = true;
+    std::set<int32_t> types;
+    for (const int32_t slot : claimed) {
+      const Slot& it = state_.slots.slot(slot);
+      const auto cls = static_cast<size_t>(state_.slots.ShelfOf(slot).cls);
+      if (!it.offered || reach.now[cls] == Access::kNone) continue;
+      fit.push_back(slot);
+      types.insert(state_.slots.classes()[cls].type);
+      are_free = are_free && it.holder == JobId{};
+    }
+    const GangDemand gang = state_.GangOf(job.demand, state_.RoomOf(job));
+    const bool is_whole = static_cast<int32_t>(fit.size()) >= state_.GangOf(job.demand, 0).least &&
+                          (job.demand.mixed || types.size() == 1);
+    served_.insert(job.id);
+    if (!is_whole) {  // a device has failed meanwhile: others may do
+      if (gang.most < gang.least) return;
+      for (const int32_t slot : claimed) state_.slots.SetClaim(slot, JobId{});
+      TryStart(job, reach, gang);
+      for (const int32_t slot : claimed) {
+        if (state_.slots.slot(slot).claim == JobId{}) state_.slots.SetClaim(slot, job.id);
+      }
+      return;
+    }
+    if (!are_free || gang.most < gang.least) return;
+    std::sort(fit.begin(), fit.end());
+    if (fit.size() > static_cast<size_t>(gang.most)) fit.resize(static_cast<size_t>(gang.most));
+    Start(job, fit, JobId{});
+  }
+
+  Visit Consider(const QueuedJob& job) {
+    if (served_.count(job.id) > 0) return Visit::kPassed;
+    const GangDemand gang = state_.GangOf(job.demand, state_.RoomOf(job));
+    if (gang.most < gang.least || state_.quotas.IsArrayFull(job.array, job.array_parallel)) {
+      return Visit::kKindFails;
+    }
+    const Reach& reach = state_.ReachOf(job);
+    if (!CouldHold(state_.slots, reach.ever, gang)) return Visit::kShapeFails;
+    if (TryStart(job, reach, gang)) return Visit::kTaken;
+    for (size_t i = 0; i < wanted_.size(); ++i) {
+      if (reach.now[i] != Access::kNone) wanted_[i] = true;
+    }
+    state_.backfill.Keep(job.id, reach.now, gang, state_.IsOverdue(job));
+    if (++failures_ < input_.config.pass_kinds_max) return Visit::kShapeFails;
+    state_.is_complete = false;
+    return Visit::kEnough;
+  }
+
+  // With devices that are free, or by nominating it.
+  bool TryStart(const QueuedJob& job, const Reach& reach, const GangDemand& gang) {
+    const std::vector<int32_t> picked = state_.PickFor(job, gang);
+    if (!picked.empty()) {
+      Start(job, picked, JobId{});
+      return true;
+    }
+    const std::vector<int32_t> lent = state_.PickForGuest(job, gang);
+    if (lent.empty()) return Preempt(job, reach, gang);
+    Start(job, lent, KeeperOf(lent));
+    return true;
+  }
+
+  // The first job that keeps one of these slots.
+  JobId KeeperOf(const std::vector<int32_t>& picked) const {
+    for (const int32_t slot : picked) {
+      const int32_t keeper = state_.slots.ClassOf(slot).keeper;
+      if (!state_.slots.slot(slot).kept || keeper < 0) continue;
+      return state_.backfill.heads()[static_cast<size_t>(keeper)].job;
+    }
+    return JobId{};
+  }
+
+  void Start(const QueuedJob& job, const std::vector<int32_t>& picked, JobId guest_of) {
+    for (const int32_t slot : picked) state_.slots.SetHolder(slot, job.id);
+    Charge(job, static_cast<int32_t>(picked.size()) - ClaimsOf(job.id));
+    if (job.array != JobId{}) state_.quotas.ChargeArray(job.array);
+    std::optional<int64_t> end_us;
+    if (job.expected_us > 0) end_us = state_.now.uptime_us + RoundUpExpected(job.expected_us);
+    if (guest_of != JobId{}) end_us = state_.GuestGoneBy();
+    state_.backfill.AddRelease(job.id, end_us, picked);
+    started_.insert(job.id);
+    plan_.placements.push_back({job.id, RanksOn(state_.slots, input_.pool, picked), guest_of});
+  }
+
+  bool Preempt(const QueuedJob& job, const Reach& reach, const GangDemand& gang) {
+    if (!state_.options.preemption || !state_.options.priorities) return false;
+    if (nomination_tries_ == kNominationTriesMax) return false;
+    // Guests go for the first that waits for their devices, and for nobody behind it.
+    bool is_head = true;
+    for (size_t i = 0; i < reach.now.size(); ++i) {
+      if (reach.now[i] != Access::kNone && state_.slots.classes()[i].keeper >= 0) is_head = false;
+    }
+    ++nomination_tries_;
+    const auto nomination = Nominate(state_.slots, input_.running, state_.held, state_.stopping,
+                                     job, reach.now, gang, is_head);
+    if (!nomination.has_value()) return false;
+    Preemption preemption{job.id, KeysOf(nomination->slots), {}};
+    for (const int32_t slot : nomination->slots) state_.slots.SetClaim(slot, job.id);
+    for (const auto& [victim, kept] : nomination->victims) {
+      state_.stopping.insert(victim);
+      for (const int32_t slot : kept) state_.slots.SetClaim(slot, victim);
+      preemption.victims.push_back({victim, KeysOf(kept)});
+    }
+    Charge(job, static_cast<int32_t>(nomination->slots.size()) - ClaimsOf(job.id));
+    plan_.preemptions.push_back(std::move(preemption));
+    return true;
+  }
+
+  void Grow() {
+    const int64_t since_before_us = state_.now.uptime_us - input_.config.grow_after_us;
+    for (const auto& [job, more] :
+         GrowElastic(state_.slots, input_.running, state_.held, state_.stopping, wanted_,
+                     state_.backfill.heads(), state_.share, state_.quotas, since_before_us)) {
+      Growth growth{job, {}};
+      for (const RankPlacement& rank : input_.running.at(job).ranks) {
+        growth.devices.emplace_back(rank.worker, rank.device);
+      }
+      for (DeviceKey& key : KeysOf(more)) growth.devices.push_back(std::move(key));
+      plan_.growths.push_back(std::move(growth));
+    }
+  }
+
+  void FillFront() {
+    const size_t limit = kFrontMax + started_.size();
+    for (const JobId& job : FirstJobs(input_.queue, state_.share, state_.rules, limit)) {
+      if (plan_.front.size() < kFrontMax && started_.count(job) == 0) plan_.front.push_back(job);
+    }
+    for (const JobId& job : input_.queue.held()) {
+      if (plan_.front.size() == kFrontMax) break;
+      plan_.front.push_back(job);
+    }
+  }
+
+  void Charge(const QueuedJob& job, int32_t devices) {
+    state_.quotas.Charge(job.user, job.project, devices);
+    state_.share.Charge(job.user, job.project, devices);
+  }
+
+  int32_t ClaimsOf(JobId job) const {
+    const auto found = state_.slots.claims().find(job);
+    return found == state_.slots.claims().end() ? 0 : static_cast<int32_t>(found->second.size());
+  }
+
+  std::vector<DeviceKey> KeysOf(const std::vector<int32_t>& slots) const {
+    std::vector<DeviceKey> keys;
+    for (const int32_t slot : slots) keys.push_back(state_.slots.KeyOf(input_.pool, slot));
+    std::sort(keys.begin(), keys.end());
+    return keys;
+  }
+
+  const PassInput& input_;
+  PassState& state_;
+  Plan plan_;
+  std::vector<bool> wanted_;  // classes that a waiting job could use
+  std::set<JobId> served_;    // their claims are whole: these are what they wait for
+  absl::flat_hash_set<JobId> started_;
+  int32_t failures_ = 0;
+  int nomination_tries_ = 0;
+};
+
+}  // namespace
+
+PassState::PassState(const PassInput& input, const PolicyOptions& pass_options)
+    : options(pass_options),
+      now(input.now),
+      min_runtime_us(input.config.min_runtime_us),
+      checkpoint_wait_us(input.config.checkpoint_wait_us),
+      rules{pass_options.priorities, pass_options.fair_share,
+            input.now.wall_us - input.config.overdue_after_us},
+      quota_records(input.quotas),
+      slots(input.pool, ComingReservations(input)),
+      held(slots.Holders()),
+      quotas(quota_records),
+      share(input.usage, quota_records, input.config.usage_advance_us),
+      backfill(slots, input.now.uptime_us, pass_options.backfill) {
+  for (const auto& [id, job] : input.running) {
+    const auto devices = static_cast<int32_t>(job.ranks.size());
+    quotas.Charge(job.user, job.project, devices);
+    share.Charge(job.user, job.project, devices);
+    if (job.array != JobId{}) quotas.ChargeArray(job.array);
+    if (job.stops) stopping.insert(id);
+    const auto found = held.find(id);
+    std::optional<int64_t> end_us = job.end_us;
+    if (job.guest && !job.stops) {
+      end_us = std::min(end_us.value_or(GuestGoneBy()), GuestGoneBy());
+    }
+    if (found != held.end()) backfill.AddRelease(id, end_us, found->second);
+  }
+  for (const auto& [id, claimed] : slots.claims()) {
+    if (const QueuedJob* job = input.queue.Find(id); job != nullptr) {
+      const auto devices = static_cast<int32_t>(claimed.size());
+      quotas.Charge(job->user, job->project, devices);
+      share.Charge(job->user, job->project, devices);
+    } else if (const auto found = input.running.find(id); found != input.running.end()) {
+      const auto more = std::count_if(claimed.begin(), claimed.end(),
+                                      [&](int32_t slot) { return slots.slot(slot).holder != id; });
+      const RunningJob& grows = found->second;
+      quotas.Charge(grows.user, grows.project, static_cast<int32_t>(more));
+      share.Charge(grows.user, grows.project, static_cast<int32_t>(more));
+    }
+  }
+}
+
+const Reach& PassState::ReachOf(const Demand& demand, const std::set<std::string>& reservations,
+                                const std::string& reservation) const {
+  const auto filter =
+      std::tie(demand.type, demand.memory_bytes, demand.labels, reservations, reservation);
+  auto found = reaches_.find(filter);
+  if (found == reaches_.end()) {
+    found = reaches_.emplace(filter, slots.ReachOf(demand, reservations, reservation)).first;
+  }
+  return found->second;
+}
+
+GangDemand PassState::GangOf(const Demand& demand, int32_t room) const {
+  const int32_t least = options.elastic ? demand.least() : demand.count;
+  return {least, std::min(demand.count, room), demand.mixed, demand.spread};
+}
+
+int32_t PassState::RoomOf(const QueuedJob& job) const {
+  const int32_t room = quotas.Room(job.user, job.project);
+  const auto found = slots.claims().find(job.id);
+  return found == slots.claims().end() ? room : room + static_cast<int32_t>(found->second.size());
+}
+
+std::vector<int32_t> PassState::PickFor(const QueuedJob& job, const GangDemand& gang) const {
+  const Reach& reach = ReachOf(job);
+  const int64_t expected_us = RoundUpExpected(job.expected_us);
+  if (reach.spares) {
+    std::vector<int32_t> picked =
+        PickSlots(slots, backfill.OfferFor(reach.clean, job.id, expected_us), gang);
+    if (!picked.empty()) return picked;
+  }
+  return PickSlots(slots, backfill.OfferFor(reach.now, job.id, expected_us), gang);
+}
+
+std::vector<int32_t> PassState::PickForGuest(const QueuedJob& job, const GangDemand& gang) const {
+  if (!options.guests || !options.preemption || !options.backfill || !job.preemptible) return {};
+  // A guest should get something done before it goes.
+  const Offer offer = backfill.OfferForGuest(ReachOf(job).now, GuestGoneBy() + min_runtime_us);
+  return PickSlots(slots, offer, gang);
+}
+
+Plan RunPass(const PassInput& input, PassState& state) {
+  return Pass(input, state).Run();
+}
+
+}  // namespace trainyard::core

@@ -1,0 +1,75 @@
+// One pass over the queue, and what it leaves behind for explanations.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "server/core/scheduling/backfill.h"
+#include "server/core/scheduling/fair_share.h"
+#include "server/core/scheduling/packing.h"
+#include "server/core/scheduling/plan.h"
+#include "server/core/scheduling/preemption.h"
+#include "server/core/scheduling/queue_order.h"
+#include "server/core/scheduling/quota.h"
+#include "server/core/scheduling/slots.h"
+
+namespace trainyard::core {
+
+// The pool and the shares as a pass sees and changes them. Borrows nothing of its input, so that it
+// can outlive it. Not thread-safe: `ReachOf` remembers.
+class PassState {
+ public:
+  PassState(const PassInput& input, const PolicyOptions& pass_options);
+  PassState(const PassState&) = delete;
+  PassState& operator=(const PassState&) = delete;
+
+  const Reach& ReachOf(const Demand& demand, const std::set<std::string>& reservations,
+                       const std::string& reservation) const;
+  const Reach& ReachOf(const QueuedJob& job) const {
+    return ReachOf(job.demand, job.reservations, job.reservation);
+  }
+  // Of the job, where its owner may have `room` devices more.
+  GangDemand GangOf(const Demand& demand, int32_t room) const;
+  // Its own claims are its own room.
+  int32_t RoomOf(const QueuedJob& job) const;
+  bool IsOverdue(const QueuedJob& job) const {
+    return job.waiting_since_us < rules.overdue_before_us;
+  }
+  // The slots that are free for the job now; empty where its gang does not fit.
+  std::vector<int32_t> PickFor(const QueuedJob& job, const GangDemand& gang) const;
+  // The slots that it gets as a guest (see RunningJob); empty where it may not be one, or where
+  // they would be needed too soon.
+  std::vector<int32_t> PickForGuest(const QueuedJob& job, const GangDemand& gang) const;
+  // Uptime by which a guest has gone if it is asked to go now.
+  int64_t GuestGoneBy() const { return now.uptime_us + checkpoint_wait_us; }
+
+  const PolicyOptions options;
+  const Now now;
+  const int64_t min_runtime_us;
+  const int64_t checkpoint_wait_us;
+  const OrderRules rules;
+  const std::map<std::string, QuotaRecord> quota_records;
+  Slots slots;
+  HeldSlots held;
+  std::set<JobId> stopping;
+  Quotas quotas;
+  FairShare share;
+  Backfill backfill;
+  bool is_complete = true;  // no job was left for the next pass
+
+ private:
+  using Filter = std::tuple<std::string, int64_t, std::map<std::string, std::string>,
+                            std::set<std::string>, std::string>;
+  mutable std::map<Filter, Reach, std::less<>> reaches_;
+};
+
+// Runs a pass. The record is left to the caller.
+Plan RunPass(const PassInput& input, PassState& state);
+
+}  // namespace trainyard::core

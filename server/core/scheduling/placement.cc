@@ -1,0 +1,106 @@
+#include "server/core/scheduling/placement.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+
+namespace trainyard::core {
+namespace {
+
+absl::Status Bad(absl::string_view what) {
+  return absl::FailedPreconditionError(what);
+}
+
+// Of a pool, or of a pool that may be changed.
+template <typename AnyPool>
+auto* FindWorker(AnyPool& pool, const std::string& name) {
+  const auto found = std::lower_bound(
+      pool.begin(), pool.end(), name,
+      [](const PoolWorker& worker, const std::string& wanted) { return worker.name < wanted; });
+  return found == pool.end() || found->name != name ? nullptr : std::to_address(found);
+}
+
+template <typename Worker>
+auto* FindDevice(Worker& worker, const std::string& name) {
+  const auto found =
+      std::find_if(worker.devices.begin(), worker.devices.end(),
+                   [&name](const PoolDevice& candidate) { return candidate.name == name; });
+  return found == worker.devices.end() ? nullptr : std::to_address(found);
+}
+
+absl::Status CheckDevice(const PoolWorker& worker, const PoolDevice& device, const QueuedJob& job) {
+  const auto bad = [&](const auto&... what) {
+    return Bad(absl::StrCat("device ", device.name, " of ", worker.name, " ", what...));
+  };
+  const Demand& demand = job.demand;
+  if (device.holder != JobId{} || !MayUse(worker, device, job)) return bad("is not on offer");
+  if (device.memory_bytes < demand.memory_bytes) {
+    return bad("has ", device.memory_bytes, " bytes of memory; the demand is ",
+               demand.memory_bytes);
+  }
+  if (!demand.type.empty() && device.type != demand.type) {
+    return bad("is of type ", device.type, "; the demand is ", demand.type);
+  }
+  for (const auto& [key, value] : demand.labels) {
+    const auto found = worker.labels.find(key);
+    if (found == worker.labels.end() || found->second != value) {
+      return bad("is on a worker without the label ", key, "=", value);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool MayUse(const PoolWorker& worker, const PoolDevice& device, const QueuedJob& job) {
+  if (!worker.takes_ranks || !device.usable) return false;
+  if (device.claim != JobId{} && device.claim != job.id) return false;
+  if (!job.reservation.empty()) {
+    return device.reservation == job.reservation && job.reservations.count(job.reservation) > 0;
+  }
+  return device.reservation.empty() || job.reservations.count(device.reservation) > 0;
+}
+
+absl::Status CheckPlacement(const Pool& pool, const QueuedJob& job,
+                            const std::vector<RankPlacement>& ranks) {
+  const Demand& demand = job.demand;
+  const auto placed = static_cast<int32_t>(ranks.size());
+  if (placed < demand.least() || placed > demand.count) {
+    const std::string least = demand.is_elastic() ? absl::StrCat(demand.least(), " to ") : "";
+    return Bad(absl::StrCat(placed, " ranks placed; the gang has ", least, demand.count));
+  }
+  std::set<DeviceKey> taken;
+  std::set<std::string> types;
+  for (int32_t i = 0; i < placed; ++i) {
+    const RankPlacement& rank = ranks[static_cast<size_t>(i)];
+    if (rank.rank != i) {
+      return Bad(absl::StrCat("rank ", rank.rank, " stands where ", i, " was expected"));
+    }
+    const PoolWorker* worker = FindWorker(pool, rank.worker);
+    if (worker == nullptr) return Bad(absl::StrCat("worker ", rank.worker, " is not in the pool"));
+    const PoolDevice* device = FindDevice(*worker, rank.device);
+    if (device == nullptr) {
+      return Bad(absl::StrCat("device ", rank.device, " of ", rank.worker, " does not exist"));
+    }
+    if (!taken.insert({rank.worker, rank.device}).second) {
+      return Bad(absl::StrCat("device ", rank.device, " of ", rank.worker, " was given out twice"));
+    }
+    if (absl::Status status = CheckDevice(*worker, *device, job); !status.ok()) return status;
+    types.insert(device->type);
+  }
+  if (!demand.mixed && types.size() > 1) {
+    return Bad("devices of different types; the demand is not mixed");
+  }
+  return absl::OkStatus();
+}
+
+void Hold(Pool& pool, JobId job, const std::vector<RankPlacement>& ranks) {
+  for (const RankPlacement& rank : ranks) {
+    PoolWorker* worker = FindWorker(pool, rank.worker);
+    PoolDevice* device = worker == nullptr ? nullptr : FindDevice(*worker, rank.device);
+    if (device != nullptr) device->holder = job;
+  }
+}
+
+}  // namespace trainyard::core

@@ -1,0 +1,19 @@
+// The scheduling decision: a pure function of the pool, the queue and what runs. What it places is
+// checked against the pool before it becomes true (CheckPlacement).
+#pragma once
+
+#include <memory>
+
+#include "server/core/scheduling/plan.h"
+
+namespace trainyard::core {
+
+class Policy {
+ public:
+  virtual ~Policy() = default;
+  virtual Plan MakePlan(const PassInput& input) const = 0;
+};
+
+std::unique_ptr<const Policy> MakePolicy(const PolicyOptions& options = {});
+
+}  // namespace trainyard::core

@@ -1,0 +1,271 @@
+#include "server/core/scheduling/queue_order.h"
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+#include <tuple>
+
+#include "absl/container/inlined_vector.h"
+
+namespace trainyard::core {
+namespace {
+
+using Jobs = decltype(JobKind::jobs);
+
+// How far the walk has come in each kind; phases of a walk share it.
+class Progress {
+ public:
+  explicit Progress(const JobQueue& queue)
+      : mark_of_(queue.kind_limit(), kFresh), closed_shapes_(queue.shape_limit(), false) {}
+
+  // The next job of the kind; null where it has none left for this walk.
+  const Jobs::value_type* Next(const JobKind& kind) const {
+    if (IsClosed(kind.shape_index)) return nullptr;
+    const int32_t mark = mark_of_[static_cast<size_t>(kind.index)];
+    if (mark == kClosed) return nullptr;
+    if (mark == kFresh) return &*kind.jobs.begin();
+    const auto& next = nexts_[static_cast<size_t>(mark)];
+    return next == kind.jobs.end() ? nullptr : &*next;
+  }
+  void Pass(const JobKind& kind) {
+    int32_t& mark = mark_of_[static_cast<size_t>(kind.index)];
+    if (mark == kFresh) {
+      mark = static_cast<int32_t>(nexts_.size());
+      nexts_.push_back(kind.jobs.begin());
+    }
+    ++nexts_[static_cast<size_t>(mark)];
+  }
+  void Close(const JobKind& kind) { mark_of_[static_cast<size_t>(kind.index)] = kClosed; }
+  void CloseShape(const JobKind& kind) {
+    closed_shapes_[static_cast<size_t>(kind.shape_index)] = true;
+  }
+  bool IsClosed(int32_t shape_index) const {
+    return closed_shapes_[static_cast<size_t>(shape_index)];
+  }
+  bool IsFresh(const Front& front) const {
+    return !IsClosed(front.shape_index) && mark_of_[static_cast<size_t>(front.index)] == kFresh;
+  }
+
+ private:
+  static constexpr int32_t kFresh = -1;   // all its jobs are left
+  static constexpr int32_t kClosed = -2;  // none is left
+
+  std::vector<int32_t> mark_of_;  // by kind: where in `nexts_`; most kinds stay fresh
+  std::vector<Jobs::const_iterator> nexts_;
+  std::vector<bool> closed_shapes_;
+};
+
+// Goes through the jobs of several fronts by number. Kinds wait in the fronts, which are sorted
+// already; only those that the walk has begun are in a heap.
+class Cursor {
+ public:
+  using Entry = std::pair<JobId, const JobKind*>;
+
+  explicit Cursor(const Progress& progress) : progress_(&progress) {}
+  // Before the first Top.
+  void Add(const Fronts& source) { sources_.push_back({source.begin(), source.end()}); }
+
+  // The next job and its kind, which is null at the end.
+  Entry Top() {
+    while (true) {
+      Source* first = nullptr;
+      for (Source& source : sources_) {
+        if (source.next == source.end) continue;
+        if (first == nullptr || source.next->first < first->next->first) first = &source;
+      }
+      if (first != nullptr && (begun_.empty() || first->next->first <= begun_.front().first)) {
+        const auto& [job, front] = *first->next;
+        if (progress_->IsFresh(front)) return {job, front.kind};
+        ++first->next;
+        if (!progress_->IsClosed(front.shape_index)) Requeue(*front.kind);
+        continue;
+      }
+      if (begun_.empty()) return {JobId{}, nullptr};
+      const auto [job, kind] = begun_.front();
+      const Jobs::value_type* next = progress_->Next(*kind);
+      if (next != nullptr && next->first == job) return {job, kind};
+      std::pop_heap(begun_.begin(), begun_.end(), Later);
+      begun_.pop_back();
+      Requeue(*kind);
+    }
+  }
+
+ private:
+  struct Source {
+    Fronts::const_iterator next;
+    Fronts::const_iterator end;
+  };
+  static bool Later(const Entry& a, const Entry& b) { return b.first < a.first; }
+
+  void Requeue(const JobKind& kind) {
+    const Jobs::value_type* next = progress_->Next(kind);
+    if (next == nullptr) return;
+    begun_.emplace_back(next->first, &kind);
+    std::push_heap(begun_.begin(), begun_.end(), Later);
+  }
+
+  const Progress* progress_;
+  absl::InlinedVector<Source, 1> sources_;
+  std::vector<Entry> begun_;
+};
+
+// Levels that count as one priority.
+using Tier = std::vector<const Level*>;
+
+class Walk {
+ public:
+  Walk(const JobQueue& queue, const FairShare& share, const OrderRules& rules,
+       const Visitor& visitor)
+      : share_(share), rules_(rules), visitor_(visitor), progress_(queue) {
+    for (const auto& [priority, level] : queue.levels()) {
+      if (tiers_.empty() || rules.priorities) tiers_.emplace_back();
+      tiers_.back().push_back(&level);
+    }
+  }
+
+  void Run() {
+    for (const Tier& tier : tiers_) {
+      if (!VisitOverdue(tier)) return;
+      if (rules_.fair_share && HasOpenShape(tier) && !VisitByShare(tier)) return;
+    }
+  }
+
+ private:
+  // The place of an owner's, or a project's, next job, and whose it is: an index. Equal shares: the
+  // first job goes first.
+  using Place = std::tuple<ShareKey, JobId, size_t>;
+  using Places = std::priority_queue<Place, std::vector<Place>, std::greater<>>;
+  struct OwnerWalk {
+    const Owner* owner;
+    Cursor cursor;
+  };
+  struct ProjectWalk {
+    const std::string* name;
+    Places places;  // in owners_
+  };
+
+  Visit VisitTop(const JobKind& kind) {
+    const Visit visit = visitor_(*progress_.Next(kind)->second);
+    if (visit == Visit::kKindFails) {
+      progress_.Close(kind);
+    } else if (visit == Visit::kShapeFails) {
+      progress_.CloseShape(kind);
+    } else {
+      progress_.Pass(kind);
+    }
+    return visit;
+  }
+
+  // Jobs are numbered as they are submitted, so those that have waited longest come first in every
+  // kind. Without fair share all go by number.
+  bool VisitOverdue(const Tier& tier) {
+    Cursor cursor(progress_);
+    for (const Level* level : tier) cursor.Add(level->fronts);
+    for (auto [job, kind] = cursor.Top(); kind != nullptr; std::tie(job, kind) = cursor.Top()) {
+      if (rules_.fair_share &&
+          progress_.Next(*kind)->second->waiting_since_us >= rules_.overdue_before_us) {
+        break;
+      }
+      if (VisitTop(*kind) == Visit::kEnough) return false;
+    }
+    return true;
+  }
+
+  bool HasOpenShape(const Tier& tier) const {
+    for (const Level* level : tier) {
+      for (const auto& [shape_index, kinds] : level->shapes) {
+        if (!progress_.IsClosed(shape_index)) return true;
+      }
+    }
+    return false;
+  }
+
+  bool VisitByShare(const Tier& tier) {
+    FindOwners(tier);
+    std::vector<ProjectWalk> projects;
+    for (size_t i = 0; i < owners_.size(); ++i) {
+      const std::string& project = owners_[i].owner->first;
+      if (projects.empty() || *projects.back().name != project) projects.push_back({&project, {}});
+      AddOwner(projects.back(), i);
+    }
+    Places places;
+    const auto add = [&](size_t index) {
+      const ProjectWalk& project = projects[index];
+      if (project.places.empty()) return;
+      const JobId first = std::get<JobId>(project.places.top());
+      places.push({share_.OfProject(*project.name), first, index});
+    };
+    for (size_t i = 0; i < projects.size(); ++i) add(i);
+    while (!places.empty()) {
+      const size_t at = std::get<size_t>(places.top());
+      places.pop();
+      ProjectWalk& project = projects[at];
+      const size_t index = std::get<size_t>(project.places.top());
+      project.places.pop();
+      const JobKind* kind = owners_[index].cursor.Top().second;
+      if (kind != nullptr) {  // null: its shape has been closed meanwhile
+        const Visit visit = VisitTop(*kind);
+        if (visit == Visit::kEnough) return false;
+        if (visit == Visit::kShapeFails && !HasOpenShape(tier)) return true;
+      }
+      AddOwner(project, index);
+      add(at);
+    }
+    return true;
+  }
+
+  // Those of a project follow each other.
+  void FindOwners(const Tier& tier) {
+    std::vector<std::pair<const Owner*, const Fronts*>> sources;
+    for (const Level* level : tier) {
+      for (const auto& [owner, bucket] : level->buckets)
+        sources.push_back({&owner, &bucket.fronts});
+    }
+    if (tier.size() > 1) {
+      std::stable_sort(sources.begin(), sources.end(),
+                       [](const auto& a, const auto& b) { return *a.first < *b.first; });
+    }
+    owners_.clear();
+    owners_.reserve(sources.size());
+    for (const auto& [owner, fronts] : sources) {
+      if (owners_.empty() || *owners_.back().owner != *owner) {
+        owners_.push_back({owner, Cursor(progress_)});
+      }
+      owners_.back().cursor.Add(*fronts);
+    }
+  }
+
+  void AddOwner(ProjectWalk& project, size_t index) {
+    OwnerWalk& owner = owners_[index];
+    const auto [job, kind] = owner.cursor.Top();
+    if (kind != nullptr) project.places.push({share_.OfUser(*owner.owner), job, index});
+  }
+
+  const FairShare& share_;
+  const OrderRules& rules_;
+  const Visitor& visitor_;
+  Progress progress_;
+  std::vector<Tier> tiers_;
+  std::vector<OwnerWalk> owners_;  // of the tier
+};
+
+}  // namespace
+
+void WalkQueue(const JobQueue& queue, const FairShare& share, const OrderRules& rules,
+               const Visitor& visitor) {
+  Walk(queue, share, rules, visitor).Run();
+}
+
+std::vector<JobId> FirstJobs(const JobQueue& queue, const FairShare& share, const OrderRules& rules,
+                             size_t limit) {
+  std::vector<JobId> jobs;
+  if (limit == 0) return jobs;
+  jobs.reserve(std::min(limit, queue.size()));
+  WalkQueue(queue, share, rules, [&](const QueuedJob& job) {
+    jobs.push_back(job.id);
+    return jobs.size() < limit ? Visit::kPassed : Visit::kEnough;
+  });
+  return jobs;
+}
+
+}  // namespace trainyard::core

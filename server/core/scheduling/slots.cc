@@ -1,0 +1,268 @@
+#include "server/core/scheduling/slots.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "common/base/check.h"
+
+namespace trainyard::core {
+namespace {
+
+bool HasLabels(const std::map<std::string, std::string>& labels,
+               const std::map<std::string, std::string>& wanted) {
+  for (const auto& [key, value] : wanted) {
+    const auto found = labels.find(key);
+    if (found == labels.end() || found->second != value) return false;
+  }
+  return true;
+}
+
+std::vector<std::string> TypesOf(const Pool& pool) {
+  std::set<std::string> types;
+  const std::string* last = nullptr;
+  for (const PoolWorker& worker : pool) {
+    for (const PoolDevice& device : worker.devices) {
+      if (last == nullptr || *last != device.type) types.insert(device.type);
+      last = &device.type;
+    }
+  }
+  return {types.begin(), types.end()};
+}
+
+}  // namespace
+
+Slots::Slots(const Pool& pool, const std::map<DeviceKey, std::string>& coming)
+    : types_(TypesOf(pool)) {
+  size_t devices = 0;
+  for (const PoolWorker& worker : pool) devices += worker.devices.size();
+  slots_.reserve(devices);
+  for (size_t i = 0; i < pool.size(); ++i) AddWorker(static_cast<int32_t>(i), pool[i], coming);
+  islands_ = MakePlaces(/*by_island=*/true);
+  workers_ = MakePlaces(/*by_island=*/false);
+}
+
+void Slots::AddWorker(int32_t index, const PoolWorker& worker,
+                      const std::map<DeviceKey, std::string>& coming) {
+  struct Entry {
+    int32_t island;
+    int32_t cls;
+    int32_t device;
+  };
+  const int32_t labels = LabelsNumber(worker.labels);
+  std::vector<Entry> entries;
+  entries.reserve(worker.devices.size());
+  DeviceClass cls;
+  for (size_t i = 0; i < worker.devices.size(); ++i) {
+    const PoolDevice& device = worker.devices[i];
+    static const std::string kNone;
+    const std::string* to_come = &kNone;
+    if (!coming.empty()) {
+      const auto found = coming.find({worker.name, device.name});
+      if (found != coming.end()) to_come = &found->second;
+    }
+    int32_t number = entries.empty() ? -1 : entries.back().cls;
+    const bool is_like_last = number >= 0 && types_[static_cast<size_t>(cls.type)] == device.type &&
+                              cls.memory_bytes == device.memory_bytes &&
+                              cls.reservation == device.reservation && cls.coming == *to_come;
+    if (!is_like_last) {
+      cls.type = TypeNumber(device.type);
+      cls.memory_bytes = device.memory_bytes;
+      cls.labels = labels;
+      cls.reservation = device.reservation;
+      cls.coming = *to_come;
+      number = ClassNumber(cls);
+    }
+    entries.push_back({device.island, number, static_cast<int32_t>(i)});
+  }
+  const auto order = [](const Entry& a, const Entry& b) {
+    return std::tie(a.island, a.cls, a.device) < std::tie(b.island, b.cls, b.device);
+  };
+  if (!std::is_sorted(entries.begin(), entries.end(), order)) {
+    std::sort(entries.begin(), entries.end(), order);
+  }
+  const size_t first_shelf = shelves_.size();
+  for (const Entry& entry : entries) {
+    const bool is_new = shelves_.size() == first_shelf || shelves_.back().island != entry.island ||
+                        shelves_.back().cls != entry.cls;
+    if (is_new) shelves_.push_back({index, entry.island, entry.cls, 0, 0, size(), size()});
+    const PoolDevice& device = worker.devices[static_cast<size_t>(entry.device)];
+    Slot slot;
+    slot.shelf = static_cast<int32_t>(shelves_.size()) - 1;
+    slot.device = entry.device;
+    slot.offered = worker.takes_ranks && device.usable;
+    slot.holder = device.holder;
+    slot.claim = device.claim;
+    if (slot.claim != JobId{}) claims_[slot.claim].push_back(size());
+    slots_.push_back(slot);
+    ++shelves_.back().end;
+    DeviceClass& its_class = classes_[static_cast<size_t>(entry.cls)];
+    ++its_class.total;
+    if (!IsFree(size() - 1, Access::kOpen)) continue;
+    ++its_class.open;
+    ++shelves_.back().open;
+  }
+}
+
+int32_t Slots::TypeNumber(const std::string& type) const {
+  return static_cast<int32_t>(std::lower_bound(types_.begin(), types_.end(), type) -
+                              types_.begin());
+}
+
+int32_t Slots::LabelsNumber(const std::map<std::string, std::string>& labels) {
+  const auto [found, is_new] =
+      label_numbers_.try_emplace(labels, static_cast<int32_t>(label_sets_.size()));
+  if (is_new) label_sets_.push_back(labels);
+  return found->second;
+}
+
+int32_t Slots::ClassNumber(const DeviceClass& cls) {
+  const auto [found, is_new] = class_numbers_.try_emplace(
+      {cls.type, cls.memory_bytes, cls.labels, cls.reservation, cls.coming},
+      static_cast<int32_t>(classes_.size()));
+  if (is_new) classes_.push_back(cls);
+  return found->second;
+}
+
+Reach Slots::ReachOf(const Demand& demand, const std::set<std::string>& reservations,
+                     const std::string& reservation) const {
+  Reach reach;
+  reach.ever.assign(classes_.size(), Access::kNone);
+  reach.now = reach.ever;
+  reach.clean = reach.ever;
+  for (size_t i = 0; i < classes_.size(); ++i) {
+    const DeviceClass& cls = classes_[i];
+    if (!demand.type.empty() && types_[static_cast<size_t>(cls.type)] != demand.type) continue;
+    if (cls.memory_bytes < demand.memory_bytes) continue;
+    if (!HasLabels(LabelsOf(cls), demand.labels)) continue;
+    if (!reservation.empty() && cls.reservation != reservation && cls.coming != reservation) {
+      continue;
+    }
+    reach.ever[i] = Access::kOpen;
+    if (!reservation.empty() && cls.reservation != reservation) continue;
+    if (!cls.reservation.empty() && reservations.count(cls.reservation) == 0) continue;
+    reach.now[i] = Access::kOpen;
+    if (cls.coming.empty() || reservations.count(cls.coming) > 0) {
+      reach.clean[i] = Access::kOpen;
+    } else {
+      reach.spares = true;
+    }
+  }
+  return reach;
+}
+
+Places Slots::MakePlaces(bool by_island) const {
+  struct Counts {
+    std::vector<int32_t> open;
+    int32_t largest = 0;
+  };
+  Places places;
+  places.shared.resize(types_.size());
+  places.item_of.assign(shelves_.size(), -1);
+  std::vector<std::vector<ShelfRange>> ranges(classes_.size());
+  std::vector<Counts> counts(classes_.size());
+  const auto type_of = [this](const Shelf& shelf) {
+    return classes_[static_cast<size_t>(shelf.cls)].type;
+  };
+  for (size_t begin = 0, end = 0; begin < shelves_.size(); begin = end) {
+    const Shelf& first = shelves_[begin];
+    while (end < shelves_.size() && shelves_[end].worker == first.worker &&
+           (!by_island || shelves_[end].island == first.island)) {
+      ++end;
+    }
+    for (size_t i = begin; i < end; ++i) {
+      const Shelf& shelf = shelves_[i];
+      const auto cls = static_cast<size_t>(shelf.cls);
+      Counts& count = counts[cls];
+      bool is_first_of_type = true;
+      bool is_alone = true;
+      int32_t size = 0;
+      for (size_t j = begin; j < end; ++j) {
+        if (type_of(shelves_[j]) != type_of(shelf)) continue;
+        if (j < i) is_first_of_type = false;
+        if (shelves_[j].cls != shelf.cls) is_alone = false;
+        size += shelves_[j].end - shelves_[j].begin;
+      }
+      if (!is_alone) {
+        const auto type = static_cast<size_t>(type_of(shelf));
+        if (is_first_of_type) places.shared[type].push_back({begin, end});
+        continue;
+      }
+      if (is_first_of_type) {
+        ranges[cls].push_back({begin, end});
+        count.open.push_back(0);
+        count.largest = std::max(count.largest, size);
+      }
+      places.item_of[i] = static_cast<int32_t>(ranges[cls].size()) - 1;
+      count.open.back() += shelf.open;
+    }
+  }
+  places.by_class.reserve(classes_.size());
+  for (size_t i = 0; i < classes_.size(); ++i) {
+    // Nothing is kept for anybody yet, so that what is open is all that is free.
+    places.by_class.push_back({std::move(ranges[i]), FreeIndex(counts[i].open, counts[i].largest),
+                               FreeIndex(counts[i].open, counts[i].largest)});
+  }
+  return places;
+}
+
+void Slots::Count(const Slot& slot, int32_t by) {
+  if (!slot.offered || slot.holder != JobId{} || slot.claim != JobId{}) return;
+  const auto at = static_cast<size_t>(slot.shelf);
+  Shelf& shelf = shelves_[at];
+  const auto cls = static_cast<size_t>(shelf.cls);
+  (slot.kept ? shelf.kept : shelf.open) += by;
+  (slot.kept ? classes_[cls].kept : classes_[cls].open) += by;
+  for (Places* places : {&islands_, &workers_}) {
+    const int32_t item = places->item_of[at];
+    if (item < 0) continue;
+    places->by_class[cls].free.Change(item, by);
+    if (!slot.kept) places->by_class[cls].open.Change(item, by);
+  }
+}
+
+void Slots::SetHolder(int32_t slot, JobId job) {
+  Slot& it = slots_[static_cast<size_t>(slot)];
+  Count(it, -1);
+  it.holder = job;
+  Count(it, 1);
+}
+
+void Slots::SetClaim(int32_t slot, JobId job) {
+  Slot& it = slots_[static_cast<size_t>(slot)];
+  Count(it, -1);
+  it.claim = job;
+  Count(it, 1);
+}
+
+void Slots::SetKept(int32_t slot, bool kept) {
+  Slot& it = slots_[static_cast<size_t>(slot)];
+  Count(it, -1);
+  it.kept = kept;
+  Count(it, 1);
+}
+
+std::map<JobId, std::vector<int32_t>> Slots::Holders() const {
+  std::vector<std::pair<JobId, int32_t>> held;
+  for (int32_t i = 0; i < size(); ++i) {
+    if (slot(i).holder != JobId{}) held.emplace_back(slot(i).holder, i);
+  }
+  std::sort(held.begin(), held.end());
+  std::map<JobId, std::vector<int32_t>> holders;
+  for (size_t begin = 0, end = 0; begin < held.size(); begin = end) {
+    while (end < held.size() && held[end].first == held[begin].first) ++end;
+    std::vector<int32_t> slots;
+    slots.reserve(end - begin);
+    for (size_t i = begin; i < end; ++i) slots.push_back(held[i].second);
+    holders.emplace_hint(holders.end(), held[begin].first, std::move(slots));
+  }
+  return holders;
+}
+
+DeviceKey Slots::KeyOf(const Pool& pool, int32_t slot) const {
+  const PoolWorker& worker = pool[static_cast<size_t>(ShelfOf(slot).worker)];
+  return {worker.name,
+          worker.devices[static_cast<size_t>(slots_[static_cast<size_t>(slot)].device)].name};
+}
+
+}  // namespace trainyard::core

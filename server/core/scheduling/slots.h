@@ -1,0 +1,129 @@
+// The pool as numbers: what a pass calculates with. A slot is a device; slots that nothing tells
+// apart form a class, and those of a class on one NVLink island of a worker a shelf. What is free
+// is counted per shelf and per class, so that most questions are answered without looking at slots.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "server/core/scheduling/free_index.h"
+#include "server/core/scheduling/job_queue.h"
+#include "server/core/scheduling/placement.h"
+
+namespace trainyard::core {
+
+struct DeviceClass {
+  int32_t type = 0;
+  int64_t memory_bytes = 0;
+  int32_t labels = 0;       // of its worker
+  std::string reservation;  // in force
+  std::string coming;       // a reservation to come
+  int32_t total = 0;        // whoever holds them, and in whatever health
+  int32_t open = 0;         // free for anybody who may use the class
+  int32_t kept = 0;         // free, but kept for a waiting job (see `keeper`)
+  int32_t keeper = -1;      // for which, as an index of the caller; -1: for none
+};
+
+struct Slot {
+  int32_t shelf = 0;
+  int32_t device = 0;   // in its worker
+  bool offered = true;  // the worker takes ranks and the device is fit
+  bool kept = false;    // for the keeper of its class
+  JobId holder;
+  JobId claim;
+};
+
+struct Shelf {
+  int32_t worker = 0;
+  int32_t island = 0;
+  int32_t cls = 0;
+  int32_t open = 0;
+  int32_t kept = 0;
+  int32_t begin = 0;  // its slots
+  int32_t end = 0;
+};
+
+// What a job may take of each class.
+enum class Access : char { kNone, kOpen, kKept };  // kKept: kept slots too
+using Offer = absl::InlinedVector<Access, 48>;     // by class
+
+// Which classes suit a shape.
+struct Reach {
+  Offer ever;           // by what the devices are
+  Offer now;            // and by the reservations in force: kNone or kOpen
+  bool spares = false;  // `clean` is smaller than `now`
+  Offer clean;          // without devices of reservations to come that are not the job's
+};
+
+class Slots {
+ public:
+  // `coming`: reservations to come, by device. Borrows `pool` until the constructor returns.
+  Slots(const Pool& pool, const std::map<DeviceKey, std::string>& coming);
+
+  const std::vector<DeviceClass>& classes() const { return classes_; }
+  const std::vector<Shelf>& shelves() const { return shelves_; }
+  const Places& islands() const { return islands_; }
+  const Places& workers() const { return workers_; }
+  const Slot& slot(int32_t index) const { return slots_[static_cast<size_t>(index)]; }
+  int32_t size() const { return static_cast<int32_t>(slots_.size()); }
+  const Shelf& ShelfOf(int32_t slot) const {
+    return shelves_[static_cast<size_t>(slots_[static_cast<size_t>(slot)].shelf)];
+  }
+  const DeviceClass& ClassOf(int32_t slot) const {
+    return classes_[static_cast<size_t>(ShelfOf(slot).cls)];
+  }
+  const std::vector<std::string>& types() const { return types_; }  // sorted
+  const std::map<std::string, std::string>& LabelsOf(const DeviceClass& cls) const {
+    return label_sets_[static_cast<size_t>(cls.labels)];
+  }
+
+  Reach ReachOf(const Demand& demand, const std::set<std::string>& reservations,
+                const std::string& reservation) const;
+
+  bool IsFree(int32_t slot, Access access) const {
+    const Slot& it = slots_[static_cast<size_t>(slot)];
+    return it.offered && it.holder == JobId{} && it.claim == JobId{} &&
+           (!it.kept || access == Access::kKept);
+  }
+
+  void SetHolder(int32_t slot, JobId job);
+  void SetClaim(int32_t slot, JobId job);
+  void SetKept(int32_t slot, bool kept);
+  void SetKeeper(int32_t cls, int32_t keeper) {
+    classes_[static_cast<size_t>(cls)].keeper = keeper;
+  }
+
+  // By job: slots that the pool has as claimed, whatever has been set since.
+  const std::map<JobId, std::vector<int32_t>>& claims() const { return claims_; }
+  std::map<JobId, std::vector<int32_t>> Holders() const;  // held slots, by job
+
+  DeviceKey KeyOf(const Pool& pool, int32_t slot) const;
+
+ private:
+  int32_t TypeNumber(const std::string& type) const;
+  int32_t LabelsNumber(const std::map<std::string, std::string>& labels);
+  int32_t ClassNumber(const DeviceClass& cls);
+  void AddWorker(int32_t index, const PoolWorker& worker,
+                 const std::map<DeviceKey, std::string>& coming);
+  Places MakePlaces(bool by_island) const;
+  void Count(const Slot& slot, int32_t by);  // adds the slot to what is free, if it is
+
+  std::vector<std::string> types_;
+  std::vector<std::map<std::string, std::string>> label_sets_;
+  std::map<std::map<std::string, std::string>, int32_t> label_numbers_;
+  std::vector<DeviceClass> classes_;
+  std::map<std::tuple<int32_t, int64_t, int32_t, std::string, std::string>, int32_t> class_numbers_;
+  std::vector<Slot> slots_;
+  std::vector<Shelf> shelves_;  // by worker, island, class
+  Places islands_;
+  Places workers_;
+  std::map<JobId, std::vector<int32_t>> claims_;
+};
+
+}  // namespace trainyard::core

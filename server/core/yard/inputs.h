@@ -1,0 +1,195 @@
+// What the yard is told. Values only: inputs can be queued, recorded and replayed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "server/core/lifecycle/records.h"
+
+namespace trainyard::core {
+
+// `actor` is who asks ("user:anna"), `reason` is for the history and may be empty.
+
+// A validated, resolved job. The same request_id with the same hash answers with the same job;
+// with another hash: REQUEST_ID_REUSED. An empty request_id promises nothing.
+// NOT_FOUND where the parent checkpoint does not exist.
+struct SubmitJob {
+  std::shared_ptr<const Submission> submission;
+  std::string request_id;
+  std::string request_hash;
+  std::string actor;
+};
+// Of an array (Submission::array_size > 0): Reply::job is its first; the others follow in number.
+// QUOTA_EXCEEDED, with the subject, the limit and what is used of it.
+
+// Verbs on a job: NOT_FOUND; JOB_STATE_CONFLICT where the verb makes no sense any more. A verb
+// whose effect is there already is fine.
+struct CancelJob {
+  JobId job;
+  std::string actor;
+  std::string reason;
+};
+struct SuspendJob {
+  JobId job;
+  std::string actor;
+  std::string reason;
+};
+struct ResumeJob {
+  JobId job;
+  std::string actor;
+};
+
+// Begins a session and ends the one before. WORKER_NAME_TAKEN while a worker of that name and
+// another uid is active, or may still run attempts.
+struct RegisterWorker {
+  std::string worker;
+  std::string uid;
+  std::string session;  // chosen by the caller, never used before
+  std::string version;
+  std::string hostname;
+  std::string address;
+  std::vector<DeviceRecord> devices;
+  std::map<std::string, std::string> labels = {};
+};
+
+// One attempt as a worker sees it. Absolute values.
+struct ObservedAttempt {
+  AttemptId attempt;
+  int64_t fencing_token = 0;
+  ObservedState state = ObservedState::kStarting;
+  std::optional<Progress> progress;
+  Outcome outcome;  // kExited
+  std::map<std::string, std::string> rendezvous;
+  std::string data_digest;
+  std::string model_digest;
+  bool drained = false;  // kExited: all its streams have been acknowledged
+  MetricValues metrics;
+};
+
+// Every attempt of which the worker has a run directory. Renews its lease. A report with a smaller
+// sequence than one before renews the lease only. UNKNOWN_SESSION: register again.
+struct SyncReport {
+  std::string session;
+  int64_t sequence = 0;
+  // Revision of the desired state that the worker had made its own when it wrote this report; 0 at
+  // the start of each session.
+  int64_t desired_revision = 0;
+  std::vector<ObservedAttempt> attempts;
+  std::vector<DeviceRecord> devices;  // those whose health may differ from what was registered
+  std::map<std::string, DeviceUsage> usage = {};  // by name of the device
+};
+
+// A verified checkpoint becomes visible. STALE_FENCING_TOKEN where the attempt was superseded. Fine
+// (Reply::existed) where a checkpoint of that step is committed: the first one stays.
+struct CommitCheckpoint {
+  std::string session;
+  AttemptId attempt;
+  int64_t fencing_token = 0;
+  int64_t step = 0;
+  std::vector<CheckpointFile> files;
+  std::optional<CheckpointEvaluation> evaluation = {};
+};
+
+// Verbs on a worker: NOT_FOUND.
+struct CordonWorker {
+  std::string worker;
+  std::string actor;
+  std::string reason;
+};
+struct UncordonWorker {
+  std::string worker;
+  std::string actor;
+};
+// Cordons, asks what runs there for a checkpoint, and stops it once that is committed, or when
+// `within_us` is over (0: Config::checkpoint_wait_us). Those jobs queue again, free of charge.
+struct DrainWorker {
+  std::string worker;
+  std::string actor;
+  std::string reason;
+  int64_t within_us = 0;
+};
+// Somebody vouches that the host of an UNREACHABLE worker is off: its attempts are lost at once.
+// FAILED_PRECONDITION while it is ACTIVE.
+struct DeclareWorkerLost {
+  std::string worker;
+  std::string actor;
+  std::string reason;
+};
+// Sets one device aside, or takes it back. What runs there goes on. NOT_FOUND.
+struct QuarantineDevice {
+  std::string worker;
+  std::string device;
+  std::string actor;
+  std::string reason;
+};
+struct ReleaseDevice {
+  std::string worker;
+  std::string device;
+  std::string actor;
+};
+
+// The rules of sharing. A quota replaces the one of its subject. DeleteQuota of none is fine.
+struct SetQuota {
+  QuotaRecord quota;
+  std::string actor;
+};
+struct DeleteQuota {
+  std::string subject;
+  std::string actor;
+};
+// Devices by name, or `count` of them chosen here (those that are free longest): INVALID_ARGUMENT
+// where the pool has no such devices, or where the time has passed; ALREADY_EXISTS for the name;
+// FAILED_PRECONDITION where another reservation has them then.
+struct CreateReservation {
+  ReservationRecord reservation;
+  int32_t count = 0;  // with `type`, where `reservation.devices` is empty
+  std::string type;
+};
+// NOT_FOUND.
+struct DeleteReservation {
+  std::string name;
+  std::string actor;
+};
+
+using Input = std::variant<SubmitJob, CancelJob, SuspendJob, ResumeJob, RegisterWorker, SyncReport,
+                           CommitCheckpoint, CordonWorker, UncordonWorker, DrainWorker,
+                           DeclareWorkerLost, QuarantineDevice, ReleaseDevice, SetQuota,
+                           DeleteQuota, CreateReservation, DeleteReservation>;
+
+struct Reply {
+  JobId job;             // SubmitJob and the verbs on jobs
+  bool existed = false;  // SubmitJob: a repetition; CommitCheckpoint: committed before
+};
+
+// What the yard wants of a worker.
+
+enum class DesiredAction {
+  kRun,     // make it run; nothing to do where it does
+  kStop,    // stop it, by `stop_reason` and `stop_grace_us`
+  kRemove,  // its end has been noted; remove it once drained
+};
+
+struct DesiredAttempt {
+  AttemptId attempt;
+  int64_t fencing_token = 0;
+  DesiredAction action = DesiredAction::kRun;
+  // kRun:
+  int32_t world_size = 0;
+  std::vector<RankPlacement> ranks;  // those on this worker
+  std::optional<CheckpointRef> resume_from;
+  std::map<std::string, std::string> rendezvous;  // keys of the ranks on other workers
+  bool spans_workers = false;
+  int64_t checkpoint_request = 0;  // grows with each; 0: none yet. Write a checkpoint for each new
+  // kStop:
+  StopReason stop_reason = StopReason::kNone;
+  int64_t stop_grace_us = 0;
+
+  friend bool operator==(const DesiredAttempt&, const DesiredAttempt&) = default;
+};
+
+}  // namespace trainyard::core

@@ -1,0 +1,67 @@
+// The records of the yard, and which of them the present loop turn has changed.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/strings/string_view.h"
+#include "server/core/lifecycle/snapshot.h"
+
+namespace trainyard::core {
+
+// Not thread-safe. Edit* hand out a record to change and put it into the next delta.
+class Ledger {
+ public:
+  explicit Ledger(Snapshot snapshot) : snapshot_(std::move(snapshot)) {}
+
+  const Snapshot& snapshot() const { return snapshot_; }
+
+  // The record must exist.
+  const JobRecord& job(JobId id) const { return snapshot_.jobs.at(id); }
+  const AttemptRecord& attempt(AttemptId id) const { return snapshot_.attempts.at(id); }
+  const WorkerRecord& worker(const std::string& name) const { return snapshot_.workers.at(name); }
+  JobRecord& EditJob(JobId id);
+  AttemptRecord& EditAttempt(AttemptId id);
+  WorkerRecord& EditWorker(const std::string& name);
+
+  // The key must be new (a worker's may exist: the record is replaced).
+  JobId AddJob(JobRecord job);  // numbers it
+  void AddAttempt(AttemptRecord attempt);
+  void PutWorker(WorkerRecord worker);
+  void AddRequest(RequestRecord request);
+  void AddCheckpoint(CheckpointRecord checkpoint);
+  void DeleteCheckpoint(const CheckpointRef& id);
+  void PutQuota(QuotaRecord quota);
+  void DeleteQuota(const std::string& subject);  // fine where there is none
+  void PutReservation(ReservationRecord reservation);
+  void DeleteReservation(const std::string& name);
+  // Usage is a small table: it goes into the delta as a whole.
+  std::map<UsageKey, UsageRecord>& EditUsage();
+  void AddPoolTime(int64_t us) {
+    usage_changed_ = true;
+    snapshot_.pool_time_us += us;
+  }
+
+  void AddEvent(int64_t time_us, std::string resource, std::string type, absl::string_view actor,
+                std::string message);
+
+  // All changes since the last call. The snapshot's revision grows by one unless there are none.
+  Delta Take();
+
+ private:
+  Snapshot snapshot_;
+  std::set<JobId> jobs_;
+  std::set<AttemptId> attempts_;
+  std::set<std::string> workers_;
+  std::set<CheckpointRef> checkpoints_;
+  std::set<CheckpointRef> deleted_checkpoints_;
+  std::vector<EventRecord> events_;
+  std::vector<RequestRecord> requests_;
+  std::set<std::string> quotas_;  // changed or deleted
+  std::set<std::string> reservations_;
+  bool usage_changed_ = false;
+};
+
+}  // namespace trainyard::core

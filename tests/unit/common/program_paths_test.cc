@@ -1,0 +1,21 @@
+// Where programs and their state lie.
+#include "common/base/program_paths.h"
+
+#include <gtest/gtest.h>
+
+#include "common/base/files.h"
+
+namespace trainyard {
+namespace {
+
+TEST(ProgramPaths, TheFolderHoldsThisProgram) {
+  EXPECT_TRUE(FileExists(JoinPath(ProgramFolder(), "base_test")));
+}
+
+TEST(ProgramPaths, StateLiesBelowTheHomeOfStates) {
+  EXPECT_EQ(StateHome("", "/home/anna"), "/home/anna/.local/state/trainyard");
+  EXPECT_EQ(StateHome("/state", "/home/anna"), "/state/trainyard");
+}
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,35 @@
+// The table of data sets against the proto, which editors read.
+#include "common/datasets.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/spec/fields.h"
+#include "trainyard/v1/training.pb.h"
+
+namespace trainyard::datasets {
+namespace {
+
+using ::testing::UnorderedElementsAreArray;
+
+TEST(Datasets, TheProtoListsTheSameNames) {
+  std::vector<std::string> names;
+  for (const Facts& facts : All()) names.emplace_back(facts.name);
+  EXPECT_THAT(spec::RulesOf<v1::DataSpec>(v1::DataSpec::kDatasetFieldNumber).one_of(),
+              UnorderedElementsAreArray(names));
+}
+
+TEST(Datasets, AsManyGlyphsMayBeAskedForAsAreMade) {
+  for (const int field :
+       {v1::DataSpec::kTrainSizeFieldNumber, v1::DataSpec::kTestSizeFieldNumber}) {
+    EXPECT_EQ(spec::RulesOf<v1::DataSpec>(field).max(), kGlyphSamplesMax);
+  }
+}
+
+TEST(Datasets, AreFoundByName) {
+  for (const Facts& facts : All()) EXPECT_EQ(Find(facts.name), &facts);
+  EXPECT_EQ(Find("glyph"), nullptr);
+}
+
+}  // namespace
+}  // namespace trainyard::datasets

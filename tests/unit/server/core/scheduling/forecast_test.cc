@@ -1,0 +1,76 @@
+#include "server/core/scheduling/forecast.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/server/core/scheduling/policy_fixture.h"
+
+namespace trainyard::core {
+namespace {
+
+// "60m: when jobs/1 ends, as expected", or the reason why it is unknown.
+std::string Forecast(const World& world, int64_t id) {
+  const Plan plan = world.MakePlan();
+  const Explanation explanation = plan.record->Explain(world.Input(), *world.queue.Find(JobId{id}));
+  if (!explanation.start_in_us.has_value()) return explanation.start_basis;
+  return absl::StrCat(*explanation.start_in_us / kMinute, "m: ", explanation.start_basis);
+}
+
+TEST(Forecast, FollowsKnownEnds) {
+  World world("a: 2xcpu=1; b: 2xcpu=2");
+  world.Run(1, kHour);
+  world.Run(2, 2 * kHour);
+  world.Submit(Job(3, 2));
+  world.Submit(Job(4, 2));
+  EXPECT_EQ(Forecast(world, 3), "60m: when jobs/1 ends, as expected");
+  EXPECT_EQ(Forecast(world, 4), "120m: when jobs/2 ends, as expected");
+}
+
+TEST(Forecast, JobsAheadRunAndEndToo) {
+  World world("a: 2xcpu=1");
+  world.Run(1, kHour);
+  QueuedJob ahead = Job(2, 2);
+  ahead.expected_us = kHour / 2;
+  world.Submit(ahead);
+  world.Submit(Job(3, 2));
+  world.Submit(Job(4, 2));
+  EXPECT_EQ(Forecast(world, 3), "90m: when jobs/2 ends, as expected");
+  EXPECT_EQ(Forecast(world, 4), "jobs/3 has no known end: no time limit, and it has not started");
+}
+
+TEST(Forecast, SaysWhoseEndIsUnknown) {
+  World world("a: 2xcpu=1; b: h200=5");
+  world.Run(1);
+  world.Run(5);
+  world.Submit(Job(2, 2, "cpu"));
+  EXPECT_EQ(Forecast(world, 2), "jobs/1 has no known end: no time limit, and no progress yet");
+  world.Submit(Job(3, 1, "cpu"));
+  EXPECT_EQ(Forecast(world, 3),
+            "jobs/2 is ahead, and when it starts is unknown: jobs/1 has no known end: no time "
+            "limit, and no progress yet");
+}
+
+TEST(Forecast, OnlyJobsThatCompeteForItsDevicesCount) {
+  World world("a: cpu=1; b: h200=5");
+  world.Run(1);
+  world.Run(5, kHour);
+  world.Submit(Job(2, 1, "cpu"));
+  world.Submit(Job(3, 1, "h200"));
+  EXPECT_EQ(Forecast(world, 3), "60m: when jobs/5 ends, as expected");
+}
+
+TEST(Forecast, HasNothingToSayOfHeldInfeasibleAndOverQuotaJobs) {
+  World world("a: cpu=1");
+  world.Run(1, kHour);
+  QueuedJob held = Job(2, 1);
+  held.holds = {"waits"};
+  world.Submit(held);
+  EXPECT_EQ(Forecast(world, 2), "it may not start yet, whatever is free");
+  world.Submit(Job(3, 2));
+  EXPECT_EQ(Forecast(world, 3), "the pool as it is can never hold it");
+  world.quotas["user:anna"] = {.subject = "user:anna", .devices = 1};
+  world.Submit(Job(4, 1));
+  EXPECT_EQ(Forecast(world, 4), "it waits for room in a quota or in its array");
+}
+
+}  // namespace
+}  // namespace trainyard::core

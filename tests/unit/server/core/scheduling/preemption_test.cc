@@ -1,0 +1,151 @@
+#include "server/core/scheduling/preemption.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/server/core/scheduling/policy_fixture.h"
+
+namespace trainyard::core {
+namespace {
+
+QueuedJob Urgent(int64_t id, int32_t count, const std::string& type = "") {
+  QueuedJob job = Job(id, count, type);
+  job.priority = 10;
+  return job;
+}
+
+TEST(Preemption, NominatesVictimsThatLoseLeastWork) {
+  World world("a: 2xcpu=1; b: 2xcpu=2");
+  world.Run(1).at_risk_us = 9 * kMinute;
+  world.Run(2).at_risk_us = 2 * kMinute;
+  world.Submit(Urgent(3, 2));
+  EXPECT_EQ(Text(world.MakePlan()), "preempt for 3 on b:cpu-0 b:cpu-1, stop 2");
+  EXPECT_EQ(Text(world.MakePlan({.preemption = false})), "");
+}
+
+TEST(Preemption, UsesFreeDevicesTooAndStopsNobodyWithoutNeed) {
+  World world("a: cpu cpu=1 3xcpu=2");
+  world.Run(1).at_risk_us = kMinute;      // 1 device: a minute of work
+  world.Run(2).at_risk_us = 2 * kMinute;  // 3 devices: six
+  world.Submit(Urgent(3, 4));
+  // jobs/1 comes first, but once jobs/2 has to go it suffices.
+  EXPECT_EQ(Text(world.MakePlan()), "preempt for 3 on a:cpu-0 a:cpu-2 a:cpu-3 a:cpu-4, stop 2");
+}
+
+TEST(Preemption, OnlyOfSmallerPriorityAndOnlyWhoMayBe) {
+  World world("a: cpu=1; b: cpu=2");
+  world.Run(1).priority = 10;
+  world.Run(2).may_preempt = false;
+  world.Submit(Urgent(3, 1));
+  EXPECT_EQ(Text(world.MakePlan()), "");
+  world.running[JobId{2}].may_preempt = true;
+  EXPECT_EQ(Text(world.MakePlan()), "preempt for 3 on b:cpu-0, stop 2");
+}
+
+TEST(Preemption, IfItWouldStillNotFitNobodyGoes) {
+  World world("a: cpu=1; b: cpu=2");
+  world.Run(1);
+  world.Run(2).priority = 10;
+  world.Submit(Urgent(3, 2));
+  EXPECT_EQ(Text(world.MakePlan()), "");
+}
+
+TEST(Preemption, WaitsForThoseOnTheirWayOut) {
+  World world("a: cpu=1; b: cpu=2");
+  world.Run(1);
+  world.Run(2).stops = true;
+  world.Submit(Urgent(3, 1));
+  EXPECT_EQ(Text(world.MakePlan()), "");
+  world.queue.Remove(JobId{3});
+  world.Submit(Urgent(3, 2));
+  EXPECT_EQ(Text(world.MakePlan()), "preempt for 3 on a:cpu-0 b:cpu-0, stop 1");
+}
+
+TEST(Preemption, ANominationIsNotMadeTwiceAndEndsWithThePlacement) {
+  World world("a: 2xcpu=1; b: 2xcpu=2; c: cpu");
+  world.Run(1);
+  world.Run(2);
+  world.Submit(Urgent(3, 3));
+  world.Submit(Job(4, 1));
+  const Plan first = world.MakePlan();
+  EXPECT_EQ(Text(first), "preempt for 3 on b:cpu-0 b:cpu-1 c:cpu-0, stop 2");
+  world.Carry(first);
+  EXPECT_EQ(Text(world.MakePlan()), "") << "c is kept for it";
+  world.End(JobId{2}, /*again=*/true);
+  EXPECT_EQ(Text(world.MakePlan()), "place 3 on b:cpu-0 b:cpu-1 c:cpu-0");
+}
+
+TEST(Preemption, TwoNominationsNeverShareADevice) {
+  World world("a: 2xcpu=1; b: 2xcpu=2; c: 2xcpu=5");
+  world.Run(1);
+  world.Run(2);
+  world.Run(5).may_preempt = false;
+  for (int64_t id = 3; id <= 4; ++id) world.Submit(Urgent(id, 3));
+  const Plan plan = world.MakePlan();
+  EXPECT_EQ(Text(plan), "preempt for 3 on a:cpu-0 a:cpu-1 b:cpu-0, stop 1 2");
+  world.Carry(plan);
+  EXPECT_EQ(Text(world.MakePlan()), "") << "nobody is left for jobs/4 whose going would help";
+}
+
+TEST(Preemption, AClaimedDeviceThatFailsIsReplaced) {
+  World world("a: cpu=1~3; b: cpu!~3 cpu");
+  world.Run(1).stops = true;
+  world.Submit(Urgent(3, 2));
+  EXPECT_EQ(Text(world.MakePlan()), "") << "one is free, one comes";
+  world.End(JobId{1});
+  EXPECT_EQ(Text(world.MakePlan()), "place 3 on a:cpu-0 b:cpu-1");
+}
+
+TEST(Preemption, ElasticVictimsShrinkInsteadOfGoing) {
+  World world("a: 8xcpu=1");
+  RunningJob& elastic = world.Run(1);
+  elastic.demand.min_count = 2;
+  world.Submit(Urgent(3, 4));
+  const Plan plan = world.MakePlan();
+  EXPECT_EQ(Text(plan),
+            "preempt for 3 on a:cpu-2 a:cpu-3 a:cpu-4 a:cpu-5, stop 1 "
+            "(keeps a:cpu-0 a:cpu-1 a:cpu-6 a:cpu-7)");
+  world.Carry(plan);
+  world.End(JobId{1}, /*again=*/true);
+  EXPECT_EQ(Text(world.MakePlan()),
+            "place 3 on a:cpu-2 a:cpu-3 a:cpu-4 a:cpu-5; "
+            "place 1 on a:cpu-0 a:cpu-1 a:cpu-6 a:cpu-7");
+}
+
+TEST(Preemption, AnElasticVictimGoesWhereShrinkingIsNotEnough) {
+  World world("a: 4xcpu=1");
+  world.Run(1).demand.min_count = 2;
+  world.Submit(Urgent(3, 3));
+  EXPECT_EQ(Text(world.MakePlan()), "preempt for 3 on a:cpu-0 a:cpu-1 a:cpu-2, stop 1");
+}
+
+TEST(Preemption, ChoosesTheTypeOnWhichLeastIsLost) {
+  World world("a: 2xgtx=1; b: 2xtitan=2");
+  world.Run(1).at_risk_us = 5 * kMinute;
+  world.Run(2).at_risk_us = 3 * kMinute;
+  world.Submit(Urgent(3, 2));
+  EXPECT_EQ(Text(world.MakePlan()), "preempt for 3 on b:titan-0 b:titan-1, stop 2");
+  world.queue.Remove(JobId{3});
+  world.Submit(Urgent(4, 2, "gtx"));
+  EXPECT_EQ(Text(world.MakePlan()), "preempt for 4 on a:gtx-0 a:gtx-1, stop 1");
+  world.queue.Remove(JobId{4});
+  QueuedJob mixed = Urgent(5, 3);
+  mixed.demand.mixed = true;
+  world.Submit(mixed);
+  EXPECT_EQ(Text(world.MakePlan()), "preempt for 5 on a:gtx-0 a:gtx-1 b:titan-0, stop 1 2");
+}
+
+TEST(Preemption, TakesNothingThatAJobAheadKeeps) {
+  World world("a: 2xcpu=1; b: cpu=2 cpu");
+  world.Run(1, kHour).may_preempt = false;
+  world.Run(2).priority = 10;
+  world.Submit(Urgent(3, 3));  // keeps the free device and, in an hour, those of jobs/1
+  world.Submit(Urgent(4, 1));
+  world.running[JobId{1}].may_preempt = true;
+  world.running[JobId{1}].priority = 9;
+  EXPECT_EQ(Text(world.MakePlan()), "preempt for 3 on a:cpu-0 a:cpu-1 b:cpu-1, stop 1");
+  world.running[JobId{1}].may_preempt = false;
+  EXPECT_EQ(Text(world.MakePlan()), "");
+}
+
+}  // namespace
+}  // namespace trainyard::core

@@ -1,0 +1,172 @@
+// One rank's stage of a pipeline, with its neighbours behind the port of an executable: who trains
+// a whole model trains a stage by the same calls, which all ranks of the pipeline make alike.
+//
+// A batch is cut into microbatches, and the stage goes through them as the schedule says: it
+// receives what the stage before computed, computes, and sends; gradients come back the other way.
+// Activations and gradients have lines of their own in each direction, and what is sent is sent on
+// threads of their own, so that no two stages wait for each other and sending is hidden behind
+// computing.
+//
+// Parameters, their state, and the reduction are those of the stage alone. Pipelines side by side
+// sum the reductions of the same stage. Loss and accuracy are the whole model's on every rank.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/base/env.h"
+#include "worker/engine/backend/backend.h"
+#include "worker/parallel/communicator.h"
+#include "worker/parallel/group.h"
+#include "worker/parallel/pipeline.h"
+#include "worker/trainer/pipeline/send_line.h"
+
+namespace trainyard::trainer {
+
+// Each between two neighbours, in which the stage before is rank 0; null where there is none.
+struct PipelineLinks {
+  std::unique_ptr<parallel::Communicator> activations_in;
+  std::unique_ptr<parallel::Communicator> gradients_out;
+  std::unique_ptr<parallel::Communicator> activations_out;
+  std::unique_ptr<parallel::Communicator> gradients_in;
+};
+
+// Connects a stage with its neighbours, the one before first: so no two wait for each other. Stage
+// s of the pipeline is rank first_rank + s of the gang. Groups "activations_<rank>" and
+// "gradients_<rank>", of the stage before.
+absl::StatusOr<PipelineLinks> ConnectNeighbours(const parallel::ConnectGroup& connect,
+                                                int first_rank, int stages, int stage);
+
+struct PipelineOptions {
+  parallel::PipelineSchedule schedule = parallel::PipelineSchedule::k1F1B;
+  int stages = 1;
+  int stage = 0;
+  int microbatches = 1;    // of one Accumulate, fewer where it has fewer rows
+  int64_t batch_rows = 1;  // that one Accumulate gets at most
+  int step_batches = 1;    // that one AccumulateAll gets at most
+};
+
+// Of the calls since the last StartUpdate or EndUpdate.
+struct PipelineTimes {
+  absl::Duration total;
+  absl::Duration computed;  // of it; in the rest the stage waited
+};
+
+class PipelineExecutable final : public engine::Executable, public engine::RangeUpdate {
+ public:
+  // Rows of a batch, and their share of the global batch.
+  struct Part {
+    engine::Batch rows;
+    double weight = 0;
+  };
+  // Called after Backward of a part, and its ready ranges.
+  using PartDone = std::function<absl::Status(size_t part)>;
+
+  // Cuts and compiles the stage. INVALID_ARGUMENT for impossible cuts, and for a norm over all
+  // gradients (clip_norm), of which a stage has only its own. `options.max_rows` and
+  // microbatch_slots are set here. Before Connect it has a state, and cannot compute.
+  static absl::StatusOr<std::unique_ptr<PipelineExecutable>> Create(
+      engine::Backend& backend, const engine::Graph& model, absl::Span<const std::string> cuts,
+      const engine::OptimizerSpec& optimizer, engine::CompileOptions options,
+      const PipelineOptions& pipeline, Clock& clock);
+  // Once.
+  void Connect(PipelineLinks links);
+
+  // Of the stage.
+  const std::vector<engine::StateTensor>& state() const override { return stage_->state(); }
+  absl::Status ReadState(size_t index, absl::Span<float> values) const override {
+    return stage_->ReadState(index, values);
+  }
+  absl::Status WriteState(size_t index, absl::Span<const float> values) override {
+    return stage_->WriteState(index, values);
+  }
+
+  // Through the whole pipeline; its rows in microbatches.
+  absl::Status Accumulate(const engine::Batch& batch, double weight,
+                          const ReadyCallback& on_ready) override;
+  // The same of several batches, each one microbatch, of which no two stages wait for the end of
+  // one before they begin the next. `on_ready`: of the last one; `done` may be empty.
+  absl::Status AccumulateAll(absl::Span<const Part> parts, const ReadyCallback& on_ready,
+                             const PartDone& done);
+
+  absl::Span<float> reduction() override { return stage_->reduction(); }
+  engine::SumSlots* sum_slots() override { return stage_->sum_slots(); }
+  engine::RangeUpdate* range_update() override {
+    return stage_->range_update() == nullptr ? nullptr : this;
+  }
+  SharedLayout shared_layout() const override { return stage_->shared_layout(); }
+
+  absl::Status StartUpdate(double lr) override;
+  absl::StatusOr<engine::StepMetrics> FinishUpdate() override;
+  absl::Status BeginUpdate(double lr) override { return stage_->range_update()->BeginUpdate(lr); }
+  absl::Status UpdateRange(int64_t begin, int64_t end) override {
+    return stage_->range_update()->UpdateRange(begin, end);
+  }
+  absl::Status EndUpdate() override;
+  absl::Span<float> parameters() override { return stage_->parameters(); }
+  std::vector<absl::Span<float>> parameter_states() override {
+    return stage_->range_update()->parameter_states();
+  }
+  absl::Status ExchangeAverages() override { return stage_->ExchangeAverages(); }
+
+  // Of all ranks of the pipeline the last stage has the sums, the others zeros.
+  absl::StatusOr<engine::Evaluation> Evaluate(const engine::Batch& batch) override;
+  absl::StatusOr<std::vector<float>> Predict(absl::Span<const float>) override {
+    return absl::UnimplementedError("a stage of a pipeline has no logits of a whole model");
+  }
+  const engine::MemoryPlan& memory_plan() const override { return stage_->memory_plan(); }
+
+  // Between two calls: of every line.
+  void set_timeout(absl::Duration timeout);
+  // Of the last step that was finished.
+  const PipelineTimes& times() const { return finished_times_; }
+
+ private:
+  struct Microbatch {
+    engine::Batch batch;
+    int64_t rows = 0;
+    double weight = 0;
+  };
+
+  PipelineExecutable(const engine::Graph& model, const PipelineOptions& pipeline, Clock& clock);
+
+  bool is_first() const { return pipeline_.stage == 0; }
+  bool is_last() const { return pipeline_.stage + 1 == pipeline_.stages; }
+  int64_t RowsOf(const engine::Batch& batch) const;
+  engine::Batch Slice(const engine::Batch& batch, int64_t first, int64_t rows) const;
+  absl::Status Run(absl::Span<const Microbatch> microbatches, const ReadyCallback& on_ready,
+                   const PartDone& done);
+  absl::Status RunForward(const Microbatch& microbatch, size_t slot);
+  absl::Status RunBackward(const Microbatch& microbatch, size_t slot,
+                           const ReadyCallback& on_ready);
+  absl::Status Receive(parallel::Communicator& line, absl::Span<float> values, int64_t rows,
+                       int peer);
+  void EndStep();
+
+  const PipelineOptions pipeline_;
+  const int64_t row_elements_;
+  const int64_t row_labels_;
+  int64_t microbatch_rows_ = 1;
+  int slots_ = 1;
+  Clock& clock_;
+  PipelineLinks links_;
+  std::unique_ptr<engine::Executable> stage_;
+  // By slot: numbers of the sends that read its boundary last.
+  std::vector<int64_t> outputs_sent_;
+  std::vector<int64_t> gradients_sent_;
+  // Loss and accuracy on their way down, and up again.
+  float metrics_[2] = {};
+  PipelineTimes times_;
+  PipelineTimes finished_times_;
+  // After what they read.
+  std::unique_ptr<SendLine> activations_line_;
+  std::unique_ptr<SendLine> gradients_line_;
+};
+
+}  // namespace trainyard::trainer

@@ -1,0 +1,56 @@
+// The state of a whole model, spread over the stages of a pipeline: in the order of an executable
+// of the whole model, so that a checkpoint written by either goes on in the other.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "worker/engine/backend/backend.h"
+#include "worker/parallel/communicator.h"
+
+namespace trainyard::trainer {
+
+struct StagedTensor {
+  engine::StateTensor tensor;
+  // Stages that have it: one, or all of what counts steps.
+  std::vector<int> stages;
+};
+
+// Of a model cut before these layers. INVALID_ARGUMENT for impossible cuts.
+absl::StatusOr<std::vector<StagedTensor>> StateOfStages(const engine::Graph& model,
+                                                        absl::Span<const std::string> cuts,
+                                                        const engine::OptimizerSpec& optimizer);
+
+// Tensor by tensor, so that no rank but the one that keeps them holds more than one at a time.
+// `pipeline` has a rank for each stage, in their order; all call it.
+//
+// Stage 0 gets each tensor, in order, by `take`; the others ignore theirs.
+using TakeTensor = std::function<absl::Status(size_t index, std::vector<float> values)>;
+absl::Status GatherState(const std::vector<StagedTensor>& tensors, const engine::ModelState& stage,
+                         parallel::Communicator& pipeline, const TakeTensor& take);
+// Stage 0 brings each tensor by `give`, and who has it writes it.
+using GiveTensor = std::function<absl::StatusOr<std::vector<float>>(size_t index)>;
+absl::Status ScatterState(const std::vector<StagedTensor>& tensors, const GiveTensor& give,
+                          parallel::Communicator& pipeline, engine::ModelState& stage);
+
+// Values of a whole model's state and nothing that computes: stands in for an executable of it
+// where a checkpoint is written or read, or weights are initialised.
+class HeldState final : public engine::ModelState {
+ public:
+  // Zeros.
+  explicit HeldState(const std::vector<StagedTensor>& tensors);
+
+  const std::vector<engine::StateTensor>& state() const override { return tensors_; }
+  absl::Status ReadState(size_t index, absl::Span<float> values) const override;
+  absl::Status WriteState(size_t index, absl::Span<const float> values) override;
+
+ private:
+  std::vector<engine::StateTensor> tensors_;
+  std::vector<std::vector<float>> values_;
+};
+
+}  // namespace trainyard::trainer

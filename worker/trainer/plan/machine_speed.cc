@@ -1,0 +1,95 @@
+#include "worker/trainer/plan/machine_speed.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "common/base/env.h"
+#include "common/base/status_macros.h"
+#include "worker/engine/backend/backend.h"
+#include "worker/engine/graph/graph_builder.h"
+#include "worker/engine/make_backend.h"
+
+namespace trainyard::trainer {
+namespace {
+
+// Short enough for a command, long enough that the best run is a quiet one.
+constexpr absl::Duration kMeasureTime = absl::Milliseconds(125);
+constexpr int64_t kRows = 8;
+// Beyond any cache, in all threads together.
+constexpr int64_t kCopyBytes = 128 << 20;
+constexpr int kCopies = 3;
+
+// A convolution as in the middle of a residual net, between two that keep its gradients alive.
+absl::StatusOr<engine::Graph> Convolutions(int64_t kernel) {
+  const int64_t channels = kernel == 1 ? 64 : 32;
+  engine::GraphBuilder b({channels, 16, 16});
+  engine::ValueId x = b.input();
+  for (const char* name : {"conv1", "conv2", "conv3"}) {
+    x = b.Conv2d(name, x, {.out_channels = channels, .kernel = kernel, .padding = kernel / 2});
+  }
+  b.SoftmaxCrossEntropy(b.Linear("fc", b.Flatten(b.GlobalAvgPool(x)), 2));
+  return std::move(b).Build();
+}
+
+absl::StatusOr<double> MeasureFlops(absl::string_view backend_name, int threads, int64_t kernel) {
+  TY_ASSIGN_OR_RETURN(const engine::Graph graph, Convolutions(kernel));
+  TY_ASSIGN_OR_RETURN(const auto backend, engine::MakeBackend(backend_name));
+  TY_ASSIGN_OR_RETURN(const auto executable,
+                      backend->Compile(graph, {}, {.max_rows = kRows, .threads = threads}));
+  const double flops = engine::GraphCost(engine::BuildTrainingStep(graph, {}).graph, kRows).flops;
+  const std::vector<float> inputs(
+      static_cast<size_t>(kRows * engine::ElementCount(graph.input_shape())), 0.5f);
+  const std::vector<int32_t> labels(static_cast<size_t>(kRows), 0);
+  Clock& clock = *Clock::Real();
+  const absl::Duration start = clock.Uptime();
+  absl::Duration best = absl::InfiniteDuration();
+  do {
+    const absl::Duration before = clock.Uptime();
+    TY_RETURN_IF_ERROR(
+        executable->Accumulate({.inputs = inputs, .labels = labels}, 1, /*on_ready=*/{}));
+    TY_RETURN_IF_ERROR(executable->Synchronize());
+    best = std::min(best, clock.Uptime() - before);
+  } while (clock.Uptime() - start < kMeasureTime);
+  return flops / std::max(1e-9, absl::ToDoubleSeconds(best));
+}
+
+double MeasureBandwidth(int threads) {
+  const auto share = static_cast<size_t>(kCopyBytes / 2 / threads);
+  std::vector<std::vector<char>> from(static_cast<size_t>(threads));
+  std::vector<std::vector<char>> to(static_cast<size_t>(threads));
+  Clock& clock = *Clock::Real();
+  absl::Duration best = absl::InfiniteDuration();
+  for (int copy = 0; copy <= kCopies; ++copy) {
+    const absl::Duration before = clock.Uptime();
+    std::vector<std::thread> workers;
+    for (size_t t = 0; t < from.size(); ++t) {
+      workers.emplace_back([&, t] {
+        if (copy == 0) {  // the pages come
+          from[t].assign(share, 1);
+          to[t].assign(share, 0);
+        } else {
+          std::memcpy(to[t].data(), from[t].data(), share);
+        }
+      });
+    }
+    for (std::thread& worker : workers) worker.join();
+    if (copy > 0) best = std::min(best, clock.Uptime() - before);
+  }
+  const double bytes = 2.0 * static_cast<double>(share) * threads;
+  return bytes / std::max(1e-9, absl::ToDoubleSeconds(best));
+}
+
+}  // namespace
+
+absl::StatusOr<MachineSpeed> MeasureMachine(absl::string_view backend, int threads) {
+  MachineSpeed speed;
+  TY_ASSIGN_OR_RETURN(speed.flops_per_second, MeasureFlops(backend, threads, 1));
+  TY_ASSIGN_OR_RETURN(speed.filtered_flops_per_second, MeasureFlops(backend, threads, 3));
+  speed.bytes_per_second = MeasureBandwidth(threads);
+  return speed;
+}
+
+}  // namespace trainyard::trainer

@@ -1,0 +1,18 @@
+// Predicts how long a machine takes for a piece of work: as long as its arithmetic or its memory
+// traffic, whichever takes longer (Williams et al. 2009, "Roofline").
+#pragma once
+
+#include <cstdint>
+
+#include "worker/engine/backend/backend.h"
+#include "worker/trainer/plan/machine_speed.h"
+
+namespace trainyard::trainer {
+
+// Both return 0 where `machine` was not measured.
+double CostSeconds(const engine::Cost& cost, const MachineSpeed& machine);
+// One node of a step, computed for `rows` rows.
+double NodeSeconds(const engine::Graph& graph, const engine::Node& node, int64_t rows,
+                   const MachineSpeed& machine);
+
+}  // namespace trainyard::trainer

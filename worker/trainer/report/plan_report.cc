@@ -1,0 +1,69 @@
+// Turns the flags of --plan into a plan of the step, or of the pipeline where the spec has stages.
+#include "worker/trainer/report/plan_report.h"
+
+#include <algorithm>
+
+#include "common/base/memory_limit.h"
+#include "common/base/status_macros.h"
+#include "worker/engine/graph/passes.h"
+#include "worker/engine/graph/render_dot.h"
+#include "worker/trainer/plan/stage_plan.h"
+#include "worker/trainer/report/pipeline_text.h"
+#include "worker/trainer/report/plan_text.h"
+#include "worker/trainer/spec.h"
+
+namespace trainyard::trainer {
+namespace {
+
+absl::StatusOr<std::string> Dot(const v1::JobSpec& spec, const CompileTarget& target,
+                                const PlanOptions& options) {
+  TY_ASSIGN_OR_RETURN(PreparedModel model, PrepareModel(spec, target));
+  TY_RETURN_IF_ERROR(SwitchOff(options.without, model.options.passes));
+  return engine::RenderDot(engine::BuildTrainingStep(model.graph, {model.options.passes, false}),
+                           model.options.max_rows);
+}
+
+// Where each device holds a stage.
+absl::StatusOr<std::string> ReportPipeline(const v1::JobSpec& spec, const PlanOptions& options) {
+  StagePlanOptions planning = {.backend = options.backend,
+                               .threads = options.threads,
+                               .memory_bytes = options.memory_bytes > 0
+                                                   ? options.memory_bytes
+                                                   : AllowedMemory() / spec.devices().count()};
+  if (options.measures_machine) {
+    TY_ASSIGN_OR_RETURN(planning.machine, MeasureMachine(options.backend, options.threads));
+  }
+  TY_ASSIGN_OR_RETURN(const PipelinePlan plan, PlanStages(spec, planning));
+  return options.format == PlanFormat::kJson ? PipelineJson(plan) : PipelineText(plan);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReportPlan(absl::string_view spec_json, const PlanOptions& options) {
+  TY_ASSIGN_OR_RETURN(v1::JobSpec spec, ParseSpec(spec_json));
+  if (options.batch > 0) spec.mutable_train()->set_global_batch(options.batch);
+  if (spec.stages().count() > 1) {
+    if (options.format != PlanFormat::kDot && options.format != PlanFormat::kLayers) {
+      return ReportPipeline(spec, options);
+    }
+    // Of the whole model.
+    spec.mutable_devices()->set_count(std::max(1, spec.devices().count() / spec.stages().count()));
+    spec.clear_stages();
+  }
+  if (options.format == PlanFormat::kDot) return Dot(spec, TargetOf(spec, options), options);
+  TY_ASSIGN_OR_RETURN(const StepReport report, MakeStepReport(spec, options));
+  switch (options.format) {
+    case PlanFormat::kTable:
+      return PlanTable(report);
+    case PlanFormat::kJson:
+      return PlanJson(report);
+    case PlanFormat::kLayers:
+      return LayerTable(report);
+    case PlanFormat::kText:
+    case PlanFormat::kDot:
+      break;
+  }
+  return MemoryText(report);
+}
+
+}  // namespace trainyard::trainer

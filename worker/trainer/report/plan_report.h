@@ -1,0 +1,15 @@
+// The report that --plan prints.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "worker/trainer/plan/step_report.h"
+
+namespace trainyard::trainer {
+
+// `spec_json` is a JobSpec as it stands in assignment.json.
+absl::StatusOr<std::string> ReportPlan(absl::string_view spec_json, const PlanOptions& options);
+
+}  // namespace trainyard::trainer

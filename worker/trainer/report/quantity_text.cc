@@ -1,0 +1,38 @@
+// Rounds to three digits, which is as much as a prediction is good for.
+#include "worker/trainer/report/quantity_text.h"
+
+#include <array>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace trainyard::trainer {
+namespace {
+
+// Three digits of a number under a thousand.
+std::string ThreeDigits(double value) {
+  if (value >= 99.95) return absl::StrFormat("%.0f", value);
+  return absl::StrFormat(value >= 9.995 ? "%.1f" : "%.2f", value);
+}
+
+}  // namespace
+
+std::string FormatQuantity(double value) {
+  constexpr std::array<const char*, 6> kUnits = {"", " k", " M", " G", " T", " P"};
+  size_t unit = 0;
+  while (value >= 999.5 && unit + 1 < kUnits.size()) {
+    value /= 1000;
+    ++unit;
+  }
+  if (unit == 0 && value == std::floor(value)) return absl::StrFormat("%.0f", value);
+  return absl::StrCat(ThreeDigits(value), kUnits[unit]);
+}
+
+std::string FormatSeconds(double seconds) {
+  if (seconds >= 1) return absl::StrCat(ThreeDigits(seconds), " s");
+  if (seconds >= 1e-3) return absl::StrCat(ThreeDigits(seconds * 1e3), " ms");
+  return absl::StrCat(ThreeDigits(seconds * 1e6), " us");
+}
+
+}  // namespace trainyard::trainer

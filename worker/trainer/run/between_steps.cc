@@ -1,0 +1,201 @@
+// The part of TrainLoop that runs between two steps: it moves replicas, evaluates, and writes
+// checkpoints.
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "worker/trainer/run/evaluation.h"
+#include "worker/trainer/run/train_loop.h"
+
+namespace trainyard::trainer {
+namespace {
+
+using run_dir::Progress;
+
+// Other ranks may load or evaluate longer than this one.
+constexpr absl::Duration kEvaluationTimeout = absl::Minutes(10);
+
+bool IsDue(const v1::Interval& every, int64_t step, int64_t steps_per_epoch) {
+  if (every.has_epochs()) return step % (every.epochs() * steps_per_epoch) == 0;
+  return every.has_steps() && step % every.steps() == 0;
+}
+
+// Ranks divide the test split; in a bitwise run the replicas do, so that batches and sums are the
+// same whoever hosts them. The stages of a pipeline evaluate the same part together, and the last
+// one has its sums.
+EvaluationShares SharesOf(const RunSetup& setup, const parallel::Hosting& hosting) {
+  const int host = setup.place.pipeline;
+  const bool counts = setup.place.is_last_stage();
+  if (setup.is_bitwise) {
+    return {.parts = setup.replicas, .mine = hosting[static_cast<size_t>(host)], .counts = counts};
+  }
+  return {.parts = static_cast<int>(hosting.size()), .mine = {host, host + 1}, .counts = counts};
+}
+
+}  // namespace
+
+absl::Status TrainLoop::AfterStep() {
+  const int64_t per_epoch = run_.share.plan.steps_per_epoch();
+  const bool is_last = step_ == run_.share.plan.total_steps();
+  // It is loaded after the first step, which it would delay. A test split that is missing is told
+  // now, not at the end of the epoch.
+  TY_RETURN_IF_ERROR(test_split_.Poll());
+  const bool is_evaluation_due =
+      is_last || agreed_.evaluate || IsDue(run_.setup.spec.evaluate().every(), step_, per_epoch);
+  const bool is_checkpoint_due =
+      agreed_.checkpoint || IsDue(run_.setup.spec.checkpoint().every(), step_, per_epoch);
+  TY_RETURN_IF_ERROR(MoveReplicas(is_checkpoint_due));
+  // What is recorded of a step comes after all metrics up to it.
+  if (is_evaluation_due || is_checkpoint_due || agreed_.stop) {
+    TY_RETURN_IF_ERROR(FinishUpdates(0));
+    TY_RETURN_IF_ERROR(AgreeOnLoss());
+  }
+  if (is_evaluation_due) TY_RETURN_IF_ERROR(EvaluateTestSplit());
+  if (is_checkpoint_due && !is_last && !agreed_.stop) {
+    // All ranks wait longer for rank 0 in the next step.
+    AdjustTimeout(pace_.LimitAfterCheckpoint());
+    TY_RETURN_IF_ERROR(reporter_.Promise(pace_.Silence(pace_.LimitAfterCheckpoint())));
+    TY_RETURN_IF_ERROR(StartCheckpoint());
+  }
+  if (const auto ended = checkpoints_.Poll()) TY_RETURN_IF_ERROR(CheckpointEnded(*ended));
+  return absl::OkStatus();
+}
+
+// Moves replicas where the measured speeds say so. All ranks have seen the same ballots, and do the
+// same.
+absl::Status TrainLoop::MoveReplicas(bool is_boundary) {
+  if (!run_.hosting.may_change) return absl::OkStatus();
+  hosting_.Add(step_, ballots_);
+  const std::optional<parallel::Hosting> hosting = hosting_.Decide(is_boundary);
+  if (hosting.has_value()) {
+    TY_ASSIGN_OR_RETURN(run_.share,
+                        TakeShare(run_.setup, *hosting, run_.share.plan, executable_, exchange_));
+    run_.hosting.ranges = *hosting;
+    computed_rows_ = 0;
+    StartHosting();
+    LogInfo("moved replicas", {{"step", absl::StrCat(step_)}, {"because", hosting_.reason()}});
+  } else if (reporter_.progress().hosting_reason != hosting_.reason()) {
+    ReportHosting();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::EvaluateTestSplit() {
+  TY_RETURN_IF_ERROR(reporter_.EnterState(Progress::State::kEvaluating));
+  TY_ASSIGN_OR_RETURN(const data::Dataset* dataset, test_split_.Get());
+  // This promise covers the first batch; each batch then promises the next one.
+  TY_RETURN_IF_ERROR(reporter_.Promise(pace_.Silence(pace_.CollectiveLimit())));
+  SetTimeout(kEvaluationTimeout);
+  if (run_.setup.spec.optimizer().ema_decay() > 0) TY_RETURN_IF_ERROR(GatherState());
+  RecordedEvaluation record{.metrics = {},
+                            .data_digest = dataset->digest(),
+                            .backend = run_.setup.assignment.backend,
+                            .ranks = SharesOf(run_.setup, run_.hosting.ranges).parts,
+                            .threads = run_.threads};
+  TY_RETURN_IF_ERROR(EvaluateWeights(*dataset, "test.", record));
+  if (run_.setup.spec.optimizer().ema_decay() > 0) {
+    TY_RETURN_IF_ERROR(executable_.ExchangeAverages());
+    TY_RETURN_IF_ERROR(EvaluateWeights(*dataset, "test.ema_", record));
+    TY_RETURN_IF_ERROR(executable_.ExchangeAverages());
+  }
+  AdjustTimeout(pace_.CollectiveLimit());
+  evaluated_step_ = step_;
+  evaluation_ = std::move(record);
+  evaluation_uptime_ = clock_.Uptime();
+  TY_RETURN_IF_ERROR(reporter_.Promise(pace_.Silence(pace_.CollectiveLimit())));
+  return reporter_.Flush();
+}
+
+absl::Status TrainLoop::EvaluateWeights(const data::Dataset& dataset, absl::string_view prefix,
+                                        RecordedEvaluation& record) {
+  TY_ASSIGN_OR_RETURN(
+      const EvaluationResult result,
+      Evaluate(dataset, run_.data.preparation, SharesOf(run_.setup, run_.hosting.ranges),
+               strategy_.model().evaluation_rows, executable_, *run_.gang.lines.host, clock_,
+               [this](std::optional<absl::Duration> slowest) {
+                 return reporter_.Promise(slowest.has_value()
+                                              ? StepPace::SilenceInEvaluation(*slowest)
+                                              : pace_.Silence(kEvaluationTimeout));
+               }));
+  record.samples = result.samples;
+  record.skipped = result.skipped;
+  for (const auto& [name, value] : EvaluationMetrics(result, prefix, run_.setup.spec.model())) {
+    metrics_[name] = record.metrics[name] = value;
+    if (step_ > run_.first_step) reporter_.AddMetric(step_, name, value);
+  }
+  if (step_ > run_.first_step && result.skipped > 0) {
+    reporter_.AddMetric(step_, absl::StrCat(prefix, "skipped"),
+                        static_cast<double>(result.skipped));
+  }
+  if (run_.setup.rank == 0) {
+    LogInfo("evaluated", {{"step", absl::StrCat(step_)},
+                          {absl::StrCat(prefix, "loss"), absl::StrCat(result.loss)},
+                          {absl::StrCat(prefix, "accuracy"), absl::StrCat(result.accuracy)}});
+  }
+  return absl::OkStatus();
+}
+
+// Where each rank updates a block of the parameters, it has only that block of what the optimizer
+// keeps. This collective gathers all of it, at most once a step.
+absl::Status TrainLoop::GatherState() {
+  if (exchange_ == nullptr || !exchange_->is_sharded()) return absl::OkStatus();
+  if (gathered_step_ == step_) return absl::OkStatus();
+  for (const absl::Span<float> values : executable_.range_update()->parameter_states()) {
+    TY_RETURN_IF_ERROR(exchange_->GatherBlocks(values));
+  }
+  gathered_step_ = step_;
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::StartCheckpoint() {
+  checkpoint_uptime_ = clock_.Uptime();
+  const int64_t request = control_.AnswerCheckpoint();
+  TY_RETURN_IF_ERROR(GatherState());
+  TY_RETURN_IF_ERROR(strategy_.GatherWholeState());
+  if (run_.setup.rank != 0) {
+    reporter_.progress().checkpoint_request = request;
+    return absl::OkStatus();
+  }
+  if (const auto ended = checkpoints_.Wait()) TY_RETURN_IF_ERROR(CheckpointEnded(*ended));
+  // Metrics first: whoever resumes from this checkpoint writes only what comes after it.
+  TY_RETURN_IF_ERROR(reporter_.Flush());
+  RunIdentity identity = run_.identity;
+  identity.hosting = CountsOf(run_.hosting.ranges);
+  TY_ASSIGN_OR_RETURN(StateSnapshot snapshot,
+                      TakeSnapshot(strategy_.whole_state(), step_,
+                                   step_ / run_.share.plan.steps_per_epoch(), identity));
+  if (evaluated_step_ == step_) snapshot.evaluation = evaluation_;
+  checkpoints_.Start(std::move(snapshot), request);
+  return absl::OkStatus();
+}
+
+// A checkpoint that fails in the middle of the training is no reason to end it: the last good one
+// is kept, and the next may succeed.
+absl::Status TrainLoop::CheckpointEnded(const CheckpointWriter::Finished& finished) {
+  if (!finished.status.ok()) {
+    LogWarning(
+        "a checkpoint could not be written",
+        {{"step", absl::StrCat(finished.step)}, {"error", std::string(finished.status.message())}});
+    return absl::OkStatus();
+  }
+  LogInfo("wrote a checkpoint", {{"step", absl::StrCat(finished.step)}});
+  checkpoint_step_ = finished.step;
+  reporter_.progress().last_checkpoint_step = finished.step;
+  reporter_.progress().checkpoint_request = finished.request;
+  return reporter_.EnterState(reporter_.progress().state);
+}
+
+absl::Status TrainLoop::WriteLastCheckpoint() {
+  if (const auto ended = checkpoints_.Wait()) TY_RETURN_IF_ERROR(CheckpointEnded(*ended));
+  if (checkpoint_step_ == step_) return absl::OkStatus();
+  TY_RETURN_IF_ERROR(reporter_.EnterState(Progress::State::kCheckpointing));
+  TY_RETURN_IF_ERROR(StartCheckpoint());
+  const auto ended = checkpoints_.Wait();
+  if (!ended.has_value()) return absl::OkStatus();  // not rank 0
+  TY_RETURN_IF_ERROR(ended->status);
+  return CheckpointEnded(*ended);
+}
+
+}  // namespace trainyard::trainer

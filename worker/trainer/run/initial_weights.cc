@@ -1,0 +1,197 @@
+#include "worker/trainer/run/initial_weights.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "common/base/errors.h"
+#include "common/base/files.h"
+#include "common/base/hash.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "worker/checkpoint/safetensors.h"
+#include "worker/checkpoint/to_floats.h"
+
+namespace trainyard::trainer {
+namespace {
+
+using engine::StateTensor;
+
+constexpr char kField[] = "spec.init.checkpoint";
+// Names that a message lists; the rest is counted.
+constexpr size_t kNamesShown = 10;
+constexpr int64_t kMaxFileBytes = int64_t{64} << 30;
+
+bool IsOfModel(const StateTensor& tensor) {
+  return tensor.kind == StateTensor::Kind::kParameter || tensor.kind == StateTensor::Kind::kBuffer;
+}
+
+// PyTorch's batch norms count their batches in a buffer that takes no part in the arithmetic.
+bool IsCounter(absl::string_view name) {
+  return absl::EndsWith(name, "num_batches_tracked");
+}
+
+std::string Listed(const std::vector<std::string>& names) {
+  const size_t shown = std::min(names.size(), kNamesShown);
+  std::string text =
+      absl::StrJoin(names.begin(), names.begin() + static_cast<ptrdiff_t>(shown), ", ");
+  if (names.size() > shown) absl::StrAppend(&text, " and ", names.size() - shown, " more");
+  return text;
+}
+
+std::string Count(size_t count, absl::string_view noun) {
+  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
+absl::StatusOr<std::string> ReadInit(const v1::InitSpec& init, const std::string& dataset_dir) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(init.checkpoint(), '/');
+  if (std::find(parts.begin(), parts.end(), "..") != parts.end()) {
+    return InvalidFields(
+        {{kField, absl::StrCat("'", init.checkpoint(), "' leads out of the folder of data sets")}});
+  }
+  if (dataset_dir.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("init.checkpoint '", init.checkpoint(),
+                     "' is looked for in the worker's folder of data sets, and this worker has "
+                     "none; start it with --dataset_dir DIR"));
+  }
+  absl::StatusOr<std::string> bytes =
+      ReadFile(JoinPath(dataset_dir, init.checkpoint()), kMaxFileBytes);
+  if (!bytes.ok()) return Annotate(bytes.status(), "init.checkpoint");
+  // A zip archive or a pickle, as torch.save writes them.
+  if (absl::StartsWith(*bytes, "PK\x03\x04") || absl::StartsWith(*bytes, "\x80\x02")) {
+    return InvalidFields(
+        {{kField,
+          absl::StrCat("'", init.checkpoint(),
+                       "' is a file of torch.save; expected safetensors: "
+                       "safetensors.torch.save_file(model.state_dict(), FILE) writes it")}});
+  }
+  return bytes;
+}
+
+// The tensors of the file that belong to the model, and what stands against it.
+class Matcher {
+ public:
+  Matcher(const v1::InitSpec& init, const checkpoint::TensorFile& file)
+      : init_(init), file_(file), skip_is_used_(static_cast<size_t>(init.skip_size()), false) {}
+
+  // Whether the model's tensor is to be loaded.
+  bool Takes(const StateTensor& tensor) {
+    known_.insert(tensor.name);
+    if (IsSkipped(tensor.name)) return false;
+    const auto found = file_.tensors.find(tensor.name);
+    if (found == file_.tensors.end()) {
+      missing_.push_back(absl::StrCat("'", tensor.name, "' ", engine::ShapeString(tensor.shape)));
+      NoteLayer(tensor.name);
+    } else if (found->second.shape != tensor.shape) {
+      reshaped_.push_back(absl::StrCat("'", tensor.name, "' is ",
+                                       engine::ShapeString(found->second.shape), ", the model's ",
+                                       engine::ShapeString(tensor.shape)));
+      NoteLayer(tensor.name);
+    }
+    return true;
+  }
+
+  absl::Status Judge() && {
+    std::vector<std::string> unexpected;
+    for (const auto& [name, tensor] : file_.tensors) {
+      if (IsSkipped(name) || known_.contains(name) || IsCounter(name)) continue;
+      unexpected.push_back(absl::StrCat("'", name, "' ", engine::ShapeString(tensor.shape)));
+    }
+    std::vector<FieldViolation> violations;
+    const auto add = [&](const std::vector<std::string>& names, absl::string_view what) {
+      if (names.empty()) return;
+      violations.push_back(
+          {kField, absl::StrCat("'", init_.checkpoint(), "' ", what, ": ", Listed(names))});
+    };
+    add(missing_, absl::StrCat("lacks ", Count(missing_.size(), "tensor"), " of the model"));
+    add(unexpected,
+        absl::StrCat("has ", Count(unexpected.size(), "tensor"), " that the model has not"));
+    add(reshaped_, absl::StrCat("has ", Count(reshaped_.size(), "tensor"), " of another shape"));
+    if (!violations.empty() && layers_.size() <= kLayersHinted && !layers_.empty()) {
+      absl::StrAppend(&violations.back().description,
+                      "; to start them at random values, write "
+                      "init.skip: [",
+                      absl::StrJoin(layers_, ", "), "]");
+    }
+    for (size_t i = 0; i < skip_is_used_.size(); ++i) {
+      if (skip_is_used_[i]) continue;
+      violations.push_back({absl::StrCat("spec.init.skip[", i, "]"),
+                            absl::StrCat("'", init_.skip(static_cast<int>(i)),
+                                         "' begins no name, neither of the model nor of '",
+                                         init_.checkpoint(), "'")});
+    }
+    return violations.empty() ? absl::OkStatus() : InvalidFields(std::move(violations));
+  }
+
+ private:
+  // More layers than these are no new classifier, but another model.
+  static constexpr size_t kLayersHinted = 3;
+
+  bool IsSkipped(absl::string_view name) {
+    bool skipped = false;
+    for (size_t i = 0; i < skip_is_used_.size(); ++i) {
+      if (!absl::StartsWith(name, init_.skip(static_cast<int>(i)))) continue;
+      skip_is_used_[i] = true;
+      skipped = true;
+    }
+    return skipped;
+  }
+
+  // "fc." of "fc.weight".
+  void NoteLayer(const std::string& name) { layers_.insert(name.substr(0, name.rfind('.') + 1)); }
+
+  const v1::InitSpec& init_;
+  const checkpoint::TensorFile& file_;
+  std::vector<bool> skip_is_used_;
+  std::set<std::string> known_;
+  std::set<std::string> layers_;  // that do not fit
+  std::vector<std::string> missing_;
+  std::vector<std::string> reshaped_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::string> LoadInitialWeights(const v1::InitSpec& init,
+                                               const std::string& dataset_dir,
+                                               engine::ModelState& executable) {
+  TY_ASSIGN_OR_RETURN(const std::string bytes, ReadInit(init, dataset_dir));
+  const std::string digest = ContentHash(bytes);
+  if (!init.digest().empty() && init.digest() != digest) {
+    return InvalidFields(
+        {{"spec.init.digest", absl::StrCat("is '", init.digest(), "', but '", init.checkpoint(),
+                                           "' here is '", digest, "'")}});
+  }
+  const absl::StatusOr<checkpoint::TensorFile> file = checkpoint::DecodeSafetensors(bytes);
+  if (!file.ok()) {
+    return error::CorruptFile(JoinPath(dataset_dir, init.checkpoint()), file.status().message());
+  }
+  Matcher matcher(init, *file);
+  std::vector<size_t> taken;
+  for (size_t i = 0; i < executable.state().size(); ++i) {
+    const StateTensor& tensor = executable.state()[i];
+    if (IsOfModel(tensor) && matcher.Takes(tensor)) taken.push_back(i);
+  }
+  TY_RETURN_IF_ERROR(std::move(matcher).Judge());
+  for (const size_t i : taken) {
+    const std::string& name = executable.state()[i].name;
+    const absl::StatusOr<std::vector<float>> values = checkpoint::ToFloats(file->tensors.at(name));
+    if (!values.ok()) {
+      return InvalidFields({{kField, absl::StrCat("'", init.checkpoint(), "': tensor '", name, "' ",
+                                                  values.status().message())}});
+    }
+    TY_RETURN_IF_ERROR(executable.WriteState(i, *values));
+  }
+  LogInfo("initial weights", {{"checkpoint", init.checkpoint()},
+                              {"digest", digest},
+                              {"tensors", absl::StrCat(taken.size())}});
+  return digest;
+}
+
+}  // namespace trainyard::trainer

@@ -1,0 +1,51 @@
+// A step of a rank that computes a stage of a pipeline.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/parallel/communicator.h"
+#include "worker/trainer/pipeline/pipeline_setup.h"
+#include "worker/trainer/run/step_strategy.h"
+
+namespace trainyard::trainer {
+
+class PipelinedStep final : public StepStrategy {
+ public:
+  static absl::StatusOr<std::unique_ptr<StepStrategy>> Compile(const RunSetup& setup, int threads);
+
+  engine::ModelState& whole_state() override { return whole_; }
+  absl::StatusOr<GangHosting> ChooseHosting(const Gang& gang, std::vector<int> room,
+                                            const RunIdentity& before) override;
+  absl::Status Join(const Communicators& lines) override;
+  parallel::Communicator& siblings() override { return *siblings_; }
+  std::unique_ptr<StepCompute> MakeCompute(Trace& trace, Clock& clock) override;
+  bool votes_apart() const override { return true; }
+  absl::StatusOr<std::vector<Ballot>> Vote(const Ballot& mine) override;
+  void StepEnded() override;
+  absl::Status GatherWholeState() override;
+  std::map<std::string, double> Summarize() const override;
+  void set_timeout(absl::Duration timeout) override { stage_.set_timeout(timeout); }
+
+ private:
+  PipelinedStep(const RunSetup& setup, CompiledStage compiled);
+
+  const GridPlace place_;
+  const int replicas_;
+  PipelineExecutable& stage_;  // executable()
+  const std::vector<StagedTensor> tensors_;
+  const double predicted_bubble_;
+  HeldState whole_;
+  parallel::Communicator* host_ = nullptr;
+  // The ranks of the same stage, by pipeline. Null where there is one pipeline.
+  std::unique_ptr<parallel::Communicator> siblings_;
+  // Of all steps but the first, which compiles what it meets.
+  PipelineTimes times_;
+  int64_t steps_ = -1;
+};
+
+}  // namespace trainyard::trainer

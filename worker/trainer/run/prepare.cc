@@ -1,0 +1,176 @@
+// The way to the first step is a straight line of makers; PrepareRun at the end calls them in
+// order. Collectives are in the same order on all ranks.
+#include "worker/trainer/run/prepare.h"
+
+#include <algorithm>
+#include <future>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "worker/trainer/model_setup.h"
+#include "worker/trainer/run/agreement.h"
+#include "worker/trainer/run/resume_point.h"
+#include "worker/trainer/run/row_form.h"
+#include "worker/trainer/run/step_exchange.h"
+#include "worker/trainer/run/training_state.h"
+
+namespace trainyard::trainer {
+namespace {
+
+absl::StatusOr<Communicators> ConnectRanks(const RunSetup& setup, const Connect& connect,
+                                           engine::MemoryKind arena) {
+  TY_ASSIGN_OR_RETURN(Communicators lines, connect(setup.assignment, arena));
+  TY_CHECK(setup.world_size() == 1 || arena == engine::MemoryKind::kHost ||
+           lines.device != nullptr);
+  return lines;
+}
+
+// The bits of a kernel's sums may depend on its number of threads. So a bitwise run has one number
+// for all its ranks and attempts: `recorded`, or what all ranks of its first gang can have.
+absl::StatusOr<int> AgreeOnThreads(parallel::Communicator& host, int threads, int recorded) {
+  const double mine[] = {static_cast<double>(threads), static_cast<double>(recorded)};
+  TY_ASSIGN_OR_RETURN(const std::vector<double> all, GatherNumbers(host, mine));
+  if (all[1] > 0) return static_cast<int>(all[1]);
+  double least = all[0];
+  for (size_t rank = 0; rank < all.size(); rank += std::size(mine)) {
+    least = std::min(least, all[rank]);
+  }
+  return static_cast<int>(least);
+}
+
+// What a rank computes, and of what data.
+struct Loaded {
+  LoadedData data;
+  std::unique_ptr<StepStrategy> strategy;
+  int64_t planned_bytes = 0;
+};
+
+// Loads the data while the model is compiled, and gives the images to the device where that pays.
+absl::StatusOr<Loaded> LoadAndCompile(const RunSetup& setup, int threads) {
+  auto loading = std::async(std::launch::async, LoadTrainData, setup.spec, setup.dataset_options,
+                            setup.mine().threads);
+  absl::StatusOr<std::unique_ptr<StepStrategy>> strategy = CompileStep(setup, threads);
+  absl::StatusOr<LoadedData> data = loading.get();
+  TY_RETURN_IF_ERROR(strategy.status());
+  TY_RETURN_IF_ERROR(data.status());
+  TY_RETURN_IF_ERROR(CheckData(setup.spec, *data->dataset));
+  engine::Executable& executable = (*strategy)->executable();
+  const int64_t step_bytes = (*strategy)->model().planned_bytes;
+  const int64_t before = executable.memory_plan().buffers();
+  TY_RETURN_IF_ERROR(ChooseRowForm(*data->dataset, ImageBytesMax(setup.memory_bytes, step_bytes),
+                                   executable, data->preparation));
+  const int64_t image_bytes = executable.memory_plan().buffers() - before;
+  return Loaded{.data = *std::move(data),
+                .strategy = *std::move(strategy),
+                .planned_bytes = step_bytes + image_bytes};
+}
+
+StepPlan PlanSteps(const RunSetup& setup, const data::Dataset& dataset) {
+  return StepPlan({.dataset_size = dataset.size(),
+                   .global_batch = setup.spec.train().global_batch(),
+                   .epochs = setup.spec.train().epochs(),
+                   .steps = setup.spec.train().steps(),
+                   .replicas = setup.replicas,
+                   .seed = setup.spec.train().seed()});
+}
+
+// Ranks that were started with different specs, models or data must not train together.
+absl::Status CheckSameRun(const RunSetup& setup, const RunIdentity& identity,
+                          parallel::Communicator& host) {
+  return CheckAgreement(host,
+                        absl::StrCat(setup.assignment.spec_json, "\n", setup.world_size(), "\n",
+                                     identity.model_digest, "\n", identity.data_digest));
+}
+
+absl::StatusOr<GangHosting> ChooseHosting(const Gang& gang, const ResumePoint& resume,
+                                          StepStrategy& strategy) {
+  const double mine[] = {static_cast<double>(strategy.replica_room())};
+  TY_ASSIGN_OR_RETURN(const std::vector<double> all, GatherNumbers(*gang.lines.host, mine));
+  return strategy.ChooseHosting(gang, std::vector<int>(all.begin(), all.end()),
+                                resume.state.identity);
+}
+
+absl::StatusOr<int64_t> FirstStepOfRank0(int64_t mine, parallel::Communicator& host) {
+  double step[] = {static_cast<double>(mine)};
+  TY_RETURN_IF_ERROR(BroadcastNumbers(host, step));
+  return static_cast<int64_t>(step[0]);
+}
+
+// Where several pipelines, or several ranks with whole models, sum their gradients.
+absl::Status ConnectExchangeOf(const RunSetup& setup, const GangHosting& hosting,
+                               StepStrategy& strategy, Gang& gang) {
+  if (setup.place.pipelines == 1) return absl::OkStatus();
+  TY_ASSIGN_OR_RETURN(StepExchange made,
+                      ConnectExchange(setup, hosting.ranges, strategy, gang.lines));
+  gang.exchange = std::move(made.exchange);
+  gang.updates_ranges = made.updates_ranges;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<PreparedRun> PrepareRun(const run_dir::RunDir& dir,
+                                       const run_dir::Assignment& assignment, int rank,
+                                       const Connect& connect, bool may_share_memory) {
+  PreparedRun run;
+  TY_ASSIGN_OR_RETURN(run.setup, ReadRunSetup(dir, assignment, rank, may_share_memory));
+  const RunSetup& setup = run.setup;
+  TY_ASSIGN_OR_RETURN(const ResumePoint resume, FindResumePoint(setup));
+  run.threads = setup.mine().threads;
+  run.identity = {.seed = setup.spec.train().seed(),
+                  .replicas = setup.replicas,
+                  .global_batch = setup.spec.train().global_batch(),
+                  .spec_json = assignment.spec_json,
+                  .is_bitwise = setup.is_bitwise};
+  Gang& gang = run.gang;
+  if (setup.is_bitwise) {
+    // A bitwise run connects before it compiles, since that depends on what the ranks agree on.
+    const bool is_device = assignment.backend == kCudaBackend;
+    TY_ASSIGN_OR_RETURN(gang.lines, ConnectRanks(setup, connect,
+                                                 is_device ? engine::MemoryKind::kDevice
+                                                           : engine::MemoryKind::kHost));
+    TY_ASSIGN_OR_RETURN(
+        run.threads, AgreeOnThreads(*gang.lines.host, run.threads, resume.state.identity.threads));
+    run.identity.threads = run.threads;
+  }
+
+  TY_ASSIGN_OR_RETURN(Loaded loaded, LoadAndCompile(setup, run.threads));
+  run.data = std::move(loaded.data);
+  run.strategy = std::move(loaded.strategy);
+  run.planned_bytes = loaded.planned_bytes;
+  StepStrategy& strategy = *run.strategy;
+  const StepPlan plan = PlanSteps(setup, *run.data.dataset);
+  run.schedule = MakeSchedule(setup.spec, plan.steps_per_epoch(), plan.total_steps());
+  run.identity.data_digest = run.data.dataset->digest();
+  run.identity.model_digest = ModelDigest(strategy.whole_state());
+  if (rank == 0) {
+    TY_ASSIGN_OR_RETURN(const RestoredState start,
+                        InitialiseOrRestore(resume, setup, strategy.whole_state()));
+    run.first_step = start.step;
+    run.identity.init_digest = start.init_digest;
+  }
+
+  if (gang.lines.host == nullptr) {
+    TY_ASSIGN_OR_RETURN(gang.lines,
+                        ConnectRanks(setup, connect, strategy.executable().memory_kind()));
+  }
+  parallel::Communicator& host = *gang.lines.host;
+  TY_RETURN_IF_ERROR(CheckSameRun(setup, run.identity, host));
+  TY_ASSIGN_OR_RETURN(gang.device_types, GatherNames(host, setup.mine().device_type));
+  run.identity.device_types = gang.device_types;
+  TY_ASSIGN_OR_RETURN(run.hosting, ChooseHosting(gang, resume, strategy));
+  TY_ASSIGN_OR_RETURN(run.first_step, FirstStepOfRank0(run.first_step, host));
+  TY_RETURN_IF_ERROR(strategy.Join(gang.lines));
+  TY_RETURN_IF_ERROR(ConnectExchangeOf(setup, run.hosting, strategy, gang));
+  TY_ASSIGN_OR_RETURN(run.share, TakeShare(setup, run.hosting.ranges, plan, strategy.executable(),
+                                           gang.exchange.get()));
+  return run;
+}
+
+}  // namespace trainyard::trainer

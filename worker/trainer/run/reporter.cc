@@ -1,0 +1,192 @@
+#include "worker/trainer/run/reporter.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "common/base/errors.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "worker/run_dir/metrics.h"
+#include "worker/run_dir/tail.h"
+
+namespace trainyard::trainer {
+namespace {
+
+using run_dir::Progress;
+
+// Readers see a metric at most this late, and the disk sees five writes a second.
+constexpr absl::Duration kFlushInterval = absl::Milliseconds(200);
+constexpr absl::Duration kProgressInterval = absl::Seconds(1);
+// A rank that trains, before it knows how long a step takes.
+constexpr absl::Duration kFirstSilence = absl::Minutes(2);
+// Loading a large data set, waiting for other ranks to evaluate, writing the last checkpoint to a
+// slow disk: nothing shows how long that takes.
+constexpr absl::Duration kPhaseSilence = absl::Minutes(30);
+// Nothing is left to do but to let go of memory and devices.
+constexpr absl::Duration kFinishedSilence = absl::Minutes(1);
+// A promise that differs by so much from the last one is written at once.
+constexpr double kMuchShorter = 0.5;
+constexpr double kMuchLonger = 1.2;
+// What a full disk may hold back before the rank gives up.
+constexpr size_t kMaxBufferBytes = 16 << 20;
+
+bool IsDiskFull(const absl::Status& status) {
+  return ErrorReason(status) == "DISK_FULL";
+}
+
+// Resident memory of this process; 0 where /proc cannot tell.
+int64_t ResidentBytes() {
+  const auto text = ReadFile("/proc/self/statm");
+  if (!text.ok()) return 0;
+  const std::vector<std::string> fields = absl::StrSplit(*text, ' ');
+  int64_t pages = 0;
+  if (fields.size() < 2 || !absl::SimpleAtoi(fields[1], &pages)) return 0;
+  return pages * sysconf(_SC_PAGESIZE);
+}
+
+// Where the last whole line of the file ends.
+absl::StatusOr<int64_t> EndOfWholeLines(const std::string& path) {
+  constexpr int64_t kBlock = 1 << 20;
+  int64_t end = 0;
+  while (true) {
+    TY_ASSIGN_OR_RETURN(const run_dir::LineChunk chunk, run_dir::ReadWholeLines(path, end, kBlock));
+    if (chunk.text.empty()) return end;
+    end = chunk.next_offset;
+  }
+}
+
+}  // namespace
+
+Reporter::Reporter(run_dir::RunDir dir, int rank, UniqueFd metrics, Progress progress, Clock& clock)
+    : dir_(std::move(dir)),
+      rank_(rank),
+      metrics_(std::move(metrics)),
+      progress_(std::move(progress)),
+      clock_(&clock),
+      running_silence_(kFirstSilence),
+      silence_(kPhaseSilence) {}
+
+absl::StatusOr<Reporter> Reporter::Open(const run_dir::RunDir& dir, int rank, Progress progress,
+                                        Clock& clock) {
+  TY_RETURN_IF_ERROR(dir.CreateRankDirectory(rank));
+  const std::string path = dir.MetricsPath(rank);
+  TY_ASSIGN_OR_RETURN(UniqueFd fd, OpenFile(path, O_WRONLY | O_CREAT | O_APPEND));
+  TY_ASSIGN_OR_RETURN(const int64_t end, EndOfWholeLines(path));
+  if (ftruncate(fd.get(), end) != 0) return ErrnoStatus(errno, "cannot truncate", path);
+  Reporter reporter(dir, rank, std::move(fd), std::move(progress), clock);
+  reporter.window_uptime_ = clock.Uptime();
+  TY_RETURN_IF_ERROR(reporter.EnterState(Progress::State::kStarting));
+  return reporter;
+}
+
+void Reporter::AddMetric(int64_t step, absl::string_view name, double value) {
+  if (rank_ != 0) return;
+  run_dir::AppendMetricLine({step, std::string(name), value, absl::ToUnixMicros(clock_->Now())},
+                            buffer_);
+}
+
+void Reporter::AddSpeed(const StepReport& report, absl::Duration now) {
+  const absl::Duration window = now - window_uptime_;
+  if (window <= absl::ZeroDuration()) return;
+  const absl::Duration waited = report.data_wait - window_data_wait_;
+  progress_.samples_per_s = static_cast<double>(window_rows_) / absl::ToDoubleSeconds(window);
+  progress_.data_wait_fraction = absl::FDivDuration(waited, window);
+  AddMetric(report.step, "samples_per_s", progress_.samples_per_s);
+  AddMetric(report.step, "data_wait_fraction", progress_.data_wait_fraction);
+  window_uptime_ = now;
+  window_data_wait_ = report.data_wait;
+  window_rows_ = 0;
+}
+
+absl::Status Reporter::StepDone(const StepReport& report) {
+  const absl::Duration now = clock_->Uptime();
+  progress_.step = report.step;
+  progress_.epoch = report.epoch;
+  window_rows_ += report.rows;
+  AddMetric(report.step, "train.loss", report.loss);
+  AddMetric(report.step, "train.accuracy", report.accuracy);
+  AddMetric(report.step, "lr", report.lr);
+  if (progress_.state != Progress::State::kRunning) {
+    // The first step, and the first after an evaluation or a checkpoint, whose time is no training
+    // time.
+    window_uptime_ = now;
+    window_data_wait_ = report.data_wait;
+    window_rows_ = 0;
+    return EnterState(Progress::State::kRunning);
+  }
+  const bool is_time = now - window_uptime_ >= kProgressInterval;
+  if (is_time) AddSpeed(report, now);
+  if (is_time || now - flush_uptime_ >= kFlushInterval) TY_RETURN_IF_ERROR(Flush());
+  if (!is_time) return Promise(running_silence_);
+  silence_ = running_silence_;
+  return WriteProgress();
+}
+
+absl::Status Reporter::EnterState(Progress::State state) {
+  TY_RETURN_IF_ERROR(Flush());
+  // Within a state, what was promised last holds.
+  if (state != progress_.state) silence_ = kPhaseSilence;
+  if (state == Progress::State::kRunning) silence_ = running_silence_;
+  progress_.state = state;
+  return WriteProgress();
+}
+
+absl::Status Reporter::Promise(absl::Duration silence) {
+  // By little it changes all the time, and what is promised has room for that.
+  const bool is_much_shorter = silence < kMuchShorter * promised_;
+  const bool is_much_longer = silence > kMuchLonger * promised_;
+  const bool is_old = clock_->Uptime() - progress_uptime_ >= kProgressInterval;
+  silence_ = silence;
+  return is_old || is_much_shorter || is_much_longer ? WriteProgress() : absl::OkStatus();
+}
+
+absl::Status Reporter::Flush() {
+  flush_uptime_ = clock_->Uptime();
+  if (buffer_.empty()) return absl::OkStatus();
+  const std::string path = dir_.MetricsPath(rank_);
+  TY_ASSIGN_OR_RETURN(const int64_t size_before, FileSize(path));
+  const absl::Status status = WriteFully(metrics_.get(), buffer_, path);
+  if (status.ok()) {
+    buffer_.clear();
+    return status;
+  }
+  // A full disk may heal: keep what was not written, and train on.
+  TY_ASSIGN_OR_RETURN(const int64_t size_after, FileSize(path));
+  buffer_.erase(0, static_cast<size_t>(size_after - size_before));
+  if (!IsDiskFull(status) || buffer_.size() > kMaxBufferBytes) return status;
+  WarnOfFullDisk(status);
+  return absl::OkStatus();
+}
+
+void Reporter::WarnOfFullDisk(const absl::Status& status) {
+  if (!warned_) LogWarning("cannot report for now", {{"error", std::string(status.message())}});
+  warned_ = true;
+}
+
+absl::Status Reporter::Close() {
+  progress_.state = Progress::State::kFinished;
+  silence_ = kFinishedSilence;
+  TY_RETURN_IF_ERROR(Flush());
+  if (!buffer_.empty()) return error::DiskFull(dir_.MetricsPath(rank_));
+  return WriteProgress();
+}
+
+absl::Status Reporter::WriteProgress() {
+  progress_uptime_ = clock_->Uptime();
+  promised_ = silence_;
+  progress_.silent_until_boottime_us = absl::ToInt64Microseconds(progress_uptime_ + silence_);
+  progress_.rss_bytes = ResidentBytes();
+  progress_.update_time_us = absl::ToUnixMicros(clock_->Now());
+  const absl::Status status = run_dir::WriteProgress(dir_, rank_, progress_);
+  if (!IsDiskFull(status)) return status;
+  WarnOfFullDisk(status);
+  return absl::OkStatus();
+}
+
+}  // namespace trainyard::trainer

@@ -1,0 +1,92 @@
+// Sums of replicas are taken range by range as backward finishes them, so that they can leave for
+// the other ranks while the rest is still computed.
+#include "worker/trainer/run/step_compute.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+
+namespace trainyard::trainer {
+
+absl::Status StepCompute::Run(const std::vector<Part>& parts, const Ready& ready) {
+  const absl::Duration start = clock_.Uptime();
+  told_time_ = absl::ZeroDuration();
+  TY_RETURN_IF_ERROR(Compute(parts, ready));
+  if (executable_.memory_kind() == engine::MemoryKind::kDevice) {
+    TY_RETURN_IF_ERROR(executable_.Synchronize());
+  }
+  compute_time_ = clock_.Uptime() - start - told_time_;
+  return absl::OkStatus();
+}
+
+absl::Status StepCompute::Compute(const std::vector<Part>& parts, const Ready& ready) {
+  if (sums_.has_value()) return RunReplicas(parts, ready);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const bool is_last = i + 1 == parts.size();
+    TY_RETURN_IF_ERROR(Accumulate(parts[i], {}, is_last ? ready : Ready()));
+  }
+  if (!parts.empty()) return absl::OkStatus();
+  if (syncs_statistics_) TY_RETURN_IF_ERROR(executable_.TakePartInStatistics());
+  return Tell(ready, size());
+}
+
+// A replica without rows counts as zeros, so that the sums are the same whoever hosts it.
+absl::Status StepCompute::RunReplicas(const std::vector<Part>& parts, const Ready& ready) {
+  size_t next = 0;
+  for (size_t i = 0; i < sums_->replicas.size(); ++i) {
+    const parallel::ReplicaSum& sum = sums_->replicas[i];
+    const bool is_last_replica = i + 1 == sums_->replicas.size();
+    const auto is_of_replica = [&](size_t part) {
+      return part < parts.size() && parts[part].replica == static_cast<int>(i);
+    };
+    if (!is_of_replica(next)) {
+      TY_RETURN_IF_ERROR(
+          executable_.WriteReduction(std::vector<float>(static_cast<size_t>(size()))));
+      TY_RETURN_IF_ERROR(AddSlots(sum.add, 0, size()));
+      if (is_last_replica) TY_RETURN_IF_ERROR(Tell(ready, size()));
+    }
+    for (; is_of_replica(next); ++next) {
+      const bool is_last_part = !is_of_replica(next + 1);
+      TY_RETURN_IF_ERROR(Accumulate(parts[next], is_last_part ? sum.add : std::vector<int>(),
+                                    is_last_part && is_last_replica ? ready : Ready()));
+    }
+    if (sum.store >= 0) TY_RETURN_IF_ERROR(executable_.sum_slots()->StoreSums(sum.store));
+  }
+  TY_CHECK(next == parts.size());
+  return absl::OkStatus();
+}
+
+// Adds the slots range by range as ranges become final, so that what waits for them need not wait
+// for the rest.
+absl::Status StepCompute::Accumulate(const Part& part, const std::vector<int>& slots,
+                                     const Ready& ready) {
+  const Trace::Span span(
+      trace_, Trace::Lane::kCompute,
+      trace_.is_on() ? absl::StrCat("forward+backward ", part.replica) : std::string());
+  if (slots.empty() && !ready) {
+    return executable_.Accumulate(part.rows, part.weight, /*on_ready=*/{});
+  }
+  absl::Status status;
+  const auto on_ready = [&](int64_t offset, int64_t count) {
+    if (status.ok()) status = AddSlots(slots, offset, offset + count);
+    if (status.ok()) status = Tell(ready, offset + count);
+  };
+  TY_RETURN_IF_ERROR(executable_.Accumulate(part.rows, part.weight, on_ready));
+  return status;
+}
+
+absl::Status StepCompute::AddSlots(const std::vector<int>& slots, int64_t begin, int64_t end) {
+  for (const int slot : slots)
+    TY_RETURN_IF_ERROR(executable_.sum_slots()->AddSums(slot, begin, end));
+  return absl::OkStatus();
+}
+
+absl::Status StepCompute::Tell(const Ready& ready, int64_t end) {
+  if (!ready) return absl::OkStatus();
+  const absl::Duration start = clock_.Uptime();
+  absl::Status status = ready(end);
+  told_time_ += clock_.Uptime() - start;
+  return status;
+}
+
+}  // namespace trainyard::trainer

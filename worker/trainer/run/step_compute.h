@@ -1,0 +1,67 @@
+// Computes forward and backward of what a rank hosts in one step, into the rank's sums.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/base/env.h"
+#include "worker/engine/backend/backend.h"
+#include "worker/parallel/sum_tree.h"
+#include "worker/trainer/run/row_source.h"
+#include "worker/trainer/run/trace.h"
+
+namespace trainyard::trainer {
+
+// One thread uses it. Borrows what it is made of.
+class StepCompute {
+ public:
+  // [0, end) of the rank's sums is final. An error ends the step.
+  using Ready = std::function<absl::Status(int64_t end)>;
+
+  // `syncs_statistics`: other ranks wait for this rank's part in the statistics of batch norm, even
+  // where it has no rows.
+  StepCompute(engine::Executable& executable, Trace& trace, Clock& clock, bool syncs_statistics)
+      : executable_(executable),
+        trace_(trace),
+        clock_(clock),
+        syncs_statistics_(syncs_statistics) {}
+  virtual ~StepCompute() = default;
+
+  // Where given, sums are taken replica by replica, in this order. Else all parts are added up as
+  // they come.
+  void set_sums(std::optional<parallel::LocalSums> sums) { sums_ = std::move(sums); }
+
+  // Leaves the sums of all parts in the executable; where there are none, zeros. `ready`, which may
+  // be empty, is told of growing ends while the last part is computed, at last of the arena's end.
+  absl::Status Run(const std::vector<Part>& parts, const Ready& ready);
+
+  // What this rank computed in the last step, without what `ready` did meanwhile.
+  virtual absl::Duration compute_time() const { return compute_time_; }
+
+ protected:
+  virtual absl::Status Compute(const std::vector<Part>& parts, const Ready& ready);
+
+  const std::optional<parallel::LocalSums>& sums() const { return sums_; }
+  absl::Status AddSlots(const std::vector<int>& slots, int64_t begin, int64_t end);
+  absl::Status Tell(const Ready& ready, int64_t end);
+  int64_t size() { return static_cast<int64_t>(executable_.reduction().size()); }
+
+ private:
+  absl::Status Accumulate(const Part& part, const std::vector<int>& slots, const Ready& ready);
+  absl::Status RunReplicas(const std::vector<Part>& parts, const Ready& ready);
+
+  engine::Executable& executable_;
+  Trace& trace_;
+  Clock& clock_;
+  const bool syncs_statistics_;
+  std::optional<parallel::LocalSums> sums_;
+  absl::Duration compute_time_;
+  absl::Duration told_time_;  // in `ready`
+};
+
+}  // namespace trainyard::trainer

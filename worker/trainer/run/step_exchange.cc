@@ -1,0 +1,139 @@
+// Prefers memory that the ranks share, falls back to a wire between hosts, and leaves arenas on a
+// device to whoever reaches them.
+#include "worker/trainer/run/step_exchange.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "worker/parallel/buckets.h"
+#include "worker/parallel/shared/shared_exchange.h"
+#include "worker/parallel/wire_exchange.h"
+#include "worker/trainer/plan/hosting_plan.h"
+#include "worker/trainer/run/agreement.h"
+#include "worker/trainer/run/gang_hosting.h"
+
+namespace trainyard::trainer {
+namespace {
+
+using parallel::GradientExchange;
+
+class Connector {
+ public:
+  Connector(const RunSetup& setup, const parallel::Hosting& hosting, StepStrategy& strategy,
+            Communicators& lines, bool updates_ranges)
+      : setup_(setup),
+        hosting_(hosting),
+        strategy_(strategy),
+        executable_(strategy.executable()),
+        lines_(lines),
+        updates_ranges_(updates_ranges) {}
+
+  // In the memory that the ranks compute in. FAILED_PRECONDITION on all ranks where some rank lends
+  // none, or cannot map that of the others.
+  absl::StatusOr<std::unique_ptr<GradientExchange>> OverSharedMemory() {
+    const engine::Executable::SharedLayout layout = executable_.shared_layout();
+    const std::vector<int> members = RanksOfStage("shared", setup_.place).members;
+    parallel::Communicator& siblings = strategy_.siblings();
+    // Ranks that cannot take part say so, or the others would wait for them.
+    const double lends[] = {layout.fd >= 0 ? 1.0 : 0.0};
+    TY_ASSIGN_OR_RETURN(const std::vector<double> all, GatherNumbers(siblings, lends));
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (all[i] > 0) continue;
+      return absl::FailedPreconditionError(absl::StrCat("rank ", members[i], " lends no memory"));
+    }
+    TY_ASSIGN_OR_RETURN(parallel::SharedGang gang,
+                        parallel::ConnectSharedGang(
+                            {.fd = layout.fd,
+                             .base = reinterpret_cast<std::byte*>(executable_.reduction().data()) -
+                                     layout.reduction_offset,
+                             .bytes = layout.bytes,
+                             .reduction_offset = layout.reduction_offset,
+                             .slot_offsets = layout.slot_offsets,
+                             .parameters_offset = layout.parameters_offset},
+                            members, siblings));
+    return parallel::MakeSharedExchange(std::move(gang), {.buckets = Buckets(),
+                                                          .gradient_elements = GradientElements(),
+                                                          .is_sharded = updates_ranges_});
+  }
+
+  // On a line of its own, since the training talks on the first one meanwhile.
+  absl::StatusOr<std::unique_ptr<GradientExchange>> OverWire() {
+    TY_ASSIGN_OR_RETURN(auto communicator,
+                        lines_.connect_group(RanksOfStage("gradients", setup_.place)));
+    return parallel::MakeWireExchange(std::move(communicator), Memory());
+  }
+
+  // By whichever communicator reaches the devices.
+  absl::StatusOr<std::unique_ptr<GradientExchange>> OverDevices() {
+    TY_ASSIGN_OR_RETURN(auto host, lines_.connect_group(RanksOfStage("gradients", setup_.place)));
+    return lines_.make_device_exchange({.executable = executable_,
+                                        .device = *lines_.device,
+                                        .host = std::move(host),
+                                        .memory = Memory(),
+                                        .keeps_order = setup_.is_bitwise});
+  }
+
+ private:
+  int64_t GradientElements() { return static_cast<int64_t>(executable_.parameters().size()); }
+
+  std::vector<parallel::Bucket> Buckets() {
+    return parallel::PlanBuckets(strategy_.model().ready_ends, GradientElements(), /*options=*/{});
+  }
+
+  // The executable's memory, wherever it lies.
+  parallel::WireExchangeOptions Memory() {
+    const int slots =
+        setup_.is_bitwise ? SumSlotsNeeded(setup_.replicas, setup_.place.pipelines) : 0;
+    parallel::WireExchangeOptions options;
+    options.gradient_elements = GradientElements();
+    options.buckets = Buckets();
+    options.is_sharded = updates_ranges_;
+    options.reduction = executable_.reduction();
+    for (int slot = 0; slot < slots; ++slot) {
+      options.slots.push_back(executable_.sum_slots()->sums(slot));
+    }
+    options.parameters = executable_.parameters();
+    options.plan = PlanExchange(setup_.replicas, hosting_, setup_.is_bitwise);
+    options.term_slots = TermSlots(setup_, hosting_);
+    return options;
+  }
+
+  const RunSetup& setup_;
+  const parallel::Hosting& hosting_;
+  StepStrategy& strategy_;
+  engine::Executable& executable_;
+  Communicators& lines_;
+  const bool updates_ranges_;
+};
+
+}  // namespace
+
+absl::StatusOr<StepExchange> ConnectExchange(const RunSetup& setup,
+                                             const parallel::Hosting& hosting,
+                                             StepStrategy& strategy, Communicators& lines) {
+  engine::Executable& executable = strategy.executable();
+  const bool is_on_device = executable.memory_kind() == engine::MemoryKind::kDevice;
+  StepExchange made;
+  // A device updates all its parameters in one launch, which is faster than updating parts of them
+  // and receiving the others' parts. So it does that only where the spec asks for it.
+  made.updates_ranges = executable.range_update() != nullptr &&
+                        (!is_on_device || setup.spec.memory().shard_optimizer());
+  Connector connector(setup, hosting, strategy, lines, made.updates_ranges);
+  if (is_on_device) {
+    TY_ASSIGN_OR_RETURN(made.exchange, connector.OverDevices());
+    return made;
+  }
+  auto shared = connector.OverSharedMemory();
+  if (absl::IsFailedPrecondition(shared.status())) {
+    LogInfo("gradients take the wire", {{"because", std::string(shared.status().message())}});
+    TY_ASSIGN_OR_RETURN(made.exchange, connector.OverWire());
+    return made;
+  }
+  TY_ASSIGN_OR_RETURN(made.exchange, std::move(shared));
+  return made;
+}
+
+}  // namespace trainyard::trainer

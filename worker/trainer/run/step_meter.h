@@ -1,0 +1,40 @@
+// What a gang's steps spend on computing and on communication, as metrics of rank 0.
+//
+// Points are means over the steps since the last ones, and written at most ten times a second: of
+// long steps each has its own, and small nets are not slowed down.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "worker/parallel/gradient_exchange.h"
+#include "worker/trainer/run/ballot.h"
+#include "worker/trainer/run/reporter.h"
+
+namespace trainyard::trainer {
+
+// Belongs to the loop's thread. Borrows the reporter.
+class StepMeter {
+ public:
+  explicit StepMeter(Reporter& reporter) : reporter_(reporter) {}
+
+  // After `step`, which ended at `now` (Clock::Uptime). `compute`: of this rank; `ballots`: of the
+  // step, and so with what the others computed in the step before.
+  void Add(int64_t step, absl::Duration now, absl::Duration compute,
+           const parallel::CommStats& communication, absl::Span<const Ballot> ballots);
+
+ private:
+  void Report(int64_t step);
+
+  Reporter& reporter_;
+  absl::Duration reported_;  // when
+  absl::Duration ranks_reported_;
+  // Since the last report.
+  int64_t steps_ = 0;
+  absl::Duration compute_, total_, exposed_;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace trainyard::trainer

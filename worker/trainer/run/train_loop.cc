@@ -1,0 +1,263 @@
+// The order of a step's parts is what makes it fast: gradients leave while backward computes, and
+// the next step starts while the device still makes the update of this one.
+#include "worker/trainer/run/train_loop.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/spec/interval.h"
+#include "worker/parallel/collective.h"
+#include "worker/trainer/model_setup.h"
+#include "worker/trainer/run/agreement.h"
+#include "worker/trainer/run/evaluation.h"
+
+namespace trainyard::trainer {
+
+TrainLoop::TrainLoop(PreparedRun run, Reporter& reporter, const Signals& signals, Clock& clock)
+    : run_(std::move(run)),
+      strategy_(*run_.strategy),
+      executable_(strategy_.executable()),
+      exchange_(run_.gang.exchange.get()),
+      ranges_(run_.gang.updates_ranges ? executable_.range_update() : nullptr),
+      reporter_(reporter),
+      clock_(clock),
+      control_(run_.setup.run_dir, signals),
+      checkpoints_(run_.setup.run_dir.CheckpointsDir()),
+      trace_(run_.setup.run_dir, run_.setup.rank, run_.setup.mine().device, run_.first_step, clock),
+      meter_(reporter),
+      rows_(run_.data, strategy_.model(), run_.identity.seed, clock),
+      compute_(strategy_.MakeCompute(trace_, clock)),
+      hosting_({.replicas = run_.identity.replicas,
+                .rows = static_cast<double>(run_.identity.global_batch) / run_.identity.replicas,
+                .hosting = run_.hosting.ranges,
+                .reason = run_.hosting.reason,
+                .room = run_.hosting.room}),
+      test_split_(run_.setup.spec.data().dataset(), run_.setup.dataset_options),
+      step_(run_.first_step),
+      gathered_step_(run_.first_step),
+      ballots_(static_cast<size_t>(run_.setup.world_size())),
+      evaluation_uptime_(clock.Uptime()),
+      checkpoint_uptime_(evaluation_uptime_) {
+  StartHosting();
+}
+
+// Takes rows, sums and records as the hosting says, from the next step on.
+void TrainLoop::StartHosting() {
+  rows_.Start(run_.share.plan, step_);
+  compute_->set_sums(run_.share.sums);
+  ReportHosting();
+}
+
+void TrainLoop::ReportHosting() {
+  if (run_.setup.rank != 0) return;
+  std::vector<run_dir::RankHosting>& hosting = reporter_.progress().hosting;
+  hosting.clear();
+  const int stages = run_.setup.place.stages;
+  for (run_dir::RankHosting record : hosting_.Records()) {
+    const int first_rank = record.rank * stages;
+    for (int stage = 0; stage < stages; ++stage) {
+      record.rank = first_rank + stage;
+      record.stage = stage;
+      hosting.push_back(record);
+    }
+  }
+  reporter_.progress().hosting_reason = hosting_.reason();
+}
+
+absl::StatusOr<TrainLoop::End> TrainLoop::Run() {
+  const int64_t total_steps = run_.share.plan.total_steps();
+  while (step_ < total_steps && !agreed_.stop) {
+    TY_RETURN_IF_ERROR(Step());
+    TY_RETURN_IF_ERROR(WithStep(AfterStep()));
+  }
+  const bool finished = step_ >= total_steps;
+  for (const auto& [name, value] : strategy_.Summarize()) metrics_[name] = value;
+  // A run that resumes at its end has not evaluated yet.
+  if (finished && evaluated_step_ != step_) TY_RETURN_IF_ERROR(WithStep(EvaluateTestSplit()));
+  TY_RETURN_IF_ERROR(WithStep(WriteLastCheckpoint()));
+  return finished ? End::kFinished : End::kStopped;
+}
+
+// Errors of what ranks do together between steps do not name a step by themselves.
+absl::Status TrainLoop::WithStep(const absl::Status& status) const {
+  if (!parallel::BlameOf(status).has_value()) return status;
+  return Annotate(status, absl::StrCat("after step ", step_));
+}
+
+// One step: every rank computes the rows of the replicas that it hosts, the sums over all rows meet
+// in the reduction arena of every rank, and every rank makes the same update. Where a device works
+// by itself, the update is on its way when this returns, and the one before is finished.
+absl::Status TrainLoop::Step() {
+  const absl::Duration start = clock_.Uptime();
+  const double lr = engine::LearningRate(run_.schedule, step_);
+  const bool traces = trace_.BeginStep(step_ + 1);
+  TY_ASSIGN_OR_RETURN(const StepRows rows, rows_.Next(step_));
+  trace_.Add(Trace::Lane::kData, "wait for data", start, clock_.Uptime());
+  const Ballot ballot = CastBallot(rows.skipped);
+  TY_ASSIGN_OR_RETURN(ballots_, strategy_.Vote(ballot));
+  TY_RETURN_IF_ERROR(exchange_ == nullptr ? StepAlone(rows, lr) : StepTogether(rows, lr, ballot));
+  if (traces) trace_.EndStep();
+  strategy_.StepEnded();
+
+  ++step_;
+  agreed_ = AgreedVotes(ballots_);
+  unfinished_.push_back({.step = step_, .lr = lr, .skipped = SkippedSamples(ballots_)});
+  const auto in_flight = static_cast<size_t>(executable_.max_updates_in_flight());
+  TY_RETURN_IF_ERROR(FinishUpdates(in_flight - 1));
+  pace_.Add(clock_.Uptime() - start);
+  AdjustTimeout(pace_.CollectiveLimit());
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::StepAlone(const StepRows& rows, double lr) {
+  if (rows.parts.size() == 1) {
+    const Trace::Span span(trace_, Trace::Lane::kCompute, "step");
+    return executable_.StartStep(rows.parts[0].rows, lr);
+  }
+  TY_RETURN_IF_ERROR(compute_->Run(rows.parts, /*ready=*/{}));
+  const Trace::Span span(trace_, Trace::Lane::kCompute, "update");
+  return executable_.StartUpdate(lr);
+}
+
+// Gradients leave for the other ranks while backward still computes those before them, and each
+// bucket is updated when its sum is there.
+absl::Status TrainLoop::StepTogether(const StepRows& rows, double lr, const Ballot& ballot) {
+  parallel::GradientExchange& exchange = *exchange_;
+  exchange.set_tracing(trace_.is_on());
+  TY_RETURN_IF_ERROR(exchange.Begin(step_ + 1, EncodeBallot(ballot)));
+  TY_RETURN_IF_ERROR(
+      compute_->Run(rows.parts, [&exchange](int64_t end) { return exchange.Ready(end); }));
+  computed_rows_ = rows.rows;
+
+  if (ranges_ != nullptr) TY_RETURN_IF_ERROR(ranges_->BeginUpdate(lr));
+  for (size_t bucket = 0; bucket < exchange.buckets().size(); ++bucket) {
+    TY_RETURN_IF_ERROR(exchange.Land(bucket));
+    if (ranges_ != nullptr) TY_RETURN_IF_ERROR(UpdateBlock(exchange.OwnBlock(bucket)));
+    if (exchange.is_sharded()) TY_RETURN_IF_ERROR(exchange.Share(bucket));
+  }
+  std::vector<double> ballots(run_.hosting.ranges.size() * kBallotLength);
+  TY_RETURN_IF_ERROR(exchange.Finish(absl::MakeSpan(ballots)));
+  if (!strategy_.votes_apart()) ballots_ = DecodeBallots(ballots);
+  TY_RETURN_IF_ERROR(CheckLoss(ballots_));
+  {
+    const Trace::Span span(trace_, Trace::Lane::kCompute, "update");
+    TY_RETURN_IF_ERROR(ranges_ != nullptr ? ranges_->EndUpdate() : executable_.StartUpdate(lr));
+  }
+  MeasureStep();
+  return absl::OkStatus();
+}
+
+Ballot TrainLoop::CastBallot(int64_t skipped) {
+  return {.votes = CastVotes(),
+          .skipped = skipped,
+          .computed_rows = computed_rows_,
+          .compute_seconds = absl::ToDoubleSeconds(compute_->compute_time()),
+          .diverged = diverged_};
+}
+
+void TrainLoop::MeasureStep() {
+  const parallel::CommStats& stats = exchange_->stats();
+  meter_.Add(step_ + 1, clock_.Uptime(), compute_->compute_time(), stats, ballots_);
+  for (const parallel::CommEvent& event : stats.events) {
+    const bool is_wait = event.kind == parallel::CommEvent::Kind::kWait;
+    const bool is_reduce = event.kind == parallel::CommEvent::Kind::kReduce;
+    trace_.Add(is_wait ? Trace::Lane::kWait : Trace::Lane::kCommunication,
+               absl::StrCat(is_wait     ? "wait for bucket "
+                            : is_reduce ? "reduce bucket "
+                                        : "share bucket ",
+                            event.bucket),
+               event.begin, event.end);
+  }
+}
+
+absl::Status TrainLoop::UpdateBlock(const parallel::Bucket& block) {
+  const auto gradients = static_cast<int64_t>(executable_.parameters().size());
+  const int64_t end = std::min(block.end, gradients);
+  const Trace::Span span(trace_, Trace::Lane::kCompute, "update");
+  return block.begin < end ? ranges_->UpdateRange(block.begin, end) : absl::OkStatus();
+}
+
+Votes TrainLoop::CastVotes() {
+  const absl::Duration now = clock_.Uptime();
+  const auto has_passed = [&](const v1::Interval& every, absl::Duration since) {
+    // By the clock of rank 0 alone.
+    return run_.setup.rank == 0 && every.has_time() && now - since >= spec::FromProto(every.time());
+  };
+  return {.stop = control_.stop_requested(),
+          .checkpoint = control_.CheckpointRequested() ||
+                        has_passed(run_.setup.spec.checkpoint().every(), checkpoint_uptime_),
+          .evaluate = has_passed(run_.setup.spec.evaluate().every(), evaluation_uptime_)};
+}
+
+absl::Status TrainLoop::FinishUpdates(size_t left) {
+  while (unfinished_.size() > left) {
+    TY_ASSIGN_OR_RETURN(const engine::StepMetrics metrics, executable_.FinishUpdate());
+    const Unfinished update = unfinished_.front();
+    unfinished_.pop_front();
+    TY_RETURN_IF_ERROR(ReportStep(update, metrics));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::ReportStep(const Unfinished& update, const engine::StepMetrics& metrics) {
+  metrics_["train.loss"] = metrics.loss;
+  metrics_["train.accuracy"] = metrics.accuracy;
+  // Before the step's own metrics, which may be flushed with it.
+  if (update.skipped > 0) {
+    reporter_.AddMetric(update.step, "train.skipped", static_cast<double>(update.skipped));
+  }
+  TY_RETURN_IF_ERROR(reporter_.StepDone({.step = update.step,
+                                         .epoch = run_.share.plan.EpochOf(update.step - 1),
+                                         .rows = run_.share.plan.Rows(update.step - 1),
+                                         .loss = metrics.loss,
+                                         .accuracy = metrics.accuracy,
+                                         .lr = update.lr,
+                                         .data_wait = rows_.waited()}));
+  reported_ = update;
+  if (std::isfinite(metrics.loss)) return absl::OkStatus();
+  // Where each rank updates its own blocks, the others may not know. They wait for this rank until
+  // it has told them.
+  diverged_ = exchange_ != nullptr && exchange_->is_sharded();
+  return diverged_ ? absl::OkStatus() : LossError(metrics.loss);
+}
+
+absl::Status TrainLoop::LossError(double loss) const {
+  const auto rule = MakeOptimizer(run_.setup.spec.optimizer()).rule;
+  return error::LossNotFinite(loss, reported_.step,
+                              absl::StrCat("optimizer.", engine::RuleName(rule), ".lr"),
+                              reported_.lr);
+}
+
+absl::Status TrainLoop::CheckLoss(absl::Span<const Ballot> ballots) const {
+  if (!HasDiverged(ballots)) return absl::OkStatus();
+  const double loss = metrics_.at("train.loss");
+  return LossError(std::isfinite(loss) ? std::numeric_limits<double>::quiet_NaN() : loss);
+}
+
+// A collective. It is needed before anything is made of the parameters, for which the ballots of
+// the next step would be too late.
+absl::Status TrainLoop::AgreeOnLoss() {
+  if (exchange_ == nullptr || !exchange_->is_sharded()) return absl::OkStatus();
+  TY_ASSIGN_OR_RETURN(const std::vector<double> all,
+                      GatherNumbers(*run_.gang.lines.host, EncodeBallot({.diverged = diverged_})));
+  return CheckLoss(DecodeBallots(all));
+}
+
+void TrainLoop::AdjustTimeout(absl::Duration limit) {
+  SetTimeout(limit);
+  reporter_.set_running_silence(pace_.Silence(limit));
+}
+
+void TrainLoop::SetTimeout(absl::Duration timeout) {
+  run_.gang.set_timeout(timeout);
+  strategy_.set_timeout(timeout);
+}
+
+}  // namespace trainyard::trainer

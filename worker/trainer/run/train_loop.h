@@ -1,0 +1,125 @@
+// The training loop of one rank. Step() in train_loop.cc is one step of training from start to end.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/base/env.h"
+#include "worker/data/dataset.h"
+#include "worker/parallel/gradient_exchange.h"
+#include "worker/trainer/run/ballot.h"
+#include "worker/trainer/run/checkpoint_writer.h"
+#include "worker/trainer/run/control.h"
+#include "worker/trainer/run/hosting_watch.h"
+#include "worker/trainer/run/prepare.h"
+#include "worker/trainer/run/reporter.h"
+#include "worker/trainer/run/row_source.h"
+#include "worker/trainer/run/step_compute.h"
+#include "worker/trainer/run/step_meter.h"
+#include "worker/trainer/run/step_pace.h"
+#include "worker/trainer/run/step_strategy.h"
+#include "worker/trainer/run/test_split.h"
+#include "worker/trainer/run/trace.h"
+
+namespace trainyard::trainer {
+
+// One thread runs it. Borrows the reporter, the signals and the clock.
+class TrainLoop {
+ public:
+  enum class End { kFinished, kStopped };
+
+  TrainLoop(PreparedRun run, Reporter& reporter, const Signals& signals, Clock& clock);
+
+  // Trains to the last step, or until the ranks agree to stop. In both cases the state at step() is
+  // in a checkpoint when it returns OK.
+  absl::StatusOr<End> Run();
+
+  // How many updates have been done and reported.
+  int64_t step() const { return step_ - static_cast<int64_t>(unfinished_.size()); }
+  // The newest value of each metric: "train.loss", "test.accuracy", ...
+  const std::map<std::string, double>& metrics() const { return metrics_; }
+
+ private:
+  // What to report of an update that was started, beside what the executable measures.
+  struct Unfinished {
+    int64_t step = 0;
+    double lr = 0;
+    int64_t skipped = 0;
+  };
+
+  absl::Status Step();
+  // The same step without and with other ranks: from the rows to an update that was started.
+  absl::Status StepAlone(const StepRows& rows, double lr);
+  absl::Status StepTogether(const StepRows& rows, double lr, const Ballot& ballot);
+  absl::Status UpdateBlock(const parallel::Bucket& block);
+  Ballot CastBallot(int64_t skipped);
+  Votes CastVotes();
+  absl::Status WithStep(const absl::Status& status) const;
+  // Measures the step that the exchange has finished.
+  void MeasureStep();
+  // An error on every rank where some rank saw that the update before diverged.
+  absl::Status CheckLoss(absl::Span<const Ballot> ballots) const;
+  absl::Status AgreeOnLoss();
+  absl::Status LossError(double loss) const;
+  void StartHosting();
+  void ReportHosting();
+  absl::Status MoveReplicas(bool is_boundary);
+  // Takes and reports the metrics of updates, the oldest first, until `left` are unfinished.
+  absl::Status FinishUpdates(size_t left);
+  absl::Status ReportStep(const Unfinished& update, const engine::StepMetrics& metrics);
+  // Sets what a step may take from now on, where others wait for it.
+  void AdjustTimeout(absl::Duration limit);
+  void SetTimeout(absl::Duration timeout);
+
+  // Makes the evaluations and checkpoints that are due after a step.
+  absl::Status AfterStep();
+  absl::Status EvaluateTestSplit();
+  // Evaluates the parameters that the executable has now, into metrics "<prefix>loss" and so on.
+  absl::Status EvaluateWeights(const data::Dataset& dataset, absl::string_view prefix,
+                               RecordedEvaluation& record);
+  absl::Status GatherState();
+  absl::Status StartCheckpoint();
+  absl::Status CheckpointEnded(const CheckpointWriter::Finished& finished);
+  absl::Status WriteLastCheckpoint();
+
+  PreparedRun run_;  // all but hosting and share stay as they were prepared
+  StepStrategy& strategy_;
+  engine::Executable& executable_;
+  parallel::GradientExchange* const exchange_;  // null: this rank trains alone
+  engine::RangeUpdate* const ranges_;           // null: all parameters are updated at once
+  Reporter& reporter_;
+  Clock& clock_;
+  ControlReader control_;
+  CheckpointWriter checkpoints_;
+  Trace trace_;
+  StepMeter meter_;
+  RowSource rows_;
+  const std::unique_ptr<StepCompute> compute_;
+  HostingWatch hosting_;
+  TestSplit test_split_;
+  StepPace pace_;
+
+  int64_t step_;               // updates started
+  int64_t gathered_step_;      // up to which all ranks have all of the optimizer's state
+  int64_t computed_rows_ = 0;  // by this rank in the last step
+  std::deque<Unfinished> unfinished_;
+  Unfinished reported_;    // the newest update that is finished
+  bool diverged_ = false;  // as this rank saw it
+  Votes agreed_;
+  std::vector<Ballot> ballots_;  // of the last step, by rank
+  std::map<std::string, double> metrics_;
+  int64_t evaluated_step_ = -1;
+  RecordedEvaluation evaluation_;  // made at evaluated_step_
+  int64_t checkpoint_step_ = -1;   // newest that is complete
+  absl::Duration evaluation_uptime_;
+  absl::Duration checkpoint_uptime_;
+};
+
+}  // namespace trainyard::trainer
