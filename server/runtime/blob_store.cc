@@ -1,3 +1,4 @@
+// Files of checkpoints and archives, by the hash of their content.
 #include "server/runtime/blob_store.h"
 
 #include <fcntl.h>

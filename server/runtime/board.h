@@ -1,5 +1,5 @@
-// What is committed, for all threads to read: the writer shows each turn here before it answers,
-// and readers never wait for the writer.
+// The board shows what is committed to all threads. The writer puts each turn on it before it
+// answers, and readers never wait for the writer.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,7 @@ class Board {
   std::vector<std::shared_ptr<const JobView>> ListJobs(
       int64_t before, size_t limit, const std::function<bool(const JobView&)>& accept,
       int64_t after = 0) const;
-  // What each user has within each project, as of now.
+  // Counts what each user has within each project, as of now.
   struct Tally {
     int64_t queued_jobs = 0;
     int64_t devices = 0;  // held
@@ -62,7 +62,7 @@ class Board {
   std::vector<std::shared_ptr<const core::AttemptRecord>> AttemptsOf(JobId job) const;
   // Ascending by step.
   std::vector<std::shared_ptr<const core::CheckpointRecord>> CheckpointsOf(JobId job) const;
-  // Whether a committed checkpoint has a file of this hash.
+  // True where a committed checkpoint has a file of this hash.
   bool IsReferenced(const std::string& hash) const;
   // Hashes that lost their last checkpoint since the call before.
   std::vector<std::string> TakeDropped();

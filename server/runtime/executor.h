@@ -39,7 +39,7 @@ class Executor {
   std::vector<std::thread> threads_;
 };
 
-// What a full queue answers: try again after a second.
+// The answer of a full queue: try again after a second.
 absl::Status ServerBusy(absl::string_view what);
 
 }  // namespace trainyard::runtime

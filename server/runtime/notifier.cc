@@ -1,3 +1,4 @@
+// Callbacks are called without the lock, since they may subscribe or end a subscription themselves.
 #include "server/runtime/notifier.h"
 
 #include <utility>

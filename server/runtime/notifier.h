@@ -14,7 +14,7 @@
 
 namespace trainyard::runtime {
 
-// What there is news of; a subscription names several with |.
+// The kinds of news; a subscription names several with |.
 enum Topic : int {
   kJobChanged = 1,
   kLogGrew = 2,

@@ -1,3 +1,4 @@
+// Starts real servers and workers in folders of a test, and ends them with it.
 #include "tests/integration/yard.h"
 
 #include <grpcpp/grpcpp.h>

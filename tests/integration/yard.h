@@ -38,7 +38,7 @@ class Yard {
     std::map<std::string, std::string> worker_environment;
   };
 
-  // What one worker has beside the Options of all.
+  // The options that one worker has beside those of all.
   struct WorkerOptions {
     // In which it and all that it starts run; the test's own where negative.
     int network_namespace = -1;

@@ -1,3 +1,4 @@
+// Makes up the workloads from a seed.
 #include "tests/replay/generators.h"
 
 #include <algorithm>
@@ -50,7 +51,7 @@ TraceJob Job(int64_t submit_us, std::string user, int32_t devices, int64_t run_u
   return job;
 }
 
-// Of 8 devices each.
+// Each has 8 devices.
 std::vector<TraceWorkers> Servers(std::string name, int32_t count) {
   TraceWorkers workers;
   workers.name = std::move(name);

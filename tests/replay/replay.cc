@@ -1,3 +1,4 @@
+// Plays a workload in virtual time: the yard decides, a simulated pool runs what it places.
 #include "tests/replay/replay.h"
 
 #include <time.h>
@@ -24,7 +25,7 @@ core::Now At(int64_t us) {
   return {kStartOfTrace + us, us};
 }
 
-// Of this thread: what else the machine does is of no matter.
+// The processor time of this thread. What else the machine does is of no matter.
 int64_t ProcessorTime() {
   timespec time{};
   TY_CHECK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0);
@@ -188,7 +189,7 @@ class Replayer {
     meter_.Open(static_cast<int64_t>(index));
   }
 
-  // What the turn has changed: who holds devices, and who has ended.
+  // Takes note of what the turn has changed: who holds devices, and who has ended.
   void Note(const core::Delta& delta) {
     if (options_.on_event) {
       for (const core::EventRecord& event : delta.events) options_.on_event(event);
@@ -213,7 +214,7 @@ class Replayer {
 
   size_t TraceJobOf(JobId job) const { return trace_jobs_.at(static_cast<size_t>(job.value)); }
 
-  // Of the first job that waits.
+  // The reasons of the first job that waits.
   std::string WhyWaiting() const {
     for (const auto& [id, job] : yard_.snapshot().jobs) {
       if (!std::holds_alternative<core::job_fsm::Queued>(job.state)) continue;

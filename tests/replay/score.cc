@@ -1,3 +1,4 @@
+// Works out the figures of a replay and prints them.
 #include "tests/replay/score.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What a replay is worth: figures, and policies side by side.
+// The worth of a replay in figures, and of policies side by side.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ struct Score {
   int64_t use_until_end = 0;
   int64_t makespan_us = 0;
   std::vector<WaitClass> waits;
-  // Of UserShare::served over the users: Jain's index, (sum x)^2 / (n sum x^2), and the least.
+  // Taken over the users' UserShare::served: Jain's index, (sum x)^2 / (n sum x^2), and the least.
   int64_t fairness = 0;
   int64_t least_served = 0;
   std::string least_served_user;

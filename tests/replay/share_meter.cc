@@ -1,3 +1,4 @@
+// Adds up, over time, what every user got and what was due to him.
 #include "tests/replay/share_meter.h"
 
 #include <algorithm>

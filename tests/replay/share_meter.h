@@ -1,4 +1,4 @@
-// What every user got of the pool, beside what was due to him.
+// Measures what every user got of the pool, beside what was due to him.
 //
 // Due, at each moment: an equal share of all devices, but no more than he has asked for by then;
 // what some do not want is shared equally among the others (max-min fairness). Quotas and weights

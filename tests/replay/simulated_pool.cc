@@ -1,3 +1,4 @@
+// Speaks for the workers of a replay: what runs, how far it is, and when it ends.
 #include "tests/replay/simulated_pool.h"
 
 #include <algorithm>

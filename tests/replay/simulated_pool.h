@@ -19,7 +19,7 @@
 
 namespace trainyard::replay {
 
-// What the stops of one kind have cost.
+// The cost of the stops of one kind.
 struct Loss {
   int64_t work_us = 0;  // device time of work done twice
   int64_t stops = 0;

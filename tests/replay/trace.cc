@@ -1,3 +1,4 @@
+// Reads and writes workloads, one JSON object a line.
 #include "tests/replay/trace.h"
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// The bugs that can be planted (common/base/planted_bug.h), and the proof that the checkers see
-// them.
+// The bugs that can be planted: each is a patch of the sources that ship, bugs/<name>.patch, and
+// together they prove that the checkers see what they are there for.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,14 @@ namespace trainyard::sim {
 
 struct Bug {
   std::string name;
-  std::string sentence;
+  std::string sentence;  // the first line of its patch
 };
 
+// The bugs that this program was built with, by name. Only those that are linked with the patched
+// sources have any: sim_planted and planted_test.
 const std::vector<Bug>& Bugs();
 
-// Among so many seeds, from 1 on, one at least sees each bug.
+// At least one of the seeds from 1 to this number sees each bug.
 inline constexpr uint64_t kBugSeeds = 200;
 
 struct Catch {

@@ -1,3 +1,4 @@
+// The promises that must hold at every moment, and those that must come true in time.
 #include "tests/sim/checkers.h"
 
 #include <algorithm>
@@ -13,8 +14,10 @@ using core::PartState;
 // Longest life of a gang that is not whole: until it has gathered, and after a rank was lost.
 constexpr Time kGatherBound = 6 * kMinute;
 constexpr Time kPartialBound = 2 * kMinute;
-// What a busy host needs beyond a grace.
+// A busy host may need this long beyond a grace.
 constexpr Time kKillSlack = 10 * kSecond;
+// Covers what was on its way when a host went deaf, and syncs that count what was heard before.
+constexpr Time kDeafSlack = kMinute;
 
 bool Holds(PartState state) {
   return state == PartState::kAssigned || state == PartState::kStarting ||
@@ -24,12 +27,14 @@ bool Holds(PartState state) {
 }  // namespace
 
 Checkers::Checkers(World& world, const Options& options, Server& server, Disk& disk,
-                   Trainers& trainers, Faults& faults, std::vector<std::unique_ptr<Host>>& hosts)
+                   Trainers& trainers, Transport& transport, Faults& faults,
+                   std::vector<std::unique_ptr<Host>>& hosts)
     : world_(world),
       options_(options),
       server_(server),
       disk_(disk),
       trainers_(trainers),
+      transport_(transport),
       faults_(faults),
       hosts_(hosts) {}
 
@@ -103,6 +108,7 @@ void Checkers::Look() {
   LookAtStops();
   LookAtPreemptions();
   LookAtBackoffs();
+  LookAtDeafWorkers();
 }
 
 void Checkers::LookAtGangs() {
@@ -186,6 +192,22 @@ void Checkers::LookAtBackoffs() {
       if (!absl::StartsWith(reason, "backoff until")) continue;
       world_.Violate("a backoff ends in time", absl::StrCat(JobName(id), ": ", reason));
     }
+  }
+}
+
+// A worker that is heard and does not hear gets no ranks: its lease stands on both ways.
+void Checkers::LookAtDeafWorkers() {
+  if (!server_.is_up()) return;
+  for (const auto& host : hosts_) {
+    const Time since = transport_.link(host->number).deaf_since;
+    const Time bound = options_.config.lease_us + kDeafSlack;
+    if (since == 0 || world_.now() - std::max(since, server_.up_since()) < bound) continue;
+    const auto worker = server_.yard()->snapshot().workers.find(host->name);
+    if (worker == server_.yard()->snapshot().workers.end()) continue;
+    if (!std::holds_alternative<core::worker_fsm::Active>(worker->second.state)) continue;
+    world_.Violate("a worker that does not hear is not ACTIVE",
+                   absl::StrCat(host->name, " has heard nothing for ",
+                                (world_.now() - since) / kSecond, " s"));
   }
 }
 

@@ -15,6 +15,7 @@
 #include "tests/sim/options.h"
 #include "tests/sim/server.h"
 #include "tests/sim/trainers.h"
+#include "tests/sim/transport.h"
 #include "tests/sim/users.h"
 
 namespace trainyard::sim {
@@ -22,9 +23,9 @@ namespace trainyard::sim {
 class Checkers {
  public:
   Checkers(World& world, const Options& options, Server& server, Disk& disk, Trainers& trainers,
-           Faults& faults, std::vector<std::unique_ptr<Host>>& hosts);
+           Transport& transport, Faults& faults, std::vector<std::unique_ptr<Host>>& hosts);
 
-  // What really runs.
+  // A rank has really started, or ended.
   void ProcessStarts(const RankProcess& process);
   void ProcessEnds(const RankProcess& process, const supervisor::RankEnd& end);
   // A turn is on the disk.
@@ -34,7 +35,7 @@ class Checkers {
   void Look();
   // The server has started: what it knows is what it has promised.
   void Started();
-  // Whether the pool is at rest: every job has ended, nothing runs, nothing is held.
+  // True where the pool is at rest: every job has ended, nothing runs, nothing is held.
   bool IsQuiet(std::string* why) const;
 
  private:
@@ -62,6 +63,7 @@ class Checkers {
   void LookAtStops();
   void LookAtPreemptions();
   void LookAtBackoffs();
+  void LookAtDeafWorkers();
   Time StopBound(const core::Submission& submission) const;
 
   World& world_;
@@ -69,6 +71,7 @@ class Checkers {
   Server& server_;
   Disk& disk_;
   Trainers& trainers_;
+  Transport& transport_;
   Faults& faults_;
   std::vector<std::unique_ptr<Host>>& hosts_;
 

@@ -1,4 +1,4 @@
-// What each turn changes in the records: may it?
+// Judges what each turn changes in the records.
 #include <algorithm>
 #include <set>
 
@@ -316,7 +316,7 @@ void Checkers::CheckResume(const Change& change, const core::AttemptRecord& atte
   }
 }
 
-// Of two jobs that differ in nothing, the older one goes first.
+// If two jobs differ in nothing, the older one goes first.
 void Checkers::CheckTurn(const Change& change, const core::AttemptRecord& attempt) {
   const core::Submission& one = *change.Job(attempt.id.job)->submission;
   if (one.array_size > 0 || !one.dependencies.empty() || !one.reservation.empty()) return;

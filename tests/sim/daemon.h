@@ -1,9 +1,8 @@
-// The worker daemon: the pure core of worker/agent, driven in the order of agent.cc. It looks at
-// the run directories, decides by Reconcile, acts, and reports; link, fetcher and uploader are
-// calls under way. It dies, hangs and starts again; what it knew besides the disk is then gone.
+// The worker daemon's process: the cores of worker/agent around a simulated network and disk. It
+// dies, hangs and starts again, also between any two steps of a turn; what it knew besides the disk
+// is then gone.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -14,10 +13,15 @@
 
 #include "tests/sim/host.h"
 #include "tests/sim/options.h"
+#include "tests/sim/ports.h"
 #include "tests/sim/server.h"
+#include "tests/sim/sim_run_dirs.h"
 #include "tests/sim/transport.h"
-#include "worker/agent/agent_core.h"
-#include "worker/agent/report.h"
+#include "worker/agent/checkpoint_queue.h"
+#include "worker/agent/daemon_core.h"
+#include "worker/agent/link_core.h"
+#include "worker/agent/session.h"
+#include "worker/agent/stream_cursor.h"
 
 namespace trainyard::sim {
 
@@ -32,26 +36,36 @@ class Daemon {
   void Stop(Time how_long, bool in_turn);
   // It dies between two steps of its next turn.
   void KillInTurn() { dies_in_turn_ = true; }
-  bool is_running() const { return is_running_; }
+  bool is_running() const { return process_ != nullptr; }
 
   // A file has changed, or a call has come back.
   void Wake();
 
  private:
-  // agent::Attempt, as far as the simulated disk has it.
-  struct Attempt {
-    agent::LocalAttempt local;
-    bool has_directory = true;
-    std::optional<run_dir::AttemptExit> exit;
-    std::map<int, run_dir::Progress> progress;
-    int launches = 0;
-    absl::Duration launched_uptime;
-    std::optional<absl::Status> fetched;
-    // Of the uploaders.
-    std::set<int64_t> committed;
-    std::set<int64_t> given_up;
-    bool checkpoints_done = false;
-    bool streams_done = false;
+  // The memory of one life of the daemon.
+  struct Process {
+    Process(SimRunDirs& dirs, std::vector<agent::Device> devices, Clock& clock, Rng& rng,
+            absl::Duration report_interval)
+        : core(dirs, devices, clock),
+          link(devices, session, rng, report_interval),
+          checkpoints(rng) {}
+
+    agent::Session session;
+    agent::DaemonCore core;
+    std::optional<agent::Report> reported;
+    // The link.
+    agent::LinkCore link;
+    std::shared_ptr<PendingCall> call;  // null: none is under way
+    bool is_sync = false;               // that call
+    bool is_pausing = false;
+    std::map<AttemptId, agent::ResumeSource> fetches;
+    // The uploaders.
+    std::vector<agent::UploadTarget> targets;
+    agent::CheckpointQueue checkpoints;
+    bool is_sending_checkpoint = false;
+    std::map<AttemptId, agent::StreamCursor> logs;
+    std::set<AttemptId> logs_done;
+    bool is_sending_log = false;
   };
 
   // Calls `step` unless the daemon has died since; later, while it is stopped.
@@ -66,42 +80,28 @@ class Daemon {
   void After(Time delay, std::function<void()> step);
   bool Breaks();
 
-  // daemon.cc: a turn.
   void Turn();
+  void DoSteps();
   void FinishTurn();
-  void ActOn(std::deque<agent::Action> actions);
-  void TakeFetched();
-  void TakeUploads();
-  void Act(const agent::Action& action);
-  void Begin(AttemptId id, const agent::DesiredAttempt& wanted);
-  void Assign(AttemptId id, const agent::DesiredAttempt& wanted);
-  void BeginFailed(AttemptId id, const agent::DesiredAttempt& wanted, const absl::Status& status);
-  void SendReport();
-  const agent::DesiredAttempt* Wanted(AttemptId id) const;
+  void SetTargets();
+  void SendReport(agent::Report report);
+  std::vector<agent::Device> Devices() const;
 
-  // daemon_attempts.cc: what is on the disk.
-  void Adopt();
-  void Observe();
-  void ObserveOne(AttemptId id, Attempt& attempt);
-  agent::Phase PhaseOf(AttemptId id, const Attempt& attempt) const;
-  void Launch(AttemptId id, Attempt& attempt);
-  void Fail(AttemptId id, int64_t token, run_dir::AttemptExit exit);
-  void Apply(const agent::Action& action, const agent::DesiredAttempt* wanted);
-  void RecordDeath(AttemptId id);
-  agent::ReportedAttempt Describe(AttemptId id, const Attempt& attempt) const;
-
-  // daemon_link.cc: calls.
+  // The threads around the cores: daemon_calls.cc.
   void Pump();
-  void Register();
-  void Sync();
-  void Failed(const absl::Status& status, const std::string& session);
-  core::SyncReport MakeReport() const;
-  void TakeAnswer(const DesiredState& state, absl::Duration sent_at);
-  void SetReport(agent::Report report, bool urgent);
-  void Fetch(AttemptId id, core::CheckpointRef ref);
-  void Upload();
-  void UploadFailed(const absl::Status& status, const std::string& session);
-  std::vector<core::DeviceRecord> Devices() const;
+  void Do(const agent::LinkCore::AwaitReport&) {}
+  void Do(const agent::LinkCore::Pause& pause);
+  void Do(const agent::LinkCore::Register& due);
+  void Do(const agent::LinkCore::Sync& due);
+  void Fetch(AttemptId id);
+  void EndFetch(AttemptId id, const absl::Status& status);
+  void PumpCheckpoints();
+  void SendCheckpoint(const agent::CheckpointQueue::Upload& upload);
+  void PumpLogs();
+  // Returns true where there was something to send.
+  bool SendLog(const agent::UploadTarget& target);
+  void LogAnswered(AttemptId id, const std::string& session, const absl::StatusOr<int64_t>& next);
+  void Removed(const RunDirectory& dir);
 
   World& world_;
   const Options& options_;
@@ -109,8 +109,11 @@ class Daemon {
   Server& server_;
   Host& host_;
   Trainers& trainers_;
+  SimClock clock_;
+  SimRng rng_;
+  SimRunDirs dirs_;
 
-  bool is_running_ = false;
+  std::unique_ptr<Process> process_;  // null while it does not run
   bool is_stopped_ = false;
   bool stops_in_turn_ = false;
   Time stop_length_ = 0;
@@ -121,30 +124,6 @@ class Daemon {
   bool is_in_turn_ = false;
   bool is_woken_again_ = false;  // in that turn
   Time look_at_ = 0;
-
-  // Of the loop.
-  std::map<AttemptId, Attempt> attempts_;
-  std::optional<agent::Desired> desired_;
-  std::optional<agent::Desired> inbox_;
-  std::map<AttemptId, std::shared_ptr<const core::Submission>> submissions_;
-  std::optional<agent::Report> reported_;
-  std::map<AttemptId, int> begin_tries_;
-  std::map<AttemptId, absl::Duration> begin_next_;
-
-  // Of the link.
-  std::string session_;
-  std::shared_ptr<PendingCall> call_;  // null: none is under way
-  bool is_pausing_ = false;
-  Time backoff_ = 0;
-  bool heard_ = false;
-  int64_t sequence_ = 0;
-  int64_t serial_ = 0;
-  int64_t answered_serial_ = 0;  // the next sync waits for a report that has acted upon it
-  std::optional<agent::Report> report_;
-  std::optional<agent::Report> sent_;
-  // Of the uploaders.
-  bool is_uploading_ = false;
-  Time upload_backoff_ = 0;
 };
 
 }  // namespace trainyard::sim

@@ -1,10 +1,10 @@
+// A commit is atomic here as it is in SQLite; what differs is when it fails.
 #include "tests/sim/disk.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
-#include "common/base/planted_bug.h"
 
 namespace trainyard::sim {
 namespace {
@@ -38,11 +38,6 @@ absl::Status Disk::Commit(const core::Delta& delta) {
     on_commit(state_, delta);
     Apply(delta, state_);
     return absl::DataLossError("fsync failed");
-  }
-  if (TY_BUG(skip_the_sync)) {
-    if (unsynced_.empty()) synced_ = state_;
-    unsynced_.push_back(delta);
-    if (unsynced_.size() > 20) unsynced_.clear();
   }
   on_commit(state_, delta);
   Apply(delta, state_);

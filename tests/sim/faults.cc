@@ -1,3 +1,4 @@
+// Each kind of fault comes by itself, at the mean interval that the seed has drawn.
 #include "tests/sim/faults.h"
 
 #include <utility>
@@ -33,6 +34,7 @@ void Faults::Begin() {
   Every(rates.supervisor_crash, [this] { CrashSupervisor(); });
   Every(rates.partition, [this] { Partition(); });
   Every(rates.flapping, [this] { Flap(AnyHost().number, 10); });
+  Every(rates.deafness, [this] { Deafen(); });
   Every(rates.clock_jump, [this] { JumpClock(); });
   Every(rates.device_fails, [this] { BreakDevice(); });
   Every(rates.foreign_use, [this] { UseDevice(); });
@@ -116,12 +118,23 @@ void Faults::HangWorker() {
 void Faults::RebootHost() {
   Host& host = AnyHost();
   host.PowerOff();
+  if (world_.random().Chance(300)) {
+    world_.After(world_.random().Around(kMinute), [this, &host] { DeclareLost(host); });
+  }
   const Time away = Away();
   Note(away);
   world_.After(away, [this, &host] {
     host.PowerOn();
     Note();
   });
+}
+
+// Somebody has seen that the host is off.
+void Faults::DeclareLost(Host& host) {
+  if (host.is_on || !server_.is_up()) return;
+  world_.Say("operator", "vouches that ", host.name, " is off");
+  server_.Post(core::DeclareWorkerLost{host.name, "user:op", "its host is off"},
+               [](absl::StatusOr<core::Reply>) {});
 }
 
 void Faults::CrashSupervisor() {
@@ -171,6 +184,23 @@ void Faults::Flap(int link, int times) {
   state.cut_to_server = state.cut_from_server = times % 2 == 0;
   world_.Say("faults", "the link of host ", link, times % 2 == 0 ? " breaks" : " holds");
   world_.After(world_.random().Around(8 * kSecond), [this, link, times] { Flap(link, times - 1); });
+}
+
+// The host is heard by the server all the while, and believes that the server is away.
+void Faults::Deafen() {
+  Host& host = AnyHost();
+  Transport::Link& link = transport_.link(host.number);
+  if (link.deaf_since > 0) return;
+  link.deaf_since = world_.now();
+  world_.Say("faults", host.name, " hears nothing of the server");
+  const Time length = Away();
+  Note(length);
+  world_.After(length, [this, &link, name = host.name] {
+    if (link.deaf_since == 0) return;
+    link.deaf_since = 0;
+    world_.Say("faults", name, " hears the server again");
+    Note();
+  });
 }
 
 void Faults::JumpClock() {
@@ -251,7 +281,7 @@ void Faults::Repair() {
   server_.CrashAt(CrashPoint::kNone, 0);
   for (const auto& host : hosts_) {
     Transport::Link& link = transport_.link(host->number);
-    link.cut_to_server = link.cut_from_server = false;
+    link = {};
     host->is_disk_full = false;
     host->PowerOn();
     bool was_gone = false;

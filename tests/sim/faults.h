@@ -1,5 +1,5 @@
-// What goes wrong from outside, at the rates of the seed, until it is over and everything is
-// repaired.
+// Faults are what goes wrong from outside, at the rates of the seed, until it is over and
+// everything is repaired.
 #pragma once
 
 #include <algorithm>
@@ -40,9 +40,11 @@ class Faults {
   void CrashWorker();
   void HangWorker();
   void RebootHost();
+  void DeclareLost(Host& host);
   void CrashSupervisor();
   void Partition();
   void Flap(int link, int times);
+  void Deafen();
   void JumpClock();
   void BreakDevice();
   void UseDevice();

@@ -1,3 +1,4 @@
+// What survives the end of a daemon, of a supervisor, and of the power.
 #include "tests/sim/host.h"
 
 #include <utility>
@@ -51,7 +52,10 @@ void Host::LaunchSupervisor(AttemptId attempt) {
 
 void Host::SupervisorEnded(AttemptId attempt) {
   supervisors_.erase(attempt);
-  if (RunDirectory* dir = FindDirectory(attempt)) dir->is_locked = false;
+  if (RunDirectory* dir = FindDirectory(attempt)) {
+    dir->is_locked = false;
+    dir->EndLog(world_.now());
+  }
   Touch(attempt);
 }
 
@@ -79,6 +83,7 @@ void Host::PowerOff() {
   trainers_.KillHost(number);
   for (auto& [id, dir] : directories) {
     dir->is_locked = false;
+    dir->EndLog(world_.now());
     LoseUnsynced(*dir);
   }
   daemon->Kill();

@@ -1,8 +1,10 @@
 // The simulator by hand:
 //   sim --seed N --trace                 the story of one seed
 //   sim --seeds A..B, sim --hours H      many seeds, each twice
-//   sim --bug NAME --seeds A..B          with a planted bug
-//   sim --list-bugs, sim --catch-bugs    which there are; which seed and promise catches each
+// The same program with planted bugs (sim_planted) also has
+//   --bug NAME --seeds A..B              with a bug
+//   --list-bugs, --catch-bugs            the bugs; the seed and the promise that catch each
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -28,6 +30,11 @@ struct Flags {
   bool catch_bugs = false;
   std::string bug;
 };
+
+bool IsBug(const std::string& name) {
+  return std::any_of(Bugs().begin(), Bugs().end(),
+                     [&name](const Bug& bug) { return bug.name == name; });
+}
 
 bool Parse(int argc, char** argv, Flags& flags) {
   for (int i = 1; i < argc; ++i) {
@@ -61,6 +68,11 @@ bool Parse(int argc, char** argv, Flags& flags) {
     } else {
       return false;
     }
+  }
+  if (!flags.bug.empty() && !IsBug(flags.bug)) {
+    std::fprintf(stderr, "no bug '%s' is planted in this program; sim_planted --list-bugs\n",
+                 flags.bug.c_str());
+    return false;
   }
   return flags.last != 0 || flags.hours > 0 || flags.list_bugs || flags.catch_bugs;
 }

@@ -1,3 +1,5 @@
+// Draws the options of a seed from a generator of its own, so that a story does not change its
+// options.
 #include "tests/sim/options.h"
 
 #include "absl/strings/str_cat.h"
@@ -31,6 +33,7 @@ FaultRates DrawFaults(Random& random) {
   faults.rank_crash = Rate(random, 400, low, high);
   faults.rank_hang = Rate(random, 250, low, high);
   faults.host_full_disk = Rate(random, 250, low, high);
+  faults.deafness = Rate(random, 250, low, high);
   return faults;
 }
 
@@ -94,6 +97,7 @@ std::string Options::Describe() const {
   add("supervisor crash", faults.supervisor_crash);
   add("partition", faults.partition);
   add("flapping", faults.flapping);
+  add("deafness", faults.deafness);
   add("clock jump", faults.clock_jump);
   add("device failure", faults.device_fails);
   add("foreign use", faults.foreign_use);

@@ -1,4 +1,5 @@
-// What one seed draws: how large the pool is, how it is used, and what goes wrong in it.
+// The options that one seed draws: how large the pool is, how it is used, and what goes wrong in
+// it.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,7 @@ struct FaultRates {
   Time supervisor_crash = 0;
   Time partition = 0;
   Time flapping = 0;
+  Time deafness = 0;  // a host is heard and hears nothing
   Time clock_jump = 0;
   Time device_fails = 0;
   Time foreign_use = 0;

@@ -1,4 +1,4 @@
-// What a host keeps on its disk of an attempt, as docs/run_directory.md has it, in memory.
+// The run directory of an attempt, as docs/run_directory.md has it, in memory.
 #pragma once
 
 #include <map>
@@ -38,6 +38,17 @@ struct RunDirectory {
   std::map<int, run_dir::RankExit> rank_exits;
   std::optional<run_dir::AttemptExit> exit;
   bool is_locked = false;  // supervisor.lock: by a process that lives
+  // The log of its ranks: a line a second while they run.
+  Time log_begun = 0;  // 0: not yet
+  Time log_end = 0;    // 0: it still grows
+
+  int64_t LogLines(Time now) const {
+    if (log_begun == 0) return 0;
+    return ((log_end > 0 ? log_end : now) - log_begun) / kSecond;
+  }
+  void EndLog(Time now) {
+    if (log_begun > 0 && log_end == 0) log_end = now;
+  }
 };
 
 }  // namespace trainyard::sim

@@ -1,18 +1,16 @@
-// The server's process: the yard and its disk, driven in the order of server/runtime/runtime.cc. A
-// turn takes what has come, lets the yard decide, commits, and only then answers. It may die at any
-// moment, also between any two of these.
+// The server's process: its turn loop (server/runtime/turn_loop.h) around a disk that fails. It may
+// die at any moment, also between any two steps of a turn.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
-#include <variant>
+#include <utility>
 #include <vector>
 
-#include "server/core/yard/yard.h"
+#include "server/runtime/turn_loop.h"
 #include "tests/sim/disk.h"
 #include "tests/sim/options.h"
 #include "tests/sim/transport.h"
@@ -20,6 +18,7 @@
 
 namespace trainyard::sim {
 
+// The turn loop's answer to a worker, with what server/rpc adds to it.
 struct DesiredState {
   int64_t revision = 0;
   std::vector<core::DesiredAttempt> attempts;
@@ -37,92 +36,74 @@ class Server {
 
   Server(World& world, const Options& options, Transport& transport, Disk& disk, HostClock clock);
 
-  std::function<void()> on_start;  // it has read its disk
+  std::function<void()> on_start;  // called when it has read its disk
 
   void Start();
   // The process dies; with `power`, the host too.
   void Crash(bool power);
   // It dies there in the next turn that commits something, and is started again after `away`.
   void CrashAt(CrashPoint point, Time away);
-  bool is_up() const { return yard_ != nullptr; }
-  // Since when it has been able to do its work.
+  bool is_up() const { return loop_ != nullptr; }
+  // The moment since which it has been able to do its work.
   Time up_since() const { return up_since_; }
   HostClock& clock() { return clock_; }
-  // Of the last start; null while it is down.
-  const core::Yard* yard() const { return yard_.get(); }
+  // As of the last start; null while it is down.
+  const core::Yard* yard() const { return loop_ == nullptr ? nullptr : &loop_->yard(); }
 
-  // Calls, as server/rpc serves them.
+  // The calls, as server/rpc serves them.
   void Post(core::Input input, Answer<core::Reply> answer);
   void Sync(core::SyncReport report, Time max_wait, Answer<DesiredState> answer);
   void Register(core::RegisterWorker input, Answer<std::string> answer);
   void CommitCheckpoint(core::CommitCheckpoint input, Answer<core::Reply> answer);
   void FetchCheckpoint(core::CheckpointRef id, Answer<bool> answer);
-  void EndStreams(const std::string& session, AttemptId attempt, int64_t token,
-                  Answer<bool> answer);
+  // Lines of the log that an attempt writes on a host, by number.
+  struct LogChunk {
+    std::string session;
+    AttemptId attempt;
+    int64_t token = 0;
+    int host = 0;
+    int64_t offset = 0;
+    int64_t lines = 0;
+  };
+  // Answers where the next chunk is to begin.
+  void AppendLog(const LogChunk& chunk, Answer<int64_t> answer);
+  // The lines that it must have of that log: all where it has refused the log, or lost a part of it
+  // with its power. For the checkers.
+  int64_t LogLines(AttemptId attempt, int host) const;
 
  private:
-  using Done = std::function<void(absl::StatusOr<core::Reply>)>;
-  using ReadDone = std::function<void(absl::StatusOr<const core::Yard*>)>;
-  struct PostItem {
-    core::Input input;
-    Done done;
-  };
-  struct SyncItem {
-    core::SyncReport report;
-    Time max_wait = 0;
-    Answer<DesiredState> done;
-  };
-  struct ReadItem {
-    ReadDone done;
-  };
-  using Item = std::variant<PostItem, SyncItem, ReadItem>;
-  struct Waiting {
-    std::string session;
-    int64_t revision = 0;
-    int64_t deadline_us = 0;  // uptime
-    Answer<DesiredState> done;
-  };
-  // A turn between its decisions and its answers.
-  struct OpenTurn {
-    core::Now now;
-    core::Turn turn;
-    std::vector<std::pair<Done, absl::StatusOr<core::Reply>>> applied;
-    std::vector<std::pair<SyncItem, absl::Status>> syncs;
-    std::vector<ReadDone> reads;
-  };
-
   core::Now Now() const;
-  void Read(ReadDone done);
-  void Enqueue(Item item);
+  void Enqueue(runtime::TurnItem item);
   void WakeAt(Time when);
   void SetTimer();
   void BeginTurn();
   void EndTurn();
-  absl::Status Commit(const core::Turn& turn, core::Now now);
+  std::vector<runtime::TurnLoop::Answer> Commit();
   bool DiesAt(CrashPoint point);
-  void AnswerAll(OpenTurn turn, const absl::Status& committed);
-  void AcceptSync(SyncItem item, core::Now now);
-  void AnswerWaiting(const core::Turn& turn, core::Now now);
-  void AnswerWaiting(const std::string& worker);
-  void AnswerSync(const std::string& worker, const std::string& session,
-                  const Answer<DesiredState>& done);
+  absl::StatusOr<int64_t> TakeChunk(const LogChunk& chunk);
+  void LoseLogs();
+  DesiredState Describe(runtime::DesiredState desired) const;
 
   World& world_;
   const Options& options_;
   Transport& transport_;
   Disk& disk_;
   HostClock clock_;
+  struct Log {
+    int64_t lines = 0;
+    bool is_excused = false;  // it may lack lines
+  };
+  std::map<std::pair<AttemptId, int>, Log> logs_;  // by attempt and host
 
-  // Of the process.
+  // These belong to the process.
   int64_t life_ = 0;
   Time up_since_ = 0;
   int sessions_ = 0;
-  std::unique_ptr<core::Yard> yard_;
-  std::vector<Item> queue_;
-  std::map<std::string, Waiting> waiting_;  // by worker
-  std::optional<OpenTurn> open_;
-  int64_t settle_after_us_ = 0;
-  Time wake_at_ = 0;  // the earliest that is set; 0: none
+  std::unique_ptr<runtime::TurnLoop> loop_;
+  std::vector<runtime::TurnItem> queue_;
+  bool is_in_turn_ = false;
+  const core::Turn* turn_ = nullptr;  // the one to commit; null: none
+  Time wake_at_ = 0;                  // the earliest that is set; 0: none
   CrashPoint crash_point_ = CrashPoint::kNone;
   Time crash_away_ = 0;
 };

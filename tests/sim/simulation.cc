@@ -1,18 +1,21 @@
+// Builds a pool, lets it run through its faults, and waits until it is quiet.
 #include "tests/sim/simulation.h"
 
 #include <csignal>
 #include <cstdio>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "common/base/planted_bug.h"
+#include "common/base/log.h"
 #include "tests/sim/checkers.h"
 #include "tests/sim/daemon.h"
 #include "tests/sim/disk.h"
 #include "tests/sim/faults.h"
 #include "tests/sim/host.h"
+#include "tests/sim/planted.h"
 #include "tests/sim/server.h"
 #include "tests/sim/trainers.h"
 #include "tests/sim/transport.h"
@@ -39,7 +42,7 @@ class Pool {
         server_(world_, options_, transport_, disk_, DrawClock()),
         users_(world_, options_, transport_, server_, trainers_, hosts_),
         faults_(world_, options_, transport_, server_, disk_, trainers_, hosts_),
-        checkers_(world_, options_, server_, disk_, trainers_, faults_, hosts_) {
+        checkers_(world_, options_, server_, disk_, trainers_, transport_, faults_, hosts_) {
     world_.Say("seed", options_.Describe());
     MakeHosts();
     Connect();
@@ -170,6 +173,9 @@ void TellSeed(int) {
 }  // namespace
 
 Result Simulate(uint64_t seed, absl::string_view bug, bool tell) {
+  // The daemon logs what it cannot do; here that happens all the time.
+  static std::once_flag quiet;
+  std::call_once(quiet, [] { InitLog("sim", LogLevel::kError, LogFormat::kText); });
   planted_bug = {bug.data(), bug.size()};
   seed_at_work = seed;
   std::signal(SIGABRT, TellSeed);

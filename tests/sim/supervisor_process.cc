@@ -1,3 +1,4 @@
+// The order of worker/supervisor/supervisor.cc around the same core.
 #include "tests/sim/supervisor_process.h"
 
 #include <algorithm>
@@ -50,6 +51,7 @@ bool SupervisorProcess::Begin() {
 
 void SupervisorProcess::StartRanks() {
   dir_->has_supervisor_record = true;
+  dir_->log_begun = world_.now();
   world_.Say(host_.name, "starts ranks of ", AttemptName(attempt_));
   for (const agent::DesiredRank& rank : dir_->ranks) {
     dir_->progress[rank.rank] = {};

@@ -1,3 +1,5 @@
+// Gangs gather, train, write checkpoints and end, as the script of their job and the faults want
+// it.
 #include "tests/sim/trainers.h"
 
 #include <algorithm>

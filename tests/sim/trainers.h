@@ -20,7 +20,7 @@
 
 namespace trainyard::sim {
 
-// What the trainers of a job do.
+// The script by which the trainers of a job act.
 struct Script {
   enum class End { kGood, kUserError, kTransient, kPoison, kSignal, kHang, kHidden, kOdd };
   End end = End::kGood;

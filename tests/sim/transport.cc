@@ -1,3 +1,4 @@
+// Draws the fate of each message when it is sent.
 #include "tests/sim/transport.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ void Transport::Deliver(int link, bool to_server, std::function<void()> arrive) 
   const bool twice = !calm_ && random.Chance(options_.duplicate);
   const auto is_cut = [this, link, to_server] {
     const Link& state = links_[link];
-    return to_server ? state.cut_to_server : state.cut_from_server;
+    return to_server ? state.cut_to_server : state.cut_from_server || state.deaf_since > 0;
   };
   // Cut at either end of its way, it is lost.
   if (lost || is_cut()) return;

@@ -34,7 +34,7 @@ class Transport {
  public:
   template <typename T>
   using Answer = std::function<void(absl::StatusOr<T>)>;
-  // What the server does with a call; it answers by the function, once, now or later.
+  // The server's part of a call; it answers by the function, once, now or later.
   template <typename T>
   using Serve = std::function<void(Answer<T>)>;
 
@@ -75,6 +75,9 @@ class Transport {
   struct Link {
     bool cut_to_server = false;
     bool cut_from_server = false;
+    // Since when the host has been heard by the server and hears nothing; 0: it hears. This lasts
+    // where half a connection is dead and neither end notices, as behind some firewalls.
+    Time deaf_since = 0;
   };
   Link& link(int number) { return links_[number]; }
   void set_calm() { calm_ = true; }

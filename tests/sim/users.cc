@@ -1,3 +1,5 @@
+// Users submit and change their minds; operators set hosts and devices aside; all of them repeat
+// calls.
 #include "tests/sim/users.h"
 
 #include <algorithm>

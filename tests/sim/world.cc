@@ -1,3 +1,4 @@
+// The heap of events, and the hash of the story.
 #include "tests/sim/world.h"
 
 #include <algorithm>

@@ -71,7 +71,7 @@ class World {
   std::string what_;
 };
 
-// What a host knows of time: an uptime that is a little fast or slow, and a wall clock that is
+// The clocks of a host: an uptime that is a little fast or slow, and a wall clock that is
 // wrong and jumps.
 struct HostClock {
   Time boot = 0;

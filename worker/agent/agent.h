@@ -1,5 +1,6 @@
-// The worker daemon: makes what runs on this host what the server wants. It looks, decides by
-// Reconcile, and acts, whenever a file changes, the server answers, or an uploader gets on.
+// The worker daemon makes what runs on this host what the server wants. This is its thread: it
+// drives the daemon core whenever a file changes, the server answers, an uploader gets on, or a
+// look is due, and it watches the GPUs.
 #pragma once
 
 #include <map>
@@ -15,11 +16,12 @@
 #include "common/base/file_watch.h"
 #include "common/base/files.h"
 #include "trainyard/v1/agent.grpc.pb.h"
-#include "worker/agent/attempts.h"
 #include "worker/agent/checkpoint_fetcher.h"
 #include "worker/agent/checkpoint_uploader.h"
+#include "worker/agent/daemon_core.h"
 #include "worker/agent/device_inventory.h"
 #include "worker/agent/device_watch.h"
+#include "worker/agent/file_run_dirs.h"
 #include "worker/agent/scheduler_link.h"
 #include "worker/agent/session.h"
 #include "worker/agent/stream_uploader.h"
@@ -49,22 +51,15 @@ class Agent {
 
  private:
   void Loop();
-  // One turn: look, decide, act, report.
   void Turn();
-  void TakeInbox();
-  void TakeFetched();
-  void TakeUploads();
-  void Act(const Action& action);
-  void Begin(AttemptId id, const DesiredAttempt& wanted);
-  void Assign(AttemptId id, const DesiredAttempt& wanted);
-  void BeginFailed(AttemptId id, const DesiredAttempt& wanted, const absl::Status& status);
+  // Passes on to the core what other threads have brought.
+  void TakeNews();
   void SetTargets();
-  void SendReport();
+  void SendReport(Report report);
   void LookAtDevices();
   // Ends attempts on devices that have failed, before their ranks hang for good.
   void StopRanksOfFailedDevices();
   void RecordDeviceMetrics();
-  const DesiredAttempt* Wanted(AttemptId id) const;
   absl::Duration NextTurn() const;
   void Wake();
 
@@ -73,23 +68,18 @@ class Agent {
   Session session_;
   std::optional<FileWatch> watch_;
   UniqueFd wake_;  // eventfd
-  Attempts attempts_;
   CheckpointFetcher fetcher_;
+  FileRunDirs dirs_;
+  DaemonCore core_;
   StreamUploader streams_;
   CheckpointUploader checkpoints_;
   SchedulerLink link_;
 
-  // Of the loop's thread only.
-  std::optional<Desired> desired_;
+  // Only the loop's thread uses these:
   std::optional<Report> reported_;
   std::optional<DeviceWatch> gpus_;  // nothing where the host has none
   absl::Duration devices_due_;
   std::map<AttemptId, absl::Duration> device_metrics_due_;
-  struct Tries {
-    int failed = 0;
-    absl::Duration next;
-  };
-  std::map<AttemptId, Tries> begin_tries_;
 
   absl::Mutex mutex_;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;

@@ -1,9 +1,8 @@
+// Decides for each attempt by itself, in the order of the table in the header.
 #include "worker/agent/agent_core.h"
 
 #include <algorithm>
 #include <utility>
-
-#include "common/base/planted_bug.h"
 
 namespace trainyard::agent {
 namespace {
@@ -85,7 +84,6 @@ class AttemptReconciler {
       case Phase::kIncomplete:
       case Phase::kOrphaned:
       case Phase::kExited:
-        if (TY_BUG(begin_what_has_ended) && local_->phase == Phase::kExited) Add(Kind::kBegin);
         break;
     }
   }

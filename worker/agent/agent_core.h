@@ -1,6 +1,7 @@
-// What the worker daemon does next: one pure function of what the server wants, what is on this
-// host, and the time. Level-triggered: it looks at states and never at messages, so that a lost, a
-// repeated or a late message does no harm, and a daemon that restarts goes on where it was.
+// Reconcile decides what the worker daemon does next. It is one pure function of what the server
+// wants, what is on this host, and the time. It is level-triggered: it looks at states and never at
+// messages, so that a lost, a repeated or a late message does no harm, and a daemon that restarts
+// goes on where it was.
 //
 //              wanted:  RUN                  STOP                 REMOVE or not listed
 //   nothing here        begin                -                    -
@@ -83,9 +84,9 @@ struct DesiredAttempt {
 
 // The server's last answer.
 struct Desired {
-  // Of the server; it may begin anew with every session.
+  // The number that the server gave its answer; it may begin anew with every session.
   int64_t revision = 0;
-  // Of this daemon: grows with every answer.
+  // The number that this daemon gave it; it grows with every answer.
   int64_t serial = 0;
   // Until when the worker's own lease stands, counted from when the report was sent that this
   // answers; nothing is begun after it.
@@ -93,7 +94,7 @@ struct Desired {
   std::map<AttemptId, DesiredAttempt> attempts;
 };
 
-// How far an attempt is on this host.
+// The phase in which an attempt is on this host.
 enum class Phase {
   kPreparing,   // this daemon fetches what it starts from
   kIncomplete,  // a daemon died while it prepared

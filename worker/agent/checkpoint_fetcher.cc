@@ -1,3 +1,4 @@
+// Downloads into a folder beside the final one, which is renamed once every hash is right.
 #include "worker/agent/checkpoint_fetcher.h"
 
 #include <fcntl.h>

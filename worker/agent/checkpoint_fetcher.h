@@ -35,7 +35,7 @@ class CheckpointFetcher {
   void Begin(AttemptId id, ResumeSource source, std::string folder);
   // Cancels and waits; fine where nothing is fetched.
   void Cancel(AttemptId id);
-  // How the fetches that have ended since the last call went.
+  // Returns the results of the fetches that have ended since the last call.
   std::map<AttemptId, absl::Status> TakeDone();
 
  private:

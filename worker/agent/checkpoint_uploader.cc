@@ -1,6 +1,7 @@
+// The thread and the calls of the checkpoint uploader.
 #include "worker/agent/checkpoint_uploader.h"
 
-#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,13 +16,9 @@
 namespace trainyard::agent {
 namespace {
 
-constexpr absl::Duration kBackoffFirst = absl::Milliseconds(100);
-constexpr absl::Duration kBackoffLast = absl::Seconds(5);
 // Hashing a large checkpoint takes the server a while.
 constexpr absl::Duration kCallTimeout = absl::Seconds(60);
 constexpr int64_t kChunkBytes = 1 << 20;
-// Of one checkpoint: the bytes on the way may be damaged once, not each time.
-constexpr int kDamageTries = 3;
 
 v1::CheckpointFile ToProto(const checkpoint::ManifestEntry& entry) {
   v1::CheckpointFile file;
@@ -35,10 +32,7 @@ v1::CheckpointFile ToProto(const checkpoint::ManifestEntry& entry) {
 
 CheckpointUploader::CheckpointUploader(v1::AgentService::StubInterface& stub, Session& session,
                                        Rng& rng, std::function<void()> on_change)
-    : stub_(stub),
-      session_(session),
-      on_change_(std::move(on_change)),
-      backoff_(kBackoffFirst, kBackoffLast, rng) {}
+    : stub_(stub), session_(session), on_change_(std::move(on_change)), queue_(rng) {}
 
 CheckpointUploader::~CheckpointUploader() {
   Stop();
@@ -59,29 +53,18 @@ void CheckpointUploader::Stop() {
 
 void CheckpointUploader::SetTargets(std::vector<UploadTarget> targets) {
   absl::MutexLock lock(&mutex_);
-  const auto same = [](const UploadTarget& a, const UploadTarget& b) {
-    return a.id == b.id && a.exited == b.exited && a.fencing_token == b.fencing_token &&
-           a.checkpoints == b.checkpoints;
-  };
-  if (std::equal(targets.begin(), targets.end(), targets_.begin(), targets_.end(), same)) return;
-  targets_ = std::move(targets);
-  changed_ = true;
-  std::erase_if(progress_, [this](const auto& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return std::none_of(targets_.begin(), targets_.end(),
-                        [&](const UploadTarget& target) { return target.id == entry.first; });
-  });
+  if (queue_.SetTargets(std::move(targets))) changed_ = true;
 }
 
 CheckpointUploader::Progress CheckpointUploader::ProgressOf(AttemptId id) const {
   absl::MutexLock lock(&mutex_);
-  const auto found = progress_.find(id);
-  return found == progress_.end() ? Progress{} : found->second;
+  return queue_.ProgressOf(id);
 }
 
 void CheckpointUploader::Run() {
   absl::Duration wait = absl::ZeroDuration();
   while (true) {
-    std::vector<UploadTarget> targets;
+    std::optional<CheckpointQueue::Upload> upload;
     {
       absl::MutexLock lock(&mutex_);
       const auto woken = [this]()
@@ -89,55 +72,41 @@ void CheckpointUploader::Run() {
       mutex_.AwaitWithTimeout(absl::Condition(&woken), wait);
       if (stop_) return;
       changed_ = false;
-      for (const UploadTarget& target : targets_) {
-        if (!progress_[target.id].done) targets.push_back(target);
-      }
+      upload = queue_.Next();
     }
-    absl::Status status =
-        session_.Get().empty() ? absl::UnavailableError("not registered") : absl::OkStatus();
-    for (const UploadTarget& target : targets) {
-      if (status.ok()) status = UploadAttempt(target);
+    if (upload.has_value()) {
+      wait = UploadNext(*upload);
+    } else {
+      // An attempt may be done by having nothing to send. The next checkpoint comes with new
+      // targets.
+      on_change_();
+      wait = absl::InfiniteDuration();
     }
-    if (status.ok()) backoff_.Reset();
-    // The next checkpoint comes with new targets.
-    wait = status.ok() ? absl::InfiniteDuration() : backoff_.Next();
   }
 }
 
-absl::Status CheckpointUploader::UploadAttempt(const UploadTarget& target) {
-  std::set<int64_t>& given_up = given_up_[target.id];
-  for (const int64_t step : checkpoint::ListCheckpoints(target.dir.CheckpointsDir())) {
-    if (token_.cancelled()) return absl::CancelledError("the daemon ends");
-    if (given_up.contains(step) || ProgressOf(target.id).committed.contains(step)) continue;
-    const absl::Status status = UploadStep(target, step);
-    if (status.ok()) {
-      {
-        absl::MutexLock lock(&mutex_);
-        progress_[target.id].committed.insert(step);
-      }
-      LogInfo("checkpoint committed",
-              {{"attempt", AttemptName(target.id)}, {"step", absl::StrCat(step)}});
-      on_change_();
-      continue;
-    }
-    const bool damaged = absl::IsDataLoss(status) && ++failures_[target.id][step] >= kDamageTries;
-    if (!damaged && !IsRefusal(status)) return status;
-    LogWarning("a checkpoint is not sent", {{"attempt", AttemptName(target.id)},
-                                            {"step", absl::StrCat(step)},
+absl::Duration CheckpointUploader::UploadNext(const CheckpointQueue::Upload& upload) {
+  if (session_.Get().empty()) {
+    absl::MutexLock lock(&mutex_);
+    return queue_.PauseWithoutSession();
+  }
+  const absl::Status status = UploadStep(upload.target, upload.step);
+  std::optional<absl::Duration> pause;
+  {
+    absl::MutexLock lock(&mutex_);
+    pause = queue_.Ended(upload.target.id, upload.step, status);
+  }
+  if (pause.has_value()) return *pause;
+  if (status.ok()) {
+    LogInfo("checkpoint committed",
+            {{"attempt", AttemptName(upload.target.id)}, {"step", absl::StrCat(upload.step)}});
+  } else {
+    LogWarning("a checkpoint is not sent", {{"attempt", AttemptName(upload.target.id)},
+                                            {"step", absl::StrCat(upload.step)},
                                             {"error", std::string(status.message())}});
-    given_up.insert(step);
   }
-  // `exited` was known before the folders were listed.
-  if (target.exited) {
-    {
-      absl::MutexLock lock(&mutex_);
-      progress_[target.id].done = true;
-    }
-    given_up_.erase(target.id);
-    failures_.erase(target.id);
-    on_change_();
-  }
-  return absl::OkStatus();
+  on_change_();
+  return absl::ZeroDuration();
 }
 
 template <typename Request, typename Call>

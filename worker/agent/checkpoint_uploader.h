@@ -1,10 +1,9 @@
 // Sends complete checkpoints to the server, file by file, and commits them there. Each is verified
-// before it is sent, and the server verifies what it got: a damaged one is never committed.
+// before it is sent, and the server verifies what it got: a damaged one is never committed. Which
+// one is sent next is decided by a queue (checkpoint_queue.h).
 #pragma once
 
 #include <functional>
-#include <map>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -12,10 +11,10 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "common/base/backoff.h"
 #include "common/base/env.h"
 #include "trainyard/v1/agent.grpc.pb.h"
 #include "worker/agent/cancel_token.h"
+#include "worker/agent/checkpoint_queue.h"
 #include "worker/agent/session.h"
 #include "worker/agent/upload_target.h"
 
@@ -24,11 +23,7 @@ namespace trainyard::agent {
 // Owns one thread. Thread-safe. Borrows all of its arguments.
 class CheckpointUploader {
  public:
-  struct Progress {
-    // The attempt has exited, and all its complete checkpoints are on the server or given up.
-    bool done = false;
-    std::set<int64_t> committed;  // steps
-  };
+  using Progress = CheckpointQueue::Progress;
 
   // `on_change` is called on the uploader's thread when the progress of an attempt changes.
   CheckpointUploader(v1::AgentService::StubInterface& stub, Session& session, Rng& rng,
@@ -44,8 +39,8 @@ class CheckpointUploader {
 
  private:
   void Run();
-  // OK, or a failure that calls for a pause.
-  absl::Status UploadAttempt(const UploadTarget& target);
+  // Sends the next checkpoint; the time until it is worth another look.
+  absl::Duration UploadNext(const CheckpointQueue::Upload& upload);
   absl::Status UploadStep(const UploadTarget& target, int64_t step);
   absl::Status SendFile(const UploadTarget& target, int64_t step, const std::string& path,
                         const v1::CheckpointFile& file);
@@ -57,16 +52,11 @@ class CheckpointUploader {
   Session& session_;
   const std::function<void()> on_change_;
   CancelToken token_;
-  // Of the uploader's thread only.
-  Backoff backoff_;
-  std::map<AttemptId, std::set<int64_t>> given_up_;
-  std::map<AttemptId, std::map<int64_t, int>> failures_;  // by step
 
   mutable absl::Mutex mutex_;
+  CheckpointQueue queue_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   bool changed_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<UploadTarget> targets_ ABSL_GUARDED_BY(mutex_);
-  std::map<AttemptId, Progress> progress_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

@@ -1,3 +1,4 @@
+// The one place where the daemon meets the messages of trainyard.v1.
 #include "worker/agent/convert.h"
 
 #include <algorithm>

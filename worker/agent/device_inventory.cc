@@ -1,3 +1,4 @@
+// Divides processors among CPU devices, and tells our processes on a GPU from those of strangers.
 #include "worker/agent/device_inventory.h"
 
 #include <pwd.h>

@@ -60,7 +60,7 @@ struct DeviceUse {
   bool has_ranks = false;  // a rank of ours runs on it, or has just ended
 };
 
-// What can be told of a process.
+// The facts about a process that can be told from outside.
 struct ProcessView {
   std::function<bool(int64_t pid)> is_ours;
   // False for one of another pid namespace (a container's), which may go by any number here.
@@ -77,7 +77,7 @@ std::vector<Device> MarkUnmanagedUse(std::vector<Device> devices,
 
 // "process 4711 (python3 of anna)"; without what cannot be seen from here.
 std::string DescribeProcess(int64_t pid);
-// Whether /proc shows it.
+// True where /proc shows the process.
 bool IsProcessVisible(int64_t pid);
 
 }  // namespace trainyard::agent

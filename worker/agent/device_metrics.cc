@@ -1,3 +1,4 @@
+// Writes the metrics of a device beside those of the rank that uses it.
 #include "worker/agent/device_metrics.h"
 
 #include <fcntl.h>

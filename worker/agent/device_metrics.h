@@ -17,7 +17,7 @@ namespace trainyard::agent {
 // rank 0 keeps its name whatever the size of the gang.
 std::string DeviceMetricName(absl::string_view quantity, int rank);
 
-// What is known of the device, and `xids`, after `step` updates of the rank.
+// The points of what is known of the device, and of `xids`, after `step` updates of the rank.
 std::vector<run_dir::MetricPoint> DevicePoints(const DeviceUsage& usage,
                                                const std::vector<int64_t>& xids, int rank,
                                                int64_t step, int64_t time_us);

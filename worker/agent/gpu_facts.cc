@@ -1,3 +1,4 @@
+// Tables of NVIDIA's documentation, as far as the worker acts upon them.
 #include "worker/agent/gpu_facts.h"
 
 #include <algorithm>

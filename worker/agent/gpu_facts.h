@@ -1,4 +1,4 @@
-// What NVIDIA's words and numbers mean.
+// The meaning of NVIDIA's words and numbers.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ struct XidMeaning {
 // Null for what a program has done to itself, and for what is not known.
 const XidMeaning* HardwareXid(int64_t xid);
 
-// What holds the clocks down, for people: "heat, power cap"; empty where nothing does that matters
-// (a GPU that has nothing to do slows down, too).
+// Names what holds the clocks down, for people: "heat, power cap"; empty where nothing does that
+// matters (a GPU that has nothing to do slows down, too).
 std::string SlowedBy(uint64_t throttle_reasons);
 
 // Numbers what is linked from 1 in the order of the items, and gives 0 to what has no link. Links

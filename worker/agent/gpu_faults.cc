@@ -1,3 +1,4 @@
+// Judges a GPU by the history of its readings.
 #include "worker/agent/gpu_faults.h"
 
 #include "absl/strings/str_cat.h"

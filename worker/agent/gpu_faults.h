@@ -1,4 +1,4 @@
-// What is wrong with one GPU, from what its driver says of it over time.
+// Tells what is wrong with one GPU by what its driver says of it over time.
 //
 // Two kinds of trouble: what a reading shows is over when the next one shows otherwise (the GPU is
 // away, rows wait to be replaced); what happened (an Xid, an uncorrected memory error) stays until
@@ -28,7 +28,7 @@ class GpuFaults {
 
   // Why it is to be set aside, in words; empty where it is well.
   const std::string& reason() const;
-  // Whether what runs on it has nothing more to hope for.
+  // True where the ranks on it have nothing more to hope for.
   bool ends_ranks() const { return is_away_ || ends_ranks_; }
   // Away: gone from the driver's list, or lost to it.
   bool is_away() const { return is_away_; }

@@ -1,3 +1,5 @@
+// Starts and buries supervisors by plain system calls, so that nothing of this daemon clings to
+// them.
 #include "worker/agent/launch.h"
 
 #include <fcntl.h>

@@ -16,7 +16,7 @@ namespace trainyard::agent {
 
 struct Programs {
   std::string supervisor;
-  // Of the `cpu` backend; another backend's is this with "-<backend>" behind it.
+  // The trainer of the `cpu` backend; that of another backend has "-<backend>" behind its name.
   std::string trainer;
 };
 

@@ -1,3 +1,4 @@
+// Opens NVIDIA's library when it is there, and never needs it to build or to run.
 #include "worker/agent/nvml.h"
 
 #include <dlfcn.h>

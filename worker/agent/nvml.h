@@ -1,4 +1,4 @@
-// What NVIDIA's driver says about the GPUs of this host, through libnvidia-ml.so.1, which is opened
+// Asks NVIDIA's driver about the GPUs of this host, through libnvidia-ml.so.1, which is opened
 // when there is one: this program needs no CUDA to build or to run.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace trainyard::agent {
 
-// What does not change while the driver is loaded.
+// The facts about a GPU that do not change while the driver is loaded.
 struct Gpu {
   std::string uuid;     // "GPU-8f1c..."
   std::string product;  // "NVIDIA H200"

@@ -1,3 +1,4 @@
+// Tells news that cannot wait from news that can.
 #include "worker/agent/report.h"
 
 #include <algorithm>

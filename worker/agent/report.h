@@ -1,4 +1,4 @@
-// What the daemon tells the server about its attempts and devices, in plain words.
+// The report of the daemon to the server about its attempts and devices, in plain words.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct ReportedAttempt {
   AttemptId id;
   int64_t fencing_token = 0;
   State state = State::kStarting;
-  // Of the lowest rank here.
+  // The progress of the lowest rank here.
   std::optional<run_dir::Progress> progress;
   std::optional<absl::Duration> eta;
   int64_t checkpoint_step = 0;  // newest that the server has; 0 for none
@@ -31,7 +31,7 @@ struct ReportedAttempt {
   friend bool operator==(const ReportedAttempt&, const ReportedAttempt&) = default;
 };
 
-// What a GPU does at the moment; see v1::DeviceUsage.
+// The load of a GPU at one moment; see v1::DeviceUsage.
 struct DeviceUsage {
   std::optional<double> utilization = {};
   std::optional<double> memory_utilization = {};
@@ -71,8 +71,8 @@ struct Report {
   friend bool operator==(const Report&, const Report&) = default;
 };
 
-// Whether `next` says something that should not wait for the next regular sync: a state, an end, a
-// drained attempt, a checkpoint, a rendezvous key, a digest, a device's health.
+// True where `next` says something that should not wait for the next regular sync: a state, an end,
+// a drained attempt, a checkpoint, a rendezvous key, a digest, a device's health.
 bool IsUrgent(const Report& previous, const Report& next);
 
 }  // namespace trainyard::agent

@@ -1,6 +1,7 @@
+// The thread of the line to the scheduler. It asks the link core what is due, does it without a
+// lock held, and tells the core how it ended.
 #include "worker/agent/scheduler_link.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,32 +13,15 @@
 #include "worker/agent/convert.h"
 
 namespace trainyard::agent {
-namespace {
-
-constexpr absl::Duration kBackoffFirst = absl::Milliseconds(50);
-constexpr absl::Duration kBackoffLast = absl::Seconds(3);
-constexpr absl::Duration kCallTimeout = absl::Seconds(10);
-// While something runs, its progress is worth a report this often.
-constexpr absl::Duration kProgressInterval = absl::Seconds(1);
-
-bool SomethingRuns(const Report& report) {
-  return std::any_of(report.attempts.begin(), report.attempts.end(), [](const auto& attempt) {
-    return attempt.state != ReportedAttempt::State::kExited;
-  });
-}
-
-}  // namespace
 
 SchedulerLink::SchedulerLink(v1::AgentService::StubInterface& stub, WorkerIdentity identity,
                              std::vector<Device> devices, Session& session, Clock& clock, Rng& rng,
                              DesiredCallback on_desired)
     : stub_(stub),
       identity_(std::move(identity)),
-      devices_(std::move(devices)),
-      session_(session),
       clock_(clock),
       on_desired_(std::move(on_desired)),
-      backoff_(kBackoffFirst, kBackoffLast, rng) {}
+      core_(std::move(devices), session, rng) {}
 
 SchedulerLink::~SchedulerLink() {
   Stop();
@@ -56,35 +40,51 @@ void SchedulerLink::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void SchedulerLink::SetReport(const Report& report, bool urgent) {
+void SchedulerLink::SetReport(Report report, bool urgent) {
   absl::MutexLock lock(&mutex_);
-  report_ = report;
-  if (!urgent) return;
-  interrupted_ = true;
-  if (call_ != nullptr && call_interruptible_) call_->TryCancel();
+  core_.SetReport(std::move(report), urgent);
+  has_news_ = true;
+  if (urgent && call_ != nullptr && call_interruptible_) call_->TryCancel();
 }
 
 void SchedulerLink::Run() {
-  // The first report tells the server what survived; nothing is synced before it.
-  WaitForReport(0);
   while (true) {
+    LinkCore::Step step;
     {
       absl::MutexLock lock(&mutex_);
       if (stop_) return;
+      has_news_ = false;
+      step = core_.Next();
     }
-    const bool ok = session_.Get().empty() ? Register() : Sync();
-    if (!ok) Pause(backoff_.Next());
+    std::visit([this](const auto& due) { Do(due); }, step);
   }
 }
 
+void SchedulerLink::Do(const LinkCore::AwaitReport&) {
+  absl::MutexLock lock(&mutex_);
+  const auto is_woken = [this]()
+                            ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_ || has_news_; };
+  mutex_.Await(absl::Condition(&is_woken));
+}
+
+void SchedulerLink::Do(const LinkCore::Pause& pause) {
+  absl::MutexLock lock(&mutex_);
+  mutex_.AwaitWithTimeout(absl::Condition(&stop_), pause.length);
+}
+
+// CANCELLED where the daemon ends, or urgent news interrupt the call.
 template <typename Call>
-absl::Status SchedulerLink::Invoke(absl::Duration deadline, Call call) {
+absl::Status SchedulerLink::Invoke(absl::Duration deadline, bool is_interruptible, Call call) {
   grpc::ClientContext context;
   rpc::SetTimeout(context, deadline);
   {
     absl::MutexLock lock(&mutex_);
-    if (stop_) return absl::CancelledError("the daemon ends");
+    // News that came since the call was made go out with the next one.
+    if (stop_ || (is_interruptible && core_.is_interrupted())) {
+      return absl::CancelledError("there is news");
+    }
     call_ = &context;
+    call_interruptible_ = is_interruptible;
   }
   const absl::Status status = rpc::FromGrpcStatus(call(&context));
   absl::MutexLock lock(&mutex_);
@@ -92,20 +92,7 @@ absl::Status SchedulerLink::Invoke(absl::Duration deadline, Call call) {
   return status;
 }
 
-// With the health of the last report: a device in foreign use is never offered, not even at first.
-std::vector<Device> SchedulerLink::CurrentDevices() {
-  std::vector<Device> devices = devices_;
-  absl::MutexLock lock(&mutex_);
-  if (!report_.has_value()) return devices;
-  for (Device& device : devices) {
-    for (const Device& changed : report_->changed_devices) {
-      if (changed.name == device.name) device = changed;
-    }
-  }
-  return devices;
-}
-
-bool SchedulerLink::Register() {
+void SchedulerLink::Do(const LinkCore::Register& due) {
   v1::RegisterWorkerRequest request;
   request.set_worker(identity_.name);
   request.set_uid(identity_.uid);
@@ -113,96 +100,66 @@ bool SchedulerLink::Register() {
   request.set_hostname(identity_.hostname);
   request.set_address(identity_.address);
   for (const auto& [key, value] : identity_.labels) (*request.mutable_labels())[key] = value;
-  for (const Device& device : CurrentDevices()) *request.add_devices() = ToProto(device);
+  for (const Device& device : due.devices) *request.add_devices() = ToProto(device);
   v1::RegisterWorkerResponse response;
-  const absl::Status status = Invoke(kCallTimeout, [&](grpc::ClientContext* context) {
+  const absl::Status status = Invoke(due.timeout, false, [&](grpc::ClientContext* context) {
     return stub_.RegisterWorker(context, request, &response);
   });
   if (!status.ok()) {
     HandleFailure(status, "");
-    return false;
+    return;
   }
-  if (response.has_lease_duration()) lease_duration_ = FromProto(response.lease_duration());
-  if (response.has_sync_interval()) sync_interval_ = FromProto(response.sync_interval());
-  sent_.reset();
-  sequence_ = 0;
-  heard_ = false;
   last_failure_.clear();
-  backoff_.Reset();
-  session_.Set(response.session());
   LogInfo("registered", {{"worker", identity_.name}, {"session", response.session()}});
-  return true;
+  const absl::Duration lease = response.has_lease_duration() ? FromProto(response.lease_duration())
+                                                             : LinkCore::kDefaultLease;
+  const absl::Duration interval = response.has_sync_interval() ? FromProto(response.sync_interval())
+                                                               : LinkCore::kDefaultSyncInterval;
+  absl::MutexLock lock(&mutex_);
+  core_.Registered(response.session(), lease, interval);
 }
 
-void SchedulerLink::FillRequest(v1::SyncWorkerRequest& request) {
-  absl::MutexLock lock(&mutex_);
-  interrupted_ = false;
-  if (!sent_.has_value() || *sent_ != *report_) {
-    sent_ = *report_;
-    ++sequence_;
-  }
-  // Until the server has been heard once in this session, any answer is news.
-  request.set_desired_revision(heard_ ? report_->desired_revision : 0);
-  const absl::Duration wait =
-      SomethingRuns(*report_) ? std::min(sync_interval_, kProgressInterval) : sync_interval_;
-  *request.mutable_max_wait() = ToProto(wait);
-  request.set_sequence(sequence_);
-  for (const ReportedAttempt& attempt : sent_->attempts) {
+void SchedulerLink::Do(const LinkCore::Sync& due) {
+  v1::SyncWorkerRequest request;
+  request.set_session(due.session);
+  request.set_sequence(due.sequence);
+  request.set_desired_revision(due.desired_revision);
+  request.set_answers_heard(due.answers_heard);
+  *request.mutable_max_wait() = ToProto(due.max_wait);
+  for (const ReportedAttempt& attempt : due.report.attempts) {
     *request.add_attempts() = ToProto(attempt);
   }
-  for (const Device& device : sent_->changed_devices) *request.add_devices() = ToProto(device);
-}
-
-bool SchedulerLink::Sync() {
-  const std::string session = session_.Get();
-  v1::SyncWorkerRequest request;
-  request.set_session(session);
-  FillRequest(request);
+  for (const Device& device : due.report.changed_devices) {
+    *request.add_devices() = ToProto(device);
+  }
   v1::SyncWorkerResponse response;
   const absl::Duration sent_at = clock_.Uptime();
-  {
+  const absl::Status status = Invoke(due.timeout, true, [&](grpc::ClientContext* context) {
+    return stub_.SyncWorker(context, request, &response);
+  });
+  if (absl::IsCancelled(status)) {
     absl::MutexLock lock(&mutex_);
-    call_interruptible_ = true;
-    // News that came between FillRequest and here goes out with the next call.
-    if (interrupted_) return true;
+    if (stop_ || core_.is_interrupted()) return;
   }
-  const absl::Status status =
-      Invoke(kCallTimeout + sync_interval_, [&](grpc::ClientContext* context) {
-        {
-          absl::MutexLock lock(&mutex_);
-          if (interrupted_) context->TryCancel();
-        }
-        return stub_.SyncWorker(context, request, &response);
-      });
-  {
-    absl::MutexLock lock(&mutex_);
-    call_interruptible_ = false;
-    if (absl::IsCancelled(status) && (interrupted_ || stop_)) return true;
-  }
-  if (!status.ok()) {
-    HandleFailure(status, session);
-    return ErrorReason(status) == "UNKNOWN_SESSION";
-  }
-  auto desired = FromProto(response);
+  absl::StatusOr<Desired> desired =
+      status.ok() ? FromProto(response) : absl::StatusOr<Desired>(status);
   if (!desired.ok()) {
-    HandleFailure(desired.status(), session);
-    return false;
+    HandleFailure(desired.status(), due.session);
+    return;
   }
-  backoff_.Reset();
   last_failure_.clear();
-  desired->lease_expire_uptime = sent_at + lease_duration_;
-  desired->serial = ++serial_;
-  heard_ = true;
+  {
+    absl::MutexLock lock(&mutex_);
+    desired = core_.Answered(*std::move(desired), sent_at);
+  }
   on_desired_(*std::move(desired));
-  WaitForReport(serial_);
-  return true;
 }
 
 // Says it once: an outage of hours is one line.
 void SchedulerLink::HandleFailure(const absl::Status& status, const std::string& session) {
-  if (ErrorReason(status) == "UNKNOWN_SESSION") session_.Forget(session);
   {
     absl::MutexLock lock(&mutex_);
+    core_.Failed(status, session);
     if (stop_) return;
   }
   const std::string text =
@@ -211,20 +168,6 @@ void SchedulerLink::HandleFailure(const absl::Status& status, const std::string&
   last_failure_ = text;
   LogWarning("the server cannot be synced with; what runs goes on",
              {{"error", std::string(status.ToString())}});
-}
-
-// A report that has acted upon the answer `serial`; for 0 any report.
-void SchedulerLink::WaitForReport(int64_t serial) {
-  absl::MutexLock lock(&mutex_);
-  const auto ready = [this, serial]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return stop_ || (report_.has_value() && report_->desired_serial >= serial);
-  };
-  mutex_.Await(absl::Condition(&ready));
-}
-
-void SchedulerLink::Pause(absl::Duration duration) {
-  absl::MutexLock lock(&mutex_);
-  mutex_.AwaitWithTimeout(absl::Condition(&stop_), duration);
 }
 
 }  // namespace trainyard::agent

@@ -1,3 +1,4 @@
+// Looks at all growing files in turn, and sends what each has more than the server.
 #include "worker/agent/stream_uploader.h"
 
 #include <algorithm>
@@ -133,15 +134,15 @@ bool StreamUploader::PumpAttempt(const UploadTarget& target, bool& healthy) {
     for (const Kind kind : {Kind::kMetrics, Kind::kDeviceMetrics, Kind::kLog, Kind::kTrace}) {
       const StreamKey key(rank, kind);
       Stream& stream = streams_[target.id][key];
-      Pumped pumped = Pumped::kMore;
-      for (int i = 0; i < kChunksPerTurn && pumped == Pumped::kMore; ++i) {
-        pumped = Pump(target, key, stream);
+      StreamCursor::Next next = StreamCursor::Next::kMore;
+      for (int i = 0; i < kChunksPerTurn && next == StreamCursor::Next::kMore; ++i) {
+        next = Pump(target, key, stream);
       }
-      if (pumped == Pumped::kFailed) {
+      if (next == StreamCursor::Next::kFailed) {
         healthy = false;
         return false;
       }
-      more = more || pumped == Pumped::kMore;
+      more = more || next == StreamCursor::Next::kMore;
     }
   }
   // `exited` was known before the files were looked at, so that their ends are final.
@@ -154,19 +155,19 @@ bool StreamUploader::PumpAttempt(const UploadTarget& target, bool& healthy) {
   return false;
 }
 
-StreamUploader::Pumped StreamUploader::Pump(const UploadTarget& target, StreamKey key,
-                                            Stream& stream) {
-  if (stream.closed) return Pumped::kAtEnd;
+StreamCursor::Next StreamUploader::Pump(const UploadTarget& target, StreamKey key, Stream& stream) {
+  if (stream.cursor.is_closed()) return StreamCursor::Next::kAtEnd;
   bool at_end = false;
   const bool is_bytes = key.second == Kind::kLog || key.second == Kind::kTrace;
-  const auto next =
+  const auto next_offset =
       is_bytes ? SendBytes(target, key, stream, at_end) : SendMetrics(target, key, stream, at_end);
-  if (!next.ok()) return HandleFailure(target, key, stream, next.status());
-  if (at_end) return Pumped::kAtEnd;
-  const bool moved = !stream.offset.has_value() || *next != *stream.offset;
-  stream.offset = *next;
-  // A server that acknowledges without taking anything must not be asked in a loop.
-  return moved ? Pumped::kMore : Pumped::kFailed;
+  if (!next_offset.ok()) {
+    const StreamCursor::Next next = stream.cursor.Failed(next_offset.status());
+    if (stream.cursor.is_closed()) WarnOfRefusal(target, key, next_offset.status());
+    return next;
+  }
+  if (at_end) return StreamCursor::Next::kAtEnd;
+  return stream.cursor.Acknowledged(*next_offset);
 }
 
 template <typename Request, typename Call>
@@ -177,7 +178,7 @@ absl::StatusOr<int64_t> StreamUploader::Send(const UploadTarget& target, int ran
   request.set_attempt(AttemptName(target.id));
   request.set_fencing_token(target.fencing_token);
   request.set_rank(rank);
-  request.set_offset(stream.offset.value_or(0));
+  request.set_offset(stream.cursor.offset());
   grpc::ClientContext context;
   rpc::SetTimeout(context, kCallTimeout);
   const CancelToken::Scope scope(token_, context);
@@ -196,13 +197,13 @@ absl::StatusOr<int64_t> StreamUploader::SendBytes(const UploadTarget& target, St
   const bool is_trace = key.second == Kind::kTrace;
   v1::AppendLogRequest request;
   request.set_stream(is_trace ? v1::RANK_STREAM_TRACE : v1::RANK_STREAM_LOG);
-  const int64_t offset = stream.offset.value_or(0);
+  const int64_t offset = stream.cursor.offset();
   auto data = ReadFileRange(is_trace ? target.dir.TracePath(rank) : target.dir.LogPath(rank),
                             offset, kLogChunkBytes);
   if (!data.ok() && !absl::IsNotFound(data.status())) return data.status();
   at_end = !data.ok() || data->empty();
   if (at_end) return offset;
-  if (stream.offset.has_value()) request.set_data(*std::move(data));
+  if (stream.cursor.is_known()) request.set_data(*std::move(data));
   return Send(target, rank, stream, request, [&](auto* context, auto* response) {
     return stub_.AppendLog(context, request, response);
   });
@@ -215,14 +216,14 @@ absl::StatusOr<int64_t> StreamUploader::SendMetrics(const UploadTarget& target, 
   v1::AppendMetricsRequest request;
   request.set_of_device(of_device);
   std::map<std::string, double> last;
-  int64_t end = stream.offset.value_or(0);
+  int64_t end = stream.cursor.offset();
   const std::string path =
       of_device ? target.dir.DeviceMetricsPath(rank) : target.dir.MetricsPath(rank);
   TY_ASSIGN_OR_RETURN(const run_dir::LineChunk chunk,
                       run_dir::ReadWholeLines(path, end, kMetricChunkBytes));
   at_end = chunk.text.empty();
   if (at_end) return end;
-  if (stream.offset.has_value()) {
+  if (stream.cursor.is_known()) {
     absl::string_view rest = chunk.text;
     while (!rest.empty() && request.points_size() < kPointsPerCall) {
       const absl::string_view line = rest.substr(0, std::min(rest.find('\n'), rest.size() - 1) + 1);
@@ -232,9 +233,9 @@ absl::StatusOr<int64_t> StreamUploader::SendMetrics(const UploadTarget& target, 
       if (point.ok()) {
         ToProto(*point, target.id, *request.add_points());
         last[point->name] = point->value;
-      } else if (!stream.warned) {
+      } else if (!stream.is_warned) {
         // A user's script may write anything; the lines around it count.
-        stream.warned = true;
+        stream.is_warned = true;
         LogWarning("a line of metrics is passed over",
                    {{"error", std::string(point.status().message())}});
       }
@@ -256,22 +257,12 @@ absl::StatusOr<int64_t> StreamUploader::SendMetrics(const UploadTarget& target, 
   return next;
 }
 
-StreamUploader::Pumped StreamUploader::HandleFailure(const UploadTarget& target, StreamKey key,
-                                                     Stream& stream, const absl::Status& status) {
-  const int64_t expected = ExpectedOffset(status);
-  if (expected >= 0 && (!stream.offset.has_value() || expected != *stream.offset)) {
-    stream.offset = expected;
-    return Pumped::kMore;
-  }
-  if (IsRefusal(status)) {
-    LogWarning("the server refuses a stream",
-               {{"attempt", AttemptName(target.id)},
-                {"stream", absl::StrCat(KindName(key.second), " of rank ", key.first)},
-                {"error", std::string(status.message())}});
-    stream.closed = true;
-    return Pumped::kAtEnd;
-  }
-  return Pumped::kFailed;
+void StreamUploader::WarnOfRefusal(const UploadTarget& target, StreamKey key,
+                                   const absl::Status& status) {
+  LogWarning("the server refuses a stream",
+             {{"attempt", AttemptName(target.id)},
+              {"stream", absl::StrCat(KindName(key.second), " of rank ", key.first)},
+              {"error", std::string(status.message())}});
 }
 
 }  // namespace trainyard::agent

@@ -1,11 +1,9 @@
-// Sends logs, timelines and metrics of all attempts to the server as they grow. The server's
-// offsets are the truth: each stream begins by asking where the server stands, so that nothing is
-// lost or doubled over restarts of either side, and nothing has to be remembered here.
+// Sends logs, timelines and metrics of all attempts to the server as they grow. How far each of
+// them is on the server is kept by a cursor (stream_cursor.h).
 #pragma once
 
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -18,6 +16,7 @@
 #include "trainyard/v1/agent.grpc.pb.h"
 #include "worker/agent/cancel_token.h"
 #include "worker/agent/session.h"
+#include "worker/agent/stream_cursor.h"
 #include "worker/agent/upload_target.h"
 
 namespace trainyard::agent {
@@ -47,27 +46,23 @@ class StreamUploader {
  private:
   enum class Kind { kLog, kTrace, kMetrics, kDeviceMetrics };
   struct Stream {
-    std::optional<int64_t> offset;  // unknown until the server was asked
-    bool closed = false;            // the server wants no more of it
-    bool warned = false;
+    StreamCursor cursor;
+    bool is_warned = false;  // of a line that is no metric
   };
   static absl::string_view KindName(Kind kind);
   using StreamKey = std::pair<int, Kind>;
-  // What a look at a stream gave.
-  enum class Pumped { kAtEnd, kMore, kFailed };
-
   void Run();
-  // Whether there is more to do at once; false in `healthy` after a failure that calls for a pause.
+  // Returns true where there is more to do at once; sets `healthy` to false after a failure that
+  // calls for a pause.
   bool PumpAttempt(const UploadTarget& target, bool& healthy);
-  Pumped Pump(const UploadTarget& target, StreamKey key, Stream& stream);
+  StreamCursor::Next Pump(const UploadTarget& target, StreamKey key, Stream& stream);
   // `key`: of the log or trace.jsonl.
   absl::StatusOr<int64_t> SendBytes(const UploadTarget& target, StreamKey key, Stream& stream,
                                     bool& at_end);
   // `key`: of metrics.jsonl or device_metrics.jsonl.
   absl::StatusOr<int64_t> SendMetrics(const UploadTarget& target, StreamKey key, Stream& stream,
                                       bool& at_end);
-  Pumped HandleFailure(const UploadTarget& target, StreamKey key, Stream& stream,
-                       const absl::Status& status);
+  void WarnOfRefusal(const UploadTarget& target, StreamKey key, const absl::Status& status);
 
   // One call, cancellable by Stop; an offset at which to go on.
   template <typename Request, typename Call>
@@ -78,7 +73,7 @@ class StreamUploader {
   Session& session_;
   const std::function<void()> on_done_;
   CancelToken token_;
-  // Of the uploader's thread only.
+  // Only the uploader's thread uses these:
   Backoff backoff_;
   std::map<AttemptId, std::map<StreamKey, Stream>> streams_;
 

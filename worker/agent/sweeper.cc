@@ -1,3 +1,4 @@
+// A rename frees the path at once; the slow part is left to a thread.
 #include "worker/agent/sweeper.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Reads the server's refusals and offsets out of a status.
 #include "worker/agent/upload_target.h"
 
 #include "absl/strings/numbers.h"

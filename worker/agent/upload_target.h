@@ -1,4 +1,4 @@
-// What the uploaders need to know of an attempt, and what they have to say about it.
+// An attempt as the uploaders see it, and the server's refusals as they read them.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct UploadTarget {
   bool exited = false;               // nothing is written any more
 };
 
-// Whether the server refuses the stream for good: it does not know the attempt, or a newer one has
-// taken its place. Trying again would change nothing.
+// True where the server refuses the stream for good: it does not know the attempt, or a newer one
+// has taken its place. Trying again would change nothing.
 bool IsRefusal(const absl::Status& status);
 
 // The offset at which the server stands, from an OFFSET_MISMATCH; -1 for any other status.

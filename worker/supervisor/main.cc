@@ -1,6 +1,4 @@
 // trainyard-supervisor: owns the ranks of one attempt on one host.
-#include <unistd.h>
-
 #include <csignal>
 #include <cstdio>
 #include <string>
@@ -10,6 +8,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/files.h"
 #include "common/base/log.h"
+#include "common/base/program_paths.h"
 #include "common/base/version.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/supervisor/supervisor.h"
@@ -45,19 +44,11 @@ absl::StatusOr<supervisor::SupervisorOptions> ParseFlags(int argc, char** argv) 
   return options;
 }
 
-// The folder of this program, with the last slash.
-std::string OwnFolder() {
-  char self[4096];
-  const ssize_t length = readlink("/proc/self/exe", self, sizeof self);
-  const std::string path(self, length > 0 ? static_cast<size_t>(length) : 0);
-  return path.substr(0, path.rfind('/') + 1);
-}
-
 // trainyard-trainer, or trainyard-trainer-<backend>, beside this program.
 std::string DefaultTrainer(const std::string& run_dir) {
   const auto assignment = run_dir::ReadAssignment(run_dir::RunDir(run_dir));
   const bool other = assignment.ok() && assignment->backend != "cpu";
-  return absl::StrCat(OwnFolder(), "trainyard-trainer", other ? "-" : "",
+  return absl::StrCat(ProgramFolder(), "/trainyard-trainer", other ? "-" : "",
                       other ? assignment->backend : "");
 }
 
@@ -71,7 +62,7 @@ int Main(int argc, char** argv) {
   (void)signal(SIGPIPE, SIG_IGN);
   InitLog("trainyard-supervisor", LogLevel::kInfo, LogFormat::kText);
   if (options->trainer.empty()) options->trainer = DefaultTrainer(options->run_dir);
-  options->stack_program = absl::StrCat(OwnFolder(), "trainyard-stack");
+  options->stack_program = absl::StrCat(ProgramFolder(), "/trainyard-stack");
   const absl::Status status = supervisor::Supervise(*options, *Clock::Real());
   if (!status.ok()) {
     LogError("nothing was run", {{"error", std::string(status.message())}});

@@ -1,3 +1,5 @@
+// Starts the ranks in a process group of their own and ends all of it, with whatever they have
+// started.
 #include "worker/supervisor/rank_group.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Reads /proc, and runs a program of its own for stacks, which may crash or hang without harm.
 #include "worker/supervisor/rank_sight.h"
 
 #include <fcntl.h>
@@ -29,7 +30,7 @@ namespace trainyard::supervisor {
 namespace {
 
 constexpr int64_t kProcFileBytes = 4096;
-// Of one stack dump: a rank has tens of threads, of tens of frames.
+// The limit of one stack dump: a rank has tens of threads, each with tens of frames.
 constexpr size_t kTextBytesMax = 256 << 10;
 constexpr size_t kThreadsMax = 64;
 constexpr size_t kTellingFrames = 4;
@@ -103,7 +104,7 @@ std::string ProcFolder(pid_t pid) {
   return absl::StrCat("/proc/", pid);
 }
 
-// What is known of the threads without their stacks.
+// Describes the threads as far as that is possible without their stacks.
 std::string ThreadStates(pid_t pid) {
   const std::string tasks = JoinPath(ProcFolder(pid), "task");
   auto threads = ListDirectory(tasks);

@@ -1,4 +1,4 @@
-// What can be seen of a process that does not answer: its state, and the stacks of its threads.
+// Looks at a process that does not answer: its state, and the stacks of its threads.
 #pragma once
 
 #include <sys/types.h>

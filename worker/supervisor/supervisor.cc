@@ -1,3 +1,4 @@
+// The loop around the pure core: files, signals and processes.
 #include "worker/supervisor/supervisor.h"
 
 #include <fcntl.h>
@@ -30,7 +31,8 @@
 namespace trainyard::supervisor {
 namespace {
 
-// How long to sleep where files cannot be watched, and where they can: a lost event costs no more.
+// The loop sleeps for this long where files cannot be watched, and where they can: a lost event
+// costs no more.
 constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
 constexpr absl::Duration kWatchedInterval = absl::Seconds(1);
 // Between attempts to write an exit record, while the disk is full.

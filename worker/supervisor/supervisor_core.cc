@@ -1,3 +1,4 @@
+// Judges how ranks ended, and decides when those that are left get which signal.
 #include "worker/supervisor/supervisor_core.h"
 
 #include <algorithm>
@@ -9,14 +10,13 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/duration.h"
-#include "common/base/planted_bug.h"
 
 namespace trainyard::supervisor {
 namespace {
 
 using run_dir::Outcome;
 
-// What a trainer reports when it ended because another rank had: a consequence, never the cause.
+// A trainer reports these when it ended because another rank had: a consequence, never the cause.
 constexpr char kReasonPeerLost[] = "PEER_LOST";
 // That it waited for another in vain, which is the cause where it is known.
 constexpr char kReasonCollectiveTimeout[] = "COLLECTIVE_TIMEOUT";
@@ -58,8 +58,7 @@ run_dir::RankExit JudgeRank(const RankEnd& end, bool stopping) {
   }
   const bool exited_well = end.signal == 0 && end.exit_code == run_dir::kExitSucceeded;
   const bool says_success = end.result.has_value() && end.result->outcome == Outcome::kSucceeded;
-  if (end.result.has_value() && (exited_well || !says_success) &&
-      !(exited_well && TY_BUG(believe_the_exit_code))) {
+  if (end.result.has_value() && (exited_well || !says_success)) {
     // An exit code of 0 hides no failure that the result knows of.
     exit.outcome = end.result->outcome;
     exit.reason = end.result->reason;
@@ -213,7 +212,7 @@ SignalToSend SupervisorCore::Tick(absl::Duration now) {
   if (phase_ == Phase::kRunning || phase_ == Phase::kFailing) {
     if (all_ranks_ended()) {
       Terminate(now, kStrayGrace);
-    } else if (lease_.ExpiredAt(now) && !TY_BUG(ignore_the_lease)) {
+    } else if (lease_.ExpiredAt(now)) {
       StopAsked(now, {kReasonLeaseExpired, kDefaultTermGrace});
     } else if (phase_ == Phase::kFailing && now >= deadline_) {
       SuspectLivingRanks();
@@ -222,7 +221,7 @@ SignalToSend SupervisorCore::Tick(absl::Duration now) {
       FindStuckRank(now);
     }
   }
-  if (stopping() && now >= Deadline() && !TY_BUG(never_kill)) {
+  if (stopping() && now >= Deadline()) {
     // The server relies on the end of what has no lease: nothing may come before it.
     if (phase_ == Phase::kTerminating && !lease_.ExpiredAt(now)) SuspectLivingRanks();
     phase_ = Phase::kKilling;

@@ -44,13 +44,13 @@ inline constexpr absl::Duration kDefaultTermGrace = absl::Seconds(10);
 inline constexpr absl::Duration kStrayGrace = absl::Seconds(2);
 // SIGKILL is repeated: a process may have forked while the list was made.
 inline constexpr absl::Duration kKillInterval = absl::Seconds(1);
-// How long a rank may be behind its promise: what it writes must be seen here first.
+// A rank may be behind its promise for this long, since what it writes must be seen here first.
 inline constexpr absl::Duration kPromiseMargin = absl::Seconds(2);
 // While ranks have made promises, Tick is called so often; where it comes much later, this process
 // was not run.
 inline constexpr absl::Duration kTickInterval = absl::Seconds(1);
 inline constexpr absl::Duration kTickLate = absl::Seconds(2);
-// Of a gang that hangs as a whole a few stacks tell enough.
+// Where a whole gang hangs, a few stacks tell enough.
 inline constexpr size_t kSuspectsMax = 4;
 
 // Reasons of stops that the supervisor gives by itself.
@@ -61,7 +61,7 @@ inline constexpr char kReasonDrained[] = "drained";  // somebody sent SIGTERM to
 // for it in vain.
 inline constexpr char kReasonRankStuck[] = "RANK_STUCK";
 
-// How a rank's process ended, and what the rank said about it.
+// The end of a rank's process, with what the rank said about it.
 struct RankEnd {
   int rank = 0;
   int exit_code = 0;
@@ -83,7 +83,7 @@ class SupervisorCore {
   // `ranks` of this host, ascending, at least one.
   explicit SupervisorCore(std::vector<int> ranks);
 
-  // What happened.
+  // The inputs:
   void RankEnded(absl::Duration now, const RankEnd& end);
   // A later request may shorten the grace; it never lengthens it.
   void StopAsked(absl::Duration now, const run_dir::StopRequest& request);
@@ -97,7 +97,7 @@ class SupervisorCore {
   SignalToSend Tick(absl::Duration now);
   // Ranks to look at before the signal of the last Tick is sent. Each is named once.
   std::vector<int> TakeSuspects();
-  // What was seen, as a clause: "is stopped by a signal (T), in poll < Receive".
+  // Takes what was seen, as a clause: "is stopped by a signal (T), in poll < Receive".
   void SuspectSeen(int rank, std::string what);
   // InfiniteDuration where nothing is due.
   absl::Duration NextDeadline() const;
@@ -108,7 +108,7 @@ class SupervisorCore {
 
   // In order of rank. Those of ranks that have ended.
   std::vector<run_dir::RankExit> RankExits() const;
-  // How the attempt ended on this host; meaningful once gone().
+  // The end of the attempt on this host; meaningful once gone().
   run_dir::AttemptExit Exit(int64_t end_time_us) const;
 
  private:
@@ -118,7 +118,7 @@ class SupervisorCore {
     bool by_itself = false;  // bad, and before anybody was told to go
     int stuck_rank = -1;     // for which it waited in vain
   };
-  // What a rank last said.
+  // The last words of a rank.
   struct Promise {
     int64_t silent_until_us = 0;  // as it stands in the file
     absl::Duration silent_until;  // with the time that does not count

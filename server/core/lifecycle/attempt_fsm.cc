@@ -1,3 +1,4 @@
+// The transitions of an attempt, one overload for each pair of state and input.
 #include "server/core/lifecycle/attempt_fsm.h"
 
 #include <utility>

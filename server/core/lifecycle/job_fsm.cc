@@ -1,3 +1,4 @@
+// The transitions of a job, one overload for each pair of state and input.
 #include "server/core/lifecycle/job_fsm.h"
 
 #include "absl/strings/str_cat.h"
@@ -226,7 +227,7 @@ struct Decide {
   Result operator()(const Cancelled&, const Resize&) const { return Ignore(kEnded); }
   Result operator()(const Cancelled&, const TimeLimit&) const { return Ignore(kEnded); }
 
-  // Whether the job goes on after the stop.
+  // True if the job goes on after the stop.
   static bool GoesOn(const Stopping& state) {
     return state.reason == StopReason::kPreempt || state.reason == StopReason::kDrain ||
            state.reason == StopReason::kResize;

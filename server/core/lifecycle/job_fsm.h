@@ -13,9 +13,9 @@
 // 4 attempt succeeded, or failed  8 the attempt is gone: the reason of the stop decides where to;
 //   for good                        a time limit fails the job
 //
-// Not drawn: a poisoned job goes from (6) to Suspended, where it waits for a person; a job that is
-// Queued or Suspended is cancelled at once, and an attempt that has
-// succeeded before a stop reached it makes the job Succeeded whatever the reason of the stop.
+// Not drawn: a poisoned job goes from (6) to Suspended, where it waits for a person. A Queued or
+// Suspended job is cancelled at once. An attempt that had succeeded before a stop reached it makes
+// the job Succeeded, whatever the reason of the stop was.
 // docs/job_lifecycle.md holds the whole table, checked by a test.
 #pragma once
 
@@ -77,7 +77,7 @@ using State =
 struct Placed {};
 struct AllRanksRunning {};
 struct AttemptSucceeded {};
-// What the retry policy made of the failure: queue again, hold the job for a person, or give up.
+// The verdict of the retry policy: queue the job again, hold it for a person, or give up.
 struct AttemptFailed {
   Failure failure;  // of the attempt; where it gives up, what the job fails with
   bool give_up = false;

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "common/base/ids.h"
 #include "server/core/lifecycle/attempt_fsm.h"
 #include "server/core/lifecycle/job_fsm.h"
@@ -25,36 +26,13 @@ using JobState = job_fsm::State;
 using AttemptState = attempt_fsm::State;
 using WorkerState = worker_fsm::State;
 
-// Which replicas a rank computes.
-struct RankHosting {
-  int32_t rank = 0;
-  int32_t first_replica = 0;
-  int32_t replicas = 0;
-  int32_t stage = 0;         // of the pipeline
-  double samples_per_s = 0;  // of the rank by itself; 0: unknown
-
-  friend bool operator==(const RankHosting&, const RankHosting&) = default;
-};
-
-// Who computes what, and why. Shown to people; nothing is decided by it.
-struct Hosting {
-  std::vector<RankHosting> ranks;
-  std::string reason;
-
-  friend bool operator==(const Hosting&, const Hosting&) = default;
-};
-
 // Where training stands, as the trainer reports it.
 struct Progress {
   int64_t step = 0;
-  int64_t total_steps = 0;
-  int64_t epoch = 0;
-  int64_t epochs = 0;
-  double samples_per_s = 0;
-  double data_wait_fraction = 0;
   int64_t eta_us = 0;  // expected time left; 0: unknown
-  // Shared by all copies; null before the first step.
-  std::shared_ptr<const Hosting> hosting = nullptr;
+  // The whole report as bytes, for those who show it; nothing here reads them. All copies share
+  // them. Null before the first report.
+  std::shared_ptr<const std::string> report = nullptr;
 
   friend bool operator==(const Progress&, const Progress&);
 };
@@ -139,20 +117,8 @@ struct AttemptRecord {
   friend bool operator==(const AttemptRecord&, const AttemptRecord&) = default;
 };
 
-// What a GPU does at the moment, as far as its driver tells. Passed on to those who ask; nothing is
-// decided by it and nothing of it is stored.
-struct DeviceUsage {
-  std::optional<double> utilization;         // [0, 1]
-  std::optional<double> memory_utilization;  // [0, 1]
-  std::optional<int64_t> memory_bytes;
-  std::optional<double> power_watts;
-  std::optional<double> power_limit_watts;
-  std::optional<double> temperature_celsius;
-  std::optional<int64_t> ecc_errors;
-  std::string slowed_by;
-
-  friend bool operator==(const DeviceUsage&, const DeviceUsage&) = default;
-};
+// The part of `attempt` on `worker`; null where it has none.
+const AttemptPart* FindPart(const AttemptRecord& attempt, absl::string_view worker);
 
 struct DeviceRecord {
   std::string name;
@@ -182,7 +148,7 @@ struct WorkerRecord {
   int64_t last_seen_us = 0;  // at the last change of this record; Yard::LastSeen is newer
   int64_t revision = 0;
   std::map<std::string, std::string> labels;
-  std::vector<JobId> failed_jobs;  // different jobs that failed there in a row, without a success
+  std::vector<JobId> failed_jobs;  // different jobs that failed there since the last success
 
   friend bool operator==(const WorkerRecord&, const WorkerRecord&) = default;
 };
@@ -195,8 +161,8 @@ struct CheckpointFile {
   friend bool operator==(const CheckpointFile&, const CheckpointFile&) = default;
 };
 
-// What the weights of a checkpoint reached on the test split, as its state.json says. It comes with
-// the checkpoint, and not with the stream of metrics, which may be late. Finite numbers.
+// The results of a checkpoint's weights on the test split, as its state.json says. They come with
+// the checkpoint, because the stream of metrics may be late. The numbers are finite.
 struct CheckpointEvaluation {
   double loss = 0;
   double accuracy = 0;
@@ -214,9 +180,9 @@ struct CheckpointRecord {
   friend bool operator==(const CheckpointRecord&, const CheckpointRecord&) = default;
 };
 
-// Whether `a` is a better checkpoint than `b` of the same job, whose submission it is: the one with
-// the better evaluation; of equal ones the earlier, and one that was evaluated before one that was
-// not.
+// True if `a` is a better checkpoint than `b`, of the job of this submission. The better evaluation
+// wins; of equal ones the earlier checkpoint is better. A checkpoint that was evaluated is better
+// than one that was not.
 bool IsBetter(const Submission& submission, const CheckpointRecord& a, const CheckpointRecord& b);
 // The best of a job's checkpoints; null where none was evaluated. `Pointers`: a list of pointers,
 // raw or shared.

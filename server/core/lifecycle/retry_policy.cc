@@ -1,10 +1,9 @@
+// Judges a failure by its class and by what has failed before.
 #include "server/core/lifecycle/retry_policy.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-
-#include "common/base/planted_bug.h"
 
 namespace trainyard::core {
 namespace {
@@ -81,9 +80,7 @@ RetryVerdict JudgeFailure(const Config& config, const Failure& failure,
                               " and on worker ", history.rank_zero.back().worker,
                               ": the job is held; resume it to try again)")});
   }
-  if (failure.failure_class == FailureClass::kHardware && !TY_BUG(hardware_costs_a_retry)) {
-    return free_retry();
-  }
+  if (failure.failure_class == FailureClass::kHardware) return free_retry();
   if (history.retries >= history.max_retries) {
     Failure last = failure;
     if (history.max_retries > 0) {

@@ -1,4 +1,4 @@
-// What becomes of a job whose attempt failed. Pure.
+// Decides what becomes of a job whose attempt failed. Pure.
 //
 //   user_error         the spec or the data is at fault: never retried
 //   transient          retried after a backoff, up to max_retries
@@ -39,8 +39,8 @@ struct RetryVerdict {
 RetryVerdict JudgeFailure(const Config& config, const Failure& failure,
                           const FailureHistory& history);
 
-// initial * 2^failures_before, at most the maximum. Without jitter: one job comes back to one
-// server, there is no herd to scatter.
+// initial * 2^failures_before, at most the maximum. There is no jitter, because one job comes back
+// to one server: there is no herd to scatter.
 int64_t BackoffDelay(const Config& config, int32_t failures_before);
 
 }  // namespace trainyard::core

@@ -1,4 +1,4 @@
-// What a state machine answers to an input: one of three things, never nothing.
+// The answers of a state machine to an input: one of three things, never nothing.
 #pragma once
 
 #include <string>

@@ -1,3 +1,4 @@
+// The words of the enums. They are stored, so a word never changes.
 #include "server/core/lifecycle/words.h"
 
 #include <utility>
@@ -122,6 +123,28 @@ absl::Status FromText(absl::string_view text, DeviceHealth& value) {
 }
 absl::Status FromText(absl::string_view text, Scheduling& value) {
   return Parse(kSchedulings, text, value);
+}
+
+std::string FailureText(const Failure& failure) {
+  std::string text = absl::StrCat(Text(failure.failure_class));
+  if (!failure.reason.empty()) absl::StrAppend(&text, " ", failure.reason);
+  if (!failure.message.empty()) absl::StrAppend(&text, ": ", failure.message);
+  return text;
+}
+
+bool HoldsDevices(PartState state) {
+  switch (state) {
+    case PartState::kAssigned:
+    case PartState::kStarting:
+    case PartState::kRunning:
+    case PartState::kStopping:
+      return true;
+    case PartState::kExited:
+    case PartState::kDrained:
+    case PartState::kLost:
+      return false;
+  }
+  return false;
 }
 
 }  // namespace trainyard::core

@@ -1,5 +1,5 @@
-// The vocabulary of the core: enums, failures, times. No clock, no proto, no I/O anywhere in this
-// folder.
+// The vocabulary of the core: enums, failures, times. Nothing in server/core reads a clock, knows
+// of protobuf or does I/O.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ inline constexpr int64_t kSecond = 1000 * kMillisecond;
 inline constexpr int64_t kMinute = 60 * kSecond;
 inline constexpr int64_t kHour = 60 * kMinute;
 
-// Why an attempt was stopped. kNone: a rank failed, so the others go too.
-// kResize: to go on with more or fewer devices.
+// Why an attempt was stopped. kNone stands for a rank that failed, so that the others go too;
+// kResize for an attempt that goes on with more or fewer devices.
 enum class StopReason { kNone, kCancel, kSuspend, kPreempt, kDrain, kTimeLimit, kResize };
 
 enum class FailureClass { kNone, kUserError, kTransient, kHardware, kLost, kPoison };
@@ -37,6 +37,9 @@ struct Failure {
   friend bool operator==(const Failure&, const Failure&) = default;
 };
 
+// "HARDWARE GPU_LOST: Xid 79": how a failure reads in the history.
+std::string FailureText(const Failure& failure);
+
 // What one worker has of an attempt. Devices of a part are held until it is kExited or later.
 enum class PartState {
   kAssigned,  // placed; the worker has not reported it yet
@@ -48,6 +51,9 @@ enum class PartState {
   kLost,     // declared lost: its worker was away for too long, or has forgotten it
 };
 
+// True if a part in this state holds its devices.
+bool HoldsDevices(PartState state);
+
 // What a worker says about an attempt (SyncWorker).
 enum class ObservedState { kStarting, kRunning, kStopping, kExited };
 
@@ -55,7 +61,7 @@ enum class OutcomeKind { kNone, kSucceeded, kStopped, kFailed };
 
 enum class DeviceHealth { kOk, kQuarantined, kUnmanagedUse };
 
-// Whether a worker gets new ranks.
+// An operator's word on whether a worker gets new ranks.
 enum class Scheduling { kEligible, kCordoned, kDraining };
 
 // The words of the API without their prefix ("TIME_LIMIT"), as stored and shown; and back.

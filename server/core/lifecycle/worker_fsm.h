@@ -1,5 +1,5 @@
-// A worker as the server sees it: is it heard of, and does it get new ranks. Two machines side by
-// side. Pure.
+// A worker as the server sees it. Two machines stand side by side: one says whether the worker is
+// in contact, the other whether it gets new ranks. Pure.
 //
 //  ---> Active <----(2,3)---- Unreachable ----(4)----> Gone        (5) Gone -> Active
 //  (1)     |                      ^
@@ -8,6 +8,8 @@
 // 1 first registration        4 its attempts were declared lost, or it had none and was away
 // 2 lease ran out               for long
 // 3 syncs or registers again  5 registers again; its old session is dead
+//
+// The lease also runs out for a worker whose reports come and that does not hear the answers.
 //
 //  ---> Eligible <--(uncordon)-- Cordoned --(drain)--> Draining --(uncordon)--> Eligible
 //          |                        ^

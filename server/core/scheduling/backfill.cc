@@ -1,3 +1,4 @@
+// Decides what a head keeps, and to whom it lends that until it can start.
 #include "server/core/scheduling/backfill.h"
 
 #include <algorithm>
@@ -8,7 +9,8 @@ namespace trainyard::core {
 namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-// Each head covers at least one class of its own; more heads than this are not worth their time.
+// Each head covers at least one class of its own. More heads than this are not worth the time that
+// they take.
 constexpr size_t kHeadsMax = 16;
 
 bool IsOffered(const Slots& slots, const Offer& offer, int32_t slot) {
@@ -26,7 +28,7 @@ Offer OfType(const Slots& slots, const Offer& offer, int32_t type) {
 }
 
 void Backfill::AddRelease(JobId job, std::optional<int64_t> end_us, std::vector<int32_t> held) {
-  // Whoever should have ended may end any moment.
+  // A job that should have ended already may end at any moment.
   const int64_t end = end_us.has_value() ? std::max(*end_us, now_us_) : kNever;
   releases_.push_back({end, job, std::move(held)});
 }
@@ -68,7 +70,8 @@ void Backfill::Keep(JobId job, const Offer& now, const GangDemand& gang, bool is
   if (gang.mixed || !is_on_) {
     best = LookAt(uncovered, gang.least);
   } else {
-    // The type on which it starts first; where that is unknown, on which it has most already.
+    // It takes the type on which it starts first, or, if that is unknown, the one of which it has
+    // most already.
     for (size_t type = 0; type < slots_.types().size(); ++type) {
       Offer offer = OfType(slots_, uncovered, static_cast<int32_t>(type));
       if (!CouldHold(slots_, offer, gang)) continue;
@@ -86,7 +89,7 @@ void Backfill::Keep(JobId job, const Offer& now, const GangDemand& gang, bool is
   KeepSlots(*best, gang.least, is_on_ && !is_overdue);
 }
 
-// Few have come since the last time.
+// Only the few that have come since the last time are sorted.
 void Backfill::SortReleases() {
   const auto middle = releases_.begin() + static_cast<std::ptrdiff_t>(sorted_);
   std::sort(middle, releases_.end());
@@ -115,8 +118,9 @@ Backfill::Outlook Backfill::LookAt(Offer offer, int32_t need) const {
   return outlook;
 }
 
-// What is free then and not needed may be lent for any time: of the free slots, those of the
-// workers that have fewest, so that the head stays together.
+// The head needs fewer slots than will be free when it starts: the surplus may be lent for any
+// time. The slots of the workers with the fewest free slots are lent, so that the head stays
+// together.
 void Backfill::KeepSlots(const Outlook& outlook, int32_t need, bool lends_surplus) {
   const auto keeper = static_cast<int32_t>(heads_.size()) - 1;
   std::map<int32_t, std::vector<int32_t>> free;  // by worker
@@ -144,7 +148,7 @@ void Backfill::KeepSlots(const Outlook& outlook, int32_t need, bool lends_surplu
   for (size_t i = 0; i < outlook.offer.size(); ++i) {
     if (outlook.offer[i] != Access::kNone) slots_.SetKeeper(static_cast<int32_t>(i), keeper);
   }
-  // Devices on their way to the head are not given to a nominated job behind it.
+  // Devices that will come to the head are not given to a nominated job behind it.
   for (const Release& release : releases_) {
     if (!is_known || kept >= need || release.end_us > *outlook.start_us) break;
     for (const int32_t slot : release.slots) {

@@ -1,6 +1,6 @@
 // Backfill with a reservation (EASY): the first job that cannot start keeps devices, so that no
-// stream of small jobs starves it; those behind it may use them only if they end in time, or as
-// guests, who go when it can start.
+// stream of small jobs starves it. Jobs behind it may use these devices only if they end in time,
+// or as guests, which go when it can start.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@
 
 namespace trainyard::core {
 
-// Where nobody knows when the devices of a head come, jobs that take no longer than this may use
-// what it keeps: the most that they can cost it.
+// A head of which nobody knows when its devices come lends what it keeps to jobs that take no
+// longer than this. It is the most that they can cost it.
 inline constexpr int64_t kBlindBackfillUs = kHour;
 
 // A waiting job that keeps devices.
 struct Head {
   JobId job;
   std::optional<int64_t> start_us;  // uptime: when enough devices will be free; unset: unknown
-  JobId last;                       // whose end it waits for; 0: unknown
-  int64_t lend_until_us = 0;        // uptime: who ends by then may use what it keeps
+  JobId last;                       // the job whose end it waits for; 0: unknown
+  int64_t lend_until_us = 0;        // uptime: jobs that end by then may use what it keeps
 };
 
 // Borrows the slots.
@@ -33,19 +33,19 @@ class Backfill {
   Backfill(Slots& slots, int64_t now_us, bool is_on)
       : slots_(slots), now_us_(now_us), is_on_(is_on) {}
 
-  // When the slots that a job holds come back; unset: unknown.
+  // The job gives back the slots that it holds at `end_us`; unset: nobody knows when.
   void AddRelease(JobId job, std::optional<int64_t> end_us, std::vector<int32_t> held);
 
-  // What the job may have of the classes of `now`, if it takes so long (0: unknown).
+  // The part of `now` that the job may have if it takes `expected_us` (0: unknown).
   Offer OfferFor(const Offer& now, JobId job, int64_t expected_us) const;
 
-  // What a guest may have that is to stay until an uptime at least: also what is kept for
-  // heads that do not start before.
+  // The part of `now` that a guest may have which is to stay until this uptime at least. Devices
+  // kept for heads that do not start before are part of it.
   Offer OfferForGuest(const Offer& now, int64_t until_us) const;
 
-  // The job becomes a head, on those of its classes on which there is none yet. Where these can
-  // never hold it, nothing is kept. A head that is overdue lends nothing on the word of others that
-  // they will end.
+  // The job becomes a head on those of its classes on which there is none yet. Nothing is kept if
+  // these can never hold it. A head that is overdue does not lend because others are expected to
+  // end.
   void Keep(JobId job, const Offer& now, const GangDemand& gang, bool is_overdue);
 
   const std::vector<Head>& heads() const { return heads_; }
@@ -58,7 +58,7 @@ class Backfill {
 
     friend auto operator<=>(const Release&, const Release&) = default;
   };
-  // How a head fares on some classes.
+  // What a head can expect of some classes.
   struct Outlook {
     Offer offer;
     int32_t free = 0;
@@ -75,7 +75,7 @@ class Backfill {
   const int64_t now_us_;
   const bool is_on_;
   std::vector<Release> releases_;
-  size_t sorted_ = 0;  // so many of them are in order
+  size_t sorted_ = 0;  // the number of releases, from the first, that are in order
   std::vector<Head> heads_;
 };
 

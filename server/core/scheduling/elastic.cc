@@ -1,3 +1,4 @@
+// Looks for more devices for elastic jobs, near the ones that they have first.
 #include "server/core/scheduling/elastic.h"
 
 #include <algorithm>
@@ -30,7 +31,7 @@ std::vector<const RunningJob*> InOrderOfNeed(const std::map<JobId, RunningJob>& 
   return jobs;
 }
 
-// Free slots on the workers where the job runs already.
+// Picks free slots on the workers where the job runs already.
 std::vector<int32_t> PickNear(const Slots& slots, const Offer& offer, size_t count,
                               const std::vector<int32_t>& own) {
   std::set<int32_t> workers;
@@ -58,7 +59,7 @@ std::vector<std::pair<JobId, std::vector<int32_t>>> GrowElastic(
     const auto own = held.find(job->id);
     if (own == held.end() || own->second.size() != job->ranks.size()) continue;
     const Reach reach = slots.ReachOf(job->demand, job->reservations, job->reservation);
-    Offer offer = reach.clean;  // no growth is worth a stop when a reservation begins
+    Offer offer = reach.clean;  // growth is not worth a stop when a reservation begins
     for (size_t i = 0; i < offer.size(); ++i) {
       if (!wanted[i]) continue;
       // A head that waits for this job's end gains if that comes sooner.

@@ -16,9 +16,10 @@
 
 namespace trainyard::core {
 
-// Job and the slots that it gets more, in order of need: larger priority, smaller share, number.
-// `wanted`: classes that a waiting job could use; what a head keeps that waits for this very job's
-// end may help to bring it about. The slots are claimed, the quotas charged.
+// Jobs that grow, each with the slots that it gets in addition, in order of need: larger priority,
+// smaller share, smaller number. `wanted` marks the classes that a waiting job could use. A job
+// gets none of these, unless the head that keeps them waits for this very job's end and gains if
+// that comes sooner. The slots are claimed, and the quotas charged.
 std::vector<std::pair<JobId, std::vector<int32_t>>> GrowElastic(
     Slots& slots, const std::map<JobId, RunningJob>& running, const HeldSlots& held,
     const std::set<JobId>& stopping, const std::vector<bool>& wanted,

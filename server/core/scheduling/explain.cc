@@ -1,3 +1,5 @@
+// Explains the waiting of jobs from what the last pass has left behind: reasons, a change that
+// would help, and a forecast.
 #include "server/core/scheduling/explain.h"
 
 #include <map>
@@ -74,7 +76,8 @@ class FullRecord : public PassRecord {
     const std::vector<std::string> quotas = state_->quotas.WhyNot(job, gang.least);
     reasons.insert(reasons.end(), quotas.begin(), quotas.end());
     const std::vector<std::string> capacity = capacity_.WhyNot(job);
-    // A held job learns too that the pool can never hold it; what is free just now is no reason.
+    // A held job also learns that the pool can never hold it. What is free just now does not matter
+    // to it.
     if (job.holds.empty() || !capacity_.IsFeasible(job)) {
       reasons.insert(reasons.end(), capacity.begin(), capacity.end());
     }
@@ -85,7 +88,7 @@ class FullRecord : public PassRecord {
     return reasons;
   }
 
-  // Of a job that has been chosen: who still holds the devices that are kept for it.
+  // A job that has been chosen waits for those who still hold the devices that are kept for it.
   std::vector<std::string> WhyNotYet(JobId job) const {
     std::vector<std::string> reasons;
     const auto found = claims_.find(job);
@@ -107,8 +110,8 @@ class FullRecord : public PassRecord {
                         ", if jobs end when they are expected to");
   }
 
-  // 1: first. Of the first jobs it is known from the pass; all are sorted when another is asked
-  // for.
+  // The place in the queue; 1 is the first. The pass knows it for the first jobs. All jobs are
+  // sorted only when another one is asked for.
   int64_t PositionOf(const PassInput& input, JobId job) const {
     auto found = positions_.find(job);
     if (found == positions_.end() && !knows_all_) {
@@ -122,7 +125,7 @@ class FullRecord : public PassRecord {
       found = positions_.find(job);
     }
     if (found != positions_.end()) return found->second;
-    return static_cast<int64_t>(positions_.size()) + 1;  // it has come since
+    return static_cast<int64_t>(positions_.size()) + 1;  // it has come since the pass
   }
 
   // A job that comes now is the last of its priority.

@@ -9,7 +9,7 @@
 
 namespace trainyard::core {
 
-// `state` as the pass has left it; `front`: the first waiting jobs in their order.
+// `state` is as the pass has left it; `front` has the first waiting jobs in their order.
 std::shared_ptr<const PassRecord> MakeRecord(const PassInput& input,
                                              std::unique_ptr<const PassState> state,
                                              const std::vector<JobId>& front);

@@ -1,3 +1,4 @@
+// Tries one change of a job after another until one would start it.
 #include "server/core/scheduling/explain_change.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@ namespace trainyard::core {
 namespace {
 
 constexpr int32_t kPriorityMax = 1000;  // of a spec
-// Priorities that are tried, each with a search for victims.
+// The number of priorities that are tried. Each costs a search for victims.
 constexpr size_t kPrioritiesTried = 16;
 
 class Finder {
@@ -94,7 +95,7 @@ class Finder {
     return Change{{{"devices.labels", ""}}, "on workers without these labels it would start now"};
   }
 
-  // The longest that some head would lend its devices for.
+  // Finds the longest time for which some head would lend its devices.
   std::optional<Change> ShorterLimit() const {
     std::set<std::pair<int64_t, JobId>> heads;
     for (const Head& head : state_.backfill.heads()) {
@@ -118,7 +119,8 @@ class Finder {
     return std::nullopt;
   }
 
-  // Just above a head whose devices it could have, or above jobs that it could stop.
+  // Tries priorities just above a head whose devices it could have, or above jobs that it could
+  // stop.
   std::optional<Change> LargerPriority() const {
     if (!state_.options.priorities) return std::nullopt;
     const GangDemand gang = state_.GangOf(job_.demand, state_.RoomOf(job_));

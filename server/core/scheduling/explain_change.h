@@ -16,9 +16,9 @@ struct Change {
   std::string text;
 };
 
-// Tried in this order: fewer devices, another type, mixed types, less memory, no labels, a time
-// limit short enough to be lent devices, a larger priority. None for a job that is held, or that
-// fits as it is.
+// Tries, in this order: fewer devices, another type, mixed types, less memory, no labels, a time
+// limit short enough to be lent devices, a larger priority. Finds none for a job that is held, or
+// that fits as it is.
 std::optional<Change> FindChange(const PassInput& input, const PassState& state,
                                  const QueuedJob& job);
 

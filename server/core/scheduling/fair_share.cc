@@ -1,3 +1,4 @@
+// Adds up use, and weighs it.
 #include "server/core/scheduling/fair_share.h"
 
 #include "server/core/scheduling/quota.h"

@@ -1,4 +1,4 @@
-// Who has had less than his share: projects first, then users within a project.
+// Compares what owners have had with their shares: projects first, then users within a project.
 #pragma once
 
 #include <compare>
@@ -12,7 +12,8 @@
 
 namespace trainyard::core {
 
-// Use by weight: compared exactly, as fractions, so that no rounding decides. Smaller goes first.
+// Use divided by weight. Keys are compared exactly, as fractions, so that rounding never decides.
+// The smaller one goes first.
 struct ShareKey {
   int64_t use = 0;
   int64_t weight = 1;  // > 0
@@ -23,14 +24,14 @@ struct ShareKey {
   friend bool operator==(const ShareKey& a, const ShareKey& b) { return (a <=> b) == 0; }
 };
 
-// Decayed use, plus what is held now at `advance_us` a device: a burst of placements counts at
-// once, not only when it has run. Borrows the quotas, whose weights it reads.
+// Adds to the decayed use `advance_us` for each device that is held now, so that a burst of
+// placements counts at once, and not only when it has run. Borrows the quotas for their weights.
 class FairShare {
  public:
   FairShare(const std::map<UsageKey, UsageRecord>& usage,
             const std::map<std::string, QuotaRecord>& quotas, int64_t advance_us);
 
-  // `devices` more or, below 0, fewer are held.
+  // The owner holds `devices` more, or fewer if it is negative.
   void Charge(const std::string& user, const std::string& project, int32_t devices);
 
   ShareKey OfProject(const std::string& project) const;

@@ -1,3 +1,4 @@
+// Plays the queue forward on a copy of the pool, by the ends that are expected.
 #include "server/core/scheduling/forecast.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 namespace trainyard::core {
 namespace {
 
-// Jobs ahead that are looked at: a forecast over more is worth nothing.
+// The most jobs ahead that are looked at. A forecast over more would be worth nothing.
 constexpr size_t kAheadMax = 1000;
 
 class Simulation {
@@ -35,7 +36,7 @@ class Simulation {
     }
   }
 
-  // Lets time pass until the job has started; false where it never does.
+  // Lets time pass until the job has started. False if it never does.
   bool Start(const QueuedJob& job, const GangDemand& gang) {
     const Offer& offer = state_.ReachOf(job).now;
     if (const auto claimed = claims_.find(job.id); claimed != claims_.end()) {

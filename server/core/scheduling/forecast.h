@@ -1,4 +1,4 @@
-// When a waiting job starts, by what is known now.
+// Says when a waiting job will start, by what is known now.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ struct Forecast {
   std::string basis;
 };
 
-// Lets jobs end when they are expected to and start in their order, without overtaking. `ahead`:
-// the waiting jobs that come first. It may well start sooner; and later, where a job is submitted
-// that goes before it.
+// Lets jobs end when they are expected to, and start in their order without overtaking. `ahead` has
+// the waiting jobs that come before this one. The job may well start sooner, and later if a job is
+// submitted that goes before it.
 Forecast ForecastStart(const PassInput& input, const PassState& state,
                        const std::vector<JobId>& ahead, const QueuedJob& job);
 

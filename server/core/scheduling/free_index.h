@@ -1,5 +1,5 @@
-// Which places have how many free slots, so that the one that a gang fills best is found without a
-// look at all of them.
+// Knows how many free slots each island and worker has, so that the one that a gang fills best is
+// found without a look at all of them.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,15 @@
 
 namespace trainyard::core {
 
-// Items numbered from 0, by a count that each has: a row of bits for each count.
+// Finds items, which are numbered from 0, by a count that each of them has. There is a row of bits
+// for each count.
 class FreeIndex {
  public:
   // No count ever gets larger than `largest`.
   FreeIndex(std::vector<int32_t> counts, int32_t largest);
 
   void Change(int32_t item, int32_t by);
-  // The first item from `from` on that has this count; -1: none.
+  // The first item from `from` on that has this count, or -1.
   int32_t Find(int32_t count, int32_t from) const;
   int32_t largest() const { return static_cast<int32_t>(items_with_.size()) - 1; }
 
@@ -36,8 +37,8 @@ struct ShelfRange {
   size_t end = 0;
 };
 
-// The islands, or the workers, of a pool. Most hold one class of a type; their free slots are
-// indexed by class.
+// The islands, or the workers, of a pool. Most of them hold only one class of each type; their free
+// slots are indexed by class.
 struct Places {
   struct OfClass {
     std::vector<ShelfRange> ranges;  // of each item, in order

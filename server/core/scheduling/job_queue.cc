@@ -1,3 +1,4 @@
+// Keeps the levels, owners, kinds and shapes of the queue in step with its jobs.
 #include "server/core/scheduling/job_queue.h"
 
 #include <bit>
@@ -22,7 +23,7 @@ Shape ShapeOf(const QueuedJob& job) {
 
 namespace {
 
-Front FrontOf(const JobKind& kind) {
+KindEntry EntryOf(const JobKind& kind) {
   return {&kind, kind.index, kind.shape_index};
 }
 
@@ -42,14 +43,14 @@ void JobQueue::Put(QueuedJob job) {
   if (stored.holds.empty()) {
     Insert(stored);
   } else {
-    held_.insert(id);
+    with_holds_.insert(id);
   }
 }
 
 void JobQueue::Remove(JobId job) {
   const auto found = jobs_.find(job);
   if (found == jobs_.end()) return;
-  if (held_.erase(job) == 0) Erase(found->second);
+  if (with_holds_.erase(job) == 0) Erase(found->second);
   jobs_.erase(found);
 }
 
@@ -62,8 +63,8 @@ void JobQueue::Insert(const QueuedJob& job) {
   const auto [shape, is_new_shape] = shapes_.try_emplace(ShapeOf(job));
   if (is_new_shape) shape->second.index = shape_numbers_.Take();
   Level& level = levels_[job.priority];
-  Bucket& bucket = level.buckets[{job.project, job.user}];
-  const auto [place, is_new] = bucket.kinds.try_emplace({shape->second.index, job.array});
+  OwnerJobs& owned = level.owners[{job.project, job.user}];
+  const auto [place, is_new] = owned.kinds.try_emplace({shape->second.index, job.array});
   JobKind& kind = place->second;
   if (is_new) {
     kind.shape = &shape->first;
@@ -73,39 +74,39 @@ void JobQueue::Insert(const QueuedJob& job) {
     ++shape->second.kinds;
     ++level.shapes[kind.shape_index];
   } else if (job.id < kind.jobs.begin()->first) {
-    level.fronts.erase(kind.jobs.begin()->first);
-    bucket.fronts.erase(kind.jobs.begin()->first);
+    level.by_first_job.erase(kind.jobs.begin()->first);
+    owned.by_first_job.erase(kind.jobs.begin()->first);
   }
   kind.jobs.emplace(job.id, &job);
-  level.fronts.insert_or_assign(kind.jobs.begin()->first, FrontOf(kind));
-  bucket.fronts.insert_or_assign(kind.jobs.begin()->first, FrontOf(kind));
+  level.by_first_job.insert_or_assign(kind.jobs.begin()->first, EntryOf(kind));
+  owned.by_first_job.insert_or_assign(kind.jobs.begin()->first, EntryOf(kind));
 }
 
 void JobQueue::Erase(const QueuedJob& job) {
   const auto shape = shapes_.find(ShapeOf(job));
   const auto level = levels_.find(job.priority);
   TY_CHECK(shape != shapes_.end() && level != levels_.end());
-  const auto bucket = level->second.buckets.find({job.project, job.user});
-  TY_CHECK(bucket != level->second.buckets.end());
-  const auto place = bucket->second.kinds.find({shape->second.index, job.array});
-  TY_CHECK(place != bucket->second.kinds.end());
+  const auto owned = level->second.owners.find({job.project, job.user});
+  TY_CHECK(owned != level->second.owners.end());
+  const auto place = owned->second.kinds.find({shape->second.index, job.array});
+  TY_CHECK(place != owned->second.kinds.end());
   JobKind& kind = place->second;
   const bool was_front = kind.jobs.begin()->first == job.id;
   TY_CHECK(kind.jobs.erase(job.id) == 1);
   if (!was_front) return;
-  level->second.fronts.erase(job.id);
-  bucket->second.fronts.erase(job.id);
+  level->second.by_first_job.erase(job.id);
+  owned->second.by_first_job.erase(job.id);
   if (!kind.jobs.empty()) {
-    level->second.fronts.emplace(kind.jobs.begin()->first, FrontOf(kind));
-    bucket->second.fronts.emplace(kind.jobs.begin()->first, FrontOf(kind));
+    level->second.by_first_job.emplace(kind.jobs.begin()->first, EntryOf(kind));
+    owned->second.by_first_job.emplace(kind.jobs.begin()->first, EntryOf(kind));
     return;
   }
   kind_numbers_.Return(kind.index);
   const auto shape_here = level->second.shapes.find(kind.shape_index);
   if (--shape_here->second == 0) level->second.shapes.erase(shape_here);
-  bucket->second.kinds.erase(place);
-  if (bucket->second.kinds.empty()) level->second.buckets.erase(bucket);
-  if (level->second.buckets.empty()) levels_.erase(level);
+  owned->second.kinds.erase(place);
+  if (owned->second.kinds.empty()) level->second.owners.erase(owned);
+  if (level->second.owners.empty()) levels_.erase(level);
   if (--shape->second.kinds == 0) {
     shape_numbers_.Return(shape->second.index);
     shapes_.erase(shape);

@@ -1,9 +1,12 @@
 // The queue, sorted for passes over 100,000 jobs. It is an index that each change keeps up to date:
-//   level   a priority, larger first
-//   bucket  the jobs of a level of one user in one project: what fair share sets in order
-//   kind    the jobs of a bucket that only their numbers tell apart: if the first cannot start,
-//   none shape   what kinds of all users have in common: what decides where a job fits
-// so that a pass asks once for a shape and not once for a job. Jobs with holds are in no kind.
+//
+//   level       the jobs of one priority; larger priorities come first
+//   owner jobs  the jobs of a level that one user has in one project; fair share puts them in order
+//   kind        the jobs of an owner that only their numbers tell apart: if the first cannot start,
+//               none can
+//   shape       what kinds of all owners have in common, and what decides where a job fits
+//
+// A pass therefore asks once for a shape and not once for a job. Jobs with holds are in no kind.
 #pragma once
 
 #include <cstdint>
@@ -29,39 +32,41 @@ struct Shape {
   friend auto operator<=>(const Shape&, const Shape&) = default;
 };
 
-// Up to a sixteenth longer, so that times left do not make a shape each. 0 stays 0: unknown.
+// Rounds up by less than a sixteenth, so that not every time left makes a shape of its own. 0,
+// which stands for unknown, stays 0.
 int64_t RoundUpExpected(int64_t expected_us);
 Shape ShapeOf(const QueuedJob& job);
 
 struct JobKind {
   const Shape* shape = nullptr;
-  // Small numbers, used again once free, so that a pass can keep notes in vectors.
+  // The indices are small numbers that are used again once they are free, so that a pass can keep
+  // its notes in vectors.
   int32_t index = 0;
   int32_t shape_index = 0;
   JobId array;
   absl::btree_map<JobId, const QueuedJob*> jobs;  // never empty
 };
 
-// Kinds by the number of their first job. A pass leaves most of them out because of their shape, so
-// that this stands here: the kinds themselves lie all over the memory.
-struct Front {
+// A kind in the list of its owner or level. A pass leaves most kinds out because of their shape,
+// which is therefore copied here: the kinds themselves lie all over the memory.
+struct KindEntry {
   const JobKind* kind = nullptr;
   int32_t index = 0;  // as in the kind
   int32_t shape_index = 0;
 };
-using Fronts = absl::btree_map<JobId, Front>;
+using KindsByFirstJob = absl::btree_map<JobId, KindEntry>;
 
-struct Bucket {
-  Fronts fronts;
+struct OwnerJobs {
+  KindsByFirstJob by_first_job;
   std::map<std::pair<int32_t, JobId>, JobKind> kinds;  // by shape_index and array
 };
 
 using Owner = std::pair<std::string, std::string>;  // project, user
 
 struct Level {
-  Fronts fronts;                      // of all buckets
+  KindsByFirstJob by_first_job;       // of all owners
   std::map<int32_t, int64_t> shapes;  // by index: how many kinds of it there are
-  std::map<Owner, Bucket> buckets;
+  std::map<Owner, OwnerJobs> owners;
 };
 
 // Not thread-safe. Pointers are valid until the next change.
@@ -70,10 +75,12 @@ class JobQueue {
   using Levels = std::map<int32_t, Level, std::greater<>>;  // by priority
 
   JobQueue() = default;
+  JobQueue(JobQueue&&) = default;  // what was borrowed stays valid
+  JobQueue& operator=(JobQueue&&) = default;
   JobQueue(const JobQueue&) = delete;
   JobQueue& operator=(const JobQueue&) = delete;
 
-  void Put(QueuedJob job);  // replaces the one of that number
+  void Put(QueuedJob job);  // replaces a job of the same number
   void Remove(JobId job);
   const QueuedJob* Find(JobId job) const;
   size_t size() const { return jobs_.size(); }
@@ -81,8 +88,8 @@ class JobQueue {
   const std::map<JobId, QueuedJob>& jobs() const { return jobs_; }
 
   const Levels& levels() const { return levels_; }
-  const std::set<JobId>& held() const { return held_; }  // the jobs with holds
-  // All indices of kinds and of shapes are smaller.
+  const std::set<JobId>& with_holds() const { return with_holds_; }
+  // All indices of kinds and of shapes are smaller than these.
   size_t kind_limit() const { return kind_numbers_.limit(); }
   size_t shape_limit() const { return shape_numbers_.limit(); }
 
@@ -107,7 +114,7 @@ class JobQueue {
   void Erase(const QueuedJob& job);
 
   std::map<JobId, QueuedJob> jobs_;
-  std::set<JobId> held_;
+  std::set<JobId> with_holds_;
   Levels levels_;
   std::map<Shape, ShapeUse> shapes_;
   Numbers kind_numbers_;

@@ -1,3 +1,5 @@
+// Picks the slots of a gang: on one island or worker if it fits, else on as few workers as
+// possible.
 #include "server/core/scheduling/packing.h"
 
 #include <algorithm>
@@ -11,22 +13,22 @@ namespace {
 
 constexpr int32_t kAnyType = -1;
 
-// Free slots that lie together: of an island or of a worker, as a range of shelves.
+// The free slots of an island or of a worker, as a range of shelves.
 struct Group {
   size_t begin = 0;
   size_t end = 0;
   int32_t free = 0;  // 0: no such group
 };
 
-// Before all groups in the order of Follows.
+// Comes before all groups in the order of Follows.
 constexpr Group kBeforeAll{0, 0, std::numeric_limits<int32_t>::max()};
 
-// Fuller groups first; ties go by order.
+// Orders groups: fuller ones first, equal ones as they lie.
 bool Follows(const Group& group, const Group& last) {
   return group.free < last.free || (group.free == last.free && group.begin > last.begin);
 }
 
-// What a gang may have of the slots.
+// The slots that a gang may have.
 struct View {
   const Slots& slots;
   const Offer& offer;
@@ -42,7 +44,7 @@ struct View {
     return shelf.open + (offer[cls] == Access::kKept ? shelf.kept : 0);
   }
 
-  // Those of the range that have free slots.
+  // The shelves of the range that have free slots.
   std::vector<Group> Groups(bool by_island, size_t begin, size_t end) const {
     const std::vector<Shelf>& shelves = slots.shelves();
     std::vector<Group> groups;
@@ -63,12 +65,12 @@ struct View {
   }
 };
 
-// Groups to choose from.
+// The groups that there are to choose from.
 class Supply {
  public:
   Supply(const View& view, std::vector<Group> groups) : view_(view), groups_(std::move(groups)) {}
 
-  // All islands, or all workers. Where classes lie apart the index knows them.
+  // Takes all islands, or all workers. Those that hold one class of a type are in the index.
   Supply(const View& view, bool by_island) : view_(view) {
     if (view.type == kAnyType) {
       groups_ = view.Groups(by_island, 0, view.slots.shelves().size());
@@ -84,7 +86,7 @@ class Supply {
     }
   }
 
-  // Of those that follow `last` and have `count`: the emptiest, and of these the first.
+  // The emptiest group that follows `last` and has `count`; of equal ones the first.
   Group Tightest(int32_t count, const Group& last) const {
     Group best;
     const auto keep_better = [&best](const Group& group) {
@@ -108,7 +110,7 @@ class Supply {
     return best;
   }
 
-  // The one that follows `last`.
+  // The group that follows `last`.
   Group Fullest(const Group& last) const {
     Group best;
     const auto keep_better = [&best](const Group& group) {
@@ -128,8 +130,8 @@ class Supply {
     return best;
   }
 
-  // Splits `count`: fullest first until the rest fits on one. No smaller number of groups can hold
-  // it.
+  // Splits `count` over groups, the fullest first, until the rest fits on one. No smaller number of
+  // groups could hold it.
   template <typename Give>
   void Split(int32_t count, Give give) const {
     Group last = kBeforeAll;
@@ -154,7 +156,7 @@ class Supply {
     }
   }
 
-  // The first of the class with so many free that follows `last`.
+  // The first group of the class that follows `last` and has so many free slots.
   static Group Find(const Places::OfClass& of, const FreeIndex& index, int32_t free,
                     const Group& last) {
     int32_t from = 0;
@@ -172,14 +174,14 @@ class Supply {
 
   const View& view_;
   const Places* places_ = nullptr;
-  std::vector<Group> groups_;  // those that are in no index
+  std::vector<Group> groups_;  // the groups that are in no index
 };
 
 class Picker {
  public:
   Picker(const Slots& slots, const Offer& offer, int32_t type) : view_{slots, offer, type} {}
 
-  // On the island, else the worker, that `count` slots leave emptiest; else on few workers.
+  // Packs on the island, else on the worker, that `count` slots fill best; else on few workers.
   std::vector<int32_t> Pack(int32_t count) const {
     std::vector<int32_t> picked;
     picked.reserve(static_cast<size_t>(count));
@@ -247,7 +249,7 @@ size_t WorkersOf(const Slots& slots, const std::vector<int32_t>& picked) {
   return workers;
 }
 
-// What `count` gives for each type.
+// Calls `count` for each type.
 using TypeCounts = absl::InlinedVector<int32_t, 16>;
 template <typename CountClass>
 TypeCounts ByType(const Slots& slots, const Offer& offer, CountClass count) {
@@ -287,7 +289,7 @@ bool CouldHold(const Slots& slots, const Offer& offer, const GangDemand& gang) {
 std::vector<int32_t> PickSlots(const Slots& slots, const Offer& offer, const GangDemand& gang) {
   const TypeCounts free = FreeByType(slots, offer);
   const int32_t most_of_one = std::min(MostOf(free, /*mixed=*/false), gang.most);
-  // A gang that may be mixed is so only where that makes it larger.
+  // A gang that may be mixed is mixed only if that makes it larger.
   if (gang.mixed && most_of_one < gang.most) {
     const int32_t count = std::min(MostOf(free, /*mixed=*/true), gang.most);
     if (count < gang.least) return {};

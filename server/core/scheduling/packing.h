@@ -1,4 +1,4 @@
-// Which free slots a gang gets.
+// Chooses the free slots that a gang gets.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace trainyard::core {
 
-// How many slots, of what, and how they lie.
+// How many slots a gang wants, and how they are to lie.
 struct GangDemand {
   int32_t least = 1;
   int32_t most = 1;
@@ -17,18 +17,19 @@ struct GangDemand {
   bool spread = false;
 };
 
-// The largest gang that the offer holds now, up to `most`: what counts is what is free, so no slot
-// is looked at. 0 where it does not hold `least`.
+// The size of the largest gang that the free slots of the offer hold, up to `most`, or 0 if they do
+// not hold `least`. Reads the counts of free slots, and no slot itself.
 int32_t LargestGang(const Slots& slots, const Offer& offer, const GangDemand& gang);
 
-// Whether devices of the offered classes could hold `least` if all of them were free.
+// True if devices of the offered classes could hold `least` if all of them were free.
 bool CouldHold(const Slots& slots, const Offer& offer, const GangDemand& gang);
 
-// The slots of a gang in order of rank, as many as `most` allows; empty where not even `least` are
-// free. Packed: on the island that it fills best, else on the worker that it fills best, else on as
-// few workers as possible. Spread: evenly over as many workers as possible. The ranks of a worker
-// follow each other. Of one type unless mixed: of the type on which most fit, then on which the
-// gang spans the fewest workers.
+// The slots of a gang in order of rank, as many as `most` allows; empty if not even `least` are
+// free. The ranks of a worker follow each other.
+//   packed   on the island that the gang fills best, else on the worker that it fills best, else on
+//            as few workers as possible
+//   spread   evenly over as many workers as possible
+//   unmixed  of the type of which most fit; of equal ones, where it spans the fewest workers
 std::vector<int32_t> PickSlots(const Slots& slots, const Offer& offer, const GangDemand& gang);
 
 // The ranks on these slots.

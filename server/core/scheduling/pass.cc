@@ -1,6 +1,9 @@
+// One pass: first the jobs whose claimed devices are free, then the queue in its order, then
+// growth.
 #include "server/core/scheduling/pass.h"
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -10,7 +13,7 @@
 namespace trainyard::core {
 namespace {
 
-// Jobs for which one pass looks for victims, which is the dearest question.
+// A pass looks for the victims of so many jobs at most, because no question costs more.
 constexpr int kNominationTriesMax = 16;
 
 std::map<DeviceKey, std::string> ComingReservations(const PassInput& input) {
@@ -37,14 +40,15 @@ class Pass {
     ServeClaims();
     WalkQueue(input_.queue, state_.share, state_.rules,
               [this](const QueuedJob& job) { return Consider(job); });
+    while (!nominated_.empty()) StartNominated();
     if (state_.options.elastic && state_.is_complete) Grow();
     FillFront();
     return std::move(plan_);
   }
 
  private:
-  // Jobs for which devices are kept go on as soon as all of these are free, in whatever place of
-  // the queue: they have been chosen before.
+  // Jobs for which devices are claimed start as soon as all of these are free, wherever they stand
+  // in the queue, because they have been chosen before.
   void ServeClaims() {
     std::vector<const QueuedJob*> jobs;
     for (const auto& [id, slots] : state_.slots.claims()) {
@@ -75,7 +79,7 @@ class Pass {
     const bool is_whole = static_cast<int32_t>(fit.size()) >= state_.GangOf(job.demand, 0).least &&
                           (job.demand.mixed || types.size() == 1);
     served_.insert(job.id);
-    if (!is_whole) {  // a device has failed meanwhile: others may do
+    if (!is_whole) {  // one of its devices has failed; others may do
       if (gang.most < gang.least) return;
       for (const int32_t slot : claimed) state_.slots.SetClaim(slot, JobId{});
       TryStart(job, reach, gang);
@@ -84,13 +88,36 @@ class Pass {
       }
       return;
     }
+    if (!are_free) nominated_.push_back(&job);
     if (!are_free || gang.most < gang.least) return;
     std::sort(fit.begin(), fit.end());
     if (fit.size() > static_cast<size_t>(gang.most)) fit.resize(static_cast<size_t>(gang.most));
     Start(job, fit, JobId{});
   }
 
+  // The first job whose claimed devices are not all free yet starts on whatever else fits. It is no
+  // longer nominated then, and whoever was to go for it stays.
+  void StartNominated() {
+    const QueuedJob& job = *nominated_.front();
+    nominated_.pop_front();
+    const GangDemand gang = state_.GangOf(job.demand, state_.RoomOf(job));
+    if (gang.most < gang.least) return;
+    const std::vector<int32_t>& claimed = state_.slots.claims().at(job.id);
+    for (const int32_t slot : claimed) state_.slots.SetClaim(slot, JobId{});
+    const std::vector<int32_t> picked = state_.PickFor(job, gang);
+    if (!picked.empty()) {
+      Start(job, picked, JobId{});
+      return;
+    }
+    for (const int32_t slot : claimed) state_.slots.SetClaim(slot, job.id);
+  }
+
   Visit Consider(const QueuedJob& job) {
+    // Among jobs of one priority, those come first that have been chosen before.
+    while (!nominated_.empty() &&
+           (!state_.options.priorities || nominated_.front()->priority >= job.priority)) {
+      StartNominated();
+    }
     if (served_.count(job.id) > 0) return Visit::kPassed;
     const GangDemand gang = state_.GangOf(job.demand, state_.RoomOf(job));
     if (gang.most < gang.least || state_.quotas.IsArrayFull(job.array, job.array_parallel)) {
@@ -108,7 +135,7 @@ class Pass {
     return Visit::kEnough;
   }
 
-  // With devices that are free, or by nominating it.
+  // Starts the job on free devices, or nominates it.
   bool TryStart(const QueuedJob& job, const Reach& reach, const GangDemand& gang) {
     const std::vector<int32_t> picked = state_.PickFor(job, gang);
     if (!picked.empty()) {
@@ -146,7 +173,7 @@ class Pass {
   bool Preempt(const QueuedJob& job, const Reach& reach, const GangDemand& gang) {
     if (!state_.options.preemption || !state_.options.priorities) return false;
     if (nomination_tries_ == kNominationTriesMax) return false;
-    // Guests go for the first that waits for their devices, and for nobody behind it.
+    // Guests go for the first job that waits for their devices, and for no job behind it.
     bool is_head = true;
     for (size_t i = 0; i < reach.now.size(); ++i) {
       if (reach.now[i] != Access::kNone && state_.slots.classes()[i].keeper >= 0) is_head = false;
@@ -186,7 +213,7 @@ class Pass {
     for (const JobId& job : FirstJobs(input_.queue, state_.share, state_.rules, limit)) {
       if (plan_.front.size() < kFrontMax && started_.count(job) == 0) plan_.front.push_back(job);
     }
-    for (const JobId& job : input_.queue.held()) {
+    for (const JobId& job : input_.queue.with_holds()) {
       if (plan_.front.size() == kFrontMax) break;
       plan_.front.push_back(job);
     }
@@ -212,8 +239,9 @@ class Pass {
   const PassInput& input_;
   PassState& state_;
   Plan plan_;
-  std::vector<bool> wanted_;  // classes that a waiting job could use
-  std::set<JobId> served_;    // their claims are whole: these are what they wait for
+  std::vector<bool> wanted_;                // classes that a waiting job could use
+  std::set<JobId> served_;                  // they have claims, and ServeClaims has looked at them
+  std::deque<const QueuedJob*> nominated_;  // their claims are whole, and not free yet; in order
   absl::flat_hash_set<JobId> started_;
   int32_t failures_ = 0;
   int nomination_tries_ = 0;
@@ -297,7 +325,7 @@ std::vector<int32_t> PassState::PickFor(const QueuedJob& job, const GangDemand& 
 
 std::vector<int32_t> PassState::PickForGuest(const QueuedJob& job, const GangDemand& gang) const {
   if (!options.guests || !options.preemption || !options.backfill || !job.preemptible) return {};
-  // A guest should get something done before it goes.
+  // A guest should get something done before it has to go.
   const Offer offer = backfill.OfferForGuest(ReachOf(job).now, GuestGoneBy() + min_runtime_us);
   return PickSlots(slots, offer, gang);
 }

@@ -21,8 +21,8 @@
 
 namespace trainyard::core {
 
-// The pool and the shares as a pass sees and changes them. Borrows nothing of its input, so that it
-// can outlive it. Not thread-safe: `ReachOf` remembers.
+// The pool and the shares as a pass sees and changes them. It borrows nothing of the pass's input,
+// so that it can outlive that. Not thread-safe: `ReachOf` remembers its answers.
 class PassState {
  public:
   PassState(const PassInput& input, const PolicyOptions& pass_options);
@@ -34,19 +34,19 @@ class PassState {
   const Reach& ReachOf(const QueuedJob& job) const {
     return ReachOf(job.demand, job.reservations, job.reservation);
   }
-  // Of the job, where its owner may have `room` devices more.
+  // The gang of a job whose owner may have `room` devices more.
   GangDemand GangOf(const Demand& demand, int32_t room) const;
-  // Its own claims are its own room.
+  // How many devices the job's owner may have more. What is claimed for the job counts as room.
   int32_t RoomOf(const QueuedJob& job) const;
   bool IsOverdue(const QueuedJob& job) const {
     return job.waiting_since_us < rules.overdue_before_us;
   }
-  // The slots that are free for the job now; empty where its gang does not fit.
+  // Picks slots that are free for the job now; empty if its gang does not fit.
   std::vector<int32_t> PickFor(const QueuedJob& job, const GangDemand& gang) const;
-  // The slots that it gets as a guest (see RunningJob); empty where it may not be one, or where
+  // Picks the slots that it gets as a guest (see RunningJob); empty if it may not be one, or if
   // they would be needed too soon.
   std::vector<int32_t> PickForGuest(const QueuedJob& job, const GangDemand& gang) const;
-  // Uptime by which a guest has gone if it is asked to go now.
+  // The uptime by which a guest has gone if it is asked to go now.
   int64_t GuestGoneBy() const { return now.uptime_us + checkpoint_wait_us; }
 
   const PolicyOptions options;
@@ -61,7 +61,7 @@ class PassState {
   Quotas quotas;
   FairShare share;
   Backfill backfill;
-  bool is_complete = true;  // no job was left for the next pass
+  bool is_complete = true;  // the pass has left no job for the next one
 
  private:
   using Filter = std::tuple<std::string, int64_t, std::map<std::string, std::string>,
@@ -69,7 +69,7 @@ class PassState {
   mutable std::map<Filter, Reach, std::less<>> reaches_;
 };
 
-// Runs a pass. The record is left to the caller.
+// Runs a pass. The plan has no record yet; that is the caller's business.
 Plan RunPass(const PassInput& input, PassState& state);
 
 }  // namespace trainyard::core

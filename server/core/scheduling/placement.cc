@@ -1,3 +1,4 @@
+// Checks placements against the pool.
 #include "server/core/scheduling/placement.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@ absl::Status Bad(absl::string_view what) {
   return absl::FailedPreconditionError(what);
 }
 
-// Of a pool, or of a pool that may be changed.
+// `AnyPool` is a pool, const or not.
 template <typename AnyPool>
 auto* FindWorker(AnyPool& pool, const std::string& name) {
   const auto found = std::lower_bound(

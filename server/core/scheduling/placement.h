@@ -1,4 +1,5 @@
-// Where a gang goes. Pure functions of a picture of the pool.
+// The pool, the waiting jobs and the running jobs as a pass sees them, and the check that every
+// placement has to pass.
 #pragma once
 
 #include <cstdint>
@@ -46,18 +47,18 @@ struct QueuedJob {
   int32_t array_parallel = 0;  // at most so many of that array hold devices; 0: no limit
   Demand demand;
   int32_t priority = 0;
-  bool preemptible = true;  // so it may be a guest (see RunningJob)
+  bool preemptible = true;  // it may be a guest, too (see RunningJob)
   std::string user;
   std::string project;
   // How long it will hold devices at most, from its time limit or from the steps left at the rate
   // measured before; 0: unknown.
   int64_t expected_us = 0;
   int64_t waiting_since_us = 0;  // wall: submission
-  // Reservations whose devices it may use. Where `reservation` is set: no others.
+  // Reservations whose devices it may use. If `reservation` is set, it uses no others.
   std::set<std::string> reservations;
   std::string reservation;
-  // Sentences why it may not be placed now whatever is free: a backoff, a dependency, a delayed
-  // start, the limit of its array. Then it holds up nobody.
+  // Sentences that say why it may not be placed now, whatever is free: a backoff, a dependency, a
+  // delayed start, the limit of its array. A job with holds holds up no other.
   std::vector<std::string> holds;
 
   friend bool operator==(const QueuedJob&, const QueuedJob&) = default;
@@ -77,8 +78,8 @@ struct RunningJob {
   int64_t at_risk_us = 0;         // time since its last committed checkpoint, or its start
   bool may_preempt = false;  // it runs, is preemptible, and is a guest or has run for long enough
   bool stops = false;        // on its way out, or asked to go
-  // It holds devices that a job keeps which still waits and could not have started soon. It goes,
-  // after a checkpoint, as soon as such a job can start.
+  // It holds devices that were kept for a waiting job which could not have started soon. It goes,
+  // after a checkpoint, as soon as that job can start.
   bool guest = false;
   std::set<std::string> reservations;
   std::string reservation;  // as in QueuedJob
@@ -86,12 +87,12 @@ struct RunningJob {
   friend bool operator==(const RunningJob&, const RunningJob&) = default;
 };
 
-// Whether the devices of the worker, and this one of them, may be given to `job` as far as the
-// records say, whoever holds them: the worker takes ranks, the device is fit, is kept for nobody
-// else, and is no part of a reservation that is not the job's.
+// True if `job` may have this device of the worker, whoever holds it now: the worker takes ranks,
+// the device is fit, it is claimed for no other job, and it is no part of a reservation that is not
+// the job's.
 bool MayUse(const PoolWorker& worker, const PoolDevice& device, const QueuedJob& job);
 
-// FAILED_PRECONDITION where `ranks` is not a whole gang of what `job` asks for on devices of `pool`
+// FAILED_PRECONDITION if `ranks` is not a whole gang of what `job` asks for, on devices of `pool`
 // that are free for it.
 absl::Status CheckPlacement(const Pool& pool, const QueuedJob& job,
                             const std::vector<RankPlacement>& ranks);

@@ -42,8 +42,8 @@ struct Victim {
   std::vector<DeviceKey> keep;
 };
 
-// Nominates: the victims are asked for a checkpoint, stopped once it is committed, and `devices`
-// are then kept free for `job`.
+// Nominates `job`: `devices` are claimed for it, and the victims are asked for a checkpoint and
+// stopped once it is committed.
 struct Preemption {
   JobId job;
   std::vector<DeviceKey> devices;
@@ -73,9 +73,9 @@ struct Explanation {
 class PassRecord {
  public:
   virtual ~PassRecord() = default;
-  // Of a job of the queue. Quick: the reasons only.
+  // The reasons alone of a job of the queue; quick.
   virtual std::vector<std::string> Reasons(const PassInput& input, JobId job) const = 0;
-  // All of it. For a job that nobody has submitted yet too: it is taken to come last.
+  // Everything about a job, which need not be submitted: one that is not comes last.
   virtual Explanation Explain(const PassInput& input, const QueuedJob& job) const = 0;
 };
 

@@ -1,3 +1,4 @@
+// Searches for the victims that lose least work.
 #include "server/core/scheduling/preemption.h"
 
 #include <algorithm>
@@ -5,26 +6,25 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/base/planted_bug.h"
 #include "server/core/scheduling/backfill.h"
 
 namespace trainyard::core {
 namespace {
 
-// What one job would give.
+// A job that may go, and what that would give.
 struct Candidate {
   JobId job;
   int64_t cost_us = 0;         // work lost: device time since its last checkpoint
   std::vector<int32_t> gives;  // slots that the preemptor can use
 };
 
-// Lets go of slots, and holds them again when it goes out of scope.
-class Loan {
+// Frees slots to see what would fit. They are held again when it goes out of scope.
+class TrialRelease {
  public:
-  explicit Loan(Slots& slots) : slots_(slots) {}
-  Loan(const Loan&) = delete;
-  Loan& operator=(const Loan&) = delete;
-  ~Loan() {
+  explicit TrialRelease(Slots& slots) : slots_(slots) {}
+  TrialRelease(const TrialRelease&) = delete;
+  TrialRelease& operator=(const TrialRelease&) = delete;
+  ~TrialRelease() {
     for (const auto& [slot, holder] : taken_) slots_.SetHolder(slot, holder);
   }
   void Free(int32_t slot) {
@@ -59,8 +59,8 @@ size_t SpareOf(const RunningJob& job) {
   return job.ranks.size() > least ? job.ranks.size() - least : 0;
 }
 
-// Cheapest first until `need` slots are there; then without those that turn out unnecessary, the
-// most expensive first. Empty where all together do not suffice.
+// Takes the cheapest first until `need` slots are there, then leaves out those that turn out
+// unnecessary, the most expensive first. Empty if all together do not suffice.
 std::vector<Candidate> Choose(std::vector<Candidate> candidates, int32_t need) {
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
     return std::tie(a.cost_us, b.job) < std::tie(b.cost_us, a.job);  // equal: the younger goes
@@ -89,8 +89,7 @@ class Search {
       : slots_(slots), held_(held), gang_(gang) {
     for (const auto& [id, job] : running) {
       const bool gives_way =
-          (is_head && job.guest ? job.priority <= priority : job.priority < priority) ||
-          TY_BUG(preempt_equals);
+          is_head && job.guest ? job.priority <= priority : job.priority < priority;
       if (job.may_preempt && gives_way && stopping.count(id) == 0) {
         may_go_.push_back(&job);
       }
@@ -99,7 +98,7 @@ class Search {
 
   bool has_candidates() const { return !may_go_.empty(); }
 
-  // First by shrinking elastic jobs only as far as they go on; else as a whole.
+  // First shrinks elastic jobs only so far that they go on; if that does not suffice, stops them.
   std::vector<Candidate> On(const Offer& offer) const {
     const GangDemand any{1, gang_.least, /*mixed=*/true, false};
     const int32_t need = gang_.least - LargestGang(slots_, offer, any);
@@ -115,7 +114,7 @@ class Search {
       Candidate candidate{job->id, 0, UsefulOf(slots_, offer, held_, job->id)};
       if (shrink && job->demand.is_elastic()) {
         const size_t spare = SpareOf(*job);
-        // The last ranks go: the first stay where they are.
+        // The last ranks go; the first stay where they are.
         if (candidate.gives.size() > spare) {
           candidate.gives.erase(candidate.gives.begin(),
                                 candidate.gives.end() - static_cast<std::ptrdiff_t>(spare));
@@ -168,9 +167,9 @@ std::optional<Nomination> Nominate(Slots& slots, const std::map<JobId, RunningJo
                                    bool is_head) {
   const Search search(slots, running, held, stopping, job.priority, is_head, gang);
   if (!search.has_candidates()) return std::nullopt;
-  Loan loan(slots);
+  TrialRelease trial(slots);
   for (const JobId& id : stopping) {
-    for (const int32_t slot : UsefulOf(slots, offer, held, id)) loan.Free(slot);
+    for (const int32_t slot : UsefulOf(slots, offer, held, id)) trial.Free(slot);
   }
   if (LargestGang(slots, offer, gang) > 0) return std::nullopt;  // it only has to wait for them
   std::vector<Candidate> best;
@@ -185,7 +184,7 @@ std::optional<Nomination> Nominate(Slots& slots, const std::map<JobId, RunningJo
   }
   if (best.empty()) return std::nullopt;
   for (const Candidate& victim : best) {
-    for (const int32_t slot : victim.gives) loan.Free(slot);
+    for (const int32_t slot : victim.gives) trial.Free(slot);
   }
   std::vector<int32_t> picked = PickSlots(slots, best_offer, gang);
   TY_CHECK(!picked.empty());

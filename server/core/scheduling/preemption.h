@@ -1,4 +1,4 @@
-// Who has to go so that a job with a larger priority can start.
+// Chooses the running jobs that have to go so that a job with a larger priority can start.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,17 @@ namespace trainyard::core {
 
 using HeldSlots = std::map<JobId, std::vector<int32_t>>;
 
-// In slots; see Preemption in policy.h.
+// As Preemption in plan.h, in slots.
 struct Nomination {
   std::vector<int32_t> slots;                     // the whole gang
   std::map<JobId, std::vector<int32_t>> victims;  // and what they keep
 };
 
-// The victims that lose least work, none of them without need, so that `job` has its whole gang
-// once they have gone; none where it would still not fit, or fits already once those have gone that
-// are on their way out. Elastic jobs give up devices before anybody goes. Leaves `slots` as they
-// were. `stopping`: jobs on their way out. `is_head`: guests go too, whose priority is no larger.
+// Finds the victims that lose least work, none of them without need, so that `job` has its whole
+// gang once they have gone. Finds none if the gang would still not fit, or if it fits once the jobs
+// in `stopping` have gone, which are on their way out already. Elastic jobs give up devices before
+// a job goes as a whole. If `is_head`, guests of no larger priority go too. Leaves `slots` as they
+// were.
 std::optional<Nomination> Nominate(Slots& slots, const std::map<JobId, RunningJob>& running,
                                    const HeldSlots& held, const std::set<JobId>& stopping,
                                    const QueuedJob& job, const Offer& offer, const GangDemand& gang,

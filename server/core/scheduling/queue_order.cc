@@ -1,3 +1,5 @@
+// Walks the queue in its order without sorting it: priorities, then the owners by their share, each
+// with a cursor over the kinds of its jobs.
 #include "server/core/scheduling/queue_order.h"
 
 #include <algorithm>
@@ -12,13 +14,13 @@ namespace {
 
 using Jobs = decltype(JobKind::jobs);
 
-// How far the walk has come in each kind; phases of a walk share it.
-class Progress {
+// Marks how far the walk has come in each kind. The phases of a walk share the marks.
+class WalkMarks {
  public:
-  explicit Progress(const JobQueue& queue)
+  explicit WalkMarks(const JobQueue& queue)
       : mark_of_(queue.kind_limit(), kFresh), closed_shapes_(queue.shape_limit(), false) {}
 
-  // The next job of the kind; null where it has none left for this walk.
+  // The next job of the kind; null if it has none left for this walk.
   const Jobs::value_type* Next(const JobKind& kind) const {
     if (IsClosed(kind.shape_index)) return nullptr;
     const int32_t mark = mark_of_[static_cast<size_t>(kind.index)];
@@ -42,7 +44,7 @@ class Progress {
   bool IsClosed(int32_t shape_index) const {
     return closed_shapes_[static_cast<size_t>(shape_index)];
   }
-  bool IsFresh(const Front& front) const {
+  bool IsFresh(const KindEntry& front) const {
     return !IsClosed(front.shape_index) && mark_of_[static_cast<size_t>(front.index)] == kFresh;
   }
 
@@ -55,17 +57,17 @@ class Progress {
   std::vector<bool> closed_shapes_;
 };
 
-// Goes through the jobs of several fronts by number. Kinds wait in the fronts, which are sorted
-// already; only those that the walk has begun are in a heap.
+// Goes through the jobs of several lists of kinds by number. The lists are sorted already, so kinds
+// wait there; only those that the walk has begun are in a heap.
 class Cursor {
  public:
   using Entry = std::pair<JobId, const JobKind*>;
 
-  explicit Cursor(const Progress& progress) : progress_(&progress) {}
-  // Before the first Top.
-  void Add(const Fronts& source) { sources_.push_back({source.begin(), source.end()}); }
+  explicit Cursor(const WalkMarks& marks) : marks_(&marks) {}
+  // To be called before the first Top.
+  void Add(const KindsByFirstJob& source) { sources_.push_back({source.begin(), source.end()}); }
 
-  // The next job and its kind, which is null at the end.
+  // The next job and its kind. The kind is null at the end.
   Entry Top() {
     while (true) {
       Source* first = nullptr;
@@ -75,14 +77,14 @@ class Cursor {
       }
       if (first != nullptr && (begun_.empty() || first->next->first <= begun_.front().first)) {
         const auto& [job, front] = *first->next;
-        if (progress_->IsFresh(front)) return {job, front.kind};
+        if (marks_->IsFresh(front)) return {job, front.kind};
         ++first->next;
-        if (!progress_->IsClosed(front.shape_index)) Requeue(*front.kind);
+        if (!marks_->IsClosed(front.shape_index)) Requeue(*front.kind);
         continue;
       }
       if (begun_.empty()) return {JobId{}, nullptr};
       const auto [job, kind] = begun_.front();
-      const Jobs::value_type* next = progress_->Next(*kind);
+      const Jobs::value_type* next = marks_->Next(*kind);
       if (next != nullptr && next->first == job) return {job, kind};
       std::pop_heap(begun_.begin(), begun_.end(), Later);
       begun_.pop_back();
@@ -92,31 +94,31 @@ class Cursor {
 
  private:
   struct Source {
-    Fronts::const_iterator next;
-    Fronts::const_iterator end;
+    KindsByFirstJob::const_iterator next;
+    KindsByFirstJob::const_iterator end;
   };
   static bool Later(const Entry& a, const Entry& b) { return b.first < a.first; }
 
   void Requeue(const JobKind& kind) {
-    const Jobs::value_type* next = progress_->Next(kind);
+    const Jobs::value_type* next = marks_->Next(kind);
     if (next == nullptr) return;
     begun_.emplace_back(next->first, &kind);
     std::push_heap(begun_.begin(), begun_.end(), Later);
   }
 
-  const Progress* progress_;
+  const WalkMarks* marks_;
   absl::InlinedVector<Source, 1> sources_;
   std::vector<Entry> begun_;
 };
 
-// Levels that count as one priority.
+// The levels that count as one priority.
 using Tier = std::vector<const Level*>;
 
 class Walk {
  public:
   Walk(const JobQueue& queue, const FairShare& share, const OrderRules& rules,
        const Visitor& visitor)
-      : share_(share), rules_(rules), visitor_(visitor), progress_(queue) {
+      : share_(share), rules_(rules), visitor_(visitor), marks_(queue) {
     for (const auto& [priority, level] : queue.levels()) {
       if (tiers_.empty() || rules.priorities) tiers_.emplace_back();
       tiers_.back().push_back(&level);
@@ -131,27 +133,27 @@ class Walk {
   }
 
  private:
-  // The place of an owner's, or a project's, next job, and whose it is: an index. Equal shares: the
-  // first job goes first.
-  using Place = std::tuple<ShareKey, JobId, size_t>;
-  using Places = std::priority_queue<Place, std::vector<Place>, std::greater<>>;
+  // Where an owner, or a project, stands: its share, its next job, and its index. Of equal shares
+  // the first job goes first.
+  using Standing = std::tuple<ShareKey, JobId, size_t>;
+  using Standings = std::priority_queue<Standing, std::vector<Standing>, std::greater<>>;
   struct OwnerWalk {
     const Owner* owner;
     Cursor cursor;
   };
   struct ProjectWalk {
     const std::string* name;
-    Places places;  // in owners_
+    Standings owners;  // in owners_
   };
 
   Visit VisitTop(const JobKind& kind) {
-    const Visit visit = visitor_(*progress_.Next(kind)->second);
+    const Visit visit = visitor_(*marks_.Next(kind)->second);
     if (visit == Visit::kKindFails) {
-      progress_.Close(kind);
+      marks_.Close(kind);
     } else if (visit == Visit::kShapeFails) {
-      progress_.CloseShape(kind);
+      marks_.CloseShape(kind);
     } else {
-      progress_.Pass(kind);
+      marks_.Pass(kind);
     }
     return visit;
   }
@@ -159,11 +161,11 @@ class Walk {
   // Jobs are numbered as they are submitted, so those that have waited longest come first in every
   // kind. Without fair share all go by number.
   bool VisitOverdue(const Tier& tier) {
-    Cursor cursor(progress_);
-    for (const Level* level : tier) cursor.Add(level->fronts);
+    Cursor cursor(marks_);
+    for (const Level* level : tier) cursor.Add(level->by_first_job);
     for (auto [job, kind] = cursor.Top(); kind != nullptr; std::tie(job, kind) = cursor.Top()) {
       if (rules_.fair_share &&
-          progress_.Next(*kind)->second->waiting_since_us >= rules_.overdue_before_us) {
+          marks_.Next(*kind)->second->waiting_since_us >= rules_.overdue_before_us) {
         break;
       }
       if (VisitTop(*kind) == Visit::kEnough) return false;
@@ -174,7 +176,7 @@ class Walk {
   bool HasOpenShape(const Tier& tier) const {
     for (const Level* level : tier) {
       for (const auto& [shape_index, kinds] : level->shapes) {
-        if (!progress_.IsClosed(shape_index)) return true;
+        if (!marks_.IsClosed(shape_index)) return true;
       }
     }
     return false;
@@ -188,20 +190,20 @@ class Walk {
       if (projects.empty() || *projects.back().name != project) projects.push_back({&project, {}});
       AddOwner(projects.back(), i);
     }
-    Places places;
+    Standings standings;
     const auto add = [&](size_t index) {
       const ProjectWalk& project = projects[index];
-      if (project.places.empty()) return;
-      const JobId first = std::get<JobId>(project.places.top());
-      places.push({share_.OfProject(*project.name), first, index});
+      if (project.owners.empty()) return;
+      const JobId first = std::get<JobId>(project.owners.top());
+      standings.push({share_.OfProject(*project.name), first, index});
     };
     for (size_t i = 0; i < projects.size(); ++i) add(i);
-    while (!places.empty()) {
-      const size_t at = std::get<size_t>(places.top());
-      places.pop();
+    while (!standings.empty()) {
+      const size_t at = std::get<size_t>(standings.top());
+      standings.pop();
       ProjectWalk& project = projects[at];
-      const size_t index = std::get<size_t>(project.places.top());
-      project.places.pop();
+      const size_t index = std::get<size_t>(project.owners.top());
+      project.owners.pop();
       const JobKind* kind = owners_[index].cursor.Top().second;
       if (kind != nullptr) {  // null: its shape has been closed meanwhile
         const Visit visit = VisitTop(*kind);
@@ -214,12 +216,12 @@ class Walk {
     return true;
   }
 
-  // Those of a project follow each other.
+  // Finds the owners of the tier. The owners of a project follow each other.
   void FindOwners(const Tier& tier) {
-    std::vector<std::pair<const Owner*, const Fronts*>> sources;
+    std::vector<std::pair<const Owner*, const KindsByFirstJob*>> sources;
     for (const Level* level : tier) {
-      for (const auto& [owner, bucket] : level->buckets)
-        sources.push_back({&owner, &bucket.fronts});
+      for (const auto& [owner, owned] : level->owners)
+        sources.push_back({&owner, &owned.by_first_job});
     }
     if (tier.size() > 1) {
       std::stable_sort(sources.begin(), sources.end(),
@@ -227,24 +229,24 @@ class Walk {
     }
     owners_.clear();
     owners_.reserve(sources.size());
-    for (const auto& [owner, fronts] : sources) {
+    for (const auto& [owner, kinds] : sources) {
       if (owners_.empty() || *owners_.back().owner != *owner) {
-        owners_.push_back({owner, Cursor(progress_)});
+        owners_.push_back({owner, Cursor(marks_)});
       }
-      owners_.back().cursor.Add(*fronts);
+      owners_.back().cursor.Add(*kinds);
     }
   }
 
   void AddOwner(ProjectWalk& project, size_t index) {
     OwnerWalk& owner = owners_[index];
     const auto [job, kind] = owner.cursor.Top();
-    if (kind != nullptr) project.places.push({share_.OfUser(*owner.owner), job, index});
+    if (kind != nullptr) project.owners.push({share_.OfUser(*owner.owner), job, index});
   }
 
   const FairShare& share_;
   const OrderRules& rules_;
   const Visitor& visitor_;
-  Progress progress_;
+  WalkMarks marks_;
   std::vector<Tier> tiers_;
   std::vector<OwnerWalk> owners_;  // of the tier
 };

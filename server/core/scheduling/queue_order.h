@@ -1,6 +1,6 @@
-// Who comes first in the queue: by priority; then jobs that have waited for very long, by number;
-// then by fair share; then by number, which is the order of submission, so that a job that comes
-// back from a failure has the place that it had.
+// The order of the queue: by priority; then jobs that have waited for very long, by number; then by
+// fair share; then by number, which is the order of submission, so that a job that comes back from
+// a failure has the place that it had.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct OrderRules {
   int64_t overdue_before_us = 0;  // wall: jobs that wait since earlier are overdue
 };
 
-// What became of a job that the walk came to.
+// What a visitor says of a job that the walk has come to.
 enum class Visit {
   kTaken,       // it starts, or is nominated: its owner's share has changed
   kPassed,      // this job stays, the next of its kind may start
@@ -32,8 +32,8 @@ enum class Visit {
 };
 using Visitor = std::function<Visit(const QueuedJob& job)>;
 
-// Comes to the jobs without holds in their order. Reads `share` again after each job taken, so that
-// what a visitor charges there moves its owner back.
+// Visits the jobs without holds in their order. Reads `share` again after each job that is taken,
+// so that what a visitor charges there moves its owner back.
 void WalkQueue(const JobQueue& queue, const FairShare& share, const OrderRules& rules,
                const Visitor& visitor);
 

@@ -1,10 +1,9 @@
+// Counts devices and running jobs of arrays against their limits.
 #include "server/core/scheduling/quota.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-
-#include "common/base/planted_bug.h"
 
 namespace trainyard::core {
 namespace {
@@ -34,7 +33,6 @@ int32_t Quotas::Room(const std::string& user, const std::string& project) const 
   if (quotas_.empty()) return room;
   const QuotaRecord* quota = QuotaFor(quotas_, "user", user);
   if (quota != nullptr && quota->devices > 0) room = quota->devices - HeldBy(users_, user);
-  if (TY_BUG(device_quota_off_by_one) && room < kNoLimit) ++room;
   quota = QuotaFor(quotas_, "project", project);
   if (quota != nullptr && quota->devices > 0) {
     room = std::min(room, quota->devices - HeldBy(projects_, project));

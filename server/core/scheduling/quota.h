@@ -11,8 +11,8 @@
 
 namespace trainyard::core {
 
-// The quota of "user:anna" or "project:vision": its own, else that of "user:*" or "project:*", else
-// null. Jobs without a project are under no project's quota.
+// The quota of a subject such as "user:anna" or "project:vision": its own, else that of "user:*" or
+// "project:*", else null. Jobs without a project are under no project's quota.
 const QuotaRecord* QuotaFor(const std::map<std::string, QuotaRecord>& quotas,
                             const std::string& class_of_subject, const std::string& name);
 
@@ -23,15 +23,15 @@ class Quotas {
  public:
   explicit Quotas(const std::map<std::string, QuotaRecord>& quotas) : quotas_(quotas) {}
 
-  // `devices` more or, below 0, fewer are held by the user in the project.
+  // The user holds `devices` more in the project, or fewer if it is negative.
   void Charge(const std::string& user, const std::string& project, int32_t devices);
   void ChargeArray(JobId array) { ++arrays_[array]; }
 
-  // How many devices more the user may have in the project; kNoLimit where nothing limits it.
+  // How many more devices the user may have in the project; kNoLimit if nothing limits it.
   int32_t Room(const std::string& user, const std::string& project) const;
   bool IsArrayFull(JobId array, int32_t parallel) const;
 
-  // Sentences why a job that needs `least` devices may not have them; empty where it may.
+  // Sentences that say why a job that needs `least` devices may not have them; empty if it may.
   std::vector<std::string> WhyNot(const QueuedJob& job, int32_t least) const;
 
  private:

@@ -1,3 +1,4 @@
+// Builds the slots, shelves and classes of a pool, and counts what is free as it changes.
 #include "server/core/scheduling/slots.h"
 
 #include <algorithm>

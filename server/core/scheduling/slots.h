@@ -27,7 +27,7 @@ struct DeviceClass {
   int32_t total = 0;        // whoever holds them, and in whatever health
   int32_t open = 0;         // free for anybody who may use the class
   int32_t kept = 0;         // free, but kept for a waiting job (see `keeper`)
-  int32_t keeper = -1;      // for which, as an index of the caller; -1: for none
+  int32_t keeper = -1;      // the job for which, as an index of the caller; -1: none
 };
 
 struct Slot {
@@ -49,21 +49,21 @@ struct Shelf {
   int32_t end = 0;
 };
 
-// What a job may take of each class.
-enum class Access : char { kNone, kOpen, kKept };  // kKept: kept slots too
-using Offer = absl::InlinedVector<Access, 48>;     // by class
+// Which slots of a class a job may take: none, the open ones, or the kept ones too.
+enum class Access : char { kNone, kOpen, kKept };
+using Offer = absl::InlinedVector<Access, 48>;  // by class
 
-// Which classes suit a shape.
+// The classes that suit a shape: each offer has kNone or kOpen for a class.
 struct Reach {
   Offer ever;           // by what the devices are
-  Offer now;            // and by the reservations in force: kNone or kOpen
+  Offer now;            // of these, what the reservations in force allow
+  Offer clean;          // of these, what is not in a reservation to come that is not the job's
   bool spares = false;  // `clean` is smaller than `now`
-  Offer clean;          // without devices of reservations to come that are not the job's
 };
 
 class Slots {
  public:
-  // `coming`: reservations to come, by device. Borrows `pool` until the constructor returns.
+  // `coming` has the reservations to come, by device. Borrows nothing.
   Slots(const Pool& pool, const std::map<DeviceKey, std::string>& coming);
 
   const std::vector<DeviceClass>& classes() const { return classes_; }
@@ -99,7 +99,7 @@ class Slots {
     classes_[static_cast<size_t>(cls)].keeper = keeper;
   }
 
-  // By job: slots that the pool has as claimed, whatever has been set since.
+  // By job: the slots that were claimed in the pool, whatever has been set since.
   const std::map<JobId, std::vector<int32_t>>& claims() const { return claims_; }
   std::map<JobId, std::vector<int32_t>> Holders() const;  // held slots, by job
 
@@ -112,7 +112,7 @@ class Slots {
   void AddWorker(int32_t index, const PoolWorker& worker,
                  const std::map<DeviceKey, std::string>& coming);
   Places MakePlaces(bool by_island) const;
-  void Count(const Slot& slot, int32_t by);  // adds the slot to what is free, if it is
+  void Count(const Slot& slot, int32_t by);  // changes the counts by the slot, if it is free
 
   std::vector<std::string> types_;
   std::vector<std::map<std::string, std::string>> label_sets_;

@@ -1,4 +1,5 @@
-// What the yard is told. Values only: inputs can be queued, recorded and replayed.
+// Everything that the yard can be told. Inputs are plain values, so they can be queued, recorded
+// and replayed.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +18,18 @@ namespace trainyard::core {
 
 // A validated, resolved job. The same request_id with the same hash answers with the same job;
 // with another hash: REQUEST_ID_REUSED. An empty request_id promises nothing.
-// NOT_FOUND where the parent checkpoint does not exist.
+// NOT_FOUND where the parent checkpoint does not exist. QUOTA_EXCEEDED, with the subject, the limit
+// and what is used of it. For an array (Submission::array_size > 0), Reply::job is its first job;
+// the others follow in number.
 struct SubmitJob {
   std::shared_ptr<const Submission> submission;
   std::string request_id;
   std::string request_hash;
   std::string actor;
 };
-// Of an array (Submission::array_size > 0): Reply::job is its first; the others follow in number.
-// QUOTA_EXCEEDED, with the subject, the limit and what is used of it.
 
-// Verbs on a job: NOT_FOUND; JOB_STATE_CONFLICT where the verb makes no sense any more. A verb
-// whose effect is there already is fine.
+// Verbs on a job. NOT_FOUND; JOB_STATE_CONFLICT if the verb makes no sense in the job's state. A
+// verb whose effect is there already changes nothing.
 struct CancelJob {
   JobId job;
   std::string actor;
@@ -71,21 +72,27 @@ struct ObservedAttempt {
   MetricValues metrics;
 };
 
-// Every attempt of which the worker has a run directory. Renews its lease. A report with a smaller
-// sequence than one before renews the lease only. UNKNOWN_SESSION: register again.
+// Tells of every attempt of which the worker has a run directory. Renews its lease if it shows that
+// the worker hears the answers (contacts.h). A report with a smaller sequence than one before says
+// nothing else. UNKNOWN_SESSION: register again.
 struct SyncReport {
   std::string session;
   int64_t sequence = 0;
-  // Revision of the desired state that the worker had made its own when it wrote this report; 0 at
-  // the start of each session.
+  // The revision of the desired state that the worker had acted upon when it wrote this report; 0
+  // at the start of each session.
   int64_t desired_revision = 0;
   std::vector<ObservedAttempt> attempts;
   std::vector<DeviceRecord> devices;  // those whose health may differ from what was registered
-  std::map<std::string, DeviceUsage> usage = {};  // by name of the device
+  // What its devices do at the moment, as bytes by name of the device. Nothing is decided by them
+  // and they are not stored.
+  std::map<std::string, std::string> usage = {};
+  // How many reports of this session have been answered, as far as the worker has received the
+  // answers. None from a worker that does not count them.
+  std::optional<int64_t> answers_heard = {};
 };
 
-// A verified checkpoint becomes visible. STALE_FENCING_TOKEN where the attempt was superseded. Fine
-// (Reply::existed) where a checkpoint of that step is committed: the first one stays.
+// A verified checkpoint becomes visible. STALE_FENCING_TOKEN if the attempt was superseded. If a
+// checkpoint of that step is committed already, that one stays (Reply::existed).
 struct CommitCheckpoint {
   std::string session;
   AttemptId attempt;
@@ -95,7 +102,7 @@ struct CommitCheckpoint {
   std::optional<CheckpointEvaluation> evaluation = {};
 };
 
-// Verbs on a worker: NOT_FOUND.
+// Verbs on a worker. NOT_FOUND.
 struct CordonWorker {
   std::string worker;
   std::string actor;
@@ -120,7 +127,7 @@ struct DeclareWorkerLost {
   std::string actor;
   std::string reason;
 };
-// Sets one device aside, or takes it back. What runs there goes on. NOT_FOUND.
+// Sets one device aside, or takes it back. An attempt that runs there goes on. NOT_FOUND.
 struct QuarantineDevice {
   std::string worker;
   std::string device;
@@ -133,7 +140,8 @@ struct ReleaseDevice {
   std::string actor;
 };
 
-// The rules of sharing. A quota replaces the one of its subject. DeleteQuota of none is fine.
+// The rules of sharing. A quota replaces the one of its subject. Deleting a quota that is not there
+// changes nothing.
 struct SetQuota {
   QuotaRecord quota;
   std::string actor;
@@ -142,9 +150,9 @@ struct DeleteQuota {
   std::string subject;
   std::string actor;
 };
-// Devices by name, or `count` of them chosen here (those that are free longest): INVALID_ARGUMENT
-// where the pool has no such devices, or where the time has passed; ALREADY_EXISTS for the name;
-// FAILED_PRECONDITION where another reservation has them then.
+// Reserves devices by name, or `count` of them that are chosen here, free ones first.
+// INVALID_ARGUMENT if the time has passed; NOT_FOUND if the pool has no such device; ALREADY_EXISTS
+// for the name; FAILED_PRECONDITION if other reservations leave too few devices at that time.
 struct CreateReservation {
   ReservationRecord reservation;
   int32_t count = 0;  // with `type`, where `reservation.devices` is empty
@@ -155,18 +163,25 @@ struct DeleteReservation {
   std::string name;
   std::string actor;
 };
+// Deletes a job that has ended, or its checkpoints alone; fine where it is deleted already.
+// JOB_NOT_FOUND, JOB_STATE_CONFLICT: see deletion.h.
+struct DeleteJob {
+  JobId job;
+  bool checkpoints_only = false;
+  std::string actor;
+};
 
 using Input = std::variant<SubmitJob, CancelJob, SuspendJob, ResumeJob, RegisterWorker, SyncReport,
                            CommitCheckpoint, CordonWorker, UncordonWorker, DrainWorker,
                            DeclareWorkerLost, QuarantineDevice, ReleaseDevice, SetQuota,
-                           DeleteQuota, CreateReservation, DeleteReservation>;
+                           DeleteQuota, CreateReservation, DeleteReservation, DeleteJob>;
 
 struct Reply {
   JobId job;             // SubmitJob and the verbs on jobs
   bool existed = false;  // SubmitJob: a repetition; CommitCheckpoint: committed before
 };
 
-// What the yard wants of a worker.
+// The orders that the yard has for a worker.
 
 enum class DesiredAction {
   kRun,     // make it run; nothing to do where it does

@@ -1,9 +1,9 @@
+// Notes which records a turn has changed, and makes its delta of them.
 #include "server/core/yard/ledger.h"
 
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/base/planted_bug.h"
 
 namespace trainyard::core {
 
@@ -28,6 +28,29 @@ JobId Ledger::AddJob(JobRecord job) {
   TY_CHECK(snapshot_.jobs.emplace(id, std::move(job)).second);
   jobs_.insert(jobs_.end(), id);
   return id;
+}
+
+void Ledger::DeleteJob(JobId id) {
+  TY_CHECK(snapshot_.jobs.erase(id) == 1);
+  const auto is_of_job = [id](const AttemptId& attempt) { return attempt.job == id; };
+  const auto first = snapshot_.attempts.lower_bound({id, 0});
+  auto last = first;
+  while (last != snapshot_.attempts.end() && is_of_job(last->first)) ++last;
+  snapshot_.attempts.erase(first, last);
+  std::erase_if(attempts_, is_of_job);
+  jobs_.erase(id);
+  deleted_jobs_.insert(id);
+}
+
+void Ledger::KeepSubmission(JobId id, const Submission& submission) {
+  snapshot_.kept_submissions.insert_or_assign(id, submission);
+  kept_submissions_.insert(id);
+}
+
+void Ledger::DropSubmission(JobId id) {
+  snapshot_.kept_submissions.erase(id);
+  kept_submissions_.erase(id);
+  deleted_submissions_.insert(id);
 }
 
 void Ledger::AddAttempt(AttemptRecord attempt) {
@@ -95,13 +118,15 @@ void Ledger::AddEvent(int64_t time_us, std::string resource, std::string type,
 
 Delta Ledger::Take() {
   Delta delta;
-  if (TY_BUG(skip_a_revision) && !checkpoints_.empty()) ++snapshot_.revision;
   const int64_t revision = snapshot_.revision + 1;
   for (const JobId& id : jobs_) {
     JobRecord& job = snapshot_.jobs.at(id);
     job.revision = revision;
     delta.jobs.push_back(job);
   }
+  delta.deleted_jobs.assign(deleted_jobs_.begin(), deleted_jobs_.end());
+  delta.kept_submissions.assign(kept_submissions_.begin(), kept_submissions_.end());
+  delta.deleted_submissions.assign(deleted_submissions_.begin(), deleted_submissions_.end());
   for (const AttemptId& id : attempts_) delta.attempts.push_back(snapshot_.attempts.at(id));
   for (const std::string& name : workers_) {
     WorkerRecord& worker = snapshot_.workers.at(name);
@@ -138,6 +163,9 @@ Delta Ledger::Take() {
   quotas_.clear();
   reservations_.clear();
   jobs_.clear();
+  deleted_jobs_.clear();
+  kept_submissions_.clear();
+  deleted_submissions_.clear();
   attempts_.clear();
   workers_.clear();
   checkpoints_.clear();

@@ -1,5 +1,5 @@
-// The yard: all jobs, attempts, workers and checkpoints, and what becomes of them. The runtime
-// drives it, one loop turn at a time:
+// The yard knows all jobs, attempts, workers and checkpoints, and decides what becomes of them. The
+// runtime drives it, one loop turn at a time:
 //
 //   for each input that has come:  reply = yard.Apply(input, now)
 //   turn = yard.Settle(now)                    // timers, placement
@@ -11,9 +11,14 @@
 // (DesiredFor), and timers are computed from it. Sessions, leases and rendezvous keys are not
 // stored; workers register again and report what runs, and it is adopted.
 //
-// Deterministic: ordered maps, integers, time only as an argument. Not thread-safe: one thread owns
-// it. Records handed out by pointer are valid until the next Apply or Settle; copies are cheap (the
-// specs in them are shared).
+// It is deterministic: its maps are ordered, it computes with integers, and time is an argument. It
+// is not thread-safe: one thread owns it. Records that it hands out by pointer are valid until the
+// next Apply or Settle; copies are cheap, because the specs in them are shared.
+//
+// A turn inside: Apply changes the state by an input (yard_inputs.cc, reports.h). Settle fires the
+// timers that are due (timers.h), makes a plan if something has changed that a pass decides by
+// (yard_plan.cc), does what it says, and gives new orders to workers. Everything that changes the
+// state of a record goes through the stepper (stepper.h).
 #pragma once
 
 #include <cstdint>
@@ -26,80 +31,133 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "server/core/lifecycle/config.h"
-#include "server/core/lifecycle/snapshot.h"
 #include "server/core/scheduling/policy.h"
+#include "server/core/yard/deletion.h"
 #include "server/core/yard/inputs.h"
+#include "server/core/yard/picture.h"
+#include "server/core/yard/state.h"
 
 namespace trainyard::core {
 
-// What one loop turn brought about.
+// The result of one loop turn.
 struct Turn {
   Delta delta;
   std::set<std::string> desired_changed;  // workers whose DesiredFor has a new revision
-  std::set<JobId> reasons_changed;        // queued jobs whose QueueReasons differ; not stored
+  std::set<JobId> reasons_changed;        // jobs whose QueueReasons differ; they are not stored
 };
 
 class Yard {
  public:
-  // `policy` decides who is placed where; null for the full one.
+  // `policy` decides what is placed where; null stands for the full one.
   Yard(const Config& config, Snapshot snapshot, Now now,
        std::unique_ptr<const Policy> policy = nullptr);
-  Yard(Yard&&) noexcept;
-  Yard& operator=(Yard&&) noexcept;
-  ~Yard();
+  Yard(Yard&&) = default;
+  Yard& operator=(Yard&&) = default;
 
   // A refused input changes nothing.
   absl::StatusOr<Reply> Apply(const Input& input, Now now);
   Turn Settle(Now now);
-  // Uptime at which Settle has something to do though no input comes.
+  // The uptime at which Settle has something to do even if no input comes.
   std::optional<int64_t> NextDeadline() const;
 
-  const Config& config() const;
-  // Everything, as of the last Apply or Settle.
-  const Snapshot& snapshot() const;
+  const Config& config() const { return state_.config; }
+  // All records, as of the last Apply or Settle.
+  const Snapshot& snapshot() const { return state_.snapshot(); }
   const JobRecord* FindJob(JobId job) const;
   const AttemptRecord* FindAttempt(AttemptId attempt) const;
   const WorkerRecord* FindWorker(absl::string_view worker) const;
   const CheckpointRecord* FindCheckpoint(const CheckpointRef& checkpoint) const;
   // Ascending by step.
   std::vector<const CheckpointRecord*> CheckpointsOf(JobId job) const;
+  // What the input would delete; see deletion.h.
+  absl::StatusOr<Deletion> PlanDeletion(const DeleteJob& in) const {
+    return core::PlanDeletion(state_, in);
+  }
   // Every reason why a queued job waits, in sentences; empty for other jobs.
   std::vector<std::string> QueueReasons(JobId job) const;
   // The first jobs of the queue in its order, as of the last pass; at most kFrontMax.
   std::vector<JobId> QueueFront() const;
-  // All of it: what would change it, and when the job will start. Empty for jobs that do not wait.
+  // The reasons with what would change them, and when the job will start. Empty for jobs that do
+  // not wait.
   Explanation Explain(JobId job, Now now) const;
-  // The same for a job that nobody has submitted yet; without reasons where it would start at once.
+  // Explains a job that nobody has submitted yet. There are no reasons if it would start at once.
   Explanation Preview(const Submission& submission, Now now) const;
-  // What everybody has used, decayed, up to now.
+  // What everybody has used up to now, decayed.
   std::map<UsageKey, UsageRecord> Usage(Now now) const;
-  // Wall time of the worker's last sync.
+  // The wall time of the worker's last sync.
   int64_t LastSeen(absl::string_view worker) const;
-  // What its devices did at the last sync, by name; empty while the worker is not ACTIVE.
-  std::map<std::string, DeviceUsage> UsageOn(absl::string_view worker) const;
-  // Devices of a worker that are held, with the attempt that holds each.
+  // What its devices did at the last sync, as bytes by name; empty while the worker is not ACTIVE.
+  std::map<std::string, std::string> UsageOn(absl::string_view worker) const;
+  // The devices of a worker that are held, with the attempt that holds each.
   std::map<std::string, AttemptId> HoldersOn(absl::string_view worker) const;
-  std::optional<AttemptId> HolderOf(absl::string_view worker, absl::string_view device) const;
 
   // What the worker should have, by attempt. What is not listed must be stopped and removed.
   std::vector<DesiredAttempt> DesiredFor(absl::string_view worker) const;
-  // Revision of that, as of the last Settle; grows within a session. 0 without a session.
+  // The revision of these orders, as of the last Settle. It grows within a session; it is 0 without
+  // one.
   int64_t DesiredRevision(absl::string_view worker) const;
 
   // UNKNOWN_SESSION.
   absl::StatusOr<std::string> WorkerOfSession(absl::string_view session) const;
-  // Whether a stream of logs or metrics may be appended to: the session lives, and the attempt was
+  // Refuses to append to a stream of logs or metrics unless the session lives and the attempt was
   // placed on its worker under that token. A superseded attempt may still deliver its streams.
   // UNKNOWN_SESSION, NOT_FOUND, STALE_FENCING_TOKEN.
   absl::Status CheckStream(absl::string_view session, AttemptId attempt, int64_t token) const;
-  // The same for checkpoints: only the job's newest attempt.
+  // Refuses checkpoints in the same cases, and those of any attempt but the job's newest.
   absl::Status CheckCheckpointWriter(absl::string_view session, AttemptId attempt,
                                      int64_t token) const;
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  // yard_inputs.cc
+  absl::StatusOr<Reply> Take(const SubmitJob& in, Now now);
+  absl::StatusOr<Reply> Take(const CancelJob& in, Now now);
+  absl::StatusOr<Reply> Take(const SuspendJob& in, Now now);
+  absl::StatusOr<Reply> Take(const ResumeJob& in, Now now);
+  absl::StatusOr<Reply> Take(const RegisterWorker& in, Now now);
+  absl::StatusOr<Reply> Take(const SyncReport& in, Now now);
+  absl::StatusOr<Reply> Take(const CommitCheckpoint& in, Now now);
+  absl::StatusOr<Reply> Take(const CordonWorker& in, Now now);
+  absl::StatusOr<Reply> Take(const UncordonWorker& in, Now now);
+  absl::StatusOr<Reply> Take(const DrainWorker& in, Now now);
+  absl::StatusOr<Reply> Take(const DeclareWorkerLost& in, Now now);
+  absl::StatusOr<Reply> Take(const QuarantineDevice& in, Now now);
+  absl::StatusOr<Reply> Take(const ReleaseDevice& in, Now now);
+  absl::StatusOr<Reply> Take(const SetQuota& in, Now now);
+  absl::StatusOr<Reply> Take(const DeleteQuota& in, Now now);
+  absl::StatusOr<Reply> Take(const CreateReservation& in, Now now);
+  absl::StatusOr<Reply> Take(const DeleteReservation& in, Now now);
+  absl::StatusOr<Reply> Take(const DeleteJob& in, Now now);
+
+  // Find in the stored records what has not ended.
+  void FindLiveAttempts(Now now);
+  void FindWaitingJobs(Now now);
+  // Gives a new revision to each worker whose orders have changed.
+  void GiveOrders();
+
+  // yard_plan.cc
+  // Uptime at which a pass is worth its while though nothing happens.
+  std::optional<int64_t> NextPass() const;
+  // Runs a pass and does what it decides. True where another pass would find more: devices that
+  // were claimed or about to be freed are not needed after all.
+  bool MakePlan(Now now);
+  void EnforceReservations(Now now);
+  void RefreshJobs();
+  bool Start(const GangPlacement& placement, Now now);
+  void Nominate(const Preemption& preemption, Now now);
+  void Grow(const Growth& growth, Now now);
+  void ShowReasons(Now now);
+
+  YardState state_;
+  std::unique_ptr<const Policy> policy_;
+  Picture picture_;
+
+  // Of the last pass.
+  Now planned_at_;
+  std::shared_ptr<const PassRecord> record_;  // null before the first
+  std::vector<JobId> front_;
+  std::map<JobId, std::vector<std::string>> reasons_;  // of the jobs of the front, as shown last
+
+  Turn turn_;  // the present one
 };
 
 }  // namespace trainyard::core

@@ -1,3 +1,4 @@
+// Walks the stacks of the threads of another process with libdw.
 #include "worker/supervisor/stack/stacks.h"
 
 #include <cxxabi.h>

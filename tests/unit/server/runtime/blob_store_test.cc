@@ -1,3 +1,4 @@
+// Blobs are kept whole, once each, and found by their hash.
 #include "server/runtime/blob_store.h"
 
 #include <gtest/gtest.h>

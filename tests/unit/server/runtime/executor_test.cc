@@ -1,3 +1,4 @@
+// Tasks run in order, and a full queue refuses.
 #include "server/runtime/executor.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Subscribers hear of their jobs and topics, and of no others.
 #include "server/runtime/notifier.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// The writer with its thread, over a store that a test holds up or lets fail.
 #include "server/runtime/runtime.h"
 
 #include <gmock/gmock.h>

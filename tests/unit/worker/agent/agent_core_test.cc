@@ -1,3 +1,4 @@
+// The decisions of the daemon, phase by phase and order by order.
 #include "worker/agent/agent_core.h"
 
 #include "gmock/gmock.h"

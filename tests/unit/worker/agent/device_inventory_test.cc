@@ -1,3 +1,4 @@
+// Processors divided among devices, and strangers on GPUs.
 #include "worker/agent/device_inventory.h"
 
 #include <unistd.h>

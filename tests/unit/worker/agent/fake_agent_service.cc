@@ -1,3 +1,4 @@
+// A server in memory that keeps what it is sent and answers what a test wants.
 #include "fake_agent_service.h"
 
 #include <algorithm>

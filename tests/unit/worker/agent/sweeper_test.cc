@@ -1,3 +1,4 @@
+// Folders go out of the way at once and vanish later.
 #include "worker/agent/sweeper.h"
 
 #include "common/base/files.h"

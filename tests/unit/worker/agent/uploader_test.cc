@@ -1,3 +1,4 @@
+// The uploaders against a server in this process that takes, refuses, forgets and restarts.
 #include <fcntl.h>
 
 #include "absl/strings/str_cat.h"
@@ -59,6 +60,7 @@ class UploaderTest : public ::testing::Test {
     return uploader;
   }
   std::unique_ptr<CheckpointUploader> Checkpoints() {
+    target_.checkpoints = checkpoint::ListCheckpoints(target_.dir.CheckpointsDir());
     auto uploader = std::make_unique<CheckpointUploader>(*stub_, session_, *Rng::Real(), [this] {
       absl::MutexLock lock(&state_.mutex);
       ++done_;

@@ -1,3 +1,4 @@
+// Processes are told apart by pid and start.
 #include "common/base/processes.h"
 
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// The supervisor without processes: ends, stops, leases and stuck ranks.
 #include "worker/supervisor/supervisor_core.h"
 
 #include <csignal>

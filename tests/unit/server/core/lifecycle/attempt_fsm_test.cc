@@ -1,3 +1,4 @@
+// Tests of the ways of an attempt that people would name.
 #include "server/core/lifecycle/attempt_fsm.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Tests of the ways of a job that people would name.
 #include "server/core/lifecycle/job_fsm.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Tests of the verdict on each class of failure, and of the backoff.
 #include "server/core/lifecycle/retry_policy.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Tests that every enum survives the way to its word and back.
 #include "server/core/lifecycle/words.h"
 
 #include <gtest/gtest.h>

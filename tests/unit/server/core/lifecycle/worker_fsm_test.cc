@@ -1,3 +1,4 @@
+// Tests of the two machines of a worker.
 #include "server/core/lifecycle/worker_fsm.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Tests of what heads keep and lend.
 #include "server/core/scheduling/backfill.h"
 
 #include <gtest/gtest.h>
@@ -100,7 +101,7 @@ TEST(Backfill, AHeadThatNeedsACordonedWorkerKeepsItsDevices) {
   EXPECT_EQ(Text(world.MakePlan()), "");
 }
 
-// What a stream of small jobs does to a wide gang: a new one comes each minute, and as soon as a
+// A stream of small jobs meets a wide gang: a new one comes each minute, and as soon as a
 // device is free. `expected_us`: what they say that they take.
 int64_t MinutesUntilTheGangStarts(int64_t expected_us, int64_t takes_us) {
   World world("a: 4xcpu; b: 4xcpu");

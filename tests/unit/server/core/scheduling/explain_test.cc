@@ -1,3 +1,4 @@
+// Tests of the sentences on why a job waits, and of what would start it.
 #include "server/core/scheduling/explain.h"
 
 #include <gmock/gmock.h>

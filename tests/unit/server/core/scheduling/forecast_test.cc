@@ -1,3 +1,4 @@
+// Tests of when a waiting job will start.
 #include "server/core/scheduling/forecast.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Tests of the index of free slots.
 #include "server/core/scheduling/free_index.h"
 
 #include <random>

@@ -1,3 +1,4 @@
+// Tests of the index of the queue.
 #include "server/core/scheduling/job_queue.h"
 
 #include <gtest/gtest.h>
@@ -9,24 +10,24 @@
 namespace trainyard::core {
 namespace {
 
-// What the index says, level by level: "5: /anna 1,3 2 | ..." with a group for each kind.
+// The index as text, level by level: "5: /anna 1,3 2 | ..." with a group for each kind.
 std::string Index(const JobQueue& queue) {
   std::string text;
   for (const auto& [priority, level] : queue.levels()) {
     absl::StrAppend(&text, text.empty() ? "" : "; ", priority, ":");
-    for (const auto& [owner, bucket] : level.buckets) {
+    for (const auto& [owner, owned] : level.owners) {
       absl::StrAppend(&text, " ", owner.first, "/", owner.second, "(");
       std::vector<std::string> kinds;
-      for (const auto& [front, its] : bucket.fronts) {
+      for (const auto& [front, its] : owned.by_first_job) {
         std::vector<int64_t> ids;
         for (const auto& [id, job] : its.kind->jobs) ids.push_back(id.value);
         EXPECT_EQ(front.value, ids.front());
-        EXPECT_EQ(level.fronts.at(front).kind, its.kind);
+        EXPECT_EQ(level.by_first_job.at(front).kind, its.kind);
         EXPECT_EQ(its.index, its.kind->index);
         EXPECT_EQ(its.shape_index, its.kind->shape_index);
         kinds.push_back(absl::StrJoin(ids, ","));
       }
-      EXPECT_EQ(kinds.size(), bucket.kinds.size());
+      EXPECT_EQ(kinds.size(), owned.kinds.size());
       absl::StrAppend(&text, absl::StrJoin(kinds, " "), ")");
     }
   }
@@ -59,12 +60,12 @@ TEST(JobQueue, HeldJobsAreInNoKind) {
   job.holds = {"waits"};
   queue.Put(job);
   EXPECT_EQ(Index(queue), "");
-  EXPECT_EQ(queue.held(), std::set<JobId>{JobId{1}});
+  EXPECT_EQ(queue.with_holds(), std::set<JobId>{JobId{1}});
   EXPECT_EQ(*queue.Find(JobId{1}), job);
   job.holds.clear();
   queue.Put(job);
   EXPECT_EQ(Index(queue), "0: /anna(1)");
-  EXPECT_TRUE(queue.held().empty());
+  EXPECT_TRUE(queue.with_holds().empty());
 }
 
 TEST(JobQueue, TimesThatAreNearlyEqualMakeOneShape) {

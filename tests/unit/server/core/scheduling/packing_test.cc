@@ -1,3 +1,4 @@
+// Tests of where a gang goes.
 #include "server/core/scheduling/packing.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Who starts first.
+// Tests of which job starts first.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

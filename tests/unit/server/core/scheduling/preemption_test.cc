@@ -1,3 +1,4 @@
+// Tests of who goes for whom, and of nominated jobs.
 #include "server/core/scheduling/preemption.h"
 
 #include <gtest/gtest.h>
@@ -72,6 +73,51 @@ TEST(Preemption, ANominationIsNotMadeTwiceAndEndsWithThePlacement) {
   EXPECT_EQ(Text(world.MakePlan()), "") << "c is kept for it";
   world.End(JobId{2}, /*again=*/true);
   EXPECT_EQ(Text(world.MakePlan()), "place 3 on b:cpu-0 b:cpu-1 c:cpu-0");
+}
+
+TEST(Preemption, ANominatedJobStartsOnOtherDevicesThatComeFreeFirst) {
+  World world("a: cpu=1; b: cpu=2; c: cpu=5");
+  world.Run(1);
+  world.Run(2).may_preempt = false;
+  world.Run(5).may_preempt = false;
+  world.Submit(Urgent(3, 1));
+  const Plan first = world.MakePlan();
+  EXPECT_EQ(Text(first), "preempt for 3 on a:cpu-0, stop 1");
+  world.Carry(first);
+  world.Submit(Job(4, 1));  // first come, but of a smaller priority
+  EXPECT_EQ(Text(world.MakePlan()), "");
+  world.End(JobId{2});
+  EXPECT_EQ(Text(world.MakePlan()), "place 3 on b:cpu-0");
+  world.End(JobId{5});
+  EXPECT_EQ(Text(world.MakePlan()), "place 3 on b:cpu-0; place 4 on c:cpu-0");
+}
+
+TEST(Preemption, ANominatedJobJoinsWhatIsFreedForItWithWhatElseIsFree) {
+  World world("a: cpu=1 cpu=2; b: cpu=5");
+  world.Run(1);
+  world.Run(2);
+  world.Run(5).may_preempt = false;
+  world.Submit(Urgent(3, 2));
+  const Plan first = world.MakePlan();
+  EXPECT_EQ(Text(first), "preempt for 3 on a:cpu-0 a:cpu-1, stop 1 2");
+  world.Carry(first);
+  world.End(JobId{1});
+  EXPECT_EQ(Text(world.MakePlan()), "");
+  world.End(JobId{5});
+  EXPECT_EQ(Text(world.MakePlan()), "place 3 on a:cpu-0 b:cpu-0");
+}
+
+TEST(Preemption, ANominatedJobTakesNothingFromALargerPriority) {
+  World world("a: cpu=1; b: cpu=2");
+  world.Run(1);
+  world.Run(2).may_preempt = false;
+  world.Submit(Urgent(3, 1));
+  world.Carry(world.MakePlan());
+  QueuedJob first = Urgent(4, 1);
+  first.priority = 20;
+  world.Submit(first);
+  world.End(JobId{2});
+  EXPECT_EQ(Text(world.MakePlan()), "place 4 on b:cpu-0");
 }
 
 TEST(Preemption, TwoNominationsNeverShareADevice) {

@@ -1,3 +1,4 @@
+// Tests of the list of deadlines.
 #include "server/core/yard/deadlines.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// What users ask of jobs, and what becomes of it.
+// Tests of what users ask of jobs, and of what becomes of it.
 #include <gmock/gmock.h>
 
 #include "common/base/errors.h"

@@ -1,4 +1,4 @@
-// What is shared by which rules: quotas, use, reservations, arrays, dependencies, and what is set
+// Tests of how the pool is shared: quotas, use, reservations, arrays, dependencies, and what is set
 // aside.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

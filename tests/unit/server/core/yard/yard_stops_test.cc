@@ -27,6 +27,15 @@ class YardStops : public YardTest {
     TY_CHECK_OK(Apply(CommitCheckpoint{
         sessions_[worker], {job, record.attempt}, record.fencing_token, step, {}}));
   }
+  ObservedAttempt SeeStep(JobId job, int64_t step) {
+    ObservedAttempt seen = See(job, ObservedState::kRunning);
+    seen.progress.emplace();
+    seen.progress->step = step;
+    return seen;
+  }
+  void ReportStep(const std::string& worker, JobId job, int64_t step) {
+    TY_CHECK_OK(Sync(worker, {SeeStep(job, step)}));
+  }
   int64_t CheckpointRequest(const std::string& worker) {
     return yard_->DesiredFor(worker).at(0).checkpoint_request;
   }
@@ -130,6 +139,67 @@ TEST_F(YardStops, WhoeverHasNotBeenStoppedYetIsSparedWhenThePreemptorGivesUp) {
   EXPECT_EQ(State(victim), "RUNNING");
   Advance(2 * config_.checkpoint_wait_us);
   EXPECT_EQ(State(victim), "RUNNING");
+}
+
+TEST_F(YardStops, AVictimStaysWhereThePreemptorStartsOnOtherDevices) {
+  Join("lab-1", 1);
+  Join("lab-2", 1);
+  const JobId victim = Submit(1);
+  Run("lab-1", victim);
+  const JobId other = Submit(Urgent(1));
+  Run("lab-2", other);
+  const JobId urgent = Submit(Urgent(1));
+  EXPECT_EQ(CheckpointRequest("lab-1"), 1);
+  ASSERT_TRUE(Sync("lab-2", {SeeExit(other, OutcomeKind::kSucceeded)}).ok());
+  EXPECT_EQ(State(urgent), "STARTING") << "it does not wait for the victim's devices";
+  EXPECT_EQ(yard_->FindAttempt({urgent, 1})->ranks[0].worker, "lab-2");
+  EXPECT_TRUE(HasEvent("STOP_WITHDRAWN"));
+  Commit(victim, "lab-1", 40);
+  EXPECT_EQ(State(victim), "RUNNING");
+}
+
+TEST_F(YardStops, ACheckpointOlderThanTheRequestFiresNoStop) {
+  Join("lab-1", 1);
+  const JobId victim = Submit(1);
+  ReportStep("lab-1", victim, 100);
+  Submit(Urgent(1));
+  EXPECT_EQ(CheckpointRequest("lab-1"), 1);
+  Commit(victim, "lab-1", 60);  // it was under way
+  EXPECT_EQ(State(victim), "RUNNING");
+  ReportStep("lab-1", victim, 130);
+  Commit(victim, "lab-1", 120);  // made for the request
+  EXPECT_EQ(State(victim), "STOPPING");
+}
+
+TEST_F(YardStops, TheStepOfAnEarlierAttemptIsNoMeasureOfARequest) {
+  Join("lab-1", 1);
+  const JobId victim = Submit(1);
+  ReportStep("lab-1", victim, 100);
+  ASSERT_TRUE(Apply(SuspendJob{victim, "user:anna", ""}).ok());
+  ASSERT_TRUE(Sync("lab-1", {SeeExit(victim, OutcomeKind::kStopped)}).ok());
+  ASSERT_TRUE(Apply(ResumeJob{victim, "user:anna"}).ok());
+  Run("lab-1", victim);
+  Submit(Urgent(1));
+  EXPECT_EQ(CheckpointRequest("lab-1"), 1);
+  Commit(victim, "lab-1", 10);
+  EXPECT_EQ(State(victim), "STOPPING");
+}
+
+TEST_F(YardStops, AfterARestartTheFirstReportTellsWhichCheckpointsAreOlder) {
+  Join("lab-1", 1);
+  const JobId job = Submit(1);
+  ReportStep("lab-1", job, 100);
+  ASSERT_TRUE(Apply(DrainWorker{"lab-1", "user:op", "new kernel"}).ok());
+  Restart();
+  ASSERT_TRUE(Register("lab-1", 1).ok());
+  SyncReport first{sessions_["lab-1"], ++sequences_["lab-1"], 0, {SeeStep(job, 110)}, {}};
+  ASSERT_TRUE(Apply(first).ok());
+  EXPECT_EQ(CheckpointRequest("lab-1"), 1);
+  ReportStep("lab-1", job, 150);
+  Commit(job, "lab-1", 100);
+  EXPECT_EQ(State(job), "RUNNING");
+  Commit(job, "lab-1", 120);
+  EXPECT_EQ(State(job), "STOPPING");
 }
 
 TEST_F(YardStops, NobodyIsPreemptedWithinItsMinimumRuntime) {

@@ -1,0 +1,31 @@
+// One rule for the worker that a person starts and the one that `trainyard up` starts: both must be
+// the same worker to the server.
+#include "common/base/worker_name.h"
+
+#include <unistd.h>
+
+#include "absl/strings/ascii.h"
+
+namespace trainyard {
+namespace {
+
+constexpr size_t kNameMax = 63;
+
+}  // namespace
+
+std::string Hostname() {
+  char name[256] = {};
+  if (gethostname(name, sizeof name - 1) != 0) return "";
+  return name;
+}
+
+std::string WorkerNameOf(absl::string_view hostname) {
+  std::string name;
+  for (const char c : hostname.substr(0, kNameMax)) {
+    const bool is_fine = absl::ascii_isalnum(static_cast<unsigned char>(c));
+    name += is_fine ? absl::ascii_tolower(static_cast<unsigned char>(c)) : '-';
+  }
+  return name.empty() ? "worker" : name;
+}
+
+}  // namespace trainyard

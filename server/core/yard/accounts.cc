@@ -1,0 +1,145 @@
+// Counts by subject for quotas, and charges attempts for the devices that they hold.
+#include "server/core/yard/accounts.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
+#include "common/base/status_macros.h"
+#include "server/core/scheduling/quota.h"
+
+namespace trainyard::core {
+namespace {
+
+// Use decays in steps: 64 of them halve it. 2^(-1/64) in units of 2^-32.
+constexpr int64_t kDecaySteps = 64;
+constexpr int64_t kDecayFactor = 4'248'701'965;
+// Running attempts are charged, and the accounts stored, at least this often.
+constexpr int64_t kKeepInterval = kMinute;
+// While nothing runs, use only decays.
+constexpr int64_t kIdleKeepInterval = 10 * kMinute;
+
+int64_t Decayed(int64_t value, int64_t steps) {
+  // 64 x 40 steps leave nothing of any int64.
+  for (int64_t i = 0; i < std::min<int64_t>(steps, kDecaySteps * 64) && value > 0; ++i) {
+    value = static_cast<int64_t>((static_cast<__int128>(value) * kDecayFactor) >> 32);
+  }
+  return value;
+}
+
+int64_t CountOf(const std::map<std::string, int64_t>& counts, const std::string& subject) {
+  const auto found = counts.find(subject);
+  return found == counts.end() ? 0 : found->second;
+}
+
+void Add(std::map<std::string, int64_t>& counts, const Submission& submission, int64_t change) {
+  counts[absl::StrCat("user:", submission.user)] += change;
+  if (!submission.project.empty()) counts[absl::StrCat("project:", submission.project)] += change;
+}
+
+}  // namespace
+
+Accounts::Accounts(const Config& config, int64_t pool_time_us, Now now)
+    : decay_step_us_(std::max<int64_t>(config.usage_half_life_us / kDecaySteps, 1)),
+      kept_us_(now.uptime_us),
+      decayed_pool_us_(pool_time_us / decay_step_us_ * decay_step_us_) {}
+
+absl::Status Accounts::TakeSubmission(const std::map<std::string, QuotaRecord>& quotas,
+                                      const Submission& submission, Now now) {
+  const int64_t jobs = std::max(submission.array_size, 1);
+  // Nothing is counted before the last subject has been checked: a refusal changes nothing.
+  std::vector<std::pair<SubmitBudget*, int64_t>> prices;
+  for (const auto& [kind, name] : {std::pair<std::string, std::string>{"user", submission.user},
+                                   {"project", submission.project}}) {
+    const QuotaRecord* quota = QuotaFor(quotas, kind, name);
+    if (quota == nullptr || name.empty()) continue;
+    const std::string subject = absl::StrCat(kind, ":", name);
+    if (quota->devices > 0 && submission.demand.least() > quota->devices) {
+      return error::QuotaExceeded(subject, "devices of one job", submission.demand.least(),
+                                  quota->devices);
+    }
+    const int64_t queued = CountOf(queued_by_, subject) + jobs;
+    if (quota->queued_jobs > 0 && queued > quota->queued_jobs) {
+      return error::QuotaExceeded(subject, "queued jobs", queued, quota->queued_jobs);
+    }
+    const int64_t stored = CountOf(stored_by_, subject);
+    if (quota->stored_bytes > 0 && stored >= quota->stored_bytes) {
+      return error::QuotaExceeded(subject, "bytes of checkpoints", stored, quota->stored_bytes);
+    }
+    if (quota->submits_per_minute > 0) {
+      SubmitBudget& budget = submits_by_[subject];
+      budget.used_us = std::max<int64_t>(budget.used_us - (now.uptime_us - budget.as_of_us), 0);
+      budget.as_of_us = now.uptime_us;
+      const int64_t price = jobs * kMinute / quota->submits_per_minute;
+      if (budget.used_us + price > kMinute) {
+        return error::QuotaExceeded(subject, "submissions in a minute",
+                                    jobs + budget.used_us * quota->submits_per_minute / kMinute,
+                                    quota->submits_per_minute);
+      }
+      prices.emplace_back(&budget, price);
+    }
+  }
+  for (const auto& [budget, price] : prices) budget->used_us += price;
+  return absl::OkStatus();
+}
+
+void Accounts::CountQueued(const Submission& submission, int64_t change) {
+  Add(queued_by_, submission, change);
+}
+
+void Accounts::CountStored(const Submission& submission, int64_t bytes) {
+  Add(stored_by_, submission, bytes);
+}
+
+void Accounts::Charge(Ledger& ledger, AttemptId id, LiveAttempt& live, Now now) {
+  const AttemptRecord& attempt = ledger.attempt(id);
+  int64_t devices = 0;
+  for (const RankPlacement& rank : attempt.ranks) {
+    if (HoldsDevices(FindPart(attempt, rank.worker)->state)) ++devices;
+  }
+  const int64_t used = devices * (now.uptime_us - live.charged_us);
+  live.charged_us = now.uptime_us;
+  if (used <= 0) return;
+  JobRecord& job = ledger.EditJob(id.job);
+  job.device_time_us += used;
+  UsageRecord& usage = ledger.EditUsage()[{job.submission->project, job.submission->user}];
+  usage.project = job.submission->project;
+  usage.user = job.submission->user;
+  usage.device_us += used;
+}
+
+void Accounts::Keep(Ledger& ledger, LiveAttempts& live, Now now) {
+  const bool is_idle = live.all().empty();
+  const int64_t elapsed = now.uptime_us - kept_us_;
+  if (elapsed < (is_idle ? kIdleKeepInterval : kKeepInterval)) return;
+  kept_us_ = now.uptime_us;
+  if (is_idle && ledger.snapshot().usage.empty()) return;
+  ledger.AddPoolTime(elapsed);
+  for (auto& [id, attempt] : live.all()) Charge(ledger, id, attempt, now);
+  const int64_t steps = (ledger.snapshot().pool_time_us - decayed_pool_us_) / decay_step_us_;
+  if (steps <= 0) return;
+  decayed_pool_us_ += steps * decay_step_us_;
+  std::map<UsageKey, UsageRecord>& all = ledger.EditUsage();
+  for (auto it = all.begin(); it != all.end();) {
+    it->second.device_us = Decayed(it->second.device_us, steps);
+    it = it->second.device_us == 0 ? all.erase(it) : std::next(it);
+  }
+}
+
+std::map<UsageKey, UsageRecord> Accounts::Usage(const Ledger& ledger, const LiveAttempts& live,
+                                                Now now) {
+  std::map<UsageKey, UsageRecord> usage = ledger.snapshot().usage;
+  for (const auto& [id, attempt] : live.all()) {
+    const Submission& submission = *ledger.job(id.job).submission;
+    UsageRecord& record = usage[{submission.project, submission.user}];
+    record.project = submission.project;
+    record.user = submission.user;
+    record.device_us += static_cast<int64_t>(ledger.attempt(id).ranks.size()) *
+                        std::max<int64_t>(now.uptime_us - attempt.charged_us, 0);
+  }
+  return usage;
+}
+
+}  // namespace trainyard::core

@@ -1,0 +1,95 @@
+// The sessions of the workers and their leases.
+#include "server/core/yard/contacts.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace trainyard::core {
+
+void Contacts::Expect(const WorkerRecord& worker, Now now) {
+  Contact& contact = contacts_[worker.name];
+  contact.last_seen_wall_us = worker.last_seen_us;
+  contact.last_report_us = now.uptime_us;
+  contact.last_hearing_us = now.uptime_us;
+  contact.unreachable_since_us = now.uptime_us;
+}
+
+void Contacts::Open(const std::string& worker, const std::string& session, Now now) {
+  Contact& contact = contacts_[worker];
+  if (!contact.session.empty()) sessions_.erase(contact.session);
+  contact = Contact{};
+  contact.session = session;
+  contact.last_seen_wall_us = now.wall_us;
+  contact.last_report_us = now.uptime_us;
+  contact.last_hearing_us = now.uptime_us;
+  sessions_[session] = worker;
+}
+
+void Contacts::Close(const std::string& worker) {
+  Contact& contact = contacts_.at(worker);
+  sessions_.erase(contact.session);
+  const int64_t last_seen_wall_us = contact.last_seen_wall_us;
+  contact = Contact{};
+  contact.last_seen_wall_us = last_seen_wall_us;
+}
+
+const std::string* Contacts::WorkerOf(absl::string_view session) const {
+  const auto found = sessions_.find(session);
+  return found == sessions_.end() ? nullptr : &found->second;
+}
+
+const Contact* Contacts::Find(absl::string_view worker) const {
+  const auto found = contacts_.find(worker);
+  return found == contacts_.end() ? nullptr : &found->second;
+}
+
+bool Contacts::ShowsHearing(const Contact& contact, const SyncReport& report) {
+  if (!contact.synced) return true;
+  if (report.answers_heard.has_value()) return *report.answers_heard > contact.answers_heard;
+  return report.desired_revision == contact.desired_revision ||
+         report.desired_revision > contact.revision_taken;
+}
+
+void Contacts::NoteReport(const std::string& worker, const SyncReport& report, Now now) {
+  Contact& contact = contacts_.at(worker);
+  contact.last_seen_wall_us = now.wall_us;
+  contact.last_report_us = now.uptime_us;
+  if (ShowsHearing(contact, report)) contact.last_hearing_us = now.uptime_us;
+  contact.answers_heard = std::max(contact.answers_heard, report.answers_heard.value_or(0));
+  contact.revision_taken = std::max(contact.revision_taken, report.desired_revision);
+}
+
+bool Contacts::TakeReport(const std::string& worker, const SyncReport& report) {
+  Contact& contact = contacts_.at(worker);
+  std::map<AttemptId, Contact::Observed> observed;
+  for (const ObservedAttempt& attempt : report.attempts) {
+    observed[attempt.attempt] = {attempt.fencing_token, attempt.state};
+  }
+  const bool is_news = !contact.synced || observed != contact.observed;
+  contact.synced = true;
+  contact.sequence = report.sequence;
+  contact.observed = std::move(observed);
+  contact.usage = report.usage;
+  return is_news;
+}
+
+int64_t Contacts::LeaseDeadline(const std::string& worker) const {
+  return contacts_.at(worker).last_hearing_us + lease_us_;
+}
+
+void Contacts::LoseTouch(const std::string& worker) {
+  Contact& contact = contacts_.at(worker);
+  contact.unreachable_since_us = contact.last_report_us + lease_us_;
+}
+
+bool Contacts::GiveOrders(const std::string& worker, std::vector<DesiredAttempt> desired) {
+  const auto found = contacts_.find(worker);
+  if (found == contacts_.end() || found->second.session.empty()) return false;
+  Contact& contact = found->second;
+  if (contact.desired_revision != 0 && desired == contact.desired) return false;
+  contact.desired = std::move(desired);
+  contact.desired_revision = ++last_revision_;
+  return true;
+}
+
+}  // namespace trainyard::core

@@ -1,0 +1,101 @@
+// Contacts knows when each worker was heard, under which session, and what it said last. None of it
+// is stored: after a start every worker has one lease to come back.
+//
+// A worker whose reports come may still not hear the answers: a partition can cut one direction
+// only, and a call that hangs looks from here like one that was answered. Such a worker can be told
+// neither to start nor to stop anything. So the lease is renewed only by a report that shows that
+// the worker hears (ShowsHearing), and a worker that is UNREACHABLE comes back only by such a
+// report. Everything else that it says is still taken while it is ACTIVE.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "server/core/lifecycle/records.h"
+#include "server/core/yard/inputs.h"
+
+namespace trainyard::core {
+
+// Deadlines and moments are uptimes, unless a name says otherwise.
+struct Contact {
+  // An attempt as the worker has reported it last.
+  struct Observed {
+    int64_t fencing_token = 0;
+    ObservedState state = ObservedState::kStarting;
+
+    friend bool operator==(const Observed&, const Observed&) = default;
+  };
+
+  std::string session;                     // empty: none since the server started, or it has ended
+  bool synced = false;                     // the session has reported what runs
+  int64_t sequence = 0;                    // of the newest report
+  int64_t answers_heard = 0;               // as the worker counts them; 0 also where it does not
+  int64_t revision_taken = 0;              // the newest desired state that it has made its own
+  int64_t last_seen_wall_us = 0;           // wall time of the last report
+  int64_t last_report_us = 0;              // uptime of the last report
+  int64_t last_hearing_us = 0;             // of the last report that showed that the worker hears
+  int64_t unreachable_since_us = 0;        // while UNREACHABLE
+  std::map<AttemptId, Observed> observed;  // of the last report
+  std::vector<DesiredAttempt> desired;     // as of desired_revision
+  int64_t desired_revision = 0;            // 0: the session has no orders yet
+  std::map<std::string, std::string> usage;  // of the last report, by name of the device
+
+  // It reports, but has not heard the answers.
+  bool is_deaf() const { return last_report_us > last_hearing_us; }
+};
+
+// Not thread-safe.
+class Contacts {
+ public:
+  explicit Contacts(int64_t lease_us) : lease_us_(lease_us) {}
+
+  // A worker of the store, at the start of the server: its lease begins.
+  void Expect(const WorkerRecord& worker, Now now);
+  // The session begins, and the worker's old one ends. It was never used before.
+  void Open(const std::string& worker, const std::string& session, Now now);
+  // The session ends; what remains is when the worker was seen last.
+  void Close(const std::string& worker);
+
+  // Null for a session that does not live.
+  const std::string* WorkerOf(absl::string_view session) const;
+  // The worker must be known.
+  const Contact& of(const std::string& worker) const { return contacts_.at(worker); }
+  // Null for an unknown worker.
+  const Contact* Find(absl::string_view worker) const;
+
+  // True if the report proves that an answer has reached the worker, or that there is none which
+  // the worker has missed. That is so for
+  //   - the first report of a session, because the worker has heard of the session,
+  //   - a report that counts more answers than the one before,
+  //   - a report without a count, if the worker has acted upon the newest orders, or upon newer
+  //   ones
+  //     than before.
+  static bool ShowsHearing(const Contact& contact, const SyncReport& report);
+  // The worker has sent this report. Renews the lease where the report shows hearing.
+  void NoteReport(const std::string& worker, const SyncReport& report, Now now);
+  // Takes what the report says of attempts and devices. True where it is the first of the session,
+  // or the attempts differ from those of the last one.
+  bool TakeReport(const std::string& worker, const SyncReport& report);
+  // Until when an ACTIVE worker stays so.
+  int64_t LeaseDeadline(const std::string& worker) const;
+  // The lease has run out. Its ranks count as alone from a lease after its last report, because an
+  // answer to that one may still have renewed theirs.
+  void LoseTouch(const std::string& worker);
+
+  // New orders for the worker, unless it has no session or has these already. True where they are
+  // new: they have a new revision then.
+  bool GiveOrders(const std::string& worker, std::vector<DesiredAttempt> desired);
+
+ private:
+  int64_t lease_us_;
+  std::map<std::string, Contact, std::less<>> contacts_;      // every worker
+  std::map<std::string, std::string, std::less<>> sessions_;  // to worker
+  int64_t last_revision_ = 0;
+};
+
+}  // namespace trainyard::core

@@ -1,0 +1,111 @@
+// Works out the orders of a worker from the attempts that the server counts on and those that the
+// worker has reported.
+#include "server/core/yard/orders.h"
+
+#include <utility>
+
+namespace trainyard::core {
+
+namespace {
+
+// For a part that is neither drained nor lost.
+DesiredAttempt DesiredPart(const Config& config, const AttemptRecord& attempt,
+                           const LiveAttempt& live, const std::string& worker) {
+  DesiredAttempt desired;
+  desired.attempt = attempt.id;
+  desired.fencing_token = attempt.fencing_token;
+  if (FindPart(attempt, worker)->state == PartState::kExited) {
+    desired.action = DesiredAction::kRemove;
+    return desired;
+  }
+  const auto* stopping = std::get_if<attempt_fsm::Stopping>(&attempt.state);
+  if (stopping != nullptr) {
+    desired.action = DesiredAction::kStop;
+    desired.stop_reason = stopping->reason;
+    // A checkpoint is worth waiting for, unless nobody will go on from it.
+    const bool brief =
+        stopping->reason == StopReason::kCancel || stopping->reason == StopReason::kNone;
+    desired.stop_grace_us = brief ? config.cancel_grace_us : config.checkpoint_grace_us;
+    return desired;
+  }
+  desired.action = DesiredAction::kRun;
+  desired.world_size = static_cast<int32_t>(attempt.ranks.size());
+  for (const RankPlacement& rank : attempt.ranks) {
+    if (rank.worker == worker) desired.ranks.push_back(rank);
+  }
+  desired.resume_from = attempt.resume_from;
+  desired.checkpoint_request = live.checkpoint_request;
+  desired.spans_workers = attempt.parts.size() > 1;
+  for (const auto& [other, keys] : live.rendezvous) {
+    if (other != worker) desired.rendezvous.insert(keys.begin(), keys.end());
+  }
+  return desired;
+}
+
+}  // namespace
+
+std::vector<DesiredAttempt> DesiredFor(const YardState& state, const std::string& worker) {
+  std::map<AttemptId, DesiredAttempt> desired;
+  for (const AttemptId& id : state.live.On(worker)) {
+    const AttemptRecord& attempt = state.ledger.attempt(id);
+    const PartState part = FindPart(attempt, worker)->state;
+    if (part == PartState::kDrained || part == PartState::kLost) continue;
+    desired[id] = DesiredPart(state.config, attempt, state.live.at(id), worker);
+  }
+  // The worker is to stop and remove whatever it should not have: attempts that were superseded or
+  // lost, that have ended, or that nobody here has heard of.
+  if (const Contact* contact = state.contacts.Find(worker); contact != nullptr) {
+    for (const auto& [id, observed] : contact->observed) {
+      const auto wanted = desired.find(id);
+      if (wanted != desired.end() && wanted->second.fencing_token == observed.fencing_token) {
+        continue;
+      }
+      DesiredAttempt& stale = desired[id] = DesiredAttempt{};
+      stale.attempt = id;
+      stale.fencing_token = observed.fencing_token;
+      stale.action =
+          observed.state == ObservedState::kExited ? DesiredAction::kRemove : DesiredAction::kStop;
+      if (stale.action == DesiredAction::kStop) stale.stop_grace_us = state.config.cancel_grace_us;
+    }
+  }
+  std::vector<DesiredAttempt> result;
+  for (auto& [id, attempt] : desired) result.push_back(std::move(attempt));
+  return result;
+}
+
+std::map<std::string, AttemptId> HoldersOn(const YardState& state, const std::string& worker) {
+  std::map<std::string, AttemptId> holders;
+  const auto hold = [&](const AttemptRecord& attempt) {
+    for (const RankPlacement& rank : attempt.ranks) {
+      if (rank.worker == worker) holders[rank.device] = attempt.id;
+    }
+  };
+  const auto& attempts = state.snapshot().attempts;
+  if (const Contact* contact = state.contacts.Find(worker); contact != nullptr) {
+    for (const auto& [id, observed] : contact->observed) {
+      const auto found = attempts.find(id);
+      if (observed.state != ObservedState::kExited && found != attempts.end() &&
+          found->second.fencing_token == observed.fencing_token) {
+        hold(found->second);
+      }
+    }
+  }
+  for (const AttemptId& id : state.live.On(worker)) {
+    const AttemptRecord& attempt = state.ledger.attempt(id);
+    if (HoldsDevices(FindPart(attempt, worker)->state)) hold(attempt);
+  }
+  return holders;
+}
+
+bool RunsUnknown(const Snapshot& snapshot, const Contact& contact) {
+  for (const auto& [id, observed] : contact.observed) {
+    if (observed.state == ObservedState::kExited) continue;
+    const auto found = snapshot.attempts.find(id);
+    if (found == snapshot.attempts.end() || found->second.fencing_token != observed.fencing_token) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace trainyard::core

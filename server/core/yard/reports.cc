@@ -1,0 +1,279 @@
+// Compares each report of a worker with what the server counts on there.
+#include "server/core/yard/reports.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
+#include "server/core/yard/stepper.h"
+
+namespace trainyard::core {
+namespace {
+
+// A worker may judge for itself that the user or the hardware is at fault. Anything else is only
+// known to have failed.
+Outcome Checked(Outcome outcome) {
+  FailureClass& given = outcome.failure.failure_class;
+  if (outcome.kind == OutcomeKind::kFailed && given != FailureClass::kUserError &&
+      given != FailureClass::kHardware) {
+    given = FailureClass::kTransient;
+  }
+  return outcome;
+}
+
+bool AllParts(const AttemptRecord& attempt, PartState state) {
+  return std::all_of(attempt.parts.begin(), attempt.parts.end(),
+                     [state](const AttemptPart& part) { return part.state == state; });
+}
+
+bool IsToldToStop(const Contact& contact, const AttemptRecord& attempt) {
+  return std::any_of(
+      contact.desired.begin(), contact.desired.end(), [&attempt](const DesiredAttempt& desired) {
+        return desired.attempt == attempt.id && desired.fencing_token == attempt.fencing_token &&
+               desired.action == DesiredAction::kStop;
+      });
+}
+
+// One report of one worker.
+class Reader {
+ public:
+  Reader(YardState& state, const std::string& worker, const SyncReport& report, Now now)
+      : yard_(state),
+        stepper_(state, now),
+        worker_(worker),
+        actor_(ActorOf(worker)),
+        report_(report),
+        now_(now) {}
+
+  void TakeHealth();
+  void TakeAttempts();
+
+ private:
+  // `seen` is null where the worker does not list the attempt, or lists it under a stale token.
+  void TakePart(AttemptId id, const ObservedAttempt* seen);
+  void PartNotListed(AttemptId id);
+  void PartExited(AttemptId id, const ObservedAttempt& seen);
+  void TakeProgress(AttemptId id, const ObservedAttempt& seen);
+  void NoteStep(AttemptId id, int64_t step);
+
+  YardState& yard_;
+  Stepper stepper_;
+  const std::string& worker_;
+  const std::string actor_;
+  const SyncReport& report_;
+  const Now now_;
+};
+
+void Reader::TakeHealth() {
+  for (const DeviceRecord& reported : report_.devices) {
+    const std::vector<DeviceRecord>& known = yard_.ledger.worker(worker_).devices;
+    const auto found = std::find_if(
+        known.begin(), known.end(),
+        [&reported](const DeviceRecord& device) { return device.name == reported.name; });
+    if (found == known.end()) continue;
+    if (found->health == reported.health && found->health_reason == reported.health_reason) {
+      continue;
+    }
+    const auto index = static_cast<size_t>(found - known.begin());
+    DeviceRecord& device = yard_.ledger.EditWorker(worker_).devices[index];
+    device.health = reported.health;
+    device.health_reason = reported.health_reason;
+    yard_.ledger.AddEvent(
+        now_.wall_us, WorkerName(worker_), absl::StrCat("DEVICE_", Text(device.health)), actor_,
+        device.health_reason.empty() ? device.name
+                                     : absl::StrCat(device.name, ": ", device.health_reason));
+    yard_.changes.Touch(worker_);
+    yard_.changes.plan_again = true;
+  }
+}
+
+void Reader::TakeAttempts() {
+  std::map<AttemptId, const ObservedAttempt*> seen;
+  for (const ObservedAttempt& attempt : report_.attempts) seen[attempt.attempt] = &attempt;
+  const std::set<AttemptId> attempts = yard_.live.On(worker_);
+  for (const AttemptId& id : attempts) {
+    const auto found = seen.find(id);
+    const bool is_current = found != seen.end() &&
+                            found->second->fencing_token == yard_.ledger.attempt(id).fencing_token;
+    TakePart(id, is_current ? found->second : nullptr);
+  }
+}
+
+void Reader::TakePart(AttemptId id, const ObservedAttempt* seen) {
+  const PartState before = FindPart(yard_.ledger.attempt(id), worker_)->state;
+  if (seen == nullptr) {
+    PartNotListed(id);
+    return;
+  }
+  if (!HoldsDevices(before)) {
+    if (before == PartState::kExited && seen->drained) {
+      TakeProgress(id, *seen);
+      stepper_.EditPart(id, worker_).state = PartState::kDrained;
+      stepper_.CheckGone(id, actor_);
+    }
+    return;
+  }
+  TakeProgress(id, *seen);
+  auto& rendezvous = yard_.live.at(id).rendezvous[worker_];
+  if (!seen->rendezvous.empty() && rendezvous != seen->rendezvous) {
+    rendezvous = seen->rendezvous;
+    stepper_.TouchWorkersOf(yard_.ledger.attempt(id));
+  }
+  PartState after = before;
+  switch (seen->state) {
+    case ObservedState::kStarting:
+      // Never backwards: a report may repeat, a rank does not start twice.
+      if (before == PartState::kAssigned) after = PartState::kStarting;
+      break;
+    case ObservedState::kRunning:
+      if (before != PartState::kStopping) after = PartState::kRunning;
+      break;
+    case ObservedState::kStopping:
+      after = PartState::kStopping;
+      break;
+    case ObservedState::kExited:
+      PartExited(id, *seen);
+      return;
+  }
+  if (after == before) return;
+  stepper_.EditPart(id, worker_).state = after;
+  stepper_.StepAttempt(id, attempt_fsm::RanksSeen{}, actor_);
+  if (AllParts(yard_.ledger.attempt(id), PartState::kRunning)) {
+    stepper_.StepAttempt(id, attempt_fsm::AllRanksRunning{}, actor_);
+  }
+}
+
+void Reader::PartNotListed(AttemptId id) {
+  const AttemptRecord& attempt = yard_.ledger.attempt(id);
+  switch (FindPart(attempt, worker_)->state) {
+    case PartState::kAssigned: {
+      // It is told to run, again and again. But a worker that has read the order to stop and
+      // has nothing of the attempt will never start it.
+      const Contact& contact = yard_.contacts.of(worker_);
+      if (IsToldToStop(contact, attempt) && report_.desired_revision == contact.desired_revision) {
+        AttemptPart& part = stepper_.EditPart(id, worker_);
+        part.state = PartState::kDrained;
+        part.outcome.kind = OutcomeKind::kStopped;
+        yard_.changes.Touch(worker_);
+        yard_.changes.plan_again = true;
+        stepper_.CheckGone(id, actor_);
+      }
+      return;
+    }
+    case PartState::kStarting:
+    case PartState::kRunning:
+    case PartState::kStopping:
+      stepper_.LosePart(worker_, id, "RUN_DIRECTORY_GONE",
+                        absl::StrCat("worker ", worker_, " no longer has the run directory"));
+      return;
+    case PartState::kExited:  // removed, so drained
+      stepper_.EditPart(id, worker_).state = PartState::kDrained;
+      stepper_.CheckGone(id, actor_);
+      return;
+    case PartState::kDrained:
+    case PartState::kLost:
+      return;
+  }
+}
+
+void Reader::PartExited(AttemptId id, const ObservedAttempt& seen) {
+  // While it still holds its devices.
+  Accounts::Charge(yard_.ledger, id, yard_.live.at(id), now_);
+  AttemptPart& part = stepper_.EditPart(id, worker_);
+  part.state = seen.drained ? PartState::kDrained : PartState::kExited;
+  part.outcome = Checked(seen.outcome);
+  const Outcome outcome = part.outcome;
+  yard_.changes.plan_again = true;
+  yard_.changes.Touch(worker_);
+  switch (outcome.kind) {
+    case OutcomeKind::kSucceeded:
+      if (!yard_.ledger.worker(worker_).failed_jobs.empty()) {
+        yard_.ledger.EditWorker(worker_).failed_jobs.clear();
+      }
+      break;
+    case OutcomeKind::kFailed:
+      if (!std::holds_alternative<attempt_fsm::Stopping>(yard_.ledger.attempt(id).state)) {
+        stepper_.NoteFailure(worker_, id, outcome);
+      }
+      stepper_.StepAttempt(id, attempt_fsm::PartFailed{outcome.failure}, actor_);
+      break;
+    case OutcomeKind::kStopped:
+    case OutcomeKind::kNone: {
+      // If nobody asked for the stop, the supervisor had lost contact. The ranks are gone, so there
+      // is nothing to fence.
+      const std::string& reason = outcome.failure.reason;
+      const Failure lost{FailureClass::kLost, reason.empty() ? "STOPPED_UNASKED" : reason,
+                         absl::StrCat("its ranks on worker ", worker_, " stopped unasked")};
+      stepper_.StepAttempt(id, attempt_fsm::PartFailed{lost}, actor_);
+      break;
+    }
+  }
+  stepper_.CheckGone(id, actor_);
+}
+
+void Reader::TakeProgress(AttemptId id, const ObservedAttempt& seen) {
+  const AttemptRecord& attempt = yard_.ledger.attempt(id);
+  if (attempt.ranks.empty() || attempt.ranks.front().worker != worker_) return;  // rank 0 reports
+  if (seen.progress.has_value()) NoteStep(id, seen.progress->step);
+  const JobRecord& job = yard_.ledger.job(id.job);
+  MetricValues metrics = job.metrics;
+  for (const auto& [name, value] : seen.metrics.values) metrics.values[name] = value;
+  const Progress progress = seen.progress.value_or(job.progress);
+  const std::string& data_digest = seen.data_digest.empty() ? job.data_digest : seen.data_digest;
+  const std::string& model_digest =
+      seen.model_digest.empty() ? job.model_digest : seen.model_digest;
+  if (metrics == job.metrics && progress == job.progress && data_digest == job.data_digest &&
+      model_digest == job.model_digest) {
+    return;
+  }
+  JobRecord& edit = yard_.ledger.EditJob(id.job);
+  edit.data_digest = data_digest;
+  edit.model_digest = model_digest;
+  edit.metrics = std::move(metrics);
+  edit.progress = progress;
+  LiveAttempt& live = yard_.live.at(id);
+  stepper_.CountRunTime(id.job, live);
+  live.end_by_speed_us = progress.eta_us > 0 ? now_.uptime_us + progress.eta_us : 0;
+}
+
+void Reader::NoteStep(AttemptId id, int64_t step) {
+  yard_.live.at(id).step = step;
+  // The worker has taken no orders of this session yet, so it wrote this before it could read a
+  // request of this server for a checkpoint.
+  if (report_.desired_revision == 0) yard_.stops.NoteStepBeforeRequest(id, step);
+}
+
+}  // namespace
+
+absl::Status TakeReport(YardState& state, const SyncReport& report, Now now) {
+  const std::string* session = state.contacts.WorkerOf(report.session);
+  if (session == nullptr) return error::UnknownSession(report.session);
+  const std::string worker = *session;
+  const bool is_active =
+      std::holds_alternative<worker_fsm::Active>(state.ledger.worker(worker).state);
+  // An answer to an UNREACHABLE worker would renew the lease of its ranks, if it arrived, while
+  // here their time runs.
+  if (!is_active && !Contacts::ShowsHearing(state.contacts.of(worker), report)) {
+    return error::UnknownSession(report.session);
+  }
+  state.contacts.NoteReport(worker, report, now);
+  state.worker_timers.Set(worker, state.contacts.LeaseDeadline(worker));
+  Stepper(state, now).StepWorker(worker, worker_fsm::Synced{}, ActorOf(worker), "");
+  const Contact& contact = state.contacts.of(worker);
+  if (contact.synced && report.sequence < contact.sequence) return absl::OkStatus();  // overtaken
+  if (state.contacts.TakeReport(worker, report)) {
+    state.changes.plan_again = true;
+    state.changes.Touch(worker);
+  }
+  Reader reader(state, worker, report, now);
+  reader.TakeHealth();
+  reader.TakeAttempts();
+  return absl::OkStatus();
+}
+
+}  // namespace trainyard::core

@@ -1,0 +1,214 @@
+// The daemon's calls: its link to the server, its fetches and its uploads. What is called next is
+// decided by the cores; here the calls are under way.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
+#include "tests/sim/convert.h"
+#include "tests/sim/daemon.h"
+
+namespace trainyard::sim {
+namespace {
+
+constexpr Time kCallTimeout = 20 * kSecond;
+constexpr Time kUploadTimeout = 60 * kSecond;
+constexpr Time kLogPause = kSecond;
+// Lines of a log in one call, and so many that are worth one before the end.
+constexpr int64_t kLinesPerCall = 100;
+
+}  // namespace
+
+// The link.
+
+void Daemon::Pump() {
+  if (process_->call != nullptr || process_->is_pausing) return;
+  std::visit([this](const auto& due) { Do(due); }, process_->link.Next());
+}
+
+void Daemon::Do(const agent::LinkCore::Pause& pause) {
+  process_->is_pausing = true;
+  After(absl::ToInt64Microseconds(pause.length), [this] {
+    process_->is_pausing = false;
+    Pump();
+  });
+}
+
+void Daemon::Do(const agent::LinkCore::Register& due) {
+  core::RegisterWorker input;
+  input.worker = host_.name;
+  input.uid = absl::StrCat("uid of ", host_.name);
+  input.version = "1";
+  input.hostname = host_.name;
+  input.devices = ToCore(due.devices);
+  process_->is_sync = false;
+  process_->call = transport_.Call<std::string>(
+      host_.number, absl::ToInt64Microseconds(due.timeout),
+      [this, input](Server::Answer<std::string> answer) { server_.Register(input, answer); },
+      GuardAnswer<std::string>([this](absl::StatusOr<std::string> session) {
+        process_->call.reset();
+        if (session.ok()) {
+          process_->link.Registered(*session, absl::Microseconds(options_.config.lease_us),
+                                    absl::Microseconds(options_.config.sync_interval_us));
+          world_.Say(host_.name, "is registered");
+          PumpCheckpoints();
+          PumpLogs();
+        } else {
+          process_->link.Failed(session.status(), "");
+        }
+        Pump();
+      }));
+}
+
+void Daemon::Do(const agent::LinkCore::Sync& due) {
+  const core::SyncReport report = ToCore(due);
+  const Time wait = absl::ToInt64Microseconds(due.max_wait);
+  const absl::Duration sent_at = host_.Uptime();
+  process_->is_sync = true;
+  process_->call = transport_.Call<DesiredState>(
+      host_.number, absl::ToInt64Microseconds(due.timeout),
+      [this, report, wait](Server::Answer<DesiredState> answer) {
+        server_.Sync(report, wait, answer);
+      },
+      GuardAnswer<DesiredState>(
+          [this, sent_at, session = due.session](absl::StatusOr<DesiredState> state) {
+            process_->call.reset();
+            if (state.ok()) {
+              process_->core.Wants(process_->link.Answered(ToAgent(*state), sent_at));
+              // A look is due: progress has gone on, though no file event tells of it here.
+              Wake();
+            } else {
+              process_->link.Failed(state.status(), session);
+            }
+            Pump();
+          }));
+}
+
+// Checkpoints from the server.
+
+void Daemon::Fetch(AttemptId id) {
+  const core::CheckpointRef ref = {ParseCheckpointName(process_->fetches.at(id).name)->job,
+                                   process_->fetches.at(id).step};
+  transport_.Call<bool>(
+      host_.number, kUploadTimeout,
+      [this, ref](Server::Answer<bool> answer) { server_.FetchCheckpoint(ref, answer); },
+      GuardAnswer<bool>([this, id](absl::StatusOr<bool> found) {
+        After(world_.random().Between(100 * kMillisecond, 5 * kSecond),
+              [this, id, status = found.status()] { EndFetch(id, status); });
+      }));
+}
+
+void Daemon::EndFetch(AttemptId id, const absl::Status& status) {
+  if (!process_->fetches.contains(id)) return;
+  if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
+    Fetch(id);
+    return;
+  }
+  process_->fetches.erase(id);
+  process_->core.Fetched(id, status);
+  Wake();
+}
+
+// Checkpoints to the server.
+
+void Daemon::PumpCheckpoints() {
+  if (process_->is_sending_checkpoint || process_->session.Get().empty()) return;
+  const auto upload = process_->checkpoints.Next();
+  if (upload.has_value()) SendCheckpoint(*upload);
+}
+
+void Daemon::SendCheckpoint(const agent::CheckpointQueue::Upload& upload) {
+  const AttemptId id = upload.target.id;
+  const int64_t step = upload.step;
+  const RunDirectory* dir = host_.FindDirectory(id);
+  const size_t script = dir == nullptr ? 0 : dir->script;
+  core::CommitCheckpoint commit{process_->session.Get(), id, upload.target.fencing_token, step, {}};
+  commit.files.push_back({"state", 1000, absl::StrCat("hash-", id.number, "-", step)});
+  // Ups and downs of a curve, out of step with the numbers.
+  const int64_t height = (id.job.value * 31 + step * 7) % 13;
+  commit.evaluation = {static_cast<double>(height), static_cast<double>(13 - height) / 13};
+  process_->is_sending_checkpoint = true;
+  const auto ended = [this, id, step, session = commit.session](absl::StatusOr<core::Reply> reply) {
+    if (ErrorReason(reply.status()) == "UNKNOWN_SESSION") process_->session.Forget(session);
+    const auto pause = process_->checkpoints.Ended(id, step, reply.status());
+    After(pause.has_value() ? absl::ToInt64Microseconds(*pause) : 1, [this] {
+      process_->is_sending_checkpoint = false;
+      PumpCheckpoints();
+      Wake();
+    });
+  };
+  After(world_.random().Around(trainers_.script(script).upload_time), [this, commit, ended] {
+    transport_.Call<core::Reply>(
+        host_.number, kUploadTimeout,
+        [this, commit](Server::Answer<core::Reply> answer) {
+          server_.CommitCheckpoint(commit, answer);
+        },
+        GuardAnswer<core::Reply>(ended));
+  });
+}
+
+// Logs to the server.
+
+void Daemon::PumpLogs() {
+  if (process_->is_sending_log || process_->session.Get().empty()) return;
+  for (const agent::UploadTarget& target : process_->targets) {
+    if (process_->logs_done.contains(target.id)) continue;
+    if (SendLog(target)) return;
+    if (!target.exited) continue;
+    process_->logs_done.insert(target.id);
+    Wake();
+  }
+}
+
+bool Daemon::SendLog(const agent::UploadTarget& target) {
+  const AttemptId id = target.id;
+  agent::StreamCursor& cursor = process_->logs[id];
+  const RunDirectory* dir = host_.FindDirectory(id);
+  if (dir == nullptr || cursor.is_closed()) return false;
+  const int64_t left = dir->LogLines(world_.now()) - cursor.offset();
+  if (left <= 0 || (!target.exited && left < kLinesPerCall)) return false;
+  const int64_t lines = cursor.is_known() ? std::min(left, kLinesPerCall) : 0;
+  process_->is_sending_log = true;
+  const Server::LogChunk chunk = {process_->session.Get(), id,   target.fencing_token, host_.number,
+                                  cursor.offset(),         lines};
+  transport_.Call<int64_t>(
+      host_.number, kCallTimeout,
+      [this, chunk](Server::Answer<int64_t> answer) { server_.AppendLog(chunk, answer); },
+      GuardAnswer<int64_t>([this, id, session = chunk.session](absl::StatusOr<int64_t> next) {
+        LogAnswered(id, session, next);
+      }));
+  return true;
+}
+
+void Daemon::LogAnswered(AttemptId id, const std::string& session,
+                         const absl::StatusOr<int64_t>& next) {
+  agent::StreamCursor& cursor = process_->logs[id];
+  if (ErrorReason(next.status()) == "UNKNOWN_SESSION") process_->session.Forget(session);
+  const auto advance = next.ok() ? cursor.Acknowledged(*next) : cursor.Failed(next.status());
+  // What is at its end once the attempt has exited will stay so.
+  for (const agent::UploadTarget& target : process_->targets) {
+    if (target.id != id || !target.exited || advance != agent::StreamCursor::Next::kAtEnd) continue;
+    process_->logs_done.insert(id);
+    Wake();
+  }
+  const bool is_failed = advance == agent::StreamCursor::Next::kFailed;
+  After(is_failed ? kLogPause : 1, [this] {
+    process_->is_sending_log = false;
+    PumpLogs();
+  });
+}
+
+// An attempt that is drained has all of its log on the server, unless that did not want it or lost
+// it with its power.
+void Daemon::Removed(const RunDirectory& dir) {
+  process_->logs.erase(dir.id);
+  process_->logs_done.erase(dir.id);
+  const int64_t written = dir.LogLines(world_.now());
+  const int64_t kept = server_.LogLines(dir.id, host_.number);
+  if (kept >= written) return;
+  world_.Violate("no line of a log is lost",
+                 absl::StrCat(AttemptName(dir.id), " wrote ", written, " lines on ", host_.name,
+                              "; the server has ", kept));
+}
+
+}  // namespace trainyard::sim

@@ -1,0 +1,35 @@
+// The ports through which the worker's cores see the simulated world.
+#pragma once
+
+#include "common/base/check.h"
+#include "common/base/env.h"
+#include "tests/sim/host.h"
+#include "tests/sim/world.h"
+
+namespace trainyard::sim {
+
+// The clocks of a host.
+class SimClock : public Clock {
+ public:
+  SimClock(World& world, const Host& host) : world_(world), host_(host) {}
+
+  absl::Time Now() override { return absl::FromUnixMicros(host_.clock.Wall(world_.now())); }
+  absl::Duration Uptime() override { return host_.Uptime(); }
+  void SleepFor(absl::Duration) override { TY_CHECK(false); }
+
+ private:
+  World& world_;
+  const Host& host_;
+};
+
+class SimRng : public Rng {
+ public:
+  explicit SimRng(World& world) : world_(world) {}
+
+  uint64_t Next() override { return world_.random().Next(); }
+
+ private:
+  World& world_;
+};
+
+}  // namespace trainyard::sim

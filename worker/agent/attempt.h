@@ -1,0 +1,44 @@
+// An attempt as the daemon knows it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/base/ids.h"
+#include "worker/agent/agent_core.h"
+#include "worker/agent/report.h"
+#include "worker/run_dir/records.h"
+
+namespace trainyard::agent {
+
+// The daemon's copy of one run directory, and what it remembers of the attempt besides.
+struct Attempt {
+  AttemptId id;
+  LocalAttempt local;
+  bool has_directory = true;  // false: it failed before it had one
+  // assignment.json:
+  bool is_assigned = false;
+  std::vector<DesiredRank> ranks;  // on this host, ascending
+  int64_t global_batch = 0;        // samples a step; 0 while unknown
+  // The words of the ranks and of the supervisor:
+  std::map<int, run_dir::Progress> progress;  // by rank
+  std::optional<run_dir::AttemptExit> exit;
+  std::map<std::string, double> final_metrics;  // from the result of the lowest rank
+  // These belong to this life of the daemon:
+  int launches = 0;
+  absl::Duration launched_uptime;
+  bool is_watched = false;  // a change of its files is told; otherwise they are polled
+  absl::Duration look_due;  // by then its files are read though nobody told of a change
+};
+
+// The attempt as the server is told of it.
+ReportedAttempt Describe(const Attempt& attempt);
+
+// The time left by the measured speed; nothing while it is unknown.
+std::optional<absl::Duration> TimeLeft(const run_dir::Progress& progress, int64_t global_batch);
+
+}  // namespace trainyard::agent

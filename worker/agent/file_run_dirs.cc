@@ -1,0 +1,313 @@
+// Reads and writes run directories, and starts, reaps and buries supervisors. What is on disk is
+// the truth: nothing is decided here.
+#include "worker/agent/file_run_dirs.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/errors.h"
+#include "common/base/files.h"
+#include "common/base/interfaces.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "worker/agent/convert.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/run_dir/control.h"
+#include "worker/run_dir/rendezvous.h"
+#include "worker/run_dir/supervisor_lock.h"
+
+namespace trainyard::agent {
+namespace {
+
+constexpr absl::Duration kSweepDelay = absl::Seconds(30);
+
+}  // namespace
+
+FileRunDirs::FileRunDirs(HostSettings settings, std::vector<Device> devices,
+                         CheckpointFetcher& fetcher, Clock& clock, FileWatch* watch)
+    : settings_(std::move(settings)),
+      devices_(std::move(devices)),
+      fetcher_(fetcher),
+      clock_(clock),
+      watch_(watch),
+      sweeper_(JoinPath(settings_.state_dir, "removed"), kSweepDelay, clock) {}
+
+run_dir::RunDir FileRunDirs::DirOf(AttemptId id) const {
+  return run_dir::RunDir(run_dir::AttemptDirectory(settings_.state_dir, id.job.value, id.number));
+}
+
+std::vector<Attempt> FileRunDirs::Adopt() {
+  std::vector<Attempt> found;
+  const std::string root = JoinPath(settings_.state_dir, "attempts");
+  const auto jobs = ListDirectory(root);
+  if (!jobs.ok()) return found;
+  for (const std::string& job : *jobs) {
+    const auto numbers = ListDirectory(JoinPath(root, job));
+    if (!numbers.ok()) continue;
+    for (const std::string& number : *numbers) {
+      AttemptId id;
+      if (!absl::SimpleAtoi(job, &id.job.value) || !absl::SimpleAtoi(number, &id.number)) continue;
+      Attempt& attempt = found.emplace_back();
+      attempt.id = id;
+      const auto assignment = run_dir::ReadAssignment(DirOf(id));
+      if (assignment.ok()) {
+        attempt.is_assigned = true;
+        attempt.local.fencing_token = assignment->fencing_token;
+        SetAssignment(attempt, *assignment);
+      }
+      Watch(attempt, assignment.ok() ? &*assignment : nullptr);
+    }
+  }
+  return found;
+}
+
+void FileRunDirs::SetAssignment(Attempt& attempt, const run_dir::Assignment& assignment) {
+  attempt.global_batch = GlobalBatch(assignment.spec_json);
+  attempt.ranks.clear();
+  for (const run_dir::RankAssignment& rank : assignment.ranks) {
+    attempt.ranks.push_back({rank.rank, rank.device});
+  }
+}
+
+void FileRunDirs::Watch(Attempt& attempt, const run_dir::Assignment* assignment) {
+  if (watch_ == nullptr) return;
+  attempt.is_watched = true;
+  const run_dir::RunDir dir = DirOf(attempt.id);
+  std::vector<std::string> folders = {dir.root(), dir.CheckpointsDir()};
+  if (assignment != nullptr) {
+    if (assignment->world_size > 1) folders.push_back(dir.RendezvousDir());
+    for (const auto& rank : assignment->ranks) folders.push_back(dir.RankDir(rank.rank));
+  }
+  for (const std::string& folder : folders) {
+    const absl::StatusOr<int> number = watch_->Add(folder);
+    if (number.ok()) {
+      folders_[*number] = attempt.id;
+    } else {
+      attempt.is_watched = false;
+    }
+  }
+}
+
+RunDirs::Changes FileRunDirs::TakeChanges() {
+  Changes changes;
+  ReapSupervisors(changes);
+  if (watch_ == nullptr) return changes;
+  const FileChanges files = watch_->Take();
+  for (const int folder : files.folders) {
+    const auto found = folders_.find(folder);
+    if (found == folders_.end()) continue;
+    changes.changed.push_back(found->second);
+    if (!FileExists(DirOf(found->second).root())) folders_.erase(found);
+  }
+  changes.any_lost = files.any_lost;
+  return changes;
+}
+
+void FileRunDirs::ReapSupervisors(Changes& changes) {
+  std::erase_if(supervisors_, [&changes](const auto& entry) {
+    int status = 0;
+    const pid_t ended = waitpid(entry.first, &status, WNOHANG);
+    if (ended == 0 || (ended < 0 && errno == EINTR)) return false;
+    changes.changed.push_back(entry.second);
+    if (ended > 0 && status != 0) {
+      LogWarning("a supervisor ended badly",
+                 {{"attempt", AttemptName(entry.second)}, {"status", absl::StrCat(status)}});
+      changes.ended_early.push_back(entry.second);
+    }
+    return true;
+  });
+}
+
+RunDirs::Sight FileRunDirs::Look(AttemptId id) {
+  const run_dir::RunDir dir = DirOf(id);
+  Sight sight;
+  // Whether the supervisor lives is asked before the exit record is looked for: one that ends in
+  // between has written it.
+  const auto supervised = run_dir::IsSupervised(dir);
+  sight.is_supervised = !supervised.ok() || *supervised;
+  if (FileExists(dir.ExitPath())) {
+    if (auto exit = run_dir::ReadAttemptExit(dir); exit.ok()) {
+      sight.exit = *std::move(exit);
+    } else {
+      sight.exit.emplace();
+      sight.exit->outcome = run_dir::Outcome::kTransient;
+      sight.exit->reason = ErrorReason(exit.status());
+      sight.exit->message = std::string(exit.status().message());
+    }
+    return sight;
+  }
+  sight.has_supervisor_record = FileExists(dir.SupervisorPath());
+  return sight;
+}
+
+void FileRunDirs::Read(Attempt& attempt) {
+  const run_dir::RunDir dir = DirOf(attempt.id);
+  LocalAttempt& local = attempt.local;
+  if (const auto stop = run_dir::ReadStopRequest(dir); stop.ok()) local.stop = *stop;
+  if (const auto lease = run_dir::ReadLease(dir); lease.ok()) {
+    local.lease_expire = lease->expire_uptime;
+  }
+  if (const auto request = run_dir::ReadCheckpointRequest(dir); request.ok()) {
+    local.checkpoint_request = *request;
+  }
+  if (const auto keys = run_dir::ListRendezvousKeys(dir); keys.ok()) {
+    local.rendezvous = std::set<std::string>(keys->begin(), keys->end());
+  }
+  local.checkpoints = checkpoint::ListCheckpoints(dir.CheckpointsDir());
+  for (const DesiredRank& rank : attempt.ranks) {
+    auto progress = run_dir::ReadProgress(dir, rank.rank);
+    if (progress.ok()) attempt.progress[rank.rank] = *std::move(progress);
+  }
+  if (local.phase == Phase::kExited && !attempt.ranks.empty()) {
+    const auto result = run_dir::ReadRankResult(dir, attempt.ranks.front().rank);
+    if (result.ok()) attempt.final_metrics = result->metrics;
+  }
+}
+
+absl::StatusOr<std::string> FileRunDirs::RendezvousValue(AttemptId id, const std::string& key) {
+  return run_dir::GetRendezvousKey(DirOf(id), key);
+}
+
+absl::Status FileRunDirs::Prepare(AttemptId id, const DesiredAttempt& wanted) {
+  const run_dir::RunDir dir = DirOf(id);
+  // What a daemon that died left here never got as far as an assignment.
+  TY_RETURN_IF_ERROR(RemoveTree(dir.root()));
+  TY_RETURN_IF_ERROR(MakeDirectories(dir.ControlDir()));
+  if (wanted.world_size > 1) TY_RETURN_IF_ERROR(MakeDirectories(dir.RendezvousDir()));
+  TY_RETURN_IF_ERROR(MakeDirectories(dir.CheckpointsDir()));
+  for (const DesiredRank& rank : wanted.ranks) {
+    TY_RETURN_IF_ERROR(dir.CreateRankDirectory(rank.rank));
+  }
+  if (wanted.resume_from.has_value()) {
+    TY_RETURN_IF_ERROR(MakeDirectories(JoinPath(dir.root(), "resume")));
+  }
+  return absl::OkStatus();
+}
+
+std::string FileRunDirs::ResumeFolder(AttemptId id, const ResumeSource& source) const {
+  return checkpoint::CheckpointPath(JoinPath(DirOf(id).root(), "resume"), source.step);
+}
+
+void FileRunDirs::Fetch(AttemptId id, const ResumeSource& source) {
+  fetcher_.Begin(id, source, ResumeFolder(id, source));
+}
+
+void FileRunDirs::CancelFetch(AttemptId id) {
+  fetcher_.Cancel(id);
+}
+
+absl::StatusOr<run_dir::Assignment> FileRunDirs::MakeAssignment(
+    AttemptId id, const DesiredAttempt& wanted) const {
+  run_dir::Assignment assignment;
+  assignment.job = id.job.value;
+  assignment.attempt = id.number;
+  assignment.fencing_token = wanted.fencing_token;
+  assignment.world_size = wanted.world_size;
+  assignment.interface = settings_.interface;
+  if (wanted.spans_workers) {
+    // Looked up for each attempt: addresses change while a daemon runs.
+    TY_ASSIGN_OR_RETURN(const InterfaceAddress here, FindInterface(settings_.address));
+    assignment.interface = here.address;
+  }
+  assignment.worker = settings_.worker;
+  assignment.dataset_dir = settings_.dataset_dir;
+  assignment.spec_json = wanted.spec_json;
+  if (wanted.resume_from.has_value()) {
+    assignment.resume_from = ResumeFolder(id, *wanted.resume_from);
+  }
+  for (const DesiredRank& rank : wanted.ranks) {
+    const auto device =
+        std::find_if(devices_.begin(), devices_.end(),
+                     [&rank](const Device& candidate) { return candidate.name == rank.device; });
+    TY_CHECK(device != devices_.end());  // the daemon core has looked
+    run_dir::RankAssignment item;
+    item.rank = rank.rank;
+    item.local_rank = static_cast<int>(assignment.ranks.size());
+    item.device = device->name;
+    item.device_type = device->type;
+    item.cpus = device->cpus;
+    item.threads = device->threads;
+    item.memory_bytes = device->memory_bytes;
+    assignment.backend = device->type == "cpu" ? "cpu" : "cuda";
+    assignment.ranks.push_back(std::move(item));
+  }
+  return assignment;
+}
+
+absl::Status FileRunDirs::Assign(Attempt& attempt, const DesiredAttempt& wanted,
+                                 absl::Duration lease_expire) {
+  const run_dir::RunDir dir = DirOf(attempt.id);
+  TY_ASSIGN_OR_RETURN(const run_dir::Assignment assignment, MakeAssignment(attempt.id, wanted));
+  TY_RETURN_IF_ERROR(run_dir::WriteLease(dir, {lease_expire}));
+  TY_RETURN_IF_ERROR(run_dir::WriteAssignment(dir, assignment));
+  SetAssignment(attempt, assignment);
+  Watch(attempt, &assignment);
+  return absl::OkStatus();
+}
+
+absl::Status FileRunDirs::Launch(const Attempt& attempt) {
+  const run_dir::RunDir dir = DirOf(attempt.id);
+  TY_ASSIGN_OR_RETURN(const run_dir::Assignment assignment, run_dir::ReadAssignment(dir));
+  TY_ASSIGN_OR_RETURN(const pid_t supervisor,
+                      LaunchSupervisor(settings_.programs, dir, assignment.backend));
+  supervisors_[supervisor] = attempt.id;
+  return absl::OkStatus();
+}
+
+absl::Status FileRunDirs::RecordUnstarted(AttemptId id, const absl::Status& cause) {
+  const run_dir::RunDir dir = DirOf(id);
+  if (!absl::IsUnavailable(cause)) return agent::RecordUnstarted(dir, cause, clock_);
+  const std::string message = absl::StrCat(cause.message(), "; see ", dir.SupervisorLogPath());
+  return agent::RecordUnstarted(dir, absl::UnavailableError(message), clock_);
+}
+
+absl::Status FileRunDirs::RecordDeath(AttemptId id) {
+  const run_dir::RunDir dir = DirOf(id);
+  const auto assignment = run_dir::ReadAssignment(dir);
+  return agent::RecordDeath(dir, assignment.ok() ? *assignment : run_dir::Assignment(), clock_);
+}
+
+absl::Status FileRunDirs::RequestStop(AttemptId id, const run_dir::StopRequest& stop) {
+  return run_dir::RequestStop(DirOf(id), stop);
+}
+
+absl::Status FileRunDirs::RenewLease(AttemptId id, absl::Duration expire) {
+  return run_dir::WriteLease(DirOf(id), {expire});
+}
+
+absl::Status FileRunDirs::Publish(AttemptId id, const std::string& key, const std::string& value) {
+  return run_dir::SetRendezvousKey(DirOf(id), key, value);
+}
+
+absl::Status FileRunDirs::AskCheckpoint(AttemptId id, int64_t number) {
+  return run_dir::RequestCheckpoint(DirOf(id), number);
+}
+
+absl::Status FileRunDirs::PruneCheckpoint(AttemptId id, int64_t step) {
+  return RemoveTree(checkpoint::CheckpointPath(DirOf(id).CheckpointsDir(), step));
+}
+
+void FileRunDirs::Discard(AttemptId id) {
+  if (const absl::Status removed = RemoveTree(DirOf(id).root()); !removed.ok()) {
+    LogWarning("a run directory cannot be removed", {{"error", std::string(removed.message())}});
+  }
+}
+
+absl::Status FileRunDirs::Remove(AttemptId id) {
+  const std::string root = DirOf(id).root();
+  TY_RETURN_IF_ERROR(sweeper_.Remove(root, absl::StrCat(id.job.value, ".", id.number)));
+  // The job's folder goes with its last attempt.
+  (void)rmdir(root.substr(0, root.rfind('/')).c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace trainyard::agent

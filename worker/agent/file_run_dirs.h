@@ -1,0 +1,82 @@
+// The run directories of this host: files, and supervisors that are processes.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/base/env.h"
+#include "common/base/file_watch.h"
+#include "worker/agent/checkpoint_fetcher.h"
+#include "worker/agent/launch.h"
+#include "worker/agent/run_dirs.h"
+#include "worker/agent/sweeper.h"
+#include "worker/run_dir/assignment.h"
+
+namespace trainyard::agent {
+
+// The settings that all assignments of this host have in common.
+struct HostSettings {
+  std::string state_dir;  // absolute
+  std::string dataset_dir;
+  // Interfaces, addresses or networks, as FindInterface takes them.
+  std::string interface;  // of gangs of this host alone
+  std::string address;    // of gangs over several hosts
+  std::string worker;     // our name in the pool
+  Programs programs;
+};
+
+// Not thread-safe. Borrows `clock`, `fetcher` and `watch`.
+class FileRunDirs : public RunDirs {
+ public:
+  // `watch` may be null: files are then polled.
+  FileRunDirs(HostSettings settings, std::vector<Device> devices, CheckpointFetcher& fetcher,
+              Clock& clock, FileWatch* watch);
+
+  run_dir::RunDir DirOf(AttemptId id) const;
+
+  std::vector<Attempt> Adopt() override;
+  Changes TakeChanges() override;
+  Sight Look(AttemptId id) override;
+  void Read(Attempt& attempt) override;
+  absl::StatusOr<std::string> RendezvousValue(AttemptId id, const std::string& key) override;
+  absl::Status Prepare(AttemptId id, const DesiredAttempt& wanted) override;
+  void Fetch(AttemptId id, const ResumeSource& source) override;
+  void CancelFetch(AttemptId id) override;
+  absl::Status Assign(Attempt& attempt, const DesiredAttempt& wanted,
+                      absl::Duration lease_expire) override;
+  absl::Status Launch(const Attempt& attempt) override;
+  absl::Status RecordUnstarted(AttemptId id, const absl::Status& cause) override;
+  absl::Status RecordDeath(AttemptId id) override;
+  absl::Status RequestStop(AttemptId id, const run_dir::StopRequest& stop) override;
+  absl::Status RenewLease(AttemptId id, absl::Duration expire) override;
+  absl::Status Publish(AttemptId id, const std::string& key, const std::string& value) override;
+  absl::Status AskCheckpoint(AttemptId id, int64_t number) override;
+  absl::Status PruneCheckpoint(AttemptId id, int64_t step) override;
+  void Discard(AttemptId id) override;
+  absl::Status Remove(AttemptId id) override;
+
+ private:
+  void ReapSupervisors(Changes& changes);
+  // Fills in what the attempt holds of the assignment.
+  static void SetAssignment(Attempt& attempt, const run_dir::Assignment& assignment);
+  absl::StatusOr<run_dir::Assignment> MakeAssignment(AttemptId id,
+                                                     const DesiredAttempt& wanted) const;
+  // Where a fetched checkpoint goes.
+  std::string ResumeFolder(AttemptId id, const ResumeSource& source) const;
+  void Watch(Attempt& attempt, const run_dir::Assignment* assignment);
+
+  const HostSettings settings_;
+  const std::vector<Device> devices_;
+  CheckpointFetcher& fetcher_;
+  Clock& clock_;
+  FileWatch* const watch_;
+  Sweeper sweeper_;
+  std::map<int, AttemptId> folders_;        // by number of the watch
+  std::map<pid_t, AttemptId> supervisors_;  // children of ours
+};
+
+}  // namespace trainyard::agent

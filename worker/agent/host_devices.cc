@@ -1,0 +1,49 @@
+// Looks for devices once, when the worker starts.
+#include "worker/agent/host_devices.h"
+
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "common/base/memory_limit.h"
+#include "common/base/status_macros.h"
+#include "worker/agent/device_inventory.h"
+
+namespace trainyard::agent {
+namespace {
+
+// Says what is known of a GPU before anything goes wrong with it.
+void LogGpu(const Gpu& gpu, const absl::StatusOr<GpuReading>& reading) {
+  std::string errors = "unknown";
+  if (reading.ok() && reading->lifetime_ecc_errors.has_value()) {
+    errors = absl::StrCat(*reading->lifetime_ecc_errors);
+  }
+  const bool has_ecc = reading.ok() && reading->ecc_enabled.value_or(false);
+  LogInfo("a GPU is here", {{"device", gpu.uuid},
+                            {"product", gpu.product},
+                            {"bus", gpu.pci_bus_id},
+                            {"compute_capability", gpu.compute_capability},
+                            {"island", absl::StrCat(gpu.island)},
+                            {"ecc", has_ecc ? "on" : "off"},
+                            {"uncorrected_errors_ever", errors}});
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Device>> FindDevices(const WorkerFlags& flags, Nvml* nvml) {
+  std::vector<Device> devices;
+  if (nvml != nullptr) {
+    TY_ASSIGN_OR_RETURN(const std::vector<Gpu> gpus, nvml->ListGpus());
+    devices = GpuDevices(gpus);
+    for (const Gpu& gpu : gpus) LogGpu(gpu, nvml->Read(gpu.uuid));
+  }
+  CpuDeviceOptions options = flags.cpu;
+  TY_RETURN_IF_ERROR(ReadCpuDevices(flags.cpu_devices, options));
+  TY_ASSIGN_OR_RETURN(std::vector<Device> cpus,
+                      DivideCpus(AllowedCpus(), AllowedMemory(), options));
+  devices.insert(devices.end(), cpus.begin(), cpus.end());
+  return devices;
+}
+
+}  // namespace trainyard::agent

@@ -1,0 +1,16 @@
+// The devices that this host offers: its GPUs, and shares of its processors.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/agent/nvml.h"
+#include "worker/agent/report.h"
+#include "worker/agent/worker_flags.h"
+
+namespace trainyard::agent {
+
+// `nvml` may be null: the host then has no GPUs.
+absl::StatusOr<std::vector<Device>> FindDevices(const WorkerFlags& flags, Nvml* nvml);
+
+}  // namespace trainyard::agent

@@ -1,0 +1,71 @@
+// The daemon's port to its run directories and to the supervisors that own them. The daemon on a
+// host has files and processes behind it (file_run_dirs.h), the simulator has its own disk.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/ids.h"
+#include "worker/agent/agent_core.h"
+#include "worker/agent/attempt.h"
+
+namespace trainyard::agent {
+
+// Not thread-safe.
+class RunDirs {
+ public:
+  // The files that decide in which phase an attempt is.
+  struct Sight {
+    bool is_supervised = false;  // a living process holds supervisor.lock
+    bool has_supervisor_record = false;
+    std::optional<run_dir::AttemptExit> exit;
+  };
+  struct Changes {
+    std::vector<AttemptId> changed;
+    bool any_lost = false;  // anything may have changed
+    // Supervisors that ended without having begun, so that no one need wait for them.
+    std::vector<AttemptId> ended_early;
+  };
+
+  virtual ~RunDirs() = default;
+
+  // The run directories that an earlier life of the daemon left, with their assignments.
+  virtual std::vector<Attempt> Adopt() = 0;
+  // What has changed since the call before.
+  virtual Changes TakeChanges() = 0;
+  virtual Sight Look(AttemptId id) = 0;
+  // Renews the attempt's copy of its other files; what cannot be read stays as it was.
+  virtual void Read(Attempt& attempt) = 0;
+  virtual absl::StatusOr<std::string> RendezvousValue(AttemptId id, const std::string& key) = 0;
+
+  // Makes the directory anew, without an assignment.
+  virtual absl::Status Prepare(AttemptId id, const DesiredAttempt& wanted) = 0;
+  // Begins to fetch the checkpoint from which the attempt starts. Its end is told by
+  // DaemonCore::Fetched.
+  virtual void Fetch(AttemptId id, const ResumeSource& source) = 0;
+  virtual void CancelFetch(AttemptId id) = 0;
+  // Writes lease and assignment.json, and fills in what the attempt holds of the assignment.
+  virtual absl::Status Assign(Attempt& attempt, const DesiredAttempt& wanted,
+                              absl::Duration lease_expire) = 0;
+  // Starts a supervisor. Whether it got on shows in the run directory.
+  virtual absl::Status Launch(const Attempt& attempt) = 0;
+  // Writes the exit record of an attempt whose supervisor could not be started.
+  virtual absl::Status RecordUnstarted(AttemptId id, const absl::Status& cause) = 0;
+  // See launch.h.
+  virtual absl::Status RecordDeath(AttemptId id) = 0;
+  virtual absl::Status RequestStop(AttemptId id, const run_dir::StopRequest& stop) = 0;
+  virtual absl::Status RenewLease(AttemptId id, absl::Duration expire) = 0;
+  virtual absl::Status Publish(AttemptId id, const std::string& key, const std::string& value) = 0;
+  virtual absl::Status AskCheckpoint(AttemptId id, int64_t number) = 0;
+  virtual absl::Status PruneCheckpoint(AttemptId id, int64_t step) = 0;
+  // Removes the directory of an attempt that could not be begun.
+  virtual void Discard(AttemptId id) = 0;
+  // Removes the directory of an attempt that has ended and is drained.
+  virtual absl::Status Remove(AttemptId id) = 0;
+};
+
+}  // namespace trainyard::agent

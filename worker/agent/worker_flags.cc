@@ -1,0 +1,78 @@
+// The flags of trainyard-worker, with their defaults and their help.
+#include "worker/agent/worker_flags.h"
+
+#include <cstdlib>
+#include <map>
+
+#include "CLI/CLI.hpp"
+#include "common/base/files.h"
+#include "common/base/program_paths.h"
+#include "common/base/version.h"
+#include "common/base/worker_name.h"
+#include "common/rpc/address.h"
+
+namespace trainyard::agent {
+namespace {
+
+std::string Variable(const char* name) {
+  const char* value = getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+void SetDefaults(WorkerFlags& flags) {
+  const std::string state_home = Variable("XDG_STATE_HOME");
+  const std::string home = Variable("HOME");
+  flags.server = rpc::DefaultServerAddress(state_home, home);
+  flags.state_dir = JoinPath(StateHome(state_home, home), "worker");
+  flags.name = WorkerNameOf(Hostname());
+  flags.trainer = JoinPath(ProgramFolder(), "trainyard-trainer");
+  flags.supervisor = JoinPath(ProgramFolder(), "trainyard-supervisor");
+}
+
+}  // namespace
+
+std::optional<int> ReadWorkerFlags(int argc, char** argv, WorkerFlags& flags) {
+  SetDefaults(flags);
+  CLI::App app(
+      "Runs the ranks of jobs on this host, for a trainyard-server. Ending it leaves its "
+      "jobs running; the next one on the same state directory adopts them.");
+  app.set_version_flag("--version", Version());
+  app.option_defaults()->always_capture_default();
+  app.add_option("--server", flags.server, "unix:/path, or 127.0.0.1:port");
+  app.add_option("--state_dir", flags.state_dir, "folder of run directories and identity");
+  app.add_option("--name", flags.name, "name in the pool, [a-z0-9-]{1,63}");
+  app.add_option(
+      "--cpu_devices", flags.cpu_devices,
+      "CPU devices to offer: their number, 0 for as many as fit; unequal ones as devices "
+      "x threads (1x2,2x1), or as threads @ processors of each (1@0,1@1,1@1)");
+  app.add_option("--threads_per_device", flags.cpu.threads_per_device,
+                 "threads and processors of a CPU device; 0: processors / devices");
+  app.add_flag("--share_cpus", flags.cpu.share,
+               "CPU devices share all processors, so that there may be more of them");
+  app.add_option("--dataset_dir", flags.dataset_dir, "folder of the data sets");
+  app.add_option(
+      "--interface", flags.interface,
+      "where ranks of gangs on this host alone talk: an interface, an address, or a network");
+  app.add_option("--address", flags.address,
+                 "where other hosts reach ranks of ours: an interface, an address, or a network "
+                 "(10.1.0.0/16); empty: the interface of the default route");
+  app.add_option("--label", flags.labels, "key=value that jobs may ask for; may be repeated")
+      ->allow_extra_args(false);
+  app.add_option("--trainer", flags.trainer, "program that is a rank (cpu backend)");
+  app.add_option("--supervisor", flags.supervisor, "program that owns an attempt's ranks");
+  app.add_option("--nvml", flags.nvml, "NVIDIA's management library");
+  app.add_option("--device_metrics_interval", flags.device_metrics_interval,
+                 "time between two points of the metrics of a GPU on which a rank runs");
+  const std::map<std::string, LogFormat> formats = {{"text", LogFormat::kText},
+                                                    {"json", LogFormat::kJson}};
+  app.add_option("--log_format", flags.log_format, "text or json")
+      ->transform(CLI::CheckedTransformer(formats));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& end) {
+    return app.exit(end);
+  }
+  return std::nullopt;
+}
+
+}  // namespace trainyard::agent

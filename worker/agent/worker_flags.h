@@ -1,0 +1,35 @@
+// The command line of trainyard-worker.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/log.h"
+#include "worker/agent/device_inventory.h"
+
+namespace trainyard::agent {
+
+struct WorkerFlags {
+  std::string server;
+  std::string state_dir;
+  std::string name;
+  std::string dataset_dir;
+  std::string interface = "lo";
+  std::string address;
+  std::vector<std::string> labels;
+  std::string trainer;
+  std::string supervisor;
+  std::string nvml = "libnvidia-ml.so.1";
+  std::string device_metrics_interval = "10s";
+  LogFormat log_format = LogFormat::kText;
+  std::string cpu_devices = "0";
+  CpuDeviceOptions cpu;
+};
+
+// Reads the command line into `flags`, which has its defaults from the environment and from where
+// this program lies. Where the program is to end at once (--help, --version, a mistake), it has
+// said what there is to say, and returns the exit code.
+std::optional<int> ReadWorkerFlags(int argc, char** argv, WorkerFlags& flags);
+
+}  // namespace trainyard::agent
