@@ -9,16 +9,48 @@
 #include "common/spec/layers.h"
 #include "common/spec/resolve.h"
 #include "google/protobuf/util/json_util.h"
+#include "nlohmann/json.hpp"
 
 namespace trainyard::trainer {
 
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+
+// Takes the fields out that this version does not know. Protobuf's parser can pass over them too,
+// but then it also passes over the values of enums that it does not know, and what a misspelt
+// number type asked for would be trained in another.
+void DropUnknownFields(const Descriptor& type, nlohmann::json& object) {
+  for (auto it = object.begin(); it != object.end();) {
+    const FieldDescriptor* field = type.FindFieldByName(it.key());
+    if (field == nullptr) field = type.FindFieldByCamelcaseName(it.key());
+    if (field == nullptr) {
+      it = object.erase(it);
+      continue;
+    }
+    if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE && !field->is_map()) {
+      if (it->is_object()) DropUnknownFields(*field->message_type(), *it);
+      if (it->is_array()) {
+        for (nlohmann::json& element : *it) {
+          if (element.is_object()) DropUnknownFields(*field->message_type(), element);
+        }
+      }
+    }
+    ++it;
+  }
+}
+
+}  // namespace
+
 absl::StatusOr<v1::JobSpec> ParseSpec(absl::string_view spec_json) {
-  google::protobuf::util::JsonParseOptions options;
-  // A checkpoint may have been written by a version whose spec had fields that are gone.
-  options.ignore_unknown_fields = true;
+  nlohmann::json json = nlohmann::json::parse(spec_json.begin(), spec_json.end(), nullptr,
+                                              /*allow_exceptions=*/false);
+  if (!json.is_object()) return spec::FieldError("spec", "is not a JobSpec in JSON");
+  DropUnknownFields(*v1::JobSpec::descriptor(), json);
   v1::JobSpec spec;
-  const auto parsed =
-      google::protobuf::util::JsonStringToMessage(std::string(spec_json), &spec, options);
+  const auto parsed = google::protobuf::util::JsonStringToMessage(
+      json.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace), &spec);
   if (!parsed.ok()) {
     return spec::FieldError(
         "spec", absl::StrCat("is not a JobSpec in JSON: ", std::string(parsed.message())));

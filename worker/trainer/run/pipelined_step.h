@@ -43,7 +43,7 @@ class PipelinedStep final : public StepStrategy {
   parallel::Communicator* host_ = nullptr;
   // The ranks of the same stage, by pipeline. Null where there is one pipeline.
   std::unique_ptr<parallel::Communicator> siblings_;
-  // Of all steps but the first, which compiles what it meets.
+  // Sums over all steps but the first, which compiles what it meets.
   PipelineTimes times_;
   int64_t steps_ = -1;
 };

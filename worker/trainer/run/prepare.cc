@@ -44,7 +44,7 @@ absl::StatusOr<int> AgreeOnThreads(parallel::Communicator& host, int threads, in
   return static_cast<int>(least);
 }
 
-// What a rank knows of its gang before it compiles.
+// The part of the gang that a rank knows before it compiles.
 struct EarlyContact {
   Communicators lines;  // empty until the ranks are connected
   int threads = 1;      // of this rank's kernels
@@ -66,7 +66,7 @@ absl::StatusOr<EarlyContact> ConnectEarly(const RunSetup& setup, const ResumePoi
   return early;
 }
 
-// What a rank computes, and of what data.
+// The model that a rank computes and the data that it trains on.
 struct Loaded {
   LoadedData data;
   std::unique_ptr<StepStrategy> strategy;
@@ -149,7 +149,8 @@ absl::StatusOr<int64_t> FirstStepOfRank0(int64_t mine, parallel::Communicator& h
   return static_cast<int64_t>(step[0]);
 }
 
-// Where several pipelines, or several ranks with whole models, sum their gradients.
+// Several pipelines, or several ranks with whole models, sum their gradients. One alone has nothing
+// to sum.
 absl::Status ConnectExchangeOf(const RunSetup& setup, const GangHosting& hosting,
                                StepStrategy& strategy, Gang& gang) {
   if (setup.place.pipelines == 1) return absl::OkStatus();

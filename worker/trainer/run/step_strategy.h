@@ -1,4 +1,5 @@
-// How one rank takes part in a step: with the whole model, or with a stage of a pipeline.
+// A strategy decides how one rank takes part in a step: with the whole model, or with a stage of a
+// pipeline.
 #pragma once
 
 #include <map>

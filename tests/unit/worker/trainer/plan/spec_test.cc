@@ -82,6 +82,15 @@ TEST(Spec, UnknownFieldsArePassedOver) {
   EXPECT_TRUE(ParseSpec(text.Json()).ok()) << ParseSpec(text.Json()).status();
 }
 
+// Another number type than was asked for must not be trained in.
+TEST(Spec, UnknownValuesOfEnumsAreRefused) {
+  SpecText text;
+  text.train = R"({"epochs": 1, "precision": "bf16"})";
+  EXPECT_THAT(std::string(ParseSpec(text.Json()).status().message()), HasSubstr("bf16"));
+  text.train = R"({"epochs": 1, "precision": "PRECISION_BF16"})";
+  EXPECT_EQ(ParseSpec(text.Json())->train().precision(), v1::PRECISION_BF16);
+}
+
 TEST(Spec, AllViolationsComeAtOnceWithTheirPaths) {
   EXPECT_THAT(
       ViolatedFields(R"({
