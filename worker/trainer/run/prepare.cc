@@ -15,10 +15,12 @@
 #include "common/base/status_macros.h"
 #include "worker/trainer/plan/model_setup.h"
 #include "worker/trainer/run/agreement.h"
+#include "worker/trainer/run/pipelined_step.h"
 #include "worker/trainer/run/resume_point.h"
 #include "worker/trainer/run/row_form.h"
 #include "worker/trainer/run/step_exchange.h"
 #include "worker/trainer/run/training_state.h"
+#include "worker/trainer/run/whole_step.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -72,6 +74,13 @@ struct Loaded {
   std::unique_ptr<StepStrategy> strategy;
   int64_t planned_bytes = 0;
 };
+
+// The one place that asks whether the model is cut into stages. Refuses what does not fit before it
+// takes the memory.
+absl::StatusOr<std::unique_ptr<StepStrategy>> CompileStep(const RunSetup& setup, int threads) {
+  return setup.place.stages > 1 ? PipelinedStep::Compile(setup, threads)
+                                : WholeStep::Compile(setup, threads);
+}
 
 // Loads the data while the model is compiled, and gives the images to the device where that pays.
 absl::StatusOr<Loaded> LoadAndCompile(const RunSetup& setup, int threads) {

@@ -80,8 +80,4 @@ class StepStrategy {
   const int replica_room_;
 };
 
-// Compiles this rank's part of the model. Refuses what does not fit before it takes the memory.
-// `threads` are those of the rank's kernels.
-absl::StatusOr<std::unique_ptr<StepStrategy>> CompileStep(const RunSetup& setup, int threads);
-
 }  // namespace trainyard::trainer
