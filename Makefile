@@ -1,9 +1,9 @@
-# Thin over scripts/ and the presets: four targets, nothing else.
+# Thin over scripts/ and the presets.
 PRESET ?= release
 BUILD := build/$(PRESET)
 JOBS ?= $(shell nproc)
 
-.PHONY: demo test bench install-deps
+.PHONY: demo test bench lint format install-deps
 
 # Installs what is missing, builds, and runs a job from submit to a downloaded checkpoint.
 # DATASETS=DIR trains on real Fashion-MNIST found there.
@@ -20,6 +20,15 @@ test: $(BUILD)/build.ninja
 bench: $(BUILD)/build.ninja
 	cmake --build --preset $(PRESET) -j$(JOBS)
 	BIN=$(CURDIR)/$(BUILD)/bin scripts/bench.sh
+
+# Runs clang-tidy over all sources, or over LINT_FILES="a.cc b.cc" alone.
+lint: $(BUILD)/build.ninja
+	cmake --build --preset $(PRESET) -j$(JOBS) --target ty_proto
+	JOBS=$(JOBS) scripts/lint.sh $(BUILD) $(LINT_FILES)
+
+# Formats all sources; scripts/check_format.sh alone tells which it would change.
+format:
+	scripts/check_format.sh --fix
 
 install-deps:
 	scripts/install_deps.sh

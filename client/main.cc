@@ -11,9 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "client/commands/commands.h"
+#include "client/commands/verbs.h"
 #include "client/output/terminal.h"
-#include "client/parser.h"
 
 namespace {
 
@@ -43,7 +42,7 @@ trainyard::output::TerminalSettings TerminalSettings(bool no_color) {
   return settings;
 }
 
-// The first Ctrl-C asks the command to end in its way; the second one ends it in any way.
+// The first Ctrl-C asks the command to end in order; the second one ends it at once.
 void HandleInterrupts(const sigset_t& signals, trainyard::link::Interrupt& interrupt) {
   int count = 0;
   while (true) {
@@ -58,12 +57,12 @@ void HandleInterrupts(const sigset_t& signals, trainyard::link::Interrupt& inter
 
 int main(int argc, char** argv) {
   const auto parsed =
-      trainyard::client::ParseCommandLine(std::vector<std::string>(argv + 1, argv + argc));
+      trainyard::commands::ParseCommandLine(std::vector<std::string>(argv + 1, argv + argc));
   std::cout << parsed.out;
   std::cerr << parsed.err;
-  if (!parsed.options.has_value()) return parsed.exit_code;
+  if (!parsed.invocation.has_value()) return parsed.exit_code;
 
-  // Before any thread exists, so that only the one below takes them.
+  // Signals are blocked before any thread exists, so that only the thread below takes them.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
@@ -77,9 +76,9 @@ int main(int argc, char** argv) {
   const Surroundings surroundings = {Environment("TRAINYARD_SERVER"),
                                      Environment("XDG_CONFIG_HOME"), Environment("XDG_STATE_HOME"),
                                      Environment("HOME"), BinaryDirectory()};
-  const auto terminal =
-      trainyard::output::DetectTerminal(TerminalSettings(parsed.options->no_color));
-  const Context context = {*parsed.options,
+  const trainyard::commands::GlobalOptions& options = parsed.invocation->options;
+  const auto terminal = trainyard::output::DetectTerminal(TerminalSettings(options.no_color));
+  const Context context = {options,
                            surroundings,
                            terminal,
                            std::cout,
@@ -89,9 +88,9 @@ int main(int argc, char** argv) {
                            *trainyard::Clock::Real(),
                            *trainyard::Rng::Real(),
                            interrupt};
-  const int code = trainyard::commands::Run(context, trainyard::client::DescribeVerbs());
+  const int code = trainyard::commands::Run(context, parsed.invocation->run);
   std::cout.flush();
   std::cerr.flush();
-  // The thread that waits for signals never ends; nothing of it needs tidying up.
+  // The thread that waits for signals never ends, so destructors are not waited for.
   _exit(code);
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing to build and test Trainyard on Debian 12. Does nothing, fast, where all is there.
 #   scripts/install_deps.sh           what is needed
+#   scripts/install_deps.sh --lint    also clang-tidy, for make lint
 #   scripts/install_deps.sh --peers   also what is only compared against (PyTorch and torchvision, about 600 MB)
 set -euo pipefail
 
@@ -9,12 +10,14 @@ packages=(
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libprotoc-dev libabsl-dev
   libsqlite3-dev libdnnl-dev libgloo-dev libyaml-cpp-dev nlohmann-json3-dev libcli11-dev
   libspdlog-dev zlib1g-dev libzstd-dev libjpeg62-turbo-dev libxxhash-dev libssl-dev libcurl4-openssl-dev libdw-dev libgtest-dev libgmock-dev
-  iproute2 patch
+  iproute2 patch clang-format
 )
 if [ "${1:-}" = "--peers" ]; then
   packages+=(python3-torch python3-torchvision python3-numpy python3-pil libopenblas0-pthread libopenblas0-openmp zstd)
+elif [ "${1:-}" = "--lint" ]; then
+  packages+=(clang-tidy)
 elif [ $# -gt 0 ]; then
-  echo "usage: $0 [--peers]" >&2
+  echo "usage: $0 [--lint | --peers]" >&2
   exit 2
 fi
 

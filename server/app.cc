@@ -1,3 +1,4 @@
+// Builds the parts of the server in order, listens, and removes files that nothing needs any more.
 #include "server/app.h"
 
 #include <grpc/support/log.h>
@@ -39,7 +40,7 @@ namespace {
 
 // Calls that have begun get so long at the end.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(5);
-// What gRPC may hold for messages of all connections together.
+// The memory that gRPC may hold for messages of all connections together.
 constexpr size_t kMessageMemoryMax = size_t{1} << 30;
 // Workers and clients may ping as often as this while no call is open.
 constexpr int kPingIntervalMinMs = 5000;
@@ -84,6 +85,8 @@ class App::Impl {
  private:
   void CleanUp(const core::Turn& turn);
   void RemoveUploadsOfTheDead();
+  void RemoveFilesOf(JobId job);
+  void RemoveFilesOfDeletedJobs();
 
   const DirectoryLock lock_;
   std::string state_dir_;
@@ -121,6 +124,7 @@ absl::Status App::Impl::Open(const std::string& state_dir, const core::Config& c
                       runtime::Runtime::Start(std::move(options), *store_, *Clock::Real(), board_));
   executor_.Post([this] {
     RemoveUploadsOfTheDead();
+    RemoveFilesOfDeletedJobs();
     blobs_->RemoveUnreferenced(
         nullptr, [this](const std::string& hash) { return board_.IsReferenced(hash); });
   });
@@ -144,10 +148,32 @@ void App::Impl::CleanUp(const core::Turn& turn) {
           &dropped, [this](const std::string& hash) { return board_.IsReferenced(hash); });
     });
   }
+  for (const JobId job : turn.delta.deleted_jobs) {
+    executor_.Post([this, job] { RemoveFilesOf(job); });
+  }
   for (const core::AttemptRecord& attempt : turn.delta.attempts) {
     if (!core::attempt_fsm::IsFinal(attempt.state)) continue;
     executor_.Post([this] { RemoveUploadsOfTheDead(); });
     break;
+  }
+}
+
+void App::Impl::RemoveFilesOf(JobId job) {
+  for (const absl::Status& status : {logs_->Remove(job), metrics_->DeleteJob(job)}) {
+    if (!status.ok()) {
+      LogWarning("cannot remove what a deleted job left; the next start tries again",
+                 {{"job", JobName(job)}, {"error", status.ToString()}});
+    }
+  }
+}
+
+// Those that an earlier server was about to remove when it died.
+void App::Impl::RemoveFilesOfDeletedJobs() {
+  for (const auto& jobs : {logs_->ListJobs(), metrics_->ListJobs()}) {
+    if (!jobs.ok()) continue;
+    for (const JobId job : *jobs) {
+      if (board_.FindJob(job) == nullptr) RemoveFilesOf(job);
+    }
   }
 }
 

@@ -33,7 +33,7 @@ class App {
   static absl::StatusOr<std::unique_ptr<App>> Start(const ServerOptions& options);
   ~App();
 
-  // Where it listens, with the ports that were chosen.
+  // The addresses on which it listens, with the ports that were chosen.
   const std::vector<std::string>& addresses() const;
 
   // Watches and waiting workers end with UNAVAILABLE, calls that have begun are finished.

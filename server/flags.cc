@@ -1,3 +1,4 @@
+// The flags of the server. Each has a default that suits a single machine.
 #include "server/flags.h"
 
 #include <CLI/CLI.hpp>

@@ -1,3 +1,4 @@
+// Makes sure that an address can be listened on, and that only this user reaches it.
 #include "server/listen.h"
 
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-// bench scaling: one spec on several numbers of devices, one run after the other.
+// bench scaling: runs one spec on several numbers of devices, one run after the other.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -11,10 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "client/commands/commands.h"
 #include "client/commands/load_spec.h"
 #include "client/commands/selector.h"
 #include "client/commands/spec_changes.h"
+#include "client/commands/verbs.h"
 #include "client/link/follower.h"
 #include "client/output/text.h"
 #include "client/scaling/chart.h"
@@ -35,12 +35,21 @@ namespace {
 using scaling::Measurement;
 using scaling::Report;
 
+struct BenchOptions {
+  std::string source;         // a job, or a file
+  std::string device_counts;  // "1,2,4"
+  int64_t steps = 0;          // 0: the default
+  int runs = 1;
+  SpecFlags spec;
+  std::string output_file;  // a file that ends in .json, or a folder
+  std::string svg_file;
+};
+
 constexpr int64_t kDefaultSteps = 100;
-constexpr int kDevicesMax = 4096;
 constexpr size_t kNameBytesMax = 63;
 constexpr absl::Duration kCancelTimeout = absl::Seconds(5);
-// Of final losses that were computed on different devices without bitwise: sums round differently,
-// and training enlarges that with every step.
+// How far the final losses of runs may differ where the spec is not bitwise. Sums round differently
+// on other numbers of devices, and training enlarges that with every step.
 constexpr double kLossTolerance = 0.05;
 constexpr const char* kMetrics[] = {"train.loss", "compute.seconds", "comm.seconds",
                                     "comm.exposed_seconds", "comm.bytes"};
@@ -54,7 +63,7 @@ absl::StatusOr<std::vector<int>> ParseCounts(const std::string& text) {
                          (counts.empty() || count > counts.back());
     if (!is_next) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "--devices '", text, "' are no numbers of devices; write them ascending: 1,2,4"));
+          "--devices '", text, "' is not an ascending list of numbers of devices, such as 1,2,4"));
     }
     counts.push_back(count);
   }
@@ -75,16 +84,16 @@ std::string ModelName(const v1::JobSpec& spec) {
 // All runs of one report.
 class Bench {
  public:
-  Bench(const Context& context, link::ServerLink& link, v1::JobSpec spec, std::vector<int> counts)
+  Bench(const Context& context, link::ServerLink& link, const BenchOptions& options,
+        v1::JobSpec spec, std::vector<int> counts)
       : context_(context), link_(link), spec_(std::move(spec)), counts_(std::move(counts)) {
-    report_.source = context.options.source;
-    report_.steps = context.options.steps > 0 ? context.options.steps : kDefaultSteps;
-    report_.runs = context.options.runs;
+    report_.source = options.source;
+    report_.steps = options.steps > 0 ? options.steps : kDefaultSteps;
+    report_.runs = options.runs;
     report_.tolerance = kLossTolerance;
   }
 
-  // The specs of all runs, resolved as far as that can be done here, so that a mistake is found
-  // before the first of them.
+  // Makes and resolves the specs of all runs, so that a mistake is found before the first run.
   absl::Status Prepare();
   absl::StatusOr<Report> Run();
 
@@ -109,7 +118,7 @@ absl::StatusOr<v1::JobSpec> Bench::SpecFor(int devices, int replicas, bool with_
   std::string name = spec.name();
   const std::string suffix = absl::StrCat("-on-", devices);
   name = absl::StrCat(name.substr(0, kNameBytesMax - suffix.size()), suffix);
-  // Nothing but training between the first step and the last, and no second try.
+  // There is nothing but training between the first step and the last, and no retry.
   std::vector<Change> changes = {{"name", JsonQuote(name)},
                                  {"devices.min", ""},
                                  {"devices.max", ""},
@@ -129,7 +138,7 @@ absl::StatusOr<v1::JobSpec> Bench::SpecFor(int devices, int replicas, bool with_
 absl::Status Bench::Prepare() {
   const int stages = std::max(
       1, spec_.stages().has_count() ? spec_.stages().count() : spec_.stages().cuts_size() + 1);
-  // The same replicas in all runs, or they would not compute the same.
+  // All runs have the same replicas; otherwise they would not compute the same.
   const int replicas = std::max(spec_.train().replicas(), counts_.back() / stages);
   bool with_warm_up = true;
   for (const int devices : counts_) {
@@ -155,7 +164,7 @@ absl::Status Bench::Prepare() {
   return CheckFeasible();
 }
 
-// Of the largest number of devices, which would else wait for ever.
+// Asks whether the pool can hold the largest run, which would otherwise wait for ever.
 absl::Status Bench::CheckFeasible() const {
   v1::CreateJobRequest request;
   *request.mutable_spec() = specs_.rbegin()->second;
@@ -184,7 +193,7 @@ absl::StatusOr<v1::Job> Bench::WaitForEnd(const std::string& name) {
   }
   v1::CancelJobRequest cancel;
   cancel.set_name(name);
-  grpc::ClientContext call;  // not the link's: that is interrupted
+  grpc::ClientContext call;  // calls of the link would be interrupted at once
   rpc::SetTimeout(call, kCancelTimeout);
   v1::Job cancelled;
   (void)link_.jobs().CancelJob(&call, cancel, &cancelled);
@@ -241,7 +250,7 @@ absl::StatusOr<Measurement> Bench::MeasureJob(int devices, const v1::Job& job) {
 
 absl::StatusOr<Report> Bench::Run() {
   std::map<int, std::vector<Measurement>> runs;
-  // Rounds, so that a machine that changes its speed does so to all.
+  // The runs take turns, so that a machine that changes its speed does so for all of them.
   for (int round = 0; round < report_.runs; ++round) {
     for (const auto& [devices, spec] : specs_) {
       TY_ASSIGN_OR_RETURN(const v1::Job job, RunJob(spec));
@@ -255,9 +264,10 @@ absl::StatusOr<Report> Bench::Run() {
   return report_;
 }
 
-absl::Status WriteReport(const Context& context, const Report& report) {
-  std::string json = context.options.output_file;
-  std::string svg = context.options.svg_file;
+absl::Status WriteReport(const Context& context, const BenchOptions& options,
+                         const Report& report) {
+  std::string json = options.output_file;
+  std::string svg = options.svg_file;
   if (!json.empty() && !absl::EndsWith(json, ".json")) {
     TY_RETURN_IF_ERROR(MakeDirectories(json));
     if (svg.empty()) svg = JoinPath(json, "scaling.svg");
@@ -274,17 +284,14 @@ absl::Status WriteReport(const Context& context, const Report& report) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-Result BenchScaling(const Context& context) {
-  const Options& options = context.options;
+Result BenchScaling(const Context& context, const BenchOptions& options) {
   TY_ASSIGN_OR_RETURN(const std::vector<int> counts, ParseCounts(options.device_counts));
-  TY_ASSIGN_OR_RETURN(const std::vector<Change> changes, ChangesOf(options));
+  TY_ASSIGN_OR_RETURN(const std::vector<Change> changes, ChangesOf(options.spec));
   v1::JobSpec spec;
   std::unique_ptr<link::ServerLink> link;
   if (IsFile(options.source)) {
     TY_ASSIGN_OR_RETURN(spec_loader::SpecFile file, spec_loader::ReadSpecFile(options.source));
-    TY_RETURN_IF_ERROR(ApplyChanges(options, file).status());
+    TY_RETURN_IF_ERROR(ApplyChanges(options.spec, file).status());
     if (!file.mistakes.empty()) return TellMistakes(context, file, "nothing was run");
     spec = std::move(file.spec);
     TY_ASSIGN_OR_RETURN(link, Connect(context));
@@ -298,13 +305,40 @@ Result BenchScaling(const Context& context) {
       TY_RETURN_IF_ERROR(spec::ApplyChange(spec, change.path, change.value));
     }
   }
-  Bench bench(context, *link, std::move(spec), counts);
+  Bench bench(context, *link, options, std::move(spec), counts);
   TY_RETURN_IF_ERROR(bench.Prepare());
   TY_ASSIGN_OR_RETURN(const Report report, bench.Run());
-  const bool is_table = options.format == Format::kTable || options.format == Format::kWide;
-  context.out << (is_table ? ReportText(report) : ReportJson(report)) << std::flush;
-  TY_RETURN_IF_ERROR(WriteReport(context, report));
+  context.out << (context.options.IsTable() ? ReportText(report) : ReportJson(report))
+              << std::flush;
+  TY_RETURN_IF_ERROR(WriteReport(context, options, report));
   return report.AllAgree() ? link::kOk : link::kFailed;
+}
+
+}  // namespace
+
+void AddBenchScaling(VerbTable& verbs) {
+  verbs.Group("bench", "Measure a job on several numbers of devices");
+  verbs.Add<BenchOptions>(
+      "bench scaling",
+      "Run a spec on several numbers of devices, and report the speed-up, a prediction for more, "
+      "and whether the results agree",
+      "jobs/googlenet-cifar10-small.yaml --devices 1,2 -O report",
+      [](client::Flags& flags, BenchOptions& options) {
+        flags
+            .Word("JOB|FILE", options.source,
+                  "A job whose spec is taken (12, last), or a spec in YAML or JSON")
+            .Required();
+        flags.Value("--devices", options.device_counts, "Numbers of devices, ascending: 1,2,4")
+            .Required();
+        flags.Value("--steps", options.steps, "Steps of each run (120)").Range(10, 10'000);
+        flags.Value("--runs", options.runs, "Runs of each; the median counts (1)").Range(1, 100);
+        flags.Repeated("--set", options.spec.set,
+                       "Change of the spec for all runs, PATH=VALUE; may be repeated");
+        flags.Value("-O,--output-file", options.output_file,
+                    "File for the report as JSON, or a folder for scaling.json and scaling.svg");
+        flags.Value("--svg", options.svg_file, "File for the picture");
+      },
+      BenchScaling);
 }
 
 }  // namespace trainyard::commands

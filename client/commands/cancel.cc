@@ -1,12 +1,12 @@
-// cancel: one job, several, an array, or all that wait.
+// cancel: stops one job, several, an array, or all that wait.
 #include <algorithm>
 #include <ostream>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/commands/commands.h"
 #include "client/commands/selector.h"
+#include "client/commands/verbs.h"
 #include "client/output/text.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
@@ -15,10 +15,18 @@
 namespace trainyard::commands {
 namespace {
 
-// The server tells at most so many errors of one call, so that none is left out.
+struct CancelOptions {
+  std::vector<std::string> jobs;
+  std::string reason;
+  std::string array;  // a job of it
+  bool all_queued = false;
+};
+
+// The server tells at most so many errors in one answer; with no more names in a call, none of its
+// errors is left out.
 constexpr size_t kNamesOfACall = 100;
 
-// What was done, as a sentence; the errors one by one. Gives the first of them.
+// Tells the errors one by one, and returns the first of them.
 absl::Status Tell(const Context& context, const v1::CancelJobsResponse& response) {
   absl::Status first;
   for (const v1::JobError& error : response.errors()) {
@@ -42,10 +50,11 @@ std::string Summary(int64_t cancelled, int64_t stopping, int64_t failed) {
   return parts.empty() ? "there was nothing to cancel" : absl::StrJoin(parts, ", ");
 }
 
-Result CancelOne(const Context& context, link::ServerLink& link, const std::string& name) {
+Result CancelOne(const Context& context, link::ServerLink& link, const std::string& name,
+                 const std::string& reason) {
   v1::CancelJobRequest request;
   request.set_name(name);
-  request.set_reason(context.options.reason);
+  request.set_reason(reason);
   TY_ASSIGN_OR_RETURN(const v1::Job job, link.Call(&v1::JobService::Stub::CancelJob, request));
   context.Say(absl::StrCat(job.name(), " is ", output::StateText(job.state())));
   PrintList(context, {&job}, {job.name()});
@@ -53,11 +62,11 @@ Result CancelOne(const Context& context, link::ServerLink& link, const std::stri
 }
 
 Result CancelNamed(const Context& context, link::ServerLink& link,
-                   const std::vector<std::string>& names) {
+                   const std::vector<std::string>& names, const std::string& reason) {
   v1::CancelJobsResponse all;
   for (size_t first = 0; first < names.size(); first += kNamesOfACall) {
     v1::CancelJobsRequest request;
-    request.set_reason(context.options.reason);
+    request.set_reason(reason);
     for (size_t i = first; i < std::min(names.size(), first + kNamesOfACall); ++i) {
       request.add_names(names[i]);
     }
@@ -84,7 +93,7 @@ Result CancelNamed(const Context& context, link::ServerLink& link,
 
 Result CancelMatching(const Context& context, link::ServerLink& link,
                       const v1::CancelJobsRequest& request) {
-  // A hundred thousand jobs take their time.
+  // Cancelling a hundred thousand jobs takes a while.
   TY_ASSIGN_OR_RETURN(const v1::CancelJobsResponse response,
                       link.Call(&v1::JobService::Stub::CancelJobs, request, absl::Minutes(10)));
   const absl::Status first_error = Tell(context, response);
@@ -93,11 +102,8 @@ Result CancelMatching(const Context& context, link::ServerLink& link,
   return first_error.ok() ? link::kOk : link::ExitCodeOf(first_error);
 }
 
-}  // namespace
-
-Result Cancel(const Context& context) {
-  const Options& options = context.options;
-  const int ways = (options.selectors.empty() ? 0 : 1) + (options.array.empty() ? 0 : 1) +
+Result Cancel(const Context& context, const CancelOptions& options) {
+  const int ways = (options.jobs.empty() ? 0 : 1) + (options.array.empty() ? 0 : 1) +
                    (options.all_queued ? 1 : 0);
   if (ways != 1) {
     return absl::InvalidArgumentError(
@@ -115,10 +121,23 @@ Result Cancel(const Context& context) {
     request.add_states(v1::JOB_STATE_QUEUED);
     return CancelMatching(context, *link, request);
   }
-  TY_ASSIGN_OR_RETURN(const std::vector<std::string> names,
-                      ResolveSelectors(*link, options.selectors));
-  return names.size() == 1 ? CancelOne(context, *link, names.front())
-                           : CancelNamed(context, *link, names);
+  TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ResolveSelectors(*link, options.jobs));
+  return names.size() == 1 ? CancelOne(context, *link, names.front(), options.reason)
+                           : CancelNamed(context, *link, names, options.reason);
+}
+
+}  // namespace
+
+void AddCancel(VerbTable& verbs) {
+  verbs.Add<CancelOptions>(
+      "cancel", "Stop jobs for good", "last\n  trainyard cancel --array 12",
+      [](client::Flags& flags, CancelOptions& options) {
+        flags.Words("JOB", options.jobs, kSelectorHelp);
+        flags.Value("--reason", options.reason, "For the history");
+        flags.Value("--array", options.array, "All jobs of the array that this job is of");
+        flags.Switch("--all-queued", options.all_queued, "All of your jobs that wait");
+      },
+      Cancel);
 }
 
 }  // namespace trainyard::commands

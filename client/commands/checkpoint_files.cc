@@ -1,3 +1,5 @@
+// Downloads go into `<name>.part` first, so that a folder never holds a file under its own name
+// that is not whole, and a broken download can go on where it stopped.
 #include "client/commands/checkpoint_files.h"
 
 #include <fcntl.h>
@@ -24,7 +26,8 @@ namespace {
 // A connection that breaks more often than this within one file is of no use.
 constexpr int kTriesPerFile = 10;
 
-// A name that stays in the folder. The server is trusted with content, not with paths.
+// Whether a file of this name would stay in the folder. The server is trusted with content, but not
+// with paths.
 bool IsFileName(const std::string& name) {
   return !name.empty() && name.front() != '.' && name.size() <= 255 && name != "MANIFEST" &&
          name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
@@ -67,7 +70,7 @@ absl::Status FetchRest(link::ServerLink& link, const std::string& checkpoint,
   return absl::OkStatus();
 }
 
-// One file, in `<name>.part` until it is whole and its hash is right.
+// Downloads one file into `<name>.part`, and renames it once it is whole and its hash is right.
 absl::Status FetchFile(const Context& context, link::ServerLink& link,
                        const std::string& checkpoint, const v1::CheckpointFile& file,
                        const std::string& directory) {
@@ -81,7 +84,7 @@ absl::Status FetchFile(const Context& context, link::ServerLink& link,
   bool was_damaged = false;
   for (int i = 0; i < kTriesPerFile; ++i) {
     const auto size = FileSize(part);
-    // Longer than the file: of something else.
+    // A part that is longer than the file belongs to something else.
     if (size.ok() && *size > file.size()) unlink(part.c_str());
     status = FetchRest(link, checkpoint, file, part);
     if (status.ok() && IsWhole(part, file)) {
@@ -90,7 +93,7 @@ absl::Status FetchFile(const Context& context, link::ServerLink& link,
       return absl::OkStatus();
     }
     if (status.ok()) {
-      // The begun file was not of this checkpoint, or was damaged: once more from the start.
+      // The part was of another checkpoint, or damaged. It is downloaded once more from the start.
       unlink(part.c_str());
       status = error::CorruptFile(part, absl::StrCat("its hash is not ", file.hash()));
       if (std::exchange(was_damaged, true)) return status;
@@ -104,8 +107,7 @@ absl::Status FetchFile(const Context& context, link::ServerLink& link,
   return status;
 }
 
-// The spelling of docs/run_directory.md, byte by byte: the folder is then a checkpoint that a
-// trainer starts from.
+// Spelled byte by byte as docs/run_directory.md says, so that a trainer can start from the folder.
 std::string Manifest(const v1::Checkpoint& checkpoint) {
   std::vector<v1::CheckpointFile> sorted(checkpoint.files().begin(), checkpoint.files().end());
   std::sort(sorted.begin(), sorted.end(),
@@ -136,11 +138,11 @@ absl::Status FetchCheckpoint(const Context& context, link::ServerLink& link,
   for (const v1::CheckpointFile& file : checkpoint.files()) {
     if (!IsFileName(file.name())) {
       return error::CorruptFile(checkpoint.name(),
-                                absl::StrCat("'", file.name(), "' is no plain file name"));
+                                absl::StrCat("'", file.name(), "' is not a plain file name"));
     }
     TY_RETURN_IF_ERROR(FetchFile(context, link, checkpoint.name(), file, directory));
   }
-  // Last: whoever sees it may rely on the rest.
+  // MANIFEST comes last, so that whoever sees it may rely on the rest.
   return WriteFileAtomically(manifest_path, manifest);
 }
 

@@ -1,4 +1,4 @@
-// The files of a checkpoint, from the server into a folder.
+// Downloads the files of a checkpoint from the server into a folder.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ namespace trainyard::commands {
 absl::Status FetchCheckpoint(const Context& context, link::ServerLink& link,
                              const v1::Checkpoint& checkpoint, const std::string& directory);
 
-// A new, empty folder in the system's folder for such.
+// Makes a new, empty folder where the system keeps temporary files.
 absl::StatusOr<std::string> MakeTemporaryDirectory();
 
 }  // namespace trainyard::commands

@@ -1,3 +1,5 @@
+// checkpoints: lists, downloads and verifies them. The trainer does the verification, because only
+// it can evaluate a network.
 #include <ostream>
 #include <vector>
 
@@ -7,8 +9,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "client/commands/checkpoint_files.h"
-#include "client/commands/commands.h"
 #include "client/commands/selector.h"
+#include "client/commands/verbs.h"
 #include "client/daemons/child.h"
 #include "client/output/table.h"
 #include "client/output/text.h"
@@ -20,7 +22,17 @@
 namespace trainyard::commands {
 namespace {
 
-// Reads all files, and evaluates as the training did.
+struct CheckpointOptions {
+  std::vector<std::string> selectors;  // JOB, JOB/WHICH, or JOB and WHICH; verify: or a folder
+  std::string output_dir;
+  std::string dataset_dir;
+};
+
+struct ListCheckpointsOptions {
+  std::string job;
+};
+
+// The trainer reads all files and evaluates as the training did, which may take hours.
 constexpr absl::Duration kVerifyTimeout = absl::Hours(48);
 
 int64_t TotalSize(const v1::Checkpoint& checkpoint) {
@@ -29,27 +41,25 @@ int64_t TotalSize(const v1::Checkpoint& checkpoint) {
   return total;
 }
 
-// Of the newest evaluation at or before its step; empty where there is none.
+// The metric of the newest evaluation at or before the checkpoint's step, or empty without one.
 std::string MetricText(const v1::Checkpoint& checkpoint, const char* name,
                        std::string (*text)(double)) {
   const auto metric = checkpoint.metrics().find(name);
   return metric == checkpoint.metrics().end() ? "" : text(metric->second);
 }
 
-// What names the checkpoint: JOB, JOB/WHICH, or JOB and WHICH.
-std::string SelectorOf(const Context& context) {
-  return absl::StrJoin(context.options.selectors, "/");
-}
-
 // The checkpoint that the command names.
-absl::StatusOr<v1::Checkpoint> AskedCheckpoint(const Context& context, link::ServerLink& link) {
+absl::StatusOr<v1::Checkpoint> AskedCheckpoint(link::ServerLink& link,
+                                               const CheckpointOptions& options) {
   v1::GetCheckpointRequest request;
-  TY_ASSIGN_OR_RETURN(*request.mutable_name(), ResolveCheckpoint(link, SelectorOf(context)));
+  TY_ASSIGN_OR_RETURN(*request.mutable_name(),
+                      ResolveCheckpoint(link, absl::StrJoin(options.selectors, "/")));
   return link.Call(&v1::CheckpointService::Stub::GetCheckpoint, request);
 }
 
-// What the trainer says of a folder.
-Result VerifyFolder(const Context& context, const std::string& folder) {
+// Prints what the trainer finds about a folder.
+Result VerifyFolder(const Context& context, const std::string& folder,
+                    const std::string& dataset_dir) {
   const std::string trainer = JoinPath(context.surroundings.binary_dir, "trainyard-trainer");
   if (!FileExists(trainer)) {
     return absl::NotFoundError(
@@ -59,8 +69,8 @@ Result VerifyFolder(const Context& context, const std::string& folder) {
       context.options.format == Format::kJson || context.options.format == Format::kJsonLines;
   std::vector<std::string> args = {trainer, "--verify", folder, "--format",
                                    as_json ? "json" : "text"};
-  if (!context.options.dataset_dir.empty()) {
-    args.insert(args.end(), {"--dataset_dir", context.options.dataset_dir});
+  if (!dataset_dir.empty()) {
+    args.insert(args.end(), {"--dataset_dir", dataset_dir});
   }
   TY_ASSIGN_OR_RETURN(const daemons::ChildResult result,
                       daemons::RunChild(args, "", kVerifyTimeout));
@@ -72,12 +82,10 @@ Result VerifyFolder(const Context& context, const std::string& folder) {
       absl::StripPrefix(absl::StripAsciiWhitespace(result.err), "trainyard-trainer: ")));
 }
 
-}  // namespace
-
-Result ListCheckpoints(const Context& context) {
+Result ListCheckpoints(const Context& context, const ListCheckpointsOptions& options) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
   v1::ListCheckpointsRequest request;
-  TY_ASSIGN_OR_RETURN(*request.mutable_parent(), ResolveOne(*link, context.options.selectors[0]));
+  TY_ASSIGN_OR_RETURN(*request.mutable_parent(), ResolveOne(*link, options.job));
   TY_ASSIGN_OR_RETURN(const v1::ListCheckpointsResponse response,
                       link->Call(&v1::CheckpointService::Stub::ListCheckpoints, request));
   if (PrintResources(context, response.checkpoints())) return link::kOk;
@@ -105,11 +113,11 @@ Result ListCheckpoints(const Context& context) {
   return link::kOk;
 }
 
-Result GetCheckpoint(const Context& context) {
+Result GetCheckpoint(const Context& context, const CheckpointOptions& options) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
-  TY_ASSIGN_OR_RETURN(const v1::Checkpoint checkpoint, AskedCheckpoint(context, *link));
+  TY_ASSIGN_OR_RETURN(const v1::Checkpoint checkpoint, AskedCheckpoint(*link, options));
   TY_ASSIGN_OR_RETURN(const CheckpointId id, ParseCheckpointName(checkpoint.name()));
-  std::string directory = context.options.output_dir;
+  std::string directory = options.output_dir;
   if (directory.empty()) directory = absl::StrCat("job-", id.job.value, "-step-", id.step);
   context.Say(absl::StrCat(checkpoint.name(), "  ", FormatBytes(TotalSize(checkpoint))));
   TY_RETURN_IF_ERROR(FetchCheckpoint(context, *link, checkpoint, directory));
@@ -118,15 +126,15 @@ Result GetCheckpoint(const Context& context) {
   return link::kOk;
 }
 
-Result VerifyCheckpoint(const Context& context) {
-  const std::string& first = context.options.selectors[0];
-  // A folder is one that is there, as long as it is not asked for a step of a job of that name.
-  if (context.options.selectors.size() == 1 && FileExists(first)) {
-    return VerifyFolder(context, first);
+Result VerifyCheckpoint(const Context& context, const CheckpointOptions& options) {
+  const std::string& first = options.selectors[0];
+  // One word that names something that is there is a folder; with a second word it is a job.
+  if (options.selectors.size() == 1 && FileExists(first)) {
+    return VerifyFolder(context, first, options.dataset_dir);
   }
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
-  TY_ASSIGN_OR_RETURN(const v1::Checkpoint checkpoint, AskedCheckpoint(context, *link));
-  std::string directory = context.options.output_dir;
+  TY_ASSIGN_OR_RETURN(const v1::Checkpoint checkpoint, AskedCheckpoint(*link, options));
+  std::string directory = options.output_dir;
   const bool is_kept = !directory.empty();
   if (!is_kept) {
     TY_ASSIGN_OR_RETURN(directory, MakeTemporaryDirectory());
@@ -136,7 +144,43 @@ Result VerifyCheckpoint(const Context& context) {
   });
   context.Say(absl::StrCat(checkpoint.name(), "  ", FormatBytes(TotalSize(checkpoint))));
   TY_RETURN_IF_ERROR(FetchCheckpoint(context, *link, checkpoint, directory));
-  return VerifyFolder(context, directory);
+  return VerifyFolder(context, directory, options.dataset_dir);
+}
+
+}  // namespace
+
+void AddCheckpoints(VerbTable& verbs) {
+  verbs.Group("checkpoints", "List, download and verify checkpoints");
+  verbs.Add<ListCheckpointsOptions>(
+      "checkpoints ls", "List the checkpoints of a job", "last",
+      [](client::Flags& flags, ListCheckpointsOptions& options) {
+        flags.Word("JOB", options.job, kSelectorHelp).Required();
+      },
+      ListCheckpoints);
+  verbs.Add<CheckpointOptions>(
+      "checkpoints get", "Download a checkpoint, or go on with its download", "last -O out",
+      [](client::Flags& flags, CheckpointOptions& options) {
+        flags
+            .Words("CHECKPOINT", options.selectors,
+                   "A job for its newest checkpoint, JOB/STEP, or JOB best: last, 12/600")
+            .Required()
+            .Count(1, 2);
+        flags.Value("-O,--output-dir", options.output_dir,
+                    "Folder for the files (job-12-step-600)");
+      },
+      GetCheckpoint);
+  verbs.Add<CheckpointOptions>(
+      "checkpoints verify", "Recompute a checkpoint's hashes and its evaluation", "last best",
+      [](client::Flags& flags, CheckpointOptions& options) {
+        flags.Words("CHECKPOINT", options.selectors, "As for get, or a folder that holds one")
+            .Required()
+            .Count(1, 2);
+        flags.Value("-O,--output-dir", options.output_dir,
+                    "Folder for the download (a temporary one)");
+        flags.Value("--dataset_dir", options.dataset_dir,
+                    "Folder of the data sets; without the job's, only hashes are compared");
+      },
+      VerifyCheckpoint);
 }
 
 }  // namespace trainyard::commands

@@ -1,4 +1,5 @@
-// Scripts by which shells complete verbs and flags. Generated from the parser, so they are whole.
+// completion: prints a script by which a shell completes verbs and flags. The words come from the
+// command line itself, so that none is missing.
 #include <algorithm>
 #include <map>
 #include <ostream>
@@ -8,10 +9,14 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "client/commands/commands.h"
+#include "client/commands/verbs.h"
 
 namespace trainyard::commands {
 namespace {
+
+struct CompletionOptions {
+  std::string shell;
+};
 
 // First words, and the second words of those that are groups.
 struct Words {
@@ -19,9 +24,9 @@ struct Words {
   std::map<std::string, std::vector<std::string>> second;
 };
 
-Words SplitVerbs(const std::vector<VerbInfo>& verbs) {
+Words SplitVerbs(const std::vector<client::VerbInfo>& verbs) {
   Words words;
-  for (const VerbInfo& verb : verbs) {
+  for (const client::VerbInfo& verb : verbs) {
     const std::vector<std::string> parts = absl::StrSplit(verb.name, ' ');
     if (std::find(words.first.begin(), words.first.end(), parts[0]) == words.first.end()) {
       words.first.push_back(parts[0]);
@@ -31,7 +36,7 @@ Words SplitVerbs(const std::vector<VerbInfo>& verbs) {
   return words;
 }
 
-std::string BashCompletion(const std::vector<VerbInfo>& verbs) {
+std::string BashCompletion(const std::vector<client::VerbInfo>& verbs) {
   const Words words = SplitVerbs(verbs);
   std::string out =
       "# bash completion of trainyard\n"
@@ -48,7 +53,7 @@ std::string BashCompletion(const std::vector<VerbInfo>& verbs) {
     absl::StrAppend(&out, "    ", first, ") COMPREPLY=($(compgen -W '", absl::StrJoin(second, " "),
                     "' -- \"$current\")) ;;\n");
   }
-  for (const VerbInfo& verb : verbs) {
+  for (const client::VerbInfo& verb : verbs) {
     absl::StrAppend(&out, "    '", verb.name, "'*) COMPREPLY=($(compgen -W '",
                     absl::StrJoin(verb.flags, " "), "' -- \"$current\")) ;;\n");
   }
@@ -60,12 +65,12 @@ std::string BashCompletion(const std::vector<VerbInfo>& verbs) {
   return out;
 }
 
-// Single quotes of shells.
+// The text in single quotes, as shells read them.
 std::string Quoted(const std::string& text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }
 
-std::string ZshCompletion(const std::vector<VerbInfo>& verbs) {
+std::string ZshCompletion(const std::vector<client::VerbInfo>& verbs) {
   const Words words = SplitVerbs(verbs);
   std::string out =
       "#compdef trainyard\n"
@@ -80,7 +85,7 @@ std::string ZshCompletion(const std::vector<VerbInfo>& verbs) {
   for (const auto& [first, second] : words.second) {
     absl::StrAppend(&out, "    ", first, ") compadd -- ", absl::StrJoin(second, " "), " ;;\n");
   }
-  for (const VerbInfo& verb : verbs) {
+  for (const client::VerbInfo& verb : verbs) {
     absl::StrAppend(&out, "    ", Quoted(verb.name), "*) compadd -- ",
                     absl::StrJoin(verb.flags, " "), "; _files ;;\n");
   }
@@ -88,11 +93,11 @@ std::string ZshCompletion(const std::vector<VerbInfo>& verbs) {
   return out;
 }
 
-std::string FishCompletion(const std::vector<VerbInfo>& verbs) {
+std::string FishCompletion(const std::vector<client::VerbInfo>& verbs) {
   const Words words = SplitVerbs(verbs);
   std::string out = "# fish completion of trainyard\n";
   std::map<std::string, std::string> summaries;
-  for (const VerbInfo& verb : verbs) summaries[verb.name] = verb.summary;
+  for (const client::VerbInfo& verb : verbs) summaries[verb.name] = verb.summary;
   for (const std::string& first : words.first) {
     absl::StrAppend(&out, "complete -c trainyard -n __fish_use_subcommand -a ", first);
     if (summaries.count(first) > 0) absl::StrAppend(&out, " -d ", Quoted(summaries[first]));
@@ -105,7 +110,7 @@ std::string FishCompletion(const std::vector<VerbInfo>& verbs) {
                       "\n");
     }
   }
-  for (const VerbInfo& verb : verbs) {
+  for (const client::VerbInfo& verb : verbs) {
     const std::vector<std::string> parts = absl::StrSplit(verb.name, ' ');
     for (const std::string& flag : verb.flags) {
       absl::StrAppend(&out, "complete -c trainyard -n '__fish_seen_subcommand_from ", parts.back(),
@@ -115,14 +120,27 @@ std::string FishCompletion(const std::vector<VerbInfo>& verbs) {
   return out;
 }
 
-}  // namespace
-
-Result Completion(const Context& context, const std::vector<VerbInfo>& verbs) {
-  const std::string& shell = context.options.shell;
+Result Completion(const Context& context, const CompletionOptions& options) {
+  const std::string& shell = options.shell;
+  const std::vector<client::VerbInfo> verbs = DescribeVerbs();
   context.out << (shell == "bash"  ? BashCompletion(verbs)
                   : shell == "zsh" ? ZshCompletion(verbs)
                                    : FishCompletion(verbs));
   return link::kOk;
+}
+
+}  // namespace
+
+void AddCompletion(VerbTable& verbs) {
+  verbs.Add<CompletionOptions>(
+      "completion", "Print a completion script for a shell",
+      "bash > ~/.local/share/bash-completion/completions/trainyard",
+      [](client::Flags& flags, CompletionOptions& options) {
+        flags.Word("SHELL", options.shell, "bash, zsh or fish")
+            .Required()
+            .OneOf({"bash", "zsh", "fish"});
+      },
+      Completion);
 }
 
 }  // namespace trainyard::commands

@@ -1,5 +1,7 @@
+// Finds the server that a command talks to, and prints messages in the format that was asked for.
 #include "client/commands/context.h"
 
+#include <istream>
 #include <ostream>
 
 #include "absl/strings/ascii.h"
@@ -24,7 +26,7 @@ const YamlNode* Find(const YamlNode& node, absl::string_view key) {
   return nullptr;
 }
 
-// The server of the current context:
+// The server of the current context, from a file like this:
 //   current: lab
 //   contexts:
 //     lab: {server: "127.0.0.1:7070"}
@@ -73,6 +75,16 @@ absl::StatusOr<std::string> ServerAddress(const Context& context) {
 absl::StatusOr<std::unique_ptr<link::ServerLink>> Connect(const Context& context) {
   TY_ASSIGN_OR_RETURN(const std::string address, ServerAddress(context));
   return link::ServerLink::Connect(address, context.interrupt);
+}
+
+bool Confirm(const Context& context, absl::string_view question, bool yes_by_default) {
+  context.err << question << (yes_by_default ? " [Y/n] " : " [y/N] ") << std::flush;
+  std::string answer;
+  context.interrupt.AllowExit(true);
+  std::getline(context.in, answer);
+  context.interrupt.AllowExit(false);
+  if (answer.empty()) return yes_by_default;
+  return answer[0] == 'y' || answer[0] == 'Y';
 }
 
 bool PrintList(const Context& context,

@@ -7,9 +7,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/commands/commands.h"
 #include "client/commands/data_sources.h"
 #include "client/commands/fetch_progress.h"
+#include "client/commands/verbs.h"
 #include "client/daemons/child.h"
 #include "client/fetch/download.h"
 #include "client/output/proto_text.h"
@@ -25,6 +25,16 @@ namespace {
 using nlohmann::ordered_json;
 using output::Table;
 
+struct DataOptions {
+  std::string dataset_dir;
+};
+
+struct FetchOptions {
+  std::vector<std::string> datasets;
+  std::string mirror;
+  std::string dataset_dir;
+};
+
 // A listing opens every archive; a verification reads every image; a download may be slow.
 constexpr absl::Duration kListTimeout = absl::Minutes(10);
 constexpr absl::Duration kVerifyTimeout = absl::Hours(48);
@@ -37,14 +47,13 @@ absl::StatusOr<std::string> Sibling(const Context& context, absl::string_view na
       absl::StrCat("there is no '", binary, "'; it belongs beside the trainyard binary"));
 }
 
-// What the trainer finds in the folder.
+// Asks the trainer what is in the folder.
 absl::StatusOr<ordered_json> AskTrainer(const Context& context, const std::string& what,
-                                        absl::Duration timeout) {
+                                        const std::string& dataset_dir, absl::Duration timeout) {
   TY_ASSIGN_OR_RETURN(const std::string trainer, Sibling(context, "trainyard-trainer"));
   TY_ASSIGN_OR_RETURN(
       const daemons::ChildResult result,
-      daemons::RunChild({trainer, "--data", what, "--dataset_dir", context.options.dataset_dir}, "",
-                        timeout));
+      daemons::RunChild({trainer, "--data", what, "--dataset_dir", dataset_dir}, "", timeout));
   if (result.exit_code != 0) {
     return absl::NotFoundError(std::string(absl::StripAsciiWhitespace(result.err)));
   }
@@ -89,9 +98,10 @@ bool PrintAsAsked(const Context& context, const ordered_json& report) {
   }
 }
 
-void PrintTable(const Context& context, const ordered_json& report) {
+void PrintTable(const Context& context, const ordered_json& report,
+                const std::string& dataset_dir) {
   if (report["splits"].empty()) {
-    context.Say(absl::StrCat("no data sets in '", context.options.dataset_dir,
+    context.Say(absl::StrCat("no data sets in '", dataset_dir,
                              "'; `trainyard data fetch` gets public ones"));
     return;
   }
@@ -111,7 +121,7 @@ void PrintTable(const Context& context, const ordered_json& report) {
   context.out << table.Render();
 }
 
-// The errors of all splits, to people; whether there are any.
+// Tells the errors of all splits, and returns whether there are any.
 bool TellErrors(const Context& context, const ordered_json& report) {
   bool has_errors = false;
   for (const ordered_json& split : report["splits"]) {
@@ -131,20 +141,22 @@ bool TellErrors(const Context& context, const ordered_json& report) {
   return has_errors;
 }
 
-Result Report(const Context& context, const std::string& what, absl::Duration timeout) {
-  TY_ASSIGN_OR_RETURN(const ordered_json report, AskTrainer(context, what, timeout));
-  if (!PrintAsAsked(context, report)) PrintTable(context, report);
+Result Report(const Context& context, const std::string& what, const std::string& dataset_dir,
+              absl::Duration timeout) {
+  TY_ASSIGN_OR_RETURN(const ordered_json report, AskTrainer(context, what, dataset_dir, timeout));
+  if (!PrintAsAsked(context, report)) PrintTable(context, report, dataset_dir);
   return TellErrors(context, report) ? link::kFailed : link::kOk;
 }
 
-absl::Status Fetch(const Context& context, const std::string& fetcher, const DataSource& source) {
-  const std::string folder = JoinPath(context.options.dataset_dir, source.dataset);
+absl::Status Fetch(const Context& context, const FetchOptions& options, const std::string& fetcher,
+                   const DataSource& source) {
+  const std::string folder = JoinPath(options.dataset_dir, source.dataset);
   TY_RETURN_IF_ERROR(MakeDirectories(folder));
   for (const SourceFile& file : source.files) {
     const std::string path = JoinPath(folder, file.name);
     FetchProgress progress(context, file.name);
     const auto result = daemons::RunChild(
-        {fetcher, "--url", SourceUrl(source, file, context.options.mirror), "--to", path, "--md5",
+        {fetcher, "--url", SourceUrl(source, file, options.mirror), "--to", path, "--md5",
          std::string(file.md5), "--progress"},
         "", kFetchTimeout, [&progress](absl::string_view text) { progress.OnOutput(text); });
     progress.Clear();
@@ -157,34 +169,59 @@ absl::Status Fetch(const Context& context, const std::string& fetcher, const Dat
   return absl::OkStatus();
 }
 
-}  // namespace
-
-Result ListData(const Context& context) {
-  return Report(context, "ls", kListTimeout);
+Result ListData(const Context& context, const DataOptions& options) {
+  return Report(context, "ls", options.dataset_dir, kListTimeout);
 }
 
-Result VerifyData(const Context& context) {
-  return Report(context, "verify", kVerifyTimeout);
+Result VerifyData(const Context& context, const DataOptions& options) {
+  return Report(context, "verify", options.dataset_dir, kVerifyTimeout);
 }
 
-Result FetchData(const Context& context) {
+Result FetchData(const Context& context, const FetchOptions& options) {
   TY_ASSIGN_OR_RETURN(const std::string fetcher, Sibling(context, "trainyard-fetch"));
   std::vector<const DataSource*> sources;
-  for (const std::string& dataset : context.options.selectors) {
+  for (const std::string& dataset : options.datasets) {
     const DataSource* source = FindDataSource(dataset);
     if (source == nullptr) {
       std::vector<std::string> names;
       for (const DataSource& known : DataSources()) names.emplace_back(known.dataset);
-      return MakeError(absl::StatusCode::kNotFound, "DATASET_NOT_FOUND",
-                       absl::StrCat("data set '", dataset, "' is none that can be fetched; there ",
-                                    "are ", absl::StrJoin(names, ", ")));
+      return MakeError(
+          absl::StatusCode::kNotFound, "DATASET_NOT_FOUND",
+          absl::StrCat("data set '", dataset, "' cannot be fetched; those that can are ",
+                       absl::StrJoin(names, ", ")));
     }
     sources.push_back(source);
   }
   for (const DataSource* source : sources) {
-    TY_RETURN_IF_ERROR(Fetch(context, fetcher, *source));
+    TY_RETURN_IF_ERROR(Fetch(context, options, fetcher, *source));
   }
   return link::kOk;
+}
+
+}  // namespace
+
+void AddData(VerbTable& verbs) {
+  const auto declare = [](client::Flags& flags, auto& options) {
+    flags.Value("--dataset_dir", options.dataset_dir, "Folder of the data sets").Required();
+  };
+  verbs.Group("data", "Data sets in a folder of this machine");
+  verbs.Add<DataOptions>("data ls", "List the data sets in a folder", "--dataset_dir /srv/data",
+                         declare, ListData);
+  verbs.Add<DataOptions>("data verify", "Read all samples, and tell which are corrupt",
+                         "--dataset_dir /srv/data", declare, VerifyData);
+  verbs.Add<FetchOptions>(
+      "data fetch", "Download public data sets, or go on with their download",
+      "cifar10 fashion-mnist --dataset_dir /srv/data",
+      [declare](client::Flags& flags, FetchOptions& options) {
+        flags
+            .Words("DATASET", options.datasets,
+                   "cifar10, cifar100, fashion-mnist, mnist, tinyshakespeare")
+            .Required();
+        flags.Value("--mirror", options.mirror,
+                    "URL or folder that has the files, instead of their publisher's");
+        declare(flags, options);
+      },
+      FetchData);
 }
 
 }  // namespace trainyard::commands

@@ -1,4 +1,5 @@
-// Where the published data sets lie, with the hashes of their files.
+// The table of public data sets. A file is only ever accepted with its MD5, so its publisher may
+// move it to another place, but cannot change it unnoticed.
 #include "client/commands/data_sources.h"
 
 #include <filesystem>
@@ -26,15 +27,16 @@ const std::vector<DataSource>& DataSources() {
         {"train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe"},
         {"t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79"},
         {"t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310"}}},
-      // The copy that torchvision takes, with its MD5s: the publisher's own site often refuses.
+      // This is the copy that torchvision downloads, with its MD5s. The publisher's site often
+      // refuses.
       {datasets::kMnist.name,
        "https://ossci-datasets.s3.amazonaws.com/mnist",
        {{"train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873"},
         {"train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432"},
         {"t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3"},
         {"t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c"}}},
-      // Nobody publishes its MD5: that of the file with the length and the 65 characters that
-      // nanoGPT counts.
+      // Nobody publishes its MD5. This is the MD5 of the file that has the length and the 65
+      // characters that nanoGPT counts.
       {datasets::kTinyShakespeare.name,
        "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare",
        {{"input.txt", "6fb458f1232090904fb40fe944165e91"}}},

@@ -1,5 +1,5 @@
-// Public data sets that `data fetch` knows: where their publishers keep them, and what they hash
-// to.
+// The public data sets that `data fetch` knows, with the places where their publishers keep them
+// and their checksums.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ struct DataSource {
 };
 
 const std::vector<DataSource>& DataSources();
-// Null for a data set that is not known.
+// Returns null for a data set that is not known.
 const DataSource* FindDataSource(absl::string_view dataset);
 
 // The URL of a file below `mirror`, an URL or a folder; or below the publisher's where it is empty.

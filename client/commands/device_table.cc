@@ -1,3 +1,4 @@
+// The table of devices. Columns about GPUs appear only where some worker has a GPU.
 #include "client/commands/device_table.h"
 
 #include <cmath>
@@ -25,7 +26,7 @@ namespace {
 
 constexpr const char* kUsageTitles[] = {"USED", "UTIL", "POWER", "TEMP", "SLOWED BY"};
 
-// A cell for each of kUsageTitles.
+// The cells of a device under kUsageTitles.
 std::vector<std::string> UsageCells(const v1::Device& device) {
   const v1::DeviceUsage& usage = device.usage();
   const auto whole = [](double value) { return absl::StrCat(std::llround(value)); };
@@ -55,7 +56,7 @@ bool ReportsUsage(const v1::ListWorkersResponse& response) {
 }  // namespace
 
 std::string DeviceTable(const v1::ListWorkersResponse& response) {
-  // A pool of CPUs has nothing to say there.
+  // CPU devices have nothing to show in these columns.
   const bool with_usage = ReportsUsage(response);
   std::vector<Table::Column> columns = {{"WORKER"},
                                         {"DEVICE"},

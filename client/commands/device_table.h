@@ -1,4 +1,4 @@
-// Devices for people.
+// The table of devices that `devices ls` and `workers ls -o wide` show.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace trainyard::commands {
 
-// A row a device; with what GPUs do at the moment where there are any.
+// A row for each device. Where there are GPUs, it shows what they do at the moment.
 std::string DeviceTable(const v1::ListWorkersResponse& response);
 
 // "OK", "QUARANTINED (Xid 79)", "SET ASIDE (smells)".

@@ -1,9 +1,10 @@
+// diff: the server compares the resolved specs; the client only draws the table.
 #include "client/commands/diff.h"
 
 #include <ostream>
 
-#include "client/commands/commands.h"
 #include "client/commands/selector.h"
+#include "client/commands/verbs.h"
 #include "client/output/table.h"
 #include "common/base/status_macros.h"
 
@@ -19,11 +20,17 @@ std::string DifferencesText(
   return table.Render();
 }
 
-Result Diff(const Context& context) {
+namespace {
+
+struct DiffOptions {
+  std::vector<std::string> jobs;  // two
+};
+
+Result Diff(const Context& context, const DiffOptions& options) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
   v1::DiffJobsRequest request;
-  TY_ASSIGN_OR_RETURN(*request.mutable_left(), ResolveOne(*link, context.options.selectors[0]));
-  TY_ASSIGN_OR_RETURN(*request.mutable_right(), ResolveOne(*link, context.options.selectors[1]));
+  TY_ASSIGN_OR_RETURN(*request.mutable_left(), ResolveOne(*link, options.jobs[0]));
+  TY_ASSIGN_OR_RETURN(*request.mutable_right(), ResolveOne(*link, options.jobs[1]));
   TY_ASSIGN_OR_RETURN(const v1::DiffJobsResponse response,
                       link->Call(&v1::JobService::Stub::DiffJobs, request));
   std::vector<const google::protobuf::Message*> messages;
@@ -39,6 +46,17 @@ Result Diff(const Context& context) {
     context.out << DifferencesText(response.differences(), request.left(), request.right());
   }
   return link::kOk;
+}
+
+}  // namespace
+
+void AddDiff(VerbTable& verbs) {
+  verbs.Add<DiffOptions>(
+      "diff", "Show the differences of two jobs' specs", "@~1 last",
+      [](client::Flags& flags, DiffOptions& options) {
+        flags.Words("JOB", options.jobs, kSelectorHelp).Required().Count(2, 2);
+      },
+      Diff);
 }
 
 }  // namespace trainyard::commands

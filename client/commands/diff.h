@@ -1,4 +1,4 @@
-// How differences of specs are shown, by `diff` and before `clone` submits.
+// The table of differences between two specs, which `diff` shows, and `clone` before it submits.
 #pragma once
 
 #include <string>

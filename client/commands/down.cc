@@ -5,14 +5,20 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/commands/commands.h"
 #include "client/commands/machine.h"
+#include "client/commands/verbs.h"
 #include "client/daemons/pid_file.h"
 #include "client/output/text.h"
 #include "common/base/status_macros.h"
 
 namespace trainyard::commands {
 namespace {
+
+struct DownOptions {
+  std::string state_dir;
+  bool cancel = false;
+  bool force = false;
+};
 
 constexpr absl::Duration kStopGrace = absl::Seconds(10);
 // A trainer finishes its step, writes a checkpoint, and has some grace for it.
@@ -63,7 +69,7 @@ absl::Status CancelAll(const Context& context, link::ServerLink& link) {
     if (context.clock.Uptime() - start > kCancelTimeout) {
       return absl::DeadlineExceededError(
           absl::StrCat(Names(jobs), " did not end within ", kCancelTimeout / absl::Seconds(1),
-                       " s; `trainyard down --force` stops the daemons all the same"));
+                       " s; `trainyard down --force` stops the daemons anyway"));
     }
     if (context.interrupt.WaitFor(absl::Milliseconds(200))) {
       return absl::CancelledError("interrupted");
@@ -71,16 +77,17 @@ absl::Status CancelAll(const Context& context, link::ServerLink& link) {
   }
 }
 
-// Jobs first: cancelled, or none must run. `address` is the server's.
-absl::Status SettleJobs(const Context& context, const std::string& address) {
-  const Options& options = context.options;
+// Cancels all jobs where --cancel was given; otherwise refuses while any job runs. `address` is the
+// server's.
+absl::Status SettleJobs(const Context& context, const DownOptions& options,
+                        const std::string& address) {
   if (options.force && !options.cancel) return absl::OkStatus();
   const auto link = link::ServerLink::Connect(address, context.interrupt, absl::Seconds(5));
   if (!link.ok()) {
     return absl::UnavailableError(absl::StrCat("the server runs but does not answer (",
                                                link.status().message(),
                                                "), so it is unknown whether jobs run; "
-                                               "`trainyard down --force` stops it all the same"));
+                                               "`trainyard down --force` stops it anyway"));
   }
   if (options.cancel) return CancelAll(context, **link);
   TY_ASSIGN_OR_RETURN(
@@ -94,18 +101,16 @@ absl::Status SettleJobs(const Context& context, const std::string& address) {
       "is over, and `trainyard up` takes them over again"));
 }
 
-}  // namespace
-
-Result Down(const Context& context) {
-  const Machine machine = MachineOf(context);
+Result Down(const Context& context, const DownOptions& options) {
+  const Machine machine = MachineOf(context, options.state_dir);
   const auto server = daemons::RunningProcess(machine.server_pid_file);
   const auto worker = daemons::RunningProcess(machine.worker_pid_file);
   if (!server.has_value() && !worker.has_value()) {
     context.Say(absl::StrCat("nothing of `trainyard up` runs with state in ", machine.state_dir));
     return link::kOk;
   }
-  if (server.has_value()) TY_RETURN_IF_ERROR(SettleJobs(context, server->note));
-  // The worker first: it still has a server to say goodbye to.
+  if (server.has_value()) TY_RETURN_IF_ERROR(SettleJobs(context, options, server->note));
+  // The worker is stopped first, while there is still a server to tell.
   if (worker.has_value()) {
     TY_RETURN_IF_ERROR(daemons::StopProcess(*worker, kStopGrace, context.clock));
     unlink(machine.worker_pid_file.c_str());
@@ -116,6 +121,22 @@ Result Down(const Context& context) {
   }
   context.Say(absl::StrCat("down; the state stays in ", machine.state_dir));
   return link::kOk;
+}
+
+}  // namespace
+
+void AddDown(VerbTable& verbs) {
+  verbs.Add<DownOptions>(
+      "down", "Stop what `trainyard up` started", "--cancel",
+      [](client::Flags& flags, DownOptions& options) {
+        flags.Value("--state_dir", options.state_dir,
+                    "Folder for all state (~/.local/state/trainyard)");
+        flags.Switch("--cancel", options.cancel, "Cancel the jobs first and wait for their end");
+        flags.Switch(
+            "--force", options.force,
+            "Stop even while jobs run; their ranks go on until on_disconnect.keep is over");
+      },
+      Down);
 }
 
 }  // namespace trainyard::commands

@@ -1,19 +1,26 @@
+// explain: tells why a job waits, or why a spec would wait if it were submitted now.
 #include <ostream>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "client/commands/commands.h"
 #include "client/commands/explanation.h"
 #include "client/commands/load_spec.h"
 #include "client/commands/selector.h"
 #include "client/commands/submit_options.h"
+#include "client/commands/verbs.h"
 #include "client/output/text.h"
 #include "common/base/status_macros.h"
 
 namespace trainyard::commands {
 namespace {
 
-// A job that does not wait: what it does instead, and what can be done.
+struct ExplainOptions {
+  std::string job;
+  std::string file;
+  SubmitFlags flags;
+};
+
+// Of a job that does not wait: its state, and what can be done about it.
 std::string WhyNoWait(const v1::Job& job) {
   const std::string id = output::ShortName(job.name());
   const std::string state = output::StateText(job.state());
@@ -31,8 +38,8 @@ std::string WhyNoWait(const v1::Job& job) {
   return absl::StrCat("it is ", state, " and does not wait");
 }
 
-Result ExplainJob(const Context& context, link::ServerLink& link) {
-  TY_ASSIGN_OR_RETURN(const std::string name, ResolveOne(link, context.options.selectors[0]));
+Result ExplainJob(const Context& context, link::ServerLink& link, const std::string& selector) {
+  TY_ASSIGN_OR_RETURN(const std::string name, ResolveOne(link, selector));
   v1::GetJobRequest get;
   get.set_name(name);
   TY_ASSIGN_OR_RETURN(const v1::Job job, link.Call(&v1::JobService::Stub::GetJob, get));
@@ -62,14 +69,14 @@ Result ExplainJob(const Context& context, link::ServerLink& link) {
   return link::kOk;
 }
 
-Result ExplainSpec(const Context& context, link::ServerLink& link) {
-  const std::string& path = context.options.files[0];
+Result ExplainSpec(const Context& context, link::ServerLink& link, const std::string& path,
+                   const SubmitFlags& flags) {
   TY_ASSIGN_OR_RETURN(spec_loader::SpecFile file, spec_loader::ReadSpecFile(path));
-  TY_ASSIGN_OR_RETURN(const std::vector<std::string> changed, ApplyChanges(context.options, file));
+  TY_ASSIGN_OR_RETURN(const std::vector<std::string> changed, ApplyChanges(flags.spec, file));
   if (!file.mistakes.empty()) return TellMistakes(context, file, "nothing was explained");
   v1::ExplainJobRequest request;
   *request.mutable_spec() = file.spec;
-  TY_ASSIGN_OR_RETURN(*request.mutable_options(), SubmitOptionsOf(context, link));
+  TY_ASSIGN_OR_RETURN(*request.mutable_options(), SubmitOptionsOf(context, link, flags));
   const auto explanation = link.Call(&v1::JobService::Stub::ExplainJob, request);
   if (!GetFieldViolations(explanation.status()).empty()) {
     spec_loader::AddViolations(file, GetFieldViolations(explanation.status()), changed);
@@ -82,15 +89,28 @@ Result ExplainSpec(const Context& context, link::ServerLink& link) {
   return link::kOk;
 }
 
-}  // namespace
-
-Result Explain(const Context& context) {
-  if (context.options.selectors.empty() == context.options.files.empty()) {
+Result Explain(const Context& context, const ExplainOptions& options) {
+  if (options.job.empty() == options.file.empty()) {
     return absl::InvalidArgumentError(
         "explain a job, `trainyard explain 12`, or a spec, `trainyard explain -f job.yaml`");
   }
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
-  return context.options.files.empty() ? ExplainJob(context, *link) : ExplainSpec(context, *link);
+  return options.file.empty() ? ExplainJob(context, *link, options.job)
+                              : ExplainSpec(context, *link, options.file, options.flags);
+}
+
+}  // namespace
+
+void AddExplain(VerbTable& verbs) {
+  verbs.Add<ExplainOptions>(
+      "explain", "Tell why a job waits, what would start it now, and when it starts",
+      "last\n  trainyard explain -f jobs/convnet-glyphs.yaml --devices 4",
+      [](client::Flags& flags, ExplainOptions& options) {
+        flags.Word("JOB", options.job, kSelectorHelp);
+        flags.Value("-f,--file", options.file, "A spec that is not submitted yet");
+        DeclareSubmitFlags(flags, options.flags);
+      },
+      Explain);
 }
 
 }  // namespace trainyard::commands

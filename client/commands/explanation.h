@@ -1,4 +1,5 @@
-// Why a job waits and when it starts, for people: shared by explain, submit --dry-run and top.
+// Texts that explain to people why a job waits and when it starts, for `explain` and
+// `submit --dry-run`.
 #pragma once
 
 #include <string>
@@ -14,8 +15,8 @@ std::string Ordinal(int64_t number);
 // "in about 12m 03s (2026-11-21 18:00:00 UTC): when jobs/7 ends (its time limit)".
 std::string StartText(const v1::Explanation& explanation);
 
-// Lines for a person: reasons, the smallest change as a command, the expected start. `command` is
-// what the changes are appended to: "trainyard submit job.yaml".
+// Lines with the reasons, the smallest change that would help, as a command, and the expected
+// start. The change is appended to `command`, such as "trainyard submit job.yaml".
 std::string ExplanationText(const Context& context, const v1::Explanation& explanation,
                             const std::string& command);
 

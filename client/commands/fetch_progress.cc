@@ -1,3 +1,4 @@
+// Draws the progress of a download from the lines that trainyard-fetch prints.
 #include "client/commands/fetch_progress.h"
 
 #include <ostream>
@@ -17,7 +18,7 @@ constexpr absl::Duration kLineInterval = absl::Seconds(10);
 
 FetchProgress::FetchProgress(const Context& context, absl::string_view file) : context_(context) {
   view_.name = std::string(file);
-  // The first line only where there is something to wait for.
+  // The first line is shown only where there is something to wait for.
   if (!context.terminal.err_is_terminal) last_draw_ = context.clock.Uptime();
 }
 

@@ -1,5 +1,5 @@
-// Tells how far a download is: on a terminal a bar that is redrawn in place, else a line now and
-// then.
+// Tells how far a download is: on a terminal by a bar that is redrawn in place, elsewhere by a line
+// now and then.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ class FetchProgress {
  public:
   FetchProgress(const Context& context, absl::string_view file);
 
-  // The next piece, wherever it is cut.
+  // Takes the next piece of output, wherever it is cut.
   void OnOutput(absl::string_view text);
   // Takes the bar away.
   void Clear();
@@ -31,7 +31,7 @@ class FetchProgress {
   output::TransferView view_;
   std::string unfinished_;  // line
   std::string verdict_;
-  // The speed is that since the first bytes came: those before had come another time.
+  // The speed counts from the first bytes of this run; those before had come in another one.
   int64_t first_bytes_ = -1;
   absl::Duration first_uptime_;
   absl::Duration last_draw_ = -absl::InfiniteDuration();

@@ -1,3 +1,5 @@
+// Follows one job and tells its changes. Jobs and metrics come over two streams in any order, so an
+// evaluation is told only when all of it is here.
 #include "client/commands/follow.h"
 
 #include <map>
@@ -16,10 +18,10 @@
 namespace trainyard::commands {
 namespace {
 
-// Eyes see no more than ten pictures a second.
+// The eye sees no more than ten pictures a second.
 constexpr absl::Duration kDrawInterval = absl::Milliseconds(100);
 constexpr absl::Duration kLineInterval = absl::Seconds(2);
-// The last metrics of a job that has ended are a matter of moments.
+// The last metrics of a job come moments after its end.
 constexpr absl::Duration kMetricsEndTimeout = absl::Seconds(5);
 constexpr int kPlotPoints = 600;
 
@@ -29,7 +31,7 @@ std::string FailureText(const v1::Failure& failure) {
   return absl::StrCat("(", kind, "): ", failure.message());
 }
 
-// Seconds between two times, as text; empty where one is unset.
+// How long the job ran; empty where it has not both begun and ended.
 std::string TookText(const v1::Job& job) {
   if (!job.has_start_time() || !job.has_end_time()) return "";
   return DurationText(output::ToTime(job.end_time()) - output::ToTime(job.start_time()));
@@ -120,7 +122,7 @@ void JobReporter::OnJob(const v1::Job& job) {
   view_ = progress;
   view_.loss = loss;
   view_.accuracy = accuracy;
-  // Points may be ahead of the job's record; a new attempt begins further back.
+  // Points may be ahead of the job's record, and a new attempt begins further back.
   if (before.attempt() == job.attempt()) view_.step = std::max(view_.step, step);
   is_dirty_ = true;
   if (before.state() != job.state()) TellState(before);
@@ -282,7 +284,7 @@ Result FollowJob(const Context& context, link::ServerLink& link, const std::stri
                     << std::flush;
         return link::kInterrupted;
       }
-      // A held job goes no further without a person, but the stream of its metrics stays open.
+      // A held job waits for a person, but the stream of its metrics stays open.
       if (output::IsHeld(reporter.job())) break;
       const bool is_final = output::IsFinal(reporter.job().state());
       const absl::Duration now = context.clock.Uptime();

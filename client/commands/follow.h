@@ -1,4 +1,4 @@
-// Following a job: what is said while it runs and when it ends.
+// Follows jobs: tells what happens while they run and how they end.
 #pragma once
 
 #include <optional>
@@ -12,8 +12,8 @@
 
 namespace trainyard::commands {
 
-// Tells changes of one job on stderr as they come: on a terminal a bar that is redrawn in place,
-// else a line now and then. Borrows the context.
+// Tells the changes of one job on stderr as they come: on a terminal by a bar that is redrawn in
+// place, elsewhere by a line now and then. It borrows the context.
 class JobReporter {
  public:
   explicit JobReporter(const Context& context) : context_(context) {}
@@ -55,7 +55,7 @@ class JobReporter {
 // after Ctrl-C, which ends the following and not the job.
 Result FollowJob(const Context& context, link::ServerLink& link, const std::string& name);
 
-// The curve, the accuracy, the checkpoints and what can be done next, on stderr.
+// Tells the curve, the accuracy, the checkpoints and what can be done next, on stderr.
 void TellEnd(const Context& context, link::ServerLink& link, const v1::Job& job);
 
 // "worker-a: cpu-0, cpu-1".

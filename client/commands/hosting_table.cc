@@ -1,3 +1,4 @@
+// The table of ranks with their replicas, shares of the batch and speeds.
 #include "client/commands/hosting_table.h"
 
 #include <map>

@@ -1,4 +1,4 @@
-// Who computes which replicas, and why, for people.
+// Tells people which rank computes which replicas, and why.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace trainyard::commands {
 
-// The reason, and a table with a row a rank; empty before the job's first step.
+// The reason, and a table with a row for each rank; empty before the job's first step.
 std::string HostingText(const v1::Job& job);
 
 }  // namespace trainyard::commands

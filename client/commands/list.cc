@@ -1,3 +1,4 @@
+// ls: fetches jobs page by page and shows them as a table, an array as one row.
 #include <algorithm>
 #include <map>
 #include <ostream>
@@ -5,8 +6,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/commands/commands.h"
 #include "client/commands/selector.h"
+#include "client/commands/verbs.h"
 #include "client/output/table.h"
 #include "client/output/text.h"
 #include "common/base/ids.h"
@@ -18,10 +19,22 @@ namespace {
 
 using output::Table;
 
+struct ListOptions {
+  std::vector<std::string> states;
+  int limit = 0;  // 0: 20, or all with --all
+  bool all = false;
+  std::string user;
+  std::string project;
+  std::string array;  // a job of it
+  std::vector<std::string> tags;
+  bool expand = false;
+};
+
 constexpr int kLimitDefault = 20;
 constexpr int kPageSizeMax = 1000;
-// Of a reason; -o wide shows all of it.
+// Longer reasons are cut in the table; -o wide shows all of them.
 constexpr int kWhyWidth = 44;
+constexpr int kDescriptionWidth = 40;
 
 // "running" or "RUNNING".
 absl::StatusOr<v1::JobState> ParseState(const std::string& text) {
@@ -35,27 +48,25 @@ absl::StatusOr<v1::JobState> ParseState(const std::string& text) {
     names.push_back(absl::AsciiStrToLower(output::StateText(static_cast<v1::JobState>(i))));
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("'", text, "' is no state of a job; expected ", absl::StrJoin(names, ", ")));
+      absl::StrCat("'", text, "' is not a state of a job; expected ", absl::StrJoin(names, ", ")));
 }
 
-absl::StatusOr<std::vector<v1::Job>> FetchJobs(const Context& context, link::ServerLink& link) {
+absl::StatusOr<std::vector<v1::Job>> FetchJobs(const Context& context, link::ServerLink& link,
+                                               const ListOptions& options) {
   v1::ListJobsRequest request;
-  for (const std::string& text : context.options.states) {
+  for (const std::string& text : options.states) {
     TY_ASSIGN_OR_RETURN(const v1::JobState state, ParseState(text));
     request.add_states(state);
   }
-  request.set_user(context.options.user);
-  request.set_project(context.options.project);
-  if (!context.options.array.empty()) {
-    TY_ASSIGN_OR_RETURN(*request.mutable_array(), ResolveOne(link, context.options.array));
+  request.set_user(options.user);
+  request.set_project(options.project);
+  request.mutable_tags()->Add(options.tags.begin(), options.tags.end());
+  if (!options.array.empty()) {
+    TY_ASSIGN_OR_RETURN(*request.mutable_array(), ResolveOne(link, options.array));
   }
-  // Data is given job by job.
-  const bool is_table =
-      context.options.format == Format::kTable || context.options.format == Format::kWide;
-  request.set_group_arrays(is_table && !context.options.expand && context.options.array.empty());
-  const int limit = context.options.limit > 0 ? context.options.limit
-                    : context.options.all     ? INT32_MAX
-                                              : kLimitDefault;
+  // Data lists the jobs of arrays one by one; only tables group them.
+  request.set_group_arrays(context.options.IsTable() && !options.expand && options.array.empty());
+  const int limit = options.limit > 0 ? options.limit : options.all ? INT32_MAX : kLimitDefault;
   std::vector<v1::Job> jobs;
   while (static_cast<int64_t>(jobs.size()) < limit) {
     request.set_page_size(std::min(limit - static_cast<int>(jobs.size()), kPageSizeMax));
@@ -84,7 +95,7 @@ std::string EtaText(const v1::Job& job) {
   return output::AgeText(output::ToDuration(job.progress().eta()));
 }
 
-// How long it ran, or has been running.
+// How long the job ran, or has been running.
 std::string TookText(const v1::Job& job, absl::Time now) {
   if (!job.has_start_time()) return "";
   const absl::Time end = job.has_end_time() ? output::ToTime(job.end_time()) : now;
@@ -102,7 +113,13 @@ std::string WorkersText(const v1::Job& job) {
   return absl::StrJoin(workers, ",");
 }
 
-// What explains the state.
+// The first line of the description, cut to what a table can hold.
+std::string DescriptionText(const v1::Job& job) {
+  const std::string& text = job.resolved_spec().description();
+  return output::Shortened(text.substr(0, text.find('\n')), kDescriptionWidth);
+}
+
+// The reason for the state of a job that waits or has failed.
 std::string WhyText(const v1::Job& job) {
   if (job.state() == v1::JOB_STATE_QUEUED && job.queue_reasons_size() > 0) {
     return job.queue_reasons(0);
@@ -120,7 +137,7 @@ std::string JobText(const v1::Job& job) {
   return absl::StrCat(first, "..", ParseJobName(job.name())->value + job.array_size() - 1);
 }
 
-// "RUNNING", or of an array "[3 running, 9,997 queued]"; what is most alive first.
+// "RUNNING", or for an array "[3 running, 9,997 queued]"; states of jobs that run come first.
 std::string StateCell(const Context& context, const v1::Job& job) {
   if (job.array_states().empty()) {
     return context.terminal.Style(output::StateStyle(job.state()), output::StateText(job.state()));
@@ -140,11 +157,9 @@ std::string StateCell(const Context& context, const v1::Job& job) {
   return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");
 }
 
-}  // namespace
-
-Result List(const Context& context) {
+Result List(const Context& context, const ListOptions& options) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
-  TY_ASSIGN_OR_RETURN(const std::vector<v1::Job> jobs, FetchJobs(context, *link));
+  TY_ASSIGN_OR_RETURN(const std::vector<v1::Job> jobs, FetchJobs(context, *link, options));
   if (PrintResources(context, jobs)) return link::kOk;
   if (jobs.empty()) {
     context.Say("no jobs; `trainyard submit FILE` makes one");
@@ -161,7 +176,8 @@ Result List(const Context& context) {
                                         {"TOOK", Table::Align::kRight},
                                         {"AGE", Table::Align::kRight}};
   if (is_wide) {
-    for (const char* title : {"USER", "PROJECT", "ATTEMPT", "WORKERS", "CREATED"}) {
+    for (const char* title :
+         {"USER", "PROJECT", "ATTEMPT", "WORKERS", "CREATED", "TAGS", "DESCRIPTION"}) {
       columns.push_back({title});
     }
   }
@@ -182,13 +198,33 @@ Result List(const Context& context) {
     if (is_wide) {
       row.insert(row.end(), {job.user(), job.resolved_spec().project(),
                              job.attempt() > 0 ? absl::StrCat(job.attempt()) : "", WorkersText(job),
-                             output::TimeText(job.create_time())});
+                             output::TimeText(job.create_time()),
+                             absl::StrJoin(job.resolved_spec().tags(), ","), DescriptionText(job)});
     }
     row.push_back(is_wide ? WhyText(job) : output::Shortened(WhyText(job), kWhyWidth));
     table.AddRow(std::move(row));
   }
   context.out << table.Render();
   return link::kOk;
+}
+
+}  // namespace
+
+void AddList(VerbTable& verbs) {
+  verbs.Add<ListOptions>(
+      "ls", "List jobs, newest first", "--state running --state queued",
+      [](client::Flags& flags, ListOptions& options) {
+        flags.Repeated("--state", options.states, "Only jobs in this state; may be repeated");
+        flags.Value("--limit", options.limit, "At most this many jobs (20)").Range(1, 1'000'000);
+        flags.Switch("-a,--all", options.all, "All jobs, also those that ended long ago");
+        flags.Value("--user", options.user, "Only jobs of this user");
+        flags.Value("--project", options.project, "Only jobs of this project");
+        flags.Value("--array", options.array, "Only the jobs of this array, one by one");
+        flags.Repeated("--tag", options.tags,
+                       "Only jobs with this tag; may be repeated, and then all of them");
+        flags.Switch("--expand", options.expand, "The jobs of arrays one by one");
+      },
+      List);
 }
 
 }  // namespace trainyard::commands

@@ -1,16 +1,17 @@
+// Applies the command line's changes to a spec before any rule is checked, so that the rules see
+// the spec as it would be submitted.
 #include "client/commands/load_spec.h"
 
 #include <ostream>
 
-#include "client/commands/spec_changes.h"
 #include "common/base/status_macros.h"
 #include "common/spec/change.h"
 
 namespace trainyard::commands {
 
-absl::StatusOr<std::vector<std::string>> ApplyChanges(const Options& options,
+absl::StatusOr<std::vector<std::string>> ApplyChanges(const SpecFlags& flags,
                                                       spec_loader::SpecFile& file) {
-  TY_ASSIGN_OR_RETURN(const std::vector<Change> changes, ChangesOf(options));
+  TY_ASSIGN_OR_RETURN(const std::vector<Change> changes, ChangesOf(flags));
   std::vector<std::string> changed;
   if (!file.is_readable) return changed;
   for (const Change& change : changes) {

@@ -1,10 +1,12 @@
+// logs: prints what the ranks wrote, and goes on after the connection was lost without printing any
+// text twice.
 #include <map>
 #include <ostream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/commands/commands.h"
 #include "client/commands/selector.h"
+#include "client/commands/verbs.h"
 #include "client/output/text.h"
 #include "common/base/backoff.h"
 #include "common/base/ids.h"
@@ -13,12 +15,19 @@
 namespace trainyard::commands {
 namespace {
 
-// Lines are rarely longer; --tail fetches so many bytes a line.
+struct LogsOptions {
+  std::string job;
+  bool follow = false;
+  int rank = -1;            // -1: all
+  int64_t tail_lines = -1;  // -1: all
+};
+
+// Lines are rarely longer than this; --tail fetches so many bytes for each line.
 constexpr int64_t kTailBytesPerLine = 1024;
 constexpr absl::Duration kReconnectFor = absl::Minutes(2);
 
-// The text of the ranks on stdout. With several ranks every line says whose it is, and only whole
-// lines are written, so that ranks do not mix within one.
+// Prints the text of the ranks. With several ranks every line says whose it is, and only whole
+// lines are written, so that two ranks never share a line.
 class LogPrinter {
  public:
   LogPrinter(const Context& context, bool with_rank) : context_(context), with_rank_(with_rank) {}
@@ -34,7 +43,7 @@ class LogPrinter {
     const auto known = ends_.find(chunk.rank());
     const int64_t end = chunk.offset() + static_cast<int64_t>(data.size());
     if (known != ends_.end()) {
-      // After a reconnection the ranks that were ahead come again.
+      // After the connection was lost, the ranks that were ahead come again.
       if (end <= known->second) return;
       if (chunk.offset() < known->second) {
         data.remove_prefix(static_cast<size_t>(known->second - chunk.offset()));
@@ -47,7 +56,7 @@ class LogPrinter {
     Print(chunk.rank(), data);
   }
 
-  // Only the last lines of what comes, until Release.
+  // Holds back what comes until Release, and keeps only the last lines of it.
   void Hold(int64_t lines) { held_lines_ = lines; }
   void Release() {
     held_lines_ = -1;
@@ -61,7 +70,7 @@ class LogPrinter {
     context_.out << std::flush;
   }
 
-  // Where every rank can go on: the smallest end.
+  // The offset from which no rank misses anything: the smallest end.
   int64_t ResumeOffset() const {
     int64_t offset = -1;
     for (const auto& [rank, end] : ends_) offset = offset < 0 ? end : std::min(offset, end);
@@ -74,7 +83,7 @@ class LogPrinter {
     if (held_lines_ >= 0) {
       std::string& text = held_[rank];
       absl::StrAppend(&text, data);
-      // Keep the last lines: cut after the newline before them.
+      // The text is cut after the newline before the lines that stay.
       int64_t lines = 0;
       for (size_t i = text.size(); i > 0; --i) {
         const bool is_end = text[i - 1] == '\n' && i != text.size();
@@ -114,13 +123,6 @@ class LogPrinter {
   std::map<int, std::string> partial_;
 };
 
-v1::TailLogsRequest MakeRequest(const Context& context, const std::string& name) {
-  v1::TailLogsRequest request;
-  request.set_name(name);
-  if (context.options.rank >= 0) request.set_rank(context.options.rank);
-  return request;
-}
-
 absl::Status ReadOnce(link::ServerLink& link, const v1::TailLogsRequest& request,
                       LogPrinter& printer, bool& got_any) {
   grpc::ClientContext call;
@@ -135,7 +137,7 @@ absl::Status ReadOnce(link::ServerLink& link, const v1::TailLogsRequest& request
   return status.ok() ? absl::OkStatus() : link.Error(status);
 }
 
-// Reads to the end, over losses of the connection.
+// Reads to the end, and goes on after losses of the connection.
 Result ReadAll(const Context& context, link::ServerLink& link, v1::TailLogsRequest request,
                LogPrinter& printer) {
   Backoff backoff(absl::Milliseconds(200), absl::Seconds(2), context.rng);
@@ -155,7 +157,7 @@ Result ReadAll(const Context& context, link::ServerLink& link, v1::TailLogsReque
                            context.clock.Uptime() - last_success < kReconnectFor;
     if (!may_retry) return status;
     if (context.interrupt.WaitFor(backoff.Next())) return link::kInterrupted;
-    // A newer attempt has logs of its own, from their beginning.
+    // A newer attempt has logs of its own, which are read from their beginning.
     v1::GetJobRequest get;
     get.set_name(request.name());
     const auto job = link.Call(&v1::JobService::Stub::GetJob, get);
@@ -164,12 +166,9 @@ Result ReadAll(const Context& context, link::ServerLink& link, v1::TailLogsReque
   }
 }
 
-}  // namespace
-
-Result Logs(const Context& context) {
-  const Options& options = context.options;
+Result Logs(const Context& context, const LogsOptions& options) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
-  std::string name = options.selectors[0];
+  std::string name = options.job;
   v1::GetJobRequest get;
   if (const auto attempt = ParseAttemptName(name); attempt.ok()) {
     get.set_name(JobName(attempt->job));
@@ -185,7 +184,9 @@ Result Logs(const Context& context) {
   }
   const bool with_rank = options.rank < 0 && job.resolved_spec().devices().count() > 1;
   LogPrinter printer(context, with_rank);
-  v1::TailLogsRequest request = MakeRequest(context, name);
+  v1::TailLogsRequest request;
+  request.set_name(name);
+  if (options.rank >= 0) request.set_rank(options.rank);
   if (options.tail_lines >= 0 && job.attempt() > 0) {
     v1::TailLogsRequest tail = request;
     tail.set_offset(-std::max<int64_t>(options.tail_lines, 1) * kTailBytesPerLine);
@@ -198,6 +199,22 @@ Result Logs(const Context& context) {
   }
   request.set_follow(options.follow);
   return ReadAll(context, *link, request, printer);
+}
+
+}  // namespace
+
+void AddLogs(VerbTable& verbs) {
+  verbs.Add<LogsOptions>(
+      "logs", "Show what the ranks wrote", "last --rank 0 -f",
+      [](client::Flags& flags, LogsOptions& options) {
+        flags.Word("JOB", options.job, kSelectorHelp).Required();
+        flags.Switch("-f,--follow", options.follow,
+                     "Keep printing text as it comes, until the job ends");
+        flags.Value("--rank", options.rank, "Only this rank").Range(0, 4095);
+        flags.Value("--tail", options.tail_lines, "Only this many last lines of each rank")
+            .Range(0, 1'000'000);
+      },
+      Logs);
 }
 
 }  // namespace trainyard::commands

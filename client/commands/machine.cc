@@ -1,23 +1,23 @@
+// Derives all paths of a machine's daemons from one state directory.
 #include "client/commands/machine.h"
 
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/files.h"
-#include "common/base/worker_name.h"
 
 namespace trainyard::commands {
 
-Machine MachineOf(const Context& context) {
+Machine MachineOf(const Context& context, const std::string& state_dir, const std::string& listen) {
   const Surroundings& around = context.surroundings;
   Machine machine;
-  machine.state_dir = context.options.state_dir;
+  machine.state_dir = state_dir;
   if (machine.state_dir.empty()) {
     machine.state_dir = JoinPath(
         around.state_home.empty() ? JoinPath(around.home, ".local/state") : around.state_home,
         "trainyard");
   }
-  // Daemons outlive the folder that we were called in.
+  // Daemons run in another folder than the one that we were called in.
   std::error_code ignored;
   const auto absolute = std::filesystem::absolute(machine.state_dir, ignored);
   if (!ignored) machine.state_dir = absolute.lexically_normal().string();
@@ -28,14 +28,10 @@ Machine MachineOf(const Context& context) {
   machine.worker_log = JoinPath(machine.state_dir, "worker.log");
   machine.server_pid_file = JoinPath(machine.state_dir, "server.pid");
   machine.worker_pid_file = JoinPath(machine.state_dir, "worker.pid");
-  machine.address = context.options.listen.empty()
+  machine.address = listen.empty()
                         ? absl::StrCat("unix:", JoinPath(machine.server_state_dir, "server.sock"))
-                        : context.options.listen;
+                        : listen;
   return machine;
-}
-
-std::string HostWorkerName() {
-  return WorkerNameOf(Hostname());
 }
 
 }  // namespace trainyard::commands

@@ -1,4 +1,4 @@
-// What `up` and `down` share: where a machine's daemons keep their state and their pids.
+// Where the daemons of a machine keep their state and their pids, for `up` and `down`.
 #pragma once
 
 #include <string>
@@ -15,14 +15,12 @@ struct Machine {
   std::string worker_log;
   std::string server_pid_file;  // <state_dir>/server.pid
   std::string worker_pid_file;
-  // The one of --listen, else unix:<state_dir>/server/server.sock.
+  // `listen`, else unix:<state_dir>/server/server.sock.
   std::string address;
 };
 
-// --state_dir, or $XDG_STATE_HOME/trainyard, or ~/.local/state/trainyard, as an absolute path.
-Machine MachineOf(const Context& context);
-
-// A name for this host's worker: [a-z0-9-]{1,63}.
-std::string HostWorkerName();
+// `state_dir`, or $XDG_STATE_HOME/trainyard, or ~/.local/state/trainyard, as an absolute path.
+Machine MachineOf(const Context& context, const std::string& state_dir,
+                  const std::string& listen = "");
 
 }  // namespace trainyard::commands

@@ -1,3 +1,4 @@
+// metrics: draws curves and prints statistics of the metrics of a job.
 #include <algorithm>
 #include <cmath>
 #include <ostream>
@@ -6,8 +7,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/commands/commands.h"
 #include "client/commands/selector.h"
+#include "client/commands/verbs.h"
 #include "client/link/follower.h"
 #include "client/output/plot.h"
 #include "client/output/table.h"
@@ -18,10 +19,16 @@
 namespace trainyard::commands {
 namespace {
 
+struct MetricsOptions {
+  std::vector<std::string> words;  // the job, then groups of metrics
+  std::vector<std::string> metrics;
+  bool follow = false;
+};
+
 constexpr int kPlotPoints = 1000;
-// Of series that were chosen: enough for a mean, few enough for one answer.
+// The points of a series that was chosen: enough for a mean, and few enough for one answer.
 constexpr int kChosenPoints = 2000;
-// What is drawn where nobody chose.
+// The series that are drawn where none was chosen.
 constexpr const char* kDefaultPlots[] = {"train.loss", "test.accuracy"};
 
 bool IsDrawnByDefault(const std::string& name) {
@@ -29,8 +36,8 @@ bool IsDrawnByDefault(const std::string& name) {
          std::end(kDefaultPlots);
 }
 
-// A word on the command line stands for the series that begin with it. `comm` is about the time
-// that communication takes beside the computation.
+// A word on the command line stands for the series that begin with it. `comm` takes those about the
+// computation too, because communication is judged beside it.
 std::vector<std::string> PrefixesOf(const std::string& word) {
   if (word == "comm") return {"comm.", "compute."};
   return {absl::StrCat(word, ".")};
@@ -45,17 +52,18 @@ bool IsMeant(const std::string& series, const std::vector<std::string>& words) {
   });
 }
 
-// The words behind JOB.
-std::vector<std::string> WordsOf(const Options& options) {
-  return {options.selectors.begin() + 1, options.selectors.end()};
+// The words after JOB.
+std::vector<std::string> GroupsOf(const MetricsOptions& options) {
+  return {options.words.begin() + 1, options.words.end()};
 }
 
-// Asks for names alone, and gives those that --metric and the words choose. NOT_FOUND where the job
-// has metrics, and none of that name.
-absl::StatusOr<std::vector<std::string>> ChosenNames(const Context& context, link::ServerLink& link,
+// Asks for the names of all series, and returns those that --metric and the words choose. NOT_FOUND
+// where the job has metrics, but none of these.
+absl::StatusOr<std::vector<std::string>> ChosenNames(link::ServerLink& link,
+                                                     const MetricsOptions& options,
                                                      const std::string& job) {
-  const std::vector<std::string> words = WordsOf(context.options);
-  std::vector<std::string> names = context.options.metrics;
+  const std::vector<std::string> words = GroupsOf(options);
+  std::vector<std::string> names = options.metrics;
   if (words.empty()) return names;
   v1::QueryMetricsRequest request;
   request.set_name(job);
@@ -75,7 +83,7 @@ absl::StatusOr<std::vector<std::string>> ChosenNames(const Context& context, lin
   return names;
 }
 
-// By the unit at the end of its name.
+// Formats a value by the unit at the end of the metric's name.
 std::string ValueText(const std::string& name, double value) {
   if (!std::isfinite(value)) return output::NumberText(value);
   if (absl::EndsWith(name, "bytes")) return FormatBytes(std::llround(value));
@@ -84,19 +92,20 @@ std::string ValueText(const std::string& name, double value) {
   return output::NumberText(value);
 }
 
-void Draw(const Context& context, const v1::QueryMetricsResponse& response) {
-  output::PlotOptions options;
-  options.width = std::min(context.terminal.width, 100);
-  options.unicode = context.terminal.unicode;
+void Draw(const Context& context, const MetricsOptions& options,
+          const v1::QueryMetricsResponse& response) {
+  output::PlotOptions plot;
+  plot.width = std::min(context.terminal.width, 100);
+  plot.unicode = context.terminal.unicode;
   for (const v1::MetricSeries& series : response.series()) {
-    const bool is_chosen = !context.options.metrics.empty() || context.options.selectors.size() > 1;
+    const bool is_chosen = !options.metrics.empty() || options.words.size() > 1;
     if (!is_chosen && !IsDrawnByDefault(series.name())) continue;
     std::vector<output::Point> points;
     for (const v1::MetricPoint& point : series.points()) {
       points.push_back({static_cast<double>(point.step()), point.value()});
     }
     if (points.size() < 2) continue;
-    context.out << output::RenderPlot(series.name(), points, options) << "\n";
+    context.out << output::RenderPlot(series.name(), points, plot) << "\n";
   }
 }
 
@@ -129,10 +138,11 @@ void PrintSummary(const Context& context, const v1::QueryMetricsResponse& respon
   context.out << table.Render();
 }
 
-// Points as they come, until the job has ended.
-Result FollowPoints(const Context& context, link::ServerLink& link, const std::string& name) {
-  const std::vector<std::string>& wanted = context.options.metrics;
-  const std::vector<std::string> words = WordsOf(context.options);
+// Prints points as they come, until the job has ended.
+Result FollowPoints(const Context& context, link::ServerLink& link, const MetricsOptions& options,
+                    const std::string& name) {
+  const std::vector<std::string>& wanted = options.metrics;
+  const std::vector<std::string> words = GroupsOf(options);
   link::Follower follower(link, context.clock, context.rng, {.names = {name}, .metrics_of = name});
   while (!context.interrupt.triggered()) {
     auto update = follower.Next(absl::Milliseconds(100));
@@ -145,8 +155,8 @@ Result FollowPoints(const Context& context, link::ServerLink& link, const std::s
       const bool is_wanted = std::find(wanted.begin(), wanted.end(), point.name()) != wanted.end();
       const bool is_all = wanted.empty() && words.empty();
       if (!is_all && !is_wanted && !IsMeant(point.name(), words)) continue;
-      // One line a point is JSON lines; a JSON array would never end.
-      if (context.options.format == Format::kTable || context.options.format == Format::kWide) {
+      // Points that come one by one can be JSON lines; a JSON list would never end.
+      if (context.options.IsTable()) {
         context.out << point.step() << "\t" << point.name() << "\t"
                     << output::NumberText(point.value()) << "\n";
       } else {
@@ -158,27 +168,25 @@ Result FollowPoints(const Context& context, link::ServerLink& link, const std::s
   return link::kInterrupted;
 }
 
-}  // namespace
-
-Result Metrics(const Context& context) {
-  const Options& options = context.options;
-  if (options.follow && (options.format == Format::kJson || options.format == Format::kYaml)) {
+Result Metrics(const Context& context, const MetricsOptions& options) {
+  const Format format = context.options.format;
+  if (options.follow && (format == Format::kJson || format == Format::kYaml)) {
     return absl::InvalidArgumentError(
         "--follow has no end, and a JSON or YAML list needs one; use -o jsonl");
   }
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
-  TY_ASSIGN_OR_RETURN(const std::string name, ResolveOne(*link, options.selectors[0]));
-  if (options.follow) return FollowPoints(context, *link, name);
-  const bool is_table = options.format == Format::kTable || options.format == Format::kWide;
+  TY_ASSIGN_OR_RETURN(const std::string name, ResolveOne(*link, options.words[0]));
+  if (options.follow) return FollowPoints(context, *link, options, name);
   v1::QueryMetricsRequest request;
   request.set_name(name);
-  TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ChosenNames(context, *link, name));
+  TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ChosenNames(*link, options, name));
   for (const std::string& metric : names) request.add_metrics(metric);
-  // Data is whole; a plot has no more columns than it has.
-  if (is_table) request.set_max_points(names.empty() ? kPlotPoints : kChosenPoints);
+  // Data has all points; a plot has no use for more of them than it has columns.
+  if (context.options.IsTable())
+    request.set_max_points(names.empty() ? kPlotPoints : kChosenPoints);
   TY_ASSIGN_OR_RETURN(const v1::QueryMetricsResponse response,
                       link->Call(&v1::JobService::Stub::QueryMetrics, request));
-  if (options.format == Format::kJsonLines) {
+  if (format == Format::kJsonLines) {
     for (const v1::MetricSeries& series : response.series()) {
       for (const v1::MetricPoint& point : series.points()) PrintList(context, {&point}, {""});
     }
@@ -189,9 +197,30 @@ Result Metrics(const Context& context) {
     context.Say(absl::StrCat(name, " has no metrics yet"));
     return link::kOk;
   }
-  Draw(context, response);
+  Draw(context, options, response);
   PrintSummary(context, response);
   return link::kOk;
+}
+
+}  // namespace
+
+void AddMetrics(VerbTable& verbs) {
+  verbs.Add<MetricsOptions>(
+      "metrics", "Draw or print the metrics of a job",
+      "last --metric train.loss\n"
+      "  trainyard metrics last comm      what communication costs, and how much is hidden",
+      [](client::Flags& flags, MetricsOptions& options) {
+        flags
+            .Words("JOB", options.words,
+                   absl::StrCat(kSelectorHelp,
+                                "; then words for groups of metrics: comm for comm.* and "
+                                "compute.*, gpu for gpu.*"))
+            .Required()
+            .ShownAs("JOB [GROUP ...]");
+        flags.Repeated("--metric", options.metrics, "Only this metric; may be repeated");
+        flags.Switch("-f,--follow", options.follow, "Print points as they come");
+      },
+      Metrics);
 }
 
 }  // namespace trainyard::commands

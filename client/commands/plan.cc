@@ -1,3 +1,4 @@
+// plan: the trainer makes the plan, because it alone knows the engine; the client only runs it.
 #include "client/commands/plan.h"
 
 #include <nlohmann/json.hpp>
@@ -9,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
-#include "client/commands/commands.h"
 #include "client/commands/load_spec.h"
+#include "client/commands/verbs.h"
 #include "client/daemons/child.h"
 #include "client/output/proto_text.h"
 #include "client/spec_loader/spec_file.h"
@@ -24,12 +25,23 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Of the largest networks, where what does not fit is searched for what would.
+struct PlanOptions {
+  std::string file;
+  SpecFlags spec;
+  std::string backend = "cpu";
+  int threads = 1;
+  std::vector<std::string> without;
+  bool layers = false;
+  bool dot = false;
+  bool json = false;
+};
+
+// The largest networks take longest, above all where the trainer searches for what would fit.
 constexpr absl::Duration kPlanTimeout = absl::Minutes(1);
-// The trainer's exit code for what its caller must change.
+// The trainer's exit code for mistakes of its caller.
 constexpr int kTrainerUserError = 2;
 
-// "activation_bytes": 1234567 as "activation: 1.2 MiB".
+// Turns "activation_bytes": 1234567 into "activation: 1.2 MiB".
 ordered_json ForPeople(const ordered_json& value) {
   if (value.is_array()) {
     ordered_json list = ordered_json::array();
@@ -48,7 +60,8 @@ ordered_json ForPeople(const ordered_json& value) {
   return members;
 }
 
-// Runs the trainer that lies beside us. What it says of a wrong spec or flag is told as it stands.
+// Runs the trainer beside our own binary. Its words about a wrong spec or flag are told as they
+// are.
 absl::StatusOr<std::string> AskTrainer(const std::string& binary_dir, const v1::JobSpec& spec,
                                        const std::vector<std::string>& flags) {
   const std::string trainer = JoinPath(binary_dir, "trainyard-trainer");
@@ -87,13 +100,14 @@ absl::StatusOr<std::string> MemoryPlan(const std::string& binary_dir, const v1::
   return PlanText(answer);
 }
 
-Result Plan(const Context& context) {
-  const Options& options = context.options;
-  TY_ASSIGN_OR_RETURN(spec_loader::SpecFile file, spec_loader::ReadSpecFile(options.files[0]));
-  TY_RETURN_IF_ERROR(ApplyChanges(options, file).status());
+namespace {
+
+Result Plan(const Context& context, const PlanOptions& options) {
+  TY_ASSIGN_OR_RETURN(spec_loader::SpecFile file, spec_loader::ReadSpecFile(options.file));
+  TY_RETURN_IF_ERROR(ApplyChanges(options.spec, file).status());
   if (!file.mistakes.empty()) return TellMistakes(context, file, "nothing was planned");
   TY_ASSIGN_OR_RETURN(const v1::JobSpec resolved, spec::ResolveSpec(file.spec));
-  const bool is_json = options.json || options.format == Format::kJson;
+  const bool is_json = options.json || context.options.format == Format::kJson;
   std::vector<std::string> flags = {"--format", options.dot      ? "dot"
                                                 : is_json        ? "json"
                                                 : options.layers ? "layers"
@@ -105,6 +119,33 @@ Result Plan(const Context& context) {
                       AskTrainer(context.surroundings.binary_dir, resolved, flags));
   context.out << answer << std::flush;
   return link::kOk;
+}
+
+}  // namespace
+
+void AddPlan(VerbTable& verbs) {
+  verbs.Add<PlanOptions>(
+      "plan", "Tell time and memory of a step before it runs; needs no server",
+      "jobs/resnet50-imagenet.yaml --batch 64\n"
+      "  trainyard plan jobs/convnet-glyphs.yaml --dot | dot -Tsvg > step.svg",
+      [](client::Flags& flags, PlanOptions& options) {
+        flags.Word("FILE", options.file, "Spec in YAML or JSON; - for standard input").Required();
+        flags.Repeated("--set", options.spec.set,
+                       "Change of the spec, PATH=VALUE; may be repeated");
+        flags.Value("--devices", options.spec.devices, "Number of devices (devices.count)")
+            .Range(1, kDevicesMax);
+        flags.Value("--batch", options.spec.batch, "Samples of a step (train.global_batch)")
+            .Positive();
+        flags.Value("--backend", options.backend, "cpu or reference");
+        flags.Value("--threads", options.threads, "Threads of a device").Range(1, 4096);
+        flags.Repeated("--without", options.without, "Pass to leave out; may be repeated");
+        flags.Switch("--layers", options.layers, "A row for each layer");
+        const client::Flag dot =
+            flags.Switch("--dot", options.dot, "The step's graph, for Graphviz");
+        flags.Switch("--json", options.json, "Print all of it as JSON, as -o json does")
+            .Excludes(dot);
+      },
+      Plan);
 }
 
 }  // namespace trainyard::commands

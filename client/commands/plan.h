@@ -1,4 +1,4 @@
-// The memory plan of a spec, from the trainer that would run it.
+// Asks the trainer that would run a spec for its memory plan.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace trainyard::commands {
 
-// Runs `<binary_dir>/trainyard-trainer --plan -` with the spec as proto JSON on its stdin; its
-// answer as lines of text. NOT_FOUND where there is no trainer.
+// Runs `<binary_dir>/trainyard-trainer --plan -` with the spec as proto JSON on its stdin, and
+// returns the answer as lines of text. NOT_FOUND where there is no trainer.
 absl::StatusOr<std::string> MemoryPlan(const std::string& binary_dir, const v1::JobSpec& spec);
 
-// The answer of the trainer, JSON, as lines: numbers under "*_bytes" as sizes.
+// Turns the JSON of the trainer into lines. Numbers under "*_bytes" become sizes.
 std::string PlanText(const std::string& json);
 
 }  // namespace trainyard::commands

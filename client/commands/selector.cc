@@ -1,3 +1,4 @@
+// Selectors that count from the newest job are resolved by one call, whatever their number.
 #include "client/commands/selector.h"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace trainyard::commands {
 namespace {
 
 constexpr int64_t kJobsMax = 1000;
-// ListJobs gives no larger pages.
+// ListJobs returns no larger pages.
 constexpr int kBackMax = 999;
 
 absl::Status BadSelector(absl::string_view text, absl::string_view why) {
@@ -37,14 +38,14 @@ absl::StatusOr<Selection> ParsePart(absl::string_view text, absl::string_view pa
   if (absl::ConsumePrefix(&rest, "@~")) {
     if (!absl::SimpleAtoi(rest, &selection.back) || selection.back < 0 ||
         selection.back > kBackMax) {
-      return BadSelector(text, "names no job");
+      return BadSelector(text, "does not name a job");
     }
     return selection;
   }
   absl::ConsumePrefix(&rest, "jobs/");
   const std::vector<absl::string_view> ends = absl::StrSplit(rest, absl::MaxSplits('-', 1));
   if (!ParseNumber(ends.front(), selection.first) || !ParseNumber(ends.back(), selection.last)) {
-    return BadSelector(text, "names no job");
+    return BadSelector(text, "does not name a job");
   }
   if (selection.last < selection.first) return BadSelector(text, "ends before it begins");
   if (selection.last - selection.first >= kJobsMax) {
@@ -53,12 +54,12 @@ absl::StatusOr<Selection> ParsePart(absl::string_view text, absl::string_view pa
   return selection;
 }
 
-// Checkpoints that have a name beside their step.
+// Whether this names a checkpoint by something else than its step.
 bool IsWord(absl::string_view which) {
   return which == "best" || which == "latest";
 }
 
-// The best, or the newest.
+// Looks up the best checkpoint of a job, or its newest.
 absl::StatusOr<std::string> NamedCheckpoint(link::ServerLink& link, const std::string& job,
                                             bool best) {
   v1::ListCheckpointsRequest request;
@@ -148,7 +149,7 @@ absl::StatusOr<std::string> ResolveCheckpoint(link::ServerLink& link, const std:
     const std::string name = absl::StrCat(job, "/checkpoints/", which);
     if (!ParseCheckpointName(name).ok()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("'", text, "' names no checkpoint; write JOB/STEP, such as 12/600, ",
+          absl::StrCat("'", text, "' does not name a checkpoint; write JOB/STEP, such as 12/600, ",
                        "JOB/best, JOB/latest or JOB alone"));
     }
     return name;

@@ -1,4 +1,4 @@
-// Jobs as people name them: 12, jobs/12, last, @~1, 1-10,15.
+// Finds jobs and checkpoints by the names that people use: 12, jobs/12, last, @~1, 1-10,15.
 #pragma once
 
 #include <cstdint>
@@ -11,29 +11,33 @@
 
 namespace trainyard::commands {
 
+// The help of a word that names jobs.
+inline constexpr char kSelectorHelp[] =
+    "Jobs: 12, jobs/12, last, @~1 (the one before the last), 1-10,15";
+
 // One part of a selector.
 struct Selection {
-  // From the newest job: 0 is `last`, 1 is `@~1`. -1 where numbers are given.
+  // Counted from the newest job: 0 is `last`, 1 is `@~1`. -1 where numbers are given.
   int back = -1;
-  // Job numbers, both included.
+  // The first and the last job number; both are included.
   int64_t first = 0;
   int64_t last = 0;
 
   friend bool operator==(const Selection&, const Selection&) = default;
 };
 
-// INVALID_ARGUMENT with the text and the accepted forms. At most 1,000 jobs.
+// INVALID_ARGUMENT with the text and the accepted forms where it names no jobs, or more than 1,000.
 absl::StatusOr<std::vector<Selection>> ParseSelector(absl::string_view text);
 
-// Names, jobs/N, without repetition in the order given. Jobs named by number are not looked up.
-// NOT_FOUND where there are fewer jobs than a `@~N` asks for.
+// Returns names, jobs/N, in the order given and each once. Jobs that are named by their number are
+// not looked up. NOT_FOUND where there are fewer jobs than a `@~N` asks for.
 absl::StatusOr<std::vector<std::string>> ResolveSelectors(link::ServerLink& link,
                                                           const std::vector<std::string>& texts);
-// A selector that must name one job.
+// Resolves a selector that must name one job.
 absl::StatusOr<std::string> ResolveOne(link::ServerLink& link, const std::string& text);
 
-// A checkpoint: its full name, JOB/STEP, JOB/best, or JOB or JOB/latest for its newest. NOT_FOUND
-// where there is none.
+// Resolves a checkpoint: its full name, JOB/STEP, JOB/best, or JOB or JOB/latest for the newest.
+// NOT_FOUND where there is none.
 absl::StatusOr<std::string> ResolveCheckpoint(link::ServerLink& link, const std::string& text);
 
 }  // namespace trainyard::commands

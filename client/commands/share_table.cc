@@ -1,3 +1,4 @@
+// The table of users with what they hold, and with their share of all device time.
 #include "client/commands/share_table.h"
 
 #include <algorithm>

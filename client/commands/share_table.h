@@ -1,4 +1,4 @@
-// Who uses the pool, for people.
+// The table of who uses the pool.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace trainyard::commands {
 
-// A row for each user within each project; the largest use first.
+// A row for each user within each project. The largest use comes first.
 std::string ShareTable(const v1::ListSharesResponse& response);
 
 }  // namespace trainyard::commands

@@ -1,3 +1,4 @@
+// show: prints all that is known about jobs.
 #include <algorithm>
 #include <map>
 #include <ostream>
@@ -5,10 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "client/commands/commands.h"
 #include "client/commands/follow.h"
 #include "client/commands/hosting_table.h"
 #include "client/commands/selector.h"
+#include "client/commands/verbs.h"
 #include "client/output/progress.h"
 #include "client/output/proto_text.h"
 #include "client/output/table.h"
@@ -20,7 +21,14 @@
 namespace trainyard::commands {
 namespace {
 
-// Label and text in two columns; further lines under the first. Empty texts are left out.
+struct ShowOptions {
+  std::vector<std::string> jobs;
+  bool spec = false;
+  bool events = false;
+};
+
+// Prints labels and texts in two columns. The lines of a text stand under each other, and empty
+// texts are left out.
 class Sheet {
  public:
   explicit Sheet(std::ostream& out) : out_(out) {}
@@ -63,7 +71,7 @@ std::string FinalMetrics(const v1::Job& job) {
   });
 }
 
-// What was asked for beside the spec.
+// Prints what was asked for at submission beside the spec.
 void PrintConditions(const v1::Job& job, Sheet& sheet) {
   if (!job.array().empty()) {
     sheet.Line("array",
@@ -81,30 +89,36 @@ void PrintConditions(const v1::Job& job, Sheet& sheet) {
   }
   sheet.Line("reservation", job.reservation());
   sheet.Line("project", job.resolved_spec().project());
+  sheet.Line("tags", absl::StrJoin(job.resolved_spec().tags(), ", "));
 }
 
-void PrintJob(const Context& context, const v1::Job& job) {
-  const v1::JobSpec& spec = job.resolved_spec();
-  Sheet sheet(context.out);
-  sheet.Line("job", absl::StrCat(job.name(), "  ", spec.name()));
+// Prints why a job is in its state, and what can be done about it.
+void PrintState(const Context& context, const v1::Job& job, Sheet& sheet) {
+  const std::string id = output::ShortName(job.name());
   sheet.Line("state", context.terminal.Style(output::StateStyle(job.state()),
                                              output::StateText(job.state())));
   if (job.state() == v1::JOB_STATE_QUEUED) {
     sheet.Line("waits", absl::StrJoin(job.queue_reasons(), "\n"));
-    sheet.Line("", absl::StrCat("`trainyard explain ", output::ShortName(job.name()),
+    sheet.Line("", absl::StrCat("`trainyard explain ", id,
                                 "` tells when it starts, and what would start it now"));
   }
   if (output::IsHeld(job)) {
-    const std::string id = output::ShortName(job.name());
     sheet.Line("held", absl::StrCat("for a person: `trainyard resume ", id,
                                     "` queues it again, `trainyard cancel ", id, "` gives it up"));
   }
-  PrintConditions(job, sheet);
-  if (job.has_failure() && !job.failure().message().empty()) {
-    sheet.Line("failure", absl::StrCat(output::FailureClassText(job.failure().failure_class()),
-                                       job.failure().reason().empty() ? "" : " ",
-                                       job.failure().reason(), "\n", job.failure().message()));
-  }
+}
+
+void PrintFailure(const v1::Job& job, Sheet& sheet) {
+  const v1::Failure& failure = job.failure();
+  if (failure.message().empty()) return;
+  sheet.Line("failure", absl::StrCat(output::FailureClassText(failure.failure_class()),
+                                     failure.reason().empty() ? "" : " ", failure.reason(), "\n",
+                                     failure.message()));
+}
+
+// Prints where the job runs, how far it is and what came out of it.
+void PrintTraining(const v1::Job& job, Sheet& sheet) {
+  const v1::JobSpec& spec = job.resolved_spec();
   sheet.Line("model", absl::StrCat(ModelText(spec), " on ", spec.data().dataset()));
   sheet.Line("devices", absl::StrCat(output::DevicesText(spec), " for ", spec.train().replicas(),
                                      spec.train().replicas() == 1 ? " replica" : " replicas"));
@@ -124,9 +138,13 @@ void PrintJob(const Context& context, const v1::Job& job) {
   if (job.progress().checkpoint_step() > 0) {
     sheet.Line("checkpoint", absl::StrCat("step ", job.progress().checkpoint_step()));
   }
+}
+
+// Prints who submitted the job, what it has used, and where it comes from.
+void PrintHistory(const v1::Job& job, absl::Time now, Sheet& sheet) {
   sheet.Line("submitted",
              absl::StrCat(output::TimeText(job.create_time()), " UTC by ", job.user()));
-  sheet.Line("ran", TimesText(job, context.clock.Now()));
+  sheet.Line("ran", TimesText(job, now));
   if (job.has_device_time()) {
     sheet.Line("used", absl::StrCat(DurationText(output::ToDuration(job.device_time())),
                                     " of device time"));
@@ -135,12 +153,24 @@ void PrintJob(const Context& context, const v1::Job& job) {
     sheet.Line("preempted",
                absl::StrCat(job.preemptions(), job.preemptions() == 1 ? " time" : " times"));
   }
-  sheet.Line("cloned from", job.provenance().cloned_from());
-  sheet.Line("started from", job.provenance().parent_checkpoint());
-  sheet.Line("data", job.provenance().data_digest());
-  sheet.Line("server", job.provenance().server_version());
-  sheet.Line("worker", job.provenance().worker_version());
+  const v1::Provenance& provenance = job.provenance();
+  sheet.Line("cloned from", provenance.cloned_from());
+  sheet.Line("started from", provenance.parent_checkpoint());
+  sheet.Line("data", provenance.data_digest());
+  sheet.Line("server", provenance.server_version());
+  sheet.Line("worker", provenance.worker_version());
   sheet.Line("uid", job.uid());
+}
+
+void PrintJob(const Context& context, const v1::Job& job) {
+  Sheet sheet(context.out);
+  sheet.Line("job", absl::StrCat(job.name(), "  ", job.resolved_spec().name()));
+  sheet.Line("description", job.resolved_spec().description());
+  PrintState(context, job, sheet);
+  PrintConditions(job, sheet);
+  PrintFailure(job, sheet);
+  PrintTraining(job, sheet);
+  PrintHistory(job, context.clock.Now(), sheet);
 }
 
 absl::StatusOr<std::vector<v1::Event>> FetchEvents(link::ServerLink& link,
@@ -158,7 +188,7 @@ absl::StatusOr<std::vector<v1::Event>> FetchEvents(link::ServerLink& link,
   }
 }
 
-absl::Status PrintHistory(const Context& context, link::ServerLink& link, const std::string& name) {
+absl::Status PrintEvents(const Context& context, link::ServerLink& link, const std::string& name) {
   TY_ASSIGN_OR_RETURN(const std::vector<v1::Event> events, FetchEvents(link, name));
   output::Table table({{"TIME (UTC)"}, {"EVENT"}, {"BY"}, {"RESOURCE"}, {"WHY"}});
   for (const v1::Event& event : events) {
@@ -169,12 +199,9 @@ absl::Status PrintHistory(const Context& context, link::ServerLink& link, const 
   return absl::OkStatus();
 }
 
-}  // namespace
-
-Result Show(const Context& context) {
+Result Show(const Context& context, const ShowOptions& options) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
-  TY_ASSIGN_OR_RETURN(const std::vector<std::string> names,
-                      ResolveSelectors(*link, context.options.selectors));
+  TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ResolveSelectors(*link, options.jobs));
   std::vector<v1::Job> jobs;
   for (const std::string& name : names) {
     v1::GetJobRequest request;
@@ -184,12 +211,11 @@ Result Show(const Context& context) {
   }
   std::vector<const google::protobuf::Message*> messages;
   for (const v1::Job& job : jobs) {
-    messages.push_back(context.options.spec
-                           ? static_cast<const google::protobuf::Message*>(&job.resolved_spec())
-                           : &job);
+    messages.push_back(
+        options.spec ? static_cast<const google::protobuf::Message*>(&job.resolved_spec()) : &job);
   }
-  const bool is_spec_yaml = context.options.spec && (context.options.format == Format::kYaml ||
-                                                     context.options.format == Format::kTable);
+  const bool is_spec_yaml = options.spec && (context.options.format == Format::kYaml ||
+                                             context.options.format == Format::kTable);
   if (!is_spec_yaml) {
     const bool is_done = jobs.size() == 1 ? PrintOne(context, *messages[0], names[0])
                                           : PrintList(context, messages, names);
@@ -197,15 +223,29 @@ Result Show(const Context& context) {
   }
   for (size_t i = 0; i < jobs.size(); ++i) {
     if (i > 0) context.out << "\n";
-    if (context.options.spec) {
+    if (options.spec) {
       context.out << "# " << names[i] << ", resolved\n"
                   << output::SpecYaml(jobs[i].resolved_spec());
       continue;
     }
     PrintJob(context, jobs[i]);
-    if (context.options.events) TY_RETURN_IF_ERROR(PrintHistory(context, *link, names[i]));
+    if (options.events) TY_RETURN_IF_ERROR(PrintEvents(context, *link, names[i]));
   }
   return link::kOk;
+}
+
+}  // namespace
+
+void AddShow(VerbTable& verbs) {
+  verbs.Add<ShowOptions>(
+      "show", "Show all that is known about jobs", "last --events",
+      [](client::Flags& flags, ShowOptions& options) {
+        flags.Words("JOB", options.jobs, kSelectorHelp).Required();
+        flags.Switch("--spec", options.spec,
+                     "Show only the resolved spec, as YAML that submit accepts");
+        flags.Switch("--events", options.events, "Show the history too");
+      },
+      Show);
 }
 
 }  // namespace trainyard::commands

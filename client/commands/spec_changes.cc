@@ -1,3 +1,4 @@
+// Every flag that changes a spec becomes a path and a value, as if it had been given by --set.
 #include "client/commands/spec_changes.h"
 
 #include <utility>
@@ -10,9 +11,9 @@
 
 namespace trainyard::commands {
 
-absl::StatusOr<std::vector<Change>> ChangesOf(const Options& options) {
+absl::StatusOr<std::vector<Change>> ChangesOf(const SpecFlags& flags) {
   std::vector<Change> changes;
-  for (const std::string& text : options.set) {
+  for (const std::string& text : flags.set) {
     const size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -21,32 +22,32 @@ absl::StatusOr<std::vector<Change>> ChangesOf(const Options& options) {
     changes.push_back({std::string(absl::StripAsciiWhitespace(text.substr(0, equals))),
                        std::string(absl::StripAsciiWhitespace(text.substr(equals + 1)))});
   }
-  if (options.devices > 0) changes.push_back({"devices.count", absl::StrCat(options.devices)});
-  if (options.batch > 0) {
-    changes.push_back({"train.global_batch", absl::StrCat(options.batch)});
+  if (flags.devices > 0) changes.push_back({"devices.count", absl::StrCat(flags.devices)});
+  if (flags.batch > 0) {
+    changes.push_back({"train.global_batch", absl::StrCat(flags.batch)});
   }
-  if (!options.elastic.empty()) {
+  if (!flags.elastic.empty()) {
     const std::pair<std::string, std::string> ends =
-        absl::StrSplit(options.elastic, absl::MaxSplits('-', 1));
+        absl::StrSplit(flags.elastic, absl::MaxSplits('-', 1));
     int least = 0;
     int most = 0;
     if (!absl::SimpleAtoi(ends.first, &least) || !absl::SimpleAtoi(ends.second, &most) ||
         least < 1 || most < least) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "--elastic '", options.elastic, "' is no range of devices; write one such as 2-8"));
+          "--elastic '", flags.elastic, "' is not a range of devices; write one such as 2-8"));
     }
-    if (options.devices > 0) {
+    if (flags.devices > 0) {
       return absl::InvalidArgumentError("--elastic and --devices exclude each other; give one");
     }
     changes.push_back({"devices.count", ""});
     changes.push_back({"devices.min", absl::StrCat(least)});
     changes.push_back({"devices.max", absl::StrCat(most)});
   }
-  if (options.priority.has_value()) {
-    changes.push_back({"priority", absl::StrCat(*options.priority)});
+  if (flags.priority.has_value()) {
+    changes.push_back({"priority", absl::StrCat(*flags.priority)});
   }
-  if (!options.project.empty()) changes.push_back({"project", JsonQuote(options.project)});
-  if (!options.name.empty()) changes.push_back({"name", JsonQuote(options.name)});
+  if (!flags.project.empty()) changes.push_back({"project", JsonQuote(flags.project)});
+  if (!flags.name.empty()) changes.push_back({"name", JsonQuote(flags.name)});
   return changes;
 }
 

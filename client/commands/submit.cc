@@ -1,3 +1,5 @@
+// submit, run and clone: make jobs. A request carries an id, so that a call that is repeated after
+// the connection was lost makes no second job.
 #include <algorithm>
 #include <iterator>
 #include <ostream>
@@ -5,7 +7,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "client/commands/commands.h"
 #include "client/commands/diff.h"
 #include "client/commands/explanation.h"
 #include "client/commands/follow.h"
@@ -15,6 +16,7 @@
 #include "client/commands/spec_changes.h"
 #include "client/commands/submit_many.h"
 #include "client/commands/submit_options.h"
+#include "client/commands/verbs.h"
 #include "client/output/proto_text.h"
 #include "client/output/text.h"
 #include "client/spec_loader/spec_file.h"
@@ -29,10 +31,23 @@ namespace {
 
 using spec_loader::SpecFile;
 
-// A server that restarts in the middle of a submission is back by then; the request id keeps it one
-// job.
+// A server that restarts in the middle of a submission is back by then.
 constexpr absl::Duration kRetryFor = absl::Seconds(10);
 constexpr absl::string_view kNothing = "nothing was submitted";
+
+struct SubmitOptions {
+  std::vector<std::string> files;
+  std::vector<std::string> more_files;  // of -f, which may stand before the FILEs and behind them
+  SubmitFlags flags;
+  bool follow = false;
+};
+
+struct CloneOptions {
+  std::string job;
+  SubmitFlags flags;
+  bool follow = false;
+  bool yes = false;
+};
 
 std::string Indented(absl::string_view text) {
   return absl::StrCat(
@@ -53,8 +68,8 @@ auto CallPersistently(const Context& context, link::ServerLink& link, Method met
   return response;
 }
 
-std::string RequestId(const Context& context) {
-  return context.options.request_id.empty() ? MakeUuid(context.rng) : context.options.request_id;
+std::string RequestId(const Context& context, const SubmitFlags& flags) {
+  return flags.request_id.empty() ? MakeUuid(context.rng) : flags.request_id;
 }
 
 void TellPlan(const Context& context, const v1::JobSpec& resolved) {
@@ -73,7 +88,8 @@ void TellQueue(const Context& context, const v1::Job& job, const std::string& co
   }
 }
 
-Result DryRun(const Context& context, SpecFile& file, const std::vector<std::string>& changed) {
+Result DryRun(const Context& context, const SubmitFlags& flags, SpecFile& file,
+              const std::vector<std::string>& changed) {
   v1::Job job;
   bool is_known = false;
   absl::Status server_status = absl::OkStatus();
@@ -82,7 +98,7 @@ Result DryRun(const Context& context, SpecFile& file, const std::vector<std::str
     v1::CreateJobRequest request;
     *request.mutable_spec() = file.spec;
     request.set_validate_only(true);
-    TY_ASSIGN_OR_RETURN(*request.mutable_options(), SubmitOptionsOf(context, **link));
+    TY_ASSIGN_OR_RETURN(*request.mutable_options(), SubmitOptionsOf(context, **link, flags));
     const auto answer = (*link)->Call(&v1::JobService::Stub::CreateJob, request);
     if (answer.ok()) {
       job = *answer;
@@ -106,17 +122,18 @@ Result DryRun(const Context& context, SpecFile& file, const std::vector<std::str
   if (context.options.quiet) return link::kOk;
   TellPlan(context, job.resolved_spec());
   if (is_known) {
-    TellQueue(context, job, absl::StrCat("trainyard submit ", context.options.files[0]));
+    TellQueue(context, job, absl::StrCat("trainyard submit ", file.name));
   } else {
     context.err << "queue:\n  not available: " << server_status.message() << "\n";
   }
   return link::kOk;
 }
 
-// The new job: its name on stdout, or the job in the format that was asked for.
-Result TellCreated(const Context& context, link::ServerLink& link, const v1::Job& job) {
+// Prints the name of the new job, or the job in the format that was asked for.
+Result TellCreated(const Context& context, link::ServerLink& link, const v1::Job& job,
+                   bool follow) {
   if (!PrintOne(context, job, job.name())) context.out << job.name() << "\n" << std::flush;
-  if (context.options.follow && job.array_size() == 0) return FollowJob(context, link, job.name());
+  if (follow && job.array_size() == 0) return FollowJob(context, link, job.name());
   const std::string id = output::ShortName(job.name());
   if (job.array_size() > 0) {
     context.Say(absl::StrCat("submitted '", job.spec().name(), "' as an array of ",
@@ -130,31 +147,44 @@ Result TellCreated(const Context& context, link::ServerLink& link, const v1::Job
   return link::kOk;
 }
 
-}  // namespace
+// The files that stand alone and those of -f, which name a file only once.
+std::vector<std::string> FilesOf(const SubmitOptions& options) {
+  std::vector<std::string> files = options.files;
+  for (const std::string& file : options.more_files) {
+    if (std::find(files.begin(), files.end(), file) == files.end()) files.push_back(file);
+  }
+  return files;
+}
 
-Result Submit(const Context& context) {
-  if (context.options.files.empty()) {
+Result Submit(const Context& context, const SubmitOptions& options) {
+  const SubmitFlags& flags = options.flags;
+  const std::vector<std::string> files = FilesOf(options);
+  if (files.empty()) {
     return absl::InvalidArgumentError(
         "no spec is given; write `trainyard submit job.yaml`, or -f with a file of many");
   }
   std::vector<spec_loader::SpecText> texts;
-  for (const std::string& path : context.options.files) {
+  for (const std::string& path : files) {
     TY_ASSIGN_OR_RETURN(auto documents, spec_loader::ReadSpecTexts(path));
     std::move(documents.begin(), documents.end(), std::back_inserter(texts));
   }
-  if (texts.size() > 1) return SubmitMany(context, texts);
+  if (texts.size() > 1 && options.follow) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--follow follows one job, and these are ", texts.size(),
+                     " specs; submit them without it, then `trainyard watch`"));
+  }
+  if (texts.size() > 1) return SubmitMany(context, flags, texts);
   SpecFile file = spec_loader::ParseSpecText(texts.front());
-  TY_ASSIGN_OR_RETURN(const std::vector<std::string> changed, ApplyChanges(context.options, file));
+  TY_ASSIGN_OR_RETURN(const std::vector<std::string> changed, ApplyChanges(flags.spec, file));
   if (!file.mistakes.empty()) return TellMistakes(context, file, kNothing);
-  if (context.options.dry_run) return DryRun(context, file, changed);
+  if (flags.dry_run) return DryRun(context, flags, file, changed);
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
   v1::CreateJobRequest request;
   *request.mutable_spec() = file.spec;
-  request.set_request_id(RequestId(context));
-  TY_ASSIGN_OR_RETURN(*request.mutable_options(), SubmitOptionsOf(context, *link));
-  if (!context.options.from.empty()) {
-    TY_ASSIGN_OR_RETURN(*request.mutable_from_checkpoint(),
-                        ResolveCheckpoint(*link, context.options.from));
+  request.set_request_id(RequestId(context, flags));
+  TY_ASSIGN_OR_RETURN(*request.mutable_options(), SubmitOptionsOf(context, *link, flags));
+  if (!flags.from.empty()) {
+    TY_ASSIGN_OR_RETURN(*request.mutable_from_checkpoint(), ResolveCheckpoint(*link, flags.from));
   }
   const auto job = CallPersistently(context, *link, &v1::JobService::Stub::CreateJob, request);
   const auto violations = GetFieldViolations(job.status());
@@ -163,24 +193,24 @@ Result Submit(const Context& context) {
     return TellMistakes(context, file, kNothing);
   }
   TY_RETURN_IF_ERROR(job.status());
-  return TellCreated(context, *link, *job);
+  return TellCreated(context, *link, *job, options.follow);
 }
 
-Result Clone(const Context& context) {
-  TY_ASSIGN_OR_RETURN(const std::vector<Change> changes, ChangesOf(context.options));
+Result Clone(const Context& context, const CloneOptions& options) {
+  const SubmitFlags& flags = options.flags;
+  TY_ASSIGN_OR_RETURN(const std::vector<Change> changes, ChangesOf(flags.spec));
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
   v1::CloneJobRequest request;
-  TY_ASSIGN_OR_RETURN(*request.mutable_name(), ResolveOne(*link, context.options.selectors[0]));
+  TY_ASSIGN_OR_RETURN(*request.mutable_name(), ResolveOne(*link, options.job));
   for (const Change& change : changes) {
     v1::SpecChange* added = request.add_changes();
     added->set_path(change.path);
     added->set_value_json(change.value);
   }
-  if (!context.options.from.empty()) {
-    TY_ASSIGN_OR_RETURN(*request.mutable_from_checkpoint(),
-                        ResolveCheckpoint(*link, context.options.from));
+  if (!flags.from.empty()) {
+    TY_ASSIGN_OR_RETURN(*request.mutable_from_checkpoint(), ResolveCheckpoint(*link, flags.from));
   }
-  TY_ASSIGN_OR_RETURN(*request.mutable_options(), SubmitOptionsOf(context, *link));
+  TY_ASSIGN_OR_RETURN(*request.mutable_options(), SubmitOptionsOf(context, *link, flags));
   request.set_validate_only(true);
   TY_ASSIGN_OR_RETURN(const v1::CloneJobResponse preview,
                       link->Call(&v1::JobService::Stub::CloneJob, request));
@@ -188,7 +218,7 @@ Result Clone(const Context& context) {
       preview.differences().empty()
           ? absl::StrCat("equal to ", request.name(), "\n")
           : DifferencesText(preview.differences(), request.name(), "clone");
-  if (context.options.dry_run) {
+  if (flags.dry_run) {
     if (PrintOne(context, preview, "")) return link::kOk;
     context.out << differences;
     TellQueue(context, preview.job(),
@@ -196,22 +226,55 @@ Result Clone(const Context& context) {
     return link::kOk;
   }
   if (!context.options.quiet) context.err << differences << std::flush;
-  if (!context.options.yes && context.in_is_terminal) {
-    context.err << "submit it? [Y/n] " << std::flush;
-    std::string answer;
-    context.interrupt.AllowExit(true);
-    std::getline(context.in, answer);
-    context.interrupt.AllowExit(false);
-    if (!answer.empty() && answer[0] != 'y' && answer[0] != 'Y') {
-      context.Say("nothing was submitted");
-      return link::kOk;
-    }
+  if (!options.yes && context.in_is_terminal &&
+      !Confirm(context, "submit it?", /*yes_by_default=*/true)) {
+    context.Say("nothing was submitted");
+    return link::kOk;
   }
   request.set_validate_only(false);
-  request.set_request_id(RequestId(context));
+  request.set_request_id(RequestId(context, flags));
   TY_ASSIGN_OR_RETURN(const v1::CloneJobResponse response,
                       CallPersistently(context, *link, &v1::JobService::Stub::CloneJob, request));
-  return TellCreated(context, *link, response.job());
+  return TellCreated(context, *link, response.job(), options.follow);
+}
+
+}  // namespace
+
+void AddSubmit(VerbTable& verbs) {
+  verbs.Add<SubmitOptions>(
+      "submit", "Submit job specs, one or thousands",
+      "jobs/convnet-glyphs.yaml --set train.epochs=5 --follow\n"
+      "  trainyard submit -f sweep.yaml       every document of the file\n"
+      "  trainyard submit jobs/mlp-glyphs.yaml --array 100%8",
+      [](client::Flags& flags, SubmitOptions& options) {
+        flags.Words("FILE", options.files,
+                    "Spec in YAML or JSON, or several with --- between them; - for standard "
+                    "input");
+        flags.Repeated("-f,--file", options.more_files, "The same; may be repeated");
+        DeclareSubmitFlags(flags, options.flags);
+        flags.Switch("--follow", options.follow, "Follow it to its end");
+      },
+      Submit);
+  verbs.Add<SubmitOptions>(
+      "run", "Submit a job spec and follow it (submit --follow)",
+      "jobs/convnet-glyphs.yaml --devices 2",
+      [](client::Flags& flags, SubmitOptions& options) {
+        options.follow = true;
+        flags.Words("FILE", options.files, "Spec in YAML or JSON; - for standard input")
+            .Required()
+            .Count(1, 1);
+        DeclareSubmitFlags(flags, options.flags);
+      },
+      Submit);
+  verbs.Add<CloneOptions>(
+      "clone", "Run a job again, with changes", "last --set optimizer.sgd.lr=0.02 --follow",
+      [](client::Flags& flags, CloneOptions& options) {
+        flags.Word("JOB", options.job, kSelectorHelp).Required();
+        DeclareSubmitFlags(flags, options.flags);
+        flags.Switch("--follow", options.follow, "Follow it to its end");
+        flags.Switch("-y,--yes", options.yes, "Do not ask");
+      },
+      Clone);
 }
 
 }  // namespace trainyard::commands

@@ -1,3 +1,5 @@
+// Submits thousands of specs over one stream, because a call for each of them would wait for the
+// network thousands of times.
 #include "client/commands/submit_many.h"
 
 #include <deque>
@@ -7,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/commands/load_spec.h"
-#include "client/commands/submit_options.h"
 #include "common/base/backoff.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
@@ -19,14 +20,14 @@ namespace {
 using spec_loader::SpecFile;
 using spec_loader::SpecText;
 
-// Items of a message, and messages under way: fewer than the server reads ahead, so that a write
-// never waits for a read of ours.
+// Limits of a message, and of messages without an answer. The server reads further ahead than this,
+// so a write never waits for a read of ours.
 constexpr int kItems = 128;
 constexpr size_t kBytesMax = size_t{2} << 20;
 constexpr size_t kMessagesUnderWay = 4;
-// Refusals that are told one by one.
+// So many refusals are told one by one; more are only counted.
 constexpr int64_t kRefusalsTold = 20;
-// Without an answer for so long the stream is given up.
+// A stream is given up after this time.
 constexpr absl::Duration kStreamTimeout = absl::Hours(24);
 constexpr absl::Duration kRetryFor = absl::Seconds(30);
 constexpr absl::Duration kDrawInterval = absl::Milliseconds(100);
@@ -39,14 +40,14 @@ struct Message {
 
 class Submitter {
  public:
-  Submitter(const Context& context, link::ServerLink& link, const std::vector<SpecText>& texts,
-            v1::SubmitOptions options)
+  Submitter(const Context& context, link::ServerLink& link, const SubmitFlags& flags,
+            const std::vector<SpecText>& texts, v1::SubmitOptions options)
       : context_(context),
         link_(link),
+        flags_(flags),
         texts_(texts),
         options_(std::move(options)),
-        prefix_(context.options.request_id.empty() ? MakeUuid(context.rng)
-                                                   : context.options.request_id) {}
+        prefix_(flags.request_id.empty() ? MakeUuid(context.rng) : flags.request_id) {}
 
   Result Run() {
     start_ = context_.clock.Uptime();
@@ -72,8 +73,8 @@ class Submitter {
   }
 
  private:
-  // Over as many streams as it takes: what had no answer when one broke is sent again, and its
-  // request ids keep it one job.
+  // Sends all over as many streams as it takes. What had no answer when a stream broke is sent
+  // again, and its request ids keep it from becoming a second job.
   absl::Status Send() {
     Backoff backoff(absl::Milliseconds(200), absl::Seconds(2), context_.rng);
     absl::Duration broken_since = absl::InfiniteDuration();
@@ -122,7 +123,7 @@ class Submitter {
                               : absl::UnavailableError("the server has ended the stream");
   }
 
-  // Fills the next message; false where no documents are left.
+  // Fills the next message, and returns false where no documents are left.
   bool Prepare() {
     auto message = std::make_unique<Message>();
     size_t bytes = 0;
@@ -130,7 +131,7 @@ class Submitter {
            bytes < kBytesMax) {
       const size_t index = next_++;
       SpecFile file = spec_loader::ParseSpecText(texts_[index]);
-      const auto changed = ApplyChanges(context_.options, file);
+      const auto changed = ApplyChanges(flags_.spec, file);
       if (!changed.ok() || !file.mistakes.empty()) {
         Refuse(file, changed.status());
         continue;
@@ -161,7 +162,7 @@ class Submitter {
     }
   }
 
-  // Names go out as they come; formats that are one value wait for all of them.
+  // Names are printed as they come; JSON and YAML wait for all jobs.
   void Keep(const v1::CreateJobResult& result) {
     const Format format = context_.options.format;
     if (format == Format::kTable || format == Format::kWide || format == Format::kName) {
@@ -197,6 +198,7 @@ class Submitter {
 
   const Context& context_;
   link::ServerLink& link_;
+  const SubmitFlags& flags_;
   const std::vector<SpecText>& texts_;
   const v1::SubmitOptions options_;
   const std::string prefix_;
@@ -211,12 +213,13 @@ class Submitter {
   absl::Duration drawn_ = -absl::InfiniteDuration();
 };
 
-// Without a server: what the files alone tell.
-Result CheckMany(const Context& context, const std::vector<SpecText>& texts) {
+// Checks the files without a server.
+Result CheckMany(const Context& context, const SubmitFlags& flags,
+                 const std::vector<SpecText>& texts) {
   int64_t wrong = 0;
   for (const SpecText& text : texts) {
     SpecFile file = spec_loader::ParseSpecText(text);
-    TY_RETURN_IF_ERROR(ApplyChanges(context.options, file).status());
+    TY_RETURN_IF_ERROR(ApplyChanges(flags.spec, file).status());
     if (file.mistakes.empty()) continue;
     if (++wrong <= kRefusalsTold) {
       context.err << spec_loader::RenderMistakes(file, context.terminal.color);
@@ -230,23 +233,19 @@ Result CheckMany(const Context& context, const std::vector<SpecText>& texts) {
 
 }  // namespace
 
-Result SubmitMany(const Context& context, const std::vector<SpecText>& texts) {
-  if (context.options.follow) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--follow follows one job, and these are ", texts.size(),
-                     " specs; submit them without it, then `trainyard watch`"));
-  }
-  if (!context.options.from.empty()) {
+Result SubmitMany(const Context& context, const SubmitFlags& flags,
+                  const std::vector<SpecText>& texts) {
+  if (!flags.from.empty()) {
     return absl::InvalidArgumentError("--from starts one job from a checkpoint; submit it alone");
   }
-  if (context.options.dry_run) return CheckMany(context, texts);
+  if (flags.dry_run) return CheckMany(context, flags, texts);
   // A flag that cannot be read is one error, and not one for each document.
   SpecFile probe;
   probe.is_readable = false;
-  TY_RETURN_IF_ERROR(ApplyChanges(context.options, probe).status());
+  TY_RETURN_IF_ERROR(ApplyChanges(flags.spec, probe).status());
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
-  TY_ASSIGN_OR_RETURN(v1::SubmitOptions options, SubmitOptionsOf(context, *link));
-  return Submitter(context, *link, texts, std::move(options)).Run();
+  TY_ASSIGN_OR_RETURN(v1::SubmitOptions options, SubmitOptionsOf(context, *link, flags));
+  return Submitter(context, *link, flags, texts, std::move(options)).Run();
 }
 
 }  // namespace trainyard::commands

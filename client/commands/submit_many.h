@@ -1,15 +1,17 @@
-// Many specs over one stream.
+// Submits many specs over one stream.
 #pragma once
 
 #include <vector>
 
 #include "client/commands/context.h"
+#include "client/commands/submit_options.h"
 #include "client/spec_loader/spec_file.h"
 
 namespace trainyard::commands {
 
-// Submits what is right and tells what is not, each with its file and line. The names of the jobs
-// go to stdout in the order of the documents. 2 where any was refused.
-Result SubmitMany(const Context& context, const std::vector<spec_loader::SpecText>& texts);
+// Submits the specs that are right, and tells the others with their files and lines. The names of
+// the jobs go to stdout in the order of the documents. The exit code is 2 where any was refused.
+Result SubmitMany(const Context& context, const SubmitFlags& flags,
+                  const std::vector<spec_loader::SpecText>& texts);
 
 }  // namespace trainyard::commands

@@ -1,3 +1,4 @@
+// Reads the flags that say how a job is submitted, and not what it computes.
 #include "client/commands/submit_options.h"
 
 #include <vector>
@@ -23,7 +24,7 @@ absl::Status TakeArray(absl::string_view text, v1::SubmitOptions& options) {
       (parts.size() == 1 || (absl::SimpleAtoi(parts[1], &parallel) && parallel >= 1));
   if (!has_form) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--array '", text, "' is no size; write 100, or 100%8 for at most 8 of them at a time"));
+        "--array '", text, "' is not a size; write 100, or 100%8 for at most 8 of them at a time"));
   }
   options.set_array_size(size);
   options.set_array_parallel(parallel);
@@ -31,6 +32,32 @@ absl::Status TakeArray(absl::string_view text, v1::SubmitOptions& options) {
 }
 
 }  // namespace
+
+void DeclareSubmitFlags(client::Flags& flags, SubmitFlags& options) {
+  flags.Repeated("--set", options.spec.set,
+                 "Change of the spec, PATH=VALUE, such as train.seed=2 or "
+                 "model.layers.stack[0].conv2d.channels=64; may be repeated");
+  flags.Value("--devices", options.spec.devices, "Number of devices (devices.count)")
+      .Range(1, kDevicesMax);
+  flags.Value("--name", options.spec.name, "Name of the job");
+  flags.Value("--from", options.from,
+              "Checkpoint to start from: 12/600, 12/best, or a job for its newest");
+  flags.Value("--request-id", options.request_id,
+              "The same request sent again gives the same job (chosen at random otherwise)");
+  flags.Switch("--dry-run", options.dry_run, "Check and show the job, but do not submit it");
+  flags.Value("--project", options.spec.project, "Project that the job is accounted to");
+  flags.Value("--priority", options.spec.priority, "Larger goes first, -1000 to 1000");
+  flags.Value("--elastic", options.spec.elastic,
+              "Range of devices that will do: 2-8 (devices.min, devices.max)");
+  flags.Value("--array", options.array,
+              "Number of jobs of this spec, each with a seed of its own: 100, or 100%8 for at "
+              "most 8 at a time");
+  flags.Repeated("--after", options.after, "Start when this job has ended; may be repeated");
+  flags.Repeated("--after-ok", options.after_ok,
+                 "Start when this job has succeeded; may be repeated");
+  flags.Value("--begin", options.begin, "Do not start before: 18:00, +2h, 2026-11-21T18:00:00Z");
+  flags.Value("--reservation", options.reservation, "Run on the devices of this reservation only");
+}
 
 google::protobuf::Timestamp ToTimestamp(absl::Time time) {
   google::protobuf::Timestamp proto;
@@ -49,7 +76,7 @@ absl::StatusOr<absl::Time> ParseMoment(absl::string_view text, absl::Time now, a
   for (const char* form : {"%Y-%m-%d%ET%H:%M:%E*S%Ez", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M"}) {
     if (absl::ParseTime(form, text, zone, &time, nullptr)) return time;
   }
-  // A time of day: the next one.
+  // A time of day is the next one, today or tomorrow.
   const absl::CivilDay today = absl::ToCivilDay(now, zone);
   for (int day = 0; day < 2; ++day) {
     const std::string dated = absl::StrCat(absl::FormatCivilTime(today + day), " ", text);
@@ -57,11 +84,11 @@ absl::StatusOr<absl::Time> ParseMoment(absl::string_view text, absl::Time now, a
     if (time > now) return time;
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "'", text, "' is no time; write 18:00, +2h, '2026-11-21 18:00' or 2026-11-21T18:00:00Z"));
+      "'", text, "' is not a time; write 18:00, +2h, '2026-11-21 18:00' or 2026-11-21T18:00:00Z"));
 }
 
-absl::StatusOr<v1::SubmitOptions> SubmitOptionsOf(const Context& context, link::ServerLink& link) {
-  const Options& given = context.options;
+absl::StatusOr<v1::SubmitOptions> SubmitOptionsOf(const Context& context, link::ServerLink& link,
+                                                  const SubmitFlags& given) {
   v1::SubmitOptions options;
   if (!given.array.empty()) TY_RETURN_IF_ERROR(TakeArray(given.array, options));
   if (!given.after.empty()) {

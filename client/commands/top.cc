@@ -1,17 +1,22 @@
+// top: fetches all that the picture shows once a second, and redraws it in place.
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "client/commands/commands.h"
 #include "client/commands/top_view.h"
+#include "client/commands/verbs.h"
 #include "client/output/keyboard.h"
 #include "common/base/status_macros.h"
 
 namespace trainyard::commands {
 namespace {
 
+struct TopOptions {
+  bool once = false;
+};
+
 constexpr absl::Duration kRefresh = absl::Seconds(1);
-// A key is noticed within a wink.
+// A key is noticed so soon that it seems to be at once.
 constexpr absl::Duration kKeyWait = absl::Milliseconds(50);
 constexpr int kQueueShown = 200;
 constexpr int kJobsMax = 1000;
@@ -39,7 +44,7 @@ absl::StatusOr<TopData> Fetch(const Context& context, link::ServerLink& link) {
   return data;
 }
 
-// Redraws in place until q or Ctrl-C. A server that is away is waited for.
+// Redraws in place until q or Ctrl-C, also while the server does not answer.
 Result Live(const Context& context, link::ServerLink& link) {
   output::Keyboard keyboard;
   context.out << "\x1b[?1049h\x1b[?25l";  // a screen of its own, without cursor
@@ -66,18 +71,27 @@ Result Live(const Context& context, link::ServerLink& link) {
   return link::kOk;
 }
 
-}  // namespace
-
-Result Top(const Context& context) {
+Result Top(const Context& context, const TopOptions& options) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
   const bool is_live = context.terminal.out_is_terminal && context.in_is_terminal &&
-                       !context.options.once && context.options.format == Format::kTable;
+                       !options.once && context.options.format == Format::kTable;
   if (is_live) return Live(context, *link);
   TY_ASSIGN_OR_RETURN(const TopData data, Fetch(context, *link));
   output::Terminal terminal = context.terminal;
   if (!terminal.out_is_terminal) terminal.width = 1 << 20;  // files have no edge
   context.out << RenderTop(data, terminal, /*height=*/0);
   return link::kOk;
+}
+
+}  // namespace
+
+void AddTop(VerbTable& verbs) {
+  verbs.Add<TopOptions>(
+      "top", "Show devices, queue and shares live; q ends it", "--once",
+      [](client::Flags& flags, TopOptions& options) {
+        flags.Switch("--once", options.once, "Print once and end, as without a terminal");
+      },
+      Top);
 }
 
 }  // namespace trainyard::commands

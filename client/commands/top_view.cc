@@ -1,3 +1,5 @@
+// Draws the picture of `top` from the answers of the server. It is a pure function, so that tests
+// can look at the picture.
 #include "client/commands/top_view.h"
 
 #include <algorithm>
@@ -46,7 +48,7 @@ bool IsSetAside(const v1::Worker& worker, const v1::Device& device) {
          device.health() != v1::DEVICE_HEALTH_OK;
 }
 
-// What a device without a job is: "free", or why it is not offered.
+// Of a device without a job: "free", or why it is not offered.
 std::string IdleText(const v1::Worker& worker, const v1::Device& device, const Terminal& terminal) {
   if (worker.state() != v1::WORKER_STATE_ACTIVE) {
     return terminal.Style("31", output::StateText(worker.state()));
@@ -117,7 +119,7 @@ std::string Devices(const TopData& data, const Terminal& terminal) {
       table.AddRow({shown.empty() ? " " : shown, device.name(), device.type(),
                     output::ShortName(name), job == nullptr ? "" : job->resolved_spec().name(),
                     job == nullptr ? "" : job->user(), progress, left});
-      shown.clear();  // once a worker
+      shown.clear();  // the worker is named in its first row only
     }
   }
   return table.Render();
@@ -139,7 +141,7 @@ std::string Queue(const TopData& data) {
   const auto& jobs = data.queue.jobs();
   for (int i = 0; i < jobs.size();) {
     const v1::Job& job = jobs[i];
-    // Jobs of an array that wait one behind the other, for the same reason, are one row.
+    // Jobs of an array that follow each other and wait for the same reason are one row.
     int end = i + 1;
     while (end < jobs.size() && !job.array().empty() && jobs[end].array() == job.array() &&
            Reason(jobs[end]) == Reason(job)) {
@@ -159,7 +161,7 @@ std::string Queue(const TopData& data) {
   return table.Render();
 }
 
-// Cut to the width with its styles closed.
+// The line cut to the width, with its styles closed.
 std::string Fitted(const std::string& line, const Terminal& terminal) {
   if (output::DisplayWidth(line) <= terminal.width) return line;
   if (!absl::StrContains(line, "\x1b")) return output::Shortened(line, terminal.width);
@@ -179,7 +181,7 @@ std::string Fitted(const std::string& line, const Terminal& terminal) {
   return cut + "\x1b[0m";
 }
 
-// The lines of a table, at most `lines_max`, and how many rows were left out.
+// Appends the lines of a table, at most `lines_max`, and tells how many rows were left out.
 void Append(const std::string& text, int lines_max, const Terminal& terminal, std::string& out) {
   const std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
   const int count = static_cast<int>(lines.size());
@@ -194,7 +196,7 @@ void Append(const std::string& text, int lines_max, const Terminal& terminal, st
 }  // namespace
 
 std::string RenderTop(const TopData& data, const Terminal& terminal, int height) {
-  // Half of the room for devices, most of the rest for the queue.
+  // Half of the room is for devices, and most of the rest for the queue.
   const int room = height == 0 ? 1 << 20 : std::max(height - 4, 12);
   const int share_lines = static_cast<int>(data.shares.shares_size()) + 1;
   const int shares_max = std::min(share_lines, std::max(room / 5, 3));

@@ -1,4 +1,4 @@
-// The picture that `trainyard top` shows.
+// Draws the picture that `trainyard top` shows.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace trainyard::commands {
 
-// As of one moment.
+// What the server answered at one moment.
 struct TopData {
   std::string server;
   absl::Time now;
@@ -22,8 +22,8 @@ struct TopData {
   v1::ListSharesResponse shares;
 };
 
-// Devices with their holders, the front of the queue with the reasons, and the shares; at most
-// `height` lines (0: all), each at most terminal.width columns. What has no room is counted.
+// Shows the devices with their holders, the front of the queue with the reasons, and the shares, in
+// at most `height` lines (0: all) of at most terminal.width columns. Rows without room are counted.
 std::string RenderTop(const TopData& data, const output::Terminal& terminal, int height);
 
 }  // namespace trainyard::commands

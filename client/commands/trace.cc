@@ -1,12 +1,12 @@
-// trace: the timelines of the ranks as one file for a browser.
+// trace: makes one file for a browser of the timelines of the ranks.
 #include <map>
 #include <ostream>
 #include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "client/commands/commands.h"
 #include "client/commands/selector.h"
+#include "client/commands/verbs.h"
 #include "client/output/text.h"
 #include "client/output/timeline.h"
 #include "common/base/files.h"
@@ -17,10 +17,17 @@
 namespace trainyard::commands {
 namespace {
 
-// Browsers give up long before.
+struct TraceOptions {
+  std::string job;
+  int rank = -1;    // -1: all
+  int attempt = 0;  // 0: the newest
+  std::string output_file;
+};
+
+// Browsers cannot show files that are nearly as large.
 constexpr int64_t kBytesMax = int64_t{512} << 20;
 
-// What each rank has written so far.
+// Reads what each rank has written so far.
 absl::StatusOr<std::map<int, std::string>> ReadTimelines(link::ServerLink& link,
                                                          const v1::TailLogsRequest& request) {
   grpc::ClientContext call;
@@ -48,7 +55,7 @@ absl::StatusOr<std::map<int, std::string>> ReadTimelines(link::ServerLink& link,
 // "rank 0: lab-1 cpu-0".
 std::map<int, std::string> NamesOf(const v1::Job& job, int attempt) {
   std::map<int, std::string> names;
-  if (attempt != job.attempt()) return names;  // the placement is that of the newest
+  if (attempt != job.attempt()) return names;  // only the newest attempt's placement is known
   for (const v1::RankPlacement& rank : job.placement()) {
     names[rank.rank()] = absl::StrCat("rank ", rank.rank(), ": ", output::ShortName(rank.worker()),
                                       " ", rank.device());
@@ -66,7 +73,7 @@ void TellSummary(const Context& context, const output::Timeline& timeline, const
           ? absl::StrCat(output::PercentText(*hidden), " of the communication is hidden")
           : "no communication"));
   if (timeline.skipped() > 0) {
-    context.Say(absl::StrCat(timeline.skipped(), " lines are no events and were left out"));
+    context.Say(absl::StrCat(timeline.skipped(), " lines are not events and were left out"));
   }
   std::set<std::string> workers;
   for (const v1::RankPlacement& rank : job.placement()) workers.insert(rank.worker());
@@ -75,13 +82,10 @@ void TellSummary(const Context& context, const output::Timeline& timeline, const
   }
 }
 
-}  // namespace
-
-Result Trace(const Context& context) {
-  const Options& options = context.options;
+Result Trace(const Context& context, const TraceOptions& options) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
   v1::GetJobRequest get;
-  TY_ASSIGN_OR_RETURN(*get.mutable_name(), ResolveOne(*link, options.selectors[0]));
+  TY_ASSIGN_OR_RETURN(*get.mutable_name(), ResolveOne(*link, options.job));
   TY_ASSIGN_OR_RETURN(const v1::Job job, link->Call(&v1::JobService::Stub::GetJob, get));
   const int attempt = options.attempt > 0 ? options.attempt : job.attempt();
   if (attempt == 0) {
@@ -112,6 +116,21 @@ Result Trace(const Context& context) {
   context.Say(absl::StrCat("open ", options.output_file.empty() ? "it" : options.output_file,
                            " in chrome://tracing or https://ui.perfetto.dev"));
   return link::kOk;
+}
+
+}  // namespace
+
+void AddTrace(VerbTable& verbs) {
+  verbs.Add<TraceOptions>(
+      "trace", "Combine the timelines of the ranks into one, for a browser", "last -O trace.json",
+      [](client::Flags& flags, TraceOptions& options) {
+        flags.Word("JOB", options.job, kSelectorHelp).Required();
+        flags.Value("--rank", options.rank, "Only this rank").Range(0, 4095);
+        flags.Value("--attempt", options.attempt, "Timeline of this attempt (the newest)")
+            .Range(1, 1'000'000);
+        flags.Value("-O,--output-file", options.output_file, "File to write (standard output)");
+      },
+      Trace);
 }
 
 }  // namespace trainyard::commands

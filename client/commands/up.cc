@@ -1,4 +1,4 @@
-// up: a server and a worker on this machine, by one command.
+// up: starts a server and a worker on this machine.
 #include <unistd.h>
 
 #include <filesystem>
@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/commands/commands.h"
 #include "client/commands/machine.h"
+#include "client/commands/verbs.h"
 #include "client/daemons/child.h"
 #include "client/daemons/log_tail.h"
 #include "client/daemons/pid_file.h"
@@ -15,6 +15,7 @@
 #include "common/base/files.h"
 #include "common/base/ids.h"
 #include "common/base/status_macros.h"
+#include "common/base/worker_name.h"
 #include "common/rpc/address.h"
 
 namespace trainyard::commands {
@@ -22,12 +23,23 @@ namespace {
 
 using daemons::ProcessId;
 
-// A server that recovers a large store, and a worker that generates nothing yet: seconds at most.
+struct UpOptions {
+  std::string state_dir;
+  std::string listen;
+  std::string worker_name;
+  std::string cpu_devices;  // empty: the worker decides
+  bool share_cpus = false;
+  int threads_per_device = 0;  // 0: the worker decides
+  std::string dataset_dir;
+  bool detach = false;
+};
+
+// A server that recovers a large store takes seconds to start.
 constexpr absl::Duration kStartTimeout = absl::Seconds(60);
 constexpr absl::Duration kPollInterval = absl::Milliseconds(20);
 constexpr absl::Duration kStopGrace = absl::Seconds(10);
 
-// A daemon that we started and that must come up.
+// A daemon that was started and that must become ready.
 struct Started {
   std::string what;  // "server"
   pid_t pid = 0;
@@ -39,7 +51,7 @@ absl::Status EndedEarly(const Started& daemon, int exit_code) {
   const std::string cause = daemons::CauseFromLog(daemon.log, daemon.log_offset);
   return absl::FailedPreconditionError(absl::StrCat(
       "the ", daemon.what, " ended with code ", exit_code, " while it started: ",
-      cause.empty() ? std::string("it left no word") : cause, "\n  its log: ", daemon.log));
+      cause.empty() ? std::string("its log says nothing") : cause, "\n  its log: ", daemon.log));
 }
 
 absl::StatusOr<Started> Start(const Context& context, const std::string& what,
@@ -62,7 +74,7 @@ absl::StatusOr<Started> Start(const Context& context, const std::string& what,
   return daemon;
 }
 
-// Asks until the answer is yes. An error where a daemon ends first, or the time is over.
+// Asks until the answer is yes. It is an error if the daemon ends first, or the time is over.
 template <typename Question>
 absl::Status WaitUntil(const Context& context, const Started* daemon, absl::string_view what,
                        Question question) {
@@ -107,11 +119,10 @@ absl::Status StartServer(const Context& context, const Machine& machine) {
   return status;
 }
 
-absl::Status StartWorker(const Context& context, const Machine& machine, const std::string& address,
+absl::Status StartWorker(const Context& context, const UpOptions& options, const Machine& machine,
                          const std::string& name) {
-  const Options& options = context.options;
-  std::vector<std::string> args = {"--server", address, "--state_dir", machine.worker_state_dir,
-                                   "--name",   name};
+  std::vector<std::string> args = {
+      "--server", machine.address, "--state_dir", machine.worker_state_dir, "--name", name};
   const auto add = [&args](const char* flag, const std::string& value) {
     args.insert(args.end(), {flag, value});
   };
@@ -121,13 +132,13 @@ absl::Status StartWorker(const Context& context, const Machine& machine, const s
     add("--threads_per_device", absl::StrCat(options.threads_per_device));
   }
   if (!options.dataset_dir.empty()) {
-    // Ranks run in folders of their own.
+    // Ranks run in folders of their own, where a relative path would lead to another place.
     std::error_code ignored;
     const auto absolute = std::filesystem::absolute(options.dataset_dir, ignored);
     add("--dataset_dir", ignored ? options.dataset_dir : absolute.lexically_normal().string());
   }
-  TY_ASSIGN_OR_RETURN(const auto link,
-                      link::ServerLink::Connect(address, context.interrupt, absl::Seconds(5)));
+  TY_ASSIGN_OR_RETURN(const auto link, link::ServerLink::Connect(machine.address, context.interrupt,
+                                                                 absl::Seconds(5)));
   TY_ASSIGN_OR_RETURN(const Started worker, Start(context, "worker", args, machine.worker_log,
                                                   machine.worker_pid_file, name));
   const absl::Status status = WaitUntil(context, &worker, "the worker did not register",
@@ -136,7 +147,7 @@ absl::Status StartWorker(const Context& context, const Machine& machine, const s
   return status;
 }
 
-// Stops both, the worker first; the ranks of running jobs go on under their supervisors.
+// Stops both, the worker first. The ranks of running jobs go on under their supervisors.
 absl::Status StopBoth(const Context& context, const Machine& machine) {
   for (const std::string& pid_file : {machine.worker_pid_file, machine.server_pid_file}) {
     const auto process = daemons::RunningProcess(pid_file);
@@ -148,7 +159,7 @@ absl::Status StopBoth(const Context& context, const Machine& machine) {
   return absl::OkStatus();
 }
 
-// Until Ctrl-C, or until one of the daemons ends by itself.
+// Stays until Ctrl-C, or until one of the daemons ends by itself.
 Result StayInForeground(const Context& context, const Machine& machine) {
   while (!context.interrupt.WaitFor(absl::Milliseconds(200))) {
     for (const auto& [what, pid_file, log] :
@@ -169,23 +180,29 @@ Result StayInForeground(const Context& context, const Machine& machine) {
   return link::kInterrupted;
 }
 
-}  // namespace
+// Tells what is wrong with the form of --cpu_devices. The worker reads the value in full.
+std::string CheckCpuDevices(const std::string& text) {
+  const bool has_form = !text.empty() && text[0] >= '1' && text[0] <= '9' &&
+                        text.find_first_not_of("0123456789x@,-") == std::string::npos;
+  return has_form ? ""
+                  : absl::StrCat("'", text, "' does not name CPU devices; write 2, or 1x2,2x1");
+}
 
-Result Up(const Context& context) {
-  Machine machine = MachineOf(context);
+Result Up(const Context& context, const UpOptions& options) {
+  Machine machine = MachineOf(context, options.state_dir, options.listen);
   TY_RETURN_IF_ERROR(rpc::ParseAddress(machine.address).status());
   TY_RETURN_IF_ERROR(MakeDirectories(machine.state_dir, 0700));
   const std::string worker_name =
-      context.options.worker_name.empty() ? HostWorkerName() : context.options.worker_name;
+      options.worker_name.empty() ? WorkerNameOf(Hostname()) : options.worker_name;
   bool was_running = true;
   {
-    // Two `up` at once would start two of each. Not held afterwards: `down` and the daemons have
-    // the pid files and locks of their own.
+    // The lock keeps two `up` at once from starting two of each. It is not held afterwards, since
+    // `down` and the daemons have the pid files and locks of their own.
     TY_ASSIGN_OR_RETURN(const DirectoryLock lock, DirectoryLock::Acquire(machine.state_dir));
     const auto server = daemons::RunningProcess(machine.server_pid_file);
     const auto worker = daemons::RunningProcess(machine.worker_pid_file);
     if (server.has_value()) {
-      if (!context.options.listen.empty() && server->note != machine.address) {
+      if (!options.listen.empty() && server->note != machine.address) {
         return absl::FailedPreconditionError(
             absl::StrCat("a server runs on this state directory already, at ", server->note,
                          "; stop it with `trainyard down` first"));
@@ -197,9 +214,9 @@ Result Up(const Context& context) {
     }
     if (!worker.has_value()) {
       was_running = false;
-      const absl::Status status = StartWorker(context, machine, machine.address, worker_name);
+      const absl::Status status = StartWorker(context, options, machine, worker_name);
       if (!status.ok()) {
-        // All or nothing: a server alone would be no answer to `up`.
+        // A server that was started without its worker is stopped again.
         if (!server.has_value()) TY_RETURN_IF_ERROR(StopBoth(context, machine));
         return status;
       }
@@ -214,14 +231,41 @@ Result Up(const Context& context) {
     context.Say(absl::StrCat("  export TRAINYARD_SERVER=", machine.address));
   }
   const std::string state_flag =
-      context.options.state_dir.empty() ? "" : absl::StrCat(" --state_dir ", machine.state_dir);
+      options.state_dir.empty() ? "" : absl::StrCat(" --state_dir ", machine.state_dir);
   context.Say(
       absl::StrCat("  trainyard submit jobs/convnet-glyphs.yaml --follow\n"
                    "  trainyard down",
                    state_flag, "    stops both"));
-  if (context.options.detach || was_running) return link::kOk;
+  if (options.detach || was_running) return link::kOk;
   context.Say("Ctrl-C stops both");
   return StayInForeground(context, machine);
+}
+
+}  // namespace
+
+void AddUp(VerbTable& verbs) {
+  verbs.Add<UpOptions>(
+      "up", "Start a server and a worker on this machine", "--detach --cpu_devices 2",
+      [](client::Flags& flags, UpOptions& options) {
+        flags.Value("--state_dir", options.state_dir,
+                    "Folder for all state (~/.local/state/trainyard)");
+        flags.Value("--listen", options.listen,
+                    "Address of the server (unix:<state_dir>/server/server.sock)");
+        flags.Value("--worker_name", options.worker_name, "Name of the worker (the host's name)");
+        flags
+            .Value("--cpu_devices", options.cpu_devices,
+                   "CPU devices: 2; unequal ones as devices x threads, 1x2,2x1, or as threads @ "
+                   "processors of each, 1@0,1@1,1@1")
+            .Check(CheckCpuDevices);
+        flags.Switch("--share_cpus", options.share_cpus,
+                     "CPU devices share all processors, so that there may be more of them");
+        flags.Value("--threads_per_device", options.threads_per_device, "Threads of a CPU device")
+            .Range(1, 1024);
+        flags.Value("--dataset_dir", options.dataset_dir, "Folder of the data sets");
+        flags.Switch("--detach", options.detach,
+                     "Return once both are up instead of staying until Ctrl-C");
+      },
+      Up);
 }
 
 }  // namespace trainyard::commands

@@ -1,11 +1,13 @@
+// version: needs no server, so that it can be asked for in any state.
 #include "common/base/version.h"
 
 #include <ostream>
 
-#include "client/commands/commands.h"
+#include "client/commands/verbs.h"
 #include "common/base/strings.h"
 
 namespace trainyard::commands {
+namespace {
 
 Result PrintVersion(const Context& context) {
   if (context.options.format == Format::kJson || context.options.format == Format::kJsonLines) {
@@ -14,6 +16,12 @@ Result PrintVersion(const Context& context) {
     context.out << "trainyard " << Version() << "\n";
   }
   return link::kOk;
+}
+
+}  // namespace
+
+void AddVersion(VerbTable& verbs) {
+  verbs.Add("version", "Print the version", "", PrintVersion);
 }
 
 }  // namespace trainyard::commands

@@ -1,11 +1,12 @@
+// watch: follows one job like `run` does, and several on a board with a line for each.
 #include <map>
 #include <ostream>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "client/commands/commands.h"
 #include "client/commands/follow.h"
 #include "client/commands/selector.h"
+#include "client/commands/verbs.h"
 #include "client/link/follower.h"
 #include "client/output/text.h"
 #include "common/base/ids.h"
@@ -14,12 +15,16 @@
 namespace trainyard::commands {
 namespace {
 
+struct WatchOptions {
+  std::vector<std::string> jobs;  // empty: all
+};
+
 constexpr absl::Duration kDrawInterval = absl::Milliseconds(250);
-// A screen has no more lines for jobs than these.
+// The board has no more lines than fit on a screen.
 constexpr size_t kLinesMax = 30;
 
-// Several jobs at once: a line a job, redrawn in place on a terminal; else a line for each change
-// of state. Borrows the context.
+// Shows several jobs at once: on a terminal a line for each job, redrawn in place; elsewhere a line
+// for each change of state. It borrows the context.
 class Board {
  public:
   explicit Board(const Context& context) : context_(context) {}
@@ -32,7 +37,7 @@ class Board {
     known->second = job;
     is_dirty_ = true;
     if (context_.terminal.err_is_terminal || before == job.state()) return;
-    // The jobs that had ended before are no news.
+    // Jobs that had ended before are not told.
     if (is_new && output::IsFinal(job.state()) && is_first_) return;
     context_.out << Line(job) << "\n" << std::flush;
   }
@@ -85,12 +90,9 @@ class Board {
   absl::Duration last_draw_ = -absl::InfiniteDuration();
 };
 
-}  // namespace
-
-Result Watch(const Context& context) {
+Result Watch(const Context& context, const WatchOptions& options) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
-  TY_ASSIGN_OR_RETURN(const std::vector<std::string> names,
-                      ResolveSelectors(*link, context.options.selectors));
+  TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ResolveSelectors(*link, options.jobs));
   if (names.size() == 1) return FollowJob(context, *link, names.front());
   Board board(context);
   std::map<std::string, v1::JobState> ended;
@@ -117,6 +119,17 @@ Result Watch(const Context& context) {
     if (state != v1::JOB_STATE_SUCCEEDED) return link::kJobEndedBadly;
   }
   return link::kOk;
+}
+
+}  // namespace
+
+void AddWatch(VerbTable& verbs) {
+  verbs.Add<WatchOptions>(
+      "watch", "Follow jobs live", "last",
+      [](client::Flags& flags, WatchOptions& options) {
+        flags.Words("JOB", options.jobs, kSelectorHelp);
+      },
+      Watch);
 }
 
 }  // namespace trainyard::commands

@@ -1,3 +1,4 @@
+// workers: lists them, and decides which of them take new ranks.
 #include <algorithm>
 #include <ostream>
 #include <set>
@@ -5,8 +6,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/commands/commands.h"
 #include "client/commands/device_table.h"
+#include "client/commands/verbs.h"
 #include "client/output/table.h"
 #include "client/output/text.h"
 #include "common/base/ids.h"
@@ -16,6 +17,11 @@ namespace trainyard::commands {
 namespace {
 
 using output::Table;
+
+struct WorkersOptions {
+  std::vector<std::string> workers;
+  std::string reason;
+};
 
 std::string TypesText(const v1::Worker& worker) {
   std::set<std::string> types;
@@ -48,26 +54,23 @@ void PrintWorkers(const Context& context, const v1::ListWorkersResponse& respons
 }
 
 template <typename Request, typename Method>
-Result Steer(const Context& context, Method method, absl::string_view done) {
+Result Steer(const Context& context, const WorkersOptions& options, Method method,
+             absl::string_view done) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
   std::vector<v1::Worker> workers;
-  for (const std::string& name : context.options.selectors) {
+  for (const std::string& name : options.workers) {
     Request request;
     request.set_name(absl::StartsWith(name, "workers/") ? name : WorkerName(name));
     if constexpr (requires { request.set_reason(""); }) {
-      request.set_reason(context.options.reason);
+      request.set_reason(options.reason);
     }
     TY_ASSIGN_OR_RETURN(v1::Worker worker, link->Call(method, request));
     context.Say(absl::StrCat(worker.name(), " ", done));
     workers.push_back(std::move(worker));
   }
-  if (context.options.format != Format::kTable && context.options.format != Format::kWide) {
-    PrintResources(context, workers);
-  }
+  PrintResources(context, workers);
   return link::kOk;
 }
-
-}  // namespace
 
 Result ListWorkers(const Context& context) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
@@ -84,19 +87,42 @@ Result ListWorkers(const Context& context) {
   return link::kOk;
 }
 
-Result Cordon(const Context& context) {
-  return Steer<v1::CordonWorkerRequest>(context, &v1::FleetService::Stub::CordonWorker,
+Result Cordon(const Context& context, const WorkersOptions& options) {
+  return Steer<v1::CordonWorkerRequest>(context, options, &v1::FleetService::Stub::CordonWorker,
                                         "gets no new ranks; what runs goes on");
 }
 
-Result Uncordon(const Context& context) {
-  return Steer<v1::UncordonWorkerRequest>(context, &v1::FleetService::Stub::UncordonWorker,
+Result Uncordon(const Context& context, const WorkersOptions& options) {
+  return Steer<v1::UncordonWorkerRequest>(context, options, &v1::FleetService::Stub::UncordonWorker,
                                           "gets ranks again");
 }
 
-Result DeclareLost(const Context& context) {
-  return Steer<v1::DeclareWorkerLostRequest>(context, &v1::FleetService::Stub::DeclareWorkerLost,
+Result DeclareLost(const Context& context, const WorkersOptions& options) {
+  return Steer<v1::DeclareWorkerLostRequest>(context, options,
+                                             &v1::FleetService::Stub::DeclareWorkerLost,
                                              "is GONE; what it ran is queued again");
+}
+
+}  // namespace
+
+void AddWorkers(VerbTable& verbs) {
+  const auto declare = [](client::Flags& flags, WorkersOptions& options) {
+    flags.Words("WORKER", options.workers, "Name of the worker").Required();
+  };
+  const auto declare_with_reason = [declare](client::Flags& flags, WorkersOptions& options) {
+    declare(flags, options);
+    flags.Value("--reason", options.reason, "For the history");
+  };
+  verbs.Group("workers", "List and steer workers");
+  verbs.Add("workers ls", "List the workers and their devices", "", ListWorkers);
+  verbs.Add<WorkersOptions>("workers cordon", "Give workers no new ranks", "lab-1",
+                            declare_with_reason, Cordon);
+  verbs.Add<WorkersOptions>(
+      "workers lost",
+      "Confirm that the host of an UNREACHABLE worker is off, so that its jobs start elsewhere",
+      "lab-1", declare_with_reason, DeclareLost);
+  verbs.Add<WorkersOptions>("workers uncordon", "Give workers ranks again", "lab-1", declare,
+                            Uncordon);
 }
 
 }  // namespace trainyard::commands

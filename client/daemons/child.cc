@@ -1,3 +1,5 @@
+// Starts processes by fork and exec. Between the two only system calls are made, because another
+// thread may hold a lock of the C library at that moment.
 #include "client/daemons/child.h"
 
 #include <fcntl.h>
@@ -41,8 +43,8 @@ absl::StatusOr<Pipe> MakeInput() {
   return Pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
 }
 
-// Between fork and exec: system calls only. The signal mask is our own thread's, perhaps with
-// SIGINT blocked; the child begins with an empty one.
+// Runs between fork and exec, and makes system calls only. The signal mask is that of our own
+// thread, which may block SIGINT; the child begins with an empty one.
 [[noreturn]] void Exec(std::vector<char*>& argv, int in, int out, int err, bool new_session) {
   sigset_t none;
   sigemptyset(&none);
@@ -64,7 +66,7 @@ int ExitCodeFrom(int wait_status) {
   return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
 }
 
-// Moves bytes until the child has closed both outputs. False where the time ran out.
+// Moves bytes until the child has closed both outputs. Returns false where the time ran out.
 bool Exchange(Pipe& in, Pipe& out, Pipe& err, absl::string_view input, absl::Duration timeout,
               const std::function<void(absl::string_view)>& on_out, ChildResult& result) {
   Clock* clock = Clock::Real();
@@ -83,7 +85,7 @@ bool Exchange(Pipe& in, Pipe& out, Pipe& err, absl::string_view input, absl::Dur
       if (written >= 0) {
         input.remove_prefix(static_cast<size_t>(written));
       } else if (errno != EINTR && errno != EAGAIN) {
-        in.write = UniqueFd();  // it reads no more; what it says tells why
+        in.write = UniqueFd();  // the child reads no more, and its output will tell why
         input = "";
       }
     }

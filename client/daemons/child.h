@@ -1,4 +1,4 @@
-// Child processes: those that answer and end, and daemons that stay.
+// Runs child processes that answer and end, and starts daemons that stay.
 #pragma once
 
 #include <sys/types.h>
@@ -32,7 +32,8 @@ absl::StatusOr<ChildResult> RunChild(const std::vector<std::string>& args, absl:
 absl::StatusOr<pid_t> StartDaemon(const std::vector<std::string>& args,
                                   const std::string& log_path);
 
-// Whether the child has ended; reaps it. Its exit code, or 128 + the signal, in `exit_code`.
+// Returns whether the child has ended, and reaps it then. `exit_code` gets its exit code, or 128 +
+// the signal that ended it.
 bool HasEnded(pid_t pid, int& exit_code);
 
 }  // namespace trainyard::daemons

@@ -1,3 +1,4 @@
+// Looks for the reason of an early end in the log, because a daemon has no other way to tell it.
 #include "client/daemons/log_tail.h"
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Why a daemon that was just started has ended, from its log.
+// Finds in a log why a daemon that was just started has ended.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace trainyard::daemons {
 
-// The last line behind `offset` that looks like an error, else the last line at all; empty where
-// there is none.
+// Returns the last line after `offset` that looks like an error, otherwise the last line, or
+// nothing where there is no line.
 std::string CauseFromLog(const std::string& path, int64_t offset);
 
 }  // namespace trainyard::daemons

@@ -1,3 +1,5 @@
+// Identifies a process by its pid, its start time and the boot, because the system gives pids away
+// again.
 #include "client/daemons/pid_file.h"
 
 #include <poll.h>

@@ -14,7 +14,7 @@
 
 namespace trainyard::daemons {
 
-// A process, beyond doubt.
+// Names one process, also after its pid was given to another one.
 struct ProcessId {
   pid_t pid = 0;
   // Clock ticks from the boot to its start (/proc/PID/stat, field 22).
@@ -29,10 +29,11 @@ struct ProcessId {
 absl::StatusOr<ProcessId> IdentifyProcess(pid_t pid);
 
 absl::Status WritePidFile(const std::string& path, const ProcessId& process);
-// The process of the file, if it still runs; nothing where the file is absent, or its process gone.
+// The process of the file if it still runs; nothing where the file or its process is gone.
 std::optional<ProcessId> RunningProcess(const std::string& path);
 
-// SIGTERM, then SIGKILL after `grace`; waits until it is gone. Signals only that very process.
+// Sends SIGTERM, then SIGKILL after `grace`, and waits until the process is gone. No other process
+// is ever signalled.
 absl::Status StopProcess(const ProcessId& process, absl::Duration grace, Clock& clock);
 
 }  // namespace trainyard::daemons

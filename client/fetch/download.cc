@@ -1,3 +1,5 @@
+// Downloads with libcurl. A download goes on in `<path>.part`, which gets its name only after its
+// checksum was found right.
 #include "client/fetch/download.h"
 
 #include <curl/curl.h>
@@ -24,7 +26,8 @@ constexpr long kConnectSeconds = 30;
 // A server that sends less than this for so long has gone away.
 constexpr long kMinBytesPerSecond = 100;
 constexpr long kStallSeconds = 60;
-// Of the published sets none comes near; a server that sends without end does not fill the disk.
+// No published set is nearly as large. The limit keeps a server that sends without end from filling
+// the disk.
 constexpr curl_off_t kMaxBytes = curl_off_t{16} << 30;
 constexpr long kMaxRedirects = 5;
 
@@ -84,8 +87,8 @@ absl::Status StatusOf(CURLcode code, long response, const char* message, const s
   return absl::UnavailableError(text);
 }
 
-// One connection: appends to the part from where it ends. `restarts` where the server cannot go on
-// from there.
+// Appends to the part over one connection, from where the part ends. Sets `restarts` where the
+// server cannot go on from there.
 absl::Status Continue(const DownloadRequest& request, const std::string& part, bool& heals,
                       bool& restarts) {
   TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(part, O_WRONLY | O_CREAT | O_APPEND));
@@ -127,7 +130,7 @@ absl::Status Continue(const DownloadRequest& request, const std::string& part, b
   return StatusOf(code, response, message, request.url);
 }
 
-// All bytes into the part, over as many connections as it takes.
+// Fetches all bytes into the part, over as many connections as it takes.
 absl::Status FetchPart(const DownloadRequest& request, const std::string& part) {
   absl::Status status;
   for (int i = 0; i < kTries; ++i) {

@@ -10,7 +10,7 @@
 
 namespace trainyard::fetch {
 
-// What trainyard-fetch ends with where trying again later may help; 1 after other errors.
+// The exit code of trainyard-fetch where trying again later may help. It is 1 after other errors.
 inline constexpr int kExitUnavailable = 75;  // EX_TEMPFAIL of sysexits.h
 
 struct DownloadRequest {
@@ -21,12 +21,12 @@ struct DownloadRequest {
   std::function<void(int64_t bytes, int64_t total)> on_progress = {};
 };
 
-// The lower-case MD5 of a file: what publishers of data sets give, against damage and not against
-// forgery.
+// The MD5 of a file in lower case. Publishers of data sets give it; it protects from damage, and
+// not from forgery.
 absl::StatusOr<std::string> FileMd5(const std::string& path);
 
-// Whether the file was fetched; false where a file with that checksum was there already. Bytes are
-// kept in `path`.part until they are all there, so that an interrupted download goes on.
+// Returns true where the file was fetched, and false where it was there already with that checksum.
+// Bytes are kept in `path`.part until they are all there, so that an interrupted download goes on.
 // UNAVAILABLE where the server cannot be reached or goes away five times; NOT_FOUND where it has no
 // such file; DATA_LOSS for another checksum, after which nothing is kept.
 absl::StatusOr<bool> Download(const DownloadRequest& request);

@@ -12,7 +12,7 @@
 namespace trainyard::fetch {
 namespace {
 
-// What is drawn more often nobody can read.
+// Nobody can read what is drawn more often.
 constexpr absl::Duration kProgressInterval = absl::Milliseconds(100);
 
 int Main(int argc, char** argv) {

@@ -1,3 +1,4 @@
+// The one place that turns an error into an exit code.
 #include "client/link/exit_code.h"
 
 #include "common/base/errors.h"

@@ -1,3 +1,4 @@
+// Reads both streams and opens them again after a loss, since a server may restart at any time.
 #include "client/link/follower.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace {
 constexpr absl::Duration kPauseInitial = absl::Milliseconds(200);
 constexpr absl::Duration kPauseMax = absl::Seconds(2);
 
-// What a stream ends with when its server goes away, by a crash or in order.
+// Whether a stream ended because its server went away, by a crash or in order.
 bool IsLoss(const absl::Status& status) {
   return status.code() == absl::StatusCode::kUnavailable ||
          status.code() == absl::StatusCode::kInternal ||

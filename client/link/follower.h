@@ -1,5 +1,5 @@
-// Jobs and their metrics as they change, over restarts of the server: two streams, each read by a
-// thread of its own, merged into one queue.
+// Reports jobs and their metrics as they change, also over restarts of the server. Two streams,
+// each read by a thread of its own, are merged into one queue.
 #pragma once
 
 #include <condition_variable>
@@ -33,7 +33,7 @@ struct Connection {
 };
 // The stream of metrics came to its end: the job has ended, and all its points are here.
 struct MetricsEnd {};
-// Nothing more comes: the reason.
+// Nothing more comes, for this reason.
 struct End {
   absl::Status status;
 };
@@ -54,7 +54,7 @@ class Follower {
   Follower(const Follower&) = delete;
   Follower& operator=(const Follower&) = delete;
 
-  // The next update; nothing where none came in time.
+  // Returns the next update, or nothing where none came in time.
   std::optional<Update> Next(absl::Duration timeout);
 
  private:

@@ -1,4 +1,4 @@
-// Ctrl-C, as something that calls and waits can be woken by.
+// Lets Ctrl-C end calls and waits.
 #pragma once
 
 #include <condition_variable>
@@ -32,7 +32,7 @@ class Interrupt {
   // cancel: the process may just exit.
   void AllowExit(bool allowed);
   bool may_exit() const;
-  // Waits; true where the interrupt came.
+  // Waits, and returns true where the interrupt came.
   bool WaitFor(absl::Duration duration);
 
  private:

@@ -20,7 +20,7 @@
 
 namespace trainyard::link {
 
-// Unary calls take milliseconds; past this the server is stuck.
+// Unary calls take milliseconds; after this time the server is stuck.
 inline constexpr absl::Duration kCallTimeout = absl::Seconds(30);
 
 // Borrows `interrupt`. Thread-safe.

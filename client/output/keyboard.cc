@@ -1,3 +1,4 @@
+// Switches the terminal to single keys and back.
 #include "client/output/keyboard.h"
 
 #include <poll.h>

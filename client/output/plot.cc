@@ -1,3 +1,5 @@
+// Draws curves into a grid of dots. A braille character holds 2 x 4 of them, so a small plot still
+// shows a curve.
 #include "client/output/plot.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Fits the state of a training into one line: what matters least is left out first.
 #include "client/output/progress.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Prints messages as JSON by protobuf, and as YAML from that JSON, so that both have the same
+// names.
 #include "client/output/proto_text.h"
 
 #include <google/protobuf/util/json_util.h>

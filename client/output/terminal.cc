@@ -1,3 +1,4 @@
+// Finds out what the terminal can show.
 #include "client/output/terminal.h"
 
 #include <sys/ioctl.h>

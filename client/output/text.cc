@@ -1,3 +1,4 @@
+// Words and numbers of messages as people read them.
 #include "client/output/text.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Merges the timelines of ranks into one document of Chrome's trace format.
 #include "client/output/timeline.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Writes the picture of a scaling report as SVG by hand: it is a few lines and some text.
 #include "client/scaling/chart.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Takes medians over the steps after the warm-up, because single steps are often disturbed.
 #include "client/scaling/measurement.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// The model of docs/cli.md: computation that is shared, and communication that hides behind the
+// backward pass.
 #include "client/scaling/predictor.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The published figures, with their sources.
 #include "client/scaling/published.h"
 
 #include <map>

@@ -1,3 +1,4 @@
+// Compares the measured runs with each other, with the prediction and with published figures.
 #include "client/scaling/report.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Writes the schema by protobuf reflection, so that it cannot say anything else than the proto
+// files.
 #include "client/schema/json_schema.h"
 
 #include <google/protobuf/descriptor.h>
@@ -223,7 +225,7 @@ ordered_json Generator::SubmessageSchema(const FieldDescriptor& field) {
 absl::StatusOr<std::string> JobSpecSchema(absl::string_view descriptors) {
   google::protobuf::FileDescriptorSet files;
   if (!files.ParseFromArray(descriptors.data(), static_cast<int>(descriptors.size()))) {
-    return absl::InvalidArgumentError("the descriptors are no FileDescriptorSet");
+    return absl::InvalidArgumentError("the descriptors are not a FileDescriptorSet");
   }
   DescriptorPool pool;
   for (const auto& file : files.file()) {

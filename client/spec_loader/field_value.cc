@@ -1,3 +1,4 @@
+// YAML has one kind of scalar and JSON has several. The field's type decides which one was meant.
 #include "client/spec_loader/field_value.h"
 
 #include <cmath>

@@ -1,3 +1,5 @@
+// Walks the YAML tree and the message side by side, and goes on after each mistake, so that all of
+// them are told at once.
 #include "client/spec_loader/spec_file.h"
 
 #include <unistd.h>

@@ -1,3 +1,5 @@
+// Builds the tree from yaml-cpp's events. Its own tree would expand aliases, and forget the places
+// of keys.
 #include "client/spec_loader/yaml_tree.h"
 
 #include <yaml-cpp/eventhandler.h>

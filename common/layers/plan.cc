@@ -26,12 +26,6 @@ bool ReadsSeveral(const Kind& kind) {
   return plain != nullptr && (*plain == Plain::kAdd || *plain == Plain::kConcat);
 }
 
-bool HasWeights(const Kind& kind) {
-  return std::holds_alternative<Conv2d>(kind) || std::holds_alternative<Linear>(kind) ||
-         std::holds_alternative<BatchNorm>(kind) || std::holds_alternative<LayerNorm>(kind) ||
-         std::holds_alternative<Embedding>(kind) || kind == Kind(Plain::kPositionEmbedding);
-}
-
 class Planner {
  public:
   Planner(const Stack& stack, absl::string_view path, std::vector<FieldViolation>& violations)
@@ -179,7 +173,7 @@ class Planner {
   }
 
   void CheckReaders() {
-    // Who reads a name that does not exist may have meant any layer.
+    // A layer that reads a name which does not exist may have meant any other.
     if (has_unknown_reader_) return;
     for (size_t i = 0; i + 1 < readers_.size() && !is_full(); ++i) {
       if (readers_[i] > 0) continue;

@@ -1,5 +1,6 @@
-// Who reads whom in a stack of layers, and the shape of what each gives. It is arithmetic alone, so
-// that a spec is refused where it is submitted, with all mistakes at once, and not where it trains.
+// Finds out which layers of a stack read which, and the shape of what each gives. It is plain
+// arithmetic, so a spec is refused where it is submitted, with all mistakes at once, and not where
+// it trains.
 #pragma once
 
 #include <cstdint>

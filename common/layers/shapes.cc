@@ -121,6 +121,14 @@ class Shaper {
 
   Shaped operator()(const BatchNorm&) const { return Keep(WantImage(x_)); }
   Shaped operator()(const LayerNorm&) const { return Keep(WantFeatures(x_)); }
+  Shaped operator()(const GroupNorm& norm) const {
+    std::string mistake = WantImage(x_);
+    if (mistake.empty() && AreFields({norm.groups}) && x_.shape[0] % norm.groups != 0) {
+      mistake = absl::StrCat("has ", norm.groups, " groups, which must divide the ", x_.shape[0],
+                             " channels of '", x_.name, "'");
+    }
+    return Keep(std::move(mistake));
+  }
   Shaped operator()(const Gelu&) const { return Keep(WantNumbers(x_)); }
   Shaped operator()(const Dropout&) const { return Keep(WantNumbers(x_)); }
   Shaped operator()(const MaxPool& pool) const {
@@ -132,6 +140,12 @@ class Shaper {
 
   Shaped operator()(const Lrn& lrn) const {
     return Keep(Both(WantImage(x_), lrn.k > 0 ? "" : "has k 0; expected above 0"));
+  }
+
+  Shaped operator()(const Upsample& upsample) const {
+    if (std::string mistake = WantImage(x_); !mistake.empty()) return {{}, std::move(mistake)};
+    if (!AreFields({upsample.scale})) return {};
+    return {{x_.shape[0], x_.shape[1] * upsample.scale, x_.shape[2] * upsample.scale}, ""};
   }
 
   Shaped operator()(const Embedding& embedding) const {

@@ -16,8 +16,8 @@ struct Source {
   bool is_tokens = false;  // the sample of a network over tokens, [T] numbers
 };
 
-// What a layer gives, and what does not fit: as the end of a sentence that begins with the layer,
-// empty where all fits. The output may be known in spite of a mistake, so that more can be found.
+// The output of a layer, and its mistake: the end of a sentence that begins with the layer, empty
+// if all fits. The output may be known in spite of a mistake, so that more can be found.
 struct Shaped {
   Shape output;
   std::string mistake;

@@ -1,22 +1,17 @@
 // The names of the kinds, as specs and parameters spell them.
 #include "common/layers/stack.h"
 
+#include <type_traits>
+
 namespace trainyard::layers {
 namespace {
 
 struct Name {
   absl::string_view operator()(std::monostate) const { return ""; }
-  absl::string_view operator()(const Conv2d&) const { return "conv2d"; }
-  absl::string_view operator()(const Linear&) const { return "linear"; }
-  absl::string_view operator()(const BatchNorm&) const { return "batch_norm"; }
-  absl::string_view operator()(const LayerNorm&) const { return "layer_norm"; }
-  absl::string_view operator()(const Gelu&) const { return "gelu"; }
-  absl::string_view operator()(const MaxPool&) const { return "max_pool"; }
-  absl::string_view operator()(const AvgPool&) const { return "avg_pool"; }
-  absl::string_view operator()(const Lrn&) const { return "lrn"; }
-  absl::string_view operator()(const Dropout&) const { return "dropout"; }
-  absl::string_view operator()(const Embedding&) const { return "embedding"; }
-  absl::string_view operator()(const Attention&) const { return "attention"; }
+  template <class Layer>
+  absl::string_view operator()(const Layer&) const {
+    return Layer::kName;
+  }
   absl::string_view operator()(Plain plain) const {
     switch (plain) {
       case Plain::kRelu:
@@ -44,6 +39,19 @@ struct Name {
 
 absl::string_view KindName(const Kind& kind) {
   return std::visit(Name(), kind);
+}
+
+bool HasWeights(const Kind& kind) {
+  const auto has_weights = []<class Layer>(const Layer& layer) {
+    if constexpr (std::is_same_v<Layer, std::monostate>) {
+      return false;
+    } else if constexpr (std::is_same_v<Layer, Plain>) {
+      return layer == Plain::kPositionEmbedding;
+    } else {
+      return Layer::kHasWeights;
+    }
+  };
+  return std::visit(has_weights, kind);
 }
 
 std::vector<Plain> PlainKinds() {

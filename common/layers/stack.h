@@ -1,6 +1,6 @@
 // A network written out layer by layer, as plain structs: what specs hold as LayersModel, and what
 // the engine builds a graph from. Fields and defaults are those of
-// proto/trainyard/v1/training.proto.
+// proto/trainyard/v1/training.proto. Each kind says how specs call it, and whether it has weights.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,8 @@
 namespace trainyard::layers {
 
 struct Conv2d {
+  static constexpr char kName[] = "conv2d";
+  static constexpr bool kHasWeights = true;
   int64_t channels = 0;  // of the output; 0: not given, which is an error of its own
   int64_t kernel = 3;
   int64_t stride = 1;
@@ -24,28 +26,46 @@ struct Conv2d {
 };
 
 struct Linear {
+  static constexpr char kName[] = "linear";
+  static constexpr bool kHasWeights = true;
   int64_t features = 0;  // of the output; 0: not given
   bool bias = true;
   friend bool operator==(const Linear&, const Linear&) = default;
 };
 
 struct BatchNorm {
+  static constexpr char kName[] = "batch_norm";
+  static constexpr bool kHasWeights = true;
   double eps = 1e-5;
   double momentum = 0.1;
   friend bool operator==(const BatchNorm&, const BatchNorm&) = default;
 };
 
 struct LayerNorm {
+  static constexpr char kName[] = "layer_norm";
+  static constexpr bool kHasWeights = true;
   double eps = 1e-5;
   friend bool operator==(const LayerNorm&, const LayerNorm&) = default;
 };
 
+struct GroupNorm {
+  static constexpr char kName[] = "group_norm";
+  static constexpr bool kHasWeights = true;
+  int64_t groups = 0;  // 0: not given
+  double eps = 1e-5;
+  friend bool operator==(const GroupNorm&, const GroupNorm&) = default;
+};
+
 struct Gelu {
+  static constexpr char kName[] = "gelu";
+  static constexpr bool kHasWeights = false;
   bool tanh = false;  // the approximation by tanh
   friend bool operator==(const Gelu&, const Gelu&) = default;
 };
 
 struct MaxPool {
+  static constexpr char kName[] = "max_pool";
+  static constexpr bool kHasWeights = false;
   int64_t kernel = 2;
   int64_t stride = 0;  // 0: the kernel
   int64_t padding = 0;
@@ -54,6 +74,8 @@ struct MaxPool {
 };
 
 struct AvgPool {
+  static constexpr char kName[] = "avg_pool";
+  static constexpr bool kHasWeights = false;
   int64_t kernel = 2;
   int64_t stride = 0;  // 0: the kernel
   int64_t padding = 0;
@@ -62,6 +84,8 @@ struct AvgPool {
 };
 
 struct Lrn {
+  static constexpr char kName[] = "lrn";
+  static constexpr bool kHasWeights = false;
   int64_t size = 5;
   double alpha = 1e-4;
   double beta = 0.75;
@@ -69,17 +93,30 @@ struct Lrn {
   friend bool operator==(const Lrn&, const Lrn&) = default;
 };
 
+struct Upsample {
+  static constexpr char kName[] = "upsample";
+  static constexpr bool kHasWeights = false;
+  int64_t scale = 2;
+  friend bool operator==(const Upsample&, const Upsample&) = default;
+};
+
 struct Dropout {
+  static constexpr char kName[] = "dropout";
+  static constexpr bool kHasWeights = false;
   double rate = 0.5;
   friend bool operator==(const Dropout&, const Dropout&) = default;
 };
 
 struct Embedding {
+  static constexpr char kName[] = "embedding";
+  static constexpr bool kHasWeights = true;
   int64_t width = 0;  // 0: not given
   friend bool operator==(const Embedding&, const Embedding&) = default;
 };
 
 struct Attention {
+  static constexpr char kName[] = "attention";
+  static constexpr bool kHasWeights = false;
   int64_t heads = 1;
   friend bool operator==(const Attention&, const Attention&) = default;
 };
@@ -97,8 +134,8 @@ enum class Plain {
 };
 
 // Exactly one kind; monostate: none was given, which is an error of its own.
-using Kind = std::variant<std::monostate, Conv2d, Linear, BatchNorm, LayerNorm, Gelu, MaxPool,
-                          AvgPool, Lrn, Dropout, Embedding, Attention, Plain>;
+using Kind = std::variant<std::monostate, Conv2d, Linear, BatchNorm, LayerNorm, GroupNorm, Gelu,
+                          MaxPool, AvgPool, Lrn, Upsample, Dropout, Embedding, Attention, Plain>;
 
 struct Layer {
   std::string name;               // empty: its kind and number, "conv2d1"
@@ -119,6 +156,8 @@ inline constexpr absl::string_view kSampleName = "input";
 
 // "conv2d", "max_pool": as specs write it; empty where none was given.
 absl::string_view KindName(const Kind& kind);
+// Whether layers of this kind have weights.
+bool HasWeights(const Kind& kind);
 // All of Plain, for those who read specs.
 std::vector<Plain> PlainKinds();
 

@@ -29,6 +29,9 @@ layers::Kind ToKind(const v1::Layer& layer) {
                                .momentum = layer.batch_norm().momentum()};
     case v1::Layer::kLayerNorm:
       return layers::LayerNorm{.eps = layer.layer_norm().eps()};
+    case v1::Layer::kGroupNorm:
+      return layers::GroupNorm{.groups = layer.group_norm().groups(),
+                               .eps = layer.group_norm().eps()};
     case v1::Layer::kRelu:
       return layers::Plain::kRelu;
     case v1::Layer::kTanh:
@@ -58,6 +61,8 @@ layers::Kind ToKind(const v1::Layer& layer) {
                          .alpha = layer.lrn().alpha(),
                          .beta = layer.lrn().beta(),
                          .k = layer.lrn().k()};
+    case v1::Layer::kUpsample:
+      return layers::Upsample{.scale = layer.upsample().scale()};
     case v1::Layer::kDropout:
       return layers::Dropout{.rate = layer.dropout().rate()};
     case v1::Layer::kFlatten:

@@ -1,3 +1,4 @@
+// The handlers for workers. What must survive is on disk before they answer.
 #include "server/rpc/agent_service.h"
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/status.h"
 #include "common/spec/interval.h"
+#include "server/rpc/answers.h"
 #include "server/rpc/checkpoint_evaluation.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/convert_agent.h"
@@ -19,13 +21,6 @@
 
 namespace trainyard::rpc {
 namespace {
-
-grpc::ServerUnaryReactor* Finished(grpc::CallbackServerContext* context,
-                                   const absl::Status& status) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(status));
-  return reactor;
-}
 
 // An append is answered with the offset at which to go on.
 void FinishAppend(grpc::ServerUnaryReactor* reactor, const absl::StatusOr<int64_t>& end,
@@ -61,7 +56,7 @@ grpc::ServerUnaryReactor* AgentServiceImpl::RegisterWorker(grpc::CallbackServerC
                                                            v1::RegisterWorkerResponse* response) {
   RequestCheck check;
   core::RegisterWorker input = FromProto(*request, check);
-  if (!check.ok()) return Finished(context, check.Take());
+  if (!check.ok()) return Refused(context, check);
   input.session = MakeUuid(services_.rng);
   response->set_session(input.session);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
@@ -87,7 +82,7 @@ grpc::ServerUnaryReactor* AgentServiceImpl::SyncWorker(grpc::CallbackServerConte
                                                        v1::SyncWorkerResponse* response) {
   RequestCheck check;
   core::SyncReport report = FromProto(*request, check);
-  if (!check.ok()) return Finished(context, check.Take());
+  if (!check.ok()) return Refused(context, check);
   const absl::Duration max_wait =
       std::clamp(spec::FromProto(request->max_wait()), absl::ZeroDuration(), kSyncWaitMax);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
@@ -117,7 +112,7 @@ grpc::ServerUnaryReactor* AgentServiceImpl::AppendLog(grpc::CallbackServerContex
   const runtime::RankStream stream = check.Stream("stream", request->stream());
   check.NotNegative("offset", request->offset());
   check.MaxBytes("data", request->data(), kChunkBytesMax);
-  if (!check.ok()) return Finished(context, check.Take());
+  if (!check.ok()) return Refused(context, check);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   CheckThenWork(
       reactor,
@@ -174,7 +169,7 @@ grpc::ServerUnaryReactor* AgentServiceImpl::AppendMetrics(grpc::CallbackServerCo
     check.MaxBytes(field + ".name", point.name(), kMetricNameBytesMax);
     check.NotNegative(field + ".step", point.step());
   }
-  if (!check.ok()) return Finished(context, check.Take());
+  if (!check.ok()) return Refused(context, check);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   CheckThenWork(
       reactor,
@@ -199,7 +194,7 @@ grpc::ServerUnaryReactor* AgentServiceImpl::AppendCheckpointFile(
   check.NotNegative("offset", request->offset());
   check.MaxBytes("data", request->data(), kChunkBytesMax);
   const core::CheckpointFile file = FromProto(request->file(), "file", check);
-  if (!check.ok()) return Finished(context, check.Take());
+  if (!check.ok()) return Refused(context, check);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   CheckThenWork(
       reactor,
@@ -235,7 +230,7 @@ grpc::ServerUnaryReactor* AgentServiceImpl::CommitCheckpoint(
       check.Add(field + ".name", absl::StrCat("'", request->files(i).name(), "' is there twice"));
     }
   }
-  if (!check.ok()) return Finished(context, check.Take());
+  if (!check.ok()) return Refused(context, check);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   CheckThenWork(
       reactor,

@@ -1,3 +1,4 @@
+// Cancels jobs batch by batch, so that a call for a hundred thousand does not fill the queue.
 #include "server/rpc/cancel_jobs.h"
 
 #include <algorithm>
@@ -88,7 +89,7 @@ class Cancellation : public std::enable_shared_from_this<Cancellation> {
   size_t left_ ABSL_GUARDED_BY(mutex_) = 0;  // of the batch under way
 };
 
-// Those of the request that have not ended, oldest first.
+// The jobs of the request that have not ended, oldest first.
 std::vector<JobId> JobsOf(const v1::CancelJobsRequest& request, const std::string& caller,
                           const runtime::Board& board) {
   const std::set<int> states(request.states().begin(), request.states().end());

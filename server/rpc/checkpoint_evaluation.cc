@@ -1,3 +1,4 @@
+// Reads the evaluation that a trainer has written into state.json.
 #include "server/rpc/checkpoint_evaluation.h"
 
 #include <cmath>
@@ -31,7 +32,7 @@ std::optional<core::CheckpointEvaluation> ParseEvaluation(absl::string_view stat
   if (metrics == nullptr || !metrics->has_struct_value()) return std::nullopt;
   const Value* loss = Find(metrics->struct_value(), "test.loss");
   const Value* accuracy = Find(metrics->struct_value(), "test.accuracy");
-  // What is not finite is a text there.
+  // A number that is not finite is a text there.
   if (loss == nullptr || !loss->has_number_value() || accuracy == nullptr ||
       !accuracy->has_number_value()) {
     return std::nullopt;

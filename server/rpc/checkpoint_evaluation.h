@@ -1,4 +1,4 @@
-// What a checkpoint says about itself: the evaluation in its state.json.
+// The evaluation that a checkpoint has in its state.json.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace trainyard::rpc {
 // Nothing where the weights were not evaluated, or where the text is of another trainer.
 std::optional<core::CheckpointEvaluation> ParseEvaluation(absl::string_view state_json);
 
-// Of sealed files; blocks on the disk.
+// The files must be sealed. Blocks on the disk.
 std::optional<core::CheckpointEvaluation> ReadEvaluation(
     const runtime::BlobStore& blobs, const std::vector<core::CheckpointFile>& files);
 

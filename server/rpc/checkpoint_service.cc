@@ -1,3 +1,4 @@
+// Lists and hands out checkpoints.
 #include "server/rpc/checkpoint_service.h"
 
 #include <algorithm>
@@ -6,7 +7,8 @@
 #include <vector>
 
 #include "common/base/errors.h"
-#include "common/rpc/status.h"
+#include "common/base/status_macros.h"
+#include "server/rpc/answers.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/download.h"
 #include "server/rpc/request.h"
@@ -14,14 +16,7 @@
 namespace trainyard::rpc {
 namespace {
 
-grpc::ServerUnaryReactor* Finished(grpc::CallbackServerContext* context,
-                                   const absl::Status& status) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(status));
-  return reactor;
-}
-
-// Of each series the newest point at or before the checkpoint's step.
+// Adds the newest point of each series at or before the checkpoint's step.
 void AddMetrics(const store::MetricSeries& evaluations, v1::Checkpoint& checkpoint) {
   for (const auto& [name, points] : evaluations) {
     const auto later = std::upper_bound(
@@ -51,17 +46,13 @@ grpc::ServerUnaryReactor* FinishWithMetrics(grpc::CallbackServerContext* context
                                             Services& services, JobId job,
                                             std::vector<v1::Checkpoint*> checkpoints) {
   MarkBest(services.board, job, checkpoints);
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const auto add = [reactor, &services, job, checkpoints = std::move(checkpoints)] {
-    const auto evaluations = services.metrics.Query(job, {"test.accuracy", "test.loss"});
-    if (evaluations.ok()) {
-      for (v1::Checkpoint* checkpoint : checkpoints) AddMetrics(*evaluations, *checkpoint);
-    }
-    reactor->Finish(ToGrpcStatus(evaluations.status()));
-  };
-  const absl::Status posted = services.executor.TryPost(add);
-  if (!posted.ok()) reactor->Finish(ToGrpcStatus(posted));
-  return reactor;
+  return FinishAfter(
+      context, services, [&services, job, checkpoints = std::move(checkpoints)]() -> absl::Status {
+        TY_ASSIGN_OR_RETURN(const auto evaluations,
+                            services.metrics.Query(job, {"test.accuracy", "test.loss"}));
+        for (v1::Checkpoint* checkpoint : checkpoints) AddMetrics(evaluations, *checkpoint);
+        return absl::OkStatus();
+      });
 }
 
 }  // namespace
@@ -71,9 +62,9 @@ grpc::ServerUnaryReactor* CheckpointServiceImpl::ListCheckpoints(
     v1::ListCheckpointsResponse* response) {
   RequestCheck check;
   const JobId job = check.Job("parent", request->parent());
-  if (!check.ok()) return Finished(context, check.Take());
-  if (services_.board.FindJob(job) == nullptr) {
-    return Finished(context, error::JobNotFound(request->parent()));
+  if (!check.ok()) return Refused(context, check);
+  if (const auto view = FindJob(services_.board, job); !view.ok()) {
+    return Finished(context, view.status());
   }
   for (const auto& checkpoint : services_.board.CheckpointsOf(job)) {
     *response->add_checkpoints() = ToProto(*checkpoint);
@@ -87,7 +78,7 @@ grpc::ServerUnaryReactor* CheckpointServiceImpl::GetCheckpoint(
     v1::Checkpoint* response) {
   RequestCheck check;
   const CheckpointId id = check.Checkpoint("name", request->name());
-  if (!check.ok()) return Finished(context, check.Take());
+  if (!check.ok()) return Refused(context, check);
   const auto checkpoint = services_.board.FindCheckpoint({id.job, id.step});
   if (checkpoint == nullptr) {
     return Finished(context, error::CheckpointNotFound(request->name()));

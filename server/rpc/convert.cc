@@ -1,3 +1,4 @@
+// Shows the records of the core as messages of the API.
 #include "server/rpc/convert.h"
 
 #include <map>
@@ -9,6 +10,8 @@
 #include "common/base/hash.h"
 #include "common/base/ids.h"
 #include "common/spec/array.h"
+#include "server/codec/progress.h"
+#include "server/codec/submission.h"
 
 namespace trainyard::rpc {
 namespace {
@@ -59,40 +62,17 @@ void AddPlacement(const std::vector<core::RankPlacement>& ranks, Message& messag
 }
 
 void SetProgress(const core::Progress& progress, int64_t checkpoint_step, v1::Progress& proto) {
-  proto.set_step(progress.step);
-  proto.set_total_steps(progress.total_steps);
-  proto.set_epoch(progress.epoch);
-  proto.set_epochs(progress.epochs);
-  proto.set_samples_per_s(progress.samples_per_s);
-  proto.set_data_wait_fraction(progress.data_wait_fraction);
-  if (progress.eta_us > 0) *proto.mutable_eta() = ToDuration(progress.eta_us);
+  proto = codec::DecodeProgress(progress);
   proto.set_checkpoint_step(checkpoint_step);
-  if (progress.hosting == nullptr) return;
-  for (const core::RankHosting& host : progress.hosting->ranks) {
-    v1::RankHosting* added = proto.add_hosting();
-    added->set_rank(host.rank);
-    added->set_first_replica(host.first_replica);
-    added->set_replicas(host.replicas);
-    added->set_stage(host.stage);
-    added->set_samples_per_s(host.samples_per_s);
-  }
-  proto.set_hosting_reason(progress.hosting->reason);
 }
 
 void SetProvenance(const core::JobRecord& job, v1::Provenance& proto) {
-  proto.set_server_version(job.submission->server_version);
   proto.set_worker_version(job.worker_version);
   proto.set_data_digest(job.data_digest);
   proto.set_model_digest(job.model_digest);
-  if (job.submission->cloned_from.value != 0) {
-    proto.set_cloned_from(JobName(job.submission->cloned_from));
-  }
-  if (const auto& parent = job.submission->parent_checkpoint) {
-    proto.set_parent_checkpoint(CheckpointName(parent->job, parent->step));
-  }
 }
 
-// The same for every reader at every time, and different for every job of an array.
+// It is the same for every reader at every time, and differs for every job of an array.
 std::string ElementUid(const std::string& uid, int32_t index) {
   const std::string hash = ContentHash(absl::StrCat(uid, "/", index));
   const absl::string_view digits = absl::string_view(hash).substr(hash.size() - 32);
@@ -107,34 +87,6 @@ void SetTimeUnlessZero(int64_t microseconds, Mutable mutable_time) {
 
 }  // namespace
 
-google::protobuf::Timestamp ToTimestamp(int64_t microseconds) {
-  google::protobuf::Timestamp time;
-  int64_t seconds = microseconds / 1'000'000;
-  int64_t rest = microseconds % 1'000'000;
-  if (rest < 0) {  // nanos count forward
-    --seconds;
-    rest += 1'000'000;
-  }
-  time.set_seconds(seconds);
-  time.set_nanos(static_cast<int32_t>(rest * 1000));
-  return time;
-}
-
-int64_t FromTimestamp(const google::protobuf::Timestamp& time) {
-  // 0001 to 9999, as timestamp.proto states.
-  constexpr int64_t kMin = -62'135'596'800;
-  constexpr int64_t kMax = 253'402'300'799;
-  if (time.seconds() < kMin || time.seconds() > kMax) return 0;
-  return time.seconds() * 1'000'000 + time.nanos() / 1000;
-}
-
-google::protobuf::Duration ToDuration(int64_t microseconds) {
-  google::protobuf::Duration duration;
-  duration.set_seconds(microseconds / 1'000'000);
-  duration.set_nanos(static_cast<int32_t>(microseconds % 1'000'000 * 1000));
-  return duration;
-}
-
 v1::JobSpec ParseSpec(const std::string& serialized) {
   v1::JobSpec spec;
   TY_CHECK(spec.ParseFromString(serialized));  // we serialized it; the store keeps checksums
@@ -144,18 +96,6 @@ v1::JobSpec ParseSpec(const std::string& serialized) {
 v1::JobSpec ResolvedSpecOf(const core::JobRecord& job) {
   v1::JobSpec resolved = ParseSpec(job.submission->resolved_spec);
   return job.array == JobId{} ? resolved : spec::ArrayElement(resolved, job.array_index());
-}
-
-void SetOptions(const core::Submission& submission, v1::Job& job) {
-  job.set_array_size(submission.array_size);
-  job.set_array_parallel(submission.array_parallel);
-  for (const core::Dependency& dependency : submission.dependencies) {
-    v1::Dependency* added = job.add_dependencies();
-    added->set_job(JobName(dependency.job));
-    added->set_ok(dependency.ok);
-  }
-  SetTimeUnlessZero(submission.not_before_us, [&] { return job.mutable_begin_time(); });
-  job.set_reservation(submission.reservation);
 }
 
 v1::Explanation ToProto(const core::Explanation& explanation, core::Now now) {
@@ -196,7 +136,7 @@ v1::Job ToProto(const runtime::JobView& view) {
   *job.mutable_resolved_spec() = ResolvedSpecOf(record);
   if (is_element) job.set_array(JobName(record.array));
   job.set_array_index(record.array_index());
-  SetOptions(*record.submission, job);
+  codec::SetOptions(*record.submission, job);
   job.set_preemptions(record.preemptions);
   if (record.device_time_us > 0) *job.mutable_device_time() = ToDuration(record.device_time_us);
   SetProvenance(record, *job.mutable_provenance());
@@ -206,7 +146,6 @@ v1::Job ToProto(const runtime::JobView& view) {
   job.set_attempt(record.attempt);
   SetProgress(record.progress, view.checkpoint_step, *job.mutable_progress());
   if (const auto failure = FailureOf(record.state)) *job.mutable_failure() = FailureProto(*failure);
-  job.set_user(record.submission->user);
   SetTimeUnlessZero(record.create_us, [&] { return job.mutable_create_time(); });
   SetTimeUnlessZero(record.start_us, [&] { return job.mutable_start_time(); });
   SetTimeUnlessZero(record.end_us, [&] { return job.mutable_end_time(); });
@@ -264,23 +203,6 @@ v1::Event ToProto(const core::EventRecord& event) {
   return proto;
 }
 
-namespace {
-
-v1::DeviceUsage ToProto(const core::DeviceUsage& usage) {
-  v1::DeviceUsage proto;
-  if (usage.utilization) proto.set_utilization(*usage.utilization);
-  if (usage.memory_utilization) proto.set_memory_utilization(*usage.memory_utilization);
-  if (usage.memory_bytes) proto.set_memory_bytes(*usage.memory_bytes);
-  if (usage.power_watts) proto.set_power_watts(*usage.power_watts);
-  if (usage.power_limit_watts) proto.set_power_limit_watts(*usage.power_limit_watts);
-  if (usage.temperature_celsius) proto.set_temperature_celsius(*usage.temperature_celsius);
-  if (usage.ecc_errors) proto.set_ecc_errors(*usage.ecc_errors);
-  proto.set_slowed_by(usage.slowed_by);
-  return proto;
-}
-
-}  // namespace
-
 v1::Worker ToProto(const core::WorkerRecord& worker, const core::Yard& yard) {
   v1::Worker proto;
   proto.set_name(WorkerName(worker.name));
@@ -289,7 +211,7 @@ v1::Worker ToProto(const core::WorkerRecord& worker, const core::Yard& yard) {
   proto.set_scheduling(ParseEnum<v1::WorkerScheduling>(
       "WORKER_SCHEDULING_", core::Text(worker.scheduling), &v1::WorkerScheduling_Parse));
   const std::map<std::string, AttemptId> holders = yard.HoldersOn(worker.name);
-  const std::map<std::string, core::DeviceUsage> usage = yard.UsageOn(worker.name);
+  const std::map<std::string, std::string> usage = yard.UsageOn(worker.name);
   for (const core::DeviceRecord& device : worker.devices) {
     v1::Device* added = proto.add_devices();
     added->set_name(device.name);
@@ -306,7 +228,7 @@ v1::Worker ToProto(const core::WorkerRecord& worker, const core::Yard& yard) {
     added->set_island(device.island);
     added->set_quarantine(device.quarantine);
     const auto used = usage.find(device.name);
-    if (used != usage.end()) *added->mutable_usage() = ToProto(used->second);
+    if (used != usage.end()) *added->mutable_usage() = codec::DecodeUsage(used->second);
   }
   proto.mutable_labels()->insert(worker.labels.begin(), worker.labels.end());
   proto.set_version(worker.version);

@@ -1,7 +1,7 @@
+// Reads what workers report, and checks all of it: nothing that they say is trusted.
 #include "server/rpc/convert_agent.h"
 
 #include <cmath>
-#include <memory>
 #include <set>
 #include <utility>
 
@@ -9,13 +9,14 @@
 #include "absl/strings/strip.h"
 #include "common/base/hash.h"
 #include "common/base/labels.h"
+#include "server/codec/progress.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/limits.h"
 
 namespace trainyard::rpc {
 namespace {
 
-// An enum of the API as one of the core, by its word without the prefix.
+// Finds the enumerator of the core that has the word of the API without its prefix.
 template <typename Value>
 Value ParseWord(const std::string& field, absl::string_view prefix, absl::string_view word,
                 RequestCheck& check) {
@@ -69,21 +70,6 @@ core::DeviceRecord FromProto(const v1::Device& device, const std::string& field,
   return record;
 }
 
-core::DeviceUsage FromProto(const v1::DeviceUsage& usage, const std::string& field,
-                            RequestCheck& check) {
-  core::DeviceUsage result;
-  if (usage.has_utilization()) result.utilization = usage.utilization();
-  if (usage.has_memory_utilization()) result.memory_utilization = usage.memory_utilization();
-  if (usage.has_memory_bytes()) result.memory_bytes = usage.memory_bytes();
-  if (usage.has_power_watts()) result.power_watts = usage.power_watts();
-  if (usage.has_power_limit_watts()) result.power_limit_watts = usage.power_limit_watts();
-  if (usage.has_temperature_celsius()) result.temperature_celsius = usage.temperature_celsius();
-  if (usage.has_ecc_errors()) result.ecc_errors = usage.ecc_errors();
-  check.MaxBytes(field + ".slowed_by", usage.slowed_by(), kReasonBytesMax);
-  result.slowed_by = usage.slowed_by();
-  return result;
-}
-
 std::vector<core::DeviceRecord> DevicesFromProto(
     const google::protobuf::RepeatedPtrField<v1::Device>& devices, RequestCheck& check) {
   std::vector<core::DeviceRecord> records;
@@ -118,8 +104,7 @@ core::Outcome FromProto(const v1::AttemptOutcome& outcome, const std::string& fi
   return result;
 }
 
-core::RankHosting FromProto(const v1::RankHosting& host, const std::string& field,
-                            RequestCheck& check) {
+void CheckHosting(const v1::RankHosting& host, const std::string& field, RequestCheck& check) {
   const auto in_range = [&](const char* name, int32_t value, int32_t max) {
     if (value >= 0 && value <= max) return;
     check.Add(absl::StrCat(field, ".", name), absl::StrCat("is ", value, "; expected 0 to ", max));
@@ -132,38 +117,18 @@ core::RankHosting FromProto(const v1::RankHosting& host, const std::string& fiel
     check.Add(field + ".samples_per_s",
               absl::StrCat("is ", host.samples_per_s(), "; expected a speed, or 0"));
   }
-  return {host.rank(), host.first_replica(), host.replicas(), host.stage(), host.samples_per_s()};
-}
-
-std::shared_ptr<const core::Hosting> HostingOf(const v1::Progress& progress,
-                                               const std::string& field, RequestCheck& check) {
-  if (progress.hosting().empty()) return nullptr;
-  check.MaxCount(field + ".hosting", progress.hosting_size(), RanksMax());
-  check.MaxBytes(field + ".hosting_reason", progress.hosting_reason(), kReasonBytesMax);
-  auto hosting = std::make_shared<core::Hosting>();
-  for (int i = 0; i < progress.hosting_size() && i < RanksMax(); ++i) {
-    hosting->ranks.push_back(
-        FromProto(progress.hosting(i), absl::StrCat(field, ".hosting[", i, "]"), check));
-  }
-  hosting->reason = progress.hosting_reason();
-  return hosting;
 }
 
 core::Progress FromProto(const v1::Progress& progress, const std::string& field,
                          RequestCheck& check) {
-  core::Progress result;
-  result.step = progress.step();
-  result.total_steps = progress.total_steps();
-  result.epoch = progress.epoch();
-  result.epochs = progress.epochs();
-  result.samples_per_s = progress.samples_per_s();
-  result.data_wait_fraction = progress.data_wait_fraction();
-  if (progress.has_eta() && progress.eta().seconds() >= 0 &&
-      progress.eta().seconds() <= int64_t{100} * 365 * 86'400) {
-    result.eta_us = progress.eta().seconds() * 1'000'000 + progress.eta().nanos() / 1000;
+  if (!progress.hosting().empty()) {
+    check.MaxCount(field + ".hosting", progress.hosting_size(), RanksMax());
+    check.MaxBytes(field + ".hosting_reason", progress.hosting_reason(), kReasonBytesMax);
   }
-  result.hosting = HostingOf(progress, field, check);
-  return result;
+  for (int i = 0; i < progress.hosting_size() && i < RanksMax(); ++i) {
+    CheckHosting(progress.hosting(i), absl::StrCat(field, ".hosting[", i, "]"), check);
+  }
+  return codec::EncodeProgress(progress);
 }
 
 core::ObservedAttempt FromProto(const v1::ObservedAttempt& observed, const std::string& field,
@@ -289,8 +254,9 @@ core::SyncReport FromProto(const v1::SyncWorkerRequest& request, RequestCheck& c
   for (int i = 0; i < request.devices_size() && i < kDevicesMax; ++i) {
     const v1::Device& device = request.devices(i);
     if (!device.has_usage()) continue;
-    report.usage[device.name()] =
-        FromProto(device.usage(), absl::StrCat("devices[", i, "].usage"), check);
+    check.MaxBytes(absl::StrCat("devices[", i, "].usage.slowed_by"), device.usage().slowed_by(),
+                   kReasonBytesMax);
+    report.usage[device.name()] = device.usage().SerializeAsString();
   }
   return report;
 }

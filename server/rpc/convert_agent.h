@@ -1,4 +1,4 @@
-// What workers say and are told: messages of the AgentService to values of the core, and back.
+// Converts the messages of the AgentService to values of the core, and back.
 #pragma once
 
 #include "server/core/yard/inputs.h"
@@ -15,7 +15,7 @@ core::SyncReport FromProto(const v1::SyncWorkerRequest& request, RequestCheck& c
 core::CheckpointFile FromProto(const v1::CheckpointFile& file, const std::string& field,
                                RequestCheck& check);
 
-// With specs and checkpoints from the board.
+// Specs and checkpoints come from the board.
 v1::SyncWorkerResponse ToProto(const runtime::DesiredState& desired, const runtime::Board& board);
 
 }  // namespace trainyard::rpc

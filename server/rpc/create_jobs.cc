@@ -1,3 +1,5 @@
+// A stream of submissions. It reads on while earlier ones are on their way to the disk, and answers
+// in their order.
 #include "server/rpc/create_jobs.h"
 
 #include <atomic>
@@ -33,7 +35,7 @@ class CreateJobsStream : public Reactor,
 
   void Begin() { StartRead(&request_); }
 
-  // What was taken is answered first.
+  // The items that were taken are answered first.
   void End(const absl::Status& status) override {
     {
       const absl::MutexLock lock(&mutex_);

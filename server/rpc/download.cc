@@ -1,3 +1,4 @@
+// Streams the bytes of a checkpoint's file.
 #include "server/rpc/download.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Shows workers and changes how they are used.
 #include "server/rpc/fleet_service.h"
 
 #include <utility>
@@ -5,34 +6,21 @@
 #include "absl/strings/str_cat.h"
 #include "common/rpc/status.h"
 #include "common/spec/interval.h"
+#include "server/rpc/answers.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/request.h"
 
 namespace trainyard::rpc {
-namespace {
-
-grpc::ServerUnaryReactor* Refused(grpc::CallbackServerContext* context, RequestCheck& check) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(check.Take()));
-  return reactor;
-}
-
-}  // namespace
-
 grpc::ServerUnaryReactor* FleetServiceImpl::ListWorkers(grpc::CallbackServerContext* context,
                                                         const v1::ListWorkersRequest*,
                                                         v1::ListWorkersResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  services_.runtime.Read([reactor, response](absl::StatusOr<const core::Yard*> yard) {
-    if (yard.ok()) {
-      for (const auto& [name, worker] : (*yard)->snapshot().workers) {
-        *response->add_workers() = ToProto(worker, **yard);
-      }
+  return FinishFromYard(context, services_, [response](const core::Yard& yard) {
+    for (const auto& [name, worker] : yard.snapshot().workers) {
+      *response->add_workers() = ToProto(worker, yard);
     }
-    reactor->Finish(ToGrpcStatus(yard.status()));
+    return absl::OkStatus();
   });
-  return reactor;
 }
 
 void FleetServiceImpl::FinishWithWorker(grpc::ServerUnaryReactor* reactor,

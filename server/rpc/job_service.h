@@ -1,8 +1,6 @@
 // JobService: submits, shows, changes and follows jobs. Handlers validate, post to the runtime or
-// read the board, and never block; the streams are in job_streams.h.
+// read the board, and never block. The streams are in job_streams.h.
 #pragma once
-
-#include <memory>
 
 #include "server/rpc/services.h"
 #include "trainyard/v1/job.grpc.pb.h"
@@ -42,6 +40,9 @@ class JobServiceImpl : public v1::JobService::CallbackService {
   grpc::ServerUnaryReactor* ResumeJob(grpc::CallbackServerContext* context,
                                       const v1::ResumeJobRequest* request,
                                       v1::Job* response) override;
+  grpc::ServerUnaryReactor* DeleteJob(grpc::CallbackServerContext* context,
+                                      const v1::DeleteJobRequest* request,
+                                      v1::DeleteJobResponse* response) override;
   grpc::ServerUnaryReactor* CloneJob(grpc::CallbackServerContext* context,
                                      const v1::CloneJobRequest* request,
                                      v1::CloneJobResponse* response) override;
@@ -65,13 +66,6 @@ class JobServiceImpl : public v1::JobService::CallbackService {
                                          v1::QueryMetricsResponse* response) override;
 
  private:
-  // Answers with a job that nobody has submitted, and what would become of it.
-  grpc::ServerUnaryReactor* FinishWithPreview(grpc::CallbackServerContext* context,
-                                              std::shared_ptr<const core::Submission> submission,
-                                              v1::Job* response);
-  grpc::ServerUnaryReactor* PostVerb(grpc::CallbackServerContext* context, core::Input input,
-                                     v1::Job* response);
-
   Services& services_;
 };
 

@@ -1,3 +1,4 @@
+// Pages of jobs, newest first, from the board.
 #include "server/rpc/list_jobs.h"
 
 #include <algorithm>
@@ -6,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
+#include "common/base/labels.h"
 #include "common/base/status_macros.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/limits.h"
@@ -14,26 +16,35 @@
 namespace trainyard::rpc {
 namespace {
 
-// What a request lets through.
+// Decides which jobs a request lets through.
 class Filter {
  public:
   Filter(const v1::ListJobsRequest& request, JobId array)
       : states_(request.states().begin(), request.states().end()),
         user_(request.user()),
         project_(request.project()),
+        tags_(request.tags().begin(), request.tags().end()),
         array_(array) {}
 
   bool Accepts(const core::JobRecord& job) const {
     return (states_.empty() || states_.contains(ToProto(job.state))) &&
            (user_.empty() || user_ == job.submission->user) &&
            (project_.empty() || project_ == job.submission->project) &&
-           (array_ == JobId{} || array_ == job.array);
+           (array_ == JobId{} || array_ == job.array) && HasTags(*job.submission);
   }
 
  private:
+  bool HasTags(const core::Submission& submission) const {
+    return std::all_of(tags_.begin(), tags_.end(), [&](const std::string& tag) {
+      return std::find(submission.tags.begin(), submission.tags.end(), tag) !=
+             submission.tags.end();
+    });
+  }
+
   const std::set<int> states_;
   const std::string user_;
   const std::string project_;
+  const std::vector<std::string> tags_;
   const JobId array_;
 };
 
@@ -50,6 +61,7 @@ absl::Status ListPage(const v1::ListJobsRequest& request, const runtime::Board& 
   int64_t after = 0;
   check.MaxBytes("user", request.user(), kUserBytesMax);
   check.Name("project", request.project(), /*may_be_empty=*/true);
+  check.MaxCount("tags", request.tags_size(), static_cast<int>(kLabelsMax));
   JobId array;
   if (!request.array().empty()) array = check.Job("array", request.array());
   TY_RETURN_IF_ERROR(check.Take());

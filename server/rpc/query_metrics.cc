@@ -1,3 +1,4 @@
+// Thins out metric series and keeps the answer below the size of a message.
 #include "server/rpc/query_metrics.h"
 
 #include <algorithm>

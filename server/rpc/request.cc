@@ -1,3 +1,4 @@
+// Checks the fields that many requests have in common.
 #include "server/rpc/request.h"
 
 #include <algorithm>

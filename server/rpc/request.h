@@ -1,5 +1,5 @@
-// Reading requests: all that is wrong with one is gathered, each with its field path, and refused
-// at once.
+// Reads requests. All that is wrong with one is gathered, each with its field path, and refused at
+// once.
 #pragma once
 
 #include <cstdint>
@@ -28,12 +28,12 @@ class RequestCheck {
   CheckpointId Checkpoint(absl::string_view field, absl::string_view name);
   std::string Worker(absl::string_view field, absl::string_view name);
 
-  // Unset is the log.
+  // A stream that is unset is the log.
   runtime::RankStream Stream(absl::string_view field, v1::RankStream stream);
 
   // A name that people choose: 1 to 63 letters, digits, '-', '_' and '.'.
   void Name(absl::string_view field, absl::string_view name, bool may_be_empty = false);
-  // Who a quota or a reservation is for: "user:anna", "project:vision"; "user:*" where
+  // A subject of a quota or a reservation: "user:anna", "project:vision"; "user:*" where
   // `may_be_all`.
   void Subject(absl::string_view field, absl::string_view subject, bool may_be_all);
   void MaxBytes(absl::string_view field, absl::string_view text, size_t max_bytes);

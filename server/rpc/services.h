@@ -1,4 +1,5 @@
-// What the handlers work with. Owned by the app; outlives them.
+// The parts of the server that handlers work with. The app owns them, and they outlive the
+// handlers.
 #pragma once
 
 #include <memory>

@@ -1,46 +1,20 @@
+// Shows and sets the rules by which the pool is shared.
 #include "server/rpc/sharing_service.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "common/rpc/status.h"
+#include "server/rpc/answers.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/request.h"
 
 namespace trainyard::rpc {
 namespace {
-
-grpc::ServerUnaryReactor* Refused(grpc::CallbackServerContext* context, RequestCheck& check) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(check.Take()));
-  return reactor;
-}
-
-// Answers with what `fill` finds in the yard.
-grpc::ServerUnaryReactor* Read(grpc::CallbackServerContext* context, Services& services,
-                               std::function<void(const core::Yard&)> fill) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  services.runtime.Read([reactor, fill = std::move(fill)](absl::StatusOr<const core::Yard*> yard) {
-    if (yard.ok()) fill(**yard);
-    reactor->Finish(ToGrpcStatus(yard.status()));
-  });
-  return reactor;
-}
-
-// Posts, and answers once that is on disk.
-grpc::ServerUnaryReactor* Post(grpc::CallbackServerContext* context, Services& services,
-                               core::Input input) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  services.runtime.Post(std::move(input), [reactor](const absl::StatusOr<core::Reply>& reply) {
-    reactor->Finish(ToGrpcStatus(reply.status()));
-  });
-  return reactor;
-}
 
 v1::Quota ToProto(const core::QuotaRecord& quota) {
   v1::Quota proto;
@@ -140,16 +114,17 @@ grpc::ServerUnaryReactor* SharingServiceImpl::SetQuota(grpc::CallbackServerConte
   const core::QuotaRecord record = {quota.subject(),      quota.devices(),
                                     quota.queued_jobs(),  quota.submits_per_minute(),
                                     quota.stored_bytes(), quota.weight()};
-  return Post(context, services_, core::SetQuota{record, UserActor(user)});
+  return FinishWhenDone(context, services_, core::SetQuota{record, UserActor(user)});
 }
 
 grpc::ServerUnaryReactor* SharingServiceImpl::ListQuotas(grpc::CallbackServerContext* context,
                                                          const v1::ListQuotasRequest*,
                                                          v1::ListQuotasResponse* response) {
-  return Read(context, services_, [response](const core::Yard& yard) {
+  return FinishFromYard(context, services_, [response](const core::Yard& yard) {
     for (const auto& [subject, quota] : yard.snapshot().quotas) {
       *response->add_quotas() = ToProto(quota);
     }
+    return absl::OkStatus();
   });
 }
 
@@ -160,7 +135,7 @@ grpc::ServerUnaryReactor* SharingServiceImpl::DeleteQuota(grpc::CallbackServerCo
   check.Subject("subject", request->subject(), /*may_be_all=*/true);
   const std::string user = UserOf(*context, services_, check);
   if (!check.ok()) return Refused(context, check);
-  return Post(context, services_, core::DeleteQuota{request->subject(), UserActor(user)});
+  return FinishWhenDone(context, services_, core::DeleteQuota{request->subject(), UserActor(user)});
 }
 
 grpc::ServerUnaryReactor* SharingServiceImpl::CreateReservation(
@@ -172,10 +147,10 @@ grpc::ServerUnaryReactor* SharingServiceImpl::CreateReservation(
   if (!check.ok()) return Refused(context, check);
   input.reservation.actor = UserActor(user);
   const std::string name = input.reservation.name;
+  // The answer has the devices that were chosen, which the yard knows by then.
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const auto answer = [this, reactor, response, name](const absl::StatusOr<core::Reply>& reply) {
     if (!reply.ok()) return reactor->Finish(ToGrpcStatus(reply.status()));
-    // With the devices that were chosen.
     services_.runtime.Read([reactor, response, name](absl::StatusOr<const core::Yard*> yard) {
       absl::Status status = yard.status();
       if (yard.ok()) {
@@ -197,10 +172,11 @@ grpc::ServerUnaryReactor* SharingServiceImpl::CreateReservation(
 grpc::ServerUnaryReactor* SharingServiceImpl::ListReservations(
     grpc::CallbackServerContext* context, const v1::ListReservationsRequest*,
     v1::ListReservationsResponse* response) {
-  return Read(context, services_, [response](const core::Yard& yard) {
+  return FinishFromYard(context, services_, [response](const core::Yard& yard) {
     for (const auto& [name, reservation] : yard.snapshot().reservations) {
       *response->add_reservations() = ToProto(reservation);
     }
+    return absl::OkStatus();
   });
 }
 
@@ -211,13 +187,14 @@ grpc::ServerUnaryReactor* SharingServiceImpl::DeleteReservation(
   check.Name("name", request->name());
   const std::string user = UserOf(*context, services_, check);
   if (!check.ok()) return Refused(context, check);
-  return Post(context, services_, core::DeleteReservation{request->name(), UserActor(user)});
+  return FinishWhenDone(context, services_,
+                        core::DeleteReservation{request->name(), UserActor(user)});
 }
 
 grpc::ServerUnaryReactor* SharingServiceImpl::ListShares(grpc::CallbackServerContext* context,
                                                          const v1::ListSharesRequest*,
                                                          v1::ListSharesResponse* response) {
-  return Read(context, services_, [this, response](const core::Yard& yard) {
+  return FinishFromYard(context, services_, [this, response](const core::Yard& yard) {
     std::map<core::UsageKey, core::UsageRecord> usage = yard.Usage(services_.runtime.Now());
     const std::map<core::UsageKey, runtime::Board::Tally> tallies = services_.board.Tallies();
     for (const auto& [key, tally] : tallies) usage.emplace(key, core::UsageRecord{});
@@ -236,6 +213,7 @@ grpc::ServerUnaryReactor* SharingServiceImpl::ListShares(grpc::CallbackServerCon
       share->set_devices(static_cast<int32_t>(tally->second.devices));
       share->set_queued_jobs(tally->second.queued_jobs);
     }
+    return absl::OkStatus();
   });
 }
 

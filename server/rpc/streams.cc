@@ -1,3 +1,4 @@
+// Keeps the open streams alive, limits their number, and ends them all when the server stops.
 #include "server/rpc/streams.h"
 
 #include <vector>

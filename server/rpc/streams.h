@@ -40,7 +40,7 @@ class Streams {
   absl::Status ended_ ABSL_GUARDED_BY(mutex_);
 };
 
-// What a source has: a message, nothing yet, or nothing ever again.
+// A source has a message, nothing yet, or nothing ever again.
 enum class Pulled { kMessage, kNothingYet, kEnd };
 
 // Derive, write Next, make it with StartStream. Wake may be called from any thread.
@@ -58,7 +58,7 @@ class PullStream : public grpc::ServerWriteReactor<Response>,
     Schedule();
   }
 
-  // Something may have come.
+  // Tells the stream that something may have come.
   void Wake() {
     {
       const absl::MutexLock lock(&mutex_);

@@ -1,3 +1,4 @@
+// Resolves what users submit, checks what stands beside the spec, and finds what it refers to.
 #include "server/rpc/submission.h"
 
 #include <algorithm>
@@ -10,21 +11,17 @@
 #include "common/base/status_macros.h"
 #include "common/spec/change.h"
 #include "common/spec/diff.h"
-#include "common/spec/interval.h"
 #include "common/spec/resolve.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "server/codec/submission.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/limits.h"
 
 namespace trainyard::rpc {
 namespace {
 
-int64_t Microseconds(const google::protobuf::Duration& duration) {
-  return absl::ToInt64Microseconds(spec::FromProto(duration));
-}
-
-// Equal for requests that mean the same, whatever order their fields came in.
+// Requests that mean the same have the same hash, whatever order their fields came in.
 std::string HashOf(const google::protobuf::Message& message) {
   std::string bytes;
   {
@@ -36,43 +33,14 @@ std::string HashOf(const google::protobuf::Message& message) {
   return ContentHash(bytes);
 }
 
-core::Demand DemandOf(const v1::DevicesSpec& devices) {
-  core::Demand demand;
-  demand.count = devices.count();
-  demand.type = devices.type();
-  demand.mixed = devices.mixed();
-  demand.min_count = devices.min();
-  demand.memory_bytes = devices.memory().bytes();
-  demand.labels.insert(devices.labels().begin(), devices.labels().end());
-  demand.spread = devices.spread();
-  return demand;
-}
-
-// Whether it predicts tokens, so that the loss tells more of it than the accuracy.
-bool HasVocabulary(const v1::ModelSpec& model) {
-  return model.has_gpt2() || (model.has_layers() && model.layers().vocabulary() > 0);
-}
-
 std::shared_ptr<core::Submission> MakeSubmission(const Resolved& resolved, const std::string& user,
                                                  Services& services) {
-  const v1::JobSpec& spec = resolved.spec;
   auto submission = std::make_shared<core::Submission>();
+  codec::TakeSpec(resolved.spec, *submission);
   submission->uid = MakeUuid(services.rng);
-  submission->name = spec.name();
   submission->user = user;
-  submission->project = spec.project();
   submission->spec = resolved.written_bytes;
   submission->resolved_spec = resolved.resolved_bytes;
-  submission->demand = DemandOf(spec.devices());
-  submission->priority = spec.priority();
-  submission->preemptible = spec.preemptible();
-  submission->max_retries = spec.max_retries();
-  submission->time_limit_us = Microseconds(spec.time_limit());
-  submission->time_limit_warning_us = Microseconds(spec.time_limit_warning());
-  submission->disconnect_keep_us = Microseconds(spec.on_disconnect().keep());
-  submission->checkpoints_kept = spec.checkpoint().keep().last();
-  submission->keeps_best = spec.checkpoint().keep().best();
-  submission->judged_by_loss = HasVocabulary(spec.model());
   submission->server_version = services.version;
   return submission;
 }
@@ -92,7 +60,7 @@ void CheckArray(const v1::SubmitOptions& options, const v1::JobSpec& resolved,
     }
     return;
   }
-  // Of the last element, whose name is the longest and whose seed is the largest.
+  // The last element has the longest name and the largest seed.
   const std::string last = absl::StrCat(resolved.name(), "-", size - 1);
   if (last.size() > JobNameBytesMax()) {
     check.Add("spec.name",
@@ -107,7 +75,7 @@ void CheckArray(const v1::SubmitOptions& options, const v1::JobSpec& resolved,
   }
 }
 
-// What must have become of other jobs, and when and where it may start.
+// Reads what must have become of other jobs, and when and where the job may start.
 absl::Status TakeOptions(const v1::SubmitOptions& options, const runtime::Board& board,
                          RequestCheck& check, core::Submission& submission) {
   const int count = options.after_size() + options.after_ok_size();
@@ -148,7 +116,10 @@ absl::StatusOr<std::optional<core::CheckpointRef>> ParentOf(const std::string& n
   const CheckpointId id = check.Checkpoint("from_checkpoint", name);
   if (!check.ok()) return std::nullopt;
   const core::CheckpointRef parent = {id.job, id.step};
-  if (board.FindCheckpoint(parent) == nullptr) return error::CheckpointNotFound(name);
+  // What a deleted job left behind is there for others that were promised it.
+  if (board.FindCheckpoint(parent) == nullptr || board.FindJob(parent.job) == nullptr) {
+    return error::CheckpointNotFound(name);
+  }
   return parent;
 }
 
@@ -179,7 +150,7 @@ absl::StatusOr<std::shared_ptr<core::Submission>> SubmissionOf(
   std::vector<FieldViolation> violations;
   const auto resolved = services.resolve_cache->Resolve(spec, violations);
   check.Add(std::move(violations));
-  // What is wrong with the spec, and with what stands beside it, is told together.
+  // All that is wrong with the spec and with the options is told together.
   const v1::JobSpec& known = resolved == nullptr ? v1::JobSpec::default_instance() : resolved->spec;
   TY_ASSIGN_OR_RETURN(const auto parent, ParentOf(from_checkpoint, services.board, check));
   if (resolved != nullptr) CheckParentModel(parent, known, services.board, check);
@@ -258,18 +229,9 @@ v1::Job PreviewOf(const core::Submission& submission, const v1::Explanation& exp
   v1::Job job;
   *job.mutable_spec() = ParseSpec(submission.spec);
   *job.mutable_resolved_spec() = ParseSpec(submission.resolved_spec);
-  job.mutable_provenance()->set_server_version(submission.server_version);
-  if (submission.cloned_from.value != 0) {
-    job.mutable_provenance()->set_cloned_from(JobName(submission.cloned_from));
-  }
-  if (submission.parent_checkpoint.has_value()) {
-    job.mutable_provenance()->set_parent_checkpoint(
-        CheckpointName(submission.parent_checkpoint->job, submission.parent_checkpoint->step));
-  }
-  SetOptions(submission, job);
+  codec::SetOptions(submission, job);
   *job.mutable_explanation() = explanation;
   *job.mutable_queue_reasons() = explanation.reasons();
-  job.set_user(submission.user);
   return job;
 }
 

@@ -1,4 +1,4 @@
-// From the requests that make jobs to what the yard is told.
+// Turns the requests that make jobs into inputs of the yard.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,8 @@
 
 namespace trainyard::rpc {
 
-// What a spec and the options beside it ask for. Violations go to `check`; then the result is null.
-// NOT_FOUND for a job or a checkpoint that is not there.
+// The submission that a spec and the options beside it ask for. Violations go to `check`; then the
+// result is null. NOT_FOUND for a job or a checkpoint that is not there.
 absl::StatusOr<std::shared_ptr<core::Submission>> SubmissionOf(
     const v1::JobSpec& spec, const v1::SubmitOptions& options, const std::string& from_checkpoint,
     const std::string& user, Services& services, RequestCheck& check);
@@ -26,9 +26,8 @@ absl::StatusOr<core::SubmitJob> SubmissionOf(const v1::CreateJobRequest& request
                                              const std::string& user, Services& services,
                                              RequestCheck& check);
 
-// The same for CloneJob of `original`, with what differs from the original's resolved spec. The
-// clone must train on the data that the original trained on, where the changes leave the data
-// alone.
+// Does so for a CloneJob of `original`, and tells what differs from its resolved spec. The clone
+// must train on the data that the original trained on, where the changes leave the data alone.
 struct Clone {
   core::SubmitJob input;
   std::vector<v1::SpecDifference> differences;

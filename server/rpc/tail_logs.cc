@@ -1,3 +1,4 @@
+// Streams the logs of the ranks of one attempt after the other.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -104,7 +105,7 @@ class TailLogsStream : public PullStream<v1::TailLogsResponse> {
   int64_t offset_;
   const bool follow_;
   std::unique_ptr<runtime::Notifier::Subscription> subscription_;
-  // Of the executor alone.
+  // Only the executor uses these.
   int32_t attempt_;
   int32_t next_rank_ = 0;
   std::map<int32_t, int64_t> positions_;  // by rank, in the log of attempt_

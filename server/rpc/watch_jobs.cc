@@ -1,3 +1,5 @@
+// Streams jobs as they change. A slow watcher skips states: only the newest one of a job is kept
+// for it.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -65,7 +67,20 @@ class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
       changed.swap(changed_);
     }
     for (const JobId job : changed) {
-      if (const auto view = services_.board.FindJob(job)) Enqueue(job, view->record.revision);
+      if (const auto view = services_.board.FindJob(job)) {
+        Enqueue(job, view->record.revision);
+      } else {
+        deleted_.insert(job);
+      }
+    }
+    if (!deleted_.empty()) {
+      const JobId job = *deleted_.begin();
+      deleted_.erase(job);
+      if (!jobs_.empty()) gone_.insert(job);
+      response.mutable_job()->set_name(JobName(job));
+      response.set_revision(revision_);
+      response.set_deleted(true);
+      return Pulled::kMessage;
     }
     while (!waiting_.empty()) {
       const auto [revision, job] = *waiting_.begin();
@@ -83,7 +98,8 @@ class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
       response.set_revision(revision_);
       return Pulled::kMessage;
     }
-    return Pulled::kNothingYet;
+    const bool is_over = !jobs_.empty() && gone_.size() == jobs_.size();
+    return is_over ? Pulled::kEnd : Pulled::kNothingYet;
   }
 
   Services& services_;
@@ -91,8 +107,10 @@ class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
   std::vector<std::unique_ptr<runtime::Notifier::Subscription>> subscriptions_;
   absl::Mutex changed_mutex_;
   std::set<JobId> changed_ ABSL_GUARDED_BY(changed_mutex_);
-  // Of the executor alone.
+  // Only the executor uses these.
   int64_t revision_;
+  std::set<JobId> deleted_;  // to be told
+  std::set<JobId> gone_;     // of jobs_; they have been told
   std::set<std::pair<int64_t, JobId>> waiting_;
   std::map<JobId, int64_t> revision_of_;  // of those that wait
 };

@@ -1,3 +1,4 @@
+// Streams metric points as they arrive.
 #include <set>
 #include <string>
 #include <utility>

@@ -37,6 +37,7 @@ void Board::Load(const core::Yard& yard) {
 void Board::Publish(const core::Yard& yard, const core::Turn& turn) {
   std::vector<JobId> changed(turn.reasons_changed.begin(), turn.reasons_changed.end());
   for (const auto& job : turn.delta.jobs) changed.push_back(job.id);
+  for (const JobId job : turn.delta.deleted_jobs) changed.push_back(job);
   for (const auto& attempt : turn.delta.attempts) changed.push_back(attempt.id.job);
   for (const auto& checkpoint : turn.delta.checkpoints) changed.push_back(checkpoint.id.job);
   for (const auto& id : turn.delta.deleted_checkpoints) changed.push_back(id.job);
@@ -48,6 +49,10 @@ void Board::Publish(const core::Yard& yard, const core::Turn& turn) {
     for (const auto& attempt : turn.delta.attempts) PutAttempt(attempt);
     for (const auto& checkpoint : turn.delta.checkpoints) PutCheckpoint(checkpoint);
     for (const auto& id : turn.delta.deleted_checkpoints) DropCheckpoint(id);
+    for (const JobId job : turn.delta.deleted_jobs) {
+      auto it = attempts_.lower_bound({job, 0});
+      while (it != attempts_.end() && it->first.job == job) it = attempts_.erase(it);
+    }
     for (const JobId job : changed) PutJob(yard, job);
   }
   for (const JobId job : changed) notifier_.Notify(job, kJobChanged);

@@ -1,4 +1,4 @@
-// Appends to files at the offset that the writer names, and at no other.
+// Streams of ranks as plain files. An append is on disk when it is answered.
 #include "server/runtime/log_store.h"
 
 #include <fcntl.h>
@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "absl/hash/hash.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
@@ -23,8 +24,12 @@ absl::string_view StreamName(RankStream stream) {
 
 }  // namespace
 
+std::string LogStore::FolderOf(JobId job) const {
+  return absl::StrCat(dir_, "/", job.value);
+}
+
 std::string LogStore::Path(const LogId& log) const {
-  return absl::StrCat(dir_, "/", log.attempt.job.value, "/", log.attempt.number, "/", log.rank, ".",
+  return absl::StrCat(FolderOf(log.attempt.job), "/", log.attempt.number, "/", log.rank, ".",
                       StreamName(log.stream));
 }
 
@@ -45,7 +50,7 @@ absl::StatusOr<int64_t> LogStore::Append(const LogId& log, int64_t offset, absl:
   const absl::string_view rest = data.substr(skip);
   if (rest.empty() && old_size == 0) return 0;
   if (old_size == 0) {
-    const std::string folder = absl::StrCat(dir_, "/", log.attempt.job.value);
+    const std::string folder = FolderOf(log.attempt.job);
     TY_RETURN_IF_ERROR(MakeDirectories(absl::StrCat(folder, "/", log.attempt.number), 0700));
   }
   // O_APPEND: what a failed write left is the start of what comes again, so it is passed over then.
@@ -54,7 +59,7 @@ absl::StatusOr<int64_t> LogStore::Append(const LogId& log, int64_t offset, absl:
   // Also where nothing is new: the bytes may have been written by a process that died before this.
   if (fdatasync(fd.get()) != 0) return ErrnoStatus(errno, "cannot sync", path);
   if (old_size == 0) {
-    const std::string folder = absl::StrCat(dir_, "/", log.attempt.job.value);
+    const std::string folder = FolderOf(log.attempt.job);
     TY_RETURN_IF_ERROR(SyncDirectory(absl::StrCat(folder, "/", log.attempt.number)));
     TY_RETURN_IF_ERROR(SyncDirectory(folder));
     TY_RETURN_IF_ERROR(SyncDirectory(dir_));
@@ -73,6 +78,38 @@ absl::StatusOr<int64_t> LogStore::Size(const LogId& log) const {
   auto size = FileSize(Path(log));
   if (absl::IsNotFound(size.status())) return 0;
   return size;
+}
+
+absl::StatusOr<int64_t> LogStore::SizeOf(JobId job) const {
+  int64_t bytes = 0;
+  const auto attempts = ListDirectory(FolderOf(job));
+  if (absl::IsNotFound(attempts.status())) return 0;
+  TY_RETURN_IF_ERROR(attempts.status());
+  for (const std::string& attempt : *attempts) {
+    const std::string folder = JoinPath(FolderOf(job), attempt);
+    TY_ASSIGN_OR_RETURN(const auto files, ListDirectory(folder));
+    for (const std::string& file : files) {
+      TY_ASSIGN_OR_RETURN(const int64_t size, FileSize(JoinPath(folder, file)));
+      bytes += size;
+    }
+  }
+  return bytes;
+}
+
+absl::Status LogStore::Remove(JobId job) {
+  return RemoveTree(FolderOf(job));
+}
+
+absl::StatusOr<std::vector<JobId>> LogStore::ListJobs() const {
+  std::vector<JobId> jobs;
+  const auto names = ListDirectory(dir_);
+  if (absl::IsNotFound(names.status())) return jobs;
+  TY_RETURN_IF_ERROR(names.status());
+  for (const std::string& name : *names) {
+    JobId job;
+    if (absl::SimpleAtoi(name, &job.value)) jobs.push_back(job);
+  }
+  return jobs;
 }
 
 }  // namespace trainyard::runtime

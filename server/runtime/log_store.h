@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -36,8 +37,16 @@ class LogStore {
   // 0 where nothing has come yet.
   absl::StatusOr<int64_t> Size(const LogId& log) const;
 
+  // The bytes of all streams of a job.
+  absl::StatusOr<int64_t> SizeOf(JobId job) const;
+  // Removes all streams of a job. Fine where there are none.
+  absl::Status Remove(JobId job);
+  // The jobs that have streams, in no order.
+  absl::StatusOr<std::vector<JobId>> ListJobs() const;
+
  private:
   std::string Path(const LogId& log) const;
+  std::string FolderOf(JobId job) const;
   Mutex& MutexOf(const LogId& log);
 
   const std::string dir_;

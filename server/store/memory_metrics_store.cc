@@ -1,3 +1,4 @@
+// Keeps points in maps under one mutex.
 #include "server/store/memory_metrics_store.h"
 
 #include <algorithm>
@@ -44,6 +45,28 @@ absl::StatusOr<MetricSeries> MemoryMetricsStore::Query(JobId job,
   }
   for (auto& [name, points] : series) points = MergeAttempts(std::move(points));
   return series;
+}
+
+absl::StatusOr<int64_t> MemoryMetricsStore::CountPoints(JobId job) {
+  const std::lock_guard lock(mutex_);
+  const auto found = points_.find(job);
+  return found == points_.end() ? 0 : static_cast<int64_t>(found->second.size());
+}
+
+absl::Status MemoryMetricsStore::DeleteJob(JobId job) {
+  const std::lock_guard lock(mutex_);
+  points_.erase(job);
+  std::erase_if(offsets_, [&](const auto& entry) { return entry.first.first.job == job; });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<JobId>> MemoryMetricsStore::ListJobs() {
+  const std::lock_guard lock(mutex_);
+  std::vector<JobId> jobs;
+  for (const auto& [stream, offset] : offsets_) {
+    if (jobs.empty() || jobs.back() != stream.first.job) jobs.push_back(stream.first.job);
+  }
+  return jobs;
 }
 
 absl::StatusOr<MetricPage> MemoryMetricsStore::ReadAfter(JobId job, int64_t cursor, int64_t limit) {

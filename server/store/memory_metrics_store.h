@@ -19,11 +19,14 @@ class MemoryMetricsStore : public MetricsStore {
                                        int64_t end_offset) override;
   absl::StatusOr<int64_t> ReadOffset(AttemptId attempt, int32_t rank) override;
   absl::StatusOr<MetricSeries> Query(JobId job, const std::vector<std::string>& names) override;
+  absl::StatusOr<int64_t> CountPoints(JobId job) override;
+  absl::Status DeleteJob(JobId job) override;
+  absl::StatusOr<std::vector<JobId>> ListJobs() override;
   absl::StatusOr<MetricPage> ReadAfter(JobId job, int64_t cursor, int64_t limit) override;
 
  private:
   std::mutex mutex_;
-  // By job: cursor to point.
+  // The points of each job by their cursors.
   std::map<JobId, std::map<int64_t, StoredPoint>> points_;    // guarded by mutex_
   std::map<std::pair<AttemptId, int32_t>, int64_t> offsets_;  // guarded by mutex_
   int64_t last_cursor_ = 0;                                   // guarded by mutex_

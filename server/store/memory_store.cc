@@ -1,3 +1,4 @@
+// Keeps everything in one snapshot, and refuses what a database would refuse.
 #include "server/store/memory_store.h"
 
 #include <algorithm>
@@ -62,6 +63,11 @@ absl::Status MemoryStore::Commit(const core::Delta& delta) {
   next.next_job = delta.next_job;
   next.next_event = delta.next_event;
   next.pool_time_us = delta.pool_time_us;
+  for (const JobId id : delta.kept_submissions) {
+    next.kept_submissions.insert_or_assign(id, SubmissionOf(id, delta));
+  }
+  for (const JobId id : delta.deleted_submissions) next.kept_submissions.erase(id);
+  for (const JobId id : delta.deleted_jobs) DeleteJob(id);
   for (const auto& job : delta.jobs) next.jobs.insert_or_assign(job.id, job);
   for (const auto& attempt : delta.attempts) next.attempts.insert_or_assign(attempt.id, attempt);
   for (const auto& worker : delta.workers) next.workers.insert_or_assign(worker.name, worker);
@@ -84,6 +90,26 @@ absl::Status MemoryStore::Commit(const core::Delta& delta) {
   }
   events_.insert(events_.end(), delta.events.begin(), delta.events.end());
   return absl::OkStatus();
+}
+
+// The submission of the jobs that are about to go.
+core::Submission MemoryStore::SubmissionOf(JobId id, const core::Delta& delta) const {
+  for (const JobId deleted : delta.deleted_jobs) {
+    const auto job = snapshot_.jobs.find(deleted);
+    if (job == snapshot_.jobs.end()) continue;
+    if ((job->second.array == JobId{} ? deleted : job->second.array) == id) {
+      return *job->second.submission;
+    }
+  }
+  return {};
+}
+
+void MemoryStore::DeleteJob(JobId id) {
+  snapshot_.jobs.erase(id);
+  std::erase_if(snapshot_.attempts, [&](const auto& entry) { return entry.first.job == id; });
+  std::erase_if(events_, [&](const core::EventRecord& event) {
+    return core::EventParent(event.resource) == JobName(id);
+  });
 }
 
 absl::StatusOr<std::vector<core::EventRecord>> MemoryStore::ListEvents(absl::string_view parent,

@@ -1,6 +1,6 @@
-// Port to the metric points of all jobs. A file of its own, so that floods of points never delay
-// what must be acknowledged; and each point exactly once, whatever is sent again: points and the
-// offset behind them are one transaction.
+// Port to the metric points of all jobs. They have a file of their own, so that floods of points
+// never delay what must be acknowledged. Each point is stored exactly once, whatever is sent again,
+// because points and the offset behind them are one transaction.
 #pragma once
 
 #include <cstdint>
@@ -39,11 +39,12 @@ struct MetricPage {
   int64_t cursor = 0;               // pass it to go on after these
 };
 
-// By metric name: ascending steps, one point a step.
+// The points of each metric, by its name: steps ascend, and each has one point.
 using MetricSeries = std::map<std::string, std::vector<StoredPoint>>;
 
 // The number under which the points of a rank's device are kept, beside those of the ranks
-// themselves: both streams have offsets, and -1 is the device of rank 0. Its own inverse.
+// themselves: both streams have offsets, and -1 is the device of rank 0. The function is its own
+// inverse.
 constexpr int32_t DeviceStreamOf(int32_t rank) {
   return -1 - rank;
 }
@@ -61,12 +62,19 @@ class MetricsStore {
                                                const std::vector<MetricPoint>& points,
                                                int64_t end_offset) = 0;
 
-  // Where the store stands; 0 at first.
+  // The offset at which the store stands; 0 at first.
   virtual absl::StatusOr<int64_t> ReadOffset(AttemptId attempt, int32_t rank) = 0;
 
-  // Series of a job; of these metrics only, or of all where `names` is empty. An attempt that
+  // The series of a job: of these metrics only, or of all where `names` is empty. An attempt that
   // resumes takes the place of what older ones wrote from its first step of that metric on.
   virtual absl::StatusOr<MetricSeries> Query(JobId job, const std::vector<std::string>& names) = 0;
+
+  // The number of points of a job that are stored.
+  virtual absl::StatusOr<int64_t> CountPoints(JobId job) = 0;
+  // Forgets all points and offsets of a job. It is fine if there are none.
+  virtual absl::Status DeleteJob(JobId job) = 0;
+  // The jobs that have offsets, ascending.
+  virtual absl::StatusOr<std::vector<JobId>> ListJobs() = 0;
 
   // Points of a job that arrived after `cursor` (0: from the start), at most `limit`, which is cut
   // to kMetricPageMax. An empty page answers with the cursor that was given.

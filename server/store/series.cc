@@ -1,3 +1,4 @@
+// Joins what the attempts of a job wrote of one metric.
 #include "server/store/series.h"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ std::vector<StoredPoint> MergeAttempts(std::vector<StoredPoint> points) {
     const auto [it, is_new] = first_steps.emplace(stored.attempt, stored.point.step);
     if (!is_new) it->second = std::min(it->second, stored.point.step);
   }
-  // Where each attempt is cut off: the first step of any newer one.
+  // Each attempt is cut off at the first step of any newer one.
   std::map<int32_t, int64_t> cuts;
   int64_t cut = std::numeric_limits<int64_t>::max();
   for (auto it = first_steps.rbegin(); it != first_steps.rend(); ++it) {

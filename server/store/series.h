@@ -1,4 +1,4 @@
-// What all metrics stores share: how the points of several attempts become one series.
+// The work that all metrics stores share: the points of several attempts become one series.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace trainyard::store {
 
 // `points` of one metric in order of arrival; the result has ascending steps, one point a step. An
 // attempt goes on from a checkpoint, so from its first step on, what older attempts wrote is
-// undone. Of one step that an attempt reports twice, the later arrival counts.
+// undone. Where an attempt reports a step twice, the later arrival counts.
 std::vector<StoredPoint> MergeAttempts(std::vector<StoredPoint> points);
 
 // "jobs/1/attempts/2 rank 0 metrics".

@@ -4,6 +4,8 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/strings.h"
 #include "worker/engine/models/models.h"
 
 namespace trainyard::engine {
@@ -92,6 +94,18 @@ MadeUpBatch MakeUpBatch(const Graph& model, int64_t rows) {
     label = static_cast<int32_t>((next() >> 8) % static_cast<uint32_t>(model.classes()));
   }
   return batch;
+}
+
+std::string RenderMemoryPlan(const MemoryPlan& plan) {
+  std::string text;
+  auto categories = plan.categories();
+  categories.emplace_back("total", plan.total());
+  for (const auto& [name, bytes] : categories) {
+    absl::StrAppend(&text, absl::StrFormat("%-12s %s\n", name, FormatBytes(bytes)));
+  }
+  absl::StrAppend(&text, "activations would take ", FormatBytes(plan.activations_unshared),
+                  " without sharing\n");
+  return text;
 }
 
 }  // namespace trainyard::engine

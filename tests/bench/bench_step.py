@@ -3,7 +3,7 @@
 
 With one thread, times are CPU time of the process: on an idle machine the same as wall time, and not spoiled by what
 else runs. With more they are wall time. PyTorch runs with OpenBLAS where it is installed, in its default layout and
-with channels_last, each with the allocator as it comes and with one that keeps memory (no page faults in each step).
+with channels_last, each with the allocator as it comes and with one that keeps memory (mmap_max=0: no page faults in each step).
 The table gives the median over the runs, our speed over PyTorch's best, and the share of our time that convolutions
 and matrix products alone take. Without PyTorch it prints our times alone. With --precision bf16 ours run in f32 and in
 bf16, and PyTorch in f32, under autocast, and with the whole model in bfloat16 (its weights and updates too, which
@@ -19,10 +19,9 @@ import subprocess
 import sys
 import time
 
+from torch_env import KEPT_MEMORY, environment, openblas
+
 WARMUP = 3
-KEPT_MEMORY = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=4294967296:"
-                                 "glibc.malloc.top_pad=268435456"}
-OPENBLAS = "/usr/lib/x86_64-linux-gnu/openblas-{}"
 # Name, channels_last, environment, precision.
 VARIANTS = [("torch", False, {}, "f32"), ("channels_last", True, {}, "f32"),
             ("kept memory", False, KEPT_MEMORY, "f32"), ("channels_last, kept", True, KEPT_MEMORY, "f32")]
@@ -35,12 +34,6 @@ def peak_memory():
     """Of this process so far, in MiB. (ru_maxrss would count its parent's.)"""
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
-
-
-def openblas(threads):
-    """The folder of the OpenBLAS that suits so many threads; None where there is none."""
-    folder = OPENBLAS.format("pthread" if threads == 1 else "openmp")
-    return folder if os.path.exists(os.path.join(folder, "libblas.so.3")) else None
 
 
 def serve_torch(net, batch, steps, threads, channels_last, precision):
@@ -78,14 +71,11 @@ def serve_torch(net, batch, steps, threads, channels_last, precision):
 
 
 class Torch:
-    def __init__(self, net, batch, steps, threads, channels_last, environment, precision):
+    def __init__(self, net, batch, steps, threads, channels_last, extra, precision):
         command = [sys.executable, os.path.abspath(__file__), "--serve",
                    json.dumps([net, batch, steps, threads, channels_last, precision])]
-        environment = {**os.environ, **environment, "OMP_NUM_THREADS": str(threads)}
-        if openblas(threads):
-            environment["LD_LIBRARY_PATH"] = openblas(threads)
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        env=environment)
+                                        env=environment(threads, extra))
         self.process.stdout.readline()
 
     def measure(self):

@@ -1,6 +1,6 @@
 """DistributedDataParallel over Gloo, one thread a process, for bench_ranks.py: prints {"samples_per_s"} as JSON.
 
-usage: torch_ddp.py NET GLOBAL_BATCH STEPS PROCESSES
+usage: torch_ddp.py NET GLOBAL_BATCH STEPS PROCESSES [channels_last]
 """
 import json
 import os
@@ -17,15 +17,17 @@ import torch_nets
 WARM_UP_STEPS = 4
 
 
-def train(rank, processes, net, batch, steps, rendezvous, result):
+def train(rank, processes, net, batch, steps, channels_last, rendezvous, result):
     os.sched_setaffinity(0, {rank})
     torch.set_num_threads(1)
     torch.manual_seed(1)
     model = torch_nets.build(net).train()
+    x, y = torch_nets.make_batch(net, batch // processes, "cpu")
+    if channels_last:
+        model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
     if processes > 1:
         dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=processes)
         model = torch.nn.parallel.DistributedDataParallel(model)
-    x, y = torch_nets.make_batch(net, batch // processes, "cpu")
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, weight_decay=5e-4)
     times = []
     for _ in range(steps):
@@ -43,9 +45,10 @@ def train(rank, processes, net, batch, steps, rendezvous, result):
 
 def main():
     net, batch, steps, processes = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+    channels_last = sys.argv[5:] == ["channels_last"]
     with tempfile.TemporaryDirectory() as folder:
         result = os.path.join(folder, "result")
-        arguments = (processes, net, batch, steps, os.path.join(folder, "rendezvous"), result)
+        arguments = (processes, net, batch, steps, channels_last, os.path.join(folder, "rendezvous"), result)
         mp.spawn(train, arguments, nprocs=processes)
         with open(result) as file:
             print(file.read())

@@ -1,7 +1,7 @@
-// Every model against the reference in f64: one step, an update, predictions. Small images and
-// batches: where a rectifier decides over rounded values it may decide otherwise, so the bounds are
+// Compares every model with the reference in f64: one step, an update, predictions. Images and
+// batches are small. A rectifier may decide differently over rounded values, so the bounds are
 // those of bf16_testing.cc. In the deepest nets bf16 does that to a third of what is left of so few
-// values: they are judged in f16, which rounds eight times finer, by the same kernels.
+// values. They are judged in f16, which rounds eight times finer, by the same kernels.
 #include <gtest/gtest.h>
 
 #include <ostream>
@@ -78,12 +78,12 @@ const Case kCases[] = {
      3},
 };
 
-// gtest would print its bytes, addresses among them, into the names of the tests.
+// gtest would print its bytes, including addresses, into the names of the tests.
 void PrintTo(const Case& c, std::ostream* out) {
   *out << c.name;
 }
 
-// As tests of one model in one precision.
+// The tests of one model in one precision.
 std::vector<std::pair<Case, Precision>> Cases() {
   std::vector<std::pair<Case, Precision>> cases;
   for (const Case& c : kCases) {

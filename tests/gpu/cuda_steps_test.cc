@@ -1,5 +1,5 @@
-// What steps on a device promise beyond the numbers of one: graphs, updates in flight, the same
-// bits again, losses that are not finite, the loss scale.
+// What steps on a device promise beyond the numbers of a single one: graphs, updates in flight,
+// repeatable bits, losses that are not finite, the loss scale.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -193,7 +193,7 @@ TEST(CudaFusions, OfStatisticsIntoConvolutionsKeepTheNumbers) {
   testing::ExpectNear(gradients[1], gradients[0], 1e-3);
 }
 
-// As the CPU's by its own tests: so this is the CPU's curve too.
+// The CPU's tests compare it with the reference too, so this is also the CPU's curve.
 TEST(CudaTraining, FollowsTheReferencesLossCurve) {
   const Graph model = SmallConvnet();
   const auto cuda = Start(model, {.max_rows = 6});

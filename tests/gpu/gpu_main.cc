@@ -1,4 +1,4 @@
-// The main of tests that judge the CUDA backend against the reference: on a GPU, or on the tests'
+// The main function of tests that compare the CUDA backend with the reference, on a GPU or on the
 // emulation of one, whichever libraries the program was linked with.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Training in f16, where gradients are computed times a scale that is part of the state.
+// Training in f16, where gradients are computed multiplied by a scale that is part of the state.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Whole trainings on a GPU, or on the emulation of one: they learn what the CPU learns, resume to
+// Whole trainings on a GPU, or on the emulation of one. They learn what the CPU learns, resume to
 // the bit, and share their work.
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
@@ -18,7 +18,6 @@
 #include "tests/unit/worker/trainer/train_testing.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
-#include "worker/parallel/staged/staged_communicator.h"
 #include "worker/trainer/cuda/cuda_exchange.h"
 #include "worker/trainer/cuda/cuda_support.h"
 
@@ -75,8 +74,9 @@ TEST(TrainOnCuda, LearnsWhatTheCpuLearns) {
   EXPECT_EQ(cuda.Metric("lr"), cpu.Metric("lr"));
 }
 
-// What 8 or 11 bits of mantissa leave of the curve. In f16 its beginning: a step that is passed
-// over, since the loss scale is too large for its gradients, shifts all that follow.
+// Compares as much of the curve as 8 or 11 bits of mantissa leave. In f16 that is only its
+// beginning: a step that is skipped, since the loss scale is too large for its gradients, shifts
+// all that follow.
 TEST(TrainOnCuda, LearnsInSixteenBitsWhatItLearnsIn32) {
   GangTrainer f32(Job("f32", kSteps), 1, "cuda");
   ExpectSuccess(f32.Run());
@@ -92,7 +92,7 @@ TEST(TrainOnCuda, LearnsInSixteenBitsWhatItLearnsIn32) {
   }
 }
 
-// Everything that an optimizer may keep beside the weights, with the loss scale.
+// Covers everything that an optimizer may keep beside the weights, with the loss scale.
 TEST(TrainOnCuda, ARunWithAveragesAndClippedGradientsResumesBitForBit) {
   JobText job = Job("f16", kSteps);
   job.optimizer = R"({"adamw": {"lr": 0.003}, "clip_norm": 1, "ema_decay": 0.9})";
@@ -132,7 +132,7 @@ TEST_P(ResumeOnCuda, AResumedRunEqualsTheUndisturbedOneBitForBit) {
 INSTANTIATE_TEST_SUITE_P(Precisions, ResumeOnCuda, ::testing::Values("f32", "tf32", "bf16", "f16"),
                          [](const auto& instance) { return std::string(instance.param); });
 
-// A stop comes between any two steps: what was on its way then is in the checkpoint.
+// A stop may come between any two steps. What is in flight then must be in the checkpoint.
 TEST(TrainOnCuda, AStoppedRunGoesOnWhereItStopped) {
   const JobText job = Job("f32", kSteps);
   GangTrainer whole(job, 1, "cuda"), stopped(job, 1, "cuda");
@@ -155,7 +155,8 @@ TEST(TrainOnCuda, ACheckpointOfF16HasTheLossScaleThatItsStepsLeft) {
   ExpectSuccess(trainer.Run());
   const std::vector<float> before = LossScale(trainer, 3), after = LossScale(trainer, 6);
   ASSERT_EQ(before.size(), 2U);
-  // It begins with 2^16, and is halved where gradients overflow; else the steps are counted.
+  // The scale begins with 2^16 and is halved where gradients overflow. Otherwise the steps are
+  // counted.
   EXPECT_GE(after[0], 1);
   EXPECT_LE(after[0], before[0]);
   EXPECT_LE(before[0], 65536);
@@ -170,7 +171,7 @@ TEST(TrainOnCuda, ALossThatIsNotFiniteEndsTheRunWithItsStep) {
   const run_dir::RankResult got = cuda.Run()[0], expected = cpu.Run()[0];
   EXPECT_EQ(got.outcome, run_dir::Outcome::kUserError);
   EXPECT_EQ(got.reason, "LOSS_NOT_FINITE");
-  // Not the first, so that another update is on its way when it is found.
+  // It is not the first step, so another update is in flight when it is found.
   EXPECT_GT(expected.step, 1);
   EXPECT_EQ(got.step, expected.step);
   EXPECT_EQ(cuda.Metric("lr").rbegin()->first, got.step);
@@ -184,13 +185,11 @@ JobText SharedJob() {
   return job;
 }
 
-// Sums of gangs by way of the host.
+// Lets the gang's sums go by way of the host.
 void ShareByWayOfTheHost(GangTrainer& gang) {
-  gang.set_connect_device(
-      [](int, parallel::Communicator& host) {
-        return parallel::MakeStagedCommunicator(host, {.chunk_elements = 100});
-      },
-      MakeCudaExchange);
+  gang.set_make_exchange([](int, DeviceExchangeRequest request) {
+    return MakeCudaExchange(/*nccl=*/nullptr, std::move(request));
+  });
 }
 
 TEST(TrainOnCuda, RanksThatShareADeviceLearnWhatOneLearns) {
@@ -215,20 +214,18 @@ TEST(TrainOnCuda, AGangResumesBitForBit) {
   }
 }
 
-// A gang as the program connects it; `transport` as its flag has it.
+// Connects the gang as the program does; `transport` is the value of its flag.
 void ConnectAsTheProgram(GangTrainer& gang, const std::string& transport) {
-  gang.set_connect_device(
-      [&gang, transport](int rank, parallel::Communicator& host) {
-        return CudaSupport().Connect({.run_dir = gang.dir(),
-                                      .assignment = gang.assignment(),
-                                      .rank = rank,
-                                      .transport = transport,
-                                      .host = host});
-      },
-      MakeCudaExchange);
+  gang.set_make_exchange([&gang, transport](int rank, DeviceExchangeRequest request) {
+    return CudaSupport().MakeExchange({.run_dir = gang.dir(),
+                                       .assignment = gang.assignment(),
+                                       .rank = rank,
+                                       .transport = transport},
+                                      std::move(request));
+  });
 }
 
-// One rank a GPU. False where there are none for all.
+// Gives each rank a GPU. Returns false where there are not enough.
 bool GiveEachAGpu(GangTrainer& gang) {
   int devices = 0;
   const auto ranks = static_cast<int>(gang.assignment().ranks.size());

@@ -117,8 +117,6 @@ core::ObservedAttempt Observed(const ReportedAttempt& attempt) {
   if (attempt.progress.has_value()) {
     core::Progress progress;
     progress.step = attempt.progress->step;
-    progress.total_steps = attempt.progress->total_steps;
-    progress.samples_per_s = attempt.progress->samples_per_s;
     if (attempt.progress->samples_per_s > 1e-9 &&
         attempt.state == ReportedAttempt::State::kRunning) {
       const double left = static_cast<double>(

@@ -8,41 +8,31 @@
 namespace trainyard::testing {
 namespace {
 
-std::string Locate(const char* variable, absl::string_view folder, absl::string_view relative) {
-  const char* root = std::getenv(variable);
-  const std::string base = root != nullptr && *root != '\0'
-                               ? std::string(root)
-                               : SourcePath(absl::StrCat("../shared/", folder));
-  return JoinPath(base, relative);
-}
-
-std::optional<std::string> IfExists(std::string path) {
-  if (!FileExists(path)) return std::nullopt;
-  return path;
+std::string LocateData(absl::string_view relative) {
+  const char* root = std::getenv("TRAINYARD_DATA");
+  const bool is_given = root != nullptr && *root != '\0';
+  return JoinPath(is_given ? std::string(root) : SourcePath("../shared/data"), relative);
 }
 
 }  // namespace
 
 std::optional<std::string> DataPath(absl::string_view relative) {
-  return IfExists(Locate("TRAINYARD_DATA", "data", relative));
-}
-
-std::optional<std::string> ReferencePath(absl::string_view relative) {
-  return IfExists(Locate("TRAINYARD_REFERENCE", "reference", relative));
+  std::string path = LocateData(relative);
+  if (!FileExists(path)) return std::nullopt;
+  return path;
 }
 
 std::string MissingData(absl::string_view relative) {
-  return absl::StrCat("'", Locate("TRAINYARD_DATA", "data", relative),
+  return absl::StrCat("'", LocateData(relative),
                       "' is absent; TRAINYARD_DATA names the folder of the data sets");
-}
-
-std::string MissingReference(absl::string_view relative) {
-  return absl::StrCat("'", Locate("TRAINYARD_REFERENCE", "reference", relative),
-                      "' is absent; TRAINYARD_REFERENCE names the folder of the reference numbers");
 }
 
 std::string SourcePath(absl::string_view relative) {
   return relative.empty() ? TRAINYARD_SOURCE_DIR : JoinPath(TRAINYARD_SOURCE_DIR, relative);
+}
+
+std::string ReferencePath(absl::string_view relative) {
+  return SourcePath(absl::StrCat("tests/data/reference/", relative));
 }
 
 std::string BinaryPath(absl::string_view name) {

@@ -161,7 +161,10 @@ TEST(TidyRules, FloorsRefuseWhatTheArchitectureForbids) {
   EXPECT_FALSE(may("server/core/lifecycle/job_fsm.cc", "trainyard/v1/job.pb.h"));
   EXPECT_FALSE(may("server/core/lifecycle/job_fsm.cc", "server/store/store.h"));
   EXPECT_FALSE(may("server/rpc/job_service.cc", "worker/agent/agent_core.h"));
-  EXPECT_FALSE(may("worker/trainer/train_loop.cc", "trainyard/v1/job.pb.h"));
+  EXPECT_TRUE(may("worker/trainer/run/train_loop.cc", "worker/trainer/plan/memory.h"));
+  EXPECT_FALSE(may("worker/trainer/plan/memory.cc", "worker/trainer/run/train_loop.h"));
+  EXPECT_FALSE(may("worker/trainer/run/train_loop.cc", "worker/trainer/report/plan_text.h"));
+  EXPECT_FALSE(may("worker/parallel/group.cc", "trainyard/v1/job.pb.h"));
   EXPECT_FALSE(may("worker/engine/graph/graph.cc", "worker/engine/backend/backend.h"));
   EXPECT_FALSE(may("client/commands/ls.cc", "server/core/lifecycle/records.h"));
   EXPECT_TRUE(

@@ -1,3 +1,4 @@
+// The collectives of a step: blocks of terms to their owners, sums or parameters back to all.
 #include "worker/parallel/block_exchange.h"
 
 #include <algorithm>
@@ -49,7 +50,7 @@ void BlockExchange::SetPlan(const ExchangePlan& plan, absl::Span<const int> term
   options_.term_slots.assign(term_slots.begin(), term_slots.end());
   program_ = std::make_unique<SumProgram>(options_.plan.sum);
   terms_.reserve(program_->terms());
-  // For the largest bucket: here, and not in a step.
+  // Allocates for the largest bucket now, and not during a step.
   size_t largest = 0;
   for (size_t bucket = 0; bucket < options_.buckets.size(); ++bucket) {
     const Bucket block =
@@ -71,7 +72,7 @@ Bucket BlockExchange::BlockOfRank(size_t bucket, int rank) const {
           all.begin + static_cast<int64_t>(block.end)};
 }
 
-// Two ranks of one term each show each other all they have: the same bytes in one step.
+// Two ranks with one term each show each other everything, which takes the same bytes in one step.
 bool BlockExchange::IsDirect(size_t bucket) const {
   return ranks() == 2 && options_.plan.terms == std::vector<int>{1, 1} && IsForAll(bucket);
 }
@@ -81,7 +82,7 @@ absl::Span<float> BlockExchange::Memory(int slot) const {
 }
 
 absl::Status BlockExchange::Exchange() {
-  // What stays here is where it belongs.
+  // What stays on this rank already lies where it belongs.
   send_[rank()] = {};
   receive_[rank()] = {};
   for (const auto& part : send_) bytes_sent_ += static_cast<int64_t>(part.size() * sizeof(float));
@@ -128,7 +129,7 @@ absl::Status BlockExchange::Reduce(size_t bucket) {
   return GatherBucket(bucket, options_.reduction);
 }
 
-// In turn k every rank sends its k-th term: no rank has to gather its terms before.
+// In turn k every rank sends its k-th term, so that no rank has to gather its terms before.
 absl::Status BlockExchange::ExchangeTerms(size_t bucket, bool is_direct) {
   const Bucket all = options_.buckets[bucket];
   const Bucket own = is_direct ? all : BlockOfRank(bucket, communicator_.rank());
@@ -137,7 +138,7 @@ absl::Status BlockExchange::ExchangeTerms(size_t bucket, bool is_direct) {
   const size_t turns =
       ranks() == 1 ? 0 : static_cast<size_t>(*std::max_element(counts.begin(), counts.end()));
   for (size_t turn = 0; turn < turns; ++turn) {
-    size_t place = 0;  // in received_, of the rank's first term
+    size_t place = 0;  // the place of the rank's first term in received_
     for (size_t peer = 0; peer < ranks(); ++peer) {
       send_[peer] = {};
       receive_[peer] = {};
@@ -158,7 +159,7 @@ absl::Status BlockExchange::ExchangeTerms(size_t bucket, bool is_direct) {
   return absl::OkStatus();
 }
 
-// Of the own terms where they lie, and of the others' where they were received.
+// Sums up the own terms where they lie, and the others' where they were received.
 void BlockExchange::SumTerms(const Bucket& block) {
   const auto size = static_cast<size_t>(block.size());
   terms_.clear();

@@ -1,5 +1,5 @@
-// The collectives of one step over a communicator of host memory, each by itself: what a
-// WireExchange runs on its thread.
+// The collectives of one step over a communicator of host memory, one at a time. A WireExchange
+// runs them on its thread.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,18 @@
 
 namespace trainyard::parallel {
 
-// Memory is borrowed for as long as the exchange lives.
+// The memory is borrowed for as long as the exchange lives.
 struct WireExchangeOptions {
   std::vector<Bucket> buckets;
   int64_t gradient_elements = 0;
   bool is_sharded = false;
   absl::Span<float> reduction;
-  // Of partial sums, each as large as the reduction.
+  // The partial sums, each as large as the reduction.
   std::vector<absl::Span<float>> slots = {};
   absl::Span<float> parameters = {};  // gradient_elements; unused unless sharded
   ExchangePlan plan;
-  std::vector<int> term_slots;  // of this rank: -1 is the reduction
-  // Global ranks, for errors; empty: those of the communicator.
+  std::vector<int> term_slots;  // of this rank; -1 is the reduction
+  // The global ranks, for errors. Empty: they are those of the communicator.
   std::vector<int> members = {};
 };
 
@@ -38,27 +38,27 @@ class BlockExchange {
   absl::Span<const Bucket> buckets() const { return options_.buckets; }
   bool is_sharded() const { return options_.is_sharded; }
   absl::Span<float> parameters() const { return options_.parameters; }
-  // What `rank` sums, and updates where it is sharded.
+  // The part of a bucket that `rank` sums, and updates where it is sharded.
   Bucket BlockOfRank(size_t bucket, int rank) const;
-  // Whether the sums of the bucket go to all.
+  // Whether the sums of the bucket go to all ranks.
   bool IsForAll(size_t bucket) const;
 
   void SetPlan(const ExchangePlan& plan, absl::Span<const int> term_slots);
 
-  // Compares buckets and terms with the other ranks': COLLECTIVE_MISMATCH names one that has
-  // others. 1 step.
+  // Compares buckets and terms with the other ranks'. COLLECTIVE_MISMATCH names a rank that has
+  // different ones. Takes 1 step.
   absl::Status Agree();
-  // `ballots`: [world_size, length]. 1 step.
+  // `ballots` is [world_size, length]. Takes 1 step.
   absl::Status GatherBallots(absl::Span<const double> ballot, absl::Span<double> ballots);
-  // Leaves in the reduction the sum of the whole bucket, or of the own block. As many steps as a
-  // rank has terms, at most, and one more where the sums go to all; 1 step for two ranks of one
-  // term each.
+  // Leaves in the reduction the sum of the whole bucket, or of this rank's block. Takes at most as
+  // many steps as a rank has terms, and one more where the sums go to all. For two ranks with one
+  // term each it takes 1 step.
   absl::Status Reduce(size_t bucket);
-  // `values` has gradient_elements elements: each rank sends its block of the bucket to all. 1
-  // step.
+  // Each rank sends its block of the bucket to all. `values` has gradient_elements elements. Takes
+  // 1 step.
   absl::Status GatherBucket(size_t bucket, absl::Span<float> values);
 
-  // Since the last call.
+  // The bytes sent since the last call.
   int64_t TakeBytesSent();
 
  private:
@@ -66,7 +66,7 @@ class BlockExchange {
   size_t rank() const { return static_cast<size_t>(communicator_.rank()); }
   bool IsDirect(size_t bucket) const;
   absl::Span<float> Memory(int slot) const;
-  // Sends send_, receives receive_.
+  // Sends send_ and receives receive_.
   absl::Status Exchange();
   absl::Status ExchangeTerms(size_t bucket, bool is_direct);
   void SumTerms(const Bucket& block);
@@ -78,7 +78,7 @@ class BlockExchange {
   int64_t bytes_sent_ = 0;
   std::vector<absl::Span<const float>> send_;  // by rank
   std::vector<absl::Span<float>> receive_;     // by rank
-  std::vector<const float*> terms_;            // of all ranks, of what is summed now
+  std::vector<const float*> terms_;            // of all ranks, for the block that is summed now
   std::vector<float> received_;
   std::vector<float> ballot_bits_;
   std::vector<float> ballots_bits_;

@@ -1,3 +1,4 @@
+// Where buckets end, given the ranges that backward makes final.
 #include "worker/parallel/buckets.h"
 
 #include <algorithm>
@@ -9,11 +10,11 @@
 namespace trainyard::parallel {
 namespace {
 
-// A range of more than so many buckets is cut.
+// A range that is larger than this many buckets is cut.
 constexpr int64_t kBucketsPerRangeMax = 2;
 
-// Where buckets may end, ascending, for the ranges in [begin, end): the ends of the ranges, and
-// inside those that are much larger than a bucket.
+// The possible ends of buckets, ascending, for the ranges in [begin, end): the ends of the ranges,
+// and points inside those that are much larger than a bucket.
 std::vector<int64_t> PossibleEnds(absl::Span<const int64_t> ready, int64_t begin, int64_t end,
                                   int64_t bucket) {
   std::vector<int64_t> ends;
@@ -30,8 +31,9 @@ std::vector<int64_t> PossibleEnds(absl::Span<const int64_t> ready, int64_t begin
   return ends;
 }
 
-// Where the last bucket begins: it is at most `last` elements, or one range. 0 where there is no
-// more than a first bucket before it: one collective is better than two small ones.
+// Returns where the last bucket begins, which has at most `last` elements, or is one range. Returns
+// 0 where there is only a first bucket before it, since one collective is better than two small
+// ones.
 int64_t LastBegin(absl::Span<const int64_t> ends, const BucketOptions& options) {
   for (size_t i = 0; i + 1 < ends.size(); ++i) {
     if (ends[i] < options.first_bucket_elements) continue;
@@ -60,7 +62,7 @@ std::vector<Bucket> PlanBuckets(absl::Span<const int64_t> ready, int64_t gradien
         buckets.empty() ? options.first_bucket_elements : options.bucket_elements;
     if (end != last_begin && end != gradient_elements) {
       if (end - begin < wanted || end > last_begin) continue;
-      // Half a bucket and less is not worth a collective of its own.
+      // Half a bucket or less is not worth a collective of its own.
       if (!buckets.empty() && last_begin - end < options.bucket_elements / 2) continue;
     }
     buckets.push_back({begin, end});

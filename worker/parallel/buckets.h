@@ -1,6 +1,6 @@
-// Buckets: ranges of the reduction arena that are summed by one collective each, in the order in
-// which backward produces them. The first is small, so that the wire is busy early; so is the last,
-// since nothing hides it; those between are large enough for the full bandwidth.
+// Buckets are ranges of the reduction arena that are summed by one collective each, in the order in
+// which backward produces them. The first one is small, so that the wire is busy early. The last
+// one is small too, since nothing hides it. Those between are large enough for the full bandwidth.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace trainyard::parallel {
 
-// Elements [begin, end) of the arena. Within [0, gradient_elements) or behind it, never across:
-// what lies behind has no parameters.
+// Elements [begin, end) of the arena. They lie within [0, gradient_elements) or behind it, but
+// never on both sides, since what lies behind has no parameters.
 struct Bucket {
   int64_t begin = 0;
   int64_t end = 0;
@@ -27,13 +27,14 @@ struct BucketOptions {
   int64_t last_bucket_elements = int64_t{1} << 18;
 };
 
-// Covers the arena without gap, ascending. `ready`: the ends of the ranges that become final one
-// after the other (what on_ready reports), ascending, the last one the arena's size: no bucket ends
-// elsewhere, except where a range is much larger than a bucket.
+// Plans buckets that cover the arena without gap, in ascending order. `ready` holds the ends of the
+// ranges that become final one after the other (what on_ready reports), ascending; the last one is
+// the arena's size. No bucket ends elsewhere, except inside a range that is much larger than a
+// bucket.
 std::vector<Bucket> PlanBuckets(absl::Span<const int64_t> ready, int64_t gradient_elements,
                                 const BucketOptions& options);
 
-// Of the whole plan; equal on all ranks or they must not go on.
+// A hash of the whole plan. It must be equal on all ranks.
 std::string HashOfBuckets(absl::Span<const Bucket> buckets);
 
 }  // namespace trainyard::parallel

@@ -1,3 +1,4 @@
+// The errors of collectives, and the arithmetic that communicators share.
 #include "worker/parallel/collective.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// What the communicators share: how a collective that fails is named, and how long blocks are.
+// What the communicators share: the errors by which a collective fails, and the division into
+// blocks.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +13,16 @@
 
 namespace trainyard::parallel {
 
-// One collective call of one rank. All ranks count alike, so the sequence number finds the same
-// call on each.
+// One call of a collective on one rank. All ranks count alike, so the sequence number finds the
+// same call on each.
 struct Collective {
   int rank = 0;
   absl::string_view operation;  // "all_reduce"
   int64_t sequence = 0;         // from 1
 };
 
-// UNAVAILABLE (PEER_LOST): "rank 1: all_reduce 12: rank 0 was lost: connection closed". `peer` < 0
-// where it is not known which.
+// UNAVAILABLE (PEER_LOST): "rank 1: all_reduce 12: rank 0 was lost: connection closed". `peer` is
+// negative where it is not known.
 absl::Status PeerLost(const Collective& collective, int peer, absl::string_view cause);
 // DEADLINE_EXCEEDED (COLLECTIVE_TIMEOUT): "rank 1: all_reduce 12: rank 0 did not take part within
 // 30s".
@@ -30,19 +31,18 @@ inline constexpr char kReasonCollectiveTimeout[] = "COLLECTIVE_TIMEOUT";
 // FAILED_PRECONDITION (COLLECTIVE_MISMATCH): the ranks called different collectives.
 absl::Status CollectiveMismatch(const Collective& collective, absl::string_view what);
 
-// The same: `sender` brings a part of another size than its receiver waits for.
+// COLLECTIVE_MISMATCH, too: `sender` brings a part of another size than its receiver expects.
 absl::Status WrongPart(const Collective& collective, int sender, size_t sent, size_t expected);
-// OK, or CollectiveMismatch: all_to_all has one part for every rank.
+// OK, or CollectiveMismatch unless there is one part for every rank, as all_to_all needs.
 absl::Status CheckParts(const Collective& collective, int world_size,
                         absl::Span<const absl::Span<const float>> send,
                         absl::Span<const absl::Span<float>> receive);
-// OK, or CollectiveMismatch: the peer of `rank` is a rank, and another one.
+// OK, or CollectiveMismatch unless the peer of `rank` is another rank of the gang.
 absl::Status CheckPeer(const Collective& collective, int rank, int world_size, int peer);
 
-// What the errors above know, for programs; none where the status is not one of them. Annotate
-// keeps it.
+// What the errors above know, for programs; none for any other status. Annotate keeps it.
 struct Blame {
-  int peer = -1;  // that was lost or did not take part; -1: not known
+  int peer = -1;  // the rank that was lost or did not take part; -1: not known
   std::string operation;
   int64_t sequence = 0;
 
@@ -50,7 +50,8 @@ struct Blame {
 };
 std::optional<Blame> BlameOf(const absl::Status& status);
 
-// Elements [begin, end) of `size` that rank `index` of `parts` reduces: as even as possible.
+// The elements [begin, end) of `size` that rank `index` of `parts` reduces. Parts are as even as
+// possible.
 struct Block {
   size_t begin = 0;
   size_t end = 0;

@@ -1,9 +1,8 @@
-// A gang's live collective handle. `local` (threads of one process, for tests), `gloo`, `shm` and
-// `nccl` implement it, and `staged` brings device memory to those of the host.
+// A gang's live collective handle. `local` (threads of one process, for tests), `gloo` (TCP) and
+// `shm` (memory that the ranks of one host share) implement it.
 //
-// Spans lie in the memory of the backend: the host's for local, gloo and shm, the device's for nccl
-// and staged. What lies in them must have been written when a call begins, and has been when it
-// returns.
+// Spans lie in the memory of the host. A call blocks until this rank's part of the collective is
+// done. GPUs do not talk through this port: nccl/nccl_communicator.h enqueues its collectives.
 //
 // All ranks call the same collectives in the same order with the same sizes. Every call has a
 // deadline; a call that fails or times out names rank, operation and sequence number, and leaves
@@ -26,28 +25,25 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
 
-  // Sums `values` over the ranks, element by element, in place. Ring: 2(n-1) steps, 2(n-1)/n of the
-  // bytes each way.
+  // Sums `values` over the ranks, element by element, in place. All ranks get the same bits. A rank
+  // sends at most 2(n-1)/n of the bytes where there are more than two ranks.
   virtual absl::Status AllReduce(absl::Span<float> values) = 0;
-  // Sums, and leaves block r of `values.size() / world_size()` elements in `block` of rank r. The
-  // size must divide.
-  virtual absl::Status ReduceScatter(absl::Span<const float> values, absl::Span<float> block) = 0;
   // Concatenates the ranks' blocks into `values`, in rank order.
   virtual absl::Status AllGather(absl::Span<const float> block, absl::Span<float> values) = 0;
-  // Rank r's send[p] becomes rank p's receive[r]: sizes agree pair by pair, and may be 0. A rank's
-  // own part is copied. 1 step.
+  // Rank r's send[p] becomes rank p's receive[r]. Sizes agree pair by pair, and may be 0. A rank's
+  // own part is copied. Takes 1 step.
   virtual absl::Status AllToAll(absl::Span<const absl::Span<const float>> send,
                                 absl::Span<const absl::Span<float>> receive) = 0;
-  // Between two ranks, which count these calls alike, and others not at all. Send returns when
-  // `values` may be written again, which may be before the other rank receives or only then; so two
-  // ranks that send to each other at a time use AllToAll, or two communicators.
+  // These pass a message between two ranks, which count them alike; the other ranks take no part.
+  // Send returns when `values` may be written again, which may be before the other rank receives or
+  // only then. Two ranks that send to each other at the same time use AllToAll, or two
+  // communicators.
   virtual absl::Status Send(absl::Span<const float> values, int peer) = 0;
   virtual absl::Status Receive(absl::Span<float> values, int peer) = 0;
   // Copies `values` of `root` to all ranks.
   virtual absl::Status Broadcast(absl::Span<float> values, int root) = 0;
-  virtual absl::Status Barrier() = 0;
 
-  // Deadline of every later call; DEADLINE_EXCEEDED past it.
+  // Sets the deadline of every later call, which returns DEADLINE_EXCEEDED past it.
   virtual void set_timeout(absl::Duration timeout) = 0;
 };
 

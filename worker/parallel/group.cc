@@ -1,3 +1,4 @@
+// Finds a rank's place in its group.
 #include "worker/parallel/group.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // A part of a gang that talks by itself: the ranks that hold one stage, two neighbours in a
-// pipeline, or all of them on a second line. Each group has a communicator of its own, with a
+// pipeline, or the whole gang on a second line. Each group has a communicator of its own, and a
 // thread of its own if need be.
 #pragma once
 
@@ -14,10 +14,11 @@
 namespace trainyard::parallel {
 
 struct Group {
-  // Part of the rendezvous keys: [a-z0-9_]{1,40}, different for each group of a gang, and the same
-  // on its members.
+  // A part of the rendezvous keys: [a-z0-9_]{1,40}, different for each group of a gang, and the
+  // same on all of its members.
   std::string name;
-  // Global ranks, ascending; a member's rank in the group is its place here. Errors name these.
+  // The global ranks, ascending. A member's rank in the group is its index here. Errors name the
+  // global ranks.
   std::vector<int> members;
 };
 
@@ -25,20 +26,20 @@ struct Group {
 struct Membership {
   int rank = 0;              // in the group
   std::vector<int> members;  // global ranks by rank in the group
-  // Of its rendezvous keys, behind the transport's name: empty for the whole gang.
+  // What its rendezvous keys have behind the transport's name; empty for the whole gang.
   std::string key_prefix = {};
 
   int size() const { return static_cast<int>(members.size()); }
-  // The global rank, for errors; -1 stays -1.
+  // The global rank, for errors. -1 stays -1.
   int Global(int of) const { return of < 0 ? of : members[static_cast<size_t>(of)]; }
 };
 
-// Of the global rank `rank`. A group without members is the whole gang. `group` must be well-formed
-// and have the rank.
+// The membership of the global rank `rank`. A group without members is the whole gang. `group` must
+// be well-formed and contain the rank.
 Membership MembershipOf(const Group& group, int rank, int world_size);
 
 // Connects the calling rank, which is a member, with the others. All members call it, in an order
-// that lets no two wait for each other.
+// in which no two groups wait for each other.
 using ConnectGroup =
     std::function<absl::StatusOr<std::unique_ptr<Communicator>>(const Group& group)>;
 

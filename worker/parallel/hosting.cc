@@ -1,3 +1,5 @@
+// Solves for the hosting that ends a step earliest, and among equals for the one with the fewest
+// terms.
 #include "worker/parallel/hosting.h"
 
 #include <algorithm>
@@ -10,20 +12,20 @@
 namespace trainyard::parallel {
 namespace {
 
-// Steps of the search among equally good hostings; there are more of them only where one rank is so
-// slow that the others have much room, and hundreds of ranks.
+// The steps of the search among equally good hostings. More are needed only where one rank is so
+// slow that the others have much room, and there are hundreds of ranks.
 constexpr int64_t kSearchMax = int64_t{1} << 22;
 
 double SecondsOf(int replicas, double seconds) {
   return static_cast<double>(replicas) * seconds;
 }
 
-// Terms of replicas [begin, end), as TermsOf in sum_tree.h would list them.
+// The number of terms for replicas [begin, end), as TermsOf in sum_tree.h would list them.
 int TermCount(int replicas, int begin, int end) {
   int terms = 0;
   while (begin < end) {
-    // The largest node that begins here and is not longer than what is left. The tree's last nodes
-    // are cut off at the end of all replicas.
+    // Takes the largest node that begins here and is not longer than what is left. The last nodes
+    // of the tree are cut off at the end of all replicas.
     int size = 1;
     while (begin % (2 * size) == 0 && std::min(begin + 2 * size, replicas) <= end &&
            begin + size < replicas) {
@@ -35,10 +37,11 @@ int TermCount(int replicas, int begin, int end) {
   return terms;
 }
 
-// By giving each replica beyond the first to who would then be done first: no other order of
-// giving makes the last one done earlier. Of equals the first rank gets more.
+// Gives each replica beyond the first to the rank that would then be done first. No other order
+// makes the last rank done earlier. Among equals, the first rank gets more.
 std::vector<int> Greedy(int replicas, absl::Span<const double> seconds) {
-  using Offer = std::pair<double, size_t>;  // when the rank would be done with one more
+  // When the rank would be done with one more, and its number.
+  using Offer = std::pair<double, size_t>;
   std::priority_queue<Offer, std::vector<Offer>, std::greater<>> offers;
   for (size_t rank = 0; rank < seconds.size(); ++rank) {
     offers.emplace(SecondsOf(2, seconds[rank]), rank);
@@ -53,12 +56,12 @@ std::vector<int> Greedy(int replicas, absl::Span<const double> seconds) {
   return counts;
 }
 
-// How many replicas each rank can compute within `limit` seconds, at most `most`.
+// The number of replicas that each rank can compute within `limit` seconds, at most `most`.
 std::vector<int> Room(absl::Span<const double> seconds, double limit, int most) {
   std::vector<int> room;
   for (const double each : seconds) {
     int count = static_cast<int>(std::min<double>(most, limit / each));
-    // The quotient is rounded, and it is products that are compared.
+    // The quotient is rounded, but products are what is compared.
     while (count > 1 && SecondsOf(count, each) > limit) --count;
     while (count < most && SecondsOf(count + 1, each) <= limit) ++count;
     room.push_back(std::max(1, count));
@@ -66,14 +69,14 @@ std::vector<int> Room(absl::Span<const double> seconds, double limit, int most) 
   return room;
 }
 
-// Of all counts in [1, room], adding up to `replicas`, those with the fewest terms; of these the
-// ones where the first ranks have more. Empty where the search would take too long. A shortest path
-// over (rank, first replica), from the last rank to the first.
+// Finds counts in [1, room] that add up to `replicas` and have the fewest terms, and among them
+// those where the first ranks have more. Empty where the search would take too long. It is a
+// shortest path over (rank, first replica), from the last rank to the first.
 std::vector<int> FewestTerms(int replicas, const std::vector<int>& room) {
   constexpr int kNever = std::numeric_limits<int>::max() / 2;
   const int ranks = static_cast<int>(room.size());
-  // Where a rank may begin: behind the fewest and the most that those before it take, and so that
-  // those after it can take what is left.
+  // The range in which a rank may begin: behind the fewest and the most replicas that the ranks
+  // before it take, and so that those after it can take the rest.
   std::vector<int> low(room.size() + 1, 0), high(room.size() + 1, 0);
   for (int rank = 0; rank < ranks; ++rank) {
     const auto i = static_cast<size_t>(rank);

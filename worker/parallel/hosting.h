@@ -1,4 +1,4 @@
-// Which rank computes how many replicas, by measured speed. Pure.
+// Decides how many replicas each rank computes, by measured speed. These are pure functions.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,21 @@
 
 namespace trainyard::parallel {
 
-// By rank; consecutive, without gap, covering all replicas. A rank may host none.
+// The replicas of each rank. They are consecutive, without gap, and cover all replicas. A rank may
+// host none.
 using Hosting = std::vector<ReplicaRange>;
 
-// As even as possible. INVALID_ARGUMENT where there are more ranks than replicas.
+// A hosting that is as even as possible. INVALID_ARGUMENT where there are more ranks than replicas.
 absl::StatusOr<Hosting> EvenHosting(int replicas, int world_size);
 
-// Integers n_i >= 1 that minimise max_i n_i * seconds[i], the time of a step; `seconds`: of one
-// replica on that rank, > 0. Of equally good ones the one with the fewest terms (sum_tree.h), then
-// the one where the first ranks host more; where these are too many to look at, the best found.
-// Takes O(replicas log ranks), and what the search among equals takes, at most milliseconds.
+// Finds integers n_i >= 1 that minimise max_i n_i * seconds[i], the time of a step. `seconds`,
+// above 0, is the time of one replica on that rank. Among equally good hostings it takes the one
+// with the fewest terms (sum_tree.h), and among these the one where the first ranks host more.
+// Where there are too many to look at, it takes the best that it found. Takes O(replicas log
+// ranks), and at most milliseconds for the search among equals.
 Hosting SolveHosting(int replicas, absl::Span<const double> seconds);
 
-// What a step takes with that hosting, in seconds, without communication.
+// The time of a step with that hosting, in seconds, without communication.
 double StepSeconds(const Hosting& hosting, absl::Span<const double> seconds);
 
 }  // namespace trainyard::parallel

@@ -1,3 +1,4 @@
+// Dynamic programming over the possible cuts.
 #include "worker/parallel/partition.h"
 
 #include <algorithm>
@@ -14,10 +15,11 @@ constexpr double kImpossible = std::numeric_limits<double>::infinity();
 std::optional<Partition> SolvePartition(const PartitionProblem& problem) {
   const size_t segments = problem.segment_seconds.size();
   const size_t stages = problem.speeds.size();
-  std::vector<double> until(segments + 1, 0);  // seconds of the segments before
+  std::vector<double> until(segments + 1, 0);  // seconds of all segments before it
   for (size_t i = 0; i < segments; ++i) until[i + 1] = until[i] + problem.segment_seconds[i];
 
-  // slowest[s][end]: of stages [0, s) over segments [0, end); begun[s][end]: where the last begins.
+  // slowest[s][end] is the time of the slowest of stages [0, s) over segments [0, end), and
+  // begun[s][end] is where the last of them begins.
   std::vector<std::vector<double>> slowest(stages + 1,
                                            std::vector<double>(segments + 1, kImpossible));
   std::vector<std::vector<size_t>> begun(stages + 1, std::vector<size_t>(segments + 1, 0));

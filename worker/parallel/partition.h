@@ -1,5 +1,6 @@
-// Where to cut a model into the stages of a pipeline: so that the slowest stage is as fast as can
-// be, and each fits into its device. Pure; exact, by dynamic programming over the possible cuts.
+// Decides where to cut a model into the stages of a pipeline, so that the slowest stage is as fast
+// as possible and each stage fits into its device. It is pure and exact, by dynamic programming
+// over the possible cuts.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +13,12 @@
 namespace trainyard::parallel {
 
 struct PartitionProblem {
-  // Of what lies between two possible cuts, on a device of speed 1; forward and backward.
+  // The time of each segment between two possible cuts, forward and backward, on a device of speed
+  // 1.
   std::vector<double> segment_seconds;
-  // By stage: how fast its device is.
+  // The speed of each stage's device.
   std::vector<double> speeds;
-  // Whether segments [begin, end) fit into the device of the stage; empty: all do.
+  // Whether segments [begin, end) fit into the device of the stage. Empty: all do.
   std::function<bool(int stage, int begin, int end)> fits = {};
 };
 
@@ -25,9 +27,9 @@ struct Partition {
   double slowest_seconds = 0;
 };
 
-// The best partition into speeds.size() stages of at least one segment; of equally good ones the
-// one that cuts first. Nothing where there are fewer segments, or none fits. Asks `fits` at most
-// once for each stage and range that matters: O(stages * segments^2).
+// The best partition into speeds.size() stages of at least one segment; among equally good ones,
+// the one that cuts first. Nothing where there are fewer segments, or none fits. It asks `fits` at
+// most once for each stage and range that matters: O(stages * segments^2).
 std::optional<Partition> SolvePartition(const PartitionProblem& problem);
 
 }  // namespace trainyard::parallel

@@ -1,3 +1,4 @@
+// The three schedules, and a simulation that predicts the time of a step.
 #include "worker/parallel/pipeline.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ using Kind = StageAction::Kind;
 
 namespace {
 
-// How many forwards a stage is ahead of its backwards once the pipeline is full.
+// The number of forwards by which a stage is ahead of its backwards once the pipeline is full.
 int Ahead(PipelineSchedule schedule, int stages, int stage, int microbatches) {
   switch (schedule) {
     case PipelineSchedule::kSequential:
@@ -19,13 +20,13 @@ int Ahead(PipelineSchedule schedule, int stages, int stage, int microbatches) {
     case PipelineSchedule::kGpipe:
       return microbatches;
     case PipelineSchedule::k1F1B:
-      // The last stage turns at once; each before it fills the way there.
+      // The last stage turns around at once. Each stage before it fills the way there.
       return std::min(stages - stage, microbatches);
   }
   return microbatches;
 }
 
-// What is under way in the simulated step.
+// The state of the simulated step.
 class Simulation {
  public:
   Simulation(PipelineSchedule schedule, absl::Span<const StageTimes> stages,
@@ -54,7 +55,7 @@ class Simulation {
           ++done;
         }
       }
-      TY_CHECK(done > 0);  // a schedule in which stages wait for each other
+      TY_CHECK(done > 0);  // in a possible schedule, stages never wait for each other
       left -= done;
     }
     PipelinePrediction result;

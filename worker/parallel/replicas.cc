@@ -1,3 +1,4 @@
+// Divides rows and replicas as evenly as possible.
 #include "worker/parallel/replicas.h"
 
 #include <algorithm>
@@ -8,8 +9,8 @@
 namespace trainyard::parallel {
 namespace {
 
-// Where part `index` of `total` things begins when `parts` parts differ by at most 1, larger ones
-// first.
+// Where part `index` of `total` things begins, when `parts` parts differ by at most 1 and larger
+// ones come first.
 int64_t PartBegin(int64_t total, int64_t index, int64_t parts) {
   return index * (total / parts) + std::min(index, total % parts);
 }

@@ -1,4 +1,5 @@
-// Replicas and hosting: pure planners of who computes which rows of the global batch.
+// Replicas and hosting: pure planners that decide which replica has which rows of the global batch,
+// and which rank hosts which replicas.
 //
 // A job has a fixed number of replicas; replica i owns a fixed slice of every global batch. Devices
 // host replicas. The slices do not depend on the devices, so neither does the result.
@@ -21,11 +22,12 @@ struct RowRange {
 };
 
 // The slice of `rows` (the global batch, or the smaller last one of an epoch) that `replica` owns.
-// Sizes differ by at most 1, larger ones first; a replica may own none of a small last batch.
+// Sizes differ by at most 1, and larger ones come first. A replica may own no rows of a small last
+// batch.
 RowRange ReplicaRows(int64_t rows, int replica, int replicas);
 
-// Replicas [begin, end) that `rank` hosts, contiguous, as even as possible. INVALID_ARGUMENT where
-// there are more ranks than replicas.
+// The contiguous replicas [begin, end) that `rank` hosts, as even as possible. INVALID_ARGUMENT
+// where there are more ranks than replicas.
 struct ReplicaRange {
   int begin = 0;
   int end = 0;

@@ -1,3 +1,4 @@
+// Runs a plan of sums over pieces of arrays.
 #include "worker/parallel/sum_program.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace {
 // 8 KiB: a few of them fit the smallest first-level caches.
 constexpr size_t kPiece = 2048;
 
-// The target overlaps neither.
+// The target overlaps neither operand.
 void Add(const float* __restrict left, const float* __restrict right, size_t count,
          float* __restrict target) {
   for (size_t i = 0; i < count; ++i) target[i] = left[i] + right[i];
@@ -51,7 +52,7 @@ void SumProgram::Run(absl::Span<const float* const> terms, size_t count,
         continue;
       }
       --top;
-      // The target may be a term that is still to be read: so only the last sum goes there.
+      // The target may be a term that is still to be read, so only the last sum goes there.
       const bool is_last = op + 1 == ops_.size();
       float* sum = is_last ? target + begin : scratch_.data() + (top - 1) * kPiece;
       AddPieces(stack_[top - 1], stack_[top], size, sum);

@@ -1,5 +1,5 @@
-// A SumPlan that runs over arrays, element by element, in pieces that stay in the first-level
-// cache: each term is read once, and the sum is written once, whatever the order of the sums.
+// Runs a SumPlan over arrays, element by element, in pieces that stay in the first-level cache.
+// Each term is read once and the sum is written once, whatever the order of the sums.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,16 @@
 
 namespace trainyard::parallel {
 
-// Not thread-safe. Allocates nothing after it was made.
+// Not thread-safe. It allocates nothing after it was made.
 class SumProgram {
  public:
   explicit SumProgram(const SumPlan& plan);
 
-  // How many terms it takes.
+  // The number of terms that it takes.
   size_t terms() const { return terms_; }
 
-  // targets[t][i] = the sum of terms[...][i] for i in [0, count), for all of at least one target. A
-  // target may be one of the terms; otherwise none of these arrays overlap.
+  // Sets targets[t][i] to the sum of terms[...][i] for i in [0, count), for every target; there is
+  // at least one. A target may be one of the terms. Otherwise none of these arrays overlap.
   void Run(absl::Span<const float* const> terms, size_t count, absl::Span<float* const> targets);
 
  private:

@@ -1,3 +1,4 @@
+// Plans sums along the fixed tree over the replicas.
 #include "worker/parallel/sum_tree.h"
 
 #include <algorithm>
@@ -9,8 +10,8 @@
 namespace trainyard::parallel {
 namespace {
 
-// The two halves of a node of more than one replica, both not empty. The node begins at a multiple
-// of the first half's size, and what is cut off its end is missing in the second half.
+// The two halves of a node of more than one replica; neither is empty. The node begins at a
+// multiple of the first half's size, and the second half lacks what is cut off at the end.
 std::pair<ReplicaRange, ReplicaRange> Halves(ReplicaRange node) {
   const auto size = static_cast<unsigned>(node.end - node.begin);
   const int middle = node.begin + static_cast<int>(std::bit_ceil(size) / 2);
@@ -48,7 +49,7 @@ class LocalPlanner {
     is_used_[static_cast<size_t>(slot)] = false;
   }
 
-  // Moves what is in the reduction to a free slot.
+  // Moves the contents of the reduction to a free slot.
   int StoreLast() {
     const auto free = std::find(is_used_.begin(), is_used_.end(), false);
     const auto slot = static_cast<int>(free - is_used_.begin());

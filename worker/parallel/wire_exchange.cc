@@ -1,3 +1,4 @@
+// The thread that runs a step's collectives, and how it and the training wait for each other.
 #include "worker/parallel/wire_exchange.h"
 
 #include <algorithm>
@@ -18,7 +19,7 @@
 namespace trainyard::parallel {
 namespace {
 
-// What a wait for the end of a step is of.
+// Stands for the end of the whole step in a wait.
 constexpr int64_t kWholeStep = -1;
 
 class WireExchange : public GradientExchange {
@@ -49,7 +50,7 @@ class WireExchange : public GradientExchange {
     absl::MutexLock lock(&mutex_);
     TY_RETURN_IF_ERROR(broken_);
     TY_CHECK(job_ == Job::kNone);
-    // The thread looks at it in its next step, which begins under the mutex.
+    // The thread looks at this in its next step, which begins under the mutex.
     blocks_.SetPlan(plan, term_slots);
     is_agreed_ = false;
     return absl::OkStatus();
@@ -81,7 +82,7 @@ class WireExchange : public GradientExchange {
   absl::Status Ready(int64_t end) override {
     absl::MutexLock lock(&mutex_);
     TY_RETURN_IF_ERROR(broken_);
-    // What is known already may be said again, even when the thread is through.
+    // What is known already may be announced again, even after the thread is done.
     if (end <= ready_end_) return absl::OkStatus();
     TY_CHECK(job_ == Job::kStep);
     ready_end_ = end;
@@ -111,7 +112,7 @@ class WireExchange : public GradientExchange {
     TY_RETURN_IF_ERROR(Wait(&WireExchange::IsIdle, kWholeStep));
     TY_CHECK(ballots.size() == ballots_.size());
     std::copy(ballots_.begin(), ballots_.end(), ballots.begin());
-    // Some waits are for the thread alone.
+    // Only the thread waits in some of them.
     running_.exposed = std::min(running_.exposed, running_.total);
     stats_ = std::move(running_);
     return absl::OkStatus();
@@ -140,7 +141,7 @@ class WireExchange : public GradientExchange {
     return count;
   }
 
-  // Conditions; the mutex is held.
+  // These conditions are checked with the mutex held.
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return is_stopping_ || job_ != Job::kNone;
   }
@@ -157,7 +158,7 @@ class WireExchange : public GradientExchange {
     return is_stopping_ || shared_ > at_;
   }
 
-  // Of the training: until the condition holds, or the thread has failed.
+  // The training waits here until the condition holds, or the thread has failed.
   absl::Status Wait(bool (WireExchange::*condition)() const, int64_t bucket)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if ((this->*condition)()) return broken_;
@@ -171,7 +172,7 @@ class WireExchange : public GradientExchange {
     return broken_;
   }
 
-  // The thread.
+  // The body of the thread.
   void Work() ABSL_LOCKS_EXCLUDED(mutex_) {
     while (true) {
       Job job = Job::kNone;
@@ -232,7 +233,7 @@ class WireExchange : public GradientExchange {
     return absl::OkStatus();
   }
 
-  // Waits for the training; CANCELLED where it lets the exchange go.
+  // The thread waits here for the training. CANCELLED where the training destroys the exchange.
   absl::Status Await(bool (WireExchange::*condition)() const, size_t bucket)
       ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
@@ -241,7 +242,7 @@ class WireExchange : public GradientExchange {
     return is_stopping_ ? absl::CancelledError("the exchange was let go") : absl::OkStatus();
   }
 
-  // Collectives, of a bucket where there is a kind, with their time and bytes.
+  // Runs collectives, for a bucket where there is a kind, and records their time and bytes.
   template <typename Collectives>
   absl::Status Run(std::optional<CommEvent::Kind> kind, size_t bucket, Collectives collectives)
       ABSL_LOCKS_EXCLUDED(mutex_) {
@@ -273,13 +274,13 @@ class WireExchange : public GradientExchange {
   }
 
   const std::unique_ptr<Communicator> communicator_;
-  BlockExchange blocks_;  // of the thread, while there is a job
+  BlockExchange blocks_;  // used by the thread while there is a job
   const absl::Span<const Bucket> buckets_;
-  // Those of which each rank updates a block: the first ones.
+  // The first buckets, of which each rank updates a block.
   const size_t shared_buckets_;
-  CommStats stats_;  // of the training
+  CommStats stats_;  // read by the training
 
-  // Written by Begin, GatherBlocks and, during their job, by the thread.
+  // Written by Begin and GatherBlocks, and by the thread during their job.
   std::vector<double> ballot_;
   std::vector<double> ballots_;
   absl::Span<float> gathered_;
@@ -299,7 +300,7 @@ class WireExchange : public GradientExchange {
   size_t at_ ABSL_GUARDED_BY(mutex_) = 0;      // what the thread waits for
   CommStats running_ ABSL_GUARDED_BY(mutex_);
 
-  std::thread thread_;  // last
+  std::thread thread_;  // last, so that it ends first
 };
 
 }  // namespace

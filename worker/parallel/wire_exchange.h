@@ -1,8 +1,8 @@
 // A GradientExchange over any communicator of host memory. A thread of its own runs the
-// collectives, in the order of the buckets, while the training computes on.
+// collectives, in the order of the buckets, while the training computes.
 //
-// A step's collectives are, on every rank: the agreement (in the first step, and in the first one
-// after SetPlan), the ballots, each bucket's sums as they become ready, and where it is sharded
+// The collectives of a step are, on every rank: the agreement (in the first step, and in the first
+// one after SetPlan), the ballots, each bucket's sums as they become ready, and where it is sharded
 // each bucket's parameters as they are shared.
 #pragma once
 
@@ -14,12 +14,12 @@
 
 namespace trainyard::parallel {
 
-// The communicator is its own: nobody else may use it. Its timeout is that of each collective; the
-// time that the training takes between two calls has no limit here.
+// The exchange owns the communicator, and nobody else may use it. The communicator's timeout is
+// that of each collective; the time that the training takes between two calls has no limit here.
 //
-// A failure ends the step: the next call returns it, with the step and the bucket, as do all
-// others. When an exchange is destroyed in a step, that waits for the collective that is under way,
-// at most for the timeout.
+// A failure ends the step. The next call returns it, with the step and the bucket, and so do all
+// later ones. When an exchange is destroyed during a step, it waits for the collective that is
+// under way, at most for the timeout.
 std::unique_ptr<GradientExchange> MakeWireExchange(std::unique_ptr<Communicator> communicator,
                                                    WireExchangeOptions options);
 

@@ -37,7 +37,7 @@ struct Assignment {
   std::string resume_from = {};  // a checkpoint folder; empty to start anew
   // The job's spec as a JSON object: JobSpec in proto JSON with proto field names. This folder,
   // which the supervisor links, knows no protobuf; the trainer reads the spec
-  // (worker/trainer/spec.h).
+  // (worker/trainer/plan/spec.h).
   std::string spec_json = "{}";
   std::string worker = {};  // this host's name in the pool; empty where it has none
 

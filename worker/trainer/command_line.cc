@@ -86,15 +86,13 @@ absl::StatusOr<Communicators> ConnectRanks(const Program& program, const Flags& 
   communicators.connect_group = HostLines(flags, assignment);
   TY_ASSIGN_OR_RETURN(communicators.host, communicators.connect_group({}));
   if (assignment.world_size == 1 || arena == engine::MemoryKind::kHost) return communicators;
-  TY_ASSIGN_OR_RETURN(communicators.device,
-                      program.device->Connect({.run_dir = run_dir::RunDir(flags.run_dir),
-                                               .assignment = assignment,
-                                               .rank = flags.rank,
-                                               .transport = flags.transport,
-                                               .host = *communicators.host,
-                                               .cancelled = &g_signals.stop}));
-  communicators.make_device_exchange = [&program](DeviceExchangeRequest request) {
-    return program.device->MakeExchange(std::move(request));
+  const DeviceGang gang = {.run_dir = run_dir::RunDir(flags.run_dir),
+                           .assignment = assignment,
+                           .rank = flags.rank,
+                           .transport = flags.transport,
+                           .cancelled = &g_signals.stop};
+  communicators.make_device_exchange = [&program, gang](DeviceExchangeRequest request) {
+    return program.device->MakeExchange(gang, std::move(request));
   };
   return communicators;
 }

@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/parallel/communicator.h"
+#include "worker/parallel/gradient_exchange.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/paths.h"
 #include "worker/trainer/run/gang.h"
@@ -24,15 +24,13 @@ struct DeviceFlags {
   std::string description;  // a file that describes a device in the place of one; empty: none
 };
 
-// The knowledge with which the ranks of a gang connect their devices. All of it is borrowed.
+// What a rank of a gang knows when it connects its device to the others'.
 struct DeviceGang {
   run_dir::RunDir run_dir;
-  const run_dir::Assignment& assignment;
+  run_dir::Assignment assignment;
   int rank = 0;
   std::string transport = "auto";
-  // Connected. All ranks use it alike.
-  parallel::Communicator& host;
-  const std::atomic<bool>* cancelled = nullptr;
+  const std::atomic<bool>* cancelled = nullptr;  // borrowed
 };
 
 // The part that the trainer of a backend with devices of its own adds to that of the CPU.
@@ -47,12 +45,10 @@ class DeviceSupport {
   virtual absl::Status Choose(run_dir::RankAssignment& rank) = 0;
   // The memory of the device that plans are made for. UNAVAILABLE where there is none.
   virtual absl::StatusOr<int64_t> MemoryBytes() = 0;
-  // Over the memory of the devices. Outlived by gang.host.
-  virtual absl::StatusOr<std::unique_ptr<parallel::Communicator>> Connect(
-      const DeviceGang& gang) = 0;
-  // With a communicator of Connect.
+  // Connects the devices of the gang, by the best way that works for all of them. Every rank calls
+  // it at the same time.
   virtual absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> MakeExchange(
-      DeviceExchangeRequest request) = 0;
+      const DeviceGang& gang, DeviceExchangeRequest request) = 0;
 };
 
 struct Program {

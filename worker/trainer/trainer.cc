@@ -1,3 +1,4 @@
+// Runs one rank: prepares it, trains, and sorts its failure into a class that retries go by.
 #include "worker/trainer/trainer.h"
 
 #include <sched.h>
@@ -14,7 +15,7 @@
 #include "common/base/version.h"
 #include "worker/parallel/collective.h"
 #include "worker/run_dir/assignment.h"
-#include "worker/trainer/model_setup.h"
+#include "worker/trainer/plan/model_setup.h"
 #include "worker/trainer/run/prepare.h"
 #include "worker/trainer/run/reporter.h"
 #include "worker/trainer/run/train_loop.h"
@@ -45,7 +46,7 @@ absl::Status ChooseDevice(const RankOptions& options, run_dir::Assignment& assig
 }
 
 run_dir::Progress FirstProgress(const PreparedRun& run) {
-  const StepPlan& plan = run.share.plan;
+  const StepSequence& plan = run.share.steps;
   return {.step = run.first_step,
           .total_steps = plan.total_steps(),
           .epoch = plan.EpochOf(run.first_step),
@@ -57,7 +58,7 @@ run_dir::Progress FirstProgress(const PreparedRun& run) {
           .model_digest = run.identity.model_digest};
 }
 
-// Fills `result` as far as it gets.
+// Fills in `result` as far as it gets.
 absl::Status Train(const run_dir::RunDir& dir, const RankOptions& options, const Signals& signals,
                    Clock& clock, RankResult& result) {
   TY_ASSIGN_OR_RETURN(run_dir::Assignment assignment, run_dir::ReadAssignment(dir));
@@ -86,7 +87,8 @@ absl::Status Train(const run_dir::RunDir& dir, const RankOptions& options, const
   const absl::StatusOr<TrainLoop::End> end = loop.Run();
   result.step = loop.step();
   result.metrics = loop.metrics();
-  // What was measured before a failure is worth keeping; its own error is the second one.
+  // Metrics from before a failure are worth keeping. If they cannot be written, the first error
+  // counts.
   const absl::Status flushed = end.ok() ? reporter.Close() : reporter.Flush();
   TY_RETURN_IF_ERROR(end.status());
   TY_RETURN_IF_ERROR(flushed);
@@ -110,7 +112,7 @@ Outcome OutcomeOfStatus(const absl::Status& status) {
     case absl::StatusCode::kDataLoss:
       return Outcome::kUserError;
     case absl::StatusCode::kResourceExhausted:
-      // A disk is emptied; a model that does not fit in memory will not fit tomorrow.
+      // Somebody may empty a disk, but a model that does not fit in memory will not fit tomorrow.
       return ErrorReason(status) == "DISK_FULL" ? Outcome::kTransient : Outcome::kUserError;
     default:
       return Outcome::kTransient;
@@ -143,7 +145,7 @@ RankResult RunRank(const RankOptions& options, const Signals& signals, Clock& cl
   if (written.ok()) written = run_dir::WriteRankResult(dir, options.rank, result);
   if (written.ok()) return result;
   LogError("cannot write the result", {{"error", std::string(written.message())}});
-  // Nobody can read how it ended, so it has not succeeded.
+  // Nobody can read how the run ended, so it does not count as a success.
   if (status.ok()) result.outcome = Outcome::kTransient;
   return result;
 }

@@ -1,4 +1,4 @@
-// One rank from its assignment to its result.
+// Takes one rank from its assignment to its result.
 #pragma once
 
 #include <functional>
@@ -17,17 +17,18 @@ struct RankOptions {
   int rank = 0;
   Connect connect;
   bool shares_memory = true;  // see PrepareRun
-  // For a backend with devices of its own, before it is made: makes the rank's device the one that
-  // the process uses, and tells its memory where the assignment does not. May be empty.
+  // For a backend with devices of its own. It makes the rank's device the one that the process
+  // uses, and fills in its memory if the assignment does not say. It is called before the backend
+  // is made, and may be empty.
   std::function<absl::Status(run_dir::RankAssignment& rank)> choose_device = {};
 };
 
-// Trains, and writes result.json as its last act. Binds the process to the rank's processors, so
-// call it before other threads are started. Borrows the signals and the clock.
+// Trains, and writes result.json as its last act. Call it before other threads are started, since
+// it binds the process to the rank's processors. Borrows the signals and the clock.
 run_dir::RankResult RunRank(const RankOptions& options, const Signals& signals, Clock& clock);
 
-// Class of a failure: what retrying can heal is transient, what the job's author must change is
-// user_error.
+// Returns the class of a failure: transient if trying again can heal it, user_error if the job's
+// author must change something.
 run_dir::Outcome OutcomeOfStatus(const absl::Status& status);
 
 }  // namespace trainyard::trainer

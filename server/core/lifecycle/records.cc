@@ -14,14 +14,9 @@ bool SameValue(double a, double b) {
 }  // namespace
 
 bool operator==(const Progress& a, const Progress& b) {
-  const bool is_hosted_alike = a.hosting == nullptr || b.hosting == nullptr
-                                   ? a.hosting == b.hosting
-                                   : *a.hosting == *b.hosting;
-  return is_hosted_alike &&
-         std::tie(a.step, a.total_steps, a.epoch, a.epochs, a.eta_us) ==
-             std::tie(b.step, b.total_steps, b.epoch, b.epochs, b.eta_us) &&
-         SameValue(a.samples_per_s, b.samples_per_s) &&
-         SameValue(a.data_wait_fraction, b.data_wait_fraction);
+  const bool is_reported_alike =
+      a.report == nullptr || b.report == nullptr ? a.report == b.report : *a.report == *b.report;
+  return is_reported_alike && a.step == b.step && a.eta_us == b.eta_us;
 }
 
 bool operator==(const MetricValues& a, const MetricValues& b) {

@@ -26,36 +26,13 @@ using JobState = job_fsm::State;
 using AttemptState = attempt_fsm::State;
 using WorkerState = worker_fsm::State;
 
-// Which replicas a rank computes.
-struct RankHosting {
-  int32_t rank = 0;
-  int32_t first_replica = 0;
-  int32_t replicas = 0;
-  int32_t stage = 0;         // of the pipeline
-  double samples_per_s = 0;  // of the rank by itself; 0: unknown
-
-  friend bool operator==(const RankHosting&, const RankHosting&) = default;
-};
-
-// Which rank computes what, and why. It is shown to people, and nothing is decided by it.
-struct Hosting {
-  std::vector<RankHosting> ranks;
-  std::string reason;
-
-  friend bool operator==(const Hosting&, const Hosting&) = default;
-};
-
 // Where training stands, as the trainer reports it.
 struct Progress {
   int64_t step = 0;
-  int64_t total_steps = 0;
-  int64_t epoch = 0;
-  int64_t epochs = 0;
-  double samples_per_s = 0;
-  double data_wait_fraction = 0;
   int64_t eta_us = 0;  // expected time left; 0: unknown
-  // Shared by all copies; null before the first step.
-  std::shared_ptr<const Hosting> hosting = nullptr;
+  // The whole report as bytes, for those who show it; nothing here reads them. All copies share
+  // them. Null before the first report.
+  std::shared_ptr<const std::string> report = nullptr;
 
   friend bool operator==(const Progress&, const Progress&);
 };
@@ -142,21 +119,6 @@ struct AttemptRecord {
 
 // The part of `attempt` on `worker`; null where it has none.
 const AttemptPart* FindPart(const AttemptRecord& attempt, absl::string_view worker);
-
-// What a GPU does at the moment, as far as its driver tells. It is passed on to those who ask; it
-// is not stored, and nothing is decided by it.
-struct DeviceUsage {
-  std::optional<double> utilization;         // [0, 1]
-  std::optional<double> memory_utilization;  // [0, 1]
-  std::optional<int64_t> memory_bytes;
-  std::optional<double> power_watts;
-  std::optional<double> power_limit_watts;
-  std::optional<double> temperature_celsius;
-  std::optional<int64_t> ecc_errors;
-  std::string slowed_by;
-
-  friend bool operator==(const DeviceUsage&, const DeviceUsage&) = default;
-};
 
 struct DeviceRecord {
   std::string name;

@@ -23,6 +23,9 @@ struct Snapshot {
   std::map<std::string, QuotaRecord> quotas;  // by subject
   std::map<std::string, ReservationRecord> reservations;
   std::map<UsageKey, UsageRecord> usage;
+  // What was submitted and has no jobs any more, because they were deleted, but clones: by the
+  // number of the job that came with it.
+  std::map<JobId, Submission> kept_submissions;
   // How long the pool has been looked after, in all: uptime added up over all starts of the server.
   // Usage decays by it, so that no jump of a wall clock and no pause changes anybody's share.
   int64_t pool_time_us = 0;
@@ -38,6 +41,11 @@ struct Delta {
   int64_t next_job = 1;
   int64_t next_event = 1;
   std::vector<JobRecord> jobs;
+  // Their attempts and their history go with them; of jobs of a turn before.
+  std::vector<JobId> deleted_jobs;
+  // Submissions that have lost their last job: they stay, or go.
+  std::vector<JobId> kept_submissions;
+  std::vector<JobId> deleted_submissions;
   std::vector<AttemptRecord> attempts;
   std::vector<WorkerRecord> workers;
   std::vector<CheckpointRecord> checkpoints;
@@ -53,7 +61,8 @@ struct Delta {
   int64_t pool_time_us = 0;        // as of this commit
 
   bool empty() const {
-    return jobs.empty() && attempts.empty() && workers.empty() && checkpoints.empty() &&
+    return jobs.empty() && deleted_jobs.empty() && deleted_submissions.empty() &&
+           attempts.empty() && workers.empty() && checkpoints.empty() &&
            deleted_checkpoints.empty() && events.empty() && requests.empty() && quotas.empty() &&
            deleted_quotas.empty() && reservations.empty() && deleted_reservations.empty() &&
            !usage_changed;

@@ -43,8 +43,8 @@ struct Dependency {
   friend auto operator<=>(const Dependency&, const Dependency&) = default;
 };
 
-// What was submitted; never changes. The specs are serialized trainyard.v1.JobSpec; the core reads
-// only what is decoded beside them.
+// What was submitted; it never changes. The specs are serialized trainyard.v1.JobSpec; what is read
+// from them stands beside them.
 struct Submission {
   std::string uid;
   std::string name;
@@ -63,6 +63,7 @@ struct Submission {
   std::optional<CheckpointRef> parent_checkpoint;
   std::string server_version;  // that resolved the spec
   std::string project;         // empty: none
+  std::vector<std::string> tags;
   std::vector<Dependency> dependencies;
   int64_t not_before_us = 0;          // wall; 0: at once
   int64_t time_limit_warning_us = 0;  // so long before the time limit a checkpoint is asked for

@@ -43,7 +43,7 @@ struct Contact {
   std::map<AttemptId, Observed> observed;  // of the last report
   std::vector<DesiredAttempt> desired;     // as of desired_revision
   int64_t desired_revision = 0;            // 0: the session has no orders yet
-  std::map<std::string, DeviceUsage> usage;  // of the last report, by name of the device
+  std::map<std::string, std::string> usage;  // of the last report, by name of the device
 
   // It reports, but has not heard the answers.
   bool is_deaf() const { return last_report_us > last_hearing_us; }

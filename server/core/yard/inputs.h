@@ -83,7 +83,9 @@ struct SyncReport {
   int64_t desired_revision = 0;
   std::vector<ObservedAttempt> attempts;
   std::vector<DeviceRecord> devices;  // those whose health may differ from what was registered
-  std::map<std::string, DeviceUsage> usage = {};  // by name of the device
+  // What its devices do at the moment, as bytes by name of the device. Nothing is decided by them
+  // and they are not stored.
+  std::map<std::string, std::string> usage = {};
   // How many reports of this session have been answered, as far as the worker has received the
   // answers. None from a worker that does not count them.
   std::optional<int64_t> answers_heard = {};
@@ -161,11 +163,18 @@ struct DeleteReservation {
   std::string name;
   std::string actor;
 };
+// Deletes a job that has ended, or its checkpoints alone; fine where it is deleted already.
+// JOB_NOT_FOUND, JOB_STATE_CONFLICT: see deletion.h.
+struct DeleteJob {
+  JobId job;
+  bool checkpoints_only = false;
+  std::string actor;
+};
 
 using Input = std::variant<SubmitJob, CancelJob, SuspendJob, ResumeJob, RegisterWorker, SyncReport,
                            CommitCheckpoint, CordonWorker, UncordonWorker, DrainWorker,
                            DeclareWorkerLost, QuarantineDevice, ReleaseDevice, SetQuota,
-                           DeleteQuota, CreateReservation, DeleteReservation>;
+                           DeleteQuota, CreateReservation, DeleteReservation, DeleteJob>;
 
 struct Reply {
   JobId job;             // SubmitJob and the verbs on jobs

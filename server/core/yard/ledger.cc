@@ -30,6 +30,29 @@ JobId Ledger::AddJob(JobRecord job) {
   return id;
 }
 
+void Ledger::DeleteJob(JobId id) {
+  TY_CHECK(snapshot_.jobs.erase(id) == 1);
+  const auto is_of_job = [id](const AttemptId& attempt) { return attempt.job == id; };
+  const auto first = snapshot_.attempts.lower_bound({id, 0});
+  auto last = first;
+  while (last != snapshot_.attempts.end() && is_of_job(last->first)) ++last;
+  snapshot_.attempts.erase(first, last);
+  std::erase_if(attempts_, is_of_job);
+  jobs_.erase(id);
+  deleted_jobs_.insert(id);
+}
+
+void Ledger::KeepSubmission(JobId id, const Submission& submission) {
+  snapshot_.kept_submissions.insert_or_assign(id, submission);
+  kept_submissions_.insert(id);
+}
+
+void Ledger::DropSubmission(JobId id) {
+  snapshot_.kept_submissions.erase(id);
+  kept_submissions_.erase(id);
+  deleted_submissions_.insert(id);
+}
+
 void Ledger::AddAttempt(AttemptRecord attempt) {
   const AttemptId id = attempt.id;
   TY_CHECK(snapshot_.attempts.emplace(id, std::move(attempt)).second);
@@ -101,6 +124,9 @@ Delta Ledger::Take() {
     job.revision = revision;
     delta.jobs.push_back(job);
   }
+  delta.deleted_jobs.assign(deleted_jobs_.begin(), deleted_jobs_.end());
+  delta.kept_submissions.assign(kept_submissions_.begin(), kept_submissions_.end());
+  delta.deleted_submissions.assign(deleted_submissions_.begin(), deleted_submissions_.end());
   for (const AttemptId& id : attempts_) delta.attempts.push_back(snapshot_.attempts.at(id));
   for (const std::string& name : workers_) {
     WorkerRecord& worker = snapshot_.workers.at(name);
@@ -137,6 +163,9 @@ Delta Ledger::Take() {
   quotas_.clear();
   reservations_.clear();
   jobs_.clear();
+  deleted_jobs_.clear();
+  kept_submissions_.clear();
+  deleted_submissions_.clear();
   attempts_.clear();
   workers_.clear();
   checkpoints_.clear();

@@ -28,6 +28,11 @@ class Ledger {
 
   // The key must be new (a worker's may exist: the record is replaced).
   JobId AddJob(JobRecord job);  // numbers it
+  // With its attempts. Its submission stays where it is needed, and else must be dropped.
+  void DeleteJob(JobId id);
+  // The submission known by `id` has lost its last job.
+  void KeepSubmission(JobId id, const Submission& submission);
+  void DropSubmission(JobId id);
   void AddAttempt(AttemptRecord attempt);
   void PutWorker(WorkerRecord worker);
   void AddRequest(RequestRecord request);
@@ -53,6 +58,9 @@ class Ledger {
  private:
   Snapshot snapshot_;
   std::set<JobId> jobs_;
+  std::set<JobId> deleted_jobs_;
+  std::set<JobId> kept_submissions_;
+  std::set<JobId> deleted_submissions_;
   std::set<AttemptId> attempts_;
   std::set<std::string> workers_;
   std::set<CheckpointRef> checkpoints_;

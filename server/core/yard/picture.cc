@@ -209,17 +209,18 @@ void Picture::RefreshWorker(const YardState& state, const std::string& name) {
   }
 }
 
-// True where the job has left the queue.
+// True where the job has left the queue. It may have been deleted since.
 bool Picture::RefreshJob(const YardState& state, JobId id) {
-  const JobRecord& record = state.ledger.job(id);
-  const AttemptId newest{id, record.attempt};
+  const auto found = state.snapshot().jobs.find(id);
+  const JobRecord* record = found == state.snapshot().jobs.end() ? nullptr : &found->second;
+  const AttemptId newest{id, record == nullptr ? 0 : record->attempt};
   if (state.live.Find(newest) != nullptr) {
     running_[id] = MakeRunning(state, state.ledger.attempt(newest));
   } else {
     running_.erase(id);
   }
-  if (std::holds_alternative<job_fsm::Queued>(record.state)) {
-    queue_.Put(MakeQueued(state, record));
+  if (record != nullptr && std::holds_alternative<job_fsm::Queued>(record->state)) {
+    queue_.Put(MakeQueued(state, *record));
     return false;
   }
   if (queue_.Find(id) == nullptr) return false;

@@ -13,6 +13,7 @@
 #include "server/core/yard/contacts.h"
 #include "server/core/yard/deadlines.h"
 #include "server/core/yard/ledger.h"
+#include "server/core/yard/lineage.h"
 #include "server/core/yard/live_attempts.h"
 #include "server/core/yard/reservations.h"
 #include "server/core/yard/stops.h"
@@ -45,6 +46,7 @@ struct YardState {
 
   Config config;
   Ledger ledger;
+  Lineage lineage;
   Contacts contacts;
   LiveAttempts live;
   Stops stops;

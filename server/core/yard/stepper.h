@@ -94,6 +94,7 @@ class Stepper {
   void EnterJobState(JobId id, const JobState& before);
   void EndJob(JobId id, const JobState& before);
   void LeaveQueue(JobId id);
+  void DropOrphans(JobId job);
   void CleanCheckpoints(JobId job, absl::string_view actor);
   void EndAttempt(AttemptId id, absl::string_view actor);
   void AddEvent(std::string resource, std::string type, absl::string_view actor,

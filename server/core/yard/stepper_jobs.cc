@@ -191,11 +191,22 @@ void Stepper::AddCheckpoint(CheckpointRecord checkpoint, const std::string& acto
   CleanCheckpoints(id.job, actor);
 }
 
+// The job was deleted; its checkpoints stayed for those that were to start from them.
+void Stepper::DropOrphans(JobId job) {
+  std::vector<CheckpointRef> orphans;
+  const auto& checkpoints = yard_.snapshot().checkpoints;
+  for (auto it = checkpoints.lower_bound({job, std::numeric_limits<int64_t>::min()});
+       it != checkpoints.end() && it->first.job == job; ++it) {
+    if (yard_.parents.count(it->first) == 0) orphans.push_back(it->first);
+  }
+  for (const CheckpointRef& id : orphans) yard_.ledger.DeleteCheckpoint(id);
+}
+
 // Deletes what keep.last and keep.best no longer cover. A checkpoint stays while a job that has not
 // ended is to start from it, or an attempt that is coming up.
 void Stepper::CleanCheckpoints(JobId job, absl::string_view actor) {
   const auto record = yard_.snapshot().jobs.find(job);
-  if (record == yard_.snapshot().jobs.end()) return;
+  if (record == yard_.snapshot().jobs.end()) return DropOrphans(job);
   const Submission& submission = *record->second.submission;
   std::vector<const CheckpointRecord*> records;  // ascending
   std::vector<CheckpointRef> all;

@@ -68,7 +68,11 @@ void Yard::FindLiveAttempts(Now now) {
 
 void Yard::FindWaitingJobs(Now now) {
   Stepper stepper(state_, now);
+  for (const auto& [id, submission] : state_.snapshot().kept_submissions) {
+    state_.lineage.Add(id, submission);
+  }
   for (const auto& [id, job] : state_.snapshot().jobs) {
+    state_.lineage.Add(job.array == JobId{} ? id : job.array, *job.submission);
     if (!job_fsm::IsFinal(job.state) && job.submission->parent_checkpoint.has_value()) {
       ++state_.parents[*job.submission->parent_checkpoint];
     }
@@ -146,7 +150,7 @@ int64_t Yard::LastSeen(absl::string_view worker) const {
   return contact == nullptr ? 0 : contact->last_seen_wall_us;
 }
 
-std::map<std::string, DeviceUsage> Yard::UsageOn(absl::string_view worker) const {
+std::map<std::string, std::string> Yard::UsageOn(absl::string_view worker) const {
   const Contact* contact = state_.contacts.Find(worker);
   const WorkerRecord* record = FindWorker(worker);
   // Old numbers of a host that is not heard of would only mislead.

@@ -32,6 +32,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/core/scheduling/policy.h"
+#include "server/core/yard/deletion.h"
 #include "server/core/yard/inputs.h"
 #include "server/core/yard/picture.h"
 #include "server/core/yard/state.h"
@@ -68,6 +69,10 @@ class Yard {
   const CheckpointRecord* FindCheckpoint(const CheckpointRef& checkpoint) const;
   // Ascending by step.
   std::vector<const CheckpointRecord*> CheckpointsOf(JobId job) const;
+  // What the input would delete; see deletion.h.
+  absl::StatusOr<Deletion> PlanDeletion(const DeleteJob& in) const {
+    return core::PlanDeletion(state_, in);
+  }
   // Every reason why a queued job waits, in sentences; empty for other jobs.
   std::vector<std::string> QueueReasons(JobId job) const;
   // The first jobs of the queue in its order, as of the last pass; at most kFrontMax.
@@ -81,8 +86,8 @@ class Yard {
   std::map<UsageKey, UsageRecord> Usage(Now now) const;
   // The wall time of the worker's last sync.
   int64_t LastSeen(absl::string_view worker) const;
-  // What its devices did at the last sync, by name; empty while the worker is not ACTIVE.
-  std::map<std::string, DeviceUsage> UsageOn(absl::string_view worker) const;
+  // What its devices did at the last sync, as bytes by name; empty while the worker is not ACTIVE.
+  std::map<std::string, std::string> UsageOn(absl::string_view worker) const;
   // The devices of a worker that are held, with the attempt that holds each.
   std::map<std::string, AttemptId> HoldersOn(absl::string_view worker) const;
 
@@ -121,6 +126,7 @@ class Yard {
   absl::StatusOr<Reply> Take(const DeleteQuota& in, Now now);
   absl::StatusOr<Reply> Take(const CreateReservation& in, Now now);
   absl::StatusOr<Reply> Take(const DeleteReservation& in, Now now);
+  absl::StatusOr<Reply> Take(const DeleteJob& in, Now now);
 
   // Find in the stored records what has not ended.
   void FindLiveAttempts(Now now);

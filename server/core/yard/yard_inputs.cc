@@ -99,8 +99,14 @@ absl::StatusOr<Reply> Yard::Take(const SubmitJob& in, Now now) {
                              ? "submitted"
                              : absl::StrCat("submitted as an array of ", jobs, ", up to ",
                                             JobName(JobId{first.value + jobs - 1})));
+  state_.lineage.Add(first, submission);
   state_.changes.has_new_jobs = true;
   return Reply{first, /*existed=*/false};
+}
+
+absl::StatusOr<Reply> Yard::Take(const DeleteJob& in, Now now) {
+  TY_RETURN_IF_ERROR(Delete(state_, in, now));
+  return Reply{in.job, false};
 }
 
 absl::StatusOr<Reply> Yard::Take(const CancelJob& in, Now now) {

@@ -1,9 +1,12 @@
+// Attempts as rows: the attempt itself, its ranks, and its part on each worker.
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
 #include "server/store/sqlite/rows.h"
+#include "server/store/sqlite/table.h"
 
 namespace trainyard::store {
 namespace {
@@ -12,157 +15,151 @@ using core::AttemptPart;
 using core::AttemptRecord;
 using core::AttemptState;
 using core::StopReason;
-using core::Text;
 
-struct FlatState {
-  StopReason reason = StopReason::kNone;
+struct AttemptRow {
+  AttemptRecord attempt;  // without ranks and parts
+  std::string state;
+  StopReason state_reason = StopReason::kNone;
   core::Failure failure;
+  std::optional<int64_t> resume_job;
+  std::optional<int64_t> resume_step;
 };
 
-FlatState Flatten(const AttemptState& state) {
-  if (const auto* stopping = std::get_if<core::attempt_fsm::Stopping>(&state)) {
-    return {stopping->reason, stopping->failure};
-  }
-  if (const auto* failed = std::get_if<core::attempt_fsm::Failed>(&state)) {
-    return {StopReason::kNone, failed->failure};
-  }
-  if (const auto* preempted = std::get_if<core::attempt_fsm::Preempted>(&state)) {
-    return {preempted->reason, {}};
-  }
-  if (const auto* lost = std::get_if<core::attempt_fsm::Lost>(&state)) {
-    return {StopReason::kNone, lost->failure};
-  }
-  return {};
+const Table<AttemptRow>& Attempts() {
+  using Row = AttemptRow;
+  static const auto* table = new Table<Row>(
+      "attempts", /*keys=*/2,
+      {TY_COLUMN(Row, "job", attempt.id.job), TY_COLUMN(Row, "number", attempt.id.number),
+       TY_COLUMN(Row, "fencing_token", attempt.fencing_token), TY_COLUMN(Row, "state", state),
+       TY_COLUMN(Row, "state_reason", state_reason),
+       TY_COLUMN(Row, "failure_class", failure.failure_class),
+       TY_COLUMN(Row, "failure_reason", failure.reason),
+       TY_COLUMN(Row, "failure_message", failure.message), TY_COLUMN(Row, "resume_job", resume_job),
+       TY_COLUMN(Row, "resume_step", resume_step), TY_COLUMN(Row, "create_us", attempt.create_us),
+       TY_COLUMN(Row, "start_us", attempt.start_us), TY_COLUMN(Row, "end_us", attempt.end_us)});
+  return *table;
 }
 
-absl::StatusOr<AttemptState> Unflatten(const std::string& name, const FlatState& flat) {
+struct RankRow {
+  AttemptId attempt;
+  core::RankPlacement rank;
+};
+
+const Table<RankRow>& Ranks() {
+  using Row = RankRow;
+  static const auto* table =
+      new Table<Row>("attempt_ranks", /*keys=*/3,
+                     {TY_COLUMN(Row, "job", attempt.job), TY_COLUMN(Row, "number", attempt.number),
+                      TY_COLUMN(Row, "rank", rank.rank), TY_COLUMN(Row, "worker", rank.worker),
+                      TY_COLUMN(Row, "device", rank.device)});
+  return *table;
+}
+
+struct PartRow {
+  AttemptId attempt;
+  AttemptPart part;
+};
+
+const Table<PartRow>& Parts() {
+  using Row = PartRow;
+  static const auto* table =
+      new Table<Row>("attempt_parts", /*keys=*/3,
+                     {TY_COLUMN(Row, "job", attempt.job), TY_COLUMN(Row, "number", attempt.number),
+                      TY_COLUMN(Row, "worker", part.worker), TY_COLUMN(Row, "state", part.state),
+                      TY_COLUMN(Row, "outcome", part.outcome.kind),
+                      TY_COLUMN(Row, "failure_class", part.outcome.failure.failure_class),
+                      TY_COLUMN(Row, "failure_reason", part.outcome.failure.reason),
+                      TY_COLUMN(Row, "failure_message", part.outcome.failure.message),
+                      TY_COLUMN(Row, "step", part.outcome.step),
+                      TY_COLUMN(Row, "failed_rank", part.outcome.failed_rank)});
+  return *table;
+}
+
+void Flatten(const AttemptState& state, AttemptRow& row) {
+  row.state = std::string(core::attempt_fsm::Name(state));
+  if (const auto* stopping = std::get_if<core::attempt_fsm::Stopping>(&state)) {
+    row.state_reason = stopping->reason;
+    row.failure = stopping->failure;
+  } else if (const auto* failed = std::get_if<core::attempt_fsm::Failed>(&state)) {
+    row.failure = failed->failure;
+  } else if (const auto* preempted = std::get_if<core::attempt_fsm::Preempted>(&state)) {
+    row.state_reason = preempted->reason;
+  } else if (const auto* lost = std::get_if<core::attempt_fsm::Lost>(&state)) {
+    row.failure = lost->failure;
+  }
+}
+
+absl::StatusOr<AttemptState> Unflatten(const AttemptRow& row) {
   namespace fsm = core::attempt_fsm;
   const AttemptState states[] = {fsm::Placed{},
                                  fsm::Starting{},
                                  fsm::Running{},
-                                 fsm::Stopping{flat.reason, flat.failure},
+                                 fsm::Stopping{row.state_reason, row.failure},
                                  fsm::Succeeded{},
-                                 fsm::Failed{flat.failure},
-                                 fsm::Preempted{flat.reason},
+                                 fsm::Failed{row.failure},
+                                 fsm::Preempted{row.state_reason},
                                  fsm::Cancelled{},
-                                 fsm::Lost{flat.failure}};
+                                 fsm::Lost{row.failure}};
   for (const AttemptState& state : states) {
-    if (fsm::Name(state) == name) return state;
+    if (fsm::Name(state) == row.state) return state;
   }
-  return absl::DataLossError(absl::StrCat("'", name, "' is no state of an attempt"));
-}
-
-constexpr char kWriteAttempt[] =
-    "INSERT INTO attempts (job, number, fencing_token, state, state_reason, failure_class, "
-    "failure_reason, failure_message, resume_job, resume_step, create_us, start_us, end_us) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT (job, number) DO UPDATE SET fencing_token = excluded.fencing_token, "
-    "state = excluded.state, state_reason = excluded.state_reason, "
-    "failure_class = excluded.failure_class, failure_reason = excluded.failure_reason, "
-    "failure_message = excluded.failure_message, resume_job = excluded.resume_job, "
-    "resume_step = excluded.resume_step, create_us = excluded.create_us, "
-    "start_us = excluded.start_us, end_us = excluded.end_us";
-constexpr char kReadAttempts[] =
-    "SELECT job, number, fencing_token, state, state_reason, failure_class, failure_reason, "
-    "failure_message, resume_job, resume_step, create_us, start_us, end_us "
-    "FROM attempts ORDER BY job, number";
-
-// A placement never changes: written once.
-constexpr char kWriteRank[] =
-    "INSERT INTO attempt_ranks (job, number, rank, worker, device) VALUES (?, ?, ?, ?, ?) "
-    "ON CONFLICT (job, number, rank) DO NOTHING";
-constexpr char kReadRanks[] =
-    "SELECT job, number, rank, worker, device FROM attempt_ranks ORDER BY job, number, rank";
-
-constexpr char kWritePart[] =
-    "INSERT INTO attempt_parts (job, number, worker, state, outcome, failure_class, "
-    "failure_reason, failure_message, step, failed_rank) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT (job, number, worker) DO UPDATE SET state = excluded.state, "
-    "outcome = excluded.outcome, failure_class = excluded.failure_class, "
-    "failure_reason = excluded.failure_reason, failure_message = excluded.failure_message, "
-    "step = excluded.step, failed_rank = excluded.failed_rank";
-constexpr char kReadParts[] =
-    "SELECT job, number, worker, state, outcome, failure_class, failure_reason, failure_message, "
-    "step, failed_rank FROM attempt_parts ORDER BY job, number, worker";
-
-absl::Status TakeAttempt(const Statement& row, AttemptRecord& attempt) {
-  attempt.fencing_token = row.Int(2);
-  FlatState flat;
-  TY_RETURN_IF_ERROR(FromText(row.Text(4), flat.reason));
-  TY_RETURN_IF_ERROR(FromText(row.Text(5), flat.failure.failure_class));
-  flat.failure.reason = row.Text(6);
-  flat.failure.message = row.Text(7);
-  TY_ASSIGN_OR_RETURN(attempt.state, Unflatten(row.Text(3), flat));
-  if (!row.IsNull(8)) attempt.resume_from = core::CheckpointRef{JobId{row.Int(8)}, row.Int(9)};
-  attempt.create_us = row.Int(10);
-  attempt.start_us = row.Int(11);
-  attempt.end_us = row.Int(12);
-  return absl::OkStatus();
-}
-
-absl::Status TakePart(const Statement& row, AttemptPart& part) {
-  part.worker = row.Text(2);
-  TY_RETURN_IF_ERROR(FromText(row.Text(3), part.state));
-  TY_RETURN_IF_ERROR(FromText(row.Text(4), part.outcome.kind));
-  TY_RETURN_IF_ERROR(FromText(row.Text(5), part.outcome.failure.failure_class));
-  part.outcome.failure.reason = row.Text(6);
-  part.outcome.failure.message = row.Text(7);
-  part.outcome.step = row.Int(8);
-  part.outcome.failed_rank = row.Int32(9);
-  return absl::OkStatus();
-}
-
-AttemptId IdOf(const Statement& row) {
-  return {JobId{row.Int(0)}, row.Int32(1)};
+  return absl::DataLossError(absl::StrCat("'", row.state, "' is no state of an attempt"));
 }
 
 }  // namespace
 
 absl::Status WriteAttempt(Database& db, const AttemptRecord& attempt) {
-  const FlatState flat = Flatten(attempt.state);
-  Statement& row = db.Prepared(kWriteAttempt);
-  row.Bind(attempt.id.job.value).Bind(attempt.id.number).Bind(attempt.fencing_token);
-  row.Bind(core::attempt_fsm::Name(attempt.state)).Bind(Text(flat.reason));
-  row.Bind(Text(flat.failure.failure_class)).Bind(flat.failure.reason).Bind(flat.failure.message);
+  AttemptRow row;
+  row.attempt.id = attempt.id;
+  row.attempt.fencing_token = attempt.fencing_token;
+  row.attempt.create_us = attempt.create_us;
+  row.attempt.start_us = attempt.start_us;
+  row.attempt.end_us = attempt.end_us;
+  Flatten(attempt.state, row);
   if (attempt.resume_from.has_value()) {
-    row.Bind(attempt.resume_from->job.value).Bind(attempt.resume_from->step);
-  } else {
-    row.BindNull().BindNull();
+    row.resume_job = attempt.resume_from->job.value;
+    row.resume_step = attempt.resume_from->step;
   }
-  row.Bind(attempt.create_us).Bind(attempt.start_us).Bind(attempt.end_us);
-  TY_RETURN_IF_ERROR(row.Run());
+  TY_RETURN_IF_ERROR(Attempts().Put(db, row));
   for (const core::RankPlacement& rank : attempt.ranks) {
-    Statement& insert = db.Prepared(kWriteRank);
-    insert.Bind(attempt.id.job.value).Bind(attempt.id.number).Bind(rank.rank);
-    TY_RETURN_IF_ERROR(insert.Bind(rank.worker).Bind(rank.device).Run());
+    // A placement never changes, so it is written once.
+    TY_RETURN_IF_ERROR(Ranks().Add(db, {attempt.id, rank}));
   }
   for (const AttemptPart& part : attempt.parts) {
-    const core::Outcome& outcome = part.outcome;
-    Statement& insert = db.Prepared(kWritePart);
-    insert.Bind(attempt.id.job.value).Bind(attempt.id.number).Bind(part.worker);
-    insert.Bind(Text(part.state)).Bind(Text(outcome.kind));
-    insert.Bind(Text(outcome.failure.failure_class)).Bind(outcome.failure.reason);
-    insert.Bind(outcome.failure.message).Bind(outcome.step).Bind(outcome.failed_rank);
-    TY_RETURN_IF_ERROR(insert.Run());
+    TY_RETURN_IF_ERROR(Parts().Put(db, {attempt.id, part}));
   }
   return absl::OkStatus();
 }
 
+absl::Status DeleteAttempts(Database& db, JobId job) {
+  TY_RETURN_IF_ERROR(Parts().Delete(db, job));
+  TY_RETURN_IF_ERROR(Ranks().Delete(db, job));
+  return Attempts().Delete(db, job);
+}
+
 absl::Status ReadAttempts(Database& db, core::Snapshot& snapshot) {
-  TY_RETURN_IF_ERROR(ForEachRow(db.Prepared(kReadAttempts), [&](const Statement& row) {
-    const AttemptId id = IdOf(row);
-    AttemptRecord& attempt = snapshot.attempts[id];
-    attempt.id = id;
-    return Annotate(TakeAttempt(row, attempt), AttemptName(id));
-  }));
-  TY_RETURN_IF_ERROR(ForEachRow(db.Prepared(kReadRanks), [&](const Statement& row) -> absl::Status {
-    TY_ASSIGN_OR_RETURN(AttemptRecord * attempt, OwnerOf(snapshot.attempts, IdOf(row)));
-    attempt->ranks.push_back({row.Int32(2), row.Text(3), row.Text(4)});
+  TY_RETURN_IF_ERROR(Attempts().Read(db, [&](AttemptRow& row) -> absl::Status {
+    AttemptRecord& attempt = row.attempt;
+    auto state = Unflatten(row);
+    if (!state.ok()) return Annotate(state.status(), AttemptName(attempt.id));
+    attempt.state = *std::move(state);
+    if (row.resume_job.has_value()) {
+      attempt.resume_from =
+          core::CheckpointRef{JobId{*row.resume_job}, row.resume_step.value_or(0)};
+    }
+    const AttemptId id = attempt.id;
+    snapshot.attempts.emplace_hint(snapshot.attempts.end(), id, std::move(attempt));
     return absl::OkStatus();
   }));
-  return ForEachRow(db.Prepared(kReadParts), [&](const Statement& row) -> absl::Status {
-    TY_ASSIGN_OR_RETURN(AttemptRecord * attempt, OwnerOf(snapshot.attempts, IdOf(row)));
-    return Annotate(TakePart(row, attempt->parts.emplace_back()), AttemptName(attempt->id));
+  TY_RETURN_IF_ERROR(Ranks().Read(db, [&](RankRow& row) -> absl::Status {
+    TY_ASSIGN_OR_RETURN(AttemptRecord * attempt, OwnerOf(snapshot.attempts, row.attempt));
+    attempt->ranks.push_back(std::move(row.rank));
+    return absl::OkStatus();
+  }));
+  return Parts().Read(db, [&](PartRow& row) -> absl::Status {
+    TY_ASSIGN_OR_RETURN(AttemptRecord * attempt, OwnerOf(snapshot.attempts, row.attempt));
+    attempt->parts.push_back(std::move(row.part));
+    return absl::OkStatus();
   });
 }
 

@@ -1,5 +1,9 @@
+// Checkpoints as rows, each with its files.
+#include <utility>
+
 #include "common/base/status_macros.h"
 #include "server/store/sqlite/rows.h"
+#include "server/store/sqlite/table.h"
 
 namespace trainyard::store {
 namespace {
@@ -7,88 +11,73 @@ namespace {
 using core::CheckpointRecord;
 using core::CheckpointRef;
 
-constexpr char kDeleteCheckpoint[] = "DELETE FROM checkpoints WHERE job = ? AND step = ?";
-constexpr char kWriteCheckpoint[] =
-    "INSERT INTO checkpoints (job, step, attempt, create_us, is_evaluated, loss, accuracy) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?)";
-constexpr char kReadCheckpoints[] =
-    "SELECT job, step, attempt, create_us, is_evaluated, loss, accuracy FROM checkpoints "
-    "ORDER BY job, step";
-constexpr char kWriteFile[] =
-    "INSERT INTO checkpoint_files (job, step, name, size, hash) VALUES (?, ?, ?, ?, ?)";
-constexpr char kReadFiles[] =
-    "SELECT job, step, name, size, hash FROM checkpoint_files ORDER BY job, step, name";
+struct CheckpointRow {
+  CheckpointRef id;
+  int32_t attempt = 0;
+  int64_t create_us = 0;
+  bool is_evaluated = false;
+  core::CheckpointEvaluation evaluation;
+};
 
-constexpr char kWriteRequest[] =
-    "INSERT INTO requests (job, request_id, request_hash, create_us) VALUES (?, ?, ?, ?)";
-constexpr char kReadRequests[] =
-    "SELECT job, request_id, request_hash, create_us FROM requests ORDER BY job";
+const Table<CheckpointRow>& Checkpoints() {
+  using Row = CheckpointRow;
+  static const auto* table = new Table<Row>(
+      "checkpoints", /*keys=*/2,
+      {TY_COLUMN(Row, "job", id.job), TY_COLUMN(Row, "step", id.step),
+       TY_COLUMN(Row, "attempt", attempt), TY_COLUMN(Row, "create_us", create_us),
+       TY_COLUMN(Row, "is_evaluated", is_evaluated), TY_COLUMN(Row, "loss", evaluation.loss),
+       TY_COLUMN(Row, "accuracy", evaluation.accuracy)});
+  return *table;
+}
 
-constexpr char kWriteEvent[] =
-    "INSERT INTO events (sequence, time_us, parent, resource, type, actor, message) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?)";
+struct FileRow {
+  CheckpointRef checkpoint;
+  core::CheckpointFile file;
+};
 
-CheckpointRef IdOf(const Statement& row) {
-  return {JobId{row.Int(0)}, row.Int(1)};
+// They go with their checkpoint.
+const Table<FileRow>& Files() {
+  using Row = FileRow;
+  static const auto* table =
+      new Table<Row>("checkpoint_files", /*keys=*/3,
+                     {TY_COLUMN(Row, "job", checkpoint.job),
+                      TY_COLUMN(Row, "step", checkpoint.step), TY_COLUMN(Row, "name", file.name),
+                      TY_COLUMN(Row, "size", file.size), TY_COLUMN(Row, "hash", file.hash)});
+  return *table;
 }
 
 }  // namespace
 
 absl::Status DeleteCheckpoint(Database& db, const CheckpointRef& id) {
-  return db.Prepared(kDeleteCheckpoint).Bind(id.job.value).Bind(id.step).Run();
+  return Checkpoints().Delete(db, id.job, id.step);
 }
 
 absl::Status WriteCheckpoint(Database& db, const CheckpointRecord& checkpoint) {
   const CheckpointRef& id = checkpoint.id;
   TY_RETURN_IF_ERROR(DeleteCheckpoint(db, id));
-  Statement& row = db.Prepared(kWriteCheckpoint);
-  row.Bind(id.job.value).Bind(id.step).Bind(checkpoint.attempt).Bind(checkpoint.create_us);
-  const core::CheckpointEvaluation evaluation =
-      checkpoint.evaluation.value_or(core::CheckpointEvaluation{});
-  row.Bind(int64_t{checkpoint.evaluation.has_value()});
-  TY_RETURN_IF_ERROR(row.BindReal(evaluation.loss).BindReal(evaluation.accuracy).Run());
+  TY_RETURN_IF_ERROR(Checkpoints().Insert(
+      db, {id, checkpoint.attempt, checkpoint.create_us, checkpoint.evaluation.has_value(),
+           checkpoint.evaluation.value_or(core::CheckpointEvaluation{})}));
   for (const core::CheckpointFile& file : checkpoint.files) {
-    Statement& insert = db.Prepared(kWriteFile);
-    insert.Bind(id.job.value).Bind(id.step).Bind(file.name).Bind(file.size).Bind(file.hash);
-    TY_RETURN_IF_ERROR(insert.Run());
+    TY_RETURN_IF_ERROR(Files().Insert(db, {id, file}));
   }
   return absl::OkStatus();
 }
 
 absl::Status ReadCheckpoints(Database& db, core::Snapshot& snapshot) {
-  TY_RETURN_IF_ERROR(ForEachRow(db.Prepared(kReadCheckpoints), [&](const Statement& row) {
-    CheckpointRecord& checkpoint = snapshot.checkpoints[IdOf(row)];
-    checkpoint.id = IdOf(row);
-    checkpoint.attempt = row.Int32(2);
-    checkpoint.create_us = row.Int(3);
-    if (row.Int(4) != 0) checkpoint.evaluation = {row.Real(5), row.Real(6)};
+  TY_RETURN_IF_ERROR(Checkpoints().Read(db, [&](const CheckpointRow& row) {
+    CheckpointRecord& checkpoint = snapshot.checkpoints[row.id];
+    checkpoint.id = row.id;
+    checkpoint.attempt = row.attempt;
+    checkpoint.create_us = row.create_us;
+    if (row.is_evaluated) checkpoint.evaluation = row.evaluation;
     return absl::OkStatus();
   }));
-  return ForEachRow(db.Prepared(kReadFiles), [&](const Statement& row) -> absl::Status {
-    TY_ASSIGN_OR_RETURN(CheckpointRecord * owner, OwnerOf(snapshot.checkpoints, IdOf(row)));
-    owner->files.push_back({row.Text(2), row.Int(3), row.Text(4)});
+  return Files().Read(db, [&](FileRow& row) -> absl::Status {
+    TY_ASSIGN_OR_RETURN(CheckpointRecord * owner, OwnerOf(snapshot.checkpoints, row.checkpoint));
+    owner->files.push_back(std::move(row.file));
     return absl::OkStatus();
   });
-}
-
-absl::Status WriteRequest(Database& db, const core::RequestRecord& request) {
-  Statement& row = db.Prepared(kWriteRequest);
-  row.Bind(request.job.value).Bind(request.request_id).Bind(request.request_hash);
-  return row.Bind(request.create_us).Run();
-}
-
-absl::Status ReadRequests(Database& db, core::Snapshot& snapshot) {
-  return ForEachRow(db.Prepared(kReadRequests), [&](const Statement& row) {
-    snapshot.requests[row.Text(1)] = {row.Text(1), row.Text(2), JobId{row.Int(0)}, row.Int(3)};
-    return absl::OkStatus();
-  });
-}
-
-absl::Status WriteEvent(Database& db, const core::EventRecord& event) {
-  const std::string parent = core::EventParent(event.resource);
-  Statement& row = db.Prepared(kWriteEvent);
-  row.Bind(event.sequence).Bind(event.time_us).Bind(parent).Bind(event.resource);
-  return row.Bind(event.type).Bind(event.actor).Bind(event.message).Run();
 }
 
 }  // namespace trainyard::store

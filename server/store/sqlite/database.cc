@@ -1,3 +1,5 @@
+// The adapter of SQLite: every call into the library is here, and every code that it answers with
+// becomes a named error.
 #include "server/store/sqlite/database.h"
 
 #include <sqlite3.h>

@@ -1,5 +1,5 @@
 // SQLite, as much of it as the stores need: connections, prepared statements, transactions, and
-// errors with names. The only folder that includes sqlite3.h.
+// errors with names. No other folder includes sqlite3.h.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ class Statement {
 
   // Runs to the end and makes the statement ready for the next use.
   absl::Status Run();
-  // True: a row is there. False: the end, and the statement is ready again.
+  // Answers true where there is a row; false at the end, and then the statement is ready again.
   absl::StatusOr<bool> Step();
 
   int64_t Int(int column) const;
@@ -49,7 +49,7 @@ class Statement {
   std::string Blob(int column) const;
   double Real(int column) const;  // NULL: NaN
 
-  // Ready for the next use, whatever happened.
+  // Makes the statement ready for the next use, whatever happened.
   void Reset();
 
  private:
@@ -82,7 +82,7 @@ class Database {
   absl::Status Execute(const std::string& sql);
   // Prepared once, kept for the life of the connection. Valid until the next call with this text.
   Statement& Prepared(absl::string_view sql);
-  // By the INSERT, UPDATE or DELETE that ran last.
+  // The number of rows that the last INSERT, UPDATE or DELETE changed.
   int ChangedRows() const;
   const std::string& path() const { return path_; }
 

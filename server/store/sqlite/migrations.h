@@ -10,12 +10,27 @@
 
 namespace trainyard::store {
 
+// One step from a version to the next, in one transaction: statements, then what only the program
+// can do, then statements again.
+struct Migration {
+  // NOLINTNEXTLINE(google-explicit-constructor): most are nothing but statements
+  Migration(absl::string_view statements) : sql(statements) {}
+  Migration(const char* statements) : sql(statements) {}  // NOLINT(google-explicit-constructor)
+  Migration(absl::string_view statements, absl::Status (*fill_in)(Database&),
+            absl::string_view end_statements)
+      : sql(statements), fill(fill_in), end(end_statements) {}
+
+  absl::string_view sql;
+  absl::Status (*fill)(Database&) = nullptr;
+  absl::string_view end;
+};
+
 // `kind` keeps the two files apart: "state", "metrics". FAILED_PRECONDITION (STORE_TOO_NEW) where
 // the file is newer than the last migration; DATA_LOSS (CORRUPT_FILE) where it is something else.
 absl::Status Migrate(Database& db, absl::string_view kind,
-                     const std::vector<absl::string_view>& migrations);
+                     const std::vector<Migration>& migrations);
 
-const std::vector<absl::string_view>& StateMigrations();
-const std::vector<absl::string_view>& MetricsMigrations();
+const std::vector<Migration>& StateMigrations();
+const std::vector<Migration>& MetricsMigrations();
 
 }  // namespace trainyard::store

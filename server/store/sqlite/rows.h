@@ -14,9 +14,13 @@ namespace trainyard::store {
 
 // A new job brings its submission, which never changes; that of an array comes with the first job.
 absl::Status WriteJob(Database& db, const core::JobRecord& job, bool is_new);
+// With its metrics; its attempts must have gone before.
+absl::Status DeleteJob(Database& db, JobId job);
+absl::Status DeleteSubmission(Database& db, JobId id);
 absl::Status ReadJobs(Database& db, core::Snapshot& snapshot);
 
 absl::Status WriteAttempt(Database& db, const core::AttemptRecord& attempt);
+absl::Status DeleteAttempts(Database& db, JobId job);
 absl::Status ReadAttempts(Database& db, core::Snapshot& snapshot);
 
 absl::Status WriteWorker(Database& db, const core::WorkerRecord& worker);
@@ -42,6 +46,15 @@ absl::Status WriteUsage(Database& db, const std::vector<core::UsageRecord>& usag
 absl::Status ReadUsage(Database& db, core::Snapshot& snapshot);
 
 absl::Status WriteEvent(Database& db, const core::EventRecord& event);
+// The history of a resource, with what belongs to it.
+absl::Status DeleteEvents(Database& db, absl::string_view parent);
+// The events of `parent` (all where it is empty) after `after_sequence`, in order; at most `limit`.
+absl::StatusOr<std::vector<core::EventRecord>> ReadEvents(Database& db, absl::string_view parent,
+                                                          int64_t after_sequence, int64_t limit);
+
+// The revision, the next numbers and the pool time of the snapshot.
+absl::Status WriteMeta(Database& db, const core::Delta& delta);
+absl::Status ReadMeta(Database& db, core::Snapshot& snapshot);
 
 // The record that a row belongs to. DATA_LOSS where there is none: somebody edited the file.
 template <typename Map, typename Key>
@@ -49,21 +62,6 @@ absl::StatusOr<typename Map::mapped_type*> OwnerOf(Map& records, const Key& key)
   const auto found = records.find(key);
   if (found == records.end()) return absl::DataLossError("a row belongs to no record");
   return &found->second;
-}
-
-// Calls `take(statement)` for each row; it answers with a Status.
-template <typename Take>
-absl::Status ForEachRow(Statement& statement, Take take) {
-  while (true) {
-    absl::StatusOr<bool> row = statement.Step();
-    if (!row.ok()) return row.status();
-    if (!*row) return absl::OkStatus();
-    absl::Status status = take(statement);
-    if (!status.ok()) {
-      statement.Reset();
-      return status;
-    }
-  }
 }
 
 }  // namespace trainyard::store

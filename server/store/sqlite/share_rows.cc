@@ -1,8 +1,9 @@
-// What the pool is shared by: quotas, reservations, usage.
+// The rules by which the pool is shared, as rows: quotas, reservations and usage.
 #include <utility>
 
 #include "common/base/status_macros.h"
 #include "server/store/sqlite/rows.h"
+#include "server/store/sqlite/table.h"
 
 namespace trainyard::store {
 namespace {
@@ -11,50 +12,79 @@ using core::QuotaRecord;
 using core::ReservationRecord;
 using core::UsageRecord;
 
-constexpr char kDeleteQuota[] = "DELETE FROM quotas WHERE subject = ?";
-constexpr char kWriteQuota[] =
-    "INSERT OR REPLACE INTO quotas (subject, devices, queued_jobs, submits_per_minute, "
-    "stored_bytes, weight) VALUES (?, ?, ?, ?, ?, ?)";
-constexpr char kReadQuotas[] =
-    "SELECT subject, devices, queued_jobs, submits_per_minute, stored_bytes, weight FROM quotas";
+const Table<QuotaRecord>& Quotas() {
+  using Row = QuotaRecord;
+  static const auto* table = new Table<Row>(
+      "quotas", /*keys=*/1,
+      {TY_COLUMN(Row, "subject", subject), TY_COLUMN(Row, "devices", devices),
+       TY_COLUMN(Row, "queued_jobs", queued_jobs),
+       TY_COLUMN(Row, "submits_per_minute", submits_per_minute),
+       TY_COLUMN(Row, "stored_bytes", stored_bytes), TY_COLUMN(Row, "weight", weight)});
+  return *table;
+}
 
-// Its devices and subjects go with it.
-constexpr char kDeleteReservation[] = "DELETE FROM reservations WHERE name = ?";
-constexpr char kWriteReservation[] =
-    "INSERT INTO reservations (name, start_us, end_us, actor) VALUES (?, ?, ?, ?)";
-constexpr char kReadReservations[] = "SELECT name, start_us, end_us, actor FROM reservations";
-constexpr char kWriteDevice[] =
-    "INSERT INTO reservation_devices (reservation, worker, device) VALUES (?, ?, ?)";
-constexpr char kReadDevices[] =
-    "SELECT reservation, worker, device FROM reservation_devices "
-    "ORDER BY reservation, worker, device";
-constexpr char kWriteSubject[] =
-    "INSERT INTO reservation_subjects (reservation, position, subject) VALUES (?, ?, ?)";
-constexpr char kReadSubjects[] =
-    "SELECT reservation, position, subject FROM reservation_subjects "
-    "ORDER BY reservation, position";
+// The devices and subjects of a reservation go with it.
+const Table<ReservationRecord>& Reservations() {
+  using Row = ReservationRecord;
+  static const auto* table =
+      new Table<Row>("reservations", /*keys=*/1,
+                     {TY_COLUMN(Row, "name", name), TY_COLUMN(Row, "start_us", start_us),
+                      TY_COLUMN(Row, "end_us", end_us), TY_COLUMN(Row, "actor", actor)});
+  return *table;
+}
 
-constexpr char kDeleteUsage[] = "DELETE FROM usage";
-constexpr char kWriteUsage[] = "INSERT INTO usage (project, user, device_us) VALUES (?, ?, ?)";
-constexpr char kReadUsage[] = "SELECT project, user, device_us FROM usage";
+struct ReservedDeviceRow {
+  std::string reservation;
+  std::pair<std::string, std::string> device;  // worker, device
+};
+
+const Table<ReservedDeviceRow>& ReservedDevices() {
+  using Row = ReservedDeviceRow;
+  static const auto* table = new Table<Row>(
+      "reservation_devices", /*keys=*/3,
+      {TY_COLUMN(Row, "reservation", reservation), TY_COLUMN(Row, "worker", device.first),
+       TY_COLUMN(Row, "device", device.second)});
+  return *table;
+}
+
+struct SubjectRow {
+  std::string reservation;
+  int64_t position = 0;
+  std::string subject;
+};
+
+const Table<SubjectRow>& Subjects() {
+  using Row = SubjectRow;
+  static const auto* table =
+      new Table<Row>("reservation_subjects", /*keys=*/2,
+                     {TY_COLUMN(Row, "reservation", reservation),
+                      TY_COLUMN(Row, "position", position), TY_COLUMN(Row, "subject", subject)});
+  return *table;
+}
+
+const Table<UsageRecord>& Usage() {
+  using Row = UsageRecord;
+  static const auto* table =
+      new Table<Row>("usage", /*keys=*/2,
+                     {TY_COLUMN(Row, "project", project), TY_COLUMN(Row, "user", user),
+                      TY_COLUMN(Row, "device_us", device_us)});
+  return *table;
+}
 
 }  // namespace
 
 absl::Status WriteQuota(Database& db, const QuotaRecord& quota) {
-  Statement& row = db.Prepared(kWriteQuota);
-  row.Bind(quota.subject).Bind(quota.devices).Bind(quota.queued_jobs);
-  return row.Bind(quota.submits_per_minute).Bind(quota.stored_bytes).Bind(quota.weight).Run();
+  return Quotas().Put(db, quota);
 }
 
 absl::Status DeleteQuota(Database& db, const std::string& subject) {
-  return db.Prepared(kDeleteQuota).Bind(subject).Run();
+  return Quotas().Delete(db, subject);
 }
 
 absl::Status ReadQuotas(Database& db, core::Snapshot& snapshot) {
-  return ForEachRow(db.Prepared(kReadQuotas), [&](const Statement& row) {
-    const std::string subject = row.Text(0);
-    snapshot.quotas[subject] = {subject,      row.Int32(1), row.Int32(2),
-                                row.Int32(3), row.Int(4),   row.Int32(5)};
+  return Quotas().Read(db, [&](QuotaRecord& quota) {
+    std::string subject = quota.subject;
+    snapshot.quotas.insert_or_assign(std::move(subject), std::move(quota));
     return absl::OkStatus();
   });
 }
@@ -62,55 +92,47 @@ absl::Status ReadQuotas(Database& db, core::Snapshot& snapshot) {
 absl::Status WriteReservation(Database& db, const ReservationRecord& reservation) {
   const std::string& name = reservation.name;
   TY_RETURN_IF_ERROR(DeleteReservation(db, name));
-  Statement& row = db.Prepared(kWriteReservation);
-  row.Bind(name).Bind(reservation.start_us).Bind(reservation.end_us);
-  TY_RETURN_IF_ERROR(row.Bind(reservation.actor).Run());
-  for (const auto& [worker, device] : reservation.devices) {
-    TY_RETURN_IF_ERROR(db.Prepared(kWriteDevice).Bind(name).Bind(worker).Bind(device).Run());
+  TY_RETURN_IF_ERROR(Reservations().Insert(db, reservation));
+  for (const auto& device : reservation.devices) {
+    TY_RETURN_IF_ERROR(ReservedDevices().Insert(db, {name, device}));
   }
   int64_t position = 0;
   for (const std::string& subject : reservation.subjects) {
-    Statement& insert = db.Prepared(kWriteSubject);
-    TY_RETURN_IF_ERROR(insert.Bind(name).Bind(position++).Bind(subject).Run());
+    TY_RETURN_IF_ERROR(Subjects().Insert(db, {name, position++, subject}));
   }
   return absl::OkStatus();
 }
 
 absl::Status DeleteReservation(Database& db, const std::string& name) {
-  return db.Prepared(kDeleteReservation).Bind(name).Run();
+  return Reservations().Delete(db, name);
 }
 
 absl::Status ReadReservations(Database& db, core::Snapshot& snapshot) {
-  TY_RETURN_IF_ERROR(ForEachRow(db.Prepared(kReadReservations), [&](const Statement& row) {
-    const std::string name = row.Text(0);
-    snapshot.reservations[name] = {name, row.Int(1), row.Int(2), {}, {}, row.Text(3)};
+  TY_RETURN_IF_ERROR(Reservations().Read(db, [&](ReservationRecord& reservation) {
+    std::string name = reservation.name;
+    snapshot.reservations.insert_or_assign(std::move(name), std::move(reservation));
     return absl::OkStatus();
   }));
-  TY_RETURN_IF_ERROR(
-      ForEachRow(db.Prepared(kReadDevices), [&](const Statement& row) -> absl::Status {
-        TY_ASSIGN_OR_RETURN(auto* owner, OwnerOf(snapshot.reservations, row.Text(0)));
-        owner->devices.emplace_back(row.Text(1), row.Text(2));
-        return absl::OkStatus();
-      }));
-  return ForEachRow(db.Prepared(kReadSubjects), [&](const Statement& row) -> absl::Status {
-    TY_ASSIGN_OR_RETURN(auto* owner, OwnerOf(snapshot.reservations, row.Text(0)));
-    owner->subjects.push_back(row.Text(2));
+  TY_RETURN_IF_ERROR(ReservedDevices().Read(db, [&](ReservedDeviceRow& row) -> absl::Status {
+    TY_ASSIGN_OR_RETURN(auto* owner, OwnerOf(snapshot.reservations, row.reservation));
+    owner->devices.push_back(std::move(row.device));
+    return absl::OkStatus();
+  }));
+  return Subjects().Read(db, [&](SubjectRow& row) -> absl::Status {
+    TY_ASSIGN_OR_RETURN(auto* owner, OwnerOf(snapshot.reservations, row.reservation));
+    owner->subjects.push_back(std::move(row.subject));
     return absl::OkStatus();
   });
 }
 
 absl::Status WriteUsage(Database& db, const std::vector<UsageRecord>& usage) {
-  TY_RETURN_IF_ERROR(db.Prepared(kDeleteUsage).Run());
-  for (const UsageRecord& record : usage) {
-    Statement& row = db.Prepared(kWriteUsage);
-    TY_RETURN_IF_ERROR(row.Bind(record.project).Bind(record.user).Bind(record.device_us).Run());
-  }
+  TY_RETURN_IF_ERROR(Usage().Delete(db));
+  for (const UsageRecord& record : usage) TY_RETURN_IF_ERROR(Usage().Insert(db, record));
   return absl::OkStatus();
 }
 
 absl::Status ReadUsage(Database& db, core::Snapshot& snapshot) {
-  return ForEachRow(db.Prepared(kReadUsage), [&](const Statement& row) {
-    UsageRecord usage{row.Text(0), row.Text(1), row.Int(2)};
+  return Usage().Read(db, [&](UsageRecord& usage) {
     core::UsageKey key(usage.project, usage.user);
     snapshot.usage.emplace(std::move(key), std::move(usage));
     return absl::OkStatus();

@@ -1,3 +1,4 @@
+// Metric points on disk, in a file of their own.
 #include "server/store/sqlite/sqlite_metrics_store.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 #include "server/store/series.h"
 #include "server/store/sqlite/database.h"
 #include "server/store/sqlite/migrations.h"
-#include "server/store/sqlite/rows.h"
+#include "server/store/sqlite/table.h"
 
 namespace trainyard::store {
 namespace {
@@ -34,6 +35,11 @@ constexpr char kPointsAfter[] =
     "SELECT name, attempt, step, value, time_us, cursor FROM points "
     "WHERE job = ? AND cursor > ? ORDER BY cursor LIMIT ?";
 
+constexpr char kCountPoints[] = "SELECT count(*) FROM points WHERE job = ?";
+constexpr char kDeletePoints[] = "DELETE FROM points WHERE job = ?";
+constexpr char kDeleteOffsets[] = "DELETE FROM offsets WHERE job = ?";
+constexpr char kReadJobs[] = "SELECT DISTINCT job FROM offsets ORDER BY job";
+
 constexpr char kNamelessPoint[] = "a point belongs to no metric";
 
 // Points lie together by job in order of arrival, so appending, following and drawing a job each
@@ -48,6 +54,9 @@ class SqliteMetricsStore : public MetricsStore {
                                        int64_t end_offset) override;
   absl::StatusOr<int64_t> ReadOffset(AttemptId attempt, int32_t rank) override;
   absl::StatusOr<MetricSeries> Query(JobId job, const std::vector<std::string>& names) override;
+  absl::StatusOr<int64_t> CountPoints(JobId job) override;
+  absl::Status DeleteJob(JobId job) override;
+  absl::StatusOr<std::vector<JobId>> ListJobs() override;
   absl::StatusOr<MetricPage> ReadAfter(JobId job, int64_t cursor, int64_t limit) override;
 
  private:
@@ -149,7 +158,7 @@ absl::StatusOr<MetricSeries> SqliteMetricsStore::Query(JobId job,
     Transaction transaction(*reader_);
     TY_RETURN_IF_ERROR(transaction.BeginRead());
     TY_ASSIGN_OR_RETURN(const auto all, ReadNames(*reader_));
-    // By the number of its name; null where it was not asked for.
+    // The series by the number of its metric; null where it was not asked for.
     std::map<int64_t, std::vector<StoredPoint>*> wanted;
     for (const auto& [id, name] : all) {
       const bool asked =
@@ -171,6 +180,30 @@ absl::StatusOr<MetricSeries> SqliteMetricsStore::Query(JobId job,
   }
   for (auto& [name, points] : series) points = MergeAttempts(std::move(points));
   return series;
+}
+
+absl::StatusOr<int64_t> SqliteMetricsStore::CountPoints(JobId job) {
+  const std::lock_guard lock(reader_mutex_);
+  return ReadInt(reader_->Prepared(kCountPoints).Bind(job.value), 0);
+}
+
+absl::Status SqliteMetricsStore::DeleteJob(JobId job) {
+  const std::lock_guard lock(writer_mutex_);
+  Transaction transaction(*writer_);
+  TY_RETURN_IF_ERROR(transaction.Begin());
+  TY_RETURN_IF_ERROR(writer_->Prepared(kDeletePoints).Bind(job.value).Run());
+  TY_RETURN_IF_ERROR(writer_->Prepared(kDeleteOffsets).Bind(job.value).Run());
+  return transaction.Commit();
+}
+
+absl::StatusOr<std::vector<JobId>> SqliteMetricsStore::ListJobs() {
+  const std::lock_guard lock(reader_mutex_);
+  std::vector<JobId> jobs;
+  TY_RETURN_IF_ERROR(ForEachRow(reader_->Prepared(kReadJobs), [&](const Statement& row) {
+    jobs.push_back(JobId{row.Int(0)});
+    return absl::OkStatus();
+  }));
+  return jobs;
 }
 
 absl::StatusOr<MetricPage> SqliteMetricsStore::ReadAfter(JobId job, int64_t cursor, int64_t limit) {

@@ -1,3 +1,4 @@
+// The store on disk: one transaction a commit, whatever rows it writes.
 #include "server/store/sqlite/sqlite_store.h"
 
 #include <algorithm>
@@ -14,17 +15,6 @@
 namespace trainyard::store {
 namespace {
 
-constexpr char kReadMeta[] =
-    "SELECT revision, next_job, next_event, pool_time_us FROM meta WHERE id = 1";
-constexpr char kWriteMeta[] =
-    "UPDATE meta SET revision = ?, next_job = ?, next_event = ?, pool_time_us = ? WHERE id = 1";
-constexpr char kEventsOfParent[] =
-    "SELECT sequence, time_us, resource, type, actor, message FROM events "
-    "WHERE parent = ? AND sequence > ? ORDER BY sequence LIMIT ?";
-constexpr char kAllEvents[] =
-    "SELECT sequence, time_us, resource, type, actor, message FROM events "
-    "WHERE sequence > ? ORDER BY sequence LIMIT ?";
-
 // Two connections: the writer's, which only the one thread uses, and one for readers of events, so
 // that a long page never delays a commit.
 class SqliteStore : public Store {
@@ -40,27 +30,15 @@ class SqliteStore : public Store {
 
  private:
   absl::Status ReadAll(core::Snapshot& snapshot);
-  absl::Status ReadMeta(core::Snapshot& snapshot);
   // Jobs are new from `first_new` on.
   absl::Status WriteRows(const core::Delta& delta, JobId first_new);
+  absl::Status WriteDeletions(const core::Delta& delta);
   absl::Status WriteShares(const core::Delta& delta);
 
   std::unique_ptr<Database> writer_;
   std::mutex reader_mutex_;           // std: the thread sanitizer does not see through absl::Mutex
   std::unique_ptr<Database> reader_;  // guarded by reader_mutex_
 };
-
-absl::Status SqliteStore::ReadMeta(core::Snapshot& snapshot) {
-  Statement& meta = writer_->Prepared(kReadMeta);
-  TY_ASSIGN_OR_RETURN(const bool row, meta.Step());
-  if (!row) return error::CorruptFile(writer_->path(), "the table meta is empty");
-  snapshot.revision = meta.Int(0);
-  snapshot.next_job = meta.Int(1);
-  snapshot.next_event = meta.Int(2);
-  snapshot.pool_time_us = meta.Int(3);
-  meta.Reset();
-  return absl::OkStatus();
-}
 
 absl::StatusOr<core::Snapshot> SqliteStore::Load() {
   core::Snapshot snapshot;
@@ -72,7 +50,7 @@ absl::StatusOr<core::Snapshot> SqliteStore::Load() {
 }
 
 absl::Status SqliteStore::ReadAll(core::Snapshot& snapshot) {
-  TY_RETURN_IF_ERROR(ReadMeta(snapshot));
+  TY_RETURN_IF_ERROR(ReadMeta(*writer_, snapshot));
   TY_RETURN_IF_ERROR(ReadJobs(*writer_, snapshot));
   TY_RETURN_IF_ERROR(ReadAttempts(*writer_, snapshot));
   TY_RETURN_IF_ERROR(ReadWorkers(*writer_, snapshot));
@@ -87,19 +65,33 @@ absl::Status SqliteStore::Commit(const core::Delta& delta) {
   Transaction transaction(*writer_);
   TY_RETURN_IF_ERROR(transaction.Begin());
   core::Snapshot before;
-  TY_RETURN_IF_ERROR(ReadMeta(before));
+  TY_RETURN_IF_ERROR(ReadMeta(*writer_, before));
   if (delta.revision != before.revision + 1) {
     return absl::FailedPreconditionError(absl::StrCat("commit of revision ", delta.revision,
                                                       "; the store stands at ", before.revision));
   }
   TY_RETURN_IF_ERROR(WriteRows(delta, JobId{before.next_job}));
-  Statement& meta = writer_->Prepared(kWriteMeta);
-  meta.Bind(delta.revision).Bind(delta.next_job).Bind(delta.next_event).Bind(delta.pool_time_us);
-  TY_RETURN_IF_ERROR(meta.Run());
+  TY_RETURN_IF_ERROR(WriteMeta(*writer_, delta));
   return transaction.Commit();
 }
 
+absl::Status SqliteStore::WriteDeletions(const core::Delta& delta) {
+  for (const core::CheckpointRef& id : delta.deleted_checkpoints) {
+    TY_RETURN_IF_ERROR(DeleteCheckpoint(*writer_, id));
+  }
+  for (const JobId job : delta.deleted_jobs) {
+    TY_RETURN_IF_ERROR(DeleteAttempts(*writer_, job));
+    TY_RETURN_IF_ERROR(DeleteJob(*writer_, job));
+    TY_RETURN_IF_ERROR(DeleteEvents(*writer_, JobName(job)));
+  }
+  for (const JobId id : delta.deleted_submissions) {
+    TY_RETURN_IF_ERROR(DeleteSubmission(*writer_, id));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SqliteStore::WriteRows(const core::Delta& delta, JobId first_new) {
+  TY_RETURN_IF_ERROR(WriteDeletions(delta));
   for (const core::JobRecord& job : delta.jobs) {
     TY_RETURN_IF_ERROR(WriteJob(*writer_, job, /*is_new=*/job.id >= first_new));
   }
@@ -108,9 +100,6 @@ absl::Status SqliteStore::WriteRows(const core::Delta& delta, JobId first_new) {
   }
   for (const core::WorkerRecord& worker : delta.workers) {
     TY_RETURN_IF_ERROR(WriteWorker(*writer_, worker));
-  }
-  for (const core::CheckpointRef& id : delta.deleted_checkpoints) {
-    TY_RETURN_IF_ERROR(DeleteCheckpoint(*writer_, id));
   }
   for (const core::CheckpointRecord& checkpoint : delta.checkpoints) {
     TY_RETURN_IF_ERROR(WriteCheckpoint(*writer_, checkpoint));
@@ -145,15 +134,7 @@ absl::StatusOr<std::vector<core::EventRecord>> SqliteStore::ListEvents(absl::str
                                                                        int64_t limit) {
   limit = std::clamp<int64_t>(limit, 0, kEventPageMax);
   const std::lock_guard lock(reader_mutex_);
-  Statement& rows = reader_->Prepared(parent.empty() ? kAllEvents : kEventsOfParent);
-  if (!parent.empty()) rows.Bind(parent);
-  rows.Bind(after_sequence).Bind(limit);
-  std::vector<core::EventRecord> page;
-  TY_RETURN_IF_ERROR(ForEachRow(rows, [&](const Statement& row) {
-    page.push_back({row.Int(0), row.Int(1), row.Text(2), row.Text(3), row.Text(4), row.Text(5)});
-    return absl::OkStatus();
-  }));
-  return page;
+  return ReadEvents(*reader_, parent, after_sequence, limit);
 }
 
 }  // namespace

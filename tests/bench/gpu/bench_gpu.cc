@@ -1,6 +1,6 @@
-// A training step of the cuda backend on made-up batches: its time, what it is made of, and how far
-// that is from what the card could do at best. docs/gpu_testing.md tells how to read it;
-// bench_gpu.py sets it beside PyTorch. `--help` lists the flags.
+// Measures a training step of the cuda backend on made-up batches: its time, its parts, and how far
+// that is from what the card could do at best. docs/gpu_testing.md explains the results;
+// bench_gpu.py compares them with PyTorch's. `--help` lists the flags.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -39,12 +39,12 @@ struct Arguments {
   std::string json_path;
 };
 
-// What a step should reach on one H200 (docs/performance.md).
+// The rate or time that a step should reach on one H200 (docs/performance.md).
 struct Goal {
   const char* net;
   int rows;
   Precision precision;
-  double units_per_second;  // 0: the time counts
+  double units_per_second;  // 0: the goal is the time
   double milliseconds;
 };
 constexpr Goal kGoals[] = {
@@ -53,7 +53,7 @@ constexpr Goal kGoals[] = {
     {"googlenet", 43, Precision::kBf16, 0, 2.8},    {"convnet", 64, Precision::kBf16, 0, 0.060},
     {"gpt2", 16, Precision::kBf16, 500000, 0}};
 
-// Of a step; 0 where there is none.
+// The seconds that a step should take; 0 where there is no goal.
 double GoalSeconds(const TimerOptions& options, int64_t units) {
   for (const Goal& goal : kGoals) {
     if (goal.net != options.net || goal.rows != options.rows ||
@@ -76,7 +76,7 @@ double Middle(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// One run for each line on stdin, answered by its milliseconds a step.
+// Makes one run for each line on stdin, and answers with its milliseconds a step.
 absl::StatusOr<std::vector<double>> Serve(StepTimer& timer, int64_t steps, Source source) {
   std::vector<double> runs;
   std::printf("ready\n");

@@ -1,4 +1,4 @@
-// The programs that measure on a GPU, tried on the emulated device.
+// Tries the programs that measure on a GPU, on the emulated device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -78,10 +78,10 @@ TEST_F(GpuBench, TellsWhereTheTimeOfAStepGoes) {
   const nlohmann::json& step = file["step"];
   EXPECT_GT(step["seconds_per_step"], 0);
   EXPECT_EQ(step["runs"].size(), 2);
-  // What Profile times is what the graph holds, and the update's kernels besides.
+  // Profile times the calls that the graph contains, and also the update's kernels.
   EXPECT_GE(step["graph_nodes"], step["calls"]);
   EXPECT_EQ(step["work"]["total"]["calls"], step["calls"].get<int>() + 1);
-  // Forward, and backward twice but for the input: 2 flops a multiplication, of 4 rows.
+  // Forward once, and backward twice except for the input: 2 flops a multiplication, for 4 rows.
   const double conv1 = 2.0 * 4 * 8 * 8 * 8 * 27, conv2 = 2.0 * 4 * 4 * 4 * 8 * 72;
   const double products = 2 * conv1 + 3 * conv2;
   double counted = 0, roofline = 0;
@@ -133,7 +133,7 @@ TEST_F(GpuBench, ComparesWithPyTorch) {
   EXPECT_GT(net["peers"]["eager"]["ms"][0], 0);
   EXPECT_GT(net["peers"]["eager, channels_last"]["ms"][0], 0);
   EXPECT_EQ(net["others"].size(), 5);
-  // What fails is told: there are no CUDA graphs here.
+  // The error is recorded: there are no CUDA graphs here.
   EXPECT_THAT(results["failures"].dump(), HasSubstr("a CPU has no CUDA graphs"));
 }
 

@@ -1,5 +1,5 @@
-// What is carried to a GPU machine starts from its own folder, finds its libraries, and says what
-// it lacks where there is no GPU.
+// The bundle that is carried to a GPU machine starts from its own folder, finds its libraries, and
+// says what it lacks where there is no GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ TEST(GpuBundle, LeavesASummaryWithoutAGpu) {
   EXPECT_THAT(*summary, HasSubstr("| cuda_repeated_steps_on_gpu | ok | 0 | 0 | 1 |"));
   EXPECT_THAT(*summary, HasSubstr("no NVIDIA driver answers"));
   EXPECT_THAT(*summary, HasSubstr("Benchmarks ended with status 0"));
-  // Of libraries: machine.txt has where each was looked for.
+  // machine.txt lists where each library was looked for.
   EXPECT_THAT(*summary, Not(HasSubstr("not found")));
   EXPECT_THAT(ReadFile(folder.File("out/machine.txt")).value_or(""), HasSubstr("libraries: "));
 }

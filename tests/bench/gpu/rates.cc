@@ -1,3 +1,4 @@
+// Measures copies, products and launches on the current device.
 #include "tests/bench/gpu/rates.h"
 
 #include <cuda_runtime_api.h>
@@ -27,7 +28,7 @@ using cuda::View;
 constexpr Precision kPrecisions[] = {Precision::kF32, Precision::kTf32, Precision::kBf16,
                                      Precision::kF16};
 constexpr int kRuns = 5;
-// Of our copy kernel, as wide as the activations of large networks are.
+// The channels that our copy kernel copies; the activations of large networks are that wide.
 constexpr int64_t kCopiedChannels = 256;
 
 using Work = std::function<absl::Status(cudaStream_t)>;
@@ -39,10 +40,10 @@ absl::StatusOr<double> Seconds(cudaStream_t stream, int64_t repetitions, const W
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Seconds of one `work`: the middle of several runs, each at least `seconds` long.
+// The seconds of one `work`: the median of several runs, each at least `seconds` long.
 absl::StatusOr<double> Measure(double seconds, const Work& work) {
   TY_ASSIGN_OR_RETURN(const cuda::Stream stream, cuda::CreateStream());
-  // Once to load what it needs, once to learn how long it takes.
+  // The first run loads what it needs, the second one tells how long it takes.
   TY_RETURN_IF_ERROR(Seconds(stream.get(), 1, work).status());
   TY_ASSIGN_OR_RETURN(const double once, Seconds(stream.get(), 1, work));
   const auto repetitions = std::max<int64_t>(1, static_cast<int64_t>(seconds / once));
@@ -78,7 +79,8 @@ absl::Status MeasureCopies(const RateSizes& sizes, Rates& rates) {
   return absl::OkStatus();
 }
 
-// n x n numbers U(-1, 1). Zeros would be quicker than what is trained: they take less power.
+// n x n numbers U(-1, 1). Zeros would be faster than training's numbers, since they take less
+// power.
 absl::StatusOr<DeviceBuffer> RandomMatrix(int64_t n) {
   std::vector<float> values(static_cast<size_t>(n * n));
   uint32_t state = 1;

@@ -1,3 +1,4 @@
+// Estimates the work of each call, and compares it with measured times.
 #include "tests/bench/gpu/step_report.h"
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/types/span.h"
-#include "worker/engine/backend/cuda/types.h"
+#include "worker/engine/backend/cuda/device/types.h"
 #include "worker/engine/graph/step_graph.h"
 
 namespace trainyard::engine::bench {
@@ -19,7 +20,7 @@ double StoredBytes(Precision precision) {
   return precision == Precision::kBf16 || precision == Precision::kF16 ? 2 : kFloatBytes;
 }
 
-// NodeCost counts f32 everywhere; what lies in the step's own type takes less.
+// NodeCost counts f32 everywhere. Values in the step's own type take fewer bytes.
 double NodeBytes(const Graph& graph, const Node& node, int64_t rows, double stored_bytes) {
   const double bytes = NodeCost(graph, node, rows).bytes;
   if (node.op == OpKind::kConcat) return bytes * stored_bytes / kFloatBytes;
@@ -38,8 +39,8 @@ double NodeBytes(const Graph& graph, const Node& node, int64_t rows, double stor
   return bytes - saved;
 }
 
-// Every parameter and slot is read and written, the gradient read and cleared, and a copy in the
-// step's own type written.
+// Every parameter and slot is read and written, the gradient is read and cleared, and a copy in the
+// step's own type is written.
 double UpdateBytes(const Graph& model, const OptimizerSpec& optimizer, double stored_bytes) {
   double elements = 0;
   for (const Value& value : model.values) {
@@ -62,7 +63,7 @@ void AddTo(Part& sum, const Part& part) {
   sum.roofline_seconds += part.roofline_seconds;
 }
 
-// "conv1 conv2d+relu" is of "conv2d"; "update" of itself.
+// The op of "conv1 conv2d+relu" is "conv2d"; that of "update" is "update".
 std::string OpOf(const std::string& call) {
   const size_t space = call.rfind(' ');
   const std::string op = space == std::string::npos ? call : call.substr(space + 1);
@@ -117,7 +118,7 @@ std::vector<Part> StepWork(const Graph& model, const OptimizerSpec& optimizer, P
     part.roofline_seconds = RooflineSeconds(part, precision, rates);
     work.push_back(std::move(part));
   };
-  // Floats from the host, once read and once written as the step wants them.
+  // The host's floats are read once, and written once in the form that the step needs.
   const auto inputs = static_cast<double>(step.value(step.input).Elements(rows));
   add({.name = "input", .bytes = inputs * (kFloatBytes + stored_bytes)});
   for (const Node& node : step.nodes) {
@@ -130,7 +131,7 @@ std::vector<Part> StepWork(const Graph& model, const OptimizerSpec& optimizer, P
 }
 
 StepReport MakeReport(const std::vector<Part>& work, const std::vector<cuda::CallTime>& times) {
-  // Several calls may do the work of one node, or of several with one name.
+  // Several calls may do the work of one node, or of several nodes with one name.
   std::map<std::string, Part> by_name;
   for (const Part& part : work) {
     AddTo(by_name[part.name], part);

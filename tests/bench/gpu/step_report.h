@@ -1,4 +1,4 @@
-// Where the time of a step goes, beside what the card could do at best.
+// Reports where the time of a step goes, beside what the card could do at best.
 #pragma once
 
 #include <cstdint>
@@ -17,28 +17,28 @@ namespace trainyard::engine::bench {
 struct Part {
   std::string name;
   int64_t calls = 0;
-  double seconds = 0;  // measured; 0 where nothing was
+  double seconds = 0;  // measured; 0 without a measurement
   double flops = 0;
-  double bytes = 0;             // each tensor read or written once
+  double bytes = 0;             // with each tensor read or written once
   double roofline_seconds = 0;  // 0 without rates
 };
 
 struct StepReport {
-  std::vector<Part> calls;  // the slowest first
-  std::vector<Part> ops;    // likewise
+  std::vector<Part> calls;  // slowest first
+  std::vector<Part> ops;    // slowest first
   Part total;
 };
 
-// What a training step of `rows` rows has to do, by call, in the order of the graph: the time of
-// the roofline is the longer one of flops over the rate of products and bytes over that of copies,
-// summed up over the nodes. Values lie in the type of `precision`, parameters and their gradients
-// in f32. `rates` may be null.
+// The work of a training step of `rows` rows, by call, in the order of the graph. The time of the
+// roofline is the longer of flops divided by the rate of products and bytes divided by that of
+// copies, added up over the nodes. Values have the type of `precision`; parameters and their
+// gradients are f32. `rates` may be null.
 std::vector<Part> StepWork(const Graph& model, const OptimizerSpec& optimizer, Precision precision,
                            int64_t rows, const Rates* rates);
-// Together with measured times, each the middle of several; empty: none were taken.
+// Joins the work with measured times, each a median; `times` may be empty.
 StepReport MakeReport(const std::vector<Part>& work, const std::vector<cuda::CallTime>& times);
 
-// The call that StepWork names for the update.
+// The name of the update among the calls of StepWork.
 inline constexpr char kUpdateCall[] = "update";
 
 nlohmann::json ToJson(const StepReport& report);

@@ -1,3 +1,4 @@
+// Runs and profiles steps of a compiled network.
 #include "tests/bench/gpu/step_timer.h"
 
 #include <algorithm>
@@ -37,7 +38,7 @@ double Middle(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Small enough that the same batch again and again stays finite.
+// Small enough for the same batch to stay finite however often it is repeated.
 double RateOf(const Graph& model) {
   return model.vocabulary > 0 ? 1e-4 : 1e-3;
 }
@@ -114,11 +115,9 @@ absl::StatusOr<std::vector<cuda::CallTime>> StepTimer::Profile(int runs) {
   for (int run = 0; run < runs; ++run) {
     TY_ASSIGN_OR_RETURN(std::vector<cuda::CallTime> times, executable_->Profile(batch_.batch()));
     TY_RETURN_IF_ERROR(executable_->Synchronize());
-    TY_RETURN_IF_ERROR(
-        CudaStatus(cudaEventRecord(begin.get(), executable_->stream()), "marking an update"));
+    TY_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(begin.get(), stream()), "marking an update"));
     TY_RETURN_IF_ERROR(executable_->StartUpdate(lr_));
-    TY_RETURN_IF_ERROR(
-        CudaStatus(cudaEventRecord(end.get(), executable_->stream()), "marking an update"));
+    TY_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(end.get(), stream()), "marking an update"));
     TY_RETURN_IF_ERROR(Finish());
     TY_RETURN_IF_ERROR(executable_->Synchronize());
     float milliseconds = 0;

@@ -1,4 +1,4 @@
-// Runs training steps on a card as a trainer would, and takes their time.
+// Runs training steps on a card as a trainer would, and measures their time.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@ struct TimerOptions {
   bool captures = true;
   bool deterministic = false;
   bool autotunes = true;
-  std::string plan_cache_path = {};  // empty: none
+  std::string plan_cache_path = {};  // empty: there is none
 };
 
 // Where the inputs of timed steps come from.
 enum class Source {
-  kHost,      // through pinned memory, as a trainer's do
+  kHost,      // through pinned memory, like a trainer's
   kResident,  // they stay on the device
 };
 
@@ -35,25 +35,26 @@ class StepTimer {
   // Compiles the network and gives it its first parameters.
   static absl::StatusOr<std::unique_ptr<StepTimer>> Create(const TimerOptions& options);
 
-  // Runs so many steps, of which two wait at most. Seconds of one by the wall, from an idle device
-  // to an idle device. INTERNAL where the loss is no number.
+  // Runs this many steps, of which at most two wait. Returns the seconds of one step by the wall
+  // clock, from an idle device to an idle device. INTERNAL where the loss is NaN.
   absl::StatusOr<double> Time(int64_t steps, Source source);
-  // Enough steps for everything to be loaded, recorded and measured; then how many of them take
-  // about `seconds`.
+  // Runs enough steps for everything to be loaded, recorded and measured. Returns the number of
+  // steps that take about `seconds`.
   absl::StatusOr<int64_t> WarmUp(double seconds);
-  // What each call of a step takes when it is enqueued by itself, and the update as one: the middle
-  // of `runs`. Where the host enqueues slower than the device computes, that is what they tell.
+  // Returns the time of each call of a step when it is enqueued by itself, and that of the update
+  // as one: the median of `runs`. Where the host enqueues more slowly than the device computes, the
+  // times are the host's.
   absl::StatusOr<std::vector<cuda::CallTime>> Profile(int runs);
 
   const Graph& model() const { return model_; }
   const OptimizerSpec& optimizer() const { return optimizer_; }
   const MemoryPlan& memory_plan() const { return executable_->memory_plan(); }
-  // Samples, or tokens, of one step.
+  // The samples, or tokens, of one step.
   int64_t units() const { return static_cast<int64_t>(batch_.labels.size()); }
   int64_t graph_nodes() const { return executable_->StepNodes(options_.rows); }
   int64_t calls() const;
   double compile_seconds() const { return compile_seconds_; }
-  // Of the device, by everything that this process has done since before it compiled.
+  // The device memory that this process has taken since before it compiled.
   int64_t device_bytes() const;
   double last_loss() const { return last_loss_; }
 
@@ -61,6 +62,7 @@ class StepTimer {
   StepTimer(const TimerOptions& options, Graph model);
   absl::Status Compile();
   absl::Status Finish();
+  cudaStream_t stream() const { return static_cast<cudaStream_t>(executable_->device_queue()); }
 
   const TimerOptions options_;
   const Graph model_;

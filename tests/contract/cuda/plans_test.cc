@@ -1,5 +1,5 @@
-// Whether cuDNN has a plan for everything that the models ask of it, on devices that are described
-// to it. The library is the real one; no GPU takes part.
+// cuDNN has a plan for everything that the models ask of it, on devices that are described to it.
+// The library is the real one; no GPU takes part.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -12,8 +12,8 @@
 #include "common/base/files.h"
 #include "tests/testing/paths.h"
 #include "tests/testing/temp_dir.h"
+#include "worker/engine/backend/cuda/dnn/node_problem.h"
 #include "worker/engine/backend/cuda/dnn/planner.h"
-#include "worker/engine/backend/cuda/dnn/problems.h"
 #include "worker/engine/models/models.h"
 
 namespace trainyard::engine::cuda::dnn {
@@ -93,7 +93,7 @@ TEST_P(PlansOf, EveryNodeHasOneWithinItsWorkspace) {
   const StepGraph step = BuildTrainingStep(*model, {});
   const std::unique_ptr<Planner> planner = PlannerFor(device);
   ASSERT_NE(planner, nullptr);
-  // Problems come again and again; a planner remembers them.
+  // Many problems are alike, and a planner remembers them.
   std::map<std::string, absl::StatusOr<const Plan*>> plans;
   for (const Node& node : step.graph.nodes) {
     if (IsConv(node.op)) {
@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(Cuda, PlansOf,
 ConvProblem Usual() {
   ConvProblem problem;
   problem.rows = 128;
-  problem.channels = problem.out_channels = problem.x_stride = problem.y_stride = 64;
+  problem.channels = problem.channels = problem.x_stride = problem.y_stride = 64;
   problem.height = problem.width = problem.out_height = problem.out_width = 32;
   problem.kernel = 3;
   problem.padding = 1;

@@ -153,6 +153,23 @@ TEST_P(MetricsStoreContract, SeriesAscendWhateverTheOrderOfArrival) {
   EXPECT_THAT(Series("lr"), ElementsAre("1:1.5@1", "2:2@1", "3:3@1"));
 }
 
+TEST_P(MetricsStoreContract, AJobCanBeForgotten) {
+  Append(1, {Point(1, "lr", 1), Point(2, "lr", 2)});
+  Append(2, {Point(3, "lr", 3)});
+  ASSERT_TRUE(store_->AppendPoints({JobId{2}, 1}, 0, 0, {Point(1, "lr", 9)}, 10).ok());
+  EXPECT_EQ(*store_->CountPoints(JobId{1}), 3);
+  EXPECT_EQ(*store_->CountPoints(JobId{3}), 0);
+  EXPECT_THAT(*store_->ListJobs(), ElementsAre(JobId{1}, JobId{2}));
+
+  ASSERT_TRUE(store_->DeleteJob(JobId{1}).ok());
+  ASSERT_TRUE(store_->DeleteJob(JobId{1}).ok()) << "again is fine";
+  Reopen();
+  EXPECT_EQ(*store_->CountPoints(JobId{1}), 0);
+  EXPECT_EQ(*store_->ReadOffset({JobId{1}, 2}, 0), 0);
+  EXPECT_THAT(*store_->ListJobs(), ElementsAre(JobId{2}));
+  EXPECT_EQ(*store_->CountPoints(JobId{2}), 1) << "other jobs keep theirs";
+}
+
 TEST_P(MetricsStoreContract, WatchersReadInOrderOfArrival) {
   Append(1, {Point(1, "lr", 1), Point(1, "train.loss", 2), Point(2, "lr", 3)});
   auto page = store_->ReadAfter(JobId{1}, 0, 2);

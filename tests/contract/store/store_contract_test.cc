@@ -8,8 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/errors.h"
+#include "server/codec/progress.h"
 #include "server/store/memory_store.h"
 #include "server/store/sqlite/sqlite_store.h"
+#include "tests/testing/resolved_spec.h"
 #include "tests/testing/temp_dir.h"
 
 namespace trainyard::store {
@@ -84,13 +86,17 @@ class StoreContract : public ::testing::TestWithParam<Kind> {
     return sequences;
   }
 
+  static std::shared_ptr<const Submission> Resolved(Submission submission) {
+    submission.resolved_spec = testing::ResolvedSpec(submission);
+    return std::make_shared<const Submission>(std::move(submission));
+  }
+
   static JobRecord Job(int64_t number) {
     Submission submission;
     submission.uid = absl::StrCat("uid-", number);
     submission.name = "convnet";
     submission.user = "anna";
     submission.spec = std::string("\0\x01\xff spec", 8);
-    submission.resolved_spec = "resolved";
     submission.demand.count = 3;
     submission.demand.type = "gtx-1080";
     submission.demand.mixed = true;
@@ -102,7 +108,7 @@ class StoreContract : public ::testing::TestWithParam<Kind> {
     submission.server_version = "0.1.0";
     JobRecord job;
     job.id = JobId{number};
-    job.submission = std::make_shared<Submission>(submission);
+    job.submission = Resolved(submission);
     job.state = core::job_fsm::Queued{};
     job.create_us = 1'790'000'000'000'000;
     return job;
@@ -155,6 +161,7 @@ TEST_P(StoreContract, EveryFieldOfAJobComesBack) {
   submission.demand.labels = {{"rack", "r1"}, {"zone", ""}};
   submission.demand.spread = true;
   submission.project = "vision";
+  submission.tags = {"paper", "2026/autumn"};
   submission.dependencies = {{JobId{5}, true}, {JobId{4}, false}};
   submission.not_before_us = 1'790'000'000'000'002;
   submission.time_limit_warning_us = 300'000'000;
@@ -164,7 +171,7 @@ TEST_P(StoreContract, EveryFieldOfAJobComesBack) {
   submission.array_parallel = 4;
   submission.keeps_best = true;
   submission.judged_by_loss = true;
-  job.submission = std::make_shared<Submission>(submission);
+  job.submission = Resolved(submission);
   job.stop_reason = StopReason::kDrain;
   job.attempt = 4;
   job.fencing_token = 5;
@@ -173,9 +180,14 @@ TEST_P(StoreContract, EveryFieldOfAJobComesBack) {
   job.run_time_us = 77;
   job.start_us = 78;
   job.end_us = 79;
-  job.progress = {120, 936, 1, 3, std::numeric_limits<double>::quiet_NaN(), 0.01, 5'000'000};
-  job.progress.hosting = std::make_shared<core::Hosting>(
-      core::Hosting{{{0, 0, 6, 0, 4050.123456789}, {1, 6, 2, 1, 0}}, "speeds of steps 3 to 10"});
+  v1::Progress report;
+  report.set_step(120);
+  report.set_total_steps(936);
+  report.set_samples_per_s(std::numeric_limits<double>::quiet_NaN());
+  report.mutable_eta()->set_seconds(5);
+  report.add_hosting()->set_samples_per_s(4050.123456789);
+  report.set_hosting_reason("speeds of steps 3 to 10");
+  job.progress = codec::EncodeProgress(report);
   job.metrics.values = {{"test.accuracy", 0.91},
                         {"test.loss", std::numeric_limits<double>::infinity()},
                         {"train.loss", std::numeric_limits<double>::quiet_NaN()}};
@@ -327,6 +339,50 @@ TEST_P(StoreContract, CheckpointsComeAndGo) {
   again.checkpoints = {checkpoint};
   ASSERT_TRUE(store_->Commit(again).ok());
   EXPECT_EQ(Load().checkpoints.at(checkpoint.id), checkpoint);
+}
+
+TEST_P(StoreContract, AJobGoesWithItsAttemptsAndItsHistory) {
+  Delta delta = Next();
+  delta.next_job = 3;
+  delta.jobs = {Job(1), Job(2)};
+  for (JobRecord& job : delta.jobs) {
+    job.attempt = 1;
+    job.metrics.values = {{"lr", 0.1}};
+    AttemptRecord attempt;
+    attempt.id = {job.id, 1};
+    attempt.ranks = {{0, "lab-1", "cpu-0"}};
+    attempt.parts = {{"lab-1", core::PartState::kExited, {}}};
+    delta.attempts.push_back(attempt);
+  }
+  CheckpointRecord checkpoint;
+  checkpoint.id = {JobId{1}, 10};
+  checkpoint.files = {{"state.json", 5, "xxh3-128:2"}};
+  delta.checkpoints = {checkpoint};
+  delta.events = {Event(1, "jobs/1"), Event(2, "jobs/1/attempts/1"), Event(3, "jobs/2")};
+  ASSERT_TRUE(store_->Commit(delta).ok());
+
+  Delta removal = Next();
+  removal.deleted_jobs = {JobId{1}};
+  removal.kept_submissions = {JobId{1}};
+  removal.events = {Event(4, "jobs/1")};
+  ASSERT_TRUE(store_->Commit(removal).ok());
+  Reopen();
+  Snapshot loaded = Load();
+  EXPECT_EQ(loaded.jobs.size(), 1u);
+  EXPECT_EQ(loaded.attempts.size(), 1u);
+  EXPECT_EQ(loaded.kept_submissions.at(JobId{1}), *Job(1).submission);
+  EXPECT_EQ(loaded.checkpoints.at(checkpoint.id), checkpoint) << "it may outlive its job";
+  EXPECT_THAT(Sequences("jobs/1", 0, 10), ElementsAre(4));
+  EXPECT_THAT(Sequences("jobs/2", 0, 10), ElementsAre(3));
+
+  Delta rest = Next();
+  rest.deleted_submissions = {JobId{1}, JobId{2}};
+  rest.deleted_jobs = {JobId{2}};
+  ASSERT_TRUE(store_->Commit(rest).ok());
+  Reopen();
+  loaded = Load();
+  EXPECT_TRUE(loaded.jobs.empty());
+  EXPECT_TRUE(loaded.kept_submissions.empty());
 }
 
 TEST_P(StoreContract, RequestsComeBack) {

@@ -1,3 +1,4 @@
+// Turns the operations of captured streams into nodes of a graph, under CUDA's rules.
 #include "tests/testing/cuda_on_cpu/capture.h"
 
 #include <algorithm>
@@ -14,7 +15,7 @@ cudaError_t Invalidate(Capture& capture, cudaError_t error) {
   return error;
 }
 
-// Nodes that come before the stream's next one, and all before those.
+// Whether the nodes before the stream's next one, and all nodes before those, are the whole graph.
 bool LeadsToAll(const CUstream_st& stream, const CUgraph_st& graph) {
   std::set<const CUgraphNode_st*> reached(stream.tail.begin(), stream.tail.end());
   std::vector<const CUgraphNode_st*> open(reached.begin(), reached.end());

@@ -1,5 +1,5 @@
-// Capture: what goes to a stream becomes nodes of a graph. Streams join by waiting for an event
-// that was recorded in the capture, and must be waited for before it ends.
+// Stream capture: operations on a captured stream become nodes of a graph. Other streams join by
+// waiting for an event that was recorded in the capture, and must be waited for before it ends.
 //
 // All functions are called with the machine's mutex held.
 #pragma once
@@ -18,29 +18,30 @@ namespace trainyard::cuda_on_cpu {
 struct Capture {
   uint64_t id = 0;
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
-  // Where it began, and must end.
+  // The stream on which the capture began, and on which it must end.
   CUstream_st* origin = nullptr;
   std::thread::id thread;
-  // A forbidden call was made. It can only be ended, which yields no graph.
+  // A forbidden call was made. The capture can only be ended, which yields no graph.
   bool is_invalid = false;
-  // Gone once it has ended.
+  // Null once the capture has ended.
   std::unique_ptr<CUgraph_st> graph;
 };
 
 cudaError_t AppendToCapture(CUstream_st* stream, Operation operation);
 
-// What the legacy default stream may not do while a stream that it waits for is captured: anything.
+// Returns an error where the legacy default stream waits for a stream that is being captured. It
+// may do nothing then.
 cudaError_t CheckLegacyUse(Machine& machine, Device& device);
 
 // Calls that may wait for the device, or allocate, invalidate captures that forbid them: those of
-// any thread in mode global, and the own thread's unless they are relaxed.
+// any thread in mode global, and those of the own thread unless they are relaxed.
 cudaError_t CheckUnsafeCall(Machine& machine);
 
-// The stream must not be captured, or the capture is invalidated.
+// Invalidates the capture of the stream, if there is one.
 cudaError_t CheckNotCaptured(const CUstream_st& stream);
 cudaError_t CheckNotCaptured(Machine& machine, const Device& device);
 
-// cudaEventRecord and cudaStreamWaitEvent of captured streams and events.
+// These implement cudaEventRecord and cudaStreamWaitEvent for captured streams and events.
 cudaError_t RecordInCapture(CUevent_st* event, CUstream_st* stream);
 cudaError_t WaitInCapture(CUstream_st* stream, const CUevent_st& event);
 

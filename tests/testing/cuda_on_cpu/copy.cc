@@ -1,6 +1,6 @@
-// Copies and fills. Pageable memory of the host is read when the call is made and written before
-// it returns; pinned memory when the operation runs. What a blocking copy read of pageable memory
-// may arrive after the call returned: other streams must not count on it.
+// Copies and fills. Pageable memory of the host is read when the call is made and written before it
+// returns, pinned memory when the operation runs. The data of a blocking copy from pageable memory
+// may arrive after the call has returned, so other streams must not count on it.
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -12,7 +12,7 @@
 namespace trainyard::cuda_on_cpu {
 namespace {
 
-// `rows` rows of `width` bytes, each a pitch after the one before.
+// `rows` rows of `width` bytes; each begins a pitch after the one before.
 struct Rows {
   void* to = nullptr;
   size_t to_pitch = 0;
@@ -32,7 +32,7 @@ void Copy(const Rows& copy) {
   }
 }
 
-// Whether memory of a kind may stand where the direction says device, or host.
+// Whether memory of this kind may be used where the direction says device, or host.
 bool Fits(MemoryKind kind, bool is_device) {
   return is_device ? kind != MemoryKind::kPageable : kind != MemoryKind::kDevice;
 }

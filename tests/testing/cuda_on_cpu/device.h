@@ -1,9 +1,10 @@
-// The language of kernels for the C++ compiler: put before a .cu file (-include), it makes it a
-// plain C++ file whose kernels run on the emulated device. See ty_kernels in
+// The language of kernels for the C++ compiler. Included before a .cu file (-include), it turns the
+// file into plain C++ whose kernels run on the emulated device. See ty_kernels in
 // cmake/TrainyardCuda.cmake.
 //
-// Not supported: textures, cooperative groups, threads of different blocks that wait for each
-// other, loops that wait for another thread to write memory, tensor-core intrinsics and inline PTX.
+// These are not supported: textures, cooperative groups, threads of different blocks that wait for
+// each other, loops that wait for another thread to write memory, tensor-core intrinsics and inline
+// PTX.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -25,22 +26,22 @@
 #include "tests/testing/cuda_on_cpu/launch.h"
 #include "tests/testing/cuda_on_cpu/synchronization.h"
 
-// One block runs at a time on a thread of the host. The hardware's shared memory holds what the
-// block before left there; so does this.
+// Each thread of the host runs one block at a time. As on hardware, shared memory holds what the
+// block before has left there.
 #undef __shared__
 #define __shared__ static thread_local
 
-// The headers define neither for a C++ compiler.
+// The headers do not define this for a C++ compiler.
 #undef __launch_bounds__
 #define __launch_bounds__(...)
 #undef __grid_constant__
 #define __grid_constant__
 
-// The size is the launch's. Full of 0xFF bytes when the block starts.
+// The launch gives the size. All bytes are 0xFF when the block starts.
 #define TY_DYNAMIC_SHARED(type, name) \
   type* name = static_cast<type*>(::trainyard::cuda_on_cpu::DynamicShared())
 
-// Constants, as in CUDA: a kernel cannot assign to them.
+// These are constants, as in CUDA: a kernel cannot assign to them.
 #define threadIdx (std::as_const(::trainyard::cuda_on_cpu::place.thread))
 #define blockIdx (std::as_const(::trainyard::cuda_on_cpu::place.block))
 #define blockDim (std::as_const(::trainyard::cuda_on_cpu::place.block_size))
@@ -64,7 +65,7 @@ void Launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t dynamic
 
 }  // namespace trainyard::engine::cuda
 
-// What nvcc's headers offer beside the runtime's function: kernels by their type.
+// nvcc's headers offer this beside the runtime's function: it takes kernels by their type.
 template <class... Parameters>
 cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribute attribute,
                                  int value) {

@@ -1,4 +1,4 @@
-// The last error of each thread, and errors in words.
+// The last error of each thread, and the texts of errors.
 #include <array>
 #include <utility>
 
@@ -18,7 +18,7 @@ struct Words {
   Words {                    \
     name, #name, text        \
   }
-// Those that the emulation returns, in the runtime's words.
+// The errors that the emulation returns, with the runtime's texts.
 constexpr std::array kWords = {
     TY_ERROR(cudaSuccess, "no error"),
     TY_ERROR(cudaErrorInvalidValue, "invalid argument"),

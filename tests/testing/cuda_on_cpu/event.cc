@@ -16,7 +16,7 @@ cudaError_t Record(Machine& machine, Lock& lock, CUevent_st* event, CUstream_st*
     return RecordInCapture(event, stream);
   }
   auto completion = std::make_shared<Completion>(stream->device);
-  // Before it is appended, for then the mutex may be free for a moment.
+  // This happens before the operation is appended, since the mutex may be free for a moment then.
   event->completion = completion;
   event->capture = nullptr;
   event->captured.clear();
@@ -41,7 +41,7 @@ cudaError_t Wait(Machine& machine, Lock& lock, CUstream_st* stream, const CUeven
       lock);
 }
 
-// The event, if the host may ask about it.
+// Returns cudaSuccess if the host may ask about the event.
 cudaError_t CheckAskable(Machine& machine, CUevent_st* event) {
   if (!machine.events.contains(event)) {
     return cudaErrorInvalidResourceHandle;
@@ -124,7 +124,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return Call([&](Machine& machine, Lock& lock) {
     const cudaError_t error = CheckAskable(machine, event);
     if (error == cudaSuccess && event->completion != nullptr) {
-      // The event may be recorded again meanwhile: that is another completion.
+      // The event may be recorded again meanwhile, which makes another completion.
       const auto completion = event->completion;
       machine.RunUntil(*completion->device, lock, [&] { return completion->done; });
     }
@@ -139,7 +139,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
       return error;
     }
     const auto completion = event->completion;
-    // Time passes between two questions.
+    // Time passes between two calls.
     if (!completion->done && !completion->device->running) {
       machine.RunOne(*completion->device, lock, /*may_block=*/true);
     }

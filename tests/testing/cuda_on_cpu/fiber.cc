@@ -1,3 +1,4 @@
+// Switches between stacks, without system calls.
 #include "tests/testing/cuda_on_cpu/fiber.h"
 
 #include <sys/mman.h>
@@ -13,9 +14,9 @@
 #endif
 
 #if defined(__x86_64__)
-// A switch is some ten instructions: what a function must keep goes onto the stack, and the other
-// stack's is taken from there. swapcontext would make two system calls, which is a hundred times
-// slower, and kernels switch at each barrier.
+// A switch takes some ten instructions: the registers that a function must keep are pushed onto one
+// stack, and popped from the other. swapcontext would make two system calls, which is a hundred
+// times slower, and kernels switch at each barrier.
 //   void trainyard_switch_stack(void** stopped_at, void* go_on_at)
 asm(R"(
 .text
@@ -47,7 +48,7 @@ namespace {
 // Frames are large under the address sanitizer. Pages that are never touched cost nothing.
 constexpr size_t kStackBytes = 256 * 1024;
 
-// The two ends of a switch: what was left, and what is entered.
+// The two ends of a switch: the fiber that was left, and the one that is entered.
 thread_local constinit Fiber* left = nullptr;
 thread_local constinit Fiber* entered = nullptr;
 
@@ -74,8 +75,8 @@ Fiber::Fiber(void (*body)(void*), void* argument)
   bottom_ = bottom;
   bytes_ = kStackBytes;
 #if defined(__x86_64__)
-  // Six registers, then where to return to. A function is entered with the stack 8 bytes off a
-  // multiple of 16, and finds a null return address, at which debuggers stop.
+  // There are six registers, then the return address. A function is entered with the stack 8 bytes
+  // off a multiple of 16, and finds a null return address, at which debuggers stop.
   auto* top = reinterpret_cast<void**>(bottom + kStackBytes);
   top[-2] = reinterpret_cast<void*>(&Fiber::Enter);
   context_->stack_pointer = top - 8;
@@ -113,7 +114,8 @@ void Fiber::SwitchTo(Fiber& next) {
 
 void Fiber::Arrived() {
 #ifdef __SANITIZE_ADDRESS__
-  // Tells the bounds of the stack that was left: how those of a thread's own stack become known.
+  // Reports the bounds of the stack that was left, which is how those of a thread's own stack
+  // become known.
   __sanitizer_finish_switch_fiber(sanitizer_stack_, &left->bottom_, &left->bytes_);
 #endif
 }

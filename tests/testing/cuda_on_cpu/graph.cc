@@ -1,3 +1,4 @@
+// Building, instantiating and launching graphs.
 #include "tests/testing/cuda_on_cpu/graph.h"
 
 #include <utility>
@@ -27,7 +28,8 @@ cudaError_t Launch(Machine& machine, Lock& lock, CUgraphExec_st* exec, CUstream_
     return cudaErrorInvalidResourceHandle;
   }
   if (stream->capture != nullptr) {
-    // A node of the outer graph, which runs the inner one's in an order of its own.
+    // It is a node of the outer graph, which runs the nodes of the inner one in an order of its
+    // own.
     return machine.Append(stream,
                           {.type = cudaGraphNodeTypeGraph,
                            .work =
@@ -133,7 +135,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   const cudaError_t error =
       Call([&](Machine&, Lock&) { return graph == nullptr ? cudaErrorInvalidValue : cudaSuccess; });
   if (error == cudaSuccess) {
-    // Without the mutex, for what the work holds may call the runtime when it goes.
+    // The mutex must be free, since the destructor of captured work may call the runtime.
     delete graph;
   }
   return error;
@@ -143,7 +145,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
   const cudaError_t error =
       Call([&](Machine&, Lock&) { return exec == nullptr ? cudaErrorInvalidValue : cudaSuccess; });
   if (error == cudaSuccess) {
-    // Launches that have not run keep what they need.
+    // Launches that have not run yet keep what they need.
     delete exec;
   }
   return error;

@@ -1,4 +1,4 @@
-// Graphs: operations with what each comes after.
+// Graphs: operations, each with the operations that come before it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,7 +14,7 @@
 struct CUgraphNode_st {
   trainyard::cuda_on_cpu::Operation operation;
   std::vector<CUgraphNode_st*> after;
-  // In its graph.
+  // Its index in its graph.
   size_t index = 0;
 };
 
@@ -24,7 +24,7 @@ struct CUgraph_st {
 
 namespace trainyard::cuda_on_cpu {
 
-// A graph as it was when it was instantiated: nobody changes it.
+// A graph as it was when it was instantiated. It never changes.
 struct GraphPlan {
   struct Node {
     std::function<void()> work;
@@ -35,14 +35,15 @@ struct GraphPlan {
   bool may_block = false;
 };
 
-// One launch of a graph: draws a next node among those that all they come after have run.
+// One launch of a graph. It draws the next node among those whose predecessors have all run.
 class GraphRun {
  public:
   explicit GraphRun(std::shared_ptr<const GraphPlan> plan);
 
-  // The work of a node, which runs now; the run keeps it. Of a graph without nodes it is empty.
+  // The work of the node that runs next, which the run keeps. For a graph without nodes it is
+  // empty.
   const std::function<void()>& Draw(Random& random);
-  // What was drawn has run. Returns whether it was the last node.
+  // Records that the drawn node has run. Returns whether it was the last one.
   bool Ran();
 
  private:
@@ -57,6 +58,6 @@ class GraphRun {
 
 struct CUgraphExec_st {
   std::shared_ptr<const trainyard::cuda_on_cpu::GraphPlan> plan;
-  // A graph does not run twice at once: a launch waits for that before it.
+  // A graph does not run twice at once: a launch waits for the one before it.
   std::shared_ptr<trainyard::cuda_on_cpu::Completion> last_launch;
 };

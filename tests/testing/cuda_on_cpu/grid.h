@@ -1,6 +1,6 @@
-// Runs the threads of a kernel: block after block, each thread until it waits for others.
+// Runs the threads of a kernel, block after block, each thread until it waits for others.
 //
-// Threads and blocks go in an order drawn from a seed, and a thread that waits at a barrier goes on
+// Threads and blocks run in an order drawn from a seed. A thread that waits at a barrier continues
 // at a drawn moment after the barrier is complete. What CUDA leaves undefined ends the process with
 // a message that names the launch, the thread and the line.
 #pragma once
@@ -15,7 +15,7 @@ namespace trainyard::cuda_on_cpu {
 
 inline constexpr unsigned kWarpLanes = 32;
 
-// Where the running thread of a kernel is.
+// The place of the running thread within its kernel.
 struct Place {
   uint3 thread = {0, 0, 0};
   uint3 block = {0, 0, 0};
@@ -28,39 +28,39 @@ struct Grid {
   dim3 grid_size;
   dim3 block_size;
   size_t dynamic_shared_bytes = 0;
-  // Where the kernel was launched, for messages.
+  // The line that launched the kernel, for messages.
   std::source_location where;
   uint64_t seed = 1;
 };
 
-// Calls `thread` for each thread of the grid. A kernel that breaks CUDA's rules ends the process.
+// Calls `thread` for each thread of the grid. The process ends if the kernel breaks CUDA's rules.
 void RunGrid(const Grid& grid, const std::function<void()>& thread);
 
-// What follows is called by threads of a running kernel alone.
+// Only threads of a running kernel call what follows.
 
-// Shared memory of the running block, whose size the launch gave: full of 0xFF bytes at first.
+// The shared memory of the running block, whose size the launch gave. At first all bytes are 0xFF.
 void* DynamicShared();
 
 enum class BarrierKind { kSync, kCount, kAnd, kOr };
-// Waits for all threads of the block. Returns how the predicates were combined.
+// Waits for all threads of the block. Returns the combination of the predicates.
 int WaitForBlock(BarrierKind kind, bool predicate, const std::source_location& where);
 
 enum class WarpKind { kSync, kBallot, kShuffle, kShuffleUp, kShuffleDown, kShuffleXor };
 struct WarpCall {
   WarpKind kind;
-  // The lanes that take part, of which the caller is one.
+  // The lanes that take part, including the caller.
   unsigned mask;
-  // Bits of the value that is given; of a ballot 1 or 0.
+  // The bits of the value that the lane gives; 1 or 0 for a ballot.
   uint64_t value = 0;
   size_t value_bytes = 0;
-  // The lane that is read, its distance, or what its number is combined with.
+  // The lane that is read, or its distance, or the number that its own is combined with.
   unsigned lane = 0;
-  // Lanes that form a group: a power of 2, at most 32.
+  // The lanes that form a group: a power of 2, at most 32.
   unsigned width = kWarpLanes;
   std::source_location where;
 };
-// Waits for the lanes of the mask, which must make the same call. Returns the bits read, or of a
-// ballot a bit for each lane.
+// Waits for the lanes of the mask, which must make the same call. Returns the bits that were read,
+// or for a ballot one bit for each lane.
 uint64_t WaitForWarp(const WarpCall& call);
 
 }  // namespace trainyard::cuda_on_cpu

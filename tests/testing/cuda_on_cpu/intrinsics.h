@@ -1,4 +1,4 @@
-// Atomics and arithmetic under CUDA's names, which must be global and as CUDA spells them. Those
+// Atomics and arithmetic under CUDA's names, which must be global and spelled as in CUDA. Functions
 // that the hardware approximates are exact here.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <type_traits>
 
-// Atomics. Threads of a kernel take turns and stop at barriers alone, so plain code is atomic.
+// Atomics. Threads of a kernel take turns and stop only at barriers, so plain code is atomic.
 
 namespace trainyard::cuda_on_cpu {
 template <class T>
@@ -98,7 +98,7 @@ inline int __clz(int x) {
 inline int __clzll(long long x) {
   return std::countl_zero(static_cast<unsigned long long>(x));
 }
-// The position of the lowest bit that is set, counted from 1; 0 where none is.
+// The position of the lowest bit that is set, counted from 1; 0 where no bit is set.
 inline int __ffs(int x) {
   return x == 0 ? 0 : std::countr_zero(static_cast<unsigned>(x)) + 1;
 }
@@ -120,7 +120,7 @@ inline int __mulhi(int x, int y) {
   return static_cast<int>((int64_t{x} * y) >> 32);
 }
 
-// CUDA's min and max take two of one type, or mix signs and widths as arithmetic does.
+// CUDA's min and max take two values of one type, or mix signs and widths as arithmetic does.
 template <class A, class B>
 requires(std::is_arithmetic_v<A>&& std::is_arithmetic_v<B>) constexpr std::common_type_t<A, B> min(
     A a, B b) {
@@ -211,7 +211,7 @@ inline float __saturatef(float x) {
   return x > 0.0F ? std::fmin(x, 1.0F) : 0.0F;
 }
 
-// Between numbers and their bits, and between types.
+// Conversions between numbers and their bits, and between types.
 
 inline unsigned __float_as_uint(float x) {
   return std::bit_cast<unsigned>(x);

@@ -1,3 +1,4 @@
+// Checks launches against the device's limits, and queues their grids.
 #include "tests/testing/cuda_on_cpu/launch.h"
 
 #include <algorithm>
@@ -33,15 +34,14 @@ int DynamicSharedLimit(const Machine& machine, const void* kernel) {
   return found == machine.dynamic_shared_limits.end() ? kSharedBytes : found->second;
 }
 
-// Ends the process where a kernel would be given memory that a GPU cannot reach.
+// Ends the process where a kernel would get memory that a GPU cannot reach.
 void CheckReachable(const Machine& machine, const StreamAt& stream,
                     const std::vector<const void*>& pointers) {
   for (const void* pointer : pointers) {
     if (pointer == nullptr) continue;
-    // The end of an array belongs to it, for a kernel may be given an empty rest.
+    // The end of an array belongs to it, since a kernel may get an empty rest.
     const void* before = static_cast<const char*>(pointer) - 1;
-    if (FindAllocation(machine, pointer) == nullptr &&
-        FindAllocation(machine, before) == nullptr) {
+    if (FindAllocation(machine, pointer) == nullptr && FindAllocation(machine, before) == nullptr) {
       std::cerr << "CUDA on CPU: the kernel launched at " << stream.where.file_name() << ":"
                 << stream.where.line() << " is given " << pointer
                 << ", which is neither device memory nor pinned" << std::endl;
@@ -116,7 +116,7 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
         machine.dynamic_shared_limits[kernel] = value;
         return cudaSuccess;
       case cudaFuncAttributePreferredSharedMemoryCarveout:
-        // A hint: nothing to do here.
+        // It is only a hint, so nothing is done.
         return value >= -1 && value <= 100 ? cudaSuccess : cudaErrorInvalidValue;
       default:
         return cudaErrorInvalidValue;
@@ -124,7 +124,7 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
   });
 }
 
-// As if a thread used 32 registers, which never is what limits.
+// Counts as if a thread used 32 registers, which are never the limit.
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* kernel,
                                                           int block_size, size_t dynamic_shared) {
   return Call([&](Machine& machine, Lock&) {

@@ -1,4 +1,4 @@
-// How kernels that the C++ compiler compiled are launched.
+// Launches kernels that the C++ compiler compiled.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,9 +10,9 @@
 
 namespace trainyard::cuda_on_cpu {
 
-// A stream, and the line that named it: so messages can say which launch they are about.
+// A stream, and the line that named it, so that messages can identify the launch.
 struct StreamAt {
-  // Implicit, for a kernel's launcher passes just a stream.
+  // The conversion is implicit, since the launcher of a kernel passes a plain stream.
   StreamAt(cudaStream_t given,  // NOLINT(google-explicit-constructor)
            std::source_location named = std::source_location::current())
       : stream(given), where(named) {}
@@ -21,16 +21,16 @@ struct StreamAt {
   std::source_location where;
 };
 
-// Enqueues `thread` to be called once for each thread of the grid. `kernel` identifies it for
-// cudaFuncSetAttribute. Leaves an error for cudaGetLastError where hardware of compute capability
-// 9.0 would refuse: cudaErrorInvalidConfiguration for empty or too large grids and blocks,
-// cudaErrorInvalidValue for more dynamic shared memory than the kernel may use. Ends the process
-// where one of the pointers that the kernel is given is to pageable memory of the host.
+// Enqueues `thread` to be called once for each thread of the grid. `kernel` identifies the kernel
+// for cudaFuncSetAttribute. Leaves an error for cudaGetLastError where hardware of compute
+// capability 9.0 would refuse: cudaErrorInvalidConfiguration for empty or too large grids and
+// blocks, cudaErrorInvalidValue for more dynamic shared memory than the kernel may use. Ends the
+// process where one of the pointers for the kernel leads to pageable memory of the host.
 void LaunchKernel(const void* kernel, dim3 grid, dim3 block, size_t dynamic_shared,
                   const StreamAt& stream, const std::vector<const void*>& pointers,
                   std::function<void()> thread);
 
-// Adds the argument of a kernel where it is a pointer.
+// Adds the argument of a kernel if it is a pointer.
 template <class T>
 void AddPointer(const T& argument, std::vector<const void*>& pointers) {
   if constexpr (std::is_pointer_v<T>) {

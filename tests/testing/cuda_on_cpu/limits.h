@@ -1,4 +1,4 @@
-// What the emulated device can do: the numbers of compute capability 9.0 (CUDA C++ Programming
+// The limits of the emulated device: the numbers of compute capability 9.0 (CUDA C++ Programming
 // Guide, "Compute Capabilities").
 #pragma once
 

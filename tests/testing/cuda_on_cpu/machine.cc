@@ -1,3 +1,4 @@
+// Chooses and runs the operations that wait on streams.
 #include "tests/testing/cuda_on_cpu/machine.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace trainyard::cuda_on_cpu {
 namespace {
 
-// The hardware's queues are of about this length: then a launch waits.
+// About the length of the hardware's queues. When they are full, a launch waits.
 constexpr size_t kQueueLength = 1024;
 
 int64_t FromEnvironment(const char* name, int64_t otherwise) {
@@ -25,7 +26,7 @@ constinit thread_local bool in_operation = false;
 constinit thread_local int current_device = 0;
 
 Machine& Machine::Get() {
-  // Never destroyed: threads may still use it when the program ends.
+  // It is never destroyed, since threads may still use it when the program ends.
   static Machine& machine = *new Machine;
   return machine;
 }
@@ -94,7 +95,7 @@ cudaError_t Machine::Append(CUstream_st* stream, Operation operation, Lock& lock
       return stream->queue.size() <= kQueueLength || stream->queue.front().ticket > ticket;
     });
   }
-  // A device may also be quick: sometimes it has run ahead when the host comes back.
+  // A device may also be fast: sometimes it has run ahead when the host comes back.
   if (device.random.Below(8) == 0) {
     for (uint64_t left = device.random.Below(4); left > 0 && !device.running; --left) {
       RunOne(device, lock, /*may_block=*/false);
@@ -133,7 +134,7 @@ bool Machine::RunOne(Device& device, Lock& lock, bool may_block) {
   if (ready.empty()) {
     return false;
   }
-  // Streams go in bursts, so that one gets far ahead of another.
+  // Streams run in bursts, so that one gets far ahead of another.
   CUstream_st* chosen = ready[device.random.Below(ready.size())];
   if (std::find(ready.begin(), ready.end(), device.last_run) != ready.end() &&
       device.random.Below(4) != 0) {
@@ -174,7 +175,7 @@ void Machine::Finish(CUstream_st* stream, Lock& lock) {
     }
     std::erase_if(device.streams, [&](const auto& owned) { return owned.get() == stream; });
   }
-  // What the work held may call the runtime when it goes.
+  // The destructor of the work may call the runtime.
   lock.unlock();
   finished = {};
   lock.lock();
@@ -186,7 +187,8 @@ void Machine::RunUntil(Device& device, Lock& lock, const std::function<bool()>& 
       changed.wait(lock);
     } else if (!RunOne(device, lock, /*may_block=*/true)) {
       const std::shared_ptr<Completion> foreign = Foreign(device);
-      // Waits are for what was enqueued before, so no two operations wait for each other.
+      // A wait is for something that was enqueued earlier, so no two operations wait for each
+      // other.
       TY_CHECK(foreign != nullptr);
       RunUntil(*foreign->device, lock, [&] { return foreign->done; });
     }
@@ -208,7 +210,7 @@ std::shared_ptr<Completion> Machine::Foreign(const Device& device) const {
 void Machine::Drain(CUstream_st* stream, Lock& lock) {
   const uint64_t end = next_ticket_;
   Device& device = *stream->device;
-  // Another thread may destroy the stream meanwhile, which then goes with its last operation.
+  // Another thread may destroy the stream meanwhile. It then disappears with its last operation.
   RunUntil(device, lock, [&] {
     const auto& all = device.streams;
     return std::none_of(all.begin(), all.end(), [&](const auto& other) {

@@ -1,8 +1,8 @@
-// The emulated machine: devices, their streams, and what is queued on them.
+// The emulated machine: devices, their streams, and the work that is queued on them.
 //
 // One mutex guards all of it; it is free while work runs. Work runs on the thread of the host that
-// waits for it, one operation of a device at a time, in an order drawn from the seed among all
-// that CUDA allows.
+// waits for it, one operation of a device at a time. The seed draws the order among all orders that
+// CUDA allows.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -29,7 +29,7 @@ struct Device;
 class GraphRun;
 using Lock = std::unique_lock<std::mutex>;
 
-// That an operation has run: what events stand for.
+// Records that an operation has run. Events stand for it.
 struct Completion {
   explicit Completion(Device* recorded_on) : device(recorded_on) {}
 
@@ -43,12 +43,12 @@ struct Operation {
   cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
   // May be empty.
   std::function<void()> work;
-  // It may wait for other devices, so it runs only when the host waits.
+  // The work may wait for other devices, so it runs only when the host waits.
   bool may_block = false;
-  // It cannot run before this.
+  // The operation cannot run before this is complete.
   std::shared_ptr<Completion> waits_for = nullptr;
   std::shared_ptr<Completion> completes = nullptr;
-  // In place of `work`, a launched graph: each node is a step of its own.
+  // A launched graph, instead of `work`. Each of its nodes is a step of its own.
   std::shared_ptr<GraphRun> graph = nullptr;
   // Grows from each operation of the machine to the next.
   uint64_t ticket = 0;
@@ -88,13 +88,13 @@ class Machine {
 
   // Appends to the stream, or to the graph that it is captured into.
   cudaError_t Append(CUstream_st* stream, Operation operation, Lock& lock);
-  // Runs the device's work until `done`.
+  // Runs the device's work until `done` returns true.
   void RunUntil(Device& device, Lock& lock, const std::function<bool()>& done);
-  // Waits for all that the stream, or the device, was given up to now.
+  // Waits for everything that the stream, or the device, has been given so far.
   void Drain(CUstream_st* stream, Lock& lock);
   void Drain(Device& device, Lock& lock);
-  // Runs one operation if it can; may_block says whether also one that may wait for others. False
-  // where there is none.
+  // Runs one operation if it can; may_block says whether it may be one that waits for others.
+  // Returns false where there is none.
   bool RunOne(Device& device, Lock& lock, bool may_block);
 
   std::mutex mutex;
@@ -102,19 +102,19 @@ class Machine {
   int device_count = 1;
   int64_t device_bytes = int64_t{8} << 30;
   std::array<Device, kMaxDevices> devices;
-  // Live handles, so that stale ones are told.
+  // The living handles, by which stale ones are recognised.
   std::set<CUstream_st*> streams;
   std::set<CUevent_st*> events;
   std::vector<std::shared_ptr<Capture>> captures;
-  // By address. Whatever is in none of them is pageable memory of the host.
+  // By address. All other addresses are pageable memory of the host.
   std::map<uintptr_t, Allocation> allocations;
-  // Dynamic shared memory that kernels may use, where not 48 KiB.
+  // The dynamic shared memory that kernels may use, where it is not 48 KiB.
   std::map<const void*, int> dynamic_shared_limits;
 
  private:
   Machine();
   bool Ready(const CUstream_st& stream) const;
-  // A completion of another device for which one of this waits.
+  // A completion of another device for which an operation of this one waits.
   std::shared_ptr<Completion> Foreign(const Device& device) const;
   void Finish(CUstream_st* stream, Lock& lock);
 
@@ -124,12 +124,12 @@ class Machine {
   uint64_t next_to_enqueue_ = 1;
 };
 
-// The thread runs an operation, which may not call the runtime.
+// Whether the thread runs an operation, which may not call the runtime.
 extern constinit thread_local bool in_operation;
 extern constinit thread_local int current_device;
 
-// What each function of the runtime does first and last: it needs a device, holds the mutex, and
-// leaves its error for cudaGetLastError.
+// Every function of the runtime does this first and last: it checks that there is a device, holds
+// the mutex, and leaves its error for cudaGetLastError.
 template <class Body>
 cudaError_t Call(const Body& body) {
   if (in_operation) {
@@ -146,31 +146,31 @@ cudaError_t Call(const Body& body) {
 
 }  // namespace trainyard::cuda_on_cpu
 
-// The runtime's headers declare these, in no namespace.
+// The runtime's headers declare these structs outside of any namespace.
 
 struct CUstream_st {
   trainyard::cuda_on_cpu::Device* device = nullptr;
   bool is_legacy = false;
   unsigned flags = 0;
   int priority = 0;
-  // The front is kept until it has run.
+  // The front stays until it has run.
   std::deque<trainyard::cuda_on_cpu::Operation> queue;
-  // Its handle is gone; it goes when its work is done.
+  // The handle is gone. The stream is deleted when its work is done.
   bool is_destroyed = false;
-  // While it is captured, and the nodes that the next one comes after.
+  // The capture, and the nodes that come before the next one. Set while the stream is captured.
   std::shared_ptr<trainyard::cuda_on_cpu::Capture> capture;
   std::vector<CUgraphNode_st*> tail;
 
-  // Whether it and the legacy default stream wait for each other.
+  // Whether the stream and the legacy default stream wait for each other.
   bool IsBlocking() const { return (flags & cudaStreamNonBlocking) == 0; }
 };
 
 struct CUevent_st {
   int device = 0;
   unsigned flags = 0;
-  // Null until it is recorded.
+  // Null until the event is recorded.
   std::shared_ptr<trainyard::cuda_on_cpu::Completion> completion;
-  // Recorded in a capture: its nodes so far.
+  // Set if it was recorded in a capture, with the capture's nodes at that moment.
   std::shared_ptr<trainyard::cuda_on_cpu::Capture> capture;
   std::vector<CUgraphNode_st*> captured;
 };

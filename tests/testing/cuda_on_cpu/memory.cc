@@ -1,5 +1,6 @@
-// Memory of the device, and of the host that the device can reach. It is the heap's, of just the
-// size that was asked for, so that the address sanitizer sees a kernel leave it.
+// Memory of the device, and of the host that the device can reach. It is allocated from the heap
+// with exactly the size that was asked for, so that the address sanitizer notices a kernel that
+// leaves it.
 #include "tests/testing/cuda_on_cpu/memory.h"
 
 #include <cstdlib>
@@ -11,7 +12,7 @@
 namespace trainyard::cuda_on_cpu {
 namespace {
 
-// What cudaMalloc promises.
+// cudaMalloc promises this alignment.
 constexpr size_t kAlignment = 256;
 
 cudaError_t Allocate(Machine& machine, void** pointer, size_t bytes, MemoryKind kind) {
@@ -33,7 +34,7 @@ cudaError_t Allocate(Machine& machine, void** pointer, size_t bytes, MemoryKind 
     *pointer = nullptr;
     return cudaErrorMemoryAllocation;
   }
-  // Read before it is written, it is a NaN in every type.
+  // If it is read before it is written, it is a NaN in every type.
   std::memset(*pointer, 0xFF, bytes);
   if (on_device) {
     device.live_bytes += static_cast<int64_t>(bytes);
@@ -42,7 +43,7 @@ cudaError_t Allocate(Machine& machine, void** pointer, size_t bytes, MemoryKind 
   return cudaSuccess;
 }
 
-// Waits for all work of the device first, as hardware does.
+// Like hardware, it first waits for all work of the device.
 cudaError_t Free(Machine& machine, Lock& lock, void* pointer, MemoryKind kind) {
   if (pointer == nullptr) {
     return cudaSuccess;

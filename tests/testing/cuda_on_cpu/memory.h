@@ -1,4 +1,4 @@
-// What memory a pointer names. Called with the machine's mutex held.
+// Finds the memory to which a pointer leads. Called with the machine's mutex held.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,11 @@
 
 namespace trainyard::cuda_on_cpu {
 
-// The allocation that holds the address, with its start; or null for pageable memory of the host.
+// The allocation that contains the address, with its start; null for pageable memory of the host.
 const std::pair<const uintptr_t, Allocation>* FindAllocation(const Machine& machine,
                                                              const void* address);
 
-// The kind of memory of all these bytes. False where they lead out of what was allocated.
+// Returns the kind of memory of all these bytes, or false where they leave what was allocated.
 bool KindOfRange(const Machine& machine, const void* address, size_t bytes, MemoryKind* kind);
 
 }  // namespace trainyard::cuda_on_cpu

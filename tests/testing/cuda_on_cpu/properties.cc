@@ -1,4 +1,4 @@
-// What the runtime tells of devices, the driver and itself.
+// The properties of devices, of the driver and of the runtime itself.
 #include <cstdio>
 
 #include "tests/testing/cuda_on_cpu/limits.h"
@@ -205,7 +205,7 @@ cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
   });
 }
 
-// Devices of one host, but memory of one is not another's.
+// The devices are on one host, but none can reach the memory of another.
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
   return Call([&](Machine& machine, Lock&) {
     if (can == nullptr || !Exists(machine, device) || !Exists(machine, peer)) {

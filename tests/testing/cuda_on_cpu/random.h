@@ -19,7 +19,7 @@ class Random {
     mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB;
     return mixed ^ (mixed >> 31);
   }
-  // In [0, end), where 0 < end.
+  // A number in [0, end), where 0 < end.
   uint64_t Below(uint64_t end) { return Next() % end; }
   bool Coin() { return (Next() & 1) != 0; }
 
@@ -27,10 +27,10 @@ class Random {
   uint64_t state_;
 };
 
-// Visits each of [0, count) once, far from their order, without a table of them.
+// Visits each number of [0, count) once, in an order with large jumps, without a table of them.
 class Permutation {
  public:
-  // count: below 2^32, so that no product overflows.
+  // `count` is below 2^32, so that no product overflows.
   Permutation(uint64_t count, Random& random)
       : count_(count), offset_(random.Below(count)), stride_(1 + random.Below(count)) {
     while (std::gcd(stride_, count_) != 1) {

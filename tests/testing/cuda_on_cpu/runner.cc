@@ -1,3 +1,4 @@
+// Runs one block: chooses the next thread, and detects threads that wait for ever.
 #include "tests/testing/cuda_on_cpu/runner.h"
 
 #include <bit>
@@ -65,7 +66,7 @@ void Runner::Run(const Grid& grid, const std::function<void()>& thread) {
   for (size_t i = 0; i < threads_.size(); ++i) {
     threads_[i].index = Unflatten(i, grid.block_size);
   }
-  // Of its own and of just this size, so that the address sanitizer sees a kernel leave it.
+  // It has exactly this size, so that the address sanitizer notices a kernel that leaves it.
   dynamic_shared_.reset(
       grid.dynamic_shared_bytes == 0 ? nullptr : new unsigned char[grid.dynamic_shared_bytes]);
   const uint64_t blocks = Count(grid.grid_size);
@@ -224,7 +225,8 @@ void Runner::Fail(const std::string& what) const {
 }
 
 void Runner::FailDeadlock() const {
-  // All are finished or wait for lanes; one that waits and one that it waits for say why.
+  // All threads have ended or wait for lanes. The message names one that waits and one that it
+  // waits for.
   for (unsigned i = 0; i < threads_.size(); ++i) {
     if (threads_[i].state != State::kInWarpCall) {
       continue;

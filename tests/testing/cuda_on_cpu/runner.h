@@ -16,10 +16,11 @@
 
 namespace trainyard::cuda_on_cpu {
 
-// One a thread of the host: it keeps the stacks from one kernel to the next.
+// Each thread of the host has one, which keeps the stacks from one kernel to the next.
 //
-// A fiber takes threads of the block one after the other, as long as they end without waiting. So
-// a kernel without barriers needs one stack, and a block as many as have threads waiting at once.
+// A fiber runs threads of the block one after the other, as long as they end without waiting. So a
+// kernel without barriers needs one stack, and a block needs as many as it has threads waiting at
+// once.
 class Runner {
  public:
   void Run(const Grid& grid, const std::function<void()>& thread);
@@ -34,11 +35,11 @@ class Runner {
     uint3 index = {0, 0, 0};
     State state = State::kNotStarted;
     Fiber* fiber = nullptr;
-    // While it waits for its warp, and then what it gets.
+    // The call with which it waits for its warp, and then the result.
     WarpCall call = {};
     uint64_t result = 0;
   };
-  // Lanes of a warp that wait for the rest of a mask.
+  // The lanes of a warp that wait for the rest of a mask.
   struct WarpGroup {
     WarpCall call;
     unsigned arrived = 0;
@@ -54,11 +55,11 @@ class Runner {
   void RunBlock(uint3 block);
   // The body of a fiber.
   void TakeThreads();
-  // Lets another thread run on another fiber, or the block end.
+  // Lets another thread run on another fiber, or ends the block.
   void SwitchFrom(Fiber& self);
   // Stops the running thread until it is in `ready_` and drawn.
   void Wait();
-  // The running thread goes on at once, or after others: by a coin.
+  // A coin decides whether the running thread continues at once, or after others.
   void MaybeWait();
   Fiber& IdleFiber();
 
@@ -67,7 +68,7 @@ class Runner {
   void Complete(const WarpGroup& group);
   uint64_t ResultOf(unsigned lane, const WarpGroup& group);
 
-  // End the process.
+  // These end the process.
   [[noreturn]] void Fail(const std::string& what) const;
   [[noreturn]] void FailDeadlock() const;
   std::string Describe(unsigned thread) const;

@@ -7,7 +7,7 @@
 namespace trainyard::cuda_on_cpu {
 namespace {
 
-// Lower numbers go first on hardware. Here they are only kept.
+// On hardware, lower numbers run first. Here priorities are only stored.
 constexpr int kLeastPriority = 0;
 constexpr int kGreatestPriority = -5;
 
@@ -38,7 +38,7 @@ cudaError_t Destroy(Machine& machine, CUstream_st* stream) {
   }
   machine.streams.erase(stream);
   Device& device = *stream->device;
-  // Returns at once; what is queued still runs.
+  // Returns at once. Queued work still runs.
   stream->is_destroyed = true;
   if (stream->queue.empty()) {
     if (device.last_run == stream) {
@@ -49,7 +49,7 @@ cudaError_t Destroy(Machine& machine, CUstream_st* stream) {
   return cudaSuccess;
 }
 
-// The stream, if it may be waited for or asked whether it is done.
+// Returns cudaSuccess if the stream may be waited for, or asked whether it is done.
 cudaError_t CheckWaitable(Machine& machine, const CUstream_st* stream) {
   if (stream == nullptr) {
     return cudaErrorInvalidResourceHandle;
@@ -160,7 +160,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
     if (error != cudaSuccess) {
       return error;
     }
-    // Time passes between two questions.
+    // Time passes between two calls.
     if (!resolved->queue.empty() && !resolved->device->running) {
       machine.RunOne(*resolved->device, lock, /*may_block=*/true);
     }

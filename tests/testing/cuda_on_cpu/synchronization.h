@@ -1,4 +1,4 @@
-// Barriers, shuffles and votes under CUDA's names, which must be global and as CUDA spells them.
+// Barriers, shuffles and votes under CUDA's names, which must be global and spelled as in CUDA.
 #pragma once
 
 #include <cstdint>
@@ -97,7 +97,7 @@ T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32,
                                          static_cast<unsigned>(lane_mask), width, where);
 }
 
-// Threads take turns on one thread of the host, so what one writes the others see.
+// Threads take turns on one thread of the host, so all see what one writes.
 inline void __threadfence_block() {}
 inline void __threadfence() {}
 inline void __threadfence_system() {}

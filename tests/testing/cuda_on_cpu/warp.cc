@@ -1,4 +1,4 @@
-// What lanes of a warp do together: votes and shuffles.
+// Operations over the lanes of a warp: votes and shuffles.
 #include <bit>
 
 #include "tests/testing/cuda_on_cpu/runner.h"
@@ -11,8 +11,8 @@ bool Same(const WarpCall& a, const WarpCall& b) {
          a.width == b.width;
 }
 
-// The lane that `lane` reads: itself where the call leads out of its group. A group may be read by
-// later ones through kShuffleXor (PTX ISA, shfl.sync).
+// The lane that `lane` reads: itself where the call leads out of its group. With kShuffleXor, later
+// groups may read earlier ones (PTX ISA, shfl.sync).
 unsigned Source(unsigned lane, const WarpCall& call) {
   const unsigned first = lane / call.width * call.width;
   const unsigned last = first + call.width - 1;

@@ -5,10 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "client/commands/commands.h"
+#include "client/commands/verbs.h"
 #include "client/link/interrupt.h"
 #include "client/output/terminal.h"
-#include "client/parser.h"
 #include "common/base/env.h"
 #include "tests/testing/temp_dir.h"
 
@@ -30,15 +29,22 @@ class CommandRunner {
 
   // `trainyard ARGS`, with `input` on its stdin.
   CommandResult Run(const std::vector<std::string>& args, const std::string& input = "") {
-    const client::Parsed parsed = client::ParseCommandLine(args);
-    if (!parsed.options.has_value()) return {parsed.exit_code, parsed.out, parsed.err};
+    const commands::Parsed parsed = commands::ParseCommandLine(args);
+    if (!parsed.invocation.has_value()) return {parsed.exit_code, parsed.out, parsed.err};
     std::ostringstream out;
     std::ostringstream err;
     std::istringstream in(input);
-    const commands::Context context = {
-        *parsed.options, surroundings,   terminal,     out,      err, in,
-        !input.empty(),  *Clock::Real(), *Rng::Real(), interrupt};
-    const int code = commands::Run(context, client::DescribeVerbs());
+    const commands::Context context = {parsed.invocation->options,
+                                       surroundings,
+                                       terminal,
+                                       out,
+                                       err,
+                                       in,
+                                       !input.empty(),
+                                       *Clock::Real(),
+                                       *Rng::Real(),
+                                       interrupt};
+    const int code = commands::Run(context, parsed.invocation->run);
     return {code, out.str(), err.str()};
   }
 

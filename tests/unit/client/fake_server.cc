@@ -1,3 +1,4 @@
+// The fake server: it answers from maps in memory, under one lock.
 #include "tests/unit/client/fake_server.h"
 
 #include <algorithm>
@@ -139,6 +140,12 @@ void FakeServer::AddCheckpoint(const std::string& job, int64_t step,
   checkpoints_[checkpoint.name()] = checkpoint;
 }
 
+void FakeServer::KeepOnDelete(const std::string& checkpoint, bool spec) {
+  const std::lock_guard lock(mutex_);
+  kept_checkpoints_.insert(checkpoint);
+  keeps_spec_ = spec;
+}
+
 void FakeServer::DamageFile(const std::string& checkpoint, const std::string& file) {
   const std::lock_guard lock(mutex_);
   files_.at({checkpoint, file})[0] ^= 1;
@@ -267,6 +274,49 @@ grpc::Status FakeServer::CancelJob(grpc::ServerContext*, const v1::CancelJobRequ
     job.set_state(v1::JOB_STATE_CANCELLED);
     *response = job;
   });
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeServer::DeleteJob(grpc::ServerContext*, const v1::DeleteJobRequest* request,
+                                   v1::DeleteJobResponse* response) {
+  const std::lock_guard lock(mutex_);
+  const std::string& name = request->name();
+  if (deleted_jobs_.contains(name)) return grpc::Status::OK;
+  v1::Job* job = nullptr;
+  const grpc::Status found = Find(name, job);
+  if (!found.ok()) return found;
+  if (!IsFinal(job->state())) {
+    return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION,
+                        absl::StrCat(name, " is RUNNING; `trainyard cancel ", name.substr(5),
+                                     "` stops it, and then it can be deleted"));
+  }
+  std::vector<std::string> gone;
+  for (const auto& [checkpoint, record] : checkpoints_) {
+    if (!absl::StartsWith(checkpoint, name + "/")) continue;
+    if (kept_checkpoints_.contains(checkpoint)) {
+      response->add_kept_checkpoints(checkpoint);
+      continue;
+    }
+    gone.push_back(checkpoint);
+    response->set_checkpoints(response->checkpoints() + 1);
+    for (const v1::CheckpointFile& file : record.files()) {
+      response->set_checkpoint_bytes(response->checkpoint_bytes() + file.size());
+    }
+  }
+  if (!request->checkpoints_only()) {
+    for (const auto& [rank, text] : logs_[name]) {
+      response->set_log_bytes(response->log_bytes() + static_cast<int64_t>(text.size()));
+    }
+    response->set_metric_points(static_cast<int64_t>(points_[name].size()));
+    response->set_kept_spec(keeps_spec_);
+  }
+  if (request->validate_only()) return grpc::Status::OK;
+  for (const std::string& checkpoint : gone) checkpoints_.erase(checkpoint);
+  if (request->checkpoints_only()) return grpc::Status::OK;
+  logs_.erase(name);
+  points_.erase(name);
+  deleted_jobs_.insert(name);
+  std::erase_if(jobs_, [&name](const auto& known) { return known->name() == name; });
   return grpc::Status::OK;
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,8 @@ class FakeServer : public v1::JobService::Service,
   // A checkpoint whose record holds the right hashes, unless the test changes its bytes later.
   void AddCheckpoint(const std::string& job, int64_t step,
                      const std::map<std::string, std::string>& files, bool is_best = false);
+  // DeleteJob keeps this checkpoint, and the spec of its job, for another one.
+  void KeepOnDelete(const std::string& checkpoint, bool spec);
   void DamageFile(const std::string& checkpoint, const std::string& file);
   void AddWorker(const v1::Worker& worker);
   // Jobs that CreateJob makes are in this state at once.
@@ -85,6 +88,8 @@ class FakeServer : public v1::JobService::Service,
   grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest*,
                         v1::ListJobsResponse*) override;
   grpc::Status CancelJob(grpc::ServerContext*, const v1::CancelJobRequest*, v1::Job*) override;
+  grpc::Status DeleteJob(grpc::ServerContext*, const v1::DeleteJobRequest*,
+                         v1::DeleteJobResponse*) override;
   grpc::Status CloneJob(grpc::ServerContext*, const v1::CloneJobRequest*,
                         v1::CloneJobResponse*) override;
   grpc::Status DiffJobs(grpc::ServerContext*, const v1::DiffJobsRequest*,
@@ -156,6 +161,9 @@ class FakeServer : public v1::JobService::Service,
   std::map<std::string, std::map<int, std::string>> traces_;
   std::map<std::string, v1::Checkpoint> checkpoints_;
   std::map<std::pair<std::string, std::string>, std::string> files_;
+  std::set<std::string> deleted_jobs_;
+  std::set<std::string> kept_checkpoints_;
+  bool keeps_spec_ = false;
   std::map<std::string, v1::Worker> workers_;
   v1::JobState new_job_state_ = v1::JOB_STATE_QUEUED;
   absl::Status refuse_create_;

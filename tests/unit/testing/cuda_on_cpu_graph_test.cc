@@ -59,12 +59,12 @@ class CudaOnCpuGraph : public testing::Test {
     EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
     return exec;
   }
-  // Ends a capture that must fail so.
+  // Ends a capture, which must fail with `error`.
   void EndWith(cudaError_t error) {
     cudaGraph_t graph = nullptr;
     EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), error);
     EXPECT_EQ(graph, nullptr);
-    // The stream is as before.
+    // The stream is as it was before.
     EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
   }
   float Value() {
@@ -73,7 +73,7 @@ class CudaOnCpuGraph : public testing::Test {
     EXPECT_EQ(cudaMemcpy(&value, x_, sizeof(value), cudaMemcpyDeviceToHost), cudaSuccess);
     return value;
   }
-  // What launches leave in x under many seeds. Destroys the graph.
+  // The values that launches leave in x under many seeds. Destroys the graph.
   std::set<float> ValuesUnderSeeds(cudaGraphExec_t exec) {
     std::set<float> values;
     for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
@@ -245,12 +245,12 @@ TEST_F(CudaOnCpuGraph, TheLegacyStreamMayNotBeUsedBesideABlockingCapture) {
 }
 
 TEST_F(CudaOnCpuGraph, EventsOfCaptureAndOfLifeDoNotMix) {
-  // Recorded outside, waited for inside.
+  // The event is recorded outside of the capture, and waited for inside.
   EXPECT_EQ(cudaEventRecord(fork_, side_), cudaSuccess);
   Begin();
   EXPECT_EQ(cudaStreamWaitEvent(stream_, fork_, 0), cudaErrorStreamCaptureIsolation);
   EndWith(cudaErrorStreamCaptureInvalidated);
-  // Recorded inside, asked about.
+  // The event is recorded inside, and then queried.
   Begin();
   EXPECT_EQ(cudaEventRecord(fork_, stream_), cudaSuccess);
   EXPECT_EQ(cudaEventSynchronize(fork_), cudaErrorCapturedEvent);

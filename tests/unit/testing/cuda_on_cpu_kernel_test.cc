@@ -1,4 +1,4 @@
-// The emulated device runs kernels: right ones give what hardware gives, wrong ones are found.
+// The emulated device runs kernels. Right ones give what hardware gives, and wrong ones are found.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// Memory of the device for the length of a test.
+// Memory of the device for the duration of a test.
 template <class T>
 class OnDevice {
  public:
@@ -191,7 +191,7 @@ TEST(CudaOnCpuKernel, OrderOfAdditionDependsOnTheSeedAlone) {
   EXPECT_GT(sums.size(), 1U);
 }
 
-// What is wrong, and the launch: a message that a kernel's author can act on.
+// The message names the mistake and the launch, so that a kernel's author can act on it.
 void ExpectMistake(Mistake mistake, const char* message) {
   EXPECT_DEATH(
       {

@@ -1,3 +1,4 @@
+// The kernels that the tests of the emulated device launch.
 #include "tests/unit/testing/cuda_on_cpu_kernels.h"
 
 #include "worker/engine/backend/cuda/kernels/device.h"

@@ -1,4 +1,4 @@
-// Kernels for the tests of the emulated device: some right, some that break a rule of CUDA's.
+// Kernels for the tests of the emulated device. Some are right, and some break a rule of CUDA.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,7 +7,7 @@
 
 namespace trainyard::engine::cuda {
 
-// *sum += all of x, by shuffles, shared memory and an atomic. threads: a multiple of 32.
+// Adds all of x to *sum, by shuffles, shared memory and an atomic. `threads` is a multiple of 32.
 void Sum(const float* x, int64_t count, unsigned blocks, unsigned threads, float* sum,
          cudaStream_t stream);
 
@@ -16,25 +16,26 @@ void Histogram(const unsigned* x, int count, int bins, unsigned* counts, cudaStr
 
 // Reverses x, one block of `threads` ints, through dynamic shared memory.
 void Reverse(int* x, unsigned threads, cudaStream_t stream);
-// The same without the barrier between writing and reading.
+// Reverses without the barrier between writing and reading.
 void ReverseWithoutBarrier(int* x, unsigned threads, cudaStream_t stream);
-// The same, with so much dynamic shared memory, which the kernel asks for if is_allowed.
+// Reverses with this much dynamic shared memory, which the kernel asks for if is_allowed.
 void ReverseWithShared(int* x, unsigned threads, int shared_bytes, bool is_allowed,
                        cudaStream_t stream);
 
-// What a warp's lanes get, 32 a row: shuffle from lane 3, up 1, down 2, xor 5, shuffle of lane 1 in
-// groups of 8, up 1 in groups of 8, down 1 in groups of 8; values are 10 * lane. Then the ballot of
-// the odd lanes, any of lane 7, all of lane 7, and how many of the block's 64 threads are odd.
+// The values that the lanes of a warp get, 32 a row: shuffle from lane 3, up 1, down 2, xor 5,
+// shuffle of lane 1 in groups of 8, up 1 in groups of 8, down 1 in groups of 8, where values are 10
+// * lane. Then the ballot of the odd lanes, any of lane 7, all of lane 7, and how many of the
+// block's 64 threads are odd.
 inline constexpr int kLaneRows = 11;
 void Lanes(int* out, cudaStream_t stream);
 
-// The same double to all lanes, from lane 31.
+// Gives the same double to all lanes, from lane 31.
 void SpreadDouble(double* out, cudaStream_t stream);
 
-// x[i] = x[i] * factor + term, element by element. Writes to so many, whatever the array has.
+// x[i] = x[i] * factor + term, for `count` elements, whatever size the array has.
 void Scale(float* x, int count, float factor, float term, cudaStream_t stream);
 
-// Each of the grid's threads counts itself in seen[its block's number], and its place adds up.
+// Each thread of the grid adds 1 to seen[2 * block], and its own number to seen[2 * block + 1].
 void CountThreads(dim3 grid, dim3 block, unsigned* seen, cudaStream_t stream);
 
 // Rounds x to bf16 and f16 and back, in kernels.

@@ -1,3 +1,4 @@
+// Makes descriptors for the tests of the emulated cuDNN.
 #include "tests/unit/testing/cudnn_graphs.h"
 
 #include <cuda_runtime_api.h>

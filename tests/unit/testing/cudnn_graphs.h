@@ -21,7 +21,7 @@ struct Attribute {
 Attribute Ints(cudnnBackendAttributeName_t name, const std::vector<int64_t>& values);
 Attribute Int(cudnnBackendAttributeName_t name, int64_t value);
 Attribute Flag(cudnnBackendAttributeName_t name, bool value);
-// Of an enumeration.
+// The value of an enumeration.
 Attribute Choice(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int value);
 Attribute Real(cudnnBackendAttributeName_t name, double value);
 Attribute Refer(cudnnBackendAttributeName_t name,
@@ -37,8 +37,8 @@ struct TensorOptions {
   int64_t alignment = 4;
 };
 
-// A handle on a stream, and descriptors that live as long as it. Fails the test where a call that
-// should succeed does not.
+// A handle on a stream, with descriptors that live as long as it does. The test fails where a call
+// that should succeed does not.
 class Cudnn {
  public:
   using Descriptor = cudnnBackendDescriptor_t;
@@ -49,30 +49,30 @@ class Cudnn {
   Cudnn& operator=(const Cudnn&) = delete;
 
   Descriptor Create(cudnnBackendDescriptorType_t type);
-  // Sets all attributes and finalizes; the status of the first call that fails.
+  // Sets all attributes and finalizes; returns the status of the first call that fails.
   cudnnStatus_t Try(cudnnBackendDescriptorType_t type, const std::vector<Attribute>& attributes,
                     Descriptor* made = nullptr);
   Descriptor Make(cudnnBackendDescriptorType_t type, const std::vector<Attribute>& attributes);
 
   Descriptor Tensor(int64_t id, const std::vector<int64_t>& dims,
                     const TensorOptions& options = {});
-  // An operation on descriptors alone.
+  // An operation that has no attributes but descriptors.
   Descriptor Operation(cudnnBackendDescriptorType_t type,
                        const std::map<cudnnBackendAttributeName_t, Descriptor>& parts);
-  // y = mode(x, b, t), as far as they are not null.
+  // y = mode(x, b, t); operands may be null.
   Descriptor Pointwise(cudnnPointwiseMode_t mode, Descriptor y, Descriptor x,
                        Descriptor b = nullptr, Descriptor t = nullptr, int64_t axis = 0);
 
   Descriptor Graph(const std::vector<Descriptor>& operations);
   // A finalized configuration.
   Descriptor Config(Descriptor graph, int64_t engine);
-  // Of this engine.
+  // A finalized plan of this engine.
   Descriptor Plan(Descriptor graph, int64_t engine = 0);
   cudnnStatus_t TryPlan(Descriptor graph, int64_t engine);
-  // Executes it and waits.
+  // Executes the plan and waits.
   cudnnStatus_t Execute(Descriptor plan, const std::map<int64_t, void*>& tensors,
                         void* workspace = nullptr);
-  // All of the above for engine 0; fails the test on any error.
+  // Does all of the above for engine 0, and fails the test on any error.
   void Run(const std::vector<Descriptor>& operations, const std::map<int64_t, void*>& tensors);
 
   cudnnHandle_t handle() const { return handle_; }

@@ -1,4 +1,5 @@
-// Operations of the emulated cuDNN other than convolutions, against hand numbers and plain loops.
+// Operations of the emulated cuDNN other than convolutions, compared with numbers computed by hand
+// and with plain loops.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +18,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 class OperationsOnCpu : public testing::Test {
  protected:
-  // mode(x, b, t) of vectors, as far as they are not empty.
+  // mode(x, b, t) of vectors; operands may be empty.
   std::vector<float> Apply(cudnnPointwiseMode_t mode, std::vector<float> x,
                            std::vector<float> b = {}, std::vector<float> t = {}) {
     const auto tensor = [&](int64_t id, const std::vector<float>& values) {
@@ -114,7 +115,7 @@ TEST_F(OperationsOnCpu, VirtualTensorsAreRoundedToTheirType) {
   float y[2];
   const auto middle =
       cudnn_.Tensor(2, {1, 2}, {.type = CUDNN_DATA_BFLOAT16, .is_virtual = true, .alignment = 2});
-  // Given in the wrong order: it follows from the tensors.
+  // The operations are given in the wrong order; the right one follows from the tensors.
   cudnn_.Run({cudnn_.Pointwise(CUDNN_POINTWISE_IDENTITY, cudnn_.Tensor(3, {1, 2}), middle),
               cudnn_.Pointwise(CUDNN_POINTWISE_IDENTITY, middle, cudnn_.Tensor(1, {1, 2}))},
              {{1, x}, {3, y}});
@@ -274,7 +275,7 @@ TEST_F(OperationsOnCpu, AReshapeToSwappedStridesTransposesAProduct) {
   EXPECT_THAT(c, ElementsAre(401, 4010, 502, 5020, 603, 6030));
 }
 
-// Scores of equal size: a causal softmax averages what a query may see.
+// Scores are equal, so a causal softmax averages what a query may see.
 TEST_F(OperationsOnCpu, ACausalMaskOfIndicesHidesLaterKeys) {
   constexpr int64_t kPositions = 3;
   float scores[9] = {0, 0, 0, 0, 0, 0, 0, 0, 0}, minus = -kInfinity, masked[9];
@@ -293,7 +294,7 @@ TEST_F(OperationsOnCpu, ACausalMaskOfIndicesHidesLaterKeys) {
   EXPECT_THAT(masked, ElementsAre(0, minus, minus, 0, 0, minus, 0, 0, 0));
 }
 
-// The gradient against differences of sum(weight * o), one element of q, k and v at a time.
+// Compares the gradient with differences of sum(weight * o), one element of q, k and v at a time.
 TEST_F(OperationsOnCpu, AttentionAndItsGradientAgree) {
   constexpr size_t kSize = 2 * 3 * 2;  // [1, 2 heads, 3 positions, 2 wide]
   std::vector<float> parts[3] = {Numbers(kSize, 1), Numbers(kSize, 2), Numbers(kSize, 3)};

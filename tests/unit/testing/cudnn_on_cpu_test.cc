@@ -44,7 +44,7 @@ class CudnnOnCpu : public testing::Test {
          {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, cudnn_.Tensor(2, {2, 2, 3, 3})},
          {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, image(3)}})});
   }
-  // Engines that a mode offers, by index.
+  // The indices of the engines that a mode offers.
   std::vector<int64_t> Offered(Cudnn::Descriptor graph, cudnnBackendHeurMode_t mode) {
     const auto heuristics =
         cudnn_.Make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR,
@@ -223,7 +223,7 @@ TEST_F(CudnnOnCpu, TheWorkspaceIsOverwritten) {
   EXPECT_EQ(y_[7], x_[7] + b_[7]);
   EXPECT_TRUE(std::isnan(workspace.front()));
   EXPECT_TRUE(std::isnan(workspace.back()));
-  // A result within the workspace does not survive.
+  // A result that lies in the workspace is lost.
   tensors_[3] = workspace.data() + 64;
   EXPECT_EQ(cudnn_.Execute(plan, tensors_, workspace.data()), CUDNN_STATUS_SUCCESS);
   EXPECT_TRUE(std::isnan(workspace[64]));

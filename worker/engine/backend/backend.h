@@ -13,9 +13,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "worker/engine/backend/executable.h"
+#include "worker/engine/graph/build_step.h"
 #include "worker/engine/graph/graph.h"
 #include "worker/engine/graph/memory_plan.h"
-#include "worker/engine/graph/step_graph.h"
 #include "worker/engine/optim/optimizer.h"
 
 namespace trainyard::engine {

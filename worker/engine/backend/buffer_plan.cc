@@ -1,3 +1,4 @@
+// Lays out the buffers of a program by the calls that touch them.
 #include "worker/engine/backend/buffer_plan.h"
 
 #include <algorithm>
@@ -89,9 +90,8 @@ std::vector<std::byte*> BufferPlan::NewGuards(int call) const {
 }
 
 std::vector<std::byte*> BufferPlan::LiveGuards(int call) const {
-  return Guards([call](const Lifetime& lifetime) {
-    return lifetime.first <= call && call <= lifetime.last;
-  });
+  return Guards(
+      [call](const Lifetime& lifetime) { return lifetime.first <= call && call <= lifetime.last; });
 }
 
 }  // namespace trainyard::engine

@@ -40,7 +40,7 @@ class BufferPlan {
   void Bind(std::byte* arena);
 
   int64_t arena_bytes() const { return arena_.bytes; }
-  // Of all buffers, if none shared memory.
+  // The bytes of all buffers, if none shared memory.
   int64_t unshared_bytes() const;
   bool is_guarded() const { return is_guarded_; }
   // Margins of the buffers that come alive with the call, and of those that are alive during it.

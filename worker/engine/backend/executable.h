@@ -69,6 +69,9 @@ class Executable : public ModelState {
   // what Accumulate adds is there after Synchronize().
   virtual absl::Span<float> reduction() = 0;
   virtual MemoryKind memory_kind() const { return MemoryKind::kHost; }
+  // The queue on which the device does this executable's work, in order: for cuda a cudaStream_t.
+  // Null if memory_kind() is kHost.
+  virtual void* device_queue() const { return nullptr; }
   // Copies the arena out in the port's order, and back in. `sums` has reduction().size() elements.
   virtual absl::Status ReadReduction(absl::Span<float> sums);
   virtual absl::Status WriteReduction(absl::Span<const float> sums);

@@ -20,7 +20,7 @@ bool IsInTop(const T* logits, int64_t classes, int64_t label) {
   return before < kTopCount;
 }
 
-// How many labels are: logits [labels, classes].
+// Counts the labels that are: logits [labels, classes].
 template <class T>
 int64_t CountInTop(const T* logits, int64_t classes, absl::Span<const int32_t> labels) {
   int64_t count = 0;

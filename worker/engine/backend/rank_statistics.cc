@@ -1,3 +1,4 @@
+// Merges the moments of batch norm over all ranks, in the order of the ranks.
 #include "worker/engine/backend/rank_statistics.h"
 
 #include <algorithm>

@@ -27,13 +27,13 @@ class RankStatistics {
   // values a channel; they become those of the rows of all ranks. INVALID_ARGUMENT, on all ranks,
   // where there is a single value per channel.
   absl::Status Merge(int64_t rows, int64_t plane);
-  // Of all ranks, by the last Merge.
+  // The rows of all ranks, by the last Merge.
   int64_t rows() const { return rows_; }
 
   // Backward. The values become sums over the ranks.
   absl::Status Sum();
 
-  // What a rank without rows calls in the place of a step's Merge and Sum.
+  // A rank without rows calls this in the place of a step's Merge and Sum.
   absl::Status TakePart(const StepGraph& step);
 
  private:
@@ -42,7 +42,7 @@ class RankStatistics {
   const int64_t ranks_;
   int64_t rows_ = 0;
   std::vector<double> values_;
-  // Of each rank: rows, means, variances; zeros until the sum brings the others'.
+  // Rows, means and variances of each rank; zeros until the sum brings those of the others.
   std::vector<double> slots_;
 };
 

@@ -54,15 +54,15 @@ absl::Status CheckBatch(const Graph& model, const Batch& batch, int64_t max_rows
                         std::optional<int64_t> stored_images = std::nullopt);
 absl::Status CheckInputs(const Graph& model, absl::Span<const float> inputs, int64_t rows,
                          int64_t max_rows);
-// What Forward, Backward and EvaluateStage say of theirs: inputs only of a first stage, labels only
-// of the last one.
+// Checks the batch of Forward, Backward and EvaluateStage: only a first stage has inputs, and only
+// the last one labels.
 absl::Status CheckStageBatch(const Graph& model, const Batch& batch, int64_t rows,
                              int64_t max_rows);
 // INVALID_ARGUMENT for a slot beyond CompileOptions::microbatch_slots.
 absl::Status CheckSlot(const CompileOptions& options, int slot);
 // FAILED_PRECONDITION unless the slot keeps a Forward of `rows`; it kept `forward_rows`, 0: none.
 absl::Status CheckForwardDone(int64_t forward_rows, int64_t rows, int slot);
-// What StoreImages says of its arguments.
+// Checks the arguments of StoreImages.
 absl::Status CheckImageStore(const Graph& model, const ImageStore& images, int64_t bytes_max);
 // INVALID_ARGUMENT where a batch_norm would see a single value per channel, or groups (of a batch
 // of so many rows) that these options do not allow.

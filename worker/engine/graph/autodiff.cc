@@ -1,10 +1,11 @@
+// Emits the gradients of a graph, node by node from its end.
 #include "worker/engine/graph/autodiff.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "worker/engine/graph/ops/ops.h"
+#include "worker/engine/graph/op_definition.h"
 
 namespace trainyard::engine {
 

@@ -62,7 +62,7 @@ std::optional<ResidualEnd> FindResidualEnd(const std::vector<Node>& nodes, const
       sum.inputs[0] == sum.inputs[1]) {
     return std::nullopt;
   }
-  // Of two norms the later one, whose gradient comes first.
+  // The later one of two norms, whose gradient comes first.
   for (size_t i = 0; i < 2; ++i) {
     const int producer = uses.producer[static_cast<size_t>(sum.inputs[i])];
     const int other = uses.producer[static_cast<size_t>(sum.inputs[1 - i])];

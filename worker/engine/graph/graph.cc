@@ -1,10 +1,11 @@
+// The arithmetic of shapes and of costs.
 #include "worker/engine/graph/graph.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "worker/engine/graph/ops/ops.h"
+#include "worker/engine/graph/op_definition.h"
 
 namespace trainyard::engine {
 
@@ -56,27 +57,19 @@ double BytesMoved(const Graph& graph, ValueId id, int64_t rows) {
 
 }  // namespace
 
-Cost NodeCost(const Graph& graph, const Node& node, int64_t rows) {
-  Cost cost;
-  cost.flops = Definition(node.op).flops(graph, node, rows);
-  // What only sees its input in another shape, or as a part, moves nothing.
-  if (node.op == OpKind::kFlatten || node.op == OpKind::kFlattenGradient ||
-      node.op == OpKind::kStageOutput || (node.op == OpKind::kSlice && node.slice().is_view)) {
-    return cost;
-  }
-  for (size_t i = 0; node.op == OpKind::kConcat && i < node.inputs.size(); ++i) {
-    const std::vector<bool>& placed = node.concat().placed;
-    cost.bytes += placed.empty() || !placed[i] ? 2 * BytesMoved(graph, node.inputs[i], rows) : 0;
-  }
-  if (node.op == OpKind::kConcat) {
-    return cost;
-  }
+double BytesOfAllTensors(const Graph& graph, const Node& node, int64_t rows) {
+  double bytes = 0;
   for (const std::vector<ValueId>* ids : {&node.inputs, &node.outputs}) {
     for (const ValueId id : *ids) {
-      cost.bytes += id == kNoValue ? 0 : BytesMoved(graph, id, rows);
+      bytes += id == kNoValue ? 0 : BytesMoved(graph, id, rows);
     }
   }
-  return cost;
+  return bytes;
+}
+
+Cost NodeCost(const Graph& graph, const Node& node, int64_t rows) {
+  const OpDefinition& definition = Definition(node.op);
+  return {definition.flops(graph, node, rows), definition.bytes(graph, node, rows)};
 }
 
 Cost GraphCost(const Graph& graph, int64_t rows) {
@@ -90,31 +83,12 @@ Cost GraphCost(const Graph& graph, int64_t rows) {
 }
 
 absl::string_view OpName(OpKind op) {
-  return Definition(op).name;
-}
-
-std::string RenderGraph(const Graph& graph) {
-  std::string text;
-  auto names = [&graph](const std::vector<ValueId>& ids) {
-    return absl::StrJoin(ids, ", ", [&graph](std::string* out, ValueId id) {
-      if (id == kNoValue) {
-        absl::StrAppend(out, "-");
-      } else {
-        absl::StrAppend(out, graph.value(id).name, ShapeString(graph.value(id).shape));
-      }
-    });
+  static constexpr absl::string_view kNames[] = {
+#define TY_OP(kind, name) #name,
+#include "worker/engine/graph/ops.def"
+#undef TY_OP
   };
-  for (const Node& node : graph.nodes) {
-    absl::StrAppend(&text, names(node.outputs), " = ", OpName(node.op), node.relu ? "+relu" : "",
-                    "(", names(node.inputs), ")",
-                    absl::StrJoin(node.overwrites, "",
-                                  [](std::string* out, const Node::Overwrite& overwrite) {
-                                    absl::StrAppend(out, " output ", overwrite.output,
-                                                    " over input ", overwrite.input);
-                                  }),
-                    "\n");
-  }
-  return text;
+  return kNames[static_cast<size_t>(op)];
 }
 
 }  // namespace trainyard::engine

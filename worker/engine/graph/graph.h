@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "common/layers/stack.h"
 
 namespace trainyard::engine {
 
@@ -60,62 +61,22 @@ struct Value {
   Role role = Role::kActivation;
   Shape shape;           // of one row where per_row
   bool per_row = false;  // has a leading row dimension
-  // Of a gradient: the value with respect to which it is taken.
+  // The value with respect to which a gradient is taken.
   ValueId primal = kNoValue;
   Initializer initializer = {};  // of a parameter
   Element element = Element::kReal;
-  // Of a linear layer's weight: it lies as [in, out], where others lie as [out, in].
+  // The weight of a linear layer lies as [in, out], where others lie as [out, in].
   bool is_transposed = false;
 
   int64_t Elements(int64_t rows) const { return ElementCount(shape) * (per_row ? rows : 1); }
 };
 
-// Forward ops, then their gradients. What each reads and writes stands in ops/<family>.cc.
+// The list of all ops is ops.def. What each of them reads and writes is told in ops/<family>.cc.
 enum class OpKind {
-  kConv2d,
-  kLinear,
-  kBatchNorm,
-  kRelu,
-  kTanh,
-  kSigmoid,
-  kGelu,
-  kDropout,
-  kAdd,
-  kFlatten,
-  kConcat,
-  kLrn,
-  kLayerNorm,
-  kEmbedding,
-  kPositionEmbedding,
-  kAttention,
-  kMaxPool,
-  kAvgPool,
-  kGlobalAvgPool,
-  kSoftmaxCrossEntropy,
-  kStageOutput,
-  kConv2dInputGradient,
-  kConv2dParameterGradient,
-  kLinearInputGradient,
-  kLinearParameterGradient,
-  kBatchNormGradient,
-  kReluGradient,
-  kTanhGradient,
-  kSigmoidGradient,
-  kGeluGradient,
-  kFlattenGradient,
-  kSlice,
-  kLrnGradient,
-  kLayerNormGradient,
-  kEmbeddingGradient,
-  kPositionEmbeddingGradient,
-  kAttentionGradient,
-  kMaxPoolGradient,
-  kAvgPoolGradient,
-  kGlobalAvgPoolGradient,
-  kStageOutputGradient,
-  kSoftmaxCrossEntropyGradient,
+#define TY_OP(kind, name) k##kind,
+#include "worker/engine/graph/ops.def"
+#undef TY_OP
 };
-inline constexpr int kOpKinds = static_cast<int>(OpKind::kSoftmaxCrossEntropyGradient) + 1;
 
 struct ConvAttributes {
   int64_t kernel = 1;
@@ -135,10 +96,6 @@ struct PoolAttributes {
   bool count_padding = true;  // in the divisor of an average
 };
 
-struct GeluAttributes {
-  bool tanh_approximation = false;
-};
-
 struct DropoutAttributes {
   double rate = 0.5;   // of the elements that become zero
   uint32_t layer = 0;  // numbers the dropouts of a model, so that each draws other elements
@@ -152,21 +109,6 @@ struct ConcatAttributes {
 struct SliceAttributes {
   int64_t first_channel = 0;  // in the input
   bool is_view = false;       // all who read it may do so in the input
-};
-
-struct LrnAttributes {
-  int64_t size = 5;
-  double alpha = 1e-4;
-  double beta = 0.75;
-  double k = 1;
-};
-
-struct LayerNormAttributes {
-  double eps = 1e-5;
-};
-
-struct AttentionAttributes {
-  int64_t heads = 1;
 };
 
 struct LossAttributes {
@@ -190,16 +132,16 @@ struct Node {
   std::string name;  // of the layer
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;  // kNoValue: not wanted
-  std::variant<std::monostate, ConvAttributes, PoolAttributes, NormAttributes, GeluAttributes,
-               DropoutAttributes, ConcatAttributes, SliceAttributes, LrnAttributes,
-               LayerNormAttributes, AttentionAttributes, LossAttributes>
+  // Options that a node has exactly as a layer of a spec has them are a layers::Kind.
+  std::variant<std::monostate, ConvAttributes, PoolAttributes, NormAttributes, DropoutAttributes,
+               ConcatAttributes, SliceAttributes, LossAttributes, layers::Kind>
       attributes;
   // Fused by a pass. conv2d, linear, batch_norm: the output is rectified. batch_norm_gradient: the
   // incoming gradient counts only where the output was positive. max_pool: its index tells windows
   // whose maximum is not positive, and max_pool_gradient gives them no gradient.
   bool relu = false;
-  // Of a parameter that several layers share, each makes a part of the gradient: this node adds to
-  // what an earlier one wrote; a later one adds to it.
+  // Each of several layers that share a parameter makes a part of its gradient. `adds`: this node
+  // adds to what an earlier one wrote. `is_partial`: a later one adds to it.
   bool adds = false;
   bool is_partial = false;
   // Outputs that are written over an input.
@@ -215,15 +157,14 @@ struct Node {
   const ConvAttributes& conv() const { return std::get<ConvAttributes>(attributes); }
   const PoolAttributes& pool() const { return std::get<PoolAttributes>(attributes); }
   const NormAttributes& norm() const { return std::get<NormAttributes>(attributes); }
-  const GeluAttributes& gelu() const { return std::get<GeluAttributes>(attributes); }
   const DropoutAttributes& dropout() const { return std::get<DropoutAttributes>(attributes); }
   const ConcatAttributes& concat() const { return std::get<ConcatAttributes>(attributes); }
   const SliceAttributes& slice() const { return std::get<SliceAttributes>(attributes); }
-  const LrnAttributes& lrn() const { return std::get<LrnAttributes>(attributes); }
-  const LayerNormAttributes& layer_norm() const {
-    return std::get<LayerNormAttributes>(attributes);
+  // Such as layer<layers::Lrn>().
+  template <class Layer>
+  const Layer& layer() const {
+    return std::get<Layer>(std::get<layers::Kind>(attributes));
   }
-  const AttentionAttributes& attention() const { return std::get<AttentionAttributes>(attributes); }
   const LossAttributes& loss() const { return std::get<LossAttributes>(attributes); }
 };
 
@@ -237,8 +178,8 @@ struct Graph {
   ValueId correct = kNoValue;  // [1], labels at which the largest logit is
   // The input is token numbers in [0, vocabulary); 0: real numbers.
   int64_t vocabulary = 0;
-  // Of a stage of a pipeline (split.h). The input is another stage's output, whose gradient is
-  // wanted; and the value that leaves in the place of a loss, kNoValue of the last stage.
+  // For a stage of a pipeline (split.h): the input is another stage's output, whose gradient is
+  // wanted; and the value that leaves in the place of a loss, kNoValue for the last stage.
   bool has_stage_input = false;
   ValueId stage_output = kNoValue;
 
@@ -265,8 +206,5 @@ Cost GraphCost(const Graph& graph, int64_t rows);
 
 // "conv2d", "max_pool_gradient".
 absl::string_view OpName(OpKind op);
-
-// One line a node, for people.
-std::string RenderGraph(const Graph& graph);
 
 }  // namespace trainyard::engine

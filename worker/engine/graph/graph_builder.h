@@ -1,7 +1,7 @@
 // Builds the forward graph of a model, layer by layer, and infers the shapes.
 //
 //   GraphBuilder builder({1, 28, 28});
-//   ValueId x = builder.Conv2d("conv1", builder.input(), {.out_channels = 32, .kernel = 3});
+//   ValueId x = builder.Conv2d("conv1", builder.input(), {.channels = 32, .kernel = 3});
 //   builder.SoftmaxCrossEntropy(builder.Linear("fc", builder.Flatten(builder.Relu(x)), 10));
 //   absl::StatusOr<Graph> graph = std::move(builder).Build();
 //
@@ -16,20 +16,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/layers/stack.h"
 #include "common/layers/window.h"
 #include "worker/engine/graph/graph.h"
 
 namespace trainyard::engine {
-
-struct Conv2dOptions {
-  int64_t out_channels = 1;
-  int64_t kernel = 3;
-  int64_t stride = 1;
-  int64_t padding = 0;
-  int64_t dilation = 1;
-  int64_t groups = 1;
-  bool bias = true;
-};
 
 struct PoolOptions {
   int64_t kernel = 2;
@@ -39,13 +30,6 @@ struct PoolOptions {
   bool ceil_mode = false;
   // avg_pool: padding counts as zeros; otherwise the mean is over what lies in the input.
   bool count_padding = true;
-};
-
-struct LrnOptions {
-  int64_t size = 5;
-  double alpha = 1e-4;
-  double beta = 0.75;
-  double k = 1;
 };
 
 using layers::kMaxPoolKernel;
@@ -60,9 +44,9 @@ class GraphBuilder {
 
   ValueId input() const { return graph_.input; }
 
-  // x: [C, H, W] -> [out_channels, H', W'] with H' = (H + 2 padding - dilation (kernel-1) - 1) /
-  // stride + 1. Weight [out_channels, C / groups, kernel, kernel], bias [out_channels].
-  ValueId Conv2d(absl::string_view name, ValueId x, const Conv2dOptions& options);
+  // x: [C, H, W] -> [channels, H', W'] with H' = (H + 2 padding - dilation (kernel-1) - 1) /
+  // stride + 1. Weight [channels, C / groups, kernel, kernel], bias [channels].
+  ValueId Conv2d(absl::string_view name, ValueId x, const layers::Conv2d& options);
   // x: [in] -> [out], or [T, in] -> [T, out]. Weight [out, in], bias [out].
   ValueId Linear(absl::string_view name, ValueId x, int64_t out_features, bool bias = true);
   // Linear with the weight [in, out], as transformers keeps GPT-2's ("Conv1D"). Weights start as
@@ -74,14 +58,14 @@ class GraphBuilder {
   ValueId Tanh(ValueId x);
   ValueId Sigmoid(ValueId x);
   // x times the normal distribution function at x; or that by a tanh, as GPT-2 does.
-  ValueId Gelu(ValueId x, bool tanh_approximation = false);
+  ValueId Gelu(ValueId x, const layers::Gelu& options = {});
   // Zero with probability `rate`, in [0, 1), and scaled by 1 / (1 - rate) otherwise; nothing in an
   // evaluation. Rate 0 gives x itself.
   ValueId Dropout(ValueId x, double rate);
   // Two or more values [C_i, H, W], or [F_i], one after the other along the first dimension.
   ValueId Concat(const std::vector<ValueId>& parts);
   // x: [C, H, W], each element divided by a power of the mean square of its `size` channels.
-  ValueId Lrn(ValueId x, const LrnOptions& options);
+  ValueId Lrn(ValueId x, const layers::Lrn& options);
   // Two values of one shape.
   ValueId Add(ValueId a, ValueId b);
   // x: [width] or [T, width] -> logits of the vocabulary, by the weight of the layer `embedding`,
@@ -89,6 +73,8 @@ class GraphBuilder {
   ValueId TiedLinear(absl::string_view name, ValueId x, absl::string_view embedding);
   // x: [C] or [T, C], normalised over C. Weight and bias [C].
   ValueId LayerNorm(absl::string_view name, ValueId x, double eps = 1e-5);
+  // x: [C, H, W], normalised over H, W and the channels of each group. Weight and bias [C].
+  ValueId Layer(absl::string_view name, ValueId x, const layers::GroupNorm& options);
   // tokens: the input, [T] -> [T, width]. Weight [vocabulary, width].
   ValueId Embedding(absl::string_view name, ValueId tokens, int64_t width);
   // x: [T, C], plus the first T rows of the weight [positions, C]. 0 positions: T.
@@ -96,6 +82,8 @@ class GraphBuilder {
   // Causal scaled dot-product attention. x: [T, 3 C], queries, keys and values of all heads side by
   // side, as one linear layer makes them -> [T, C]. `heads` divides C.
   ValueId Attention(ValueId x, int64_t heads);
+  // x: [C, H, W] -> [C, scale H, scale W], each pixel repeated. The name is not used.
+  ValueId Layer(absl::string_view name, ValueId x, const layers::Upsample& options);
   // -> [elements], in NCHW order.
   ValueId Flatten(ValueId x);
   // x: [C, H, W] -> [C, H', W'], H' = (H + 2 padding - kernel) / stride + 1. Padding at most half

@@ -1,4 +1,4 @@
-// What passes need to find patterns in a step graph and to replace them.
+// Helpers with which passes find patterns in a step graph and replace them.
 #pragma once
 
 #include <utility>
@@ -10,7 +10,7 @@ namespace trainyard::engine {
 
 inline constexpr int kNobody = -1;
 
-// Who computes and who reads each value, by node number.
+// The nodes that compute and read each value, by number.
 struct Uses {
   std::vector<int> producer;
   std::vector<std::vector<int>> consumers;

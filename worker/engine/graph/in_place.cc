@@ -2,81 +2,11 @@
 #include <algorithm>
 
 #include "worker/engine/graph/graph_edit.h"
+#include "worker/engine/graph/op_definition.h"
 #include "worker/engine/graph/passes.h"
+#include "worker/engine/graph/shared_storage.h"
 
 namespace trainyard::engine {
-
-std::vector<ValueId> SharedStorage(const Graph& graph) {
-  std::vector<ValueId> storage(graph.values.size());
-  for (size_t i = 0; i < storage.size(); ++i) {
-    storage[i] = static_cast<ValueId>(i);
-  }
-  for (const Node& node : graph.nodes) {
-    const auto share = [&](int output, int input) {
-      storage[static_cast<size_t>(node.outputs[static_cast<size_t>(output)])] =
-          storage[static_cast<size_t>(node.inputs[static_cast<size_t>(input)])];
-    };
-    if (node.op == OpKind::kFlatten || node.op == OpKind::kFlattenGradient ||
-        node.op == OpKind::kStageOutput) {
-      share(0, 0);
-    }
-    for (const Node::Overwrite& overwrite : node.overwrites) {
-      share(overwrite.output, overwrite.input);
-    }
-  }
-  return storage;
-}
-
-namespace {
-
-// Which output could be written over which input, the best first: what looks at one element at a
-// time, or reads all of the input before.
-std::vector<Node::Overwrite> PossibleOverwrites(const Node& node) {
-  switch (node.op) {
-    case OpKind::kRelu:
-    case OpKind::kTanh:
-    case OpKind::kSigmoid:
-    case OpKind::kGelu:
-    case OpKind::kDropout:
-    case OpKind::kPositionEmbedding:
-    case OpKind::kReluGradient:
-    case OpKind::kTanhGradient:
-    case OpKind::kSigmoidGradient:
-    case OpKind::kGeluGradient:
-    case OpKind::kLayerNormGradient:
-      return {{0, 0}};
-    case OpKind::kAdd:
-      return {{0, 0}, {0, 1}};
-    case OpKind::kBatchNorm: {
-      std::vector<Node::Overwrite> possible = {{0, 0}};
-      if (node.norm().residual > 0) {
-        possible.push_back({0, node.norm().residual});
-      }
-      return possible;
-    }
-    case OpKind::kBatchNormGradient: {
-      const NormAttributes& norm = node.norm();
-      std::vector<Node::Overwrite> possible;
-      if (norm.mask > 0) {
-        possible.push_back({3, 0});
-        if (norm.second_gradient > 0) {
-          possible.push_back({3, norm.second_gradient});
-        }
-      } else {
-        possible.push_back({0, 0});
-      }
-      possible.push_back({0, 1});
-      if (norm.addend > 0) {
-        possible.push_back({0, norm.addend});
-      }
-      return possible;
-    }
-    default:
-      return {};
-  }
-}
-
-}  // namespace
 
 namespace {
 
@@ -169,7 +99,11 @@ StepGraph ReuseInPlace(StepGraph step) {
   }
   for (int i = 0; i < end; ++i) {
     Node& node = graph.nodes[static_cast<size_t>(i)];
-    for (const Node::Overwrite& possible : PossibleOverwrites(node)) {
+    const auto overwrites = Definition(node.op).overwrites;
+    if (overwrites == nullptr) {
+      continue;
+    }
+    for (const Node::Overwrite& possible : overwrites(node)) {
       if (node.outputs[static_cast<size_t>(possible.output)] == kNoValue ||
           node.OverwrittenBy(possible.output) >= 0 ||
           is_part[static_cast<size_t>(node.outputs[static_cast<size_t>(possible.output)])] ||

@@ -1,3 +1,4 @@
+// Plans the arena, and keeps count of the bytes of live buffers.
 #include "worker/engine/graph/memory_plan.h"
 
 #include <sys/mman.h>
@@ -14,7 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
 #include "common/base/strings.h"
-#include "worker/engine/graph/passes.h"
+#include "worker/engine/graph/shared_storage.h"
 
 namespace trainyard::engine {
 namespace {
@@ -37,18 +38,6 @@ std::vector<std::pair<absl::string_view, int64_t>> MemoryPlan::categories() cons
       {"batches", batches},         {"checkpoint", checkpoint}};
   std::erase_if(all, [](const auto& category) { return category.second == 0; });
   return all;
-}
-
-std::string RenderMemoryPlan(const MemoryPlan& plan) {
-  std::string text;
-  auto categories = plan.categories();
-  categories.emplace_back("total", plan.total());
-  for (const auto& [name, bytes] : categories) {
-    absl::StrAppend(&text, absl::StrFormat("%-12s %s\n", name, FormatBytes(bytes)));
-  }
-  absl::StrAppend(&text, "activations would take ", FormatBytes(plan.activations_unshared),
-                  " without sharing\n");
-  return text;
 }
 
 absl::Status CheckFits(const MemoryPlan& plan, int64_t bytes, int64_t rows_that_fit) {

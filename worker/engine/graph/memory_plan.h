@@ -27,8 +27,8 @@ struct MemoryPlan {
   // Code that a library generates, its primitives and pages, stacks of threads: by the number of
   // calls, from measurements.
   int64_t kernels = 0;
-  // Of the program around the step, which fills them in: batches read ahead, and copies of the
-  // state while a checkpoint is written.
+  // The program around the step fills these in: batches read ahead, and copies of the state while a
+  // checkpoint is written.
   int64_t batches = 0;
   int64_t checkpoint = 0;
   // Activations if no two shared memory: what the planner saved.
@@ -36,12 +36,9 @@ struct MemoryPlan {
 
   int64_t buffers() const { return parameters + optimizer + gradients + activations + workspace; }
   int64_t total() const { return buffers() + kernels + batches + checkpoint; }
-  // What is not zero, by name, in this order.
+  // The categories that are not zero, by name, in this order.
   std::vector<std::pair<absl::string_view, int64_t>> categories() const;
 };
-
-// A table by category, for people.
-std::string RenderMemoryPlan(const MemoryPlan& plan);
 
 // RESOURCE_EXHAUSTED with the numbers where the plan needs more than `bytes`. `rows_that_fit`: the
 // largest batch that would fit, 0 where none does.
@@ -81,8 +78,8 @@ ValueLifetimes ComputeLifetimes(const StepGraph& step, int64_t rows, int64_t ele
 // planning needs: it takes no memory, and whoever touches it crashes.
 enum class Backing { kMemory, kFile, kAddresses };
 
-// What all buffers of the process hold, on the host and on devices: the measure against which plans
-// are tested. Who owns buffers of another kind adds what they take, and gives back.
+// The bytes that all buffers of the process hold, on the host and on devices: plans are tested
+// against them. An owner of buffers of another kind adds what they take, and gives it back.
 int64_t LiveBufferBytes();
 void AddLiveBufferBytes(int64_t bytes);
 
@@ -97,7 +94,7 @@ class AlignedBuffer {
 
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
-  // Of a buffer that is a file; -1 of others.
+  // The file of a buffer that is one, otherwise -1.
   int fd() const { return file_ == nullptr ? -1 : file_->fd(); }
   template <class T>
   T* as() const {

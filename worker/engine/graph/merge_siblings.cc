@@ -45,7 +45,7 @@ bool IsAdded(const StepGraph& step, const Uses& uses, const Sibling& sibling) {
   return reader != kNobody && step.graph.nodes[static_cast<size_t>(reader)].op == OpKind::kAdd;
 }
 
-// Whether its weights are another layer's, too: such gradients are made in parts.
+// Whether another layer has the same weights: such gradients are made in parts.
 bool SharesWeights(const StepGraph& step, const Sibling& sibling) {
   if (sibling.parameter_gradient == kNobody) {
     return false;
@@ -151,7 +151,7 @@ class Merger {
   }
 
  private:
-  // What stands in the place of a value; kNoValue where nothing is left of a sum.
+  // The value that stands in the place of each; kNoValue where nothing is left of a sum.
   ValueId Resolve(ValueId value) const {
     const auto index = static_cast<size_t>(value);
     return index < stand_in_.size() ? stand_in_[index] : value;  // else one of ours

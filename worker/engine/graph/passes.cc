@@ -1,3 +1,4 @@
+// Passes that take a rectifier into the nodes around it, drop dead code, and apply the others.
 #include "worker/engine/graph/passes.h"
 
 #include <algorithm>

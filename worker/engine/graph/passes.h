@@ -10,6 +10,21 @@
 
 namespace trainyard::engine {
 
+// Which passes to apply (kPasses tells what they do). Each can be switched off, to
+// prove that it keeps the numbers or to find the one that does not.
+struct PassOptions {
+  bool fuse_relu = true;
+  bool fuse_relu_into_max_pool_gradient = true;
+  bool fuse_residual = true;
+  bool fuse_gradient_sums = true;
+  bool merge_siblings = true;
+  bool recompute = false;  // costs time
+  bool remove_dead_code = true;
+  bool recompute_norms = true;
+  bool place_parts = true;
+  bool reuse_in_place = true;
+};
+
 // conv2d, linear or batch_norm followed by a relu that alone uses it become one node; with
 // batch_norm the relu_gradient goes into batch_norm_gradient too.
 StepGraph FuseRelu(StepGraph step);
@@ -80,9 +95,5 @@ inline constexpr Pass kPasses[] = {
 };
 
 StepGraph ApplyPasses(StepGraph step, const PassOptions& options);
-
-// For each value the one whose memory it shares: of flatten its input, in place the overwritten
-// one, else itself.
-std::vector<ValueId> SharedStorage(const Graph& graph);
 
 }  // namespace trainyard::engine

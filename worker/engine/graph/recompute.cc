@@ -1,3 +1,4 @@
+// Chooses the cuts of a forward half, and clones what lies between them into the backward half.
 #include "worker/engine/graph/recompute.h"
 
 #include <algorithm>
@@ -70,7 +71,7 @@ int64_t Bytes(const Graph& graph, size_t value) {
   return graph.values[value].Elements(kJudgedRows) * kElementBytes;
 }
 
-// What cuts cost, by the node that would begin a segment.
+// The cost of each cut, by the node that would begin a segment.
 struct CutCosts {
   std::vector<int64_t> crossing;  // bytes that must be kept for a cut there
   std::vector<int64_t> saved;     // bytes for the gradients that nodes before it make, summed up

@@ -1,3 +1,4 @@
+// Writes a step graph in the language of Graphviz.
 #include "worker/engine/graph/render_dot.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Cuts the graph of a model into the stages of a pipeline.
 #include "worker/engine/graph/split.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace trainyard::engine {
 namespace {
 
-// What stands on both sides of a cut.
+// The values on both sides of a cut.
 struct Crossing {
   std::set<ValueId> values;
   std::set<ValueId> parameters;

@@ -1,4 +1,4 @@
-// From a model to what one training step or one evaluation computes.
+// What one training step or one evaluation computes, and where its sums lie.
 #pragma once
 
 #include <cstdint>
@@ -8,31 +8,6 @@
 #include "worker/engine/graph/graph.h"
 
 namespace trainyard::engine {
-
-// Which passes to apply (kPasses in passes.h tells what they do). Each can be switched off, to
-// prove that it keeps the numbers or to find the one that does not.
-struct PassOptions {
-  bool fuse_relu = true;
-  bool fuse_relu_into_max_pool_gradient = true;
-  bool fuse_residual = true;
-  bool fuse_gradient_sums = true;
-  bool merge_siblings = true;
-  bool recompute = false;  // costs time
-  bool remove_dead_code = true;
-  bool recompute_norms = true;
-  bool place_parts = true;
-  bool reuse_in_place = true;
-};
-// The graph as autodiff leaves it.
-inline constexpr PassOptions kNoPasses = {.fuse_relu = false,
-                                          .fuse_relu_into_max_pool_gradient = false,
-                                          .fuse_residual = false,
-                                          .fuse_gradient_sums = false,
-                                          .merge_siblings = false,
-                                          .remove_dead_code = false,
-                                          .recompute_norms = false,
-                                          .place_parts = false,
-                                          .reuse_in_place = false};
 
 // Batch statistics of one batch_norm, and the running ones into which they are folded.
 struct BatchStatistics {
@@ -56,22 +31,7 @@ struct StepGraph {
   int64_t max_groups = 1;  // StepOptions::max_groups
 };
 
-struct StepOptions {
-  PassOptions passes = {};
-  // Keeps the logits and takes the gradient with respect to the input (not to tokens), for tests.
-  bool inspect = false;
-  // Largest number of groups of rows of which batch_norm takes statistics; those of more than one
-  // are [groups, C].
-  int64_t max_groups = 1;
-};
-
-// Forward with batch statistics, and backward.
-StepGraph BuildTrainingStep(const Graph& model, const StepOptions& options);
-// Forward with running statistics, without dropout and label smoothing. The loss is the last node,
-// so that logits come without labels.
-StepGraph BuildEvaluationStep(const Graph& model, const StepOptions& options);
-
-// Of the forward half, which ends with the loss or the stage's output.
+// The number of nodes of the forward half, which ends with the loss or the stage's output.
 size_t ForwardNodes(const StepGraph& step);
 
 // Where everything lies that must agree between ranks, in elements. Depends on the model alone,
@@ -96,7 +56,7 @@ struct ReductionLayout {
   int64_t correct_offset = 0;
   int64_t size = 0;
 
-  // Of the gradient of `parameter`, or of the running statistic.
+  // The entry of the gradient of a parameter, or of a running statistic.
   const ReductionEntry& entry(ValueId target) const;
 };
 

@@ -1,3 +1,4 @@
+// AlexNet, layer by layer.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,15 +10,15 @@ namespace trainyard::engine {
 absl::StatusOr<Graph> BuildAlexnet(const AlexnetSpec& spec) {
   struct Layer {
     int number;  // in `features`
-    Conv2dOptions conv;
+    layers::Conv2d conv;
     bool pool;
   };
   const Layer layers[] = {
-      {0, {.out_channels = 64, .kernel = 11, .stride = 4, .padding = 2}, true},
-      {3, {.out_channels = 192, .kernel = 5, .padding = 2}, true},
-      {6, {.out_channels = 384, .kernel = 3, .padding = 1}, false},
-      {8, {.out_channels = 256, .kernel = 3, .padding = 1}, false},
-      {10, {.out_channels = 256, .kernel = 3, .padding = 1}, true},
+      {0, {.channels = 64, .kernel = 11, .stride = 4, .padding = 2}, true},
+      {3, {.channels = 192, .kernel = 5, .padding = 2}, true},
+      {6, {.channels = 384, .kernel = 3, .padding = 1}, false},
+      {8, {.channels = 256, .kernel = 3, .padding = 1}, false},
+      {10, {.channels = 256, .kernel = 3, .padding = 1}, true},
   };
   GraphBuilder builder(spec.input);
   ValueId x = builder.input();

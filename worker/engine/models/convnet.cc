@@ -1,3 +1,4 @@
+// A small network of convolutions, for demonstrations.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,7 +18,7 @@ absl::StatusOr<Graph> BuildConvnet(const ConvnetSpec& spec) {
   for (size_t i = 0; i < kConvolutions; ++i) {
     x = builder.Conv2d(
         absl::StrCat("conv", i + 1), x,
-        {.out_channels = spec.channels[i], .kernel = 3, .padding = 1, .bias = !spec.batch_norm});
+        {.channels = spec.channels[i], .kernel = 3, .padding = 1, .bias = !spec.batch_norm});
     if (spec.batch_norm) {
       x = builder.BatchNorm(absl::StrCat("bn", i + 1), x);
     }

@@ -1,3 +1,4 @@
+// GoogLeNet, module by module.
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,7 +21,7 @@ struct Inception {
   int64_t pool;            // max_pool 3x3, then 1x1
 };
 
-// Of the stages 3, 4 and 5; max_pool stands between them.
+// The modules of the stages 3, 4 and 5; max_pool stands between the stages.
 const std::vector<Inception>& Stage(int stage) {
   static const auto& stages = *new std::vector<std::vector<Inception>>{
       {{"a", 64, 96, 128, 16, 32, 32}, {"b", 128, 128, 192, 32, 96, 64}},
@@ -40,7 +41,7 @@ absl::StatusOr<Graph> BuildForImagenet(const GooglenetSpec& spec) {
   const auto conv = [&builder](const std::string& name, ValueId x, int64_t channels, int64_t kernel,
                                int64_t stride = 1) {
     x = builder.Conv2d(name + ".conv", x,
-                       {.out_channels = channels,
+                       {.channels = channels,
                         .kernel = kernel,
                         .stride = stride,
                         .padding = kernel / 2,
@@ -78,7 +79,7 @@ absl::StatusOr<Graph> BuildForCifar(const GooglenetSpec& spec) {
   const auto conv = [&builder](const std::string& sequence, int number, ValueId x, int64_t channels,
                                int64_t kernel) {
     x = builder.Conv2d(absl::StrCat(sequence, ".", number), x,
-                       {.out_channels = channels, .kernel = kernel, .padding = kernel / 2});
+                       {.channels = channels, .kernel = kernel, .padding = kernel / 2});
     return builder.Relu(builder.BatchNorm(absl::StrCat(sequence, ".", number + 1), x));
   };
   ValueId x = conv("pre_layers", 0, builder.input(), 192, 3);

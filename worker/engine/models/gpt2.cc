@@ -1,3 +1,4 @@
+// GPT-2, block by block.
 #include <cmath>
 #include <string>
 #include <utility>
@@ -25,7 +26,7 @@ ValueId AddBlock(GraphBuilder& builder, const Gpt2Spec& spec, const std::string&
 
   y = builder.LayerNorm(layer(".ln_2"), x);
   y = builder.TransposedLinear(layer(".mlp.c_fc"), y, 4 * spec.width, kStddev);
-  y = builder.Gelu(y, /*tanh_approximation=*/true);
+  y = builder.Gelu(y, {.tanh = true});
   y = builder.TransposedLinear(layer(".mlp.c_proj"), y, spec.width, stddev);
   return builder.Add(x, builder.Dropout(y, spec.dropout));
 }

@@ -1,3 +1,4 @@
+// Draws the initial weights from the seed, each parameter by its own name.
 #include <array>
 #include <cmath>
 #include <map>

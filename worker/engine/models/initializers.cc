@@ -1,3 +1,4 @@
+// Marks parameters of a model with the way in which they start.
 #include "worker/engine/models/initializers.h"
 
 #include <cmath>

@@ -11,9 +11,9 @@ void InitializeConvolutionsByFanOut(Graph& graph);
 // Weights: N(0, stddev^2).
 void InitializeConvolutions(Graph& graph, double stddev);
 void InitializeLinears(Graph& graph, double stddev);
-// Of tokens and positions.
+// Initialises the weights of tokens and positions.
 void InitializeEmbeddings(Graph& graph, double stddev);
-// Of convolutions and linears.
+// Initialises the biases of convolutions and linears.
 void InitializeBiases(Graph& graph, double value);
 
 }  // namespace trainyard::engine

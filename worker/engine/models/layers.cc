@@ -21,16 +21,7 @@ class LayerBuilder {
       : builder_(builder), name_(name), inputs_(inputs), x_(inputs[0]) {}
 
   ValueId operator()(std::monostate) const { return kNoValue; }
-  ValueId operator()(const layers::Conv2d& conv) const {
-    return builder_.Conv2d(name_, x_,
-                           {.out_channels = conv.channels,
-                            .kernel = conv.kernel,
-                            .stride = conv.stride,
-                            .padding = conv.padding,
-                            .dilation = conv.dilation,
-                            .groups = conv.groups,
-                            .bias = conv.bias});
-  }
+  ValueId operator()(const layers::Conv2d& conv) const { return builder_.Conv2d(name_, x_, conv); }
   ValueId operator()(const layers::Linear& linear) const {
     return builder_.Linear(name_, x_, linear.features, linear.bias);
   }
@@ -40,7 +31,7 @@ class LayerBuilder {
   ValueId operator()(const layers::LayerNorm& norm) const {
     return builder_.LayerNorm(name_, x_, norm.eps);
   }
-  ValueId operator()(const layers::Gelu& gelu) const { return builder_.Gelu(x_, gelu.tanh); }
+  ValueId operator()(const layers::Gelu& gelu) const { return builder_.Gelu(x_, gelu); }
   ValueId operator()(const layers::MaxPool& pool) const {
     return builder_.MaxPool(x_, {.kernel = pool.kernel,
                                  .stride = pool.stride,
@@ -53,9 +44,7 @@ class LayerBuilder {
                                  .padding = pool.padding,
                                  .count_padding = pool.count_padding});
   }
-  ValueId operator()(const layers::Lrn& lrn) const {
-    return builder_.Lrn(x_, {.size = lrn.size, .alpha = lrn.alpha, .beta = lrn.beta, .k = lrn.k});
-  }
+  ValueId operator()(const layers::Lrn& lrn) const { return builder_.Lrn(x_, lrn); }
   ValueId operator()(const layers::Dropout& dropout) const {
     return builder_.Dropout(x_, dropout.rate);
   }
@@ -64,6 +53,11 @@ class LayerBuilder {
   }
   ValueId operator()(const layers::Attention& attention) const {
     return builder_.Attention(x_, attention.heads);
+  }
+  // Kinds that the builder takes as a spec has them.
+  template <class Options>
+  ValueId operator()(const Options& options) const {
+    return builder_.Layer(name_, x_, options);
   }
   ValueId operator()(layers::Plain plain) const {
     switch (plain) {

@@ -32,7 +32,7 @@ struct ConvnetSpec {
 };
 absl::StatusOr<Graph> BuildConvnet(const ConvnetSpec& spec);
 
-// What a network for images begins with.
+// The layers with which a network for images begins.
 enum class Stem {
   kImagenet,  // 7x7 convolution, stride 2, then max_pool 3x3, stride 2
   kCifar,     // 3x3 convolution

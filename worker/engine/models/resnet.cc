@@ -1,3 +1,4 @@
+// ResNet, block by block.
 #include <array>
 #include <string>
 #include <utility>
@@ -83,7 +84,7 @@ class ResnetBuilder {
   ValueId ConvNorm(const std::string& conv, const std::string& norm, ValueId x, int64_t channels,
                    int64_t kernel, int64_t stride) {
     x = builder_.Conv2d(conv, x,
-                        {.out_channels = channels,
+                        {.channels = channels,
                          .kernel = kernel,
                          .stride = stride,
                          .padding = kernel / 2,

@@ -1,3 +1,4 @@
+// VGG, stage by stage.
 #include <utility>
 #include <vector>
 
@@ -38,7 +39,7 @@ absl::StatusOr<Graph> BuildVgg(const VggSpec& spec) {
   for (size_t stage = 0; stage < stages.size(); ++stage) {
     for (int i = 0; i < stages[stage]; ++i) {
       x = builder.Conv2d(absl::StrCat("features.", number++), x,
-                         {.out_channels = kChannels[stage], .kernel = 3, .padding = 1});
+                         {.channels = kChannels[stage], .kernel = 3, .padding = 1});
       if (spec.batch_norm) x = builder.BatchNorm(absl::StrCat("features.", number++), x);
       x = builder.Relu(x);
       ++number;

@@ -1,3 +1,4 @@
+// Wide ResNet, block by block.
 #include <string>
 #include <utility>
 
@@ -16,7 +17,7 @@ constexpr int64_t kBaseChannels = 16;
 ValueId Conv(GraphBuilder& builder, const std::string& name, ValueId x, int64_t channels,
              int64_t kernel, int64_t stride) {
   return builder.Conv2d(name, x,
-                        {.out_channels = channels,
+                        {.channels = channels,
                          .kernel = kernel,
                          .stride = stride,
                          .padding = kernel / 2,

@@ -1,3 +1,4 @@
+// The numbers of an update that all backends compute alike.
 #include "worker/engine/optim/optimizer.h"
 
 #include <algorithm>
@@ -20,14 +21,10 @@ bool IsFraction(double value) {
   return value >= 0 && value < 1;
 }
 
-bool HasMomentum(Rule rule) {
-  return rule == Rule::kSgd || rule == Rule::kLars;
-}
-
 }  // namespace
 
 absl::Status ValidateOptimizer(const OptimizerSpec& spec) {
-  if (HasMomentum(spec.rule)) {
+  if (!KeepsMoments(spec.rule)) {
     if (!IsFraction(spec.momentum)) {
       return Refuse(spec, "momentum", spec.momentum, "a value in [0, 1)");
     }
@@ -65,31 +62,35 @@ absl::Status ValidateOptimizer(const OptimizerSpec& spec) {
 
 const char* RuleName(Rule rule) {
   switch (rule) {
-    case Rule::kSgd:
-      return "sgd";
-    case Rule::kAdamW:
-      return "adamw";
-    case Rule::kLars:
-      return "lars";
-    case Rule::kLamb:
-      return "lamb";
+#define TY_RULE(kind, name, keeps, is_layerwise) \
+  case Rule::k##kind:                            \
+    return #name;
+#include "worker/engine/optim/rules.def"
+#undef TY_RULE
   }
   return "";
 }
 
 std::vector<std::string> SlotNames(const OptimizerSpec& spec) {
-  if (!HasMomentum(spec.rule)) {
+  if (KeepsMoments(spec.rule)) {
     return {"exp_avg", "exp_avg_sq"};
   }
   return spec.momentum > 0 ? std::vector<std::string>{"momentum"} : std::vector<std::string>();
 }
 
 bool CountsSteps(const OptimizerSpec& spec) {
-  return !HasMomentum(spec.rule) || spec.ema_decay > 0;
+  return KeepsMoments(spec.rule) || spec.ema_decay > 0;
 }
 
 bool IsLayerwise(const OptimizerSpec& spec) {
-  return spec.rule == Rule::kLars || spec.rule == Rule::kLamb;
+  switch (spec.rule) {
+#define TY_RULE(kind, name, keeps, is_layerwise) \
+  case Rule::k##kind:                            \
+    return is_layerwise;
+#include "worker/engine/optim/rules.def"
+#undef TY_RULE
+  }
+  return false;
 }
 
 bool IsElementwise(const OptimizerSpec& spec) {
@@ -105,7 +106,7 @@ UpdateRates RatesOfUpdate(const OptimizerSpec& spec, double lr, int64_t t, doubl
     rates.gradient_scale = std::min(1.0, spec.clip_norm / (gradient_norm + kClipEps));
   }
   const auto updates = static_cast<double>(t);
-  if (!HasMomentum(spec.rule)) {
+  if (KeepsMoments(spec.rule)) {
     rates.first_correction = 1 / (1 - std::pow(spec.beta1, updates));
     rates.second_correction = 1 / (1 - std::pow(spec.beta2, updates));
   }

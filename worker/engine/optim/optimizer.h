@@ -1,8 +1,7 @@
 // What an optimizer is told, and the numbers of one update that all backends compute alike. The
 // loops over parameters live with the backends.
 //
-// In every rule g is the reduced gradient of the global batch, scaled by the clipping, and t the
-// number of the update, from 1. Biases and the parameters of norms are those of one dimension.
+// Biases and the parameters of norms are the parameters of one dimension.
 #pragma once
 
 #include <cstdint>
@@ -14,33 +13,19 @@
 namespace trainyard::engine {
 
 struct OptimizerSpec {
+  // rules.def has the list, with the formulas and their sources.
   enum class Rule {
-    // Stochastic gradient descent, as PyTorch's torch.optim.SGD without dampening:
-    //   g += weight_decay * w;  m = g at the first step, then momentum * m + g
-    //   w -= lr * (g + momentum * m) with Nesterov, otherwise w -= lr * m
-    kSgd,
-    // Adam with decoupled weight decay (Loshchilov & Hutter 2019, algorithm 2), as PyTorch's:
-    //   w -= lr * weight_decay * w
-    //   m = beta1 * m + (1 - beta1) * g;  v = beta2 * v + (1 - beta2) * g * g
-    //   w -= lr * m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps)
-    kAdamW,
-    // Layer-wise adaptive rates (You et al. 2017, algorithm 1), as MLPerf's reference:
-    //   ratio = trust_coefficient * |w| / (|g| + weight_decay * |w| + eps), per parameter
-    //   m = momentum * m + lr * ratio * (g + weight_decay * w)
-    //   w -= m, or w -= momentum * m + lr * ratio * (g + weight_decay * w) with Nesterov
-    kLars,
-    // Layer-wise adaptive Adam (You et al. 2020, algorithm 2), m and v as in AdamW:
-    //   u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay * w
-    //   w -= lr * (|w| / |u|) * u, per parameter
-    kLamb,
+#define TY_RULE(kind, name, keeps, is_layerwise) k##kind,
+#include "worker/engine/optim/rules.def"
+#undef TY_RULE
   };
   Rule rule = Rule::kSgd;
-  double momentum = 0;      // kSgd, kLars: [0, 1)
+  double momentum = 0;      // of rules that keep one: [0, 1)
   bool nesterov = false;    // needs momentum > 0
   double weight_decay = 0;  // >= 0
-  double beta1 = 0.9;       // kAdamW, kLamb: [0, 1)
+  double beta1 = 0.9;       // of rules that keep moments: [0, 1)
   double beta2 = 0.999;
-  double eps = 1e-8;                 // kAdamW, kLamb: > 0; kLars: >= 0
+  double eps = 1e-8;                 // of rules that keep moments: > 0; kLars: >= 0
   double trust_coefficient = 0.001;  // kLars: > 0
   // False: biases and parameters of norms have no weight decay, and with kLars and kLamb a ratio
   // of 1.
@@ -54,10 +39,23 @@ struct OptimizerSpec {
   double ema_decay = 0;
 };
 
+// Whether the rule keeps the two moments of Adam; the others may keep a momentum.
+constexpr bool KeepsMoments(OptimizerSpec::Rule rule) {
+  enum class Keeps { Momentum, Moments };
+  switch (rule) {
+#define TY_RULE(kind, name, keeps, is_layerwise) \
+  case OptimizerSpec::Rule::k##kind:             \
+    return Keeps::keeps == Keeps::Moments;
+#include "worker/engine/optim/rules.def"
+#undef TY_RULE
+  }
+  return false;
+}
+
 // INVALID_ARGUMENT with the value where one is outside its range.
 absl::Status ValidateOptimizer(const OptimizerSpec& spec);
 
-// "sgd", "adamw", "lars", "lamb": as in a spec.
+// "sgd", "adamw": as in a spec.
 const char* RuleName(OptimizerSpec::Rule rule);
 
 // What the rule keeps for each parameter, under PyTorch's names: "momentum", "exp_avg".
@@ -81,7 +79,7 @@ struct UpdateRates {
   double second_correction = 1;  // 1 / (1 - beta2^t)
   double average_keep = 0;       // d of the moving average
 };
-// Of update t >= 1; `gradient_norm` over all parameters, read only with clip_norm.
+// The rates of update t >= 1; `gradient_norm` over all parameters, read only with clip_norm.
 UpdateRates RatesOfUpdate(const OptimizerSpec& spec, double lr, int64_t t, double gradient_norm);
 
 // LARS: the factor of a parameter's learning rate; 1 where either norm is 0.

@@ -1,3 +1,4 @@
+// The learning rate of each step.
 #include "worker/engine/optim/schedule.h"
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 namespace trainyard::engine {
 namespace {
 
-// Of the steps after the warm-up, how much is done: from 0 to 1.
+// The share of the steps after the warm-up that is done: from 0 to 1.
 double Progress(const Schedule& schedule, int64_t step) {
   const int64_t length = schedule.total_steps - schedule.warmup_steps;
   return length <= 0 ? 1

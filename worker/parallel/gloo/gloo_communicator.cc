@@ -1,3 +1,5 @@
+// Collectives over Gloo's pairs. Every rank sends to every other at once, so that a collective
+// takes one or two steps.
 #include "worker/parallel/gloo/gloo_communicator.h"
 
 #include <algorithm>
@@ -30,8 +32,8 @@ std::chrono::milliseconds Milliseconds(absl::Duration duration) {
   return std::chrono::milliseconds(std::max<int64_t>(1, absl::ToInt64Milliseconds(duration)));
 }
 
-// Point to point transfers of one step of a collective: all are posted, then waited for, one buffer
-// per peer, so that a failure names the peer.
+// Runs the point-to-point transfers of one step of a collective. All are posted and then waited
+// for, with one buffer for each peer, so that a failure names the peer.
 class GlooCommunicator : public Communicator {
  public:
   GlooCommunicator(Mesh mesh, Membership membership, absl::Duration timeout)
@@ -47,8 +49,8 @@ class GlooCommunicator : public Communicator {
   int world_size() const override { return context_->size; }
   void set_timeout(absl::Duration timeout) override { timeout_ = timeout; }
 
-  // Two ranks exchange all they have: n floats each way in 1 step, where a ring would take 2 steps
-  // for the same bytes. More ranks: every rank sends block j to rank j, sums its own block in rank
+  // Two ranks exchange everything: n floats each way in 1 step, where a ring would take 2 steps for
+  // the same bytes. With more ranks, every rank sends block j to rank j, sums its own block in rank
   // order and sends the sum to all: 2 steps, 2(r-1)/r n floats each way.
   absl::Status AllReduce(absl::Span<float> values) override {
     Begin("all_reduce", values.size());
@@ -71,18 +73,6 @@ class GlooCommunicator : public Communicator {
     std::copy(sum_.begin(), sum_.end(), mine.begin());
     ++phase_;
     return Exchange([&](int) { return mine; }, block_of);
-  }
-
-  // All-to-all, then a local sum in rank order: 1 step, (r-1)/r n floats each way.
-  absl::Status ReduceScatter(absl::Span<const float> values, absl::Span<float> block) override {
-    Begin("reduce_scatter", values.size());
-    TY_RETURN_IF_ERROR(CheckSizes(values, block));
-    const auto block_of = [&](int of) {
-      return ReadOnly(values.subspan(static_cast<size_t>(of) * block.size(), block.size()));
-    };
-    TY_RETURN_IF_ERROR(SumOwnBlock(block_of, block.size()));
-    std::copy(sum_.begin(), sum_.end(), block.begin());
-    return absl::OkStatus();
   }
 
   // Every rank sends its block to every other: 1 step, (r-1) blocks each way.
@@ -133,8 +123,9 @@ class GlooCommunicator : public Communicator {
         Nothing, [&](int) { return values; }, peer);
   }
 
-  absl::Status Barrier() override {
-    Begin("barrier", 1);
+  // Returns when every rank has called it.
+  absl::Status Meet() {
+    Begin("connect", 1);
     float token = 0;
     received_.resize(static_cast<size_t>(world_size()));
     return Exchange(
@@ -159,7 +150,7 @@ class GlooCommunicator : public Communicator {
     phase_ = 0;
   }
 
-  // Messages between two ranks are counted by themselves.
+  // Messages between two ranks have counts of their own.
   absl::Status BeginMessage(absl::string_view operation, std::vector<int64_t>& counts, int peer) {
     collective_ = {membership_.Global(rank()), operation, 0};
     TY_RETURN_IF_ERROR(CheckPeer(collective_, rank(), world_size(), peer));
@@ -176,20 +167,20 @@ class GlooCommunicator : public Communicator {
         collective_, absl::StrCat(values.size(), " elements do not fit blocks of ", block.size()));
   }
 
-  // Messages of different collectives must not meet: Gloo ends the process when a message is longer
-  // than the buffer that waits for it. So the slot says sequence, phase, operation and sizes, and
-  // ranks that disagree time out.
+  // Messages of different collectives must not meet, since Gloo ends the process when a message is
+  // longer than the buffer that waits for it. Therefore the slot encodes sequence, phase, operation
+  // and sizes, and ranks that disagree time out.
   uint64_t Slot(size_t part) const {
     uint64_t mix =
         (size_ * 0x9E3779B97F4A7C15U + part) * 0x9E3779B97F4A7C15U + static_cast<uint64_t>(phase_);
     for (const char c : kind_) mix = (mix ^ static_cast<uint8_t>(c)) * 0x100000001B3U;
     const uint64_t slot = (static_cast<uint64_t>(collective_.sequence) << 24) ^ (mix >> 40);
-    // Counts of messages and of collectives are apart.
+    // Messages are counted apart from collectives.
     return kind_ == kMessage ? slot | uint64_t{1} << 62 : slot;
   }
 
-  // Sends `outgoing(p)` to every peer p and receives `incoming(p)` from it; empty spans are passed
-  // over. `only` restricts both to one peer.
+  // Sends `outgoing(p)` to every peer p and receives `incoming(p)` from it; empty spans are
+  // skipped. `only` restricts both to one peer.
   absl::Status Exchange(const SpanOf& outgoing, const SpanOf& incoming, int only = -1) {
     if (!broken_.ok()) return broken_;
     std::vector<Transfer> receives, sends;
@@ -218,7 +209,8 @@ class GlooCommunicator : public Communicator {
               ? CollectiveTimedOut(collective_, membership_.Global(peer), timeout_)
               : PeerLost(collective_, membership_.Global(peer), WithoutSource(exception.what()));
       broken_ = WithPlaces(broken_, places_, membership_, peer);
-      // The buffers below are still known to Gloo's thread; only closing the pairs lets go of them.
+      // Gloo's thread still knows the buffers below. It lets go of them only when the pairs are
+      // closed.
       context_->closeConnections();
     }
     return broken_;
@@ -235,14 +227,14 @@ class GlooCommunicator : public Communicator {
   }
 
   static std::chrono::milliseconds Remaining(std::chrono::steady_clock::time_point deadline) {
-    // At least 1 ms: 0 would mean for ever.
+    // At least 1 ms, since 0 would mean for ever.
     return std::max(std::chrono::milliseconds(1),
                     std::chrono::duration_cast<std::chrono::milliseconds>(
                         deadline - std::chrono::steady_clock::now()));
   }
 
-  // Sends block_of(p) to every p; leaves in sum_ the sum of this rank's block over the ranks, in
-  // rank order.
+  // Sends block_of(p) to every p, and leaves in sum_ the sum of this rank's block over the ranks,
+  // in rank order.
   absl::Status SumOwnBlock(const SpanOf& block_of, size_t block_size) {
     const auto from = [&](int peer) {
       return absl::MakeSpan(received_).subspan(static_cast<size_t>(peer) * block_size, block_size);
@@ -265,7 +257,7 @@ class GlooCommunicator : public Communicator {
   const std::vector<std::string> places_;  // by rank in the group, for messages
   const Membership membership_;
   absl::Duration timeout_;
-  // The barrier that ends the connecting is number 0.
+  // The meeting that ends the connecting is number 0.
   int64_t sequence_ = -1;
   Collective collective_;
   absl::string_view kind_;                  // the same on all ranks that take part
@@ -325,8 +317,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectGloo(const GlooOptions& opt
   }
   auto communicator = std::make_unique<GlooCommunicator>(std::move(mesh), std::move(membership),
                                                          options.connect_timeout);
-  // A rank that is through may not leave while others still connect: they would see it as lost.
-  TY_RETURN_IF_ERROR(communicator->Barrier());
+  // A rank that is done must not leave while others still connect, since they would see it as lost.
+  TY_RETURN_IF_ERROR(communicator->Meet());
   communicator->set_timeout(options.timeout);
   return communicator;
 }

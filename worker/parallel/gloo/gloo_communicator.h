@@ -1,7 +1,7 @@
 // A gang of processes over TCP, by Gloo. The ranks find each other through the rendezvous folder of
 // the run directory.
 //
-// Gloo speaks plain text without authentication: bind it to a private interface.
+// Gloo sends plain text without authentication, so it should be bound to a private interface.
 #pragma once
 
 #include <atomic>
@@ -21,25 +21,25 @@ struct GlooOptions {
   int world_size = 1;
   Group group = {};  // the whole gang, unless it has members
   run_dir::RunDir run_dir{""};
-  // To listen on: the name of an interface ("lo", "eth0"), an address of this host, or a network
-  // ("10.1.0.0/16") that it has an address in.
+  // What to listen on: the name of an interface ("lo", "eth0"), an address of this host, or a
+  // network ("10.1.0.0/16") in which it has an address.
   std::string interface = "lo";
   // This host's name, for messages; may be empty.
   std::string worker = {};
-  // For all ranks to appear and connect.
+  // The time in which all ranks must appear and connect.
   absl::Duration connect_timeout = absl::Seconds(60);
-  // Of each collective, until set_timeout.
+  // The deadline of each collective, until set_timeout changes it.
   absl::Duration timeout = absl::Seconds(60);
   // Ends the wait for the other ranks when it becomes true; may be null. Borrowed during the call.
   const std::atomic<bool>* cancelled = nullptr;
 };
 
-// Returns when all ranks are connected. UNAVAILABLE (PEER_LOST) naming the ranks that did not
-// appear, or the addresses that could not be connected, CANCELLED, FAILED_PRECONDITION where the
-// interface does not exist or the folder holds another run's keys.
+// Connects the ranks; returns when all are connected. UNAVAILABLE (PEER_LOST) names the ranks that
+// did not appear, or the addresses that could not be connected. CANCELLED. FAILED_PRECONDITION
+// where the interface does not exist, or the folder holds another run's keys.
 //
 // Errors name the place of the rank that failed and of this one: "rank 1 is at 10.1.0.3:41234 on
-// worker b, rank 0 at 10.1.0.2 on worker a". Ports are of the kernel's choice.
+// worker b, rank 0 at 10.1.0.2 on worker a". The kernel chooses the ports.
 //
 // A rank whose process ends is noticed at once, by its closed connection. Sums are taken in rank
 // order, so all ranks get the same bits.

@@ -1,3 +1,4 @@
+// Connects pairs one by one, so that a failure can name the peer and its address.
 #include "worker/parallel/gloo/mesh.h"
 
 #include <netdb.h>
@@ -40,7 +41,7 @@ class MeshContext : public gloo::Context {
     transportContext_->setTimeout(getTimeout());
   }
 
-  // Listens for the peer; the address is for it alone.
+  // Listens for the peer, at an address that only this peer uses.
   std::vector<char> Listen(int peer) {
     return transportContext_->createPair(peer)->address().bytes();
   }
@@ -50,7 +51,7 @@ class MeshContext : public gloo::Context {
   }
 };
 
-// "10.1.0.3:41234", "[fd00::3]:41234"; empty where the bytes are no address.
+// "10.1.0.3:41234" or "[fd00::3]:41234"; empty where the bytes are not an address.
 std::string HostAndPort(const std::vector<char>& bytes) {
   const Address address(bytes);
   const sockaddr_storage& socket = address.getSockaddr();
@@ -71,7 +72,7 @@ std::string Place(absl::string_view address, absl::string_view worker) {
   return worker.empty() ? std::string(address) : absl::StrCat(address, " on worker ", worker);
 }
 
-// The same with the port.
+// The same place with its port.
 std::string WithPort(const std::vector<char>& place, const std::string& host_and_port) {
   const absl::string_view text(place.data(), place.size());
   const size_t end = std::min(text.find(' '), text.size());
@@ -82,7 +83,7 @@ std::string PlaceKey(int rank) {
   return absl::StrCat("address.", rank);
 }
 
-// What `peer` has written for this rank.
+// The address that `peer` has written for this rank.
 std::vector<char> AddressFor(const std::vector<char>& all, int rank, int peer, size_t size) {
   const auto index = static_cast<size_t>(rank < peer ? rank : rank - 1);
   const auto first = all.begin() + static_cast<std::ptrdiff_t>(index * size);
@@ -148,7 +149,7 @@ absl::StatusOr<Mesh> ConnectMesh(const MeshOptions& options, RunDirStore& store)
     listening.insert(listening.end(), address.begin(), address.end());
     peers.push_back(absl::StrCat(peer));
   }
-  // The place first: who sees the addresses has the place, too.
+  // The place is written first, so that a rank that sees the addresses also sees the place.
   store.set(PlaceKey(membership.Global(rank)), {own_place.begin(), own_place.end()});
   store.set(absl::StrCat(rank), listening);
   store.wait(peers);

@@ -1,6 +1,6 @@
-// Connects the ranks of a gang over TCP, each with each, and knows where they are: Gloo's own
-// rendezvous tells neither which peer did not answer nor at which address. For this folder alone:
-// includes gloo.
+// Connects each rank of a gang with each other one over TCP, and knows where they are. Gloo's own
+// rendezvous tells neither which peer did not answer nor at which address. Only this folder uses
+// it, since it includes Gloo.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ namespace trainyard::parallel {
 struct MeshOptions {
   Membership membership;
   std::shared_ptr<gloo::transport::Device> device;
-  std::string address;  // that the device listens on
+  std::string address;  // the address that the device listens on
   std::string worker;   // this host's name in messages; may be empty
   absl::Duration timeout;
 };
@@ -30,19 +30,19 @@ struct Mesh {
   std::vector<std::string> places;
 };
 
-// Keys in the store, with global ranks: `<rank>` has what Gloo calls addresses, one for each peer
-// in ascending order, and `address.<rank>` the place for people. Throws Gloo's exceptions where the
-// store does; UNAVAILABLE (PEER_LOST) naming the peer and both addresses where a rank is there and
-// cannot be connected.
+// Uses these keys in the store, with global ranks: `<rank>` has what Gloo calls addresses, one for
+// each peer in ascending order, and `address.<rank>` has the place for people. Throws Gloo's
+// exceptions where the store does. UNAVAILABLE (PEER_LOST), naming the peer and both addresses,
+// where a rank is there and cannot be connected.
 absl::StatusOr<Mesh> ConnectMesh(const MeshOptions& options, RunDirStore& store);
 
-// `status` with the places of this rank and of `peer`, a rank in the group, behind its message;
-// code and payloads stay.
+// Appends the places of this rank and of `peer`, a rank in the group, to the message of `status`.
+// Code and payloads stay.
 absl::Status WithPlaces(const absl::Status& status, const std::vector<std::string>& places,
                         const Membership& membership, int peer);
 
 // Gloo's message without the "[file.cc:123] " before it, which tells users nothing, and without the
-// " [10.1.0.3]:8580" within, whose port has its bytes in the wrong order.
+// " [10.1.0.3]:8580" in it, whose port has its bytes in the wrong order.
 std::string WithoutSource(absl::string_view message);
 
 }  // namespace trainyard::parallel

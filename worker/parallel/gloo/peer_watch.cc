@@ -1,3 +1,4 @@
+// One pending receive and one sleeping thread for each peer, which notice that it is gone.
 #include "worker/parallel/gloo/peer_watch.h"
 
 #include <chrono>
@@ -7,11 +8,11 @@
 namespace trainyard::parallel {
 namespace {
 
-// No collective gets this slot: theirs begin with a sequence number.
+// No collective gets this slot, since theirs begin with a sequence number.
 constexpr uint64_t kLifeSlot = ~uint64_t{0};
 // What arrived before the connection closed is still delivered in the meantime.
 constexpr std::chrono::milliseconds kGrace(100);
-// Gloo has no way to say for ever: ten years.
+// Ten years, since Gloo has no way to wait for ever.
 constexpr std::chrono::hours kForever(10 * 365 * 24);
 
 }  // namespace
@@ -44,7 +45,7 @@ void PeerWatch::Watch(Life& life) {
     life.buffer->recv(life.peer, kLifeSlot, 0, 1);
     life.buffer->waitRecv(nullptr, kForever);
   } catch (const std::exception&) {
-    // The peer is gone, and whoever waits for it is told below.
+    // The peer is gone. Whoever waits for it is told below.
   }
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stop_.wait_for(lock, kGrace, [this] { return is_stopping_; })) AbortWaits(life.peer);

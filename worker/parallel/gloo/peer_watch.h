@@ -1,8 +1,8 @@
-// Notices peers that are gone. For this folder alone: includes gloo.
+// Notices peers that are gone. Only this folder uses it, since it includes Gloo.
 //
-// Gloo forgets a transfer that is half read or half written when its connection breaks: the one who
-// waits for it sleeps until the timeout. A receive that has not begun is told at once, so one is
-// left pending for every peer, on a slot to which nobody sends.
+// When a connection breaks, Gloo forgets a transfer that is half read or half written, and whoever
+// waits for it sleeps until the timeout. But a receive that has not begun is told at once. So one
+// receive is left pending for every peer, on a slot to which nobody sends.
 #pragma once
 
 #include <condition_variable>
@@ -21,7 +21,7 @@ struct Transfer {
   std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
 };
 
-// One sleeping thread a peer. Borrows the context.
+// Has one sleeping thread for each peer. Borrows the context.
 class PeerWatch {
  public:
   explicit PeerWatch(gloo::Context& context);

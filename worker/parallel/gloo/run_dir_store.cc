@@ -1,3 +1,4 @@
+// Reads and writes the keys of Gloo's rendezvous as files.
 #include "worker/parallel/gloo/run_dir_store.h"
 
 #include <algorithm>
@@ -30,7 +31,7 @@ RunDirStore::RunDirStore(run_dir::RunDir dir, std::string prefix, std::vector<in
 
 std::string RunDirStore::Global(const std::string& key) const {
   size_t rank = 0;
-  // What is no rank keeps its name.
+  // A key that is not a rank stays as it is.
   if (!absl::SimpleAtoi(key, &rank) || rank >= members_.size()) return key;
   return absl::StrCat(members_[rank]);
 }
@@ -59,7 +60,7 @@ void RunDirStore::wait(const std::vector<std::string>& keys) {
 void RunDirStore::wait(const std::vector<std::string>& keys,
                        const std::chrono::milliseconds& timeout) {
   Clock* clock = Clock::Real();
-  // Gloo passes its own limit for connecting; ours is the one that was asked for.
+  // Gloo passes its own limit for connecting. The limit that was asked for may be longer.
   const absl::Duration limit = std::max(absl::FromChrono(timeout), timeout_);
   const absl::Duration deadline = clock->Uptime() + limit;
   missing_.clear();

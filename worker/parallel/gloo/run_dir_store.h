@@ -1,5 +1,5 @@
-// Gloo's rendezvous store over the rendezvous/ folder of a run directory. For this folder alone:
-// includes gloo.
+// Gloo's rendezvous store over the rendezvous/ folder of a run directory. Only this folder uses it,
+// since it includes Gloo.
 #pragma once
 
 #include <atomic>
@@ -13,13 +13,13 @@
 
 namespace trainyard::parallel {
 
-// Polls the folder, since workers on several hosts mirror keys into it. Throws gloo's exceptions,
+// Polls the folder, since workers on several hosts mirror keys into it. Throws Gloo's exceptions,
 // as Gloo's interface demands: IoException on failures of the file system, when the deadline
-// passes, and when `cancelled`.
+// passes, and when `cancelled` is set.
 class RunDirStore : public gloo::rendezvous::Store {
  public:
-  // `members`: the global ranks by rank in the group. Gloo's keys are ranks in the group, those in
-  // the folder global ones. `cancelled` may be null; borrowed.
+  // `members` are the global ranks by rank in the group. Gloo's keys are ranks in the group, and
+  // those in the folder are global ones. `cancelled` may be null; it is borrowed.
   RunDirStore(run_dir::RunDir dir, std::string prefix, std::vector<int> members,
               absl::Duration timeout, const std::atomic<bool>* cancelled);
 
@@ -29,7 +29,7 @@ class RunDirStore : public gloo::rendezvous::Store {
   void wait(const std::vector<std::string>& keys,
             const std::chrono::milliseconds& timeout) override;
 
-  // The ranks, global ones, that the last wait did not see.
+  // The global ranks that the last wait did not see.
   const std::vector<std::string>& missing() const { return missing_; }
 
  private:

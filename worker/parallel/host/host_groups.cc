@@ -1,3 +1,4 @@
+// Chooses between shared memory and Gloo for every group of a gang.
 #include "worker/parallel/host/host_groups.h"
 
 #include "worker/parallel/gloo/gloo_communicator.h"
@@ -7,7 +8,7 @@
 namespace trainyard::parallel {
 namespace {
 
-// What both transports take.
+// Copies the options that both transports have.
 template <typename Options>
 Options OptionsOf(const HostGroupOptions& from, const Group& group) {
   Options options;

@@ -1,5 +1,5 @@
-// How a rank connects groups of its gang over host memory: what a program chooses once, for all of
-// them.
+// Connects groups of a gang over host memory, by a transport that the program chooses once for all
+// of them.
 #pragma once
 
 #include <atomic>
@@ -18,11 +18,12 @@ struct HostGroupOptions {
   int rank = 0;
   int world_size = 1;
   run_dir::RunDir run_dir{""};
-  // kGloo: network interface or local address to listen on.
+  // For kGloo: the network interface or local address to listen on.
   std::string interface = "lo";
-  // kGloo: this host's name, for messages; may be empty.
+  // For kGloo: this host's name, for messages; may be empty.
   std::string worker = {};
-  // For all members of a group to appear, and of each collective, until set_timeout.
+  // The time in which all members of a group must appear, and the deadline of each collective until
+  // set_timeout changes it.
   absl::Duration connect_timeout = absl::Seconds(60);
   absl::Duration timeout = absl::Seconds(60);
   // Ends the wait for other ranks when it becomes true; may be null. Must outlive the function.
@@ -30,7 +31,7 @@ struct HostGroupOptions {
 };
 
 // Errors are those of ConnectShm and ConnectGloo. A group of one rank waits for nobody. A group
-// without members is the whole gang; its name is not looked at.
+// without members is the whole gang, and its name is ignored.
 ConnectGroup HostGroups(const HostGroupOptions& options);
 
 }  // namespace trainyard::parallel

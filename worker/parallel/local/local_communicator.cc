@@ -1,3 +1,4 @@
+// Collectives between threads, which read each other's memory while all of them wait.
 #include "worker/parallel/local/local_communicator.h"
 
 #include <algorithm>
@@ -22,7 +23,7 @@ struct Contribution {
   int root = -1;
   const float* input = nullptr;
   float* output = nullptr;
-  // By peer; of all_to_all alone.
+  // By peer; only for all_to_all.
   absl::Span<const absl::Span<const float>> send = {};
   absl::Span<const absl::Span<float>> receive = {};
 };
@@ -39,8 +40,8 @@ class LocalGroup {
 
   const Contribution& at(int rank) const { return contributions_[static_cast<size_t>(rank)]; }
 
-  // Waits until all ranks have brought what they have; then at() of every rank may be read. An
-  // error breaks the group for all.
+  // Waits until all ranks have come. Then at() of every rank may be read. An error breaks the group
+  // for all.
   absl::Status Enter(const Contribution& mine, absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     contributions_[static_cast<size_t>(mine.collective.rank)] = mine;
@@ -58,8 +59,8 @@ class LocalGroup {
     return CheckParts(mine);
   }
 
-  // Waits until all ranks are done with the others' memory. Without deadline: all have come, and
-  // nobody may go while another one still reads what is its own.
+  // Waits until all ranks are done with the others' memory. It has no deadline: all have come, and
+  // nobody may go while another one still reads its memory.
   absl::Status Leave(const Collective& collective) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     return Arrive(collective, absl::InfiniteDuration());
@@ -115,7 +116,7 @@ class LocalGroup {
     return status;
   }
 
-  // Every rank looks at all pairs, so that all are told.
+  // Every rank looks at all pairs, so that all ranks get the error.
   absl::Status CheckParts(const Contribution& mine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (const Contribution& from : contributions_) {
       for (size_t to = 0; to < from.send.size(); ++to) {
@@ -170,7 +171,7 @@ class LocalGroup {
   }
 
   const int world_size_;
-  // Written under the mutex before the turn ends, read without it until the next one.
+  // Written under the mutex before the turn ends, and read without it until the next turn.
   std::vector<Contribution> contributions_;
 
   absl::Mutex mutex_;
@@ -199,8 +200,8 @@ class LocalCommunicator : public Communicator {
   int world_size() const override { return group_->world_size(); }
   void set_timeout(absl::Duration timeout) override { timeout_ = timeout; }
 
-  // Each rank sums one block over all ranks and writes it to all of them: no two ranks touch the
-  // same element.
+  // Each rank sums one block over all ranks and writes it to all of them, so that no two ranks
+  // touch the same element.
   absl::Status AllReduce(absl::Span<float> values) override {
     const Contribution mine{Next("all_reduce"), values.size(), -1, values.data(), values.data()};
     return Run(mine, [this, &mine] {
@@ -209,18 +210,6 @@ class LocalCommunicator : public Communicator {
       for (int rank = 0; rank < world_size(); ++rank) {
         std::copy(sum_.begin(), sum_.end(), group_->at(rank).output + block.begin);
       }
-    });
-  }
-
-  absl::Status ReduceScatter(absl::Span<const float> values, absl::Span<float> block) override {
-    const Collective collective = Next("reduce_scatter");
-    const auto ranks = static_cast<size_t>(world_size());
-    if (values.size() != block.size() * ranks) return WrongSizes(collective, values, block);
-    const Contribution mine{collective, values.size(), -1, values.data(), block.data()};
-    return Run(mine, [this, &block] {
-      const size_t begin = static_cast<size_t>(rank_) * block.size();
-      SumBlock({begin, begin + block.size()});
-      std::copy(sum_.begin(), sum_.end(), block.begin());
     });
   }
 
@@ -275,10 +264,6 @@ class LocalCommunicator : public Communicator {
     });
   }
 
-  absl::Status Barrier() override {
-    return Run({Next("barrier"), 0, -1, nullptr, nullptr}, [] {});
-  }
-
  private:
   Collective Next(absl::string_view operation) { return {rank_, operation, ++sequence_}; }
 
@@ -288,7 +273,7 @@ class LocalCommunicator : public Communicator {
         collective, absl::StrCat(values.size(), " elements do not fit blocks of ", block.size()));
   }
 
-  // The sum of `block` over the ranks, in rank order, in sum_.
+  // Computes the sum of `block` over the ranks, in rank order, in sum_.
   void SumBlock(const Block& block) {
     const float* first = group_->at(0).input;
     sum_.assign(first + block.begin, first + block.end);

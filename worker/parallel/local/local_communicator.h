@@ -1,4 +1,4 @@
-// A gang of threads in one process: the communicator of tests and of single-rank runs.
+// A gang of threads in one process: the communicator for tests and for runs of a single rank.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 namespace trainyard::parallel {
 
 // What the ranks of a local gang share. A rank whose communicator is destroyed is lost to the
-// others, once they enter a collective that it has not left.
+// others once they enter a collective that it has not left.
 class LocalGroup;
 std::shared_ptr<LocalGroup> MakeLocalGroup(int world_size);
 
-// One per rank and group. Sums are taken in rank order, so all ranks get the same bits. A group of
-// one never waits.
+// Makes the communicator of one rank. Sums are taken in rank order, so all ranks get the same bits.
+// A group of one never waits.
 std::unique_ptr<Communicator> MakeLocalCommunicator(std::shared_ptr<LocalGroup> group, int rank);
 
 }  // namespace trainyard::parallel

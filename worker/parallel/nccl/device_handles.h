@@ -1,5 +1,4 @@
-// Owners of streams and events, and CUDA's errors as statuses. For communicators over device
-// memory.
+// Owners of streams and events for exchanges over device memory, and CUDA's errors as statuses.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,7 +14,7 @@ namespace trainyard::parallel {
 // INTERNAL: "what: CUDA's words".
 inline absl::Status FromCuda(cudaError_t error, absl::string_view what) {
   if (error == cudaSuccess) return absl::OkStatus();
-  // It is told here, and must not be found by the next launch.
+  // The error is reported here, and must not be found by the next launch.
   (void)cudaGetLastError();
   return absl::InternalError(absl::StrCat(what, ": ", cudaGetErrorString(error)));
 }
@@ -32,7 +31,8 @@ class OwnedStream {
     if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
   }
 
-  // Of the highest priority: what it carries others wait for. Does not wait for the default stream.
+  // Creates a stream of the highest priority, since others wait for what it carries. It does not
+  // wait for the default stream.
   absl::Status Create() {
     int least = 0, greatest = 0;
     cudaError_t error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
@@ -47,7 +47,7 @@ class OwnedStream {
   cudaStream_t stream_ = nullptr;
 };
 
-// Whether an event knows when it happened, which costs a little.
+// Whether an event records the time at which it happened, which costs a little.
 enum class EventTimes { kNone, kTaken };
 
 class OwnedEvent {

@@ -1,10 +1,10 @@
+// Connects a gang over NCCL, enqueues its collectives, and bounds every wait.
 #include "worker/parallel/nccl/nccl_communicator.h"
 
 #include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "common/base/check.h"
@@ -15,14 +15,15 @@
 namespace trainyard::parallel {
 namespace {
 
-// Written by rank 0: NCCL's unique id, in hexadecimal digits.
+// Rank 0 writes NCCL's unique id here, in hexadecimal digits.
 constexpr char kIdKey[] = "nccl.0";
 
-// How the host waits: it looks again at once, as most collectives end within microseconds of being
+// The host first looks again at once, since most collectives end within microseconds of being
 // looked at, and then sleeps between looks.
 constexpr int kBusyLooks = 1000;
 constexpr absl::Duration kPause = absl::Microseconds(50);
-// How long a communicator that is let go waits for the others to let go of it, too.
+// The time that a communicator waits, when it is destroyed, for those of the other ranks to be
+// destroyed, too.
 constexpr absl::Duration kFinalizeTimeout = absl::Seconds(5);
 
 absl::Status StoppedBy(int rank) {
@@ -77,30 +78,22 @@ NcclCommunicator::NcclCommunicator(const NcclOptions& options)
       world_size_(options.world_size),
       cancelled_(options.cancelled),
       timeout_(options.connect_timeout),
-      sent_(static_cast<size_t>(options.world_size)),
-      received_(static_cast<size_t>(options.world_size)),
       collective_{options.rank, "connect", 0} {}
 
 NcclCommunicator::~NcclCommunicator() {
   (void)cudaSetDevice(device_);
-  if (communicator_ != nullptr) {
-    timeout_ = std::min(timeout_, kFinalizeTimeout);
-    // A failure aborts it, too.
-    if (Settle(ncclCommFinalize(communicator_)).ok()) (void)ncclCommDestroy(communicator_);
+  if (communicator_ == nullptr) return;
+  timeout_ = std::min(timeout_, kFinalizeTimeout);
+  const absl::Duration deadline = Clock::Real()->Uptime() + timeout_;
+  // A failure aborts it, too.
+  if (Settle(ncclCommFinalize(communicator_), deadline).ok()) {
+    (void)ncclCommDestroy(communicator_);
   }
-  if (token_ != nullptr) (void)cudaFree(token_);
 }
 
 absl::Status NcclCommunicator::Connect(const NcclOptions& options) {
   const absl::Duration deadline = Clock::Real()->Uptime() + timeout_;
   TY_RETURN_IF_ERROR(FromCuda(cudaGetDevice(&device_), "device of a communicator"));
-  TY_RETURN_IF_ERROR(stream_.Create());
-  TY_RETURN_IF_ERROR(done_.Create());
-  void* token = nullptr;
-  TY_RETURN_IF_ERROR(FromCuda(cudaMalloc(&token, sizeof(float)), "memory of a communicator"));
-  token_ = static_cast<float*>(token);
-  TY_RETURN_IF_ERROR(FromCuda(cudaMemsetAsync(token_, 0, sizeof(float), stream_.get()),
-                              "memory of a communicator"));
   ncclUniqueId id = {};
   if (rank_ == 0) {
     TY_ASSIGN_OR_RETURN(id, PublishId(options));
@@ -116,182 +109,61 @@ absl::Status NcclCommunicator::Connect(const NcclOptions& options) {
     communicator_ = nullptr;
     return PeerLost(collective_, rank_, ncclGetErrorString(result));
   }
-  return AwaitSettled(result, deadline);
+  return Settle(result, deadline);
 }
 
-void NcclCommunicator::Begin(absl::string_view operation) {
-  collective_ = {rank_, operation, ++sequence_};
-}
-
-absl::Status NcclCommunicator::BeginMessage(absl::string_view operation,
-                                            std::vector<int64_t>& counts, int peer) {
-  TY_RETURN_IF_ERROR(CheckPeer({rank_, operation, 0}, rank_, world_size_, peer));
-  collective_ = {rank_, operation, ++counts[static_cast<size_t>(peer)]};
-  return absl::OkStatus();
-}
-
-absl::Status NcclCommunicator::CheckSizes(absl::Span<const float> values,
-                                          absl::Span<const float> block) const {
-  if (values.size() == block.size() * static_cast<size_t>(world_size_)) return absl::OkStatus();
-  return CollectiveMismatch(
-      collective_, absl::StrCat(values.size(), " elements do not fit blocks of ", block.size()));
-}
-
-// Sums are taken by NCCL in an order of its own, the same on all ranks: all get the same bits.
-absl::Status NcclCommunicator::AllReduce(absl::Span<float> values) {
-  Begin("all_reduce");
-  if (values.empty()) return broken_;
-  return Run([&](cudaStream_t stream) {
+// NCCL sums in an order of its own, which is the same on all ranks, so that all get the same bits.
+absl::Status NcclCommunicator::EnqueueAllReduce(absl::Span<float> values, cudaStream_t stream) {
+  return Enqueue("all_reduce", [&] {
+    if (values.empty()) return ncclSuccess;
     return ncclAllReduce(values.data(), values.data(), values.size(), ncclFloat32, ncclSum,
                          communicator_, stream);
   });
-}
-
-absl::Status NcclCommunicator::ReduceScatter(absl::Span<const float> values,
-                                             absl::Span<float> block) {
-  Begin("reduce_scatter");
-  TY_RETURN_IF_ERROR(CheckSizes(values, block));
-  if (block.empty()) return broken_;
-  return Run([&](cudaStream_t stream) {
-    return ncclReduceScatter(values.data(), block.data(), block.size(), ncclFloat32, ncclSum,
-                             communicator_, stream);
-  });
-}
-
-absl::Status NcclCommunicator::AllGather(absl::Span<const float> block, absl::Span<float> values) {
-  Begin("all_gather");
-  TY_RETURN_IF_ERROR(CheckSizes(values, block));
-  if (block.empty()) return broken_;
-  return Run([&](cudaStream_t stream) {
-    return ncclAllGather(block.data(), values.data(), block.size(), ncclFloat32, communicator_,
-                         stream);
-  });
-}
-
-absl::Status NcclCommunicator::Broadcast(absl::Span<float> values, int root) {
-  Begin("broadcast");
-  if (root < 0 || root >= world_size_) {
-    return CollectiveMismatch(collective_, absl::StrCat("there is no rank ", root));
-  }
-  if (values.empty()) return broken_;
-  return Run([&](cudaStream_t stream) {
-    return ncclBroadcast(values.data(), values.data(), values.size(), ncclFloat32, root,
-                         communicator_, stream);
-  });
-}
-
-absl::Status NcclCommunicator::Barrier() {
-  Begin("barrier");
-  return Run([&](cudaStream_t stream) {
-    return ncclAllReduce(token_, token_, 1, ncclFloat32, ncclSum, communicator_, stream);
-  });
-}
-
-ncclResult_t NcclCommunicator::Exchange(absl::Span<const Message> sends,
-                                        absl::Span<const Message> receives, cudaStream_t stream) {
-  ncclResult_t result = ncclGroupStart();
-  for (const Message& out : sends) {
-    if (out.count == 0 || result != ncclSuccess) continue;
-    result = ncclSend(out.values, static_cast<size_t>(out.count), ncclFloat32, out.peer,
-                      communicator_, stream);
-  }
-  for (const Message& in : receives) {
-    if (in.count == 0 || result != ncclSuccess) continue;
-    result = ncclRecv(in.values, static_cast<size_t>(in.count), ncclFloat32, in.peer, communicator_,
-                      stream);
-  }
-  // The group must end whatever happened.
-  const ncclResult_t ended = ncclGroupEnd();
-  return result == ncclSuccess ? ended : result;
-}
-
-absl::Status NcclCommunicator::AllToAll(absl::Span<const absl::Span<const float>> send,
-                                        absl::Span<const absl::Span<float>> receive) {
-  Begin("all_to_all");
-  TY_RETURN_IF_ERROR(CheckParts(collective_, world_size_, send, receive));
-  const auto me = static_cast<size_t>(rank_);
-  if (send[me].size() != receive[me].size()) {
-    return WrongPart(collective_, rank_, send[me].size(), receive[me].size());
-  }
-  std::vector<Message> sends, receives;
-  for (int peer = 0; peer < world_size_; ++peer) {
-    const absl::Span<const float> out = send[static_cast<size_t>(peer)];
-    const absl::Span<float> in = receive[static_cast<size_t>(peer)];
-    // NCCL does not write to what it sends.
-    sends.push_back({peer, const_cast<float*>(out.data()), static_cast<int64_t>(out.size())});
-    receives.push_back({peer, in.data(), static_cast<int64_t>(in.size())});
-  }
-  return Run([&](cudaStream_t stream) { return Exchange(sends, receives, stream); });
 }
 
 absl::Status NcclCommunicator::EnqueueMessages(absl::string_view operation,
                                                absl::Span<const Message> sends,
                                                absl::Span<const Message> receives,
                                                cudaStream_t stream) {
-  Begin(operation);
-  return Enqueue([&](cudaStream_t on) { return Exchange(sends, receives, on); }, stream,
-                 Clock::Real()->Uptime() + timeout_);
-}
-
-absl::Status NcclCommunicator::Send(absl::Span<const float> values, int peer) {
-  TY_RETURN_IF_ERROR(BeginMessage("send", sent_, peer));
-  if (values.empty()) return broken_;
-  return Run([&](cudaStream_t stream) {
-    return ncclSend(values.data(), values.size(), ncclFloat32, peer, communicator_, stream);
+  return Enqueue(operation, [&] {
+    ncclResult_t result = ncclGroupStart();
+    for (const Message& out : sends) {
+      if (out.count == 0 || result != ncclSuccess) continue;
+      result = ncclSend(out.values, static_cast<size_t>(out.count), ncclFloat32, out.peer,
+                        communicator_, stream);
+    }
+    for (const Message& in : receives) {
+      if (in.count == 0 || result != ncclSuccess) continue;
+      result = ncclRecv(in.values, static_cast<size_t>(in.count), ncclFloat32, in.peer,
+                        communicator_, stream);
+    }
+    // The group must end whatever happened.
+    const ncclResult_t ended = ncclGroupEnd();
+    return result == ncclSuccess ? ended : result;
   });
-}
-
-absl::Status NcclCommunicator::Receive(absl::Span<float> values, int peer) {
-  TY_RETURN_IF_ERROR(BeginMessage("receive", received_, peer));
-  if (values.empty()) return broken_;
-  return Run([&](cudaStream_t stream) {
-    return ncclRecv(values.data(), values.size(), ncclFloat32, peer, communicator_, stream);
-  });
-}
-
-absl::Status NcclCommunicator::EnqueueAllReduce(absl::Span<float> values, cudaStream_t stream) {
-  Begin("all_reduce");
-  if (values.empty()) return broken_;
-  return Enqueue(
-      [&](cudaStream_t on) {
-        return ncclAllReduce(values.data(), values.data(), values.size(), ncclFloat32, ncclSum,
-                             communicator_, on);
-      },
-      stream, Clock::Real()->Uptime() + timeout_);
 }
 
 absl::Status NcclCommunicator::Await(cudaEvent_t event) {
   if (!broken_.ok()) return broken_;
   TY_RETURN_IF_ERROR(FromCuda(cudaSetDevice(device_), "device of a communicator"));
-  return AwaitEvent(event, Clock::Real()->Uptime() + timeout_);
+  return Poll([this, event] { return LookAt(event); }, Clock::Real()->Uptime() + timeout_);
 }
 
-absl::Status NcclCommunicator::Settle(ncclResult_t result) {
-  if (!broken_.ok()) return broken_;
-  return AwaitSettled(result, Clock::Real()->Uptime() + timeout_);
-}
-
-absl::Status NcclCommunicator::Run(const std::function<ncclResult_t(cudaStream_t)>& enqueue) {
+absl::Status NcclCommunicator::Enqueue(absl::string_view operation,
+                                       const std::function<ncclResult_t()>& enqueue) {
+  collective_ = {rank_, operation, ++sequence_};
   const absl::Duration deadline = Clock::Real()->Uptime() + timeout_;
-  TY_RETURN_IF_ERROR(Enqueue(enqueue, stream_.get(), deadline));
-  if (const cudaError_t error = cudaEventRecord(done_.get(), stream_.get()); error != cudaSuccess) {
-    return Break(FromCuda(error, collective_.operation));
-  }
-  return AwaitEvent(done_.get(), deadline);
-}
-
-absl::Status NcclCommunicator::Enqueue(const std::function<ncclResult_t(cudaStream_t)>& enqueue,
-                                       cudaStream_t stream, absl::Duration deadline) {
   if (!broken_.ok()) return broken_;
   if (const cudaError_t error = cudaSetDevice(device_); error != cudaSuccess) {
     return Break(FromCuda(error, collective_.operation));
   }
   // A call in progress may still be about to launch its kernel: nothing may be put behind it on the
   // stream before it is through.
-  return AwaitSettled(enqueue(stream), deadline);
+  return Settle(enqueue(), deadline);
 }
 
-absl::Status NcclCommunicator::AwaitSettled(ncclResult_t result, absl::Duration deadline) {
+absl::Status NcclCommunicator::Settle(ncclResult_t result, absl::Duration deadline) {
+  if (!broken_.ok()) return broken_;
   if (result == ncclSuccess) return absl::OkStatus();
   if (result != ncclInProgress) {
     return Break(absl::InternalError(
@@ -299,26 +171,6 @@ absl::Status NcclCommunicator::AwaitSettled(ncclResult_t result, absl::Duration 
                      ncclGetErrorString(result), ": ", ncclGetLastError(communicator_))));
   }
   return Poll([this] { return State(); }, deadline);
-}
-
-absl::Status NcclCommunicator::AwaitEvent(cudaEvent_t event, absl::Duration deadline) {
-  return Poll(
-      [this, event]() -> std::optional<absl::Status> {
-        const cudaError_t happened = cudaEventQuery(event);
-        // "Not ready" stays as the thread's last error, where the next look at a launch finds it.
-        if (happened != cudaSuccess) (void)cudaGetLastError();
-        if (happened != cudaSuccess && happened != cudaErrorNotReady) {
-          return FromCuda(happened, absl::StrCat("rank ", rank_, ": ", collective_.operation, " ",
-                                                 collective_.sequence));
-        }
-        // It stays as the thread's last error, where whoever launches a kernel next would find it.
-        if (happened == cudaErrorNotReady) (void)cudaGetLastError();
-        // Kernels that NCCL gives up end as if they were done: so its word is asked for last.
-        const std::optional<absl::Status> state = State();
-        if (state.has_value() && !state->ok()) return state;
-        return happened == cudaSuccess ? state : std::nullopt;
-      },
-      deadline);
 }
 
 absl::Status NcclCommunicator::Poll(const Look& look, absl::Duration deadline) {
@@ -331,6 +183,21 @@ absl::Status NcclCommunicator::Poll(const Look& look, absl::Duration deadline) {
     if (clock->Uptime() >= deadline) return Break(CollectiveTimedOut(collective_, -1, timeout_));
     if (looks >= kBusyLooks) clock->SleepFor(kPause);
   }
+}
+
+std::optional<absl::Status> NcclCommunicator::LookAt(cudaEvent_t event) const {
+  const cudaError_t happened = cudaEventQuery(event);
+  // "Not ready" stays as the thread's last error, where whoever launches a kernel next would find
+  // it.
+  if (happened != cudaSuccess) (void)cudaGetLastError();
+  if (happened != cudaSuccess && happened != cudaErrorNotReady) {
+    return FromCuda(happened, absl::StrCat("rank ", rank_, ": ", collective_.operation, " ",
+                                           collective_.sequence));
+  }
+  // Kernels that NCCL gives up end as if they were done, so NCCL is asked last.
+  const std::optional<absl::Status> state = State();
+  if (state.has_value() && !state->ok()) return state;
+  return happened == cudaSuccess ? state : std::nullopt;
 }
 
 std::optional<absl::Status> NcclCommunicator::State() const {

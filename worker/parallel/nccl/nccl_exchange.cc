@@ -1,3 +1,4 @@
+// The stream, events and messages of a step over NCCL.
 #include "worker/parallel/nccl/nccl_exchange.h"
 
 #include <algorithm>
@@ -26,17 +27,17 @@ struct BucketEvents {
 
 class NcclExchange final : public GradientExchange {
  public:
-  NcclExchange(NcclCommunicator& device, std::unique_ptr<Communicator> host,
+  NcclExchange(std::unique_ptr<NcclCommunicator> device, std::unique_ptr<Communicator> host,
                NcclExchangeOptions options)
-      : device_(device),
+      : device_(std::move(device)),
         host_(std::move(host)),
         options_(std::move(options)),
         blocks_(*host_, options_.memory),
         buckets_(blocks_.buckets()) {}
 
   ~NcclExchange() override {
-    // What was enqueued uses memory of this object. Where the gang is broken NCCL was aborted, and
-    // the stream ends.
+    // Enqueued work uses memory of this object. Where the gang is broken, NCCL was aborted and the
+    // stream ends.
     if (stream_.get() != nullptr) (void)cudaStreamSynchronize(stream_.get());
     if (received_ != nullptr) (void)cudaFree(received_);
   }
@@ -62,7 +63,7 @@ class NcclExchange final : public GradientExchange {
   bool is_sharded() const override { return blocks_.is_sharded(); }
   Bucket OwnBlock(size_t bucket) const override {
     if (blocks_.IsForAll(bucket)) return buckets_[bucket];
-    return blocks_.BlockOfRank(bucket, device_.rank());
+    return blocks_.BlockOfRank(bucket, device_->rank());
   }
 
   absl::Status SetPlan(const ExchangePlan& plan, absl::Span<const int> term_slots) override {
@@ -73,7 +74,7 @@ class NcclExchange final : public GradientExchange {
     return blocks_.Agree();
   }
   void set_timeout(absl::Duration timeout) override {
-    device_.set_timeout(timeout);
+    device_->set_timeout(timeout);
     host_->set_timeout(timeout);
   }
   void set_tracing(bool traces) override { traces_ = traces; }
@@ -114,7 +115,7 @@ class NcclExchange final : public GradientExchange {
     TY_CHECK(reduced_ == buckets_.size());
     TY_RETURN_IF_ERROR(Mark(done_, stream_.get()));
     TY_RETURN_IF_ERROR(Follow(options_.compute, done_));
-    TY_RETURN_IF_ERROR(InStep(device_.Await(done_.get())));
+    TY_RETURN_IF_ERROR(InStep(device_->Await(done_.get())));
     TY_RETURN_IF_ERROR(InStep(blocks_.GatherBallots(ballot_, ballots)));
     return TakeTimes();
   }
@@ -129,7 +130,7 @@ class NcclExchange final : public GradientExchange {
       TY_RETURN_IF_ERROR(EnqueueGather(bucket, values));
     }
     TY_RETURN_IF_ERROR(Mark(done_, stream_.get()));
-    return device_.Await(done_.get());
+    return device_->Await(done_.get());
   }
 
  private:
@@ -146,7 +147,7 @@ class NcclExchange final : public GradientExchange {
     return FromCuda(cudaStreamWaitEvent(stream, event.get(), 0), "waiting for a bucket");
   }
 
-  size_t ranks() const { return static_cast<size_t>(device_.world_size()); }
+  size_t ranks() const { return static_cast<size_t>(device_->world_size()); }
   bool IsAllReduced(size_t bucket) const {
     const std::vector<int>& terms = options_.memory.plan.terms;
     const bool is_single =
@@ -158,7 +159,8 @@ class NcclExchange final : public GradientExchange {
                     : options_.memory.slots[static_cast<size_t>(slot)].data();
   }
 
-  // NCCL connects two ranks when they first talk, which would hold up a step.
+  // Connects all pairs now. NCCL connects two ranks when they first talk, which would hold up a
+  // step.
   absl::Status ConnectPairs() {
     if (ranks() == 1) return absl::OkStatus();
     float* memory = nullptr;
@@ -166,32 +168,32 @@ class NcclExchange final : public GradientExchange {
         FromCuda(cudaMalloc(reinterpret_cast<void**>(&memory), 2 * ranks() * sizeof(float)),
                  "connecting ranks"));
     std::vector<NcclCommunicator::Message> sends, receives;
-    for (int peer = 0; peer < device_.world_size(); ++peer) {
-      if (peer == device_.rank()) continue;
+    for (int peer = 0; peer < device_->world_size(); ++peer) {
+      if (peer == device_->rank()) continue;
       sends.push_back({peer, memory + peer, 1});
       receives.push_back({peer, memory + ranks() + peer, 1});
     }
-    absl::Status status = device_.EnqueueMessages("connect", sends, receives, stream_.get());
+    absl::Status status = device_->EnqueueMessages("connect", sends, receives, stream_.get());
     if (status.ok()) status = Mark(done_, stream_.get());
-    if (status.ok()) status = device_.Await(done_.get());
+    if (status.ok()) status = device_->Await(done_.get());
     (void)cudaFree(memory);
     return status;
   }
 
-  // For the other ranks' terms of the own block, of the largest bucket.
+  // Allocates room for the other ranks' terms of the own block in the largest bucket.
   absl::Status MakeRoom() {
     int64_t largest = 0;
     for (size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
       if (IsAllReduced(bucket)) continue;
-      largest = std::max(largest, blocks_.BlockOfRank(bucket, device_.rank()).size());
+      largest = std::max(largest, blocks_.BlockOfRank(bucket, device_->rank()).size());
     }
     int64_t others = 0;
     const std::vector<int>& terms = options_.memory.plan.terms;
     for (size_t of = 0; of < terms.size(); ++of) {
-      if (static_cast<int>(of) != device_.rank()) others += terms[of];
+      if (static_cast<int>(of) != device_->rank()) others += terms[of];
     }
     if (largest * others <= room_) return absl::OkStatus();
-    // The step before may still use what it has.
+    // The last step may still use the present room.
     TY_RETURN_IF_ERROR(
         FromCuda(cudaStreamSynchronize(stream_.get()), "room for the terms of others"));
     if (received_ != nullptr) (void)cudaFree(std::exchange(received_, nullptr));
@@ -211,13 +213,13 @@ class NcclExchange final : public GradientExchange {
     TY_RETURN_IF_ERROR(Mark(events.begun, stream_.get()));
     if (IsAllReduced(bucket)) {
       const auto size = static_cast<size_t>(all.size());
-      TY_RETURN_IF_ERROR(device_.EnqueueAllReduce(
+      TY_RETURN_IF_ERROR(device_->EnqueueAllReduce(
           {options_.memory.reduction.data() + all.begin, size}, stream_.get()));
       bytes_sent_ += 2 * all.size() * int64_t{sizeof(float)} * static_cast<int64_t>(ranks() - 1) /
                      static_cast<int64_t>(ranks());
     } else {
       TY_RETURN_IF_ERROR(EnqueueTerms(bucket));
-      TY_RETURN_IF_ERROR(EnqueueSum(blocks_.BlockOfRank(bucket, device_.rank())));
+      TY_RETURN_IF_ERROR(EnqueueSum(blocks_.BlockOfRank(bucket, device_->rank())));
       if (blocks_.IsForAll(bucket)) {
         TY_RETURN_IF_ERROR(EnqueueGather(bucket, options_.memory.reduction));
       }
@@ -225,14 +227,14 @@ class NcclExchange final : public GradientExchange {
     return Mark(events.summed, stream_.get());
   }
 
-  // Every rank's terms of a block to its owner.
+  // Sends every rank's terms of a block to its owner.
   absl::Status EnqueueTerms(size_t bucket) {
-    const int64_t own = blocks_.BlockOfRank(bucket, device_.rank()).size();
+    const int64_t own = blocks_.BlockOfRank(bucket, device_->rank()).size();
     std::vector<NcclCommunicator::Message> sends, receives;
     int64_t place = 0;
     for (size_t of = 0; of < ranks(); ++of) {
       const auto peer = static_cast<int>(of);
-      if (peer == device_.rank()) continue;
+      if (peer == device_->rank()) continue;
       const Bucket block = blocks_.BlockOfRank(bucket, peer);
       for (const int slot : options_.memory.term_slots) {
         sends.push_back({peer, Memory(slot) + block.begin, block.size()});
@@ -243,17 +245,17 @@ class NcclExchange final : public GradientExchange {
         place += own;
       }
     }
-    return device_.EnqueueMessages("reduce_scatter", sends, receives, stream_.get());
+    return device_->EnqueueMessages("reduce_scatter", sends, receives, stream_.get());
   }
 
-  // Over the right operand, which nobody needs any more: a term that was received, or the own
-  // term's block.
+  // Sums into the right operand, which nobody needs any more: a term that was received, or the
+  // block of an own term.
   absl::Status EnqueueSum(const Bucket& block) {
     std::vector<float*> terms;
     float* received = received_;
     for (size_t of = 0; of < ranks(); ++of) {
       for (int term = 0; term < options_.memory.plan.terms[of]; ++term) {
-        if (static_cast<int>(of) == device_.rank()) {
+        if (static_cast<int>(of) == device_->rank()) {
           terms.push_back(Memory(options_.memory.term_slots[static_cast<size_t>(term)]) +
                           block.begin);
         } else {
@@ -282,19 +284,19 @@ class NcclExchange final : public GradientExchange {
         "sum of a bucket");
   }
 
-  // Each rank's block of the bucket to all.
+  // Sends each rank's block of the bucket to all.
   absl::Status EnqueueGather(size_t bucket, absl::Span<float> values) {
-    const Bucket own = blocks_.BlockOfRank(bucket, device_.rank());
+    const Bucket own = blocks_.BlockOfRank(bucket, device_->rank());
     std::vector<NcclCommunicator::Message> sends, receives;
     for (size_t of = 0; of < ranks(); ++of) {
       const auto peer = static_cast<int>(of);
-      if (peer == device_.rank()) continue;
+      if (peer == device_->rank()) continue;
       const Bucket block = blocks_.BlockOfRank(bucket, peer);
       sends.push_back({peer, values.data() + own.begin, own.size()});
       receives.push_back({peer, values.data() + block.begin, block.size()});
       bytes_sent_ += own.size() * int64_t{sizeof(float)};
     }
-    return device_.EnqueueMessages("all_gather", sends, receives, stream_.get());
+    return device_->EnqueueMessages("all_gather", sends, receives, stream_.get());
   }
 
   static absl::StatusOr<absl::Duration> Between(const OwnedEvent& from, const OwnedEvent& to) {
@@ -304,14 +306,14 @@ class NcclExchange final : public GradientExchange {
     return std::max(absl::ZeroDuration(), absl::Milliseconds(static_cast<double>(milliseconds)));
   }
 
-  // Adds what happened on the device from `from` to `to` to `stats`.
+  // Adds the time on the device from `from` to `to` to `stats`.
   absl::Status AddEvent(CommEvent::Kind kind, size_t bucket, const OwnedEvent& from,
                         const OwnedEvent& to, CommStats& stats) {
     TY_ASSIGN_OR_RETURN(const absl::Duration took, Between(from, to));
     stats.total += took;
     if (!traces_) return absl::OkStatus();
     TY_ASSIGN_OR_RETURN(const absl::Duration before, Between(to, done_));
-    // The host saw the end of all of it a moment ago.
+    // The host saw the end of everything a moment ago.
     const absl::Duration end = std::max(begin_uptime_, end_uptime_ - before);
     stats.events.push_back({.kind = kind,
                             .bucket = static_cast<int64_t>(bucket),
@@ -321,7 +323,7 @@ class NcclExchange final : public GradientExchange {
     return absl::OkStatus();
   }
 
-  // The device has done all of the step's communication.
+  // Reads the times of a step, once the device has done all of its communication.
   absl::Status TakeTimes() {
     CommStats stats;
     stats.bytes_sent = bytes_sent_;
@@ -336,7 +338,7 @@ class NcclExchange final : public GradientExchange {
           AddEvent(CommEvent::Kind::kShare, i, events_[i].sending, events_[i].shared, stats));
     }
     if (!buckets_.empty()) {
-      // Behind the end of backward, which made the last bucket ready, nothing hides it.
+      // Nothing hides what comes after the end of backward, which made the last bucket ready.
       TY_ASSIGN_OR_RETURN(const absl::Duration exposed, Between(events_.back().ready, done_));
       stats.exposed = std::min(stats.total, exposed);
     }
@@ -344,7 +346,7 @@ class NcclExchange final : public GradientExchange {
     return absl::OkStatus();
   }
 
-  NcclCommunicator& device_;
+  const std::unique_ptr<NcclCommunicator> device_;
   const std::unique_ptr<Communicator> host_;
   NcclExchangeOptions options_;
   BlockExchange blocks_;
@@ -367,8 +369,10 @@ class NcclExchange final : public GradientExchange {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GradientExchange>> MakeNcclExchange(
-    NcclCommunicator& device, std::unique_ptr<Communicator> host, NcclExchangeOptions options) {
-  auto exchange = std::make_unique<NcclExchange>(device, std::move(host), std::move(options));
+    std::unique_ptr<NcclCommunicator> device, std::unique_ptr<Communicator> host,
+    NcclExchangeOptions options) {
+  auto exchange =
+      std::make_unique<NcclExchange>(std::move(device), std::move(host), std::move(options));
   TY_RETURN_IF_ERROR(exchange->Open());
   return exchange;
 }

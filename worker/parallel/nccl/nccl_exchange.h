@@ -1,12 +1,13 @@
-// A GradientExchange between GPUs, over NCCL on a stream of its own: the training enqueues its
+// A GradientExchange between GPUs, over NCCL on a stream of its own. The training enqueues its
 // backward pass and goes on, and each bucket's sum follows when the device gets there.
 //
-// One term a rank, all update all: one all_reduce a bucket, in NCCL's order, which is the same on
-// all ranks. Otherwise (a tree over replicas, or sharded): the blocks travel to their owner, who
-// adds them as the plan says; then the sums, or the parameters that came of them, travel to all.
+// Where each rank has one term and all ranks update everything, a bucket takes one all_reduce, in
+// NCCL's order, which is the same on all ranks. Otherwise (with a tree over replicas, or sharded)
+// the blocks travel to their owner, who adds them as the plan says. Then the sums, or the
+// parameters that were updated with them, travel to all.
 //
-// Nothing waits for the device but Finish, which has a deadline: behind it the host may wait for
-// what it enqueued.
+// Only Finish waits for the device, with a deadline. Afterwards the host may wait for what it
+// enqueued.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -24,18 +25,18 @@ namespace trainyard::parallel {
 struct NcclExchangeOptions {
   // Its spans lie in device memory.
   WireExchangeOptions memory;
-  // Sums keep the plan's order; else NCCL may take its own where each rank has one term.
+  // Sums keep the plan's order. Otherwise NCCL may use its own where each rank has one term.
   bool keeps_order = false;
-  // Where backward and updates are enqueued.
+  // The stream on which backward and updates are enqueued.
   cudaStream_t compute = nullptr;
   // Enqueues sums[i] = left[i] + sums[i].
   std::function<absl::Status(const float* left, float* sums, int64_t count, cudaStream_t stream)>
       add_left;
 };
 
-// `device` is borrowed, and used for nothing else in a step; `host` carries ballots and agreements.
-// One collective should have run on `device` before, since NCCL connects at its first.
+// `device` carries gradients, and `host` ballots and agreements.
 absl::StatusOr<std::unique_ptr<GradientExchange>> MakeNcclExchange(
-    NcclCommunicator& device, std::unique_ptr<Communicator> host, NcclExchangeOptions options);
+    std::unique_ptr<NcclCommunicator> device, std::unique_ptr<Communicator> host,
+    NcclExchangeOptions options);
 
 }  // namespace trainyard::parallel

@@ -1,5 +1,5 @@
-// What one rank shows the others of its host, in memory that all of them map. For this folder
-// alone.
+// What one rank shows the others of its host, in memory that all of them map. Only this folder uses
+// it.
 #pragma once
 
 #include <atomic>
@@ -8,30 +8,34 @@
 
 namespace trainyard::parallel {
 
-// Twice the logarithm of any number of replicas.
+// Twice the logarithm of any possible number of replicas.
 inline constexpr size_t kTermsMax = 64;
 inline constexpr size_t kBallotMax = 64;
 
-// Each rank writes its own board alone, but for `sleepers`. What is no atomic is written before,
-// and read after, the counter that says so. Counters grow for ever, over all steps; a step adds one
-// for each bucket.
+// Each rank writes only its own board, except for `sleepers`. Members that are not atomic are
+// written before the counter that announces them, and read after it. Counters grow for ever, over
+// all steps; a step adds one for each bucket.
 struct RankBoard {
   // On a cache line of its own.
   alignas(64) std::atomic<uint32_t> changes = 0;  // of any counter; a futex
-  std::atomic<uint32_t> left = 0;                 // 1: it will do nothing more
-  std::atomic<uint64_t> ready = 0;                // buckets of which all its terms are final
-  std::atomic<uint64_t> reduced = 0;  // of which its block has been summed, and is where it belongs
-  std::atomic<uint64_t> shared = 0;   // whose parameters of its block are where they belong
+  std::atomic<uint32_t> left = 0;                 // 1: the rank will do nothing more
+  // Buckets for which all of the rank's terms are final.
+  std::atomic<uint64_t> ready = 0;
+  // Buckets whose block the rank has summed and stored where it belongs.
+  std::atomic<uint64_t> reduced = 0;
+  // Buckets for which the rank has stored its block's parameters where they belong.
+  std::atomic<uint64_t> shared = 0;
   std::atomic<uint64_t> gathered = 0;  // halves of GatherBlocks
 
-  // Of the others.
+  // The others write this.
   alignas(64) std::atomic<uint32_t> sleepers = 0;  // asleep on `changes`
 
-  // Of the step that `ready` is about: ranks that disagree on how to sum are told.
+  // Describes the step that `ready` counts, so that ranks that disagree on how to sum are told.
   alignas(64) uint64_t fingerprint = 0;
   int32_t terms = 0;
   int32_t term_slots[kTermsMax] = {};
-  // Used in turns: a slow rank may read the last step's when the next one begins.
+  // The two are used in turns, since a slow rank may still read the last step's when the next one
+  // begins.
   double ballots[2][kBallotMax] = {};
 };
 

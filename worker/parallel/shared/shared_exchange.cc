@@ -1,3 +1,4 @@
+// The rounds of an exchange over shared memory: wait for the counters of the others, sum, publish.
 #include "worker/parallel/shared/shared_exchange.h"
 
 #include <algorithm>
@@ -19,7 +20,7 @@ namespace {
 
 using Counter = std::atomic<uint64_t> RankBoard::*;
 
-// Waits are shorter than a time slice, or long: then whoever shares the processor may have it.
+// Waits are either shorter than a time slice, or long enough to give the processor to others.
 constexpr absl::Duration kYieldTime = absl::Microseconds(200);
 
 std::vector<const std::atomic<uint32_t>*> LeftWords(const SharedGang& gang) {
@@ -36,7 +37,7 @@ ExchangePlan OneTermARank(int ranks) {
   return {.terms = std::vector<int>(static_cast<size_t>(ranks), 1), .sum = PlanRankSum(ranks)};
 }
 
-// What ranks must agree on before they touch each other's memory.
+// Hashes what ranks must agree on before they touch each other's memory.
 uint64_t Fingerprint(const SharedExchangeOptions& options, const ExchangePlan& plan,
                      size_t ballot_size) {
   uint64_t hash = ballot_size;
@@ -88,11 +89,11 @@ class SharedExchange final : public GradientExchange {
   absl::Status GatherBlocks(absl::Span<float> values) override;
 
  private:
-  // Whether ranks get their blocks alone.
+  // Whether each rank gets only its own block.
   bool IsScattered(size_t bucket) const {
     return options_.is_sharded && options_.buckets[bucket].end <= options_.gradient_elements;
   }
-  // What `rank` sums, and, sharded, updates.
+  // The part of a bucket that `rank` sums and, where it is sharded, updates.
   Bucket BlockOfRank(size_t bucket, int rank) const;
   size_t rank() const { return static_cast<size_t>(gang_.rank); }
 
@@ -110,17 +111,17 @@ class SharedExchange final : public GradientExchange {
     FutexWakeAll(mine_.changes);
   }
 
-  // What counters are when the first `buckets` of this step are done.
+  // The value of a counter when the first `buckets` buckets of this step are done.
   uint64_t Count(size_t buckets) const { return rounds_ * options_.buckets.size() + buckets; }
 
-  // Sums the own blocks of what is ready everywhere, without waiting.
+  // Sums the own blocks of the buckets that are ready everywhere, without waiting.
   absl::Status ReduceReady();
   absl::Status Reduce(size_t bucket);
   absl::Status CheckPlans();
-  // Puts the own parameters where they belong once nobody's backward reads there.
+  // Copies the own parameters to where they belong, once no rank's backward reads them there.
   void PushParameters();
 
-  // Adds the time until its end to the step's, and to what it was spent for.
+  // Adds the time of its life to the step's total, and to the time of its purpose.
   class Timed {
    public:
     Timed(SharedExchange& exchange, bool is_hidden)
@@ -146,25 +147,25 @@ class SharedExchange final : public GradientExchange {
   const PeerWait wait_;
   absl::Duration timeout_;
   bool traces_ = false;
-  size_t scattered_ = 0;  // buckets that are, which come first
+  size_t scattered_ = 0;  // the number of scattered buckets, which come first
   ExchangePlan plan_;
   std::unique_ptr<SumProgram> program_;
   absl::Status broken_;
 
   uint64_t rounds_ = 0;  // steps that were finished
   uint64_t gathers_ = 0;
-  // Of the step that has begun.
+  // These describe the step that has begun.
   bool has_begun_ = false;
   int64_t step_ = 0;
   size_t ballot_size_ = 0;
   size_t ready_ = 0;
   size_t reduced_ = 0;
   size_t landed_ = 0;
-  size_t updated_ = 0;  // Share was called
+  size_t updated_ = 0;  // buckets for which Share was called
   size_t pushed_ = 0;
   CommStats current_;
   CommStats stats_;
-  // The terms of all ranks, in the order of the plan; they and their sums in the own block.
+  // The terms of all ranks, in the order of the plan: as a whole, and in the own block.
   std::vector<const float*> sources_;
   std::vector<const float*> terms_;
   std::vector<float*> targets_;
@@ -233,7 +234,7 @@ absl::Status SharedExchange::SetPlan(const ExchangePlan& plan, absl::Span<const 
   TY_CHECK(term_slots.size() <= kTermsMax);
   const auto slots = static_cast<int>(gang_.memory[rank()].slots.size());
   for (const int slot : term_slots) TY_CHECK(slot >= -1 && slot < slots);
-  // Nobody reads these now: all blocks of the last step have been summed.
+  // Nobody reads these now, since all blocks of the last step have been summed.
   std::copy(term_slots.begin(), term_slots.end(), mine_.term_slots);
   plan_ = plan;
   program_ = std::make_unique<SumProgram>(plan.sum);
@@ -306,7 +307,7 @@ absl::Status SharedExchange::Reduce(size_t bucket) {
     if (of != rank()) targets_.push_back(gang_.memory[of].reduction + block.begin);
   }
   program_->Run(terms_, static_cast<size_t>(block.size()), targets_);
-  // The others read this rank's terms of their blocks, and get the sums of its own.
+  // The others read this rank's terms of their blocks, and get the sums of its own block.
   const int64_t elements = (options_.buckets[bucket].size() - block.size()) * plan_.terms[rank()] +
                            block.size() * (static_cast<int64_t>(targets_.size()) - 1);
   current_.bytes_sent += static_cast<int64_t>(Bytes(elements));

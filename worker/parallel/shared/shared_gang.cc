@@ -1,3 +1,4 @@
+// How ranks introduce themselves to each other, and map each other's memory.
 #include "worker/parallel/shared/shared_gang.h"
 
 #include <sys/stat.h>
@@ -19,9 +20,9 @@ namespace {
 
 // What ranks tell each other before they share anything.
 struct Introduction {
-  uint64_t host = 0;  // of ranks whose processes have the same numbers
+  uint64_t host = 0;  // equal on ranks whose processes have the same numbers
   uint64_t pid = 0;
-  uint64_t boards_fd = 0;  // of the first rank
+  uint64_t boards_fd = 0;  // on the first rank
   uint64_t fd = 0;
   uint64_t bytes = 0;
   uint64_t reduction_offset = 0;
@@ -31,7 +32,7 @@ struct Introduction {
 };
 constexpr size_t kWords = sizeof(Introduction) / sizeof(uint64_t);
 
-// Communicators carry floats, of which each holds 16 bits without rounding.
+// Communicators carry floats, each of which holds 16 bits without rounding.
 constexpr size_t kFloatsPerWord = 4;
 constexpr size_t kFloats = kWords * kFloatsPerWord;
 
@@ -52,7 +53,7 @@ Introduction Decode(absl::Span<const float> floats) {
   return introduction;
 }
 
-// Of the running kernel and the process namespace.
+// A number for the running kernel and the process namespace.
 uint64_t HostNumber() {
   std::string text;
   const absl::StatusOr<std::string> boot = ReadFile("/proc/sys/kernel/random/boot_id");
@@ -100,7 +101,7 @@ absl::Status MakeBoards(SharedGang& gang) {
   return absl::OkStatus();
 }
 
-// The boards, which the first rank has made and holds, and the others' memory.
+// Maps the boards, which the first rank has made and holds, and the others' memory.
 absl::Status Attach(const SharedArena& arena, const std::vector<Introduction>& ranks,
                     SharedGang& gang) {
   const auto rank = static_cast<size_t>(gang.rank);
@@ -155,7 +156,7 @@ absl::StatusOr<SharedGang> ConnectSharedGang(const SharedArena& arena, std::vect
     ranks.push_back(Decode(absl::MakeConstSpan(all).subspan(of * kFloats, kFloats)));
   }
 
-  // All go the same way, and nobody goes on before all have what they need.
+  // All ranks choose the same way, and nobody goes on before all have what they need.
   const absl::Status attached = made.ok() ? Attach(arena, ranks, gang) : made;
   std::vector<float> failures(size, 0.0f);
   if (!attached.ok()) failures[static_cast<size_t>(gang.rank)] = 1;

@@ -1,4 +1,4 @@
-// How the ranks of one host find each other's memory: each maps what the others compute into.
+// Lets the ranks of one host find each other's memory: each maps what the others compute in.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace trainyard::parallel {
 
-// What a rank lends to the others: a file that is mapped at `base`, and where in it things begin.
+// What a rank lends to the others: a file that is mapped at `base`, and the offsets of its parts.
 struct SharedArena {
   int fd = -1;
   std::byte* base = nullptr;
@@ -24,7 +24,7 @@ struct SharedArena {
   int64_t parameters_offset = 0;
 };
 
-// The same of any rank, where this process sees it.
+// The memory of any rank, as this process sees it.
 struct RankMemory {
   float* reduction = nullptr;
   std::vector<float*> slots = {};
@@ -32,21 +32,21 @@ struct RankMemory {
 };
 
 struct SharedGang {
-  int rank = 0;              // here
-  std::vector<int> members;  // what errors call the ranks
+  int rank = 0;              // this rank's place among them
+  std::vector<int> members;  // the ranks' names in errors
   std::vector<RankMemory> memory = {};
   std::vector<RankBoard*> boards = {};
-  std::vector<UniqueFd> lives = {};  // invalid: not looked at
-  // What the pointers point into, where it is not somebody else's.
+  std::vector<UniqueFd> lives = {};  // invalid: not watched
+  // The mappings into which the pointers point, except for memory that somebody else owns.
   std::vector<std::unique_ptr<SharedMemory>> mappings = {};
 
   int size() const { return static_cast<int>(memory.size()); }
 };
 
-// Connects the ranks of `group`, which all call it; the arena and its descriptor stay as they are
-// for as long as the gang is used. FAILED_PRECONDITION on all ranks where one of them cannot map
-// what another lends: they are on different hosts, in different process namespaces, of different
-// users, or may not look at each other. Then gradients take the wire.
+// Connects the ranks of `group`, which all call it. The arena and its descriptor must stay as they
+// are for as long as the gang is used. FAILED_PRECONDITION on all ranks where one of them cannot
+// map what another lends: they are on different hosts, in different process namespaces, of
+// different users, or may not look at each other. Then gradients take the wire.
 absl::StatusOr<SharedGang> ConnectSharedGang(const SharedArena& arena, std::vector<int> members,
                                              Communicator& group);
 

@@ -1,3 +1,4 @@
+// Asks the kernel whether a process still lives, and puts names to the ends of a wait.
 #include "worker/parallel/shm/peer_wait.h"
 
 #include <poll.h>

@@ -1,7 +1,7 @@
-// How a rank waits for another one in shared memory. For this folder and ../shared.
+// Waits of one rank for another in shared memory. Only this folder and ../shared use it.
 //
-// It looks again at once, then lets other threads of its processor run between two looks, and then
-// sleeps. Ranks are rarely further apart than the second limit.
+// A rank first looks again at once, then lets other threads of its processor run between two looks,
+// and then sleeps. Ranks are rarely further apart than the second limit.
 #pragma once
 
 #include <sched.h>
@@ -24,24 +24,27 @@ namespace trainyard::parallel {
 
 inline constexpr int kBusyLooks = 1000;
 inline constexpr absl::Duration kYieldTime = absl::Milliseconds(3);
-// Asleep, a rank checks this often whether the other one is still alive.
+// A sleeping rank checks this often whether the other one still lives.
 inline constexpr absl::Duration kLifeCheckInterval = absl::Milliseconds(10);
 
 enum class PeerWaitEnd { kDone, kPeerLeft, kPeerEnded, kTimedOut };
-// As an error of `collective`; `peer` is what errors call it.
+// Describes the end of a wait as an error of `collective`. `peer` is its name in errors.
 absl::Status StatusOf(PeerWaitEnd end, const Collective& collective, int peer,
                       absl::Duration timeout);
 
-// Tells the end of a process (a pidfd). Invalid for the own process, and where the kernel has none:
-// there a lost rank is noticed by the timeout. NOT_FOUND where it has ended.
+// Opens a pidfd, which tells the end of a process. It is invalid for the own process, and where the
+// kernel has none; there a lost rank is noticed by the timeout. NOT_FOUND where the process has
+// ended.
 absl::StatusOr<UniqueFd> OpenLife(int pid);
 
-// A word that the peer counts up, and how many sleep on it. Whoever changes it wakes them.
+// A word that the peer counts up, and the number of threads that sleep on it. Whoever changes the
+// word wakes them.
 struct WatchedWord {
   std::atomic<uint32_t>& word;
   std::atomic<uint32_t>& sleepers;
 
-  // Sequentially consistent, as is the sleeper's announcement: one of the two sees the other.
+  // Both this and the sleeper's announcement are sequentially consistent, so one of the two sees
+  // the other.
   void Set(uint32_t value) const {
     word.store(value);
     if (sleepers.load() > 0) FutexWakeAll(word);
@@ -50,12 +53,12 @@ struct WatchedWord {
 
 class PeerWait {
  public:
-  // By rank: a word that is not 0 once it will do nothing more, which is borrowed; and its life.
-  // Awake, but letting others run, it waits for `yield_time`.
+  // For each rank: a borrowed word that becomes not 0 when the rank will do nothing more, and its
+  // life. The wait stays awake, but lets others run, for `yield_time`.
   PeerWait(std::vector<const std::atomic<uint32_t>*> left, std::vector<UniqueFd> lives,
            absl::Duration yield_time = kYieldTime);
 
-  // Waits until `is_reached` of the word's value.
+  // Waits until `is_reached` returns true for the word's value.
   template <typename IsReached>
   PeerWaitEnd Await(int peer, const WatchedWord& watched, absl::Duration deadline,
                     IsReached is_reached) const {
@@ -66,7 +69,7 @@ class PeerWait {
     }
     const absl::Duration sleep_uptime = Clock::Real()->Uptime() + yield_time_;
     while (!is_done()) {
-      // What it did before it left counts, so look once more.
+      // What the peer did before it left counts, so look once more.
       if (left_[static_cast<size_t>(peer)]->load() != 0) {
         return is_done() ? PeerWaitEnd::kDone : PeerWaitEnd::kPeerLeft;
       }

@@ -1,3 +1,4 @@
+// The layout of the shared segment, and the futexes in it.
 #include "worker/parallel/shm/shared_segment.h"
 
 #include <linux/futex.h>
@@ -15,9 +16,9 @@
 namespace trainyard::parallel {
 namespace {
 
-constexpr size_t kBuffers = 2;  // of a rank, and of a channel
+constexpr size_t kBuffers = 2;  // for each rank, and for each channel
 
-// What lies where: slots of ranks and of channels, then buffers of ranks and of channels.
+// The offsets of the parts: slots of ranks and of channels, then buffers of ranks and of channels.
 struct Offsets {
   explicit Offsets(size_t ranks)
       : channels(ranks * sizeof(RankSlot)),

@@ -1,5 +1,5 @@
-// The memory that the ranks of one host share, and how they wait for each other in it. For this
-// folder alone.
+// The memory that the ranks of one host share, and the futexes by which they wait in it. Only this
+// folder uses it.
 #pragma once
 
 #include <atomic>
@@ -16,29 +16,30 @@
 
 namespace trainyard::parallel {
 
-// Floats that a rank can publish at a time: 1 MiB, well inside the second-level caches' reach.
+// The floats that a rank can publish at a time: 1 MiB, which second-level caches can hold.
 inline constexpr size_t kSlotElements = size_t{256} << 10;
 
-// What one rank shows the others. On a cache line of its own: each rank writes only its own.
+// What one rank shows the others. It has a cache line of its own, and only its rank writes it.
 struct alignas(64) RankSlot {
   std::atomic<uint32_t> published = 0;  // steps that the rank has published; a futex
   std::atomic<uint32_t> waiters = 0;    // ranks asleep on `published`
   std::atomic<uint32_t> left = 0;       // 1: it will publish nothing more
   std::atomic<int32_t> pid = 0;         // not 0: attached
-  // Of the step published last: what is called, and with how much. Ranks that disagree are told.
+  // The collective and size of the step that was published last, so that ranks that disagree are
+  // told.
   std::atomic<uint64_t> fingerprints[2] = {0, 0};
 };
 
-// Floats that a sender can be ahead of its receiver, twice: 256 KiB.
+// The floats by which a sender can be ahead of its receiver, twice: 256 KiB.
 inline constexpr size_t kChannelElements = size_t{64} << 10;
 
-// The way from one rank to another. Counts chunks, and may wrap.
+// The channel from one rank to another. Its counts are of chunks, and may wrap.
 struct alignas(64) ChannelSlot {
   std::atomic<uint32_t> written = 0;  // a futex
   std::atomic<uint32_t> readers = 0;  // asleep on `written`
-  // Of the chunks that are there: elements of the message from its first one on.
+  // For each chunk that is there: the elements of its message from its own first one on.
   std::atomic<uint64_t> elements_left[2] = {0, 0};
-  // Of the reader: on a cache line of its own.
+  // The reader writes this, on a cache line of its own.
   alignas(64) std::atomic<uint32_t> read = 0;  // a futex
   std::atomic<uint32_t> writers = 0;           // asleep on `read`
 };
@@ -47,7 +48,7 @@ struct alignas(64) ChannelSlot {
 class SharedSegment {
  public:
   static absl::StatusOr<std::unique_ptr<SharedSegment>> Create(int world_size);
-  // Where another process finds the segment; as long as the creator keeps it open.
+  // The path under which another process finds the segment, as long as the creator keeps it open.
   std::string Address() const;
   static absl::StatusOr<std::unique_ptr<SharedSegment>> Attach(const std::string& address,
                                                                int world_size);
@@ -55,10 +56,10 @@ class SharedSegment {
   SharedSegment& operator=(const SharedSegment&) = delete;
 
   RankSlot& slot(int rank) const;
-  // Two buffers a rank, used in turns: one may be read by slower ranks while the other is filled.
+  // Each rank has two buffers, used in turns: slower ranks may read one while the other is filled.
   float* buffer(int rank, uint32_t step) const;
   ChannelSlot& channel(int from, int to) const;
-  // Two a channel, used in turns. Pages that nobody has written to take no memory.
+  // Each channel has two, used in turns. Pages that nobody has written to take no memory.
   float* channel_buffer(int from, int to, uint32_t chunk) const;
 
  private:
@@ -71,7 +72,7 @@ class SharedSegment {
   const int world_size_;
 };
 
-// Sleeps until `word` is no longer `seen`, or somebody wakes, or `timeout` has passed.
+// Sleeps until `word` is no longer `seen`, or somebody wakes the thread, or `timeout` has passed.
 void FutexWait(std::atomic<uint32_t>& word, uint32_t seen, absl::Duration timeout);
 void FutexWakeAll(std::atomic<uint32_t>& word);
 

@@ -1,3 +1,5 @@
+// Collectives over a shared segment: every rank publishes what it has, waits for the others, and
+// reads.
 #include "worker/parallel/shm/shm_communicator.h"
 
 #include <unistd.h>
@@ -27,7 +29,7 @@ std::vector<const std::atomic<uint32_t>*> LeftWords(const SharedSegment& segment
 
 class ShmCommunicator : public Communicator {
  public:
-  // `lives`: a pidfd of each rank; this one's own is not looked at.
+  // `lives` has a pidfd of each rank; this rank's own is ignored.
   ShmCommunicator(std::unique_ptr<SharedSegment> segment, std::vector<UniqueFd> lives,
                   Membership membership, absl::Duration timeout)
       : segment_(std::move(segment)),
@@ -44,31 +46,12 @@ class ShmCommunicator : public Communicator {
   int world_size() const override { return membership_.size(); }
   void set_timeout(absl::Duration timeout) override { timeout_ = timeout; }
 
-  // Two ranks read each other's values: 1 step. More: each rank sums one block in rank order and
-  // the others read the sums: 2 steps, 2(r-1)/r n floats read by each.
+  // Two ranks read each other's values: 1 step. With more, each rank sums one block in rank order
+  // and the others read the sums: 2 steps, in which each rank reads 2(r-1)/r n floats.
   absl::Status AllReduce(absl::Span<float> values) override {
     Begin("all_reduce", values.size());
     for (size_t begin = 0; begin < values.size(); begin += kSlotElements) {
       TY_RETURN_IF_ERROR(AllReduceChunk(values.subspan(begin, kSlotElements)));
-    }
-    return absl::OkStatus();
-  }
-
-  // Each rank publishes all blocks and sums its own from the others: 1 step.
-  absl::Status ReduceScatter(absl::Span<const float> values, absl::Span<float> block) override {
-    Begin("reduce_scatter", values.size());
-    TY_RETURN_IF_ERROR(CheckSizes(values, block));
-    const auto ranks = static_cast<size_t>(world_size());
-    const size_t piece = kSlotElements / ranks;
-    for (size_t begin = 0; begin < block.size(); begin += piece) {
-      const absl::Span<float> part = block.subspan(begin, piece);
-      float* mine = Outgoing();
-      for (size_t of = 0; of < ranks; ++of) {
-        const auto from = values.subspan(of * block.size() + begin, part.size());
-        std::copy(from.begin(), from.end(), mine + of * part.size());
-      }
-      TY_RETURN_IF_ERROR(PublishAndWait());
-      SumOverRanks(static_cast<size_t>(rank_) * part.size(), part);
     }
     return absl::OkStatus();
   }
@@ -104,15 +87,11 @@ class ShmCommunicator : public Communicator {
     return absl::OkStatus();
   }
 
-  absl::Status Barrier() override {
-    Begin("barrier", 0);
-    return PublishAndWait();
-  }
-
-  // Each rank shows all parts, a piece of each at a time, and copies what is for it: 1 step.
+  // Each rank shows all parts, a piece of each at a time, and the others copy what is for them: 1
+  // step.
   absl::Status AllToAll(absl::Span<const absl::Span<const float>> send,
                         absl::Span<const absl::Span<float>> receive) override {
-    // Sizes agree pair by pair: each rank shows all of its own with the first pieces.
+    // Sizes agree pair by pair. Each rank shows all of its own sizes with the first pieces.
     Begin("all_to_all", 0);
     TY_RETURN_IF_ERROR(CheckParts(collective_, world_size(), send, receive));
     if (send[Place(rank_)].size() != receive[Place(rank_)].size()) {
@@ -132,7 +111,7 @@ class ShmCommunicator : public Communicator {
     return absl::OkStatus();
   }
 
-  // By way of the channel between the two: returns when the last chunk is in it.
+  // Uses the channel between the two, and returns when the last chunk is in it.
   absl::Status Send(absl::Span<const float> values, int peer) override {
     const Collective next{membership_.Global(rank_), "send", 0};
     TY_RETURN_IF_ERROR(CheckPeer(next, rank_, world_size(), peer));
@@ -143,7 +122,7 @@ class ShmCommunicator : public Communicator {
     // An empty message is one empty chunk.
     for (size_t begin = 0; begin == 0 || begin < values.size(); begin += kChannelElements) {
       const uint32_t chunk = channel.written.load();
-      // Both buffers may be full: then the one before must have been read.
+      // Both buffers may be full. Then the older one must have been read.
       const auto is_free = [&](uint32_t read) { return chunk - read < 2; };
       TY_RETURN_IF_ERROR(
           Await(send, peer, WatchedWord{channel.read, channel.writers}, deadline, is_free));
@@ -179,12 +158,12 @@ class ShmCommunicator : public Communicator {
   }
 
  private:
-  // Of an all_to_all, each rank's first publication says how much it has for each.
+  // In an all_to_all, each rank's first publication says how much it has for each.
   static constexpr size_t kFloatsPerSize = sizeof(uint64_t) / sizeof(float);
 
   static size_t Place(int rank) { return static_cast<size_t>(rank); }
 
-  // Which of the pieces that `from` shows is for `to`: none is for itself.
+  // The index of the piece that `from` shows for `to`; it shows none for itself.
   static size_t PieceOf(size_t from, size_t to) { return to < from ? to : to - 1; }
 
   void ShowPieces(absl::Span<const absl::Span<const float>> send, size_t i, size_t piece) const {
@@ -208,7 +187,7 @@ class ShmCommunicator : public Communicator {
     }
   }
 
-  // Leaves in `pieces` how many the largest part of all has, for which all ranks stay in step.
+  // Sets `pieces` to the number that the largest part of all has, for which all ranks stay in step.
   absl::Status ReadSizes(absl::Span<const absl::Span<float>> receive, size_t piece,
                          size_t& pieces) {
     for (size_t of = 0; of < receive.size(); ++of) {
@@ -264,10 +243,11 @@ class ShmCommunicator : public Communicator {
     }
   }
 
-  // Where this rank writes what it publishes next. Nobody reads it any more: whoever reads what was
-  // published two steps ago has not published the last step, for which this rank has waited.
+  // Where this rank writes what it publishes next. Nobody reads it any more: a rank that still
+  // reads what was published two steps ago has not published the last step, for which this rank has
+  // waited.
   float* Outgoing() const { return segment_->buffer(rank_, step_ + 1); }
-  // What `rank` published in the step that was last waited for.
+  // The data that `rank` published in the step that was last waited for.
   const float* Incoming(int rank) const { return segment_->buffer(rank, step_); }
 
   absl::Status PublishAndWait() {
@@ -353,7 +333,7 @@ absl::Status Await(const ShmOptions& options, absl::Duration deadline, Done done
 absl::StatusOr<std::unique_ptr<SharedSegment>> CreateOrAttach(const ShmOptions& options,
                                                               const Membership& membership,
                                                               absl::Duration deadline) {
-  // The first member's.
+  // The first member owns the key.
   const std::string key = absl::StrCat("shm.", membership.key_prefix, membership.Global(0));
   if (membership.rank == 0) {
     TY_ASSIGN_OR_RETURN(auto segment, SharedSegment::Create(membership.size()));
@@ -395,7 +375,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectShm(const ShmOptions& optio
       options, deadline, [&] { return missing() == membership.size(); },
       [&] {
         const int rank = missing();
-        // It may have come in between.
+        // The rank may have come in the meantime.
         return rank < membership.size() ? membership.Global(rank) : -1;
       }));
   std::vector<UniqueFd> lives;

@@ -1,6 +1,6 @@
-// A gang of processes on one host, over shared memory. Next to Gloo it saves the network stack and,
-// since it waits without sleeping at first, the wake-ups: those cost more than the sum itself where
-// each rank has one processor.
+// A gang of processes on one host, over shared memory. Compared with Gloo it saves the network
+// stack. Since it does not sleep at first, it also saves the wake-ups, which cost more than the sum
+// itself where each rank has one processor.
 #pragma once
 
 #include <atomic>
@@ -19,17 +19,17 @@ struct ShmOptions {
   int world_size = 1;
   Group group = {};  // the whole gang, unless it has members
   run_dir::RunDir run_dir{""};
-  // For all ranks to attach.
+  // The time in which all ranks must attach.
   absl::Duration connect_timeout = absl::Seconds(60);
-  // Of each collective, until set_timeout.
+  // The deadline of each collective, until set_timeout changes it.
   absl::Duration timeout = absl::Seconds(60);
   // Ends the wait for the other ranks when it becomes true; may be null. Borrowed during the call.
   const std::atomic<bool>* cancelled = nullptr;
 };
 
-// Returns when all ranks are attached. UNAVAILABLE (PEER_LOST) naming the ranks that did not
-// appear, CANCELLED, or FAILED_PRECONDITION where the rendezvous folder holds another run's keys.
-// All ranks must share a process namespace and a user.
+// Connects the ranks; returns when all are attached. UNAVAILABLE (PEER_LOST) names the ranks that
+// did not appear; CANCELLED; FAILED_PRECONDITION where the rendezvous folder holds another run's
+// keys. All ranks must share a process namespace and a user.
 //
 // A rank whose process ends is noticed within milliseconds. Sums are taken in rank order, so all
 // ranks get the same bits.

@@ -1,3 +1,5 @@
+// Copies buckets between the device and pinned mirrors on the host, around an exchange of the
+// mirrors.
 #include "worker/parallel/staged/mirrored_exchange.h"
 
 #include <utility>
@@ -91,7 +93,7 @@ class MirroredExchange final : public GradientExchange {
     return inner_->Begin(step, ballot);
   }
 
-  // On its way to the host; the training goes on.
+  // Sends the buckets on their way to the host, while the training goes on.
   absl::Status Ready(int64_t end) override {
     for (; ready_ < buckets().size() && buckets()[ready_].end <= end; ++ready_) {
       const Copy& copy = mirrored_[ready_];
@@ -106,11 +108,11 @@ class MirroredExchange final : public GradientExchange {
       }
       TY_RETURN_IF_ERROR(Mark(copy.done, copies_.get()));
     }
-    // What has arrived meanwhile.
+    // Announces what has arrived meanwhile.
     while (announced_ < ready_ && cudaEventQuery(mirrored_[announced_].done.get()) == cudaSuccess) {
       TY_RETURN_IF_ERROR(Announce());
     }
-    (void)cudaGetLastError();  // "not ready" is no error of a later launch
+    (void)cudaGetLastError();  // "not ready" is not an error of a later launch
     return absl::OkStatus();
   }
 
@@ -189,7 +191,7 @@ class MirroredExchange final : public GradientExchange {
     return is_sharded() && buckets()[bucket].begin < memory_.gradient_elements;
   }
   absl::Status Announce() { return inner_->Ready(buckets()[announced_++].end); }
-  // Of copies alone, and of kernels: nothing there waits for another rank.
+  // Waits for copies and kernels. None of them waits for another rank.
   absl::Status AwaitCompute() {
     TY_RETURN_IF_ERROR(Mark(done_, compute_));
     return FromCuda(cudaEventSynchronize(done_.get()), "mirroring a bucket");

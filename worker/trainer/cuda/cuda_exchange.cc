@@ -1,10 +1,11 @@
+// Joins the cuda backend's stream and its kernel for sums to the exchanges over device memory.
 #include "worker/trainer/cuda/cuda_exchange.h"
 
 #include <utility>
 
 #include "common/base/check.h"
-#include "worker/engine/backend/cuda/cuda_executable.h"
 #include "worker/engine/backend/cuda/kernels/update.h"
+#include "worker/engine/backend/cuda/runtime/runtime.h"
 #include "worker/parallel/nccl/nccl_exchange.h"
 #include "worker/parallel/staged/mirrored_exchange.h"
 #include "worker/parallel/wire_exchange.h"
@@ -20,19 +21,18 @@ absl::Status AddLeft(const float* left, float* sums, int64_t count, cudaStream_t
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> MakeCudaExchange(
-    DeviceExchangeRequest request) {
-  auto* const executable = dynamic_cast<engine::cuda::CudaExecutable*>(&request.executable);
-  TY_CHECK(executable != nullptr);
-  auto* const nccl = dynamic_cast<parallel::NcclCommunicator*>(&request.device);
+    std::unique_ptr<parallel::NcclCommunicator> nccl, DeviceExchangeRequest request) {
+  const auto compute = static_cast<cudaStream_t>(request.executable.device_queue());
+  TY_CHECK(compute != nullptr);
   if (nccl != nullptr) {
-    return parallel::MakeNcclExchange(*nccl, std::move(request.host),
+    return parallel::MakeNcclExchange(std::move(nccl), std::move(request.host),
                                       {.memory = std::move(request.memory),
                                        .keeps_order = request.keeps_order,
-                                       .compute = executable->stream(),
+                                       .compute = compute,
                                        .add_left = AddLeft});
   }
   return parallel::MakeMirroredExchange(
-      std::move(request.memory), executable->stream(),
+      std::move(request.memory), compute,
       [&request](parallel::WireExchangeOptions mirrors)
           -> absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> {
         return parallel::MakeWireExchange(std::move(request.host), std::move(mirrors));

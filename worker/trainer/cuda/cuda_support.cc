@@ -1,3 +1,4 @@
+// Chooses a rank's GPU, shares one backend among all executables, and connects the GPUs of a gang.
 #include "worker/trainer/cuda/cuda_support.h"
 
 #include <unistd.h>
@@ -21,16 +22,15 @@
 #include "worker/engine/backend/cuda/runtime/runtime.h"
 #include "worker/engine/make_backend.h"
 #include "worker/parallel/nccl/nccl_communicator.h"
-#include "worker/parallel/staged/staged_communicator.h"
 #include "worker/trainer/cuda/cuda_exchange.h"
 
 namespace trainyard::trainer {
 namespace {
 
-// Longer than NCCL takes to say that it cannot connect, so that all ranks hear of it.
+// Longer than NCCL takes to fail, so that all ranks hear of the failure.
 constexpr absl::Duration kAgreementTimeout = absl::Minutes(3);
 
-// One backend for several owners.
+// Lends one backend to several owners.
 class SharedBackend final : public engine::Backend {
  public:
   explicit SharedBackend(std::shared_ptr<engine::Backend> backend) : backend_(std::move(backend)) {}
@@ -51,7 +51,7 @@ class SharedBackend final : public engine::Backend {
   const std::shared_ptr<engine::Backend> backend_;
 };
 
-// Makes its backend when it is first asked for it, which is when the GPU must be there.
+// Makes its backend when it is first asked for it. Only then must the GPU be there.
 class SharedFactory {
  public:
   explicit SharedFactory(engine::CudaBackendOptions options) : options_(std::move(options)) {}
@@ -70,7 +70,7 @@ class SharedFactory {
   std::shared_ptr<engine::Backend> backend_;
 };
 
-// Empty where the environment names no place.
+// Empty where the environment names no folder for caches.
 std::string DefaultPlanCache() {
   constexpr char kFile[] = "trainyard/cudnn_plans.json";
   const char* const cache = std::getenv("XDG_CACHE_HOME");
@@ -80,7 +80,8 @@ std::string DefaultPlanCache() {
   return "";
 }
 
-// `path` where files can be written there; else empty, since a training works without.
+// Returns `path` where files can be written there, and otherwise an empty path, since a training
+// works without the file.
 std::string UsablePlanCache(const std::string& path) {
   if (path.empty()) return path;
   const std::string parent = std::filesystem::path(path).parent_path().string();
@@ -95,7 +96,7 @@ std::string UsablePlanCache(const std::string& path) {
   return "";
 }
 
-// Whether two ranks of this host have the same GPU. Ranks without a UUID all take the first.
+// Whether two ranks of this host have the same GPU. Ranks without a UUID all take the first one.
 bool ShareDevice(const run_dir::Assignment& assignment) {
   std::set<std::string> devices;
   for (const run_dir::RankAssignment& rank : assignment.ranks) {
@@ -104,7 +105,7 @@ bool ShareDevice(const run_dir::Assignment& assignment) {
   return false;
 }
 
-// Whether it is so on any rank.
+// Whether `here` is true on any rank.
 absl::StatusOr<bool> AnyRank(parallel::Communicator& host, bool here) {
   std::array<float, 1> ranks = {here ? 1.0F : 0.0F};
   TY_RETURN_IF_ERROR(host.AllReduce(absl::MakeSpan(ranks)));
@@ -112,8 +113,8 @@ absl::StatusOr<bool> AnyRank(parallel::Communicator& host, bool here) {
 }
 
 absl::StatusOr<std::unique_ptr<parallel::NcclCommunicator>> ConnectNccl(const DeviceGang& gang) {
-  // The interface that the worker was told to use, unless whoever started it knows better. NCCL
-  // wants its name; the assignment may have an address.
+  // Uses the interface that the worker was told to use, unless the environment names another one.
+  // NCCL wants its name; the assignment may have an address.
   if (!gang.assignment.interface.empty()) {
     TY_ASSIGN_OR_RETURN(const InterfaceAddress interface, FindInterface(gang.assignment.interface));
     setenv("NCCL_SOCKET_IFNAME", absl::StrCat("=", interface.interface).c_str(),
@@ -125,6 +126,32 @@ absl::StatusOr<std::unique_ptr<parallel::NcclCommunicator>> ConnectNccl(const De
   options.run_dir = gang.run_dir;
   options.cancelled = gang.cancelled;
   return parallel::ConnectNccl(options);
+}
+
+// Null where gradients must go by way of the host, since some ranks share a GPU, NCCL connects not
+// all of them, or the transport says so. All ranks get the same, since all must sum in the same
+// way. They agree over `host`.
+absl::StatusOr<std::unique_ptr<parallel::NcclCommunicator>> ConnectWhereAllCan(
+    const DeviceGang& gang, parallel::Communicator& host) {
+  if (gang.transport == "staged") return nullptr;
+  const bool wants_nccl = gang.transport == "nccl";
+  host.set_timeout(kAgreementTimeout);
+  TY_ASSIGN_OR_RETURN(const bool some_share, AnyRank(host, ShareDevice(gang.assignment)));
+  if (some_share && wants_nccl) {
+    return absl::FailedPreconditionError(
+        "ranks share a GPU, which NCCL refuses; use --transport staged, or auto");
+  }
+  if (some_share) return nullptr;
+  auto nccl = ConnectNccl(gang);
+  TY_ASSIGN_OR_RETURN(const bool some_failed, AnyRank(host, !nccl.ok()));
+  if (!some_failed) return nccl;
+  if (wants_nccl || absl::IsCancelled(nccl.status())) {
+    return nccl.ok() ? absl::UnavailableError("another rank cannot connect with NCCL")
+                     : nccl.status();
+  }
+  LogWarning("NCCL does not connect; sums go by way of the host, which is slower",
+             {{"error", std::string(nccl.ok() ? "of another rank" : nccl.status().message())}});
+  return nullptr;
 }
 
 }  // namespace
@@ -143,7 +170,7 @@ absl::Status CudaSupport::Register(const DeviceFlags& flags) {
 }
 
 absl::Status CudaSupport::Choose(run_dir::RankAssignment& rank) {
-  // Of a GPU, or of a part of one.
+  // The UUID of a GPU, or of a part of one.
   const bool is_uuid =
       absl::StartsWith(rank.device, "GPU-") || absl::StartsWith(rank.device, "MIG-");
   if (is_uuid) setenv("CUDA_VISIBLE_DEVICES", rank.device.c_str(), /*overwrite=*/1);
@@ -164,33 +191,10 @@ absl::StatusOr<int64_t> CudaSupport::MemoryBytes() {
   return engine::cuda::DeviceMemory();
 }
 
-absl::StatusOr<std::unique_ptr<parallel::Communicator>> CudaSupport::Connect(
-    const DeviceGang& gang) {
-  if (gang.transport == "staged") return parallel::MakeStagedCommunicator(gang.host);
-  const bool wants_nccl = gang.transport == "nccl";
-  gang.host.set_timeout(kAgreementTimeout);
-  TY_ASSIGN_OR_RETURN(const bool some_share, AnyRank(gang.host, ShareDevice(gang.assignment)));
-  if (some_share && wants_nccl) {
-    return absl::FailedPreconditionError(
-        "ranks share a GPU, which NCCL refuses; use --transport staged, or auto");
-  }
-  if (some_share) return parallel::MakeStagedCommunicator(gang.host);
-  auto nccl = ConnectNccl(gang);
-  // All ranks must sum in the same way.
-  TY_ASSIGN_OR_RETURN(const bool some_failed, AnyRank(gang.host, !nccl.ok()));
-  if (!some_failed) return nccl;
-  if (wants_nccl || absl::IsCancelled(nccl.status())) {
-    return nccl.ok() ? absl::UnavailableError("another rank cannot connect with NCCL")
-                     : nccl.status();
-  }
-  LogWarning("NCCL does not connect; sums go by way of the host, which is slower",
-             {{"error", std::string(nccl.ok() ? "of another rank" : nccl.status().message())}});
-  return parallel::MakeStagedCommunicator(gang.host);
-}
-
 absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> CudaSupport::MakeExchange(
-    DeviceExchangeRequest request) {
-  return MakeCudaExchange(std::move(request));
+    const DeviceGang& gang, DeviceExchangeRequest request) {
+  TY_ASSIGN_OR_RETURN(auto nccl, ConnectWhereAllCan(gang, *request.host));
+  return MakeCudaExchange(std::move(nccl), std::move(request));
 }
 
 }  // namespace trainyard::trainer

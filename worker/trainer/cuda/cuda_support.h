@@ -1,4 +1,5 @@
-// Which GPU a rank uses, where plans are kept, and how GPUs talk.
+// What the CUDA trainer adds to that of the CPU: it chooses a rank's GPU, keeps plans, and connects
+// GPUs.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +12,19 @@ namespace trainyard::trainer {
 
 class CudaSupport final : public DeviceSupport {
  public:
-  // The backend `cuda`, one for all who ask for it: what it measured once is measured.
+  // Registers the backend `cuda`. All who ask for it share one, so that nothing is measured twice.
   absl::Status Register(const DeviceFlags& flags) override;
-  // By UUID. A rank whose device has none takes the first that the process sees.
+  // Chooses by UUID. A rank whose device has none takes the first GPU that the process sees.
   absl::Status Choose(run_dir::RankAssignment& rank) override;
   absl::StatusOr<int64_t> MemoryBytes() override;
-  // NCCL where every rank has a GPU of its own and all connect, else by way of the host. Where the
-  // transport asks for nccl, FAILED_PRECONDITION for ranks that share a GPU, and else NCCL's error.
-  absl::StatusOr<std::unique_ptr<parallel::Communicator>> Connect(const DeviceGang& gang) override;
+  // Over NCCL where every rank has a GPU of its own and all connect, else by way of the host. Where
+  // the transport asks for nccl, FAILED_PRECONDITION for ranks that share a GPU, or else NCCL's
+  // error.
   absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> MakeExchange(
-      DeviceExchangeRequest request) override;
+      const DeviceGang& gang, DeviceExchangeRequest request) override;
 
  private:
-  std::string description_;  // the text
+  std::string description_;  // the contents of the file that describes the device
 };
 
 }  // namespace trainyard::trainer

@@ -1,4 +1,4 @@
-// trainyard-trainer-cuda: the trainer of NVIDIA's GPUs.
+// trainyard-trainer-cuda is the trainer for NVIDIA's GPUs.
 #include "worker/trainer/command_line.h"
 #include "worker/trainer/cuda/cuda_support.h"
 

@@ -1,3 +1,4 @@
+// Goes through the actions of the schedule one by one. Receiving waits; sending goes on by itself.
 #include "worker/trainer/pipeline/pipeline_executable.h"
 
 #include <algorithm>
@@ -14,7 +15,7 @@
 namespace trainyard::trainer {
 namespace {
 
-// Ranks of two neighbours in what connects them.
+// The ranks of two neighbours in the lines between them.
 constexpr int kBefore = 0;
 constexpr int kAfter = 1;
 
@@ -63,7 +64,7 @@ absl::StatusOr<std::unique_ptr<PipelineExecutable>> PipelineExecutable::Create(
   const int most = std::max(pipeline.microbatches, pipeline.step_batches);
   made->microbatch_rows_ =
       (pipeline.batch_rows + pipeline.microbatches - 1) / pipeline.microbatches;
-  // A part of AccumulateAll is one microbatch, whatever its rows.
+  // A part of AccumulateAll is one microbatch, however many rows it has.
   if (pipeline.step_batches > 1) made->microbatch_rows_ = pipeline.batch_rows;
   options.max_rows = made->microbatch_rows_;
   for (int s = 0; s < pipeline.stage; ++s) {
@@ -168,7 +169,8 @@ absl::Status PipelineExecutable::RunForward(const Microbatch& microbatch, size_t
   if (!is_first()) {
     TY_RETURN_IF_ERROR(Receive(*links_.activations_in, boundary.inputs, microbatch.rows, kBefore));
   }
-  // The microbatch before in this slot has come back, so its output has left; this tells errors.
+  // The microbatch that had this slot before has come back, so that its output has left. Waiting
+  // for it tells of errors.
   if (!is_last()) TY_RETURN_IF_ERROR(activations_line_->WaitFor(outputs_sent_[slot]));
   const absl::Duration start = clock_.Uptime();
   TY_RETURN_IF_ERROR(
@@ -201,7 +203,7 @@ absl::Status PipelineExecutable::RunBackward(const Microbatch& microbatch, size_
   return absl::OkStatus();
 }
 
-// `values`: room for the largest microbatch.
+// `values` has room for the largest microbatch.
 absl::Status PipelineExecutable::Receive(parallel::Communicator& line, absl::Span<float> values,
                                          int64_t rows, int peer) {
   const size_t row = values.size() / static_cast<size_t>(microbatch_rows_);
@@ -224,8 +226,8 @@ absl::Status PipelineExecutable::EndUpdate() {
   return stage_->range_update()->EndUpdate();
 }
 
-// The last stage has the loss; any stage may have met a gradient that is not finite. So they go
-// down the pipeline, and what has come together goes up again.
+// The last stage has the loss, and any stage may have met a gradient that is not finite. So the
+// metrics go from the last stage to the first one, each stage adding what it knows, and back again.
 absl::StatusOr<engine::StepMetrics> PipelineExecutable::FinishUpdate() {
   TY_ASSIGN_OR_RETURN(const engine::StepMetrics mine, stage_->FinishUpdate());
   const bool is_spoiled = std::isnan(mine.loss);

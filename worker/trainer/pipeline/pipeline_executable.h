@@ -1,11 +1,10 @@
-// One rank's stage of a pipeline, with its neighbours behind the port of an executable: who trains
-// a whole model trains a stage by the same calls, which all ranks of the pipeline make alike.
+// One rank's stage of a pipeline, with its neighbours, behind the port of an executable. A stage is
+// trained by the same calls as a whole model, and all ranks of the pipeline make them alike.
 //
 // A batch is cut into microbatches, and the stage goes through them as the schedule says: it
-// receives what the stage before computed, computes, and sends; gradients come back the other way.
-// Activations and gradients have lines of their own in each direction, and what is sent is sent on
-// threads of their own, so that no two stages wait for each other and sending is hidden behind
-// computing.
+// receives what the stage before computed, computes, and sends. Gradients come back the other way.
+// Activations and gradients have separate lines, and they are sent on separate threads. So no two
+// stages wait for each other, and sending is hidden behind computing.
 //
 // Parameters, their state, and the reduction are those of the stage alone. Pipelines side by side
 // sum the reductions of the same stage. Loss and accuracy are the whole model's on every rank.
@@ -29,7 +28,8 @@
 
 namespace trainyard::trainer {
 
-// Each between two neighbours, in which the stage before is rank 0; null where there is none.
+// Each line is between two neighbours, of which the stage before is rank 0. It is null where there
+// is no neighbour.
 struct PipelineLinks {
   std::unique_ptr<parallel::Communicator> activations_in;
   std::unique_ptr<parallel::Communicator> gradients_out;
@@ -37,9 +37,9 @@ struct PipelineLinks {
   std::unique_ptr<parallel::Communicator> gradients_in;
 };
 
-// Connects a stage with its neighbours, the one before first: so no two wait for each other. Stage
-// s of the pipeline is rank first_rank + s of the gang. Groups "activations_<rank>" and
-// "gradients_<rank>", of the stage before.
+// Connects a stage with its neighbours, the one before first, so that no two wait for each other.
+// Stage s of the pipeline is rank first_rank + s of the gang. The groups are named
+// "activations_<rank>" and "gradients_<rank>" after the rank of the stage before.
 absl::StatusOr<PipelineLinks> ConnectNeighbours(const parallel::ConnectGroup& connect,
                                                 int first_rank, int stages, int stage);
 
@@ -52,7 +52,7 @@ struct PipelineOptions {
   int step_batches = 1;    // that one AccumulateAll gets at most
 };
 
-// Of the calls since the last StartUpdate or EndUpdate.
+// Times of the calls since the last StartUpdate or EndUpdate.
 struct PipelineTimes {
   absl::Duration total;
   absl::Duration computed;  // of it; in the rest the stage waited
@@ -68,17 +68,17 @@ class PipelineExecutable final : public engine::Executable, public engine::Range
   // Called after Backward of a part, and its ready ranges.
   using PartDone = std::function<absl::Status(size_t part)>;
 
-  // Cuts and compiles the stage. INVALID_ARGUMENT for impossible cuts, and for a norm over all
-  // gradients (clip_norm), of which a stage has only its own. `options.max_rows` and
-  // microbatch_slots are set here. Before Connect it has a state, and cannot compute.
+  // Cuts the model and compiles the stage. INVALID_ARGUMENT for impossible cuts, and for a norm
+  // over all gradients (clip_norm), since a stage has only its own. `options.max_rows` and
+  // microbatch_slots are set here. Before Connect the stage has a state but cannot compute.
   static absl::StatusOr<std::unique_ptr<PipelineExecutable>> Create(
       engine::Backend& backend, const engine::Graph& model, absl::Span<const std::string> cuts,
       const engine::OptimizerSpec& optimizer, engine::CompileOptions options,
       const PipelineOptions& pipeline, Clock& clock);
-  // Once.
+  // Call it once.
   void Connect(PipelineLinks links);
 
-  // Of the stage.
+  // The state of the stage alone.
   const std::vector<engine::StateTensor>& state() const override { return stage_->state(); }
   absl::Status ReadState(size_t index, absl::Span<float> values) const override {
     return stage_->ReadState(index, values);
@@ -87,11 +87,11 @@ class PipelineExecutable final : public engine::Executable, public engine::Range
     return stage_->WriteState(index, values);
   }
 
-  // Through the whole pipeline; its rows in microbatches.
+  // Computes through the whole pipeline, in microbatches.
   absl::Status Accumulate(const engine::Batch& batch, double weight,
                           const ReadyCallback& on_ready) override;
-  // The same of several batches, each one microbatch, of which no two stages wait for the end of
-  // one before they begin the next. `on_ready`: of the last one; `done` may be empty.
+  // Computes several batches, each of which is one microbatch. No stage waits for the end of one
+  // before it begins the next. `on_ready` is called for the last one. `done` may be empty.
   absl::Status AccumulateAll(absl::Span<const Part> parts, const ReadyCallback& on_ready,
                              const PartDone& done);
 
@@ -115,16 +115,16 @@ class PipelineExecutable final : public engine::Executable, public engine::Range
   }
   absl::Status ExchangeAverages() override { return stage_->ExchangeAverages(); }
 
-  // Of all ranks of the pipeline the last stage has the sums, the others zeros.
+  // The last stage returns the sums, all others zeros.
   absl::StatusOr<engine::Evaluation> Evaluate(const engine::Batch& batch) override;
   absl::StatusOr<std::vector<float>> Predict(absl::Span<const float>) override {
     return absl::UnimplementedError("a stage of a pipeline has no logits of a whole model");
   }
   const engine::MemoryPlan& memory_plan() const override { return stage_->memory_plan(); }
 
-  // Between two calls: of every line.
+  // Sets the timeout of every line. May be called between two other calls.
   void set_timeout(absl::Duration timeout);
-  // Of the last step that was finished.
+  // The times of the last step that was finished.
   const PipelineTimes& times() const { return finished_times_; }
 
  private:
@@ -157,14 +157,14 @@ class PipelineExecutable final : public engine::Executable, public engine::Range
   Clock& clock_;
   PipelineLinks links_;
   std::unique_ptr<engine::Executable> stage_;
-  // By slot: numbers of the sends that read its boundary last.
+  // By slot: the numbers of the sends that read its boundary last.
   std::vector<int64_t> outputs_sent_;
   std::vector<int64_t> gradients_sent_;
-  // Loss and accuracy on their way down, and up again.
+  // Loss and accuracy on their way down the pipeline, and up again.
   float metrics_[2] = {};
   PipelineTimes times_;
   PipelineTimes finished_times_;
-  // After what they read.
+  // Declared after what they read.
   std::unique_ptr<SendLine> activations_line_;
   std::unique_ptr<SendLine> gradients_line_;
 };

@@ -10,8 +10,8 @@
 #include "worker/engine/graph/split.h"
 #include "worker/engine/make_backend.h"
 #include "worker/parallel/replicas.h"
-#include "worker/trainer/plan/stage_plan.h"
-#include "worker/trainer/spec.h"
+#include "worker/trainer/plan/planned_pipeline.h"
+#include "worker/trainer/plan/spec.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -25,7 +25,7 @@ bool ComputesReplicasAlone(const v1::JobSpec& spec, const engine::Graph& model) 
   return CouplesRows(model) || IsBitwise(spec);
 }
 
-void LogPlan(const PipelinePlan& plan) {
+void LogPlan(const PlannedPipeline& plan) {
   LogInfo("planned a pipeline", {{"pipelines", absl::StrCat(plan.pipelines)},
                                  {"cuts", absl::StrJoin(plan.cuts, ", ")},
                                  {"schedule", plan.schedule},
@@ -39,9 +39,9 @@ absl::StatusOr<CompiledStage> CompileStage(v1::JobSpec spec, const StageTarget& 
   spec.mutable_devices()->set_count(target.world_size);
   const int stages = spec.stages().count();
   const int stage = target.rank % stages;
-  TY_ASSIGN_OR_RETURN(const PipelinePlan plan, PlanStages(spec, {.backend = target.backend,
-                                                                 .threads = target.threads,
-                                                                 .machine = kCommonMachine}));
+  TY_ASSIGN_OR_RETURN(const PlannedPipeline plan, PlanPipeline(spec, {.backend = target.backend,
+                                                                      .threads = target.threads,
+                                                                      .machine = kCommonMachine}));
   const auto mine = static_cast<size_t>(stage);
   TY_RETURN_IF_ERROR(engine::CheckFits(plan.stages[mine].memory, target.memory_bytes, 0));
   // All pipelines are compiled as the first one, which hosts the most, since kernels depend on the

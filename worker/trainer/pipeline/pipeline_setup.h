@@ -7,9 +7,9 @@
 
 #include "absl/status/statusor.h"
 #include "trainyard/v1/spec.pb.h"
-#include "worker/trainer/model_setup.h"
 #include "worker/trainer/pipeline/pipeline_executable.h"
 #include "worker/trainer/pipeline/pipeline_state.h"
+#include "worker/trainer/plan/model_setup.h"
 
 namespace trainyard::trainer {
 

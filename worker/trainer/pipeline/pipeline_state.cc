@@ -1,3 +1,4 @@
+// Matches the tensors of the stages with those of the whole model by their names.
 #include "worker/trainer/pipeline/pipeline_state.h"
 
 #include <algorithm>

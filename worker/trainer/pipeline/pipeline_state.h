@@ -1,5 +1,6 @@
-// The state of a whole model, spread over the stages of a pipeline: in the order of an executable
-// of the whole model, so that a checkpoint written by either goes on in the other.
+// The state of a whole model that is spread over the stages of a pipeline. Its tensors are in the
+// order of an executable of the whole model, so that a checkpoint of either can be read by the
+// other.
 #pragma once
 
 #include <functional>
@@ -16,32 +17,32 @@ namespace trainyard::trainer {
 
 struct StagedTensor {
   engine::StateTensor tensor;
-  // Stages that have it: one, or all of what counts steps.
+  // The stages that have it: one, or all if it counts steps.
   std::vector<int> stages;
 };
 
-// Of a model cut before these layers. INVALID_ARGUMENT for impossible cuts.
+// Lists the state of a model that is cut before these layers. INVALID_ARGUMENT for impossible cuts.
 absl::StatusOr<std::vector<StagedTensor>> StateOfStages(const engine::Graph& model,
                                                         absl::Span<const std::string> cuts,
                                                         const engine::OptimizerSpec& optimizer);
 
-// Tensor by tensor, so that no rank but the one that keeps them holds more than one at a time.
-// `pipeline` has a rank for each stage, in their order; all call it.
+// Both functions move one tensor at a time, so that no rank but the one that keeps them holds more
+// than one. `pipeline` has a rank for each stage, in their order. All stages call them.
 //
-// Stage 0 gets each tensor, in order, by `take`; the others ignore theirs.
+// Stage 0 gets each tensor, in order, through `take`. The others ignore theirs.
 using TakeTensor = std::function<absl::Status(size_t index, std::vector<float> values)>;
 absl::Status GatherState(const std::vector<StagedTensor>& tensors, const engine::ModelState& stage,
                          parallel::Communicator& pipeline, const TakeTensor& take);
-// Stage 0 brings each tensor by `give`, and who has it writes it.
+// Stage 0 brings each tensor through `give`, and the stages that have it write it.
 using GiveTensor = std::function<absl::StatusOr<std::vector<float>>(size_t index)>;
 absl::Status ScatterState(const std::vector<StagedTensor>& tensors, const GiveTensor& give,
                           parallel::Communicator& pipeline, engine::ModelState& stage);
 
-// Values of a whole model's state and nothing that computes: stands in for an executable of it
+// Holds the values of a whole model's state and computes nothing. It stands in for an executable
 // where a checkpoint is written or read, or weights are initialised.
 class HeldState final : public engine::ModelState {
  public:
-  // Zeros.
+  // Begins with zeros.
   explicit HeldState(const std::vector<StagedTensor>& tensors);
 
   const std::vector<engine::StateTensor>& state() const override { return tensors_; }

@@ -1,3 +1,4 @@
+// A queue and a thread that sends what is in it. After the first error it sends nothing more.
 #include "worker/trainer/pipeline/send_line.h"
 
 namespace trainyard::trainer {

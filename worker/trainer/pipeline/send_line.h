@@ -14,8 +14,8 @@
 
 namespace trainyard::trainer {
 
-// One thread calls it; it has the communicator, which it borrows, to itself. As many sends wait as
-// there are microbatches in a step.
+// One thread calls it. It borrows the communicator, which nobody else may use meanwhile. At most as
+// many sends wait as there are microbatches in a step.
 class SendLine {
  public:
   SendLine(parallel::Communicator& communicator, int peer);
@@ -24,9 +24,9 @@ class SendLine {
   // Waits for the send that is under way, and drops those after it.
   ~SendLine();
 
-  // `values` stay as they are until WaitFor of the number that is returned, counted from 1.
+  // Returns the number of the send, counted from 1. `values` must not change before WaitFor of it.
   int64_t Send(absl::Span<const float> values) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Waits until sends up to this number have left; the first error of the line.
+  // Waits until sends up to this number have left. Returns the first error of the line.
   absl::Status WaitFor(int64_t number) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status WaitForAll() ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -1,3 +1,5 @@
+// Times a small network with the backend itself, so that the prediction knows how good its kernels
+// are, and copies that no cache can hold.
 #include "worker/trainer/plan/machine_speed.h"
 
 #include <algorithm>
@@ -15,20 +17,21 @@
 namespace trainyard::trainer {
 namespace {
 
-// Short enough for a command, long enough that the best run is a quiet one.
+// This is short enough for a command, and long enough that the best run is a quiet one.
 constexpr absl::Duration kMeasureTime = absl::Milliseconds(125);
 constexpr int64_t kRows = 8;
-// Beyond any cache, in all threads together.
+// All threads together copy more than any cache holds.
 constexpr int64_t kCopyBytes = 128 << 20;
 constexpr int kCopies = 3;
 
-// A convolution as in the middle of a residual net, between two that keep its gradients alive.
+// Three convolutions as in the middle of a residual network. The outer two keep the gradients of
+// the middle one alive.
 absl::StatusOr<engine::Graph> Convolutions(int64_t kernel) {
   const int64_t channels = kernel == 1 ? 64 : 32;
   engine::GraphBuilder b({channels, 16, 16});
   engine::ValueId x = b.input();
   for (const char* name : {"conv1", "conv2", "conv3"}) {
-    x = b.Conv2d(name, x, {.out_channels = channels, .kernel = kernel, .padding = kernel / 2});
+    x = b.Conv2d(name, x, {.channels = channels, .kernel = kernel, .padding = kernel / 2});
   }
   b.SoftmaxCrossEntropy(b.Linear("fc", b.Flatten(b.GlobalAvgPool(x)), 2));
   return std::move(b).Build();
@@ -67,7 +70,7 @@ double MeasureBandwidth(int threads) {
     std::vector<std::thread> workers;
     for (size_t t = 0; t < from.size(); ++t) {
       workers.emplace_back([&, t] {
-        if (copy == 0) {  // the pages come
+        if (copy == 0) {  // this copy only brings the pages
           from[t].assign(share, 1);
           to[t].assign(share, 0);
         } else {

@@ -1,4 +1,4 @@
-// How fast this machine computes and copies, measured in a fraction of a second: for predictions.
+// Measures in a fraction of a second how fast this machine computes and copies, for predictions.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -7,9 +7,10 @@
 namespace trainyard::trainer {
 
 struct MachineSpeed {
-  double flops_per_second = 0;  // of products, forward and backward, as the backend does them
-  double bytes_per_second = 0;  // read and written, by copies that no cache holds
-  // Of 3x3 convolutions, of which minimal filtering does a quarter; 0: as of products.
+  double flops_per_second = 0;  // in products, forward and backward, as the backend does them
+  double bytes_per_second = 0;  // read and written, in copies that no cache holds
+  // In 3x3 convolutions, counted as direct ones, of which minimal filtering does a quarter. 0 means
+  // that they are as fast as products.
   double filtered_flops_per_second = 0;
 };
 

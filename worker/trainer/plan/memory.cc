@@ -1,3 +1,5 @@
+// Plans instead of trying: the backend plans other batches and options, too, so that the message
+// about a step that does not fit can say what would.
 #include "worker/trainer/plan/memory.h"
 
 #include <algorithm>
@@ -19,9 +21,10 @@
 namespace trainyard::trainer {
 namespace {
 
-// A plan of a large network takes a second; by then the search is within a row or two.
+// Planning a large network takes a second. After so many plans the search is within a row or two.
 constexpr int kPlansMax = 12;
-// A checkpoint is a copy of the state, its tensors by name, and the files' bytes.
+// While a checkpoint is written there are a copy of the state, its tensors by name, and the bytes
+// of the files.
 constexpr int64_t kCheckpointCopies = 3;
 
 int64_t DevicesMax() {
@@ -40,8 +43,8 @@ int64_t BatchBytes(const engine::Graph& graph, int64_t rows) {
 
 using BytesOf = std::function<absl::StatusOr<int64_t>(int64_t size)>;
 
-// The largest size in [min, max) that fits; 0 where none does. Memory grows nearly in proportion to
-// the size, so that a straight line soon leads there.
+// Returns the largest size in [min, max) that fits, or 0 if none does. Memory grows nearly in
+// proportion to the size, so that a straight line soon leads there.
 int64_t LargestThatFits(int64_t min, int64_t max, int64_t bytes_of_max, int64_t limit,
                         const BytesOf& bytes_of) {
   const absl::StatusOr<int64_t> least = min < max ? bytes_of(min) : 0;
@@ -52,7 +55,7 @@ int64_t LargestThatFits(int64_t min, int64_t max, int64_t bytes_of_max, int64_t 
     const double share = static_cast<double>(limit - bytes_of_fits) /
                          static_cast<double>(std::max<int64_t>(1, bytes_of_max - bytes_of_fits));
     const auto guess = fits + static_cast<int64_t>(share * static_cast<double>(max - fits));
-    // Every third time the middle, for where the line misleads.
+    // Every third guess is the middle, in case the line misleads.
     const int64_t size =
         plans % 3 == 2 ? fits + (max - fits) / 2 : std::clamp(guess, fits + 1, max - 1);
     const absl::StatusOr<int64_t> bytes = bytes_of(size);
@@ -72,13 +75,13 @@ absl::StatusOr<int64_t> Bytes(const v1::JobSpec& spec, const CompileTarget& targ
   return plan.memory.total();
 }
 
-// Ways to make one batch fit, each by itself.
+// Finds ways to make one batch fit, each by itself.
 class Advice {
  public:
   Advice(const v1::JobSpec& spec, const CompileTarget& target, int64_t bytes, int64_t limit)
       : spec_(spec), target_(target), bytes_(bytes), limit_(limit) {}
 
-  // `batch_that_fits`: the largest global batch that does; 0: none.
+  // `batch_that_fits` is the largest global batch that fits, or 0.
   absl::StatusOr<std::vector<std::string>> Give(int64_t batch_that_fits) {
     TY_ASSIGN_OR_RETURN(const PreparedModel model, PrepareModel(spec_, target_));
     if (!spec_.memory().recompute()) {
@@ -97,7 +100,7 @@ class Advice {
   }
 
  private:
-  // Whether it fits, and was so offered.
+  // Offers the change if the batch then fits, and returns whether it does.
   bool Offer(const v1::JobSpec& changed, const CompileTarget& target, const std::string& what) {
     const absl::StatusOr<int64_t> bytes = Bytes(changed, target);
     if (!bytes.ok() || *bytes > limit_) return false;
@@ -105,8 +108,8 @@ class Advice {
     return true;
   }
 
-  // Numbers of parts to try, the smallest first: with as many times more than now as the batch is
-  // too large, and a few more, since some memory does not shrink with the parts.
+  // Returns numbers of parts to try, the smallest first. It is as many times the present number as
+  // the batch is too large, and then a few more, since some memory does not shrink with the parts.
   std::vector<int> Parts(int64_t now, int64_t batch_that_fits, int64_t max) const {
     const int64_t parts =
         (spec_.train().global_batch() * now + batch_that_fits - 1) / batch_that_fits;
@@ -152,7 +155,7 @@ class Advice {
 
   const v1::JobSpec& spec_;
   const CompileTarget& target_;
-  const int64_t bytes_;  // as it is
+  const int64_t bytes_;  // without any change
   const int64_t limit_;
   std::vector<std::string> advice_;
 };
@@ -169,7 +172,7 @@ absl::StatusOr<engine::CompilePlan> PlanPrepared(const PreparedModel& model,
                                                  engine::Backend& backend, int rank) {
   TY_ASSIGN_OR_RETURN(engine::CompilePlan plan,
                       backend.Plan(model.graph, model.optimizer, model.options));
-  // Batches and checkpoints lie in the host's memory, and it is a device's that must suffice.
+  // Batches and checkpoints lie in the host's memory, but it is the device's that must suffice.
   if (backend.name() == kCudaBackend) return plan;
   plan.memory.batches =
       BatchBytes(model.graph, (kTrainPrefetchDepth + 1) * model.hosted_rows +

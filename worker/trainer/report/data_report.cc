@@ -1,3 +1,4 @@
+// Tries every data set whose name is known and every folder that looks like one.
 #include "worker/trainer/report/data_report.h"
 
 #include <cstdint>
@@ -18,7 +19,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Of a ruined disk the first tell enough.
+// If a disk is ruined, its first errors tell enough.
 constexpr size_t kMaxErrors = 20;
 
 // A data set that may be there.
@@ -40,13 +41,13 @@ void VerifySamples(const data::Dataset& dataset, ordered_json& split) {
   split["errors"] = errors;
 }
 
-// Of a sample; what the spec chooses is any.
+// Returns the shape of a sample, in which "any" is for the spec to choose.
 std::string ShapeText(const data::Dataset& dataset) {
   if (dataset.has_tokens()) return "any";
   return dataset.decodes() ? "3 x any x any" : absl::StrJoin(dataset.sample_shape(), " x ");
 }
 
-// Nothing where the split is not there.
+// Returns nothing if the split is not there.
 std::optional<ordered_json> ReportSplit(const Candidate& candidate, data::Split which,
                                         bool verifies) {
   const auto dataset = data::OpenDataset(candidate.dataset, which, candidate.options);
@@ -85,7 +86,7 @@ absl::StatusOr<std::string> ReportData(const std::string& dataset_dir, bool veri
     const std::string folder = JoinPath(dataset_dir, name);
     options.path = name;
     if (FileExists(JoinPath(folder, "train"))) candidates.push_back({"images", options});
-    // CIFAR has a train.bin too.
+    // A train.bin would not tell tokens from CIFAR, which has one too.
     if (FileExists(JoinPath(folder, "val.bin"))) candidates.push_back({"tokens", options});
   }
   ordered_json splits = ordered_json::array();

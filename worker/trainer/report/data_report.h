@@ -1,4 +1,4 @@
-// What data sets lie in a folder, and whether they can be read: what --data prints.
+// The report that --data prints: which data sets lie in a folder, and whether they can be read.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace trainyard::trainer {
 
-// {"splits": [...]} with an object for each split of each data set in `dataset_dir`, those of
-// `images` and `tokens` by their path; of tokens each is a sample:
+// Returns {"splits": [...]} with an object for each split of each data set in `dataset_dir`. Data
+// sets of the kinds `images` and `tokens` are told apart by their path. Each token is a sample:
 //   {"dataset": "images", "path": "pets", "split": "train", "samples": 2000, "classes": 37,
 //    "shape": "3 x any x any", "digest": "xxh3-128:...", "corrupt": 1, "errors": ["..."]}
-// A split that cannot be opened has errors and no more. With `verifies` every sample is read to its
-// end; the first errors are told, and `corrupt` counts all. NOT_FOUND where the folder cannot be
-// listed.
+// A split that cannot be opened has errors and nothing else. With `verifies` every sample is read
+// to its end. Then the first errors are listed, and `corrupt` counts all. NOT_FOUND if the folder
+// cannot be listed.
 absl::StatusOr<std::string> ReportData(const std::string& dataset_dir, bool verifies);
 
 }  // namespace trainyard::trainer

@@ -13,7 +13,7 @@
 
 namespace trainyard::trainer {
 
-std::string PipelineText(const PipelinePlan& plan) {
+std::string PipelineText(const PlannedPipeline& plan) {
   std::string text = absl::StrCat(
       plan.stages.size(), " stages, cut before ", absl::StrJoin(plan.cuts, ", "),
       plan.is_chosen ? " (chosen)" : "", "; ", plan.pipelines,
@@ -41,7 +41,7 @@ std::string PipelineText(const PipelinePlan& plan) {
   return text;
 }
 
-std::string PipelineJson(const PipelinePlan& plan) {
+std::string PipelineJson(const PlannedPipeline& plan) {
   nlohmann::ordered_json json;
   json["name"] = plan.name;
   json["backend"] = plan.backend;

@@ -3,13 +3,13 @@
 
 #include <string>
 
-#include "worker/trainer/plan/stage_plan.h"
+#include "worker/trainer/plan/planned_pipeline.h"
 
 namespace trainyard::trainer {
 
 // A table for people.
-std::string PipelineText(const PipelinePlan& plan);
+std::string PipelineText(const PlannedPipeline& plan);
 // One JSON object, with a newline.
-std::string PipelineJson(const PipelinePlan& plan);
+std::string PipelineJson(const PlannedPipeline& plan);
 
 }  // namespace trainyard::trainer

@@ -7,10 +7,10 @@
 #include "common/base/status_macros.h"
 #include "worker/engine/graph/passes.h"
 #include "worker/engine/graph/render_dot.h"
-#include "worker/trainer/plan/stage_plan.h"
+#include "worker/trainer/plan/planned_pipeline.h"
+#include "worker/trainer/plan/spec.h"
 #include "worker/trainer/report/pipeline_text.h"
 #include "worker/trainer/report/plan_text.h"
-#include "worker/trainer/spec.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -25,15 +25,15 @@ absl::StatusOr<std::string> Dot(const v1::JobSpec& spec, const CompileTarget& ta
 
 // Where each device holds a stage.
 absl::StatusOr<std::string> ReportPipeline(const v1::JobSpec& spec, const PlanOptions& options) {
-  StagePlanOptions planning = {.backend = options.backend,
-                               .threads = options.threads,
-                               .memory_bytes = options.memory_bytes > 0
-                                                   ? options.memory_bytes
-                                                   : AllowedMemory() / spec.devices().count()};
+  PipelinePlanOptions planning = {.backend = options.backend,
+                                  .threads = options.threads,
+                                  .memory_bytes = options.memory_bytes > 0
+                                                      ? options.memory_bytes
+                                                      : AllowedMemory() / spec.devices().count()};
   if (options.measures_machine) {
     TY_ASSIGN_OR_RETURN(planning.machine, MeasureMachine(options.backend, options.threads));
   }
-  TY_ASSIGN_OR_RETURN(const PipelinePlan plan, PlanStages(spec, planning));
+  TY_ASSIGN_OR_RETURN(const PlannedPipeline plan, PlanPipeline(spec, planning));
   return options.format == PlanFormat::kJson ? PipelineJson(plan) : PipelineText(plan);
 }
 
@@ -51,7 +51,7 @@ absl::StatusOr<std::string> ReportPlan(absl::string_view spec_json, const PlanOp
     spec.clear_stages();
   }
   if (options.format == PlanFormat::kDot) return Dot(spec, TargetOf(spec, options), options);
-  TY_ASSIGN_OR_RETURN(const StepReport report, MakeStepReport(spec, options));
+  TY_ASSIGN_OR_RETURN(const PlannedStep report, PlanStep(spec, options));
   switch (options.format) {
     case PlanFormat::kTable:
       return PlanTable(report);

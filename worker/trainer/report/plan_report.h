@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "worker/trainer/plan/step_report.h"
+#include "worker/trainer/plan/planned_step.h"
 
 namespace trainyard::trainer {
 

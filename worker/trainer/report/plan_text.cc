@@ -1,3 +1,4 @@
+// Formats a planned step: tables for people, JSON for programs.
 #include "worker/trainer/report/plan_text.h"
 
 #include <algorithm>
@@ -22,7 +23,7 @@ std::string Counted(int64_t count, absl::string_view noun) {
 }
 
 // "272,474 parameters; batch of 128 on 2 devices: 64 rows a device, 32 at once; cpu, 2 threads".
-std::string Headline(const StepReport& report) {
+std::string Headline(const PlannedStep& report) {
   std::string text =
       absl::StrCat(Counted(report.parameters, "parameter"), ", ", FormatCount(report.hosted_rows),
                    report.hosted_rows == 1 ? " row" : " rows", " a device");
@@ -34,7 +35,7 @@ std::string Headline(const StepReport& report) {
   return text;
 }
 
-std::string MemoryTable(const StepReport& report) {
+std::string MemoryTable(const PlannedStep& report) {
   Rows rows;
   for (const auto& [name, bytes] : report.memory.categories()) {
     rows.push_back({std::string(name), FormatBytes(bytes)});
@@ -45,7 +46,7 @@ std::string MemoryTable(const StepReport& report) {
     absl::StrAppend(&text, "fits: a device has ", FormatBytes(report.memory_limit), "\n");
     return text;
   }
-  // The categories stand above.
+  // The message begins with the categories, which stand above.
   absl::string_view advice = report.misfit;
   advice.remove_prefix(std::min(advice.size(), advice.find("; ")));
   absl::StrAppend(&text, "does not fit: a device has ", FormatBytes(report.memory_limit),
@@ -57,7 +58,7 @@ std::string OrDash(int64_t count) {
   return count == 0 ? "-" : FormatCount(count);
 }
 
-std::vector<std::string> OpRow(const OpPlan& op) {
+std::vector<std::string> OpRow(const PlannedOp& op) {
   const bool is_counted = op.cost.bytes > 0;
   return {op.op,
           OrDash(op.nodes),
@@ -71,9 +72,9 @@ std::string Change(const std::string& off, const std::string& on) {
   return off == on ? off : absl::StrCat(off, " -> ", on);
 }
 
-std::string PassTable(const StepReport& report) {
+std::string PassTable(const PlannedStep& report) {
   Rows rows = {{"pass (off -> on)", "", "kernels", "moved", "activations"}};
-  for (const PassPlan& pass : report.passes) {
+  for (const PlannedPass& pass : report.passes) {
     rows.push_back(
         {pass.name, pass.is_on ? "on" : "off",
          Change(FormatCount(pass.off.kernels), FormatCount(pass.on.kernels)),
@@ -96,8 +97,8 @@ std::string FilteredText(const MachineSpeed& machine) {
                       "FLOP/s)");
 }
 
-// What the step takes, and on what machine; of a machine that was not measured neither.
-Rows Speed(const StepReport& report, double seconds) {
+// Says what the step takes, and on what machine. It leaves out both if no machine was measured.
+Rows Speed(const PlannedStep& report, double seconds) {
   Rows rows = {{"a step of", FormatCount(report.global_batch) + " samples"}};
   if (report.machine.flops_per_second <= 0) return rows;
   rows.push_back({"takes about", absl::StrCat(FormatSeconds(seconds), ", ",
@@ -113,26 +114,26 @@ Rows Speed(const StepReport& report, double seconds) {
 
 }  // namespace
 
-std::string MemoryText(const StepReport& report) {
+std::string MemoryText(const PlannedStep& report) {
   return absl::StrCat(Headline(report), MemoryTable(report));
 }
 
-std::string PlanTable(const StepReport& report) {
-  const OpPlan total = report.Total();
+std::string PlanTable(const PlannedStep& report) {
+  const PlannedOp total = report.Total();
   std::string text = Headline(report);
   absl::StrAppend(&text, AlignColumns(Speed(report, total.seconds), "ll"), "\n");
   Rows rows = {{"op", "nodes", "calls", "FLOPs", "moved", "time"}};
-  for (const OpPlan& op : report.ops) rows.push_back(OpRow(op));
+  for (const PlannedOp& op : report.ops) rows.push_back(OpRow(op));
   rows.push_back(OpRow(total));
   absl::StrAppend(&text, AlignColumns(rows, "lrrrrr"), "\nmemory of a device\n",
                   MemoryTable(report), "\n", PassTable(report));
   return text;
 }
 
-std::string LayerTable(const StepReport& report) {
+std::string LayerTable(const PlannedStep& report) {
   Rows rows = {{"layer", "op", "output", "parameters", "FLOPs"}};
   double flops = 0;
-  for (const LayerPlan& layer : report.layers) {
+  for (const PlannedLayer& layer : report.layers) {
     flops += layer.flops;
     rows.push_back({layer.name, layer.op, engine::ShapeString(layer.output),
                     OrDash(layer.parameters), layer.flops > 0 ? FormatQuantity(layer.flops) : "-"});
@@ -141,8 +142,8 @@ std::string LayerTable(const StepReport& report) {
   return AlignColumns(rows, "lllrr");
 }
 
-std::string PlanJson(const StepReport& report) {
-  const OpPlan total = report.Total();
+std::string PlanJson(const PlannedStep& report) {
+  const PlannedOp total = report.Total();
   ordered_json json;
   json["name"] = report.name;
   json["backend"] = report.backend;
@@ -167,7 +168,7 @@ std::string PlanJson(const StepReport& report) {
                   {"seconds", total.seconds},
                   {"samples_per_second", report.samples_per_second()}};
   json["ops"] = ordered_json::array();
-  for (const OpPlan& op : report.ops) {
+  for (const PlannedOp& op : report.ops) {
     json["ops"].push_back({{"op", op.op},
                            {"nodes", op.nodes},
                            {"calls", op.calls},
@@ -176,7 +177,7 @@ std::string PlanJson(const StepReport& report) {
                            {"seconds", op.seconds}});
   }
   json["passes"] = ordered_json::array();
-  for (const PassPlan& pass : report.passes) {
+  for (const PlannedPass& pass : report.passes) {
     json["passes"].push_back({{"name", pass.name},
                               {"does", pass.sentence},
                               {"on", pass.is_on},
@@ -184,7 +185,7 @@ std::string PlanJson(const StepReport& report) {
                               {"with", EffectJson(pass.on)}});
   }
   json["layers"] = ordered_json::array();
-  for (const LayerPlan& layer : report.layers) {
+  for (const PlannedLayer& layer : report.layers) {
     json["layers"].push_back({{"name", layer.name},
                               {"op", layer.op},
                               {"output", layer.output},

@@ -1,19 +1,19 @@
-// A step report as text.
+// A planned step as text.
 #pragma once
 
 #include <string>
 
-#include "worker/trainer/plan/step_report.h"
+#include "worker/trainer/plan/planned_step.h"
 
 namespace trainyard::trainer {
 
-// What is computed, and the memory by category.
-std::string MemoryText(const StepReport& report);
-// That, the predicted time, and what ops and passes do.
-std::string PlanTable(const StepReport& report);
-// A row a layer of the model.
-std::string LayerTable(const StepReport& report);
-// One object, with a newline.
-std::string PlanJson(const StepReport& report);
+// Says what is computed, and the memory by category.
+std::string MemoryText(const PlannedStep& report);
+// Says the same, and also the predicted time and what ops and passes do.
+std::string PlanTable(const PlannedStep& report);
+// Has a row for each layer of the model.
+std::string LayerTable(const PlannedStep& report);
+// One JSON object, with a newline.
+std::string PlanJson(const PlannedStep& report);
 
 }  // namespace trainyard::trainer

@@ -1,3 +1,5 @@
+// Makes the recorded evaluation once more in the same parts and batches, because the sums depend on
+// these to the last bit.
 #include "worker/trainer/report/verify_report.h"
 
 #include <algorithm>
@@ -17,17 +19,17 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/engine/make_backend.h"
-#include "worker/trainer/data_setup.h"
-#include "worker/trainer/model_setup.h"
+#include "worker/trainer/plan/data_setup.h"
+#include "worker/trainer/plan/model_setup.h"
+#include "worker/trainer/plan/spec.h"
 #include "worker/trainer/run/evaluation.h"
 #include "worker/trainer/run/state_file.h"
 #include "worker/trainer/run/training_state.h"
-#include "worker/trainer/spec.h"
 
 namespace trainyard::trainer {
 namespace {
 
-// One thing that is compared. Numbers are texts that come back to the bit.
+// One thing that is compared. Numbers are texts, from which they come back to the bit.
 struct Row {
   std::string what;
   std::string recorded;
@@ -49,13 +51,14 @@ struct Comparison {
   }
 };
 
-// The shortest that comes back to the bit.
+// Returns the shortest text that comes back to the bit.
 std::string NumberText(double value) {
   char digits[32];
   return std::string(digits, std::to_chars(digits, digits + sizeof(digits), value).ptr);
 }
 
-// The hash of every file that MANIFEST lists, and a row for each that it does not.
+// Compares the hash of every file that MANIFEST lists, and adds a row for each file that it does
+// not.
 absl::Status CompareFiles(const std::string& folder, Comparison& comparison) {
   if (!FileExists(folder)) return error::CheckpointNotFound(folder);
   const std::string manifest_path = JoinPath(folder, checkpoint::kManifestName);
@@ -82,8 +85,8 @@ absl::Status CompareFiles(const std::string& folder, Comparison& comparison) {
   return absl::OkStatus();
 }
 
-// Both splits: the mean and the deviation that samples are normalised with are the training
-// split's.
+// Both splits are needed: samples of the test split are normalised with the mean and the deviation
+// of the training split.
 struct Data {
   LoadedData train;
   std::unique_ptr<data::Dataset> test;
@@ -99,8 +102,8 @@ absl::StatusOr<Data> OpenData(const v1::JobSpec& spec, const std::string& datase
   return data;
 }
 
-// What the recorded evaluation consisted of, made by one process: the part of each rank as that
-// rank made it, batch by batch.
+// Makes the recorded evaluation once more in one process: the part of each rank as that rank made
+// it, batch by batch.
 class Evaluator {
  public:
   Evaluator(const std::string& folder, const v1::JobSpec& spec, const RecordedEvaluation& recorded,
@@ -125,7 +128,7 @@ class Evaluator {
   }
 
  private:
-  // Ranks that host as many rows do the same.
+  // Ranks that evaluate as many rows at once do the same, so that the model need not change.
   absl::Status Prepare(int rank) {
     TY_ASSIGN_OR_RETURN(CompiledModel model, CompileModel(spec_, {.backend = recorded_.backend,
                                                                   .rank = rank,

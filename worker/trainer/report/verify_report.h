@@ -1,4 +1,4 @@
-// Whether a checkpoint is what it says: what --verify prints.
+// The report that --verify prints: whether a checkpoint is what it says.
 #pragma once
 
 #include <string>
@@ -18,13 +18,13 @@ struct VerifyOptions {
 
 struct VerifyReport {
   std::string text;
-  bool is_right = true;  // nothing that was compared differs
+  bool is_right = true;  // false if anything that was compared differs
 };
 
 // Compares the hash of every file with MANIFEST, then makes the evaluation that state.json records
-// once more (backend, ranks and threads as recorded) and compares it bit for bit. Where the data
-// set or the backend is not here, the files alone, which the report says. NOT_FOUND for no folder;
-// DATA_LOSS where MANIFEST is missing or damaged.
+// once more (backend, ranks and threads as recorded) and compares it bit for bit. If the data set
+// or the backend is not here, it compares the files only, and says so. NOT_FOUND if there is no
+// folder; DATA_LOSS if MANIFEST is missing or damaged.
 absl::StatusOr<VerifyReport> Verify(const VerifyOptions& options, Clock& clock);
 
 }  // namespace trainyard::trainer

@@ -1,3 +1,4 @@
+// Builds what the ranks tell each other on the few collectives of a communicator.
 #include "worker/trainer/run/agreement.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 namespace trainyard::trainer {
 namespace {
 
-// Communicators copy floats and never round them on these ways, so that a double may travel as two.
+// These collectives copy floats and never round them, so that a double may travel as two of them.
 constexpr size_t kFloatsPerDouble = sizeof(double) / sizeof(float);
 
 }  // namespace
@@ -29,7 +30,7 @@ absl::StatusOr<std::vector<double>> GatherNumbers(parallel::Communicator& commun
 
 absl::StatusOr<std::vector<std::string>> GatherNames(parallel::Communicator& communicator,
                                                      absl::string_view mine) {
-  // A byte is a small whole number. Behind the name come zeros.
+  // Each byte travels as a number. Zeros follow the name.
   std::vector<double> bytes(kGatheredNameMax);
   const size_t count = std::min(mine.size(), kGatheredNameMax);
   for (size_t i = 0; i < count; ++i) bytes[i] = static_cast<unsigned char>(mine[i]);

@@ -1,5 +1,5 @@
-// What the ranks of a gang tell each other before and between their steps. All are collectives over
-// the host's memory; a single rank gets its own.
+// The ranks of a gang tell each other here what they must agree on before and between their steps.
+// All functions are collectives over the host's memory. A single rank gets what it gave.
 #pragma once
 
 #include <string>
@@ -14,19 +14,20 @@
 
 namespace trainyard::trainer {
 
-// Of all ranks, by rank: [ranks, mine.size()]. To the bit; each rank brings as many.
+// Returns the numbers of all ranks, by rank: [ranks, mine.size()]. Each rank brings as many, and
+// they arrive to the bit.
 absl::StatusOr<std::vector<double>> GatherNumbers(parallel::Communicator& communicator,
                                                   absl::Span<const double> mine);
-// By rank; cut off after kGatheredNameMax bytes.
+// Returns the names of all ranks, by rank, each cut off after kGatheredNameMax bytes.
 inline constexpr size_t kGatheredNameMax = 64;
 absl::StatusOr<std::vector<std::string>> GatherNames(parallel::Communicator& communicator,
                                                      absl::string_view mine);
 
-// Of rank 0, to the bit.
+// Give all ranks what rank 0 has, to the bit.
 absl::Status BroadcastNumbers(parallel::Communicator& communicator, absl::Span<double> values);
 absl::Status BroadcastState(parallel::Communicator& communicator, engine::ModelState& executable);
 
-// FAILED_PRECONDITION where `facts` are not those of rank 0.
+// Returns FAILED_PRECONDITION where `facts` are not those of rank 0.
 absl::Status CheckAgreement(parallel::Communicator& communicator, const std::string& facts);
 
 }  // namespace trainyard::trainer

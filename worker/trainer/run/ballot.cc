@@ -1,3 +1,4 @@
+// Encodes ballots as numbers that travel beside the gradients.
 #include "worker/trainer/run/ballot.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// What a rank tells all others in each step: what it wants to be done, and how long it computed.
-// Ballots travel with the step's gradients, so agreement costs no message of its own.
+// With a ballot a rank tells all others in each step what it wants to be done, and how long it
+// computed. Ballots travel with the step's gradients, so agreement costs no message of its own.
 #pragma once
 
 #include <array>
@@ -10,7 +10,8 @@
 
 namespace trainyard::trainer {
 
-// As a vote: this rank wants it. Once agreed: some rank wants it, so all do it after this step.
+// In a ballot, a vote says that this rank wants something. In the agreement it says that some rank
+// wants it, so that all do it after this step.
 struct Votes {
   bool stop = false;
   bool checkpoint = false;
@@ -21,13 +22,14 @@ struct Votes {
 
 struct Ballot {
   Votes votes = {};
-  // Corrupt samples that the rank passed over in this step.
+  // The number of corrupt samples that the rank passed over in this step.
   int64_t skipped = 0;
-  // What the rank computed in its step before, by itself: without waiting for others or for data.
+  // What the rank computed in the step before, not counting the time in which it waited for other
+  // ranks or for data.
   int64_t computed_rows = 0;
   double compute_seconds = 0;
-  // Of its step before, it saw a loss or gradient that is not finite: where each rank updates its
-  // own blocks, the others may not have seen it. All end the training then.
+  // In the step before, the rank saw a loss or a gradient that is not finite. Where each rank
+  // updates its own blocks, the others may not have seen it. All ranks then end the training.
   bool diverged = false;
 
   friend bool operator==(const Ballot&, const Ballot&) = default;
@@ -38,11 +40,11 @@ std::array<double, kBallotLength> EncodeBallot(const Ballot& ballot);
 // `values`: [ranks, kBallotLength].
 std::vector<Ballot> DecodeBallots(absl::Span<const double> values);
 
-// What some rank wants.
+// Returns what some rank wants.
 Votes AgreedVotes(absl::Span<const Ballot> ballots);
-// Whether some rank saw a loss that is not finite.
+// Returns whether some rank saw a loss or a gradient that is not finite.
 bool HasDiverged(absl::Span<const Ballot> ballots);
-// Of all ranks.
+// Returns how many samples all ranks together passed over.
 int64_t SkippedSamples(absl::Span<const Ballot> ballots);
 
 }  // namespace trainyard::trainer

@@ -37,8 +37,8 @@ EvaluationShares SharesOf(const RunSetup& setup, const parallel::Hosting& hostin
 }  // namespace
 
 absl::Status TrainLoop::AfterStep() {
-  const int64_t per_epoch = run_.share.plan.steps_per_epoch();
-  const bool is_last = step_ == run_.share.plan.total_steps();
+  const int64_t per_epoch = run_.share.steps.steps_per_epoch();
+  const bool is_last = step_ == run_.share.steps.total_steps();
   // It is loaded after the first step, which it would delay. A test split that is missing is told
   // now, not at the end of the epoch.
   TY_RETURN_IF_ERROR(test_split_.Poll());
@@ -71,7 +71,7 @@ absl::Status TrainLoop::MoveReplicas(bool is_boundary) {
   const std::optional<parallel::Hosting> hosting = hosting_.Decide(is_boundary);
   if (hosting.has_value()) {
     TY_ASSIGN_OR_RETURN(run_.share,
-                        TakeShare(run_.setup, *hosting, run_.share.plan, executable_, exchange_));
+                        TakeShare(run_.setup, *hosting, run_.share.steps, executable_, exchange_));
     run_.hosting.ranges = *hosting;
     computed_rows_ = 0;
     StartHosting();
@@ -165,7 +165,7 @@ absl::Status TrainLoop::StartCheckpoint() {
   identity.hosting = CountsOf(run_.hosting.ranges);
   TY_ASSIGN_OR_RETURN(StateSnapshot snapshot,
                       TakeSnapshot(strategy_.whole_state(), step_,
-                                   step_ / run_.share.plan.steps_per_epoch(), identity));
+                                   step_ / run_.share.steps.steps_per_epoch(), identity));
   if (evaluated_step_ == step_) snapshot.evaluation = evaluation_;
   checkpoints_.Start(std::move(snapshot), request);
   return absl::OkStatus();

@@ -1,3 +1,4 @@
+// The snapshot moves to the thread that writes it, so that the loop can change its own values.
 #include "worker/trainer/run/checkpoint_writer.h"
 
 #include <chrono>

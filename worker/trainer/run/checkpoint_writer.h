@@ -1,5 +1,5 @@
-// Checkpoints behind the training: the loop hands over a snapshot and goes on; a thread encodes,
-// writes and syncs.
+// Writes checkpoints behind the training: the loop hands over a snapshot and goes on, while a
+// thread encodes, writes and syncs it.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +12,26 @@
 
 namespace trainyard::trainer {
 
-// At most one checkpoint is in flight. Belongs to the loop's thread; the destructor waits for the
-// one in flight.
+// At most one checkpoint is in flight. The writer belongs to the loop's thread. Its destructor
+// waits for the checkpoint in flight.
 class CheckpointWriter {
  public:
   explicit CheckpointWriter(std::string checkpoints_dir);
 
-  // What has become of a checkpoint.
+  // Says what has become of a checkpoint.
   struct Finished {
     int64_t step = 0;
     int64_t request = 0;  // as given to Start
     absl::Status status;
   };
 
-  // Needs that none is in flight. `request`: the newest request that this checkpoint answers.
+  // May be called while none is in flight. `request` is the newest request that this checkpoint
+  // answers.
   void Start(StateSnapshot snapshot, int64_t request);
   bool in_flight() const { return result_.valid(); }
-  // The one in flight where it has ended; nothing otherwise.
+  // Returns the checkpoint in flight if it has ended.
   std::optional<Finished> Poll();
-  // Waits for the one in flight.
+  // Waits for the checkpoint in flight. Returns nothing if there is none.
   std::optional<Finished> Wait();
 
  private:

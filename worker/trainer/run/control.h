@@ -1,4 +1,4 @@
-// What is asked of a running rank, by signals and by the files of control/.
+// Requests to a running rank, which come as signals and as files in control/.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 
 namespace trainyard::trainer {
 
-// Set by the thread that takes the signals, read by the loop.
+// The thread that takes the signals sets these, and the loop reads them.
 struct Signals {
   std::atomic<bool> stop = false;                // SIGTERM
   std::atomic<int64_t> checkpoint_requests = 0;  // SIGUSR1, counted
@@ -22,7 +22,7 @@ class ControlReader {
       : dir_(std::move(dir)), signals_(signals) {}
 
   bool stop_requested() const { return signals_.stop.load(std::memory_order_relaxed); }
-  // Whether a request is there that no checkpoint has answered; remembers up to which.
+  // Returns whether there is a request that no checkpoint has answered, and remembers the newest.
   bool CheckpointRequested();
   // A checkpoint answers all requests that the last CheckpointRequested has seen. Returns the
   // number of the newest request in control/checkpoint among them; 0 for none.

@@ -1,3 +1,4 @@
+// Evaluates a split part by part and adds the parts up in one order on every rank.
 #include "worker/trainer/run/evaluation.h"
 
 #include <algorithm>
@@ -11,15 +12,15 @@
 #include "worker/engine/backend/judge.h"
 #include "worker/parallel/replicas.h"
 #include "worker/trainer/plan/memory.h"
+#include "worker/trainer/plan/spec.h"
 #include "worker/trainer/run/row_form.h"
-#include "worker/trainer/spec.h"
 
 namespace trainyard::trainer {
 namespace {
 
-// A double as its bits, 16 in each of four floats, which hold them exactly. Every rank writes its
-// own parts' sums beside the zeros of the others, so that an all_reduce hands all of them to all,
-// unrounded.
+// A double travels as its bits, 16 in each of four floats, which hold them exactly. Every rank
+// writes the sums of its own parts beside zeros for the others. So an all_reduce hands all of them
+// to all ranks without rounding.
 constexpr size_t kFloatsPerDouble = 4;
 constexpr uint64_t kFloatBits = 16;
 using Field = double EvaluationSums::*;

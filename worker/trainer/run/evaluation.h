@@ -1,4 +1,4 @@
-// Loss and accuracy on the test split, divided over the ranks.
+// Evaluates loss and accuracy on the test split, which the ranks divide among them.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 namespace trainyard::trainer {
 
 struct EvaluationResult {
-  // Over the labels of the split: of tokens, over each position of each sample.
+  // Loss and accuracy are taken over the labels of the split. Tokens have one at each position.
   double loss = 0;      // mean
   double accuracy = 0;  // fraction in [0, 1]
   double top5 = 0;      // fraction of labels among the five largest logits
@@ -29,7 +29,7 @@ struct EvaluationResult {
   int64_t skipped = 0;  // corrupt samples
 };
 
-// What the part of one rank adds up to. Whole numbers but the loss.
+// The sums over one part of the split. All but the loss are whole numbers.
 struct EvaluationSums {
   double loss = 0;
   double correct = 0;
@@ -39,30 +39,30 @@ struct EvaluationSums {
   double skipped = 0;
 };
 
-// Signs of life: told after each batch how long the slowest one took so far, and nothing when all
-// that is left is to wait for other ranks.
+// Gives a sign of life. It is told after each batch how long the slowest one took so far, and
+// nothing when all that is left is to wait for other ranks.
 using OnBatch = std::function<absl::Status(std::optional<absl::Duration> slowest)>;
 
-// Of `part` of `parts` in batches of `max_rows`. Of `preparation` the augmentation is left out;
-// corrupt samples that training would replace do not count.
+// Evaluates one of `parts` parts in batches of `max_rows`. Samples are prepared as in training, but
+// not augmented, and corrupt samples that training would replace do not count.
 absl::StatusOr<EvaluationSums> EvaluatePart(const data::Dataset& dataset,
                                             const data::Preparation& preparation, int part,
                                             int parts, int64_t max_rows,
                                             engine::Executable& executable, Clock& clock,
                                             const OnBatch& on_batch = {});
-// All parts, added up in their order: the same bits wherever that is done. DATA_LOSS
+// Adds up all parts in their order, so that the bits are the same wherever that is done. DATA_LOSS
 // where no sample is left.
 absl::StatusOr<EvaluationResult> JoinParts(absl::Span<const EvaluationSums> parts);
 
-// How the split is divided, and what of it this rank evaluates.
+// Says how the split is divided, and which parts of it this rank evaluates.
 struct EvaluationShares {
   int parts = 1;
   parallel::ReplicaRange mine{.begin = 0, .end = 1};
-  // Of ranks that evaluate the same parts together one counts them.
+  // Where several ranks evaluate the same parts together, one of them counts the sums.
   bool counts = true;
 };
 
-// A collective: every rank evaluates its parts, and all get the same result.
+// A collective in which every rank evaluates its parts. All get the same result.
 absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset,
                                           const data::Preparation& preparation,
                                           const EvaluationShares& shares, int64_t max_rows,
@@ -70,8 +70,8 @@ absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset,
                                           parallel::Communicator& communicator, Clock& clock,
                                           const OnBatch& on_batch = {});
 
-// "<prefix>loss", "<prefix>accuracy", "<prefix>top5" where there are more classes than five, and
-// "<prefix>perplexity" of a model that predicts tokens.
+// Returns "<prefix>loss" and "<prefix>accuracy", also "<prefix>top5" where there are more than five
+// classes, and "<prefix>perplexity" for a model that predicts tokens.
 std::map<std::string, double> EvaluationMetrics(const EvaluationResult& result,
                                                 absl::string_view prefix,
                                                 const v1::ModelSpec& model);

@@ -18,14 +18,14 @@
 
 namespace trainyard::trainer {
 
-// Makes the exchange of an arena on a device, of what one of host memory is made of: `memory`'s
-// spans lie on the device. `host` is a line of its own. `keeps_order`: sums are taken as the plan
-// says, to the bit.
+// What the exchange of an arena on a device is made of.
 struct DeviceExchangeRequest {
   engine::Executable& executable;
-  parallel::Communicator& device;
+  // Connects the same ranks over host memory, and nothing else uses it.
   std::unique_ptr<parallel::Communicator> host;
+  // Its spans lie on the device.
   parallel::WireExchangeOptions memory;
+  // Sums are taken in the order of the plan, to the bit.
   bool keeps_order = false;
 };
 using MakeDeviceExchange =
@@ -34,12 +34,12 @@ using MakeDeviceExchange =
 
 // How the ranks of a gang talk.
 struct Communicators {
-  // Over the host's memory: votes, weights, sums of evaluations.
+  // Connects all ranks over the host's memory, for votes, weights and sums of evaluations.
   std::unique_ptr<parallel::Communicator> host;
-  // For a reduction arena on a device; null where there is none, or one rank alone.
-  std::unique_ptr<parallel::Communicator> device;
-  MakeDeviceExchange make_device_exchange;  // where `device` is
-  // Further lines over the host's memory, for who talks at the same time as others: by name.
+  // Connects arenas that lie on devices. It is null if they do not, or if one rank trains alone. It
+  // may be called while the assignment of the gang lives.
+  MakeDeviceExchange make_device_exchange;
+  // Connects further groups over the host's memory, for those that talk at the same time as others.
   parallel::ConnectGroup connect_group;
 };
 

@@ -25,10 +25,10 @@ std::vector<int> TermSlots(const RunSetup& setup, const parallel::Hosting& hosti
 }
 
 absl::StatusOr<HostedShare> TakeShare(const RunSetup& setup, const parallel::Hosting& hosting,
-                                      const StepPlan& plan, engine::Executable& executable,
+                                      const StepSequence& steps, engine::Executable& executable,
                                       parallel::GradientExchange* exchange) {
   const parallel::ReplicaRange hosted = HostedBy(setup, hosting);
-  HostedShare share{.plan = plan.WithHosted(hosted), .sums = std::nullopt};
+  HostedShare share{.steps = steps.WithHosted(hosted), .sums = std::nullopt};
   if (setup.is_bitwise) {
     share.sums = parallel::PlanLocalSums(setup.replicas, hosted);
     if (share.sums->slots > 0 && executable.sum_slots() == nullptr) {

@@ -10,7 +10,7 @@
 #include "worker/parallel/gradient_exchange.h"
 #include "worker/parallel/hosting.h"
 #include "worker/parallel/sum_tree.h"
-#include "worker/trainer/plan/step_plan.h"
+#include "worker/trainer/plan/step_sequence.h"
 #include "worker/trainer/run/run_setup.h"
 
 namespace trainyard::trainer {
@@ -27,7 +27,7 @@ struct GangHosting {
 
 // The share of one rank.
 struct HostedShare {
-  StepPlan plan{StepPlanOptions{.epochs = 1}};
+  StepSequence steps{StepSequenceOptions{.epochs = 1}};
   // The order in which a bitwise run sums its hosted replicas.
   std::optional<parallel::LocalSums> sums;
 };
@@ -38,11 +38,11 @@ std::vector<int> CountsOf(const parallel::Hosting& hosting);
 // Where the terms of this rank lie: slots of the executable, or -1 for its reduction.
 std::vector<int> TermSlots(const RunSetup& setup, const parallel::Hosting& hosting);
 
-// Makes `hosting` the one by which gradients are summed, and returns this rank's share of it in the
-// steps of `plan`. All ranks call it alike, between two steps. `exchange` may be null.
-// UNIMPLEMENTED where the backend cannot sum several replicas in one order.
+// Makes `hosting` the one by which gradients are summed, and returns this rank's share of `steps`.
+// All ranks call it alike, between two steps. `exchange` may be null. UNIMPLEMENTED where the
+// backend cannot sum several replicas in one order.
 absl::StatusOr<HostedShare> TakeShare(const RunSetup& setup, const parallel::Hosting& hosting,
-                                      const StepPlan& plan, engine::Executable& executable,
+                                      const StepSequence& steps, engine::Executable& executable,
                                       parallel::GradientExchange* exchange);
 
 }  // namespace trainyard::trainer

@@ -1,3 +1,5 @@
+// Takes means over many steps, without those in which a host was busy with something else, and asks
+// the solver of hostings when they have changed.
 #include "worker/trainer/run/hosting_watch.h"
 
 #include <algorithm>
@@ -11,10 +13,11 @@
 namespace trainyard::trainer {
 namespace {
 
-// A reason is one line.
+// A reason names at most so many ranks, to stay on one line.
 constexpr size_t kRanksTold = 8;
-// A step that took so many medians met a busy moment of its host. Shorter ones count: a device that
-// others share works in slices, at full speed in most steps and not at all for a while in some.
+// A step that took so many medians met a busy moment of its host. Shorter ones count, because a
+// device that others share works in slices: at full speed in most steps, and in some not at all for
+// a while.
 constexpr double kBusyMoment = 8;
 
 double MeanWithoutBusyMoments(std::vector<double> values) {
@@ -45,7 +48,7 @@ void HostingWatch::Add(int64_t step, absl::Span<const Ballot> ballots) {
   std::vector<double> seconds;
   double longest = 0;
   for (const Ballot& ballot : ballots) {
-    // A small last batch leaves some ranks without rows, and says nothing of the others either.
+    // A small last batch leaves some ranks without rows, and tells nothing of the others either.
     if (ballot.computed_rows <= 0 || ballot.compute_seconds <= 0) return;
     seconds.push_back(ballot.compute_seconds / static_cast<double>(ballot.computed_rows));
     longest = std::max(longest, ballot.compute_seconds);

@@ -1,10 +1,10 @@
-// Watches how fast the ranks compute, and says when replicas should move. Pure: all ranks see the
-// same ballots and so decide alike, without a message.
+// Watches how fast the ranks compute, and says when replicas should move. It does no I/O. All ranks
+// see the same ballots and so decide alike, without a message.
 //
 //   starting --1--> measuring --2--> watching --3--> (other hosting) starting
-//   1  the first steps are over, in which code is compiled and caches are cold
-//   2  enough steps and time to trust a mean: solved, for the first time
-//   3  at a boundary, some speed has drifted: solved again
+//   1  The first steps are over, in which code is compiled and caches are cold.
+//   2  There are enough steps and time to trust a mean. The hosting is solved for the first time.
+//   3  Some speed has drifted at a boundary. The hosting is solved again.
 #pragma once
 
 #include <cstdint>
@@ -22,24 +22,24 @@ namespace trainyard::trainer {
 
 struct HostingWatchOptions {
   int replicas = 1;
-  // Of a replica, in a full step.
+  // The number of rows of a replica in a full step.
   double rows = 1;
   parallel::Hosting hosting;
-  // Why it is as it is, for people.
+  // Says to people why the hosting is as it is.
   std::string reason;
-  // By rank: the most replicas that fit in its memory; empty: any number.
+  // By rank: the most replicas that fit in its memory. Empty means any number.
   std::vector<int> room = {};
-  // Steps that count for nothing after a start.
+  // The first steps after a start, which do not count.
   int64_t warm_up_steps = 2;
-  // What is measured before the first decision: so many steps, and what they took all in all on the
-  // slowest rank. Small nets do many steps in it, so that a busy moment of a host decides nothing.
+  // The first decision needs so many steps, which took so long all in all on the slowest rank.
+  // Small networks make many steps in that time, so that a busy moment of a host decides nothing.
   int64_t measured_steps = 8;
   double measured_seconds = 1;
-  // Steps that a mean is taken over at most.
+  // The most steps that a mean is taken over.
   int64_t window_steps = 64;
-  // A speed has drifted when it changed by so much.
+  // A speed has drifted when it has changed by this fraction.
   double drift = 0.05;
-  // Replicas move when a step becomes shorter by so much.
+  // Replicas move when a step becomes shorter by this fraction.
   double saving = 0.03;
 };
 
@@ -47,17 +47,17 @@ class HostingWatch {
  public:
   explicit HostingWatch(HostingWatchOptions options);
 
-  // After `step` (1-based), whose ballots tell of the step before it.
+  // Call it after each `step` (1-based). Its ballots tell of the step before it.
   void Add(int64_t step, absl::Span<const Ballot> ballots);
 
-  // The hosting to change to from here on, or nothing. `is_boundary`: a checkpoint is due, where
-  // drift counts.
+  // Returns the hosting to change to from here on, or nothing. `is_boundary` says that a checkpoint
+  // is due, which is when drift counts.
   std::optional<parallel::Hosting> Decide(bool is_boundary);
 
-  // Of all ranks, with the speeds that were last decided by.
+  // Returns the hosting of all ranks with the speeds by which it was last decided.
   std::vector<run_dir::RankHosting> Records() const;
   const std::string& reason() const { return options_.reason; }
-  // How often it changed since the start.
+  // Returns how often the hosting has changed since the start.
   int changes() const { return changes_; }
 
  private:
@@ -66,7 +66,7 @@ class HostingWatch {
     std::vector<double> seconds;  // of a row, by rank
   };
 
-  // Of a replica, by rank; means without busy moments.
+  // Returns the seconds of a replica, by rank. They are means without busy moments.
   std::vector<double> Seconds() const;
   bool HasDrifted(const std::vector<double>& seconds) const;
   bool HasRoom(const parallel::Hosting& hosting);
@@ -76,7 +76,7 @@ class HostingWatch {
   int64_t skipped_steps_ = 0;  // since the start
   std::deque<Sample> samples_;
   double measured_seconds_ = 0;
-  std::vector<double> solved_;  // seconds by rank that were last decided by; empty: never
+  std::vector<double> solved_;  // seconds by rank of the last decision; empty before the first
   int changes_ = 0;
 };
 

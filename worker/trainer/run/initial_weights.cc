@@ -1,3 +1,5 @@
+// Matches the tensors of a file with those of the model by name, and says all at once what does not
+// match.
 #include "worker/trainer/run/initial_weights.h"
 
 #include <algorithm>
@@ -24,7 +26,7 @@ namespace {
 using engine::StateTensor;
 
 constexpr char kField[] = "spec.init.checkpoint";
-// Names that a message lists; the rest is counted.
+// A message lists so many names and counts the rest.
 constexpr size_t kNamesShown = 10;
 constexpr int64_t kMaxFileBytes = int64_t{64} << 30;
 
@@ -64,7 +66,7 @@ absl::StatusOr<std::string> ReadInit(const v1::InitSpec& init, const std::string
   absl::StatusOr<std::string> bytes =
       ReadFile(JoinPath(dataset_dir, init.checkpoint()), kMaxFileBytes);
   if (!bytes.ok()) return Annotate(bytes.status(), "init.checkpoint");
-  // A zip archive or a pickle, as torch.save writes them.
+  // torch.save writes a zip archive or a pickle, which begin so.
   if (absl::StartsWith(*bytes, "PK\x03\x04") || absl::StartsWith(*bytes, "\x80\x02")) {
     return InvalidFields(
         {{kField,
@@ -75,13 +77,13 @@ absl::StatusOr<std::string> ReadInit(const v1::InitSpec& init, const std::string
   return bytes;
 }
 
-// The tensors of the file that belong to the model, and what stands against it.
+// Finds the tensors of the file that belong to the model, and what does not match.
 class Matcher {
  public:
   Matcher(const v1::InitSpec& init, const checkpoint::TensorFile& file)
       : init_(init), file_(file), skip_is_used_(static_cast<size_t>(init.skip_size()), false) {}
 
-  // Whether the model's tensor is to be loaded.
+  // Returns whether the model's tensor is to be loaded.
   bool Takes(const StateTensor& tensor) {
     known_.insert(tensor.name);
     if (IsSkipped(tensor.name)) return false;
@@ -131,7 +133,8 @@ class Matcher {
   }
 
  private:
-  // More layers than these are no new classifier, but another model.
+  // If more layers than these differ, the file is of another model and not of one with another
+  // classifier.
   static constexpr size_t kLayersHinted = 3;
 
   bool IsSkipped(absl::string_view name) {
@@ -144,7 +147,7 @@ class Matcher {
     return skipped;
   }
 
-  // "fc." of "fc.weight".
+  // Returns "fc." for "fc.weight".
   void NoteLayer(const std::string& name) { layers_.insert(name.substr(0, name.rfind('.') + 1)); }
 
   const v1::InitSpec& init_;

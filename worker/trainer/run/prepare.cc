@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
-#include "worker/trainer/model_setup.h"
+#include "worker/trainer/plan/model_setup.h"
 #include "worker/trainer/run/agreement.h"
 #include "worker/trainer/run/resume_point.h"
 #include "worker/trainer/run/row_form.h"
@@ -27,7 +27,7 @@ absl::StatusOr<Communicators> ConnectRanks(const RunSetup& setup, const Connect&
                                            engine::MemoryKind arena) {
   TY_ASSIGN_OR_RETURN(Communicators lines, connect(setup.assignment, arena));
   TY_CHECK(setup.world_size() == 1 || arena == engine::MemoryKind::kHost ||
-           lines.device != nullptr);
+           lines.make_device_exchange != nullptr);
   return lines;
 }
 
@@ -42,6 +42,28 @@ absl::StatusOr<int> AgreeOnThreads(parallel::Communicator& host, int threads, in
     least = std::min(least, all[rank]);
   }
   return static_cast<int>(least);
+}
+
+// What a rank knows of its gang before it compiles.
+struct EarlyContact {
+  Communicators lines;  // empty until the ranks are connected
+  int threads = 1;      // of this rank's kernels
+};
+
+// A bitwise run connects before it compiles, since that depends on a number of threads on which all
+// ranks agree. Other runs connect when they have compiled.
+absl::StatusOr<EarlyContact> ConnectEarly(const RunSetup& setup, const ResumePoint& resume,
+                                          const Connect& connect) {
+  EarlyContact early;
+  early.threads = setup.mine().threads;
+  if (!setup.is_bitwise) return early;
+  const bool is_device = setup.assignment.backend == kCudaBackend;
+  TY_ASSIGN_OR_RETURN(early.lines, ConnectRanks(setup, connect,
+                                                is_device ? engine::MemoryKind::kDevice
+                                                          : engine::MemoryKind::kHost));
+  TY_ASSIGN_OR_RETURN(early.threads, AgreeOnThreads(*early.lines.host, early.threads,
+                                                    resume.state.identity.threads));
+  return early;
 }
 
 // What a rank computes, and of what data.
@@ -71,21 +93,46 @@ absl::StatusOr<Loaded> LoadAndCompile(const RunSetup& setup, int threads) {
                 .planned_bytes = step_bytes + image_bytes};
 }
 
-StepPlan PlanSteps(const RunSetup& setup, const data::Dataset& dataset) {
-  return StepPlan({.dataset_size = dataset.size(),
-                   .global_batch = setup.spec.train().global_batch(),
-                   .epochs = setup.spec.train().epochs(),
-                   .steps = setup.spec.train().steps(),
-                   .replicas = setup.replicas,
-                   .seed = setup.spec.train().seed()});
+StepSequence SequenceOf(const RunSetup& setup, const data::Dataset& dataset) {
+  return StepSequence({.dataset_size = dataset.size(),
+                       .global_batch = setup.spec.train().global_batch(),
+                       .epochs = setup.spec.train().epochs(),
+                       .steps = setup.spec.train().steps(),
+                       .replicas = setup.replicas,
+                       .seed = setup.spec.train().seed()});
+}
+
+// Rank 0 gets the state to begin with; the others get it from rank 0 when all are connected.
+absl::StatusOr<RestoredState> FillState(const ResumePoint& resume, const RunSetup& setup,
+                                        StepStrategy& strategy) {
+  if (setup.rank != 0) return RestoredState();
+  return InitialiseOrRestore(resume, setup, strategy.whole_state());
+}
+
+RunIdentity IdentityOf(const RunSetup& setup, int threads, const Loaded& loaded,
+                       const RestoredState& start) {
+  return {.seed = setup.spec.train().seed(),
+          .replicas = setup.replicas,
+          .global_batch = setup.spec.train().global_batch(),
+          .data_digest = loaded.data.dataset->digest(),
+          .model_digest = ModelDigest(loaded.strategy->whole_state()),
+          .init_digest = start.init_digest,
+          .spec_json = setup.assignment.spec_json,
+          .is_bitwise = setup.is_bitwise,
+          .threads = setup.is_bitwise ? threads : 0};
 }
 
 // Ranks that were started with different specs, models or data must not train together.
-absl::Status CheckSameRun(const RunSetup& setup, const RunIdentity& identity,
-                          parallel::Communicator& host) {
-  return CheckAgreement(host,
-                        absl::StrCat(setup.assignment.spec_json, "\n", setup.world_size(), "\n",
-                                     identity.model_digest, "\n", identity.data_digest));
+absl::StatusOr<Gang> MeetGang(const RunSetup& setup, const RunIdentity& identity,
+                              Communicators lines) {
+  parallel::Communicator& host = *lines.host;
+  TY_RETURN_IF_ERROR(
+      CheckAgreement(host, absl::StrCat(setup.assignment.spec_json, "\n", setup.world_size(), "\n",
+                                        identity.model_digest, "\n", identity.data_digest)));
+  Gang gang;
+  gang.lines = std::move(lines);
+  TY_ASSIGN_OR_RETURN(gang.device_types, GatherNames(host, setup.mine().device_type));
+  return gang;
 }
 
 absl::StatusOr<GangHosting> ChooseHosting(const Gang& gang, const ResumePoint& resume,
@@ -118,59 +165,40 @@ absl::Status ConnectExchangeOf(const RunSetup& setup, const GangHosting& hosting
 absl::StatusOr<PreparedRun> PrepareRun(const run_dir::RunDir& dir,
                                        const run_dir::Assignment& assignment, int rank,
                                        const Connect& connect, bool may_share_memory) {
-  PreparedRun run;
-  TY_ASSIGN_OR_RETURN(run.setup, ReadRunSetup(dir, assignment, rank, may_share_memory));
-  const RunSetup& setup = run.setup;
+  TY_ASSIGN_OR_RETURN(RunSetup setup, ReadRunSetup(dir, assignment, rank, may_share_memory));
   TY_ASSIGN_OR_RETURN(const ResumePoint resume, FindResumePoint(setup));
-  run.threads = setup.mine().threads;
-  run.identity = {.seed = setup.spec.train().seed(),
-                  .replicas = setup.replicas,
-                  .global_batch = setup.spec.train().global_batch(),
-                  .spec_json = assignment.spec_json,
-                  .is_bitwise = setup.is_bitwise};
-  Gang& gang = run.gang;
-  if (setup.is_bitwise) {
-    // A bitwise run connects before it compiles, since that depends on what the ranks agree on.
-    const bool is_device = assignment.backend == kCudaBackend;
-    TY_ASSIGN_OR_RETURN(gang.lines, ConnectRanks(setup, connect,
-                                                 is_device ? engine::MemoryKind::kDevice
-                                                           : engine::MemoryKind::kHost));
-    TY_ASSIGN_OR_RETURN(
-        run.threads, AgreeOnThreads(*gang.lines.host, run.threads, resume.state.identity.threads));
-    run.identity.threads = run.threads;
-  }
+  TY_ASSIGN_OR_RETURN(EarlyContact early, ConnectEarly(setup, resume, connect));
+  TY_ASSIGN_OR_RETURN(Loaded loaded, LoadAndCompile(setup, early.threads));
+  StepStrategy& strategy = *loaded.strategy;
+  TY_ASSIGN_OR_RETURN(const RestoredState start, FillState(resume, setup, strategy));
+  RunIdentity identity = IdentityOf(setup, early.threads, loaded, start);
 
-  TY_ASSIGN_OR_RETURN(Loaded loaded, LoadAndCompile(setup, run.threads));
-  run.data = std::move(loaded.data);
-  run.strategy = std::move(loaded.strategy);
-  run.planned_bytes = loaded.planned_bytes;
-  StepStrategy& strategy = *run.strategy;
-  const StepPlan plan = PlanSteps(setup, *run.data.dataset);
-  run.schedule = MakeSchedule(setup.spec, plan.steps_per_epoch(), plan.total_steps());
-  run.identity.data_digest = run.data.dataset->digest();
-  run.identity.model_digest = ModelDigest(strategy.whole_state());
-  if (rank == 0) {
-    TY_ASSIGN_OR_RETURN(const RestoredState start,
-                        InitialiseOrRestore(resume, setup, strategy.whole_state()));
-    run.first_step = start.step;
-    run.identity.init_digest = start.init_digest;
-  }
-
-  if (gang.lines.host == nullptr) {
-    TY_ASSIGN_OR_RETURN(gang.lines,
+  if (early.lines.host == nullptr) {
+    TY_ASSIGN_OR_RETURN(early.lines,
                         ConnectRanks(setup, connect, strategy.executable().memory_kind()));
   }
-  parallel::Communicator& host = *gang.lines.host;
-  TY_RETURN_IF_ERROR(CheckSameRun(setup, run.identity, host));
-  TY_ASSIGN_OR_RETURN(gang.device_types, GatherNames(host, setup.mine().device_type));
-  run.identity.device_types = gang.device_types;
-  TY_ASSIGN_OR_RETURN(run.hosting, ChooseHosting(gang, resume, strategy));
-  TY_ASSIGN_OR_RETURN(run.first_step, FirstStepOfRank0(run.first_step, host));
+  TY_ASSIGN_OR_RETURN(Gang gang, MeetGang(setup, identity, std::move(early.lines)));
+  identity.device_types = gang.device_types;
+  TY_ASSIGN_OR_RETURN(GangHosting hosting, ChooseHosting(gang, resume, strategy));
+  TY_ASSIGN_OR_RETURN(const int64_t first_step, FirstStepOfRank0(start.step, *gang.lines.host));
   TY_RETURN_IF_ERROR(strategy.Join(gang.lines));
-  TY_RETURN_IF_ERROR(ConnectExchangeOf(setup, run.hosting, strategy, gang));
-  TY_ASSIGN_OR_RETURN(run.share, TakeShare(setup, run.hosting.ranges, plan, strategy.executable(),
-                                           gang.exchange.get()));
-  return run;
+  TY_RETURN_IF_ERROR(ConnectExchangeOf(setup, hosting, strategy, gang));
+  const StepSequence steps = SequenceOf(setup, *loaded.data.dataset);
+  TY_ASSIGN_OR_RETURN(HostedShare share, TakeShare(setup, hosting.ranges, steps,
+                                                   strategy.executable(), gang.exchange.get()));
+  engine::Schedule schedule =
+      MakeSchedule(setup.spec, steps.steps_per_epoch(), steps.total_steps());
+  return PreparedRun{.setup = std::move(setup),
+                     .data = std::move(loaded.data),
+                     .strategy = std::move(loaded.strategy),
+                     .gang = std::move(gang),
+                     .hosting = std::move(hosting),
+                     .share = std::move(share),
+                     .schedule = std::move(schedule),
+                     .identity = std::move(identity),
+                     .threads = early.threads,
+                     .planned_bytes = loaded.planned_bytes,
+                     .first_step = first_step};
 }
 
 }  // namespace trainyard::trainer

@@ -9,7 +9,7 @@
 #include "worker/engine/optim/schedule.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/paths.h"
-#include "worker/trainer/data_setup.h"
+#include "worker/trainer/plan/data_setup.h"
 #include "worker/trainer/run/gang.h"
 #include "worker/trainer/run/gang_hosting.h"
 #include "worker/trainer/run/run_setup.h"

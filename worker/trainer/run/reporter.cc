@@ -1,3 +1,4 @@
+// Buffers metrics, so that the disk sees few writes however short the steps are.
 #include "worker/trainer/run/reporter.h"
 
 #include <fcntl.h>
@@ -23,24 +24,24 @@ using run_dir::Progress;
 // Readers see a metric at most this late, and the disk sees five writes a second.
 constexpr absl::Duration kFlushInterval = absl::Milliseconds(200);
 constexpr absl::Duration kProgressInterval = absl::Seconds(1);
-// A rank that trains, before it knows how long a step takes.
+// The promise of a rank that trains and does not know yet how long a step takes.
 constexpr absl::Duration kFirstSilence = absl::Minutes(2);
-// Loading a large data set, waiting for other ranks to evaluate, writing the last checkpoint to a
-// slow disk: nothing shows how long that takes.
+// The rank may load a large data set, wait for other ranks to evaluate, or write the last
+// checkpoint to a slow disk. Nothing shows beforehand how long that takes.
 constexpr absl::Duration kPhaseSilence = absl::Minutes(30);
-// Nothing is left to do but to let go of memory and devices.
+// The process has nothing left to do but to release its memory and its devices.
 constexpr absl::Duration kFinishedSilence = absl::Minutes(1);
-// A promise that differs by so much from the last one is written at once.
+// A promise that is shorter or longer than the last one by these factors is written at once.
 constexpr double kMuchShorter = 0.5;
 constexpr double kMuchLonger = 1.2;
-// What a full disk may hold back before the rank gives up.
+// The rank gives up when a full disk has held back so much.
 constexpr size_t kMaxBufferBytes = 16 << 20;
 
 bool IsDiskFull(const absl::Status& status) {
   return ErrorReason(status) == "DISK_FULL";
 }
 
-// Resident memory of this process; 0 where /proc cannot tell.
+// Returns the resident memory of this process, or 0 if /proc cannot tell.
 int64_t ResidentBytes() {
   const auto text = ReadFile("/proc/self/statm");
   if (!text.ok()) return 0;
@@ -50,7 +51,7 @@ int64_t ResidentBytes() {
   return pages * sysconf(_SC_PAGESIZE);
 }
 
-// Where the last whole line of the file ends.
+// Returns where the last whole line of the file ends.
 absl::StatusOr<int64_t> EndOfWholeLines(const std::string& path) {
   constexpr int64_t kBlock = 1 << 20;
   int64_t end = 0;
@@ -91,7 +92,7 @@ void Reporter::AddMetric(int64_t step, absl::string_view name, double value) {
                             buffer_);
 }
 
-void Reporter::AddSpeed(const StepReport& report, absl::Duration now) {
+void Reporter::AddSpeed(const FinishedStep& report, absl::Duration now) {
   const absl::Duration window = now - window_uptime_;
   if (window <= absl::ZeroDuration()) return;
   const absl::Duration waited = report.data_wait - window_data_wait_;
@@ -104,7 +105,7 @@ void Reporter::AddSpeed(const StepReport& report, absl::Duration now) {
   window_rows_ = 0;
 }
 
-absl::Status Reporter::StepDone(const StepReport& report) {
+absl::Status Reporter::StepDone(const FinishedStep& report) {
   const absl::Duration now = clock_->Uptime();
   progress_.step = report.step;
   progress_.epoch = report.epoch;
@@ -113,8 +114,8 @@ absl::Status Reporter::StepDone(const StepReport& report) {
   AddMetric(report.step, "train.accuracy", report.accuracy);
   AddMetric(report.step, "lr", report.lr);
   if (progress_.state != Progress::State::kRunning) {
-    // The first step, and the first after an evaluation or a checkpoint, whose time is no training
-    // time.
+    // This is the first step, or the first after an evaluation or a checkpoint. Their time does not
+    // count as training.
     window_uptime_ = now;
     window_data_wait_ = report.data_wait;
     window_rows_ = 0;
@@ -130,7 +131,7 @@ absl::Status Reporter::StepDone(const StepReport& report) {
 
 absl::Status Reporter::EnterState(Progress::State state) {
   TY_RETURN_IF_ERROR(Flush());
-  // Within a state, what was promised last holds.
+  // Within a state, the last promise holds.
   if (state != progress_.state) silence_ = kPhaseSilence;
   if (state == Progress::State::kRunning) silence_ = running_silence_;
   progress_.state = state;
@@ -138,7 +139,7 @@ absl::Status Reporter::EnterState(Progress::State state) {
 }
 
 absl::Status Reporter::Promise(absl::Duration silence) {
-  // By little it changes all the time, and what is promised has room for that.
+  // It changes a little all the time, and the promise has room for that.
   const bool is_much_shorter = silence < kMuchShorter * promised_;
   const bool is_much_longer = silence > kMuchLonger * promised_;
   const bool is_old = clock_->Uptime() - progress_uptime_ >= kProgressInterval;
@@ -156,7 +157,7 @@ absl::Status Reporter::Flush() {
     buffer_.clear();
     return status;
   }
-  // A full disk may heal: keep what was not written, and train on.
+  // Somebody may empty a full disk. So keep what was not written, and train on.
   TY_ASSIGN_OR_RETURN(const int64_t size_after, FileSize(path));
   buffer_.erase(0, static_cast<size_t>(size_after - size_before));
   if (!IsDiskFull(status) || buffer_.size() > kMaxBufferBytes) return status;

@@ -1,4 +1,4 @@
-// What a rank tells the world while it runs: metrics.jsonl and progress.json.
+// Tells the world how a rank does while it runs, through metrics.jsonl and progress.json.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 namespace trainyard::trainer {
 
 // One finished step, over all ranks.
-struct StepReport {
+struct FinishedStep {
   int64_t step = 0;  // updates done
   int64_t epoch = 0;
   int64_t rows = 0;  // of the global batch
@@ -25,8 +25,8 @@ struct StepReport {
   absl::Duration data_wait;  // since the start of the run
 };
 
-// Belongs to the loop's thread. Metrics are buffered and appended in whole lines; only rank 0
-// writes them, since they are global. Borrows the clock.
+// Belongs to the loop's thread and borrows the clock. Metrics are buffered and appended in whole
+// lines. Only rank 0 writes them, since they are global.
 class Reporter {
  public:
   // Opens metrics.jsonl, cuts off a line that a killed predecessor left unfinished, and writes the
@@ -34,24 +34,24 @@ class Reporter {
   static absl::StatusOr<Reporter> Open(const run_dir::RunDir& dir, int rank,
                                        run_dir::Progress progress, Clock& clock);
 
-  // Changed freely between calls; written with the next record.
+  // The caller may change it between calls. It is written with the next record.
   run_dir::Progress& progress() { return progress_; }
 
-  // How long the rank may say nothing while it trains, from the next record on.
+  // Sets how long the rank may say nothing while it trains, from the next record on.
   void set_running_silence(absl::Duration silence) { running_silence_ = silence; }
-  // This rank says something again within `silence`. Replaces progress.json where the promise in it
-  // is a second old, or much shorter or longer.
+  // Promises that this rank says something again within `silence`. Replaces progress.json if the
+  // promise in it is a second old, or much shorter or longer.
   absl::Status Promise(absl::Duration silence);
 
-  // Buffers the step's metrics; flushes them, and replaces progress.json, when it is time.
-  absl::Status StepDone(const StepReport& report);
+  // Buffers the step's metrics. Flushes them and replaces progress.json when it is time.
+  absl::Status StepDone(const FinishedStep& report);
   void AddMetric(int64_t step, absl::string_view name, double value);
-  // Flushes, then replaces progress.json. Of states other than `running` the promise is generous:
-  // whoever knows better makes one that is shorter.
+  // Flushes, then replaces progress.json. For states other than `running` the promise is generous.
+  // Whoever knows better makes a shorter one.
   absl::Status EnterState(run_dir::Progress::State state);
-  // A full disk is no error until much has been held back.
+  // A full disk is not an error until much has been held back.
   absl::Status Flush();
-  // The last flush, after which nothing may be left, and progress `finished`.
+  // Flushes for the last time, after which nothing may be left, and writes progress `finished`.
   absl::Status Close();
 
  private:
@@ -60,7 +60,7 @@ class Reporter {
 
   absl::Status WriteProgress();
   void WarnOfFullDisk(const absl::Status& status);
-  void AddSpeed(const StepReport& report, absl::Duration now);
+  void AddSpeed(const FinishedStep& report, absl::Duration now);
 
   run_dir::RunDir dir_;
   int rank_;
@@ -72,9 +72,9 @@ class Reporter {
   absl::Duration flush_uptime_;
   absl::Duration progress_uptime_;
   absl::Duration running_silence_;
-  absl::Duration silence_;   // of the next record
-  absl::Duration promised_;  // of the last one
-  // The window over which the speed is taken.
+  absl::Duration silence_;   // to be promised in the next record
+  absl::Duration promised_;  // in the last record
+  // The speed is taken over this window.
   absl::Duration window_uptime_;
   absl::Duration window_data_wait_;
   int64_t window_rows_ = 0;

@@ -1,3 +1,4 @@
+// Decides once, before training, in which form rows travel to the device.
 #include "worker/trainer/run/row_form.h"
 
 #include <algorithm>
@@ -49,7 +50,8 @@ data::RowForm EvaluationForm(const data::Dataset& dataset, const data::Preparati
 
 engine::Batch BatchOfRows(const data::PreparedBatch& batch, int64_t begin, int64_t rows,
                           const engine::RandomPosition& position) {
-  // The part of a vector that holds as much of each row; nothing of what is in another form.
+  // Returns the elements of these rows. A vector that is empty, because rows are in another form,
+  // gives nothing.
   const auto part = [&](const auto& values) {
     const size_t of_row = values.size() / static_cast<size_t>(batch.rows);
     return absl::MakeConstSpan(values).subspan(static_cast<size_t>(begin) * of_row,

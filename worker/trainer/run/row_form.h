@@ -1,5 +1,5 @@
-// How the rows of a batch reach the executable: as floats, or as what a device needs to make them
-// of bytes.
+// Decides how the rows of a batch reach the executable: as floats, or as bytes of which a device
+// makes the floats.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,22 @@
 
 namespace trainyard::trainer {
 
-// Sets preparation.form. Where the executable computes on a device, the data set has bytes and the
-// augmentation can be told, the device gets the images, if they take `bytes_max` at most, else
-// each batch its own; it makes the same bits of them as the host would. Floats in all other cases.
+// Sets preparation.form. If the executable keeps images, the data set has bytes and the
+// augmentation can be told, the device gets all images, as long as they take at most `bytes_max`.
+// Beyond that, each batch brings its own bytes. The device makes the same floats of them as the
+// host would, to the bit. In all other cases rows are floats.
 absl::Status ChooseRowForm(const data::Dataset& dataset, int64_t bytes_max,
                            engine::Executable& executable, data::Preparation& preparation);
 
-// What the images of a data set may take of a device that has `limit` bytes and gives
-// `planned_bytes` of them to the step: a quarter of all, within what is left.
+// Returns how many bytes the images may take of a device that has `limit` bytes and gives
+// `planned_bytes` of them to the step: at most a quarter of all, and at most what is left.
 int64_t ImageBytesMax(int64_t limit, int64_t planned_bytes);
 
-// For an evaluation of `dataset` through the same executable: each batch brings its bytes, since
-// the device has those of the training split.
+// Returns the form for an evaluation of `dataset` through the same executable. Each batch brings
+// its own bytes, since the device has those of the training split.
 data::RowForm EvaluationForm(const data::Dataset& dataset, const data::Preparation& preparation);
 
-// Rows [begin, begin + rows) of the batch. Borrows them.
+// Returns rows [begin, begin + rows) of the batch, and borrows them.
 engine::Batch BatchOfRows(const data::PreparedBatch& batch, int64_t begin, int64_t rows,
                           const engine::RandomPosition& position = {});
 

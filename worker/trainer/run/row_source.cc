@@ -10,7 +10,7 @@
 
 namespace trainyard::trainer {
 
-void RowSource::Start(const StepPlan& plan, int64_t first_step) {
+void RowSource::Start(const StepSequence& plan, int64_t first_step) {
   waited_before_ = waited();
   prefetcher_.reset();  // before the new one takes its memory
   plan_ = plan;

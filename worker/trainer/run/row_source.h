@@ -12,9 +12,9 @@
 #include "worker/data/prefetch.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/parallel/replicas.h"
-#include "worker/trainer/data_setup.h"
-#include "worker/trainer/model_setup.h"
-#include "worker/trainer/plan/step_plan.h"
+#include "worker/trainer/plan/data_setup.h"
+#include "worker/trainer/plan/model_setup.h"
+#include "worker/trainer/plan/step_sequence.h"
 
 namespace trainyard::trainer {
 
@@ -41,7 +41,7 @@ class RowSource {
       : data_(data), model_(model), seed_(seed), clock_(clock) {}
 
   // Goes on with this 0-based step, by `plan`; what was read ahead for another plan is dropped.
-  void Start(const StepPlan& plan, int64_t first_step);
+  void Start(const StepSequence& plan, int64_t first_step);
 
   // The rows of `step`. Steps are asked for in order, without gap. Borrowed until the next call.
   absl::StatusOr<StepRows> Next(int64_t step);
@@ -64,7 +64,7 @@ class RowSource {
   const CompiledModel& model_;
   const uint64_t seed_;
   Clock& clock_;
-  StepPlan plan_{StepPlanOptions{.epochs = 1}};
+  StepSequence plan_{StepSequenceOptions{.epochs = 1}};
   std::unique_ptr<data::Prefetcher> prefetcher_;
   std::vector<int64_t> groups_;   // rows of each replica of this step that has some
   absl::Duration waited_before_;  // by earlier prefetchers

@@ -4,10 +4,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "worker/parallel/replicas.h"
-#include "worker/trainer/data_setup.h"
-#include "worker/trainer/model_setup.h"
+#include "worker/trainer/plan/data_setup.h"
 #include "worker/trainer/plan/memory.h"
-#include "worker/trainer/spec.h"
+#include "worker/trainer/plan/model_setup.h"
+#include "worker/trainer/plan/spec.h"
 
 namespace trainyard::trainer {
 

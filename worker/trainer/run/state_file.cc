@@ -1,3 +1,4 @@
+// Writes and reads state.json. Numbers must come back to the bit.
 #include "worker/trainer/run/state_file.h"
 
 #include <algorithm>
@@ -15,11 +16,11 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-// A spec and some numbers.
+// The file holds a spec and some numbers.
 constexpr int64_t kMaxStateBytes = int64_t{16} << 20;
 constexpr char kBitwise[] = "bitwise";
 
-// What a number of JSON cannot say is a text, as in metrics.jsonl. Others come back to the bit.
+// Numbers that JSON cannot say are texts, as in metrics.jsonl. The others come back to the bit.
 ordered_json Number(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
@@ -37,7 +38,7 @@ bool TakeNumber(const json& field, double& value) {
   return field == "nan" || field == "inf" || field == "-inf";
 }
 
-// Leave the target as it is where the field is absent or of another type.
+// These leave the target as it is if the field is absent or of another type.
 template <typename T>
 void TakeInteger(const json& object, const char* key, T& value) {
   const auto field = object.find(key);
@@ -47,7 +48,7 @@ void TakeText(const json& object, const char* key, std::string& value) {
   const auto field = object.find(key);
   if (field != object.end() && field->is_string()) value = field->get<std::string>();
 }
-// All of it, or nothing.
+// Reads the whole evaluation or nothing.
 template <typename T>
 void TakeList(const json& object, const char* key, std::vector<T>& values) {
   const auto field = object.find(key);
@@ -125,7 +126,7 @@ std::string EncodeState(const StateRecord& state) {
   if (!identity.init_digest.empty()) object["init_digest"] = identity.init_digest;
   object["version"] = state.version;
   if (state.evaluation.has_value()) object["evaluation"] = EncodeEvaluation(*state.evaluation);
-  // In the order of its keys: that of the assignment may change from attempt to attempt.
+  // Its keys are put in order, since the order in the assignment may change between attempts.
   json spec = json::parse(identity.spec_json, nullptr, /*allow_exceptions=*/false);
   if (spec.is_object()) object["spec"] = std::move(spec);
   return object.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";

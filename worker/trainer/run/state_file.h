@@ -1,4 +1,5 @@
-// state.json of a checkpoint: which run wrote it, where it stood, and what its weights reached.
+// state.json of a checkpoint says which run wrote it, where the run stood, and what its weights
+// reached.
 #pragma once
 
 #include <cstdint>
@@ -18,24 +19,26 @@ struct RunIdentity {
   int64_t global_batch = 1;
   std::string data_digest = {};
   std::string model_digest = {};
-  std::string init_digest = {};  // of the file that the weights came from; empty: of none
+  std::string init_digest = {};  // of the file that the weights came from; empty: there is none
   std::string spec_json = {};    // the resolved spec
   bool is_bitwise = false;
-  // Of every rank, of a bitwise run, for ever; 0: each rank has its own.
+  // The threads of every rank of a bitwise run, in all its attempts. 0 means that each rank has its
+  // own number.
   int threads = 0;
   // By rank: how many consecutive replicas it computes, and on what type of device.
   std::vector<int> hosting = {};
   std::vector<std::string> device_types = {};
 };
 
-// An evaluation of the weights, with all that it takes to get the same bits again.
+// An evaluation of the weights, with everything that it takes to get the same bits again.
 struct RecordedEvaluation {
   std::map<std::string, double> metrics;  // by name, test.loss and the like
   int64_t samples = 0;
   int64_t skipped = 0;
   std::string data_digest;  // of the test split
   std::string backend;
-  // Parts of the split, each in batches of its own: the ranks', of bitwise runs the replicas'.
+  // The number of parts of the split, each of which has batches of its own: one for each rank, or
+  // in a bitwise run for each replica.
   int ranks = 1;
   int threads = 1;  // of each
 
@@ -51,12 +54,12 @@ struct StateRecord {
   std::optional<RecordedEvaluation> evaluation;  // none where none was made at this step
 };
 
-// The same bits, or both NaN.
+// Returns whether both have the same bits, or are NaN.
 bool SameValue(double a, double b);
 
 std::string EncodeState(const StateRecord& state);
-// DATA_LOSS (CORRUPT_FILE) for what is none; of checkpoints of older trainers spec and evaluation
-// are absent.
+// DATA_LOSS (CORRUPT_FILE) where the file is not a state. Checkpoints of older trainers have no
+// spec and no evaluation.
 absl::StatusOr<StateRecord> ReadState(const std::string& path);
 
 }  // namespace trainyard::trainer

@@ -66,11 +66,10 @@ class Connector {
     return parallel::MakeWireExchange(std::move(communicator), Memory());
   }
 
-  // By whichever communicator reaches the devices.
+  // By whatever way the trainer of the device finds between the ranks.
   absl::StatusOr<std::unique_ptr<GradientExchange>> OverDevices() {
     TY_ASSIGN_OR_RETURN(auto host, lines_.connect_group(RanksOfStage("gradients", setup_.place)));
     return lines_.make_device_exchange({.executable = executable_,
-                                        .device = *lines_.device,
                                         .host = std::move(host),
                                         .memory = Memory(),
                                         .keeps_order = setup_.is_bitwise});

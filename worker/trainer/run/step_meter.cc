@@ -1,3 +1,4 @@
+// Adds up the times of steps and reports their means.
 #include "worker/trainer/run/step_meter.h"
 
 #include <algorithm>
@@ -8,7 +9,7 @@ namespace trainyard::trainer {
 namespace {
 
 constexpr absl::Duration kInterval = absl::Milliseconds(100);
-// Of the other ranks' times, which say who is slow.
+// The times of the other ranks, which say who is slow, are reported at most this often.
 constexpr absl::Duration kRanksInterval = absl::Seconds(5);
 constexpr size_t kRanksMax = 64;
 

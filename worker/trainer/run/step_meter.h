@@ -1,7 +1,7 @@
-// What a gang's steps spend on computing and on communication, as metrics of rank 0.
+// Measures what a gang's steps spend on computing and on communication, as metrics of rank 0.
 //
-// Points are means over the steps since the last ones, and written at most ten times a second: of
-// long steps each has its own, and small nets are not slowed down.
+// A point is the mean over the steps since the last point. At most ten are written each second, so
+// that every long step has its own, and small networks are not slowed down.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ class StepMeter {
  public:
   explicit StepMeter(Reporter& reporter) : reporter_(reporter) {}
 
-  // After `step`, which ended at `now` (Clock::Uptime). `compute`: of this rank; `ballots`: of the
-  // step, and so with what the others computed in the step before.
+  // Call it after `step`, which ended at `now` (Clock::Uptime). `compute` is the time of this rank.
+  // `ballots` are those of the step, and so tell what the others computed in the step before.
   void Add(int64_t step, absl::Duration now, absl::Duration compute,
            const parallel::CommStats& communication, absl::Span<const Ballot> ballots);
 
@@ -29,9 +29,9 @@ class StepMeter {
   void Report(int64_t step);
 
   Reporter& reporter_;
-  absl::Duration reported_;  // when
+  absl::Duration reported_;  // the time of the last report
   absl::Duration ranks_reported_;
-  // Since the last report.
+  // Sums since the last report.
   int64_t steps_ = 0;
   absl::Duration compute_, total_, exposed_;
   int64_t bytes_ = 0;

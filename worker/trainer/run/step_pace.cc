@@ -1,3 +1,4 @@
+// Takes the median of the last steps, which one slow step does not change.
 #include "worker/trainer/run/step_pace.h"
 
 #include <algorithm>
@@ -9,9 +10,9 @@ constexpr uint64_t kStepsKnown = 3;
 constexpr int kLimitSteps = 20;
 constexpr absl::Duration kLimitMin = absl::Seconds(10);
 constexpr absl::Duration kLimitMax = absl::Seconds(20);
-// However long steps are, so many of them.
+// The limit is at least so many steps, however long they are.
 constexpr int kLimitStepsMin = 5;
-// Progress is written once a second, and whoever has waited in vain needs a moment to end.
+// Progress is written once a second, and a rank that has waited in vain needs a moment to end.
 constexpr absl::Duration kSilenceMargin = absl::Seconds(3);
 
 }  // namespace

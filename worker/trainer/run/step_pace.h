@@ -1,4 +1,5 @@
-// How long a step takes, and so how long a rank may be waited for before it counts as stuck. Pure.
+// Learns how long a step takes, and so how long others may wait for a rank before it counts as
+// stuck. It does no I/O.
 //
 //   collective limit   max(20 medians, within [10 s, 20 s]; 5 medians): how long a rank waits for
 //                      another one in a collective
@@ -21,24 +22,24 @@ namespace trainyard::trainer {
 // Not thread-safe.
 class StepPace {
  public:
-  // Of the steps before enough are known: the first ones may warm up caches and files.
+  // The limit before enough steps are known, since the first ones may warm up caches and files.
   static constexpr absl::Duration kFirstLimit = absl::Seconds(60);
-  // What a step after a checkpoint may take at least: rank 0 copies the state, and waits for the
-  // checkpoint before where that is still being written.
+  // A step after a checkpoint may take at least so long: rank 0 copies the state, and waits for the
+  // checkpoint before if that is still being written.
   static constexpr absl::Duration kCheckpointLimit = absl::Seconds(23);
 
-  // A step took so long, waiting for others included.
+  // Counts a step that took so long, including the time in which it waited for others.
   void Add(absl::Duration step);
 
-  // Of the last steps; zero before three are known. One that took long, for a checkpoint or a busy
-  // machine, changes nothing.
+  // Returns the median of the last steps, or zero before three are known. One step that took long,
+  // for a checkpoint or a busy machine, changes nothing.
   absl::Duration median() const { return median_; }
   absl::Duration CollectiveLimit() const;
-  // Of a collective of the step after a checkpoint.
+  // Returns the limit of a collective in the step after a checkpoint.
   absl::Duration LimitAfterCheckpoint() const;
-  // Between two records of progress, where collectives have `limit`.
+  // Returns the silence between two records of progress where collectives have `limit`.
   absl::Duration Silence(absl::Duration limit) const;
-  // Between two batches of an evaluation, the slowest of which took so long.
+  // Returns the silence between two batches of an evaluation, the slowest of which took so long.
   static absl::Duration SilenceInEvaluation(absl::Duration slowest);
 
  private:

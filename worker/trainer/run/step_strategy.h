@@ -13,7 +13,7 @@
 #include "common/base/env.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/parallel/communicator.h"
-#include "worker/trainer/model_setup.h"
+#include "worker/trainer/plan/model_setup.h"
 #include "worker/trainer/run/ballot.h"
 #include "worker/trainer/run/gang.h"
 #include "worker/trainer/run/gang_hosting.h"

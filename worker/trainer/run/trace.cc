@@ -1,3 +1,5 @@
+// Collects the events of a step as lines and appends them when it ends. What cannot be written, or
+// would make the file too large, ends the timeline and not the training.
 #include "worker/trainer/run/trace.h"
 
 #include <fcntl.h>
@@ -14,7 +16,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Steps after a start that are recorded: the first one compiles.
+// These steps after a start are recorded. The first one is not, since it compiles.
 constexpr int64_t kFirstTraced = 2;
 constexpr int64_t kLastTraced = 4;
 
@@ -49,7 +51,7 @@ bool Trace::BeginStep(int64_t step) {
   is_on_ = is_wanted && !is_off_ && Open();
   if (!is_on_) return false;
   step_ = step;
-  // Anew each time: the wall clock may have been set meanwhile.
+  // This is taken anew each time, since the wall clock may have been set meanwhile.
   to_wall_clock_ = (clock_.Now() - absl::UnixEpoch()) - clock_.Uptime();
   return true;
 }
@@ -84,7 +86,7 @@ void Trace::EndStep() {
   lines_.clear();
 }
 
-// What the viewer calls process and threads.
+// Names what the viewer calls process and threads.
 void Trace::AddNames() {
   lines_ += Line({{"name", "process_name"},
                   {"ph", "M"},

@@ -1,8 +1,9 @@
-// The timeline of some steps: ranks/<r>/trace.jsonl, Chrome trace events, one JSON object a line.
+// Writes the timeline of some steps to ranks/<r>/trace.jsonl: Chrome trace events, one JSON object
+// a line.
 //
 // Times are of the wall clock, so that the timelines of several hosts line up as well as their
-// clocks do. Steps 2 to 4 after a start are recorded, and one in kTraceEvery: what is under way is
-// seen without a switch, and costs nothing in the steps between.
+// clocks do. Steps 2 to 4 after a start are recorded, and then one in kTraceEvery. So a timeline is
+// there without a switch, and costs nothing in the steps between.
 #pragma once
 
 #include <cstdint>
@@ -19,25 +20,26 @@ namespace trainyard::trainer {
 inline constexpr int64_t kTraceEvery = 256;
 inline constexpr int64_t kTraceFileMax = int64_t{4} << 20;
 
-// Belongs to the loop's thread. Borrows the clock. What cannot be written is left out: no training
-// ends for want of a timeline.
+// Belongs to the loop's thread and borrows the clock. What cannot be written is left out, since no
+// training should end because its timeline is incomplete.
 class Trace {
  public:
-  // The rows of a rank's timeline. kWait: in the row of computation, which waits for communication.
+  // The rows of a rank's timeline. kWait is drawn in the row of computation, which waits for
+  // communication.
   enum class Lane { kCompute = 0, kCommunication = 1, kData = 2, kWait = 3 };
 
-  // `device`: its name. `first_step`: updates done before the start.
+  // `device` is the device's name, `first_step` the number of updates done before the start.
   Trace(const run_dir::RunDir& dir, int rank, std::string device, int64_t first_step, Clock& clock);
 
-  // From here on spans belong to `step`, 1-based. False where it is not recorded.
+  // From here on spans belong to `step`, 1-based. Returns false if it is not recorded.
   bool BeginStep(int64_t step);
   bool is_on() const { return is_on_; }
-  // Times are Clock::Uptime. Nothing where the step is not recorded.
+  // Times are Clock::Uptime. Does nothing if the step is not recorded.
   void Add(Lane lane, absl::string_view name, absl::Duration begin, absl::Duration end);
   // Writes what the step added.
   void EndStep();
 
-  // From here to the end of its life.
+  // Adds the time from its construction to its destruction.
   class Span {
    public:
     Span(Trace& trace, Lane lane, std::string name);
@@ -66,7 +68,7 @@ class Trace {
   bool is_off_ = false;  // for ever
   bool is_on_ = false;   // in this step
   int64_t step_ = 0;
-  absl::Duration to_wall_clock_;  // since 1970, of Uptime 0
+  absl::Duration to_wall_clock_;  // from 1970 to Uptime 0
   std::string lines_;
 };
 

@@ -14,7 +14,7 @@
 #include "common/base/status_macros.h"
 #include "common/spec/interval.h"
 #include "worker/parallel/collective.h"
-#include "worker/trainer/model_setup.h"
+#include "worker/trainer/plan/model_setup.h"
 #include "worker/trainer/run/agreement.h"
 #include "worker/trainer/run/evaluation.h"
 
@@ -50,7 +50,7 @@ TrainLoop::TrainLoop(PreparedRun run, Reporter& reporter, const Signals& signals
 
 // Takes rows, sums and records as the hosting says, from the next step on.
 void TrainLoop::StartHosting() {
-  rows_.Start(run_.share.plan, step_);
+  rows_.Start(run_.share.steps, step_);
   compute_->set_sums(run_.share.sums);
   ReportHosting();
 }
@@ -72,7 +72,7 @@ void TrainLoop::ReportHosting() {
 }
 
 absl::StatusOr<TrainLoop::End> TrainLoop::Run() {
-  const int64_t total_steps = run_.share.plan.total_steps();
+  const int64_t total_steps = run_.share.steps.total_steps();
   while (step_ < total_steps && !agreed_.stop) {
     TY_RETURN_IF_ERROR(Step());
     TY_RETURN_IF_ERROR(WithStep(AfterStep()));
@@ -214,8 +214,8 @@ absl::Status TrainLoop::ReportStep(const Unfinished& update, const engine::StepM
     reporter_.AddMetric(update.step, "train.skipped", static_cast<double>(update.skipped));
   }
   TY_RETURN_IF_ERROR(reporter_.StepDone({.step = update.step,
-                                         .epoch = run_.share.plan.EpochOf(update.step - 1),
-                                         .rows = run_.share.plan.Rows(update.step - 1),
+                                         .epoch = run_.share.steps.EpochOf(update.step - 1),
+                                         .rows = run_.share.steps.Rows(update.step - 1),
                                          .loss = metrics.loss,
                                          .accuracy = metrics.accuracy,
                                          .lr = update.lr,

@@ -1,3 +1,4 @@
+// Names every tensor as PyTorch does, so that other programs can load the files.
 #include "worker/trainer/run/training_state.h"
 
 #include <algorithm>

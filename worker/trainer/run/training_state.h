@@ -1,4 +1,4 @@
-// The state of a training run as the files of a checkpoint, and back.
+// Turns the state of a training run into the files of a checkpoint, and back.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 
 namespace trainyard::trainer {
 
-// Hash over kind, name and shape of all parameters and buffers: two executables with the same
-// digest can load each other's checkpoints.
+// Returns a hash over kind, name and shape of all parameters and buffers. Two executables with the
+// same digest can load each other's checkpoints.
 std::string ModelDigest(const engine::ModelState& executable);
 
-// state.json of a checkpoint's folder.
+// Returns the path of state.json in a checkpoint's folder.
 std::string StatePath(const std::string& checkpoint_dir);
 
 // A copy of all values, taken between two steps, so that it can be written behind the training.
@@ -33,9 +33,9 @@ struct StateSnapshot {
 absl::StatusOr<StateSnapshot> TakeSnapshot(const engine::ModelState& executable, int64_t step,
                                            int64_t epoch, const RunIdentity& identity);
 
-// model.safetensors (parameters and buffers under PyTorch's names), optimizer.safetensors,
-// ema.safetensors where there are moving averages (with the names of the model, and its buffers, so
-// that it loads in its place), state.json.
+// Returns model.safetensors (parameters and buffers under PyTorch's names), optimizer.safetensors,
+// state.json, and ema.safetensors if there are moving averages. The latter has the names of the
+// model, and its buffers, so that it loads in its place.
 std::vector<checkpoint::CheckpointFile> EncodeSnapshot(const StateSnapshot& snapshot);
 
 // What a run that goes on from a checkpoint must know of it.
@@ -44,9 +44,8 @@ struct RestoredState {
   std::string init_digest = {};  // what the run had started from
 };
 
-// Writes all values of the checkpoint folder into the executable. DATA_LOSS
-// for damaged files; INVALID_ARGUMENT naming the tensor where the checkpoint is of another model or
-// optimizer.
+// Writes all values of the checkpoint's folder into the executable. DATA_LOSS for damaged files.
+// INVALID_ARGUMENT, naming the tensor, if the checkpoint is of another model or optimizer.
 absl::StatusOr<RestoredState> RestoreState(const std::string& checkpoint_dir,
                                            engine::ModelState& executable);
 

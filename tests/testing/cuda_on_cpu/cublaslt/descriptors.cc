@@ -1,3 +1,4 @@
+// cuBLASLt's descriptors: made, filled and read.
 #include "tests/testing/cuda_on_cpu/cublaslt/descriptors.h"
 
 #include <cstring>
@@ -12,7 +13,7 @@ Content* As(Handle handle) {
   return content != nullptr && content->magic == Content::kMagic ? content : nullptr;
 }
 
-// Where an attribute lies, and its size; null: there is none.
+// The address of an attribute, and its size; null: there is none.
 struct Field {
   void* data = nullptr;
   size_t size = 0;
@@ -125,7 +126,7 @@ cublasStatus_t GetAttribute(Handle handle, Attribute attribute, void* value, siz
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// Makes `content` in the caller's memory.
+// Constructs `content` in the caller's memory.
 template <class Content, class Handle>
 cublasStatus_t Init(Handle handle, size_t size, const Content& content) {
   if (handle == nullptr || size < sizeof(Content)) return CUBLAS_STATUS_ALLOC_FAILED;

@@ -1,5 +1,5 @@
-// What stands in cuBLASLt's opaque descriptors in its emulation. They are made in the caller's
-// memory too, so they fit the sizes that the library's header gives.
+// The contents of cuBLASLt's opaque descriptors in its emulation. They are also made in the
+// caller's memory, so they fit into the sizes that the library's header gives.
 #pragma once
 
 #include <cublasLt.h>

@@ -1,3 +1,4 @@
+// The loops of a product, in the order and with the roundings that a GPU would use.
 #include "tests/testing/cuda_on_cpu/cublaslt/gemm.h"
 
 #include <cuda_bf16.h>
@@ -47,15 +48,15 @@ float Rounded(float value, uint32_t type) {
   }
 }
 
-// To the 10 bits of tf32's mantissa, to nearest.
+// Rounds to the 10 bits of tf32's mantissa, to nearest.
 float RoundedToTf32(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   if ((bits & 0x7f800000U) == 0x7f800000U) return value;
   return std::bit_cast<float>((bits + 0xfffU + ((bits >> 13) & 1U)) & ~0x1fffU);
 }
 
-// f32 copy of op(matrix) [rows, columns]: element (r, c) at [r * row_step + c * column_step], one
-// of which is 1. Reads along the memory of the matrix.
+// Makes an f32 copy of op(matrix) [rows, columns], with element (r, c) at [r * row_step + c *
+// column_step], where one of the steps is 1. Reads along the memory of the matrix.
 std::vector<float> Unpack(const Matrix& matrix, int64_t rows, int64_t columns, int64_t row_step,
                           int64_t column_step, bool rounds_to_tf32) {
   std::vector<float> copy(static_cast<size_t>(rows * columns));
@@ -94,7 +95,7 @@ void AddColumn(const float* a, const float* b, int64_t rows, int64_t depth, floa
   }
 }
 
-// One column of the result, f32, without the epilogue.
+// Computes one column of the result in f32, without the epilogue.
 void SumColumn(const Gemm& gemm, const float* a, const float* b, std::vector<float>& part,
                std::vector<float>& sums) {
   std::fill(sums.begin(), sums.end(), 0.0F);
@@ -113,7 +114,7 @@ void SumColumn(const Gemm& gemm, const float* a, const float* b, std::vector<flo
 }  // namespace
 
 void Run(const Gemm& gemm) {
-  // a by rows of k, so that the inner loop runs along them; b by columns.
+  // `a` is unpacked by rows of k, so that the inner loop runs along them, and `b` by columns.
   const std::vector<float> a =
       Unpack(gemm.a, gemm.rows, gemm.depth, 1, gemm.rows, gemm.rounds_to_tf32);
   const std::vector<float> b =

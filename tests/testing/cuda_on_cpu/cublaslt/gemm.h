@@ -5,7 +5,7 @@
 
 namespace trainyard::cuda_on_cpu::cublaslt {
 
-// A column-major matrix of the given cudaDataType. With `transposed`, its transpose is meant.
+// A column-major matrix of the given cudaDataType. With `transposed`, its transpose is used.
 struct Matrix {
   const void* data = nullptr;
   uint32_t type = 0;
@@ -28,7 +28,8 @@ struct Gemm {
   bool relu = false;
 };
 
-// d [rows, columns] = epilogue(alpha a b + beta c); sums in f32. c is not read where beta is 0.
+// d [rows, columns] = epilogue(alpha a b + beta c), with sums in f32. c is not read where beta is
+// 0.
 void Run(const Gemm& gemm);
 
 }  // namespace trainyard::cuda_on_cpu::cublaslt

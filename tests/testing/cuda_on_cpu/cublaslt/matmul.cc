@@ -1,8 +1,8 @@
 // cublasLtMatmul and its heuristic, emulated.
 //
 // The heuristic proposes, as far as the preference allows them: a split of the sums whose parts are
-// rounded to the output's type, one whose parts stay f32, and no split. The workspace is filled
-// with not-a-numbers by whoever asked for it.
+// rounded to the output's type, one whose parts stay f32, and no split. Whoever asks for a
+// workspace gets it filled with NaNs.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ namespace {
 constexpr uint64_t kContextMagic = 0x436f6e74;
 constexpr uint64_t kWorkspacePerSplit = 65536;
 constexpr uint32_t kSplitParts = 3;
-// What a vectorised load needs.
+// The alignment that a vectorised load needs.
 constexpr uint32_t kFastAlignment = 16;
 
 bool IsContext(cublasLtHandle_t handle) {
@@ -49,8 +49,8 @@ Algorithm MakeAlgorithm(const Product& product, const Preference& preference) {
   return algorithm;
 }
 
-// Rows that start at odd places cannot be loaded by vectors: an algorithm that would do so must not
-// have been asked for.
+// Rows that start at odd addresses cannot be loaded by vectors, so the caller must not have asked
+// for an algorithm that does so.
 bool RowsAreAligned(const Layout& layout, uint32_t alignment) {
   return layout.columns == 1 || layout.leading * static_cast<int64_t>(BytesOf(layout.type)) %
                                         std::min(kFastAlignment, alignment) ==
@@ -85,7 +85,7 @@ bool ReadAlgorithm(const cublasLtMatmulAlgo_t& opaque, const Product& product,
          algorithm.depth == static_cast<uint64_t>(product.depth());
 }
 
-// A, B, C and D.
+// The pointers to A, B, C and D.
 using Pointers = std::array<const void*, 4>;
 
 bool MemoryIsSane(const Product& product, const Algorithm& algorithm, const Pointers& pointers,
@@ -135,6 +135,7 @@ using trainyard::cuda_on_cpu::cublaslt::Check;
 using trainyard::cuda_on_cpu::cublaslt::Find;
 using trainyard::cuda_on_cpu::cublaslt::Gemm;
 using trainyard::cuda_on_cpu::cublaslt::IsContext;
+using trainyard::cuda_on_cpu::cublaslt::kContextMagic;
 using trainyard::cuda_on_cpu::cublaslt::Layout;
 using trainyard::cuda_on_cpu::cublaslt::MakeGemm;
 using trainyard::cuda_on_cpu::cublaslt::MemoryIsSane;
@@ -144,7 +145,6 @@ using trainyard::cuda_on_cpu::cublaslt::ReadAlgorithm;
 using trainyard::cuda_on_cpu::cublaslt::RowsAreAligned;
 using trainyard::cuda_on_cpu::cublaslt::Run;
 using trainyard::cuda_on_cpu::cublaslt::WorkspaceIsSane;
-using trainyard::cuda_on_cpu::cublaslt::kContextMagic;
 
 extern "C" {
 

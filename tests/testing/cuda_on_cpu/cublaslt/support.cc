@@ -1,3 +1,4 @@
+// Checks the types and epilogues of a product against cuBLASLt's tables.
 #include "tests/testing/cuda_on_cpu/cublaslt/support.h"
 
 #include <limits>

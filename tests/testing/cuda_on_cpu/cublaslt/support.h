@@ -1,5 +1,5 @@
-// Which products the emulated cuBLASLt takes: the tables of its documentation (cuBLAS 13, section
-// cublasLtMatmul) for the types that matter here.
+// Decides which products the emulated cuBLASLt accepts, by the tables of its documentation (cuBLAS
+// 13, section cublasLtMatmul) for the types that matter here.
 #pragma once
 
 #include <cublasLt.h>
@@ -16,7 +16,7 @@ struct Product {
   const Layout* c = nullptr;
   const Layout* d = nullptr;
 
-  // Of the result, as cuBLASLt sees it: rows, columns and length of the sums.
+  // The rows, columns and length of the sums of the result, as cuBLASLt sees it.
   int64_t rows() const { return static_cast<int64_t>(d->rows); }
   int64_t columns() const { return static_cast<int64_t>(d->columns); }
   int64_t depth() const {
@@ -26,11 +26,11 @@ struct Product {
   bool has_relu() const { return (description->epilogue & CUBLASLT_EPILOGUE_RELU) != 0; }
 };
 
-// INVALID_VALUE for descriptors that are none or contradict each other, NOT_SUPPORTED for types and
-// epilogues that the tables do not have.
+// INVALID_VALUE for descriptors that are invalid or contradict each other, NOT_SUPPORTED for types
+// and epilogues that the tables do not have.
 cublasStatus_t Check(const Product& product);
 
-// How an algorithm of the emulation works. Stands in cublasLtMatmulAlgo_t.
+// How an algorithm of the emulation works. It is stored in cublasLtMatmulAlgo_t.
 struct Algorithm {
   static constexpr uint64_t kMagic = 0x416c676f;
   uint64_t magic;

@@ -1,8 +1,9 @@
 // Attention as one operation: softmax(scale q k^T) v, without a mask, and its gradients.
 //
-// q, o [batch, heads, positions, width]; k, v [batch, key heads, key positions, width]: heads share
-// keys in equal groups. stats [batch, heads, positions, 1]: log of the sum of the exponentials of
-// the scaled scores. Formulas: Dao et al., "FlashAttention" (2022), appendix B.
+// q and o are [batch, heads, positions, width]; k and v are [batch, key heads, key positions,
+// width]. Heads share keys in equal groups. stats [batch, heads, positions, 1] is the log of the
+// sum of the exponentials of the scaled scores. For the formulas see Dao et al., "FlashAttention"
+// (2022), appendix B.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -30,7 +31,7 @@ double Dot(const float* left, const float* right, int64_t count) {
   return sum;
 }
 
-// Which matrix of keys belongs to matrix `head` of queries, over the whole batch.
+// The matrix of keys that belongs to matrix `head` of queries, over the whole batch.
 int64_t KeysOf(const Attention& a, int64_t head) {
   return head / a.heads * (a.heads / a.group) + head % a.heads / a.group;
 }

@@ -1,3 +1,4 @@
+// The table of attributes, by kind of descriptor.
 #include "tests/testing/cuda_on_cpu/cudnn/attributes.h"
 
 #include <limits>
@@ -21,7 +22,7 @@ constexpr int64_t kArrayMax = std::numeric_limits<int32_t>::max();
     CUDNN_ATTR_##name, #name, CUDNN_TYPE_INT64, Use::kRequired, kDimensionsMax, \
         CUDNN_TYPE_FRACTION                                                     \
   }
-// A descriptor that it refers to.
+// A descriptor to which this one refers.
 #define REQUIRED(name) ROW(name, BACKEND_DESCRIPTOR, kRequired, 1)
 #define OPTIONAL(name) ROW(name, BACKEND_DESCRIPTOR, kOptional, 1)
 #define DESCRIPTOR(name) CUDNN_BACKEND_##name##_DESCRIPTOR, #name

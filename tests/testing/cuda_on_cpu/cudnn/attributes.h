@@ -1,4 +1,4 @@
-// Which attributes each kind of descriptor has.
+// The attributes that each kind of descriptor has.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -15,7 +15,7 @@ struct AttributeRule {
   cudnnBackendAttributeType_t type;
   Use use;
   int64_t count_max;  // it takes 1 to so many elements
-  // Another type that it may be set with; the same as `type` where there is none.
+  // Another type with which it may be set; equal to `type` where there is none.
   cudnnBackendAttributeType_t other_type;
 };
 
@@ -24,7 +24,7 @@ struct DescriptorRule {
   const char* label;
   std::vector<AttributeRule> attributes;
 
-  // Null where it has no such attribute.
+  // Null where the descriptor has no such attribute.
   const AttributeRule* Find(cudnnBackendAttributeName_t name) const;
 };
 

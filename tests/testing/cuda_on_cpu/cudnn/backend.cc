@@ -16,12 +16,12 @@
 namespace trainyard::cuda_on_cpu::cudnn {
 namespace {
 
-// What a caller's descriptor points to. Reading an attribute puts another body into it.
+// What a caller's descriptor points to. Reading an attribute replaces its body.
 struct Holder {
   std::shared_ptr<Descriptor> body;
 };
 
-// Descriptors that are alive: a pointer to anything else is recognized as such.
+// The descriptors that are alive, by which other pointers are recognised as wrong.
 class Holders {
  public:
   static Holders& Get() {
@@ -34,7 +34,7 @@ class Holders {
     living_.insert(holder);
     return holder;
   }
-  // Null for what is no living descriptor.
+  // Null for anything but a living descriptor.
   Holder* Find(void* handle) {
     std::lock_guard lock(mutex_);
     return living_.count(handle) == 0 ? nullptr : static_cast<Holder*>(handle);
@@ -97,7 +97,7 @@ cudnnStatus_t WriteChildren(const AttributeRule& rule, const Value& value, int64
                   absl::StrCat(rule.label, ": element ", i, " is a ", LabelOf(holder->body->type),
                                ", expected a ", LabelOf(child->type)));
     }
-    // It is finalized, so that nothing can change it through this handle.
+    // The body is finalized, so nothing can change it through this handle.
     holder->body = std::const_pointer_cast<Descriptor>(child);
   }
   return CUDNN_STATUS_SUCCESS;
@@ -224,7 +224,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor
     return Fail(CUDNN_STATUS_BAD_PARAM,
                 absl::StrCat(rule->label, ": no place for ", requested, " elements"));
   }
-  // A part of a text is of no use.
+  // A part of a text is useless.
   if (type == CUDNN_TYPE_CHAR && requested > 0 && requested < value.count) {
     return Fail(CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT,
                 absl::StrCat(rule->label, " has ", value.count, " characters"));

@@ -12,7 +12,8 @@ namespace {
 
 using Kind = ConvolutionShape::Kind;
 
-// x [n, c, h, w], weight [k, c / groups, r, s], y [n, k, p, q]; gradients as what they are of.
+// x [n, c, h, w], weight [k, c / groups, r, s], y [n, k, p, q]. Gradients have the shapes of their
+// values.
 struct Convolution {
   Kind kind = Kind::kForward;
   TensorSpec x, weight, y;
@@ -27,10 +28,11 @@ struct Convolution {
   }
 };
 
-// Elements are dense: images [n, h, w, c].
+// Elements are dense, with images as [n, h, w, c].
 const Order kImageOrder = {0, 2, 3, 1};
 
-// Calls `visit(pixel of x, pixel of y, tap)` for all that meet; pixels of y of sample `row`.
+// Calls `visit(pixel of x, pixel of y, tap)` for all pairs that meet, over the pixels of y of
+// sample `row`.
 template <typename Visit>
 void ForEachTap(const Convolution& conv, int64_t row, const Visit& visit) {
   for (int64_t p = 0; p < conv.p; ++p) {
@@ -100,7 +102,7 @@ std::vector<float> WeightGradient(const Convolution& conv, Memory* memory) {
   const std::vector<float> x = memory->Load(conv.x, kImageOrder);
   const std::vector<float> dy = memory->Load(conv.y, kImageOrder);
   const auto size = static_cast<size_t>(conv.k * conv.r * conv.s * conv.group_c);
-  // Many pixels meet in one element: samples are summed in f32, and their sums in f64.
+  // Many pixels meet in one element, so samples are summed in f32 and their sums in f64.
   std::vector<double> total(size, 0.0);
   std::vector<float> part(size);
   for (int64_t row = 0; row < conv.n; ++row) {
@@ -138,7 +140,7 @@ void Run(const Convolution& conv, Memory* memory) {
   memory->Store(conv.output(), kImageOrder, result);
 }
 
-// The attributes of each of the three operations.
+// The names of the attributes of each of the three operations.
 struct Names {
   cudnnBackendAttributeName_t settings, x, weight, y, alpha, beta;
 };

@@ -1,19 +1,19 @@
-// cuDNN's graph API, played by the CPU: for tests where there is no GPU. The library defines the
+// cuDNN's graph API, emulated by the CPU, for tests where there is no GPU. The library defines the
 // symbols of cudnn_graph.h that the backend calls (handles and cudnnBackend...), so the backend's
 // host code runs unchanged. Descriptors are checked as cuDNN checks them, and more strictly where
-// it lets mistakes pass. Executions are queued on the emulated stream of the handle.
+// cuDNN lets mistakes pass. Executions are queued on the emulated stream of the handle.
 //
 // Every graph of the known operations can be run, in f32 arithmetic, by these engines:
 //
-//   index | workspace | what it is for
+//   index | workspace | purpose
 //     0   |    none   | always works
 //     1   |   1 MiB   | always works; overwrites its workspace
-//     2   | 300 MiB   | more than a planner should give
+//     2   | 300 MiB   | needs more than a planner should give
 //     3   |    none   | nondeterministic: results change in the last bit from run to run
 //     4   |    none   | is offered by the heuristics, but no plan can be made of it
 //
-// Heuristic modes A and INSTANT offer 4 2 3 1 0 in this order, B offers 3 1, FALLBACK offers 0
-// alone. As in cuDNN, a graph that finalizes statistics is offered by FALLBACK only.
+// Heuristic modes A and INSTANT offer 4 2 3 1 0 in this order, B offers 3 1, FALLBACK offers only
+// 0. As in cuDNN, a graph that finalizes statistics is offered only by FALLBACK.
 //
 // The functions below are for tests. They may be called from any thread, and hold for the process.
 #pragma once
@@ -32,20 +32,21 @@ struct ConvolutionShape {
   int64_t out_channels = 0, out_height = 0, out_width = 0;  // of y or its gradient
   int64_t kernel_height = 0, kernel_width = 0;
   int64_t groups = 1;
-  int64_t operations = 1;  // of the graph that it is part of; more than 1: it is fused
+  int64_t operations = 1;  // in its graph; more than 1: it is fused
 };
 
-// From here on the heuristics offer nothing for graphs with a convolution for which `refuses` is
-// true, and no plan can be made for them. An empty function: all are supported again.
+// Makes the heuristics offer nothing, from here on, for graphs with a convolution for which
+// `refuses` is true; no plan can be made for them either. With an empty function all are supported
+// again.
 void RefuseConvolutions(std::function<bool(const ConvolutionShape&)> refuses);
 
-// The same for graphs with attention: its operations, or two matrix products.
+// Does the same for graphs with attention, either as one operation or as two matrix products.
 void RefuseAttention(bool refuses);
 
-// Backend descriptors and handles that were created and not destroyed.
+// The backend descriptors and handles that were created and not destroyed.
 int64_t LiveCudnnObjects();
 
-// Plans that were executed so far; one in a CUDA graph counts with every launch.
+// The plans that were executed so far. A plan in a CUDA graph counts with every launch.
 int64_t PlansRun();
 
 }  // namespace trainyard::cuda_on_cpu

@@ -1,3 +1,4 @@
+// Storing, converting and reading the values of attributes.
 #include "tests/testing/cuda_on_cpu/cudnn/descriptor.h"
 
 #include <algorithm>

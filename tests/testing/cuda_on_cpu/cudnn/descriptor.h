@@ -1,7 +1,8 @@
-// Backend descriptors: attributes by name, checked against a table, frozen when finalized.
+// Backend descriptors: attributes by name, checked against a table, and frozen when finalized.
 //
-// What a descriptor refers to is shared, never copied: a descriptor may be destroyed while others
-// refer to it, as in cuDNN. Not thread-safe until finalized, immutable from then on.
+// A descriptor shares what it refers to, and never copies it. As in cuDNN, a descriptor may be
+// destroyed while others refer to it. It is not thread-safe until it is finalized, and immutable
+// from then on.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -34,20 +35,21 @@ struct Descriptor {
   cudnnBackendDescriptorType_t type = CUDNN_BACKEND_TENSOR_DESCRIPTOR;
   bool is_finalized = false;
   std::map<cudnnBackendAttributeName_t, Value> values;
-  // What it was compiled to when finalized.
-  std::shared_ptr<const Operation> operation;  // of an operation
-  std::shared_ptr<const Program> program;      // of an operation graph, and all made from one
-  const Engine* engine = nullptr;              // of an engine, and all made from one
+  // The results of finalizing it.
+  std::shared_ptr<const Operation> operation;  // for an operation
+  // For an operation graph, and everything made from one.
+  std::shared_ptr<const Program> program;
+  const Engine* engine = nullptr;  // for an engine, and everything made from one
 
   bool Has(cudnnBackendAttributeName_t name) const { return values.count(name) != 0; }
-  // Of integers and enumerations. The first element, or `fallback` where it was not set.
+  // These read integers and enumerations: the first element, or `fallback` where it was not set.
   int64_t Int(cudnnBackendAttributeName_t name, int64_t fallback) const;
   std::vector<int64_t> Ints(cudnnBackendAttributeName_t name) const;
-  // Of float or double.
+  // Reads a float or double.
   double Number(cudnnBackendAttributeName_t name, double fallback) const;
   std::vector<void*> Pointers(cudnnBackendAttributeName_t name) const;
   std::string Text(cudnnBackendAttributeName_t name) const;
-  // Null where it was not set.
+  // Null where the attribute was not set.
   const Descriptor* Child(cudnnBackendAttributeName_t name) const;
   std::shared_ptr<const Descriptor> SharedChild(cudnnBackendAttributeName_t name) const;
 
@@ -58,14 +60,14 @@ struct Descriptor {
                    std::vector<std::shared_ptr<const Descriptor>> children);
 };
 
-// Bytes of one element. 0 for types that no attribute has.
+// The bytes of one element; 0 for types that no attribute has.
 int64_t ElementBytes(cudnnBackendAttributeType_t type);
 
-// Checks that all required attributes are there, compiles what has a meaning of its own, and
-// freezes the descriptor.
+// Checks that all required attributes are set, compiles operations and graphs, and freezes the
+// descriptor.
 cudnnStatus_t Finalize(Descriptor* descriptor);
 
-// The descriptor behind a caller's handle; null for what is none.
+// The descriptor behind a caller's handle; null where it is not one.
 Descriptor* BodyOf(cudnnBackendDescriptor_t handle);
 std::shared_ptr<const Descriptor> SharedBodyOf(cudnnBackendDescriptor_t handle);
 

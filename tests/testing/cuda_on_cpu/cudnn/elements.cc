@@ -1,3 +1,4 @@
+// Conversions between f32 and the types of tensors.
 #include "tests/testing/cuda_on_cpu/cudnn/elements.h"
 
 #include <cuda_fp16.h>
@@ -67,7 +68,8 @@ void FromFloat(float value, Integer* result) {
     *result = 0;
     return;
   }
-  // Not every limit is an f32; doubles hold those of 32 bits, and long ones are not met here.
+  // Not every limit is an f32. Doubles hold the limits of 32 bits; longer integers do not occur
+  // here.
   const double low = static_cast<double>(std::numeric_limits<Integer>::min());
   const double high = static_cast<double>(std::numeric_limits<Integer>::max());
   const double rounded = std::nearbyint(static_cast<double>(value));
@@ -139,7 +141,7 @@ float Nudge(cudnnDataType_t type, float value, bool upwards) {
   if (value == 0 || !std::isfinite(value)) {
     return value;
   }
-  int bits = 0;  // of f32 that the type does not have
+  int bits = 0;  // bits of f32 that the type does not have
   switch (type) {
     case CUDNN_DATA_FLOAT:
       break;

@@ -1,4 +1,4 @@
-// Execution: pointers are checked at the call, the work is queued on the handle's stream.
+// Executes plans. Pointers are checked at the call; the work is queued on the handle's stream.
 #include <atomic>
 #include <cstring>
 #include <map>
@@ -18,7 +18,8 @@ namespace {
 
 std::atomic<int64_t> plans_run{0};
 
-// What one execution works on. By-value scalars are copied at the call, as cuDNN does.
+// What one execution works on. Scalars that are passed by value are copied at the call, as in
+// cuDNN.
 struct Execution {
   std::shared_ptr<const Program> program;
   const Engine* engine = nullptr;
@@ -51,7 +52,8 @@ cudnnStatus_t BindTensor(const TensorSpec& spec, const std::map<int64_t, void*>&
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Whatever lies there and is needed later shows: as numbers these bytes are none.
+// Overwrites the workspace with bytes that are NaNs, so that a result that somebody left there
+// shows.
 void Scribble(const Execution& execution) {
   if (execution.workspace != nullptr) {
     std::memset(execution.workspace, 0xff, static_cast<size_t>(execution.engine->workspace_bytes));

@@ -1,4 +1,4 @@
-// What happens when a descriptor is finalized.
+// Finalizes descriptors: checks their references, and compiles what they describe.
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -46,7 +46,7 @@ Compile CompilerOf(cudnnBackendDescriptorType_t type) {
   }
 }
 
-// What an attribute must refer to; by default a tensor.
+// The type of descriptor to which an attribute must refer; by default a tensor.
 cudnnBackendDescriptorType_t ReferredType(cudnnBackendAttributeName_t name) {
   switch (name) {
     case CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC:
@@ -90,7 +90,7 @@ cudnnStatus_t CheckAttributes(const DescriptorRule& rule, const Descriptor& desc
       }
       continue;
     }
-    // The operations of a graph are told apart where it is compiled.
+    // The operations of a graph are distinguished where it is compiled.
     if (attribute.name == CUDNN_ATTR_OPERATIONGRAPH_OPS) {
       continue;
     }

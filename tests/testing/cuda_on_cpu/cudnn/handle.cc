@@ -1,3 +1,4 @@
+// Library handles, versions, error texts and streams.
 #include "tests/testing/cuda_on_cpu/cudnn/handle.h"
 
 #include <algorithm>
@@ -27,8 +28,8 @@ std::string& LastMessage() {
   return message;
 }
 
-// Handles that are alive. A test may use one after its end by mistake, so what a pointer points to
-// says nothing.
+// The handles that are alive. A test may by mistake use one after its end, so the memory behind a
+// pointer proves nothing.
 class Handles {
  public:
   static Handles& Get() {

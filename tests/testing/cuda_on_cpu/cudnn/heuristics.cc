@@ -1,4 +1,5 @@
-// The engines, which of them are offered for a graph, and how tests make graphs unsupported.
+// The engines, which of them the heuristics offer for a graph, and how tests make graphs
+// unsupported.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -15,7 +16,7 @@ namespace {
 
 constexpr int64_t kMebibyte = int64_t{1} << 20;
 
-// See cudnn_on_cpu.h for what each is for.
+// cudnn_on_cpu.h says what each engine is for.
 constexpr std::array<Engine, 5> kEngines = {{
     {0, 0, true, true},
     {1, kMebibyte, true, true},
@@ -139,7 +140,7 @@ cudnnStatus_t FinalizeEngine(Descriptor* engine) {
     return Fail(CUDNN_STATUS_BAD_PARAM, absl::StrCat("there is no engine ", index));
   }
   engine->program = engine->Child(CUDNN_ATTR_ENGINE_OPERATION_GRAPH)->program;
-  // The first one computes f32 as such.
+  // The first engine computes in true f32.
   std::vector<int64_t> notes;
   if (index > 0) {
     notes.push_back(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);

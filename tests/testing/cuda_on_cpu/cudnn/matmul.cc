@@ -7,7 +7,7 @@
 namespace trainyard::cuda_on_cpu::cudnn {
 namespace {
 
-// a [..., rows, inner], b [..., inner, columns], c [..., rows, columns]; leading dimensions of a
+// a [..., rows, inner], b [..., inner, columns], c [..., rows, columns]. Leading dimensions of a
 // and b may be 1.
 struct Matmul {
   TensorSpec a, b, c;

@@ -35,7 +35,7 @@ void StoreDoubles(const std::optional<TensorSpec>& spec, const Doubles& values, 
   }
 }
 
-// Reads tensors of an operation and notes them as its inputs and outputs.
+// Reads the tensors of an operation, and records them as its inputs and outputs.
 class Tensors {
  public:
   Tensors(const Descriptor& descriptor, Operation* operation)
@@ -61,7 +61,8 @@ class Tensors {
   Operation* operation_;
 };
 
-// Running statistics and how far one batch moves them: absent, or all five there.
+// The running statistics, and the factor by which one batch moves them. Either none is there or all
+// five are.
 struct Running {
   std::optional<TensorSpec> mean_in, variance_in, mean_out, variance_out, factor;
 
@@ -69,7 +70,7 @@ struct Running {
   bool is_absent() const { return !mean_in && !variance_in && !mean_out && !variance_out; }
 };
 
-// The running variance is that of the population, estimated from `count` samples.
+// The running variance is the population's, estimated from `count` samples.
 void UpdateRunning(const Running& running, const Doubles& mean, const Doubles& variance,
                    double count, Memory* memory) {
   if (!running.is_complete()) {
@@ -205,7 +206,8 @@ cudnnStatus_t ExpectBatchNorm(int64_t mode) {
              : Fail(CUDNN_STATUS_NOT_SUPPORTED, absl::StrCat("norm mode ", mode));
 }
 
-// All inputs and outputs are images like `x`, or one number a channel, or scalars.
+// Checks that all inputs and outputs are images like `x`, or one number for each channel, or
+// scalars.
 cudnnStatus_t CheckShapes(const TensorSpec& x, const Operation& operation) {
   for (const auto* list : {&operation.inputs, &operation.outputs}) {
     for (const TensorSpec& spec : *list) {

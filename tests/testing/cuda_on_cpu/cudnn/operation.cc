@@ -1,3 +1,4 @@
+// Helpers for compiling operations from descriptors.
 #include "tests/testing/cuda_on_cpu/cudnn/operation.h"
 
 #include "absl/strings/str_cat.h"

@@ -1,4 +1,4 @@
-// Operations, compiled from their descriptors: what they read, what they write and what they do.
+// Operations, compiled from their descriptors: their inputs, their outputs and their work.
 #pragma once
 
 #include <functional>
@@ -20,8 +20,9 @@ struct Operation {
   std::function<void(Memory*)> run;
 };
 
-// Each checks the tensors against each other and fills `operation` (all but its type).
-// BAD_PARAM where they cannot belong together, NOT_SUPPORTED for what the emulation does not have.
+// Each of these checks the tensors against each other and fills `operation`, except for its type.
+// BAD_PARAM where the tensors cannot belong together, NOT_SUPPORTED for what the emulation does not
+// have.
 cudnnStatus_t CompileConvolution(const Descriptor& descriptor, Operation* operation);
 cudnnStatus_t CompilePointwise(const Descriptor& descriptor, Operation* operation);
 cudnnStatus_t CompileReduction(const Descriptor& descriptor, Operation* operation);
@@ -42,10 +43,10 @@ std::optional<TensorSpec> FindTensor(const Descriptor& descriptor,
 // "2x8x4x4", for messages.
 std::string ShapeText(const std::vector<int64_t>& dims);
 
-// BAD_PARAM_SHAPE_MISMATCH where `is_right` is false, with the message.
+// BAD_PARAM_SHAPE_MISMATCH, with the message, where `is_right` is false.
 cudnnStatus_t ExpectShape(bool is_right, const std::string& message);
 
-// NOT_SUPPORTED where `type` is not float: arithmetic of the emulation is f32.
+// NOT_SUPPORTED where `type` is not float, since the emulation computes in f32.
 cudnnStatus_t ExpectFloatMath(int64_t type);
 
 }  // namespace trainyard::cuda_on_cpu::cudnn

@@ -1,4 +1,4 @@
-// Execution plans, what they are executed with, and descriptions of devices.
+// Execution plans, the bindings with which they are executed, and descriptions of devices.
 #include <set>
 #include <string>
 #include <utility>
@@ -10,7 +10,7 @@
 namespace trainyard::cuda_on_cpu::cudnn {
 namespace {
 
-// What a real device would say of itself: an H200.
+// The description that a real device, an H200, gives of itself.
 constexpr char kDeviceText[] =
     R"({"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],)"
     R"("regsPerBlock":65536,"multiProcessorCount":132,"warpSize":32,"smClockRateKHz":1980000,)"
@@ -21,7 +21,7 @@ constexpr char kDeviceText[] =
     R"("driverVer":13000,"cudaDeviceId":0,"totalGlobalMem":150754820096,"pciDeviceId":0,)"
     R"("deviceName":"cuDNN on the CPU","major":9,"minor":0})";
 
-// The configuration that the caller set, or that the text tells.
+// The configuration that the caller set, or that the text describes.
 cudnnStatus_t FindConfig(const Descriptor& plan, std::shared_ptr<const Descriptor>* config) {
   if (plan.Has(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)) {
     *config = plan.SharedChild(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
@@ -95,7 +95,7 @@ cudnnStatus_t FinalizeDevice(Descriptor* device) {
                ? CUDNN_STATUS_SUCCESS
                : Fail(CUDNN_STATUS_BAD_PARAM, "the text describes no device");
   }
-  // Without anything it is the current device, of which the emulation has one kind.
+  // Without any attribute it is the current device; the emulation has one kind.
   device->SetText(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, kDeviceText);
   return CUDNN_STATUS_SUCCESS;
 }

@@ -1,3 +1,4 @@
+// Writes plans as JSON, and reads them again.
 #include "tests/testing/cuda_on_cpu/cudnn/plan_text.h"
 
 #include <nlohmann/json.hpp>
@@ -13,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A graph, its operations, their tensors.
+// A graph, its operations and their tensors.
 constexpr int kDepthMax = 4;
 
 Json ToJson(const Descriptor& descriptor) {
@@ -47,7 +48,7 @@ cudnnStatus_t Malformed(const std::string& what) {
   return Fail(CUDNN_STATUS_BAD_PARAM, absl::StrCat("the text of a plan: ", what));
 }
 
-// False where there is no such whole number.
+// Returns false where there is no such integer.
 bool ReadInt(const Json& object, const char* key, int64_t* value) {
   if (!object.is_object() || !object.contains(key) || !object[key].is_number_integer()) {
     return false;

@@ -1,4 +1,4 @@
-// Execution plans as text, and back.
+// Writes execution plans as text, and reads them.
 #pragma once
 
 #include <memory>
@@ -12,11 +12,11 @@ namespace trainyard::cuda_on_cpu::cudnn {
 std::string PlanText(const Descriptor& graph, int64_t engine);
 
 // Fills the finalized operation graph and the engine's index. BAD_PARAM for other texts,
-// SERIALIZATION_VERSION_MISMATCH for those of another version.
+// SERIALIZATION_VERSION_MISMATCH for a text of another version.
 cudnnStatus_t ReadPlanText(const std::string& text, std::shared_ptr<const Descriptor>* graph,
                            int64_t* engine);
 
-// Whether it is a JSON object with a "deviceVer".
+// Whether the text is a JSON object with a "deviceVer".
 bool IsDeviceText(const std::string& text);
 
 }  // namespace trainyard::cuda_on_cpu::cudnn

@@ -1,4 +1,4 @@
-// Pointwise operations with broadcasting, and the change of shape of what lies in memory.
+// Pointwise operations with broadcasting, and changes of a tensor's shape in memory.
 #include <limits>
 #include <memory>
 #include <utility>
@@ -29,7 +29,7 @@ PointwiseSettings SettingsOf(const Descriptor& descriptor) {
 struct Pointwise {
   PointwiseSettings settings;
   PointwiseRule rule;
-  std::vector<TensorSpec> inputs;  // x, b, t; of gradients x, dy
+  std::vector<TensorSpec> inputs;  // x, b, t; for gradients x, dy
   TensorSpec output;
   float alpha1 = 1, alpha2 = 1;  // factors of x and b
 };
@@ -51,7 +51,7 @@ void Run(const Pointwise& pointwise, Memory* memory) {
   memory->Store(pointwise.output, order, y);
 }
 
-// y: the index of each element along `axis`.
+// Sets each element of y to its index along `axis`.
 void RunIndex(const TensorSpec& output, size_t axis, Memory* memory) {
   int64_t inner = 1;
   for (size_t i = axis + 1; i < output.rank(); ++i) {
@@ -109,7 +109,7 @@ cudnnStatus_t CompilePointwise(const Descriptor& descriptor, Operation* operatio
     return Fail(CUDNN_STATUS_BAD_PARAM,
                 absl::StrCat("pointwise mode ", static_cast<int>(pointwise.settings.mode)));
   }
-  // Logic may be declared in its own type.
+  // Logical operations may declare a type of their own.
   const int64_t math = settings.Int(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
   if (math != CUDNN_DATA_BOOLEAN && math != CUDNN_DATA_INT32) {
     TY_CUDNN_TRY(ExpectFloatMath(math));
@@ -159,8 +159,8 @@ cudnnStatus_t CompileReshape(const Descriptor& descriptor, Operation* operation)
                   absl::StrCat("reshape of ", ShapeText(x.dims), " into ", ShapeText(y.dims))));
   operation->inputs = {x};
   operation->outputs = {y};
-  // Elements keep their order in memory; dimensions and strides are read anew. So transposition is
-  // a reshape to swapped strides.
+  // Elements keep their order in memory, and only dimensions and strides are replaced. So a
+  // transposition is a reshape to exchanged strides.
   operation->run = [x, y](Memory* memory) {
     memory->Store(y, MemoryOrder(y), memory->Load(x, MemoryOrder(x)));
   };

@@ -1,3 +1,4 @@
+// The functions of cuDNN's pointwise modes, in f32.
 #include "tests/testing/cuda_on_cpu/cudnn/pointwise_math.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@ float Sigmoid(float x) {
   return 1.0f / (1.0f + std::exp(-x));
 }
 
-// max and min that keep what is no number, as cuDNN's do by default.
+// max and min that keep a NaN, as cuDNN's do by default.
 float Larger(float x, float b) {
   return std::isnan(x) || x > b ? x : b;
 }
@@ -78,7 +79,7 @@ float SwishGradient(float x, float dy, float beta) {
     return {                         \
       2, false, FUNCTION(expression) \
     }
-// Of b, the gradient of the result.
+// The factor b is the gradient of the result.
 #define GRADIENT(name, expression)  \
   case CUDNN_POINTWISE_##name:      \
     return {                        \

@@ -16,10 +16,11 @@ struct PointwiseSettings {
   float swish_beta = 1;
 };
 
-// A function of one to three elements. What it does not need is ignored. Gradients take (x, dy).
+// A function of one to three elements, which ignores those that it does not need. Gradients take
+// (x, dy).
 using PointwiseFunction = float (*)(float x, float b, float t, const PointwiseSettings& settings);
 
-// How many it takes, and the function: null for modes that the emulation does not have.
+// The number of operands, and the function: null for modes that the emulation does not have.
 struct PointwiseRule {
   int inputs = 0;
   bool is_gradient = false;

@@ -1,3 +1,4 @@
+// Checks the tensors of a graph, and orders its operations.
 #include "tests/testing/cuda_on_cpu/cudnn/program.h"
 
 #include <map>
@@ -8,7 +9,7 @@
 namespace trainyard::cuda_on_cpu::cudnn {
 namespace {
 
-// Gathers tensors by id and the operation that makes each.
+// Gathers the tensors by id, and the operation that makes each.
 class Checker {
  public:
   cudnnStatus_t Add(const Operation& operation) {
@@ -65,7 +66,7 @@ cudnnStatus_t CompileProgram(const Descriptor& graph, std::shared_ptr<const Prog
                   absl::StrCat("virtual tensor ", id, " is the result of no operation"));
     }
   }
-  // Takes what is ready until nothing waits; among those, in the order of the graph.
+  // Takes operations that are ready until none waits; among those, in the order of the graph.
   std::set<int64_t> done;
   while (!waiting.empty()) {
     const size_t before = waiting.size();

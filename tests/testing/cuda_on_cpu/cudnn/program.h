@@ -14,14 +14,14 @@
 namespace trainyard::cuda_on_cpu::cudnn {
 
 struct Program {
-  // Each after those whose results it reads.
+  // Each stands after those whose results it reads.
   std::vector<std::shared_ptr<const Operation>> operations;
-  // Each once, virtual ones left out.
+  // Each tensor stands once; virtual ones are left out.
   std::vector<TensorSpec> tensors;
 };
 
-// BAD_PARAM for ids with two meanings, tensors with two origins or (virtual ones) with none, and
-// for circles.
+// BAD_PARAM for ids with two meanings, for tensors with two origins, for virtual tensors with none,
+// and for cycles.
 cudnnStatus_t CompileProgram(const Descriptor& graph, std::shared_ptr<const Program>* program);
 
 struct Engine {
@@ -34,12 +34,12 @@ struct Engine {
 // Null for an index that no engine has.
 const Engine* FindEngine(int64_t index);
 int64_t EngineCount();
-// Which engines a heuristic mode offers, the best first. Empty for graphs that tests refuse.
+// The engines that a heuristic mode offers, best first. Empty for graphs that tests refuse.
 std::vector<const Engine*> Offers(const Program& program, cudnnBackendHeurMode_t mode);
-// Whether a test made it unsupported.
+// Whether a test made the graph unsupported.
 bool IsRefused(const Program& program);
 
-// What Finalize does for each kind of descriptor beyond operations and tensors.
+// These finalize the kinds of descriptors other than operations and tensors.
 cudnnStatus_t FinalizeGraph(Descriptor* graph);
 cudnnStatus_t FinalizeHeuristics(Descriptor* heuristics);
 cudnnStatus_t FinalizeEngine(Descriptor* engine);

@@ -1,4 +1,4 @@
-// Reductions over dimensions that are 1 in the result, and the statistics of channels.
+// Reductions over the dimensions that are 1 in the result, and the statistics of channels.
 #include <cmath>
 #include <limits>
 #include <memory>

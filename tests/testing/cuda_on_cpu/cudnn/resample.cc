@@ -1,4 +1,4 @@
-// Pooling of images and its gradient: largest or average of windows.
+// Pooling of images and its gradient: the largest element or the average of a window.
 #include <limits>
 #include <memory>
 #include <optional>
@@ -9,11 +9,11 @@
 namespace trainyard::cuda_on_cpu::cudnn {
 namespace {
 
-// x [n, c, h, w], y [n, c, p, q]; gradients as what they are of. Indices: the element's place
-// within its window, in rows.
+// x [n, c, h, w], y [n, c, p, q]; gradients have the shapes of their values. An index is the
+// element's position within its window, row-major.
 struct Resample {
   TensorSpec large, small;                // x or dx; y or dy
-  std::optional<TensorSpec> index, x, y;  // x and y of the gradient
+  std::optional<TensorSpec> index, x, y;  // x and y for the gradient
   std::vector<int64_t> window, stride, padding;
   bool is_max = false;
   bool counts_padding = false;
@@ -35,7 +35,7 @@ void ForEachWindow(const Resample& resample, const Function& function) {
   }
 }
 
-// Calls `visit(element of x, place in the window)` for those that are no padding.
+// Calls `visit(element of x, position in the window)` for the elements that are not padding.
 template <typename Visit>
 void ForEachInWindow(const Resample& resample, int64_t plane, int64_t p, int64_t q,
                      const Visit& visit) {
@@ -104,7 +104,7 @@ void RunBackward(const Resample& resample, Memory* memory) {
         dx[place] += gradient / count;
         return;
       }
-      // The first of several equal ones.
+      // Among equal elements, the first one counts.
       const bool is_largest =
           index.empty() ? x[place] == y[element] : index[element] == static_cast<float>(within);
       if (is_largest && !is_found) {

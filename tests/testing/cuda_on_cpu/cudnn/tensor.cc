@@ -1,3 +1,4 @@
+// Checks of tensors, and walks over their elements in a given order.
 #include "tests/testing/cuda_on_cpu/cudnn/tensor.h"
 
 #include <algorithm>
@@ -20,8 +21,9 @@ uint64_t Mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Calls `row(offset, position)` for every run along the last dimension of the order: the offset
-// within the tensor of its first element, and its place among all elements in that order.
+// Calls `row(offset, position)` for every run along the last dimension of the order. `offset` is
+// that of its first element in the tensor, and `position` that element's place among all elements
+// in the order.
 template <typename Row>
 void ForEachRow(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides,
                 const Order& order, const Row& row) {
@@ -34,7 +36,7 @@ void ForEachRow(const std::vector<int64_t>& shape, const std::vector<int64_t>& s
   int64_t offset = 0;
   for (int64_t position = 0; position < total; position += shape[last]) {
     row(offset, position);
-    // The odometer: the dimension before the last one counts first.
+    // Counts up like an odometer, beginning with the dimension before the last one.
     for (size_t place = order.size() - 1; place-- > 0;) {
       const size_t dim = order[place];
       offset += strides[dim];
@@ -145,7 +147,7 @@ Order NaturalOrder(size_t rank) {
 
 Order MemoryOrder(const TensorSpec& spec) {
   Order order = NaturalOrder(spec.rank());
-  // Where a dimension is 1, its stride says nothing: it goes outside.
+  // The stride of a dimension of size 1 means nothing, so the dimension goes outside.
   const auto key = [&](size_t dim) { return std::pair(spec.dims[dim] == 1, spec.strides[dim]); };
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t left, size_t right) { return key(left) > key(right); });

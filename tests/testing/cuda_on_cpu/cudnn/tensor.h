@@ -11,7 +11,7 @@
 
 namespace trainyard::cuda_on_cpu::cudnn {
 
-// What a tensor descriptor says.
+// The contents of a tensor descriptor.
 struct TensorSpec {
   int64_t id = 0;
   cudnnDataType_t type = CUDNN_DATA_FLOAT;
@@ -23,38 +23,39 @@ struct TensorSpec {
 
   size_t rank() const { return dims.size(); }
   int64_t elements() const;
-  // Elements from the first to the last one in memory, both included.
+  // The elements from the first to the last one in memory, both included.
   int64_t span() const;
 };
 
 bool operator==(const TensorSpec& left, const TensorSpec& right);
 
-// Bytes of one element; 0 for types that the emulation does not have.
+// The bytes of one element; 0 for types that the emulation does not have.
 int64_t TypeBytes(cudnnDataType_t type);
 
 // Checks ranks, dimensions, strides, type and alignment.
 cudnnStatus_t CheckTensor(const Descriptor& descriptor);
-// Of a finalized tensor descriptor.
+// The contents of a finalized tensor descriptor.
 TensorSpec SpecOf(const Descriptor& descriptor);
 
-// Dimensions, the outermost first. Loads and stores run over elements in such an order.
+// Dimensions, outermost first. Loads and stores go over elements in such an order.
 using Order = std::vector<size_t>;
 Order NaturalOrder(size_t rank);
 // The order in which a tensor lies in memory.
 Order MemoryOrder(const TensorSpec& spec);
 
-// The elements of all tensors of one execution. Virtual tensors live here, in f32, rounded to
+// The elements of all tensors of one execution. Virtual tensors are stored here, in f32 rounded to
 // their type.
 class Memory {
  public:
   // With `noise` other than 0, about every fourth element that is stored outside moves by one unit
-  // in the last place of its type; which ones, and where to, follows from `noise`.
+  // in the last place of its type. `noise` decides which ones move, and in which direction.
   explicit Memory(uint64_t noise) : noise_(noise) {}
 
   void Bind(int64_t id, void* data) { bound_[id] = data; }
 
-  // All elements in the given order, in f32, dense. `shape`: dimensions to run over where they
-  // differ from the tensor's own: those that are 1 in the tensor are repeated. Empty: its own.
+  // Returns all elements in the given order, in f32, dense. `shape` has the dimensions to go over
+  // where they differ from the tensor's own; dimensions that are 1 in the tensor are repeated.
+  // Empty: its own.
   std::vector<float> Load(const TensorSpec& spec, const Order& order,
                           const std::vector<int64_t>& shape = {});
   std::vector<float> Load(const TensorSpec& spec) { return Load(spec, NaturalOrder(spec.rank())); }
@@ -62,11 +63,11 @@ class Memory {
   void Store(const TensorSpec& spec, const std::vector<float>& values) {
     Store(spec, NaturalOrder(spec.rank()), values);
   }
-  // The first element, of a scalar.
+  // The first element, for a scalar.
   double Scalar(const TensorSpec& spec) { return static_cast<double>(Load(spec).front()); }
 
  private:
-  // Where its first element lies, and what elements are stored as.
+  // The address of its first element, and the type in which elements are stored.
   void* Place(const TensorSpec& spec, cudnnDataType_t* stored);
 
   uint64_t noise_;

@@ -1,4 +1,4 @@
-// The collectives, and messages in groups.
+// The sum over all ranks, and messages in groups.
 #include <cuda_runtime_api.h>
 
 #include <utility>
@@ -16,14 +16,14 @@ bool IsDeviceMemory(const void* pointer) {
          attributes.type == cudaMemoryTypeDevice;
 }
 
-// ncclSuccess where a call may be made now; otherwise what it returns.
+// Returns ncclSuccess where a call may be made now, and otherwise the error that the call returns.
 ncclResult_t CheckCall(ncclComm_t communicator, ncclDataType_t type) {
   if (!Exists(communicator) || communicator->finalized || type != ncclFloat32) {
     return ncclInvalidArgument;
   }
   int device = -1;
   if (cudaGetDevice(&device) != cudaSuccess) return ncclUnhandledCudaError;
-  // A communicator before the last call is through, or of another device, is a mistake.
+  // It is a mistake to use a communicator before its last call is done, or on another device.
   if (device != communicator->device) return ncclInvalidArgument;
   const ncclResult_t before = communicator->group->State(communicator->rank);
   return before == ncclInProgress ? ncclInvalidArgument : before;
@@ -68,7 +68,7 @@ ncclResult_t EndGroup() {
   return communicator->blocking ? group->AwaitState(rank) : ncclInProgress;
 }
 
-// A message outside a group is a group of its own.
+// A message outside of a group forms a group of its own.
 ncclResult_t StartMessage(ncclComm_t communicator, cudaStream_t stream, ncclDataType_t type,
                           const Message& message) {
   ++open_group.depth;
@@ -104,32 +104,8 @@ extern "C" {
 ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t type,
                            ncclRedOp_t operation, ncclComm_t communicator, cudaStream_t stream) {
   if (operation != ncclSum) return ncclInvalidArgument;
-  return Start(
-      communicator, stream, type,
-      {Part::Kind::kAllReduce, static_cast<const float*>(in), static_cast<float*>(out), count, -1});
-}
-
-ncclResult_t ncclReduceScatter(const void* in, void* out, size_t count, ncclDataType_t type,
-                               ncclRedOp_t operation, ncclComm_t communicator,
-                               cudaStream_t stream) {
-  if (operation != ncclSum) return ncclInvalidArgument;
   return Start(communicator, stream, type,
-               {Part::Kind::kReduceScatter, static_cast<const float*>(in), static_cast<float*>(out),
-                count, -1});
-}
-
-ncclResult_t ncclAllGather(const void* in, void* out, size_t count, ncclDataType_t type,
-                           ncclComm_t communicator, cudaStream_t stream) {
-  return Start(
-      communicator, stream, type,
-      {Part::Kind::kAllGather, static_cast<const float*>(in), static_cast<float*>(out), count, -1});
-}
-
-ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType_t type, int root,
-                           ncclComm_t communicator, cudaStream_t stream) {
-  return Start(communicator, stream, type,
-               {Part::Kind::kBroadcast, static_cast<const float*>(in), static_cast<float*>(out),
-                count, root});
+               {static_cast<const float*>(in), static_cast<float*>(out), count});
 }
 
 ncclResult_t ncclSend(const void* in, size_t count, ncclDataType_t type, int peer,

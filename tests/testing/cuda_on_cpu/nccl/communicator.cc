@@ -1,4 +1,4 @@
-// Communicators, their state, and memory.
+// Communicators and their state.
 #include <cuda_runtime_api.h>
 
 #include <atomic>
@@ -13,11 +13,9 @@
 namespace trainyard::cuda_on_cpu::nccl {
 namespace {
 
-// Of what is live, so that stale handles are told.
+// The living communicators, by which stale handles are recognised.
 std::mutex handles_mutex;
 std::set<const ncclComm*> communicators;
-std::set<void*> nccl_memory;
-std::atomic<bool> mem_alloc_fails = false;
 
 ncclResult_t Release(ncclComm* communicator) {
   {
@@ -40,17 +38,6 @@ void BreakAsynchronously(ncclComm_t communicator, ncclResult_t error) {
   communicator->group->Break(communicator->rank, error);
 }
 
-void SetMemAllocFails(bool fails) {
-  mem_alloc_fails = fails;
-}
-
-int LiveRegistrations() {
-  const std::lock_guard lock(handles_mutex);
-  size_t count = 0;
-  for (const ncclComm* communicator : communicators) count += communicator->registrations.size();
-  return static_cast<int>(count);
-}
-
 int LiveCommunicators() {
   const std::lock_guard lock(handles_mutex);
   return static_cast<int>(communicators.size());
@@ -62,17 +49,9 @@ using trainyard::cuda_on_cpu::nccl::communicators;
 using trainyard::cuda_on_cpu::nccl::Exists;
 using trainyard::cuda_on_cpu::nccl::Group;
 using trainyard::cuda_on_cpu::nccl::handles_mutex;
-using trainyard::cuda_on_cpu::nccl::mem_alloc_fails;
-using trainyard::cuda_on_cpu::nccl::nccl_memory;
 using trainyard::cuda_on_cpu::nccl::Release;
 
 extern "C" {
-
-ncclResult_t ncclGetVersion(int* version) {
-  if (version == nullptr) return ncclInvalidArgument;
-  *version = NCCL_VERSION_CODE;
-  return ncclSuccess;
-}
 
 const char* ncclGetErrorString(ncclResult_t result) {
   switch (result) {
@@ -134,10 +113,6 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* result, int ranks, ncclUniqueId 
   return communicator->blocking ? communicator->group->AwaitState(rank) : ncclInProgress;
 }
 
-ncclResult_t ncclCommInitRank(ncclComm_t* result, int ranks, ncclUniqueId id, int rank) {
-  return ncclCommInitRankConfig(result, ranks, id, rank, nullptr);
-}
-
 ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* error) {
   if (error == nullptr || !Exists(communicator)) return ncclInvalidArgument;
   *error = communicator->finalized ? ncclSuccess : communicator->group->State(communicator->rank);
@@ -156,56 +131,6 @@ ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
 
 ncclResult_t ncclCommAbort(ncclComm_t communicator) {
   return Release(communicator);
-}
-
-ncclResult_t ncclCommCount(const ncclComm_t communicator, int* count) {
-  if (count == nullptr || !Exists(communicator)) return ncclInvalidArgument;
-  *count = communicator->group->ranks();
-  return ncclSuccess;
-}
-
-ncclResult_t ncclCommUserRank(const ncclComm_t communicator, int* rank) {
-  if (rank == nullptr || !Exists(communicator)) return ncclInvalidArgument;
-  *rank = communicator->rank;
-  return ncclSuccess;
-}
-
-ncclResult_t ncclCommCuDevice(const ncclComm_t communicator, int* device) {
-  if (device == nullptr || !Exists(communicator)) return ncclInvalidArgument;
-  *device = communicator->device;
-  return ncclSuccess;
-}
-
-ncclResult_t ncclMemAlloc(void** pointer, size_t bytes) {
-  if (pointer == nullptr) return ncclInvalidArgument;
-  if (mem_alloc_fails || cudaMalloc(pointer, bytes) != cudaSuccess) return ncclUnhandledCudaError;
-  const std::lock_guard lock(handles_mutex);
-  nccl_memory.insert(*pointer);
-  return ncclSuccess;
-}
-
-ncclResult_t ncclMemFree(void* pointer) {
-  {
-    const std::lock_guard lock(handles_mutex);
-    if (nccl_memory.erase(pointer) == 0) return ncclInvalidArgument;
-  }
-  return cudaFree(pointer) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
-}
-
-ncclResult_t ncclCommRegister(const ncclComm_t communicator, void* buffer, size_t bytes,
-                              void** handle) {
-  if (handle == nullptr || bytes == 0 || !Exists(communicator)) return ncclInvalidArgument;
-  const std::lock_guard lock(handles_mutex);
-  if (!nccl_memory.contains(buffer)) return ncclInvalidUsage;
-  communicator->registrations.insert(buffer);
-  *handle = buffer;
-  return ncclSuccess;
-}
-
-ncclResult_t ncclCommDeregister(const ncclComm_t communicator, void* handle) {
-  if (!Exists(communicator)) return ncclInvalidArgument;
-  const std::lock_guard lock(handles_mutex);
-  return communicator->registrations.erase(handle) == 1 ? ncclSuccess : ncclInvalidArgument;
 }
 
 }  // extern "C"

@@ -1,3 +1,4 @@
+// How the ranks of a gang meet in calls and in collectives.
 #include "tests/testing/cuda_on_cpu/nccl/group.h"
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 namespace trainyard::cuda_on_cpu::nccl {
 namespace {
 
-// A collective whose peers never come ends with an error rather than with the test's time.
+// A collective whose peers never come ends with an error, rather than when the test times out.
 constexpr std::chrono::seconds kPatience(20);
 
 std::mutex groups_mutex;
@@ -44,7 +45,7 @@ ncclResult_t Group::Join(int rank, int device) {
   const bool is_shared = std::count_if(members_.begin(), members_.end(), [&](const Rank& other) {
                            return other.joined && other.device == device;
                          }) > 1;
-  // Found when the ranks compare what they have, so all learn it.
+  // The ranks find it when they compare what they have, so all learn it.
   if (is_shared) {
     for (Rank& member : members_) member.error = ncclInvalidUsage;
   }
@@ -79,7 +80,7 @@ ncclResult_t Group::StateLocked(int rank) const {
   for (const Rank& other : members_) {
     if (!other.joined || other.calls < me.calls) return ncclInProgress;
   }
-  // NCCL connects two ranks with their first messages; later ones are through at once.
+  // NCCL connects two ranks with their first messages. Later messages are done at once.
   for (int peer = 0; peer < ranks_; ++peer) {
     const Way& out = WayOf(rank, peer);
     const Way& in = WayOf(peer, rank);
@@ -129,7 +130,7 @@ void Group::Execute(int rank, const Part& part) {
   }
   changed_.wait_for(lock, kPatience, [&] { return turn_ != turn || SomeoneIsGone(); });
   if (turn_ != turn) return;
-  // Its memory may be gone soon: nobody may find it here.
+  // Its memory may soon be gone, so nobody may find it here.
   --arrived_;
   if (me.error == ncclSuccess && !me.left) me.error = ncclRemoteError;
   changed_.notify_all();
@@ -156,7 +157,7 @@ void Group::ExecuteMessages(int rank, const std::vector<Message>& messages) {
     if (message.out == nullptr) continue;
     std::deque<Message>& shown = WayOf(message.peer, rank).shown;
     is_whole = is_whole && AwaitPeer(lock, message.peer, [&] { return !shown.empty(); });
-    // On hardware, anything may happen when sizes differ; here it is told.
+    // On hardware anything may happen when sizes differ. Here it is an error.
     is_whole = is_whole && shown.front().count == message.count;
     if (!is_whole) break;
     std::copy_n(shown.front().in, message.count, message.out);
@@ -167,7 +168,7 @@ void Group::ExecuteMessages(int rank, const std::vector<Message>& messages) {
     if (message.in == nullptr) continue;
     std::deque<Message>& shown = WayOf(rank, message.peer).shown;
     is_whole = is_whole && AwaitPeer(lock, message.peer, [&] { return shown.empty(); });
-    // Its memory may be gone soon: nobody may find it here.
+    // Its memory may soon be gone, so nobody may find it here.
     shown.clear();
   }
   if (!is_whole && me.error == ncclSuccess && !me.left) me.error = ncclRemoteError;
@@ -175,38 +176,18 @@ void Group::ExecuteMessages(int rank, const std::vector<Message>& messages) {
 }
 
 void Group::Compute() {
-  const Part& first = members_[0].part;
+  const size_t count = members_[0].part.count;
   for (const Rank& member : members_) {
-    if (member.part.kind == first.kind && member.part.count == first.count &&
-        member.part.root == first.root) {
-      continue;
-    }
-    // On hardware, anything may happen; here it is told.
+    if (member.part.count == count) continue;
+    // On hardware anything may happen. Here it is an error.
     for (Rank& each : members_) each.error = ncclInvalidUsage;
     return;
   }
-  const size_t ranks = members_.size();
-  const bool is_gather = first.kind == Part::Kind::kAllGather;
-  const bool is_scatter = first.kind == Part::Kind::kReduceScatter;
-  std::vector<float> result(first.count * (is_gather || is_scatter ? ranks : 1));
-  if (first.kind == Part::Kind::kBroadcast) {
-    const float* source = members_[static_cast<size_t>(first.root)].part.in;
-    std::copy_n(source, first.count, result.begin());
-  } else if (is_gather) {
-    for (size_t r = 0; r < ranks; ++r) {
-      std::copy_n(members_[r].part.in, first.count,
-                  result.begin() + static_cast<std::ptrdiff_t>(r * first.count));
-    }
-  } else {
-    for (const Rank& member : members_) {
-      for (size_t i = 0; i < result.size(); ++i) result[i] += member.part.in[i];
-    }
+  std::vector<float> sums(count);
+  for (const Rank& member : members_) {
+    for (size_t i = 0; i < count; ++i) sums[i] += member.part.in[i];
   }
-  for (size_t r = 0; r < ranks; ++r) {
-    const size_t begin = is_scatter ? r * first.count : 0;
-    const size_t size = is_scatter ? first.count : result.size();
-    std::copy_n(result.begin() + static_cast<std::ptrdiff_t>(begin), size, members_[r].part.out);
-  }
+  for (const Rank& member : members_) std::copy(sums.begin(), sums.end(), member.part.out);
 }
 
 }  // namespace trainyard::cuda_on_cpu::nccl

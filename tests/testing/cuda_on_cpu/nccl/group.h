@@ -1,4 +1,4 @@
-// What the ranks of an emulated NCCL communicator share.
+// The state that the ranks of an emulated NCCL communicator share.
 #pragma once
 
 #include <nccl.h>
@@ -8,27 +8,23 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
 namespace trainyard::cuda_on_cpu::nccl {
 
-// One rank's part of one collective. Spans are of f32.
+// One rank's part of an all_reduce, of f32.
 struct Part {
-  enum class Kind { kAllReduce, kReduceScatter, kAllGather, kBroadcast };
-  Kind kind = Kind::kAllReduce;
   const float* in = nullptr;
   float* out = nullptr;
-  size_t count = 0;  // as the call says it
-  int root = -1;
+  size_t count = 0;
 };
 
-// One send or receive of a rank.
+// One message that a rank sends or receives.
 struct Message {
   int peer = -1;
-  const float* in = nullptr;  // of a send
-  float* out = nullptr;       // of a receive
+  const float* in = nullptr;  // when it sends
+  float* out = nullptr;       // when it receives
   size_t count = 0;
 };
 
@@ -37,34 +33,34 @@ class Group {
  public:
   explicit Group(int ranks);
 
-  // The group that the id stands for, made where it is not there yet; null where it was made for
-  // another number of ranks.
+  // The group for the id, which is made if it does not exist. Null where it was made for another
+  // number of ranks.
   static std::shared_ptr<Group> OfId(const ncclUniqueId& id, int ranks);
 
   int ranks() const { return ranks_; }
 
-  // A rank joins, on the device. An error of the arguments.
+  // Adds a rank on the device, or returns an error of the arguments.
   ncclResult_t Join(int rank, int device);
-  // A rank lets go: what it takes part in never completes for the others.
+  // Removes a rank. Collectives in which it takes part never complete for the others.
   void Leave(int rank);
-  // The rank has made one more call. What it returns for `blocking`: waits until all have.
+  // Records that the rank has made one more call.
   void Call(int rank);
-  // Of a rank: an error, ncclInProgress where others have not yet made its last call, or have not
-  // joined.
+  // The state of a rank: an error, or ncclInProgress where others have not yet made its last call,
+  // or have not joined.
   ncclResult_t State(int rank);
-  // The same of a group of messages: these wait for their peers alone.
+  // Records a group of messages, which wait only for their peers.
   void CallMessages(int rank, const std::vector<Message>& messages);
   void Break(int rank, ncclResult_t error);
   // Waits while the state is ncclInProgress.
   ncclResult_t AwaitState(int rank);
 
-  // Runs the rank's next collective on the device: waits for all other ranks' streams.
+  // Runs the rank's next collective on the device. Waits for the streams of all other ranks.
   void Execute(int rank, const Part& part);
-  // The same with messages: all are shown, then all received, then those shown have been taken.
+  // Runs messages: shows all, then receives all, then waits until those shown have been taken.
   void ExecuteMessages(int rank, const std::vector<Message>& messages);
 
  private:
-  // From one rank to another.
+  // The messages from one rank to another.
   struct Way {
     int64_t sends_called = 0;
     int64_t receives_called = 0;
@@ -88,10 +84,11 @@ class Group {
   const Way& WayOf(int from, int to) const {
     return ways_[static_cast<size_t>(from) * members_.size() + static_cast<size_t>(to)];
   }
-  // Waits for `done`; false where the peer is gone before. Others may have left in peace.
+  // Waits for `done`. Returns false where the peer is gone before; other ranks may have left
+  // properly.
   template <typename Done>
   bool AwaitPeer(std::unique_lock<std::mutex>& lock, int peer, Done done);
-  // All parts are there.
+  // Runs the collective once all parts are there.
   void Compute();
 
   const int ranks_;
@@ -111,12 +108,11 @@ struct ncclComm {
   int device = 0;
   bool blocking = true;
   bool finalized = false;
-  std::set<void*> registrations;
 };
 
 namespace trainyard::cuda_on_cpu::nccl {
 
-// Whether the handle is one that exists.
+// Whether the handle belongs to a living communicator.
 bool Exists(const ncclComm* communicator);
 
 }  // namespace trainyard::cuda_on_cpu::nccl

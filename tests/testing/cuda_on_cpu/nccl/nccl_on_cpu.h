@@ -1,27 +1,21 @@
 // NCCL's symbols, emulated for ranks that are threads of one process, each with an emulated device
-// of its own: two on one device are refused, as NCCL does. Of the library, what the project uses is
-// there, for f32.
+// of its own. As in NCCL, two ranks on one device are refused. The emulation has the parts of the
+// library that the project uses, for f32.
 //
-// A call on a non-blocking communicator stays in progress until all ranks have made it: so a rank
-// that hangs is one that does not call. Collectives run where the host waits for a stream, when all
-// ranks' streams have come to them, in the order of each communicator; graphs run them again.
+// A call on a non-blocking communicator stays in progress until all ranks have made it, so a rank
+// that hangs is one that does not call. Collectives run where the host waits for a stream, once the
+// streams of all ranks have reached them, in the order of each communicator. Graphs run them again.
 #pragma once
 
 #include <nccl.h>
 
 namespace trainyard::cuda_on_cpu::nccl {
 
-// From here on the communicator reports `error` as an asynchronous one, as it does when a network
-// connection breaks; its collectives on the way end without result.
+// Makes the communicator report `error` as an asynchronous one from here on, as it does when a
+// network connection breaks. Its collectives that are under way end without a result.
 void BreakAsynchronously(ncclComm_t communicator, ncclResult_t error);
 
-// Whether ncclMemAlloc fails, as on devices without virtual memory management. False at first.
-void SetMemAllocFails(bool fails);
-
-// Registrations that were made and not undone, over all communicators.
-int LiveRegistrations();
-
-// Communicators that exist.
+// The communicators that exist.
 int LiveCommunicators();
 
 }  // namespace trainyard::cuda_on_cpu::nccl

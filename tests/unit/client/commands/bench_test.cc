@@ -1,3 +1,4 @@
+// bench scaling, against the fake server, whose jobs succeed at once.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// checkpoints: listing, downloads that break, and verification.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -87,7 +88,7 @@ TEST_F(Checkpoints, AFileNameThatIsAPathIsRefused) {
   server_.AddCheckpoint("jobs/1", 700, {{"../escape", "x"}});
   const CommandResult result = Get();
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.err, HasSubstr("is no plain file name"));
+  EXPECT_THAT(result.err, HasSubstr("is not a plain file name"));
   EXPECT_FALSE(FileExists(runner_.home.File("escape")));
 }
 

@@ -1,3 +1,4 @@
+// Following one job and several, against the fake server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -132,7 +133,7 @@ TEST_F(Follow, EveryChangeOfStateIsToldWithItsReason) {
   std::ostringstream out;
   std::ostringstream err;
   std::istringstream in;
-  const commands::Options options;
+  const commands::GlobalOptions options;
   const commands::Context context = {
       options,        runner_.surroundings, runner_.terminal, out, err, in, false,
       *Clock::Real(), *Rng::Real(),         runner_.interrupt};

@@ -1,3 +1,4 @@
+// ls, show, suspend, workers and devices, against the fake server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -211,6 +212,26 @@ TEST_F(Jobs, DevicesAreListedWithWhatGpusDoAndWhyTheyAreNotWell) {
   const std::string json = runner_.Run({"devices", "ls", "-o", "json"}).out;
   EXPECT_THAT(json, HasSubstr("\"temperature_celsius\""));
   EXPECT_THAT(json, HasSubstr("\"health_reason\""));
+}
+
+TEST_F(Jobs, DescriptionsAndTagsAreShown) {
+  server_.AddJob("first", v1::JOB_STATE_SUCCEEDED);
+  server_.ChangeJob("jobs/1", [](v1::Job& job) {
+    job.mutable_resolved_spec()->set_description("The baseline.\nTo compare with.");
+    job.mutable_resolved_spec()->add_tags("paper");
+    job.mutable_resolved_spec()->add_tags("resnet/ablation");
+  });
+  EXPECT_THAT(runner_.Run({"show", "1"}).out,
+              AllOf(HasSubstr("description   The baseline.\n              To compare with.\n"),
+                    HasSubstr("tags          paper, resnet/ablation\n")));
+  EXPECT_THAT(runner_.Run({"ls", "-o", "wide"}).out,
+              AllOf(HasSubstr("TAGS"), HasSubstr("paper,resnet/ablation  The baseline.")));
+  EXPECT_THAT(runner_.Run({"ls"}).out, Not(HasSubstr("paper")));
+}
+
+TEST_F(Jobs, TheServerIsAskedForAllTagsThatAreGiven) {
+  EXPECT_EQ(runner_.Run({"ls", "--tag", "paper", "--tag", "resnet/ablation"}).exit_code, 0);
+  EXPECT_THAT(server_.last_list().tags(), ::testing::ElementsAre("paper", "resnet/ablation"));
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "client/commands/machine.h"
 #include "client/daemons/child.h"
 #include "client/daemons/pid_file.h"
 #include "common/base/files.h"
@@ -103,10 +102,6 @@ TEST_F(MachineTest, AServerThatDoesNotAnswerIsStoppedByForceOnly) {
   EXPECT_TRUE(daemons::IdentifyProcess(server.pid).ok());
   EXPECT_EQ(runner_.Run({"down", "--state_dir", state_, "--force"}).exit_code, 0);
   EXPECT_FALSE(daemons::IdentifyProcess(server.pid).ok());
-}
-
-TEST(WorkerName, OfAHostIsAPlainName) {
-  EXPECT_THAT(commands::HostWorkerName(), ::testing::MatchesRegex("[a-z0-9-]+"));
 }
 
 }  // namespace

@@ -133,7 +133,7 @@ TEST_F(Many, FlagsThatCannotBeReadAreMistakesOfUse) {
   for (const auto& [flag, value, words] :
        std::vector<std::array<const char*, 3>>{{"--array", "many", "is no size"},
                                                {"--array", "5%0", "is no size"},
-                                               {"--elastic", "8-2", "is no range of devices"},
+                                               {"--elastic", "8-2", "is not a range of devices"},
                                                {"--begin", "tea time", "is no time"},
                                                {"--begin", "+2", "needs a unit"}}) {
     const CommandResult result = runner_.Run({"submit", file, flag, value});

@@ -1,3 +1,4 @@
+// The spellings of jobs and checkpoints.
 #include "client/commands/selector.h"
 
 #include <gmock/gmock.h>

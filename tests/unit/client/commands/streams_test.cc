@@ -1,3 +1,4 @@
+// logs, metrics and trace, against the fake server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -162,7 +163,7 @@ TEST_F(Streams, TheTimelinesOfTheRanksBecomeOneFile) {
   EXPECT_EQ(json["otherData"]["attempt"], attempt);
   EXPECT_THAT(result.err,
               AllOf(HasSubstr("1 step of 2 ranks, 6 events; 75.0% of the communication is hidden"),
-                    HasSubstr("2 lines are no events"), HasSubstr("chrome://tracing"),
+                    HasSubstr("2 lines are not events"), HasSubstr("chrome://tracing"),
                     HasSubstr("ui.perfetto.dev")));
 
   const std::string path = runner_.home.File("trace.json");

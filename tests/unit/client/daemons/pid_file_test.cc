@@ -1,3 +1,4 @@
+// Pid files, and above all processes that must not be signalled.
 #include "client/daemons/pid_file.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// A server of HTTP that is just enough for downloads that go on.
 #include "tests/unit/client/fetch/http_server.h"
 
 #include <arpa/inet.h>

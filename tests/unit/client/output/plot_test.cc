@@ -1,3 +1,4 @@
+// Plots, compared character by character.
 #include "client/output/plot.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// The line of progress, and what it leaves out where there is no room.
 #include "client/output/progress.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// JSON and YAML of messages.
 #include "client/output/proto_text.h"
 
 #include <google/protobuf/util/message_differencer.h>

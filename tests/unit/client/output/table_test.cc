@@ -1,3 +1,4 @@
+// The layout of tables.
 #include "client/output/table.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Measurements from series of metrics, disturbed ones too.
 #include "client/scaling/measurement.h"
 
 #include <gmock/gmock.h>

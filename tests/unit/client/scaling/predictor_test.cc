@@ -1,3 +1,4 @@
+// The predictor, against numbers worked out by hand.
 #include "client/scaling/predictor.h"
 
 #include <gtest/gtest.h>

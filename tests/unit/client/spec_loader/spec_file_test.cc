@@ -1,3 +1,4 @@
+// Spec files, good and bad, with the mistakes that are told.
 #include "client/spec_loader/spec_file.h"
 
 #include <gmock/gmock.h>

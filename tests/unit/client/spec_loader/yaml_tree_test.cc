@@ -1,3 +1,4 @@
+// YAML that is refused, and the places of what is accepted.
 #include "client/spec_loader/yaml_tree.h"
 
 #include <gmock/gmock.h>

@@ -64,6 +64,8 @@ TEST(Plan, ShapesFollowTheLayers) {
   EXPECT_THAT(image(AvgPool{.kernel = 2, .stride = 1, .padding = 1}), ElementsAre(3, 33, 33));
   EXPECT_THAT(image(BatchNorm()), ElementsAre(3, 32, 32));
   EXPECT_THAT(image(Lrn()), ElementsAre(3, 32, 32));
+  EXPECT_THAT(image(GroupNorm{.groups = 3}), ElementsAre(3, 32, 32));
+  EXPECT_THAT(image(Upsample{.scale = 3}), ElementsAre(3, 96, 96));
   EXPECT_THAT(image(Dropout()), ElementsAre(3, 32, 32));
   EXPECT_THAT(image(Gelu()), ElementsAre(3, 32, 32));
   const Stack flat = {.input = {3, 4, 5},
@@ -106,8 +108,9 @@ TEST(Plan, AnImageIsFlattenedBeforeALinear) {
 }
 
 TEST(Plan, WhatSlidesOverImagesReadsImages) {
-  for (const Kind& kind : {Kind(Conv2d{.channels = 4}), Kind(BatchNorm()), Kind(MaxPool()),
-                           Kind(AvgPool()), Kind(Lrn()), Kind(Plain::kGlobalAvgPool)}) {
+  for (const Kind& kind : {Kind(Conv2d{.channels = 4}), Kind(BatchNorm()),
+                           Kind(GroupNorm{.groups = 2}), Kind(MaxPool()), Kind(AvgPool()),
+                           Kind(Lrn()), Kind(Upsample()), Kind(Plain::kGlobalAvgPool)}) {
     const Stack stack = {.input = {3, 4, 4},
                          .layers = {Of(kFlatten), Of(kind), Of(Linear{.features = 10})}};
     EXPECT_THAT(Mistakes(stack),
@@ -115,6 +118,13 @@ TEST(Plan, WhatSlidesOverImagesReadsImages) {
                                       "[channels, height, width]: let it stand before `flatten`")))
         << KindName(kind);
   }
+}
+
+TEST(Plan, GroupsDivideTheChannels) {
+  EXPECT_THAT(
+      Mistakes(Images({Of(GroupNorm{.groups = 2})})),
+      ElementsAre(HasSubstr("group_norm 'group_norm1' has 2 groups, which must divide the 3 "
+                            "channels of 'input'")));
 }
 
 TEST(Plan, WindowsFitTheirInput) {

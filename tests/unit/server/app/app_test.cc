@@ -13,6 +13,7 @@
 #include "common/base/files.h"
 #include "common/rpc/channel.h"
 #include "tests/testing/temp_dir.h"
+#include "tests/testing/wait.h"
 #include "trainyard/v1/job.grpc.pb.h"
 
 namespace trainyard {
@@ -106,6 +107,32 @@ TEST_F(AppTest, ANewServerTakesUpWhatTheOldOneAcknowledged) {
   v1::Job found;
   ASSERT_TRUE(Jobs(*app)->GetJob(Context().get(), request, &found).ok());
   EXPECT_EQ(found.uid(), job.uid());
+}
+
+TEST_F(AppTest, TheFilesOfADeletedJobGo) {
+  auto app = Start(Options("a"));
+  ASSERT_NE(app, nullptr);
+  const v1::Job job = CreateJob(*app, "first");
+  v1::CancelJobRequest cancel;
+  cancel.set_name(job.name());
+  v1::Job cancelled;
+  ASSERT_TRUE(Jobs(*app)->CancelJob(Context().get(), cancel, &cancelled).ok());
+  ASSERT_TRUE(MakeDirectories(dir_.File("a/logs/1/1")).ok());
+  ASSERT_TRUE(WriteFileAtomically(dir_.File("a/logs/1/1/0.log"), "hello").ok());
+  v1::DeleteJobRequest request;
+  request.set_name(job.name());
+  v1::DeleteJobResponse response;
+  ASSERT_TRUE(Jobs(*app)->DeleteJob(Context().get(), request, &response).ok());
+  EXPECT_EQ(response.log_bytes(), 5);
+  EXPECT_TRUE(testing::WaitUntil([&] { return !FileExists(dir_.File("a/logs/1")); }));
+
+  // A server that died between the commit and the removal leaves them to the next one.
+  app.reset();
+  ASSERT_TRUE(MakeDirectories(dir_.File("a/logs/1/1")).ok());
+  ASSERT_TRUE(WriteFileAtomically(dir_.File("a/logs/1/1/0.log"), "hello").ok());
+  app = Start(Options("a"));
+  ASSERT_NE(app, nullptr);
+  EXPECT_TRUE(testing::WaitUntil([&] { return !FileExists(dir_.File("a/logs/1")); }));
 }
 
 TEST_F(AppTest, AStateDirectoryHasOneServer) {

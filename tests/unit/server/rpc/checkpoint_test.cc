@@ -273,5 +273,60 @@ TEST_F(CheckpointTest, AnotherModelCannotStartFromIt) {
             "is [128], but checkpoint 'jobs/1/checkpoints/600' has [256]");
 }
 
+TEST_F(CheckpointTest, ADeletedJobTakesWhatLiesBesideItAlong) {
+  const auto file = File("state.json", "{}");
+  ASSERT_TRUE(Append(file, 0, "{}").ok());
+  ASSERT_TRUE(Commit({file}).ok());
+  ASSERT_EQ(*AppendLog(attempt_, 0, "hello"), 5);
+  ASSERT_TRUE(AppendMetrics(attempt_, 0, {1, 2}).ok());
+  v1::DeleteJobRequest request;
+  request.set_name("jobs/1");
+  v1::DeleteJobResponse response;
+  auto status = jobs_->DeleteJob(Context().get(), request, &response);
+  EXPECT_EQ(ErrorReason(FromGrpcStatus(status)), "JOB_STATE_CONFLICT");
+  EXPECT_NE(status.error_message().find("cancel it first"), std::string::npos);
+  Succeed(attempt_);
+
+  request.set_validate_only(true);
+  status = jobs_->DeleteJob(Context().get(), request, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(response.checkpoints(), 1);
+  EXPECT_EQ(response.checkpoint_bytes(), 2);
+  EXPECT_EQ(response.log_bytes(), 5);
+  EXPECT_GT(response.metric_points(), 0);
+  EXPECT_GT(response.events(), 0);
+  EXPECT_FALSE(response.kept_spec());
+  EXPECT_EQ(GetJob("jobs/1").state(), v1::JOB_STATE_SUCCEEDED) << "it was only shown";
+
+  v1::WatchJobsRequest watch;
+  watch.add_names("jobs/1");
+  const auto context = Context();
+  const auto stream = jobs_->WatchJobs(context.get(), watch);
+  v1::WatchJobsResponse seen;
+  ASSERT_TRUE(stream->Read(&seen));
+  EXPECT_FALSE(seen.deleted());
+
+  request.set_validate_only(false);
+  v1::DeleteJobResponse deleted;
+  status = jobs_->DeleteJob(Context().get(), request, &deleted);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(deleted.SerializeAsString(), response.SerializeAsString());
+  EXPECT_EQ(board_.FindJob(JobId{1}), nullptr);
+  EXPECT_FALSE(board_.IsReferenced(file.hash()));
+  ASSERT_TRUE(stream->Read(&seen));
+  EXPECT_TRUE(seen.deleted());
+  EXPECT_EQ(seen.job().name(), "jobs/1");
+  EXPECT_FALSE(stream->Read(&seen)) << "nothing more can come";
+
+  response.Clear();
+  status = jobs_->DeleteJob(Context().get(), request, &response);
+  ASSERT_TRUE(status.ok()) << "it is deleted already";
+  EXPECT_EQ(response.ByteSizeLong(), 0u);
+  v1::GetJobRequest get;
+  get.set_name("jobs/1");
+  v1::Job job;
+  EXPECT_EQ(jobs_->GetJob(Context().get(), get, &job).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
 }  // namespace
 }  // namespace trainyard::rpc

@@ -287,5 +287,66 @@ TEST_F(JobServiceTest, ARunningJobShowsWhereItRuns) {
   EXPECT_EQ(attempts.attempts(0).state(), v1::ATTEMPT_STATE_RUNNING);
 }
 
+TEST_F(JobServiceTest, JobsAreFoundByTheirTags) {
+  const auto create = [&](const std::string& name, const std::vector<std::string>& tags) {
+    v1::CreateJobRequest request;
+    *request.mutable_spec() = Spec(name);
+    request.mutable_spec()->set_description("Why " + name + " was run.");
+    request.mutable_spec()->mutable_tags()->Add(tags.begin(), tags.end());
+    v1::Job job;
+    return FromGrpcStatus(jobs_->CreateJob(Context().get(), request, &job));
+  };
+  ASSERT_TRUE(create("a", {"paper", "baseline"}).ok());
+  ASSERT_TRUE(create("b", {"paper"}).ok());
+  ASSERT_TRUE(create("c", {}).ok());
+  EXPECT_EQ(create("d", {"two words"}).code(), absl::StatusCode::kInvalidArgument);
+
+  const auto list = [&](const std::vector<std::string>& tags) {
+    v1::ListJobsRequest request;
+    request.mutable_tags()->Add(tags.begin(), tags.end());
+    v1::ListJobsResponse response;
+    EXPECT_TRUE(jobs_->ListJobs(Context().get(), request, &response).ok());
+    std::vector<std::string> names;
+    for (const v1::Job& job : response.jobs()) names.push_back(job.spec().name());
+    return names;
+  };
+  EXPECT_THAT(list({"paper"}), ElementsAre("b", "a"));
+  EXPECT_THAT(list({"paper", "baseline"}), ElementsAre("a")) << "all of them are asked for";
+  EXPECT_THAT(list({"baselin"}), ElementsAre());
+  EXPECT_THAT(list({}), ElementsAre("c", "b", "a"));
+  const v1::Job job = GetJob("jobs/1");
+  EXPECT_EQ(job.resolved_spec().description(), "Why a was run.");
+  EXPECT_THAT(job.resolved_spec().tags(), ElementsAre("paper", "baseline"));
+}
+
+TEST_F(JobServiceTest, AClonesOriginalCanBeDeletedAndStillBeComparedWith) {
+  CreateJob("a");
+  v1::CloneJobRequest request;
+  request.set_name("jobs/1");
+  v1::SpecChange* change = request.add_changes();
+  change->set_path("train.seed");
+  change->set_value_json("7");
+  v1::CloneJobResponse clone;
+  ASSERT_TRUE(jobs_->CloneJob(Context().get(), request, &clone).ok());
+  v1::CancelJobRequest cancel;
+  cancel.set_name("jobs/1");
+  v1::Job cancelled;
+  ASSERT_TRUE(jobs_->CancelJob(Context().get(), cancel, &cancelled).ok());
+  v1::DeleteJobRequest remove;
+  remove.set_name("jobs/1");
+  v1::DeleteJobResponse removed;
+  ASSERT_TRUE(jobs_->DeleteJob(Context().get(), remove, &removed).ok());
+  EXPECT_TRUE(removed.kept_spec());
+
+  v1::DiffJobsRequest diff;
+  diff.set_left("jobs/1");
+  diff.set_right("jobs/2");
+  v1::DiffJobsResponse differences;
+  ASSERT_TRUE(jobs_->DiffJobs(Context().get(), diff, &differences).ok());
+  ASSERT_EQ(differences.differences_size(), 1);
+  EXPECT_EQ(differences.differences(0).path(), "train.seed");
+  EXPECT_EQ(GetJob("jobs/2").provenance().cloned_from(), "jobs/1");
+}
+
 }  // namespace
 }  // namespace trainyard::rpc

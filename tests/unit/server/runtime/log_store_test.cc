@@ -66,5 +66,24 @@ TEST_F(LogStoreTest, WhatAFailedWriteLeftIsPassedOver) {
   EXPECT_EQ(*logs_.Read(log_, 0, 100), "hello world");
 }
 
+TEST_F(LogStoreTest, AllStreamsOfAJobCanBeRemoved) {
+  const LogId other = {{JobId{13}, 1}, 0};
+  const LogId trace = {{JobId{12}, 2}, 0, RankStream::kTrace};
+  EXPECT_EQ(*logs_.SizeOf(JobId{12}), 0);
+  EXPECT_TRUE(logs_.ListJobs()->empty());
+  EXPECT_TRUE(logs_.Remove(JobId{12}).ok()) << "there is nothing to remove";
+  ASSERT_TRUE(logs_.Append(log_, 0, "hello").ok());
+  ASSERT_TRUE(logs_.Append(trace, 0, "{}").ok());
+  ASSERT_TRUE(logs_.Append(other, 0, "stays").ok());
+  EXPECT_EQ(*logs_.SizeOf(JobId{12}), 7);
+  EXPECT_EQ(logs_.ListJobs()->size(), 2u);
+
+  ASSERT_TRUE(logs_.Remove(JobId{12}).ok());
+  EXPECT_EQ(*logs_.Read(log_, 0, 100), "");
+  EXPECT_EQ(*logs_.SizeOf(JobId{12}), 0);
+  EXPECT_EQ(*logs_.Read(other, 0, 100), "stays");
+  EXPECT_EQ(*logs_.ListJobs(), std::vector<JobId>{JobId{13}});
+}
+
 }  // namespace
 }  // namespace trainyard::runtime

@@ -10,10 +10,12 @@
 #include "common/base/check.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
+#include "server/codec/progress.h"
 #include "server/store/sqlite/database.h"
 #include "server/store/sqlite/migrations.h"
 #include "server/store/sqlite/sqlite_metrics_store.h"
 #include "tests/testing/paths.h"
+#include "tests/testing/resolved_spec.h"
 #include "tests/testing/temp_dir.h"
 
 namespace trainyard::store {
@@ -34,7 +36,6 @@ core::Delta WrittenByVersion1() {
     submission.name = "convnet";
     submission.user = "anna";
     submission.spec = std::string("\0\x01\xff spec", 8);
-    submission.resolved_spec = "resolved";
     submission.demand.count = 2;
     submission.demand.type = "gtx-1080";
     submission.demand.mixed = true;
@@ -46,6 +47,7 @@ core::Delta WrittenByVersion1() {
     submission.cloned_from = JobId{7};
     submission.parent_checkpoint = core::CheckpointRef{JobId{7}, 30};
     submission.server_version = "0.1.0";
+    submission.resolved_spec = testing::ResolvedSpec(submission);
     core::JobRecord job;
     job.id = JobId{delta.next_job++};
     job.submission = std::make_shared<core::Submission>(submission);
@@ -56,7 +58,15 @@ core::Delta WrittenByVersion1() {
     job.run_time_us = 77;
     job.create_us = 1'790'000'000'000'000;
     job.start_us = 78;
-    job.progress = {120, 936, 1, 3, 250.5, 0.01, 5'000'000};
+    v1::Progress report;
+    report.set_step(120);
+    report.set_total_steps(936);
+    report.set_epoch(1);
+    report.set_epochs(3);
+    report.set_samples_per_s(250.5);
+    report.set_data_wait_fraction(0.01);
+    report.mutable_eta()->set_seconds(5);
+    job.progress = codec::EncodeProgress(report);
     job.metrics.values = {{"test.accuracy", 0.91}, {"train.loss", 0.4}};
     job.data_digest = "glyphs-v1:1";
     job.worker_version = "0.1.0";
@@ -121,6 +131,7 @@ class SqliteStoreTest : public ::testing::Test {
     core::Submission submission;
     submission.name = "convnet";
     submission.spec = std::string(20'000, 's');
+    submission.resolved_spec = testing::ResolvedSpec(submission);
     job.submission = std::make_shared<core::Submission>(submission);
     core::Delta delta;
     delta.revision = 1;
@@ -177,6 +188,68 @@ TEST_F(SqliteStoreTest, AStoreOfVersion1OpensAndKeepsEverything) {
   }
 }
 
+// tests/data/store/state_v4.db was written by the last server of version 4: jobs/1 has run, jobs/2
+// to jobs/4 are an array that waits for it, jobs/5 is a clone of jobs/1 that waits for jobs/2, and
+// jobs/6 is a network that predicts tokens.
+TEST_F(SqliteStoreTest, AStoreOfVersion4OpensAndReadsSubmissionsFromTheirSpecs) {
+  const auto kept = ReadFile(testing::SourcePath("tests/data/store/state_v4.db"));
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  ASSERT_TRUE(WriteFileAtomically(path(), *kept).ok());
+  auto store = OpenSqliteStore(path());
+  ASSERT_TRUE(store.ok()) << store.status();
+  const auto snapshot = (*store)->Load();
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+  ASSERT_EQ(snapshot->jobs.size(), 6u);
+  const auto job = [&](int64_t number) -> const core::JobRecord& {
+    return snapshot->jobs.at(JobId{number});
+  };
+  const auto submission = [&](int64_t number) -> const core::Submission& {
+    return *job(number).submission;
+  };
+
+  EXPECT_EQ(submission(1).uid, "51353d50-389b-4352-942e-6d8516c34b60");
+  EXPECT_EQ(submission(1).name, "mlp-glyphs");
+  EXPECT_EQ(submission(1).user, "root");
+  EXPECT_EQ(submission(1).project, "vision");
+  EXPECT_EQ(submission(1).priority, 5);
+  EXPECT_EQ(submission(1).max_retries, 3);
+  EXPECT_FALSE(submission(1).preemptible);
+  EXPECT_EQ(submission(1).time_limit_us, 7'200'000'000);
+  EXPECT_EQ(submission(1).time_limit_warning_us, 300'000'000);
+  EXPECT_EQ(submission(1).disconnect_keep_us, 600'000'000);
+  EXPECT_EQ(submission(1).checkpoints_kept, 2);
+  EXPECT_TRUE(submission(1).keeps_best);
+  EXPECT_FALSE(submission(1).judged_by_loss);
+  EXPECT_EQ(submission(1).demand.labels.at("zone"), "a");
+  EXPECT_TRUE(std::holds_alternative<core::job_fsm::Succeeded>(job(1).state));
+  const v1::Progress report = codec::DecodeProgress(job(1).progress);
+  EXPECT_EQ(job(1).progress.step, 79);
+  EXPECT_EQ(report.total_steps(), 79);
+  EXPECT_EQ(report.epochs(), 1);
+  ASSERT_EQ(report.hosting_size(), 1);
+  EXPECT_EQ(report.hosting(0).replicas(), 1);
+  EXPECT_EQ(report.hosting_reason(), "one rank computes all");
+  EXPECT_EQ(job(1).metrics.values.at("test.accuracy"), 0.30625);
+
+  EXPECT_EQ(job(3).submission, job(2).submission);
+  EXPECT_TRUE(std::holds_alternative<core::job_fsm::Cancelled>(job(3).state));
+  EXPECT_EQ(job(4).progress, core::Progress{});
+  EXPECT_EQ(submission(2).array_size, 3);
+  EXPECT_EQ(submission(2).array_parallel, 2);
+  EXPECT_EQ(submission(2).demand.least(), 2);
+  EXPECT_EQ(submission(2).demand.count, 8);
+  EXPECT_EQ(submission(2).not_before_us, 3'787'009'445'000'000);
+  EXPECT_EQ(submission(2).dependencies, (std::vector<core::Dependency>{{JobId{1}, false}}));
+
+  EXPECT_EQ(submission(5).cloned_from, JobId{1});
+  EXPECT_EQ(submission(5).parent_checkpoint, (core::CheckpointRef{JobId{1}, 79}));
+  EXPECT_EQ(submission(5).dependencies, (std::vector<core::Dependency>{{JobId{2}, true}}));
+  EXPECT_EQ(submission(6).demand.memory_bytes, int64_t{40} << 30);
+  EXPECT_TRUE(submission(6).demand.spread);
+  EXPECT_TRUE(submission(6).demand.mixed);
+  EXPECT_TRUE(submission(6).judged_by_loss);
+}
+
 TEST_F(SqliteStoreTest, TheTwoFilesAreNotMistakenForEachOther) {
   ASSERT_TRUE(OpenSqliteStore(path()).ok());
   EXPECT_EQ(ErrorReason(OpenSqliteMetricsStore(path()).status()), "CORRUPT_FILE");
@@ -230,9 +303,11 @@ TEST_F(SqliteStoreTest, TheDocumentShowsTheTables) {
   ASSERT_TRUE(document.ok()) << document.status();
   std::string expected = *document;
   const auto replace = [&expected](const std::string& name,
-                                   const std::vector<absl::string_view>& migrations) {
+                                   const std::vector<Migration>& migrations) {
     std::string text = "```sql";
-    for (const absl::string_view migration : migrations) absl::StrAppend(&text, migration);
+    for (const Migration& migration : migrations) {
+      absl::StrAppend(&text, migration.sql, migration.end);
+    }
     text += "```\n";
     const std::string begin = absl::StrCat("<!-- begin ", name, " -->\n");
     const size_t from = expected.find(begin);

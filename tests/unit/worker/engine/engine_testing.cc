@@ -203,7 +203,7 @@ void ExpectNear(const NamedValues& a, const NamedValues& b, double tolerance) {
 
 Graph Residuals(int64_t channels) {
   GraphBuilder b({channels, 5, 5});
-  const Conv2dOptions conv = {.out_channels = channels, .padding = 1, .bias = false};
+  const layers::Conv2d conv = {.channels = channels, .padding = 1, .bias = false};
   ValueId x = b.Relu(b.Add(b.BatchNorm("bn1", b.Conv2d("conv1", b.input(), conv)), b.input()));
   ValueId main = b.BatchNorm("bn2", b.Conv2d("conv2", x, conv));
   x = b.Relu(b.Add(main, b.BatchNorm("bn3", b.Conv2d("conv3", x, conv))));
@@ -225,7 +225,7 @@ Graph Inceptions(const std::vector<int64_t>& channels) {
   GraphBuilder b({3, 6, 5});
   const auto conv = [&b](const std::string& name, ValueId x, int64_t out, int64_t kernel) {
     x = b.Conv2d(name + ".conv", x,
-                 {.out_channels = out, .kernel = kernel, .padding = kernel / 2, .bias = false});
+                 {.channels = out, .kernel = kernel, .padding = kernel / 2, .bias = false});
     return b.Relu(b.BatchNorm(name + ".bn", x));
   };
   ValueId x = conv("stem", b.input(), channels[0], 3);
@@ -237,8 +237,8 @@ Graph Inceptions(const std::vector<int64_t>& channels) {
          conv(name + "4", b.MaxPool(x, {.kernel = 3, .stride = 1, .padding = 1}), channels[2], 1)});
   }
   // Siblings with biases, rectified, one of them read twice and none by a norm.
-  const ValueId first = b.Relu(b.Conv2d("first", x, {.out_channels = channels[1], .kernel = 1}));
-  const ValueId second = b.Relu(b.Conv2d("second", x, {.out_channels = channels[1], .kernel = 1}));
+  const ValueId first = b.Relu(b.Conv2d("first", x, {.channels = channels[1], .kernel = 1}));
+  const ValueId second = b.Relu(b.Conv2d("second", x, {.channels = channels[1], .kernel = 1}));
   x = b.Concat({b.Add(first, second), first, b.Tanh(second)});
   b.SoftmaxCrossEntropy(b.Linear("fc", b.Flatten(b.GlobalAvgPool(x)), 3));
   absl::StatusOr<Graph> graph = std::move(b).Build();

@@ -8,10 +8,21 @@
 #include <vector>
 
 #include "worker/engine/backend/backend.h"
+#include "worker/engine/graph/build_step.h"
 #include "worker/engine/graph/graph.h"
-#include "worker/engine/graph/step_graph.h"
 
 namespace trainyard::engine::testing {
+
+// The graph as autodiff leaves it.
+inline constexpr PassOptions kNoPasses = {.fuse_relu = false,
+                                          .fuse_relu_into_max_pool_gradient = false,
+                                          .fuse_residual = false,
+                                          .fuse_gradient_sums = false,
+                                          .merge_siblings = false,
+                                          .remove_dead_code = false,
+                                          .recompute_norms = false,
+                                          .place_parts = false,
+                                          .reuse_in_place = false};
 
 using Values = std::vector<float>;
 using NamedValues = std::map<std::string, Values>;

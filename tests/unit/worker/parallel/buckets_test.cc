@@ -1,3 +1,4 @@
+// Buckets end where they should, for arenas of many shapes.
 #include "worker/parallel/buckets.h"
 
 #include <algorithm>
@@ -42,7 +43,7 @@ TEST(Buckets, ALittleBeforeTheLastIsNoBucketOfItsOwn) {
 TEST(Buckets, WhatLiesBehindTheGradientsIsApart) {
   EXPECT_THAT(PlanBuckets({50, 60, 63}, 60, kOptions),
               ElementsAre(Bucket{0, 50}, Bucket{50, 60}, Bucket{60, 63}));
-  // Even where both become ready at a time.
+  // This holds even where both become ready at once.
   EXPECT_THAT(PlanBuckets({50, 63}, 60, kOptions),
               ElementsAre(Bucket{0, 50}, Bucket{50, 60}, Bucket{60, 63}));
   EXPECT_THAT(PlanBuckets({3}, 0, kOptions), ElementsAre(Bucket{0, 3}));
@@ -52,7 +53,7 @@ TEST(Buckets, ARangeMuchLargerThanABucketIsCut) {
   EXPECT_THAT(PlanBuckets({5, 405, 410}, 410, kOptions),
               ElementsAre(Bucket{0, 105}, Bucket{105, 205}, Bucket{205, 305}, Bucket{305, 405},
                           Bucket{405, 410}));
-  // One of two buckets is not.
+  // A range that is as large as two buckets is not cut.
   EXPECT_THAT(PlanBuckets({200}, 200, kOptions), ElementsAre(Bucket{0, 200}));
 }
 

@@ -1,3 +1,4 @@
+// The errors of collectives carry what programs need to know.
 #include "worker/parallel/collective.h"
 
 #include "common/base/errors.h"

@@ -1,3 +1,4 @@
+// Collectives, messages and failures, as every communicator must handle them.
 #include "tests/unit/worker/parallel/communicator_cases.h"
 
 #include <algorithm>
@@ -13,8 +14,8 @@
 namespace trainyard::parallel {
 namespace {
 
-using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 // Element i of what `rank` brings: small integers, so that sums are exact.
 float Value(int rank, size_t i) {
@@ -68,23 +69,6 @@ TEST_P(CommunicatorTest, AllRanksGetTheSameBits) {
   for (const std::vector<float>& result : results) EXPECT_EQ(result, results[0]);
 }
 
-TEST_P(CommunicatorTest, ReduceScatterLeavesEachRankItsBlock) {
-  ExpectAllOk([](Communicator& communicator) -> absl::Status {
-    const int ranks = communicator.world_size();
-    for (const size_t block_size : {size_t{1}, size_t{13}, size_t{5000}}) {
-      const std::vector<float> values =
-          Values(communicator.rank(), block_size * static_cast<size_t>(ranks));
-      std::vector<float> block(block_size);
-      TY_RETURN_IF_ERROR(communicator.ReduceScatter(values, absl::MakeSpan(block)));
-      for (size_t i = 0; i < block_size; ++i) {
-        const size_t at = static_cast<size_t>(communicator.rank()) * block_size + i;
-        TY_RETURN_IF_ERROR(Unless(block[i] == Sum(ranks, at), "reduce_scatter is wrong"));
-      }
-    }
-    return absl::OkStatus();
-  });
-}
-
 TEST_P(CommunicatorTest, AllGatherConcatenatesInRankOrder) {
   ExpectAllOk([](Communicator& communicator) -> absl::Status {
     const auto ranks = static_cast<size_t>(communicator.world_size());
@@ -110,7 +94,7 @@ TEST_P(CommunicatorTest, BroadcastCopiesFromEveryRoot) {
   });
 }
 
-// What each of `ranks` has for each: nothing, little, or much, and nothing at all for itself.
+// The size of what `from` has for `to`: nothing, little, or much; nothing at all for itself.
 size_t PartSize(int from, int to) {
   constexpr size_t kSizes[] = {0, 1, 17, 4096, 300001};
   return kSizes[static_cast<size_t>(3 * from + 2 * to) % 5];
@@ -156,12 +140,12 @@ TEST_P(CommunicatorTest, AllToAllWithoutAnythingIsStillInStep) {
     TY_RETURN_IF_ERROR(communicator.AllToAll(send, receive));
     const absl::Status wrong = communicator.AllToAll(absl::MakeSpan(send).subspan(1), receive);
     TY_RETURN_IF_ERROR(Unless(ErrorReason(wrong) == "COLLECTIVE_MISMATCH", wrong.ToString()));
-    return communicator.Barrier();
+    return Meet(communicator);
   });
 }
 
-// Each rank sends to the next one, and the last one to the first, ordered so that none waits in a
-// circle.
+// Each rank sends to the next one, and the last one to the first, in an order in which they do not
+// wait in a circle.
 TEST_P(CommunicatorTest, MessagesReachTheirRanksInOrder) {
   ExpectAllOk([](Communicator& communicator) -> absl::Status {
     const int me = communicator.rank(), ranks = communicator.world_size();
@@ -174,8 +158,8 @@ TEST_P(CommunicatorTest, MessagesReachTheirRanksInOrder) {
       TY_RETURN_IF_ERROR(communicator.Send(values, next));
       if (me == 0) TY_RETURN_IF_ERROR(communicator.Receive(absl::MakeSpan(received), before));
       TY_RETURN_IF_ERROR(Unless(received == Values(before, size), "a message is wrong"));
-      // Between messages the others go on as ever.
-      TY_RETURN_IF_ERROR(communicator.Barrier());
+      // Collectives go on as usual between messages.
+      TY_RETURN_IF_ERROR(Meet(communicator));
     }
     return absl::OkStatus();
   });
@@ -185,7 +169,7 @@ TEST_P(CommunicatorTest, MessagesConcernTwoRanksAlone) {
   ExpectAllOk([](Communicator& communicator) -> absl::Status {
     const int me = communicator.rank();
     std::vector<float> values = Values(1, 3000);
-    // The first two talk, and count what they say; the others have gone on meanwhile.
+    // The first two ranks talk, and count their messages; the others have gone on meanwhile.
     for (int i = 0; i < 5 && communicator.world_size() > 1; ++i) {
       std::vector<float> received(values.size());
       if (me == 1) TY_RETURN_IF_ERROR(communicator.Send(values, 0));
@@ -208,7 +192,7 @@ TEST_P(CommunicatorTest, ThereAreNoMessagesToOneselfOrToNobody) {
       TY_RETURN_IF_ERROR(
           Unless(ErrorReason(received) == "COLLECTIVE_MISMATCH", received.ToString()));
     }
-    return communicator.Barrier();
+    return Meet(communicator);
   });
 }
 
@@ -219,7 +203,7 @@ TEST_P(CommunicatorTest, ManyCallsInARowKeepTheirOrder) {
       std::vector<float> values = {static_cast<float>(i), 1};
       TY_RETURN_IF_ERROR(communicator.AllReduce(absl::MakeSpan(values)));
       TY_RETURN_IF_ERROR(Unless(values[0] == static_cast<float>(i * ranks), "sums were mixed up"));
-      if (i % 10 == 0) TY_RETURN_IF_ERROR(communicator.Barrier());
+      if (i % 10 == 0) TY_RETURN_IF_ERROR(Meet(communicator));
     }
     return absl::OkStatus();
   });
@@ -227,9 +211,9 @@ TEST_P(CommunicatorTest, ManyCallsInARowKeepTheirOrder) {
 
 TEST_P(CommunicatorTest, SizesThatDoNotFitAreRefusedBeforeAnythingIsSent) {
   ExpectAllOk([](Communicator& communicator) -> absl::Status {
-    const std::vector<float> values(static_cast<size_t>(communicator.world_size()) * 2 + 1);
+    std::vector<float> values(static_cast<size_t>(communicator.world_size()) * 2 + 1);
     std::vector<float> block(2);
-    const absl::Status status = communicator.ReduceScatter(values, absl::MakeSpan(block));
+    const absl::Status status = communicator.AllGather(block, absl::MakeSpan(values));
     TY_RETURN_IF_ERROR(Unless(ErrorReason(status) == "COLLECTIVE_MISMATCH", status.ToString()));
     const absl::Status root = communicator.Broadcast(absl::MakeSpan(block), 99);
     return Unless(ErrorReason(root) == "COLLECTIVE_MISMATCH", root.ToString());
@@ -270,9 +254,8 @@ TEST_P(CommunicatorLossTest, ARankLostInAnAllToAllIsNamed) {
     return communicator.AllToAll({absl::Span<const float>(), values},
                                  {absl::Span<float>(), absl::MakeSpan(received)});
   });
-  // By way of another communicator, it is the first call of that one.
   EXPECT_THAT(std::string(statuses[0].message()),
-              ContainsRegex("^rank 0: all_(to_all|gather) 1: rank 1 was lost"));
+              StartsWith("rank 0: all_to_all 1: rank 1 was lost"));
 }
 
 TEST_P(CommunicatorFaultTest, AMessageThatNobodySendsTimesOut) {
@@ -307,7 +290,7 @@ TEST_P(CommunicatorFaultTest, PartsThatDoNotFitAreAnError) {
         receive[peer] = absl::MakeSpan(received);
         // Rank 0 waits for 100 elements where rank 1 has 50.
         TY_RETURN_IF_ERROR(communicator.AllToAll(send, receive));
-        return communicator.Barrier();
+        return Meet(communicator);
       },
       absl::Milliseconds(200));
   EXPECT_FALSE(statuses[0].ok());
@@ -321,12 +304,12 @@ TEST_P(CommunicatorFaultTest, AStuckRankTimesOut) {
         std::vector<float> values(10, 1);
         // Rank 1 skips a collective and asks for one that rank 0 never joins.
         if (communicator.rank() == 1) return communicator.AllReduce(absl::MakeSpan(values));
-        return communicator.Barrier();
+        return Meet(communicator);
       },
       absl::Milliseconds(200));
   EXPECT_FALSE(statuses[0].ok());
   EXPECT_FALSE(statuses[1].ok());
-  EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("rank 0: barrier 1: "));
+  EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("rank 0: all_gather 1: "));
   EXPECT_THAT(std::string(statuses[1].message()), HasSubstr("rank 1: all_reduce 1: "));
 }
 
@@ -340,7 +323,7 @@ TEST_P(CommunicatorFaultTest, ARankThatComesTooLateIsTimedOut) {
         // does next.
         absl::Status status;
         communicator.set_timeout(absl::Seconds(20));
-        while (status.ok()) status = communicator.Barrier();
+        while (status.ok()) status = Meet(communicator);
         return status;
       },
       absl::Milliseconds(100));
@@ -367,7 +350,7 @@ TEST_P(CommunicatorFaultTest, ABrokenCommunicatorStaysBroken) {
         std::vector<float> values(10, 1);
         if (communicator.rank() == 1) return absl::OkStatus();
         EXPECT_FALSE(communicator.AllReduce(absl::MakeSpan(values)).ok());
-        return communicator.Barrier();
+        return Meet(communicator);
       },
       absl::Milliseconds(500));
   EXPECT_FALSE(statuses[0].ok());

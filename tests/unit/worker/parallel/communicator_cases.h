@@ -1,5 +1,5 @@
-// What every communicator promises: the same cases over each. A test that links them instantiates
-// the suites for its transports.
+// The cases that every communicator must pass. A test that links them instantiates the suites for
+// its transports.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace trainyard::parallel {
 
-// By transport and world size.
+// The parameters are transport and world size.
 class CommunicatorTest : public ::testing::TestWithParam<std::tuple<Transport, int>> {
  protected:
   Transport transport() const { return std::get<0>(GetParam()); }
@@ -23,14 +23,14 @@ class CommunicatorTest : public ::testing::TestWithParam<std::tuple<Transport, i
   }
 };
 
-// What all do where a rank does not do its part.
+// Cases where a rank does not do its part.
 class CommunicatorFaultTest : public ::testing::TestWithParam<Transport> {};
 
-// What those do that notice at once that a rank is gone.
+// Cases for communicators that notice at once that a rank is gone.
 class CommunicatorLossTest : public ::testing::TestWithParam<Transport> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CommunicatorLossTest);
 
-// Names of the instances.
+// These name the instances.
 inline std::string NameOfSized(const ::testing::TestParamInfo<std::tuple<Transport, int>>& of) {
   return std::get<0>(of.param).name + "_" + std::to_string(std::get<1>(of.param));
 }

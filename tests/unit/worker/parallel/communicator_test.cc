@@ -1,4 +1,4 @@
-// What communicators over host memory promise, and what is particular to each.
+// Runs the cases of all communicators over host memory, and cases that are particular to each.
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -8,6 +8,7 @@
 #include "common/base/files.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/temp_dir.h"
 #include "tests/unit/worker/parallel/communicator_cases.h"
 #include "worker/parallel/gloo/gloo_communicator.h"
 #include "worker/parallel/shm/shm_communicator.h"
@@ -33,14 +34,13 @@ INSTANTIATE_TEST_SUITE_P(AllTransports, CommunicatorLossTest,
 class GlooRendezvousTest : public ::testing::Test {
  protected:
   GlooRendezvousTest() {
-    TY_CHECK(mkdtemp(folder_.data()) != nullptr);
     options_.world_size = 2;
     options_.run_dir = run_dir::RunDir(folder_);
     options_.connect_timeout = absl::Milliseconds(200);
   }
-  ~GlooRendezvousTest() override { (void)RemoveTree(folder_); }
 
-  std::string folder_ = ::testing::TempDir() + "/rendezvous.XXXXXX";
+  testing::TempDir temp_dir_;
+  const std::string folder_ = temp_dir_.path();
   GlooOptions options_;
 };
 
@@ -89,7 +89,7 @@ TEST_F(GlooRendezvousTest, ErrorsNameTheAddressesOfBothRanks) {
   auto communicator = ConnectGloo(options_);
   leaver.join();
   ASSERT_TRUE(communicator.ok()) << communicator.status();
-  const absl::Status lost = (*communicator)->Barrier();
+  const absl::Status lost = Meet(**communicator);
   EXPECT_EQ(ErrorReason(lost), "PEER_LOST");
   const std::string message(lost.message());
   EXPECT_THAT(message, HasSubstr("; rank 1 is at 127.0.0.1:"));
@@ -99,14 +99,13 @@ TEST_F(GlooRendezvousTest, ErrorsNameTheAddressesOfBothRanks) {
 class ShmRendezvousTest : public ::testing::Test {
  protected:
   ShmRendezvousTest() {
-    TY_CHECK(mkdtemp(folder_.data()) != nullptr);
     options_.world_size = 2;
     options_.run_dir = run_dir::RunDir(folder_);
     options_.connect_timeout = absl::Milliseconds(50);
   }
-  ~ShmRendezvousTest() override { (void)RemoveTree(folder_); }
 
-  std::string folder_ = ::testing::TempDir() + "/rendezvous.XXXXXX";
+  testing::TempDir temp_dir_;
+  const std::string folder_ = temp_dir_.path();
   ShmOptions options_;
 };
 

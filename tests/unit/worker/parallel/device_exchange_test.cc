@@ -1,5 +1,5 @@
-// What exchanges promise, of those over device memory: each works on emulated devices, one a rank,
-// behind a face of host memory.
+// Runs the cases of exchanges over device memory. Each works on emulated devices, one for each
+// rank, and the tests see host memory.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 namespace trainyard::parallel {
 namespace {
 
-// As the kernel that adds sums does, in the order of the stream.
+// Adds like the kernel for sums, in the order of the stream.
 absl::Status AddLeft(const float* left, float* sums, int64_t count, cudaStream_t stream) {
   CheckCuda(cuda_on_cpu::Enqueue(stream, [left, sums, count] {
     for (int64_t i = 0; i < count; ++i) sums[i] = left[i] + sums[i];
@@ -28,7 +28,7 @@ absl::Status AddLeft(const float* left, float* sums, int64_t count, cudaStream_t
   return absl::OkStatus();
 }
 
-// A rank's memory on its device, and what the tests see of it.
+// A rank's memory on its device, and the host memory that the tests see of it.
 struct Memory {
   explicit Memory(const ExchangeSetup& setup) : device(setup.place.rank) {
     CheckCuda(cudaSetDevice(device));
@@ -48,7 +48,7 @@ struct Memory {
     std::vector<float> host;
     std::unique_ptr<DeviceFloats> on_device;
 
-    // In the order of the stream: the host goes on.
+    // Copies in the order of the stream, while the host goes on.
     void Load(int64_t begin, int64_t end, cudaStream_t stream) const {
       float* const to = on_device->span().data();
       CheckCuda(cuda_on_cpu::Enqueue(stream, [to, from = host.data(), begin, end] {
@@ -73,7 +73,7 @@ struct Memory {
   std::vector<Pair> slots;
 };
 
-// Copies around each call what it reads and writes.
+// Copies around each call the memory that it reads and writes.
 class OverHost final : public GradientExchange {
  public:
   OverHost(Memory& memory, std::unique_ptr<GradientExchange> inner)
@@ -182,37 +182,6 @@ ExchangeKind Mirrored() {
   });
 }
 
-// With the communicator that it borrows.
-class OwningNccl final : public GradientExchange {
- public:
-  OwningNccl(std::unique_ptr<NcclCommunicator> device, std::unique_ptr<GradientExchange> inner)
-      : device_(std::move(device)), inner_(std::move(inner)) {}
-
-  absl::Span<const Bucket> buckets() const override { return inner_->buckets(); }
-  bool is_sharded() const override { return inner_->is_sharded(); }
-  Bucket OwnBlock(size_t bucket) const override { return inner_->OwnBlock(bucket); }
-  absl::Status SetPlan(const ExchangePlan& plan, absl::Span<const int> slots) override {
-    return inner_->SetPlan(plan, slots);
-  }
-  void set_timeout(absl::Duration timeout) override { inner_->set_timeout(timeout); }
-  void set_tracing(bool traces) override { inner_->set_tracing(traces); }
-  absl::Status Begin(int64_t step, absl::Span<const double> ballot) override {
-    return inner_->Begin(step, ballot);
-  }
-  absl::Status Ready(int64_t end) override { return inner_->Ready(end); }
-  absl::Status Land(size_t bucket) override { return inner_->Land(bucket); }
-  absl::Status Share(size_t bucket) override { return inner_->Share(bucket); }
-  absl::Status Finish(absl::Span<double> ballots) override { return inner_->Finish(ballots); }
-  const CommStats& stats() const override { return inner_->stats(); }
-  absl::Status GatherBlocks(absl::Span<float> values) override {
-    return inner_->GatherBlocks(values);
-  }
-
- private:
-  const std::unique_ptr<NcclCommunicator> device_;
-  std::unique_ptr<GradientExchange> inner_;
-};
-
 ExchangeKind Nccl(const std::string& name, bool keeps_order) {
   return KindOf(name,
                 [keeps_order](const ExchangeSetup& setup,
@@ -225,13 +194,11 @@ ExchangeKind Nccl(const std::string& name, bool keeps_order) {
                   auto host = MakeLocalCommunicator(setup.place.group, setup.place.rank);
                   device->set_timeout(setup.timeout);
                   host->set_timeout(setup.timeout);
-                  TY_ASSIGN_OR_RETURN(auto exchange,
-                                      MakeNcclExchange(*device, std::move(host),
-                                                       {.memory = OptionsOf(setup, memory),
-                                                        .keeps_order = keeps_order,
-                                                        .compute = memory.compute,
-                                                        .add_left = AddLeft}));
-                  return std::make_unique<OwningNccl>(std::move(device), std::move(exchange));
+                  return MakeNcclExchange(std::move(device), std::move(host),
+                                          {.memory = OptionsOf(setup, memory),
+                                           .keeps_order = keeps_order,
+                                           .compute = memory.compute,
+                                           .add_left = AddLeft});
                 });
 }
 

@@ -1,86 +1,16 @@
+// Runs gangs over the emulated NCCL, and moves floats to and from devices.
 #include "tests/unit/worker/parallel/device_gang.h"
 
 #include <algorithm>
-#include <deque>
-#include <utility>
+#include <memory>
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "tests/testing/cuda_on_cpu/cuda_on_cpu.h"
-#include "worker/parallel/staged/staged_communicator.h"
+#include "worker/parallel/nccl/device_handles.h"
 
 namespace trainyard::parallel {
 namespace {
-
-// Tests speak of host memory; what they test has it on a device.
-class OverDevice : public Communicator {
- public:
-  explicit OverDevice(std::unique_ptr<Communicator> inner) : inner_(std::move(inner)) {}
-
-  int rank() const override { return inner_->rank(); }
-  int world_size() const override { return inner_->world_size(); }
-  void set_timeout(absl::Duration timeout) override { inner_->set_timeout(timeout); }
-
-  absl::Status AllReduce(absl::Span<float> values) override {
-    const DeviceFloats device(values);
-    const absl::Status status = inner_->AllReduce(device.span());
-    return CopyBack(status, device, values);
-  }
-  absl::Status ReduceScatter(absl::Span<const float> values, absl::Span<float> block) override {
-    const DeviceFloats device(values);
-    const DeviceFloats device_block(block.size());
-    const absl::Status status = inner_->ReduceScatter(device.span(), device_block.span());
-    return CopyBack(status, device_block, block);
-  }
-  absl::Status AllGather(absl::Span<const float> block, absl::Span<float> values) override {
-    const DeviceFloats device_block(block);
-    const DeviceFloats device(values.size());
-    const absl::Status status = inner_->AllGather(device_block.span(), device.span());
-    return CopyBack(status, device, values);
-  }
-  absl::Status Broadcast(absl::Span<float> values, int root) override {
-    const DeviceFloats device(values);
-    const absl::Status status = inner_->Broadcast(device.span(), root);
-    return CopyBack(status, device, values);
-  }
-  absl::Status Barrier() override { return inner_->Barrier(); }
-  absl::Status AllToAll(absl::Span<const absl::Span<const float>> send,
-                        absl::Span<const absl::Span<float>> receive) override {
-    std::deque<DeviceFloats> memory;
-    std::vector<absl::Span<const float>> device_send;
-    std::vector<absl::Span<float>> device_receive;
-    for (const auto& part : send) device_send.push_back(memory.emplace_back(part).span());
-    for (const auto& part : receive) {
-      device_receive.push_back(memory.emplace_back(part.size()).span());
-    }
-    TY_RETURN_IF_ERROR(inner_->AllToAll(device_send, device_receive));
-    for (size_t i = 0; i < receive.size(); ++i) {
-      const std::vector<float> result = memory[send.size() + i].Read();
-      std::copy(result.begin(), result.end(), receive[i].begin());
-    }
-    return absl::OkStatus();
-  }
-  absl::Status Send(absl::Span<const float> values, int peer) override {
-    const DeviceFloats device(values);
-    return inner_->Send(device.span(), peer);
-  }
-  absl::Status Receive(absl::Span<float> values, int peer) override {
-    const DeviceFloats device(values.size());
-    const absl::Status status = inner_->Receive(device.span(), peer);
-    return CopyBack(status, device, values);
-  }
-
- private:
-  static absl::Status CopyBack(const absl::Status& status, const DeviceFloats& device,
-                               absl::Span<float> values) {
-    if (!status.ok()) return status;
-    const std::vector<float> result = device.Read();
-    std::copy(result.begin(), result.end(), values.begin());
-    return status;
-  }
-
-  const std::unique_ptr<Communicator> inner_;
-};
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> ConnectAt(const Place& place) {
   CheckCuda(cudaSetDevice(place.rank));
@@ -121,38 +51,26 @@ std::vector<float> DeviceFloats::Read() const {
   return values;
 }
 
-Transport NcclTransport() {
-  return {"nccl", [](const Place& place) -> absl::StatusOr<std::unique_ptr<Communicator>> {
-            auto communicator = ConnectAt(place);
-            if (!communicator.ok()) return communicator.status();
-            return std::make_unique<OverDevice>(*std::move(communicator));
-          }};
-}
-
-Transport StagedTransport(int64_t chunk_elements) {
-  return {"staged" + std::to_string(chunk_elements),
-          [chunk_elements](const Place& place) -> absl::StatusOr<std::unique_ptr<Communicator>> {
-            CheckCuda(cudaSetDevice(place.rank));
-            auto staged = MakeStagedCommunicator(MakeLocalCommunicator(place.group, place.rank),
-                                                 {.chunk_elements = chunk_elements});
-            if (!staged.ok()) return staged.status();
-            return std::make_unique<OverDevice>(*std::move(staged));
-          }};
-}
-
 std::vector<absl::Status> RunNcclGang(int world_size, const NcclWork& work,
                                       absl::Duration timeout) {
   cuda_on_cpu::SetDeviceCount(cuda_on_cpu::kMaxDevices);
-  const Transport bare = {"nccl",
-                          [](const Place& place) -> absl::StatusOr<std::unique_ptr<Communicator>> {
-                            return ConnectAt(place);
-                          }};
-  return RunGang(
-      bare, world_size,
-      [&](Communicator& communicator) {
-        return work(static_cast<NcclCommunicator&>(communicator));
-      },
-      timeout);
+  return RunPlaces(world_size, [&](const Place& place) -> absl::Status {
+    TY_ASSIGN_OR_RETURN(const auto communicator, ConnectAt(place));
+    communicator->set_timeout(timeout);
+    return work(*communicator);
+  });
+}
+
+absl::Status AllReduce(NcclCommunicator& communicator, absl::Span<float> values) {
+  OwnedStream stream;
+  OwnedEvent done;
+  TY_RETURN_IF_ERROR(stream.Create());
+  TY_RETURN_IF_ERROR(done.Create());
+  absl::Status status = communicator.EnqueueAllReduce(values, stream.get());
+  if (status.ok()) CheckCuda(cudaEventRecord(done.get(), stream.get()));
+  if (status.ok()) status = communicator.Await(done.get());
+  CheckCuda(cudaStreamSynchronize(stream.get()));
+  return status;
 }
 
 }  // namespace trainyard::parallel

@@ -1,4 +1,4 @@
-// Gangs over emulated devices, one a rank.
+// Gangs over emulated devices, one for each rank.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -32,13 +32,12 @@ class DeviceFloats {
 
 void CheckCuda(cudaError_t error);
 
-// Take spans of host memory, which they copy to the device and back around each call.
-Transport NcclTransport();
-Transport StagedTransport(int64_t chunk_elements);
-
-// As RunGang, with rank r on device r, and NCCL's own interface.
+// Like RunGang, with rank r on device r, over NCCL.
 using NcclWork = std::function<absl::Status(NcclCommunicator&)>;
 std::vector<absl::Status> RunNcclGang(int world_size, const NcclWork& work,
                                       absl::Duration timeout = absl::Seconds(20));
+
+// Sums `values` over the ranks, and returns when the device has done it.
+absl::Status AllReduce(NcclCommunicator& communicator, absl::Span<float> values);
 
 }  // namespace trainyard::parallel

@@ -1,3 +1,4 @@
+// Steps, errors and changes of plan, as every exchange must handle them.
 #include "tests/unit/worker/parallel/exchange_cases.h"
 
 #include <atomic>
@@ -40,7 +41,7 @@ void ExpectAllOk(const std::vector<absl::Status>& statuses) {
   for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
 }
 
-// Waits until all ranks have come here, or `timeout` is over.
+// Waits until all ranks have come here, or `timeout` has passed.
 class Meeting {
  public:
   explicit Meeting(int ranks) : missing_(ranks) {}
@@ -59,7 +60,7 @@ class Meeting {
 TEST_P(ExchangeTest, SumsHaveTheBitsOfThePlanEvaluatedInOnePlace) {
   const Gang gang = GangOf(GetParam());
   if (gang.ranks == 4) {
-    // Another order has other bits, so that the sums below tell one from the other.
+    // Another order gives other bits, so the sums below tell one order from the other.
     ExchangePlan other = UnevenTerms(gang.ranks).plan;
     const std::vector<float> right = ExpectedSums(other, 1);
     other.sum = PlanRankSum(std::accumulate(other.terms.begin(), other.terms.end(), 0));
@@ -96,7 +97,7 @@ TEST_P(ExchangeTest, BlocksBelongToOneRankEachOrToAll) {
         EXPECT_EQ(own, all);
         continue;
       }
-      // As even as possible, larger ones first.
+      // The blocks are as even as possible, larger ones first.
       const int64_t each = all.size() / gang.ranks, rest = all.size() % gang.ranks;
       const int64_t begin = all.begin + rank.rank() * each + std::min<int64_t>(rank.rank(), rest);
       EXPECT_EQ(own.begin, begin);
@@ -108,7 +109,8 @@ TEST_P(ExchangeTest, BlocksBelongToOneRankEachOrToAll) {
 
 TEST_P(ExchangeTest, BallotsArriveBitForBit) {
   const Gang gang = GangOf(GetParam());
-  // As two floats, some are signalling NaNs, which sums and copies by the processor change.
+  // As two floats, some of these doubles are signalling NaNs, which sums and copies by the
+  // processor would change.
   const auto ballot_of = [](int rank) {
     return std::vector<double>{
         0.1 * (rank + 1), -0.0, std::numeric_limits<double>::denorm_min(),
@@ -129,7 +131,7 @@ TEST_P(ExchangeTest, BallotsArriveBitForBit) {
                      });
       TY_RETURN_IF_ERROR(Unless(same, "there are other ballots"));
     }
-    // Their length may change from step to step.
+    // The length of ballots may change from step to step.
     return rank.Step(3, {1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0});
   }));
 }
@@ -143,7 +145,7 @@ TEST_P(ExchangeTest, RanksThatAreSlowAreWaitedFor) {
     if (is_slow && gang.ranks > 1) others.Await();
     TY_RETURN_IF_ERROR(rank.Begin(1, {1.0}));
     TY_RETURN_IF_ERROR(rank.Backward(1));
-    // These are through with backward before the slow one has begun.
+    // These ranks are done with backward before the slow one has begun.
     if (!is_slow) others.Arrive();
     TY_RETURN_IF_ERROR(rank.LandAll(expected));
     std::vector<double> ballots(static_cast<size_t>(gang.ranks));
@@ -167,7 +169,7 @@ TEST_P(ExchangeTest, StatisticsSayWhatWasSent) {
     EXPECT_TRUE(stats.events.empty());
     const double share = 2.0 * (gang.ranks - 1) / gang.ranks;
     const double expected = share * static_cast<double>(kElements * sizeof(float));
-    // Blocks differ by an element; beside the arena there are ballots and short agreements.
+    // Blocks differ by an element. Beside the arena there are ballots and short agreements.
     EXPECT_NEAR(static_cast<double>(stats.bytes_sent), expected, 1024);
     return absl::OkStatus();
   }));
@@ -186,9 +188,10 @@ TEST_P(ExchangeTest, EventsAreThereWhileTheyAreTraced) {
       if (event.kind == CommEvent::Kind::kReduce) reduced.push_back(event.bucket);
       if (event.kind == CommEvent::Kind::kShare) shared.push_back(event.bucket);
     }
-    // One rank has nothing to tell.
+    // A single rank has nothing to send.
     if (gang.ranks == 1) return absl::OkStatus();
-    // Every bucket is reduced once; those of parameters are shared where they are updated apart.
+    // Every bucket is reduced once. Those of parameters are shared where each rank updates its own
+    // block.
     EXPECT_THAT(reduced, ::testing::UnorderedElementsAre(0, 1, 2, 3, 4, 5));
     EXPECT_TRUE(!gang.is_sharded || shared == std::vector<int64_t>({0, 1, 2, 3}));
     rank.exchange().set_tracing(false);
@@ -297,7 +300,7 @@ TEST_P(ExchangeFaultTest, OneThatIsLetGoAmidAStepDoesNotOutlastItsTimeout) {
     rank.Leave();
     const absl::Duration time = Clock::Real()->Uptime() - begin;
     is_gone.Notify();
-    // Far below what a hang would be.
+    // Far less than a hang would take.
     return Unless(time < absl::Seconds(5), absl::StrCat("took ", absl::FormatDuration(time)));
   });
   ExpectAllOk(statuses);
@@ -321,7 +324,7 @@ TEST_P(ExchangeFaultTest, RanksWithOtherPlansAreToldAtOnce) {
   const Gang gang = {.kind = GetParam(), .ranks = 2};
   const auto statuses = RunRanks(gang, OneTermEach(2), [](Rank& rank) -> absl::Status {
     TY_RETURN_IF_ERROR(rank.Step(1));
-    // Both sums are right, of different hostings.
+    // Both sums are right, for different hostings.
     const Terms one = TermsOfHosting(4, {{0, 1}, {1, 4}}),
                 other = TermsOfHosting(4, {{0, 3}, {3, 4}});
     TY_RETURN_IF_ERROR(rank.SetTerms(rank.rank() == 0 ? one : other));

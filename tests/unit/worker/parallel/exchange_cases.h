@@ -1,5 +1,5 @@
-// What every gradient exchange over host memory promises: the same cases over each. A test that
-// links them instantiates the suites for its exchanges.
+// The cases that every gradient exchange must pass. A test that links them instantiates the suites
+// for its exchanges.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@
 
 namespace trainyard::parallel {
 
-// What a rank's exchange is made of.
+// Everything that a rank's exchange is made of.
 struct ExchangeSetup {
   Place place;
   std::vector<Bucket> buckets;
@@ -48,12 +48,12 @@ struct ExchangeKind {
   friend void PrintTo(const ExchangeKind& kind, std::ostream* out) { *out << kind.name; }
 };
 
-// By kind, world size, and whether it is sharded.
+// The parameters are kind, world size, and whether it is sharded.
 class ExchangeTest : public ::testing::TestWithParam<std::tuple<ExchangeKind, int, bool>> {};
-// What all do where ranks disagree, or one does not do its part.
+// Cases where ranks disagree, or one does not do its part.
 class ExchangeFaultTest : public ::testing::TestWithParam<ExchangeKind> {};
 
-// Names of the instances.
+// These name the instances.
 inline std::string NameOfExchange(
     const ::testing::TestParamInfo<std::tuple<ExchangeKind, int, bool>>& of) {
   return std::get<0>(of.param).name + "_" + std::to_string(std::get<1>(of.param)) +

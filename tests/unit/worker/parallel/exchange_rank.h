@@ -1,5 +1,5 @@
-// Ranks of the exchange cases, as threads of the test: what they have to exchange, what must come
-// of it, and how they do a step.
+// The ranks of the exchange cases, as threads of the test: their data, the sums that they must get,
+// and how they do a step.
 #pragma once
 
 #include <algorithm>
@@ -18,26 +18,27 @@
 #include "common/base/check.h"
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
+#include "tests/testing/temp_dir.h"
 #include "tests/unit/worker/parallel/exchange_cases.h"
 #include "worker/parallel/gradient_exchange.h"
 
 namespace trainyard::parallel::exchange_rank {
 
-// An arena with odd buckets: one that no number of ranks divides, one smaller than the ranks, one
-// larger than what is copied at a time, and two behind the gradients.
+// An arena with odd buckets: one that no number of ranks divides, one smaller than the number of
+// ranks, one larger than what is copied at a time, and two behind the gradients.
 inline const std::vector<Bucket> kBuckets = {{0, 1001},      {1001, 1003},   {1003, 90007},
                                              {90007, 90120}, {90120, 90131}, {90131, 90132}};
 inline constexpr int64_t kElements = 90132;
 inline constexpr int64_t kGradients = 90120;
 inline constexpr float kRate = 0.125F;
 
-// Who has which terms, of which replicas.
+// The terms of all ranks, and where they lie.
 struct Terms {
   ExchangePlan plan;
   std::vector<std::vector<int>> slots;  // by rank
 };
 
-// One term a rank.
+// One term for each rank.
 inline Terms OneTermEach(int ranks) {
   Terms terms;
   terms.plan = {std::vector<int>(static_cast<size_t>(ranks), 1), PlanRankSum(ranks)};
@@ -55,18 +56,19 @@ inline Terms TermsOfHosting(int replicas, const std::vector<ReplicaRange>& hosti
   return terms;
 }
 
-// Seven replicas, of which the ranks host different numbers, the last one of many none.
+// Seven replicas, of which the ranks host different numbers; with many ranks the last one hosts
+// none.
 inline Terms UnevenTerms(int ranks) {
   const std::vector<std::vector<ReplicaRange>> hostings = {
       {{0, 7}}, {{0, 3}, {3, 7}}, {{0, 1}, {1, 6}, {6, 7}}, {{0, 3}, {3, 4}, {4, 7}, {7, 7}}};
   return TermsOfHosting(7, hostings[static_cast<size_t>(ranks - 1)]);
 }
 
-// Slots that any of the plans here needs.
+// The slots that any of the plans here needs.
 inline constexpr int kSlots = 6;
 
-// Of one term: all of a float's digits, and very different sizes, so that every other order of
-// summation rounds differently.
+// The value of a term. It uses all digits of a float, and sizes differ so much that every other
+// order of summation rounds differently.
 inline float TermValue(int64_t step, int term, int64_t element) {
   auto mixed = static_cast<uint64_t>(element * 1000003 + term * 7919 + step) * 0x9E3779B97F4A7C15U;
   mixed = (mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9U;
@@ -74,7 +76,7 @@ inline float TermValue(int64_t step, int term, int64_t element) {
   return std::ldexp(digits, -static_cast<int>((mixed >> 33) % 13));
 }
 
-// The plan evaluated in one place.
+// The sums of the plan, evaluated in one place.
 inline std::vector<float> ExpectedSums(const ExchangePlan& plan, int64_t step) {
   std::vector<float> sums(static_cast<size_t>(kElements));
   std::vector<float> stack;
@@ -122,7 +124,7 @@ class Rank {
     return exchange().SetPlan(terms_.plan, terms_.slots[static_cast<size_t>(rank_)]);
   }
 
-  // What backward leaves behind in [begin, end).
+  // Writes what backward leaves in [begin, end).
   void Write(int64_t step, int64_t begin, int64_t end) {
     const auto first =
         std::accumulate(terms_.plan.terms.begin(), terms_.plan.terms.begin() + rank_, 0);
@@ -141,7 +143,7 @@ class Rank {
     return exchange().Begin(step, ballot);
   }
 
-  // Gradients become final a piece at a time, which are no buckets.
+  // Makes gradients final in pieces that do not coincide with buckets.
   absl::Status Backward(int64_t step, int64_t piece = 777) {
     for (int64_t begin = 0; begin < kElements; begin += piece) {
       const int64_t end = std::min(kElements, begin + piece);
@@ -199,19 +201,18 @@ struct Gang {
   int ranks = 1;
   bool is_sharded = false;
   absl::Duration timeout = absl::Seconds(20);
-  // Of one rank: what it has other than the rest.
+  // Changes the setup of one rank.
   std::function<void(ExchangeSetup&)> change = nullptr;
 };
 
-// Runs `work` on a thread a rank; the statuses by rank.
+// Runs `work` on a thread for each rank; returns the statuses by rank.
 inline std::vector<absl::Status> RunRanks(const Gang& gang, const Terms& terms,
                                           const std::function<absl::Status(Rank&)>& work) {
-  std::string folder = ::testing::TempDir() + "/exchange.XXXXXX";
-  TY_CHECK(mkdtemp(folder.data()) != nullptr);
+  const testing::TempDir folder;
   const auto group = MakeLocalGroup(gang.ranks);
   std::vector<absl::Status> statuses(static_cast<size_t>(gang.ranks));
   const auto run_rank = [&](int rank) -> absl::Status {
-    ExchangeSetup setup{.place = {rank, gang.ranks, run_dir::RunDir(folder), group},
+    ExchangeSetup setup{.place = {rank, gang.ranks, run_dir::RunDir(folder.path()), group},
                         .buckets = kBuckets,
                         .elements = kElements,
                         .gradient_elements = kGradients,
@@ -230,7 +231,6 @@ inline std::vector<absl::Status> RunRanks(const Gang& gang, const Terms& terms,
     threads.emplace_back([&, rank] { statuses[static_cast<size_t>(rank)] = run_rank(rank); });
   }
   for (std::thread& thread : threads) thread.join();
-  TY_CHECK_OK(RemoveTree(folder));
   return statuses;
 }
 

@@ -1,3 +1,4 @@
+// Runs ranks as threads in a folder of their own.
 #include "tests/unit/worker/parallel/gang.h"
 
 #include <cstdlib>
@@ -7,6 +8,7 @@
 #include "common/base/check.h"
 #include "common/base/files.h"
 #include "gtest/gtest.h"
+#include "tests/testing/temp_dir.h"
 
 namespace trainyard::parallel {
 
@@ -16,25 +18,36 @@ Transport LocalTransport() {
           }};
 }
 
-std::vector<absl::Status> RunGang(const Transport& transport, int world_size, const RankWork& work,
-                                  absl::Duration timeout) {
-  std::string folder = ::testing::TempDir() + "/gang.XXXXXX";
-  TY_CHECK(mkdtemp(folder.data()) != nullptr);
+std::vector<absl::Status> RunPlaces(int world_size,
+                                    const std::function<absl::Status(const Place&)>& work) {
+  const testing::TempDir folder;
   const auto group = MakeLocalGroup(world_size);
   std::vector<absl::Status> statuses(static_cast<size_t>(world_size));
-  const auto run_rank = [&](int rank) -> absl::Status {
-    auto communicator = transport.connect({rank, world_size, run_dir::RunDir(folder), group});
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world_size; ++rank) {
+    threads.emplace_back([&, rank] {
+      statuses[static_cast<size_t>(rank)] =
+          work({rank, world_size, run_dir::RunDir(folder.path()), group});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return statuses;
+}
+
+std::vector<absl::Status> RunGang(const Transport& transport, int world_size, const RankWork& work,
+                                  absl::Duration timeout) {
+  return RunPlaces(world_size, [&](const Place& place) -> absl::Status {
+    auto communicator = transport.connect(place);
     if (!communicator.ok()) return communicator.status();
     (*communicator)->set_timeout(timeout);
     return work(**communicator);
-  };
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < world_size; ++rank) {
-    threads.emplace_back([&, rank] { statuses[static_cast<size_t>(rank)] = run_rank(rank); });
-  }
-  for (std::thread& thread : threads) thread.join();
-  TY_CHECK_OK(RemoveTree(folder));
-  return statuses;
+  });
+}
+
+absl::Status Meet(Communicator& communicator) {
+  const float mine = 1;
+  std::vector<float> all(static_cast<size_t>(communicator.world_size()));
+  return communicator.AllGather({&mine, 1}, absl::MakeSpan(all));
 }
 
 }  // namespace trainyard::parallel

@@ -1,4 +1,4 @@
-// Gangs for the contract tests: ranks as threads of the test, over any communicator.
+// Gangs for the contract tests: ranks are threads of the test, over any communicator.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@
 
 namespace trainyard::parallel {
 
-// Where a rank of a gang finds the others.
+// Tells a rank of a gang where to find the others.
 struct Place {
   int rank = 0;
   int world_size = 1;
@@ -35,10 +35,17 @@ Transport LocalTransport();
 Transport GlooTransport();
 Transport ShmTransport();
 
-// Runs `work` on `world_size` threads, each with its communicator, which ends with its thread; the
-// statuses by rank.
+// Runs `work` on `world_size` threads, each in its place; returns the statuses by rank.
+std::vector<absl::Status> RunPlaces(int world_size,
+                                    const std::function<absl::Status(const Place&)>& work);
+
+// Runs `work` on `world_size` threads, each with a communicator that ends with its thread; returns
+// the statuses by rank.
 using RankWork = std::function<absl::Status(Communicator&)>;
 std::vector<absl::Status> RunGang(const Transport& transport, int world_size, const RankWork& work,
                                   absl::Duration timeout = absl::Seconds(20));
+
+// Waits until every rank has called it, by an all_gather.
+absl::Status Meet(Communicator& communicator);
 
 }  // namespace trainyard::parallel

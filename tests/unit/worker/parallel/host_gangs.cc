@@ -1,4 +1,4 @@
-// The transports between processes, as gangs of threads.
+// The transports between processes, for gangs of threads.
 #include "tests/unit/worker/parallel/gang.h"
 #include "worker/parallel/gloo/gloo_communicator.h"
 #include "worker/parallel/shm/shm_communicator.h"

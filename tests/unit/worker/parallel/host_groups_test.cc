@@ -1,3 +1,4 @@
+// Groups of a gang talk side by side, and their errors name global ranks.
 #include "worker/parallel/host/host_groups.h"
 
 #include <cstdlib>
@@ -11,6 +12,8 @@
 #include "common/base/status_macros.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/temp_dir.h"
+#include "tests/unit/worker/parallel/gang.h"
 #include "worker/run_dir/rendezvous.h"
 
 namespace trainyard::parallel {
@@ -27,9 +30,6 @@ const Group kOdd = {"link_1", {1, 3}};
 
 class HostGroupsTest : public ::testing::TestWithParam<HostTransport> {
  protected:
-  HostGroupsTest() { TY_CHECK(mkdtemp(folder_.data()) != nullptr); }
-  ~HostGroupsTest() override { (void)RemoveTree(folder_); }
-
   HostGroupOptions OptionsOf(int rank) const {
     return {.transport = GetParam(),
             .rank = rank,
@@ -39,7 +39,7 @@ class HostGroupsTest : public ::testing::TestWithParam<HostTransport> {
             .timeout = absl::Seconds(20)};
   }
 
-  // Runs `work` on a thread for each of the ranks; the statuses in their order.
+  // Runs `work` on a thread for each of the ranks; returns the statuses in their order.
   using Work = std::function<absl::Status(int rank, const ConnectGroup& connect)>;
   std::vector<absl::Status> Run(const std::vector<int>& ranks, const Work& work) const {
     std::vector<absl::Status> statuses(ranks.size());
@@ -52,7 +52,8 @@ class HostGroupsTest : public ::testing::TestWithParam<HostTransport> {
     return statuses;
   }
 
-  std::string folder_ = ::testing::TempDir() + "/groups.XXXXXX";
+  testing::TempDir temp_dir_;
+  const std::string folder_ = temp_dir_.path();
 };
 
 INSTANTIATE_TEST_SUITE_P(Transports, HostGroupsTest,
@@ -61,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(Transports, HostGroupsTest,
                            return of.param == HostTransport::kShm ? "shm" : "gloo";
                          });
 
-// The sum of the ranks' numbers, each one more than its rank.
+// Sums numbers over the ranks, each one more than its rank.
 absl::Status ExpectSum(Communicator& communicator, int rank, float expected) {
   std::vector<float> values(1000, static_cast<float>(rank + 1));
   TY_RETURN_IF_ERROR(communicator.AllReduce(absl::MakeSpan(values)));
@@ -97,11 +98,12 @@ TEST_P(HostGroupsTest, GroupsOfAGangLiveAtTheSameTime) {
 TEST_P(HostGroupsTest, ALostMemberIsNamedByItsGlobalRank) {
   const auto statuses = Run({1, 3}, [](int rank, const ConnectGroup& connect) -> absl::Status {
     TY_ASSIGN_OR_RETURN(const auto link, connect(kOdd));
-    TY_RETURN_IF_ERROR(link->Barrier());
-    return rank == 3 ? absl::OkStatus() : link->Barrier();
+    TY_RETURN_IF_ERROR(Meet(*link));
+    return rank == 3 ? absl::OkStatus() : Meet(*link);
   });
   EXPECT_TRUE(statuses[1].ok()) << statuses[1];
-  EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("rank 1: barrier 2: rank 3 was lost"));
+  EXPECT_THAT(std::string(statuses[0].message()),
+              HasSubstr("rank 1: all_gather 2: rank 3 was lost"));
 }
 
 TEST_P(HostGroupsTest, AMemberThatDoesNotAppearIsNamedByItsGlobalRank) {
@@ -123,7 +125,7 @@ TEST_P(HostGroupsTest, ALostMemberIsNamedWithItsHost) {
       options.worker = rank == 1 ? "alpha" : "beta";
       const auto link = HostGroups(options)(kOdd);
       statuses[static_cast<size_t>(rank / 2)] =
-          !link.ok() || rank == 3 ? link.status() : (*link)->Barrier();
+          !link.ok() || rank == 3 ? link.status() : Meet(**link);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -149,7 +151,7 @@ TEST_P(HostGroupsTest, ARankAloneWaitsForNobody) {
   const auto alone = HostGroups(options)({"stage_2", {2}});
   ASSERT_TRUE(alone.ok()) << alone.status();
   EXPECT_EQ((*alone)->world_size(), 1);
-  EXPECT_TRUE((*alone)->Barrier().ok());
+  EXPECT_TRUE(Meet(**alone).ok());
 }
 
 TEST_P(HostGroupsTest, TheWaitCanBeCancelled) {

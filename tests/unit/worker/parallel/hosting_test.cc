@@ -1,4 +1,4 @@
-// Hostings against all hostings there are, where these can be counted.
+// Compares hostings with all possible hostings, where these can be counted.
 #include "worker/parallel/hosting.h"
 
 #include <functional>
@@ -24,7 +24,8 @@ std::vector<int> Counts(const Hosting& hosting) {
   return counts;
 }
 
-// Nodes of the tree of sum_tree.h that cover [begin, end), by walking down from its root.
+// The number of nodes of the tree in sum_tree.h that cover [begin, end), found by walking down from
+// its root.
 int Terms(int replicas, int begin, int end, int first, int size) {
   const int last = std::min(first + size, replicas);
   if (first >= last || end <= first || last <= begin) return 0;
@@ -49,7 +50,8 @@ double Longest(const std::vector<int>& counts, const std::vector<double>& second
   return longest;
 }
 
-// All ways, the first ranks with more first; keeps the first of the best.
+// Tries all hostings, beginning with those where the first ranks have more, and keeps the first of
+// the best.
 std::vector<int> BruteForce(int replicas, const std::vector<double>& seconds) {
   std::vector<int> counts, best;
   double best_longest = std::numeric_limits<double>::infinity();
@@ -120,7 +122,8 @@ TEST(Hosting, AFastRankGetsItsShare) {
 }
 
 TEST(Hosting, AVerySlowRankStillHostsOne) {
-  // It sets the time of the step, and the others share the rest in as few terms as they can.
+  // The slow rank sets the time of the step, and the others share the rest in as few terms as they
+  // can.
   EXPECT_EQ(Counts(SolveHosting(8, {1.0, 1000.0})), (std::vector<int>{7, 1}));
   EXPECT_EQ(Counts(SolveHosting(9, {1.0, 1.0, 1000.0})).back(), 1);
   EXPECT_EQ(StepSeconds(SolveHosting(9, {1.0, 1.0, 1000.0}), {1.0, 1.0, 1000.0}), 1000.0);

@@ -1,4 +1,4 @@
-// Chosen cuts against all possible ones.
+// Compares the chosen cuts with all possible ones.
 #include "worker/parallel/partition.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Schedules of pipelines against what they must be, and their times against theory.
+// Compares schedules of pipelines with what they must be, and their times with theory.
 #include "worker/parallel/pipeline.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ constexpr PipelineSchedule kSchedules[] = {PipelineSchedule::kSequential, Pipeli
 constexpr int kStagesMax = 6;
 constexpr int kMicrobatchesMax = 8;
 
-// "F0 F1 B0 B1".
+// The actions as text: "F0 F1 B0 B1".
 std::string Written(const std::vector<StageAction>& actions) {
   std::string text;
   for (const StageAction& action : actions) {
@@ -120,7 +120,8 @@ TEST(PipelinePredictions, OneDeviceAtATimeWorksInASequentialPipeline) {
 
 TEST(PipelinePredictions, TheSlowestStageSetsThePace) {
   const std::vector<StageTimes> times = {{1, 1}, {2, 2}};
-  // The second begins at 1, works 4 a microbatch without pause; then the first goes back in 1.
+  // The second stage begins at 1 and works 4 for each microbatch without pause; then the first goes
+  // back in 1.
   const auto predicted = PredictPipeline(PipelineSchedule::k1F1B, times, {}, 10);
   EXPECT_DOUBLE_EQ(predicted.step_seconds, 1 + 40 + 1);
 }
@@ -129,7 +130,7 @@ TEST(PipelinePredictions, LinksDelayTheBeginningAndTheEnd) {
   const std::vector<StageTimes> times = {{2, 2}, {2, 2}};
   const std::vector<double> links = {0.5};
   const auto predicted = PredictPipeline(PipelineSchedule::kGpipe, times, links, 4);
-  // The sends of the middle are hidden behind the computing of others.
+  // The sends in between are hidden behind computation.
   EXPECT_DOUBLE_EQ(predicted.step_seconds, 2 + 0.5 + 16 + 0.5 + 2);
 }
 

@@ -60,7 +60,7 @@ inline SharedExchangeOptions OptionsOf(const ExchangeSetup& setup) {
           .timeout = setup.timeout};
 }
 
-// All but the exchange.
+// All members but the exchange.
 inline RankExchange MadeOf(std::shared_ptr<Arena> arena) {
   return {.memory = arena,
           .reduction = arena->reduction,

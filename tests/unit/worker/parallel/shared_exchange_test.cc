@@ -1,5 +1,5 @@
-// What exchanges promise, of the one over memory that ranks share; and what that one promises where
-// ranks are processes that end or stop.
+// Runs the cases of exchanges over memory that ranks share, and cases where the ranks are processes
+// that end or stop.
 #include "worker/parallel/shared/shared_exchange.h"
 
 #include <sys/prctl.h>
@@ -28,7 +28,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// As processes find each other, though the ranks of these cases are threads.
+// Ranks find each other like processes, though those of these cases are threads.
 ExchangeKind Mapped() {
   const auto make = [](const ExchangeSetup& setup) -> absl::StatusOr<RankExchange> {
     TY_ASSIGN_OR_RETURN(auto arena,
@@ -61,7 +61,7 @@ double ProcessorSeconds() {
   return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
 }
 
-// For so many seconds of the processor's time.
+// Computes for this many seconds of processor time.
 void Compute(double seconds) {
   for (const double end = ProcessorSeconds() + seconds; ProcessorSeconds() < end;) {
   }
@@ -74,13 +74,13 @@ struct ProcessRank {
   std::unique_ptr<Communicator> communicator;
   std::unique_ptr<GradientExchange> exchange;
 
-  // Term of element i: small integers, whose sums are exact.
+  // The term of element i: small integers, whose sums are exact.
   static float Term(int rank, int64_t step, int64_t i) {
     return static_cast<float>((i * 7 + step * 13 + rank * 101) % 1000);
   }
 
-  // `slow`: seconds that it computes when the first bucket is ready. Reads the parameters to its
-  // end.
+  // Runs backward, which computes for `slow` seconds when the first bucket is ready, and reads the
+  // parameters until its end.
   absl::Status Backward(int64_t step, double slow) {
     const std::vector<float> before(arena->parameters.begin(), arena->parameters.end());
     for (const Bucket& bucket : kBuckets) {
@@ -123,7 +123,7 @@ struct ProcessRank {
     return absl::OkStatus();
   }
 
-  // Parameters after `steps` steps.
+  // Checks the parameters after `steps` steps.
   absl::Status Check(int64_t steps) const {
     for (int64_t i = 0; i < kGradients; ++i) {
       float expected = 0;
@@ -156,7 +156,7 @@ absl::StatusOr<ProcessRank> MakeProcessRank(const std::string& run_dir, int rank
   return made;
 }
 
-// Ranks from 1 on as children, which do `theirs`; rank 0 is the test itself.
+// Ranks from 1 on are child processes, which do `theirs`; rank 0 is the test itself.
 class Children {
  public:
   using Work = std::function<absl::Status(ProcessRank&)>;
@@ -237,7 +237,7 @@ TEST_P(SharedExchangeOfProcesses, OneThatIsKilledIsNoticedAtOnce) {
               AllOf(HasSubstr("step 2, bucket "), HasSubstr(": rank 0: reduce "),
                     HasSubstr(": rank 1 was lost: its process has ended")));
   EXPECT_LT(Clock::Real()->Uptime() - begin, kPatience / 3);
-  // And it stays so.
+  // The error stays.
   EXPECT_EQ(rank->Step(3), status);
 }
 
@@ -282,7 +282,7 @@ TEST(SharedExchange, NamesTheParametersThatDoNotCome) {
               HasSubstr("step 1, bucket 2: rank 0: share 3: rank 1"));
 }
 
-// A rank that waits sleeps: it leaves the processor to those that compute.
+// A rank that waits sleeps, and leaves the processor to those that compute.
 TEST(SharedExchange, WaitsWithoutTheProcessor) {
   const testing::TempDir dir;
   Children children(dir.path(), 2, /*is_sharded=*/false, [](ProcessRank& rank) -> absl::Status {
@@ -295,7 +295,7 @@ TEST(SharedExchange, WaitsWithoutTheProcessor) {
   ASSERT_EQ(rank->Step(1), absl::OkStatus());
   const double before = ProcessorSeconds();
   ASSERT_EQ(rank->Step(2), absl::OkStatus());
-  // Beside waiting there is little to do.
+  // Apart from waiting there is little to do.
   EXPECT_LT(ProcessorSeconds() - before,
             absl::ToDoubleSeconds(rank->exchange->stats().exposed) / 2 + 0.02);
   children.ExpectAllWell();
@@ -315,7 +315,7 @@ TEST(SharedGang, TellsAllRanksThatOneCannotShare) {
       RunGang(LocalTransport(), 3, [](Communicator& communicator) -> absl::Status {
         TY_ASSIGN_OR_RETURN(auto arena, Arena::Make(10, 0, 10));
         SharedArena layout = arena->layout;
-        // A descriptor that is none of the memory's.
+        // This descriptor does not belong to the memory.
         if (communicator.rank() == 1) layout.fd = STDERR_FILENO;
         return ConnectSharedGang(layout, {4, 5, 6}, communicator).status();
       });

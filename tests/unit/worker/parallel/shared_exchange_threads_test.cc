@@ -15,7 +15,7 @@
 namespace trainyard::parallel {
 namespace {
 
-// What the threads of one gang have in common: all see all at the same addresses.
+// Shared by the threads of one gang, which see everything at the same addresses.
 struct Commons {
   Mutex mutex;
   CondVar arrived;
@@ -32,7 +32,7 @@ std::shared_ptr<Commons> CommonsOf(const LocalGroup* group) {
   return commons;
 }
 
-// Of all ranks, once all have brought theirs.
+// The arenas of all ranks, once all ranks have brought theirs.
 std::vector<std::shared_ptr<Arena>> Meet(Commons& commons, int rank, int ranks,
                                          const std::shared_ptr<Arena>& mine) {
   const MutexLock lock(&commons.mutex);
@@ -46,7 +46,7 @@ std::vector<std::shared_ptr<Arena>> Meet(Commons& commons, int rank, int ranks,
 
 ExchangeKind AtTheSameAddresses() {
   const auto make = [](const ExchangeSetup& setup) -> absl::StatusOr<RankExchange> {
-    // Whoever is there longer than its peer still sees the peer's memory.
+    // A rank that lives longer than its peer still sees the peer's memory.
     struct Kept {
       std::shared_ptr<Commons> commons;
       std::vector<std::shared_ptr<Arena>> arenas;
@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(SharedThreads, ExchangeTest,
 
 }  // namespace
 
-// Its cases wait in ways that the detector does not know.
+// These cases wait in ways that the detector does not know.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ExchangeFaultTest);
 
 }  // namespace trainyard::parallel

@@ -1,4 +1,4 @@
-// Sums of terms against the plan run by hand, element by element.
+// Compares sums of terms with the plan run by hand, element by element.
 #include "worker/parallel/sum_program.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
-// Of sizes so different that another order of the sums has other bits.
+// Sizes differ so much that another order of the sums has other bits.
 std::vector<Floats> RandomTerms(size_t terms, size_t count) {
   std::mt19937 random(7);
   std::uniform_real_distribution<float> mantissa(-1, 1);
@@ -59,7 +59,7 @@ std::vector<Case> Cases() {
       {PlanRankSum(2), 2},
       {PlanRankSum(5), 5},
       {PlanTreeSum(8, {{0, 2}, {2, 4}, {4, 6}, {6, 8}}), 4},
-      // Right halves that are sums themselves.
+      // Right operands that are sums themselves.
       {PlanTreeSum(8, {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}, {6, 7}, {7, 8}}), 8},
   };
 }

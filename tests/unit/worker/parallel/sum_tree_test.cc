@@ -1,3 +1,4 @@
+// Sums along the tree depend only on the number of replicas.
 #include "worker/parallel/sum_tree.h"
 
 #include <bit>
@@ -22,7 +23,8 @@ using Hosting = std::vector<ReplicaRange>;
 constexpr int kReplicasMax = 17;
 constexpr int kRanksMax = 5;
 
-// Calls `visit` with every way to host `replicas` in `ranks` consecutive ranges, empty ones too.
+// Calls `visit` with every way to host `replicas` in `ranks` consecutive ranges, which may be
+// empty.
 void ForEachHosting(int replicas, int ranks, const std::function<void(const Hosting&)>& visit) {
   Hosting hosting;
   const std::function<void(int)> host_from = [&](int begin) {
@@ -36,7 +38,7 @@ void ForEachHosting(int replicas, int ranks, const std::function<void(const Host
   host_from(0);
 }
 
-// What a rank's terms are when each hosted replica's gradient is leaf(replica).
+// The values of a rank's terms when the gradient of each hosted replica is leaf(replica).
 template <typename Value, typename Leaf, typename Add>
 std::vector<Value> TermValues(const LocalSums& plan, ReplicaRange hosted, Leaf leaf, Add add) {
   EXPECT_EQ(plan.replicas.size(), static_cast<size_t>(hosted.end - hosted.begin));
@@ -128,7 +130,7 @@ TEST(SumTree, EveryHostingGivesTheSameBits) {
   for (int replicas = 2; replicas <= kReplicasMax; ++replicas) {
     std::vector<float> gradients;
     for (int i = 0; i < replicas; ++i) {
-      // Of very different sizes, so that every other order would round differently.
+      // Sizes differ so much that every other order would round differently.
       gradients.push_back(std::ldexp(normal(random), static_cast<int>(random() % 12)));
     }
     const auto leaf = [&](int replica) { return gradients[static_cast<size_t>(replica)]; };
@@ -166,7 +168,7 @@ TEST(SumTree, AnEvenHostingOfPowersOfTwoHasOneTermARank) {
 TEST(SumTree, TermsAreTheLargestNodesInside) {
   EXPECT_THAT(TermsOf(8, {1, 7}), ElementsAre(ReplicaRange{1, 2}, ReplicaRange{2, 4},
                                               ReplicaRange{4, 6}, ReplicaRange{6, 7}));
-  // The last node is cut off, and yet lies wholly inside.
+  // The last node is cut off, and still lies wholly inside.
   EXPECT_THAT(TermsOf(7, {4, 7}), ElementsAre(ReplicaRange{4, 7}));
   EXPECT_THAT(TermsOf(7, {3, 7}), ElementsAre(ReplicaRange{3, 4}, ReplicaRange{4, 7}));
 }

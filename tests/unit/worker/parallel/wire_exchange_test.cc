@@ -1,4 +1,4 @@
-// What exchanges promise, of the one over communicators of host memory.
+// Runs the cases of exchanges over communicators of host memory.
 #include "worker/parallel/wire_exchange.h"
 
 #include <string>
@@ -73,13 +73,13 @@ TEST(WireExchange, ABucketLandsWhileBackwardComputesTheNext) {
     EXPECT_TRUE(exchange->Begin(1, {}).ok());
     EXPECT_TRUE(exchange->Ready(4).ok());
     EXPECT_TRUE(exchange->Land(0).ok());
-    // Of the second one nothing has moved yet.
+    // Nothing of the second bucket has moved yet.
     const float own = static_cast<float>(rank + 1);
     EXPECT_EQ(reduction, std::vector<float>({3, 3, 3, 3, own, own, own, own, own, own}));
     EXPECT_TRUE(exchange->Ready(10).ok());
     EXPECT_TRUE(exchange->Land(1).ok());
     EXPECT_EQ(reduction, std::vector<float>(10, 3));
-    // What is known already may be said again.
+    // What is known already may be announced again.
     EXPECT_TRUE(exchange->Ready(10).ok());
     EXPECT_TRUE(exchange->Finish({}).ok());
   };

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/parallel/local/local_communicator.h"
-#include "worker/trainer/spec.h"
+#include "worker/trainer/plan/spec.h"
 #include "worker/trainer/trainer.h"
 
 namespace trainyard::trainer {
@@ -84,9 +84,10 @@ std::vector<run_dir::RankResult> GangTrainer::Run() {
             -> absl::StatusOr<std::unique_ptr<parallel::Communicator>> {
           return std::move(lines.at(of.name));
         };
-        if (arena == engine::MemoryKind::kHost || !connect_device_) return communicators;
-        TY_ASSIGN_OR_RETURN(communicators.device, connect_device_(rank, *communicators.host));
-        communicators.make_device_exchange = make_exchange_;
+        if (arena == engine::MemoryKind::kHost || !make_exchange_) return communicators;
+        communicators.make_device_exchange = [this, rank](DeviceExchangeRequest request) {
+          return make_exchange_(rank, std::move(request));
+        };
         return communicators;
       };
       options.choose_device = choose_device_;

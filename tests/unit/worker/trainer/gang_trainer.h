@@ -43,10 +43,10 @@ class GangTrainer {
   Signals& signals(int rank) { return signals_[static_cast<size_t>(rank)]; }
 
   // For arenas on devices; without it there may be but one rank. Called on the rank's thread.
-  using ConnectDevice = std::function<absl::StatusOr<std::unique_ptr<parallel::Communicator>>(
-      int rank, parallel::Communicator& host)>;
-  void set_connect_device(ConnectDevice connect, MakeDeviceExchange make_exchange) {
-    connect_device_ = std::move(connect);
+  using MakeRankExchange =
+      std::function<absl::StatusOr<std::unique_ptr<parallel::GradientExchange>>(
+          int rank, DeviceExchangeRequest request)>;
+  void set_make_exchange(MakeRankExchange make_exchange) {
     make_exchange_ = std::move(make_exchange);
   }
   void set_choose_device(std::function<absl::Status(run_dir::RankAssignment&)> choose) {
@@ -70,8 +70,7 @@ class GangTrainer {
   run_dir::RunDir dir_;
   run_dir::Assignment assignment_;
   std::vector<Signals> signals_;
-  ConnectDevice connect_device_;
-  MakeDeviceExchange make_exchange_;
+  MakeRankExchange make_exchange_;
   std::map<int, Clock*> clocks_;
   std::function<absl::Status(run_dir::RankAssignment&)> choose_device_;
 };

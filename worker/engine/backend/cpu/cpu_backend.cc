@@ -1,3 +1,4 @@
+// Compiles and plans by CpuExecutable, and turns what oneDNN throws into a Status.
 #include "worker/engine/backend/cpu/cpu_backend.h"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// The state of a compiled step: memory, programs by number of rows, and their runs.
 #include "worker/engine/backend/cpu/cpu_executable.h"
 
 #include <omp.h>
@@ -38,7 +39,7 @@ absl::Status FromError(const dnnl::error& error) {
       absl::StrCat("oneDNN: ", error.what(), " (status ", static_cast<int>(error.status), ")"));
 }
 
-// Of the instruction set that oneDNN uses, for people.
+// The name of the instruction set that oneDNN uses, for people.
 absl::string_view InstructionSet(dnnl::cpu_isa isa) {
   switch (isa) {
     case dnnl::cpu_isa::sse41:
@@ -117,9 +118,7 @@ void CpuExecutable::UpdatePlan() {
 std::map<std::string, int64_t> CpuExecutable::CallsByOp() const {
   std::map<std::string, int64_t> calls;
   for (const Call& call : training_programs_.at(options_.max_rows)->calls()) {
-    // "conv1 conv2d+relu"
-    const std::string op = call.name.substr(call.name.rfind(' ') + 1);
-    ++calls[op.substr(0, op.find('+'))];
+    ++calls[call.op];
   }
   return calls;
 }
@@ -156,9 +155,13 @@ absl::StatusOr<Program*> CpuExecutable::Prepare(const StepGraph& step, Programs&
                                exchanged_.reduction()};
     const NumberType type =
         options_.precision == Precision::kBf16 ? NumberType::kBf16 : NumberType::kF32;
-    Compiler(step, layout_, state, rows, options_.max_rows, options_.threads, type, engine_,
-             stream_, weights_, options_.inspect, larger, *program)
-        .Compile();
+    Compile(step, layout_, state,
+            {.rows = rows,
+             .largest_rows = options_.max_rows,
+             .threads = options_.threads,
+             .type = type,
+             .is_guarded = options_.inspect},
+            engine_, stream_, weights_, larger, *program);
     slot = std::move(program);
     last_rows_ = 0;
     GrowArenas(*slot);

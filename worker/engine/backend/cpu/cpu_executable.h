@@ -32,7 +32,7 @@ class CpuExecutable final : public Executable,
                             public RangeUpdate,
                             public PipelineStage {
  public:
-  // Of addresses alone it can be planned, and nothing else.
+  // With addresses alone for its backing it can be planned, and nothing else.
   CpuExecutable(const Graph& model, const OptimizerSpec& optimizer, const CompileOptions& options,
                 Backing backing);
 

@@ -1,10 +1,11 @@
+// Lays out the memory that ranks exchange, in a file of its own if others are to map it.
 #include "worker/engine/backend/cpu/exchanged_memory.h"
 
 namespace trainyard::engine::cpu {
 namespace {
 
 constexpr int64_t kElementBytes = sizeof(float);
-// What others map begins at a page of its own.
+// Each part that others map begins at a page of its own.
 constexpr int64_t kPageBytes = 4096;
 
 int64_t PartBytes(int64_t elements, bool is_shared) {

@@ -20,7 +20,8 @@ class ExchangedMemory {
   float* slot(int slot) const { return At(part_bytes_ * (slot + 1)); }
   float* parameters() const { return At(parameters_offset()); }
 
-  // Of the reduction and the slots, and of the parameters: together all that is held.
+  // The bytes of the reduction and the slots, and those of the parameters: together all that is
+  // held.
   int64_t gradient_bytes() const { return parameters_offset(); }
   int64_t parameter_bytes() const { return memory_.bytes() - parameters_offset(); }
 

@@ -1,4 +1,5 @@
-// What follows the gradients of a step: partial sums, and the update, at once or range by range.
+// The calls that follow the gradients of a step: partial sums, and the update, at once or range by
+// range.
 #include "worker/engine/backend/cpu/cpu_executable.h"
 
 #include <algorithm>

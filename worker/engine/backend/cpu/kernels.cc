@@ -1,3 +1,4 @@
+// Picks the kernels of the best instruction set that this machine and oneDNN have.
 #include "worker/engine/backend/cpu/kernels.h"
 
 namespace trainyard::engine::cpu {

@@ -19,7 +19,7 @@ struct WinogradShape {
   int64_t out_blocks() const { return (out_channels + 15) / 16; }
   int64_t across() const { return (width + 3) / 4; }
   int64_t down() const { return (height + 3) / 4; }
-  // Of a row of the batch. The tiles of all rows are numbered one after the other.
+  // The tiles of a row of the batch. The tiles of all rows are numbered one after the other.
   int64_t tiles() const { return across() * down(); }
   // Floats of the transformed weights, u: 36 matrices [in, out], both filled up to blocks, a line
   // more apart than they fill, so that the 36 values of a weight do not share a cache's sets.

@@ -1,3 +1,4 @@
+// Translates between our layouts and the descriptors of oneDNN.
 #include "worker/engine/backend/cpu/layout.h"
 
 namespace trainyard::engine::cpu {

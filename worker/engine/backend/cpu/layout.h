@@ -26,10 +26,10 @@ struct Layout {
 
   int64_t blocks() const { return (channels + block - 1) / block; }
   int64_t plane() const { return height * width; }
-  // Of one row, with padding.
+  // The elements of one row, with padding.
   int64_t elements() const { return blocks() * block * plane(); }
   int64_t bytes() const { return elements() * NumberBytes(type); }
-  // The same elements in NCHW order, whatever the block says.
+  // Whether the elements lie in NCHW order, whatever the block says.
   bool is_plain() const { return block == 1 || (plane() == 1 && channels % block == 0); }
   Layout Plain() const { return {channels, height, width, 1, type}; }
   Layout As(NumberType other) const { return {channels, height, width, block, other}; }
@@ -45,13 +45,13 @@ struct Planes {
   int64_t plane = 0;   // elements
   int64_t blocks = 0;  // of a row
 
-  // Of all rows, in order.
+  // Plane p of all rows, in order.
   T* operator[](int64_t p) const {
     return first == nullptr ? nullptr : first + p / blocks * row + p % blocks * plane;
   }
 };
 
-// Of a value of this shape in NCHW order, of floats.
+// The layout of a value of this shape in NCHW order, of floats.
 Layout PlainLayout(const Shape& shape);
 
 dnnl::memory::data_type DataType(NumberType type);

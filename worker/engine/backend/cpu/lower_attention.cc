@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "common/base/check.h"
-#include "worker/engine/backend/cpu/compiler.h"
+#include "worker/engine/backend/cpu/lower_ops.h"
 #include "worker/engine/backend/cpu/parallel.h"
 
 namespace trainyard::engine::cpu {
@@ -53,7 +53,7 @@ struct Heads {
   int64_t scores() const { return std::min(kQueryBlock, positions) * positions; }
   int64_t begin(int64_t block) const { return block * kQueryBlock; }
   int64_t end(int64_t block) const { return std::min(positions, (block + 1) * kQueryBlock); }
-  // Of head `index % heads` of row `index / heads`: its queries in x; keys and values stand
+  // The queries of head `index % heads` of row `index / heads` in x; keys and values stand
   // columns() and 2 columns() after them.
   int64_t x_offset(int64_t index) const {
     return index / heads * positions * stride() + index % heads * width;
@@ -167,19 +167,19 @@ void Backward(const Kernels<Bf16>& kernels, const Heads& heads, const Bf16* dy, 
 
 }  // namespace
 
-void Compiler::LowerAttention(const Node& node) {
-  const Heads heads(value(node.inputs[0]).shape, node.attention().heads);
-  SetLayout(node.outputs[0], StoredPlain(node.outputs[0]));
-  SetLayout(node.outputs[1], PlainLayout(value(node.outputs[1]).shape));
-  const BufferId x = In(node.inputs[0], StoredPlain(node.inputs[0]));
-  const BufferId y = BufferOf(node.outputs[0]);
-  const BufferId logsum = BufferOf(node.outputs[1]);
-  const bool is_unpacked = type_ == NumberType::kBf16;
+void LowerAttention(Lowering& lowering, const Node& node) {
+  const Heads heads(lowering.value(node.inputs[0]).shape, node.layer<layers::Attention>().heads);
+  lowering.SetLayout(node.outputs[0], lowering.StoredPlain(node.outputs[0]));
+  lowering.SetLayout(node.outputs[1], PlainLayout(lowering.value(node.outputs[1]).shape));
+  const BufferId x = lowering.In(node.inputs[0], lowering.StoredPlain(node.inputs[0]));
+  const BufferId y = lowering.BufferOf(node.outputs[0]);
+  const BufferId logsum = lowering.BufferOf(node.outputs[1]);
+  const bool is_unpacked = lowering.type() == NumberType::kBf16;
   const int64_t share = heads.scores() + (is_unpacked ? heads.x_floats() + heads.y_floats() : 0);
-  const BufferId scratch = AddScratch(threads_ * share * int64_t{sizeof(float)});
-  const int64_t count = rows_ * heads.heads;
-  const int threads = threads_;
-  Program* program = &program_;
+  const BufferId scratch = lowering.AddScratch(lowering.threads() * share * int64_t{sizeof(float)});
+  const int64_t count = lowering.rows() * heads.heads;
+  const int threads = lowering.threads();
+  Program* program = &lowering.program();
   auto run = [=]<class T>(RunState&, const Kernels<T>& kernels) {
     ParallelShares(threads, count, [&](int64_t index, int64_t thread) {
       Forward(kernels, heads, program->ptr<T>(x) + heads.x_offset(index),
@@ -188,24 +188,24 @@ void Compiler::LowerAttention(const Node& node) {
               program->ptr<float>(scratch) + thread * share);
     });
   };
-  EmitKernels(node, run, {x, y, logsum, scratch});
+  lowering.EmitKernels(node, run, {x, y, logsum, scratch});
 }
 
-void Compiler::LowerAttentionGradient(const Node& node) {
-  const Heads heads(value(node.inputs[1]).shape, node.attention().heads);
-  const Layout x_layout = StoredPlain(node.inputs[1]);
-  SetLayout(node.outputs[0], x_layout);
-  const BufferId dy = In(node.inputs[0], StoredPlain(node.inputs[0]));
-  const BufferId x = In(node.inputs[1], x_layout);
-  const BufferId logsum = BufferOf(node.inputs[2]);
-  const BufferId dx = BufferOf(node.outputs[0]);
-  const bool is_unpacked = type_ == NumberType::kBf16;
+void LowerAttentionGradient(Lowering& lowering, const Node& node) {
+  const Heads heads(lowering.value(node.inputs[1]).shape, node.layer<layers::Attention>().heads);
+  const Layout x_layout = lowering.StoredPlain(node.inputs[1]);
+  lowering.SetLayout(node.outputs[0], x_layout);
+  const BufferId dy = lowering.In(node.inputs[0], lowering.StoredPlain(node.inputs[0]));
+  const BufferId x = lowering.In(node.inputs[1], x_layout);
+  const BufferId logsum = lowering.BufferOf(node.inputs[2]);
+  const BufferId dx = lowering.BufferOf(node.outputs[0]);
+  const bool is_unpacked = lowering.type() == NumberType::kBf16;
   const int64_t share =
       2 * heads.scores() + (is_unpacked ? 2 * heads.x_floats() + heads.y_floats() : 0);
-  const BufferId scratch = AddScratch(threads_ * share * int64_t{sizeof(float)});
-  const int64_t count = rows_ * heads.heads;
-  const int threads = threads_;
-  Program* program = &program_;
+  const BufferId scratch = lowering.AddScratch(lowering.threads() * share * int64_t{sizeof(float)});
+  const int64_t count = lowering.rows() * heads.heads;
+  const int threads = lowering.threads();
+  Program* program = &lowering.program();
   auto run = [=]<class T>(RunState&, const Kernels<T>& kernels) {
     ParallelShares(threads, count, [&](int64_t index, int64_t thread) {
       Backward(kernels, heads, program->ptr<T>(dy) + heads.y_offset(index),
@@ -215,7 +215,7 @@ void Compiler::LowerAttentionGradient(const Node& node) {
                program->ptr<float>(scratch) + thread * share);
     });
   };
-  EmitKernels(node, run, {dy, x, logsum, dx, scratch});
+  lowering.EmitKernels(node, run, {dy, x, logsum, dx, scratch});
 }
 
 }  // namespace trainyard::engine::cpu

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "worker/engine/backend/cpu/compiler.h"
+#include "worker/engine/backend/cpu/lower_ops.h"
 #include "worker/engine/backend/cpu/parallel.h"
 #include "worker/engine/graph/dropout.h"
 
@@ -19,16 +19,16 @@ struct Copied {
 }  // namespace
 
 // In NCHW order, as the random words count the elements.
-void Compiler::LowerDropout(const Node& node) {
-  const Layout plain = Stored(layout(node.inputs[0]).Plain());
-  SetLayout(node.outputs[0], plain);
-  const BufferId x = In(node.inputs[0], plain);
-  const BufferId y = OutputBuffer(node);
+void LowerDropout(Lowering& lowering, const Node& node) {
+  const Layout plain = lowering.Stored(lowering.layout(node.inputs[0]).Plain());
+  lowering.SetLayout(node.outputs[0], plain);
+  const BufferId x = lowering.In(node.inputs[0], plain);
+  const BufferId y = lowering.OutputBuffer(node);
   const DropoutAttributes dropout = node.dropout();
-  const int64_t rows = rows_;
+  const int64_t rows = lowering.rows();
   const int64_t count = plain.elements();
-  const int threads = threads_;
-  Program* program = &program_;
+  const int threads = lowering.threads();
+  Program* program = &lowering.program();
   auto run = [=]<class T>(RunState& state, const Kernels<T>& kernels) {
     const std::array<uint32_t, 2> key = DropoutKey(state.position);
     ParallelFor(threads, rows, [&](int64_t n) {
@@ -41,36 +41,34 @@ void Compiler::LowerDropout(const Node& node) {
       kernels.dropout(rule, count, program->ptr<T>(x) + n * count, program->ptr<T>(y) + n * count);
     });
   };
-  EmitKernels(node, run, {x, y});
+  lowering.EmitKernels(node, run, {x, y});
 }
 
 // Keeps the blocks of the first input where all parts but the last fill theirs. Copies the parts
 // that do not lie in place.
-void Compiler::LowerConcat(const Node& node) {
-  const Shape& shape = value(node.outputs[0]).shape;
-  Layout y_layout = StoredPlain(node.outputs[0]);
-  const Layout& given = layouts_[static_cast<size_t>(node.outputs[0])];
-  if (given.channels > 0) {
-    y_layout = given;  // by a part that lies in it
+void LowerConcat(Lowering& lowering, const Node& node) {
+  const Shape& shape = lowering.value(node.outputs[0]).shape;
+  Layout y_layout = lowering.StoredPlain(node.outputs[0]);
+  if (lowering.HasLayout(node.outputs[0])) {
+    y_layout = lowering.layout(node.outputs[0]);  // given by a part that lies in it
   } else if (shape.size() == 3) {
-    const int64_t block = layout(node.inputs[0]).block;
+    const int64_t block = lowering.layout(node.inputs[0]).block;
     const bool fills = std::all_of(node.inputs.begin(), node.inputs.end() - 1, [&](ValueId input) {
-      return value(input).shape[0] % block == 0;
+      return lowering.value(input).shape[0] % block == 0;
     });
     y_layout.block = fills ? block : 1;
   }
-  SetLayout(node.outputs[0], y_layout);
-  const BufferId y = BufferOf(node.outputs[0]);
+  lowering.SetLayout(node.outputs[0], y_layout);
+  const BufferId y = lowering.BufferOf(node.outputs[0]);
   std::vector<BufferId> buffers = {y};
   std::vector<Copied> parts;
   int64_t offset = 0;
   for (const ValueId input : node.inputs) {
-    Layout x_layout = Stored(layout(input).Plain());
+    Layout x_layout = lowering.Stored(lowering.layout(input).Plain());
     x_layout.block = y_layout.block;
     const int64_t count = x_layout.elements();
-    const auto part = parts_.find(input);
-    if (part == parts_.end() || !part->second.lies_there) {
-      parts.push_back({In(input, x_layout), offset, count});
+    if (!lowering.LiesWithin(input)) {
+      parts.push_back({lowering.In(input, x_layout), offset, count});
       buffers.push_back(parts.back().buffer);
     }
     offset += count;
@@ -78,10 +76,10 @@ void Compiler::LowerConcat(const Node& node) {
   if (parts.empty()) {
     return;
   }
-  const int64_t rows = rows_;
+  const int64_t rows = lowering.rows();
   const int64_t row = y_layout.elements();
-  const int threads = threads_;
-  Program* program = &program_;
+  const int threads = lowering.threads();
+  Program* program = &lowering.program();
   auto run = [=]<class T>(RunState&, const Kernels<T>&) {
     ParallelFor(threads, rows, [&](int64_t n) {
       for (const Copied& part : parts) {
@@ -90,61 +88,64 @@ void Compiler::LowerConcat(const Node& node) {
       }
     });
   };
-  EmitKernels(node, run, buffers);
+  lowering.EmitKernels(node, run, buffers);
 }
 
-void Compiler::LowerSlice(const Node& node) {
+void LowerSlice(Lowering& lowering, const Node& node) {
   const ValueId dy = node.inputs[0];
-  const Shape& shape = value(node.outputs[0]).shape;
-  const Shape& whole = value(dy).shape;
+  const Shape& shape = lowering.value(node.outputs[0]).shape;
+  const Shape& whole = lowering.value(dy).shape;
   const int64_t first = node.slice().first_channel;
   // Flat values may lie in blocks of what was flattened: they are taken in order.
-  Layout y_layout = Stored(layout(dy).Plain());
+  Layout y_layout = lowering.Stored(lowering.layout(dy).Plain());
   if (shape.size() == 3) {
-    const int64_t block = layout(dy).block;
-    y_layout.block = FillsBlocks(layout(dy), first, shape[0]) ? block : 1;
+    const int64_t block = lowering.layout(dy).block;
+    y_layout.block = lowering.FillsBlocks(lowering.layout(dy), first, shape[0]) ? block : 1;
   }
-  Layout x_layout = Stored(PlainLayout(shape));
+  Layout x_layout = lowering.Stored(PlainLayout(shape));
   x_layout.block = y_layout.block;
-  SetLayout(node.outputs[0], x_layout);
-  if (node.slice().is_view && y_layout == layout(dy)) {
-    parts_[node.outputs[0]] = {.whole = dy, .first_channel = first, .lies_there = true};
+  lowering.SetLayout(node.outputs[0], x_layout);
+  if (node.slice().is_view && y_layout == lowering.layout(dy)) {
+    lowering.LieWithin(node.outputs[0], dy, first);
     return;
   }
-  const BufferId from = In(dy, y_layout);
-  const BufferId to = BufferOf(node.outputs[0]);
+  const BufferId from = lowering.In(dy, y_layout);
+  const BufferId to = lowering.BufferOf(node.outputs[0]);
   const int64_t offset = first * (ElementCount(whole) / whole[0]);
-  const int64_t rows = rows_;
+  const int64_t rows = lowering.rows();
   const int64_t row = y_layout.elements();
   const int64_t count = x_layout.elements();
-  const int threads = threads_;
-  Program* program = &program_;
+  const int threads = lowering.threads();
+  Program* program = &lowering.program();
   auto run = [=]<class T>(RunState&, const Kernels<T>&) {
     ParallelFor(threads, rows, [&](int64_t n) {
       std::copy_n(program->ptr<T>(from) + n * row + offset, count, program->ptr<T>(to) + n * count);
     });
   };
-  EmitKernels(node, run, {from, to});
+  lowering.EmitKernels(node, run, {from, to});
 }
 
+namespace {
+
 // Forward (x) -> y, or the gradient (dy, x) -> dx, in the layout of x.
-void Compiler::LowerLrn(const Node& node) {
+void LowerLrnEitherWay(Lowering& lowering, const Node& node) {
   const bool is_gradient = node.op == OpKind::kLrnGradient;
   const ValueId input = node.inputs[is_gradient ? 1 : 0];
-  const Layout home = Stored(layout(input));
-  SetLayout(node.outputs[0], home);
-  const BufferId x = In(input, home);
-  const BufferId dy = is_gradient ? In(node.inputs[0], home) : x;
-  const BufferId y = BufferOf(node.outputs[0]);
-  const LrnAttributes& lrn = node.lrn();
+  const Layout home = lowering.Stored(lowering.layout(input));
+  lowering.SetLayout(node.outputs[0], home);
+  const BufferId x = lowering.In(input, home);
+  const BufferId dy = is_gradient ? lowering.In(node.inputs[0], home) : x;
+  const BufferId y = lowering.BufferOf(node.outputs[0]);
+  const layers::Lrn& lrn = node.layer<layers::Lrn>();
   const LrnRule rule = {lrn.size, static_cast<float>(lrn.k),
                         static_cast<float>(lrn.alpha / static_cast<double>(lrn.size)),
                         static_cast<float>(lrn.beta)};
   const int64_t scratch_row = LrnScratch(rule, home.blocks() * home.block);
-  const BufferId scratch = AddScratch(rows_ * scratch_row * int64_t{sizeof(float)});
-  const int64_t rows = rows_;
-  const int threads = threads_;
-  Program* program = &program_;
+  const BufferId scratch =
+      lowering.AddScratch(lowering.rows() * scratch_row * int64_t{sizeof(float)});
+  const int64_t rows = lowering.rows();
+  const int threads = lowering.threads();
+  Program* program = &lowering.program();
   auto run = [=]<class T>(RunState&, const Kernels<T>& kernels) {
     const int64_t row = home.elements();
     ParallelFor(threads, rows, [&](int64_t n) {
@@ -159,7 +160,17 @@ void Compiler::LowerLrn(const Node& node) {
       }
     });
   };
-  EmitKernels(node, run, {x, dy, y, scratch});
+  lowering.EmitKernels(node, run, {x, dy, y, scratch});
+}
+
+}  // namespace
+
+void LowerLrn(Lowering& lowering, const Node& node) {
+  LowerLrnEitherWay(lowering, node);
+}
+
+void LowerLrnGradient(Lowering& lowering, const Node& node) {
+  LowerLrnEitherWay(lowering, node);
 }
 
 }  // namespace trainyard::engine::cpu

@@ -6,7 +6,8 @@
 
 #include "absl/strings/match.h"
 #include "common/base/check.h"
-#include "worker/engine/backend/cpu/compiler.h"
+#include "worker/engine/backend/cpu/lower_ops.h"
+#include "worker/engine/backend/cpu/lower_winograd.h"
 
 namespace trainyard::engine::cpu {
 namespace {
@@ -74,19 +75,20 @@ dnnl::primitive_attr ForwardAttributes(bool relu) {
   return attributes;
 }
 
-}  // namespace
-
-std::vector<ValueId> Compiler::ConvWeights(const Node& node, size_t first) const {
+// The parameters among a convolution's inputs from place `first` on: its weight, or the weights of
+// those that were merged.
+std::vector<ValueId> ConvWeights(const Node& node, size_t first = 1) {
   const auto begin = node.inputs.begin() + static_cast<int64_t>(first);
   return {begin, begin + node.conv().weights};
 }
 
-Dims Compiler::ConvWeightDims(const Node& node, const std::vector<ValueId>& weights) const {
-  const Shape& shape = value(weights[0]).shape;
+// The dimensions of all weights together.
+Dims ConvWeightDims(Lowering& lowering, const Node& node, const std::vector<ValueId>& weights) {
+  const Shape& shape = lowering.value(weights[0]).shape;
   const int64_t groups = node.conv().groups;
   int64_t channels = 0;
   for (const ValueId weight : weights) {
-    channels += value(weight).shape[0];
+    channels += lowering.value(weight).shape[0];
   }
   if (groups == 1) {
     return {channels, shape[1], shape[2], shape[3]};
@@ -94,45 +96,121 @@ Dims Compiler::ConvWeightDims(const Node& node, const std::vector<ValueId>& weig
   return {groups, channels / groups, shape[1], shape[2], shape[3]};
 }
 
-Desc Compiler::PlainConvWeight(const Node& node, const std::vector<ValueId>& weights) const {
-  return {ConvWeightDims(node, weights), kF32, node.conv().groups == 1 ? Tag::oihw : Tag::goihw};
+Desc PlainConvWeight(Lowering& lowering, const Node& node, const std::vector<ValueId>& weights) {
+  return {ConvWeightDims(lowering, node, weights), kF32,
+          node.conv().groups == 1 ? Tag::oihw : Tag::goihw};
+}
+
+dnnl::convolution_backward_data::primitive_desc DescribeConvInputGradient(
+    Lowering& lowering, const ConvAttributes& attributes, const ConvFormats& conv,
+    const Dims& weight_dims) {
+  const Geometry geometry(attributes);
+  const auto describe = [&](dnnl::algorithm algorithm) {
+    const dnnl::convolution_backward_data::desc desc(
+        algorithm, conv.forward.src_desc(), Desc(weight_dims, DataType(lowering.type()), Tag::any),
+        conv.forward.dst_desc(), geometry.strides, geometry.dilation, geometry.padding,
+        geometry.padding);
+    return dnnl::convolution_backward_data::primitive_desc(
+        desc, UserScratchpad(), lowering.engine(), conv.forward, /*allow_empty=*/true);
+  };
+  if (SuitsWinograd(attributes, conv.input, conv.output, lowering.largest_rows(),
+                    kWinogradChannels)) {
+    const auto winograd = describe(kWinograd);
+    if (winograd) {
+      return winograd;
+    }
+  }
+  return describe(kDirect);
+}
+
+dnnl::convolution_backward_weights::primitive_desc DescribeConvParameterGradient(
+    Lowering& lowering, const ConvAttributes& attributes, const ConvFormats& conv,
+    const Dims& weight_dims, bool has_bias) {
+  const Geometry geometry(attributes);
+  const Desc any(weight_dims, kF32, Tag::any);
+  const Desc bias = has_bias ? conv.forward.bias_desc() : Desc();
+  const auto describe = [&](dnnl::algorithm algorithm) {
+    const dnnl::convolution_backward_weights::desc desc(
+        algorithm, conv.forward.src_desc(), any, bias, conv.forward.dst_desc(), geometry.strides,
+        geometry.dilation, geometry.padding, geometry.padding);
+    return dnnl::convolution_backward_weights::primitive_desc(
+        desc, UserScratchpad(), lowering.engine(), conv.forward, /*allow_empty=*/true);
+  };
+  if (SuitsWinograd(attributes, conv.input, conv.output, lowering.largest_rows(),
+                    kWinogradChannelsOfParameterGradient)) {
+    const auto winograd = describe(kWinograd);
+    if (winograd) {
+      return winograd;
+    }
+  }
+  return describe(kDirect);
+}
+
+// How slow what this step computes of the convolution is between the formats of `conv`; 0 is the
+// best.
+int Slowness(Lowering& lowering, const Node& node, const ConvFormats& conv, bool inference) {
+  const auto rate = [](const std::string& implementation) {
+    return absl::StartsWith(implementation, "ref")     ? kReferenceLoops
+           : absl::StrContains(implementation, "gemm") ? kUnfoldedProduct
+                                                       : 0;
+  };
+  int slowness = rate(conv.forward.impl_info_str());
+  if (inference) {
+    return slowness;
+  }
+  const Dims weight_dims = ConvWeightDims(lowering, node, ConvWeights(node));
+  const auto weights =
+      DescribeConvParameterGradient(lowering, node.conv(), conv, weight_dims, HasBias(node));
+  slowness += weights ? rate(weights.impl_info_str()) : kReferenceLoops;
+  const bool has_input_gradient =
+      std::any_of(lowering.step().graph.nodes.begin(), lowering.step().graph.nodes.end(),
+                  [&](const Node& other) {
+                    return other.op == OpKind::kConv2dInputGradient && other.name == node.name;
+                  });
+  if (has_input_gradient) {
+    const auto data = DescribeConvInputGradient(lowering, node.conv(), conv, weight_dims);
+    slowness += data ? rate(data.impl_info_str()) : kReferenceLoops;
+  }
+  return slowness;
 }
 
 // Tries oneDNN's own choice of formats first; then others, and plain NCHW, which always exists:
 // where the choice is no layout of ours, or has only reference loops for a gradient (AVX2 with one
 // input channel, bf16 with 2 to 15: 100 times slower and more).
-Compiler::Conv Compiler::ChooseConv(const Node& node, bool inference) {
+ConvFormats ChooseConv(Lowering& lowering, const Node& node, bool inference) {
   const Geometry geometry(node.conv());
-  const Layout x = Stored(layout(node.inputs[0]));
-  const Layout y = StoredPlain(node.outputs[0]);
-  const auto type = DataType(type_);
-  const Desc weight(ConvWeightDims(node, ConvWeights(node)), type, Tag::any);
+  const Layout x = lowering.Stored(lowering.layout(node.inputs[0]));
+  const Layout y = lowering.StoredPlain(node.outputs[0]);
+  const auto type = DataType(lowering.type());
+  const Desc weight(ConvWeightDims(lowering, node, ConvWeights(node)), type, Tag::any);
   const bool has_bias = HasBias(node);
   const Desc bias = has_bias ? Desc({y.channels}, kF32, Tag::x) : Desc();
   std::vector<std::pair<Desc, Desc>> choices = {
-      {Desc(RowDims(x, rows_), type, Tag::any), Desc(RowDims(y, rows_), type, Tag::any)}};
-  if (type_ == NumberType::kBf16 && node.conv().groups == 1) {
+      {Desc(RowDims(x, lowering.rows()), type, Tag::any),
+       Desc(RowDims(y, lowering.rows()), type, Tag::any)}};
+  if (lowering.type() == NumberType::kBf16 && node.conv().groups == 1) {
     Layout x_blocks = x;
     Layout y_blocks = y;
     x_blocks.block = y_blocks.block = 16;
-    choices.emplace_back(Describe(x.Plain(), rows_), Describe(y_blocks, rows_));
-    choices.emplace_back(Describe(x_blocks, rows_), Describe(y_blocks, rows_));
+    choices.emplace_back(Describe(x.Plain(), lowering.rows()), Describe(y_blocks, lowering.rows()));
+    choices.emplace_back(Describe(x_blocks, lowering.rows()), Describe(y_blocks, lowering.rows()));
   }
-  choices.emplace_back(Describe(x.Plain(), rows_), Describe(y, rows_));
-  Conv best;
+  choices.emplace_back(Describe(x.Plain(), lowering.rows()), Describe(y, lowering.rows()));
+  ConvFormats best;
   int best_cost = -1;
   for (const auto& [source, target] : choices) {
     const dnnl::convolution_forward::desc desc(kForward, kDirect, source, weight, bias, target,
                                                geometry.strides, geometry.dilation,
                                                geometry.padding, geometry.padding);
-    Conv conv;
-    conv.forward = dnnl::convolution_forward::primitive_desc(desc, ForwardAttributes(node.relu),
-                                                             engine_, /*allow_empty=*/true);
-    if (!conv.forward || !FindLayout(conv.forward.src_desc(), x.Plain(), rows_, &conv.input) ||
-        !FindLayout(conv.forward.dst_desc(), y, rows_, &conv.output)) {
+    ConvFormats conv;
+    conv.forward = dnnl::convolution_forward::primitive_desc(
+        desc, ForwardAttributes(node.relu), lowering.engine(), /*allow_empty=*/true);
+    if (!conv.forward ||
+        !FindLayout(conv.forward.src_desc(), x.Plain(), lowering.rows(), &conv.input) ||
+        !FindLayout(conv.forward.dst_desc(), y, lowering.rows(), &conv.output)) {
       continue;
     }
-    const int cost = Slowness(node, conv, inference);
+    const int cost = Slowness(lowering, node, conv, inference);
     if (best_cost < 0 || cost < best_cost) {
       best = conv;
       best_cost = cost;
@@ -147,198 +225,60 @@ Compiler::Conv Compiler::ChooseConv(const Node& node, bool inference) {
   CheckFailed(__FILE__, __LINE__, "oneDNN refuses plain formats: " + node.name);
 }
 
-dnnl::convolution_forward::primitive_desc Compiler::DescribeConv(const Node& node,
-                                                                 const Conv& conv) {
-  if (!SuitsWinograd(node.conv(), conv.input, conv.output, largest_rows_, kWinogradChannels)) {
+// What computes it between the formats of `conv`: another algorithm where that is faster.
+dnnl::convolution_forward::primitive_desc DescribeConv(Lowering& lowering, const Node& node,
+                                                       const ConvFormats& conv) {
+  if (!SuitsWinograd(node.conv(), conv.input, conv.output, lowering.largest_rows(),
+                     kWinogradChannels)) {
     return conv.forward;
   }
   const Geometry geometry(node.conv());
-  const Desc weight(ConvWeightDims(node, ConvWeights(node)), kF32, Tag::any);
+  const Desc weight(ConvWeightDims(lowering, node, ConvWeights(node)), kF32, Tag::any);
   const dnnl::convolution_forward::desc desc(kForward, kWinograd, conv.forward.src_desc(), weight,
                                              conv.forward.bias_desc(), conv.forward.dst_desc(),
                                              geometry.strides, geometry.dilation, geometry.padding,
                                              geometry.padding);
   const dnnl::convolution_forward::primitive_desc winograd(desc, ForwardAttributes(node.relu),
-                                                           engine_, /*allow_empty=*/true);
+                                                           lowering.engine(), /*allow_empty=*/true);
   return winograd ? winograd : conv.forward;
 }
 
-void Compiler::LowerConv(const Node& node) {
-  const bool inference = step_.parameter_gradients.empty();
-  const Conv conv = ChooseConv(node, inference);
-  convs_[node.name] = conv;
-  SetLayout(node.outputs[0], conv.output);
-  if (const auto shape = FindWinograd(node, conv)) {
-    return LowerConvByWinograd(node, *shape);
-  }
-  const auto primitive_desc = DescribeConv(node, conv);
-  const BufferId x = In(node.inputs[0], conv.input);
-  const BufferId y = BufferOf(node.outputs[0]);
-  std::vector<BufferId> buffers = {x, y};
-  const std::vector<ValueId> weights = ConvWeights(node);
-  Arguments arguments = {
-      {DNNL_ARG_SRC, Memory(primitive_desc.src_desc(), x)},
-      {DNNL_ARG_WEIGHTS,
-       Packed(Parameters(weights), PlainConvWeight(node, weights), primitive_desc.weights_desc())},
-      {DNNL_ARG_DST, Memory(primitive_desc.dst_desc(), y)}};
-  if (HasBias(node)) {
-    const Desc& bias = primitive_desc.bias_desc();
-    arguments.insert(
-        {DNNL_ARG_BIAS, Packed(Parameters(ConvWeights(node, 1 + weights.size())), bias, bias)});
-  }
-  AddScratchpad(primitive_desc.scratchpad_desc(), arguments, buffers);
-  const dnnl::convolution_forward primitive(primitive_desc);
-  dnnl::stream stream = stream_;
-  EmitCall(
-      node, [=](RunState&) { primitive.execute(stream, arguments); }, buffers);
-}
-
-dnnl::convolution_backward_data::primitive_desc Compiler::DescribeConvInputGradient(
-    const ConvAttributes& attributes, const Conv& conv, const Dims& weight_dims) {
-  const Geometry geometry(attributes);
-  const auto describe = [&](dnnl::algorithm algorithm) {
-    const dnnl::convolution_backward_data::desc desc(
-        algorithm, conv.forward.src_desc(), Desc(weight_dims, DataType(type_), Tag::any),
-        conv.forward.dst_desc(), geometry.strides, geometry.dilation, geometry.padding,
-        geometry.padding);
-    return dnnl::convolution_backward_data::primitive_desc(desc, UserScratchpad(), engine_,
-                                                           conv.forward, /*allow_empty=*/true);
-  };
-  if (SuitsWinograd(attributes, conv.input, conv.output, largest_rows_, kWinogradChannels)) {
-    const auto winograd = describe(kWinograd);
-    if (winograd) {
-      return winograd;
-    }
-  }
-  return describe(kDirect);
-}
-
-void Compiler::LowerConvInputGradient(const Node& node) {
-  const Conv& conv = convs_.at(node.name);
-  if (const auto shape = FindWinograd(node, conv)) {
-    return LowerConvInputGradientByWinograd(node, *shape);
-  }
-  const std::vector<ValueId> weights = ConvWeights(node);
-  const ValueId output = node.outputs[0];
-  const auto primitive_desc =
-      DescribeConvInputGradient(node.conv(), conv, ConvWeightDims(node, weights));
-  SetLayout(output, conv.input);
-  const BufferId dy = In(node.inputs[0], conv.output);
-  const BufferId dx = BufferOf(output);
-  std::vector<BufferId> buffers = {dy, dx};
-  Arguments arguments = {
-      {DNNL_ARG_DIFF_DST, Memory(primitive_desc.diff_dst_desc(), dy)},
-      {DNNL_ARG_WEIGHTS,
-       Packed(Parameters(weights), PlainConvWeight(node, weights), primitive_desc.weights_desc())},
-      {DNNL_ARG_DIFF_SRC, Memory(primitive_desc.diff_src_desc(), dx)}};
-  AddScratchpad(primitive_desc.scratchpad_desc(), arguments, buffers);
-  const dnnl::convolution_backward_data primitive(primitive_desc);
-  dnnl::stream stream = stream_;
-  EmitCall(
-      node, [=](RunState&) { primitive.execute(stream, arguments); }, buffers);
-}
-
-dnnl::convolution_backward_weights::primitive_desc Compiler::DescribeConvParameterGradient(
-    const ConvAttributes& attributes, const Conv& conv, const Dims& weight_dims, bool has_bias) {
-  const Geometry geometry(attributes);
-  const Desc any(weight_dims, kF32, Tag::any);
-  const Desc bias = has_bias ? conv.forward.bias_desc() : Desc();
-  const auto describe = [&](dnnl::algorithm algorithm) {
-    const dnnl::convolution_backward_weights::desc desc(
-        algorithm, conv.forward.src_desc(), any, bias, conv.forward.dst_desc(), geometry.strides,
-        geometry.dilation, geometry.padding, geometry.padding);
-    return dnnl::convolution_backward_weights::primitive_desc(desc, UserScratchpad(), engine_,
-                                                              conv.forward, /*allow_empty=*/true);
-  };
-  if (SuitsWinograd(attributes, conv.input, conv.output, largest_rows_,
-                    kWinogradChannelsOfParameterGradient)) {
-    const auto winograd = describe(kWinograd);
-    if (winograd) {
-      return winograd;
-    }
-  }
-  return describe(kDirect);
-}
-
-int Compiler::Slowness(const Node& node, const Conv& conv, bool inference) {
-  const auto rate = [](const std::string& implementation) {
-    return absl::StartsWith(implementation, "ref")     ? kReferenceLoops
-           : absl::StrContains(implementation, "gemm") ? kUnfoldedProduct
-                                                       : 0;
-  };
-  int slowness = rate(conv.forward.impl_info_str());
-  if (inference) {
-    return slowness;
-  }
-  const Dims weight_dims = ConvWeightDims(node, ConvWeights(node));
-  const auto weights = DescribeConvParameterGradient(node.conv(), conv, weight_dims, HasBias(node));
-  slowness += weights ? rate(weights.impl_info_str()) : kReferenceLoops;
-  const bool has_input_gradient =
-      std::any_of(step_.graph.nodes.begin(), step_.graph.nodes.end(), [&](const Node& other) {
-        return other.op == OpKind::kConv2dInputGradient && other.name == node.name;
-      });
-  if (has_input_gradient) {
-    const auto data = DescribeConvInputGradient(node.conv(), conv, weight_dims);
-    slowness += data ? rate(data.impl_info_str()) : kReferenceLoops;
-  }
-  return slowness;
-}
-
-void Compiler::LowerConvParameterGradient(const Node& node) {
-  const Conv& conv = convs_.at(node.name);
-  if (const auto shape = FindWinograd(node, conv)) {
-    return LowerConvParameterGradientByWinograd(node, *shape);
-  }
-  std::vector<ValueId> weights;
-  for (int64_t i = 0; i < node.conv().weights; ++i) {
-    weights.push_back(value(node.outputs[static_cast<size_t>(i)]).primal);
-  }
-  const auto primitive_desc = DescribeConvParameterGradient(
-      node.conv(), conv, ConvWeightDims(node, weights), node.outputs.size() > weights.size());
-  const BufferId dy = In(node.inputs[0], conv.output);
-  const BufferId x = In(node.inputs[1], conv.input);
-  std::vector<BufferId> buffers = {dy, x};
-  Arguments arguments = {{DNNL_ARG_DIFF_DST, Memory(primitive_desc.diff_dst_desc(), dy)},
-                         {DNNL_ARG_SRC, Memory(primitive_desc.src_desc(), x)}};
-  AddScratchpad(primitive_desc.scratchpad_desc(), arguments, buffers);
-  const auto emit = weights.size() == 1 ? &Compiler::EmitParameterGradient
-                                        : &Compiler::EmitMergedParameterGradient;
-  (this->*emit)(node, dnnl::convolution_backward_weights(primitive_desc), arguments, buffers,
-                primitive_desc.diff_weights_desc(), PlainConvWeight(node, weights));
-}
-
-void Compiler::EmitMergedParameterGradient(const Node& node, const dnnl::primitive& primitive,
-                                           Arguments arguments, std::vector<BufferId> buffers,
-                                           const Desc& computed, const Desc& plain) {
+// Runs `primitive` into scratch memory, and from there into the arena's places for the gradients of
+// each weight, and bias, of merged convolutions.
+void EmitMergedParameterGradient(Lowering& lowering, const Node& node,
+                                 const dnnl::primitive& primitive, Lowering::Arguments arguments,
+                                 std::vector<BufferId> buffers, const Desc& computed,
+                                 const Desc& plain) {
   const auto scratch = [&](const Desc& desc) {
-    buffers.push_back(AddScratch(static_cast<int64_t>(desc.get_size())));
+    buffers.push_back(lowering.AddScratch(static_cast<int64_t>(desc.get_size())));
     return buffers.back();
   };
   const BufferId weights = scratch(plain);
   const bool is_plain = computed == plain;
   const BufferId blocked = is_plain ? weights : scratch(computed);
-  arguments.insert({DNNL_ARG_DIFF_WEIGHTS, Memory(computed, blocked)});
+  arguments.insert({DNNL_ARG_DIFF_WEIGHTS, lowering.Memory(computed, blocked)});
   dnnl::reorder unpack;
-  Arguments unpacked;
+  Lowering::Arguments unpacked;
   if (!is_plain) {
-    unpacked = {{DNNL_ARG_FROM, Memory(computed, blocked)}, {DNNL_ARG_TO, Memory(plain, weights)}};
-    unpack = dnnl::reorder({engine_, computed, engine_, plain});
+    unpacked = {{DNNL_ARG_FROM, lowering.Memory(computed, blocked)},
+                {DNNL_ARG_TO, lowering.Memory(plain, weights)}};
+    unpack = dnnl::reorder({lowering.engine(), computed, lowering.engine(), plain});
   }
   BufferId biases = kNoBuffer;
   const size_t members = static_cast<size_t>(node.conv().weights);
   if (node.outputs.size() > members) {
     const Desc bias({plain.dims()[0]}, kF32, Tag::x);
     biases = scratch(bias);
-    arguments.insert({DNNL_ARG_DIFF_BIAS, Memory(bias, biases)});
+    arguments.insert({DNNL_ARG_DIFF_BIAS, lowering.Memory(bias, biases)});
   }
   std::vector<absl::Span<float>> targets;  // in the order in which they lie in the scratch memory
   for (const ValueId output : node.outputs) {
-    const ReductionEntry& entry = GradientEntry(output);
-    targets.emplace_back(state_.reduction + entry.offset, static_cast<size_t>(entry.count));
+    const ReductionEntry& entry = lowering.GradientEntry(output);
+    targets.emplace_back(lowering.GradientSums(output), static_cast<size_t>(entry.count));
   }
-  Program* program = &program_;
+  Program* program = &lowering.program();
   const Kernels<float>* kernels = &BestKernels<float>();
-  dnnl::stream stream = stream_;
+  dnnl::stream stream = lowering.stream();
   auto run = [=](RunState& state) {
     primitive.execute(stream, arguments);
     if (!is_plain) {
@@ -358,7 +298,97 @@ void Compiler::EmitMergedParameterGradient(const Node& node, const dnnl::primiti
       from += count;
     }
   };
-  EmitCall(node, run, buffers);
+  lowering.EmitCall(node, run, buffers);
+}
+
+}  // namespace
+
+void LowerConv2d(Lowering& lowering, const Node& node) {
+  const bool inference = lowering.step().parameter_gradients.empty();
+  const ConvFormats conv = ChooseConv(lowering, node, inference);
+  lowering.convs()[node.name] = conv;
+  lowering.SetLayout(node.outputs[0], conv.output);
+  if (const auto shape = FindWinograd(lowering, node, conv)) {
+    return LowerConvByWinograd(lowering, node, *shape);
+  }
+  const auto primitive_desc = DescribeConv(lowering, node, conv);
+  const BufferId x = lowering.In(node.inputs[0], conv.input);
+  const BufferId y = lowering.BufferOf(node.outputs[0]);
+  std::vector<BufferId> buffers = {x, y};
+  const std::vector<ValueId> weights = ConvWeights(node);
+  Lowering::Arguments arguments = {
+      {DNNL_ARG_SRC, lowering.Memory(primitive_desc.src_desc(), x)},
+      {DNNL_ARG_WEIGHTS,
+       lowering.Packed(lowering.Parameters(weights), PlainConvWeight(lowering, node, weights),
+                       primitive_desc.weights_desc())},
+      {DNNL_ARG_DST, lowering.Memory(primitive_desc.dst_desc(), y)}};
+  if (HasBias(node)) {
+    const Desc& bias = primitive_desc.bias_desc();
+    arguments.insert(
+        {DNNL_ARG_BIAS,
+         lowering.Packed(lowering.Parameters(ConvWeights(node, 1 + weights.size())), bias, bias)});
+  }
+  lowering.AddScratchpad(primitive_desc.scratchpad_desc(), arguments, buffers);
+  const dnnl::convolution_forward primitive(primitive_desc);
+  dnnl::stream stream = lowering.stream();
+  lowering.EmitCall(
+      node, [=](RunState&) { primitive.execute(stream, arguments); }, buffers);
+}
+
+void LowerConv2dInputGradient(Lowering& lowering, const Node& node) {
+  const ConvFormats& conv = lowering.convs().at(node.name);
+  if (const auto shape = FindWinograd(lowering, node, conv)) {
+    return LowerConvInputGradientByWinograd(lowering, node, *shape);
+  }
+  const std::vector<ValueId> weights = ConvWeights(node);
+  const ValueId output = node.outputs[0];
+  const auto primitive_desc = DescribeConvInputGradient(lowering, node.conv(), conv,
+                                                        ConvWeightDims(lowering, node, weights));
+  lowering.SetLayout(output, conv.input);
+  const BufferId dy = lowering.In(node.inputs[0], conv.output);
+  const BufferId dx = lowering.BufferOf(output);
+  std::vector<BufferId> buffers = {dy, dx};
+  Lowering::Arguments arguments = {
+      {DNNL_ARG_DIFF_DST, lowering.Memory(primitive_desc.diff_dst_desc(), dy)},
+      {DNNL_ARG_WEIGHTS,
+       lowering.Packed(lowering.Parameters(weights), PlainConvWeight(lowering, node, weights),
+                       primitive_desc.weights_desc())},
+      {DNNL_ARG_DIFF_SRC, lowering.Memory(primitive_desc.diff_src_desc(), dx)}};
+  lowering.AddScratchpad(primitive_desc.scratchpad_desc(), arguments, buffers);
+  const dnnl::convolution_backward_data primitive(primitive_desc);
+  dnnl::stream stream = lowering.stream();
+  lowering.EmitCall(
+      node, [=](RunState&) { primitive.execute(stream, arguments); }, buffers);
+}
+
+void LowerConv2dParameterGradient(Lowering& lowering, const Node& node) {
+  const ConvFormats& conv = lowering.convs().at(node.name);
+  if (const auto shape = FindWinograd(lowering, node, conv)) {
+    return LowerConvParameterGradientByWinograd(lowering, node, *shape);
+  }
+  std::vector<ValueId> weights;
+  for (int64_t i = 0; i < node.conv().weights; ++i) {
+    weights.push_back(lowering.value(node.outputs[static_cast<size_t>(i)]).primal);
+  }
+  const auto primitive_desc = DescribeConvParameterGradient(lowering, node.conv(), conv,
+                                                            ConvWeightDims(lowering, node, weights),
+                                                            node.outputs.size() > weights.size());
+  const BufferId dy = lowering.In(node.inputs[0], conv.output);
+  const BufferId x = lowering.In(node.inputs[1], conv.input);
+  std::vector<BufferId> buffers = {dy, x};
+  Lowering::Arguments arguments = {
+      {DNNL_ARG_DIFF_DST, lowering.Memory(primitive_desc.diff_dst_desc(), dy)},
+      {DNNL_ARG_SRC, lowering.Memory(primitive_desc.src_desc(), x)}};
+  lowering.AddScratchpad(primitive_desc.scratchpad_desc(), arguments, buffers);
+  const dnnl::convolution_backward_weights primitive(primitive_desc);
+  const Desc plain = PlainConvWeight(lowering, node, weights);
+  if (weights.size() == 1) {
+    lowering.EmitParameterGradient(node, primitive, arguments, buffers,
+                                   primitive_desc.diff_weights_desc(), plain);
+  } else {
+    EmitMergedParameterGradient(lowering, node, primitive, arguments, buffers,
+                                primitive_desc.diff_weights_desc(), plain);
+  }
 }
 
 }  // namespace trainyard::engine::cpu

@@ -4,7 +4,7 @@
 // products up to 1.5 times faster and cost more than that to pack and unpack. Only after a flatten
 // of blocked planes they take the same blocks as the input, so that the activations need not be
 // reordered.
-#include "worker/engine/backend/cpu/compiler.h"
+#include "worker/engine/backend/cpu/lower_ops.h"
 
 namespace trainyard::engine::cpu {
 namespace {
@@ -24,17 +24,22 @@ dnnl::primitive_attr Attributes(bool relu) {
   return attributes;
 }
 
-}  // namespace
+struct LinearFormats {
+  Desc input, weight, plain_weight, bias, output;
+  Desc weight_gradient;  // like `weight`, in floats
+  bool is_plain = true;  // whether `weight` is, but for its number type
+  Layout input_layout;
+};
 
-Compiler::LinearFormats Compiler::ChooseLinear(ValueId x, ValueId weight, ValueId y) const {
+LinearFormats ChooseLinear(Lowering& lowering, ValueId x, ValueId weight, ValueId y) {
   LinearFormats formats;
-  const Layout home = Stored(layout(x));
-  const auto type = DataType(type_);
-  const bool is_transposed = value(weight).is_transposed;
+  const Layout home = lowering.Stored(lowering.layout(x));
+  const auto type = DataType(lowering.type());
+  const bool is_transposed = lowering.value(weight).is_transposed;
   const Tag weight_tag = is_transposed ? Tag::io : Tag::oi;
-  const int64_t in = value(weight).shape[is_transposed ? 0 : 1];
-  const int64_t out = value(weight).shape[is_transposed ? 1 : 0];
-  const int64_t vectors = rows_ * (ElementCount(value(y).shape) / out);
+  const int64_t in = lowering.value(weight).shape[is_transposed ? 0 : 1];
+  const int64_t out = lowering.value(weight).shape[is_transposed ? 1 : 0];
+  const int64_t vectors = lowering.rows() * (ElementCount(lowering.value(y).shape) / out);
   // Padded channels would need padded weights: those inputs are reordered.
   if (home.is_plain() || home.channels % home.block != 0 || is_transposed) {
     formats.input_layout = home.Plain();
@@ -44,7 +49,7 @@ Compiler::LinearFormats Compiler::ChooseLinear(ValueId x, ValueId weight, ValueI
     formats.weight_gradient = formats.plain_weight;
   } else {
     formats.input_layout = home;
-    formats.input = Describe(home, rows_);
+    formats.input = Describe(home, lowering.rows());
     formats.weight = Describe(home, out);
     formats.plain_weight = Describe(home.Plain().As(NumberType::kF32), out);
     formats.weight_gradient = Describe(home.As(NumberType::kF32), out);
@@ -55,92 +60,96 @@ Compiler::LinearFormats Compiler::ChooseLinear(ValueId x, ValueId weight, ValueI
   return formats;
 }
 
-void Compiler::LowerLinear(const Node& node) {
-  const LinearFormats formats = ChooseLinear(node.inputs[0], node.inputs[1], node.outputs[0]);
+}  // namespace
+
+void LowerLinear(Lowering& lowering, const Node& node) {
+  const LinearFormats formats =
+      ChooseLinear(lowering, node.inputs[0], node.inputs[1], node.outputs[0]);
   // Logits leave the sum of products as floats.
-  const bool is_logits = node.outputs[0] == step_.graph.logits;
-  const NumberType type = is_logits ? NumberType::kF32 : type_;
-  SetLayout(node.outputs[0], PlainLayout(value(node.outputs[0]).shape).As(type));
+  const bool is_logits = node.outputs[0] == lowering.step().graph.logits;
+  const NumberType type = is_logits ? NumberType::kF32 : lowering.type();
+  lowering.SetLayout(node.outputs[0], PlainLayout(lowering.value(node.outputs[0]).shape).As(type));
   const Desc output(formats.output.dims(), DataType(type), Tag::nc);
   const bool has_bias = node.inputs.size() > 2;
-  const auto kind = step_.parameter_gradients.empty() ? dnnl::prop_kind::forward_inference
-                                                      : dnnl::prop_kind::forward_training;
+  const auto kind = lowering.step().parameter_gradients.empty() ? dnnl::prop_kind::forward_inference
+                                                                : dnnl::prop_kind::forward_training;
   // Over blocks of floats oneDNN's own choice, transposed weights, is three times as fast as the
   // input's. Of bf16 it is no faster, and transposing takes as long as a whole step.
-  const Desc weight = formats.is_plain || type_ == NumberType::kBf16
+  const Desc weight = formats.is_plain || lowering.type() == NumberType::kBf16
                           ? formats.weight
-                          : Desc(formats.weight.dims(), DataType(type_), Tag::any);
+                          : Desc(formats.weight.dims(), DataType(lowering.type()), Tag::any);
   const auto desc =
       has_bias
           ? dnnl::inner_product_forward::desc(kind, formats.input, weight, formats.bias, output)
           : dnnl::inner_product_forward::desc(kind, formats.input, weight, output);
   const dnnl::inner_product_forward::primitive_desc primitive_desc(desc, Attributes(node.relu),
-                                                                   engine_);
-  const BufferId x = In(node.inputs[0], formats.input_layout);
-  const BufferId y = BufferOf(node.outputs[0]);
+                                                                   lowering.engine());
+  const BufferId x = lowering.In(node.inputs[0], formats.input_layout);
+  const BufferId y = lowering.BufferOf(node.outputs[0]);
   std::vector<BufferId> buffers = {x, y};
-  Arguments arguments = {
-      {DNNL_ARG_SRC, Memory(formats.input, x)},
-      {DNNL_ARG_WEIGHTS,
-       Packed(Parameters({node.inputs[1]}), formats.plain_weight, primitive_desc.weights_desc())},
-      {DNNL_ARG_DST, Memory(output, y)}};
+  Lowering::Arguments arguments = {
+      {DNNL_ARG_SRC, lowering.Memory(formats.input, x)},
+      {DNNL_ARG_WEIGHTS, lowering.Packed(lowering.Parameters({node.inputs[1]}),
+                                         formats.plain_weight, primitive_desc.weights_desc())},
+      {DNNL_ARG_DST, lowering.Memory(output, y)}};
   if (has_bias) {
-    arguments.insert(
-        {DNNL_ARG_BIAS, dnnl::memory(formats.bias, engine_, Parameter(node.inputs[2]))});
+    arguments.insert({DNNL_ARG_BIAS, dnnl::memory(formats.bias, lowering.engine(),
+                                                  lowering.Parameter(node.inputs[2]))});
   }
-  AddScratchpad(primitive_desc.scratchpad_desc(), arguments, buffers);
+  lowering.AddScratchpad(primitive_desc.scratchpad_desc(), arguments, buffers);
   const dnnl::inner_product_forward primitive(primitive_desc);
-  dnnl::stream stream = stream_;
-  EmitCall(
+  dnnl::stream stream = lowering.stream();
+  lowering.EmitCall(
       node, [=](RunState&) { primitive.execute(stream, arguments); }, buffers);
 }
 
-void Compiler::LowerLinearInputGradient(const Node& node) {
+void LowerLinearInputGradient(Lowering& lowering, const Node& node) {
   const ValueId output = node.outputs[0];
-  const ValueId primal = value(output).primal;
-  const LinearFormats formats = ChooseLinear(primal, node.inputs[1], node.inputs[0]);
+  const ValueId primal = lowering.value(output).primal;
+  const LinearFormats formats = ChooseLinear(lowering, primal, node.inputs[1], node.inputs[0]);
   const dnnl::inner_product_forward::primitive_desc hint(
       {dnnl::prop_kind::forward_training, formats.input, formats.weight, formats.output},
-      Attributes(false), engine_);
+      Attributes(false), lowering.engine());
   const dnnl::inner_product_backward_data::primitive_desc primitive_desc(
-      {formats.input, formats.weight, formats.output}, Attributes(false), engine_, hint);
-  SetLayout(output, formats.input_layout);
-  const BufferId dy = In(node.inputs[0], StoredPlain(node.inputs[0]));
-  const BufferId dx = BufferOf(output);
+      {formats.input, formats.weight, formats.output}, Attributes(false), lowering.engine(), hint);
+  lowering.SetLayout(output, formats.input_layout);
+  const BufferId dy = lowering.In(node.inputs[0], lowering.StoredPlain(node.inputs[0]));
+  const BufferId dx = lowering.BufferOf(output);
   std::vector<BufferId> buffers = {dy, dx};
-  Arguments arguments = {{DNNL_ARG_DIFF_DST, Memory(formats.output, dy)},
-                         {DNNL_ARG_WEIGHTS, Packed(Parameters({node.inputs[1]}),
-                                                   formats.plain_weight, formats.weight)},
-                         {DNNL_ARG_DIFF_SRC, Memory(formats.input, dx)}};
-  AddScratchpad(primitive_desc.scratchpad_desc(), arguments, buffers);
+  Lowering::Arguments arguments = {
+      {DNNL_ARG_DIFF_DST, lowering.Memory(formats.output, dy)},
+      {DNNL_ARG_WEIGHTS, lowering.Packed(lowering.Parameters({node.inputs[1]}),
+                                         formats.plain_weight, formats.weight)},
+      {DNNL_ARG_DIFF_SRC, lowering.Memory(formats.input, dx)}};
+  lowering.AddScratchpad(primitive_desc.scratchpad_desc(), arguments, buffers);
   const dnnl::inner_product_backward_data primitive(primitive_desc);
-  dnnl::stream stream = stream_;
-  EmitCall(
+  dnnl::stream stream = lowering.stream();
+  lowering.EmitCall(
       node, [=](RunState&) { primitive.execute(stream, arguments); }, buffers);
 }
 
-void Compiler::LowerLinearParameterGradient(const Node& node) {
-  const ValueId weight = value(node.outputs[0]).primal;
-  const LinearFormats formats = ChooseLinear(node.inputs[1], weight, node.inputs[0]);
+void LowerLinearParameterGradient(Lowering& lowering, const Node& node) {
+  const ValueId weight = lowering.value(node.outputs[0]).primal;
+  const LinearFormats formats = ChooseLinear(lowering, node.inputs[1], weight, node.inputs[0]);
   const dnnl::inner_product_forward::primitive_desc hint(
       {dnnl::prop_kind::forward_training, formats.input, formats.weight, formats.output},
-      Attributes(false), engine_);
+      Attributes(false), lowering.engine());
   const bool has_bias = node.outputs.size() > 1;
   const auto desc = has_bias
                         ? dnnl::inner_product_backward_weights::desc(
                               formats.input, formats.weight_gradient, formats.bias, formats.output)
                         : dnnl::inner_product_backward_weights::desc(
                               formats.input, formats.weight_gradient, formats.output);
-  const dnnl::inner_product_backward_weights::primitive_desc primitive_desc(desc, Attributes(false),
-                                                                            engine_, hint);
-  const BufferId dy = In(node.inputs[0], StoredPlain(node.inputs[0]));
-  const BufferId x = In(node.inputs[1], formats.input_layout);
+  const dnnl::inner_product_backward_weights::primitive_desc primitive_desc(
+      desc, Attributes(false), lowering.engine(), hint);
+  const BufferId dy = lowering.In(node.inputs[0], lowering.StoredPlain(node.inputs[0]));
+  const BufferId x = lowering.In(node.inputs[1], formats.input_layout);
   std::vector<BufferId> buffers = {dy, x};
-  Arguments arguments = {{DNNL_ARG_DIFF_DST, Memory(formats.output, dy)},
-                         {DNNL_ARG_SRC, Memory(formats.input, x)}};
-  AddScratchpad(primitive_desc.scratchpad_desc(), arguments, buffers);
-  EmitParameterGradient(node, dnnl::inner_product_backward_weights(primitive_desc), arguments,
-                        buffers, formats.weight_gradient, formats.plain_weight);
+  Lowering::Arguments arguments = {{DNNL_ARG_DIFF_DST, lowering.Memory(formats.output, dy)},
+                                   {DNNL_ARG_SRC, lowering.Memory(formats.input, x)}};
+  lowering.AddScratchpad(primitive_desc.scratchpad_desc(), arguments, buffers);
+  lowering.EmitParameterGradient(node, dnnl::inner_product_backward_weights(primitive_desc),
+                                 arguments, buffers, formats.weight_gradient, formats.plain_weight);
 }
 
 }  // namespace trainyard::engine::cpu

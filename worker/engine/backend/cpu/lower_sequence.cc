@@ -1,28 +1,29 @@
 // layer_norm and embeddings: our own kernels, over plain layouts.
 #include <algorithm>
 
-#include "worker/engine/backend/cpu/compiler.h"
+#include "worker/engine/backend/cpu/lower_ops.h"
 #include "worker/engine/backend/cpu/parallel.h"
 
 namespace trainyard::engine::cpu {
 
-void Compiler::LowerLayerNorm(const Node& node) {
-  const Layout plain = Stored(layout(node.inputs[0]).Plain());
-  const int64_t features = value(node.inputs[0]).shape.back();
-  const int64_t vectors = rows_ * (plain.elements() / features);
-  SetLayout(node.outputs[0], plain);
+void LowerLayerNorm(Lowering& lowering, const Node& node) {
+  const Layout plain = lowering.Stored(lowering.layout(node.inputs[0]).Plain());
+  const int64_t features = lowering.value(node.inputs[0]).shape.back();
+  const int64_t vectors = lowering.rows() * (plain.elements() / features);
+  lowering.SetLayout(node.outputs[0], plain);
   for (const size_t statistic : {1, 2}) {
-    SetLayout(node.outputs[statistic], PlainLayout(value(node.outputs[statistic]).shape));
+    lowering.SetLayout(node.outputs[statistic],
+                       PlainLayout(lowering.value(node.outputs[statistic]).shape));
   }
-  const BufferId x = In(node.inputs[0], plain);
-  const float* weight = Parameter(node.inputs[1]);
-  const float* bias = Parameter(node.inputs[2]);
-  const BufferId y = BufferOf(node.outputs[0]);
-  const BufferId mean = BufferOf(node.outputs[1]);
-  const BufferId inverse = BufferOf(node.outputs[2]);
-  const float eps = static_cast<float>(node.layer_norm().eps);
-  const int threads = threads_;
-  Program* program = &program_;
+  const BufferId x = lowering.In(node.inputs[0], plain);
+  const float* weight = lowering.Parameter(node.inputs[1]);
+  const float* bias = lowering.Parameter(node.inputs[2]);
+  const BufferId y = lowering.BufferOf(node.outputs[0]);
+  const BufferId mean = lowering.BufferOf(node.outputs[1]);
+  const BufferId inverse = lowering.BufferOf(node.outputs[2]);
+  const float eps = static_cast<float>(node.layer<layers::LayerNorm>().eps);
+  const int threads = lowering.threads();
+  Program* program = &lowering.program();
   auto run = [=]<class T>(RunState&, const Kernels<T>& kernels) {
     ParallelFor(threads, vectors, [&](int64_t n) {
       kernels.layer_norm(features, eps, program->ptr<T>(x) + n * features, weight, bias,
@@ -30,31 +31,31 @@ void Compiler::LowerLayerNorm(const Node& node) {
                          program->ptr<float>(inverse) + n);
     });
   };
-  EmitKernels(node, run, {x, y, mean, inverse});
+  lowering.EmitKernels(node, run, {x, y, mean, inverse});
 }
 
 // The sums run over chunks of features, each in the order of the vectors, whatever the threads.
-void Compiler::LowerLayerNormGradient(const Node& node) {
-  const Layout plain = Stored(layout(node.inputs[1]).Plain());
-  const int64_t features = value(node.inputs[1]).shape.back();
-  const int64_t vectors = rows_ * (plain.elements() / features);
-  const BufferId dy = In(node.inputs[0], plain);
-  const BufferId x = In(node.inputs[1], plain);
-  const float* weight = Parameter(node.inputs[2]);
-  const BufferId mean = BufferOf(node.inputs[3]);
-  const BufferId inverse = BufferOf(node.inputs[4]);
+void LowerLayerNormGradient(Lowering& lowering, const Node& node) {
+  const Layout plain = lowering.Stored(lowering.layout(node.inputs[1]).Plain());
+  const int64_t features = lowering.value(node.inputs[1]).shape.back();
+  const int64_t vectors = lowering.rows() * (plain.elements() / features);
+  const BufferId dy = lowering.In(node.inputs[0], plain);
+  const BufferId x = lowering.In(node.inputs[1], plain);
+  const float* weight = lowering.Parameter(node.inputs[2]);
+  const BufferId mean = lowering.BufferOf(node.inputs[3]);
+  const BufferId inverse = lowering.BufferOf(node.inputs[4]);
   std::vector<BufferId> buffers = {dy, x, mean, inverse};
   BufferId dx = -1;
   if (node.outputs[0] != kNoValue) {
-    SetLayout(node.outputs[0], plain);
-    dx = OutputBuffer(node);
+    lowering.SetLayout(node.outputs[0], plain);
+    dx = lowering.OutputBuffer(node);
     buffers.push_back(dx);
   }
-  const ReductionEntry bias_entry = GradientEntry(node.outputs[2]);
-  float* dweight = state_.reduction + GradientEntry(node.outputs[1]).offset;
-  float* dbias = state_.reduction + bias_entry.offset;
-  const int threads = threads_;
-  Program* program = &program_;
+  const ReductionEntry bias_entry = lowering.GradientEntry(node.outputs[2]);
+  float* dweight = lowering.GradientSums(node.outputs[1]);
+  float* dbias = lowering.GradientSums(node.outputs[2]);
+  const int threads = lowering.threads();
+  Program* program = &lowering.program();
   auto run = [=]<class T>(RunState& state, const Kernels<T>& kernels) {
     const T* g = program->ptr<T>(dy);
     const T* from = program->ptr<T>(x);
@@ -76,40 +77,40 @@ void Compiler::LowerLayerNormGradient(const Node& node) {
                                   from + n * features, weight, program->ptr<T>(dx) + n * features);
     });
   };
-  EmitKernels(node, run, buffers);
+  lowering.EmitKernels(node, run, buffers);
 }
 
-void Compiler::LowerEmbedding(const Node& node) {
-  const Shape& shape = value(node.outputs[0]).shape;
-  SetLayout(node.outputs[0], Stored(PlainLayout(shape)));
+void LowerEmbedding(Lowering& lowering, const Node& node) {
+  const Shape& shape = lowering.value(node.outputs[0]).shape;
+  lowering.SetLayout(node.outputs[0], lowering.Stored(PlainLayout(shape)));
   const int64_t width = shape[1];
-  const int64_t tokens = rows_ * shape[0];
-  const BufferId x = BufferOf(node.inputs[0]);
-  const BufferId y = BufferOf(node.outputs[0]);
-  const float* weight = Parameter(node.inputs[1]);
-  const int threads = threads_;
-  Program* program = &program_;
+  const int64_t tokens = lowering.rows() * shape[0];
+  const BufferId x = lowering.BufferOf(node.inputs[0]);
+  const BufferId y = lowering.BufferOf(node.outputs[0]);
+  const float* weight = lowering.Parameter(node.inputs[1]);
+  const int threads = lowering.threads();
+  Program* program = &lowering.program();
   auto run = [=]<class T>(RunState&, const Kernels<T>& kernels) {
     ParallelFor(threads, tokens, [&](int64_t n) {
       const auto token = static_cast<int64_t>(program->ptr<float>(x)[n]);
       kernels.store(weight + token * width, program->ptr<T>(y) + n * width, width);
     });
   };
-  EmitKernels(node, run, {x, y});
+  lowering.EmitKernels(node, run, {x, y});
 }
 
 // A token may occur twice: threads share the columns, not the tokens.
-void Compiler::LowerEmbeddingGradient(const Node& node) {
-  const Shape& shape = value(node.inputs[0]).shape;
+void LowerEmbeddingGradient(Lowering& lowering, const Node& node) {
+  const Shape& shape = lowering.value(node.inputs[0]).shape;
   const int64_t width = shape[1];
-  const int64_t tokens = rows_ * shape[0];
-  const BufferId dy = In(node.inputs[0], StoredPlain(node.inputs[0]));
-  const BufferId x = BufferOf(node.inputs[1]);
-  const ReductionEntry entry = GradientEntry(node.outputs[0]);
-  float* sums = state_.reduction + entry.offset;
+  const int64_t tokens = lowering.rows() * shape[0];
+  const BufferId dy = lowering.In(node.inputs[0], lowering.StoredPlain(node.inputs[0]));
+  const BufferId x = lowering.BufferOf(node.inputs[1]);
+  const ReductionEntry entry = lowering.GradientEntry(node.outputs[0]);
+  float* sums = lowering.GradientSums(node.outputs[0]);
   const bool adds = node.adds;
-  const int threads = threads_;
-  Program* program = &program_;
+  const int threads = lowering.threads();
+  Program* program = &lowering.program();
   auto run = [=]<class T>(RunState& state, const Kernels<T>& kernels) {
     if (!state.accumulate && !adds) {
       ParallelChunks(threads, entry.count,
@@ -123,37 +124,37 @@ void Compiler::LowerEmbeddingGradient(const Node& node) {
       }
     });
   };
-  EmitKernels(node, run, {dy, x});
+  lowering.EmitKernels(node, run, {dy, x});
 }
 
-void Compiler::LowerPositionEmbedding(const Node& node) {
-  const Layout plain = StoredPlain(node.outputs[0]);
-  SetLayout(node.outputs[0], plain);
-  const BufferId x = In(node.inputs[0], plain);
-  const BufferId y = OutputBuffer(node);
-  const float* weight = Parameter(node.inputs[1]);
-  const int64_t rows = rows_;
+void LowerPositionEmbedding(Lowering& lowering, const Node& node) {
+  const Layout plain = lowering.StoredPlain(node.outputs[0]);
+  lowering.SetLayout(node.outputs[0], plain);
+  const BufferId x = lowering.In(node.inputs[0], plain);
+  const BufferId y = lowering.OutputBuffer(node);
+  const float* weight = lowering.Parameter(node.inputs[1]);
+  const int64_t rows = lowering.rows();
   const int64_t count = plain.elements();
-  const int threads = threads_;
-  Program* program = &program_;
+  const int threads = lowering.threads();
+  Program* program = &lowering.program();
   auto run = [=]<class T>(RunState&, const Kernels<T>& kernels) {
     ParallelFor(threads, rows, [&](int64_t n) {
       kernels.add_floats(program->ptr<T>(x) + n * count, weight, program->ptr<T>(y) + n * count,
                          count);
     });
   };
-  EmitKernels(node, run, {x, y});
+  lowering.EmitKernels(node, run, {x, y});
 }
 
-void Compiler::LowerPositionEmbeddingGradient(const Node& node) {
-  const Layout plain = StoredPlain(node.inputs[0]);
-  const BufferId dy = In(node.inputs[0], plain);
-  const ReductionEntry entry = GradientEntry(node.outputs[0]);
-  float* sums = state_.reduction + entry.offset;
-  const int64_t rows = rows_;
+void LowerPositionEmbeddingGradient(Lowering& lowering, const Node& node) {
+  const Layout plain = lowering.StoredPlain(node.inputs[0]);
+  const BufferId dy = lowering.In(node.inputs[0], plain);
+  const ReductionEntry entry = lowering.GradientEntry(node.outputs[0]);
+  float* sums = lowering.GradientSums(node.outputs[0]);
+  const int64_t rows = lowering.rows();
   const int64_t used = plain.elements();  // of the table, which may have more positions
-  const int threads = threads_;
-  Program* program = &program_;
+  const int threads = lowering.threads();
+  Program* program = &lowering.program();
   auto run = [=]<class T>(RunState& state, const Kernels<T>& kernels) {
     if (!state.accumulate) {
       std::fill_n(sums, entry.count, 0.0f);
@@ -164,7 +165,7 @@ void Compiler::LowerPositionEmbeddingGradient(const Node& node) {
       }
     });
   };
-  EmitKernels(node, run, {dy});
+  lowering.EmitKernels(node, run, {dy});
 }
 
 }  // namespace trainyard::engine::cpu

@@ -1,9 +1,9 @@
-// conv2d by our own minimal filtering (kernels_winograd.h), where that beats both of oneDNN's
-// algorithms.
+// Lowers convolutions to the kernels of kernels_winograd.h.
+#include "worker/engine/backend/cpu/lower_winograd.h"
+
 #include <algorithm>
 #include <optional>
 
-#include "worker/engine/backend/cpu/compiler.h"
 #include "worker/engine/backend/cpu/parallel.h"
 
 namespace trainyard::engine::cpu {
@@ -28,30 +28,17 @@ void ForShares(int threads, int64_t tiles, const Body& body) {
   });
 }
 
-}  // namespace
-
-std::optional<WinogradShape> Compiler::FindWinograd(const Node& node, const Conv& conv) const {
-  const ConvAttributes& attributes = node.conv();
-  const bool suits = BestKernels<float>().winograd != nullptr && attributes.kernel == 3 &&
-                     attributes.stride == 1 && attributes.padding == 1 &&
-                     attributes.dilation == 1 && attributes.groups == 1 &&
-                     attributes.weights == 1 && type_ == NumberType::kF32 &&
-                     conv.input.block == 16 && conv.output.block == 16;
-  const WinogradShape shape = {conv.input.height, conv.input.width, conv.input.channels,
-                               conv.output.channels};
-  const bool pays = shape.in_channels * shape.out_channels <= kWeightsMax &&
-                    largest_rows_ * shape.tiles() >= kTilesMin;
-  return suits && pays ? std::optional(shape) : std::nullopt;
-}
-
-void Compiler::EmitWinograd(const Node& node, const WinogradShape& shape, BufferId x,
-                            const float* u, const float* bias, BufferId y) {
+// Emits the call that convolves x to y, both in blocks of 16, with transformed weights. The bias
+// may be null.
+void EmitWinograd(Lowering& lowering, const Node& node, const WinogradShape& shape, BufferId x,
+                  const float* u, const float* bias, BufferId y) {
   const int64_t scratch_floats = WinogradScratch(shape);
-  const BufferId scratch = AddScratch(threads_ * scratch_floats * int64_t{sizeof(float)});
-  const int threads = threads_;
-  const int64_t tiles = rows_ * shape.tiles();
+  const BufferId scratch =
+      lowering.AddScratch(lowering.threads() * scratch_floats * int64_t{sizeof(float)});
+  const int threads = lowering.threads();
+  const int64_t tiles = lowering.rows() * shape.tiles();
   const bool relu = node.relu;
-  Program* program = &program_;
+  Program* program = &lowering.program();
   const WinogradKernels* kernels = BestKernels<float>().winograd;
   auto run = [=](RunState&) {
     ForShares(threads, tiles, [&](int64_t share, int64_t begin, int64_t end) {
@@ -60,45 +47,68 @@ void Compiler::EmitWinograd(const Node& node, const WinogradShape& shape, Buffer
                         program->ptr<float>(scratch) + share * scratch_floats);
     });
   };
-  EmitCall(node, run, {x, y, scratch});
+  lowering.EmitCall(node, run, {x, y, scratch});
 }
 
-void Compiler::LowerConvByWinograd(const Node& node, const WinogradShape& shape) {
-  const Conv& conv = convs_.at(node.name);
-  const float* u = weights_.Transformed(Parameters({node.inputs[1]})[0], shape, false,
-                                        *BestKernels<float>().winograd, program_.packed_weights);
-  const float* bias = node.inputs.size() > 2 ? Parameter(node.inputs[2]) : nullptr;
-  EmitWinograd(node, shape, In(node.inputs[0], conv.input), u, bias, BufferOf(node.outputs[0]));
+}  // namespace
+
+std::optional<WinogradShape> FindWinograd(Lowering& lowering, const Node& node,
+                                          const ConvFormats& conv) {
+  const ConvAttributes& attributes = node.conv();
+  const bool suits = BestKernels<float>().winograd != nullptr && attributes.kernel == 3 &&
+                     attributes.stride == 1 && attributes.padding == 1 &&
+                     attributes.dilation == 1 && attributes.groups == 1 &&
+                     attributes.weights == 1 && lowering.type() == NumberType::kF32 &&
+                     conv.input.block == 16 && conv.output.block == 16;
+  const WinogradShape shape = {conv.input.height, conv.input.width, conv.input.channels,
+                               conv.output.channels};
+  const bool pays = shape.in_channels * shape.out_channels <= kWeightsMax &&
+                    lowering.largest_rows() * shape.tiles() >= kTilesMin;
+  return suits && pays ? std::optional(shape) : std::nullopt;
+}
+
+void LowerConvByWinograd(Lowering& lowering, const Node& node, const WinogradShape& shape) {
+  const ConvFormats& conv = lowering.convs().at(node.name);
+  const float* u = lowering.weights().Transformed(lowering.Parameters({node.inputs[1]})[0], shape,
+                                                  false, *BestKernels<float>().winograd,
+                                                  lowering.program().packed_weights);
+  const float* bias = node.inputs.size() > 2 ? lowering.Parameter(node.inputs[2]) : nullptr;
+  EmitWinograd(lowering, node, shape, lowering.In(node.inputs[0], conv.input), u, bias,
+               lowering.BufferOf(node.outputs[0]));
 }
 
 // dx is dy convolved with the weights turned by 180 degrees, inputs and outputs exchanged.
-void Compiler::LowerConvInputGradientByWinograd(const Node& node, const WinogradShape& shape) {
-  const Conv& conv = convs_.at(node.name);
-  const float* u = weights_.Transformed(Parameters({node.inputs[1]})[0], shape, true,
-                                        *BestKernels<float>().winograd, program_.packed_weights);
+void LowerConvInputGradientByWinograd(Lowering& lowering, const Node& node,
+                                      const WinogradShape& shape) {
+  const ConvFormats& conv = lowering.convs().at(node.name);
+  const float* u = lowering.weights().Transformed(lowering.Parameters({node.inputs[1]})[0], shape,
+                                                  true, *BestKernels<float>().winograd,
+                                                  lowering.program().packed_weights);
   const WinogradShape turned = {shape.height, shape.width, shape.out_channels, shape.in_channels};
-  SetLayout(node.outputs[0], conv.input);
-  EmitWinograd(node, turned, In(node.inputs[0], conv.output), u, nullptr,
-               BufferOf(node.outputs[0]));
+  lowering.SetLayout(node.outputs[0], conv.input);
+  EmitWinograd(lowering, node, turned, lowering.In(node.inputs[0], conv.output), u, nullptr,
+               lowering.BufferOf(node.outputs[0]));
 }
 
-void Compiler::LowerConvParameterGradientByWinograd(const Node& node, const WinogradShape& shape) {
-  const Conv& conv = convs_.at(node.name);
-  const BufferId dy = In(node.inputs[0], conv.output);
-  const BufferId x = In(node.inputs[1], conv.input);
-  float* dweights = state_.reduction + GradientEntry(node.outputs[0]).offset;
-  float* dbias =
-      node.outputs.size() > 1 ? state_.reduction + GradientEntry(node.outputs[1]).offset : nullptr;
+void LowerConvParameterGradientByWinograd(Lowering& lowering, const Node& node,
+                                          const WinogradShape& shape) {
+  const ConvFormats& conv = lowering.convs().at(node.name);
+  const BufferId dy = lowering.In(node.inputs[0], conv.output);
+  const BufferId x = lowering.In(node.inputs[1], conv.input);
+  float* dweights = lowering.GradientSums(node.outputs[0]);
+  float* dbias = node.outputs.size() > 1 ? lowering.GradientSums(node.outputs[1]) : nullptr;
   // A share's sums: those of the products, then those of the bias.
   const int64_t products = shape.products();
   const int64_t sums_floats = products + 16 * shape.out_blocks();
   const int64_t scratch_floats = WinogradScratch(shape);
-  const BufferId sums = AddScratch(threads_ * sums_floats * int64_t{sizeof(float)});
-  const BufferId scratch = AddScratch(threads_ * scratch_floats * int64_t{sizeof(float)});
-  const int threads = threads_;
-  const int64_t tiles = rows_ * shape.tiles();
+  const BufferId sums =
+      lowering.AddScratch(lowering.threads() * sums_floats * int64_t{sizeof(float)});
+  const BufferId scratch =
+      lowering.AddScratch(lowering.threads() * scratch_floats * int64_t{sizeof(float)});
+  const int threads = lowering.threads();
+  const int64_t tiles = lowering.rows() * shape.tiles();
   const bool adds = node.adds;
-  Program* program = &program_;
+  Program* program = &lowering.program();
   const WinogradKernels* kernels = BestKernels<float>().winograd;
   auto run = [=](RunState& state) {
     float* all_sums = program->ptr<float>(sums);
@@ -121,7 +131,7 @@ void Compiler::LowerConvParameterGradientByWinograd(const Node& node, const Wino
       dbias[k] = sum;
     }
   };
-  EmitCall(node, run, {dy, x, sums, scratch});
+  lowering.EmitCall(node, run, {dy, x, sums, scratch});
 }
 
 }  // namespace trainyard::engine::cpu

@@ -79,7 +79,7 @@ struct PlaneMoments {
   int64_t rows;
   const float *means, *distances;
 
-  // Of each group, or of all ranks: [groups, channels].
+  // Merges the moments of each group, or of all ranks: [groups, channels].
   absl::Status Merge(const RunState& state, float* mean, float* variance) const {
     for (int64_t group = 0; group < state.groups->count(); ++group) {
       MergeGroup(state.groups->begin(group), state.groups->rows(group, rows),
@@ -145,9 +145,10 @@ struct NormGradient {
   // Two for each plane, by lane.
   float* plane_sums() const { return sums; }
   float* plane_sums_x() const { return sums + rows * lanes(); }
-  // Of a group, by lane: mean, scale and shift of the forward op; then a, b and c of the kernel.
+  // The tables of a group, by lane: mean, scale and shift of the forward op; then a, b and c of the
+  // kernel.
   float* table(int64_t group, int64_t i) const { return tables + (6 * group + i) * lanes(); }
-  // Of the group and the lanes of a plane.
+  // The table of the group and the lanes of a plane.
   const float* table_of(int64_t p, int64_t i) const {
     return table(state.groups->of_row(p / layout.blocks()), i) + p % layout.blocks() * layout.block;
   }
@@ -245,7 +246,7 @@ struct NormGradient {
         static_cast<float>(-slope * of_lane.g / count - curve * table(group, 0)[lane]);
   }
 
-  // The same by the sums of all ranks.
+  // Finishes by the sums of all ranks.
   absl::Status SumOverRanks() const {
     const absl::Span<double> values = state.ranks->Values(layout.channels);
     double* const values_x = values.data() + layout.channels;

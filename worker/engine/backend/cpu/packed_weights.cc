@@ -1,3 +1,4 @@
+// Packs parameters into the formats that primitives want, and packs them again after an update.
 #include "worker/engine/backend/cpu/packed_weights.h"
 
 #include <algorithm>

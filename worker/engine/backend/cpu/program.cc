@@ -1,3 +1,4 @@
+// Runs the calls of a program in order, and guards its buffers in tests.
 #include "worker/engine/backend/cpu/program.h"
 
 #include <time.h>
@@ -11,7 +12,7 @@
 namespace trainyard::engine::cpu {
 namespace {
 
-// Of the calling thread: what others do on the machine does not show.
+// The clock of the calling thread, in which the rest of the machine does not show.
 double CpuSeconds() {
   timespec now;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -28,7 +29,7 @@ BufferId Program::AddInputBuffer() {
 dnnl::memory Program::Bound(const dnnl::engine& engine, const dnnl::memory::desc& desc,
                             BufferId buffer) {
   dnnl::memory memory(desc, engine, DNNL_MEMORY_NONE);
-  // What is fixed once and for all needs no binding again.
+  // Buffers at fixed addresses need no binding again.
   if (!buffers_.is_arena(buffer) && buffers_.ptr<void>(buffer) != nullptr) {
     memory.set_data_handle(buffers_.ptr<void>(buffer));
   } else {

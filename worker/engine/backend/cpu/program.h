@@ -20,7 +20,8 @@ struct RunState {
   const int32_t* labels = nullptr;
   float gradient_scale = 0;  // weight / labels
   RandomPosition position;   // for dropout
-  // Of a stage, [rows, elements of the boundary value]: where its output goes, and comes back.
+  // For a stage, [rows, elements of the boundary value]: where its output goes, and where the
+  // gradient of it comes from.
   float* stage_output = nullptr;
   const float* stage_output_gradient = nullptr;
   // For batch_norm. Ranks, where not null, have its statistics in common.
@@ -33,12 +34,13 @@ struct RunState {
   double loss = 0;  // mean over the labels
   int64_t correct = 0;
   int64_t top5 = 0;
-  // What ended the run before its last call.
+  // The error that ended the run before its last call.
   absl::Status status = absl::OkStatus();
 };
 
 struct Call {
-  std::string name;  // "conv1 conv2d"
+  std::string name;  // "conv1 conv2d+relu", for people
+  std::string op;    // "conv2d"; "reorder" or "copy" for calls that change how a value lies
   std::function<void(RunState&)> run;
   double flops = 0;
   // The reduction arena is final up to here after this call; 0: nothing new.
@@ -75,7 +77,7 @@ class Program {
   void Plan(bool is_guarded, const Program* larger);
 
   int64_t arena_bytes() const { return buffers_.arena_bytes(); }
-  // Of all buffers, if none shared memory.
+  // The bytes of all buffers, if none shared memory.
   int64_t unshared_bytes() const { return buffers_.unshared_bytes(); }
   void Bind(std::byte* arena);
 

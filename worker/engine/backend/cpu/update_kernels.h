@@ -12,7 +12,7 @@ namespace trainyard::engine::cpu {
 // Sums of a block run in so many lanes, whatever the set.
 inline constexpr int kSumLanes = 16;
 
-// The numbers of one update for one block; optim/optimizer.h has the rules.
+// The numbers of one update for one block; optim/rules.def has the rules.
 struct UpdateRule {
   float lr;  // layer-wise rules: times the ratio
   float momentum, weight_decay;
@@ -36,14 +36,15 @@ struct UpdateBlock {
 struct UpdateKernels {
   const char* name;
 
-  bool (*sgd)(const UpdateRule& rule, const UpdateBlock& block);
-  bool (*adamw)(const UpdateRule& rule, const UpdateBlock& block);
-  bool (*lars)(const UpdateRule& rule, const UpdateBlock& block);
-  // LAMB needs a ratio between its two halves: first exp_avg and exp_avg_sq, with the sums of
-  // squares of parameter and update; then the parameter.
+  // One for each rule. LAMB needs a ratio between its two halves: `lamb_moments` first advances
+  // exp_avg and exp_avg_sq, with the sums of squares of parameter and update; then `lamb` takes the
+  // step.
+#define TY_RULE(kind, rule_name, keeps, is_layerwise) \
+  bool (*rule_name)(const UpdateRule& rule, const UpdateBlock& block);
+#include "worker/engine/optim/rules.def"
+#undef TY_RULE
   bool (*lamb_moments)(const UpdateRule& rule, const UpdateBlock& block, double* parameter_squares,
                        double* update_squares);
-  void (*lamb_apply)(const UpdateRule& rule, const UpdateBlock& block);
 
   double (*square_sum)(const float* values, int64_t count);
   // average = keep * average + rest * parameter.
@@ -51,7 +52,7 @@ struct UpdateKernels {
                        int64_t count);
 };
 
-// Of the same instruction set as BestKernels.
+// The kernels of the same instruction set as those of BestKernels.
 const UpdateKernels& BestUpdateKernels();
 
 extern const UpdateKernels kBaselineUpdateKernels;

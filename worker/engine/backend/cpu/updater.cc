@@ -1,3 +1,4 @@
+// The update of the CPU: block by block, each block on one thread.
 #include "worker/engine/backend/cpu/updater.h"
 
 #include <algorithm>
@@ -14,6 +15,12 @@ namespace {
 constexpr int64_t kBlockElements = 4096;
 
 using Rule = OptimizerSpec::Rule;
+
+constexpr bool (*UpdateKernels::*kRules[])(const UpdateRule&, const UpdateBlock&) = {
+#define TY_RULE(kind, name, keeps, is_layerwise) &UpdateKernels::name,
+#include "worker/engine/optim/rules.def"
+#undef TY_RULE
+};
 
 }  // namespace
 
@@ -160,21 +167,7 @@ void Updater::ApplyTo(const Block& block, float* parameters, float* gradients) {
     rule.lr = static_cast<float>(rates_.lr * ratios_[block.segment]);
   }
   const UpdateBlock at = At(block, parameters, gradients);
-  bool is_finite = true;
-  switch (spec_.rule) {
-    case Rule::kSgd:
-      is_finite = kernels_.sgd(rule, at);
-      break;
-    case Rule::kAdamW:
-      is_finite = kernels_.adamw(rule, at);
-      break;
-    case Rule::kLars:
-      is_finite = kernels_.lars(rule, at);
-      break;
-    case Rule::kLamb:
-      kernels_.lamb_apply(rule, at);
-      break;
-  }
+  const bool is_finite = (kernels_.*kRules[static_cast<size_t>(spec_.rule)])(rule, at);
   if (!is_finite) {
     is_finite_ = false;
   }

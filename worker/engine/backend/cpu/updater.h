@@ -90,7 +90,7 @@ class Updater {
   AlignedBuffer slots_, averages_;
   AlignedBuffer sums_;  // a Sums a block, where norms are needed; then a ratio a segment
   double* ratios_ = nullptr;
-  // Of the update that has begun.
+  // The rates of the update that has begun.
   UpdateRates rates_;
   std::atomic<bool> is_finite_{true};
   std::vector<Range> applied_;

@@ -1,3 +1,5 @@
+// Builds the planners of the current or the described device when they are first needed, and shares
+// them among all executables.
 #include "worker/engine/backend/cuda/cuda_backend.h"
 
 #include <utility>
@@ -9,7 +11,7 @@
 namespace trainyard::engine {
 namespace {
 
-// Plans that sum in any order are others than those that do not.
+// Keeps two sets of planners, since a plan that may sum in any order differs from one that may not.
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(CudaBackendOptions options) : options_(std::move(options)) {}
@@ -60,7 +62,8 @@ class CudaBackend final : public Backend {
     if (options_.device_description.empty()) {
       made->bytes_per_microsecond = cuda::MemoryBytesPerMicrosecond();
       TY_ASSIGN_OR_RETURN(made->convolutions, cuda::dnn::Planner::ForDevice(planning));
-      // Its choices are kept nowhere: measured anew, a run that goes on could choose others.
+      // The choices among products are not saved. If they were measured, a run that is resumed
+      // could choose differently, so a deterministic run takes the first proposal.
       TY_ASSIGN_OR_RETURN(made->products, cuda::blas::MatmulPlanner::Create(
                                               {.autotunes = options_.autotunes && !deterministic}));
     } else {

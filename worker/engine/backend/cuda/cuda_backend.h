@@ -1,4 +1,4 @@
-// The GPU backend, for programs that hold it: see RegisterBackend (backend.h).
+// The GPU backend. Programs that contain it register it by RegisterBackend.
 #pragma once
 
 #include <memory>
@@ -9,27 +9,28 @@
 
 namespace trainyard::engine {
 
-// Of what a library can do in one kernel, and two could.
+// Whether two operations that a library can do in one kernel are done in one.
 enum class Fusions {
-  kWhereFaster,  // as measured; not at all where nothing is measured
+  kWhereFaster,  // as measured; never where nothing is measured
   kAlways,
   kNever,
 };
 
 struct CudaBackendOptions {
-  // Where the choices among cuDNN's plans are kept; empty: nowhere.
+  // The file in which the choices among cuDNN's plans are kept. Empty: they are not kept.
   std::string plan_cache_path = {};
-  // Measures candidates of plans and products; else the library's first guess is taken.
+  // Candidates for plans and products are measured; otherwise the library's first proposal is
+  // taken.
   bool autotunes = true;
-  // The statistics of a batch norm summed up by the convolution before it.
+  // Whether a convolution also sums up the statistics of the batch norm behind it.
   Fusions fusions = Fusions::kWhereFaster;
-  // cuDNN's description of a device in JSON: plans for it, where there may be none, and runs
-  // nothing.
+  // cuDNN's description of a device in JSON. The backend then plans for that device, whether or not
+  // it is present, and runs nothing.
   std::string device_description = {};
 };
 
-// The current device: cuDNN, cuBLASLt and our own kernels. UNAVAILABLE, with what to do about it,
-// where there is no GPU or no driver and no description either.
+// Uses cuDNN, cuBLASLt and our own kernels on the current device. UNAVAILABLE, with what to do
+// about it, where there is no GPU or no driver and no description either.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const CudaBackendOptions& options);
 
 }  // namespace trainyard::engine

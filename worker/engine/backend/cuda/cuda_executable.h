@@ -1,8 +1,9 @@
 // The state of a compiled step on a GPU, and its programs by number of rows.
 //
-// The host runs ahead of the device: a step is a copy of its batch on one stream, and one graph on
-// another; what it measured is read when somebody asks. The first time a program runs, its calls
-// are enqueued one by one, so that libraries load what they need; from the second on it is a graph.
+// The host runs ahead of the device. A step is a copy of its batch on one stream and a graph on
+// another; its results are read only when they are asked for. When a program runs for the first
+// time, its calls are enqueued one by one, so that libraries load what they need. From the second
+// time on it is launched as a graph.
 #pragma once
 
 #include <array>
@@ -15,7 +16,7 @@
 #include <vector>
 
 #include "worker/engine/backend/backend.h"
-#include "worker/engine/backend/cuda/compiler.h"
+#include "worker/engine/backend/cuda/compile_target.h"
 #include "worker/engine/backend/cuda/packed_weights.h"
 #include "worker/engine/backend/cuda/program.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
@@ -25,10 +26,10 @@
 
 namespace trainyard::engine::cuda {
 
-// Of one device, for all executables.
+// What finds plans and products on one device, shared by all executables.
 struct Planners {
   Fusions fusions = Fusions::kWhereFaster;
-  double bytes_per_microsecond = 1e6;  // that the device's memory moves
+  double bytes_per_microsecond = 1e6;  // of the device's memory
   std::unique_ptr<dnn::Planner> convolutions;
   std::unique_ptr<blas::MatmulPlanner> products;  // null: there is no device
 };
@@ -38,7 +39,7 @@ class CudaExecutable final : public Executable,
                              public RangeUpdate,
                              public ImageMemory {
  public:
-  // Of addresses alone it can be planned, and nothing else.
+  // With Backing::kAddresses it can be planned, and nothing else.
   static absl::StatusOr<std::unique_ptr<CudaExecutable>> Create(const Graph& model,
                                                                 const OptimizerSpec& optimizer,
                                                                 const CompileOptions& options,
@@ -61,6 +62,7 @@ class CudaExecutable final : public Executable,
     return {reduction_.as<float>(), static_cast<size_t>(layout_.size)};
   }
   MemoryKind memory_kind() const override { return MemoryKind::kDevice; }
+  void* device_queue() const override { return stream_.get(); }
   absl::Status ReadReduction(absl::Span<float> sums) override;
   absl::Status WriteReduction(absl::Span<const float> sums) override;
   absl::Status Synchronize() override { return Wait(); }
@@ -83,22 +85,22 @@ class CudaExecutable final : public Executable,
   absl::StatusOr<Inspection> Inspect() const override;
   const MemoryPlan& memory_plan() const override { return plan_; }
 
-  // Calls of the training program of max_rows, by op.
+  // The number of calls of the training program for max_rows, by op.
   std::map<std::string, int64_t> CallsByOp() const;
-  // The stream on which everything is computed, for collectives that follow it.
-  cudaStream_t stream() const { return stream_.get(); }
-  // Runs forward and backward and tells what each call took. Adds to the reduction.
+  // Runs forward and backward, and returns the time of each call. Adds to the reduction.
   absl::StatusOr<std::vector<CallTime>> Profile(const Batch& batch);
-  // For measurements: one more step as StartStep makes it, with the batch and the rate of the last
-  // one, which lie on the device still. FAILED_PRECONDITION where the last call that sent a batch
-  // was not of a step, or updates must be finished first.
+  // Repeats the last step for measurements, as StartStep makes it, with the batch and the learning
+  // rate that are still on the device. FAILED_PRECONDITION where the last batch was not sent for a
+  // step, or updates must be finished first.
   absl::Status RepeatStep();
-  // Nodes of the graph that a whole step of so many rows, one group, is; 0 before it was captured.
+  // The number of nodes in the graph of a whole step with so many rows in one group; 0 before it
+  // was captured.
   int64_t StepNodes(int64_t rows) const;
 
  private:
   using Programs = std::map<int64_t, std::unique_ptr<Program>>;
-  // What a graph does, for a number of rows and, of training, groups of them by number.
+  // What a graph does, for a number of rows and, in training, for a division of them into groups,
+  // given by its number.
   enum class Work { kAccumulate, kAdd, kStep, kUpdate, kEvaluate };
   struct Recording {
     Work work = Work::kUpdate;
@@ -115,24 +117,25 @@ class CudaExecutable final : public Executable,
                  std::shared_ptr<Planners> planners, Backing backing);
   absl::Status Allocate(const OptimizerSpec& optimizer);
   absl::StatusOr<Program*> Prepare(const StepGraph& step, Programs& programs, int64_t rows);
-  // Where there is no memory for a larger arena, `program` and all others are gone.
+  // Where there is no memory for a larger arena, `program` and all other programs are deleted.
   absl::Status BindArena(Program& program);
   void UpdatePlan();
-  StateMemory Memory() const;
+  StepMemory Memory() const;
 
   absl::Status Check(const Batch& batch) const;
-  // The most that a batch's inputs take, in any of their forms.
+  // The most bytes that the inputs of a batch take, in any of their forms.
   int64_t InputBytesMax() const;
   absl::Status Send(const Batch& batch, double weight, double lr);
   absl::Status RefreshWeights();
-  // How the batch's groups are told apart among recordings.
+  // Finds the number by which recordings tell the division of the batch into groups.
   absl::Status SetGroups(absl::Span<const int64_t> groups);
   // What the calls of a training program are told.
   Enqueue Training(bool adds);
-  // Enqueues what `record` does: as a graph from the second time on, where graphs are wanted.
+  // Enqueues what `record` does. From the second time on it is launched as a graph, where graphs
+  // are wanted.
   absl::Status Run(const Recording& recording, const std::function<absl::Status()>& record);
   absl::Status RunAccumulate(const Program& program, int64_t rows, const ReadyCallback& on_ready);
-  // Forward, backward and update of the batch that was sent.
+  // Enqueues forward, backward and update of the batch that was sent.
   absl::Status RunStep(const Program& program, int64_t rows);
   absl::Status EnqueueUpdate();
   // Lets the host find the result of the update that was enqueued.
@@ -145,9 +148,10 @@ class CudaExecutable final : public Executable,
   absl::Status CopyOut(const float* from, absl::Span<float> values) const;
   absl::StatusOr<std::vector<float>> ReadLogits(const Program& program, int64_t rows) const;
 
-  // Steps that may be on their way: one runs, one waits.
+  // Steps that may be enqueued at a time: one runs and one waits.
   static constexpr int kUpdatesInFlight = 2;
-  // Divisions of batches into groups of which graphs are kept; they change with the hosting alone.
+  // The most divisions of batches into groups for which graphs are kept. They change only with the
+  // hosting.
   static constexpr size_t kGroupingsMax = 32;
 
   const CompileOptions options_;
@@ -167,24 +171,24 @@ class CudaExecutable final : public Executable,
   Updater updater_;
   Staging staging_;
   DeviceBuffer image_bytes_;
-  StoredImages images_;  // of StoreImages; its pixels are those of image_bytes_
+  StoredImages images_;  // from StoreImages; its pixels lie in image_bytes_
   std::optional<int64_t> images_count_;
   Programs training_programs_;
   Programs evaluation_programs_;
   std::map<Recording, Launch> launches_;
-  RowGroups groups_;  // of the last batch that was trained on
-  // By number, as RowGroups::begins(); of one group is number 0.
+  RowGroups groups_;  // of the last training batch
+  // The known divisions, by number, as RowGroups::begins(). Number 0 is a single group.
   std::vector<std::vector<int64_t>> groupings_ = {{}};
-  size_t grouping_ = 0;  // of groups_
+  size_t grouping_ = 0;  // the number of groups_
   RankStatistics ranks_;
   int64_t arena_bytes_ = 0;
   MemoryPlan plan_;
-  // The parameters changed otherwise than by an update.
+  // The parameters were changed by something other than an update.
   bool are_weights_stale_ = true;
   // False: the reduction is clear, and the next Accumulate may overwrite it.
   bool has_sums_ = false;
-  int64_t updated_elements_ = 0;  // of the update that was begun
-  int64_t last_rows_ = 0;         // of the last Accumulate while its values are in the arena
+  int64_t updated_elements_ = 0;  // by the update that was begun
+  int64_t last_rows_ = 0;         // of the last Accumulate, while its values are in the arena
   PinnedBuffer results_;          // a StepResult for each update in flight
   std::array<Event, kUpdatesInFlight> updated_;
   std::deque<size_t> in_flight_;

@@ -1,8 +1,9 @@
-// What a CudaExecutable gives and takes of its state: always in the port's order, after all that
-// was enqueued before.
+// How a CudaExecutable reads and writes its state: always in the port's order, and after everything
+// that was enqueued before.
 #include <algorithm>
 #include <cstring>
 
+#include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/cuda_executable.h"
 #include "worker/engine/backend/cuda/kernels/elementwise.h"
@@ -19,7 +20,7 @@ float* CudaExecutable::StatePointer(size_t index) const {
     case StateTensor::Kind::kBuffer:
       return statistics_.as<float>() + offset;
     case StateTensor::Kind::kOptimizerSlot:
-      // The loss scale comes last, and is none of the slots.
+      // The loss scale comes last, and is not one of the slots.
       if (updater_.loss_scale() != nullptr && index + 1 == table_.tensors.size()) {
         return reinterpret_cast<float*>(updater_.loss_scale());
       }
@@ -91,7 +92,7 @@ absl::Status CudaExecutable::WriteReduction(absl::Span<const float> sums) {
 }
 
 absl::Status CudaExecutable::StoreImages(const ImageStore& images, int64_t bytes_max) {
-  TY_RETURN_IF_ERROR(Wait());  // a step may read those that were kept before
+  TY_RETURN_IF_ERROR(Wait());  // a step may still read the images that were stored before
   images_count_.reset();
   images_ = {};
   image_bytes_ = DeviceBuffer();
@@ -134,7 +135,7 @@ absl::StatusOr<std::vector<float>> CudaExecutable::Predict(absl::Span<const floa
   TY_RETURN_IF_ERROR(RefreshWeights());
   last_rows_ = 0;
   TY_RETURN_IF_ERROR(Send({.inputs = inputs, .labels = {}}, 0, 0));
-  // The last call is the loss, which wants labels.
+  // The last call is the loss, which needs labels.
   TY_RETURN_IF_ERROR(
       program->Run(program->calls().size() - 1, {.stream = stream_.get()}, /*on_ready=*/{}));
   TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));

@@ -1,5 +1,5 @@
-// Sums of a CudaExecutable in parts: what a fixed order of summation keeps beside the reduction,
-// and updates of ranges as their sums arrive.
+// The sums of a CudaExecutable in parts: the slots that a fixed order of summation keeps beside the
+// reduction, and updates of ranges as their sums arrive.
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -41,7 +41,7 @@ std::vector<absl::Span<float>> CudaExecutable::parameter_states() {
     }
   };
   if (count == 0) return states;
-  // Behind the slots there may be the count of steps.
+  // The count of steps may lie behind the slots.
   add_all(updater_.slots(), table_.slot_elements);
   add_all(updater_.averages(), table_.average_elements);
   return states;
@@ -67,7 +67,8 @@ absl::Status CudaExecutable::EndUpdate() {
                       staging_.device_control(), result_.as<StepResult>(), weights_, stream_.get());
   TY_RETURN_IF_ERROR(LaunchStatus("updating"));
   if (updated_elements_ < layout_.gradient_elements) {
-    // The rest was updated elsewhere: its sums are not clear, its packed copies old.
+    // The rest was updated elsewhere: its sums are not clear, and its packed copies are out of
+    // date.
     are_weights_stale_ = true;
     TY_RETURN_IF_ERROR(
         CudaStatus(cudaMemsetAsync(reduction_.data(), 0,

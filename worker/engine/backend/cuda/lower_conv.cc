@@ -1,33 +1,47 @@
-// Convolutions: by cuDNN where it has a plan, else by kernels of our own. Weights are packed with
-// padded channels; a gradient of a weight goes straight into the reduction arena where nothing is
-// padded, merged or added, else through scratch memory.
+// Lowers convolutions to cuDNN where it has a plan, and otherwise to kernels of our own. Weights
+// are packed with padded channels. The gradient of a weight is written straight to the reduction
+// arena where nothing is padded, merged or added; otherwise it goes through scratch memory.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "worker/engine/backend/cuda/compiler.h"
-#include "worker/engine/backend/cuda/dnn/problems.h"
+#include "worker/engine/backend/cuda/dnn/node_problem.h"
+#include "worker/engine/backend/cuda/kernels/convolution.h"
+#include "worker/engine/backend/cuda/lower_ops.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
 
 namespace trainyard::engine::cuda {
 namespace {
 
-// Between two kernels of a graph.
+// The time between two kernels of a graph.
 constexpr double kLaunchMicroseconds = 2;
 
-}  // namespace
+// The plan that computes the gradient of a weight.
+struct WeightGradientPlan {
+  const dnn::Plan* plan = nullptr;  // null: only our own kernels can do it
+  Type type = Type::kF32;           // of the gradient that it writes
+};
 
-dnn::ConvProblem Compiler::ConvProblemOf(const Node& node, const Place& x, const Place& y) const {
-  dnn::ConvProblem problem = dnn::ProblemOf(step_, node, rows_, target_.type, target_.tf32);
+// Copies a gradient that lies like a packed weight to its places in the reduction arena.
+struct Unpacking {
+  int64_t inner = 1, stride = 1;
+  std::vector<std::pair<float*, int64_t>> targets;
+  void Enqueue(const void* computed, Type type, bool adds, cudaStream_t stream) const;
+};
+
+dnn::ConvProblem ConvProblemOf(Lowering& lowering, const Node& node, const Place& x,
+                               const Place& y) {
+  dnn::ConvProblem problem = dnn::ProblemOf(lowering.step(), node, lowering.rows(),
+                                            lowering.target().type, lowering.target().tf32);
   problem.x_stride = x.stride;
   problem.y_stride = y.stride;
   return problem;
 }
 
-ConvShape Compiler::ConvShapeOf(const ConvAttributes& conv, ValueId x, ValueId y,
-                                int64_t weight_stride) const {
-  return {.in = Image(x),
-          .out = Image(y),
+ConvShape ConvShapeOf(Lowering& lowering, const ConvAttributes& conv, ValueId x, ValueId y,
+                      int64_t weight_stride) {
+  return {.in = lowering.Image(x),
+          .out = lowering.Image(y),
           .kernel = conv.kernel,
           .stride = conv.stride,
           .padding = conv.padding,
@@ -36,23 +50,24 @@ ConvShape Compiler::ConvShapeOf(const ConvAttributes& conv, ValueId x, ValueId y
           .weight_stride = weight_stride};
 }
 
-absl::StatusOr<const dnn::Plan*> Compiler::FindConvPlan(dnn::ConvProblem problem) const {
-  const int64_t vector = kVectorBytes / SizeOf(target_.type);
-  // Padding would part the groups.
+absl::StatusOr<const dnn::Plan*> FindConvPlan(Lowering& lowering, dnn::ConvProblem problem) {
+  const int64_t vector = kVectorBytes / SizeOf(lowering.target().type);
+  // Padding would separate the groups.
   const bool has_odd_groups =
       problem.groups > 1 && (problem.channels % problem.groups != 0 ||
                              problem.channels % vector != 0 || problem.out_channels % vector != 0);
   if (has_odd_groups) return nullptr;
-  const absl::StatusOr<const dnn::Plan*> plan = target_.planner->Find(problem);
+  const absl::StatusOr<const dnn::Plan*> plan = lowering.target().planner->Find(problem);
   if (absl::IsNotFound(plan.status())) return nullptr;
   return plan;
 }
 
-bool Compiler::TakesStatistics(const Node& conv) const {
-  if (target_.fusions == Fusions::kNever || conv.relu || !ConvBiasesOf(conv).empty()) return false;
-  // It sums over all rows at once, in squares.
-  if (step_.max_groups > 1 || target_.merges_ranks) return false;
-  for (const Node& node : step_.graph.nodes) {
+bool TakesStatistics(Lowering& lowering, const Node& conv) {
+  if (lowering.target().fusions == Fusions::kNever || conv.relu || !ConvBiasesOf(conv).empty())
+    return false;
+  // cuDNN's sums are over all rows at once, and of squares.
+  if (lowering.step().max_groups > 1 || lowering.target().merges_ranks) return false;
+  for (const Node& node : lowering.step().graph.nodes) {
     if (node.op == OpKind::kBatchNorm && node.norm().batch_statistics &&
         node.inputs[0] == conv.outputs[0]) {
       return true;
@@ -61,110 +76,29 @@ bool Compiler::TakesStatistics(const Node& conv) const {
   return false;
 }
 
-absl::Status Compiler::LowerConv(const Node& node) {
-  const ValueId output = node.outputs[0];
-  const Place x = PlaceOf(node.inputs[0]);
-  const WeightCopy& copy = weights_.copy(ConvWeightsOf(node));
-  const std::vector<ValueId> biases = ConvBiasesOf(node);
-  const auto* bias =
-      biases.empty() ? nullptr : static_cast<const float*>(weights_.copy(biases).data);
-  const Place y = MakeOutput(node);
-  const bool relu = node.relu;
-  dnn::ConvProblem problem = ConvProblemOf(node, x, y);
-
-  const dnn::Plan* plan = nullptr;
-  BufferId sums = kNoBuffer;
-  if (TakesStatistics(node)) {
-    dnn::ConvProblem fused = problem;
-    fused.statistics = true;
-    TY_ASSIGN_OR_RETURN(plan, FindConvPlan(fused));
-    TY_ASSIGN_OR_RETURN(const dnn::Plan* const plain, FindConvPlan(problem));
-    if (plan != nullptr && plain != nullptr && !SavesTime(*plan, *plain, output)) plan = nullptr;
-    if (plan != nullptr) {
-      sums = AddScratch(2 * problem.out_channels * SizeOf(Type::kF32));
-      statistics_[output] = sums;
-    }
-  }
-  if (plan == nullptr) {
-    TY_ASSIGN_OR_RETURN(plan, FindConvPlan(problem));
-  }
-  const int64_t square_sums = problem.out_channels;
-  void* const weight = copy.data;
-  if (plan == nullptr) {
-    const ConvShape shape = ConvShapeOf(node.conv(), node.inputs[0], output, copy.stride);
-    const bool clears = ClearsPadding(y, output);
-    EmitKernel(node,
-               [=, program = &program_](const Enqueue& how) {
-                 ConvForward(shape, program->At(x), weight, bias, relu, program->At(y), clears,
-                             how.stream);
-               },
-               {x.buffer, y.buffer});
-    return absl::OkStatus();
-  }
-  const BufferId workspace = AddScratch(plan->facts().workspace_bytes);
-  Emit(node,
-       [=, program = &program_](const Enqueue& how) {
-         dnn::ConvMemory memory{
-             .x = program->At(x).data, .weight = weight, .y = program->At(y).data, .bias = bias};
-         if (sums != kNoBuffer) {
-           memory.sum = program->ptr<float>(sums);
-           memory.square_sum = memory.sum + square_sums;
-         }
-         return plan->Run(memory, program->ptr<void>(workspace), how.stream);
-       },
-       {x.buffer, y.buffer, workspace, sums});
-  return absl::OkStatus();
-}
-
-// What the statistics cost by themselves: a pass over the output, at the speed at which the plain
-// plan moves its tensors at best.
-bool Compiler::SavesTime(const dnn::Plan& fused, const dnn::Plan& plain, ValueId output) const {
+// Whether the fused plan saves time. Without it, the statistics cost a pass over the output, at the
+// speed at which the plain plan moves its tensors at best.
+bool SavesTime(Lowering& lowering, const dnn::Plan& fused, const dnn::Plan& plain, ValueId output) {
   const double of_fused = fused.facts().microseconds;
   const double of_plain = plain.facts().microseconds;
-  if (target_.fusions == Fusions::kAlways) return true;
+  if (lowering.target().fusions == Fusions::kAlways) return true;
   if (of_fused <= 0 || of_plain <= 0) return false;
   const double bytes =
-      static_cast<double>(Pixels(output) * PlaceOf(output).stride * SizeOf(PlaceOf(output).type));
-  return of_fused < of_plain + kLaunchMicroseconds + bytes / target_.bytes_per_microsecond;
+      static_cast<double>(lowering.Pixels(output) * lowering.PlaceOf(output).stride *
+                          SizeOf(lowering.PlaceOf(output).type));
+  return of_fused <
+         of_plain + kLaunchMicroseconds + bytes / lowering.target().bytes_per_microsecond;
 }
 
-absl::Status Compiler::LowerConvInputGradient(const Node& node) {
-  const ValueId output = node.outputs[0];
-  const Place dy = PlaceOf(node.inputs[0]);
-  const WeightCopy& copy = weights_.copy(ConvWeightsOf(node));
-  const Place dx = MakeOutput(node);
-  TY_ASSIGN_OR_RETURN(const dnn::Plan* const plan, FindConvPlan(ConvProblemOf(node, dx, dy)));
-  void* const weight = copy.data;
-  if (plan == nullptr) {
-    const ConvShape shape = ConvShapeOf(node.conv(), output, node.inputs[0], copy.stride);
-    const bool clears = ClearsPadding(dx, output);
-    EmitKernel(node,
-               [=, program = &program_](const Enqueue& how) {
-                 ConvInputGradient(shape, program->At(dy), weight, program->At(dx), clears,
-                                   how.stream);
-               },
-               {dy.buffer, dx.buffer});
-    return absl::OkStatus();
-  }
-  const BufferId workspace = AddScratch(plan->facts().workspace_bytes);
-  Emit(node,
-       [=, program = &program_](const Enqueue& how) {
-         return plan->Run({.x = program->At(dx).data, .weight = weight, .y = program->At(dy).data},
-                          program->ptr<void>(workspace), how.stream);
-       },
-       {dy.buffer, dx.buffer, workspace});
-  return absl::OkStatus();
-}
-
-// In f32 where cuDNN does that as fast: it saves a conversion, and a rounding.
-absl::StatusOr<Compiler::WeightGradientPlan> Compiler::FindWeightGradientPlan(
-    dnn::ConvProblem problem) const {
+// Takes f32 where cuDNN is as fast with it, since that saves a conversion and a rounding.
+absl::StatusOr<WeightGradientPlan> FindWeightGradientPlan(Lowering& lowering,
+                                                          dnn::ConvProblem problem) {
   WeightGradientPlan chosen;
-  TY_ASSIGN_OR_RETURN(chosen.plan, FindConvPlan(problem));
-  if (target_.type == Type::kF32 || chosen.plan == nullptr) return chosen;
-  chosen.type = target_.type;
+  TY_ASSIGN_OR_RETURN(chosen.plan, FindConvPlan(lowering, problem));
+  if (lowering.target().type == Type::kF32 || chosen.plan == nullptr) return chosen;
+  chosen.type = lowering.target().type;
   problem.f32_gradient = true;
-  TY_ASSIGN_OR_RETURN(const dnn::Plan* const exact, FindConvPlan(problem));
+  TY_ASSIGN_OR_RETURN(const dnn::Plan* const exact, FindConvPlan(lowering, problem));
   if (exact == nullptr) return chosen;
   const double of_exact = exact->facts().microseconds;
   const double of_plain = chosen.plan->facts().microseconds;
@@ -172,72 +106,16 @@ absl::StatusOr<Compiler::WeightGradientPlan> Compiler::FindWeightGradientPlan(
   return chosen;
 }
 
-absl::Status Compiler::LowerConvParameterGradient(const Node& node) {
-  const ValueId dy_id = node.inputs[0];
-  const ValueId x_id = node.inputs[1];
-  const Place dy = PlaceOf(dy_id);
-  const Place x = PlaceOf(x_id);
-  const auto members = static_cast<size_t>(node.conv().weights);
-  const std::vector<ValueId> gradients(node.outputs.begin(),
-                                       node.outputs.begin() + static_cast<int64_t>(members));
-  std::vector<ValueId> weights;
-  for (const ValueId gradient : gradients) weights.push_back(value(gradient).primal);
-  const WeightCopy& copy = weights_.copy(weights);
-  TY_ASSIGN_OR_RETURN(const WeightGradientPlan chosen,
-                      FindWeightGradientPlan(ConvProblemOf(node, x, dy)));
-  const dnn::Plan* const plan = chosen.plan;
-  const Type type = chosen.type;
-
-  // As the computed gradient lies: rows like those of the packed weight.
-  const int64_t filter = node.conv().kernel * node.conv().kernel;
-  const int64_t out_channels = plan == nullptr || node.conv().groups > 1
-                                   ? Channels(dy_id)
-                                   : PaddedChannels(Channels(dy_id), target_.type);
-  const bool is_plain = members == 1 && copy.stride == copy.inner &&
-                        out_channels == Channels(dy_id) && type == Type::kF32;
-  float* const sums = Sums(gradients[0]);
-  const bool adds = node.adds;
-  // Into the arena where it may overwrite, else into scratch memory first.
-  const BufferId scratch = AddScratch(out_channels * filter * copy.stride * SizeOf(type));
-  const ConvShape shape = ConvShapeOf(node.conv(), x_id, dy_id, copy.stride);
-  const BufferId workspace =
-      plan == nullptr ? kNoBuffer : AddScratch(plan->facts().workspace_bytes);
-  const Unpacking unpacking = UnpackingOf(gradients, copy);
-  Emit(node,
-       [=, program = &program_](const Enqueue& how) -> absl::Status {
-         const bool is_direct = is_plain && !how.adds && !adds;
-         void* const computed = is_direct ? sums : program->ptr<void>(scratch);
-         if (plan == nullptr) {
-           ConvWeightGradient(shape, program->At(dy), program->At(x), static_cast<float*>(computed),
-                              false, how.stream);
-         } else {
-           TY_RETURN_IF_ERROR(
-               plan->Run({.x = program->At(x).data, .weight = computed, .y = program->At(dy).data},
-                         program->ptr_or_null<void>(workspace), how.stream));
-         }
-         if (!is_direct) unpacking.Enqueue(computed, type, how.adds || adds, how.stream);
-         return absl::OkStatus();
-       },
-       {dy.buffer, x.buffer, scratch, workspace});
-  int64_t first_channel = 0;
-  for (size_t i = members; i < node.outputs.size(); ++i) {
-    EmitBiasGradient(node, dy_id, first_channel, node.outputs[i]);
-    first_channel += SumsCount(node.outputs[i]);
-  }
-  return absl::OkStatus();
-}
-
-Compiler::Unpacking Compiler::UnpackingOf(const std::vector<ValueId>& gradients,
-                                          const WeightCopy& copy) const {
+Unpacking UnpackingOf(Lowering& lowering, const std::vector<ValueId>& gradients,
+                      const WeightCopy& copy) {
   Unpacking unpacking{.inner = copy.inner, .stride = copy.stride, .targets = {}};
   for (const ValueId gradient : gradients) {
-    unpacking.targets.emplace_back(Sums(gradient), SumsCount(gradient));
+    unpacking.targets.emplace_back(lowering.Sums(gradient), lowering.SumsCount(gradient));
   }
   return unpacking;
 }
 
-void Compiler::Unpacking::Enqueue(const void* computed, Type type, bool adds,
-                                  cudaStream_t stream) const {
+void Unpacking::Enqueue(const void* computed, Type type, bool adds, cudaStream_t stream) const {
   const auto* at = static_cast<const std::byte*>(computed);
   for (const auto& [sums, count] : targets) {
     UnpackGradient(at, type, inner, stride, count, adds, sums, stream);
@@ -245,22 +123,150 @@ void Compiler::Unpacking::Enqueue(const void* computed, Type type, bool adds,
   }
 }
 
-// Of channels [first_channel, ...) of dy.
-void Compiler::EmitBiasGradient(const Node& node, ValueId dy_id, int64_t first_channel,
-                                ValueId dbias) {
-  Place dy = PlaceOf(dy_id);
-  dy.offset += first_channel;
-  const int64_t pixels = Pixels(dy_id);
-  const int64_t channels = SumsCount(dbias);
-  float* const sums = Sums(dbias);
+}  // namespace
+
+absl::Status LowerConv2d(Lowering& lowering, const Node& node) {
+  const ValueId output = node.outputs[0];
+  const Place x = lowering.PlaceOf(node.inputs[0]);
+  const WeightCopy& copy = lowering.weights().copy(ConvWeightsOf(node));
+  const std::vector<ValueId> biases = ConvBiasesOf(node);
+  const auto* bias =
+      biases.empty() ? nullptr : static_cast<const float*>(lowering.weights().copy(biases).data);
+  const Place y = lowering.MakeOutput(node);
+  const bool relu = node.relu;
+  dnn::ConvProblem problem = ConvProblemOf(lowering, node, x, y);
+
+  const dnn::Plan* plan = nullptr;
+  BufferId sums = kNoBuffer;
+  if (TakesStatistics(lowering, node)) {
+    dnn::ConvProblem fused = problem;
+    fused.statistics = true;
+    TY_ASSIGN_OR_RETURN(plan, FindConvPlan(lowering, fused));
+    TY_ASSIGN_OR_RETURN(const dnn::Plan* const plain, FindConvPlan(lowering, problem));
+    if (plan != nullptr && plain != nullptr && !SavesTime(lowering, *plan, *plain, output))
+      plan = nullptr;
+    if (plan != nullptr) {
+      sums = lowering.AddScratch(2 * problem.out_channels * SizeOf(Type::kF32));
+      lowering.convolution_sums[output] = sums;
+    }
+  }
+  if (plan == nullptr) {
+    TY_ASSIGN_OR_RETURN(plan, FindConvPlan(lowering, problem));
+  }
+  const int64_t square_sums = problem.out_channels;
+  void* const weight = copy.data;
+  if (plan == nullptr) {
+    const ConvShape shape = ConvShapeOf(lowering, node.conv(), node.inputs[0], output, copy.stride);
+    const bool clears = lowering.ClearsPadding(y, output);
+    lowering.EmitKernel(node,
+                        [=, program = &lowering.program()](const Enqueue& how) {
+                          ConvForward(shape, program->At(x), weight, bias, relu, program->At(y),
+                                      clears, how.stream);
+                        },
+                        {x.buffer, y.buffer});
+    return absl::OkStatus();
+  }
+  const BufferId workspace = lowering.AddScratch(plan->facts().workspace_bytes);
+  lowering.Emit(
+      node,
+      [=, program = &lowering.program()](const Enqueue& how) {
+        dnn::ConvMemory memory{
+            .x = program->At(x).data, .weight = weight, .y = program->At(y).data, .bias = bias};
+        if (sums != kNoBuffer) {
+          memory.sum = program->ptr<float>(sums);
+          memory.square_sum = memory.sum + square_sums;
+        }
+        return plan->Run(memory, program->ptr<void>(workspace), how.stream);
+      },
+      {x.buffer, y.buffer, workspace, sums});
+  return absl::OkStatus();
+}
+
+absl::Status LowerConv2dInputGradient(Lowering& lowering, const Node& node) {
+  const ValueId output = node.outputs[0];
+  const Place dy = lowering.PlaceOf(node.inputs[0]);
+  const WeightCopy& copy = lowering.weights().copy(ConvWeightsOf(node));
+  const Place dx = lowering.MakeOutput(node);
+  TY_ASSIGN_OR_RETURN(const dnn::Plan* const plan,
+                      FindConvPlan(lowering, ConvProblemOf(lowering, node, dx, dy)));
+  void* const weight = copy.data;
+  if (plan == nullptr) {
+    const ConvShape shape = ConvShapeOf(lowering, node.conv(), output, node.inputs[0], copy.stride);
+    const bool clears = lowering.ClearsPadding(dx, output);
+    lowering.EmitKernel(node,
+                        [=, program = &lowering.program()](const Enqueue& how) {
+                          ConvInputGradient(shape, program->At(dy), weight, program->At(dx), clears,
+                                            how.stream);
+                        },
+                        {dy.buffer, dx.buffer});
+    return absl::OkStatus();
+  }
+  const BufferId workspace = lowering.AddScratch(plan->facts().workspace_bytes);
+  lowering.Emit(node,
+                [=, program = &lowering.program()](const Enqueue& how) {
+                  return plan->Run(
+                      {.x = program->At(dx).data, .weight = weight, .y = program->At(dy).data},
+                      program->ptr<void>(workspace), how.stream);
+                },
+                {dy.buffer, dx.buffer, workspace});
+  return absl::OkStatus();
+}
+
+absl::Status LowerConv2dParameterGradient(Lowering& lowering, const Node& node) {
+  const ValueId dy_id = node.inputs[0];
+  const ValueId x_id = node.inputs[1];
+  const Place dy = lowering.PlaceOf(dy_id);
+  const Place x = lowering.PlaceOf(x_id);
+  const auto members = static_cast<size_t>(node.conv().weights);
+  const std::vector<ValueId> gradients(node.outputs.begin(),
+                                       node.outputs.begin() + static_cast<int64_t>(members));
+  std::vector<ValueId> weights;
+  for (const ValueId gradient : gradients) weights.push_back(lowering.value(gradient).primal);
+  const WeightCopy& copy = lowering.weights().copy(weights);
+  TY_ASSIGN_OR_RETURN(const WeightGradientPlan chosen,
+                      FindWeightGradientPlan(lowering, ConvProblemOf(lowering, node, x, dy)));
+  const dnn::Plan* const plan = chosen.plan;
+  const Type type = chosen.type;
+
+  // The computed gradient has rows like those of the packed weight.
+  const int64_t filter = node.conv().kernel * node.conv().kernel;
+  const int64_t out_channels =
+      plan == nullptr || node.conv().groups > 1
+          ? lowering.Channels(dy_id)
+          : PaddedChannels(lowering.Channels(dy_id), lowering.target().type);
+  const bool is_plain = members == 1 && copy.stride == copy.inner &&
+                        out_channels == lowering.Channels(dy_id) && type == Type::kF32;
+  float* const sums = lowering.Sums(gradients[0]);
   const bool adds = node.adds;
-  const BufferId workspace = AddScratch(ColumnSumWorkspace(pixels, channels));
-  EmitKernel(node,
-             [=, program = &program_](const Enqueue& how) {
-               ColumnSum(program->At(dy), pixels, channels, how.adds || adds, sums,
-                         program->ptr<void>(workspace), how.stream);
-             },
-             {dy.buffer, workspace});
+  // It is written to the arena where that may be overwritten, and to scratch memory first
+  // otherwise.
+  const BufferId scratch = lowering.AddScratch(out_channels * filter * copy.stride * SizeOf(type));
+  const ConvShape shape = ConvShapeOf(lowering, node.conv(), x_id, dy_id, copy.stride);
+  const BufferId workspace =
+      plan == nullptr ? kNoBuffer : lowering.AddScratch(plan->facts().workspace_bytes);
+  const Unpacking unpacking = UnpackingOf(lowering, gradients, copy);
+  lowering.Emit(node,
+                [=, program = &lowering.program()](const Enqueue& how) -> absl::Status {
+                  const bool is_direct = is_plain && !how.adds && !adds;
+                  void* const computed = is_direct ? sums : program->ptr<void>(scratch);
+                  if (plan == nullptr) {
+                    ConvWeightGradient(shape, program->At(dy), program->At(x),
+                                       static_cast<float*>(computed), false, how.stream);
+                  } else {
+                    TY_RETURN_IF_ERROR(plan->Run(
+                        {.x = program->At(x).data, .weight = computed, .y = program->At(dy).data},
+                        program->ptr_or_null<void>(workspace), how.stream));
+                  }
+                  if (!is_direct) unpacking.Enqueue(computed, type, how.adds || adds, how.stream);
+                  return absl::OkStatus();
+                },
+                {dy.buffer, x.buffer, scratch, workspace});
+  int64_t first_channel = 0;
+  for (size_t i = members; i < node.outputs.size(); ++i) {
+    lowering.EmitBiasGradient(node, dy_id, first_channel, node.outputs[i]);
+    first_channel += lowering.SumsCount(node.outputs[i]);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace trainyard::engine::cuda

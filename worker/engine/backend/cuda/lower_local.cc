@@ -1,193 +1,239 @@
-// Ops that look at one element, or one pixel, at a time; changes of layout.
-#include "worker/engine/backend/cuda/compiler.h"
+// Lowers ops that look at one element or one pixel at a time, and changes of layout.
+#include "worker/engine/backend/cuda/kernels/elementwise.h"
+#include "worker/engine/backend/cuda/lower_ops.h"
 #include "worker/engine/graph/dropout.h"
 
 namespace trainyard::engine::cuda {
 namespace {
 
-Unary UnaryOf(const Node& node) {
-  switch (node.op) {
-    case OpKind::kRelu:
-    case OpKind::kReluGradient:
-      return Unary::kRelu;
-    case OpKind::kTanh:
-    case OpKind::kTanhGradient:
-      return Unary::kTanh;
-    case OpKind::kSigmoid:
-    case OpKind::kSigmoidGradient:
-      return Unary::kSigmoid;
-    default:
-      return node.gelu().tanh_approximation ? Unary::kGeluTanh : Unary::kGelu;
-  }
+absl::Status LowerUnary(Lowering& lowering, const Node& node, Unary op) {
+  const ValueId output = node.outputs[0];
+  const Place x = lowering.PlaceOf(node.inputs[0]);
+  const Place y = lowering.MakeOutput(node);
+  const int64_t pixels = lowering.Pixels(output);
+  const int64_t channels = lowering.Channels(output);
+  const bool clears = lowering.ClearsPadding(y, output);
+  lowering.EmitKernel(node,
+                      [=, program = &lowering.program()](const Enqueue& how) {
+                        UnaryForward(op, program->At(x), program->At(y), pixels, channels, clears,
+                                     how.stream);
+                      },
+                      {x.buffer, y.buffer});
+  return absl::OkStatus();
+}
+
+absl::Status LowerUnaryGradient(Lowering& lowering, const Node& node, Unary op) {
+  const ValueId output = node.outputs[0];
+  const Place dy = lowering.PlaceOf(node.inputs[0]);
+  const Place saved = lowering.PlaceOf(node.inputs[1]);
+  const Place dx = lowering.MakeOutput(node);
+  const int64_t pixels = lowering.Pixels(output);
+  const int64_t channels = lowering.Channels(output);
+  const bool clears = lowering.ClearsPadding(dx, output);
+  lowering.EmitKernel(node,
+                      [=, program = &lowering.program()](const Enqueue& how) {
+                        UnaryGradient(op, program->At(dy), program->At(saved), program->At(dx),
+                                      pixels, channels, how.stream, clears);
+                      },
+                      {dy.buffer, saved.buffer, dx.buffer});
+  return absl::OkStatus();
+}
+
+LrnParameters ParametersOf(const layers::Lrn& lrn) {
+  return {lrn.size, static_cast<float>(lrn.alpha), static_cast<float>(lrn.beta),
+          static_cast<float>(lrn.k)};
+}
+
+Unary GeluOf(const Node& node) {
+  return node.layer<layers::Gelu>().tanh ? Unary::kGeluTanh : Unary::kGelu;
 }
 
 }  // namespace
 
-void Compiler::LowerElementwise(const Node& node) {
-  const ValueId output = node.outputs[0];
-  const Place x = PlaceOf(node.inputs[0]);
-  const Place y = MakeOutput(node);
-  const Unary op = UnaryOf(node);
-  const int64_t pixels = Pixels(output);
-  const int64_t channels = Channels(output);
-  const bool clears = ClearsPadding(y, output);
-  EmitKernel(node,
-             [=, program = &program_](const Enqueue& how) {
-               UnaryForward(op, program->At(x), program->At(y), pixels, channels, clears,
-                            how.stream);
-             },
-             {x.buffer, y.buffer});
+absl::Status LowerRelu(Lowering& lowering, const Node& node) {
+  return LowerUnary(lowering, node, Unary::kRelu);
 }
 
-void Compiler::LowerElementwiseGradient(const Node& node) {
-  const ValueId output = node.outputs[0];
-  const Place dy = PlaceOf(node.inputs[0]);
-  const Place saved = PlaceOf(node.inputs[1]);
-  const Place dx = MakeOutput(node);
-  const Unary op = UnaryOf(node);
-  const int64_t pixels = Pixels(output);
-  const int64_t channels = Channels(output);
-  const bool clears = ClearsPadding(dx, output);
-  EmitKernel(node,
-             [=, program = &program_](const Enqueue& how) {
-               UnaryGradient(op, program->At(dy), program->At(saved), program->At(dx), pixels,
-                             channels, how.stream, clears);
-             },
-             {dy.buffer, saved.buffer, dx.buffer});
+absl::Status LowerTanh(Lowering& lowering, const Node& node) {
+  return LowerUnary(lowering, node, Unary::kTanh);
 }
 
-void Compiler::LowerAdd(const Node& node) {
-  const ValueId output = node.outputs[0];
-  const Place a = PlaceOf(node.inputs[0]);
-  const Place b = PlaceOf(node.inputs[1]);
-  const Place y = MakeOutput(node);
-  const int64_t pixels = Pixels(output);
-  const int64_t channels = Channels(output);
-  const bool clears = ClearsPadding(y, output);
-  EmitKernel(node,
-             [=, program = &program_](const Enqueue& how) {
-               Add(program->At(a), program->At(b), program->At(y), pixels, channels, how.stream,
-                   clears);
-             },
-             {a.buffer, b.buffer, y.buffer});
+absl::Status LowerSigmoid(Lowering& lowering, const Node& node) {
+  return LowerUnary(lowering, node, Unary::kSigmoid);
 }
 
-void Compiler::LowerDropout(const Node& node) {
+absl::Status LowerGelu(Lowering& lowering, const Node& node) {
+  return LowerUnary(lowering, node, GeluOf(node));
+}
+
+absl::Status LowerReluGradient(Lowering& lowering, const Node& node) {
+  return LowerUnaryGradient(lowering, node, Unary::kRelu);
+}
+
+absl::Status LowerTanhGradient(Lowering& lowering, const Node& node) {
+  return LowerUnaryGradient(lowering, node, Unary::kTanh);
+}
+
+absl::Status LowerSigmoidGradient(Lowering& lowering, const Node& node) {
+  return LowerUnaryGradient(lowering, node, Unary::kSigmoid);
+}
+
+absl::Status LowerGeluGradient(Lowering& lowering, const Node& node) {
+  return LowerUnaryGradient(lowering, node, GeluOf(node));
+}
+
+absl::Status LowerAdd(Lowering& lowering, const Node& node) {
   const ValueId output = node.outputs[0];
-  const Place x = PlaceOf(node.inputs[0]);
-  const Place y = MakeOutput(node);
+  const Place a = lowering.PlaceOf(node.inputs[0]);
+  const Place b = lowering.PlaceOf(node.inputs[1]);
+  const Place y = lowering.MakeOutput(node);
+  const int64_t pixels = lowering.Pixels(output);
+  const int64_t channels = lowering.Channels(output);
+  const bool clears = lowering.ClearsPadding(y, output);
+  lowering.EmitKernel(node,
+                      [=, program = &lowering.program()](const Enqueue& how) {
+                        Add(program->At(a), program->At(b), program->At(y), pixels, channels,
+                            how.stream, clears);
+                      },
+                      {a.buffer, b.buffer, y.buffer});
+  return absl::OkStatus();
+}
+
+absl::Status LowerDropout(Lowering& lowering, const Node& node) {
+  const ValueId output = node.outputs[0];
+  const Place x = lowering.PlaceOf(node.inputs[0]);
+  const Place y = lowering.MakeOutput(node);
   const uint32_t layer = node.dropout().layer;
   const uint32_t threshold = DropoutThreshold(node.dropout());
   const auto scale = static_cast<float>(1 / (1 - node.dropout().rate));
-  const int64_t pixels = PixelsPerRow(output);
-  const int64_t channels = Channels(output);
-  const int64_t rows = rows_;
-  const bool clears = ClearsPadding(y, output);
+  const int64_t pixels = lowering.PixelsPerRow(output);
+  const int64_t channels = lowering.Channels(output);
+  const int64_t rows = lowering.rows();
+  const bool clears = lowering.ClearsPadding(y, output);
   // Elements of a sequence are counted as they lie, those of an image channel by channel.
-  const bool counts_by_pixel = !IsImage(output);
-  EmitKernel(node,
-             [=, program = &program_, state = state_](const Enqueue& how) {
-               Dropout(program->At(x), program->At(y), rows, pixels, channels, layer, threshold,
-                       scale, state.control, how.stream, clears, counts_by_pixel);
-             },
-             {x.buffer, y.buffer});
+  const bool counts_by_pixel = !lowering.IsImage(output);
+  lowering.EmitKernel(
+      node,
+      [=, program = &lowering.program(), state = lowering.state()](const Enqueue& how) {
+        Dropout(program->At(x), program->At(y), rows, pixels, channels, layer, threshold, scale,
+                state.control, how.stream, clears, counts_by_pixel);
+      },
+      {x.buffer, y.buffer});
+  return absl::OkStatus();
 }
 
-void Compiler::LowerLrn(const Node& node) {
-  const bool is_gradient = node.op == OpKind::kLrnGradient;
+absl::Status LowerLrn(Lowering& lowering, const Node& node) {
   const ValueId output = node.outputs[0];
-  const Place first = PlaceOf(node.inputs[0]);
-  const Place x = is_gradient ? PlaceOf(node.inputs[1]) : first;
-  const Place y = MakeOutput(node);
-  const LrnParameters lrn = {node.lrn().size, static_cast<float>(node.lrn().alpha),
-                             static_cast<float>(node.lrn().beta), static_cast<float>(node.lrn().k)};
-  const int64_t pixels = Pixels(output);
-  const int64_t channels = Channels(output);
-  const bool clears = ClearsPadding(y, output);
-  EmitKernel(node,
-             [=, program = &program_](const Enqueue& how) {
-               if (is_gradient) {
-                 LrnGradient(lrn, program->At(first), program->At(x), program->At(y), pixels,
-                             channels, how.stream, clears);
-               } else {
-                 LrnForward(lrn, program->At(x), program->At(y), pixels, channels, how.stream,
-                            clears);
-               }
-             },
-             {first.buffer, x.buffer, y.buffer});
+  const Place x = lowering.PlaceOf(node.inputs[0]);
+  const Place y = lowering.MakeOutput(node);
+  const LrnParameters lrn = ParametersOf(node.layer<layers::Lrn>());
+  const int64_t pixels = lowering.Pixels(output);
+  const int64_t channels = lowering.Channels(output);
+  const bool clears = lowering.ClearsPadding(y, output);
+  lowering.EmitKernel(node,
+                      [=, program = &lowering.program()](const Enqueue& how) {
+                        LrnForward(lrn, program->At(x), program->At(y), pixels, channels,
+                                   how.stream, clears);
+                      },
+                      {x.buffer, y.buffer});
+  return absl::OkStatus();
 }
 
-// One pixel needs no change; a sequence lies as its features do.
-void Compiler::LowerFlatten(const Node& node) {
+absl::Status LowerLrnGradient(Lowering& lowering, const Node& node) {
+  const ValueId output = node.outputs[0];
+  const Place dy = lowering.PlaceOf(node.inputs[0]);
+  const Place x = lowering.PlaceOf(node.inputs[1]);
+  const Place dx = lowering.MakeOutput(node);
+  const LrnParameters lrn = ParametersOf(node.layer<layers::Lrn>());
+  const int64_t pixels = lowering.Pixels(output);
+  const int64_t channels = lowering.Channels(output);
+  const bool clears = lowering.ClearsPadding(dx, output);
+  lowering.EmitKernel(node,
+                      [=, program = &lowering.program()](const Enqueue& how) {
+                        LrnGradient(lrn, program->At(dy), program->At(x), program->At(dx), pixels,
+                                    channels, how.stream, clears);
+                      },
+                      {dy.buffer, x.buffer, dx.buffer});
+  return absl::OkStatus();
+}
+
+// A single pixel needs no change. A sequence lies as its features do.
+absl::Status LowerFlatten(Lowering& lowering, const Node& node) {
   const ValueId output = node.outputs[0];
   const ValueId input = node.inputs[0];
-  const Place x = PlaceOf(input);
-  if (PixelsPerRow(input) == 1 || !IsImage(input)) {
+  const Place x = lowering.PlaceOf(input);
+  if (lowering.PixelsPerRow(input) == 1 || !lowering.IsImage(input)) {
     Place flat = x;
-    if (PixelsPerRow(input) > 1) flat.stride = Channels(output);
-    SharePlace(output, flat);
-    return;
+    if (lowering.PixelsPerRow(input) > 1) flat.stride = lowering.Channels(output);
+    lowering.SharePlace(output, flat);
+    return absl::OkStatus();
   }
-  const Place y = MakePlace(output, x.type);
-  const ImageShape shape = Image(input);
-  EmitKernel(node,
-             [=, program = &program_](const Enqueue& how) {
-               FlattenImages(program->At(x), program->At(y), shape, how.stream);
-             },
-             {x.buffer, y.buffer});
+  const Place y = lowering.MakePlace(output, x.type);
+  const ImageShape shape = lowering.Image(input);
+  lowering.EmitKernel(node,
+                      [=, program = &lowering.program()](const Enqueue& how) {
+                        FlattenImages(program->At(x), program->At(y), shape, how.stream);
+                      },
+                      {x.buffer, y.buffer});
+  return absl::OkStatus();
 }
 
-void Compiler::LowerFlattenGradient(const Node& node) {
+absl::Status LowerFlattenGradient(Lowering& lowering, const Node& node) {
   const ValueId output = node.outputs[0];
-  const Place dy = PlaceOf(node.inputs[0]);
-  const bool fits = PixelsPerRow(output) == 1
-                        ? !IsImage(output) || dy.stride >= PaddedChannels(Channels(output), dy.type)
-                        : !IsImage(output) && dy.stride == Channels(node.inputs[0]);
-  if (fits && (PixelsPerRow(output) > 1 || dy.stride == Channels(output) || !IsImage(output))) {
+  const Place dy = lowering.PlaceOf(node.inputs[0]);
+  const bool fits =
+      lowering.PixelsPerRow(output) == 1
+          ? !lowering.IsImage(output) ||
+                dy.stride >= PaddedChannels(lowering.Channels(output), dy.type)
+          : !lowering.IsImage(output) && dy.stride == lowering.Channels(node.inputs[0]);
+  if (fits && (lowering.PixelsPerRow(output) > 1 || dy.stride == lowering.Channels(output) ||
+               !lowering.IsImage(output))) {
     Place home = dy;
-    if (PixelsPerRow(output) > 1) home.stride = Channels(output);
-    SharePlace(output, home);
-    return;
+    if (lowering.PixelsPerRow(output) > 1) home.stride = lowering.Channels(output);
+    lowering.SharePlace(output, home);
+    return absl::OkStatus();
   }
-  const Place dx = MakePlace(output, target_.type);
-  const int64_t pixels = Pixels(output);
-  const int64_t channels = Channels(output);
-  if (!IsImage(output)) {
-    // Features of padded rows: position by position.
-    const int64_t positions = PixelsPerRow(output);
-    const int64_t rows = rows_;
-    EmitKernel(node,
-               [=, program = &program_](const Enqueue& how) {
-                 for (int64_t t = 0; t < positions; ++t) {
-                   View from = program->At(dy);
-                   View to = program->At(dx);
-                   from.data =
-                       static_cast<std::byte*>(from.data) + t * channels * SizeOf(from.type);
-                   to.data = static_cast<std::byte*>(to.data) + t * channels * SizeOf(to.type);
-                   to.stride = positions * channels;
-                   Copy(from, to, rows, channels, false, how.stream);
-                 }
-               },
-               {dy.buffer, dx.buffer});
-    return;
+  const Place dx = lowering.MakePlace(output, lowering.target().type);
+  const int64_t pixels = lowering.Pixels(output);
+  const int64_t channels = lowering.Channels(output);
+  if (!lowering.IsImage(output)) {
+    // The features have padded rows, so they are copied position by position.
+    const int64_t positions = lowering.PixelsPerRow(output);
+    const int64_t rows = lowering.rows();
+    lowering.EmitKernel(
+        node,
+        [=, program = &lowering.program()](const Enqueue& how) {
+          for (int64_t t = 0; t < positions; ++t) {
+            View from = program->At(dy);
+            View to = program->At(dx);
+            from.data = static_cast<std::byte*>(from.data) + t * channels * SizeOf(from.type);
+            to.data = static_cast<std::byte*>(to.data) + t * channels * SizeOf(to.type);
+            to.stride = positions * channels;
+            Copy(from, to, rows, channels, false, how.stream);
+          }
+        },
+        {dy.buffer, dx.buffer});
+    return absl::OkStatus();
   }
-  const ImageShape shape = Image(output);
-  const bool clears = ClearsPadding(dx, output);
-  EmitKernel(node,
-             [=, program = &program_](const Enqueue& how) {
-               if (shape.height * shape.width == 1) {
-                 Copy(program->At(dy), program->At(dx), pixels, channels, clears, how.stream);
-               } else {
-                 UnflattenImages(program->At(dy), program->At(dx), shape, clears, how.stream);
-               }
-             },
-             {dy.buffer, dx.buffer});
+  const ImageShape shape = lowering.Image(output);
+  const bool clears = lowering.ClearsPadding(dx, output);
+  lowering.EmitKernel(
+      node,
+      [=, program = &lowering.program()](const Enqueue& how) {
+        if (shape.height * shape.width == 1) {
+          Copy(program->At(dy), program->At(dx), pixels, channels, clears, how.stream);
+        } else {
+          UnflattenImages(program->At(dy), program->At(dx), shape, clears, how.stream);
+        }
+      },
+      {dy.buffer, dx.buffer});
+  return absl::OkStatus();
 }
 
-void Compiler::LowerConcat(const Node& node) {
+absl::Status LowerConcat(Lowering& lowering, const Node& node) {
   const ValueId output = node.outputs[0];
-  if (!places_.contains(output)) MakePlace(output, target_.type);
-  const Place y = PlaceOf(output);
+  if (!lowering.HasPlace(output)) lowering.MakePlace(output, lowering.target().type);
+  const Place y = lowering.PlaceOf(output);
   struct Copied {
     Place from, to;
     int64_t channels;
@@ -196,23 +242,23 @@ void Compiler::LowerConcat(const Node& node) {
   Buffers buffers = {y.buffer};
   int64_t first_channel = 0;
   for (const ValueId input : node.inputs) {
-    const bool lies_there = parts_.contains(input);
+    const bool lies_there = lowering.IsPart(input);
     Place to = y;
     to.offset += first_channel;
-    first_channel += Channels(input);
+    first_channel += lowering.Channels(input);
     if (!lies_there) {
-      parts.push_back({PlaceOf(input), to, Channels(input)});
-      buffers.push_back(PlaceOf(input).buffer);
+      parts.push_back({lowering.PlaceOf(input), to, lowering.Channels(input)});
+      buffers.push_back(lowering.PlaceOf(input).buffer);
     }
   }
-  if (parts.empty()) return;
-  const int64_t pixels = Pixels(output);
-  // Padded ones have no part in place.
-  const bool clears = ClearsPadding(y, output);
+  if (parts.empty()) return absl::OkStatus();
+  const int64_t pixels = lowering.Pixels(output);
+  // Where there is padding, no part lies in place.
+  const bool clears = lowering.ClearsPadding(y, output);
   const int64_t bytes = pixels * y.stride * SizeOf(y.type);
-  EmitKernel(
+  lowering.EmitKernel(
       node,
-      [=, program = &program_](const Enqueue& how) {
+      [=, program = &lowering.program()](const Enqueue& how) {
         if (clears) {
           (void)cudaMemsetAsync(program->At(y).data, 0, static_cast<size_t>(bytes), how.stream);
         }
@@ -222,28 +268,39 @@ void Compiler::LowerConcat(const Node& node) {
         }
       },
       buffers);
+  return absl::OkStatus();
 }
 
-void Compiler::LowerSlice(const Node& node) {
+absl::Status LowerSlice(Lowering& lowering, const Node& node) {
   const ValueId output = node.outputs[0];
-  const int64_t vector = kVectorBytes / SizeOf(target_.type);
-  Place from = PlaceOf(node.inputs[0]);
+  const int64_t vector = kVectorBytes / SizeOf(lowering.target().type);
+  Place from = lowering.PlaceOf(node.inputs[0]);
   from.offset += node.slice().first_channel;
   const bool is_aligned =
-      node.slice().first_channel % vector == 0 && Channels(output) % vector == 0;
+      node.slice().first_channel % vector == 0 && lowering.Channels(output) % vector == 0;
   if (node.slice().is_view && is_aligned) {
-    SharePlace(output, from);
-    return;
+    lowering.SharePlace(output, from);
+    return absl::OkStatus();
   }
-  const Place to = MakePlace(output, target_.type);
-  const int64_t pixels = Pixels(output);
-  const int64_t channels = Channels(output);
-  const bool clears = ClearsPadding(to, output);
-  EmitKernel(node,
-             [=, program = &program_](const Enqueue& how) {
-               Copy(program->At(from), program->At(to), pixels, channels, clears, how.stream);
-             },
-             {from.buffer, to.buffer});
+  const Place to = lowering.MakePlace(output, lowering.target().type);
+  const int64_t pixels = lowering.Pixels(output);
+  const int64_t channels = lowering.Channels(output);
+  const bool clears = lowering.ClearsPadding(to, output);
+  lowering.EmitKernel(node,
+                      [=, program = &lowering.program()](const Enqueue& how) {
+                        Copy(program->At(from), program->At(to), pixels, channels, clears,
+                             how.stream);
+                      },
+                      {from.buffer, to.buffer});
+  return absl::OkStatus();
+}
+
+absl::Status LowerStageOutput(Lowering&, const Node&) {
+  return absl::UnimplementedError("the cuda backend computes no stages of a pipeline");
+}
+
+absl::Status LowerStageOutputGradient(Lowering&, const Node&) {
+  return absl::UnimplementedError("the cuda backend computes no stages of a pipeline");
 }
 
 }  // namespace trainyard::engine::cuda

@@ -1,30 +1,30 @@
-// batch_norm with what the passes fused into it: a launch, or a few, for each group of rows
-// (Batch::groups), which a recording holds as they were. Statistics of all ranks go through the
-// host: then the stream is waited for.
+// Lowers batch_norm with what the passes have fused into it. Each group of rows (Batch::groups)
+// takes one launch or a few, and a recording keeps the groups as they were. Statistics over all
+// ranks go through the host, which must then wait for the stream.
 #include <algorithm>
 #include <vector>
 
 #include "common/base/status_macros.h"
-#include "worker/engine/backend/cuda/compiler.h"
+#include "worker/engine/backend/cuda/lower_ops.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
 
 namespace trainyard::engine::cuda {
 namespace {
 
-// Of what a pass fused into the node; none for place 0.
+// An input that a pass has fused into the node; none for place 0.
 ValueId FusedInput(const Node& node, int place) {
   return place > 0 ? node.inputs[static_cast<size_t>(place)] : kNoValue;
 }
 
-// Of a group of a value's pixels.
+// The pixels of one group.
 struct GroupPixels {
   int64_t group = 0;
   int64_t first = 0;
   int64_t count = 0;
-  float share = 1;  // of all
+  float share = 1;  // of all pixels
 };
 
-// body(pixels) for each group of a value of so many pixels in all rows.
+// Calls body(pixels) for each group of a value that has so many pixels in all rows.
 template <class Body>
 void ForEachGroup(const RowGroups& groups, int64_t rows, int64_t pixels, const Body& body) {
   const int64_t per_row = pixels / rows;
@@ -72,7 +72,7 @@ NormGradient PixelsOf(NormGradient norm, const GroupPixels& pixels) {
   return norm;
 }
 
-// Reads floats of the device as doubles, when all that the stream was told before is done.
+// Reads floats of the device as doubles, once all earlier work on the stream is done.
 absl::Status ReadDoubles(const float* from, absl::Span<double> values, cudaStream_t stream) {
   std::vector<float> floats(values.size());
   TY_RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(stream), "waiting for statistics"));
@@ -90,7 +90,7 @@ absl::Status WriteDoubles(absl::Span<const double> values, float* to) {
                       "writing statistics");
 }
 
-// Both become those of the rows of all ranks.
+// Replaces both by the statistics of the rows of all ranks.
 absl::Status MergeStatistics(const Enqueue& how, int64_t rows, const NormForward& norm, float* mean,
                              float* variance) {
   const absl::Span<double> values = how.ranks->Values(norm.channels);
@@ -103,7 +103,7 @@ absl::Status MergeStatistics(const Enqueue& how, int64_t rows, const NormForward
   return WriteDoubles(variances, variance);
 }
 
-// What NormBackwardSums left becomes the sums over all ranks.
+// Replaces what NormBackwardSums has left by the sums over all ranks.
 absl::Status SumOverRanks(const Enqueue& how, int64_t channels, float* sums) {
   const int64_t stride = NormSumsStride(channels);
   const absl::Span<double> values = how.ranks->Values(channels);
@@ -116,30 +116,36 @@ absl::Status SumOverRanks(const Enqueue& how, int64_t channels, float* sums) {
   return WriteDoubles(second, sums + stride);
 }
 
-}  // namespace
+// Where the operands of batch_norm lie, and what is known of it before it runs.
+struct NormPlaces {
+  Place x, y, residual;
+  BufferId mask = kNoBuffer;
+  NormForward norm;
+};
 
-Compiler::NormPlaces Compiler::PlaceNorm(const Node& node) {
+NormPlaces PlaceNorm(Lowering& lowering, const Node& node) {
   NormPlaces places;
-  places.x = PlaceOf(node.inputs[0]);
+  places.x = lowering.PlaceOf(node.inputs[0]);
   const ValueId residual = FusedInput(node, node.norm().residual);
-  if (residual != kNoValue) places.residual = PlaceOf(residual);
-  places.y = MakeOutput(node);
+  if (residual != kNoValue) places.residual = lowering.PlaceOf(residual);
+  places.y = lowering.MakeOutput(node);
   const ValueId output = node.outputs[0];
   places.norm.relu = node.relu;
-  places.norm.weight = Parameter(node.inputs[1]);
-  places.norm.bias = Parameter(node.inputs[2]);
+  places.norm.weight = lowering.Parameter(node.inputs[1]);
+  places.norm.bias = lowering.Parameter(node.inputs[2]);
   places.norm.eps = static_cast<float>(node.norm().eps);
-  places.norm.pixels = Pixels(output);
-  places.norm.channels = Channels(output);
-  places.norm.clears_padding = ClearsPadding(places.y, output);
+  places.norm.pixels = lowering.Pixels(output);
+  places.norm.channels = lowering.Channels(output);
+  places.norm.clears_padding = lowering.ClearsPadding(places.y, output);
   if (node.outputs.size() > 3 && node.outputs[3] != kNoValue) {
-    places.mask = PlainBuffer(node.outputs[3],
-                              Pixels(output) * MaskWords(Channels(output)) * SizeOf(Type::kF32));
+    places.mask = lowering.PlainBuffer(
+        node.outputs[3],
+        lowering.Pixels(output) * MaskWords(lowering.Channels(output)) * SizeOf(Type::kF32));
   }
   return places;
 }
 
-NormForward Compiler::Resolve(const Program& program, const NormPlaces& places) {
+NormForward Resolve(const Program& program, const NormPlaces& places) {
   NormForward norm = places.norm;
   norm.x = program.At(places.x);
   norm.y = program.At(places.y);
@@ -148,17 +154,127 @@ NormForward Compiler::Resolve(const Program& program, const NormPlaces& places) 
   return norm;
 }
 
-void Compiler::LowerNorm(const Node& node) {
-  const NormPlaces places = PlaceNorm(node);
+// Memory for a statistic of each group of rows, one group after the other.
+BufferId GroupStatistic(Lowering& lowering, ValueId id, int64_t channels) {
+  return lowering.PlainBuffer(id, lowering.step().max_groups * channels * SizeOf(Type::kF32));
+}
+
+// Lowers a batch_norm that uses the running statistics.
+void LowerNormApply(Lowering& lowering, const Node& node) {
+  const NormPlaces places = PlaceNorm(lowering, node);
+  const BufferId mean = lowering.StatisticBuffer(node.inputs[3]);
+  const BufferId variance = lowering.StatisticBuffer(node.inputs[4]);
+  lowering.EmitKernel(
+      node,
+      [=, program = &lowering.program(), rows = lowering.rows()](const Enqueue& how) {
+        const NormForward norm = Resolve(*program, places);
+        ForEachGroup(*how.groups, rows, norm.pixels, [&](const GroupPixels& pixels) {
+          const int64_t first = pixels.group * norm.channels;
+          NormApply(PixelsOf(norm, pixels), program->ptr<float>(mean) + first,
+                    program->ptr<float>(variance) + first, how.stream);
+        });
+      },
+      {places.x.buffer, places.y.buffer, places.residual.buffer, places.mask, mean, variance});
+}
+
+// Lowers a batch_norm whose statistics a convolution has summed up.
+void LowerNormOfSums(Lowering& lowering, const Node& node, const NormPlaces& places,
+                     BufferId computed) {
   const int64_t channels = places.norm.channels;
-  const auto summed = statistics_.find(node.inputs[0]);
-  if (summed != statistics_.end()) return LowerNormOfSums(node, places, summed->second);
-  const BufferId mean = GroupStatistic(node.outputs[1], channels);
-  const BufferId variance = GroupStatistic(node.outputs[2], channels);
-  const StatisticSums sums = SumsOfStatistics(node);
-  const BufferId workspace = AddScratch(NormWorkspace(places.norm.pixels, channels));
-  const auto train = [=, program = &program_, rows = rows_,
-                      state = state_](const Enqueue& how) -> absl::Status {
+  const int64_t pixels = places.norm.pixels;
+  const BufferId mean = lowering.PlainBuffer(node.outputs[1], channels * SizeOf(Type::kF32));
+  const BufferId variance = lowering.PlainBuffer(node.outputs[2], channels * SizeOf(Type::kF32));
+  const StatisticSums sums = lowering.SumsOfStatistics(node);
+  const int64_t square_sums = PaddedChannels(channels, lowering.target().type);
+  lowering.EmitKernel(node,
+                      [=, program = &lowering.program()](const Enqueue& how) {
+                        StatisticSums into = sums;
+                        into.adds = how.adds;
+                        const auto* sum = program->ptr<float>(computed);
+                        NormFinalize(sum, sum + square_sums, pixels, channels,
+                                     program->ptr<float>(mean), program->ptr<float>(variance), into,
+                                     how.stream);
+                        NormApply(Resolve(*program, places), program->ptr<float>(mean),
+                                  program->ptr<float>(variance), how.stream);
+                      },
+                      {places.x.buffer, places.y.buffer, places.residual.buffer, places.mask, mean,
+                       variance, computed});
+}
+
+// Where the operands of a gradient of batch_norm lie, and what is known of it before it runs.
+struct NormGradientPlaces {
+  Place dy, x, second, addend, mask, dx, residual;
+  BufferId mean = kNoBuffer;
+  BufferId variance = kNoBuffer;
+  NormGradient gradient;
+};
+
+NormGradientPlaces PlaceNormGradient(Lowering& lowering, const Node& node) {
+  const NormAttributes& norm = node.norm();
+  const ValueId x_id = node.inputs[1];
+  const auto fused = [&](int place) {
+    const ValueId id = FusedInput(node, place);
+    return id == kNoValue ? Place{} : lowering.PlaceOf(id);
+  };
+  NormGradientPlaces places;
+  places.dy = lowering.PlaceOf(node.inputs[0]);
+  places.x = lowering.PlaceOf(x_id);
+  places.second = fused(norm.second_gradient);
+  places.addend = fused(norm.addend);
+  places.mask = fused(norm.mask);
+  places.mean = lowering.PlainBufferOf(node.inputs[3]);
+  places.variance = lowering.PlainBufferOf(node.inputs[4]);
+  const bool has_residual = node.outputs.size() > 3 && node.outputs[3] != kNoValue;
+  if (has_residual) places.residual = lowering.MakeOutput(node, 3);
+  if (node.outputs[0] != kNoValue) places.dx = lowering.MakeOutput(node);
+  NormGradient& gradient = places.gradient;
+  gradient.relu = norm.bias > 0;
+  gradient.bias = norm.bias > 0 ? lowering.Parameter(FusedInput(node, norm.bias)) : nullptr;
+  gradient.weight = lowering.Parameter(node.inputs[2]);
+  gradient.eps = static_cast<float>(norm.eps);
+  gradient.dweight = lowering.Sums(node.outputs[1]);
+  gradient.dbias = lowering.Sums(node.outputs[2]);
+  gradient.pixels = lowering.Pixels(x_id);
+  gradient.channels = lowering.Channels(x_id);
+  const Place& written = node.outputs[0] != kNoValue ? places.dx : places.residual;
+  gradient.clears_padding = written.buffer != kNoBuffer && lowering.ClearsPadding(written, x_id);
+  return places;
+}
+
+NormGradient Resolve(const Program& program, const NormGradientPlaces& places) {
+  NormGradient gradient = places.gradient;
+  gradient.dy = program.At(places.dy);
+  gradient.x = program.At(places.x);
+  gradient.second_gradient = program.At(places.second);
+  gradient.addend = program.At(places.addend);
+  gradient.mask = program.ptr_or_null<uint32_t>(places.mask.buffer);
+  gradient.mean = program.ptr<float>(places.mean);
+  gradient.variance = program.ptr<float>(places.variance);
+  gradient.dx = program.At(places.dx);
+  gradient.residual_gradient = program.At(places.residual);
+  return gradient;
+}
+
+}  // namespace
+
+absl::Status LowerBatchNorm(Lowering& lowering, const Node& node) {
+  if (!node.norm().batch_statistics) {
+    LowerNormApply(lowering, node);
+    return absl::OkStatus();
+  }
+  const NormPlaces places = PlaceNorm(lowering, node);
+  const int64_t channels = places.norm.channels;
+  const auto summed = lowering.convolution_sums.find(node.inputs[0]);
+  if (summed != lowering.convolution_sums.end()) {
+    LowerNormOfSums(lowering, node, places, summed->second);
+    return absl::OkStatus();
+  }
+  const BufferId mean = GroupStatistic(lowering, node.outputs[1], channels);
+  const BufferId variance = GroupStatistic(lowering, node.outputs[2], channels);
+  const StatisticSums sums = lowering.SumsOfStatistics(node);
+  const BufferId workspace = lowering.AddScratch(NormWorkspace(places.norm.pixels, channels));
+  const auto train = [=, program = &lowering.program(), rows = lowering.rows(),
+                      state = lowering.state()](const Enqueue& how) -> absl::Status {
     const NormForward norm = Resolve(*program, places);
     auto* const means = program->ptr<float>(mean);
     auto* const variances = program->ptr<float>(variance);
@@ -181,109 +297,86 @@ void Compiler::LowerNorm(const Node& node) {
     });
     return absl::OkStatus();
   };
-  Emit(node, train,
-       {places.x.buffer, places.y.buffer, places.residual.buffer, places.mask, mean, variance,
-        workspace});
+  lowering.Emit(node, train,
+                {places.x.buffer, places.y.buffer, places.residual.buffer, places.mask, mean,
+                 variance, workspace});
+  return absl::OkStatus();
 }
 
-void Compiler::LowerNormOfSums(const Node& node, const NormPlaces& places, BufferId computed) {
-  const int64_t channels = places.norm.channels;
-  const int64_t pixels = places.norm.pixels;
-  const BufferId mean = PlainBuffer(node.outputs[1], channels * SizeOf(Type::kF32));
-  const BufferId variance = PlainBuffer(node.outputs[2], channels * SizeOf(Type::kF32));
-  const StatisticSums sums = SumsOfStatistics(node);
-  const int64_t square_sums = PaddedChannels(channels, target_.type);
-  EmitKernel(node,
-             [=, program = &program_](const Enqueue& how) {
-               StatisticSums into = sums;
-               into.adds = how.adds;
-               const auto* sum = program->ptr<float>(computed);
-               NormFinalize(sum, sum + square_sums, pixels, channels, program->ptr<float>(mean),
-                            program->ptr<float>(variance), into, how.stream);
-               NormApply(Resolve(*program, places), program->ptr<float>(mean),
-                         program->ptr<float>(variance), how.stream);
-             },
-             {places.x.buffer, places.y.buffer, places.residual.buffer, places.mask, mean, variance,
-              computed});
-}
-
-void Compiler::LowerNormApply(const Node& node) {
-  const NormPlaces places = PlaceNorm(node);
-  const BufferId mean = StatisticBuffer(node.inputs[3]);
-  const BufferId variance = StatisticBuffer(node.inputs[4]);
-  EmitKernel(
-      node,
-      [=, program = &program_, rows = rows_](const Enqueue& how) {
-        const NormForward norm = Resolve(*program, places);
-        ForEachGroup(*how.groups, rows, norm.pixels, [&](const GroupPixels& pixels) {
-          const int64_t first = pixels.group * norm.channels;
-          NormApply(PixelsOf(norm, pixels), program->ptr<float>(mean) + first,
-                    program->ptr<float>(variance) + first, how.stream);
-        });
-      },
-      {places.x.buffer, places.y.buffer, places.residual.buffer, places.mask, mean, variance});
-}
-
-void Compiler::LowerNormGradient(const Node& node) {
-  const NormAttributes& norm = node.norm();
-  const ValueId x_id = node.inputs[1];
-  const Place dy = PlaceOf(node.inputs[0]);
-  const Place x = PlaceOf(x_id);
-  const auto fused = [&](int place) {
-    const ValueId id = FusedInput(node, place);
-    return id == kNoValue ? Place{} : PlaceOf(id);
-  };
-  const Place second = fused(norm.second_gradient);
-  const Place addend = fused(norm.addend);
-  const Place mask = fused(norm.mask);
-  const BufferId mean = PlainBufferOf(node.inputs[3]);
-  const BufferId variance = PlainBufferOf(node.inputs[4]);
-  Place dx;
-  Place residual;
-  if (node.outputs.size() > 3 && node.outputs[3] != kNoValue) residual = MakeOutput(node, 3);
-  if (node.outputs[0] != kNoValue) dx = MakeOutput(node);
-  NormGradient gradient;
-  gradient.relu = norm.bias > 0;
-  gradient.bias = norm.bias > 0 ? Parameter(FusedInput(node, norm.bias)) : nullptr;
-  gradient.weight = Parameter(node.inputs[2]);
-  gradient.eps = static_cast<float>(norm.eps);
-  gradient.dweight = Sums(node.outputs[1]);
-  gradient.dbias = Sums(node.outputs[2]);
-  gradient.pixels = Pixels(x_id);
-  gradient.channels = Channels(x_id);
-  gradient.clears_padding = dx.buffer != kNoBuffer
-                                ? ClearsPadding(dx, x_id)
-                                : residual.buffer != kNoBuffer && ClearsPadding(residual, x_id);
-  const BufferId workspace = AddScratch(NormWorkspace(gradient.pixels, gradient.channels));
-  const auto train = [=, program = &program_, rows = rows_,
-                      state = state_](const Enqueue& how) -> absl::Status {
-    NormGradient resolved = gradient;
-    resolved.dy = program->At(dy);
-    resolved.x = program->At(x);
-    resolved.second_gradient = program->At(second);
-    resolved.addend = program->At(addend);
-    resolved.mask = program->ptr_or_null<uint32_t>(mask.buffer);
-    resolved.mean = program->ptr<float>(mean);
-    resolved.variance = program->ptr<float>(variance);
-    resolved.dx = program->At(dx);
-    resolved.residual_gradient = program->At(residual);
-    resolved.adds = how.adds;
+absl::Status LowerBatchNormGradient(Lowering& lowering, const Node& node) {
+  const NormGradientPlaces places = PlaceNormGradient(lowering, node);
+  const BufferId workspace =
+      lowering.AddScratch(NormWorkspace(places.gradient.pixels, places.gradient.channels));
+  const auto train = [=, program = &lowering.program(), rows = lowering.rows(),
+                      state = lowering.state()](const Enqueue& how) -> absl::Status {
+    NormGradient gradient = Resolve(*program, places);
+    gradient.adds = how.adds;
     auto* const scratch = program->ptr<float>(workspace);
     if (how.ranks != nullptr) {
-      NormBackwardSums(resolved, scratch, state.tickets, how.stream);
-      TY_RETURN_IF_ERROR(SumOverRanks(how, resolved.channels, scratch));
-      const int64_t count = how.ranks->rows() * (resolved.pixels / rows);
-      if (resolved.dx) NormBackwardInput(resolved, scratch, count, how.stream);
+      NormBackwardSums(gradient, scratch, state.tickets, how.stream);
+      TY_RETURN_IF_ERROR(SumOverRanks(how, gradient.channels, scratch));
+      const int64_t count = how.ranks->rows() * (gradient.pixels / rows);
+      if (gradient.dx) NormBackwardInput(gradient, scratch, count, how.stream);
       return absl::OkStatus();
     }
-    ForEachGroup(*how.groups, rows, resolved.pixels, [&](const GroupPixels& pixels) {
-      NormBackward(PixelsOf(resolved, pixels), scratch, state.tickets, how.stream);
+    ForEachGroup(*how.groups, rows, gradient.pixels, [&](const GroupPixels& pixels) {
+      NormBackward(PixelsOf(gradient, pixels), scratch, state.tickets, how.stream);
     });
     return absl::OkStatus();
   };
-  Emit(node, train,
-       {dy.buffer, x.buffer, second.buffer, addend.buffer, mask.buffer, mean, variance, dx.buffer,
-        residual.buffer, workspace});
+  lowering.Emit(node, train,
+                {places.dy.buffer, places.x.buffer, places.second.buffer, places.addend.buffer,
+                 places.mask.buffer, places.mean, places.variance, places.dx.buffer,
+                 places.residual.buffer, workspace});
+  return absl::OkStatus();
+}
+
+absl::Status LowerGroupNorm(Lowering& lowering, const Node& node) {
+  const ValueId output = node.outputs[0];
+  const auto& options = node.layer<layers::GroupNorm>();
+  const Place x = lowering.PlaceOf(node.inputs[0]);
+  const Place y = lowering.MakeOutput(node);
+  const GroupNormShape shape = {lowering.Image(output), options.groups};
+  const int64_t statistic_bytes = lowering.rows() * options.groups * SizeOf(Type::kF32);
+  const BufferId mean = lowering.PlainBuffer(node.outputs[1], statistic_bytes);
+  const BufferId inverse = lowering.PlainBuffer(node.outputs[2], statistic_bytes);
+  const float* const weight = lowering.Parameter(node.inputs[1]);
+  const float* const bias = lowering.Parameter(node.inputs[2]);
+  const auto eps = static_cast<float>(options.eps);
+  const bool clears = lowering.ClearsPadding(y, output);
+  lowering.EmitKernel(node,
+                      [=, program = &lowering.program()](const Enqueue& how) {
+                        GroupNormForward(shape, program->At(x), weight, bias, eps, program->At(y),
+                                         program->ptr<float>(mean), program->ptr<float>(inverse),
+                                         clears, how.stream);
+                      },
+                      {x.buffer, y.buffer, mean, inverse});
+  return absl::OkStatus();
+}
+
+absl::Status LowerGroupNormGradient(Lowering& lowering, const Node& node) {
+  const ValueId x_id = node.inputs[1];
+  const Place dy = lowering.PlaceOf(node.inputs[0]);
+  const Place x = lowering.PlaceOf(x_id);
+  const float* const weight = lowering.Parameter(node.inputs[2]);
+  const BufferId mean = lowering.PlainBufferOf(node.inputs[3]);
+  const BufferId inverse = lowering.PlainBufferOf(node.inputs[4]);
+  const Place dx = node.outputs[0] == kNoValue ? Place{} : lowering.MakeOutput(node);
+  const bool clears = dx.buffer != kNoBuffer && lowering.ClearsPadding(dx, x_id);
+  float* const dweight = lowering.Sums(node.outputs[1]);
+  float* const dbias = lowering.Sums(node.outputs[2]);
+  const GroupNormShape shape = {lowering.Image(x_id), node.layer<layers::GroupNorm>().groups};
+  const bool adds = node.adds;
+  const BufferId workspace = lowering.AddScratch(GroupNormWorkspace(shape));
+  lowering.EmitKernel(node,
+                      [=, program = &lowering.program()](const Enqueue& how) {
+                        GroupNormBackward(shape, program->At(dy), program->At(x), weight,
+                                          program->ptr<float>(mean), program->ptr<float>(inverse),
+                                          program->At(dx), dweight, dbias, how.adds || adds, clears,
+                                          program->ptr<void>(workspace), how.stream);
+                      },
+                      {dy.buffer, x.buffer, mean, inverse, dx.buffer, workspace});
+  return absl::OkStatus();
 }
 
 }  // namespace trainyard::engine::cuda

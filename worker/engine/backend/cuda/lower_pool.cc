@@ -1,5 +1,6 @@
-// Pooling over NHWC images.
-#include "worker/engine/backend/cuda/compiler.h"
+// Lowers pooling and upsampling of NHWC images.
+#include "worker/engine/backend/cuda/kernels/pool.h"
+#include "worker/engine/backend/cuda/lower_ops.h"
 
 namespace trainyard::engine::cuda {
 namespace {
@@ -11,89 +12,143 @@ PoolWindow WindowOf(const Node& node) {
 
 }  // namespace
 
-void Compiler::LowerPool(const Node& node) {
+absl::Status LowerAvgPool(Lowering& lowering, const Node& node) {
   const ValueId output = node.outputs[0];
-  const Place x = PlaceOf(node.inputs[0]);
-  const Place y = MakeOutput(node);
+  const Place x = lowering.PlaceOf(node.inputs[0]);
+  const Place y = lowering.MakeOutput(node);
   const PoolWindow window = WindowOf(node);
-  const ImageShape in = Image(node.inputs[0]);
-  const ImageShape out = Image(output);
-  const bool clears = ClearsPadding(y, output);
-  if (node.op == OpKind::kAvgPool) {
-    EmitKernel(node,
-               [=, program = &program_](const Enqueue& how) {
-                 AvgPoolForward(window, program->At(x), program->At(y), in, out, clears,
-                                how.stream);
-               },
-               {x.buffer, y.buffer});
-    return;
-  }
+  const ImageShape in = lowering.Image(node.inputs[0]);
+  const ImageShape out = lowering.Image(output);
+  const bool clears = lowering.ClearsPadding(y, output);
+  lowering.EmitKernel(node,
+                      [=, program = &lowering.program()](const Enqueue& how) {
+                        AvgPoolForward(window, program->At(x), program->At(y), in, out, clears,
+                                       how.stream);
+                      },
+                      {x.buffer, y.buffer});
+  return absl::OkStatus();
+}
+
+absl::Status LowerMaxPool(Lowering& lowering, const Node& node) {
+  const ValueId output = node.outputs[0];
+  const Place x = lowering.PlaceOf(node.inputs[0]);
+  const Place y = lowering.MakeOutput(node);
+  const PoolWindow window = WindowOf(node);
+  const ImageShape in = lowering.Image(node.inputs[0]);
+  const ImageShape out = lowering.Image(output);
+  const bool clears = lowering.ClearsPadding(y, output);
   BufferId index = kNoBuffer;
-  const int64_t index_stride = PaddedChannels(out.channels, target_.type);
+  const int64_t index_stride = PaddedChannels(out.channels, lowering.target().type);
   if (node.outputs[1] != kNoValue) {
-    index = PlainBuffer(node.outputs[1], out.pixels() * index_stride);
+    index = lowering.PlainBuffer(node.outputs[1], out.pixels() * index_stride);
   }
   const bool relu = node.relu;
-  EmitKernel(node,
-             [=, program = &program_](const Enqueue& how) {
-               MaxPoolForward(window, program->At(x), program->At(y),
-                              program->ptr_or_null<uint8_t>(index), index_stride, relu, in, out,
-                              clears, how.stream);
-             },
-             {x.buffer, y.buffer, index});
+  lowering.EmitKernel(node,
+                      [=, program = &lowering.program()](const Enqueue& how) {
+                        MaxPoolForward(window, program->At(x), program->At(y),
+                                       program->ptr_or_null<uint8_t>(index), index_stride, relu, in,
+                                       out, clears, how.stream);
+                      },
+                      {x.buffer, y.buffer, index});
+  return absl::OkStatus();
 }
 
-void Compiler::LowerPoolGradient(const Node& node) {
+absl::Status LowerAvgPoolGradient(Lowering& lowering, const Node& node) {
   const ValueId output = node.outputs[0];
-  const Place dy = PlaceOf(node.inputs[0]);
-  const Place dx = MakeOutput(node);
+  const Place dy = lowering.PlaceOf(node.inputs[0]);
+  const Place dx = lowering.MakeOutput(node);
   const PoolWindow window = WindowOf(node);
-  const ImageShape in = Image(output);
-  const ImageShape out = Image(node.inputs[0]);
-  const bool clears = ClearsPadding(dx, output);
-  if (node.op == OpKind::kAvgPoolGradient) {
-    EmitKernel(node,
-               [=, program = &program_](const Enqueue& how) {
-                 AvgPoolGradient(window, program->At(dy), program->At(dx), in, out, clears,
-                                 how.stream);
-               },
-               {dy.buffer, dx.buffer});
-    return;
-  }
-  const BufferId index = PlainBufferOf(node.inputs[1]);
-  const int64_t index_stride = PaddedChannels(out.channels, target_.type);
-  EmitKernel(node,
-             [=, program = &program_](const Enqueue& how) {
-               MaxPoolGradient(window, program->At(dy), program->ptr<uint8_t>(index), index_stride,
-                               program->At(dx), in, out, clears, how.stream);
-             },
-             {dy.buffer, index, dx.buffer});
+  const ImageShape in = lowering.Image(output);
+  const ImageShape out = lowering.Image(node.inputs[0]);
+  const bool clears = lowering.ClearsPadding(dx, output);
+  lowering.EmitKernel(node,
+                      [=, program = &lowering.program()](const Enqueue& how) {
+                        AvgPoolGradient(window, program->At(dy), program->At(dx), in, out, clears,
+                                        how.stream);
+                      },
+                      {dy.buffer, dx.buffer});
+  return absl::OkStatus();
 }
 
-void Compiler::LowerGlobalPool(const Node& node) {
+absl::Status LowerMaxPoolGradient(Lowering& lowering, const Node& node) {
   const ValueId output = node.outputs[0];
-  const Place x = PlaceOf(node.inputs[0]);
-  const Place y = MakeOutput(node);
-  const ImageShape in = Image(node.inputs[0]);
-  const bool clears = ClearsPadding(y, output);
-  EmitKernel(node,
-             [=, program = &program_](const Enqueue& how) {
-               GlobalAvgPoolForward(program->At(x), program->At(y), in, clears, how.stream);
-             },
-             {x.buffer, y.buffer});
+  const Place dy = lowering.PlaceOf(node.inputs[0]);
+  const Place dx = lowering.MakeOutput(node);
+  const PoolWindow window = WindowOf(node);
+  const ImageShape in = lowering.Image(output);
+  const ImageShape out = lowering.Image(node.inputs[0]);
+  const bool clears = lowering.ClearsPadding(dx, output);
+  const BufferId index = lowering.PlainBufferOf(node.inputs[1]);
+  const int64_t index_stride = PaddedChannels(out.channels, lowering.target().type);
+  lowering.EmitKernel(node,
+                      [=, program = &lowering.program()](const Enqueue& how) {
+                        MaxPoolGradient(window, program->At(dy), program->ptr<uint8_t>(index),
+                                        index_stride, program->At(dx), in, out, clears, how.stream);
+                      },
+                      {dy.buffer, index, dx.buffer});
+  return absl::OkStatus();
 }
 
-void Compiler::LowerGlobalPoolGradient(const Node& node) {
+absl::Status LowerGlobalAvgPool(Lowering& lowering, const Node& node) {
   const ValueId output = node.outputs[0];
-  const Place dy = PlaceOf(node.inputs[0]);
-  const Place dx = MakeOutput(node);
-  const ImageShape in = Image(output);
-  const bool clears = ClearsPadding(dx, output);
-  EmitKernel(node,
-             [=, program = &program_](const Enqueue& how) {
-               GlobalAvgPoolGradient(program->At(dy), program->At(dx), in, clears, how.stream);
-             },
-             {dy.buffer, dx.buffer});
+  const Place x = lowering.PlaceOf(node.inputs[0]);
+  const Place y = lowering.MakeOutput(node);
+  const ImageShape in = lowering.Image(node.inputs[0]);
+  const bool clears = lowering.ClearsPadding(y, output);
+  lowering.EmitKernel(node,
+                      [=, program = &lowering.program()](const Enqueue& how) {
+                        GlobalAvgPoolForward(program->At(x), program->At(y), in, clears,
+                                             how.stream);
+                      },
+                      {x.buffer, y.buffer});
+  return absl::OkStatus();
+}
+
+absl::Status LowerGlobalAvgPoolGradient(Lowering& lowering, const Node& node) {
+  const ValueId output = node.outputs[0];
+  const Place dy = lowering.PlaceOf(node.inputs[0]);
+  const Place dx = lowering.MakeOutput(node);
+  const ImageShape in = lowering.Image(output);
+  const bool clears = lowering.ClearsPadding(dx, output);
+  lowering.EmitKernel(node,
+                      [=, program = &lowering.program()](const Enqueue& how) {
+                        GlobalAvgPoolGradient(program->At(dy), program->At(dx), in, clears,
+                                              how.stream);
+                      },
+                      {dy.buffer, dx.buffer});
+  return absl::OkStatus();
+}
+
+absl::Status LowerUpsample(Lowering& lowering, const Node& node) {
+  const ValueId output = node.outputs[0];
+  const Place x = lowering.PlaceOf(node.inputs[0]);
+  const Place y = lowering.MakeOutput(node);
+  const ImageShape in = lowering.Image(node.inputs[0]);
+  const int64_t scale = node.layer<layers::Upsample>().scale;
+  const bool clears = lowering.ClearsPadding(y, output);
+  lowering.EmitKernel(node,
+                      [=, program = &lowering.program()](const Enqueue& how) {
+                        UpsampleForward(program->At(x), program->At(y), in, scale, clears,
+                                        how.stream);
+                      },
+                      {x.buffer, y.buffer});
+  return absl::OkStatus();
+}
+
+absl::Status LowerUpsampleGradient(Lowering& lowering, const Node& node) {
+  const ValueId output = node.outputs[0];
+  const Place dy = lowering.PlaceOf(node.inputs[0]);
+  const Place dx = lowering.MakeOutput(node);
+  const ImageShape in = lowering.Image(output);
+  const int64_t scale = node.layer<layers::Upsample>().scale;
+  const bool clears = lowering.ClearsPadding(dx, output);
+  lowering.EmitKernel(node,
+                      [=, program = &lowering.program()](const Enqueue& how) {
+                        UpsampleGradient(program->At(dy), program->At(dx), in, scale, clears,
+                                         how.stream);
+                      },
+                      {dy.buffer, dx.buffer});
+  return absl::OkStatus();
 }
 
 }  // namespace trainyard::engine::cuda

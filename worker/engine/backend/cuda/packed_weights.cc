@@ -1,3 +1,4 @@
+// Collects what the products of both steps read, and lays the copies out in one block.
 #include "worker/engine/backend/cuda/packed_weights.h"
 
 #include <utility>
@@ -44,7 +45,7 @@ void PackedWeights::AddCopies(const StepGraph& step, Type type) {
       copies_.emplace(weights, copy);
       const std::vector<ValueId> biases = ConvBiasesOf(node);
       if (!biases.empty()) {
-        // A single one is followed by zeros, up to the next multiple of kReductionAlignment.
+        // A single bias is followed by zeros, up to the next multiple of kReductionAlignment.
         copies_.emplace(
             biases,
             WeightCopy{.inner = channels,
@@ -78,7 +79,7 @@ absl::Status PackedWeights::Lay(const ReductionLayout& layout, float* parameters
     int64_t row = 0;
     for (const ValueId id : ids) {
       const ReductionEntry& entry = layout.entry(id);
-      // A bias is one row, and so begins where the one before ended.
+      // A bias is a single row, so it begins where the one before it ended.
       const bool is_bias =
           copy.type == Type::kF32 && copy.inner == copy.stride && entry.count < copy.inner;
       const int64_t inner = is_bias ? entry.count : copy.inner;
@@ -116,7 +117,8 @@ absl::Status PackedWeights::Lay(const ReductionLayout& layout, float* parameters
 
 void PackedWeights::Refresh(int64_t first, cudaStream_t stream) const {
   if (first == place_count_) return;
-  // Chunks are counted from the first place of the launch: of a later one the table is its own.
+  // The table counts chunks from the first place of a launch, so a later launch has a table of its
+  // own.
   PackWeights(parameters_, places_.as<PackedWeight>() + first, first_chunks_.as<int32_t>() + first,
               place_count_ - first, chunks_.back() - chunks_[static_cast<size_t>(first)], stream);
 }

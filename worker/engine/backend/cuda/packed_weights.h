@@ -1,5 +1,6 @@
-// Copies of the weights that products read: in the type of the activations, with padded channels,
-// merged where convolutions were. One block of memory, written anew when the parameters change.
+// Copies of the weights in the form in which products read them: in the type of the activations,
+// with padded channels, and merged where convolutions were merged. They lie in one block of memory
+// and are written again whenever the parameters change.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,9 +17,10 @@
 
 namespace trainyard::engine::cuda {
 
-// What one product reads: a weight or bias, or those of several layers together.
+// What one product reads: a weight, a bias, or those of several layers together.
 struct WeightCopy {
-  // Elements of a row that are the parameter's own, and from row to row in the copy.
+  // A row has `inner` elements of the parameter, and the next row of the copy begins after
+  // `stride`.
   int64_t inner = 1;
   int64_t stride = 1;
   int64_t bytes = 0;  // 0: products read the parameter itself
@@ -28,7 +30,7 @@ struct WeightCopy {
 
 class PackedWeights {
  public:
-  // Of all products in both steps. `parameters`: flat, as the layout says.
+  // Makes copies for all products of both steps. `parameters` are flat, as the layout says.
   static absl::StatusOr<PackedWeights> Create(const StepGraph& training,
                                               const StepGraph& evaluation,
                                               const ReductionLayout& layout, float* parameters,
@@ -37,13 +39,15 @@ class PackedWeights {
   const WeightCopy& copy(const std::vector<ValueId>& parameters) const {
     return copies_.at(parameters);
   }
-  // Writes all copies anew.
+  // Writes all copies again.
   void Refresh(cudaStream_t stream) const;
-  // Writes those copies that the update does not: of parameters that have a second one.
+  // Writes those copies that the update does not write: the second ones of a parameter that has
+  // two.
   void RefreshSecond(cudaStream_t stream) const;
 
   int64_t bytes() const { return memory_.bytes() + places_.bytes() + first_chunks_.bytes(); }
-  // Places in device memory; the first one of a parameter by its offset, for the update.
+  // The copies, for kernels. place_of_offset gives the first copy of a parameter by its offset, for
+  // the update.
   const PackedWeight* places() const { return places_.as<PackedWeight>(); }
   const std::map<int64_t, int32_t>& place_of_offset() const { return place_of_offset_; }
 
@@ -55,16 +59,16 @@ class PackedWeights {
   const float* parameters_ = nullptr;
   std::map<std::vector<ValueId>, WeightCopy> copies_;
   DeviceBuffer memory_;
-  // First the places that the update writes, then the second ones of a parameter.
+  // The places that the update writes come first, then the second ones of parameters.
   DeviceBuffer places_;
-  DeviceBuffer first_chunks_;  // of places: prefix sums, one more than places
+  DeviceBuffer first_chunks_;  // prefix sums of chunks; one more than places
   std::vector<int32_t> chunks_;
-  int64_t second_ = 0;  // places before the second ones
+  int64_t second_ = 0;  // the number of places before the second ones
   int64_t place_count_ = 0;
   std::map<int64_t, int32_t> place_of_offset_;
 };
 
-// Names of a convolution's parameters among a node's inputs from `first` on: weights, then biases.
+// The weights among the inputs of a convolution, from input `first` on; the biases follow them.
 std::vector<ValueId> ConvWeightsOf(const Node& node, size_t first = 1);
 std::vector<ValueId> ConvBiasesOf(const Node& node);
 

@@ -1,3 +1,4 @@
+// Running, timing and guarding the calls of a program.
 #include "worker/engine/backend/cuda/program.h"
 
 #include <algorithm>

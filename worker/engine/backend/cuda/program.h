@@ -12,20 +12,20 @@
 #include "absl/status/status.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/backend/buffer_plan.h"
-#include "worker/engine/backend/cuda/types.h"
+#include "worker/engine/backend/cuda/device/types.h"
 #include "worker/engine/backend/rank_statistics.h"
 #include "worker/engine/backend/row_groups.h"
 
 namespace trainyard::engine::cuda {
 
-// What calls are told when they are enqueued: once, where they are captured.
+// What calls are told when they are enqueued. Captured calls are told once.
 struct Enqueue {
   cudaStream_t stream = nullptr;
-  // False: sums overwrite the reduction arena; true: they are added to it.
+  // False: sums overwrite the reduction arena. True: they are added to it.
   bool adds = false;
-  // Only the loss of an evaluation wants them.
+  // Only the loss of an evaluation counts them.
   bool counts_top5 = false;
-  // For batch_norm. Ranks, where not null, have its statistics in common: then nothing can be
+  // For batch_norm. If `ranks` is not null, the ranks share its statistics, and nothing can be
   // captured.
   const RowGroups* groups = &RowGroups::AllRows();
   RankStatistics* ranks = nullptr;
@@ -33,14 +33,14 @@ struct Enqueue {
 
 struct Call {
   std::string name;  // "conv1 conv2d"
-  std::string op;    // "conv2d"; "copy" of what no node asks for
+  std::string op;    // "conv2d"; "copy" for a call that belongs to no node
   std::function<absl::Status(const Enqueue&)> enqueue;
   double flops = 0;
-  // The reduction arena is final up to here after this call; 0: nothing new.
+  // After this call the reduction arena is final up to here; 0: no more than before.
   int64_t ready = 0;
 };
 
-// Time of one call, from events on the stream.
+// The time of one call, from events on the stream.
 struct CallTime {
   std::string name;
   std::string op;
@@ -48,14 +48,14 @@ struct CallTime {
   double flops = 0;
 };
 
-// Not thread-safe. Closures of the calls hold a pointer to it: it does not move.
+// Not thread-safe. It must not move, since the closures of its calls hold a pointer to it.
 class Program {
  public:
   Program() = default;
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  // Building.
+  // These build the program.
   BufferId AddArenaBuffer(int64_t bytes);
   BufferId AddFixedBuffer(void* data) { return buffers_.AddFixed(data); }
   void Emit(Call call, const std::vector<BufferId>& buffers);
@@ -90,18 +90,18 @@ class Program {
   }
   const std::vector<Call>& calls() const { return calls_; }
 
-  // Enqueues the first `calls` calls; on_ready may be empty. Of a guarded program it waits for each
-  // call, and INTERNAL names the one that wrote beyond a buffer.
+  // Enqueues the first `calls` calls; on_ready may be empty. A guarded program waits for each call,
+  // and INTERNAL names the one that wrote beyond a buffer.
   absl::Status Run(size_t calls, const Enqueue& enqueue,
                    const Executable::ReadyCallback& on_ready) const;
-  // Runs all calls, and tells what each took.
+  // Runs all calls, and returns how long each took.
   absl::StatusOr<std::vector<CallTime>> Time(const Enqueue& enqueue) const;
 
-  // Set by the compiler. The logits as the loss reads them.
+  // The compiler sets these. The logits are as the loss reads them.
   BufferId logits = kNoBuffer;
   Type logits_type = Type::kF32;
   int64_t logits_stride = 0;
-  BufferId input_gradient = kNoBuffer;  // floats, NCHW; none: not taken
+  BufferId input_gradient = kNoBuffer;  // floats, NCHW; kNoBuffer: it is not taken
 
  private:
   absl::Status FillGuards(int call, cudaStream_t stream) const;

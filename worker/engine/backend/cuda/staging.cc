@@ -1,3 +1,4 @@
+// The ring of slots through which batches reach the device.
 #include "worker/engine/backend/cuda/staging.h"
 
 #include <cstring>
@@ -8,11 +9,11 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// The control lies at the begin of a slot of the host.
+// The control lies at the beginning of a slot in host memory.
 constexpr int64_t kControlBytes = 256;
 static_assert(sizeof(StepControl) <= kControlBytes);
 
-// Nothing may have no address.
+// An empty span may have a null address, which memcpy must not see.
 void CopyOnHost(std::byte* to, const void* from, size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
@@ -53,7 +54,7 @@ int64_t Staging::device_bytes() const {
 absl::StatusOr<Staging::Slot*> Staging::NextSlot() {
   Slot* const slot = &slots_[next_];
   next_ = (next_ + 1) % kSlots;
-  // An event that was never recorded is no wait.
+  // Waiting for an event that was never recorded returns at once.
   TY_RETURN_IF_ERROR(
       CudaStatus(cudaEventSynchronize(slot->released.get()), "waiting for an earlier step"));
   return slot;

@@ -1,4 +1,4 @@
-// Batches on their way to the device: copied into pinned memory, and from there by a stream of
+// Sends batches to the device. They are copied to pinned memory, and from there by a stream of
 // their own while the device still computes the step before.
 #pragma once
 
@@ -11,32 +11,32 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "worker/engine/backend/cuda/device/step_control.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
-#include "worker/engine/backend/cuda/step_control.h"
 
 namespace trainyard::engine::cuda {
 
 class Staging {
  public:
-  // For inputs, with their pixels, and labels of at most so many bytes.
+  // Holds inputs with their pixels, and labels, of at most so many bytes.
   static absl::StatusOr<Staging> Create(int64_t inputs_bytes, int64_t labels_bytes,
                                         Backing backing);
 
-  // Sends a batch: `control` gets its addresses, and lies at device_control() when what is enqueued
-  // on `compute` after this call runs. Waits where all slots are still in use. `pixels`: of rows
-  // that bring their own, which the control then names; else empty.
+  // Sends a batch. `control` receives its addresses, and lies at device_control() when work that is
+  // enqueued on `compute` after this call runs. Waits where all slots are still in use. `pixels`
+  // are those of rows that bring their own, which the control then names; otherwise they are empty.
   absl::Status Send(absl::Span<const std::byte> inputs, absl::Span<const uint8_t> pixels,
                     absl::Span<const int32_t> labels, StepControl control, cudaStream_t compute);
-  // The learning rate alone.
+  // Sends only the learning rate.
   absl::Status SendRate(float lr, cudaStream_t compute);
-  // What `compute` was told until now is the last that reads the batch.
+  // Tells that the work on `compute` so far is the last that reads the batch.
   absl::Status Release(cudaStream_t compute);
 
   const StepControl* device_control() const { return control_.as<StepControl>(); }
   int64_t device_bytes() const;
 
  private:
-  // The step that runs, the one that waits, and the one that is being filled.
+  // One slot for the step that runs, one for the step that waits, and one that is being filled.
   static constexpr size_t kSlots = 3;
   struct Slot {
     PinnedBuffer host;    // control, inputs, labels

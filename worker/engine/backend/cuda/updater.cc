@@ -1,3 +1,4 @@
+// Builds the tables of chunks and parameters on the device, and enqueues the kernels of the update.
 #include "worker/engine/backend/cuda/updater.h"
 
 #include <algorithm>
@@ -9,7 +10,8 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// Tables of one kind after the other, in host memory and at the addresses they will have.
+// Lays out tables one after the other, in host memory and at the addresses that they will have on
+// the device.
 class TableBuilder {
  public:
   template <class T>
@@ -141,14 +143,13 @@ void Updater::Enqueue(float* parameters, float* statistics, float* reduction,
 }
 
 bool Updater::updates_ranges() const {
-  const bool is_elementwise =
-      spec_.rule == OptimizerSpec::Rule::kSgd || spec_.rule == OptimizerSpec::Rule::kAdamW;
-  return is_elementwise && spec_.clip_norm == 0 && loss_scale() == nullptr;
+  return IsElementwise(spec_) && loss_scale() == nullptr;
 }
 
 void Updater::EnqueueRange(int64_t begin, int64_t end, float* parameters, float* reduction,
                            const StepControl* control, cudaStream_t stream) const {
-  // The chunk that holds `begin`, or the first one behind it, up to the first one at `end`.
+  // The launch covers the chunk that holds `begin`, or the first one behind it, up to the first one
+  // at `end`.
   const auto after = std::upper_bound(chunk_offsets_.begin(), chunk_offsets_.end(), begin);
   const auto first = after == chunk_offsets_.begin() ? after : after - 1;
   const auto last = std::lower_bound(first, chunk_offsets_.end(), end);

@@ -17,25 +17,25 @@ namespace trainyard::engine::cuda {
 
 class Updater {
  public:
-  // `scales_loss`: with a loss scale that follows the gradients.
+  // With `scales_loss` it keeps a loss scale that follows the gradients.
   static absl::StatusOr<Updater> Create(const OptimizerSpec& spec, const StateTable& table,
                                         const StepGraph& training, const ReductionLayout& layout,
                                         const PackedWeights& weights, bool scales_loss,
                                         Backing backing);
 
-  // Enqueues an update of `parameters` and the running `statistics` by the sums in `reduction`,
-  // which are clear then.
+  // Enqueues an update of `parameters` and the running `statistics` by the sums in `reduction`, and
+  // clears the sums.
   void Enqueue(float* parameters, float* statistics, float* reduction, const StepControl* control,
                StepResult* result, const PackedWeights& weights, cudaStream_t stream) const;
-  // The same in parts: elements [begin, end) of the parameters, any number of times, then the end.
-  // Only where updates_ranges().
+  // Does the same in parts: elements [begin, end) of the parameters, any number of times, then the
+  // end. Only where updates_ranges().
   void EnqueueRange(int64_t begin, int64_t end, float* parameters, float* reduction,
                     const StepControl* control, cudaStream_t stream) const;
   void EnqueueEnd(float* parameters, float* statistics, float* reduction,
                   const StepControl* control, StepResult* result, const PackedWeights& weights,
                   cudaStream_t stream) const;
   bool updates_ranges() const;
-  // The packed weights are to be written anew after it.
+  // The caller must write the packed weights again afterwards.
   void ExchangeAverages(float* parameters, cudaStream_t stream) const;
 
   float* slots() const { return slots_.as<float>(); }

@@ -1,3 +1,4 @@
+// Exchanges the two inner dimensions of a weight.
 #include "worker/engine/backend/cuda/weight_order.h"
 
 namespace trainyard::engine::cuda {

@@ -1,4 +1,4 @@
-// Weights of convolutions lie as [K, R, S, C] on the device, and as [K, C, R, S] at the port.
+// The order of a convolution's weights: [K, R, S, C] on the device, and [K, C, R, S] at the port.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@ inline bool IsReordered(const Shape& port_shape) {
   return port_shape.size() == 4 && port_shape[1] > 1 && port_shape[2] * port_shape[3] > 1;
 }
 
-// Either way; values and result have the shape's number of elements.
+// These convert either way. Values and result have the shape's number of elements.
 std::vector<float> ToDeviceOrder(const Shape& port_shape, absl::Span<const float> values);
 std::vector<float> ToPortOrder(const Shape& port_shape, absl::Span<const float> values);
 

@@ -5,7 +5,7 @@
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
-#include "worker/engine/backend/reference/families.h"
+#include "worker/engine/backend/reference/kernels.h"
 
 namespace trainyard::engine::reference {
 namespace {
@@ -42,7 +42,7 @@ void Moments(const Operands<T>& o, int64_t group, T* means, T* variances) {
   }
 }
 
-// Those of this rank's rows become those of all ranks'.
+// Turns the statistics of this rank's rows into those of all ranks' rows.
 template <class T>
 absl::Status MergeMoments(const Operands<T>& o, T* means, T* variances) {
   const Shape& shape = o.input_shape(0);
@@ -77,8 +77,10 @@ void NormalizeGroup(const Operands<T>& o, int64_t group, const T* means, const T
 }
 
 // The statistics of groups lie one after the other: [groups, C].
+}  // namespace
+
 template <class T>
-absl::Status BatchNorm(const Operands<T>& o) {
+absl::Status RunBatchNorm(const Operands<T>& o) {
   const int64_t channels = o.input_shape(0)[0];
   for (int64_t group = 0; group < o.groups.count(); ++group) {
     if (!o.node.norm().batch_statistics) {
@@ -95,6 +97,11 @@ absl::Status BatchNorm(const Operands<T>& o) {
   }
   return absl::OkStatus();
 }
+
+template absl::Status RunBatchNorm(const Operands<float>&);
+template absl::Status RunBatchNorm(const Operands<double>&);
+
+namespace {
 
 // With xhat = (x - mean) / std:  dbias = sum dy;  dweight = sum dy xhat;
 // dx = weight / std (dy - dbias / n - xhat dweight / n)  (Ioffe & Szegedy 2015, section 3).
@@ -172,9 +179,11 @@ class NormGradient {
   const T* dy_;
 };
 
+}  // namespace
+
 // Parameters have one gradient: that of all groups.
 template <class T>
-absl::Status BatchNormGradient(const Operands<T>& o) {
+absl::Status RunBatchNormGradient(const Operands<T>& o) {
   const Shape& shape = o.input_shape(0);
   const int64_t channels = shape[0];
   std::fill_n(o.outputs[1], channels, T{0});
@@ -206,14 +215,7 @@ absl::Status BatchNormGradient(const Operands<T>& o) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-template <class T>
-absl::Status RunBatchNorm(const Operands<T>& o) {
-  return o.node.op == OpKind::kBatchNorm ? BatchNorm(o) : BatchNormGradient(o);
-}
-
-template absl::Status RunBatchNorm<float>(const Operands<float>&);
-template absl::Status RunBatchNorm<double>(const Operands<double>&);
+template absl::Status RunBatchNormGradient(const Operands<float>&);
+template absl::Status RunBatchNormGradient(const Operands<double>&);
 
 }  // namespace trainyard::engine::reference

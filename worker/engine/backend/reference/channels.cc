@@ -1,8 +1,8 @@
+// Ops over the channels of a row, as plain loops.
 #include <algorithm>
 #include <cmath>
 
-#include "common/base/check.h"
-#include "worker/engine/backend/reference/families.h"
+#include "worker/engine/backend/reference/kernels.h"
 #include "worker/engine/graph/dropout.h"
 
 namespace trainyard::engine::reference {
@@ -52,7 +52,7 @@ struct ChannelsOfRow {
   int64_t at(int64_t c, int64_t p) const { return (row * channels + c) * plane + p; }
 
   // s_c of ops/lrn.cc at pixel p.
-  T Scale(const LrnAttributes& lrn, const T* x, int64_t c, int64_t p) const {
+  T Scale(const layers::Lrn& lrn, const T* x, int64_t c, int64_t p) const {
     T sum = 0;
     for (int64_t d = c - lrn.size / 2; d <= c + (lrn.size - 1) / 2; ++d) {
       if (d >= 0 && d < channels) {
@@ -65,7 +65,7 @@ struct ChannelsOfRow {
 
 template <class T>
 void Lrn(const Operands<T>& o) {
-  const LrnAttributes& lrn = o.node.lrn();
+  const layers::Lrn& lrn = LayerOf<layers::Lrn>(o.node);
   const Shape& shape = o.input_shape(0);
   const T* x = o.inputs[0];
   for (int64_t n = 0; n < o.rows; ++n) {
@@ -81,7 +81,7 @@ void Lrn(const Operands<T>& o) {
 
 template <class T>
 void LrnGradient(const Operands<T>& o) {
-  const LrnAttributes& lrn = o.node.lrn();
+  const layers::Lrn& lrn = LayerOf<layers::Lrn>(o.node);
   const Shape& shape = o.input_shape(1);
   const T* dy = o.inputs[0];
   const T* x = o.inputs[1];
@@ -106,27 +106,90 @@ void LrnGradient(const Operands<T>& o) {
   }
 }
 
-}  // namespace
+// The elements of one group of one row: channels [first, first + count) of [C, plane].
+template <class T>
+struct GroupOfRow {
+  GroupOfRow(const Operands<T>& o, size_t input, int64_t at)
+      : groups(LayerOf<layers::GroupNorm>(o.node).groups), row(at / groups) {
+    const Shape& shape = o.input_shape(input);
+    channels = shape[0];
+    plane = shape[1] * shape[2];
+    count = channels / groups;
+    first = at % groups * count;
+  }
+
+  // Calls visit(element, channel) for all of them.
+  template <class Visit>
+  void ForEach(const Visit& visit) const {
+    for (int64_t c = first; c < first + count; ++c) {
+      for (int64_t p = 0; p < plane; ++p) {
+        visit((row * channels + c) * plane + p, c);
+      }
+    }
+  }
+  T elements() const { return static_cast<T>(count * plane); }
+
+  int64_t groups, row, channels, plane, count, first;
+};
 
 template <class T>
-void RunChannels(const Operands<T>& o) {
-  switch (o.node.op) {
-    case OpKind::kDropout:
-      return Dropout(o);
-    case OpKind::kConcat:
-      return Concat(o);
-    case OpKind::kSlice:
-      return Slice(o);
-    case OpKind::kLrn:
-      return Lrn(o);
-    case OpKind::kLrnGradient:
-      return LrnGradient(o);
-    default:
-      CheckFailed(__FILE__, __LINE__, "no op over channels");
+void GroupNorm(const Operands<T>& o) {
+  const T* x = o.inputs[0];
+  for (int64_t at = 0; at < o.rows * LayerOf<layers::GroupNorm>(o.node).groups; ++at) {
+    const GroupOfRow<T> group(o, 0, at);
+    T mean = 0;
+    group.ForEach([&](int64_t i, int64_t) { mean += x[i]; });
+    mean /= group.elements();
+    T variance = 0;
+    group.ForEach([&](int64_t i, int64_t) { variance += (x[i] - mean) * (x[i] - mean); });
+    variance /= group.elements();
+    const T inverse =
+        1 / std::sqrt(variance + static_cast<T>(LayerOf<layers::GroupNorm>(o.node).eps));
+    group.ForEach([&](int64_t i, int64_t c) {
+      o.outputs[0][i] = (x[i] - mean) * inverse * o.inputs[1][c] + o.inputs[2][c];
+    });
+    o.outputs[1][at] = mean;
+    o.outputs[2][at] = inverse;
   }
 }
 
-template void RunChannels<float>(const Operands<float>&);
-template void RunChannels<double>(const Operands<double>&);
+// With h = (x - mean) * inverse and d = dy * weight:
+//   dx = inverse * (d - mean of d - h * mean of d h), each mean over the group
+template <class T>
+void GroupNormGradient(const Operands<T>& o) {
+  const T* dy = o.inputs[0];
+  const T* x = o.inputs[1];
+  std::fill_n(o.outputs[1], o.input_shape(1)[0], T{0});
+  std::fill_n(o.outputs[2], o.input_shape(1)[0], T{0});
+  for (int64_t at = 0; at < o.rows * LayerOf<layers::GroupNorm>(o.node).groups; ++at) {
+    const GroupOfRow<T> group(o, 1, at);
+    const T mean = o.inputs[3][at];
+    const T inverse = o.inputs[4][at];
+    T sum = 0;
+    T sum_h = 0;
+    group.ForEach([&](int64_t i, int64_t c) {
+      const T h = (x[i] - mean) * inverse;
+      sum += dy[i] * o.inputs[2][c];
+      sum_h += dy[i] * o.inputs[2][c] * h;
+      o.outputs[1][c] += dy[i] * h;
+      o.outputs[2][c] += dy[i];
+    });
+    if (o.outputs[0] == nullptr) continue;
+    group.ForEach([&](int64_t i, int64_t c) {
+      const T h = (x[i] - mean) * inverse;
+      o.outputs[0][i] = inverse * (dy[i] * o.inputs[2][c] - (sum + h * sum_h) / group.elements());
+    });
+  }
+}
+
+}  // namespace
+
+TY_REFERENCE_OP(GroupNorm, GroupNorm);
+TY_REFERENCE_OP(GroupNormGradient, GroupNormGradient);
+TY_REFERENCE_OP(Dropout, Dropout);
+TY_REFERENCE_OP(Concat, Concat);
+TY_REFERENCE_OP(Slice, Slice);
+TY_REFERENCE_OP(Lrn, Lrn);
+TY_REFERENCE_OP(LrnGradient, LrnGradient);
 
 }  // namespace trainyard::engine::reference

@@ -1,9 +1,9 @@
+// conv2d and its gradients, as plain loops.
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "common/base/check.h"
-#include "worker/engine/backend/reference/families.h"
+#include "worker/engine/backend/reference/kernels.h"
 
 namespace trainyard::engine::reference {
 namespace {
@@ -124,21 +124,8 @@ void Conv2dParameterGradient(const Operands<T>& o) {
 
 }  // namespace
 
-template <class T>
-void RunConvolution(const Operands<T>& o) {
-  switch (o.node.op) {
-    case OpKind::kConv2d:
-      return Conv2d(o);
-    case OpKind::kConv2dInputGradient:
-      return Conv2dInputGradient(o);
-    case OpKind::kConv2dParameterGradient:
-      return Conv2dParameterGradient(o);
-    default:
-      CheckFailed(__FILE__, __LINE__, "no convolution");
-  }
-}
-
-template void RunConvolution<float>(const Operands<float>&);
-template void RunConvolution<double>(const Operands<double>&);
+TY_REFERENCE_OP(Conv2d, Conv2d);
+TY_REFERENCE_OP(Conv2dInputGradient, Conv2dInputGradient);
+TY_REFERENCE_OP(Conv2dParameterGradient, Conv2dParameterGradient);
 
 }  // namespace trainyard::engine::reference

@@ -31,7 +31,34 @@ struct Operands {
   const Shape& output_shape(size_t i) const { return graph.value(node.outputs[i]).shape; }
 };
 
-// Fails where an exchange between ranks does.
+// The options that a node has as a layer of a spec has them.
+template <class Layer>
+const Layer& LayerOf(const Node& node) {
+  return node.layer<Layer>();
+}
+
+template <class T>
+T Rectified(T value) {
+  return value < 0 ? T{0} : value;  // a NaN stays
+}
+
+// One function for each op. It fails if an exchange between ranks does.
+#define TY_OP(kind, name) \
+  template <class T>      \
+  absl::Status Run##kind(const Operands<T>& operands);
+#include "worker/engine/graph/ops.def"
+#undef TY_OP
+
+// Defines Run<kind> for both number types by `function`, a template that cannot fail.
+#define TY_REFERENCE_OP(kind, function)                    \
+  template <class T>                                       \
+  absl::Status Run##kind(const Operands<T>& operands) {    \
+    function(operands);                                    \
+    return absl::OkStatus();                               \
+  }                                                        \
+  template absl::Status Run##kind(const Operands<float>&); \
+  template absl::Status Run##kind(const Operands<double>&)
+
 template <class T>
 absl::Status RunNode(const Operands<T>& operands);
 

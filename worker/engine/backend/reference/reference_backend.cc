@@ -1,3 +1,4 @@
+// The reference executable: it runs a step graph node by node, as plain loops.
 #include "worker/engine/backend/reference/reference_backend.h"
 
 #include <algorithm>

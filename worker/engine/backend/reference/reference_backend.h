@@ -7,7 +7,8 @@
 
 namespace trainyard::engine {
 
-// Of the arithmetic. Inputs, state at the port and the reduction arena are float in either.
+// The numbers of the arithmetic. Inputs, state at the port and the reduction arena are float in
+// each case.
 enum class Arithmetic { kF32, kF64 };
 
 std::unique_ptr<Backend> MakeReferenceBackend(Arithmetic arithmetic);

@@ -1,9 +1,9 @@
+// Ops over sequences, as plain loops: layer_norm, embeddings and attention.
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "common/base/check.h"
-#include "worker/engine/backend/reference/families.h"
+#include "worker/engine/backend/reference/kernels.h"
 
 namespace trainyard::engine::reference {
 namespace {
@@ -22,7 +22,8 @@ void LayerNorm(const Operands<T>& o) {
     for (int64_t c = 0; c < features; ++c) {
       variance += (x[c] - mean) * (x[c] - mean) / static_cast<T>(features);
     }
-    const T inverse = 1 / std::sqrt(variance + static_cast<T>(o.node.layer_norm().eps));
+    const T inverse =
+        1 / std::sqrt(variance + static_cast<T>(LayerOf<layers::LayerNorm>(o.node).eps));
     for (int64_t c = 0; c < features; ++c) {
       o.outputs[0][n * features + c] = (x[c] - mean) * inverse * o.inputs[1][c] + o.inputs[2][c];
     }
@@ -135,7 +136,7 @@ struct Head {
 template <class T>
 void Attention(const Operands<T>& o) {
   const T* x = o.inputs[0];
-  const int64_t heads = o.node.attention().heads;
+  const int64_t heads = LayerOf<layers::Attention>(o.node).heads;
   for (int64_t index = 0; index < o.rows * heads; ++index) {
     const Head head(o.input_shape(0), heads, index);
     for (int64_t t = 0; t < head.positions; ++t) {
@@ -168,7 +169,7 @@ void AttentionGradient(const Operands<T>& o) {
   const T* dy = o.inputs[0];
   const T* x = o.inputs[1];
   T* dx = o.outputs[0];
-  const int64_t heads = o.node.attention().heads;
+  const int64_t heads = LayerOf<layers::Attention>(o.node).heads;
   std::fill_n(dx, o.rows * ElementCount(o.output_shape(0)), T{0});
   for (int64_t index = 0; index < o.rows * heads; ++index) {
     const Head head(o.input_shape(1), heads, index);
@@ -199,31 +200,13 @@ void AttentionGradient(const Operands<T>& o) {
 
 }  // namespace
 
-template <class T>
-void RunSequence(const Operands<T>& o) {
-  switch (o.node.op) {
-    case OpKind::kLayerNorm:
-      return LayerNorm(o);
-    case OpKind::kLayerNormGradient:
-      return LayerNormGradient(o);
-    case OpKind::kEmbedding:
-      return Embedding(o);
-    case OpKind::kEmbeddingGradient:
-      return EmbeddingGradient(o);
-    case OpKind::kPositionEmbedding:
-      return PositionEmbedding(o);
-    case OpKind::kPositionEmbeddingGradient:
-      return PositionEmbeddingGradient(o);
-    case OpKind::kAttention:
-      return Attention(o);
-    case OpKind::kAttentionGradient:
-      return AttentionGradient(o);
-    default:
-      CheckFailed(__FILE__, __LINE__, "no op over sequences");
-  }
-}
-
-template void RunSequence<float>(const Operands<float>&);
-template void RunSequence<double>(const Operands<double>&);
+TY_REFERENCE_OP(LayerNorm, LayerNorm);
+TY_REFERENCE_OP(LayerNormGradient, LayerNormGradient);
+TY_REFERENCE_OP(Embedding, Embedding);
+TY_REFERENCE_OP(EmbeddingGradient, EmbeddingGradient);
+TY_REFERENCE_OP(PositionEmbedding, PositionEmbedding);
+TY_REFERENCE_OP(PositionEmbeddingGradient, PositionEmbeddingGradient);
+TY_REFERENCE_OP(Attention, Attention);
+TY_REFERENCE_OP(AttentionGradient, AttentionGradient);
 
 }  // namespace trainyard::engine::reference

@@ -1,3 +1,4 @@
+// The update rules as plain loops.
 #include "worker/engine/backend/reference/update.h"
 
 #include <cmath>
@@ -47,11 +48,10 @@ void ApplyLars(const OptimizerSpec& spec, const UpdateRates& rates, bool is_excl
   }
 }
 
-// m and v of Adam; returns the corrected m / (sqrt(v) + eps).
+// Advances m and v of Adam; returns the corrected m / (sqrt(v) + eps).
 template <class T>
 T AdamDirection(const OptimizerSpec& spec, const UpdateRates& rates, const ParameterState<T>& s,
-                int64_t i) {
-  const T g = static_cast<T>(rates.gradient_scale) * static_cast<T>(s.gradient[i]);
+                int64_t i, T g) {
   T& m = s.first[i];
   T& v = s.second[i];
   m = static_cast<T>(spec.beta1) * m + static_cast<T>(1 - spec.beta1) * g;
@@ -61,13 +61,28 @@ T AdamDirection(const OptimizerSpec& spec, const UpdateRates& rates, const Param
 }
 
 template <class T>
+T ScaledGradient(const UpdateRates& rates, const ParameterState<T>& s, int64_t i) {
+  return static_cast<T>(rates.gradient_scale) * static_cast<T>(s.gradient[i]);
+}
+
+template <class T>
 void ApplyAdamW(const OptimizerSpec& spec, const UpdateRates& rates, T decay,
                 const ParameterState<T>& s) {
   const T lr = static_cast<T>(rates.lr);
   for (int64_t i = 0; i < s.count; ++i) {
     T& w = s.parameter[i];
     w -= lr * decay * w;
-    w -= lr * AdamDirection(spec, rates, s, i);
+    w -= lr * AdamDirection(spec, rates, s, i, ScaledGradient(rates, s, i));
+  }
+}
+
+template <class T>
+void ApplyAdam(const OptimizerSpec& spec, const UpdateRates& rates, T decay,
+               const ParameterState<T>& s) {
+  const T lr = static_cast<T>(rates.lr);
+  for (int64_t i = 0; i < s.count; ++i) {
+    T& w = s.parameter[i];
+    w -= lr * AdamDirection(spec, rates, s, i, ScaledGradient(rates, s, i) + decay * w);
   }
 }
 
@@ -76,7 +91,8 @@ void ApplyLamb(const OptimizerSpec& spec, const UpdateRates& rates, bool is_excl
                const ParameterState<T>& s) {
   std::vector<T> update(static_cast<size_t>(s.count));
   for (int64_t i = 0; i < s.count; ++i) {
-    update[static_cast<size_t>(i)] = AdamDirection(spec, rates, s, i) + decay * s.parameter[i];
+    update[static_cast<size_t>(i)] =
+        AdamDirection(spec, rates, s, i, ScaledGradient(rates, s, i)) + decay * s.parameter[i];
   }
   const double ratio =
       is_excluded ? 1 : LambRatio(Norm(s.parameter, s.count), Norm(update.data(), s.count));
@@ -106,6 +122,8 @@ void ApplyRule(const OptimizerSpec& spec, const UpdateRates& rates, bool is_excl
       return ApplySgd(spec, rates, decay, state);
     case OptimizerSpec::Rule::kAdamW:
       return ApplyAdamW(spec, rates, decay, state);
+    case OptimizerSpec::Rule::kAdam:
+      return ApplyAdam(spec, rates, decay, state);
     case OptimizerSpec::Rule::kLars:
       return ApplyLars(spec, rates, is_excluded, decay, state);
     case OptimizerSpec::Rule::kLamb:

@@ -1,3 +1,4 @@
+// The update of the reference, parameter by parameter.
 #include "worker/engine/backend/reference/updater.h"
 
 #include <algorithm>

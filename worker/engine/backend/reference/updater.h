@@ -23,7 +23,7 @@ class Updater {
   // table says. Rules that take norms want all gradients at Begin, and all of them in one Apply.
   void Begin(double lr, const float* gradients);
   void Apply(int64_t begin, int64_t end, T* parameters, const float* gradients);
-  // Of all gradients that were applied since Begin.
+  // Whether all gradients that were applied since Begin were finite.
   bool is_finite() const { return is_finite_; }
 
   bool updates_ranges() const { return IsElementwise(spec_); }
@@ -36,7 +36,7 @@ class Updater {
 
  private:
   int64_t CountStep();
-  // What of the parameter lies in [begin, end).
+  // Applies the update to what of the parameter lies in [begin, end).
   void ApplyTo(const Segment& segment, int64_t begin, int64_t end, T* parameters,
                const float* gradients);
 
@@ -45,7 +45,7 @@ class Updater {
   const int64_t gradient_elements_;
   const size_t slot_count_;
   AlignedBuffer slots_, averages_;
-  // Of the update that has begun.
+  // The rates of the update that has begun.
   UpdateRates rates_;
   bool is_finite_ = true;
 };

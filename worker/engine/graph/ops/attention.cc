@@ -13,7 +13,7 @@
 namespace trainyard::engine {
 namespace {
 
-// Of `products` products of a query (or its gradient) with all keys up to its own.
+// The operations of `products` products of a query (or its gradient) with all keys up to its own.
 double Products(const Graph& graph, const Node& node, int64_t rows, int products) {
   const bool is_gradient = node.op == OpKind::kAttentionGradient;
   const Shape& x = graph.value(node.inputs[is_gradient ? 1 : 0]).shape;
@@ -45,8 +45,8 @@ void Gradient(Autodiff& autodiff, const Node& node) {
 
 }  // namespace
 
-const OpDefinition kAttentionDefinition = {"attention", ForwardFlops, Gradient};
-const OpDefinition kAttentionGradientDefinition = {"attention_gradient", GradientFlops, nullptr};
+const OpDefinition kAttentionDefinition = {.flops = ForwardFlops, .gradient = Gradient};
+const OpDefinition kAttentionGradientDefinition = {.flops = GradientFlops};
 
 ValueId GraphBuilder::Attention(ValueId x, int64_t heads) {
   const std::string name = AutoName("attention");
@@ -59,7 +59,7 @@ ValueId GraphBuilder::Attention(ValueId x, int64_t heads) {
                                    "; expected queries, keys and values of equal width for each"));
   }
   const ValueId y =
-      AddNode({OpKind::kAttention, name, {x}, {}, AttentionAttributes{heads}}, {in[0], in[1] / 3});
+      AddNode({OpKind::kAttention, name, {x}, {}, layers::Attention{heads}}, {in[0], in[1] / 3});
   if (y == kNoValue) {
     return kNoValue;
   }

@@ -14,10 +14,41 @@
 #include "worker/engine/graph/ops/ops.h"
 
 namespace trainyard::engine {
-const OpDefinition kBatchNormDefinition = {"batch_norm", FlopsPerElement<8>,
-                                           EmitNormGradient<OpKind::kBatchNormGradient>};
-const OpDefinition kBatchNormGradientDefinition = {"batch_norm_gradient", FlopsPerElement<11>,
-                                                   nullptr};
+namespace {
+
+std::vector<Node::Overwrite> NormOverwrites(const Node& node) {
+  std::vector<Node::Overwrite> possible = {{0, 0}};
+  if (node.norm().residual > 0) {
+    possible.push_back({0, node.norm().residual});
+  }
+  return possible;
+}
+
+std::vector<Node::Overwrite> NormGradientOverwrites(const Node& node) {
+  const NormAttributes& norm = node.norm();
+  std::vector<Node::Overwrite> possible;
+  if (norm.mask > 0) {
+    possible.push_back({3, 0});
+    if (norm.second_gradient > 0) {
+      possible.push_back({3, norm.second_gradient});
+    }
+  } else {
+    possible.push_back({0, 0});
+  }
+  possible.push_back({0, 1});
+  if (norm.addend > 0) {
+    possible.push_back({0, norm.addend});
+  }
+  return possible;
+}
+
+}  // namespace
+
+const OpDefinition kBatchNormDefinition = {.flops = FlopsPerElement<8>,
+                                           .gradient = EmitNormGradient<OpKind::kBatchNormGradient>,
+                                           .overwrites = NormOverwrites};
+const OpDefinition kBatchNormGradientDefinition = {.flops = FlopsPerElement<11>,
+                                                   .overwrites = NormGradientOverwrites};
 
 ValueId GraphBuilder::BatchNorm(absl::string_view name, ValueId x, double eps, double momentum) {
   if (!CheckNewLayer(name) || !CheckInput(name, x, 3)) {

@@ -10,12 +10,26 @@
 namespace trainyard::engine {
 namespace {
 
-double NoFlops(const Graph&, const Node&, int64_t) {
-  return 0;
+// Only parts that are not written in place are copied.
+double ConcatBytes(const Graph& graph, const Node& node, int64_t rows) {
+  const std::vector<bool>& placed = node.concat().placed;
+  double bytes = 0;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const Value& part = graph.value(node.inputs[i]);
+    const bool is_placed = !placed.empty() && placed[i];
+    bytes += is_placed ? 0
+                       : 2 * static_cast<double>(BytesOf(part.element, part.Elements(rows),
+                                                         int64_t{sizeof(float)}));
+  }
+  return bytes;
+}
+
+double SliceBytes(const Graph& graph, const Node& node, int64_t rows) {
+  return node.slice().is_view ? 0 : BytesOfAllTensors(graph, node, rows);
 }
 
 void Gradient(Autodiff& autodiff, const Node& node) {
-  // Of the inputs that come in several times each place contributes.
+  // If an input comes in several times, each place contributes.
   int64_t first_channel = 0;
   for (const ValueId x : node.inputs) {
     if (autodiff.Wants(x)) {
@@ -33,8 +47,9 @@ void Gradient(Autodiff& autodiff, const Node& node) {
 
 }  // namespace
 
-const OpDefinition kConcatDefinition = {"concat", NoFlops, Gradient};
-const OpDefinition kSliceDefinition = {"slice", NoFlops, nullptr};
+const OpDefinition kConcatDefinition = {
+    .flops = Nothing, .gradient = Gradient, .bytes = ConcatBytes};
+const OpDefinition kSliceDefinition = {.flops = Nothing, .bytes = SliceBytes};
 
 ValueId GraphBuilder::Concat(const std::vector<ValueId>& parts) {
   const std::string name = AutoName("concat");

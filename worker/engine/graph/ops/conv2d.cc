@@ -11,7 +11,7 @@
 namespace trainyard::engine {
 namespace {
 
-// Of all weights, which differ in their output channels alone.
+// The operations of all weights, which differ in nothing but their output channels.
 double ConvFlops(const Value& y, const Value& weight, int64_t rows) {
   // Every output element is a dot product over [C/groups, k, k].
   const int64_t dot = weight.shape[1] * weight.shape[2] * weight.shape[3];
@@ -48,45 +48,42 @@ void Gradient(Autodiff& autodiff, const Node& node) {
 
 }  // namespace
 
-const OpDefinition kConv2dDefinition = {"conv2d", ForwardFlops, Gradient};
-const OpDefinition kConv2dInputGradientDefinition = {"conv2d_input_gradient", InputGradientFlops,
-                                                     nullptr};
-const OpDefinition kConv2dParameterGradientDefinition = {"conv2d_parameter_gradient",
-                                                         ParameterGradientFlops, nullptr};
+const OpDefinition kConv2dDefinition = {.flops = ForwardFlops, .gradient = Gradient};
+const OpDefinition kConv2dInputGradientDefinition = {.flops = InputGradientFlops};
+const OpDefinition kConv2dParameterGradientDefinition = {.flops = ParameterGradientFlops};
 
-ValueId GraphBuilder::Conv2d(absl::string_view name, ValueId x, const Conv2dOptions& options) {
+ValueId GraphBuilder::Conv2d(absl::string_view name, ValueId x, const layers::Conv2d& options) {
   if (!CheckNewLayer(name) || !CheckInput(name, x, 3)) {
     return kNoValue;
   }
   const Shape in = shape(x);
-  if (options.out_channels < 1 || options.kernel < 1 || options.stride < 1 || options.padding < 0 ||
+  if (options.channels < 1 || options.kernel < 1 || options.stride < 1 || options.padding < 0 ||
       options.dilation < 1 || options.groups < 1) {
     return Fail(name,
-                absl::StrCat("conv2d with out_channels ", options.out_channels, ", kernel ",
+                absl::StrCat("conv2d with out_channels ", options.channels, ", kernel ",
                              options.kernel, ", stride ", options.stride, ", padding ",
                              options.padding, ", dilation ", options.dilation, ", groups ",
                              options.groups, "; expected all positive, padding not negative"));
   }
-  if (in[0] % options.groups != 0 || options.out_channels % options.groups != 0) {
+  if (in[0] % options.groups != 0 || options.channels % options.groups != 0) {
     return Fail(name, absl::StrCat("groups ", options.groups, " must divide the channels of input ",
-                                   ShapeString(in), " and out_channels ", options.out_channels));
+                                   ShapeString(in), " and out_channels ", options.channels));
   }
   const layers::Window window = {.kernel = options.kernel,
                                  .stride = options.stride,
                                  .padding = options.padding,
                                  .dilation = options.dilation};
-  const Shape out = {options.out_channels, layers::WindowCount(in[1], window),
+  const Shape out = {options.channels, layers::WindowCount(in[1], window),
                      layers::WindowCount(in[2], window)};
   if (out[1] < 1 || out[2] < 1) {
     const int64_t reach = layers::Reach(window);
     return Fail(name, absl::StrCat("a window of ", reach, "x", reach, " is larger than the input ",
                                    ShapeString(in), " padded by ", options.padding));
   }
-  const Shape weight = {options.out_channels, in[0] / options.groups, options.kernel,
-                        options.kernel};
+  const Shape weight = {options.channels, in[0] / options.groups, options.kernel, options.kernel};
   Node node{OpKind::kConv2d, std::string(name), {x, AddParameter(name, "weight", weight)}, {}, {}};
   if (options.bias) {
-    node.inputs.push_back(AddParameter(name, "bias", {options.out_channels}));
+    node.inputs.push_back(AddParameter(name, "bias", {options.channels}));
   }
   node.attributes = ConvAttributes{options.kernel, options.stride, options.padding,
                                    options.dilation, options.groups};

@@ -29,7 +29,8 @@ void Gradient(Autodiff& autodiff, const Node& node) {
 }  // namespace
 
 // A block of 4 words takes 10 rounds of about 8 operations.
-const OpDefinition kDropoutDefinition = {"dropout", FlopsPerElement<20>, Gradient};
+const OpDefinition kDropoutDefinition = {
+    .flops = FlopsPerElement<20>, .gradient = Gradient, .overwrites = OverFirstInput};
 
 ValueId GraphBuilder::Dropout(ValueId x, double rate) {
   const std::string name = AutoName("dropout");

@@ -15,10 +15,6 @@
 namespace trainyard::engine {
 namespace {
 
-double NoFlops(const Graph&, const Node&, int64_t) {
-  return 0;
-}
-
 void EmitFromOutput(Autodiff& autodiff, const Node& node, OpKind op) {
   const ValueId x = node.inputs[0];
   if (autodiff.Wants(x)) {
@@ -54,6 +50,10 @@ void GeluBackward(Autodiff& autodiff, const Node& node) {
   }
 }
 
+std::vector<Node::Overwrite> OverEither(const Node&) {
+  return {{0, 0}, {0, 1}};
+}
+
 void AddBackward(Autodiff& autodiff, const Node& node) {
   for (ValueId input : node.inputs) {
     if (autodiff.Wants(input)) {
@@ -74,17 +74,28 @@ void FlattenBackward(Autodiff& autodiff, const Node& node) {
 
 }  // namespace
 
-const OpDefinition kReluDefinition = {"relu", FlopsPerElement<1>, ReluBackward};
-const OpDefinition kReluGradientDefinition = {"relu_gradient", FlopsPerElement<1>, nullptr};
-const OpDefinition kTanhDefinition = {"tanh", FlopsPerElement<10>, TanhBackward};
-const OpDefinition kTanhGradientDefinition = {"tanh_gradient", FlopsPerElement<3>, nullptr};
-const OpDefinition kSigmoidDefinition = {"sigmoid", FlopsPerElement<10>, SigmoidBackward};
-const OpDefinition kSigmoidGradientDefinition = {"sigmoid_gradient", FlopsPerElement<3>, nullptr};
-const OpDefinition kGeluDefinition = {"gelu", FlopsPerElement<20>, GeluBackward};
-const OpDefinition kGeluGradientDefinition = {"gelu_gradient", FlopsPerElement<25>, nullptr};
-const OpDefinition kAddDefinition = {"add", FlopsPerElement<1>, AddBackward};
-const OpDefinition kFlattenDefinition = {"flatten", NoFlops, FlattenBackward};
-const OpDefinition kFlattenGradientDefinition = {"flatten_gradient", NoFlops, nullptr};
+const OpDefinition kReluDefinition = {
+    .flops = FlopsPerElement<1>, .gradient = ReluBackward, .overwrites = OverFirstInput};
+const OpDefinition kReluGradientDefinition = {.flops = FlopsPerElement<1>,
+                                              .overwrites = OverFirstInput};
+const OpDefinition kTanhDefinition = {
+    .flops = FlopsPerElement<10>, .gradient = TanhBackward, .overwrites = OverFirstInput};
+const OpDefinition kTanhGradientDefinition = {.flops = FlopsPerElement<3>,
+                                              .overwrites = OverFirstInput};
+const OpDefinition kSigmoidDefinition = {
+    .flops = FlopsPerElement<10>, .gradient = SigmoidBackward, .overwrites = OverFirstInput};
+const OpDefinition kSigmoidGradientDefinition = {.flops = FlopsPerElement<3>,
+                                                 .overwrites = OverFirstInput};
+const OpDefinition kGeluDefinition = {
+    .flops = FlopsPerElement<20>, .gradient = GeluBackward, .overwrites = OverFirstInput};
+const OpDefinition kGeluGradientDefinition = {.flops = FlopsPerElement<25>,
+                                              .overwrites = OverFirstInput};
+const OpDefinition kAddDefinition = {
+    .flops = FlopsPerElement<1>, .gradient = AddBackward, .overwrites = OverEither};
+const OpDefinition kFlattenDefinition = {
+    .flops = Nothing, .gradient = FlattenBackward, .bytes = Nothing, .is_alias = true};
+const OpDefinition kFlattenGradientDefinition = {
+    .flops = Nothing, .bytes = Nothing, .is_alias = true};
 
 ValueId GraphBuilder::Relu(ValueId x) {
   const std::string name = AutoName("relu");
@@ -110,12 +121,12 @@ ValueId GraphBuilder::Sigmoid(ValueId x) {
   return AddNode({OpKind::kSigmoid, name, {x}, {}, {}}, shape(x));
 }
 
-ValueId GraphBuilder::Gelu(ValueId x, bool tanh_approximation) {
+ValueId GraphBuilder::Gelu(ValueId x, const layers::Gelu& options) {
   const std::string name = AutoName("gelu");
   if (!CheckInput(name, x, 0)) {
     return kNoValue;
   }
-  return AddNode({OpKind::kGelu, name, {x}, {}, GeluAttributes{tanh_approximation}}, shape(x));
+  return AddNode({OpKind::kGelu, name, {x}, {}, options}, shape(x));
 }
 
 ValueId GraphBuilder::Add(ValueId a, ValueId b) {

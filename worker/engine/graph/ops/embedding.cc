@@ -10,10 +10,6 @@
 namespace trainyard::engine {
 namespace {
 
-double NoFlops(const Graph&, const Node&, int64_t) {
-  return 0;
-}
-
 void EmbeddingBackward(Autodiff& autodiff, const Node& node) {
   const ValueId dy = autodiff.GradientOf(node.outputs[0]);
   autodiff.Emit({OpKind::kEmbeddingGradient,
@@ -37,13 +33,12 @@ void PositionEmbeddingBackward(Autodiff& autodiff, const Node& node) {
 
 }  // namespace
 
-const OpDefinition kEmbeddingDefinition = {"embedding", NoFlops, EmbeddingBackward};
-const OpDefinition kEmbeddingGradientDefinition = {"embedding_gradient", FlopsPerElement<1>,
-                                                   nullptr};
-const OpDefinition kPositionEmbeddingDefinition = {"position_embedding", FlopsPerElement<1>,
-                                                   PositionEmbeddingBackward};
-const OpDefinition kPositionEmbeddingGradientDefinition = {"position_embedding_gradient",
-                                                           FlopsPerElement<1>, nullptr};
+const OpDefinition kEmbeddingDefinition = {.flops = Nothing, .gradient = EmbeddingBackward};
+const OpDefinition kEmbeddingGradientDefinition = {.flops = FlopsPerElement<1>};
+const OpDefinition kPositionEmbeddingDefinition = {.flops = FlopsPerElement<1>,
+                                                   .gradient = PositionEmbeddingBackward,
+                                                   .overwrites = OverFirstInput};
+const OpDefinition kPositionEmbeddingGradientDefinition = {.flops = FlopsPerElement<1>};
 
 ValueId GraphBuilder::Embedding(absl::string_view name, ValueId tokens, int64_t width) {
   if (!CheckNewLayer(name)) {

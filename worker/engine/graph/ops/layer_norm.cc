@@ -8,10 +8,11 @@
 #include "worker/engine/graph/ops/ops.h"
 
 namespace trainyard::engine {
-const OpDefinition kLayerNormDefinition = {"layer_norm", FlopsPerElement<8>,
-                                           EmitNormGradient<OpKind::kLayerNormGradient>};
-const OpDefinition kLayerNormGradientDefinition = {"layer_norm_gradient", FlopsPerElement<14>,
-                                                   nullptr};
+
+const OpDefinition kLayerNormDefinition = {
+    .flops = FlopsPerElement<8>, .gradient = EmitNormGradient<OpKind::kLayerNormGradient>};
+const OpDefinition kLayerNormGradientDefinition = {.flops = FlopsPerElement<14>,
+                                                   .overwrites = OverFirstInput};
 
 ValueId GraphBuilder::LayerNorm(absl::string_view name, ValueId x, double eps) {
   if (!CheckNewLayer(name) || !CheckFeatures(name, x)) {
@@ -26,7 +27,7 @@ ValueId GraphBuilder::LayerNorm(absl::string_view name, ValueId x, double eps) {
             std::string(name),
             {x, AddParameter(name, "weight", features), AddParameter(name, "bias", features)},
             {},
-            LayerNormAttributes{eps}};
+            layers::LayerNorm{eps}};
   const ValueId y = AddNode(node, shape(x));
   if (y == kNoValue) {
     return kNoValue;

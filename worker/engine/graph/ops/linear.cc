@@ -12,7 +12,7 @@
 namespace trainyard::engine {
 namespace {
 
-// Of the first input, x or dy.
+// The number of vectors of the first input, x or dy.
 int64_t Vectors(const Graph& graph, const Node& node, int64_t rows) {
   const Shape& shape = graph.value(node.inputs[0]).shape;
   return shape.size() == 2 ? rows * shape[0] : rows;
@@ -45,11 +45,9 @@ void Gradient(Autodiff& autodiff, const Node& node) {
 
 }  // namespace
 
-const OpDefinition kLinearDefinition = {"linear", ForwardFlops, Gradient};
-const OpDefinition kLinearInputGradientDefinition = {"linear_input_gradient", ForwardFlops,
-                                                     nullptr};
-const OpDefinition kLinearParameterGradientDefinition = {"linear_parameter_gradient",
-                                                         ParameterGradientFlops, nullptr};
+const OpDefinition kLinearDefinition = {.flops = ForwardFlops, .gradient = Gradient};
+const OpDefinition kLinearInputGradientDefinition = {.flops = ForwardFlops};
+const OpDefinition kLinearParameterGradientDefinition = {.flops = ParameterGradientFlops};
 
 ValueId GraphBuilder::Linear(absl::string_view name, ValueId x, int64_t out_features, bool bias) {
   if (!CheckNewLayer(name) || !CheckFeatures(name, x)) {

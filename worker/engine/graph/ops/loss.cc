@@ -27,10 +27,9 @@ void Gradient(Autodiff& autodiff, const Node& node) {
 
 }  // namespace
 
-const OpDefinition kSoftmaxCrossEntropyDefinition = {"softmax_cross_entropy", FlopsPerElement<12>,
-                                                     Gradient};
-const OpDefinition kSoftmaxCrossEntropyGradientDefinition = {"softmax_cross_entropy_gradient",
-                                                             FlopsPerElement<2>, nullptr};
+const OpDefinition kSoftmaxCrossEntropyDefinition = {.flops = FlopsPerElement<12>,
+                                                     .gradient = Gradient};
+const OpDefinition kSoftmaxCrossEntropyGradientDefinition = {.flops = FlopsPerElement<2>};
 
 void GraphBuilder::SoftmaxCrossEntropy(ValueId logits, double label_smoothing) {
   constexpr char kName[] = "loss";

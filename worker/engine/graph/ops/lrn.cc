@@ -16,12 +16,12 @@ namespace {
 // An addition for each channel of the window, and a power of about 20.
 double ForwardFlops(const Graph& graph, const Node& node, int64_t rows) {
   return static_cast<double>(graph.value(node.inputs[0]).Elements(rows)) *
-         static_cast<double>(node.lrn().size + 20);
+         static_cast<double>(node.layer<layers::Lrn>().size + 20);
 }
 
 double GradientFlops(const Graph& graph, const Node& node, int64_t rows) {
   return static_cast<double>(graph.value(node.inputs[0]).Elements(rows)) *
-         static_cast<double>(2 * node.lrn().size + 30);
+         static_cast<double>(2 * node.layer<layers::Lrn>().size + 30);
 }
 
 void Gradient(Autodiff& autodiff, const Node& node) {
@@ -39,10 +39,10 @@ void Gradient(Autodiff& autodiff, const Node& node) {
 
 }  // namespace
 
-const OpDefinition kLrnDefinition = {"lrn", ForwardFlops, Gradient};
-const OpDefinition kLrnGradientDefinition = {"lrn_gradient", GradientFlops, nullptr};
+const OpDefinition kLrnDefinition = {.flops = ForwardFlops, .gradient = Gradient};
+const OpDefinition kLrnGradientDefinition = {.flops = GradientFlops};
 
-ValueId GraphBuilder::Lrn(ValueId x, const LrnOptions& options) {
+ValueId GraphBuilder::Lrn(ValueId x, const layers::Lrn& options) {
   const std::string name = AutoName("lrn");
   if (!CheckInput(name, x, 3)) {
     return kNoValue;
@@ -56,12 +56,7 @@ ValueId GraphBuilder::Lrn(ValueId x, const LrnOptions& options) {
                                    "; expected a window in [1, ", kMaxSize,
                                    "], alpha and beta not negative, k above 0"));
   }
-  return AddNode({OpKind::kLrn,
-                  name,
-                  {x},
-                  {},
-                  LrnAttributes{options.size, options.alpha, options.beta, options.k}},
-                 shape(x));
+  return AddNode({OpKind::kLrn, name, {x}, {}, options}, shape(x));
 }
 
 }  // namespace trainyard::engine

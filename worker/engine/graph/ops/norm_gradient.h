@@ -1,11 +1,11 @@
-// What batch_norm and layer_norm have in common: the gradient's inputs and outputs.
+// The inputs and outputs of the gradient of a norm, which are the same for all norms.
 #pragma once
 
 #include "worker/engine/graph/autodiff.h"
 
 namespace trainyard::engine {
 
-// Of a node (x, weight, bias, ...) -> y and two statistics: emits
+// For a node (x, weight, bias, ...) -> y and two statistics, emits
 //   (dy, x, weight, the two statistics) -> dx, dweight, dbias
 template <OpKind kGradient>
 void EmitNormGradient(Autodiff& autodiff, const Node& node) {

@@ -57,14 +57,13 @@ void GlobalAvgPoolBackward(Autodiff& autodiff, const Node& node) {
 
 }  // namespace
 
-const OpDefinition kMaxPoolDefinition = {"max_pool", WindowFlops, MaxPoolBackward};
-const OpDefinition kMaxPoolGradientDefinition = {"max_pool_gradient", WindowFlops, nullptr};
-const OpDefinition kAvgPoolDefinition = {"avg_pool", WindowFlops, AvgPoolBackward};
-const OpDefinition kAvgPoolGradientDefinition = {"avg_pool_gradient", WindowFlops, nullptr};
-const OpDefinition kGlobalAvgPoolDefinition = {"global_avg_pool", FlopsPerElement<1>,
-                                               GlobalAvgPoolBackward};
-const OpDefinition kGlobalAvgPoolGradientDefinition = {"global_avg_pool_gradient",
-                                                       GlobalGradientFlops, nullptr};
+const OpDefinition kMaxPoolDefinition = {.flops = WindowFlops, .gradient = MaxPoolBackward};
+const OpDefinition kMaxPoolGradientDefinition = {.flops = WindowFlops};
+const OpDefinition kAvgPoolDefinition = {.flops = WindowFlops, .gradient = AvgPoolBackward};
+const OpDefinition kAvgPoolGradientDefinition = {.flops = WindowFlops};
+const OpDefinition kGlobalAvgPoolDefinition = {.flops = FlopsPerElement<1>,
+                                               .gradient = GlobalAvgPoolBackward};
+const OpDefinition kGlobalAvgPoolGradientDefinition = {.flops = GlobalGradientFlops};
 
 ValueId GraphBuilder::Pool(OpKind op, ValueId x, const PoolOptions& options) {
   const std::string name = AutoName(OpName(op));

@@ -7,10 +7,6 @@
 namespace trainyard::engine {
 namespace {
 
-double NoFlops(const Graph&, const Node&, int64_t) {
-  return 0;
-}
-
 void Gradient(Autodiff& autodiff, const Node& node) {
   const ValueId x = node.inputs[0];
   const ValueId dx = autodiff.NewGradient(x);
@@ -20,7 +16,8 @@ void Gradient(Autodiff& autodiff, const Node& node) {
 
 }  // namespace
 
-const OpDefinition kStageOutputDefinition = {"stage_output", NoFlops, Gradient};
-const OpDefinition kStageOutputGradientDefinition = {"stage_output_gradient", NoFlops, nullptr};
+const OpDefinition kStageOutputDefinition = {
+    .flops = Nothing, .gradient = Gradient, .bytes = Nothing, .is_alias = true};
+const OpDefinition kStageOutputGradientDefinition = {.flops = Nothing};
 
 }  // namespace trainyard::engine

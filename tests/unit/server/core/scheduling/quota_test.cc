@@ -44,11 +44,11 @@ TEST(Quota, AnElasticJobTakesWhatItLeaves) {
 }
 
 TEST(Quota, ClaimedDevicesCount) {
-  World world("a: cpu=7~8 2xcpu");
+  World world("a: h200=7~8 2xcpu");
   world.Run(7).user = "ben";
   world.running[JobId{7}].stops = true;
   world.quotas["user:anna"] = {.subject = "user:anna", .devices = 1};
-  world.Submit(Job(8, 1));
+  world.Submit(Job(8, 1, "h200"));
   world.Submit(Job(9, 1));
   EXPECT_EQ(Text(world.MakePlan()), "") << "jobs/8 is about to have the one device";
 }

@@ -190,10 +190,10 @@ TEST_F(YardSync, WhatDevicesDoIsPassedOnWhileTheWorkerIsHeardOf) {
   Join("lab-1", 1);
   EXPECT_TRUE(yard_->UsageOn("lab-1").empty());
   SyncReport report{sessions_["lab-1"], 10, 1, {}, {}};
-  report.usage["cpu-0"].utilization = 0.5;
+  report.usage["cpu-0"] = "half of it";
   ASSERT_TRUE(Apply(report).ok());
   ASSERT_EQ(yard_->UsageOn("lab-1").count("cpu-0"), 1u);
-  EXPECT_EQ(yard_->UsageOn("lab-1").at("cpu-0").utilization, 0.5);
+  EXPECT_EQ(yard_->UsageOn("lab-1").at("cpu-0"), "half of it");
   EXPECT_TRUE(yard_->UsageOn("lab-2").empty());
   Advance(60'000'000);
   EXPECT_TRUE(yard_->UsageOn("lab-1").empty()) << "nobody knows what it does now";
@@ -204,7 +204,7 @@ TEST_F(YardSync, ProgressComesFromRankZeroAndIsWrittenOnlyWhenItChanges) {
   const JobId job = Submit(1);
   Run("lab-1", job);
   ObservedAttempt seen = See(job, ObservedState::kRunning);
-  seen.progress = Progress{12, 100, 0, 3, 5400.0, 0.01, 0};
+  seen.progress = Progress{12, 0};
   seen.metrics.values = {{"train.loss", 1.7}};
   seen.data_digest = "glyphs-v1:1";
   ASSERT_TRUE(Sync("lab-1", {seen}).ok());
@@ -215,26 +215,23 @@ TEST_F(YardSync, ProgressComesFromRankZeroAndIsWrittenOnlyWhenItChanges) {
   EXPECT_TRUE(turn_.delta.empty());
 }
 
-TEST_F(YardSync, HostingIsKeptWithTheJobAndWrittenOnlyWhenItChanges) {
+TEST_F(YardSync, AReportIsKeptWithTheJobAndWrittenOnlyWhenItChanges) {
   Join("lab-1", 2);
   const JobId job = Submit(2);
   Run("lab-1", job);
   ObservedAttempt seen = See(job, ObservedState::kRunning);
-  seen.progress = Progress{12, 100, 0, 3, 5400.0, 0.01, 0};
-  seen.progress->hosting =
-      std::make_shared<Hosting>(Hosting{{{0, 0, 6, 0, 4050}, {1, 6, 2, 0, 1350}}, "speeds"});
+  seen.progress = Progress{12, 0, std::make_shared<const std::string>("rank 0 computes 6")};
   ASSERT_TRUE(Sync("lab-1", {seen}).ok());
-  ASSERT_NE(Job(job).progress.hosting, nullptr);
-  EXPECT_EQ(Job(job).progress.hosting->ranks[1].first_replica, 6);
-  // The same words again are another value, and no news.
-  seen.progress->hosting = std::make_shared<Hosting>(*seen.progress->hosting);
+  ASSERT_NE(Job(job).progress.report, nullptr);
+  EXPECT_EQ(*Job(job).progress.report, "rank 0 computes 6");
+  // The same words again are another string, and no news.
+  seen.progress->report = std::make_shared<const std::string>("rank 0 computes 6");
   ASSERT_TRUE(Sync("lab-1", {seen}).ok());
   EXPECT_TRUE(turn_.delta.empty());
-  seen.progress->hosting =
-      std::make_shared<Hosting>(Hosting{{{0, 0, 5, 0, 4050}, {1, 5, 3, 0, 1350}}, "speeds"});
+  seen.progress->report = std::make_shared<const std::string>("rank 0 computes 5");
   ASSERT_TRUE(Sync("lab-1", {seen}).ok());
   EXPECT_FALSE(turn_.delta.empty());
-  EXPECT_EQ(Job(job).progress.hosting->ranks[1].replicas, 3);
+  EXPECT_EQ(*Job(job).progress.report, "rank 0 computes 5");
 }
 
 }  // namespace

@@ -77,35 +77,35 @@ TEST(Bf16, IsComparedOnThisMachine) {
 TEST(Conv2d, AgreesWithTheReference) {
   struct Case {
     Shape input;
-    Conv2dOptions options;
+    layers::Conv2d options;
     int64_t rows;
   };
   const Case cases[] = {
-      {{1, 9, 7}, {.out_channels = 32, .kernel = 3, .padding = 1}, 3},
-      {{3, 11, 10}, {.out_channels = 5, .kernel = 3, .stride = 2, .padding = 1}, 2},
-      {{16, 6, 6}, {.out_channels = 32, .kernel = 3, .padding = 1}, 1},
-      {{12, 7, 5}, {.out_channels = 20, .kernel = 1, .stride = 2, .bias = false}, 4},
-      {{4, 8, 8}, {.out_channels = 8, .kernel = 1, .stride = 2, .bias = false}, 4},
-      {{8, 9, 9}, {.out_channels = 16, .kernel = 5, .stride = 2, .padding = 2}, 2},
-      {{5, 9, 9}, {.out_channels = 7, .kernel = 3, .padding = 2, .dilation = 2}, 2},
-      {{16, 5, 5}, {.out_channels = 16, .kernel = 3, .padding = 1, .groups = 4}, 2},
-      {{6, 5, 5}, {.out_channels = 9, .kernel = 3, .groups = 3, .bias = false}, 1},
-      {{2, 13, 13}, {.out_channels = 3, .kernel = 7, .stride = 3, .padding = 3}, 2},
+      {{1, 9, 7}, {.channels = 32, .kernel = 3, .padding = 1}, 3},
+      {{3, 11, 10}, {.channels = 5, .kernel = 3, .stride = 2, .padding = 1}, 2},
+      {{16, 6, 6}, {.channels = 32, .kernel = 3, .padding = 1}, 1},
+      {{12, 7, 5}, {.channels = 20, .kernel = 1, .stride = 2, .bias = false}, 4},
+      {{4, 8, 8}, {.channels = 8, .kernel = 1, .stride = 2, .bias = false}, 4},
+      {{8, 9, 9}, {.channels = 16, .kernel = 5, .stride = 2, .padding = 2}, 2},
+      {{5, 9, 9}, {.channels = 7, .kernel = 3, .padding = 2, .dilation = 2}, 2},
+      {{16, 5, 5}, {.channels = 16, .kernel = 3, .padding = 1, .groups = 4}, 2},
+      {{6, 5, 5}, {.channels = 9, .kernel = 3, .groups = 3, .bias = false}, 1},
+      {{2, 13, 13}, {.channels = 3, .kernel = 7, .stride = 3, .padding = 3}, 2},
       // Enough tiles for minimal filtering: one image, images of one tile's part, of one row,
       // widths of every remainder by 4, channels that fill no block; with oneDNN's, so many
       // channels.
-      {{16, 33, 30}, {.out_channels = 16, .kernel = 3, .padding = 1, .bias = false}, 1},
-      {{16, 3, 2}, {.out_channels = 48, .kernel = 3, .padding = 1}, 70},
-      {{24, 7, 5}, {.out_channels = 20, .kernel = 3, .padding = 1}, 17},
-      {{20, 1, 15}, {.out_channels = 12, .kernel = 3, .padding = 1}, 17},
-      {{32, 8, 12}, {.out_channels = 16, .kernel = 3, .padding = 1, .bias = false}, 11},
-      {{40, 10, 9}, {.out_channels = 33, .kernel = 3, .padding = 1}, 8},
-      {{208, 3, 2}, {.out_channels = 192, .kernel = 3, .padding = 1}, 64},
-      {{64, 7, 11}, {.out_channels = 72, .kernel = 3, .padding = 1, .bias = false}, 11},
+      {{16, 33, 30}, {.channels = 16, .kernel = 3, .padding = 1, .bias = false}, 1},
+      {{16, 3, 2}, {.channels = 48, .kernel = 3, .padding = 1}, 70},
+      {{24, 7, 5}, {.channels = 20, .kernel = 3, .padding = 1}, 17},
+      {{20, 1, 15}, {.channels = 12, .kernel = 3, .padding = 1}, 17},
+      {{32, 8, 12}, {.channels = 16, .kernel = 3, .padding = 1, .bias = false}, 11},
+      {{40, 10, 9}, {.channels = 33, .kernel = 3, .padding = 1}, 8},
+      {{208, 3, 2}, {.channels = 192, .kernel = 3, .padding = 1}, 64},
+      {{64, 7, 11}, {.channels = 72, .kernel = 3, .padding = 1, .bias = false}, 11},
   };
   for (const Case& c : cases) {
     const std::string what = absl::StrCat("conv2d ", ShapeString(c.input), " to ",
-                                          c.options.out_channels, ", kernel ", c.options.kernel);
+                                          c.options.channels, ", kernel ", c.options.kernel);
     // Alone, rectified, and as the second of two, so that its input has a blocked layout.
     Compare(what,
             Close(c.input, [&](GraphBuilder& b) { return b.Conv2d("conv", b.input(), c.options); }),
@@ -117,9 +117,8 @@ TEST(Conv2d, AgreesWithTheReference) {
     Compare(what + ", after another",
             Close(c.input,
                   [&](GraphBuilder& b) {
-                    const ValueId x =
-                        b.Conv2d("first", b.input(),
-                                 {.out_channels = c.input[0], .kernel = 3, .padding = 1});
+                    const ValueId x = b.Conv2d("first", b.input(),
+                                               {.channels = c.input[0], .kernel = 3, .padding = 1});
                     return b.Relu(b.Conv2d("conv", b.Tanh(x), c.options));
                   }),
             c.rows);
@@ -149,12 +148,12 @@ TEST(Elementwise, AgreesWithTheReference) {
       {"tanh", [](GraphBuilder& b, ValueId x) { return b.Tanh(x); }},
       {"sigmoid", [](GraphBuilder& b, ValueId x) { return b.Sigmoid(x); }},
       {"gelu", [](GraphBuilder& b, ValueId x) { return b.Gelu(x); }},
-      {"gelu by tanh", [](GraphBuilder& b, ValueId x) { return b.Gelu(x, true); }},
+      {"gelu by tanh", [](GraphBuilder& b, ValueId x) { return b.Gelu(x, {.tanh = true}); }},
   };
   for (const auto& [name, layer] : layers) {
     for (const int64_t channels : {3, 8, 20}) {
       // Between convolutions, so that blocks filled up with zeros come in and go out.
-      const Conv2dOptions conv = {.out_channels = channels, .kernel = 3, .padding = 1};
+      const layers::Conv2d conv = {.channels = channels, .kernel = 3, .padding = 1};
       Compare(absl::StrCat(name, " of ", channels),
               Close({2, 5, 7},
                     [&](GraphBuilder& b) {
@@ -178,30 +177,68 @@ TEST(Concat, AgreesWithTheReference) {
                     std::vector<ValueId> parts;
                     for (const int64_t count : channels) {
                       parts.push_back(b.Relu(b.Conv2d(absl::StrCat("conv", parts.size()), b.input(),
-                                                      {.out_channels = count, .padding = 1})));
+                                                      {.channels = count, .padding = 1})));
                     }
                     parts.push_back(b.MaxPool(parts[0], {.kernel = 3, .stride = 1, .padding = 1}));
-                    return b.Conv2d("after", b.Concat(parts), {.out_channels = 9, .kernel = 1});
+                    return b.Conv2d("after", b.Concat(parts), {.channels = 9, .kernel = 1});
                   }),
             3);
   }
   Compare("concat of features and of a flattened plane",
           Close({16, 2, 2},
                 [](GraphBuilder& b) {
-                  const ValueId x = b.Conv2d("conv", b.input(), {.out_channels = 16, .kernel = 1});
+                  const ValueId x = b.Conv2d("conv", b.input(), {.channels = 16, .kernel = 1});
                   const ValueId flat = b.Flatten(x);
                   return b.Tanh(b.Concat({flat, b.Linear("linear", flat, 5), flat}));
                 }),
           1);
 }
 
-TEST(Lrn, AgreesWithTheReference) {
-  const LrnOptions cases[] = {{.size = 5, .alpha = 1, .k = 2},
-                              {.size = 4, .alpha = 0.5, .beta = 0.6},
-                              {.size = 21, .alpha = 1, .beta = 0.75}};
-  for (const LrnOptions& options : cases) {
+TEST(GroupNorm, AgreesWithTheReference) {
+  // Groups within a block of channels, over several blocks, and across their borders.
+  const std::pair<int64_t, int64_t> cases[] = {{3, 1}, {8, 8}, {20, 4}, {48, 2}, {36, 3}};
+  for (const auto& [channels, groups] : cases) {
+    const layers::Conv2d conv = {.channels = channels, .kernel = 3, .padding = 1};
+    Compare(absl::StrCat("group_norm of ", channels, " in ", groups, " groups"),
+            Close({2, 5, 7},
+                  [&, groups = groups](GraphBuilder& b) {
+                    ValueId x = b.Conv2d("conv", b.input(), conv);
+                    x = b.Relu(b.Layer("norm", x, layers::GroupNorm{.groups = groups}));
+                    return b.Conv2d("after", x, conv);
+                  }),
+            3);
+  }
+  Compare("group_norm of the input",
+          Close({6, 3, 3},
+                [](GraphBuilder& b) {
+                  return b.Layer("norm", b.input(), layers::GroupNorm{.groups = 2, .eps = 0.1});
+                }),
+          2);
+}
+
+TEST(Upsample, AgreesWithTheReference) {
+  for (const int64_t scale : {1, 2, 3}) {
     for (const int64_t channels : {3, 8, 20, 32}) {
-      const Conv2dOptions conv = {.out_channels = channels, .kernel = 3, .padding = 1};
+      const layers::Conv2d conv = {.channels = channels, .kernel = 3, .padding = 1};
+      Compare(absl::StrCat("upsample of ", channels, " by ", scale),
+              Close({2, 3, 5},
+                    [&](GraphBuilder& b) {
+                      const ValueId x = b.Relu(b.Conv2d("conv", b.input(), conv));
+                      return b.Conv2d("after", b.Layer("", x, layers::Upsample{.scale = scale}),
+                                      conv);
+                    }),
+              3);
+    }
+  }
+}
+
+TEST(Lrn, AgreesWithTheReference) {
+  const layers::Lrn cases[] = {{.size = 5, .alpha = 1, .k = 2},
+                               {.size = 4, .alpha = 0.5, .beta = 0.6},
+                               {.size = 21, .alpha = 1, .beta = 0.75}};
+  for (const layers::Lrn& options : cases) {
+    for (const int64_t channels : {3, 8, 20, 32}) {
+      const layers::Conv2d conv = {.channels = channels, .kernel = 3, .padding = 1};
       Compare(absl::StrCat("lrn of ", channels, " over ", options.size),
               Close({2, 5, 7},
                     [&](GraphBuilder& b) {
@@ -219,7 +256,7 @@ TEST(Lrn, AgreesWithTheReference) {
 
 TEST(Dropout, AgreesWithTheReference) {
   for (const int64_t channels : {3, 16, 20}) {
-    const Conv2dOptions conv = {.out_channels = channels, .kernel = 3, .padding = 1};
+    const layers::Conv2d conv = {.channels = channels, .kernel = 3, .padding = 1};
     Compare(absl::StrCat("dropout of ", channels),
             Close({2, 5, 7},
                   [&](GraphBuilder& b) {
@@ -246,7 +283,7 @@ TEST(Linear, WithTransposedWeightsAgreesWithTheReference) {
           Close({3, 4, 4},
                 [](GraphBuilder& b) {
                   const ValueId x =
-                      b.Conv2d("conv", b.input(), {.out_channels = 32, .kernel = 3, .padding = 1});
+                      b.Conv2d("conv", b.input(), {.channels = 32, .kernel = 3, .padding = 1});
                   return b.TransposedLinear("linear", b.Flatten(b.Relu(x)), 9, 1);
                 }),
           3);
@@ -268,7 +305,7 @@ Graph Transformer(const SequenceCase& c) {
   x = b.Dropout(x, 0.1);
   ValueId y = b.Attention(b.Linear("qkv", b.LayerNorm("ln1", x), 3 * width), c.heads);
   x = b.Add(x, b.Linear("proj", y, width));
-  y = b.Gelu(b.Linear("fc1", b.LayerNorm("ln2", x), 4 * width), true);
+  y = b.Gelu(b.Linear("fc1", b.LayerNorm("ln2", x), 4 * width), {.tanh = true});
   x = b.Add(x, b.Dropout(b.Linear("fc2", y, width), 0.1));
   b.SoftmaxCrossEntropy(b.Linear("head", b.LayerNorm("lnf", x), 11, false), 0.1);
   absl::StatusOr<Graph> graph = std::move(b).Build();
@@ -315,7 +352,7 @@ TEST(Sequences, AgreeWithTheReferenceOpByOp) {
   Compare("layer_norm of features and of flattened blocks",
           Close({16, 2, 2},
                 [](GraphBuilder& b) {
-                  const ValueId x = b.Conv2d("conv", b.input(), {.out_channels = 16, .kernel = 1});
+                  const ValueId x = b.Conv2d("conv", b.input(), {.channels = 16, .kernel = 1});
                   return b.LayerNorm("ln", b.Flatten(x));
                 }),
           3);
@@ -343,7 +380,7 @@ TEST(Pooling, AgreesWithTheReference) {
       {.kernel = 3, .stride = 2, .padding = 1, .ceil_mode = true, .count_padding = false}};
   for (const PoolOptions& options : cases) {
     for (const int64_t channels : {3, 8, 16, 24}) {
-      const Conv2dOptions conv = {.out_channels = channels, .kernel = 3, .padding = 1};
+      const layers::Conv2d conv = {.channels = channels, .kernel = 3, .padding = 1};
       const std::string what = absl::StrCat("window ", options.kernel, " of ", channels);
       Compare("max_pool " + what,
               Close({2, 9, 8},
@@ -384,7 +421,7 @@ TEST(Pooling, OfTheInputAgreesWithTheReference) {
 
 TEST(BatchNorm, AgreesWithTheReference) {
   for (const int64_t channels : {1, 6, 8, 16, 20}) {
-    const Conv2dOptions conv = {.out_channels = channels, .kernel = 3, .padding = 1};
+    const layers::Conv2d conv = {.channels = channels, .kernel = 3, .padding = 1};
     Compare(absl::StrCat("batch_norm of ", channels),
             Close({2, 6, 7},
                   [&](GraphBuilder& b) {
@@ -406,15 +443,15 @@ TEST(BatchNorm, AgreesWithTheReference) {
 // Layouts meet here: a plain input, blocked convolutions of several widths, sums of both.
 Graph Residual(int64_t channels) {
   return Close({3, 8, 8}, [channels](GraphBuilder& b) {
-    const Conv2dOptions conv = {.out_channels = channels, .kernel = 3, .padding = 1};
+    const layers::Conv2d conv = {.channels = channels, .kernel = 3, .padding = 1};
     ValueId x = b.Relu(b.BatchNorm("bn", b.Conv2d("conv", b.input(), conv)));
     ValueId branch = b.Relu(b.BatchNorm("bn1", b.Conv2d("conv1", x, conv)));
     branch = b.BatchNorm("bn2", b.Conv2d("conv2", branch, conv));
     x = b.Relu(b.Add(branch, x));
-    const ValueId short_cut = b.Conv2d(
-        "down", x, {.out_channels = 2 * channels, .kernel = 1, .stride = 2, .bias = false});
-    branch = b.Conv2d("conv3", x,
-                      {.out_channels = 2 * channels, .kernel = 3, .stride = 2, .padding = 1});
+    const ValueId short_cut =
+        b.Conv2d("down", x, {.channels = 2 * channels, .kernel = 1, .stride = 2, .bias = false});
+    branch =
+        b.Conv2d("conv3", x, {.channels = 2 * channels, .kernel = 3, .stride = 2, .padding = 1});
     return b.GlobalAvgPool(b.Relu(b.Add(branch, short_cut)));
   });
 }
@@ -443,7 +480,7 @@ TEST(Networks, AgreeWithTheReferenceWithoutAnyPass) {
   Compare("conv, relu, max_pool, no passes",
           Close({2, 8, 8},
                 [](GraphBuilder& b) {
-                  return b.MaxPool(b.Relu(b.Conv2d("conv", b.input(), {.out_channels = 6})),
+                  return b.MaxPool(b.Relu(b.Conv2d("conv", b.input(), {.channels = 6})),
                                    {.kernel = 2});
                 }),
           3, kNoPasses);
@@ -453,7 +490,7 @@ TEST(Networks, OfASumOfTheInputAndOfFlattenedBlocksAgreeWithTheReference) {
   Compare("input added to a convolution of it",
           Close({8, 6, 6},
                 [](GraphBuilder& b) {
-                  return b.Add(b.Conv2d("conv", b.input(), {.out_channels = 8, .padding = 1}),
+                  return b.Add(b.Conv2d("conv", b.input(), {.channels = 8, .padding = 1}),
                                b.input());
                 }),
           2);
@@ -461,14 +498,14 @@ TEST(Networks, OfASumOfTheInputAndOfFlattenedBlocksAgreeWithTheReference) {
       "logits that are flattened blocks",
       [] {
         GraphBuilder b({2, 3, 3});
-        b.SoftmaxCrossEntropy(b.Flatten(b.Conv2d("conv", b.input(), {.out_channels = 12})));
+        b.SoftmaxCrossEntropy(b.Flatten(b.Conv2d("conv", b.input(), {.channels = 12})));
         return *std::move(b).Build();
       }(),
       3);
   Compare("relu after flatten",
           Close({2, 5, 5},
                 [](GraphBuilder& b) {
-                  return b.Relu(b.Flatten(b.Conv2d("conv", b.input(), {.out_channels = 20})));
+                  return b.Relu(b.Flatten(b.Conv2d("conv", b.input(), {.channels = 20})));
                 }),
           3);
 }

@@ -164,7 +164,7 @@ TEST_P(BatchNormGroups, AreNotTheWholeBatch) {
 
 TEST_P(BatchNormGroups, DrawTheSameDropoutAsTheWholeBatch) {
   GraphBuilder b({2, 6, 6});
-  const ValueId x = b.BatchNorm("bn", b.Conv2d("conv", b.input(), {.out_channels = 8}));
+  const ValueId x = b.BatchNorm("bn", b.Conv2d("conv", b.input(), {.channels = 8}));
   b.SoftmaxCrossEntropy(b.Linear("fc", b.Dropout(b.Flatten(b.Relu(x)), 0.5), 5));
   const Graph model = *std::move(b).Build();
   CompileOptions options = {.max_rows = 6, .max_groups = 3, .inspect = true};

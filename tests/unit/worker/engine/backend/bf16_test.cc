@@ -99,7 +99,7 @@ TEST(Bf16, DoesNotDependOnTheThreads) {
   GraphBuilder images({3, 9, 9});
   const PoolOptions windows = {.kernel = 3, .stride = 1, .padding = 1};
   const ValueId x =
-      images.MaxPool(images.Conv2d("conv", images.input(), {.out_channels = 20}), windows);
+      images.MaxPool(images.Conv2d("conv", images.input(), {.channels = 20}), windows);
   images.SoftmaxCrossEntropy(images.Linear("fc", images.Flatten(images.AvgPool(x, windows)), 7));
   GraphBuilder tokens = GraphBuilder::ForTokens(70, 11);
   const ValueId y = tokens.Linear("qkv", tokens.Embedding("tok", tokens.input(), 16), 48);

@@ -330,8 +330,9 @@ TEST_P(Executables, ComputeKnownValues) {
                       {3, 4, 6, 7}, kNear, "avg_pool, padding not counted");
   testing::ExpectNear(run({2}, [](GraphBuilder& b, ValueId x) { return b.Gelu(x); }, {1, -2}),
                       {0.8413447f, -0.04550026f}, kNear, "gelu");
-  testing::ExpectNear(run({2}, [](GraphBuilder& b, ValueId x) { return b.Gelu(x, true); }, {1, -2}),
-                      {0.8411920f, -0.04540231f}, kNear, "gelu by tanh");
+  testing::ExpectNear(
+      run({2}, [](GraphBuilder& b, ValueId x) { return b.Gelu(x, {.tanh = true}); }, {1, -2}),
+      {0.8411920f, -0.04540231f}, kNear, "gelu by tanh");
   testing::ExpectNear(run({2}, [](GraphBuilder& b, ValueId x) { return b.Sigmoid(x); }, {0, 2}),
                       {0.5f, 0.8807971f}, kNear, "sigmoid");
   testing::ExpectNear(run({3},
@@ -414,7 +415,7 @@ TEST(CpuBackend, RepeatsAStepBitForBit) {
 
 Graph ModelOfOtherOps() {
   GraphBuilder b({3, 6, 6});
-  const ValueId x = b.Sigmoid(b.Conv2d("conv", b.input(), {.out_channels = 16, .padding = 1}));
+  const ValueId x = b.Sigmoid(b.Conv2d("conv", b.input(), {.channels = 16, .padding = 1}));
   const ValueId y = b.Lrn(b.Concat({x, b.Gelu(x)}), {.alpha = 0.1});
   const ValueId features = b.Flatten(b.MaxPool(y, {.kernel = 3, .stride = 2, .ceil_mode = true}));
   b.SoftmaxCrossEntropy(b.Linear("fc", b.Dropout(features, 0.5), 5), 0.1);
@@ -424,7 +425,7 @@ Graph ModelOfOtherOps() {
 // Enough tiles for minimal filtering.
 Graph ModelOfWideImages() {
   GraphBuilder b({3, 13, 10});
-  const Conv2dOptions conv = {.out_channels = 16, .kernel = 3, .padding = 1};
+  const layers::Conv2d conv = {.channels = 16, .kernel = 3, .padding = 1};
   const ValueId x = b.Conv2d("conv2", b.Tanh(b.Conv2d("conv1", b.input(), conv)), conv);
   b.SoftmaxCrossEntropy(b.Linear("fc", b.Flatten(b.Relu(x)), 5));
   return *std::move(b).Build();

@@ -1,9 +1,8 @@
-// Three training steps of small nets against numbers computed in double precision elsewhere: every
+// Three training steps of small nets against PyTorch's numbers of tests/data/reference: every
 // logit, loss, gradient, parameter, optimizer slot and running statistic.
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -12,7 +11,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/base/files.h"
 #include "tests/testing/paths.h"
 #include "tests/unit/worker/engine/engine_testing.h"
 #include "worker/checkpoint/safetensors.h"
@@ -24,11 +22,6 @@ namespace {
 
 using testing::TestBatch;
 using testing::Values;
-
-std::string ReferenceDirectory() {
-  const char* directory = std::getenv("TRAINYARD_REFERENCE");
-  return directory != nullptr ? directory : trainyard::testing::SourcePath("../shared/reference");
-}
 
 // One file of reference numbers, and which of its tensors have been compared.
 class Numbers {
@@ -118,7 +111,7 @@ ValueId Block(GraphBuilder& b, const std::string& name, ValueId x, int64_t chann
               int64_t stride) {
   const auto conv = [&](const std::string& suffix, ValueId from, int64_t kernel, int64_t step) {
     return b.Conv2d(name + suffix, from,
-                    {.out_channels = channels,
+                    {.channels = channels,
                      .kernel = kernel,
                      .stride = step,
                      .padding = kernel / 2,
@@ -134,7 +127,7 @@ ValueId Block(GraphBuilder& b, const std::string& name, ValueId x, int64_t chann
 Graph Resnet() {
   GraphBuilder b({3, 12, 12});
   ValueId x =
-      b.Conv2d("conv", b.input(), {.out_channels = 4, .kernel = 3, .padding = 1, .bias = false});
+      b.Conv2d("conv", b.input(), {.channels = 4, .kernel = 3, .padding = 1, .bias = false});
   x = b.Relu(b.BatchNorm("bn", x));
   x = Block(b, "blocks.0", x, 4, 1);
   x = Block(b, "blocks.1", x, 8, 2);
@@ -180,11 +173,8 @@ class ReferenceNumbers : public ::testing::TestWithParam<std::tuple<Case, const 
 
 TEST_P(ReferenceNumbers, AreReproduced) {
   const Case& c = std::get<0>(GetParam());
-  const std::string path = absl::StrCat(ReferenceDirectory(), "/", c.name, ".safetensors");
-  if (!FileExists(path)) {
-    GTEST_SKIP() << path << " is not there; set TRAINYARD_REFERENCE";
-  }
-  absl::StatusOr<checkpoint::TensorFile> file = checkpoint::ReadSafetensors(path);
+  absl::StatusOr<checkpoint::TensorFile> file = checkpoint::ReadSafetensors(
+      trainyard::testing::ReferencePath(absl::StrCat(c.name, ".safetensors")));
   ASSERT_TRUE(file.ok()) << file.status();
   Numbers numbers(*std::move(file));
   const Graph model = c.build();

@@ -24,8 +24,8 @@ using testing::TestBatch;
 // A stack of layers with what the other models lack: dropout and local normalisation.
 Graph Stack() {
   GraphBuilder b({3, 10, 10});
-  ValueId x = b.Lrn(b.Relu(b.Conv2d("conv1", b.input(), {.out_channels = 6, .padding = 1})), {});
-  x = b.AvgPool(b.Tanh(b.Conv2d("conv2", x, {.out_channels = 4})), {});
+  ValueId x = b.Lrn(b.Relu(b.Conv2d("conv1", b.input(), {.channels = 6, .padding = 1})), {});
+  x = b.AvgPool(b.Tanh(b.Conv2d("conv2", x, {.channels = 4})), {});
   x = b.Dropout(b.Gelu(b.Linear("fc1", b.Flatten(x), 12)), 0.3);
   b.SoftmaxCrossEntropy(b.Linear("fc2", x, 5), 0.1);
   return *std::move(b).Build();

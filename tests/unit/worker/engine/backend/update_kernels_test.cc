@@ -49,8 +49,8 @@ Results RunAll(const UpdateKernels& kernels) {
                                .second_correction = 33.3f,
                                .gradient_scale = 0.71f,
                                .nesterov = nesterov};
-      // 0: sgd, 1: lars, 2: adamw, 3: lamb
-      for (int which = 0; which < (has_slots ? 4 : 2); ++which) {
+      // 0: sgd, 1: lars, 2: adamw, 3: adam, 4: lamb
+      for (int which = 0; which < (has_slots ? 5 : 2); ++which) {
         Floats parameter = RandomValues(1, kCount);
         Floats gradient = RandomValues(2, kCount);
         Floats first = RandomValues(3, kCount);
@@ -72,9 +72,12 @@ Results RunAll(const UpdateKernels& kernels) {
           case 2:
             is_finite = kernels.adamw(rule, block);
             break;
+          case 3:
+            is_finite = kernels.adam(rule, block);
+            break;
           default:
             is_finite = kernels.lamb_moments(rule, block, &squares[0], &squares[1]);
-            kernels.lamb_apply(rule, block);
+            kernels.lamb(rule, block);
         }
         EXPECT_TRUE(is_finite);
         EXPECT_EQ(gradient, Floats(kCount, 0.0f));
@@ -121,6 +124,7 @@ TEST(UpdateKernels, TellOfGradientsThatAreNotFinite) {
       EXPECT_FALSE(kernels->sgd(rule, block()));
       EXPECT_FALSE(kernels->lars(rule, block()));
       EXPECT_FALSE(kernels->adamw(rule, block()));
+      EXPECT_FALSE(kernels->adam(rule, block()));
       EXPECT_FALSE(kernels->lamb_moments(rule, block(), &sums[0], &sums[1]));
     }
   }

@@ -25,7 +25,7 @@ using testing::Values;
 // Matrices (one larger than two blocks of the cpu backend), biases, and a norm.
 Graph Model() {
   GraphBuilder b({2, 6, 6});
-  ValueId x = b.Conv2d("conv", b.input(), {.out_channels = 3, .kernel = 3});
+  ValueId x = b.Conv2d("conv", b.input(), {.channels = 3, .kernel = 3});
   x = b.Relu(b.BatchNorm("bn", x));
   x = b.Tanh(b.Linear("fc1", b.Flatten(x), 240));
   b.SoftmaxCrossEntropy(b.Linear("fc2", x, 4));
@@ -42,6 +42,7 @@ const Case kElementwise[] = {
     {"sgd_nesterov", {.momentum = 0.9, .nesterov = true, .weight_decay = 0.01}},
     {"sgd_groups",
      {.momentum = 0.9, .weight_decay = 0.1, .decay_bias_and_norm = false, .ema_decay = 0.6}},
+    {"adam", {.rule = Rule::kAdam, .weight_decay = 0.05}},
     {"adamw", {.rule = Rule::kAdamW, .weight_decay = 0.05}},
     {"adamw_average",
      {.rule = Rule::kAdamW, .weight_decay = 0.1, .decay_bias_and_norm = false, .ema_decay = 0.9}},

@@ -75,14 +75,14 @@ Graph Close(Shape input, const std::function<ValueId(GraphBuilder&)>& layers) {
 }
 
 TEST(Autodiff, GradientsOfConvolutionsAreRight) {
-  const Conv2dOptions cases[] = {
-      {.out_channels = 3, .kernel = 3, .padding = 1},
-      {.out_channels = 2, .kernel = 3, .stride = 2, .padding = 1, .bias = false},
-      {.out_channels = 4, .kernel = 2, .stride = 3, .groups = 2},
-      {.out_channels = 2, .kernel = 3, .padding = 2, .dilation = 2},
-      {.out_channels = 3, .kernel = 1, .stride = 2},
+  const layers::Conv2d cases[] = {
+      {.channels = 3, .kernel = 3, .padding = 1},
+      {.channels = 2, .kernel = 3, .stride = 2, .padding = 1, .bias = false},
+      {.channels = 4, .kernel = 2, .stride = 3, .groups = 2},
+      {.channels = 2, .kernel = 3, .padding = 2, .dilation = 2},
+      {.channels = 3, .kernel = 1, .stride = 2},
   };
-  for (const Conv2dOptions& options : cases) {
+  for (const layers::Conv2d& options : cases) {
     CheckGradients(
         "conv2d",
         Close({2, 5, 6}, [&](GraphBuilder& b) { return b.Conv2d("conv", b.input(), options); }), 2);
@@ -113,7 +113,7 @@ TEST(Autodiff, GradientsOfSigmoidAndGeluAreRight) {
   CheckGradients("sigmoid", Close({6}, [&](GraphBuilder& b) { return b.Sigmoid(hidden(b)); }), 3);
   CheckGradients("gelu", Close({6}, [&](GraphBuilder& b) { return b.Gelu(hidden(b)); }), 3);
   CheckGradients("gelu by tanh",
-                 Close({6}, [&](GraphBuilder& b) { return b.Gelu(hidden(b), true); }), 3);
+                 Close({6}, [&](GraphBuilder& b) { return b.Gelu(hidden(b), {.tanh = true}); }), 3);
 }
 
 TEST(Autodiff, GradientsOfASmoothedLossAreRight) {
@@ -126,7 +126,7 @@ TEST(Autodiff, GradientsOfBatchNormAreRight) {
   CheckGradients("batch_norm",
                  Close({2, 3, 4},
                        [](GraphBuilder& b) {
-                         return b.BatchNorm("bn", b.Conv2d("conv", b.input(), {.out_channels = 3}));
+                         return b.BatchNorm("bn", b.Conv2d("conv", b.input(), {.channels = 3}));
                        }),
                  3);
   CheckGradients("batch_norm of the input",
@@ -134,12 +134,11 @@ TEST(Autodiff, GradientsOfBatchNormAreRight) {
 }
 
 TEST(Autodiff, GradientsOfReluAreRightWhereverItIsFused) {
-  CheckGradients("conv, relu",
-                 Close({2, 4, 4},
-                       [](GraphBuilder& b) {
-                         return b.Relu(b.Conv2d("conv", b.input(), {.out_channels = 3}));
-                       }),
-                 2);
+  CheckGradients(
+      "conv, relu",
+      Close({2, 4, 4},
+            [](GraphBuilder& b) { return b.Relu(b.Conv2d("conv", b.input(), {.channels = 3})); }),
+      2);
   CheckGradients(
       "linear, relu",
       Close({6}, [](GraphBuilder& b) { return b.Relu(b.Linear("hidden", b.input(), 5)); }), 3);
@@ -179,7 +178,7 @@ TEST(Autodiff, GradientsOfConcatAreRight) {
                  Close({2, 3, 4},
                        [](GraphBuilder& b) {
                          const ValueId x =
-                             b.Conv2d("conv", b.input(), {.out_channels = 3, .padding = 1});
+                             b.Conv2d("conv", b.input(), {.channels = 3, .padding = 1});
                          return b.Tanh(b.Concat({x, b.input(), x}));
                        }),
                  2);
@@ -192,14 +191,36 @@ TEST(Autodiff, GradientsOfConcatAreRight) {
 }
 
 TEST(Autodiff, GradientsOfLrnAreRight) {
-  const LrnOptions cases[] = {{.size = 5, .alpha = 1, .k = 2},
-                              {.size = 4, .alpha = 0.5, .beta = 0.6},
-                              {.size = 1, .alpha = 2, .beta = 1.5},
-                              {.size = 9, .alpha = 1}};
-  for (const LrnOptions& options : cases) {
+  const layers::Lrn cases[] = {{.size = 5, .alpha = 1, .k = 2},
+                               {.size = 4, .alpha = 0.5, .beta = 0.6},
+                               {.size = 1, .alpha = 2, .beta = 1.5},
+                               {.size = 9, .alpha = 1}};
+  for (const layers::Lrn& options : cases) {
     CheckGradients("lrn",
                    Close({6, 2, 3}, [&](GraphBuilder& b) { return b.Lrn(b.input(), options); }), 2);
   }
+}
+
+TEST(Autodiff, GradientsOfGroupNormAreRight) {
+  for (const int64_t groups : {1, 2, 6}) {
+    CheckGradients("group_norm",
+                   Close({6, 2, 3},
+                         [&](GraphBuilder& b) {
+                           const ValueId x = b.Tanh(b.input());
+                           return b.Layer("norm", x, layers::GroupNorm{.groups = groups});
+                         }),
+                   2);
+  }
+}
+
+TEST(Autodiff, GradientsOfUpsampleAreRight) {
+  CheckGradients(
+      "upsample",
+      Close({2, 2, 3},
+            [](GraphBuilder& b) {
+              return b.Tanh(b.Layer("", b.Tanh(b.input()), layers::Upsample{.scale = 2}));
+            }),
+      2);
 }
 
 TEST(Autodiff, GradientsOfDropoutAreRight) {
@@ -279,9 +300,9 @@ TEST(Autodiff, AValueWithSeveralUsesGetsTheSumOfTheirGradients) {
                  Close({2, 4, 4},
                        [](GraphBuilder& b) {
                          const ValueId stem =
-                             b.Conv2d("stem", b.input(), {.out_channels = 3, .padding = 1});
+                             b.Conv2d("stem", b.input(), {.channels = 3, .padding = 1});
                          const ValueId branch =
-                             b.Conv2d("branch", b.Tanh(stem), {.out_channels = 3, .padding = 1});
+                             b.Conv2d("branch", b.Tanh(stem), {.channels = 3, .padding = 1});
                          return b.Tanh(b.Add(branch, stem));
                        }),
                  2);

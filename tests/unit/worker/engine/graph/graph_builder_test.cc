@@ -19,7 +19,7 @@ std::string BuildError(GraphBuilder builder) {
 TEST(GraphBuilder, InfersTheShapesOfEveryLayer) {
   GraphBuilder builder({3, 13, 9});
   const ValueId conv = builder.Conv2d("conv", builder.input(),
-                                      {.out_channels = 8, .kernel = 3, .stride = 2, .padding = 1});
+                                      {.channels = 8, .kernel = 3, .stride = 2, .padding = 1});
   const ValueId norm = builder.BatchNorm("bn", conv);
   const ValueId relu = builder.Relu(norm);
   const ValueId max = builder.MaxPool(relu, {.kernel = 3, .stride = 2, .padding = 1});
@@ -43,7 +43,7 @@ TEST(GraphBuilder, InfersTheShapesOfEveryLayer) {
 TEST(GraphBuilder, DilationWidensTheWindow) {
   GraphBuilder builder({1, 9, 9});
   const ValueId conv =
-      builder.Conv2d("conv", builder.input(), {.out_channels = 2, .kernel = 3, .dilation = 3});
+      builder.Conv2d("conv", builder.input(), {.channels = 2, .kernel = 3, .dilation = 3});
   builder.SoftmaxCrossEntropy(builder.Linear("fc", builder.Flatten(conv), 2));
   const absl::StatusOr<Graph> graph = std::move(builder).Build();
   ASSERT_TRUE(graph.ok()) << graph.status();
@@ -66,7 +66,7 @@ TEST(GraphBuilder, CeilModeKeepsALastWindowThatStartsInsideTheInput) {
 
 TEST(GraphBuilder, ConcatAddsUpTheChannels) {
   GraphBuilder builder({3, 4, 5});
-  const ValueId a = builder.Conv2d("a", builder.input(), {.out_channels = 2, .padding = 1});
+  const ValueId a = builder.Conv2d("a", builder.input(), {.channels = 2, .padding = 1});
   const ValueId all = builder.Concat({a, builder.input(), a});
   const ValueId normal = builder.Lrn(builder.Dropout(all, 0.5), {});
   // A dropout of nothing is no node.
@@ -177,7 +177,7 @@ TEST(GraphBuilder, NamesTheLayerAndTheShapesWhereTheyDoNotFit) {
   }
   {
     GraphBuilder builder({3, 4, 4});
-    builder.Conv2d("stem", builder.input(), {.out_channels = 8, .kernel = 7});
+    builder.Conv2d("stem", builder.input(), {.channels = 8, .kernel = 7});
     EXPECT_THAT(BuildError(std::move(builder)),
                 AllOf(HasSubstr("layer 'stem'"), HasSubstr("7x7"), HasSubstr("[3, 4, 4]")));
   }
@@ -195,14 +195,14 @@ TEST(GraphBuilder, NamesTheLayerAndTheShapesWhereTheyDoNotFit) {
   }
   {
     GraphBuilder builder({4, 6, 6});
-    builder.Add(builder.Conv2d("a", builder.input(), {.out_channels = 2}),
-                builder.Conv2d("b", builder.input(), {.out_channels = 3}));
+    builder.Add(builder.Conv2d("a", builder.input(), {.channels = 2}),
+                builder.Conv2d("b", builder.input(), {.channels = 3}));
     EXPECT_THAT(BuildError(std::move(builder)),
                 AllOf(HasSubstr("[2, 4, 4]"), HasSubstr("[3, 4, 4]")));
   }
   {
     GraphBuilder builder({4, 6, 6});
-    builder.Conv2d("grouped", builder.input(), {.out_channels = 6, .groups = 4});
+    builder.Conv2d("grouped", builder.input(), {.channels = 6, .groups = 4});
     EXPECT_THAT(BuildError(std::move(builder)), HasSubstr("groups 4 must divide"));
   }
   {
@@ -249,8 +249,8 @@ TEST(GraphCost, CountsMultiplicationsAndAdditionsOfAConvolution) {
   GraphBuilder builder({3, 8, 8});
   builder.SoftmaxCrossEntropy(
       builder.Linear("fc",
-                     builder.Flatten(builder.Conv2d(
-                         "conv", builder.input(), {.out_channels = 4, .kernel = 3, .padding = 1})),
+                     builder.Flatten(builder.Conv2d("conv", builder.input(),
+                                                    {.channels = 4, .kernel = 3, .padding = 1})),
                      10));
   const absl::StatusOr<Graph> graph = std::move(builder).Build();
   ASSERT_TRUE(graph.ok()) << graph.status();

@@ -127,7 +127,8 @@ TEST_P(MemoryPlans, AreTheSameWithoutTheMemory) {
   const absl::StatusOr<CompilePlan> plan = (*backend)->Plan(model, optimizer, options);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(LiveBufferBytes(), before);
-  EXPECT_EQ(RenderMemoryPlan(plan->memory), RenderMemoryPlan(executable->memory_plan()));
+  EXPECT_EQ(plan->memory.categories(), executable->memory_plan().categories());
+  EXPECT_EQ(plan->memory.activations_unshared, executable->memory_plan().activations_unshared);
   EXPECT_EQ(plan->memory.total(), executable->memory_plan().total());
   EXPECT_GE(plan->total_calls(), static_cast<int64_t>(model.nodes.size()));
 }
@@ -161,15 +162,6 @@ TEST_P(MemoryPlans, HoldForEverySmallerBatch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, MemoryPlans, ::testing::ValuesIn(testing::AllBackends()));
-
-TEST(MemoryPlan, IsRenderedByCategory) {
-  MemoryPlan plan;
-  plan.parameters = 3 << 20;
-  plan.activations = 2048;
-  EXPECT_THAT(RenderMemoryPlan(plan),
-              AllOf(HasSubstr("parameters   3.0 MiB"), HasSubstr("activations  2.0 KiB"),
-                    HasSubstr("total        3.0 MiB")));
-}
 
 TEST(MemoryPlan, ThatDoesNotFitIsRefusedWithTheNumbers) {
   MemoryPlan plan;

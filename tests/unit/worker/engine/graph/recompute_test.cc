@@ -34,7 +34,7 @@ Graph Transformer(int blocks) {
     const std::string name = "h" + std::to_string(i);
     ValueId y = b.Attention(b.Linear(name + ".qkv", b.LayerNorm(name + ".ln1", x), 24), 2);
     x = b.Add(x, b.Dropout(b.Linear(name + ".proj", y, 8), 0.2));
-    y = b.Gelu(b.Linear(name + ".fc", b.LayerNorm(name + ".ln2", x), 32), true);
+    y = b.Gelu(b.Linear(name + ".fc", b.LayerNorm(name + ".ln2", x), 32), {.tanh = true});
     x = b.Add(x, b.Dropout(b.Linear(name + ".out", y, 8), 0.2));
   }
   b.SoftmaxCrossEntropy(b.Linear("head", b.LayerNorm("ln", x), 7));
@@ -110,8 +110,7 @@ TEST_P(RecomputeOn, DrawsTheSameDropout) {
   for (int i = 0; i < 8; ++i) {
     const std::string name = "conv" + std::to_string(i);
     x = b.Dropout(
-        b.Relu(b.BatchNorm("bn" + name, b.Conv2d(name, x, {.out_channels = 5, .padding = 1}))),
-        0.3);
+        b.Relu(b.BatchNorm("bn" + name, b.Conv2d(name, x, {.channels = 5, .padding = 1}))), 0.3);
   }
   x = b.Relu(b.Linear("fc1", b.Flatten(b.MaxPool(x, {.kernel = 2})), 16));
   b.SoftmaxCrossEntropy(b.Linear("fc2", b.Dropout(x, 0.5), 4));

@@ -24,7 +24,7 @@ constexpr int kSteps = 25;
 // Matrices (one larger than a block of the cpu backend), biases, and a norm.
 Graph Model() {
   GraphBuilder b({2, 6, 6});
-  ValueId x = b.Conv2d("conv", b.input(), {.out_channels = 3, .kernel = 3});
+  ValueId x = b.Conv2d("conv", b.input(), {.channels = 3, .kernel = 3});
   x = b.Relu(b.BatchNorm("bn", x));
   x = b.Tanh(b.Linear("fc1", b.Flatten(x), 120));
   b.SoftmaxCrossEntropy(b.Linear("fc2", x, 4));
@@ -65,6 +65,15 @@ struct Expected {
           const double step = lr * ratio * (g[i] + decay * w[i]);
           m[i] = s.momentum * m[i] + step;
           w[i] -= s.nesterov ? s.momentum * m[i] + step : m[i];
+        }
+        break;
+      case Rule::kAdam:
+        for (size_t i = 0; i < w.size(); ++i) {
+          g[i] += decay * w[i];
+          m[i] = s.beta1 * m[i] + (1 - s.beta1) * g[i];
+          v[i] = s.beta2 * v[i] + (1 - s.beta2) * g[i] * g[i];
+          w[i] -= lr * m[i] / (1 - std::pow(s.beta1, t)) /
+                  (std::sqrt(v[i] / (1 - std::pow(s.beta2, t))) + s.eps);
         }
         break;
       case Rule::kAdamW:
@@ -123,6 +132,17 @@ const Case kCases[] = {
     {"adamw", {.rule = Rule::kAdamW, .weight_decay = 0.05}, 0.01},
     {"adamw_all",
      {.rule = Rule::kAdamW,
+      .weight_decay = 0.1,
+      .beta1 = 0.8,
+      .beta2 = 0.95,
+      .eps = 1e-4,
+      .decay_bias_and_norm = false,
+      .clip_norm = 0.2,
+      .ema_decay = 0.9},
+     0.02},
+    {"adam", {.rule = Rule::kAdam, .weight_decay = 0.05}, 0.01},
+    {"adam_all",
+     {.rule = Rule::kAdam,
       .weight_decay = 0.1,
       .beta1 = 0.8,
       .beta2 = 0.95,

@@ -1,6 +1,6 @@
 // What is refused before it trains, what is advised, and that it then trains the same.
 #include "worker/trainer/plan/memory.h"
-#include "worker/trainer/spec.h"
+#include "worker/trainer/plan/spec.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

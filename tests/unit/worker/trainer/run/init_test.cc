@@ -10,9 +10,9 @@
 #include "gtest/gtest.h"
 #include "tests/unit/worker/trainer/gang_trainer.h"
 #include "worker/checkpoint/checkpoint.h"
-#include "worker/trainer/model_setup.h"
+#include "worker/trainer/plan/model_setup.h"
 #include "worker/trainer/run/initial_weights.h"
-#include "worker/trainer/spec.h"
+#include "worker/trainer/plan/spec.h"
 
 namespace trainyard::trainer {
 namespace {

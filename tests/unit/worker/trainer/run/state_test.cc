@@ -11,10 +11,10 @@
 #include "tests/testing/paths.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/unit/worker/trainer/gang_trainer.h"
-#include "worker/trainer/model_setup.h"
+#include "worker/trainer/plan/model_setup.h"
 #include "worker/trainer/report/plan_report.h"
 #include "worker/trainer/run/training_state.h"
-#include "worker/trainer/spec.h"
+#include "worker/trainer/plan/spec.h"
 
 namespace trainyard::trainer {
 namespace {

@@ -1,3 +1,4 @@
+// Runs the candidates for a product on memory of their own, and compares their times.
 #include "worker/engine/backend/cuda/blas/autotune.h"
 
 #include "common/base/status_macros.h"
@@ -6,7 +7,7 @@
 namespace trainyard::engine::cuda::blas {
 namespace {
 
-// Operands of the problem.
+// Allocates the operands of the problem.
 absl::StatusOr<TuningMemory> AllocateFor(const MatmulProblem& problem, int64_t workspace_bytes,
                                          Bench& bench) {
   const int64_t a_rows = problem.a_transposed ? problem.k : problem.m;
@@ -39,7 +40,7 @@ int FastestCandidate(const MatmulProblem& problem, int64_t workspace_bytes, int 
     fastest = i;
     fastest_time = *time;
   }
-  // What failed here must not be found by the next launch.
+  // A failure here must not be found by the next launch.
   (void)cudaGetLastError();
   return fastest;
 }

@@ -1,4 +1,4 @@
-// Measures the algorithms of one product against each other. For this folder alone.
+// Measures the algorithms of one product against each other. Only this folder uses it.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct TuningMemory {
 using RunCandidate =
     std::function<absl::Status(int index, const TuningMemory& memory, cudaStream_t stream)>;
 
-// The fastest of `count` candidates; a candidate that fails to start is passed over. -1 where
-// nothing could be measured: no memory, or all failed. Waits for the device.
+// Returns the fastest of `count` candidates, without those that fail to start; -1 where nothing
+// could be measured, since there is no memory or all failed. Waits for the device.
 int FastestCandidate(const MatmulProblem& problem, int64_t workspace_bytes, int count,
                      const RunCandidate& run);
 

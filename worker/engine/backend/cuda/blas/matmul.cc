@@ -1,6 +1,6 @@
-// A row-major matrix is the column-major transpose of itself: so cuBLASLt computes d^T = op(b)^T
-// op(a)^T, where its A is our b, its B our a, and its rows our columns. The bias, one for each of
-// our columns, is then one for each of its rows, as its epilogue wants it.
+// Products by cuBLASLt. A row-major matrix is the column-major transpose of itself, so cuBLASLt
+// computes d^T = op(b)^T op(a)^T, where its A is our b, its B our a, and its rows our columns. The
+// bias, one for each of our columns, is then one for each of its rows, as its epilogue wants it.
 #include "worker/engine/backend/cuda/blas/matmul.h"
 
 #include <cublasLt.h>
@@ -96,7 +96,7 @@ absl::Status Set(const Preference& preference, cublasLtMatmulPreferenceAttribute
       absl::StrCat("preference ", static_cast<int>(attribute), " of a product"));
 }
 
-// `rows` and `columns` as the matrix lies, row-major.
+// `rows` and `columns` are those of the matrix as it lies, row-major.
 absl::StatusOr<Layout> MakeLayout(Type type, int64_t rows, int64_t columns, int64_t stride) {
   Layout layout;
   TY_RETURN_IF_ERROR(FromBlas(
@@ -106,7 +106,7 @@ absl::StatusOr<Layout> MakeLayout(Type type, int64_t rows, int64_t columns, int6
   return layout;
 }
 
-// What is sure of the address of every row, and with it of the matrix.
+// The alignment that the address of every row has for certain, and with it the matrix.
 uint32_t RowAlignment(int64_t stride, Type type) {
   const int64_t bytes = stride * SizeOf(type);
   return static_cast<uint32_t>(std::min(kPointerAlignment, bytes & -bytes));
@@ -116,7 +116,7 @@ bool IsAligned(const void* pointer, int64_t alignment) {
   return reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(alignment) == 0;
 }
 
-// The rows and columns of the three as they lie.
+// The rows and columns of the three matrices as they lie.
 struct Extents {
   int64_t a_rows, a_columns, b_rows, b_columns;
 };
@@ -146,7 +146,7 @@ absl::Status Validate(const MatmulProblem& problem) {
   return absl::OkStatus();
 }
 
-// Which part of the epilogue cuBLASLt does.
+// Whether cuBLASLt does the epilogue, or nothing of it.
 enum class Fused { kAll, kNone };
 
 cublasLtEpilogue_t EpilogueOf(const MatmulProblem& problem, Fused fused) {
@@ -157,7 +157,7 @@ cublasLtEpilogue_t EpilogueOf(const MatmulProblem& problem, Fused fused) {
 
 class LtMatmul : public Matmul {
  public:
-  // The descriptors of `problem`, without an algorithm.
+  // Makes the descriptors of `problem`, without an algorithm.
   static absl::StatusOr<std::unique_ptr<LtMatmul>> Describe(cublasLtHandle_t library,
                                                             const MatmulProblem& problem,
                                                             Fused fused) {
@@ -211,8 +211,8 @@ class LtMatmul : public Matmul {
     TY_RETURN_IF_ERROR(FromBlas(cublasLtMatmulPreferenceCreate(preference.out()), "preference"));
     TY_RETURN_IF_ERROR(Set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                            static_cast<uint64_t>(options.workspace_bytes_max)));
-    // Parts of k are added in f32, out of the workspace, in a step of their own; other schemes add
-    // in the output's type, or in its memory.
+    // Parts of k are added in f32, in the workspace, in a step of their own. Other schemes add in
+    // the output's type, or in its memory.
     TY_RETURN_IF_ERROR(Set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                            uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE}));
     const uint32_t d_alignment = RowAlignment(problem_.d_stride, problem_.output);
@@ -245,8 +245,8 @@ class LtMatmul : public Matmul {
       : library_(library), problem_(problem), fused_(fused) {}
 
   absl::Status MakeDescription() {
-    // The plain compute type never rounds f32 inputs; with 16-bit ones it is tensor cores with sums
-    // in f32.
+    // The plain compute type never rounds f32 inputs. With 16-bit inputs it means tensor cores with
+    // sums in f32.
     const bool tf32 = problem_.tf32 && problem_.input == Type::kF32;
     TY_RETURN_IF_ERROR(
         FromBlas(cublasLtMatmulDescCreate(description_.out(),
@@ -262,7 +262,7 @@ class LtMatmul : public Matmul {
     if (fused_ == Fused::kNone || !problem_.bias) return absl::OkStatus();
     const int32_t bias_type = CUDA_R_32F;
     TY_RETURN_IF_ERROR(Set(description_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, bias_type));
-    // Nobody reads there: the heuristic takes from the address how biases are aligned.
+    // Nobody reads there. The heuristic takes the alignment of biases from the address.
     const void* aligned = reinterpret_cast<const void*>(uintptr_t{kPointerAlignment});
     return Set(description_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned);
   }
@@ -304,8 +304,8 @@ class LtMatmulPlanner : public MatmulPlanner {
 
  private:
   absl::StatusOr<std::unique_ptr<LtMatmul>> Plan(const MatmulProblem& problem) {
-    // A bias is of the output's type in cuBLASLt, and ours is f32 (cuBLAS 13, table "bias type" of
-    // cublasLtMatmul): with a 16-bit output it would be read wrongly or refused.
+    // In cuBLASLt a bias has the output's type, and ours is f32 (cuBLAS 13, table "bias type" of
+    // cublasLtMatmul). With a 16-bit output it would be read wrongly or refused.
     const bool is_fusible = !problem.bias || problem.output == Type::kF32;
     for (const Fused fused : {Fused::kAll, Fused::kNone}) {
       if (fused == Fused::kAll && !is_fusible) continue;

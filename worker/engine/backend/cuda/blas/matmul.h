@@ -1,9 +1,9 @@
 // Matrix products by cuBLASLt, with epilogues. All matrices are row-major here; cuBLASLt sees them
 // transposed.
 //
-// A product is split over k only where its parts are kept in f32 and added in a fixed order: the
-// same algorithm gives the same bits each time. Which algorithm is taken depends on measurements
-// where `autotunes`: without it, equal machines choose alike.
+// A product is split over k only where its parts are kept in f32 and added in a fixed order, so the
+// same algorithm gives the same bits each time. With `autotunes`, the choice of the algorithm
+// depends on measurements; without it, equal machines choose alike.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,12 +14,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/engine/backend/cuda/types.h"
+#include "worker/engine/backend/cuda/device/types.h"
 
 namespace trainyard::engine::cuda::blas {
 
-// d [m, n] = op(a) [m, k] op(b) [k, n], summed in f32; then + d where `adds`, + bias, rectified.
-// f32 inputs have f32 outputs; those of 16 bits f32 or their own type.
+// d [m, n] = op(a) [m, k] op(b) [k, n], summed in f32; then d is added if `adds`, then the bias,
+// and the result is rectified if `relu`. f32 inputs have f32 outputs; 16-bit inputs have outputs of
+// f32 or of their own type.
 //
 // cuBLASLt rectifies a NaN to 0.
 struct MatmulProblem {
@@ -41,16 +42,17 @@ class Matmul {
  public:
   virtual ~Matmul() = default;
   virtual int64_t workspace_bytes() const = 0;
-  // Enqueues it; may be captured. By one thread at a time. Pointers are 16-byte aligned, the
-  // workspace 256: INVALID_ARGUMENT otherwise. INTERNAL with cuBLASLt's words where it refuses.
+  // Enqueues the product; may be captured. One thread at a time may call it. Pointers must be
+  // aligned to 16 bytes, and the workspace to 256: INVALID_ARGUMENT otherwise. INTERNAL, with
+  // cuBLASLt's words, where it refuses.
   virtual absl::Status Run(const void* a, const void* b, const float* bias, void* d,
                            void* workspace, cudaStream_t stream) const = 0;
 };
 
 struct MatmulOptions {
   int64_t workspace_bytes_max = int64_t{32} << 20;
-  // Measure the heuristic's first candidates on the device, with memory taken for it. Where there
-  // is no memory for it, the first is taken.
+  // Measures the heuristic's first candidates on the device, in memory that is allocated for it.
+  // Where there is no memory for that, the first candidate is taken.
   bool autotunes = true;
   int candidates_max = 6;
 };
@@ -61,9 +63,9 @@ class MatmulPlanner {
   virtual ~MatmulPlanner() = default;
   // For the current device. UNAVAILABLE where there is no GPU.
   static absl::StatusOr<std::unique_ptr<MatmulPlanner>> Create(const MatmulOptions& options);
-  // The same problem gives the same product. An epilogue that cuBLASLt does not take for these
-  // types is done by a kernel of our own after the product. INVALID_ARGUMENT for sizes, strides and
-  // types that are none, naming the problem; UNIMPLEMENTED where cuBLASLt has no algorithm.
+  // The same problem gives the same product. An epilogue that cuBLASLt does not support for these
+  // types is done by a kernel of our own after the product. INVALID_ARGUMENT, naming the problem,
+  // for impossible sizes, strides and types; UNIMPLEMENTED where cuBLASLt has no algorithm.
   virtual absl::StatusOr<const Matmul*> Find(const MatmulProblem& problem) = 0;
 };
 

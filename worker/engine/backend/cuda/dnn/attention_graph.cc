@@ -1,3 +1,4 @@
+// Writes attention and its gradient down as the operations that cuDNN recognises.
 #include "worker/engine/backend/cuda/dnn/attention_graph.h"
 
 #include <cmath>
@@ -12,7 +13,7 @@ namespace {
 
 using Handle = GraphBuilder::Handle;
 
-// Tensors of one problem. Dimensions are [rows, heads, positions, width], or the last two of them
+// The tensors of one problem. Dimensions are [rows, heads, positions, width], or with the last two
 // exchanged; scores are [rows, heads, positions of queries, positions of keys].
 class AttentionGraph {
  public:
@@ -22,7 +23,7 @@ class AttentionGraph {
   absl::StatusOr<Graph> Gradient(bool deterministic, cudnnHandle_t handle) &&;
 
  private:
-  // A part of x, or of dx.
+  // One of the three parts of x, or of dx.
   Handle Packed(int64_t id, absl::string_view name, bool transposed) {
     const int64_t pixel = 3 * p_.heads * p_.width;
     return Heads(id, name, pixel, transposed, /*is_virtual=*/false);
@@ -73,7 +74,7 @@ class AttentionGraph {
     builder_.Pointwise(mode, name, x, b, y);
     return y;
   }
-  // Minus infinity where a key stands behind its query.
+  // Replaces a score by minus infinity where the key stands behind its query.
   Handle Masked(Handle scores) {
     const Handle row = Scores("position of the query", CUDNN_DATA_INT32);
     const Handle column = Scores("position of the key", CUDNN_DATA_INT32);
@@ -128,8 +129,8 @@ absl::StatusOr<Graph> AttentionGraph::Forward(cudnnHandle_t handle) && {
   return Finish(handle);
 }
 
-// With w the weights: dv = w^T dy; dw = dy v^T; ds = w (dw - sum of dy y) / sqrt(width); dq = ds k;
-// dk = ds^T q (Dao et al. 2022, appendix B.2).
+// With weights w: dv = w^T dy; dw = dy v^T; ds = w (dw - sum of dy y) / sqrt(width); dq = ds k; dk
+// = ds^T q (Dao et al. 2022, appendix B.2).
 absl::StatusOr<Graph> AttentionGraph::Gradient(bool deterministic, cudnnHandle_t handle) && {
   const Handle query = Packed(kQuery, "queries", false);
   const Handle key = Packed(kKey, "keys", true);
@@ -145,7 +146,7 @@ absl::StatusOr<Graph> AttentionGraph::Gradient(bool deterministic, cudnnHandle_t
   builder_.Pointwise(CUDNN_POINTWISE_MUL, "dy y", dy, y, dy_y);
   const Handle reduced = builder_.Add(PerQuery(), "sum of dy y");
   builder_.Reduce(CUDNN_REDUCE_TENSOR_ADD, "sum of dy y", dy_y, reduced);
-  // cuDNN's engine wants the sum in memory, and a product by a scalar that makes it.
+  // cuDNN's engine wants this sum in memory, and a multiplication by a scalar that produces it.
   Tensor correction_tensor = PerQuery();
   correction_tensor.is_virtual = false;
   correction_tensor.is_temporary = true;
@@ -193,7 +194,7 @@ absl::StatusOr<Graph> BuildAttentionGraph(const AttentionProblem& problem, bool 
     return absl::UnimplementedError(absl::StrCat(
         "cuDNN's attention is not used outside of where it is right: ", problem.Key()));
   }
-  // Before, what is summed in memory had to be cleared by the caller.
+  // Before this version, the caller had to clear what is summed in memory.
   constexpr size_t kVersionMin = 90600;
   if (problem.is_gradient && cudnnGetVersion() < kVersionMin) {
     return absl::UnimplementedError(absl::StrCat("attention's gradient takes cuDNN ", kVersionMin,

@@ -1,16 +1,16 @@
-// Causal attention as graphs of cuDNN.
+// Builds causal attention as graphs of cuDNN.
 #pragma once
 
 #include <cstdint>
 
 #include "absl/status/statusor.h"
 #include "worker/engine/backend/cuda/dnn/graph.h"
-#include "worker/engine/backend/cuda/dnn/planner.h"
+#include "worker/engine/backend/cuda/dnn/problem.h"
 
 namespace trainyard::engine::cuda::dnn {
 
-// Ids of what an execution binds. Queries, keys and values lie in one tensor (AttentionProblem);
-// their gradients too, Graph::part_bytes apart.
+// The ids of what an execution binds. Queries, keys and values lie in one tensor
+// (AttentionProblem), Graph::part_bytes apart, and so do their gradients.
 enum AttentionSlot : int64_t {
   kQuery = 1,
   kKey,
@@ -23,10 +23,10 @@ enum AttentionSlot : int64_t {
   kValueGradient
 };
 
-// The operations of flash attention (Dao et al. 2022), which cuDNN recognises as one engine.
-// `deterministic`: the gradient of the queries is summed in one order, which takes a workspace of
-// positions x positions of every head. UNIMPLEMENTED where the problem is not is_safe(), or cuDNN
-// refuses the graph.
+// Builds the operations of flash attention (Dao et al. 2022), which cuDNN recognises as one engine.
+// With `deterministic` the gradient of the queries is summed in one order, which takes a workspace
+// of positions x positions for every head. UNIMPLEMENTED where the problem is not is_safe(), or
+// cuDNN refuses the graph.
 absl::StatusOr<Graph> BuildAttentionGraph(const AttentionProblem& problem, bool deterministic,
                                           cudnnHandle_t handle);
 

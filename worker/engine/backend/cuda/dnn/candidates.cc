@@ -1,3 +1,4 @@
+// Filters, builds and measures cuDNN's proposals.
 #include "worker/engine/backend/cuda/dnn/candidates.h"
 
 #include <cuda_runtime_api.h>
@@ -11,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "worker/engine/backend/cuda/dnn/plan.h"
+#include "worker/engine/backend/cuda/dnn/cudnn_plan.h"
 #include "worker/engine/backend/cuda/tuning/bench.h"
 
 namespace trainyard::engine::cuda::dnn {
@@ -25,7 +26,7 @@ bool IsAllowed(const EngineConfig& engine, Precision precision, bool determinist
   if (deterministic && engine.has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) {
     return false;
   }
-  // To f16: tf32 keeps the range of f32, and has no such note.
+  // This note means f16. tf32 keeps the range of f32, and has no such note.
   if (engine.has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)) {
     return false;
   }
@@ -42,7 +43,7 @@ absl::StatusOr<std::vector<Candidate>> BuildCandidates(const Target& target, con
        {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
     absl::StatusOr<std::vector<EngineConfig>> engines = AskHeuristics(target, graph, mode);
     if (!engines.ok()) {
-      // A mode that does not know the graph is no reason to give up the others.
+      // Other modes may know the graph although this one does not.
       refusal = std::string(engines.status().message());
       continue;
     }
@@ -103,7 +104,7 @@ absl::Status SortBySpeed(const Target& target, const Graph& graph,
               {{"engine", candidate.name}, {"reason", std::string(time.status().message())}});
     }
   }
-  // The bench's stream ends with it.
+  // The stream of the bench ends with it, so the handle must let it go.
   TY_RETURN_IF_ERROR(StatusOf(cudnnSetStream(target.handle, nullptr), "set the stream"));
   std::stable_sort(
       candidates.begin(), candidates.end(),

@@ -1,3 +1,4 @@
+// Writes a convolution and its epilogue down as cuDNN's operations.
 #include "worker/engine/backend/cuda/dnn/conv_graph.h"
 
 #include <utility>
@@ -95,7 +96,7 @@ void AddInputGradient(GraphBuilder& builder, const ConvProblem& p, Handle dx, Ha
        {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, 0.0F}});
 }
 
-// A gradient wider than what it is made of takes an operation of its own: no engine for weight
+// A gradient that is wider than its operands takes an operation of its own. No engine for weight
 // gradients writes it, but those that compile an epilogue do.
 void AddWeightGradient(GraphBuilder& builder, const ConvProblem& p, Handle x, Tensor weight,
                        Handle dy) {

@@ -1,19 +1,19 @@
-// Convolutions as graphs of cuDNN.
+// Builds convolutions as graphs of cuDNN.
 #pragma once
 
 #include <cstdint>
 
 #include "absl/status/statusor.h"
 #include "worker/engine/backend/cuda/dnn/graph.h"
-#include "worker/engine/backend/cuda/dnn/planner.h"
+#include "worker/engine/backend/cuda/dnn/problem.h"
 
 namespace trainyard::engine::cuda::dnn {
 
-// Ids of what an execution binds: the members of ConvMemory.
+// The ids of what an execution binds: the members of ConvMemory.
 enum ConvSlot : int64_t { kX = 1, kWeight, kY, kBias, kSum, kSquareSum };
 
-// Products and sums in f32. INVALID_ARGUMENT for a problem that makes no sense (an output that does
-// not follow from the input), UNIMPLEMENTED where cuDNN refuses the graph as such.
+// Products and sums are in f32. INVALID_ARGUMENT for a problem that makes no sense (an output that
+// does not follow from the input), UNIMPLEMENTED where cuDNN refuses the graph as such.
 absl::StatusOr<Graph> BuildConvGraph(const ConvProblem& problem, cudnnHandle_t handle);
 
 }  // namespace trainyard::engine::cuda::dnn

@@ -1,3 +1,4 @@
+// Calls cuDNN's backend interface, and turns its errors into statuses.
 #include "worker/engine/backend/cuda/dnn/descriptor.h"
 
 #include <algorithm>

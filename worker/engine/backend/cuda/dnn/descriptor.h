@@ -1,5 +1,5 @@
-// cuDNN's descriptors, owned: made with typed attributes, finalized, destroyed. Every failure is a
-// Status that names the descriptor and carries cuDNN's own last message.
+// Owners of cuDNN's descriptors, which make them from typed attributes, finalize them and destroy
+// them. Every failure is a Status that names the descriptor and carries cuDNN's own last message.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -18,12 +18,12 @@
 
 namespace trainyard::engine::cuda::dnn {
 
-// OK for success; else `what: <cuDNN's message>`. By cuDNN's category: bad parameters
-// INVALID_ARGUMENT, not supported UNIMPLEMENTED, memory RESOURCE_EXHAUSTED, not initialised
-// UNAVAILABLE, all others INTERNAL.
+// OK for success, otherwise `what: <cuDNN's message>`. The code follows cuDNN's category:
+// INVALID_ARGUMENT for bad parameters, UNIMPLEMENTED for what is not supported, RESOURCE_EXHAUSTED
+// for memory, UNAVAILABLE for a library that is not initialised, and INTERNAL for all others.
 absl::Status StatusOf(cudnnStatus_t status, absl::string_view what);
 
-// How a C++ type is called among cuDNN's types of attributes.
+// The name of a C++ type among cuDNN's types of attributes.
 template <typename T>
 struct AttributeType;
 template <>
@@ -126,11 +126,11 @@ class Attribute {
   template <typename T>
   Attribute(cudnnBackendAttributeName_t name, const std::vector<T>& values)
       : Attribute(name, AttributeType<T>::value, values.size(), values.data(), sizeof(T)) {}
-  // The text without a closing zero.
+  // The text is stored without a closing zero.
   Attribute(cudnnBackendAttributeName_t name, const std::string& text)
       : Attribute(name, CUDNN_TYPE_CHAR, text.size(), text.data(), 1) {}
   Attribute(cudnnBackendAttributeName_t name, const Descriptor& descriptor);
-  // Descriptors that someone else owns.
+  // The descriptors belong to someone else.
   static Attribute Descriptors(cudnnBackendAttributeName_t name,
                                const std::vector<cudnnBackendDescriptor_t>& descriptors) {
     return Attribute(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, descriptors.size(), descriptors.data(),
@@ -162,17 +162,17 @@ class Descriptor {
   Descriptor& operator=(Descriptor&& other) noexcept;
   ~Descriptor();
 
-  // Created alone; `name` is for messages: "forward convolution".
+  // Creates a descriptor without attributes. `name` is for messages: "forward convolution".
   static absl::StatusOr<Descriptor> Create(cudnnBackendDescriptorType_t type,
                                            absl::string_view name);
-  // Created, set and finalized.
+  // Creates a descriptor, sets its attributes and finalizes it.
   static absl::StatusOr<Descriptor> Make(cudnnBackendDescriptorType_t type, absl::string_view name,
                                          const std::vector<Attribute>& attributes);
 
   absl::Status Set(const Attribute& attribute);
   absl::Status Finalize();
 
-  // One value; an error where there is none.
+  // Returns the one value; an error where there is none.
   template <typename T>
   absl::StatusOr<T> Get(cudnnBackendAttributeName_t attribute) const {
     T value = {};
@@ -183,7 +183,7 @@ class Descriptor {
     }
     return value;
   }
-  // All values, as many as there are.
+  // Returns all values, however many there are.
   template <typename T>
   absl::StatusOr<std::vector<T>> GetAll(cudnnBackendAttributeName_t attribute) const {
     int64_t count = 0;
@@ -202,7 +202,7 @@ class Descriptor {
     return values;
   }
   absl::StatusOr<std::string> GetText(cudnnBackendAttributeName_t attribute) const;
-  // Descriptors of the given type, at most `max`.
+  // Returns the descriptors of the given type, at most `max`.
   absl::StatusOr<std::vector<Descriptor>> GetDescriptors(cudnnBackendAttributeName_t attribute,
                                                          cudnnBackendDescriptorType_t type,
                                                          absl::string_view name, int64_t max) const;

@@ -1,3 +1,4 @@
+// Asks cuDNN's heuristics, and builds, saves and loads plans.
 #include "worker/engine/backend/cuda/dnn/engines.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 namespace trainyard::engine::cuda::dnn {
 namespace {
 
-// More than cuDNN has settings, and than it ever proposes of engines.
+// More than the settings that an engine has, and than the engines that cuDNN ever proposes.
 constexpr int64_t kKnobsMax = CUDNN_KNOB_TYPE_COUNTS;
 constexpr int64_t kConfigsMax = 256;
 

@@ -1,4 +1,5 @@
-// cuDNN's engines for a graph: which its heuristics propose, what they promise, their plans.
+// cuDNN's engines for a graph: which ones its heuristics propose, what they promise, and their
+// plans.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -13,11 +14,11 @@
 
 namespace trainyard::engine::cuda::dnn {
 
-// What plans are made for: a device through its handle, or a description of one.
+// What plans are made for: a device behind its handle, or a description of one.
 struct Target {
   cudnnHandle_t handle = nullptr;
   Descriptor device;        // of a description; empty beside a handle
-  std::string description;  // JSON; of a handle read when it is asked for
+  std::string description;  // JSON; beside a handle it is read when it is asked for
   std::string name;         // "NVIDIA H200 sm90", for the keys of the cache
 
   bool has_device() const { return handle != nullptr; }
@@ -34,17 +35,19 @@ struct EngineConfig {
   bool has(cudnnBackendBehaviorNote_t note) const;
 };
 
-// In the order in which cuDNN believes in them; empty where a mode knows none.
+// Returns the engines in the order in which cuDNN prefers them; none where the mode does not know
+// the graph.
 absl::StatusOr<std::vector<EngineConfig>> AskHeuristics(const Target& target, const Graph& graph,
                                                         cudnnBackendHeurMode_t mode);
 
-// An executable plan. UNIMPLEMENTED where the engine turns out not to do it.
+// An executable plan. Building it returns UNIMPLEMENTED where the engine turns out not to support
+// the graph.
 struct BuiltPlan {
   Descriptor plan;
   int64_t workspace_bytes = 0;
 };
 absl::StatusOr<BuiltPlan> BuildPlan(const Target& target, const EngineConfig& engine);
-// From what SerializePlan gave, by the same version of cuDNN for the same device.
+// `json` is what SerializePlan gave, with the same version of cuDNN and for the same device.
 absl::StatusOr<BuiltPlan> DeserializePlan(const Target& target, const std::string& json);
 absl::StatusOr<std::string> SerializePlan(const BuiltPlan& plan);
 

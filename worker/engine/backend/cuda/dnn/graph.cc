@@ -1,3 +1,4 @@
+// Collects the descriptors of a graph, and finalizes it.
 #include "worker/engine/backend/cuda/dnn/graph.h"
 
 #include <utility>
@@ -7,7 +8,7 @@
 namespace trainyard::engine::cuda::dnn {
 namespace {
 
-// What our allocations, and every view in them, are aligned to at least.
+// Our allocations, and every view in them, are aligned to at least this.
 constexpr int64_t kAlignment = kVectorBytes;
 
 int64_t SizeOfElement(cudnnDataType_t type) {

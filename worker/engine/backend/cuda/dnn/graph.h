@@ -1,4 +1,4 @@
-// Graphs of cuDNN's operations: what is common to convolutions and attention.
+// Graphs of cuDNN's operations: what convolutions and attention have in common.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -10,36 +10,38 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "worker/engine/backend/cuda/device/types.h"
 #include "worker/engine/backend/cuda/dnn/descriptor.h"
-#include "worker/engine/backend/cuda/types.h"
 
 namespace trainyard::engine::cuda::dnn {
 
 cudnnDataType_t DataType(Type type);
 
-// A tensor of a graph. `shape` and `strides` in elements: [N, C, H, W] whatever lies innermost.
+// A tensor of a graph. `shape` and `strides` are in elements: [N, C, H, W], whichever dimension
+// lies innermost.
 struct Tensor {
   int64_t id = 0;  // unique within the graph, above 0
   cudnnDataType_t type = CUDNN_DATA_FLOAT;
   std::vector<int64_t> shape = {};
   std::vector<int64_t> strides = {};
-  bool is_virtual = false;    // lives inside the graph alone
+  bool is_virtual = false;    // exists only inside the graph
   bool is_temporary = false;  // lies in the workspace
 };
 
 // Strides of a packed tensor, the last dimension innermost.
 std::vector<int64_t> PackedStrides(const std::vector<int64_t>& shape);
-// Of an NHWC image with dimensions [N, C, H, W] and `pixel` elements from pixel to pixel.
+// The strides of an NHWC image with dimensions [N, C, H, W] and `pixel` elements from pixel to
+// pixel.
 std::vector<int64_t> ImageStrides(const std::vector<int64_t>& shape, int64_t pixel);
-// From the first element to behind the last.
+// The bytes from the first element to behind the last.
 int64_t BytesOf(const Tensor& tensor);
 
-// What an execution binds to memory of the device.
+// A tensor that an execution binds to memory of the device.
 struct Slot {
   int64_t id = 0;
   int64_t bytes = 0;
 };
-// A number in the host's memory that an execution reads.
+// A number in host memory that an execution reads.
 struct Scalar {
   int64_t id = 0;
   float value = 0;
@@ -50,61 +52,63 @@ constexpr int64_t AlignUp(int64_t bytes) {
   return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
 }
 
-// A finalized graph, with all that it is made of.
+// A finalized graph, with everything that it is made of.
 struct Graph {
   std::vector<Descriptor> parts;
   Descriptor descriptor;
   std::vector<Slot> slots;
   std::vector<Scalar> scalars;
-  // In the workspace behind the plan's own, each at the next multiple of kWorkspaceAlignment.
+  // These lie in the workspace behind the plan's own, each at the next multiple of
+  // kWorkspaceAlignment.
   std::vector<Slot> temporaries;
-  // Of attention: bytes from the first query to the first key, and from that to the first value.
+  // For attention: the bytes from the first query to the first key, and from there to the first
+  // value.
   int64_t part_bytes = 0;
 
-  // Of a plan that itself takes `plan_bytes`.
+  // The workspace of a plan that itself takes `plan_bytes`.
   int64_t WorkspaceBytes(int64_t plan_bytes) const;
 };
 
-// Collects tensors and operations; the first failure is kept, and what follows it does nothing. So
-// a graph can be written down without a check behind every line.
+// Collects tensors and operations. It keeps the first failure and ignores what follows, so that a
+// graph can be written down without a check behind every line.
 class GraphBuilder {
  public:
   // Handles stay valid as long as the graph lives.
   using Handle = cudnnBackendDescriptor_t;
 
-  // The id is given out in order where the tensor has none.
+  // Ids are given out in order to tensors that have none.
   Handle Add(Tensor tensor, absl::string_view name);
-  // A float in the host's memory, of shape [1, 1, 1, 1].
+  // A float in host memory, of shape [1, 1, 1, 1].
   Handle AddScalar(float value, absl::string_view name);
-  // Any descriptor of the graph but a tensor.
+  // Any descriptor of the graph except a tensor.
   Handle Part(cudnnBackendDescriptorType_t type, absl::string_view name,
               const std::vector<Attribute>& attributes);
   void Operation(cudnnBackendDescriptorType_t type, absl::string_view name,
                  const std::vector<Attribute>& attributes);
 
-  // y = mode(x), or mode(x, b), or x where t and else b; of real numbers in f32.
+  // y = mode(x), or mode(x, b), or x where t and else b, on real numbers in f32.
   void Pointwise(cudnnPointwiseMode_t mode, absl::string_view name, Handle x, Handle b, Handle y,
                  Handle t = nullptr, int64_t axis = -1);
   // dx = dy where x > 0.
   void ReluGradient(absl::string_view name, Handle x, Handle dy, Handle dx);
-  // y: x reduced over the dimensions in which y has 1, in f32.
+  // y is x reduced over the dimensions in which y has size 1, in f32.
   void Reduce(cudnnReduceTensorOp_t operation, absl::string_view name, Handle x, Handle y);
-  // y: the elements of x in other dimensions.
+  // y holds the elements of x in other dimensions.
   void Reshape(absl::string_view name, Handle x, Handle y);
   // c = a b, over the last two dimensions, in f32.
   void Matmul(absl::string_view name, Handle a, Handle b, Handle c);
 
-  // `handle`: of the device; null where there is none.
+  // `handle` is the device's; null where there is none.
   absl::StatusOr<Graph> Finish(cudnnHandle_t handle) &&;
 
  private:
   absl::Status status_;
-  int64_t next_id_ = int64_t{1} << 20;  // above all that callers choose
+  int64_t next_id_ = int64_t{1} << 20;  // above all ids that callers choose
   Graph graph_;
   std::vector<Handle> operations_;
 };
 
-// An attribute whose value is a descriptor of the builder's.
+// An attribute whose value is a descriptor of the builder.
 inline Attribute Of(cudnnBackendAttributeName_t name, GraphBuilder::Handle descriptor) {
   return Attribute::Descriptors(name, {descriptor});
 }

@@ -1,46 +1,37 @@
-// Plans as the planner keeps them.
+// A plan of cuDNN for one problem, as its users see it.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
-#include "worker/engine/backend/cuda/dnn/engines.h"
-#include "worker/engine/backend/cuda/dnn/graph.h"
-#include "worker/engine/backend/cuda/dnn/planner.h"
+#include "worker/engine/backend/cuda/dnn/problem.h"
 
 namespace trainyard::engine::cuda::dnn {
 
-// Memory of the device by the id of its slot.
-using Bindings = std::vector<std::pair<int64_t, void*>>;
+// Facts that identify a plan, for tables and tests.
+struct PlanFacts {
+  std::string engine;  // cuDNN's name or number of the engine, and its settings
+  int64_t workspace_bytes = 0;
+  int candidates = 0;       // the number of plans that could be built
+  double microseconds = 0;  // of the fastest plan; 0: not measured
+  bool from_cache = false;
+};
 
-// Enqueues a plan with everything bound that its graph names. FAILED_PRECONDITION without device.
-absl::Status Execute(const Target& target, const BuiltPlan& plan, const Graph& graph,
-                     const Bindings& bindings, void* workspace, cudaStream_t stream);
-
-class CudnnPlan : public Plan {
+// Immutable; may be executed by one thread at a time for each handle, which the planner owns.
+class Plan {
  public:
-  // `target` is borrowed. `graph` tells what to bind.
-  CudnnPlan(const Target* target, Graph graph, BuiltPlan plan, PlanFacts facts)
-      : target_(target),
-        graph_(std::move(graph)),
-        plan_(std::move(plan)),
-        facts_(std::move(facts)) {}
-
-  const PlanFacts& facts() const override { return facts_; }
-  absl::Status Run(const ConvMemory& memory, void* workspace, cudaStream_t stream) const override;
-  absl::Status Run(const AttentionMemory& memory, void* workspace,
-                   cudaStream_t stream) const override;
-
- private:
-  const Target* target_;
-  Graph graph_;
-  BuiltPlan plan_;
-  PlanFacts facts_;
+  virtual ~Plan() = default;
+  virtual const PlanFacts& facts() const = 0;
+  // Enqueues the plan on the stream; may be captured. The workspace has facts().workspace_bytes and
+  // is aligned to 256 bytes. FAILED_PRECONDITION for a plan that was made without a device;
+  // INVALID_ARGUMENT for memory that is missing, or not aligned to kVectorBytes.
+  virtual absl::Status Run(const ConvMemory& memory, void* workspace,
+                           cudaStream_t stream) const = 0;
+  virtual absl::Status Run(const AttentionMemory& memory, void* workspace,
+                           cudaStream_t stream) const = 0;
 };
 
 }  // namespace trainyard::engine::cuda::dnn

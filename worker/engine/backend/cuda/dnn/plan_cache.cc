@@ -1,3 +1,4 @@
+// Reads and writes the file of chosen plans.
 #include "worker/engine/backend/cuda/dnn/plan_cache.h"
 
 #include <utility>
@@ -11,7 +12,7 @@
 namespace trainyard::engine::cuda::dnn {
 namespace {
 
-// Raise it where the tensors of a graph get other numbers: plans refer to them.
+// Raise it when the tensors of a graph get other numbers, since plans refer to them.
 constexpr int kVersion = 1;
 constexpr int64_t kFileBytesMax = int64_t{64} << 20;
 
@@ -95,7 +96,7 @@ absl::Status PlanCache::Save() {
                     {"microseconds", plan.facts.microseconds}};
   }
   const nlohmann::json file = {{"version", kVersion}, {"entries", entries}};
-  // A plan's text is cuDNN's: bytes that are no UTF-8 must not end the process.
+  // The text of a plan is cuDNN's, and bytes that are not UTF-8 must not end the process.
   TY_RETURN_IF_ERROR(ReplaceFile(
       path_, file.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"));
   entries_ = std::move(merged);

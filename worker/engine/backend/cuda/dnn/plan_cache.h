@@ -1,4 +1,4 @@
-// What was chosen before, in one JSON file: {"version": 1, "entries": {key: {"plan": cuDNN's JSON,
+// Choices of earlier runs, in one JSON file: {"version": 1, "entries": {key: {"plan": cuDNN's JSON,
 // "engine": ..., "workspace_bytes": ..., "candidates": ..., "microseconds": ...}}}.
 #pragma once
 
@@ -7,25 +7,25 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "worker/engine/backend/cuda/dnn/planner.h"
+#include "worker/engine/backend/cuda/dnn/plan.h"
 
 namespace trainyard::engine::cuda::dnn {
 
 struct CachedPlan {
-  std::string json;  // cuDNN's own of the plan
+  std::string json;  // of the plan, as cuDNN writes it
   PlanFacts facts;
 };
 
-// Not thread-safe; of processes that write one file the last wins, entry by entry.
+// Not thread-safe. Where several processes write one file, the last one wins, entry by entry.
 class PlanCache {
  public:
-  // An empty path: kept nowhere. A file that is not there, or is none of ours, is as good as empty;
+  // With an empty path nothing is kept. A file that does not exist or is not ours counts as empty;
   // the latter leaves a line in the log.
   explicit PlanCache(std::string path);
 
   std::optional<CachedPlan> Find(const std::string& key) const;
   void Put(const std::string& key, CachedPlan plan);
-  // Writes the file, with what others wrote in the meantime, where something was put.
+  // Writes the file, with what others have written in the meantime, if something was put.
   absl::Status Save();
 
  private:

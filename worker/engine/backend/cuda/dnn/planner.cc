@@ -1,3 +1,4 @@
+// Finds the plan for a problem: in memory, in the cache, or by asking and measuring cuDNN.
 #include "worker/engine/backend/cuda/dnn/planner.h"
 
 #include <map>
@@ -11,7 +12,7 @@
 #include "worker/engine/backend/cuda/dnn/attention_graph.h"
 #include "worker/engine/backend/cuda/dnn/candidates.h"
 #include "worker/engine/backend/cuda/dnn/conv_graph.h"
-#include "worker/engine/backend/cuda/dnn/plan.h"
+#include "worker/engine/backend/cuda/dnn/cudnn_plan.h"
 #include "worker/engine/backend/cuda/dnn/plan_cache.h"
 #include "worker/engine/backend/cuda/dnn/target.h"
 
@@ -50,7 +51,7 @@ class CudnnPlanner : public Planner {
  private:
   using Found = absl::StatusOr<std::unique_ptr<CudnnPlan>>;
 
-  // What was found, or was not, is remembered.
+  // Remembers what was found, and also that nothing was found.
   template <typename Build>
   absl::StatusOr<const Plan*> FindOrMake(const std::string& key, Precision precision,
                                          const Build& build) {
@@ -100,7 +101,8 @@ class CudnnPlanner : public Planner {
     bool is_measured = measures;
     if (measures) {
       const absl::Status sorted = SortBySpeed(target, graph, candidates);
-      // Without room to measure in, cuDNN's first is good enough; the next run may find room.
+      // Without room to measure in, cuDNN's first proposal is good enough. The next run may find
+      // room.
       is_measured = !absl::IsResourceExhausted(sorted);
       if (is_measured) {
         TY_RETURN_IF_ERROR(sorted);
@@ -115,7 +117,7 @@ class CudnnPlanner : public Planner {
     facts.workspace_bytes = graph.WorkspaceBytes(best.plan.workspace_bytes);
     facts.candidates = static_cast<int>(candidates.size());
     facts.microseconds = best.microseconds;
-    // A plan that cannot be written down is used all the same.
+    // A plan that cannot be serialized is used all the same.
     absl::StatusOr<std::string> json = SerializePlan(best.plan);
     if (json.ok() && is_measured == measures) {
       cache_.Put(cache_key, {*std::move(json), facts});
@@ -124,7 +126,7 @@ class CudnnPlanner : public Planner {
                                        std::move(facts));
   }
 
-  // Plans of another device, another cuDNN or other options are other plans.
+  // Plans differ by device, by version of cuDNN and by option.
   std::string CacheKey(const std::string& key) const {
     const bool measures = options_.autotunes && target_->get().has_device();
     return absl::StrCat(key, " | ", target_->get().name, " | cudnn ", cudnnGetVersion(),

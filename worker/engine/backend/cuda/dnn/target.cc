@@ -1,3 +1,4 @@
+// Opens cuDNN on a device, or for a description, and says what to do where that fails.
 #include "worker/engine/backend/cuda/dnn/target.h"
 
 #include <cuda_runtime_api.h>

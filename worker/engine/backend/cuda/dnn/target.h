@@ -1,4 +1,4 @@
-// Opening what plans are made for.
+// Opens the device, or the description of one, for which plans are made.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace trainyard::engine::cuda::dnn {
 // A Target that closes what it opened.
 class OpenTarget {
  public:
-  // The current device. UNAVAILABLE with what to do where there is no GPU or no driver.
+  // The current device. UNAVAILABLE, with what to do, where there is no GPU or no driver.
   static absl::StatusOr<std::unique_ptr<OpenTarget>> ForDevice();
   // INVALID_ARGUMENT for a text that describes no device.
   static absl::StatusOr<std::unique_ptr<OpenTarget>> ForDescription(const std::string& json);
@@ -27,7 +27,7 @@ class OpenTarget {
   Target target_;
 };
 
-// The device behind a handle in cuDNN's JSON.
+// Describes the device behind a handle in cuDNN's JSON.
 absl::StatusOr<std::string> DescribeDevice(cudnnHandle_t handle);
 
 }  // namespace trainyard::engine::cuda::dnn

@@ -1,11 +1,33 @@
-// Softmax as it goes along (Dao et al. 2022, algorithm 1): each tile of keys corrects what came
-// before it.
+// Causal attention with a softmax that is computed on the way (Dao et al. 2022, algorithm 1): each
+// tile of keys corrects the result of the tiles before it.
 #include <cmath>
 
 #include "worker/engine/backend/cuda/kernels/attention_tile.h"
 
 namespace trainyard::engine::cuda {
 namespace {
+
+// Divides what a warp has summed up by its sums of weights, and stores it with their logarithms.
+template <class T, int vectors>
+__device__ void StoreOutputs(const AttentionOperands& o, const AttentionHead<T>& head,
+                             int64_t own_first, const float (&largest)[vectors],
+                             const float (&sum)[vectors], OwnColumns<vectors>& y) {
+#pragma unroll
+  for (int v = 0; v < vectors; ++v) {
+    const int64_t t = own_first + v;
+    if (t >= o.shape.positions) {
+      continue;
+    }
+#pragma unroll
+    for (int column = 0; column < OwnColumns<vectors>::kColumns; ++column) {
+      y.at[v][column] /= sum[v];
+    }
+    y.Store(v, static_cast<int>(o.shape.width), head.At(o.y, 0, t));
+    if (threadIdx.x % kWarp == 0) {
+      o.logsum[head.Index(t)] = largest[v] + logf(sum[v]);
+    }
+  }
+}
 
 template <class T, int vectors>
 __global__ void ForwardKernel(AttentionOperands o, int64_t tiles) {
@@ -36,7 +58,8 @@ __global__ void ForwardKernel(AttentionOperands o, int64_t tiles) {
     MultiplyTile<vectors>(own, tile, width, p);
 #pragma unroll
     for (int v = 0; v < vectors; ++v) {
-      // The first tile holds the first key, which all queries see: from then on this is finite.
+      // The first tile holds the first key, which all queries see, so the maximum is finite from
+      // then on.
       const bool is_seen = begin + lane <= own_first + v;
       const float score = is_seen ? p[v] * o.scale : -INFINITY;
       const float joint = fmaxf(largest[v], WarpMax(score));
@@ -52,21 +75,7 @@ __global__ void ForwardKernel(AttentionOperands o, int64_t tiles) {
     head.Load(o.x, 2, begin, kWarp, width + 1, tile);
     y.AddTile(p, tile, width);
   }
-#pragma unroll
-  for (int v = 0; v < vectors; ++v) {
-    const int64_t t = own_first + v;
-    if (t >= o.shape.positions) {
-      continue;
-    }
-#pragma unroll
-    for (int column = 0; column < OwnColumns<vectors>::kColumns; ++column) {
-      y.at[v][column] /= sum[v];
-    }
-    y.Store(v, width, head.At(o.y, 0, t));
-    if (lane == 0) {
-      o.logsum[head.Index(t)] = largest[v] + logf(sum[v]);
-    }
-  }
+  StoreOutputs(o, head, own_first, largest, sum, y);
 }
 
 }  // namespace

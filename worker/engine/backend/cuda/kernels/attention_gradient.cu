@@ -1,7 +1,8 @@
-// With dp_ts = dy_t v_s:  D_t = sum over s of p_ts dp_ts;  dscore_ts = p_ts (dp_ts - D_t)
+// The gradient of causal attention. With dp_ts = dy_t v_s:
+//   D_t = sum over s of p_ts dp_ts;  dscore_ts = p_ts (dp_ts - D_t)
 //   dq_t = sum over s of dscore_ts k_s / sqrt(width), dk_s alike over t;  dv_s = sum of p_ts dy_t
-// One pass owns queries and takes D and dq, the next owns keys and takes dk and dv: so each sum has
-// one owner, and a fixed order.
+// One pass owns queries and computes D and dq, the next owns keys and computes dk and dv. So each
+// sum has one owner and a fixed order.
 #include <cmath>
 
 #include "worker/engine/backend/cuda/kernels/attention_tile.h"
@@ -9,7 +10,7 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// A block's memory, and where it stands.
+// A block's memory, and the positions that it works on.
 template <class T, int vectors>
 struct Place {
   static constexpr int kOwn = kAttentionWarps * vectors;
@@ -25,7 +26,7 @@ struct Place {
         own_offset(static_cast<int>(threadIdx.x) / kWarp * vectors * width) {}
 
   const int width, lane;
-  const int64_t first, own_first;  // positions that the block owns, and the warp
+  const int64_t first, own_first;  // the first positions that the block and the warp own
   float* const tile;
   float* const left;   // queries or keys that the block owns
   float* const right;  // gradients of y, or values
@@ -34,6 +35,24 @@ struct Place {
   __device__ const float* own_left() const { return left + own_offset; }
   __device__ const float* own_right() const { return right + own_offset; }
 };
+
+// Computes p and dp for one tile of keys, and leaves the keys in the tile.
+template <class T, int vectors>
+__device__ void LookAtKeys(const AttentionOperands& o, const AttentionHead<T>& head,
+                           const Place<T, vectors>& at, int64_t begin,
+                           const float (&logsum)[vectors], float (&p)[vectors],
+                           float (&dp)[vectors]) {
+  head.Load(o.x, 2, begin, kWarp, at.width + 1, at.tile);
+  MultiplyTile<vectors>(at.own_right(), at.tile, at.width, dp);
+  head.Load(o.x, 1, begin, kWarp, at.width + 1, at.tile);
+  MultiplyTile<vectors>(at.own_left(), at.tile, at.width, p);
+#pragma unroll
+  for (int v = 0; v < vectors; ++v) {
+    const int64_t t = at.own_first + v;
+    const bool is_seen = begin + at.lane <= t && t < o.shape.positions;
+    p[v] = is_seen ? expf(p[v] * o.scale - logsum[v]) : 0;
+  }
+}
 
 template <class T, int vectors>
 __global__ void QueryKernel(AttentionOperands o, int64_t tiles) {
@@ -52,22 +71,9 @@ __global__ void QueryKernel(AttentionOperands o, int64_t tiles) {
   }
   float p[vectors];
   float dp[vectors];
-  // p and dp of one tile of keys, which is left holding the keys.
-  const auto look_at = [&](int64_t begin) {
-    head.Load(o.x, 2, begin, kWarp, at.width + 1, at.tile);
-    MultiplyTile<vectors>(at.own_right(), at.tile, at.width, dp);
-    head.Load(o.x, 1, begin, kWarp, at.width + 1, at.tile);
-    MultiplyTile<vectors>(at.own_left(), at.tile, at.width, p);
-#pragma unroll
-    for (int v = 0; v < vectors; ++v) {
-      const int64_t t = at.own_first + v;
-      const bool is_seen = begin + at.lane <= t && t < o.shape.positions;
-      p[v] = is_seen ? expf(p[v] * o.scale - logsum[v]) : 0;
-    }
-  };
   float sums[vectors] = {};
   for (int64_t begin = 0; begin < end; begin += kWarp) {
-    look_at(begin);
+    LookAtKeys(o, head, at, begin, logsum, p, dp);
 #pragma unroll
     for (int v = 0; v < vectors; ++v) {
       sums[v] += p[v] == 0 ? 0 : p[v] * dp[v];
@@ -79,7 +85,7 @@ __global__ void QueryKernel(AttentionOperands o, int64_t tiles) {
   }
   OwnColumns<vectors> dq = {};
   for (int64_t begin = 0; begin < end; begin += kWarp) {
-    look_at(begin);
+    LookAtKeys(o, head, at, begin, logsum, p, dp);
 #pragma unroll
     for (int v = 0; v < vectors; ++v) {
       p[v] = p[v] == 0 ? 0 : p[v] * (dp[v] - sums[v]) * o.scale;

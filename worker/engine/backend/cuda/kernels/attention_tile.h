@@ -1,6 +1,6 @@
-// What the passes of causal attention share: a block of four warps goes over tiles of 32 positions
-// of one head. A warp owns a few positions (queries, or keys in the pass for their gradients), its
-// lanes the positions of the tile; vectors of the tile lie in shared memory.
+// What the passes of causal attention share. A block of four warps goes over tiles of 32 positions
+// of one head. A warp owns a few positions (queries, or keys in the pass for their gradients), and
+// its lanes hold the positions of the tile. Vectors of the tile lie in shared memory.
 #pragma once
 
 #include "common/base/check.h"
@@ -12,8 +12,8 @@ namespace trainyard::engine::cuda {
 
 inline constexpr int kAttentionWarps = 4;
 inline constexpr int kAttentionThreads = kAttentionWarps * kWarp;
-// Columns of all vectors that a warp owns, by lane: 8 floats a thread, so that a warp owns four
-// vectors of width 64, or one of 256.
+// Columns of all vectors that a warp owns, by lane. That is 8 floats a thread, so that a warp owns
+// four vectors of width 64, or one of width 256.
 inline constexpr int kOwnColumns = 8;
 
 struct AttentionOperands {
@@ -24,11 +24,11 @@ struct AttentionOperands {
   float scale;  // 1 / sqrt(width)
 };
 
-// Four vectors of up to 64, two of up to 128, one of up to 256.
+// Four vectors of width up to 64, two of width up to 128, one of width up to 256.
 constexpr int OwnVectors(int64_t width) {
   return width <= 64 ? 4 : width <= 128 ? 2 : 1;
 }
-// Shared memory: a tile, and `kinds` vectors of each position that the block owns.
+// The shared memory of a block: a tile, and `kinds` vectors of each position that the block owns.
 inline size_t AttentionShared(int64_t width, int kinds) {
   const int64_t own = int64_t{kinds} * kAttentionWarps * OwnVectors(width);
   return static_cast<size_t>(kWarp * (width + 1) + own * width) * sizeof(float);
@@ -43,18 +43,19 @@ struct AttentionHead {
   __device__ AttentionHead(const AttentionOperands& operands, int64_t index)
       : o(operands), row(index / operands.shape.heads), head(index % operands.shape.heads) {}
 
-  // Of `view` at position t, part 0 to 2 of what is `parts` wide.
+  // Vector t of one part (0 to 2) of `view`, which holds `parts` side by side.
   __device__ T* At(const View& view, int64_t part, int64_t t) const {
     return static_cast<T*>(view.data) + (row * o.shape.positions + t) * view.stride +
            (part * o.shape.heads + head) * o.shape.width;
   }
-  // Of logsum and sums.
+  // The index of position t in logsum and sums.
   __device__ int64_t Index(int64_t t) const {
     return (row * o.shape.heads + head) * o.shape.positions + t;
   }
 
-  // Positions [begin, begin + count) of a part into shared memory, rows of `stride`; zeros where
-  // there are none. All threads of the block, with a barrier before and after.
+  // Loads positions [begin, begin + count) of a part into shared memory, as rows of `stride`, with
+  // zeros where there are none. All threads of the block call it; there is a barrier before and
+  // after.
   __device__ void Load(const View& view, int64_t part, int64_t begin, int count, int64_t stride,
                        float* shared) const {
     const int width = static_cast<int>(o.shape.width);
@@ -69,13 +70,13 @@ struct AttentionHead {
   }
 };
 
-// Columns lane, lane + 32, .. of the vectors that a warp owns.
+// Columns lane, lane + 32, ... of the vectors that a warp owns.
 template <int vectors>
 struct OwnColumns {
   static constexpr int kColumns = kOwnColumns / vectors;
   float at[vectors][kColumns];
 
-  // += factors[v] (lane s holds that of position s) times the tile's vectors.
+  // Adds factors[v] times the tile's vectors; lane s holds the factor of position s.
   __device__ void AddTile(const float (&factors)[vectors], const float* tile, int width) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     for (int s = 0; s < kWarp; ++s) {
@@ -108,7 +109,8 @@ struct OwnColumns {
   }
 };
 
-// products[v] of the warp's vectors (shared memory, rows of `width`) with the tile's of this lane.
+// products[v] is the product of the warp's vector v (in shared memory, rows of `width`) with this
+// lane's vector of the tile.
 template <int vectors>
 __device__ inline void MultiplyTile(const float* own, const float* tile, int width,
                                     float (&products)[vectors]) {
@@ -126,7 +128,8 @@ __device__ inline void MultiplyTile(const float* own, const float* tile, int wid
   }
 }
 
-// Calls body(type*, std::integral_constant<int, vectors>) for what a launch is compiled for.
+// Calls body(type*, std::integral_constant<int, vectors>) with the type and number of vectors that
+// a launch is compiled for.
 template <class Body>
 void WithAttentionKind(Type type, int64_t width, const Body& body) {
   WithType(type, [&](auto* of_type) {
@@ -144,13 +147,13 @@ void WithAttentionKind(Type type, int64_t width, const Body& body) {
   });
 }
 
-// What a call may ask for.
+// Checks that a call is within what the kernels can do.
 inline void CheckAttention(const AttentionShape& shape, const View& a, const View& b) {
   TY_CHECK(shape.width >= 1 && shape.width <= kAttentionWidthMax);
   TY_CHECK(a.type == b.type);
 }
 
-// Blocks for all heads: `own` positions each.
+// The blocks for all heads, with `own` positions each.
 inline unsigned AttentionBlocks(const AttentionShape& shape, int own) {
   const int64_t tiles = (shape.positions + own - 1) / own;
   return static_cast<unsigned>(tiles * shape.rows * shape.heads);

@@ -1,4 +1,4 @@
-// Sums over the pixels of each channel: the gradients of biases.
+// Sums over the pixels of each channel, which are the gradients of biases.
 #include <type_traits>
 
 #include "worker/engine/backend/cuda/kernels/device.h"
@@ -17,7 +17,7 @@ struct SumArguments {
   float* partials = nullptr;  // [tiles, channels rounded up to eights]
 };
 
-// Sums of a tile; the sums themselves where there is one tile alone.
+// Computes the sums of a tile, or the final sums where there is only one tile.
 template <class T>
 __global__ void __launch_bounds__(kTileThreads, kTileBlocksPerMultiprocessor)
     ColumnSumKernel(Tile tile, Operand x, SumArguments a) {
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocksPerMultiprocessor)
   }
 }
 
-// A warp has a channel.
+// Adds up the tiles; a warp has a channel.
 __global__ void __launch_bounds__(kTileThreads) SumTilesKernel(int tiles, SumArguments a) {
   const int64_t channel =
       static_cast<int64_t>(blockIdx.x) * (kTileThreads / kWarp) + threadIdx.x / kWarp;
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kTileThreads) SumTilesKernel(int tiles, SumArg
   }
 }
 
-// Few pixels: one launch is less than what more blocks would save.
+// With so few pixels, a second launch costs more than further blocks would save.
 constexpr int64_t kOneTilePixels = 1024;
 
 Tile PlanColumnSum(int64_t pixels, int64_t channels) {

@@ -1,4 +1,4 @@
-// Convolutions as sums of products, a thread or a block for each element that is written.
+// Convolutions as sums of products, with a thread or a block for each element that is written.
 #include "worker/engine/backend/cuda/kernels/convolution.h"
 
 #include <algorithm>
@@ -34,12 +34,12 @@ __device__ int64_t WeightRow(const ConvShape& s, int64_t k, int64_t i, int64_t j
   return ((k * s.kernel + i) * s.kernel + j) * s.weight_stride;
 }
 
-// Where product i of an output at `out` reads; false for padding.
+// Computes where product i of an output at `out` reads; returns false for padding.
 __device__ bool InputAt(const ConvShape& s, int64_t out, int64_t i, int64_t size, int64_t& at) {
   at = out * s.stride + i * s.dilation - s.padding;
   return at >= 0 && at < size;
 }
-// Which output reads `in` by its product i; false where none does.
+// Computes which output reads `in` by its product i; returns false where none does.
 __device__ bool OutputAt(const ConvShape& s, int64_t in, int64_t i, int64_t size, int64_t& at) {
   const int64_t reach = in + s.padding - i * s.dilation;
   at = reach / s.stride;
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A block for each element of the weight: its threads share the pixels.
+// A block computes one element of the weight; its threads share the pixels.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     WeightGradientKernel(ConvShape s, Typed<T> dy, Typed<T> x, float* dweight, bool adds) {

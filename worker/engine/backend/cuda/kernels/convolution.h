@@ -1,12 +1,13 @@
-// Convolutions without tensor cores, for what cuDNN has no plan for: small nets of odd channels.
-// Written to be right; NHWC, weights [K, R, S, C / groups].
+// Convolutions without tensor cores, for shapes that cuDNN has no plan for: small nets with odd
+// numbers of channels. They are written for clarity, not speed. Images are NHWC, weights [K, R, S,
+// C / groups].
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
 
-#include "worker/engine/backend/cuda/types.h"
+#include "worker/engine/backend/cuda/device/types.h"
 
 namespace trainyard::engine::cuda {
 
@@ -18,16 +19,17 @@ struct ConvShape {
   int64_t padding = 0;
   int64_t dilation = 1;
   int64_t groups = 1;
-  // Elements from one input channel run to the next in the weight: channels / groups, or padded.
+  // Elements from one row of input channels to the next in the weight: channels / groups, or
+  // padded.
   int64_t weight_stride = 0;
 };
 
-// All views and `weight` are of one type. bias: f32 [K] or null.
+// All views and `weight` are of one type. `bias` is f32 [K] or null.
 void ConvForward(const ConvShape& shape, View x, const void* weight, const float* bias, bool relu,
                  View y, bool clears_padding, cudaStream_t stream);
 void ConvInputGradient(const ConvShape& shape, View dy, const void* weight, View dx,
                        bool clears_padding, cudaStream_t stream);
-// dweight: f32, rows of weight_stride; written, or added to.
+// dweight is f32 with rows of weight_stride; it is overwritten, or added to.
 void ConvWeightGradient(const ConvShape& shape, View dy, View x, float* dweight, bool adds,
                         cudaStream_t stream);
 

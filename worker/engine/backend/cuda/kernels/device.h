@@ -1,12 +1,13 @@
-// What kernels are written in. Compiled by nvcc for a GPU, and by the C++ compiler for the tests'
-// emulation of one, which puts its own header before this (see cmake/TrainyardCuda.cmake).
+// The language that kernels are written in. It is compiled by nvcc for a GPU, and by the C++
+// compiler for the tests' emulation of one, which puts its own header before this one (see
+// cmake/TrainyardCuda.cmake).
 #pragma once
 
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
 
-// Shared memory whose size the launch gives, as `type* name`. Once a kernel.
-#define TY_DYNAMIC_SHARED(type, name)                               \
+// Declares shared memory whose size the launch gives, as `type* name`. At most once in a kernel.
+#define TY_DYNAMIC_SHARED(type, name)                              \
   extern __shared__ __align__(16) unsigned char dynamic_shared_[]; \
   type* name = reinterpret_cast<type*>(dynamic_shared_)
 #endif
@@ -16,7 +17,7 @@
 
 #include <cstdint>
 
-#include "worker/engine/backend/cuda/types.h"
+#include "worker/engine/backend/cuda/device/types.h"
 
 namespace trainyard::engine::cuda {
 
@@ -29,7 +30,7 @@ void Launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t dynamic
 }
 #endif
 
-// Elements by storage type, through f32.
+// These convert elements from and to f32.
 __device__ inline float ToFloat(float x) {
   return x;
 }
@@ -54,13 +55,11 @@ __device__ inline __nv_bfloat16 FromFloat<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
-// So many elements that are loaded and stored at once. The address must be a multiple of its size.
+// Elements that are loaded and stored together. The address must be a multiple of its size.
 template <class T, int count>
 struct alignas(sizeof(T) * count) Vector {
   T at[count];
 };
-template <class T>
-inline constexpr int kVectorElements = static_cast<int>(kVectorBytes / sizeof(T));
 
 // Calls `body` with a null pointer to the type in which elements of `type` are stored.
 template <class Body>

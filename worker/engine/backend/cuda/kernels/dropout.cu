@@ -1,5 +1,5 @@
-// dropout (graph/dropout.h): numbers are drawn by the place of an element, and so again by its
-// gradient.
+// dropout (graph/dropout.h). Random numbers depend only on the place of an element, so the gradient
+// draws the same ones again.
 #include <type_traits>
 
 #include "worker/engine/backend/cuda/kernels/device.h"
@@ -12,15 +12,15 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int64_t kBlocksPerMultiprocessor = 8;
-// Words of a block of random numbers, and pixels of a thread: of one channel they are one block
-// where the plane is a multiple of them.
+// The words of a block of random numbers, and the pixels of a thread. The four pixels of one
+// channel share a block where the plane is a multiple of four.
 constexpr int kWords = 4;
 
 struct Words {
   uint32_t at[kWords];
 };
 
-// Philox4x32-10 (Salmon et al. 2011), as graph/philox.h.
+// Philox4x32-10 (Salmon et al. 2011), as in graph/philox.h.
 __device__ Words Philox(Words counter, uint32_t key0, uint32_t key1) {
 #pragma unroll
   for (int round = 0; round < 10; ++round) {
@@ -43,13 +43,14 @@ struct DropoutArguments {
   uint32_t layer = 0;
   uint32_t threshold = 0;
   float scale = 1;
-  // How far it is to the next pixel and to the next channel, when a row's elements are counted.
+  // The distance to the next pixel and to the next channel, in the count of a row's elements.
   int64_t pixel_step = 1;
   int64_t channel_step = 1;
   const StepControl* control = nullptr;
 };
 
-// Draws block after block of one row: elements asked for one after the other often share one.
+// Draws the numbers of one row, block by block. Elements that are asked for one after the other
+// often share a block.
 class Draw {
  public:
   __device__ Draw(const DropoutArguments& a, int64_t row) : a_(a) {
@@ -67,7 +68,8 @@ class Draw {
       counter.at[0] = static_cast<uint32_t>(block);
       words_ = Philox(counter, key0_, key1_);
     }
-    // Chosen without an index that is known late, which would put the words in memory.
+    // The word is chosen without an index that becomes known late, which would put the words in
+    // memory.
     const int64_t word = element % kWords;
     const uint32_t low = word == 0 ? words_.at[0] : words_.at[1];
     const uint32_t high = word == 2 ? words_.at[2] : words_.at[3];
@@ -83,8 +85,8 @@ class Draw {
   int64_t block_ = -1;
 };
 
-// A thread has eight channels of four pixels: of a channel the four share a block, and with one
-// pixel the channels do.
+// A thread has eight channels of four pixels. The four pixels of a channel share a block of
+// numbers; with only one pixel the channels do.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     DropoutKernel(DropoutArguments a, Operand x, Operand y) {
@@ -131,7 +133,8 @@ __global__ void __launch_bounds__(kThreads)
 void Dropout(View x, View y, int64_t rows, int64_t pixels_per_row, int64_t channels, uint32_t layer,
              uint32_t threshold, float scale, const StepControl* control, cudaStream_t stream,
              bool clears_padding, bool counts_by_pixel) {
-  // Counted as they lie: a row is a vector, of which neighbours share random numbers.
+  // The elements are counted as they lie, so a row is one vector, in which neighbours share random
+  // numbers.
   if (counts_by_pixel && x.stride == channels && y.stride == channels) {
     channels *= pixels_per_row;
     x.stride = channels;

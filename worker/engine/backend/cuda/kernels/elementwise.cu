@@ -1,5 +1,5 @@
-// Ops of one element at a time. A thread takes groups of eight channels, several of them far apart,
-// so that their loads are on the way together.
+// Ops of one element at a time. A thread takes several groups of eight channels that lie far apart,
+// so that their loads are in flight together.
 #include "worker/engine/backend/cuda/kernels/elementwise.h"
 
 #include <algorithm>
@@ -15,10 +15,10 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int64_t kBlocksPerMultiprocessor = 8;
-// Groups that one launch counts: an index and what it strides by fit 32 bits.
+// The groups that one launch counts, so that an index plus its stride fits into 32 bits.
 constexpr int64_t kGroupsMax = int64_t{1} << 30;
 
-// What differs between the ops of a kernel: y = f(a, b, channel).
+// The functions in which the ops of a kernel differ: y = f(a, b, channel).
 struct Relu {
   __device__ float operator()(float x, float, int64_t) const {
     return x < 0 ? 0.0F : x;  // a NaN stays
@@ -33,7 +33,7 @@ struct Sigmoid {
 
 constexpr float kInverseSqrt2 = 0.70710678F;
 constexpr float kInverseSqrt2Pi = 0.39894228F;
-// Of the approximation by tanh: tanh(kScale (x + kCube x^3)).
+// The constants of the approximation by tanh: tanh(kScale (x + kCube x^3)).
 constexpr float kScale = 0.79788456F;  // sqrt(2 / pi)
 constexpr float kCube = 0.044715F;
 
@@ -48,7 +48,7 @@ struct GeluTanh {
   }
 };
 
-// Gradients: a is dy, b what was saved.
+// The gradients: a is dy, b is what was saved.
 struct ReluGradient {
   __device__ float operator()(float dy, float y, int64_t) const { return y > 0 ? dy : 0.0F; }
 };
@@ -86,7 +86,8 @@ struct WithBias {
   }
 };
 
-// Groups of eight channels of all pixels; a group's index is pixel * groups of a pixel + group.
+// Groups of eight channels of all pixels. The index of a group is pixel * groups of a pixel +
+// group.
 struct Extent {
   uint32_t groups = 0;
   Divider per_pixel;
@@ -163,7 +164,8 @@ void Map(View a, View b, View y, int64_t pixels, int64_t channels, bool clears_p
   }
 }
 
-// One pixel of all channels where all views are without gaps: so no group but the last is short.
+// Treats all pixels as one pixel of many channels where no view has gaps, so that only the last
+// group can be short.
 void MergePixels(int64_t& pixels, int64_t& channels, std::initializer_list<View> views) {
   if (pixels * channels > kGroupsMax * kLanes) {
     return;

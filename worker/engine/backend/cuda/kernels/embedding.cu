@@ -1,6 +1,6 @@
-// Gradients of an embedding gather the positions of each token first, in the order in which they
-// stand: so each row of the table is summed by one block, in a fixed order, without atomics on
-// floats. Buckets are filled in any order and sorted afterwards.
+// Embeddings and their gradients. The gradient first gathers the positions of each token, in the
+// order in which they stand. So each row of the table is summed by one block, in a fixed order and
+// without atomics on floats. Buckets are filled in any order and sorted afterwards.
 #include "worker/engine/backend/cuda/kernels/lanes.h"
 #include "worker/engine/backend/cuda/kernels/reduce.h"
 #include "worker/engine/backend/cuda/kernels/sequence.h"
@@ -9,10 +9,10 @@ namespace trainyard::engine::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-// Threads that sum up one row of the table: 128 groups of lanes are 1,024 channels.
+// The threads that sum up one row of the table: 128 groups of lanes are 1,024 channels.
 constexpr int kRowThreads = 128;
-// A bucket up to here is sorted by counting, for each position, those before it; a larger one
-// is found again by going over all tokens. So no token, however frequent, takes quadratic time.
+// A bucket of up to this size is sorted by counting, for each position, those before it. A larger
+// one is found again by going over all tokens. So no token, however frequent, takes quadratic time.
 constexpr int kSortedMax = 1024;
 constexpr int kScanThreads = 1024;
 
@@ -36,7 +36,7 @@ Operand Table(const float* weight, int64_t channels) {
   return Input(View{const_cast<float*>(weight), channels, Type::kF32});
 }
 
-// A group of lanes a thread; also of the kernels below.
+// A thread has a group of lanes, here and in the kernels below.
 template <class T>
 __global__ void ForwardKernel(const int32_t* tokens, Operand weight, Operand y, int64_t count,
                               int64_t channels, int64_t groups) {
@@ -76,7 +76,7 @@ __device__ void AddTo(Float8& sum, const Float8& values) {
   }
 }
 
-// dweight[row], or added to it.
+// Writes a part of dweight[row], or adds to it.
 __device__ void StoreRow(const Operand& dweight, bool adds, int64_t row, int64_t channel, int lanes,
                          Float8 sum) {
   if (adds) {
@@ -106,10 +106,10 @@ __global__ void PositionGradientKernel(Operand dy, Operand dweight, bool adds, i
   StoreRow(dweight, adds, position, channel, lanes, sum);
 }
 
-// Of the gradient, in its workspace.
+// The workspace of the gradient.
 struct Buckets {
   int32_t* begin;      // [vocabulary + 1]
-  int32_t* filled;     // [vocabulary]: numbers of positions first, then how many are in place
+  int32_t* filled;     // [vocabulary]: the numbers of positions first, then how many are in place
   int32_t* positions;  // [count], by bucket
 };
 
@@ -127,7 +127,8 @@ __global__ void CountKernel(const int32_t* tokens, int64_t count, Buckets bucket
   }
 }
 
-// Where each bucket begins: one block, each thread a run of the vocabulary. Clears the counts.
+// Computes where each bucket begins, and clears the counts. One block, in which each thread has a
+// run of the vocabulary.
 __global__ void __launch_bounds__(kScanThreads) BeginKernel(int64_t vocabulary, Buckets buckets) {
   __shared__ int32_t before[kScanThreads];
   const int64_t run = (vocabulary + kScanThreads - 1) / kScanThreads;
@@ -165,7 +166,7 @@ __global__ void FillKernel(const int32_t* tokens, int64_t count, Buckets buckets
   }
 }
 
-// Positions of a small bucket into `sorted`.
+// Sorts the positions of a small bucket into `sorted`.
 __device__ void SortPositions(const int32_t* positions, int size, int32_t* unsorted,
                               int32_t* sorted) {
   for (int i = static_cast<int>(threadIdx.x); i < size; i += kRowThreads) {
@@ -183,8 +184,8 @@ __device__ void SortPositions(const int32_t* positions, int size, int32_t* unsor
   __syncthreads();
 }
 
-// The next positions of `token` in order, from `next` on, as many as surely fit into `found`;
-// returns their number, and moves `next` on. The same for all threads.
+// Finds the next positions of `token` in order, from `next` on, as many as surely fit into `found`.
+// Returns their number, and advances `next`. The result is the same for all threads.
 __device__ int FindPositions(const int32_t* tokens, int64_t count, int32_t token, int64_t* next,
                              int32_t* found) {
   __shared__ int of_warp[kRowThreads / kWarp];
@@ -214,7 +215,7 @@ __device__ int FindPositions(const int32_t* tokens, int64_t count, int32_t token
   return size;
 }
 
-// A row of the table a block.
+// A block sums up one row of the table.
 template <class T>
 __global__ void GradientKernel(const int32_t* tokens, Operand dy, Operand dweight, bool adds,
                                int64_t count, int64_t channels, Buckets buckets) {

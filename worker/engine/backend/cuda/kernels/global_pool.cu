@@ -1,4 +1,4 @@
-// Averages over whole images: a block sums up a row's pixels of some channels.
+// Averages over whole images. A block sums up a row's pixels of some channels.
 #include <algorithm>
 #include <type_traits>
 
@@ -11,7 +11,7 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// y: a block has a row's pixels of up to kTileColumns groups.
+// Computes y. A block has a row's pixels of up to kTileColumns groups.
 template <class T>
 __global__ void __launch_bounds__(kTileThreads)
     GlobalAverageKernel(Tile tile, Operand x, Operand y, int64_t plane, int64_t channels) {
@@ -74,7 +74,7 @@ void GlobalAvgPoolForward(View x, View y, const ImageShape& in, bool clears_padd
                           cudaStream_t stream) {
   const int64_t plane = in.height * in.width;
   const Tile tile = PlanTile(plane, in.channels, kTileColumns, kTileThreads, true);
-  // A grid has no more blocks than this along y.
+  // A grid has at most this many blocks along y.
   constexpr int64_t kRowsMax = 65535;
   for (int64_t begin = 0; begin < in.rows; begin += kRowsMax) {
     const int64_t rows = std::min(kRowsMax, in.rows - begin);

@@ -1,6 +1,6 @@
-// Eight neighbouring channels of a pixel: what a thread of a memory-bound kernel holds at a time.
-// 16 bytes of 16-bit elements are loaded and stored at once where the view lies so that they can
-// be; else, and at the end of the channels, the same kernel goes element by element.
+// Eight neighbouring channels of a pixel, which a thread of a memory-bound kernel holds at a time.
+// 16 bytes of 16-bit elements are loaded and stored at once where the view is aligned for it.
+// Otherwise, and at the end of the channels, the same kernel goes element by element.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace trainyard::engine::cuda {
 
 inline constexpr int kLanes = 8;
 
-// A kernel's element type that stands for views of several types: each is looked at when it is
-// read or written.
+// The element type of a kernel whose views have several types. Each view's type is looked at when
+// it is read or written.
 struct MixedTypes {};
 
 // A View as kernels take it.
@@ -22,9 +22,9 @@ struct Operand {
   void* data = nullptr;
   int64_t stride = 0;
   Type type = Type::kF32;
-  // All eights that begin at a multiple of eight channels lie at multiples of kVectorBytes.
+  // All groups that begin at a multiple of eight channels lie at multiples of kVectorBytes.
   bool is_aligned = false;
-  // Channels that are written: more than the op's where the padding is cleared.
+  // The channels that are written: more than the op's where the padding is cleared.
   int64_t written = 0;
 
   __host__ __device__ explicit operator bool() const { return data != nullptr; }
@@ -35,17 +35,12 @@ inline bool IsAligned(const View& view) {
          view.stride * SizeOf(view.type) % kVectorBytes == 0;
 }
 
-// Whether kernels of one element type may take whole groups of these views at once.
-template <class... Views>
-bool AreVectors(const View& first, const Views&... others) {
-  return IsAligned(first) && ((!others || (others.type == first.type && IsAligned(others))) && ...);
-}
-
-// Of a view that is read.
+// The operand for a view that is read.
 inline Operand Input(const View& view) {
   return {view.data, view.stride, view.type, IsAligned(view), 0};
 }
-// Of a view whose `channels` are written, and its padding, where it has any and `clears_padding`.
+// The operand for a view whose `channels` are written, and whose padding, if it has any, is cleared
+// with `clears_padding`.
 inline Operand Output(const View& view, int64_t channels, bool clears_padding) {
   const int64_t padded = PaddedChannels(channels, view.type);
   return {view.data, view.stride, view.type, IsAligned(view),
@@ -56,8 +51,8 @@ constexpr int64_t LaneGroups(int64_t channels) {
   return (channels + kLanes - 1) / kLanes;
 }
 
-// Calls `body` with a null pointer to the element type of all views, those that are not there left
-// out, or to MixedTypes.
+// Calls `body` with a null pointer to the element type that all views have, or to MixedTypes. Views
+// that are not there are left out.
 template <class Body, class... Views>
 void WithTypeOf(const Body& body, const View& first, const Views&... others) {
   const bool is_same = ((!others || others.type == first.type) && ...);
@@ -68,8 +63,8 @@ void WithTypeOf(const Body& body, const View& first, const Views&... others) {
   }
 }
 
-// Calls `body` with a null pointer to the element type of all views where all groups are whole, and
-// loaded at once; else with one to MixedTypes, for kernels that keep what is slow apart.
+// Calls `body` with a null pointer to the element type of all views where all groups are whole and
+// loaded at once. Otherwise it passes one to MixedTypes, so that kernels keep the slow case apart.
 template <class Body, class... Views>
 void WithVectorType(const Body& body, int64_t channels, const View& first, const Views&... others) {
   const bool is_vector = channels % kLanes == 0 && IsAligned(first) &&
@@ -87,7 +82,7 @@ struct Float8 {
   float at[kLanes];
 };
 
-// Eight elements as they are stored. f32 comes in two loads.
+// Eight elements as they are stored. f32 takes two loads.
 template <class T>
 struct alignas(16) Lanes {
   T at[kLanes];
@@ -97,7 +92,7 @@ struct alignas(16) Lanes<MixedTypes> {
   float at[kLanes];
 };
 
-// Elements in [0, 8) of the group at `channel` that are there.
+// The number of elements, in [0, 8], that the group at `channel` has.
 __device__ inline int LaneCount(int64_t channels, int64_t channel) {
   const int64_t left = channels - channel;
   return left < kLanes ? static_cast<int>(left) : kLanes;
@@ -124,8 +119,9 @@ __device__ inline Lanes<MixedTypes> LoadMixed(const Operand& from, int64_t at, i
   return converted;
 }
 
-// Elements [channel, channel + count) of a pixel; zeros follow. `channel` is a multiple of 8.
-// kIsFull: count is 8 and the view is aligned, which spares the compiler the other way.
+// Loads elements [channel, channel + count) of a pixel, followed by zeros. `channel` is a multiple
+// of 8. kIsFull says that count is 8 and the view is aligned, which spares the compiler the other
+// case.
 template <class T, bool kIsFull = false>
 __device__ inline Lanes<T> LoadLanes(const Operand& from, int64_t pixel, int64_t channel,
                                      int count) {
@@ -158,8 +154,8 @@ __device__ inline Float8 Unpack(const Lanes<T>& lanes) {
   return values;
 }
 
-// A bf16 is the upper half of an f32: two come out of each word as it was loaded, which takes fewer
-// registers than eight halves of their own.
+// A bf16 is the upper half of an f32. Two are taken out of each word as it was loaded, which needs
+// fewer registers than eight separate halves.
 template <>
 __device__ inline Float8 Unpack<__nv_bfloat16>(const Lanes<__nv_bfloat16>& lanes) {
   uint32_t words[kLanes / 2];
@@ -184,7 +180,7 @@ __device__ inline Lanes<T> Pack(const Float8& values) {
   }
   return lanes;
 }
-// Two at a time: the GPU converts pairs in one instruction.
+// Converts two at a time, since the GPU converts pairs in one instruction.
 template <>
 __device__ inline Lanes<__nv_bfloat16> Pack<__nv_bfloat16>(const Float8& values) {
   Lanes<__nv_bfloat16> lanes;
@@ -218,8 +214,8 @@ __device__ inline void StoreElements(const Lanes<T>& lanes, int written, T* to) 
   }
 }
 
-// Writes elements [channel, channel + count) of a pixel, then zeros as far as `to.written` goes in
-// this group. kIsFull: count is 8 and the view is aligned.
+// Writes elements [channel, channel + count) of a pixel, then zeros as far as `to.written` reaches
+// in this group. kIsFull says that count is 8 and the view is aligned.
 template <class T, bool kIsFull = false>
 __device__ inline void StoreLanes(const Operand& to, int64_t pixel, int64_t channel, int count,
                                   Float8 values) {

@@ -1,5 +1,6 @@
-// A warp takes a vector of few channels, a block one of many. What fits into registers is loaded
-// once and gone over as often as the formulas need; the rest is read again.
+// layer_norm and its gradient. A warp takes a vector of few channels, a block one of many. Channels
+// that fit into registers are loaded once and gone over as often as the formulas need; the rest is
+// read again.
 #include "worker/engine/backend/cuda/kernels/lanes.h"
 #include "worker/engine/backend/cuda/kernels/reduce.h"
 #include "worker/engine/backend/cuda/kernels/sequence.h"
@@ -9,7 +10,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
-// Groups of lanes of one operand that a thread holds: a warp holds 1,024 channels, a block 8,192.
+// Groups of lanes of one operand that a thread holds. A warp holds 1,024 channels, a block 8,192.
 constexpr int kHeldGroups = 4;
 constexpr int64_t kWarpChannels = int64_t{kHeldGroups} * kLanes * kWarp;
 
@@ -17,7 +18,7 @@ constexpr int64_t kWarpChannels = int64_t{kHeldGroups} * kLanes * kWarp;
 template <class T, int operands, int threads>
 class Row {
  public:
-  // `of`: the operands, all read at vector n.
+  // The operands `of` are all read at vector n.
   __device__ Row(const Operand (&of)[operands], int64_t n, int64_t channels, int thread)
       : n_(n), channels_(channels), first_(int64_t{kLanes} * thread) {
 #pragma unroll
@@ -30,7 +31,7 @@ class Row {
     }
   }
 
-  // body(channel, count, values[operands]) for all groups in order.
+  // Calls body(channel, count, values[operands]) for all groups in order.
   template <class Body>
   __device__ void ForGroups(const Body& body) const {
 #pragma unroll
@@ -89,7 +90,7 @@ __device__ float SumOfTeam(float value, float* shared) {
   }
 }
 
-// Parameters are read as one operand of one vector.
+// An operand for parameters, which are read as a single vector.
 Operand Parameter(const float* values, int64_t channels) {
   return Input(View{const_cast<float*>(values), channels, Type::kF32});
 }
@@ -154,8 +155,8 @@ struct Gradient {
 };
 
 // With h = (x - mean) inverse and g = dy weight: dx = inverse (g - mean of g - h times the mean of
-// g h).
-// Two blocks a multiprocessor: the compiler would take a few registers too many for that.
+// g h). The launch bound asks for two blocks a multiprocessor, for which the compiler would
+// otherwise take a few registers too many.
 template <class T, int threads>
 __global__ void __launch_bounds__(kThreads, 2) InputGradientKernel(Gradient g) {
   __shared__ float shared[kWarp];
@@ -194,8 +195,8 @@ __global__ void __launch_bounds__(kThreads, 2) InputGradientKernel(Gradient g) {
   });
 }
 
-// Sums over vectors in two stages: slices of them, [slices][2][channels], then the slices. How many
-// there are depends on the shape alone.
+// Sums over vectors are taken in two stages: slices of them, [slices][2][channels], then the
+// slices. Their number depends only on the shape.
 constexpr int64_t kSlicesMax = 128;
 constexpr int64_t kSliceVectorsMin = 32;
 
@@ -203,7 +204,7 @@ int64_t SlicesOf(int64_t count) {
   return std::clamp<int64_t>(count / kSliceVectorsMin, 1, kSlicesMax);
 }
 
-// A warp goes over vectors kWarps apart of a slice, each lane at its group of channels.
+// A warp goes over vectors of a slice that lie kWarps apart, each lane at its group of channels.
 template <class T>
 __global__ void ParameterGradientKernel(Gradient g, int64_t slices, float* partial) {
   __shared__ float shared[2][kWarps][kWarp][kLanes + 1];
@@ -235,7 +236,7 @@ __global__ void ParameterGradientKernel(Gradient g, int64_t slices, float* parti
     shared[1][warp][lane][i] = dbias.at[i];
   }
   __syncthreads();
-  // Thread: one channel of the block's.
+  // Each thread has one channel of the block's.
   const int64_t own = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (own >= g.channels) {
     return;
@@ -317,7 +318,7 @@ void LayerNormGradient(View dy, View x, const float* weight, const float* mean,
   WithTypeOf(
       [&](auto* type) {
         using T = std::remove_pointer_t<decltype(type)>;
-        // Before dx, which may lie where dy does.
+        // This comes before dx, which may overwrite dy.
         Launch(ParameterGradientKernel<T>,
                dim3(Blocks(channels, kThreads), static_cast<unsigned>(slices)), dim3(kThreads), 0,
                stream, gradient, slices, partial);

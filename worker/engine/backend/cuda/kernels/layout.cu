@@ -1,7 +1,7 @@
 // Changes of layout between planes, [rows, channels, height, width], and pixels by channels; and
-// what a batch goes through on its way in and out. A thread has eight channels of one pixel, and
-// neighbouring threads neighbouring pixels: so planes are read and written without gaps, and images
-// of few channels too.
+// the conversions of a batch on its way in and out. A thread has eight channels of one pixel, and
+// neighbouring threads have neighbouring pixels. So planes are read and written without gaps, and
+// so are images with few channels.
 #include <algorithm>
 #include <type_traits>
 
@@ -31,8 +31,8 @@ struct Extent {
   int64_t groups = 0;
 };
 
-// Calls body(row, pixel of the row, channel, count) for all groups of all pixels, a row after the
-// other, and of a row the pixels of one group after the other.
+// Calls body(row, pixel of the row, channel, count) for all groups of all pixels. Rows come one
+// after the other, and within a row all pixels of one group before those of the next.
 template <class Body>
 __device__ void ForEachGroup(const Extent& extent, const Body& body) {
   const uint32_t of_row = static_cast<uint32_t>(extent.plane * extent.groups);
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-// Features that the host sent without gaps.
+// Converts features that the host sent without gaps.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     ReadFeaturesKernel(const StepControl* control, Operand features, int64_t rows, int64_t count) {
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Up to eight channels of a pixel, as the host sent them.
+// Loads up to eight channels of a pixel, as the host sent them.
 __device__ Float8 FloatsAt(const float* from, int64_t plane, int count) {
   Float8 values = {};
 #pragma unroll
@@ -107,7 +107,7 @@ __device__ Float8 FloatsAt(const float* from, int64_t plane, int count) {
   return values;
 }
 
-// The channels of pixel (x, y) of a row that is made of `image`.
+// Computes the channels of pixel (x, y) of a row that is made of `image`.
 __device__ Float8 ChangedAt(const StoredImages& stored, const uint8_t* image, const StoredRow& how,
                             int x, int y, int width, int height, int count) {
   const int from_x = (how.flip != 0 ? width - 1 - x : x) + how.dx;
@@ -122,7 +122,7 @@ __device__ Float8 ChangedAt(const StoredImages& stored, const uint8_t* image, co
   for (int i = 0; i < kStoredChannelsMax; ++i) {
     if (i >= count || is_cut) continue;
     const auto byte = static_cast<float>(is_inside ? from[i * plane] : uint8_t{0});
-    // Divided twice, as the host does it: the same bits.
+    // Divided twice, as the host does it, so that the bits are the same.
     values.at[i] = (byte / 255.0F - stored.mean[i]) / stored.stddev[i];
   }
   return values;
@@ -156,7 +156,7 @@ Extent ExtentOf(const ImageShape& shape) {
   return {shape.rows, shape.height * shape.width, shape.channels, LaneGroups(shape.channels)};
 }
 
-// Blocks of a row, and as many rows as the device has room for.
+// The blocks of a row, and as many rows as the device has room for.
 dim3 GridOf(const Extent& extent) {
   constexpr int64_t kRowsMax = 65535;
   const unsigned of_row =

@@ -1,6 +1,6 @@
-// One pass over the logits: each thread keeps the largest it has met and the sum of exponentials
-// relative to it (Milakov & Gimelshein 2018, algorithm 3), and threads put theirs together. A warp
-// takes a vector of few classes, a block one of many.
+// The loss in one pass over the logits. Each thread keeps the largest logit that it has met and the
+// sum of exponentials relative to it (Milakov & Gimelshein 2018, algorithm 3), and threads then
+// combine theirs. A warp takes a vector of few classes, a block one of many.
 #include "worker/engine/backend/cuda/kernels/loss.h"
 
 #include "worker/engine/backend/cuda/kernels/lanes.h"
@@ -11,12 +11,12 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
-// More classes are a block's: a warp has 4 groups of lanes a thread then.
+// With more classes than this a block takes a vector. A warp then has 4 groups of lanes a thread.
 constexpr int64_t kWarpClasses = 1024;
-// Blocks share the labels; what they found is put together by the last one.
+// Blocks share the labels, and the last one combines what they found.
 constexpr int64_t kBlocksMax = 1024;
 constexpr int64_t kTicketBytes = 16;
-constexpr int kTopCount = 5;  // as judge.h
+constexpr int kTopCount = 5;  // as in judge.h
 
 struct BlockTotals {
   double loss;
@@ -26,7 +26,7 @@ struct BlockTotals {
 // What is known of some logits of a vector.
 struct Softmax {
   float largest;
-  int index;    // of the first of the largest ones
+  int index;    // of the first of the largest logits
   float sum;    // of exp(logit - largest)
   float total;  // of logits, where labels are smoothed
   int before;   // logits that come before the label's
@@ -61,8 +61,8 @@ __device__ Softmax Shuffled(const Softmax& of, int distance) {
           __shfl_xor_sync(kFullWarp, of.before, distance)};
 }
 
-// Of all threads of a team, in its first thread. shared: [kWarps], free again at the next call's
-// first synchronisation.
+// Combines the softmax of all threads of a team in its first thread. `shared` has [kWarps] entries,
+// which are free again at the next call's first synchronisation.
 template <bool is_block>
 __device__ Softmax JoinTeam(Softmax softmax, Softmax* shared) {
   for (int distance = kWarp / 2; distance > 0; distance /= 2) {
@@ -125,12 +125,12 @@ __device__ float LogitAt(const Operand& logits, int64_t n, int64_t k) {
   return ToFloat(static_cast<const T*>(logits.data)[n * logits.stride + k]);
 }
 
-// The loss of one label, by the first thread of its team.
+// Computes the loss of one label; called by the first thread of its team.
 __device__ void Judge(const Forward& forward, const Softmax& softmax, int64_t n, int64_t label,
                       float of_label, float first, BlockTotals* totals) {
   const float smoothing = forward.loss.label_smoothing;
   const auto classes = static_cast<float>(forward.loss.classes);
-  // Infinity less itself: whatever the sum is, it means nothing.
+  // Infinity minus itself: whatever the sum is, it means nothing.
   const float sum = fabsf(softmax.largest) < INFINITY ? softmax.sum : NAN;
   const float logsum = logf(sum);
   float target = (1 - smoothing) * (of_label - softmax.largest);
@@ -139,7 +139,7 @@ __device__ void Judge(const Forward& forward, const Softmax& softmax, int64_t n,
   }
   forward.logsum[n] = softmax.largest + logsum;
   totals->loss += logsum - target;
-  // As std::max_element, where a first logit that is no number is the largest.
+  // Like std::max_element, which takes a first logit that is NaN as the largest.
   const int64_t best = first != first || softmax.index == 0x7fffffff ? 0 : softmax.index;
   totals->correct += best == label ? 1 : 0;
   const bool is_in_top = softmax.before < kTopCount;
@@ -155,7 +155,7 @@ struct Sums {
   uint32_t* ticket;
 };
 
-// Puts together what all blocks found; the last block, all threads.
+// Combines what all blocks found; called by all threads of the last block.
 __device__ void Conclude(const Forward& forward, const Sums& sums) {
   __shared__ double losses[kWarp];
   __shared__ uint32_t counts[kWarp];
@@ -227,7 +227,7 @@ int64_t BlocksOf(const LossParameters& loss) {
   return std::clamp<int64_t>((loss.labels + teams - 1) / teams, 1, kBlocksMax);
 }
 
-// A group of lanes a thread; `groups` a vector.
+// A thread has a group of lanes; a vector has `groups` of them.
 template <class T>
 __global__ void GradientKernel(LossParameters loss, Operand logits, const float* logsum,
                                Operand dlogits, const StepControl* control,

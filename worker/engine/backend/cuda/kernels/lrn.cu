@@ -1,5 +1,5 @@
-// lrn across channels. A warp has a pixel, and keeps in shared memory what all windows look at: so
-// each power is taken once.
+// lrn across channels. A warp has a pixel, and keeps in shared memory what all windows look at, so
+// that each power is computed once.
 #include <algorithm>
 #include <type_traits>
 
@@ -11,7 +11,7 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// Shared memory that a block has without asking for more.
+// The shared memory that a block has without asking for more.
 constexpr int64_t kSharedBytes = 48 << 10;
 constexpr int64_t kWarpsMax = 8;
 constexpr int64_t kBlocksPerMultiprocessor = 8;
@@ -26,7 +26,7 @@ struct LrnArguments {
   float k = 1;
 };
 
-// s^-beta. s is positive.
+// Computes s^-beta for positive s.
 __device__ float Power(float s, float beta) {
   if (beta == kCommonBeta) {
     const float root = rsqrtf(s);
@@ -61,7 +61,7 @@ __device__ void SetElement(const Operand& to, int64_t pixel, int channel, float 
   }
 }
 
-// s of channel c, by values that at(channel) gives.
+// Computes s of channel c from the values that at(channel) gives.
 template <class At>
 __device__ float ScaleOf(const LrnArguments& a, int c, const At& at) {
   float sum = 0;
@@ -81,7 +81,7 @@ __device__ void ClearPadding(const LrnArguments& a, const Operand& to, int64_t p
   }
 }
 
-// Where a pixel's channels do not fit shared memory they are read where they lie.
+// Where a pixel's channels do not fit into shared memory, they are read where they lie.
 template <bool kIsShared>
 __global__ void LrnForwardKernel(LrnArguments a, Operand x, Operand y) {
   TY_DYNAMIC_SHARED(float, shared);
@@ -163,9 +163,8 @@ LrnArguments ArgumentsOf(const LrnParameters& lrn, int64_t pixels, int64_t chann
           lrn.k};
 }
 
-// A warp for each pixel, and as many in a block as shared memory has room for. A launch that needs
-// none asks for a little: the kernel names where it begins. A kernel that needs
-// none is given a little, since it names its beginning.
+// A warp for each pixel, and as many warps in a block as shared memory has room for. A launch that
+// needs no shared memory asks for a little, since the kernel names its beginning.
 struct LrnLaunch {
   bool is_shared = false;
   dim3 grid;

@@ -1,24 +1,26 @@
-// batch_norm and its gradient over [pixels, channels] (graph/ops/batch_norm.cc), with all that the
-// passes fuse into them. Sums are taken in a fixed order: the same bits each time.
+// batch_norm and its gradient over [pixels, channels] (graph/ops/batch_norm.cc), with everything
+// that the passes fuse into them. Sums are taken in a fixed order, so the bits are the same each
+// time.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
 
-#include "worker/engine/backend/cuda/step_control.h"
-#include "worker/engine/backend/cuda/types.h"
+#include "worker/engine/backend/cuda/device/step_control.h"
+#include "worker/engine/backend/cuda/device/types.h"
 
 namespace trainyard::engine::cuda {
 
-// One bit an element, [pixels, ceil(channels / 32)] words; channel c is bit c % 32 of word c / 32.
+// A mask has one bit for each element, in [pixels, ceil(channels / 32)] words. Channel c is bit c %
+// 32 of word c / 32.
 constexpr int64_t MaskWords(int64_t channels) {
   return (channels + 31) / 32;
 }
 
 struct NormForward {
   View x, y;
-  View residual;  // added before it is rectified
+  View residual;  // added before the rectifier
   bool relu = false;
   uint32_t* mask = nullptr;       // where y is positive; null: not wanted
   const float* weight = nullptr;  // [channels]
@@ -37,32 +39,32 @@ struct StatisticSums {
   float* variance = nullptr;
   bool adds = false;  // false: overwrites
   const StepControl* control = nullptr;
-  float share = 1;  // of the batch's rows: weighs like the weight
+  float share = 1;  // this group's share of the batch's rows, which weighs like the weight
 };
 
-// By which a launch knows its last block, which sums up what all blocks found: so many bytes that
-// nothing else uses, zero before the first use and left zero by each. Ops that may run at once (on
-// several streams) need tickets of their own.
+// The bytes of the tickets by which a launch recognises its last block, which sums up what all
+// blocks found. Nothing else uses them. They must be zero before the first use, and each launch
+// leaves them zero. Ops that may run at once on several streams need tickets of their own.
 inline constexpr int64_t kNormTickets = 4096;
-// Bytes for NormTraining or NormBackward, in nobody's use from one launch to the next: 16-byte
-// aligned. It depends on the device.
+// The bytes of workspace for NormTraining or NormBackward, 16-byte aligned. Nothing is kept in it
+// from one launch to the next. The number depends on the device.
 int64_t NormWorkspace(int64_t pixels, int64_t channels);
 
-// Batch statistics into mean and variance (biased; f32 [channels]), then y. Two launches, or one
-// where there are few pixels.
+// Computes the batch statistics mean and variance (biased; f32 [channels]), then y. It takes two
+// launches, or one where there are few pixels.
 void NormTraining(const NormForward& norm, float* mean, float* variance, const StatisticSums& sums,
                   void* workspace, uint32_t* tickets, cudaStream_t stream);
-// y by given statistics: those of an evaluation, or to compute y again.
+// Computes y from given statistics: those of an evaluation, or to compute y again.
 void NormApply(const NormForward& norm, const float* mean, const float* variance,
                cudaStream_t stream);
-// The same statistics from the sums and sums of squares that a convolution's epilogue took, f32
-// [channels] each (cuDNN's genstats), in place of a pass over x.
+// Computes the same statistics from the sums and sums of squares that a convolution's epilogue
+// took, f32 [channels] each (cuDNN's genstats), instead of a pass over x.
 void NormFinalize(const float* sum, const float* square_sum, int64_t pixels, int64_t channels,
                   float* mean, float* variance, const StatisticSums& sums, cudaStream_t stream);
 
-// The parts of NormTraining, for statistics that are those of more pixels than these: mean and
-// variance of x (all else but its pixels and channels is not read), and their sums, of `count`
-// pixels. NormApply follows.
+// The parts of NormTraining, for statistics over more pixels than these. The first computes mean
+// and variance of x, and reads of `norm` nothing else but pixels and channels. The second adds the
+// statistics of `count` pixels to the sums. NormApply follows.
 void NormStatistics(const NormForward& norm, float* mean, float* variance, void* workspace,
                     uint32_t* tickets, cudaStream_t stream);
 void NormSumStatistics(const float* mean, const float* variance, int64_t count, int64_t channels,
@@ -75,17 +77,18 @@ void NormSumStatistics(const float* mean, const float* variance, int64_t count, 
 struct NormGradient {
   View dy, x;
   View second_gradient;
-  // The output was positive: by these bits, or by computing it again (relu with bias), or always.
+  // Tells where the output was positive: by these bits, or by computing it again (relu with bias),
+  // or else everywhere.
   const uint32_t* mask = nullptr;
   bool relu = false;
-  const float* bias = nullptr;  // read where relu and no mask
+  const float* bias = nullptr;  // read with relu and without a mask
   const float* weight = nullptr;
   const float* mean = nullptr;
   const float* variance = nullptr;
   float eps = 1e-5F;
   View addend;
   View dx;                   // null: not wanted
-  View residual_gradient;    // d; null: not wanted
+  View residual_gradient;    // receives d; null: not wanted
   float* dweight = nullptr;  // [channels]
   float* dbias = nullptr;
   bool adds = false;  // dweight and dbias are added to what is there
@@ -93,17 +96,35 @@ struct NormGradient {
   int64_t channels = 0;
   bool clears_padding = false;  // of dx and residual_gradient
 };
-// Two launches, or one where there are few pixels.
+// Takes two launches, or one where there are few pixels.
 void NormBackward(const NormGradient& norm, void* workspace, uint32_t* tickets,
                   cudaStream_t stream);
-// Its parts, for statistics that are those of more pixels than these: all but dx, which leaves the
-// sums of d and of d h of these pixels at the begin of the workspace, and from there dx, by the
-// sums over `count` pixels.
+// The parts of NormBackward, for statistics over more pixels than these. The first does everything
+// but dx, and leaves the sums of d and of d h over these pixels at the beginning of the workspace.
+// The second computes dx from there, by sums over `count` pixels.
 void NormBackwardSums(const NormGradient& norm, void* workspace, uint32_t* tickets,
                       cudaStream_t stream);
 void NormBackwardInput(const NormGradient& norm, const void* workspace, int64_t count,
                        cudaStream_t stream);
-// Each of both sums begins at a multiple of so many floats.
+// The two sums begin this many floats apart.
 int64_t NormSumsStride(int64_t channels);
+
+// group_norm (graph/ops/group_norm.cc), over the pixels of a row and the channels of a group.
+// `image` is the shape of x.
+struct GroupNormShape {
+  ImageShape image;
+  int64_t groups = 1;
+};
+// mean and inverse are [rows, groups].
+void GroupNormForward(const GroupNormShape& shape, View x, const float* weight, const float* bias,
+                      float eps, View y, float* mean, float* inverse, bool clears_padding,
+                      cudaStream_t stream);
+// dx may be null, or the memory of dy. dweight and dbias, [channels] each, are overwritten, or added
+// to. The workspace has GroupNormWorkspace bytes.
+int64_t GroupNormWorkspace(const GroupNormShape& shape);
+void GroupNormBackward(const GroupNormShape& shape, View dy, View x, const float* weight,
+                       const float* mean, const float* inverse, View dx, float* dweight,
+                       float* dbias, bool adds, bool clears_padding, void* workspace,
+                       cudaStream_t stream);
 
 }  // namespace trainyard::engine::cuda

@@ -1,6 +1,6 @@
 // The gradient of batch_norm (Ioffe & Szegedy 2015, section 3), and what is fused into it. The
-// first pass takes the sums and, where it is wanted, writes the gradient of the residual, which the
-// second then reads in place of all that it was made from.
+// first pass computes the sums and, where it is wanted, writes the gradient of the residual. The
+// second pass then reads that instead of everything that it was made from.
 #include "worker/engine/backend/cuda/kernels/device.h"
 #include "worker/engine/backend/cuda/kernels/lanes.h"
 #include "worker/engine/backend/cuda/kernels/norm.h"
@@ -11,13 +11,13 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// Where d = dy + second, zero where the output was not positive, comes from.
+// Where d comes from: dy + second, zero where the output was not positive.
 struct GradientSource {
   Operand dy;
   Operand second;
   const uint8_t* mask = nullptr;  // eight channels a byte
   int64_t mask_stride = 0;
-  const float* bias = nullptr;  // of which the output's sign is computed again; null: it is not
+  const float* bias = nullptr;  // the output's sign is computed again from it; null: it is not
 };
 
 struct BackwardArguments {
@@ -37,7 +37,7 @@ struct SumArguments {
   float* dweight = nullptr;
   float* dbias = nullptr;
   bool adds = false;
-  float* totals = nullptr;  // of this batch alone: dbias, then dweight, rounded up to eights
+  float* totals = nullptr;  // of this batch only: dbias, then dweight, rounded up to eights
   float* partials = nullptr;
   uint32_t* tickets = nullptr;
 };
@@ -46,10 +46,10 @@ struct InputArguments {
   GradientSource source;  // of d in the second pass
   Operand addend;
   Operand dx;
-  int64_t count = 0;  // pixels of which the sums are
+  int64_t count = 0;  // the number of pixels over which the sums were taken
 };
 
-// Of a thread's channels.
+// The factors of a thread's channels.
 struct ChannelFactors {
   Float8 mean;
   Float8 scale;
@@ -70,7 +70,7 @@ __device__ ChannelFactors FactorsOf(const BackwardArguments& a, const TilePlace&
   return factors;
 }
 
-// What is loaded of a pixel.
+// What is loaded for a pixel.
 template <class T>
 struct Loaded {
   Lanes<T> dy;
@@ -95,7 +95,7 @@ __device__ Loaded<T> Load(const GradientSource& source, const Operand& x, const 
   return loaded;
 }
 
-// d; `centred` becomes x - mean.
+// Computes d; `centred` becomes x - mean.
 template <class T>
 __device__ Float8 GradientOf(const GradientSource& source, const ChannelFactors& factors,
                              const Loaded<T>& loaded, Float8& centred) {
@@ -121,7 +121,7 @@ __device__ Float8 GradientOf(const GradientSource& source, const ChannelFactors&
   return d;
 }
 
-// Sums of d and of d (x - mean): [0, 8) and [8, 16) of `sums`.
+// Computes the sums of d and of d (x - mean), in [0, 8) and [8, 16) of `sums`.
 template <class T>
 __device__ void SumUp(const BackwardArguments& a, const TilePlace& place,
                       const Operand& residual_gradient, float (&sums)[2 * kLanes]) {
@@ -154,14 +154,15 @@ __device__ void SumUp(const BackwardArguments& a, const TilePlace& place,
   }
 }
 
-// dx of a thread's pixels, from the sums of d and of d h over all pixels.
+// Computes dx of a thread's pixels, from the sums of d and of d h over all pixels.
 template <class T>
 __device__ void ApplyInput(const BackwardArguments& a, const InputArguments& to,
                            const TilePlace& place, const Float8& dbias, const Float8& dweight) {
-  // Four operands of f32 are as many bytes on the way, and as many registers, as eight of 16 bits.
+  // Four operands of f32 are as many bytes in flight, and as many registers, as eight of 16 bits.
   constexpr int kUnroll = kIsVector<T> && sizeof(T) == 2 ? 2 : 1;
   const ChannelFactors factors = FactorsOf(a, place, to.source.bias);
-  // dx = scale d + slope (x - mean) + constant. The scale is that of the sign: registers are few.
+  // dx = scale d + slope (x - mean) + constant. The scale is that of the sign, since registers are
+  // few.
   Float8 slope = LoadChannels(a.variance, place);
   Float8 constant;
   const float count = static_cast<float>(to.count);
@@ -207,7 +208,7 @@ __device__ void AddOrWrite(float* to, float value, bool adds) {
   *to = adds ? *to + value : value;
 }
 
-// dbias and dweight. Where it is the only launch, dx too.
+// Computes dbias and dweight. Where it is the only launch, dx too.
 template <class T, bool kIsOneLaunch>
 __global__ void __launch_bounds__(NormThreads(kIsOneLaunch),
                                   kIsOneLaunch ? 1 : kTileBlocksPerMultiprocessor)
@@ -301,7 +302,7 @@ InputArguments InputOf(const NormGradient& norm, int64_t count) {
   return {source, Input(norm.addend), Output(norm.dx, norm.channels, norm.clears_padding), count};
 }
 
-// Calls launch(null pointer of the type), of vectors where all operands are.
+// Calls launch(null pointer of the type), with a vector type where all operands are vectors.
 template <class Body>
 void WithTypeOf(const NormGradient& norm, const Body& launch) {
   WithVectorType(launch, norm.channels, norm.x, norm.dy, norm.second_gradient, norm.addend, norm.dx,

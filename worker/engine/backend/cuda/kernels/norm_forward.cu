@@ -1,5 +1,5 @@
-// batch_norm forward. Sums are taken of what each channel differs from its first pixel: so a mean
-// far from zero costs the variance no bits.
+// batch_norm forward. Sums are taken over the difference of each channel from its first pixel, so
+// that a mean far from zero costs the variance no bits.
 #include "worker/engine/backend/cuda/kernels/device.h"
 #include "worker/engine/backend/cuda/kernels/lanes.h"
 #include "worker/engine/backend/cuda/kernels/norm.h"
@@ -48,8 +48,8 @@ __device__ void WriteStatistics(const StatisticSums& sums, int64_t channel, int6
   AddOrWrite(sums.variance + channel, weight * variance * count / (count - 1), sums.adds);
 }
 
-// Bits of the values that are positive, eight a byte. The last group clears what follows in its
-// word.
+// Stores the bits of the values that are positive, eight in a byte. The last group clears the rest
+// of its word.
 __device__ void StoreMask(const ForwardArguments& a, const TilePlace& place, int64_t pixel,
                           const Float8& values) {
   unsigned bits = 0;
@@ -67,7 +67,7 @@ __device__ void StoreMask(const ForwardArguments& a, const TilePlace& place, int
   }
 }
 
-// y of a thread's pixels.
+// Computes y of a thread's pixels.
 template <class T>
 __device__ void Apply(const ForwardArguments& a, const TilePlace& place, const Float8& mean,
                       const Float8& variance) {
@@ -114,7 +114,7 @@ __device__ void Apply(const ForwardArguments& a, const TilePlace& place, const F
   }
 }
 
-// Sums of x - pivot and of its square: [0, 8) and [8, 16) of `sums`.
+// Computes the sums of x - pivot and of its square, in [0, 8) and [8, 16) of `sums`.
 template <class T>
 __device__ void SumUp(const ForwardArguments& a, const TilePlace& place, const Float8& pivot,
                       float (&sums)[2 * kLanes]) {
@@ -143,7 +143,7 @@ __device__ void SumUp(const ForwardArguments& a, const TilePlace& place, const F
   }
 }
 
-// Mean and variance. Where it is the only launch, y too.
+// Computes mean and variance. Where it is the only launch, y too.
 template <class T, bool kIsOneLaunch>
 __global__ void __launch_bounds__(NormThreads(kIsOneLaunch),
                                   kIsOneLaunch ? 1 : kTileBlocksPerMultiprocessor)
@@ -215,7 +215,8 @@ __global__ void FinalizeKernel(const float* sum, const float* square_sum, int64_
   if (channel >= channels) {
     return;
   }
-  // In f64: what was rounded when the sums were taken is lost, but no more than that.
+  // This is computed in f64. What was rounded when the sums were taken is lost, but no more than
+  // that.
   const double mean = static_cast<double>(sum[channel]) / static_cast<double>(pixels);
   const double square = static_cast<double>(square_sum[channel]) / static_cast<double>(pixels);
   const double spread = square - mean * mean;
@@ -255,7 +256,7 @@ ForwardArguments ArgumentsOf(const NormForward& norm, const Tile& tile) {
 }  // namespace
 
 int64_t NormWorkspace(int64_t pixels, int64_t channels) {
-  // Two sums of each tile, and those of all tiles.
+  // There are two sums of each tile, and those of all tiles.
   const Tile tile = PlanNorm(pixels, channels, Type::kF32);
   return (tile.tiles + 1) * 2 * LaneGroups(channels) * kLanes * static_cast<int64_t>(sizeof(float));
 }

@@ -1,4 +1,4 @@
-// Where elements of a parameter lie in its packed copy, and storing them there.
+// Finds where elements of a parameter lie in its packed copy, and stores them there.
 #pragma once
 
 #include "worker/engine/backend/cuda/kernels/device.h"
@@ -6,21 +6,21 @@
 
 namespace trainyard::engine::cuda {
 
-// Places of a run of at most kPackChunk elements. It takes one division of 64 bits; those of its
-// elements take 32, which is what GPUs divide fast.
+// The places of a run of at most kPackChunk elements. It takes one division of 64 bits; those of
+// its elements take 32 bits, which GPUs divide fast.
 class PackedRun {
  public:
-  // From element `begin` of the parameter.
+  // The run starts at element `begin` of the parameter.
   __device__ PackedRun(int64_t inner, int64_t stride, int64_t begin)
       : inner_(inner),
         stride_(stride),
-        // A row that is longer than the run ends once in it at most: its length does not matter
+        // A row that is longer than the run ends in it at most once, so its length does not matter
         // then.
         row_length_(static_cast<uint32_t>(inner < kPackChunk ? inner : kPackChunk)),
         row_(begin / inner * stride),
         column_(begin % inner) {}
 
-  // Of element begin + index.
+  // The place of element begin + index.
   __device__ int64_t At(int index) const {
     const int64_t column = column_ + index;
     if (column < inner_) {
@@ -30,7 +30,7 @@ class PackedRun {
     const uint32_t rows = beyond / row_length_;
     return row_ + (1 + static_cast<int64_t>(rows)) * stride_ + (beyond - rows * row_length_);
   }
-  // Whether four elements from a multiple of four on lie side by side and aligned.
+  // Whether every four elements from a multiple of four on lie side by side and aligned.
   __device__ bool HoldsFours() const {
     return inner_ % 4 == 0 && stride_ % 4 == 0 && column_ % 4 == 0;
   }

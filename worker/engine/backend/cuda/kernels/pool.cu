@@ -1,5 +1,5 @@
-// Pooling. A thread has eight channels of one pixel of what is written: gradients are gathered from
-// the windows that cover a pixel, in order, so that nothing is added by two threads.
+// Pooling. A thread has eight channels of one pixel of the output. Gradients are gathered from the
+// windows that cover a pixel, in order, so that no two threads add to one element.
 #include "worker/engine/backend/cuda/kernels/pool.h"
 
 #include <algorithm>
@@ -29,7 +29,8 @@ struct PoolArguments {
   Axis in;
   Axis out;
   int64_t channels = 0;
-  // Of what is written: [rows * height * width * groups] items, and what an index is split by.
+  // The output: [rows * height * width * groups] items, and the divisors that split an index into
+  // them.
   int64_t items = 0;
   Divider groups;
   Divider width;
@@ -39,7 +40,7 @@ struct PoolArguments {
   bool is_index_aligned = false;
 };
 
-// One item of what is written.
+// One item of the output.
 struct Item {
   int64_t row = 0;
   int y = 0;
@@ -70,7 +71,8 @@ __device__ int Most(int a, int b) {
   return a > b ? a : b;
 }
 
-// The part of a window that is not padding, and of what it counts in an average.
+// The part of a window that is not padding, and the number of its elements that count in an
+// average.
 struct Span {
   int begin = 0;
   int end = 0;
@@ -214,7 +216,7 @@ __device__ void AverageOf(const PoolArguments& a, const Operand& x, const Operan
   }
 #pragma unroll
   for (int i = 0; i < kLanes; ++i) {
-    // A window that holds padding alone has the average 0, whatever it counts.
+    // A window that holds only padding has the average 0, whatever it counts.
     sum.at[i] = rows.begin < rows.end && columns.begin < columns.end ? sum.at[i] / area : 0.0F;
   }
   StoreLanes<T>(y, PixelOf(a.out, item.row, item.y, item.x), item.channel, item.count, sum);
@@ -265,7 +267,7 @@ Axis AxisOf(const ImageShape& shape) {
   return {static_cast<int>(shape.height), static_cast<int>(shape.width)};
 }
 
-// `written`: in or out, what the op writes.
+// `written` is the shape that the op writes: in or out.
 PoolArguments ArgumentsOf(const PoolWindow& window, const ImageShape& in, const ImageShape& out,
                           const ImageShape& written) {
   PoolArguments a;
@@ -289,7 +291,7 @@ void SetIndex(uint8_t* index, int64_t stride, PoolArguments& a) {
   a.is_index_aligned = reinterpret_cast<uintptr_t>(index) % kLanes == 0 && stride % kLanes == 0;
 }
 
-// Items that one launch counts.
+// The items that one launch counts.
 constexpr int64_t kItemsMax = int64_t{1} << 30;
 
 View AdvanceRows(View view, int64_t rows, const ImageShape& shape) {
@@ -298,7 +300,7 @@ View AdvanceRows(View view, int64_t rows, const ImageShape& shape) {
   return view;
 }
 
-// As many rows at a time as a launch can count.
+// Launches as many rows at a time as a launch can count.
 template <PoolOp kOp>
 void Pool(PoolArguments a, View from, View to, const ImageShape& of_from, const ImageShape& of_to,
           bool clears_padding, cudaStream_t stream) {

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "worker/engine/backend/cuda/types.h"
+#include "worker/engine/backend/cuda/device/types.h"
 
 namespace trainyard::engine::cuda {
 
@@ -16,15 +16,16 @@ struct PoolWindow {
   bool count_padding = true;
 };
 
-// An index that stands for no maximum: of windows whose maximum is not positive, with `relu`.
+// The index for a window without a maximum: with `relu`, a window whose maximum is not positive.
 inline constexpr uint8_t kNoMaximum = 255;
 
-// `in` is the shape of x, `out` that of y. index: bytes [pixels of out, index_stride], the position
-// of the first maximum in its window, row-major; null: not wanted. A NaN counts as largest.
+// `in` is the shape of x, `out` that of y. `index` has bytes [pixels of out, index_stride], the
+// position of the first maximum in its window, row-major; null: not wanted. A NaN counts as
+// largest.
 void MaxPoolForward(const PoolWindow& window, View x, View y, uint8_t* index, int64_t index_stride,
                     bool relu, const ImageShape& in, const ImageShape& out, bool clears_padding,
                     cudaStream_t stream);
-// dx: dy at the maximum of each window, summed in a fixed order.
+// dx gets dy at the maximum of each window, summed in a fixed order.
 void MaxPoolGradient(const PoolWindow& window, View dy, const uint8_t* index, int64_t index_stride,
                      View dx, const ImageShape& in, const ImageShape& out, bool clears_padding,
                      cudaStream_t stream);
@@ -32,10 +33,16 @@ void AvgPoolForward(const PoolWindow& window, View x, View y, const ImageShape& 
                     const ImageShape& out, bool clears_padding, cudaStream_t stream);
 void AvgPoolGradient(const PoolWindow& window, View dy, View dx, const ImageShape& in,
                      const ImageShape& out, bool clears_padding, cudaStream_t stream);
-// Over height and width: y is [rows, channels].
+// Averages over height and width: y is [rows, channels].
 void GlobalAvgPoolForward(View x, View y, const ImageShape& in, bool clears_padding,
                           cudaStream_t stream);
 void GlobalAvgPoolGradient(View dy, View dx, const ImageShape& in, bool clears_padding,
                            cudaStream_t stream);
+// Each pixel repeated scale x scale times; `in` is the shape of x.
+void UpsampleForward(View x, View y, const ImageShape& in, int64_t scale, bool clears_padding,
+                     cudaStream_t stream);
+// dx: the sums over these pixels of dy, in a fixed order.
+void UpsampleGradient(View dy, View dx, const ImageShape& in, int64_t scale, bool clears_padding,
+                      cudaStream_t stream);
 
 }  // namespace trainyard::engine::cuda

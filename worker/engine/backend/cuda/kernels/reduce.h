@@ -1,6 +1,6 @@
 // What kernels share: sums and maxima over a warp and a block, the tickets by which the last block
-// of a launch is known, division by what is constant in a launch, and how many blocks fill the
-// device. Everything is taken in a fixed order: the same bits each time.
+// of a launch is recognised, division by what is constant in a launch, and the number of blocks
+// that fill the device. Everything is taken in a fixed order, so the bits are the same each time.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,8 @@ __device__ inline T WarpSum(T value) {
   return value;
 }
 
-// The same of the largest. A NaN is passed over.
+// The largest value over the lanes of a warp, in all of them. A NaN is ignored. The whole warp must
+// call it.
 __device__ inline float WarpMax(float value) {
 #pragma unroll
   for (int offset = kWarp / 2; offset > 0; offset /= 2) {
@@ -48,23 +49,9 @@ __device__ inline T BlockSum(T value, T* shared) {
   return value;
 }
 
-// The same of the largest.
-__device__ inline float BlockMax(float value, float* shared) {
-  const unsigned lane = threadIdx.x % kWarp;
-  const unsigned warps = blockDim.x / kWarp;
-  value = WarpMax(value);
-  if (lane == 0) {
-    shared[threadIdx.x / kWarp] = value;
-  }
-  __syncthreads();
-  value = WarpMax(lane < warps ? shared[lane] : value);
-  __syncthreads();
-  return value;
-}
-
-// Tells all threads of a block whether it is the last of `blocks` that came here with this ticket.
-// If so it sees what the others wrote to global memory before they came. The ticket is zero before
-// the first use, and zero again once the last block was here.
+// Tells all threads of a block whether it is the last of `blocks` blocks that came here with this
+// ticket. The last block sees what the others wrote to global memory before they came. The ticket
+// is zero before the first use, and zero again after the last block.
 __device__ inline bool IsLastBlock(uint32_t* ticket, uint32_t blocks) {
   __shared__ uint32_t arrived;
   __threadfence();
@@ -116,7 +103,8 @@ class Divider {
   uint32_t shift_ = 0;
 };
 
-// Of the current device, asked once: all devices of a process are of one kind.
+// The multiprocessors of the current device. It is asked once, since all devices of a process are
+// of one kind.
 inline int64_t Multiprocessors() {
   static const int64_t count = [] {
     int device = 0;
@@ -129,8 +117,8 @@ inline int64_t Multiprocessors() {
   return count;
 }
 
-// Blocks for `items` of which each handles `per_block` at a time: no more than run at once, for
-// kernels whose loops stride over the grid. At least 1.
+// The number of blocks for `items`, of which each block handles `per_block` at a time. There are no
+// more than run at once, for kernels whose loops stride over the grid, and at least 1.
 inline unsigned GridBlocks(int64_t items, int64_t per_block, int64_t per_multiprocessor) {
   const int64_t needed = (items + per_block - 1) / per_block;
   return static_cast<unsigned>(

@@ -1,19 +1,20 @@
 // layer_norm, embeddings and attention over sequences (graph/ops/layer_norm.cc, embedding.cc,
-// attention.cc). Vectors [count, channels]: of a sequence count is rows * positions. Sums are taken
-// in a fixed order. Element types of one call may differ. Views that are written are no part of a
-// wider value: their padding up to PaddedChannels becomes zero where the stride has room for it.
+// attention.cc). Vectors are [count, channels]; the count of a sequence is rows * positions. Sums
+// are taken in a fixed order. Element types of one call may differ. Views that are written are not
+// parts of a wider value: their padding up to PaddedChannels becomes zero where the stride has room
+// for it.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
 
-#include "worker/engine/backend/cuda/step_control.h"
-#include "worker/engine/backend/cuda/types.h"
+#include "worker/engine/backend/cuda/device/step_control.h"
+#include "worker/engine/backend/cuda/device/types.h"
 
 namespace trainyard::engine::cuda {
 
-// mean, inverse: f32 [count].
+// mean and inverse are f32 [count].
 void LayerNormForward(View x, const float* weight, const float* bias, float eps, View y,
                       float* mean, float* inverse, int64_t count, int64_t channels,
                       cudaStream_t stream);
@@ -24,27 +25,29 @@ void LayerNormGradient(View dy, View x, const float* weight, const float* mean,
                        const float* inverse, View dx, float* dweight, float* dbias, bool adds,
                        int64_t count, int64_t channels, void* workspace, cudaStream_t stream);
 
-// Tokens as int32 [count], from the batch's inputs, which are floats [count] at control->inputs.
+// Reads tokens as int32 [count] from the batch's inputs, which are floats [count] at
+// control->inputs.
 void ReadTokens(const StepControl* control, int32_t* tokens, int64_t count, cudaStream_t stream);
-// y = row `token` of the weight, f32 [vocabulary, channels].
+// y is row `token` of the weight, f32 [vocabulary, channels].
 void EmbeddingForward(const int32_t* tokens, const float* weight, View y, int64_t count,
                       int64_t channels, cudaStream_t stream);
 int64_t EmbeddingGradientWorkspace(int64_t count, int64_t vocabulary);
-// dweight [vocabulary, channels] in f32: zero where no token is, unless `adds`. Sums of a row in
-// the order of the positions.
+// dweight is [vocabulary, channels] in f32, and zero where no token is unless `adds`. A row is
+// summed in the order of the positions.
 void EmbeddingGradient(const int32_t* tokens, View dy, float* dweight, bool adds, int64_t count,
                        int64_t vocabulary, int64_t channels, void* workspace, cudaStream_t stream);
 // y = x + weight[position]; weight: f32 [positions or more, channels].
 void PositionEmbeddingForward(View x, const float* weight, View y, int64_t rows, int64_t positions,
                               int64_t channels, cudaStream_t stream);
-// dweight[t] = sum over rows of dy; zero from `positions` to `table_positions` unless `adds`.
+// dweight[t] is the sum of dy over the rows; zero from `positions` to `table_positions` unless
+// `adds`.
 void PositionEmbeddingGradient(View dy, float* dweight, bool adds, int64_t rows, int64_t positions,
                                int64_t table_positions, int64_t channels, cudaStream_t stream);
 
-// Causal attention without tensor cores, for what cuDNN's does not take. x: [rows * positions,
-// 3 * heads * width], queries, keys and values of all heads one after the other; y: [.., heads *
-// width]; logsum: f32 [rows, heads, positions]. Width up to 256. All views of a call have one type,
-// and padding is left alone.
+// Causal attention without tensor cores, for shapes that cuDNN's does not take. x is [rows *
+// positions, 3 * heads * width], with queries, keys and values of all heads one after the other; y
+// is [.., heads * width]; logsum is f32 [rows, heads, positions]. Width is at most 256. All views
+// of a call have one type, and padding is left alone.
 struct AttentionShape {
   int64_t rows = 0;
   int64_t positions = 0;
@@ -55,7 +58,7 @@ inline constexpr int64_t kAttentionWidthMax = 256;
 void AttentionForward(const AttentionShape& shape, View x, View y, float* logsum,
                       cudaStream_t stream);
 int64_t AttentionGradientWorkspace(const AttentionShape& shape);
-// y is not read: the workspace holds what it would tell, computed from x and logsum.
+// y is not read. The workspace holds what it would tell, computed from x and logsum.
 void AttentionGradient(const AttentionShape& shape, View dy, View x, const float* logsum, View dx,
                        void* workspace, cudaStream_t stream);
 

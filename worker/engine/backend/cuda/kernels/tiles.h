@@ -1,6 +1,7 @@
-// How blocks lie over [pixels, channels] where something is summed up by channel: a block has
+// How blocks lie over [pixels, channels] where something is summed up by channel. A block has
 // columns of eight channels and rows of pixels, and strides over the pixels. Neighbouring blocks
-// take neighbouring channels, so that all that run together read whole pixels one after the other.
+// take neighbouring channels, so that all blocks that run together read whole pixels one after the
+// other.
 #pragma once
 
 #include <algorithm>
@@ -12,16 +13,16 @@
 namespace trainyard::engine::cuda {
 
 inline constexpr int kTileThreads = 256;
-// 128 bytes of 16-bit elements, a line of the cache.
+// 128 bytes of 16-bit elements, which is a line of the cache.
 inline constexpr int64_t kTileColumns = 8;
-// So that a thread has 128 registers: several loads on the way hide more than more threads would.
+// Leaves a thread 128 registers. Several loads in flight hide more latency than more threads would.
 inline constexpr int kTileBlocksPerMultiprocessor = 2;
-// Pixels that each thread should have at least before there are more blocks.
+// The pixels that each thread should have at least before there are more blocks.
 inline constexpr int64_t kTilePixelsPerThread = 4;
 // More blocks of channels than this fill a device by themselves.
 inline constexpr int64_t kTicketsMax = 1024;
 
-// A launch of [channel_blocks, tiles] blocks of columns * rows threads, or a few more.
+// A launch of [channel_blocks, tiles] blocks, each with columns * rows threads or a few more.
 struct Tile {
   int columns = 1;
   int rows = 1;
@@ -29,7 +30,7 @@ struct Tile {
   int channel_blocks = 1;
 };
 
-// Blocks of up to `columns_max` columns, and one tile or as many as the device has room for.
+// Plans blocks of up to `columns_max` columns, and one tile or as many as the device has room for.
 inline Tile PlanTile(int64_t pixels, int64_t channels, int64_t columns_max, int threads,
                      bool is_single) {
   const int64_t groups = std::max<int64_t>(LaneGroups(channels), 1);
@@ -50,8 +51,8 @@ inline dim3 GridOf(const Tile& tile) {
   return dim3(static_cast<unsigned>(tile.channel_blocks), static_cast<unsigned>(tile.tiles));
 }
 
-// Where a thread is: its channels, how many of them there are (0 for one that is left over), its
-// first pixel and how far on its next one is.
+// Where a thread is: its channels and their number (0 for a thread that is left over), its first
+// pixel, and the distance to its next pixel.
 struct TilePlace {
   int row = 0;
   int column = 0;
@@ -74,13 +75,13 @@ __device__ inline TilePlace PlaceIn(const Tile& tile, int64_t channels) {
   return place;
 }
 
-// Floats of shared memory that SumOverRows needs.
+// The floats of shared memory that SumOverRows needs.
 constexpr int TileShared(int values, int threads) {
   return values * (threads / 2);
 }
 
 // Adds up `values` over the rows of each column, into those of row 0. The whole block calls it.
-// shared: TileShared floats, free again when it returns.
+// `shared` has TileShared floats, which are free again when it returns.
 template <int kThreads, int kValues>
 __device__ inline void SumOverRows(const Tile& tile, const TilePlace& place,
                                    float (&values)[kValues], float* shared) {
@@ -107,7 +108,7 @@ __device__ inline void SumOverRows(const Tile& tile, const TilePlace& place,
   }
 }
 
-// What the tiles of a block of channels found, kValues arrays of eight channels a column:
+// The sums of the tiles of a block of channels: kArrays arrays of eight channels a column,
 // partials[(tile * kArrays + array) * channels rounded up to eight + channel].
 template <int kArrays>
 __device__ inline float* PartialsOf(float* partials, int64_t tile, int64_t padded_channels,
@@ -115,8 +116,8 @@ __device__ inline float* PartialsOf(float* partials, int64_t tile, int64_t padde
   return partials + (tile * kArrays + array) * padded_channels + place.channel;
 }
 
-// Sums of all tiles into the threads of row 0 of the last block of a block of channels, for which
-// it returns true; false for the others. The whole block calls it with its own sums in row 0.
+// Sums up all tiles into the threads of row 0 of the last block of a block of channels, and returns
+// true there, false elsewhere. The whole block calls it with its own sums in row 0.
 template <int kThreads, int kArrays>
 __device__ inline bool SumOverTiles(const Tile& tile, const TilePlace& place, int64_t channels,
                                     float (&values)[kArrays * kLanes], float* partials,

@@ -1,8 +1,9 @@
-// One block a chunk, and one a running statistic. The block that ends last does what there is to do
-// once: it takes the sums over chunks, counts the step, and tells the host.
+// The update of all parameters. There is one block for each chunk, and one for each running
+// statistic. The block that ends last does what has to be done once: it adds up the sums over
+// chunks, counts the step, and reports to the host.
 //
-// SGD and AdamW are one launch. With clipping, LARS or a loss scale one launch over the gradients
-// comes before: their norm, and whether they are finite, must be known before anything is written.
+// SGD and AdamW are one launch. With clipping, LARS or a loss scale, a launch over the gradients
+// comes first: their norm, and whether they are finite, must be known before anything is written.
 // LAMB's rule is two launches.
 #include "worker/engine/backend/cuda/kernels/update.h"
 
@@ -37,7 +38,7 @@ __device__ Rates RatesOf(const Job& job) {
                                               : ComputeRates(job.spec, update, 0, 1);
 }
 
-// The ratio of each parameter from the sums of its chunks; a warp a parameter.
+// Computes the ratio of each parameter from the sums of its chunks; a warp has a parameter.
 __device__ void ComputeRatios(const Job& job, double other_scale) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -58,42 +59,53 @@ __device__ void ComputeRatios(const Job& job, double other_scale) {
   }
 }
 
-// Looks over the gradients before anything is written.
+// What a thread finds in its part of a chunk.
+struct Survey {
+  ChunkSums sums = {0, 0};
+  bool is_spoiled = false;
+};
+
+// Looks at the gradients of a chunk, and at its parameters if their norm is wanted.
+__device__ Survey SurveyChunk(const Job& job, const UpdateChunk& chunk, bool of_parameters) {
+  Survey found;
+  const float* gradients = job.memory.gradients + chunk.offset;
+  const float* parameters = job.memory.parameters + chunk.offset;
+  const auto look_at = [&](float g, float w) {
+    found.is_spoiled |= IsSpoiled(g);
+    found.sums.other += Square(g);
+    found.sums.parameter += Square(w);
+  };
+  using Floats = Vector<float, 4>;
+  const int vectors = job.is_aligned && chunk.offset % 4 == 0 ? chunk.count / 4 : 0;
+#pragma unroll 4
+  for (int i = static_cast<int>(threadIdx.x); i < vectors; i += kUpdateThreads) {
+    const Floats g = reinterpret_cast<const Floats*>(gradients)[i];
+    const Floats w = of_parameters ? reinterpret_cast<const Floats*>(parameters)[i] : Floats{};
+    for (int k = 0; k < 4; ++k) {
+      look_at(g.at[k], w.at[k]);
+    }
+  }
+  for (int i = vectors * 4 + static_cast<int>(threadIdx.x); i < chunk.count; i += kUpdateThreads) {
+    look_at(gradients[i], of_parameters ? parameters[i] : 0);
+  }
+  return found;
+}
+
+// Surveys the gradients before anything is written.
 __global__ void SurveyKernel(Job job) {
   __shared__ double scratch[kWarp];
   __shared__ Rates rates;
   const int64_t index = blockIdx.x;
   const bool of_parameters = job.spec.rule == Rule::kLars;
   const bool takes_norms = of_parameters || job.spec.clip_norm > 0;
-  ChunkSums sums = {0, 0};
-  bool is_spoiled = false;
+  Survey found;
   if (index < job.tables.chunk_count) {
-    const UpdateChunk chunk = job.tables.chunks[index];
-    const float* gradients = job.memory.gradients + chunk.offset;
-    const float* parameters = job.memory.parameters + chunk.offset;
-    const auto look_at = [&](float g, float w) {
-      is_spoiled |= IsSpoiled(g);
-      sums.other += Square(g);
-      sums.parameter += Square(w);
-    };
-    using Floats = Vector<float, 4>;
-    const int vectors = job.is_aligned && chunk.offset % 4 == 0 ? chunk.count / 4 : 0;
-#pragma unroll 4
-    for (int i = static_cast<int>(threadIdx.x); i < vectors; i += kUpdateThreads) {
-      const Floats g = reinterpret_cast<const Floats*>(gradients)[i];
-      const Floats w = of_parameters ? reinterpret_cast<const Floats*>(parameters)[i] : Floats{};
-      for (int k = 0; k < 4; ++k) {
-        look_at(g.at[k], w.at[k]);
-      }
-    }
-    for (int i = vectors * 4 + static_cast<int>(threadIdx.x); i < chunk.count;
-         i += kUpdateThreads) {
-      look_at(gradients[i], of_parameters ? parameters[i] : 0);
-    }
+    found = SurveyChunk(job, job.tables.chunks[index], of_parameters);
   }
-  if (is_spoiled) {
+  if (found.is_spoiled) {
     atomicOr(&job.progress->is_spoiled, 1U);
   }
+  ChunkSums sums = found.sums;
   if (takes_norms) {
     sums.other = BlockSum(sums.other, scratch);
     sums.parameter = BlockSum(sums.parameter, scratch);
@@ -132,7 +144,7 @@ __device__ void FoldRunning(const UpdateMemory& memory, const RunningSegment& se
   }
 }
 
-// The end of an update, by one thread.
+// Ends an update; called by one thread.
 __device__ void Finish(const Job& job, const Rates& rates, bool is_skipped) {
   const UpdateMemory& memory = job.memory;
   StepResult result;
@@ -176,7 +188,7 @@ __global__ void UpdateKernel(Job job) {
   if (threadIdx.x == 0) {
     rates = RatesOf(job);
   }
-  // Read by all threads before the ticket: the last block changes it.
+  // All threads read this before the ticket, since the last block changes it.
   const bool is_skipped = job.memory.loss_scale != nullptr && job.progress->is_spoiled != 0;
   __syncthreads();
   const int64_t chunk = blockIdx.x;
@@ -263,7 +275,7 @@ bool IsAligned(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % kVectorBytes == 0;
 }
 
-// Of the whole update.
+// Describes the whole update.
 Job MakeJob(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateMemory& memory) {
   auto* bytes = static_cast<unsigned char*>(memory.workspace);
   auto* sums = reinterpret_cast<ChunkSums*>(bytes + kProgressBytes);
@@ -281,11 +293,25 @@ Job MakeJob(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateM
           .end = memory.gradient_elements};
 }
 
-void LaunchElementwise(const Job& job, cudaStream_t stream) {
-  if (job.spec.rule == Rule::kAdamW) {
-    LaunchUpdate<Pass::kAdamW>(job, stream);
-  } else {
-    LaunchUpdate<Pass::kSgd>(job, stream);
+// All passes over the parameters.
+void LaunchRule(const Job& job, cudaStream_t stream) {
+  switch (job.spec.rule) {
+    case Rule::kSgd:
+      LaunchUpdate<Pass::kSgd>(job, stream);
+      return;
+    case Rule::kAdamW:
+      LaunchUpdate<Pass::kAdamW>(job, stream);
+      return;
+    case Rule::kAdam:
+      LaunchUpdate<Pass::kAdam>(job, stream);
+      return;
+    case Rule::kLars:
+      LaunchUpdate<Pass::kLars>(job, stream);
+      return;
+    case Rule::kLamb:
+      LaunchUpdate<Pass::kLambMoments>(job, stream);
+      LaunchUpdate<Pass::kLambApply>(job, stream);
+      return;
   }
 }
 
@@ -302,21 +328,7 @@ void Update(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateM
     const int64_t blocks = tables.chunk_count > 0 ? tables.chunk_count : 1;
     Launch(SurveyKernel, dim3(static_cast<unsigned>(blocks)), dim3(kUpdateThreads), 0, stream, job);
   }
-  switch (spec.rule) {
-    case Rule::kSgd:
-      LaunchUpdate<Pass::kSgd>(job, stream);
-      return;
-    case Rule::kAdamW:
-      LaunchUpdate<Pass::kAdamW>(job, stream);
-      return;
-    case Rule::kLars:
-      LaunchUpdate<Pass::kLars>(job, stream);
-      return;
-    case Rule::kLamb:
-      LaunchUpdate<Pass::kLambMoments>(job, stream);
-      LaunchUpdate<Pass::kLambApply>(job, stream);
-      return;
-  }
+  LaunchRule(job, stream);
 }
 
 void UpdatePart(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateMemory& memory,
@@ -330,14 +342,14 @@ void UpdatePart(const OptimizerSpec& spec, const UpdateTables& tables, const Upd
   job.begin = range.begin;
   job.end = range.end;
   job.ends = false;
-  LaunchElementwise(job, stream);
+  LaunchRule(job, stream);
 }
 
 void FinishParts(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateMemory& memory,
                  cudaStream_t stream) {
   Job job = MakeJob(spec, tables, memory);
   job.chunks = 0;
-  LaunchElementwise(job, stream);
+  LaunchRule(job, stream);
 }
 
 void AddLeft(const float* left, float* sums, int64_t count, cudaStream_t stream) {

@@ -1,5 +1,5 @@
-// The launches of an update: what they tell each other, and a chunk of one parameter in one of
-// them.
+// The launches of an update: what they tell each other, and how one of them treats a chunk of one
+// parameter.
 #pragma once
 
 #include "worker/engine/backend/cuda/kernels/packing.h"
@@ -11,16 +11,17 @@ namespace trainyard::engine::cuda {
 
 inline constexpr int kUpdateThreads = 256;
 inline constexpr int kUpdateWarps = kUpdateThreads / kWarp;
-// Vectors that a thread has in flight of each array; more take registers from other warps.
+// Vectors of each array that a thread has in flight. More would take registers from other warps.
 inline constexpr int kVectorsAtOnce = 2;
 
 // What launches tell each other, at the start of the workspace.
 struct Progress {
   uint32_t ticket;
   uint32_t is_spoiled;  // a gradient is not finite; cleared by the last launch
-  float count;          // of the steps, where UpdateMemory has none
-  // Of the update that comes. Computed by the last launch of the one before, so that no block waits
-  // for the corrections; but it may have been followed by another count from a checkpoint.
+  float count;          // of the steps, where UpdateMemory has no count
+  // The rates of the coming update. The last launch of the update before computes them, so that no
+  // block waits for the corrections. A checkpoint that was loaded since then may have brought
+  // another count.
   Rates rates;
 };
 // Sums of squares over a chunk: of the parameter, and of the gradient or the update.
@@ -38,15 +39,15 @@ struct Job {
   ChunkSums* sums;  // [chunks]
   double* ratios;   // [segments]
   bool is_surveyed;
-  bool is_aligned;  // all of flat memory, to vectors
-  // What this launch does of the update: all, or a part.
+  bool is_aligned;  // all of flat memory is aligned to vectors
+  // The part of the update that this launch does; all of it, or a range.
   int64_t first_chunk = 0;
   int64_t chunks = 0;
   int64_t begin = 0;  // elements
   int64_t end = 0;
   bool ends = true;  // with the running statistics, and all that is done once
 
-  // The part of a chunk that is in the range.
+  // The part of a chunk that lies in the range.
   __device__ UpdateChunk Chunk(int64_t index) const {
     UpdateChunk chunk = tables.chunks[first_chunk + index];
     const int64_t first = chunk.offset > begin ? chunk.offset : begin;
@@ -103,7 +104,7 @@ class ChunkUpdate {
     Span<1>(vectors * 4, count_);
   }
   __device__ bool is_spoiled() const { return is_spoiled_; }
-  // LAMB's moments: sums of squares of parameter and update, of this thread.
+  // This thread's sums of squares of parameter and update, in the pass for LAMB's moments.
   __device__ const ChunkSums& sums() const { return sums_; }
 
  private:
@@ -111,7 +112,7 @@ class ChunkUpdate {
   static constexpr bool kWritesParameter = pass != Pass::kLambMoments;
   static constexpr bool kWritesMoments = pass != Pass::kLambApply;
 
-  // Vectors [begin, end) of `width` elements.
+  // Updates vectors [begin, end) of `width` elements.
   template <int width>
   __device__ void Span(int begin, int end) {
     for (int at = begin + static_cast<int>(threadIdx.x); at < end;

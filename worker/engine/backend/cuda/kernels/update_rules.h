@@ -1,37 +1,36 @@
-// The numbers of one update as the device computes them (optim/optimizer.h has the rules and
-// sources), and the rules for one element. The order of operations is the CPU backend's.
+// The numbers of one update as the device computes them, and the rules for one element.
+// optim/rules.def has the rules and their sources. The order of operations is that of the CPU
+// backend.
 #pragma once
 
+#include "worker/engine/backend/cuda/device/step_control.h"
 #include "worker/engine/backend/cuda/kernels/device.h"
-#include "worker/engine/backend/cuda/step_control.h"
 #include "worker/engine/optim/optimizer.h"
 
 namespace trainyard::engine::cuda {
 
 using Rule = OptimizerSpec::Rule;
 
-// What depends on the number of the update and on the norm of all gradients.
+// Numbers that depend on the count of updates and on the norm of all gradients.
 struct Rates {
-  float update;  // its number t; 0 before the first
+  float update;  // the number t of the update; 0 before the first
   float first_correction;
   float second_correction;
   float keep;  // of the moving average
   float rest;
-  double gradient_scale;  // of the clipping, over the loss scale
+  double gradient_scale;  // of the clipping, divided by the loss scale
 };
 
-constexpr bool IsAdam(Rule rule) {
-  return rule == Rule::kAdamW || rule == Rule::kLamb;
-}
 constexpr bool KeepsCount(const OptimizerSpec& spec) {
-  return IsAdam(spec.rule) || spec.ema_decay > 0;
+  return KeepsMoments(spec.rule) || spec.ema_decay > 0;
 }
 
 __device__ inline float NextUpdate(float count) {
   return fminf(count + 1, static_cast<float>(kMaxCountedSteps));
 }
 
-// As RatesOfUpdate. `norm`: of the gradients as they lie, still times the loss scale.
+// Computes what RatesOfUpdate computes. `norm` is that of the gradients as they lie, still
+// multiplied by the loss scale.
 __device__ inline Rates ComputeRates(const OptimizerSpec& spec, float update, double norm,
                                      float loss_scale) {
   constexpr double kClipEps = 1e-6;
@@ -42,7 +41,7 @@ __device__ inline Rates ComputeRates(const OptimizerSpec& spec, float update, do
   }
   rates.gradient_scale /= loss_scale;
   const double t = update;
-  if (IsAdam(spec.rule)) {
+  if (KeepsMoments(spec.rule)) {
     rates.first_correction = static_cast<float>(1 / (1 - pow(spec.beta1, t)));
     rates.second_correction = static_cast<float>(1 / (1 - pow(spec.beta2, t)));
   }
@@ -55,7 +54,7 @@ __device__ inline Rates ComputeRates(const OptimizerSpec& spec, float update, do
   return rates;
 }
 
-// As LarsRatio and LambRatio. `other_norm`: of the scaled gradient, or of the update.
+// Computes LarsRatio or LambRatio. `other_norm` is that of the scaled gradient, or of the update.
 __device__ inline double LayerRatio(const OptimizerSpec& spec, double parameter_norm,
                                     double other_norm) {
   if (!(parameter_norm > 0) || !(other_norm > 0)) {
@@ -70,7 +69,7 @@ __device__ inline double LayerRatio(const OptimizerSpec& spec, double parameter_
 
 // The numbers of one update for one parameter.
 struct Numbers {
-  float lr;  // layer-wise rules: times the ratio
+  float lr;  // for layer-wise rules multiplied by the ratio
   float momentum, weight_decay;
   float beta1, rest1;
   float beta2, rest2;
@@ -100,11 +99,12 @@ __device__ inline Numbers NumbersOf(const OptimizerSpec& spec, const Rates& rate
           .nesterov = spec.nesterov};
 }
 
-// Passes over the parameters. LAMB needs a ratio between its two halves.
-enum class Pass { kSgd, kAdamW, kLars, kLambMoments, kLambApply };
+// The passes over the parameters. LAMB needs a ratio between its two halves.
+enum class Pass { kSgd, kAdamW, kAdam, kLars, kLambMoments, kLambApply };
 
 constexpr bool HasMoments(Pass pass) {
-  return pass == Pass::kAdamW || pass == Pass::kLambMoments || pass == Pass::kLambApply;
+  return pass == Pass::kAdamW || pass == Pass::kAdam || pass == Pass::kLambMoments ||
+         pass == Pass::kLambApply;
 }
 
 // Parameter, gradient and slots of one element.
@@ -138,17 +138,22 @@ __device__ inline void ApplyRule(const Numbers& n, Element& e) {
   } else if constexpr (pass == Pass::kLambApply) {
     e.w -= n.lr * (Direction(n, e) + n.weight_decay * e.w);
   } else {
-    const float g = n.gradient_scale * e.g;
+    float g = n.gradient_scale * e.g;
+    if constexpr (pass == Pass::kAdam) {
+      g += n.weight_decay * e.w;
+    }
     e.first = n.beta1 * e.first + n.rest1 * g;
     e.second = n.beta2 * e.second + n.rest2 * g * g;
     if constexpr (pass == Pass::kAdamW) {
       const float decayed = e.w - n.lr * n.weight_decay * e.w;
       e.w = decayed - n.lr * Direction(n, e);
+    } else if constexpr (pass == Pass::kAdam) {
+      e.w -= n.lr * Direction(n, e);
     }
   }
 }
 
-// NaN or infinite.
+// Whether the value is NaN or infinite.
 __device__ inline bool IsSpoiled(float value) {
   return !(fabsf(value) <= 3.402823466e38F);
 }

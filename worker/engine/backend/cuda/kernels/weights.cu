@@ -1,3 +1,4 @@
+// Packs parameters into the copies that products read, and unpacks gradients.
 #include "worker/engine/backend/cuda/kernels/weights.h"
 
 #include "worker/engine/backend/cuda/kernels/packing.h"
@@ -11,7 +12,7 @@ __device__ bool IsAligned(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % kVectorBytes == 0;
 }
 
-// The weight to which a chunk belongs: the last one that begins at or before it.
+// Finds the weight to which a chunk belongs: the last one that begins at or before it.
 __device__ int64_t WeightOfChunk(const int32_t* first_chunk, int64_t count, int64_t chunk) {
   int64_t low = 0;
   int64_t high = count - 1;
@@ -26,7 +27,7 @@ __device__ int64_t WeightOfChunk(const int32_t* first_chunk, int64_t count, int6
   return low;
 }
 
-// A chunk a block.
+// A block writes a chunk.
 __global__ void PackKernel(const float* parameters, const PackedWeight* weights,
                            const int32_t* first_chunk, int64_t count) {
   const int64_t chunk = first_chunk[0] + blockIdx.x;

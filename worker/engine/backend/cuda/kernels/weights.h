@@ -1,38 +1,38 @@
 // Parameters on the device: packed copies that products read, and gradients unpacked from them.
 //
 // Parameters, their gradients and the optimizer's slots lie flat in f32, each parameter at the
-// offset of its gradient in the reduction arena. A convolution's weight lies as [K, R, S, C] there
-// (the port gives and takes it as [K, C, R, S]), everything else as the port says.
+// offset of its gradient in the reduction arena. A convolution's weight lies there as [K, R, S, C],
+// while the port gives and takes it as [K, C, R, S]. Everything else lies as the port says.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
 
-#include "worker/engine/backend/cuda/types.h"
+#include "worker/engine/backend/cuda/device/types.h"
 
 namespace trainyard::engine::cuda {
 
-// One parameter's place in a packed copy: element i of it lies at packed[(i / inner) * stride + i %
-// inner]. The packed copy may hold several parameters, and zeros between them.
+// One parameter's place in a packed copy: element i lies at packed[(i / inner) * stride + i %
+// inner]. A packed copy may hold several parameters, with zeros between them.
 struct PackedWeight {
   int64_t offset = 0;  // of the parameter in flat memory
   int64_t count = 0;
-  int64_t inner = 1;   // channels of a convolution's weight; else all
+  int64_t inner = 1;  // the channels of a convolution's weight; otherwise all elements
   int64_t stride = 1;
   void* packed = nullptr;
   Type type = Type::kBf16;
 };
 
-// Writes packed copies anew, in one launch. `weights`: device memory, `count` of them; first_chunk
-// [count + 1]: prefix sums of their numbers of chunks of kPackChunk elements, beginning at any
-// number; `chunks` in all.
+// Writes packed copies in one launch. `weights` are `count` entries in device memory. first_chunk
+// [count + 1] holds prefix sums of their numbers of chunks of kPackChunk elements, beginning at any
+// number; there are `chunks` in all.
 inline constexpr int64_t kPackChunk = 4096;
 void PackWeights(const float* parameters, const PackedWeight* weights, const int32_t* first_chunk,
                  int64_t count, int64_t chunks, cudaStream_t stream);
 
-// The gradient of one parameter out of a gradient in packed form (elements of `type`, rows of
-// `stride` of which `inner` are its own) into the arena, or added to it.
+// Copies the gradient of one parameter from a gradient in packed form (elements of `type`, rows of
+// `stride` of which `inner` are its own) into the arena, or adds it there.
 void UnpackGradient(const void* packed, Type type, int64_t inner, int64_t stride, int64_t count,
                     bool adds, float* gradient, cudaStream_t stream);
 

@@ -1,4 +1,4 @@
-// trainyard-probe: which graphs cuDNN has plans for, on this GPU or on one that is described.
+// trainyard-probe shows which graphs cuDNN has plans for, on this GPU or on one that is described.
 //   trainyard-probe                           a table, with times
 //   trainyard-probe --describe h200.json      writes the description of this GPU
 //   trainyard-probe --device-json h200.json   the table of that GPU, without any
@@ -37,7 +37,7 @@ constexpr Precision kPrecisions[] = {{"bf16", Type::kBf16, false},
                                      {"tf32", Type::kF32, true},
                                      {"f32", Type::kF32, false}};
 
-// One line of the table.
+// Writes one line of the table.
 std::string Row(const dnn::Target& target, const Pattern& pattern, const Precision& precision,
                 const Options& options) {
   const std::string head = absl::StrCat("| ", pattern.name, " | ", precision.name, " | ");

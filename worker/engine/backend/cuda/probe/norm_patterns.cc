@@ -1,3 +1,4 @@
+// Patterns of batch norm, layer norm and pooling.
 #include <utility>
 
 #include "worker/engine/backend/cuda/probe/patterns.h"
@@ -11,7 +12,7 @@ using dnn::GraphBuilder;
 using dnn::Of;
 using Handle = GraphBuilder::Handle;
 
-// Layer norm's rows are vectors: [8192, 768, 1, 1].
+// The rows of layer norm are vectors: [8192, 768, 1, 1].
 dnn::Tensor Rows(Type type) {
   return {.type = dnn::DataType(type), .shape = {8192, 768, 1, 1}, .strides = {768, 1, 768, 768}};
 }

@@ -1,4 +1,4 @@
-// The graphs that trainyard-probe tries: those that the backend asks for, and those that it might.
+// The graphs that trainyard-probe tries: those that the backend asks for, and some that it might.
 #pragma once
 
 #include <functional>
@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/engine/backend/cuda/device/types.h"
 #include "worker/engine/backend/cuda/dnn/graph.h"
-#include "worker/engine/backend/cuda/types.h"
 
 namespace trainyard::engine::cuda::probe {
 
@@ -16,11 +16,11 @@ struct Pattern {
   std::function<absl::StatusOr<dnn::Graph>(Type type, bool tf32, cudnnHandle_t handle)> build;
 };
 
-// Convolutions of the planner: on 128 images of 64 channels, 32 x 32, with 3 x 3 kernels.
+// The convolutions of the planner, on 128 images of 64 channels, 32 x 32, with 3 x 3 kernels.
 std::vector<Pattern> ConvPatterns();
 // Convolutions with batch norm on one or both sides, on the same images.
 std::vector<Pattern> FusedConvPatterns();
-// Batch and layer norm, pooling.
+// Batch norm, layer norm and pooling.
 std::vector<Pattern> NormPatterns();
 std::vector<Pattern> ResamplePatterns();
 // Attention of 4 rows of 1,024 positions, 12 heads of 64.

@@ -1,3 +1,4 @@
+// Calls the CUDA runtime, and turns its errors into statuses that say what to do.
 #include "worker/engine/backend/cuda/runtime/runtime.h"
 
 #include <sys/mman.h>
@@ -13,7 +14,7 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// Addresses are for telling buffers apart: of what no device holds a part will do.
+// Addresses only tell buffers apart, so a part is enough for a buffer that no device could hold.
 constexpr int64_t kAddressesMax = int64_t{2} << 40;
 
 }  // namespace
@@ -68,9 +69,9 @@ absl::StatusOr<int64_t> DeviceMemory() {
 }
 
 double MemoryBytesPerMicrosecond() {
-  // Of an old small card, where the driver does not tell.
+  // The value for an old small card, where the driver does not tell.
   constexpr double kFallback = 3e5;
-  // Of what the clock and the width of the bus would allow.
+  // The fraction that is reached of what the clock and the width of the bus would allow.
   constexpr double kEfficiency = 0.85;
   int device = 0;
   int kilohertz = 0;
@@ -80,7 +81,7 @@ double MemoryBytesPerMicrosecond() {
       cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, device) == cudaSuccess &&
       cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, device) == cudaSuccess;
   (void)cudaGetLastError();
-  // Two transfers a clock.
+  // There are two transfers a clock.
   const double bytes = 2e-3 * kilohertz * (bits / 8.0);
   return is_known && bytes > 0 ? kEfficiency * bytes : kFallback;
 }
@@ -108,7 +109,8 @@ absl::StatusOr<DeviceBuffer> DeviceBuffer::Create(int64_t bytes, Backing backing
                     AddLiveBufferBytes(-bytes);
                   }};
   TY_RETURN_IF_ERROR(CudaStatus(cudaMemset(data, 0, size), "clearing memory of the device"));
-  // The clearing may still run: it is ordered before other streams' work only by this.
+  // The memory may still be being cleared. Only this wait orders the clearing before the work of
+  // other streams.
   TY_RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(nullptr), "clearing memory of the device"));
   return buffer;
 }
@@ -159,7 +161,7 @@ absl::StatusOr<CapturedGraph> Capture(cudaStream_t stream,
       if (graph != nullptr) cudaGraphDestroy(graph);
     }
   } owner{graph};
-  // What failed within a capture fails its end, too: that must not be found by a later launch.
+  // A failure within a capture also fails its end, and must not be found by a later launch.
   const absl::Status end = CudaStatus(ended, "ending a capture");
   TY_RETURN_IF_ERROR(recorded);
   TY_RETURN_IF_ERROR(end);

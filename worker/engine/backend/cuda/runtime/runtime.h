@@ -1,4 +1,4 @@
-// What the CUDA runtime lends, each owned by an object: memory, streams, events, captured graphs.
+// Resources of the CUDA runtime, each owned by an object: memory, streams, events, captured graphs.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,27 +16,28 @@
 
 namespace trainyard::engine::cuda {
 
-// RESOURCE_EXHAUSTED for memory, UNAVAILABLE where no device or driver answers, INTERNAL otherwise;
-// with what was tried, and the runtime's number and words. The error is told then: the runtime
-// forgets it, so that LaunchStatus does not find it later.
+// RESOURCE_EXHAUSTED for memory, UNAVAILABLE where no device or driver answers, INTERNAL otherwise.
+// The message says what was tried, with the runtime's number and words. The runtime then forgets
+// the error, so that LaunchStatus does not find it later.
 absl::Status CudaStatus(cudaError_t error, absl::string_view what);
-// Of the launches since the last call.
+// The error of the launches since the last call, if any.
 absl::Status LaunchStatus(absl::string_view what);
-// OK where the current device can be used; else what to do about it.
+// OK where the current device can be used; otherwise the status says what to do about it.
 absl::Status CheckDevice();
-// Bytes of the current device, used or not.
+// The memory of the current device in bytes, used or not.
 absl::StatusOr<int64_t> DeviceMemory();
 
-// What the memory of the current device moves, reading and writing together, in practice.
+// The bytes that the memory of the current device moves in practice, reading and writing together.
 double MemoryBytesPerMicrosecond();
 
-// What buffers, workspaces and rows of vectors begin at a multiple of.
+// Buffers, workspaces and rows of vectors begin at a multiple of this.
 inline constexpr int64_t kDeviceAlignment = 256;
 inline int64_t AlignUpDevice(int64_t bytes) {
   return (bytes + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment;
 }
 
-// Zeroed memory of the device; with Backing::kAddresses none, as planning needs.
+// Zeroed memory of the device. With Backing::kAddresses it only has addresses, which planning
+// needs.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
@@ -55,12 +56,12 @@ class DeviceBuffer {
   int64_t bytes_ = 0;
 };
 
-// Copies ordinary memory of the host to the device: what any stream is given after it returns finds
-// it there. cudaMemcpy alone promises that to the default stream only: it returns when the host's
-// memory was read, and our streams do not wait for the default one.
+// Copies ordinary host memory to the device. Work that any stream is given after it returns finds
+// the data there. cudaMemcpy alone promises that only to the default stream: it returns when the
+// host's memory was read, and our streams do not wait for the default one.
 absl::Status CopyToDevice(void* to, const void* from, int64_t bytes, absl::string_view what);
 
-// Zeroed memory of the host that the device reads and writes without a copy in between.
+// Zeroed memory of the host that the device reads and writes directly.
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;
@@ -83,7 +84,8 @@ struct DestroyStream {
   void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
 };
 using Stream = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, DestroyStream>;
-// That the default stream does not wait for, nor it for that one.
+// Creates a stream that does not wait for the default stream, nor does the default stream wait for
+// it.
 absl::StatusOr<Stream> CreateStream();
 
 struct DestroyEvent {
@@ -99,8 +101,8 @@ struct CapturedGraph {
   std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, DestroyGraph> executable;
   int64_t nodes = 0;
 };
-// What `record` enqueues on the stream, as one graph; nothing runs. The error of `record` where it
-// fails.
+// Captures what `record` enqueues on the stream as one graph; nothing runs. Returns the error of
+// `record` where it fails.
 absl::StatusOr<CapturedGraph> Capture(cudaStream_t stream,
                                       const std::function<absl::Status()>& record);
 

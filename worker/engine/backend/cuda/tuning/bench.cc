@@ -1,3 +1,4 @@
+// Allocates noise, and times candidates by events.
 #include "worker/engine/backend/cuda/tuning/bench.h"
 
 #include "absl/strings/str_cat.h"
@@ -11,7 +12,7 @@ constexpr int kTimedRuns = 3;
 
 absl::Status StatusOf(cudaError_t error, absl::string_view what) {
   if (error == cudaSuccess) return absl::OkStatus();
-  // It is told here, and must not be found by the next launch.
+  // The error is reported here, and must not be found by the next launch.
   (void)cudaGetLastError();
   const std::string message =
       absl::StrCat(what, ": CUDA error ", static_cast<int>(error), ": ", cudaGetErrorString(error));

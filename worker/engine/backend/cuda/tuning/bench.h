@@ -1,5 +1,5 @@
-// Where candidates are measured against each other: memory, a stream and two events, for as long as
-// it lives. Its stream ends with it: no handle may keep it.
+// Memory, a stream and two events with which candidates are measured against each other. They end
+// with the bench, so no handle may keep its stream.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -21,10 +21,11 @@ class Bench {
   ~Bench();
 
   absl::Status Open();
-  // Filled with noise. RESOURCE_EXHAUSTED where the device has no room; null for no bytes.
+  // The memory is filled with noise. RESOURCE_EXHAUSTED where the device has no room; null for no
+  // bytes.
   absl::StatusOr<void*> Allocate(int64_t bytes);
-  // Of one run of what `run` enqueues on stream(), from several after a first one, which loads what
-  // it needs. The error of `run`, or of the device.
+  // Returns the time of one run of what `run` enqueues on stream(). It is taken from several runs,
+  // after a first one that loads what it needs. Returns the error of `run`, or of the device.
   absl::StatusOr<double> Microseconds(const std::function<absl::Status()>& run);
   cudaStream_t stream() const { return stream_; }
 

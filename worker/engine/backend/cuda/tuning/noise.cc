@@ -1,3 +1,4 @@
+// Draws a block of noise on the host and repeats it on the device.
 #include "worker/engine/backend/cuda/tuning/noise.h"
 
 #include <algorithm>
@@ -6,10 +7,11 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// As many words as are drawn; they repeat.
+// The number of words that are drawn; they repeat.
 constexpr int64_t kWords = int64_t{1} << 16;
 
-// A sign, and an exponent that is 0 in f16 and -7 to 0 in bf16, which is the upper half of f32.
+// Makes a word of a sign and an exponent that is 0 in f16 and -7 to 0 in bf16, which is the upper
+// half of f32.
 uint16_t WordOf(uint64_t random) {
   constexpr unsigned kSign = 0x8000;
   constexpr unsigned kExponent = 0x3C00;

@@ -1,5 +1,6 @@
-// What candidates compute on while they are measured. Zeros would flatter those that draw the most
-// power: multiplying them takes next to none, and the device keeps a clock that it could not keep.
+// Noise for candidates to compute on while they are measured. Zeros would flatter those that draw
+// the most power: multiplying zeros takes next to none, and the device keeps a clock that it could
+// not keep otherwise.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,8 +9,8 @@
 
 namespace trainyard::engine::cuda {
 
-// Fills memory of the device with numbers of both signs and of magnitude 1/128 to 2, whichever of
-// f32, f16 and bf16 it is read as; the same ones each time. Enqueued on the stream.
+// Enqueues a fill of device memory with numbers of both signs and of magnitude 1/128 to 2,
+// whichever of f32, f16 and bf16 it is read as. The numbers are the same each time.
 cudaError_t FillWithNoise(void* memory, int64_t bytes, cudaStream_t stream);
 
 }  // namespace trainyard::engine::cuda

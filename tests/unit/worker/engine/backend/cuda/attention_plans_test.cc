@@ -1,4 +1,4 @@
-// Attention that cuDNN computes, over the emulated one, against the formula.
+// Compares attention that the emulated cuDNN computes with the formula.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -74,7 +74,7 @@ void Compute(Head& head) {
   }
 }
 
-// The head of x and dy, both with positions outermost.
+// The head of x and dy, both with the positions in the outermost dimension.
 Head HeadOf(const std::vector<float>& x, const std::vector<float>& dy, int64_t row, int64_t h) {
   Head head;
   for (int64_t t = 0; t < kPositions; ++t) {

@@ -1,4 +1,4 @@
-// Attention on the device against double loops, as the reference backend writes them.
+// Compares attention on the device with double loops, as the reference backend writes them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,8 @@ using testing::RandomFloats;
 using testing::Rounded;
 using testing::ToleranceOf;
 
-// All three kinds of blocks; one position; tiles that are full and not; widths that fill no warp.
+// All three kinds of blocks; a single position; full and short tiles; widths that do not fill a
+// warp.
 const AttentionShape kShapes[] = {{2, 70, 2, 64},  {1, 1, 3, 5},    {2, 33, 1, 100},
                                   {1, 40, 2, 256}, {1, 64, 1, 128}, {1, 47, 2, 129}};
 
@@ -87,7 +88,7 @@ TEST(Attention, IsThatOfDoubleLoopsWithItsGradient) {
       SCOPED_TRACE(std::string(NameOf(type)) + ", width " + std::to_string(shape.width));
       const int64_t pixels = shape.rows * shape.positions;
       const int64_t columns = shape.heads * shape.width;
-      // Large enough that some probabilities are near one.
+      // The values are large enough for some probabilities to be near one.
       Floats values = RandomFloats(1, pixels * 3 * columns);
       for (float& value : values) value *= 2;
       const Floats x = Rounded(values, type);

@@ -1,4 +1,4 @@
-// Convolutions without tensor cores against plain loops in f64.
+// Compares convolutions without tensor cores with plain loops in f64.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// Strides, padding, dilation, groups, and a weight whose channels are padded.
+// The shapes have strides, padding, dilation, groups, and a weight whose channels are padded.
 std::vector<ConvShape> Shapes() {
   return {
       {{2, 3, 6, 5}, {2, 7, 6, 5}, 3, 1, 1, 1, 1, 8},

@@ -1,4 +1,4 @@
-// Element-wise kernels, copies, sums of columns, dropout and lrn against plain loops in f64.
+// Compares element-wise kernels, copies, sums of columns, dropout and lrn with plain loops in f64.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// More than one block, and no multiple of anything.
+// More than one block, and not a multiple of anything.
 constexpr int64_t kPixels = 301;
 
 double Phi(double x) {
@@ -39,7 +39,7 @@ double Forward(Unary op, double x) {
   return 0;
 }
 
-// d f / dx by what is saved: y, or for gelu x.
+// df / dx, computed from the saved value: y, or x for gelu.
 double Slope(Unary op, double saved) {
   constexpr double kStep = 1e-5;
   switch (op) {

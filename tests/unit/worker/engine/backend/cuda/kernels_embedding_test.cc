@@ -1,4 +1,4 @@
-// Embeddings on the device against plain loops.
+// Compares embeddings on the device with plain loops.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -58,7 +58,7 @@ TEST(Embedding, CopiesRowsOfTheTable) {
   }
 }
 
-// Sums in f32, in the order of the positions: bit for bit what the device is to give.
+// Sums in f32, in the order of the positions: the very bits that the device must give.
 Floats ExpectedGradient(const Tokens& tokens, const Floats& dy, int64_t vocabulary,
                         int64_t channels, const Floats& before) {
   Floats sums(static_cast<size_t>(vocabulary * channels));
@@ -81,7 +81,7 @@ Floats RunGradient(const Tokens& tokens, Type type, const Floats& dy, int64_t vo
   const DeviceMatrix of_dy(type, count, channels, channels + channels % 8, dy);
   const DeviceArray<float> dweight(
       before.empty() ? Floats(static_cast<size_t>(vocabulary * channels), kPadding) : before);
-  // Not cleared by the caller.
+  // The caller does not clear the workspace.
   const DeviceArray<uint8_t> workspace(std::vector<uint8_t>(
       static_cast<size_t>(EmbeddingGradientWorkspace(count, vocabulary)), 0xA5));
   EmbeddingGradient(of_tokens.data(), of_dy.view(), dweight.data(), !before.empty(), count,
@@ -91,7 +91,7 @@ Floats RunGradient(const Tokens& tokens, Type type, const Floats& dy, int64_t vo
 
 TEST(EmbeddingGradient, SumsRowsInTheOrderOfThePositions) {
   for (const Type type : kTypes) {
-    // More channels than a block holds at once; those that fill no vector.
+    // More channels than a block holds at once, and channels that do not fill a vector.
     for (const int64_t channels : {16, 13, 1100}) {
       SCOPED_TRACE(std::string(NameOf(type)) + " " + std::to_string(channels));
       const Tokens tokens = RandomNumbers(3, 150, 60);
@@ -106,7 +106,7 @@ TEST(EmbeddingGradient, SumsRowsInTheOrderOfThePositions) {
 }
 
 TEST(EmbeddingGradient, TakesTokensThatAreMostOfTheBatchInAnyOrderOfThreads) {
-  // Token 1 is there more often than is sorted; so is the last one, at the end alone.
+  // Token 1 occurs more often than is sorted. So does the last token, but only at the end.
   Tokens tokens = RandomNumbers(6, 6000, 5);
   for (size_t i = 0; i < 4500; ++i) {
     tokens[i] = i % 3 == 0 ? tokens[i] : 1;

@@ -1,4 +1,4 @@
-// What a batch goes through before the first layer reads it.
+// The conversions of a batch before the first layer reads it.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -84,7 +84,8 @@ TEST(ReadImages, ShiftsMirrorsNormalisesAndHidesStoredImages) {
       const Layout layout = {"", type, channels, PaddedChannels(channels, type), 0, true};
       TestView images(layout, kRows * kPlane);
       ReadImages(control.data(), images.view(), {kRows, channels, kHeight, kWidth}, nullptr);
-      // As data/augment.cc: the shifted part is mirrored, normalised, and a square of it hidden.
+      // Like data/augment.cc: the shifted part is mirrored and normalised, and a square of it is
+      // hidden.
       EXPECT_EQ(images.Differences([&](int64_t p, int64_t c) {
         const StoredRow& t = transforms[static_cast<size_t>(p / kPlane)];
         const int64_t y = p / kWidth % kHeight;

@@ -1,4 +1,4 @@
-// Layer norm on the device against double loops, as the reference backend writes them.
+// Compares layer norm on the device with double loops, as the reference backend writes them.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -26,7 +26,8 @@ constexpr float kEps = 1e-5F;
 struct Shape {
   int64_t count, channels, stride;
 };
-// Of a warp and of a block; beyond what a block's registers hold; rows that fill no vector.
+// Vectors for a warp and for a block; vectors that a block's registers cannot hold; rows that do
+// not fill a vector.
 constexpr Shape kShapes[] = {{9, 768, 768},   {70, 13, 16},    {3, 1024, 1024},
                              {5, 1100, 1112}, {2, 9001, 9001}, {300, 20, 20}};
 
@@ -128,7 +129,7 @@ struct Gradients {
   friend bool operator==(const Gradients&, const Gradients&) = default;
 };
 
-// In place of dy where `in_place`; dweight and dbias hold 1 at first.
+// With `in_place`, dx overwrites dy. dweight and dbias hold 1 at first.
 Gradients RunGradient(const Shape& shape, Type type, const Floats& x, const Floats& dy,
                       const Floats& weight, const Expected& expected, bool adds, bool in_place) {
   const DeviceMatrix of_x(type, shape.count, shape.channels, shape.stride, x);

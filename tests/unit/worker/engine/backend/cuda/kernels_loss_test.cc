@@ -1,4 +1,5 @@
-// Softmax cross entropy on the device against double loops, as the reference backend writes them.
+// Compares softmax cross entropy on the device with double loops, as the reference backend writes
+// them.
 #include "worker/engine/backend/cuda/kernels/loss.h"
 
 #include <gtest/gtest.h>
@@ -113,7 +114,8 @@ Floats Scaled(Floats values, float factor) {
   return values;
 }
 
-// Of a warp and of a block; vectors that fill their lanes and not; strides that allow vectors.
+// Vectors for a warp and for a block; vectors that fill their lanes or not; strides that allow
+// vector loads.
 struct Shape {
   int64_t labels, classes, stride;
 };
@@ -235,7 +237,7 @@ TEST(Loss, OfMaskedLogitsIsThatOfTheOthers) {
 }
 
 TEST(Loss, JudgesEqualAndMissingLogitsAsTheReference) {
-  // Few distinct values, so that the largest is there several times; and NaN among them.
+  // There are few distinct values, so that the largest occurs several times, and NaN among them.
   for (const int64_t classes : {12, 1300}) {
     const LossParameters loss = {0, 64, classes, true};
     Floats logits = RandomFloats(6, 64 * classes);

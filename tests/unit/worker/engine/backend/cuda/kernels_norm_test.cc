@@ -1,4 +1,4 @@
-// batch_norm's kernels against plain loops in f64.
+// Compares batch_norm's kernels with plain loops in f64.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,7 +11,8 @@ namespace trainyard::engine::cuda {
 namespace {
 
 constexpr float kEps = 1e-5F;
-// Of one launch, and of two with several tiles a block of channels.
+// The first number of pixels takes one launch, the second two, with several tiles for each block of
+// channels.
 constexpr int64_t kFewPixels = 50;
 constexpr int64_t kManyPixels = 2304;
 
@@ -53,7 +54,8 @@ struct Scratch {
   DeviceArray<uint32_t> tickets;
 };
 
-// That `sums` hold `initial` and a quarter of the statistics, of which the variance is unbiased.
+// Expects that `sums` hold the initial values and a quarter of the statistics, whose variance is
+// unbiased.
 void ExpectSums(const Statistics& expected, int64_t pixels, const std::vector<float>& mean,
                 const std::vector<float>& variance, double initial_mean, double initial_variance) {
   const double unbiased = static_cast<double>(pixels) / static_cast<double>(pixels - 1);
@@ -64,7 +66,8 @@ void ExpectSums(const Statistics& expected, int64_t pixels, const std::vector<fl
   }
 }
 
-// That a bit is set where value(pixel, channel) is positive, and none behind the channels.
+// Expects that a bit is set where value(pixel, channel) is positive, and that none is set behind
+// the channels.
 template <class Value>
 void ExpectMask(const std::vector<uint32_t>& bits, int64_t pixels, int64_t channels,
                 const Value& value) {
@@ -141,8 +144,8 @@ TEST_P(NormKernels, NormaliseByTheBatch) {
   }
 }
 
-// Gradients with all that is fused (mask, second gradient, addend, residual), or with the sign
-// computed again, or without either.
+// Gradients with everything that is fused (mask, second gradient, addend, residual), or with the
+// sign computed again, or with neither.
 enum class Kind { kPlain, kSign, kMask };
 
 void CheckGradient(const Layout& layout, int64_t pixels, Kind kind) {

@@ -1,4 +1,4 @@
-// Pooling kernels against plain loops over all windows.
+// Compares pooling kernels with plain loops over all windows.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,8 +17,8 @@ struct Case {
   ImageShape out;
 };
 
-// Windows side by side, that overlap, with padding, of ceil_mode that reach beyond the padding, and
-// with pixels that no window has.
+// Windows that lie side by side, that overlap, that have padding, that reach beyond the padding by
+// ceil_mode, and that leave out pixels.
 std::vector<Case> Cases(int64_t channels) {
   return {
       {{2, 2, 0, true}, {3, channels, 6, 8}, {3, channels, 3, 4}},
@@ -68,7 +68,7 @@ TEST_P(PoolKernels, FindTheMaximumAndSendItsGradientBack) {
   for (const Case& pool : Cases(channels)) {
     for (const int64_t index_stride : {channels, (channels + 15) / 8 * 8}) {
       const bool relu = index_stride == channels;
-      // Few values, so that some maxima are there twice.
+      // There are few distinct values, so that some maxima occur twice.
       const TestView x(layout, pool.in.pixels(), [](int64_t p, int64_t c) {
         return static_cast<float>((p * 7 + c * 5 + p * c) % 6) - 2;
       });
@@ -165,6 +165,34 @@ TEST_P(PoolKernels, AverageWholeImages) {
   }),
             "");
   EXPECT_EQ(dx.Differences([&](int64_t p, int64_t c) { return dy.at(p / 35, c) / 35; }), "");
+}
+
+TEST_P(PoolKernels, RepeatPixelsAndSumTheirGradients) {
+  const Layout& layout = GetParam();
+  for (const int64_t scale : {1, 2, 3}) {
+    const ImageShape in = {2, layout.channels, 3, 4};
+    const int64_t width = in.width * scale;
+    // The pixel of x that a pixel of y repeats.
+    const auto source = [&](int64_t y) {
+      const int64_t line = y / width;
+      return line / scale * in.width + y % width / scale;
+    };
+    const TestView x = TestView::Random(layout, in.pixels(), 1);
+    const TestView dy = TestView::Random(layout, in.pixels() * scale * scale, 2);
+    TestView y(layout, in.pixels() * scale * scale);
+    TestView dx(layout, in.pixels());
+    UpsampleForward(x.view(), y.view(), in, scale, layout.clears_padding, nullptr);
+    UpsampleGradient(dy.view(), dx.view(), in, scale, layout.clears_padding, nullptr);
+    EXPECT_EQ(y.Differences([&](int64_t p, int64_t c) { return x.at(source(p), c); }), "");
+    EXPECT_EQ(dx.Differences([&](int64_t p, int64_t c) {
+      double sum = 0;
+      for (int64_t i = 0; i < in.pixels() * scale * scale; ++i) {
+        sum += source(i) == p ? dy.at(i, c) : 0;
+      }
+      return sum;
+    }),
+              "");
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, PoolKernels, ::testing::ValuesIn(Layouts()),

@@ -1,5 +1,5 @@
 // Views for tests of kernels, in every type and layout: with a gap behind the channels that nothing
-// may write, at odd places, padded.
+// may write, at odd addresses, and padded.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -14,23 +14,23 @@
 #include <vector>
 
 #include "tests/testing/device_array.h"
-#include "worker/engine/backend/cuda/types.h"
+#include "worker/engine/backend/cuda/device/types.h"
 
 namespace trainyard::engine::cuda {
 
 using ::trainyard::testing::DeviceArray;
 
-// How the views of a test lie.
+// How the views of a test lie in memory.
 struct Layout {
   const char* name = "";
   Type type = Type::kF32;
   int64_t channels = 8;
   int64_t stride = 8;
   int64_t offset = 0;  // elements before the first
-  // Whether padding is to be cleared, and the stride has room for it.
+  // Padding is to be cleared, and the stride has room for it.
   bool clears_padding = false;
 
-  // What is zero behind the channels.
+  // The number of elements that are written, including the padding that is cleared.
   int64_t written() const {
     const int64_t padded = PaddedChannels(channels, type);
     return clears_padding && stride >= padded ? padded : channels;
@@ -47,7 +47,8 @@ inline std::string NameOf(const Layout& layout) {
   return layout.name;
 }
 
-// Vectors, element by element at odd places, short last groups, padded, part of a wider value.
+// Layouts that allow vectors, that need element-wise access, with short last groups, padded, and as
+// a part of a wider value.
 inline const std::vector<Layout>& Layouts() {
   static const std::vector<Layout> layouts = {
       {"f32", Type::kF32, 16, 16, 0, true},
@@ -67,7 +68,7 @@ inline constexpr float kGap = 77;
 
 class TestView {
  public:
-  // [pixels, layout.channels], all of it kGap.
+  // A view of [pixels, layout.channels], filled with kGap.
   TestView(const Layout& layout, int64_t pixels)
       : layout_(layout),
         pixels_(pixels),
@@ -75,7 +76,7 @@ class TestView {
         bytes_(host_.size() * static_cast<size_t>(SizeOf(layout.type))) {
     Upload();
   }
-  // With value(pixel, channel), rounded to the type.
+  // A view with value(pixel, channel), rounded to the type.
   TestView(const Layout& layout, int64_t pixels,
            const std::function<float(int64_t, int64_t)>& value)
       : TestView(layout, pixels) {
@@ -87,7 +88,7 @@ class TestView {
     Upload();
     Download();
   }
-  // With normally distributed values.
+  // A view with normally distributed values.
   static TestView Random(const Layout& layout, int64_t pixels, unsigned seed, float mean = 0) {
     std::mt19937 random(seed);
     std::normal_distribution<float> normal(mean, 1);
@@ -97,7 +98,7 @@ class TestView {
   View view() const {
     return {bytes_.data() + layout_.offset * SizeOf(layout_.type), layout_.stride, layout_.type};
   }
-  // As it was when last written or downloaded.
+  // The element as it was when it was last written or downloaded.
   double at(int64_t pixel, int64_t channel) const {
     return static_cast<double>(host_[Index(pixel, channel)]);
   }
@@ -115,8 +116,8 @@ class TestView {
     }
   }
 
-  // Downloads, and says where it differs from expected(pixel, channel), where the padding is not
-  // as it should be, and where something else was written. Empty: nowhere.
+  // Downloads the view. Returns where it differs from expected(pixel, channel), where the padding
+  // is wrong, and where something else was written; empty: nowhere.
   std::string Differences(const std::function<double(int64_t, int64_t)>& expected,
                           double tolerance_factor = 1) {
     Download();
@@ -167,7 +168,7 @@ class TestView {
   DeviceArray<unsigned char> bytes_;
 };
 
-// A channel's values that are not the same for all: weights, biases.
+// Values that differ from channel to channel, for weights and biases.
 inline std::vector<float> ChannelValues(int64_t channels, float first, float step) {
   std::vector<float> values;
   for (int64_t c = 0; c < channels; ++c) {

@@ -1,5 +1,5 @@
-// What an update does about gradients that are not finite: it tells, and where a loss scale is
-// kept, leaves itself out.
+// Gradients that are not finite: the update reports them, and where there is a loss scale, leaves
+// itself out.
 #include "worker/engine/backend/cuda/kernels/update.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ TEST(Update, SkipsAllButTheScaleWhereScaledGradientsOverflow) {
     device.ExpectSumsCleared();
     device.ExpectPacked(false);
 
-    // The next one goes on as if nothing had been.
+    // The next update continues as if nothing had happened.
     Host host{named.spec};
     device.Run(0.01F, RandomGradients(6, 256), RandomStatistics(5), 1, 1);
     host.Run(static_cast<double>(0.01F), RandomGradients(6, 1), RandomStatistics(5));

@@ -1,5 +1,5 @@
-// The update on the device does what the reference does to each parameter, and all else that it
-// promises: packed copies, running statistics, cleared sums, and what it tells the host.
+// The update on the device does to each parameter what the reference does, and everything else that
+// it promises: packed copies, running statistics, cleared sums, and its report to the host.
 #include "worker/engine/backend/cuda/kernels/update.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace trainyard::engine::cuda::testing {
 namespace {
 
-// One for SGD and AdamW, two for LAMB, one more where gradients are looked over before.
+// One launch for SGD and AdamW, two for LAMB, and one more where gradients are surveyed first.
 int64_t ExpectedLaunches(const OptimizerSpec& spec, bool has_loss_scale) {
   const bool is_surveyed = spec.clip_norm > 0 || spec.rule == Rule::kLars || has_loss_scale;
   return (spec.rule == Rule::kLamb ? 2 : 1) + (is_surveyed ? 1 : 0);
@@ -47,7 +47,7 @@ TEST(Update, DoesWhatTheReferenceDoesOverSeveralSteps) {
       ExpectNear(device.running(), host.running, 1e-6, "running statistics");
       EXPECT_EQ(device.count(), CountsSteps(named.spec) ? 4 : 0);
       if (named.spec.ema_decay > 0) {
-        // NaN at first: the first update must not read them.
+        // The averages are NaN at first, since the first update must not read them.
         host.averages.resize(kElements);
         ExpectNear(OfParameters(device.averages()), OfParameters(host.averages), 2e-6, "averages");
       }

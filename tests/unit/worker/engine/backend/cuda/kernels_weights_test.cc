@@ -21,12 +21,13 @@ using testing::Rounded;
 struct Case {
   int64_t offset, rows, inner, stride;
 };
-// Whole vectors; rows that end in their midst; rows over a chunk; a row longer than one; one row.
+// Whole vectors; rows that end inside one; rows that cross a chunk; a row longer than a chunk; a
+// single row.
 constexpr Case kCases[] = {{0, 700, 16, 24},       {11200, 500, 3, 8}, {12704, 3, 5000, 5008},
                            {27712, 1, 9001, 9008}, {36720, 1, 64, 64}, {36785, 9, 8, 16}};
 constexpr int64_t kParameters = 36900;
 
-// What a packed copy should hold where `values` are packed into it.
+// The contents that a packed copy should have after `values` are packed into it.
 Floats Expected(const Case& c, const Floats& values, Type type) {
   const Floats rounded = Rounded(values, type);
   Floats expected;

@@ -1,5 +1,5 @@
-// Products over the emulated cuBLASLt, against loops in f64. Elements are small whole numbers, so
-// sums in f32 are exact however they are split, and only the roundings that are meant remain.
+// Compares products over the emulated cuBLASLt with loops in f64. Elements are small integers, so
+// sums in f32 are exact however they are split, and only the intended roundings remain.
 #include "worker/engine/backend/cuda/blas/matmul.h"
 
 #include <cuda_bf16.h>
@@ -26,7 +26,7 @@ void CheckCuda(cudaError_t error) {
   TY_CHECK(error == cudaSuccess);
 }
 
-// A row-major matrix in device memory; what lies between its rows is NaN and must stay so.
+// A row-major matrix in device memory. The gaps between its rows are NaN and must stay so.
 class DeviceMatrix {
  public:
   DeviceMatrix(Type type, int64_t rows, int64_t columns, int64_t stride)
@@ -106,7 +106,7 @@ float Rounded(Type type, float value) {
   return value;
 }
 
-// Small whole numbers that repeat at no row length.
+// Small integers that do not repeat at any row length.
 float Element(int64_t row, int64_t column, int salt) {
   return static_cast<float>((row * 7 + column * 13 + (row ^ column) + salt) % 7 - 3);
 }
@@ -154,7 +154,7 @@ class Trial {
         if (problem_.adds) product += Before(r, c);
         float expected = product + (problem_.bias ? Bias(c) : 0);
         if (problem_.relu) expected = std::max(expected, 0.0F);
-        // The kernel of our own epilogue reads what was rounded once.
+        // The kernel of our own epilogue reads a value that was already rounded once.
         const float tolerance = problem_.bias && problem_.output != Type::kF32
                                     ? (std::abs(product) + std::abs(expected)) / 256
                                     : 0;

@@ -1,3 +1,4 @@
+// Moves matrices to and from the device, and compares them.
 #include "tests/unit/worker/engine/backend/cuda/matrices.h"
 
 #include <cuda_bf16.h>
@@ -9,7 +10,7 @@
 #include <random>
 
 namespace trainyard::cuda_on_cpu {
-// Not there where the real runtime is linked.
+// These are missing where the real runtime is linked.
 __attribute__((weak)) void SetSeed(uint64_t seed);
 __attribute__((weak)) int64_t KernelsLaunched();
 }  // namespace trainyard::cuda_on_cpu
@@ -140,7 +141,7 @@ void ExpectNear(const Floats& a, const std::vector<double>& b, double tolerance,
     largest = std::max(largest, std::abs(value));
   }
   for (size_t i = 0; i < a.size(); ++i) {
-    // Written so that NaN fails.
+    // This is written so that NaN fails.
     ASSERT_TRUE(std::abs(static_cast<double>(a[i]) - b[i]) <= tolerance * largest)
         << what << ": element " << i << " is " << a[i] << ", expected " << b[i];
   }

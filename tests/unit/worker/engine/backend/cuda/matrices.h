@@ -1,4 +1,4 @@
-// What the tests of the CUDA kernels share: matrices of any element type, in device memory.
+// Matrices of any element type in device memory, for the tests of the CUDA kernels.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/testing/device_array.h"
-#include "worker/engine/backend/cuda/types.h"
+#include "worker/engine/backend/cuda/device/types.h"
 
 namespace trainyard::engine::cuda {
 
@@ -21,18 +21,18 @@ using Floats = std::vector<float>;
 inline constexpr Type kTypes[] = {Type::kF32, Type::kF16, Type::kBf16};
 
 const char* NameOf(Type type);
-// Relative error of one rounding to the type, with room for sums in f32.
+// The relative error of one rounding to the type, with room for sums in f32.
 double ToleranceOf(Type type);
 
-// U(-1, 1), the same for the same seed.
+// Random numbers U(-1, 1), the same for the same seed.
 Floats RandomFloats(uint64_t seed, int64_t count);
-// In [0, end).
+// Random numbers in [0, end).
 std::vector<int32_t> RandomNumbers(uint64_t seed, int64_t count, int32_t end);
-// What the type makes of each.
+// Each value as it is after rounding to the type.
 Floats Rounded(const Floats& values, Type type);
 
-// [pixels, channels] in device memory, rows of `stride` elements. What lies between is kPadding at
-// first.
+// A matrix [pixels, channels] in device memory, with rows of `stride` elements. The gaps hold
+// kPadding at first.
 inline constexpr float kPadding = 7;
 class DeviceMatrix {
  public:
@@ -41,7 +41,7 @@ class DeviceMatrix {
 
   View view() const { return {data_.data(), stride_, type_}; }
   Floats Read() const;
-  // Of each row, the elements from the channels to the stride.
+  // For each row, the elements between the channels and the stride.
   Floats Padding() const;
 
  private:
@@ -56,9 +56,9 @@ class DeviceMatrix {
 void ExpectNear(const Floats& a, const std::vector<double>& b, double tolerance,
                 const std::string& what);
 
-// Draws another order of blocks and threads, where the device is emulated.
+// Draws another order of blocks and threads where the device is emulated.
 void ShuffleDevice(uint64_t seed);
-// Launches of kernels so far; 0 always where the device is not emulated.
+// The number of kernels launched so far; always 0 where the device is not emulated.
 int64_t LaunchesSoFar();
 
 }  // namespace testing

@@ -1,4 +1,4 @@
-// What is kept of cuDNN's plans from run to run: a file that may be anything. No cuDNN takes part.
+// The file in which cuDNN's plans are kept, which may contain anything. cuDNN itself takes no part.
 #include "worker/engine/backend/cuda/dnn/plan_cache.h"
 
 #include <gtest/gtest.h>

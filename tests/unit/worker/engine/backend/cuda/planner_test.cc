@@ -1,4 +1,4 @@
-// Plans that are chosen, kept and run, over a cuDNN that the CPU plays.
+// Plans are chosen, kept and run, over the emulated cuDNN.
 #include "worker/engine/backend/cuda/dnn/planner.h"
 
 #include <cuda_runtime_api.h>
@@ -19,7 +19,7 @@
 namespace trainyard::engine::cuda::dnn {
 namespace {
 
-// f32, so that sums can be compared; stride 2, two groups, and tensors within wider ones.
+// f32, so that sums can be compared, with stride 2, two groups, and tensors within wider ones.
 ConvProblem Small() {
   ConvProblem problem;
   problem.type = Type::kF32;
@@ -103,7 +103,7 @@ TEST(Planner, ForwardConvolutionsAddTheBiasAndRectify) {
   const std::vector<float> y = y_memory.Read<float>(sizes.y);
   for (size_t i = 0; i < sizes.y; ++i) {
     const size_t channel = i % 8;
-    // What lies beyond the channels is someone else's.
+    // What lies beyond the channels belongs to someone else.
     const float value = channel < 4 ? std::max(0.0F, expected[i] + bias[channel]) : 99;
     EXPECT_NEAR(y[i], value, 1e-4) << i;
   }
@@ -194,7 +194,7 @@ TEST(Planner, LeavesOutWhatCannotBeBuiltOrTakesTooMuchRoom) {
   const std::unique_ptr<Planner> planner = PlannerWith({});
   const absl::StatusOr<const Plan*> plan = planner->Find(Small());
   ASSERT_TRUE(plan.ok()) << plan.status();
-  // Of the five engines of the emulation one needs 300 MiB, and of one no plan can be made.
+  // One of the emulation's five engines needs 300 MiB, and no plan can be made of another.
   EXPECT_EQ((*plan)->facts().candidates, 3);
   EXPECT_LE((*plan)->facts().workspace_bytes, int64_t{1} << 20);
   EXPECT_GT((*plan)->facts().microseconds, 0);

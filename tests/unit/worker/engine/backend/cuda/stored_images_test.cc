@@ -1,4 +1,4 @@
-// Rows that the device makes of 8-bit images: the same bits as those that the host makes.
+// The device makes the same rows of 8-bit images as the host, to the bit.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -125,7 +125,7 @@ Graph Model() {
   return *BuildConvnet({.input = {3, 8, 8}, .channels = {4, 6}, .classes = 5, .batch_norm = true});
 }
 
-// Losses of steps over the same samples, and the state behind them.
+// The losses of steps over the same samples, and the state after them.
 struct Course {
   std::vector<double> losses;
   testing::NamedValues state;
@@ -167,7 +167,7 @@ TEST(StoredImages, ATrainingIsTheSameInEveryFormAsGraphsAndCallByCall) {
   for (const By by : {By::kAccumulate, By::kWholeSteps}) {
     const Course floats = Train({RowForm::kFloats}, {.max_rows = kRows}, by);
     EXPECT_NE(floats.losses.front(), floats.losses.back());
-    // One captured graph serves all of them, in turns too.
+    // One captured graph serves all forms, also in turns.
     for (const std::vector<RowForm>& forms :
          std::vector<std::vector<RowForm>>{{RowForm::kStored},
                                            {RowForm::kBytes},
@@ -209,7 +209,7 @@ TEST(StoredImages, AnEvaluationReadsThemToo) {
   preparation.augmentation = {};
   const auto executable = Compile(testing::TestedBackend(), Model(), {}, {.max_rows = kRows});
   testing::RandomizeState(1, *executable);
-  // A small last batch, and images of another split than those that are stored.
+  // A small last batch, and images of another split than the stored one.
   ASSERT_TRUE(
       executable->image_memory()
           ->StoreImages({{}, preparation.normalization.mean, preparation.normalization.stddev},
@@ -270,7 +270,7 @@ TEST_F(StoredBatches, WantAStore) {
   EXPECT_TRUE(absl::IsFailedPrecondition(Accumulate(std::vector<StoredRow>(2))));
   ASSERT_TRUE(Store().ok());
   EXPECT_TRUE(Accumulate(std::vector<StoredRow>(2)).ok());
-  // What cannot be stored leaves nothing behind.
+  // A failure to store leaves nothing behind.
   EXPECT_FALSE(executable_->image_memory()->StoreImages(StoreOf(dataset_, preparation_), 1).ok());
   EXPECT_TRUE(absl::IsFailedPrecondition(Accumulate(std::vector<StoredRow>(2))));
 }

@@ -1,5 +1,5 @@
-// What the tests of the update share: its tables and memory on the device, and the same update on
-// the host by the reference's rules.
+// The tables and memory of an update on the device, and the same update on the host by the
+// reference's rules.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,8 @@ struct Parameter {
   bool is_bias;
   Type type;
 };
-// Over several chunks, with packed copies of whole vectors and not; without; not aligned.
+// Parameters of several chunks; with packed copies that consist of whole vectors or not, or
+// without; not aligned.
 inline const std::vector<Parameter> kParameters = {{0, 600, 16, 24, false, Type::kBf16},
                                                    {9600, 100, 1, 0, true, Type::kF32},
                                                    {9712, 1700, 3, 8, false, Type::kF16},
@@ -105,7 +106,7 @@ class Device {
     EXPECT_EQ(statistics_.Read(), Floats(kStatistics));
     EXPECT_EQ(metrics_.Read(), Floats(2));
   }
-  // Each copy holds the parameter as it is, or what it held at first.
+  // Each copy holds the parameter as it is now, or what it held at first.
   void ExpectPacked(bool is_written) const {
     const Floats all = parameters();
     for (size_t i = 0; i < kParameters.size(); ++i) {
@@ -178,7 +179,7 @@ class Device {
   UpdateMemory memory_;
 };
 
-// The same on the host, in f64 from the same floats.
+// The same update on the host, in f64 from the same floats.
 struct Host {
   OptimizerSpec spec;
   std::vector<double> parameters = Doubles(RandomFloats(1, kElements));
@@ -189,7 +190,7 @@ struct Host {
 
   void Run(double lr, const Floats& gradients, const Floats& statistics) {
     count = std::min(count + 1, kMaxCountedSteps);
-    // What lies between parameters counts in no norm: it is zero.
+    // The gaps between parameters are zero, so they count in no norm.
     const UpdateRates rates =
         RatesOfUpdate(spec, lr, count, reference::Norm(gradients.data(), kElements));
     const size_t slot_count = SlotNames(spec).size();
@@ -215,7 +216,7 @@ struct Host {
   }
 };
 
-// Random, and zero where no parameter or statistic lies.
+// Random numbers, with zeros where no parameter or statistic lies.
 inline Floats RandomGradients(uint64_t seed, float scale) {
   const Floats random = RandomFloats(seed, kElements);
   Floats gradients(kElements);
@@ -235,7 +236,7 @@ inline Floats RandomStatistics(uint64_t seed) {
   }
   return statistics;
 }
-// Of parameters alone: what lies between them is nobody's.
+// Only the elements of parameters, since what lies between them belongs to nobody.
 template <class T>
 std::vector<T> OfParameters(const std::vector<T>& values) {
   std::vector<T> of_parameters;
@@ -255,7 +256,7 @@ struct Named {
 
 inline std::vector<Named> AllSpecs() {
   std::vector<Named> specs;
-  for (const Rule rule : {Rule::kSgd, Rule::kAdamW, Rule::kLars, Rule::kLamb}) {
+  for (const Rule rule : {Rule::kSgd, Rule::kAdamW, Rule::kAdam, Rule::kLars, Rule::kLamb}) {
     OptimizerSpec plain;
     plain.rule = rule;
     plain.eps = rule == Rule::kLars ? 0 : 1e-6;

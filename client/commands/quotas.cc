@@ -1,0 +1,145 @@
+// quotas: lists, sets and removes the limits of users and projects.
+#include <algorithm>
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "client/commands/verbs.h"
+#include "client/output/table.h"
+#include "common/base/status_macros.h"
+#include "common/base/strings.h"
+#include "common/spec/byte_size.h"
+
+namespace trainyard::commands {
+namespace {
+
+using output::Table;
+
+constexpr char kSubjectHelp[] = "user:NAME, project:NAME; user:* and project:* for all others";
+
+// -1, and an empty text, leave a limit as it is.
+struct SetQuotaOptions {
+  std::string subject;
+  int devices = -1;
+  int queued_jobs = -1;
+  int submits_per_minute = -1;
+  int weight = -1;
+  std::string storage;
+};
+
+struct DeleteQuotasOptions {
+  std::vector<std::string> subjects;
+};
+
+// The text of a limit, which is empty where there is none.
+std::string LimitText(int64_t limit) {
+  return limit == 0 ? "" : FormatCount(limit);
+}
+
+absl::StatusOr<v1::Quota> FindQuota(link::ServerLink& link, const std::string& subject) {
+  TY_ASSIGN_OR_RETURN(const v1::ListQuotasResponse response,
+                      link.Call(&v1::SharingService::Stub::ListQuotas, v1::ListQuotasRequest()));
+  for (const v1::Quota& quota : response.quotas()) {
+    if (quota.subject() == subject) return quota;
+  }
+  v1::Quota none;
+  none.set_subject(subject);
+  return none;
+}
+
+Result ListQuotas(const Context& context) {
+  TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
+  TY_ASSIGN_OR_RETURN(const v1::ListQuotasResponse response,
+                      link->Call(&v1::SharingService::Stub::ListQuotas, v1::ListQuotasRequest()));
+  std::vector<std::string> names;
+  for (const v1::Quota& quota : response.quotas()) names.push_back(quota.subject());
+  if (PrintMessages(context, response.quotas(), names)) return link::kOk;
+  if (names.empty()) {
+    context.Say("no quotas; `trainyard quotas set user:NAME --devices 4` sets one");
+    return link::kOk;
+  }
+  Table table({{"SUBJECT"},
+               {"DEVICES", Table::Align::kRight},
+               {"QUEUED", Table::Align::kRight},
+               {"SUBMITS/MIN", Table::Align::kRight},
+               {"STORAGE", Table::Align::kRight},
+               {"WEIGHT", Table::Align::kRight}});
+  for (const v1::Quota& quota : response.quotas()) {
+    table.AddRow({quota.subject(), LimitText(quota.devices()), LimitText(quota.queued_jobs()),
+                  LimitText(quota.submits_per_minute()),
+                  quota.stored_bytes() == 0 ? "" : FormatBytes(quota.stored_bytes()),
+                  absl::StrCat(std::max(quota.weight(), 1))});
+  }
+  context.out << table.Render();
+  return link::kOk;
+}
+
+Result SetQuota(const Context& context, const SetQuotaOptions& options) {
+  const bool is_given = options.devices >= 0 || options.queued_jobs >= 0 ||
+                        options.submits_per_minute >= 0 || options.weight >= 0 ||
+                        !options.storage.empty();
+  if (!is_given) {
+    return absl::InvalidArgumentError(
+        "give at least one of --devices, --queued, --submits, --storage and --weight");
+  }
+  TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
+  v1::SetQuotaRequest request;
+  v1::Quota& quota = *request.mutable_quota();
+  TY_ASSIGN_OR_RETURN(quota, FindQuota(*link, options.subject));
+  if (options.devices >= 0) quota.set_devices(options.devices);
+  if (options.queued_jobs >= 0) quota.set_queued_jobs(options.queued_jobs);
+  if (options.submits_per_minute >= 0) quota.set_submits_per_minute(options.submits_per_minute);
+  if (options.weight >= 0) quota.set_weight(options.weight);
+  if (options.storage == "0") {
+    quota.set_stored_bytes(0);
+  } else if (!options.storage.empty()) {
+    TY_ASSIGN_OR_RETURN(const v1::ByteSize size, spec::ParseByteSize(options.storage));
+    quota.set_stored_bytes(size.bytes());
+  }
+  TY_ASSIGN_OR_RETURN(const v1::Quota set,
+                      link->Call(&v1::SharingService::Stub::SetQuota, request));
+  context.Say(
+      absl::StrCat("the quota of ", set.subject(), " is set; `trainyard quotas ls` shows it"));
+  PrintOne(context, set, set.subject());
+  return link::kOk;
+}
+
+Result DeleteQuotas(const Context& context, const DeleteQuotasOptions& options) {
+  TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
+  for (const std::string& subject : options.subjects) {
+    v1::DeleteQuotaRequest request;
+    request.set_subject(subject);
+    TY_RETURN_IF_ERROR(link->Call(&v1::SharingService::Stub::DeleteQuota, request).status());
+    context.Say(absl::StrCat(subject, " has no quota of its own any more"));
+  }
+  return link::kOk;
+}
+
+}  // namespace
+
+void AddQuotas(VerbTable& verbs) {
+  verbs.Group("quotas", "Limits of users and projects");
+  verbs.Add("quotas ls", "List all quotas", "", ListQuotas);
+  verbs.Add<SetQuotaOptions>(
+      "quotas set", "Set limits of a user or a project; those that are not given stay",
+      "user:anna --devices 4 --weight 2",
+      [](client::Flags& flags, SetQuotaOptions& options) {
+        flags.Word("SUBJECT", options.subject, kSubjectHelp).Required();
+        const auto limit = [&flags](const char* name, int& value, const char* help) {
+          flags.Value(name, value, help).Range(0, INT32_MAX);
+        };
+        limit("--devices", options.devices, "Devices held at a time; 0 for no limit");
+        limit("--queued", options.queued_jobs, "Jobs that wait at a time; 0 for no limit");
+        limit("--submits", options.submits_per_minute, "Jobs a minute; 0 for no limit");
+        limit("--weight", options.weight, "Share of the pool against others, 1 to 1000");
+        flags.Value("--storage", options.storage, "Checkpoints: '500 GiB'; 0 for no limit");
+      },
+      SetQuota);
+  verbs.Add<DeleteQuotasOptions>(
+      "quotas rm", "Remove quotas", "user:anna",
+      [](client::Flags& flags, DeleteQuotasOptions& options) {
+        flags.Words("SUBJECT", options.subjects, kSubjectHelp).Required();
+      },
+      DeleteQuotas);
+}
+
+}  // namespace trainyard::commands

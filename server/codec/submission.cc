@@ -1,0 +1,125 @@
+// Reads submissions from their specs and options. A spec that an older server resolved lacks the
+// fields that came later: each of them means what it meant before it existed.
+#include "server/codec/submission.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/ids.h"
+#include "common/base/status_macros.h"
+#include "common/spec/interval.h"
+#include "server/codec/time.h"
+
+namespace trainyard::codec {
+namespace {
+
+int64_t Microseconds(const google::protobuf::Duration& duration) {
+  return absl::ToInt64Microseconds(spec::FromProto(duration));
+}
+
+core::Demand DemandOf(const v1::DevicesSpec& devices) {
+  core::Demand demand;
+  demand.count = devices.count();
+  demand.type = devices.type();
+  demand.mixed = devices.mixed();
+  demand.min_count = devices.min();
+  demand.memory_bytes = devices.memory().bytes();
+  demand.labels.insert(devices.labels().begin(), devices.labels().end());
+  demand.spread = devices.spread();
+  return demand;
+}
+
+// Such a network is judged by its loss, which tells more of it than the accuracy.
+bool PredictsTokens(const v1::ModelSpec& model) {
+  return model.has_gpt2() || (model.has_layers() && model.layers().vocabulary() > 0);
+}
+
+absl::Status TakeOptions(const v1::Job& options, core::Submission& submission) {
+  submission.user = options.user();
+  const v1::Provenance& provenance = options.provenance();
+  submission.server_version = provenance.server_version();
+  if (!provenance.cloned_from().empty()) {
+    TY_ASSIGN_OR_RETURN(submission.cloned_from, ParseJobName(provenance.cloned_from()));
+  }
+  if (!provenance.parent_checkpoint().empty()) {
+    TY_ASSIGN_OR_RETURN(const CheckpointId parent,
+                        ParseCheckpointName(provenance.parent_checkpoint()));
+    submission.parent_checkpoint = core::CheckpointRef{parent.job, parent.step};
+  }
+  for (const v1::Dependency& dependency : options.dependencies()) {
+    TY_ASSIGN_OR_RETURN(const JobId job, ParseJobName(dependency.job()));
+    submission.dependencies.push_back({job, dependency.ok()});
+  }
+  if (options.has_begin_time()) submission.not_before_us = FromTimestamp(options.begin_time());
+  submission.reservation = options.reservation();
+  submission.array_size = options.array_size();
+  submission.array_parallel = options.array_parallel();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void TakeSpec(const v1::JobSpec& resolved, core::Submission& submission) {
+  submission.name = resolved.name();
+  submission.project = resolved.project();
+  submission.tags.assign(resolved.tags().begin(), resolved.tags().end());
+  submission.demand = DemandOf(resolved.devices());
+  submission.priority = resolved.priority();
+  submission.preemptible = !resolved.has_preemptible() || resolved.preemptible();
+  submission.max_retries = resolved.max_retries();
+  submission.time_limit_us = Microseconds(resolved.time_limit());
+  submission.time_limit_warning_us = Microseconds(resolved.time_limit_warning());
+  submission.disconnect_keep_us = Microseconds(resolved.on_disconnect().keep());
+  submission.checkpoints_kept = resolved.checkpoint().keep().last();
+  submission.keeps_best = resolved.checkpoint().keep().best();
+  submission.judged_by_loss = PredictsTokens(resolved.model());
+}
+
+void SetOptions(const core::Submission& submission, v1::Job& job) {
+  job.set_user(submission.user);
+  v1::Provenance& provenance = *job.mutable_provenance();
+  provenance.set_server_version(submission.server_version);
+  if (submission.cloned_from != JobId{}) {
+    provenance.set_cloned_from(JobName(submission.cloned_from));
+  }
+  if (const auto& parent = submission.parent_checkpoint) {
+    provenance.set_parent_checkpoint(CheckpointName(parent->job, parent->step));
+  }
+  for (const core::Dependency& dependency : submission.dependencies) {
+    v1::Dependency* added = job.add_dependencies();
+    added->set_job(JobName(dependency.job));
+    added->set_ok(dependency.ok);
+  }
+  if (submission.not_before_us != 0) {
+    *job.mutable_begin_time() = ToTimestamp(submission.not_before_us);
+  }
+  job.set_reservation(submission.reservation);
+  job.set_array_size(submission.array_size);
+  job.set_array_parallel(submission.array_parallel);
+}
+
+std::string EncodeOptions(const core::Submission& submission) {
+  v1::Job options;
+  SetOptions(submission, options);
+  return options.SerializeAsString();
+}
+
+absl::StatusOr<core::Submission> DecodeSubmission(std::string uid, std::string spec,
+                                                  std::string resolved_spec,
+                                                  absl::string_view options) {
+  core::Submission submission;
+  v1::JobSpec resolved;
+  if (!resolved.ParseFromString(resolved_spec)) return absl::DataLossError("no resolved spec");
+  TakeSpec(resolved, submission);
+  v1::Job given;
+  if (!given.ParseFromArray(options.data(), static_cast<int>(options.size()))) {
+    return absl::DataLossError("no options of a submission");
+  }
+  TY_RETURN_IF_ERROR(TakeOptions(given, submission));
+  submission.uid = std::move(uid);
+  submission.spec = std::move(spec);
+  submission.resolved_spec = std::move(resolved_spec);
+  return submission;
+}
+
+}  // namespace trainyard::codec

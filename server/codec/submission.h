@@ -1,0 +1,30 @@
+// A submission as messages. The store keeps the two specs and the options as bytes; everything that
+// the server decides by is read from them, here, so that no fact is kept twice.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/core/lifecycle/submission.h"
+#include "trainyard/v1/job.pb.h"
+
+namespace trainyard::codec {
+
+// Sets what the server decides by, and does not touch what was given beside the spec. A field of
+// the spec that the scheduler is to read gets its line here.
+void TakeSpec(const v1::JobSpec& resolved, core::Submission& submission);
+
+// Sets what was given beside the spec, in the fields in which a job shows it: the user, where the
+// job came from, its array, its dependencies, its begin time and its reservation.
+void SetOptions(const core::Submission& submission, v1::Job& job);
+
+// The bytes of a job in which SetOptions has set its fields and nothing else is set.
+std::string EncodeOptions(const core::Submission& submission);
+
+// The submission whose parts were kept as bytes. DATA_LOSS where they are no such messages.
+absl::StatusOr<core::Submission> DecodeSubmission(std::string uid, std::string spec,
+                                                  std::string resolved_spec,
+                                                  absl::string_view options);
+
+}  // namespace trainyard::codec

@@ -1,0 +1,16 @@
+// Times and durations of the records, which are microseconds, as messages and back.
+#pragma once
+
+#include <cstdint>
+
+#include "google/protobuf/duration.pb.h"
+#include "google/protobuf/timestamp.pb.h"
+
+namespace trainyard::codec {
+
+google::protobuf::Timestamp ToTimestamp(int64_t microseconds);
+// 0 for a time that no timestamp may have.
+int64_t FromTimestamp(const google::protobuf::Timestamp& time);
+google::protobuf::Duration ToDuration(int64_t microseconds);
+
+}  // namespace trainyard::codec

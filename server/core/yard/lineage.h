@@ -1,0 +1,32 @@
+// Which jobs refer to others: clones to what they were cloned from, and jobs to those whose success
+// they wait for. It tells what must stay of a job that is deleted.
+#pragma once
+
+#include <map>
+#include <set>
+
+#include "common/base/ids.h"
+#include "server/core/lifecycle/submission.h"
+
+namespace trainyard::core {
+
+// Not thread-safe. A submission is known by the number of the job that came with it.
+class Lineage {
+ public:
+  void Add(JobId id, const Submission& submission);
+  void Remove(JobId id, const Submission& submission);
+
+  // Whether a submission that is known was cloned from a job of this one.
+  bool IsCloned(JobId id, const Submission& submission) const;
+  // The submissions whose jobs wait for the job's success, or have waited for it.
+  std::set<JobId> WaitingForSuccess(JobId job) const;
+
+ private:
+  std::map<JobId, std::set<JobId>> clones_;   // by what they were cloned from
+  std::map<JobId, std::set<JobId>> waiting_;  // by the job whose success they wait for
+};
+
+// How many jobs share the submission.
+int64_t JobsOf(const Submission& submission);
+
+}  // namespace trainyard::core

@@ -1,0 +1,193 @@
+// The handlers of JobService that only look: most read the board and answer at once.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
+#include "common/base/status_macros.h"
+#include "common/spec/array.h"
+#include "common/spec/diff.h"
+#include "server/core/yard/deletion.h"
+#include "server/rpc/answers.h"
+#include "server/rpc/convert.h"
+#include "server/rpc/job_service.h"
+#include "server/rpc/job_streams.h"
+#include "server/rpc/limits.h"
+#include "server/rpc/list_jobs.h"
+#include "server/rpc/query_metrics.h"
+#include "server/rpc/request.h"
+#include "server/rpc/submission.h"
+
+namespace trainyard::rpc {
+namespace {
+
+// One event tells of the submission of a whole array: the history of each of its jobs starts with
+// it. Blocks on the store.
+absl::Status ListHistory(store::Store& store, const core::JobRecord& job, int64_t after,
+                         int page_size, v1::ListEventsResponse& response) {
+  if (job.array_index() > 0 && after == 0) {
+    const auto submitted = store.ListEvents(JobName(job.array), 0, 1);
+    if (submitted.ok() && !submitted->empty()) *response.add_events() = ToProto(submitted->front());
+  }
+  TY_ASSIGN_OR_RETURN(const auto events,
+                      store.ListEvents(JobName(job.id), after, page_size - response.events_size()));
+  for (const core::EventRecord& event : events) *response.add_events() = ToProto(event);
+  // A full page may be the last one; the next is empty then.
+  if (response.events_size() == page_size) {
+    response.set_next_page_token(absl::StrCat(response.events().rbegin()->sequence()));
+  }
+  return absl::OkStatus();
+}
+
+// What the job ran, also of a job that was deleted and had been cloned.
+absl::StatusOr<v1::JobSpec> SpecOf(const core::Yard& yard, JobId job) {
+  const auto known = core::FindSubmission(yard.snapshot(), job);
+  if (known.submission == nullptr) return error::JobNotFound(JobName(job));
+  v1::JobSpec spec = ParseSpec(known.submission->resolved_spec);
+  if (known.submission->array_size == 0) return spec;
+  return spec::ArrayElement(spec, static_cast<int32_t>(job.value - known.id.value));
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* JobServiceImpl::ExplainJob(grpc::CallbackServerContext* context,
+                                                     const v1::ExplainJobRequest* request,
+                                                     v1::Explanation* response) {
+  RequestCheck check;
+  const std::string user = UserOf(*context, services_, check);
+  JobId job;
+  std::shared_ptr<const core::Submission> submission;
+  if (request->has_spec()) {
+    auto made = SubmissionOf(request->spec(), request->options(), "", user, services_, check);
+    if (!made.ok()) return Finished(context, made.status());
+    submission = *std::move(made);
+  } else {
+    job = check.Job("name", request->name());
+    if (!check.ok()) return Refused(context, check);
+    const auto view = FindJob(services_.board, job);
+    if (!view.ok()) return Finished(context, view.status());
+  }
+  return FinishFromYard(context, services_, [this, response, job, submission](auto& yard) {
+    const core::Now now = services_.runtime.Now();
+    *response = ToProto(
+        submission == nullptr ? yard.Explain(job, now) : yard.Preview(*submission, now), now);
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::GetJob(grpc::CallbackServerContext* context,
+                                                 const v1::GetJobRequest* request,
+                                                 v1::Job* response) {
+  return Finished(context, [&]() -> absl::Status {
+    RequestCheck check;
+    const JobId job = check.Job("name", request->name());
+    TY_RETURN_IF_ERROR(check.Take());
+    TY_ASSIGN_OR_RETURN(const auto view, FindJob(services_.board, job));
+    *response = ToProto(*view);
+    return absl::OkStatus();
+  }());
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::ListJobs(grpc::CallbackServerContext* context,
+                                                   const v1::ListJobsRequest* request,
+                                                   v1::ListJobsResponse* response) {
+  return Finished(context, ListPage(*request, services_.board, *response));
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::ListQueue(grpc::CallbackServerContext* context,
+                                                    const v1::ListQueueRequest* request,
+                                                    v1::ListQueueResponse* response) {
+  RequestCheck check;
+  const int page_size =
+      check.PageSize("page_size", request->page_size(), kQueuePageDefault, kQueuePageMax);
+  if (!check.ok()) return Refused(context, check);
+  return FinishFromYard(context, services_, [this, response, page_size](const core::Yard& yard) {
+    for (const JobId job : yard.QueueFront()) {
+      if (response->jobs_size() == page_size) break;
+      if (const auto view = services_.board.FindJob(job)) *response->add_jobs() = ToProto(*view);
+    }
+    for (const auto& [key, tally] : services_.board.Tallies()) {
+      response->set_queued_jobs(response->queued_jobs() + tally.queued_jobs);
+    }
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::DiffJobs(grpc::CallbackServerContext* context,
+                                                   const v1::DiffJobsRequest* request,
+                                                   v1::DiffJobsResponse* response) {
+  RequestCheck check;
+  const JobId left = check.Job("left", request->left());
+  const JobId right = check.Job("right", request->right());
+  if (!check.ok()) return Refused(context, check);
+  return FinishFromYard(context, services_, [=](const core::Yard& yard) -> absl::Status {
+    TY_ASSIGN_OR_RETURN(const v1::JobSpec left_spec, SpecOf(yard, left));
+    TY_ASSIGN_OR_RETURN(const v1::JobSpec right_spec, SpecOf(yard, right));
+    for (const auto& difference : spec::DiffSpecs(left_spec, right_spec)) {
+      *response->add_differences() = ToProto(difference);
+    }
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::ListAttempts(grpc::CallbackServerContext* context,
+                                                       const v1::ListAttemptsRequest* request,
+                                                       v1::ListAttemptsResponse* response) {
+  return Finished(context, [&]() -> absl::Status {
+    RequestCheck check;
+    const JobId job = check.Job("parent", request->parent());
+    TY_RETURN_IF_ERROR(check.Take());
+    TY_RETURN_IF_ERROR(FindJob(services_.board, job).status());
+    for (const auto& attempt : services_.board.AttemptsOf(job)) {
+      *response->add_attempts() = ToProto(*attempt);
+    }
+    return absl::OkStatus();
+  }());
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::ListEvents(grpc::CallbackServerContext* context,
+                                                     const v1::ListEventsRequest* request,
+                                                     v1::ListEventsResponse* response) {
+  RequestCheck check;
+  const JobId job = check.Job("parent", request->parent());
+  const int page_size =
+      check.PageSize("page_size", request->page_size(), kEventsPageDefault, kEventsPageMax);
+  const int64_t after = check.PageToken("page_token", request->page_token());
+  if (!check.ok()) return Refused(context, check);
+  const auto view = FindJob(services_.board, job);
+  if (!view.ok()) return Finished(context, view.status());
+  return FinishAfter(context, services_, [this, view = *view, after, page_size, response] {
+    return ListHistory(services_.store, view->record, after, page_size, *response);
+  });
+}
+
+grpc::ServerWriteReactor<v1::WatchJobsResponse>* JobServiceImpl::WatchJobs(
+    grpc::CallbackServerContext*, const v1::WatchJobsRequest* request) {
+  return StartWatchJobs(services_, *request);
+}
+
+grpc::ServerWriteReactor<v1::TailLogsResponse>* JobServiceImpl::TailLogs(
+    grpc::CallbackServerContext*, const v1::TailLogsRequest* request) {
+  return StartTailLogs(services_, *request);
+}
+
+grpc::ServerWriteReactor<v1::WatchMetricsResponse>* JobServiceImpl::WatchMetrics(
+    grpc::CallbackServerContext*, const v1::WatchMetricsRequest* request) {
+  return StartWatchMetrics(services_, *request);
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::QueryMetrics(grpc::CallbackServerContext* context,
+                                                       const v1::QueryMetricsRequest* request,
+                                                       v1::QueryMetricsResponse* response) {
+  RequestCheck check;
+  const JobId job = check.Job("name", request->name());
+  check.NotNegative("max_points", request->max_points());
+  check.MaxCount("metrics", request->metrics_size(), kPointsMax);
+  if (!check.ok()) return Refused(context, check);
+  const auto view = FindJob(services_.board, job);
+  if (!view.ok()) return Finished(context, view.status());
+  return FinishAfter(context, services_, [this, request, response, job] {
+    return QuerySeries(services_.metrics, job, *request, *response);
+  });
+}
+
+}  // namespace trainyard::rpc

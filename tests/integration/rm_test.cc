@@ -1,0 +1,62 @@
+// Deleting jobs: what they had is gone from the server, and what other jobs need is not.
+#include <gtest/gtest.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "tests/integration/yard.h"
+
+namespace trainyard::testing {
+namespace {
+
+TEST(Remove, AJobGoesWithAllThatItHad) {
+  Yard yard;
+  yard.Start();
+  const std::string job = yard.Submit(SmallSpec("first", 1, 1, 1000));
+  ASSERT_EQ(yard.WaitForEnd(job).state(), v1::JOB_STATE_SUCCEEDED);
+  const std::string other = yard.Submit(SmallSpec("second", 1, 1, 1000));
+  ASSERT_EQ(yard.WaitForEnd(other).state(), v1::JOB_STATE_SUCCEEDED);
+
+  const auto preview = yard.CliJson({"rm", "1", "--dry-run"});
+  ASSERT_EQ(preview.size(), 1u);
+  EXPECT_NE(preview[0].value("checkpoints", "0"), "0");
+  EXPECT_NE(preview[0].value("log_bytes", "0"), "0");
+  EXPECT_NE(preview[0].value("metric_points", "0"), "0");
+  ASSERT_EQ(yard.Cli({"show", "1"}).exit_code, 0);
+
+  const ProcessResult removed = yard.Cli({"rm", "1"});
+  EXPECT_EQ(removed.exit_code, 0) << removed.err;
+  EXPECT_TRUE(absl::StrContains(removed.err, "jobs/1 is deleted")) << removed.err;
+  EXPECT_EQ(yard.Cli({"show", "1"}).exit_code, 3);
+  EXPECT_EQ(yard.Cli({"logs", "1"}).exit_code, 3);
+  EXPECT_EQ(yard.Cli({"checkpoints", "ls", "1"}).exit_code, 3);
+  EXPECT_EQ(yard.Cli({"ls", "-a", "-o", "name"}).out, "jobs/2\n");
+  EXPECT_EQ(yard.CliJson({"checkpoints", "ls", "2"}).empty(), false);
+  EXPECT_EQ(yard.Cli({"rm", "1"}).exit_code, 0);
+}
+
+TEST(Remove, CheckpointsMayGoAlone) {
+  Yard yard;
+  yard.Start();
+  ASSERT_EQ(yard.WaitForEnd(yard.Submit(SmallSpec("first", 1, 1, 1000))).state(),
+            v1::JOB_STATE_SUCCEEDED);
+  const ProcessResult removed = yard.Cli({"rm", "1", "--checkpoints"});
+  EXPECT_EQ(removed.exit_code, 0) << removed.err;
+  EXPECT_TRUE(yard.CliJson({"checkpoints", "ls", "1"}).empty());
+  EXPECT_EQ(yard.Cli({"show", "1"}).exit_code, 0);
+}
+
+TEST(Remove, AJobThatHasNotEndedIsRefused) {
+  Yard::Options options;
+  options.cpu_devices = 1;
+  Yard yard(options);
+  yard.Start();
+  yard.Submit(SmallSpec("waits", 2, 1, 1000));  // for a second device, which never comes
+  const ProcessResult refused = yard.Cli({"rm", "1"});
+  EXPECT_EQ(refused.exit_code, 6) << refused.err;
+  EXPECT_TRUE(absl::StrContains(refused.err, "cancel")) << refused.err;
+  ASSERT_EQ(yard.Cli({"cancel", "1"}).exit_code, 0);
+  EXPECT_EQ(yard.Cli({"rm", "1"}).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace trainyard::testing

@@ -1,0 +1,122 @@
+// The table of all verbs: what every one of them has, and how the flags of some become what they
+// do.
+#include "client/commands/verbs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_split.h"
+#include "tests/unit/client/command_runner.h"
+#include "tests/unit/client/fake_server.h"
+
+namespace trainyard::commands {
+namespace {
+
+using testing::CommandResult;
+using testing::CommandRunner;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr char kSpec[] =
+    "name: small\nmodel: {mlp: {}}\ndata: {dataset: glyphs}\ntrain: {epochs: 1}\n"
+    "optimizer: {sgd: {lr: 0.1}}\n";
+
+TEST(Verbs, GlobalFlagsMayStandBeforeAndBehindTheVerb) {
+  for (const auto& args :
+       {std::vector<std::string>{"--server", "unix:/x", "-q", "-o", "jsonl", "ls", "-a"},
+        std::vector<std::string>{"ls", "-a", "-o", "jsonl", "--server", "unix:/x", "-q"}}) {
+    const Parsed parsed = ParseCommandLine(args);
+    ASSERT_TRUE(parsed.invocation.has_value()) << parsed.err;
+    EXPECT_EQ(parsed.invocation->options.server, "unix:/x");
+    EXPECT_EQ(parsed.invocation->options.format, Format::kJsonLines);
+    EXPECT_TRUE(parsed.invocation->options.quiet);
+  }
+}
+
+TEST(Verbs, SetMayBeRepeatedAndLeavesWhatFollowsAlone) {
+  testing::FakeServer server;
+  CommandRunner runner(server.address());
+  const std::string file = runner.home.Write("job.yaml", kSpec);
+  const CommandResult result =
+      runner.Run({"submit", "--set", "train.replicas=2", file, "--set", "model.mlp.hidden=[3, 4]"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(server.last_create().spec().train().replicas(), 2);
+  EXPECT_THAT(server.last_create().spec().model().mlp().hidden(), ElementsAre(3, 4));
+}
+
+TEST(Verbs, FilesMayStandWithAndWithoutTheirFlag) {
+  testing::FakeServer server;
+  CommandRunner runner(server.address());
+  std::vector<std::string> files;
+  for (const char* name : {"a", "b", "c"}) {
+    files.push_back(runner.home.Write(std::string(name) + ".yaml", kSpec));
+  }
+  const CommandResult result =
+      runner.Run({"submit", files[0], "-f", files[1], "-f", files[2], "-f", files[1]});
+  EXPECT_EQ(result.out, "jobs/1\njobs/2\njobs/3\n");
+}
+
+TEST(Verbs, RunIsSubmitAndFollow) {
+  testing::FakeServer server;
+  server.MakeNewJobs(v1::JOB_STATE_SUCCEEDED);
+  CommandRunner runner(server.address());
+  const CommandResult result =
+      runner.Run({"run", runner.home.Write("job.yaml", kSpec), "--devices", "4"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(server.last_create().spec().devices().count(), 4);
+  EXPECT_THAT(result.err, HasSubstr("jobs/1 succeeded"));
+}
+
+TEST(Verbs, MistakesOfUseEndWithTwoAndSayWhatIsMeant) {
+  EXPECT_THAT(ParseCommandLine({"submitt"}).err, HasSubstr("did you mean 'submit'?"));
+  for (const auto& args : std::vector<std::vector<std::string>>{{},
+                                                                {"show"},
+                                                                {"ls", "--bogus"},
+                                                                {"ls", "-o", "xml"},
+                                                                {"diff", "1"},
+                                                                {"submit", "a", "--devices", "0"},
+                                                                {"checkpoints"},
+                                                                {"completion", "tcsh"}}) {
+    const Parsed parsed = ParseCommandLine(args);
+    EXPECT_FALSE(parsed.invocation.has_value());
+    EXPECT_EQ(parsed.exit_code, 2);
+    EXPECT_THAT(parsed.err, HasSubstr("try: trainyard --help"));
+  }
+}
+
+TEST(Verbs, EveryVerbHasHelpWithAnExample) {
+  const auto verbs = DescribeVerbs();
+  EXPECT_GE(verbs.size(), 43u);
+  for (const client::VerbInfo& verb : verbs) {
+    std::vector<std::string> args = absl::StrSplit(verb.name, ' ');
+    args.push_back("--help");
+    const Parsed parsed = ParseCommandLine(args);
+    EXPECT_EQ(parsed.exit_code, 0) << verb.name;
+    EXPECT_THAT(parsed.out, HasSubstr("Example:\n  trainyard " + verb.name)) << verb.name;
+    EXPECT_FALSE(verb.summary.empty()) << verb.name;
+  }
+}
+
+TEST(Completion, EveryShellGetsAllVerbsAndFlags) {
+  for (const std::string shell : {"bash", "zsh", "fish"}) {
+    CommandRunner runner("");
+    const auto result = runner.Run({"completion", shell});
+    EXPECT_EQ(result.exit_code, 0);
+    for (const client::VerbInfo& verb : DescribeVerbs()) {
+      for (const std::string& word : std::vector<std::string>(absl::StrSplit(verb.name, ' '))) {
+        EXPECT_THAT(result.out, HasSubstr(word)) << shell;
+      }
+      for (const std::string& flag : verb.flags) {
+        EXPECT_THAT(result.out, HasSubstr(flag.substr(2))) << shell;
+      }
+    }
+  }
+}
+
+TEST(Version, IsPrinted) {
+  CommandRunner runner("");
+  EXPECT_THAT(runner.Run({"version"}).out, ::testing::StartsWith("trainyard 0."));
+}
+
+}  // namespace
+}  // namespace trainyard::commands

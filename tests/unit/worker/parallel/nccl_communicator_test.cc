@@ -1,0 +1,159 @@
+// Gangs over the emulated NCCL connect, wait and fail.
+#include <atomic>
+#include <cstdlib>
+#include <string>
+
+#include "absl/synchronization/notification.h"
+#include "common/base/check.h"
+#include "common/base/errors.h"
+#include "common/base/files.h"
+#include "common/base/status_macros.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/cuda_on_cpu/cuda_on_cpu.h"
+#include "tests/testing/cuda_on_cpu/nccl/nccl_on_cpu.h"
+#include "tests/testing/temp_dir.h"
+#include "tests/unit/worker/parallel/device_gang.h"
+#include "worker/run_dir/rendezvous.h"
+
+namespace trainyard::parallel {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(NcclCommunicator, ARankThatDoesNotCallTimesOutTheOthersByName) {
+  const auto statuses = RunNcclGang(
+      2,
+      [](NcclCommunicator& communicator) -> absl::Status {
+        const DeviceFloats values(100);
+        TY_RETURN_IF_ERROR(AllReduce(communicator, values.span()));
+        if (communicator.rank() == 1) return absl::OkStatus();
+        const absl::Status status = AllReduce(communicator, values.span());
+        EXPECT_EQ(communicator.handle(), nullptr) << "was not aborted";
+        EXPECT_EQ(AllReduce(communicator, values.span()), status) << "is not broken";
+        return status;
+      },
+      absl::Milliseconds(100));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(statuses[0])) << statuses[0];
+  EXPECT_EQ(ErrorReason(statuses[0]), "COLLECTIVE_TIMEOUT");
+  EXPECT_THAT(std::string(statuses[0].message()),
+              HasSubstr("rank 0: all_reduce 2: a peer did not take part within 100ms"));
+  EXPECT_EQ(cuda_on_cpu::nccl::LiveCommunicators(), 0);
+}
+
+TEST(NcclCommunicator, WaitingLeavesNoErrorForTheNextLaunch) {
+  const auto statuses = RunNcclGang(2, [](NcclCommunicator& communicator) -> absl::Status {
+    const DeviceFloats values(100);
+    for (int i = 0; i < 20; ++i) {
+      TY_RETURN_IF_ERROR(AllReduce(communicator, values.span()));
+      EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(statuses, ::testing::Each(absl::OkStatus()));
+}
+
+TEST(NcclCommunicator, WorkThatDoesNotEndTimesOut) {
+  const auto statuses = RunNcclGang(
+      1,
+      [](NcclCommunicator& communicator) -> absl::Status {
+        cudaStream_t stream = nullptr;
+        cudaEvent_t event = nullptr;
+        CheckCuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+        CheckCuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+        const DeviceFloats values(10);
+        TY_RETURN_IF_ERROR(communicator.EnqueueAllReduce(values.span(), stream));
+        // Each look at the event runs a few of these, which take longer than the timeout.
+        for (int i = 0; i < 40; ++i) {
+          CheckCuda(cuda_on_cpu::Enqueue(stream, [] {
+            absl::Notification never;
+            never.WaitForNotificationWithTimeout(absl::Milliseconds(5));
+          }));
+        }
+        CheckCuda(cudaEventRecord(event, stream));
+        const absl::Status status = communicator.Await(event);
+        CheckCuda(cudaStreamSynchronize(stream));
+        CheckCuda(cudaEventDestroy(event));
+        CheckCuda(cudaStreamDestroy(stream));
+        return status;
+      },
+      absl::Milliseconds(50));
+  EXPECT_THAT(std::string(statuses[0].message()),
+              HasSubstr("rank 0: all_reduce 1: a peer did not"));
+}
+
+TEST(NcclCommunicator, AnAsynchronousErrorIsALostPeer) {
+  const auto statuses = RunNcclGang(1, [](NcclCommunicator& communicator) -> absl::Status {
+    cudaStream_t stream = nullptr;
+    cudaEvent_t event = nullptr;
+    CheckCuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    CheckCuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    const DeviceFloats values(10);
+    TY_RETURN_IF_ERROR(AllReduce(communicator, values.span()));
+    TY_RETURN_IF_ERROR(communicator.EnqueueAllReduce(values.span(), stream));
+    CheckCuda(cudaEventRecord(event, stream));
+    cuda_on_cpu::nccl::BreakAsynchronously(communicator.handle(), ncclRemoteError);
+    // The kernel ends without its sum, and its event happens, but that is not success.
+    const absl::Status status = communicator.Await(event);
+    CheckCuda(cudaStreamSynchronize(stream));
+    CheckCuda(cudaEventDestroy(event));
+    CheckCuda(cudaStreamDestroy(stream));
+    EXPECT_EQ(communicator.handle(), nullptr);
+    return status;
+  });
+  EXPECT_TRUE(absl::IsUnavailable(statuses[0])) << statuses[0];
+  EXPECT_EQ(ErrorReason(statuses[0]), "PEER_LOST");
+  EXPECT_THAT(std::string(statuses[0].message()),
+              HasSubstr("rank 0: all_reduce 2: a peer was lost"));
+}
+
+TEST(NcclCommunicator, HostMemoryIsRefused) {
+  const auto statuses = RunNcclGang(1, [](NcclCommunicator& communicator) -> absl::Status {
+    float value = 1;
+    return AllReduce(communicator, absl::MakeSpan(&value, 1));
+  });
+  EXPECT_TRUE(absl::IsInternal(statuses[0])) << statuses[0];
+}
+
+class NcclRendezvousTest : public ::testing::Test {
+ protected:
+  NcclRendezvousTest() {
+    options_.world_size = 2;
+    options_.run_dir = run_dir::RunDir(folder_);
+    options_.connect_timeout = absl::Milliseconds(50);
+  }
+
+  testing::TempDir temp_dir_;
+  const std::string folder_ = temp_dir_.path();
+  NcclOptions options_;
+};
+
+TEST_F(NcclRendezvousTest, RanksThatDoNotAppearTimeOutTheOthers) {
+  EXPECT_THAT(std::string(ConnectNccl(options_).status().message()),
+              HasSubstr("rank 0: connect 0: a peer did not take part within 50ms"));
+  ASSERT_TRUE(RemoveTree(folder_ + "/rendezvous").ok());
+  options_.rank = 1;
+  EXPECT_THAT(std::string(ConnectNccl(options_).status().message()),
+              HasSubstr("rank 1: connect 0: rank 0 did not take part within 50ms"));
+}
+
+TEST_F(NcclRendezvousTest, TheWaitCanBeCancelled) {
+  const std::atomic<bool> cancelled = true;
+  options_.connect_timeout = absl::Seconds(60);
+  options_.cancelled = &cancelled;
+  EXPECT_TRUE(absl::IsCancelled(ConnectNccl(options_).status()));
+  options_.rank = 1;
+  EXPECT_TRUE(absl::IsCancelled(ConnectNccl(options_).status()));
+  EXPECT_EQ(cuda_on_cpu::nccl::LiveCommunicators(), 0);
+}
+
+TEST_F(NcclRendezvousTest, KeysOfAnEarlierRunAreReported) {
+  ASSERT_TRUE(run_dir::SetRendezvousKey(options_.run_dir, "nccl.0", "old").ok());
+  EXPECT_THAT(std::string(ConnectNccl(options_).status().message()),
+              HasSubstr("keys of an earlier run"));
+  options_.rank = 1;
+  EXPECT_THAT(std::string(ConnectNccl(options_).status().message()), HasSubstr("has 3 digits"));
+}
+
+}  // namespace
+}  // namespace trainyard::parallel

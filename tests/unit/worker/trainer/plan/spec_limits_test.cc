@@ -1,0 +1,283 @@
+// What the server accepts, a worker can set up: each limit of the spec, at both of its ends.
+//
+// The fields and their limits are found by reflection, so that a new field is tried as soon as it
+// stands in the proto. What a worker finds out only from files, or from the memory of its devices,
+// is no part of it.
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "common/spec/fields.h"
+#include "common/spec/resolve.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "google/protobuf/util/json_util.h"
+#include "gtest/gtest.h"
+#include "worker/trainer/plan/data_setup.h"
+#include "worker/trainer/plan/model_setup.h"
+#include "worker/trainer/plan/spec.h"
+
+namespace trainyard::trainer {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+// Everything that a rank does with a spec before it opens a file or takes memory.
+absl::Status SetUp(const v1::JobSpec& resolved) {
+  std::string json;
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  const auto printed = google::protobuf::util::MessageToJsonString(resolved, &json, options);
+  if (!printed.ok()) return absl::InternalError(std::string(printed.message()));
+  TY_ASSIGN_OR_RETURN(const v1::JobSpec spec, ParseSpec(json));
+  const int pipelines = std::max(1, spec.devices().count() / spec.stages().count());
+  TY_RETURN_IF_ERROR(PrepareModel(spec, {.world_size = pipelines}).status());
+  (void)MakeSchedule(spec, /*steps_per_epoch=*/100, /*total_steps=*/1000);
+  return data::CheckDatasetOptions(spec.data().dataset(), MakeDatasetOptions(spec, "/srv/data"));
+}
+
+// Specs that reach every message of the proto between them. Each is valid.
+constexpr const char* kSpecs[] = {
+    R"(model { mlp {} } data { dataset: "glyphs" augment { pad_crop: 2 color {} } }
+       optimizer { sgd { momentum: 0.9 } } schedule { step { milestones: 1 } })",
+    R"(model { convnet {} } data { dataset: "glyphs" augment { random_resized_crop {} } }
+       optimizer { adamw {} } schedule { cosine {} })",
+    R"(model { resnet {} } data { dataset: "images" path: "pets" image_size: 224 resize: 256 }
+       optimizer { lars {} } schedule { polynomial {} })",
+    R"(model { resnet { stem: STEM_CIFAR depth: 20 classes: 10 input: 3 input: 32 input: 32 } }
+       data { dataset: "cifar10" } optimizer { lamb {} } schedule { constant {} })",
+    R"(model { wide_resnet {} } data { dataset: "cifar10" } optimizer { sgd {} })",
+    R"(model { alexnet {} } data { dataset: "images" path: "pets" } optimizer { sgd {} })",
+    R"(model { vgg {} } data { dataset: "images" path: "pets" } optimizer { sgd {} })",
+    R"(model { googlenet {} } data { dataset: "images" path: "pets" } optimizer { sgd {} }
+       init { checkpoint: "a.safetensors" skip: "fc." digest: "x" })",
+    R"(model { gpt2 { heads: 1 } } data { dataset: "tokens" path: "webtext" }
+       optimizer { adamw {} })",
+    R"(model { layers { stack { name: "c" conv2d { channels: 8 } } stack { batch_norm {} }
+                        stack { lrn {} } stack { max_pool {} } stack { avg_pool {} }
+                        stack { gelu {} } stack { dropout {} } stack { flatten {} }
+                        stack { linear { features: 10 } } } }
+       data { dataset: "glyphs" } optimizer { sgd {} })",
+    R"(model { layers { input: 16 vocabulary: 50 stack { embedding { width: 12 } }
+                        stack { position_embedding {} } stack { layer_norm {} }
+                        stack { linear { features: 36 } } stack { attention {} }
+                        stack { linear { features: 50 } } } }
+       data { dataset: "tokens" path: "webtext" } optimizer { sgd {} })",
+    // Large and small, where two fields depend on each other.
+    R"(model { mlp {} } data { dataset: "glyphs" } optimizer { sgd {} }
+       train { global_batch: 8192 replicas: 4096 } devices { count: 4096 })",
+    R"(model { mlp { input: 3 input: 4096 input: 4096 } }
+       data { dataset: "images" path: "pets" image_size: 4096 resize: 16384 }
+       optimizer { sgd {} })",
+    R"(model { mlp { input: 3 input: 1 input: 1 } }
+       data { dataset: "images" path: "pets" image_size: 1 resize: 1 } optimizer { sgd {} })",
+};
+
+// The spec with what every one of them needs.
+v1::JobSpec Read(const char* text) {
+  v1::JobSpec spec;
+  TY_CHECK(google::protobuf::TextFormat::ParseFromString(text, &spec));
+  spec.set_name("limits");
+  spec.mutable_train()->set_steps(1000);
+  v1::OptimizerSpec& optimizer = *spec.mutable_optimizer();
+  if (optimizer.has_sgd()) optimizer.mutable_sgd()->set_lr(0.1);
+  if (optimizer.has_adamw()) optimizer.mutable_adamw()->set_lr(0.1);
+  if (optimizer.has_lars()) optimizer.mutable_lars()->set_lr(0.1);
+  if (optimizer.has_lamb()) optimizer.mutable_lamb()->set_lr(0.1);
+  auto resolved = spec::ResolveSpec(spec);
+  TY_CHECK_OK(resolved.status());
+  return *std::move(resolved);
+}
+
+bool IsWhole(const FieldDescriptor& field) {
+  return field.cpp_type() != FieldDescriptor::CPPTYPE_DOUBLE;
+}
+
+bool IsNumber(const FieldDescriptor& field) {
+  return field.cpp_type() == FieldDescriptor::CPPTYPE_INT32 ||
+         field.cpp_type() == FieldDescriptor::CPPTYPE_INT64 ||
+         field.cpp_type() == FieldDescriptor::CPPTYPE_UINT64 ||
+         field.cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE;
+}
+
+bool IsText(const FieldDescriptor& field) {
+  return field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+}
+
+// The smallest and the largest value that the rules accept, or all where they list them.
+std::vector<double> Ends(const FieldDescriptor& field) {
+  const v1::FieldRules& rules = spec::RulesOf(field);
+  const double step = IsWhole(field) ? 1 : 1e-12;
+  std::vector<double> ends(rules.one_of_numbers().begin(), rules.one_of_numbers().end());
+  if (rules.has_min()) ends.push_back(rules.min() + (rules.min_exclusive() ? step : 0));
+  if (rules.has_max()) ends.push_back(rules.max() - (rules.max_exclusive() ? step : 0));
+  return ends;
+}
+
+// Sets the field, or its element `index`; behind the last one it is added.
+void PutNumber(Message& message, const FieldDescriptor& field, double value, int index) {
+  const Reflection& reflection = *message.GetReflection();
+  const auto put = [&](auto set, auto replace, auto add, auto number) {
+    if (!field.is_repeated()) return (reflection.*set)(&message, &field, number);
+    if (index < reflection.FieldSize(message, &field)) {
+      return (reflection.*replace)(&message, &field, index, number);
+    }
+    (reflection.*add)(&message, &field, number);
+  };
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return put(&Reflection::SetInt32, &Reflection::SetRepeatedInt32, &Reflection::AddInt32,
+                 static_cast<int32_t>(value));
+    case FieldDescriptor::CPPTYPE_INT64:
+      return put(&Reflection::SetInt64, &Reflection::SetRepeatedInt64, &Reflection::AddInt64,
+                 static_cast<int64_t>(value));
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return put(&Reflection::SetUInt64, &Reflection::SetRepeatedUInt64, &Reflection::AddUInt64,
+                 static_cast<uint64_t>(value));
+    default:
+      return put(&Reflection::SetDouble, &Reflection::SetRepeatedDouble, &Reflection::AddDouble,
+                 value);
+  }
+}
+
+// Puts each field with limits at its ends, one at a time, and the spec through server and worker.
+class Trials {
+ public:
+  void Run(const char* text) {
+    text_ = text;
+    spec_ = Read(text);
+    Visit(spec_);
+  }
+
+  // By the full name of a field.
+  const std::set<std::string>& tried() const { return tried_; }
+  const std::set<std::string>& accepted() const { return accepted_; }
+
+ private:
+  void Visit(Message& message) {
+    const Descriptor& type = *message.GetDescriptor();
+    const Reflection& reflection = *message.GetReflection();
+    for (int i = 0; i < type.field_count(); ++i) {
+      const FieldDescriptor& field = *type.field(i);
+      if (field.is_map()) continue;
+      if (field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
+        TryField(message, field);
+      } else if (field.is_repeated()) {
+        for (int j = 0; j < reflection.FieldSize(message, &field); ++j) {
+          Visit(*reflection.MutableRepeatedMessage(&message, &field, j));
+        }
+      } else if (reflection.HasField(message, &field)) {
+        Visit(*reflection.MutableMessage(&message, &field));
+      }
+    }
+  }
+
+  void TryField(Message& message, const FieldDescriptor& field) {
+    const v1::FieldRules& rules = spec::RulesOf(field);
+    const Reflection& reflection = *message.GetReflection();
+    if (IsNumber(field)) {
+      const int count = field.is_repeated() ? reflection.FieldSize(message, &field) : 1;
+      for (const double end : Ends(field)) {
+        for (int j = 0; j < count; ++j) {
+          Try(message, field, absl::StrCat(end), [&] { PutNumber(message, field, end, j); });
+        }
+      }
+    }
+    if (IsNumber(field) && field.is_repeated()) {
+      for (const uint32_t length : {rules.min_length(), rules.max_length()}) {
+        Try(message, field, absl::StrCat(length, " elements"), [&] {
+          reflection.ClearField(&message, &field);
+          for (int j = 0; j < static_cast<int>(length); ++j) {
+            PutNumber(message, field, Ends(field)[0] + j, j);
+          }
+        });
+      }
+    }
+    if (!IsText(field)) return;
+    std::vector<std::string> texts(rules.one_of().begin(), rules.one_of().end());
+    if (rules.max_length() > 0) texts.emplace_back(rules.max_length(), 'a');
+    for (const std::string& value : texts) {
+      Try(message, field, value, [&] {
+        reflection.ClearField(&message, &field);
+        if (field.is_repeated()) {
+          reflection.AddString(&message, &field, value);
+        } else {
+          reflection.SetString(&message, &field, value);
+        }
+      });
+    }
+  }
+
+  template <typename Change>
+  void Try(Message& message, const FieldDescriptor& field, const std::string& value,
+           const Change& change) {
+    const std::unique_ptr<Message> before(message.New());
+    before->CopyFrom(message);
+    change();
+    tried_.insert(field.full_name());
+    v1::JobSpec resolved;
+    if (spec::ResolveInto(spec_, resolved).empty()) {
+      accepted_.insert(field.full_name());
+      const absl::Status status = SetUp(resolved);
+      EXPECT_TRUE(status.ok()) << field.full_name() << " of " << value << ": " << status << "\nin "
+                               << text_;
+    }
+    message.CopyFrom(*before);
+  }
+
+  const char* text_ = "";
+  v1::JobSpec spec_;
+  std::set<std::string> tried_;
+  std::set<std::string> accepted_;
+};
+
+// All fields below `type` that a limit stands beside.
+void Collect(const Descriptor& type, std::set<const Descriptor*>& seen,
+             std::set<std::string>& fields) {
+  if (!seen.insert(&type).second) return;
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor& field = *type.field(i);
+    const v1::FieldRules& rules = spec::RulesOf(field);
+    if (field.is_map()) continue;
+    if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      Collect(*field.message_type(), seen, fields);
+    } else if (rules.has_min() || rules.has_max() || rules.one_of_numbers_size() > 0 ||
+               rules.max_length() > 0 || rules.one_of_size() > 0) {
+      fields.insert(field.full_name());
+    }
+  }
+}
+
+TEST(SpecLimits, WhatTheServerAcceptsAWorkerSetsUp) {
+  Trials trials;
+  for (const char* text : kSpecs) trials.Run(text);
+
+  std::set<const Descriptor*> seen;
+  std::set<std::string> limited;
+  Collect(*v1::JobSpec::descriptor(), seen, limited);
+  // A resolved spec has no devices.max, and no memory unless the user asks for it.
+  limited.erase("trainyard.v1.ByteSize.bytes");
+  EXPECT_THAT(trials.tried(), ::testing::ElementsAreArray(limited))
+      << "a spec above must reach each message";
+
+  // Fields whose ends the server refuses, since others would have to follow them: the shape of the
+  // images, the names of other layers, devices.count.
+  std::set<std::string> refused = limited;
+  for (const std::string& name : trials.accepted()) refused.erase(name);
+  EXPECT_THAT(refused, ::testing::UnorderedElementsAre(
+                           "trainyard.v1.AlexnetModel.input", "trainyard.v1.ConvnetModel.input",
+                           "trainyard.v1.GooglenetModel.input", "trainyard.v1.ResnetModel.input",
+                           "trainyard.v1.VggModel.input", "trainyard.v1.WideResnetModel.input",
+                           "trainyard.v1.Layer.from", "trainyard.v1.DevicesSpec.max"));
+}
+
+}  // namespace
+}  // namespace trainyard::trainer

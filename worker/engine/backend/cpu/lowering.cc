@@ -1,0 +1,316 @@
+// Layouts and buffers of values, and calls that several ops emit.
+#include "worker/engine/backend/cpu/lowering.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "worker/engine/backend/cpu/parallel.h"
+
+namespace trainyard::engine::cpu {
+
+Lowering::Lowering(const StepGraph& step, const ReductionLayout& reduction,
+                   const StateMemory& state, const LoweringOptions& options, dnnl::engine& engine,
+                   dnnl::stream& stream, PackedWeights& weights, Program& program)
+    : step_(step),
+      reduction_(reduction),
+      state_(state),
+      options_(options),
+      engine_(engine),
+      stream_(stream),
+      weights_(weights),
+      program_(program),
+      layouts_(step.graph.values.size()),
+      buffers_(step.graph.values.size(), -1) {}
+
+void Lowering::Begin() {
+  const ValueId input = step_.graph.input;
+  SetLayout(input, PlainLayout(value(input).shape));
+  SetBuffer(input, program_.AddInputBuffer());
+  if (step_.graph.has_stage_input && program_.stage_input_block > 1) {
+    BlockStageInput(program_.stage_input_block);
+  }
+  FindParts();
+}
+
+void Lowering::Finish() {
+  if (step_.graph.has_loss()) {
+    const ValueId logits = step_.graph.logits;
+    // As the loss read them.
+    program_.logits = In(logits, layout(logits).Plain().As(NumberType::kF32));
+    if (std::find(step_.kept.begin(), step_.kept.end(), logits) != step_.kept.end()) {
+      program_.Keep(program_.logits);
+    }
+  }
+  if (step_.input_gradient != kNoValue) {
+    program_.input_gradient = In(step_.input_gradient, PlainLayout(value(step_.graph.input).shape));
+    program_.Keep(program_.input_gradient);
+  }
+  for (const BatchStatistics& statistics : step_.statistics) {
+    program_.statistics.emplace_back(BufferOf(statistics.mean), BufferOf(statistics.variance));
+    program_.Keep(program_.statistics.back().first);
+    program_.Keep(program_.statistics.back().second);
+  }
+}
+
+// A stage goes on in the layout in which the stage before left what crosses: sums then are taken in
+// the order of a whole model, and give the same bits.
+void Lowering::BlockStageInput(int64_t block) {
+  const ValueId input = step_.graph.input;
+  const Layout plain = layout(input);
+  Layout blocked = Stored(plain);
+  blocked.block = block;
+  const BufferId from = BufferOf(input);
+  const BufferId to = AddScratch(rows() * blocked.bytes());
+  EmitReorder(absl::StrCat(value(input).name, " reorder"), from, plain, to, blocked);
+  SetLayout(input, blocked);
+  buffers_[static_cast<size_t>(input)] = to;
+}
+
+void Lowering::FindParts() {
+  for (const Node& node : step_.graph.nodes) {
+    if (node.op != OpKind::kConcat) {
+      continue;
+    }
+    int64_t first_channel = 0;
+    int64_t divisor = 0;  // of where parts begin
+    for (const ValueId part : node.inputs) {
+      divisor = std::gcd(divisor, first_channel);
+      first_channel += value(part).shape[0];
+    }
+    first_channel = 0;
+    for (size_t i = 0; i < node.concat().placed.size(); ++i) {
+      if (node.concat().placed[i]) {
+        parts_[node.inputs[i]] = {node.outputs[0], first_channel, divisor, false};
+      }
+      first_channel += value(node.inputs[i]).shape[0];
+    }
+  }
+}
+
+bool Lowering::FillsBlocks(const Layout& whole, int64_t first, int64_t count) {
+  return first % whole.block == 0 && (count % whole.block == 0 || first + count == whole.channels);
+}
+
+Operand Lowering::OperandOf(ValueId id, const Layout& wanted) {
+  const auto part = parts_.find(id);
+  if (part == parts_.end() || !part->second.lies_there || !(layout(id) == wanted)) {
+    return {In(id, wanted), 0, wanted.elements()};
+  }
+  const Layout& whole = layout(part->second.whole);
+  return {BufferOf(part->second.whole), part->second.first_channel * whole.plane(),
+          whole.elements()};
+}
+
+Operand Lowering::OutputOperand(const Node& node, int index) {
+  const ValueId output = node.outputs[static_cast<size_t>(index)];
+  const auto found = parts_.find(output);
+  if (found != parts_.end()) {
+    Part& part = found->second;
+    Layout whole = PlainLayout(value(part.whole).shape).As(layout(output).type);
+    whole.block = layout(output).block;
+    const bool is_first = layouts_[static_cast<size_t>(part.whole)].channels == 0;
+    part.lies_there = part.divisor % whole.block == 0 &&
+                      FillsBlocks(whole, part.first_channel, layout(output).channels) &&
+                      (is_first || layout(part.whole) == whole);
+    if (part.lies_there) {
+      SetLayout(part.whole, whole);
+      return OperandOf(output, layout(output));
+    }
+  }
+  return {OutputBuffer(node, index), 0, layout(output).elements()};
+}
+
+BufferId Lowering::CopyOfPart(ValueId id) {
+  const Layout home = layout(id);
+  const Operand from = OperandOf(id, home);
+  const BufferId to = AddScratch(rows() * home.bytes());
+  const int64_t rows = options_.rows;
+  const int threads = options_.threads;
+  const int64_t size = NumberBytes(home.type);
+  Program* program = &program_;
+  auto run = [=](RunState&) {
+    ParallelFor(threads, rows, [&](int64_t n) {
+      std::copy_n(program->ptr<std::byte>(from.buffer) + (from.offset + n * from.row) * size,
+                  home.bytes(), program->ptr<std::byte>(to) + n * home.bytes());
+    });
+  };
+  program_.Emit({.name = absl::StrCat(value(id).name, " copy"), .op = "copy", .run = run},
+                {from.buffer, to});
+  return to;
+}
+
+void Lowering::LieWithin(ValueId id, ValueId whole, int64_t first_channel) {
+  parts_[id] = {.whole = whole, .first_channel = first_channel, .lies_there = true};
+}
+
+bool Lowering::LiesWithin(ValueId id) const {
+  const auto part = parts_.find(id);
+  return part != parts_.end() && part->second.lies_there;
+}
+
+BufferId Lowering::BufferOf(ValueId id) {
+  BufferId& buffer = buffers_[static_cast<size_t>(id)];
+  const auto part = parts_.find(id);
+  if (buffer < 0 && part != parts_.end() && part->second.lies_there) {
+    buffer = CopyOfPart(id);
+  }
+  if (buffer < 0) {
+    const Value& of = value(id);
+    int64_t bytes = 0;
+    if (of.element == Element::kBit) {
+      // Every plane begins at a byte.
+      bytes = rows() * layout(id).blocks() * MaskBytes(layout(id).plane(), layout(id).block);
+    } else {
+      const int64_t count = of.per_row ? rows() * layout(id).elements() : ElementCount(of.shape);
+      bytes =
+          BytesOf(of.element, count, NumberBytes(of.per_row ? layout(id).type : NumberType::kF32));
+    }
+    buffer = program_.AddArenaBuffer(bytes);
+  }
+  return buffer;
+}
+
+BufferId Lowering::OutputBuffer(const Node& node, int index) {
+  const ValueId output = node.outputs[static_cast<size_t>(index)];
+  const int overwritten = node.OverwrittenBy(index);
+  if (overwritten >= 0) {
+    const ValueId input = node.inputs[static_cast<size_t>(overwritten)];
+    if (layout(input) == layout(output)) {
+      buffers_[static_cast<size_t>(output)] = BufferOf(input);
+    }
+  }
+  return BufferOf(output);
+}
+
+void Lowering::ShareInput(const Node& node, const Layout& shared) {
+  buffers_[static_cast<size_t>(node.outputs[0])] = BufferOf(node.inputs[0]);
+  SetLayout(node.outputs[0], shared);
+}
+
+BufferId Lowering::In(ValueId id, const Layout& wanted) {
+  const Layout& home = layout(id);
+  if (home == wanted || (home.is_plain() && wanted.is_plain() && home.type == wanted.type)) {
+    return BufferOf(id);
+  }
+  for (const Copy& copy : copies_) {
+    if (copy.value == id && copy.layout == wanted) {
+      return copy.buffer;
+    }
+  }
+  const BufferId copy = AddScratch(rows() * wanted.bytes());
+  // A flat value and its blocks before a flatten: what is plain takes the other's shape.
+  EmitReorder(absl::StrCat(value(id).name, " reorder"), BufferOf(id),
+              home.is_plain() ? wanted.Plain().As(home.type) : home, copy,
+              wanted.is_plain() ? home.Plain().As(wanted.type) : wanted);
+  copies_.push_back({id, wanted, copy});
+  return copy;
+}
+
+void Lowering::EmitReorder(const std::string& name, BufferId from, const Layout& from_layout,
+                           BufferId to, const Layout& to_layout) {
+  const dnnl::memory source = Memory(Describe(from_layout, rows()), from);
+  const dnnl::memory target = Memory(Describe(to_layout, rows()), to);
+  const dnnl::reorder reorder(source, target);
+  dnnl::stream stream = stream_;
+  const Arguments arguments = {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, target}};
+  program_.Emit(
+      {.name = name,
+       .op = "reorder",
+       .run = [reorder, stream, arguments](RunState&) { reorder.execute(stream, arguments); }},
+      {from, to});
+}
+
+std::string Lowering::CallName(const Node& node) const {
+  return absl::StrCat(node.name, " ", OpName(node.op), node.relu ? "+relu" : "");
+}
+
+void Lowering::EmitCall(const Node& node, std::function<void(RunState&)> run,
+                        const std::vector<BufferId>& buffers) {
+  program_.Emit({.name = CallName(node),
+                 .op = std::string(OpName(node.op)),
+                 .run = std::move(run),
+                 .flops = Flops(node)},
+                buffers);
+}
+
+void Lowering::AddScratchpad(const dnnl::memory::desc& scratchpad, Arguments& arguments,
+                             std::vector<BufferId>& buffers) {
+  if (scratchpad.get_size() == 0) {
+    return;
+  }
+  const BufferId buffer = AddScratch(static_cast<int64_t>(scratchpad.get_size()));
+  arguments.insert({DNNL_ARG_SCRATCHPAD, Memory(scratchpad, buffer)});
+  buffers.push_back(buffer);
+}
+
+void Lowering::EmitParameterGradient(const Node& node, const dnnl::primitive& primitive,
+                                     Arguments arguments, std::vector<BufferId> buffers,
+                                     const dnnl::memory::desc& computed,
+                                     const dnnl::memory::desc& plain) {
+  const ReductionEntry& entry = GradientEntry(node.outputs[0]);
+  float* weight_sums = state_.reduction + entry.offset;
+  const bool is_plain = computed == plain;
+
+  // Where the primitive leaves its results when they cannot go straight into the arena.
+  const BufferId scratch = AddScratch(static_cast<int64_t>(computed.get_size()));
+  buffers.push_back(scratch);
+  Arguments direct = arguments;
+  Arguments indirect = std::move(arguments);
+  const dnnl::memory weight_scratch = Memory(computed, scratch);
+  const dnnl::memory weight_arena(plain, engine_, weight_sums);
+  indirect.insert({DNNL_ARG_DIFF_WEIGHTS, weight_scratch});
+  direct.insert({DNNL_ARG_DIFF_WEIGHTS, is_plain ? weight_arena : weight_scratch});
+
+  float* bias_sums = nullptr;
+  int64_t bias_count = 0;
+  BufferId bias_scratch = -1;
+  if (node.outputs.size() > 1) {
+    const ReductionEntry& bias_entry = GradientEntry(node.outputs[1]);
+    bias_sums = state_.reduction + bias_entry.offset;
+    bias_count = bias_entry.count;
+    const dnnl::memory::desc bias({bias_count}, dnnl::memory::data_type::f32,
+                                  dnnl::memory::format_tag::x);
+    bias_scratch = AddScratch(bias_count * int64_t{sizeof(float)});
+    buffers.push_back(bias_scratch);
+    indirect.insert({DNNL_ARG_DIFF_BIAS, Memory(bias, bias_scratch)});
+    direct.insert({DNNL_ARG_DIFF_BIAS, dnnl::memory(bias, engine_, bias_sums)});
+  }
+
+  dnnl::primitive_attr add;
+  dnnl::post_ops sum;
+  sum.append_sum(1.0f);
+  add.set_post_ops(sum);
+  const Arguments leave = {{DNNL_ARG_FROM, weight_scratch}, {DNNL_ARG_TO, weight_arena}};
+  dnnl::reorder store;
+  dnnl::reorder store_sum;
+  if (!is_plain) {
+    store = dnnl::reorder({engine_, computed, engine_, plain});
+    store_sum = dnnl::reorder({engine_, computed, engine_, plain, add});
+  }
+  const int64_t weight_count = entry.count;
+  const bool adds = node.adds;
+  Program* program = &program_;
+  const Kernels<float>* kernels = &BestKernels<float>();
+  dnnl::stream stream = stream_;
+  const int threads = options_.threads;
+  auto run = [=](RunState& state) {
+    const bool accumulate = state.accumulate || adds;
+    primitive.execute(stream, accumulate ? indirect : direct);
+    if (!is_plain) {
+      (accumulate ? store_sum : store).execute(stream, leave);
+    } else if (accumulate) {
+      const float* computed_now = program->ptr<float>(scratch);
+      ParallelChunks(threads, weight_count, [&](int64_t begin, int64_t count) {
+        kernels->add(weight_sums + begin, computed_now + begin, weight_sums + begin, count);
+      });
+    }
+    if (accumulate && bias_sums != nullptr) {
+      kernels->add(bias_sums, program->ptr<float>(bias_scratch), bias_sums, bias_count);
+    }
+  };
+  EmitCall(node, std::move(run), buffers);
+}
+
+}  // namespace trainyard::engine::cpu

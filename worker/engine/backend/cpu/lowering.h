@@ -1,0 +1,230 @@
+// What the ops of a step graph share while they are lowered to a Program: layouts, buffers, calls.
+//
+// Activations and their gradients are of one number type, floats or bf16; so are the packed
+// weights that are multiplied with them. What else there is stays in floats: the batch's input,
+// logits and loss, statistics, parameters and their gradients. What an op finds in the other type
+// is converted as a reorder.
+//
+// Every value has one home layout, given by what computes it. A convolution asks oneDNN for the
+// best formats of both ends (format_tag::any), so chains of convolutions keep one blocked format;
+// where a consumer wants another, the value is reordered once and the copy kept for all who want
+// it. Element-wise ops, pooling and normalisation take any layout. Weights are packed by
+// PackedWeights; gradients of weights leave through a reorder into the reduction arena, which is
+// plain.
+#pragma once
+
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "common/base/check.h"
+#include "dnnl.hpp"
+#include "worker/engine/backend/cpu/kernels.h"
+#include "worker/engine/backend/cpu/layout.h"
+#include "worker/engine/backend/cpu/packed_weights.h"
+#include "worker/engine/backend/cpu/program.h"
+#include "worker/engine/backend/state_memory.h"
+#include "worker/engine/graph/step_graph.h"
+
+namespace trainyard::engine::cpu {
+
+// Where the rows of a value lie: elements `offset` on from the buffer, one row `row` elements after
+// the other.
+struct Operand {
+  BufferId buffer = kNoBuffer;
+  int64_t offset = 0;
+  int64_t row = 0;
+};
+
+// What the kernels see of an operand; null if it has no buffer.
+template <class T>
+Planes<T> At(const Program& program, const Operand& operand, const Layout& layout) {
+  if (operand.buffer == kNoBuffer) {
+    return {};
+  }
+  return {program.ptr<T>(operand.buffer) + operand.offset, operand.row,
+          layout.plane() * layout.block, layout.blocks()};
+}
+
+// The formats in which a convolution is computed; those of its gradients follow from them.
+struct ConvFormats {
+  dnnl::convolution_forward::primitive_desc forward;
+  Layout input;   // as the primitive wants it
+  Layout output;  // the home layout of the output
+};
+
+// What a lowering begins with.
+struct LoweringOptions {
+  int64_t rows = 1;
+  int64_t largest_rows = 1;  // that the executable may get
+  int threads = 1;
+  NumberType type = NumberType::kF32;  // of activations
+  bool is_guarded = false;
+};
+
+// What all ops share while they are lowered. Each op is lowered by a function of its own
+// (lower_ops.h), in the order of the graph.
+class Lowering {
+ public:
+  // A primitive's arguments, in buffers and fixed memory.
+  using Arguments = std::unordered_map<int, dnnl::memory>;
+
+  // Borrows everything; `program` is empty. oneDNN's exceptions pass through.
+  Lowering(const StepGraph& step, const ReductionLayout& reduction, const StateMemory& state,
+           const LoweringOptions& options, dnnl::engine& engine, dnnl::stream& stream,
+           PackedWeights& weights, Program& program);
+  Lowering(const Lowering&) = delete;
+  Lowering& operator=(const Lowering&) = delete;
+
+  const StepGraph& step() const { return step_; }
+  int64_t rows() const { return options_.rows; }
+  int64_t largest_rows() const { return options_.largest_rows; }
+  int threads() const { return options_.threads; }
+  NumberType type() const { return options_.type; }
+  dnnl::engine& engine() { return engine_; }
+  const dnnl::stream& stream() const { return stream_; }
+  PackedWeights& weights() { return weights_; }
+  Program& program() { return program_; }
+
+  // Before the first node: the batch's input, and which values will lie within others.
+  void Begin();
+  // After the last node: what must be there when the program ends.
+  void Finish();
+
+  const Value& value(ValueId id) const { return step_.graph.value(id); }
+  const Layout& layout(ValueId id) const {
+    TY_CHECK(layouts_[static_cast<size_t>(id)].channels > 0);
+    return layouts_[static_cast<size_t>(id)];
+  }
+  void SetLayout(ValueId id, const Layout& layout) { layouts_[static_cast<size_t>(id)] = layout; }
+  int64_t Elements(ValueId id) const { return rows() * layout(id).elements(); }
+  // The layout with the number type of activations.
+  Layout Stored(const Layout& layout) const { return layout.As(type()); }
+  Layout StoredPlain(ValueId id) const { return Stored(PlainLayout(value(id).shape)); }
+  float* Parameter(ValueId id) const { return state_.parameters + reduction_.entry(id).offset; }
+  float* RunningStatistic(ValueId id) const {
+    return state_.statistics + reduction_.entry(id).offset - reduction_.gradient_elements;
+  }
+  std::vector<absl::Span<float>> Parameters(const std::vector<ValueId>& ids) const {
+    std::vector<absl::Span<float>> parameters;
+    for (const ValueId id : ids) {
+      parameters.emplace_back(Parameter(id), static_cast<size_t>(reduction_.entry(id).count));
+    }
+    return parameters;
+  }
+  // Parameters as a primitive of this program wants them.
+  dnnl::memory Packed(const std::vector<absl::Span<float>>& parameters,
+                      const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted) {
+    return weights_.Get(parameters, plain, wanted, program_.packed_weights);
+  }
+  // Where the sums of a parameter's gradient lie.
+  float* GradientSums(ValueId gradient) const {
+    return state_.reduction + GradientEntry(gradient).offset;
+  }
+  const ReductionEntry& GradientEntry(ValueId gradient) const {
+    return reduction_.entry(value(gradient).primal);
+  }
+
+  // The buffer of a value in its home layout; made when first asked for, after SetLayout.
+  BufferId BufferOf(ValueId id);
+  // The buffer of an output of the node: the overwritten input's where the graph says so and the
+  // layouts agree.
+  BufferId OutputBuffer(const Node& node, int index = 0);
+  // Reads a part within its whole; other values in `wanted`, copied if need be.
+  Operand OperandOf(ValueId id, const Layout& wanted);
+  // Where an output of the node is written, whose layout is set: within its whole if the graph lets
+  // it and the layouts agree.
+  Operand OutputOperand(const Node& node, int index = 0);
+  // An output that is its input seen in another shape.
+  void ShareInput(const Node& node, const Layout& layout);
+  // The value in this layout: its home, or a copy, reordered once.
+  BufferId In(ValueId id, const Layout& wanted);
+  void EmitReorder(const std::string& name, BufferId from, const Layout& from_layout, BufferId to,
+                   const Layout& to_layout);
+  BufferId AddScratch(int64_t bytes) { return program_.AddArenaBuffer(bytes); }
+  dnnl::memory Memory(const dnnl::memory::desc& desc, BufferId buffer) {
+    return program_.Bound(engine_, desc, buffer);
+  }
+  std::string CallName(const Node& node) const;
+  double Flops(const Node& node) const { return NodeCost(step_.graph, node, rows()).flops; }
+  // Emits `run` for the node, touching these buffers.
+  void EmitCall(const Node& node, std::function<void(RunState&)> run,
+                const std::vector<BufferId>& buffers);
+
+  // The same for a call whose kernels depend on the number type: run(state, kernels) with the
+  // Kernels<T> of this program.
+  template <class Run>
+  void EmitKernels(const Node& node, const Run& run, const std::vector<BufferId>& buffers) {
+    if (type() == NumberType::kBf16) {
+      EmitCall(
+          node, [run](RunState& state) { run(state, BestKernels<Bf16>()); }, buffers);
+    } else {
+      EmitCall(
+          node, [run](RunState& state) { run(state, BestKernels<float>()); }, buffers);
+    }
+  }
+
+  // Adds scratch for the primitive to arguments and buffers.
+  void AddScratchpad(const dnnl::memory::desc& scratchpad, Arguments& arguments,
+                     std::vector<BufferId>& buffers);
+
+  // Emits the call of a primitive that computes a weight gradient and, where there is one, a bias
+  // gradient, into the reduction arena. `arguments` lack both.
+  void EmitParameterGradient(const Node& node, const dnnl::primitive& primitive,
+                             Arguments arguments, std::vector<BufferId> buffers,
+                             const dnnl::memory::desc& computed, const dnnl::memory::desc& plain);
+
+  // Whether channels [first, first + count) of `whole` are whole blocks.
+  static bool FillsBlocks(const Layout& whole, int64_t first, int64_t count);
+
+  // Says that an output of the node lies in a buffer that the op has made itself.
+  void SetBuffer(ValueId id, BufferId buffer) { buffers_[static_cast<size_t>(id)] = buffer; }
+  // Says that the value lies within `whole`, from this channel on.
+  void LieWithin(ValueId id, ValueId whole, int64_t first_channel);
+  // Whether the value was written within its whole.
+  bool LiesWithin(ValueId id) const;
+  // Whether a part has already given the value its layout.
+  bool HasLayout(ValueId id) const { return layouts_[static_cast<size_t>(id)].channels > 0; }
+
+  // Formats of convolutions, by layer: gradients use those of the forward op.
+  std::map<std::string, ConvFormats>& convs() { return convs_; }
+
+ private:
+  // Values that lie, or may lie, within another one, from this channel on.
+  struct Part {
+    ValueId whole = kNoValue;
+    int64_t first_channel = 0;
+    // The greatest common divisor of the channels at which parts of the whole begin: the whole lies
+    // in blocks that divide it.
+    int64_t divisor = 0;
+    bool lies_there = false;
+  };
+  // A value in another layout than its home.
+  struct Copy {
+    ValueId value;
+    Layout layout;
+    BufferId buffer;
+  };
+
+  void BlockStageInput(int64_t block);
+  void FindParts();
+  // A part on its own, for ops that cannot read it within its whole.
+  BufferId CopyOfPart(ValueId id);
+
+  const StepGraph& step_;
+  const ReductionLayout& reduction_;
+  const StateMemory state_;
+  const LoweringOptions options_;
+  dnnl::engine& engine_;
+  dnnl::stream& stream_;
+  PackedWeights& weights_;
+  Program& program_;
+  std::vector<Layout> layouts_;    // by value
+  std::vector<BufferId> buffers_;  // by value
+  std::vector<Copy> copies_;
+  std::map<std::string, ConvFormats> convs_;
+  std::map<ValueId, Part> parts_;
+};
+
+}  // namespace trainyard::engine::cpu

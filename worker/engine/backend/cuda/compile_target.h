@@ -1,0 +1,42 @@
+// What a program is compiled for, and which memory of the executable it works on.
+#pragma once
+
+#include <cstdint>
+
+#include "worker/engine/backend/cuda/blas/matmul.h"
+#include "worker/engine/backend/cuda/cuda_backend.h"
+#include "worker/engine/backend/cuda/device/step_control.h"
+#include "worker/engine/backend/cuda/device/types.h"
+#include "worker/engine/backend/cuda/dnn/planner.h"
+#include "worker/engine/backend/cuda/kernels/loss.h"
+#include "worker/engine/backend/state_memory.h"
+
+namespace trainyard::engine::cuda {
+
+// Device memory of the executable, at fixed addresses.
+struct StepMemory : StateMemory {
+  const StepControl* control = nullptr;
+  LossScale* loss_scale = nullptr;  // null where the loss is not scaled
+  LossTotals* totals = nullptr;     // of the last loss
+  uint32_t* tickets = nullptr;      // zero between launches; see norm.h
+  void* loss_workspace = nullptr;
+};
+
+struct CompileTarget {
+  int64_t rows = 1;
+  bool is_training = false;  // loss and correct labels are added to the sums of the step
+  Type type = Type::kF32;    // of activations
+  bool tf32 = false;
+  bool is_guarded = false;
+  // Batch norm takes its statistics over the rows of all ranks.
+  bool merges_ranks = false;
+  Fusions fusions = Fusions::kWhereFaster;
+  // The bytes that the device's memory moves in a microsecond.
+  double bytes_per_microsecond = 3e6;
+  // These find plans for convolutions and attention, and for products. `products` is null where
+  // nothing can be run.
+  dnn::Planner* planner = nullptr;
+  blas::MatmulPlanner* products = nullptr;
+};
+
+}  // namespace trainyard::engine::cuda

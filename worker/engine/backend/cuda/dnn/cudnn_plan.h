@@ -1,0 +1,46 @@
+// A plan that the planner keeps: cuDNN's engine with the graph that names what to bind.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "worker/engine/backend/cuda/dnn/engines.h"
+#include "worker/engine/backend/cuda/dnn/graph.h"
+#include "worker/engine/backend/cuda/dnn/plan.h"
+
+namespace trainyard::engine::cuda::dnn {
+
+// Memory of the device, by the id of its slot.
+using Bindings = std::vector<std::pair<int64_t, void*>>;
+
+// Enqueues a plan with everything bound that its graph names. FAILED_PRECONDITION without a device.
+absl::Status Execute(const Target& target, const BuiltPlan& plan, const Graph& graph,
+                     const Bindings& bindings, void* workspace, cudaStream_t stream);
+
+class CudnnPlan : public Plan {
+ public:
+  // `target` is borrowed. `graph` names what to bind.
+  CudnnPlan(const Target* target, Graph graph, BuiltPlan plan, PlanFacts facts)
+      : target_(target),
+        graph_(std::move(graph)),
+        plan_(std::move(plan)),
+        facts_(std::move(facts)) {}
+
+  const PlanFacts& facts() const override { return facts_; }
+  absl::Status Run(const ConvMemory& memory, void* workspace, cudaStream_t stream) const override;
+  absl::Status Run(const AttentionMemory& memory, void* workspace,
+                   cudaStream_t stream) const override;
+
+ private:
+  const Target* target_;
+  Graph graph_;
+  BuiltPlan plan_;
+  PlanFacts facts_;
+};
+
+}  // namespace trainyard::engine::cuda::dnn

@@ -1,0 +1,237 @@
+// The steps of an executable: batches are sent, programs run or captured, and updates enqueued and
+// waited for.
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "common/base/status_macros.h"
+#include "worker/engine/backend/cuda/cuda_executable.h"
+#include "worker/engine/graph/dropout.h"
+
+namespace trainyard::engine::cuda {
+
+absl::Status CudaExecutable::Send(const Batch& batch, double weight, double lr) {
+  const RandomPosition& position = batch.position;
+  const std::array<uint32_t, 2> key = DropoutKey(position);
+  const auto labels = static_cast<double>(std::max<size_t>(1, batch.labels.size()));
+  StepControl control = {.weight = static_cast<float>(weight),
+                         .gradient_scale = static_cast<float>(weight / labels),
+                         .key = {key[0], key[1]},
+                         .step = static_cast<uint32_t>(position.step),
+                         .first_row = static_cast<uint32_t>(position.first_row),
+                         .lr = static_cast<float>(lr)};
+  const auto bytes_of = [](const auto& span) {
+    return absl::MakeConstSpan(reinterpret_cast<const std::byte*>(span.data()),
+                               span.size() * sizeof(*span.data()));
+  };
+  if (batch.stored.empty()) {
+    return staging_.Send(bytes_of(batch.inputs), {}, batch.labels, control, stream_.get());
+  }
+  control.stored = images_;
+  control.stored.is_by_row = batch.stored_pixels.empty() ? 0 : 1;
+  return staging_.Send(bytes_of(batch.stored), batch.stored_pixels, batch.labels, control,
+                       stream_.get());
+}
+
+absl::Status CudaExecutable::RefreshWeights() {
+  if (!are_weights_stale_) return absl::OkStatus();
+  weights_.Refresh(stream_.get());
+  are_weights_stale_ = false;
+  return LaunchStatus("packing weights");
+}
+
+absl::Status CudaExecutable::SetGroups(absl::Span<const int64_t> groups) {
+  groups_.Set(groups);
+  const auto found = std::find(groupings_.begin(), groupings_.end(), groups_.begins());
+  grouping_ = static_cast<size_t>(found - groupings_.begin());
+  if (found != groupings_.end()) return absl::OkStatus();
+  if (groupings_.size() == kGroupingsMax) {
+    TY_RETURN_IF_ERROR(Wait());
+    launches_.clear();
+    groupings_.resize(1);
+    grouping_ = 1;
+  }
+  groupings_.push_back(groups_.begins());
+  return absl::OkStatus();
+}
+
+Enqueue CudaExecutable::Training(bool adds) {
+  return {.stream = stream_.get(),
+          .adds = adds,
+          .groups = &groups_,
+          .ranks = ranks_.is_wanted() ? &ranks_ : nullptr};
+}
+
+absl::Status CudaExecutable::Run(const Recording& recording,
+                                 const std::function<absl::Status()>& record) {
+  Launch& launch = launches_[recording];
+  if (!options_.captures || options_.inspect || !launch.has_run) {
+    TY_RETURN_IF_ERROR(record());
+    launch.has_run = true;
+    return absl::OkStatus();
+  }
+  if (launch.graph.executable == nullptr) {
+    TY_ASSIGN_OR_RETURN(launch.graph, Capture(stream_.get(), record));
+  }
+  return CudaStatus(cudaGraphLaunch(launch.graph.executable.get(), stream_.get()),
+                    "launching a step");
+}
+
+absl::Status CudaExecutable::RunAccumulate(const Program& program, int64_t rows,
+                                           const ReadyCallback& on_ready) {
+  const bool adds = has_sums_;
+  has_sums_ = true;
+  const auto record = [&] { return program.Run(program.calls().size(), Training(adds), on_ready); };
+  // Whoever wants to know when sums are ready follows the calls one by one, and so does a step in
+  // which the host takes part. Neither can be a graph.
+  if (on_ready || ranks_.is_wanted()) return record();
+  return Run({adds ? Work::kAdd : Work::kAccumulate, rows, grouping_}, record);
+}
+
+absl::Status CudaExecutable::Accumulate(const Batch& batch, double weight,
+                                        const ReadyCallback& on_ready) {
+  TY_RETURN_IF_ERROR(Check(batch));
+  const int64_t rows = RowsOf(model_, batch);
+  TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, rows));
+  TY_RETURN_IF_ERROR(SetGroups(batch.groups));
+  TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
+  TY_RETURN_IF_ERROR(RefreshWeights());
+  TY_RETURN_IF_ERROR(Send(batch, weight, 0));
+  int64_t ready = 0;
+  ReadyCallback forward_ready;
+  if (on_ready) {
+    forward_ready = [&](int64_t offset, int64_t count) {
+      ready = offset + count;
+      on_ready(offset, count);
+    };
+  }
+  const absl::Status ran = RunAccumulate(*program, rows, forward_ready);
+  TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
+  TY_RETURN_IF_ERROR(ran);
+  // The range after the gradients holds what the forward half has summed up.
+  if (on_ready) on_ready(ready, layout_.size - ready);
+  last_rows_ = rows;
+  return absl::OkStatus();
+}
+
+absl::Status CudaExecutable::EnqueueUpdate() {
+  updater_.Enqueue(parameters_.as<float>(), statistics_.as<float>(), reduction_.as<float>(),
+                   staging_.device_control(), result_.as<StepResult>(), weights_, stream_.get());
+  return LaunchStatus("updating");
+}
+
+absl::Status CudaExecutable::SendResult() {
+  has_sums_ = false;
+  const size_t slot = next_result_;
+  next_result_ = (next_result_ + 1) % kUpdatesInFlight;
+  TY_RETURN_IF_ERROR(
+      CudaStatus(cudaMemcpyAsync(results_.as<StepResult>() + slot, result_.data(),
+                                 sizeof(StepResult), cudaMemcpyDeviceToHost, stream_.get()),
+                 "reading what a step measured"));
+  in_flight_.push_back(slot);
+  return CudaStatus(cudaEventRecord(updated_[slot].get(), stream_.get()), "marking an update");
+}
+
+absl::Status CudaExecutable::StartUpdate(double lr) {
+  if (in_flight_.size() == kUpdatesInFlight) {
+    return absl::FailedPreconditionError("finish an update before starting another");
+  }
+  TY_RETURN_IF_ERROR(staging_.SendRate(static_cast<float>(lr), stream_.get()));
+  TY_RETURN_IF_ERROR(Run({Work::kUpdate, 0, 0}, [this] { return EnqueueUpdate(); }));
+  return SendResult();
+}
+
+absl::Status CudaExecutable::StartStep(const Batch& batch, double lr) {
+  const int64_t rows = RowsOf(model_, batch);
+  // A step that was not captured before, or that adds to other sums, goes the usual way.
+  if (has_sums_ || are_weights_stale_ || in_flight_.size() == kUpdatesInFlight ||
+      ranks_.is_wanted()) {
+    return Executable::StartStep(batch, lr);
+  }
+  TY_RETURN_IF_ERROR(Check(batch));
+  TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, rows));
+  TY_RETURN_IF_ERROR(SetGroups(batch.groups));
+  TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
+  TY_RETURN_IF_ERROR(Send(batch, 1, lr));
+  return RunStep(*program, rows);
+}
+
+absl::Status CudaExecutable::RunStep(const Program& program, int64_t rows) {
+  const auto record = [&]() -> absl::Status {
+    TY_RETURN_IF_ERROR(
+        program.Run(program.calls().size(), Training(/*adds=*/false), /*on_ready=*/{}));
+    return EnqueueUpdate();
+  };
+  TY_RETURN_IF_ERROR(Run({Work::kStep, rows, grouping_}, record));
+  TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
+  last_rows_ = rows;
+  return SendResult();
+}
+
+absl::Status CudaExecutable::RepeatStep() {
+  if (last_rows_ == 0 || has_sums_ || are_weights_stale_ || ranks_.is_wanted()) {
+    return absl::FailedPreconditionError("there is no step that could be repeated");
+  }
+  if (in_flight_.size() == kUpdatesInFlight) {
+    return absl::FailedPreconditionError("finish an update before starting another");
+  }
+  return RunStep(*training_programs_.at(last_rows_), last_rows_);
+}
+
+absl::StatusOr<StepMetrics> CudaExecutable::FinishUpdate() {
+  if (in_flight_.empty()) return absl::FailedPreconditionError("no update was started");
+  const size_t slot = in_flight_.front();
+  in_flight_.pop_front();
+  TY_RETURN_IF_ERROR(
+      CudaStatus(cudaEventSynchronize(updated_[slot].get()), "waiting for an update"));
+  const StepResult result = results_.as<StepResult>()[slot];
+  StepMetrics metrics = {result.loss, result.accuracy};
+  if (result.not_finite != 0 && result.skipped == 0) {
+    metrics.loss = std::numeric_limits<double>::quiet_NaN();
+  }
+  return metrics;
+}
+
+absl::Status CudaExecutable::ExchangeAverages() {
+  TY_RETURN_IF_ERROR(CheckHasAverages(table_));
+  updater_.ExchangeAverages(parameters_.as<float>(), stream_.get());
+  are_weights_stale_ = true;
+  return LaunchStatus("exchanging averages");
+}
+
+absl::StatusOr<Evaluation> CudaExecutable::Evaluate(const Batch& batch) {
+  TY_RETURN_IF_ERROR(Check(batch));
+  const int64_t rows = RowsOf(model_, batch);
+  TY_ASSIGN_OR_RETURN(Program * program, Prepare(evaluation_, evaluation_programs_, rows));
+  TY_RETURN_IF_ERROR(RefreshWeights());
+  last_rows_ = 0;
+  TY_RETURN_IF_ERROR(Send(batch, 0, 0));
+  TY_RETURN_IF_ERROR(Run({Work::kEvaluate, rows, 0}, [&] {
+    return program->Run(program->calls().size(), {.stream = stream_.get(), .counts_top5 = true},
+                        /*on_ready=*/{});
+  }));
+  TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
+  TY_RETURN_IF_ERROR(Wait());
+  LossTotals totals;
+  TY_RETURN_IF_ERROR(
+      CudaStatus(cudaMemcpy(&totals, totals_.data(), sizeof totals, cudaMemcpyDeviceToHost),
+                 "reading an evaluation"));
+  return Evaluation{totals.loss, static_cast<int64_t>(totals.correct),
+                    static_cast<int64_t>(batch.labels.size()), static_cast<int64_t>(totals.top5)};
+}
+
+absl::StatusOr<std::vector<CallTime>> CudaExecutable::Profile(const Batch& batch) {
+  TY_RETURN_IF_ERROR(Check(batch));
+  const int64_t rows = RowsOf(model_, batch);
+  TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, rows));
+  TY_RETURN_IF_ERROR(SetGroups(batch.groups));
+  TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
+  TY_RETURN_IF_ERROR(RefreshWeights());
+  TY_RETURN_IF_ERROR(Send(batch, 1, 0));
+  auto times = program->Time(Training(has_sums_));
+  has_sums_ = true;
+  TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
+  return times;
+}
+
+}  // namespace trainyard::engine::cuda

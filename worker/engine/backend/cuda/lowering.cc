@@ -1,0 +1,162 @@
+// Decides where the values of a program lie, and adds calls to it.
+#include "worker/engine/backend/cuda/lowering.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "worker/engine/backend/cuda/kernels/elementwise.h"
+
+namespace trainyard::engine::cuda {
+
+Lowering::Lowering(const StepGraph& step, const ReductionLayout& reduction, const StepMemory& state,
+                   const PackedWeights& weights, const CompileTarget& target, Program& program)
+    : step_(step),
+      reduction_(reduction),
+      state_(state),
+      weights_(weights),
+      target_(target),
+      program_(program) {
+  FindParts();
+}
+
+int64_t Lowering::Channels(ValueId id) const {
+  const Shape& shape = value(id).shape;
+  return shape.size() == 3 ? shape[0] : shape.back();
+}
+
+int64_t Lowering::PixelsPerRow(ValueId id) const {
+  const Shape& shape = value(id).shape;
+  if (shape.size() == 3) return shape[1] * shape[2];
+  return shape.size() == 2 ? shape[0] : 1;
+}
+
+ImageShape Lowering::Image(ValueId id) const {
+  const Shape& shape = value(id).shape;
+  TY_CHECK(shape.size() == 3);
+  return {rows(), shape[0], shape[1], shape[2]};
+}
+
+const Place& Lowering::PlaceOf(ValueId id) const {
+  const auto found = places_.find(id);
+  TY_CHECK(found != places_.end());
+  return found->second;
+}
+
+bool Lowering::ClearsPadding(const Place& place, ValueId id) const {
+  const int64_t channels = Channels(id);
+  return IsImage(id) && place.stride == PaddedChannels(channels, place.type) &&
+         place.stride != channels;
+}
+
+Place& Lowering::SharePlace(ValueId id, const Place& place) {
+  return places_[id] = place;
+}
+
+Place& Lowering::MakePlace(ValueId id, Type type) {
+  const Shape& shape = value(id).shape;
+  const bool is_logits = id == step_.graph.logits || value(id).primal == step_.graph.logits;
+  const int64_t channels = Channels(id);
+  const bool pads = shape.size() != 2 || is_logits;
+  const int64_t stride = pads ? PaddedChannels(channels, type) : channels;
+  return SharePlace(id, {AddScratch(Pixels(id) * stride * SizeOf(type)), 0, stride, type});
+}
+
+Place& Lowering::MakeOutput(const Node& node, int index) {
+  const ValueId output = node.outputs[static_cast<size_t>(index)];
+  const int overwritten = node.OverwrittenBy(index);
+  if (overwritten >= 0) {
+    const ValueId input = node.inputs[static_cast<size_t>(overwritten)];
+    const Place& place = PlaceOf(input);
+    if (place.type == target_.type && Channels(input) == Channels(output)) {
+      return SharePlace(output, place);
+    }
+  }
+  const auto part = parts_.find(output);
+  if (part == parts_.end()) return MakePlace(output, target_.type);
+  const ValueId whole = part->second.whole;
+  const Place& of_whole = places_.contains(whole) ? PlaceOf(whole) : MakePlace(whole, target_.type);
+  Place place = of_whole;
+  place.offset += part->second.first_channel;
+  return SharePlace(output, place);
+}
+
+BufferId Lowering::PlainBuffer(ValueId id, int64_t bytes) {
+  return SharePlace(id, {AddScratch(bytes), 0, 0, Type::kF32}).buffer;
+}
+
+BufferId Lowering::StatisticBuffer(ValueId id) {
+  if (value(id).role != Role::kBuffer) return PlainBufferOf(id);
+  return program_.AddFixedBuffer(state_.statistics + reduction_.entry(id).offset -
+                                 reduction_.gradient_elements);
+}
+
+StatisticSums Lowering::SumsOfStatistics(const Node& norm) const {
+  for (const BatchStatistics& statistics : step_.statistics) {
+    if (statistics.mean == norm.outputs[1]) {
+      return {state_.reduction + reduction_.entry(statistics.running_mean).offset,
+              state_.reduction + reduction_.entry(statistics.running_variance).offset, false,
+              state_.control};
+    }
+  }
+  return {};  // a recomputed norm, which was counted already
+}
+
+void Lowering::Emit(const Node& node, std::function<absl::Status(const Enqueue&)> enqueue,
+                    const Buffers& buffers) {
+  Call call;
+  call.op = std::string(OpName(node.op));
+  call.name = absl::StrCat(node.name, " ", call.op, node.relu ? "+relu" : "");
+  call.enqueue = std::move(enqueue);
+  call.flops = NodeCost(step_.graph, node, rows()).flops;
+  program_.Emit(std::move(call), buffers);
+}
+
+void Lowering::EmitKernel(const Node& node, std::function<void(const Enqueue&)> enqueue,
+                          const Buffers& buffers) {
+  Emit(
+      node,
+      [enqueue = std::move(enqueue)](const Enqueue& how) {
+        enqueue(how);
+        return absl::OkStatus();
+      },
+      buffers);
+}
+
+// Parts that are whole vectors of channels can be written in place; others are copied.
+void Lowering::FindParts() {
+  const int64_t vector = kVectorBytes / SizeOf(target_.type);
+  for (const Node& node : step_.graph.nodes) {
+    if (node.op != OpKind::kConcat) continue;
+    const bool is_aligned = std::all_of(node.inputs.begin(), node.inputs.end(),
+                                        [&](ValueId part) { return Channels(part) % vector == 0; });
+    int64_t first_channel = 0;
+    for (size_t i = 0; i < node.concat().placed.size(); ++i) {
+      if (node.concat().placed[i] && is_aligned) {
+        parts_[node.inputs[i]] = {node.outputs[0], first_channel};
+      }
+      first_channel += Channels(node.inputs[i]);
+    }
+  }
+}
+
+void Lowering::EmitBiasGradient(const Node& node, ValueId dy_id, int64_t first_channel,
+                                ValueId dbias) {
+  Place dy = PlaceOf(dy_id);
+  dy.offset += first_channel;
+  const int64_t pixels = Pixels(dy_id);
+  const int64_t channels = SumsCount(dbias);
+  float* const sums = Sums(dbias);
+  const bool adds = node.adds;
+  const BufferId workspace = AddScratch(ColumnSumWorkspace(pixels, channels));
+  EmitKernel(node,
+             [=, program = &program_](const Enqueue& how) {
+               ColumnSum(program->At(dy), pixels, channels, how.adds || adds, sums,
+                         program->ptr<void>(workspace), how.stream);
+             },
+             {dy.buffer, workspace});
+}
+
+}  // namespace trainyard::engine::cuda

@@ -1,0 +1,124 @@
+// What the functions that lower nodes share: where values lie in device memory, and how a node
+// becomes a call of the program.
+//
+// Images lie as NHWC with channels padded to vectors; sequences and features lie as rows.
+// Activations and their gradients are of one type. Logits are too, unless there are few classes:
+// then they are f32. Statistics, sums, parameters and their gradients are f32. Parts of
+// concatenations and slices are read and written where they lie in their whole.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "worker/engine/backend/cuda/compile_target.h"
+#include "worker/engine/backend/cuda/device/types.h"
+#include "worker/engine/backend/cuda/kernels/norm.h"
+#include "worker/engine/backend/cuda/packed_weights.h"
+#include "worker/engine/backend/cuda/program.h"
+#include "worker/engine/graph/step_graph.h"
+
+namespace trainyard::engine::cuda {
+
+using Place = Program::Place;
+using Buffers = std::vector<BufferId>;
+
+// Logits of at most so many classes stay f32, which costs nothing there.
+inline constexpr int64_t kExactLogitsMax = 1024;
+
+class Lowering {
+ public:
+  // Borrows everything but `state` and `target`.
+  Lowering(const StepGraph& step, const ReductionLayout& reduction, const StepMemory& state,
+           const PackedWeights& weights, const CompileTarget& target, Program& program);
+  Lowering(const Lowering&) = delete;
+  Lowering& operator=(const Lowering&) = delete;
+
+  const StepGraph& step() const { return step_; }
+  const StepMemory& state() const { return state_; }
+  const ReductionLayout& reduction() const { return reduction_; }
+  const PackedWeights& weights() const { return weights_; }
+  const CompileTarget& target() const { return target_; }
+  int64_t rows() const { return target_.rows; }
+  Program& program() { return program_; }
+
+  // What some nodes leave for later ones.
+  struct Softmax {
+    ValueId logits = kNoValue;
+    BufferId logsum = kNoBuffer;
+  };
+  // By the probabilities of the loss, which are not kept: what they are computed from again.
+  std::map<ValueId, Softmax> softmaxes;
+  // By the output of a convolution that took its statistics: the sums, then the sums of squares.
+  std::map<ValueId, BufferId> convolution_sums;
+  // By logsum: the outputs of cuDNN's attention, which its gradient reads.
+  std::map<ValueId, ValueId> attention_outputs;
+
+  const Value& value(ValueId id) const { return step_.graph.value(id); }
+  // A value is a matrix of [pixels, channels] for all rows.
+  int64_t Channels(ValueId id) const;
+  int64_t PixelsPerRow(ValueId id) const;
+  int64_t Pixels(ValueId id) const { return rows() * PixelsPerRow(id); }
+  bool IsImage(ValueId id) const { return value(id).shape.size() == 3; }
+  ImageShape Image(ValueId id) const;
+  // Whether the value has padding channels that its own kernel must clear.
+  bool ClearsPadding(const Place& place, ValueId id) const;
+  // Whether a concatenation finds the value where it belongs, and need not copy it.
+  bool IsPart(ValueId id) const { return parts_.contains(id); }
+  bool HasPlace(ValueId id) const { return places_.contains(id); }
+
+  // Where a value lies that was computed before.
+  const Place& PlaceOf(ValueId id) const;
+  // Gives the node's output a place: over an input where the graph says so and both lie alike,
+  // within its whole where it is a part of one, else memory of its own.
+  Place& MakeOutput(const Node& node, int index = 0);
+  // Gives the value memory of its own. Sequences and features get no padding.
+  Place& MakePlace(ValueId id, Type type);
+  Place& SharePlace(ValueId id, const Place& place);
+  // Gives the value f32 numbers or bits without a layout: for statistics, masks and indices.
+  BufferId PlainBuffer(ValueId id, int64_t bytes);
+  BufferId PlainBufferOf(ValueId id) const { return PlaceOf(id).buffer; }
+  BufferId AddScratch(int64_t bytes) { return program_.AddArenaBuffer(bytes); }
+
+  float* Parameter(ValueId id) const { return state_.parameters + reduction_.entry(id).offset; }
+  // The gradient of a parameter, in the reduction arena.
+  float* Sums(ValueId gradient) const {
+    return state_.reduction + reduction_.entry(value(gradient).primal).offset;
+  }
+  int64_t SumsCount(ValueId gradient) const {
+    return reduction_.entry(value(gradient).primal).count;
+  }
+  // Running statistics, or those of the batch.
+  BufferId StatisticBuffer(ValueId id);
+  StatisticSums SumsOfStatistics(const Node& norm) const;
+
+  // Makes the node a call of the program that reads and writes `buffers`.
+  void Emit(const Node& node, std::function<absl::Status(const Enqueue&)> enqueue,
+            const Buffers& buffers);
+  // Does so for kernels of our own, which report errors when they are launched.
+  void EmitKernel(const Node& node, std::function<void(const Enqueue&)> enqueue,
+                  const Buffers& buffers);
+  // Sums up the channels [first_channel, ...) of dy over its pixels.
+  void EmitBiasGradient(const Node& node, ValueId dy, int64_t first_channel, ValueId dbias);
+
+ private:
+  void FindParts();
+
+  const StepGraph& step_;
+  const ReductionLayout& reduction_;
+  const StepMemory state_;
+  const PackedWeights& weights_;
+  const CompileTarget target_;
+  Program& program_;
+  std::map<ValueId, Place> places_;
+  // Values that may lie within another one, from this channel on.
+  struct Part {
+    ValueId whole = kNoValue;
+    int64_t first_channel = 0;
+  };
+  std::map<ValueId, Part> parts_;
+};
+
+}  // namespace trainyard::engine::cuda
