@@ -41,7 +41,8 @@ struct ImageShape {
   int64_t height = 1;
   int64_t width = 1;
 
-  int64_t pixels() const { return rows * height * width; }
+  // Kernels call it too, which they may because it is constexpr.
+  constexpr int64_t pixels() const { return rows * height * width; }
 };
 
 }  // namespace trainyard::engine::cuda

@@ -12,7 +12,7 @@ struct Ends {
   const Shape* y = nullptr;
 };
 
-Ends EndsOf(const Graph& graph, const Node& node) {
+Ends EndsOf(const engine::Graph& graph, const Node& node) {
   const auto shape = [&](ValueId id) { return &graph.value(id).shape; };
   switch (node.op) {
     case OpKind::kConv2d:
