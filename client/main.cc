@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdlib>
 #include <iostream>
 #include <string>
@@ -13,6 +12,7 @@
 
 #include "client/commands/verbs.h"
 #include "client/output/terminal.h"
+#include "common/base/program_paths.h"
 
 namespace {
 
@@ -22,13 +22,6 @@ using trainyard::commands::Surroundings;
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
-}
-
-std::string BinaryDirectory() {
-  std::array<char, 4096> path{};
-  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
-  const std::string binary(path.data(), length > 0 ? static_cast<size_t>(length) : 0);
-  return binary.substr(0, binary.rfind('/'));
 }
 
 trainyard::output::TerminalSettings TerminalSettings(bool no_color) {
@@ -75,7 +68,7 @@ int main(int argc, char** argv) {
 
   const Surroundings surroundings = {Environment("TRAINYARD_SERVER"),
                                      Environment("XDG_CONFIG_HOME"), Environment("XDG_STATE_HOME"),
-                                     Environment("HOME"), BinaryDirectory()};
+                                     Environment("HOME"), trainyard::ProgramFolder()};
   const trainyard::commands::GlobalOptions& options = parsed.invocation->options;
   const auto terminal = trainyard::output::DetectTerminal(TerminalSettings(options.no_color));
   const Context context = {options,

@@ -88,6 +88,8 @@ function(ty_kernels NAME)
     list(APPEND wrapped ${wrapper})
   endforeach()
   add_library(${NAME}_on_cpu STATIC ${wrapped})
+  # nvcc compiles each kernel's file by itself, and so names in them repeat.
+  set_target_properties(${NAME}_on_cpu PROPERTIES UNITY_BUILD OFF)
   target_include_directories(${NAME}_on_cpu PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(${NAME}_on_cpu PUBLIC ty_cuda_headers ty_cuda_on_cpu ${ARG_DEPS})
   target_compile_options(${NAME}_on_cpu PRIVATE

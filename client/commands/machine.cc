@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/files.h"
+#include "common/base/program_paths.h"
 
 namespace trainyard::commands {
 
@@ -12,11 +13,7 @@ Machine MachineOf(const Context& context, const std::string& state_dir, const st
   const Surroundings& around = context.surroundings;
   Machine machine;
   machine.state_dir = state_dir;
-  if (machine.state_dir.empty()) {
-    machine.state_dir = JoinPath(
-        around.state_home.empty() ? JoinPath(around.home, ".local/state") : around.state_home,
-        "trainyard");
-  }
+  if (machine.state_dir.empty()) machine.state_dir = StateHome(around.state_home, around.home);
   // Daemons run in another folder than the one that we were called in.
   std::error_code ignored;
   const auto absolute = std::filesystem::absolute(machine.state_dir, ignored);

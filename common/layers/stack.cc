@@ -54,9 +54,4 @@ bool HasWeights(const Kind& kind) {
   return std::visit(has_weights, kind);
 }
 
-std::vector<Plain> PlainKinds() {
-  return {Plain::kRelu,   Plain::kTanh,          Plain::kSigmoid, Plain::kAdd,
-          Plain::kConcat, Plain::kGlobalAvgPool, Plain::kFlatten, Plain::kPositionEmbedding};
-}
-
 }  // namespace trainyard::layers

@@ -158,7 +158,5 @@ inline constexpr absl::string_view kSampleName = "input";
 absl::string_view KindName(const Kind& kind);
 // Whether layers of this kind have weights.
 bool HasWeights(const Kind& kind);
-// All of Plain, for those who read specs.
-std::vector<Plain> PlainKinds();
 
 }  // namespace trainyard::layers

@@ -5,15 +5,13 @@
 #include <limits>
 #include <utility>
 
+#include "server/core/lifecycle/words.h"
+
 namespace trainyard::runtime {
 namespace {
 
 // Some tenths of a millisecond.
 constexpr size_t kJobsALook = 4096;
-
-bool HoldsDevices(core::PartState state) {
-  return state < core::PartState::kExited;
-}
 
 }  // namespace
 

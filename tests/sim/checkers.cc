@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "tests/sim/daemon.h"
 
 namespace trainyard::sim {
 namespace {
@@ -195,19 +196,21 @@ void Checkers::LookAtBackoffs() {
   }
 }
 
-// A worker that is heard and does not hear gets no ranks: its lease stands on both ways.
+// A worker that is heard and does not hear gets no ranks. A daemon that starts may register once,
+// and has one lease to report.
 void Checkers::LookAtDeafWorkers() {
   if (!server_.is_up()) return;
   for (const auto& host : hosts_) {
-    const Time since = transport_.link(host->number).deaf_since;
+    const Time deaf = transport_.link(host->number).deaf_since;
+    const Time since = std::max({deaf, server_.up_since(), host->daemon->up_since()});
     const Time bound = options_.config.lease_us + kDeafSlack;
-    if (since == 0 || world_.now() - std::max(since, server_.up_since()) < bound) continue;
+    if (deaf == 0 || world_.now() - since < bound) continue;
     const auto worker = server_.yard()->snapshot().workers.find(host->name);
     if (worker == server_.yard()->snapshot().workers.end()) continue;
     if (!std::holds_alternative<core::worker_fsm::Active>(worker->second.state)) continue;
-    world_.Violate("a worker that does not hear is not ACTIVE",
-                   absl::StrCat(host->name, " has heard nothing for ",
-                                (world_.now() - since) / kSecond, " s"));
+    world_.Violate(
+        "a worker that does not hear is not ACTIVE",
+        absl::StrCat(host->name, " has heard nothing for ", (world_.now() - deaf) / kSecond, " s"));
   }
 }
 

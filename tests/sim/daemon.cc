@@ -41,6 +41,7 @@ Daemon::Daemon(World& world, const Options& options, Transport& transport, Serve
 void Daemon::Start() {
   if (is_running() || !host_.is_on) return;
   ++life_;
+  up_since_ = world_.now();
   process_ = std::make_unique<Process>(dirs_, Devices(), clock_, rng_,
                                        absl::Microseconds(options_.report_interval));
   world_.Say(host_.name, "the daemon starts");

@@ -1,3 +1,4 @@
+// Holds the tables of the checks.
 #include "tests/tidy/rules.h"
 
 #include "absl/strings/match.h"
@@ -153,6 +154,14 @@ const std::vector<BannedWord>& BannedWords() {
       {R"(\bassert\s*\()", {}, "TY_CHECK stays on in release"},
   };
   return *words;
+}
+
+bool BeginsWithAFragment(absl::string_view line) {
+  for (const absl::string_view opening :
+       {"// Of ", "// Whether ", "// The same of ", "// Same of "}) {
+    if (absl::StartsWith(line, opening)) return true;
+  }
+  return false;
 }
 
 }  // namespace trainyard::tidy

@@ -38,7 +38,11 @@ struct BannedWord {
 };
 const std::vector<BannedWord>& BannedWords();
 
-// Whether `path` is `folder` or lies in it, or is a file of that prefix.
+// Returns true if `path` is `folder`, lies in it, or is a file that begins with it.
 bool IsUnder(absl::string_view path, absl::string_view folder);
+
+// Returns true if a comment's first line, from its slashes on, begins as fragments do that leave
+// the reader to guess the subject or the verb.
+bool BeginsWithAFragment(absl::string_view line);
 
 }  // namespace trainyard::tidy

@@ -1,3 +1,4 @@
+// Reads the source tree and takes its lines apart.
 #include "tests/tidy/source_tree.h"
 
 #include <algorithm>
@@ -14,7 +15,10 @@ namespace {
 constexpr const char* kFolders[] = {"common", "server", "worker", "client", "tests"};
 
 bool IsSource(const std::string& path) {
-  return absl::EndsWith(path, ".cc") || absl::EndsWith(path, ".h") || absl::EndsWith(path, ".cu");
+  for (const char* ending : {".cc", ".h", ".cu", ".cuh", ".inc", ".def"}) {
+    if (absl::EndsWith(path, ending)) return true;
+  }
+  return false;
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ struct Include {
   std::string header;
 };
 
-// All .cc, .h and .cu files of the project's folders, in order of path.
+// Returns all sources and headers of the project's folders, in order of path.
 std::vector<SourceFile> ReadSourceTree(const std::string& root);
 
 std::vector<Include> Includes(const SourceFile& file);

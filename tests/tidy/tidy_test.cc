@@ -1,16 +1,19 @@
 // Checks of the source text itself: floors, third-party headers, banned calls, form.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <regex>
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tests/testing/paths.h"
 #include "tests/tidy/rules.h"
 #include "tests/tidy/source_tree.h"
+#include "tests/tidy/symbols.h"
 
 namespace trainyard::tidy {
 namespace {
@@ -147,7 +150,55 @@ TEST(Tidy, FilesKeepTheirForm) {
   ExpectNone(findings);
 }
 
+TEST(Tidy, FilesBeginWithASentence) {
+  std::vector<std::string> findings;
+  for (const SourceFile& file : Tree()) {
+    if (absl::EndsWith(file.path, "_test.cc")) continue;  // Its name says what it tests.
+    if (!absl::StartsWith(file.lines.front(), "//")) {
+      findings.push_back(absl::StrCat(file.path, ":1: a file begins with what it is for"));
+    }
+  }
+  ExpectNone(findings);
+}
+
+TEST(Tidy, CommentsAreSentences) {
+  std::vector<std::string> findings;
+  for (const SourceFile& file : Tree()) {
+    bool continues = false;
+    for (size_t i = 0; i < file.lines.size(); ++i) {
+      const absl::string_view line = absl::StripLeadingAsciiWhitespace(file.lines[i]);
+      const bool is_comment = absl::StartsWith(line, "//");
+      if (is_comment && !continues && BeginsWithAFragment(line)) {
+        findings.push_back(absl::StrCat(file.path, ":", i + 1, ": write a whole sentence: ", line));
+      }
+      continues = is_comment;
+    }
+  }
+  ExpectNone(findings);
+}
+
+TEST(Tidy, NothingIsThereForTestsAlone) {
+  ExpectNone(SymbolsForTestsAlone(Tree()));
+}
+
 // The checks themselves, on text that breaks each rule.
+TEST(TidyRules, FragmentsAreToldFromSentences) {
+  EXPECT_TRUE(BeginsWithAFragment("// Of the loop's thread only."));
+  EXPECT_TRUE(BeginsWithAFragment("// The same of attempts."));
+  EXPECT_FALSE(BeginsWithAFragment("// Offers are made once a turn."));
+  EXPECT_FALSE(BeginsWithAFragment("// The same rule holds for attempts."));
+}
+
+TEST(TidyRules, ASymbolThatOnlyTestsUseIsFound) {
+  const std::vector<SourceFile> tree = {
+      {"common/base/a.h", {"// A.", "int Used();", "int Unused();", "int Shipped() override;", ""}},
+      {"common/base/a.cc", {"// A.", "int Used() { return 1; }", "int Unused() { return 2; }", ""}},
+      {"server/b.cc", {"// B.", "int b = Used();", ""}},
+      {"tests/unit/a_test.cc", {"EXPECT_EQ(Used(), Unused());", "Shipped();", ""}}};
+  EXPECT_THAT(SymbolsForTestsAlone(tree),
+              ::testing::ElementsAre(::testing::StartsWith("common/base/a.h:3: Unused")));
+}
+
 TEST(TidyRules, CodeOfDropsCommentsAndStrings) {
   EXPECT_EQ(CodeOf("int a = 1;  // absl::Now()"), "int a = 1;  ");
   EXPECT_EQ(CodeOf("Log(\"getenv(\\\" is here\");"), "Log();");

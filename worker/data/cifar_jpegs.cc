@@ -24,7 +24,7 @@ namespace {
 
 constexpr int64_t kMaxArchiveBytes = int64_t{1} << 30;
 constexpr int64_t kSide = datasets::kCifar10.side;
-constexpr size_t kPixelBytes = datasets::kCifar10.channels * kSide * kSide;
+constexpr size_t kSampleBytes = datasets::kCifar10.channels * kSide * kSide;
 // In the order of the labels of the published files.
 constexpr std::array<absl::string_view, datasets::kCifar10.classes> kClassNames = {
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
@@ -69,7 +69,7 @@ absl::Status AddImage(absl::string_view jpeg, std::vector<uint8_t>& pixels) {
     return absl::DataLossError(absl::StrCat("an image of ", image->width(), " x ", image->height(),
                                             " pixels; expected ", kSide, " x ", kSide));
   }
-  std::array<float, kPixelBytes> values;
+  std::array<float, kSampleBytes> values;
   TY_RETURN_IF_ERROR(
       image->Read({.width = kSide, .height = kSide}, kSide, kSide, absl::MakeSpan(values)));
   // Back to the bytes that they were.
@@ -97,7 +97,7 @@ absl::StatusOr<MemoryDataset::Content> ReadCifarJpegs(const std::string& archive
   MemoryDataset::Content content;
   content.sample_shape = datasets::kCifar10.shape();
   content.classes = static_cast<int64_t>(kClassNames.size());
-  content.pixels.reserve(members->size() * kPixelBytes);
+  content.pixels.reserve(members->size() * kSampleBytes);
   for (const Member& member : *members) {
     const absl::Status added =
         AddImage(absl::string_view(archive).substr(static_cast<size_t>(member.file.offset),

@@ -16,7 +16,6 @@ constexpr int kFormat = 1;
 constexpr int kMaxRanks = 4096;
 constexpr int kMaxThreads = 4096;
 constexpr int64_t kMaxCpu = 65535;
-constexpr int64_t kMaxNumber = std::numeric_limits<int64_t>::max();
 
 RankAssignment ReadRank(FieldReader& reader, int world_size) {
   RankAssignment rank;

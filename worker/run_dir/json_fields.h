@@ -19,6 +19,8 @@ using Json = nlohmann::ordered_json;
 // Bytes and nesting that a file of the run directory may have.
 inline constexpr int64_t kMaxJsonBytes = int64_t{16} << 20;
 inline constexpr int kMaxJsonDepth = 64;
+// The limit of numbers that have no other.
+inline constexpr int64_t kMaxNumber = std::numeric_limits<int64_t>::max();
 
 // Parses one JSON object. Refuses duplicate keys (the library would keep the last one in silence)
 // and deep nesting. DATA_LOSS (CORRUPT_FILE) with `file`.

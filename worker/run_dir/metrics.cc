@@ -36,7 +36,6 @@ void AppendMetricLine(const MetricPoint& point, std::string& text) {
 }
 
 absl::StatusOr<MetricPoint> DecodeMetricLine(absl::string_view line, absl::string_view file) {
-  constexpr int64_t kMaxNumber = std::numeric_limits<int64_t>::max();
   TY_ASSIGN_OR_RETURN(const Json json, ParseJsonObject(line, file));
   std::vector<FieldViolation> violations;
   FieldReader reader(json, "", violations);

@@ -12,7 +12,6 @@
 namespace trainyard::run_dir {
 namespace {
 
-constexpr int64_t kMaxNumber = std::numeric_limits<int64_t>::max();
 constexpr int kMaxRank = 4095;
 constexpr int kMaxReplica = 4095;
 constexpr int kMaxStage = 63;

@@ -105,11 +105,11 @@ class Pass {
     const std::vector<int32_t>& claimed = state_.slots.claims().at(job.id);
     for (const int32_t slot : claimed) state_.slots.SetClaim(slot, JobId{});
     const std::vector<int32_t> picked = state_.PickFor(job, gang);
-    if (!picked.empty()) {
-      Start(job, picked, JobId{});
-      return;
+    if (!picked.empty()) Start(job, picked, JobId{});
+    // What it leaves is free for others once the plan has been carried out.
+    for (const int32_t slot : claimed) {
+      if (state_.slots.slot(slot).holder != job.id) state_.slots.SetClaim(slot, job.id);
     }
-    for (const int32_t slot : claimed) state_.slots.SetClaim(slot, job.id);
   }
 
   Visit Consider(const QueuedJob& job) {

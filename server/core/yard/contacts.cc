@@ -16,12 +16,13 @@ void Contacts::Expect(const WorkerRecord& worker, Now now) {
 
 void Contacts::Open(const std::string& worker, const std::string& session, Now now) {
   Contact& contact = contacts_[worker];
-  if (!contact.session.empty()) sessions_.erase(contact.session);
-  contact = Contact{};
+  const Contact before = std::exchange(contact, Contact{});
+  if (!before.session.empty()) sessions_.erase(before.session);
   contact.session = session;
   contact.last_seen_wall_us = now.wall_us;
   contact.last_report_us = now.uptime_us;
-  contact.last_hearing_us = now.uptime_us;
+  contact.last_hearing_us = before.is_unused() ? before.last_hearing_us : now.uptime_us;
+  contact.unreachable_since_us = before.is_unused() ? before.unreachable_since_us : 0;
   sessions_[session] = worker;
 }
 

@@ -47,6 +47,8 @@ struct Contact {
 
   // It reports, but has not heard the answers.
   bool is_deaf() const { return last_report_us > last_hearing_us; }
+  // No report has come under its session: the worker may not have heard of it.
+  bool is_unused() const { return !session.empty() && !synced; }
 };
 
 // Not thread-safe.
@@ -56,7 +58,8 @@ class Contacts {
 
   // A worker of the store, at the start of the server: its lease begins.
   void Expect(const WorkerRecord& worker, Now now);
-  // The session begins, and the worker's old one ends. It was never used before.
+  // The session begins, and the worker's old one ends. It was never used before. Whoever registers
+  // again without having used its session may not hear: its lease goes on and is not renewed.
   void Open(const std::string& worker, const std::string& session, Now now);
   // The session ends; what remains is when the worker was seen last.
   void Close(const std::string& worker);

@@ -83,8 +83,8 @@ class Stepper {
   void DrainAttempts(const std::string& worker, int64_t within_us, absl::string_view actor);
   void Claim(JobId job, const std::vector<DeviceKey>& devices);
   void DropClaims(JobId job);
-  // The claimant no longer needs what was to be freed for it: whoever has not been stopped yet goes
-  // on. True where somebody does.
+  // The claimant no longer needs what was to be freed for it: it claims nothing any more, and
+  // whoever has not been stopped yet goes on. True if it had claims.
   bool Withdraw(JobId claimant);
   // A claim whose job could not be placed though nothing more is to come would keep devices idle.
   // True where there was one.

@@ -73,8 +73,10 @@ void Stepper::DropClaims(JobId job) {
 }
 
 bool Stepper::Withdraw(JobId claimant) {
-  DropClaims(claimant);
-  bool spared = false;
+  std::set<std::string> workers = yard_.stops.DropClaims(claimant);
+  bool gave_up = !workers.empty();
+  yard_.changes.workers.merge(workers);
+  yard_.changes.plan_again |= gave_up;
   for (const AttemptId& id : yard_.stops.StopsFor(claimant)) {
     if (std::holds_alternative<job_fsm::Stopping>(yard_.ledger.job(id.job).state)) continue;
     yard_.stops.Remove(id);
@@ -83,9 +85,9 @@ bool Stepper::Withdraw(JobId claimant) {
     DropClaims(id.job);
     AddEvent(JobName(id.job), "STOP_WITHDRAWN", "scheduler",
              absl::StrCat(JobName(claimant), " no longer needs its devices"));
-    spared = true;
+    gave_up = true;
   }
-  return spared;
+  return gave_up;
 }
 
 bool Stepper::WithdrawIdleClaims() {

@@ -94,8 +94,8 @@ void Yard::RefreshJobs() {
   }
 }
 
-// The token grows in the transaction that allocates the devices. True where somebody was to go for
-// this job and now stays.
+// The token grows in the transaction that allocates the devices. True if the job had claims: it may
+// have started beside them.
 bool Yard::Start(const GangPlacement& placement, Now now) {
   const JobId id = placement.job;
   TY_CHECK_OK(CheckPlacement(picture_.pool(), *picture_.queue().Find(id), placement.ranks));
@@ -122,7 +122,7 @@ bool Yard::Start(const GangPlacement& placement, Now now) {
   live.charged_us = now.uptime_us;
   live.safe_since_us = now.uptime_us;
   stepper.TouchWorkersOf(attempt);
-  const bool somebody_stays = stepper.Withdraw(id);
+  const bool had_claims = stepper.Withdraw(id);
   std::string text = absl::StrCat("on ", PlacesText(attempt.ranks));
   if (attempt.resume_from.has_value()) {
     absl::StrAppend(&text, ", from ",
@@ -137,7 +137,7 @@ bool Yard::Start(const GangPlacement& placement, Now now) {
                          std::move(text));
   TY_CHECK_OK(stepper.StepJob(id, job_fsm::Placed{}, "scheduler",
                               absl::StrCat("attempt ", attempt_id.number, " placed")));
-  return somebody_stays;
+  return had_claims;
 }
 
 void Yard::Nominate(const Preemption& preemption, Now now) {

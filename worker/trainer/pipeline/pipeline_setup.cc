@@ -20,7 +20,7 @@ namespace {
 // common machine, of which only the ratio of arithmetic to memory traffic matters.
 constexpr MachineSpeed kCommonMachine = {.flops_per_second = 1e11, .bytes_per_second = 1e10};
 
-// Where rows are coupled, or sums have one order, a replica is computed as one microbatch.
+// A replica is computed as one microbatch if its rows are coupled or if sums have one order.
 bool ComputesReplicasAlone(const v1::JobSpec& spec, const engine::Graph& model) {
   return CouplesRows(model) || IsBitwise(spec);
 }

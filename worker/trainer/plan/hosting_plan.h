@@ -6,7 +6,7 @@
 
 namespace trainyard::trainer {
 
-// How many buffers of partial sums a rank may need, whatever it comes to host.
+// Returns how many buffers of partial sums a rank may need, whatever it comes to host.
 int SumSlotsNeeded(int replicas, int world_size);
 
 // Says who brings which terms of the sum. In a bitwise run these are nodes of the tree over the

@@ -45,6 +45,8 @@ double BaseRate(const v1::OptimizerSpec& spec) {
   switch (spec.rule_case()) {
     case v1::OptimizerSpec::kAdamw:
       return spec.adamw().lr();
+    case v1::OptimizerSpec::kAdam:
+      return spec.adam().lr();
     case v1::OptimizerSpec::kLars:
       return spec.lars().lr();
     case v1::OptimizerSpec::kLamb:
@@ -162,6 +164,11 @@ engine::OptimizerSpec MakeOptimizer(const v1::OptimizerSpec& spec) {
       optimizer.rule = engine::OptimizerSpec::Rule::kAdamW;
       take_betas(spec.adamw());
       take_decay(spec.adamw());
+      break;
+    case v1::OptimizerSpec::kAdam:
+      optimizer.rule = engine::OptimizerSpec::Rule::kAdam;
+      take_betas(spec.adam());
+      take_decay(spec.adam());
       break;
     case v1::OptimizerSpec::kLars:
       optimizer.rule = engine::OptimizerSpec::Rule::kLars;

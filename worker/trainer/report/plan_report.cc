@@ -23,7 +23,7 @@ absl::StatusOr<std::string> Dot(const v1::JobSpec& spec, const CompileTarget& ta
                            model.options.max_rows);
 }
 
-// Where each device holds a stage.
+// Reports the plan of a spec in which each device holds a stage.
 absl::StatusOr<std::string> ReportPipeline(const v1::JobSpec& spec, const PlanOptions& options) {
   PipelinePlanOptions planning = {.backend = options.backend,
                                   .threads = options.threads,
@@ -46,7 +46,7 @@ absl::StatusOr<std::string> ReportPlan(absl::string_view spec_json, const PlanOp
     if (options.format != PlanFormat::kDot && options.format != PlanFormat::kLayers) {
       return ReportPipeline(spec, options);
     }
-    // Of the whole model.
+    // Both formats show the whole model, as each pipeline has it.
     spec.mutable_devices()->set_count(std::max(1, spec.devices().count() / spec.stages().count()));
     spec.clear_stages();
   }

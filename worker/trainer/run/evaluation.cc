@@ -21,18 +21,18 @@ namespace {
 // A double travels as its bits, 16 in each of four floats, which hold them exactly. Every rank
 // writes the sums of its own parts beside zeros for the others. So an all_reduce hands all of them
 // to all ranks without rounding.
-constexpr size_t kFloatsPerDouble = 4;
+constexpr size_t kExactFloatsPerDouble = 4;
 constexpr uint64_t kFloatBits = 16;
 using Field = double EvaluationSums::*;
 constexpr Field kFields[] = {&EvaluationSums::loss,    &EvaluationSums::correct,
                              &EvaluationSums::top5,    &EvaluationSums::labels,
                              &EvaluationSums::samples, &EvaluationSums::skipped};
-constexpr size_t kFloatsPerPart = std::size(kFields) * kFloatsPerDouble;
+constexpr size_t kFloatsPerPart = std::size(kFields) * kExactFloatsPerDouble;
 
 void Pack(const EvaluationSums& sums, absl::Span<float> message) {
   for (size_t i = 0; i < message.size(); ++i) {
-    const auto bits = std::bit_cast<uint64_t>(sums.*kFields[i / kFloatsPerDouble]);
-    message[i] = static_cast<float>((bits >> (kFloatBits * (i % kFloatsPerDouble))) & 0xffff);
+    const auto bits = std::bit_cast<uint64_t>(sums.*kFields[i / kExactFloatsPerDouble]);
+    message[i] = static_cast<float>((bits >> (kFloatBits * (i % kExactFloatsPerDouble))) & 0xffff);
   }
 }
 
@@ -40,8 +40,8 @@ EvaluationSums Unpack(absl::Span<const float> message) {
   EvaluationSums sums;
   for (size_t field = 0; field < std::size(kFields); ++field) {
     uint64_t bits = 0;
-    for (size_t i = 0; i < kFloatsPerDouble; ++i) {
-      bits |= static_cast<uint64_t>(message[field * kFloatsPerDouble + i]) << (kFloatBits * i);
+    for (size_t i = 0; i < kExactFloatsPerDouble; ++i) {
+      bits |= static_cast<uint64_t>(message[field * kExactFloatsPerDouble + i]) << (kFloatBits * i);
     }
     sums.*kFields[field] = std::bit_cast<double>(bits);
   }

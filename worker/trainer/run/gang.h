@@ -1,4 +1,4 @@
-// Who trains together, and how they talk.
+// The ranks that train together, and the lines over which they talk.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@
 
 namespace trainyard::trainer {
 
-// What the exchange of an arena on a device is made of.
+// The parts of which the exchange of an arena on a device is made.
 struct DeviceExchangeRequest {
   engine::Executable& executable;
   // Connects the same ranks over host memory, and nothing else uses it.
@@ -32,7 +32,7 @@ using MakeDeviceExchange =
     std::function<absl::StatusOr<std::unique_ptr<parallel::GradientExchange>>(
         DeviceExchangeRequest request)>;
 
-// How the ranks of a gang talk.
+// The lines between the ranks of a gang.
 struct Communicators {
   // Connects all ranks over the host's memory, for votes, weights and sums of evaluations.
   std::unique_ptr<parallel::Communicator> host;

@@ -1,4 +1,4 @@
-// Who computes which replicas, and what this rank computes therefore.
+// Records who computes which replicas, and derives what this rank computes.
 #pragma once
 
 #include <optional>
@@ -35,7 +35,7 @@ struct HostedShare {
 // By pipeline: how many replicas it hosts.
 std::vector<int> CountsOf(const parallel::Hosting& hosting);
 
-// Where the terms of this rank lie: slots of the executable, or -1 for its reduction.
+// Returns where the terms of this rank lie: slots of the executable, or -1 for its reduction.
 std::vector<int> TermSlots(const RunSetup& setup, const parallel::Hosting& hosting);
 
 // Makes `hosting` the one by which gradients are summed, and returns this rank's share of `steps`.

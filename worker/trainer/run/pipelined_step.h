@@ -16,6 +16,7 @@ namespace trainyard::trainer {
 
 class PipelinedStep final : public StepStrategy {
  public:
+  // Compiles this rank's part of the model. `threads` are those of its kernels.
   static absl::StatusOr<std::unique_ptr<StepStrategy>> Compile(const RunSetup& setup, int threads);
 
   engine::ModelState& whole_state() override { return whole_; }
@@ -43,7 +44,7 @@ class PipelinedStep final : public StepStrategy {
   parallel::Communicator* host_ = nullptr;
   // The ranks of the same stage, by pipeline. Null where there is one pipeline.
   std::unique_ptr<parallel::Communicator> siblings_;
-  // Of all steps but the first, which compiles what it meets.
+  // Sums over all steps but the first, which compiles what it meets.
   PipelineTimes times_;
   int64_t steps_ = -1;
 };

@@ -15,10 +15,12 @@
 #include "common/base/status_macros.h"
 #include "worker/trainer/plan/model_setup.h"
 #include "worker/trainer/run/agreement.h"
+#include "worker/trainer/run/pipelined_step.h"
 #include "worker/trainer/run/resume_point.h"
 #include "worker/trainer/run/row_form.h"
 #include "worker/trainer/run/step_exchange.h"
 #include "worker/trainer/run/training_state.h"
+#include "worker/trainer/run/whole_step.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -44,7 +46,7 @@ absl::StatusOr<int> AgreeOnThreads(parallel::Communicator& host, int threads, in
   return static_cast<int>(least);
 }
 
-// What a rank knows of its gang before it compiles.
+// The part of the gang that a rank knows before it compiles.
 struct EarlyContact {
   Communicators lines;  // empty until the ranks are connected
   int threads = 1;      // of this rank's kernels
@@ -66,12 +68,19 @@ absl::StatusOr<EarlyContact> ConnectEarly(const RunSetup& setup, const ResumePoi
   return early;
 }
 
-// What a rank computes, and of what data.
+// The model that a rank computes and the data that it trains on.
 struct Loaded {
   LoadedData data;
   std::unique_ptr<StepStrategy> strategy;
   int64_t planned_bytes = 0;
 };
+
+// The one place that asks whether the model is cut into stages. Refuses what does not fit before it
+// takes the memory.
+absl::StatusOr<std::unique_ptr<StepStrategy>> CompileStep(const RunSetup& setup, int threads) {
+  return setup.place.stages > 1 ? PipelinedStep::Compile(setup, threads)
+                                : WholeStep::Compile(setup, threads);
+}
 
 // Loads the data while the model is compiled, and gives the images to the device where that pays.
 absl::StatusOr<Loaded> LoadAndCompile(const RunSetup& setup, int threads) {
@@ -149,7 +158,8 @@ absl::StatusOr<int64_t> FirstStepOfRank0(int64_t mine, parallel::Communicator& h
   return static_cast<int64_t>(step[0]);
 }
 
-// Where several pipelines, or several ranks with whole models, sum their gradients.
+// Several pipelines, or several ranks with whole models, sum their gradients. One alone has nothing
+// to sum.
 absl::Status ConnectExchangeOf(const RunSetup& setup, const GangHosting& hosting,
                                StepStrategy& strategy, Gang& gang) {
   if (setup.place.pipelines == 1) return absl::OkStatus();

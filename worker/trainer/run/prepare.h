@@ -18,8 +18,8 @@
 
 namespace trainyard::trainer {
 
-// What a rank trains with. Members are destroyed in reverse: the gang's lines and its exchange
-// before the memory that they read.
+// Everything that a rank trains with. Members are destroyed in reverse: the gang's lines and its
+// exchange before the memory that they read.
 struct PreparedRun {
   RunSetup setup;
   LoadedData data;
@@ -28,11 +28,11 @@ struct PreparedRun {
   GangHosting hosting;
   HostedShare share;
   engine::Schedule schedule;
-  // What checkpoints record of the run, but for the hosting, which may change.
+  // Goes into checkpoints, which add the hosting of their step.
   RunIdentity identity;
   int threads = 1;            // of the rank's kernels
   int64_t planned_bytes = 0;  // what the process takes
-  // How many updates the checkpoint had done from which this run goes on; 0 where it starts anew.
+  // The number of updates that the checkpoint had done from which this run goes on, or 0.
   int64_t first_step = 0;
 };
 

@@ -1,4 +1,5 @@
-// What a run goes on from: the newest checkpoint that is valid, or the weights that the spec names.
+// Finds what a run goes on from: the newest checkpoint that is valid, or the weights that the spec
+// names.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// What the assignment says of one rank's run, and what follows from that alone. Once read it never
-// changes.
+// Reads from the assignment what it says of one rank's run, and derives what follows from that
+// alone. It never changes afterwards.
 #pragma once
 
 #include <cstdint>

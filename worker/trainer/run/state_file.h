@@ -12,7 +12,7 @@
 
 namespace trainyard::trainer {
 
-// What state.json says about the run, for people and for checks at resume.
+// The run as state.json describes it, for people and for checks at resume.
 struct RunIdentity {
   uint64_t seed = 0;
   int replicas = 1;

@@ -32,15 +32,15 @@ class StepCompute {
         syncs_statistics_(syncs_statistics) {}
   virtual ~StepCompute() = default;
 
-  // Where given, sums are taken replica by replica, in this order. Else all parts are added up as
-  // they come.
+  // Takes the sums replica by replica, in this order. Without it all parts are added up as they
+  // come.
   void set_sums(std::optional<parallel::LocalSums> sums) { sums_ = std::move(sums); }
 
   // Leaves the sums of all parts in the executable; where there are none, zeros. `ready`, which may
   // be empty, is told of growing ends while the last part is computed, at last of the arena's end.
   absl::Status Run(const std::vector<Part>& parts, const Ready& ready);
 
-  // What this rank computed in the last step, without what `ready` did meanwhile.
+  // Returns how long this rank computed in the last step, without what `ready` did meanwhile.
   virtual absl::Duration compute_time() const { return compute_time_; }
 
  protected:

@@ -1,4 +1,5 @@
-// How one rank takes part in a step: with the whole model, or with a stage of a pipeline.
+// A strategy decides how one rank takes part in a step: with the whole model, or with a stage of a
+// pipeline.
 #pragma once
 
 #include <map>
@@ -78,9 +79,5 @@ class StepStrategy {
   CompiledModel model_;
   const int replica_room_;
 };
-
-// Compiles this rank's part of the model. Refuses what does not fit before it takes the memory.
-// `threads` are those of the rank's kernels.
-absl::StatusOr<std::unique_ptr<StepStrategy>> CompileStep(const RunSetup& setup, int threads);
 
 }  // namespace trainyard::trainer

@@ -24,6 +24,7 @@ struct StatisticsLine {
 
 class WholeStep final : public StepStrategy {
  public:
+  // Compiles this rank's part of the model. `threads` are those of its kernels.
   static absl::StatusOr<std::unique_ptr<StepStrategy>> Compile(const RunSetup& setup, int threads);
 
   engine::ModelState& whole_state() override { return executable(); }

@@ -71,7 +71,7 @@ TEST_F(DataTest, FetchRefusesWrongBytesAndUnknownNames) {
   EXPECT_FALSE(FileExists(folder_.File("cifar10/cifar-10-binary.tar.gz")));
   const CommandResult unknown = Run({"fetch", "imagenet"});
   EXPECT_EQ(unknown.exit_code, 3);
-  EXPECT_THAT(unknown.err, HasSubstr("there are cifar10, cifar100, fashion-mnist, mnist"));
+  EXPECT_THAT(unknown.err, HasSubstr("those that can are cifar10, cifar100, fashion-mnist, mnist"));
 }
 
 TEST_F(DataTest, FetchedTextIsListedAsTokens) {
@@ -108,7 +108,7 @@ class HandClock : public Clock {
 };
 
 TEST(FetchProgress, WithoutATerminalALineComesEveryTenSeconds) {
-  const Options options;
+  const GlobalOptions options;
   const Surroundings surroundings;
   const output::Terminal terminal;
   std::ostringstream out, err;

@@ -131,10 +131,10 @@ TEST_F(Many, ASpecCarriesWhatStandsBesideIt) {
 TEST_F(Many, FlagsThatCannotBeReadAreMistakesOfUse) {
   const std::string file = runner_.home.Write("one.yaml", Document("one"));
   for (const auto& [flag, value, words] :
-       std::vector<std::array<const char*, 3>>{{"--array", "many", "is no size"},
-                                               {"--array", "5%0", "is no size"},
+       std::vector<std::array<const char*, 3>>{{"--array", "many", "is not a size"},
+                                               {"--array", "5%0", "is not a size"},
                                                {"--elastic", "8-2", "is not a range of devices"},
-                                               {"--begin", "tea time", "is no time"},
+                                               {"--begin", "tea time", "is not a time"},
                                                {"--begin", "+2", "needs a unit"}}) {
     const CommandResult result = runner_.Run({"submit", file, flag, value});
     EXPECT_EQ(result.exit_code, 2) << flag;

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-constexpr char kSpec[] =
+constexpr char kPlannedSpec[] =
     "name: small\nmodel: {mlp: {hidden: [16]}}\ndata: {dataset: glyphs}\n"
     "train: {epochs: 1}\noptimizer: {sgd: {lr: 0.1}}\n";
 
@@ -24,7 +24,7 @@ class Plan : public ::testing::Test {
   Plan() { runner_.surroundings.binary_dir = testing::BinaryPath(""); }
 
   CommandRunner runner_{"unix:/no/such/socket"};
-  const std::string spec_ = runner_.home.Write("job.yaml", kSpec);
+  const std::string spec_ = runner_.home.Write("job.yaml", kPlannedSpec);
 };
 
 TEST_F(Plan, TellsTimeAndMemoryWithoutAServer) {
@@ -64,7 +64,7 @@ TEST_F(Plan, DrawsTheGraphAndListsTheLayers) {
 }
 
 TEST_F(Plan, MistakesHaveTheirPlaceAndNothingIsPlanned) {
-  const std::string bad = runner_.home.Write("bad.yaml", std::string(kSpec) + "memry: {}\n");
+  const std::string bad = runner_.home.Write("bad.yaml", std::string(kPlannedSpec) + "memry: {}\n");
   const CommandResult result = runner_.Run({"plan", bad});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, AllOf(HasSubstr("bad.yaml:6:1: memry: unknown key"),

@@ -83,6 +83,7 @@ TEST_F(Remove, YesAsksNothing) {
 }
 
 TEST_F(Remove, CheckpointsMayGoAlone) {
+  server_.ChangeJob("jobs/1", [](v1::Job& job) { job.set_attempt(1); });
   const CommandResult result = runner_.Run({"rm", "1", "--checkpoints"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("the checkpoints of jobs/1 are deleted, 4.9 KiB freed"));

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-constexpr char kSpec[] =
+constexpr char kSubmittedSpec[] =
     "name: small\nmodel: {mlp: {}}\ndata: {dataset: glyphs}\ntrain: {epochs: 1}\n"
     "optimizer: {sgd: {lr: 0.1}}\n";
 
@@ -24,7 +24,7 @@ class Submit : public ::testing::Test {
  protected:
   FakeServer server_;
   CommandRunner runner_{server_.address()};
-  const std::string spec_ = runner_.home.Write("job.yaml", kSpec);
+  const std::string spec_ = runner_.home.Write("job.yaml", kSubmittedSpec);
 };
 
 TEST_F(Submit, PrintsTheNameOfTheJobAndSendsARequestId) {
@@ -54,7 +54,7 @@ TEST_F(Submit, TheCommandLineChangesTheSpec) {
 }
 
 TEST_F(Submit, MistakesOfTheFileAndTheCommandLineAreToldTogether) {
-  const std::string bad = runner_.home.Write("bad.yaml", std::string(kSpec) + "prioritty: 1\n");
+  const std::string bad = runner_.home.Write("bad.yaml", std::string(kSubmittedSpec) + "prioritty: 1\n");
   const CommandResult result = runner_.Run(
       {"submit", bad, "--set", "train.global_batch=0", "--set", "optimizer.sgd.moment=1"});
   EXPECT_EQ(result.exit_code, 2);

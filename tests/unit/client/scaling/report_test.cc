@@ -27,7 +27,7 @@ Measurement Point(int devices, double step_seconds) {
   return point;
 }
 
-Report Sample() {
+Report SampleReport() {
   Report report;
   report.name = "wrn <small>";
   report.source = "jobs/7";
@@ -46,7 +46,7 @@ Report Sample() {
 }
 
 TEST(ScalingReport, TellsSpeedUpEfficiencyAndWhatOthersHavePublished) {
-  const std::string text = ReportText(Sample());
+  const std::string text = ReportText(SampleReport());
   EXPECT_THAT(
       text,
       AllOf(HasSubstr("wrn <small>: wide_resnet, batch 128 of 4 replicas, 100 steps\n"),
@@ -60,7 +60,7 @@ TEST(ScalingReport, TellsSpeedUpEfficiencyAndWhatOthersHavePublished) {
 }
 
 TEST(ScalingReport, ResultsThatDifferAreSaid) {
-  Report report = Sample();
+  Report report = SampleReport();
   report.measured[2].final_loss = 2;
   EXPECT_FALSE(report.AllAgree());
   EXPECT_THAT(ReportText(report), AllOf(HasSubstr("NO  "), HasSubstr("DO NOT agree")));
@@ -72,7 +72,7 @@ TEST(ScalingReport, ResultsThatDifferAreSaid) {
 }
 
 TEST(ScalingReport, WithoutOneDeviceTheFewestAreTheMeasureAndNothingIsPredicted) {
-  Report report = Sample();
+  Report report = SampleReport();
   report.measured.erase(report.measured.begin());
   EXPECT_DOUBLE_EQ(report.SpeedUp(report.measured[0]), 2);
   EXPECT_DOUBLE_EQ(report.SpeedUp(report.measured[1]), 2 * 0.055 / 0.040);
@@ -82,14 +82,14 @@ TEST(ScalingReport, WithoutOneDeviceTheFewestAreTheMeasureAndNothingIsPredicted)
 }
 
 TEST(ScalingReport, PredictsBeyondWhatWasMeasured) {
-  const Report report = Sample();
+  const Report report = SampleReport();
   EXPECT_THAT(report.Beyond(), ElementsAre(8, 16, 32));
   EXPECT_TRUE(report.PredictedSpeed(128).has_value());
   EXPECT_FALSE(report.PredictedSpeed(129).has_value()) << "a sample is not divided";
 }
 
 TEST(ScalingReport, JsonHasAllOfIt) {
-  const auto json = nlohmann::json::parse(ReportJson(Sample()));
+  const auto json = nlohmann::json::parse(ReportJson(SampleReport()));
   EXPECT_EQ(json["format"], 1);
   EXPECT_EQ(json["measured"][1]["devices"], 2);
   EXPECT_NEAR(json["measured"][1]["speed_up"], 1.818, 1e-3);
@@ -101,7 +101,7 @@ TEST(ScalingReport, JsonHasAllOfIt) {
 }
 
 TEST(ScalingChart, ShowsWhatWasMeasuredPredictedAndPublished) {
-  const std::string svg = ReportSvg(Sample());
+  const std::string svg = ReportSvg(SampleReport());
   EXPECT_THAT(svg,
               AllOf(HasSubstr("<svg xmlns="), HasSubstr("wrn &lt;small&gt;"), HasSubstr(">1.82x<"),
                     HasSubstr(">2.50x<"), HasSubstr(">predicted<"), HasSubstr(">published<"),
@@ -109,7 +109,7 @@ TEST(ScalingChart, ShowsWhatWasMeasuredPredictedAndPublished) {
 }
 
 TEST(ScalingChart, LeavesOutWhatThereIsNot) {
-  Report report = Sample();
+  Report report = SampleReport();
   report.model = "mlp";
   report.measured.erase(report.measured.begin());
   EXPECT_THAT(ReportSvg(report), AllOf(Not(HasSubstr(">published<")), Not(HasSubstr(">predicted<")),

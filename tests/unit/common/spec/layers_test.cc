@@ -120,14 +120,14 @@ TEST(Layers, TokensDoNotComeFromImages) {
                                     "tokens; use tokens or tinyshakespeare")));
 }
 
-v1::JobSpec Changed(const char* path, const char* value) {
+v1::JobSpec ChangedLayers(const char* path, const char* value) {
   v1::JobSpec spec = *ResolveSpec(LayersSpec());
   const absl::Status status = ApplyChange(spec, path, value);
   EXPECT_TRUE(status.ok()) << status;
   return spec;
 }
 
-std::string Refused(const char* path, const char* value) {
+std::string RefusedLayers(const char* path, const char* value) {
   v1::JobSpec spec = *ResolveSpec(LayersSpec());
   const absl::Status status = ApplyChange(spec, path, value);
   EXPECT_EQ(ErrorReason(status), error::kInvalidSpec) << path << "=" << value;
@@ -136,7 +136,7 @@ std::string Refused(const char* path, const char* value) {
 
 TEST(Layers, ChangesReachIntoTheList) {
   const auto layer = [](const char* path, const char* value, int index) {
-    return Changed(path, value).model().layers().stack(index);
+    return ChangedLayers(path, value).model().layers().stack(index);
   };
   EXPECT_EQ(layer("model.layers.stack[4].linear.features", "12", 4).linear().features(), 12);
   EXPECT_EQ(layer("model.layers.stack[0].conv2d.channels", "9", 0).conv2d().channels(), 9);
@@ -147,7 +147,7 @@ TEST(Layers, ChangesReachIntoTheList) {
   EXPECT_TRUE(layer("model.layers.stack[1]", "sigmoid", 1).has_sigmoid());
   const char* conv = R"({"name": "x", "conv2d": {"channels": 4, "padding": 1}})";
   EXPECT_EQ(layer("model.layers.stack[1]", conv, 1).conv2d().padding(), 1);
-  EXPECT_EQ(Changed("model.layers.stack", R"(["flatten", {"linear": {"features": 10}}])")
+  EXPECT_EQ(ChangedLayers("model.layers.stack", R"(["flatten", {"linear": {"features": 10}}])")
                 .model()
                 .layers()
                 .stack_size(),
@@ -155,14 +155,14 @@ TEST(Layers, ChangesReachIntoTheList) {
 }
 
 TEST(Layers, ChangesOutsideOfTheListAreRefused) {
-  EXPECT_THAT(Refused("model.layers.stack[5].name", "x"), HasSubstr("the list has 5 elements"));
-  EXPECT_THAT(Refused("model.layers.stack[5]", "relu"), HasSubstr("the list has 5 elements"));
-  EXPECT_EQ(Refused("model.layers.stack.name", "x"),
+  EXPECT_THAT(RefusedLayers("model.layers.stack[5].name", "x"), HasSubstr("the list has 5 elements"));
+  EXPECT_THAT(RefusedLayers("model.layers.stack[5]", "relu"), HasSubstr("the list has 5 elements"));
+  EXPECT_EQ(RefusedLayers("model.layers.stack.name", "x"),
             "model.layers.stack: is a list; write which element is meant, such as stack[0].name");
-  EXPECT_EQ(Refused("model.layers.stack[1].reluu", "{}"),
+  EXPECT_EQ(RefusedLayers("model.layers.stack[1].reluu", "{}"),
             "model.layers.stack[1].reluu: no such field; did you mean 'relu'?");
-  EXPECT_THAT(Refused("model.layers.stack[1]", "[1]"), HasSubstr("expected one value"));
-  EXPECT_THAT(Refused("model.layers.stack[1]", R"({"conv2d": {"chanels": 1}})"),
+  EXPECT_THAT(RefusedLayers("model.layers.stack[1]", "[1]"), HasSubstr("expected one value"));
+  EXPECT_THAT(RefusedLayers("model.layers.stack[1]", R"({"conv2d": {"chanels": 1}})"),
               HasSubstr("model.layers.stack[1].conv2d.chanels: no such field"));
 }
 

@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
-std::vector<std::string> Fields(const v1::JobSpec& spec) {
+std::vector<std::string> ViolatedFields(const v1::JobSpec& spec) {
   v1::JobSpec resolved;
   std::vector<std::string> fields;
   for (const auto& violation : ResolveInto(spec, resolved)) fields.push_back(violation.field);
@@ -77,21 +77,21 @@ TEST(Elastic, TheMostIsTheCountOfTheResolvedSpec) {
 TEST(Elastic, LimitsThatContradictEachOtherAreRefused) {
   v1::JobSpec spec = ValidSpec();
   spec.mutable_devices()->set_max(8);
-  EXPECT_THAT(Fields(spec), ElementsAre("spec.devices.max"));  // and the least?
+  EXPECT_THAT(ViolatedFields(spec), ElementsAre("spec.devices.max"));  // and the least?
   spec.mutable_devices()->set_min(2);
   spec.mutable_devices()->set_count(4);
-  EXPECT_THAT(Fields(spec), ElementsAre("spec.devices.max"));  // which of them is the most?
+  EXPECT_THAT(ViolatedFields(spec), ElementsAre("spec.devices.max"));  // which of them is the most?
   spec.mutable_devices()->clear_max();
-  EXPECT_THAT(Fields(spec), ElementsAre());
+  EXPECT_THAT(ViolatedFields(spec), ElementsAre());
   spec.mutable_devices()->set_min(5);
-  EXPECT_THAT(Fields(spec), ElementsAre("spec.devices.min"));
+  EXPECT_THAT(ViolatedFields(spec), ElementsAre("spec.devices.min"));
 }
 
 TEST(Elastic, ALabelHasAForm) {
   const auto fields = [](const std::vector<std::pair<std::string, std::string>>& labels) {
     v1::JobSpec spec = ValidSpec();
     spec.mutable_devices()->mutable_labels()->insert(labels.begin(), labels.end());
-    return Fields(spec);
+    return ViolatedFields(spec);
   };
   EXPECT_THAT(fields({{"zone", "a"}, {"gpu/link", "nv-4.0"}}), ElementsAre());
   EXPECT_THAT(fields({{"zone", "a"}, {"bad key", "x"}, {"empty", ""}}),
@@ -127,11 +127,11 @@ TEST(Elastic, LabelsAndMemoryAreChangedAndCompared) {
 TEST(TimeLimits, AWarningComesBeforeItsLimit) {
   v1::JobSpec spec = ValidSpec();
   *spec.mutable_time_limit_warning() = ToProto(absl::Minutes(10));
-  EXPECT_THAT(Fields(spec), ElementsAre("spec.time_limit_warning"));
+  EXPECT_THAT(ViolatedFields(spec), ElementsAre("spec.time_limit_warning"));
   *spec.mutable_time_limit() = ToProto(absl::Minutes(10));
-  EXPECT_THAT(Fields(spec), ElementsAre("spec.time_limit_warning"));
+  EXPECT_THAT(ViolatedFields(spec), ElementsAre("spec.time_limit_warning"));
   *spec.mutable_time_limit() = ToProto(absl::Minutes(11));
-  EXPECT_THAT(Fields(spec), ElementsAre());
+  EXPECT_THAT(ViolatedFields(spec), ElementsAre());
 }
 
 TEST(Arrays, ElementsDifferByNameAndSeedAlone) {

@@ -69,7 +69,9 @@ class TurnLoopTest : public ::testing::Test {
   // A whole turn.
   void Turn(std::vector<TurnItem> items) {
     const core::Turn* turn = loop_.Take(std::move(items), Now());
-    if (turn != nullptr && !turn->delta.empty()) ASSERT_TRUE(store_.Commit(turn->delta).ok());
+    if (turn != nullptr && !turn->delta.empty()) {
+      ASSERT_TRUE(store_.Commit(turn->delta).ok());
+    }
     Give(loop_.Committed());
   }
 

@@ -76,6 +76,12 @@ class FakeRunDirs : public RunDirs {
 
 class DaemonCoreTest : public ::testing::Test {
  protected:
+  static Device MakeDevice() {
+    Device device;
+    device.name = "cpu-0";
+    device.type = "cpu";
+    return device;
+  }
   void Want(DesiredAttempt::Action action, const std::string& resume_from = "") {
     DesiredAttempt wanted;
     wanted.fencing_token = 7;
@@ -104,7 +110,7 @@ class DaemonCoreTest : public ::testing::Test {
   FakeClock clock_;
   FakeRunDirs dirs_;
   std::string device_ = "cpu-0";
-  DaemonCore core_{dirs_, {{.name = "cpu-0", .type = "cpu"}}, clock_};
+  DaemonCore core_{dirs_, {MakeDevice()}, clock_};
   int64_t serial_ = 0;
   Report report_;
 };
@@ -182,7 +188,9 @@ TEST_F(DaemonCoreTest, ASupervisorHasSecondsToTakeItsLockAndThreeTries) {
     for (const std::string& what : Turn()) {
       launches += what == "launch" ? 1 : 0;
       unstarted += what == "unstarted" ? 1 : 0;
-      if (what == "launch") EXPECT_GE(second, 4);
+      if (what == "launch") {
+        EXPECT_GE(second, 4);
+      }
     }
   }
   EXPECT_EQ(launches, 2);  // beside the first

@@ -18,6 +18,12 @@ class ConstantRng : public Rng {
 
 class LinkCoreTest : public ::testing::Test {
  protected:
+  static Device MakeDevice() {
+    Device device;
+    device.name = "gpu-0";
+    device.type = "h200";
+    return device;
+  }
   static Report ReportOf(int64_t serial, int64_t revision = 0) {
     Report report;
     report.desired_serial = serial;
@@ -39,7 +45,7 @@ class LinkCoreTest : public ::testing::Test {
 
   ConstantRng rng_;
   Session session_;
-  Device device_{.name = "gpu-0", .type = "h200"};
+  Device device_ = MakeDevice();
   LinkCore link_{{device_}, session_, rng_};
 };
 

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <random>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "worker/engine/graph/graph_builder.h"
 #include "worker/engine/make_backend.h"
 
@@ -244,6 +246,30 @@ Graph Inceptions(const std::vector<int64_t>& channels) {
   absl::StatusOr<Graph> graph = std::move(b).Build();
   EXPECT_TRUE(graph.ok()) << graph.status();
   return *std::move(graph);
+}
+
+std::string RenderGraph(const Graph& graph) {
+  std::string text;
+  auto names = [&graph](const std::vector<ValueId>& ids) {
+    return absl::StrJoin(ids, ", ", [&graph](std::string* out, ValueId id) {
+      if (id == kNoValue) {
+        absl::StrAppend(out, "-");
+      } else {
+        absl::StrAppend(out, graph.value(id).name, ShapeString(graph.value(id).shape));
+      }
+    });
+  };
+  for (const Node& node : graph.nodes) {
+    absl::StrAppend(&text, names(node.outputs), " = ", OpName(node.op), node.relu ? "+relu" : "",
+                    "(", names(node.inputs), ")",
+                    absl::StrJoin(node.overwrites, "",
+                                  [](std::string* out, const Node::Overwrite& overwrite) {
+                                    absl::StrAppend(out, " output ", overwrite.output,
+                                                    " over input ", overwrite.input);
+                                  }),
+                    "\n");
+  }
+  return text;
 }
 
 }  // namespace trainyard::engine::testing

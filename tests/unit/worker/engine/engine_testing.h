@@ -81,4 +81,7 @@ Graph Residuals(int64_t channels);
 // Two inception modules, of four numbers of channels, and siblings that no norm follows.
 Graph Inceptions(const std::vector<int64_t>& channels);
 
+// The nodes of a graph, a line each.
+std::string RenderGraph(const Graph& graph);
+
 }  // namespace trainyard::engine::testing

@@ -1,3 +1,5 @@
+// Runs every rank as a thread. Lines between ranks are made beforehand, by the names by which the
+// trainer asks for them.
 #include "tests/unit/worker/trainer/gang_trainer.h"
 
 #include <algorithm>

@@ -53,10 +53,11 @@ class GangTrainer {
     choose_device_ = std::move(choose);
   }
 
-  // Of one rank; borrowed.
+  // Gives one rank a clock, which is borrowed.
   void set_clock(int rank, Clock& clock) { clocks_[rank] = &clock; }
 
-  // Trains to the end of all ranks; their results by rank. May be called again, as after a restart.
+  // Trains to the end of all ranks and returns their results by rank. It may be called again, as
+  // after a restart.
   std::vector<run_dir::RankResult> Run();
 
   // The values of rank 0's metric, by step.

@@ -31,9 +31,9 @@ namespace {
 using testing::Process;
 
 // Longer than anything takes on a busy machine.
-constexpr absl::Duration kPatience = absl::Seconds(40);
+constexpr absl::Duration kKillPatience = absl::Seconds(40);
 
-const std::string kBinary = testing::BinaryPath("trainyard-trainer");
+const std::string kKilledBinary = testing::BinaryPath("trainyard-trainer");
 
 constexpr int64_t kSteps = 300;
 constexpr int64_t kCheckpointSteps = 30;
@@ -41,7 +41,7 @@ constexpr int64_t kCheckpointSteps = 30;
 // run that has ended.
 constexpr int64_t kLastKill = 90;
 
-// What is trained, and by which rule. The average goes with each.
+// The models that are trained, and the rules. A moving average goes with each.
 struct Case {
   const char* name;
   const char* network;
@@ -104,7 +104,7 @@ class Training {
     std::vector<std::unique_ptr<Process>> processes;
     for (int rank = 0; rank < ranks_; ++rank) {
       Process::Options options;
-      options.args = {kBinary, "--run_dir", dir_.root(), "--rank", absl::StrCat(rank)};
+      options.args = {kKilledBinary, "--run_dir", dir_.root(), "--rank", absl::StrCat(rank)};
       options.stdout_path = folder_.File(absl::StrCat("out-", rank));
       options.stderr_path = folder_.File(absl::StrCat("err-", rank));
       auto process = Process::Start(std::move(options));
@@ -115,7 +115,7 @@ class Training {
   }
   void RunToTheEnd() {
     for (const auto& process : Start()) {
-      const auto result = process->Wait(kPatience);
+      const auto result = process->Wait(kKillPatience);
       ASSERT_TRUE(result.ok()) << result.status();
       EXPECT_EQ(result->exit_code, 0) << result->err;
     }
@@ -165,7 +165,7 @@ TEST_P(KilledTrainerTest, GoesOnBitForBit) {
     ASSERT_TRUE(testing::WaitUntil(
         [&] { return killed.NewestCheckpoint() >= step - step % kCheckpointSteps; }));
     processes[victim]->Signal(SIGKILL);
-    for (const auto& process : processes) EXPECT_TRUE(process->Wait(kPatience).ok());
+    for (const auto& process : processes) EXPECT_TRUE(process->Wait(kKillPatience).ok());
   }
   EXPECT_FALSE(FileExists(killed.File("MANIFEST"))) << "it had ended before it was killed";
   killed.RunToTheEnd();

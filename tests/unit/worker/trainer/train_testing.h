@@ -1,4 +1,4 @@
-// What the tests of whole trainings share.
+// Jobs and expectations that the tests of whole trainings share.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,7 @@
 
 namespace trainyard::trainer {
 
-// Of the job of JobText: two epochs.
+// The job of JobText has so many steps, which are two epochs.
 inline constexpr int64_t kSteps = 8;
 
 inline JobText WithBatchNorm() {

@@ -11,7 +11,6 @@ namespace {
 
 using Desc = dnnl::memory::desc;
 using Tag = dnnl::memory::format_tag;
-constexpr auto kF32 = dnnl::memory::data_type::f32;
 
 dnnl::primitive_attr Attributes(bool relu) {
   dnnl::primitive_attr attributes;

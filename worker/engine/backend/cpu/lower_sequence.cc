@@ -51,7 +51,6 @@ void LowerLayerNormGradient(Lowering& lowering, const Node& node) {
     dx = lowering.OutputBuffer(node);
     buffers.push_back(dx);
   }
-  const ReductionEntry bias_entry = lowering.GradientEntry(node.outputs[2]);
   float* dweight = lowering.GradientSums(node.outputs[1]);
   float* dbias = lowering.GradientSums(node.outputs[2]);
   const int threads = lowering.threads();

@@ -29,6 +29,9 @@
 
 namespace trainyard::engine::cpu {
 
+// The type of numbers in plain memory, as oneDNN calls it.
+inline constexpr auto kF32 = dnnl::memory::data_type::f32;
+
 // Where the rows of a value lie: elements `offset` on from the buffer, one row `row` elements after
 // the other.
 struct Operand {

@@ -37,6 +37,11 @@ const Layer& LayerOf(const Node& node) {
   return node.layer<Layer>();
 }
 
+// The number of vectors in `rows` rows of a value [F] or [T, F].
+inline int64_t VectorCount(int64_t rows, const Shape& shape) {
+  return rows * (ElementCount(shape) / shape.back());
+}
+
 template <class T>
 T Rectified(T value) {
   return value < 0 ? T{0} : value;  // a NaN stays

@@ -4,11 +4,6 @@
 namespace trainyard::engine::reference {
 namespace {
 
-// Vectors of a value [F] or [T, F].
-int64_t VectorCount(int64_t rows, const Shape& shape) {
-  return rows * (ElementCount(shape) / shape.back());
-}
-
 // Where the element of output k and input c of a linear layer's weight lies.
 struct WeightIndex {
   int64_t of_output = 0;

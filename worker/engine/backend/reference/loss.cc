@@ -7,11 +7,6 @@
 namespace trainyard::engine::reference {
 namespace {
 
-// Vectors of a value [F] or [T, F].
-int64_t VectorCount(int64_t rows, const Shape& shape) {
-  return rows * (ElementCount(shape) / shape.back());
-}
-
 template <class T>
 void SoftmaxCrossEntropy(const Operands<T>& o) {
   const int64_t classes = o.input_shape(0).back();

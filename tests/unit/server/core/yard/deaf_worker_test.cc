@@ -72,6 +72,21 @@ TEST_F(DeafWorker, ComesBackOnlyByAReportThatShowsThatItHears) {
   EXPECT_EQ(Job(job).attempt, 1);
 }
 
+TEST_F(DeafWorker, HasOneLeaseHoweverOftenItRegisters) {
+  ASSERT_TRUE(Register("lab-1", 1).ok());
+  for (int i = 0; i < 2; ++i) {
+    Advance(5 * kSecond);
+    ASSERT_TRUE(Register("lab-1", 1).ok());
+    EXPECT_EQ(WorkerState("lab-1"), "ACTIVE");
+  }
+  Advance(5 * kSecond);
+  EXPECT_EQ(WorkerState("lab-1"), "UNREACHABLE");
+  ASSERT_TRUE(Register("lab-1", 1).ok());
+  EXPECT_EQ(WorkerState("lab-1"), "UNREACHABLE");
+  ASSERT_TRUE(Report("lab-1", {}, 0).ok());
+  EXPECT_EQ(WorkerState("lab-1"), "ACTIVE") << "it has heard of its session";
+}
+
 TEST_F(DeafWorker, IsLostOnlyOnceAnAnswerToItsLastReportHasNoEffectAnyMore) {
   Join("lab-2", 1);
   ASSERT_TRUE(Register("lab-1", 1).ok());

@@ -158,6 +158,30 @@ TEST_F(YardStops, AVictimStaysWhereThePreemptorStartsOnOtherDevices) {
   EXPECT_EQ(State(victim), "RUNNING");
 }
 
+TEST_F(YardStops, WhatAPreemptorLeavesIsGivenToOthersAtOnce) {
+  Join("lab-1", 2);
+  Join("lab-2", 2);
+  const JobId first = Submit(1), second = Submit(1);
+  ASSERT_TRUE(
+      Sync("lab-1", {See(first, ObservedState::kRunning), See(second, ObservedState::kRunning)})
+          .ok());
+  const JobId other = Submit(Urgent(2));
+  Run("lab-2", other);
+  const JobId urgent = Submit(Urgent(2));
+  const JobId small = Submit(1);
+  Commit(first, "lab-1", 10);
+  ASSERT_TRUE(
+      Sync("lab-1", {SeeExit(first, OutcomeKind::kStopped), See(second, ObservedState::kRunning)})
+          .ok());
+  EXPECT_EQ(State(small), "QUEUED") << "the free device is claimed";
+  EXPECT_EQ(State(first), "QUEUED");
+  ASSERT_TRUE(Sync("lab-2", {SeeExit(other, OutcomeKind::kSucceeded)}).ok());
+  EXPECT_EQ(State(urgent), "STARTING");
+  EXPECT_EQ(State(second), "RUNNING");
+  EXPECT_EQ(State(first), "STARTING") << "beside it";
+  EXPECT_EQ(State(small), "QUEUED");
+}
+
 TEST_F(YardStops, ACheckpointOlderThanTheRequestFiresNoStop) {
   Join("lab-1", 1);
   const JobId victim = Submit(1);

@@ -476,14 +476,14 @@ TEST(Networks, WithParallelBranchesAgreeWithTheReference) {
 }
 
 TEST(Networks, AgreeWithTheReferenceWithoutAnyPass) {
-  Compare("residual net, no passes", Residual(12), 3, kNoPasses);
+  Compare("residual net, no passes", Residual(12), 3, testing::kNoPasses);
   Compare("conv, relu, max_pool, no passes",
           Close({2, 8, 8},
                 [](GraphBuilder& b) {
                   return b.MaxPool(b.Relu(b.Conv2d("conv", b.input(), {.channels = 6})),
                                    {.kernel = 2});
                 }),
-          3, kNoPasses);
+          3, testing::kNoPasses);
 }
 
 TEST(Networks, OfASumOfTheInputAndOfFlattenedBlocksAgreeWithTheReference) {

@@ -49,7 +49,7 @@ std::vector<NamedModel> Models() {
 
 std::vector<std::pair<std::string, PassOptions>> AllPasses() {
   return {{"all passes", {}},
-          {"no pass", kNoPasses},
+          {"no pass", testing::kNoPasses},
           {"recomputed activations", {.recompute = true}},
           {"norms that are kept", {.recompute_norms = false}}};
 }

@@ -143,7 +143,7 @@ class StatisticsOfRanks : public ::testing::TestWithParam<std::string> {
 TEST_P(StatisticsOfRanks, AreThoseOfAllRows) {
   const std::vector<std::pair<std::string, PassOptions>> passes = {
       {"all passes", {}},
-      {"no pass", kNoPasses},
+      {"no pass", testing::kNoPasses},
       {"recomputed activations", {.recompute = true}},
       {"norms that are kept", {.recompute_norms = false}}};
   for (const auto& [name, options] : passes) {

@@ -20,7 +20,7 @@ using testing::Values;
 
 nlohmann::json NumbersOf(const std::string& name) {
   const absl::StatusOr<std::string> text =
-      ReadFile(testing::SourcePath(absl::StrCat("tests/data/torch/", name, ".json")));
+      ReadFile(trainyard::testing::SourcePath(absl::StrCat("tests/data/torch/", name, ".json")));
   EXPECT_TRUE(text.ok()) << text.status();
   return nlohmann::json::parse(*text);
 }

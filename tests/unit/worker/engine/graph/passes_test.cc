@@ -9,6 +9,7 @@
 #include "tests/unit/worker/engine/engine_testing.h"
 #include "worker/engine/graph/graph_builder.h"
 #include "worker/engine/graph/memory_plan.h"
+#include "worker/engine/graph/shared_storage.h"
 #include "worker/engine/models/models.h"
 
 namespace trainyard::engine {

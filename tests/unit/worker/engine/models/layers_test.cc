@@ -50,7 +50,7 @@ NamedValues Trained(const Graph& model, const std::string& backend, const Optimi
 }
 
 void ExpectSameTraining(const Graph& left, const Graph& right) {
-  EXPECT_EQ(RenderGraph(left), RenderGraph(right));
+  EXPECT_EQ(testing::RenderGraph(left), testing::RenderGraph(right));
   const OptimizerSpec optimizer = {.momentum = 0.9};
   EXPECT_EQ(Trained(left, "cpu", optimizer, 3), Trained(right, "cpu", optimizer, 3));
 }
@@ -253,11 +253,11 @@ TEST_P(RandomStackTest, ThePlanIsTheGraphAndBothBackendsAgree) {
     if (stack.layers[i].kind == Kind(Plain::kAdd)) node += plan.layers[i].inputs.size() - 2;
     EXPECT_EQ(graph.value(graph.nodes[node].outputs[0]).shape, plan.layers[i].output)
         << plan.layers[i].name << "\n"
-        << RenderGraph(graph);
+        << testing::RenderGraph(graph);
     ++node;
   }
   EXPECT_EQ(graph.classes(), plan.classes);
-  SCOPED_TRACE(RenderGraph(graph));
+  SCOPED_TRACE(testing::RenderGraph(graph));
   testing::ExpectNear(Trained(graph, "cpu", {.momentum = 0.9}, 2),
                       Trained(graph, "reference", {.momentum = 0.9}, 2), 2e-3);
 }

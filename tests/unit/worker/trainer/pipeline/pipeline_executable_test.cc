@@ -43,7 +43,7 @@ engine::Graph Convnet(bool batch_norm) {
       {.input = {2, 8, 8}, .channels = {4, 6}, .classes = 5, .batch_norm = batch_norm});
 }
 
-// What a rank of one pipeline has.
+// One rank of a pipeline.
 struct Rank {
   int stage = 0;
   std::unique_ptr<PipelineExecutable> executable;
@@ -166,7 +166,7 @@ absl::Status Step(Rank& rank, const TestBatch& batch, engine::StepMetrics& metri
   return absl::OkStatus();
 }
 
-// The same microbatches, one after the other.
+// Computes the same microbatches one after the other.
 engine::StepMetrics StepWhole(engine::Executable& whole, const TestBatch& batch, int microbatches) {
   for (int m = 0; m < microbatches; ++m) {
     const parallel::RowRange range = parallel::ReplicaRows(kRows, m, microbatches);

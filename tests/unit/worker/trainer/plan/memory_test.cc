@@ -1,4 +1,5 @@
-// What is refused before it trains, what is advised, and that it then trains the same.
+// A step that does not fit is refused before it trains; with what is then advised it trains the
+// same.
 #include "worker/trainer/plan/memory.h"
 #include "worker/trainer/plan/spec.h"
 
@@ -224,8 +225,8 @@ TEST(ReplicasAtOnce, AreFewerWhereMemoryIsShort) {
   EXPECT_EQ(ReplicasAtOnce(spec, {}, 1000).value(), 1);
 }
 
-// What has room for one replica at a time computes them one by one. The fourth step has two rows: a
-// replica of one each, and two replicas without.
+// A rank that has room for one replica at a time computes them one by one. The fourth step has two
+// rows: a replica of one each, and two replicas without.
 TEST(TrainMemory, ReplicasAtOnceGiveTheLossOfReplicasByThemselves) {
   for (const char* backend : {"reference", "cpu"}) {
     JobText job = Replicas(4);

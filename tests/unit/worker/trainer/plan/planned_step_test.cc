@@ -1,4 +1,4 @@
-// What `trainyard plan` prints, as the trainer writes it.
+// The text and the JSON of `trainyard plan`, as the trainer writes them.
 #include "worker/trainer/plan/planned_step.h"
 
 #include <gmock/gmock.h>

@@ -54,7 +54,7 @@ constexpr const char* kSpecs[] = {
        optimizer { lars {} } schedule { polynomial {} })",
     R"(model { resnet { stem: STEM_CIFAR depth: 20 classes: 10 input: 3 input: 32 input: 32 } }
        data { dataset: "cifar10" } optimizer { lamb {} } schedule { constant {} })",
-    R"(model { wide_resnet {} } data { dataset: "cifar10" } optimizer { sgd {} })",
+    R"(model { wide_resnet {} } data { dataset: "cifar10" } optimizer { adam {} })",
     R"(model { alexnet {} } data { dataset: "images" path: "pets" } optimizer { sgd {} })",
     R"(model { vgg {} } data { dataset: "images" path: "pets" } optimizer { sgd {} })",
     R"(model { googlenet {} } data { dataset: "images" path: "pets" } optimizer { sgd {} }
@@ -62,7 +62,9 @@ constexpr const char* kSpecs[] = {
     R"(model { gpt2 { heads: 1 } } data { dataset: "tokens" path: "webtext" }
        optimizer { adamw {} })",
     R"(model { layers { stack { name: "c" conv2d { channels: 8 } } stack { batch_norm {} }
+                        stack { group_norm { groups: 2 } }
                         stack { lrn {} } stack { max_pool {} } stack { avg_pool {} }
+                        stack { upsample {} }
                         stack { gelu {} } stack { dropout {} } stack { flatten {} }
                         stack { linear { features: 10 } } } }
        data { dataset: "glyphs" } optimizer { sgd {} })",
@@ -91,6 +93,7 @@ v1::JobSpec Read(const char* text) {
   v1::OptimizerSpec& optimizer = *spec.mutable_optimizer();
   if (optimizer.has_sgd()) optimizer.mutable_sgd()->set_lr(0.1);
   if (optimizer.has_adamw()) optimizer.mutable_adamw()->set_lr(0.1);
+  if (optimizer.has_adam()) optimizer.mutable_adam()->set_lr(0.1);
   if (optimizer.has_lars()) optimizer.mutable_lars()->set_lr(0.1);
   if (optimizer.has_lamb()) optimizer.mutable_lamb()->set_lr(0.1);
   auto resolved = spec::ResolveSpec(spec);

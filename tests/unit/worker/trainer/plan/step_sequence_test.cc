@@ -1,3 +1,4 @@
+// Which samples a rank computes in which step, and that ranks together compute each once.
 #include "worker/trainer/plan/step_sequence.h"
 
 #include <algorithm>

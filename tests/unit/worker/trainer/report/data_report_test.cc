@@ -1,4 +1,4 @@
-// What --data tells of a folder of data sets.
+// The report that --data makes of a folder of data sets.
 #include "worker/trainer/report/data_report.h"
 
 #include "absl/strings/str_cat.h"

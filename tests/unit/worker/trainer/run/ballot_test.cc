@@ -1,3 +1,4 @@
+// Ballots on their way through numbers, and what they agree on.
 #include "worker/trainer/run/ballot.h"
 
 #include "gtest/gtest.h"

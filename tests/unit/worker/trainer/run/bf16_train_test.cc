@@ -27,7 +27,7 @@ class Bf16Training : public ::testing::TestWithParam<Case> {
     }
   }
 
-  // Of the test split at the end.
+  // Returns the accuracy on the test split at the end.
   static double Accuracy(const std::string& precision) {
     JobText job;
     job.model = GetParam().model;

@@ -1,3 +1,4 @@
+// Requests by file and by signal, each answered once.
 #include "worker/trainer/run/control.h"
 
 #include "common/base/files.h"

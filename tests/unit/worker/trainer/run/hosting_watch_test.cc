@@ -1,3 +1,4 @@
+// When replicas move, and when measured speeds are not worth a move.
 #include "worker/trainer/run/hosting_watch.h"
 
 #include "gmock/gmock.h"
@@ -22,7 +23,7 @@ class HostingWatchTest : public ::testing::Test {
             .measured_seconds = 0.1};
   }
 
-  // What ballots say of a step at these speeds.
+  // Makes the ballots of a step at these speeds.
   static std::vector<Ballot> BallotsAt(const Hosting& hosting, double first, double second) {
     std::vector<Ballot> ballots;
     for (size_t rank = 0; rank < hosting.size(); ++rank) {

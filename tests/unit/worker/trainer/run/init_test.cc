@@ -11,8 +11,8 @@
 #include "tests/unit/worker/trainer/gang_trainer.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/trainer/plan/model_setup.h"
-#include "worker/trainer/run/initial_weights.h"
 #include "worker/trainer/plan/spec.h"
+#include "worker/trainer/run/initial_weights.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -23,7 +23,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr int64_t kSteps = 8;
+constexpr int64_t kInitSteps = 8;
 // Fields of spec.init, those that tests differ in.
 struct InitFields {
   std::string checkpoint = "weights/a.safetensors";
@@ -41,7 +41,7 @@ struct InitFields {
 
 constexpr char kInit[] = R"(, "init": {"checkpoint": "weights/a.safetensors"})";
 
-void ExpectSuccess(const std::vector<run_dir::RankResult>& results) {
+void ExpectStartSuccess(const std::vector<run_dir::RankResult>& results) {
   for (const run_dir::RankResult& result : results) {
     EXPECT_EQ(result.outcome, Outcome::kSucceeded) << result.message;
   }
@@ -70,11 +70,11 @@ JobText Convnet() {
   return job;
 }
 
-// What a run of eight steps leaves.
+// The checkpoint that a run of eight steps leaves.
 std::string TrainedConvnet() {
   GangTrainer run(Convnet(), 1);
-  ExpectSuccess(run.Run());
-  return run.CheckpointBytes(kSteps, "model.safetensors");
+  ExpectStartSuccess(run.Run());
+  return run.CheckpointBytes(kInitSteps, "model.safetensors");
 }
 
 std::string MetricText(const GangTrainer& run) {
@@ -89,8 +89,8 @@ std::string MetricText(const GangTrainer& run) {
 
 void ExpectEqualRuns(const GangTrainer& left, const GangTrainer& right) {
   EXPECT_EQ(MetricText(left), MetricText(right));
-  EXPECT_EQ(left.CheckpointBytes(kSteps, "model.safetensors"),
-            right.CheckpointBytes(kSteps, "model.safetensors"));
+  EXPECT_EQ(left.CheckpointBytes(kInitSteps, "model.safetensors"),
+            right.CheckpointBytes(kInitSteps, "model.safetensors"));
 }
 
 TEST(InlineLayers, TheConvnetSpelledOutTrainsToTheSameBytes) {
@@ -102,8 +102,8 @@ TEST(InlineLayers, TheConvnetSpelledOutTrainsToTheSameBytes) {
     {"flatten": {}}, {"name": "fc", "linear": {"features": 10}}]}})";
   for (const int ranks : {1, 2}) {
     GangTrainer left(built_in, ranks, "cpu"), right(spelled_out, ranks, "cpu");
-    ExpectSuccess(left.Run());
-    ExpectSuccess(right.Run());
+    ExpectStartSuccess(left.Run());
+    ExpectStartSuccess(right.Run());
     ExpectEqualRuns(left, right);
   }
 }
@@ -160,15 +160,15 @@ TEST(InlineLayers, Resnet20SpelledOutTrainsToTheSameBytes) {
   built_in.model =
       R"({"resnet": {"depth": 20, "stem": "STEM_CIFAR", "classes": 10, "input": [1, 28, 28]}})";
   GangTrainer start(built_in, 1, "cpu");
-  ExpectSuccess(start.Run());
-  const Weights weights(start.CheckpointBytes(kSteps, "model.safetensors"));
+  ExpectStartSuccess(start.Run());
+  const Weights weights(start.CheckpointBytes(kInitSteps, "model.safetensors"));
   JobText spelled_out;
   spelled_out.model = Resnet20();
   built_in.more = spelled_out.more = kInit;
   GangTrainer left(built_in, 1, "cpu"), right(spelled_out, 1, "cpu");
   left.assignment().dataset_dir = right.assignment().dataset_dir = weights.path();
-  ExpectSuccess(left.Run());
-  ExpectSuccess(right.Run());
+  ExpectStartSuccess(left.Run());
+  ExpectStartSuccess(right.Run());
   ExpectEqualRuns(left, right);
   EXPECT_NE(MetricText(left), MetricText(start));
 }
@@ -202,16 +202,16 @@ TEST(Init, OnAnyNumberOfRanksAndIntoTheState) {
   job.more = kInit;
   GangTrainer alone(job, 1), gang(job, 3), anew(Convnet(), 1);
   alone.assignment().dataset_dir = gang.assignment().dataset_dir = weights.path();
-  ExpectSuccess(alone.Run());
-  ExpectSuccess(gang.Run());
-  ExpectSuccess(anew.Run());
+  ExpectStartSuccess(alone.Run());
+  ExpectStartSuccess(gang.Run());
+  ExpectStartSuccess(anew.Run());
   for (const auto& [step, loss] : alone.Metric("train.loss")) {
     EXPECT_NEAR(loss, gang.Metric("train.loss")[step], 1e-5 * (1 + loss));
   }
   EXPECT_NE(alone.Metric("train.loss")[1], anew.Metric("train.loss")[1]);
-  EXPECT_THAT(gang.CheckpointBytes(kSteps, "state.json"),
+  EXPECT_THAT(gang.CheckpointBytes(kInitSteps, "state.json"),
               HasSubstr(absl::StrCat("\"init_digest\": \"", ContentHash(bytes), "\"")));
-  EXPECT_THAT(anew.CheckpointBytes(kSteps, "state.json"), Not(HasSubstr("init_digest")));
+  EXPECT_THAT(anew.CheckpointBytes(kInitSteps, "state.json"), Not(HasSubstr("init_digest")));
 }
 
 TEST(Init, ARunThatResumesReadsTheFileNoMore) {
@@ -220,16 +220,16 @@ TEST(Init, ARunThatResumesReadsTheFileNoMore) {
   job.more = kInit;
   GangTrainer whole(job, 2);
   whole.assignment().dataset_dir = weights.path();
-  ExpectSuccess(whole.Run());
+  ExpectStartSuccess(whole.Run());
   GangTrainer resumed(job, 2);  // without a folder of data sets
   resumed.assignment().resume_from = checkpoint::CheckpointPath(whole.dir().CheckpointsDir(), 4);
-  ExpectSuccess(resumed.Run());
+  ExpectStartSuccess(resumed.Run());
   for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json"}) {
-    EXPECT_EQ(resumed.CheckpointBytes(kSteps, file), whole.CheckpointBytes(kSteps, file)) << file;
+    EXPECT_EQ(resumed.CheckpointBytes(kInitSteps, file), whole.CheckpointBytes(kInitSteps, file)) << file;
   }
 }
 
-// What a load of `file` into the convnet says.
+// Returns what loading `file` into the convnet says.
 absl::Status Loaded(const checkpoint::TensorFile& file, const InitFields& init = {}) {
   const Weights weights(file);
   const auto spec = ParseSpec(Convnet().Spec());

@@ -84,7 +84,7 @@ TEST(BatchOfRows, TakesAPartOfEachForm) {
   EXPECT_THAT(of_bytes.stored_pixels, ElementsAre(4, 5));
 }
 
-// Of rank 0 once it is done.
+// Returns the bytes that rank 0 has planned, once it is done.
 int64_t PlannedBytes(const GangTrainer& trainer) {
   const auto progress = run_dir::ReadProgress(trainer.dir(), 0);
   EXPECT_TRUE(progress.ok()) << progress.status();

@@ -12,9 +12,9 @@
 #include "tests/testing/temp_dir.h"
 #include "tests/unit/worker/trainer/gang_trainer.h"
 #include "worker/trainer/plan/model_setup.h"
+#include "worker/trainer/plan/spec.h"
 #include "worker/trainer/report/plan_report.h"
 #include "worker/trainer/run/training_state.h"
-#include "worker/trainer/plan/spec.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -103,7 +103,7 @@ TEST(StateFile, OfAnOlderTrainerHasNoEvaluation) {
   }
 }
 
-// What is written behind the training is what was there between two steps.
+// A checkpoint that is written behind the training has the values of the moment between two steps.
 TEST(TrainingState, ASnapshotDoesNotFollowTheTraining) {
   const CompiledModel model = Compile(JobText());
   std::vector<float> values(

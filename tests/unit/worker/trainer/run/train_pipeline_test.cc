@@ -23,26 +23,26 @@ JobText Bitwise(bool batch_norm) {
   return job;
 }
 
-void ExpectSuccess(const std::vector<run_dir::RankResult>& results) {
+void ExpectPipelineSuccess(const std::vector<run_dir::RankResult>& results) {
   for (const run_dir::RankResult& result : results) {
     ASSERT_EQ(result.outcome, Outcome::kSucceeded) << result.message;
   }
 }
 
 // 50 samples in steps of 16.
-constexpr int64_t kSteps = 8;
+constexpr int64_t kPipelineSteps = 8;
 
 TEST(TrainPipelines, EndWithTheBytesOfOneRank) {
   for (const bool batch_norm : {false, true}) {
     JobText job = Bitwise(batch_norm);
     GangTrainer alone(job, 1, "cpu");
-    ExpectSuccess(alone.Run());
+    ExpectPipelineSuccess(alone.Run());
     job.more = kStages;
     GangTrainer pipeline(job, 2, "cpu");
     const auto results = pipeline.Run();
-    ExpectSuccess(results);
+    ExpectPipelineSuccess(results);
     for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
-      EXPECT_EQ(pipeline.CheckpointBytes(kSteps, file), alone.CheckpointBytes(kSteps, file))
+      EXPECT_EQ(pipeline.CheckpointBytes(kPipelineSteps, file), alone.CheckpointBytes(kPipelineSteps, file))
           << file;
     }
     EXPECT_EQ(pipeline.Metric("train.loss"), alone.Metric("train.loss"));
@@ -54,18 +54,18 @@ TEST(TrainPipelines, EndWithTheBytesOfOneRank) {
 TEST(TrainPipelines, GoOnFromACheckpointOfOneRank) {
   JobText job = Bitwise(true);
   GangTrainer alone(job, 1, "cpu");
-  ExpectSuccess(alone.Run());
+  ExpectPipelineSuccess(alone.Run());
   JobText half = job;
   half.train.replace(half.train.find("2"), 1, "1");
   GangTrainer first(half, 1, "cpu");
-  ExpectSuccess(first.Run());
+  ExpectPipelineSuccess(first.Run());
   job.more = kStages;
   GangTrainer second(job, 2, "cpu");
   second.assignment().resume_from =
-      checkpoint::CheckpointPath(first.dir().CheckpointsDir(), kSteps / 2);
-  ExpectSuccess(second.Run());
-  EXPECT_EQ(second.CheckpointBytes(kSteps, "model.safetensors"),
-            alone.CheckpointBytes(kSteps, "model.safetensors"));
+      checkpoint::CheckpointPath(first.dir().CheckpointsDir(), kPipelineSteps / 2);
+  ExpectPipelineSuccess(second.Run());
+  EXPECT_EQ(second.CheckpointBytes(kPipelineSteps, "model.safetensors"),
+            alone.CheckpointBytes(kPipelineSteps, "model.safetensors"));
 }
 
 // The last step of an epoch has two rows, so the second pipeline none.
@@ -75,13 +75,13 @@ TEST(TrainPipelines, InAGridEndWithTheBytesOfOneRank) {
       JobText job = Bitwise(batch_norm);
       job.train.replace(job.train.find("3"), 1, absl::StrCat(replicas));
       GangTrainer alone(job, 1, "cpu");
-      ExpectSuccess(alone.Run());
+      ExpectPipelineSuccess(alone.Run());
       job.more = kGrid;
       GangTrainer grid(job, 4, "cpu");
       const auto results = grid.Run();
-      ExpectSuccess(results);
+      ExpectPipelineSuccess(results);
       for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
-        EXPECT_EQ(grid.CheckpointBytes(kSteps, file), alone.CheckpointBytes(kSteps, file))
+        EXPECT_EQ(grid.CheckpointBytes(kPipelineSteps, file), alone.CheckpointBytes(kPipelineSteps, file))
             << file << " of " << replicas << " replicas";
       }
       EXPECT_EQ(grid.Metric("train.loss"), alone.Metric("train.loss"));
@@ -102,14 +102,14 @@ TEST(TrainPipelines, InAGridEndWithTheBytesOfOneRankByOtherOptimizers) {
     JobText job = Bitwise(true);
     job.optimizer = optimizer;
     GangTrainer alone(job, 1, "cpu");
-    ExpectSuccess(alone.Run());
+    ExpectPipelineSuccess(alone.Run());
     job.more = kGrid;
     GangTrainer grid(job, 4, "cpu");
-    ExpectSuccess(grid.Run());
+    ExpectPipelineSuccess(grid.Run());
     for (const char* file : {"model.safetensors", "optimizer.safetensors", "ema.safetensors"}) {
-      EXPECT_EQ(grid.CheckpointBytes(kSteps, file), alone.CheckpointBytes(kSteps, file))
+      EXPECT_EQ(grid.CheckpointBytes(kPipelineSteps, file), alone.CheckpointBytes(kPipelineSteps, file))
           << file << " of " << optimizer;
-      EXPECT_FALSE(grid.CheckpointBytes(kSteps, file).empty()) << file;
+      EXPECT_FALSE(grid.CheckpointBytes(kPipelineSteps, file).empty()) << file;
     }
     EXPECT_EQ(grid.Metric("test.ema_loss"), alone.Metric("test.ema_loss"));
   }
@@ -119,18 +119,18 @@ TEST(TrainPipelines, InAGridEndWithTheBytesOfOneRankByOtherOptimizers) {
 TEST(TrainPipelines, InAGridMayHaveAStageWithoutParameters) {
   JobText job = Bitwise(false);
   GangTrainer alone(job, 1, "cpu");
-  ExpectSuccess(alone.Run());
+  ExpectPipelineSuccess(alone.Run());
   job.more = R"(, "devices": {"count": 6}, "stages": {"cuts": ["relu1", "conv2"]})";
   GangTrainer grid(job, 6, "cpu");
-  ExpectSuccess(grid.Run());
-  EXPECT_EQ(grid.CheckpointBytes(kSteps, "model.safetensors"),
-            alone.CheckpointBytes(kSteps, "model.safetensors"));
+  ExpectPipelineSuccess(grid.Run());
+  EXPECT_EQ(grid.CheckpointBytes(kPipelineSteps, "model.safetensors"),
+            alone.CheckpointBytes(kPipelineSteps, "model.safetensors"));
 }
 
 TEST(TrainPipelines, InAGridStopTogetherAndGoOnAsOneRank) {
   JobText job = Bitwise(true);
   GangTrainer alone(job, 1, "cpu");
-  ExpectSuccess(alone.Run());
+  ExpectPipelineSuccess(alone.Run());
   JobText in_grid = job;
   in_grid.more = kGrid;
   GangTrainer grid(in_grid, 4, "cpu");
@@ -141,12 +141,12 @@ TEST(TrainPipelines, InAGridStopTogetherAndGoOnAsOneRank) {
   }
   GangTrainer one(job, 1, "cpu");
   one.assignment().resume_from = checkpoint::CheckpointPath(grid.dir().CheckpointsDir(), 1);
-  ExpectSuccess(one.Run());
+  ExpectPipelineSuccess(one.Run());
   grid.signals(3).stop = false;
-  ExpectSuccess(grid.Run());
+  ExpectPipelineSuccess(grid.Run());
   for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
-    EXPECT_EQ(one.CheckpointBytes(kSteps, file), alone.CheckpointBytes(kSteps, file)) << file;
-    EXPECT_EQ(grid.CheckpointBytes(kSteps, file), alone.CheckpointBytes(kSteps, file)) << file;
+    EXPECT_EQ(one.CheckpointBytes(kPipelineSteps, file), alone.CheckpointBytes(kPipelineSteps, file)) << file;
+    EXPECT_EQ(grid.CheckpointBytes(kPipelineSteps, file), alone.CheckpointBytes(kPipelineSteps, file)) << file;
   }
 }
 
@@ -156,15 +156,15 @@ TEST(TrainPipelines, InAGridTrainWhatOneRankDoes) {
     JobText job;
     job.model = Bitwise(batch_norm).model;
     GangTrainer alone(job, 1, "cpu");
-    ExpectSuccess(alone.Run());
+    ExpectPipelineSuccess(alone.Run());
     job.more = kGrid;
     GangTrainer grid(job, 4, "cpu");
-    ExpectSuccess(grid.Run());
+    ExpectPipelineSuccess(grid.Run());
     const auto expected = alone.Metric("train.loss");
     const auto losses = grid.Metric("train.loss");
     ASSERT_EQ(losses.size(), expected.size());
     for (const auto& [step, loss] : losses) EXPECT_NEAR(loss, expected.at(step), 1e-3) << step;
-    EXPECT_NEAR(grid.Metric("test.loss").at(kSteps), alone.Metric("test.loss").at(kSteps), 1e-3);
+    EXPECT_NEAR(grid.Metric("test.loss").at(kPipelineSteps), alone.Metric("test.loss").at(kPipelineSteps), 1e-3);
   }
 }
 
@@ -172,7 +172,7 @@ TEST(TrainPipelines, InAGridTellEveryRanksReplicasAndStage) {
   JobText job;
   job.more = kGrid;
   GangTrainer grid(job, 4, "cpu");
-  ExpectSuccess(grid.Run());
+  ExpectPipelineSuccess(grid.Run());
   const auto progress = run_dir::ReadProgress(grid.dir(), 0);
   ASSERT_TRUE(progress.ok()) << progress.status();
   const std::vector<run_dir::RankHosting> expected = {
@@ -187,11 +187,11 @@ TEST(TrainPipelines, TrainInMicrobatches) {
   JobText job;
   job.train = R"({"epochs": 2, "global_batch": 16, "replicas": 1, "seed": 5})";
   GangTrainer alone(job, 1, "cpu");
-  ExpectSuccess(alone.Run());
+  ExpectPipelineSuccess(alone.Run());
   job.more = R"(, "devices": {"count": 3}, "stages": {"count": 3, "microbatches": 5})";
   GangTrainer pipeline(job, 3, "cpu");
   const auto results = pipeline.Run();
-  ExpectSuccess(results);
+  ExpectPipelineSuccess(results);
   for (const run_dir::RankResult& result : results) {
     EXPECT_GT(result.metrics.at("pipeline.step_seconds"), 0);
     EXPECT_GE(result.metrics.at("pipeline.waited"), 0);

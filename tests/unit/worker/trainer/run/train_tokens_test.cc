@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/worker/data/token_files.h"
 #include "tests/unit/worker/trainer/gang_trainer.h"
+#include "tests/unit/worker/trainer/train_testing.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/engine/make_backend.h"
 #include "worker/engine/models/models.h"
@@ -23,7 +24,6 @@ using ::testing::HasSubstr;
 constexpr int64_t kContext = 6;
 constexpr int64_t kVocabulary = 11;
 // Of 41 windows to train on three batches of 12 and one of 5; twice.
-constexpr int64_t kSteps = 8;
 constexpr size_t kTestTokens = 100;
 
 // A folder of tokens and a job that trains on them.
@@ -55,13 +55,6 @@ class TokenJob {
  private:
   testing::TempDir folder_;
 };
-
-void ExpectSuccess(const std::vector<run_dir::RankResult>& results, int64_t step = kSteps) {
-  for (const run_dir::RankResult& result : results) {
-    EXPECT_EQ(result.outcome, Outcome::kSucceeded) << result.message;
-    EXPECT_EQ(result.step, step);
-  }
-}
 
 std::vector<float> Weights(const GangTrainer& trainer, const std::string& name) {
   return checkpoint::FloatValues(trainer.Model(kSteps).tensors.at(name)).value();

@@ -80,8 +80,9 @@ TEST_P(GroupNormKernels, NormaliseEachGroup) {
     const Statistics expected = StatisticsOf(problem, x);
     const DeviceArray<float> mean(std::vector<float>(expected.mean.size()));
     const DeviceArray<float> inverse(std::vector<float>(expected.mean.size()));
-    GroupNormForward(problem.shape, x.view(), device_weight.data(), device_bias.data(), kEps,
-                     y.view(), mean.data(), inverse.data(), layout.clears_padding, nullptr);
+    GroupNormForward(problem.shape, x.view(), device_weight.data(), device_bias.data(),
+                     static_cast<float>(kEps), y.view(), mean.data(), inverse.data(),
+                     layout.clears_padding, nullptr);
     EXPECT_EQ(y.Differences([&](int64_t p, int64_t c) {
       const auto group = static_cast<size_t>(problem.GroupAt(p, c));
       return (x.at(p, c) - expected.mean[group]) * expected.inverse[group] *

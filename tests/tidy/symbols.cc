@@ -1,0 +1,88 @@
+// Counts names in production code and in tests, and compares the counts.
+#include "tests/tidy/symbols.h"
+
+#include <algorithm>
+#include <regex>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace trainyard::tidy {
+namespace {
+
+// These have no caller in production code on purpose.
+bool IsExempt(const std::string& name) {
+  static const auto* names = new absl::flat_hash_set<std::string>{};
+  return names->contains(name);
+}
+
+bool IsOfAName(char c) {
+  return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_';
+}
+
+template <typename Function>
+void ForEachName(const std::string& code, const Function& function) {
+  for (size_t begin = 0; begin < code.size();) {
+    size_t end = begin;
+    while (end < code.size() && IsOfAName(code[end])) ++end;
+    if (end > begin) function(code.substr(begin, end - begin));
+    begin = std::max(end, begin + 1);
+  }
+}
+
+struct Declaration {
+  std::string place;
+  int mentions_max = 0;  // by the declaration and the definition
+};
+
+// Adds the functions and constants that a line of a header declares.
+void AddDeclarations(const std::string& code, const std::string& place,
+                     absl::btree_map<std::string, Declaration>& declarations) {
+  static const std::regex function(R"(\b([A-Z][a-z]\w*)\()");
+  static const std::regex constant(R"(\bconstexpr [\w:<>, ]+ (k[A-Z]\w*)\b)");
+  if (absl::StrContains(code, "override")) return;
+  for (std::sregex_iterator it(code.begin(), code.end(), function), end; it != end; ++it) {
+    declarations.try_emplace((*it)[1], Declaration{place, 2});
+  }
+  std::smatch match;
+  if (std::regex_search(code, match, constant)) {
+    declarations.try_emplace(match[1], Declaration{place, 1});
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> SymbolsForTestsAlone(const std::vector<SourceFile>& tree) {
+  absl::flat_hash_map<std::string, int> mentions;
+  absl::flat_hash_set<std::string> tested;
+  absl::btree_map<std::string, Declaration> declarations;
+  for (const SourceFile& file : tree) {
+    const bool is_test = absl::StartsWith(file.path, "tests/");
+    for (size_t i = 0; i < file.lines.size(); ++i) {
+      const std::string code = CodeOf(file.lines[i]);
+      ForEachName(code, [&](std::string name) {
+        if (is_test) {
+          tested.insert(std::move(name));
+        } else {
+          ++mentions[name];
+        }
+      });
+      if (!is_test && absl::EndsWith(file.path, ".h")) {
+        AddDeclarations(code, absl::StrCat(file.path, ":", i + 1), declarations);
+      }
+    }
+  }
+  std::vector<std::string> findings;
+  for (const auto& [name, declaration] : declarations) {
+    if (IsExempt(name) || !tested.contains(name)) continue;
+    if (mentions[name] > declaration.mentions_max) continue;
+    findings.push_back(absl::StrCat(declaration.place, ": ", name, " is used by tests alone"));
+  }
+  return findings;
+}
+
+}  // namespace trainyard::tidy
