@@ -77,7 +77,8 @@ constexpr const char* kSpecs[] = {
     R"(model { mlp {} } data { dataset: "glyphs" } optimizer { sgd {} }
        train { global_batch: 8192 replicas: 4096 } devices { count: 4096 })",
     R"(model { layers { input: 3 input: 4096 input: 4096 stack { conv2d { channels: 8 } }
-                        stack { global_avg_pool {} } stack { linear { features: 10 } } } }
+                        stack { global_avg_pool {} } stack { flatten {} }
+                        stack { linear { features: 10 } } } }
        data { dataset: "images" path: "pets" image_size: 4096 resize: 16384 }
        optimizer { sgd {} })",
     R"(model { mlp { input: 3 input: 1 input: 1 } }
