@@ -143,23 +143,32 @@ void CheckStages(const v1::JobSpec& spec, Violations& violations) {
   }
 }
 
-// Length of the training in epochs; 0 where it is unknown.
-double TrainEpochs(const v1::JobSpec& spec) {
-  if (spec.train().has_epochs()) return static_cast<double>(spec.train().epochs());
+// The number of updates in an epoch; 0 where it is unknown.
+int64_t StepsPerEpoch(const v1::JobSpec& spec) {
   const int64_t samples = TrainSplitSize(spec);
   const int64_t batch = spec.train().global_batch();
-  if (!spec.train().has_steps() || samples <= 0 || batch <= 0) return 0;
-  const int64_t steps_per_epoch = (samples + batch - 1) / batch;
-  return static_cast<double>(spec.train().steps()) / static_cast<double>(steps_per_epoch);
+  return batch <= 0 ? 0 : (samples + batch - 1) / batch;
 }
 
 void CheckWarmup(const v1::JobSpec& spec, Violations& violations) {
-  const double epochs = TrainEpochs(spec);
-  const double warmup = spec.schedule().warmup_epochs();
-  if (epochs <= 0 || warmup <= 0 || warmup < epochs) return;
-  violations.push_back(
-      {"spec.schedule.warmup_epochs",
-       absl::StrCat(warmup, " is not shorter than the training of ", epochs, " epochs; use less")});
+  const v1::TrainSpec& train = spec.train();
+  const v1::ScheduleSpec& schedule = spec.schedule();
+  const auto per_epoch = static_cast<double>(StepsPerEpoch(spec));
+  const auto check = [&](const char* unit, double warmup, double length) {
+    if (length <= 0 || warmup <= 0 || warmup < length) return;
+    violations.push_back({absl::StrCat("spec.schedule.warmup_", unit),
+                          absl::StrCat(warmup, " is not shorter than the training of ", length, " ",
+                                       unit, "; use less")});
+  };
+  if (schedule.has_warmup_steps()) {
+    check("steps", static_cast<double>(schedule.warmup_steps()),
+          train.has_steps() ? static_cast<double>(train.steps())
+                            : static_cast<double>(train.epochs()) * per_epoch);
+  } else if (train.has_epochs()) {
+    check("epochs", schedule.warmup_epochs(), static_cast<double>(train.epochs()));
+  } else if (per_epoch > 0) {
+    check("epochs", schedule.warmup_epochs(), static_cast<double>(train.steps()) / per_epoch);
+  }
 }
 
 // Before defaults: `max` is what an elastic job calls its count.

@@ -205,7 +205,8 @@ engine::Schedule MakeSchedule(const v1::JobSpec& spec, int64_t steps_per_epoch,
   engine::Schedule schedule;
   schedule.base_lr = scale * BaseRate(spec.optimizer());
   schedule.total_steps = total_steps;
-  schedule.warmup_steps = steps(shape.warmup_epochs());
+  schedule.warmup_steps =
+      shape.has_warmup_steps() ? shape.warmup_steps() : steps(shape.warmup_epochs());
   switch (shape.shape_case()) {
     case v1::ScheduleSpec::kConstant:
     case v1::ScheduleSpec::SHAPE_NOT_SET:

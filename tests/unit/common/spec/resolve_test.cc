@@ -184,6 +184,27 @@ TEST(Resolve, WarmUpIsShorterThanTheTraining) {
   EXPECT_THAT(Fields(spec), ElementsAre("spec.schedule.warmup_epochs"));
 }
 
+TEST(Resolve, WarmUpInStepsTakesThePlaceOfThatInEpochs) {
+  v1::JobSpec spec = ValidSpec();
+  EXPECT_TRUE(ResolveSpec(spec)->schedule().has_warmup_epochs());
+  spec.mutable_schedule()->set_warmup_steps(100);
+  const auto resolved = ResolveSpec(spec);
+  ASSERT_TRUE(resolved.ok()) << resolved.status();
+  EXPECT_EQ(resolved->schedule().warmup_steps(), 100);
+  EXPECT_FALSE(resolved->schedule().has_warmup_epochs());
+}
+
+// Two epochs of 313 steps.
+TEST(Resolve, WarmUpInStepsIsShorterThanTheTraining) {
+  v1::JobSpec spec = ValidSpec();
+  spec.mutable_schedule()->set_warmup_steps(626);
+  EXPECT_THAT(Fields(spec), ElementsAre("spec.schedule.warmup_steps"));
+  spec.mutable_schedule()->set_warmup_steps(625);
+  EXPECT_THAT(Fields(spec), IsEmpty());
+  spec.mutable_train()->set_steps(625);
+  EXPECT_THAT(Fields(spec), ElementsAre("spec.schedule.warmup_steps"));
+}
+
 TEST(Resolve, TheModelFitsTheDataSet) {
   v1::JobSpec spec = ValidSpec();
   auto* model = spec.mutable_model()->mutable_convnet();

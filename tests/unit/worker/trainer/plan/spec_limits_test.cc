@@ -76,7 +76,9 @@ constexpr const char* kSpecs[] = {
     // Large and small, where two fields depend on each other.
     R"(model { mlp {} } data { dataset: "glyphs" } optimizer { sgd {} }
        train { global_batch: 8192 replicas: 4096 } devices { count: 4096 })",
-    R"(model { mlp { input: 3 input: 4096 input: 4096 } }
+    R"(model { layers { input: 3 input: 4096 input: 4096 stack { conv2d { channels: 8 } }
+                        stack { global_avg_pool {} } stack { flatten {} }
+                        stack { linear { features: 10 } } } }
        data { dataset: "images" path: "pets" image_size: 4096 resize: 16384 }
        optimizer { sgd {} })",
     R"(model { mlp { input: 3 input: 1 input: 1 } }
@@ -276,10 +278,10 @@ TEST(SpecLimits, WhatTheServerAcceptsAWorkerSetsUp) {
   std::set<std::string> refused = limited;
   for (const std::string& name : trials.accepted()) refused.erase(name);
   EXPECT_THAT(refused, ::testing::UnorderedElementsAre(
-                           "trainyard.v1.AlexnetModel.input", "trainyard.v1.ConvnetModel.input",
-                           "trainyard.v1.GooglenetModel.input", "trainyard.v1.ResnetModel.input",
-                           "trainyard.v1.VggModel.input", "trainyard.v1.WideResnetModel.input",
-                           "trainyard.v1.Layer.from", "trainyard.v1.DevicesSpec.max"));
+                           "trainyard.v1.AlexnetModel.input", "trainyard.v1.GooglenetModel.input",
+                           "trainyard.v1.ResnetModel.input", "trainyard.v1.VggModel.input",
+                           "trainyard.v1.WideResnetModel.input", "trainyard.v1.Layer.from",
+                           "trainyard.v1.DevicesSpec.max"));
 }
 
 }  // namespace

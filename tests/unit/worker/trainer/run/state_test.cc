@@ -147,6 +147,15 @@ TEST(ModelSetup, EpochsOfTheScheduleBecomeSteps) {
   EXPECT_EQ(engine::LearningRate(schedule, 299), 0.4 * 0.2 * 0.2);
 }
 
+TEST(ModelSetup, AWarmUpMayBeGivenInSteps) {
+  v1::JobSpec spec = SgdSpec(0.4);
+  spec.mutable_schedule()->set_warmup_steps(20);
+  const engine::Schedule schedule = MakeSchedule(spec, 100, 300);
+  EXPECT_EQ(schedule.warmup_steps, 20);
+  EXPECT_DOUBLE_EQ(engine::LearningRate(schedule, 9), 0.4 * 10 / 20);
+  EXPECT_DOUBLE_EQ(engine::LearningRate(schedule, 20), 0.4);
+}
+
 TEST(ModelSetup, PolynomialAndLinearScaling) {
   v1::JobSpec spec = SgdSpec(0.1);
   spec.mutable_train()->set_global_batch(512);
