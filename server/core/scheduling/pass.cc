@@ -40,7 +40,7 @@ class Pass {
     ServeClaims();
     WalkQueue(input_.queue, state_.share, state_.rules,
               [this](const QueuedJob& job) { return Consider(job); });
-    while (!nominated_.empty()) StartNominated();
+    while (!nominated_.empty()) StartFirstNominated();
     if (state_.options.elastic && state_.is_complete) Grow();
     FillFront();
     return std::move(plan_);
@@ -88,20 +88,27 @@ class Pass {
       }
       return;
     }
-    if (!are_free) nominated_.push_back(&job);
+    if (!are_free && !WaitsForGuests(fit)) nominated_.push_back(&job);
     if (!are_free || gang.most < gang.least) return;
     std::sort(fit.begin(), fit.end());
     if (fit.size() > static_cast<size_t>(gang.most)) fit.resize(static_cast<size_t>(gang.most));
     Start(job, fit, JobId{});
   }
 
-  // The first job whose claimed devices are not all free yet starts on whatever else fits. It is no
-  // longer nominated then, and whoever was to go for it stays.
-  void StartNominated() {
-    const QueuedJob& job = *nominated_.front();
-    nominated_.pop_front();
+  // A head whose guests are on their way out waits for them: it has kept these devices all along,
+  // and guests that have been stopped for nothing would cost more than the wait.
+  bool WaitsForGuests(const std::vector<int32_t>& claimed) const {
+    return std::all_of(claimed.begin(), claimed.end(), [this](int32_t slot) {
+      const auto holder = input_.running.find(state_.slots.slot(slot).holder);
+      return holder == input_.running.end() || holder->second.guest;
+    });
+  }
+
+  // A job whose claimed devices are not all free yet starts on whatever else fits. It is no longer
+  // nominated then, and whoever was to go for it stays.
+  bool StartNominated(const QueuedJob& job) {
     const GangDemand gang = state_.GangOf(job.demand, state_.RoomOf(job));
-    if (gang.most < gang.least) return;
+    if (gang.most < gang.least) return false;
     const std::vector<int32_t>& claimed = state_.slots.claims().at(job.id);
     for (const int32_t slot : claimed) state_.slots.SetClaim(slot, JobId{});
     const std::vector<int32_t> picked = state_.PickFor(job, gang);
@@ -110,13 +117,26 @@ class Pass {
     for (const int32_t slot : claimed) {
       if (state_.slots.slot(slot).holder != job.id) state_.slots.SetClaim(slot, job.id);
     }
+    return !picked.empty();
+  }
+
+  void StartFirstNominated() {
+    const QueuedJob& job = *nominated_.front();
+    nominated_.pop_front();
+    StartNominated(job);
   }
 
   Visit Consider(const QueuedJob& job) {
-    // Among jobs of one priority, those come first that have been chosen before.
-    while (!nominated_.empty() &&
-           (!state_.options.priorities || nominated_.front()->priority >= job.priority)) {
-      StartNominated();
+    // The walk leaves out nominated jobs whose shape has failed; those of larger priorities are
+    // tried before the smaller ones.
+    while (!nominated_.empty() && state_.options.priorities &&
+           nominated_.front()->priority > job.priority) {
+      StartFirstNominated();
+    }
+    const auto nominated = std::find(nominated_.begin(), nominated_.end(), &job);
+    if (nominated != nominated_.end()) {
+      nominated_.erase(nominated);
+      return StartNominated(job) ? Visit::kTaken : Visit::kPassed;
     }
     if (served_.count(job.id) > 0) return Visit::kPassed;
     const GangDemand gang = state_.GangOf(job.demand, state_.RoomOf(job));
