@@ -13,9 +13,9 @@
 #include "worker/checkpoint/safetensors.h"
 #include "worker/engine/make_backend.h"
 #include "worker/engine/models/models.h"
-#include "worker/trainer/run/initial_weights.h"
 #include "worker/trainer/plan/model_setup.h"
 #include "worker/trainer/plan/spec.h"
+#include "worker/trainer/run/initial_weights.h"
 #include "worker/trainer/run/training_state.h"
 
 namespace trainyard::testing {

@@ -54,7 +54,8 @@ TEST_F(Submit, TheCommandLineChangesTheSpec) {
 }
 
 TEST_F(Submit, MistakesOfTheFileAndTheCommandLineAreToldTogether) {
-  const std::string bad = runner_.home.Write("bad.yaml", std::string(kSubmittedSpec) + "prioritty: 1\n");
+  const std::string bad =
+      runner_.home.Write("bad.yaml", std::string(kSubmittedSpec) + "prioritty: 1\n");
   const CommandResult result = runner_.Run(
       {"submit", bad, "--set", "train.global_batch=0", "--set", "optimizer.sgd.moment=1"});
   EXPECT_EQ(result.exit_code, 2);

@@ -155,7 +155,8 @@ TEST(Layers, ChangesReachIntoTheList) {
 }
 
 TEST(Layers, ChangesOutsideOfTheListAreRefused) {
-  EXPECT_THAT(RefusedLayers("model.layers.stack[5].name", "x"), HasSubstr("the list has 5 elements"));
+  EXPECT_THAT(RefusedLayers("model.layers.stack[5].name", "x"),
+              HasSubstr("the list has 5 elements"));
   EXPECT_THAT(RefusedLayers("model.layers.stack[5]", "relu"), HasSubstr("the list has 5 elements"));
   EXPECT_EQ(RefusedLayers("model.layers.stack.name", "x"),
             "model.layers.stack: is a list; write which element is meant, such as stack[0].name");

@@ -1,5 +1,5 @@
-#include "common/spec/data_checks.h"
 #include "common/spec/resolve.h"
+#include "common/spec/data_checks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -18,8 +18,8 @@
 #include "server/rpc/streams.h"
 #include "server/store/memory_metrics_store.h"
 #include "server/store/memory_store.h"
-#include "tests/testing/temp_dir.h"
 #include "tests/testing/manual_clock.h"
+#include "tests/testing/temp_dir.h"
 
 namespace trainyard::rpc {
 

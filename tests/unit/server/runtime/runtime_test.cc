@@ -8,8 +8,8 @@
 
 #include "common/base/errors.h"
 #include "server/store/memory_store.h"
-#include "tests/unit/server/runtime/flag.h"
 #include "tests/testing/manual_clock.h"
+#include "tests/unit/server/runtime/flag.h"
 
 namespace trainyard::runtime {
 namespace {

@@ -225,7 +225,8 @@ TEST(Init, ARunThatResumesReadsTheFileNoMore) {
   resumed.assignment().resume_from = checkpoint::CheckpointPath(whole.dir().CheckpointsDir(), 4);
   ExpectStartSuccess(resumed.Run());
   for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json"}) {
-    EXPECT_EQ(resumed.CheckpointBytes(kInitSteps, file), whole.CheckpointBytes(kInitSteps, file)) << file;
+    EXPECT_EQ(resumed.CheckpointBytes(kInitSteps, file), whole.CheckpointBytes(kInitSteps, file))
+        << file;
   }
 }
 

@@ -42,7 +42,8 @@ TEST(TrainPipelines, EndWithTheBytesOfOneRank) {
     const auto results = pipeline.Run();
     ExpectPipelineSuccess(results);
     for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
-      EXPECT_EQ(pipeline.CheckpointBytes(kPipelineSteps, file), alone.CheckpointBytes(kPipelineSteps, file))
+      EXPECT_EQ(pipeline.CheckpointBytes(kPipelineSteps, file),
+                alone.CheckpointBytes(kPipelineSteps, file))
           << file;
     }
     EXPECT_EQ(pipeline.Metric("train.loss"), alone.Metric("train.loss"));
@@ -81,7 +82,8 @@ TEST(TrainPipelines, InAGridEndWithTheBytesOfOneRank) {
       const auto results = grid.Run();
       ExpectPipelineSuccess(results);
       for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
-        EXPECT_EQ(grid.CheckpointBytes(kPipelineSteps, file), alone.CheckpointBytes(kPipelineSteps, file))
+        EXPECT_EQ(grid.CheckpointBytes(kPipelineSteps, file),
+                  alone.CheckpointBytes(kPipelineSteps, file))
             << file << " of " << replicas << " replicas";
       }
       EXPECT_EQ(grid.Metric("train.loss"), alone.Metric("train.loss"));
@@ -107,7 +109,8 @@ TEST(TrainPipelines, InAGridEndWithTheBytesOfOneRankByOtherOptimizers) {
     GangTrainer grid(job, 4, "cpu");
     ExpectPipelineSuccess(grid.Run());
     for (const char* file : {"model.safetensors", "optimizer.safetensors", "ema.safetensors"}) {
-      EXPECT_EQ(grid.CheckpointBytes(kPipelineSteps, file), alone.CheckpointBytes(kPipelineSteps, file))
+      EXPECT_EQ(grid.CheckpointBytes(kPipelineSteps, file),
+                alone.CheckpointBytes(kPipelineSteps, file))
           << file << " of " << optimizer;
       EXPECT_FALSE(grid.CheckpointBytes(kPipelineSteps, file).empty()) << file;
     }
@@ -145,8 +148,12 @@ TEST(TrainPipelines, InAGridStopTogetherAndGoOnAsOneRank) {
   grid.signals(3).stop = false;
   ExpectPipelineSuccess(grid.Run());
   for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
-    EXPECT_EQ(one.CheckpointBytes(kPipelineSteps, file), alone.CheckpointBytes(kPipelineSteps, file)) << file;
-    EXPECT_EQ(grid.CheckpointBytes(kPipelineSteps, file), alone.CheckpointBytes(kPipelineSteps, file)) << file;
+    EXPECT_EQ(one.CheckpointBytes(kPipelineSteps, file),
+              alone.CheckpointBytes(kPipelineSteps, file))
+        << file;
+    EXPECT_EQ(grid.CheckpointBytes(kPipelineSteps, file),
+              alone.CheckpointBytes(kPipelineSteps, file))
+        << file;
   }
 }
 
@@ -164,7 +171,8 @@ TEST(TrainPipelines, InAGridTrainWhatOneRankDoes) {
     const auto losses = grid.Metric("train.loss");
     ASSERT_EQ(losses.size(), expected.size());
     for (const auto& [step, loss] : losses) EXPECT_NEAR(loss, expected.at(step), 1e-3) << step;
-    EXPECT_NEAR(grid.Metric("test.loss").at(kPipelineSteps), alone.Metric("test.loss").at(kPipelineSteps), 1e-3);
+    EXPECT_NEAR(grid.Metric("test.loss").at(kPipelineSteps),
+                alone.Metric("test.loss").at(kPipelineSteps), 1e-3);
   }
 }
 

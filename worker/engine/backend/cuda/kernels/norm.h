@@ -119,8 +119,8 @@ struct GroupNormShape {
 void GroupNormForward(const GroupNormShape& shape, View x, const float* weight, const float* bias,
                       float eps, View y, float* mean, float* inverse, bool clears_padding,
                       cudaStream_t stream);
-// dx may be null, or the memory of dy. dweight and dbias, [channels] each, are overwritten, or added
-// to. The workspace has GroupNormWorkspace bytes.
+// dx may be null, or the memory of dy. dweight and dbias, [channels] each, are overwritten, or
+// added to. The workspace has GroupNormWorkspace bytes.
 int64_t GroupNormWorkspace(const GroupNormShape& shape);
 void GroupNormBackward(const GroupNormShape& shape, View dy, View x, const float* weight,
                        const float* mean, const float* inverse, View dx, float* dweight,
