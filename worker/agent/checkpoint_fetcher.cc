@@ -22,8 +22,8 @@
 namespace trainyard::agent {
 namespace {
 
-constexpr absl::Duration kBackoffFirst = absl::Milliseconds(100);
-constexpr absl::Duration kBackoffLast = absl::Seconds(5);
+constexpr absl::Duration kFetchAgainFirst = absl::Milliseconds(100);
+constexpr absl::Duration kFetchAgainLast = absl::Seconds(5);
 constexpr absl::Duration kCallTimeout = absl::Seconds(60);
 constexpr int kDamageTries = 3;
 constexpr absl::Duration kCancelPoll = absl::Milliseconds(100);
@@ -147,7 +147,7 @@ std::map<AttemptId, absl::Status> CheckpointFetcher::TakeDone() {
 
 void CheckpointFetcher::Run(AttemptId id, const ResumeSource& source, const std::string& folder,
                             CancelToken& token) {
-  Backoff backoff(kBackoffFirst, kBackoffLast, rng_);
+  Backoff backoff(kFetchAgainFirst, kFetchAgainLast, rng_);
   absl::Status status = absl::CancelledError("the checkpoint is no longer wanted");
   int damaged = 0;
   while (!token.cancelled()) {

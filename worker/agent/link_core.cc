@@ -9,8 +9,8 @@
 namespace trainyard::agent {
 namespace {
 
-constexpr absl::Duration kBackoffFirst = absl::Milliseconds(50);
-constexpr absl::Duration kBackoffLast = absl::Seconds(3);
+constexpr absl::Duration kReconnectFirst = absl::Milliseconds(50);
+constexpr absl::Duration kReconnectLast = absl::Seconds(3);
 constexpr absl::Duration kCallTimeout = absl::Seconds(10);
 
 bool SomethingRuns(const Report& report) {
@@ -30,7 +30,7 @@ LinkCore::LinkCore(std::vector<Device> devices, Session& session, Rng& rng,
     : devices_(std::move(devices)),
       progress_interval_(progress_interval),
       session_(session),
-      backoff_(kBackoffFirst, kBackoffLast, rng) {}
+      backoff_(kReconnectFirst, kReconnectLast, rng) {}
 
 void LinkCore::SetReport(Report report, bool urgent) {
   report_ = std::move(report);
