@@ -24,7 +24,7 @@ namespace {
 
 constexpr absl::Duration kFetchAgainFirst = absl::Milliseconds(100);
 constexpr absl::Duration kFetchAgainLast = absl::Seconds(5);
-constexpr absl::Duration kCallTimeout = absl::Seconds(60);
+constexpr absl::Duration kFetchTimeout = absl::Seconds(60);
 constexpr int kDamageTries = 3;
 constexpr absl::Duration kCancelPoll = absl::Milliseconds(100);
 
@@ -39,7 +39,7 @@ absl::Status FetchFile(v1::AgentService::StubInterface& stub, const ResumeSource
     request.set_file(file.name);
     request.set_offset(size);
     grpc::ClientContext context;
-    rpc::SetTimeout(context, kCallTimeout);
+    rpc::SetTimeout(context, kFetchTimeout);
     const CancelToken::Scope scope(token, context);
     const auto reader = stub.FetchCheckpoint(&context, request);
     v1::DownloadCheckpointResponse response;

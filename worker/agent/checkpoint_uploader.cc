@@ -17,10 +17,10 @@ namespace trainyard::agent {
 namespace {
 
 // Hashing a large checkpoint takes the server a while.
-constexpr absl::Duration kCallTimeout = absl::Seconds(60);
+constexpr absl::Duration kUploadTimeout = absl::Seconds(60);
 constexpr int64_t kChunkBytes = 1 << 20;
 
-v1::CheckpointFile ToProto(const checkpoint::ManifestEntry& entry) {
+v1::CheckpointFile EntryToProto(const checkpoint::ManifestEntry& entry) {
   v1::CheckpointFile file;
   file.set_name(entry.name);
   file.set_size(entry.size);
@@ -118,7 +118,7 @@ absl::Status CheckpointUploader::Send(const UploadTarget& target, int64_t step, 
   request.set_fencing_token(target.fencing_token);
   request.set_step(step);
   grpc::ClientContext context;
-  rpc::SetTimeout(context, kCallTimeout);
+  rpc::SetTimeout(context, kUploadTimeout);
   const CancelToken::Scope scope(token_, context);
   absl::Status status = rpc::FromGrpcStatus(call(&context));
   // The link registers again; the checkpoint goes on under the new session.
@@ -132,7 +132,7 @@ absl::Status CheckpointUploader::UploadStep(const UploadTarget& target, int64_t 
   v1::CommitCheckpointRequest commit;
   for (const checkpoint::ManifestEntry& entry : manifest.files) {
     v1::CheckpointFile& file = *commit.add_files();
-    file = ToProto(entry);
+    file = EntryToProto(entry);
     TY_RETURN_IF_ERROR(SendFile(target, step, JoinPath(folder, entry.name), file));
   }
   return Send(target, step, commit, [&](grpc::ClientContext* context) {

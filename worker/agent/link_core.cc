@@ -11,7 +11,7 @@ namespace {
 
 constexpr absl::Duration kReconnectFirst = absl::Milliseconds(50);
 constexpr absl::Duration kReconnectLast = absl::Seconds(3);
-constexpr absl::Duration kCallTimeout = absl::Seconds(10);
+constexpr absl::Duration kSyncTimeout = absl::Seconds(10);
 
 bool SomethingRuns(const Report& report) {
   return std::any_of(report.attempts.begin(), report.attempts.end(), [](const auto& attempt) {
@@ -47,7 +47,7 @@ LinkCore::Step LinkCore::Next() {
   if (!report_.has_value()) return AwaitReport{};
   if (report_->desired_serial < serial_) return AwaitReport{};
   std::string session = session_.Get();
-  if (session.empty()) return Register{CurrentDevices(), kCallTimeout};
+  if (session.empty()) return Register{CurrentDevices(), kSyncTimeout};
   return MakeSync(std::move(session));
 }
 
@@ -78,7 +78,7 @@ LinkCore::Sync LinkCore::MakeSync(std::string session) {
   sync.max_wait =
       SomethingRuns(*report_) ? std::min(sync_interval_, progress_interval_) : sync_interval_;
   sync.report = *sent_;
-  sync.timeout = kCallTimeout + sync_interval_;
+  sync.timeout = kSyncTimeout + sync_interval_;
   return sync;
 }
 
