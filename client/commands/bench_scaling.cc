@@ -47,7 +47,7 @@ struct BenchOptions {
 
 constexpr int64_t kDefaultSteps = 100;
 constexpr size_t kNameBytesMax = 63;
-constexpr absl::Duration kCancelTimeout = absl::Seconds(5);
+constexpr absl::Duration kCancelRunTimeout = absl::Seconds(5);
 // How far the final losses of runs may differ where the spec is not bitwise. Sums round differently
 // on other numbers of devices, and training enlarges that with every step.
 constexpr double kLossTolerance = 0.05;
@@ -194,7 +194,7 @@ absl::StatusOr<v1::Job> Bench::WaitForEnd(const std::string& name) {
   v1::CancelJobRequest cancel;
   cancel.set_name(name);
   grpc::ClientContext call;  // calls of the link would be interrupted at once
-  rpc::SetTimeout(call, kCancelTimeout);
+  rpc::SetTimeout(call, kCancelRunTimeout);
   v1::Job cancelled;
   (void)link_.jobs().CancelJob(&call, cancel, &cancelled);
   return absl::CancelledError(absl::StrCat("interrupted; ", name, " is cancelled"));

@@ -141,8 +141,8 @@ bool TellErrors(const Context& context, const ordered_json& report) {
   return has_errors;
 }
 
-Result Report(const Context& context, const std::string& what, const std::string& dataset_dir,
-              absl::Duration timeout) {
+Result ReportOf(const Context& context, const std::string& what, const std::string& dataset_dir,
+                absl::Duration timeout) {
   TY_ASSIGN_OR_RETURN(const ordered_json report, AskTrainer(context, what, dataset_dir, timeout));
   if (!PrintAsAsked(context, report)) PrintTable(context, report, dataset_dir);
   return TellErrors(context, report) ? link::kFailed : link::kOk;
@@ -170,11 +170,11 @@ absl::Status Fetch(const Context& context, const FetchOptions& options, const st
 }
 
 Result ListData(const Context& context, const DataOptions& options) {
-  return Report(context, "ls", options.dataset_dir, kListTimeout);
+  return ReportOf(context, "ls", options.dataset_dir, kListTimeout);
 }
 
 Result VerifyData(const Context& context, const DataOptions& options) {
-  return Report(context, "verify", options.dataset_dir, kVerifyTimeout);
+  return ReportOf(context, "verify", options.dataset_dir, kVerifyTimeout);
 }
 
 Result FetchData(const Context& context, const FetchOptions& options) {

@@ -20,7 +20,7 @@ struct DownOptions {
   bool force = false;
 };
 
-constexpr absl::Duration kStopGrace = absl::Seconds(10);
+constexpr absl::Duration kDownGrace = absl::Seconds(10);
 // A trainer finishes its step, writes a checkpoint, and has some grace for it.
 constexpr absl::Duration kCancelTimeout = absl::Seconds(90);
 
@@ -112,11 +112,11 @@ Result Down(const Context& context, const DownOptions& options) {
   if (server.has_value()) TY_RETURN_IF_ERROR(SettleJobs(context, options, server->note));
   // The worker is stopped first, while there is still a server to tell.
   if (worker.has_value()) {
-    TY_RETURN_IF_ERROR(daemons::StopProcess(*worker, kStopGrace, context.clock));
+    TY_RETURN_IF_ERROR(daemons::StopProcess(*worker, kDownGrace, context.clock));
     unlink(machine.worker_pid_file.c_str());
   }
   if (server.has_value()) {
-    TY_RETURN_IF_ERROR(daemons::StopProcess(*server, kStopGrace, context.clock));
+    TY_RETURN_IF_ERROR(daemons::StopProcess(*server, kDownGrace, context.clock));
     unlink(machine.server_pid_file.c_str());
   }
   context.Say(absl::StrCat("down; the state stays in ", machine.state_dir));

@@ -11,8 +11,8 @@
 namespace trainyard::commands {
 namespace {
 
-constexpr absl::Duration kDrawInterval = absl::Milliseconds(100);
-constexpr absl::Duration kLineInterval = absl::Seconds(10);
+constexpr absl::Duration kFetchDrawInterval = absl::Milliseconds(100);
+constexpr absl::Duration kFetchLineInterval = absl::Seconds(10);
 
 }  // namespace
 
@@ -53,7 +53,7 @@ void FetchProgress::OnLine(absl::string_view line) {
 void FetchProgress::Draw() {
   const absl::Duration now = context_.clock.Uptime();
   const bool on_terminal = context_.terminal.err_is_terminal;
-  if (now - last_draw_ < (on_terminal ? kDrawInterval : kLineInterval)) return;
+  if (now - last_draw_ < (on_terminal ? kFetchDrawInterval : kFetchLineInterval)) return;
   last_draw_ = now;
   if (on_terminal) {
     context_.err << "\r" << output::TransferBarLine(view_, context_.terminal) << "\x1b[K"

@@ -30,7 +30,7 @@ constexpr int64_t kRefusalsTold = 20;
 // A stream is given up after this time.
 constexpr absl::Duration kStreamTimeout = absl::Hours(24);
 constexpr absl::Duration kRetryFor = absl::Seconds(30);
-constexpr absl::Duration kDrawInterval = absl::Milliseconds(100);
+constexpr absl::Duration kSubmitDrawInterval = absl::Milliseconds(100);
 
 // Documents that went into one message.
 struct Message {
@@ -189,7 +189,7 @@ class Submitter {
   void Draw() {
     const absl::Duration now = context_.clock.Uptime();
     if (!context_.terminal.err_is_terminal || context_.options.quiet ||
-        now - drawn_ < kDrawInterval)
+        now - drawn_ < kSubmitDrawInterval)
       return;
     drawn_ = now;
     context_.err << "\rsubmitted " << FormatCount(submitted_) << " of "

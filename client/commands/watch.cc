@@ -19,7 +19,7 @@ struct WatchOptions {
   std::vector<std::string> jobs;  // empty: all
 };
 
-constexpr absl::Duration kDrawInterval = absl::Milliseconds(250);
+constexpr absl::Duration kWatchDrawInterval = absl::Milliseconds(250);
 // The board has no more lines than fit on a screen.
 constexpr size_t kLinesMax = 30;
 
@@ -45,7 +45,7 @@ class Board {
 
   void Draw() {
     const absl::Duration now = context_.clock.Uptime();
-    if (!context_.terminal.err_is_terminal || !is_dirty_ || now - last_draw_ < kDrawInterval)
+    if (!context_.terminal.err_is_terminal || !is_dirty_ || now - last_draw_ < kWatchDrawInterval)
       return;
     last_draw_ = now;
     is_dirty_ = false;

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kLease = 15 * kSecond;
 
-Now At(int64_t seconds) {
+Now AtSecond(int64_t seconds) {
   return {.wall_us = (1'790'000'000 + seconds) * kSecond, .uptime_us = seconds * kSecond};
 }
 
@@ -23,10 +23,10 @@ SyncReport ReportOf(int64_t sequence, int64_t revision, std::optional<int64_t> h
 
 class ContactsTest : public ::testing::Test {
  protected:
-  ContactsTest() { contacts_.Open("lab-1", "s", At(0)); }
+  ContactsTest() { contacts_.Open("lab-1", "s", AtSecond(0)); }
 
   void Take(const SyncReport& report, int64_t seconds) {
-    contacts_.NoteReport("lab-1", report, At(seconds));
+    contacts_.NoteReport("lab-1", report, AtSecond(seconds));
     contacts_.TakeReport("lab-1", report);
   }
   bool Orders(int64_t number) {
@@ -42,11 +42,12 @@ class ContactsTest : public ::testing::Test {
 TEST_F(ContactsTest, ASessionLivesUntilItIsClosedOrAnotherIsOpened) {
   ASSERT_NE(contacts_.WorkerOf("s"), nullptr);
   EXPECT_EQ(*contacts_.WorkerOf("s"), "lab-1");
-  contacts_.Open("lab-1", "t", At(1));
+  contacts_.Open("lab-1", "t", AtSecond(1));
   EXPECT_EQ(contacts_.WorkerOf("s"), nullptr);
   contacts_.Close("lab-1");
   EXPECT_EQ(contacts_.WorkerOf("t"), nullptr);
-  EXPECT_EQ(contact().last_seen_wall_us, At(1).wall_us) << "it is still known when it was seen";
+  EXPECT_EQ(contact().last_seen_wall_us, AtSecond(1).wall_us)
+      << "it is still known when it was seen";
 }
 
 TEST_F(ContactsTest, AReportRenewsTheLeaseWhileTheWorkerCountsNewAnswers) {
@@ -98,10 +99,10 @@ TEST_F(ContactsTest, TheSameOrdersAreNoNewRevision) {
 TEST_F(ContactsTest, AfterAStartEveryWorkerHasOneLeaseToComeBack) {
   WorkerRecord record;
   record.name = "lab-2";
-  record.last_seen_us = At(-100).wall_us;
-  contacts_.Expect(record, At(3));
+  record.last_seen_us = AtSecond(-100).wall_us;
+  contacts_.Expect(record, AtSecond(3));
   EXPECT_EQ(contacts_.LeaseDeadline("lab-2"), 3 * kSecond + kLease);
-  EXPECT_EQ(contacts_.of("lab-2").last_seen_wall_us, At(-100).wall_us);
+  EXPECT_EQ(contacts_.of("lab-2").last_seen_wall_us, AtSecond(-100).wall_us);
 }
 
 }  // namespace
