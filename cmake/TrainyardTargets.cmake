@@ -44,9 +44,9 @@ function(ty_static_binary NAME)
 endfunction()
 
 # ty_test(lifecycle_test SRCS job_fsm_test.cc DEPS ty_server_lifecycle LABELS unit threads [TIMEOUT 60] [PROCESSORS 2])
-# A GoogleTest binary; each TEST is one ctest entry. Labels: unit contract integration gpu slow, and `threads` for what runs under TSan.
+# A GoogleTest binary; each TEST is one ctest entry. SEPARATE compiles sources one by one that name local things alike. Labels: unit contract integration gpu slow, and `threads` for what runs under TSan.
 function(ty_test NAME)
-  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT;PROCESSORS" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "SEPARATE" "TIMEOUT;PROCESSORS" "SRCS;DEPS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 60)
   endif()
@@ -56,6 +56,9 @@ function(ty_test NAME)
   add_executable(${NAME} ${ARG_SRCS})
   target_include_directories(${NAME} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${NAME} PRIVATE ty_warnings ${ARG_DEPS} ty_testing GTest::gmock GTest::gtest_main)
+  if(ARG_SEPARATE)
+    set_target_properties(${NAME} PROPERTIES UNITY_BUILD OFF)
+  endif()
   # A list among the properties must reach ctest as one word: each of the scripts on the way takes a level of escapes.
   string(REPLACE ";" "\\\\\\\\\\\\\;" labels "${ARG_LABELS}")
   gtest_discover_tests(${NAME} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${NAME}."

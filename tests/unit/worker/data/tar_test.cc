@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::string Refusal(absl::string_view archive) {
+std::string TarRefusal(absl::string_view archive) {
   const absl::Status status = ListTar(archive).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
   return std::string(status.message());
@@ -48,19 +48,19 @@ TEST(Tar, ReadsLongNamesOfGnuAndOfPax) {
 TEST(Tar, RefusesAnArchiveThatIsCutOff) {
   const std::string archive = TarBytes({{"a", std::string(1000, 'a')}, {"b", "b"}});
   EXPECT_THAT(
-      Refusal(archive.substr(0, 700)),
+      TarRefusal(archive.substr(0, 700)),
       HasSubstr("byte 700: the archive ends inside 'a', which has 1000 bytes from byte 512"));
   // Cut where a member ends: all that is there is whole, and yet some is missing.
-  EXPECT_THAT(Refusal(archive.substr(0, 1536)),
+  EXPECT_THAT(TarRefusal(archive.substr(0, 1536)),
               HasSubstr("byte 1536: the archive ends without its end mark"));
-  EXPECT_THAT(Refusal(""), HasSubstr("byte 0: the archive ends without its end mark"));
+  EXPECT_THAT(TarRefusal(""), HasSubstr("byte 0: the archive ends without its end mark"));
 }
 
 TEST(Tar, RefusesADamagedHeader) {
   std::string archive = TarBytes({{"a", "a"}, {"b", "b"}});
   archive[1024] = 'c';
-  EXPECT_THAT(Refusal(archive), HasSubstr("byte 1172: checksum"));
-  EXPECT_THAT(Refusal(std::string(1024, 'x')), HasSubstr("byte 148: checksum"));
+  EXPECT_THAT(TarRefusal(archive), HasSubstr("byte 1172: checksum"));
+  EXPECT_THAT(TarRefusal(std::string(1024, 'x')), HasSubstr("byte 148: checksum"));
 }
 
 }  // namespace

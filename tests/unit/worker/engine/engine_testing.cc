@@ -121,7 +121,7 @@ void CopyState(const Executable& from, Executable& to) {
   }
 }
 
-Values ReadState(const Executable& executable, const std::string& name) {
+Values ReadState(const ModelState& executable, const std::string& name) {
   for (size_t i = 0; i < executable.state().size(); ++i) {
     if (executable.state()[i].name == name) {
       Values values(static_cast<size_t>(ElementCount(executable.state()[i].shape)));

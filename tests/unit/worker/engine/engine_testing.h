@@ -59,7 +59,7 @@ void RandomizeState(uint64_t seed, Executable& executable);
 // Copies all state.
 void CopyState(const Executable& from, Executable& to);
 
-Values ReadState(const Executable& executable, const std::string& name);
+Values ReadState(const ModelState& executable, const std::string& name);
 void WriteState(Executable& executable, const std::string& name, const Values& values);
 NamedValues ReadAllState(const Executable& executable);
 

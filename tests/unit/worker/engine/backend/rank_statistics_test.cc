@@ -78,7 +78,7 @@ CompileOptions OptionsOfRank(CompileOptions options, ThreadSum& sum, int rank, i
   return options;
 }
 
-Graph Convnet() {
+Graph SmallConvnet() {
   return *BuildConvnet({.input = {2, 9, 9}, .channels = {4, 6}, .classes = 5, .batch_norm = true});
 }
 
@@ -148,7 +148,7 @@ TEST_P(StatisticsOfRanks, AreThoseOfAllRows) {
       {"norms that are kept", {.recompute_norms = false}}};
   for (const auto& [name, options] : passes) {
     SCOPED_TRACE(name);
-    for (const Graph& model : {Convnet(), testing::Residuals(6), testing::Residuals(16),
+    for (const Graph& model : {SmallConvnet(), testing::Residuals(6), testing::Residuals(16),
                                testing::Inceptions({16, 24, 16, 20})}) {
       // Unequal rows, fewer in a last batch, then as before.
       Compare(model, {{5, 3}, {1, 4}, {5, 3}}, {.passes = options}, Tolerance());
@@ -157,7 +157,7 @@ TEST_P(StatisticsOfRanks, AreThoseOfAllRows) {
 }
 
 TEST_P(StatisticsOfRanks, CountARankWithoutRows) {
-  Compare(Convnet(), {{3, 1, 2}, {2, 0, 1}, {0, 0, 4}, {3, 1, 2}}, {}, Tolerance());
+  Compare(SmallConvnet(), {{3, 1, 2}, {2, 0, 1}, {0, 0, 4}, {3, 1, 2}}, {}, Tolerance());
   Compare(testing::Residuals(8), {{3, 1, 2}, {2, 0, 1}}, {.passes = {.recompute = true}},
           Tolerance());
 }
@@ -222,7 +222,7 @@ TEST_P(StatisticsOfRanks, OfOneValueEachFollowTheFormula) {
 TEST_P(StatisticsOfRanks, AreNotAskedForByEvaluations) {
   ThreadSum sum(1);
   std::atomic<int> calls = 0;
-  const Graph model = Convnet();
+  const Graph model = SmallConvnet();
   const std::unique_ptr<Executable> executable =
       Compile(GetParam(), model, {}, OptionsOfRank({.max_rows = 2}, sum, 0, 1, &calls));
   testing::RandomizeState(5, *executable);
@@ -237,7 +237,7 @@ TEST_P(StatisticsOfRanks, AreNotAskedForByEvaluations) {
 }
 
 TEST_P(StatisticsOfRanks, TellTheErrorOfTheSum) {
-  const Graph model = Convnet();
+  const Graph model = SmallConvnet();
   int calls = 0;
   int fails_at = 0;
   CompileOptions options = {.max_rows = 2};
@@ -275,7 +275,7 @@ TEST_P(StatisticsOfRanks, OfASingleValueAreRefusedOnEveryRank) {
 }
 
 TEST_P(StatisticsOfRanks, RefuseGroupsAndOptionsThatMakeNoSense) {
-  const Graph model = Convnet();
+  const Graph model = SmallConvnet();
   ThreadSum sum(1);
   const CompileOptions good = OptionsOfRank({.max_rows = 4}, sum, 0, 1);
   const std::unique_ptr<Executable> executable = Compile(GetParam(), model, {}, good);

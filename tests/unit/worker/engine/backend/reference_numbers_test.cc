@@ -103,7 +103,7 @@ Graph ReluTanhMlp() {
   return *std::move(b).Build();
 }
 
-Graph Convnet() {
+Graph ReferenceConvnet() {
   return *BuildConvnet({.input = {3, 12, 12}, .channels = {8, 12}});
 }
 
@@ -163,8 +163,8 @@ const Case kCases[] = {
     {"mlp", ReluTanhMlp, kNesterov},
     {"mlp_sgd_heavyball", ReluTanhMlp, kHeavyBall},
     {"mlp_adamw", ReluTanhMlp, kAdamW, 1, 0.01},
-    {"convnet", Convnet, kNesterov},
-    {"convnet_dp2", Convnet, kNesterov, 2},
+    {"convnet", ReferenceConvnet, kNesterov},
+    {"convnet_dp2", ReferenceConvnet, kNesterov, 2},
     {"resnet", Resnet, kNesterov},
     {"transformer", Transformer, kNesterov},
 };

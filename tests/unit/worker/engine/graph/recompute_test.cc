@@ -43,17 +43,17 @@ Graph Transformer(int blocks) {
   return *std::move(graph);
 }
 
-struct Numbers {
+struct RecomputeNumbers {
   testing::NamedValues gradients, state;
   std::vector<StepMetrics> metrics;
 };
 
-Numbers RunSteps(const std::string& backend, const Graph& model, const PassOptions& passes,
-                 int64_t rows) {
+RecomputeNumbers RunSteps(const std::string& backend, const Graph& model, const PassOptions& passes,
+                          int64_t rows) {
   const std::unique_ptr<Executable> executable = testing::Compile(
       backend, model, {.momentum = 0.9}, {.max_rows = rows, .threads = 2, .passes = passes});
   testing::RandomizeState(5, *executable);
-  Numbers numbers;
+  RecomputeNumbers numbers;
   for (uint64_t step = 0; step < 2; ++step) {
     const testing::TestBatch batch = testing::RandomBatch(step, model, rows);
     Batch positioned = batch.batch();
@@ -67,8 +67,8 @@ Numbers RunSteps(const std::string& backend, const Graph& model, const PassOptio
 }
 
 void ExpectSameBits(const std::string& backend, const Graph& model, int64_t rows) {
-  const Numbers kept = RunSteps(backend, model, {}, rows);
-  const Numbers again = RunSteps(backend, model, kRecompute, rows);
+  const RecomputeNumbers kept = RunSteps(backend, model, {}, rows);
+  const RecomputeNumbers again = RunSteps(backend, model, kRecompute, rows);
   EXPECT_EQ(again.gradients, kept.gradients);
   EXPECT_EQ(again.state, kept.state);
   for (size_t i = 0; i < kept.metrics.size(); ++i) {
@@ -133,7 +133,7 @@ TEST(Recompute, GivesTheSameBitsForAVggWithDropout) {
 
 TEST(Recompute, KeepsTheNumbersWhateverOtherPassesRun) {
   const Graph model = Transformer(3);
-  const Numbers plain = RunSteps("reference", model, {}, 3);
+  const RecomputeNumbers plain = RunSteps("reference", model, {}, 3);
   for (const Pass& pass : kPasses) {
     PassOptions passes = kRecompute;
     passes.*pass.option = false;
