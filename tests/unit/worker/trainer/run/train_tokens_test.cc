@@ -56,7 +56,7 @@ class TokenJob {
   testing::TempDir folder_;
 };
 
-std::vector<float> Weights(const GangTrainer& trainer, const std::string& name) {
+std::vector<float> WeightsOf(const GangTrainer& trainer, const std::string& name) {
   return checkpoint::FloatValues(trainer.Model(kSteps).tensors.at(name)).value();
 }
 
@@ -82,8 +82,8 @@ TEST_P(TokenGangTest, TheResultDoesNotDependOnTheNumberOfRanks) {
         EXPECT_NEAR(got[step], value, 2e-4 * (1 + std::abs(value))) << metric << " at " << step;
       }
     }
-    const std::vector<float> expected = Weights(*alone, "transformer.wte.weight");
-    const std::vector<float> got = Weights(*gang, "transformer.wte.weight");
+    const std::vector<float> expected = WeightsOf(*alone, "transformer.wte.weight");
+    const std::vector<float> got = WeightsOf(*gang, "transformer.wte.weight");
     for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-3) << i;
   }
 }
