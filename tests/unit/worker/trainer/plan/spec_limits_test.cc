@@ -274,14 +274,15 @@ TEST(SpecLimits, WhatTheServerAcceptsAWorkerSetsUp) {
       << "a spec above must reach each message";
 
   // Fields whose ends the server refuses, since others would have to follow them: the shape of the
-  // images, the names of other layers, devices.count.
+  // images, the names of other layers, devices.count. The pattern of a tag is stricter than the
+  // limit of its length.
   std::set<std::string> refused = limited;
   for (const std::string& name : trials.accepted()) refused.erase(name);
   EXPECT_THAT(refused, ::testing::UnorderedElementsAre(
                            "trainyard.v1.AlexnetModel.input", "trainyard.v1.GooglenetModel.input",
                            "trainyard.v1.ResnetModel.input", "trainyard.v1.VggModel.input",
                            "trainyard.v1.WideResnetModel.input", "trainyard.v1.Layer.from",
-                           "trainyard.v1.DevicesSpec.max"));
+                           "trainyard.v1.DevicesSpec.max", "trainyard.v1.JobSpec.tags"));
 }
 
 }  // namespace
