@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(Cuda, PlansOf,
 ConvProblem Usual() {
   ConvProblem problem;
   problem.rows = 128;
-  problem.channels = problem.channels = problem.x_stride = problem.y_stride = 64;
+  problem.channels = problem.out_channels = problem.x_stride = problem.y_stride = 64;
   problem.height = problem.width = problem.out_height = problem.out_width = 32;
   problem.kernel = 3;
   problem.padding = 1;
