@@ -26,7 +26,7 @@ TEST(Problems, DifferInTheirKeysWhereTheyDiffer) {
       [](ConvProblem& p) { p.channels = 12; },
       [](ConvProblem& p) { p.height = 12; },
       [](ConvProblem& p) { p.width = 12; },
-      [](ConvProblem& p) { p.channels = 12; },
+      [](ConvProblem& p) { p.out_channels = 12; },
       [](ConvProblem& p) { p.out_height = 12; },
       [](ConvProblem& p) { p.out_width = 12; },
       [](ConvProblem& p) { p.kernel = 12; },
