@@ -134,8 +134,9 @@ TEST_P(ZooWeightsTest, GoBothWays) {
   std::cout << checked->out;
 
   const auto theirs = Compile();
-  const auto loaded =
-      trainer::LoadInitialWeights({.checkpoint = "theirs.safetensors"}, dir_.path(), *theirs);
+  v1::InitSpec init;
+  init.set_checkpoint("theirs.safetensors");
+  const auto loaded = trainer::LoadInitialWeights(init, dir_.path(), *theirs);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   const auto got = theirs->Predict(input);
   ASSERT_TRUE(got.ok()) << got.status();

@@ -14,7 +14,7 @@
 namespace trainyard::replay {
 namespace {
 
-using Json = nlohmann::json;
+using JsonValue = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr int64_t kCountMax = 1'000'000;
@@ -23,25 +23,25 @@ constexpr double kSecondsMax = 1e9;
 // The fields of one object. The first mistake is kept; whatever is read after it does not count.
 class Fields {
  public:
-  Fields(const Json& object, std::string path) : object_(object), path_(std::move(path)) {
+  Fields(const JsonValue& object, std::string path) : object_(object), path_(std::move(path)) {
     if (!object_.is_object()) Fail("", object_, "an object");
   }
 
   void Read(const char* key, std::string& value) {
-    const Json* found = Find(key);
+    const JsonValue* found = Find(key);
     if (found == nullptr) return;
     if (!found->is_string()) return Fail(key, *found, "a string");
     value = found->get<std::string>();
   }
   void Read(const char* key, bool& value) {
-    const Json* found = Find(key);
+    const JsonValue* found = Find(key);
     if (found == nullptr) return;
     if (!found->is_boolean()) return Fail(key, *found, "true or false");
     value = found->get<bool>();
   }
   template <typename Integer>
   void Read(const char* key, Integer& value, int64_t least, int64_t most = kCountMax) {
-    const Json* found = Find(key);
+    const JsonValue* found = Find(key);
     if (found == nullptr) return;
     if (!found->is_number_integer() || found->get<int64_t>() < least ||
         found->get<int64_t>() > most) {
@@ -51,9 +51,9 @@ class Fields {
   }
   // Seconds, with up to three decimals.
   void ReadSeconds(const char* key, int64_t& value_us, bool is_needed = false) {
-    const Json* found = Find(key);
+    const JsonValue* found = Find(key);
     if (found == nullptr) {
-      if (is_needed) Fail(key, Json(), "seconds; it must be given");
+      if (is_needed) Fail(key, JsonValue(), "seconds; it must be given");
       return;
     }
     if (!found->is_number() || found->get<double>() < 0 || found->get<double>() > kSecondsMax) {
@@ -62,7 +62,7 @@ class Fields {
     value_us = std::llround(found->get<double>() * 1000) * core::kMillisecond;
   }
   void Read(const char* key, std::map<std::string, std::string>& value) {
-    const Json* found = Find(key);
+    const JsonValue* found = Find(key);
     if (found == nullptr) return;
     if (!found->is_object()) return Fail(key, *found, "an object of strings");
     for (const auto& [name, label] : found->items()) {
@@ -71,26 +71,26 @@ class Fields {
     }
   }
   void Read(const char* key, std::vector<int64_t>& value, int64_t most) {
-    const Json* found = Find(key);
+    const JsonValue* found = Find(key);
     if (found == nullptr) return;
     const std::string wanted =
         most == 0 ? "no job, for none comes before this one"
                   : absl::StrCat("a list of jobs that come before this one, 1 to ", most);
     if (!found->is_array()) return Fail(key, *found, wanted);
-    for (const Json& job : *found) {
+    for (const JsonValue& job : *found) {
       if (!job.is_number_integer() || job.get<int64_t>() < 1 || job.get<int64_t>() > most) {
         return Fail(key, job, wanted);
       }
       value.push_back(job.get<int64_t>());
     }
   }
-  const Json* Find(const char* key) {
+  const JsonValue* Find(const char* key) {
     known_.insert(key);
     if (!status_.ok() || !object_.contains(key)) return nullptr;
     return &object_[key];
   }
 
-  void Fail(absl::string_view key, const Json& value, absl::string_view expected) {
+  void Fail(absl::string_view key, const JsonValue& value, absl::string_view expected) {
     if (!status_.ok()) return;
     const std::string shown = value.is_null() ? "nothing" : value.dump();
     status_ = absl::InvalidArgumentError(absl::StrCat(
@@ -110,13 +110,13 @@ class Fields {
   }
 
  private:
-  const Json& object_;
+  const JsonValue& object_;
   std::string path_;
   std::set<std::string> known_;
   absl::Status status_;
 };
 
-absl::Status ReadWorkers(const Json& json, Trace& trace) {
+absl::Status ReadWorkers(const JsonValue& json, Trace& trace) {
   TraceWorkers workers;
   Fields fields(json, "workers");
   fields.Read("name", workers.name);
@@ -138,21 +138,22 @@ absl::Status ReadWorkers(const Json& json, Trace& trace) {
   return absl::OkStatus();
 }
 
-absl::Status ReadQuota(const Json& json, Trace& trace) {
+absl::Status ReadQuota(const JsonValue& json, Trace& trace) {
   core::QuotaRecord quota;
   Fields fields(json, "quota");
   fields.Read("subject", quota.subject);
   fields.Read("devices", quota.devices, 0);
   fields.Read("weight", quota.weight, 0);
-  if (quota.subject.empty()) fields.Fail("subject", Json(), "\"user:NAME\" or \"project:NAME\"");
+  if (quota.subject.empty())
+    fields.Fail("subject", JsonValue(), "\"user:NAME\" or \"project:NAME\"");
   TY_RETURN_IF_ERROR(fields.Finish());
   trace.quotas.push_back(std::move(quota));
   return absl::OkStatus();
 }
 
-absl::Status ReadDemand(const Json& json, core::Demand& demand) {
+absl::Status ReadDemand(const JsonValue& json, core::Demand& demand) {
   if (json.is_number()) {
-    Json object;
+    JsonValue object;
     object["count"] = json;
     return ReadDemand(object, demand);
   }
@@ -168,7 +169,7 @@ absl::Status ReadDemand(const Json& json, core::Demand& demand) {
   return fields.Finish();
 }
 
-absl::Status ReadJob(const Json& json, Trace& trace) {
+absl::Status ReadJob(const JsonValue& json, Trace& trace) {
   TraceJob job;
   const auto before = static_cast<int64_t>(trace.jobs.size());
   Fields fields(json, "job");
@@ -176,7 +177,7 @@ absl::Status ReadJob(const Json& json, Trace& trace) {
   fields.Read("user", job.user);
   fields.Read("project", job.project);
   fields.Read("priority", job.priority, -1'000'000, 1'000'000);
-  if (const Json* devices = fields.Find("devices")) {
+  if (const JsonValue* devices = fields.Find("devices")) {
     TY_RETURN_IF_ERROR(ReadDemand(*devices, job.demand));
   }
   fields.ReadSeconds("work_s", job.work_us, /*is_needed=*/true);
@@ -201,13 +202,13 @@ absl::Status ReadJob(const Json& json, Trace& trace) {
 }
 
 absl::Status ReadLine(absl::string_view line, Trace& trace) {
-  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const JsonValue json = JsonValue::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || json.size() != 1) {
     return absl::InvalidArgumentError(
         R"(no JSON object with the one key "trace", "workers", "quota" or "job")");
   }
   const std::string& kind = json.begin().key();
-  const Json& value = json.begin().value();
+  const JsonValue& value = json.begin().value();
   if (kind == "workers") return ReadWorkers(value, trace);
   if (kind == "quota") return ReadQuota(value, trace);
   if (kind == "job") return ReadJob(value, trace);
@@ -220,7 +221,7 @@ absl::Status ReadLine(absl::string_view line, Trace& trace) {
 }
 
 // A number without a fraction where there is none.
-Json Seconds(int64_t us) {
+JsonValue Seconds(int64_t us) {
   const int64_t ms = us / core::kMillisecond;
   if (ms % 1000 == 0) return ms / 1000;
   return static_cast<double>(ms) / 1000;
