@@ -8,13 +8,14 @@
 namespace trainyard::engine {
 namespace {
 
-Graph Model() {
+Graph RepeatedModel() {
   return *BuildConvnet({.input = {3, 8, 8}, .channels = {8, 8}, .classes = 5, .batch_norm = true});
 }
 
 std::unique_ptr<Executable> CompileModel() {
-  std::unique_ptr<Executable> executable = testing::Compile(
-      testing::TestedBackend(), Model(), {.momentum = 0.9, .weight_decay = 0.01}, {.max_rows = 4});
+  std::unique_ptr<Executable> executable =
+      testing::Compile(testing::TestedBackend(), RepeatedModel(),
+                       {.momentum = 0.9, .weight_decay = 0.01}, {.max_rows = 4});
   testing::RandomizeState(1, *executable);
   return executable;
 }
@@ -26,7 +27,7 @@ cuda::CudaExecutable& AsCuda(Executable& executable) {
 TEST(RepeatStep, DoesWhatStartStepDoesWithTheSameBatch) {
   const std::unique_ptr<Executable> sent = CompileModel();
   const std::unique_ptr<Executable> repeated = CompileModel();
-  const testing::TestBatch batch = testing::RandomBatch(2, Model(), 4);
+  const testing::TestBatch batch = testing::RandomBatch(2, RepeatedModel(), 4);
   // The later ones are graphs.
   for (int step = 0; step < 5; ++step) {
     ASSERT_TRUE(sent->StartStep(batch.batch(), 0.1).ok());
@@ -44,7 +45,7 @@ TEST(RepeatStep, DoesWhatStartStepDoesWithTheSameBatch) {
 TEST(RepeatStep, NeedsAStepBefore) {
   const std::unique_ptr<Executable> executable = CompileModel();
   EXPECT_EQ(AsCuda(*executable).RepeatStep().code(), absl::StatusCode::kFailedPrecondition);
-  const testing::TestBatch batch = testing::RandomBatch(2, Model(), 4);
+  const testing::TestBatch batch = testing::RandomBatch(2, RepeatedModel(), 4);
   ASSERT_TRUE(executable->StartStep(batch.batch(), 0.1).ok());
   ASSERT_TRUE(executable->FinishUpdate().ok());
   ASSERT_TRUE(executable->Evaluate(batch.batch()).ok());
@@ -53,7 +54,7 @@ TEST(RepeatStep, NeedsAStepBefore) {
 
 TEST(RepeatStep, NeedsUpdatesToBeFinished) {
   const std::unique_ptr<Executable> executable = CompileModel();
-  const testing::TestBatch batch = testing::RandomBatch(2, Model(), 4);
+  const testing::TestBatch batch = testing::RandomBatch(2, RepeatedModel(), 4);
   ASSERT_TRUE(executable->StartStep(batch.batch(), 0.1).ok());
   for (int step = 1; step < executable->max_updates_in_flight(); ++step) {
     ASSERT_TRUE(AsCuda(*executable).RepeatStep().ok());

@@ -46,11 +46,11 @@ void AddDeclarations(const std::string& code, const std::string& place,
   static const std::regex constant(R"(\bconstexpr [\w:<>, ]+ (k[A-Z]\w*)\b)");
   if (absl::StrContains(code, "override")) return;
   for (std::sregex_iterator it(code.begin(), code.end(), function), end; it != end; ++it) {
-    declarations.try_emplace((*it)[1], Declaration{place, 2});
+    declarations.try_emplace((*it)[1].str(), Declaration{place, 2});
   }
   std::smatch match;
   if (std::regex_search(code, match, constant)) {
-    declarations.try_emplace(match[1], Declaration{place, 1});
+    declarations.try_emplace(match[1].str(), Declaration{place, 1});
   }
 }
 
