@@ -26,8 +26,8 @@ namespace {
 // A connection that breaks more often than this within one file is of no use.
 constexpr int kTriesPerFile = 10;
 
-// Whether a file of this name would stay in the folder. The server is trusted with content, but not
-// with paths.
+// Returns true if a file of this name would stay in the folder. The server is trusted with content,
+// but not with paths.
 bool IsFileName(const std::string& name) {
   return !name.empty() && name.front() != '.' && name.size() <= 255 && name != "MANIFEST" &&
          name.find('/') == std::string::npos && name.find('\0') == std::string::npos;

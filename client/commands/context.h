@@ -27,7 +27,7 @@ struct GlobalOptions {
   bool no_color = false;
   bool quiet = false;
 
-  // Whether a person reads the data, so that the verb draws a table.
+  // Returns true if a person reads the data, so that the verb draws a table.
   bool IsTable() const { return format == Format::kTable || format == Format::kWide; }
 };
 
@@ -48,7 +48,7 @@ struct Context {
   std::ostream& out;  // data
   std::ostream& err;  // talk
   std::istream& in;
-  // Whether a person can answer a question.
+  // True if a person can answer a question.
   bool in_is_terminal;
   Clock& clock;
   Rng& rng;

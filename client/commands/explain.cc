@@ -20,7 +20,7 @@ struct ExplainOptions {
   SubmitFlags flags;
 };
 
-// Of a job that does not wait: its state, and what can be done about it.
+// For a job that does not wait, this is its state and what can be done about it.
 std::string WhyNoWait(const v1::Job& job) {
   const std::string id = output::ShortName(job.name());
   const std::string state = output::StateText(job.state());

@@ -54,7 +54,7 @@ absl::StatusOr<Selection> ParsePart(absl::string_view text, absl::string_view pa
   return selection;
 }
 
-// Whether this names a checkpoint by something else than its step.
+// Returns true if this names a checkpoint by something else than its step.
 bool IsWord(absl::string_view which) {
   return which == "best" || which == "latest";
 }

@@ -48,7 +48,7 @@ bool IsSetAside(const v1::Worker& worker, const v1::Device& device) {
          device.health() != v1::DEVICE_HEALTH_OK;
 }
 
-// Of a device without a job: "free", or why it is not offered.
+// For a device without a job, this is "free", or the reason why it is not offered.
 std::string IdleText(const v1::Worker& worker, const v1::Device& device, const Terminal& terminal) {
   if (worker.state() != v1::WORKER_STATE_ACTIVE) {
     return terminal.Style("31", output::StateText(worker.state()));

@@ -12,7 +12,7 @@ namespace {
 constexpr absl::Duration kPauseInitial = absl::Milliseconds(200);
 constexpr absl::Duration kPauseMax = absl::Seconds(2);
 
-// Whether a stream ended because its server went away, by a crash or in order.
+// Returns true if a stream ended because its server went away, by a crash or in order.
 bool IsLoss(const absl::Status& status) {
   return status.code() == absl::StatusCode::kUnavailable ||
          status.code() == absl::StatusCode::kInternal ||

@@ -44,7 +44,7 @@ class Follower {
  public:
   struct Options {
     std::vector<std::string> names;  // empty: all jobs
-    // Of the one job in `names`; empty for none.
+    // The metrics to stream for the one job in `names`; empty for none.
     std::string metrics_of;
     absl::Duration reconnect_for = kReconnectFor;
   };

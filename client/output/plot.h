@@ -14,7 +14,7 @@ struct Point {
 };
 
 struct PlotOptions {
-  // Of the whole plot with its axes, in columns and lines (title and x axis not counted).
+  // The size of the plot with its axes, in columns and lines (without the title and the x axis).
   int width = 72;
   int height = 12;
   bool unicode = false;

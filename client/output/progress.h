@@ -19,7 +19,7 @@ struct ProgressView {
   double samples_per_s = 0;
   std::optional<absl::Duration> eta;
   std::optional<double> loss;
-  // Of the test split once it was evaluated, else of training.
+  // The accuracy on the test split once that was evaluated, else in training.
   std::optional<double> accuracy;
 };
 

@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Whether YAML reads the text back as the same text without quotes.
+// Returns true if YAML reads the text back as the same text without quotes.
 bool IsPlain(const std::string& text) {
   if (text.empty()) return false;
   const auto is_word = [](char c) {

@@ -77,7 +77,7 @@ std::string Timeline::Json(const std::map<int, std::string>& names,
     heads.push_back(absl::StrCat("{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":", rank,
                                  ",\"args\":{\"sort_index\":", rank, "}}"));
   }
-  // Of several names the last counts.
+  // If there are several names, the last one counts.
   absl::StrAppend(&out, events_);
   for (const std::string& head : heads) absl::StrAppend(&out, ",\n", head);
   absl::StrAppend(&out, "\n]}\n");

@@ -29,7 +29,8 @@ struct Measurement {
   double comm_seconds = 0;
   double exposed_seconds = 0;
   double comm_bytes = 0;
-  // Of the line, where nobody was waited for: what the fastest tenth of the steps reached.
+  // The speed of the line where nobody was waited for, as the fastest tenth of the steps reached
+  // it.
   double link_bytes_per_s = 0;
   double final_loss = 0;     // mean over the last steps
   std::string weights = {};  // hash of the last checkpoint's weights
@@ -47,8 +48,8 @@ absl::StatusOr<Measurement> Measure(int devices, int64_t steps, const Series& se
 // Several runs of the same: medians; loss and weights are those of the first. `runs`: not empty.
 Measurement Combine(const std::vector<Measurement>& runs);
 
-// Whether two runs came to the same end: the same bytes where `is_bitwise`; else final losses that
-// differ by no more than `tolerance` of the first.
+// Returns true if two runs came to the same end: the same bytes where `is_bitwise`; else final
+// losses that differ by no more than `tolerance` of the first.
 bool Agree(const Measurement& a, const Measurement& b, bool is_bitwise, double tolerance);
 
 }  // namespace trainyard::scaling

@@ -44,7 +44,7 @@ std::string Comment(const T& described) {
   return absl::StrJoin(lines, " ");
 }
 
-// Whether `relu` alone says enough: no field of the message must be given.
+// Returns true if `relu` alone says enough: no field of the message must be given.
 bool IsEnoughAlone(const Descriptor& type) {
   for (int i = 0; i < type.field_count(); ++i) {
     if (spec::RulesOf(*type.field(i)).required()) return false;

@@ -25,9 +25,9 @@ class ContentHasher {
   std::unique_ptr<State> state_;
 };
 
-// The same of all of `bytes`.
+// Returns the digest of all of `bytes` in the same form.
 std::string ContentHash(absl::string_view bytes);
-// The same of a file, read once, in blocks.
+// Returns the digest of a file in the same form. It reads the file once, in blocks.
 absl::StatusOr<std::string> FileHash(const std::string& path);
 // The 32 lower-case hex digits of a well-formed hash, safe as a file name; INVALID_ARGUMENT
 // otherwise.

@@ -33,7 +33,7 @@ absl::StatusOr<std::vector<InterfaceAddress>> ListInterfaces();
 absl::StatusOr<InterfaceAddress> ChooseInterface(absl::string_view wanted,
                                                  absl::Span<const InterfaceAddress> present);
 
-// Of this host as it is now.
+// Looks at the interfaces that this host has now.
 absl::StatusOr<InterfaceAddress> FindInterface(absl::string_view wanted);
 
 }  // namespace trainyard

@@ -12,7 +12,7 @@ namespace trainyard {
 // `text` as a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
 std::string JsonQuote(absl::string_view text);
 
-// Whether `text` is well-formed UTF-8 (RFC 3629).
+// Returns true if `text` is well-formed UTF-8 (RFC 3629).
 bool IsUtf8(absl::string_view text);
 
 // The Levenshtein distance between two words.

@@ -156,7 +156,7 @@ inline constexpr absl::string_view kSampleName = "input";
 
 // "conv2d", "max_pool": as specs write it; empty where none was given.
 absl::string_view KindName(const Kind& kind);
-// Whether layers of this kind have weights.
+// Returns true if layers of this kind have weights.
 bool HasWeights(const Kind& kind);
 
 }  // namespace trainyard::layers

@@ -31,8 +31,8 @@ struct Arguments {
   int rounds = 3;
 };
 
-// Of each round: what it costs to start the threads and to touch the ring's memory for the first
-// time is paid once a job, not once an epoch.
+// A round has so many epochs. Starting the threads and touching the ring's memory for the first
+// time costs once a job, not once an epoch.
 constexpr int64_t kEpochs = 10;
 
 double ProcessorSeconds() {

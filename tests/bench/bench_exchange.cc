@@ -153,7 +153,7 @@ class Rank {
         {.buckets = buckets, .gradient_elements = gradients, .is_sharded = is_sharded});
   }
 
-  // Of `body`, which all ranks begin together.
+  // Measures `body`, which all ranks begin together.
   template <typename Prepare, typename Body>
   absl::StatusOr<Times> Measure(const Prepare& prepare, const Body& body) {
     constexpr int kWarmUp = 3;

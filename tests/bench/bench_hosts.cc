@@ -45,7 +45,7 @@ sockaddr_in ListenerAddress() {
   return address;
 }
 
-// Of rank 0, in its namespace; before any rank runs, so that the other need not wait for it.
+// Listens for rank 0 in its namespace before any rank runs, so that the other need not wait.
 UniqueFd Listen(int network_namespace) {
   UniqueFd listener;
   std::thread([&] {

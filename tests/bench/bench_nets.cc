@@ -1,3 +1,4 @@
+// Builds the networks that the benchmarks measure.
 #include "tests/bench/bench_nets.h"
 
 #include <functional>

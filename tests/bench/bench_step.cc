@@ -99,8 +99,8 @@ double ProductSeconds(Executable& executable, const Batch& batch, int steps) {
   return seconds;
 }
 
-// Of the process so far, in KiB; 0 where the kernel does not tell. (ru_maxrss would count what ran
-// before exec.)
+// Returns the peak of this process, in KiB, or 0 if the kernel does not tell. (ru_maxrss counts
+// what ran before exec.)
 int64_t PeakMemory() {
   std::ifstream status("/proc/self/status");
   std::string word;

@@ -28,7 +28,7 @@ using ::trainyard::v1::Job;
 
 const char* const kNames[] = {"alpha", "beta", "gamma"};
 
-// Of short steps no collective may take so long before its ranks give up.
+// With short steps, ranks give up a collective that takes so long.
 constexpr absl::Duration kCollectiveTimeout = absl::Seconds(30);
 
 // A server, and a worker on each of several hosts.
@@ -191,7 +191,7 @@ TEST_F(HostsTest, ALineThatBreaksEndsTheAttemptAndTheNextGoesOnFromTheCheckpoint
         << rank;
   }
   EXPECT_EQ(failure.failure_class(), v1::FAILURE_CLASS_TRANSIENT);
-  // Of the gradients, or of the ballots beside them.
+  // It is the collective of the gradients, or that of the ballots beside them.
   EXPECT_TRUE(absl::StrContains(failure.message(), ": all_to_all ") ||
               absl::StrContains(failure.message(), ": all_gather "))
       << failure.message();

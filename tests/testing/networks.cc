@@ -1,3 +1,4 @@
+// Makes namespaces and their cables by the commands of iproute2.
 #include "tests/testing/networks.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Resolves paths against what the build was configured with and against the environment.
 #include "tests/testing/paths.h"
 
 #include <cstdlib>

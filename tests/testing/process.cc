@@ -1,3 +1,4 @@
+// Starts processes with pipes or files for their output, and ends what a test leaves behind.
 #include "tests/testing/process.h"
 
 #include <fcntl.h>

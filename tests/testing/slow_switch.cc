@@ -1,3 +1,4 @@
+// Takes whole frames from its ports and passes them on after the delay.
 #include "tests/testing/slow_switch.h"
 
 #include <arpa/inet.h>

@@ -1,3 +1,4 @@
+// Makes a folder, and removes it with all that is in it.
 #include "tests/testing/temp_dir.h"
 
 #include <cstdlib>

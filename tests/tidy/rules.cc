@@ -45,7 +45,7 @@ const std::vector<Floor>& Floors() {
        {"common/base", "common/layers", "worker/engine/graph", "worker/engine/optim",
         "worker/engine/backend"}},
       {"worker/engine/backend", {"common/base", "worker/engine/graph", "worker/engine/optim"}},
-      // Of the worker, the trainer alone reads the spec as protobuf: docs/adr/0010-one-schema.md.
+      // In the worker, only the trainer reads the spec as protobuf: docs/adr/0010-one-schema.md.
       {"worker/trainer/plan",
        {"common/base", "common/datasets", "common/spec", "trainyard/v1", "worker/run_dir",
         "worker/data", "worker/parallel", "worker/engine"}},
@@ -110,7 +110,7 @@ const std::vector<Library>& Libraries() {
       {"openssl/", {"client/fetch"}},
       {"jpeglib.h", {"worker/data", "tests/unit/worker/data", "tests/bench"}},
       {"CLI/",
-       {"client/flags.cc", "server", "tests/bench", "worker/agent",
+       {"client/flags.cc", "client/fetch/main.cc", "server", "tests/bench", "worker/agent",
         "worker/engine/backend/cuda/probe", "worker/supervisor", "worker/trainer"}},
       {"grpc", {"common/rpc", "server/rpc", "server/app", "worker/agent", "client", "tests"}},
       {"nlohmann/",
@@ -134,7 +134,7 @@ const std::vector<BannedWord>& BannedWords() {
       {R"(\b(system_clock|random_device)\b)", {"common/base/env.cc"}, "use Clock or Rng"},
       // A call, not the declaration of a clock's method.
       {R"(\b(sleep_for|SleepFor|usleep|nanosleep)\s*\((?!absl::Duration\b))",
-       // Of the tests, one place that looks again and again, and a clock that is moved by hand.
+       // Among the tests, one place looks again and again, and one clock is moved by hand.
        {"common/base", "server/runtime", "worker", "client", "tests/testing/wait.cc",
         "tests/unit/worker/trainer/run/reporter_test.cc"},
        "wait for the event, or use Clock::SleepFor in an adapter"},

@@ -130,7 +130,7 @@ void FileRunDirs::ReapSupervisors(Changes& changes) {
 RunDirs::Sight FileRunDirs::Look(AttemptId id) {
   const run_dir::RunDir dir = DirOf(id);
   Sight sight;
-  // Whether the supervisor lives is asked before the exit record is looked for: one that ends in
+  // True if the supervisor lives is asked before the exit record is looked for: one that ends in
   // between has written it.
   const auto supervised = run_dir::IsSupervised(dir);
   sight.is_supervised = !supervised.ok() || *supervised;

@@ -31,7 +31,7 @@ struct ImageIndex {
   std::string Digest() const;
 };
 
-// Of a folder with shards (*.tar), whose members lie in a folder named after their class; else of
+// Indexes a folder with shards (*.tar), whose members lie in a folder named after their class, or
 // one with a folder for each class, searched to any depth, as torchvision's ImageFolder. JPEGs are
 // what ends in .jpg or .jpeg, in any case. Sorted by name within sorted classes or shards. Labels
 // are positions in `classes`, or, where that is empty, in the sorted classes that are there.

@@ -40,7 +40,7 @@ class BlockExchange {
   absl::Span<float> parameters() const { return options_.parameters; }
   // The part of a bucket that `rank` sums, and updates where it is sharded.
   Bucket BlockOfRank(size_t bucket, int rank) const;
-  // Whether the sums of the bucket go to all ranks.
+  // Returns true if the sums of the bucket go to all ranks.
   bool IsForAll(size_t bucket) const;
 
   void SetPlan(const ExchangePlan& plan, absl::Span<const int> term_slots);

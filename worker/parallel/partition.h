@@ -18,7 +18,7 @@ struct PartitionProblem {
   std::vector<double> segment_seconds;
   // The speed of each stage's device.
   std::vector<double> speeds;
-  // Whether segments [begin, end) fit into the device of the stage. Empty: all do.
+  // Returns true if segments [begin, end) fit into the device of the stage. Empty: all do.
   std::function<bool(int stage, int begin, int end)> fits = {};
 };
 

@@ -177,13 +177,6 @@ bool FieldReader::Double(absl::string_view key, double& value) {
   return field != nullptr && ToDouble(*field, PathOf(key), value);
 }
 
-void FieldReader::Bool(absl::string_view key, bool& value) {
-  const Json* field = Find(key);
-  if (field == nullptr) return;
-  if (!field->is_boolean()) return WrongType(PathOf(key), *field, "true or false");
-  value = field->get<bool>();
-}
-
 void FieldReader::String(absl::string_view key, std::string& value) {
   const Json* field = Find(key);
   if (field == nullptr) return;

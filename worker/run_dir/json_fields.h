@@ -50,7 +50,6 @@ class FieldReader {
                int max = std::numeric_limits<int>::max());
   // True where the field is there and good.
   bool Double(absl::string_view key, double& value);
-  void Bool(absl::string_view key, bool& value);
   void String(absl::string_view key, std::string& value);
   void Integers(absl::string_view key, std::vector<int64_t>& values, int64_t min, int64_t max);
 

@@ -16,7 +16,7 @@ class Lineage {
   void Add(JobId id, const Submission& submission);
   void Remove(JobId id, const Submission& submission);
 
-  // Whether a submission that is known was cloned from a job of this one.
+  // Returns true if a submission that is known was cloned from a job of this one.
   bool IsCloned(JobId id, const Submission& submission) const;
   // The submissions whose jobs wait for the job's success, or have waited for it.
   std::set<JobId> WaitingForSuccess(JobId job) const;

@@ -151,7 +151,7 @@ class Yard {
   std::unique_ptr<const Policy> policy_;
   Picture picture_;
 
-  // Of the last pass.
+  // The time and the record of the last pass.
   Now planned_at_;
   std::shared_ptr<const PassRecord> record_;  // null before the first
   std::vector<JobId> front_;

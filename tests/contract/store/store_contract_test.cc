@@ -332,7 +332,7 @@ TEST_P(StoreContract, CheckpointsComeAndGo) {
   ASSERT_TRUE(store_->Commit(removal).ok());
   EXPECT_TRUE(Load().checkpoints.empty());
 
-  // Of the same step again, with other files, and evaluated.
+  // The same step comes again, with other files, and evaluated.
   checkpoint.files.pop_back();
   checkpoint.evaluation = {0.1 + 0.2, 0.91};
   Delta again = Next();

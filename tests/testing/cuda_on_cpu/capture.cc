@@ -15,7 +15,8 @@ cudaError_t Invalidate(Capture& capture, cudaError_t error) {
   return error;
 }
 
-// Whether the nodes before the stream's next one, and all nodes before those, are the whole graph.
+// Returns true if the nodes before the stream's next one, and all nodes before those, are the whole
+// graph.
 bool LeadsToAll(const CUstream_st& stream, const CUgraph_st& graph) {
   std::set<const CUgraphNode_st*> reached(stream.tail.begin(), stream.tail.end());
   std::vector<const CUgraphNode_st*> open(reached.begin(), reached.end());

@@ -32,7 +32,7 @@ void Copy(const Rows& copy) {
   }
 }
 
-// Whether memory of this kind may be used where the direction says device, or host.
+// Returns true if memory of this kind may be used where the direction says device, or host.
 bool Fits(MemoryKind kind, bool is_device) {
   return is_device ? kind != MemoryKind::kPageable : kind != MemoryKind::kDevice;
 }

@@ -124,7 +124,7 @@ class Machine {
   uint64_t next_to_enqueue_ = 1;
 };
 
-// Whether the thread runs an operation, which may not call the runtime.
+// True if the thread runs an operation, which may not call the runtime.
 extern constinit thread_local bool in_operation;
 extern constinit thread_local int current_device;
 
@@ -161,7 +161,7 @@ struct CUstream_st {
   std::shared_ptr<trainyard::cuda_on_cpu::Capture> capture;
   std::vector<CUgraphNode_st*> tail;
 
-  // Whether the stream and the legacy default stream wait for each other.
+  // Returns true if the stream and the legacy default stream wait for each other.
   bool IsBlocking() const { return (flags & cudaStreamNonBlocking) == 0; }
 };
 

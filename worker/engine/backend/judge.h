@@ -10,7 +10,7 @@ namespace trainyard::engine {
 // Logits among which Evaluation::top5 looks for the label.
 inline constexpr int64_t kTopCount = 5;
 
-// Whether `label` is among the kTopCount largest of `logits` [classes]; of equal ones the first
+// True if `label` is among the kTopCount largest of `logits` [classes]; of equal ones the first
 // come first. Where the label's logit is not a number it is not; one that is not comes before it.
 template <class T>
 bool IsInTop(const T* logits, int64_t classes, int64_t label) {

@@ -17,7 +17,7 @@ class RankStatistics {
  public:
   explicit RankStatistics(const CompileOptions& options);
 
-  // Whether statistics are those of all ranks.
+  // Returns true if statistics are those of all ranks.
   bool is_wanted() const { return sum_ != nullptr; }
 
   // Room for two values a channel, for Merge and Sum; what was there is lost.

@@ -10,7 +10,8 @@ namespace trainyard::engine {
 
 namespace {
 
-// Whether only batch_norm, as its input, or batch_norm_gradient, as dy or x, reads the value.
+// Returns true if only batch_norm, as its input, or batch_norm_gradient, as dy or x, reads the
+// value.
 bool OnlyNormsRead(const StepGraph& step, const Uses& uses, ValueId value) {
   const std::vector<int>& readers = uses.consumers[static_cast<size_t>(value)];
   return std::all_of(readers.begin(), readers.end(), [&](int reader) {

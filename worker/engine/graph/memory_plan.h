@@ -74,7 +74,7 @@ struct ValueLifetimes {
 };
 ValueLifetimes ComputeLifetimes(const StepGraph& step, int64_t rows, int64_t element_bytes);
 
-// Whether a buffer can be used, is a file that other processes can map, or has addresses alone, as
+// True if a buffer can be used, is a file that other processes can map, or has addresses alone, as
 // planning needs: it takes no memory, and whoever touches it crashes.
 enum class Backing { kMemory, kFile, kAddresses };
 

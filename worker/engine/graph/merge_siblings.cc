@@ -38,14 +38,14 @@ bool AreAlike(const Node& a, const Node& b) {
          a.conv().stride == b.conv().stride;
 }
 
-// Whether the input gradient only goes into a sum with those of others.
+// Returns true if the input gradient only goes into a sum with those of others.
 bool IsAdded(const StepGraph& step, const Uses& uses, const Sibling& sibling) {
   const ValueId dx = step.graph.nodes[static_cast<size_t>(sibling.input_gradient)].outputs[0];
   const int reader = uses.SoleConsumer(dx);
   return reader != kNobody && step.graph.nodes[static_cast<size_t>(reader)].op == OpKind::kAdd;
 }
 
-// Whether another layer has the same weights: such gradients are made in parts.
+// Returns true if another layer has the same weights: such gradients are made in parts.
 bool SharesWeights(const StepGraph& step, const Sibling& sibling) {
   if (sibling.parameter_gradient == kNobody) {
     return false;

@@ -157,8 +157,8 @@ class Recomputation {
                                cuts_.begin());
   }
 
-  // Whether the gradients read a clone of the value: it is of a segment before the last, and is
-  // neither carried over a cut nor kept for its own sake.
+  // Returns true if the gradients read a clone of the value: it is of a segment before the last,
+  // and is neither carried over a cut nor kept for its own sake.
   bool IsRecomputed(ValueId value) const {
     const auto v = static_cast<size_t>(value);
     if (v >= forward_.producer.size() || forward_.producer[v] == kNowhere || forward_.is_kept[v]) {

@@ -39,7 +39,7 @@ struct OptimizerSpec {
   double ema_decay = 0;
 };
 
-// Whether the rule keeps the two moments of Adam; the others may keep a momentum.
+// Returns true if the rule keeps the two moments of Adam; the others may keep a momentum.
 constexpr bool KeepsMoments(OptimizerSpec::Rule rule) {
   enum class Keeps { Momentum, Moments };
   switch (rule) {
@@ -60,11 +60,11 @@ const char* RuleName(OptimizerSpec::Rule rule);
 
 // What the rule keeps for each parameter, under PyTorch's names: "momentum", "exp_avg".
 std::vector<std::string> SlotNames(const OptimizerSpec& spec);
-// Whether the number of the update matters: then it is part of the state.
+// Returns true if the number of the update matters: then it is part of the state.
 bool CountsSteps(const OptimizerSpec& spec);
-// Whether the rule takes norms of each parameter.
+// Returns true if the rule takes norms of each parameter.
 bool IsLayerwise(const OptimizerSpec& spec);
-// Whether an element's update needs nothing of other elements: neither norms nor clipping.
+// Returns true if an element's update needs nothing of other elements: neither norms nor clipping.
 bool IsElementwise(const OptimizerSpec& spec);
 
 // The step count is kept as a float, which is exact up to here, and stays here: the corrections

@@ -47,7 +47,7 @@ class OwnedStream {
   cudaStream_t stream_ = nullptr;
 };
 
-// Whether an event records the time at which it happened, which costs a little.
+// True if an event records the time at which it happened, which costs a little.
 enum class EventTimes { kNone, kTaken };
 
 class OwnedEvent {

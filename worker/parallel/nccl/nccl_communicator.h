@@ -88,7 +88,8 @@ class NcclCommunicator {
   absl::Status Poll(const Look& look, absl::Duration deadline);
   // What NCCL says of the communicator: nothing while a call is in progress.
   std::optional<absl::Status> State() const;
-  // Whether `event` has happened and the communicator is sound: nothing while it has not happened.
+  // Returns true if `event` has happened and the communicator is sound: nothing while it has not
+  // happened.
   std::optional<absl::Status> LookAt(cudaEvent_t event) const;
   // Aborts, and leaves the communicator broken by `status`.
   absl::Status Break(absl::Status status);

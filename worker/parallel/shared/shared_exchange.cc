@@ -89,7 +89,7 @@ class SharedExchange final : public GradientExchange {
   absl::Status GatherBlocks(absl::Span<float> values) override;
 
  private:
-  // Whether each rank gets only its own block.
+  // Returns true if each rank gets only its own block.
   bool IsScattered(size_t bucket) const {
     return options_.is_sharded && options_.buckets[bucket].end <= options_.gradient_elements;
   }

@@ -96,7 +96,8 @@ std::string UsablePlanCache(const std::string& path) {
   return "";
 }
 
-// Whether two ranks of this host have the same GPU. Ranks without a UUID all take the first one.
+// Returns true if two ranks of this host have the same GPU. Ranks without a UUID all take the first
+// one.
 bool ShareDevice(const run_dir::Assignment& assignment) {
   std::set<std::string> devices;
   for (const run_dir::RankAssignment& rank : assignment.ranks) {
@@ -105,7 +106,7 @@ bool ShareDevice(const run_dir::Assignment& assignment) {
   return false;
 }
 
-// Whether `here` is true on any rank.
+// Returns true if `here` is true on any rank.
 absl::StatusOr<bool> AnyRank(parallel::Communicator& host, bool here) {
   std::array<float, 1> ranks = {here ? 1.0F : 0.0F};
   TY_RETURN_IF_ERROR(host.AllReduce(absl::MakeSpan(ranks)));

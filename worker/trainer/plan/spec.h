@@ -20,7 +20,7 @@ namespace trainyard::trainer {
 // violations, each with its path ("spec.train.global_batch"), and for text that is not such JSON.
 absl::StatusOr<v1::JobSpec> ParseSpec(absl::string_view spec_json);
 
-// Whether the spec asks for the same bits on any devices.
+// Returns true if the spec asks for the same bits on any devices.
 bool IsBitwise(const v1::JobSpec& spec);
 
 // What a network takes in and gives.

@@ -103,7 +103,7 @@ cudnnStatus_t WriteChildren(const AttributeRule& rule, const Value& value, int64
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Whether the attribute may be set now, with this type and count.
+// Returns true if the attribute may be set now, with this type and count.
 cudnnStatus_t CheckSet(const AttributeRule& rule, const Descriptor& descriptor,
                        cudnnBackendAttributeType_t type, int64_t count, const void* elements) {
   if (descriptor.is_finalized) {

@@ -16,7 +16,7 @@ std::string PlanText(const Descriptor& graph, int64_t engine);
 cudnnStatus_t ReadPlanText(const std::string& text, std::shared_ptr<const Descriptor>* graph,
                            int64_t* engine);
 
-// Whether the text is a JSON object with a "deviceVer".
+// Returns true if the text is a JSON object with a "deviceVer".
 bool IsDeviceText(const std::string& text);
 
 }  // namespace trainyard::cuda_on_cpu::cudnn

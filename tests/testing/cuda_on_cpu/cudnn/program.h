@@ -36,7 +36,7 @@ const Engine* FindEngine(int64_t index);
 int64_t EngineCount();
 // The engines that a heuristic mode offers, best first. Empty for graphs that tests refuse.
 std::vector<const Engine*> Offers(const Program& program, cudnnBackendHeurMode_t mode);
-// Whether a test made the graph unsupported.
+// Returns true if a test made the graph unsupported.
 bool IsRefused(const Program& program);
 
 // These finalize the kinds of descriptors other than operations and tensors.

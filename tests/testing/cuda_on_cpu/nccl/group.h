@@ -112,7 +112,7 @@ struct ncclComm {
 
 namespace trainyard::cuda_on_cpu::nccl {
 
-// Whether the handle belongs to a living communicator.
+// Returns true if the handle belongs to a living communicator.
 bool Exists(const ncclComm* communicator);
 
 }  // namespace trainyard::cuda_on_cpu::nccl

@@ -13,7 +13,7 @@ class HttpServer {
  public:
   struct Behaviour {
     bool knows_ranges = true;
-    // Of each answer no more than so many bytes of the file are sent; 0 for all.
+    // Each answer sends no more than so many bytes of the file; 0 for all.
     size_t cut_after = 0;
   };
 

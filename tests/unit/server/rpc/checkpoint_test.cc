@@ -81,7 +81,7 @@ class CheckpointTest : public RpcTest {
   static std::map<std::string, double> MetricsOf(const v1::Checkpoint& checkpoint) {
     return {checkpoint.metrics().begin(), checkpoint.metrics().end()};
   }
-  // Of each listed checkpoint.
+  // Returns the metrics of each listed checkpoint.
   std::vector<std::map<std::string, double>> ListedMetrics() {
     v1::ListCheckpointsRequest request;
     request.set_parent("jobs/1");

@@ -1,3 +1,4 @@
+// Starts a server in the process, with a store in memory and a channel to it.
 #include "tests/unit/server/rpc/rpc_fixture.h"
 #include "common/rpc/channel.h"
 

@@ -92,7 +92,7 @@ State Read() {
 // A handle is as good for as long as the library: it points into a set that only grows.
 using Handle = const std::string*;
 std::set<std::string> handles;
-// Of this process: the highest error that was told.
+// The highest error that this process was told.
 int64_t told = 0;
 std::set<std::string> registered;
 int event_set = 0;

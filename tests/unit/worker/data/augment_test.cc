@@ -179,7 +179,7 @@ TEST(JitterColor, HueComesAtARandomPlaceAndLeavesTheOtherChoicesAlone) {
   const std::vector<float> before = {0.9F, 0.2F, 0.3F, 0.6F, 0.4F, 0.1F};
   int changed = 0;
   for (int64_t i = 0; i < 100; ++i) {
-    // Of grey pixels the hue changes nothing, so that all that is left is what the others draw.
+    // The hue changes nothing about grey pixels, so only what the others draw is left.
     std::vector<float> with = {0.9F, 0.2F, 0.9F, 0.2F, 0.9F, 0.2F}, without = with;
     JitterColor({.brightness = 0.4, .contrast = 0.4, .hue = 0.5}, Key(i), {3, 1, 2},
                 absl::MakeSpan(with));

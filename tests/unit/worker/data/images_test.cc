@@ -234,7 +234,7 @@ TEST_F(ShardIndexTest, IsMadeAnewWhereItDoesNotFit) {
   folder_.Write("s.tar", TarBytes({{"b/1.jpg", "1"}}));
   Age(-10);
   EXPECT_THAT(Names(), ElementsAre("b/1.jpg"));
-  // Of a shard of another size.
+  // The shard has another size now.
   folder_.Write("s.tar", TarBytes({{"b/1.jpg", "1"}, {"b/2.jpg", "2"}}));
   Age(10);
   EXPECT_THAT(Names(), ElementsAre("b/1.jpg", "b/2.jpg"));

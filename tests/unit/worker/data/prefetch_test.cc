@@ -145,7 +145,7 @@ TEST(Prefetcher, StopsWithBatchesThatNobodyTook) {
   reading.wait();
   go_on.count_down();
   prefetcher.reset();
-  // Of the endless stream no more was read than the ring holds.
+  // No more of the endless stream was read than the ring holds.
   EXPECT_GE(reads, 1);
   EXPECT_LE(reads, 2);
 }

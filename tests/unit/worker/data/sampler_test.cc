@@ -69,7 +69,7 @@ TEST(Sampler, EveryPositionReachesEveryIndexAboutEquallyOften) {
 }
 
 TEST(Sampler, NeighboursAreNotCorrelated) {
-  // Of 20,000 pairs, |r| above 0.04 is more than five standard deviations.
+  // With 20,000 pairs, |r| above 0.04 is more than five standard deviations.
   constexpr int64_t kSize = 20'000;
   const std::vector<int64_t> order = Order(kSize, 3, 5);
   const double mean = (kSize - 1) / 2.0;

@@ -30,7 +30,8 @@ constexpr double kTolerance = 0.02;
 constexpr double kToleranceOfDecisions = 0.25;
 // Keeps gradients of f16 away from what it cannot hold: a power of two, so that it rounds nothing.
 constexpr double kLossScale = 256;
-// Of the norm of all gradients: below, a gradient is what is left where larger ones cancel.
+// A part of the norm of all gradients. Below it, a gradient is what is left where larger ones
+// cancel.
 constexpr double kNegligible = 1.0 / 32;
 
 double Norm(const Values& values) {
@@ -50,7 +51,7 @@ void ExpectNearInNorm(const Values& a, const Values& b, double tolerance, double
       << what << ": norm " << Norm(b) << ", and at least " << floor;
 }
 
-// Whether some relu or max_pool sees values that bf16 may have rounded over a tie.
+// Returns true if some relu or max_pool sees values that bf16 may have rounded over a tie.
 bool DecidesOverRounded(const Graph& model) {
   enum Kind { kExact, kSignExact, kRounded };
   std::vector<Kind> kinds(model.values.size(), kExact);
@@ -135,7 +136,7 @@ void ExpectGradientsNear(const Graph& model, Executable& actual, Executable& exp
     whole = std::hypot(whole, Norm(values));
   }
   for (const auto& [name, values] : b) {
-    // Of a bias before batch_norm the gradient is 0: its errors are those of the weight.
+    // The gradient of a bias before batch_norm is 0, so its errors are those of the weight.
     ExpectNearInNorm(a.at(name), values, tolerance,
                      std::max(norms[layer(name)], kNegligible * whole), name);
   }

@@ -7,7 +7,8 @@
 
 namespace trainyard::engine::testing {
 
-// Whether the backend under test computes so on this machine; tests of it are skipped elsewhere.
+// Returns true if the backend under test computes so on this machine; tests of it are skipped
+// elsewhere.
 bool Has(Precision precision);
 
 // Gradients, logits, loss, state after an update and predictions in bf16 or f16, each as a vector

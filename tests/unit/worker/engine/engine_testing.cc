@@ -1,3 +1,4 @@
+// Runs the same steps on several backends, and compares what they give.
 #include "tests/unit/worker/engine/engine_testing.h"
 
 #include <gtest/gtest.h>

@@ -29,7 +29,7 @@ struct Layout {
   // The elements of one row, with padding.
   int64_t elements() const { return blocks() * block * plane(); }
   int64_t bytes() const { return elements() * NumberBytes(type); }
-  // Whether the elements lie in NCHW order, whatever the block says.
+  // True if the elements lie in NCHW order, whatever the block says.
   bool is_plain() const { return block == 1 || (plane() == 1 && channels % block == 0); }
   Layout Plain() const { return {channels, height, width, 1, type}; }
   Layout As(NumberType other) const { return {channels, height, width, block, other}; }

@@ -44,8 +44,9 @@ struct Geometry {
         padding{conv.padding, conv.padding} {}
 };
 
-// Whether to compute a convolution between `x` and `y` by minimal filtering (Lavin & Gray 2016): 36
-// products for 4x4 results instead of 144. Of floats only: its sums would lose the 8 bits of bf16.
+// Decides whether to compute a convolution between `x` and `y` by minimal filtering (Lavin & Gray
+// 2016): 36 products for 4x4 results instead of 144. Of floats only: its sums would lose the 8 bits
+// of bf16.
 bool SuitsWinograd(const ConvAttributes& conv, const Layout& x, const Layout& y, int64_t rows,
                    int64_t channels_min) {
   const int64_t tiles = rows * ((y.height + 3) / 4) * ((y.width + 3) / 4);

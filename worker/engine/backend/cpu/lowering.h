@@ -178,16 +178,16 @@ class Lowering {
                              Arguments arguments, std::vector<BufferId> buffers,
                              const dnnl::memory::desc& computed, const dnnl::memory::desc& plain);
 
-  // Whether channels [first, first + count) of `whole` are whole blocks.
+  // Returns true if channels [first, first + count) of `whole` are whole blocks.
   static bool FillsBlocks(const Layout& whole, int64_t first, int64_t count);
 
   // Says that an output of the node lies in a buffer that the op has made itself.
   void SetBuffer(ValueId id, BufferId buffer) { buffers_[static_cast<size_t>(id)] = buffer; }
   // Says that the value lies within `whole`, from this channel on.
   void LieWithin(ValueId id, ValueId whole, int64_t first_channel);
-  // Whether the value was written within its whole.
+  // Returns true if the value was written within its whole.
   bool LiesWithin(ValueId id) const;
-  // Whether a part has already given the value its layout.
+  // Returns true if a part has already given the value its layout.
   bool HasLayout(ValueId id) const { return layouts_[static_cast<size_t>(id)].channels > 0; }
 
   // Formats of convolutions, by layer: gradients use those of the forward op.

@@ -9,7 +9,7 @@
 
 namespace trainyard::engine {
 
-// Whether two operations that a library can do in one kernel are done in one.
+// True if two operations that a library can do in one kernel are done in one.
 enum class Fusions {
   kWhereFaster,  // as measured; never where nothing is measured
   kAlways,
@@ -22,7 +22,7 @@ struct CudaBackendOptions {
   // Candidates for plans and products are measured; otherwise the library's first proposal is
   // taken.
   bool autotunes = true;
-  // Whether a convolution also sums up the statistics of the batch norm behind it.
+  // True if a convolution also sums up the statistics of the batch norm behind it.
   Fusions fusions = Fusions::kWhereFaster;
   // cuDNN's description of a device in JSON. The backend then plans for that device, whether or not
   // it is present, and runs nothing.

@@ -76,8 +76,8 @@ bool TakesStatistics(Lowering& lowering, const Node& conv) {
   return false;
 }
 
-// Whether the fused plan saves time. Without it, the statistics cost a pass over the output, at the
-// speed at which the plain plan moves its tensors at best.
+// Returns true if the fused plan saves time. Without it, the statistics cost a pass over the
+// output, at the speed at which the plain plan moves its tensors at best.
 bool SavesTime(Lowering& lowering, const dnn::Plan& fused, const dnn::Plan& plain, ValueId output) {
   const double of_fused = fused.facts().microseconds;
   const double of_plain = plain.facts().microseconds;

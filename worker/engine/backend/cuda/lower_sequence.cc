@@ -20,7 +20,7 @@ absl::StatusOr<const dnn::Plan*> FindAttentionPlan(Lowering& lowering, const Nod
   return plan;
 }
 
-// Whether a node writes its result over the value.
+// Returns true if a node writes its result over the value.
 bool IsOverwritten(Lowering& lowering, ValueId id) {
   for (const Node& node : lowering.step().graph.nodes) {
     for (const Node::Overwrite& overwrite : node.overwrites) {

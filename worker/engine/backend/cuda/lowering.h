@@ -63,9 +63,9 @@ class Lowering {
   int64_t Pixels(ValueId id) const { return rows() * PixelsPerRow(id); }
   bool IsImage(ValueId id) const { return value(id).shape.size() == 3; }
   ImageShape Image(ValueId id) const;
-  // Whether the value has padding channels that its own kernel must clear.
+  // Returns true if the value has padding channels that its own kernel must clear.
   bool ClearsPadding(const Place& place, ValueId id) const;
-  // Whether a concatenation finds the value where it belongs, and need not copy it.
+  // Returns true if a concatenation finds the value where it belongs, and need not copy it.
   bool IsPart(ValueId id) const { return parts_.contains(id); }
   bool HasPlace(ValueId id) const { return places_.contains(id); }
 

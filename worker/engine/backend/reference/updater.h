@@ -23,7 +23,7 @@ class Updater {
   // table says. Rules that take norms want all gradients at Begin, and all of them in one Apply.
   void Begin(double lr, const float* gradients);
   void Apply(int64_t begin, int64_t end, T* parameters, const float* gradients);
-  // Whether all gradients that were applied since Begin were finite.
+  // Returns true if all gradients that were applied since Begin were finite.
   bool is_finite() const { return is_finite_; }
 
   bool updates_ranges() const { return IsElementwise(spec_); }

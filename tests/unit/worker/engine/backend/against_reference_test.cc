@@ -338,7 +338,7 @@ TEST(Sequences, AgreeWithTheReferenceOpByOp) {
     };
     const std::string what = absl::StrCat(" of ", c.length, " tokens");
     Compare("embedding" + what, close([](GraphBuilder&, ValueId x) { return x; }), c.rows);
-    // Of 3 features normalised rounding is a large part.
+    // Where only 3 features are normalised, rounding is a large part.
     if (c.heads * c.head_width > 1) {
       Compare("layer_norm" + what,
               close([](GraphBuilder& b, ValueId x) { return b.LayerNorm("ln", x); }), c.rows);

@@ -71,7 +71,7 @@ TEST_P(Executables, StatisticsOfReplicasAreAveraged) {
   testing::ExpectNear(running({{a, 0.25}, {b, 0.75}}), expected, 1e-6, "bn1.running_var");
 }
 
-// Of the shared weight the first part is made early and the last one at the end.
+// The first part of the shared weight is made early and the last one at the end.
 Graph TiedModel() {
   GraphBuilder b = GraphBuilder::ForTokens(3, 5);
   ValueId x = b.LayerNorm("ln", b.Embedding("tok", b.input(), 6));

@@ -54,7 +54,7 @@ class ThreadSum {
     };
   }
 
-  // Whether all ranks brought as many values each time.
+  // Returns true if all ranks brought as many values each time.
   bool is_equal() const { return is_equal_; }
 
  private:

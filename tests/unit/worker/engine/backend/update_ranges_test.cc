@@ -128,7 +128,7 @@ TEST_P(UpdateRanges, InAnyCutGiveTheBitsOfOneUpdate) {
   }
 }
 
-// Of backends whose parameters are floats.
+// Runs on backends whose parameters are floats.
 class SharedUpdates : public UpdateRanges {};
 
 // Each rank updates some of the ranges and gets the parameters of the others.

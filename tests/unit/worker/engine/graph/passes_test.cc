@@ -175,7 +175,7 @@ TEST(FuseGradientSums, KeepsEveryNumber) {
 
 TEST(FuseGradientSums, LeavesNoAddToTheGradientsOfResidualNetworks) {
   const Graph resnet = *BuildResnet({.input = {3, 8, 8}, .depth = 20, .stem = Stem::kCifar});
-  // Of the first block's input, whose gradient no residual block ends.
+  // The sum for the first block's input stays, since no residual block ends its gradient.
   EXPECT_EQ(Count(BuildTrainingStep(resnet, {}), OpKind::kAdd), 1);
   // The forward sums of a network with norms before the convolutions stay.
   const Graph wide = *BuildWideResnet({.input = {3, 8, 8}, .depth = 16, .width = 1});
@@ -251,7 +251,7 @@ TEST(PlaceParts, FindsThePartsThatNormsMakeAndTheSlicesThatTheyRead) {
       ++(node.slice().is_view ? placed : copied);
     }
   }
-  // Of each module: 4 parts, 4 slices of its gradient, 3 slices of the merged convolution and 3
+  // Each module has 4 parts, 4 slices of its gradient, 3 slices of the merged convolution and 3
   // parts of its gradient. At the end, where there are no norms: 3 and 3, 2 and 2.
   EXPECT_EQ(placed, 2 * (4 + 4 + 3 + 3));
   EXPECT_EQ(copied, 3 + 3 + 2 + 2);

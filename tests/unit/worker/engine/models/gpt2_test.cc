@@ -301,7 +301,7 @@ TEST(Gpt2, StartsAsPublished) {
     for (const float value : values) squares += static_cast<double>(value) * value;
     return std::sqrt(squares / static_cast<double>(values.size()));
   };
-  // Of the fewest, 4,096 values, the measured deviation varies by 1.1 %.
+  // With the fewest values, 4,096, the measured deviation varies by 1.1 %.
   for (const char* name : {"wte", "wpe", "h.3.attn.c_attn", "h.7.mlp.c_fc"}) {
     EXPECT_NEAR(deviation(absl::StrCat("transformer.", name, ".weight")), 0.02, 0.001) << name;
   }

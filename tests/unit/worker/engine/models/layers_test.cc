@@ -204,7 +204,7 @@ class RandomStack {
     if (!Fits()) stack_.layers.pop_back();
   }
 
-  // Whether nothing speaks against the last layer but how the stack ends, and who reads it.
+  // Returns true if nothing speaks against the last layer but how the stack ends, and who reads it.
   bool Fits() const {
     Stack closed = stack_;
     Close(closed);

@@ -96,7 +96,7 @@ TEST(TrainPipelines, InAGridEndWithTheBytesOfOneRank) {
   }
 }
 
-// Of the first each rank of a stage keeps a part, and gathers the rest for evaluations and
+// With the first, each rank of a stage keeps a part, and gathers the rest for evaluations and
 // checkpoints; the second needs norms over all of a layer's gradients.
 TEST(TrainPipelines, InAGridEndWithTheBytesOfOneRankByOtherOptimizers) {
   for (const char* optimizer : {R"({"adamw": {"lr": 0.01}, "ema_decay": 0.9})",

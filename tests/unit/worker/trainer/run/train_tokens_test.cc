@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kContext = 6;
 constexpr int64_t kVocabulary = 11;
-// Of 41 windows to train on three batches of 12 and one of 5; twice.
+// There are 41 windows to train on: three batches of 12 and one of 5, twice.
 constexpr size_t kTestTokens = 100;
 
 // A folder of tokens and a job that trains on them.

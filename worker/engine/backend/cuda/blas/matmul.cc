@@ -146,7 +146,7 @@ absl::Status Validate(const MatmulProblem& problem) {
   return absl::OkStatus();
 }
 
-// Whether cuBLASLt does the epilogue, or nothing of it.
+// True if cuBLASLt does the epilogue, or nothing of it.
 enum class Fused { kAll, kNone };
 
 cublasLtEpilogue_t EpilogueOf(const MatmulProblem& problem, Fused fused) {

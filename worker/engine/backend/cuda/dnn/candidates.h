@@ -17,9 +17,9 @@ struct Precision {
   bool tf32 = false;
 };
 
-// Whether the engine keeps what was asked for. Sums must be of 32 bits, and factors must keep their
-// type. With f32 and without tf32 there must be no tensor cores, which would round the factors.
-// Where it must be deterministic, sums must be taken in one order.
+// Returns true if the engine keeps what was asked for. Sums must be of 32 bits, and factors must
+// keep their type. With f32 and without tf32 there must be no tensor cores, which would round the
+// factors. Where it must be deterministic, sums must be taken in one order.
 bool IsAllowed(const EngineConfig& engine, Precision precision, bool deterministic);
 
 struct Candidate {

@@ -48,8 +48,8 @@ struct AttentionProblem {
   int64_t rows = 1, positions = 1, heads = 1, width = 1;
 
   std::string Key() const;
-  // Whether cuDNN's gradients are known to be right: causal, no mask tensor, positions a multiple
-  // of 128, width a multiple of 8 and at most 128, 16-bit types.
+  // Returns true if cuDNN's gradients are known to be right: causal, no mask tensor, positions a
+  // multiple of 128, width a multiple of 8 and at most 128, 16-bit types.
   bool is_safe() const;
 };
 

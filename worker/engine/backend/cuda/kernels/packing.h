@@ -30,7 +30,7 @@ class PackedRun {
     const uint32_t rows = beyond / row_length_;
     return row_ + (1 + static_cast<int64_t>(rows)) * stride_ + (beyond - rows * row_length_);
   }
-  // Whether every four elements from a multiple of four on lie side by side and aligned.
+  // Returns true if every four elements from a multiple of four on lie side by side and aligned.
   __device__ bool HoldsFours() const {
     return inner_ % 4 == 0 && stride_ % 4 == 0 && column_ % 4 == 0;
   }

@@ -13,7 +13,7 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// Whether a launch over the gradients comes first.
+// Returns true if a launch over the gradients comes first.
 bool IsSurveyed(const OptimizerSpec& spec, const UpdateMemory& memory) {
   return spec.clip_norm > 0 || spec.rule == Rule::kLars || memory.loss_scale != nullptr;
 }

@@ -153,7 +153,7 @@ __device__ inline void ApplyRule(const Numbers& n, Element& e) {
   }
 }
 
-// Whether the value is NaN or infinite.
+// Returns true if the value is NaN or infinite.
 __device__ inline bool IsSpoiled(float value) {
   return !(fabsf(value) <= 3.402823466e38F);
 }

@@ -22,7 +22,7 @@ struct Problem {
   int64_t group_channels() const { return shape.image.channels / shape.groups; }
   int64_t plane() const { return shape.image.height * shape.image.width; }
   double elements() const { return static_cast<double>(group_channels() * plane()); }
-  // Of a pixel and a channel, the number of its group among all rows.
+  // Returns the number, among all rows, of the group of a pixel and a channel.
   int64_t GroupAt(int64_t pixel, int64_t channel) const {
     return pixel / plane() * shape.groups + channel / group_channels();
   }
