@@ -151,7 +151,7 @@ TEST(NumberIslands, JoinsWhatIsLinkedThroughOthersAndLeavesOutWhatIsNot) {
 
 TEST(DescribeProcess, SaysWhoRunsWhat) {
   EXPECT_THAT(DescribeProcess(getpid()),
-              ::testing::MatchesRegex("process [0-9]+ \\(device_inventor of .+\\)"));
+              ::testing::MatchesRegex("process [0-9]+ \\(devices_test of .+\\)"));
   EXPECT_EQ(DescribeProcess(int64_t{1} << 40), "process 1099511627776");
 }
 
