@@ -187,7 +187,6 @@ core::ObservedAttempt SimulatedPool::Observe(AttemptId id, const Run& run,
   core::Progress progress;
   const int64_t done_us = WorkAt(run, uptime_us);
   progress.step = done_us / kMillisecond;
-  progress.total_steps = run.job->work_us / kMillisecond;
   progress.eta_us = (run.job->work_us - done_us) / run.devices;
   seen.progress = progress;
   return seen;
