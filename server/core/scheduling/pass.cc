@@ -88,23 +88,28 @@ class Pass {
       }
       return;
     }
-    if (!are_free && !WaitsForGuests(fit)) nominated_.push_back(&job);
+    if (!are_free && MayStartElsewhere(fit)) nominated_.push_back(&job);
     if (!are_free || gang.most < gang.least) return;
     std::sort(fit.begin(), fit.end());
     if (fit.size() > static_cast<size_t>(gang.most)) fit.resize(static_cast<size_t>(gang.most));
     Start(job, fit, JobId{});
   }
 
-  // A head whose guests are on their way out waits for them: it has kept these devices all along,
-  // and guests that have been stopped for nothing would cost more than the wait.
-  bool WaitsForGuests(const std::vector<int32_t>& claimed) const {
-    return std::all_of(claimed.begin(), claimed.end(), [this](int32_t slot) {
+  // Not once one of its devices is free: somebody has made room already, and the others follow
+  // within the time for a checkpoint and a stop. A head whose guests are on their way out waits for
+  // them: it has kept these devices all along. Who has been stopped for nothing costs more than the
+  // wait.
+  bool MayStartElsewhere(const std::vector<int32_t>& claimed) const {
+    bool are_guests = true;
+    for (const int32_t slot : claimed) {
       const auto holder = input_.running.find(state_.slots.slot(slot).holder);
-      return holder == input_.running.end() || holder->second.guest;
-    });
+      if (holder == input_.running.end()) return false;
+      are_guests = are_guests && holder->second.guest;
+    }
+    return !are_guests;
   }
 
-  // A job whose claimed devices are not all free yet starts on whatever else fits. It is no longer
+  // A job whose claimed devices are all still held starts on whatever else fits. It is no longer
   // nominated then, and whoever was to go for it stays.
   bool StartNominated(const QueuedJob& job) {
     const GangDemand gang = state_.GangOf(job.demand, state_.RoomOf(job));
@@ -261,7 +266,7 @@ class Pass {
   Plan plan_;
   std::vector<bool> wanted_;                // classes that a waiting job could use
   std::set<JobId> served_;                  // they have claims, and ServeClaims has looked at them
-  std::deque<const QueuedJob*> nominated_;  // their claims are whole, and not free yet; in order
+  std::deque<const QueuedJob*> nominated_;  // their claims are whole, and all held; in order
   absl::flat_hash_set<JobId> started_;
   int32_t failures_ = 0;
   int nomination_tries_ = 0;

@@ -92,8 +92,8 @@ TEST(Preemption, ANominatedJobStartsOnOtherDevicesThatComeFreeFirst) {
   EXPECT_EQ(Text(world.MakePlan()), "place 3 on b:cpu-0; place 4 on c:cpu-0");
 }
 
-TEST(Preemption, ANominatedJobJoinsWhatIsFreedForItWithWhatElseIsFree) {
-  World world("a: cpu=1 cpu=2; b: cpu=5");
+TEST(Preemption, ANominatedJobWaitsForTheRestOnceSomebodyHasMadeRoom) {
+  World world("a: cpu=1 cpu=2; b: 2xcpu=5");
   world.Run(1);
   world.Run(2);
   world.Run(5).may_preempt = false;
@@ -104,7 +104,9 @@ TEST(Preemption, ANominatedJobJoinsWhatIsFreedForItWithWhatElseIsFree) {
   world.End(JobId{1});
   EXPECT_EQ(Text(world.MakePlan()), "");
   world.End(JobId{5});
-  EXPECT_EQ(Text(world.MakePlan()), "place 3 on a:cpu-0 b:cpu-0");
+  EXPECT_EQ(Text(world.MakePlan()), "") << "else 1 would have been stopped for nothing";
+  world.End(JobId{2});
+  EXPECT_EQ(Text(world.MakePlan()), "place 3 on a:cpu-0 a:cpu-1");
 }
 
 TEST(Preemption, ANominatedJobTakesNothingFromALargerPriority) {

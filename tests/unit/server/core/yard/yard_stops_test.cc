@@ -158,7 +158,7 @@ TEST_F(YardStops, AVictimStaysWhereThePreemptorStartsOnOtherDevices) {
   EXPECT_EQ(State(victim), "RUNNING");
 }
 
-TEST_F(YardStops, WhatAPreemptorLeavesIsGivenToOthersAtOnce) {
+TEST_F(YardStops, APreemptorThatHasBeenMadeRoomForWaitsForTheRest) {
   Join("lab-1", 2);
   Join("lab-2", 2);
   const JobId first = Submit(1), second = Submit(1);
@@ -176,10 +176,9 @@ TEST_F(YardStops, WhatAPreemptorLeavesIsGivenToOthersAtOnce) {
   EXPECT_EQ(State(small), "QUEUED") << "the free device is claimed";
   EXPECT_EQ(State(first), "QUEUED");
   ASSERT_TRUE(Sync("lab-2", {SeeExit(other, OutcomeKind::kSucceeded)}).ok());
-  EXPECT_EQ(State(urgent), "STARTING");
-  EXPECT_EQ(State(second), "RUNNING");
-  EXPECT_EQ(State(first), "STARTING") << "beside it";
-  EXPECT_EQ(State(small), "QUEUED");
+  EXPECT_EQ(State(urgent), "QUEUED") << "the first has been stopped for it";
+  EXPECT_EQ(State(first), "STARTING") << "on what the urgent job has no need of";
+  EXPECT_EQ(State(small), "STARTING");
 }
 
 TEST_F(YardStops, ACheckpointOlderThanTheRequestFiresNoStop) {
