@@ -29,9 +29,9 @@ void Contacts::Open(const std::string& worker, const std::string& session, Now n
 void Contacts::Close(const std::string& worker) {
   Contact& contact = contacts_.at(worker);
   sessions_.erase(contact.session);
-  const int64_t last_seen_wall_us = contact.last_seen_wall_us;
-  contact = Contact{};
-  contact.last_seen_wall_us = last_seen_wall_us;
+  const Contact before = std::exchange(contact, Contact{});
+  contact.last_seen_wall_us = before.last_seen_wall_us;
+  contact.ended_unused = before.is_unused();
 }
 
 const std::string* Contacts::WorkerOf(absl::string_view session) const {

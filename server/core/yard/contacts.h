@@ -33,6 +33,7 @@ struct Contact {
 
   std::string session;                     // empty: none since the server started, or it has ended
   bool synced = false;                     // the session has reported what runs
+  bool ended_unused = false;               // no report came under the session that has ended
   int64_t sequence = 0;                    // of the newest report
   int64_t answers_heard = 0;               // as the worker counts them; 0 also where it does not
   int64_t revision_taken = 0;              // the newest desired state that it has made its own
@@ -47,8 +48,9 @@ struct Contact {
 
   // It reports, but has not heard the answers.
   bool is_deaf() const { return last_report_us > last_hearing_us; }
-  // No report has come under its session: the worker may not have heard of it.
-  bool is_unused() const { return !session.empty() && !synced; }
+  // No report has come under its session, or under the one that has ended: the worker may not have
+  // heard of it.
+  bool is_unused() const { return session.empty() ? ended_unused : !synced; }
 };
 
 // Not thread-safe.
@@ -61,7 +63,7 @@ class Contacts {
   // The session begins, and the worker's old one ends. It was never used before. Whoever registers
   // again without having used its session may not hear: its lease goes on and is not renewed.
   void Open(const std::string& worker, const std::string& session, Now now);
-  // The session ends; what remains is when the worker was seen last.
+  // The session ends; what remains is when the worker was seen last, and whether it was ever used.
   void Close(const std::string& worker);
 
   // Null for a session that does not live.

@@ -155,7 +155,7 @@ absl::StatusOr<Reply> Yard::Take(const RegisterWorker& in, Now now) {
                          absl::StrCat("version ", in.version, ", ", in.devices.size(),
                                       in.devices.size() == 1 ? " device" : " devices"));
   // A worker that registers again and again because it does not hear comes back by its first
-  // report.
+  // report, also where it is GONE by now.
   if (!is_new && !may_be_deaf) {
     Stepper(state_, now).StepWorker(in.worker, worker_fsm::Registered{}, actor, "");
   }

@@ -87,6 +87,24 @@ TEST_F(DeafWorker, HasOneLeaseHoweverOftenItRegisters) {
   EXPECT_EQ(WorkerState("lab-1"), "ACTIVE") << "it has heard of its session";
 }
 
+TEST_F(DeafWorker, StaysGoneHoweverOftenItRegisters) {
+  ASSERT_TRUE(Register("lab-1", 1).ok());
+  Advance(config_.lease_us);
+  ASSERT_TRUE(Register("lab-1", 1).ok());
+  Advance(config_.gone_after_us);
+  ASSERT_EQ(WorkerState("lab-1"), "GONE");
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(Register("lab-1", 1).ok());
+    EXPECT_EQ(WorkerState("lab-1"), "GONE");
+    Advance(5 * kSecond);
+  }
+  const JobId job = Submit(1);
+  EXPECT_EQ(State(job), "QUEUED") << "it could not be told";
+  ASSERT_TRUE(Report("lab-1", {}, 0).ok());
+  EXPECT_EQ(WorkerState("lab-1"), "ACTIVE") << "it has heard of its session";
+  EXPECT_EQ(State(job), "STARTING");
+}
+
 TEST_F(DeafWorker, IsLostOnlyOnceAnAnswerToItsLastReportHasNoEffectAnyMore) {
   Join("lab-2", 1);
   ASSERT_TRUE(Register("lab-1", 1).ok());
