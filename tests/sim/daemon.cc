@@ -74,7 +74,10 @@ void Daemon::Stop(Time how_long, bool in_turn) {
     world_.Say(host_.name, "the daemon goes on");
     std::vector<std::function<void()>> steps;
     steps.swap(deferred_);
-    for (const auto& step : steps) Guard(step)();
+    for (const auto& step : steps) {
+      if (life != life_ || !is_running()) return;  // a step before has ended it
+      Guard(step)();
+    }
   });
 }
 
