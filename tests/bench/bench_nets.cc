@@ -50,7 +50,7 @@ std::map<std::string, Builder, std::less<>> Builders() {
        }},
       {"alexnet", [=] { return BuildAlexnet({.input = image}); }},
       {"gpt2", [] { return BuildGpt2({.dropout = 0}); }},
-      // Of jobs/gpt2-tinyshakespeare.yaml.
+      // The network of jobs/gpt2-tinyshakespeare.yaml.
       {"gpt2-small",
        [] {
          return BuildGpt2({.layers = 4,

@@ -45,10 +45,10 @@ struct Declaration {
 // its semicolon or brace.
 void AddDeclarations(const std::string& code, const std::string& place,
                      absl::btree_map<std::string, Declaration>& declarations) {
-  static const std::regex function(R"(\b([A-Z][a-z]\w*)\()");
+  static const std::regex function(R"([\w>*&] +[*&]?([A-Z][a-z]\w*)\()");
   static const std::regex constant(R"(\bconstexpr [\w:<>, ]+ (k[A-Z]\w*)\b)");
-  for (const char* called_by_others : {"override", "virtual"}) {
-    if (absl::StrContains(code, called_by_others)) return;
+  for (const char* no_declaration : {"override", "virtual", "return "}) {
+    if (absl::StrContains(code, no_declaration)) return;
   }
   const bool is_defined_here = absl::StrContains(code, '{') || absl::StrContains(code, "inline ");
   for (std::sregex_iterator it(code.begin(), code.end(), function), end; it != end; ++it) {
