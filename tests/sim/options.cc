@@ -33,8 +33,8 @@ FaultRates DrawFaults(Random& random) {
   faults.rank_crash = Rate(random, 400, low, high);
   faults.rank_hang = Rate(random, 250, low, high);
   faults.host_full_disk = Rate(random, 250, low, high);
-  // Deafness is out of the random faults for now (README.md). It is still drawn, so that the stories
-  // of the other seeds stay as they are.
+  // Deafness is out of the random faults (README.md). It is still drawn, so that the stories of the
+  // other seeds stay as they are.
   (void)Rate(random, 250, low, high);
   return faults;
 }
