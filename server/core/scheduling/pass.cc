@@ -95,10 +95,10 @@ class Pass {
     Start(job, fit, JobId{});
   }
 
-  // Not once one of its devices is free: somebody has made room already, and the others follow
-  // within the time for a checkpoint and a stop. A head whose guests are on their way out waits for
-  // them: it has kept these devices all along. Who has been stopped for nothing costs more than the
-  // wait.
+  // Returns true if a nominated job may start on other devices than those that are claimed for it.
+  // It may not once a claimed device is free: the others follow within the time for a checkpoint
+  // and a stop, and replays show that waiting for them uses the pool better. A head whose guests
+  // leave waits for them, since it has kept these devices all along.
   bool MayStartElsewhere(const std::vector<int32_t>& claimed) const {
     bool are_guests = true;
     for (const int32_t slot : claimed) {
