@@ -1,5 +1,5 @@
-// The one file that includes CLI11. The facade maps to it one to one; only the way in which
-// mistakes of use are told is decided here.
+// This is the only file that includes CLI11. The facade maps to it one to one, except that we
+// decide here how mistakes of use are reported.
 #include "client/flags.h"
 
 #include <CLI/App.hpp>
@@ -37,8 +37,8 @@ void Collect(const CLI::App& app, const std::string& prefix, std::vector<VerbInf
   }
 }
 
-// Tells the nearest verb where the first word is none. Returns nothing otherwise, and CLI11's own
-// words are told.
+// Returns a message with the nearest verb if the first word is no verb. Returns nothing otherwise,
+// and the user then reads the message of CLI11.
 std::string VerbHint(const CLI::App& app, const std::vector<std::string>& args) {
   std::vector<std::string> names;
   for (const CLI::App* verb : app.get_subcommands({})) names.push_back(verb->get_name());
@@ -166,7 +166,7 @@ Flags CommandLine::AddVerb(const std::string& name, const std::string& summary,
 
 CommandLine::Outcome CommandLine::Parse(const std::vector<std::string>& args) {
   Outcome outcome;
-  // CLI11 takes the arguments from the back.
+  // CLI11 takes the arguments from the back of the vector.
   std::vector<std::string> reversed(args.rbegin(), args.rend());
   try {
     app_->parse(reversed);

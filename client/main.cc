@@ -1,5 +1,5 @@
-// trainyard: the command line. Data goes to stdout, talk to stderr, and the exit code tells scripts
-// how it went (docs/cli.md).
+// trainyard is the command line. Data goes to stdout, messages for people go to stderr, and the
+// exit code tells scripts whether the command succeeded (docs/cli.md).
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
@@ -35,7 +35,7 @@ trainyard::output::TerminalSettings TerminalSettings(bool no_color) {
   return settings;
 }
 
-// The first Ctrl-C asks the command to end in order; the second one ends it at once.
+// The first Ctrl-C asks the command to stop in order; the second one ends it at once.
 void HandleInterrupts(const sigset_t& signals, trainyard::link::Interrupt& interrupt) {
   int count = 0;
   while (true) {
@@ -55,13 +55,14 @@ int main(int argc, char** argv) {
   std::cerr << parsed.err;
   if (!parsed.invocation.has_value()) return parsed.exit_code;
 
-  // Signals are blocked before any thread exists, so that only the thread below takes them.
+  // Signals are blocked before any thread exists, so that only the thread below receives them.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  // `trainyard logs | head` ends by a failed write, not by a signal in the middle of a call.
+  // In `trainyard logs | head`, a failed write ends the command, and not a signal in the middle of
+  // a call.
   signal(SIGPIPE, SIG_IGN);
   static trainyard::link::Interrupt interrupt;
   std::thread([&signals] { HandleInterrupts(signals, interrupt); }).detach();
@@ -84,6 +85,7 @@ int main(int argc, char** argv) {
   const int code = trainyard::commands::Run(context, parsed.invocation->run);
   std::cout.flush();
   std::cerr.flush();
-  // The thread that waits for signals never ends, so destructors are not waited for.
+  // The thread that waits for signals never ends, so the program exits without waiting for
+  // destructors.
   _exit(code);
 }

@@ -1,4 +1,4 @@
-// bench scaling: runs one spec on several numbers of devices, one run after the other.
+// bench scaling runs one spec on several numbers of devices, one run after the other.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -36,7 +36,7 @@ using scaling::Measurement;
 using scaling::Report;
 
 struct BenchOptions {
-  std::string source;         // a job, or a file
+  std::string source;         // the name of a job, or a spec file
   std::string device_counts;  // "1,2,4"
   int64_t steps = 0;          // 0: the default
   int runs = 1;
@@ -48,13 +48,13 @@ struct BenchOptions {
 constexpr int64_t kDefaultSteps = 100;
 constexpr size_t kNameBytesMax = 63;
 constexpr absl::Duration kCancelRunTimeout = absl::Seconds(5);
-// How far the final losses of runs may differ where the spec is not bitwise. Sums round differently
-// on other numbers of devices, and training enlarges that with every step.
+// The final losses of two runs of a spec that is not bitwise may differ by this much. Sums round
+// differently on other numbers of devices, and training enlarges that with every step.
 constexpr double kLossTolerance = 0.05;
 constexpr const char* kMetrics[] = {"train.loss", "compute.seconds", "comm.seconds",
                                     "comm.exposed_seconds", "comm.bytes"};
 
-// "1,2,4".
+// Reads a list of device counts such as "1,2,4".
 absl::StatusOr<std::vector<int>> ParseCounts(const std::string& text) {
   std::vector<int> counts;
   for (const absl::string_view part : absl::StrSplit(text, ',')) {
@@ -81,7 +81,7 @@ std::string ModelName(const v1::JobSpec& spec) {
   return field == nullptr ? "" : field->name();
 }
 
-// All runs of one report.
+// This class makes all runs of one report.
 class Bench {
  public:
   Bench(const Context& context, link::ServerLink& link, const BenchOptions& options,
@@ -118,7 +118,7 @@ absl::StatusOr<v1::JobSpec> Bench::SpecFor(int devices, int replicas, bool with_
   std::string name = spec.name();
   const std::string suffix = absl::StrCat("-on-", devices);
   name = absl::StrCat(name.substr(0, kNameBytesMax - suffix.size()), suffix);
-  // There is nothing but training between the first step and the last, and no retry.
+  // Nothing but training may happen between the first step and the last, and no retry.
   std::vector<Change> changes = {{"name", JsonQuote(name)},
                                  {"devices.min", ""},
                                  {"devices.max", ""},
@@ -138,7 +138,7 @@ absl::StatusOr<v1::JobSpec> Bench::SpecFor(int devices, int replicas, bool with_
 absl::Status Bench::Prepare() {
   const int stages = std::max(
       1, spec_.stages().has_count() ? spec_.stages().count() : spec_.stages().cuts_size() + 1);
-  // All runs have the same replicas; otherwise they would not compute the same.
+  // All runs get the same replicas; otherwise they would not compute the same.
   const int replicas = std::max(spec_.train().replicas(), counts_.back() / stages);
   bool with_warm_up = true;
   for (const int devices : counts_) {
@@ -164,7 +164,7 @@ absl::Status Bench::Prepare() {
   return CheckFeasible();
 }
 
-// Asks whether the pool can hold the largest run, which would otherwise wait for ever.
+// Asks whether the pool can hold the largest run, which would otherwise wait forever.
 absl::Status Bench::CheckFeasible() const {
   v1::CreateJobRequest request;
   *request.mutable_spec() = specs_.rbegin()->second;
@@ -193,7 +193,7 @@ absl::StatusOr<v1::Job> Bench::WaitForEnd(const std::string& name) {
   }
   v1::CancelJobRequest cancel;
   cancel.set_name(name);
-  grpc::ClientContext call;  // calls of the link would be interrupted at once
+  grpc::ClientContext call;  // an interrupt would end calls of the link at once
   rpc::SetTimeout(call, kCancelRunTimeout);
   v1::Job cancelled;
   (void)link_.jobs().CancelJob(&call, cancel, &cancelled);
@@ -250,7 +250,7 @@ absl::StatusOr<Measurement> Bench::MeasureJob(int devices, const v1::Job& job) {
 
 absl::StatusOr<Report> Bench::Run() {
   std::map<int, std::vector<Measurement>> runs;
-  // The runs take turns, so that a machine that changes its speed does so for all of them.
+  // The runs take turns, so that a machine that changes its speed does so for all of them alike.
   for (int round = 0; round < report_.runs; ++round) {
     for (const auto& [devices, spec] : specs_) {
       TY_ASSIGN_OR_RETURN(const v1::Job job, RunJob(spec));

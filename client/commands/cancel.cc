@@ -1,4 +1,4 @@
-// cancel: stops one job, several, an array, or all that wait.
+// cancel stops one job, several, an array, or all jobs that wait.
 #include <algorithm>
 #include <ostream>
 #include <set>
@@ -18,15 +18,15 @@ namespace {
 struct CancelOptions {
   std::vector<std::string> jobs;
   std::string reason;
-  std::string array;  // a job of it
+  std::string array;  // the name of one of its jobs
   bool all_queued = false;
 };
 
-// The server tells at most so many errors in one answer; with no more names in a call, none of its
-// errors is left out.
+// The server reports at most this many errors in one answer. A call with no more names than this
+// leaves none of its errors out.
 constexpr size_t kNamesOfACall = 100;
 
-// Tells the errors one by one, and returns the first of them.
+// Prints the errors one by one, and returns the first of them.
 absl::Status Tell(const Context& context, const v1::CancelJobsResponse& response) {
   absl::Status first;
   for (const v1::JobError& error : response.errors()) {
@@ -93,7 +93,7 @@ Result CancelNamed(const Context& context, link::ServerLink& link,
 
 Result CancelMatching(const Context& context, link::ServerLink& link,
                       const v1::CancelJobsRequest& request) {
-  // Cancelling a hundred thousand jobs takes a while.
+  // The timeout is long because cancelling a hundred thousand jobs takes a while.
   TY_ASSIGN_OR_RETURN(const v1::CancelJobsResponse response,
                       link.Call(&v1::JobService::Stub::CancelJobs, request, absl::Minutes(10)));
   const absl::Status first_error = Tell(context, response);

@@ -1,5 +1,5 @@
-// Downloads go into `<name>.part` first, so that a folder never holds a file under its own name
-// that is not whole, and a broken download can go on where it stopped.
+// Downloads go into `<name>.part` first. So a folder never holds an incomplete file under its own
+// name, and a broken download can be resumed.
 #include "client/commands/checkpoint_files.h"
 
 #include <fcntl.h>
@@ -23,10 +23,10 @@
 namespace trainyard::commands {
 namespace {
 
-// A connection that breaks more often than this within one file is of no use.
+// If a connection breaks more often than this within one file, the download fails.
 constexpr int kTriesPerFile = 10;
 
-// Returns true if a file of this name would stay in the folder. The server is trusted with content,
+// Returns true if a file of this name would stay in the folder. We trust the server with content,
 // but not with paths.
 bool IsFileName(const std::string& name) {
   return !name.empty() && name.front() != '.' && name.size() <= 255 && name != "MANIFEST" &&
@@ -40,7 +40,7 @@ bool IsWhole(const std::string& path, const v1::CheckpointFile& file) {
   return hash.ok() && *hash == file.hash();
 }
 
-// Appends from the end of `path` until the stream ends.
+// Appends the stream to `path`, starting at the end of that file.
 absl::Status FetchRest(link::ServerLink& link, const std::string& checkpoint,
                        const v1::CheckpointFile& file, const std::string& path) {
   TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_WRONLY | O_CREAT | O_APPEND));
@@ -84,7 +84,7 @@ absl::Status FetchFile(const Context& context, link::ServerLink& link,
   bool was_damaged = false;
   for (int i = 0; i < kTriesPerFile; ++i) {
     const auto size = FileSize(part);
-    // A part that is longer than the file belongs to something else.
+    // A part that is longer than the file belongs to another checkpoint.
     if (size.ok() && *size > file.size()) unlink(part.c_str());
     status = FetchRest(link, checkpoint, file, part);
     if (status.ok() && IsWhole(part, file)) {
@@ -93,7 +93,8 @@ absl::Status FetchFile(const Context& context, link::ServerLink& link,
       return absl::OkStatus();
     }
     if (status.ok()) {
-      // The part was of another checkpoint, or damaged. It is downloaded once more from the start.
+      // The part belonged to another checkpoint, or was damaged. The file is downloaded once more
+      // from the start.
       unlink(part.c_str());
       status = error::CorruptFile(part, absl::StrCat("its hash is not ", file.hash()));
       if (std::exchange(was_damaged, true)) return status;
@@ -107,7 +108,8 @@ absl::Status FetchFile(const Context& context, link::ServerLink& link,
   return status;
 }
 
-// Spelled byte by byte as docs/run_directory.md says, so that a trainer can start from the folder.
+// The manifest must match docs/run_directory.md byte by byte, so that a trainer can start from the
+// folder.
 std::string Manifest(const v1::Checkpoint& checkpoint) {
   std::vector<v1::CheckpointFile> sorted(checkpoint.files().begin(), checkpoint.files().end());
   std::sort(sorted.begin(), sorted.end(),
@@ -142,7 +144,7 @@ absl::Status FetchCheckpoint(const Context& context, link::ServerLink& link,
     }
     TY_RETURN_IF_ERROR(FetchFile(context, link, checkpoint.name(), file, directory));
   }
-  // MANIFEST comes last, so that whoever sees it may rely on the rest.
+  // MANIFEST comes last: if it is there, the other files are complete.
   return WriteFileAtomically(manifest_path, manifest);
 }
 

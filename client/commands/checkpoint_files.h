@@ -11,13 +11,13 @@
 
 namespace trainyard::commands {
 
-// Downloads what is not in `directory` yet and compares every hash; MANIFEST comes last, so that
-// the folder is then a checkpoint that a trainer starts from. ALREADY_EXISTS where the folder holds
-// another one, DATA_LOSS where the bytes are wrong.
+// Downloads the files that `directory` does not have yet and compares every hash. MANIFEST comes
+// last, so that the folder is then a checkpoint that a trainer can start from. Returns
+// ALREADY_EXISTS if the folder holds another checkpoint, and DATA_LOSS if the bytes are wrong.
 absl::Status FetchCheckpoint(const Context& context, link::ServerLink& link,
                              const v1::Checkpoint& checkpoint, const std::string& directory);
 
-// Makes a new, empty folder where the system keeps temporary files.
+// Makes a new, empty folder below the system's folder for temporary files.
 absl::StatusOr<std::string> MakeTemporaryDirectory();
 
 }  // namespace trainyard::commands

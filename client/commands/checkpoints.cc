@@ -1,5 +1,5 @@
-// checkpoints: lists, downloads and verifies them. The trainer does the verification, because only
-// it can evaluate a network.
+// checkpoints lists, downloads and verifies checkpoints. The trainer does the verification, because
+// only the trainer can evaluate a network.
 #include <ostream>
 #include <vector>
 
@@ -23,7 +23,8 @@ namespace trainyard::commands {
 namespace {
 
 struct CheckpointOptions {
-  std::vector<std::string> selectors;  // JOB, JOB/WHICH, or JOB and WHICH; verify: or a folder
+  // JOB, JOB/WHICH, or JOB and WHICH. `verify` also takes a folder.
+  std::vector<std::string> selectors;
   std::string output_dir;
   std::string dataset_dir;
 };
@@ -32,7 +33,7 @@ struct ListCheckpointsOptions {
   std::string job;
 };
 
-// The trainer reads all files and evaluates as the training did, which may take hours.
+// The trainer reads all files and evaluates the network as during training, which may take hours.
 constexpr absl::Duration kVerifyTimeout = absl::Hours(48);
 
 int64_t TotalSize(const v1::Checkpoint& checkpoint) {
@@ -41,14 +42,15 @@ int64_t TotalSize(const v1::Checkpoint& checkpoint) {
   return total;
 }
 
-// The metric of the newest evaluation at or before the checkpoint's step, or empty without one.
+// Returns the metric of the newest evaluation at or before the checkpoint's step, or an empty text
+// if there is none.
 std::string MetricText(const v1::Checkpoint& checkpoint, const char* name,
                        std::string (*text)(double)) {
   const auto metric = checkpoint.metrics().find(name);
   return metric == checkpoint.metrics().end() ? "" : text(metric->second);
 }
 
-// The checkpoint that the command names.
+// Finds the checkpoint that the command names.
 absl::StatusOr<v1::Checkpoint> AskedCheckpoint(link::ServerLink& link,
                                                const CheckpointOptions& options) {
   v1::GetCheckpointRequest request;
@@ -57,7 +59,7 @@ absl::StatusOr<v1::Checkpoint> AskedCheckpoint(link::ServerLink& link,
   return link.Call(&v1::CheckpointService::Stub::GetCheckpoint, request);
 }
 
-// Prints what the trainer finds about a folder.
+// Prints what the trainer reports about a folder.
 Result VerifyFolder(const Context& context, const std::string& folder,
                     const std::string& dataset_dir) {
   const std::string trainer = JoinPath(context.surroundings.binary_dir, "trainyard-trainer");
@@ -76,7 +78,7 @@ Result VerifyFolder(const Context& context, const std::string& folder,
                       daemons::RunChild(args, "", kVerifyTimeout));
   context.out << result.out;
   if (result.exit_code == 0) return link::kOk;
-  // Without a table the trainer has said why there is none.
+  // If there is no table, the trainer has said why.
   if (!result.out.empty()) return link::kFailed;
   return absl::DataLossError(std::string(
       absl::StripPrefix(absl::StripAsciiWhitespace(result.err), "trainyard-trainer: ")));
@@ -128,7 +130,8 @@ Result GetCheckpoint(const Context& context, const CheckpointOptions& options) {
 
 Result VerifyCheckpoint(const Context& context, const CheckpointOptions& options) {
   const std::string& first = options.selectors[0];
-  // One word that names something that is there is a folder; with a second word it is a job.
+  // A single word that is the name of an existing folder means that folder. If there is a second
+  // word, the first is a job.
   if (options.selectors.size() == 1 && FileExists(first)) {
     return VerifyFolder(context, first, options.dataset_dir);
   }

@@ -1,5 +1,5 @@
-// completion: prints a script by which a shell completes verbs and flags. The words come from the
-// command line itself, so that none is missing.
+// completion prints a script with which a shell completes verbs and flags. The words come from the
+// grammar of the command line itself, so the script cannot miss any.
 #include <algorithm>
 #include <map>
 #include <ostream>
@@ -18,7 +18,7 @@ struct CompletionOptions {
   std::string shell;
 };
 
-// First words, and the second words of those that are groups.
+// Collects the first words, and the second words of groups such as `checkpoints`.
 struct Words {
   std::vector<std::string> first;
   std::map<std::string, std::vector<std::string>> second;
@@ -65,7 +65,7 @@ std::string BashCompletion(const std::vector<client::VerbInfo>& verbs) {
   return out;
 }
 
-// The text in single quotes, as shells read them.
+// Returns the text in single quotes that a shell understands.
 std::string Quoted(const std::string& text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }

@@ -1,4 +1,4 @@
-// Finds the server that a command talks to, and prints messages in the format that was asked for.
+// Finds the server that a command talks to, and prints messages in the format that the user chose.
 #include "client/commands/context.h"
 
 #include <istream>
@@ -26,7 +26,7 @@ const YamlNode* Find(const YamlNode& node, absl::string_view key) {
   return nullptr;
 }
 
-// The server of the current context, from a file like this:
+// Returns the server of the current context, read from a file such as this:
 //   current: lab
 //   contexts:
 //     lab: {server: "127.0.0.1:7070"}

@@ -1,4 +1,5 @@
-// What every command works with.
+// Declares what every command needs: the global flags, the environment, the output streams and the
+// ways to print messages.
 #pragma once
 
 #include <iosfwd>
@@ -20,7 +21,7 @@ namespace trainyard::commands {
 
 enum class Format { kTable, kWide, kJson, kJsonLines, kYaml, kName };
 
-// The flags that all verbs have.
+// These flags belong to every verb.
 struct GlobalOptions {
   std::string server;
   Format format = Format::kTable;
@@ -31,50 +32,52 @@ struct GlobalOptions {
   bool IsTable() const { return format == Format::kTable || format == Format::kWide; }
 };
 
-// What the environment says; read in main.
+// These settings come from the environment. Only main reads them.
 struct Surroundings {
   std::string server;       // $TRAINYARD_SERVER
   std::string config_home;  // $XDG_CONFIG_HOME
   std::string state_home;   // $XDG_STATE_HOME
   std::string home;         // $HOME
-  std::string binary_dir;   // the folder of our own binary
+  std::string binary_dir;   // the folder of this program
 };
 
-// It borrows all that it refers to.
+// A context holds what a command works with. It borrows everything that it refers to.
 struct Context {
   const GlobalOptions& options;
   const Surroundings& surroundings;
   const output::Terminal& terminal;
-  std::ostream& out;  // data
-  std::ostream& err;  // talk
+  std::ostream& out;  // the stream for data
+  std::ostream& err;  // the stream for messages to the user
   std::istream& in;
-  // True if a person can answer a question.
+  // True if standard input is a terminal, so that a person can answer a question.
   bool in_is_terminal;
   Clock& clock;
   Rng& rng;
   link::Interrupt& interrupt;
 
-  // Writes a line of talk, unless --quiet was given.
+  // Prints a line for the user, unless --quiet was given.
   void Say(absl::string_view text) const;
 };
 
-// A command ends with an exit code, or with an error that is still to be told.
+// A command ends with an exit code, or with an error that the caller prints.
 using Result = absl::StatusOr<link::ExitCode>;
 
-// --server, $TRAINYARD_SERVER, the current context of the config file, or the default socket.
+// Returns the address from --server, $TRAINYARD_SERVER or the current context of the config file,
+// or else the default socket.
 absl::StatusOr<std::string> ServerAddress(const Context& context);
 absl::StatusOr<std::unique_ptr<link::ServerLink>> Connect(const Context& context);
 
-// Asks a person a question on stderr, and returns whether the answer is yes. Enter alone gives
-// `yes_by_default`.
+// Asks the user a question on stderr, and returns true if the answer is yes. Enter without an
+// answer means `yes_by_default`.
 bool Confirm(const Context& context, absl::string_view question, bool yes_by_default);
 
-// Prints messages as json, jsonl, yaml or names, and returns true. Returns false where a table was
-// asked for, which the command draws itself. `names` go with the messages.
+// Prints messages as json, jsonl, yaml or names, and returns true. Returns false if the user asked
+// for a table, which the command draws itself. `names` are the names of the messages, in the same
+// order.
 bool PrintList(const Context& context,
                const std::vector<const google::protobuf::Message*>& messages,
                const std::vector<std::string>& names);
-// The same for a container of messages.
+// Prints a container of messages as PrintList does.
 template <typename Messages>
 bool PrintMessages(const Context& context, const Messages& messages,
                    const std::vector<std::string>& names) {
@@ -82,18 +85,18 @@ bool PrintMessages(const Context& context, const Messages& messages,
   for (const auto& message : messages) pointers.push_back(&message);
   return PrintList(context, pointers, names);
 }
-// The same for resources, which carry their names.
+// Prints resources as PrintList does, with the names that they carry.
 template <typename Resources>
 bool PrintResources(const Context& context, const Resources& resources) {
   std::vector<std::string> names;
   for (const auto& resource : resources) names.push_back(resource.name());
   return PrintMessages(context, resources, names);
 }
-// The same for one message, which is no list in JSON and YAML.
+// Prints one message. JSON and YAML then hold that message and no list.
 bool PrintOne(const Context& context, const google::protobuf::Message& message,
               const std::string& name);
 
-// "1 job", "3 jobs".
+// Returns a number with its noun: "1 job", "3 jobs".
 std::string Counted(size_t count, absl::string_view noun);
 
 }  // namespace trainyard::commands

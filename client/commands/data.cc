@@ -1,5 +1,5 @@
-// data: the data sets in a folder. Other programs do the work: the trainer knows the formats, and
-// trainyard-fetch speaks HTTP.
+// data shows, verifies and downloads data sets. Other programs do the work: the trainer knows the
+// formats, and trainyard-fetch downloads over HTTP.
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <set>
@@ -35,7 +35,8 @@ struct FetchOptions {
   std::string dataset_dir;
 };
 
-// A listing opens every archive; a verification reads every image; a download may be slow.
+// Each of these may be slow: a listing opens every archive, a verification reads every image, and a
+// download depends on the network.
 constexpr absl::Duration kListTimeout = absl::Minutes(10);
 constexpr absl::Duration kVerifyTimeout = absl::Hours(48);
 constexpr absl::Duration kFetchTimeout = absl::Hours(24);
@@ -47,7 +48,7 @@ absl::StatusOr<std::string> Sibling(const Context& context, absl::string_view na
       absl::StrCat("there is no '", binary, "'; it belongs beside the trainyard binary"));
 }
 
-// Asks the trainer what is in the folder.
+// Asks the trainer which data sets are in the folder.
 absl::StatusOr<ordered_json> AskTrainer(const Context& context, const std::string& what,
                                         const std::string& dataset_dir, absl::Duration timeout) {
   TY_ASSIGN_OR_RETURN(const std::string trainer, Sibling(context, "trainyard-trainer"));
@@ -65,7 +66,7 @@ absl::StatusOr<ordered_json> AskTrainer(const Context& context, const std::strin
   return report;
 }
 
-// "images:pets", or "mnist".
+// Returns the name of a data set, such as "images:pets" or "mnist".
 std::string NameOf(const ordered_json& split) {
   const std::string path = split.value("path", "");
   const std::string dataset = split.value("dataset", "");
@@ -121,7 +122,7 @@ void PrintTable(const Context& context, const ordered_json& report,
   context.out << table.Render();
 }
 
-// Tells the errors of all splits, and returns whether there are any.
+// Prints the errors of all splits, and returns true if there are any.
 bool TellErrors(const Context& context, const ordered_json& report) {
   bool has_errors = false;
   for (const ordered_json& split : report["splits"]) {

@@ -1,5 +1,5 @@
-// The table of public data sets. A file is only ever accepted with its MD5, so its publisher may
-// move it to another place, but cannot change it unnoticed.
+// Lists the public data sets. Every file must match its MD5, so a publisher may move it to another
+// place, but cannot change it unnoticed.
 #include "client/commands/data_sources.h"
 
 #include <filesystem>
@@ -13,30 +13,30 @@ namespace trainyard::commands {
 
 const std::vector<DataSource>& DataSources() {
   static const auto* sources = new std::vector<DataSource>{
-      // MD5s: https://www.cs.toronto.edu/~kriz/cifar.html, "binary version".
+      // The MD5s come from https://www.cs.toronto.edu/~kriz/cifar.html, "binary version".
       {datasets::kCifar10.name,
        "https://www.cs.toronto.edu/~kriz",
        {{"cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"}}},
       {datasets::kCifar100.name,
        "https://www.cs.toronto.edu/~kriz",
        {{"cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"}}},
-      // MD5s: the README of zalandoresearch/fashion-mnist.
+      // The MD5s come from the README of zalandoresearch/fashion-mnist.
       {datasets::kFashionMnist.name,
        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
        {{"train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"},
         {"train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe"},
         {"t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79"},
         {"t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310"}}},
-      // This is the copy that torchvision downloads, with its MD5s. The publisher's site often
-      // refuses.
+      // This is the copy that torchvision downloads, and these are torchvision's MD5s. The
+      // publisher's site often refuses downloads.
       {datasets::kMnist.name,
        "https://ossci-datasets.s3.amazonaws.com/mnist",
        {{"train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873"},
         {"train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432"},
         {"t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3"},
         {"t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c"}}},
-      // Nobody publishes its MD5. This is the MD5 of the file that has the length and the 65
-      // characters that nanoGPT counts.
+      // Nobody publishes an MD5 of this file. This is the MD5 of a copy with the length and the 65
+      // different characters that nanoGPT reports.
       {datasets::kTinyShakespeare.name,
        "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare",
        {{"input.txt", "6fb458f1232090904fb40fe944165e91"}}},

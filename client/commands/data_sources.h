@@ -1,5 +1,4 @@
-// The public data sets that `data fetch` knows, with the places where their publishers keep them
-// and their checksums.
+// Declares the public data sets that `data fetch` knows, with their publishers' URLs and checksums.
 #pragma once
 
 #include <string>
@@ -11,20 +10,21 @@ namespace trainyard::commands {
 
 struct SourceFile {
   absl::string_view name;
-  absl::string_view md5;  // as published, where it is
+  absl::string_view md5;  // the MD5 that the publisher or a well-known project gives for this file
 };
 
 struct DataSource {
-  absl::string_view dataset;  // as data.dataset names it
-  absl::string_view url;      // of the folder
+  absl::string_view dataset;  // the name in data.dataset
+  absl::string_view url;      // of the folder with the files
   std::vector<SourceFile> files;
 };
 
 const std::vector<DataSource>& DataSources();
-// Returns null for a data set that is not known.
+// Returns null if the data set is unknown.
 const DataSource* FindDataSource(absl::string_view dataset);
 
-// The URL of a file below `mirror`, an URL or a folder; or below the publisher's where it is empty.
+// Returns the URL of a file below `mirror`, which is a URL or a folder. If `mirror` is empty, the
+// file is below the publisher's URL.
 std::string SourceUrl(const DataSource& source, const SourceFile& file, const std::string& mirror);
 
 }  // namespace trainyard::commands

@@ -1,4 +1,4 @@
-// The table of devices. Columns about GPUs appear only where some worker has a GPU.
+// Draws the table of devices. Columns about GPUs appear only if some worker has a GPU.
 #include "client/commands/device_table.h"
 
 #include <cmath>
@@ -26,7 +26,7 @@ namespace {
 
 constexpr const char* kUsageTitles[] = {"USED", "UTIL", "POWER", "TEMP", "SLOWED BY"};
 
-// The cells of a device under kUsageTitles.
+// Returns the cells of a device that stand under kUsageTitles.
 std::vector<std::string> UsageCells(const v1::Device& device) {
   const v1::DeviceUsage& usage = device.usage();
   const auto whole = [](double value) { return absl::StrCat(std::llround(value)); };
@@ -56,7 +56,7 @@ bool ReportsUsage(const v1::ListWorkersResponse& response) {
 }  // namespace
 
 std::string DeviceTable(const v1::ListWorkersResponse& response) {
-  // CPU devices have nothing to show in these columns.
+  // CPU devices have no values for these columns.
   const bool with_usage = ReportsUsage(response);
   std::vector<Table::Column> columns = {{"WORKER"},
                                         {"DEVICE"},

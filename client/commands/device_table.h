@@ -1,4 +1,4 @@
-// The table of devices that `devices ls` and `workers ls -o wide` show.
+// Draws the table of devices that `devices ls` and `workers ls -o wide` show.
 #pragma once
 
 #include <string>
@@ -7,10 +7,11 @@
 
 namespace trainyard::commands {
 
-// A row for each device. Where there are GPUs, it shows what they do at the moment.
+// Returns a table with a row for each device. If there are GPUs, it shows what they do at the
+// moment.
 std::string DeviceTable(const v1::ListWorkersResponse& response);
 
-// "OK", "QUARANTINED (Xid 79)", "SET ASIDE (smells)".
+// Returns "OK", or why the device is not used: "QUARANTINED (Xid 79)", "SET ASIDE (smells)".
 std::string DeviceHealth(const v1::Device& device);
 
 }  // namespace trainyard::commands

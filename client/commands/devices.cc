@@ -1,4 +1,4 @@
-// devices: what there is, and what is set aside or taken back.
+// devices lists devices, sets them aside and takes them back.
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
@@ -22,7 +22,7 @@ struct DeviceName {
   std::string device;
 };
 
-// "lab-1/cpu-0".
+// Splits a name such as "lab-1/cpu-0" into worker and device.
 absl::StatusOr<DeviceName> ParseDevice(const std::string& text) {
   const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('/', 1));
   if (parts.size() != 2 || parts[0].empty() || parts[1].empty()) {

@@ -1,4 +1,4 @@
-// diff: the server compares the resolved specs; the client only draws the table.
+// diff shows how two specs differ. The server compares them; the client only draws the table.
 #include "client/commands/diff.h"
 
 #include <ostream>
@@ -23,7 +23,7 @@ std::string DifferencesText(
 namespace {
 
 struct DiffOptions {
-  std::vector<std::string> jobs;  // two
+  std::vector<std::string> jobs;  // exactly two
 };
 
 Result Diff(const Context& context, const DiffOptions& options) {

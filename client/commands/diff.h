@@ -1,4 +1,5 @@
-// The table of differences between two specs, which `diff` shows, and `clone` before it submits.
+// Draws the table of differences between two specs. `diff` shows it, and `clone` shows it before it
+// submits.
 #pragma once
 
 #include <string>

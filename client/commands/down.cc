@@ -1,4 +1,4 @@
-// down: stops what `up` started.
+// down stops what `up` has started.
 #include <unistd.h>
 
 #include <ostream>
@@ -21,7 +21,7 @@ struct DownOptions {
 };
 
 constexpr absl::Duration kDownGrace = absl::Seconds(10);
-// A trainer finishes its step, writes a checkpoint, and has some grace for it.
+// A trainer that must stop finishes its step, writes a checkpoint, and has a grace period for that.
 constexpr absl::Duration kCancelTimeout = absl::Seconds(90);
 
 absl::StatusOr<std::vector<v1::Job>> LiveJobs(link::ServerLink& link,
@@ -44,7 +44,7 @@ std::string Names(const std::vector<v1::Job>& jobs) {
                        [](std::string* out, const v1::Job& job) { *out += job.name(); });
 }
 
-// Cancels what waits or runs, and waits until nothing runs any more.
+// Cancels all jobs that wait or run, and waits until none of them runs any more.
 absl::Status CancelAll(const Context& context, link::ServerLink& link) {
   const std::vector<v1::JobState> live = {v1::JOB_STATE_QUEUED, v1::JOB_STATE_STARTING,
                                           v1::JOB_STATE_RUNNING, v1::JOB_STATE_STOPPING};
@@ -61,7 +61,7 @@ absl::Status CancelAll(const Context& context, link::ServerLink& link) {
       request.set_name(job.name());
       request.set_reason("trainyard down --cancel");
       const auto answer = link.Call(&v1::JobService::Stub::CancelJob, request);
-      // A job that has ended meanwhile needs no cancelling.
+      // A job that has ended in the meantime needs no cancelling.
       if (!answer.ok() && answer.status().code() != absl::StatusCode::kFailedPrecondition) {
         return answer.status();
       }
@@ -77,8 +77,8 @@ absl::Status CancelAll(const Context& context, link::ServerLink& link) {
   }
 }
 
-// Cancels all jobs where --cancel was given; otherwise refuses while any job runs. `address` is the
-// server's.
+// Cancels all jobs if --cancel was given; otherwise returns an error if any job runs. `address` is
+// the address of the server.
 absl::Status SettleJobs(const Context& context, const DownOptions& options,
                         const std::string& address) {
   if (options.force && !options.cancel) return absl::OkStatus();
@@ -110,7 +110,7 @@ Result Down(const Context& context, const DownOptions& options) {
     return link::kOk;
   }
   if (server.has_value()) TY_RETURN_IF_ERROR(SettleJobs(context, options, server->note));
-  // The worker is stopped first, while there is still a server to tell.
+  // The worker is stopped first, while the server can still take its last report.
   if (worker.has_value()) {
     TY_RETURN_IF_ERROR(daemons::StopProcess(*worker, kDownGrace, context.clock));
     unlink(machine.worker_pid_file.c_str());

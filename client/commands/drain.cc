@@ -1,4 +1,4 @@
-// drain: empties workers, so that their hosts can be switched off.
+// drain empties workers, so that their hosts can be switched off.
 #include <ostream>
 
 #include "absl/strings/match.h"

@@ -1,4 +1,4 @@
-// explain: tells why a job waits, or why a spec would wait if it were submitted now.
+// explain says why a job waits, or why a spec would wait if it were submitted now.
 #include <ostream>
 
 #include "absl/strings/ascii.h"
@@ -20,7 +20,7 @@ struct ExplainOptions {
   SubmitFlags flags;
 };
 
-// For a job that does not wait, this is its state and what can be done about it.
+// Returns the state of a job that does not wait, and what the user can do about it.
 std::string WhyNoWait(const v1::Job& job) {
   const std::string id = output::ShortName(job.name());
   const std::string state = output::StateText(job.state());

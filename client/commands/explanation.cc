@@ -1,4 +1,4 @@
-// Turns the server's explanation into text with commands that can be pasted into a shell.
+// Turns the server's explanation into text, with commands that can be pasted into a shell.
 #include "client/commands/explanation.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace trainyard::commands {
 namespace {
 
-// Quotes a word where a shell would not take it as it is.
+// Quotes a word if a shell would not take it as it is.
 std::string Quoted(const std::string& text) {
   const bool is_plain = std::all_of(text.begin(), text.end(), [](char c) {
     return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||

@@ -9,14 +9,15 @@
 
 namespace trainyard::commands {
 
-// "3rd".
+// Returns "3rd" for 3.
 std::string Ordinal(int64_t number);
 
-// "in about 12m 03s (2026-11-21 18:00:00 UTC): when jobs/7 ends (its time limit)".
+// Returns when the job is expected to start, and why then: "in about 12m 03s (2026-11-21 18:00:00
+// UTC): when jobs/7 ends (its time limit)".
 std::string StartText(const v1::Explanation& explanation);
 
-// Lines with the reasons, the smallest change that would help, as a command, and the expected
-// start. The change is appended to `command`, such as "trainyard submit job.yaml".
+// Returns lines with the reasons, the smallest change that would help, as a command, and the
+// expected start. The change is appended to `command`, such as "trainyard submit job.yaml".
 std::string ExplanationText(const Context& context, const v1::Explanation& explanation,
                             const std::string& command);
 

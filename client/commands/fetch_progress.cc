@@ -18,7 +18,7 @@ constexpr absl::Duration kFetchLineInterval = absl::Seconds(10);
 
 FetchProgress::FetchProgress(const Context& context, absl::string_view file) : context_(context) {
   view_.name = std::string(file);
-  // The first line is shown only where there is something to wait for.
+  // The first line is shown only if the download does not finish at once.
   if (!context.terminal.err_is_terminal) last_draw_ = context.clock.Uptime();
 }
 
@@ -39,7 +39,8 @@ void FetchProgress::OnLine(absl::string_view line) {
     return;
   }
   const absl::Duration now = context_.clock.Uptime();
-  if (first_bytes_ < 0 || bytes < first_bytes_) {  // less: it began anew
+  // Fewer bytes than before mean that the download started again.
+  if (first_bytes_ < 0 || bytes < first_bytes_) {
     first_bytes_ = bytes;
     first_uptime_ = now;
   }

@@ -1,5 +1,5 @@
-// Tells how far a download is: on a terminal by a bar that is redrawn in place, elsewhere by a line
-// now and then.
+// Shows how far a download is: as a bar that is redrawn in place on a terminal, and as a line now
+// and then elsewhere.
 #pragma once
 
 #include <string>
@@ -16,11 +16,11 @@ class FetchProgress {
  public:
   FetchProgress(const Context& context, absl::string_view file);
 
-  // Takes the next piece of output, wherever it is cut.
+  // Takes the next piece of output, which may begin and end anywhere in a line.
   void OnOutput(absl::string_view text);
-  // Takes the bar away.
+  // Removes the bar from the terminal.
   void Clear();
-  // The last line that is no progress: "fetched" or "present".
+  // Returns the last line that does not describe progress: "fetched" or "present".
   const std::string& verdict() const { return verdict_; }
 
  private:
@@ -29,9 +29,10 @@ class FetchProgress {
 
   const Context& context_;
   output::TransferView view_;
-  std::string unfinished_;  // line
+  std::string unfinished_;  // the start of a line that is not complete yet
   std::string verdict_;
-  // The speed counts from the first bytes of this run; those before had come in another one.
+  // The number of bytes that were here when this run began. The speed leaves them out, because an
+  // earlier run downloaded them.
   int64_t first_bytes_ = -1;
   absl::Duration first_uptime_;
   absl::Duration last_draw_ = -absl::InfiniteDuration();

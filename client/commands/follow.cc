@@ -1,5 +1,5 @@
-// Follows one job and tells its changes. Jobs and metrics come over two streams in any order, so an
-// evaluation is told only when all of it is here.
+// Follows one job and prints its changes. The job and its metrics come over two streams in any
+// order, so an evaluation is printed only when all of its values are here.
 #include "client/commands/follow.h"
 
 #include <map>
@@ -18,10 +18,10 @@
 namespace trainyard::commands {
 namespace {
 
-// The eye sees no more than ten pictures a second.
+// People cannot see more than about ten pictures a second.
 constexpr absl::Duration kDrawInterval = absl::Milliseconds(100);
 constexpr absl::Duration kLineInterval = absl::Seconds(2);
-// The last metrics of a job come moments after its end.
+// The last metrics of a job arrive some moments after its end.
 constexpr absl::Duration kMetricsEndTimeout = absl::Seconds(5);
 constexpr int kPlotPoints = 600;
 
@@ -31,7 +31,7 @@ std::string FailureText(const v1::Failure& failure) {
   return absl::StrCat("(", kind, "): ", failure.message());
 }
 
-// How long the job ran; empty where it has not both begun and ended.
+// Returns how long the job ran, or an empty text if it has not both begun and ended.
 std::string TookText(const v1::Job& job) {
   if (!job.has_start_time() || !job.has_end_time()) return "";
   return DurationText(output::ToTime(job.end_time()) - output::ToTime(job.start_time()));
@@ -122,7 +122,7 @@ void JobReporter::OnJob(const v1::Job& job) {
   view_ = progress;
   view_.loss = loss;
   view_.accuracy = accuracy;
-  // Points may be ahead of the job's record, and a new attempt begins further back.
+  // Points may be ahead of the job's record, and a new attempt begins at an earlier step.
   if (before.attempt() == job.attempt()) view_.step = std::max(view_.step, step);
   is_dirty_ = true;
   if (before.state() != job.state()) TellState(before);
@@ -152,7 +152,7 @@ void JobReporter::TellState(const v1::Job& before) {
       return;
     }
     case v1::JOB_STATE_SUSPENDED:
-      if (output::IsHeld(job_)) break;  // the end tells why
+      if (output::IsHeld(job_)) break;  // the text about the end says why
       Tell(absl::StrCat(name, " is ", styled, "; `trainyard resume ", output::ShortName(name),
                         "` queues it again"));
       return;
@@ -184,7 +184,7 @@ void JobReporter::OnPoints(const std::vector<v1::MetricPoint>& points) {
   }
 }
 
-// An evaluation is told when both of its numbers are there, in whatever order they come.
+// An evaluation is printed when both of its numbers are here, whichever came first.
 void JobReporter::OnEvaluation(const v1::MetricPoint& point) {
   if (evaluation_.step != point.step()) evaluation_ = {.step = point.step()};
   if (point.name() == "test.accuracy") {

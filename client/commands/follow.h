@@ -1,4 +1,4 @@
-// Follows jobs: tells what happens while they run and how they end.
+// Follows jobs: prints what happens while they run, and how they end.
 #pragma once
 
 #include <optional>
@@ -12,8 +12,8 @@
 
 namespace trainyard::commands {
 
-// Tells the changes of one job on stderr as they come: on a terminal by a bar that is redrawn in
-// place, elsewhere by a line now and then. It borrows the context.
+// Prints the changes of one job on stderr as they come: as a bar that is redrawn in place on a
+// terminal, and as a line now and then elsewhere. It borrows the context.
 class JobReporter {
  public:
   explicit JobReporter(const Context& context) : context_(context) {}
@@ -21,9 +21,9 @@ class JobReporter {
   void OnJob(const v1::Job& job);
   void OnPoints(const std::vector<v1::MetricPoint>& points);
   void OnConnection(bool is_back);
-  // Draws what has changed, if it is time to.
+  // Draws what has changed if enough time has passed since the last drawing.
   void Tick();
-  // Takes the bar away.
+  // Removes the bar from the terminal.
   void Clear();
 
   const v1::Job& job() const { return job_; }
@@ -42,7 +42,7 @@ class JobReporter {
     std::optional<double> accuracy = {};
     std::optional<double> loss = {};
   };
-  Evaluation evaluation_;  // the newest
+  Evaluation evaluation_;  // the newest evaluation
   bool has_test_accuracy_ = false;
   bool is_drawn_ = false;
   bool is_dirty_ = false;
@@ -51,14 +51,14 @@ class JobReporter {
   int64_t last_step_ = -1;
 };
 
-// Follows the job to its end and tells how it ended: 0 where it succeeded, 8 where it did not, 130
-// after Ctrl-C, which ends the following and not the job.
+// Follows the job to its end and prints how it ended. Returns exit code 0 if it succeeded, 8 if it
+// did not, and 130 after Ctrl-C, which stops the following but not the job.
 Result FollowJob(const Context& context, link::ServerLink& link, const std::string& name);
 
-// Tells the curve, the accuracy, the checkpoints and what can be done next, on stderr.
+// Prints on stderr the curve, the accuracy, the checkpoints and what the user can do next.
 void TellEnd(const Context& context, link::ServerLink& link, const v1::Job& job);
 
-// "worker-a: cpu-0, cpu-1".
+// Returns the devices of the job's attempt: "worker-a: cpu-0, cpu-1".
 std::string PlacementText(const v1::Job& job);
 
 }  // namespace trainyard::commands

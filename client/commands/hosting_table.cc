@@ -1,4 +1,4 @@
-// The table of ranks with their replicas, shares of the batch and speeds.
+// Draws the table of ranks with their replicas, shares of the batch and speeds.
 #include "client/commands/hosting_table.h"
 
 #include <map>
@@ -12,7 +12,7 @@
 namespace trainyard::commands {
 namespace {
 
-// "0-5 (6)".
+// Returns a range of replicas with their number: "0-5 (6)".
 std::string ReplicasText(const v1::RankHosting& host) {
   if (host.replicas() <= 0) return "none";
   const int last = host.first_replica() + host.replicas() - 1;

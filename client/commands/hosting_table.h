@@ -1,4 +1,4 @@
-// Tells people which rank computes which replicas, and why.
+// Shows which rank computes which replicas, and why.
 #pragma once
 
 #include <string>
@@ -7,7 +7,8 @@
 
 namespace trainyard::commands {
 
-// The reason, and a table with a row for each rank; empty before the job's first step.
+// Returns the reason, and a table with a row for each rank. The text is empty before the job's
+// first step.
 std::string HostingText(const v1::Job& job);
 
 }  // namespace trainyard::commands

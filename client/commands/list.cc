@@ -1,4 +1,4 @@
-// ls: fetches jobs page by page and shows them as a table, an array as one row.
+// ls fetches jobs page by page and shows them as a table in which an array is one row.
 #include <algorithm>
 #include <map>
 #include <ostream>
@@ -21,11 +21,11 @@ using output::Table;
 
 struct ListOptions {
   std::vector<std::string> states;
-  int limit = 0;  // 0: 20, or all with --all
+  int limit = 0;  // 0 means 20, or all jobs with --all
   bool all = false;
   std::string user;
   std::string project;
-  std::string array;  // a job of it
+  std::string array;  // the name of one of its jobs
   std::vector<std::string> tags;
   bool expand = false;
 };
@@ -36,7 +36,7 @@ constexpr int kPageSizeMax = 1000;
 constexpr int kWhyWidth = 44;
 constexpr int kDescriptionWidth = 40;
 
-// "running" or "RUNNING".
+// Reads the name of a state, such as "running" or "RUNNING".
 absl::StatusOr<v1::JobState> ParseState(const std::string& text) {
   v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
   if (v1::JobState_Parse("JOB_STATE_" + absl::AsciiStrToUpper(text), &state) &&
@@ -64,7 +64,7 @@ absl::StatusOr<std::vector<v1::Job>> FetchJobs(const Context& context, link::Ser
   if (!options.array.empty()) {
     TY_ASSIGN_OR_RETURN(*request.mutable_array(), ResolveOne(link, options.array));
   }
-  // Data lists the jobs of arrays one by one; only tables group them.
+  // The data formats list the jobs of arrays one by one. Only tables group them.
   request.set_group_arrays(context.options.IsTable() && !options.expand && options.array.empty());
   const int limit = options.limit > 0 ? options.limit : options.all ? INT32_MAX : kLimitDefault;
   std::vector<v1::Job> jobs;
@@ -95,7 +95,7 @@ std::string EtaText(const v1::Job& job) {
   return output::AgeText(output::ToDuration(job.progress().eta()));
 }
 
-// How long the job ran, or has been running.
+// Returns how long the job ran, or has been running.
 std::string TookText(const v1::Job& job, absl::Time now) {
   if (!job.has_start_time()) return "";
   const absl::Time end = job.has_end_time() ? output::ToTime(job.end_time()) : now;
@@ -113,13 +113,13 @@ std::string WorkersText(const v1::Job& job) {
   return absl::StrJoin(workers, ",");
 }
 
-// The first line of the description, cut to what a table can hold.
+// Returns the first line of the description, cut to what a table can hold.
 std::string DescriptionText(const v1::Job& job) {
   const std::string& text = job.resolved_spec().description();
   return output::Shortened(text.substr(0, text.find('\n')), kDescriptionWidth);
 }
 
-// The reason for the state of a job that waits or has failed.
+// Returns the reason for the state of a job that waits or has failed.
 std::string WhyText(const v1::Job& job) {
   if (job.state() == v1::JOB_STATE_QUEUED && job.queue_reasons_size() > 0) {
     return job.queue_reasons(0);
@@ -130,14 +130,15 @@ std::string WhyText(const v1::Job& job) {
   return "";
 }
 
-// "12..10011" for the jobs of an array.
+// Returns "12..10011" for the jobs of an array.
 std::string JobText(const v1::Job& job) {
   const std::string first = output::ShortName(job.name());
   if (job.array_states().empty()) return first;
   return absl::StrCat(first, "..", ParseJobName(job.name())->value + job.array_size() - 1);
 }
 
-// "RUNNING", or for an array "[3 running, 9,997 queued]"; states of jobs that run come first.
+// Returns "RUNNING", or for an array "[3 running, 9,997 queued]". States of jobs that run come
+// first.
 std::string StateCell(const Context& context, const v1::Job& job) {
   if (job.array_states().empty()) {
     return context.terminal.Style(output::StateStyle(job.state()), output::StateText(job.state()));

@@ -1,5 +1,5 @@
-// Applies the command line's changes to a spec before any rule is checked, so that the rules see
-// the spec as it would be submitted.
+// Applies the changes of the command line to a spec before any rule is checked, so that the rules
+// see the spec as it would be submitted.
 #include "client/commands/load_spec.h"
 
 #include <ostream>

@@ -1,4 +1,4 @@
-// Applies the changes of the command line to a spec from a file, and tells its mistakes.
+// Applies the changes of the command line to a spec from a file, and prints its mistakes.
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@
 namespace trainyard::commands {
 
 // Applies the changes and checks all rules; mistakes are added to `file`. Returns the paths that
-// were changed: mistakes at these are the command line's, and not the file's.
+// were changed: a mistake at one of them comes from the command line, and not from the file.
 absl::StatusOr<std::vector<std::string>> ApplyChanges(const SpecFlags& flags,
                                                       spec_loader::SpecFile& file);
 
-// Tells all mistakes with their places, and the consequence: "nothing was submitted".
+// Prints all mistakes with their places, and the consequence: "nothing was submitted".
 Result TellMistakes(const Context& context, const spec_loader::SpecFile& file,
                     absl::string_view consequence);
 

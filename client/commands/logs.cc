@@ -1,5 +1,5 @@
-// logs: prints what the ranks wrote, and goes on after the connection was lost without printing any
-// text twice.
+// logs prints what the ranks wrote. After a lost connection it continues without printing any text
+// twice.
 #include <map>
 #include <ostream>
 #include <utility>
@@ -18,16 +18,16 @@ namespace {
 struct LogsOptions {
   std::string job;
   bool follow = false;
-  int rank = -1;            // -1: all
-  int64_t tail_lines = -1;  // -1: all
+  int rank = -1;            // -1 means all ranks
+  int64_t tail_lines = -1;  // -1 means all lines
 };
 
-// Lines are rarely longer than this; --tail fetches so many bytes for each line.
+// Lines are rarely longer than this; --tail fetches this many bytes for each line.
 constexpr int64_t kTailBytesPerLine = 1024;
 constexpr absl::Duration kReconnectFor = absl::Minutes(2);
 
-// Prints the text of the ranks. With several ranks every line says whose it is, and only whole
-// lines are written, so that two ranks never share a line.
+// Prints the text of the ranks. If there are several ranks, every line begins with the number of
+// its rank, and only whole lines are written, so that two ranks never share a line.
 class LogPrinter {
  public:
   LogPrinter(const Context& context, bool with_rank) : context_(context), with_rank_(with_rank) {}
@@ -43,7 +43,8 @@ class LogPrinter {
     const auto known = ends_.find(chunk.rank());
     const int64_t end = chunk.offset() + static_cast<int64_t>(data.size());
     if (known != ends_.end()) {
-      // After the connection was lost, the ranks that were ahead come again.
+      // After a lost connection, the server sends the text again of those ranks that were ahead of
+      // the others.
       if (end <= known->second) return;
       if (chunk.offset() < known->second) {
         data.remove_prefix(static_cast<size_t>(known->second - chunk.offset()));
@@ -56,7 +57,7 @@ class LogPrinter {
     Print(chunk.rank(), data);
   }
 
-  // Holds back what comes until Release, and keeps only the last lines of it.
+  // Holds text back until Release is called, and keeps only the last lines of it.
   void Hold(int64_t lines) { held_lines_ = lines; }
   void Release() {
     held_lines_ = -1;
@@ -70,7 +71,7 @@ class LogPrinter {
     context_.out << std::flush;
   }
 
-  // The offset from which no rank misses anything: the smallest end.
+  // Returns the offset from which no rank misses any text, which is the smallest end.
   int64_t ResumeOffset() const {
     int64_t offset = -1;
     for (const auto& [rank, end] : ends_) offset = offset < 0 ? end : std::min(offset, end);
@@ -83,7 +84,7 @@ class LogPrinter {
     if (held_lines_ >= 0) {
       std::string& text = held_[rank];
       absl::StrAppend(&text, data);
-      // The text is cut after the newline before the lines that stay.
+      // The text is cut after the newline that comes before the first line to keep.
       int64_t lines = 0;
       for (size_t i = text.size(); i > 0; --i) {
         const bool is_end = text[i - 1] == '\n' && i != text.size();
@@ -137,7 +138,7 @@ absl::Status ReadOnce(link::ServerLink& link, const v1::TailLogsRequest& request
   return status.ok() ? absl::OkStatus() : link.Error(status);
 }
 
-// Reads to the end, and goes on after losses of the connection.
+// Reads to the end, and continues after lost connections.
 Result ReadAll(const Context& context, link::ServerLink& link, v1::TailLogsRequest request,
                LogPrinter& printer) {
   Backoff backoff(absl::Milliseconds(200), absl::Seconds(2), context.rng);
@@ -157,7 +158,7 @@ Result ReadAll(const Context& context, link::ServerLink& link, v1::TailLogsReque
                            context.clock.Uptime() - last_success < kReconnectFor;
     if (!may_retry) return status;
     if (context.interrupt.WaitFor(backoff.Next())) return link::kInterrupted;
-    // A newer attempt has logs of its own, which are read from their beginning.
+    // A newer attempt has logs of its own, which are read from the beginning.
     v1::GetJobRequest get;
     get.set_name(request.name());
     const auto job = link.Call(&v1::JobService::Stub::GetJob, get);

@@ -14,7 +14,7 @@ Machine MachineOf(const Context& context, const std::string& state_dir, const st
   Machine machine;
   machine.state_dir = state_dir;
   if (machine.state_dir.empty()) machine.state_dir = StateHome(around.state_home, around.home);
-  // Daemons run in another folder than the one that we were called in.
+  // Daemons run in another working directory than this program.
   std::error_code ignored;
   const auto absolute = std::filesystem::absolute(machine.state_dir, ignored);
   if (!ignored) machine.state_dir = absolute.lexically_normal().string();

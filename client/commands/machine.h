@@ -1,4 +1,5 @@
-// Where the daemons of a machine keep their state and their pids, for `up` and `down`.
+// Declares where the daemons of a machine keep their state and their pid files, for `up` and
+// `down`.
 #pragma once
 
 #include <string>
@@ -15,11 +16,12 @@ struct Machine {
   std::string worker_log;
   std::string server_pid_file;  // <state_dir>/server.pid
   std::string worker_pid_file;
-  // `listen`, else unix:<state_dir>/server/server.sock.
+  // The address from `listen`, or else unix:<state_dir>/server/server.sock.
   std::string address;
 };
 
-// `state_dir`, or $XDG_STATE_HOME/trainyard, or ~/.local/state/trainyard, as an absolute path.
+// Derives the paths from `state_dir`, or from $XDG_STATE_HOME/trainyard, or from
+// ~/.local/state/trainyard. Paths become absolute.
 Machine MachineOf(const Context& context, const std::string& state_dir,
                   const std::string& listen = "");
 

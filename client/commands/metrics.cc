@@ -1,4 +1,4 @@
-// metrics: draws curves and prints statistics of the metrics of a job.
+// metrics draws curves and prints statistics of the metrics of a job.
 #include <algorithm>
 #include <cmath>
 #include <ostream>
@@ -26,9 +26,10 @@ struct MetricsOptions {
 };
 
 constexpr int kPlotPoints = 1000;
-// The points of a series that was chosen: enough for a mean, and few enough for one answer.
+// The number of points that are fetched of each chosen series: enough for a mean, and few enough
+// for one answer.
 constexpr int kChosenPoints = 2000;
-// The series that are drawn where none was chosen.
+// These series are drawn if the user chooses none.
 constexpr const char* kDefaultPlots[] = {"train.loss", "test.accuracy"};
 
 bool IsDrawnByDefault(const std::string& name) {
@@ -36,8 +37,8 @@ bool IsDrawnByDefault(const std::string& name) {
          std::end(kDefaultPlots);
 }
 
-// A word on the command line stands for the series that begin with it. `comm` takes those about the
-// computation too, because communication is judged beside it.
+// A word on the command line stands for the series whose names begin with it. `comm` also takes
+// those about the computation, because communication is judged beside it.
 std::vector<std::string> PrefixesOf(const std::string& word) {
   if (word == "comm") return {"comm.", "compute."};
   return {absl::StrCat(word, ".")};
@@ -52,13 +53,13 @@ bool IsMeant(const std::string& series, const std::vector<std::string>& words) {
   });
 }
 
-// The words after JOB.
+// Returns the words after JOB.
 std::vector<std::string> GroupsOf(const MetricsOptions& options) {
   return {options.words.begin() + 1, options.words.end()};
 }
 
-// Asks for the names of all series, and returns those that --metric and the words choose. NOT_FOUND
-// where the job has metrics, but none of these.
+// Asks for the names of all series, and returns those that --metric and the words choose. Returns
+// NOT_FOUND if the job has metrics, but none of these.
 absl::StatusOr<std::vector<std::string>> ChosenNames(link::ServerLink& link,
                                                      const MetricsOptions& options,
                                                      const std::string& job) {
@@ -155,7 +156,7 @@ Result FollowPoints(const Context& context, link::ServerLink& link, const Metric
       const bool is_wanted = std::find(wanted.begin(), wanted.end(), point.name()) != wanted.end();
       const bool is_all = wanted.empty() && words.empty();
       if (!is_all && !is_wanted && !IsMeant(point.name(), words)) continue;
-      // Points that come one by one can be JSON lines; a JSON list would never end.
+      // Points that come one by one can be JSON lines. A JSON list would never end.
       if (context.options.IsTable()) {
         context.out << point.step() << "\t" << point.name() << "\t"
                     << output::NumberText(point.value()) << "\n";
@@ -181,7 +182,7 @@ Result Metrics(const Context& context, const MetricsOptions& options) {
   request.set_name(name);
   TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ChosenNames(*link, options, name));
   for (const std::string& metric : names) request.add_metrics(metric);
-  // Data has all points; a plot has no use for more of them than it has columns.
+  // Data formats get all points. A plot can use no more of them than it has columns.
   if (context.options.IsTable())
     request.set_max_points(names.empty() ? kPlotPoints : kChosenPoints);
   TY_ASSIGN_OR_RETURN(const v1::QueryMetricsResponse response,

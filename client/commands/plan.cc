@@ -1,4 +1,5 @@
-// plan: the trainer makes the plan, because it alone knows the engine; the client only runs it.
+// plan shows the memory plan of a spec. The trainer makes it, because only the trainer contains the
+// engine.
 #include "client/commands/plan.h"
 
 #include <nlohmann/json.hpp>
@@ -36,9 +37,9 @@ struct PlanOptions {
   bool json = false;
 };
 
-// The largest networks take longest, above all where the trainer searches for what would fit.
+// The largest networks take longest, most of all if the trainer searches for a plan that fits.
 constexpr absl::Duration kPlanTimeout = absl::Minutes(1);
-// The trainer's exit code for mistakes of its caller.
+// The exit code with which the trainer reports a mistake of its caller.
 constexpr int kTrainerUserError = 2;
 
 // Turns "activation_bytes": 1234567 into "activation: 1.2 MiB".
@@ -60,8 +61,8 @@ ordered_json ForPeople(const ordered_json& value) {
   return members;
 }
 
-// Runs the trainer beside our own binary. Its words about a wrong spec or flag are told as they
-// are.
+// Runs the trainer that lies beside this program. What it prints about a wrong spec or flag is
+// passed on unchanged.
 absl::StatusOr<std::string> AskTrainer(const std::string& binary_dir, const v1::JobSpec& spec,
                                        const std::vector<std::string>& flags) {
   const std::string trainer = JoinPath(binary_dir, "trainyard-trainer");

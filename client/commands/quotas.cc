@@ -1,4 +1,4 @@
-// quotas: lists, sets and removes the limits of users and projects.
+// quotas lists, sets and removes the limits of users and projects.
 #include <algorithm>
 #include <ostream>
 
@@ -16,7 +16,7 @@ using output::Table;
 
 constexpr char kSubjectHelp[] = "user:NAME, project:NAME; user:* and project:* for all others";
 
-// -1, and an empty text, leave a limit as it is.
+// -1 and an empty text leave a limit as it is.
 struct SetQuotaOptions {
   std::string subject;
   int devices = -1;
@@ -30,7 +30,7 @@ struct DeleteQuotasOptions {
   std::vector<std::string> subjects;
 };
 
-// The text of a limit, which is empty where there is none.
+// Returns the text of a limit, which is empty if there is no limit.
 std::string LimitText(int64_t limit) {
   return limit == 0 ? "" : FormatCount(limit);
 }

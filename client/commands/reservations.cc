@@ -1,4 +1,4 @@
-// reservations: keeps devices for some users for a while.
+// reservations keeps devices for some users during some time.
 #include <ostream>
 
 #include "absl/strings/str_cat.h"

@@ -1,5 +1,5 @@
-// rm: deletes jobs that have ended, or their checkpoints alone. The server is asked first what that
-// would free, so that a person can be told before anything is gone.
+// rm deletes jobs that have ended, or only their checkpoints. It first asks the server what that
+// would free, so that the user knows before anything is deleted.
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
@@ -16,20 +16,20 @@ namespace {
 
 struct RemoveOptions {
   std::vector<std::string> jobs;
-  bool checkpoints = false;  // only these
+  bool checkpoints = false;  // delete the checkpoints and keep the jobs
   bool dry_run = false;
   bool yes = false;
 };
 
-// Jobs, and what is deleted of each.
+// The jobs, and what is deleted of each.
 struct Deletions {
   std::vector<std::string> names;
   std::vector<v1::DeleteJobResponse> freed;
   absl::Status first_error;
 };
 
-// A job that cannot be deleted does not keep the others from it. The first error ends the command;
-// the others are told here.
+// If one job cannot be deleted, the others still are. The first error ends the command; the others
+// are printed here.
 Deletions DeleteEach(const Context& context, link::ServerLink& link,
                      const std::vector<std::string>& names, const RemoveOptions& options,
                      bool validate_only) {

@@ -1,4 +1,5 @@
-// Selectors that count from the newest job are resolved by one call, whatever their number.
+// Finds jobs and checkpoints by selectors. All selectors that count from the newest job are
+// resolved by one call.
 #include "client/commands/selector.h"
 
 #include <algorithm>
@@ -54,12 +55,12 @@ absl::StatusOr<Selection> ParsePart(absl::string_view text, absl::string_view pa
   return selection;
 }
 
-// Returns true if this names a checkpoint by something else than its step.
+// Returns true if this names a checkpoint otherwise than by its step.
 bool IsWord(absl::string_view which) {
   return which == "best" || which == "latest";
 }
 
-// Looks up the best checkpoint of a job, or its newest.
+// Looks up the best or the newest checkpoint of a job.
 absl::StatusOr<std::string> NamedCheckpoint(link::ServerLink& link, const std::string& job,
                                             bool best) {
   v1::ListCheckpointsRequest request;

@@ -11,13 +11,14 @@
 
 namespace trainyard::commands {
 
-// The help of a word that names jobs.
+// The help text of a word that names jobs.
 inline constexpr char kSelectorHelp[] =
     "Jobs: 12, jobs/12, last, @~1 (the one before the last), 1-10,15";
 
-// One part of a selector.
+// A selector consists of parts, and this is one of them.
 struct Selection {
-  // Counted from the newest job: 0 is `last`, 1 is `@~1`. -1 where numbers are given.
+  // The position counted from the newest job: 0 is `last`, 1 is `@~1`. It is -1 if the part gives
+  // numbers.
   int back = -1;
   // The first and the last job number; both are included.
   int64_t first = 0;
@@ -26,18 +27,20 @@ struct Selection {
   friend bool operator==(const Selection&, const Selection&) = default;
 };
 
-// INVALID_ARGUMENT with the text and the accepted forms where it names no jobs, or more than 1,000.
+// Returns INVALID_ARGUMENT with the text and the accepted forms if the text names no jobs, or more
+// than 1,000.
 absl::StatusOr<std::vector<Selection>> ParseSelector(absl::string_view text);
 
-// Returns names, jobs/N, in the order given and each once. Jobs that are named by their number are
-// not looked up. NOT_FOUND where there are fewer jobs than a `@~N` asks for.
+// Returns the names of the jobs, such as jobs/12, each once and in the order given. Jobs that are
+// named by their number are not looked up. Returns NOT_FOUND if there are fewer jobs than a `@~N`
+// asks for.
 absl::StatusOr<std::vector<std::string>> ResolveSelectors(link::ServerLink& link,
                                                           const std::vector<std::string>& texts);
 // Resolves a selector that must name one job.
 absl::StatusOr<std::string> ResolveOne(link::ServerLink& link, const std::string& text);
 
 // Resolves a checkpoint: its full name, JOB/STEP, JOB/best, or JOB or JOB/latest for the newest.
-// NOT_FOUND where there is none.
+// Returns NOT_FOUND if there is none.
 absl::StatusOr<std::string> ResolveCheckpoint(link::ServerLink& link, const std::string& text);
 
 }  // namespace trainyard::commands

@@ -1,4 +1,4 @@
-// The table of users with what they hold, and with their share of all device time.
+// Draws the table of users with the devices that they hold and their share of all device time.
 #include "client/commands/share_table.h"
 
 #include <algorithm>

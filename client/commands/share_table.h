@@ -1,4 +1,4 @@
-// The table of who uses the pool.
+// Draws the table of who uses the pool.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace trainyard::commands {
 
-// A row for each user within each project. The largest use comes first.
+// Returns a table with a row for each user within each project. The largest use comes first.
 std::string ShareTable(const v1::ListSharesResponse& response);
 
 }  // namespace trainyard::commands

@@ -1,4 +1,4 @@
-// shares: shows who uses the pool.
+// shares shows who uses the pool.
 #include <ostream>
 
 #include "absl/strings/str_cat.h"

@@ -1,4 +1,4 @@
-// show: prints all that is known about jobs.
+// show prints all that is known about jobs.
 #include <algorithm>
 #include <map>
 #include <ostream>
@@ -27,8 +27,8 @@ struct ShowOptions {
   bool events = false;
 };
 
-// Prints labels and texts in two columns. The lines of a text stand under each other, and empty
-// texts are left out.
+// Prints labels and texts in two columns. The lines of a text are aligned with each other, and
+// empty texts are left out.
 class Sheet {
  public:
   explicit Sheet(std::ostream& out) : out_(out) {}
@@ -71,7 +71,7 @@ std::string FinalMetrics(const v1::Job& job) {
   });
 }
 
-// Prints what was asked for at submission beside the spec.
+// Prints what the user asked for at submission besides the spec.
 void PrintConditions(const v1::Job& job, Sheet& sheet) {
   if (!job.array().empty()) {
     sheet.Line("array",
@@ -92,7 +92,7 @@ void PrintConditions(const v1::Job& job, Sheet& sheet) {
   sheet.Line("tags", absl::StrJoin(job.resolved_spec().tags(), ", "));
 }
 
-// Prints why a job is in its state, and what can be done about it.
+// Prints why a job is in its state, and what the user can do about it.
 void PrintState(const Context& context, const v1::Job& job, Sheet& sheet) {
   const std::string id = output::ShortName(job.name());
   sheet.Line("state", context.terminal.Style(output::StateStyle(job.state()),
@@ -116,7 +116,7 @@ void PrintFailure(const v1::Job& job, Sheet& sheet) {
                                      failure.message()));
 }
 
-// Prints where the job runs, how far it is and what came out of it.
+// Prints where the job runs, how far it is and what it has produced.
 void PrintTraining(const v1::Job& job, Sheet& sheet) {
   const v1::JobSpec& spec = job.resolved_spec();
   sheet.Line("model", absl::StrCat(ModelText(spec), " on ", spec.data().dataset()));

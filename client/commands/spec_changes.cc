@@ -1,4 +1,5 @@
-// Every flag that changes a spec becomes a path and a value, as if it had been given by --set.
+// Turns every flag that changes a spec into a path and a value, as if the user had given it with
+// --set.
 #include "client/commands/spec_changes.h"
 
 #include <utility>

@@ -1,5 +1,5 @@
-// Changes of a spec from the command line: --set, --devices, --batch, --elastic, --priority,
-// --project and --name.
+// Reads the changes of a spec from the command line: --set, --devices, --batch, --elastic,
+// --priority, --project and --name.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@
 
 namespace trainyard::commands {
 
-// The most devices that a flag may ask for.
+// The largest number of devices that a flag may ask for.
 inline constexpr int kDevicesMax = 4096;
 
-// The flags that change a spec; each verb declares those that it has.
+// These flags change a spec. Each verb declares those that it has.
 struct SpecFlags {
-  std::vector<std::string> set;  // "PATH=VALUE"
-  int devices = 0;               // 0: as the spec says
-  int64_t batch = 0;             // 0: as the spec says
-  std::string elastic;           // "2-8"
+  std::vector<std::string> set;  // each "PATH=VALUE"
+  int devices = 0;               // 0 means what the spec says
+  int64_t batch = 0;             // 0 means what the spec says
+  std::string elastic;           // such as "2-8"
   std::optional<int> priority;
   std::string project;
   std::string name;
@@ -28,12 +28,12 @@ struct SpecFlags {
 
 struct Change {
   std::string path;
-  // JSON or a bare word; empty to unset the field.
+  // JSON or a bare word; an empty value unsets the field.
   std::string value;
 };
 
-// Returns the changes in the order in which they apply. INVALID_ARGUMENT for a flag whose value
-// cannot be read.
+// Returns the changes in the order in which they apply. Returns INVALID_ARGUMENT if the value of a
+// flag cannot be read.
 absl::StatusOr<std::vector<Change>> ChangesOf(const SpecFlags& flags);
 
 }  // namespace trainyard::commands

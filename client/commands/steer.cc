@@ -1,4 +1,4 @@
-// suspend and resume: take jobs out of the queue, and put them back.
+// suspend and resume take jobs out of the queue, and put them back.
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
@@ -15,7 +15,7 @@ struct SteerOptions {
   std::string reason;
 };
 
-// Calls the method for each job. A job that refuses does not keep the others from theirs; the first
+// Calls the method for each job. If a job refuses, the call is still made for the others; the first
 // error ends the command.
 template <typename Request, typename Method>
 Result ForEach(const Context& context, const SteerOptions& options, Method method) {

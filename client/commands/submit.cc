@@ -1,5 +1,5 @@
-// submit, run and clone: make jobs. A request carries an id, so that a call that is repeated after
-// the connection was lost makes no second job.
+// submit, run and clone make jobs. Each request carries an id, so that a call that is repeated
+// after a lost connection makes no second job.
 #include <algorithm>
 #include <iterator>
 #include <ostream>
@@ -31,13 +31,13 @@ namespace {
 
 using spec_loader::SpecFile;
 
-// A server that restarts in the middle of a submission is back by then.
+// If the server restarts in the middle of a submission, it is back within this time.
 constexpr absl::Duration kRetryFor = absl::Seconds(10);
 constexpr absl::string_view kNothing = "nothing was submitted";
 
 struct SubmitOptions {
   std::vector<std::string> files;
-  std::vector<std::string> more_files;  // of -f, which may stand before the FILEs and behind them
+  std::vector<std::string> more_files;  // the files of -f, which may stand before FILE and after it
   SubmitFlags flags;
   bool follow = false;
 };
@@ -54,7 +54,7 @@ std::string Indented(absl::string_view text) {
       "  ", absl::StrReplaceAll(absl::StripTrailingAsciiWhitespace(text), {{"\n", "\n  "}}), "\n");
 }
 
-// Calls until it succeeds, fails for good, or the time is over.
+// Repeats the call until it succeeds, fails for good, or the time is over.
 template <typename Request, typename Method>
 auto CallPersistently(const Context& context, link::ServerLink& link, Method method,
                       const Request& request) {
@@ -129,7 +129,7 @@ Result DryRun(const Context& context, const SubmitFlags& flags, SpecFile& file,
   return link::kOk;
 }
 
-// Prints the name of the new job, or the job in the format that was asked for.
+// Prints the name of the new job, or the job itself in the format that the user chose.
 Result TellCreated(const Context& context, link::ServerLink& link, const v1::Job& job,
                    bool follow) {
   if (!PrintOne(context, job, job.name())) context.out << job.name() << "\n" << std::flush;
@@ -147,7 +147,8 @@ Result TellCreated(const Context& context, link::ServerLink& link, const v1::Job
   return link::kOk;
 }
 
-// The files that stand alone and those of -f, which name a file only once.
+// Returns the files that were given with -f and without it. A file that was given both ways is
+// listed once.
 std::vector<std::string> FilesOf(const SubmitOptions& options) {
   std::vector<std::string> files = options.files;
   for (const std::string& file : options.more_files) {

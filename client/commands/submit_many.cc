@@ -20,22 +20,22 @@ namespace {
 using spec_loader::SpecFile;
 using spec_loader::SpecText;
 
-// Limits of a message, and of messages without an answer. The server reads further ahead than this,
-// so a write never waits for a read of ours.
+// The limits of one message, and of the messages that have no answer yet. The server reads further
+// ahead than this, so a write never waits until we read.
 constexpr int kItems = 128;
 constexpr size_t kBytesMax = size_t{2} << 20;
 constexpr size_t kMessagesUnderWay = 4;
-// So many refusals are told one by one; more are only counted.
+// This many refusals are printed one by one. Further ones are only counted.
 constexpr int64_t kRefusalsTold = 20;
-// A stream is given up after this time.
+// A stream that takes longer than this is given up.
 constexpr absl::Duration kStreamTimeout = absl::Hours(24);
 constexpr absl::Duration kRetryFor = absl::Seconds(30);
 constexpr absl::Duration kSubmitDrawInterval = absl::Milliseconds(100);
 
-// Documents that went into one message.
+// The documents that went into one message.
 struct Message {
   v1::CreateJobsRequest request;
-  std::vector<SpecFile> files;  // of the items
+  std::vector<SpecFile> files;  // the files of the items
 };
 
 class Submitter {
@@ -73,8 +73,8 @@ class Submitter {
   }
 
  private:
-  // Sends all over as many streams as it takes. What had no answer when a stream broke is sent
-  // again, and its request ids keep it from becoming a second job.
+  // Sends everything over as many streams as it takes. If a stream breaks, the documents without an
+  // answer are sent again, and their request ids keep the server from making second jobs.
   absl::Status Send() {
     Backoff backoff(absl::Milliseconds(200), absl::Seconds(2), context_.rng);
     absl::Duration broken_since = absl::InfiniteDuration();
@@ -96,7 +96,7 @@ class Submitter {
     rpc::SetTimeout(call, kStreamTimeout);
     const link::Interrupt::Scope scope(link_.interrupt(), call);
     const auto stream = link_.jobs().CreateJobs(&call);
-    size_t written = 0;  // of under_way_
+    size_t written = 0;  // how many messages of under_way_ were written
     bool is_open = true;
     while (is_open) {
       while (is_open && written < kMessagesUnderWay) {
@@ -123,7 +123,7 @@ class Submitter {
                               : absl::UnavailableError("the server has ended the stream");
   }
 
-  // Fills the next message, and returns false where no documents are left.
+  // Fills the next message, and returns false if no documents are left.
   bool Prepare() {
     auto message = std::make_unique<Message>();
     size_t bytes = 0;
@@ -162,7 +162,7 @@ class Submitter {
     }
   }
 
-  // Names are printed as they come; JSON and YAML wait for all jobs.
+  // Names are printed as they come. JSON and YAML wait for all jobs.
   void Keep(const v1::CreateJobResult& result) {
     const Format format = context_.options.format;
     if (format == Format::kTable || format == Format::kWide || format == Format::kName) {
@@ -202,8 +202,9 @@ class Submitter {
   const std::vector<SpecText>& texts_;
   const v1::SubmitOptions options_;
   const std::string prefix_;
-  size_t next_ = 0;                                 // document
-  std::deque<std::unique_ptr<Message>> under_way_;  // without an answer yet
+  size_t next_ = 0;  // the next document
+  // Messages that have no answer yet, whether they were written or not.
+  std::deque<std::unique_ptr<Message>> under_way_;
   int64_t submitted_ = 0;
   int64_t refused_ = 0;
   std::deque<v1::CreateJobResult> results_;
@@ -239,7 +240,7 @@ Result SubmitMany(const Context& context, const SubmitFlags& flags,
     return absl::InvalidArgumentError("--from starts one job from a checkpoint; submit it alone");
   }
   if (flags.dry_run) return CheckMany(context, flags, texts);
-  // A flag that cannot be read is one error, and not one for each document.
+  // If a flag cannot be read, that is one error, and not one for each document.
   SpecFile probe;
   probe.is_readable = false;
   TY_RETURN_IF_ERROR(ApplyChanges(flags.spec, probe).status());

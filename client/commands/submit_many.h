@@ -9,8 +9,9 @@
 
 namespace trainyard::commands {
 
-// Submits the specs that are right, and tells the others with their files and lines. The names of
-// the jobs go to stdout in the order of the documents. The exit code is 2 where any was refused.
+// Submits the specs that are right, and reports the others with their files and lines. The names of
+// the jobs go to stdout in the order of the documents. The exit code is 2 if any document was
+// refused.
 Result SubmitMany(const Context& context, const SubmitFlags& flags,
                   const std::vector<spec_loader::SpecText>& texts);
 

@@ -1,4 +1,4 @@
-// Reads the flags that say how a job is submitted, and not what it computes.
+// Reads the flags that say how a job is submitted, as opposed to what it computes.
 #include "client/commands/submit_options.h"
 
 #include <vector>
@@ -14,7 +14,7 @@
 namespace trainyard::commands {
 namespace {
 
-// "100" or "100%8".
+// Reads "100" or "100%8": the size of an array, and how many of its jobs may run at once.
 absl::Status TakeArray(absl::string_view text, v1::SubmitOptions& options) {
   const std::vector<absl::string_view> parts = absl::StrSplit(text, absl::MaxSplits('%', 1));
   int32_t size = 0;
@@ -76,7 +76,7 @@ absl::StatusOr<absl::Time> ParseMoment(absl::string_view text, absl::Time now, a
   for (const char* form : {"%Y-%m-%d%ET%H:%M:%E*S%Ez", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M"}) {
     if (absl::ParseTime(form, text, zone, &time, nullptr)) return time;
   }
-  // A time of day is the next one, today or tomorrow.
+  // A time of day means the next such moment, today or tomorrow.
   const absl::CivilDay today = absl::ToCivilDay(now, zone);
   for (int day = 0; day < 2; ++day) {
     const std::string dated = absl::StrCat(absl::FormatCivilTime(today + day), " ", text);

@@ -1,4 +1,5 @@
-// The flags beside the spec of those verbs that submit one, such as --array, --after and --begin.
+// Declares the flags besides the spec of the verbs that submit one, such as --array, --after and
+// --begin.
 #pragma once
 
 #include <string>
@@ -14,13 +15,14 @@
 
 namespace trainyard::commands {
 
-// The flags of verbs that submit a spec, or tell what would happen if it were submitted.
+// These flags belong to verbs that submit a spec, or that say what would happen if it were
+// submitted.
 struct SubmitFlags {
   SpecFlags spec;
   std::string from;
   std::string request_id;
   bool dry_run = false;
-  std::string array;  // "100%8"
+  std::string array;  // such as "100%8"
   std::vector<std::string> after;
   std::vector<std::string> after_ok;
   std::string begin;
@@ -29,8 +31,8 @@ struct SubmitFlags {
 
 void DeclareSubmitFlags(client::Flags& flags, SubmitFlags& options);
 
-// Asks the server for jobs that --after names by `last`. INVALID_ARGUMENT for a flag that cannot be
-// read.
+// Turns the flags into options of a submission. Asks the server for the jobs that --after names by
+// `last`. Returns INVALID_ARGUMENT if a flag cannot be read.
 absl::StatusOr<v1::SubmitOptions> SubmitOptionsOf(const Context& context, link::ServerLink& link,
                                                   const SubmitFlags& given);
 

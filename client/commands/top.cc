@@ -1,4 +1,4 @@
-// top: fetches all that the picture shows once a second, and redraws it in place.
+// top fetches the state of the pool once a second, and redraws its picture in place.
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
@@ -16,7 +16,7 @@ struct TopOptions {
 };
 
 constexpr absl::Duration kRefresh = absl::Seconds(1);
-// A key is noticed so soon that it seems to be at once.
+// The program looks for keys this often, which seems immediate to a person.
 constexpr absl::Duration kKeyWait = absl::Milliseconds(50);
 constexpr int kQueueShown = 200;
 constexpr int kJobsMax = 1000;
@@ -44,10 +44,10 @@ absl::StatusOr<TopData> Fetch(const Context& context, link::ServerLink& link) {
   return data;
 }
 
-// Redraws in place until q or Ctrl-C, also while the server does not answer.
+// Redraws in place until q or Ctrl-C, even while the server does not answer.
 Result Live(const Context& context, link::ServerLink& link) {
   output::Keyboard keyboard;
-  context.out << "\x1b[?1049h\x1b[?25l";  // a screen of its own, without cursor
+  context.out << "\x1b[?1049h\x1b[?25l";  // switches to a screen of its own and hides the cursor
   bool is_over = false;
   while (!is_over && !context.interrupt.triggered()) {
     const auto data = Fetch(context, link);
@@ -56,7 +56,7 @@ Result Live(const Context& context, link::ServerLink& link) {
             ? RenderTop(*data, context.terminal, context.terminal.height - 1)
             : absl::StrCat("the server does not answer; trying again: ", data.status().message(),
                            "\n");
-    // Lines are cleared as they are drawn, so that nothing flickers.
+    // Each line is cleared just before it is drawn, so that the picture does not flicker.
     absl::StrReplaceAll({{"\n", "\x1b[K\n"}}, &picture);
     context.out << "\x1b[H" << picture << "\x1b[J" << context.terminal.Style("2", "q ends")
                 << std::flush;
@@ -78,7 +78,7 @@ Result Top(const Context& context, const TopOptions& options) {
   if (is_live) return Live(context, *link);
   TY_ASSIGN_OR_RETURN(const TopData data, Fetch(context, *link));
   output::Terminal terminal = context.terminal;
-  if (!terminal.out_is_terminal) terminal.width = 1 << 20;  // files have no edge
+  if (!terminal.out_is_terminal) terminal.width = 1 << 20;  // a file has no width
   context.out << RenderTop(data, terminal, /*height=*/0);
   return link::kOk;
 }

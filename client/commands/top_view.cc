@@ -23,13 +23,13 @@ using output::Terminal;
 
 constexpr int kBarWidth = 12;
 
-// "jobs/12" of "jobs/12/attempts/1".
+// Returns "jobs/12" for "jobs/12/attempts/1".
 std::string JobOf(const std::string& attempt) {
   const std::vector<std::string> parts = absl::StrSplit(attempt, '/');
   return parts.size() < 2 ? "" : absl::StrCat(parts[0], "/", parts[1]);
 }
 
-// "█████▌      45%", or "#####       45%" where only ASCII can be shown.
+// Draws a bar: "█████▌ 45%", or "##### 45%" if only ASCII can be shown.
 std::string Bar(const v1::Progress& progress, const Terminal& terminal) {
   if (progress.total_steps() <= 0) return "";
   const double done = std::clamp(
@@ -48,7 +48,7 @@ bool IsSetAside(const v1::Worker& worker, const v1::Device& device) {
          device.health() != v1::DEVICE_HEALTH_OK;
 }
 
-// For a device without a job, this is "free", or the reason why it is not offered.
+// Returns "free" for a device without a job, or the reason why it is not offered.
 std::string IdleText(const v1::Worker& worker, const v1::Device& device, const Terminal& terminal) {
   if (worker.state() != v1::WORKER_STATE_ACTIVE) {
     return terminal.Style("31", output::StateText(worker.state()));
@@ -141,7 +141,8 @@ std::string Queue(const TopData& data) {
   const auto& jobs = data.queue.jobs();
   for (int i = 0; i < jobs.size();) {
     const v1::Job& job = jobs[i];
-    // Jobs of an array that follow each other and wait for the same reason are one row.
+    // Jobs of an array that follow each other in the queue and wait for the same reason share a
+    // row.
     int end = i + 1;
     while (end < jobs.size() && !job.array().empty() && jobs[end].array() == job.array() &&
            Reason(jobs[end]) == Reason(job)) {
@@ -161,7 +162,7 @@ std::string Queue(const TopData& data) {
   return table.Render();
 }
 
-// The line cut to the width, with its styles closed.
+// Returns the line cut to the width, with its ANSI styles closed.
 std::string Fitted(const std::string& line, const Terminal& terminal) {
   if (output::DisplayWidth(line) <= terminal.width) return line;
   if (!absl::StrContains(line, "\x1b")) return output::Shortened(line, terminal.width);
@@ -181,7 +182,7 @@ std::string Fitted(const std::string& line, const Terminal& terminal) {
   return cut + "\x1b[0m";
 }
 
-// Appends the lines of a table, at most `lines_max`, and tells how many rows were left out.
+// Appends the lines of a table, at most `lines_max`, and says how many rows were left out.
 void Append(const std::string& text, int lines_max, const Terminal& terminal, std::string& out) {
   const std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
   const int count = static_cast<int>(lines.size());
@@ -196,7 +197,7 @@ void Append(const std::string& text, int lines_max, const Terminal& terminal, st
 }  // namespace
 
 std::string RenderTop(const TopData& data, const Terminal& terminal, int height) {
-  // Half of the room is for devices, and most of the rest for the queue.
+  // Half of the lines are for devices, and most of the rest are for the queue.
   const int room = height == 0 ? 1 << 20 : std::max(height - 4, 12);
   const int share_lines = static_cast<int>(data.shares.shares_size()) + 1;
   const int shares_max = std::min(share_lines, std::max(room / 5, 3));

@@ -17,13 +17,14 @@ struct TopData {
   std::string server;
   absl::Time now;
   v1::ListWorkersResponse workers;
-  std::vector<v1::Job> running;  // jobs that hold devices
+  std::vector<v1::Job> running;  // the jobs that hold devices
   v1::ListQueueResponse queue;
   v1::ListSharesResponse shares;
 };
 
-// Shows the devices with their holders, the front of the queue with the reasons, and the shares, in
-// at most `height` lines (0: all) of at most terminal.width columns. Rows without room are counted.
+// Shows the devices with the jobs that hold them, the front of the queue with the reasons, and the
+// shares, in at most `height` lines (0: no limit) of at most terminal.width columns. Rows for which
+// there is no room are counted.
 std::string RenderTop(const TopData& data, const output::Terminal& terminal, int height);
 
 }  // namespace trainyard::commands

@@ -1,4 +1,4 @@
-// trace: makes one file for a browser of the timelines of the ranks.
+// trace joins the timelines of the ranks into one file that a browser can show.
 #include <map>
 #include <ostream>
 #include <set>
@@ -19,12 +19,12 @@ namespace {
 
 struct TraceOptions {
   std::string job;
-  int rank = -1;    // -1: all
-  int attempt = 0;  // 0: the newest
+  int rank = -1;    // -1 means all ranks
+  int attempt = 0;  // 0 means the newest attempt
   std::string output_file;
 };
 
-// Browsers cannot show files that are nearly as large.
+// Browsers cannot show files that come near this size.
 constexpr int64_t kBytesMax = int64_t{512} << 20;
 
 // Reads what each rank has written so far.
@@ -52,7 +52,7 @@ absl::StatusOr<std::map<int, std::string>> ReadTimelines(link::ServerLink& link,
   return texts;
 }
 
-// "rank 0: lab-1 cpu-0".
+// Returns the name of a rank: "rank 0: lab-1 cpu-0".
 std::map<int, std::string> NamesOf(const v1::Job& job, int attempt) {
   std::map<int, std::string> names;
   if (attempt != job.attempt()) return names;  // only the newest attempt's placement is known

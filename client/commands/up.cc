@@ -1,4 +1,4 @@
-// up: starts a server and a worker on this machine.
+// up starts a server and a worker on this machine.
 #include <unistd.h>
 
 #include <filesystem>
@@ -27,9 +27,9 @@ struct UpOptions {
   std::string state_dir;
   std::string listen;
   std::string worker_name;
-  std::string cpu_devices;  // empty: the worker decides
+  std::string cpu_devices;  // empty lets the worker decide
   bool share_cpus = false;
-  int threads_per_device = 0;  // 0: the worker decides
+  int threads_per_device = 0;  // 0 lets the worker decide
   std::string dataset_dir;
   bool detach = false;
 };
@@ -41,7 +41,7 @@ constexpr absl::Duration kStopGrace = absl::Seconds(10);
 
 // A daemon that was started and that must become ready.
 struct Started {
-  std::string what;  // "server"
+  std::string what;  // its name in messages, such as "server"
   pid_t pid = 0;
   std::string log;
   int64_t log_offset = 0;
@@ -74,7 +74,8 @@ absl::StatusOr<Started> Start(const Context& context, const std::string& what,
   return daemon;
 }
 
-// Asks until the answer is yes. It is an error if the daemon ends first, or the time is over.
+// Asks repeatedly until the daemon is ready. Returns an error if the daemon ends first, or the time
+// is over.
 template <typename Question>
 absl::Status WaitUntil(const Context& context, const Started* daemon, absl::string_view what,
                        Question question) {
@@ -132,7 +133,7 @@ absl::Status StartWorker(const Context& context, const UpOptions& options, const
     add("--threads_per_device", absl::StrCat(options.threads_per_device));
   }
   if (!options.dataset_dir.empty()) {
-    // Ranks run in folders of their own, where a relative path would lead to another place.
+    // Ranks run in folders of their own, where a relative path would lead somewhere else.
     std::error_code ignored;
     const auto absolute = std::filesystem::absolute(options.dataset_dir, ignored);
     add("--dataset_dir", ignored ? options.dataset_dir : absolute.lexically_normal().string());
@@ -147,7 +148,7 @@ absl::Status StartWorker(const Context& context, const UpOptions& options, const
   return status;
 }
 
-// Stops both, the worker first. The ranks of running jobs go on under their supervisors.
+// Stops both daemons, the worker first. The ranks of running jobs continue under their supervisors.
 absl::Status StopBoth(const Context& context, const Machine& machine) {
   for (const std::string& pid_file : {machine.worker_pid_file, machine.server_pid_file}) {
     const auto process = daemons::RunningProcess(pid_file);
@@ -159,7 +160,7 @@ absl::Status StopBoth(const Context& context, const Machine& machine) {
   return absl::OkStatus();
 }
 
-// Stays until Ctrl-C, or until one of the daemons ends by itself.
+// Waits until Ctrl-C, or until one of the daemons ends by itself.
 Result StayInForeground(const Context& context, const Machine& machine) {
   while (!context.interrupt.WaitFor(absl::Milliseconds(200))) {
     for (const auto& [what, pid_file, log] :
@@ -180,7 +181,7 @@ Result StayInForeground(const Context& context, const Machine& machine) {
   return link::kInterrupted;
 }
 
-// Tells what is wrong with the form of --cpu_devices. The worker reads the value in full.
+// Returns what is wrong with the form of --cpu_devices. The worker reads the value in full.
 std::string CheckCpuDevices(const std::string& text) {
   const bool has_form = !text.empty() && text[0] >= '1' && text[0] <= '9' &&
                         text.find_first_not_of("0123456789x@,-") == std::string::npos;
@@ -196,8 +197,9 @@ Result Up(const Context& context, const UpOptions& options) {
       options.worker_name.empty() ? WorkerNameOf(Hostname()) : options.worker_name;
   bool was_running = true;
   {
-    // The lock keeps two `up` at once from starting two of each. It is not held afterwards, since
-    // `down` and the daemons have the pid files and locks of their own.
+    // The lock keeps two calls of `up` at once from starting two servers and two workers. It is
+    // released afterwards, because `down` and the daemons have the pid files and locks of their
+    // own.
     TY_ASSIGN_OR_RETURN(const DirectoryLock lock, DirectoryLock::Acquire(machine.state_dir));
     const auto server = daemons::RunningProcess(machine.server_pid_file);
     const auto worker = daemons::RunningProcess(machine.worker_pid_file);
@@ -216,7 +218,7 @@ Result Up(const Context& context, const UpOptions& options) {
       was_running = false;
       const absl::Status status = StartWorker(context, options, machine, worker_name);
       if (!status.ok()) {
-        // A server that was started without its worker is stopped again.
+        // If the worker does not start, the server that was started for it is stopped again.
         if (!server.has_value()) TY_RETURN_IF_ERROR(StopBoth(context, machine));
         return status;
       }

@@ -1,4 +1,4 @@
-// Puts the command line together from the verbs, and tells how a verb has ended.
+// Builds the command line from the verbs, and prints how a verb has ended.
 #include "client/commands/verbs.h"
 
 #include <ostream>
@@ -50,7 +50,7 @@ struct Program {
   VerbTable verbs{line};
 };
 
-// What to do next, where the error does not say it itself.
+// Returns what the user can do next, for errors that do not say it themselves.
 std::string NextStep(const absl::Status& status) {
   if (const auto delay = GetRetryDelay(status)) {
     return absl::StrCat("try again in ", DurationText(*delay));

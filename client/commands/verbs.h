@@ -18,16 +18,16 @@ namespace trainyard::commands {
 
 using RunFunction = std::function<Result(const Context&)>;
 
-// It borrows the command line.
+// Collects the verbs. It borrows the command line.
 class VerbTable {
  public:
   explicit VerbTable(client::CommandLine& line) : line_(line) {}
 
-  // A word before verbs, such as "checkpoints".
+  // Adds a word that stands before verbs, such as "checkpoints".
   void Group(const std::string& name, const std::string& summary) { line_.AddGroup(name, summary); }
 
-  // `declare(flags, options)` declares the flags over a new `Options`; `run(context, options)` runs
-  // the verb once they are filled in.
+  // Adds a verb. `declare(flags, options)` declares its flags over a new `Options`; `run(context,
+  // options)` runs it once they are filled in.
   template <typename Options, typename Declare, typename Run>
   void Add(const std::string& name, const std::string& summary, const std::string& example,
            Declare declare, Run run) {
@@ -38,7 +38,7 @@ class VerbTable {
       return run(context, *options);
     };
   }
-  // A verb without flags of its own.
+  // Adds a verb without flags of its own.
   void Add(const std::string& name, const std::string& summary, const std::string& example,
            RunFunction run) {
     line_.AddVerb(name, summary, example);
@@ -59,20 +59,20 @@ struct Invocation {
 };
 
 struct Parsed {
-  // Unset where nothing is to run: `exit_code` and the texts say what happens instead.
+  // Unset if there is nothing to run: `exit_code` and the texts then say what happens instead.
   std::optional<Invocation> invocation;
   int exit_code = 0;
   std::string out;
   std::string err;
 };
 
-// `args` without the program's name.
+// Parses `args`, which come without the program's name.
 Parsed ParseCommandLine(const std::vector<std::string>& args);
 
-// Runs the verb, tells its error, and returns the exit code.
+// Runs the verb, prints its error if there is one, and returns the exit code.
 link::ExitCode Run(const Context& context, const RunFunction& run);
 
-// Every verb with its flags, for completion.
+// Returns every verb with its flags, for completion.
 std::vector<client::VerbInfo> DescribeVerbs();
 
 }  // namespace trainyard::commands

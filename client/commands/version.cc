@@ -1,4 +1,4 @@
-// version: needs no server, so that it can be asked for in any state.
+// version prints the versions. It needs no server, so that it works in any state.
 #include "common/base/version.h"
 
 #include <ostream>

@@ -1,4 +1,4 @@
-// wait: blocks until jobs have ended, so that scripts can go on after them.
+// wait blocks until jobs have ended, so that scripts can continue after them.
 #include <map>
 #include <ostream>
 

@@ -1,4 +1,4 @@
-// watch: follows one job like `run` does, and several on a board with a line for each.
+// watch follows one job as `run` does, or several jobs on a board with a line for each.
 #include <map>
 #include <ostream>
 #include <variant>
@@ -16,15 +16,15 @@ namespace trainyard::commands {
 namespace {
 
 struct WatchOptions {
-  std::vector<std::string> jobs;  // empty: all
+  std::vector<std::string> jobs;  // empty means all jobs
 };
 
 constexpr absl::Duration kWatchDrawInterval = absl::Milliseconds(250);
 // The board has no more lines than fit on a screen.
 constexpr size_t kLinesMax = 30;
 
-// Shows several jobs at once: on a terminal a line for each job, redrawn in place; elsewhere a line
-// for each change of state. It borrows the context.
+// Shows several jobs at once: as a line for each job that is redrawn in place on a terminal, and as
+// a line for each change of state elsewhere. It borrows the context.
 class Board {
  public:
   explicit Board(const Context& context) : context_(context) {}
@@ -37,7 +37,7 @@ class Board {
     known->second = job;
     is_dirty_ = true;
     if (context_.terminal.err_is_terminal || before == job.state()) return;
-    // Jobs that had ended before are not told.
+    // Jobs that had ended before are not shown.
     if (is_new && output::IsFinal(job.state()) && is_first_) return;
     context_.out << Line(job) << "\n" << std::flush;
   }

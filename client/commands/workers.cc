@@ -1,4 +1,4 @@
-// workers: lists them, and decides which of them take new ranks.
+// workers lists workers, and decides which of them take new ranks.
 #include <algorithm>
 #include <ostream>
 #include <set>

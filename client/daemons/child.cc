@@ -1,4 +1,4 @@
-// Starts processes by fork and exec. Between the two only system calls are made, because another
+// Starts processes by fork and exec. Between the two, only system calls are made, because another
 // thread may hold a lock of the C library at that moment.
 #include "client/daemons/child.h"
 
@@ -33,8 +33,8 @@ absl::StatusOr<Pipe> MakePipe() {
   return Pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
 }
 
-// The child's stdin is a socket: unlike a pipe it can be written to without SIGPIPE and without
-// waiting, whatever the child does.
+// The child's stdin is a socket. Unlike a pipe, it can be written to without SIGPIPE and without
+// blocking, whatever the child does.
 absl::StatusOr<Pipe> MakeInput() {
   int fds[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) {
@@ -43,8 +43,8 @@ absl::StatusOr<Pipe> MakeInput() {
   return Pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
 }
 
-// Runs between fork and exec, and makes system calls only. The signal mask is that of our own
-// thread, which may block SIGINT; the child begins with an empty one.
+// Runs between fork and exec, and makes only system calls. The signal mask is that of our own
+// thread, which may block SIGINT; the child begins with an empty mask.
 [[noreturn]] void Exec(std::vector<char*>& argv, int in, int out, int err, bool new_session) {
   sigset_t none;
   sigemptyset(&none);
@@ -66,7 +66,7 @@ int ExitCodeFrom(int wait_status) {
   return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
 }
 
-// Moves bytes until the child has closed both outputs. Returns false where the time ran out.
+// Moves bytes until the child has closed both outputs. Returns false if the time ran out.
 bool Exchange(Pipe& in, Pipe& out, Pipe& err, absl::string_view input, absl::Duration timeout,
               const std::function<void(absl::string_view)>& on_out, ChildResult& result) {
   Clock* clock = Clock::Real();
@@ -85,7 +85,7 @@ bool Exchange(Pipe& in, Pipe& out, Pipe& err, absl::string_view input, absl::Dur
       if (written >= 0) {
         input.remove_prefix(static_cast<size_t>(written));
       } else if (errno != EINTR && errno != EAGAIN) {
-        in.write = UniqueFd();  // the child reads no more, and its output will tell why
+        in.write = UniqueFd();  // the child reads no more, and its output will say why
         input = "";
       }
     }

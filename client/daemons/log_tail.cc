@@ -1,4 +1,4 @@
-// Looks for the reason of an early end in the log, because a daemon has no other way to tell it.
+// Looks in the log for the reason of an early end, because a daemon has no other way to report it.
 #include "client/daemons/log_tail.h"
 
 #include <vector>

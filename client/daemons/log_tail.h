@@ -6,8 +6,8 @@
 
 namespace trainyard::daemons {
 
-// Returns the last line after `offset` that looks like an error, otherwise the last line, or
-// nothing where there is no line.
+// Returns the last line after `offset` that looks like an error, or else the last line, or an empty
+// text if there is no line.
 std::string CauseFromLog(const std::string& path, int64_t offset);
 
 }  // namespace trainyard::daemons

@@ -1,5 +1,4 @@
-// Identifies a process by its pid, its start time and the boot, because the system gives pids away
-// again.
+// Identifies a process by its pid, its start time and the boot, because the system reuses pids.
 #include "client/daemons/pid_file.h"
 
 #include <poll.h>
@@ -38,7 +37,8 @@ absl::StatusOr<ProcessId> IdentifyProcess(pid_t pid) {
   ProcessId process;
   process.pid = pid;
   TY_ASSIGN_OR_RETURN(const std::string stat, ReadFile(absl::StrCat("/proc/", pid, "/stat")));
-  // The name, in parentheses, may hold anything; fields are counted behind it: 3 is the state.
+  // The name, in parentheses, may contain anything. Fields are counted from behind it: the first is
+  // field 3, the state.
   const size_t name_end = stat.rfind(')');
   const std::vector<absl::string_view> fields =
       absl::StrSplit(absl::string_view(stat).substr(name_end + 1), ' ', absl::SkipEmpty());
@@ -79,7 +79,8 @@ std::optional<ProcessId> RunningProcess(const std::string& path) {
 }
 
 absl::Status StopProcess(const ProcessId& process, absl::Duration grace, Clock& clock) {
-  // The descriptor names the process for good; whether it is ours is asked after it was opened.
+  // The descriptor refers to this process for good. Whether the process is ours is checked after
+  // opening it.
   const UniqueFd fd(static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0)));
   if (!fd.valid()) {
     if (errno == ESRCH) return absl::OkStatus();

@@ -1,4 +1,4 @@
-// Downloads with libcurl. A download goes on in `<path>.part`, which gets its name only after its
+// Downloads with libcurl. A download is kept in `<path>.part`, and gets its name only after its
 // checksum was found right.
 #include "client/fetch/download.h"
 
@@ -23,15 +23,15 @@ namespace {
 
 constexpr int kTries = 5;
 constexpr long kConnectSeconds = 30;
-// A server that sends less than this for so long has gone away.
+// A server that sends less than this for this long has gone away.
 constexpr long kMinBytesPerSecond = 100;
 constexpr long kStallSeconds = 60;
-// No published set is nearly as large. The limit keeps a server that sends without end from filling
-// the disk.
+// No published data set is nearly as large. The limit keeps a server that sends without end from
+// filling the disk.
 constexpr curl_off_t kMaxBytes = curl_off_t{16} << 30;
 constexpr long kMaxRedirects = 5;
 
-// What curl's callback gets: the file, and the error that ended the writing.
+// The argument of curl's writing callback: the file, and the error that ended the writing.
 struct Sink {
   int fd;
   std::string path;
@@ -52,7 +52,8 @@ size_t Write(char* data, size_t size, size_t count, void* user) {
   return sink->status.ok() ? bytes : 0;
 }
 
-// What curl's other callback gets. Its numbers leave out what was here before.
+// The argument of curl's progress callback, whose numbers leave out the bytes of earlier
+// connections.
 struct Meter {
   const std::function<void(int64_t, int64_t)>& tell;
   int64_t before = 0;
@@ -87,8 +88,8 @@ absl::Status StatusOf(CURLcode code, long response, const char* message, const s
   return absl::UnavailableError(text);
 }
 
-// Appends to the part over one connection, from where the part ends. Sets `restarts` where the
-// server cannot go on from there.
+// Appends to the part over one connection, from where the part ends. Sets `restarts` if the server
+// cannot continue from there.
 absl::Status Continue(const DownloadRequest& request, const std::string& part, bool& heals,
                       bool& restarts) {
   TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(part, O_WRONLY | O_CREAT | O_APPEND));
@@ -119,7 +120,7 @@ absl::Status Continue(const DownloadRequest& request, const std::string& part, b
   TY_RETURN_IF_ERROR(sink.status);
   long response = 0;
   curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &response);
-  constexpr long kRangeNotSatisfiable = 416;  // which curl takes for the end of the file
+  constexpr long kRangeNotSatisfiable = 416;  // curl takes it for the end of the file
   if (code == CURLE_OK && response != kRangeNotSatisfiable) {
     if (fsync(fd.get()) != 0) return ErrnoStatus(errno, "cannot sync", part);
     return absl::OkStatus();

@@ -1,5 +1,5 @@
-// trainyard-fetch: downloads one file and checks it. A program of its own, since the library behind
-// it would slow the start of every other command.
+// trainyard-fetch downloads one file and checks it. It is a program of its own because libcurl
+// would slow the start of every other command.
 #include <curl/curl.h>
 
 #include <CLI/CLI.hpp>
@@ -12,7 +12,7 @@
 namespace trainyard::fetch {
 namespace {
 
-// Nobody can read what is drawn more often.
+// Nobody can read a line that is redrawn more often.
 constexpr absl::Duration kProgressInterval = absl::Milliseconds(100);
 
 int Main(int argc, char** argv) {

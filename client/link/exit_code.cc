@@ -1,4 +1,4 @@
-// The one place that turns an error into an exit code.
+// Turns every error into an exit code, in this one place.
 #include "client/link/exit_code.h"
 
 #include "common/base/errors.h"
@@ -6,7 +6,8 @@
 namespace trainyard::link {
 
 ExitCode ExitCodeOf(const absl::Status& status) {
-  // A state directory or an address that is taken is a conflict, whatever code it travels under.
+  // A state directory or an address that is taken is a conflict, whatever status code it comes
+  // with.
   const std::string reason = ErrorReason(status);
   if (reason == "STATE_LOCKED" || reason == "ADDRESS_IN_USE") return kConflict;
   if (reason == "DISK_FULL") return kFailed;

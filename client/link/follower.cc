@@ -1,4 +1,5 @@
-// Reads both streams and opens them again after a loss, since a server may restart at any time.
+// Reads both streams and opens them again when they are lost, since a server may restart at any
+// time.
 #include "client/link/follower.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@ namespace {
 constexpr absl::Duration kPauseInitial = absl::Milliseconds(200);
 constexpr absl::Duration kPauseMax = absl::Seconds(2);
 
-// Returns true if a stream ended because its server went away, by a crash or in order.
+// Returns true if a stream ended because its server went away, in a crash or an orderly stop.
 bool IsLoss(const absl::Status& status) {
   return status.code() == absl::StatusCode::kUnavailable ||
          status.code() == absl::StatusCode::kInternal ||
@@ -111,8 +112,8 @@ void Follower::WatchJobs() {
       [&](grpc::ClientContext& context, bool& got_any) {
         v1::WatchJobsRequest request;
         for (const std::string& name : options_.names) request.add_names(name);
-        // Every contact begins with a snapshot: it says at once that the server is back, and a job
-        // as it is now is all that a follower needs of the time between.
+        // Every contact begins with a snapshot of the job. It shows at once that the server is
+        // back, and a follower needs nothing else of the time in between.
         const auto reader = link_.jobs().WatchJobs(&context, request);
         v1::WatchJobsResponse response;
         while (reader->Read(&response)) {

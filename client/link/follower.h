@@ -1,5 +1,5 @@
-// Reports jobs and their metrics as they change, also over restarts of the server. Two streams,
-// each read by a thread of its own, are merged into one queue.
+// Reports jobs and their metrics as they change, even across restarts of the server. There are two
+// streams, each read by a thread of its own, and their updates are merged into one queue.
 #pragma once
 
 #include <condition_variable>
@@ -20,7 +20,7 @@
 
 namespace trainyard::link {
 
-// A server that is away longer than this is not coming back by itself.
+// A server that is away for longer than this does not come back by itself.
 inline constexpr absl::Duration kReconnectFor = absl::Minutes(2);
 
 // What a follower reports.
@@ -31,7 +31,7 @@ struct Points {
 struct Connection {
   bool is_back = false;
 };
-// The stream of metrics came to its end: the job has ended, and all its points are here.
+// The stream of metrics came to its end: the job has ended, and all its points have arrived.
 struct MetricsEnd {};
 // Nothing more comes, for this reason.
 struct End {
@@ -39,12 +39,12 @@ struct End {
 };
 using Update = std::variant<v1::Job, Points, Connection, MetricsEnd, End>;
 
-// Borrows the link, the clock and the random numbers.
+// Follows jobs. It borrows the link, the clock and the random numbers.
 class Follower {
  public:
   struct Options {
-    std::vector<std::string> names;  // empty: all jobs
-    // The metrics to stream for the one job in `names`; empty for none.
+    std::vector<std::string> names;  // empty means all jobs
+    // The metrics to stream for the one job in `names`. If it is empty, no metrics are streamed.
     std::string metrics_of;
     absl::Duration reconnect_for = kReconnectFor;
   };
@@ -54,17 +54,17 @@ class Follower {
   Follower(const Follower&) = delete;
   Follower& operator=(const Follower&) = delete;
 
-  // Returns the next update, or nothing where none came in time.
+  // Returns the next update, or nothing if none comes within `timeout`.
   std::optional<Update> Next(absl::Duration timeout);
 
  private:
-  // One contact with the server: reads until the stream ends; sets `got_any` with the first
-  // message.
+  // Makes one contact with the server: reads until the stream ends, and sets `got_any` with the
+  // first message.
   using Contact = std::function<grpc::Status(grpc::ClientContext&, bool& got_any)>;
 
   void WatchJobs();
   void WatchMetrics();
-  // Repeats the contact over losses of the connection. OK where the server ended the stream.
+  // Repeats the contact when the connection is lost. Returns OK if the server ended the stream.
   absl::Status Keep(const Contact& contact, bool ends_by_itself);
   void Post(Update update);
   bool Pause(absl::Duration duration);

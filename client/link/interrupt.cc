@@ -1,4 +1,4 @@
-// Keeps the calls that are under way, so that an interrupt can cancel all of them.
+// Keeps a list of the calls that are under way, so that an interrupt can cancel all of them.
 #include "client/link/interrupt.h"
 
 namespace trainyard::link {

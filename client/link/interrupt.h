@@ -10,10 +10,10 @@
 
 namespace trainyard::link {
 
-// Thread-safe. Must outlive its scopes.
+// An interrupt comes once, by Ctrl-C. The class is thread-safe and must outlive its scopes.
 class Interrupt {
  public:
-  // Cancels the call when the interrupt comes, or at once where it came already.
+  // Cancels the call when the interrupt comes, or at once if it has come already.
   class Scope {
    public:
     Scope(Interrupt& interrupt, grpc::ClientContext& context);
@@ -28,11 +28,11 @@ class Interrupt {
 
   void Trigger();
   bool triggered() const;
-  // While somebody is asked a question there is nothing to end in an orderly way, and no call to
-  // cancel: the process may just exit.
+  // While the user is asked a question, there is no call to cancel and nothing to clean up, so the
+  // process may just exit.
   void AllowExit(bool allowed);
   bool may_exit() const;
-  // Waits, and returns true where the interrupt came.
+  // Waits for `duration`, or until the interrupt comes. Returns true if it came.
   bool WaitFor(absl::Duration duration);
 
  private:

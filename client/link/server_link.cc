@@ -1,4 +1,4 @@
-// Opens the channel, and turns errors of gRPC that mean "no server" into one that says so.
+// Opens the channel. Errors of gRPC that mean "no server" become one that says so.
 #include "client/link/server_link.h"
 
 #include <utility>
@@ -28,7 +28,8 @@ absl::StatusOr<std::unique_ptr<ServerLink>> ServerLink::Connect(const std::strin
 }
 
 void ServerLink::SetDeadline(grpc::ClientContext& context, absl::Duration timeout) {
-  // The deadline is a span of time, so that a jump of the wall clock ends no call.
+  // The deadline is a duration and no wall-clock time, so that a jump of the wall clock ends no
+  // call.
   rpc::SetTimeout(context, timeout);
 }
 

@@ -1,5 +1,5 @@
-// The client's side of the API: one channel, its stubs, and calls with deadlines whose errors are
-// ours.
+// Implements the client's side of the API: one channel, its stubs, and calls that have deadlines
+// and return our errors.
 #pragma once
 
 #include <memory>
@@ -20,18 +20,18 @@
 
 namespace trainyard::link {
 
-// Unary calls take milliseconds; after this time the server is stuck.
+// Unary calls take milliseconds. If one takes longer than this, the server is stuck.
 inline constexpr absl::Duration kCallTimeout = absl::Seconds(30);
 
-// Borrows `interrupt`. Thread-safe.
+// The connection of a command to its server. It borrows `interrupt` and is thread-safe.
 class ServerLink {
  public:
-  // Waits until the server answers, up to `timeout`; a server that is not there is an error at
-  // once. SERVER_UNREACHABLE with the address and how to start one.
+  // Waits until the server answers, for at most `timeout`. If there is no server, it returns at
+  // once. Returns SERVER_UNREACHABLE with the address and how to start a server.
   static absl::StatusOr<std::unique_ptr<ServerLink>> Connect(
       const std::string& address, Interrupt& interrupt, absl::Duration timeout = absl::Seconds(10));
 
-  // link.Call(&v1::JobService::Stub::GetJob, request)
+  // Makes a call: link.Call(&v1::JobService::Stub::GetJob, request)
   template <typename Stub, typename Request, typename Response>
   absl::StatusOr<Response> Call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
                                                              Response*),
@@ -51,7 +51,8 @@ class ServerLink {
   Interrupt& interrupt() { return interrupt_; }
   const std::string& address() const { return address_; }
 
-  // A failed call as our error: of gRPC's own, those that mean "no server" say so.
+  // Returns the error of a failed call as ours. Errors of gRPC itself that mean "no server" become
+  // SERVER_UNREACHABLE.
   absl::Status Error(const grpc::Status& status) const;
 
  private:

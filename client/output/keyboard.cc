@@ -22,7 +22,7 @@ char Keyboard::Read(absl::Duration timeout) {
   pollfd input = {STDIN_FILENO, POLLIN, 0};
   if (poll(&input, 1, static_cast<int>(absl::ToInt64Milliseconds(timeout))) <= 0) return 0;
   char key = 0;
-  // The end of the input ends what waits for keys.
+  // At the end of the input, reading returns as if q had been pressed.
   return read(STDIN_FILENO, &key, 1) == 1 ? key : 'q';
 }
 

@@ -1,4 +1,4 @@
-// Single keys from the terminal at standard input.
+// Reads single keys from the terminal at standard input.
 #pragma once
 
 #include <termios.h>
@@ -7,7 +7,7 @@
 
 namespace trainyard::output {
 
-// While it lives, keys come without Enter and are not echoed. Ctrl-C stays what it is.
+// While the object lives, keys arrive without Enter and are not echoed. Ctrl-C keeps its meaning.
 class Keyboard {
  public:
   Keyboard();
@@ -15,7 +15,7 @@ class Keyboard {
   Keyboard(const Keyboard&) = delete;
   Keyboard& operator=(const Keyboard&) = delete;
 
-  // The next key, or 0 where none comes in time.
+  // Returns the next key, or 0 if none comes in time.
   char Read(absl::Duration timeout);
 
  private:

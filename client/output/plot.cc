@@ -1,4 +1,4 @@
-// Draws curves into a grid of dots. A braille character holds 2 x 4 of them, so a small plot still
+// Draws curves into a grid of dots. A braille character holds 2 x 4 dots, so a small plot still
 // shows a curve.
 #include "client/output/plot.h"
 
@@ -15,7 +15,7 @@
 namespace trainyard::output {
 namespace {
 
-// A grid of dots: 2 x 4 a cell with braille, 1 x 1 without.
+// A grid of dots: each cell has 2 x 4 with braille, and 1 x 1 without.
 class Canvas {
  public:
   Canvas(int columns, int rows, bool unicode)
@@ -29,7 +29,7 @@ class Canvas {
   int width() const { return columns_ * dots_x_; }
   int height() const { return rows_ * dots_y_; }
 
-  // Dot (0, 0) is at the left and at the top.
+  // Dot (0, 0) is at the top left.
   void Set(int x, int y) {
     // The bits of U+2800 by column and row of the dot.
     constexpr uint8_t kBits[2][4] = {{0x01, 0x02, 0x04, 0x40}, {0x08, 0x10, 0x20, 0x80}};
@@ -37,7 +37,7 @@ class Canvas {
     cells_[cell] |= kBits[x % dots_x_][y % dots_y_];
   }
 
-  // From y0 to y1 in column x.
+  // Draws a line from y0 to y1 in column x.
   void SetColumn(int x, int y0, int y1) {
     for (int y = std::min(y0, y1); y <= std::max(y0, y1); ++y) Set(x, y);
   }
@@ -51,7 +51,7 @@ class Canvas {
       } else if (!unicode_) {
         line += '*';
       } else {
-        // U+2800 + bits in UTF-8.
+        // Encodes U+2800 + bits in UTF-8.
         line += '\xe2';
         line += static_cast<char>(0xa0 | (bits >> 6));
         line += static_cast<char>(0x80 | (bits & 0x3f));
@@ -72,7 +72,7 @@ struct Range {
   double span() const { return max - min; }
 };
 
-// A step of 1, 2 or 5 times a power of ten that cuts `span` into about `parts`.
+// Returns a step of 1, 2 or 5 times a power of ten that cuts `span` into about `parts`.
 double NiceStep(double span, int parts) {
   const double raw = span / parts;
   const double power = std::pow(10.0, std::floor(std::log10(raw)));
@@ -82,7 +82,8 @@ double NiceStep(double span, int parts) {
   return 10 * power;
 }
 
-// The y axis covers the points and ends at round numbers; a constant gets some room around it.
+// The y axis covers the points and ends at round numbers. A constant gets some space above and
+// below.
 Range RoundRange(Range range, int parts, double& step) {
   if (range.span() <= 0) {
     const double room = range.min == 0 ? 1 : std::abs(range.min) * 0.1;
@@ -99,8 +100,8 @@ std::string TickText(double value, double step) {
   return absl::StrFormat("%.*f", decimals, value);
 }
 
-// Every dot column from the first point to the last gets the range of its points, joined to its
-// neighbours by straight lines.
+// Every column of dots from the first point to the last shows the range of its points, joined to
+// its neighbours by straight lines.
 void Draw(const std::vector<Point>& points, const Range& x_range, const Range& y_range,
           Canvas& canvas) {
   const auto to_x = [&](double x) {
@@ -120,7 +121,7 @@ void Draw(const std::vector<Point>& points, const Range& x_range, const Range& y
     if (last_x < 0) {
       canvas.Set(x, y);
     } else {
-      // Column by column, each from where the line enters it to where it leaves.
+      // Draws the line column by column, each from where the line enters it to where it leaves.
       int from = last_y;
       for (int column = last_x; column <= x; ++column) {
         const double part =
@@ -137,7 +138,7 @@ void Draw(const std::vector<Point>& points, const Range& x_range, const Range& y
   }
 }
 
-// Tick texts under the axis, the first at its left end and the last at its right end.
+// Returns the tick texts under the axis, the first at its left end and the last at its right end.
 std::string XAxis(const Range& x_range, int columns, size_t margin, const PlotOptions& options) {
   const int ticks = std::clamp(columns / 14, 1, 6);
   std::string rule = options.unicode ? "└" : "+";

@@ -1,4 +1,4 @@
-// Curves drawn with characters: braille dots, or stars where only ASCII can be shown.
+// Draws curves with characters: braille dots, or stars if only ASCII can be shown.
 #pragma once
 
 #include <string>
@@ -14,16 +14,17 @@ struct Point {
 };
 
 struct PlotOptions {
-  // The size of the plot with its axes, in columns and lines (without the title and the x axis).
+  // The size of the plot with its axes, in columns and lines, without the title and the x axis.
   int width = 72;
   int height = 12;
   bool unicode = false;
   std::string x_label = "step";
 };
 
-// A title line, the curve with an axis of y values at its left, and an axis of x values below.
-// Points come in ascending x. What is not finite cannot be drawn; the title says how many there
-// are. Long series are drawn as the range of each column, so no spike is lost.
+// Returns a title line, the curve with an axis of y values at its left, and an axis of x values
+// below. Points come in ascending x. Values that are not finite cannot be drawn; the title says how
+// many there are. If there are more points than columns, each column shows the range of its points,
+// so no spike is lost.
 std::string RenderPlot(absl::string_view title, const std::vector<Point>& points,
                        const PlotOptions& options);
 

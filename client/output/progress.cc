@@ -1,4 +1,4 @@
-// Fits the state of a training into one line: what matters least is left out first.
+// Fits the state of a training into one line. The least important parts are left out first.
 #include "client/output/progress.h"
 
 #include <algorithm>
@@ -25,13 +25,13 @@ std::string EpochText(const ProgressView& view) {
   return absl::StrCat("epoch ", std::min(view.epoch + 1, view.epochs), "/", view.epochs);
 }
 
-// Tenths of seconds would only flicker.
+// Tenths of a second would only flicker.
 std::string EtaText(absl::Duration eta) {
   return "eta " + (eta < absl::Minutes(1) ? absl::StrCat(absl::ToInt64Seconds(eta), "s")
                                           : DurationText(eta));
 }
 
-// Speed, time left and values, the most important first.
+// The speed, the time left and the values, the most important first.
 std::vector<std::string> Facts(const ProgressView& view) {
   std::vector<std::string> facts;
   if (view.samples_per_s > 0) facts.push_back(RateText(view.samples_per_s) + " samples/s");
@@ -47,7 +47,7 @@ std::string Bar(double fraction, int width, bool unicode) {
     return absl::StrCat("[", std::string(full, '#'),
                         std::string(static_cast<size_t>(width) - full, '.'), "]");
   }
-  // Eighths of a cell.
+  // The bar is drawn in eighths of a character.
   constexpr const char* kPartial[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   const int eighths = static_cast<int>(std::lround(fraction * width * 8));
   std::string bar = "▕";
@@ -105,7 +105,7 @@ std::string ProgressBarLine(const ProgressView& view, const Terminal& terminal) 
   const auto room = [&] {
     return terminal.width - 1 - DisplayWidth(absl::StrCat(head, steps, tail())) - 2;
   };
-  // The eta goes first: the bar shows as much.
+  // The time left is dropped first, because the bar shows as much.
   while (room() < kBarMin && facts.size() > 1) facts.erase(facts.begin() + 1);
   if (room() < kBarMin) facts.clear();
   const int width = std::clamp(room(), 1, kBarMax);

@@ -1,4 +1,4 @@
-// One line that says where training stands.
+// Draws one line that says how far a training is.
 #pragma once
 
 #include <cstdint>
@@ -19,25 +19,26 @@ struct ProgressView {
   double samples_per_s = 0;
   std::optional<absl::Duration> eta;
   std::optional<double> loss;
-  // The accuracy on the test split once that was evaluated, else in training.
+  // The accuracy on the test split once that was evaluated, and until then in training.
   std::optional<double> accuracy;
 };
 
 ProgressView ViewOf(const v1::Progress& progress);
 
-// For a terminal, at most terminal.width columns; what fits least is left out first:
+// Returns a line for a terminal, of at most terminal.width columns. The least important parts are
+// left out first:
 //   epoch 2/3 ▕████████▌       ▏ 412/936  5,412 samples/s  eta 12s  loss 0.431  accuracy 86.2%
 std::string ProgressBarLine(const ProgressView& view, const Terminal& terminal);
 
-// For a file:
+// Returns a line for a file:
 //   epoch 2/3  step 412/936  44%  5,412 samples/s  eta 12s  loss 0.431  accuracy 86.2%
 std::string ProgressTextLine(const ProgressView& view);
 
-// A file on its way.
+// A file that is being downloaded.
 struct TransferView {
   std::string name;
   int64_t bytes = 0;
-  int64_t total = 0;  // 0: not known
+  int64_t total = 0;  // 0 if unknown
   double bytes_per_s = 0;
 };
 

@@ -1,4 +1,4 @@
-// Prints messages as JSON by protobuf, and as YAML from that JSON, so that both have the same
+// Prints messages as JSON with protobuf, and makes YAML from that JSON, so that both use the same
 // names.
 #include "client/output/proto_text.h"
 
@@ -33,7 +33,7 @@ bool IsPlain(const std::string& text) {
   for (const char* word : {"true", "false", "yes", "no", "on", "off", "null", "y", "n", "~"}) {
     if (lower == word) return false;
   }
-  // Numbers, and what old readers take for numbers.
+  // These texts are numbers, or old YAML readers take them for numbers.
   const bool has_number_start = absl::ascii_isdigit(static_cast<unsigned char>(text.front())) ||
                                 text.front() == '.' || text.front() == '+';
   return !has_number_start || text.find(' ') != std::string::npos;
@@ -60,7 +60,7 @@ std::string FlowList(const ordered_json& value) {
 
 void AppendYaml(const ordered_json& value, size_t indent, std::string& out);
 
-// The value after `key:` or `-`.
+// Writes the value after `key:` or `-`.
 void AppendValue(const ordered_json& value, size_t indent, std::string& out) {
   if (value.is_object() && !value.empty()) {
     absl::StrAppend(&out, "\n");
@@ -96,7 +96,7 @@ void AppendYaml(const ordered_json& value, size_t indent, std::string& out) {
       AppendValue(element, indent, out);
       continue;
     }
-    // The first member stands beside the dash.
+    // The first member of an object stands beside the dash.
     std::string block;
     AppendYaml(element, indent + 2, block);
     block[indent] = '-';

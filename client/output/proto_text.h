@@ -1,4 +1,4 @@
-// Messages as JSON and YAML.
+// Prints messages as JSON and YAML.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace trainyard::output {
 
-// Proto JSON with the field names of the proto files: one line, or indented.
+// Returns proto JSON with the field names of the proto files, in one line or indented.
 std::string ProtoJson(const google::protobuf::Message& message, bool indented);
 
-// JSON as YAML: mappings and lists as blocks, lists of numbers and texts in one line. Ends with a
-// newline. Text that is no JSON comes back as it is.
+// Returns JSON as YAML: mappings and lists as blocks, but lists of numbers and texts in one line.
+// It ends with a newline. Text that is no JSON comes back unchanged.
 std::string JsonToYaml(absl::string_view json);
 
-// A spec in the form that people write (`every: 1 epoch`, `normalize: dataset`), which
-// `trainyard submit` reads back.
+// Returns a spec in the form that people write (`every: 1 epoch`, `normalize: dataset`). `trainyard
+// submit` can read it back.
 std::string SpecYaml(const v1::JobSpec& spec);
 
 }  // namespace trainyard::output

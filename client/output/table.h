@@ -1,4 +1,5 @@
-// Tables of text: aligned columns, two spaces between them, no trailing spaces.
+// Lays out tables of text: columns are aligned, with two spaces between them and no trailing
+// spaces.
 #pragma once
 
 #include <string>
@@ -15,9 +16,9 @@ class Table {
   };
 
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
-  // One cell a column.
+  // Adds a row. `cells` has one cell for each column.
   void AddRow(std::vector<std::string> cells);
-  // The header and the rows, each line with its newline. Empty cells are shown as "-".
+  // Returns the header and the rows, each line with its newline. Empty cells are shown as "-".
   std::string Render() const;
 
  private:

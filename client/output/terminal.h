@@ -1,4 +1,4 @@
-// What can be shown: colours, characters beyond ASCII, lines that are redrawn in place.
+// Describes what can be shown: colours, characters beyond ASCII, lines that are redrawn in place.
 #pragma once
 
 #include <string>
@@ -12,14 +12,15 @@ struct Terminal {
   bool out_is_terminal = false;
   bool err_is_terminal = false;
   bool color = false;
-  // Block and braille characters.
+  // True if block and braille characters can be shown.
   bool unicode = false;
-  // Columns of stderr, or 80.
+  // The columns of stderr, or 80.
   int width = 80;
-  // Lines of stderr, or 24.
+  // The lines of stderr, or 24.
   int height = 24;
 
-  // `text` in an ANSI style ("1" bold, "31" red, ...), or as it is without colours.
+  // Returns `text` in an ANSI style ("1" bold, "31" red, ...), or unchanged if there are no
+  // colours.
   std::string Style(absl::string_view code, absl::string_view text) const;
 };
 
@@ -30,7 +31,7 @@ struct TerminalSettings {
   bool has_no_color = false;  // $NO_COLOR is set and not empty
 };
 
-// Looks at the descriptors 1 and 2.
+// Looks at the file descriptors 1 and 2.
 Terminal DetectTerminal(const TerminalSettings& settings);
 
 using trainyard::DisplayWidth;

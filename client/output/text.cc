@@ -1,4 +1,4 @@
-// Words and numbers of messages as people read them.
+// Turns words and numbers of messages into text for people.
 #include "client/output/text.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace trainyard::output {
 namespace {
 
-// The name of an enum value without the enum's prefix.
+// Returns the name of an enum value without the enum's prefix.
 std::string Word(const std::string& name, absl::string_view prefix, int number) {
   if (name.empty()) return absl::StrCat("UNKNOWN_", number);
   return name.substr(prefix.size());
@@ -95,7 +95,7 @@ std::string Shortened(absl::string_view text, int width) {
 }
 
 std::string AgeText(absl::Duration age) {
-  // Clocks of two processes may differ a little.
+  // The clocks of two processes may differ a little, so an age may come out negative.
   const int64_t seconds = std::max<int64_t>(absl::ToInt64Seconds(age), 0);
   if (seconds < 120) return absl::StrCat(seconds, "s");
   if (seconds < 120 * 60) return absl::StrCat(seconds / 60, "m");

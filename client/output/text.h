@@ -1,4 +1,4 @@
-// Words for the values of the API.
+// Turns the values of the API into words.
 #pragma once
 
 #include <string>
@@ -12,43 +12,43 @@
 
 namespace trainyard::output {
 
-// "RUNNING".
+// Returns a name such as "RUNNING".
 std::string StateText(v1::JobState state);
 std::string StateText(v1::AttemptState state);
 std::string StateText(v1::WorkerState state);
 std::string SchedulingText(v1::WorkerScheduling scheduling);
 std::string HealthText(v1::DeviceHealth health);
 std::string FailureClassText(v1::FailureClass failure_class);
-// The ANSI style of a state: green while it runs or where it succeeded, red where it failed.
+// Returns the ANSI style of a state: green while it runs or if it succeeded, red if it failed.
 absl::string_view StateStyle(v1::JobState state);
 
 bool IsFinal(v1::JobState state);
-// Suspended by the server because of a failure, until a person decides.
+// Returns true if the server has suspended the job because of a failure, until a person decides.
 bool IsHeld(const v1::Job& job);
-// Nothing more happens to it by itself: it is final, or held.
+// Returns true if nothing more happens to the job by itself: it is final, or held.
 bool HasEnded(const v1::Job& job);
-// The devices that a job asks for: "4", or "2-8" where it is elastic.
+// Returns the devices that a job asks for: "4", or "2-8" if it is elastic.
 std::string DevicesText(const v1::JobSpec& resolved);
-// At most `width` columns; what was longer ends with "...".
+// Returns at most `width` columns of the text. A longer text is cut and ends with "...".
 std::string Shortened(absl::string_view text, int width);
 
-// One unit, for columns: "12s", "5m", "3h", "2d".
+// Returns an age in one unit, for columns: "12s", "5m", "3h", "2d".
 std::string AgeText(absl::Duration age);
-// "2026-11-20 21:57:55" in UTC; empty where unset.
+// Returns a time in UTC, "2026-11-20 21:57:55", or an empty text if it is unset.
 std::string TimeText(const google::protobuf::Timestamp& time);
 absl::Time ToTime(const google::protobuf::Timestamp& time);
 absl::Duration ToDuration(const google::protobuf::Duration& duration);
 
-// Four significant digits: "0.4313", "12.5", "1.2e-05", "nan".
+// Returns a number with four significant digits: "0.4313", "12.5", "1.2e-05", "nan".
 std::string NumberText(double value);
-// "86.2%".
+// Returns a percentage such as "86.2%".
 std::string PercentText(double fraction);
-// "1.24 ms", "530 us", "12.5 s".
+// Returns a time such as "1.24 ms", "530 us" or "12.5 s".
 std::string SecondsText(double seconds);
-// "5,412".
+// Returns a rate such as "5,412".
 std::string RateText(double per_second);
 
-// "jobs/12" -> "12"; other names as they are.
+// Returns "12" for "jobs/12", and other names unchanged.
 std::string ShortName(absl::string_view name);
 
 }  // namespace trainyard::output

@@ -18,7 +18,7 @@ bool IsFiniteNumber(const Value& event, const char* key) {
   return field != event.end() && field->is_number() && std::isfinite(field->get<double>());
 }
 
-// A span, or a name.
+// An event of a trace is a span, or the name of a process or thread.
 bool IsEvent(const Value& event) {
   if (!event.is_object() || !event.contains("name") || !event["name"].is_string()) return false;
   const std::string phase =
@@ -32,7 +32,7 @@ bool IsEvent(const Value& event) {
 bool Timeline::AddEvent(int rank, absl::string_view line) {
   Value event = Value::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!IsEvent(event)) return false;
-  event["pid"] = rank;  // so that ranks stay apart, whatever they call themselves
+  event["pid"] = rank;  // the rank becomes the process id, so that ranks stay apart
   if (event["ph"] == "X") {
     Rank& own = ranks_[rank];
     const double begin = event["ts"].get<double>();

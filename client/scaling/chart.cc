@@ -1,4 +1,4 @@
-// Writes the picture of a scaling report as SVG by hand: it is a few lines and some text.
+// Writes the chart of a scaling report as SVG by hand, since it is only a few lines and some text.
 #include "client/scaling/chart.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct Axes {
   double Y(double speed_up) const {
     return kHeight - kBottom - (kHeight - kTop - kBottom) * speed_up / most;
   }
-  // 1, 2, 5, 10, ...: at most ten marks.
+  // Returns the distance between marks: 1, 2, 5, 10, ..., so that there are at most ten.
   int Mark() const {
     for (int size = 1;; size *= 10) {
       for (const int step : {size, 2 * size, 5 * size}) {
@@ -145,7 +145,8 @@ std::string Curves(const Report& report, const Axes& axes) {
     const double x = axes.X(point.devices);
     const double y = axes.Y(report.SpeedUp(point));
     out += Circle(x, y, kMeasuredColor);
-    const double label = y + 24 < axes.Y(0) - 4 ? y + 24 : y - 12;  // above where below is the axis
+    // The label stands above the point if the axis is too near below it.
+    const double label = y + 24 < axes.Y(0) - 4 ? y + 24 : y - 12;
     out += Text(x, label, "middle", absl::StrFormat("%.2fx", report.SpeedUp(point)),
                 absl::StrCat("fill=\"", kMeasuredColor, "\" font-weight=\"bold\""));
   }

@@ -1,4 +1,4 @@
-// The scaling report as a picture: speed-up over devices.
+// Draws the scaling report as a picture: speed-up over devices.
 #pragma once
 
 #include <string>
@@ -7,7 +7,8 @@
 
 namespace trainyard::scaling {
 
-// An SVG of its own: axes, the ideal, what was measured, predicted and published, a legend.
+// Returns a complete SVG: axes, the ideal, what was measured, predicted and published, and a
+// legend.
 std::string ReportSvg(const Report& report);
 
 }  // namespace trainyard::scaling

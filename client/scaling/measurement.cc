@@ -9,7 +9,7 @@
 namespace trainyard::scaling {
 namespace {
 
-// Single losses jump; their mean over so many steps does less.
+// Single losses vary a lot; the mean over this many steps varies less.
 constexpr size_t kFinalSteps = 10;
 
 double MedianAfter(const Series& series, const std::string& name, int64_t step) {
@@ -22,11 +22,12 @@ double MedianAfter(const Series& series, const std::string& name, int64_t step) 
     all.push_back(sample.value);
     if (sample.step > step) values.push_back(sample.value);
   }
-  // Fast steps report several in one point: of a short run there may be none after the warm-up.
+  // A run with fast steps reports several of them in one point, so a short run may have no point
+  // after the warm-up.
   return Median(values.empty() ? std::move(all) : std::move(values));
 }
 
-// `name` at each step.
+// Returns the values of the metric `name`, by step.
 std::map<int64_t, double> ByStep(const Series& series, const std::string& name) {
   std::map<int64_t, double> values;
   const auto found = series.find(name);
@@ -71,7 +72,7 @@ absl::StatusOr<Measurement> Measure(int devices, int64_t steps, const Series& se
     for (size_t i = 1; i < losses->second.size(); ++i) {
       const Sample& before = losses->second[i - 1];
       const Sample& after = losses->second[i];
-      // A restart in between leaves out steps, or takes a pause that the median forgets.
+      // A restart in between leaves out steps, or adds a pause, which the median ignores.
       if (before.step <= warm_up || after.step != before.step + 1) continue;
       gaps.push_back(after.seconds - before.seconds);
     }

@@ -1,4 +1,4 @@
-// What the metrics of a finished run say about its speed. Pure.
+// Computes the speed of a finished run from its metrics, by pure functions.
 #pragma once
 
 #include <cstdint>
@@ -16,40 +16,43 @@ struct Sample {
   double value = 0;
   double seconds = 0;  // when it was taken, since 1970
 };
-// By name; ascending steps.
+// The samples by the name of their metric, in ascending steps.
 using Series = std::map<std::string, std::vector<Sample>>;
 
-// One number of devices. Times and bytes are those of one step: medians after the warm-up.
+// The measurement of one number of devices. Times and bytes are those of one step: medians over the
+// steps after the warm-up.
 struct Measurement {
   int devices = 0;
   std::vector<std::string> jobs = {};
-  double step_seconds = 0;  // of several runs: the median
+  double step_seconds = 0;  // the median of several runs
   std::vector<double> step_seconds_of_runs = {};
-  double compute_seconds = 0;  // 0: not reported; so for the others
+  double compute_seconds = 0;  // 0 if not reported, here and in the fields below
   double comm_seconds = 0;
   double exposed_seconds = 0;
   double comm_bytes = 0;
-  // The speed of the line where nobody was waited for, as the fastest tenth of the steps reached
-  // it.
+  // The bandwidth of the link while no rank waited for another, as the fastest tenth of the steps
+  // reached it.
   double link_bytes_per_s = 0;
-  double final_loss = 0;     // mean over the last steps
-  std::string weights = {};  // hash of the last checkpoint's weights
+  double final_loss = 0;     // the mean over the last steps
+  std::string weights = {};  // the hash of the last checkpoint's weights
 };
 
-// Steps that are left out at the beginning: a fifth, at least 3 and at most 50.
+// Returns the number of steps that are left out at the beginning: a fifth, at least 3 and at most
+// 50.
 int64_t WarmUpSteps(int64_t steps);
 
-// The median; 0 for none.
+// Returns the median, or 0 if there are no values.
 double Median(std::vector<double> values);
 
-// One run. FAILED_PRECONDITION where it has too few steps.
+// Measures one run. Returns FAILED_PRECONDITION if it has too few steps.
 absl::StatusOr<Measurement> Measure(int devices, int64_t steps, const Series& series);
 
-// Several runs of the same: medians; loss and weights are those of the first. `runs`: not empty.
+// Combines several runs of the same spec into medians. Loss and weights are those of the first run.
+// `runs` is not empty.
 Measurement Combine(const std::vector<Measurement>& runs);
 
-// Returns true if two runs came to the same end: the same bytes where `is_bitwise`; else final
-// losses that differ by no more than `tolerance` of the first.
+// Returns true if two runs came to the same result. If `is_bitwise`, they must have the same bytes;
+// otherwise their final losses may differ by at most `tolerance` of the first.
 bool Agree(const Measurement& a, const Measurement& b, bool is_bitwise, double tolerance);
 
 }  // namespace trainyard::scaling

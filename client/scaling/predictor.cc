@@ -1,5 +1,5 @@
-// The model of docs/cli.md: computation that is shared, and communication that hides behind the
-// backward pass.
+// Implements the model of docs/cli.md: the computation is divided among the devices, and
+// communication hides behind the backward pass.
 #include "client/scaling/predictor.h"
 
 #include <algorithm>
@@ -7,10 +7,10 @@
 namespace trainyard::scaling {
 namespace {
 
-// Backward computes two products where forward computes one.
+// Backward computes two matrix products for each one of forward.
 constexpr double kBackwardShare = 2.0 / 3.0;
 
-// What a device sends for one gradient byte.
+// Returns how many bytes a device sends for one byte of gradients.
 double SentShare(int devices) {
   return 2.0 * (devices - 1) / devices;
 }
@@ -34,7 +34,7 @@ std::optional<Costs> CostsOf(const std::vector<Measurement>& measured, int repli
   if (several != nullptr) {
     costs.gradient_bytes = several->comm_bytes / SentShare(several->devices);
     costs.link_bytes_per_s = several->link_bytes_per_s;
-    // What was waited for beyond the time that the bytes take.
+    // The time that ranks waited beyond the time that the bytes take.
     if (const auto bytes_alone = Predict(costs, several->devices)) {
       const double waited = several->exposed_seconds - bytes_alone->exposed_seconds;
       costs.wait_share = std::max(0.0, waited) / bytes_alone->compute_seconds;

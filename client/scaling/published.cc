@@ -1,4 +1,4 @@
-// The published figures, with their sources.
+// Holds the published figures, with their sources.
 #include "client/scaling/published.h"
 
 #include <map>

@@ -1,4 +1,4 @@
-// The scaling report: what was measured beside what was predicted and published.
+// The scaling report compares what was measured with what was predicted and published.
 #pragma once
 
 #include <cstdint>
@@ -21,29 +21,31 @@ struct Report {
   int64_t steps = 0;
   int runs = 1;
   bool is_bitwise = false;
-  double tolerance = 0;               // of final losses; without is_bitwise
+  // The relative difference that final losses may have. It is used only if not is_bitwise.
+  double tolerance = 0;
   std::vector<Measurement> measured;  // ascending devices, not empty
 
-  // Against the fewest devices, which count as if they scaled perfectly up to there.
+  // Speed-up and efficiency are relative to the smallest measured number of devices, for which
+  // perfect scaling is assumed.
   double SamplesPerSecond(const Measurement& point) const;
   double SpeedUp(const Measurement& point) const;
   double Efficiency(const Measurement& point) const;
-  // In [0, 1]; none where no communication was reported.
+  // Returns a share in [0, 1], or nothing if no communication was reported.
   std::optional<double> HiddenFraction(const Measurement& point) const;
   bool Agrees(const Measurement& point) const;
   bool AllAgree() const;
 
   std::optional<Costs> costs() const { return CostsOf(measured, replicas); }
-  // Samples a second. `devices` may be more than the replicas of the job: then with as many of
-  // those.
+  // Returns samples a second. If `devices` exceeds the replicas of the job, the speed is that of as
+  // many devices as replicas.
   std::optional<double> PredictedSpeed(int devices) const;
-  // Numbers of devices beyond what was measured, for which a prediction is of interest.
+  // Returns numbers of devices beyond the measured ones for which a prediction is of interest.
   std::vector<int> Beyond() const;
 };
 
-// A table and some lines, for people.
+// Returns a table and some lines of text, for people.
 std::string ReportText(const Report& report);
-// One object; docs/cli.md lists the fields.
+// Returns one JSON object; docs/cli.md lists its fields.
 std::string ReportJson(const Report& report);
 
 }  // namespace trainyard::scaling

@@ -1,5 +1,4 @@
-// Writes the schema by protobuf reflection, so that it cannot say anything else than the proto
-// files.
+// Writes the schema by protobuf reflection, so that it always agrees with the proto files.
 #include "client/schema/json_schema.h"
 
 #include <google/protobuf/descriptor.h>
@@ -31,7 +30,7 @@ constexpr char kIntervalPattern[] =
 
 constexpr char kByteSizePattern[] = R"(^\s*[0-9]*\.?[0-9]+\s*(B|kB|KiB|MB|MiB|GB|GiB|TB|TiB)\s*$)";
 
-// The comment before a message or a field, as one line.
+// Returns the comment before a message or a field, as one line.
 template <typename T>
 std::string Comment(const T& described) {
   google::protobuf::SourceLocation location;
@@ -44,7 +43,7 @@ std::string Comment(const T& described) {
   return absl::StrJoin(lines, " ");
 }
 
-// Returns true if `relu` alone says enough: no field of the message must be given.
+// Returns true if a name such as `relu` is enough, because no field of the message must be given.
 bool IsEnoughAlone(const Descriptor& type) {
   for (int i = 0; i < type.field_count(); ++i) {
     if (spec::RulesOf(*type.field(i)).required()) return false;
@@ -74,7 +73,7 @@ class Generator {
 
 ordered_json Generator::Reference(const Descriptor& type) {
   if (!definitions_.contains(type.name())) {
-    definitions_[type.name()] = nullptr;  // against endless recursion, and to keep the order
+    definitions_[type.name()] = nullptr;  // ends endless recursion, and keeps the order
     definitions_[type.name()] = MessageSchema(type);
   }
   return {{"$ref", absl::StrCat("#/definitions/", type.name())}};
@@ -141,7 +140,7 @@ ordered_json Generator::FieldSchema(const FieldDescriptor& field) {
   return schema;
 }
 
-// A number as the proto file has it: whole ones without a fraction.
+// Returns a number as in the proto file: whole numbers have no fraction.
 ordered_json Number(double value) {
   const auto whole = static_cast<int64_t>(value);
   if (static_cast<double>(whole) == value) return whole;
@@ -200,10 +199,10 @@ ordered_json Generator::SubmessageSchema(const FieldDescriptor& field) {
   }
   ordered_json choices = ordered_json::array();
   choices.push_back(Reference(type));
-  // `devices: 4`
+  // The form `devices: 4`.
   const std::string& shorthand = type.options().GetExtension(v1::shorthand);
   if (!shorthand.empty()) choices.push_back(ElementSchema(*type.FindFieldByName(shorthand)));
-  // `schedule: cosine`
+  // The form `schedule: cosine`.
   std::vector<std::string> words;
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor& member = *type.field(i);
@@ -214,9 +213,10 @@ ordered_json Generator::SubmessageSchema(const FieldDescriptor& field) {
     }
   }
   if (!words.empty()) choices.push_back({{"enum", words}});
-  // `cosine:` with nothing after it
+  // The form `cosine:` with nothing after it.
   if (field.real_containing_oneof() != nullptr) choices.push_back({{"type", "null"}});
-  // Always wrapped: draft 7 ignores what stands beside a $ref, and the description must stay.
+  // The reference is always wrapped, since draft 7 ignores what stands beside a $ref, and the
+  // description must stay.
   return {{"anyOf", std::move(choices)}};
 }
 

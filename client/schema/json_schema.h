@@ -1,5 +1,5 @@
-// The JSON Schema of job specs, for editors: names, types, limits, defaults and comments, all from
-// the proto files.
+// Makes the JSON Schema of job specs, for editors. Names, types, limits, defaults and comments all
+// come from the proto files.
 #pragma once
 
 #include <string>
@@ -9,8 +9,9 @@
 
 namespace trainyard::schema {
 
-// `descriptors`: a serialized google.protobuf.FileDescriptorSet of trainyard/v1/spec.proto with its
-// imports and source info. The schema (draft 7) as indented JSON with a newline at its end.
+// Returns the schema (draft 7) as indented JSON with a newline at its end. `descriptors` is a
+// serialized google.protobuf.FileDescriptorSet of trainyard/v1/spec.proto with its imports and
+// source info.
 absl::StatusOr<std::string> JobSpecSchema(absl::string_view descriptors);
 
 }  // namespace trainyard::schema

@@ -1,4 +1,5 @@
-// YAML has one kind of scalar and JSON has several. The field's type decides which one was meant.
+// YAML has one kind of scalar and JSON has several. The type of the field decides which one was
+// meant.
 #include "client/spec_loader/field_value.h"
 
 #include <cmath>
@@ -49,7 +50,7 @@ bool IsDecimal(absl::string_view text) {
   return i == text.size();
 }
 
-// Whole numbers, also those written as 1e6.
+// Reads whole numbers, including those written as 1e6.
 template <typename T>
 absl::StatusOr<std::string> WholeJson(const YamlNode& node) {
   constexpr T kMin = std::numeric_limits<T>::min();
@@ -66,7 +67,7 @@ absl::StatusOr<std::string> WholeJson(const YamlNode& node) {
   if (!absl::SimpleAtod(text, &number) || std::trunc(number) != number) {
     return Expected(what, node);
   }
-  // 2^53 bounds what a double holds exactly.
+  // A double holds integers exactly up to 2^53.
   const bool is_integer = text.find_first_of(".eE") == absl::string_view::npos;
   if (!is_integer && std::abs(number) <= 9007199254740992.0 &&
       number >= static_cast<double>(kMin) && number <= static_cast<double>(kMax)) {
@@ -88,7 +89,7 @@ absl::StatusOr<std::string> NumberJson(const YamlNode& node) {
     return absl::InvalidArgumentError(
         absl::StrCat("the number ", text, " is out of range of a double"));
   }
-  // JSON knows neither ".5" nor "5.".
+  // JSON allows neither ".5" nor "5.".
   std::string json(text);
   const size_t digit = absl::StartsWith(json, "-") ? 1 : 0;
   if (json[digit] == '.') json.insert(digit, "0");
@@ -97,7 +98,7 @@ absl::StatusOr<std::string> NumberJson(const YamlNode& node) {
       (dot + 1 == json.size() || !absl::ascii_isdigit(static_cast<unsigned char>(json[dot + 1])))) {
     json.insert(dot + 1, "0");
   }
-  // Nor leading zeros.
+  // JSON allows no leading zeros.
   while (json.size() > digit + 1 && json[digit] == '0' &&
          absl::ascii_isdigit(static_cast<unsigned char>(json[digit + 1]))) {
     json.erase(digit, 1);
@@ -154,7 +155,7 @@ absl::StatusOr<std::string> ScalarJson(const FieldDescriptor& field, const YamlN
     case FieldDescriptor::CPPTYPE_MESSAGE:
       break;
   }
-  // Intervals and durations; other messages have fields and never come here.
+  // These are intervals and durations. Other messages have fields and never come here.
   const bool is_interval = field.message_type() == v1::Interval::descriptor();
   if (!is_scalar && field.message_type() == v1::ByteSize::descriptor()) {
     return Expected("an amount of memory such as '80 GiB'", node);

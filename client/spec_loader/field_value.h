@@ -1,4 +1,4 @@
-// A scalar of YAML as the JSON that common/spec sets fields with.
+// Turns a scalar of YAML into the JSON with which common/spec sets fields.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace trainyard::spec_loader {
 
-// The value of `node` for one element of `field`. INVALID_ARGUMENT with what was expected where the
-// node is of another kind or a number does not fit the field's type.
+// Returns the value of `node` for one element of `field`. Returns INVALID_ARGUMENT with what was
+// expected if the node is of another kind or a number does not fit the field's type.
 absl::StatusOr<std::string> ScalarJson(const google::protobuf::FieldDescriptor& field,
                                        const YamlNode& node);
 
-// "a list", "a mapping", "nothing", or the quoted text: what stands there, for messages.
+// Says for messages what `node` is: "a list", "a mapping", "nothing", or the quoted text.
 std::string Found(const YamlNode& node);
 
 }  // namespace trainyard::spec_loader

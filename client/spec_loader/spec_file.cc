@@ -1,5 +1,5 @@
-// Walks the YAML tree and the message side by side, and goes on after each mistake, so that all of
-// them are told at once.
+// Walks the YAML tree and the message side by side, and continues after each mistake, so that all
+// of them are reported at once.
 #include "client/spec_loader/spec_file.h"
 
 #include <unistd.h>
@@ -33,10 +33,10 @@ using google::protobuf::Reflection;
 using spec::JoinFieldPath;
 
 constexpr absl::string_view kSpecPrefix = "spec";
-// More mistakes than these help nobody.
+// A longer list of mistakes helps nobody.
 constexpr size_t kMistakesShownMax = 50;
 
-// One walk over the tree of a file.
+// This class makes one walk over the tree of a file.
 class Loader {
  public:
   explicit Loader(SpecFile& file) : file_(file) {}
@@ -174,7 +174,7 @@ void Loader::LoadList(Message& message, const FieldDescriptor& field, const Yaml
   }
 }
 
-// Names and texts: `labels: {zone: a}`.
+// A map has names and texts: `labels: {zone: a}`.
 void Loader::LoadMap(Message& message, const FieldDescriptor& field, const YamlNode& node,
                      const std::string& path) {
   if (node.kind != YamlNode::Kind::kMap) {
@@ -217,7 +217,7 @@ void Loader::LoadSubmessage(Message& message, const Place& key, const YamlNode& 
       LoadEntries(message, node.entries, path);
       return;
     case YamlNode::Kind::kNull:
-      // `cosine:` without anything chooses the member.
+      // The key `cosine:` without a value chooses the member.
       if (!may_be_empty) {
         Refuse(key, path,
                absl::StrCat("has no value; expected the keys ",
@@ -240,7 +240,7 @@ void Loader::LoadSubmessage(Message& message, const Place& key, const YamlNode& 
   }
 }
 
-// `schedule: cosine`: the member of a oneof by its name alone.
+// In `schedule: cosine`, only the name of the oneof's member is given.
 void Loader::LoadBareWord(Message& message, const YamlNode& node, const std::string& path) {
   const Descriptor& type = *message.GetDescriptor();
   std::vector<std::string> members;
@@ -264,7 +264,7 @@ void Loader::LoadBareWord(Message& message, const YamlNode& node, const std::str
   }
 }
 
-// The path of a violation without "spec.".
+// Returns the path of a violation without "spec.".
 std::string FilePath(absl::string_view field) {
   if (field == kSpecPrefix) return "";
   absl::string_view rest = field;
@@ -279,7 +279,7 @@ bool IsAtOrBelow(absl::string_view path, absl::string_view ancestor) {
          path[ancestor.size()] == '[';
 }
 
-// The place of the field, or of what it would stand in.
+// Returns the place of the field, or of the innermost enclosing field that the file has.
 Place NearestPlace(const SpecFile& file, std::string path) {
   while (true) {
     const auto place = file.places.find(path);
@@ -290,7 +290,7 @@ Place NearestPlace(const SpecFile& file, std::string path) {
   }
 }
 
-// What is wrong only because of something that is reported already says nothing new.
+// A violation that only follows from a mistake that is already reported says nothing new.
 bool IsKnown(const SpecFile& file, const std::string& path) {
   for (const std::string& suspect : file.suspects) {
     if (suspect == path) return true;
@@ -307,7 +307,7 @@ void Sort(std::vector<Mistake>& mistakes) {
   });
 }
 
-// At most `bytes_max` bytes of the file, or of standard input.
+// Reads at most `bytes_max` bytes of the file, or of standard input.
 absl::StatusOr<std::string> ReadText(const std::string& path, int64_t bytes_max) {
   if (path != "-") {
     TY_ASSIGN_OR_RETURN(const int64_t size, FileSize(path));
@@ -336,7 +336,7 @@ SpecFile ParseSpecFile(absl::string_view name, absl::string_view text) {
   file.text = std::string(text);
   YamlDocument document = ParseYaml(text);
   file.mistakes = std::move(document.mistakes);
-  // A tree that was cut off would only give mistakes that are none.
+  // A tree that was cut off would only yield mistakes that are none.
   file.is_readable = document.is_complete;
   if (file.is_readable) Loader(file).LoadRoot(document.root);
   Sort(file.mistakes);
@@ -344,7 +344,7 @@ SpecFile ParseSpecFile(absl::string_view name, absl::string_view text) {
 }
 
 absl::StatusOr<SpecFile> ReadSpecFile(const std::string& path) {
-  // One byte over the limit is enough to be told so by ParseYaml.
+  // One byte over the limit is enough for ParseYaml to report the limit.
   TY_ASSIGN_OR_RETURN(const std::string text,
                       ReadText(path, static_cast<int64_t>(kFileBytesMax) + 1));
   return ParseSpecFile(ShownName(path), text);
@@ -365,7 +365,7 @@ std::vector<SpecText> SplitDocuments(absl::string_view name, absl::string_view t
   };
   for (size_t i = 0; i < lines.size(); ++i) {
     const absl::string_view line = absl::StripAsciiWhitespace(lines[i]);
-    // At the start of a line it ends a document wherever it stands, also within a text.
+    // At the start of a line, the mark ends a document even within a text.
     if (absl::StartsWith(lines[i], "---") && line == "---") {
       finish(i);
       first = i + 1;
@@ -435,7 +435,7 @@ std::string RenderMistakes(const SpecFile& file, bool color) {
       break;
     }
     const std::string path = mistake.path.empty() ? "" : absl::StrCat(mistake.path, ": ");
-    // A change of the command line stands on no line of the file.
+    // A change of the command line has no place in the file.
     if (mistake.place.line == 0) {
       absl::StrAppend(&out, bold, "command line: ", plain, path, mistake.message, "\n");
       continue;

@@ -1,6 +1,6 @@
-// A spec file as JobSpec, read by protobuf reflection and strictly: every mistake is found in one
-// go, and each is shown with line, column, the source line and a caret. The places of all fields
-// are kept, so that what the server finds later is shown at its place too.
+// Reads a spec file as a JobSpec, by protobuf reflection and strictly. Every mistake is found in
+// one go, and each is shown with line, column, the source line and a caret. The places of all
+// fields are kept, so that mistakes that the server finds later are shown at their places too.
 #pragma once
 
 #include <map>
@@ -16,23 +16,24 @@
 namespace trainyard::spec_loader {
 
 struct SpecFile {
-  // As the user named it; "-" for standard input.
+  // The name that the user gave; "-" is standard input.
   std::string name;
   std::string text;
-  // Lines of the file before `text`: it is one of several documents.
+  // The number of lines of the file before `text`, which is one of several documents.
   int first_line = 0;
-  // False where the text is no YAML or over a limit: `spec` is then empty.
+  // False if the text is no YAML or exceeds a limit; `spec` is then empty.
   bool is_readable = true;
   v1::JobSpec spec;
-  // Field path without "spec." -> where its value stands (its key, for fields with fields in them).
+  // Maps the path of a field without "spec." to the place of its value, or of its key if the field
+  // has fields.
   std::map<std::string, Place> places;
-  // In the order of the file.
+  // The mistakes in the order of the file.
   std::vector<Mistake> mistakes;
-  // Fields that are absent or wrong only because of a mistake that is reported already.
+  // Fields that are absent or wrong only because of a mistake that is already reported.
   std::vector<std::string> suspects;
 };
 
-// NOT_FOUND and the like where the file cannot be read. Mistakes in it are in the result.
+// Returns NOT_FOUND and the like if the file cannot be read. Mistakes in it are in the result.
 absl::StatusOr<SpecFile> ReadSpecFile(const std::string& path);
 SpecFile ParseSpecFile(absl::string_view name, absl::string_view text);
 
@@ -43,22 +44,23 @@ struct SpecText {
   int first_line = 0;  // lines before it
 };
 
-// The documents of a file, between lines of ---; those without anything but comments are left out.
-// At least one, perhaps empty. Files of up to 256 MiB.
+// Returns the documents of a file, which are separated by lines of ---. Documents that contain only
+// comments are left out. There is at least one, which may be empty. The file may have up to 256
+// MiB.
 absl::StatusOr<std::vector<SpecText>> ReadSpecTexts(const std::string& path);
 std::vector<SpecText> SplitDocuments(absl::string_view name, absl::string_view text);
 SpecFile ParseSpecText(const SpecText& text);
 
-// Adds what breaks the rules of the fields and those between fields. `spec` is the file's spec,
-// perhaps changed by --set since; the paths in `changed` are then not the file's any more.
+// Adds violations of the rules of fields and of the rules between fields. `spec` is the file's
+// spec, perhaps changed by --set; the paths in `changed` then no longer come from the file.
 void AddRuleMistakes(SpecFile& file, const v1::JobSpec& spec,
                      const std::vector<std::string>& changed);
 
-// The violations of a server ("spec.train.seed") as mistakes of the file.
+// Adds the violations that a server reported ("spec.train.seed") as mistakes of the file.
 void AddViolations(SpecFile& file, const std::vector<FieldViolation>& violations,
                    const std::vector<std::string>& changed);
 
-// One block a mistake:
+// Returns one block of text for each mistake:
 //   jobs/a.yaml:2:1: modle: unknown key; did you mean 'model'?
 //     2 | modle: {convnet: {}}
 //       | ^~~~~

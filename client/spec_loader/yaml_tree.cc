@@ -1,5 +1,5 @@
-// Builds the tree from yaml-cpp's events. Its own tree would expand aliases, and forget the places
-// of keys.
+// Builds the tree from yaml-cpp's events, because yaml-cpp's own tree would expand aliases and
+// forget the places of keys.
 #include "client/spec_loader/yaml_tree.h"
 
 #include <yaml-cpp/eventhandler.h>
@@ -24,12 +24,13 @@ int Characters(absl::string_view text) {
   return count;
 }
 
-// Builds the tree from yaml-cpp's events, with the limits applied as the events come, so that no
-// alias is ever expanded. A container is open while its frame is on the stack.
+// Builds the tree from yaml-cpp's events. The limits are applied as the events come, and no alias
+// is ever expanded. A container is open while its frame is on the stack.
 class TreeBuilder : public YAML::EventHandler {
  public:
   explicit TreeBuilder(absl::string_view text) {
-    // yaml-cpp counts columns in bytes; the lines turn them into characters.
+    // yaml-cpp counts columns in bytes. The text of the lines is needed to turn them into
+    // characters.
     size_t start = 0;
     while (start <= text.size()) {
       const size_t end = std::min(text.find('\n', start), text.size());
@@ -42,7 +43,7 @@ class TreeBuilder : public YAML::EventHandler {
   void Refuse(const Place& place, std::string message) {
     document_.mistakes.push_back({place, "", std::move(message)});
   }
-  // The tree is not what the user wrote.
+  // Refuses the whole tree, because it is not what the user wrote.
   void GiveUp(const Place& place, std::string message) {
     Refuse(place, std::move(message));
     document_.is_complete = false;
@@ -151,7 +152,7 @@ class TreeBuilder : public YAML::EventHandler {
     Add(std::move(node));
   }
 
-  // Puts a finished node into the container that is open. What is over a limit is counted, not
+  // Puts a finished node into the container that is open. Nodes over the limit are counted, but not
   // kept.
   void Add(YamlNode node) {
     if (stack_.empty()) {
@@ -209,7 +210,7 @@ YamlDocument ParseYaml(absl::string_view text) {
     std::istringstream stream{std::string(text)};
     YAML::Parser parser(stream);
     if (parser.HandleNextDocument(builder) && parser) {
-      // A handler of its own, so that the first document stays what it is.
+      // The further documents get a handler of their own, so that the first one stays as it is.
       TreeBuilder rest(text);
       if (parser.HandleNextDocument(rest)) {
         builder.Refuse(Place(), "the file has more than one document; expected one, without ---");

@@ -1,5 +1,5 @@
-// YAML (and JSON, which is a part of it) as a tree with places, read strictly: what is ambiguous or
-// could blow up is refused instead of guessed at. The only place that knows yaml-cpp.
+// Parses YAML (and JSON, which is a part of it) strictly into a tree with places. Text that is
+// ambiguous or could expand without bounds is refused. This is the only unit that uses yaml-cpp.
 #pragma once
 
 #include <string>
@@ -9,23 +9,24 @@
 
 namespace trainyard::spec_loader {
 
-// Larger files are no specs; the limits keep hostile ones cheap.
+// Larger files are no specs. The limits make hostile files cheap to refuse.
 inline constexpr size_t kFileBytesMax = 256 * 1024;
 inline constexpr size_t kNodesMax = 10'000;
 inline constexpr int kDepthMax = 32;
 
-// Where something stands, counted from 1; columns count characters.
+// The place of a value, counted from 1. Columns count characters.
 struct Place {
   int line = 1;
   int column = 1;
-  // Characters to underline.
+  // The number of characters to underline.
   int length = 1;
 };
 
-// Something wrong in the file.
+// A mistake in the file.
 struct Mistake {
   Place place;
-  // Field path without "spec.": "train.global_batch". Empty for the file as a whole.
+  // The path of the field without "spec.", such as "train.global_batch". It is empty if the mistake
+  // concerns the whole file.
   std::string path;
   std::string message;
 };
@@ -36,14 +37,14 @@ struct YamlNode {
   enum class Kind { kNull, kScalar, kList, kMap };
   Kind kind = Kind::kNull;
   Place place;
-  // kScalar: the text without quotes.
+  // The text of a kScalar without quotes.
   std::string text;
   bool is_quoted = false;
-  // An alias: refused already, and without a value.
+  // True for an alias, which was refused already and has no value.
   bool is_refused = false;
-  // kList.
+  // The elements of a kList.
   std::vector<YamlNode> elements;
-  // kMap, in the order of the file; keys are unique.
+  // The entries of a kMap, in the order of the file. Keys are unique.
   std::vector<YamlEntry> entries;
 };
 
@@ -56,12 +57,13 @@ struct YamlEntry {
 struct YamlDocument {
   YamlNode root;
   std::vector<Mistake> mistakes;
-  // False where the text ends the tree early: no YAML, or over a limit.
+  // False if the text ends the tree early, because it is no YAML or exceeds a limit.
   bool is_complete = true;
 };
 
-// Refuses: more than one document, duplicate keys, aliases, anchors, tags, keys that are no plain
-// text, bytes that are not UTF-8, and what is over the limits. The root is then what could be read.
+// Parses `text`. It refuses more than one document, duplicate keys, aliases, anchors, tags, keys
+// that are no plain text, bytes that are not UTF-8, and whatever exceeds the limits. The root is
+// then what could be read.
 YamlDocument ParseYaml(absl::string_view text);
 
 }  // namespace trainyard::spec_loader
