@@ -1,4 +1,4 @@
-// The list of the data sets, for those who look one up by the name that a spec gives.
+// Lists the data sets, and finds one by the name that a spec gives.
 #include "common/datasets.h"
 
 namespace trainyard::datasets {

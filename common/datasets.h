@@ -1,5 +1,6 @@
-// Facts about the data sets that a spec may name. They stand here once: the server checks specs
-// against them, the trainer reads the files by them, and the client fetches the published ones.
+// States facts about the data sets that a spec may name, and is the only place for them: the server
+// checks specs against them, the trainer reads the files by them, and the client fetches the
+// published ones.
 //
 // proto/trainyard/v1/training.proto lists the same names, since editors read them out of the JSON
 // Schema; a test keeps both lists alike.
@@ -14,9 +15,9 @@
 namespace trainyard::datasets {
 
 struct Facts {
-  // Where the samples come from.
+  // Says where the samples come from.
   enum class Source {
-    kPublished,   // files that anyone can fetch, always the same
+    kPublished,   // files that anyone can fetch and that never change
     kGenerated,   // computed by the trainer
     kUserFolder,  // a folder that the spec names, below the worker's folder of data sets
   };
@@ -25,17 +26,19 @@ struct Facts {
   absl::string_view name;
   Source source = Source::kPublished;
   Kind kind = Kind::kImages;
-  // Numbers of samples. 0 of tokens, where they depend on the spec, and where only the files tell.
+  // The numbers of samples. They are 0 for tokens, where they depend on the spec, and for data sets
+  // of which only the files tell.
   int64_t train_size = 0;
   int64_t test_size = 0;
-  // Different labels; of tokens, the vocabulary. 0 where only the files tell.
+  // The number of different labels, or for tokens the size of the vocabulary. It is 0 if only the
+  // files tell.
   int64_t classes = 0;
   int64_t channels = 0;
   int64_t side = 0;  // height and width in pixels; 0 where the spec chooses them
 
   constexpr bool has_tokens() const { return kind == Kind::kTokens; }
   constexpr bool is_generated() const { return source == Source::kGenerated; }
-  // Channels, height, width.
+  // Returns channels, height and width.
   std::vector<int64_t> shape() const { return {channels, side, side}; }
 };
 
@@ -77,22 +80,23 @@ inline constexpr Facts kTinyShakespeare = {
 inline constexpr Facts kTokens = {
     .name = "tokens", .source = Facts::Source::kUserFolder, .kind = Facts::Kind::kTokens};
 
-// The most samples of a split of glyphs, which lie in memory: 750 MiB of pixels. The rules of
-// data.train_size and data.test_size say the same.
+// The largest number of samples in a split of glyphs. They lie in memory: 750 MiB of pixels. The
+// rules of data.train_size and data.test_size state the same number.
 inline constexpr int64_t kGlyphSamplesMax = 1'000'000;
 // The side of a sample of `images`, in pixels, where the spec does not give one.
 inline constexpr int64_t kDefaultImageSize = 224;
 
-// The characters of tinyshakespeare's text, input.txt of karpathy/char-rnn.
+// The length in characters of tinyshakespeare's text, input.txt of karpathy/char-rnn.
 inline constexpr int64_t kTinyShakespeareLength = 1'115'394;
-// How many characters of a text are for training; the rest is the test split. As in nanoGPT.
+// Returns how many characters of a text are for training, as in nanoGPT. The rest is the test
+// split.
 constexpr int64_t TrainCharacters(int64_t length) {
   return length * 9 / 10;
 }
 
-// All data sets, by name.
+// Returns all data sets, sorted by name.
 absl::Span<const Facts> All();
-// Null for a name that is not known.
+// Returns null for an unknown name.
 const Facts* Find(absl::string_view name);
 
 }  // namespace trainyard::datasets

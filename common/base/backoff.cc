@@ -1,5 +1,5 @@
-// The jitter keeps clients that failed together from coming back together; half of the ceiling is
-// always waited, so that a retry is never immediate.
+// Computes the pauses between retries. The jitter keeps clients that failed together from coming
+// back together. At least half of the ceiling is always waited, so that a retry is never immediate.
 #include "common/base/backoff.h"
 
 #include <algorithm>

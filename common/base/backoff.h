@@ -1,4 +1,4 @@
-// Exponential backoff with full jitter, bounded.
+// Implements exponential backoff with full jitter and an upper bound.
 #pragma once
 
 #include "absl/time/time.h"
@@ -6,13 +6,13 @@
 
 namespace trainyard {
 
-// Not thread-safe. Borrows `rng`.
+// Gives the pauses between retries. The class is not thread-safe, and borrows `rng`.
 class Backoff {
  public:
   Backoff(absl::Duration initial, absl::Duration max, Rng& rng)
       : initial_(initial), max_(max), next_(initial), rng_(rng) {}
 
-  // Uniform in [half of d, d], where d doubles with every call up to the maximum.
+  // Returns a random duration in [half of d, d], where d doubles with every call up to the maximum.
   absl::Duration Next();
   void Reset() { next_ = initial_; }
 

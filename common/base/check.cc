@@ -1,5 +1,5 @@
-// Reports a broken invariant and ends the process at once: going on would act on state that is
-// known to be wrong.
+// Reports a broken invariant and ends the process at once, since the process would otherwise act on
+// state that is known to be wrong.
 #include "common/base/check.h"
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// Checks of our own invariants. They stay on in release and never judge input: bad input is a
+// Checks our own invariants. The checks stay on in release and never judge input: bad input is a
 // Status.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace trainyard {
     }                                                           \
   } while (false)
 
-// `status` must be OK; for calls that can only fail by a bug of ours.
+// Checks that `status` is OK. It is meant for calls that can only fail by a bug of ours.
 #define TY_CHECK_OK(expression)                                                       \
   do {                                                                                \
     const auto& ty_check_status = (expression);                                       \

@@ -1,4 +1,4 @@
-// Text in aligned columns, for people.
+// Aligns text in columns, for people.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace trainyard {
 
-// The number of columns that UTF-8 text takes on a terminal. Colours (escape sequences that end
-// with an m) take none.
+// Returns the number of columns that UTF-8 text takes on a terminal. Colours (escape sequences that
+// end with an m) take none.
 int DisplayWidth(absl::string_view text);
 
 // Aligns rows of cells with two spaces between columns and none at the end of a line. `align` has a

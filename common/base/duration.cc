@@ -1,5 +1,5 @@
-// absl::ParseDuration will not do: it knows neither days nor a blank before the unit, and takes a
-// bare 0.
+// Parses durations. absl::ParseDuration will not do: it knows neither days nor a blank before the
+// unit, and accepts a bare 0.
 #include "common/base/duration.h"
 
 #include <array>
@@ -51,7 +51,7 @@ absl::StatusOr<absl::Duration> ParseDuration(absl::string_view text) {
   for (const auto& [name, milliseconds] : kUnitMilliseconds) {
     if (unit != name) continue;
     const double total = value * static_cast<double>(milliseconds);
-    // A hundred years: everything past it is a mistake.
+    // A hundred years. A longer duration is a mistake.
     if (total > 100.0 * 365 * 86'400'000) {
       return absl::InvalidArgumentError(absl::StrCat("duration '", text, "' is over 100 years"));
     }

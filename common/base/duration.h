@@ -1,5 +1,5 @@
-// Durations as people write them: a number and a unit, "90s", "1.5 h", "2 days". The unit is never
-// left out.
+// Reads and writes durations as people write them: a number and a unit, "90s", "1.5 h", "2 days".
+// The unit is never left out.
 #pragma once
 
 #include <string>
@@ -10,11 +10,12 @@
 
 namespace trainyard {
 
-// Units: ms, s, min, h, d and their words (seconds, minutes, hours, days). INVALID_ARGUMENT with
-// the value and the accepted units otherwise; negative and infinite durations are refused.
+// Parses a duration. Units are ms, s, min, h, d and their words (seconds, minutes, hours, days).
+// Returns INVALID_ARGUMENT with the value and the accepted units otherwise. Negative and infinite
+// durations are refused.
 absl::StatusOr<absl::Duration> ParseDuration(absl::string_view text);
 
-// Two units at most: "1h 04m", "3m 20s", "12.3s", "150ms".
+// Returns a text with two units at most: "1h 04m", "3m 20s", "12.3s", "150ms".
 std::string DurationText(absl::Duration duration);
 
 }  // namespace trainyard

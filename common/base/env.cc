@@ -1,5 +1,4 @@
-// The one place where the real clock and the real source of randomness are read; tests/tidy refuses
-// them elsewhere.
+// Reads the real clock and the real source of randomness. No other file may: tests/tidy refuses it.
 #include "common/base/env.h"
 
 #include <ctime>

@@ -1,5 +1,5 @@
-// Ports to time and randomness. Everything that decides takes one of these, so tests and the
-// simulator choose what it sees; absl::Now and std::random_device live in env.cc alone.
+// Defines ports to time and randomness. Code that decides takes one of these, so tests and the
+// simulator choose what it sees. Only env.cc uses absl::Now and std::random_device.
 #pragma once
 
 #include <cstdint>
@@ -9,31 +9,32 @@
 
 namespace trainyard {
 
-// Thread-safe.
+// Tells the time. Implementations are thread-safe.
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Wall clock, for records that people read. No decision rests on it.
+  // Returns the wall clock, for records that people read. No decision depends on it.
   virtual absl::Time Now() = 0;
-  // Time since some fixed point, counting suspension (CLOCK_BOOTTIME); for deadlines and leases.
+  // Returns the time since some fixed point, including time in which the machine was suspended
+  // (CLOCK_BOOTTIME). It is for deadlines and leases.
   virtual absl::Duration Uptime() = 0;
   virtual void SleepFor(absl::Duration duration) = 0;
 
-  // The process's real clock. Lives for ever.
+  // Returns the real clock of the process, which lives forever.
   static Clock* Real();
 };
 
-// Thread-safe.
+// Gives random numbers. Implementations are thread-safe.
 class Rng {
  public:
   virtual ~Rng() = default;
   virtual uint64_t Next() = 0;
 
-  // Seeded from the operating system. Lives for ever.
+  // Returns a generator that is seeded from the operating system and lives forever.
   static Rng* Real();
 };
 
-// A random version 4 UUID: "0b5f3c3e-7d43-4c0f-9a83-5f4c9f0d6c11".
+// Returns a random version 4 UUID: "0b5f3c3e-7d43-4c0f-9a83-5f4c9f0d6c11".
 std::string MakeUuid(Rng& rng);
 
 }  // namespace trainyard

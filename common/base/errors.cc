@@ -1,5 +1,5 @@
-// Named errors and what travels with them: reason, violations, metadata and delay are payloads of a
-// status, which callers that know nothing of them hand on unchanged.
+// Implements named errors. Reason, violations, metadata and delay are payloads of a status, which
+// code that does not know them passes on unchanged.
 #include "common/base/errors.h"
 
 #include <optional>
@@ -17,14 +17,14 @@ constexpr char kViolationsUrl[] = "trainyard/violations";
 constexpr char kMetadataUrl[] = "trainyard/metadata";
 constexpr char kRetryDelayUrl[] = "trainyard/retry_delay_us";
 
-// A payload is a string of bytes, and this library knows no protobuf: so pairs of texts are written
-// one after the other, each text behind its length, `3:job`. Texts may hold any bytes, since
-// violations quote what users wrote.
+// A payload is a string of bytes, and this library does not link protobuf. So pairs of texts are
+// written one after the other, each text behind its length: `3:job`. Texts may contain any bytes,
+// since violations quote what users wrote.
 void AppendText(absl::string_view text, std::string& packed) {
   absl::StrAppend(&packed, text.size(), ":", text);
 }
 
-// Takes the first text off `packed`. False where there is none.
+// Takes the first text off `packed`. Returns false if there is none.
 bool TakeText(absl::string_view& packed, std::string& text) {
   const size_t colon = packed.find(':');
   size_t size = 0;

@@ -1,6 +1,6 @@
-// Named errors: every failure that a user can meet has a reason in UPPER_SNAKE_CASE, and a comment
-// that says what to do about it. The reason travels as a payload of absl::Status; common/rpc turns
-// it into google.rpc.ErrorInfo and BadRequest details, and back.
+// Declares named errors. Every failure that a user can meet has a reason in UPPER_SNAKE_CASE, and a
+// comment here that says what to do about it. The reason travels as a payload of absl::Status;
+// common/rpc turns it into google.rpc.ErrorInfo and BadRequest details, and back.
 //
 // Messages are lower-case clauses with the value and what was expected:
 //   job 'resnet': 6 devices cannot hold 4 stages evenly; use 4 or 8
@@ -27,26 +27,27 @@ struct FieldViolation {
   friend bool operator==(const FieldViolation&, const FieldViolation&) = default;
 };
 
-// A status with a reason. `reason` is UPPER_SNAKE_CASE and stable: programs may switch on it.
+// Makes a status with a reason. `reason` is UPPER_SNAKE_CASE and stable: programs may switch on it.
 absl::Status MakeError(absl::StatusCode code, absl::string_view reason, absl::string_view message);
 
-// The reason of a status made by MakeError (or decoded from the wire); empty where there is none.
+// Returns the reason of a status that MakeError made or that was decoded from the wire, or an empty
+// text if it has none.
 std::string ErrorReason(const absl::Status& status);
 
-// `status` with `context: ` before its message; code and payloads stay.
+// Returns `status` with `context: ` before its message. Code and payloads stay.
 absl::Status Annotate(const absl::Status& status, absl::string_view context);
 
-// All violations of one request in one status; at least one.
+// Makes one status of all violations of a request. There must be at least one.
 absl::Status InvalidFields(std::vector<FieldViolation> violations);
 void SetFieldViolations(absl::Status& status, const std::vector<FieldViolation>& violations);
 std::vector<FieldViolation> GetFieldViolations(const absl::Status& status);
 
-// Values that the message mentions, for programs (google.rpc.ErrorInfo.metadata): the offset that
-// was expected, the state that a job is in.
+// Attaches values that the message mentions, for programs (google.rpc.ErrorInfo.metadata): the
+// offset that was expected, or the state of a job.
 void SetErrorMetadata(absl::Status& status, const std::map<std::string, std::string>& metadata);
 std::map<std::string, std::string> GetErrorMetadata(const absl::Status& status);
 
-// The caller should wait at least so long before it tries again (google.rpc.RetryInfo).
+// Asks the caller to wait at least this long before it tries again (google.rpc.RetryInfo).
 void SetRetryDelay(absl::Status& status, absl::Duration delay);
 std::optional<absl::Duration> GetRetryDelay(const absl::Status& status);
 
@@ -102,8 +103,8 @@ absl::Status DiskFull(absl::string_view path);
 absl::Status DatasetNotFound(absl::string_view dataset, absl::string_view looked_at);
 // CORRUPT_FILE: the file's bytes are not what its format demands; fetch it again.
 absl::Status CorruptFile(absl::string_view path, absl::string_view what);
-// LOSS_NOT_FINITE: the training diverged; lower the learning rate, or warm up longer. `lr_field`:
-// where the spec has it, "optimizer.sgd.lr".
+// LOSS_NOT_FINITE: the training diverged; lower the learning rate, or warm up longer. `lr_field` is
+// the field of the spec that holds the rate, "optimizer.sgd.lr".
 absl::Status LossNotFinite(double loss, int64_t step, absl::string_view lr_field, double lr);
 // SERVER_UNREACHABLE: no server answers there; start one with `trainyard up`.
 absl::Status ServerUnreachable(absl::string_view address, absl::string_view cause);

@@ -1,4 +1,4 @@
-// Folders are watched and not files, since files are replaced by renames, which end a watch.
+// Watches folders instead of files, since files are replaced by renames, which would end a watch.
 #include "common/base/file_watch.h"
 
 #include <sys/inotify.h>
@@ -19,7 +19,7 @@ absl::StatusOr<int> FileWatch::Add(const std::string& directory) {
   constexpr uint32_t kEvents = IN_CREATE | IN_CLOSE_WRITE | IN_MOVED_TO | IN_DELETE;
   const int folder = inotify_add_watch(fd_.get(), directory.c_str(), kEvents | IN_ONLYDIR);
   if (folder < 0) {
-    // The user's watches are used up: that is ENOSPC, and no full disk.
+    // ENOSPC here means that the user's watches are used up, and not that the disk is full.
     if (errno == ENOSPC) {
       return absl::ResourceExhaustedError(
           "no inotify watches are left; see "

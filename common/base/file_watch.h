@@ -1,4 +1,4 @@
-// Wakes up who waits for files to change, by inotify, without polling.
+// Wakes up a caller that waits for files to change, by inotify, without polling.
 #pragma once
 
 #include <set>
@@ -10,24 +10,25 @@
 namespace trainyard {
 
 struct FileChanges {
-  std::set<int> folders;  // numbers that FileWatch::Add gave
-  bool any_lost = false;  // the system has dropped some: any folder may have changed
+  std::set<int> folders;  // the numbers that FileWatch::Add returned
+  bool any_lost = false;  // true if the system has dropped events: any folder may have changed
 };
 
-// Watches the entries of folders: created, written and closed, renamed into, removed. It tells
-// where something changed and not what: the reader looks at the files again. Not thread-safe.
+// Watches the entries of folders: entries that are created, written and closed, renamed into, or
+// removed. It tells in which folder something changed, but not what: the reader looks at the files
+// again. The class is not thread-safe.
 class FileWatch {
  public:
-  // RESOURCE_EXHAUSTED where the user's inotify instances are used up; the caller polls then.
+  // Returns RESOURCE_EXHAUSTED if the user's inotify instances are used up; the caller then polls.
   static absl::StatusOr<FileWatch> Create();
 
-  // Adds a folder; fine where it is watched already. It is dropped by itself when it goes. Returns
-  // its number, which no other folder gets.
+  // Adds a folder, which may be watched already. A folder that is removed is dropped automatically.
+  // Returns its number, which no other folder gets.
   absl::StatusOr<int> Add(const std::string& directory);
 
-  // For poll(2): readable when something has changed.
+  // Returns a descriptor for poll(2) that is readable when something has changed.
   int fd() const { return fd_.get(); }
-  // All changes since the last call.
+  // Returns all changes since the last call.
   FileChanges Take();
 
  private:

@@ -1,5 +1,5 @@
-// Every write that must survive a crash goes to a temporary file beside its target, which a rename
-// then replaces. Calls that a signal interrupts are made again.
+// Reads and writes files. Every write that must survive a crash goes to a temporary file beside its
+// target, which it then replaces by a rename. Calls that a signal interrupts are made again.
 #include "common/base/files.h"
 
 #include <fcntl.h>
@@ -23,7 +23,7 @@ namespace {
 
 absl::Status WriteAndRename(const std::string& path, absl::string_view content, int mode,
                             bool durable) {
-  // The pid keeps two processes that replace the same file apart.
+  // The pid keeps two processes that replace the same file from using the same temporary name.
   const std::string temporary = absl::StrCat(path, ".tmp.", getpid());
   auto remove = absl::MakeCleanup([&temporary] { unlink(temporary.c_str()); });
   TY_ASSIGN_OR_RETURN(UniqueFd fd, OpenFile(temporary, O_WRONLY | O_CREAT | O_TRUNC, mode));
@@ -100,7 +100,8 @@ absl::StatusOr<int64_t> FileSize(const std::string& path) {
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes) {
-  // Read to the end rather than to the size: files grow, and those of /proc have none.
+  // We read to the end rather than to the size, because files grow, and files in /proc have no
+  // size.
   TY_ASSIGN_OR_RETURN(std::string content, ReadFileRange(path, 0, max_bytes + 1));
   if (static_cast<int64_t>(content.size()) > max_bytes) {
     return absl::ResourceExhaustedError(

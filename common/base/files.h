@@ -1,5 +1,5 @@
-// Files, written so that a crash leaves the old content or the new, never a part of it.
-// Errors carry the path and the system's reason; ENOSPC and EDQUOT become error::DiskFull.
+// Reads files, and writes them so that a crash leaves the old content or the new, never a part of
+// it. Errors carry the path and the system's reason; ENOSPC and EDQUOT become error::DiskFull.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace trainyard {
 
-// Status from errno: NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED, RESOURCE_EXHAUSTED or
+// Makes a status from errno: NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED, RESOURCE_EXHAUSTED or
 // UNAVAILABLE, with the message `what 'path': reason`.
 absl::Status ErrnoStatus(int error_number, absl::string_view what, absl::string_view path);
 
-// An owned file descriptor; closed when destroyed.
+// Owns a file descriptor, and closes it when destroyed.
 class UniqueFd {
  public:
   UniqueFd() = default;
@@ -33,43 +33,45 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-// Opens with O_CLOEXEC.
+// Opens a file with O_CLOEXEC.
 absl::StatusOr<UniqueFd> OpenFile(const std::string& path, int flags, int mode = 0644);
 
 bool FileExists(const std::string& path);
 absl::StatusOr<int64_t> FileSize(const std::string& path);
 
-// The whole file; RESOURCE_EXHAUSTED where it is larger than `max_bytes`.
+// Returns the whole file, or RESOURCE_EXHAUSTED if it is larger than `max_bytes`.
 inline constexpr int64_t kReadFileMaxBytes = int64_t{1} << 30;
 absl::StatusOr<std::string> ReadFile(const std::string& path,
                                      int64_t max_bytes = kReadFileMaxBytes);
-// At most `max_bytes` from `offset`; empty at or past the end.
+// Returns at most `max_bytes` from `offset`. The result is empty at the end of the file and past
+// it.
 absl::StatusOr<std::string> ReadFileRange(const std::string& path, int64_t offset,
                                           int64_t max_bytes);
 
-// Temporary name in the same folder, fsync, rename, fsync of the folder.
+// Replaces a file so that the new content survives a power loss: writes a temporary file in the
+// same folder, syncs it, renames it, and syncs the folder.
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view content,
                                  int mode = 0644);
-// The same without the two fsyncs: whole, but perhaps not there after a power loss. For progress
-// records.
+// Replaces a file as WriteFileAtomically does, but without the two fsyncs. The file is always
+// complete, but may be missing after a power loss. It is meant for records of progress.
 absl::Status ReplaceFile(const std::string& path, absl::string_view content, int mode = 0644);
 
-// All of `data`, whatever write(2) takes at a time.
+// Writes all of `data`, in as many calls of write(2) as it takes.
 absl::Status WriteFully(int fd, absl::string_view data, absl::string_view path);
 absl::Status SyncDirectory(const std::string& path);
 
-// The directory and its parents (0755, or 0700 for `mode`); fine where they exist.
+// Creates the directory and its parents with mode 0755, or with `mode`. They may exist already.
 absl::Status MakeDirectories(const std::string& path, int mode = 0755);
-// Names in the directory, sorted, without . and ..
+// Returns the sorted names in the directory, without . and ..
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
-// The directory with all that is in it; fine where it does not exist.
+// Removes the directory with all that is in it. It need not exist.
 absl::Status RemoveTree(const std::string& path);
 
 std::string JoinPath(absl::string_view a, absl::string_view b);
 
-// An exclusive lock (flock) on `directory`/lock, held while the object lives. FAILED_PRECONDITION
-// (STATE_LOCKED, with the holder's pid) where another process holds it; PERMISSION_DENIED
-// (STATE_NOT_OWNED) where the directory belongs to another user.
+// Holds an exclusive lock (flock) on `directory`/lock while it lives. Acquire returns
+// FAILED_PRECONDITION (STATE_LOCKED, with the holder's pid) if another process holds the lock, and
+// PERMISSION_DENIED (STATE_NOT_OWNED) if the directory belongs to another user.
 class DirectoryLock {
  public:
   static absl::StatusOr<DirectoryLock> Acquire(const std::string& directory);

@@ -1,4 +1,5 @@
-// xxHash is not cryptographic, and so keeps up with disks when checkpoints of gigabytes are hashed.
+// Computes hashes with xxHash. It is not cryptographic, and therefore as fast as disks when
+// checkpoints of gigabytes are hashed.
 #include "common/base/hash.h"
 
 #include <fcntl.h>
@@ -51,7 +52,8 @@ std::string ContentHash(absl::string_view bytes) {
 absl::StatusOr<std::string> FileHash(const std::string& path) {
   TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_RDONLY));
   ContentHasher hasher;
-  // By blocks: a checkpoint may be larger than the memory that is free beside the training.
+  // The file is read in blocks, because a checkpoint may be larger than the memory that is free
+  // beside the training.
   std::vector<char> block(size_t{1} << 20);
   while (true) {
     const ssize_t got = read(fd.get(), block.data(), block.size());

@@ -1,5 +1,5 @@
-// The hash of content: what a checkpoint's files and a data set are recognised by. For damage and
-// mix-ups, not against forgery.
+// Defines the hash of content, by which the files of checkpoints and data sets are recognised. It
+// protects against damage and mix-ups, but not against forgery.
 #pragma once
 
 #include <memory>
@@ -10,14 +10,14 @@
 
 namespace trainyard {
 
-// XXH3, 128 bits, over pieces. Not thread-safe.
+// Computes XXH3 with 128 bits over content that comes in pieces. The class is not thread-safe.
 class ContentHasher {
  public:
   ContentHasher();
   ~ContentHasher();
 
   void Update(absl::string_view bytes);
-  // "xxh3-128:<32 hex digits>" of what has come so far.
+  // Returns "xxh3-128:<32 hex digits>" of what has come so far.
   std::string Text() const;
 
  private:
@@ -29,8 +29,8 @@ class ContentHasher {
 std::string ContentHash(absl::string_view bytes);
 // Returns the digest of a file in the same form. It reads the file once, in blocks.
 absl::StatusOr<std::string> FileHash(const std::string& path);
-// The 32 lower-case hex digits of a well-formed hash, safe as a file name; INVALID_ARGUMENT
-// otherwise.
+// Returns the 32 lower-case hex digits of a well-formed hash, which are safe as a file name, or
+// INVALID_ARGUMENT.
 absl::StatusOr<std::string> HashDigits(absl::string_view hash);
 
 }  // namespace trainyard

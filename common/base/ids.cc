@@ -1,4 +1,4 @@
-// Names are parsed strictly, so that one resource has one name: no signs, no leading zeros.
+// Parses names strictly, without signs or leading zeros, so that one resource has one name.
 #include "common/base/ids.h"
 
 #include <vector>
@@ -16,7 +16,7 @@ absl::Status BadName(absl::string_view name, absl::string_view expected) {
       absl::StrCat("'", name, "' is not a resource name of the form ", expected));
 }
 
-// A decimal without sign, leading zeros or spaces: one number has one name.
+// Parses a decimal number without sign, leading zeros or spaces, so that one number has one name.
 absl::StatusOr<int64_t> ParseNumber(absl::string_view text, absl::string_view name,
                                     absl::string_view expected) {
   int64_t value = 0;

@@ -1,5 +1,5 @@
-// Resource names of the API: `jobs/12`, `jobs/12/attempts/1`, `jobs/12/checkpoints/600`,
-// `workers/lab-1`.
+// Makes and parses the resource names of the API: `jobs/12`, `jobs/12/attempts/1`,
+// `jobs/12/checkpoints/600`, `workers/lab-1`.
 #pragma once
 
 #include <compare>
@@ -11,7 +11,7 @@
 
 namespace trainyard {
 
-// A job's number, given out by the server from 1 upwards and never reused.
+// The number of a job. The server gives numbers out from 1 upwards and never reuses one.
 struct JobId {
   int64_t value = 0;
 
@@ -39,7 +39,8 @@ std::string AttemptName(AttemptId attempt);           // jobs/12/attempts/1
 std::string CheckpointName(JobId job, int64_t step);  // jobs/12/checkpoints/600
 std::string WorkerName(absl::string_view worker);     // workers/lab-1
 
-// Strict inverses: INVALID_ARGUMENT with the value and the expected form.
+// These are the strict inverses. They return INVALID_ARGUMENT with the value and the expected form
+// if `name` is no such name.
 absl::StatusOr<JobId> ParseJobName(absl::string_view name);
 absl::StatusOr<AttemptId> ParseAttemptName(absl::string_view name);
 struct CheckpointId {

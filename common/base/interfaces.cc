@@ -1,5 +1,5 @@
-// Reads the interfaces from the system, and the default route from /proc/net/route, which tells
-// which of them other hosts are likely to reach.
+// Reads the interfaces from the system, and the default route from /proc/net/route. The default
+// route tells which interface other hosts are likely to reach.
 #include "common/base/interfaces.h"
 
 #include <arpa/inet.h>
@@ -29,7 +29,7 @@ namespace {
 
 constexpr int64_t kRoutesMax = 1 << 20;
 
-// An address as the kernel has it: 4 or 16 bytes.
+// Converts an address as the kernel gives it, of 4 or 16 bytes.
 using Bytes = std::vector<uint8_t>;
 
 std::optional<Bytes> ParseAddress(absl::string_view text) {
@@ -70,7 +70,8 @@ absl::StatusOr<Network> ParseNetwork(absl::string_view text) {
   return network;
 }
 
-// /proc/net/route: interface, destination and more in columns; a destination of 0 is the default.
+// /proc/net/route has the interface, the destination and more in columns. A destination of 0 is the
+// default route.
 std::set<std::string> InterfacesOfDefaultRoutes() {
   std::set<std::string> names;
   const auto text = ReadFile("/proc/net/route", kRoutesMax);
@@ -157,7 +158,7 @@ absl::StatusOr<InterfaceAddress> ChooseInterface(absl::string_view wanted,
     for (const InterfaceAddress& each : present) {
       if (ParseAddress(each.address) == address) return each;
     }
-    // All of 127.0.0.0/8 is this host, though one address of it is listed.
+    // All of 127.0.0.0/8 belongs to this host, though only one address of it is listed.
     if (address->size() == 4 && (*address)[0] == 127) {
       for (InterfaceAddress each : present) {
         if (!each.is_loopback) continue;

@@ -1,4 +1,4 @@
-// The form of labels is checked where they enter, so that nothing later has to escape them.
+// Checks the form of labels where they enter, so that no later code has to escape them.
 #include "common/base/labels.h"
 
 #include <algorithm>

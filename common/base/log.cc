@@ -1,5 +1,5 @@
-// The one file that includes spdlog. An entry is built as one string before it is handed over, so
-// that the entries of several threads do not mix.
+// Writes the log. This is the only file that includes spdlog. An entry is built as one string
+// before it is passed on, so that the entries of several threads do not mix.
 #include "common/base/log.h"
 
 #include <spdlog/sinks/stdout_sinks.h>

@@ -1,4 +1,5 @@
-// The log of a process: one line an entry on stderr, or JSON lines. Thread-safe.
+// Writes the log of a process to stderr, one line of text or of JSON for each entry. It is
+// thread-safe.
 //   Log(LogLevel::kInfo, "job started", {{"job", "jobs/12"}, {"attempt", "1"}});
 #pragma once
 
@@ -13,7 +14,7 @@ namespace trainyard {
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 enum class LogFormat { kText, kJson };
 
-// Call once, before the first Log; without it the log is text at kInfo.
+// Sets the log up. Call it once, before the first Log; without it the log is text at kInfo.
 void InitLog(absl::string_view program, LogLevel min_level, LogFormat format);
 
 void Log(LogLevel level, absl::string_view message,

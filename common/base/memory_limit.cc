@@ -1,5 +1,6 @@
-// A process in a container may use less than the machine has: the limits of its control groups, of
-// version 1 and 2, are looked up from its own group to the root.
+// Finds out how much memory a process may use. In a container that is less than the machine has.
+// The limits of control groups, version 1 and 2, are looked up from the process's own group to the
+// root.
 #include "common/base/memory_limit.h"
 
 #include <unistd.h>
@@ -16,7 +17,7 @@
 namespace trainyard {
 namespace {
 
-// Files of /proc and /sys that hold a word or a few lines.
+// Reads a file of /proc or /sys that contains a word or a few lines.
 constexpr int64_t kSmallFileBytes = 64 << 10;
 
 }  // namespace
@@ -32,7 +33,7 @@ int64_t AllowedMemory() {
 std::optional<int64_t> CgroupMemoryLimit(absl::string_view membership, const std::string& root) {
   std::optional<int64_t> limit;
   for (const absl::string_view line : absl::StrSplit(membership, '\n', absl::SkipEmpty())) {
-    // number:controllers:path; version 2 has the number 0 and names no controllers.
+    // A line is number:controllers:path. Version 2 has the number 0 and names no controllers.
     const std::vector<absl::string_view> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
     if (parts.size() != 3) continue;
     const bool unified = parts[0] == "0" && parts[1].empty();
@@ -42,7 +43,7 @@ std::optional<int64_t> CgroupMemoryLimit(absl::string_view membership, const std
     if (!unified && !memory) continue;
     const std::string base = unified ? root : JoinPath(root, "memory");
     const char* const file = unified ? "memory.max" : "memory.limit_in_bytes";
-    // Seen from inside a container the path may not exist; its root does.
+    // Inside a container the path may not exist, but its root does.
     std::string path(absl::StripSuffix(parts[2], "/"));
     while (true) {
       const auto text = ReadFile(absl::StrCat(base, path, "/", file), kSmallFileBytes);

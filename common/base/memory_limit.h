@@ -1,4 +1,4 @@
-// How much memory a process may use.
+// Finds out how much memory a process may use.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,12 @@
 
 namespace trainyard {
 
-// Memory that this process and its children may use: that of the machine, or less where a control
-// group has a limit.
+// Returns the memory that this process and its children may use: the memory of the machine, or less
+// if a control group has a limit.
 int64_t AllowedMemory();
-// The smallest memory limit of the control groups that `membership` names (/proc/self/cgroup,
-// versions 1 and 2), from the leaf up to `root` (/sys/fs/cgroup); nothing where none has one.
+// Returns the smallest memory limit of the control groups that `membership` names (the text of
+// /proc/self/cgroup, versions 1 and 2), from the leaf up to `root` (/sys/fs/cgroup). Returns
+// nothing if none of them has a limit.
 std::optional<int64_t> CgroupMemoryLimit(absl::string_view membership, const std::string& root);
 
 }  // namespace trainyard

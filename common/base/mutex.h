@@ -1,8 +1,8 @@
-// A mutex that the thread sanitizer sees. Abseil's is more able, but Debian compiles that library
-// without the sanitizer, which then takes every hand-over for a race.
+// Defines a mutex that the thread sanitizer sees. Abseil's can do more, but Debian compiles that
+// library without the sanitizer, which then takes every hand-over for a race.
 //
 // New code takes this one. absl::Mutex may stay in code whose tests do not run under the sanitizer
-// (they lack the label `threads`), and std::mutex where a type of the standard library needs one.
+// (they lack the label `threads`). std::mutex is for types of the standard library that need it.
 #pragma once
 
 #include <chrono>
@@ -37,7 +37,8 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   Mutex* const mutex_;
 };
 
-// The mutex is held before and after a wait. Waits may end without a signal: look again.
+// A condition variable. The mutex is held before and after a wait. A wait may end without a signal,
+// so the caller checks its condition again.
 class CondVar {
  public:
   void Wait(Mutex* mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {

@@ -1,5 +1,5 @@
-// Reads /proc. A process may end at any moment while it is read; that is then no error, but a
-// process that is not there.
+// Reads /proc. A process may end at any moment while it is read. That is no error; the process then
+// counts as absent.
 #include "common/base/processes.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kMaxStatBytes = 4096;
 constexpr int64_t kMaxEnvironBytes = 4 << 20;
 
-// Positions behind the name, counted from the state (field 3 of proc(5)).
+// Positions of fields behind the name, counted from the state (field 3 of proc(5)).
 constexpr size_t kStateField = 0;
 constexpr size_t kParentField = 1;
 constexpr size_t kGroupField = 2;
@@ -49,7 +49,7 @@ absl::StatusOr<ProcessInfo> ParseProcessStat(absl::string_view text) {
 
 absl::StatusOr<ProcessInfo> ReadProcess(int64_t pid) {
   const auto text = ReadFile(absl::StrCat("/proc/", pid, "/stat"), kMaxStatBytes);
-  // A process that ends while it is read gives ESRCH.
+  // Reading a process that ends in the meantime gives ESRCH.
   if (!text.ok()) return absl::NotFoundError(absl::StrCat("there is no process ", pid));
   return ParseProcessStat(*text);
 }

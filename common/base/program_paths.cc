@@ -1,5 +1,5 @@
-// The kernel's link to the program is the one answer that does not depend on how it was started:
-// argv[0] may be a name that was looked up in PATH, or anything else.
+// Finds the folder of the program by the kernel's link to it. Only that link does not depend on how
+// the program was started: argv[0] may be a name that was looked up in PATH, or anything else.
 #include "common/base/program_paths.h"
 
 #include <unistd.h>

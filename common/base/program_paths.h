@@ -1,4 +1,4 @@
-// Where this program lies, and where programs keep their state.
+// Finds the folder of the running program, and the folder where programs keep their state.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace trainyard {
 
-// The folder of the program that runs, without a last slash; empty where the system does not tell.
-// The other programs of an installation lie beside it.
+// Returns the folder of the running program without a slash at its end, or an empty text if the
+// system does not tell. The other programs of an installation lie beside it.
 std::string ProgramFolder();
 
-// $XDG_STATE_HOME/trainyard, or ~/.local/state/trainyard where that variable is empty. Takes the
-// values of XDG_STATE_HOME and HOME, since only mains read the environment.
+// Returns $XDG_STATE_HOME/trainyard, or ~/.local/state/trainyard if that variable is empty. It
+// takes the values of XDG_STATE_HOME and HOME, since only mains read the environment.
 std::string StateHome(absl::string_view xdg_state_home, absl::string_view home);
 
 }  // namespace trainyard

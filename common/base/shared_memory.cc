@@ -1,5 +1,5 @@
-// The memory is a memfd, which has no name: nothing is left behind when all processes die. Others
-// open it by way of /proc/<pid>/fd.
+// The memory is a memfd, which has no name, so nothing is left behind when all processes die. Other
+// processes open it through /proc/<pid>/fd.
 #include "common/base/shared_memory.h"
 
 #include <fcntl.h>
@@ -48,7 +48,7 @@ SharedMemory::~SharedMemory() {
 }
 
 void SharedMemory::AskForLargePages() {
-  // A system that has none goes on with small ones.
+  // A system without large pages continues with small ones.
   madvise(base_, static_cast<size_t>(bytes_), MADV_HUGEPAGE);
 }
 

@@ -1,5 +1,5 @@
-// Memory that processes of one host share: an anonymous file (memfd), mapped. It is gone when the
-// last of them is, however they end.
+// Maps memory that processes of one host share: an anonymous file (memfd). It disappears when the
+// last of them has ended, however they end.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,10 @@ namespace trainyard {
 
 class SharedMemory {
  public:
-  // Zeroed.
+  // Creates memory that is filled with zeros.
   static absl::StatusOr<std::unique_ptr<SharedMemory>> Create(int64_t bytes);
-  // Memory of another process, or of this one, by its address. FAILED_PRECONDITION where it has
-  // another size.
+  // Maps memory of another process, or of this one, by its address. Returns FAILED_PRECONDITION if
+  // it has another size.
   static absl::StatusOr<std::unique_ptr<SharedMemory>> Attach(const std::string& address,
                                                               int64_t bytes);
   ~SharedMemory();
@@ -29,11 +29,13 @@ class SharedMemory {
   int64_t bytes() const { return bytes_; }
   int fd() const { return fd_.get(); }
 
-  // For memory that is used all over. Most systems have large pages switched off for files.
+  // Asks for large pages. This is for memory of which all parts are used. Most systems have large
+  // pages switched off for files.
   void AskForLargePages();
 
-  // Where others find the descriptor `fd` of process `pid`, as long as it is open there: processes
-  // of the same user and process namespace, which may trace each other.
+  // Returns the address by which other processes find the descriptor `fd` of process `pid`, as long
+  // as it is open there. They must belong to the same user and process namespace, and be allowed to
+  // trace each other.
   static std::string AddressOf(int64_t pid, int fd);
 
  private:

@@ -1,4 +1,4 @@
-// Early return on a failed absl::Status or absl::StatusOr.
+// Returns early if an absl::Status or absl::StatusOr has failed.
 #pragma once
 
 #include "absl/status/status.h"
@@ -14,7 +14,7 @@
 #define TY_MACRO_CONCAT_INNER(a, b) a##b
 #define TY_MACRO_CONCAT(a, b) TY_MACRO_CONCAT_INNER(a, b)
 
-// TY_ASSIGN_OR_RETURN(auto value, Function());
+// An example: TY_ASSIGN_OR_RETURN(auto value, Function());
 #define TY_ASSIGN_OR_RETURN(declaration, expression) \
   TY_ASSIGN_OR_RETURN_IMPL(TY_MACRO_CONCAT(ty_statusor_, __LINE__), declaration, expression)
 

@@ -1,23 +1,24 @@
-// How a row of a batch is made of an 8-bit image. Those who draw the changes and the kernels that
-// make them share it, so that it goes from the host to the device as it is.
+// Describes how a row of a batch is made from an 8-bit image. The sampler that draws the changes
+// and the kernels that apply them share this struct, so that it goes from the host to the device
+// unchanged.
 #pragma once
 
 #include <cstdint>
 
 namespace trainyard {
 
-// Images have so many channels at most: a kernel holds as many constants of them.
+// The largest number of channels of an image. A kernel holds this many constants.
 inline constexpr int kStoredChannelsMax = 4;
 
-// The image shifted by (dx, dy) with black beyond its border, mirrored, then a square hidden.
-// Pixel (x, y) of the row is pixel (x' + dx, y + dy) of the image, with x' = width - 1 - x where
-// `flip` is not 0.
+// The row is the image shifted by (dx, dy) with black beyond its border, mirrored, and then with a
+// square hidden. Pixel (x, y) of the row is pixel (x' + dx, y + dy) of the image, with x' = width -
+// 1 - x if `flip` is not 0.
 struct StoredRow {
-  int64_t image = 0;  // index of the image; of a batch that brings its own bytes: not read
+  int64_t image = 0;  // the index of the image; unused in a batch that brings its own bytes
   int16_t dx = 0;
   int16_t dy = 0;
-  // Square [cut_x, cut_x + cut_width) x [cut_y, cut_y + cut_height) of the row that becomes the
-  // mean, 0 once normalised; 0 wide: none.
+  // The square [cut_x, cut_x + cut_width) x [cut_y, cut_y + cut_height) of the row is replaced by
+  // the mean, which is 0 after normalisation. A width of 0 means no square.
   int16_t cut_x = 0;
   int16_t cut_y = 0;
   int16_t cut_width = 0;

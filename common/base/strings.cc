@@ -1,4 +1,4 @@
-// Text for messages, tables and logs: nothing here is parsed back.
+// Formats text for messages, tables and logs. None of it is parsed back.
 #include "common/base/strings.h"
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 namespace trainyard {
 namespace {
 
-// Length of the UTF-8 sequence at the start of `text`, or 0 where it is malformed (RFC 3629,
-// section 4).
+// Returns the length of the UTF-8 sequence at the start of `text`, or 0 if it is malformed (RFC
+// 3629, section 4).
 size_t Utf8SequenceLength(absl::string_view text) {
   const auto byte = [&text](size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;

@@ -1,5 +1,5 @@
-// One rule for the worker that a person starts and the one that `trainyard up` starts: both must be
-// the same worker to the server.
+// Derives a worker's name from the host name. A worker that a person starts and one that `trainyard
+// up` starts on the same host use this rule, because the server must see the same worker.
 #include "common/base/worker_name.h"
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// The name under which a host joins a pool when nobody chose one.
+// Chooses the name under which a host joins a pool if the user gives none.
 #pragma once
 
 #include <string>
@@ -7,11 +7,12 @@
 
 namespace trainyard {
 
-// The name of this host; empty where it has none.
+// Returns the name of this host, or an empty text if it has none.
 std::string Hostname();
 
-// `hostname` as a worker's name, [a-z0-9-]{1,63}: lower case, and a dash for anything else, so that
-// hosts of one name in two domains are two workers. "worker" for an empty name.
+// Turns `hostname` into a worker's name, [a-z0-9-]{1,63}: letters become lower case, and anything
+// else becomes a dash. The domain is kept, so that hosts of the same name in two domains are two
+// workers. Returns "worker" for an empty name.
 std::string WorkerNameOf(absl::string_view hostname);
 
 }  // namespace trainyard

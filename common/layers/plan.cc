@@ -1,5 +1,5 @@
-// Resolves names and infers shapes in one pass, in the order of the layers. It goes on after a
-// mistake with what is still known, so that all mistakes are told at once.
+// Resolves names and infers shapes in one pass, in the order of the layers. After a mistake it
+// continues with what is still known, so that all mistakes are reported at once.
 #include "common/layers/plan.h"
 
 #include <algorithm>
@@ -15,9 +15,9 @@
 namespace trainyard::layers {
 namespace {
 
-// More mistakes than these help nobody, and a hostile spec shall not take long.
+// A longer list of mistakes helps nobody, and a hostile spec must not take long.
 constexpr size_t kMistakesMax = 40;
-// Layers before the one that reads an unknown name, of which the nearest in spelling is suggested.
+// For an unknown name, the most similar name among this many layers before the reader is suggested.
 constexpr size_t kCandidatesMax = 200;
 constexpr int64_t kMaxInput = int64_t{1} << 24;
 
@@ -49,7 +49,7 @@ class Planner {
     violations_.push_back({path, std::move(description)});
   }
   std::string PathOf(size_t layer) const { return absl::StrCat(path_, ".stack[", layer, "]"); }
-  // "conv2d 'conv1' MISTAKE".
+  // Adds a violation whose text is "conv2d 'conv1' MISTAKE".
   void AddAt(size_t layer, absl::string_view suffix, absl::string_view mistake) {
     Add(absl::StrCat(PathOf(layer), suffix), absl::StrCat(KindName(stack_.layers[layer].kind), " '",
                                                           plan_.layers[layer].name, "' ", mistake));
@@ -96,7 +96,8 @@ class Planner {
     readers_.assign(stack_.layers.size(), 0);
   }
 
-  // The index of what `from` calls so; nothing, and a mistake, where it cannot be read.
+  // Returns the index of the layer that `from` names. Adds a mistake and returns nothing if there
+  // is no such layer.
   std::optional<int> Find(size_t layer, size_t at, const std::string& name) {
     if (name == kSampleName) return kSample;
     const std::string suffix = absl::StrCat(".from[", at, "]");
@@ -121,7 +122,7 @@ class Planner {
     return std::nullopt;
   }
 
-  // False where it is not known what the layer reads.
+  // Returns false if it is unknown what the layer reads.
   bool FindInputs(size_t index) {
     const Layer& layer = stack_.layers[index];
     std::vector<int>& inputs = plan_.layers[index].inputs;
@@ -173,7 +174,7 @@ class Planner {
   }
 
   void CheckReaders() {
-    // A layer that reads a name which does not exist may have meant any other.
+    // Another layer may be the one that was meant by a name that does not exist.
     if (has_unknown_reader_) return;
     for (size_t i = 0; i + 1 < readers_.size() && !is_full(); ++i) {
       if (readers_[i] > 0) continue;
@@ -185,7 +186,7 @@ class Planner {
     if (stack_.layers.empty() || is_full()) return;
     const bool has_weights =
         std::any_of(stack_.layers.begin(), stack_.layers.end(), [](const Layer& layer) {
-          // A layer without a kind may have weights or not.
+          // A layer without a kind may or may not have weights.
           return HasWeights(layer.kind) || std::holds_alternative<std::monostate>(layer.kind);
         });
     if (!has_weights) {
@@ -224,7 +225,7 @@ class Planner {
   StackPlan plan_;
   Source sample_;
   absl::flat_hash_map<std::string, size_t> indices_;
-  std::vector<int> readers_;  // of each layer
+  std::vector<int> readers_;  // by layer
   bool has_unknown_reader_ = false;
 };
 

@@ -1,6 +1,6 @@
-// Finds out which layers of a stack read which, and the shape of what each gives. It is plain
-// arithmetic, so a spec is refused where it is submitted, with all mistakes at once, and not where
-// it trains.
+// Finds out which layers of a stack read which others, and the shape of the output of each. This is
+// plain arithmetic, so a wrong spec is refused when it is submitted, with all mistakes at once, and
+// not when it trains.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace trainyard::layers {
 
-// An image [channels, height, width], a flat value [features], a sequence [positions, features];
-// empty where it is unknown because of a mistake.
+// The shape of an image [channels, height, width], a flat value [features] or a sequence
+// [positions, features]. It is empty if it is unknown because of a mistake.
 using Shape = std::vector<int64_t>;
 
 inline constexpr int kSample = -1;
@@ -29,10 +29,11 @@ struct StackPlan {
   int64_t classes = 0;               // what the last layer gives; 0 where it is unknown
 };
 
-// Adds what does not fit to `violations`, at most a few dozen, under the path of the stack's
-// LayersModel ("spec.model.layers"): names, `from`, shapes, layers that nothing reads. The plan may
-// be used where nothing was added. Fields are taken to be within the rules of the proto file; of
-// those that are not the shape is unknown, and nothing is said: who reads the spec says it.
+// Plans the stack. Adds what does not fit to `violations`, at most a few dozen, under the path of
+// the stack's LayersModel ("spec.model.layers"): names, `from`, shapes, layers that nothing reads.
+// The plan may be used if nothing was added. Fields are assumed to be within the rules of the proto
+// file. If a field is not, the shape is unknown and no violation is added here, because the check
+// of the rules adds one.
 StackPlan PlanStack(const Stack& stack, absl::string_view path,
                     std::vector<FieldViolation>& violations);
 

@@ -1,5 +1,5 @@
-// One function for each kind of layer. The engine's GraphBuilder has the same rules beside its own
-// shapes; tests compare both on random stacks.
+// Infers the output shape by one function for each kind of layer. The engine's GraphBuilder has the
+// same rules beside its own shapes; tests compare both on random stacks.
 #include "common/layers/shapes.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 // The largest number of elements that the engine gives a tensor.
 constexpr int64_t kMaxElements = int64_t{1} << 40;
-// No field may be larger; the rules of the proto file are tighter.
+// No field may be larger. The rules of the proto file are tighter.
 constexpr int64_t kMaxField = int64_t{1} << 24;
 
 bool IsImage(const Source& source) {
@@ -55,7 +55,7 @@ std::string WantNumbers(const Source& x) {
   return x.is_tokens ? absl::StrCat(Reads(x), kEmbedFirst) : "";
 }
 
-// Two mistakes of one layer; either may be empty.
+// Joins two mistakes of one layer, either of which may be empty.
 std::string Both(const std::string& first, const std::string& second) {
   return absl::StrCat(first, first.empty() || second.empty() ? "" : "; and it ", second);
 }
@@ -66,7 +66,7 @@ std::string CheckWeight(const Shape& weight) {
              : "";
 }
 
-// Height and width after the window; channels are the caller's.
+// Returns height and width after the window. The caller sets the channels.
 Shaped Slide(const Source& x, const Window& window, int64_t channels) {
   const int64_t height = WindowCount(x.shape[1], window);
   const int64_t width = WindowCount(x.shape[2], window);
@@ -78,7 +78,8 @@ Shaped Slide(const Source& x, const Window& window, int64_t channels) {
                        "; use a smaller kernel, more padding, or smaller strides before it")};
 }
 
-// One method for each kind; the first source is known, and so are the others where there are more.
+// Has one method for each kind. The shape of the first source is known, and those of further
+// sources too.
 class Shaper {
  public:
   Shaper(const std::vector<Source>& sources, int64_t vocabulary)

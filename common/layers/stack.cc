@@ -1,4 +1,4 @@
-// The names of the kinds, as specs and parameters spell them.
+// Names the kinds of layers, as specs and parameters spell them.
 #include "common/layers/stack.h"
 
 #include <type_traits>

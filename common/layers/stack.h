@@ -1,6 +1,6 @@
-// A network written out layer by layer, as plain structs: what specs hold as LayersModel, and what
-// the engine builds a graph from. Fields and defaults are those of
-// proto/trainyard/v1/training.proto. Each kind says how specs call it, and whether it has weights.
+// Describes a network layer by layer as plain structs. Specs hold it as LayersModel, and the engine
+// builds a graph from it. Fields and defaults are those of proto/trainyard/v1/training.proto. Each
+// kind states its name in specs, and whether it has weights.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace trainyard::layers {
 struct Conv2d {
   static constexpr char kName[] = "conv2d";
   static constexpr bool kHasWeights = true;
-  int64_t channels = 0;  // of the output; 0: not given, which is an error of its own
+  int64_t channels = 0;  // of the output; 0 means not given, which is reported elsewhere
   int64_t kernel = 3;
   int64_t stride = 1;
   int64_t padding = 0;
@@ -28,7 +28,7 @@ struct Conv2d {
 struct Linear {
   static constexpr char kName[] = "linear";
   static constexpr bool kHasWeights = true;
-  int64_t features = 0;  // of the output; 0: not given
+  int64_t features = 0;  // of the output; 0 means not given
   bool bias = true;
   friend bool operator==(const Linear&, const Linear&) = default;
 };
@@ -51,7 +51,7 @@ struct LayerNorm {
 struct GroupNorm {
   static constexpr char kName[] = "group_norm";
   static constexpr bool kHasWeights = true;
-  int64_t groups = 0;  // 0: not given
+  int64_t groups = 0;  // 0 means not given
   double eps = 1e-5;
   friend bool operator==(const GroupNorm&, const GroupNorm&) = default;
 };
@@ -67,7 +67,7 @@ struct MaxPool {
   static constexpr char kName[] = "max_pool";
   static constexpr bool kHasWeights = false;
   int64_t kernel = 2;
-  int64_t stride = 0;  // 0: the kernel
+  int64_t stride = 0;  // 0 means as the kernel
   int64_t padding = 0;
   bool ceil_mode = false;
   friend bool operator==(const MaxPool&, const MaxPool&) = default;
@@ -77,7 +77,7 @@ struct AvgPool {
   static constexpr char kName[] = "avg_pool";
   static constexpr bool kHasWeights = false;
   int64_t kernel = 2;
-  int64_t stride = 0;  // 0: the kernel
+  int64_t stride = 0;  // 0 means as the kernel
   int64_t padding = 0;
   bool count_padding = true;
   friend bool operator==(const AvgPool&, const AvgPool&) = default;
@@ -110,7 +110,7 @@ struct Dropout {
 struct Embedding {
   static constexpr char kName[] = "embedding";
   static constexpr bool kHasWeights = true;
-  int64_t width = 0;  // 0: not given
+  int64_t width = 0;  // 0 means not given
   friend bool operator==(const Embedding&, const Embedding&) = default;
 };
 
@@ -121,7 +121,7 @@ struct Attention {
   friend bool operator==(const Attention&, const Attention&) = default;
 };
 
-// Layers without options.
+// The layers without options.
 enum class Plain {
   kRelu,
   kTanh,
@@ -133,28 +133,29 @@ enum class Plain {
   kPositionEmbedding
 };
 
-// Exactly one kind; monostate: none was given, which is an error of its own.
+// Exactly one kind. The monostate means that none was given, which is reported elsewhere.
 using Kind = std::variant<std::monostate, Conv2d, Linear, BatchNorm, LayerNorm, GroupNorm, Gelu,
                           MaxPool, AvgPool, Lrn, Upsample, Dropout, Embedding, Attention, Plain>;
 
 struct Layer {
-  std::string name;               // empty: its kind and number, "conv2d1"
-  std::vector<std::string> from;  // empty: the layer before
+  std::string name;               // empty means its kind and number, "conv2d1"
+  std::vector<std::string> from;  // empty means the layer before
   Kind kind;
   friend bool operator==(const Layer&, const Layer&) = default;
 };
 
 struct Stack {
   std::vector<int64_t> input = {1, 28, 28};
-  int64_t vocabulary = 0;  // 0: samples are images
+  int64_t vocabulary = 0;  // 0 if samples are images
   std::vector<Layer> layers = {};
   friend bool operator==(const Stack&, const Stack&) = default;
 };
 
-// What a layer calls the sample in `from`.
+// The name of the sample in `from`.
 inline constexpr absl::string_view kSampleName = "input";
 
-// "conv2d", "max_pool": as specs write it; empty where none was given.
+// Returns the name of the kind in specs, such as "conv2d" or "max_pool", or an empty text if none
+// was given.
 absl::string_view KindName(const Kind& kind);
 // Returns true if layers of this kind have weights.
 bool HasWeights(const Kind& kind);

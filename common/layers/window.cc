@@ -1,4 +1,4 @@
-// Written once for convolutions and poolings, for the specs and for the engine.
+// Computes windows once for convolutions and poolings, for the specs and for the engine.
 #include "common/layers/window.h"
 
 namespace trainyard::layers {

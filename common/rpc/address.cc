@@ -1,5 +1,5 @@
-// Addresses are parsed by hand rather than left to gRPC, which would resolve host names and accept
-// what must be refused here.
+// Parses addresses by hand, because gRPC would resolve host names and accept addresses that must be
+// refused here.
 #include "common/rpc/address.h"
 
 #include <sys/un.h>
@@ -39,7 +39,7 @@ absl::StatusOr<Address> ParseAddress(absl::string_view text) {
   Address address;
   if (absl::StartsWith(text, kUnixPrefix)) {
     absl::string_view path = text.substr(kUnixPrefix.size());
-    // gRPC's other spelling, unix:///path.
+    // gRPC also accepts unix:///path.
     if (absl::StartsWith(path, "///")) path.remove_prefix(2);
     if (path.empty() || path.front() != '/') return BadAddress(text, "has no absolute path");
     if (path.size() > kUnixPathBytesMax) {

@@ -1,5 +1,5 @@
-// Connections are retried at short intervals, since a server of this host that restarts is soon
-// back.
+// Opens channels that reconnect at short intervals, since a server of this host that restarts is
+// soon back.
 #include "common/rpc/channel.h"
 
 #include <sys/stat.h>
@@ -20,14 +20,14 @@
 namespace trainyard::rpc {
 namespace {
 
-// A server that restarts is back in a second or two; longer pauses would make people wait.
+// A server that restarts is back in a second or two. Longer pauses would make people wait.
 constexpr int kReconnectInitialMs = 100;
 constexpr int kReconnectMaxMs = 2000;
-// An attempt to connect may take so long; gRPC calls it the minimal reconnection backoff. Less
-// makes a busy machine look like one without a server.
+// The time that an attempt to connect may take, which gRPC calls the minimal reconnection backoff.
+// With less, a busy machine would look like one without a server.
 constexpr int kConnectTimeoutMs = 10'000;
 
-// Why no connection could be made, as far as the socket's file tells.
+// Returns why no connection could be made, as far as the socket's file tells.
 std::string Cause(absl::string_view address, absl::Duration waited) {
   const auto parsed = ParseAddress(address);
   if (parsed.ok() && parsed->kind == Address::Kind::kUnix) {
@@ -53,9 +53,11 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(absl::string_view add
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
   arguments.SetInt(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, kMessageSizeMax);
   arguments.SetInt(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, kMessageSizeMax);
-  // The server is on this host: a proxy of the environment must not see it.
+  // The server is on this host, so the connection must not go through a proxy that the environment
+  // names.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // Every channel has its own connection; in tests several servers live and die in one process.
+  // Every channel has its own connection, because in tests several servers live and die in one
+  // process.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return grpc::CreateCustomChannel(parsed.ToString(), grpc::InsecureChannelCredentials(),
                                    arguments);
@@ -63,7 +65,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(absl::string_view add
 
 absl::Status WaitForServer(grpc::Channel& channel, absl::string_view address,
                            absl::Duration timeout) {
-  // A time span counts by the monotonic clock, whatever the wall clock does meanwhile.
+  // A time span is measured by the monotonic clock, whatever the wall clock does in the meantime.
   const gpr_timespec deadline =
       gpr_time_from_millis(absl::ToInt64Milliseconds(timeout), GPR_TIMESPAN);
   grpc_connectivity_state state = channel.GetState(/*try_to_connect=*/true);

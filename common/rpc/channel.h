@@ -1,4 +1,4 @@
-// Channels to the server over a Unix socket or loopback.
+// Opens channels to the server over a Unix socket or loopback.
 #pragma once
 
 #include <memory>
@@ -12,16 +12,17 @@
 
 namespace trainyard::rpc {
 
-// No message of the API is larger.
+// No message of the API is larger than this.
 inline constexpr int kMessageSizeMax = 4 * 1024 * 1024;
 
-// A channel that connects by itself and reconnects within a second or two of the server's return.
-// It is lazy: a server that is not there shows in the first call. INVALID_ARGUMENT for an address
-// that ParseAddress refuses.
+// Returns a channel that connects by itself and reconnects within a second or two of the server's
+// return. It is lazy: if there is no server, the first call fails. Returns INVALID_ARGUMENT for an
+// address that ParseAddress refuses.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(absl::string_view address);
 
-// Waits until the channel is connected; SERVER_UNREACHABLE with the address and the cause where it
-// is not after `timeout`. A refused Unix socket or port is reported at once, without waiting.
+// Waits until the channel is connected. Returns SERVER_UNREACHABLE with the address and the cause
+// if it is not connected after `timeout`. A refused Unix socket or port is reported at once,
+// without waiting.
 absl::Status WaitForServer(grpc::Channel& channel, absl::string_view address,
                            absl::Duration timeout);
 

@@ -1,5 +1,5 @@
-// Details travel as google.rpc messages, which generic clients decode too. A status of a server
-// that sends none keeps its code and message.
+// Converts statuses. Details travel as google.rpc messages, which generic clients decode too. A
+// status from a server that sends no details keeps its code and message.
 #include "common/rpc/status.h"
 
 #include <map>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr char kDomain[] = "trainyard";
 
-// Both enumerations number the canonical codes alike.
+// Both enumerations use the same numbers for the canonical codes.
 grpc::StatusCode ToGrpcCode(absl::StatusCode code) {
   return static_cast<grpc::StatusCode>(static_cast<int>(code));
 }
@@ -26,7 +26,8 @@ absl::StatusCode FromGrpcCode(grpc::StatusCode code) {
   return is_canonical ? static_cast<absl::StatusCode>(value) : absl::StatusCode::kUnknown;
 }
 
-// At most `max_bytes`, cut at the end of a line where there is one, else between two characters.
+// Returns at most `max_bytes` of the text, cut at the end of a line if there is one, else between
+// two characters.
 std::string Shorten(absl::string_view text, size_t max_bytes) {
   constexpr absl::string_view kMark = " ...";
   if (text.size() <= max_bytes) return std::string(text);
@@ -56,7 +57,8 @@ google::rpc::BadRequest ToBadRequest(const std::vector<FieldViolation>& violatio
   return bad_request;
 }
 
-// Its violation says again what metadata and message say, where generic clients look for it.
+// The violation repeats the subject and the message of the status, because generic clients look for
+// them there.
 google::rpc::QuotaFailure ToQuotaFailure(const absl::Status& status) {
   const std::map<std::string, std::string> metadata = GetErrorMetadata(status);
   const auto subject = metadata.find("subject");

@@ -1,4 +1,4 @@
-// The elements of an array differ in their names and seeds alone.
+// Makes the elements of an array, which differ only in their names and seeds.
 #include "common/spec/array.h"
 
 #include "absl/strings/str_cat.h"

@@ -1,4 +1,4 @@
-// Arrays: jobs that share one spec and differ by their index.
+// Makes the jobs of an array from their common spec.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace trainyard::spec {
 
-// The spec that the element `index` of an array of `resolved` runs: its name is NAME-{index}, and
-// its seed is `index` more, so that no two elements train alike.
+// Returns the spec of the element `index` of an array of `resolved`. Its name is NAME-{index}, and
+// its seed is larger by `index`, so that no two elements train alike.
 v1::JobSpec ArrayElement(const v1::JobSpec& resolved, int32_t index);
 
 }  // namespace trainyard::spec

@@ -1,4 +1,4 @@
-// The largest unit that divides a size is the one that people would write.
+// Reads and writes amounts of memory. People write a size in the largest unit that divides it.
 #include "common/spec/byte_size.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace trainyard::spec {
 namespace {
 
-// The largest first: ByteSizeText takes the first that divides.
+// The largest unit comes first, because ByteSizeText takes the first that divides.
 constexpr std::pair<absl::string_view, int64_t> kUnits[] = {{"TiB", int64_t{1} << 40},
                                                             {"TB", 1'000'000'000'000},
                                                             {"GiB", int64_t{1} << 30},
@@ -23,7 +23,7 @@ constexpr std::pair<absl::string_view, int64_t> kUnits[] = {{"TiB", int64_t{1} <
                                                             {"KiB", int64_t{1} << 10},
                                                             {"kB", 1'000},
                                                             {"B", 1}};
-// Everything past it is a mistake.
+// A larger size is a mistake.
 constexpr double kBytesMax = 1125899906842624.0;  // 1 PiB
 
 }  // namespace

@@ -27,7 +27,7 @@ using google::protobuf::Message;
 using google::protobuf::Reflection;
 using nlohmann::json;
 
-// "hidden[2]" split into name and index; the index is -1 where there is none.
+// Splits "hidden[2]" into name and index. The index is -1 if there is none.
 struct Segment {
   absl::string_view name;
   int index = -1;
@@ -54,13 +54,13 @@ absl::Status CheckIndex(const Message& message, const FieldDescriptor& field, in
                               : std::string("is not a list"));
 }
 
-// Replaces one element: the list is rewritten with it.
+// Replaces one element by rewriting the whole list with it.
 absl::Status SetElement(Message& message, const FieldDescriptor& field, int index,
                         absl::string_view value, const std::string& path) {
   TY_RETURN_IF_ERROR(CheckIndex(message, field, index, path));
   const bool is_message = IsMessageList(field);
   auto element = json::parse(value.begin(), value.end(), nullptr, /*allow_exceptions=*/false);
-  // `stack[3]=relu`, `from[0]=conv2d1`: bare words, as in the file.
+  // In `stack[3]=relu` and `from[0]=conv2d1`, values are bare words as in the file.
   const bool takes_words = is_message || field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
   if (element.is_discarded() && takes_words && !value.empty()) element = std::string(value);
   if (element.is_discarded() || element.is_structured() != (is_message && element.is_object())) {
@@ -69,11 +69,11 @@ absl::Status SetElement(Message& message, const FieldDescriptor& field, int inde
   auto list = json::parse(FieldJson(message, field), nullptr, /*allow_exceptions=*/false);
   TY_CHECK(list.is_array());
   list[static_cast<size_t>(index)] = std::move(element);
-  // The list is named as it is; what is wrong is named by the element.
+  // SetFieldJson takes the path of the list, and names the element in its violations.
   return SetFieldJson(message, field, list.dump(), path.substr(0, path.rfind('[')));
 }
 
-// `devices.labels.zone=a`; an empty value takes the entry away.
+// Sets an entry of a map, as in `devices.labels.zone=a`. An empty value removes the entry.
 void SetOrEraseEntry(Message& message, const FieldDescriptor& field, const std::string& key,
                      absl::string_view value) {
   if (!value.empty()) {
@@ -114,7 +114,7 @@ absl::Status Apply(Message& root, absl::string_view path, absl::string_view valu
       message->GetReflection()->ClearField(message, field);
       return absl::OkStatus();
     }
-    if (field->is_map()) {  // the rest is its key, dots and all
+    if (field->is_map()) {  // the rest is the key, which may contain dots
       const std::string key =
           absl::StrJoin(segments.begin() + static_cast<ptrdiff_t>(i) + 1, segments.end(), ".");
       SetOrEraseEntry(*message, *field, key, value);
@@ -132,7 +132,7 @@ absl::Status Apply(Message& root, absl::string_view path, absl::string_view valu
     if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || field->is_repeated()) {
       return FieldError(walked, absl::StrCat("has no field '", segments[i + 1], "' in it"));
     }
-    // To unset a field of what is not there is done already.
+    // To unset a field of a message that does not exist, nothing has to be done.
     if (value.empty() && !IsGiven(*message, *field)) return absl::OkStatus();
     message = message->GetReflection()->MutableMessage(message, field);
   }

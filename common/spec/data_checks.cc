@@ -1,5 +1,5 @@
-// Checks of a spec against what is known of its data set. What only the files tell is checked by
-// the trainer, which has them.
+// Checks a spec against what is known of its data set. Facts that only the files tell are checked
+// by the trainer, which has the files.
 #include "common/spec/data_checks.h"
 
 #include <algorithm>
@@ -17,8 +17,8 @@ namespace {
 
 using Violations = std::vector<FieldViolation>;
 
-// Calls `visit` with the message of the chosen model and its path, where that is a model that reads
-// images and has a number of classes. Stacks of layers may read either, and are not visited.
+// Calls `visit` with the message of the chosen model and its path, if that model reads images and
+// has a number of classes. Stacks of layers may read images or tokens, and are not visited.
 template <typename Visit>
 void VisitImageModel(const v1::ModelSpec& model, const Visit& visit) {
   switch (model.model_case()) {
@@ -56,7 +56,7 @@ void CheckInput(const Model& model, const std::string& path, const datasets::Fac
   }
 }
 
-// Checks input and classes.
+// Checks the input and the classes.
 template <typename Model>
 void CheckModel(const Model& model, const std::string& path, const datasets::Facts& facts,
                 Violations& violations) {
@@ -68,8 +68,8 @@ void CheckModel(const Model& model, const std::string& path, const datasets::Fac
   }
 }
 
-// Refuses what only the data set `images` takes where there are none, and what it lacks where there
-// are. Tokens have a path too.
+// Refuses fields that only the data set `images` takes if the data set is another one, and requires
+// those that `images` needs. Tokens also have a path.
 void CheckImages(const v1::JobSpec& spec, Violations& violations) {
   const v1::DataSpec& data = spec.data();
   const bool is_images = data.dataset() == datasets::kImages.name;
@@ -104,10 +104,10 @@ void CheckImages(const v1::JobSpec& spec, Violations& violations) {
   if (spec.model().has_layers()) check(spec.model().layers(), "spec.model.layers");
 }
 
-// Checks the two ends of a stack of layers against the data.
+// Checks the input and the output of a stack of layers against the data.
 void CheckLayers(const v1::LayersModel& model, const datasets::Facts& facts,
                  Violations& violations) {
-  if (model.vocabulary() > 0) return;  // see CheckTokens
+  if (model.vocabulary() > 0) return;  // CheckTokens checks these
   const std::string path = "spec.model.layers";
   CheckInput(model, path, facts, violations);
   const int64_t classes = ClassesOf(model);

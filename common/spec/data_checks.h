@@ -1,4 +1,4 @@
-// Checks of a spec against its data set.
+// Checks a spec against its data set.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace trainyard::spec {
 
-// The number of samples in the training split; 0 where only the files tell.
+// Returns the number of samples in the training split, or 0 if only the files tell.
 int64_t TrainSplitSize(const v1::JobSpec& spec);
 
-// Adds what does not fit. `spec` has its defaults.
+// Adds a violation for each thing that does not fit. `spec` has its defaults.
 void CheckData(const v1::JobSpec& spec, std::vector<FieldViolation>& violations);
 
 }  // namespace trainyard::spec

@@ -1,5 +1,5 @@
-// What the rules say about a type of message is read once and kept, since reading a default from
-// its JSON costs more than filling it in.
+// Fills in defaults. The rules of a type of message are read once and kept, since reading a default
+// from its JSON costs more than filling it in.
 #include "common/spec/defaults.h"
 
 #include <memory>
@@ -34,24 +34,25 @@ bool HoldsDefaults(const Descriptor& type) {
   return false;
 }
 
-// The member that a oneof gets where nobody chose one.
+// Returns the member that a oneof gets if the spec chooses none.
 struct OneofDefault {
   const OneofDescriptor* oneof;
   const FieldDescriptor* member;
 };
 struct Submessage {
   const FieldDescriptor* field;
-  bool is_created;  // where nobody gave it
+  bool is_created;  // if the spec does not give it
 };
 
-// The rules of one type of message, read once: a submission fills in some forty
-// defaults, and reading each from its JSON takes longer than all the rest.
+// The rules of one type of message, which are read once. A submission fills in some forty defaults,
+// and reading each from its JSON would take longer than all the rest.
 struct TypeDefaults {
   std::vector<OneofDefault> oneofs;
   std::vector<const FieldDescriptor*> fields;  // those with a default
   std::vector<Submessage> submessages;
-  std::vector<const FieldDescriptor*> lists;  // of messages, each filled in by itself
-  std::unique_ptr<Message> values;            // every field of `fields` has its default here
+  // Of messages, whose elements are filled in one by one.
+  std::vector<const FieldDescriptor*> lists;
+  std::unique_ptr<Message> values;  // every field of `fields` has its default here
 };
 
 TypeDefaults ReadDefaults(const Message& message) {

@@ -18,8 +18,9 @@ using google::protobuf::Message;
 void Diff(const Message& left, const Message& right, const std::string& path,
           std::vector<FieldDifference>& differences);
 
-// Element by element: who changes one layer of many wants to see that one. Lists of unequal length
-// are compared as wholes, since an element more shifts all behind it.
+// Lists of equal length are compared element by element, so that a change of one layer shows only
+// that layer. Lists of unequal length are compared as wholes, since an inserted element shifts all
+// that follow.
 void DiffList(const Message& left, const Message& right, const FieldDescriptor& field,
               const std::string& path, std::vector<FieldDifference>& differences) {
   const auto element = [&field](const Message& message, int index) -> const Message& {
@@ -40,7 +41,7 @@ void Diff(const Message& left, const Message& right, const std::string& path,
     const bool on_right = IsGiven(right, field);
     if (!on_left && !on_right) continue;
     if (IsSubmessage(field) && (field.message_type()->field_count() > 0 || on_left == on_right)) {
-      // Where a side is absent, its fields read as unset.
+      // If one side is absent, its fields read as unset.
       Diff(left.GetReflection()->GetMessage(left, &field),
            right.GetReflection()->GetMessage(right, &field), field_path, differences);
       continue;

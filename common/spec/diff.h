@@ -1,4 +1,4 @@
-// The differences of two specs, field by field.
+// Finds the differences between two specs, field by field.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace trainyard::spec {
 
-// One field that differs; values as JSON, empty where unset.
+// A field that differs. Its values are JSON, or empty if unset.
 struct FieldDifference {
   std::string path;
   std::string left_json;
@@ -17,9 +17,9 @@ struct FieldDifference {
   friend bool operator==(const FieldDifference&, const FieldDifference&) = default;
 };
 
-// In order of path; empty where both are equal. Lists, intervals and durations are compared as
-// wholes, but messages in lists of one length field by field ("stack[3].linear.features"). Both
-// messages are of one type.
+// Returns the differences in order of their paths, or an empty list if both are equal. Lists,
+// intervals and durations are compared as wholes, but lists of messages that have the same length
+// are compared field by field ("stack[3].linear.features"). Both messages have the same type.
 std::vector<FieldDifference> DiffSpecs(const google::protobuf::Message& left,
                                        const google::protobuf::Message& right);
 

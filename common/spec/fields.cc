@@ -1,5 +1,5 @@
-// Values of fields to and from JSON, by reflection. It does not use protobuf's own JSON, since
-// people write enum values, intervals, durations and sizes in another way.
+// Converts values of fields to and from JSON, by reflection. It does not use protobuf's own JSON,
+// since people write enum values, intervals, durations and sizes in another way.
 #include "common/spec/fields.h"
 
 #include <charconv>
@@ -36,7 +36,7 @@ bool IsSpanType(const Descriptor& type) {
          &type == v1::ByteSize::descriptor();
 }
 
-// "NORMALIZE_" for the enum Normalize.
+// Returns the prefix of an enum's values: "NORMALIZE_" for the enum Normalize.
 std::string EnumPrefix(const EnumDescriptor& type) {
   std::string prefix;
   for (const char c : type.name()) {
@@ -53,7 +53,7 @@ std::string EnumText(const EnumValueDescriptor& value) {
   return absl::AsciiStrToLower(name);
 }
 
-// The shortest text that reads back as the same number.
+// Returns the shortest text that reads back as the same number.
 std::string DoubleJson(double value) {
   if (std::isnan(value)) return "\"nan\"";
   if (std::isinf(value)) return value > 0 ? "\"inf\"" : "\"-inf\"";
@@ -82,7 +82,7 @@ std::string MessageJson(const Message& message) {
   return absl::StrCat("{", absl::StrJoin(members, ", "), "}");
 }
 
-// The value at `index` of a repeated field, or of a single one for index -1.
+// Returns the value at `index` of a repeated field, or of a single field if the index is -1.
 std::string ElementJson(const Message& message, const FieldDescriptor& field, int index) {
   const Reflection& reflection = *message.GetReflection();
   const auto pick = [&](auto single, auto repeated) {
@@ -119,8 +119,8 @@ std::string ElementJson(const Message& message, const FieldDescriptor& field, in
   return "";
 }
 
-// A whole number within the limits of T. JSON writes 2^53 and above as integers, so nothing is
-// lost.
+// Reads a whole number within the limits of T. JSON writes 2^53 and above as integers, so no digit
+// is lost.
 template <typename T>
 absl::StatusOr<T> ToWhole(const json& value, absl::string_view path) {
   constexpr auto kMin = std::numeric_limits<T>::min();
@@ -135,7 +135,7 @@ absl::StatusOr<T> ToWhole(const json& value, absl::string_view path) {
     }
   } else if (value.is_number_float()) {
     const auto number = value.get<double>();
-    // 1e6 is a whole number to people; 2^53 bounds what a double holds exactly.
+    // People write whole numbers such as 1e6. A double holds integers exactly up to 2^53.
     if (std::trunc(number) == number && std::abs(number) <= 9007199254740992.0 &&
         number >= static_cast<double>(kMin) && number <= static_cast<double>(kMax)) {
       return static_cast<T>(number);
@@ -160,7 +160,7 @@ absl::StatusOr<int> ToEnum(const json& value, const FieldDescriptor& field,
 
 absl::Status SetMessage(Message& message, const json& value, absl::string_view path);
 
-// Sets the single field, or appends to the repeated one.
+// Sets a single field, or appends to a repeated one.
 absl::Status PutElement(Message& message, const FieldDescriptor& field, const json& value,
                         absl::string_view path) {
   const Reflection& reflection = *message.GetReflection();
@@ -209,7 +209,7 @@ absl::Status PutElement(Message& message, const FieldDescriptor& field, const js
       return put(&Reflection::SetEnumValue, &Reflection::AddEnumValue, number);
     }
     case FieldDescriptor::CPPTYPE_STRING:
-      // A name such as 12 or true is meant as its text.
+      // In a text field, 12 or true stands for its text.
       return put(&Reflection::SetString, &Reflection::AddString,
                  value.is_string() ? value.get<std::string>() : value.dump());
     case FieldDescriptor::CPPTYPE_MESSAGE:
@@ -220,7 +220,7 @@ absl::Status PutElement(Message& message, const FieldDescriptor& field, const js
   return FieldError(path, "cannot be set");
 }
 
-// Maps of texts: what is given replaces all of it.
+// In maps of texts, the given entries replace all others.
 absl::Status SetMap(Message& message, const FieldDescriptor& field, const json& value,
                     absl::string_view path) {
   if (!value.is_object()) {
@@ -256,7 +256,7 @@ absl::Status SetField(Message& message, const FieldDescriptor& field, const json
   return absl::OkStatus();
 }
 
-// Intervals, durations and sizes: texts as people write them.
+// Intervals, durations and sizes are texts as people write them.
 absl::Status SetSpan(Message& message, const json& value, absl::string_view path) {
   const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
   if (auto* interval = dynamic_cast<v1::Interval*>(&message)) {
@@ -328,7 +328,7 @@ bool IsMessageList(const FieldDescriptor& field) {
 }
 
 bool IsGiven(const Message& message, const FieldDescriptor& field) {
-  // Without presence, HasField tells whether the value is other than zero.
+  // Without presence, HasField tells whether the value differs from zero.
   return field.is_repeated() ? message.GetReflection()->FieldSize(message, &field) > 0
                              : message.GetReflection()->HasField(message, &field);
 }
@@ -380,14 +380,14 @@ absl::Status SetFieldJson(Message& message, const FieldDescriptor& field, absl::
                           absl::string_view path) {
   json value = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   if (value.is_discarded()) {
-    // Something that only JSON starts with is a slip of the pen and not a bare word.
+    // A text that begins like JSON is a typing mistake, and not a bare word.
     if (absl::StartsWith(text, "[") || absl::StartsWith(text, "{") ||
         absl::StartsWith(text, "\"")) {
       return FieldError(path, absl::StrCat("'", text, "' is not valid JSON"));
     }
     value = std::string(text);
   }
-  // dump() throws on text that is not UTF-8; no text field takes such bytes either.
+  // dump() throws on text that is not UTF-8. No text field accepts such bytes either.
   if (value.is_string() &&
       JsonQuote(value.get<std::string>()).find("\xef\xbf\xbd") != std::string::npos) {
     return FieldError(path, "the value is not UTF-8 text");

@@ -1,6 +1,7 @@
-// Reading and writing single fields of a message by reflection, with values as JSON: what defaults,
-// changes and differences of specs share. Enum values are written in lower case without their
-// prefix ("dataset" for NORMALIZE_DATASET), intervals, durations and sizes as people write them.
+// Reads and writes single fields of a message by reflection, with values as JSON. Defaults, changes
+// and differences of specs are built on it. Enum values are written in lower case without their
+// prefix ("dataset" for NORMALIZE_DATASET), and intervals, durations and sizes as people write
+// them.
 #pragma once
 
 #include <map>
@@ -15,54 +16,58 @@
 
 namespace trainyard::spec {
 
-// The rules beside the field; empty ones where none stand there.
+// Returns the rules beside the field, which are empty if there are none.
 const v1::FieldRules& RulesOf(const google::protobuf::FieldDescriptor& field);
 
-// The rules beside a field of `Message`, by its number: RulesOf<v1::TrainSpec>(kSeedFieldNumber).
+// Returns the rules beside a field of `Message`, by its number:
+// RulesOf<v1::TrainSpec>(kSeedFieldNumber).
 template <typename Message>
 const v1::FieldRules& RulesOf(int field_number) {
   return RulesOf(*Message::descriptor()->FindFieldByNumber(field_number));
 }
 
-// True for a field that holds an Interval, a Duration or a ByteSize: these are values here, and not
-// messages.
+// Returns true for a field that holds an Interval, a Duration or a ByteSize. These count as values,
+// and not as messages.
 bool IsSpan(const google::protobuf::FieldDescriptor& field);
-// True for a single message with fields of its own.
+// Returns true for a single message with fields of its own.
 bool IsSubmessage(const google::protobuf::FieldDescriptor& field);
-// True for a list of messages; maps are none.
+// Returns true for a list of messages. Maps are no such lists.
 bool IsMessageList(const google::protobuf::FieldDescriptor& field);
 
-// True where somebody gave the field: it is present, or, without presence, neither zero nor empty.
+// Returns true if the field was given: it is present, or, if it has no presence, it is neither zero
+// nor empty.
 bool IsGiven(const google::protobuf::Message& message,
              const google::protobuf::FieldDescriptor& field);
 
-// The entries of a map of texts, which are the only maps of specs; and one of them set.
+// These functions read and set entries of a map of texts. Specs have no other maps.
 std::map<std::string, std::string> MapEntries(const google::protobuf::Message& message,
                                               const google::protobuf::FieldDescriptor& field);
 void SetMapEntry(google::protobuf::Message& message, const google::protobuf::FieldDescriptor& field,
                  const std::string& key, const std::string& value);
 
-// The field's value as JSON; empty where it is not given. Submessages are written as objects.
+// Returns the field's value as JSON, or an empty text if it is not given. Submessages are written
+// as objects.
 std::string FieldJson(const google::protobuf::Message& message,
                       const google::protobuf::FieldDescriptor& field);
 
-// Replaces the field's value. `json` is JSON, or a bare word where a text is meant. For
-// submessages: an object, the bare value of their shorthand, or the name of a member of their
-// oneof. INVALID_ARGUMENT (INVALID_SPEC) with one violation, whose path starts with `path`.
+// Replaces the field's value. `json` is JSON, or a bare word if a text is meant. For a submessage
+// it is an object, the bare value of its shorthand, or the name of a member of its oneof. Returns
+// INVALID_ARGUMENT (INVALID_SPEC) with one violation, whose path starts with `path`.
 absl::Status SetFieldJson(google::protobuf::Message& message,
                           const google::protobuf::FieldDescriptor& field, absl::string_view json,
                           absl::string_view path);
 
-// Names of all fields in order of declaration; of all values of an enum as specs write them.
+// The first returns the names of all fields in the order of their declaration, the second those of
+// all values of an enum as specs write them.
 std::vector<std::string> FieldNames(const google::protobuf::Descriptor& type);
 std::vector<std::string> EnumTexts(const google::protobuf::EnumDescriptor& type);
 
-// INVALID_SPEC with the one violation, and the message `field: description`.
+// Returns INVALID_SPEC with one violation, and the message `field: description`.
 absl::Status FieldError(absl::string_view field, absl::string_view description);
-// "; did you mean 'lr'?", or what there is where no word is near.
+// Returns "; did you mean 'lr'?", or the list of all candidates if none is similar.
 std::string Suggestion(absl::string_view word, const std::vector<std::string>& candidates);
 
-// `path.name`, or `name` under an empty path.
+// Returns `path.name`, or `name` if the path is empty.
 std::string JoinFieldPath(absl::string_view path, absl::string_view name);
 
 }  // namespace trainyard::spec

@@ -1,4 +1,5 @@
-// An interval is a number and a unit; without a unit it would be a guess.
+// Parses intervals. An interval is a number and a unit; without a unit its meaning would be a
+// guess.
 #include "common/spec/interval.h"
 
 #include <algorithm>
@@ -77,7 +78,7 @@ std::string PlainDurationText(absl::Duration duration) {
 }
 
 absl::Duration FromProto(const google::protobuf::Duration& duration) {
-  // The limits that duration.proto states.
+  // These are the limits that duration.proto states.
   constexpr int64_t kMaxSeconds = 315'576'000'000;
   const bool is_valid = duration.seconds() >= -kMaxSeconds && duration.seconds() <= kMaxSeconds &&
                         duration.nanos() > -1'000'000'000 && duration.nanos() < 1'000'000'000;

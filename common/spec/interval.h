@@ -1,4 +1,5 @@
-// Spans as people write them in a spec: "1 epoch", "500 steps", "10 min"; and durations.
+// Reads and writes spans as people write them in a spec ("1 epoch", "500 steps", "10 min"), and
+// durations.
 #pragma once
 
 #include <string>
@@ -11,17 +12,18 @@
 
 namespace trainyard::spec {
 
-// "N epochs", "N steps" or a duration (common/base/duration.h). INVALID_ARGUMENT with the value and
-// the accepted forms otherwise.
+// Parses "N epochs", "N steps" or a duration (common/base/duration.h). Returns INVALID_ARGUMENT
+// with the value and the accepted forms otherwise.
 absl::StatusOr<v1::Interval> ParseInterval(absl::string_view text);
 
-// The inverse of ParseInterval; empty for an interval without a span.
+// Returns the text that ParseInterval reads. It is empty for an interval without a span.
 std::string IntervalText(const v1::Interval& interval);
 
-// In the largest unit that divides it: "2 h", "90 s", "150 ms". ParseDuration reads it back.
+// Returns a duration in the largest unit that divides it: "2 h", "90 s", "150 ms". ParseDuration
+// can read it back.
 std::string PlainDurationText(absl::Duration duration);
 
-// Conversions of google.protobuf.Duration. Values that it cannot mean become 0 on the way in.
+// These convert google.protobuf.Duration. Values outside its range become 0 when they are read.
 absl::Duration FromProto(const google::protobuf::Duration& duration);
 google::protobuf::Duration ToProto(absl::Duration duration);
 

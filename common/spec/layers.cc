@@ -1,5 +1,5 @@
-// One case for each kind of layer: the proto messages are what users write, the structs are what
-// the arithmetic of shapes and the engine work on.
+// Converts layers, with one case for each kind. The proto messages are what users write; the
+// structs are what the arithmetic of shapes and the engine work on.
 #include "common/spec/layers.h"
 
 #include <vector>

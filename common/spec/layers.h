@@ -1,4 +1,4 @@
-// The layers of a spec as the structs of common/layers, which know how they fit together.
+// Converts the layers of a spec to the structs of common/layers, which check how they fit together.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace trainyard::spec {
 
-// The layers of a model whose defaults have been filled in. A layer without a kind stays without
-// one.
+// Returns the layers of a model whose defaults have been filled in. A layer without a kind stays
+// without one.
 layers::Stack ToStack(const v1::LayersModel& model);
 
-// The number of classes that the last layer gives; 0 where the layers do not fit together.
+// Returns the number of classes that the last layer gives, or 0 if the layers do not fit together.
 int64_t ClassesOf(const v1::LayersModel& model);
 
 }  // namespace trainyard::spec

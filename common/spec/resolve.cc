@@ -1,5 +1,5 @@
-// Defaults first, then all checks at once: those of each field by itself, which stand in the proto
-// files, and those between fields, which stand here, in data_checks and in training_checks.
+// Fills in defaults first, and then makes all checks at once. The rules of single fields stand in
+// the proto files; the rules between fields stand here, in data_checks and in training_checks.
 #include "common/spec/resolve.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ void CheckReplicas(const v1::JobSpec& spec, Violations& violations) {
   }
 }
 
-// True where batch norm makes the samples of a replica depend on each other.
+// Returns true if batch norm makes the samples of a replica depend on each other.
 bool HasBatchNorm(const v1::ModelSpec& model) {
   return model.has_resnet() || model.has_wide_resnet() || model.has_googlenet() ||
          model.convnet().batch_norm() || model.vgg().batch_norm();
@@ -93,7 +93,7 @@ void CheckShardedOptimizer(const v1::JobSpec& spec, Violations& violations) {
                                      "leave one of them out")});
 }
 
-// Before defaults: cuts tell the number of stages.
+// This comes before the defaults, because cuts determine the number of stages.
 void TakeCuts(v1::JobSpec& resolved) {
   if (!resolved.has_stages() || resolved.stages().has_count()) return;
   if (resolved.stages().cuts_size() == 0) return;
@@ -143,7 +143,7 @@ void CheckStages(const v1::JobSpec& spec, Violations& violations) {
   }
 }
 
-// The number of updates in an epoch; 0 where it is unknown.
+// Returns the number of updates in an epoch, or 0 if it is unknown.
 int64_t StepsPerEpoch(const v1::JobSpec& spec) {
   const int64_t samples = TrainSplitSize(spec);
   const int64_t batch = spec.train().global_batch();
@@ -171,7 +171,7 @@ void CheckWarmup(const v1::JobSpec& spec, Violations& violations) {
   }
 }
 
-// Before defaults: `max` is what an elastic job calls its count.
+// This comes before the defaults, because an elastic job may give only `max` and not a count.
 void TakeElastic(v1::JobSpec& resolved) {
   v1::DevicesSpec& devices = *resolved.mutable_devices();
   if (!devices.has_max()) return;
@@ -220,7 +220,8 @@ void CheckTimes(const v1::JobSpec& spec, Violations& violations) {
   check(spec.has_time_limit(), spec.time_limit(), "spec.time_limit");
 }
 
-// Adds those of `between` that say something new: a field that breaks its own rule says enough.
+// Adds those of `between` that say something new. If a field breaks its own rule, that violation is
+// enough.
 void AddUnknown(Violations between, Violations& violations) {
   for (FieldViolation& violation : between) {
     const bool is_known =
@@ -262,7 +263,8 @@ std::vector<FieldViolation> ResolveInto(const v1::JobSpec& spec, v1::JobSpec& re
 
 absl::StatusOr<v1::JobSpec> ResolveForTrainer(const v1::JobSpec& spec) {
   Violations violations = ValidateRules(spec, kPath);
-  // Nothing that is computed depends on the name, which an array may have made longer.
+  // The name does not affect what is computed, and an array may have made it longer than the rules
+  // allow.
   std::erase_if(violations, [](const FieldViolation& violation) {
     return violation.field == absl::StrCat(kPath, ".name");
   });

@@ -1,4 +1,4 @@
-// From what a user wrote to what runs.
+// Turns what a user wrote into what runs.
 #pragma once
 
 #include <vector>
@@ -9,18 +9,19 @@
 
 namespace trainyard::spec {
 
-// The spec with defaults and derived values filled in (replicas = devices.count where it is 0).
-// Resolving a resolved spec changes nothing. INVALID_ARGUMENT with all violations at once: the
-// rules of the fields and those between fields; paths start with "spec.".
+// Returns the spec with defaults and derived values filled in (replicas = devices.count if it is
+// 0). Resolving a resolved spec changes nothing. Returns INVALID_ARGUMENT with all violations at
+// once: of the rules of single fields, and of those between fields. Their paths start with "spec.".
 absl::StatusOr<v1::JobSpec> ResolveSpec(const v1::JobSpec& spec);
 
-// The violations alone, for callers that gather those of a whole request; fills `resolved` in.
+// Returns only the violations, for callers that collect those of a whole request, and fills
+// `resolved` in.
 std::vector<FieldViolation> ResolveInto(const v1::JobSpec& spec, v1::JobSpec& resolved);
 
-// The spec with its defaults, checked as far as a trainer depends on it: by the rules of the fields
-// and by CheckTraining. Unlike ResolveSpec it takes specs that were never submitted: the name may
-// be missing, and so may the number of replicas, for which a trainer takes the size of its gang.
-// Every spec that ResolveSpec accepts is accepted.
+// Returns the spec with its defaults, checked as far as a trainer depends on it: by the rules of
+// the fields and by CheckTraining. Unlike ResolveSpec it accepts specs that were never submitted:
+// the name may be missing, and so may the number of replicas, for which a trainer takes the size of
+// its gang. Every spec that ResolveSpec accepts is accepted.
 absl::StatusOr<v1::JobSpec> ResolveForTrainer(const v1::JobSpec& spec);
 
 }  // namespace trainyard::spec

@@ -1,4 +1,4 @@
-// Walks a message by reflection and holds each field against the rules that stand beside it in the
+// Walks a message by reflection and checks each field against the rules that stand beside it in the
 // proto file.
 #include "common/spec/rules.h"
 
@@ -28,9 +28,9 @@ using google::protobuf::Message;
 using google::protobuf::OneofDescriptor;
 using google::protobuf::Reflection;
 
-// std::regex recurses over the text; what is longer than any name is not matched at all.
+// std::regex recurses over the text. A text that is longer than any name is not matched at all.
 constexpr size_t kPatternMaxBytes = 1024;
-// Values are quoted in messages up to here.
+// Messages quote values up to this length.
 constexpr size_t kQuoteMaxBytes = 80;
 
 // Collects the violations of one walk.
@@ -56,8 +56,8 @@ class Walk {
   std::vector<FieldViolation> violations_;
 };
 
-// Compiling a pattern takes a hundred times as long as matching a name, and the proto files have
-// only a few.
+// Compiling a pattern takes a hundred times as long as matching a name. The proto files have only a
+// few patterns, so they are kept.
 const std::regex& Compiled(const std::string& pattern) {
   static Mutex mutex;
   static auto* known = new absl::flat_hash_map<std::string, std::unique_ptr<const std::regex>>;
@@ -72,7 +72,7 @@ std::string Shown(const std::string& text) {
                                        : absl::StrCat("'", text.substr(0, kQuoteMaxBytes), "...'");
 }
 
-// Whole numbers without an exponent: "1000000", not "1e+06".
+// Writes whole numbers without an exponent: "1000000", not "1e+06".
 std::string NumberText(double value) {
   if (std::trunc(value) == value && std::abs(value) < 9e15) {
     return absl::StrCat(static_cast<int64_t>(value));
@@ -80,7 +80,7 @@ std::string NumberText(double value) {
   return absl::StrCat(value);
 }
 
-// "at least 1 and at most 64", "above 0".
+// Returns a text such as "at least 1 and at most 64" or "above 0".
 std::string RangeText(const v1::FieldRules& rules) {
   std::vector<std::string> parts;
   if (rules.has_min()) {
@@ -113,7 +113,7 @@ void Walk::Check(const Message& message, const std::string& path) {
   const Descriptor& type = *message.GetDescriptor();
   const int unknown = message.GetReflection()->GetUnknownFields(message).field_count();
   if (unknown > 0) {
-    // Ignoring a setting would train something else than was asked for.
+    // If a setting were ignored, the job would train something else than the user asked for.
     Add(path, absl::StrCat("has ", unknown, unknown == 1 ? " field" : " fields",
                            " that this version does not know; the sender is newer"));
   }
@@ -122,7 +122,7 @@ void Walk::Check(const Message& message, const std::string& path) {
   }
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor& field = *type.field(i);
-    // Most fields are neither given nor required: no path is made for them.
+    // Most fields are neither given nor required, so no path is made for them.
     const v1::FieldRules& rules = RulesOf(field);
     if (!IsGiven(message, field) && !rules.required() && rules.min_length() == 0) continue;
     CheckField(message, field, JoinFieldPath(path, field.name()));
@@ -166,7 +166,7 @@ void Walk::CheckField(const Message& message, const FieldDescriptor& field,
                            LengthText(rules, "elements")));
     return;
   }
-  if (field.is_map()) {  // keys and values by the same rules
+  if (field.is_map()) {  // keys and values follow the same rules
     for (const auto& [key, value] : MapEntries(message, field)) {
       const std::string entry_path = JoinFieldPath(path, key);
       CheckPattern(key, rules, entry_path);
@@ -285,7 +285,7 @@ void Walk::CheckNumber(double value, const std::string& text, const v1::FieldRul
   }
 }
 
-// Limits of a duration are in seconds.
+// The limits of a duration are in seconds.
 void Walk::CheckDuration(const Message& message, const v1::FieldRules& rules,
                          const std::string& path) {
   google::protobuf::Duration duration;

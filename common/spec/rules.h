@@ -1,4 +1,4 @@
-// The rules that stand beside the fields in the proto files (annotations.proto), enforced.
+// Enforces the rules that stand beside the fields in the proto files (annotations.proto).
 #pragma once
 
 #include <vector>
@@ -9,9 +9,9 @@
 
 namespace trainyard::spec {
 
-// All violations in `message` and its submessages, in order of declaration; `path` leads their
-// field paths ("spec" for "spec.train.global_batch"). Numbers must be finite, enum values and
-// fields known.
+// Returns all violations in `message` and its submessages, in order of declaration. Their field
+// paths begin with `path` ("spec" for "spec.train.global_batch"). Numbers must be finite, and enum
+// values and fields must be known.
 std::vector<FieldViolation> ValidateRules(const google::protobuf::Message& message,
                                           absl::string_view path);
 

@@ -1,4 +1,4 @@
-// Networks that read tokens need data that have them, and the others images.
+// Checks that networks that read tokens get data sets of tokens, and other networks get images.
 #include "common/spec/tokens.h"
 
 #include <string>
@@ -12,7 +12,7 @@ namespace {
 
 using Violations = std::vector<FieldViolation>;
 
-// The tokens that a network reads; a context of 0 for a network that reads images.
+// The tokens that a network reads. A context of 0 means that the network reads images.
 struct TokenInput {
   int64_t context = 0;
   int64_t vocabulary = 0;
@@ -30,14 +30,14 @@ TokenInput InputOf(const v1::ModelSpec& model) {
   return {};
 }
 
-// "resnet"; empty where none is chosen.
+// Returns the name of the model, such as "resnet", or an empty text if none is chosen.
 std::string ModelName(const v1::ModelSpec& model) {
   const auto* oneof = v1::ModelSpec::descriptor()->FindOneofByName("model");
   const auto* field = model.GetReflection()->GetOneofFieldDescriptor(model, oneof);
   return field == nullptr ? std::string() : field->name();
 }
 
-// Refuses fields that mean something for images alone.
+// Refuses fields that have a meaning only for images.
 void RefuseImageFields(const v1::DataSpec& data, Violations& violations) {
   const auto refuse = [&](bool is_set, const char* field) {
     if (!is_set) return;
@@ -63,7 +63,7 @@ void CheckText(const v1::JobSpec& spec, const TokenInput& input, Violations& vio
                                                   datasets::kTinyShakespeare.name, "'; expected ",
                                                   datasets::kTinyShakespeare.classes, " or more")});
   }
-  // A sample and the character after it.
+  // A sample needs its characters and the one that follows.
   const int64_t most = datasets::kTinyShakespeareLength -
                        datasets::TrainCharacters(datasets::kTinyShakespeareLength) - 1;
   if (input.context > most) {

@@ -1,4 +1,4 @@
-// Language models and what they read: the checks between the two.
+// Checks language models against the data that they read.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,15 @@
 
 namespace trainyard::spec {
 
-// True for a data set of tokens; the others have images.
+// Returns true for a data set of tokens. The others have images.
 bool HasTokens(absl::string_view dataset);
 
-// Samples of the training split; 0 where only the worker knows, which has the files.
+// Returns the number of samples in the training split, or 0 if only the worker knows, because it
+// has the files.
 int64_t TokenSamples(const v1::JobSpec& spec);
 
-// Adds what does not fit where network or data set is of tokens. `spec` has its defaults.
+// Adds a violation for each thing that does not fit if the network or the data set is of tokens.
+// `spec` has its defaults.
 void CheckTokens(const v1::JobSpec& spec, std::vector<FieldViolation>& violations);
 
 }  // namespace trainyard::spec

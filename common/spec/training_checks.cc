@@ -1,5 +1,5 @@
-// Checks that need neither the data nor the devices: so the trainer, which reads specs that no
-// server has seen, makes them too.
+// Makes the checks that need neither the data nor the devices. The trainer makes them too, since it
+// reads specs that no server has seen.
 #include "common/spec/training_checks.h"
 
 #include <algorithm>
@@ -18,7 +18,8 @@ namespace {
 
 using Violations = std::vector<FieldViolation>;
 
-// He et al. 2015, section 4.2: networks of 6 n + 2 layers, which are too narrow for other images.
+// In He et al. 2015, section 4.2, these networks have 6 n + 2 layers. They are too narrow for
+// larger images.
 constexpr int64_t kCifarDepths[] = {20, 32, 44, 56, 110};
 
 void CheckResnet(const v1::ResnetModel& resnet, Violations& violations) {

@@ -1,4 +1,5 @@
-// Checks between the fields that say what is computed, whatever the data and the devices are.
+// Checks the rules between those fields that say what is computed, independent of the data and the
+// devices.
 #pragma once
 
 #include <vector>
@@ -8,7 +9,7 @@
 
 namespace trainyard::spec {
 
-// Adds what does not fit together. `spec` has its defaults.
+// Adds a violation for each thing that does not fit together. `spec` has its defaults.
 void CheckTraining(const v1::JobSpec& spec, std::vector<FieldViolation>& violations);
 
 }  // namespace trainyard::spec
