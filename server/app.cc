@@ -1,4 +1,4 @@
-// Builds the parts of the server in order, listens, and removes files that nothing needs any more.
+// Builds the parts of the server in order, listens, and removes files that are no longer needed.
 #include "server/app.h"
 
 #include <grpc/support/log.h>
@@ -38,25 +38,25 @@
 namespace trainyard {
 namespace {
 
-// Calls that have begun get so long at the end.
+// When the server stops, calls that have begun get this much time to finish.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(5);
 // The memory that gRPC may hold for messages of all connections together.
 constexpr size_t kMessageMemoryMax = size_t{1} << 30;
 // Workers and clients may ping as often as this while no call is open.
 constexpr int kPingIntervalMinMs = 5000;
 
-// "anna", or "uid 1000" where the system has no name.
+// Returns a user name such as "anna", or "uid 1000" if the system has no name for the user.
 std::string OwnUser() {
   const passwd* entry = getpwuid(geteuid());
   return entry != nullptr ? entry->pw_name : absl::StrCat("uid-", geteuid());
 }
 
-// gRPC reports what its calls return anyway; for the eyes of developers only.
+// gRPC's log is for developers only, because the calls return what users need to know.
 void LogOfGrpc(gpr_log_func_args* args) {
   Log(LogLevel::kDebug, args->message);
 }
 
-// The state on disk is unknown: only a new start reads it.
+// The state on disk is unknown, so only a new start can read it again.
 void Die(const absl::Status& status) {
   LogError("cannot commit; the server ends, and nothing that was acknowledged is lost",
            {{"error", status.ToString()}});
@@ -72,7 +72,7 @@ std::string DefaultStateDir(absl::string_view xdg_state_home, absl::string_view 
       .string();
 }
 
-// Members in order of construction; each borrows only what stands above it.
+// Members stand in order of construction. Each borrows only from members above it.
 class App::Impl {
  public:
   explicit Impl(DirectoryLock lock) : lock_(std::move(lock)) {}
@@ -139,7 +139,7 @@ absl::Status App::Impl::Open(const std::string& state_dir, const core::Config& c
   return absl::OkStatus();
 }
 
-// Files that nothing needs any more go after the commit that says so, never before.
+// Files that are no longer needed are removed after the commit that says so, never before.
 void App::Impl::CleanUp(const core::Turn& turn) {
   std::vector<std::string> dropped = board_.TakeDropped();
   if (!dropped.empty()) {
@@ -167,7 +167,7 @@ void App::Impl::RemoveFilesOf(JobId job) {
   }
 }
 
-// Those that an earlier server was about to remove when it died.
+// These are files that an earlier server was about to remove when it died.
 void App::Impl::RemoveFilesOfDeletedJobs() {
   for (const auto& jobs : {logs_->ListJobs(), metrics_->ListJobs()}) {
     if (!jobs.ok()) continue;
@@ -208,13 +208,13 @@ absl::Status App::Impl::Listen(std::vector<std::string> listen) {
   builder.RegisterService(sharing_.get());
   builder.RegisterService(checkpoints_.get());
   builder.RegisterService(agents_.get());
-  // Sockets for this user alone, from the moment that they are there.
+  // Sockets are private to this user from the moment that they exist.
   const mode_t old_mask = umask(0077);
   server_ = builder.BuildAndStart();
   umask(old_mask);
   for (size_t i = 0; i < listen.size(); ++i) {
     if (server_ == nullptr || ports[i] <= 0) {
-      // gRPC stops at the first address that it cannot have, and leaves its port at 0.
+      // gRPC stops at the first address that it cannot bind, and leaves its port at 0.
       if (ports[i] <= 0) return error::AddressInUse(listen[i]);
       continue;
     }
@@ -255,9 +255,9 @@ void App::Stop() {
 
 absl::StatusOr<std::unique_ptr<App>> App::Start(const ServerOptions& options) {
   InitLog("trainyard-server", LogLevel::kInfo, options.log_format);
-  // A client that goes while it is written to must not end the process.
+  // A client that disappears while the server writes to it must not end the process.
   std::signal(SIGPIPE, SIG_IGN);
-  // Absolute, since the address of the socket is shown to others.
+  // The path is absolute, since the address of the socket is shown to others.
   const std::string state_dir = std::filesystem::absolute(options.state_dir).string();
   TY_RETURN_IF_ERROR(MakeDirectories(state_dir, 0700));
   TY_ASSIGN_OR_RETURN(DirectoryLock lock, DirectoryLock::Acquire(state_dir));

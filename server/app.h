@@ -1,4 +1,4 @@
-// The server, wired together: owns every part, builds them in order and takes them down in reverse.
+// Wires the server together: owns every part, builds them in order and destroys them in reverse.
 #pragma once
 
 #include <memory>
@@ -14,30 +14,32 @@ namespace trainyard {
 
 struct ServerOptions {
   std::string state_dir;
-  // unix:/path or a loopback address with its port; unix:<state_dir>/server.sock where empty.
+  // Each is unix:/path or a loopback address with its port. If empty, the server listens on
+  // unix:<state_dir>/server.sock.
   std::vector<std::string> listen;
   LogFormat log_format = LogFormat::kText;
   core::Config config = {};
 };
 
-// <state home>/trainyard/server, where the state home is $XDG_STATE_HOME, or ~/.local/state.
+// Returns <state home>/trainyard/server, where the state home is $XDG_STATE_HOME, or ~/.local/state
+// if that is empty.
 std::string DefaultStateDir(absl::string_view xdg_state_home, absl::string_view home);
 
-// Start and Stop are called by one thread.
+// The server as one object. Start and Stop must be called by the same thread.
 class App {
  public:
-  // Locks the state directory (made with mode 0700 where it is not there), opens the stores, takes
-  // up what they remember, listens, and then writes <state_dir>/ready with one address a line.
-  // STATE_LOCKED, STATE_NOT_OWNED, ADDRESS_IN_USE, INVALID_ARGUMENT for an address, and what the
-  // stores say.
+  // Locks the state directory (and creates it with mode 0700 if it does not exist), opens the
+  // stores, loads what they remember, listens, and then writes <state_dir>/ready with one address a
+  // line. Returns STATE_LOCKED, STATE_NOT_OWNED, ADDRESS_IN_USE, INVALID_ARGUMENT for a bad
+  // address, or the errors of the stores.
   static absl::StatusOr<std::unique_ptr<App>> Start(const ServerOptions& options);
   ~App();
 
-  // The addresses on which it listens, with the ports that were chosen.
+  // Returns the addresses on which the server listens, with the ports that were chosen.
   const std::vector<std::string>& addresses() const;
 
-  // Watches and waiting workers end with UNAVAILABLE, calls that have begun are finished.
-  // Idempotent.
+  // Ends watches and waiting workers with UNAVAILABLE, and lets calls that have begun finish. It
+  // may be called again.
   void Stop();
 
  private:

@@ -10,7 +10,7 @@
 namespace trainyard {
 namespace {
 
-// A duration with its unit; the default is shown as people write it.
+// Declares a duration with its unit. The default is shown as people write it.
 void AddDuration(CLI::App& app, const std::string& name, int64_t& value_us,
                  const std::string& description) {
   const auto check = [](const std::string& text) {
@@ -19,7 +19,7 @@ void AddDuration(CLI::App& app, const std::string& name, int64_t& value_us,
   app.add_option_function<std::string>(
          name,
          [&value_us](const std::string& text) {
-           value_us = absl::ToInt64Microseconds(*ParseDuration(text));  // checked
+           value_us = absl::ToInt64Microseconds(*ParseDuration(text));  // it was checked before
          },
          description)
       ->check(check)

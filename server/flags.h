@@ -1,4 +1,4 @@
-// The command line of trainyard-server.
+// Declares the command line of trainyard-server.
 #pragma once
 
 #include <optional>
@@ -10,11 +10,12 @@ namespace trainyard {
 
 struct ParsedFlags {
   ServerOptions options;
-  // Set where there is nothing left to do: after --help and --version (0), or bad usage (2).
+  // Set if there is nothing left to do: after --help and --version (0), or bad usage (2).
   std::optional<int> exit_code;
 };
 
-// Prints help, version or what is wrong. `default_state_dir` is used without --state_dir.
+// Parses the flags, and prints help, version or what is wrong. `default_state_dir` is used without
+// --state_dir.
 ParsedFlags ParseFlags(int argc, char** argv, const std::string& default_state_dir);
 
 }  // namespace trainyard

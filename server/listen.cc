@@ -20,7 +20,7 @@
 namespace trainyard {
 namespace {
 
-// gRPC itself would take the path away from a living server, so it is looked at first.
+// gRPC would remove the socket of a living server, so we check the path first.
 absl::Status MakeRoom(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
   if (access(folder.c_str(), W_OK | X_OK) != 0) {
@@ -34,7 +34,7 @@ absl::Status MakeRoom(const std::string& path) {
   const UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return ErrnoStatus(errno, "cannot make a socket for", path);
   sockaddr_un name{};
-  TY_CHECK(path.size() < sizeof(name.sun_path));  // ParseAddress refuses longer ones
+  TY_CHECK(path.size() < sizeof(name.sun_path));  // ParseAddress refuses longer paths
   name.sun_family = AF_UNIX;
   std::memcpy(name.sun_path, path.c_str(), path.size() + 1);
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0) {

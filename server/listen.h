@@ -1,4 +1,4 @@
-// The addresses that the server listens on: sockets of this host that are free.
+// Prepares the addresses that the server listens on: sockets of this host that are free.
 #pragma once
 
 #include <string>
@@ -10,9 +10,10 @@
 
 namespace trainyard {
 
-// Reads an address and makes room for it: the socket of a server that has died is removed.
-// ADDRESS_IN_USE where a living one listens on a socket, or the path is no socket; INVALID_ARGUMENT
-// for other hosts, which need TLS; NOT_FOUND or PERMISSION_DENIED for the folder of a socket.
+// Reads an address and makes room for it: the socket of a server that has died is removed. Returns
+// ADDRESS_IN_USE if a living server listens on the socket, or the path is no socket,
+// INVALID_ARGUMENT for other hosts, which need TLS, and NOT_FOUND or PERMISSION_DENIED for the
+// folder of a socket.
 absl::StatusOr<rpc::Address> PrepareAddress(absl::string_view text);
 
 }  // namespace trainyard

@@ -1,4 +1,4 @@
-// trainyard-server: runs until SIGINT or SIGTERM; a second one ends it at once.
+// trainyard-server runs until SIGINT or SIGTERM. A second signal ends it at once.
 #include <csignal>
 #include <cstdlib>
 
@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   sigemptyset(&stop_signals);
   sigaddset(&stop_signals, SIGINT);
   sigaddset(&stop_signals, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &stop_signals, nullptr);  // inherited by all threads
+  pthread_sigmask(SIG_BLOCK, &stop_signals, nullptr);  // all threads inherit the mask
   const auto env = [](const char* name) { return getenv(name) != nullptr ? getenv(name) : ""; };
   const auto flags = trainyard::ParseFlags(
       argc, argv, trainyard::DefaultStateDir(env("XDG_STATE_HOME"), env("HOME")));

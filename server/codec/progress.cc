@@ -36,7 +36,7 @@ core::Progress EncodeProgress(v1::Progress report) {
 
 v1::Progress DecodeProgress(const core::Progress& progress) {
   v1::Progress report;
-  // Bytes that cannot be read are as good as none: nothing is decided by them.
+  // Bytes that cannot be read count as no report, because no decision depends on them.
   if (progress.report != nullptr && !report.ParseFromString(*progress.report)) report.Clear();
   return report;
 }

@@ -1,5 +1,5 @@
-// Reports of trainers and workers that are made for people to see. The core carries them as bytes,
-// and reads only the few numbers beside them that it decides by.
+// Encodes reports of trainers and workers that are made for people to see. The core carries them as
+// bytes, and reads only the few numbers beside them that its decisions need.
 #pragma once
 
 #include <string>
@@ -11,15 +11,17 @@
 
 namespace trainyard::codec {
 
-// `report` must have been checked. What the server knows better than a trainer is left out of it.
+// Encodes a report, which must have been checked. Fields that the server knows better than a
+// trainer are left out.
 core::Progress EncodeProgress(v1::Progress report);
-// The whole report; empty before the first.
+// Returns the whole report, which is empty before the first one.
 v1::Progress DecodeProgress(const core::Progress& progress);
 
-// The progress whose report was kept as bytes, empty for none.
+// Returns the progress whose report was kept as bytes. Empty bytes mean no report.
 core::Progress ProgressOf(std::string report);
 
-// An unreadable text gives an empty message: it is only shown.
+// Decodes the usage of a device. An unreadable text gives an empty message, because it is only
+// shown.
 v1::DeviceUsage DecodeUsage(absl::string_view usage);
 
 }  // namespace trainyard::codec

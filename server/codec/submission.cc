@@ -1,5 +1,6 @@
 // Reads submissions from their specs and options. A spec that an older server resolved lacks the
-// fields that came later: each of them means what it meant before it existed.
+// fields that were added later. Each such field then has the meaning that the behaviour had before
+// it existed.
 #include "server/codec/submission.h"
 
 #include <utility>
@@ -29,7 +30,7 @@ core::Demand DemandOf(const v1::DevicesSpec& devices) {
   return demand;
 }
 
-// Such a network is judged by its loss, which tells more of it than the accuracy.
+// Such a network is judged by its loss, which says more about it than the accuracy.
 bool PredictsTokens(const v1::ModelSpec& model) {
   return model.has_gpt2() || (model.has_layers() && model.layers().vocabulary() > 0);
 }

@@ -1,5 +1,6 @@
-// A submission as messages. The store keeps the two specs and the options as bytes; everything that
-// the server decides by is read from them, here, so that no fact is kept twice.
+// Converts submissions from and to messages. The store keeps the two specs and the options as
+// bytes. Everything that the server bases decisions on is read from them, here, so that no fact is
+// stored twice.
 #pragma once
 
 #include <string>
@@ -11,18 +12,18 @@
 
 namespace trainyard::codec {
 
-// Sets what the server decides by, and does not touch what was given beside the spec. A field of
-// the spec that the scheduler is to read gets its line here.
+// Sets the fields that the server bases decisions on, and leaves alone what was given beside the
+// spec. A field of the spec that the scheduler must read gets its line here.
 void TakeSpec(const v1::JobSpec& resolved, core::Submission& submission);
 
-// Sets what was given beside the spec, in the fields in which a job shows it: the user, where the
+// Sets what was given beside the spec in the fields in which a job shows it: the user, where the
 // job came from, its array, its dependencies, its begin time and its reservation.
 void SetOptions(const core::Submission& submission, v1::Job& job);
 
-// The bytes of a job in which SetOptions has set its fields and nothing else is set.
+// Returns the bytes of a job in which only the fields of SetOptions are set.
 std::string EncodeOptions(const core::Submission& submission);
 
-// The submission whose parts were kept as bytes. DATA_LOSS where they are no such messages.
+// Returns the submission whose parts were kept as bytes, or DATA_LOSS if they are no such messages.
 absl::StatusOr<core::Submission> DecodeSubmission(std::string uid, std::string spec,
                                                   std::string resolved_spec,
                                                   absl::string_view options);

@@ -1,4 +1,4 @@
-// Conversions between microseconds and the time messages of protobuf.
+// Converts between microseconds and the time messages of protobuf.
 #include "server/codec/time.h"
 
 namespace trainyard::codec {
@@ -17,7 +17,7 @@ google::protobuf::Timestamp ToTimestamp(int64_t microseconds) {
 }
 
 int64_t FromTimestamp(const google::protobuf::Timestamp& time) {
-  // The years 0001 to 9999, as timestamp.proto states.
+  // These are the years 0001 to 9999, which timestamp.proto allows.
   constexpr int64_t kMin = -62'135'596'800;
   constexpr int64_t kMax = 253'402'300'799;
   if (time.seconds() < kMin || time.seconds() > kMax) return 0;

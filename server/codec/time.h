@@ -1,4 +1,4 @@
-// Times and durations of the records, which are microseconds, as messages and back.
+// Converts times and durations of the records, which are microseconds, to messages and back.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace trainyard::codec {
 
 google::protobuf::Timestamp ToTimestamp(int64_t microseconds);
-// 0 for a time that no timestamp may have.
+// Returns 0 for a time that a timestamp cannot hold.
 int64_t FromTimestamp(const google::protobuf::Timestamp& time);
 google::protobuf::Duration ToDuration(int64_t microseconds);
 

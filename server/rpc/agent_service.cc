@@ -1,4 +1,4 @@
-// The handlers for workers. What must survive is on disk before they answer.
+// Implements the handlers for workers. What must survive is on disk before they answer.
 #include "server/rpc/agent_service.h"
 
 #include <algorithm>
@@ -22,21 +22,23 @@
 namespace trainyard::rpc {
 namespace {
 
-// An append is answered with the offset at which to go on.
+// An append is answered with the offset at which to continue.
 void FinishAppend(grpc::ServerUnaryReactor* reactor, const absl::StatusOr<int64_t>& end,
                   v1::AppendResponse* response) {
   if (end.ok()) response->set_next_offset(*end);
   reactor->Finish(ToGrpcStatus(end.status()));
 }
 
-// The attempt that a stream's request names, with what all such requests share checked.
+// Returns the attempt that a stream's request names. It checks the fields that all such requests
+// share.
 template <typename Request>
 AttemptId CheckStreamRequest(const Request& request, RequestCheck& check) {
   check.NotEmpty("session", request.session());
   return check.Attempt("attempt", request.attempt());
 }
 
-// The session's worker must host the rank. INVALID_ARGUMENT otherwise: a bug of the worker.
+// Checks that the session's worker hosts the rank. Otherwise it returns INVALID_ARGUMENT, because
+// the worker has a bug.
 absl::Status CheckRank(const core::Yard& yard, const std::string& session, AttemptId attempt,
                        int32_t rank) {
   TY_ASSIGN_OR_RETURN(const std::string worker, yard.WorkerOfSession(session));
@@ -134,9 +136,10 @@ absl::StatusOr<int64_t> AgentServiceImpl::StorePoints(AttemptId attempt,
   const int32_t stream =
       request.of_device() ? store::DeviceStreamOf(request.rank()) : request.rank();
   TY_ASSIGN_OR_RETURN(const int64_t have, services_.metrics.ReadOffset(attempt, stream));
-  if (request.end_offset() <= have) return have;  // a repetition
+  if (request.end_offset() <= have) return have;  // a repeated request
   if (request.offset() != have) {
-    // Lines cannot be told apart by bytes here: the worker starts again where the server stands.
+    // Lines cannot be told apart by bytes here, so the worker starts again at the offset of the
+    // server.
     return error::OffsetMismatch(
         absl::StrCat(request.of_device() ? "device metrics" : "metrics", " of rank ",
                      request.rank(), " of ", request.attempt()),
@@ -241,14 +244,14 @@ grpc::ServerUnaryReactor* AgentServiceImpl::CommitCheckpoint(
   return reactor;
 }
 
-// Files first, then the row that names them.
+// The files come first, then the row that names them.
 void AgentServiceImpl::CommitSealed(grpc::ServerUnaryReactor* reactor, core::CommitCheckpoint input,
                                     v1::CommitCheckpointResponse* response) {
   core::CheckpointRecord sent;
   sent.id = {input.attempt.job, input.step};
   sent.attempt = input.attempt.number;
   sent.files = input.files;
-  // The files of a checkpoint that is committed already need not come again.
+  // The files of a checkpoint that is committed already need not be sent again.
   std::shared_ptr<const void> pin;
   if (services_.board.FindCheckpoint(sent.id) == nullptr) {
     auto sealed = services_.blobs.Seal({input.attempt, input.step}, input.files);
@@ -264,7 +267,7 @@ void AgentServiceImpl::CommitSealed(grpc::ServerUnaryReactor* reactor, core::Com
                          pin = std::move(pin)](absl::StatusOr<core::Reply> reply) {
         if (reply.ok()) {
           const auto stored = services_.board.FindCheckpoint(sent.id);
-          // Null where newer ones have taken its place at once.
+          // This is null if newer checkpoints have replaced it at once.
           *response->mutable_checkpoint() = ToProto(stored != nullptr ? *stored : sent);
         }
         reactor->Finish(ToGrpcStatus(reply.status()));

@@ -1,5 +1,5 @@
-// AgentService: what workers call. A stream of an attempt is taken only under that attempt's
-// fencing token, from a living session of a worker that it was placed on.
+// Implements AgentService, which workers call. A stream of an attempt is accepted only under that
+// attempt's fencing token, from a living session of a worker on which it was placed.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace trainyard::rpc {
 
-// Thread-safe. Borrows `services`.
+// The service. It is thread-safe and borrows `services`.
 class AgentServiceImpl : public v1::AgentService::CallbackService {
  public:
   explicit AgentServiceImpl(Services& services) : services_(services) {}
@@ -39,7 +39,8 @@ class AgentServiceImpl : public v1::AgentService::CallbackService {
  private:
   using YardCheck = std::function<absl::Status(const core::Yard&)>;
 
-  // On the writer: `check`; then on the executor: `work`, which may block and must finish the call.
+  // Runs `check` on the writer, and then `work` on the executor. `work` may block and must finish
+  // the call.
   void CheckThenWork(grpc::ServerUnaryReactor* reactor, YardCheck check,
                      std::function<void()> work);
   absl::StatusOr<int64_t> StorePoints(AttemptId attempt, const v1::AppendMetricsRequest& request);

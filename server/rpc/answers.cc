@@ -1,4 +1,4 @@
-// The ends of unary calls: at once, on the writer, on the executor, or after a commit.
+// Ends unary calls: at once, on the writer, on the executor, or after a commit.
 #include "server/rpc/answers.h"
 
 #include <utility>

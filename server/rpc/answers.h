@@ -1,5 +1,4 @@
-// The ends of unary calls. A handler checks its request, then returns one of these; it never
-// blocks.
+// Ends unary calls. A handler checks its request, then returns one of these; it never blocks.
 #pragma once
 
 #include <functional>
@@ -15,13 +14,13 @@
 
 namespace trainyard::rpc {
 
-// Finishes at once: the response is there already, or there is none.
+// Finishes at once: the response is filled in already, or there is an error.
 grpc::ServerUnaryReactor* Finished(grpc::CallbackServerContext* context,
                                    const absl::Status& status);
-// Refuses the request with all that is wrong with it.
+// Refuses the request with all its violations.
 grpc::ServerUnaryReactor* Refused(grpc::CallbackServerContext* context, RequestCheck& check);
 
-// Finishes once `fill` has looked at the yard, on the writer. All that it sees is committed.
+// Finishes once `fill` has read the yard, on the writer. All that it reads is committed.
 using FillFromYard = std::function<absl::Status(const core::Yard& yard)>;
 grpc::ServerUnaryReactor* FinishFromYard(grpc::CallbackServerContext* context, Services& services,
                                          FillFromYard fill);
@@ -30,13 +29,13 @@ grpc::ServerUnaryReactor* FinishFromYard(grpc::CallbackServerContext* context, S
 grpc::ServerUnaryReactor* FinishAfter(grpc::CallbackServerContext* context, Services& services,
                                       std::function<absl::Status()> work);
 
-// Finishes once the effect of `input` is on disk and on the board. `fill` may look there.
+// Finishes once the effect of `input` is on disk and on the board. `fill` may read the board.
 using FillFromReply = std::function<absl::Status(const core::Reply& reply)>;
 grpc::ServerUnaryReactor* FinishWhenDone(
     grpc::CallbackServerContext* context, Services& services, core::Input input,
     FillFromReply fill = [](const core::Reply&) { return absl::OkStatus(); });
 
-// JOB_NOT_FOUND.
+// Returns the job, or JOB_NOT_FOUND.
 absl::StatusOr<std::shared_ptr<const runtime::JobView>> FindJob(const runtime::Board& board,
                                                                 JobId job);
 

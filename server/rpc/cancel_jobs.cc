@@ -18,8 +18,9 @@
 namespace trainyard::rpc {
 namespace {
 
-// One call. A batch is posted when the one before has been answered, so that a call for a hundred
-// thousand jobs leaves room in the queue for others. The answers come on the writer, one at a time.
+// Handles one call. A batch is posted when the one before has been answered, so that a call for a
+// hundred thousand jobs leaves room in the queue for others. The answers come on the writer, one at
+// a time.
 class Cancellation : public std::enable_shared_from_this<Cancellation> {
  public:
   Cancellation(Services& services, std::vector<JobId> jobs, std::string actor, std::string reason,
@@ -53,7 +54,8 @@ class Cancellation : public std::enable_shared_from_this<Cancellation> {
  private:
   void Take(JobId job, const absl::Status& status) {
     {
-      const absl::MutexLock lock(&mutex_);  // a refused input is answered by the thread that posts
+      // A refused input is answered on the thread that posts it.
+      const absl::MutexLock lock(&mutex_);
       Count(job, status);
       if (--left_ > 0) return;
     }
@@ -89,7 +91,7 @@ class Cancellation : public std::enable_shared_from_this<Cancellation> {
   size_t left_ ABSL_GUARDED_BY(mutex_) = 0;  // of the batch under way
 };
 
-// The jobs of the request that have not ended, oldest first.
+// Returns the jobs of the request that have not ended, oldest first.
 std::vector<JobId> JobsOf(const v1::CancelJobsRequest& request, const std::string& caller,
                           const runtime::Board& board) {
   const std::set<int> states(request.states().begin(), request.states().end());

@@ -1,4 +1,4 @@
-// CancelJobs: one answer for many jobs.
+// Implements CancelJobs, which gives one answer for many jobs.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace trainyard::rpc {
 
-// Finishes the reactor when every job is cancelled, stopping or known not to be cancellable, and
-// all of that is on disk.
+// Finishes the reactor when every job is cancelled, is stopping or cannot be cancelled, and all of
+// that is on disk.
 void StartCancelJobs(Services& services, const v1::CancelJobsRequest& request,
                      const std::string& user, RequestCheck& check,
                      grpc::ServerUnaryReactor* reactor, v1::CancelJobsResponse* response);

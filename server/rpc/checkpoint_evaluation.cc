@@ -32,7 +32,7 @@ std::optional<core::CheckpointEvaluation> ParseEvaluation(absl::string_view stat
   if (metrics == nullptr || !metrics->has_struct_value()) return std::nullopt;
   const Value* loss = Find(metrics->struct_value(), "test.loss");
   const Value* accuracy = Find(metrics->struct_value(), "test.accuracy");
-  // A number that is not finite is a text there.
+  // A number that is not finite is written as a text.
   if (loss == nullptr || !loss->has_number_value() || accuracy == nullptr ||
       !accuracy->has_number_value()) {
     return std::nullopt;

@@ -1,4 +1,4 @@
-// The evaluation that a checkpoint has in its state.json.
+// Reads the evaluation of a checkpoint from its state.json.
 #pragma once
 
 #include <optional>
@@ -10,10 +10,10 @@
 
 namespace trainyard::rpc {
 
-// Nothing where the weights were not evaluated, or where the text is of another trainer.
+// Returns nothing if the weights were not evaluated, or if an unknown trainer wrote the text.
 std::optional<core::CheckpointEvaluation> ParseEvaluation(absl::string_view state_json);
 
-// The files must be sealed. Blocks on the disk.
+// Reads the evaluation from the checkpoint's files, which must be sealed. It blocks on the disk.
 std::optional<core::CheckpointEvaluation> ReadEvaluation(
     const runtime::BlobStore& blobs, const std::vector<core::CheckpointFile>& files);
 

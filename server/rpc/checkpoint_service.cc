@@ -1,4 +1,4 @@
-// Lists and hands out checkpoints.
+// Lists checkpoints and streams their files.
 #include "server/rpc/checkpoint_service.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ void AddMetrics(const store::MetricSeries& evaluations, v1::Checkpoint& checkpoi
   }
 }
 
-// Marks the best of the job, where it is one of these.
+// Marks the best checkpoint of the job, if it is one of these.
 void MarkBest(const runtime::Board& board, JobId job,
               const std::vector<v1::Checkpoint*>& checkpoints) {
   const auto view = board.FindJob(job);
@@ -41,7 +41,7 @@ void MarkBest(const runtime::Board& board, JobId job,
 }
 
 // Adds what is known of these checkpoints of one job from its metrics, then answers. They live in
-// the call's response. On the executor, because the metrics store blocks.
+// the call's response. It runs on the executor, because the metrics store blocks.
 grpc::ServerUnaryReactor* FinishWithMetrics(grpc::CallbackServerContext* context,
                                             Services& services, JobId job,
                                             std::vector<v1::Checkpoint*> checkpoints) {

@@ -1,4 +1,4 @@
-// CheckpointService: lists and hands out checkpoints.
+// Implements CheckpointService, which lists checkpoints and streams their files.
 #pragma once
 
 #include "server/rpc/services.h"
@@ -6,7 +6,7 @@
 
 namespace trainyard::rpc {
 
-// Thread-safe. Borrows `services`.
+// The service. It is thread-safe and borrows `services`.
 class CheckpointServiceImpl : public v1::CheckpointService::CallbackService {
  public:
   explicit CheckpointServiceImpl(Services& services) : services_(services) {}

@@ -1,4 +1,4 @@
-// Shows the records of the core as messages of the API.
+// Converts the records of the core to messages of the API.
 #include "server/rpc/convert.h"
 
 #include <map>
@@ -16,8 +16,8 @@
 namespace trainyard::rpc {
 namespace {
 
-// The core's words are those of the API without their prefix; what the API has no word for (kNone)
-// is UNSPECIFIED.
+// The core's words are those of the API without their prefix. A value that has no word in the API
+// (kNone) becomes UNSPECIFIED.
 template <typename Enum>
 Enum ParseEnum(absl::string_view prefix, absl::string_view text,
                bool (*parse)(google::protobuf::ConstStringParam, Enum*)) {
@@ -72,7 +72,8 @@ void SetProvenance(const core::JobRecord& job, v1::Provenance& proto) {
   proto.set_model_digest(job.model_digest);
 }
 
-// It is the same for every reader at every time, and differs for every job of an array.
+// Returns the uid of a job of an array. It is the same for every reader at every time, and differs
+// between the jobs of an array.
 std::string ElementUid(const std::string& uid, int32_t index) {
   const std::string hash = ContentHash(absl::StrCat(uid, "/", index));
   const absl::string_view digits = absl::string_view(hash).substr(hash.size() - 32);
@@ -89,7 +90,7 @@ void SetTimeUnlessZero(int64_t microseconds, Mutable mutable_time) {
 
 v1::JobSpec ParseSpec(const std::string& serialized) {
   v1::JobSpec spec;
-  TY_CHECK(spec.ParseFromString(serialized));  // we serialized it; the store keeps checksums
+  TY_CHECK(spec.ParseFromString(serialized));  // we serialized it, and the store keeps checksums
   return spec;
 }
 

@@ -1,4 +1,4 @@
-// Records of the core to messages of the API: what users see.
+// Converts records of the core to messages of the API, which users see.
 #pragma once
 
 #include <string>
@@ -21,10 +21,10 @@ v1::JobState ToProto(const core::JobState& state);
 v1::StopReason ToProto(core::StopReason reason);
 v1::Job ToProto(const runtime::JobView& view);
 v1::Attempt ToProto(const core::AttemptRecord& attempt);
-// The metrics are left out: they are in the metrics store.
+// Converts a checkpoint without its metrics, which are in the metrics store.
 v1::Checkpoint ToProto(const core::CheckpointRecord& checkpoint);
 v1::Event ToProto(const core::EventRecord& event);
-// The yard adds the last heartbeat and the attempts that hold the devices.
+// Converts a worker. The yard adds the last heartbeat and the attempts that hold the devices.
 v1::Worker ToProto(const core::WorkerRecord& worker, const core::Yard& yard);
 v1::MetricPoint ToProto(const store::StoredPoint& stored);
 v1::SpecDifference ToProto(const spec::FieldDifference& difference);
@@ -35,9 +35,9 @@ using codec::FromTimestamp;
 using codec::ToDuration;
 using codec::ToTimestamp;
 
-// A serialized spec of a record.
+// Parses a serialized spec of a record.
 v1::JobSpec ParseSpec(const std::string& serialized);
-// The spec that the job runs. Each job of an array has a spec of its own.
+// Returns the spec that the job runs. Each job of an array has a spec of its own.
 v1::JobSpec ResolvedSpecOf(const core::JobRecord& job);
 
 }  // namespace trainyard::rpc

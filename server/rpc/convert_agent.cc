@@ -1,4 +1,4 @@
-// Reads what workers report, and checks all of it: nothing that they say is trusted.
+// Reads what workers report. Nothing that they report is trusted, so all of it is checked.
 #include "server/rpc/convert_agent.h"
 
 #include <cmath>

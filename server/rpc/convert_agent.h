@@ -9,13 +9,13 @@
 
 namespace trainyard::rpc {
 
-// Violations are added to `check`.
+// Converts a registration. Violations are added to `check`.
 core::RegisterWorker FromProto(const v1::RegisterWorkerRequest& request, RequestCheck& check);
 core::SyncReport FromProto(const v1::SyncWorkerRequest& request, RequestCheck& check);
 core::CheckpointFile FromProto(const v1::CheckpointFile& file, const std::string& field,
                                RequestCheck& check);
 
-// Specs and checkpoints come from the board.
+// Converts the desired state. Specs and checkpoints come from the board.
 v1::SyncWorkerResponse ToProto(const runtime::DesiredState& desired, const runtime::Board& board);
 
 }  // namespace trainyard::rpc

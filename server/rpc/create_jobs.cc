@@ -1,5 +1,5 @@
-// A stream of submissions. It reads on while earlier ones are on their way to the disk, and answers
-// in their order.
+// Handles a stream of submissions. It reads on while earlier submissions are being committed, and
+// answers in their order.
 #include "server/rpc/create_jobs.h"
 
 #include <atomic>
@@ -20,7 +20,8 @@ namespace {
 
 using Reactor = grpc::ServerBidiReactor<v1::CreateJobsRequest, v1::CreateJobsResponse>;
 
-// The answers to one message. Each item is written by whoever answers it; the last one tells.
+// The answers to one message. Whoever answers an item writes it here, and the last one wakes the
+// stream.
 struct Batch {
   v1::CreateJobsResponse response;
   std::atomic<int> left{0};
@@ -35,7 +36,7 @@ class CreateJobsStream : public Reactor,
 
   void Begin() { StartRead(&request_); }
 
-  // The items that were taken are answered first.
+  // The items that were accepted are answered first.
   void End(const absl::Status& status) override {
     {
       const absl::MutexLock lock(&mutex_);
@@ -96,7 +97,7 @@ class CreateJobsStream : public Reactor,
     if (batch.left.fetch_sub(1) == 1) Advance();
   }
 
-  // Writes the next answer, or finishes, where it is time to.
+  // Writes the next answer or finishes, if it is time for that.
   void Advance() {
     std::shared_ptr<Batch> ready;
     std::optional<absl::Status> end;
@@ -120,9 +121,9 @@ class CreateJobsStream : public Reactor,
     }
   }
 
-  void OnWriteDone(bool) override {  // a client that has gone is noticed by the read
+  void OnWriteDone(bool) override {  // if the client has gone, the read fails too
     bool read_on = false;
-    std::shared_ptr<Batch> written;  // destroyed without the lock
+    std::shared_ptr<Batch> written;  // is destroyed after the lock is released
     {
       const absl::MutexLock lock(&mutex_);
       is_writing_ = false;
@@ -140,11 +141,13 @@ class CreateJobsStream : public Reactor,
 
   Services& services_;
   const std::string user_;
-  v1::CreateJobsRequest request_;  // being read, or being taken apart
+  v1::CreateJobsRequest request_;  // is being read, or being taken apart
   absl::Mutex mutex_;
   std::deque<std::shared_ptr<Batch>> batches_ ABSL_GUARDED_BY(mutex_);  // in order of arrival
-  bool is_writing_ ABSL_GUARDED_BY(mutex_) = false;                     // the first of them
-  bool is_paused_ ABSL_GUARDED_BY(mutex_) = false;                      // nothing is being read
+  // The first of the batches is being written.
+  bool is_writing_ ABSL_GUARDED_BY(mutex_) = false;
+  // True while nothing is being read.
+  bool is_paused_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_finished_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
 };

@@ -1,4 +1,4 @@
-// CreateJobs: many submissions over one stream.
+// Implements CreateJobs, which takes many submissions over one stream.
 #pragma once
 
 #include <string>
@@ -9,12 +9,13 @@
 
 namespace trainyard::rpc {
 
-// Several messages are under way at a time, so that one commit takes the jobs of many; their
-// answers go out in the order in which they came. Past kCreateMessagesMax the stream is not read.
+// Handles a stream. Several messages are under way at a time, so that one commit takes the jobs of
+// many; their answers leave in the order in which the messages came. While kCreateMessagesMax
+// messages have no answer, the stream is not read.
 grpc::ServerBidiReactor<v1::CreateJobsRequest, v1::CreateJobsResponse>* StartCreateJobs(
     Services& services, const std::string& user);
 
-// A stream that ends at once.
+// Returns a stream that ends at once.
 grpc::ServerBidiReactor<v1::CreateJobsRequest, v1::CreateJobsResponse>* FailedCreateJobs(
     const absl::Status& status);
 

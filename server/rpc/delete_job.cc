@@ -1,5 +1,5 @@
-// DeleteJob: says what would go, or lets it go. The yard decides; what lies beside it is counted
-// here, and removed by the app once the commit is on disk.
+// Implements DeleteJob, which says what would be deleted, or deletes it. The yard decides. The
+// files are counted here, and removed by the app once the commit is on disk.
 #include <memory>
 #include <utility>
 

@@ -39,7 +39,7 @@ class DownloadStream : public PullStream<v1::DownloadCheckpointResponse> {
 
   Services& services_;
   const core::CheckpointFile file_;
-  int64_t offset_;  // of the executor alone
+  int64_t offset_;  // only the executor uses it
 };
 
 absl::StatusOr<core::CheckpointFile> FindFile(const Services& services,

@@ -1,4 +1,5 @@
-// The bytes of a checkpoint's file, from an offset: for users and for attempts that start from it.
+// Streams the bytes of a checkpoint's file from an offset, for users and for attempts that start
+// from it.
 #pragma once
 
 #include "grpcpp/support/server_callback.h"
@@ -7,7 +8,8 @@
 
 namespace trainyard::rpc {
 
-// NOT_FOUND for a checkpoint or a file that is not there; OUT_OF_RANGE for an offset past its end.
+// Returns NOT_FOUND if the checkpoint or the file does not exist, and OUT_OF_RANGE for an offset
+// past the end of the file.
 grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* StartDownload(
     Services& services, const v1::DownloadCheckpointRequest& request);
 

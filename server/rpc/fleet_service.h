@@ -1,4 +1,4 @@
-// FleetService: shows and steers workers.
+// Implements FleetService, which shows workers and changes how they are used.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace trainyard::rpc {
 
-// Thread-safe. Borrows `services`.
+// The service. It is thread-safe and borrows `services`.
 class FleetServiceImpl : public v1::FleetService::CallbackService {
  public:
   explicit FleetServiceImpl(Services& services) : services_(services) {}

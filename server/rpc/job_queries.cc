@@ -1,4 +1,4 @@
-// The handlers of JobService that only look: most read the board and answer at once.
+// Implements the handlers of JobService that only read. Most read the board and answer at once.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,8 +20,8 @@
 namespace trainyard::rpc {
 namespace {
 
-// One event tells of the submission of a whole array: the history of each of its jobs starts with
-// it. Blocks on the store.
+// One event stands for the submission of a whole array, so the history of each of its jobs starts
+// with that event. This blocks on the store.
 absl::Status ListHistory(store::Store& store, const core::JobRecord& job, int64_t after,
                          int page_size, v1::ListEventsResponse& response) {
   if (job.array_index() > 0 && after == 0) {
@@ -31,14 +31,14 @@ absl::Status ListHistory(store::Store& store, const core::JobRecord& job, int64_
   TY_ASSIGN_OR_RETURN(const auto events,
                       store.ListEvents(JobName(job.id), after, page_size - response.events_size()));
   for (const core::EventRecord& event : events) *response.add_events() = ToProto(event);
-  // A full page may be the last one; the next is empty then.
+  // A full page may be the last one. The next page is then empty.
   if (response.events_size() == page_size) {
     response.set_next_page_token(absl::StrCat(response.events().rbegin()->sequence()));
   }
   return absl::OkStatus();
 }
 
-// What the job ran, also of a job that was deleted and had been cloned.
+// Returns the spec that the job ran. The job may have been deleted if clones of it exist.
 absl::StatusOr<v1::JobSpec> SpecOf(const core::Yard& yard, JobId job) {
   const auto known = core::FindSubmission(yard.snapshot(), job);
   if (known.submission == nullptr) return error::JobNotFound(JobName(job));

@@ -1,4 +1,5 @@
-// The handlers that submit jobs and change them. Those that only look are in job_queries.cc.
+// Implements the handlers that submit jobs and change them. Those that only read are in
+// job_queries.cc.
 #include "server/rpc/job_service.h"
 
 #include <utility>
@@ -16,7 +17,7 @@
 namespace trainyard::rpc {
 namespace {
 
-// A verb on one job, as its request has it.
+// A verb on one job, as it stands in its request.
 struct JobVerb {
   JobId job;
   std::string actor;

@@ -1,5 +1,5 @@
-// JobService: submits, shows, changes and follows jobs. Handlers validate, post to the runtime or
-// read the board, and never block. The streams are in job_streams.h.
+// Implements JobService, which submits, shows, changes and follows jobs. Handlers validate, post to
+// the runtime or read the board, and never block. The streams are in job_streams.h.
 #pragma once
 
 #include "server/rpc/services.h"
@@ -7,7 +7,7 @@
 
 namespace trainyard::rpc {
 
-// Thread-safe. Borrows `services`.
+// The service. It is thread-safe and borrows `services`.
 class JobServiceImpl : public v1::JobService::CallbackService {
  public:
   explicit JobServiceImpl(Services& services) : services_(services) {}

@@ -1,4 +1,4 @@
-// The streams of JobService: jobs, logs and metrics as they come.
+// Implements the streams of JobService: jobs, logs and metrics as they come.
 #pragma once
 
 #include "grpcpp/support/server_callback.h"
@@ -7,17 +7,17 @@
 
 namespace trainyard::rpc {
 
-// Jobs in ascending order of revision: what was there at first, then what changes. A slow watcher
-// gets only the newest state of each job.
+// Streams jobs in ascending order of revision: first those that exist, then those that change. A
+// slow watcher gets only the newest state of each job.
 grpc::ServerWriteReactor<v1::WatchJobsResponse>* StartWatchJobs(
     Services& services, const v1::WatchJobsRequest& request);
 
-// Bytes of the ranks' logs. Following a job goes on with its next attempt, from its first byte, and
-// ends when the job has ended and everything was sent.
+// Streams bytes of the ranks' logs. When it follows a job, it continues with the job's next
+// attempt, from the first byte, and ends when the job has ended and everything was sent.
 grpc::ServerWriteReactor<v1::TailLogsResponse>* StartTailLogs(Services& services,
                                                               const v1::TailLogsRequest& request);
 
-// Points in order of arrival; ends as StartTailLogs.
+// Streams points in order of arrival. It ends as StartTailLogs does.
 grpc::ServerWriteReactor<v1::WatchMetricsResponse>* StartWatchMetrics(
     Services& services, const v1::WatchMetricsRequest& request);
 

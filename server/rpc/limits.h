@@ -1,4 +1,4 @@
-// Limits of requests, each with its reason.
+// States the limits of requests, each with its reason.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,13 @@
 
 namespace trainyard::rpc {
 
-// Bytes of a stream in one message: a quarter of the largest message, so that buffers stay small.
+// The bytes of a stream in one message: a quarter of the largest message, so that buffers stay
+// small.
 inline constexpr size_t kChunkBytesMax = size_t{1} << 20;
-// Chunks that the server sends: large enough to be fast, small enough to be fair.
+// The size of the chunks that the server sends: large enough to be fast, and small enough to be
+// fair.
 inline constexpr int64_t kSendChunkBytes = int64_t{256} << 10;
-// A page stops here, well below the largest message.
+// A page stops at this size, well below the largest message.
 inline constexpr size_t kPageBytesMax = size_t{3} << 20;
 
 inline constexpr int kJobsPageDefault = 50;
@@ -29,14 +31,16 @@ inline constexpr size_t kReasonBytesMax = 1000;
 inline constexpr size_t kUserBytesMax = 64;
 inline constexpr int kChangesMax = 1000;
 inline constexpr int kWatchedJobsMax = 1000;
-// Jobs of an array: one transaction, some hundred bytes of memory each.
+// The jobs of an array. They are one transaction, and each takes some hundred bytes of memory.
 inline constexpr int32_t kArrayJobsMax = 100'000;
 inline constexpr int kDependenciesMax = 100;
-// Items of one message of CreateJobs, and messages of one stream that wait for their answers: well
-// below what the runtime queues, so that one stream keeps nobody else out.
+// The items of one message of CreateJobs, and the messages of one stream that wait for their
+// answers. Both are well below what the runtime queues, so that one stream does not block all
+// others.
 inline constexpr int kCreateItemsMax = 256;
 inline constexpr size_t kCreateMessagesMax = 8;
-// Jobs that one CancelJobs names; inputs that it has under way at a time; errors that it reports.
+// The jobs that one CancelJobs may name, the inputs that it has under way at a time, and the errors
+// that it reports.
 inline constexpr int kCancelNamesMax = 10'000;
 inline constexpr size_t kCancelBatch = 1000;
 inline constexpr int kCancelErrorsMax = 100;
@@ -44,22 +48,23 @@ inline constexpr int kWeightMax = 1000;
 inline constexpr int kReservedDevicesMax = 4096;
 inline constexpr int kSubjectsMax = 100;
 inline constexpr int64_t kDrainWithinMaxUs = int64_t{24} * 3600 * 1'000'000;
-// Metric points of one append: those of a second of fast training, a hundred times over.
+// The metric points of one append: a hundred times those of one second of fast training.
 inline constexpr int kPointsMax = 10'000;
 inline constexpr size_t kMetricNameBytesMax = 200;
-// Devices of a worker, attempts that it reports, files of a checkpoint.
+// The devices of a worker, the attempts that it reports, and the files of a checkpoint.
 inline constexpr int kDevicesMax = 1024;
 inline constexpr int kAttemptsMax = 4096;
 inline constexpr int kFilesMax = 64;
 inline constexpr size_t kNameBytesMax = 200;
-// The largest state.json, which is read when a checkpoint is committed: a spec and some numbers.
+// The largest state.json. It is read when a checkpoint is committed, and contains a spec and some
+// numbers.
 inline constexpr int64_t kStateBytesMax = int64_t{1} << 20;
-// Rendezvous values of one attempt in one report.
+// The rendezvous values of one attempt in one report.
 inline constexpr int kRendezvousKeysMax = 8192;
 inline constexpr size_t kRendezvousValueBytesMax = size_t{64} << 10;
 
-// Limits of the spec, out of the rules beside its fields. An array derives its jobs' names and
-// seeds from the spec's, and a job reports which ranks host which replicas and stages.
+// These limits of the spec come from the rules beside its fields. An array derives its jobs' names
+// and seeds from the spec's, and a job reports which ranks host which replicas and stages.
 inline size_t JobNameBytesMax() {
   return spec::RulesOf<v1::JobSpec>(v1::JobSpec::kNameFieldNumber).max_length();
 }
@@ -80,7 +85,7 @@ inline int32_t StagesMax() {
 }
 
 inline constexpr absl::Duration kSyncWaitMax = absl::Seconds(5);
-// Streams open at a time; each costs a few KiB and a wake-up.
+// The streams that are open at a time. Each costs a few KiB and a wake-up.
 inline constexpr size_t kStreamsMax = 2000;
 
 }  // namespace trainyard::rpc

@@ -1,4 +1,4 @@
-// Pages of jobs, newest first, from the board.
+// Makes pages of jobs, newest first, from the board.
 #include "server/rpc/list_jobs.h"
 
 #include <algorithm>
@@ -69,8 +69,8 @@ absl::Status ListPage(const v1::ListJobsRequest& request, const runtime::Board& 
     const auto view = board.FindJob(array);
     if (view == nullptr) return error::JobNotFound(request.array());
     array = view->record.array;
-    if (array == JobId{}) return absl::OkStatus();  // it belongs to none
-    // The jobs of an array are numbered in one piece.
+    if (array == JobId{}) return absl::OkStatus();  // the job belongs to no array
+    // The jobs of an array have consecutive numbers.
     const int64_t end = array.value + view->record.submission->array_size;
     before = before == 0 ? end : std::min(before, end);
     after = array.value - 1;
@@ -82,10 +82,10 @@ absl::Status ListPage(const v1::ListJobsRequest& request, const runtime::Board& 
     const bool is_match = filter.Accepts(job);
     if (!request.group_arrays() || job.array == JobId{}) return is_match;
     if (is_match) ++counts[job.array][ToProto(job.state)];
-    // The first of an array is met last, and stands for all that were counted.
+    // The first job of an array comes last here, and stands for all that were counted.
     return job.id == job.array && counts.contains(job.array);
   };
-  // One more than asked for tells whether there is another page.
+  // One job more than asked for shows whether there is another page.
   const auto views = board.ListJobs(before, static_cast<size_t>(page_size) + 1, accept, after);
   size_t bytes = 0;
   for (const auto& view : views) {

@@ -1,4 +1,4 @@
-// ListJobs: pages of jobs, filtered, with arrays as one or job by job.
+// Implements ListJobs, which makes pages of jobs, filtered, with arrays as one row or job by job.
 #pragma once
 
 #include "absl/status/status.h"
@@ -7,7 +7,7 @@
 
 namespace trainyard::rpc {
 
-// Newest first. The token of a page is the number of its last job.
+// Makes a page, newest jobs first. The token of a page is the number of its last job.
 absl::Status ListPage(const v1::ListJobsRequest& request, const runtime::Board& board,
                       v1::ListJobsResponse& response);
 

@@ -14,7 +14,8 @@
 namespace trainyard::rpc {
 namespace {
 
-// Indices of `count` points chosen evenly out of `size`, first and last kept.
+// Returns the indices of `count` points chosen evenly out of `size`. The first and the last are
+// included.
 size_t Chosen(size_t i, size_t count, size_t size) {
   return count <= 1 ? size - 1 : i * (size - 1) / (count - 1);
 }

@@ -1,4 +1,4 @@
-// Metric series thinned out for display.
+// Thins out metric series for display.
 #pragma once
 
 #include "absl/status/status.h"
@@ -8,8 +8,8 @@
 
 namespace trainyard::rpc {
 
-// Fills `response` in; blocks on the store. RESOURCE_EXHAUSTED where the answer does not fit into a
-// message.
+// Fills `response` in, and blocks on the store. Returns RESOURCE_EXHAUSTED if the answer does not
+// fit into a message.
 absl::Status QuerySeries(store::MetricsStore& metrics, JobId job,
                          const v1::QueryMetricsRequest& request,
                          v1::QueryMetricsResponse& response);

@@ -1,5 +1,5 @@
-// Reads requests. All that is wrong with one is gathered, each with its field path, and refused at
-// once.
+// Reads requests. All mistakes of a request are collected, each with its field path, and the
+// request is refused once.
 #pragma once
 
 #include <cstdint>
@@ -22,39 +22,41 @@ class RequestCheck {
   void Add(absl::string_view field, absl::string_view description);
   void Add(std::vector<FieldViolation> violations);
 
-  // Resource names; a default value and a violation where they have another form.
+  // These read resource names. They return a default value and add a violation if the name has
+  // another form.
   JobId Job(absl::string_view field, absl::string_view name);
   AttemptId Attempt(absl::string_view field, absl::string_view name);
   CheckpointId Checkpoint(absl::string_view field, absl::string_view name);
   std::string Worker(absl::string_view field, absl::string_view name);
 
-  // A stream that is unset is the log.
+  // Reads the kind of a stream. If it is unset, the stream is the log.
   runtime::RankStream Stream(absl::string_view field, v1::RankStream stream);
 
-  // A name that people choose: 1 to 63 letters, digits, '-', '_' and '.'.
+  // Checks a name that people choose: 1 to 63 letters, digits, '-', '_' and '.'.
   void Name(absl::string_view field, absl::string_view name, bool may_be_empty = false);
-  // A subject of a quota or a reservation: "user:anna", "project:vision"; "user:*" where
+  // Checks a subject of a quota or a reservation: "user:anna", "project:vision", or "user:*" if
   // `may_be_all`.
   void Subject(absl::string_view field, absl::string_view subject, bool may_be_all);
   void MaxBytes(absl::string_view field, absl::string_view text, size_t max_bytes);
   void MaxCount(absl::string_view field, int count, int max_count);
   void NotEmpty(absl::string_view field, absl::string_view text);
   void NotNegative(absl::string_view field, int64_t value);
-  // A page size: the default for 0, never over the maximum.
+  // Returns a page size: the default for 0, and never more than the maximum.
   int PageSize(absl::string_view field, int value, int default_size, int max_size);
-  // A token of ours: a number; 0 for an empty one.
+  // Reads a token of ours, which is a number. An empty token means 0.
   int64_t PageToken(absl::string_view field, absl::string_view token);
 
   bool ok() const { return violations_.empty(); }
-  // INVALID_ARGUMENT with all violations, or OK.
+  // Returns INVALID_ARGUMENT with all violations, or OK.
   absl::Status Take();
 
  private:
   std::vector<FieldViolation> violations_;
 };
 
-// The user behind a call, from the metadata `trainyard-user`; the server's own where there is none.
-// Only processes of that user can reach the socket, so the name is for the records.
+// Returns the user behind a call, from the metadata `trainyard-user`, or the server's own user if
+// there is none. Only processes of that user can reach the socket, so the name is only for the
+// records.
 std::string UserOf(const grpc::CallbackServerContext& context, const Services& services,
                    RequestCheck& check);
 std::string UserActor(absl::string_view user);

@@ -1,4 +1,4 @@
-// Specs that differ in their names alone resolve alike, so they are kept under their bytes without
+// Specs that differ only in their names resolve alike, so they are kept under their bytes without
 // the name.
 #include "server/rpc/resolve_cache.h"
 
@@ -12,12 +12,12 @@
 namespace trainyard::rpc {
 namespace {
 
-// The specs of one generation. There are two, and a spec has a few hundred bytes.
+// The specs of one generation. There are two generations, and a spec has a few hundred bytes.
 constexpr size_t kSpecsMax = 512;
-// Larger specs are rare, and dear to keep.
+// Larger specs are rare, and costly to keep.
 constexpr size_t kBytesMax = size_t{16} << 10;
 
-// True where the rules accept the name, whatever else the spec says.
+// Returns true if the rules accept the name, whatever else the spec says.
 bool IsGoodName(absl::string_view name) {
   const auto is_alnum = [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)); };
   return !name.empty() && name.size() <= JobNameBytesMax() && is_alnum(name.front()) &&
@@ -48,7 +48,7 @@ std::shared_ptr<const Resolved> ResolveCache::Resolve(const v1::JobSpec& written
                                                       std::vector<FieldViolation>& violations) {
   auto result = std::make_shared<Resolved>();
   result->written_bytes = written.SerializeAsString();
-  // The name is the first field: its tag, its length in one byte, its text.
+  // The name is the first field. It consists of its tag, its length in one byte, and its text.
   const bool is_known = IsGoodName(written.name());
   const absl::string_view key =
       absl::string_view(result->written_bytes).substr(is_known ? 2 + written.name().size() : 0);

@@ -1,5 +1,5 @@
-// Specs that were resolved a moment ago: clients that submit the same spec a thousand times, each
-// under a name of its own, pay for its rules and defaults once.
+// Keeps specs that were resolved a moment ago. A client that submits the same spec a thousand
+// times, each time under another name, pays for its rules and defaults only once.
 #pragma once
 
 #include <memory>
@@ -15,30 +15,30 @@
 
 namespace trainyard::rpc {
 
-// A spec without violations. Immutable.
+// A spec without violations. It is immutable.
 struct Resolved {
   v1::JobSpec spec;
   std::string written_bytes;   // what the user wrote, serialized
   std::string resolved_bytes;  // `spec`, serialized
 };
 
-// Thread-safe.
+// The cache. It is thread-safe.
 class ResolveCache {
  public:
-  // Null where there are violations: `violations` has them then.
+  // Resolves a spec. Returns null if there are violations, which are then in `violations`.
   std::shared_ptr<const Resolved> Resolve(const v1::JobSpec& written,
                                           std::vector<FieldViolation>& violations);
 
  private:
-  // By what was written, serialized, without the name.
+  // The key is what was written, serialized, without the name.
   using Specs = absl::flat_hash_map<std::string, std::shared_ptr<const v1::JobSpec>>;
 
   std::shared_ptr<const v1::JobSpec> Find(absl::string_view key);
   void Keep(absl::string_view key, std::shared_ptr<const v1::JobSpec> resolved);
 
   Mutex mutex_;
-  // Two generations: when the young one is full it becomes the old one, and what is not asked for
-  // again goes with it.
+  // There are two generations. When the young one is full it becomes the old one, and the specs of
+  // the former old one that were not asked for again are dropped.
   Specs young_ ABSL_GUARDED_BY(mutex_);
   Specs old_ ABSL_GUARDED_BY(mutex_);
 };

@@ -1,4 +1,4 @@
-// The parts of the server that handlers work with. The app owns them, and they outlive the
+// Lists the parts of the server that handlers work with. The app owns them, and they outlive the
 // handlers.
 #pragma once
 
@@ -28,10 +28,10 @@ struct Services {
   runtime::LogStore& logs;
   runtime::BlobStore& blobs;
   store::MetricsStore& metrics;
-  store::Store& store;  // events only
+  store::Store& store;  // for events only
   Streams& streams;
   Rng& rng;
-  // Name of the user that the server runs as: the caller, where a client does not say.
+  // The name of the user that runs the server. It stands for callers that do not name theirs.
   std::string user;
   std::string version;
   std::unique_ptr<ResolveCache> resolve_cache = std::make_unique<ResolveCache>();

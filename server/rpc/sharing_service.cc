@@ -147,7 +147,7 @@ grpc::ServerUnaryReactor* SharingServiceImpl::CreateReservation(
   if (!check.ok()) return Refused(context, check);
   input.reservation.actor = UserActor(user);
   const std::string name = input.reservation.name;
-  // The answer has the devices that were chosen, which the yard knows by then.
+  // The answer names the devices that were chosen, which the yard knows by then.
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const auto answer = [this, reactor, response, name](const absl::StatusOr<core::Reply>& reply) {
     if (!reply.ok()) return reactor->Finish(ToGrpcStatus(reply.status()));

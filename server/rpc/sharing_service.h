@@ -1,4 +1,4 @@
-// SharingService: quotas, reservations, and who uses the pool.
+// Implements SharingService: quotas, reservations, and who uses the pool.
 #pragma once
 
 #include "server/rpc/services.h"
@@ -6,7 +6,7 @@
 
 namespace trainyard::rpc {
 
-// Thread-safe. Borrows `services`.
+// The service. It is thread-safe and borrows `services`.
 class SharingServiceImpl : public v1::SharingService::CallbackService {
  public:
   explicit SharingServiceImpl(Services& services) : services_(services) {}

@@ -20,7 +20,7 @@ absl::Status Streams::Add(std::shared_ptr<StreamBase> stream) {
 }
 
 void Streams::Remove(StreamBase* stream) {
-  std::shared_ptr<StreamBase> removed;  // destroyed without the lock
+  std::shared_ptr<StreamBase> removed;  // is destroyed after the lock is released
   const absl::MutexLock lock(&mutex_);
   const auto it = streams_.find(stream);
   if (it == streams_.end()) return;

@@ -1,6 +1,7 @@
-// Server streams that pull: a source is asked for the next message on the executor, the message is
-// written, and so on; where there is none yet, the stream sleeps until it is woken. So each stream
-// holds one message at a time, however slow its reader, and no thread waits for anybody.
+// Implements server streams that pull. A source is asked for the next message on the executor, the
+// message is written, and so on. If there is no message yet, the stream sleeps until it is woken.
+// So each stream holds one message at a time, however slow its reader is, and no thread waits for a
+// client.
 #pragma once
 
 #include <map>
@@ -24,13 +25,13 @@ class StreamBase {
   virtual void End(const absl::Status& status) = 0;
 };
 
-// All open streams; keeps them alive. Thread-safe.
+// Keeps all open streams alive. The class is thread-safe.
 class Streams {
  public:
-  // RESOURCE_EXHAUSTED where there are too many, UNAVAILABLE after EndAll.
+  // Returns RESOURCE_EXHAUSTED if there are too many streams, and UNAVAILABLE after EndAll.
   absl::Status Add(std::shared_ptr<StreamBase> stream);
   void Remove(StreamBase* stream);
-  // Ends all, and every later one.
+  // Ends all streams, and every later one.
   void EndAll(const absl::Status& status);
   size_t size() const;
 
@@ -40,10 +41,11 @@ class Streams {
   absl::Status ended_ ABSL_GUARDED_BY(mutex_);
 };
 
-// A source has a message, nothing yet, or nothing ever again.
+// A source has a message, has none yet, or will never have one again.
 enum class Pulled { kMessage, kNothingYet, kEnd };
 
-// Derive, write Next, make it with StartStream. Wake may be called from any thread.
+// The base of streams. A stream derives from it, implements Next, and is made with StartStream.
+// Wake may be called from any thread.
 template <typename Response>
 class PullStream : public grpc::ServerWriteReactor<Response>,
                    public StreamBase,
@@ -52,13 +54,13 @@ class PullStream : public grpc::ServerWriteReactor<Response>,
   PullStream(Streams& streams, runtime::Executor& executor)
       : streams_(streams), executor_(executor) {}
 
-  // Asks for the first message; once, by StartStream.
+  // Asks for the first message. StartStream calls it once.
   void Begin() {
     OnStart();
     Schedule();
   }
 
-  // Tells the stream that something may have come.
+  // Tells the stream that there may be a message.
   void Wake() {
     {
       const absl::MutexLock lock(&mutex_);
@@ -80,9 +82,9 @@ class PullStream : public grpc::ServerWriteReactor<Response>,
   }
 
  protected:
-  // Fills `response` in. On the executor, never twice at a time; may block on files.
+  // Fills `response` in. It runs on the executor, never twice at a time, and may block on files.
   virtual absl::StatusOr<Pulled> Next(Response& response) = 0;
-  // Subscribes; after the stream has been made, before the first Next.
+  // Subscribes. It is called after the stream has been made, before the first Next.
   virtual void OnStart() {}
 
  private:
@@ -139,7 +141,7 @@ class PullStream : public grpc::ServerWriteReactor<Response>,
 
   Streams& streams_;
   runtime::Executor& executor_;
-  Response response_;  // being filled in, or being written
+  Response response_;  // is being filled in, or being written
   absl::Mutex mutex_;
   Phase phase_ ABSL_GUARDED_BY(mutex_) = Phase::kPulling;
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;

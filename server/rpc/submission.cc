@@ -1,4 +1,4 @@
-// Resolves what users submit, checks what stands beside the spec, and finds what it refers to.
+// Resolves what users submit, checks the options beside the spec, and finds what it refers to.
 #include "server/rpc/submission.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 namespace trainyard::rpc {
 namespace {
 
-// Requests that mean the same have the same hash, whatever order their fields came in.
+// Requests that mean the same have the same hash, whatever the order of their fields was.
 std::string HashOf(const google::protobuf::Message& message) {
   std::string bytes;
   {
@@ -60,7 +60,7 @@ void CheckArray(const v1::SubmitOptions& options, const v1::JobSpec& resolved,
     }
     return;
   }
-  // The last element has the longest name and the largest seed.
+  // The last element of an array has the longest name and the largest seed.
   const std::string last = absl::StrCat(resolved.name(), "-", size - 1);
   if (last.size() > JobNameBytesMax()) {
     check.Add("spec.name",
@@ -75,7 +75,7 @@ void CheckArray(const v1::SubmitOptions& options, const v1::JobSpec& resolved,
   }
 }
 
-// Reads what must have become of other jobs, and when and where the job may start.
+// Reads the dependencies on other jobs, and when and where the job may start.
 absl::Status TakeOptions(const v1::SubmitOptions& options, const runtime::Board& board,
                          RequestCheck& check, core::Submission& submission) {
   const int count = options.after_size() + options.after_ok_size();
@@ -108,7 +108,7 @@ absl::Status TakeOptions(const v1::SubmitOptions& options, const runtime::Board&
   return absl::OkStatus();
 }
 
-// The checkpoint that a new job starts from; nullopt for none.
+// Returns the checkpoint from which a new job starts, or nothing.
 absl::StatusOr<std::optional<core::CheckpointRef>> ParentOf(const std::string& name,
                                                             const runtime::Board& board,
                                                             RequestCheck& check) {
@@ -116,14 +116,14 @@ absl::StatusOr<std::optional<core::CheckpointRef>> ParentOf(const std::string& n
   const CheckpointId id = check.Checkpoint("from_checkpoint", name);
   if (!check.ok()) return std::nullopt;
   const core::CheckpointRef parent = {id.job, id.step};
-  // What a deleted job left behind is there for others that were promised it.
+  // Checkpoints that a deleted job left behind exist only for jobs that were promised them.
   if (board.FindCheckpoint(parent) == nullptr || board.FindJob(parent.job) == nullptr) {
     return error::CheckpointNotFound(name);
   }
   return parent;
 }
 
-// Weights fit only the model that they were trained for: every field that differs is named.
+// Weights fit only the model for which they were trained, so every field that differs is named.
 void CheckParentModel(const std::optional<core::CheckpointRef>& parent, const v1::JobSpec& resolved,
                       const runtime::Board& board, RequestCheck& check) {
   const auto job = parent.has_value() ? board.FindJob(parent->job) : nullptr;
@@ -150,7 +150,7 @@ absl::StatusOr<std::shared_ptr<core::Submission>> SubmissionOf(
   std::vector<FieldViolation> violations;
   const auto resolved = services.resolve_cache->Resolve(spec, violations);
   check.Add(std::move(violations));
-  // All that is wrong with the spec and with the options is told together.
+  // All mistakes of the spec and of the options are reported together.
   const v1::JobSpec& known = resolved == nullptr ? v1::JobSpec::default_instance() : resolved->spec;
   TY_ASSIGN_OR_RETURN(const auto parent, ParentOf(from_checkpoint, services.board, check));
   if (resolved != nullptr) CheckParentModel(parent, known, services.board, check);
@@ -208,7 +208,8 @@ absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime:
   for (const spec::FieldDifference& difference : spec::DiffSpecs(before, resolved.spec)) {
     clone.differences.push_back(ToProto(difference));
   }
-  // After the comparison: it is what the original did, written down, and no difference.
+  // The digest is set after the comparison, because it only writes down what the original did and
+  // is no difference.
   if (!changes_data && resolved.spec.data().digest().empty()) {
     resolved.spec.mutable_data()->set_digest(original.record.data_digest);
   }

@@ -14,20 +14,20 @@
 
 namespace trainyard::rpc {
 
-// The submission that a spec and the options beside it ask for. Violations go to `check`; then the
-// result is null. NOT_FOUND for a job or a checkpoint that is not there.
+// Makes the submission that a spec and the options beside it ask for. Violations go to `check`, and
+// the result is then null. Returns NOT_FOUND if a job or a checkpoint does not exist.
 absl::StatusOr<std::shared_ptr<core::Submission>> SubmissionOf(
     const v1::JobSpec& spec, const v1::SubmitOptions& options, const std::string& from_checkpoint,
     const std::string& user, Services& services, RequestCheck& check);
 
-// Resolves the spec of CreateJob and writes the submission down. Violations go to `check`; then the
-// result is null. NOT_FOUND for a checkpoint that is not there.
+// Resolves the spec of CreateJob and makes the input of the yard. Violations go to `check`, and the
+// result is then null. Returns NOT_FOUND if a checkpoint does not exist.
 absl::StatusOr<core::SubmitJob> SubmissionOf(const v1::CreateJobRequest& request,
                                              const std::string& user, Services& services,
                                              RequestCheck& check);
 
 // Does so for a CloneJob of `original`, and tells what differs from its resolved spec. The clone
-// must train on the data that the original trained on, where the changes leave the data alone.
+// must train on the data on which the original trained, unless the changes concern the data.
 struct Clone {
   core::SubmitJob input;
   std::vector<v1::SpecDifference> differences;
@@ -35,7 +35,8 @@ struct Clone {
 absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime::JobView& original,
                               const std::string& user, Services& services, RequestCheck& check);
 
-// A job that was validated only: resolved, with what would become of it, without name and state.
+// Returns a job that was only validated: resolved, with what would become of it, but without name
+// and state.
 v1::Job PreviewOf(const core::Submission& submission, const v1::Explanation& explanation);
 
 }  // namespace trainyard::rpc

@@ -41,7 +41,7 @@ class TailLogsStream : public PullStream<v1::TailLogsResponse> {
 
   absl::StatusOr<Pulled> Next(v1::TailLogsResponse& response) override {
     while (true) {
-      // Looked at before the files: what had ended by then has all its bytes there.
+      // The state is read before the files: if it had ended by then, all its bytes are there.
       const auto view = services_.board.FindJob(job_);
       if (view == nullptr) return error::JobNotFound(JobName(job_));
       const bool job_is_final = core::job_fsm::IsFinal(view->record.state);
@@ -64,7 +64,8 @@ class TailLogsStream : public PullStream<v1::TailLogsResponse> {
     }
   }
 
-  // The next bytes of whichever rank has some, in turn, so that no rank waits for another's flood.
+  // Returns the next bytes of whichever rank has some, in turn, so that no rank waits while another
+  // writes a lot.
   absl::StatusOr<bool> ReadRanks(const core::AttemptRecord& attempt,
                                  v1::TailLogsResponse& response) {
     const auto ranks = static_cast<int32_t>(attempt.ranks.size());

@@ -30,7 +30,7 @@ class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
     const auto on_change = [weak](JobId job) {
       if (const auto self = weak.lock()) self->MarkChanged(job);
     };
-    // Subscribed before the first look: nothing falls between.
+    // The stream subscribes before it first looks, so that it misses nothing in between.
     if (jobs_.empty()) {
       subscriptions_.push_back(
           services_.notifier.Subscribe(std::nullopt, runtime::kJobChanged, on_change));
@@ -88,11 +88,12 @@ class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
       waiting_.erase(waiting_.begin());
       revision_of_.erase(job);
       if (view == nullptr) continue;
-      if (view->record.revision > revision) {  // changed meanwhile: later in the order
+      // It has changed in the meantime, so it comes later in the order.
+      if (view->record.revision > revision) {
         Enqueue(job, view->record.revision);
         continue;
       }
-      // Reasons of waiting change without a commit; the revision never goes back for it.
+      // Reasons for waiting change without a commit. The revision must not go back because of them.
       revision_ = std::max(revision_, revision);
       *response.mutable_job() = ToProto(*view);
       response.set_revision(revision_);
@@ -103,16 +104,16 @@ class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
   }
 
   Services& services_;
-  const std::set<JobId> jobs_;  // empty: all
+  const std::set<JobId> jobs_;  // empty means all
   std::vector<std::unique_ptr<runtime::Notifier::Subscription>> subscriptions_;
   absl::Mutex changed_mutex_;
   std::set<JobId> changed_ ABSL_GUARDED_BY(changed_mutex_);
   // Only the executor uses these.
   int64_t revision_;
-  std::set<JobId> deleted_;  // to be told
-  std::set<JobId> gone_;     // of jobs_; they have been told
+  std::set<JobId> deleted_;  // still to be sent
+  std::set<JobId> gone_;     // jobs of jobs_ whose deletion was sent
   std::set<std::pair<int64_t, JobId>> waiting_;
-  std::map<JobId, int64_t> revision_of_;  // of those that wait
+  std::map<JobId, int64_t> revision_of_;  // the revisions of jobs that are still to be sent
 };
 
 }  // namespace

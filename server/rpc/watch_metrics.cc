@@ -35,7 +35,7 @@ class WatchMetricsStream : public PullStream<v1::WatchMetricsResponse> {
 
   absl::StatusOr<Pulled> Next(v1::WatchMetricsResponse& response) override {
     while (true) {
-      // Looked at before the store: a job that had ended by then has all its points there.
+      // The state is read before the store: if the job had ended by then, all its points are there.
       const auto view = services_.board.FindJob(job_);
       const bool is_final = view == nullptr || core::job_fsm::IsFinal(view->record.state);
       TY_ASSIGN_OR_RETURN(const store::MetricPage page,
@@ -55,10 +55,10 @@ class WatchMetricsStream : public PullStream<v1::WatchMetricsResponse> {
 
   Services& services_;
   const JobId job_;
-  const std::set<std::string> metrics_;  // empty: all
+  const std::set<std::string> metrics_;  // empty means all
   const bool follow_;
   std::unique_ptr<runtime::Notifier::Subscription> subscription_;
-  int64_t cursor_;  // of the executor alone
+  int64_t cursor_;  // only the executor uses it
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Files of checkpoints and archives, by the hash of their content.
+// Stores files of checkpoints and archives by the hash of their content.
 #include "server/runtime/blob_store.h"
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@ std::string Shown(const UploadId& upload, const core::CheckpointFile& file) {
   return absl::StrCat(CheckpointName(upload.attempt.job, upload.step), " file ", file.name);
 }
 
-// 0 where there is no file.
+// Returns 0 if there is no file.
 absl::StatusOr<int64_t> SizeOrZero(const std::string& path) {
   auto size = FileSize(path);
   if (absl::IsNotFound(size.status())) return 0;
@@ -46,7 +46,7 @@ std::string BlobStore::BlobPath(absl::string_view digits) const {
 }
 
 std::string BlobStore::UploadPath(const UploadId& upload, const core::CheckpointFile& file) const {
-  // Name, size and hash as a number: another content under the same name starts anew.
+  // Name, size and hash as a number: another content under the same name begins a new upload.
   const std::string identity =
       ContentHash(absl::StrCat(file.name, "\n", file.size, "\n", file.hash));
   return absl::StrCat(dir_, "/uploads/", upload.attempt.job.value, "-", upload.attempt.number, "-",
@@ -90,7 +90,7 @@ absl::Status BlobStore::SealFile(const UploadId& upload, const core::CheckpointF
 
   const std::string path = UploadPath(upload, file);
   const MutexLock lock(&MutexOf(path));
-  // Creates what was never sent because it is empty.
+  // Creates files that were never sent because they are empty.
   TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_WRONLY | O_CREAT, 0600));
   TY_ASSIGN_OR_RETURN(const int64_t size, FileSize(path));
   if (size < file.size) return error::OffsetMismatch(Shown(upload, file), file.size, size);
@@ -117,7 +117,7 @@ absl::StatusOr<std::shared_ptr<const void>> BlobStore::Seal(
     const MutexLock lock(&pins_mutex_);
     for (const std::string& hash : hashes) ++pins_[hash];
   }
-  // Made first: whatever fails below takes the pins back.
+  // The pins are made first, and whatever fails below takes them back.
   std::shared_ptr<const void> pin(this, [this, hashes](const void*) {
     const MutexLock lock(&pins_mutex_);
     for (const std::string& hash : hashes) {

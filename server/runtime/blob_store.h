@@ -1,5 +1,6 @@
-// Files of checkpoints, by content: <dir>/blobs/<2 hex>/<32 hex>. They grow in <dir>/uploads under
-// names made of numbers, and move once size and hash are right, so that a blob is always whole.
+// Stores files of checkpoints by their content: <dir>/blobs/<2 hex>/<32 hex>. They grow in
+// <dir>/uploads under names made of numbers, and move once size and hash are right, so that a blob
+// is always complete.
 #pragma once
 
 #include <array>
@@ -20,42 +21,44 @@
 
 namespace trainyard::runtime {
 
-// A checkpoint on its way.
+// A checkpoint that is being uploaded.
 struct UploadId {
   AttemptId attempt;
   int64_t step = 0;
 };
 
-// Thread-safe; blocks on the disk.
+// The store. It is thread-safe and blocks on the disk.
 class BlobStore {
  public:
   static constexpr int64_t kFileBytesMax = int64_t{1} << 40;
 
-  // Makes the folders.
+  // Opens the store, and makes its folders.
   static absl::StatusOr<std::unique_ptr<BlobStore>> Open(std::string dir);
 
-  // Appends `data`, which starts at `offset`, and answers with the offset at which to go on,
-  // durable up to there; `file.size` at once where a blob of that hash is here already. Bytes that
-  // are there are passed over. OUT_OF_RANGE (OFFSET_MISMATCH) for a gap, INVALID_ARGUMENT for bytes
-  // past `file.size` or a hash that is none, RESOURCE_EXHAUSTED (DISK_FULL).
+  // Appends `data`, which starts at `offset`, and returns the offset at which to continue;
+  // everything before it is durable. Returns `file.size` at once if a blob with that hash exists
+  // already. Bytes that are there already are skipped. Returns OUT_OF_RANGE (OFFSET_MISMATCH) for a
+  // gap, INVALID_ARGUMENT for bytes past `file.size` or a malformed hash, and RESOURCE_EXHAUSTED
+  // (DISK_FULL).
   absl::StatusOr<int64_t> Append(const UploadId& upload, const core::CheckpointFile& file,
                                  int64_t offset, absl::string_view data);
 
-  // Verifies size and hash of all files and makes them blobs. What it returns keeps them from
-  // RemoveUnreferenced until the row that names them is committed. OUT_OF_RANGE (OFFSET_MISMATCH)
-  // where a file is not complete; DATA_LOSS (CORRUPT_FILE) where its bytes are wrong: it is
-  // dropped, to be sent again.
+  // Verifies size and hash of all files and makes them blobs. The result keeps them from
+  // RemoveUnreferenced until the row that names them is committed. Returns OUT_OF_RANGE
+  // (OFFSET_MISMATCH) if a file is not complete, and DATA_LOSS (CORRUPT_FILE) if its bytes are
+  // wrong; the file is then dropped, so that it is sent again.
   absl::StatusOr<std::shared_ptr<const void>> Seal(const UploadId& upload,
                                                    const std::vector<core::CheckpointFile>& files);
 
-  // At most `max_bytes` from `offset`; empty at the end. NOT_FOUND.
+  // Returns at most `max_bytes` from `offset`. The result is empty at the end. Returns NOT_FOUND if
+  // there is no such blob.
   absl::StatusOr<std::string> Read(absl::string_view hash, int64_t offset, int64_t max_bytes) const;
 
-  // Removes those of the blobs (all that there are, where `hashes` is null) that neither a row nor
-  // a Seal in progress names; the number removed. `is_referenced` is asked under a lock.
+  // Removes those of the blobs that neither a row nor a Seal in progress names, and returns their
+  // number. If `hashes` is null, it looks at all blobs. `is_referenced` is called under a lock.
   int64_t RemoveUnreferenced(const std::vector<std::string>* hashes,
                              const std::function<bool(const std::string& hash)>& is_referenced);
-  // Drops uploads of attempts that `is_live` does not know any more.
+  // Drops uploads of attempts that `is_live` does not accept.
   void RemoveUploads(const std::function<bool(AttemptId)>& is_live);
 
  private:
@@ -67,7 +70,7 @@ class BlobStore {
   absl::StatusOr<std::vector<std::string>> AllHashes() const;
 
   const std::string dir_;
-  std::array<Mutex, 64> mutexes_;  // one writer a file
+  std::array<Mutex, 64> mutexes_;  // one writer for each file
   Mutex pins_mutex_;
   std::map<std::string, int> pins_ ABSL_GUARDED_BY(pins_mutex_);  // by hash
 };

@@ -10,7 +10,7 @@
 namespace trainyard::runtime {
 namespace {
 
-// Some tenths of a millisecond.
+// A search of this many jobs takes some tenths of a millisecond.
 constexpr size_t kJobsALook = 4096;
 
 }  // namespace
@@ -77,7 +77,7 @@ void Board::DropCheckpoint(const core::CheckpointRef& id) {
   checkpoints_.erase(checkpoint);
 }
 
-// Adds what the job has, or takes it away.
+// Adds what the job has to the counts, or subtracts it.
 void Board::Count(const JobView& view, int64_t sign) {
   Tally change;
   if (std::holds_alternative<core::job_fsm::Queued>(view.record.state)) change.queued_jobs = sign;

@@ -1,5 +1,5 @@
-// The board shows what is committed to all threads. The writer puts each turn on it before it
-// answers, and readers never wait for the writer.
+// Shows what is committed to all threads. The writer puts each turn on the board before it answers,
+// and readers never wait for the writer.
 #pragma once
 
 #include <cstdint>
@@ -19,32 +19,33 @@
 
 namespace trainyard::runtime {
 
-// A job as it is shown. Immutable.
+// A job as it is shown. It is immutable.
 struct JobView {
   core::JobRecord record;
   std::vector<std::string> queue_reasons;
-  // The newest attempt; null before the first.
+  // The newest attempt, which is null before the first one.
   std::shared_ptr<const core::AttemptRecord> attempt;
-  int64_t checkpoint_step = 0;  // newest committed checkpoint; 0 for none
+  int64_t checkpoint_step = 0;  // of the newest committed checkpoint; 0 if there is none
 };
 
-// Thread-safe. Borrows `notifier`.
+// The board. It is thread-safe and borrows `notifier`.
 class Board {
  public:
   explicit Board(Notifier& notifier) : notifier_(notifier) {}
 
-  // By the writer: everything anew, or what a turn changed. Wakes those who wait for these jobs.
+  // The writer calls these to set everything anew, or to apply a turn. They wake those who wait for
+  // these jobs.
   void Load(const core::Yard& yard);
   void Publish(const core::Yard& yard, const core::Turn& turn);
 
   int64_t revision() const;
-  // Null where there is none.
+  // Returns null if there is no such job.
   std::shared_ptr<const JobView> FindJob(JobId job) const;
   std::shared_ptr<const core::AttemptRecord> FindAttempt(AttemptId attempt) const;
   std::shared_ptr<const core::CheckpointRecord> FindCheckpoint(core::CheckpointRef id) const;
-  // Numbers below `before` (all where it is 0) and above `after`, newest first, at most `limit`
-  // that `accept` takes. Looks at some thousand at a time, so that no search holds up the writer;
-  // what changes meanwhile is seen before or after its change.
+  // Returns jobs with numbers below `before` (all if it is 0) and above `after`, newest first, at
+  // most `limit` that `accept` takes. It looks at some thousand jobs at a time, so that no search
+  // delays the writer. A job that changes in the meantime is seen before or after its change.
   std::vector<std::shared_ptr<const JobView>> ListJobs(
       int64_t before, size_t limit, const std::function<bool(const JobView&)>& accept,
       int64_t after = 0) const;
@@ -56,15 +57,15 @@ class Board {
     friend bool operator==(const Tally&, const Tally&) = default;
   };
   std::map<core::UsageKey, Tally> Tallies() const;
-  // Changed after `revision`, in no particular order: number and revision.
+  // Returns number and revision of the jobs that changed after `revision`, in no particular order.
   std::vector<std::pair<JobId, int64_t>> ChangedSince(int64_t revision) const;
-  // Oldest first.
+  // Returns the attempts, oldest first.
   std::vector<std::shared_ptr<const core::AttemptRecord>> AttemptsOf(JobId job) const;
-  // Ascending by step.
+  // Returns the checkpoints in ascending order of their steps.
   std::vector<std::shared_ptr<const core::CheckpointRecord>> CheckpointsOf(JobId job) const;
-  // True where a committed checkpoint has a file of this hash.
+  // Returns true if a committed checkpoint has a file with this hash.
   bool IsReferenced(const std::string& hash) const;
-  // Hashes that lost their last checkpoint since the call before.
+  // Returns the hashes that have lost their last checkpoint since the last call.
   std::vector<std::string> TakeDropped();
 
  private:

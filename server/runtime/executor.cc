@@ -1,4 +1,4 @@
-// A queue with a limit, and a few threads that empty it.
+// Implements a queue with a limit, and a few threads that empty it.
 #include "server/runtime/executor.h"
 
 #include <utility>

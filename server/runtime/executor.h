@@ -1,4 +1,5 @@
-// A few threads for work that may block on files, so that neither gRPC's threads nor the writer do.
+// Runs work that may block on files on a few threads, so that neither gRPC's threads nor the writer
+// block.
 #pragma once
 
 #include <deque>
@@ -12,20 +13,22 @@
 
 namespace trainyard::runtime {
 
-// Thread-safe. Tasks start in order of posting; those of different threads run side by side.
+// The executor. It is thread-safe. Tasks start in the order of posting, and run in parallel on
+// different threads.
 class Executor {
  public:
-  // Enough to keep a disk busy while one of them hashes a large file.
+  // These are enough to keep a disk busy while one of them hashes a large file.
   static constexpr int kThreads = 4;
   static constexpr size_t kQueueMax = 4096;
 
   explicit Executor(int threads = kThreads, size_t queue_max = kQueueMax);
-  // Runs what is queued, then joins.
+  // Runs the queued tasks, then joins the threads.
   ~Executor();
 
-  // RESOURCE_EXHAUSTED (SERVER_BUSY, with a delay) where the queue is full.
+  // Returns RESOURCE_EXHAUSTED (SERVER_BUSY, with a delay) if the queue is full.
   absl::Status TryPost(std::function<void()> task);
-  // For tasks whose number is bounded by other means: one a stream.
+  // Posts a task. It is for tasks whose number is limited by other means, such as one for each
+  // stream.
   void Post(std::function<void()> task);
 
  private:
@@ -39,7 +42,7 @@ class Executor {
   std::vector<std::thread> threads_;
 };
 
-// The answer of a full queue: try again after a second.
+// Returns the answer of a full queue, which asks the caller to try again after a second.
 absl::Status ServerBusy(absl::string_view what);
 
 }  // namespace trainyard::runtime

@@ -1,4 +1,4 @@
-// Streams of ranks as plain files. An append is on disk when it is answered.
+// Stores streams of ranks as plain files. An append is on disk when it is answered.
 #include "server/runtime/log_store.h"
 
 #include <fcntl.h>
@@ -53,10 +53,12 @@ absl::StatusOr<int64_t> LogStore::Append(const LogId& log, int64_t offset, absl:
     const std::string folder = FolderOf(log.attempt.job);
     TY_RETURN_IF_ERROR(MakeDirectories(absl::StrCat(folder, "/", log.attempt.number), 0700));
   }
-  // O_APPEND: what a failed write left is the start of what comes again, so it is passed over then.
+  // With O_APPEND, the bytes of a failed write are the start of what is sent again, so they are
+  // skipped then.
   TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_WRONLY | O_CREAT | O_APPEND, 0600));
   TY_RETURN_IF_ERROR(WriteFully(fd.get(), rest, path));
-  // Also where nothing is new: the bytes may have been written by a process that died before this.
+  // The file is synced even if nothing is new, because a process that died may have written the
+  // bytes.
   if (fdatasync(fd.get()) != 0) return ErrnoStatus(errno, "cannot sync", path);
   if (old_size == 0) {
     const std::string folder = FolderOf(log.attempt.job);

@@ -1,5 +1,5 @@
-// What ranks write as streams of bytes, appended by offset: <dir>/<job>/<attempt>/<rank>.log and
-// <rank>.trace.
+// Stores what ranks write as streams of bytes, appended by offset: <dir>/<job>/<attempt>/<rank>.log
+// and <rank>.trace.
 #pragma once
 
 #include <array>
@@ -22,26 +22,26 @@ struct LogId {
   RankStream stream = RankStream::kLog;
 };
 
-// Thread-safe; blocks on the disk.
+// The store. It is thread-safe and blocks on the disk.
 class LogStore {
  public:
   explicit LogStore(std::string dir) : dir_(std::move(dir)) {}
 
-  // Appends `data`, which starts at `offset`, and answers with the end of the log, durable up to
-  // there. Bytes that are there already are passed over. OUT_OF_RANGE (OFFSET_MISMATCH) where
-  // `offset` lies past the end: a gap. RESOURCE_EXHAUSTED (DISK_FULL).
+  // Appends `data`, which starts at `offset`, and returns the end of the log; everything before it
+  // is durable. Bytes that are there already are skipped. Returns OUT_OF_RANGE (OFFSET_MISMATCH) if
+  // `offset` lies past the end, which would leave a gap, and RESOURCE_EXHAUSTED (DISK_FULL).
   absl::StatusOr<int64_t> Append(const LogId& log, int64_t offset, absl::string_view data);
 
-  // At most `max_bytes` from `offset`; empty at the end.
+  // Returns at most `max_bytes` from `offset`. The result is empty at the end.
   absl::StatusOr<std::string> Read(const LogId& log, int64_t offset, int64_t max_bytes) const;
-  // 0 where nothing has come yet.
+  // Returns 0 if nothing has come yet.
   absl::StatusOr<int64_t> Size(const LogId& log) const;
 
-  // The bytes of all streams of a job.
+  // Returns the number of bytes of all streams of a job.
   absl::StatusOr<int64_t> SizeOf(JobId job) const;
-  // Removes all streams of a job. Fine where there are none.
+  // Removes all streams of a job, if there are any.
   absl::Status Remove(JobId job);
-  // The jobs that have streams, in no order.
+  // Returns the jobs that have streams, in no particular order.
   absl::StatusOr<std::vector<JobId>> ListJobs() const;
 
  private:
@@ -50,7 +50,7 @@ class LogStore {
   Mutex& MutexOf(const LogId& log);
 
   const std::string dir_;
-  // One writer a log; logs share mutexes by chance.
+  // There is one writer for each log. Several logs may share a mutex.
   std::array<Mutex, 64> mutexes_;
 };
 

@@ -1,4 +1,4 @@
-// Callbacks are called without the lock, since they may subscribe or end a subscription themselves.
+// Runs callbacks without the lock, since they may subscribe or end a subscription themselves.
 #include "server/runtime/notifier.h"
 
 #include <utility>
@@ -30,7 +30,7 @@ void Notifier::Notify(JobId job, Topic topic) {
   std::vector<std::shared_ptr<const Callback>> callbacks;
   {
     const MutexLock lock(&mutex_);
-    // Keys without a job come first, then those of each job: two short ranges.
+    // Keys without a job come first, then those of each job, so two short ranges are enough.
     const auto collect = [&](const std::optional<JobId>& wanted) {
       for (auto it = entries_.lower_bound({wanted, 0});
            it != entries_.end() && it->first.job == wanted; ++it) {

@@ -1,4 +1,4 @@
-// Wakes the streams that wait for something of a job.
+// Wakes the streams that wait for changes of a job.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@ enum Topic : int {
   kMetricsGrew = 4,
 };
 
-// Thread-safe. Outlives its subscriptions.
+// The notifier. It is thread-safe, and must outlive its subscriptions.
 class Notifier {
  public:
   using Callback = std::function<void(JobId job)>;
 
-  // Unsubscribes when destroyed. A call that has begun by then may still come.
+  // Unsubscribes when destroyed. A callback that has begun by then may still run.
   class Subscription {
    public:
     ~Subscription();
@@ -39,8 +39,8 @@ class Notifier {
     int topics_ = 0;
   };
 
-  // All jobs where `job` is empty. The callback is quick, never blocks, and runs on whatever thread
-  // brings the news.
+  // Subscribes to a job, or to all jobs if `job` is unset. The callback must be quick and never
+  // block. It runs on whatever thread brings the news.
   std::unique_ptr<Subscription> Subscribe(std::optional<JobId> job, int topics, Callback callback);
   void Notify(JobId job, Topic topic);
 

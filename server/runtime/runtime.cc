@@ -1,5 +1,5 @@
-// The thread and the queue. Which inputs make a turn, and when it is due, is decided here; what a
-// turn does is decided by the turn loop.
+// Implements the thread and the queue. This file decides which inputs make a turn, and when it is
+// due; the turn loop decides what a turn does.
 #include "server/runtime/runtime.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace trainyard::runtime {
 namespace {
 
-// Longest sleep of the writer without a timer.
+// The longest sleep of the writer if no timer is set.
 constexpr absl::Duration kIdleWait = absl::Minutes(1);
 
 absl::Status ShuttingDown() {
@@ -102,7 +102,7 @@ absl::Duration Runtime::WaitLimit() const {
   return std::clamp(wait, absl::ZeroDuration(), kIdleWait);
 }
 
-// Waits for what the next turn works on: nothing where a timer is due, or at the end.
+// Waits for what the next turn works on. The result is empty if a timer is due, or at the end.
 std::vector<TurnItem> Runtime::Take() {
   const absl::Duration limit = WaitLimit();
   const MutexLock lock(&mutex_);
@@ -122,7 +122,7 @@ void Runtime::Loop() {
     if ((stopping_ && queue_.empty()) || !broken_.ok()) break;
   }
   for (const TurnLoop::Answer& answer : loop_.EndWaiting(ShuttingDown())) answer();
-  // Only a broken runtime leaves anything here.
+  // Only a runtime that has failed has something left here.
   std::deque<TurnItem> rest;
   absl::Status broken;
   {

@@ -1,10 +1,10 @@
-// The one writer: a thread and a queue around the turn loop (turn_loop.h). The thread owns the
-// yard, and everybody else posts to it. Each turn drains what has come, commits once, shows the
+// Runs the only writer: a thread and a queue around the turn loop (turn_loop.h). The thread owns
+// the yard, and all others post to it. Each turn takes what has come, commits once, shows the
 // result on the board, and only then answers.
 //
-// Where a commit fails for lack of space, its inputs are answered with that, and the yard is loaded
-// again from the store, as if nothing had been asked. Any other failed commit ends the process:
-// what is on the disk is then unknown, and only a new start reads it.
+// If a commit fails for lack of space, its inputs are answered with that error, and the yard is
+// loaded again from the store, as if nothing had been asked. Any other failed commit ends the
+// process: what is on the disk is then unknown, and only a new start reads it.
 #pragma once
 
 #include <cstdint>
@@ -28,25 +28,25 @@
 
 namespace trainyard::runtime {
 
-// Thread-safe. Borrows everything it is given.
+// The writer. It is thread-safe, and borrows everything that it is given.
 class Runtime {
  public:
   struct Options {
     core::Config config;
-    // The number of inputs that may wait for their turn; more are refused (SERVER_BUSY).
+    // The number of inputs that may wait for their turn. Further ones are refused (SERVER_BUSY).
     size_t queue_max = 10'000;
     // The inputs of one turn are limited so that a flood cannot delay the first of them for long.
     size_t batch_max = 1024;
     // After a commit for which there was no space, timers rest for this long.
     absl::Duration retry_after_full_disk = absl::Seconds(1);
-    // Called by the writer after each turn that changed something, once it is committed and on the
+    // The writer calls it after each turn that changed something, once it is committed and on the
     // board.
     std::function<void(const core::Turn&)> on_turn = [](const core::Turn&) {};
     // Ends the process. If it returns, every later input is refused with the status.
     std::function<void(const absl::Status&)> on_fatal;
   };
 
-  // All are called exactly once: by the writer, or in the call itself where the input is refused.
+  // Each is called exactly once: by the writer, or during the call itself if the input is refused.
   using Done = PostDone;
   using SyncDone = runtime::SyncDone;
   using ReadDone = runtime::ReadDone;
@@ -56,16 +56,17 @@ class Runtime {
                                                         Clock& clock, Board& board);
   ~Runtime();
 
-  // The input is answered when its effect is durable, or refused.
+  // Posts an input. It is answered when its effect is durable, or when it is refused.
   void Post(core::Input input, Done done);
   // Takes a worker's report; see SyncItem.
   void Sync(core::SyncReport report, absl::Duration max_wait, SyncDone done);
-  // Calls `done` with the yard, all of whose state is committed then.
+  // Calls `done` with the yard, whose state is all committed then.
   void Read(ReadDone done);
 
   core::Now Now() const;
 
-  // Answers waiting workers with UNAVAILABLE, finishes what is queued, joins. Idempotent.
+  // Answers waiting workers with UNAVAILABLE, finishes what is queued, and joins the thread. It may
+  // be called again.
   void Stop();
 
  private:
@@ -74,13 +75,13 @@ class Runtime {
   static void Refuse(TurnItem item, const absl::Status& status);
   void Enqueue(TurnItem item);
 
-  // On the writer.
+  // Runs on the writer.
   void Loop();
   std::vector<TurnItem> Take();
   absl::Duration WaitLimit() const;
   void RunTurn(std::vector<TurnItem> items);
   std::vector<TurnLoop::Answer> CommitTurn(const core::Turn& turn);
-  // Goes back to what the store holds.
+  // Returns to the state that the store holds.
   std::vector<TurnLoop::Answer> ReloadYard(const absl::Status& full);
   std::vector<TurnLoop::Answer> Break(const absl::Status& status);
 
@@ -95,7 +96,7 @@ class Runtime {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);
 
-  // The writer's own.
+  // Only the writer uses these.
   TurnLoop loop_;
   std::thread thread_;
 };

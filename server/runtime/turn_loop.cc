@@ -1,5 +1,5 @@
-// The order of a turn. Nothing is answered here: answers leave only by the calls that end a turn,
-// so that no caller can give one before the commit.
+// Implements the order of a turn. This code answers nobody itself: answers are returned only by the
+// calls that end a turn, so that no caller can give one before the commit.
 #include "server/runtime/turn_loop.h"
 
 #include <algorithm>
@@ -95,7 +95,7 @@ std::vector<TurnLoop::Answer> TurnLoop::EndWaiting(const absl::Status& status) {
 
 void TurnLoop::AnswerAll(const absl::Status& failed, std::vector<Answer>& answers) {
   for (AppliedPost& post : posts_) {
-    // A refusal of the yard stands whatever became of the commit.
+    // A refusal by the yard is valid, whether the commit succeeds or not.
     const absl::Status status = post.reply.ok() ? failed : post.reply.status();
     answers.push_back([done = std::move(post.done), status] { done(status); });
   }
@@ -128,7 +128,7 @@ void TurnLoop::AcceptSync(SyncItem item, std::vector<Answer>& answers) {
   answer_by_.Set(*worker, now_.uptime_us + absl::ToInt64Microseconds(item.max_wait));
 }
 
-// Answers the workers that have something new to do, whose session has ended, or whose time is
+// Returns the answers to workers that have new orders, whose session has ended, or whose time is
 // over. A turn looks at no others.
 void TurnLoop::AnswerWaiting(std::vector<Answer>& answers) {
   for (const std::string& worker : turn_.desired_changed) AnswerWaiting(worker, answers);

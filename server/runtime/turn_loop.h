@@ -1,5 +1,5 @@
-// A turn of the server, without a thread, a clock or a disk. A turn applies what has come to the
-// yard, commits once, and only then answers. Whoever drives the loop does these steps in order:
+// Implements a turn of the server, without a thread, a clock or a disk. A turn applies what has
+// come to the yard, commits once, and only then answers. The caller does these steps in order:
 //
 //   turn = Take(items, now)         the yard decides
 //   commit turn->delta              the caller's part, where there is anything to commit
@@ -33,31 +33,31 @@ struct DesiredState {
   std::vector<core::DesiredAttempt> attempts;
 };
 
-// Each of these is called exactly once. They are quick and never block.
+// Each of these is called exactly once. They must be quick and never block.
 using PostDone = std::function<void(absl::StatusOr<core::Reply>)>;
 using SyncDone = std::function<void(absl::StatusOr<DesiredState>)>;
 using ReadDone = std::function<void(absl::StatusOr<const core::Yard*>)>;
 
-// An input, answered when its effect is durable, or refused.
+// An input, which is answered when its effect is durable, or when it is refused.
 struct PostItem {
   core::Input input;
   PostDone done;
 };
-// A worker's report. It is answered at once where the desired revision is another than the
-// worker's, or where it is 0; else when it changes, when `max_wait` is over, or when the worker
-// calls again.
+// A worker's report. It is answered at once if the desired revision differs from the worker's, or
+// if the worker's is 0. Otherwise it is answered when the revision changes, when `max_wait` is
+// over, or when the worker calls again.
 struct SyncItem {
   core::SyncReport report;
   absl::Duration max_wait;
   SyncDone done;
 };
-// A read wants to see the yard while all of its state is committed.
+// A request to read the yard while all of its state is committed.
 struct ReadItem {
   ReadDone done;
 };
 using TurnItem = std::variant<PostItem, SyncItem, ReadItem>;
 
-// Not thread-safe.
+// The loop. The class is not thread-safe.
 class TurnLoop {
  public:
   // An answer that is ready to be given.
@@ -67,25 +67,26 @@ class TurnLoop {
   TurnLoop(core::Config config, absl::Duration rest_after_full_disk, core::Snapshot stored,
            core::Now now);
 
-  // Between turns all of its state is committed.
+  // Returns the yard. Between turns all of its state is committed.
   const core::Yard& yard() const { return yard_; }
 
-  // The uptime at which a turn is due although nothing comes.
+  // Returns the uptime at which a turn is due even if no input comes.
   std::optional<int64_t> NextDeadline() const;
 
-  // Begins a turn. Null where there is nothing to decide, and thus nothing to commit; else valid
-  // until the turn ends. One of the three calls below ends each turn.
+  // Begins a turn. Returns null if there is nothing to decide, and thus nothing to commit.
+  // Otherwise the result is valid until the turn ends. One of the three calls below must end each
+  // turn.
   const core::Turn* Take(std::vector<TurnItem> items, core::Now now);
 
-  // The delta is durable, or there was none.
+  // Ends a turn whose delta is durable, or that had none.
   std::vector<Answer> Committed();
-  // The disk had no space: nothing of this turn is kept, and the yard goes back to what is
-  // `stored`. Sessions are gone with the old yard, so workers register again.
+  // Ends a turn for which the disk had no space. Nothing of this turn is kept, and the yard goes
+  // back to what is `stored`. Sessions are lost with the old yard, so workers register again.
   std::vector<Answer> OutOfSpace(const absl::Status& status, core::Snapshot stored);
-  // Nobody knows any more what is on the disk, so nothing may be taken after this turn.
+  // Ends a turn after which the content of the disk is unknown. Nothing may be taken after it.
   std::vector<Answer> Broken(const absl::Status& status);
 
-  // The end of the loop: workers that wait are answered with `status`.
+  // Ends the loop: workers that wait are answered with `status`.
   std::vector<Answer> EndWaiting(const absl::Status& status);
 
  private:
@@ -98,7 +99,7 @@ class TurnLoop {
     SyncItem item;
     absl::Status status;
   };
-  // A worker that waits for something to do.
+  // A worker that waits for new orders.
   struct Waiting {
     std::string session;
     SyncDone done;
@@ -115,7 +116,7 @@ class TurnLoop {
   const int64_t rest_after_full_disk_us_;
   core::Yard yard_;
   std::map<std::string, Waiting> waiting_;  // by worker
-  core::Deadlines<std::string> answer_by_;  // of each of them
+  core::Deadlines<std::string> answer_by_;  // the deadline of each of them
   int64_t settle_after_us_ = 0;             // uptime; timers rest until then
 
   // The turn under way.

@@ -1,4 +1,4 @@
-// Metric points in memory: the metrics store written to be read.
+// Keeps metric points in memory. This metrics store is written to be read.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ absl::StatusOr<core::Snapshot> MemoryStore::Load() {
   return snapshot_;
 }
 
-// Before anything is changed: a refused delta leaves nothing.
+// The check comes before any change, so that a refused delta leaves no trace.
 absl::Status MemoryStore::Check(const core::Delta& delta) const {
   if (delta.revision != snapshot_.revision + 1) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -92,7 +92,7 @@ absl::Status MemoryStore::Commit(const core::Delta& delta) {
   return absl::OkStatus();
 }
 
-// The submission of the jobs that are about to go.
+// Returns the submission of the jobs that are about to be deleted.
 core::Submission MemoryStore::SubmissionOf(JobId id, const core::Delta& delta) const {
   for (const JobId deleted : delta.deleted_jobs) {
     const auto job = snapshot_.jobs.find(deleted);

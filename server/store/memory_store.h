@@ -1,4 +1,4 @@
-// A store that forgets at the end of the process. It shows in plain code what a store does; the
+// Keeps records in memory until the process ends. It shows in plain code what a store does; the
 // tests and the simulator use it.
 #pragma once
 

@@ -1,6 +1,6 @@
-// Port to the metric points of all jobs. They have a file of their own, so that floods of points
-// never delay what must be acknowledged. Each point is stored exactly once, whatever is sent again,
-// because points and the offset behind them are one transaction.
+// Defines the port to the metric points of all jobs. They have a file of their own, so that floods
+// of points never delay what must be acknowledged. Each point is stored exactly once, whatever is
+// sent again, because points and the offset behind them are written in one transaction.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct MetricPoint {
   double value = 0;  // may be NaN or infinite
   int64_t time_us = 0;
 
-  // Two NaNs are equal.
+  // Two NaNs are equal here.
   friend bool operator==(const MetricPoint& a, const MetricPoint& b);
 };
 
@@ -36,10 +36,10 @@ struct StoredPoint {
 
 struct MetricPage {
   std::vector<StoredPoint> points;  // in order of arrival
-  int64_t cursor = 0;               // pass it to go on after these
+  int64_t cursor = 0;               // pass it on to continue after these points
 };
 
-// The points of each metric, by its name: steps ascend, and each has one point.
+// Maps the name of each metric to its points. Steps ascend, and each step has one point.
 using MetricSeries = std::map<std::string, std::vector<StoredPoint>>;
 
 // The number under which the points of a rank's device are kept, beside those of the ranks
@@ -49,35 +49,37 @@ constexpr int32_t DeviceStreamOf(int32_t rank) {
   return -1 - rank;
 }
 
-// `rank` is a rank, or a DeviceStreamOf one. Thread-safe.
+// A store of metric points. `rank` is a rank, or a result of DeviceStreamOf. Implementations are
+// thread-safe.
 class MetricsStore {
  public:
   virtual ~MetricsStore() = default;
 
-  // Appends the points of bytes [offset, end_offset) of metrics.jsonl of one rank. OUT_OF_RANGE
-  // (OFFSET_MISMATCH, naming the expected offset) where `offset` is not where the store stands:
-  // nothing is stored. What to do about bytes that overlap is the caller's decision. Answers with
-  // `end_offset`. INVALID_ARGUMENT where end_offset < offset. DISK_FULL, CORRUPT_FILE.
+  // Appends the points of bytes [offset, end_offset) of metrics.jsonl of one rank, and returns
+  // `end_offset`. Returns OUT_OF_RANGE (OFFSET_MISMATCH, naming the expected offset) if `offset` is
+  // not the offset of the store; nothing is stored then, and the caller decides what to do about
+  // bytes that overlap. Returns INVALID_ARGUMENT if end_offset < offset, and DISK_FULL or
+  // CORRUPT_FILE if the file fails.
   virtual absl::StatusOr<int64_t> AppendPoints(AttemptId attempt, int32_t rank, int64_t offset,
                                                const std::vector<MetricPoint>& points,
                                                int64_t end_offset) = 0;
 
-  // The offset at which the store stands; 0 at first.
+  // Returns the offset of the store, which is 0 at first.
   virtual absl::StatusOr<int64_t> ReadOffset(AttemptId attempt, int32_t rank) = 0;
 
-  // The series of a job: of these metrics only, or of all where `names` is empty. An attempt that
-  // resumes takes the place of what older ones wrote from its first step of that metric on.
+  // Returns the series of a job: those in `names`, or all if it is empty. An attempt that resumes
+  // replaces what older attempts wrote from its first step of that metric on.
   virtual absl::StatusOr<MetricSeries> Query(JobId job, const std::vector<std::string>& names) = 0;
 
-  // The number of points of a job that are stored.
+  // Returns the number of points that are stored for a job.
   virtual absl::StatusOr<int64_t> CountPoints(JobId job) = 0;
   // Forgets all points and offsets of a job. It is fine if there are none.
   virtual absl::Status DeleteJob(JobId job) = 0;
-  // The jobs that have offsets, ascending.
+  // Returns the jobs that have offsets, in ascending order.
   virtual absl::StatusOr<std::vector<JobId>> ListJobs() = 0;
 
-  // Points of a job that arrived after `cursor` (0: from the start), at most `limit`, which is cut
-  // to kMetricPageMax. An empty page answers with the cursor that was given.
+  // Returns points of a job that arrived after `cursor` (0 means from the start), at most `limit`,
+  // which is cut to kMetricPageMax. An empty page has the cursor that was given.
   virtual absl::StatusOr<MetricPage> ReadAfter(JobId job, int64_t cursor, int64_t limit) = 0;
 };
 

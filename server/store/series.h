@@ -1,4 +1,4 @@
-// The work that all metrics stores share: the points of several attempts become one series.
+// Contains what all metrics stores share: the points of several attempts become one series.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace trainyard::store {
 
-// `points` of one metric in order of arrival; the result has ascending steps, one point a step. An
-// attempt goes on from a checkpoint, so from its first step on, what older attempts wrote is
-// undone. Where an attempt reports a step twice, the later arrival counts.
+// Joins `points` of one metric, which come in order of arrival. The result has ascending steps, and
+// one point for each step. An attempt continues from a checkpoint, so what older attempts wrote
+// from its first step on is dropped. If an attempt reports a step twice, the later arrival counts.
 std::vector<StoredPoint> MergeAttempts(std::vector<StoredPoint> points);
 
-// "jobs/1/attempts/2 rank 0 metrics".
+// Returns a name such as "jobs/1/attempts/2 rank 0 metrics".
 std::string MetricStreamName(AttemptId attempt, int32_t rank);
 
-// INVALID_ARGUMENT where a chunk ends before it starts, or starts before 0.
+// Returns INVALID_ARGUMENT if a chunk ends before it starts, or starts before 0.
 absl::Status CheckOffsets(int64_t offset, int64_t end_offset);
 
 }  // namespace trainyard::store

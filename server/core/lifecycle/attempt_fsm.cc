@@ -1,4 +1,4 @@
-// The transitions of an attempt, one overload for each pair of state and input.
+// Implements the transitions of an attempt, one overload for each pair of state and input.
 #include "server/core/lifecycle/attempt_fsm.h"
 
 #include <utility>
@@ -26,13 +26,14 @@ Result StopFor(const Stop& in) {
   return Go(Stopping{in.reason, {}});
 }
 
-// Edge (4). Parts that are gone without success have said so before.
+// Edge (4). Parts that failed have reported that earlier, as an input of its own.
 Result Finish(const AllGone& in) {
   if (in.succeeded) return Go(Succeeded{}, TellEnded{});
   return Refuse("all parts are gone, and none has failed");
 }
 
-// Ranks that lose a peer fail too, and their report may come first: what names the cause wins.
+// If a rank fails, the ranks that lose it as a peer fail too, and their reports may arrive first.
+// The failure that names the cause wins.
 int Weight(FailureClass failure_class) {
   switch (failure_class) {
     case FailureClass::kUserError:

@@ -1,4 +1,4 @@
-// The life of an attempt: one gang placement of a job. Pure.
+// Defines the life of an attempt, which is one placement of a job's gang. The functions are pure.
 //
 //  ---> Placed ----> Starting ----> Running ----(4)----> Succeeded
 //  (1)     |   (2)       |    (3)      |
@@ -33,7 +33,7 @@ struct Starting {
 struct Running {
   friend bool operator==(const Running&, const Running&) = default;
 };
-// `reason` is kNone where a failure is the cause; then `failure` tells which.
+// `reason` is kNone if a failure is the cause; then `failure` tells which.
 struct Stopping {
   StopReason reason = StopReason::kNone;
   Failure failure;
@@ -48,7 +48,7 @@ struct Failed {
 
   friend bool operator==(const Failed&, const Failed&) = default;
 };
-// Stopped for a better claim, a suspension, a drain or another size.
+// The attempt was stopped for a better claim, a suspension, a drain or another size.
 struct Preempted {
   StopReason reason = StopReason::kNone;
 
@@ -57,7 +57,7 @@ struct Preempted {
 struct Cancelled {
   friend bool operator==(const Cancelled&, const Cancelled&) = default;
 };
-// Outcome unknown; `failure` has class kLost.
+// The outcome is unknown; `failure` has class kLost.
 struct Lost {
   Failure failure;
 
@@ -67,25 +67,25 @@ struct Lost {
 using State = std::variant<Placed, Starting, Running, Stopping, Succeeded, Failed, Preempted,
                            Cancelled, Lost>;
 
-// A worker has reported ranks of it.
+// A worker has reported ranks of the attempt.
 struct RanksSeen {};
 struct AllRanksRunning {};
-// Somebody wants it stopped.
+// Somebody wants the attempt stopped.
 struct Stop {
   StopReason reason = StopReason::kNone;
 };
-// A part of it failed, or (class kLost) was lost.
+// A part of the attempt failed, or, if the class is kLost, was lost.
 struct PartFailed {
   Failure failure;
 };
-// Every part is gone: exited and drained, or lost.
+// Every part is gone: its ranks have exited and it is drained, or it is lost.
 struct AllGone {
   bool succeeded = false;  // every part has succeeded
 };
 
 using Input = std::variant<RanksSeen, AllRanksRunning, Stop, PartFailed, AllGone>;
 
-// Effects: what the job is told.
+// Effects, which tell the job what happened.
 struct TellRunning {};
 struct TellEnded {};
 
@@ -95,7 +95,7 @@ using Result = StepResult<State, Effect>;
 
 Result Step(const State& state, const Input& input);
 
-// PLACED STARTING RUNNING STOPPING SUCCEEDED FAILED PREEMPTED CANCELLED LOST.
+// Returns PLACED, STARTING, RUNNING, STOPPING, SUCCEEDED, FAILED, PREEMPTED, CANCELLED or LOST.
 absl::string_view Name(const State& state);
 bool IsFinal(const State& state);
 

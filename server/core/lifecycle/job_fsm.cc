@@ -1,4 +1,4 @@
-// The transitions of a job, one overload for each pair of state and input.
+// Implements the transitions of a job, one overload for each pair of state and input.
 #include "server/core/lifecycle/job_fsm.h"
 
 #include "absl/strings/str_cat.h"
@@ -34,7 +34,7 @@ Result AfterLoss(const AttemptLost& in) {
   return Go(Queued{in.not_before_us, in.failure});
 }
 
-// Edge (8): the attempt is gone, the reason of the stop decides.
+// Edge (8): the attempt is gone, and the reason of the stop decides what follows.
 Result AfterStop(const Stopping& state) {
   switch (state.reason) {
     case StopReason::kCancel:
@@ -53,8 +53,8 @@ Result AfterStop(const Stopping& state) {
   return Refuse("stops without a reason");
 }
 
-// A failure that came before the stop reached the ranks. What would fail again fails now; nothing
-// is gained by suspending or queueing it.
+// The failure came before the stop reached the ranks. A failure that would repeat fails the job
+// now, since suspending or queueing it would gain nothing.
 Result AfterFailureInStop(const Stopping& state, const AttemptFailed& in) {
   switch (state.reason) {
     case StopReason::kSuspend:
@@ -154,7 +154,7 @@ struct Decide {
     if (GoesOn(state)) return StopFor(StopReason::kSuspend);
     return Refuse("being stopped for good");
   }
-  // A suspension that has not happened yet becomes a mere trip through the queue.
+  // A suspension that has not taken effect yet becomes a return to the queue.
   Result operator()(const Stopping& state, const Resume&) const {
     if (state.reason == StopReason::kSuspend) return StopFor(StopReason::kPreempt);
     if (GoesOn(state)) return Ignore("queues again by itself");
@@ -227,7 +227,7 @@ struct Decide {
   Result operator()(const Cancelled&, const Resize&) const { return Ignore(kEnded); }
   Result operator()(const Cancelled&, const TimeLimit&) const { return Ignore(kEnded); }
 
-  // True if the job goes on after the stop.
+  // Returns true if the job continues after the stop.
   static bool GoesOn(const Stopping& state) {
     return state.reason == StopReason::kPreempt || state.reason == StopReason::kDrain ||
            state.reason == StopReason::kResize;

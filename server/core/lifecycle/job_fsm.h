@@ -1,4 +1,5 @@
-// The life of a job. Pure: a state and an input give the next state and effects.
+// Defines the life of a job. The functions are pure: a state and an input give the next state and
+// effects.
 //
 //  ----> Queued ------> Starting ------> Running ------> Succeeded, Failed
 //   (1)   ^  ^   (2)       |     (3)        |     (4)
@@ -32,9 +33,10 @@ namespace trainyard::core::job_fsm {
 
 // States. Final ones are Succeeded, Failed and Cancelled.
 
-// Waits for devices. The place in the queue is the job's number: no failure ever lowers it.
+// The job waits for devices. Its place in the queue depends on the job's number, so a failure never
+// lowers it.
 struct Queued {
-  int64_t not_before_us = 0;            // wall; 0: at once
+  int64_t not_before_us = 0;            // wall time; 0 means at once
   std::optional<Failure> last_failure;  // of the attempt before, if it failed
 
   friend bool operator==(const Queued&, const Queued&) = default;
@@ -51,7 +53,7 @@ struct Stopping {
 
   friend bool operator==(const Stopping&, const Stopping&) = default;
 };
-// With a failure: held for a person (class kPoison), who resumes or cancels it.
+// If there is a failure, the job is held for a person (class kPoison), who resumes or cancels it.
 struct Suspended {
   std::optional<Failure> failure;
 
@@ -85,9 +87,9 @@ struct AttemptFailed {
   bool counts_as_retry = false;
   int64_t not_before_us = 0;  // wall
 };
-// It is gone because it was asked to stop.
+// The attempt is gone because it was asked to stop.
 struct AttemptStopped {};
-// It is gone, or fenced off, and how it ended is unknown. Costs no retry.
+// The attempt is gone, or fenced off, and how it ended is unknown. This costs no retry.
 struct AttemptLost {
   Failure failure;
   int64_t not_before_us = 0;  // wall
@@ -101,7 +103,7 @@ struct Preempt {
 struct Drain {
   std::string detail;
 };
-// An elastic job goes on with more or fewer devices.
+// An elastic job continues with more or fewer devices.
 struct Resize {
   std::string detail;
 };
@@ -114,7 +116,7 @@ using Input = std::variant<Placed, AllRanksRunning, AttemptSucceeded, AttemptFai
 
 // Effects.
 
-// Tell the attempt to stop, or why it is being stopped now.
+// Tells the attempt to stop, or that the reason of its stop has changed.
 struct StopAttempt {
   StopReason reason = StopReason::kNone;
 };
@@ -126,7 +128,7 @@ using Result = StepResult<State, Effect>;
 
 Result Step(const State& state, const Input& input);
 
-// QUEUED STARTING RUNNING STOPPING SUSPENDED SUCCEEDED FAILED CANCELLED.
+// Returns QUEUED, STARTING, RUNNING, STOPPING, SUSPENDED, SUCCEEDED, FAILED or CANCELLED.
 absl::string_view Name(const State& state);
 bool IsFinal(const State& state);
 

@@ -1,4 +1,4 @@
-// Comparison of records, and small questions about them.
+// Compares records, and answers small questions about them.
 #include "server/core/lifecycle/records.h"
 
 #include <cmath>

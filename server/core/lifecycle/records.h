@@ -1,6 +1,6 @@
-// The records of the server: what the core decides on, what the store keeps, what the API shows.
-// Plain values. Times are wall microseconds since 1970 (0: unset); the core never decides by them.
-// Doubles are carried for people and never computed with.
+// Defines the records of the server: the core decides on them, the store keeps them, and the API
+// shows them. They are plain values. Times are wall microseconds since 1970 (0: unset); the core
+// never decides by them. Doubles are carried for people and never computed with.
 #pragma once
 
 #include <compare>
@@ -26,18 +26,18 @@ using JobState = job_fsm::State;
 using AttemptState = attempt_fsm::State;
 using WorkerState = worker_fsm::State;
 
-// Where training stands, as the trainer reports it.
+// The state of a training, as the trainer reports it.
 struct Progress {
   int64_t step = 0;
-  int64_t eta_us = 0;  // expected time left; 0: unknown
-  // The whole report as bytes, for those who show it; nothing here reads them. All copies share
+  int64_t eta_us = 0;  // expected time left; 0 means unknown
+  // The whole report as bytes, for those who show it. The core does not read them. All copies share
   // them. Null before the first report.
   std::shared_ptr<const std::string> report = nullptr;
 
   friend bool operator==(const Progress&, const Progress&);
 };
 
-// Name to value. Two NaNs are equal here, so that a record equals its copy.
+// Maps names to values. Two NaNs are equal here, so that a record equals its copy.
 struct MetricValues {
   std::map<std::string, double> values;
 
@@ -49,11 +49,12 @@ struct JobRecord {
   std::shared_ptr<const Submission> submission;  // shared by all copies; never null
   JobState state;
   StopReason stop_reason = StopReason::kNone;  // of the last stop; cleared when placed again
-  int32_t attempt = 0;                         // newest; 0: none yet
+  int32_t attempt = 0;                         // the newest; 0 if there is none yet
   int64_t fencing_token = 0;                   // of the newest attempt
-  int32_t retries = 0;                         // used of max_retries
-  int32_t failures = 0;                        // attempts that failed or were lost, free ones too
-  int64_t run_time_us = 0;                     // time in RUNNING, over all attempts
+  int32_t retries = 0;                         // how much of max_retries is used
+  // Attempts that failed or were lost, including those that cost no retry.
+  int32_t failures = 0;
+  int64_t run_time_us = 0;  // time in RUNNING, over all attempts
   int64_t create_us = 0;
   int64_t start_us = 0;  // first RUNNING
   int64_t end_us = 0;
@@ -63,11 +64,12 @@ struct JobRecord {
   std::string model_digest;
   std::string worker_version;  // of rank 0 of the newest attempt
   int64_t revision = 0;        // commit of its last change: the etag
-  // The first job of its array, and its index there; 0 and 0 outside of one. The index is
-  // `id - array`: the jobs of an array are numbered in one piece.
+  // The first job of the array, and the index of this job in it. Both are 0 if the job belongs to
+  // no array. The index is `id - array`, because the jobs of an array have consecutive numbers.
   JobId array;
-  int64_t device_time_us = 0;  // devices x time held, over all attempts
-  int32_t preemptions = 0;     // attempts stopped for a better claim
+  // The number of devices times the time held, summed over all attempts.
+  int64_t device_time_us = 0;
+  int32_t preemptions = 0;  // attempts stopped for a better claim
 
   int32_t array_index() const {
     return array == JobId{} ? 0 : static_cast<int32_t>(id.value - array.value);
@@ -87,7 +89,7 @@ struct RankPlacement {
 // How an attempt ended on one worker.
 struct Outcome {
   OutcomeKind kind = OutcomeKind::kNone;
-  Failure failure;  // kFailed; kStopped: why, in `reason`
+  Failure failure;  // for kFailed; for kStopped, `reason` says why
   int64_t step = 0;
   int32_t failed_rank = 0;
 
@@ -98,7 +100,7 @@ struct Outcome {
 struct AttemptPart {
   std::string worker;
   PartState state = PartState::kAssigned;
-  Outcome outcome;  // kExited and later
+  Outcome outcome;  // for kExited and later
 
   friend bool operator==(const AttemptPart&, const AttemptPart&) = default;
 };
@@ -108,16 +110,16 @@ struct AttemptRecord {
   int64_t fencing_token = 0;
   AttemptState state;
   std::vector<RankPlacement> ranks;  // by rank
-  std::vector<AttemptPart> parts;    // by worker; one for each worker in `ranks`
+  std::vector<AttemptPart> parts;    // sorted by worker; one for each worker in `ranks`
   std::optional<CheckpointRef> resume_from;
   int64_t create_us = 0;
-  int64_t start_us = 0;  // all ranks ran
+  int64_t start_us = 0;  // when all ranks ran
   int64_t end_us = 0;
 
   friend bool operator==(const AttemptRecord&, const AttemptRecord&) = default;
 };
 
-// The part of `attempt` on `worker`; null where it has none.
+// Returns the part of `attempt` on `worker`, or null if there is none.
 const AttemptPart* FindPart(const AttemptRecord& attempt, absl::string_view worker);
 
 struct DeviceRecord {
@@ -129,8 +131,8 @@ struct DeviceRecord {
   std::vector<int32_t> cpus;
   int32_t threads = 0;
   std::string product;
-  int32_t island = 0;      // devices of one NVLink island of a worker carry one number
-  std::string quarantine;  // why an operator or this server has set it aside; empty: it has not
+  int32_t island = 0;      // devices that share an NVLink island of a worker have the same number
+  std::string quarantine;  // why an operator or this server has set it aside; empty if nobody has
 
   friend bool operator==(const DeviceRecord&, const DeviceRecord&) = default;
 };
@@ -145,7 +147,7 @@ struct WorkerRecord {
   Scheduling scheduling = Scheduling::kEligible;
   std::vector<DeviceRecord> devices;  // in the worker's own order
   int64_t create_us = 0;
-  int64_t last_seen_us = 0;  // at the last change of this record; Yard::LastSeen is newer
+  int64_t last_seen_us = 0;  // as of the last change of this record; Yard::LastSeen is newer
   int64_t revision = 0;
   std::map<std::string, std::string> labels;
   std::vector<JobId> failed_jobs;  // different jobs that failed there since the last success
@@ -161,8 +163,8 @@ struct CheckpointFile {
   friend bool operator==(const CheckpointFile&, const CheckpointFile&) = default;
 };
 
-// The results of a checkpoint's weights on the test split, as its state.json says. They come with
-// the checkpoint, because the stream of metrics may be late. The numbers are finite.
+// The results of a checkpoint's weights on the test split, as its state.json states them. They come
+// with the checkpoint, because the stream of metrics may be late. The numbers are finite.
 struct CheckpointEvaluation {
   double loss = 0;
   double accuracy = 0;
@@ -175,17 +177,17 @@ struct CheckpointRecord {
   int32_t attempt = 0;
   std::vector<CheckpointFile> files;
   int64_t create_us = 0;
-  std::optional<CheckpointEvaluation> evaluation = {};  // none where it was not evaluated
+  std::optional<CheckpointEvaluation> evaluation = {};  // unset if it was not evaluated
 
   friend bool operator==(const CheckpointRecord&, const CheckpointRecord&) = default;
 };
 
-// True if `a` is a better checkpoint than `b`, of the job of this submission. The better evaluation
-// wins; of equal ones the earlier checkpoint is better. A checkpoint that was evaluated is better
-// than one that was not.
+// Returns true if `a` is a better checkpoint than `b` for the job of this submission. The better
+// evaluation wins, and among equal ones the earlier checkpoint. A checkpoint that was evaluated is
+// better than one that was not.
 bool IsBetter(const Submission& submission, const CheckpointRecord& a, const CheckpointRecord& b);
-// The best of a job's checkpoints; null where none was evaluated. `Pointers`: a list of pointers,
-// raw or shared.
+// Returns the best of a job's checkpoints, or null if none was evaluated. `Pointers` is a list of
+// pointers, raw or shared.
 template <typename Pointers>
 const CheckpointRecord* BestCheckpoint(const Submission& submission, const Pointers& checkpoints) {
   const CheckpointRecord* best = nullptr;
@@ -208,10 +210,10 @@ struct EventRecord {
   friend bool operator==(const EventRecord&, const EventRecord&) = default;
 };
 
-// The resource whose history an event belongs to: `jobs/12` for `jobs/12/attempts/1`.
+// Returns the resource to whose history an event belongs: `jobs/12` for `jobs/12/attempts/1`.
 std::string EventParent(absl::string_view resource);
 
-// An answered CreateJob, so that its repetition gets the same job.
+// A CreateJob that was answered. It is kept so that a repeated call returns the same job.
 struct RequestRecord {
   std::string request_id;
   std::string request_hash;
@@ -221,19 +223,20 @@ struct RequestRecord {
   friend bool operator==(const RequestRecord&, const RequestRecord&) = default;
 };
 
-// What one user or one project may have. 0: no limit.
+// The limits of one user or one project. 0 means no limit.
 struct QuotaRecord {
-  std::string subject;      // "user:anna", "project:vision"; "user:*", "project:*" for all others
+  // "user:anna", "project:vision"; "user:*" and "project:*" are for all others.
+  std::string subject;
   int32_t devices = 0;      // held at a time
   int32_t queued_jobs = 0;  // waiting at a time
   int32_t submits_per_minute = 0;
   int64_t stored_bytes = 0;  // of checkpoints
-  int32_t weight = 0;        // share of the pool against others; 0: 1
+  int32_t weight = 0;        // share of the pool compared with others; 0 means 1
 
   friend bool operator==(const QuotaRecord&, const QuotaRecord&) = default;
 };
 
-// Devices that belong to some users and projects for a while.
+// Devices that are reserved for some users and projects during some time.
 struct ReservationRecord {
   std::string name;
   int64_t start_us = 0;                                      // wall
@@ -245,7 +248,7 @@ struct ReservationRecord {
   friend bool operator==(const ReservationRecord&, const ReservationRecord&) = default;
 };
 
-// What a user has used within a project, decayed: the measure of fair share.
+// What a user has used within a project, decayed. Fair share is measured by it.
 struct UsageRecord {
   std::string project;
   std::string user;

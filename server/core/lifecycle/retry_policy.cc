@@ -8,13 +8,13 @@
 namespace trainyard::core {
 namespace {
 
-// Two failures are the same if their reasons are, or where there is none, their messages.
+// Two failures are the same if they have the same reason, or, without a reason, the same message.
 bool SameFailure(const Failure& a, const Failure& b) {
   if (!a.reason.empty() || !b.reason.empty()) return a.reason == b.reason;
   return a.message == b.message;
 }
 
-// The other worker on which rank 0 failed in the same way; empty for none.
+// Returns another worker on which rank 0 failed in the same way, or an empty text if there is none.
 std::string OtherWorker(const FailureHistory& history) {
   if (history.rank_zero.empty()) return "";
   const RankZeroFailure& last = history.rank_zero.back();

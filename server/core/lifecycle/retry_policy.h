@@ -1,4 +1,4 @@
-// Decides what becomes of a job whose attempt failed. Pure.
+// Decides what becomes of a job whose attempt failed. The functions are pure.
 //
 //   user_error         the spec or the data is at fault: never retried
 //   transient          retried after a backoff, up to max_retries
@@ -22,7 +22,7 @@ struct RankZeroFailure {
 };
 
 struct FailureHistory {
-  int32_t retries = 0;                     // used so far
+  int32_t retries = 0;                     // used so far, out of max_retries
   int32_t max_retries = 0;                 // granted by the spec
   int32_t failures = 0;                    // failed and lost attempts before this one
   std::vector<RankZeroFailure> rank_zero;  // of all attempts, this one included
@@ -30,17 +30,17 @@ struct FailureHistory {
 
 struct RetryVerdict {
   Failure failure;       // what the job shows
-  bool give_up = false;  // it ends here
-  bool hold = false;     // it waits for a person
+  bool give_up = false;  // the job ends here
+  bool hold = false;     // the job waits for a person
   bool counts_as_retry = false;
-  int64_t delay_us = 0;  // before it may be placed again
+  int64_t delay_us = 0;  // before the job may be placed again
 };
 
 RetryVerdict JudgeFailure(const Config& config, const Failure& failure,
                           const FailureHistory& history);
 
-// initial * 2^failures_before, at most the maximum. There is no jitter, because one job comes back
-// to one server: there is no herd to scatter.
+// Returns initial * 2^failures_before, but no more than the maximum. It has no jitter, because
+// jitter serves to spread many clients over time, and here one job returns to one server.
 int64_t BackoffDelay(const Config& config, int32_t failures_before);
 
 }  // namespace trainyard::core

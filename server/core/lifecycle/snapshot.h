@@ -1,4 +1,5 @@
-// The records of the server together: everything at one moment, and what one loop turn changed.
+// Holds the records of the server together: all of them at one moment, and those that one turn
+// changed.
 #pragma once
 
 #include <cstdint>
@@ -23,27 +24,28 @@ struct Snapshot {
   std::map<std::string, QuotaRecord> quotas;  // by subject
   std::map<std::string, ReservationRecord> reservations;
   std::map<UsageKey, UsageRecord> usage;
-  // What was submitted and has no jobs any more, because they were deleted, but clones: by the
-  // number of the job that came with it.
+  // The submissions whose jobs were all deleted, but of which clones still exist, by the number of
+  // the job that came with each.
   std::map<JobId, Submission> kept_submissions;
-  // How long the pool has been looked after, in all: uptime added up over all starts of the server.
-  // Usage decays by it, so that no jump of a wall clock and no pause changes anybody's share.
+  // How long the server has run in all: the uptimes of all starts added up. Use decays by this
+  // time, so that neither a jump of the wall clock nor a pause changes anybody's share.
   int64_t pool_time_us = 0;
 
   friend bool operator==(const Snapshot&, const Snapshot&) = default;
 };
 
-// What one loop turn changed: one transaction. Rows are whole and replace those of the same key.
-// Jobs are new from the `next_job` of the commit before on; the first of an array comes before the
-// others.
+// The changes of one turn, which are one transaction. Rows are complete and replace those with the
+// same key. Jobs numbered from the previous commit's `next_job` on are new. The first job of an
+// array comes before the others.
 struct Delta {
-  int64_t revision = 0;  // of the store once it is committed: one more than before
+  int64_t revision = 0;  // the revision of the store after the commit: one more than before
   int64_t next_job = 1;
   int64_t next_event = 1;
   std::vector<JobRecord> jobs;
-  // Their attempts and their history go with them; of jobs of a turn before.
+  // The jobs that were deleted, with their attempts and their history. They are jobs of earlier
+  // turns.
   std::vector<JobId> deleted_jobs;
-  // Submissions that have lost their last job: they stay, or go.
+  // Submissions that have lost their last job. The first ones are kept, the others are dropped.
   std::vector<JobId> kept_submissions;
   std::vector<JobId> deleted_submissions;
   std::vector<AttemptRecord> attempts;
@@ -57,7 +59,7 @@ struct Delta {
   std::vector<ReservationRecord> reservations;
   std::vector<std::string> deleted_reservations;
   bool usage_changed = false;
-  std::vector<UsageRecord> usage;  // where it has changed: all of it
+  std::vector<UsageRecord> usage;  // all of it if any of it has changed, else nothing
   int64_t pool_time_us = 0;        // as of this commit
 
   bool empty() const {

@@ -1,4 +1,5 @@
-// A job as it was submitted. Plain values; the submission of a job never changes.
+// Defines a job as it was submitted. The values are plain, and the submission of a job never
+// changes.
 #pragma once
 
 #include <compare>
@@ -22,12 +23,13 @@ struct CheckpointRef {
 // The devices that a job asks for.
 struct Demand {
   int32_t count = 1;
-  std::string type;          // empty: any one type
+  std::string type;          // empty means any one type
   bool mixed = false;        // types may differ within the gang
-  int32_t min_count = 0;     // elastic: as few as these will do; 0: `count`, no fewer
-  int64_t memory_bytes = 0;  // each device has at least so much
-  std::map<std::string, std::string> labels = {};  // the worker carries all of them
-  bool spread = false;                             // over as many workers as possible, not as few
+  int32_t min_count = 0;     // for elastic jobs, the fewest that will do; 0 means `count`
+  int64_t memory_bytes = 0;  // each device must have at least this much
+  std::map<std::string, std::string> labels = {};  // the worker must carry all of them
+  // Over as many workers as possible, instead of as few.
+  bool spread = false;
 
   int32_t least() const { return min_count == 0 ? count : min_count; }
   bool is_elastic() const { return least() < count; }
@@ -38,13 +40,13 @@ struct Demand {
 // Another job that must have ended, or succeeded, before this one may start.
 struct Dependency {
   JobId job;
-  bool ok = false;  // it has succeeded; else: it has ended, however
+  bool ok = false;  // it must have succeeded; otherwise it must only have ended
 
   friend auto operator<=>(const Dependency&, const Dependency&) = default;
 };
 
-// What was submitted; it never changes. The specs are serialized trainyard.v1.JobSpec; what is read
-// from them stands beside them.
+// What was submitted. It never changes. The specs are serialized trainyard.v1.JobSpec; the values
+// that were read from them stand beside them.
 struct Submission {
   std::string uid;
   std::string name;
@@ -54,24 +56,25 @@ struct Submission {
   Demand demand;
   int32_t priority = 0;
   int32_t max_retries = 0;
-  int64_t time_limit_us = 0;       // 0: none
+  int64_t time_limit_us = 0;       // 0 means none
   int64_t disconnect_keep_us = 0;  // how long ranks go on without news from the server
-  int32_t checkpoints_kept = 1;    // newest ones that stay
-  bool keeps_best = false;         // and the best one
-  bool judged_by_loss = false;     // the best has the lowest test.loss, not the highest accuracy
-  JobId cloned_from;               // 0: none
+  int32_t checkpoints_kept = 1;    // how many of the newest ones stay
+  bool keeps_best = false;         // the best one stays as well
+  // The best one has the lowest test.loss instead of the highest accuracy.
+  bool judged_by_loss = false;
+  JobId cloned_from;  // 0 means none
   std::optional<CheckpointRef> parent_checkpoint;
-  std::string server_version;  // that resolved the spec
-  std::string project;         // empty: none
+  std::string server_version;  // of the server that resolved the spec
+  std::string project;         // empty means none
   std::vector<std::string> tags;
   std::vector<Dependency> dependencies;
-  int64_t not_before_us = 0;          // wall; 0: at once
-  int64_t time_limit_warning_us = 0;  // so long before the time limit a checkpoint is asked for
-  std::string reservation;            // runs on its devices only; empty: where there is room
+  int64_t not_before_us = 0;          // wall time; 0 means at once
+  int64_t time_limit_warning_us = 0;  // a checkpoint is requested this long before the time limit
+  std::string reservation;            // the job runs only on its devices; empty means any devices
   bool preemptible = true;
   // An array: jobs that share this submission and are told apart by JobRecord::array_index.
   int32_t array_size = 0;      // 0: no array
-  int32_t array_parallel = 0;  // at most so many at a time; 0: no limit
+  int32_t array_parallel = 0;  // how many may run at a time; 0 means no limit
 
   friend bool operator==(const Submission&, const Submission&) = default;
 };

@@ -1,4 +1,4 @@
-// The answers of a state machine to an input: one of three things, never nothing.
+// Defines the answers of a state machine to an input. There are exactly three kinds.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace trainyard::core {
 
-// The machine goes to `next` (perhaps the same state with other data); the caller carries the
+// The machine goes to `next`, which may be the same state with other data. The caller carries the
 // effects out in their order.
 template <typename State, typename Effect>
 struct Transition {
@@ -20,12 +20,12 @@ struct Transition {
   std::vector<Effect> effects;
 };
 
-// Nothing changes, and that is right: a repeated or late message. `reason` says why.
+// Nothing changes, as it should be: the message is repeated or late. `reason` says why.
 struct Ignored {
   std::string reason;
 };
 
-// The input makes no sense in this state: FAILED_PRECONDITION for whoever sent it.
+// The input makes no sense in this state. The sender gets FAILED_PRECONDITION.
 struct Refused {
   std::string reason;
 };

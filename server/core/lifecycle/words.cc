@@ -1,4 +1,4 @@
-// The words of the enums. They are stored, so a word never changes.
+// Spells the enums as words. The words are stored, so a word never changes.
 #include "server/core/lifecycle/words.h"
 
 #include <utility>
@@ -9,7 +9,7 @@
 namespace trainyard::core {
 namespace {
 
-// One table an enum; both directions read it.
+// Each enum has one table, which serves both directions.
 template <typename Enum>
 struct Word {
   Enum value;

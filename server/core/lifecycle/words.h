@@ -1,5 +1,5 @@
-// The vocabulary of the core: enums, failures, times. Nothing in server/core reads a clock, knows
-// of protobuf or does I/O.
+// Defines the vocabulary of the core: enums, failures, times. No code in server/core reads a clock,
+// uses protobuf or does I/O.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace trainyard::core {
 
-// The moment of an input. Wall time goes into records that people read; uptime (monotonic, counting
-// suspension) decides deadlines. Both in microseconds.
+// The moment of an input, in microseconds. Wall time goes into records that people read. Uptime,
+// which is monotonic and counts suspension, decides deadlines.
 struct Now {
   int64_t wall_us = 0;
   int64_t uptime_us = 0;
@@ -22,13 +22,14 @@ inline constexpr int64_t kSecond = 1000 * kMillisecond;
 inline constexpr int64_t kMinute = 60 * kSecond;
 inline constexpr int64_t kHour = 60 * kMinute;
 
-// Why an attempt was stopped. kNone stands for a rank that failed, so that the others go too;
-// kResize for an attempt that goes on with more or fewer devices.
+// Why an attempt was stopped. kNone means that a rank failed and the others stop for that reason.
+// kResize means that the attempt continues with more or fewer devices.
 enum class StopReason { kNone, kCancel, kSuspend, kPreempt, kDrain, kTimeLimit, kResize };
 
 enum class FailureClass { kNone, kUserError, kTransient, kHardware, kLost, kPoison };
 
-// How an attempt or a job failed. `reason` is UPPER_SNAKE_CASE or empty, `message` is for people.
+// A failure of an attempt or a job. `reason` is UPPER_SNAKE_CASE or empty, and `message` is for
+// people.
 struct Failure {
   FailureClass failure_class = FailureClass::kNone;
   std::string reason;
@@ -37,35 +38,37 @@ struct Failure {
   friend bool operator==(const Failure&, const Failure&) = default;
 };
 
-// "HARDWARE GPU_LOST: Xid 79": how a failure reads in the history.
+// Returns the text of a failure in the history, such as "HARDWARE GPU_LOST: Xid 79".
 std::string FailureText(const Failure& failure);
 
-// What one worker has of an attempt. Devices of a part are held until it is kExited or later.
+// The state of what one worker has of an attempt. The devices of a part are held until it is
+// kExited or later.
 enum class PartState {
   kAssigned,  // placed; the worker has not reported it yet
   kStarting,
   kRunning,
   kStopping,
-  kExited,   // the process group is gone; logs, metrics or checkpoints may still be on their way
-  kDrained,  // everything of it has arrived
+  // The process group is gone, but logs, metrics or checkpoints may still be on their way.
+  kExited,
+  kDrained,  // everything that its ranks have written has arrived
   kLost,     // declared lost: its worker was away for too long, or has forgotten it
 };
 
-// True if a part in this state holds its devices.
+// Returns true if a part in this state holds its devices.
 bool HoldsDevices(PartState state);
 
-// What a worker says about an attempt (SyncWorker).
+// What a worker reports about an attempt (SyncWorker).
 enum class ObservedState { kStarting, kRunning, kStopping, kExited };
 
 enum class OutcomeKind { kNone, kSucceeded, kStopped, kFailed };
 
 enum class DeviceHealth { kOk, kQuarantined, kUnmanagedUse };
 
-// An operator's word on whether a worker gets new ranks.
+// An operator's decision about whether a worker gets new ranks.
 enum class Scheduling { kEligible, kCordoned, kDraining };
 
-// The words of the API without their prefix ("TIME_LIMIT"), as stored and shown; and back.
-// INVALID_ARGUMENT with the word otherwise.
+// These convert to the words of the API without their prefix ("TIME_LIMIT"), as they are stored and
+// shown, and back. They return INVALID_ARGUMENT with the word if it is unknown.
 absl::string_view Text(StopReason value);
 absl::string_view Text(FailureClass value);
 absl::string_view Text(PartState value);

@@ -1,4 +1,4 @@
-// The transitions of a worker, one overload for each pair of state and input.
+// Implements the transitions of a worker, one overload for each pair of state and input.
 #include "server/core/lifecycle/worker_fsm.h"
 
 #include <utility>

@@ -1,5 +1,5 @@
-// A worker as the server sees it. Two machines stand side by side: one says whether the worker is
-// in contact, the other whether it gets new ranks. Pure.
+// Defines a worker as the server sees it. There are two machines: one says whether the worker is in
+// contact, the other whether it gets new ranks. The functions are pure.
 //
 //  ---> Active <----(2,3)---- Unreachable ----(4)----> Gone        (5) Gone -> Active
 //  (1)     |                      ^
@@ -9,7 +9,7 @@
 // 2 lease ran out               for long
 // 3 syncs or registers again  5 registers again; its old session is dead
 //
-// The lease also runs out for a worker whose reports come and that does not hear the answers.
+// The lease also runs out for a worker whose reports arrive but that does not hear the answers.
 //
 //  ---> Eligible <--(uncordon)-- Cordoned --(drain)--> Draining --(uncordon)--> Eligible
 //          |                        ^
@@ -28,7 +28,7 @@ namespace trainyard::core::worker_fsm {
 struct Active {
   friend bool operator==(const Active&, const Active&) = default;
 };
-// What ran there may still run.
+// The worker is out of contact, and its ranks may still run.
 struct Unreachable {
   int64_t since_us = 0;  // wall
 
@@ -53,10 +53,9 @@ struct GaveUp {
 
 using Input = std::variant<Registered, Synced, LeaseExpired, GaveUp>;
 
-// Effects.
-// What the worker can take has changed: plan again.
+// Effects. The capacity of the worker has changed, so a new pass is needed.
 struct PlanAgain {};
-// The session is dead; a later report under it is refused.
+// The session is dead. A later report under it is refused.
 struct EndSession {};
 
 using Effect = std::variant<PlanAgain, EndSession>;
@@ -64,10 +63,10 @@ using Result = StepResult<State, Effect>;
 
 Result Step(const State& state, const Input& input);
 
-// ACTIVE UNREACHABLE GONE.
+// Returns ACTIVE, UNREACHABLE or GONE.
 absl::string_view Name(const State& state);
 
-// The second machine: whether it gets new ranks.
+// The second machine says whether the worker gets new ranks.
 
 struct Eligible {};
 struct Cordoned {};
@@ -79,7 +78,7 @@ struct Uncordon {};
 struct Drain {};
 using SchedulingInput = std::variant<Cordon, Uncordon, Drain>;
 
-// Stop what runs there, with StopReason::kDrain.
+// Stops what runs there, with StopReason::kDrain.
 struct StopAttempts {};
 using SchedulingEffect = std::variant<PlanAgain, StopAttempts>;
 using SchedulingResult = StepResult<SchedulingState, SchedulingEffect>;

@@ -1,4 +1,4 @@
-// Decides what a head keeps, and to whom it lends that until it can start.
+// Decides which devices a head keeps, and to which jobs it lends them until it can start.
 #include "server/core/scheduling/backfill.h"
 
 #include <algorithm>
@@ -9,8 +9,8 @@ namespace trainyard::core {
 namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-// Each head covers at least one class of its own. More heads than this are not worth the time that
-// they take.
+// Each head covers at least one class that no earlier head covers. More heads than this are not
+// worth the time that they take.
 constexpr size_t kHeadsMax = 16;
 
 bool IsOffered(const Slots& slots, const Offer& offer, int32_t slot) {
@@ -70,8 +70,8 @@ void Backfill::Keep(JobId job, const Offer& now, const GangDemand& gang, bool is
   if (gang.mixed || !is_on_) {
     best = LookAt(uncovered, gang.least);
   } else {
-    // It takes the type on which it starts first, or, if that is unknown, the one of which it has
-    // most already.
+    // The head takes the type on which it can start first. If that is unknown, it takes the type of
+    // which it has the most devices already.
     for (size_t type = 0; type < slots_.types().size(); ++type) {
       Offer offer = OfType(slots_, uncovered, static_cast<int32_t>(type));
       if (!CouldHold(slots_, offer, gang)) continue;
@@ -89,7 +89,7 @@ void Backfill::Keep(JobId job, const Offer& now, const GangDemand& gang, bool is
   KeepSlots(*best, gang.least, is_on_ && !is_overdue);
 }
 
-// Only the few that have come since the last time are sorted.
+// Only the releases that were added since the last call need sorting.
 void Backfill::SortReleases() {
   const auto middle = releases_.begin() + static_cast<std::ptrdiff_t>(sorted_);
   std::sort(middle, releases_.end());
@@ -118,9 +118,8 @@ Backfill::Outlook Backfill::LookAt(Offer offer, int32_t need) const {
   return outlook;
 }
 
-// The head needs fewer slots than will be free when it starts: the surplus may be lent for any
-// time. The slots of the workers with the fewest free slots are lent, so that the head stays
-// together.
+// The head needs fewer slots than will be free when it starts, so the surplus may be lent for any
+// time. Slots of the workers with the fewest free slots are lent, so that the head stays together.
 void Backfill::KeepSlots(const Outlook& outlook, int32_t need, bool lends_surplus) {
   const auto keeper = static_cast<int32_t>(heads_.size()) - 1;
   std::map<int32_t, std::vector<int32_t>> free;  // by worker

@@ -1,6 +1,6 @@
-// Backfill with a reservation (EASY): the first job that cannot start keeps devices, so that no
-// stream of small jobs starves it. Jobs behind it may use these devices only if they end in time,
-// or as guests, which go when it can start.
+// Implements backfill with a reservation (EASY): the first job that cannot start keeps devices, so
+// that no stream of small jobs starves it. Jobs behind it may use these devices only if they end in
+// time, or as guests, which leave when it can start.
 #pragma once
 
 #include <cstdint>
@@ -14,38 +14,39 @@
 
 namespace trainyard::core {
 
-// A head of which nobody knows when its devices come lends what it keeps to jobs that take no
-// longer than this. It is the most that they can cost it.
+// If the start of a head is unknown, it lends its devices to jobs that take no longer than this.
+// That is also the longest delay that they can cause.
 inline constexpr int64_t kBlindBackfillUs = kHour;
 
 // A waiting job that keeps devices.
 struct Head {
   JobId job;
-  std::optional<int64_t> start_us;  // uptime: when enough devices will be free; unset: unknown
-  JobId last;                       // the job whose end it waits for; 0: unknown
-  int64_t lend_until_us = 0;        // uptime: jobs that end by then may use what it keeps
+  std::optional<int64_t> start_us;  // uptime when enough devices will be free; unset if unknown
+  JobId last;                       // the job for whose end it waits; 0 if unknown
+  // Uptime; jobs that end by then may use the devices that it keeps.
+  int64_t lend_until_us = 0;
 };
 
-// Borrows the slots.
+// Finds out what heads keep and lend. It borrows the slots.
 class Backfill {
  public:
-  // `is_on` false: a head keeps all that could serve it, and lends to nobody.
+  // If `is_on` is false, a head keeps all devices that it could use, and lends none.
   Backfill(Slots& slots, int64_t now_us, bool is_on)
       : slots_(slots), now_us_(now_us), is_on_(is_on) {}
 
-  // The job gives back the slots that it holds at `end_us`; unset: nobody knows when.
+  // Notes that the job gives back the slots at `end_us`, which is unset if unknown.
   void AddRelease(JobId job, std::optional<int64_t> end_us, std::vector<int32_t> held);
 
-  // The part of `now` that the job may have if it takes `expected_us` (0: unknown).
+  // Returns the part of `now` that the job may have if it takes `expected_us` (0 means unknown).
   Offer OfferFor(const Offer& now, JobId job, int64_t expected_us) const;
 
-  // The part of `now` that a guest may have which is to stay until this uptime at least. Devices
-  // kept for heads that do not start before are part of it.
+  // Returns the part of `now` that a guest may have if it needs it at least until this uptime.
+  // Devices that are kept for heads that do not start before then belong to it.
   Offer OfferForGuest(const Offer& now, int64_t until_us) const;
 
-  // The job becomes a head on those of its classes on which there is none yet. Nothing is kept if
-  // these can never hold it. A head that is overdue does not lend because others are expected to
-  // end.
+  // Makes the job a head on those of its classes that have no head yet. It keeps nothing if these
+  // classes can never hold the job. A head that is overdue does not lend on the ground that others
+  // are expected to end.
   void Keep(JobId job, const Offer& now, const GangDemand& gang, bool is_overdue);
 
   const std::vector<Head>& heads() const { return heads_; }
@@ -79,7 +80,7 @@ class Backfill {
   std::vector<Head> heads_;
 };
 
-// The classes of `offer` that are of one type.
+// Returns the classes of `offer` that are of one type.
 Offer OfType(const Slots& slots, const Offer& offer, int32_t type);
 
 }  // namespace trainyard::core

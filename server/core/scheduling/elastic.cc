@@ -1,4 +1,4 @@
-// Looks for more devices for elastic jobs, near the ones that they have first.
+// Looks for more devices for elastic jobs, preferring those near the ones that they have.
 #include "server/core/scheduling/elastic.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ std::vector<const RunningJob*> InOrderOfNeed(const std::map<JobId, RunningJob>& 
   return jobs;
 }
 
-// Picks free slots on the workers where the job runs already.
+// Picks free slots on workers where the job runs already.
 std::vector<int32_t> PickNear(const Slots& slots, const Offer& offer, size_t count,
                               const std::vector<int32_t>& own) {
   std::set<int32_t> workers;
@@ -59,10 +59,11 @@ std::vector<std::pair<JobId, std::vector<int32_t>>> GrowElastic(
     const auto own = held.find(job->id);
     if (own == held.end() || own->second.size() != job->ranks.size()) continue;
     const Reach reach = slots.ReachOf(job->demand, job->reservations, job->reservation);
-    Offer offer = reach.clean;  // growth is not worth a stop when a reservation begins
+    // A stop when a reservation begins would cost more than growth gives.
+    Offer offer = reach.clean;
     for (size_t i = 0; i < offer.size(); ++i) {
       if (!wanted[i]) continue;
-      // A head that waits for this job's end gains if that comes sooner.
+      // A head that waits for the end of this job gains if growth makes the job end sooner.
       const int32_t keeper = slots.classes()[i].keeper;
       const bool helps = offer[i] != Access::kNone && keeper >= 0 &&
                          heads[static_cast<size_t>(keeper)].last == job->id;

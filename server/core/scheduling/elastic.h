@@ -1,4 +1,4 @@
-// Elastic jobs that run on fewer devices than they could use take those that nobody waits for.
+// Gives elastic jobs that run on fewer devices than they could use those that nobody waits for.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@
 
 namespace trainyard::core {
 
-// Jobs that grow, each with the slots that it gets in addition, in order of need: larger priority,
+// Returns the jobs that grow, each with its additional slots, in order of need: larger priority,
 // smaller share, smaller number. `wanted` marks the classes that a waiting job could use. A job
-// gets none of these, unless the head that keeps them waits for this very job's end and gains if
-// that comes sooner. The slots are claimed, and the quotas charged.
+// gets none of these, unless the head that keeps them waits for the end of this very job and gains
+// if that comes sooner. The slots are claimed, and the quotas are charged.
 std::vector<std::pair<JobId, std::vector<int32_t>>> GrowElastic(
     Slots& slots, const std::map<JobId, RunningJob>& running, const HeldSlots& held,
     const std::set<JobId>& stopping, const std::vector<bool>& wanted,

@@ -1,5 +1,5 @@
-// Explains the waiting of jobs from what the last pass has left behind: reasons, a change that
-// would help, and a forecast.
+// Explains why jobs wait, from what the last pass has left behind: reasons, a change that would
+// help, and a forecast.
 #include "server/core/scheduling/explain.h"
 
 #include <map>
@@ -76,8 +76,8 @@ class FullRecord : public PassRecord {
     const std::vector<std::string> quotas = state_->quotas.WhyNot(job, gang.least);
     reasons.insert(reasons.end(), quotas.begin(), quotas.end());
     const std::vector<std::string> capacity = capacity_.WhyNot(job);
-    // A held job also learns that the pool can never hold it. What is free just now does not matter
-    // to it.
+    // For a held job it does not matter what is free now, but its user should know if the pool can
+    // never hold it.
     if (job.holds.empty() || !capacity_.IsFeasible(job)) {
       reasons.insert(reasons.end(), capacity.begin(), capacity.end());
     }
@@ -88,7 +88,8 @@ class FullRecord : public PassRecord {
     return reasons;
   }
 
-  // A job that has been chosen waits for those who still hold the devices that are kept for it.
+  // Returns why a nominated job has not started yet: some devices that are claimed for it are still
+  // held.
   std::vector<std::string> WhyNotYet(JobId job) const {
     std::vector<std::string> reasons;
     const auto found = claims_.find(job);
@@ -110,8 +111,8 @@ class FullRecord : public PassRecord {
                         ", if jobs end when they are expected to");
   }
 
-  // The place in the queue; 1 is the first. The pass knows it for the first jobs. All jobs are
-  // sorted only when another one is asked for.
+  // Returns the place in the queue, counted from 1. The pass knows it for the first jobs. All jobs
+  // are sorted only when another one is asked for.
   int64_t PositionOf(const PassInput& input, JobId job) const {
     auto found = positions_.find(job);
     if (found == positions_.end() && !knows_all_) {
@@ -125,10 +126,10 @@ class FullRecord : public PassRecord {
       found = positions_.find(job);
     }
     if (found != positions_.end()) return found->second;
-    return static_cast<int64_t>(positions_.size()) + 1;  // it has come since the pass
+    return static_cast<int64_t>(positions_.size()) + 1;  // it came after the pass
   }
 
-  // A job that comes now is the last of its priority.
+  // Returns the jobs before one that is submitted now, which is the last of its priority.
   std::vector<JobId> AllAhead(const PassInput& input, const QueuedJob& job) const {
     std::vector<JobId> ahead =
         FirstJobs(input.queue, state_->share, state_->rules, input.queue.size());
@@ -142,7 +143,8 @@ class FullRecord : public PassRecord {
 
   std::unique_ptr<const PassState> state_;
   CapacityReasons capacity_;
-  std::map<JobId, std::map<JobId, int32_t>> claims_;  // by job, by holder (0: free): devices
+  // The number of claimed devices by job and by holder (0 if free).
+  std::map<JobId, std::map<JobId, int32_t>> claims_;
   mutable std::map<JobId, int64_t> positions_;
   mutable bool knows_all_ = false;
 };

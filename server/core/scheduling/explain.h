@@ -1,4 +1,4 @@
-// Why a job waits, in sentences for people, and what would start it.
+// Explains in sentences for people why a job waits, and what would start it.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,8 @@
 
 namespace trainyard::core {
 
-// `state` is as the pass has left it; `front` has the first waiting jobs in their order.
+// Makes the record of a pass. `state` is as the pass has left it; `front` holds the first waiting
+// jobs in their order.
 std::shared_ptr<const PassRecord> MakeRecord(const PassInput& input,
                                              std::unique_ptr<const PassState> state,
                                              const std::vector<JobId>& front);

@@ -10,7 +10,7 @@
 namespace trainyard::core {
 namespace {
 
-constexpr int32_t kPriorityMax = 1000;  // of a spec
+constexpr int32_t kPriorityMax = 1000;  // the largest that a spec may have
 // The number of priorities that are tried. Each costs a search for victims.
 constexpr size_t kPrioritiesTried = 16;
 
@@ -119,8 +119,8 @@ class Finder {
     return std::nullopt;
   }
 
-  // Tries priorities just above a head whose devices it could have, or above jobs that it could
-  // stop.
+  // Tries priorities just above a head whose devices the job could have, or just above jobs that it
+  // could stop.
   std::optional<Change> LargerPriority() const {
     if (!state_.options.priorities) return std::nullopt;
     const GangDemand gang = state_.GangOf(job_.demand, state_.RoomOf(job_));

@@ -1,4 +1,4 @@
-// The smallest change of a job that would start it now.
+// Finds the smallest change of a job that would start it now.
 #pragma once
 
 #include <map>
@@ -12,13 +12,14 @@
 namespace trainyard::core {
 
 struct Change {
-  std::vector<std::pair<std::string, std::string>> fields;  // path in the spec, value
+  // Pairs of a path in the spec and a value.
+  std::vector<std::pair<std::string, std::string>> fields;
   std::string text;
 };
 
-// Tries, in this order: fewer devices, another type, mixed types, less memory, no labels, a time
-// limit short enough to be lent devices, a larger priority. Finds none for a job that is held, or
-// that fits as it is.
+// Tries these changes in order: fewer devices, another type, mixed types, less memory, no labels, a
+// time limit short enough to be lent devices, a larger priority. Returns none for a job that is
+// held, or that fits as it is.
 std::optional<Change> FindChange(const PassInput& input, const PassState& state,
                                  const QueuedJob& job);
 

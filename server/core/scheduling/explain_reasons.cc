@@ -1,4 +1,4 @@
-// Counts the devices that a shape could use by what keeps them from it, and puts that into
+// Counts the devices that a shape could use by what makes them unavailable, and states that in
 // sentences.
 #include "server/core/scheduling/explain_reasons.h"
 
@@ -12,15 +12,15 @@
 namespace trainyard::core {
 namespace {
 
-// Names at most so many of a kind, so that sentences stay readable on a busy pool.
+// At most this many names are listed, so that sentences stay readable on a busy pool.
 constexpr size_t kNamed = 5;
 
 std::string Devices(int32_t count) {
   return absl::StrCat(count, count == 1 ? " device" : " devices");
 }
 
-// Adds up what belongs to one holder. There are many holders, and what one holds lies together, so
-// a list costs less than a map.
+// Adds up what belongs to one holder. There are many holders, and the devices of one are adjacent,
+// so a list costs less than a map.
 void Merge(std::vector<std::pair<JobId, int32_t>>& held) {
   std::sort(held.begin(), held.end());
   size_t kept = 0;
@@ -108,7 +108,7 @@ std::vector<std::string> CapacityReasons::WhyNot(const QueuedJob& job) const {
   const std::vector<Head>& heads = state_.backfill.heads();
   const bool is_head = std::any_of(heads.begin(), heads.end(),
                                    [&job](const Head& head) { return head.job == job.id; });
-  if (is_head) return Find(job);  // what is kept for it is free for it alone
+  if (is_head) return Find(job);  // devices that are kept for it are free only for it
   const auto [found, is_new] = known_.try_emplace(ShapeOf(job));
   if (is_new) found->second = Find(job);
   return found->second;
@@ -153,7 +153,7 @@ CapacityReasons::Tallies CapacityReasons::Count(const Reach& reach, const Offer&
         }
         ++tally.held.back().second;
       } else if (!it.offered) {
-        continue;  // below
+        continue;  // counted below
       } else if (now[cls] == Access::kNone) {
         ++tally.reserved[of.reservation];
       } else if (it.claim != JobId{}) {
@@ -242,7 +242,7 @@ void CapacityReasons::AddKept(const Tally& tally, int32_t least,
   }
 }
 
-// Adds the devices of the right type that will not do.
+// Adds the devices of the right type that do not meet the demand.
 void CapacityReasons::AddMismatches(const Demand& demand, std::vector<std::string>& reasons) const {
   int32_t small = 0;
   int32_t elsewhere = 0;

@@ -1,4 +1,4 @@
-// Adds up use, and weighs it.
+// Adds up use, and divides it by weights.
 #include "server/core/scheduling/fair_share.h"
 
 #include "server/core/scheduling/quota.h"

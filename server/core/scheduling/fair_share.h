@@ -1,4 +1,5 @@
-// Compares what owners have had with their shares: projects first, then users within a project.
+// Compares what owners have used with their shares: first between projects, then between the users
+// of a project.
 #pragma once
 
 #include <compare>
@@ -13,7 +14,7 @@
 namespace trainyard::core {
 
 // Use divided by weight. Keys are compared exactly, as fractions, so that rounding never decides.
-// The smaller one goes first.
+// The smaller key goes first.
 struct ShareKey {
   int64_t use = 0;
   int64_t weight = 1;  // > 0
@@ -24,14 +25,15 @@ struct ShareKey {
   friend bool operator==(const ShareKey& a, const ShareKey& b) { return (a <=> b) == 0; }
 };
 
-// Adds to the decayed use `advance_us` for each device that is held now, so that a burst of
-// placements counts at once, and not only when it has run. Borrows the quotas for their weights.
+// Computes shares. To the decayed use it adds `advance_us` for each device that is held now, so
+// that a burst of placements counts at once and not only after it has run. It borrows the quotas
+// for their weights.
 class FairShare {
  public:
   FairShare(const std::map<UsageKey, UsageRecord>& usage,
             const std::map<std::string, QuotaRecord>& quotas, int64_t advance_us);
 
-  // The owner holds `devices` more, or fewer if it is negative.
+  // Notes that the owner holds `devices` more, or fewer if it is negative.
   void Charge(const std::string& user, const std::string& project, int32_t devices);
 
   ShareKey OfProject(const std::string& project) const;

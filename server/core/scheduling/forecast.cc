@@ -1,4 +1,4 @@
-// Plays the queue forward on a copy of the pool, by the ends that are expected.
+// Plays the queue forward on a copy of the pool, using the expected ends of jobs.
 #include "server/core/scheduling/forecast.h"
 
 #include <algorithm>
@@ -11,7 +11,8 @@
 namespace trainyard::core {
 namespace {
 
-// The most jobs ahead that are looked at. A forecast over more would be worth nothing.
+// The largest number of jobs ahead that are considered. A forecast over more of them would be
+// worthless.
 constexpr size_t kAheadMax = 1000;
 
 class Simulation {
@@ -36,7 +37,7 @@ class Simulation {
     }
   }
 
-  // Lets time pass until the job has started. False if it never does.
+  // Advances time until the job has started. Returns false if it never does.
   bool Start(const QueuedJob& job, const GangDemand& gang) {
     const Offer& offer = state_.ReachOf(job).now;
     if (const auto claimed = claims_.find(job.id); claimed != claims_.end()) {
@@ -67,7 +68,7 @@ class Simulation {
   int64_t now_us() const { return now_us_; }
   JobId last_ended() const { return last_ended_; }
 
-  // The first job without a known end that holds what `job` could use; 0: none.
+  // Returns the first job without a known end that holds devices that `job` could use, or 0.
   JobId FirstEndless(const QueuedJob& job) const {
     const Offer& offer = state_.ReachOf(job).now;
     for (const JobId& id : endless_) {

@@ -1,4 +1,4 @@
-// The rows of bits of the index.
+// Implements the rows of bits of the index.
 #include "server/core/scheduling/free_index.h"
 
 #include <bit>

@@ -1,5 +1,5 @@
-// Knows how many free slots each island and worker has, so that the one that a gang fills best is
-// found without a look at all of them.
+// Indexes how many free slots each island and worker has, so that the one that a gang fills best is
+// found without looking at all of them.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@ namespace trainyard::core {
 // for each count.
 class FreeIndex {
  public:
-  // No count ever gets larger than `largest`.
+  // Makes the index. No count ever becomes larger than `largest`.
   FreeIndex(std::vector<int32_t> counts, int32_t largest);
 
   void Change(int32_t item, int32_t by);
-  // The first item from `from` on that has this count, or -1.
+  // Returns the first item from `from` on that has this count, or -1.
   int32_t Find(int32_t count, int32_t from) const;
   int32_t largest() const { return static_cast<int32_t>(items_with_.size()) - 1; }
 
@@ -28,7 +28,7 @@ class FreeIndex {
 
   std::vector<int32_t> counts_;      // by item
   std::vector<int32_t> items_with_;  // by count
-  size_t words_ = 0;                 // of a row
+  size_t words_ = 0;                 // the length of a row
   std::vector<uint64_t> bits_;
 };
 
@@ -43,12 +43,14 @@ struct Places {
   struct OfClass {
     std::vector<ShelfRange> ranges;  // of each item, in order
     FreeIndex open;                  // see Shelf
-    FreeIndex free;                  // the kept ones too
+    FreeIndex free;                  // includes the kept ones
   };
 
   std::vector<OfClass> by_class;
-  std::vector<std::vector<ShelfRange>> shared;  // by type: where several classes of it lie
-  std::vector<int32_t> item_of;                 // by shelf: in its class; -1: it is in `shared`
+  // By type: the items on which several classes of the type lie.
+  std::vector<std::vector<ShelfRange>> shared;
+  // By shelf: the item in its class, or -1 if the shelf is in `shared`
+  std::vector<int32_t> item_of;
 };
 
 }  // namespace trainyard::core

@@ -1,4 +1,4 @@
-// The queue, sorted for passes over 100,000 jobs. It is an index that each change keeps up to date:
+// Sorts the queue for passes over 100,000 jobs. It is an index that each change keeps up to date:
 //
 //   level       the jobs of one priority; larger priorities come first
 //   owner jobs  the jobs of a level that one user has in one project; fair share puts them in order
@@ -6,7 +6,8 @@
 //               none can
 //   shape       what kinds of all owners have in common, and what decides where a job fits
 //
-// A pass therefore asks once for a shape and not once for a job. Jobs with holds are in no kind.
+// A pass therefore asks once for each shape, and not once for each job. Jobs with holds are in no
+// kind.
 #pragma once
 
 #include <cstdint>
@@ -32,23 +33,22 @@ struct Shape {
   friend auto operator<=>(const Shape&, const Shape&) = default;
 };
 
-// Rounds up by less than a sixteenth, so that not every time left makes a shape of its own. 0,
-// which stands for unknown, stays 0.
+// Rounds up by less than a sixteenth, so that small differences of time do not make separate
+// shapes. 0, which stands for unknown, stays 0.
 int64_t RoundUpExpected(int64_t expected_us);
 Shape ShapeOf(const QueuedJob& job);
 
 struct JobKind {
   const Shape* shape = nullptr;
-  // The indices are small numbers that are used again once they are free, so that a pass can keep
-  // its notes in vectors.
+  // The indices are small numbers that are reused, so that a pass can keep its notes in vectors.
   int32_t index = 0;
   int32_t shape_index = 0;
   JobId array;
   absl::btree_map<JobId, const QueuedJob*> jobs;  // never empty
 };
 
-// A kind in the list of its owner or level. A pass leaves most kinds out because of their shape,
-// which is therefore copied here: the kinds themselves lie all over the memory.
+// A kind in the list of its owner or level. A pass skips most kinds because of their shape, which
+// is therefore copied here: the kinds themselves are scattered over the memory.
 struct KindEntry {
   const JobKind* kind = nullptr;
   int32_t index = 0;  // as in the kind
@@ -65,22 +65,22 @@ using Owner = std::pair<std::string, std::string>;  // project, user
 
 struct Level {
   KindsByFirstJob by_first_job;       // of all owners
-  std::map<int32_t, int64_t> shapes;  // by index: how many kinds of it there are
+  std::map<int32_t, int64_t> shapes;  // the number of kinds, by shape index
   std::map<Owner, OwnerJobs> owners;
 };
 
-// Not thread-safe. Pointers are valid until the next change.
+// The queue. It is not thread-safe. Pointers are valid until the next change.
 class JobQueue {
  public:
   using Levels = std::map<int32_t, Level, std::greater<>>;  // by priority
 
   JobQueue() = default;
-  JobQueue(JobQueue&&) = default;  // what was borrowed stays valid
+  JobQueue(JobQueue&&) = default;  // borrowed pointers stay valid
   JobQueue& operator=(JobQueue&&) = default;
   JobQueue(const JobQueue&) = delete;
   JobQueue& operator=(const JobQueue&) = delete;
 
-  void Put(QueuedJob job);  // replaces a job of the same number
+  void Put(QueuedJob job);  // replaces a job that has the same number
   void Remove(JobId job);
   const QueuedJob* Find(JobId job) const;
   size_t size() const { return jobs_.size(); }
@@ -89,12 +89,12 @@ class JobQueue {
 
   const Levels& levels() const { return levels_; }
   const std::set<JobId>& with_holds() const { return with_holds_; }
-  // All indices of kinds and of shapes are smaller than these.
+  // All indices of kinds and of shapes are smaller than these limits.
   size_t kind_limit() const { return kind_numbers_.limit(); }
   size_t shape_limit() const { return shape_numbers_.limit(); }
 
  private:
-  // Gives out the smallest numbers that are free.
+  // Gives out the smallest free numbers.
   class Numbers {
    public:
     int32_t Take();

@@ -1,5 +1,5 @@
-// Picks the slots of a gang: on one island or worker if it fits, else on as few workers as
-// possible.
+// Picks the slots of a gang: on one island or worker if the gang fits there, else on as few workers
+// as possible.
 #include "server/core/scheduling/packing.h"
 
 #include <algorithm>
@@ -17,13 +17,13 @@ constexpr int32_t kAnyType = -1;
 struct Group {
   size_t begin = 0;
   size_t end = 0;
-  int32_t free = 0;  // 0: no such group
+  int32_t free = 0;  // 0 means that there is no such group
 };
 
-// Comes before all groups in the order of Follows.
+// This group comes before all others in the order of Follows.
 constexpr Group kBeforeAll{0, 0, std::numeric_limits<int32_t>::max()};
 
-// Orders groups: fuller ones first, equal ones as they lie.
+// Orders groups by their free slots, the most first, and equal ones by their position.
 bool Follows(const Group& group, const Group& last) {
   return group.free < last.free || (group.free == last.free && group.begin > last.begin);
 }
@@ -44,7 +44,7 @@ struct View {
     return shelf.open + (offer[cls] == Access::kKept ? shelf.kept : 0);
   }
 
-  // The shelves of the range that have free slots.
+  // Returns the islands or workers in the range of shelves that have free slots.
   std::vector<Group> Groups(bool by_island, size_t begin, size_t end) const {
     const std::vector<Shelf>& shelves = slots.shelves();
     std::vector<Group> groups;
@@ -65,12 +65,13 @@ struct View {
   }
 };
 
-// The groups that there are to choose from.
+// The groups to choose from.
 class Supply {
  public:
   Supply(const View& view, std::vector<Group> groups) : view_(view), groups_(std::move(groups)) {}
 
-  // Takes all islands, or all workers. Those that hold one class of a type are in the index.
+  // Takes all islands, or all workers. Those that hold only one class of a type are found by the
+  // index.
   Supply(const View& view, bool by_island) : view_(view) {
     if (view.type == kAnyType) {
       groups_ = view.Groups(by_island, 0, view.slots.shelves().size());
@@ -86,7 +87,8 @@ class Supply {
     }
   }
 
-  // The emptiest group that follows `last` and has `count`; of equal ones the first.
+  // Returns the group with the fewest free slots that follows `last` and has `count`; among equal
+  // ones the first.
   Group Tightest(int32_t count, const Group& last) const {
     Group best;
     const auto keep_better = [&best](const Group& group) {
@@ -110,7 +112,7 @@ class Supply {
     return best;
   }
 
-  // The group that follows `last`.
+  // Returns the group that follows `last`.
   Group Fullest(const Group& last) const {
     Group best;
     const auto keep_better = [&best](const Group& group) {
@@ -130,8 +132,8 @@ class Supply {
     return best;
   }
 
-  // Splits `count` over groups, the fullest first, until the rest fits on one. No smaller number of
-  // groups could hold it.
+  // Splits `count` over groups, the one with the most free slots first, until the rest fits on one.
+  // No smaller number of groups could hold it.
   template <typename Give>
   void Split(int32_t count, Give give) const {
     Group last = kBeforeAll;
@@ -156,7 +158,7 @@ class Supply {
     }
   }
 
-  // The first group of the class that follows `last` and has so many free slots.
+  // Returns the first group of the class that follows `last` and has this many free slots.
   static Group Find(const Places::OfClass& of, const FreeIndex& index, int32_t free,
                     const Group& last) {
     int32_t from = 0;
@@ -174,7 +176,7 @@ class Supply {
 
   const View& view_;
   const Places* places_ = nullptr;
-  std::vector<Group> groups_;  // the groups that are in no index
+  std::vector<Group> groups_;  // the groups that are not in the index
 };
 
 class Picker {
@@ -206,7 +208,7 @@ class Picker {
     }
     std::vector<int32_t> shares(workers.size(), 0);
     int32_t left = count;
-    while (left > 0) {  // each round gives one more to each worker that has one more
+    while (left > 0) {  // each round gives one more slot to each worker that still has a free one
       for (size_t i = 0; i < workers.size() && left > 0; ++i) {
         if (shares[i] == workers[i].free) continue;
         ++shares[i];

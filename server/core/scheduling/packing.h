@@ -9,7 +9,7 @@
 
 namespace trainyard::core {
 
-// How many slots a gang wants, and how they are to lie.
+// The number of slots that a gang wants, and how they are to lie.
 struct GangDemand {
   int32_t least = 1;
   int32_t most = 1;
@@ -17,22 +17,22 @@ struct GangDemand {
   bool spread = false;
 };
 
-// The size of the largest gang that the free slots of the offer hold, up to `most`, or 0 if they do
-// not hold `least`. Reads the counts of free slots, and no slot itself.
+// Returns the size of the largest gang that the free slots of the offer hold, up to `most`, or 0 if
+// they do not hold `least`. It reads only the counts of free slots, and no slots.
 int32_t LargestGang(const Slots& slots, const Offer& offer, const GangDemand& gang);
 
-// True if devices of the offered classes could hold `least` if all of them were free.
+// Returns true if the offered classes could hold `least` devices if all of them were free.
 bool CouldHold(const Slots& slots, const Offer& offer, const GangDemand& gang);
 
-// The slots of a gang in order of rank, as many as `most` allows; empty if not even `least` are
-// free. The ranks of a worker follow each other.
+// Returns the slots of a gang in order of rank, as many as `most` allows, or none if not even
+// `least` are free. The ranks of a worker follow each other.
 //   packed   on the island that the gang fills best, else on the worker that it fills best, else on
 //            as few workers as possible
 //   spread   evenly over as many workers as possible
 //   unmixed  of the type of which most fit; of equal ones, where it spans the fewest workers
 std::vector<int32_t> PickSlots(const Slots& slots, const Offer& offer, const GangDemand& gang);
 
-// The ranks on these slots.
+// Returns the ranks on these slots.
 std::vector<RankPlacement> RanksOn(const Slots& slots, const Pool& pool,
                                    const std::vector<int32_t>& picked);
 

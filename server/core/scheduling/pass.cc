@@ -1,5 +1,5 @@
-// One pass: first the jobs whose claimed devices are free, then the queue in its order, then
-// growth.
+// Makes one pass: it serves first the jobs whose claimed devices are free, then the queue in its
+// order, then growth.
 #include "server/core/scheduling/pass.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace trainyard::core {
 namespace {
 
-// A pass looks for the victims of so many jobs at most, because no question costs more.
+// A pass searches victims for at most this many jobs, because no other search costs more.
 constexpr int kNominationTriesMax = 16;
 
 std::map<DeviceKey, std::string> ComingReservations(const PassInput& input) {
@@ -48,7 +48,7 @@ class Pass {
 
  private:
   // Jobs for which devices are claimed start as soon as all of these are free, wherever they stand
-  // in the queue, because they have been chosen before.
+  // in the queue, because they were chosen by an earlier pass.
   void ServeClaims() {
     std::vector<const QueuedJob*> jobs;
     for (const auto& [id, slots] : state_.slots.claims()) {
@@ -79,7 +79,7 @@ class Pass {
     const bool is_whole = static_cast<int32_t>(fit.size()) >= state_.GangOf(job.demand, 0).least &&
                           (job.demand.mixed || types.size() == 1);
     served_.insert(job.id);
-    if (!is_whole) {  // one of its devices has failed; others may do
+    if (!is_whole) {  // one of its devices has failed, so that it needs others
       if (gang.most < gang.least) return;
       for (const int32_t slot : claimed) state_.slots.SetClaim(slot, JobId{});
       TryStart(job, reach, gang);
@@ -97,8 +97,8 @@ class Pass {
 
   // Returns true if a nominated job may start on other devices than those that are claimed for it.
   // It may not once a claimed device is free: the others follow within the time for a checkpoint
-  // and a stop, and replays show that waiting for them uses the pool better. A head whose guests
-  // leave waits for them, since it has kept these devices all along.
+  // and a stop, and replays show that waiting for them uses the pool better. A head waits for its
+  // guests to leave, since it has kept these devices all along.
   bool MayStartElsewhere(const std::vector<int32_t>& claimed) const {
     bool are_guests = true;
     for (const int32_t slot : claimed) {
@@ -109,8 +109,8 @@ class Pass {
     return !are_guests;
   }
 
-  // A job whose claimed devices are all still held starts on whatever else fits. It is no longer
-  // nominated then, and whoever was to go for it stays.
+  // Starts a job whose claimed devices are all still held on whatever else fits. It is then no
+  // longer nominated, and its victims stay.
   bool StartNominated(const QueuedJob& job) {
     const GangDemand gang = state_.GangOf(job.demand, state_.RoomOf(job));
     if (gang.most < gang.least) return false;
@@ -118,7 +118,7 @@ class Pass {
     for (const int32_t slot : claimed) state_.slots.SetClaim(slot, JobId{});
     const std::vector<int32_t> picked = state_.PickFor(job, gang);
     if (!picked.empty()) Start(job, picked, JobId{});
-    // What it leaves is free for others once the plan has been carried out.
+    // The devices that it gives up are free for others once the plan has been carried out.
     for (const int32_t slot : claimed) {
       if (state_.slots.slot(slot).holder != job.id) state_.slots.SetClaim(slot, job.id);
     }
@@ -132,8 +132,8 @@ class Pass {
   }
 
   Visit Consider(const QueuedJob& job) {
-    // The walk leaves out nominated jobs whose shape has failed; those of larger priorities are
-    // tried before the smaller ones.
+    // The walk skips nominated jobs whose shape has failed. Those of larger priorities are
+    // therefore tried here, before jobs of smaller ones.
     while (!nominated_.empty() && state_.options.priorities &&
            nominated_.front()->priority > job.priority) {
       StartFirstNominated();
@@ -173,7 +173,7 @@ class Pass {
     return true;
   }
 
-  // The first job that keeps one of these slots.
+  // Returns the first job that keeps one of these slots.
   JobId KeeperOf(const std::vector<int32_t>& picked) const {
     for (const int32_t slot : picked) {
       const int32_t keeper = state_.slots.ClassOf(slot).keeper;
@@ -198,7 +198,7 @@ class Pass {
   bool Preempt(const QueuedJob& job, const Reach& reach, const GangDemand& gang) {
     if (!state_.options.preemption || !state_.options.priorities) return false;
     if (nomination_tries_ == kNominationTriesMax) return false;
-    // Guests go for the first job that waits for their devices, and for no job behind it.
+    // Guests leave for the first job that waits for their devices, but for no job behind it.
     bool is_head = true;
     for (size_t i = 0; i < reach.now.size(); ++i) {
       if (reach.now[i] != Access::kNone && state_.slots.classes()[i].keeper >= 0) is_head = false;
@@ -265,8 +265,8 @@ class Pass {
   PassState& state_;
   Plan plan_;
   std::vector<bool> wanted_;                // classes that a waiting job could use
-  std::set<JobId> served_;                  // they have claims, and ServeClaims has looked at them
-  std::deque<const QueuedJob*> nominated_;  // their claims are whole, and all held; in order
+  std::set<JobId> served_;                  // jobs with claims that ServeClaims has looked at
+  std::deque<const QueuedJob*> nominated_;  // all their claims stand and are held; in order
   absl::flat_hash_set<JobId> started_;
   int32_t failures_ = 0;
   int nomination_tries_ = 0;
@@ -350,7 +350,7 @@ std::vector<int32_t> PassState::PickFor(const QueuedJob& job, const GangDemand& 
 
 std::vector<int32_t> PassState::PickForGuest(const QueuedJob& job, const GangDemand& gang) const {
   if (!options.guests || !options.preemption || !options.backfill || !job.preemptible) return {};
-  // A guest should get something done before it has to go.
+  // A guest should get something done before it has to leave.
   const Offer offer = backfill.OfferForGuest(ReachOf(job).now, GuestGoneBy() + min_runtime_us);
   return PickSlots(slots, offer, gang);
 }

@@ -1,4 +1,4 @@
-// One pass over the queue, and what it leaves behind for explanations.
+// Makes one pass over the queue, and keeps what explanations need.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@
 
 namespace trainyard::core {
 
-// The pool and the shares as a pass sees and changes them. It borrows nothing of the pass's input,
-// so that it can outlive that. Not thread-safe: `ReachOf` remembers its answers.
+// The pool and the shares as a pass sees and changes them. It borrows nothing from the pass's
+// input, so that it can outlive it. It is not thread-safe, because `ReachOf` remembers its answers.
 class PassState {
  public:
   PassState(const PassInput& input, const PolicyOptions& pass_options);
@@ -34,19 +34,20 @@ class PassState {
   const Reach& ReachOf(const QueuedJob& job) const {
     return ReachOf(job.demand, job.reservations, job.reservation);
   }
-  // The gang of a job whose owner may have `room` devices more.
+  // Returns the gang of a job whose owner may have `room` more devices.
   GangDemand GangOf(const Demand& demand, int32_t room) const;
-  // How many devices the job's owner may have more. What is claimed for the job counts as room.
+  // Returns how many more devices the job's owner may have. Devices that are claimed for the job
+  // count as room.
   int32_t RoomOf(const QueuedJob& job) const;
   bool IsOverdue(const QueuedJob& job) const {
     return job.waiting_since_us < rules.overdue_before_us;
   }
-  // Picks slots that are free for the job now; empty if its gang does not fit.
+  // Picks slots that are free for the job now. Returns none if its gang does not fit.
   std::vector<int32_t> PickFor(const QueuedJob& job, const GangDemand& gang) const;
-  // Picks the slots that it gets as a guest (see RunningJob); empty if it may not be one, or if
-  // they would be needed too soon.
+  // Picks the slots that the job gets as a guest (see RunningJob). Returns none if it may not be a
+  // guest, or if the slots would be needed too soon.
   std::vector<int32_t> PickForGuest(const QueuedJob& job, const GangDemand& gang) const;
-  // The uptime by which a guest has gone if it is asked to go now.
+  // Returns the uptime by which a guest has left if it is asked to leave now.
   int64_t GuestGoneBy() const { return now.uptime_us + checkpoint_wait_us; }
 
   const PolicyOptions options;
@@ -61,7 +62,7 @@ class PassState {
   Quotas quotas;
   FairShare share;
   Backfill backfill;
-  bool is_complete = true;  // the pass has left no job for the next one
+  bool is_complete = true;  // true if the pass has left no job for the next one
 
  private:
   using Filter = std::tuple<std::string, int64_t, std::map<std::string, std::string>,
@@ -69,7 +70,7 @@ class PassState {
   mutable std::map<Filter, Reach, std::less<>> reaches_;
 };
 
-// Runs a pass. The plan has no record yet; that is the caller's business.
+// Runs a pass. The caller adds the record to the plan.
 Plan RunPass(const PassInput& input, PassState& state);
 
 }  // namespace trainyard::core

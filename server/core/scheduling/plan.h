@@ -1,5 +1,5 @@
-// What a scheduling pass looks at, and what it decides: placements, preemptions, growth, and a
-// record from which the waiting of each job can be explained.
+// Defines what a scheduling pass looks at, and what it decides: placements, preemptions, growth,
+// and a record from which the waiting of each job can be explained.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace trainyard::core {
 
-// Everything that a pass looks at. Borrowed.
+// Everything that a pass looks at. All of it is borrowed.
 struct PassInput {
   const Config& config;
   const Pool& pool;
@@ -24,7 +24,7 @@ struct PassInput {
   const std::map<JobId, RunningJob>& running;
   const std::map<UsageKey, UsageRecord>& usage;      // decayed to now
   const std::map<std::string, QuotaRecord>& quotas;  // by subject
-  // Reservations that are in force or to come.
+  // The reservations that are in force or will be.
   const std::map<std::string, ReservationRecord>& reservations;
   Now now;
 };
@@ -32,11 +32,11 @@ struct PassInput {
 struct GangPlacement {
   JobId job;
   std::vector<RankPlacement> ranks;
-  JobId guest_of;  // who keeps these devices; 0: nobody (see RunningJob::guest)
+  JobId guest_of;  // the job that keeps these devices; 0 if there is none (see RunningJob::guest)
 };
 
-// A job that is to stop after a checkpoint. An elastic one may `keep` some of its devices: they are
-// kept free for it, and it goes on there.
+// A job that is to stop after a checkpoint. An elastic job may `keep` some of its devices, which
+// stay reserved for it, and continues there.
 struct Victim {
   JobId job;
   std::vector<DeviceKey> keep;
@@ -50,32 +50,35 @@ struct Preemption {
   std::vector<Victim> victims;
 };
 
-// A running elastic job goes on with these devices, its own and free ones, after a checkpoint.
+// A running elastic job that continues, after a checkpoint, on these devices, which are its own and
+// free ones.
 struct Growth {
   JobId job;
   std::vector<DeviceKey> devices;
 };
 
-// Why a job waits, and until when.
+// An explanation of why a job waits, and until when.
 struct Explanation {
-  std::vector<std::string> reasons;  // all of them, in sentences; empty: it would start at once
-  bool infeasible = false;           // the pool as it is can never hold it
-  int64_t position = 0;              // 1: first in the queue; 0: held, or not in it
-  // The smallest change of its spec that would start it now: path and value ("devices.count",
-  // "2"), and the sentence. Empty where there is none.
+  std::vector<std::string> reasons;  // all of them, in sentences; empty if it would start at once
+  bool infeasible = false;           // true if the pool can never hold it
+  int64_t position = 0;              // 1 is the first in the queue; 0 means held, or not in it
+  // The smallest change of its spec that would start it now: path and value ("devices.count", "2"),
+  // and the sentence. It is empty if there is none.
   std::vector<std::pair<std::string, std::string>> change;
   std::string change_text;
-  std::optional<int64_t> start_in_us;  // from now, by what is known; unset: unknown
-  std::string start_basis;             // "when jobs/7 ends (its time limit)", or why it is unknown
+  std::optional<int64_t> start_in_us;  // from now, as far as is known; unset if unknown
+  // Such as "when jobs/7 ends (its time limit)", or why it is unknown.
+  std::string start_basis;
 };
 
-// What a pass has found out, kept until the next one: explanations are look-ups.
+// What a pass has found out. It is kept until the next pass, so that explanations are look-ups.
 class PassRecord {
  public:
   virtual ~PassRecord() = default;
-  // The reasons alone of a job of the queue; quick.
+  // Returns only the reasons of a job of the queue, which is quick.
   virtual std::vector<std::string> Reasons(const PassInput& input, JobId job) const = 0;
-  // Everything about a job, which need not be submitted: one that is not comes last.
+  // Returns everything about a job. The job need not have been submitted; it then counts as the
+  // last one.
   virtual Explanation Explain(const PassInput& input, const QueuedJob& job) const = 0;
 };
 
@@ -84,20 +87,20 @@ struct Plan {
   std::vector<Preemption> preemptions;
   std::vector<Growth> growths;
   std::shared_ptr<const PassRecord> record;  // never null
-  // The first waiting jobs in their order, at most kFrontMax: their reasons are shown as they
-  // change. Those behind them learn theirs when they are asked for.
+  // The first waiting jobs in their order, at most kFrontMax. Their reasons are shown as they
+  // change. Those of later jobs are computed when somebody asks for them.
   std::vector<JobId> front;
 };
 inline constexpr size_t kFrontMax = 200;
 
-// Which parts of the full policy are at work. The comparison of policies switches them off.
+// Says which parts of the full policy are active. The comparison of policies switches them off.
 struct PolicyOptions {
   bool priorities = true;
   bool fair_share = true;
   bool backfill = true;
   bool preemption = true;
-  bool elastic = true;  // else an elastic job takes the most that it asks for
-  bool guests = true;   // needs backfill and preemption
+  bool elastic = true;  // if false, an elastic job takes the most that it asks for
+  bool guests = true;   // only together with backfill and preemption
 };
 
 }  // namespace trainyard::core

@@ -1,4 +1,4 @@
-// The full policy is one pass, and the record that it leaves for explanations.
+// Implements the full policy: one pass, and the record that it leaves for explanations.
 #include "server/core/scheduling/policy.h"
 
 #include <memory>

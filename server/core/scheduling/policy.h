@@ -1,5 +1,5 @@
-// The scheduling decision: a pure function of the pool, the queue and what runs. What it places is
-// checked against the pool before it becomes true (CheckPlacement).
+// Makes the scheduling decision, a pure function of the pool, the queue and the running jobs. Each
+// placement is checked against the pool before it takes effect (CheckPlacement).
 #pragma once
 
 #include <memory>

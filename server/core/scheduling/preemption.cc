@@ -1,4 +1,4 @@
-// Searches for the victims that lose least work.
+// Searches for the victims that lose the least work.
 #include "server/core/scheduling/preemption.h"
 
 #include <algorithm>
@@ -11,14 +11,14 @@
 namespace trainyard::core {
 namespace {
 
-// A job that may go, and what that would give.
+// A job that may be stopped, and what that would free.
 struct Candidate {
   JobId job;
-  int64_t cost_us = 0;         // work lost: device time since its last checkpoint
+  int64_t cost_us = 0;         // work lost, as device time since its last checkpoint
   std::vector<int32_t> gives;  // slots that the preemptor can use
 };
 
-// Frees slots to see what would fit. They are held again when it goes out of scope.
+// Frees slots on trial to see what would fit. They are held again when the object is destroyed.
 class TrialRelease {
  public:
   explicit TrialRelease(Slots& slots) : slots_(slots) {}
@@ -59,11 +59,12 @@ size_t SpareOf(const RunningJob& job) {
   return job.ranks.size() > least ? job.ranks.size() - least : 0;
 }
 
-// Takes the cheapest first until `need` slots are there, then leaves out those that turn out
-// unnecessary, the most expensive first. Empty if all together do not suffice.
+// Takes the cheapest candidates first until `need` slots are there, and then leaves out those that
+// turn out unnecessary, the most expensive first. Returns none if all together do not suffice.
 std::vector<Candidate> Choose(std::vector<Candidate> candidates, int32_t need) {
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    return std::tie(a.cost_us, b.job) < std::tie(b.cost_us, a.job);  // equal: the younger goes
+    // Among equal ones the younger job.
+    return std::tie(a.cost_us, b.job) < std::tie(b.cost_us, a.job);
   });
   std::vector<Candidate> chosen;
   int32_t given = 0;
@@ -98,7 +99,8 @@ class Search {
 
   bool has_candidates() const { return !may_go_.empty(); }
 
-  // First shrinks elastic jobs only so far that they go on; if that does not suffice, stops them.
+  // First tries to shrink elastic jobs only so far that they can continue. If that does not
+  // suffice, stops them.
   std::vector<Candidate> On(const Offer& offer) const {
     const GangDemand any{1, gang_.least, /*mixed=*/true, false};
     const int32_t need = gang_.least - LargestGang(slots_, offer, any);
@@ -114,7 +116,7 @@ class Search {
       Candidate candidate{job->id, 0, UsefulOf(slots_, offer, held_, job->id)};
       if (shrink && job->demand.is_elastic()) {
         const size_t spare = SpareOf(*job);
-        // The last ranks go; the first stay where they are.
+        // The last ranks are given up; the first stay where they are.
         if (candidate.gives.size() > spare) {
           candidate.gives.erase(candidate.gives.begin(),
                                 candidate.gives.end() - static_cast<std::ptrdiff_t>(spare));
@@ -149,7 +151,7 @@ Nomination MakeNomination(const std::map<JobId, RunningJob>& running, const Held
     for (const int32_t slot : held.at(victim.job)) {
       if (taken.count(slot) == 0) rest.push_back(slot);
     }
-    if (rest.size() == held.at(victim.job).size()) continue;  // it gives nothing after all
+    if (rest.size() == held.at(victim.job).size()) continue;  // none of its slots was picked
     if (!job.demand.is_elastic() || rest.size() < static_cast<size_t>(job.demand.least())) {
       rest.clear();
     }
@@ -171,7 +173,8 @@ std::optional<Nomination> Nominate(Slots& slots, const std::map<JobId, RunningJo
   for (const JobId& id : stopping) {
     for (const int32_t slot : UsefulOf(slots, offer, held, id)) trial.Free(slot);
   }
-  if (LargestGang(slots, offer, gang) > 0) return std::nullopt;  // it only has to wait for them
+  // The job only has to wait for those that stop already.
+  if (LargestGang(slots, offer, gang) > 0) return std::nullopt;
   std::vector<Candidate> best;
   Offer best_offer;
   const size_t types = gang.mixed ? 1 : slots.types().size();

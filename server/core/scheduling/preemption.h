@@ -1,4 +1,4 @@
-// Chooses the running jobs that have to go so that a job with a larger priority can start.
+// Chooses the running jobs that must stop so that a job with a larger priority can start.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,16 @@ namespace trainyard::core {
 
 using HeldSlots = std::map<JobId, std::vector<int32_t>>;
 
-// As Preemption in plan.h, in slots.
+// A Preemption of plan.h, in slots.
 struct Nomination {
-  std::vector<int32_t> slots;                     // the whole gang
-  std::map<JobId, std::vector<int32_t>> victims;  // and what they keep
+  std::vector<int32_t> slots;                     // of the whole gang
+  std::map<JobId, std::vector<int32_t>> victims;  // the victims, and the slots that they keep
 };
 
-// Finds the victims that lose least work, none of them without need, so that `job` has its whole
-// gang once they have gone. Finds none if the gang would still not fit, or if it fits once the jobs
-// in `stopping` have gone, which are on their way out already. Elastic jobs give up devices before
-// a job goes as a whole. If `is_head`, guests of no larger priority go too. Leaves `slots` as they
-// were.
+// Finds the victims that lose the least work, none of them without need, so that `job` has its
+// whole gang once they have stopped. Finds none if the gang would still not fit, or if it fits once
+// the jobs in `stopping` have ended. Elastic jobs give up devices before a job stops as a whole. If
+// `is_head`, guests of no larger priority are victims too. `slots` ends up unchanged.
 std::optional<Nomination> Nominate(Slots& slots, const std::map<JobId, RunningJob>& running,
                                    const HeldSlots& held, const std::set<JobId>& stopping,
                                    const QueuedJob& job, const Offer& offer, const GangDemand& gang,

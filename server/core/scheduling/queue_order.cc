@@ -1,5 +1,5 @@
-// Walks the queue in its order without sorting it: priorities, then the owners by their share, each
-// with a cursor over the kinds of its jobs.
+// Walks the queue in its order without sorting it: by priority, then by the share of the owners.
+// Each owner has a cursor over the kinds of its jobs.
 #include "server/core/scheduling/queue_order.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ class WalkMarks {
   explicit WalkMarks(const JobQueue& queue)
       : mark_of_(queue.kind_limit(), kFresh), closed_shapes_(queue.shape_limit(), false) {}
 
-  // The next job of the kind; null if it has none left for this walk.
+  // Returns the next job of the kind, or null if none is left in this walk.
   const Jobs::value_type* Next(const JobKind& kind) const {
     if (IsClosed(kind.shape_index)) return nullptr;
     const int32_t mark = mark_of_[static_cast<size_t>(kind.index)];
@@ -49,10 +49,10 @@ class WalkMarks {
   }
 
  private:
-  static constexpr int32_t kFresh = -1;   // all its jobs are left
-  static constexpr int32_t kClosed = -2;  // none is left
+  static constexpr int32_t kFresh = -1;   // all jobs of the kind are left
+  static constexpr int32_t kClosed = -2;  // no job of the kind is left
 
-  std::vector<int32_t> mark_of_;  // by kind: where in `nexts_`; most kinds stay fresh
+  std::vector<int32_t> mark_of_;  // by kind: the index in `nexts_`; most kinds stay fresh
   std::vector<Jobs::const_iterator> nexts_;
   std::vector<bool> closed_shapes_;
 };
@@ -64,10 +64,10 @@ class Cursor {
   using Entry = std::pair<JobId, const JobKind*>;
 
   explicit Cursor(const WalkMarks& marks) : marks_(&marks) {}
-  // To be called before the first Top.
+  // Adds a list. It must be called before the first Top.
   void Add(const KindsByFirstJob& source) { sources_.push_back({source.begin(), source.end()}); }
 
-  // The next job and its kind. The kind is null at the end.
+  // Returns the next job and its kind. The kind is null at the end.
   Entry Top() {
     while (true) {
       Source* first = nullptr;
@@ -133,8 +133,8 @@ class Walk {
   }
 
  private:
-  // Where an owner, or a project, stands: its share, its next job, and its index. Of equal shares
-  // the first job goes first.
+  // The standing of an owner or a project: its share, its next job, and its index. Among equal
+  // shares the smaller job comes first.
   using Standing = std::tuple<ShareKey, JobId, size_t>;
   using Standings = std::priority_queue<Standing, std::vector<Standing>, std::greater<>>;
   struct OwnerWalk {
@@ -143,7 +143,7 @@ class Walk {
   };
   struct ProjectWalk {
     const std::string* name;
-    Standings owners;  // in owners_
+    Standings owners;  // their owners, as indices of owners_
   };
 
   Visit VisitTop(const JobKind& kind) {
@@ -159,7 +159,7 @@ class Walk {
   }
 
   // Jobs are numbered as they are submitted, so those that have waited longest come first in every
-  // kind. Without fair share all go by number.
+  // kind. Without fair share, all jobs go by number.
   bool VisitOverdue(const Tier& tier) {
     Cursor cursor(marks_);
     for (const Level* level : tier) cursor.Add(level->by_first_job);
@@ -205,7 +205,7 @@ class Walk {
       const size_t index = std::get<size_t>(project.owners.top());
       project.owners.pop();
       const JobKind* kind = owners_[index].cursor.Top().second;
-      if (kind != nullptr) {  // null: its shape has been closed meanwhile
+      if (kind != nullptr) {  // null if its shape has been closed in the meantime
         const Visit visit = VisitTop(*kind);
         if (visit == Visit::kEnough) return false;
         if (visit == Visit::kShapeFails && !HasOpenShape(tier)) return true;

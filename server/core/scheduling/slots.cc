@@ -200,7 +200,7 @@ Places Slots::MakePlaces(bool by_island) const {
   }
   places.by_class.reserve(classes_.size());
   for (size_t i = 0; i < classes_.size(); ++i) {
-    // Nothing is kept for anybody yet, so that what is open is all that is free.
+    // Nothing is kept for any job yet, so all free slots are open.
     places.by_class.push_back({std::move(ranges[i]), FreeIndex(counts[i].open, counts[i].largest),
                                FreeIndex(counts[i].open, counts[i].largest)});
   }

@@ -1,6 +1,7 @@
-// The pool as numbers: what a pass calculates with. A slot is a device; slots that nothing tells
-// apart form a class, and those of a class on one NVLink island of a worker a shelf. What is free
-// is counted per shelf and per class, so that most questions are answered without looking at slots.
+// Represents the pool as numbers, with which a pass calculates. A slot is a device. Slots that
+// agree in everything form a class, and those of a class on one NVLink island of a worker form a
+// shelf. Free slots are counted by shelf and by class, so that most questions are answered without
+// looking at slots.
 #pragma once
 
 #include <cstdint>
@@ -24,17 +25,18 @@ struct DeviceClass {
   int32_t labels = 0;       // of its worker
   std::string reservation;  // in force
   std::string coming;       // a reservation to come
-  int32_t total = 0;        // whoever holds them, and in whatever health
+  int32_t total = 0;        // in all, whoever holds them and whatever their health
   int32_t open = 0;         // free for anybody who may use the class
   int32_t kept = 0;         // free, but kept for a waiting job (see `keeper`)
-  int32_t keeper = -1;      // the job for which, as an index of the caller; -1: none
+  // The job for which they are kept, as an index of the caller; -1 if there is none.
+  int32_t keeper = -1;
 };
 
 struct Slot {
   int32_t shelf = 0;
   int32_t device = 0;   // in its worker
-  bool offered = true;  // the worker takes ranks and the device is fit
-  bool kept = false;    // for the keeper of its class
+  bool offered = true;  // true if the worker takes ranks and the device is fit
+  bool kept = false;    // true if it is kept for the keeper of its class
   JobId holder;
   JobId claim;
 };
@@ -45,25 +47,26 @@ struct Shelf {
   int32_t cls = 0;
   int32_t open = 0;
   int32_t kept = 0;
-  int32_t begin = 0;  // its slots
+  int32_t begin = 0;  // the first of its slots
   int32_t end = 0;
 };
 
-// Which slots of a class a job may take: none, the open ones, or the kept ones too.
+// Says which slots of a class a job may take: none, the open ones, or the kept ones too.
 enum class Access : char { kNone, kOpen, kKept };
 using Offer = absl::InlinedVector<Access, 48>;  // by class
 
-// The classes that suit a shape: each offer has kNone or kOpen for a class.
+// The classes that suit a shape. Each offer has kNone or kOpen for a class.
 struct Reach {
-  Offer ever;           // by what the devices are
-  Offer now;            // of these, what the reservations in force allow
-  Offer clean;          // of these, what is not in a reservation to come that is not the job's
-  bool spares = false;  // `clean` is smaller than `now`
+  Offer ever;           // judged by what the devices are
+  Offer now;            // those of `ever` that the reservations in force allow
+  Offer clean;          // those of `now` that are not in somebody else's coming reservation
+  bool spares = false;  // true if `clean` is smaller than `now`
 };
 
 class Slots {
  public:
-  // `coming` has the reservations to come, by device. Borrows nothing.
+  // Makes the slots of a pool. `coming` holds the reservations to come, by device. It borrows
+  // nothing.
   Slots(const Pool& pool, const std::map<DeviceKey, std::string>& coming);
 
   const std::vector<DeviceClass>& classes() const { return classes_; }
@@ -99,7 +102,7 @@ class Slots {
     classes_[static_cast<size_t>(cls)].keeper = keeper;
   }
 
-  // By job: the slots that were claimed in the pool, whatever has been set since.
+  // Returns the slots that were claimed in the pool, by job, whatever has been set since.
   const std::map<JobId, std::vector<int32_t>>& claims() const { return claims_; }
   std::map<JobId, std::vector<int32_t>> Holders() const;  // held slots, by job
 

@@ -13,16 +13,16 @@
 namespace trainyard::core {
 namespace {
 
-// Use decays in steps: 64 of them halve it. 2^(-1/64) in units of 2^-32.
+// Use decays in steps, 64 of which halve it. This is 2^(-1/64) in units of 2^-32.
 constexpr int64_t kDecaySteps = 64;
 constexpr int64_t kDecayFactor = 4'248'701'965;
-// Running attempts are charged, and the accounts stored, at least this often.
+// Running attempts are charged, and the accounts are stored, at least this often.
 constexpr int64_t kKeepInterval = kMinute;
-// While nothing runs, use only decays.
+// While nothing runs, use only decays, so this interval may be longer.
 constexpr int64_t kIdleKeepInterval = 10 * kMinute;
 
 int64_t Decayed(int64_t value, int64_t steps) {
-  // 64 x 40 steps leave nothing of any int64.
+  // After 64 x 40 steps nothing is left of any int64.
   for (int64_t i = 0; i < std::min<int64_t>(steps, kDecaySteps * 64) && value > 0; ++i) {
     value = static_cast<int64_t>((static_cast<__int128>(value) * kDecayFactor) >> 32);
   }
@@ -49,7 +49,8 @@ Accounts::Accounts(const Config& config, int64_t pool_time_us, Now now)
 absl::Status Accounts::TakeSubmission(const std::map<std::string, QuotaRecord>& quotas,
                                       const Submission& submission, Now now) {
   const int64_t jobs = std::max(submission.array_size, 1);
-  // Nothing is counted before the last subject has been checked: a refusal changes nothing.
+  // Nothing is counted until the last subject has been checked, because a refusal must change
+  // nothing.
   std::vector<std::pair<SubmitBudget*, int64_t>> prices;
   for (const auto& [kind, name] : {std::pair<std::string, std::string>{"user", submission.user},
                                    {"project", submission.project}}) {

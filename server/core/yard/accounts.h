@@ -1,6 +1,6 @@
-// Accounts adds up what everybody has used, by which fair share goes, and counts what quotas limit,
-// by subject ("user:anna", "project:vision"). Nothing here reads a wall clock: use decays with the
-// time that the pool has been looked after, and budgets fill with uptime.
+// Adds up what everybody has used, on which fair share is based, and counts what quotas limit, by
+// subject ("user:anna", "project:vision"). It reads no wall clock: use decays with the time that
+// the server has run, and budgets fill with uptime.
 #pragma once
 
 #include <cstdint>
@@ -15,33 +15,36 @@
 
 namespace trainyard::core {
 
-// Not thread-safe.
+// The accounts of a yard. The class is not thread-safe.
 class Accounts {
  public:
-  // `pool_time_us`: of the snapshot that the server starts with.
+  // `pool_time_us` is that of the snapshot with which the server starts.
   Accounts(const Config& config, int64_t pool_time_us, Now now);
 
-  // QUOTA_EXCEEDED, with the subject, the limit and what is used of it. A submission that is not
-  // refused is counted by its rate; the rest is counted as it comes to be.
+  // Counts a submission, or returns QUOTA_EXCEEDED with the subject, the limit and what is used of
+  // it. A submission that is accepted counts against its rate at once; other limits count what
+  // exists.
   absl::Status TakeSubmission(const std::map<std::string, QuotaRecord>& quotas,
                               const Submission& submission, Now now);
-  // `change` jobs more, or fewer, of this submission wait.
+  // Notes that `change` more jobs of this submission wait, or fewer if it is negative.
   void CountQueued(const Submission& submission, int64_t change);
-  // `bytes` more, or fewer, of checkpoints are stored for jobs of this submission.
+  // Notes that `bytes` more of checkpoints are stored for jobs of this submission, or fewer if it
+  // is negative.
   void CountStored(const Submission& submission, int64_t bytes);
 
-  // Charges what the attempt has held since it was charged last, to its job and to its owner.
+  // Charges what the attempt has held since it was last charged, to its job and to its owner.
   static void Charge(Ledger& ledger, AttemptId attempt, LiveAttempt& live, Now now);
-  // Charges all attempts, and lets use decay; only now and then, as it is stored.
+  // Charges all attempts and lets use decay. It does so only now and then, because the result is
+  // stored.
   void Keep(Ledger& ledger, LiveAttempts& live, Now now);
-  // The use of everybody, with what has not been charged yet.
+  // Returns the use of everybody, including what has not been charged yet.
   static std::map<UsageKey, UsageRecord> Usage(const Ledger& ledger, const LiveAttempts& live,
                                                Now now);
 
  private:
   // Submissions are limited by a budget of one minute, which fills with time.
   struct SubmitBudget {
-    int64_t used_us = 0;  // of a minute
+    int64_t used_us = 0;  // of the minute
     int64_t as_of_us = 0;
   };
 

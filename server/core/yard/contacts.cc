@@ -1,4 +1,4 @@
-// The sessions of the workers and their leases.
+// Keeps the sessions of the workers and their leases.
 #include "server/core/yard/contacts.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
-// Contacts knows when each worker was heard, under which session, and what it said last. None of it
-// is stored: after a start every worker has one lease to come back.
+// Records when each worker was heard, under which session, and what it reported last. None of it is
+// stored: after a start of the server, every worker has one lease to come back.
 //
-// A worker whose reports come may still not hear the answers: a partition can cut one direction
+// A worker whose reports arrive may still not hear the answers: a partition can cut one direction
 // only, and a call that hangs looks from here like one that was answered. Such a worker can be told
 // neither to start nor to stop anything. So the lease is renewed only by a report that shows that
 // the worker hears (ShowsHearing), and a worker that is UNREACHABLE comes back only by such a
@@ -21,7 +21,7 @@
 
 namespace trainyard::core {
 
-// Deadlines and moments are uptimes, unless a name says otherwise.
+// What is known of one worker. Deadlines and moments are uptimes, unless a name says otherwise.
 struct Contact {
   // An attempt as the worker has reported it last.
   struct Observed {
@@ -31,75 +31,79 @@ struct Contact {
     friend bool operator==(const Observed&, const Observed&) = default;
   };
 
-  std::string session;                     // empty: none since the server started, or it has ended
-  bool synced = false;                     // the session has reported what runs
-  bool ended_unused = false;               // no report came under the session that has ended
-  int64_t sequence = 0;                    // of the newest report
-  int64_t answers_heard = 0;               // as the worker counts them; 0 also where it does not
-  int64_t revision_taken = 0;              // the newest desired state that it has made its own
-  int64_t last_seen_wall_us = 0;           // wall time of the last report
-  int64_t last_report_us = 0;              // uptime of the last report
-  int64_t last_hearing_us = 0;             // of the last report that showed that the worker hears
-  int64_t unreachable_since_us = 0;        // while UNREACHABLE
-  std::map<AttemptId, Observed> observed;  // of the last report
-  std::vector<DesiredAttempt> desired;     // as of desired_revision
-  int64_t desired_revision = 0;            // 0: the session has no orders yet
+  // Empty if there was none since the server started, or if it has ended.
+  std::string session;
+  bool synced = false;  // the session has reported what runs
+  // True if no report came under the session that has ended.
+  bool ended_unused = false;
+  int64_t sequence = 0;       // of the newest report
+  int64_t answers_heard = 0;  // as the worker counts them; 0 also if it does not count
+  // The newest desired state that the worker has taken over.
+  int64_t revision_taken = 0;
+  int64_t last_seen_wall_us = 0;             // wall time of the last report
+  int64_t last_report_us = 0;                // uptime of the last report
+  int64_t last_hearing_us = 0;               // of the last report that showed that the worker hears
+  int64_t unreachable_since_us = 0;          // while UNREACHABLE
+  std::map<AttemptId, Observed> observed;    // of the last report
+  std::vector<DesiredAttempt> desired;       // as of desired_revision
+  int64_t desired_revision = 0;              // 0 if the session has no orders yet
   std::map<std::string, std::string> usage;  // of the last report, by name of the device
 
-  // It reports, but has not heard the answers.
+  // Returns true if the worker reports but has not heard the answers.
   bool is_deaf() const { return last_report_us > last_hearing_us; }
-  // No report has come under its session, or under the one that has ended: the worker may not have
-  // heard of it.
+  // Returns true if no report has come under its session, or under the one that has ended. The
+  // worker may then not have heard of the session.
   bool is_unused() const { return session.empty() ? ended_unused : !synced; }
 };
 
-// Not thread-safe.
+// The contacts of all workers. The class is not thread-safe.
 class Contacts {
  public:
   explicit Contacts(int64_t lease_us) : lease_us_(lease_us) {}
 
-  // A worker of the store, at the start of the server: its lease begins.
+  // Adds a worker of the store at the start of the server. Its lease begins.
   void Expect(const WorkerRecord& worker, Now now);
-  // The session begins, and the worker's old one ends. It was never used before. Whoever registers
-  // again without having used its session may not hear: its lease goes on and is not renewed.
+  // Begins a session, which was never used before, and ends the worker's old one. A worker that
+  // registers again without having used its session may not hear, so its lease continues and is not
+  // renewed.
   void Open(const std::string& worker, const std::string& session, Now now);
-  // The session ends; what remains is when the worker was seen last, and whether it was ever used.
+  // Ends the session. What remains is when the worker was last seen, and whether the session was
+  // ever used.
   void Close(const std::string& worker);
 
-  // Null for a session that does not live.
+  // Returns null if the session has ended or never existed.
   const std::string* WorkerOf(absl::string_view session) const;
-  // The worker must be known.
+  // Returns the contact of a worker, which must be known.
   const Contact& of(const std::string& worker) const { return contacts_.at(worker); }
-  // Null for an unknown worker.
+  // Returns null for an unknown worker.
   const Contact* Find(absl::string_view worker) const;
 
-  // True if the report proves that an answer has reached the worker, or that there is none which
-  // the worker has missed. That is so for
+  // Returns true if the report proves that an answer has reached the worker, or that the worker has
+  // missed none. That is so for
   //   - the first report of a session, because the worker has heard of the session,
   //   - a report that counts more answers than the one before,
   //   - a report without a count, if the worker has acted upon the newest orders, or upon newer
-  //   ones
-  //     than before.
+  //     ones than before.
   static bool ShowsHearing(const Contact& contact, const SyncReport& report);
-  // The worker has sent this report. Renews the lease where the report shows hearing.
+  // Notes a report. Renews the lease if the report shows that the worker hears.
   void NoteReport(const std::string& worker, const SyncReport& report, Now now);
-  // Takes what the report says of attempts and devices. True where it is the first of the session,
-  // or the attempts differ from those of the last one.
+  // Takes what the report says of attempts and devices. Returns true if it is the first report of
+  // the session, or if the attempts differ from those of the last one.
   bool TakeReport(const std::string& worker, const SyncReport& report);
-  // Until when an ACTIVE worker stays so.
+  // Returns the uptime until which an ACTIVE worker stays ACTIVE.
   int64_t LeaseDeadline(const std::string& worker) const;
-  // The lease has run out. Its ranks count as alone from a lease after its last report, because an
-  // answer to that one may still have renewed theirs.
+  // Notes that the lease has run out. The ranks count as alone only from one lease after the
+  // worker's last report, because an answer to that report may still have renewed their lease.
   void LoseTouch(const std::string& worker);
 
-  // New orders for the worker, unless it has no session or has these already. True where they are
-  // new: they have a new revision then.
+  // Sets new orders for the worker, unless it has no session or has these orders already. Returns
+  // true if they are new; they then have a new revision.
   bool GiveOrders(const std::string& worker, std::vector<DesiredAttempt> desired);
 
  private:
   int64_t lease_us_;
-  std::map<std::string, Contact, std::less<>> contacts_;      // every worker
-  std::map<std::string, std::string, std::less<>> sessions_;  // to worker
+  std::map<std::string, Contact, std::less<>> contacts_;      // by worker; holds every worker
+  std::map<std::string, std::string, std::less<>> sessions_;  // from session to worker
   int64_t last_revision_ = 0;
 };
 

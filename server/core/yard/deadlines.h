@@ -1,4 +1,4 @@
-// Uptimes at which something is due, by owner, with the earliest at hand.
+// Keeps uptimes at which something is due, by owner, with fast access to the earliest.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace trainyard::core {
 template <typename Owner>
 class Deadlines {
  public:
-  // Replaces the one before; nullopt: none.
+  // Replaces the owner's deadline. nullopt means none.
   void Set(const Owner& owner, std::optional<int64_t> at_us) {
     if (const auto known = by_owner_.find(owner); known != by_owner_.end()) {
       if (known->second == at_us) return;
@@ -31,7 +31,7 @@ class Deadlines {
     return by_time_.begin()->first;
   }
 
-  // Those that are due, in order of the owners.
+  // Returns the owners whose deadlines have come, in order.
   std::set<Owner> Due(int64_t now_us) const {
     std::set<Owner> due;
     for (const auto& [at_us, owner] : by_time_) {

@@ -1,5 +1,6 @@
-// Deletes jobs that have ended. Their rows go in the commit of the turn; files, logs and metrics
-// follow once it is on disk, and are swept again when the server starts.
+// Deletes jobs that have ended. Their rows are deleted in the commit of the turn. Files, logs and
+// metrics are deleted once it is on disk, and again at the next start if the server dies in
+// between.
 #include "server/core/yard/deletion.h"
 
 #include <iterator>
@@ -15,12 +16,12 @@
 namespace trainyard::core {
 namespace {
 
-// The number that the job's submission is known by.
+// Returns the number under which the job's submission is known.
 JobId SubmissionOf(const JobRecord& job) {
   return job.array == JobId{} ? job.id : job.array;
 }
 
-// A job that has failed must be remembered by those who wait for its success, or they would start.
+// A failed job must stay known while jobs wait for its success, or these would start.
 absl::Status CheckNobodyWaits(const YardState& state, const JobRecord& job) {
   if (std::holds_alternative<job_fsm::Succeeded>(job.state)) return absl::OkStatus();
   const auto& jobs = state.snapshot().jobs;
@@ -38,7 +39,7 @@ absl::Status CheckNobodyWaits(const YardState& state, const JobRecord& job) {
   return absl::OkStatus();
 }
 
-// The only job that is left of its submission.
+// Returns true if no other job of its submission is left.
 bool IsLast(const Snapshot& snapshot, const JobRecord& job) {
   if (job.array == JobId{}) return true;
   const auto end = snapshot.jobs.lower_bound(JobId{job.array.value + JobsOf(*job.submission)});
@@ -48,7 +49,7 @@ bool IsLast(const Snapshot& snapshot, const JobRecord& job) {
   return true;
 }
 
-// Forgets a submission without jobs, and those that were kept for its sake alone.
+// Drops a submission without jobs, and those that were kept only for its sake.
 void DropSubmission(YardState& state, JobId id, Submission submission) {
   while (true) {
     state.ledger.DropSubmission(id);
@@ -69,7 +70,7 @@ KnownSubmission FindSubmission(const Snapshot& snapshot, JobId job) {
   const auto holds = [job](JobId id, const Submission& submission) {
     return id.value <= job.value && job.value < id.value + JobsOf(submission);
   };
-  // The job itself; or, of an array that has lost it, the next job or the one before.
+  // Look at the job itself. If its array has lost it, look at the next job or the one before.
   auto near = snapshot.jobs.lower_bound(job);
   for (int i = 0; i < 2; ++i) {
     if (near != snapshot.jobs.end() &&
@@ -121,13 +122,13 @@ absl::Status Delete(YardState& state, const DeleteJob& in, Now now) {
   }
   if (in.checkpoints_only) {
     if (plan.checkpoints.empty()) return absl::OkStatus();
-    state.ledger.EditJob(in.job);  // its newest checkpoint is shown with it
+    state.ledger.EditJob(in.job);  // the job shows its newest checkpoint
     state.ledger.AddEvent(
         now.wall_us, JobName(in.job), "CHECKPOINTS_DELETED", in.actor,
         absl::StrCat(plan.checkpoints.size(), " deleted, ", plan.kept_checkpoints.size(), " kept"));
     return absl::OkStatus();
   }
-  // What stays of it belongs to nobody's quota.
+  // Checkpoints that stay count against nobody's quota.
   for (const CheckpointRef& id : plan.kept_checkpoints) {
     stepper.CountStored(state.snapshot().checkpoints.at(id), -1);
   }

@@ -1,4 +1,4 @@
-// The deletion of jobs: what goes, what must stay, and what becomes of both.
+// Deletes jobs: decides what is deleted and what must stay.
 #pragma once
 
 #include <vector>
@@ -11,23 +11,24 @@
 namespace trainyard::core {
 
 struct Deletion {
-  bool is_gone = false;  // the job was deleted before: nothing is left to do
+  bool is_gone = false;  // the job was deleted before, so nothing is left to do
   std::vector<CheckpointRef> checkpoints;
-  // They stay until the jobs have ended that are to start from them.
+  // These stay until the jobs that are to start from them have ended.
   std::vector<CheckpointRef> kept_checkpoints;
-  // The submission stays, for others were cloned from a job of it.
+  // The submission stays, because jobs were cloned from it.
   bool keeps_spec = false;
 };
 
-// What DeleteJob would do. JOB_NOT_FOUND for a number that no job has had; JOB_STATE_CONFLICT where
-// the job has not ended, or has not succeeded and another waits for its success.
+// Returns what DeleteJob would do. Returns JOB_NOT_FOUND for a number that no job has had, and
+// JOB_STATE_CONFLICT if the job has not ended, or if it has not succeeded and another job waits for
+// its success.
 absl::StatusOr<Deletion> PlanDeletion(const YardState& state, const DeleteJob& in);
 
-// Does it.
+// Deletes what PlanDeletion names.
 absl::Status Delete(YardState& state, const DeleteJob& in, Now now);
 
-// The submission of a job, also of one that was deleted while the submission stayed; null where
-// there is none. It is known by `id`.
+// The submission of a job, which may be deleted if the submission stayed. It is null if there is
+// none, and known by `id`.
 struct KnownSubmission {
   JobId id;
   const Submission* submission = nullptr;

@@ -1,5 +1,5 @@
-// Everything that the yard can be told. Inputs are plain values, so they can be queued, recorded
-// and replayed.
+// Defines everything that the yard can be told. Inputs are plain values, so they can be queued,
+// recorded and replayed.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,14 @@
 
 namespace trainyard::core {
 
-// `actor` is who asks ("user:anna"), `reason` is for the history and may be empty.
+// In all inputs, `actor` is who asks ("user:anna"), and `reason` is for the history and may be
+// empty.
 
-// A validated, resolved job. The same request_id with the same hash answers with the same job;
-// with another hash: REQUEST_ID_REUSED. An empty request_id promises nothing.
-// NOT_FOUND where the parent checkpoint does not exist. QUOTA_EXCEEDED, with the subject, the limit
-// and what is used of it. For an array (Submission::array_size > 0), Reply::job is its first job;
-// the others follow in number.
+// Submits a validated, resolved job. A repeated request_id with the same hash is answered with the
+// same job, and with another hash it returns REQUEST_ID_REUSED. An empty request_id is never
+// matched. Returns NOT_FOUND if the parent checkpoint does not exist, and QUOTA_EXCEEDED with the
+// subject, the limit and what is used of it. For an array (Submission::array_size > 0), Reply::job
+// is its first job; the numbers of the others follow.
 struct SubmitJob {
   std::shared_ptr<const Submission> submission;
   std::string request_id;
@@ -28,8 +29,8 @@ struct SubmitJob {
   std::string actor;
 };
 
-// Verbs on a job. NOT_FOUND; JOB_STATE_CONFLICT if the verb makes no sense in the job's state. A
-// verb whose effect is there already changes nothing.
+// Verbs on a job. They return NOT_FOUND, or JOB_STATE_CONFLICT if the verb makes no sense in the
+// job's state. A verb whose effect is there already changes nothing.
 struct CancelJob {
   JobId job;
   std::string actor;
@@ -45,8 +46,8 @@ struct ResumeJob {
   std::string actor;
 };
 
-// Begins a session and ends the one before. WORKER_NAME_TAKEN while a worker of that name and
-// another uid is active, or may still run attempts.
+// Begins a session and ends the one before. Returns WORKER_NAME_TAKEN while a worker with that name
+// and another uid is active, or may still run attempts.
 struct RegisterWorker {
   std::string worker;
   std::string uid;
@@ -58,41 +59,42 @@ struct RegisterWorker {
   std::map<std::string, std::string> labels = {};
 };
 
-// One attempt as a worker sees it. Absolute values.
+// One attempt as a worker sees it. All values are absolute.
 struct ObservedAttempt {
   AttemptId attempt;
   int64_t fencing_token = 0;
   ObservedState state = ObservedState::kStarting;
   std::optional<Progress> progress;
-  Outcome outcome;  // kExited
+  Outcome outcome;  // for kExited
   std::map<std::string, std::string> rendezvous;
   std::string data_digest;
   std::string model_digest;
-  bool drained = false;  // kExited: all its streams have been acknowledged
+  bool drained = false;  // for kExited: true if all its streams have been acknowledged
   MetricValues metrics;
 };
 
-// Tells of every attempt of which the worker has a run directory. Renews its lease if it shows that
-// the worker hears the answers (contacts.h). A report with a smaller sequence than one before says
-// nothing else. UNKNOWN_SESSION: register again.
+// Reports every attempt of which the worker has a run directory. It renews the worker's lease if it
+// shows that the worker hears the answers (contacts.h). A report with a smaller sequence than an
+// earlier one has no other effect. UNKNOWN_SESSION means that the worker must register again.
 struct SyncReport {
   std::string session;
   int64_t sequence = 0;
-  // The revision of the desired state that the worker had acted upon when it wrote this report; 0
-  // at the start of each session.
+  // The revision of the desired state that the worker had acted upon when it wrote this report. It
+  // is 0 at the start of each session.
   int64_t desired_revision = 0;
   std::vector<ObservedAttempt> attempts;
-  std::vector<DeviceRecord> devices;  // those whose health may differ from what was registered
-  // What its devices do at the moment, as bytes by name of the device. Nothing is decided by them
-  // and they are not stored.
+  // The devices whose health may differ from what was registered.
+  std::vector<DeviceRecord> devices;
+  // What its devices do at the moment, as bytes by name of the device. No decision depends on it,
+  // and it is not stored.
   std::map<std::string, std::string> usage = {};
-  // How many reports of this session have been answered, as far as the worker has received the
-  // answers. None from a worker that does not count them.
+  // The number of reports of this session that were answered, as far as the worker has received the
+  // answers. It is unset if the worker does not count them.
   std::optional<int64_t> answers_heard = {};
 };
 
-// A verified checkpoint becomes visible. STALE_FENCING_TOKEN if the attempt was superseded. If a
-// checkpoint of that step is committed already, that one stays (Reply::existed).
+// Makes a verified checkpoint visible. Returns STALE_FENCING_TOKEN if the attempt was superseded.
+// If a checkpoint of that step is committed already, that one stays (Reply::existed).
 struct CommitCheckpoint {
   std::string session;
   AttemptId attempt;
@@ -102,7 +104,7 @@ struct CommitCheckpoint {
   std::optional<CheckpointEvaluation> evaluation = {};
 };
 
-// Verbs on a worker. NOT_FOUND.
+// Verbs on a worker. They return NOT_FOUND if there is no such worker.
 struct CordonWorker {
   std::string worker;
   std::string actor;
@@ -112,8 +114,9 @@ struct UncordonWorker {
   std::string worker;
   std::string actor;
 };
-// Cordons, asks what runs there for a checkpoint, and stops it once that is committed, or when
-// `within_us` is over (0: Config::checkpoint_wait_us). Those jobs queue again, free of charge.
+// Cordons the worker, asks what runs there for a checkpoint, and stops it once that is committed,
+// or when `within_us` is over (0 means Config::checkpoint_wait_us). Those jobs queue again, free of
+// charge.
 struct DrainWorker {
   std::string worker;
   std::string actor;
@@ -121,13 +124,14 @@ struct DrainWorker {
   int64_t within_us = 0;
 };
 // Somebody vouches that the host of an UNREACHABLE worker is off: its attempts are lost at once.
-// FAILED_PRECONDITION while it is ACTIVE.
+// Returns FAILED_PRECONDITION while it is ACTIVE.
 struct DeclareWorkerLost {
   std::string worker;
   std::string actor;
   std::string reason;
 };
-// Sets one device aside, or takes it back. An attempt that runs there goes on. NOT_FOUND.
+// Sets one device aside, or takes it back. An attempt that runs there continues. Returns NOT_FOUND
+// if there is no such device.
 struct QuarantineDevice {
   std::string worker;
   std::string device;
@@ -140,8 +144,8 @@ struct ReleaseDevice {
   std::string actor;
 };
 
-// The rules of sharing. A quota replaces the one of its subject. Deleting a quota that is not there
-// changes nothing.
+// The rules of sharing. A quota replaces the earlier one of its subject. Deleting a quota that does
+// not exist changes nothing.
 struct SetQuota {
   QuotaRecord quota;
   std::string actor;
@@ -150,21 +154,22 @@ struct DeleteQuota {
   std::string subject;
   std::string actor;
 };
-// Reserves devices by name, or `count` of them that are chosen here, free ones first.
-// INVALID_ARGUMENT if the time has passed; NOT_FOUND if the pool has no such device; ALREADY_EXISTS
-// for the name; FAILED_PRECONDITION if other reservations leave too few devices at that time.
+// Reserves devices by name, or `count` of them that are chosen here, free ones first. Returns
+// INVALID_ARGUMENT if the time has passed, NOT_FOUND if the pool has no such device, ALREADY_EXISTS
+// if the name is taken, and FAILED_PRECONDITION if other reservations leave too few devices at that
+// time.
 struct CreateReservation {
   ReservationRecord reservation;
-  int32_t count = 0;  // with `type`, where `reservation.devices` is empty
+  int32_t count = 0;  // used together with `type` if `reservation.devices` is empty
   std::string type;
 };
-// NOT_FOUND.
+// Deletes a reservation. Returns NOT_FOUND if there is none.
 struct DeleteReservation {
   std::string name;
   std::string actor;
 };
-// Deletes a job that has ended, or its checkpoints alone; fine where it is deleted already.
-// JOB_NOT_FOUND, JOB_STATE_CONFLICT: see deletion.h.
+// Deletes a job that has ended, or only its checkpoints. Deleting a deleted job succeeds.
+// deletion.h explains JOB_NOT_FOUND and JOB_STATE_CONFLICT.
 struct DeleteJob {
   JobId job;
   bool checkpoints_only = false;
@@ -177,14 +182,14 @@ using Input = std::variant<SubmitJob, CancelJob, SuspendJob, ResumeJob, Register
                            DeleteQuota, CreateReservation, DeleteReservation, DeleteJob>;
 
 struct Reply {
-  JobId job;             // SubmitJob and the verbs on jobs
-  bool existed = false;  // SubmitJob: a repetition; CommitCheckpoint: committed before
+  JobId job;             // for SubmitJob and the verbs on jobs
+  bool existed = false;  // true for a repeated SubmitJob, or a checkpoint that was committed before
 };
 
 // The orders that the yard has for a worker.
 
 enum class DesiredAction {
-  kRun,     // make it run; nothing to do where it does
+  kRun,     // make it run, if it does not run already
   kStop,    // stop it, by `stop_reason` and `stop_grace_us`
   kRemove,  // its end has been noted; remove it once drained
 };
@@ -193,14 +198,15 @@ struct DesiredAttempt {
   AttemptId attempt;
   int64_t fencing_token = 0;
   DesiredAction action = DesiredAction::kRun;
-  // kRun:
+  // These are for kRun.
   int32_t world_size = 0;
   std::vector<RankPlacement> ranks;  // those on this worker
   std::optional<CheckpointRef> resume_from;
   std::map<std::string, std::string> rendezvous;  // keys of the ranks on other workers
   bool spans_workers = false;
-  int64_t checkpoint_request = 0;  // grows with each; 0: none yet. Write a checkpoint for each new
-  // kStop:
+  // Grows with each request, and is 0 before the first; each new number asks for one checkpoint.
+  int64_t checkpoint_request = 0;
+  // These are for kStop.
   StopReason stop_reason = StopReason::kNone;
   int64_t stop_grace_us = 0;
 

@@ -1,4 +1,4 @@
-// Notes which records a turn has changed, and makes its delta of them.
+// Notes which records a turn has changed, and makes the turn's delta from them.
 #include "server/core/yard/ledger.h"
 
 #include <utility>

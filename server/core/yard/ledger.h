@@ -1,4 +1,4 @@
-// The records of the yard, and which of them the present loop turn has changed.
+// Holds the records of the yard, and knows which of them the present turn has changed.
 #pragma once
 
 #include <map>
@@ -11,14 +11,15 @@
 
 namespace trainyard::core {
 
-// Not thread-safe. Edit* hand out a record to change and put it into the next delta.
+// The records. The class is not thread-safe. The Edit functions return a record to change, and put
+// it into the next delta.
 class Ledger {
  public:
   explicit Ledger(Snapshot snapshot) : snapshot_(std::move(snapshot)) {}
 
   const Snapshot& snapshot() const { return snapshot_; }
 
-  // The record must exist.
+  // Returns the job, which must exist.
   const JobRecord& job(JobId id) const { return snapshot_.jobs.at(id); }
   const AttemptRecord& attempt(AttemptId id) const { return snapshot_.attempts.at(id); }
   const WorkerRecord& worker(const std::string& name) const { return snapshot_.workers.at(name); }
@@ -26,11 +27,12 @@ class Ledger {
   AttemptRecord& EditAttempt(AttemptId id);
   WorkerRecord& EditWorker(const std::string& name);
 
-  // The key must be new (a worker's may exist: the record is replaced).
-  JobId AddJob(JobRecord job);  // numbers it
-  // With its attempts. Its submission stays where it is needed, and else must be dropped.
+  // The key must be new, except that of a worker, whose record is replaced.
+  JobId AddJob(JobRecord job);  // gives the job its number
+  // Deletes the job with its attempts. Its submission stays if it is needed, and otherwise must be
+  // dropped.
   void DeleteJob(JobId id);
-  // The submission known by `id` has lost its last job.
+  // Keeps the submission known by `id`, which has lost its last job.
   void KeepSubmission(JobId id, const Submission& submission);
   void DropSubmission(JobId id);
   void AddAttempt(AttemptRecord attempt);
@@ -39,10 +41,10 @@ class Ledger {
   void AddCheckpoint(CheckpointRecord checkpoint);
   void DeleteCheckpoint(const CheckpointRef& id);
   void PutQuota(QuotaRecord quota);
-  void DeleteQuota(const std::string& subject);  // fine where there is none
+  void DeleteQuota(const std::string& subject);  // does nothing if there is none
   void PutReservation(ReservationRecord reservation);
   void DeleteReservation(const std::string& name);
-  // Usage is a small table: it goes into the delta as a whole.
+  // Usage is a small table, so it goes into the delta as a whole.
   std::map<UsageKey, UsageRecord>& EditUsage();
   void AddPoolTime(int64_t us) {
     usage_changed_ = true;
@@ -52,7 +54,7 @@ class Ledger {
   void AddEvent(int64_t time_us, std::string resource, std::string type, absl::string_view actor,
                 std::string message);
 
-  // All changes since the last call. The snapshot's revision grows by one unless there are none.
+  // Returns all changes since the last call. The snapshot's revision grows by one if there are any.
   Delta Take();
 
  private:

@@ -1,4 +1,4 @@
-// Two indices over all submissions, kept with each that comes or goes.
+// Keeps two indices over all submissions, and updates them when one comes or goes.
 #include "server/core/yard/lineage.h"
 
 #include <algorithm>

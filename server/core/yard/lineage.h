@@ -1,5 +1,5 @@
-// Which jobs refer to others: clones to what they were cloned from, and jobs to those whose success
-// they wait for. It tells what must stay of a job that is deleted.
+// Records which jobs refer to others: clones to what they were cloned from, and jobs to those whose
+// success they wait for. It tells what must stay of a job that is deleted.
 #pragma once
 
 #include <map>
@@ -10,7 +10,8 @@
 
 namespace trainyard::core {
 
-// Not thread-safe. A submission is known by the number of the job that came with it.
+// The references between submissions. The class is not thread-safe. A submission is known by the
+// number of the job that came with it.
 class Lineage {
  public:
   void Add(JobId id, const Submission& submission);
@@ -18,15 +19,17 @@ class Lineage {
 
   // Returns true if a submission that is known was cloned from a job of this one.
   bool IsCloned(JobId id, const Submission& submission) const;
-  // The submissions whose jobs wait for the job's success, or have waited for it.
+  // Returns the submissions whose jobs wait for the job's success, or have waited for it.
   std::set<JobId> WaitingForSuccess(JobId job) const;
 
  private:
-  std::map<JobId, std::set<JobId>> clones_;   // by what they were cloned from
-  std::map<JobId, std::set<JobId>> waiting_;  // by the job whose success they wait for
+  // From a job to the submissions that were cloned from it.
+  std::map<JobId, std::set<JobId>> clones_;
+  // From a job to the submissions that wait for its success.
+  std::map<JobId, std::set<JobId>> waiting_;
 };
 
-// How many jobs share the submission.
+// Returns how many jobs share the submission.
 int64_t JobsOf(const Submission& submission);
 
 }  // namespace trainyard::core

@@ -1,4 +1,4 @@
-// The attempts that have not ended, and what is known of them only while the server lives.
+// Keeps the attempts that have not ended, and what is known of them only while the server lives.
 // Deadlines and moments are uptimes.
 #pragma once
 
@@ -13,42 +13,46 @@
 namespace trainyard::core {
 
 struct LiveAttempt {
-  std::optional<int64_t> drain_deadline_us;  // all ranks are gone, streams may be on their way
-  std::optional<int64_t> run_since_us;       // RUNNING, not yet in JobRecord::run_time_us
-  int64_t placed_us = 0;                     // when its devices were allocated
-  int64_t started_us = 0;                    // RUNNING since
-  int64_t charged_us = 0;                    // its use of devices is accounted for until then
-  int64_t safe_since_us = 0;                 // its last committed checkpoint, else its placement
-  int64_t end_by_speed_us = 0;               // expected, by the rate of its steps; 0: unknown
-  std::optional<int64_t> step;               // that this attempt has reported to this server
-  int64_t checkpoint_request = 0;            // number of the last request; 0: none yet
-  JobId guest_of;                            // the job that kept its devices; 0: nobody
-  bool is_warned = false;                    // that its time limit is near
+  std::optional<int64_t> drain_deadline_us;  // all ranks are gone, but streams may be on their way
+  // The start of the RUNNING time that JobRecord::run_time_us does not contain yet.
+  std::optional<int64_t> run_since_us;
+  int64_t placed_us = 0;      // when its devices were allocated
+  int64_t started_us = 0;     // when it became RUNNING
+  int64_t charged_us = 0;     // its use of devices is charged up to this time
+  int64_t safe_since_us = 0;  // its last committed checkpoint, else its placement
+  // The expected end by the rate of its steps; 0 if unknown.
+  int64_t end_by_speed_us = 0;
+  // The step that this attempt has reported to this server.
+  std::optional<int64_t> step;
+  // The number of the last request; 0 if there is none yet.
+  int64_t checkpoint_request = 0;
+  JobId guest_of;          // the job that kept its devices; 0 if there is none
+  bool is_warned = false;  // true if it was warned that its time limit is near
   std::map<std::string, std::map<std::string, std::string>> rendezvous;  // by worker
 };
 
-// Not thread-safe.
+// The live attempts. The class is not thread-safe.
 class LiveAttempts {
  public:
-  // It must not be there yet.
+  // Adds an attempt, which must be new.
   LiveAttempt& Add(const AttemptRecord& attempt);
   void Remove(const AttemptRecord& attempt);
 
-  // Null where the attempt has ended.
+  // Returns null if the attempt has ended.
   LiveAttempt* Find(AttemptId attempt);
   const LiveAttempt* Find(AttemptId attempt) const;
-  // The attempt must be live.
+  // Returns the attempt, which must be live.
   LiveAttempt& at(AttemptId attempt) { return attempts_.at(attempt); }
   const LiveAttempt& at(AttemptId attempt) const { return attempts_.at(attempt); }
 
   std::map<AttemptId, LiveAttempt>& all() { return attempts_; }
   const std::map<AttemptId, LiveAttempt>& all() const { return attempts_; }
-  // Those with a part on the worker.
+  // Returns the attempts that have a part on the worker.
   const std::set<AttemptId>& On(const std::string& worker) const;
 
  private:
   std::map<AttemptId, LiveAttempt> attempts_;
-  std::map<std::string, std::set<AttemptId>> by_worker_;  // no set is empty
+  std::map<std::string, std::set<AttemptId>> by_worker_;  // contains no empty set
 };
 
 }  // namespace trainyard::core

@@ -1,4 +1,4 @@
-// Works out the orders of a worker from the attempts that the server counts on and those that the
+// Derives the orders of a worker from the attempts that the server counts on and those that the
 // worker has reported.
 #include "server/core/yard/orders.h"
 
@@ -8,7 +8,7 @@ namespace trainyard::core {
 
 namespace {
 
-// For a part that is neither drained nor lost.
+// Makes the order for a part that is neither drained nor lost.
 DesiredAttempt DesiredPart(const Config& config, const AttemptRecord& attempt,
                            const LiveAttempt& live, const std::string& worker) {
   DesiredAttempt desired;
@@ -22,7 +22,7 @@ DesiredAttempt DesiredPart(const Config& config, const AttemptRecord& attempt,
   if (stopping != nullptr) {
     desired.action = DesiredAction::kStop;
     desired.stop_reason = stopping->reason;
-    // A checkpoint is worth waiting for, unless nobody will go on from it.
+    // A checkpoint is worth waiting for, unless no job will continue from it.
     const bool brief =
         stopping->reason == StopReason::kCancel || stopping->reason == StopReason::kNone;
     desired.stop_grace_us = brief ? config.cancel_grace_us : config.checkpoint_grace_us;
@@ -53,7 +53,7 @@ std::vector<DesiredAttempt> DesiredFor(const YardState& state, const std::string
     desired[id] = DesiredPart(state.config, attempt, state.live.at(id), worker);
   }
   // The worker is to stop and remove whatever it should not have: attempts that were superseded or
-  // lost, that have ended, or that nobody here has heard of.
+  // lost, that have ended, or that the server does not know.
   if (const Contact* contact = state.contacts.Find(worker); contact != nullptr) {
     for (const auto& [id, observed] : contact->observed) {
       const auto wanted = desired.find(id);

@@ -12,7 +12,7 @@
 namespace trainyard::core {
 namespace {
 
-// "2026-11-21 12:03:07 UTC" is more than a queue needs: "12:03:07 UTC".
+// Returns "12:03:07 UTC" for "2026-11-21 12:03:07 UTC", because the queue needs no more.
 std::string TimeOfDay(int64_t wall_us) {
   const int64_t second = wall_us / kSecond % (24 * 3600);
   return absl::StrFormat("%02d:%02d:%02d UTC", second / 3600, second / 60 % 60, second % 60);
@@ -27,7 +27,7 @@ std::string LowerCase(absl::string_view word) {
   return text;
 }
 
-// Why the worker gets no ranks now; empty where it does.
+// Returns why the worker gets no ranks now, or an empty text if it gets some.
 std::string WhyNoRanks(const YardState& state, const WorkerRecord& worker) {
   const Contact& contact = state.contacts.of(worker.name);
   if (std::holds_alternative<worker_fsm::Unreachable>(worker.state)) return "is unreachable";
@@ -68,7 +68,7 @@ PoolWorker MakePoolWorker(const YardState& state, const WorkerRecord& record) {
   return worker;
 }
 
-// From the spec alone.
+// Fills in what follows from the spec alone.
 QueuedJob MakeQueued(const Snapshot& snapshot, const Submission& submission) {
   QueuedJob job;
   job.demand = submission.demand;
@@ -85,7 +85,7 @@ QueuedJob MakeQueued(const Snapshot& snapshot, const Submission& submission) {
 void AddDependencyHold(const Snapshot& snapshot, const Dependency& dependency,
                        std::vector<std::string>& holds) {
   const auto found = snapshot.jobs.find(dependency.job);
-  if (found == snapshot.jobs.end()) return;  // deleted: it has ended
+  if (found == snapshot.jobs.end()) return;  // deleted, so it has ended
   const JobState& other = found->second.state;
   const std::string name = JobName(dependency.job);
   if (!job_fsm::IsFinal(other)) {
@@ -150,7 +150,8 @@ RunningJob MakeRunning(const YardState& state, const AttemptRecord& attempt) {
   return job;
 }
 
-// By the steps left at the measured rate; else by the time limit; whichever comes first.
+// The end is expected from the steps left at the measured rate, or from the time limit, whichever
+// comes first.
 std::optional<int64_t> ExpectedEnd(const YardState& state, const JobRecord& job,
                                    const LiveAttempt& live, const PendingStop* stop, Now now) {
   if (std::holds_alternative<job_fsm::Stopping>(job.state)) {
@@ -209,7 +210,7 @@ void Picture::RefreshWorker(const YardState& state, const std::string& name) {
   }
 }
 
-// True where the job has left the queue. It may have been deleted since.
+// Returns true if the job has left the queue. It may have been deleted since.
 bool Picture::RefreshJob(const YardState& state, JobId id) {
   const auto found = state.snapshot().jobs.find(id);
   const JobRecord* record = found == state.snapshot().jobs.end() ? nullptr : &found->second;

@@ -1,5 +1,5 @@
-// The picture that a pass looks at: the pool, the queue and the running jobs. Only what has changed
-// is drawn anew.
+// Keeps the picture that a pass looks at: the pool, the queue and the running jobs. Only parts that
+// have changed are drawn anew.
 #pragma once
 
 #include <map>
@@ -13,23 +13,23 @@
 
 namespace trainyard::core {
 
-// Not thread-safe.
+// The picture. The class is not thread-safe.
 class Picture {
  public:
-  // Takes the jobs and the workers that have changed since the last call. RefreshJobs returns the
-  // jobs that have left the queue.
+  // These take over the jobs and the workers that have changed since the last call. RefreshJobs
+  // returns the jobs that have left the queue.
   std::vector<JobId> RefreshJobs(YardState& state);
   void RefreshPool(YardState& state);
-  // Draws anew how all running jobs fare now.
+  // Draws the present state of all running jobs anew.
   void RefreshRunning(const YardState& state, Now now);
 
-  // Borrows the state and this.
+  // Returns the input of a pass. It borrows the state and this object.
   PassInput Input(const YardState& state, Now now) const;
 
   const Pool& pool() const { return pool_; }
   const JobQueue& queue() const { return queue_; }
   const std::map<JobId, RunningJob>& running() const { return running_; }
-  // The job has got these devices since the pool was refreshed.
+  // Notes that the job has got these devices since the pool was refreshed.
   void Hold(JobId job, const std::vector<RankPlacement>& ranks);
 
  private:
@@ -41,7 +41,7 @@ class Picture {
   std::map<JobId, RunningJob> running_;
 };
 
-// A job that nobody has submitted yet, as the queue would show it.
+// Returns a job that nobody has submitted yet, as the queue would show it.
 QueuedJob PreviewJob(const YardState& state, const Submission& submission, Now now);
 
 }  // namespace trainyard::core

@@ -15,8 +15,8 @@
 namespace trainyard::core {
 namespace {
 
-// A worker may judge for itself that the user or the hardware is at fault. Anything else is only
-// known to have failed.
+// A worker may judge for itself that the user or the hardware is at fault. All other failures are
+// only known to be failures.
 Outcome Checked(Outcome outcome) {
   FailureClass& given = outcome.failure.failure_class;
   if (outcome.kind == OutcomeKind::kFailed && given != FailureClass::kUserError &&
@@ -39,7 +39,7 @@ bool IsToldToStop(const Contact& contact, const AttemptRecord& attempt) {
       });
 }
 
-// One report of one worker.
+// Applies one report of one worker.
 class Reader {
  public:
   Reader(YardState& state, const std::string& worker, const SyncReport& report, Now now)
@@ -54,7 +54,7 @@ class Reader {
   void TakeAttempts();
 
  private:
-  // `seen` is null where the worker does not list the attempt, or lists it under a stale token.
+  // `seen` is null if the worker does not list the attempt, or lists it under a stale token.
   void TakePart(AttemptId id, const ObservedAttempt* seen);
   void PartNotListed(AttemptId id);
   void PartExited(AttemptId id, const ObservedAttempt& seen);
@@ -127,7 +127,7 @@ void Reader::TakePart(AttemptId id, const ObservedAttempt* seen) {
   PartState after = before;
   switch (seen->state) {
     case ObservedState::kStarting:
-      // Never backwards: a report may repeat, a rank does not start twice.
+      // A state never goes backwards: a report may repeat, but a rank does not start twice.
       if (before == PartState::kAssigned) after = PartState::kStarting;
       break;
     case ObservedState::kRunning:
@@ -152,8 +152,8 @@ void Reader::PartNotListed(AttemptId id) {
   const AttemptRecord& attempt = yard_.ledger.attempt(id);
   switch (FindPart(attempt, worker_)->state) {
     case PartState::kAssigned: {
-      // It is told to run, again and again. But a worker that has read the order to stop and
-      // has nothing of the attempt will never start it.
+      // The worker is ordered to run it in every answer. But a worker that has read the order to
+      // stop and has nothing of the attempt will never start it.
       const Contact& contact = yard_.contacts.of(worker_);
       if (IsToldToStop(contact, attempt) && report_.desired_revision == contact.desired_revision) {
         AttemptPart& part = stepper_.EditPart(id, worker_);
@@ -182,7 +182,7 @@ void Reader::PartNotListed(AttemptId id) {
 }
 
 void Reader::PartExited(AttemptId id, const ObservedAttempt& seen) {
-  // While it still holds its devices.
+  // This is for a part that still holds its devices.
   Accounts::Charge(yard_.ledger, id, yard_.live.at(id), now_);
   AttemptPart& part = stepper_.EditPart(id, worker_);
   part.state = seen.drained ? PartState::kDrained : PartState::kExited;
@@ -205,7 +205,7 @@ void Reader::PartExited(AttemptId id, const ObservedAttempt& seen) {
     case OutcomeKind::kStopped:
     case OutcomeKind::kNone: {
       // If nobody asked for the stop, the supervisor had lost contact. The ranks are gone, so there
-      // is nothing to fence.
+      // is nothing to fence off.
       const std::string& reason = outcome.failure.reason;
       const Failure lost{FailureClass::kLost, reason.empty() ? "STOPPED_UNASKED" : reason,
                          absl::StrCat("its ranks on worker ", worker_, " stopped unasked")};
@@ -218,7 +218,8 @@ void Reader::PartExited(AttemptId id, const ObservedAttempt& seen) {
 
 void Reader::TakeProgress(AttemptId id, const ObservedAttempt& seen) {
   const AttemptRecord& attempt = yard_.ledger.attempt(id);
-  if (attempt.ranks.empty() || attempt.ranks.front().worker != worker_) return;  // rank 0 reports
+  // Only the worker of rank 0 reports progress.
+  if (attempt.ranks.empty() || attempt.ranks.front().worker != worker_) return;
   if (seen.progress.has_value()) NoteStep(id, seen.progress->step);
   const JobRecord& job = yard_.ledger.job(id.job);
   MetricValues metrics = job.metrics;
@@ -243,8 +244,8 @@ void Reader::TakeProgress(AttemptId id, const ObservedAttempt& seen) {
 
 void Reader::NoteStep(AttemptId id, int64_t step) {
   yard_.live.at(id).step = step;
-  // The worker has taken no orders of this session yet, so it wrote this before it could read a
-  // request of this server for a checkpoint.
+  // The worker has taken over no orders of this session yet, so it wrote this report before it
+  // could read this server's request for a checkpoint.
   if (report_.desired_revision == 0) yard_.stops.NoteStepBeforeRequest(id, step);
 }
 
@@ -256,19 +257,21 @@ absl::Status TakeReport(YardState& state, const SyncReport& report, Now now) {
   const std::string worker = *session;
   const bool is_active =
       std::holds_alternative<worker_fsm::Active>(state.ledger.worker(worker).state);
-  // An answer to an UNREACHABLE worker would renew the lease of its ranks, if it arrived, while
-  // here their time runs.
+  // If an answer to an UNREACHABLE worker arrived, it would renew the lease of its ranks, while the
+  // server already counts the time until they are lost.
   if (!is_active && !Contacts::ShowsHearing(state.contacts.of(worker), report)) {
     return error::UnknownSession(report.session);
   }
   state.contacts.NoteReport(worker, report, now);
   state.worker_timers.Set(worker, state.contacts.LeaseDeadline(worker));
   const Contact& contact = state.contacts.of(worker);
-  // The first report ends the registration of a worker that registered more than once, GONE or not.
+  // The first report ends the registration of a worker that registered more than once, whether it
+  // is GONE or not.
   const worker_fsm::Input input =
       contact.synced ? worker_fsm::Input(worker_fsm::Synced{}) : worker_fsm::Registered{};
   Stepper(state, now).StepWorker(worker, input, ActorOf(worker), "");
-  if (contact.synced && report.sequence < contact.sequence) return absl::OkStatus();  // overtaken
+  // A newer report came first.
+  if (contact.synced && report.sequence < contact.sequence) return absl::OkStatus();
   if (state.contacts.TakeReport(worker, report)) {
     state.changes.plan_again = true;
     state.changes.Touch(worker);

@@ -7,8 +7,8 @@
 
 namespace trainyard::core {
 
-// UNKNOWN_SESSION: the session has ended, or its worker is UNREACHABLE and does not show that it
-// hears; it is to register again.
+// Applies a report. Returns UNKNOWN_SESSION if the session has ended, or if its worker is
+// UNREACHABLE and does not show that it hears; the worker must then register again.
 absl::Status TakeReport(YardState& state, const SyncReport& report, Now now);
 
 }  // namespace trainyard::core

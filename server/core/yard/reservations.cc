@@ -1,4 +1,4 @@
-// Times and devices of reservations.
+// Computes times and devices of reservations.
 #include "server/core/yard/reservations.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ bool IsTaken(const Snapshot& snapshot, const ReservationRecord& made, const Devi
                      [&](const auto& other) { return Overlaps(made, other.second, device); });
 }
 
-// Free devices first.
+// Free devices come first.
 void ChooseDevices(const Snapshot& snapshot, const Pool& pool, const CreateReservation& request,
                    ReservationRecord& made) {
   for (const bool free : {true, false}) {
@@ -99,7 +99,7 @@ std::set<std::string> Reservations::Refresh(Ledger& ledger, Now now) {
   deadline_us_.reset();
   if (ledger.snapshot().reservations.empty() && in_force_.empty()) return {};
   std::map<DeviceKey, std::string> in_force;
-  std::optional<int64_t> next_us;  // wall
+  std::optional<int64_t> next_us;  // wall time
   std::vector<std::string> over;
   for (const auto& [name, reservation] : ledger.snapshot().reservations) {
     if (reservation.end_us <= now.wall_us) {

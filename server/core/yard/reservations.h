@@ -1,5 +1,5 @@
-// Which devices are reserved now, and until when that stands. Reservations begin and end at
-// people's times: this one decision of the core goes by the server's wall clock.
+// Tells which devices are reserved now, and until when that stays so. People choose the times of
+// reservations, so this is the one decision of the core that follows the server's wall clock.
 #pragma once
 
 #include <cstdint>
@@ -16,27 +16,27 @@
 
 namespace trainyard::core {
 
-// The reservations that the submission's owner may use.
+// Returns the reservations that the submission's owner may use.
 std::set<std::string> ReservationsOf(const Snapshot& snapshot, const Submission& submission);
 
-// Fills in the devices of a reservation that only says how many, free ones first, and checks that
-// nobody else has them at that time. Errors: see CreateReservation.
+// Chooses the devices of a reservation that only says how many, free ones first, and checks that no
+// other reservation has them at that time. The errors are those of CreateReservation.
 absl::Status ResolveReservation(const Snapshot& snapshot, const Pool& pool,
                                 const CreateReservation& request, Now now,
                                 ReservationRecord& reservation);
 
-// Not thread-safe.
+// The reservations in force. The class is not thread-safe.
 class Reservations {
  public:
-  // Deletes those whose time is over, and finds the devices of those in force. Returns the workers
-  // of the devices for which something has changed.
+  // Deletes reservations whose time is over, and finds the devices of those in force. Returns the
+  // workers of the devices for which something has changed.
   std::set<std::string> Refresh(Ledger& ledger, Now now);
-  // A reservation has come or gone: something is to be refreshed at once.
+  // Notes that a reservation was made or deleted, so that the next Refresh is due at once.
   void NoteChange(Now now) { deadline_us_ = now.uptime_us; }
-  // Uptime at which the next reservation begins or ends.
+  // Returns the uptime at which the next reservation begins or ends.
   std::optional<int64_t> deadline_us() const { return deadline_us_; }
 
-  // The reservation in force on the device; null for none.
+  // Returns the reservation in force on the device, or null if there is none.
   const std::string* On(const DeviceKey& device) const;
 
  private:

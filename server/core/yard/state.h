@@ -1,5 +1,5 @@
-// Everything that the yard knows. Each member keeps itself in order and knows nothing of the
-// others; what a change of one means to the others is the stepper's business.
+// Holds everything that the yard knows. Each member keeps itself consistent and does not know the
+// others. The stepper knows what a change of one means for the others.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@
 
 namespace trainyard::core {
 
-// Notes of what has changed since the last pass, and since the workers' orders were last looked at.
+// Notes what has changed since the last pass, and since the workers' orders were last looked at.
 struct Changes {
-  bool plan_again = true;  // something that a pass decides by
+  bool plan_again = true;  // true if something has changed that a pass bases decisions on
   bool has_new_jobs = false;
-  std::set<JobId> jobs;                   // they wait or run since, or no longer do
-  std::set<std::string> workers;          // what a pass may place on them
-  std::set<std::string> touched_workers;  // their orders, and the timers of what runs there
+  std::set<JobId> jobs;                   // jobs that have begun or ceased to wait or to run
+  std::set<std::string> workers;          // workers whose capacity may have changed
+  std::set<std::string> touched_workers;  // workers whose orders or timers must be computed anew
 
   void Touch(const std::string& worker) {
     touched_workers.insert(worker);
@@ -34,7 +34,7 @@ struct Changes {
   }
 };
 
-// Not thread-safe.
+// The members of the yard. It is not thread-safe.
 struct YardState {
   YardState(const Config& the_config, Snapshot snapshot, Now now)
       : config(the_config),
@@ -54,11 +54,12 @@ struct YardState {
   Reservations reservations;
   Changes changes;
 
-  // Queued jobs that are not to be placed before an uptime: a backoff, a delayed start.
+  // Queued jobs that must not be placed before an uptime, because of a backoff or a delayed start.
   Deadlines<JobId> wakes;
-  // Queued jobs that wait for the end of another, by that other.
+  // Queued jobs that wait for the end of another job, by that other job.
   std::map<JobId, std::set<JobId>> dependents;
-  // By checkpoint: the number of jobs that have not ended and were created to start from it.
+  // The number of jobs that have not ended and were created to start from a checkpoint, by
+  // checkpoint.
   std::map<CheckpointRef, int32_t> parents;
   Deadlines<std::string> worker_timers;
   Deadlines<AttemptId> attempt_timers;

@@ -1,6 +1,6 @@
-// Steps the machines of jobs, attempts and workers, and does what follows from each transition:
-// events, times, indices, and the inputs that one machine has for another. Whatever changes a state
-// of a record goes through here.
+// Steps the state machines of jobs, attempts and workers, and does what follows from each
+// transition: events, times, indices, and the inputs that one machine has for another. Every change
+// of the state of a record goes through here.
 #pragma once
 
 #include <optional>
@@ -13,81 +13,85 @@
 
 namespace trainyard::core {
 
-// The checkpoint from which the job's next attempt starts: the newest of its own, else the one that
-// it was created from; none where it starts anew.
+// Returns the checkpoint from which the job's next attempt starts: the newest of its own, else the
+// one that it was created from, else nothing.
 std::optional<CheckpointRef> ResumePoint(const Snapshot& snapshot, const JobRecord& job);
 
-// "worker:lab-1".
+// Returns the name of a worker as an actor: "worker:lab-1".
 std::string ActorOf(absl::string_view worker);
 
-// Borrows the state for one input or one timer; costs nothing to make. `actor` is who asks.
+// Steps machines. It borrows the state for one input or one timer, and costs nothing to make.
+// `actor` is who asks.
 class Stepper {
  public:
   Stepper(YardState& state, Now now) : yard_(state), now_(now) {}
 
-  // stepper_jobs.cc
+  // Implemented in stepper_jobs.cc.
 
-  // JOB_NOT_FOUND; JOB_STATE_CONFLICT where the job's state refuses the input. What it ignores is
-  // fine.
+  // Steps the job. Returns JOB_NOT_FOUND, or JOB_STATE_CONFLICT if the job's state refuses the
+  // input. An input that is ignored gives OK.
   absl::Status StepJob(JobId id, const job_fsm::Input& input, absl::string_view actor,
                        std::string message);
-  // The job has come to wait: bookkeeping only.
+  // Does the bookkeeping when the job has begun to wait.
   void EnterQueue(JobId id);
-  // Until a delayed start is to be looked at again; 0 or less: it is over.
+  // Returns the time until a delayed start must be looked at again. It is 0 or less if the delay is
+  // over.
   int64_t StartDelay(const Submission& submission) const;
   void AddCheckpoint(CheckpointRecord checkpoint, const std::string& actor);
-  // `checkpoint` is stored from now on (sign 1), or no longer (-1).
+  // Notes that `checkpoint` is stored from now on (sign 1), or no longer (-1).
   void CountStored(const CheckpointRecord& checkpoint, int64_t sign);
 
-  // stepper_attempts.cc
+  // Implemented in stepper_attempts.cc.
 
   void StepAttempt(AttemptId id, const attempt_fsm::Input& input, absl::string_view actor);
   // Moves the time that the attempt has run into its job's record. Run time is counted by the
-  // monotonic clock and stored with each report of progress: what a server that dies forgets is
-  // less than a sync interval.
+  // monotonic clock and stored with each report of progress, so a server that dies forgets less
+  // than a sync interval of it.
   void CountRunTime(JobId id, LiveAttempt& live);
-  // The part must exist.
+  // Returns the part for editing. It must exist.
   AttemptPart& EditPart(AttemptId id, const std::string& worker);
   void LosePart(const std::string& worker, AttemptId id, std::string reason, std::string message);
-  // Loses what the worker runs of the jobs that `is_lost` names.
+  // Marks the parts on this worker as lost for the jobs that `is_lost` names.
   void LoseParts(const std::string& worker, absl::string_view why,
                  absl::FunctionRef<bool(JobId)> is_lost);
-  // Ends the attempt once nothing more of it can come. Once only streams are missing, their time
-  // runs.
+  // Ends the attempt once nothing more of it can arrive. While only streams are missing, they have
+  // a deadline.
   void CheckGone(AttemptId id, absl::string_view actor);
   void TouchWorkersOf(const AttemptRecord& attempt);
 
-  // stepper_workers.cc
+  // Implemented in stepper_workers.cc.
 
   void StepWorker(const std::string& name, const worker_fsm::Input& input, absl::string_view actor,
                   std::string message);
-  // WORKER_NOT_FOUND. The stops of a drain are Drain's business.
+  // Steps the scheduling of a worker, or returns WORKER_NOT_FOUND. The stops of a drain are left to
+  // Drain.
   absl::Status StepScheduling(const std::string& name, const worker_fsm::SchedulingInput& input,
                               absl::string_view actor, std::string message);
-  // See the inputs of the same names.
+  // Carry out the inputs of the same names.
   absl::Status Drain(const DrainWorker& in);
   absl::Status Quarantine(const QuarantineDevice& in);
-  // A part has failed on the worker before anything else of its attempt did. The first failure of
-  // an attempt tells about the worker that it happened on: a hardware failure sets the rank's
-  // device aside; different jobs that fail in a row drain the worker.
+  // Notes that a part has failed on the worker before anything else of its attempt did. Only the
+  // first failure of an attempt says something about its worker: a hardware failure sets the rank's
+  // device aside, and different jobs that fail in a row drain the worker.
   void NoteFailure(const std::string& worker, AttemptId id, const Outcome& outcome);
 
-  // stepper_stops.cc
+  // Implemented in stepper_stops.cc.
 
   void AskForCheckpoint(AttemptId id);
   // Asks for a checkpoint and lets the stop wait for it. An attempt that does not run yet has
-  // nothing to save: it stops at once. Does nothing for one that is to stop already.
+  // nothing to save, so it stops at once. Does nothing for an attempt that already has a pending
+  // stop.
   void RequestStop(AttemptId id, PendingStop stop, absl::string_view actor);
-  // The pending stop of the attempt has waited for long enough.
+  // Carries out the pending stop of the attempt.
   void FireStop(AttemptId id, absl::string_view actor);
   void DrainAttempts(const std::string& worker, int64_t within_us, absl::string_view actor);
   void Claim(JobId job, const std::vector<DeviceKey>& devices);
   void DropClaims(JobId job);
-  // The claimant no longer needs what was to be freed for it: it claims nothing any more, and
-  // whoever has not been stopped yet goes on. True if it had claims.
+  // Drops the claims of a claimant that no longer needs what was to be freed for it, and lets
+  // victims that have not been stopped yet continue. Returns true if it had claims.
   bool Withdraw(JobId claimant);
-  // A claim whose job could not be placed though nothing more is to come would keep devices idle.
-  // True where there was one.
+  // Withdraws claims whose job could not be placed although no more devices will come, because they
+  // would keep devices idle. Returns true if there was one.
   bool WithdrawIdleClaims();
 
  private:

@@ -1,4 +1,4 @@
-// Attempts: their machine, the end of one and what it means to its job, and parts that are lost.
+// Steps attempts, handles the end of an attempt and what it means to its job, and loses parts.
 #include <limits>
 #include <set>
 #include <utility>
@@ -11,7 +11,7 @@
 namespace trainyard::core {
 namespace {
 
-// The words that a state adds to its event.
+// Returns the words that a state adds to its event.
 std::string Detail(const AttemptState& state) {
   if (const auto* failed = std::get_if<attempt_fsm::Failed>(&state)) {
     return FailureText(failed->failure);
@@ -45,7 +45,7 @@ FailureHistory HistoryOf(const Snapshot& snapshot, const JobRecord& job) {
   return history;
 }
 
-// The input to the job's machine that the end of this attempt is.
+// Returns the input that the end of this attempt gives to the job's machine.
 job_fsm::Input EndForJob(const YardState& yard, const AttemptRecord& attempt, Now now) {
   const auto judge = [&](const Failure& failure) {
     const JobRecord& job = yard.ledger.job(attempt.id.job);
@@ -109,7 +109,7 @@ void Stepper::EndAttempt(AttemptId id, absl::string_view actor) {
   yard_.changes.jobs.insert(id.job);
   JobRecord& job = yard_.ledger.EditJob(id.job);
   if (std::holds_alternative<attempt_fsm::Succeeded>(attempt.state) && attempt.start_us == 0) {
-    // Too short for a report in between.
+    // The attempt was so short that no report came between its start and its end.
     attempt.start_us = attempt.create_us;
     if (job.start_us == 0) job.start_us = attempt.create_us;
   }

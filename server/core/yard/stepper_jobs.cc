@@ -1,4 +1,4 @@
-// Jobs: their machine, the queue's bookkeeping, and which of their checkpoints stay.
+// Steps jobs, does the queue's bookkeeping, and decides which of their checkpoints stay.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -16,7 +16,7 @@ T* Get(job_fsm::Result& result) {
   return std::get_if<T>(&result);
 }
 
-// The words that a state adds to its event.
+// Returns the words that a state adds to its event.
 std::string Detail(const JobState& state) {
   if (const auto* queued = std::get_if<job_fsm::Queued>(&state)) {
     return queued->last_failure.has_value() ? FailureText(*queued->last_failure) : "";
@@ -38,7 +38,7 @@ std::string Join(std::string a, std::string b) {
   return absl::StrCat(a, "; ", b);
 }
 
-// The verb of a refusal: "cannot be suspended".
+// Returns the verb of a refusal, as in "cannot be suspended".
 absl::string_view Verb(const job_fsm::Input& input) {
   if (std::holds_alternative<job_fsm::Cancel>(input)) return "cancelled";
   if (std::holds_alternative<job_fsm::Suspend>(input)) return "suspended";
@@ -46,11 +46,11 @@ absl::string_view Verb(const job_fsm::Input& input) {
   return "changed";
 }
 
-// The value of JobRecord::stop_reason now that the job is in this state.
+// Returns the value of JobRecord::stop_reason for a job in this state.
 StopReason StopReasonIn(const JobRecord& job) {
   if (std::holds_alternative<job_fsm::Starting>(job.state)) return StopReason::kNone;
   if (const auto* stopping = std::get_if<job_fsm::Stopping>(&job.state)) return stopping->reason;
-  // Without an attempt there is no stop, only the verb's reason.
+  // Without an attempt there is no stop, so only the verb's reason remains.
   if (const auto* suspended = std::get_if<job_fsm::Suspended>(&job.state)) {
     return suspended->failure.has_value() ? StopReason::kNone : StopReason::kSuspend;
   }
@@ -117,7 +117,8 @@ void Stepper::EnterJobState(JobId id, const JobState& before) {
   if (job_fsm::IsFinal(job.state)) EndJob(id, before);
 }
 
-// Tells those who wait for the job's end, and gives up the checkpoint that it was created from.
+// Wakes the jobs that wait for this job's end, and releases the checkpoint that it was created
+// from.
 void Stepper::EndJob(JobId id, const JobState& before) {
   JobRecord& job = yard_.ledger.EditJob(id);
   job.end_us = now_.wall_us;
@@ -149,7 +150,7 @@ void Stepper::EnterQueue(JobId id) {
   for (const Dependency& dependency : submission.dependencies) {
     yard_.dependents[dependency.job].insert(id);
   }
-  // A wall clock that has jumped must not hold a failed job back for ever.
+  // A wall clock that has jumped must not hold a failed job back forever.
   const int64_t not_before_us = std::get<job_fsm::Queued>(job.state).not_before_us;
   int64_t left = std::min(not_before_us - now_.wall_us, yard_.config.backoff_max_us);
   if (not_before_us == 0) left = StartDelay(submission);
@@ -187,11 +188,11 @@ void Stepper::AddCheckpoint(CheckpointRecord checkpoint, const std::string& acto
   AddEvent(JobName(id.job), "CHECKPOINT_COMMITTED", actor,
            absl::StrCat("checkpoint at step ", id.step, " of attempt ", checkpoint.attempt));
   yard_.ledger.AddCheckpoint(std::move(checkpoint));
-  yard_.ledger.EditJob(id.job);  // its newest checkpoint is shown with it
+  yard_.ledger.EditJob(id.job);  // the job shows its newest checkpoint
   CleanCheckpoints(id.job, actor);
 }
 
-// The job was deleted; its checkpoints stayed for those that were to start from them.
+// Deletes checkpoints of a deleted job that were kept for jobs that were to start from them.
 void Stepper::DropOrphans(JobId job) {
   std::vector<CheckpointRef> orphans;
   const auto& checkpoints = yard_.snapshot().checkpoints;
@@ -203,12 +204,12 @@ void Stepper::DropOrphans(JobId job) {
 }
 
 // Deletes what keep.last and keep.best no longer cover. A checkpoint stays while a job that has not
-// ended is to start from it, or an attempt that is coming up.
+// ended, or an attempt that is about to start, is to begin from it.
 void Stepper::CleanCheckpoints(JobId job, absl::string_view actor) {
   const auto record = yard_.snapshot().jobs.find(job);
   if (record == yard_.snapshot().jobs.end()) return DropOrphans(job);
   const Submission& submission = *record->second.submission;
-  std::vector<const CheckpointRecord*> records;  // ascending
+  std::vector<const CheckpointRecord*> records;  // ascending by step
   std::vector<CheckpointRef> all;
   const auto& checkpoints = yard_.snapshot().checkpoints;
   for (auto it = checkpoints.lower_bound({job, std::numeric_limits<int64_t>::min()});

@@ -1,4 +1,4 @@
-// Stops that wait for a checkpoint: preemption, drain, growth and reservations share them.
+// Handles stops that wait for a checkpoint. Preemption, drain, growth and reservations share them.
 #include <set>
 #include <utility>
 #include <vector>
@@ -42,7 +42,8 @@ void Stepper::RequestStop(AttemptId id, PendingStop stop, absl::string_view acto
 }
 
 void Stepper::FireStop(AttemptId id, absl::string_view actor) {
-  if (std::holds_alternative<job_fsm::Stopping>(yard_.ledger.job(id.job).state)) return;  // it has
+  // It stops already.
+  if (std::holds_alternative<job_fsm::Stopping>(yard_.ledger.job(id.job).state)) return;
   const PendingStop& stop = *yard_.stops.Find(id);
   if (stop.reason == StopReason::kPreempt) ++yard_.ledger.EditJob(id.job).preemptions;
   TY_CHECK_OK(StepJob(id.job, StopInput(stop.reason, stop.detail), actor, ""));
@@ -92,7 +93,7 @@ bool Stepper::Withdraw(JobId claimant) {
 
 bool Stepper::WithdrawIdleClaims() {
   if (!yard_.stops.has_claims()) return false;
-  // Whatever else an attempt stops for, its devices will be free.
+  // An attempt that stops for any other reason frees its devices too.
   std::vector<DeviceKey> coming;
   for (const auto& [id, live] : yard_.live.all()) {
     const AttemptRecord& attempt = yard_.ledger.attempt(id);

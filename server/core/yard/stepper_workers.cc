@@ -1,4 +1,4 @@
-// Workers: their two machines, and devices and workers that are set aside.
+// Steps the two machines of workers, and sets devices and workers aside.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -82,7 +82,7 @@ absl::Status Stepper::Quarantine(const QuarantineDevice& in) {
 void Stepper::NoteFailure(const std::string& worker, AttemptId id, const Outcome& outcome) {
   const Failure& failure = outcome.failure;
   const AttemptRecord& attempt = yard_.ledger.attempt(id);
-  // A rank whose peer was lost tells of another worker, and so may one that waited in vain.
+  // If a rank lost a peer or waited for one in vain, the failure lies with another worker.
   if (failure.failure_class == FailureClass::kUserError || failure.reason == "PEER_LOST" ||
       (failure.reason == "RANK_STUCK" && !HasRank(attempt, outcome.failed_rank, worker))) {
     return;
@@ -92,7 +92,7 @@ void Stepper::NoteFailure(const std::string& worker, AttemptId id, const Outcome
       if (rank.rank != outcome.failed_rank || rank.worker != worker) continue;
       const std::string& why = failure.message.empty() ? failure.reason : failure.message;
       Quarantine({worker, rank.device, "server", absl::StrCat(why, " (", AttemptName(id), ")")})
-          .IgnoreError();  // the device may have gone from the worker since
+          .IgnoreError();  // the device may have disappeared from the worker since
     }
     return;
   }

@@ -1,4 +1,4 @@
-// Pending stops by attempt, and claims by device.
+// Keeps pending stops by attempt, and claims by device.
 #include "server/core/yard/stops.h"
 
 #include <utility>

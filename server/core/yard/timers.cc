@@ -13,8 +13,8 @@
 namespace trainyard::core {
 namespace {
 
-// By then the supervisor has killed the ranks by itself: their lease is renewed only while the
-// worker has news from here, and counts from before its last report arrived here.
+// By then the supervisor has killed the ranks by itself. Their lease is renewed only while the
+// worker has answers from the server, and it started before the worker's last report arrived here.
 int64_t LostDeadline(const YardState& state, const Contact& contact, JobId job) {
   return contact.unreachable_since_us + state.ledger.job(job).submission->disconnect_keep_us +
          state.config.lease_grace_us + state.config.lost_margin_us;
@@ -51,7 +51,8 @@ std::optional<int64_t> TimeLimitDeadline(const YardState& state, AttemptId id) {
   return *live.run_since_us + job.submission->time_limit_us - job.run_time_us;
 }
 
-// When the job is to be warned of its time limit; none where it was, or need not be.
+// Returns when the job must be warned of its time limit, or nothing if it was warned already or
+// needs no warning.
 std::optional<int64_t> WarningDeadline(const YardState& state, AttemptId id) {
   const int64_t warning_us = state.ledger.job(id.job).submission->time_limit_warning_us;
   if (warning_us == 0 || state.live.at(id).is_warned) return std::nullopt;
@@ -142,7 +143,7 @@ void FireAttemptTimers(YardState& state, AttemptId id, Now now) {
 }
 
 void WakeJob(YardState& state, JobId id, Now now) {
-  // After a backoff the delayed start counts again, should it be later.
+  // After a backoff, the delayed start may still lie in the future.
   const int64_t left = Stepper(state, now).StartDelay(*state.ledger.job(id).submission);
   state.wakes.Set(id, left > 0 ? std::optional<int64_t>(now.uptime_us + left) : std::nullopt);
   state.changes.jobs.insert(id);
@@ -156,7 +157,7 @@ void TakeEarlier(std::optional<int64_t>& earliest, std::optional<int64_t> deadli
   if (!earliest.has_value() || *deadline < *earliest) earliest = deadline;
 }
 
-// Those of a worker and of the attempts on it change only when it is touched.
+// The timers of a worker and of the attempts on it change only when the worker is touched.
 void RefreshTimers(YardState& state) {
   for (const std::string& name : state.changes.touched_workers) {
     state.worker_timers.Set(name, WorkerDeadline(state, name));
@@ -174,7 +175,7 @@ void FireTimers(YardState& state, Now now) {
   }
   RefreshTimers(state);
   for (const AttemptId& id : state.attempt_timers.Due(now.uptime_us)) {
-    if (state.live.Find(id) == nullptr) continue;  // has ended with another
+    if (state.live.Find(id) == nullptr) continue;  // it ended together with another one
     FireAttemptTimers(state, id, now);
     if (state.live.Find(id) != nullptr) state.attempt_timers.Set(id, AttemptDeadline(state, id));
   }

@@ -1,5 +1,6 @@
-// Deadlines of workers and attempts. Timers are data: a deadline is computed from the records and
-// the contacts whenever these have changed, and nothing has to be set or cancelled by hand.
+// Computes deadlines of workers and attempts. Timers are data: a deadline is computed from the
+// records and the contacts whenever these have changed, and nothing has to be set or cancelled by
+// hand.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +16,12 @@ void TakeEarlier(std::optional<int64_t>& earliest, std::optional<int64_t> deadli
 
 // Computes the deadlines of touched workers, and of the attempts on them.
 void RefreshTimers(YardState& state);
-// Does what is due.
+// Does everything that is due.
 void FireTimers(YardState& state, Now now);
-// The earliest of all.
+// Returns the earliest deadline.
 std::optional<int64_t> NextTimer(const YardState& state);
 
-// True where an attempt may still hold devices of the worker.
+// Returns true if an attempt may still hold devices of the worker.
 bool HasHoldingParts(const YardState& state, const std::string& worker);
 
 }  // namespace trainyard::core

@@ -1,4 +1,4 @@
-// The surface of the yard: how a loop turn goes, and what can be asked.
+// Implements the interface of the yard: the course of a turn, and the queries.
 #include "server/core/yard/yard.h"
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 namespace trainyard::core {
 namespace {
 
-// Passes in one turn: the second sees what the first has set free. What a third might find waits
-// for the next turn.
+// The number of passes in one turn. The second sees what the first has set free. What a third might
+// find waits for the next turn.
 constexpr int kPassesMax = 2;
 
 template <typename Map, typename Key>
@@ -26,8 +26,8 @@ const typename Map::mapped_type* FindIn(const Map& map, const Key& key) {
 
 }  // namespace
 
-// Leases and deadlines are not stored: after a start every worker has one lease to come back, and
-// every deadline runs anew.
+// Leases and deadlines are not stored. After a start, every worker has one lease to come back, and
+// every deadline starts anew.
 Yard::Yard(const Config& config, Snapshot snapshot, Now now, std::unique_ptr<const Policy> policy)
     : state_(config, std::move(snapshot), now), policy_(std::move(policy)), planned_at_(now) {
   if (policy_ == nullptr) policy_ = MakePolicy();
@@ -113,7 +113,7 @@ std::optional<int64_t> Yard::NextDeadline() const {
   return next;
 }
 
-// Reading.
+// The functions that read.
 
 const JobRecord* Yard::FindJob(JobId job) const {
   return FindIn(snapshot().jobs, job);
@@ -153,7 +153,7 @@ int64_t Yard::LastSeen(absl::string_view worker) const {
 std::map<std::string, std::string> Yard::UsageOn(absl::string_view worker) const {
   const Contact* contact = state_.contacts.Find(worker);
   const WorkerRecord* record = FindWorker(worker);
-  // Old numbers of a host that is not heard of would only mislead.
+  // Old numbers of a host that is out of contact would only mislead.
   if (contact == nullptr || record == nullptr ||
       !std::holds_alternative<worker_fsm::Active>(record->state)) {
     return {};

@@ -16,7 +16,7 @@
 // next Apply or Settle; copies are cheap, because the specs in them are shared.
 //
 // A turn inside: Apply changes the state by an input (yard_inputs.cc, reports.h). Settle fires the
-// timers that are due (timers.h), makes a plan if something has changed that a pass decides by
+// timers that are due (timers.h), makes a plan if something has changed that matters to a pass
 // (yard_plan.cc), does what it says, and gives new orders to workers. Everything that changes the
 // state of a record goes through the stepper (stepper.h).
 #pragma once
@@ -43,67 +43,70 @@ namespace trainyard::core {
 struct Turn {
   Delta delta;
   std::set<std::string> desired_changed;  // workers whose DesiredFor has a new revision
-  std::set<JobId> reasons_changed;        // jobs whose QueueReasons differ; they are not stored
+  // Jobs whose QueueReasons have changed, which are not stored.
+  std::set<JobId> reasons_changed;
 };
 
 class Yard {
  public:
-  // `policy` decides what is placed where; null stands for the full one.
+  // Makes a yard. `policy` decides what is placed where; null stands for the full one.
   Yard(const Config& config, Snapshot snapshot, Now now,
        std::unique_ptr<const Policy> policy = nullptr);
   Yard(Yard&&) = default;
   Yard& operator=(Yard&&) = default;
 
-  // A refused input changes nothing.
+  // Applies an input. A refused input changes nothing.
   absl::StatusOr<Reply> Apply(const Input& input, Now now);
   Turn Settle(Now now);
-  // The uptime at which Settle has something to do even if no input comes.
+  // Returns the uptime at which Settle has something to do even if no input comes.
   std::optional<int64_t> NextDeadline() const;
 
   const Config& config() const { return state_.config; }
-  // All records, as of the last Apply or Settle.
+  // Returns all records, as of the last Apply or Settle.
   const Snapshot& snapshot() const { return state_.snapshot(); }
   const JobRecord* FindJob(JobId job) const;
   const AttemptRecord* FindAttempt(AttemptId attempt) const;
   const WorkerRecord* FindWorker(absl::string_view worker) const;
   const CheckpointRecord* FindCheckpoint(const CheckpointRef& checkpoint) const;
-  // Ascending by step.
+  // Returns the checkpoints in ascending order of their steps.
   std::vector<const CheckpointRecord*> CheckpointsOf(JobId job) const;
-  // What the input would delete; see deletion.h.
+  // Returns what the input would delete; see deletion.h.
   absl::StatusOr<Deletion> PlanDeletion(const DeleteJob& in) const {
     return core::PlanDeletion(state_, in);
   }
-  // Every reason why a queued job waits, in sentences; empty for other jobs.
+  // Returns every reason why a queued job waits, in sentences. There are none for other jobs.
   std::vector<std::string> QueueReasons(JobId job) const;
-  // The first jobs of the queue in its order, as of the last pass; at most kFrontMax.
+  // Returns the first jobs of the queue in its order, as of the last pass, at most kFrontMax.
   std::vector<JobId> QueueFront() const;
-  // The reasons with what would change them, and when the job will start. Empty for jobs that do
-  // not wait.
+  // Returns the reasons, what would change them, and when the job will start. The result is empty
+  // for jobs that do not wait.
   Explanation Explain(JobId job, Now now) const;
   // Explains a job that nobody has submitted yet. There are no reasons if it would start at once.
   Explanation Preview(const Submission& submission, Now now) const;
-  // What everybody has used up to now, decayed.
+  // Returns what everybody has used up to now, decayed.
   std::map<UsageKey, UsageRecord> Usage(Now now) const;
-  // The wall time of the worker's last sync.
+  // Returns the wall time of the worker's last sync.
   int64_t LastSeen(absl::string_view worker) const;
-  // What its devices did at the last sync, as bytes by name; empty while the worker is not ACTIVE.
+  // Returns what its devices did at the last sync, as bytes by name. The result is empty while the
+  // worker is not ACTIVE.
   std::map<std::string, std::string> UsageOn(absl::string_view worker) const;
-  // The devices of a worker that are held, with the attempt that holds each.
+  // Returns the devices of a worker that are held, with the attempt that holds each.
   std::map<std::string, AttemptId> HoldersOn(absl::string_view worker) const;
 
-  // What the worker should have, by attempt. What is not listed must be stopped and removed.
+  // Returns what the worker should have, by attempt. Attempts that are not listed must be stopped
+  // and removed.
   std::vector<DesiredAttempt> DesiredFor(absl::string_view worker) const;
-  // The revision of these orders, as of the last Settle. It grows within a session; it is 0 without
-  // one.
+  // Returns the revision of these orders, as of the last Settle. It grows within a session, and is
+  // 0 without a session.
   int64_t DesiredRevision(absl::string_view worker) const;
 
-  // UNKNOWN_SESSION.
+  // Returns the worker, or UNKNOWN_SESSION.
   absl::StatusOr<std::string> WorkerOfSession(absl::string_view session) const;
   // Refuses to append to a stream of logs or metrics unless the session lives and the attempt was
   // placed on its worker under that token. A superseded attempt may still deliver its streams.
-  // UNKNOWN_SESSION, NOT_FOUND, STALE_FENCING_TOKEN.
+  // Returns UNKNOWN_SESSION, NOT_FOUND or STALE_FENCING_TOKEN.
   absl::Status CheckStream(absl::string_view session, AttemptId attempt, int64_t token) const;
-  // Refuses checkpoints in the same cases, and those of any attempt but the job's newest.
+  // Refuses checkpoints in the same cases, and also those of any attempt but the job's newest.
   absl::Status CheckCheckpointWriter(absl::string_view session, AttemptId attempt,
                                      int64_t token) const;
 
@@ -128,17 +131,16 @@ class Yard {
   absl::StatusOr<Reply> Take(const DeleteReservation& in, Now now);
   absl::StatusOr<Reply> Take(const DeleteJob& in, Now now);
 
-  // Find in the stored records what has not ended.
+  // Finds the attempts in the stored records that have not ended.
   void FindLiveAttempts(Now now);
   void FindWaitingJobs(Now now);
   // Gives a new revision to each worker whose orders have changed.
   void GiveOrders();
 
-  // yard_plan.cc
-  // Uptime at which a pass is worth its while though nothing happens.
+  // Returns the uptime at which a pass is worthwhile even though nothing happens.
   std::optional<int64_t> NextPass() const;
-  // Runs a pass and does what it decides. True where another pass would find more: devices that
-  // were claimed or about to be freed are not needed after all.
+  // Runs a pass and carries out its decisions. Returns true if another pass would find more,
+  // because devices that were claimed or about to be freed are not needed after all.
   bool MakePlan(Now now);
   void EnforceReservations(Now now);
   void RefreshJobs();
@@ -153,11 +155,12 @@ class Yard {
 
   // The time and the record of the last pass.
   Now planned_at_;
-  std::shared_ptr<const PassRecord> record_;  // null before the first
+  std::shared_ptr<const PassRecord> record_;  // null before the first pass
   std::vector<JobId> front_;
-  std::map<JobId, std::vector<std::string>> reasons_;  // of the jobs of the front, as shown last
+  // The reasons of the jobs of the front, as last shown.
+  std::map<JobId, std::vector<std::string>> reasons_;
 
-  Turn turn_;  // the present one
+  Turn turn_;  // the present turn
 };
 
 }  // namespace trainyard::core

@@ -29,8 +29,8 @@ absl::Status CheckReferences(const Snapshot& snapshot, const Submission& submiss
   return absl::OkStatus();
 }
 
-// Two hosts with one name, or a host that was installed anew: what the first one runs must be over
-// before the second takes its place.
+// The name may belong to two hosts, or to one that was installed anew. What the first one runs must
+// have ended before the second takes its place.
 absl::Status CheckName(const YardState& state, const RegisterWorker& in) {
   const auto known = state.snapshot().workers.find(in.worker);
   if (known == state.snapshot().workers.end() || known->second.uid == in.uid) {
@@ -46,7 +46,7 @@ absl::Status CheckName(const YardState& state, const RegisterWorker& in) {
   return absl::OkStatus();
 }
 
-// Devices that were set aside here stay so, whatever the worker thinks of them.
+// Devices that were set aside here stay so, whatever the worker reports about them.
 std::vector<DeviceRecord> WithQuarantines(std::vector<DeviceRecord> devices,
                                           const std::vector<DeviceRecord>& known) {
   for (DeviceRecord& device : devices) {
@@ -59,7 +59,7 @@ std::vector<DeviceRecord> WithQuarantines(std::vector<DeviceRecord> devices,
 
 }  // namespace
 
-// Jobs.
+// The inputs about jobs.
 
 absl::StatusOr<Reply> Yard::Take(const SubmitJob& in, Now now) {
   TY_CHECK(in.submission != nullptr);
@@ -93,7 +93,7 @@ absl::StatusOr<Reply> Yard::Take(const SubmitJob& in, Now now) {
   if (!in.request_id.empty() && snapshot().requests.count(in.request_id) == 0) {
     state_.ledger.AddRequest({in.request_id, in.request_hash, first, now.wall_us});
   }
-  // One event tells of a whole array.
+  // One event is for the whole array.
   state_.ledger.AddEvent(now.wall_us, JobName(first), "JOB_QUEUED", in.actor,
                          submission.array_size == 0
                              ? "submitted"
@@ -124,7 +124,7 @@ absl::StatusOr<Reply> Yard::Take(const ResumeJob& in, Now now) {
   return Reply{in.job, false};
 }
 
-// Words of workers.
+// The inputs from workers.
 
 absl::StatusOr<Reply> Yard::Take(const RegisterWorker& in, Now now) {
   if (in.worker.empty() || in.session.empty() || state_.contacts.WorkerOf(in.session) != nullptr) {
@@ -154,8 +154,8 @@ absl::StatusOr<Reply> Yard::Take(const RegisterWorker& in, Now now) {
   state_.ledger.AddEvent(now.wall_us, WorkerName(in.worker), "WORKER_REGISTERED", actor,
                          absl::StrCat("version ", in.version, ", ", in.devices.size(),
                                       in.devices.size() == 1 ? " device" : " devices"));
-  // A worker that registers again and again because it does not hear comes back by its first
-  // report, also where it is GONE by now.
+  // A worker that registers again and again because it does not hear comes back with its first
+  // report, even if it is GONE by now.
   if (!is_new && !may_be_deaf) {
     Stepper(state_, now).StepWorker(in.worker, worker_fsm::Registered{}, actor, "");
   }
@@ -190,7 +190,7 @@ absl::StatusOr<Reply> Yard::Take(const CommitCheckpoint& in, Now now) {
   return Reply{id.job, /*existed=*/false};
 }
 
-// Workers.
+// The inputs about workers.
 
 absl::StatusOr<Reply> Yard::Take(const CordonWorker& in, Now now) {
   TY_RETURN_IF_ERROR(
@@ -244,7 +244,7 @@ absl::StatusOr<Reply> Yard::Take(const ReleaseDevice& in, Now now) {
   return error::DeviceNotFound(in.worker, in.device);
 }
 
-// The rules of sharing.
+// The inputs about the rules of sharing.
 
 absl::StatusOr<Reply> Yard::Take(const SetQuota& in, Now now) {
   state_.ledger.PutQuota(in.quota);
@@ -264,7 +264,7 @@ absl::StatusOr<Reply> Yard::Take(const DeleteQuota& in, Now now) {
 }
 
 absl::StatusOr<Reply> Yard::Take(const CreateReservation& in, Now now) {
-  picture_.RefreshPool(state_);  // free devices come first where the input names none
+  picture_.RefreshPool(state_);  // free devices come first if the input names none
   ReservationRecord made;
   TY_RETURN_IF_ERROR(ResolveReservation(snapshot(), picture_.pool(), in, now, made));
   state_.ledger.AddEvent(now.wall_us, absl::StrCat("reservations/", made.name),

@@ -1,4 +1,5 @@
-// Placement: what a pass looks at, what becomes of its decisions, and why jobs wait.
+// Places jobs: prepares what a pass looks at, carries out its decisions, and explains why jobs
+// wait.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -12,7 +13,7 @@
 namespace trainyard::core {
 namespace {
 
-// "lab-1: cpu-0,cpu-1; lab-2: cpu-0".
+// Returns a text such as "lab-1: cpu-0,cpu-1; lab-2: cpu-0".
 std::string PlacesText(const std::vector<RankPlacement>& ranks) {
   std::map<std::string, std::string> devices;  // by worker
   for (const RankPlacement& rank : ranks) {
@@ -29,12 +30,13 @@ std::string PlacesText(const std::vector<RankPlacement>& ranks) {
 }  // namespace
 
 // Some decisions change with time alone: a minimum runtime is over, devices have been free for long
-// enough to grow, a reservation begins. And new jobs may have been told to wait: where many wait
-// already, a flood of submissions makes no flood of passes.
+// enough to grow, a reservation begins. Besides, new jobs may have been made to wait for a later
+// pass, so that many submissions do not cause as many passes.
 std::optional<int64_t> Yard::NextPass() const {
   const Config& config = state_.config;
   std::optional<int64_t> next = state_.reservations.deadline_us();
-  // If growth may come sooner than the next look, the pass does, too, but not many times a second.
+  // If growth may come before the next regular pass, the pass is made then, but not many times a
+  // second.
   const int64_t interval_us = std::max(std::min(config.replan_us, config.grow_after_us), kSecond);
   if (!state_.live.all().empty()) TakeEarlier(next, planned_at_.uptime_us + interval_us);
   if (state_.changes.has_new_jobs) {
@@ -59,12 +61,12 @@ bool Yard::MakePlan(Now now) {
   again |= Stepper(state_, now).WithdrawIdleClaims();
   record_ = plan.record;
   front_ = plan.front;
-  RefreshJobs();  // what was placed is gone from the queue
+  RefreshJobs();  // what was placed has left the queue
   ShowReasons(now);
   return again;
 }
 
-// Whoever is on reserved devices without a right to them goes, after a checkpoint.
+// Jobs on reserved devices that have no right to them are stopped, after a checkpoint.
 void Yard::EnforceReservations(Now now) {
   std::set<std::string> workers = state_.reservations.Refresh(state_.ledger, now);
   if (workers.empty()) return;
@@ -94,8 +96,8 @@ void Yard::RefreshJobs() {
   }
 }
 
-// The token grows in the transaction that allocates the devices. True if the job had claims: it may
-// have started beside them.
+// The fencing token grows in the transaction that allocates the devices. Returns true if the job
+// had claims, since it may have started on other devices.
 bool Yard::Start(const GangPlacement& placement, Now now) {
   const JobId id = placement.job;
   TY_CHECK_OK(CheckPlacement(picture_.pool(), *picture_.queue().Find(id), placement.ranks));
@@ -142,7 +144,8 @@ bool Yard::Start(const GangPlacement& placement, Now now) {
 
 void Yard::Nominate(const Preemption& preemption, Now now) {
   Stepper stepper(state_, now);
-  stepper.DropClaims(preemption.job);  // of a nomination before, one of whose devices has failed
+  // These are left of an earlier nomination of which a device has failed.
+  stepper.DropClaims(preemption.job);
   stepper.Claim(preemption.job, preemption.devices);
   for (const Victim& victim : preemption.victims) {
     const bool shrinks = !victim.keep.empty();

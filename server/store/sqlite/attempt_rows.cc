@@ -1,4 +1,4 @@
-// Attempts as rows: the attempt itself, its ranks, and its part on each worker.
+// Maps attempts to rows: the attempt itself, its ranks, and its part on each worker.
 #include <optional>
 #include <utility>
 
@@ -122,7 +122,7 @@ absl::Status WriteAttempt(Database& db, const AttemptRecord& attempt) {
   }
   TY_RETURN_IF_ERROR(Attempts().Put(db, row));
   for (const core::RankPlacement& rank : attempt.ranks) {
-    // A placement never changes, so it is written once.
+    // A placement never changes, so it is written only once.
     TY_RETURN_IF_ERROR(Ranks().Add(db, {attempt.id, rank}));
   }
   for (const AttemptPart& part : attempt.parts) {

@@ -1,4 +1,4 @@
-// Checkpoints as rows, each with its files.
+// Maps checkpoints to rows, each with its files.
 #include <utility>
 
 #include "common/base/status_macros.h"
@@ -35,7 +35,7 @@ struct FileRow {
   core::CheckpointFile file;
 };
 
-// They go with their checkpoint.
+// The files are deleted together with their checkpoint.
 const Table<FileRow>& Files() {
   using Row = FileRow;
   static const auto* table =

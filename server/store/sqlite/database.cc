@@ -1,5 +1,5 @@
-// The adapter of SQLite: every call into the library is here, and every code that it answers with
-// becomes a named error.
+// Adapts SQLite. Every call into the library is here, and every error code that it returns becomes
+// a named error.
 #include "server/store/sqlite/database.h"
 
 #include <sqlite3.h>
@@ -18,7 +18,8 @@
 namespace trainyard::store {
 namespace {
 
-// Readers and the writer never block each other in WAL mode; this covers a backup by hand.
+// Readers and the writer never block each other in WAL mode. This timeout is for a backup that
+// somebody makes by hand.
 constexpr int kBusyTimeoutMs = 5000;
 
 absl::Status ErrorOf(sqlite3* connection, int code, const std::string& path) {
@@ -160,7 +161,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
       mode == Mode::kReadOnly ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
   const int code = sqlite3_open_v2(path.c_str(), &connection,
                                    flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nullptr);
-  // Even a failed open leaves a connection to be closed.
+  // Even a failed open leaves a connection that must be closed.
   std::unique_ptr<Database> db(new Database(connection, path));
   if (code != SQLITE_OK) return ErrorOf(connection, code, path);
   TY_RETURN_IF_ERROR(db->Configure(mode));
@@ -169,7 +170,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
 
 absl::Status Database::Configure(Mode mode) {
   sqlite3_busy_timeout(connection_, kBusyTimeoutMs);
-  // A damaged or hostile file must not make SQLite run what is written in it.
+  // A damaged or hostile file must not make SQLite execute code that is written in it.
   TY_RETURN_IF_ERROR(Execute("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;"));
   if (mode == Mode::kReadOnly) return Execute("PRAGMA query_only = ON;");
   Statement& wal = Prepared("PRAGMA journal_mode = WAL");
@@ -229,7 +230,7 @@ absl::Status Transaction::Commit() {
 }
 
 Transaction::~Transaction() {
-  // SQLite may have rolled back by itself (a full disk); then there is nothing to do.
+  // SQLite may have rolled back by itself, for example on a full disk. Then there is nothing to do.
   if (open_) (void)db_.Prepared("ROLLBACK").Run();
 }
 

@@ -1,4 +1,4 @@
-// SQLite, as much of it as the stores need: connections, prepared statements, transactions, and
+// Wraps as much of SQLite as the stores need: connections, prepared statements, transactions, and
 // errors with names. No other folder includes sqlite3.h.
 #pragma once
 
@@ -16,8 +16,8 @@ struct sqlite3_stmt;
 
 namespace trainyard::store {
 
-// A prepared statement. Bind in the order of the `?`, then Run or Step. Bound text and blobs are
-// not copied: they must live until the statement has run.
+// A prepared statement. Bind values in the order of the `?`, then call Run or Step. Bound text and
+// blobs are not copied: they must live until the statement has run.
 //   TY_RETURN_IF_ERROR(db.Prepared(kSql).Bind(12).Bind("name").Run());
 // Errors stick: Run and Step answer with the first one.
 class Statement {
@@ -33,13 +33,14 @@ class Statement {
   Statement& Bind(const std::string& text) { return Bind(absl::string_view(text)); }
   Statement& Bind(const char* text) { return Bind(absl::string_view(text)); }
   Statement& BindBlob(absl::string_view bytes);
-  // NaN is stored as NULL: SQLite has no NaN.
+  // Binds a number. NaN is stored as NULL, because SQLite has no NaN.
   Statement& BindReal(double value);
   Statement& BindNull();
 
   // Runs to the end and makes the statement ready for the next use.
   absl::Status Run();
-  // Answers true where there is a row; false at the end, and then the statement is ready again.
+  // Returns true if there is a row. Returns false at the end, and then the statement is ready
+  // again.
   absl::StatusOr<bool> Step();
 
   int64_t Int(int column) const;
@@ -47,7 +48,7 @@ class Statement {
   bool IsNull(int column) const;
   std::string Text(int column) const;
   std::string Blob(int column) const;
-  double Real(int column) const;  // NULL: NaN
+  double Real(int column) const;  // NULL becomes NaN
 
   // Makes the statement ready for the next use, whatever happened.
   void Reset();
@@ -63,26 +64,29 @@ class Statement {
   int next_ = 1;
 };
 
-// One connection. Not thread-safe.
+// One connection. The class is not thread-safe.
 class Database {
  public:
   enum class Mode {
-    kDurable,  // synchronous=FULL: a commit survives a loss of power
-    kRelaxed,  // synchronous=NORMAL: a loss of power may take the last commits, never a part of one
-    kReadOnly,  // of a file that another connection has made
+    kDurable,  // synchronous=FULL: a commit survives a power loss
+    // Synchronous=NORMAL: a power loss may undo the last commits, but never a part of one.
+    kRelaxed,
+    kReadOnly,  // for a file that another connection has made
   };
 
-  // RESOURCE_EXHAUSTED (DISK_FULL), DATA_LOSS (CORRUPT_FILE), NOT_FOUND, PERMISSION_DENIED.
+  // Opens a file. Returns RESOURCE_EXHAUSTED (DISK_FULL), DATA_LOSS (CORRUPT_FILE), NOT_FOUND or
+  // PERMISSION_DENIED if that fails.
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path, Mode mode);
   ~Database();
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
 
-  // Statements without parameters and results, separated by semicolons.
+  // Runs statements without parameters and results, separated by semicolons.
   absl::Status Execute(const std::string& sql);
-  // Prepared once, kept for the life of the connection. Valid until the next call with this text.
+  // Returns a statement that is prepared once and kept for the life of the connection. It is valid
+  // until the next call with this text.
   Statement& Prepared(absl::string_view sql);
-  // The number of rows that the last INSERT, UPDATE or DELETE changed.
+  // Returns the number of rows that the last INSERT, UPDATE or DELETE changed.
   int ChangedRows() const;
   const std::string& path() const { return path_; }
 
@@ -96,7 +100,7 @@ class Database {
   std::map<std::string, std::unique_ptr<Statement>, std::less<>> prepared_;
 };
 
-// Rolls back unless it was committed.
+// A transaction, which is rolled back unless it was committed.
 class Transaction {
  public:
   explicit Transaction(Database& db) : db_(db) {}
@@ -105,7 +109,7 @@ class Transaction {
   Transaction& operator=(const Transaction&) = delete;
 
   absl::Status Begin();      // to write
-  absl::Status BeginRead();  // to see one state of the file in several statements
+  absl::Status BeginRead();  // to see one state of the file across several statements
   absl::Status Commit();
 
  private:

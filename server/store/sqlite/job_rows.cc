@@ -1,4 +1,4 @@
-// Jobs and their submissions as rows. A state is laid flat over a few columns; those that it does
+// Maps jobs and their submissions to rows. A state is spread over a few columns; those that it does
 // not need are empty.
 #include <optional>
 #include <utility>
@@ -48,7 +48,8 @@ struct JobRow {
   std::string progress;
 };
 
-// A new job is inserted by its first columns; half of the cost of an array is that statement.
+// A new job is inserted with only its first columns, because half of the cost of an array is that
+// statement.
 const Table<JobRow>& Jobs() {
   using Row = JobRow;
   static const auto* table = new Table<Row>("jobs", /*keys=*/1,
@@ -139,7 +140,7 @@ JobRow RowOf(const JobRecord& job) {
   return row;
 }
 
-// Nothing has become of the job yet but what Table::Insert writes.
+// A new job has only those values that Table::Insert writes.
 bool IsAsSubmitted(const JobRecord& job) {
   JobRecord submitted;
   submitted.id = job.id;
@@ -190,7 +191,7 @@ absl::Status WriteJob(Database& db, const JobRecord& job, bool is_new) {
   if (db.ChangedRows() != 1) {
     return absl::InvalidArgumentError(absl::StrCat(JobName(job.id), " is not new and not stored"));
   }
-  if (job.attempt == 0) return absl::OkStatus();  // an attempt brings the first metrics
+  if (job.attempt == 0) return absl::OkStatus();  // before the first attempt there are no metrics
   TY_RETURN_IF_ERROR(Metrics().Delete(db, job.id));
   for (const auto& [name, value] : job.metrics.values) {
     TY_RETURN_IF_ERROR(Metrics().Insert(db, {job.id, name, value}));

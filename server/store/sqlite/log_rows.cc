@@ -1,5 +1,5 @@
-// Rows that are written once and never change: events and answered requests. And the one row that
-// changes with every commit.
+// Maps events and answered requests, which are written once and never change, to rows. It also
+// writes the one row that changes with every commit.
 #include <utility>
 
 #include "common/base/status_macros.h"

@@ -1,5 +1,5 @@
-// The tables of metrics.db, version by version. What stands here is never edited, only followed by
-// the next version.
+// Defines the tables of metrics.db, version by version. A version is never edited, only followed by
+// the next one.
 #include "server/store/sqlite/migrations.h"
 
 namespace trainyard::store {

@@ -19,7 +19,7 @@ constexpr char kCountTables[] = "SELECT name FROM sqlite_schema WHERE type = 'ta
 constexpr char kReadVersion[] = "SELECT version, kind FROM schema_version ORDER BY version";
 constexpr char kWriteVersion[] = "INSERT INTO schema_version (version, kind) VALUES (?, ?)";
 
-// The version of the file; 0 for an empty one.
+// Returns the version of the file, or 0 if it is empty.
 absl::StatusOr<int64_t> ReadVersion(Database& db, absl::string_view kind) {
   bool has_tables = false;
   bool has_version = false;
@@ -66,7 +66,7 @@ absl::Status Migrate(Database& db, absl::string_view kind,
   const auto newest = static_cast<int64_t>(migrations.size());
   if (version > newest) return error::StoreTooNew(db.path(), version, newest);
   if (version == newest) return absl::OkStatus();
-  // A migration may put a table in the place of another, as long as all references hold in the end.
+  // A migration may replace a table by another, as long as all references are valid in the end.
   TY_RETURN_IF_ERROR(db.Execute("PRAGMA foreign_keys = OFF"));
   for (int64_t next = version + 1; next <= newest; ++next) {
     Transaction transaction(db);

@@ -1,5 +1,5 @@
-// Brings a file to the newest version. Migrations are numbered from 1 by their place, and never
-// edited: a file of every old version opens for ever.
+// Brings a file to the newest version. Migrations are numbered from 1 by their position, and never
+// edited, so that a file of every old version can be opened forever.
 #pragma once
 
 #include <vector>
@@ -10,10 +10,10 @@
 
 namespace trainyard::store {
 
-// One step from a version to the next, in one transaction: statements, then what only the program
-// can do, then statements again.
+// One step from a version to the next, in one transaction: first statements, then what only the
+// program can do, then statements again.
 struct Migration {
-  // NOLINTNEXTLINE(google-explicit-constructor): most are nothing but statements
+  // NOLINTNEXTLINE(google-explicit-constructor): most migrations are only statements
   Migration(absl::string_view statements) : sql(statements) {}
   Migration(const char* statements) : sql(statements) {}  // NOLINT(google-explicit-constructor)
   Migration(absl::string_view statements, absl::Status (*fill_in)(Database&),
@@ -25,8 +25,9 @@ struct Migration {
   absl::string_view end;
 };
 
-// `kind` keeps the two files apart: "state", "metrics". FAILED_PRECONDITION (STORE_TOO_NEW) where
-// the file is newer than the last migration; DATA_LOSS (CORRUPT_FILE) where it is something else.
+// Runs the missing migrations. `kind` keeps the two files apart: "state", "metrics". Returns
+// FAILED_PRECONDITION (STORE_TOO_NEW) if the file is newer than the last migration, and DATA_LOSS
+// (CORRUPT_FILE) if it is something else.
 absl::Status Migrate(Database& db, absl::string_view kind,
                      const std::vector<Migration>& migrations);
 

@@ -1,5 +1,5 @@
-// Records as rows of the state store, and back. Writers replace the rows of the same key; readers
-// fill the snapshot. docs/store_format.md describes the tables.
+// Writes records to rows of the state store, and reads them back. Writers replace the rows with the
+// same key; readers fill the snapshot. docs/store_format.md describes the tables.
 #pragma once
 
 #include <string>
@@ -12,9 +12,10 @@
 
 namespace trainyard::store {
 
-// A new job brings its submission, which never changes; that of an array comes with the first job.
+// Writes a job. A new job brings its submission, which never changes; that of an array comes with
+// the first job.
 absl::Status WriteJob(Database& db, const core::JobRecord& job, bool is_new);
-// With its metrics; its attempts must have gone before.
+// Deletes a job with its metrics. Its attempts must have been deleted before.
 absl::Status DeleteJob(Database& db, JobId job);
 absl::Status DeleteSubmission(Database& db, JobId id);
 absl::Status ReadJobs(Database& db, core::Snapshot& snapshot);
@@ -41,22 +42,24 @@ absl::Status WriteReservation(Database& db, const core::ReservationRecord& reser
 absl::Status DeleteReservation(Database& db, const std::string& name);
 absl::Status ReadReservations(Database& db, core::Snapshot& snapshot);
 
-// All of it.
+// Writes all of the usage.
 absl::Status WriteUsage(Database& db, const std::vector<core::UsageRecord>& usage);
 absl::Status ReadUsage(Database& db, core::Snapshot& snapshot);
 
 absl::Status WriteEvent(Database& db, const core::EventRecord& event);
-// The history of a resource, with what belongs to it.
+// Deletes the history of a resource and of what belongs to it.
 absl::Status DeleteEvents(Database& db, absl::string_view parent);
-// The events of `parent` (all where it is empty) after `after_sequence`, in order; at most `limit`.
+// Returns the events of `parent` (all events if it is empty) after `after_sequence`, in order, at
+// most `limit`.
 absl::StatusOr<std::vector<core::EventRecord>> ReadEvents(Database& db, absl::string_view parent,
                                                           int64_t after_sequence, int64_t limit);
 
-// The revision, the next numbers and the pool time of the snapshot.
+// Writes the revision, the next numbers and the pool time of the snapshot.
 absl::Status WriteMeta(Database& db, const core::Delta& delta);
 absl::Status ReadMeta(Database& db, core::Snapshot& snapshot);
 
-// The record that a row belongs to. DATA_LOSS where there is none: somebody edited the file.
+// Returns the record that a row belongs to, or DATA_LOSS if there is none, because somebody edited
+// the file.
 template <typename Map, typename Key>
 absl::StatusOr<typename Map::mapped_type*> OwnerOf(Map& records, const Key& key) {
   const auto found = records.find(key);

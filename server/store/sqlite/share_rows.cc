@@ -1,4 +1,4 @@
-// The rules by which the pool is shared, as rows: quotas, reservations and usage.
+// Maps the rules by which the pool is shared to rows: quotas, reservations and usage.
 #include <utility>
 
 #include "common/base/status_macros.h"
@@ -23,7 +23,7 @@ const Table<QuotaRecord>& Quotas() {
   return *table;
 }
 
-// The devices and subjects of a reservation go with it.
+// The devices and subjects of a reservation are deleted with it.
 const Table<ReservationRecord>& Reservations() {
   using Row = ReservationRecord;
   static const auto* table =

@@ -1,4 +1,4 @@
-// Metric points on disk, in a file of their own.
+// Keeps metric points on disk, in a file of their own.
 #include "server/store/sqlite/sqlite_metrics_store.h"
 
 #include <algorithm>
@@ -42,8 +42,8 @@ constexpr char kReadJobs[] = "SELECT DISTINCT job FROM offsets ORDER BY job";
 
 constexpr char kNamelessPoint[] = "a point belongs to no metric";
 
-// Points lie together by job in order of arrival, so appending, following and drawing a job each
-// touch one stretch of the file. Names are numbers in it.
+// Points are stored by job in order of arrival, so appending, following and drawing a job each
+// touch one stretch of the file. In the file, names are numbers.
 class SqliteMetricsStore : public MetricsStore {
  public:
   SqliteMetricsStore(std::unique_ptr<Database> writer, std::unique_ptr<Database> reader)
@@ -62,13 +62,14 @@ class SqliteMetricsStore : public MetricsStore {
  private:
   absl::Status Write(AttemptId attempt, int32_t rank, int64_t offset,
                      const std::vector<MetricPoint>& points,
-                     int64_t end_offset);                   // with writer_mutex_ held
-  absl::StatusOr<int64_t> NameId(const std::string& name);  // with writer_mutex_ held
+                     int64_t end_offset);                   // the caller holds writer_mutex_
+  absl::StatusOr<int64_t> NameId(const std::string& name);  // the caller holds writer_mutex_
 
   const std::string reader_path_;
   std::mutex writer_mutex_;
   std::unique_ptr<Database> writer_;  // guarded by writer_mutex_
-  // Filled as names occur; emptied when a transaction fails, which may have taken names with it.
+  // A cache that fills as names occur. It is emptied when a transaction fails, because the names
+  // that were added in it are then gone.
   std::map<std::string, int64_t> name_ids_;  // guarded by writer_mutex_
   std::mutex reader_mutex_;
   std::unique_ptr<Database> reader_;  // guarded by reader_mutex_
@@ -83,7 +84,7 @@ absl::StatusOr<std::map<int64_t, std::string>> ReadNames(Database& db) {
   return names;
 }
 
-// The value of the one row and column, or `otherwise`.
+// Returns the value of the only row and column, or `otherwise` if there is no row.
 absl::StatusOr<int64_t> ReadInt(Statement& statement, int64_t otherwise) {
   TY_ASSIGN_OR_RETURN(const bool row, statement.Step());
   const int64_t value = row ? statement.Int(0) : otherwise;
@@ -158,7 +159,7 @@ absl::StatusOr<MetricSeries> SqliteMetricsStore::Query(JobId job,
     Transaction transaction(*reader_);
     TY_RETURN_IF_ERROR(transaction.BeginRead());
     TY_ASSIGN_OR_RETURN(const auto all, ReadNames(*reader_));
-    // The series by the number of its metric; null where it was not asked for.
+    // Returns the series by the number of its metric, or null if it was not asked for.
     std::map<int64_t, std::vector<StoredPoint>*> wanted;
     for (const auto& [id, name] : all) {
       const bool asked =

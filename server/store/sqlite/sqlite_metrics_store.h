@@ -1,5 +1,5 @@
-// Metric points in a file of their own. WAL and synchronous=NORMAL: a loss of power may take the
-// last points, and the offsets with them, so the worker sends them again.
+// Keeps metric points in a file of their own, with WAL and synchronous=NORMAL. A power loss may
+// undo the last points, but the offsets with them, so the worker sends them again.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace trainyard::store {
 
-// Errors as OpenSqliteStore.
+// Opens the store. The errors are those of OpenSqliteStore.
 absl::StatusOr<std::unique_ptr<MetricsStore>> OpenSqliteMetricsStore(const std::string& path);
 
 }  // namespace trainyard::store

@@ -1,4 +1,4 @@
-// The store on disk: one transaction a commit, whatever rows it writes.
+// Implements the store on disk. Each commit is one transaction, whatever rows it writes.
 #include "server/store/sqlite/sqlite_store.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 namespace trainyard::store {
 namespace {
 
-// Two connections: the writer's, which only the one thread uses, and one for readers of events, so
-// that a long page never delays a commit.
+// There are two connections: the writer's, which only one thread uses, and one for readers of
+// events, so that a long page never delays a commit.
 class SqliteStore : public Store {
  public:
   SqliteStore(std::unique_ptr<Database> writer, std::unique_ptr<Database> reader)
@@ -36,7 +36,8 @@ class SqliteStore : public Store {
   absl::Status WriteShares(const core::Delta& delta);
 
   std::unique_ptr<Database> writer_;
-  std::mutex reader_mutex_;           // std: the thread sanitizer does not see through absl::Mutex
+  // A std::mutex, because the thread sanitizer does not see through absl::Mutex.
+  std::mutex reader_mutex_;
   std::unique_ptr<Database> reader_;  // guarded by reader_mutex_
 };
 
@@ -45,7 +46,7 @@ absl::StatusOr<core::Snapshot> SqliteStore::Load() {
   const absl::Status status = ReadAll(snapshot);
   if (status.ok()) return snapshot;
   if (!ErrorReason(status).empty()) return status;
-  // Whole as a database, but not what a store of ours holds.
+  // The file is valid as a database, but its content is not that of our store.
   return error::CorruptFile(writer_->path(), status.message());
 }
 

@@ -1,5 +1,5 @@
-// The tables of state.db, version by version. What stands here is never edited, only followed by
-// the next version.
+// Defines the tables of state.db, version by version. A version is never edited, only followed by
+// the next one.
 #include "server/store/sqlite/migrations.h"
 #include "server/store/sqlite/state_version5.h"
 
@@ -181,9 +181,9 @@ CREATE TABLE requests (
 ) STRICT, WITHOUT ROWID;
 )sql";
 
-// The jobs of one array share a submission, requests are appended as jobs are, and there are tables
-// for the rules by which the pool is shared. Two references of new jobs are not declared, because
-// checking them takes a third of an insert.
+// In this version, the jobs of one array share a submission, requests are appended as jobs are, and
+// there are tables for the rules by which the pool is shared. Two references of new jobs are not
+// declared, because checking them takes a third of an insert.
 constexpr char kState2[] = R"sql(
 ALTER TABLE meta ADD COLUMN pool_time_us INTEGER NOT NULL DEFAULT 0;
 
@@ -322,8 +322,8 @@ CREATE TABLE usage (
 ) STRICT, WITHOUT ROWID;
 )sql";
 
-// The best checkpoint stays. Jobs from before this version keep the newest only, as they were
-// promised.
+// From this version on, the best checkpoint stays. Jobs from before it keep only the newest ones,
+// as their users were promised.
 constexpr char kState3[] = R"sql(
 ALTER TABLE submissions ADD COLUMN keeps_best INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE submissions ADD COLUMN judged_by_loss INTEGER NOT NULL DEFAULT 0;
@@ -332,7 +332,7 @@ ALTER TABLE checkpoints ADD COLUMN loss REAL NOT NULL DEFAULT 0;
 ALTER TABLE checkpoints ADD COLUMN accuracy REAL NOT NULL DEFAULT 0;
 )sql";
 
-// It is shown who hosts which replicas, and why.
+// From this version on, the record shows who hosts which replicas, and why.
 constexpr char kState4[] = R"sql(
 ALTER TABLE jobs ADD COLUMN hosting TEXT NOT NULL DEFAULT '';
 ALTER TABLE jobs ADD COLUMN hosting_reason TEXT NOT NULL DEFAULT '';

@@ -88,7 +88,7 @@ DROP TABLE jobs;
 ALTER TABLE jobs_5 RENAME TO jobs;
 )sql";
 
-// All else that a submission held stands in its resolved spec.
+// Everything else that a submission contained is in its resolved spec.
 struct OldSubmission {
   JobId id;
   core::Submission submission;
@@ -137,7 +137,7 @@ struct OldProgress {
   double samples_per_s = 0;
   double data_wait_fraction = 0;
   int64_t eta_us = 0;
-  std::string hosting;  // a line a rank
+  std::string hosting;  // one line for each rank
   std::string hosting_reason;
 };
 

@@ -1,5 +1,5 @@
-// Tables as lists of columns. A list names each field of a row once; the statements that write and
-// read rows are made from it, so that no field is found by its position in some text.
+// Defines tables as lists of columns. A list names each field of a row once; the statements that
+// write and read rows are made from it, so that no code finds a field by its position in a text.
 //
 //   const Table<RankRow>& Ranks() {
 //     static const auto* table = new Table<RankRow>("attempt_ranks", /*keys=*/3,
@@ -27,7 +27,7 @@
 
 namespace trainyard::store {
 
-// The kinds of fields. An enum is kept as its word, an unset optional as NULL.
+// These bind the kinds of fields. An enum is stored as its word, and an unset optional as NULL.
 inline void BindField(Statement& row, int64_t value) {
   row.Bind(value);
 }
@@ -115,7 +115,8 @@ Column<Row> BlobColumnOf(const char* name, Get) {
           }};
 }
 
-// The column `name` of a table of `Row`, kept in the row's `field`; a blob is a std::string there.
+// Defines the column `name` of a table of `Row`, which is kept in the row's `field`. A blob is a
+// std::string there.
 #define TY_COLUMN(Row, name, field)  \
   ::trainyard::store::ColumnOf<Row>( \
       name, [](auto& row) -> auto& { return row.field; })
@@ -123,7 +124,7 @@ Column<Row> BlobColumnOf(const char* name, Get) {
   ::trainyard::store::BlobColumnOf<Row>( \
       name, [](auto& row) -> auto& { return row.field; })
 
-// Calls `take(statement)` for each row; it answers with a Status.
+// Calls `take(statement)` for each row. `take` returns a Status.
 template <typename Take>
 absl::Status ForEachRow(Statement& statement, Take take) {
   while (true) {
@@ -138,12 +139,12 @@ absl::Status ForEachRow(Statement& statement, Take take) {
   }
 }
 
-// Immutable.
+// A table of the database. It is immutable.
 template <typename Row>
 class Table {
  public:
-  // The first `keys` columns are the primary key. Insert writes the first `new_columns` (all where
-  // it is 0); the schema has defaults for the others.
+  // Defines a table. The first `keys` columns are the primary key. Insert writes the first
+  // `new_columns` (all if it is 0); the schema has defaults for the others.
   Table(absl::string_view name, size_t keys, std::vector<Column<Row>> columns,
         size_t new_columns = 0)
       : name_(name),
@@ -171,11 +172,11 @@ class Table {
   }
 
   absl::Status Insert(Database& db, const Row& row) const { return Write(db, insert_, row); }
-  // Leaves a row of the same key as it is.
+  // Adds a row, unless there is one with the same key.
   absl::Status Add(Database& db, const Row& row) const { return Write(db, add_, row); }
-  // Replaces a row of the same key.
+  // Adds a row, or replaces the one with the same key.
   absl::Status Put(Database& db, const Row& row) const { return Write(db, put_, row); }
-  // Changes all columns of the row of the same key. Database::ChangedRows tells whether there is
+  // Changes all columns of the row with the same key. Database::ChangedRows tells whether there is
   // one.
   absl::Status Update(Database& db, const Row& row) const {
     Statement& statement = db.Prepared(update_);
@@ -183,7 +184,7 @@ class Table {
     for (size_t i = 0; i < keys_; ++i) columns_[i].bind(statement, row);
     return statement.Run();
   }
-  // All rows whose key begins with `key`.
+  // Deletes all rows whose key begins with `key`.
   template <typename... Key>
   absl::Status Delete(Database& db, const Key&... key) const {
     Statement& statement = db.Prepared(delete_[sizeof...(key)]);
@@ -191,12 +192,13 @@ class Table {
     return statement.Run();
   }
 
-  // Calls `take(row)` for every row in the order of the key; it answers with a Status.
+  // Calls `take(row)` for every row in the order of the key. `take` returns a Status.
   template <typename Take>
   absl::Status Read(Database& db, Take take) const {
     return Read(db.Prepared(order_), take);
   }
-  // A statement that selects some rows, to be bound and given to the Read below.
+  // Returns a statement that selects some rows. The caller binds its values and passes it to the
+  // Read below.
   Statement& Select(Database& db, absl::string_view clause) const {
     return db.Prepared(absl::StrCat(select_, clause));
   }

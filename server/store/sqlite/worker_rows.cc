@@ -1,4 +1,4 @@
-// Workers as rows: the worker itself, its devices, its labels, and the jobs that failed on it.
+// Maps workers to rows: the worker itself, its devices, its labels, and the jobs that failed on it.
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,7 +44,7 @@ struct DeviceRow {
   std::string worker;
   int64_t position = 0;
   DeviceRecord device;
-  std::string cpus;  // numbers with commas between
+  std::string cpus;  // numbers separated by commas
 };
 
 const Table<DeviceRow>& Devices() {
