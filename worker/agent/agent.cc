@@ -1,4 +1,4 @@
-// The thread of the daemon. What it does in a turn is decided by the daemon core.
+// Runs the thread of the daemon. The daemon core decides what it does in a turn.
 #include "worker/agent/agent.h"
 
 #include <poll.h>
@@ -19,10 +19,11 @@
 namespace trainyard::agent {
 namespace {
 
-// Nothing can be saved from a device that has failed; peers on others may want to say so.
+// Nothing can be saved from a device that has failed, but peers on other devices may want to report
+// that.
 constexpr absl::Duration kDeviceLostGrace = absl::Seconds(5);
 
-// A supervisor has the attempt's ranks, or is about to.
+// Returns true if a supervisor has the attempt's ranks, or is about to have them.
 bool RunsHere(const Attempt& attempt) {
   return attempt.has_directory && attempt.is_assigned && !attempt.exit.has_value() &&
          (attempt.local.phase == Phase::kLaunching || attempt.local.phase == Phase::kAlive);
@@ -103,7 +104,7 @@ void Agent::Loop() {
     }
     Turn();
     pollfd fds[] = {{wake_.get(), POLLIN, 0}, {watch_.has_value() ? watch_->fd() : -1, POLLIN, 0}};
-    // Rounded up: a turn that comes too early finds nothing due.
+    // The time is rounded up, because a turn that comes too early finds nothing due.
     const absl::Duration wait = absl::Ceil(NextTurn(), absl::Milliseconds(1));
     (void)poll(fds, 2, static_cast<int>(absl::ToInt64Milliseconds(wait)));
     uint64_t count = 0;
@@ -199,7 +200,7 @@ void Agent::RecordDeviceMetrics() {
     for (const auto& rank : attempt.ranks) {
       const Device* device = gpus_->Find(rank.device);
       const auto progress = attempt.progress.find(rank.rank);
-      // Before its first step there is no step that a point could belong to.
+      // Before its first step there is no step to which a point could belong.
       if (device == nullptr || progress == attempt.progress.end() || progress->second.step == 0) {
         continue;
       }

@@ -1,6 +1,6 @@
-// The worker daemon makes what runs on this host what the server wants. This is its thread: it
-// drives the daemon core whenever a file changes, the server answers, an uploader gets on, or a
-// look is due, and it watches the GPUs.
+// Runs the worker daemon, which makes what runs on this host match what the server wants. This is
+// its thread: it drives the daemon core whenever a file changes, the server answers, an uploader
+// makes progress, or a regular look is due, and it watches the GPUs.
 #pragma once
 
 #include <map>
@@ -32,7 +32,7 @@ struct AgentOptions {
   HostSettings settings;
   WorkerIdentity identity;
   std::vector<Device> devices;
-  // Between two looks at the GPUs, and between two points of a device's metrics.
+  // The time between two looks at the GPUs, and between two points of a device's metrics.
   absl::Duration device_look_interval = absl::Seconds(2);
   absl::Duration device_metrics_interval = absl::Seconds(10);
 };
@@ -45,7 +45,7 @@ class Agent {
         Rng& rng);
   ~Agent();
 
-  // Adopts what runs, then works until Stop.
+  // Adopts what runs, then works until Stop is called.
   void Start();
   void Stop();
 
@@ -67,7 +67,7 @@ class Agent {
   Clock& clock_;
   Session session_;
   std::optional<FileWatch> watch_;
-  UniqueFd wake_;  // eventfd
+  UniqueFd wake_;  // an eventfd
   CheckpointFetcher fetcher_;
   FileRunDirs dirs_;
   DaemonCore core_;
@@ -75,9 +75,9 @@ class Agent {
   CheckpointUploader checkpoints_;
   SchedulerLink link_;
 
-  // Only the loop's thread uses these:
+  // Only the loop's thread uses these.
   std::optional<Report> reported_;
-  std::optional<DeviceWatch> gpus_;  // nothing where the host has none
+  std::optional<DeviceWatch> gpus_;  // unset if the host has none
   absl::Duration devices_due_;
   std::map<AttemptId, absl::Duration> device_metrics_due_;
 

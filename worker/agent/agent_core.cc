@@ -1,4 +1,4 @@
-// Decides for each attempt by itself, in the order of the table in the header.
+// Decides for each attempt separately, in the order of the table in the header.
 #include "worker/agent/agent_core.h"
 
 #include <algorithm>
@@ -9,13 +9,13 @@ namespace {
 
 using Kind = Action::Kind;
 
-// A lease is written again when it has moved by so much: each write is a rename, and a sync that is
-// answered at once would cause one.
+// A lease is written again when it has moved by this much. Each write is a rename, and a sync that
+// is answered at once would otherwise cause one.
 absl::Duration LeaseStep(absl::Duration left) {
   return std::clamp(left / 8, absl::ZeroDuration(), absl::Seconds(1));
 }
 
-// Decides for one attempt; appends to `actions`.
+// Decides for one attempt, and appends to `actions`.
 class AttemptReconciler {
  public:
   AttemptReconciler(AttemptId id, const Desired* desired, const DesiredAttempt* wanted,
@@ -24,20 +24,21 @@ class AttemptReconciler {
 
   void Decide() {
     if (local_ != nullptr && local_->phase == Phase::kOrphaned) {
-      // True whatever the server wants, and whether or not it can be asked.
+      // These actions are needed whatever the server wants, and whether or not it can be reached.
       Add(Kind::kRecordDeath);
       return;
     }
     if (local_ != nullptr) Prune();
     if (desired_ == nullptr) return;
     if (wanted_ != nullptr && local_ != nullptr && wanted_->fencing_token < local_->fencing_token) {
-      return;  // an order from before what runs here
+      return;  // the order is older than what runs here
     }
     const bool same =
         wanted_ != nullptr && (local_ == nullptr || local_->phase == Phase::kIncomplete ||
                                wanted_->fencing_token == local_->fencing_token);
     if (!same) {
-      // Not listed, or superseded by a newer token: away with it. The new one begins afterwards.
+      // The attempt is not listed, or superseded by a newer token, so it must be removed. The new
+      // attempt begins afterwards.
       Remove();
       return;
     }
@@ -64,7 +65,7 @@ class AttemptReconciler {
 
   void Run() {
     if (local_ == nullptr || local_->phase == Phase::kIncomplete) {
-      // After the lease's end the devices may belong to somebody else.
+      // After the lease's end the devices may belong to another job.
       if (now_ < desired_->lease_expire_uptime) Add(Kind::kBegin);
       return;
     }
@@ -91,20 +92,20 @@ class AttemptReconciler {
   void RenewLease() {
     const absl::Duration expire = LeaseOf(*desired_, *wanted_);
     const absl::Duration behind = expire - local_->lease_expire;
-    // One that is ahead was written before a loss of power: times of another boot mean nothing.
+    // A lease that is ahead was written before a power loss. Times of another boot mean nothing.
     const bool is_of_another_boot = behind < absl::ZeroDuration();
     if (behind <= LeaseStep(expire - now_) && !is_of_another_boot) return;
     Add(Kind::kRenewLease).lease_expire = expire;
   }
 
-  // Values that the ranks wait for.
+  // These are values that the ranks wait for.
   void Publish() {
     for (const auto& [key, value] : wanted_->rendezvous) {
       if (!local_->rendezvous.contains(key)) Add(Kind::kPublish).key = key;
     }
   }
 
-  // Ranks answer the largest number that they have seen: an older request is answered with it.
+  // Ranks answer the largest number that they have seen, which answers older requests too.
   void AskCheckpoint() {
     if (wanted_->checkpoint_request <= local_->checkpoint_request) return;
     Add(Kind::kAskCheckpoint).number = wanted_->checkpoint_request;
@@ -123,7 +124,7 @@ class AttemptReconciler {
         break;
       case Phase::kLaunching:
       case Phase::kAlive:
-        // What has time to write its checkpoint keeps its devices for so long.
+        // If an attempt has time to write its checkpoint, it keeps its devices for that time.
         if (wanted_ != nullptr) RenewLease();
         WriteStop(request);
         break;
@@ -134,7 +135,8 @@ class AttemptReconciler {
   }
 
   void WriteStop(const run_dir::StopRequest& request) {
-    // A shorter grace is news, a longer one is not: the supervisor would pass over it.
+    // A shorter grace must be passed on. A longer one need not, because the supervisor would ignore
+    // it.
     if (local_->stop.has_value() && local_->stop->grace <= request.grace) return;
     Add(Kind::kStop).stop = request;
   }
@@ -150,7 +152,7 @@ class AttemptReconciler {
 
   void Prune() {
     const std::vector<int64_t>& steps = local_->checkpoints;
-    if (local_->phase == Phase::kExited) return;  // goes as a whole
+    if (local_->phase == Phase::kExited) return;  // it is removed as a whole
     for (size_t i = 0; i + kKeptCheckpoints < steps.size(); ++i) {
       if (local_->committed.contains(steps[i])) Add(Kind::kPruneCheckpoint).number = steps[i];
     }

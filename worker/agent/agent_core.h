@@ -1,7 +1,7 @@
 // Reconcile decides what the worker daemon does next. It is one pure function of what the server
 // wants, what is on this host, and the time. It is level-triggered: it looks at states and never at
 // messages, so that a lost, a repeated or a late message does no harm, and a daemon that restarts
-// goes on where it was.
+// continues where it was.
 //
 //              wanted:  RUN                  STOP                 REMOVE or not listed
 //   nothing here        begin                -                    -
@@ -33,10 +33,11 @@
 
 namespace trainyard::agent {
 
-// A stop whose reason the server did not give: it no longer knows the attempt.
+// The grace of a stop whose reason the server did not give, because it no longer knows the attempt.
 inline constexpr absl::Duration kUnlistedGrace = absl::Seconds(10);
 inline constexpr char kUnlistedReason[] = "superseded";
-// The newest checkpoints stay in the run directory, where a restarted trainer looks first.
+// This many of the newest checkpoints stay in the run directory, where a restarted trainer looks
+// first.
 inline constexpr size_t kKeptCheckpoints = 2;
 
 struct DesiredRank {
@@ -54,7 +55,7 @@ struct CheckpointFile {
   friend bool operator==(const CheckpointFile&, const CheckpointFile&) = default;
 };
 
-// A checkpoint on the server, to start from.
+// A checkpoint on the server from which an attempt starts.
 struct ResumeSource {
   std::string name;  // jobs/{job}/checkpoints/{step}
   int64_t step = 0;
@@ -67,16 +68,16 @@ struct DesiredAttempt {
   enum class Action { kRun, kStop, kRemove };
   int64_t fencing_token = 0;
   Action action = Action::kRemove;
-  // kRun:
+  // These are for kRun.
   std::string spec_json;
-  absl::Duration keep;  // for how long the ranks go on without news from the server
+  absl::Duration keep;  // how long the ranks continue without news from the server
   int world_size = 0;
   std::vector<DesiredRank> ranks;
   std::optional<ResumeSource> resume_from;
   std::map<std::string, std::string> rendezvous;  // published on other workers
   bool spans_workers = false;
-  int64_t checkpoint_request = 0;  // grows with each; 0: none yet
-  // kStop:
+  int64_t checkpoint_request = 0;  // grows with each request; 0 means none yet
+  // These are for kStop.
   run_dir::StopRequest stop;
 
   friend bool operator==(const DesiredAttempt&, const DesiredAttempt&) = default;
@@ -84,37 +85,37 @@ struct DesiredAttempt {
 
 // The server's last answer.
 struct Desired {
-  // The number that the server gave its answer; it may begin anew with every session.
+  // The number that the server gave its answer. It may start again with every session.
   int64_t revision = 0;
   // The number that this daemon gave it; it grows with every answer.
   int64_t serial = 0;
-  // Until when the worker's own lease stands, counted from when the report was sent that this
-  // answers; nothing is begun after it.
+  // The uptime until which the worker's own lease lasts, counted from when the report was sent that
+  // this answers. Nothing is begun after it.
   absl::Duration lease_expire_uptime;
   std::map<AttemptId, DesiredAttempt> attempts;
 };
 
-// The phase in which an attempt is on this host.
+// The phase of an attempt on this host.
 enum class Phase {
-  kPreparing,   // this daemon fetches what it starts from
-  kIncomplete,  // a daemon died while it prepared
-  kPrepared,    // assignment.json is there; no supervisor was seen
-  kLaunching,   // a supervisor is on its way
+  kPreparing,   // this daemon fetches the checkpoint that it starts from
+  kIncomplete,  // a daemon died while it prepared the attempt
+  kPrepared,    // assignment.json exists, but no supervisor was seen
+  kLaunching,   // a supervisor is being started
   kAlive,       // the supervisor has started its ranks
-  kOrphaned,    // the supervisor died and left no exit record
-  kExited,      // exit.json is there, or the attempt failed before it had a supervisor
+  kOrphaned,    // the supervisor died without an exit record
+  kExited,      // exit.json exists, or the attempt failed before it had a supervisor
 };
 
 struct LocalAttempt {
   int64_t fencing_token = 0;
   Phase phase = Phase::kIncomplete;
   std::optional<run_dir::StopRequest> stop;  // control/stop
-  absl::Duration lease_expire;               // as in the lease file; zero: none
-  std::set<std::string> rendezvous;          // keys that are there
-  int64_t checkpoint_request = 0;            // control/checkpoint; 0: none
+  absl::Duration lease_expire;               // as in the lease file; zero means none
+  std::set<std::string> rendezvous;          // keys that exist
+  int64_t checkpoint_request = 0;            // of control/checkpoint; 0 means none
   std::vector<int64_t> checkpoints;          // complete ones, ascending
-  std::set<int64_t> committed;               // those of them that the server has
-  bool drained = false;                      // exited, and the server has all streams
+  std::set<int64_t> committed;               // those that are committed on the server
+  bool drained = false;                      // it has exited, and the server has all its streams
 
   friend bool operator==(const LocalAttempt&, const LocalAttempt&) = default;
 };
@@ -122,8 +123,8 @@ struct LocalAttempt {
 struct Action {
   enum class Kind {
     kBegin,            // make the run directory, fetch, assign, launch
-    kLaunch,           // start the supervisor of what is prepared
-    kAbandon,          // give up what has no supervisor; it counts as exited
+    kLaunch,           // start the supervisor of a prepared attempt
+    kAbandon,          // give up an attempt without a supervisor, which then counts as exited
     kStop,             // write control/stop
     kRecordDeath,      // end what the dead supervisor left, then write exit.json
     kRenewLease,       // write lease
@@ -134,21 +135,21 @@ struct Action {
   };
   Kind kind = Kind::kBegin;
   AttemptId attempt;
-  run_dir::StopRequest stop;    // kStop, kAbandon
-  absl::Duration lease_expire;  // kRenewLease
-  int64_t number = 0;           // kPruneCheckpoint: the step; kAskCheckpoint: the request
-  std::string key;              // kPublish
+  run_dir::StopRequest stop;    // for kStop and kAbandon
+  absl::Duration lease_expire;  // for kRenewLease
+  int64_t number = 0;           // for kPruneCheckpoint the step, for kAskCheckpoint the request
+  std::string key;              // for kPublish
 
   friend bool operator==(const Action&, const Action&) = default;
 };
 
-// Until when the ranks of `attempt` may run without another word from the server: the worker's own
-// lease, then on_disconnect.keep. The server counts the same from when the report arrived, which is
-// later.
+// Returns the uptime until which the ranks of `attempt` may run without further news from the
+// server: the worker's own lease, then on_disconnect.keep. The server counts the same time from
+// when the report arrived, which is later.
 absl::Duration LeaseOf(const Desired& desired, const DesiredAttempt& attempt);
 
-// In order of attempt; for one attempt in the order in which they are to be done.
-// `desired`: nothing where the server was not heard since the daemon started.
+// Returns the actions in order of attempt, and for one attempt in the order in which they must be
+// done. `desired` is unset if the server was not heard since the daemon started.
 std::vector<Action> Reconcile(const std::optional<Desired>& desired,
                               const std::map<AttemptId, LocalAttempt>& local, absl::Duration now);
 

@@ -1,4 +1,4 @@
-// Turns an attempt into the words of a report.
+// Describes an attempt in the terms of a report.
 #include "worker/agent/attempt.h"
 
 #include <algorithm>

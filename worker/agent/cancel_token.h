@@ -1,4 +1,4 @@
-// Ends a thread's calls from another thread.
+// Cancels a thread's calls from another thread.
 #pragma once
 
 #include "absl/base/thread_annotations.h"
@@ -7,10 +7,10 @@
 
 namespace trainyard::agent {
 
-// Thread-safe. The calls of one thread at a time.
+// Cancels the calls of one thread, which makes one at a time. The class is thread-safe.
 class CancelToken {
  public:
-  // For good: the call under way, and every later one.
+  // Cancels the call that is under way and every later one.
   void Cancel() {
     absl::MutexLock lock(&mutex_);
     cancelled_ = true;
@@ -21,7 +21,7 @@ class CancelToken {
     return cancelled_;
   }
 
-  // Makes `call` cancellable while it lives.
+  // Makes `call` cancellable while the object lives.
   class Scope {
    public:
     Scope(CancelToken& token, grpc::ClientContext& call) : token_(token) { token_.SetCall(&call); }

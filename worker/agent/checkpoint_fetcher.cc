@@ -1,4 +1,4 @@
-// Downloads into a folder beside the final one, which is renamed once every hash is right.
+// Downloads into a folder beside the final one, and renames it once every hash is right.
 #include "worker/agent/checkpoint_fetcher.h"
 
 #include <fcntl.h>
@@ -89,7 +89,7 @@ absl::Status FetchCheckpoint(v1::AgentService::StubInterface& stub, const Resume
                                          checkpoint::EncodeManifest(manifest)));
   const absl::Status verified = checkpoint::VerifyCheckpoint(partial).status();
   if (!verified.ok()) {
-    // What is wrong in it cannot be told from what is right: the next try begins anew.
+    // We cannot tell the wrong parts from the right ones, so the next try begins again.
     TY_RETURN_IF_ERROR(RemoveTree(partial));
     return verified;
   }

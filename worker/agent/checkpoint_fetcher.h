@@ -17,23 +17,23 @@
 
 namespace trainyard::agent {
 
-// Makes `folder` a complete checkpoint, or leaves nothing of it. Restarts a broken download where
-// it stopped. NOT_FOUND where the server has no such checkpoint; DATA_LOSS where its bytes are not
-// what their hashes say; UNAVAILABLE where the server is away; CANCELLED.
+// Makes `folder` a complete checkpoint, or leaves nothing of it. Resumes a broken download where it
+// stopped. Returns NOT_FOUND if the server has no such checkpoint, DATA_LOSS if its bytes do not
+// match their hashes, UNAVAILABLE if the server is away, or CANCELLED.
 absl::Status FetchCheckpoint(v1::AgentService::StubInterface& stub, const ResumeSource& source,
                              const std::string& folder, CancelToken& token);
 
-// One thread a fetch. Thread-safe. Borrows its arguments.
+// Fetches checkpoints, each in a thread of its own. It is thread-safe, and borrows its arguments.
 class CheckpointFetcher {
  public:
   // `on_done` is called on a thread of the fetcher.
   CheckpointFetcher(v1::AgentService::StubInterface& stub, Clock& clock, Rng& rng,
                     std::function<void()> on_done);
-  ~CheckpointFetcher();  // cancels and waits
+  ~CheckpointFetcher();  // cancels all fetches and waits for them
 
-  // Begins to fetch; UNAVAILABLE answers are tried again until it is cancelled.
+  // Begins to fetch. UNAVAILABLE answers are tried again until the fetch is cancelled.
   void Begin(AttemptId id, ResumeSource source, std::string folder);
-  // Cancels and waits; fine where nothing is fetched.
+  // Cancels a fetch, if there is one, and waits for its end.
   void Cancel(AttemptId id);
   // Returns the results of the fetches that have ended since the last call.
   std::map<AttemptId, absl::Status> TakeDone();

@@ -1,5 +1,6 @@
-// Checkpoints go one by one, the oldest first, until each is committed or given up. Only a refusal
-// by the server or bytes that are damaged again and again make the uploader give one up.
+// Chooses which checkpoint is sent next: one at a time, the oldest first, until each is committed
+// or given up. A checkpoint is given up only if the server refuses it or its bytes are damaged
+// again and again.
 #include "worker/agent/checkpoint_queue.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@ namespace {
 
 constexpr absl::Duration kBackoffFirst = absl::Milliseconds(100);
 constexpr absl::Duration kBackoffLast = absl::Seconds(5);
-// The bytes of a checkpoint may be damaged on their way once, but not each time.
+// The bytes of a checkpoint may be damaged in transit once, but not each time.
 constexpr int kDamageTries = 3;
 
 bool IsSame(const UploadTarget& a, const UploadTarget& b) {
@@ -75,7 +76,7 @@ CheckpointQueue::Progress CheckpointQueue::ProgressOf(AttemptId id) const {
     progress.committed = state->second.committed;
   }
   for (const UploadTarget& target : targets_) {
-    // What an exited attempt has left is all that it will ever have.
+    // An exited attempt writes no further checkpoints.
     if (target.id == id && target.exited) progress.done = !NextStepOf(target).has_value();
   }
   return progress;

@@ -1,5 +1,5 @@
-// Which checkpoint is sent next, and which the server has: the decisions of the checkpoint uploader
-// (checkpoint_uploader.h), without its thread and its calls.
+// Decides which checkpoint is sent next, and knows which ones the server has. These are the
+// decisions of the checkpoint uploader (checkpoint_uploader.h), without its thread and its calls.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,14 @@
 
 namespace trainyard::agent {
 
-// Not thread-safe. Borrows `rng`.
+// The queue. It is not thread-safe, and borrows `rng`.
 class CheckpointQueue {
  public:
   struct Progress {
-    // The attempt has exited, and all its complete checkpoints are on the server or given up.
+    // True if the attempt has exited, and all its complete checkpoints are on the server or given
+    // up.
     bool done = false;
-    std::set<int64_t> committed;  // steps
+    std::set<int64_t> committed;  // steps of the checkpoints on the server
   };
   struct Upload {
     UploadTarget target;
@@ -32,16 +33,16 @@ class CheckpointQueue {
 
   explicit CheckpointQueue(Rng& rng);
 
-  // All attempts whose checkpoints may be missing; what is no longer listed is forgotten. False
-  // where nothing has changed.
+  // Sets all attempts whose checkpoints may be missing on the server, and forgets all others.
+  // Returns false if nothing has changed.
   bool SetTargets(std::vector<UploadTarget> targets);
 
-  // The oldest checkpoint that is still to be sent.
+  // Returns the oldest checkpoint that is still to be sent.
   std::optional<Upload> Next() const;
-  // Tells how an upload ended. Nothing where the next one may follow at once; else the pause that
-  // the failure calls for.
+  // Notes how an upload ended. Returns nothing if the next one may follow at once, and otherwise
+  // the pause that the failure calls for.
   std::optional<absl::Duration> Ended(AttemptId id, int64_t step, const absl::Status& status);
-  // There is no session, so nothing can be sent.
+  // Returns the pause when there is no session, so that nothing can be sent.
   absl::Duration PauseWithoutSession() { return backoff_.Next(); }
 
   Progress ProgressOf(AttemptId id) const;

@@ -1,4 +1,4 @@
-// The thread and the calls of the checkpoint uploader.
+// Implements the thread and the calls of the checkpoint uploader.
 #include "worker/agent/checkpoint_uploader.h"
 
 #include <optional>
@@ -16,7 +16,7 @@
 namespace trainyard::agent {
 namespace {
 
-// Hashing a large checkpoint takes the server a while.
+// The timeout is long because the server takes a while to hash a large checkpoint.
 constexpr absl::Duration kUploadTimeout = absl::Seconds(60);
 constexpr int64_t kChunkBytes = 1 << 20;
 
@@ -77,7 +77,7 @@ void CheckpointUploader::Run() {
     if (upload.has_value()) {
       wait = UploadNext(*upload);
     } else {
-      // An attempt may be done by having nothing to send. The next checkpoint comes with new
+      // An attempt may be done because it has nothing to send. The next checkpoint comes with new
       // targets.
       on_change_();
       wait = absl::InfiniteDuration();
@@ -121,7 +121,7 @@ absl::Status CheckpointUploader::Send(const UploadTarget& target, int64_t step, 
   rpc::SetTimeout(context, kUploadTimeout);
   const CancelToken::Scope scope(token_, context);
   absl::Status status = rpc::FromGrpcStatus(call(&context));
-  // The link registers again; the checkpoint goes on under the new session.
+  // The link registers again, and the upload continues under the new session.
   if (ErrorReason(status) == "UNKNOWN_SESSION") session_.Forget(session);
   return status;
 }
@@ -143,7 +143,7 @@ absl::Status CheckpointUploader::UploadStep(const UploadTarget& target, int64_t 
 
 absl::Status CheckpointUploader::SendFile(const UploadTarget& target, int64_t step,
                                           const std::string& path, const v1::CheckpointFile& file) {
-  // The first, empty chunk asks where to go on.
+  // The first, empty chunk asks for the offset at which to continue.
   int64_t offset = 0;
   for (bool asked = false; !asked || offset < file.size(); asked = true) {
     v1::AppendCheckpointFileRequest request;

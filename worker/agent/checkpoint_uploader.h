@@ -1,6 +1,6 @@
 // Sends complete checkpoints to the server, file by file, and commits them there. Each is verified
-// before it is sent, and the server verifies what it got: a damaged one is never committed. Which
-// one is sent next is decided by a queue (checkpoint_queue.h).
+// before it is sent, and the server verifies what it receives, so that a damaged checkpoint is
+// never committed. A queue decides which one is sent next (checkpoint_queue.h).
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@
 
 namespace trainyard::agent {
 
-// Owns one thread. Thread-safe. Borrows all of its arguments.
+// Owns one thread. It is thread-safe, and borrows all of its arguments.
 class CheckpointUploader {
  public:
   using Progress = CheckpointQueue::Progress;
@@ -33,18 +33,18 @@ class CheckpointUploader {
   void Start();
   void Stop();
 
-  // A checkpoint that was not there before is sent at once: a preemption may wait for it.
+  // Sets the targets. A new checkpoint is sent at once, because a preemption may wait for it.
   void SetTargets(std::vector<UploadTarget> targets);
   Progress ProgressOf(AttemptId id) const;
 
  private:
   void Run();
-  // Sends the next checkpoint; the time until it is worth another look.
+  // Sends the next checkpoint, and returns the time until the next look is worthwhile.
   absl::Duration UploadNext(const CheckpointQueue::Upload& upload);
   absl::Status UploadStep(const UploadTarget& target, int64_t step);
   absl::Status SendFile(const UploadTarget& target, int64_t step, const std::string& path,
                         const v1::CheckpointFile& file);
-  // One call, cancellable by Stop.
+  // Makes one call, which Stop can cancel.
   template <typename Request, typename Call>
   absl::Status Send(const UploadTarget& target, int64_t step, Request& request, Call call);
 

@@ -1,4 +1,5 @@
-// The one place where the daemon meets the messages of trainyard.v1.
+// Converts between the daemon's types and the messages of trainyard.v1. No other file of the daemon
+// does.
 #include "worker/agent/convert.h"
 
 #include <algorithm>
@@ -14,7 +15,7 @@
 namespace trainyard::agent {
 namespace {
 
-// For a spec without on_disconnect, which the server never sends.
+// This is for a spec without on_disconnect, which the server never sends.
 constexpr absl::Duration kDefaultKeep = absl::Minutes(10);
 
 std::string StopReasonName(v1::StopReason reason) {
@@ -133,10 +134,10 @@ v1::AttemptOutcome OutcomeToProto(const run_dir::AttemptExit& exit, int64_t step
   return proto;
 }
 
-// What the server takes: a script of a user may write anything into its progress.
+// Keeps only what the server accepts, because a user's script may write anything into its progress.
 constexpr size_t kHostingReasonBytesMax = 500;
 
-// Its beginning, in whole characters.
+// Returns the beginning of a text, cut between characters.
 absl::string_view Cut(absl::string_view text, size_t bytes_max) {
   if (text.size() <= bytes_max) return text;
   size_t end = bytes_max;

@@ -1,4 +1,4 @@
-// The daemon's own words <-> trainyard.v1.
+// Converts between the daemon's types and the messages of trainyard.v1.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ namespace trainyard::agent {
 absl::Duration FromProto(const google::protobuf::Duration& duration);
 google::protobuf::Duration ToProto(absl::Duration duration);
 
-// INVALID_ARGUMENT with the attempt where the server's answer makes no sense; the rest of the
-// answer then counts for nothing, since a missing attempt would be stopped.
-// Leaves out serial and lease_expire_uptime.
+// Converts the server's answer. Returns INVALID_ARGUMENT with the attempt if the answer makes no
+// sense. The whole answer is then ignored, since an attempt that is missing from it would be
+// stopped. It leaves out serial and lease_expire_uptime.
 absl::StatusOr<Desired> FromProto(const v1::SyncWorkerResponse& response);
 
-// The samples in a step of a spec as assignment.json has it; 0 where it does not say, as for a
-// program of the user's.
+// Returns the samples in a step of a spec as assignment.json has it, or 0 if it does not say, as
+// for a user's own program.
 int64_t GlobalBatch(const std::string& spec_json);
 
 v1::ObservedAttempt ToProto(const ReportedAttempt& attempt);

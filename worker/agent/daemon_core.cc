@@ -1,5 +1,5 @@
-// The turn of the daemon, and the rules by which an attempt is begun, launched, given up and swept
-// away. All that happens to files and processes happens behind the port RunDirs.
+// Implements the turn of the daemon, and the rules by which an attempt is begun, launched, given up
+// and removed. Files and processes are reached through the port RunDirs.
 #include "worker/agent/daemon_core.h"
 
 #include <algorithm>
@@ -14,18 +14,20 @@
 namespace trainyard::agent {
 namespace {
 
-// There is a turn at least this often.
+// A turn is made at least this often.
 constexpr absl::Duration kTurnIdle = absl::Seconds(2);
-// A run directory that cannot be made is tried this often; then the attempt has failed here.
+// A run directory that cannot be made is tried this often; then the attempt has failed on this
+// host.
 constexpr int kBeginTries = 3;
 constexpr absl::Duration kBeginRetry = absl::Milliseconds(300);
 
-// A supervisor takes its lock within milliseconds. One that has not after this has failed.
+// A supervisor takes its lock within milliseconds. One that has not taken it after this time has
+// failed.
 constexpr absl::Duration kLaunchPatience = absl::Seconds(5);
 constexpr int kLaunchesMax = 3;
 
-// How often files are read of which no change was told. The end of a supervisor that wrote no
-// record is found in no other way; and while one is being cleaned up, everybody waits.
+// How often files are read although no change was reported. The end of a supervisor that wrote no
+// record is found in no other way, and while such an attempt is cleaned up, the whole gang waits.
 constexpr absl::Duration kLookStarting = absl::Milliseconds(100);
 constexpr absl::Duration kLookRunning = absl::Milliseconds(500);
 constexpr absl::Duration kLookUnwatched = absl::Milliseconds(50);
@@ -91,7 +93,7 @@ Report DaemonCore::EndTurn() {
   return report;
 }
 
-// Keys that this host's ranks have set and that the other workers of the gang wait for.
+// These are keys that this host's ranks have set and that the other workers of the gang wait for.
 void DaemonCore::AddRendezvous(const Attempt& attempt, ReportedAttempt& reported) const {
   const DesiredAttempt* wanted = Wanted(attempt.id);
   if (reported.state != ReportedAttempt::State::kStarting) return;
@@ -115,7 +117,7 @@ void DaemonCore::Do(const TakeFetched& fetched) {
   const Attempt* attempt = Find(fetched.id);
   const DesiredAttempt* wanted = Wanted(fetched.id);
   if (attempt == nullptr || attempt->local.phase != Phase::kPreparing) return;
-  // Where it is no longer to run, it is abandoned in this turn.
+  // If it is no longer to run, it is abandoned in this turn.
   if (wanted == nullptr || wanted->action != DesiredAttempt::Action::kRun) return;
   if (fetched.status.ok()) {
     Do(Assign{fetched.id});
@@ -129,7 +131,7 @@ void DaemonCore::Do(const Decide&) {
   std::map<AttemptId, LocalAttempt> locals;
   for (const auto& [id, attempt] : attempts_) locals[id] = attempt.local;
   std::vector<Action> actions = Reconcile(desired_, locals, clock_.Uptime());
-  // The next attempt of a device does not wait for the removal of the last one's folder.
+  // The next attempt on a device does not wait until the folder of the last one is removed.
   std::stable_partition(actions.begin(), actions.end(),
                         [](const Action& action) { return action.kind != Action::Kind::kRemove; });
   steps_.insert(steps_.end(), actions.begin(), actions.end());
@@ -153,7 +155,7 @@ void DaemonCore::Do(const Action& action) {
   }
 }
 
-// Looking.
+// Looking at the run directories.
 
 Attempt* DaemonCore::Find(AttemptId id) {
   const auto found = attempts_.find(id);
@@ -172,7 +174,7 @@ void DaemonCore::Observe() {
     if (Attempt* attempt = Find(id)) attempt->look_due = -absl::InfiniteDuration();
   }
   for (const AttemptId id : changes.ended_early) {
-    // It is launched again without waiting for it any longer.
+    // It is launched again without waiting for the first supervisor any longer.
     if (Attempt* attempt = Find(id)) attempt->launched_uptime = -absl::InfiniteDuration();
   }
   const absl::Duration now = clock_.Uptime();
@@ -214,7 +216,7 @@ Phase DaemonCore::PhaseOf(Attempt& attempt) {
   return attempt.is_assigned ? Phase::kPrepared : Phase::kIncomplete;
 }
 
-// Beginning.
+// Beginning attempts.
 
 void DaemonCore::Begin(AttemptId id, const DesiredAttempt& wanted) {
   const auto tries = begin_tries_.find(id);
@@ -264,7 +266,8 @@ absl::Status DaemonCore::CheckDevices(const DesiredAttempt& wanted) const {
   return absl::OkStatus();
 }
 
-// The first rank that cannot begin for want of its device; -1 where all devices are here.
+// Returns the first rank that cannot begin because its device is missing, or -1 if all devices are
+// here.
 int DaemonCore::FirstWithoutDevice(const std::vector<DesiredRank>& ranks) const {
   const auto found = std::find_if(ranks.begin(), ranks.end(), [this](const DesiredRank& rank) {
     return std::none_of(devices_.begin(), devices_.end(),
@@ -278,7 +281,7 @@ void DaemonCore::BeginFailed(AttemptId id, const DesiredAttempt& wanted,
   LogWarning("an attempt cannot be begun",
              {{"attempt", AttemptName(id)}, {"error", std::string(status.message())}});
   BeginTries& tries = begin_tries_[id];
-  // A full disk may have room again; a device that is not here will not come.
+  // A full disk may have room again, but a missing device will not appear.
   const bool is_for_good = absl::IsNotFound(status) || absl::IsInvalidArgument(status);
   if (!is_for_good && ++tries.failed < kBeginTries) {
     tries.next = clock_.Uptime() + kBeginRetry;
@@ -326,9 +329,9 @@ absl::Status DaemonCore::LaunchSupervisor(Attempt& attempt) {
   return dirs_.RecordUnstarted(attempt.id, launched);
 }
 
-// Ending.
+// Ending attempts.
 
-// From now on the attempt counts as exited, for a reason of this host; its folder goes.
+// From now on the attempt counts as exited, for a reason of this host, and its folder is removed.
 void DaemonCore::Fail(AttemptId id, int64_t fencing_token, run_dir::AttemptExit exit) {
   dirs_.Discard(id);
   Attempt failed;

@@ -1,6 +1,6 @@
-// The worker daemon without its threads: it looks at the run directories, decides by Reconcile, and
-// acts upon them, turn by turn. A turn is a row of steps, so that the simulator can kill or stop
-// the daemon between any two of them:
+// Implements the worker daemon without its threads: it looks at the run directories, decides by
+// Reconcile, and acts upon them, turn by turn. A turn is a sequence of steps, so that the simulator
+// can kill or stop the daemon between any two of them:
 //
 //   core.BeginTurn();
 //   while (core.Step()) {
@@ -28,33 +28,34 @@
 
 namespace trainyard::agent {
 
-// Not thread-safe. Borrows its arguments.
+// The core. It is not thread-safe, and borrows its arguments.
 class DaemonCore {
  public:
   DaemonCore(RunDirs& dirs, std::vector<Device> devices, Clock& clock);
 
-  // Takes over what an earlier life of the daemon left.
+  // Takes over what an earlier run of the daemon left.
   void Adopt();
 
-  // News, which the next turn acts upon: the server's last answer, the end of a fetch, and how far
-  // the uploaders are. `is_all_sent`: the attempt has exited, and nothing of it is left to send.
+  // These bring news, on which the next turn acts: the server's last answer, the end of a fetch,
+  // and how far the uploaders are. `is_all_sent` means that the attempt has exited, and nothing of
+  // it is left to send.
   void Wants(Desired desired) { inbox_ = std::move(desired); }
   void Fetched(AttemptId id, absl::Status status) { fetched_[id] = std::move(status); }
   void Uploaded(AttemptId id, std::set<int64_t> committed, bool is_all_sent);
 
   void BeginTurn();
-  // Does the next step of the turn; false where there is none.
+  // Does the next step of the turn. Returns false if there is none.
   bool Step();
-  // Looks once more, and returns what the server is to hear about the attempts.
+  // Looks once more, and returns the report about the attempts for the server.
   Report EndTurn();
 
   // Ends an attempt for a reason of this host.
   void Stop(AttemptId id, const run_dir::StopRequest& stop);
 
   const std::map<AttemptId, Attempt>& attempts() const { return attempts_; }
-  // After this time a turn is due though nothing has happened.
+  // Returns the time after which a turn is due even if nothing has happened.
   absl::Duration NextTurn() const;
-  // An attempt waits until it can be begun again.
+  // Returns true if an attempt waits until it can be begun again.
   bool is_retrying() const { return !begin_tries_.empty(); }
 
  private:
@@ -71,7 +72,7 @@ class DaemonCore {
     AttemptId id;
   };
   using TurnStep = std::variant<TakeFetched, Decide, Assign, Launch, Action>;
-  // Counts the vain tries to begin an attempt.
+  // Counts the failed tries to begin an attempt.
   struct BeginTries {
     int failed = 0;
     absl::Duration next;

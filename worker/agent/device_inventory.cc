@@ -1,4 +1,4 @@
-// Divides processors among CPU devices, and tells our processes on a GPU from those of strangers.
+// Divides processors among CPU devices, and distinguishes our processes on a GPU from others.
 #include "worker/agent/device_inventory.h"
 
 #include <pwd.h>
@@ -21,10 +21,10 @@
 namespace trainyard::agent {
 namespace {
 
-// Files of /proc that hold a word or a few lines.
+// Reads a file of /proc that contains a word or a few lines.
 constexpr int64_t kSmallFileBytes = 64 << 10;
 
-// Empty where nobody else uses the device.
+// Returns who else uses the device, or an empty text if nobody does.
 std::string UnmanagedUse(const DeviceUse& use, const ProcessView& view) {
   bool is_one_unseen = false;
   for (const int64_t pid : use.processes) {
@@ -44,14 +44,14 @@ std::string UnmanagedUse(const DeviceUse& use, const ProcessView& view) {
   return "";
 }
 
-// Threads of a device, and devices of a host.
+// The limits of the threads of a device, and of the devices of a host.
 constexpr int kCpuDevicesMax = 1024;
 
 bool ReadCount(absl::string_view text, int min, int& value) {
   return absl::SimpleAtoi(text, &value) && value >= min && value <= kCpuDevicesMax;
 }
 
-// "3" or "1-3".
+// Parses "3" or "1-3".
 bool ReadCpuRange(absl::string_view text, std::vector<int64_t>& cpus) {
   const std::vector<absl::string_view> ends = absl::StrSplit(text, '-');
   int64_t first = 0;
@@ -65,7 +65,7 @@ bool ReadCpuRange(absl::string_view text, std::vector<int64_t>& cpus) {
   return true;
 }
 
-// "2x1" or "1@0-1", added to `shapes`.
+// Parses "2x1" or "1@0-1", and adds it to `shapes`.
 bool ReadShapes(absl::string_view text, std::vector<CpuDeviceShape>& shapes) {
   const std::vector<absl::string_view> bound = absl::StrSplit(text, '@');
   CpuDeviceShape shape;
@@ -236,7 +236,7 @@ std::string DescribeProcess(int64_t pid) {
   const std::string folder = absl::StrCat("/proc/", pid);
   std::string program;
   if (auto text = ReadFile(folder + "/comm", kSmallFileBytes); text.ok()) {
-    // The program names itself; the reason is shown to people.
+    // The program names itself. The reason is shown to people.
     program = std::string(absl::StripTrailingAsciiWhitespace(*text));
     for (char& c : program) {
       if (!absl::ascii_isprint(static_cast<unsigned char>(c))) c = '?';

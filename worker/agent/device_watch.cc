@@ -1,4 +1,4 @@
-// Looks at the GPUs again and again, and remembers what it has seen of each.
+// Looks at the GPUs regularly, and remembers what it has seen of each.
 #include "worker/agent/device_watch.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Looks after the GPUs of this host while the daemon runs: who uses them, what they do, and what is
+// Watches the GPUs of this host while the daemon runs: who uses them, what they do, and what is
 // wrong with them.
 #pragma once
 
@@ -14,22 +14,22 @@
 
 namespace trainyard::agent {
 
-// Not thread-safe. Borrows `nvml`.
+// Watches GPUs. It is not thread-safe, and borrows `nvml`.
 class DeviceWatch {
  public:
-  // `devices`: all of the host; shares of the CPU are passed over.
+  // `devices` are all devices of the host. Shares of the CPU are ignored.
   DeviceWatch(const std::vector<Device>& devices, Nvml& nvml, ProcessView view);
 
-  // `held`: names of the devices on which ranks of ours run now.
+  // Looks at the GPUs. `held` names the devices on which ranks of ours run now.
   void Look(const std::set<std::string>& held);
 
-  // The GPUs as of the last look.
+  // Returns the GPUs as of the last look.
   const std::vector<Device>& gpus() const { return gpus_; }
-  // Null where there is no such GPU.
+  // Returns null if there is no such GPU.
   const Device* Find(const std::string& name) const;
-  // Why what runs on the device has nothing more to hope for; empty where it has.
+  // Returns why the ranks on the device cannot continue, or an empty text if they can.
   std::string WhyRanksEnd(const std::string& name) const;
-  // Xids of the last look, of hardware and of programs, in their order.
+  // Returns the Xids of the last look, of hardware and of programs, in their order.
   std::vector<int64_t> XidsOf(const std::string& name) const;
 
  private:

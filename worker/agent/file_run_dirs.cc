@@ -1,5 +1,5 @@
-// Reads and writes run directories, and starts, reaps and buries supervisors. What is on disk is
-// the truth: nothing is decided here.
+// Reads and writes run directories, and starts, reaps and cleans up after supervisors. What is on
+// disk is the truth; this file decides nothing.
 #include "worker/agent/file_run_dirs.h"
 
 #include <sys/wait.h>
@@ -130,8 +130,8 @@ void FileRunDirs::ReapSupervisors(Changes& changes) {
 RunDirs::Sight FileRunDirs::Look(AttemptId id) {
   const run_dir::RunDir dir = DirOf(id);
   Sight sight;
-  // True if the supervisor lives is asked before the exit record is looked for: one that ends in
-  // between has written it.
+  // We ask whether the supervisor lives before we look for the exit record, because one that ends
+  // in between has written it.
   const auto supervised = run_dir::IsSupervised(dir);
   sight.is_supervised = !supervised.ok() || *supervised;
   if (FileExists(dir.ExitPath())) {
@@ -179,7 +179,7 @@ absl::StatusOr<std::string> FileRunDirs::RendezvousValue(AttemptId id, const std
 
 absl::Status FileRunDirs::Prepare(AttemptId id, const DesiredAttempt& wanted) {
   const run_dir::RunDir dir = DirOf(id);
-  // What a daemon that died left here never got as far as an assignment.
+  // What a daemon left here that died never got as far as an assignment.
   TY_RETURN_IF_ERROR(RemoveTree(dir.root()));
   TY_RETURN_IF_ERROR(MakeDirectories(dir.ControlDir()));
   if (wanted.world_size > 1) TY_RETURN_IF_ERROR(MakeDirectories(dir.RendezvousDir()));
@@ -214,7 +214,7 @@ absl::StatusOr<run_dir::Assignment> FileRunDirs::MakeAssignment(
   assignment.world_size = wanted.world_size;
   assignment.interface = settings_.interface;
   if (wanted.spans_workers) {
-    // Looked up for each attempt: addresses change while a daemon runs.
+    // The address is looked up for each attempt, because addresses change while a daemon runs.
     TY_ASSIGN_OR_RETURN(const InterfaceAddress here, FindInterface(settings_.address));
     assignment.interface = here.address;
   }
@@ -228,7 +228,7 @@ absl::StatusOr<run_dir::Assignment> FileRunDirs::MakeAssignment(
     const auto device =
         std::find_if(devices_.begin(), devices_.end(),
                      [&rank](const Device& candidate) { return candidate.name == rank.device; });
-    TY_CHECK(device != devices_.end());  // the daemon core has looked
+    TY_CHECK(device != devices_.end());  // the daemon core has checked that
     run_dir::RankAssignment item;
     item.rank = rank.rank;
     item.local_rank = static_cast<int>(assignment.ranks.size());
@@ -305,7 +305,7 @@ void FileRunDirs::Discard(AttemptId id) {
 absl::Status FileRunDirs::Remove(AttemptId id) {
   const std::string root = DirOf(id).root();
   TY_RETURN_IF_ERROR(sweeper_.Remove(root, absl::StrCat(id.job.value, ".", id.number)));
-  // The job's folder goes with its last attempt.
+  // The job's folder is removed with its last attempt.
   (void)rmdir(root.substr(0, root.rfind('/')).c_str());
   return absl::OkStatus();
 }

@@ -1,4 +1,4 @@
-// The run directories of this host: files, and supervisors that are processes.
+// Implements the run directories of this host, with files and supervisor processes.
 #pragma once
 
 #include <sys/types.h>
@@ -22,17 +22,17 @@ namespace trainyard::agent {
 struct HostSettings {
   std::string state_dir;  // absolute
   std::string dataset_dir;
-  // Interfaces, addresses or networks, as FindInterface takes them.
-  std::string interface;  // of gangs of this host alone
-  std::string address;    // of gangs over several hosts
+  // These are interfaces, addresses or networks, as FindInterface takes them.
+  std::string interface;  // for gangs on this host only
+  std::string address;    // for gangs over several hosts
   std::string worker;     // our name in the pool
   Programs programs;
 };
 
-// Not thread-safe. Borrows `clock`, `fetcher` and `watch`.
+// The run directories. The class is not thread-safe, and borrows `clock`, `fetcher` and `watch`.
 class FileRunDirs : public RunDirs {
  public:
-  // `watch` may be null: files are then polled.
+  // `watch` may be null; files are then polled.
   FileRunDirs(HostSettings settings, std::vector<Device> devices, CheckpointFetcher& fetcher,
               Clock& clock, FileWatch* watch);
 
@@ -65,7 +65,7 @@ class FileRunDirs : public RunDirs {
   static void SetAssignment(Attempt& attempt, const run_dir::Assignment& assignment);
   absl::StatusOr<run_dir::Assignment> MakeAssignment(AttemptId id,
                                                      const DesiredAttempt& wanted) const;
-  // Where a fetched checkpoint goes.
+  // Returns the folder for a fetched checkpoint.
   std::string ResumeFolder(AttemptId id, const ResumeSource& source) const;
   void Watch(Attempt& attempt, const run_dir::Assignment* assignment);
 
@@ -75,8 +75,8 @@ class FileRunDirs : public RunDirs {
   Clock& clock_;
   FileWatch* const watch_;
   Sweeper sweeper_;
-  std::map<int, AttemptId> folders_;        // by number of the watch
-  std::map<pid_t, AttemptId> supervisors_;  // children of ours
+  std::map<int, AttemptId> folders_;        // by the number of their watch
+  std::map<pid_t, AttemptId> supervisors_;  // our child processes
 };
 
 }  // namespace trainyard::agent

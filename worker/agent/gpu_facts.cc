@@ -1,4 +1,4 @@
-// Tables of NVIDIA's documentation, as far as the worker acts upon them.
+// Contains tables of NVIDIA's documentation, as far as the worker acts upon them.
 #include "worker/agent/gpu_facts.h"
 
 #include <algorithm>
@@ -12,10 +12,10 @@
 namespace trainyard::agent {
 namespace {
 
-// Xids that speak of the GPU and not of the program on it, from NVIDIA's catalogue
-// (docs.nvidia.com/deploy/xid-errors) and its notes on page retirement and row remapping. Not here,
-// since the next program runs as if nothing had been: 13 (exception of a kernel), 31 and 32 (bad
-// addresses and commands), 43 and 45 (what follows them), 68, 69 and 109.
+// These Xids concern the GPU and not the program on it, according to NVIDIA's catalogue
+// (docs.nvidia.com/deploy/xid-errors) and its notes on page retirement and row remapping. The
+// following are not here, since the next program runs normally: 13 (exception of a kernel), 31 and
+// 32 (bad addresses and commands), 43 and 45 (what follows them), 68, 69 and 109.
 constexpr XidMeaning kHardwareXids[] = {
     {46, "the GPU has stopped processing", "reset it", true},
     {48, "memory has failed beyond correction", "reset it; replace it if that returns", true},
@@ -42,8 +42,8 @@ const XidMeaning* HardwareXid(int64_t xid) {
 }
 
 std::string SlowedBy(uint64_t throttle_reasons) {
-  // nvmlClocksThrottleReasons. An idle GPU (1), clocks that somebody has set (2) and displays
-  // (0x100) are no troubles.
+  // These are bits of nvmlClocksThrottleReasons. An idle GPU (1), clocks that somebody has set (2)
+  // and displays (0x100) are no troubles.
   constexpr std::pair<uint64_t, const char*> kReasons[] = {{0x20 | 0x40, "heat"},
                                                            {0x4, "power cap"},
                                                            {0x80, "power brake"},
@@ -53,7 +53,8 @@ std::string SlowedBy(uint64_t throttle_reasons) {
   for (const auto& [bits, word] : kReasons) {
     if ((throttle_reasons & bits) != 0) words.push_back(word);
   }
-  // The hardware says so of heat and of power alike; alone it is all that is known.
+  // The hardware sets this bit for heat and for power alike. It is reported only if nothing more
+  // precise is known.
   if (words.empty() && (throttle_reasons & kHardwareSlowdown) != 0) words.push_back("hardware");
   return absl::StrJoin(words, ", ");
 }
@@ -85,7 +86,7 @@ std::string DeviceTypeOf(const std::string& product) {
     for (const char c : absl::AsciiStrToLower(word)) {
       if (absl::ascii_isalnum(static_cast<unsigned char>(c))) lower.push_back(c);
     }
-    // The maker, the brand, the form factor and the memory are no part of the type.
+    // The maker, the brand, the form factor and the memory do not belong to the type.
     const bool memory = lower.size() > 2 && absl::EndsWith(lower, "gb") &&
                         absl::ascii_isdigit(static_cast<unsigned char>(lower.front()));
     if (lower.empty() || lower == "nvidia" || lower == "geforce" || lower == "tesla" ||

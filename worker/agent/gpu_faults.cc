@@ -44,7 +44,7 @@ bool GpuFaults::Take(const absl::StatusOr<GpuReading>& reading) {
 }
 
 void GpuFaults::TakeErrors(int64_t uncorrected) {
-  // Counted anew: the driver was loaded again, or the GPU reset.
+  // The counter started again because the driver was loaded again, or the GPU was reset.
   if (uncorrected_.has_value() && uncorrected < *uncorrected_) Forget();
   if (!uncorrected_.has_value()) uncorrected_ = uncorrected;
   const int64_t more = uncorrected - *uncorrected_;
@@ -60,7 +60,7 @@ void GpuFaults::TakeErrors(int64_t uncorrected) {
 void GpuFaults::TakeXid(int64_t xid) {
   const XidMeaning* meaning = HardwareXid(xid);
   if (meaning == nullptr) return;
-  // The first one is the cause of those that follow, unless it was a mere warning.
+  // The first error is the cause of those that follow, unless it was only a warning.
   if (happened_.empty() || (meaning->ends_ranks && !ends_ranks_)) {
     happened_ = absl::StrCat("Xid ", xid, ": ", meaning->what, "; ", meaning->remedy);
   }
@@ -69,7 +69,7 @@ void GpuFaults::TakeXid(int64_t xid) {
 
 const std::string& GpuFaults::reason() const {
   if (happened_.empty()) return shown_;
-  // That it is away weighs more than a warning from before.
+  // Its absence weighs more than an earlier warning.
   return is_away_ && !ends_ranks_ ? shown_ : happened_;
 }
 

@@ -1,9 +1,9 @@
-// Tells what is wrong with one GPU by what its driver says of it over time.
+// Finds out what is wrong with one GPU from what its driver reports over time.
 //
-// Two kinds of trouble: what a reading shows is over when the next one shows otherwise (the GPU is
-// away, rows wait to be replaced); what happened (an Xid, an uncorrected memory error) stays until
-// the GPU was reset, which shows by its absence or by error counters that begin anew, or until the
-// daemon was started again after somebody has seen to it.
+// There are two kinds of trouble. A condition (the GPU is away, rows wait to be replaced) is over
+// when the next reading no longer shows it. An event (an Xid, an uncorrected memory error) counts
+// until the GPU was reset, which shows by its absence or by error counters that start again, or
+// until the daemon was started again after somebody has looked at the GPU.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +15,22 @@
 
 namespace trainyard::agent {
 
-// A driver that is busy may fail to answer now and then.
+// A busy driver may fail to answer now and then, so this many failures in a row are needed.
 inline constexpr int kUnreadableLooksMax = 3;
 
-// Not thread-safe.
+// The faults of a GPU. The class is not thread-safe.
 class GpuFaults {
  public:
-  // One look at it. True where the GPU is back after it was away.
+  // Takes one reading. Returns true if the GPU is back after it was away.
   bool Take(const absl::StatusOr<GpuReading>& reading);
-  // Errors of programs change nothing.
+  // Takes an Xid. Errors of programs change nothing.
   void TakeXid(int64_t xid);
 
-  // Why it is to be set aside, in words; empty where it is well.
+  // Returns why the GPU must be set aside, in words, or an empty text if it is well.
   const std::string& reason() const;
-  // True where the ranks on it have nothing more to hope for.
+  // Returns true if the ranks on it cannot continue.
   bool ends_ranks() const { return is_away_ || ends_ranks_; }
-  // Away: gone from the driver's list, or lost to it.
+  // Returns true if it is gone from the driver's list, or the driver has lost it.
   bool is_away() const { return is_away_; }
 
  private:
@@ -39,10 +39,10 @@ class GpuFaults {
 
   bool is_away_ = false;
   int unreadable_looks_ = 0;
-  std::string shown_;     // by the last reading
-  std::string happened_;  // since the last reset
+  std::string shown_;     // what the last reading shows
+  std::string happened_;  // what happened since the last reset
   bool ends_ranks_ = false;
-  std::optional<int64_t> uncorrected_;  // as first seen since the last reset
+  std::optional<int64_t> uncorrected_;  // the count that was seen first since the last reset
 };
 
 }  // namespace trainyard::agent

@@ -13,7 +13,7 @@
 namespace trainyard::agent {
 namespace {
 
-// Says what is known of a GPU before anything goes wrong with it.
+// Logs what is known of a GPU before anything goes wrong with it.
 void LogGpu(const Gpu& gpu, const absl::StatusOr<GpuReading>& reading) {
   std::string errors = "unknown";
   if (reading.ok() && reading->lifetime_ecc_errors.has_value()) {

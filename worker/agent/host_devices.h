@@ -1,4 +1,4 @@
-// The devices that this host offers: its GPUs, and shares of its processors.
+// Finds the devices that this host offers: its GPUs, and shares of its processors.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace trainyard::agent {
 
-// `nvml` may be null: the host then has no GPUs.
+// Finds the devices. `nvml` may be null, and the host then has no GPUs.
 absl::StatusOr<std::vector<Device>> FindDevices(const WorkerFlags& flags, Nvml* nvml);
 
 }  // namespace trainyard::agent

@@ -1,5 +1,5 @@
-// Starts and buries supervisors by plain system calls, so that nothing of this daemon clings to
-// them.
+// Starts and cleans up after supervisors by plain system calls, so that a supervisor inherits
+// nothing of this daemon.
 #include "worker/agent/launch.h"
 
 #include <fcntl.h>
@@ -25,7 +25,8 @@
 namespace trainyard::agent {
 namespace {
 
-// Signals as a program expects them; this daemon blocks some for its own purposes.
+// Restores the signals that a program expects, because this daemon blocks some for its own
+// purposes.
 absl::Status Spawn(std::vector<std::string> words, const std::string& log, pid_t& pid) {
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -55,11 +56,11 @@ absl::Status Spawn(std::vector<std::string> words, const std::string& log, pid_t
   return absl::OkStatus();
 }
 
-// Processes of the attempt that are alive: they carry the run directory in their environment, or
-// are ranks of which the supervisor wrote down pid and start.
+// Finds the living processes of the attempt. They carry the run directory in their environment, or
+// are ranks of which the supervisor has recorded pid and start.
 std::vector<int64_t> LeftBehind(const run_dir::RunDir& dir,
                                 const std::optional<run_dir::SupervisorRecord>& record) {
-  // Without a name every process that lacks the variable would be ours.
+  // Without a name, every process that lacks the variable would match.
   TY_CHECK(!dir.root().empty());
   std::vector<int64_t> pids;
   for (const ProcessInfo& process : ListProcesses()) {
@@ -89,7 +90,7 @@ absl::StatusOr<pid_t> LaunchSupervisor(const Programs& programs, const run_dir::
 
 absl::Status RecordDeath(const run_dir::RunDir& dir, const run_dir::Assignment& assignment,
                          Clock& clock) {
-  // Held until exit.json is there, so that no supervisor starts in between.
+  // The lock is held until exit.json is written, so that no supervisor starts in between.
   TY_ASSIGN_OR_RETURN(const auto lock, run_dir::SupervisorLock::Acquire(dir));
   if (FileExists(dir.ExitPath())) return absl::OkStatus();
   std::optional<run_dir::SupervisorRecord> record;

@@ -1,5 +1,5 @@
-// Supervisors: started so that they outlive this daemon, and buried when they died before their
-// work was done.
+// Starts supervisors so that they outlive this daemon, and cleans up after those that died before
+// their work was done.
 #pragma once
 
 #include <sys/types.h>
@@ -16,20 +16,21 @@ namespace trainyard::agent {
 
 struct Programs {
   std::string supervisor;
-  // The trainer of the `cpu` backend; that of another backend has "-<backend>" behind its name.
+  // The trainer of the `cpu` backend. The trainer of another backend has "-<backend>" after its
+  // name.
   std::string trainer;
 };
 
-// Starts a supervisor in a session of its own, so that it outlives this daemon. Whether it got on
-// shows in the run directory. The caller reaps it; it ends with another code than 0 where it ran
-// nothing.
+// Starts a supervisor in a session of its own, so that it outlives this daemon. The run directory
+// shows whether it has succeeded. The caller reaps it; its exit code is not 0 if it ran nothing.
 absl::StatusOr<pid_t> LaunchSupervisor(const Programs& programs, const run_dir::RunDir& dir,
                                        const std::string& backend);
 
-// For a run directory whose supervisor died without an exit record: kills what is left of the
-// attempt and, once nothing is, writes exit.json in its place: `transient` (SUPERVISOR_DIED), or
-// `stopped` where a stop had been asked for. UNAVAILABLE while processes are still there; call it
-// again. FAILED_PRECONDITION (ALREADY_SUPERVISED) where a supervisor lives after all.
+// Cleans up a run directory whose supervisor died without an exit record: kills what is left of the
+// attempt and, once nothing is left, writes exit.json: `transient` (SUPERVISOR_DIED), or `stopped`
+// if a stop had been requested. Returns UNAVAILABLE while processes are still there, and the caller
+// must call it again. Returns FAILED_PRECONDITION (ALREADY_SUPERVISED) if a supervisor lives after
+// all.
 absl::Status RecordDeath(const run_dir::RunDir& dir, const run_dir::Assignment& assignment,
                          Clock& clock);
 

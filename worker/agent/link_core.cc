@@ -1,4 +1,4 @@
-// Sessions, sequence numbers, leases and pauses of the line to the scheduler.
+// Keeps sessions, sequence numbers, leases and pauses of the link to the scheduler.
 #include "worker/agent/link_core.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ LinkCore::Step LinkCore::Next() {
     pause_.reset();
     return pause;
   }
-  // The first report tells the server what survived: nothing is said before it.
+  // The first report tells the server what survived, so nothing is sent before it.
   if (!report_.has_value()) return AwaitReport{};
   if (report_->desired_serial < serial_) return AwaitReport{};
   std::string session = session_.Get();
@@ -51,8 +51,8 @@ LinkCore::Step LinkCore::Next() {
   return MakeSync(std::move(session));
 }
 
-// The devices with the health of the last report: a device in foreign use is never offered, not
-// even at first.
+// Returns the devices with the health of the last report. A device that somebody else uses is never
+// offered, not even at first.
 std::vector<Device> LinkCore::CurrentDevices() const {
   std::vector<Device> devices = devices_;
   for (Device& device : devices) {
@@ -105,7 +105,7 @@ Desired LinkCore::Answered(Desired desired, absl::Duration sent_at) {
 void LinkCore::Failed(const absl::Status& status, const std::string& session) {
   if (IsUnknownSession(status)) {
     session_.Forget(session);
-    // A server that has started anew is registered with at once.
+    // A server that has restarted is registered with at once.
     if (!session.empty()) return;
   }
   pause_ = backoff_.Next();

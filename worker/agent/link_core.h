@@ -1,6 +1,7 @@
-// The line to the scheduler without its thread: which call is due, and what its answer means. One
-// call is under way at a time. After an answer the next sync waits for a report that has acted upon
-// it, so that the server never takes an older report for the answer to a newer order.
+// Implements the link to the scheduler without its thread: it decides which call is due, and what
+// its answer means. One call is under way at a time. After an answer the next sync waits for a
+// report that has acted upon it, so that the server never takes an older report for the answer to a
+// newer order.
 //
 // The link's thread (scheduler_link.h) drives it with gRPC, the simulator with a network that
 // loses, delays and doubles calls.
@@ -22,15 +23,15 @@
 
 namespace trainyard::agent {
 
-// Not thread-safe. Borrows `session` and `rng`.
+// The core. It is not thread-safe, and borrows `session` and `rng`.
 class LinkCore {
  public:
-  // Where the server's answer to a registration does not say.
+  // The lease if the server's answer to a registration states none.
   static constexpr absl::Duration kDefaultLease = absl::Seconds(15);
   static constexpr absl::Duration kDefaultSyncInterval = absl::Seconds(5);
 
-  // The steps that may be due:
-  struct AwaitReport {};  // nothing, until SetReport brings news
+  // The steps that may be due.
+  struct AwaitReport {};  // nothing to do until SetReport brings news
   struct Pause {
     absl::Duration length;
   };
@@ -49,25 +50,27 @@ class LinkCore {
   };
   using Step = std::variant<AwaitReport, Pause, Register, Sync>;
 
-  // While something runs, its progress is worth a report this often.
+  // While something runs, its progress is reported this often.
   static constexpr absl::Duration kProgressInterval = absl::Seconds(1);
 
   LinkCore(std::vector<Device> devices, Session& session, Rng& rng,
            absl::Duration progress_interval = kProgressInterval);
 
-  // The newest report. An urgent one interrupts a sync that is under way.
+  // Sets the newest report. An urgent one interrupts a sync that is under way.
   void SetReport(Report report, bool urgent);
-  // Urgent news came after the last sync was made: it is to be cancelled, and the next one made.
+  // Returns true if urgent news came after the last sync was made. It must then be cancelled, and
+  // the next one made.
   bool is_interrupted() const { return is_interrupted_; }
 
-  // Returns the step that is due now. A pause is asked for once; a call is due until its end is
-  // told by one of the functions below.
+  // Returns the step that is due now. A pause is requested once. A call is due until one of the
+  // functions below reports its end.
   Step Next();
 
   void Registered(std::string session, absl::Duration lease_duration, absl::Duration sync_interval);
-  // The answer to a sync that was sent at the uptime `sent_at`, for the daemon to act upon.
+  // Notes the answer to a sync that was sent at the uptime `sent_at`, and returns it for the daemon
+  // to act upon.
   Desired Answered(Desired desired, absl::Duration sent_at);
-  // A call failed; `session` is empty for a registration.
+  // Notes that a call failed. `session` is empty for a registration.
   void Failed(const absl::Status& status, const std::string& session);
 
  private:
@@ -83,13 +86,13 @@ class LinkCore {
   std::optional<absl::Duration> pause_;
   bool is_interrupted_ = false;
   std::optional<Report> report_;
-  // These begin anew with each session:
+  // These start again with each session.
   std::optional<Report> sent_;
   int64_t sequence_ = 0;
-  // The answers to syncs that have come. The server is told of it, so that it notices a worker that
-  // speaks and does not hear.
+  // The number of syncs whose answers have arrived. It is sent to the server, so that the server
+  // notices a worker that reports but does not hear.
   int64_t answers_heard_ = 0;
-  // Counts the answers in the life of this daemon.
+  // Counts the answers in this run of the daemon.
   int64_t serial_ = 0;
 };
 

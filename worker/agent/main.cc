@@ -1,4 +1,4 @@
-// trainyard-worker: the daemon of a host. Ending it leaves its jobs running.
+// trainyard-worker is the daemon of a host. Ending it leaves its jobs running.
 #include <cstdio>
 #include <string>
 

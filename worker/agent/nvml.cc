@@ -17,7 +17,7 @@
 namespace trainyard::agent {
 namespace {
 
-// The part of NVML's C interface that is used, declared here because its header comes with CUDA.
+// These declare the part of NVML's C interface that is used, because its header comes with CUDA.
 // Names in comments are those of NVML's API reference (docs.nvidia.com/deploy/nvml-api).
 using NvmlReturn = int;
 using NvmlDevice = struct NvmlDeviceHandle*;
@@ -27,7 +27,8 @@ constexpr NvmlReturn kSuccess = 0;
 constexpr NvmlReturn kNotFound = 6;
 constexpr NvmlReturn kInsufficientSize = 7;
 constexpr NvmlReturn kGpuIsLost = 15;
-// nvmlGpuP2PCapsIndex_t and nvmlGpuP2PStatus_t. An NVSwitch counts as links between all its GPUs.
+// These are nvmlGpuP2PCapsIndex_t and nvmlGpuP2PStatus_t. An NVSwitch counts as links between all
+// its GPUs.
 constexpr int kP2pOverNvlink = 2;
 constexpr int kP2pOk = 0;
 constexpr unsigned kUuidBytes = 96;
@@ -46,7 +47,7 @@ struct NvmlMemory {
   uint64_t used;
 };
 
-// nvmlProcessInfo_t as of nvmlDeviceGetComputeRunningProcesses_v2 and _v3.
+// This is nvmlProcessInfo_t as nvmlDeviceGetComputeRunningProcesses_v2 and _v3 use it.
 struct NvmlProcess {
   unsigned pid;
   uint64_t used_memory;
@@ -54,7 +55,7 @@ struct NvmlProcess {
   unsigned compute_instance;
 };
 
-struct NvmlUtilization {  // percent
+struct NvmlUtilization {  // in percent
   unsigned gpu;
   unsigned memory;
 };
@@ -92,7 +93,7 @@ struct Nvml::Functions {
   NvmlReturn (*uuid)(NvmlDevice, Text, unsigned) = nullptr;
   NvmlReturn (*name)(NvmlDevice, Text, unsigned) = nullptr;
   NvmlReturn (*memory)(NvmlDevice, NvmlMemory*) = nullptr;
-  // Null where the driver is too old for it: then it is not known.
+  // This is null if the driver is too old for it, and the value is then unknown.
   NvmlReturn (*processes)(NvmlDevice, unsigned*, NvmlProcess*) = nullptr;
   NvmlReturn (*p2p)(NvmlDevice, NvmlDevice, int, int*) = nullptr;
   NvmlReturn (*driver_version)(Text, unsigned) = nullptr;
@@ -100,8 +101,8 @@ struct Nvml::Functions {
   NvmlReturn (*capability)(NvmlDevice, int*, int*) = nullptr;
   NvmlReturn (*utilization)(NvmlDevice, NvmlUtilization*) = nullptr;
   NvmlReturn (*temperature)(NvmlDevice, int, unsigned*) = nullptr;
-  NvmlReturn (*power)(NvmlDevice, unsigned*) = nullptr;        // milliwatts
-  NvmlReturn (*power_limit)(NvmlDevice, unsigned*) = nullptr;  // milliwatts
+  NvmlReturn (*power)(NvmlDevice, unsigned*) = nullptr;        // in milliwatts
+  NvmlReturn (*power_limit)(NvmlDevice, unsigned*) = nullptr;  // in milliwatts
   NvmlReturn (*clock)(NvmlDevice, int, unsigned*) = nullptr;
   NvmlReturn (*throttle)(NvmlDevice, uint64_t*) = nullptr;
   NvmlReturn (*ecc_mode)(NvmlDevice, int*, int*) = nullptr;
@@ -113,7 +114,7 @@ struct Nvml::Functions {
   NvmlReturn (*event_register)(NvmlDevice, uint64_t, NvmlEventSet) = nullptr;
   NvmlReturn (*event_wait)(NvmlEventSet, NvmlEvent*, unsigned) = nullptr;
 
-  // What is missing although nothing can be done without it.
+  // Returns the name of an indispensable function that the library lacks.
   std::vector<std::string> Load(void* library);
 };
 
@@ -265,7 +266,7 @@ absl::StatusOr<GpuReading> Nvml::Read(const std::string& uuid) {
   NvmlDevice device = nullptr;
   TY_RETURN_IF_ERROR(Check(f.by_uuid(uuid.c_str(), &device), "GetHandleByUUID"));
   GpuReading reading;
-  // What one function says of a lost GPU holds for all of them.
+  // If one function reports that a GPU is lost, all others would too.
   absl::Status lost = absl::OkStatus();
   const auto ask = [&lost](auto* function, auto... arguments) {
     const NvmlReturn code = function == nullptr ? kNotFound : function(arguments...);
@@ -309,7 +310,7 @@ absl::StatusOr<GpuReading> Nvml::Read(const std::string& uuid) {
   const NvmlReturn code =
       f.processes == nullptr ? kNotFound : f.processes(device, &number, processes.data());
   if (code == kGpuIsLost) lost = Check(code, "reading the GPU");
-  // More than fit: those that did fit are enough to know that the device is in use.
+  // There are more processes than fit. Those that did fit show that the device is in use.
   if (code == kInsufficientSize) number = kProcessesMax;
   if (code == kSuccess || code == kInsufficientSize) {
     reading.processes.emplace();

@@ -1,5 +1,5 @@
-// Asks NVIDIA's driver about the GPUs of this host, through libnvidia-ml.so.1, which is opened
-// when there is one: this program needs no CUDA to build or to run.
+// Asks NVIDIA's driver about the GPUs of this host, through libnvidia-ml.so.1. The library is
+// opened at run time if it exists, so this program needs no CUDA to build or to run.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,19 @@ struct Gpu {
   std::string uuid;     // "GPU-8f1c..."
   std::string product;  // "NVIDIA H200"
   int64_t memory_bytes = 0;
-  int island = 0;               // GPUs of one number reach each other over NVLink; 0: it has none
-  std::string pci_bus_id = {};  // "00000000:3B:00.0"; empty where unknown
-  std::string compute_capability = {};  // "9.0"; empty where unknown
+  // GPUs with the same number reach each other over NVLink; 0 if it has none.
+  int island = 0;
+  std::string pci_bus_id = {};          // "00000000:3B:00.0"; empty if unknown
+  std::string compute_capability = {};  // "9.0"; empty if unknown
 };
 
-// A GPU at one moment. What its driver cannot tell, or tells for other GPUs only, is absent.
+// A GPU at one moment. A value that its driver cannot tell, or tells only for other GPUs, is unset.
 struct GpuReading {
   std::optional<int64_t> memory_used_bytes = {};
   std::optional<int64_t> memory_free_bytes = {};
-  std::optional<double> utilization = {};         // [0, 1]: time in which a kernel ran
-  std::optional<double> memory_utilization = {};  // [0, 1]: time in which memory was accessed
+  std::optional<double> utilization = {};  // [0, 1]: the share of time in which a kernel ran
+  // [0, 1]: the share of time in which memory was accessed.
+  std::optional<double> memory_utilization = {};
   std::optional<double> temperature_celsius = {};
   std::optional<double> power_watts = {};
   std::optional<double> power_limit_watts = {};
@@ -38,14 +40,14 @@ struct GpuReading {
   std::optional<uint64_t> throttle_reasons = {};  // nvmlClocksThrottleReasons; see SlowedBy
   std::optional<bool> ecc_enabled = {};
   std::optional<int64_t> uncorrected_ecc_errors = {};  // since the driver was loaded
-  std::optional<int64_t> lifetime_ecc_errors = {};     // uncorrected, of the GPU's whole life
+  std::optional<int64_t> lifetime_ecc_errors = {};     // uncorrected, over the GPU's whole life
   // Memory rows (Ampere and newer) or pages that wait for a reset to be replaced, and rows for
   // which no spare was left.
   std::optional<bool> is_remap_pending = {};
   std::optional<bool> has_remap_failed = {};
   std::optional<bool> is_retirement_pending = {};
-  // Pids that compute on it, as the driver numbers them: from inside a container they may mean
-  // nothing, or be 0.
+  // Pids of processes that compute on it, as the driver numbers them. Inside a container they may
+  // mean nothing, or be 0.
   std::optional<std::vector<int64_t>> processes = {};
 };
 
@@ -57,25 +59,27 @@ struct XidEvent {
   friend bool operator==(const XidEvent&, const XidEvent&) = default;
 };
 
-// Not thread-safe.
+// The library. The class is not thread-safe.
 class Nvml {
  public:
-  // NOT_FOUND where the library is not there; UNAVAILABLE where the driver does not answer. What
-  // an older driver's library lacks is absent from the readings.
+  // Opens the library. Returns NOT_FOUND if it does not exist, and UNAVAILABLE if the driver does
+  // not answer. Values that an older driver's library does not offer are unset in the readings.
   static absl::StatusOr<std::unique_ptr<Nvml>> Open(const std::string& library);
   ~Nvml();
 
-  // All GPUs that answer; one that does not is left out and takes no other along. Their errors are
-  // collected from now on. UNAVAILABLE where the driver does not answer at all.
+  // Returns all GPUs that answer. A GPU that does not answer is left out and does not affect the
+  // others. Their errors are collected from now on. Returns UNAVAILABLE if the driver does not
+  // answer at all.
   absl::StatusOr<std::vector<Gpu>> ListGpus();
-  // NOT_FOUND where the GPU is gone, DATA_LOSS where the driver has lost it, UNAVAILABLE where
+  // Returns NOT_FOUND if the GPU is gone, DATA_LOSS if the driver has lost it, and UNAVAILABLE if
   // something else keeps it from answering.
   absl::StatusOr<GpuReading> Read(const std::string& uuid);
-  // Errors since the last call, in their order; at most kXidsMax of them. Never waits.
+  // Returns the errors since the last call, in their order, at most kXidsMax of them. It never
+  // waits.
   std::vector<XidEvent> TakeXids();
   // Collects the errors of a GPU that was away.
   void Watch(const std::string& uuid);
-  // "570.86.10"; empty where it cannot be told.
+  // Returns a version such as "570.86.10", or an empty text if it is unknown.
   std::string DriverVersion();
 
   static constexpr int kXidsMax = 256;
@@ -86,8 +90,8 @@ class Nvml {
 
   void* const library_;
   const std::unique_ptr<Functions> functions_;
-  void* events_ = nullptr;  // null: the library collects none
-  // A lost GPU may no longer tell its name.
+  void* events_ = nullptr;  // null if the library collects none
+  // The names of watched GPUs, because a lost GPU may no longer report its name.
   std::map<void*, std::string> watched_;
 };
 

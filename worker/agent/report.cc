@@ -1,4 +1,4 @@
-// Tells news that cannot wait from news that can.
+// Distinguishes urgent news from news that can wait.
 #include "worker/agent/report.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace trainyard::agent {
 namespace {
 
-// The attempt without what changes with every step.
+// Returns the attempt without what changes with every step.
 ReportedAttempt Steady(ReportedAttempt attempt) {
   if (attempt.progress.has_value()) {
     run_dir::Progress steady;
@@ -23,7 +23,7 @@ ReportedAttempt Steady(ReportedAttempt attempt) {
 
 std::vector<Device> Steady(std::vector<Device> devices) {
   for (Device& device : devices) device.usage.reset();
-  // To know what GPUs do is no news where all of them are well, as they were registered.
+  // If all GPUs are well, as they were registered, their usage is no news.
   const bool all_well = std::all_of(devices.begin(), devices.end(), [](const Device& device) {
     return device.health == Device::Health::kOk;
   });

@@ -1,4 +1,4 @@
-// The report of the daemon to the server about its attempts and devices, in plain words.
+// Defines the report of the daemon to the server about its attempts and devices.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ struct ReportedAttempt {
   AttemptId id;
   int64_t fencing_token = 0;
   State state = State::kStarting;
-  // The progress of the lowest rank here.
+  // The progress of the lowest rank on this host.
   std::optional<run_dir::Progress> progress;
   std::optional<absl::Duration> eta;
-  int64_t checkpoint_step = 0;  // newest that the server has; 0 for none
-  // kExited:
+  int64_t checkpoint_step = 0;  // the newest that the server has; 0 if there is none
+  // This is for kExited.
   std::optional<run_dir::AttemptExit> exit;
   bool drained = false;
   std::map<std::string, std::string> rendezvous;
@@ -51,7 +51,7 @@ struct Device {
   std::string type;
   std::string product;
   int64_t memory_bytes = 0;
-  int island = 0;  // see Gpu::island
+  int island = 0;  // as Gpu::island
   std::vector<int64_t> cpus;
   int threads = 1;
   Health health = Health::kOk;
@@ -62,17 +62,18 @@ struct Device {
 };
 
 struct Report {
-  // The answer of the server that this host has acted upon; 0 before the first.
+  // The answer of the server upon which this host has acted, or 0 before the first.
   int64_t desired_serial = 0;
   int64_t desired_revision = 0;
   std::vector<ReportedAttempt> attempts;
-  std::vector<Device> changed_devices;  // whose health or usage may not be as at registration
+  // Devices whose health or usage may differ from their registration.
+  std::vector<Device> changed_devices;
 
   friend bool operator==(const Report&, const Report&) = default;
 };
 
-// True where `next` says something that should not wait for the next regular sync: a state, an end,
-// a drained attempt, a checkpoint, a rendezvous key, a digest, a device's health.
+// Returns true if `next` contains something that should not wait for the next regular sync: a
+// state, an end, a drained attempt, a checkpoint, a rendezvous key, a digest, or a device's health.
 bool IsUrgent(const Report& previous, const Report& next);
 
 }  // namespace trainyard::agent

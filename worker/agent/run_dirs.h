@@ -1,5 +1,5 @@
-// The daemon's port to its run directories and to the supervisors that own them. The daemon on a
-// host has files and processes behind it (file_run_dirs.h), the simulator has its own disk.
+// Defines the daemon's port to its run directories and to the supervisors that own them. The daemon
+// of a host uses files and processes (file_run_dirs.h); the simulator has its own disk.
 #pragma once
 
 #include <optional>
@@ -15,10 +15,10 @@
 
 namespace trainyard::agent {
 
-// Not thread-safe.
+// The port. Implementations are not thread-safe.
 class RunDirs {
  public:
-  // The files that decide in which phase an attempt is.
+  // The files that determine the phase of an attempt.
   struct Sight {
     bool is_supervised = false;  // a living process holds supervisor.lock
     bool has_supervisor_record = false;
@@ -26,36 +26,36 @@ class RunDirs {
   };
   struct Changes {
     std::vector<AttemptId> changed;
-    bool any_lost = false;  // anything may have changed
-    // Supervisors that ended without having begun, so that no one need wait for them.
+    bool any_lost = false;  // true if anything may have changed
+    // Supervisors that ended without having begun, so that the daemon need not wait for them.
     std::vector<AttemptId> ended_early;
   };
 
   virtual ~RunDirs() = default;
 
-  // The run directories that an earlier life of the daemon left, with their assignments.
+  // Returns the run directories that an earlier run of the daemon left, with their assignments.
   virtual std::vector<Attempt> Adopt() = 0;
-  // What has changed since the call before.
+  // Returns what has changed since the last call.
   virtual Changes TakeChanges() = 0;
   virtual Sight Look(AttemptId id) = 0;
-  // Renews the attempt's copy of its other files; what cannot be read stays as it was.
+  // Renews the attempt's copy of its other files. A value that cannot be read stays as it was.
   virtual void Read(Attempt& attempt) = 0;
   virtual absl::StatusOr<std::string> RendezvousValue(AttemptId id, const std::string& key) = 0;
 
-  // Makes the directory anew, without an assignment.
+  // Makes the directory, without an assignment.
   virtual absl::Status Prepare(AttemptId id, const DesiredAttempt& wanted) = 0;
-  // Begins to fetch the checkpoint from which the attempt starts. Its end is told by
-  // DaemonCore::Fetched.
+  // Begins to fetch the checkpoint from which the attempt starts. DaemonCore::Fetched is told of
+  // its end.
   virtual void Fetch(AttemptId id, const ResumeSource& source) = 0;
   virtual void CancelFetch(AttemptId id) = 0;
   // Writes lease and assignment.json, and fills in what the attempt holds of the assignment.
   virtual absl::Status Assign(Attempt& attempt, const DesiredAttempt& wanted,
                               absl::Duration lease_expire) = 0;
-  // Starts a supervisor. Whether it got on shows in the run directory.
+  // Starts a supervisor. The run directory shows whether it has succeeded.
   virtual absl::Status Launch(const Attempt& attempt) = 0;
   // Writes the exit record of an attempt whose supervisor could not be started.
   virtual absl::Status RecordUnstarted(AttemptId id, const absl::Status& cause) = 0;
-  // See launch.h.
+  // Cleans up after a dead supervisor, as launch.h explains.
   virtual absl::Status RecordDeath(AttemptId id) = 0;
   virtual absl::Status RequestStop(AttemptId id, const run_dir::StopRequest& stop) = 0;
   virtual absl::Status RenewLease(AttemptId id, absl::Duration expire) = 0;

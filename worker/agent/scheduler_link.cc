@@ -1,5 +1,5 @@
-// The thread of the line to the scheduler. It asks the link core what is due, does it without a
-// lock held, and tells the core how it ended.
+// Runs the thread of the link to the scheduler. It asks the link core what is due, does it without
+// holding a lock, and tells the core how it ended.
 #include "worker/agent/scheduler_link.h"
 
 #include <utility>
@@ -72,14 +72,14 @@ void SchedulerLink::Do(const LinkCore::Pause& pause) {
   mutex_.AwaitWithTimeout(absl::Condition(&stop_), pause.length);
 }
 
-// CANCELLED where the daemon ends, or urgent news interrupt the call.
+// The call ends with CANCELLED if the daemon ends, or if urgent news interrupts it.
 template <typename Call>
 absl::Status SchedulerLink::Invoke(absl::Duration deadline, bool is_interruptible, Call call) {
   grpc::ClientContext context;
   rpc::SetTimeout(context, deadline);
   {
     absl::MutexLock lock(&mutex_);
-    // News that came since the call was made go out with the next one.
+    // News that arrived after the call was made goes out with the next one.
     if (stop_ || (is_interruptible && core_.is_interrupted())) {
       return absl::CancelledError("there is news");
     }
@@ -155,7 +155,7 @@ void SchedulerLink::Do(const LinkCore::Sync& due) {
   on_desired_(*std::move(desired));
 }
 
-// Says it once: an outage of hours is one line.
+// The failure is logged once, so that an outage of hours is one line.
 void SchedulerLink::HandleFailure(const absl::Status& status, const std::string& session) {
   {
     absl::MutexLock lock(&mutex_);

@@ -1,6 +1,6 @@
-// The line to the scheduler: registers, reports, and hears what should be, by long poll, for ever.
-// A server that is away or starts anew costs nothing but the wait. What is said when is decided by
-// the link core; this is its thread and its calls.
+// Runs the link to the scheduler: it registers, reports, and receives what should run, by long
+// poll, without end. A server that is away or restarts costs nothing but the wait. The link core
+// decides what is sent when; this is its thread and its calls.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@
 
 namespace trainyard::agent {
 
-// Who this worker is; it is sent at registration.
+// Says who this worker is. It is sent at registration.
 struct WorkerIdentity {
   std::string name;
   std::string uid;
@@ -30,7 +30,7 @@ struct WorkerIdentity {
   std::map<std::string, std::string> labels;
 };
 
-// Owns one thread. Thread-safe. Borrows `stub`, `session`, `clock` and `rng`.
+// Owns one thread. It is thread-safe, and borrows `stub`, `session`, `clock` and `rng`.
 class SchedulerLink {
  public:
   using DesiredCallback = std::function<void(Desired)>;
@@ -42,10 +42,10 @@ class SchedulerLink {
   ~SchedulerLink();
 
   void Start();
-  // Ends the thread; a call in flight is cancelled.
+  // Ends the thread. A call in flight is cancelled.
   void Stop();
 
-  // The newest report. An urgent one interrupts the long poll that is under way.
+  // Sets the newest report. An urgent one interrupts the long poll that is under way.
   void SetReport(Report report, bool urgent);
 
  private:
@@ -62,7 +62,7 @@ class SchedulerLink {
   const WorkerIdentity identity_;
   Clock& clock_;
   const DesiredCallback on_desired_;
-  std::string last_failure_;  // the link's thread alone uses it
+  std::string last_failure_;  // only the link's thread uses it
 
   absl::Mutex mutex_;
   LinkCore core_ ABSL_GUARDED_BY(mutex_);

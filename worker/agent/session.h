@@ -1,5 +1,5 @@
-// The session with the server, shared by all who call it: the link makes it, the uploaders use it
-// and say when the server no longer knows it.
+// Shares the session with the server between its users: the link makes it, the uploaders use it and
+// report when the server no longer knows it.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace trainyard::agent {
 
-// Thread-safe.
+// The session. The class is thread-safe.
 class Session {
  public:
-  // Empty while there is none.
+  // Returns the session, or an empty text while there is none.
   std::string Get() const {
     absl::MutexLock lock(&mutex_);
     return id_;
@@ -22,7 +22,7 @@ class Session {
     absl::MutexLock lock(&mutex_);
     id_ = std::move(id);
   }
-  // Forgets `id` unless another session has taken its place already.
+  // Forgets `id`, unless another session has replaced it already.
   void Forget(const std::string& id) {
     absl::MutexLock lock(&mutex_);
     if (id_ == id) id_.clear();

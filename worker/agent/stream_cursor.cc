@@ -1,4 +1,4 @@
-// The rules of a stream: acknowledgement, gap, refusal.
+// Implements the rules of a stream: acknowledgement, gap, refusal.
 #include "worker/agent/stream_cursor.h"
 
 #include "worker/agent/upload_target.h"
@@ -8,7 +8,7 @@ namespace trainyard::agent {
 StreamCursor::Next StreamCursor::Acknowledged(int64_t next_offset) {
   const bool has_moved = !is_known() || next_offset != offset();
   offset_ = next_offset;
-  // A server that acknowledges without taking anything must not be asked in a loop.
+  // If a server acknowledges without accepting anything, it must not be asked in a loop.
   return has_moved ? Next::kMore : Next::kFailed;
 }
 

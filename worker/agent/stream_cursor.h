@@ -1,6 +1,6 @@
-// A cursor knows how far one growing file is on the server. The server's offset is the truth: a
-// stream begins by asking where the server stands, so that nothing is lost or doubled over restarts
-// of either side, and nothing has to be remembered here.
+// Keeps track of how far one growing file is on the server. The server's offset is the truth: a
+// stream begins by asking for it, so that nothing is lost or doubled when either side restarts, and
+// nothing has to be remembered here.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,22 @@ namespace trainyard::agent {
 class StreamCursor {
  public:
   enum class Next {
-    kMore,    // go on at offset()
-    kAtEnd,   // nothing more can be sent now; never again where the cursor is closed
-    kFailed,  // pause, then go on
+    kMore,    // continue at offset()
+    kAtEnd,   // nothing more can be sent now, or ever if the cursor is closed
+    kFailed,  // pause, then continue
   };
 
-  // The server has said where it stands. Until then an empty chunk at offset 0 asks it.
+  // Returns true if the server has told its offset. Until then an empty chunk at offset 0 asks for
+  // it.
   bool is_known() const { return offset_.has_value(); }
-  // Where the next chunk begins.
+  // Returns the offset at which the next chunk begins.
   int64_t offset() const { return offset_.value_or(0); }
-  // The server wants no more of it.
+  // Returns true if the server wants no more of the stream.
   bool is_closed() const { return is_closed_; }
 
-  // The server has acknowledged everything before `next_offset`.
+  // Notes that the server has acknowledged everything before `next_offset`.
   Next Acknowledged(int64_t next_offset);
-  // The server did not take the chunk.
+  // Notes that the server did not accept the chunk.
   Next Failed(const absl::Status& status);
 
  private:

@@ -1,4 +1,4 @@
-// Looks at all growing files in turn, and sends what each has more than the server.
+// Looks at all growing files in turn, and sends the bytes that the server does not have yet.
 #include "worker/agent/stream_uploader.h"
 
 #include <algorithm>
@@ -17,7 +17,8 @@
 namespace trainyard::agent {
 namespace {
 
-// Between two looks at growing files: what a rank writes is on the server soon after.
+// The time between two looks at growing files. It is short, so that what a rank writes is on the
+// server soon.
 constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
 constexpr absl::Duration kBackoffFirst = absl::Milliseconds(100);
 constexpr absl::Duration kBackoffLast = absl::Seconds(3);
@@ -26,7 +27,7 @@ constexpr int64_t kLogChunkBytes = 512 << 10;
 // Longer lines are no metrics.
 constexpr int64_t kMetricChunkBytes = 256 << 10;
 constexpr int kPointsPerCall = 5000;
-// Chunks of one stream before the next one has its turn.
+// The number of chunks of one stream before it is the turn of the next.
 constexpr int kChunksPerTurn = 16;
 
 void ToProto(const run_dir::MetricPoint& point, AttemptId id, v1::MetricPoint& proto) {
@@ -145,7 +146,7 @@ bool StreamUploader::PumpAttempt(const UploadTarget& target, bool& healthy) {
       more = more || next == StreamCursor::Next::kMore;
     }
   }
-  // `exited` was known before the files were looked at, so that their ends are final.
+  // `exited` was known before the files were looked at, so their ends are final.
   if (more || !target.exited) return more;
   {
     absl::MutexLock lock(&mutex_);
@@ -184,13 +185,14 @@ absl::StatusOr<int64_t> StreamUploader::Send(const UploadTarget& target, int ran
   const CancelToken::Scope scope(token_, context);
   v1::AppendResponse response;
   const absl::Status status = rpc::FromGrpcStatus(call(&context, &response));
-  // The link registers again; the stream goes on under the new session.
+  // The link registers again, and the stream continues under the new session.
   if (ErrorReason(status) == "UNKNOWN_SESSION") session_.Forget(session);
   TY_RETURN_IF_ERROR(status);
   return response.next_offset();
 }
 
-// An empty chunk at offset 0 asks where the server stands. Nobody asks before there is something.
+// An empty chunk at offset 0 asks for the server's offset. It is not sent before there is something
+// to send.
 absl::StatusOr<int64_t> StreamUploader::SendBytes(const UploadTarget& target, StreamKey key,
                                                   Stream& stream, bool& at_end) {
   const int rank = key.first;
@@ -234,7 +236,7 @@ absl::StatusOr<int64_t> StreamUploader::SendMetrics(const UploadTarget& target, 
         ToProto(*point, target.id, *request.add_points());
         last[point->name] = point->value;
       } else if (!stream.is_warned) {
-        // A user's script may write anything; the lines around it count.
+        // A user's script may write anything. A bad line does not affect the lines around it.
         stream.is_warned = true;
         LogWarning("a line of metrics is passed over",
                    {{"error", std::string(point.status().message())}});

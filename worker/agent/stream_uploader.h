@@ -1,5 +1,5 @@
-// Sends logs, timelines and metrics of all attempts to the server as they grow. How far each of
-// them is on the server is kept by a cursor (stream_cursor.h).
+// Sends logs, timelines and metrics of all attempts to the server as they grow. A cursor knows how
+// far each of them is on the server (stream_cursor.h).
 #pragma once
 
 #include <functional>
@@ -21,13 +21,14 @@
 
 namespace trainyard::agent {
 
-// Owns one thread. Thread-safe. Borrows all of its arguments.
+// Owns one thread. It is thread-safe, and borrows all of its arguments.
 class StreamUploader {
  public:
   struct Progress {
-    // The attempt has exited, and the server has every byte and every whole line, or wants none.
+    // True if the attempt has exited, and the server has every byte and every whole line, or wants
+    // none.
     bool done = false;
-    // Last values of train.* and test.* metrics of the lowest rank, as far as they were read.
+    // The last values of train.* and test.* metrics of the lowest rank, as far as they were read.
     std::map<std::string, double> metrics;
   };
 
@@ -39,7 +40,7 @@ class StreamUploader {
   void Start();
   void Stop();
 
-  // All attempts of which streams may be missing. What is no longer listed is forgotten.
+  // Sets all attempts whose streams may be missing on the server, and forgets all others.
   void SetTargets(std::vector<UploadTarget> targets);
   Progress ProgressOf(AttemptId id) const;
 
@@ -47,24 +48,24 @@ class StreamUploader {
   enum class Kind { kLog, kTrace, kMetrics, kDeviceMetrics };
   struct Stream {
     StreamCursor cursor;
-    bool is_warned = false;  // of a line that is no metric
+    bool is_warned = false;  // true if a line that is no metric was logged
   };
   static absl::string_view KindName(Kind kind);
   using StreamKey = std::pair<int, Kind>;
   void Run();
-  // Returns true where there is more to do at once; sets `healthy` to false after a failure that
-  // calls for a pause.
+  // Returns true if there is more to do at once. Sets `healthy` to false after a failure that calls
+  // for a pause.
   bool PumpAttempt(const UploadTarget& target, bool& healthy);
   StreamCursor::Next Pump(const UploadTarget& target, StreamKey key, Stream& stream);
-  // `key`: of the log or trace.jsonl.
+  // Sends bytes. `key` is that of the log or of trace.jsonl.
   absl::StatusOr<int64_t> SendBytes(const UploadTarget& target, StreamKey key, Stream& stream,
                                     bool& at_end);
-  // `key`: of metrics.jsonl or device_metrics.jsonl.
+  // Sends metrics. `key` is that of metrics.jsonl or device_metrics.jsonl.
   absl::StatusOr<int64_t> SendMetrics(const UploadTarget& target, StreamKey key, Stream& stream,
                                       bool& at_end);
   void WarnOfRefusal(const UploadTarget& target, StreamKey key, const absl::Status& status);
 
-  // One call, cancellable by Stop; an offset at which to go on.
+  // Makes one call, which Stop can cancel. Returns the offset at which to continue.
   template <typename Request, typename Call>
   absl::StatusOr<int64_t> Send(const UploadTarget& target, int rank, const Stream& stream,
                                Request& request, Call call);
@@ -73,7 +74,7 @@ class StreamUploader {
   Session& session_;
   const std::function<void()> on_done_;
   CancelToken token_;
-  // Only the uploader's thread uses these:
+  // Only the uploader's thread uses these.
   Backoff backoff_;
   std::map<AttemptId, std::map<StreamKey, Stream>> streams_;
 

@@ -1,4 +1,4 @@
-// A rename frees the path at once; the slow part is left to a thread.
+// Removes folders. A rename frees the path at once, and a thread does the slow part.
 #include "worker/agent/sweeper.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ absl::Status Sweeper::Remove(const std::string& path, const std::string& name) {
       if (!FileExists(path)) return absl::OkStatus();
       TY_RETURN_IF_ERROR(MakeDirectories(bin_));
     }
-    // For whatever reason it cannot be moved, it can perhaps be removed.
+    // If it cannot be moved, for whatever reason, it can perhaps be removed.
     if (rename(path.c_str(), target.c_str()) != 0) return RemoveTree(path);
   }
   absl::MutexLock lock(&mutex_);

@@ -1,4 +1,4 @@
-// Removes folders in the background, somewhat later.
+// Removes folders in the background, after a delay.
 #pragma once
 
 #include <deque>
@@ -13,23 +13,25 @@
 
 namespace trainyard::agent {
 
-// Moves folders out of the way at once and removes them `delay` later, in a thread of its own:
-// checkpoints take long to remove, and a file system like ext4 makes new files slowly beside ones
-// that have just been removed, which a burst of small jobs would pay for. What an earlier life left
-// goes first. Thread-safe.
+// Moves folders away at once and removes them `delay` later, in a thread of its own. Checkpoints
+// take long to remove, and a file system like ext4 creates files slowly beside ones that have just
+// been removed, which would slow a burst of small jobs. What an earlier run left is removed first.
+// The class is thread-safe.
 class Sweeper {
  public:
-  // `bin`: a folder on the same file system, for this alone; made when first used.
+  // `bin` is a folder on the same file system, for this purpose only. It is made when it is first
+  // used.
   Sweeper(std::string bin, absl::Duration delay, Clock& clock);
   ~Sweeper();
 
-  // Once it returns OK, nothing is at `path`. `name` is unique among the folders of this daemon.
+  // Removes a folder. Once it returns OK, nothing is at `path`. `name` must be unique among the
+  // folders of this daemon.
   absl::Status Remove(const std::string& path, const std::string& name);
 
  private:
   struct Item {
     std::string path;
-    absl::Duration due;  // Clock::Uptime
+    absl::Duration due;  // by Clock::Uptime
   };
 
   void Run();

@@ -1,4 +1,4 @@
-// An attempt as the uploaders see it, and the server's refusals as they read them.
+// Defines an attempt as the uploaders see it, and reads the server's refusals.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@ struct UploadTarget {
   int64_t fencing_token = 0;
   run_dir::RunDir dir{""};
   std::vector<int> ranks;
-  std::vector<int64_t> checkpoints;  // steps of the complete ones, as last seen
+  std::vector<int64_t> checkpoints;  // the steps of the complete ones, as last seen
   bool exited = false;               // nothing is written any more
 };
 
-// True where the server refuses the stream for good: it does not know the attempt, or a newer one
-// has taken its place. Trying again would change nothing.
+// Returns true if the server refuses the stream for good, because it does not know the attempt or a
+// newer one has replaced it. Trying again would change nothing.
 bool IsRefusal(const absl::Status& status);
 
-// The offset at which the server stands, from an OFFSET_MISMATCH; -1 for any other status.
+// Returns the server's offset from an OFFSET_MISMATCH, or -1 for any other status.
 int64_t ExpectedOffset(const absl::Status& status);
 
 }  // namespace trainyard::agent

@@ -26,7 +26,8 @@
 namespace trainyard::agent {
 
 absl::Status RunWorker(const WorkerFlags& flags) {
-  // Before any thread starts, so that all of them inherit it; sigwait below takes them.
+  // Signals are blocked before any thread starts, so that all threads inherit the mask; sigwait
+  // below receives them.
   sigset_t signals;
   sigemptyset(&signals);
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, number);
@@ -41,7 +42,8 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   TY_RETURN_IF_ERROR(MakeDirectories(state_dir, 0700));
   TY_ASSIGN_OR_RETURN(const DirectoryLock lock, DirectoryLock::Acquire(state_dir));
   TY_ASSIGN_OR_RETURN(const std::string uid, ReadOrMakeUid(state_dir));
-  // What trainers measured of this host's devices serves later jobs. A service may have no home.
+  // Plans that trainers measured on this host's devices serve later jobs. A service may have no
+  // home directory.
   setenv("XDG_CACHE_HOME", JoinPath(state_dir, "cache").c_str(), /*overwrite=*/0);
   TY_ASSIGN_OR_RETURN(const auto channel, rpc::MakeChannel(flags.server));
   const auto stub = v1::AgentService::NewStub(channel);

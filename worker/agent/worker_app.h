@@ -1,4 +1,4 @@
-// The worker's program, built from its parts and run until it is told to end.
+// Builds the worker's program from its parts and runs it until it is told to end.
 #pragma once
 
 #include "absl/status/status.h"
@@ -6,7 +6,7 @@
 
 namespace trainyard::agent {
 
-// Returns when a signal ends the worker; its jobs go on.
+// Runs the worker. It returns when a signal ends it; its jobs continue.
 absl::Status RunWorker(const WorkerFlags& flags);
 
 }  // namespace trainyard::agent

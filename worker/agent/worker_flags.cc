@@ -1,4 +1,4 @@
-// The flags of trainyard-worker, with their defaults and their help.
+// Declares the flags of trainyard-worker, with their defaults and their help.
 #include "worker/agent/worker_flags.h"
 
 #include <cstdlib>

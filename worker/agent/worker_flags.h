@@ -1,4 +1,4 @@
-// The command line of trainyard-worker.
+// Declares the command line of trainyard-worker.
 #pragma once
 
 #include <optional>
@@ -27,9 +27,9 @@ struct WorkerFlags {
   CpuDeviceOptions cpu;
 };
 
-// Reads the command line into `flags`, which has its defaults from the environment and from where
-// this program lies. Where the program is to end at once (--help, --version, a mistake), it has
-// said what there is to say, and returns the exit code.
+// Reads the command line into `flags`, whose defaults come from the environment and from the folder
+// of this program. If the program must end at once (--help, --version, a mistake), it has printed
+// what there is to print, and returns the exit code.
 std::optional<int> ReadWorkerFlags(int argc, char** argv, WorkerFlags& flags);
 
 }  // namespace trainyard::agent

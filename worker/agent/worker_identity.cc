@@ -1,5 +1,5 @@
-// The uid lies in the state directory, since that is what a worker's attempts lie in: a directory
-// that moves to another host is still the same worker.
+// Keeps the uid in the state directory, because a worker's attempts are there too: a directory that
+// moves to another host is still the same worker.
 #include "worker/agent/worker_identity.h"
 
 #include <utility>

@@ -1,4 +1,4 @@
-// Who a worker is: what does not change while its daemon runs.
+// Defines the identity of a worker, which does not change while its daemon runs.
 #pragma once
 
 #include <map>
@@ -9,10 +9,11 @@
 
 namespace trainyard::agent {
 
-// The identity of the state directory: it is made at its first use, and kept for ever.
+// Returns the identity of the state directory. It is made at its first use and kept forever.
 absl::StatusOr<std::string> ReadOrMakeUid(const std::string& state_dir);
 
-// Labels as key=value. INVALID_ARGUMENT where one is given twice, or there are too many.
+// Parses labels of the form key=value. Returns INVALID_ARGUMENT if one is given twice, or if there
+// are too many.
 absl::StatusOr<std::map<std::string, std::string>> ParseWorkerLabels(
     const std::vector<std::string>& texts);
 

@@ -1,5 +1,5 @@
-// The rename of the folder is what makes a checkpoint exist: whatever is interrupted before leaves
-// a folder that nobody takes for one.
+// Writes and finds checkpoints. A checkpoint exists from the rename of its folder on: an
+// interruption before that leaves a folder that does not count as a checkpoint.
 #include "worker/checkpoint/checkpoint.h"
 
 #include <fcntl.h>
@@ -33,7 +33,8 @@ std::string FolderOf(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
-// The step of a folder named step-<n>; nothing for other names, step-007 and step-7.tmp among them.
+// Returns the step of a folder named step-<n>, or nothing for other names, such as step-007 and
+// step-7.tmp.
 std::optional<int64_t> StepOf(absl::string_view folder) {
   int64_t step = 0;
   if (!absl::ConsumePrefix(&folder, kFolderPrefix) || !absl::SimpleAtoi(folder, &step) ||
@@ -43,7 +44,7 @@ std::optional<int64_t> StepOf(absl::string_view folder) {
   return step;
 }
 
-// All steps that have a folder, whatever is in it; ascending.
+// Returns all steps that have a folder, whatever is in it, in ascending order.
 std::vector<int64_t> FolderSteps(const std::string& checkpoints_dir) {
   std::vector<int64_t> steps;
   const absl::StatusOr<std::vector<std::string>> names = ListDirectory(checkpoints_dir);
@@ -70,7 +71,8 @@ absl::Status RemoveTemporaryFolders(const std::string& checkpoints_dir) {
 absl::Status WriteSynced(const std::string& path, absl::string_view content) {
   TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_WRONLY | O_CREAT | O_EXCL));
   TY_RETURN_IF_ERROR(WriteFully(fd.get(), content, path));
-  // A failed fsync is final: the kernel may have dropped the pages, so another one proves nothing.
+  // A failed fsync is final: the kernel may have dropped the pages, so another one would prove
+  // nothing.
   if (fsync(fd.get()) != 0) return ErrnoStatus(errno, "cannot sync", path);
   return absl::OkStatus();
 }
@@ -81,7 +83,7 @@ absl::Status MakeCheckpointsDir(const std::string& checkpoints_dir) {
   return SyncDirectory(FolderOf(checkpoints_dir));
 }
 
-// The first phase: the files, then MANIFEST, each on disk before the next step.
+// The first phase writes the files and then MANIFEST, each on disk before the next step.
 absl::Status WriteFolder(const std::string& folder, int64_t step,
                          const std::vector<CheckpointFile>& files) {
   TY_RETURN_IF_ERROR(MakeDirectories(folder));
@@ -140,7 +142,7 @@ absl::Status WriteCheckpoint(const std::string& checkpoints_dir, int64_t step,
   const bool has_damaged = FileExists(path);
   if (has_damaged) {
     const absl::Status verified = VerifyCheckpoint(path).status();
-    // The writer of it may have died between the rename and this.
+    // The writer of it may have died between the rename and this point.
     if (verified.ok()) return SyncDirectory(checkpoints_dir);
     if (!absl::IsDataLoss(verified)) return verified;
   }
@@ -148,7 +150,7 @@ absl::Status WriteCheckpoint(const std::string& checkpoints_dir, int64_t step,
   const std::string temporary = absl::StrCat(path, kTemporarySuffix);
   auto remove = absl::MakeCleanup([&temporary] { (void)RemoveTree(temporary); });
   TY_RETURN_IF_ERROR(WriteFolder(temporary, step, files));
-  // Only now: until here the damaged one was still evidence.
+  // The damaged one is removed only now, because until here it was still evidence.
   if (has_damaged) TY_RETURN_IF_ERROR(RemoveTree(path));
   if (rename(temporary.c_str(), path.c_str()) != 0) {
     return ErrnoStatus(errno, "cannot rename to", path);
@@ -167,7 +169,7 @@ absl::StatusOr<Manifest> VerifyCheckpoint(const std::string& checkpoint_dir) {
   TY_RETURN_IF_ERROR(manifest.status());
   const std::optional<int64_t> step =
       StepOf(std::filesystem::path(checkpoint_dir).filename().string());
-  // A downloaded copy may have another name; a folder that names another step was mixed up.
+  // A downloaded copy may have another name, but a folder that names another step was mixed up.
   if (step.has_value() && *step != manifest->step) {
     return error::CorruptFile(manifest_path, absl::StrCat("its step is ", manifest->step,
                                                           "; the folder's name says ", *step));

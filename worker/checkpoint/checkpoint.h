@@ -1,6 +1,6 @@
-// Checkpoints, all or nothing: files are written and synced in a temporary folder, then MANIFEST
-// with names, sizes and hashes, then the folder is renamed to step-<n> and its parent synced. A
-// folder without a valid MANIFEST is no checkpoint.
+// Writes checkpoints completely or not at all: files are written and synced in a temporary folder,
+// then MANIFEST with names, sizes and hashes, then the folder is renamed to step-<n> and its parent
+// synced. A folder without a valid MANIFEST is no checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -27,29 +27,32 @@ struct ManifestEntry {
 
 struct Manifest {
   int64_t step = 0;
-  std::vector<ManifestEntry> files;  // by name
+  std::vector<ManifestEntry> files;  // sorted by name
 };
 
-// Writes `<checkpoints_dir>/step-<step>` by way of `step-<step>.tmp`. Replaces nothing that is
-// valid: OK at once where that step is complete already; a damaged one is written anew.
-// RESOURCE_EXHAUSTED (DISK_FULL) where the disk is full; after any failure the other checkpoints
-// are as before and the temporary folder is gone. One writer at a time: it sweeps the temporary
-// folders of its dead predecessors. step >= 0; names are plain.
+// Writes `<checkpoints_dir>/step-<step>` by way of `step-<step>.tmp`. It replaces no valid
+// checkpoint: it returns OK at once if that step is complete already, and writes a damaged one
+// again. Returns RESOURCE_EXHAUSTED (DISK_FULL) if the disk is full. After any failure the other
+// checkpoints are unchanged and the temporary folder is gone. There may be only one writer at a
+// time, since it removes the temporary folders of its dead predecessors. step >= 0; names must be
+// plain.
 absl::Status WriteCheckpoint(const std::string& checkpoints_dir, int64_t step,
                              const std::vector<CheckpointFile>& files);
 
-// MANIFEST is JSON: {"format": 1, "step": 600, "files": [{"name": ..., "size": ..., "hash": ...}]},
-// in one spelling only. NOT_FOUND; DATA_LOSS (CORRUPT_FILE) for anything else.
+// Parses MANIFEST, which is JSON: {"format": 1, "step": 600, "files": [{"name": ..., "size": ...,
+// "hash": ...}]}, in one spelling only. Returns NOT_FOUND, or DATA_LOSS (CORRUPT_FILE) for anything
+// else.
 absl::StatusOr<Manifest> ParseManifest(const std::string& path);
-// Reads the manifest and compares every size and hash; no file may lack or be added. NOT_FOUND
-// where there is no such folder, DATA_LOSS (CORRUPT_FILE) with the file and what differs.
+// Reads the manifest and compares every size and hash. No file may be missing or added. Returns
+// NOT_FOUND if there is no such folder, and DATA_LOSS (CORRUPT_FILE) with the file and the
+// difference.
 absl::StatusOr<Manifest> VerifyCheckpoint(const std::string& checkpoint_dir);
 
-// Steps of the complete folders, those with a readable MANIFEST, ascending; half-written ones are
-// passed over. Hashes are not compared.
+// Returns the steps of the complete folders, those with a readable MANIFEST, in ascending order.
+// Incomplete ones are skipped. Hashes are not compared.
 std::vector<int64_t> ListCheckpoints(const std::string& checkpoints_dir);
-// The newest that verifies, falling back over damaged ones (path and reason of each are appended to
-// `damaged`); NOT_FOUND where none does.
+// Finds the newest checkpoint that verifies, and skips damaged ones (path and reason of each are
+// appended to `damaged`). Returns NOT_FOUND if none verifies.
 struct LatestCheckpoint {
   int64_t step = 0;
   std::string path;

@@ -1,5 +1,5 @@
-// MANIFEST: what a checkpoint consists of. It has one spelling only, so that a changed byte
-// anywhere in it is a difference.
+// Reads and writes MANIFEST, which lists what a checkpoint consists of. It has only one spelling,
+// so that a changed byte anywhere in it is a difference.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t kFormat = 1;
-// Some ten thousand files; more is not ours.
+// This is enough for some ten thousand files. A larger manifest is not ours.
 constexpr int64_t kMaxManifestBytes = 1 << 20;
 
 bool IsSize(const Json& value) {
@@ -31,7 +31,7 @@ bool IsEntry(const Json& value) {
          value.contains("hash") && value["hash"].is_string();
 }
 
-// Returns what is wrong with `json`; empty where nothing is.
+// Returns what is wrong with `json`, or an empty text if nothing is.
 std::string Violation(const Json& json) {
   if (json.is_discarded() || !json.is_object()) return "it is not a JSON object";
   if (!json.contains("format") || !IsSize(json["format"])) return "it has no number 'format'";

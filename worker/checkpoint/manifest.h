@@ -1,4 +1,4 @@
-// The spelling of a checkpoint's MANIFEST. Its types and ParseManifest are in checkpoint.h.
+// Spells a checkpoint's MANIFEST. Its types and ParseManifest are in checkpoint.h.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@ namespace trainyard::checkpoint {
 
 inline constexpr char kManifestName[] = "MANIFEST";
 
-// A plain name inside the folder: no path, nothing hidden, not MANIFEST itself.
+// Returns true for a plain name inside the folder: no path, not hidden, and not MANIFEST itself.
 bool IsFileName(absl::string_view name);
 
-// The one spelling; `files` ordered by name.
+// Returns the only spelling. `files` must be sorted by name.
 std::string EncodeManifest(const Manifest& manifest);
 
 }  // namespace trainyard::checkpoint

@@ -1,4 +1,4 @@
-// Tensors are written in the order of their names, so that equal states make equal files.
+// Writes tensors in the order of their names, so that equal states make equal files.
 #include "worker/checkpoint/safetensors.h"
 
 #include <algorithm>
@@ -21,7 +21,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "tensors are copied as they lie in memory");
 
-// Larger than any model that is trained here; the memory taken is the file's size in any case.
+// This is larger than any model that is trained here. The memory taken is the file's size in any
+// case.
 constexpr int64_t kMaxFileBytes = int64_t{64} << 30;
 
 uint64_t TensorBytes(const Tensor& tensor) {
@@ -54,7 +55,8 @@ absl::StatusOr<uint64_t> DecodeLength(absl::string_view bytes) {
   return length;
 }
 
-// The tensors must tile the data region: a byte that belongs to none or to two is a damaged file.
+// The tensors must tile the data region: a byte that belongs to none or to two means a damaged
+// file.
 absl::Status CheckTiling(const SafetensorsHeader& header, uint64_t data_bytes) {
   using Entry = std::pair<const std::string, TensorInfo>;
   std::vector<const Entry*> order;
@@ -107,7 +109,7 @@ absl::StatusOr<std::vector<float>> FloatValues(const Tensor& tensor) {
 
 std::string EncodeSafetensors(const TensorFile& file) {
   std::map<std::string, std::string> metadata = file.metadata;
-  // The readers of PyTorch and of transformers ask for it.
+  // The readers of PyTorch and of transformers require it.
   metadata.emplace("format", "pt");
   std::string header = absl::StrCat("{\"__metadata__\":{",
                                     absl::StrJoin(metadata, ",",

@@ -1,5 +1,5 @@
-// The safetensors format: 8 bytes little-endian header length, JSON header, raw little-endian
-// tensors.
+// Reads and writes the safetensors format: 8 bytes little-endian header length, a JSON header, and
+// raw little-endian tensors.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace trainyard::checkpoint {
 
-// A tensor in memory. dtype: "F32", "F64", "I64" ... as in the format; data: raw little-endian
+// A tensor in memory. dtype is "F32", "F64", "I64" ... as in the format; data is raw little-endian
 // bytes, row-major.
 struct Tensor {
   std::string dtype;
@@ -26,14 +26,15 @@ struct TensorFile {
 };
 
 Tensor FloatTensor(std::vector<int64_t> shape, const float* values);
-// INVALID_ARGUMENT where the dtype is not F32.
+// Returns INVALID_ARGUMENT if the dtype is not F32.
 absl::StatusOr<std::vector<float>> FloatValues(const Tensor& tensor);
 
-// Serialises with offsets in name order, the header padded with spaces to 8 bytes; metadata
+// Serialises with offsets in name order, the header padded with spaces to 8 bytes, and metadata
 // {"format": "pt"} added.
 std::string EncodeSafetensors(const TensorFile& file);
-// Strict: header at most 100 MB and inside the file, sizes equal to shape x dtype, offsets
-// contiguous without hole or overlap, no duplicate keys. DATA_LOSS with position and value.
+// Parses strictly: the header has at most 100 MB and lies inside the file, sizes equal shape x
+// dtype, offsets are contiguous without hole or overlap, and there are no duplicate keys. Returns
+// DATA_LOSS with position and value otherwise.
 absl::StatusOr<TensorFile> DecodeSafetensors(absl::string_view bytes);
 absl::StatusOr<TensorFile> ReadSafetensors(const std::string& path);
 

@@ -1,5 +1,5 @@
-// The header comes from other people's files: it is read event by event, and refused at the byte
-// where it is wrong.
+// Parses the header. It comes from other people's files, so it is read event by event, and refused
+// at the byte where it is wrong.
 #include "worker/checkpoint/safetensors_header.h"
 
 #include <cstddef>
@@ -18,15 +18,15 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kMetadataKey[] = "__metadata__";
-// Names of a hostile file do not flood the log.
+// The limit keeps the names of a hostile file from flooding the log.
 constexpr size_t kMaxNameInMessage = 80;
 
 std::string Shown(absl::string_view text) {
   return JsonQuote(text.substr(0, kMaxNameInMessage));
 }
 
-// Hands the text to the parser and counts what it has taken, so that messages can tell where they
-// are.
+// Passes the text to the parser and counts what it has taken, so that messages can state the
+// position.
 class CountingIterator {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -210,7 +210,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
     return true;
   }
 
-  // Enough of a list to recognise it by.
+  // The length is enough to recognise a list.
   static std::string FirstOf(const std::vector<int64_t>& values) {
     constexpr size_t kShown = 8;
     if (values.size() <= kShown) return absl::StrJoin(values, ", ");
@@ -223,7 +223,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   Place place_ = Place::kStart;
   uint64_t end_taken_ = 0;
   bool seen_metadata_ = false;
-  // The entry being read, and the key in it.
+  // The entry that is being read, and the key in it.
   bool is_metadata_ = false;
   std::string name_;
   uint64_t name_position_ = 0;
@@ -262,7 +262,8 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view json)
                                       CountingIterator(json.data() + json.size(), &taken), &reader,
                                       Json::input_format_t::json, /*strict=*/false);
   if (!parsed) return reader.status();
-  // Only padding may follow. Judged here since the parser takes a NUL for the end of its input.
+  // Only padding may follow. It is checked here, since the parser takes a NUL for the end of its
+  // input.
   const size_t extra = json.find_first_not_of(' ', reader.end_taken());
   if (extra != absl::string_view::npos) {
     return BadByte(kLengthBytes + extra,

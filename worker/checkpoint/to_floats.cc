@@ -11,7 +11,7 @@
 namespace trainyard::checkpoint {
 namespace {
 
-// IEEE 754 binary16: 1 bit of sign, 5 of exponent (bias 15), 10 of fraction.
+// Converts IEEE 754 binary16: 1 bit of sign, 5 of exponent (bias 15), 10 of fraction.
 float FromHalf(uint16_t bits) {
   constexpr int kFractionBits = 10;
   constexpr int kBias = 15;
@@ -29,7 +29,7 @@ float FromHalf(uint16_t bits) {
   return (bits & 0x8000) != 0 ? -magnitude : magnitude;
 }
 
-// The upper half of a float.
+// bf16 is the upper half of a float.
 float FromBfloat(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }

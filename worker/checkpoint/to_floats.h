@@ -1,4 +1,4 @@
-// Tensors of other people's files as the floats that the engine keeps.
+// Converts tensors of other people's files to the floats that the engine keeps.
 #pragma once
 
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace trainyard::checkpoint {
 
-// F32 as it is, F16 and BF16 exactly, F64 rounded to the nearest. INVALID_ARGUMENT for other
-// dtypes, and for values that are not finite or too large for a float, with the first one's
-// position.
+// Returns F32 unchanged, F16 and BF16 exactly, and F64 rounded to the nearest. Returns
+// INVALID_ARGUMENT for other dtypes, and for values that are not finite or too large for a float,
+// with the position of the first one.
 absl::StatusOr<std::vector<float>> ToFloats(const Tensor& tensor);
 
 }  // namespace trainyard::checkpoint
