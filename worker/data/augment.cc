@@ -1,4 +1,5 @@
-// The same choices everywhere: only + - * / and sqrt of doubles and no libm, as in glyphs.cc.
+// Draws and applies random changes. The choices are the same on every machine: the code uses only +
+// - * / and sqrt of doubles and no libm, as glyphs.cc does.
 #include "worker/data/augment.h"
 
 #include <algorithm>
@@ -11,32 +12,33 @@
 namespace trainyard::data {
 namespace {
 
-// Each kind of choice has a stream of its own, so that switching one on leaves the others as they
-// are.
+// Each kind of choice has a random stream of its own, so that switching one on leaves the others
+// unchanged.
 constexpr uint64_t kAreaStream = 1;
 constexpr uint64_t kPadStream = 2;
 constexpr uint64_t kFlipStream = 3;
 constexpr uint64_t kColorStream = 4;
 constexpr uint64_t kCutoutStream = 5;
-// Keeps the keys of samples apart from those of the sampler and of glyphs.
+// This keeps the keys of samples apart from those of the sampler and of glyphs.
 constexpr uint64_t kSampleDomain = 0x61756767656e742d;
 
 constexpr double kLogFourThirds = 0.28768207245178085;
-// Places tried before the whole of the base is taken; as torchvision's RandomResizedCrop.
+// The number of places that are tried before the whole of the base is taken, as in torchvision's
+// RandomResizedCrop.
 constexpr int kAreaTries = 10;
 
 RandomStream StreamOf(uint64_t key, uint64_t purpose) {
   return RandomStream(Mix64(key + purpose * kGolden));
 }
 
-// e^x for |x| <= 0.3 by its series, to the last bit of a double or so.
+// Returns e^x for |x| <= 0.3 by its series, with an error of about the last bit of a double.
 double SmallExp(double x) {
   double sum = 1;
   for (int n = 12; n >= 1; --n) sum = 1 + x * sum / n;
   return sum;
 }
 
-// False where no try fitted.
+// Returns false if no try fitted.
 bool DrawArea(const Augmentation& augmentation, RandomStream random, int64_t width, int64_t height,
               Framing& framing) {
   const auto area = static_cast<double>(width * height);
@@ -55,7 +57,7 @@ bool DrawArea(const Augmentation& augmentation, RandomStream random, int64_t wid
   return false;
 }
 
-// 1 - amount to 1 + amount, not below 0.
+// Returns a factor between 1 - amount, but not below 0, and 1 + amount.
 float DrawFactor(double amount, RandomStream& random) {
   return static_cast<float>(random.Between(std::max(0.0, 1 - amount), 1 + amount));
 }
@@ -64,12 +66,12 @@ float Blend(float value, float toward, float factor) {
   return std::min(std::max(toward + factor * (value - toward), 0.0F), 1.0F);
 }
 
-// The luma of ITU-R BT.601, as torchvision has it.
+// These are the weights of luma in ITU-R BT.601, as in torchvision.
 constexpr float kRed = 0.2989F;
 constexpr float kGreen = 0.587F;
 constexpr float kBlue = 0.114F;
 
-// In eight sums side by side, in the same order on every machine.
+// The mean is taken in eight sums in parallel, in the same order on every machine.
 float Mean(absl::Span<const float> pixels) {
   constexpr size_t kLanes = 8;
   std::array<double, kLanes> sums{};
@@ -98,8 +100,9 @@ float Clamp(float value) {
   return std::min(std::max(value, 0.0F), 1.0F);
 }
 
-// RGB -> HSV, the hue plus `turn` (a part of the circle in [0, 1)), -> RGB: torchvision's
-// adjust_hue. Saturation times value is the chroma, so that neither needs to be divided by.
+// Converts RGB to HSV, adds `turn` (a part of the circle in [0, 1)) to the hue, and converts back
+// to RGB, as torchvision's adjust_hue does. Saturation times value is the chroma, so neither needs
+// a division.
 void TurnHue(absl::Span<float> pixels, size_t channels, size_t area, float turn) {
   if (channels != 3) return;
   float* red = pixels.data();
@@ -110,14 +113,15 @@ void TurnHue(absl::Span<float> pixels, size_t channels, size_t area, float turn)
     const float r = red[p], g = green[p], b = blue[p];
     const float value = std::max(std::max(r, g), b);
     const float chroma = value - std::min(std::min(r, g), b);
-    const float scale = 1.0F / std::max(chroma, 1e-20F);  // of grey any hue will do
+    const float scale = 1.0F / std::max(chroma, 1e-20F);  // grey has no hue, so any value will do
     const float of_red = (g - b) * scale;
     const float of_green = 2.0F + (b - r) * scale;
     const float of_blue = 4.0F + (r - g) * scale;
     float h = turn6 + (value == r ? of_red : (value == g ? of_green : of_blue));
     h += h < 0.0F ? 6.0F : 0.0F;
     h -= h >= 6.0F ? 6.0F : 0.0F;
-    // The six cases of the textbook (en.wikipedia.org/wiki/HSL_and_HSV) as three roofs.
+    // These three clamped functions replace the six cases of the textbook
+    // (en.wikipedia.org/wiki/HSL_and_HSV).
     const float low = value - chroma;
     red[p] = low + chroma * Clamp(std::abs(h - 3.0F) - 1.0F);
     green[p] = low + chroma * Clamp(2.0F - std::abs(h - 2.0F));
@@ -138,10 +142,10 @@ void ScaleSaturation(absl::Span<float> pixels, size_t channels, size_t area, flo
   }
 }
 
-// Far below what the fields of a StoredRow hold.
+// This is far below what the fields of a StoredRow can hold.
 constexpr int64_t kStoredPixelsMax = 4096;
 
-// Pixels [left, right) x [top, bottom), within the image.
+// The pixels [left, right) x [top, bottom), which lie within the image.
 struct Square {
   int64_t left = 0;
   int64_t top = 0;
@@ -185,7 +189,7 @@ Framing DrawFraming(const Augmentation& augmentation, uint64_t key, int64_t widt
       return static_cast<double>(static_cast<int64_t>(random.Below(places)) -
                                  augmentation.pad_crop);
     };
-    // A shift of whole pixels of the sample.
+    // A shift by whole pixels of the sample.
     framing.x += shift() * framing.width / static_cast<double>(out_width);
     framing.y += shift() * framing.height / static_cast<double>(out_height);
   }
@@ -208,7 +212,7 @@ void JitterColor(const Augmentation& augmentation, uint64_t key, const std::vect
   std::array<int, 3> order = {0, 1, 2};
   std::swap(order[2], order[random.Below(3)]);
   std::swap(order[1], order[random.Below(2)]);
-  // Drawn last, so that hue leaves the other choices as they are without it.
+  // The hue is drawn last, so that the other choices are the same with and without it.
   const double turn = random.Between(-augmentation.hue, augmentation.hue);
   const uint64_t place = random.Below(4);
   for (uint64_t i = 0; i <= order.size(); ++i) {

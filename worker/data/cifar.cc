@@ -1,4 +1,4 @@
-// Reads the published binary files as they are, out of a folder or out of the archive.
+// Reads the published binary files, from a folder or from the archive.
 #include "worker/data/cifar.h"
 
 #include <algorithm>
@@ -66,11 +66,11 @@ const Variant* FindVariant(absl::string_view name) {
 }
 
 struct Batch {
-  std::string path;  // for messages
+  std::string path;  // used in messages
   std::string bytes;
 };
 
-// The split's files out of the packed archive.
+// Reads the split's files from the packed archive.
 absl::StatusOr<std::vector<Batch>> ReadArchive(const std::string& path,
                                                const std::vector<std::string>& names) {
   TY_ASSIGN_OR_RETURN(const std::string packed, ReadFile(path, kMaxFileBytes));
@@ -107,7 +107,8 @@ absl::StatusOr<std::vector<Batch>> ReadFiles(const std::string& folder,
   return batches;
 }
 
-// Where a split lies: its batches in a folder, all of them in an archive, or JPEGs in an archive.
+// Says where a split lies: its batches in a folder, all of them in an archive, or JPEGs in an
+// archive.
 struct Place {
   enum class Form { kFolder, kArchive, kJpegs };
   Form form = Form::kFolder;
@@ -167,7 +168,7 @@ absl::Status AddBatch(const Variant& variant, const Batch& batch, MemoryDataset:
   return absl::OkStatus();
 }
 
-// Over pixels, then labels, of the whole split, in whatever form they lie there.
+// The digest covers pixels, then labels, of the whole split, in whatever form the files are.
 std::string DigestOf(const MemoryDataset::Content& content) {
   ContentHasher hasher;
   const auto text = [](const std::vector<uint8_t>& bytes) {

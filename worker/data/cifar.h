@@ -1,4 +1,4 @@
-// CIFAR-10 and CIFAR-100 (Krizhevsky 2009, "Learning multiple layers of features from tiny
+// Reads CIFAR-10 and CIFAR-100 (Krizhevsky 2009, "Learning multiple layers of features from tiny
 // images"): 32 x 32 colour images in the published binary form, and CIFAR-10 also as an archive of
 // JPEGs.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace trainyard::data {
 
-// `cifar10` and `cifar100`.
+// Returns true for `cifar10` and `cifar100`.
 bool IsCifar(absl::string_view name);
 
 // Looks in `dataset_dir`/<name>, then in `dataset_dir`, for

@@ -25,18 +25,19 @@ namespace {
 constexpr int64_t kMaxArchiveBytes = int64_t{1} << 30;
 constexpr int64_t kSide = datasets::kCifar10.side;
 constexpr size_t kSampleBytes = datasets::kCifar10.channels * kSide * kSide;
-// In the order of the labels of the published files.
+// The names are in the order of the labels of the published files.
 constexpr std::array<absl::string_view, datasets::kCifar10.classes> kClassNames = {
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
 
-// A member by where it belongs: `index` is the file's name, of digits of equal number.
+// Identifies a member by its place. `index` is the file's name, whose digits have the same number
+// in all files.
 struct Member {
   std::string index;
   uint8_t label = 0;
   TarMember file;
 };
 
-// The split's members, sorted; others are passed over.
+// Returns the split's members, sorted. Others are skipped.
 absl::StatusOr<std::vector<Member>> SplitMembers(absl::string_view archive, Split split) {
   TY_ASSIGN_OR_RETURN(const std::vector<TarMember> files, ListTar(archive));
   const absl::string_view folder = split == Split::kTrain ? "train" : "test";
@@ -72,7 +73,7 @@ absl::Status AddImage(absl::string_view jpeg, std::vector<uint8_t>& pixels) {
   std::array<float, kSampleBytes> values;
   TY_RETURN_IF_ERROR(
       image->Read({.width = kSide, .height = kSide}, kSide, kSide, absl::MakeSpan(values)));
-  // Back to the bytes that they were.
+  // Converts back to the original bytes.
   for (const float value : values) pixels.push_back(static_cast<uint8_t>(value * 255.0F + 0.5F));
   return absl::OkStatus();
 }

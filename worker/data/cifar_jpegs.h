@@ -1,4 +1,4 @@
-// CIFAR-10 as an archive of JPEGs.
+// Reads CIFAR-10 from an archive of JPEGs.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 namespace trainyard::data {
 
 // Decodes train/<class>/<index>.jpg or test/<class>/<index>.jpg of a tar archive, plain or .zst, in
-// order of the index; all but the digest. DATA_LOSS (CORRUPT_FILE) with archive, member, position
-// and value.
+// order of the index, and fills in all but the digest. Returns DATA_LOSS (CORRUPT_FILE) with
+// archive, member, position and value.
 absl::StatusOr<MemoryDataset::Content> ReadCifarJpegs(const std::string& archive_path, Split split);
 
 }  // namespace trainyard::data

@@ -1,6 +1,6 @@
-// Same bytes everywhere: only + - * / and sqrt of doubles, which IEEE 754 rounds in one way, no
-// libm, and no contraction to fused multiply-add (see CMakeLists.txt). A change of anything here
-// changes the data: give it a new version in the digest.
+// Draws the same bytes on every machine: it uses only + - * / and sqrt of doubles, which IEEE 754
+// rounds in one way, no libm, and no contraction to fused multiply-add (see CMakeLists.txt). A
+// change of anything here changes the data and needs a new version in the digest.
 #include "worker/data/glyphs.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct Point {
   double y = 0;  // downwards
 };
 
-// A run of line segments. At most kMaxPoints points.
+// A run of line segments, with at most kMaxPoints points.
 constexpr size_t kMaxPoints = 13;
 struct Stroke {
   std::array<Point, kMaxPoints> points;
@@ -36,8 +36,8 @@ struct Figure {
   size_t count;
 };
 
-// In a square of -1 to 1. Several share parts on purpose: what tells them apart is how the strokes
-// meet.
+// The figures lie in a square of -1 to 1. Several share parts on purpose: they differ only in how
+// the strokes meet.
 constexpr std::array<Figure, kGlyphClasses> kFigures = {{
     // ring
     {{{{{{{0.85, 0},
@@ -76,7 +76,7 @@ constexpr std::array<Figure, kGlyphClasses> kFigures = {{
     {{{{{{{0, 1}, {0, -1}}}, 2}, {{{{-0.7, -0.35}, {0, -1}, {0.7, -0.35}}}, 3}}}, 2},
 }};
 
-// Taylor's series, for |x| < 1: the remainder is under 1e-7.
+// This is Taylor's series, for |x| < 1, with a remainder under 1e-7.
 double Sine(double x) {
   const double s = x * x;
   return x * (1 - s / 6 * (1 - s / 20 * (1 - s / 42 * (1 - s / 72))));
@@ -86,7 +86,7 @@ double Cosine(double x) {
   return 1 - s / 2 * (1 - s / 12 * (1 - s / 30 * (1 - s / 56 * (1 - s / 90))));
 }
 
-// x' = a x + b y + u, y' = c x + d y + v: the unit square to pixels.
+// x' = a x + b y + u, y' = c x + d y + v maps the unit square to pixels.
 struct Affine {
   double a, b, c, d, u, v;
 
@@ -101,7 +101,7 @@ Affine DrawAffine(RandomStream& random) {
   const double sine = Sine(angle);
   const double cosine = Cosine(angle);
   constexpr double kMiddle = (kGlyphSide - 1) / 2.0;
-  // A larger figure has less room to move in.
+  // A larger figure has less room to move.
   const double room = 11.5 - std::max(scale_x, scale_y);
   const double reach = std::max(1.0, room);
   return {scale_x * cosine,
@@ -119,7 +119,8 @@ int Pixel(double coordinate) {
   return static_cast<int>(std::clamp(coordinate, 0.0, kGlyphSide - 1.0));
 }
 
-// A segment with round ends; `radius` in pixels, edges one pixel soft, `strength` where it is full.
+// Draws a segment with round ends. `radius` is in pixels, edges are one pixel soft, and `strength`
+// is the value where it is full.
 void DrawSegment(Point from, Point to, double radius, double strength, Coverage& coverage) {
   const double reach = radius + 0.5;
   const int left = Pixel(std::min(from.x, to.x) - reach);
@@ -163,7 +164,7 @@ void DrawFigure(const Figure& figure, RandomStream& random, Coverage& coverage) 
   }
 }
 
-// Short strokes that belong to nothing.
+// Draws short strokes that belong to no figure.
 void DrawClutter(RandomStream& random, Coverage& coverage) {
   const uint64_t count = 2 + random.Below(3);
   for (uint64_t i = 0; i < count; ++i) {
@@ -175,13 +176,14 @@ void DrawClutter(RandomStream& random, Coverage& coverage) {
   }
 }
 
-// Background with a slope, ink of a varying contrast, noise of a triangular distribution.
+// Adds a background with a slope, ink of varying contrast, and noise with a triangular
+// distribution.
 void Develop(RandomStream& random, const Coverage& coverage, absl::Span<uint8_t> pixels) {
   const double background = random.Between(20, 110);
   const double slope_x = random.Between(-1.5, 1.5);
   const double slope_y = random.Between(-1.5, 1.5);
   const double contrast = random.Between(70, 145);
-  const double noise = random.Between(0.04, 0.14);  // of a grey level per unit of the byte pair
+  const double noise = random.Between(0.04, 0.14);  // in grey levels per unit of the byte pair
   uint64_t bits = 0;
   for (int i = 0; i < kGlyphPixels; ++i) {
     if (i % 4 == 0) bits = random.Next();

@@ -1,4 +1,4 @@
-// Decodes as it goes and stops at the limit, since a few bytes of gzip may stand for gigabytes.
+// Decodes step by step and stops at the limit, since a few bytes of gzip may stand for gigabytes.
 #include "worker/data/gzip.h"
 
 #include <zlib.h>
@@ -13,7 +13,7 @@ namespace trainyard::data {
 namespace {
 
 constexpr size_t kBlockBytes = 256 << 10;
-// zlib: the largest window, and 16 for "gzip only".
+// This is zlib's code for the largest window, with 16 added for "gzip only".
 constexpr int kWindowBits = MAX_WBITS + 16;
 
 absl::Status BadGzip(size_t position, absl::string_view what) {
@@ -27,7 +27,7 @@ bool IsGzip(absl::string_view bytes) {
 }
 
 absl::StatusOr<std::string> DecodeGzip(absl::string_view bytes, int64_t max_bytes) {
-  // zlib counts in 32 bits; no file of ours comes near.
+  // zlib counts in 32 bits. None of our files comes near that.
   if (bytes.size() > UINT32_MAX) return BadGzip(0, "over 4 GiB are not accepted");
   z_stream stream{};
   TY_CHECK(inflateInit2(&stream, kWindowBits) == Z_OK);
@@ -38,7 +38,7 @@ absl::StatusOr<std::string> DecodeGzip(absl::string_view bytes, int64_t max_byte
   int result = Z_OK;
   while (result != Z_STREAM_END) {
     const size_t old_size = content.size();
-    // One byte past the limit tells that there is more.
+    // One byte past the limit shows that there is more.
     const size_t room = std::min(kBlockBytes, static_cast<size_t>(max_bytes) + 1 - old_size);
     content.resize(old_size + room);
     stream.next_out = reinterpret_cast<Bytef*>(content.data() + old_size);

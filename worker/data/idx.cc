@@ -1,4 +1,5 @@
-// The header is checked against the length of the file before anything is taken from it.
+// Reads idx files. The header is checked against the length of the file before anything is taken
+// from it.
 #include "worker/data/idx.h"
 
 #include <algorithm>
@@ -16,7 +17,8 @@ namespace trainyard::data {
 namespace {
 
 constexpr int64_t kMaxContentBytes = int64_t{1} << 30;
-// Images and labels shrink 2 to 8 times; a file that grows more is an attack, or can come unpacked.
+// Images and labels shrink 2 to 8 times. A file that grows more is an attack, or should not be
+// packed.
 constexpr int64_t kMaxExpansion = 16;
 constexpr uint8_t kUnsignedByte = 0x08;
 
@@ -34,7 +36,7 @@ absl::StatusOr<std::string> ReadContent(const std::string& path) {
   return content;
 }
 
-// Fills in the dimensions. Returns what is wrong with the header; empty where nothing is.
+// Fills in the dimensions. Returns what is wrong with the header, or an empty text if nothing is.
 std::string ParseHeader(absl::string_view bytes, size_t count, std::vector<int64_t>& dimensions) {
   const size_t header = 4 + 4 * count;
   if (bytes.size() < header) {

@@ -23,7 +23,8 @@ struct FilePair {
   std::string labels;
 };
 
-// The plain file or the compressed one; what was looked at is appended to `tried`.
+// Returns the path of the plain file or the compressed one. The paths that were tried are appended
+// to `tried`.
 std::optional<std::string> FindFile(const std::string& path, std::vector<std::string>& tried) {
   for (const char* suffix : {"", ".gz"}) {
     std::string candidate = absl::StrCat(path, suffix);
@@ -52,7 +53,8 @@ absl::StatusOr<FilePair> FindFiles(absl::string_view name, Split split,
   return error::DatasetNotFound(name, absl::StrJoin(tried, ", "));
 }
 
-// Over the decoded content of both files, so that packing a file again changes nothing.
+// The digest covers the decoded content of both files, so that packing a file again changes
+// nothing.
 std::string DigestOf(const IdxFile& images, const IdxFile& labels) {
   ContentHasher hasher;
   hasher.Update(images.bytes);

@@ -1,4 +1,4 @@
-// Data sets of the MNIST kind: an idx file of images and one of labels for each split.
+// Reads data sets like MNIST, with an idx file of images and one of labels for each split.
 #pragma once
 
 #include <memory>
@@ -10,9 +10,9 @@
 
 namespace trainyard::data {
 
-// Reads `<split>-images-idx3-ubyte` and `<split>-labels-idx1-ubyte`, split `train` or `t10k`, plain
-// or .gz, from `dataset_dir`/<name> or, where that has no images, from `dataset_dir`. Both files
-// come from one folder. Errors as OpenDataset's.
+// Reads `<split>-images-idx3-ubyte` and `<split>-labels-idx1-ubyte`, with split `train` or `t10k`,
+// plain or .gz, from `dataset_dir`/<name>, or from `dataset_dir` if the former has no images. Both
+// files must be in the same folder. The errors are those of OpenDataset.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenIdxDataset(absl::string_view name, Split split,
                                                         const std::string& dataset_dir);
 

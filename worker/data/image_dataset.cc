@@ -1,5 +1,5 @@
-// Images are read and decoded when they are asked for, by as many threads as prefetch; only the
-// index lies in memory.
+// Reads and decodes images when they are needed, in as many threads as prefetch has. Only the index
+// is kept in memory.
 #include "worker/data/image_dataset.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kMaxImageBytes = int64_t{64} << 20;
 constexpr int64_t kMaxSide = 4096;
 
-// The middle `side` of an image whose shorter side is `resize` once scaled.
+// Returns the middle `side` of an image whose shorter side is `resize` after scaling.
 Framing CenterFraming(int64_t width, int64_t height, int64_t side, int64_t resize) {
   const double part = static_cast<double>(std::min(width, height)) * static_cast<double>(side) /
                       static_cast<double>(resize);
@@ -137,7 +137,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenImages(Split split, const DatasetOp
     TY_ASSIGN_OR_RETURN(const std::string test, FindSplit(options, split));
     TY_ASSIGN_OR_RETURN(index, OpenIndex(test, index.classes));
   }
-  // The usual proportion with ImageNet: 256 for 224.
+  // This is the usual proportion with ImageNet: 256 for 224.
   const int64_t resize = options.resize > 0 ? options.resize : (options.image_size * 8 + 3) / 7;
   return std::make_unique<ImageDataset>(std::move(index), options.image_size, resize);
 }

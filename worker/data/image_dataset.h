@@ -1,4 +1,4 @@
-// Data sets of JPEGs that are decoded as they are read: class folders or tar shards.
+// Reads data sets of JPEGs, in class folders or tar shards, and decodes them as they are read.
 #pragma once
 
 #include <memory>
@@ -11,11 +11,11 @@
 
 namespace trainyard::data {
 
-// Thread-safe.
+// A data set of images. It is thread-safe.
 class ImageDataset : public Dataset {
  public:
-  // Samples of [3, side, side]. Evaluation sees the middle of the image after its shorter side was
-  // scaled to `resize` >= `side`.
+  // Makes samples of [3, side, side]. Evaluation sees the middle of the image after its shorter
+  // side was scaled to `resize` >= `side`.
   ImageDataset(ImageIndex index, int64_t side, int64_t resize);
 
   int64_t size() const override { return static_cast<int64_t>(index_.entries.size()); }
@@ -36,12 +36,13 @@ class ImageDataset : public Dataset {
   const std::string digest_;
 };
 
-// Checks what can be told without the files. INVALID_ARGUMENT (INVALID_SPEC) for a path that leaves
-// `dataset_dir`, and a size out of range.
+// Checks what can be checked without the files. Returns INVALID_ARGUMENT (INVALID_SPEC) for a path
+// that leaves `dataset_dir`, and for a size out of range.
 absl::Status CheckImageOptions(const DatasetOptions& options);
 
-// The images of `dataset_dir`/`path`/train, or of test or val there; see image_index.h. The classes
-// are those of the training split. The options have been checked. Errors as OpenDataset's.
+// Opens the images of `dataset_dir`/`path`/train, or of test or val there; see image_index.h. The
+// classes are those of the training split. The options must have been checked. The errors are those
+// of OpenDataset.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenImages(Split split, const DatasetOptions& options);
 
 }  // namespace trainyard::data

@@ -1,4 +1,5 @@
-// The order of the samples follows from the names alone, so that it is the same on every host.
+// Indexes images. The order of the samples depends only on the names, so that it is the same on
+// every host.
 #include "worker/data/image_index.h"
 
 #include <algorithm>
@@ -29,7 +30,7 @@ bool IsJpeg(absl::string_view name) {
   return absl::EndsWithIgnoreCase(name, ".jpg") || absl::EndsWithIgnoreCase(name, ".jpeg");
 }
 
-// The header line says how long the shard is and what the lines behind it hash to.
+// The header line states the length of the shard and the hash of the lines that follow.
 std::string EncodeIndex(int64_t shard_bytes, const std::vector<TarMember>& members) {
   std::string lines;
   for (const TarMember& member : members) {
@@ -38,7 +39,7 @@ std::string EncodeIndex(int64_t shard_bytes, const std::vector<TarMember>& membe
   return absl::StrCat(kIndexMagic, " ", shard_bytes, " ", ContentHash(lines), "\n", lines);
 }
 
-// False where it is not what EncodeIndex wrote for a shard of this length.
+// Returns false unless this is what EncodeIndex wrote for a shard of this length.
 bool DecodeIndex(absl::string_view text, int64_t shard_bytes, std::vector<TarMember>& members) {
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(text, absl::MaxSplits('\n', 1));
@@ -66,7 +67,7 @@ bool IsOlder(const std::string& path, const std::string& than) {
   return error || time < other;
 }
 
-// The folder right above the member.
+// Returns the folder directly above the member.
 absl::string_view ClassOf(absl::string_view name) {
   const size_t end = name.rfind('/');
   if (end == absl::string_view::npos) return "";
@@ -75,7 +76,7 @@ absl::string_view ClassOf(absl::string_view name) {
                                           : name.substr(begin + 1, end - begin - 1);
 }
 
-// Names of the JPEGs below `folder`/`class_name`, from `folder` on, sorted.
+// Returns the names of the JPEGs below `folder`/`class_name`, relative to `folder`, sorted.
 absl::StatusOr<std::vector<std::string>> ListClass(const std::string& folder,
                                                    const std::string& class_name) {
   std::vector<std::string> names;

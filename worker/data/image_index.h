@@ -1,4 +1,4 @@
-// Which images a split has: JPEG files in a folder for each class, or members of tar shards.
+// Finds the images of a split: JPEG files in a folder for each class, or members of tar shards.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 namespace trainyard::data {
 
 struct ImageEntry {
-  std::string name;    // below the split's folder; or in its shard
-  int32_t shard = -1;  // of ImageIndex::shards; -1 for a file of its own
+  std::string name;    // below the split's folder, or in its shard
+  int32_t shard = -1;  // an index of ImageIndex::shards; -1 for a file of its own
   int32_t label = 0;
   int64_t offset = 0;  // in the shard
   int64_t size = 0;
@@ -24,25 +24,27 @@ struct ImageIndex {
   std::vector<std::string> classes;  // sorted; their positions are the labels
   std::vector<ImageEntry> entries;
 
-  // "folder/cat/1.jpg", or "folder/0.tar!cat/1.jpg".
+  // Returns "folder/cat/1.jpg", or "folder/0.tar!cat/1.jpg".
   std::string PathOf(const ImageEntry& entry) const;
-  // Over names, sizes and labels, not over contents: what would take hours to read is recognised in
-  // seconds, and a file that was damaged without changing its size is not noticed here.
+  // Returns a digest over names, sizes and labels, but not contents. So a data set that takes hours
+  // to read is recognised in seconds, but damage that leaves a file's size unchanged is not
+  // noticed.
   std::string Digest() const;
 };
 
-// Indexes a folder with shards (*.tar), whose members lie in a folder named after their class, or
-// one with a folder for each class, searched to any depth, as torchvision's ImageFolder. JPEGs are
-// what ends in .jpg or .jpeg, in any case. Sorted by name within sorted classes or shards. Labels
-// are positions in `classes`, or, where that is empty, in the sorted classes that are there.
-// NOT_FOUND for a folder without images; DATA_LOSS (CORRUPT_FILE) for a class that is not one of
-// `classes`, a member without class and a broken shard.
+// Indexes a folder with shards (*.tar), whose members lie in a folder named after their class, or a
+// folder with a folder for each class, which is searched to any depth, as torchvision's ImageFolder
+// does. A JPEG is a file whose name ends in .jpg or .jpeg, in any case. Entries are sorted by name
+// within sorted classes or shards. Labels are positions in `classes`, or, if that is empty, in the
+// sorted classes that exist. Returns NOT_FOUND for a folder without images, and DATA_LOSS
+// (CORRUPT_FILE) for a class that is not one of `classes`, a member without class or a broken
+// shard.
 absl::StatusOr<ImageIndex> ReadImageIndex(const std::string& folder,
                                           const std::vector<std::string>& classes);
 
-// The members of a shard, from the index file beside it (<shard>.index), which is written where it
-// is missing, older than the shard, of another size, or damaged. A folder that cannot be written to
-// costs time only.
+// Returns the members of a shard, from the index file beside it (<shard>.index). That file is
+// written if it is missing, older than the shard, of another size, or damaged. If the folder cannot
+// be written to, only time is lost.
 absl::StatusOr<std::vector<TarMember>> ReadShardMembers(const std::string& shard);
 
 }  // namespace trainyard::data

@@ -1,10 +1,11 @@
-// libjpeg reports errors by calling back, and the call must not return: each function here that
-// enters the library sets the place to jump back to, and holds no object with a destructor.
+// Wraps libjpeg. It reports errors by calling back, and the call must not return. Each function
+// here that enters the library therefore sets the place to jump back to, and holds no object with a
+// destructor.
 #include "worker/data/jpeg.h"
 
 #include <csetjmp>
 #include <cstdio>
-// jpeglib.h needs what is above.
+// jpeglib.h needs the headers above it.
 #include <jerror.h>
 #include <jpeglib.h>
 
@@ -19,14 +20,14 @@
 namespace trainyard::data {
 namespace {
 
-// A progressive image has some ten scans; each costs a pass over all pixels.
+// A progressive image has some ten scans, each of which costs a pass over all pixels.
 constexpr int kMaxScans = 100;
-constexpr int kFullScale = 8;  // of 8
-// Pixels beside the part whose colours its border takes part in.
+constexpr int kFullScale = 8;  // in eighths
+// The number of pixels beside the part that affect the colours at its border.
 constexpr int64_t kMargin = 2;
 
 struct ErrorManager {
-  jpeg_error_mgr base;  // first: libjpeg hands out a pointer to it
+  jpeg_error_mgr base;  // is first, because libjpeg hands out a pointer to it
   jmp_buf jump;
   char message[JMSG_LENGTH_MAX];
 };
@@ -37,7 +38,7 @@ struct ErrorManager {
   longjmp(errors->jump, 1);
 }
 
-// libjpeg goes on with grey pixels after these: here they are errors.
+// After these warnings libjpeg continues with grey pixels, so they count as errors here.
 void EmitMessage(j_common_ptr info, int level) {
   if (level >= 0) return;
   switch (info->err->msg_code) {
@@ -61,8 +62,8 @@ void CheckScans(j_common_ptr info) {
   longjmp(errors->jump, 1);
 }
 
-// The smallest of 1, 2, 4 and 8 eighths at which the framing still has the sample's pixels. The
-// scales between have no vector code.
+// Returns the smallest of 1, 2, 4 and 8 eighths at which the framing still has as many pixels as
+// the sample. The scales in between have no vector code.
 int ScaleOf(const Framing& framing, int64_t out_width, int64_t out_height) {
   int scale = 1;
   while (scale < kFullScale && (framing.width * scale < static_cast<double>(out_width * 8) ||
@@ -72,7 +73,7 @@ int ScaleOf(const Framing& framing, int64_t out_width, int64_t out_height) {
   return scale;
 }
 
-// [begin, end) of `size` pixels that hold so much of the framing.
+// The range [begin, end) of `size` pixels that contains this part of the framing.
 struct Range {
   int64_t begin;
   int64_t end;
@@ -117,7 +118,8 @@ class JpegReader::Impl {
                                               height(), " pixels; at most ", kMaxJpegPixels,
                                               " are accepted"));
     }
-    // Cut off behind the part that is read, the image would be corrupt in some epochs only.
+    // The whole image is checked. If only the part that is read were checked, a truncated image
+    // would be corrupt in some epochs only.
     const size_t end = bytes_.rfind("\xff\xd9");
     if (end == absl::string_view::npos || end < Position()) {
       return absl::DataLossError(absl::StrCat(
@@ -162,7 +164,7 @@ class JpegReader::Impl {
   }
 
  private:
-  // These are false after an error of libjpeg, whose message is in errors_.
+  // These return false after an error of libjpeg, whose message is in errors_.
   bool EnterHeader() {
     if (setjmp(errors_.jump) != 0) return false;
     jpeg_create_decompress(&info_);
@@ -182,7 +184,7 @@ class JpegReader::Impl {
     return true;
   }
 
-  // Widens columns_ to where blocks begin.
+  // Widens columns_ to the borders of blocks.
   bool EnterCrop() {
     if (setjmp(errors_.jump) != 0) return false;
     if (columns_.begin > 0 || columns_.end < info_.output_width) {
@@ -216,7 +218,7 @@ class JpegReader::Impl {
   }
 
   absl::Status Failure() const {
-    // At its end libjpeg reads an end mark that is not there.
+    // At the end of the data, libjpeg makes up an end mark.
     const bool is_at_end = errors_.base.msg_code == JWRN_JPEG_EOF;
     return absl::DataLossError(
         absl::StrCat("byte ", is_at_end ? bytes_.size() : Position(), ": ", errors_.message));
@@ -229,8 +231,8 @@ class JpegReader::Impl {
   int scale_ = kFullScale;
   Range columns_{};
   Range rows_{};
-  // [rows, columns, components]. Kept by the thread: half a megabyte that is allocated anew for
-  // each image costs a tenth of the time in page faults.
+  // The pixels are [rows, columns, components]. The buffer belongs to the thread: allocating half a
+  // megabyte for each image would cost a tenth of the time in page faults.
   static thread_local std::vector<uint8_t> pixels_;
 };
 

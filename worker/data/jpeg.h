@@ -1,5 +1,5 @@
-// JPEG images through libjpeg-turbo: only the part that is wanted, at the smallest scale that still
-// holds all of its detail.
+// Decodes JPEG images with libjpeg-turbo: only the part that is needed, at the smallest scale that
+// still has all of its detail.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace trainyard::data {
 
-// Larger images are refused: a few bytes may claim 65,535 x 65,535 pixels.
+// Larger images are refused, since a few bytes may claim 65,535 x 65,535 pixels.
 inline constexpr int64_t kMaxJpegPixels = int64_t{1} << 26;
 
-// One image. Borrows its bytes. Grey and CMYK images become RGB.
+// Reads one image. It borrows the bytes. Grey and CMYK images become RGB.
 class JpegReader {
  public:
-  // Reads the header. DATA_LOSS with position, value and what was expected, also for a file that
-  // ends before its end mark.
+  // Reads the header. Returns DATA_LOSS with position, value and what was expected, also for a file
+  // that ends before its end mark.
   static absl::StatusOr<std::unique_ptr<JpegReader>> Open(absl::string_view bytes);
   ~JpegReader();
 
@@ -29,8 +29,8 @@ class JpegReader {
 
   // Writes the framing as `out` [3, out_height, out_width] in [0, 1]; see Resample. The inverse
   // cosine transform yields an eighth, a quarter, half or all of the pixels on each side: the
-  // fewest that are no fewer than the sample's. To be called once. DATA_LOSS as Open's, where the
-  // damage lies in the part that is read.
+  // smallest of these numbers that is no less than the sample's. It may be called only once.
+  // Returns DATA_LOSS as Open does if the damage lies in the part that is read.
   absl::Status Read(const Framing& framing, int64_t out_width, int64_t out_height,
                     absl::Span<float> out);
 

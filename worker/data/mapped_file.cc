@@ -1,5 +1,5 @@
-// The system reads pages when they are touched, and may drop them again: files larger than the
-// memory can be trained on.
+// Maps files. The system reads pages when they are touched, and may drop them again, so files
+// larger than the memory can be used for training.
 #include "worker/data/mapped_file.h"
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@ namespace trainyard::data {
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_RDONLY));
   TY_ASSIGN_OR_RETURN(const int64_t size, FileSize(path));
-  if (size == 0) return MappedFile({});  // which mmap refuses
+  if (size == 0) return MappedFile({});  // mmap refuses empty files
   const auto length = static_cast<size_t>(size);
   void* begin = mmap(nullptr, length, PROT_READ, MAP_SHARED, fd.get(), 0);
   if (begin == MAP_FAILED) return ErrnoStatus(errno, "cannot map", path);
@@ -27,7 +27,7 @@ MappedFile::~MappedFile() {
 }
 
 void MappedFile::ExpectRandomReads() const {
-  // Advice alone: where it fails, reading is slower.
+  // This is only advice: if it fails, reading is slower.
   if (!bytes_.empty()) madvise(const_cast<char*>(bytes_.data()), bytes_.size(), MADV_RANDOM);
 }
 

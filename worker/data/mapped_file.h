@@ -1,4 +1,4 @@
-// A file seen as memory: pages are read when they are touched.
+// Maps a file into memory. Its pages are read when they are touched.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace trainyard::data {
 
-// Read-only. A file that is cut while it is mapped ends the process with SIGBUS where its lost part
-// is read: data sets are replaced by renaming, never written over.
+// A read-only mapping. If a file is truncated while it is mapped, reading the lost part ends the
+// process with SIGBUS. Data sets must therefore be replaced by renaming, and never be overwritten.
 class MappedFile {
  public:
-  // Errors as OpenFile's.
+  // Maps a file. The errors are those of OpenFile.
   static absl::StatusOr<MappedFile> Open(const std::string& path);
 
   MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
@@ -24,7 +24,8 @@ class MappedFile {
   ~MappedFile();
 
   absl::string_view bytes() const { return bytes_; }
-  // Reads will be small and far apart, so that pages around them are not worth reading.
+  // Advises the system that reads will be small and far apart, so that pages around them are not
+  // worth reading.
   void ExpectRandomReads() const;
 
  private:

@@ -1,4 +1,4 @@
-// The simplest data set: pixels and labels in two arrays.
+// Implements the simplest data set: pixels and labels in two arrays.
 #include "worker/data/memory_dataset.h"
 
 #include <functional>

@@ -1,4 +1,4 @@
-// A data set that lies in memory as bytes.
+// Defines a data set that lies in memory as bytes.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace trainyard::data {
 
-// Thread-safe.
+// A data set in memory. It is thread-safe.
 class MemoryDataset : public Dataset {
  public:
   struct Content {

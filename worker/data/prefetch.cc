@@ -1,5 +1,5 @@
-// Threads claim rows one by one, so that one slow image delays its batch by itself and not by a
-// whole share of rows.
+// Prepares batches in threads. The threads claim rows one by one, so that one slow image delays
+// only its batch, and not a whole share of rows.
 #include "worker/data/prefetch.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace trainyard::data {
 namespace {
 
-// A batch on its way. Its rows are claimed one by one, by whichever thread is free.
+// A batch that is being prepared. Its rows are claimed one by one, by whichever thread is free.
 struct Slot {
   PreparedBatch batch;
   std::vector<int64_t> indices;
@@ -55,9 +55,9 @@ void CloseGaps(Slot& slot, size_t sample, size_t labels) {
 
 }  // namespace
 
-// The ring has one slot more than batches that may wait in it: the one that the step is reading.
-// Batches below taken_ were handed out (taken_ - 1 is the reader's), those below filled_ are
-// complete, of those below claimed_ every row has its thread, those below planned_ have a slot.
+// The ring has one slot more than batches may wait in it, because the step is reading one. Batches
+// below taken_ were handed out (the reader has taken_ - 1). Batches below filled_ are complete.
+// Every row of batches below claimed_ has its thread. Batches below planned_ have a slot.
 class Prefetcher::Impl {
  public:
   Impl(const Dataset& dataset, Preparation preparation, BatchPlan plan, int depth, Clock& clock)
@@ -102,7 +102,7 @@ class Prefetcher::Impl {
     status_ = slot.status;
     if (!status_.ok()) return nullptr;
     ++taken_;
-    // The slot of the call before is free from here on.
+    // From here on, the slot of the previous call is free.
     changed_.notify_all();
     return &slot.batch;
   }
@@ -118,8 +118,7 @@ class Prefetcher::Impl {
   }
 
  private:
-  // Each thread works on rows first, then on a slot for the next batch, then on the plan of one
-  // more.
+  // Each thread works on rows first, then assigns a slot to the next batch, then plans one more.
   void Work() {
     std::unique_lock lock(mutex_);
     while (true) {
@@ -141,7 +140,7 @@ class Prefetcher::Impl {
     const size_t row = slot.claimed_rows++;
     if (slot.claimed_rows == slot.indices.size()) ++claimed_;
     lock.unlock();
-    // The row is this thread's alone meanwhile.
+    // Meanwhile the row belongs to this thread.
     const RowResult result = Prepare(slot, row);
     lock.lock();
     slot.batch.skipped += result.skipped;
@@ -200,7 +199,7 @@ class Prefetcher::Impl {
   }
 
   Slot& SlotOf(int64_t sequence) { return slots_[static_cast<size_t>(sequence) % slots_.size()]; }
-  // These are asked with mutex_ held.
+  // The caller holds mutex_ during these calls.
   bool HasBatchOrEnd() const { return taken_ < filled_ || (is_ended_ && taken_ == planned_); }
   bool HasRow() const { return claimed_ < planned_; }
   bool HasRoom() const { return next_plan_.has_value() && planned_ - taken_ < depth_; }
@@ -211,13 +210,14 @@ class Prefetcher::Impl {
   const BatchPlan plan_;
   Clock& clock_;
   const int64_t depth_;
-  const size_t sample_;  // elements
+  const size_t sample_;  // in elements
   const size_t labels_;  // of a row
   std::vector<Slot> slots_;
-  // std's, not absl's: the thread sanitizer does not see through the installed library's.
+  // This is a std::mutex, because the thread sanitizer does not see through the installed absl
+  // library.
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  // Guarded by mutex_.
+  // mutex_ guards these.
   int64_t planned_ = 0;
   int64_t claimed_ = 0;
   int64_t filled_ = 0;

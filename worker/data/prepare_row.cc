@@ -10,7 +10,7 @@
 namespace trainyard::data {
 namespace {
 
-// A longer run of corrupt samples is no accident of the disk: the data set is the wrong one.
+// A longer run of corrupt samples is no accident of the disk, but the wrong data set.
 constexpr int64_t kMaxReplacements = 100;
 
 void Normalize(const Normalization& normalization, absl::Span<float> pixels) {

@@ -1,4 +1,5 @@
-// From a stored sample to a row: normalised, or told to whoever has the sample.
+// Turns a stored sample into a row, which is normalised, or into instructions for a device that has
+// the sample.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +14,17 @@ namespace trainyard::data {
 // The outcome of preparing one row.
 struct RowResult {
   absl::Status status;
-  int64_t skipped = 0;       // corrupt samples that were passed over
-  bool is_left_out = false;  // there is no row
+  int64_t skipped = 0;       // corrupt samples that were skipped
+  bool is_left_out = false;  // true if there is no row
 };
 
-// Reads sample `index`, or what stands for it, changes it as training in `epoch` would see it, and
-// normalises it.
+// Reads sample `index`, or the one that replaces it, changes it as training in `epoch` would see
+// it, and normalises it.
 RowResult PrepareRow(const Dataset& dataset, const Preparation& preparation, int64_t epoch,
                      int64_t index, absl::Span<float> values, absl::Span<int32_t> labels);
 
-// Row `row` of a batch of stored rows: how PrepareRow would have made it, its label and, where the
-// form is kBytes, its image. Data sets in memory have no corrupt samples.
+// Prepares row `row` of a batch of stored rows: how PrepareRow would have made it, its label and,
+// if the form is kBytes, its image. Data sets in memory have no corrupt samples.
 void PrepareStoredRow(const Dataset& dataset, const Preparation& preparation, int64_t epoch,
                       int64_t index, size_t row, PreparedBatch& batch);
 

@@ -1,5 +1,5 @@
-// Random numbers that are a pure function of a key and a counter: any sample can be made without
-// those before it, and the numbers are the same on every machine.
+// Makes random numbers that are a pure function of a key and a counter. Any sample can be made
+// without those before it, and the numbers are the same on every machine.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,18 @@ constexpr uint64_t Mix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// The stream of one key. Exact arithmetic only: a multiplication by a power of two does not round.
+// The stream of one key. The arithmetic is exact: a multiplication by a power of two does not
+// round.
 class RandomStream {
  public:
   explicit RandomStream(uint64_t key) : state_(key) {}
 
   uint64_t Next() { return Mix64(state_ += kGolden); }
-  // In [0, 1), of 53 bits.
+  // Returns a number in [0, 1) with 53 random bits.
   double Unit() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
-  // In [low, high), to rounding.
+  // Returns a number in [low, high), up to rounding.
   double Between(double low, double high) { return low + (high - low) * Unit(); }
-  // In [0, bound); the bias is bound / 2^64.
+  // Returns a number in [0, bound). The bias is bound / 2^64.
   uint64_t Below(uint64_t bound) {
     return static_cast<uint64_t>((static_cast<unsigned __int128>(Next()) * bound) >> 64);
   }

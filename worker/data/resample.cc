@@ -1,5 +1,5 @@
-// The weights of the source pixels are worked out in f64, once for each row and column of the
-// sample, and applied in f32.
+// Scales images. The weights of the source pixels are computed in f64, once for each row and column
+// of the sample, and applied in f32.
 #include "worker/data/resample.h"
 
 #include <algorithm>
@@ -13,25 +13,26 @@
 namespace trainyard::data {
 namespace {
 
-// The source pixels [first, first + weights.count) of one output pixel; none where it is black.
+// The source pixels [first, first + count) of one output pixel. There are none if the pixel is
+// black.
 struct Taps {
   int64_t first = 0;
   int64_t count = 0;
-  size_t weights = 0;  // where they begin in Filter::weights
+  size_t weights = 0;  // the index of their first weight in Filter::weights
 };
 
-// One direction: output i is the weighted sum of its taps.
+// The filter for one direction: output i is the weighted sum of its taps.
 struct Filter {
   std::vector<Taps> taps;
   std::vector<float> weights;
 };
 
-// `scale`: what a pixel of value 1 becomes.
+// `scale` is what a pixel of value 1 becomes.
 Filter MakeFilter(double begin, double length, int64_t source_size, int64_t out_size,
                   double scale) {
   const double step = length / static_cast<double>(out_size);
   const double support = std::max(1.0, step);
-  // Only what the framing holds, as if it had been cut out before.
+  // Only the content of the framing is used, as if it had been cut out before.
   const int64_t low = std::max<int64_t>(0, static_cast<int64_t>(std::floor(begin)));
   const int64_t high = std::min(source_size, static_cast<int64_t>(std::ceil(begin + length)));
   Filter filter;
@@ -68,7 +69,7 @@ constexpr double UnitOf() {
   return std::is_same_v<T, uint8_t> ? 1.0 / 255 : 1.0;
 }
 
-// The framing has the size of the sample and lies on whole pixels.
+// In this case the framing has the size of the sample and lies on whole pixels.
 template <typename T>
 void Copy(const ImageView<T>& image, const Framing& framing, int64_t out_width, int64_t out_height,
           absl::Span<float> out) {
@@ -83,7 +84,8 @@ void Copy(const ImageView<T>& image, const Framing& framing, int64_t out_width, 
       float* to = out.data() + (c * out_height + y) * out_width;
       for (int64_t x = begin; x < end; ++x) {
         const T value = row[(left + x) * image.channels + c];
-        // Divided and not multiplied, so that the bytes are those of an image that is not framed.
+        // The value is divided and not multiplied, so that the result equals that of an image that
+        // is not framed.
         to[framing.flip ? out_width - 1 - x : x] = std::is_same_v<T, uint8_t>
                                                        ? static_cast<float>(value) / 255.0F
                                                        : static_cast<float>(value);
@@ -92,10 +94,11 @@ void Copy(const ImageView<T>& image, const Framing& framing, int64_t out_width, 
   }
 }
 
-// Three channels and one float more than is needed, in one register.
+// A register holds three channels and one float more than needed.
 using Pixel = float __attribute__((vector_size(16)));
 
-// One output row of all channels out of `sums`, [width, channels] and one float behind.
+// Writes one output row of all channels from `sums`, which is [width, channels] with one more
+// float.
 void FilterRow(const Filter& filter, const float* sums, int64_t channels, bool flip,
                int64_t out_width, int64_t plane, float* out) {
   for (int64_t i = 0; i < out_width; ++i) {
@@ -125,7 +128,7 @@ void FilterRow(const Filter& filter, const float* sums, int64_t channels, bool f
   }
 }
 
-// Two rows at a time, so that the sums are read and written half as often.
+// Two rows are added at a time, so that the sums are read and written half as often.
 template <typename T>
 void AddRows(const T* row, int64_t row_elements, const float* weights, int64_t count,
              int64_t elements, float* sums) {

@@ -8,8 +8,8 @@
 
 namespace trainyard::data {
 
-// [height, width, channels] with rows `row_elements` apart. T is uint8_t (0 to 255) or float (0 to
-// 1). Borrows the pixels.
+// A view of [height, width, channels], with rows `row_elements` apart. T is uint8_t (0 to 255) or
+// float (0 to 1). It borrows the pixels.
 template <typename T>
 struct ImageView {
   const T* pixels = nullptr;
@@ -19,10 +19,10 @@ struct ImageView {
   int64_t row_elements = 0;
 };
 
-// Writes the framing of `image` as `out` [channels, out_height, out_width] in [0, 1]. A linear
-// filter, widened where the image shrinks so that no pixel is passed over, as Pillow's
-// Image.resize(box=...); a framing of the sample's own size on whole pixels is copied. What lies
-// outside the image is black.
+// Writes the framing of `image` as `out` [channels, out_height, out_width] in [0, 1]. The filter is
+// linear, and is widened where the image shrinks so that no pixel is skipped, as in Pillow's
+// Image.resize(box=...). A framing of the sample's own size on whole pixels is copied. Parts
+// outside the image are black.
 template <typename T>
 void Resample(const ImageView<T>& image, const Framing& framing, int64_t out_width,
               int64_t out_height, absl::Span<float> out);

@@ -1,5 +1,5 @@
-// The order of samples: a pure function of (seed, epoch, position), so exact resume needs no state
-// and the order does not depend on the number of devices.
+// Determines the order of samples as a pure function of (seed, epoch, position). An exact resume
+// therefore needs no state, and the order does not depend on the number of devices.
 #pragma once
 
 #include <cstdint>
@@ -7,19 +7,19 @@
 namespace trainyard::data {
 
 // A pseudo-random permutation of [0, size) by a Feistel network with cycle walking (Black & Rogaway
-// 2002, "Ciphers with arbitrary finite domains"), keyed by seed and epoch. No memory; O(1)
-// expected.
+// 2002, "Ciphers with arbitrary finite domains"), keyed by seed and epoch. It needs no memory, and
+// O(1) expected time.
 class Sampler {
  public:
-  // size >= 1.
+  // size must be at least 1.
   Sampler(int64_t size, uint64_t seed, int64_t epoch);
-  // 0 <= position < size.
+  // Returns the index at a position, with 0 <= position < size.
   int64_t IndexAt(int64_t position) const;
 
  private:
   int64_t size_;
   int half_bits_;
-  // Eight rounds: with four, small sizes favour some positions by a quarter.
+  // There are eight rounds, because with four, small sizes favour some positions by a quarter.
   uint64_t keys_[8];
 };
 

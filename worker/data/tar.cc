@@ -1,4 +1,5 @@
-// Reads headers alone, and remembers where the members' bytes lie, which are read when a sample is.
+// Reads only headers, and remembers where the members' bytes are. They are read when a sample is
+// read.
 #include "worker/data/tar.h"
 
 #include <algorithm>
@@ -12,22 +13,22 @@ namespace trainyard::data {
 namespace {
 
 constexpr int64_t kBlock = 512;
-// A name or a pax header of more is an attack.
+// A larger name or pax header is an attack.
 constexpr int64_t kMaxHeaderBytes = 64 << 10;
-// The folder of all that a file system can name; memory stays below 4 GiB.
+// This is far more than a data set has, and keeps the memory of the list below 4 GiB.
 constexpr size_t kMaxMembers = 20'000'000;
 
 absl::Status BadTar(int64_t position, absl::string_view what) {
   return absl::DataLossError(absl::StrCat("byte ", position, ": ", what));
 }
 
-// A field that ends at its first zero byte, or at its end.
+// Returns a field, which ends at its first zero byte, or at its full length.
 absl::string_view Text(absl::string_view header, size_t at, size_t size) {
   const absl::string_view field = header.substr(at, size);
   return field.substr(0, field.find('\0'));
 }
 
-// Octal digits with blanks around them; -1 for anything else.
+// Parses octal digits with blanks around them. Returns -1 for anything else.
 int64_t Octal(absl::string_view field) {
   int64_t value = 0;
   bool has_digit = false;
@@ -54,7 +55,8 @@ int64_t Checksum(absl::string_view header) {
   return sum;
 }
 
-// The value of `path` among records "<length> <key>=<value>\n"; empty where there is none.
+// Returns the value of `path` among records "<length> <key>=<value>\n", or an empty text if there
+// is none.
 std::string PaxPath(absl::string_view records) {
   std::string path;
   while (!records.empty()) {
@@ -102,7 +104,7 @@ absl::StatusOr<Header> ParseHeader(absl::string_view block, int64_t at) {
 
 absl::StatusOr<std::vector<TarMember>> ListTar(int64_t archive_bytes, const ReadRange& read) {
   std::vector<TarMember> members;
-  std::string long_name;  // of the member that follows
+  std::string long_name;  // the name of the member that follows
   for (int64_t at = 0;;) {
     if (at + kBlock > archive_bytes) {
       return BadTar(archive_bytes, "the archive ends without its end mark; it was cut off");

@@ -1,4 +1,4 @@
-// The members of a tar archive: POSIX ustar and pax, GNU long names.
+// Lists the members of a tar archive: POSIX ustar and pax, GNU long names.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@ struct TarMember {
   friend bool operator==(const TarMember&, const TarMember&) = default;
 };
 
-// Bytes [offset, offset + size) of an archive; fewer at its end.
+// Returns the bytes [offset, offset + size) of an archive, or fewer at its end.
 using ReadRange = std::function<absl::StatusOr<std::string>(int64_t offset, int64_t size)>;
 
-// The regular files of an archive of `archive_bytes` bytes, in its order; folders, links and
-// devices are passed over. Reads headers only. DATA_LOSS with the byte's position, the value and
-// what was expected, also for an archive without its end mark: it was cut off.
+// Lists the regular files of an archive of `archive_bytes` bytes, in its order. Folders, links and
+// devices are skipped. It reads only headers. Returns DATA_LOSS with the byte's position, the value
+// and what was expected, also for an archive without its end mark, because it was truncated.
 absl::StatusOr<std::vector<TarMember>> ListTar(int64_t archive_bytes, const ReadRange& read);
 // Lists an archive that lies in memory.
 absl::StatusOr<std::vector<TarMember>> ListTar(absl::string_view archive);

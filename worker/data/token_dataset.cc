@@ -1,5 +1,5 @@
-// Opens and checks files of tokens. Whether each token is in the vocabulary is checked when it is
-// read, since reading all of a large file first would take minutes.
+// Opens and checks files of tokens. Whether a token is in the vocabulary is checked when the token
+// is read, since reading all of a large file first would take minutes.
 #include "worker/data/token_dataset.h"
 
 #include <algorithm>
@@ -18,10 +18,10 @@
 namespace trainyard::data {
 namespace {
 
-// The number of tokens that 16 bits tell apart.
+// The number of tokens that 16 bits can represent.
 constexpr int64_t kMaxVocabulary = 65'536;
 
-// llm.c's header, 256 numbers of 32 bits.
+// The header of llm.c has 256 numbers of 32 bits.
 constexpr int64_t kHeaderBytes = 1024;
 constexpr uint32_t kMagic = 20240520;
 constexpr uint32_t kMagicOf32Bits = 20240801;
@@ -40,7 +40,7 @@ uint32_t Uint32At(absl::string_view bytes, int64_t at) {
          Byte(bytes, at + 3) << 24;
 }
 
-// By byte; -1 for what the text does not have.
+// The token of each byte, or -1 if the text does not contain it.
 std::array<int32_t, 256> NumberCharacters() {
   std::array<int32_t, 256> numbers{};
   numbers.fill(-1);
@@ -69,7 +69,7 @@ absl::string_view BytesOf(const MappedFile& file, const TokenRange& range) {
                              static_cast<size_t>(range.count * range.token_bytes()));
 }
 
-// Finds the tokens behind llm.c's header; a file that does not begin with it holds nothing else.
+// Finds the tokens after llm.c's header. A file that does not begin with it contains only tokens.
 absl::StatusOr<TokenRange> FindTokens(const std::string& path, absl::string_view bytes) {
   TokenRange range{.path = path, .form = TokenRange::Form::kUint16};
   const auto size = static_cast<int64_t>(bytes.size());
@@ -107,7 +107,7 @@ absl::StatusOr<TokenRange> FindTokens(const std::string& path, absl::string_view
   return range;
 }
 
-// Where a split lies in the whole text.
+// Returns where a split lies in the whole text.
 TokenRange CutText(const std::string& path, Split split, int64_t size) {
   const int64_t train = datasets::TrainCharacters(size);
   return split == Split::kTrain

@@ -1,7 +1,7 @@
-// Texts as token numbers, for language models: samples are windows of `context` tokens that follow
-// one another without overlap, with the token that comes next at each position as its label. What
-// is too little for a window at the end is passed over. Files are mapped and nothing of them is
-// read ahead, so a token outside the vocabulary is found when its window is read.
+// Reads texts as token numbers, for language models. Samples are windows of `context` tokens that
+// follow one another without overlap, with the next token at each position as its label. Tokens at
+// the end that do not fill a window are skipped. Files are mapped and not read ahead, so a token
+// outside the vocabulary is found when its window is read.
 //
 //   `tokens`           `path`/train.bin and `path`/val.bin below the folder of data sets, each
 //                      unsigned 16-bit numbers, low byte first: nothing else, as nanoGPT writes
@@ -34,16 +34,17 @@ struct TokenRange {
   enum class Form { kUint16, kCharacters };
   std::string path;
   Form form = Form::kUint16;
-  int64_t begin = 0;  // byte
-  int64_t count = 0;  // tokens
+  int64_t begin = 0;  // in bytes
+  int64_t count = 0;  // in tokens
 
   int64_t token_bytes() const { return form == Form::kUint16 ? 2 : 1; }
 };
 
-// Thread-safe.
+// A data set of tokens. It is thread-safe.
 class TokenDataset : public Dataset {
  public:
-  // `range` lies in `file`, and has at least context + 1 tokens; those in [0, vocabulary) are good.
+  // `range` must lie in `file`, and have at least context + 1 tokens. Tokens in [0, vocabulary) are
+  // valid.
   TokenDataset(MappedFile file, TokenRange range, int64_t context, int64_t vocabulary);
 
   int64_t size() const override { return (range_.count - 1) / context(); }
@@ -52,8 +53,9 @@ class TokenDataset : public Dataset {
   int64_t labels_per_row() const override { return context(); }
   absl::Status Read(int64_t index, absl::Span<float> values,
                     absl::Span<int32_t> labels) const override;
-  // Over all tokens; of files over 4 MiB over their length and 1,024 blocks that lie evenly, since
-  // hashing tens of gigabytes would take longer than starting to train on them.
+  // Returns a digest over all tokens. For files over 4 MiB it covers their length and 1,024 blocks
+  // that are spread evenly, since hashing tens of gigabytes would take longer than starting to
+  // train on them.
   const std::string& digest() const override { return digest_; }
 
  private:
@@ -67,13 +69,13 @@ class TokenDataset : public Dataset {
   const std::string digest_;
 };
 
-// Checks what can be told without the file. INVALID_ARGUMENT for a path that leaves the folder of
-// data sets, and where the network reads no tokens.
+// Checks what can be checked without the file. Returns INVALID_ARGUMENT for a path that leaves the
+// folder of data sets, and if the network reads no tokens.
 absl::Status CheckTokenOptions(absl::string_view name, const DatasetOptions& options);
 
-// Opens one of the data sets above, whose options have been checked. Errors as OpenDataset's;
-// INVALID_ARGUMENT for fewer tokens than one window needs; DATA_LOSS (CORRUPT_FILE) for a header
-// that is none of these, and a file that is shorter or longer than its header says.
+// Opens one of the data sets above, whose options must have been checked. The errors are those of
+// OpenDataset, INVALID_ARGUMENT for fewer tokens than one window needs, and DATA_LOSS
+// (CORRUPT_FILE) for an unknown header, or a file whose length differs from what its header says.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTokens(absl::string_view name, Split split,
                                                     const DatasetOptions& options);
 

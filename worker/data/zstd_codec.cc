@@ -1,4 +1,4 @@
-// Decodes as it goes and stops at the limit, since a few bytes may stand for gigabytes.
+// Decodes step by step and stops at the limit, since a few bytes may stand for gigabytes.
 #include "worker/data/zstd_codec.h"
 
 #include <zstd.h>
@@ -29,7 +29,7 @@ absl::StatusOr<std::string> DecodeZstd(absl::string_view bytes, int64_t max_byte
   size_t hint = 1;  // 0 at the end of a frame
   while (input.pos < input.size || hint != 0) {
     const size_t old_size = content.size();
-    // One byte past the limit tells that there is more.
+    // One byte past the limit shows that there is more.
     content.resize(old_size + std::min(kBlockBytes, static_cast<size_t>(max_bytes) + 1 - old_size));
     ZSTD_outBuffer output = {content.data(), content.size(), old_size};
     hint = ZSTD_decompressStream(context.get(), &output, &input);

@@ -9,8 +9,8 @@
 
 namespace trainyard::data {
 
-// The content of all frames. DATA_LOSS with the position in `bytes`, also where the content has
-// more than `max_bytes`.
+// Returns the content of all frames. Returns DATA_LOSS with the position in `bytes`, also if the
+// content has more than `max_bytes`.
 absl::StatusOr<std::string> DecodeZstd(absl::string_view bytes, int64_t max_bytes);
 
 }  // namespace trainyard::data

@@ -1,5 +1,5 @@
-// The port between a model's graph and the hardware that runs it. `reference`, `cpu` and `cuda`
-// implement it.
+// Defines the port between a model's graph and the hardware that runs it. `reference`, `cpu` and
+// `cuda` implement it.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@
 
 namespace trainyard::engine {
 
-// What activations and their gradients are stored and multiplied in. Sums, parameters and their
-// gradients, statistics, loss and updates are f32 in each case.
+// The type in which activations and their gradients are stored and multiplied. Sums, parameters and
+// their gradients, statistics, loss and updates are f32 in each case.
 enum class Precision {
   kF32,
   kTf32,  // stored as f32, multiplied with 10 bits of mantissa (GPUs)
   kBf16,
   kF16,  // with a loss scale that follows the gradients (GPUs)
 };
-// "f32", "tf32", "bf16", "f16".
+// Returns "f32", "tf32", "bf16" or "f16".
 absl::string_view PrecisionName(Precision precision);
 
 // Sums `values`, which lie in host memory, over the ranks, element by element, in place.
@@ -49,10 +49,10 @@ struct CompileOptions {
   int64_t max_groups = 1;
   // The threads of the backend; at least 1.
   int threads = 1;
-  // FAILED_PRECONDITION if the backend or the machine lacks it.
+  // If the backend or the machine lacks the precision, FAILED_PRECONDITION is returned.
   Precision precision = Precision::kF32;
   PassOptions passes = {};
-  // GPUs: gives the same bits each time, at the cost of engines that sum in any order.
+  // GPUs: the step gives the same bits each time, which excludes engines that sum in any order.
   bool deterministic = true;
   // GPUs: a step is recorded once, and then launched as one graph.
   bool captures = true;
@@ -65,8 +65,9 @@ struct CompileOptions {
   // Weights of a step are each rank's share of the rows; Batch::groups must be empty, and there are
   // no microbatch_slots.
   SumOverRanks sum_statistics = nullptr;
-  // With sum_statistics: which of how many ranks this is. Each rank puts its moments into a slot of
-  // its own, so that all ranks merge the same numbers in the order of ranks, to the same bits.
+  // Used with sum_statistics: the number of this rank, and the number of ranks. Each rank puts its
+  // moments into a slot of its own, so that all ranks merge the same numbers in the order of ranks,
+  // to the same bits.
   int statistics_rank = 0;
   int statistics_ranks = 1;
   // The number of slots of SumSlots.
@@ -74,11 +75,11 @@ struct CompileOptions {
   // The memory of reduction(), of the sum slots and of parameters() is a file of its own that other
   // processes can map (shared_layout()), if the backend can do that.
   bool shares_memory = false;
-  // The number of microbatches whose activations are kept at a time for Forward and Backward; with
-  // 0 neither is called.
+  // The number of microbatches whose activations are kept at a time for Forward and Backward. With
+  // 0 neither may be called.
   int microbatch_slots = 0;
-  // CPU: how a stage's input lies while it is computed with. This is CompilePlan::stage_output of
-  // the stage before, so that all stages together give the bits of the whole model.
+  // CPU: the layout of a stage's input while it is computed with. This is CompilePlan::stage_output
+  // of the stage before, so that all stages together give the bits of the whole model.
   StageBlocks stage_input = {};
   // For tests: makes Inspect() work and guards every buffer against writes beyond it. It costs
   // memory, time and the gradient of the input.
@@ -88,15 +89,15 @@ struct CompileOptions {
 // What a step would take, without compiling it for use.
 struct CompilePlan {
   MemoryPlan memory;
-  // The kernels of a training step by the name of their op; "reorder" where a backend changes
-  // layouts.
+  // The number of kernels of a training step by the name of their op. "reorder" stands for changes
+  // of layout.
   std::map<std::string, int64_t> calls;
   StageBlocks stage_output = {};  // see CompileOptions::stage_input
 
   int64_t total_calls() const;
 };
 
-// Thread-safe after construction.
+// A backend. It is thread-safe after construction.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -107,8 +108,8 @@ class Backend {
   virtual absl::StatusOr<std::unique_ptr<Executable>> Compile(const Graph& model,
                                                               const OptimizerSpec& optimizer,
                                                               const CompileOptions& options) = 0;
-  // What Compile would hold, planned in the same way but without the memory, so that any size can
-  // be asked for.
+  // Returns what Compile would hold, planned in the same way but without allocating the memory, so
+  // that any size can be asked for.
   virtual absl::StatusOr<CompilePlan> Plan(const Graph& model, const OptimizerSpec& optimizer,
                                            const CompileOptions& options) = 0;
 };

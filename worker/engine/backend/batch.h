@@ -1,4 +1,4 @@
-// What one call of a compiled step is given, and what it returns.
+// Defines what one call of a compiled step is given, and what it returns.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct Batch {
   // means that all rows are one group.
   absl::Span<const int64_t> groups = {};
 
-  // Holds for models with one label a row; RowsOf (state_table.h) holds for all.
+  // This holds for models with one label for each row; RowsOf (state_table.h) holds for all.
   int64_t rows() const { return static_cast<int64_t>(labels.size()); }
 };
 
@@ -38,17 +38,17 @@ using ReadyCallback = std::function<void(int64_t offset, int64_t count)>;
 struct Evaluation {
   double loss_sum = 0;
   int64_t correct = 0;
-  int64_t rows = 0;  // labels judged
-  // The number of labels among the five largest logits; of equal logits the first comes first.
+  int64_t rows = 0;  // the number of labels that were judged
+  // The number of labels among the five largest logits. Among equal logits the first comes first.
   int64_t top5 = 0;
 };
 
-// What one step measured: over all ranks, once the reduction has been reduced.
+// What one step measured. It covers all ranks once the reduction has been reduced.
 struct StepMetrics {
   // The mean over the global batch. It is NaN if a gradient was not finite: a rectifier may hide a
   // NaN from the loss for a while, but the parameters are spoiled.
   double loss = 0;
-  double accuracy = 0;  // fraction in [0, 1]
+  double accuracy = 0;  // a fraction in [0, 1]
 };
 
 }  // namespace trainyard::engine

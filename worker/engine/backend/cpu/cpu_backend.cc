@@ -1,4 +1,4 @@
-// Compiles and plans by CpuExecutable, and turns what oneDNN throws into a Status.
+// Compiles and plans through CpuExecutable, and turns what oneDNN throws into a Status.
 #include "worker/engine/backend/cpu/cpu_backend.h"
 
 #include <utility>

@@ -1,4 +1,5 @@
-// The CPU backend: oneDNN for products and convolutions, our own vectorised loops for the rest.
+// Implements the CPU backend: oneDNN computes products and convolutions, and our own vectorised
+// loops do the rest.
 #pragma once
 
 #include <memory>

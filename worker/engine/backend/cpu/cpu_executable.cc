@@ -1,4 +1,4 @@
-// The state of a compiled step: memory, programs by number of rows, and their runs.
+// Keeps the state of a compiled step: memory, programs by number of rows, and their runs.
 #include "worker/engine/backend/cpu/cpu_executable.h"
 
 #include <omp.h>
@@ -13,9 +13,10 @@
 namespace trainyard::engine::cpu {
 namespace {
 
-// What oneDNN costs beside our buffers, as the growth of the process shows for models of 20 to 800
-// calls: its own pages and buffers; then code, primitives and closures of a call in two batch sizes
-// (the last one of an epoch is smaller) and in an evaluation.
+// The memory that oneDNN needs beside our buffers, measured by the growth of the process for models
+// of 20 to 800 calls. The first is its own pages and buffers. The second is the code, primitives
+// and closures of a call in two batch sizes (the last batch of an epoch is smaller) and in an
+// evaluation.
 constexpr int64_t kLibraryBytes = 12 << 20;
 constexpr int64_t kBytesPerCall = 40 << 10;
 
@@ -39,7 +40,7 @@ absl::Status FromError(const dnnl::error& error) {
       absl::StrCat("oneDNN: ", error.what(), " (status ", static_cast<int>(error.status), ")"));
 }
 
-// The name of the instruction set that oneDNN uses, for people.
+// Returns the name of the instruction set that oneDNN uses, for people.
 absl::string_view InstructionSet(dnnl::cpu_isa isa) {
   switch (isa) {
     case dnnl::cpu_isa::sse41:
@@ -57,7 +58,7 @@ absl::string_view InstructionSet(dnnl::cpu_isa isa) {
 }  // namespace
 
 absl::Status CheckPrecision(Precision precision) {
-  // The names of instruction sets are sets of bits, each of which holds those before it.
+  // The values of instruction sets are sets of bits, each of which contains those before it.
   const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
   constexpr unsigned kWanted = dnnl_cpu_isa_avx512_core_bf16;
   const bool has_bf16 = (static_cast<unsigned>(isa) & kWanted) == kWanted;
@@ -123,15 +124,16 @@ std::map<std::string, int64_t> CpuExecutable::CallsByOp() const {
   return calls;
 }
 
-// The arena of a slot is one for all programs, as large as the largest wants it. What it keeps from
-// a Forward stays where it is.
+// All programs share the arena of a slot, which is as large as the largest one needs. What it keeps
+// from a Forward stays in place.
 void CpuExecutable::GrowArenas(const Program& program) {
   if (program.arena_bytes() <= arena_bytes_) return;
   arena_bytes_ = program.arena_bytes();
   if (backing_ == Backing::kAddresses) return;
   for (Slot& slot : slots_) {
     AlignedBuffer larger;
-    if (slot.rows == 0) slot.arena = AlignedBuffer();  // before the larger one takes its memory
+    // Releases the old arena before the larger one is allocated.
+    if (slot.rows == 0) slot.arena = AlignedBuffer();
     larger = AlignedBuffer(arena_bytes_);
     std::copy_n(slot.arena.data(), slot.arena.bytes(), larger.data());
     slot.arena = std::move(larger);
@@ -250,7 +252,7 @@ absl::Status CpuExecutable::RunToReduction(Program& program, const float* inputs
   state.gradient_scale = static_cast<float>(weight / labels);
   state.accumulate = has_sums_;
   has_sums_ = true;
-  // The range after the gradients becomes ready with the statistics, below.
+  // The range after the gradients becomes ready together with the statistics, below.
   int64_t ready = 0;
   ReadyCallback gradient_ready;
   if (on_ready) {
@@ -319,7 +321,7 @@ absl::StatusOr<std::vector<float>> CpuExecutable::Predict(absl::Span<const float
   TY_ASSIGN_OR_RETURN(Program * program, Prepare(evaluation_, evaluation_programs_, rows));
   last_rows_ = 0;
   RunState state;
-  // The last call is the loss, which wants labels.
+  // The last call is the loss, which needs labels.
   TY_RETURN_IF_ERROR(
       Run(*program, inputs.data(), program->calls().size() - 1, state, nullptr, nullptr));
   const float* logits = program->ptr<float>(program->logits);

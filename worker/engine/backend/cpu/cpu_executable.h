@@ -1,4 +1,4 @@
-// The state of a compiled step on the CPU, and its programs by number of rows.
+// Defines the state of a compiled step on the CPU, and its programs by number of rows.
 #pragma once
 
 #include <map>
@@ -17,14 +17,14 @@
 
 namespace trainyard::engine::cpu {
 
-// Time and arithmetic of one call of the training program.
+// The time and arithmetic of one call of the training program.
 struct CallProfile {
   std::string name;
   double seconds = 0;  // mean
   double flops = 0;
 };
 
-// FAILED_PRECONDITION where this machine has no products of that precision.
+// Returns FAILED_PRECONDITION if this machine has no products of that precision.
 absl::Status CheckPrecision(Precision precision);
 
 class CpuExecutable final : public Executable,
@@ -32,12 +32,12 @@ class CpuExecutable final : public Executable,
                             public RangeUpdate,
                             public PipelineStage {
  public:
-  // With addresses alone for its backing it can be planned, and nothing else.
+  // If only addresses back the memory, it can be planned, and nothing else.
   CpuExecutable(const Graph& model, const OptimizerSpec& optimizer, const CompileOptions& options,
                 Backing backing);
 
-  // Training and evaluation programs of max_rows, so that the memory plan stands. INTERNAL where
-  // oneDNN refuses.
+  // Compiles the training and evaluation programs of max_rows, so that the memory plan is complete.
+  // Returns INTERNAL if oneDNN refuses.
   absl::Status CompileLargest();
 
   SumSlots* sum_slots() override { return this; }
@@ -75,32 +75,33 @@ class CpuExecutable final : public Executable,
                         const ReadyCallback& on_ready) override;
   absl::StatusOr<Evaluation> EvaluateStage(const Batch& batch, int64_t rows) override;
   const MemoryPlan& memory_plan() const override { return plan_; }
-  // Calls of the training program of max_rows, by op.
+  // Returns the number of calls of the training program of max_rows, by op.
   std::map<std::string, int64_t> CallsByOp() const;
   StageBlocks stage_output() const {
     return {training_programs_.at(options_.max_rows)->stage_output_block,
             evaluation_programs_.at(options_.max_rows)->stage_output_block};
   }
 
-  // Runs forward and backward `repeats` times and tells where the time goes. Adds to the reduction.
+  // Runs forward and backward `repeats` times and reports where the time goes. It adds to the
+  // reduction.
   absl::StatusOr<std::vector<CallProfile>> Profile(const Batch& batch, int repeats);
 
  private:
   using Programs = std::map<int64_t, std::unique_ptr<Program>>;
 
-  // The program for so many rows, compiled when first met.
+  // Returns the program for this number of rows, which is compiled when it is first needed.
   absl::StatusOr<Program*> Prepare(const StepGraph& step, Programs& programs, int64_t rows);
-  // In the arena of the slot.
+  // Runs in the arena of the slot.
   absl::Status Run(Program& program, const float* inputs, size_t calls, RunState& state,
                    const ReadyCallback& on_ready, std::vector<double>* seconds, size_t first = 0,
                    int slot = 0);
-  // What forward and backward of the batch begin with.
+  // Returns the state with which forward and backward of the batch begin.
   RunState TrainingState(const Batch& batch);
-  // The backward half, or all, and what belongs to the reduction beside gradients.
+  // Runs the backward half, or all, and computes the parts of the reduction beside the gradients.
   absl::Status RunToReduction(Program& program, const float* inputs, size_t first, int slot,
                               int64_t rows, double weight, RunState& state,
                               const ReadyCallback& on_ready);
-  // Weighs the batch's statistics, each group's by its rows, into the reduction.
+  // Adds the batch's statistics to the reduction, each group's weighted by its rows.
   void FoldStatistics(const Program& program, int64_t rows, double weight);
   void AddBoundaries();
   void GrowArenas(const Program& program);
@@ -119,29 +120,31 @@ class CpuExecutable final : public Executable,
   Updater updater_;
   const ExchangedMemory exchanged_;
   AlignedBuffer statistics_;
-  // By slot of a microbatch; one where there are none.
+  // There is one for each slot of a microbatch, or a single one if there are no slots.
   struct Slot {
     AlignedBuffer arena;
-    AlignedBuffer inputs, outputs, input_gradients, output_gradients;  // of the boundary
-    int64_t rows = 0;                                                  // of a Forward kept; 0: none
+    // Values at the boundaries of the stage.
+    AlignedBuffer inputs, outputs, input_gradients, output_gradients;
+    // The rows of a Forward that is kept; 0 means none.
+    int64_t rows = 0;
     RunState state;
   };
   std::vector<Slot> slots_;
   dnnl::engine engine_;
   dnnl::stream stream_;
   PackedWeights weights_;
-  RowGroups groups_;  // of the last batch
+  RowGroups groups_;  // the groups of the last batch
   RankStatistics ranks_;
   Programs training_programs_;
   Programs evaluation_programs_;
   int64_t arena_bytes_ = 0;     // of each slot
   int64_t boundary_bytes_ = 0;  // of all slots
   MemoryPlan plan_;
-  // False: the reduction is clear, and the next Accumulate may overwrite it.
+  // If false, the reduction is clear, and the next Accumulate may overwrite it.
   bool has_sums_ = false;
-  int64_t last_rows_ = 0;  // of the last Accumulate while its values are in the arena
+  int64_t last_rows_ = 0;  // the rows of the last Accumulate while its values are in the arena
   double last_loss_ = 0;
-  StepMetrics updated_;  // of the last update
+  StepMetrics updated_;  // the metrics of the last update
 };
 
 }  // namespace trainyard::engine::cpu

@@ -1,4 +1,5 @@
-// Microbatches on the CPU: the training program in two halves, each slot with an arena of its own.
+// Runs microbatches on the CPU: the training program in two halves, each slot with an arena of its
+// own.
 #include <algorithm>
 
 #include "common/base/check.h"

@@ -1,4 +1,4 @@
-// Lays out the memory that ranks exchange, in a file of its own if others are to map it.
+// Lays out the memory that ranks exchange, in a file of its own if other processes need to map it.
 #include "worker/engine/backend/cpu/exchanged_memory.h"
 
 namespace trainyard::engine::cpu {

@@ -1,5 +1,5 @@
-// The memory through which ranks meet: the reduction, the partial sums and the parameters, in one
-// block, which may be a file that the ranks of a host map.
+// Holds the memory through which ranks exchange data: the reduction, the partial sums and the
+// parameters. It is one block, which may be a file that the ranks of a host map.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ class ExchangedMemory {
   float* slot(int slot) const { return At(part_bytes_ * (slot + 1)); }
   float* parameters() const { return At(parameters_offset()); }
 
-  // The bytes of the reduction and the slots, and those of the parameters: together all that is
-  // held.
+  // Return the bytes of the reduction and the slots, and those of the parameters. Together they are
+  // all that is held.
   int64_t gradient_bytes() const { return parameters_offset(); }
   int64_t parameter_bytes() const { return memory_.bytes() - parameters_offset(); }
 

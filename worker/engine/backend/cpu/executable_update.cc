@@ -1,5 +1,5 @@
-// The calls that follow the gradients of a step: partial sums, and the update, at once or range by
-// range.
+// Runs the calls that follow the gradients of a step: partial sums, and the update, at once or
+// range by range.
 #include "worker/engine/backend/cpu/cpu_executable.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ absl::Status CpuExecutable::AddSums(int slot, int64_t begin, int64_t end) {
   float* const target = exchanged_.reduction() + begin;
   const Kernels<float>& kernels = BestKernels<float>();
   ParallelChunks(options_.threads, end - begin, [&](int64_t offset, int64_t count) {
-    // Sums of two have no order: the slot may as well be the right operand.
+    // A sum of two has no order, so the slot may be the right operand.
     kernels.accumulate(terms + offset, target + offset, count);
   });
   return absl::OkStatus();

@@ -1,4 +1,4 @@
-// The kernels for this instruction set; its flags stand in CMakeLists.txt.
+// Compiles the kernels for this instruction set. Its flags are in CMakeLists.txt.
 #define TY_KERNEL_SET kAvx2Kernels
 #define TY_KERNEL_NAME "avx2"
 #define TY_KERNEL_TYPE float

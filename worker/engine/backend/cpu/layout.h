@@ -1,7 +1,7 @@
-// How a per-row value lies in memory: [rows][C / block][H][W][block], C padded to whole blocks.
-// Block 1 is plain NCHW. A flat value of F features is [F, 1, 1], block 1, and so is a sequence
-// [T, C], of T C features; the output of flatten keeps the layout of its input, so that flattening
-// moves no data, and linear reads any layout.
+// Describes how a per-row value lies in memory: [rows][C / block][H][W][block], with C padded to
+// whole blocks. Block 1 is plain NCHW. A flat value of F features is [F, 1, 1] with block 1, and a
+// sequence [T, C] is treated as T C features. The output of flatten keeps the layout of its input,
+// so that flattening moves no data, and linear reads any layout.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ inline int64_t NumberBytes(NumberType type) {
 }
 
 struct Layout {
-  int64_t channels = 0;  // 0: not laid out
+  int64_t channels = 0;  // 0 if it is not laid out
   int64_t height = 1;
   int64_t width = 1;
   int64_t block = 1;
@@ -26,10 +26,10 @@ struct Layout {
 
   int64_t blocks() const { return (channels + block - 1) / block; }
   int64_t plane() const { return height * width; }
-  // The elements of one row, with padding.
+  // Returns the elements of one row, with padding.
   int64_t elements() const { return blocks() * block * plane(); }
   int64_t bytes() const { return elements() * NumberBytes(type); }
-  // True if the elements lie in NCHW order, whatever the block says.
+  // Returns true if the elements lie in NCHW order, whatever the block says.
   bool is_plain() const { return block == 1 || (plane() == 1 && channels % block == 0); }
   Layout Plain() const { return {channels, height, width, 1, type}; }
   Layout As(NumberType other) const { return {channels, height, width, block, other}; }
@@ -37,27 +37,27 @@ struct Layout {
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 
-// The planes of a value, channel block by channel block of each row.
+// Addresses the planes of a value, channel block by channel block of each row.
 template <class T>
 struct Planes {
-  T* first = nullptr;  // null: there is no value
+  T* first = nullptr;  // null if there is no value
   int64_t row = 0;     // elements from row to row
-  int64_t plane = 0;   // elements
+  int64_t plane = 0;   // elements of a plane
   int64_t blocks = 0;  // of a row
 
-  // Plane p of all rows, in order.
+  // Returns plane p of all rows, in order.
   T* operator[](int64_t p) const {
     return first == nullptr ? nullptr : first + p / blocks * row + p % blocks * plane;
   }
 };
 
-// The layout of a value of this shape in NCHW order, of floats.
+// Returns the layout of a value of this shape in NCHW order, in floats.
 Layout PlainLayout(const Shape& shape);
 
 dnnl::memory::data_type DataType(NumberType type);
 dnnl::memory::dims RowDims(const Layout& layout, int64_t rows);
 dnnl::memory::desc Describe(const Layout& layout, int64_t rows);
-// Sets `layout` to `like` in one of the blocks that we know; false where the descriptor is
+// Sets `layout` to `like` in one of the blocks that we know. Returns false if the descriptor is
 // something else.
 bool FindLayout(const dnnl::memory::desc& desc, const Layout& like, int64_t rows, Layout* layout);
 

@@ -1,6 +1,6 @@
-// attention by oneDNN's matrix products and our softmax, a block of queries at a time: so the
-// scores of a head are never there at once, and keys behind the block are not touched. It computes
-// in floats whatever activations are: a head in bf16 is unpacked first.
+// Computes attention by oneDNN's matrix products and our softmax, a block of queries at a time. So
+// the scores of a head are never all in memory, and keys behind the block are not touched. It
+// computes in floats whatever the type of activations is: a head in bf16 is unpacked first.
 #include <algorithm>
 #include <cmath>
 
@@ -11,10 +11,11 @@
 namespace trainyard::engine::cpu {
 namespace {
 
-// Enough queries for products to pay, few enough that a block of scores stays in the cache.
+// This is enough queries for products to pay off, and few enough that a block of scores stays in
+// the cache.
 constexpr int64_t kQueryBlock = 64;
 
-// C = alpha op(A) op(B) + beta C, row-major; C: [m, n].
+// C = alpha op(A) op(B) + beta C, row-major, with C [m, n].
 void Multiply(char transpose_a, char transpose_b, int64_t m, int64_t n, int64_t k, const float* a,
               int64_t a_stride, const float* b, int64_t b_stride, float beta, float* c,
               int64_t c_stride) {
@@ -36,25 +37,25 @@ struct Heads {
         width(x[1] / 3 / count),
         scale(1.0f / std::sqrt(static_cast<float>(width))) {}
 
-  // One head by itself, where unpacking leaves it.
+  // The memory of one head, into which it is unpacked.
   Heads Unpacked() const {
     Heads one = *this;
     one.heads = 1;
     return one;
   }
-  // Floats of an unpacked head's x, and of its y.
+  // Return the floats of an unpacked head's x, and of its y.
   int64_t x_floats() const { return positions * 3 * width; }
   int64_t y_floats() const { return positions * width; }
 
   int64_t columns() const { return heads * width; }
   int64_t stride() const { return 3 * columns(); }  // of x
   int64_t blocks() const { return (positions + kQueryBlock - 1) / kQueryBlock; }
-  // Floats of one block of scores.
+  // Returns the floats of one block of scores.
   int64_t scores() const { return std::min(kQueryBlock, positions) * positions; }
   int64_t begin(int64_t block) const { return block * kQueryBlock; }
   int64_t end(int64_t block) const { return std::min(positions, (block + 1) * kQueryBlock); }
-  // The queries of head `index % heads` of row `index / heads` in x; keys and values stand
-  // columns() and 2 columns() after them.
+  // The queries of head `index % heads` of row `index / heads` in x. Keys and values are columns()
+  // and 2 columns() behind them.
   int64_t x_offset(int64_t index) const {
     return index / heads * positions * stride() + index % heads * width;
   }
@@ -62,14 +63,14 @@ struct Heads {
     return index / heads * positions * columns() + index % heads * width;
   }
 
-  // scores[t - begin, s] = a_t b_s for the queries t of a block and all keys s up to its last.
+  // scores[t - begin, s] = a_t b_s for the queries t of a block and all keys s up to its last one.
   void Scores(int64_t block, const float* a, int64_t a_stride, const float* b,
               float* scores) const {
     Multiply('N', 'T', end(block) - begin(block), end(block), width, a + begin(block) * a_stride,
              a_stride, b, stride(), 0.0f, scores, positions);
   }
 
-  // x, y and logsum of one head.
+  // Computes x, y and logsum of one head.
   void Forward(const float* x, float* y, float* logsum, float* p) const {
     const float* values = x + 2 * columns();
     for (int64_t block = 0; block < blocks(); ++block) {
@@ -87,8 +88,9 @@ struct Heads {
     }
   }
 
-  // The gradients of queries, keys and values stand in dx as they do in x. From the last block,
-  // which reaches all keys and so sets their gradients, to the first; the others add.
+  // The gradients of queries, keys and values lie in dx as they do in x. The blocks are computed
+  // from the last one, which reaches all keys and so sets their gradients, to the first; all but
+  // the last one add.
   void Backward(const float* dy, const float* x, const float* logsum, float* dx, float* p,
                 float* dp) const {
     const float* keys = x + columns();
@@ -119,7 +121,7 @@ struct Heads {
   }
 };
 
-// From and to the rows of a head, `parts` times `width` columns, `columns` apart.
+// Copies from and to the rows of a head, `parts` times `width` columns, `columns` apart.
 void Unpack(const Kernels<Bf16>& kernels, const Heads& heads, int64_t parts, const Bf16* from,
             float* to) {
   for (int64_t i = 0; i < heads.positions * parts; ++i) {

@@ -1,4 +1,4 @@
-// Ops over the channels of a row: dropout, concat, lrn.
+// Lowers ops over the channels of a row: dropout, concat, lrn.
 #include <algorithm>
 #include <vector>
 
@@ -9,7 +9,7 @@
 namespace trainyard::engine::cpu {
 namespace {
 
-// Where one input of a concat lies in a row of the output, in elements.
+// The place of one input of a concat in a row of the output, in elements.
 struct Copied {
   BufferId buffer;
   int64_t offset;
@@ -18,7 +18,7 @@ struct Copied {
 
 }  // namespace
 
-// In NCHW order, as the random words count the elements.
+// Dropout works in NCHW order, in which the random words count the elements.
 void LowerDropout(Lowering& lowering, const Node& node) {
   const Layout plain = lowering.Stored(lowering.layout(node.inputs[0]).Plain());
   lowering.SetLayout(node.outputs[0], plain);
@@ -44,13 +44,13 @@ void LowerDropout(Lowering& lowering, const Node& node) {
   lowering.EmitKernels(node, run, {x, y});
 }
 
-// Keeps the blocks of the first input where all parts but the last fill theirs. Copies the parts
-// that do not lie in place.
+// Keeps the blocks of the first input if all parts but the last fill theirs. Copies the parts that
+// do not already lie in place.
 void LowerConcat(Lowering& lowering, const Node& node) {
   const Shape& shape = lowering.value(node.outputs[0]).shape;
   Layout y_layout = lowering.StoredPlain(node.outputs[0]);
   if (lowering.HasLayout(node.outputs[0])) {
-    y_layout = lowering.layout(node.outputs[0]);  // given by a part that lies in it
+    y_layout = lowering.layout(node.outputs[0]);  // set by a part that lies in it
   } else if (shape.size() == 3) {
     const int64_t block = lowering.layout(node.inputs[0]).block;
     const bool fills = std::all_of(node.inputs.begin(), node.inputs.end() - 1, [&](ValueId input) {
@@ -96,7 +96,7 @@ void LowerSlice(Lowering& lowering, const Node& node) {
   const Shape& shape = lowering.value(node.outputs[0]).shape;
   const Shape& whole = lowering.value(dy).shape;
   const int64_t first = node.slice().first_channel;
-  // Flat values may lie in blocks of what was flattened: they are taken in order.
+  // Flat values may still lie in the blocks of what was flattened, so they are taken in order.
   Layout y_layout = lowering.Stored(lowering.layout(dy).Plain());
   if (shape.size() == 3) {
     const int64_t block = lowering.layout(dy).block;
@@ -127,7 +127,7 @@ void LowerSlice(Lowering& lowering, const Node& node) {
 
 namespace {
 
-// Forward (x) -> y, or the gradient (dy, x) -> dx, in the layout of x.
+// Lowers forward (x) -> y, or the gradient (dy, x) -> dx, in the layout of x.
 void LowerLrnEitherWay(Lowering& lowering, const Node& node) {
   const bool is_gradient = node.op == OpKind::kLrnGradient;
   const ValueId input = node.inputs[is_gradient ? 1 : 0];

@@ -1,4 +1,4 @@
-// conv2d by oneDNN, but where lower_winograd.cc takes over.
+// Lowers conv2d to oneDNN, unless lower_winograd.cc computes it.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -17,21 +17,23 @@ using Dims = dnnl::memory::dims;
 using Tag = dnnl::memory::format_tag;
 constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 constexpr auto kWinograd = dnnl::algorithm::convolution_winograd;
-// For evaluation, too: for inference alone oneDNN prefers NHWC, which is no layout of ours, and
-// plain NCHW, the second choice, takes two to five times as long as blocks. The packed weights are
-// then shared with training.
+// Training mode is used for evaluation, too. In inference mode oneDNN prefers NHWC, which is none
+// of our layouts, and plain NCHW, the second choice, takes two to five times as long as blocks. The
+// packed weights are then shared with training.
 constexpr auto kForward = dnnl::prop_kind::forward_training;
 
-// Where oneDNN's F(4x4, 3x3) beats its direct algorithm on one AVX-512 core: below, its transforms
-// cost what its products save. For what our own (lower_winograd.cc) does not compute. By shape
-// alone, so that runs are alike.
+// oneDNN's F(4x4, 3x3) beats its direct algorithm on one AVX-512 core from this size on. Below it,
+// the transforms cost what the products save. It is for convolutions that our own algorithm
+// (lower_winograd.cc) does not compute. The choice depends only on the shape, so that runs are
+// alike.
 constexpr int64_t kWinogradChannels = 32;
 constexpr int64_t kWinogradChannelsOfParameterGradient = 64;
-// The weights are transformed once an execution, which so many tiles of 4x4 hide. Of the largest
-// batch: smaller ones are computed alike, to the bit and with the same packed weights.
+// The weights are transformed once for each execution, which this many tiles of 4x4 hide. The tiles
+// are those of the largest batch: smaller batches are computed alike, to the bit and with the same
+// packed weights.
 constexpr int64_t kWinogradTiles = 64;
 
-// How slow an implementation of oneDNN's is beside its own kernels for these formats.
+// Rates how slow an implementation of oneDNN's is beside its own kernels for these formats.
 constexpr int kReferenceLoops = 100;
 constexpr int kUnfoldedProduct = 1;
 
@@ -45,8 +47,8 @@ struct Geometry {
 };
 
 // Decides whether to compute a convolution between `x` and `y` by minimal filtering (Lavin & Gray
-// 2016): 36 products for 4x4 results instead of 144. Of floats only: its sums would lose the 8 bits
-// of bf16.
+// 2016): 36 products for 4x4 results instead of 144. This is only for floats, because the sums
+// would lose the 8 bits of bf16.
 bool SuitsWinograd(const ConvAttributes& conv, const Layout& x, const Layout& y, int64_t rows,
                    int64_t channels_min) {
   const int64_t tiles = rows * ((y.height + 3) / 4) * ((y.width + 3) / 4);
@@ -75,14 +77,14 @@ dnnl::primitive_attr ForwardAttributes(bool relu) {
   return attributes;
 }
 
-// The parameters among a convolution's inputs from place `first` on: its weight, or the weights of
-// those that were merged.
+// Returns the parameters among a convolution's inputs from place `first` on: its weight, or the
+// weights of those that were merged.
 std::vector<ValueId> ConvWeights(const Node& node, size_t first = 1) {
   const auto begin = node.inputs.begin() + static_cast<int64_t>(first);
   return {begin, begin + node.conv().weights};
 }
 
-// The dimensions of all weights together.
+// Returns the dimensions of all weights together.
 Dims ConvWeightDims(Lowering& lowering, const Node& node, const std::vector<ValueId>& weights) {
   const Shape& shape = lowering.value(weights[0]).shape;
   const int64_t groups = node.conv().groups;
@@ -146,8 +148,8 @@ dnnl::convolution_backward_weights::primitive_desc DescribeConvParameterGradient
   return describe(kDirect);
 }
 
-// How slow what this step computes of the convolution is between the formats of `conv`; 0 is the
-// best.
+// Rates how slow the parts of the convolution that this step computes are between the formats of
+// `conv`. 0 is the best.
 int Slowness(Lowering& lowering, const Node& node, const ConvFormats& conv, bool inference) {
   const auto rate = [](const std::string& implementation) {
     return absl::StartsWith(implementation, "ref")     ? kReferenceLoops
@@ -174,9 +176,9 @@ int Slowness(Lowering& lowering, const Node& node, const ConvFormats& conv, bool
   return slowness;
 }
 
-// Tries oneDNN's own choice of formats first; then others, and plain NCHW, which always exists:
-// where the choice is no layout of ours, or has only reference loops for a gradient (AVX2 with one
-// input channel, bf16 with 2 to 15: 100 times slower and more).
+// Tries oneDNN's own choice of formats first. Then tries others, and plain NCHW, which always
+// exists, if the choice is none of our layouts, or has only reference loops for a gradient (AVX2
+// with one input channel, bf16 with 2 to 15: 100 times slower and more).
 ConvFormats ChooseConv(Lowering& lowering, const Node& node, bool inference) {
   const Geometry geometry(node.conv());
   const Layout x = lowering.Stored(lowering.layout(node.inputs[0]));
@@ -225,7 +227,8 @@ ConvFormats ChooseConv(Lowering& lowering, const Node& node, bool inference) {
   CheckFailed(__FILE__, __LINE__, "oneDNN refuses plain formats: " + node.name);
 }
 
-// What computes it between the formats of `conv`: another algorithm where that is faster.
+// Returns the descriptors that compute it between the formats of `conv`, with another algorithm if
+// that is faster.
 dnnl::convolution_forward::primitive_desc DescribeConv(Lowering& lowering, const Node& node,
                                                        const ConvFormats& conv) {
   if (!SuitsWinograd(node.conv(), conv.input, conv.output, lowering.largest_rows(),
@@ -243,8 +246,8 @@ dnnl::convolution_forward::primitive_desc DescribeConv(Lowering& lowering, const
   return winograd ? winograd : conv.forward;
 }
 
-// Runs `primitive` into scratch memory, and from there into the arena's places for the gradients of
-// each weight, and bias, of merged convolutions.
+// Runs `primitive` into scratch memory, and copies from there to the arena's places for the
+// gradients of each weight, and bias, of merged convolutions.
 void EmitMergedParameterGradient(Lowering& lowering, const Node& node,
                                  const dnnl::primitive& primitive, Lowering::Arguments arguments,
                                  std::vector<BufferId> buffers, const Desc& computed,
@@ -271,7 +274,7 @@ void EmitMergedParameterGradient(Lowering& lowering, const Node& node,
     biases = scratch(bias);
     arguments.insert({DNNL_ARG_DIFF_BIAS, lowering.Memory(bias, biases)});
   }
-  std::vector<absl::Span<float>> targets;  // in the order in which they lie in the scratch memory
+  std::vector<absl::Span<float>> targets;  // in their order in the scratch memory
   for (const ValueId output : node.outputs) {
     const ReductionEntry& entry = lowering.GradientEntry(output);
     targets.emplace_back(lowering.GradientSums(output), static_cast<size_t>(entry.count));

@@ -1,5 +1,5 @@
-// Ops that look at one element at a time, those that move nothing, and the ends of stages: our own
-// kernels, in whatever layout the input has.
+// Lowers ops that look at one element at a time, those that move nothing, and the ends of stages,
+// to our own kernels, in whatever layout the input has.
 #include <algorithm>
 
 #include "worker/engine/backend/cpu/lower_ops.h"
@@ -45,7 +45,7 @@ Binary<T> GradientKernel(const Kernels<T>& kernels, const Node& node) {
   }
 }
 
-// Zeroes the channels that only fill the last block; `x` has this layout.
+// Zeroes the channels that only fill the last block. `x` has this layout.
 template <class T>
 void ClearPadding(const Layout& layout, int64_t rows, T* x) {
   const int64_t used = layout.channels % layout.block;
@@ -66,7 +66,7 @@ void LowerElementwise(Lowering& lowering, const Node& node) {
   const BufferId x = lowering.In(node.inputs[0], home);
   const BufferId y = lowering.OutputBuffer(node);
   const int64_t elements = lowering.Elements(node.inputs[0]);
-  // The others leave zeros as they are.
+  // The other functions map zeros to zeros.
   const bool spoils_padding = node.op == OpKind::kSigmoid;
   const int64_t rows = lowering.rows();
   const int threads = lowering.threads();
@@ -145,7 +145,7 @@ void LowerFlatten(Lowering& lowering, const Node& node) {
   lowering.ShareInput(node, lowering.layout(node.inputs[0]));
 }
 
-// Blocks only come from a value that was flattened, and have its shape.
+// A blocked layout can only come from a value that was flattened, and then has its shape.
 void LowerFlattenGradient(Lowering& lowering, const Node& node) {
   const Layout& home = lowering.layout(node.inputs[0]);
   const Layout plain = PlainLayout(lowering.value(node.outputs[0]).shape).As(home.type);
@@ -153,7 +153,7 @@ void LowerFlattenGradient(Lowering& lowering, const Node& node) {
 }
 
 void LowerAdd(Lowering& lowering, const Node& node) {
-  // The layout of the overwritten, or first, input.
+  // Uses the layout of the overwritten, or else the first, input.
   const size_t leader = node.OverwrittenBy(0) > 0 ? 1 : 0;
   const Layout home = lowering.Stored(lowering.layout(node.inputs[leader]));
   lowering.SetLayout(node.outputs[0], home);
@@ -172,7 +172,7 @@ void LowerAdd(Lowering& lowering, const Node& node) {
   lowering.EmitKernels(node, run, {a, b, y});
 }
 
-// Values cross to another stage as plain floats, whatever this stage computes in.
+// Values pass to another stage as plain floats, whatever type this stage computes in.
 void LowerStageOutput(Lowering& lowering, const Node& node) {
   lowering.program().stage_output_block = lowering.layout(node.inputs[0]).block;
   const BufferId x =

@@ -1,8 +1,8 @@
-// linear by oneDNN's inner product; of a sequence, each position is a row of it.
+// Lowers linear to oneDNN's inner product. Each position of a sequence is a row.
 //
 // Weights stay plain, [out, in] or [in, out]: measured at batch 64, packed weights make the
 // products up to 1.5 times faster and cost more than that to pack and unpack. Only after a flatten
-// of blocked planes they take the same blocks as the input, so that the activations need not be
+// of blocked planes do they take the same blocks as the input, so that the activations need not be
 // reordered.
 #include "worker/engine/backend/cpu/lower_ops.h"
 
@@ -26,7 +26,7 @@ dnnl::primitive_attr Attributes(bool relu) {
 struct LinearFormats {
   Desc input, weight, plain_weight, bias, output;
   Desc weight_gradient;  // like `weight`, in floats
-  bool is_plain = true;  // whether `weight` is, but for its number type
+  bool is_plain = true;  // true if `weight` is plain, apart from its number type
   Layout input_layout;
 };
 
@@ -39,7 +39,7 @@ LinearFormats ChooseLinear(Lowering& lowering, ValueId x, ValueId weight, ValueI
   const int64_t in = lowering.value(weight).shape[is_transposed ? 0 : 1];
   const int64_t out = lowering.value(weight).shape[is_transposed ? 1 : 0];
   const int64_t vectors = lowering.rows() * (ElementCount(lowering.value(y).shape) / out);
-  // Padded channels would need padded weights: those inputs are reordered.
+  // Padded channels would need padded weights, so those inputs are reordered.
   if (home.is_plain() || home.channels % home.block != 0 || is_transposed) {
     formats.input_layout = home.Plain();
     formats.input = Desc({vectors, in}, type, Tag::nc);
@@ -72,8 +72,8 @@ void LowerLinear(Lowering& lowering, const Node& node) {
   const bool has_bias = node.inputs.size() > 2;
   const auto kind = lowering.step().parameter_gradients.empty() ? dnnl::prop_kind::forward_inference
                                                                 : dnnl::prop_kind::forward_training;
-  // Over blocks of floats oneDNN's own choice, transposed weights, is three times as fast as the
-  // input's. Of bf16 it is no faster, and transposing takes as long as a whole step.
+  // For blocks of floats, oneDNN's own choice, transposed weights, is three times as fast as the
+  // input's blocks. For bf16 it is no faster, and transposing takes as long as a whole step.
   const Desc weight = formats.is_plain || lowering.type() == NumberType::kBf16
                           ? formats.weight
                           : Desc(formats.weight.dims(), DataType(lowering.type()), Tag::any);

@@ -1,4 +1,5 @@
-// The loss and its gradient: vectors of floats, whatever the activations are.
+// Lowers the loss and its gradient. They are vectors of floats, whatever the type of activations
+// is.
 #include <algorithm>
 #include <cmath>
 
@@ -16,8 +17,8 @@ void LowerSoftmaxCrossEntropy(Lowering& lowering, const Node& node) {
   lowering.SetLayout(node.outputs[0], plain);
   const BufferId probabilities = lowering.BufferOf(node.outputs[0]);
   const int64_t labels = lowering.rows() * (ElementCount(lowering.value(logits).shape) / classes);
-  // Loss of each label, and whether it was right, or nearly: summed up in order, whatever the
-  // threads.
+  // The loss of each label, and whether it was right or among the five largest. They are summed in
+  // order, whatever the number of threads.
   const BufferId judged = lowering.AddScratch(labels * 3 * int64_t{sizeof(double)});
   const double smoothing = node.loss().label_smoothing;
   const int threads = lowering.threads();
@@ -32,7 +33,7 @@ void LowerSoftmaxCrossEntropy(Lowering& lowering, const Node& node) {
       float largest;
       float sum;
       kernels->softmax(classes, 1.0f, from, to, &largest, &sum);
-      double others = 0;  // sum of the logits, above the largest
+      double others = 0;  // the sum over the logits, relative to the largest
       for (int64_t k = 0; smoothing > 0 && k < classes; ++k) {
         others += static_cast<double>(from[k] - largest);
       }

@@ -1,6 +1,6 @@
-// batch_norm by our own kernels, plane by plane: any layout, no workspace. The relu's mask is
-// computed again from the input, or, behind the sum of a residual connection, kept in bits. Sums
-// over planes are taken in double and in one order, whatever the threads.
+// Lowers batch_norm to our own kernels, plane by plane, for any layout and without workspace. The
+// relu's mask is computed again from the input, or, after the sum of a residual connection, kept in
+// bits. Sums over planes are taken in double and in one order, whatever the number of threads.
 #include <algorithm>
 #include <cmath>
 
@@ -11,12 +11,13 @@
 namespace trainyard::engine::cpu {
 namespace {
 
-// Per-lane tables of padded channels: `lanes` floats each.
+// Tables for each lane of padded channels, of `lanes` floats each.
 int64_t TableBytes(int64_t lanes, int64_t tables) {
   return lanes * tables * int64_t{sizeof(float)};
 }
 
-// What a pass fused into the node at this place among the inputs; nothing for place 0.
+// Returns what a pass has fused into the node at this place among the inputs, or nothing for place
+// 0.
 Operand FusedInput(Lowering& lowering, const Node& node, int place, const Layout& wanted) {
   return place > 0 ? lowering.OperandOf(node.inputs[static_cast<size_t>(place)], wanted)
                    : Operand{};
@@ -36,7 +37,7 @@ void LowerNormEvaluation(Lowering& lowering, const Node& node) {
   const Operand y = lowering.OutputOperand(node);
   const float* weight = lowering.Parameter(node.inputs[1]);
   const float* bias = lowering.Parameter(node.inputs[2]);
-  // Running, or those of the batch.
+  // These are the running statistics, or those of the batch.
   const BufferId mean = StatisticBuffer(lowering, node.inputs[3]);
   const BufferId variance = StatisticBuffer(lowering, node.inputs[4]);
   const int64_t lanes = x_layout.blocks() * x_layout.block;
@@ -81,7 +82,7 @@ void LowerNormOfBatch(Lowering& lowering, const Node& node) {
   const float* weight = lowering.Parameter(node.inputs[1]);
   const float* bias = lowering.Parameter(node.inputs[2]);
   const int64_t lanes = x_layout.blocks() * x_layout.block;
-  // Mean and squared distances of each plane; then scale and shift of each group's lanes.
+  // Computes mean and squared distances of each plane, then scale and shift of each group's lanes.
   const BufferId moments = lowering.AddScratch(TableBytes(lowering.rows() * lanes, 2));
   const BufferId affine = lowering.AddScratch(TableBytes(lowering.step().max_groups * lanes, 2));
   const int64_t rows = lowering.rows();
@@ -200,7 +201,7 @@ void LowerBatchNormGradient(Lowering& lowering, const Node& node) {
 
 namespace {
 
-// The groups of group_norm among the lanes of a row: channel c belongs to group c / channels.
+// The groups of group_norm among the lanes of a row. Channel c belongs to group c / channels.
 struct Groups {
   Layout layout;
   int64_t groups;
@@ -211,7 +212,7 @@ struct Groups {
   int64_t lanes() const { return layout.blocks() * layout.block; }
   double elements() const { return static_cast<double>(channels * layout.plane()); }
 
-  // Merges means and squared distances of a row's channels; lanes that only fill the last block
+  // Merges means and squared distances of a row's channels. Lanes that only fill the last block
   // count for nothing.
   void Merge(const float* means, const float* distances, double eps, float* mean,
              float* inverse) const {
@@ -265,7 +266,7 @@ void LowerGroupNorm(Lowering& lowering, const Node& node) {
                         second + p * home.block);
       }
       groups.Merge(first, second, eps, means, inverses);
-      // Scale and shift take the place of the moments.
+      // Scale and shift replace the moments.
       for (int64_t c = 0; c < lanes; ++c) {
         const int64_t g = c / groups.channels;
         first[c] = c < home.channels ? weight[c] * inverses[g] : 0;
@@ -280,7 +281,8 @@ void LowerGroupNorm(Lowering& lowering, const Node& node) {
   lowering.EmitKernels(node, run, {x, y, mean, inverse, tables});
 }
 
-// Sums over planes are kept by row and then added in the order of the rows, whatever the threads.
+// Sums over planes are kept by row and then added in the order of the rows, whatever the number of
+// threads.
 void LowerGroupNormGradient(Lowering& lowering, const Node& node) {
   const Layout home = lowering.Stored(lowering.layout(node.inputs[1]));
   const Groups groups(home, node.layer<layers::GroupNorm>().groups);
@@ -323,7 +325,8 @@ void LowerGroupNormGradient(Lowering& lowering, const Node& node) {
         kernels.norm_gradient_sums(home.plane(), home.block, g + p * plane, from + p * plane,
                                    nullptr, nullptr, a + lane, sum + lane, sum_x + lane);
       }
-      // From here on sum_x is that of dy (x - mean) * inverse: the row's part of dweight.
+      // From here on sum_x is the sum of dy (x - mean) * inverse, which is the row's part of
+      // dweight.
       for (int64_t i = 0; i < home.channels; ++i) sum_x[i] *= inverses[i / groups.channels];
       if (dx == kNoBuffer) {
         return;

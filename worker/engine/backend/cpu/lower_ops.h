@@ -1,4 +1,5 @@
-// One function for each op: it chooses the layouts of the node's outputs and emits its calls.
+// Declares one function for each op, which chooses the layouts of the node's outputs and emits its
+// calls.
 #pragma once
 
 #include "worker/engine/backend/cpu/lowering.h"

@@ -1,4 +1,5 @@
-// Pooling and upsampling: our own kernels, plane by plane, in whatever layout the input has.
+// Lowers pooling and upsampling to our own kernels, plane by plane, in whatever layout the input
+// has.
 #include <algorithm>
 
 #include "worker/engine/backend/cpu/lower_ops.h"
@@ -24,7 +25,7 @@ void LowerPool(Lowering& lowering, const Node& node) {
   BufferId index = -1;
   if (node.outputs.size() > 1 && node.outputs[1] != kNoValue) {
     lowering.SetLayout(node.outputs[1], y_layout);
-    // A byte an element.
+    // Each element takes one byte.
     index = lowering.AddScratch(lowering.rows() * y_layout.elements());
     lowering.SetBuffer(node.outputs[1], index);
     buffers.push_back(index);
@@ -68,7 +69,7 @@ void LowerPoolGradient(Lowering& lowering, const Node& node) {
   const int64_t y_plane = y_layout.plane() * block;
   const int threads = lowering.threads();
   std::vector<BufferId> buffers = {dy, index, dx};
-  BufferId sums = -1;  // a plane for each thread
+  BufferId sums = -1;  // one plane for each thread
   if (lowering.type() == NumberType::kBf16) {
     sums = lowering.AddScratch(threads * x_plane * int64_t{sizeof(float)});
     buffers.push_back(sums);
@@ -146,7 +147,7 @@ void LowerGlobalAvgPoolGradient(Lowering& lowering, const Node& node) {
   lowering.EmitKernels(node, run, {dy, dx});
 }
 
-// Each pixel, a block of channels, is copied `scale` times; then so is each line.
+// Each pixel, a block of channels, is copied `scale` times, and then each line is.
 void LowerUpsample(Lowering& lowering, const Node& node) {
   const Layout x_layout = lowering.Stored(lowering.layout(node.inputs[0]));
   Layout y_layout = lowering.StoredPlain(node.outputs[0]);
@@ -187,7 +188,7 @@ void LowerUpsampleGradient(Lowering& lowering, const Node& node) {
   const int64_t lines = lowering.rows() * x_layout.blocks() * x_layout.height;
   const int64_t line = x_layout.width * x_layout.block;
   const int threads = lowering.threads();
-  // The sums of lines, then those of neighbours, of each thread.
+  // Each thread has the sums of lines, then those of neighbours.
   const int64_t scratch_floats = line * scale + line;
   const BufferId scratch = lowering.AddScratch(threads * scratch_floats * int64_t{sizeof(float)});
   Program* program = &lowering.program();

@@ -1,4 +1,4 @@
-// layer_norm and embeddings: our own kernels, over plain layouts.
+// Lowers layer_norm and embeddings to our own kernels, over plain layouts.
 #include <algorithm>
 
 #include "worker/engine/backend/cpu/lower_ops.h"
@@ -34,7 +34,8 @@ void LowerLayerNorm(Lowering& lowering, const Node& node) {
   lowering.EmitKernels(node, run, {x, y, mean, inverse});
 }
 
-// The sums run over chunks of features, each in the order of the vectors, whatever the threads.
+// The sums run over chunks of features, each in the order of the vectors, whatever the number of
+// threads.
 void LowerLayerNormGradient(Lowering& lowering, const Node& node) {
   const Layout plain = lowering.Stored(lowering.layout(node.inputs[1]).Plain());
   const int64_t features = lowering.value(node.inputs[1]).shape.back();
@@ -98,7 +99,7 @@ void LowerEmbedding(Lowering& lowering, const Node& node) {
   lowering.EmitKernels(node, run, {x, y});
 }
 
-// A token may occur twice: threads share the columns, not the tokens.
+// A token may occur twice, so threads share the columns and not the tokens.
 void LowerEmbeddingGradient(Lowering& lowering, const Node& node) {
   const Shape& shape = lowering.value(node.inputs[0]).shape;
   const int64_t width = shape[1];
@@ -151,7 +152,8 @@ void LowerPositionEmbeddingGradient(Lowering& lowering, const Node& node) {
   const ReductionEntry entry = lowering.GradientEntry(node.outputs[0]);
   float* sums = lowering.GradientSums(node.outputs[0]);
   const int64_t rows = lowering.rows();
-  const int64_t used = plain.elements();  // of the table, which may have more positions
+  // The part of the table in use, which may have more positions.
+  const int64_t used = plain.elements();
   const int threads = lowering.threads();
   Program* program = &lowering.program();
   auto run = [=]<class T>(RunState& state, const Kernels<T>& kernels) {

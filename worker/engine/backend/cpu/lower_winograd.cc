@@ -9,15 +9,16 @@
 namespace trainyard::engine::cpu {
 namespace {
 
-// Every group of tiles reads all transformed weights: with more of them, oneDNN's Winograd, which
-// reads them less often, wins. By shape alone, so that runs are alike.
+// Every group of tiles reads all transformed weights. If there are more weights than this, oneDNN's
+// Winograd wins, which reads them less often. The choice depends only on the shape, so that runs
+// are alike.
 constexpr int64_t kWeightsMax = 192 * 192;
-// The weights are transformed once a step, which so many tiles of 4x4 hide. Of the largest batch,
-// so that smaller ones are computed alike.
+// The weights are transformed once a step, which this many tiles of 4x4 hide. The number is that of
+// the largest batch, so that smaller ones are computed alike.
 constexpr int64_t kTilesMin = 64;
 
-// body(share, begin, end) for shares of whole groups of all tiles. A result belongs to one tile or
-// to one share: it is rounded alike in every run with as many threads.
+// Calls body(share, begin, end) for shares of whole groups of all tiles. A result belongs to one
+// tile or to one share, so it is rounded alike in every run with as many threads.
 template <class Body>
 void ForShares(int threads, int64_t tiles, const Body& body) {
   const int64_t groups = (tiles + kWinogradGroup - 1) / kWinogradGroup;
@@ -77,7 +78,7 @@ void LowerConvByWinograd(Lowering& lowering, const Node& node, const WinogradSha
                lowering.BufferOf(node.outputs[0]));
 }
 
-// dx is dy convolved with the weights turned by 180 degrees, inputs and outputs exchanged.
+// dx is dy convolved with the weights turned by 180 degrees, with inputs and outputs exchanged.
 void LowerConvInputGradientByWinograd(Lowering& lowering, const Node& node,
                                       const WinogradShape& shape) {
   const ConvFormats& conv = lowering.convs().at(node.name);
@@ -97,7 +98,7 @@ void LowerConvParameterGradientByWinograd(Lowering& lowering, const Node& node,
   const BufferId x = lowering.In(node.inputs[1], conv.input);
   float* dweights = lowering.GradientSums(node.outputs[0]);
   float* dbias = node.outputs.size() > 1 ? lowering.GradientSums(node.outputs[1]) : nullptr;
-  // A share's sums: those of the products, then those of the bias.
+  // A share has the sums of the products, then those of the bias.
   const int64_t products = shape.products();
   const int64_t sums_floats = products + 16 * shape.out_blocks();
   const int64_t scratch_floats = WinogradScratch(shape);

@@ -1,4 +1,4 @@
-// conv2d by our own minimal filtering, where that beats both of oneDNN's algorithms.
+// Lowers conv2d to our own minimal filtering if that beats both of oneDNN's algorithms.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace trainyard::engine::cpu {
 
-// The shape for our own kernels if they compute the convolution; nothing if oneDNN does.
+// Returns the shape for our own kernels if they compute the convolution, or nothing if oneDNN does.
 std::optional<WinogradShape> FindWinograd(Lowering& lowering, const Node& node,
                                           const ConvFormats& conv);
 void LowerConvByWinograd(Lowering& lowering, const Node& node, const WinogradShape& shape);

@@ -1,4 +1,4 @@
-// Layouts and buffers of values, and calls that several ops emit.
+// Keeps layouts and buffers of values, and emits calls that several ops need.
 #include "worker/engine/backend/cpu/lowering.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ void Lowering::Begin() {
 void Lowering::Finish() {
   if (step_.graph.has_loss()) {
     const ValueId logits = step_.graph.logits;
-    // As the loss read them.
+    // The logits are as the loss read them.
     program_.logits = In(logits, layout(logits).Plain().As(NumberType::kF32));
     if (std::find(step_.kept.begin(), step_.kept.end(), logits) != step_.kept.end()) {
       program_.Keep(program_.logits);
@@ -54,8 +54,8 @@ void Lowering::Finish() {
   }
 }
 
-// A stage goes on in the layout in which the stage before left what crosses: sums then are taken in
-// the order of a whole model, and give the same bits.
+// A stage continues in the layout in which the stage before left the boundary value. Sums are then
+// taken in the order of a whole model, and give the same bits.
 void Lowering::BlockStageInput(int64_t block) {
   const ValueId input = step_.graph.input;
   const Layout plain = layout(input);
@@ -74,7 +74,7 @@ void Lowering::FindParts() {
       continue;
     }
     int64_t first_channel = 0;
-    int64_t divisor = 0;  // of where parts begin
+    int64_t divisor = 0;  // of the channels at which parts begin
     for (const ValueId part : node.inputs) {
       divisor = std::gcd(divisor, first_channel);
       first_channel += value(part).shape[0];
@@ -200,7 +200,7 @@ BufferId Lowering::In(ValueId id, const Layout& wanted) {
     }
   }
   const BufferId copy = AddScratch(rows() * wanted.bytes());
-  // A flat value and its blocks before a flatten: what is plain takes the other's shape.
+  // These are a flat value and its blocks before a flatten. The plain one takes the other's shape.
   EmitReorder(absl::StrCat(value(id).name, " reorder"), BufferOf(id),
               home.is_plain() ? wanted.Plain().As(home.type) : home, copy,
               wanted.is_plain() ? home.Plain().As(wanted.type) : wanted);
@@ -253,7 +253,7 @@ void Lowering::EmitParameterGradient(const Node& node, const dnnl::primitive& pr
   float* weight_sums = state_.reduction + entry.offset;
   const bool is_plain = computed == plain;
 
-  // Where the primitive leaves its results when they cannot go straight into the arena.
+  // The primitive leaves its results here if they cannot go directly into the arena.
   const BufferId scratch = AddScratch(static_cast<int64_t>(computed.get_size()));
   buffers.push_back(scratch);
   Arguments direct = arguments;

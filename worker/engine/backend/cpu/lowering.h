@@ -1,16 +1,17 @@
-// What the ops of a step graph share while they are lowered to a Program: layouts, buffers, calls.
+// Holds what the ops of a step graph share while they are lowered to a Program: layouts, buffers,
+// calls.
 //
 // Activations and their gradients are of one number type, floats or bf16; so are the packed
-// weights that are multiplied with them. What else there is stays in floats: the batch's input,
-// logits and loss, statistics, parameters and their gradients. What an op finds in the other type
-// is converted as a reorder.
+// weights that are multiplied with them. Everything else is in floats: the batch's input, logits
+// and loss, statistics, parameters and their gradients. If an op needs a value in the other type, a
+// reorder converts it.
 //
 // Every value has one home layout, given by what computes it. A convolution asks oneDNN for the
-// best formats of both ends (format_tag::any), so chains of convolutions keep one blocked format;
-// where a consumer wants another, the value is reordered once and the copy kept for all who want
-// it. Element-wise ops, pooling and normalisation take any layout. Weights are packed by
-// PackedWeights; gradients of weights leave through a reorder into the reduction arena, which is
-// plain.
+// best formats of both ends (format_tag::any), so chains of convolutions keep one blocked format.
+// If a consumer needs another one, the value is reordered once and the copy is kept for all
+// consumers that need it. Element-wise ops, pooling and normalisation take any layout. Weights are
+// packed by PackedWeights; gradients of weights leave through a reorder into the reduction arena,
+// which is plain.
 #pragma once
 
 #include <map>
@@ -32,15 +33,15 @@ namespace trainyard::engine::cpu {
 // The type of numbers in plain memory, as oneDNN calls it.
 inline constexpr auto kF32 = dnnl::memory::data_type::f32;
 
-// Where the rows of a value lie: elements `offset` on from the buffer, one row `row` elements after
-// the other.
+// The place of the rows of a value: `offset` elements from the beginning of the buffer, one row
+// `row` elements after the other.
 struct Operand {
   BufferId buffer = kNoBuffer;
   int64_t offset = 0;
   int64_t row = 0;
 };
 
-// What the kernels see of an operand; null if it has no buffer.
+// What the kernels see of an operand. It is null if there is no buffer.
 template <class T>
 Planes<T> At(const Program& program, const Operand& operand, const Layout& layout) {
   if (operand.buffer == kNoBuffer) {
@@ -50,30 +51,30 @@ Planes<T> At(const Program& program, const Operand& operand, const Layout& layou
           layout.plane() * layout.block, layout.blocks()};
 }
 
-// The formats in which a convolution is computed; those of its gradients follow from them.
+// The formats in which a convolution is computed. Those of its gradients follow from them.
 struct ConvFormats {
   dnnl::convolution_forward::primitive_desc forward;
-  Layout input;   // as the primitive wants it
+  Layout input;   // as the primitive needs it
   Layout output;  // the home layout of the output
 };
 
-// What a lowering begins with.
+// The settings of a lowering.
 struct LoweringOptions {
   int64_t rows = 1;
-  int64_t largest_rows = 1;  // that the executable may get
+  int64_t largest_rows = 1;  // the most that the executable may get
   int threads = 1;
   NumberType type = NumberType::kF32;  // of activations
   bool is_guarded = false;
 };
 
-// What all ops share while they are lowered. Each op is lowered by a function of its own
-// (lower_ops.h), in the order of the graph.
+// Lowers a graph. Each op is lowered by a function of its own (lower_ops.h), in the order of the
+// graph.
 class Lowering {
  public:
   // A primitive's arguments, in buffers and fixed memory.
   using Arguments = std::unordered_map<int, dnnl::memory>;
 
-  // Borrows everything; `program` is empty. oneDNN's exceptions pass through.
+  // Borrows everything. `program` must be empty. Exceptions of oneDNN pass through.
   Lowering(const StepGraph& step, const ReductionLayout& reduction, const StateMemory& state,
            const LoweringOptions& options, dnnl::engine& engine, dnnl::stream& stream,
            PackedWeights& weights, Program& program);
@@ -90,9 +91,10 @@ class Lowering {
   PackedWeights& weights() { return weights_; }
   Program& program() { return program_; }
 
-  // Before the first node: the batch's input, and which values will lie within others.
+  // Prepares the batch's input, and finds which values will lie within others. It is called before
+  // the first node.
   void Begin();
-  // After the last node: what must be there when the program ends.
+  // Notes what must be there when the program ends. It is called after the last node.
   void Finish();
 
   const Value& value(ValueId id) const { return step_.graph.value(id); }
@@ -102,7 +104,7 @@ class Lowering {
   }
   void SetLayout(ValueId id, const Layout& layout) { layouts_[static_cast<size_t>(id)] = layout; }
   int64_t Elements(ValueId id) const { return rows() * layout(id).elements(); }
-  // The layout with the number type of activations.
+  // Returns the layout with the number type of activations.
   Layout Stored(const Layout& layout) const { return layout.As(type()); }
   Layout StoredPlain(ValueId id) const { return Stored(PlainLayout(value(id).shape)); }
   float* Parameter(ValueId id) const { return state_.parameters + reduction_.entry(id).offset; }
@@ -116,12 +118,12 @@ class Lowering {
     }
     return parameters;
   }
-  // Parameters as a primitive of this program wants them.
+  // Returns parameters in the form that a primitive of this program needs.
   dnnl::memory Packed(const std::vector<absl::Span<float>>& parameters,
                       const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted) {
     return weights_.Get(parameters, plain, wanted, program_.packed_weights);
   }
-  // Where the sums of a parameter's gradient lie.
+  // Returns where the sums of a parameter's gradient lie.
   float* GradientSums(ValueId gradient) const {
     return state_.reduction + GradientEntry(gradient).offset;
   }
@@ -129,19 +131,20 @@ class Lowering {
     return reduction_.entry(value(gradient).primal);
   }
 
-  // The buffer of a value in its home layout; made when first asked for, after SetLayout.
+  // Returns the buffer of a value in its home layout. It is made at the first call, after
+  // SetLayout.
   BufferId BufferOf(ValueId id);
-  // The buffer of an output of the node: the overwritten input's where the graph says so and the
-  // layouts agree.
+  // Returns the buffer of an output of the node. It is the overwritten input's if the graph allows
+  // that and the layouts agree.
   BufferId OutputBuffer(const Node& node, int index = 0);
-  // Reads a part within its whole; other values in `wanted`, copied if need be.
+  // Returns a part within its whole, and other values in `wanted`, copied if necessary.
   Operand OperandOf(ValueId id, const Layout& wanted);
-  // Where an output of the node is written, whose layout is set: within its whole if the graph lets
-  // it and the layouts agree.
+  // Returns where an output of the node is written, whose layout must be set: within its whole if
+  // the graph allows it and the layouts agree.
   Operand OutputOperand(const Node& node, int index = 0);
-  // An output that is its input seen in another shape.
+  // Makes an output its input, seen in another shape.
   void ShareInput(const Node& node, const Layout& layout);
-  // The value in this layout: its home, or a copy, reordered once.
+  // Returns the value in this layout: its home, or a copy that is reordered once.
   BufferId In(ValueId id, const Layout& wanted);
   void EmitReorder(const std::string& name, BufferId from, const Layout& from_layout, BufferId to,
                    const Layout& to_layout);
@@ -155,8 +158,8 @@ class Lowering {
   void EmitCall(const Node& node, std::function<void(RunState&)> run,
                 const std::vector<BufferId>& buffers);
 
-  // The same for a call whose kernels depend on the number type: run(state, kernels) with the
-  // Kernels<T> of this program.
+  // Emits a call whose kernels depend on the number type: run(state, kernels) gets the Kernels<T>
+  // of this program.
   template <class Run>
   void EmitKernels(const Node& node, const Run& run, const std::vector<BufferId>& buffers) {
     if (type() == NumberType::kBf16) {
@@ -172,8 +175,8 @@ class Lowering {
   void AddScratchpad(const dnnl::memory::desc& scratchpad, Arguments& arguments,
                      std::vector<BufferId>& buffers);
 
-  // Emits the call of a primitive that computes a weight gradient and, where there is one, a bias
-  // gradient, into the reduction arena. `arguments` lack both.
+  // Emits the call of a primitive that computes a weight gradient and, if there is one, a bias
+  // gradient, into the reduction arena. `arguments` lacks both.
   void EmitParameterGradient(const Node& node, const dnnl::primitive& primitive,
                              Arguments arguments, std::vector<BufferId> buffers,
                              const dnnl::memory::desc& computed, const dnnl::memory::desc& plain);
@@ -181,16 +184,16 @@ class Lowering {
   // Returns true if channels [first, first + count) of `whole` are whole blocks.
   static bool FillsBlocks(const Layout& whole, int64_t first, int64_t count);
 
-  // Says that an output of the node lies in a buffer that the op has made itself.
+  // Notes that an output of the node lies in a buffer that the op has made itself.
   void SetBuffer(ValueId id, BufferId buffer) { buffers_[static_cast<size_t>(id)] = buffer; }
-  // Says that the value lies within `whole`, from this channel on.
+  // Notes that the value lies within `whole`, from this channel on.
   void LieWithin(ValueId id, ValueId whole, int64_t first_channel);
   // Returns true if the value was written within its whole.
   bool LiesWithin(ValueId id) const;
   // Returns true if a part has already given the value its layout.
   bool HasLayout(ValueId id) const { return layouts_[static_cast<size_t>(id)].channels > 0; }
 
-  // Formats of convolutions, by layer: gradients use those of the forward op.
+  // The formats of convolutions, by layer. Gradients use those of the forward op.
   std::map<std::string, ConvFormats>& convs() { return convs_; }
 
  private:
@@ -198,12 +201,12 @@ class Lowering {
   struct Part {
     ValueId whole = kNoValue;
     int64_t first_channel = 0;
-    // The greatest common divisor of the channels at which parts of the whole begin: the whole lies
-    // in blocks that divide it.
+    // The greatest common divisor of the channels at which parts of the whole begin. The block size
+    // of the whole divides it.
     int64_t divisor = 0;
     bool lies_there = false;
   };
-  // A value in another layout than its home.
+  // A value in a layout other than its home.
   struct Copy {
     ValueId value;
     Layout layout;
@@ -212,7 +215,7 @@ class Lowering {
 
   void BlockStageInput(int64_t block);
   void FindParts();
-  // A part on its own, for ops that cannot read it within its whole.
+  // Returns a part on its own, for ops that cannot read it within its whole.
   BufferId CopyOfPart(ValueId id);
 
   const StepGraph& step_;

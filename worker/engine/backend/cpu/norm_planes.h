@@ -1,5 +1,5 @@
-// What batch_norm and its gradient do with the planes of a batch, group of rows by group
-// (Batch::groups) or over the rows of all ranks: run by the calls of lower_norm.cc.
+// Implements what batch_norm and its gradient do with the planes of a batch, group of rows by group
+// (Batch::groups) or over the rows of all ranks. The calls of lower_norm.cc run it.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ inline Affine ForwardAffine(float weight, float bias, float mean, float variance
   return {static_cast<float>(scale), static_cast<float>(bias - mean * scale)};
 }
 
-// y = x scale + shift (+ residual), rectified where `relu`; all pointers resolved.
+// Computes y = x scale + shift (+ residual), rectified if `relu`. All pointers are resolved.
 template <class T>
 struct Normalization {
   const Kernels<T>& kernels;
@@ -34,13 +34,13 @@ struct Normalization {
   bool relu;
   Planes<T> x;
   float* affine;       // by group: scale, then shift, by lane
-  Planes<T> residual;  // null: none
+  Planes<T> residual;  // null if there is none
   Planes<T> y;
-  uint8_t* mask;  // null: not wanted
+  uint8_t* mask;  // null if it is not needed
 
   int64_t lanes() const { return layout.blocks() * layout.block; }
 
-  // From the groups' statistics, [groups, channels].
+  // Fills the table from the groups' statistics, [groups, channels].
   void FillAffine(const float* weight, const float* bias, const float* mean, const float* variance,
                   double eps) const {
     for (int64_t group = 0; group < groups.count(); ++group) {
@@ -79,7 +79,7 @@ struct PlaneMoments {
   int64_t rows;
   const float *means, *distances;
 
-  // Merges the moments of each group, or of all ranks: [groups, channels].
+  // Merges the moments of each group, or of all ranks, into [groups, channels].
   absl::Status Merge(const RunState& state, float* mean, float* variance) const {
     for (int64_t group = 0; group < state.groups->count(); ++group) {
       MergeGroup(state.groups->begin(group), state.groups->rows(group, rows),
@@ -100,7 +100,7 @@ struct PlaneMoments {
   }
 
  private:
-  // Chan, Golub & LeVeque 1983, equation 2.1: all planes are of one size.
+  // The formula is Chan, Golub & LeVeque 1983, equation 2.1. All planes have the same size.
   void MergeGroup(int64_t begin, int64_t count, float* mean, float* variance) const {
     const int64_t lanes = layout.blocks() * layout.block;
     for (int64_t lane = 0; lane < layout.channels; ++lane) {
@@ -120,7 +120,7 @@ struct PlaneMoments {
   }
 };
 
-// One run of batch_norm_gradient, all pointers resolved.
+// One run of batch_norm_gradient, with all pointers resolved.
 template <class T>
 struct NormGradient {
   const Kernels<T>& kernels;
@@ -129,26 +129,26 @@ struct NormGradient {
   const RunState& state;
   int threads;
   double eps;
-  const float *weight, *bias;    // bias null: not rectified
+  const float *weight, *bias;    // if bias is null, the result was not rectified
   const float *mean, *variance;  // [groups, channels]
   Planes<T> dy, x;
-  Planes<T> second;     // added to dy; null: none
-  const uint8_t* mask;  // null: none
-  Planes<T> g;          // of a mask: the gradient behind it
-  Planes<T> addend;     // of dx; null: none
-  Planes<T> dx;         // null: not wanted
+  Planes<T> second;     // added to dy; null if there is none
+  const uint8_t* mask;  // null if there is none
+  Planes<T> g;          // with a mask, the gradient behind it
+  Planes<T> addend;     // added to dx; null if there is none
+  Planes<T> dx;         // null if it is not needed
   float* sums;
   float* tables;
   float *weight_sums, *bias_sums;
 
   int64_t lanes() const { return layout.blocks() * layout.block; }
-  // Two for each plane, by lane.
+  // Returns two sums for each plane, by lane.
   float* plane_sums() const { return sums; }
   float* plane_sums_x() const { return sums + rows * lanes(); }
-  // The tables of a group, by lane: mean, scale and shift of the forward op; then a, b and c of the
-  // kernel.
+  // Returns the tables of a group, by lane: mean, scale and shift of the forward op, then a, b and
+  // c of the kernel.
   float* table(int64_t group, int64_t i) const { return tables + (6 * group + i) * lanes(); }
-  // The table of the group and the lanes of a plane.
+  // Returns the table of the group and the lanes of a plane.
   const float* table_of(int64_t p, int64_t i) const {
     return table(state.groups->of_row(p / layout.blocks()), i) + p % layout.blocks() * layout.block;
   }
@@ -159,7 +159,7 @@ struct NormGradient {
       const int64_t first = group * layout.channels;
       for (int64_t lane = 0; lane < lanes(); ++lane) {
         const bool is_padding = lane >= layout.channels;
-        // The forward op's, to the last bit.
+        // This equals the forward op's, to the last bit.
         const Affine affine = is_padding
                                   ? Affine{0, 0}
                                   : ForwardAffine(weight[lane], bias == nullptr ? 0.0f : bias[lane],
@@ -188,10 +188,10 @@ struct NormGradient {
 
   struct LaneSums {
     double g = 0;
-    double x = 0;  // of g (x - mean)
+    double x = 0;  // the sum of g (x - mean)
   };
 
-  // Parameter gradients, and what the input's takes.
+  // Computes the parameter gradients, and what the input's gradient needs.
   absl::Status Finish() const {
     for (int64_t group = 0; group < state.groups->count(); ++group) {
       const int64_t of_group = state.groups->rows(group, rows);
@@ -234,7 +234,7 @@ struct NormGradient {
     return of_lane;
   }
 
-  // dx = weight inverse (g - sum / n - (x - mean) inverse^2 sum_x / n) as g a + x b + c.
+  // Computes dx = weight inverse (g - sum / n - (x - mean) inverse^2 sum_x / n) as g a + x b + c.
   void FillTables(int64_t group, int64_t lane, const LaneSums& of_lane, int64_t of_rows) const {
     const double count = static_cast<double>(of_rows * layout.plane());
     const double inverse = Inverse(group, lane);
@@ -246,7 +246,7 @@ struct NormGradient {
         static_cast<float>(-slope * of_lane.g / count - curve * table(group, 0)[lane]);
   }
 
-  // Finishes by the sums of all ranks.
+  // Finishes with the sums over all ranks.
   absl::Status SumOverRanks() const {
     const absl::Span<double> values = state.ranks->Values(layout.channels);
     double* const values_x = values.data() + layout.channels;

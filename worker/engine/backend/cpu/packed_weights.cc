@@ -1,4 +1,4 @@
-// Packs parameters into the formats that primitives want, and packs them again after an update.
+// Packs parameters into the formats that primitives need, and packs them again after an update.
 #include "worker/engine/backend/cpu/packed_weights.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ dnnl::memory PackedWeights::Get(const std::vector<absl::Span<float>>& parameters
   if (!is_one) {
     entry->gathered = AlignedBuffer(static_cast<int64_t>(plain.get_size()), backing_);
   }
-  // A memory object clears the padding of what it is given.
+  // A memory object clears the padding of the memory that it gets.
   const auto memory = [this](const dnnl::memory::desc& desc, std::byte* data) {
     return dnnl::memory(desc, engine_, backing_ == Backing::kMemory ? data : nullptr);
   };

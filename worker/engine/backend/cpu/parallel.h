@@ -1,11 +1,11 @@
-// A loop over threads; inline where there is one.
+// Runs a loop over threads, or inline if there is only one thread.
 #pragma once
 
 #include <cstdint>
 
 namespace trainyard::engine::cpu {
 
-// body(i) for i in [0, count), in any order, on up to `threads` threads.
+// Calls body(i) for i in [0, count), in any order, on up to `threads` threads.
 template <class Body>
 void ParallelFor(int threads, int64_t count, const Body& body) {
   if (threads == 1 || count == 1) {
@@ -20,7 +20,7 @@ void ParallelFor(int threads, int64_t count, const Body& body) {
   }
 }
 
-// body(i, thread) for i in [0, count): a share of them for each thread, in order.
+// Calls body(i, thread) for i in [0, count). Each thread has a consecutive share.
 template <class Body>
 void ParallelShares(int threads, int64_t count, const Body& body) {
   ParallelFor(threads, threads, [&](int64_t thread) {
@@ -30,7 +30,7 @@ void ParallelShares(int threads, int64_t count, const Body& body) {
   });
 }
 
-// body(begin, count) for chunks of [0, count), at cache-line borders.
+// Calls body(begin, count) for chunks of [0, count), which end at cache-line borders.
 template <class Body>
 void ParallelChunks(int threads, int64_t count, const Body& body) {
   constexpr int64_t kLine = 16;

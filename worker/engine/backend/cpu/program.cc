@@ -12,7 +12,7 @@
 namespace trainyard::engine::cpu {
 namespace {
 
-// The clock of the calling thread, in which the rest of the machine does not show.
+// Returns the CPU time of the calling thread, which other processes do not affect.
 double CpuSeconds() {
   timespec now;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -29,7 +29,7 @@ BufferId Program::AddInputBuffer() {
 dnnl::memory Program::Bound(const dnnl::engine& engine, const dnnl::memory::desc& desc,
                             BufferId buffer) {
   dnnl::memory memory(desc, engine, DNNL_MEMORY_NONE);
-  // Buffers at fixed addresses need no binding again.
+  // Buffers at fixed addresses need not be bound again.
   if (!buffers_.is_arena(buffer) && buffers_.ptr<void>(buffer) != nullptr) {
     memory.set_data_handle(buffers_.ptr<void>(buffer));
   } else {
@@ -76,7 +76,7 @@ void Program::Run(const float* inputs, size_t calls, RunState& state,
                   const Executable::ReadyCallback& on_ready, std::vector<double>* seconds,
                   size_t first) {
   for (const BufferId input : inputs_) {
-    // oneDNN knows no constant memory; nothing writes to the input.
+    // oneDNN has no constant memory, but nothing writes to the input.
     buffers_.SetFixed(input, const_cast<float*>(inputs));
   }
   for (Binding& binding : bindings_) {

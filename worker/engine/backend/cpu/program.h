@@ -1,4 +1,5 @@
-// A step graph compiled for one number of rows: calls in order, over buffers in a planned arena.
+// Defines a step graph that was compiled for one number of rows: calls in order, over buffers in a
+// planned arena.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +21,18 @@ struct RunState {
   const int32_t* labels = nullptr;
   float gradient_scale = 0;  // weight / labels
   RandomPosition position;   // for dropout
-  // For a stage, [rows, elements of the boundary value]: where its output goes, and where the
-  // gradient of it comes from.
+  // For a stage, [rows, elements of the boundary value]: the memory for its output, and the
+  // gradient of that output.
   float* stage_output = nullptr;
   const float* stage_output_gradient = nullptr;
-  // For batch_norm. Ranks, where not null, have its statistics in common.
+  // For batch_norm. If ranks is not null, the ranks share its statistics.
   const RowGroups* groups = &RowGroups::AllRows();
   RankStatistics* ranks = nullptr;
-  // False: gradients overwrite the reduction arena; true: they are added to it.
+  // If false, gradients overwrite the reduction arena. If true, they are added to it.
   bool accumulate = false;
-  // Training has no use for top5, which takes a look at every logit more.
+  // Training does not need top5, which takes one more look at every logit.
   bool counts_top5 = false;
-  double loss = 0;  // mean over the labels
+  double loss = 0;  // the mean over the labels
   int64_t correct = 0;
   int64_t top5 = 0;
   // The error that ended the run before its last call.
@@ -40,49 +41,51 @@ struct RunState {
 
 struct Call {
   std::string name;  // "conv1 conv2d+relu", for people
-  std::string op;    // "conv2d"; "reorder" or "copy" for calls that change how a value lies
+  std::string op;    // "conv2d"; "reorder" or "copy" for calls that change the layout of a value
   std::function<void(RunState&)> run;
   double flops = 0;
-  // The reduction arena is final up to here after this call; 0: nothing new.
+  // After this call, the reduction arena is final up to this element. 0 means no further than
+  // before.
   int64_t ready = 0;
 };
 
-// Not thread-safe. Closures of the calls hold a pointer to it: it does not move.
+// The program. The class is not thread-safe. Closures of the calls hold a pointer to it, so it must
+// not move.
 class Program {
  public:
   Program() = default;
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  // Building.
+  // These build the program.
   BufferId AddArenaBuffer(int64_t bytes) { return buffers_.AddArena(bytes); }
   BufferId AddFixedBuffer(void* data) { return buffers_.AddFixed(data); }
-  // The batch's inputs; its address comes with each run.
+  // Adds the buffer of the batch's inputs, whose address comes with each run.
   BufferId AddInputBuffer();
-  // Memory at a buffer, wherever it will lie.
+  // Returns memory at a buffer, wherever the buffer will lie.
   dnnl::memory Bound(const dnnl::engine& engine, const dnnl::memory::desc& desc, BufferId buffer);
-  // Appends the call. It reads or writes `buffers`, which so must lie in the arena then; kNoBuffer
-  // among them means nothing.
+  // Appends the call. It reads or writes `buffers`, which therefore lie in the arena at that time;
+  // kNoBuffer among them is ignored.
   void Emit(Call call, const std::vector<BufferId>& buffers);
-  // The reduction arena is final up to here after the last call.
+  // Notes that after the last call the reduction arena is final up to this element.
   void SetReady(int64_t ready) {
     if (!calls_.empty()) {
       calls_.back().ready = ready;
     }
   }
-  // The buffer must still be there when the program ends.
+  // Keeps the content of the buffer until the program ends.
   void Keep(BufferId buffer) { buffers_.Keep(buffer); }
-  // Lays out the arena (BufferPlan::Plan); after the last Emit. With `is_guarded`, Run checks after
+  // Lays out the arena (BufferPlan::Plan), after the last Emit. With `is_guarded`, Run checks after
   // every call that nothing was written beyond a live buffer.
   void Plan(bool is_guarded, const Program* larger);
 
   int64_t arena_bytes() const { return buffers_.arena_bytes(); }
-  // The bytes of all buffers, if none shared memory.
+  // Returns the bytes of all buffers, as if none shared memory.
   int64_t unshared_bytes() const { return buffers_.unshared_bytes(); }
   void Bind(std::byte* arena);
 
-  // Runs calls [first, calls), or up to one that leaves an error in the state. `seconds`, if
-  // given, gets each call's time on this thread's CPU clock added.
+  // Runs calls [first, calls), or up to one that leaves an error in the state. Each call's time on
+  // this thread's CPU clock is added to `seconds`, if it is given.
   void Run(const float* inputs, size_t calls, RunState& state,
            const Executable::ReadyCallback& on_ready, std::vector<double>* seconds = nullptr,
            size_t first = 0);
@@ -97,14 +100,14 @@ class Program {
   }
   const std::vector<Call>& calls() const { return calls_; }
 
-  int64_t stage_input_block = 1;  // for the compiler
+  int64_t stage_input_block = 1;  // set by the compiler
 
-  // Set by the compiler.
+  // The compiler sets these.
   int64_t stage_output_block = 1;
-  size_t forward_calls = 0;            // the others are the backward half
-  std::vector<size_t> packed_weights;  // numbers of those that the calls read
+  size_t forward_calls = 0;            // the calls after these are the backward half
+  std::vector<size_t> packed_weights;  // the numbers of those that the calls read
   BufferId logits = -1;
-  BufferId input_gradient = -1;                           // plain; -1: not taken
+  BufferId input_gradient = -1;                           // plain; -1 if it is not computed
   std::vector<std::pair<BufferId, BufferId>> statistics;  // mean, biased variance: [groups, C]
 
  private:

@@ -1,4 +1,4 @@
-// Picks the kernels of an update of the same instruction set as all others.
+// Picks the kernels of an update from the same instruction set as all other kernels.
 #include "worker/engine/backend/cpu/update_kernels.h"
 
 #include "worker/engine/backend/cpu/kernels.h"

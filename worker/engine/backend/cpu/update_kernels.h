@@ -1,4 +1,5 @@
-// The optimizers' rules over a block of one parameter, vectorised, for three instruction sets.
+// Declares the optimizers' rules over a block of one parameter, vectorised, for three instruction
+// sets.
 //
 // All sets give the same bits: products and sums are rounded one by one (no fused multiply-add, see
 // CMakeLists.txt), and sums of squares run in a fixed number of lanes. So ranks on different
@@ -9,21 +10,21 @@
 
 namespace trainyard::engine::cpu {
 
-// Sums of a block run in so many lanes, whatever the set.
+// Sums of a block use this many lanes, whatever the instruction set.
 inline constexpr int kSumLanes = 16;
 
 // The numbers of one update for one block; optim/rules.def has the rules.
 struct UpdateRule {
-  float lr;  // layer-wise rules: times the ratio
+  float lr;  // multiplied by the ratio for layer-wise rules
   float momentum, weight_decay;
-  float beta1, rest1;  // rest: 1 - beta, rounded once
+  float beta1, rest1;  // each rest is 1 - beta, rounded once
   float beta2, rest2;
   float eps, first_correction, second_correction;
   float gradient_scale;
   bool nesterov;
 };
 
-// Each points to `count` elements; slots that the rule does not have are null.
+// Each member points to `count` elements. Slots that the rule does not have are null.
 struct UpdateBlock {
   int64_t count;
   float* parameter;
@@ -32,13 +33,14 @@ struct UpdateBlock {
   float* second;  // exp_avg_sq
 };
 
-// Rules clear the gradient. They return false where an element of it was NaN or infinite.
+// The kernels of the rules. A rule clears the gradient, and returns false if an element of it was
+// NaN or infinite.
 struct UpdateKernels {
   const char* name;
 
-  // One for each rule. LAMB needs a ratio between its two halves: `lamb_moments` first advances
-  // exp_avg and exp_avg_sq, with the sums of squares of parameter and update; then `lamb` takes the
-  // step.
+  // There is one kernel for each rule. LAMB needs a ratio between its two halves: `lamb_moments`
+  // first advances exp_avg and exp_avg_sq, with the sums of squares of parameter and update; then
+  // `lamb` takes the step.
 #define TY_RULE(kind, rule_name, keeps, is_layerwise) \
   bool (*rule_name)(const UpdateRule& rule, const UpdateBlock& block);
 #include "worker/engine/optim/rules.def"
@@ -52,7 +54,7 @@ struct UpdateKernels {
                        int64_t count);
 };
 
-// The kernels of the same instruction set as those of BestKernels.
+// Returns the kernels for the same instruction set as BestKernels.
 const UpdateKernels& BestUpdateKernels();
 
 extern const UpdateKernels kBaselineUpdateKernels;

@@ -1,4 +1,4 @@
-// The update kernels for this instruction set; its flags stand in CMakeLists.txt.
+// Compiles the update kernels for this instruction set. Its flags are in CMakeLists.txt.
 #define TY_KERNEL_SET kAvx2UpdateKernels
 #define TY_KERNEL_NAME "avx2"
 #include "worker/engine/backend/cpu/update_kernels.inc"

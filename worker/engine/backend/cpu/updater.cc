@@ -1,4 +1,4 @@
-// The update of the CPU: block by block, each block on one thread.
+// Implements the update of the CPU: block by block, each block on one thread.
 #include "worker/engine/backend/cpu/updater.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace trainyard::engine::cpu {
 namespace {
 
-// Parameter, gradient, two slots and an average of a block are 80 KiB: they stay in the
+// Parameter, gradient, two slots and an average of a block take 80 KiB, which fit into the
 // second-level cache of any processor.
 constexpr int64_t kBlockElements = 4096;
 

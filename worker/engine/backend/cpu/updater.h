@@ -1,9 +1,10 @@
-// The optimizer of one executable: its state, and the update of all parameters in one pass.
+// Implements the optimizer of one executable: its state, and the update of all parameters in one
+// pass.
 //
 // Parameters are cut into blocks that fit a near cache, and a block goes through all that happens
 // to it (rule, moving average) before the next. Rules that need norms take a pass over the
-// gradients (LARS, clipping) or the moments (LAMB) before. Blocks depend on the model alone, and
-// their sums are added in order: any number of threads gives the same bits.
+// gradients (LARS, clipping) or the moments (LAMB) before. Blocks depend only on the model, and
+// their sums are added in order, so any number of threads gives the same bits.
 //
 // An update that takes no norms can be made range by range, whatever the cut: elements are rounded
 // alike wherever a block begins.
@@ -23,23 +24,25 @@ namespace trainyard::engine::cpu {
 
 class Updater {
  public:
-  // Borrows the table.
+  // Makes an updater. It borrows the table.
   Updater(const OptimizerSpec& spec, const StateTable& table, int64_t gradient_elements,
           int threads, Backing backing);
 
-  // One update: Begin, then Apply to disjoint ranges, then End. `parameters` and `gradients` are
-  // flat, as the table says; the gradients of a range are clear after it. With norms (not
-  // IsElementwise) all gradients must be there at Begin, and one Apply takes all.
+  // Make one update: first Begin, then Apply to disjoint ranges, then End. `parameters` and
+  // `gradients` are flat, as the table says; the gradients of a range are clear after Apply. If
+  // norms are needed (not IsElementwise), all gradients must be there at Begin, and a single Apply
+  // takes all.
   void Begin(double lr, float* parameters, float* gradients);
   void Apply(int64_t begin, int64_t end, float* parameters, float* gradients);
-  // Clears the gradients that no range had. False where one that was applied was not finite.
+  // Clears the gradients that were in no range. Returns false if a gradient that was applied was
+  // not finite.
   bool End(float* gradients);
   bool updates_ranges() const { return IsElementwise(spec_); }
   void ExchangeAverages(float* parameters);
 
   float* slots() const { return slots_.as<float>(); }
   float* averages() const { return averages_.as<float>(); }
-  // Each slot, then the averages.
+  // Returns each slot, then the averages.
   std::vector<absl::Span<float>> parameter_states() const;
   int64_t state_bytes() const { return slots_.bytes() + averages_.bytes(); }
   int64_t workspace_bytes() const { return sums_.bytes(); }
@@ -64,17 +67,17 @@ class Updater {
   int64_t CountStep();
   void SumSquares(const float* parameters, const float* gradients);
   double GradientNorm() const;
-  // LAMB's first half: the moments and the sums over them. Clears the gradients.
+  // Does LAMB's first half: the moments and the sums over them. Clears the gradients.
   void ApplyMoments(float* parameters, float* gradients);
   void ApplyTo(const Block& block, float* parameters, float* gradients);
-  // From the sums of its blocks.
+  // Returns the ratio of a segment from the sums of its blocks.
   double SegmentRatio(size_t segment, const UpdateRates& rates) const;
   UpdateBlock At(const Block& block, float* parameters, float* gradients) const;
   UpdateRule RuleOf(const Block& block) const;
   bool IsExcluded(size_t segment) const {
     return segments_[segment].is_bias_or_norm && !spec_.decay_bias_and_norm;
   }
-  // body(block, its sums) for all blocks, over the threads.
+  // Calls body(block, its sums) for all blocks, over the threads.
   template <class Body>
   void ForBlocks(const Body& body);
 
@@ -86,9 +89,9 @@ class Updater {
   const int threads_;
   const UpdateKernels& kernels_;
   std::vector<Block> blocks_;        // ascending
-  std::vector<size_t> first_block_;  // by segment, and the end
+  std::vector<size_t> first_block_;  // by segment; one more for the end
   AlignedBuffer slots_, averages_;
-  AlignedBuffer sums_;  // a Sums a block, where norms are needed; then a ratio a segment
+  AlignedBuffer sums_;  // a Sums for each block, if norms are needed; then a ratio for each segment
   double* ratios_ = nullptr;
   // The rates of the update that has begun.
   UpdateRates rates_;

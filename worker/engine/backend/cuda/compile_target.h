@@ -1,4 +1,4 @@
-// What a program is compiled for, and which memory of the executable it works on.
+// Describes for what a program is compiled, and on which memory of the executable it works.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace trainyard::engine::cuda {
 // Device memory of the executable, at fixed addresses.
 struct StepMemory : StateMemory {
   const StepControl* control = nullptr;
-  LossScale* loss_scale = nullptr;  // null where the loss is not scaled
+  LossScale* loss_scale = nullptr;  // null if the loss is not scaled
   LossTotals* totals = nullptr;     // of the last loss
   uint32_t* tickets = nullptr;      // zero between launches; see norm.h
   void* loss_workspace = nullptr;
@@ -24,16 +24,16 @@ struct StepMemory : StateMemory {
 
 struct CompileTarget {
   int64_t rows = 1;
-  bool is_training = false;  // loss and correct labels are added to the sums of the step
+  bool is_training = false;  // true if loss and correct labels are added to the sums of the step
   Type type = Type::kF32;    // of activations
   bool tf32 = false;
   bool is_guarded = false;
-  // Batch norm takes its statistics over the rows of all ranks.
+  // True if batch norm takes its statistics over the rows of all ranks.
   bool merges_ranks = false;
   Fusions fusions = Fusions::kWhereFaster;
   // The bytes that the device's memory moves in a microsecond.
   double bytes_per_microsecond = 3e6;
-  // These find plans for convolutions and attention, and for products. `products` is null where
+  // These find plans for convolutions and attention, and for products. `products` is null if
   // nothing can be run.
   dnn::Planner* planner = nullptr;
   blas::MatmulPlanner* products = nullptr;

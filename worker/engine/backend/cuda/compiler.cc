@@ -1,4 +1,5 @@
-// The order in which a step graph becomes a program, and the table of who lowers which op.
+// Turns a step graph into a program in the order of its nodes, with a table of the functions that
+// lower the ops.
 #include "worker/engine/backend/cuda/compiler.h"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ namespace trainyard::engine::cuda {
 
 namespace {
 
-// By op. The functions are in lower_*.cc, and the list of ops is the graph's.
+// The table is by op. The functions are in lower_*.cc, and the list of ops is that of the graph.
 constexpr absl::Status (*kLowerings[])(Lowering&, const Node&) = {
 #define TY_OP(kind, name) Lower##kind,
 #include "worker/engine/graph/ops.def"

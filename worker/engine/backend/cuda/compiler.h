@@ -1,4 +1,5 @@
-// Compiles a step graph into a Program: where values lie, and which plans and kernels compute them.
+// Compiles a step graph into a Program: decides where values lie, and which plans and kernels
+// compute them.
 //
 // Each node becomes one call, by the function in lower_ops.h for its op.
 #pragma once

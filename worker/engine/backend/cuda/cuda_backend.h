@@ -1,4 +1,4 @@
-// The GPU backend. Programs that contain it register it by RegisterBackend.
+// Declares the GPU backend. Programs that contain it register it with RegisterBackend.
 #pragma once
 
 #include <memory>
@@ -9,15 +9,15 @@
 
 namespace trainyard::engine {
 
-// True if two operations that a library can do in one kernel are done in one.
+// Says if two operations that a library can do in one kernel are done in one.
 enum class Fusions {
-  kWhereFaster,  // as measured; never where nothing is measured
+  kWhereFaster,  // as measured; never if nothing is measured
   kAlways,
   kNever,
 };
 
 struct CudaBackendOptions {
-  // The file in which the choices among cuDNN's plans are kept. Empty: they are not kept.
+  // The file in which the choices among cuDNN's plans are kept. If it is empty, they are not kept.
   std::string plan_cache_path = {};
   // Candidates for plans and products are measured; otherwise the library's first proposal is
   // taken.
@@ -29,8 +29,9 @@ struct CudaBackendOptions {
   std::string device_description = {};
 };
 
-// Uses cuDNN, cuBLASLt and our own kernels on the current device. UNAVAILABLE, with what to do
-// about it, where there is no GPU or no driver and no description either.
+// Makes a backend that uses cuDNN, cuBLASLt and our own kernels on the current device. Returns
+// UNAVAILABLE, with what to do about it, if there is no GPU or no driver, and no description
+// either.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const CudaBackendOptions& options);
 
 }  // namespace trainyard::engine

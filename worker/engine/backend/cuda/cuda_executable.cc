@@ -1,4 +1,4 @@
-// The memory of an executable, and its programs for each number of rows.
+// Implements the memory of an executable, and its programs for each number of rows.
 #include "worker/engine/backend/cuda/cuda_executable.h"
 
 #include <algorithm>
@@ -134,7 +134,7 @@ absl::StatusOr<Program*> CudaExecutable::Prepare(const StepGraph& step, Programs
                                 .planner = planners_->convolutions.get(),
                                 .products = planners_->products.get()};
   TY_RETURN_IF_ERROR(Compile(step, layout_, Memory(), weights_, target, larger, *program));
-  // A run that cannot keep its choices makes them again the next time.
+  // If a run cannot keep its choices, the next one makes them again.
   if (const absl::Status saved = planners_->convolutions->SaveCache(); !saved.ok()) {
     LogWarning("choices among cuDNN's plans are not kept",
                {{"error", std::string(saved.message())}});
@@ -156,7 +156,7 @@ absl::Status CudaExecutable::BindArena(Program& program) {
     return absl::OkStatus();
   }
   TY_RETURN_IF_ERROR(Wait());
-  launches_.clear();  // they hold addresses
+  launches_.clear();  // they contain addresses
   arena_ = DeviceBuffer();
   absl::StatusOr<DeviceBuffer> grown = DeviceBuffer::Create(arena_bytes_, backing_);
   if (!grown.ok()) {
@@ -214,7 +214,7 @@ int64_t CudaExecutable::InputBytesMax() const {
   const int64_t elements = rows * ElementCount(model_.input_shape());
   const int64_t floats = elements * int64_t{sizeof(float)};
   if (model_.input_shape().size() != 3) return floats;
-  // For tiny images the descriptions of the rows and the stored bytes take more.
+  // For tiny images, the descriptions of the rows and the stored bytes take more.
   return std::max(floats, AlignUpDevice(rows * int64_t{sizeof(StoredRow)}) + elements);
 }
 

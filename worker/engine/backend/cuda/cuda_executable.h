@@ -1,4 +1,4 @@
-// The state of a compiled step on a GPU, and its programs by number of rows.
+// Defines the state of a compiled step on a GPU, and its programs by number of rows.
 //
 // The host runs ahead of the device. A step is a copy of its batch on one stream and a graph on
 // another; its results are read only when they are asked for. When a program runs for the first
@@ -26,12 +26,12 @@
 
 namespace trainyard::engine::cuda {
 
-// What finds plans and products on one device, shared by all executables.
+// Finds plans and products on one device. All executables share it.
 struct Planners {
   Fusions fusions = Fusions::kWhereFaster;
   double bytes_per_microsecond = 1e6;  // of the device's memory
   std::unique_ptr<dnn::Planner> convolutions;
-  std::unique_ptr<blas::MatmulPlanner> products;  // null: there is no device
+  std::unique_ptr<blas::MatmulPlanner> products;  // null if there is no device
 };
 
 class CudaExecutable final : public Executable,
@@ -90,17 +90,17 @@ class CudaExecutable final : public Executable,
   // Runs forward and backward, and returns the time of each call. Adds to the reduction.
   absl::StatusOr<std::vector<CallTime>> Profile(const Batch& batch);
   // Repeats the last step for measurements, as StartStep makes it, with the batch and the learning
-  // rate that are still on the device. FAILED_PRECONDITION where the last batch was not sent for a
-  // step, or updates must be finished first.
+  // rate that are still on the device. Returns FAILED_PRECONDITION if the last batch was not sent
+  // for a step, or updates must be finished first.
   absl::Status RepeatStep();
-  // The number of nodes in the graph of a whole step with so many rows in one group; 0 before it
-  // was captured.
+  // Returns the number of nodes in the graph of a whole step with this many rows in one group, or 0
+  // before it was captured.
   int64_t StepNodes(int64_t rows) const;
 
  private:
   using Programs = std::map<int64_t, std::unique_ptr<Program>>;
-  // What a graph does, for a number of rows and, in training, for a division of them into groups,
-  // given by its number.
+  // Identifies what a graph does, for a number of rows and, in training, for a division of them
+  // into groups, given by its number.
   enum class Work { kAccumulate, kAdd, kStep, kUpdate, kEvaluate };
   struct Recording {
     Work work = Work::kUpdate;
@@ -117,22 +117,22 @@ class CudaExecutable final : public Executable,
                  std::shared_ptr<Planners> planners, Backing backing);
   absl::Status Allocate(const OptimizerSpec& optimizer);
   absl::StatusOr<Program*> Prepare(const StepGraph& step, Programs& programs, int64_t rows);
-  // Where there is no memory for a larger arena, `program` and all other programs are deleted.
+  // If there is no memory for a larger arena, `program` and all other programs are deleted.
   absl::Status BindArena(Program& program);
   void UpdatePlan();
   StepMemory Memory() const;
 
   absl::Status Check(const Batch& batch) const;
-  // The most bytes that the inputs of a batch take, in any of their forms.
+  // Returns the most bytes that the inputs of a batch take, in any of their forms.
   int64_t InputBytesMax() const;
   absl::Status Send(const Batch& batch, double weight, double lr);
   absl::Status RefreshWeights();
-  // Finds the number by which recordings tell the division of the batch into groups.
+  // Finds the number by which recordings identify the division of the batch into groups.
   absl::Status SetGroups(absl::Span<const int64_t> groups);
-  // What the calls of a training program are told.
+  // Returns what the calls of a training program are told.
   Enqueue Training(bool adds);
-  // Enqueues what `record` does. From the second time on it is launched as a graph, where graphs
-  // are wanted.
+  // Enqueues what `record` does. From the second time on it is launched as a graph, if graphs are
+  // wanted.
   absl::Status Run(const Recording& recording, const std::function<absl::Status()>& record);
   absl::Status RunAccumulate(const Program& program, int64_t rows, const ReadyCallback& on_ready);
   // Enqueues forward, backward and update of the batch that was sent.
@@ -148,10 +148,10 @@ class CudaExecutable final : public Executable,
   absl::Status CopyOut(const float* from, absl::Span<float> values) const;
   absl::StatusOr<std::vector<float>> ReadLogits(const Program& program, int64_t rows) const;
 
-  // Steps that may be enqueued at a time: one runs and one waits.
+  // The number of steps that may be enqueued at a time: one runs and one waits.
   static constexpr int kUpdatesInFlight = 2;
-  // The most divisions of batches into groups for which graphs are kept. They change only with the
-  // hosting.
+  // The largest number of divisions of batches into groups for which graphs are kept. They change
+  // only with the hosting.
   static constexpr size_t kGroupingsMax = 32;
 
   const CompileOptions options_;
@@ -183,11 +183,11 @@ class CudaExecutable final : public Executable,
   RankStatistics ranks_;
   int64_t arena_bytes_ = 0;
   MemoryPlan plan_;
-  // The parameters were changed by something other than an update.
+  // True if the parameters were changed by something other than an update.
   bool are_weights_stale_ = true;
-  // False: the reduction is clear, and the next Accumulate may overwrite it.
+  // If false, the reduction is clear, and the next Accumulate may overwrite it.
   bool has_sums_ = false;
-  int64_t updated_elements_ = 0;  // by the update that was begun
+  int64_t updated_elements_ = 0;  // how many elements the update that was begun has covered
   int64_t last_rows_ = 0;         // of the last Accumulate, while its values are in the arena
   PinnedBuffer results_;          // a StepResult for each update in flight
   std::array<Event, kUpdatesInFlight> updated_;

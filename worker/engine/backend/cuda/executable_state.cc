@@ -1,4 +1,4 @@
-// How a CudaExecutable reads and writes its state: always in the port's order, and after everything
+// Reads and writes the state of a CudaExecutable, always in the port's order, and after everything
 // that was enqueued before.
 #include <algorithm>
 #include <cstring>

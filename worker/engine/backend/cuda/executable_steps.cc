@@ -1,5 +1,5 @@
-// The steps of an executable: batches are sent, programs run or captured, and updates enqueued and
-// waited for.
+// Runs the steps of an executable: sends batches, runs or captures programs, and enqueues updates
+// and waits for them.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -82,7 +82,7 @@ absl::Status CudaExecutable::RunAccumulate(const Program& program, int64_t rows,
   const bool adds = has_sums_;
   has_sums_ = true;
   const auto record = [&] { return program.Run(program.calls().size(), Training(adds), on_ready); };
-  // Whoever wants to know when sums are ready follows the calls one by one, and so does a step in
+  // A caller that must know when sums are ready follows the calls one by one, and so does a step in
   // which the host takes part. Neither can be a graph.
   if (on_ready || ranks_.is_wanted()) return record();
   return Run({adds ? Work::kAdd : Work::kAccumulate, rows, grouping_}, record);
@@ -143,7 +143,8 @@ absl::Status CudaExecutable::StartUpdate(double lr) {
 
 absl::Status CudaExecutable::StartStep(const Batch& batch, double lr) {
   const int64_t rows = RowsOf(model_, batch);
-  // A step that was not captured before, or that adds to other sums, goes the usual way.
+  // A step that was not captured before, or that adds to other sums, takes the general way: first
+  // Accumulate, then the update.
   if (has_sums_ || are_weights_stale_ || in_flight_.size() == kUpdatesInFlight ||
       ranks_.is_wanted()) {
     return Executable::StartStep(batch, lr);

@@ -1,5 +1,5 @@
-// The sums of a CudaExecutable in parts: the slots that a fixed order of summation keeps beside the
-// reduction, and updates of ranges as their sums arrive.
+// Handles the sums of a CudaExecutable in parts: the slots that a fixed order of summation keeps
+// beside the reduction, and updates of ranges as their sums arrive.
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -67,7 +67,7 @@ absl::Status CudaExecutable::EndUpdate() {
                       staging_.device_control(), result_.as<StepResult>(), weights_, stream_.get());
   TY_RETURN_IF_ERROR(LaunchStatus("updating"));
   if (updated_elements_ < layout_.gradient_elements) {
-    // The rest was updated elsewhere: its sums are not clear, and its packed copies are out of
+    // The rest was updated elsewhere, so its sums are not clear, and its packed copies are out of
     // date.
     are_weights_stale_ = true;
     TY_RETURN_IF_ERROR(

@@ -1,6 +1,6 @@
-// Lowers convolutions to cuDNN where it has a plan, and otherwise to kernels of our own. Weights
-// are packed with padded channels. The gradient of a weight is written straight to the reduction
-// arena where nothing is padded, merged or added; otherwise it goes through scratch memory.
+// Lowers convolutions to cuDNN if it has a plan, and otherwise to kernels of our own. Weights are
+// packed with padded channels. The gradient of a weight is written directly to the reduction arena
+// if nothing is padded, merged or added; otherwise it goes through scratch memory.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,11 +18,11 @@ constexpr double kLaunchMicroseconds = 2;
 
 // The plan that computes the gradient of a weight.
 struct WeightGradientPlan {
-  const dnn::Plan* plan = nullptr;  // null: only our own kernels can do it
+  const dnn::Plan* plan = nullptr;  // null if only our own kernels can do it
   Type type = Type::kF32;           // of the gradient that it writes
 };
 
-// Copies a gradient that lies like a packed weight to its places in the reduction arena.
+// Copies a gradient in the form of a packed weight to its places in the reduction arena.
 struct Unpacking {
   int64_t inner = 1, stride = 1;
   std::vector<std::pair<float*, int64_t>> targets;
@@ -65,7 +65,7 @@ absl::StatusOr<const dnn::Plan*> FindConvPlan(Lowering& lowering, dnn::ConvProbl
 bool TakesStatistics(Lowering& lowering, const Node& conv) {
   if (lowering.target().fusions == Fusions::kNever || conv.relu || !ConvBiasesOf(conv).empty())
     return false;
-  // cuDNN's sums are over all rows at once, and of squares.
+  // cuDNN takes the sums over all rows at once, and sums of squares.
   if (lowering.step().max_groups > 1 || lowering.target().merges_ranks) return false;
   for (const Node& node : lowering.step().graph.nodes) {
     if (node.op == OpKind::kBatchNorm && node.norm().batch_statistics &&
@@ -90,7 +90,7 @@ bool SavesTime(Lowering& lowering, const dnn::Plan& fused, const dnn::Plan& plai
          of_plain + kLaunchMicroseconds + bytes / lowering.target().bytes_per_microsecond;
 }
 
-// Takes f32 where cuDNN is as fast with it, since that saves a conversion and a rounding.
+// Takes f32 if cuDNN is as fast with it, since that saves a conversion and a rounding.
 absl::StatusOr<WeightGradientPlan> FindWeightGradientPlan(Lowering& lowering,
                                                           dnn::ConvProblem problem) {
   WeightGradientPlan chosen;
@@ -238,8 +238,7 @@ absl::Status LowerConv2dParameterGradient(Lowering& lowering, const Node& node) 
                         out_channels == lowering.Channels(dy_id) && type == Type::kF32;
   float* const sums = lowering.Sums(gradients[0]);
   const bool adds = node.adds;
-  // It is written to the arena where that may be overwritten, and to scratch memory first
-  // otherwise.
+  // It is written to the arena if that may be overwritten, and to scratch memory first otherwise.
   const BufferId scratch = lowering.AddScratch(out_channels * filter * copy.stride * SizeOf(type));
   const ConvShape shape = ConvShapeOf(lowering, node.conv(), x_id, dy_id, copy.stride);
   const BufferId workspace =

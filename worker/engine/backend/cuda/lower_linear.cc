@@ -10,7 +10,7 @@ namespace trainyard::engine::cuda {
 
 namespace {
 
-// Null where nothing can be run.
+// Returns null if nothing can be run.
 absl::StatusOr<const blas::Matmul*> FindProduct(Lowering& lowering,
                                                 const blas::MatmulProblem& problem) {
   if (lowering.target().products == nullptr) return nullptr;

@@ -110,7 +110,7 @@ absl::Status LowerDropout(Lowering& lowering, const Node& node) {
   const int64_t channels = lowering.Channels(output);
   const int64_t rows = lowering.rows();
   const bool clears = lowering.ClearsPadding(y, output);
-  // Elements of a sequence are counted as they lie, those of an image channel by channel.
+  // Elements of a sequence are counted in memory order, those of an image channel by channel.
   const bool counts_by_pixel = !lowering.IsImage(output);
   lowering.EmitKernel(
       node,
@@ -157,7 +157,7 @@ absl::Status LowerLrnGradient(Lowering& lowering, const Node& node) {
   return absl::OkStatus();
 }
 
-// A single pixel needs no change. A sequence lies as its features do.
+// A single pixel needs no change. A sequence has the layout of its features.
 absl::Status LowerFlatten(Lowering& lowering, const Node& node) {
   const ValueId output = node.outputs[0];
   const ValueId input = node.inputs[0];
@@ -253,7 +253,7 @@ absl::Status LowerConcat(Lowering& lowering, const Node& node) {
   }
   if (parts.empty()) return absl::OkStatus();
   const int64_t pixels = lowering.Pixels(output);
-  // Where there is padding, no part lies in place.
+  // If there is padding, no part lies in place.
   const bool clears = lowering.ClearsPadding(y, output);
   const int64_t bytes = pixels * y.stride * SizeOf(y.type);
   lowering.EmitKernel(

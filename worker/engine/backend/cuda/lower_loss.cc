@@ -39,7 +39,7 @@ absl::Status LowerSoftmaxCrossEntropyGradient(Lowering& lowering, const Node& no
   const LossParameters loss = {.label_smoothing = static_cast<float>(node.loss().label_smoothing),
                                .labels = lowering.Pixels(softmax.logits),
                                .classes = lowering.Channels(softmax.logits)};
-  // The gradient may overwrite the logits where nobody needs them any more. They are the largest
+  // The gradient may overwrite the logits if nothing else needs them any more. They are the largest
   // value of a language model.
   bool is_kept = false;
   for (const ValueId kept : lowering.step().kept) is_kept = is_kept || kept == softmax.logits;

@@ -11,7 +11,7 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// An input that a pass has fused into the node; none for place 0.
+// Returns an input that a pass has fused into the node, or nothing for place 0.
 ValueId FusedInput(const Node& node, int place) {
   return place > 0 ? node.inputs[static_cast<size_t>(place)] : kNoValue;
 }
@@ -90,7 +90,7 @@ absl::Status WriteDoubles(absl::Span<const double> values, float* to) {
                       "writing statistics");
 }
 
-// Replaces both by the statistics of the rows of all ranks.
+// Replaces mean and variance by the statistics of the rows of all ranks.
 absl::Status MergeStatistics(const Enqueue& how, int64_t rows, const NormForward& norm, float* mean,
                              float* variance) {
   const absl::Span<double> values = how.ranks->Values(norm.channels);
@@ -116,7 +116,7 @@ absl::Status SumOverRanks(const Enqueue& how, int64_t channels, float* sums) {
   return WriteDoubles(second, sums + stride);
 }
 
-// Where the operands of batch_norm lie, and what is known of it before it runs.
+// The places of the operands of batch_norm, and what is known of it before it runs.
 struct NormPlaces {
   Place x, y, residual;
   BufferId mask = kNoBuffer;
@@ -154,7 +154,7 @@ NormForward Resolve(const Program& program, const NormPlaces& places) {
   return norm;
 }
 
-// Memory for a statistic of each group of rows, one group after the other.
+// Adds memory for a statistic of each group of rows, one group after the other.
 BufferId GroupStatistic(Lowering& lowering, ValueId id, int64_t channels) {
   return lowering.PlainBuffer(id, lowering.step().max_groups * channels * SizeOf(Type::kF32));
 }
@@ -201,7 +201,7 @@ void LowerNormOfSums(Lowering& lowering, const Node& node, const NormPlaces& pla
                        variance, computed});
 }
 
-// Where the operands of a gradient of batch_norm lie, and what is known of it before it runs.
+// The places of the operands of a gradient of batch_norm, and what is known of it before it runs.
 struct NormGradientPlaces {
   Place dy, x, second, addend, mask, dx, residual;
   BufferId mean = kNoBuffer;

@@ -1,4 +1,5 @@
-// One function for each op. It chooses where the outputs of the node lie, and emits its calls.
+// Declares one function for each op. It chooses where the outputs of the node lie, and emits its
+// calls.
 #pragma once
 
 #include "absl/status/status.h"

@@ -1,5 +1,5 @@
-// Lowers layer_norm, embeddings and attention. Attention goes to cuDNN where its gradients are
-// known to be right and it has plans for both directions, and otherwise to our own kernels.
+// Lowers layer_norm, embeddings and attention. Attention goes to cuDNN if its gradients are known
+// to be right and it has plans for both directions, and otherwise to our own kernels.
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/dnn/node_problem.h"
 #include "worker/engine/backend/cuda/kernels/sequence.h"
@@ -8,7 +8,7 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// Null where only our own kernels do it.
+// Returns null if only our own kernels can do it.
 absl::StatusOr<const dnn::Plan*> FindAttentionPlan(Lowering& lowering, const Node& node,
                                                    bool is_gradient) {
   dnn::AttentionProblem problem =
@@ -160,7 +160,7 @@ absl::Status LowerAttention(Lowering& lowering, const Node& node) {
   const BufferId logsum = lowering.PlainBuffer(
       node.outputs[1], lowering.rows() * heads * shape.positions * SizeOf(Type::kF32));
   TY_ASSIGN_OR_RETURN(const dnn::Plan* const plan, FindAttentionPlan(lowering, node, false));
-  // Both directions must take the same way, since the two round differently.
+  // Both directions must use the same implementation, since the two round differently.
   TY_ASSIGN_OR_RETURN(const dnn::Plan* const gradient, FindAttentionPlan(lowering, node, true));
   if (plan == nullptr || gradient == nullptr || IsOverwritten(lowering, output)) {
     lowering.EmitKernel(node,

@@ -101,7 +101,7 @@ StatisticSums Lowering::SumsOfStatistics(const Node& norm) const {
               state_.control};
     }
   }
-  return {};  // a recomputed norm, which was counted already
+  return {};  // a recomputed norm, whose statistics were counted already
 }
 
 void Lowering::Emit(const Node& node, std::function<absl::Status(const Enqueue&)> enqueue,

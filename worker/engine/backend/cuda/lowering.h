@@ -1,10 +1,10 @@
-// What the functions that lower nodes share: where values lie in device memory, and how a node
-// becomes a call of the program.
+// Contains what the functions that lower nodes share: it records where values lie in device memory,
+// and makes a node a call of the program.
 //
 // Images lie as NHWC with channels padded to vectors; sequences and features lie as rows.
 // Activations and their gradients are of one type. Logits are too, unless there are few classes:
 // then they are f32. Statistics, sums, parameters and their gradients are f32. Parts of
-// concatenations and slices are read and written where they lie in their whole.
+// concatenations and slices are read and written in place, within their whole.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace trainyard::engine::cuda {
 using Place = Program::Place;
 using Buffers = std::vector<BufferId>;
 
-// Logits of at most so many classes stay f32, which costs nothing there.
+// Logits of at most this many classes stay f32, which costs nothing there.
 inline constexpr int64_t kExactLogitsMax = 1024;
 
 class Lowering {
@@ -44,20 +44,22 @@ class Lowering {
   int64_t rows() const { return target_.rows; }
   Program& program() { return program_; }
 
-  // What some nodes leave for later ones.
+  // These are values that some nodes leave for later ones.
   struct Softmax {
     ValueId logits = kNoValue;
     BufferId logsum = kNoBuffer;
   };
-  // By the probabilities of the loss, which are not kept: what they are computed from again.
+  // What the probabilities of the loss are computed from again, by their value, because they are
+  // not kept.
   std::map<ValueId, Softmax> softmaxes;
-  // By the output of a convolution that took its statistics: the sums, then the sums of squares.
+  // The sums, then the sums of squares, by the output of the convolution that took them as
+  // statistics.
   std::map<ValueId, BufferId> convolution_sums;
-  // By logsum: the outputs of cuDNN's attention, which its gradient reads.
+  // The outputs of cuDNN's attention, which its gradient reads, by logsum.
   std::map<ValueId, ValueId> attention_outputs;
 
   const Value& value(ValueId id) const { return step_.graph.value(id); }
-  // A value is a matrix of [pixels, channels] for all rows.
+  // These give the size of a value as a matrix of [pixels, channels] for all rows.
   int64_t Channels(ValueId id) const;
   int64_t PixelsPerRow(ValueId id) const;
   int64_t Pixels(ValueId id) const { return rows() * PixelsPerRow(id); }
@@ -69,28 +71,29 @@ class Lowering {
   bool IsPart(ValueId id) const { return parts_.contains(id); }
   bool HasPlace(ValueId id) const { return places_.contains(id); }
 
-  // Where a value lies that was computed before.
+  // Returns the place of a value that was computed before.
   const Place& PlaceOf(ValueId id) const;
-  // Gives the node's output a place: over an input where the graph says so and both lie alike,
-  // within its whole where it is a part of one, else memory of its own.
+  // Gives the node's output a place: over an input if the graph allows it and both have the same
+  // layout, within its whole if it is a part of one, and else memory of its own.
   Place& MakeOutput(const Node& node, int index = 0);
   // Gives the value memory of its own. Sequences and features get no padding.
   Place& MakePlace(ValueId id, Type type);
   Place& SharePlace(ValueId id, const Place& place);
-  // Gives the value f32 numbers or bits without a layout: for statistics, masks and indices.
+  // Gives the value f32 numbers or bits without a layout. This is for statistics, masks and
+  // indices.
   BufferId PlainBuffer(ValueId id, int64_t bytes);
   BufferId PlainBufferOf(ValueId id) const { return PlaceOf(id).buffer; }
   BufferId AddScratch(int64_t bytes) { return program_.AddArenaBuffer(bytes); }
 
   float* Parameter(ValueId id) const { return state_.parameters + reduction_.entry(id).offset; }
-  // The gradient of a parameter, in the reduction arena.
+  // Returns the gradient of a parameter, in the reduction arena.
   float* Sums(ValueId gradient) const {
     return state_.reduction + reduction_.entry(value(gradient).primal).offset;
   }
   int64_t SumsCount(ValueId gradient) const {
     return reduction_.entry(value(gradient).primal).count;
   }
-  // Running statistics, or those of the batch.
+  // Returns the running statistics, or those of the batch.
   BufferId StatisticBuffer(ValueId id);
   StatisticSums SumsOfStatistics(const Node& norm) const;
 
@@ -100,7 +103,7 @@ class Lowering {
   // Does so for kernels of our own, which report errors when they are launched.
   void EmitKernel(const Node& node, std::function<void(const Enqueue&)> enqueue,
                   const Buffers& buffers);
-  // Sums up the channels [first_channel, ...) of dy over its pixels.
+  // Sums the channels [first_channel, ...) of dy over its pixels.
   void EmitBiasGradient(const Node& node, ValueId dy, int64_t first_channel, ValueId dbias);
 
  private:

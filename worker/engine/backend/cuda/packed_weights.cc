@@ -1,4 +1,4 @@
-// Collects what the products of both steps read, and lays the copies out in one block.
+// Finds what the products of both steps read, and lays the copies out in one block.
 #include "worker/engine/backend/cuda/packed_weights.h"
 
 #include <utility>

@@ -1,6 +1,6 @@
-// Copies of the weights in the form in which products read them: in the type of the activations,
-// with padded channels, and merged where convolutions were merged. They lie in one block of memory
-// and are written again whenever the parameters change.
+// Keeps copies of the weights in the form in which products read them: in the type of the
+// activations, with padded channels, and merged if convolutions were merged. They lie in one block
+// of memory and are written again whenever the parameters change.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -23,7 +23,7 @@ struct WeightCopy {
   // `stride`.
   int64_t inner = 1;
   int64_t stride = 1;
-  int64_t bytes = 0;  // 0: products read the parameter itself
+  int64_t bytes = 0;  // 0 if products read the parameter itself
   Type type = Type::kF32;
   void* data = nullptr;
 };
@@ -41,13 +41,13 @@ class PackedWeights {
   }
   // Writes all copies again.
   void Refresh(cudaStream_t stream) const;
-  // Writes those copies that the update does not write: the second ones of a parameter that has
-  // two.
+  // Writes those copies that the update does not write, which are the second ones of a parameter
+  // that has two.
   void RefreshSecond(cudaStream_t stream) const;
 
   int64_t bytes() const { return memory_.bytes() + places_.bytes() + first_chunks_.bytes(); }
-  // The copies, for kernels. place_of_offset gives the first copy of a parameter by its offset, for
-  // the update.
+  // Return the copies, for kernels. place_of_offset gives the first copy of a parameter by its
+  // offset, for the update.
   const PackedWeight* places() const { return places_.as<PackedWeight>(); }
   const std::map<int64_t, int32_t>& place_of_offset() const { return place_of_offset_; }
 
@@ -68,7 +68,8 @@ class PackedWeights {
   std::map<int64_t, int32_t> place_of_offset_;
 };
 
-// The weights among the inputs of a convolution, from input `first` on; the biases follow them.
+// Returns the weights among the inputs of a convolution, from input `first` on. The biases follow
+// them.
 std::vector<ValueId> ConvWeightsOf(const Node& node, size_t first = 1);
 std::vector<ValueId> ConvBiasesOf(const Node& node);
 

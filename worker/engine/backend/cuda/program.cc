@@ -1,4 +1,4 @@
-// Running, timing and guarding the calls of a program.
+// Runs, times and guards the calls of a program.
 #include "worker/engine/backend/cuda/program.h"
 
 #include <algorithm>

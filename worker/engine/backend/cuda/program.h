@@ -1,5 +1,5 @@
-// A step graph compiled for one number of rows: calls that enqueue kernels, over buffers in a
-// planned arena.
+// Defines a step graph that was compiled for one number of rows: calls that enqueue kernels, over
+// buffers in a planned arena.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -21,7 +21,7 @@ namespace trainyard::engine::cuda {
 // What calls are told when they are enqueued. Captured calls are told once.
 struct Enqueue {
   cudaStream_t stream = nullptr;
-  // False: sums overwrite the reduction arena. True: they are added to it.
+  // If false, sums overwrite the reduction arena. If true, they are added to it.
   bool adds = false;
   // Only the loss of an evaluation counts them.
   bool counts_top5 = false;
@@ -36,7 +36,8 @@ struct Call {
   std::string op;    // "conv2d"; "copy" for a call that belongs to no node
   std::function<absl::Status(const Enqueue&)> enqueue;
   double flops = 0;
-  // After this call the reduction arena is final up to here; 0: no more than before.
+  // After this call the reduction arena is final up to this element. 0 means no further than
+  // before.
   int64_t ready = 0;
 };
 
@@ -48,7 +49,8 @@ struct CallTime {
   double flops = 0;
 };
 
-// Not thread-safe. It must not move, since the closures of its calls hold a pointer to it.
+// The program. The class is not thread-safe. It must not move, since the closures of its calls hold
+// a pointer to it.
 class Program {
  public:
   Program() = default;
@@ -76,7 +78,7 @@ class Program {
   T* ptr_or_null(BufferId buffer) const {
     return buffers_.ptr_or_null<T>(buffer);
   }
-  // Where a value lies: element (p, c) at `offset` + p * stride + c of the buffer.
+  // The place of a value: element (p, c) is at `offset` + p * stride + c of the buffer.
   struct Place {
     BufferId buffer = kNoBuffer;
     int64_t offset = 0;
@@ -91,7 +93,7 @@ class Program {
   const std::vector<Call>& calls() const { return calls_; }
 
   // Enqueues the first `calls` calls; on_ready may be empty. A guarded program waits for each call,
-  // and INTERNAL names the one that wrote beyond a buffer.
+  // and returns INTERNAL with the name of a call that wrote beyond a buffer.
   absl::Status Run(size_t calls, const Enqueue& enqueue,
                    const Executable::ReadyCallback& on_ready) const;
   // Runs all calls, and returns how long each took.
@@ -101,7 +103,7 @@ class Program {
   BufferId logits = kNoBuffer;
   Type logits_type = Type::kF32;
   int64_t logits_stride = 0;
-  BufferId input_gradient = kNoBuffer;  // floats, NCHW; kNoBuffer: it is not taken
+  BufferId input_gradient = kNoBuffer;  // floats, NCHW; kNoBuffer if it is not computed
 
  private:
   absl::Status FillGuards(int call, cudaStream_t stream) const;

@@ -40,7 +40,7 @@ int FastestCandidate(const MatmulProblem& problem, int64_t workspace_bytes, int 
     fastest = i;
     fastest_time = *time;
   }
-  // A failure here must not be found by the next launch.
+  // The error is cleared here, so that the next launch does not find it.
   (void)cudaGetLastError();
   return fastest;
 }

@@ -9,7 +9,7 @@
 
 namespace trainyard::engine::cuda::blas {
 
-// Memory that a product can run on.
+// The memory on which a product can run.
 struct TuningMemory {
   void* a = nullptr;
   void* b = nullptr;
@@ -22,8 +22,8 @@ struct TuningMemory {
 using RunCandidate =
     std::function<absl::Status(int index, const TuningMemory& memory, cudaStream_t stream)>;
 
-// Returns the fastest of `count` candidates, without those that fail to start; -1 where nothing
-// could be measured, since there is no memory or all failed. Waits for the device.
+// Returns the fastest of `count` candidates, ignoring those that fail to start, or -1 if nothing
+// could be measured, because there is no memory or all failed. Waits for the device.
 int FastestCandidate(const MatmulProblem& problem, int64_t workspace_bytes, int count,
                      const RunCandidate& run);
 

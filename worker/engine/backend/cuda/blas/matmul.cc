@@ -1,6 +1,7 @@
-// Products by cuBLASLt. A row-major matrix is the column-major transpose of itself, so cuBLASLt
-// computes d^T = op(b)^T op(a)^T, where its A is our b, its B our a, and its rows our columns. The
-// bias, one for each of our columns, is then one for each of its rows, as its epilogue wants it.
+// Computes products with cuBLASLt. A row-major matrix is the column-major transpose of itself, so
+// cuBLASLt computes d^T = op(b)^T op(a)^T, where its A is our b, its B our a, and its rows our
+// columns. The bias, one for each of our columns, is then one for each of its rows, as its epilogue
+// needs it.
 #include "worker/engine/backend/cuda/blas/matmul.h"
 
 #include <cublasLt.h>
@@ -56,7 +57,7 @@ cudaDataType_t DataType(Type type) {
   return CUDA_R_32F;
 }
 
-// Owners of cuBLASLt's descriptors. Attributes are set with their own size, which it checks.
+// Own cuBLASLt's descriptors. Attributes are set with their own size, which cuBLASLt checks.
 template <class Handle, cublasStatus_t (*destroy)(Handle)>
 class Owned {
  public:
@@ -96,7 +97,7 @@ absl::Status Set(const Preference& preference, cublasLtMatmulPreferenceAttribute
       absl::StrCat("preference ", static_cast<int>(attribute), " of a product"));
 }
 
-// `rows` and `columns` are those of the matrix as it lies, row-major.
+// `rows` and `columns` are those of the matrix in memory, row-major.
 absl::StatusOr<Layout> MakeLayout(Type type, int64_t rows, int64_t columns, int64_t stride) {
   Layout layout;
   TY_RETURN_IF_ERROR(FromBlas(
@@ -106,7 +107,7 @@ absl::StatusOr<Layout> MakeLayout(Type type, int64_t rows, int64_t columns, int6
   return layout;
 }
 
-// The alignment that the address of every row has for certain, and with it the matrix.
+// Returns the alignment that the address of every row, and so the matrix, certainly has.
 uint32_t RowAlignment(int64_t stride, Type type) {
   const int64_t bytes = stride * SizeOf(type);
   return static_cast<uint32_t>(std::min(kPointerAlignment, bytes & -bytes));
@@ -116,7 +117,7 @@ bool IsAligned(const void* pointer, int64_t alignment) {
   return reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(alignment) == 0;
 }
 
-// The rows and columns of the three matrices as they lie.
+// The rows and columns of the three matrices in memory.
 struct Extents {
   int64_t a_rows, a_columns, b_rows, b_columns;
 };
@@ -146,7 +147,7 @@ absl::Status Validate(const MatmulProblem& problem) {
   return absl::OkStatus();
 }
 
-// True if cuBLASLt does the epilogue, or nothing of it.
+// Returns true if cuBLASLt does all of the epilogue, or none of it.
 enum class Fused { kAll, kNone };
 
 cublasLtEpilogue_t EpilogueOf(const MatmulProblem& problem, Fused fused) {
@@ -204,15 +205,15 @@ class LtMatmul : public Matmul {
     workspace_bytes_ = candidate.workspaceSize;
   }
 
-  // The algorithms that cuBLASLt proposes, best first; none where it has none.
+  // Returns the algorithms that cuBLASLt proposes, best first, or none if it has none.
   absl::StatusOr<std::vector<cublasLtMatmulHeuristicResult_t>> Candidates(
       const MatmulOptions& options) const {
     Preference preference;
     TY_RETURN_IF_ERROR(FromBlas(cublasLtMatmulPreferenceCreate(preference.out()), "preference"));
     TY_RETURN_IF_ERROR(Set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                            static_cast<uint64_t>(options.workspace_bytes_max)));
-    // Parts of k are added in f32, in the workspace, in a step of their own. Other schemes add in
-    // the output's type, or in its memory.
+    // Only split-k schemes are allowed that add parts of k in f32, in the workspace, in a step of
+    // their own. Other schemes add in the output's type, or in its memory.
     TY_RETURN_IF_ERROR(Set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                            uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE}));
     const uint32_t d_alignment = RowAlignment(problem_.d_stride, problem_.output);
@@ -262,7 +263,7 @@ class LtMatmul : public Matmul {
     if (fused_ == Fused::kNone || !problem_.bias) return absl::OkStatus();
     const int32_t bias_type = CUDA_R_32F;
     TY_RETURN_IF_ERROR(Set(description_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, bias_type));
-    // Nobody reads there. The heuristic takes the alignment of biases from the address.
+    // Nothing is read there. The heuristic derives the alignment of biases from the address.
     const void* aligned = reinterpret_cast<const void*>(uintptr_t{kPointerAlignment});
     return Set(description_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned);
   }

@@ -1,5 +1,5 @@
-// Matrix products by cuBLASLt, with epilogues. All matrices are row-major here; cuBLASLt sees them
-// transposed.
+// Plans and runs matrix products with cuBLASLt, with epilogues. All matrices are row-major here;
+// cuBLASLt sees them transposed.
 //
 // A product is split over k only where its parts are kept in f32 and added in a fixed order, so the
 // same algorithm gives the same bits each time. With `autotunes`, the choice of the algorithm
@@ -25,11 +25,11 @@ namespace trainyard::engine::cuda::blas {
 // cuBLASLt rectifies a NaN to 0.
 struct MatmulProblem {
   int64_t m = 1, n = 1, k = 1;
-  bool a_transposed = false;                         // a lies as [k, m]
-  bool b_transposed = false;                         // b lies as [n, k]
+  bool a_transposed = false;                         // in memory, a is [k, m]
+  bool b_transposed = false;                         // in memory, b is [n, k]
   Type input = Type::kBf16;                          // of a and b
   Type output = Type::kBf16;                         // of d
-  int64_t a_stride = 1, b_stride = 1, d_stride = 1;  // elements from row to row as they lie
+  int64_t a_stride = 1, b_stride = 1, d_stride = 1;  // elements from row to row in memory
   bool tf32 = false;                                 // f32 products may be taken in tf32
   bool adds = false;
   bool bias = false;  // f32 [n]
@@ -42,30 +42,31 @@ class Matmul {
  public:
   virtual ~Matmul() = default;
   virtual int64_t workspace_bytes() const = 0;
-  // Enqueues the product; may be captured. One thread at a time may call it. Pointers must be
-  // aligned to 16 bytes, and the workspace to 256: INVALID_ARGUMENT otherwise. INTERNAL, with
-  // cuBLASLt's words, where it refuses.
+  // Enqueues the product; may be captured. Only one thread at a time may call it. Pointers must be
+  // aligned to 16 bytes, and the workspace to 256; otherwise INVALID_ARGUMENT is returned. If
+  // cuBLASLt refuses, INTERNAL is returned with its message.
   virtual absl::Status Run(const void* a, const void* b, const float* bias, void* d,
                            void* workspace, cudaStream_t stream) const = 0;
 };
 
 struct MatmulOptions {
   int64_t workspace_bytes_max = int64_t{32} << 20;
-  // Measures the heuristic's first candidates on the device, in memory that is allocated for it.
-  // Where there is no memory for that, the first candidate is taken.
+  // Measures the heuristic's first candidates on the device, in memory that is allocated for it. If
+  // there is no memory for that, the first candidate is taken.
   bool autotunes = true;
   int candidates_max = 6;
 };
 
-// Not thread-safe. Products must not outlive it.
+// Plans products. The class is not thread-safe. Products must not outlive it.
 class MatmulPlanner {
  public:
   virtual ~MatmulPlanner() = default;
-  // For the current device. UNAVAILABLE where there is no GPU.
+  // Makes a planner for the current device. Returns UNAVAILABLE if there is no GPU.
   static absl::StatusOr<std::unique_ptr<MatmulPlanner>> Create(const MatmulOptions& options);
-  // The same problem gives the same product. An epilogue that cuBLASLt does not support for these
-  // types is done by a kernel of our own after the product. INVALID_ARGUMENT, naming the problem,
-  // for impossible sizes, strides and types; UNIMPLEMENTED where cuBLASLt has no algorithm.
+  // Returns the product for a problem, which is always the same for the same problem. An epilogue
+  // that cuBLASLt does not support for these types is done by a kernel of our own after the
+  // product. Returns INVALID_ARGUMENT, naming the problem, for impossible sizes, strides and types,
+  // and UNIMPLEMENTED if cuBLASLt has no algorithm.
   virtual absl::StatusOr<const Matmul*> Find(const MatmulProblem& problem) = 0;
 };
 

@@ -1,5 +1,5 @@
-// What changes from step to step, in device memory, so that a captured graph never has to change.
-// The host writes one before each launch, and kernels read it.
+// Defines what changes from step to step. It lies in device memory, so that a captured graph never
+// has to change. The host writes one before each launch, and kernels read it.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace trainyard::engine::cuda {
 // 8-bit images in device memory, and how their bytes become inputs: (byte / 255 - mean) / stddev,
 // by channel.
 struct StoredImages {
-  const uint8_t* pixels = nullptr;  // [count, channels, height, width]; null: inputs are floats
-  // Not 0: row r is made of image r, whatever StoredRow::image says.
+  const uint8_t* pixels = nullptr;  // [count, channels, height, width]; null if inputs are floats
+  // If it is not 0, row r is made of image r, whatever StoredRow::image says.
   int32_t is_by_row = 0;
   float mean[kStoredChannelsMax] = {0, 0, 0, 0};
   float stddev[kStoredChannelsMax] = {1, 1, 1, 1};
@@ -23,8 +23,8 @@ struct StepControl {
   const void* inputs = nullptr;
   StoredImages stored = {};
   const int32_t* labels = nullptr;
-  // The batch's share of the global batch: rows / global rows. It weighs what the batch adds to the
-  // sums.
+  // The batch's share of the global batch: rows / global rows. What the batch adds to the sums is
+  // multiplied by it.
   float weight = 0;
   // weight / labels. With it, gradients of the summed loss become those of the weighted mean.
   float gradient_scale = 0;
@@ -36,20 +36,20 @@ struct StepControl {
   float lr = 0;
 };
 
-// What the device itself keeps from step to step, and tells the host. It is part of the training
-// state.
+// State that the device itself keeps from step to step and reports to the host. It is part of the
+// training state.
 struct LossScale {
   float scale = 1;       // gradients are computed multiplied by it; 1 except in f16
   float good_steps = 0;  // updates since it changed last; a whole number
 };
 
-// What an update leaves for the host.
+// The result of an update, for the host.
 struct StepResult {
   float loss = 0;      // mean over the global batch
   float accuracy = 0;  // fraction
-  // Not 0: a gradient was not finite.
+  // It is not 0 if a gradient was not finite.
   uint32_t not_finite = 0;
-  // Not 0: the update was left out because of that, and the loss scale lowered (f16).
+  // It is not 0 if the update was left out for that reason, and the loss scale was lowered (f16).
   uint32_t skipped = 0;
 };
 

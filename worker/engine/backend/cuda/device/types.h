@@ -1,5 +1,5 @@
-// The vocabulary of the CUDA backend: the types in which elements are stored, and how values lie in
-// device memory.
+// Defines the vocabulary of the CUDA backend: the types in which elements are stored, and how
+// values lie in device memory.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ constexpr int64_t SizeOf(Type type) {
   return type == Type::kF32 ? 4 : 2;
 }
 
-// Channels of an image are padded to vectors of so many bytes, which cuDNN's fast kernels and ours
-// load at once. The padding is always zero.
+// Channels of an image are padded to vectors of this many bytes, which cuDNN's fast kernels and
+// ours load at once. The padding is always zero.
 inline constexpr int64_t kVectorBytes = 16;
 constexpr int64_t PaddedChannels(int64_t channels, Type type) {
   const int64_t vector = kVectorBytes / SizeOf(type);
@@ -23,11 +23,11 @@ constexpr int64_t PaddedChannels(int64_t channels, Type type) {
 
 // A value in device memory, as a matrix of pixels by channels. Pixels are rows x height x width of
 // an image (NHWC), rows x positions of a sequence, or rows of features. Element (p, c) lies at
-// data[p * stride + c]. The stride is wider than the channels where they are padded, and where the
-// value is a part of a wider one (a slice, or a part of a concatenation); then what lies beyond the
-// channels does not belong to it.
+// data[p * stride + c]. The stride is larger than the number of channels if they are padded, or if
+// the value is a part of a wider one (a slice, or a part of a concatenation); in that case the
+// elements beyond the channels do not belong to it.
 struct View {
-  void* data = nullptr;  // null: not wanted, or not there
+  void* data = nullptr;  // null if it is not needed, or does not exist
   int64_t stride = 0;
   Type type = Type::kF32;
 

@@ -1,4 +1,4 @@
-// Writes attention and its gradient down as the operations that cuDNN recognises.
+// Expresses attention and its gradient as the operations that cuDNN recognises.
 #include "worker/engine/backend/cuda/dnn/attention_graph.h"
 
 #include <cmath>
@@ -23,12 +23,12 @@ class AttentionGraph {
   absl::StatusOr<Graph> Gradient(bool deterministic, cudnnHandle_t handle) &&;
 
  private:
-  // One of the three parts of x, or of dx.
+  // Adds one of the three parts of x, or of dx.
   Handle Packed(int64_t id, absl::string_view name, bool transposed) {
     const int64_t pixel = 3 * p_.heads * p_.width;
     return Heads(id, name, pixel, transposed, /*is_virtual=*/false);
   }
-  // y or dy.
+  // Adds y or dy.
   Handle Output(int64_t id, absl::string_view name) {
     return Heads(id, name, p_.heads * p_.width, /*transposed=*/false, /*is_virtual=*/false);
   }
@@ -45,7 +45,7 @@ class AttentionGraph {
     }
     return builder_.Add(tensor, name);
   }
-  // One number for each query: f32 [rows, heads, positions, 1].
+  // Adds one number for each query: f32 [rows, heads, positions, 1].
   Tensor PerQuery(int64_t id = 0) const {
     Tensor tensor = {.id = id, .shape = {p_.rows, p_.heads, p_.positions, 1}};
     tensor.strides = PackedStrides(tensor.shape);
@@ -74,7 +74,7 @@ class AttentionGraph {
     builder_.Pointwise(mode, name, x, b, y);
     return y;
   }
-  // Replaces a score by minus infinity where the key stands behind its query.
+  // Replaces a score by minus infinity if the key comes after its query.
   Handle Masked(Handle scores) {
     const Handle row = Scores("position of the query", CUDNN_DATA_INT32);
     const Handle column = Scores("position of the key", CUDNN_DATA_INT32);

@@ -25,8 +25,8 @@ enum AttentionSlot : int64_t {
 
 // Builds the operations of flash attention (Dao et al. 2022), which cuDNN recognises as one engine.
 // With `deterministic` the gradient of the queries is summed in one order, which takes a workspace
-// of positions x positions for every head. UNIMPLEMENTED where the problem is not is_safe(), or
-// cuDNN refuses the graph.
+// of positions x positions for every head. Returns UNIMPLEMENTED if the problem is not is_safe(),
+// or cuDNN refuses the graph.
 absl::StatusOr<Graph> BuildAttentionGraph(const AttentionProblem& problem, bool deterministic,
                                           cudnnHandle_t handle);
 

@@ -43,7 +43,7 @@ absl::StatusOr<std::vector<Candidate>> BuildCandidates(const Target& target, con
        {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
     absl::StatusOr<std::vector<EngineConfig>> engines = AskHeuristics(target, graph, mode);
     if (!engines.ok()) {
-      // Other modes may know the graph although this one does not.
+      // Another mode may know the graph even if this one does not.
       refusal = std::string(engines.status().message());
       continue;
     }
@@ -104,7 +104,7 @@ absl::Status SortBySpeed(const Target& target, const Graph& graph,
               {{"engine", candidate.name}, {"reason", std::string(time.status().message())}});
     }
   }
-  // The stream of the bench ends with it, so the handle must let it go.
+  // The stream of the measurement ends with it, so the handle must release the stream.
   TY_RETURN_IF_ERROR(StatusOf(cudnnSetStream(target.handle, nullptr), "set the stream"));
   std::stable_sort(
       candidates.begin(), candidates.end(),

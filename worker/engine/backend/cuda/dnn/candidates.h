@@ -1,4 +1,5 @@
-// Chooses among the engines that cuDNN proposes: which ones may be taken, and which is the fastest.
+// Chooses among the engines that cuDNN proposes: finds those that may be used, and the fastest of
+// them.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +18,9 @@ struct Precision {
   bool tf32 = false;
 };
 
-// Returns true if the engine keeps what was asked for. Sums must be of 32 bits, and factors must
-// keep their type. With f32 and without tf32 there must be no tensor cores, which would round the
-// factors. Where it must be deterministic, sums must be taken in one order.
+// Returns true if the engine keeps the precision that was asked for. Sums must be of 32 bits, and
+// factors must keep their type. With f32 and without tf32 there must be no tensor cores, which
+// would round the factors. If it must be deterministic, sums must be taken in one order.
 bool IsAllowed(const EngineConfig& engine, Precision precision, bool deterministic);
 
 struct Candidate {
@@ -29,14 +30,14 @@ struct Candidate {
 };
 
 // Builds up to `max` plans that are allowed, can be built and fit into the workspace, each once, in
-// cuDNN's order. NOT_FOUND, with the last refusal, where there is none.
+// cuDNN's order. Returns NOT_FOUND, with the last refusal, if there is none.
 absl::StatusOr<std::vector<Candidate>> BuildCandidates(const Target& target, const Graph& graph,
                                                        Precision precision,
                                                        const PlannerOptions& options, int max);
 
 // Runs each candidate on memory that holds noise, once to warm up and three times by the clock, and
-// sorts the fastest to the front. A candidate that fails goes to the end. RESOURCE_EXHAUSTED where
-// the device has no room for it.
+// sorts the fastest to the front. A candidate that fails goes to the end. Returns
+// RESOURCE_EXHAUSTED if the device has no room for it.
 absl::Status SortBySpeed(const Target& target, const Graph& graph,
                          std::vector<Candidate>& candidates);
 

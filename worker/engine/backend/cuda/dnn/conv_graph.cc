@@ -1,4 +1,4 @@
-// Writes a convolution and its epilogue down as cuDNN's operations.
+// Expresses a convolution and its epilogue as cuDNN's operations.
 #include "worker/engine/backend/cuda/dnn/conv_graph.h"
 
 #include <utility>
@@ -96,8 +96,8 @@ void AddInputGradient(GraphBuilder& builder, const ConvProblem& p, Handle dx, Ha
        {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, 0.0F}});
 }
 
-// A gradient that is wider than its operands takes an operation of its own. No engine for weight
-// gradients writes it, but those that compile an epilogue do.
+// A gradient with a wider type than its operands takes an operation of its own. No engine for
+// weight gradients writes it, but those that compile an epilogue do.
 void AddWeightGradient(GraphBuilder& builder, const ConvProblem& p, Handle x, Tensor weight,
                        Handle dy) {
   const bool widens = p.f32_gradient && p.type != Type::kF32;

@@ -9,11 +9,12 @@
 
 namespace trainyard::engine::cuda::dnn {
 
-// The ids of what an execution binds: the members of ConvMemory.
+// The ids of what an execution binds, which are the members of ConvMemory.
 enum ConvSlot : int64_t { kX = 1, kWeight, kY, kBias, kSum, kSquareSum };
 
-// Products and sums are in f32. INVALID_ARGUMENT for a problem that makes no sense (an output that
-// does not follow from the input), UNIMPLEMENTED where cuDNN refuses the graph as such.
+// Builds the graph. Products and sums are in f32. Returns INVALID_ARGUMENT for a problem that makes
+// no sense (an output that does not follow from the input), and UNIMPLEMENTED if cuDNN refuses the
+// graph as such.
 absl::StatusOr<Graph> BuildConvGraph(const ConvProblem& problem, cudnnHandle_t handle);
 
 }  // namespace trainyard::engine::cuda::dnn

@@ -11,7 +11,8 @@
 namespace trainyard::engine::cuda::dnn {
 namespace {
 
-// Returns where queries (0), keys (1) or values (2) begin in a tensor that holds them side by side.
+// Returns where queries (0), keys (1) or values (2) begin in a tensor that contains them next to
+// each other.
 void* PartOf(void* whole, const Graph& graph, int64_t part) {
   if (whole == nullptr) {
     return nullptr;

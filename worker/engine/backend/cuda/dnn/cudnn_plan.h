@@ -1,4 +1,4 @@
-// A plan that the planner keeps: cuDNN's engine with the graph that names what to bind.
+// Defines a plan that the planner keeps: cuDNN's engine with the graph that names what to bind.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,7 +18,8 @@ namespace trainyard::engine::cuda::dnn {
 // Memory of the device, by the id of its slot.
 using Bindings = std::vector<std::pair<int64_t, void*>>;
 
-// Enqueues a plan with everything bound that its graph names. FAILED_PRECONDITION without a device.
+// Enqueues a plan with everything bound that its graph names. Returns FAILED_PRECONDITION without a
+// device.
 absl::Status Execute(const Target& target, const BuiltPlan& plan, const Graph& graph,
                      const Bindings& bindings, void* workspace, cudaStream_t stream);
 

@@ -1,5 +1,5 @@
-// Owners of cuDNN's descriptors, which make them from typed attributes, finalize them and destroy
-// them. Every failure is a Status that names the descriptor and carries cuDNN's own last message.
+// Owns cuDNN's descriptors: makes them from typed attributes, finalizes them and destroys them.
+// Every failure is a Status that names the descriptor and carries cuDNN's own last message.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -18,7 +18,7 @@
 
 namespace trainyard::engine::cuda::dnn {
 
-// OK for success, otherwise `what: <cuDNN's message>`. The code follows cuDNN's category:
+// Returns OK for success, otherwise `what: <cuDNN's message>`. The code follows cuDNN's category:
 // INVALID_ARGUMENT for bad parameters, UNIMPLEMENTED for what is not supported, RESOURCE_EXHAUSTED
 // for memory, UNAVAILABLE for a library that is not initialised, and INTERNAL for all others.
 absl::Status StatusOf(cudnnStatus_t status, absl::string_view what);
@@ -130,7 +130,7 @@ class Attribute {
   Attribute(cudnnBackendAttributeName_t name, const std::string& text)
       : Attribute(name, CUDNN_TYPE_CHAR, text.size(), text.data(), 1) {}
   Attribute(cudnnBackendAttributeName_t name, const Descriptor& descriptor);
-  // The descriptors belong to someone else.
+  // The descriptors stay the property of their owner.
   static Attribute Descriptors(cudnnBackendAttributeName_t name,
                                const std::vector<cudnnBackendDescriptor_t>& descriptors) {
     return Attribute(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, descriptors.size(), descriptors.data(),
@@ -153,7 +153,7 @@ class Attribute {
   std::vector<unsigned char> bytes_;
 };
 
-// Owns one of cuDNN's descriptors. Movable; empty when default-made or moved from.
+// Owns one of cuDNN's descriptors. It can be moved, and is empty when default-made or moved from.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -172,7 +172,7 @@ class Descriptor {
   absl::Status Set(const Attribute& attribute);
   absl::Status Finalize();
 
-  // Returns the one value; an error where there is none.
+  // Returns the only value, or an error if there is none.
   template <typename T>
   absl::StatusOr<T> Get(cudnnBackendAttributeName_t attribute) const {
     T value = {};

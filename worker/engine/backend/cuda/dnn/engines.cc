@@ -10,7 +10,7 @@
 namespace trainyard::engine::cuda::dnn {
 namespace {
 
-// More than the settings that an engine has, and than the engines that cuDNN ever proposes.
+// These are more than the settings that an engine has, and the engines that cuDNN ever proposes.
 constexpr int64_t kKnobsMax = CUDNN_KNOB_TYPE_COUNTS;
 constexpr int64_t kConfigsMax = 256;
 

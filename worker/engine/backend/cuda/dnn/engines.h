@@ -1,5 +1,5 @@
-// cuDNN's engines for a graph: which ones its heuristics propose, what they promise, and their
-// plans.
+// Wraps cuDNN's engines for a graph: asks its heuristics for them, reads what they promise, and
+// builds their plans.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -14,11 +14,11 @@
 
 namespace trainyard::engine::cuda::dnn {
 
-// What plans are made for: a device behind its handle, or a description of one.
+// The target for which plans are made: a device behind its handle, or a description of one.
 struct Target {
   cudnnHandle_t handle = nullptr;
-  Descriptor device;        // of a description; empty beside a handle
-  std::string description;  // JSON; beside a handle it is read when it is asked for
+  Descriptor device;        // of a description; empty if there is a handle
+  std::string description;  // JSON; with a handle it is read when it is needed
   std::string name;         // "NVIDIA H200 sm90", for the keys of the cache
 
   bool has_device() const { return handle != nullptr; }
@@ -35,19 +35,20 @@ struct EngineConfig {
   bool has(cudnnBackendBehaviorNote_t note) const;
 };
 
-// Returns the engines in the order in which cuDNN prefers them; none where the mode does not know
+// Returns the engines in the order in which cuDNN prefers them, or none if the mode does not know
 // the graph.
 absl::StatusOr<std::vector<EngineConfig>> AskHeuristics(const Target& target, const Graph& graph,
                                                         cudnnBackendHeurMode_t mode);
 
-// An executable plan. Building it returns UNIMPLEMENTED where the engine turns out not to support
-// the graph.
+// An executable plan. Building it returns UNIMPLEMENTED if the engine turns out not to support the
+// graph.
 struct BuiltPlan {
   Descriptor plan;
   int64_t workspace_bytes = 0;
 };
 absl::StatusOr<BuiltPlan> BuildPlan(const Target& target, const EngineConfig& engine);
-// `json` is what SerializePlan gave, with the same version of cuDNN and for the same device.
+// Loads a plan. `json` must come from SerializePlan, with the same version of cuDNN and for the
+// same device.
 absl::StatusOr<BuiltPlan> DeserializePlan(const Target& target, const std::string& json);
 absl::StatusOr<std::string> SerializePlan(const BuiltPlan& plan);
 

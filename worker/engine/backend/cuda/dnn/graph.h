@@ -1,4 +1,4 @@
-// Graphs of cuDNN's operations: what convolutions and attention have in common.
+// Builds graphs of cuDNN's operations. Convolutions and attention share it.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -17,8 +17,8 @@ namespace trainyard::engine::cuda::dnn {
 
 cudnnDataType_t DataType(Type type);
 
-// A tensor of a graph. `shape` and `strides` are in elements: [N, C, H, W], whichever dimension
-// lies innermost.
+// A tensor of a graph. `shape` and `strides` are in elements and in the order [N, C, H, W],
+// whichever dimension is innermost in memory.
 struct Tensor {
   int64_t id = 0;  // unique within the graph, above 0
   cudnnDataType_t type = CUDNN_DATA_FLOAT;
@@ -28,12 +28,12 @@ struct Tensor {
   bool is_temporary = false;  // lies in the workspace
 };
 
-// Strides of a packed tensor, the last dimension innermost.
+// Returns the strides of a packed tensor whose last dimension is innermost.
 std::vector<int64_t> PackedStrides(const std::vector<int64_t>& shape);
-// The strides of an NHWC image with dimensions [N, C, H, W] and `pixel` elements from pixel to
-// pixel.
+// Returns the strides of an NHWC image with dimensions [N, C, H, W] and `pixel` elements from pixel
+// to pixel.
 std::vector<int64_t> ImageStrides(const std::vector<int64_t>& shape, int64_t pixel);
-// The bytes from the first element to behind the last.
+// Returns the bytes from the first element to the end of the last.
 int64_t BytesOf(const Tensor& tensor);
 
 // A tensor that an execution binds to memory of the device.
@@ -58,14 +58,14 @@ struct Graph {
   Descriptor descriptor;
   std::vector<Slot> slots;
   std::vector<Scalar> scalars;
-  // These lie in the workspace behind the plan's own, each at the next multiple of
+  // These lie in the workspace after the plan's own memory, each at the next multiple of
   // kWorkspaceAlignment.
   std::vector<Slot> temporaries;
   // For attention: the bytes from the first query to the first key, and from there to the first
   // value.
   int64_t part_bytes = 0;
 
-  // The workspace of a plan that itself takes `plan_bytes`.
+  // Returns the workspace of a plan that itself takes `plan_bytes`.
   int64_t WorkspaceBytes(int64_t plan_bytes) const;
 };
 
@@ -76,39 +76,39 @@ class GraphBuilder {
   // Handles stay valid as long as the graph lives.
   using Handle = cudnnBackendDescriptor_t;
 
-  // Ids are given out in order to tensors that have none.
+  // Adds a tensor. A tensor that has no id gets the next one.
   Handle Add(Tensor tensor, absl::string_view name);
-  // A float in host memory, of shape [1, 1, 1, 1].
+  // Adds a float in host memory, of shape [1, 1, 1, 1].
   Handle AddScalar(float value, absl::string_view name);
-  // Any descriptor of the graph except a tensor.
+  // Adds any descriptor of the graph except a tensor.
   Handle Part(cudnnBackendDescriptorType_t type, absl::string_view name,
               const std::vector<Attribute>& attributes);
   void Operation(cudnnBackendDescriptorType_t type, absl::string_view name,
                  const std::vector<Attribute>& attributes);
 
-  // y = mode(x), or mode(x, b), or x where t and else b, on real numbers in f32.
+  // Adds y = mode(x), or mode(x, b), or x if t and else b, on real numbers in f32.
   void Pointwise(cudnnPointwiseMode_t mode, absl::string_view name, Handle x, Handle b, Handle y,
                  Handle t = nullptr, int64_t axis = -1);
-  // dx = dy where x > 0.
+  // Adds dx = dy where x > 0.
   void ReluGradient(absl::string_view name, Handle x, Handle dy, Handle dx);
-  // y is x reduced over the dimensions in which y has size 1, in f32.
+  // Adds a reduction: y is x reduced over the dimensions in which y has size 1, in f32.
   void Reduce(cudnnReduceTensorOp_t operation, absl::string_view name, Handle x, Handle y);
-  // y holds the elements of x in other dimensions.
+  // Adds a reshape: y holds the elements of x in other dimensions.
   void Reshape(absl::string_view name, Handle x, Handle y);
-  // c = a b, over the last two dimensions, in f32.
+  // Adds c = a b, over the last two dimensions, in f32.
   void Matmul(absl::string_view name, Handle a, Handle b, Handle c);
 
-  // `handle` is the device's; null where there is none.
+  // Finalizes the graph. `handle` is the device's, or null if there is none.
   absl::StatusOr<Graph> Finish(cudnnHandle_t handle) &&;
 
  private:
   absl::Status status_;
-  int64_t next_id_ = int64_t{1} << 20;  // above all ids that callers choose
+  int64_t next_id_ = int64_t{1} << 20;  // larger than all ids that callers choose
   Graph graph_;
   std::vector<Handle> operations_;
 };
 
-// An attribute whose value is a descriptor of the builder.
+// Returns an attribute whose value is a descriptor of the builder.
 inline Attribute Of(cudnnBackendAttributeName_t name, GraphBuilder::Handle descriptor) {
   return Attribute::Descriptors(name, {descriptor});
 }

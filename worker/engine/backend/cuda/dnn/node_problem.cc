@@ -6,7 +6,7 @@
 namespace trainyard::engine::cuda::dnn {
 namespace {
 
-// The images at both ends of a convolution, whichever way the node goes.
+// The images at both ends of a convolution, whichever direction the node computes.
 struct Ends {
   const Shape* x = nullptr;
   const Shape* y = nullptr;

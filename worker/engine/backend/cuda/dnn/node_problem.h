@@ -9,18 +9,18 @@
 
 namespace trainyard::engine::cuda::dnn {
 
-// The channels of an image in memory. They are padded to vectors. With several groups they stay as
-// they are, since each group has its share of the channels; then only the pixels lie that far
-// apart.
+// Returns the channels of an image in memory, which are padded to vectors. With several groups they
+// stay as they are, since each group has its share of the channels; then only the distance of the
+// pixels is padded.
 int64_t ChannelsInMemory(int64_t channels, int64_t groups, Type type);
 
-// The problem of a conv2d, conv2d_input_gradient or conv2d_parameter_gradient on `rows` rows.
-// Tensors lie by themselves: x_stride and y_stride are the padded channels. Several weights
-// (ConvAttributes) make one problem of all their output channels. Bias and relu are as the node has
-// them; `statistics` and `f32_gradient` are left to the caller.
+// Returns the problem of a conv2d, conv2d_input_gradient or conv2d_parameter_gradient on `rows`
+// rows. Tensors are not parts of others: x_stride and y_stride are the padded channels. Several
+// weights (ConvAttributes) make one problem of all their output channels. Bias and relu are as the
+// node has them; `statistics` and `f32_gradient` are left to the caller.
 ConvProblem ProblemOf(const StepGraph& step, const Node& node, int64_t rows, Type type, bool tf32);
 
-// The problem of an attention or attention_gradient.
+// Returns the problem of an attention or attention_gradient.
 AttentionProblem AttentionProblemOf(const StepGraph& step, const Node& node, int64_t rows,
                                     Type type);
 

@@ -1,4 +1,4 @@
-// A plan of cuDNN for one problem, as its users see it.
+// Defines a plan of cuDNN for one problem, as its users see it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,18 +16,19 @@ struct PlanFacts {
   std::string engine;  // cuDNN's name or number of the engine, and its settings
   int64_t workspace_bytes = 0;
   int candidates = 0;       // the number of plans that could be built
-  double microseconds = 0;  // of the fastest plan; 0: not measured
+  double microseconds = 0;  // of the fastest plan; 0 if not measured
   bool from_cache = false;
 };
 
-// Immutable; may be executed by one thread at a time for each handle, which the planner owns.
+// A plan. It is immutable, and may be executed by one thread at a time for each handle, which the
+// planner owns.
 class Plan {
  public:
   virtual ~Plan() = default;
   virtual const PlanFacts& facts() const = 0;
   // Enqueues the plan on the stream; may be captured. The workspace has facts().workspace_bytes and
-  // is aligned to 256 bytes. FAILED_PRECONDITION for a plan that was made without a device;
-  // INVALID_ARGUMENT for memory that is missing, or not aligned to kVectorBytes.
+  // is aligned to 256 bytes. Returns FAILED_PRECONDITION for a plan that was made without a device,
+  // and INVALID_ARGUMENT for memory that is missing, or not aligned to kVectorBytes.
   virtual absl::Status Run(const ConvMemory& memory, void* workspace,
                            cudaStream_t stream) const = 0;
   virtual absl::Status Run(const AttentionMemory& memory, void* workspace,

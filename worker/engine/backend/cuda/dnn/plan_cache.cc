@@ -96,7 +96,7 @@ absl::Status PlanCache::Save() {
                     {"microseconds", plan.facts.microseconds}};
   }
   const nlohmann::json file = {{"version", kVersion}, {"entries", entries}};
-  // The text of a plan is cuDNN's, and bytes that are not UTF-8 must not end the process.
+  // cuDNN makes the text of a plan, and bytes that are not UTF-8 must not end the process.
   TY_RETURN_IF_ERROR(ReplaceFile(
       path_, file.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"));
   entries_ = std::move(merged);

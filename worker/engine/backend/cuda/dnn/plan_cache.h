@@ -1,5 +1,5 @@
-// Choices of earlier runs, in one JSON file: {"version": 1, "entries": {key: {"plan": cuDNN's JSON,
-// "engine": ..., "workspace_bytes": ..., "candidates": ..., "microseconds": ...}}}.
+// Keeps the choices of earlier runs in one JSON file: {"version": 1, "entries": {key: {"plan":
+// cuDNN's JSON, "engine": ..., "workspace_bytes": ..., "candidates": ..., "microseconds": ...}}}.
 #pragma once
 
 #include <map>
@@ -16,11 +16,12 @@ struct CachedPlan {
   PlanFacts facts;
 };
 
-// Not thread-safe. Where several processes write one file, the last one wins, entry by entry.
+// The cache. The class is not thread-safe. If several processes write one file, the last one wins,
+// entry by entry.
 class PlanCache {
  public:
-  // With an empty path nothing is kept. A file that does not exist or is not ours counts as empty;
-  // the latter leaves a line in the log.
+  // Opens a cache. With an empty path nothing is kept. A file that does not exist or is not ours
+  // counts as empty; the latter is logged.
   explicit PlanCache(std::string path);
 
   std::optional<CachedPlan> Find(const std::string& key) const;

@@ -51,7 +51,7 @@ class CudnnPlanner : public Planner {
  private:
   using Found = absl::StatusOr<std::unique_ptr<CudnnPlan>>;
 
-  // Remembers what was found, and also that nothing was found.
+  // Remembers what was found, and also if nothing was found.
   template <typename Build>
   absl::StatusOr<const Plan*> FindOrMake(const std::string& key, Precision precision,
                                          const Build& build) {
@@ -101,8 +101,8 @@ class CudnnPlanner : public Planner {
     bool is_measured = measures;
     if (measures) {
       const absl::Status sorted = SortBySpeed(target, graph, candidates);
-      // Without room to measure in, cuDNN's first proposal is good enough. The next run may find
-      // room.
+      // If there is no room to measure in, cuDNN's first proposal is good enough. The next run may
+      // find room.
       is_measured = !absl::IsResourceExhausted(sorted);
       if (is_measured) {
         TY_RETURN_IF_ERROR(sorted);
@@ -117,7 +117,7 @@ class CudnnPlanner : public Planner {
     facts.workspace_bytes = graph.WorkspaceBytes(best.plan.workspace_bytes);
     facts.candidates = static_cast<int>(candidates.size());
     facts.microseconds = best.microseconds;
-    // A plan that cannot be serialized is used all the same.
+    // A plan that cannot be serialized is still used.
     absl::StatusOr<std::string> json = SerializePlan(best.plan);
     if (json.ok() && is_measured == measures) {
       cache_.Put(cache_key, {*std::move(json), facts});

@@ -2,7 +2,7 @@
 //
 // A plan is one engine of cuDNN, with its settings, for one problem. Candidates come from cuDNN's
 // heuristics. Those that cannot be built, need too much workspace or break determinism are left
-// out. Of the rest the fastest is taken, measured on the device, or the first one where nothing is
+// out. Of the rest the fastest is taken, measured on the device, or the first one if nothing is
 // measured. The choice is kept in a cache file by problem, architecture and version of cuDNN.
 //
 // Plans can also be made without a GPU, for a device that a JSON text describes. That is how CI
@@ -21,17 +21,20 @@
 
 namespace trainyard::engine::cuda::dnn {
 
-// Not thread-safe. Plans must not outlive it.
+// A planner. The class is not thread-safe. Plans must not outlive it.
 class Planner {
  public:
   virtual ~Planner() = default;
-  // Plans for the current device. UNAVAILABLE, with what to do, where there is no GPU or no driver.
+  // Makes a planner for the current device. Returns UNAVAILABLE, with what to do, if there is no
+  // GPU or no driver.
   static absl::StatusOr<std::unique_ptr<Planner>> ForDevice(const PlannerOptions& options);
-  // Plans for a device described in cuDNN's JSON. INVALID_ARGUMENT for a text that describes none.
+  // Makes a planner for a device described in cuDNN's JSON. Returns INVALID_ARGUMENT if the text
+  // describes none.
   static absl::StatusOr<std::unique_ptr<Planner>> ForDescription(const std::string& json,
                                                                  const PlannerOptions& options);
 
-  // NOT_FOUND where cuDNN has no plan for the problem. The same problem gives the same plan.
+  // Returns the plan for a problem, which is always the same for the same problem, or NOT_FOUND if
+  // cuDNN has none.
   virtual absl::StatusOr<const Plan*> Find(const ConvProblem& problem) = 0;
   virtual absl::StatusOr<const Plan*> Find(const AttentionProblem& problem) = 0;
   // Must be called before a stream ends on which plans ran, since cuDNN's handle would keep it.

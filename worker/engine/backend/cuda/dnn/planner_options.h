@@ -1,4 +1,4 @@
-// What a planner may take of the device, and where it keeps its choices.
+// Defines what a planner may take of the device, and where it keeps its choices.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,15 @@
 namespace trainyard::engine::cuda::dnn {
 
 struct PlannerOptions {
-  // A small ceiling silently drops the fast engines.
+  // The largest workspace. A small limit silently drops the fast engines.
   int64_t workspace_bytes_max = int64_t{256} << 20;
-  // Measures candidates on the device, which takes memory meanwhile.
+  // If true, candidates are measured on the device, which takes memory during that time.
   bool autotunes = true;
   int candidates_max = 8;  // the most that are measured
-  // Leaves out engines whose sums are taken in another order each time.
+  // If true, engines are left out whose sums are taken in another order each time.
   bool deterministic = false;
-  // Where choices are kept; empty: nowhere. The file is read and written as a whole, by rename. A
-  // file that cannot be read is ignored.
+  // The file in which choices are kept, or empty if they are not. The file is read and written as a
+  // whole, by rename. A file that cannot be read is ignored.
   std::string cache_path;
 };
 

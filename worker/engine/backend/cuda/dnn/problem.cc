@@ -1,4 +1,4 @@
-// The keys by which problems are told apart, and the limits of attention that is known to be right.
+// Defines the keys that identify problems, and the limits of attention that is known to be right.
 #include "worker/engine/backend/cuda/dnn/problem.h"
 
 #include <array>

@@ -1,5 +1,5 @@
-// What cuDNN can be asked to compute: a convolution or an attention of one shape, and the memory of
-// one execution of it.
+// Defines what cuDNN can be asked to compute: a convolution or an attention of one shape, and the
+// memory of one execution of it.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace trainyard::engine::cuda::dnn {
 
-// One convolution of a step. Channels are those in memory, padding included. Tensors are NHWC, the
+// One convolution of a step. Channels are those in memory, including padding. Tensors are NHWC; the
 // weight is [out_channels, kernel, kernel, channels / groups].
 struct ConvProblem {
   enum class Kind { kForward, kInputGradient, kWeightGradient };
@@ -21,29 +21,29 @@ struct ConvProblem {
   int64_t channels = 1, height = 1, width = 1;
   int64_t out_channels = 1, out_height = 1, out_width = 1;
   int64_t kernel = 1, stride = 1, padding = 0, dilation = 1, groups = 1;
-  // Elements from pixel to pixel of x (or dx) and y (or dy): the channels, or more within a wider
-  // tensor.
+  // The elements from pixel to pixel of x (or dx) and y (or dy): the channels, or more within a
+  // wider tensor.
   int64_t x_stride = 1, y_stride = 1;
-  // kForward: y = relu(conv + bias [out_channels]).
+  // For kForward: y = relu(conv + bias [out_channels]).
   bool bias = false;
   bool relu = false;
-  // kForward without bias and relu: also takes the sums and sums of squares of y over its pixels,
-  // each f32 [out_channels].
+  // For kForward without bias and relu: also takes the sums and sums of squares of y over its
+  // pixels, each f32 [out_channels].
   bool statistics = false;
-  // kWeightGradient of 16-bit types: the gradient is f32 all the same. cuDNN does that only for
+  // For kWeightGradient of 16-bit types: the gradient is f32 nevertheless. cuDNN does that only for
   // packed tensors without groups, on few engines. Without it, sums are rounded to `type` once,
   // which all engines do.
   bool f32_gradient = false;
 
-  // "fwd bf16 n128 c64 32x32 k64 3x3 s1 p1 d1 g1 ...": one line, unique.
+  // Returns a unique text of one line: "fwd bf16 n128 c64 32x32 k64 3x3 s1 p1 d1 g1 ...".
   std::string Key() const;
 };
 
-// Causal attention of queries, keys and values that lie beside each other: x [rows, positions, 3,
+// Causal attention of queries, keys and values that lie next to each other: x [rows, positions, 3,
 // heads, width] -> y [rows, positions, heads, width], logsum f32 [rows, heads, positions], which is
 // the log of the sum of the exponentials of the scaled scores.
 struct AttentionProblem {
-  bool is_gradient = false;  // (dy, x, y, logsum) -> dx, laid out as x
+  bool is_gradient = false;  // computes (dy, x, y, logsum) -> dx, laid out as x
   Type type = Type::kBf16;
   int64_t rows = 1, positions = 1, heads = 1, width = 1;
 

@@ -1,4 +1,4 @@
-// Opens cuDNN on a device, or for a description, and says what to do where that fails.
+// Opens cuDNN on a device, or for a description, and says what to do if that fails.
 #include "worker/engine/backend/cuda/dnn/target.h"
 
 #include <cuda_runtime_api.h>
@@ -79,7 +79,7 @@ absl::StatusOr<std::unique_ptr<OpenTarget>> OpenTarget::ForDescription(const std
   }
   opened->target_.device = *std::move(device);
   opened->target_.description = json;
-  // cuDNN counts 900 for 9.0.
+  // cuDNN writes 9.0 as 900.
   opened->target_.name =
       absl::StrCat(name.get<std::string>(), " sm", version.get<int64_t>() / 10, " described");
   return opened;

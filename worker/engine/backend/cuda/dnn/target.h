@@ -12,9 +12,10 @@ namespace trainyard::engine::cuda::dnn {
 // A Target that closes what it opened.
 class OpenTarget {
  public:
-  // The current device. UNAVAILABLE, with what to do, where there is no GPU or no driver.
+  // Opens the current device. Returns UNAVAILABLE, with what to do, if there is no GPU or no
+  // driver.
   static absl::StatusOr<std::unique_ptr<OpenTarget>> ForDevice();
-  // INVALID_ARGUMENT for a text that describes no device.
+  // Opens a description. Returns INVALID_ARGUMENT if the text describes no device.
   static absl::StatusOr<std::unique_ptr<OpenTarget>> ForDescription(const std::string& json);
   ~OpenTarget();
   OpenTarget(const OpenTarget&) = delete;

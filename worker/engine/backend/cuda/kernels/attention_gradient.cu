@@ -1,8 +1,8 @@
 // The gradient of causal attention. With dp_ts = dy_t v_s:
 //   D_t = sum over s of p_ts dp_ts;  dscore_ts = p_ts (dp_ts - D_t)
 //   dq_t = sum over s of dscore_ts k_s / sqrt(width), dk_s alike over t;  dv_s = sum of p_ts dy_t
-// One pass owns queries and computes D and dq, the next owns keys and computes dk and dv. So each
-// sum has one owner and a fixed order.
+// In the first pass, a thread owns queries and computes D and dq; in the second it owns keys and
+// computes dk and dv. So each sum has one owner and a fixed order.
 #include <cmath>
 
 #include "worker/engine/backend/cuda/kernels/attention_tile.h"
@@ -10,7 +10,7 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// A block's memory, and the positions that it works on.
+// The memory of a block, and the positions on which it works.
 template <class T, int vectors>
 struct Place {
   static constexpr int kOwn = kAttentionWarps * vectors;

@@ -1,6 +1,7 @@
-// What the passes of causal attention share. A block of four warps goes over tiles of 32 positions
-// of one head. A warp owns a few positions (queries, or keys in the pass for their gradients), and
-// its lanes hold the positions of the tile. Vectors of the tile lie in shared memory.
+// Contains what the passes of causal attention share. A block of four warps goes over tiles of 32
+// positions of one head. A warp owns a few positions (queries, or keys in the pass for their
+// gradients), and its lanes hold the positions of the tile. Vectors of the tile lie in shared
+// memory.
 #pragma once
 
 #include "common/base/check.h"
@@ -12,8 +13,8 @@ namespace trainyard::engine::cuda {
 
 inline constexpr int kAttentionWarps = 4;
 inline constexpr int kAttentionThreads = kAttentionWarps * kWarp;
-// Columns of all vectors that a warp owns, by lane. That is 8 floats a thread, so that a warp owns
-// four vectors of width 64, or one of width 256.
+// The columns of all vectors that a warp owns, by lane. That is 8 floats a thread, so that a warp
+// owns four vectors of width 64, or one of width 256.
 inline constexpr int kOwnColumns = 8;
 
 struct AttentionOperands {
@@ -24,11 +25,12 @@ struct AttentionOperands {
   float scale;  // 1 / sqrt(width)
 };
 
-// Four vectors of width up to 64, two of width up to 128, one of width up to 256.
+// Returns four vectors for a width up to 64, two up to 128, and one up to 256.
 constexpr int OwnVectors(int64_t width) {
   return width <= 64 ? 4 : width <= 128 ? 2 : 1;
 }
-// The shared memory of a block: a tile, and `kinds` vectors of each position that the block owns.
+// Returns the shared memory of a block: a tile, and `kinds` vectors of each position that the block
+// owns.
 inline size_t AttentionShared(int64_t width, int kinds) {
   const int64_t own = int64_t{kinds} * kAttentionWarps * OwnVectors(width);
   return static_cast<size_t>(kWarp * (width + 1) + own * width) * sizeof(float);
@@ -43,19 +45,19 @@ struct AttentionHead {
   __device__ AttentionHead(const AttentionOperands& operands, int64_t index)
       : o(operands), row(index / operands.shape.heads), head(index % operands.shape.heads) {}
 
-  // Vector t of one part (0 to 2) of `view`, which holds `parts` side by side.
+  // Returns vector t of one part (0 to 2) of `view`, which holds `parts` next to each other.
   __device__ T* At(const View& view, int64_t part, int64_t t) const {
     return static_cast<T*>(view.data) + (row * o.shape.positions + t) * view.stride +
            (part * o.shape.heads + head) * o.shape.width;
   }
-  // The index of position t in logsum and sums.
+  // Returns the index of position t in logsum and sums.
   __device__ int64_t Index(int64_t t) const {
     return (row * o.shape.heads + head) * o.shape.positions + t;
   }
 
   // Loads positions [begin, begin + count) of a part into shared memory, as rows of `stride`, with
-  // zeros where there are none. All threads of the block call it; there is a barrier before and
-  // after.
+  // zeros for positions that do not exist. All threads of the block call it; there is a barrier
+  // before and after.
   __device__ void Load(const View& view, int64_t part, int64_t begin, int count, int64_t stride,
                        float* shared) const {
     const int width = static_cast<int>(o.shape.width);
@@ -147,13 +149,13 @@ void WithAttentionKind(Type type, int64_t width, const Body& body) {
   });
 }
 
-// Checks that a call is within what the kernels can do.
+// Checks that the kernels can do what a call asks for.
 inline void CheckAttention(const AttentionShape& shape, const View& a, const View& b) {
   TY_CHECK(shape.width >= 1 && shape.width <= kAttentionWidthMax);
   TY_CHECK(a.type == b.type);
 }
 
-// The blocks for all heads, with `own` positions each.
+// Returns the number of blocks for all heads, with `own` positions each.
 inline unsigned AttentionBlocks(const AttentionShape& shape, int own) {
   const int64_t tiles = (shape.positions + own - 1) / own;
   return static_cast<unsigned>(tiles * shape.rows * shape.heads);

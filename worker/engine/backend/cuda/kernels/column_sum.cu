@@ -1,4 +1,4 @@
-// Sums over the pixels of each channel, which are the gradients of biases.
+// Sums over the pixels of each channel, which gives the gradients of biases.
 #include <type_traits>
 
 #include "worker/engine/backend/cuda/kernels/device.h"
@@ -17,7 +17,7 @@ struct SumArguments {
   float* partials = nullptr;  // [tiles, channels rounded up to eights]
 };
 
-// Computes the sums of a tile, or the final sums where there is only one tile.
+// Computes the sums of a tile, or the final sums if there is only one tile.
 template <class T>
 __global__ void __launch_bounds__(kTileThreads, kTileBlocksPerMultiprocessor)
     ColumnSumKernel(Tile tile, Operand x, SumArguments a) {
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocksPerMultiprocessor)
   }
 }
 
-// Adds up the tiles; a warp has a channel.
+// Adds up the tiles. A warp has one channel.
 __global__ void __launch_bounds__(kTileThreads) SumTilesKernel(int tiles, SumArguments a) {
   const int64_t channel =
       static_cast<int64_t>(blockIdx.x) * (kTileThreads / kWarp) + threadIdx.x / kWarp;

@@ -1,4 +1,5 @@
-// Convolutions as sums of products, with a thread or a block for each element that is written.
+// Computes convolutions as sums of products, with a thread or a block for each element that is
+// written.
 #include "worker/engine/backend/cuda/kernels/convolution.h"
 
 #include <algorithm>
@@ -17,7 +18,7 @@ template <class T>
 struct Typed {
   T* data = nullptr;
   int64_t stride = 0;
-  int64_t written = 0;  // channels, with the padding where it is cleared
+  int64_t written = 0;  // channels, including the padding if it is cleared
 
   __device__ T& at(int64_t pixel, int64_t channel) const { return data[pixel * stride + channel]; }
 };
@@ -29,7 +30,7 @@ Typed<T> TypedOf(const View& view, int64_t channels, bool clears_padding) {
           clears_padding && view.stride >= padded ? padded : channels};
 }
 
-// Element [k, i, j, 0] of the weight.
+// Returns element [k, i, j, 0] of the weight.
 __device__ int64_t WeightRow(const ConvShape& s, int64_t k, int64_t i, int64_t j) {
   return ((k * s.kernel + i) * s.kernel + j) * s.weight_stride;
 }
@@ -39,7 +40,7 @@ __device__ bool InputAt(const ConvShape& s, int64_t out, int64_t i, int64_t size
   at = out * s.stride + i * s.dilation - s.padding;
   return at >= 0 && at < size;
 }
-// Computes which output reads `in` by its product i; returns false where none does.
+// Computes which output reads `in` by its product i. Returns false if none does.
 __device__ bool OutputAt(const ConvShape& s, int64_t in, int64_t i, int64_t size, int64_t& at) {
   const int64_t reach = in + s.padding - i * s.dilation;
   at = reach / s.stride;

@@ -1,12 +1,13 @@
-// The language that kernels are written in. It is compiled by nvcc for a GPU, and by the C++
-// compiler for the tests' emulation of one, which puts its own header before this one (see
+// Defines the language in which kernels are written. It is compiled by nvcc for a GPU, and by the
+// C++ compiler for the tests' emulation of one, which puts its own header before this one (see
 // cmake/TrainyardCuda.cmake).
 #pragma once
 
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
 
-// Declares shared memory whose size the launch gives, as `type* name`. At most once in a kernel.
+// Declares shared memory whose size the launch gives, as `type* name`. A kernel may have it only
+// once.
 #define TY_DYNAMIC_SHARED(type, name)                              \
   extern __shared__ __align__(16) unsigned char dynamic_shared_[]; \
   type* name = reinterpret_cast<type*>(dynamic_shared_)

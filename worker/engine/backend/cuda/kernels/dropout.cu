@@ -1,5 +1,5 @@
-// dropout (graph/dropout.h). Random numbers depend only on the place of an element, so the gradient
-// draws the same ones again.
+// Computes dropout (graph/dropout.h). Random numbers depend only on the place of an element, so the
+// gradient draws the same ones again.
 #include <type_traits>
 
 #include "worker/engine/backend/cuda/kernels/device.h"
@@ -13,14 +13,14 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int64_t kBlocksPerMultiprocessor = 8;
 // The words of a block of random numbers, and the pixels of a thread. The four pixels of one
-// channel share a block where the plane is a multiple of four.
+// channel share a block if the plane is a multiple of four.
 constexpr int kWords = 4;
 
 struct Words {
   uint32_t at[kWords];
 };
 
-// Philox4x32-10 (Salmon et al. 2011), as in graph/philox.h.
+// This is Philox4x32-10 (Salmon et al. 2011), as in graph/philox.h.
 __device__ Words Philox(Words counter, uint32_t key0, uint32_t key1) {
 #pragma unroll
   for (int round = 0; round < 10; ++round) {
@@ -43,7 +43,8 @@ struct DropoutArguments {
   uint32_t layer = 0;
   uint32_t threshold = 0;
   float scale = 1;
-  // The distance to the next pixel and to the next channel, in the count of a row's elements.
+  // Return the distance to the next pixel and to the next channel, in the count of a row's
+  // elements.
   int64_t pixel_step = 1;
   int64_t channel_step = 1;
   const StepControl* control = nullptr;
@@ -68,8 +69,8 @@ class Draw {
       counter.at[0] = static_cast<uint32_t>(block);
       words_ = Philox(counter, key0_, key1_);
     }
-    // The word is chosen without an index that becomes known late, which would put the words in
-    // memory.
+    // The word is chosen without an index that becomes known late, because such an index would put
+    // the words in memory.
     const int64_t word = element % kWords;
     const uint32_t low = word == 0 ? words_.at[0] : words_.at[1];
     const uint32_t high = word == 2 ? words_.at[2] : words_.at[3];
@@ -86,7 +87,7 @@ class Draw {
 };
 
 // A thread has eight channels of four pixels. The four pixels of a channel share a block of
-// numbers; with only one pixel the channels do.
+// numbers. If there is only one pixel, the channels share it.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     DropoutKernel(DropoutArguments a, Operand x, Operand y) {
@@ -133,8 +134,8 @@ __global__ void __launch_bounds__(kThreads)
 void Dropout(View x, View y, int64_t rows, int64_t pixels_per_row, int64_t channels, uint32_t layer,
              uint32_t threshold, float scale, const StepControl* control, cudaStream_t stream,
              bool clears_padding, bool counts_by_pixel) {
-  // The elements are counted as they lie, so a row is one vector, in which neighbours share random
-  // numbers.
+  // The elements are counted in memory order, so a row is one vector, in which neighbours share
+  // random numbers.
   if (counts_by_pixel && x.stride == channels && y.stride == channels) {
     channels *= pixels_per_row;
     x.stride = channels;

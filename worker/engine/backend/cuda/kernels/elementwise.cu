@@ -1,5 +1,5 @@
-// Ops of one element at a time. A thread takes several groups of eight channels that lie far apart,
-// so that their loads are in flight together.
+// Computes ops of one element at a time. A thread takes several groups of eight channels that lie
+// far apart, so that their loads are in flight together.
 #include "worker/engine/backend/cuda/kernels/elementwise.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int64_t kBlocksPerMultiprocessor = 8;
-// The groups that one launch counts, so that an index plus its stride fits into 32 bits.
+// The number of groups that one launch counts, so that an index plus its stride fits into 32 bits.
 constexpr int64_t kGroupsMax = int64_t{1} << 30;
 
 // The functions in which the ops of a kernel differ: y = f(a, b, channel).
@@ -86,8 +86,8 @@ struct WithBias {
   }
 };
 
-// Groups of eight channels of all pixels. The index of a group is pixel * groups of a pixel +
-// group.
+// These are groups of eight channels of all pixels. The index of a group is pixel * groups of a
+// pixel + group.
 struct Extent {
   uint32_t groups = 0;
   Divider per_pixel;
@@ -164,7 +164,7 @@ void Map(View a, View b, View y, int64_t pixels, int64_t channels, bool clears_p
   }
 }
 
-// Treats all pixels as one pixel of many channels where no view has gaps, so that only the last
+// If no view has gaps, all pixels are treated as one pixel of many channels, so that only the last
 // group can be short.
 void MergePixels(int64_t& pixels, int64_t& channels, std::initializer_list<View> views) {
   if (pixels * channels > kGroupsMax * kLanes) {

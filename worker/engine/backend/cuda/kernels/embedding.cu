@@ -1,6 +1,6 @@
-// Embeddings and their gradients. The gradient first gathers the positions of each token, in the
-// order in which they stand. So each row of the table is summed by one block, in a fixed order and
-// without atomics on floats. Buckets are filled in any order and sorted afterwards.
+// Computes embeddings and their gradients. The gradient first gathers the positions of each token,
+// in ascending order. So each row of the table is summed by one block, in a fixed order and without
+// atomics on floats. Buckets are filled in any order and sorted afterwards.
 #include "worker/engine/backend/cuda/kernels/lanes.h"
 #include "worker/engine/backend/cuda/kernels/reduce.h"
 #include "worker/engine/backend/cuda/kernels/sequence.h"
@@ -9,10 +9,11 @@ namespace trainyard::engine::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-// The threads that sum up one row of the table: 128 groups of lanes are 1,024 channels.
+// The number of threads that sum one row of the table: 128 groups of lanes are 1,024 channels.
 constexpr int kRowThreads = 128;
-// A bucket of up to this size is sorted by counting, for each position, those before it. A larger
-// one is found again by going over all tokens. So no token, however frequent, takes quadratic time.
+// A bucket of up to this size is sorted by counting, for each position, those before it. The
+// positions of a larger one are found again by going over all tokens. So no token, however
+// frequent, takes quadratic time.
 constexpr int kSortedMax = 1024;
 constexpr int kScanThreads = 1024;
 
@@ -127,8 +128,8 @@ __global__ void CountKernel(const int32_t* tokens, int64_t count, Buckets bucket
   }
 }
 
-// Computes where each bucket begins, and clears the counts. One block, in which each thread has a
-// run of the vocabulary.
+// Computes where each bucket begins, and clears the counts. There is one block, in which each
+// thread has a run of the vocabulary.
 __global__ void __launch_bounds__(kScanThreads) BeginKernel(int64_t vocabulary, Buckets buckets) {
   __shared__ int32_t before[kScanThreads];
   const int64_t run = (vocabulary + kScanThreads - 1) / kScanThreads;
@@ -184,8 +185,8 @@ __device__ void SortPositions(const int32_t* positions, int size, int32_t* unsor
   __syncthreads();
 }
 
-// Finds the next positions of `token` in order, from `next` on, as many as surely fit into `found`.
-// Returns their number, and advances `next`. The result is the same for all threads.
+// Finds the next positions of `token` in order, from `next` on, as many as certainly fit into
+// `found`. Returns their number, and advances `next`. The result is the same for all threads.
 __device__ int FindPositions(const int32_t* tokens, int64_t count, int32_t token, int64_t* next,
                              int32_t* found) {
   __shared__ int of_warp[kRowThreads / kWarp];

@@ -1,4 +1,4 @@
-// Averages over whole images. A block sums up a row's pixels of some channels.
+// Computes averages over whole images. A block sums a row's pixels of some channels.
 #include <algorithm>
 #include <type_traits>
 

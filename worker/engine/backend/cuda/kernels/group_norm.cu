@@ -1,5 +1,5 @@
-// group_norm: a block has a group of one row. Its threads stand side by side over the channels, and
-// behind each other over the pixels, so that what neighbours load is side by side in memory.
+// Computes group_norm. A block has a group of one row. The x index of a thread selects channels,
+// and its y index selects pixels, so that neighbouring threads load neighbouring elements.
 #include "worker/engine/backend/cuda/kernels/lanes.h"
 #include "worker/engine/backend/cuda/kernels/norm.h"
 #include "worker/engine/backend/cuda/kernels/reduce.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// One element of a view, whatever its type; all threads take the same branch.
+// Reads one element of a view, whatever its type. All threads take the same branch.
 __device__ float Read(const Operand& from, int64_t pixel, int64_t channel) {
   const int64_t at = pixel * from.stride + channel;
   switch (from.type) {
@@ -42,7 +42,8 @@ struct Group {
   int64_t channels;  // of all groups
   int64_t plane;     // pixels of a row
   int64_t group_channels;
-  int columns;  // threads side by side: a power of two, and no more than kThreads
+  // The number of threads along the channels: a power of two, and no more than kThreads.
+  int columns;
 
   // A block's first pixel and first channel, and a thread's place.
   __device__ int64_t row() const { return static_cast<int64_t>(blockIdx.x) / groups; }
@@ -54,21 +55,21 @@ struct Group {
   __device__ int lines() const { return kThreads / columns; }
   __device__ float elements() const { return static_cast<float>(plane * group_channels); }
 
-  // body(pixel, channel) for the pixels of one channel that are this thread's.
+  // Calls body(pixel, channel) for the pixels of one channel that belong to this thread.
   template <class Body>
   __device__ void ForPixels(int64_t channel, const Body& body) const {
     for (int64_t p = line(); p < plane; p += lines()) {
       body(row() * plane + p, channel);
     }
   }
-  // The same for all channels of the group that are this thread's.
+  // Does so for all channels of the group that belong to this thread.
   template <class Body>
   __device__ void ForEach(const Body& body) const {
     for (int64_t c = column(); c < group_channels; c += columns) {
       ForPixels(first_channel() + c, body);
     }
   }
-  // The last group of a row clears what lies behind the channels.
+  // The last group of a row clears the padding after the channels.
   __device__ void ClearPadding(const Operand& to) const {
     if (first_channel() + group_channels != channels) {
       return;
@@ -117,8 +118,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Sums of one row by channel: of dy, then of dy h with h = (x - mean) * inverse. Threads of one
-// column add up what they have in order of their lines.
+// Computes the sums of one row by channel: of dy, then of dy h with h = (x - mean) * inverse.
+// Threads of one column add up what they have in order of their lines.
 __global__ void __launch_bounds__(kThreads)
     GradientKernel(Group group, Operand dy, Operand x, const float* weight, const float* mean_in,
                    const float* inverse_in, Operand dx, float* sums) {
@@ -170,7 +171,7 @@ __global__ void __launch_bounds__(kThreads)
   group.ClearPadding(dx);
 }
 
-// dbias and dweight: the sums over rows, in their order.
+// Computes dbias and dweight, which are the sums over rows, in their order.
 __global__ void ParametersKernel(const float* sums, int64_t rows, int64_t channels, bool adds,
                                  float* dweight, float* dbias) {
   const int64_t channel = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;

@@ -1,6 +1,6 @@
-// Eight neighbouring channels of a pixel, which a thread of a memory-bound kernel holds at a time.
-// 16 bytes of 16-bit elements are loaded and stored at once where the view is aligned for it.
-// Otherwise, and at the end of the channels, the same kernel goes element by element.
+// Loads and stores eight neighbouring channels of a pixel, which a thread of a memory-bound kernel
+// holds at a time. If the view is aligned for it, 16 bytes of 16-bit elements are loaded and stored
+// at once. Otherwise, and at the end of the channels, the same kernel goes element by element.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace trainyard::engine::cuda {
 
 inline constexpr int kLanes = 8;
 
-// The element type of a kernel whose views have several types. Each view's type is looked at when
-// it is read or written.
+// The element type of a kernel whose views have several types. Each view's type is checked when it
+// is read or written.
 struct MixedTypes {};
 
 // A View as kernels take it.
@@ -22,9 +22,9 @@ struct Operand {
   void* data = nullptr;
   int64_t stride = 0;
   Type type = Type::kF32;
-  // All groups that begin at a multiple of eight channels lie at multiples of kVectorBytes.
+  // True if all groups that begin at a multiple of eight channels lie at multiples of kVectorBytes.
   bool is_aligned = false;
-  // The channels that are written: more than the op's where the padding is cleared.
+  // The number of channels that are written, which is more than the op's if the padding is cleared.
   int64_t written = 0;
 
   __host__ __device__ explicit operator bool() const { return data != nullptr; }
@@ -35,12 +35,12 @@ inline bool IsAligned(const View& view) {
          view.stride * SizeOf(view.type) % kVectorBytes == 0;
 }
 
-// The operand for a view that is read.
+// Returns the operand for a view that is read.
 inline Operand Input(const View& view) {
   return {view.data, view.stride, view.type, IsAligned(view), 0};
 }
-// The operand for a view whose `channels` are written, and whose padding, if it has any, is cleared
-// with `clears_padding`.
+// Returns the operand for a view whose `channels` are written, and whose padding, if it has any, is
+// cleared with `clears_padding`.
 inline Operand Output(const View& view, int64_t channels, bool clears_padding) {
   const int64_t padded = PaddedChannels(channels, view.type);
   return {view.data, view.stride, view.type, IsAligned(view),
@@ -52,7 +52,7 @@ constexpr int64_t LaneGroups(int64_t channels) {
 }
 
 // Calls `body` with a null pointer to the element type that all views have, or to MixedTypes. Views
-// that are not there are left out.
+// without data are ignored.
 template <class Body, class... Views>
 void WithTypeOf(const Body& body, const View& first, const Views&... others) {
   const bool is_same = ((!others || others.type == first.type) && ...);
@@ -63,7 +63,7 @@ void WithTypeOf(const Body& body, const View& first, const Views&... others) {
   }
 }
 
-// Calls `body` with a null pointer to the element type of all views where all groups are whole and
+// Calls `body` with a null pointer to the element type of all views if all groups are whole and
 // loaded at once. Otherwise it passes one to MixedTypes, so that kernels keep the slow case apart.
 template <class Body, class... Views>
 void WithVectorType(const Body& body, int64_t channels, const View& first, const Views&... others) {
@@ -92,7 +92,7 @@ struct alignas(16) Lanes<MixedTypes> {
   float at[kLanes];
 };
 
-// The number of elements, in [0, 8], that the group at `channel` has.
+// Returns the number of elements, in [0, 8], that the group at `channel` has.
 __device__ inline int LaneCount(int64_t channels, int64_t channel) {
   const int64_t left = channels - channel;
   return left < kLanes ? static_cast<int>(left) : kLanes;
@@ -120,7 +120,7 @@ __device__ inline Lanes<MixedTypes> LoadMixed(const Operand& from, int64_t at, i
 }
 
 // Loads elements [channel, channel + count) of a pixel, followed by zeros. `channel` is a multiple
-// of 8. kIsFull says that count is 8 and the view is aligned, which spares the compiler the other
+// of 8. kIsFull says that count is 8 and the view is aligned, so the compiler can drop the other
 // case.
 template <class T, bool kIsFull = false>
 __device__ inline Lanes<T> LoadLanes(const Operand& from, int64_t pixel, int64_t channel,

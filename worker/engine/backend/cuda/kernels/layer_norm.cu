@@ -1,6 +1,6 @@
-// layer_norm and its gradient. A warp takes a vector of few channels, a block one of many. Channels
-// that fit into registers are loaded once and gone over as often as the formulas need; the rest is
-// read again.
+// Computes layer_norm and its gradient. A warp takes a vector of few channels, a block one of many.
+// Channels that fit into registers are loaded once and used as often as the formulas need; the rest
+// is read again.
 #include "worker/engine/backend/cuda/kernels/lanes.h"
 #include "worker/engine/backend/cuda/kernels/reduce.h"
 #include "worker/engine/backend/cuda/kernels/sequence.h"
@@ -10,11 +10,12 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
-// Groups of lanes of one operand that a thread holds. A warp holds 1,024 channels, a block 8,192.
+// The number of groups of lanes of one operand that a thread holds. A warp holds 1,024 channels, a
+// block 8,192.
 constexpr int kHeldGroups = 4;
 constexpr int64_t kWarpChannels = int64_t{kHeldGroups} * kLanes * kWarp;
 
-// The part of one vector that a thread of a team goes over: groups of lanes, `threads` apart.
+// The part of one vector that a thread of a team handles: groups of lanes, `threads` apart.
 template <class T, int operands, int threads>
 class Row {
  public:
@@ -90,7 +91,7 @@ __device__ float SumOfTeam(float value, float* shared) {
   }
 }
 
-// An operand for parameters, which are read as a single vector.
+// Makes an operand for parameters, which are read as a single vector.
 Operand Parameter(const float* values, int64_t channels) {
   return Input(View{const_cast<float*>(values), channels, Type::kF32});
 }
@@ -109,7 +110,7 @@ __global__ void ForwardKernel(Forward f) {
   constexpr int kTeams = kThreads / threads;
   const int64_t n = static_cast<int64_t>(blockIdx.x) * kTeams + threadIdx.x / threads;
   if (n >= f.count) {
-    return;  // with its whole team
+    return;  // together with its whole team
   }
   const int thread = static_cast<int>(threadIdx.x) % threads;
   const Row<T, 1, threads> row({f.x}, n, f.channels, thread);
@@ -155,15 +156,15 @@ struct Gradient {
 };
 
 // With h = (x - mean) inverse and g = dy weight: dx = inverse (g - mean of g - h times the mean of
-// g h). The launch bound asks for two blocks a multiprocessor, for which the compiler would
-// otherwise take a few registers too many.
+// g h). The launch bound asks for two blocks a multiprocessor; without it the compiler would use a
+// few registers too many for that.
 template <class T, int threads>
 __global__ void __launch_bounds__(kThreads, 2) InputGradientKernel(Gradient g) {
   __shared__ float shared[kWarp];
   constexpr int kTeams = kThreads / threads;
   const int64_t n = static_cast<int64_t>(blockIdx.x) * kTeams + threadIdx.x / threads;
   if (n >= g.count) {
-    return;  // with its whole team
+    return;  // together with its whole team
   }
   const int thread = static_cast<int>(threadIdx.x) % threads;
   const Row<T, 2, threads> row({g.dy, g.x}, n, g.channels, thread);
@@ -236,7 +237,7 @@ __global__ void ParameterGradientKernel(Gradient g, int64_t slices, float* parti
     shared[1][warp][lane][i] = dbias.at[i];
   }
   __syncthreads();
-  // Each thread has one channel of the block's.
+  // Each thread has one of the block's channels.
   const int64_t own = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (own >= g.channels) {
     return;

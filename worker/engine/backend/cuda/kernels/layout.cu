@@ -1,5 +1,5 @@
-// Changes of layout between planes, [rows, channels, height, width], and pixels by channels; and
-// the conversions of a batch on its way in and out. A thread has eight channels of one pixel, and
+// Changes the layout between planes, [rows, channels, height, width], and pixels by channels, and
+// converts a batch on its way in and out. A thread has eight channels of one pixel, and
 // neighbouring threads have neighbouring pixels. So planes are read and written without gaps, and
 // so are images with few channels.
 #include <algorithm>
@@ -122,7 +122,7 @@ __device__ Float8 ChangedAt(const StoredImages& stored, const uint8_t* image, co
   for (int i = 0; i < kStoredChannelsMax; ++i) {
     if (i >= count || is_cut) continue;
     const auto byte = static_cast<float>(is_inside ? from[i * plane] : uint8_t{0});
-    // Divided twice, as the host does it, so that the bits are the same.
+    // It is divided twice, as the host does it, so that the bits are the same.
     values.at[i] = (byte / 255.0F - stored.mean[i]) / stored.stddev[i];
   }
   return values;
@@ -156,7 +156,7 @@ Extent ExtentOf(const ImageShape& shape) {
   return {shape.rows, shape.height * shape.width, shape.channels, LaneGroups(shape.channels)};
 }
 
-// The blocks of a row, and as many rows as the device has room for.
+// The grid has the blocks of a row, and as many rows as the device has room for.
 dim3 GridOf(const Extent& extent) {
   constexpr int64_t kRowsMax = 65535;
   const unsigned of_row =

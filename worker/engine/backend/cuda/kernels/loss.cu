@@ -1,6 +1,6 @@
-// The loss in one pass over the logits. Each thread keeps the largest logit that it has met and the
-// sum of exponentials relative to it (Milakov & Gimelshein 2018, algorithm 3), and threads then
-// combine theirs. A warp takes a vector of few classes, a block one of many.
+// Computes the loss in one pass over the logits. Each thread keeps the largest logit that it has
+// met and the sum of exponentials relative to it (Milakov & Gimelshein 2018, algorithm 3), and
+// threads then combine theirs. A warp takes a vector of few classes, a block one of many.
 #include "worker/engine/backend/cuda/kernels/loss.h"
 
 #include "worker/engine/backend/cuda/kernels/lanes.h"
@@ -11,7 +11,8 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
-// With more classes than this a block takes a vector. A warp then has 4 groups of lanes a thread.
+// With more classes than this, a block takes a vector. Up to this number, a warp has 4 groups of
+// lanes a thread.
 constexpr int64_t kWarpClasses = 1024;
 // Blocks share the labels, and the last one combines what they found.
 constexpr int64_t kBlocksMax = 1024;
@@ -23,12 +24,12 @@ struct BlockTotals {
   uint32_t correct, top5;
 };
 
-// What is known of some logits of a vector.
+// What a thread knows of some logits of a vector.
 struct Softmax {
   float largest;
   int index;    // of the first of the largest logits
   float sum;    // of exp(logit - largest)
-  float total;  // of logits, where labels are smoothed
+  float total;  // of logits, if labels are smoothed
   int before;   // logits that come before the label's
 
   __device__ void Add(float logit, int k) {
@@ -62,7 +63,7 @@ __device__ Softmax Shuffled(const Softmax& of, int distance) {
 }
 
 // Combines the softmax of all threads of a team in its first thread. `shared` has [kWarps] entries,
-// which are free again at the next call's first synchronisation.
+// which may be reused after the next call's first synchronisation.
 template <bool is_block>
 __device__ Softmax JoinTeam(Softmax softmax, Softmax* shared) {
   for (int distance = kWarp / 2; distance > 0; distance /= 2) {
@@ -90,7 +91,7 @@ struct Forward {
   const StepControl* control;
 };
 
-// The part of a vector that thread `thread` of `threads` looks at.
+// The part of a vector that thread `thread` of `threads` handles.
 template <class T>
 __device__ Softmax LookAt(const Forward& forward, int64_t n, int64_t label, float of_label,
                           int thread, int threads) {
@@ -125,12 +126,12 @@ __device__ float LogitAt(const Operand& logits, int64_t n, int64_t k) {
   return ToFloat(static_cast<const T*>(logits.data)[n * logits.stride + k]);
 }
 
-// Computes the loss of one label; called by the first thread of its team.
+// Computes the loss of one label. The first thread of its team calls it.
 __device__ void Judge(const Forward& forward, const Softmax& softmax, int64_t n, int64_t label,
                       float of_label, float first, BlockTotals* totals) {
   const float smoothing = forward.loss.label_smoothing;
   const auto classes = static_cast<float>(forward.loss.classes);
-  // Infinity minus itself: whatever the sum is, it means nothing.
+  // The difference would be infinity minus itself, so whatever the sum is, it means nothing.
   const float sum = fabsf(softmax.largest) < INFINITY ? softmax.sum : NAN;
   const float logsum = logf(sum);
   float target = (1 - smoothing) * (of_label - softmax.largest);
@@ -139,7 +140,7 @@ __device__ void Judge(const Forward& forward, const Softmax& softmax, int64_t n,
   }
   forward.logsum[n] = softmax.largest + logsum;
   totals->loss += logsum - target;
-  // Like std::max_element, which takes a first logit that is NaN as the largest.
+  // This matches std::max_element, which takes a first logit that is NaN as the largest.
   const int64_t best = first != first || softmax.index == 0x7fffffff ? 0 : softmax.index;
   totals->correct += best == label ? 1 : 0;
   const bool is_in_top = softmax.before < kTopCount;
@@ -155,7 +156,7 @@ struct Sums {
   uint32_t* ticket;
 };
 
-// Combines what all blocks found; called by all threads of the last block.
+// Combines what all blocks found. All threads of the last block call it.
 __device__ void Conclude(const Forward& forward, const Sums& sums) {
   __shared__ double losses[kWarp];
   __shared__ uint32_t counts[kWarp];

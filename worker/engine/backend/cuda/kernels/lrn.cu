@@ -1,5 +1,5 @@
-// lrn across channels. A warp has a pixel, and keeps in shared memory what all windows look at, so
-// that each power is computed once.
+// Computes lrn across channels. A warp has a pixel, and keeps in shared memory what all windows
+// read, so that each power is computed once.
 #include <algorithm>
 #include <type_traits>
 
@@ -11,7 +11,7 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// The shared memory that a block has without asking for more.
+// The shared memory that a block has without requesting more.
 constexpr int64_t kSharedBytes = 48 << 10;
 constexpr int64_t kWarpsMax = 8;
 constexpr int64_t kBlocksPerMultiprocessor = 8;
@@ -35,7 +35,7 @@ __device__ float Power(float s, float beta) {
   return powf(s, -beta);
 }
 
-// An element of a row of channels, whatever its type.
+// Reads an element of a row of channels, whatever its type.
 __device__ float ElementAt(const Operand& from, int64_t pixel, int channel) {
   const int64_t at = pixel * from.stride + channel;
   switch (from.type) {
@@ -81,7 +81,7 @@ __device__ void ClearPadding(const LrnArguments& a, const Operand& to, int64_t p
   }
 }
 
-// Where a pixel's channels do not fit into shared memory, they are read where they lie.
+// If a pixel's channels do not fit into shared memory, they are read from global memory.
 template <bool kIsShared>
 __global__ void LrnForwardKernel(LrnArguments a, Operand x, Operand y) {
   TY_DYNAMIC_SHARED(float, shared);
@@ -163,8 +163,8 @@ LrnArguments ArgumentsOf(const LrnParameters& lrn, int64_t pixels, int64_t chann
           lrn.k};
 }
 
-// A warp for each pixel, and as many warps in a block as shared memory has room for. A launch that
-// needs no shared memory asks for a little, since the kernel names its beginning.
+// There is a warp for each pixel, and as many warps in a block as shared memory has room for. A
+// launch that needs no shared memory asks for a little, since the kernel names its beginning.
 struct LrnLaunch {
   bool is_shared = false;
   dim3 grid;

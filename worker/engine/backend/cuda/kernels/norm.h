@@ -1,6 +1,6 @@
-// batch_norm and its gradient over [pixels, channels] (graph/ops/batch_norm.cc), with everything
-// that the passes fuse into them. Sums are taken in a fixed order, so the bits are the same each
-// time.
+// Declares batch_norm and its gradient over [pixels, channels] (graph/ops/batch_norm.cc), with
+// everything that the passes fuse into them. Sums are taken in a fixed order, so the bits are the
+// same each time.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,8 +12,8 @@
 
 namespace trainyard::engine::cuda {
 
-// A mask has one bit for each element, in [pixels, ceil(channels / 32)] words. Channel c is bit c %
-// 32 of word c / 32.
+// Returns the words of a mask for one pixel. A mask has one bit for each element, in [pixels,
+// ceil(channels / 32)] words. Channel c is bit c % 32 of word c / 32.
 constexpr int64_t MaskWords(int64_t channels) {
   return (channels + 31) / 32;
 }
@@ -22,7 +22,7 @@ struct NormForward {
   View x, y;
   View residual;  // added before the rectifier
   bool relu = false;
-  uint32_t* mask = nullptr;       // where y is positive; null: not wanted
+  uint32_t* mask = nullptr;       // bits that say where y is positive; null if not needed
   const float* weight = nullptr;  // [channels]
   const float* bias = nullptr;
   float eps = 1e-5F;
@@ -32,29 +32,29 @@ struct NormForward {
   bool clears_padding = false;
 };
 
-// Where the statistics of a batch are summed up over the batches of a step: weight * mean, and
-// weight * variance * n / (n - 1), both [channels]. `weight` comes from the control.
+// The memory in which the statistics of a batch are summed over the batches of a step: weight *
+// mean, and weight * variance * n / (n - 1), both [channels]. `weight` comes from the control.
 struct StatisticSums {
-  float* mean = nullptr;  // null: none are kept
+  float* mean = nullptr;  // null if none are kept
   float* variance = nullptr;
-  bool adds = false;  // false: overwrites
+  bool adds = false;  // if false, the sums are overwritten
   const StepControl* control = nullptr;
-  float share = 1;  // this group's share of the batch's rows, which weighs like the weight
+  float share = 1;  // this group's share of the batch's rows, which multiplies the weight
 };
 
-// The bytes of the tickets by which a launch recognises its last block, which sums up what all
-// blocks found. Nothing else uses them. They must be zero before the first use, and each launch
+// The bytes of the tickets by which a launch recognises its last block, which sums what all blocks
+// found. They must not be used otherwise. They must be zero before the first use, and each launch
 // leaves them zero. Ops that may run at once on several streams need tickets of their own.
 inline constexpr int64_t kNormTickets = 4096;
-// The bytes of workspace for NormTraining or NormBackward, 16-byte aligned. Nothing is kept in it
-// from one launch to the next. The number depends on the device.
+// Returns the bytes of workspace for NormTraining or NormBackward, which must be aligned to 16
+// bytes. It carries nothing from one launch to the next. The number depends on the device.
 int64_t NormWorkspace(int64_t pixels, int64_t channels);
 
 // Computes the batch statistics mean and variance (biased; f32 [channels]), then y. It takes two
-// launches, or one where there are few pixels.
+// launches, or one if there are few pixels.
 void NormTraining(const NormForward& norm, float* mean, float* variance, const StatisticSums& sums,
                   void* workspace, uint32_t* tickets, cudaStream_t stream);
-// Computes y from given statistics: those of an evaluation, or to compute y again.
+// Computes y from given statistics, for an evaluation or to compute y again.
 void NormApply(const NormForward& norm, const float* mean, const float* variance,
                cudaStream_t stream);
 // Computes the same statistics from the sums and sums of squares that a convolution's epilogue
@@ -70,8 +70,8 @@ void NormStatistics(const NormForward& norm, float* mean, float* variance, void*
 void NormSumStatistics(const float* mean, const float* variance, int64_t count, int64_t channels,
                        const StatisticSums& sums, cudaStream_t stream);
 
-// With d = dy + second_gradient, zero where the output was not positive, and h = (x - mean) *
-// inverse:
+// The gradient. With d = dy + second_gradient, zero where the output was not positive, and h = (x -
+// mean) * inverse:
 //   dbias = sum d; dweight = sum d h
 //   dx = weight * inverse * (d - (dbias + h dweight) / pixels) + addend
 struct NormGradient {
@@ -87,16 +87,16 @@ struct NormGradient {
   const float* variance = nullptr;
   float eps = 1e-5F;
   View addend;
-  View dx;                   // null: not wanted
-  View residual_gradient;    // receives d; null: not wanted
+  View dx;                   // null if not needed
+  View residual_gradient;    // receives d; null if not needed
   float* dweight = nullptr;  // [channels]
   float* dbias = nullptr;
-  bool adds = false;  // dweight and dbias are added to what is there
+  bool adds = false;  // true if dweight and dbias are added to the present values
   int64_t pixels = 0;
   int64_t channels = 0;
   bool clears_padding = false;  // of dx and residual_gradient
 };
-// Takes two launches, or one where there are few pixels.
+// Computes the gradient. It takes two launches, or one if there are few pixels.
 void NormBackward(const NormGradient& norm, void* workspace, uint32_t* tickets,
                   cudaStream_t stream);
 // The parts of NormBackward, for statistics over more pixels than these. The first does everything

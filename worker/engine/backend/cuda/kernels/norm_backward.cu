@@ -1,6 +1,6 @@
-// The gradient of batch_norm (Ioffe & Szegedy 2015, section 3), and what is fused into it. The
-// first pass computes the sums and, where it is wanted, writes the gradient of the residual. The
-// second pass then reads that instead of everything that it was made from.
+// Computes the gradient of batch_norm (Ioffe & Szegedy 2015, section 3), and what is fused into it.
+// The first pass computes the sums and, if it is needed, writes the gradient of the residual. The
+// second pass then reads that instead of everything from which it was made.
 #include "worker/engine/backend/cuda/kernels/device.h"
 #include "worker/engine/backend/cuda/kernels/lanes.h"
 #include "worker/engine/backend/cuda/kernels/norm.h"
@@ -11,13 +11,13 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// Where d comes from: dy + second, zero where the output was not positive.
+// The operands of d, which is dy + second, and zero where the output was not positive.
 struct GradientSource {
   Operand dy;
   Operand second;
   const uint8_t* mask = nullptr;  // eight channels a byte
   int64_t mask_stride = 0;
-  const float* bias = nullptr;  // the output's sign is computed again from it; null: it is not
+  const float* bias = nullptr;  // the output's sign is computed again from it; null if it is not
 };
 
 struct BackwardArguments {
@@ -37,7 +37,8 @@ struct SumArguments {
   float* dweight = nullptr;
   float* dbias = nullptr;
   bool adds = false;
-  float* totals = nullptr;  // of this batch only: dbias, then dweight, rounded up to eights
+  // Of this batch only: dbias, then dweight, rounded up to multiples of eight.
+  float* totals = nullptr;
   float* partials = nullptr;
   uint32_t* tickets = nullptr;
 };
@@ -53,7 +54,7 @@ struct InputArguments {
 struct ChannelFactors {
   Float8 mean;
   Float8 scale;
-  Float8 bias;  // read where the sign is computed again
+  Float8 bias;  // read if the sign is computed again
 };
 
 __device__ ChannelFactors FactorsOf(const BackwardArguments& a, const TilePlace& place,
@@ -208,7 +209,7 @@ __device__ void AddOrWrite(float* to, float value, bool adds) {
   *to = adds ? *to + value : value;
 }
 
-// Computes dbias and dweight. Where it is the only launch, dx too.
+// Computes dbias and dweight. If it is the only launch, it also computes dx.
 template <class T, bool kIsOneLaunch>
 __global__ void __launch_bounds__(NormThreads(kIsOneLaunch),
                                   kIsOneLaunch ? 1 : kTileBlocksPerMultiprocessor)
@@ -302,7 +303,7 @@ InputArguments InputOf(const NormGradient& norm, int64_t count) {
   return {source, Input(norm.addend), Output(norm.dx, norm.channels, norm.clears_padding), count};
 }
 
-// Calls launch(null pointer of the type), with a vector type where all operands are vectors.
+// Calls launch(null pointer of the type), with a vector type if all operands are vectors.
 template <class Body>
 void WithTypeOf(const NormGradient& norm, const Body& launch) {
   WithVectorType(launch, norm.channels, norm.x, norm.dy, norm.second_gradient, norm.addend, norm.dx,

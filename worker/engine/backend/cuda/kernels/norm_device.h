@@ -1,4 +1,4 @@
-// What the forward and the gradient kernels of batch_norm share.
+// Contains what the forward and the gradient kernels of batch_norm share.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace trainyard::engine::cuda {
 // them in the cache, and one launch costs less than further blocks would save.
 inline constexpr int64_t kOneLaunchPixels = 2048;
 inline constexpr int kOneLaunchThreads = 512;
-// The bytes that memory delivers at once. A block of a single launch takes no less.
+// The bytes that memory delivers at once. A block of a single launch takes no fewer.
 inline constexpr int64_t kSectorBytes = 32;
 
 inline bool TakesOneLaunch(int64_t pixels) {
@@ -25,7 +25,7 @@ inline Tile PlanNorm(int64_t pixels, int64_t channels, Type type) {
   }
   return PlanTile(pixels, channels, kTileColumns, kTileThreads, false);
 }
-// The tile where sums and what follows from them are launches of their own, whatever the number of
+// Plans the tile if sums and what follows from them are separate launches, whatever the number of
 // pixels. It needs no more workspace.
 inline Tile PlanParts(int64_t pixels, int64_t channels) {
   return PlanTile(pixels, channels, kTileColumns, kTileThreads, TakesOneLaunch(pixels));
@@ -36,8 +36,8 @@ constexpr int NormThreads(bool is_one_launch) {
 
 static_assert(kTicketsMax * sizeof(uint32_t) <= kNormTickets);
 
-// The factor of a channel. The gradient computes the sign of the output again and must get the same
-// bits, so both call this function.
+// Returns the factor of a channel. The gradient computes the sign of the output again and must get
+// the same bits, so both call this function.
 __device__ inline float NormScale(float weight, float variance, float eps) {
   return weight / sqrtf(variance + eps);
 }
@@ -45,7 +45,7 @@ __device__ inline float Normalized(float x, float mean, float scale, float bias)
   return fmaf(x - mean, scale, bias);
 }
 
-// Loads the [channels] floats of a thread's channels; `otherwise` where there are none.
+// Loads the floats of a thread's channels from [channels], or `otherwise` if there are none.
 __device__ inline Float8 LoadChannels(const float* from, const TilePlace& place,
                                       float otherwise = 0) {
   Float8 values;

@@ -1,5 +1,5 @@
-// batch_norm forward. Sums are taken over the difference of each channel from its first pixel, so
-// that a mean far from zero costs the variance no bits.
+// Computes batch_norm forward. Sums are taken over the difference of each channel from its first
+// pixel, so that a mean far from zero costs the variance no bits.
 #include "worker/engine/backend/cuda/kernels/device.h"
 #include "worker/engine/backend/cuda/kernels/lanes.h"
 #include "worker/engine/backend/cuda/kernels/norm.h"
@@ -143,7 +143,7 @@ __device__ void SumUp(const ForwardArguments& a, const TilePlace& place, const F
   }
 }
 
-// Computes mean and variance. Where it is the only launch, y too.
+// Computes mean and variance. If it is the only launch, it also computes y.
 template <class T, bool kIsOneLaunch>
 __global__ void __launch_bounds__(NormThreads(kIsOneLaunch),
                                   kIsOneLaunch ? 1 : kTileBlocksPerMultiprocessor)
@@ -215,8 +215,7 @@ __global__ void FinalizeKernel(const float* sum, const float* square_sum, int64_
   if (channel >= channels) {
     return;
   }
-  // This is computed in f64. What was rounded when the sums were taken is lost, but no more than
-  // that.
+  // This is computed in f64, so nothing is lost beyond the rounding of the sums.
   const double mean = static_cast<double>(sum[channel]) / static_cast<double>(pixels);
   const double square = static_cast<double>(square_sum[channel]) / static_cast<double>(pixels);
   const double spread = square - mean * mean;
@@ -256,7 +255,7 @@ ForwardArguments ArgumentsOf(const NormForward& norm, const Tile& tile) {
 }  // namespace
 
 int64_t NormWorkspace(int64_t pixels, int64_t channels) {
-  // There are two sums of each tile, and those of all tiles.
+  // Each tile has two sums, and there is space for those of all tiles.
   const Tile tile = PlanNorm(pixels, channels, Type::kF32);
   return (tile.tiles + 1) * 2 * LaneGroups(channels) * kLanes * static_cast<int64_t>(sizeof(float));
 }

@@ -6,8 +6,8 @@
 
 namespace trainyard::engine::cuda {
 
-// The places of a run of at most kPackChunk elements. It takes one division of 64 bits; those of
-// its elements take 32 bits, which GPUs divide fast.
+// The places of a run of at most kPackChunk elements. It takes one division of 64 bits for the run.
+// The divisions for its elements have 32 bits, which GPUs do fast.
 class PackedRun {
  public:
   // The run starts at element `begin` of the parameter.
@@ -20,7 +20,7 @@ class PackedRun {
         row_(begin / inner * stride),
         column_(begin % inner) {}
 
-  // The place of element begin + index.
+  // Returns the place of element begin + index.
   __device__ int64_t At(int index) const {
     const int64_t column = column_ + index;
     if (column < inner_) {
@@ -30,7 +30,7 @@ class PackedRun {
     const uint32_t rows = beyond / row_length_;
     return row_ + (1 + static_cast<int64_t>(rows)) * stride_ + (beyond - rows * row_length_);
   }
-  // Returns true if every four elements from a multiple of four on lie side by side and aligned.
+  // Returns true if every four elements from a multiple of four on are adjacent and aligned.
   __device__ bool HoldsFours() const {
     return inner_ % 4 == 0 && stride_ % 4 == 0 && column_ % 4 == 0;
   }

@@ -1,5 +1,5 @@
-// Pooling. A thread has eight channels of one pixel of the output. Gradients are gathered from the
-// windows that cover a pixel, in order, so that no two threads add to one element.
+// Computes pooling. A thread has eight channels of one pixel of the output. Gradients are gathered
+// from the windows that cover a pixel, in order, so that no two threads add to one element.
 #include "worker/engine/backend/cuda/kernels/pool.h"
 
 #include <algorithm>
@@ -82,7 +82,7 @@ __device__ Span WindowAt(const PoolArguments& a, int at, int size) {
   const int begin = at * a.stride - a.padding;
   const int end = begin + a.kernel;
   Span span = {Most(begin, 0), Least(end, size), 0};
-  // What reaches beyond the padding never counts.
+  // Elements beyond the padding never count.
   span.counted = a.count_padding ? Least(end, size + a.padding) - begin : span.end - span.begin;
   return span;
 }

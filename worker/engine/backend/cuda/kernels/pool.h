@@ -1,4 +1,4 @@
-// Pooling (graph/ops/pool.cc) over NHWC images.
+// Declares pooling (graph/ops/pool.cc) over NHWC images.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,12 +16,13 @@ struct PoolWindow {
   bool count_padding = true;
 };
 
-// The index for a window without a maximum: with `relu`, a window whose maximum is not positive.
+// The index of a window without a maximum, which with `relu` is a window whose maximum is not
+// positive.
 inline constexpr uint8_t kNoMaximum = 255;
 
-// `in` is the shape of x, `out` that of y. `index` has bytes [pixels of out, index_stride], the
-// position of the first maximum in its window, row-major; null: not wanted. A NaN counts as
-// largest.
+// Computes maxima. `in` is the shape of x, `out` that of y. `index` has bytes [pixels of out,
+// index_stride], the position of the first maximum in its window, row-major; it is null if not
+// needed. A NaN counts as largest.
 void MaxPoolForward(const PoolWindow& window, View x, View y, uint8_t* index, int64_t index_stride,
                     bool relu, const ImageShape& in, const ImageShape& out, bool clears_padding,
                     cudaStream_t stream);
@@ -33,15 +34,15 @@ void AvgPoolForward(const PoolWindow& window, View x, View y, const ImageShape& 
                     const ImageShape& out, bool clears_padding, cudaStream_t stream);
 void AvgPoolGradient(const PoolWindow& window, View dy, View dx, const ImageShape& in,
                      const ImageShape& out, bool clears_padding, cudaStream_t stream);
-// Averages over height and width: y is [rows, channels].
+// Computes averages over height and width. y is [rows, channels].
 void GlobalAvgPoolForward(View x, View y, const ImageShape& in, bool clears_padding,
                           cudaStream_t stream);
 void GlobalAvgPoolGradient(View dy, View dx, const ImageShape& in, bool clears_padding,
                            cudaStream_t stream);
-// Each pixel repeated scale x scale times; `in` is the shape of x.
+// Repeats each pixel scale x scale times. `in` is the shape of x.
 void UpsampleForward(View x, View y, const ImageShape& in, int64_t scale, bool clears_padding,
                      cudaStream_t stream);
-// dx: the sums over these pixels of dy, in a fixed order.
+// Sets dx to the sums of dy over these pixels, in a fixed order.
 void UpsampleGradient(View dy, View dx, const ImageShape& in, int64_t scale, bool clears_padding,
                       cudaStream_t stream);
 

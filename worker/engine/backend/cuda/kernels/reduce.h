@@ -1,6 +1,7 @@
-// What kernels share: sums and maxima over a warp and a block, the tickets by which the last block
-// of a launch is recognised, division by what is constant in a launch, and the number of blocks
-// that fill the device. Everything is taken in a fixed order, so the bits are the same each time.
+// Contains what kernels share: sums and maxima over a warp and a block, the tickets by which the
+// last block of a launch is recognised, division by what is constant in a launch, and the number of
+// blocks that fill the device. Everything is computed in a fixed order, so the bits are the same
+// each time.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,7 @@ namespace trainyard::engine::cuda {
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kFullWarp = 0xffffffffU;
 
-// The sum over the lanes of a warp, in all of them. The whole warp must call it.
+// Returns the sum over the lanes of a warp, in all of them. The whole warp must call it.
 template <class T>
 __device__ inline T WarpSum(T value) {
 #pragma unroll
@@ -23,8 +24,8 @@ __device__ inline T WarpSum(T value) {
   return value;
 }
 
-// The largest value over the lanes of a warp, in all of them. A NaN is ignored. The whole warp must
-// call it.
+// Returns the largest value over the lanes of a warp, in all of them. A NaN is ignored. The whole
+// warp must call it.
 __device__ inline float WarpMax(float value) {
 #pragma unroll
   for (int offset = kWarp / 2; offset > 0; offset /= 2) {
@@ -33,8 +34,8 @@ __device__ inline float WarpMax(float value) {
   return value;
 }
 
-// The sum over the threads of a block, in all of them. blockDim is (threads), a multiple of kWarp;
-// the whole block must call it. shared: [kWarp], free again when it returns.
+// Returns the sum over the threads of a block, in all of them. blockDim is (threads), a multiple of
+// kWarp; the whole block must call it. shared is [kWarp], and may be reused when it returns.
 template <class T>
 __device__ inline T BlockSum(T value, T* shared) {
   const unsigned lane = threadIdx.x % kWarp;
@@ -49,9 +50,9 @@ __device__ inline T BlockSum(T value, T* shared) {
   return value;
 }
 
-// Tells all threads of a block whether it is the last of `blocks` blocks that came here with this
-// ticket. The last block sees what the others wrote to global memory before they came. The ticket
-// is zero before the first use, and zero again after the last block.
+// Returns true in all threads of a block if it is the last of `blocks` blocks that came here with
+// this ticket. The last block sees what the others wrote to global memory before they came. The
+// ticket is zero before the first use, and zero again after the last block.
 __device__ inline bool IsLastBlock(uint32_t* ticket, uint32_t blocks) {
   __shared__ uint32_t arrived;
   __threadfence();
@@ -71,9 +72,9 @@ __device__ inline bool IsLastBlock(uint32_t* ticket, uint32_t blocks) {
   return is_last;
 }
 
-// n / divisor and n % divisor for n below 2^31, by a multiplication: a division of variables costs
-// a GPU some 20 instructions (Granlund & Montgomery 1994, "Division by invariant integers using
-// multiplication", figure 4.1).
+// Computes n / divisor and n % divisor for n below 2^31, by a multiplication: a division of
+// variables costs a GPU some 20 instructions (Granlund & Montgomery 1994, "Division by invariant
+// integers using multiplication", figure 4.1).
 class Divider {
  public:
   Divider() = default;
@@ -89,7 +90,7 @@ class Divider {
     const uint32_t high = static_cast<uint32_t>((uint64_t{multiplier_} * n) >> 32);
     return (high + n) >> shift_;
   }
-  // n becomes the quotient; the remainder is returned.
+  // Divides n, which becomes the quotient, and returns the remainder.
   __device__ uint32_t Split(uint32_t& n) const {
     const uint32_t quotient = Quotient(n);
     const uint32_t remainder = n - quotient * divisor_;
@@ -103,8 +104,8 @@ class Divider {
   uint32_t shift_ = 0;
 };
 
-// The multiprocessors of the current device. It is asked once, since all devices of a process are
-// of one kind.
+// Returns the number of multiprocessors of the current device. It asks only once, since all devices
+// of a process are of one kind.
 inline int64_t Multiprocessors() {
   static const int64_t count = [] {
     int device = 0;
@@ -117,8 +118,8 @@ inline int64_t Multiprocessors() {
   return count;
 }
 
-// The number of blocks for `items`, of which each block handles `per_block` at a time. There are no
-// more than run at once, for kernels whose loops stride over the grid, and at least 1.
+// Returns the number of blocks for `items`, of which each block handles `per_block` at a time.
+// There are no more than run at once, for kernels whose loops stride over the grid, and at least 1.
 inline unsigned GridBlocks(int64_t items, int64_t per_block, int64_t per_multiprocessor) {
   const int64_t needed = (items + per_block - 1) / per_block;
   return static_cast<unsigned>(

@@ -1,8 +1,8 @@
-// layer_norm, embeddings and attention over sequences (graph/ops/layer_norm.cc, embedding.cc,
-// attention.cc). Vectors are [count, channels]; the count of a sequence is rows * positions. Sums
-// are taken in a fixed order. Element types of one call may differ. Views that are written are not
-// parts of a wider value: their padding up to PaddedChannels becomes zero where the stride has room
-// for it.
+// Declares layer_norm, embeddings and attention over sequences (graph/ops/layer_norm.cc,
+// embedding.cc, attention.cc). Vectors are [count, channels]; the count of a sequence is rows *
+// positions. Sums are taken in a fixed order. Element types of one call may differ. Views that are
+// written are not parts of a wider value: their padding up to PaddedChannels becomes zero if the
+// stride has room for it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -19,8 +19,8 @@ void LayerNormForward(View x, const float* weight, const float* bias, float eps,
                       float* mean, float* inverse, int64_t count, int64_t channels,
                       cudaStream_t stream);
 int64_t LayerNormWorkspace(int64_t count, int64_t channels);
-// dx may be null, or the memory of dy where both views are alike. dweight and dbias are
-// overwritten, or added to.
+// dx may be null, or the memory of dy if both views are alike. dweight and dbias are overwritten,
+// or added to.
 void LayerNormGradient(View dy, View x, const float* weight, const float* mean,
                        const float* inverse, View dx, float* dweight, float* dbias, bool adds,
                        int64_t count, int64_t channels, void* workspace, cudaStream_t stream);
@@ -32,15 +32,15 @@ void ReadTokens(const StepControl* control, int32_t* tokens, int64_t count, cuda
 void EmbeddingForward(const int32_t* tokens, const float* weight, View y, int64_t count,
                       int64_t channels, cudaStream_t stream);
 int64_t EmbeddingGradientWorkspace(int64_t count, int64_t vocabulary);
-// dweight is [vocabulary, channels] in f32, and zero where no token is unless `adds`. A row is
-// summed in the order of the positions.
+// dweight is [vocabulary, channels] in f32, and zero for rows without a token unless `adds`. A row
+// is summed in the order of the positions.
 void EmbeddingGradient(const int32_t* tokens, View dy, float* dweight, bool adds, int64_t count,
                        int64_t vocabulary, int64_t channels, void* workspace, cudaStream_t stream);
-// y = x + weight[position]; weight: f32 [positions or more, channels].
+// Computes y = x + weight[position]. weight is f32 [positions or more, channels].
 void PositionEmbeddingForward(View x, const float* weight, View y, int64_t rows, int64_t positions,
                               int64_t channels, cudaStream_t stream);
-// dweight[t] is the sum of dy over the rows; zero from `positions` to `table_positions` unless
-// `adds`.
+// dweight[t] is the sum of dy over the rows. It is zero from `positions` to `table_positions`
+// unless `adds`.
 void PositionEmbeddingGradient(View dy, float* dweight, bool adds, int64_t rows, int64_t positions,
                                int64_t table_positions, int64_t channels, cudaStream_t stream);
 
@@ -58,7 +58,7 @@ inline constexpr int64_t kAttentionWidthMax = 256;
 void AttentionForward(const AttentionShape& shape, View x, View y, float* logsum,
                       cudaStream_t stream);
 int64_t AttentionGradientWorkspace(const AttentionShape& shape);
-// y is not read. The workspace holds what it would tell, computed from x and logsum.
+// y is not read. What it contains is computed from x and logsum, into the workspace.
 void AttentionGradient(const AttentionShape& shape, View dy, View x, const float* logsum, View dx,
                        void* workspace, cudaStream_t stream);
 

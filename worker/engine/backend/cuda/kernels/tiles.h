@@ -1,6 +1,6 @@
-// How blocks lie over [pixels, channels] where something is summed up by channel. A block has
-// columns of eight channels and rows of pixels, and strides over the pixels. Neighbouring blocks
-// take neighbouring channels, so that all blocks that run together read whole pixels one after the
+// Divides [pixels, channels] among blocks when something is summed by channel. A block has columns
+// of eight channels and rows of pixels, and strides over the pixels. Neighbouring blocks take
+// neighbouring channels, so that all blocks that run together read whole pixels one after the
 // other.
 #pragma once
 
@@ -13,11 +13,12 @@
 namespace trainyard::engine::cuda {
 
 inline constexpr int kTileThreads = 256;
-// 128 bytes of 16-bit elements, which is a line of the cache.
+// This is 128 bytes of 16-bit elements, which is a line of the cache.
 inline constexpr int64_t kTileColumns = 8;
-// Leaves a thread 128 registers. Several loads in flight hide more latency than more threads would.
+// This leaves a thread 128 registers. Several loads in flight hide more latency than more threads
+// would.
 inline constexpr int kTileBlocksPerMultiprocessor = 2;
-// The pixels that each thread should have at least before there are more blocks.
+// The number of pixels that each thread should have at least before there are more blocks.
 inline constexpr int64_t kTilePixelsPerThread = 4;
 // More blocks of channels than this fill a device by themselves.
 inline constexpr int64_t kTicketsMax = 1024;
@@ -51,8 +52,8 @@ inline dim3 GridOf(const Tile& tile) {
   return dim3(static_cast<unsigned>(tile.channel_blocks), static_cast<unsigned>(tile.tiles));
 }
 
-// Where a thread is: its channels and their number (0 for a thread that is left over), its first
-// pixel, and the distance to its next pixel.
+// The place of a thread: its channels and their number (0 for a thread that is left over), its
+// first pixel, and the distance to its next pixel.
 struct TilePlace {
   int row = 0;
   int column = 0;
@@ -75,13 +76,13 @@ __device__ inline TilePlace PlaceIn(const Tile& tile, int64_t channels) {
   return place;
 }
 
-// The floats of shared memory that SumOverRows needs.
+// Returns the floats of shared memory that SumOverRows needs.
 constexpr int TileShared(int values, int threads) {
   return values * (threads / 2);
 }
 
-// Adds up `values` over the rows of each column, into those of row 0. The whole block calls it.
-// `shared` has TileShared floats, which are free again when it returns.
+// Adds `values` over the rows of each column, into those of row 0. The whole block calls it.
+// `shared` has TileShared floats, which may be reused when it returns.
 template <int kThreads, int kValues>
 __device__ inline void SumOverRows(const Tile& tile, const TilePlace& place,
                                    float (&values)[kValues], float* shared) {
@@ -116,8 +117,8 @@ __device__ inline float* PartialsOf(float* partials, int64_t tile, int64_t padde
   return partials + (tile * kArrays + array) * padded_channels + place.channel;
 }
 
-// Sums up all tiles into the threads of row 0 of the last block of a block of channels, and returns
-// true there, false elsewhere. The whole block calls it with its own sums in row 0.
+// Sums all tiles into the threads of row 0 of the last block of a block of channels, and returns
+// true there, and false elsewhere. The whole block calls it with its own sums in row 0.
 template <int kThreads, int kArrays>
 __device__ inline bool SumOverTiles(const Tile& tile, const TilePlace& place, int64_t channels,
                                     float (&values)[kArrays * kLanes], float* partials,

@@ -1,6 +1,6 @@
-// The update of all parameters. There is one block for each chunk, and one for each running
-// statistic. The block that ends last does what has to be done once: it adds up the sums over
-// chunks, counts the step, and reports to the host.
+// Updates all parameters. There is one block for each chunk, and one for each running statistic.
+// The block that ends last does what has to be done once: it adds up the sums over chunks, counts
+// the step, and reports to the host.
 //
 // SGD and AdamW are one launch. With clipping, LARS or a loss scale, a launch over the gradients
 // comes first: their norm, and whether they are finite, must be known before anything is written.
@@ -144,7 +144,7 @@ __device__ void FoldRunning(const UpdateMemory& memory, const RunningSegment& se
   }
 }
 
-// Ends an update; called by one thread.
+// Ends an update. One thread calls it.
 __device__ void Finish(const Job& job, const Rates& rates, bool is_skipped) {
   const UpdateMemory& memory = job.memory;
   StepResult result;
@@ -293,7 +293,7 @@ Job MakeJob(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateM
           .end = memory.gradient_elements};
 }
 
-// All passes over the parameters.
+// Runs all passes over the parameters.
 void LaunchRule(const Job& job, cudaStream_t stream) {
   switch (job.spec.rule) {
     case Rule::kSgd:

@@ -1,5 +1,5 @@
-// The launches of an update: what they tell each other, and how one of them treats a chunk of one
-// parameter.
+// Defines the launches of an update: what they pass to each other, and how one of them handles a
+// chunk of one parameter.
 #pragma once
 
 #include "worker/engine/backend/cuda/kernels/packing.h"
@@ -11,14 +11,15 @@ namespace trainyard::engine::cuda {
 
 inline constexpr int kUpdateThreads = 256;
 inline constexpr int kUpdateWarps = kUpdateThreads / kWarp;
-// Vectors of each array that a thread has in flight. More would take registers from other warps.
+// The number of vectors of each array that a thread has in flight. More would take registers from
+// other warps.
 inline constexpr int kVectorsAtOnce = 2;
 
-// What launches tell each other, at the start of the workspace.
+// What launches pass to each other, at the start of the workspace.
 struct Progress {
   uint32_t ticket;
-  uint32_t is_spoiled;  // a gradient is not finite; cleared by the last launch
-  float count;          // of the steps, where UpdateMemory has no count
+  uint32_t is_spoiled;  // set if a gradient is not finite; the last launch clears it
+  float count;          // of the steps, if UpdateMemory has no count
   // The rates of the coming update. The last launch of the update before computes them, so that no
   // block waits for the corrections. A checkpoint that was loaded since then may have brought
   // another count.
@@ -40,14 +41,15 @@ struct Job {
   double* ratios;   // [segments]
   bool is_surveyed;
   bool is_aligned;  // all of flat memory is aligned to vectors
-  // The part of the update that this launch does; all of it, or a range.
+  // The part of the update that this launch does: all of it, or a range.
   int64_t first_chunk = 0;
   int64_t chunks = 0;
-  int64_t begin = 0;  // elements
+  int64_t begin = 0;  // in elements
   int64_t end = 0;
-  bool ends = true;  // with the running statistics, and all that is done once
+  // True if the launch also does the running statistics, and all that is done once.
+  bool ends = true;
 
-  // The part of a chunk that lies in the range.
+  // Returns the part of a chunk that lies in the range.
   __device__ UpdateChunk Chunk(int64_t index) const {
     UpdateChunk chunk = tables.chunks[first_chunk + index];
     const int64_t first = chunk.offset > begin ? chunk.offset : begin;
@@ -58,7 +60,7 @@ struct Job {
   }
 };
 
-// `width` elements side by side.
+// `width` adjacent elements.
 template <int width>
 struct Elements {
   using Floats = Vector<float, width>;
@@ -104,7 +106,7 @@ class ChunkUpdate {
     Span<1>(vectors * 4, count_);
   }
   __device__ bool is_spoiled() const { return is_spoiled_; }
-  // This thread's sums of squares of parameter and update, in the pass for LAMB's moments.
+  // Returns this thread's sums of squares of parameter and update, in the pass for LAMB's moments.
   __device__ const ChunkSums& sums() const { return sums_; }
 
  private:
@@ -175,7 +177,7 @@ class ChunkUpdate {
         sums_.other += Square(Direction(numbers_, element) + numbers_.weight_decay * element.w);
       }
       if (kWritesParameter && average_ != nullptr) {
-        // The first update sets the average, whatever was there.
+        // The first update sets the average, whatever it was before.
         e.average.at[i] = numbers_.keep > 0
                               ? numbers_.keep * e.average.at[i] + numbers_.rest * element.w
                               : element.w;

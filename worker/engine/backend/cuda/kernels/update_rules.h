@@ -1,4 +1,4 @@
-// The numbers of one update as the device computes them, and the rules for one element.
+// Defines the numbers of one update as the device computes them, and the rules for one element.
 // optim/rules.def has the rules and their sources. The order of operations is that of the CPU
 // backend.
 #pragma once
@@ -29,8 +29,8 @@ __device__ inline float NextUpdate(float count) {
   return fminf(count + 1, static_cast<float>(kMaxCountedSteps));
 }
 
-// Computes what RatesOfUpdate computes. `norm` is that of the gradients as they lie, still
-// multiplied by the loss scale.
+// Computes what RatesOfUpdate computes. `norm` is that of the gradients in memory, still multiplied
+// by the loss scale.
 __device__ inline Rates ComputeRates(const OptimizerSpec& spec, float update, double norm,
                                      float loss_scale) {
   constexpr double kClipEps = 1e-6;
@@ -69,7 +69,7 @@ __device__ inline double LayerRatio(const OptimizerSpec& spec, double parameter_
 
 // The numbers of one update for one parameter.
 struct Numbers {
-  float lr;  // for layer-wise rules multiplied by the ratio
+  float lr;  // multiplied by the ratio for layer-wise rules
   float momentum, weight_decay;
   float beta1, rest1;
   float beta2, rest2;
@@ -107,12 +107,12 @@ constexpr bool HasMoments(Pass pass) {
          pass == Pass::kLambApply;
 }
 
-// Parameter, gradient and slots of one element.
+// The parameter, the gradient and the slots of one element.
 struct Element {
   float w, g, first, second;
 };
 
-// Adam's corrected m / (sqrt(v) + eps).
+// Returns Adam's corrected m / (sqrt(v) + eps).
 __device__ inline float Direction(const Numbers& n, const Element& e) {
   return e.first * n.first_correction / (sqrtf(e.second * n.second_correction) + n.eps);
 }

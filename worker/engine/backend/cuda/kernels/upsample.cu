@@ -1,5 +1,5 @@
-// Upsampling to the nearest neighbour: a thread takes neighbouring channels of a pixel that is
-// written, and looks up what it is made of.
+// Computes upsampling to the nearest neighbour. A thread takes neighbouring channels of a pixel
+// that is written, and looks up its source.
 #include <type_traits>
 
 #include "worker/engine/backend/cuda/kernels/device.h"
@@ -13,7 +13,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int64_t kBlocksPerMultiprocessor = 8;
 
-// body(pixel, channel) for what this thread writes of `pixels` pixels.
+// Calls body(pixel, channel) for the elements of `pixels` pixels that this thread writes.
 template <class Body>
 __device__ void ForGroups(int64_t pixels, int64_t channels, const Body& body) {
   const int64_t groups = LaneGroups(channels);

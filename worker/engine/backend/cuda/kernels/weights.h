@@ -1,4 +1,5 @@
-// Parameters on the device: packed copies that products read, and gradients unpacked from them.
+// Handles parameters on the device: packed copies that products read, and gradients unpacked from
+// them.
 //
 // Parameters, their gradients and the optimizer's slots lie flat in f32, each parameter at the
 // offset of its gradient in the reduction arena. A convolution's weight lies there as [K, R, S, C],
@@ -13,8 +14,8 @@
 
 namespace trainyard::engine::cuda {
 
-// One parameter's place in a packed copy: element i lies at packed[(i / inner) * stride + i %
-// inner]. A packed copy may hold several parameters, with zeros between them.
+// One parameter's place in a packed copy: element i is packed[(i / inner) * stride + i % inner]. A
+// packed copy may hold several parameters, with zeros between them.
 struct PackedWeight {
   int64_t offset = 0;  // of the parameter in flat memory
   int64_t count = 0;

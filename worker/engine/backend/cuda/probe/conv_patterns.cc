@@ -1,4 +1,4 @@
-// Patterns of convolutions and of attention.
+// Lists patterns of convolutions and of attention.
 #include <utility>
 
 #include "worker/engine/backend/cuda/dnn/attention_graph.h"
@@ -42,7 +42,8 @@ Pattern OfAttention(std::string name, bool is_gradient, bool deterministic) {
           }};
 }
 
-// Queries, keys, values, output or their gradients in the unified operations: [4, 12, 1024, 64].
+// Queries, keys, values, the output or their gradients in the unified operations are [4, 12, 1024,
+// 64].
 Handle Heads(GraphBuilder& builder, Type type, const char* name) {
   dnn::Tensor tensor = {.type = dnn::DataType(type), .shape = {4, 12, 1024, 64}};
   tensor.strides = dnn::PackedStrides(tensor.shape);

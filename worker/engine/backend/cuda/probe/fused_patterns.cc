@@ -1,4 +1,4 @@
-// Patterns of convolutions with a batch norm before or behind them.
+// Lists patterns of convolutions with a batch norm before or after them.
 #include <utility>
 
 #include "worker/engine/backend/cuda/probe/patterns.h"
@@ -11,7 +11,7 @@ using dnn::GraphBuilder;
 using dnn::Of;
 using Handle = GraphBuilder::Handle;
 
-// relu(x scale + bias), of which the convolution reads only the result.
+// Adds relu(x scale + bias), of which the convolution reads only the result.
 Handle NormalisedInput(GraphBuilder& builder, Type type) {
   const cudnnDataType_t data_type = dnn::DataType(type);
   const Handle x = builder.Add(Image(type), "x");
@@ -62,7 +62,7 @@ absl::StatusOr<Graph> NormWeightGradient(Type type, bool, cudnnHandle_t handle) 
   return std::move(builder).Finish(handle);
 }
 
-// The input of the rectifier, computed from the input of the batch norm.
+// Adds the input of the rectifier, computed from the input of the batch norm.
 Handle NormOutput(GraphBuilder& builder, Type type, Handle x, Handle mean, Handle deviation,
                   Handle scale) {
   const Handle bias = builder.Add(PerChannel(), "bias");

@@ -1,4 +1,4 @@
-// Patterns of batch norm, layer norm and pooling.
+// Lists patterns of batch norm, layer norm and pooling.
 #include <utility>
 
 #include "worker/engine/backend/cuda/probe/patterns.h"
@@ -23,14 +23,14 @@ dnn::Tensor NormTensor(cudnnBackendNormMode_t mode, Type type, bool is_virtual =
   return tensor;
 }
 
-// Scale or bias.
+// Adds the scale or the bias.
 dnn::Tensor NormWeight(cudnnBackendNormMode_t mode) {
   return mode == CUDNN_BATCH_NORM
              ? PerChannel()
              : dnn::Tensor{.shape = {1, 768, 1, 1}, .strides = {768, 1, 768, 768}};
 }
 
-// Mean or inverse deviation.
+// Adds the mean or the inverse deviation.
 dnn::Tensor NormStatistic(cudnnBackendNormMode_t mode) {
   return mode == CUDNN_BATCH_NORM ? PerChannel()
                                   : dnn::Tensor{.shape = {8192, 1, 1, 1}, .strides = {1, 1, 1, 1}};
@@ -110,7 +110,7 @@ Pattern GradientPattern(std::string name, cudnnBackendNormMode_t mode) {
           [=](Type type, bool, cudnnHandle_t handle) { return Gradient(mode, type, handle); }};
 }
 
-// 3 x 3 windows, stride 2, padding 1.
+// The windows are 3 x 3, with stride 2 and padding 1.
 absl::StatusOr<Graph> Resample(cudnnResampleMode_t mode, bool is_gradient, Type type,
                                cudnnHandle_t handle) {
   GraphBuilder builder;

@@ -1,4 +1,5 @@
-// The graphs that trainyard-probe tries: those that the backend asks for, and some that it might.
+// Declares the graphs that trainyard-probe tries: those that the backend asks for, and some that it
+// might.
 #pragma once
 
 #include <functional>
@@ -16,27 +17,28 @@ struct Pattern {
   std::function<absl::StatusOr<dnn::Graph>(Type type, bool tf32, cudnnHandle_t handle)> build;
 };
 
-// The convolutions of the planner, on 128 images of 64 channels, 32 x 32, with 3 x 3 kernels.
+// Returns the convolutions of the planner, on 128 images of 64 channels, 32 x 32, with 3 x 3
+// kernels.
 std::vector<Pattern> ConvPatterns();
-// Convolutions with batch norm on one or both sides, on the same images.
+// Returns convolutions with batch norm on one or both sides, on the same images.
 std::vector<Pattern> FusedConvPatterns();
-// Batch norm, layer norm and pooling.
+// Returns batch norm, layer norm and pooling.
 std::vector<Pattern> NormPatterns();
 std::vector<Pattern> ResamplePatterns();
-// Attention of 4 rows of 1,024 positions, 12 heads of 64.
+// Returns attention of 4 rows of 1,024 positions, with 12 heads of 64.
 std::vector<Pattern> AttentionPatterns();
 
-// Building blocks of the above.
+// These are building blocks of the patterns above.
 inline constexpr int64_t kRows = 128;
 inline constexpr int64_t kChannels = 64;
 inline constexpr int64_t kSize = 32;
 
 dnn::Tensor Image(Type type, bool is_virtual = false);
-// [1, C, 1, 1].
+// Returns a tensor of [1, C, 1, 1].
 dnn::Tensor PerChannel(cudnnDataType_t type = CUDNN_DATA_FLOAT);
-// [K, C, 3, 3], NHWC.
+// Returns a weight of [K, C, 3, 3] in NHWC.
 dnn::Tensor Weight(Type type);
-// 3 x 3, padding 1.
+// Adds a convolution of 3 x 3 with padding 1.
 dnn::GraphBuilder::Handle Convolution(dnn::GraphBuilder& builder);
 
 }  // namespace trainyard::engine::cuda::probe

@@ -14,7 +14,8 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// Addresses only tell buffers apart, so a part is enough for a buffer that no device could hold.
+// Addresses only have to tell buffers apart, so a part is enough for a buffer that no device could
+// hold.
 constexpr int64_t kAddressesMax = int64_t{2} << 40;
 
 }  // namespace
@@ -69,9 +70,10 @@ absl::StatusOr<int64_t> DeviceMemory() {
 }
 
 double MemoryBytesPerMicrosecond() {
-  // The value for an old small card, where the driver does not tell.
+  // This is the value of an old small card, used if the driver does not report it.
   constexpr double kFallback = 3e5;
-  // The fraction that is reached of what the clock and the width of the bus would allow.
+  // The fraction of the theoretical speed, given by the clock and the width of the bus, that is
+  // reached in practice.
   constexpr double kEfficiency = 0.85;
   int device = 0;
   int kilohertz = 0;
@@ -109,8 +111,8 @@ absl::StatusOr<DeviceBuffer> DeviceBuffer::Create(int64_t bytes, Backing backing
                     AddLiveBufferBytes(-bytes);
                   }};
   TY_RETURN_IF_ERROR(CudaStatus(cudaMemset(data, 0, size), "clearing memory of the device"));
-  // The memory may still be being cleared. Only this wait orders the clearing before the work of
-  // other streams.
+  // The memory may still be being cleared. Only this wait makes the work of other streams come
+  // after the clearing.
   TY_RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(nullptr), "clearing memory of the device"));
   return buffer;
 }

@@ -1,4 +1,5 @@
-// Resources of the CUDA runtime, each owned by an object: memory, streams, events, captured graphs.
+// Wraps resources of the CUDA runtime, each owned by an object: memory, streams, events, captured
+// graphs.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,18 +17,19 @@
 
 namespace trainyard::engine::cuda {
 
-// RESOURCE_EXHAUSTED for memory, UNAVAILABLE where no device or driver answers, INTERNAL otherwise.
-// The message says what was tried, with the runtime's number and words. The runtime then forgets
-// the error, so that LaunchStatus does not find it later.
+// Converts an error: RESOURCE_EXHAUSTED for memory, UNAVAILABLE if no device or driver answers,
+// INTERNAL otherwise. The message says what was tried, with the runtime's number and words. The
+// runtime then forgets the error, so that LaunchStatus does not find it later.
 absl::Status CudaStatus(cudaError_t error, absl::string_view what);
-// The error of the launches since the last call, if any.
+// Returns the error of the launches since the last call, if there is one.
 absl::Status LaunchStatus(absl::string_view what);
-// OK where the current device can be used; otherwise the status says what to do about it.
+// Returns OK if the current device can be used; otherwise the status says what to do about it.
 absl::Status CheckDevice();
-// The memory of the current device in bytes, used or not.
+// Returns the memory of the current device in bytes, used or not.
 absl::StatusOr<int64_t> DeviceMemory();
 
-// The bytes that the memory of the current device moves in practice, reading and writing together.
+// Returns the bytes that the memory of the current device moves in practice, reading and writing
+// together.
 double MemoryBytesPerMicrosecond();
 
 // Buffers, workspaces and rows of vectors begin at a multiple of this.
@@ -56,9 +58,9 @@ class DeviceBuffer {
   int64_t bytes_ = 0;
 };
 
-// Copies ordinary host memory to the device. Work that any stream is given after it returns finds
-// the data there. cudaMemcpy alone promises that only to the default stream: it returns when the
-// host's memory was read, and our streams do not wait for the default one.
+// Copies ordinary host memory to the device. Work that is given to any stream after it returns
+// finds the data there. cudaMemcpy alone promises that only for the default stream: it returns when
+// the host's memory was read, and our streams do not wait for the default one.
 absl::Status CopyToDevice(void* to, const void* from, int64_t bytes, absl::string_view what);
 
 // Zeroed memory of the host that the device reads and writes directly.
