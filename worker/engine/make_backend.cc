@@ -1,4 +1,4 @@
-// The one place that knows the backends which every program holds.
+// Lists the backends that every program contains.
 #include "worker/engine/make_backend.h"
 
 #include <map>

@@ -1,4 +1,5 @@
-// Backends by name. A program knows those that are linked into it and those that it registers.
+// Makes backends by name. A program knows those that are linked into it and those that it
+// registers.
 #pragma once
 
 #include <functional>
@@ -10,12 +11,12 @@
 
 namespace trainyard::engine {
 
-// `reference` (f32), `reference_f64`, `cpu`, or one that was registered; NOT_FOUND with the known
-// names otherwise.
+// Makes `reference` (f32), `reference_f64`, `cpu`, or one that was registered. Returns NOT_FOUND
+// with the known names otherwise.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name);
 
-// Makes a backend known that not every program holds. Call it before the first MakeBackend, from
-// one thread.
+// Registers a backend that not every program contains. It must be called before the first
+// MakeBackend, from one thread.
 using BackendFactory = std::function<absl::StatusOr<std::unique_ptr<Backend>>()>;
 void RegisterBackend(absl::string_view name, BackendFactory factory);
 

@@ -1,4 +1,4 @@
-// What an executable does if its backend has no better way.
+// Implements what an executable does if its backend has no better way.
 #include "worker/engine/backend/executable.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// A compiled step and its state.
+// Defines a compiled step and its state.
 //
 // One training step over all replicas:
 //   for each hosted replica:  executable.Accumulate(its rows, rows / global_batch, on_ready)
@@ -26,10 +26,10 @@
 
 namespace trainyard::engine {
 
-// Where the reduction arena lies.
+// Says where the reduction arena lies.
 enum class MemoryKind { kHost, kDevice };
 
-// What the last Accumulate computed, before it was summed up.
+// What the last Accumulate computed, before it was summed.
 struct Inspection {
   double loss = 0;             // mean over the batch
   std::vector<double> logits;  // training mode, [rows, classes] or [rows, T, classes]
@@ -37,13 +37,13 @@ struct Inspection {
   std::vector<double> input_gradient;
 };
 
-// Not thread-safe; callbacks run on the caller's thread.
+// An executable. It is not thread-safe; callbacks run on the caller's thread.
 class Executable : public ModelState {
  public:
   using ReadyCallback = engine::ReadyCallback;
 
-  // Further ports, which not every executable has. Null means that it has none. They live as long
-  // as the executable.
+  // These are further ports, which not every executable has. Null means that it has none. They live
+  // as long as the executable.
   virtual SumSlots* sum_slots() { return nullptr; }
   virtual RangeUpdate* range_update() { return nullptr; }
   virtual PipelineStage* pipeline_stage() { return nullptr; }
@@ -51,31 +51,31 @@ class Executable : public ModelState {
 
   // Runs forward and backward in training mode. Adds `weight` times the gradient of the batch's
   // mean loss to the reduction arena, and likewise the batch statistics, the loss and the accuracy.
-  // INVALID_ARGUMENT for a label outside the classes, a token outside the vocabulary, more rows
-  // than max_rows, inputs of another size, or groups that are not the batch's. `on_ready` may be
-  // empty; it is called for disjoint ranges that cover the arena, in order of offset.
+  // Returns INVALID_ARGUMENT for a label outside the classes, a token outside the vocabulary, more
+  // rows than max_rows, inputs of another size, or groups that are not the batch's. `on_ready` may
+  // be empty; it is called for disjoint ranges that cover the arena, in order of offset.
   virtual absl::Status Accumulate(const Batch& batch, double weight,
                                   const ReadyCallback& on_ready) = 0;
 
-  // A rank without rows calls this in the place of Accumulate if there is
+  // A rank without rows calls this instead of Accumulate if there is
   // CompileOptions::sum_statistics: it makes the calls that Accumulate makes on the other ranks,
-  // and adds nothing to the reduction. FAILED_PRECONDITION without sum_statistics.
+  // and adds nothing to the reduction. Returns FAILED_PRECONDITION without sum_statistics.
   virtual absl::Status TakePartInStatistics();
 
-  // The reduction arena: gradients in the order in which backward produces them, then batch
+  // Returns the reduction arena: gradients in the order in which backward produces them, then batch
   // statistics, loss and accuracy. The layout is the same on every rank of a backend; a device may
   // store a weight in another order than the port's. It is zero at the start and after an update.
-  // If memory_kind() says so it is a device's memory, for a communicator that works there; then
-  // what Accumulate adds is there after Synchronize().
+  // If memory_kind() says so, it is in a device's memory, for a communicator that works there; then
+  // the results of Accumulate are there after Synchronize().
   virtual absl::Span<float> reduction() = 0;
   virtual MemoryKind memory_kind() const { return MemoryKind::kHost; }
-  // The queue on which the device does this executable's work, in order: for cuda a cudaStream_t.
-  // Null if memory_kind() is kHost.
+  // Returns the queue on which the device does this executable's work, in order: for cuda a
+  // cudaStream_t. It is null if memory_kind() is kHost.
   virtual void* device_queue() const { return nullptr; }
   // Copies the arena out in the port's order, and back in. `sums` has reduction().size() elements.
   virtual absl::Status ReadReduction(absl::Span<float> sums);
   virtual absl::Status WriteReduction(absl::Span<const float> sums);
-  // Waits until the device has done all that it was told.
+  // Waits until the device has done all its work.
   virtual absl::Status Synchronize() { return absl::OkStatus(); }
 
   // Names the memory of reduction() (bytes from 0), then of each sum slot, then of parameters(),
@@ -92,35 +92,39 @@ class Executable : public ModelState {
 
   // Applies the optimizer with this learning rate and folds the batch statistics into the running
   // ones. All norms are those of the reduced gradients and of the whole parameters, summed in an
-  // order that depends on the model alone, so that every rank gets the same bits.
+  // order that depends only on the model, so that every rank gets the same bits.
   absl::StatusOr<StepMetrics> Update(double lr);
-  // The same in two halves, so that a device need not wait for the host. StartUpdate starts an
-  // update. FinishUpdate returns what the oldest update measured that was not finished yet. At most
+  // Does so in two halves, so that a device need not wait for the host. StartUpdate starts an
+  // update. FinishUpdate returns what the oldest unfinished update measured. At most
   // max_updates_in_flight() may be started and not finished.
   virtual absl::Status StartUpdate(double lr) = 0;
   virtual absl::StatusOr<StepMetrics> FinishUpdate() = 0;
   virtual int max_updates_in_flight() const { return 1; }
-  // Accumulate of the whole global batch and StartUpdate, as one launch if the device can do that.
+  // Does Accumulate of the whole global batch and StartUpdate, as one launch if the device can do
+  // that.
   virtual absl::Status StartStep(const Batch& batch, double lr);
-  // All parameters, each at the offset of its gradient in reduction(), with zeros between. They may
-  // be written between BeginUpdate and EndUpdate. Empty if they are not kept as floats: then every
-  // rank updates all of them.
+  // Returns all parameters, each at the offset of its gradient in reduction(), with zeros between.
+  // They may be written between BeginUpdate and EndUpdate. The result is empty if they are not kept
+  // as floats; then every rank updates all of them.
   virtual absl::Span<float> parameters() { return {}; }
 
   // Exchanges the parameters and their moving averages, so that Evaluate and Predict use the
   // averages. A second call exchanges them back, and must come before the next Accumulate. Running
-  // statistics have no average and stay. FAILED_PRECONDITION if the optimizer keeps no averages.
+  // statistics have no average and stay. Returns FAILED_PRECONDITION if the optimizer keeps no
+  // averages.
   virtual absl::Status ExchangeAverages() = 0;
 
-  // Runs forward in evaluation mode; touches no state.
+  // Runs forward in evaluation mode. It changes no state.
   virtual absl::StatusOr<Evaluation> Evaluate(const Batch& batch) = 0;
   // Returns logits in evaluation mode, [rows, classes] or [rows, T, classes].
   virtual absl::StatusOr<std::vector<float>> Predict(absl::Span<const float> inputs) = 0;
 
-  // FAILED_PRECONDITION unless compiled with `inspect`, and before the first Accumulate.
+  // Returns FAILED_PRECONDITION unless it was compiled with `inspect`, and before the first
+  // Accumulate.
   virtual absl::StatusOr<Inspection> Inspect() const;
 
-  // Bytes by category, known before the first step. It includes what smaller batches need.
+  // Returns the bytes by category, which are known before the first step. They include what smaller
+  // batches need.
   virtual const MemoryPlan& memory_plan() const = 0;
 };
 

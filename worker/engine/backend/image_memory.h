@@ -1,4 +1,4 @@
-// The port to images that lie as bytes where they are computed on.
+// Defines the port to images that lie as bytes in the memory of the device that computes on them.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace trainyard::engine {
 
-// 8-bit images, and what becomes of a byte: (byte / 255 - mean) / stddev, by channel.
+// 8-bit images, and how a byte becomes a number: (byte / 255 - mean) / stddev, by channel.
 struct ImageStore {
   absl::Span<const uint8_t> pixels;  // [count, C, H, W]; empty if batches bring their own
   absl::Span<const float> mean;      // [C]
@@ -17,11 +17,11 @@ struct ImageStore {
 
 class ImageMemory {
  public:
-  // Keeps a copy of the images on the device for batches with `stored`, in the place of those kept
-  // before. Executable::memory_plan() counts them. RESOURCE_EXHAUSTED for more than `bytes_max`
-  // bytes, or for more than there is. INVALID_ARGUMENT for a model whose input is no image of at
-  // most kStoredChannelsMax channels, and for pixels that are no number of its images. After an
-  // error nothing is kept.
+  // Keeps a copy of the images on the device for batches with `stored`, and replaces those kept
+  // before. Executable::memory_plan() counts them. Returns RESOURCE_EXHAUSTED for more than
+  // `bytes_max` bytes, or for more than there is, and INVALID_ARGUMENT for a model whose input is
+  // not an image of at most kStoredChannelsMax channels, or for pixels that are not a whole number
+  // of its images. After an error nothing is kept.
   virtual absl::Status StoreImages(const ImageStore& images, int64_t bytes_max) = 0;
 
  protected:

@@ -1,4 +1,4 @@
-// Which labels a vector of logits gets right; the same words for every backend.
+// Counts which labels a vector of logits gets right, in the same way for every backend.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,12 @@
 
 namespace trainyard::engine {
 
-// Logits among which Evaluation::top5 looks for the label.
+// The number of logits among which Evaluation::top5 looks for the label.
 inline constexpr int64_t kTopCount = 5;
 
-// True if `label` is among the kTopCount largest of `logits` [classes]; of equal ones the first
-// come first. Where the label's logit is not a number it is not; one that is not comes before it.
+// Returns true if `label` is among the kTopCount largest of `logits` [classes]. Among equal logits
+// the first ones come first. If the label's logit is NaN, the result is false. Other NaNs count as
+// larger.
 template <class T>
 bool IsInTop(const T* logits, int64_t classes, int64_t label) {
   int64_t before = 0;
@@ -20,7 +21,7 @@ bool IsInTop(const T* logits, int64_t classes, int64_t label) {
   return before < kTopCount;
 }
 
-// Counts the labels that are: logits [labels, classes].
+// Counts the labels that are among them. logits is [labels, classes].
 template <class T>
 int64_t CountInTop(const T* logits, int64_t classes, absl::Span<const int32_t> labels) {
   int64_t count = 0;

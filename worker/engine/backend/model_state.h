@@ -1,4 +1,4 @@
-// The port to the training state of a model: named tensors that can be read and written.
+// Defines the port to the training state of a model: named tensors that can be read and written.
 //
 // Every executable has it. Checkpoints and initial weights need nothing more, so they also work on
 // a state that no executable computes with.
@@ -20,11 +20,11 @@ namespace trainyard::engine {
 struct StateTensor {
   enum class Kind { kParameter, kBuffer, kOptimizerSlot, kAverage };
   Kind kind = Kind::kParameter;
-  // Parameter "conv1.weight", buffer "bn1.running_mean", slot "momentum.conv1.weight" or "step",
-  // moving average "ema.conv1.weight".
+  // The name: parameter "conv1.weight", buffer "bn1.running_mean", slot "momentum.conv1.weight" or
+  // "step", moving average "ema.conv1.weight".
   std::string name;
   Shape shape;
-  // For a parameter, and for a slot that does not begin with zeros.
+  // Used for a parameter, and for a slot that does not begin with zeros.
   Initializer initializer = {};
 };
 inline constexpr absl::string_view kAveragePrefix = "ema.";
@@ -33,10 +33,10 @@ class ModelState {
  public:
   virtual ~ModelState() = default;
 
-  // All tensors in a fixed order: parameters in graph order, buffers, optimizer slots, moving
-  // averages.
+  // Returns all tensors in a fixed order: parameters in graph order, buffers, optimizer slots,
+  // moving averages.
   virtual const std::vector<StateTensor>& state() const = 0;
-  // `index` is an index into state(); `values` has as many elements as the tensor.
+  // Reads a tensor. `index` is an index into state(); `values` has as many elements as the tensor.
   virtual absl::Status ReadState(size_t index, absl::Span<float> values) const = 0;
   virtual absl::Status WriteState(size_t index, absl::Span<const float> values) = 0;
 };

@@ -21,9 +21,10 @@ absl::Span<double> RankStatistics::Values(int64_t channels) {
   return absl::MakeSpan(values_);
 }
 
-// A sum in which each slot has one term that is not zero is exact in any order, so all ranks merge
-// the same numbers. Moments are merged, not sums of squares: those of values far from zero would
-// leave nothing of the variance (Chan, Golub & LeVeque 1983, equation 2.1).
+// Each slot of the sum has only one term that is not zero, so the sum is exact in any order, and
+// all ranks merge the same numbers. Moments are merged instead of sums of squares, because with
+// values far from zero those would leave nothing of the variance (Chan, Golub & LeVeque 1983,
+// equation 2.1).
 absl::Status RankStatistics::Merge(int64_t rows, int64_t plane) {
   TY_CHECK(is_wanted());
   const size_t slot = values_.size() + 1;
@@ -36,7 +37,7 @@ absl::Status RankStatistics::Merge(int64_t rows, int64_t plane) {
   }
   TY_RETURN_IF_ERROR(sum_(absl::MakeSpan(slots_)));
   std::fill(values_.begin(), values_.end(), 0.0);
-  double merged = 0;  // rows so far
+  double merged = 0;  // the rows so far
   for (size_t rank = 0; rank < static_cast<size_t>(ranks_); ++rank) {
     const double* const of_rank = slots_.data() + rank * slot;
     if (of_rank[0] == 0) continue;

@@ -1,5 +1,6 @@
-// Statistics of batch norm over the rows of all ranks (CompileOptions::sum_statistics), on the
-// host: the moments of each rank's rows are gathered and merged, sums of the gradient are summed.
+// Computes statistics of batch norm over the rows of all ranks (CompileOptions::sum_statistics), on
+// the host: the moments of each rank's rows are gathered and merged, and sums of the gradient are
+// added.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +13,28 @@
 
 namespace trainyard::engine {
 
-// Not thread-safe. Allocates for the widest layer alone.
+// The statistics. The class is not thread-safe. It allocates memory only for the widest layer.
 class RankStatistics {
  public:
   explicit RankStatistics(const CompileOptions& options);
 
-  // Returns true if statistics are those of all ranks.
+  // Returns true if statistics are taken over all ranks.
   bool is_wanted() const { return sum_ != nullptr; }
 
-  // Room for two values a channel, for Merge and Sum; what was there is lost.
+  // Returns room for two values for each channel, for Merge and Sum. Its previous content is lost.
   absl::Span<double> Values(int64_t channels);
 
-  // Forward. Values: means, then variances (biased), of this rank's `rows` rows, each of `plane`
-  // values a channel; they become those of the rows of all ranks. INVALID_ARGUMENT, on all ranks,
-  // where there is a single value per channel.
+  // Is for forward. The values are means, then variances (biased), of this rank's `rows` rows, each
+  // of `plane` values a channel; they become those of the rows of all ranks. Returns
+  // INVALID_ARGUMENT, on all ranks, if there is only a single value for each channel.
   absl::Status Merge(int64_t rows, int64_t plane);
-  // The rows of all ranks, by the last Merge.
+  // Returns the rows of all ranks, as of the last Merge.
   int64_t rows() const { return rows_; }
 
-  // Backward. The values become sums over the ranks.
+  // Is for backward. The values become sums over the ranks.
   absl::Status Sum();
 
-  // A rank without rows calls this in the place of a step's Merge and Sum.
+  // A rank without rows calls this instead of a step's Merge and Sum.
   absl::Status TakePart(const StepGraph& step);
 
  private:
@@ -42,7 +43,8 @@ class RankStatistics {
   const int64_t ranks_;
   int64_t rows_ = 0;
   std::vector<double> values_;
-  // Rows, means and variances of each rank; zeros until the sum brings those of the others.
+  // Rows, means and variances of each rank. Those of the other ranks are zero until the sum brings
+  // them.
   std::vector<double> slots_;
 };
 

@@ -1,5 +1,5 @@
-// Which rows of a batch belong to which replica (Batch::groups): batch norm looks at the rows of
-// one group at a time.
+// Divides the rows of a batch among replicas (Batch::groups). Batch norm looks at the rows of one
+// group at a time.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace trainyard::engine {
 
 class RowGroups {
  public:
-  // One, of all rows.
+  // Makes one group of all rows.
   RowGroups() = default;
 
   static const RowGroups& AllRows() {
@@ -20,8 +20,8 @@ class RowGroups {
     return groups;
   }
 
-  // Rows of each, in order; of none or one it is as if there were none. Allocates for the largest
-  // batch so far alone.
+  // Sets the groups by their numbers of rows, in order. No size, or a single one, means one group
+  // of all rows. It allocates memory only for the largest batch so far.
   void Set(absl::Span<const int64_t> sizes) {
     begins_.clear();
     of_row_.clear();
@@ -36,7 +36,7 @@ class RowGroups {
   }
 
   int64_t count() const { return begins_.empty() ? 1 : static_cast<int64_t>(begins_.size()) - 1; }
-  // The first row of a group; of `rows` rows in all, how many it has.
+  // Return the first row of a group, and its number of rows if there are `rows` rows in all.
   int64_t begin(int64_t group) const {
     return begins_.empty() ? 0 : begins_[static_cast<size_t>(group)];
   }
@@ -46,7 +46,8 @@ class RowGroups {
   int64_t of_row(int64_t row) const {
     return of_row_.empty() ? 0 : of_row_[static_cast<size_t>(row)];
   }
-  // Where each begins, then the end; empty where all rows are one group. Equal for equal groups.
+  // Returns where each group begins, then the end. It is empty if all rows are one group, and equal
+  // for equal groups.
   const std::vector<int64_t>& begins() const { return begins_; }
 
  private:

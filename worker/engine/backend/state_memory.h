@@ -1,4 +1,4 @@
-// The memory of an executable's state.
+// Holds the memory of an executable's state.
 #pragma once
 
 namespace trainyard::engine {

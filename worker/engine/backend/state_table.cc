@@ -1,4 +1,4 @@
-// The tables of state tensors, and the checks that every backend makes of its arguments.
+// Makes the tables of state tensors, and the checks that every backend makes of its arguments.
 #include "worker/engine/backend/state_table.h"
 
 #include <algorithm>
@@ -264,7 +264,7 @@ absl::Status CheckStatistics(const StepGraph& step, const CompileOptions& option
                              absl::Span<const int64_t> groups, int64_t rows) {
   if (step.statistics.empty()) return absl::OkStatus();
   if (options.sum_statistics) {
-    // How many values there are shows when the ranks' are added up.
+    // The number of values is known only when those of all ranks are added up.
     if (groups.empty()) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrCat(groups.size(), " groups of rows; expected none where statistics are those of ",

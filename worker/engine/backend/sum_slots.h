@@ -1,5 +1,5 @@
-// The port to partial sums beside the reduction arena. They let the sums of several replicas be
-// added in one fixed order, whichever replicas a rank hosts.
+// Defines the port to partial sums beside the reduction arena. They let the sums of several
+// replicas be added in one fixed order, whichever replicas a rank hosts.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,10 @@ namespace trainyard::engine {
 class SumSlots {
  public:
   virtual absl::Span<float> sums(int slot) = 0;
-  // Moves the reduction arena to the slot; the next Accumulate begins with zeros.
+  // Moves the reduction arena to the slot. The next Accumulate begins with zeros.
   virtual absl::Status StoreSums(int slot) = 0;
-  // reduction()[begin, end) = sums(slot)[begin, end) + reduction()[begin, end), element by element.
+  // Computes reduction()[begin, end) = sums(slot)[begin, end) + reduction()[begin, end), element by
+  // element.
   virtual absl::Status AddSums(int slot, int64_t begin, int64_t end) = 0;
 
  protected:

@@ -84,7 +84,7 @@ void Autodiff::Emit(Node node) {
 void Autodiff::Run() {
   const size_t forward_nodes = step_.graph.nodes.size();
   for (size_t i = forward_nodes; i-- > 0;) {
-    const Node node = step_.graph.nodes[i];  // a copy: Emit grows the vector
+    const Node node = step_.graph.nodes[i];  // a copy, because Emit grows the vector
     if (Wants(node.outputs[0])) {
       Definition(node.op).gradient(*this, node);
     }

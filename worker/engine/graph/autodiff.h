@@ -1,4 +1,4 @@
-// Reverse-mode differentiation: appends the backward nodes to a step graph, explicitly.
+// Implements reverse-mode differentiation by appending explicit backward nodes to a step graph.
 //
 // Each op's gradient function (ops/) is called once, after those of everything that uses its
 // outputs. It reads GradientOf its outputs, emits nodes, and contributes to its inputs'. A value
@@ -17,28 +17,31 @@ class Autodiff {
   // Borrows `step`, whose graph holds the forward nodes.
   Autodiff(StepGraph& step, bool input_gradient);
 
-  // Emits the gradients of all parameters (and of an input of real numbers where asked for) of the
-  // loss.
+  // Emits the gradients of the loss with respect to all parameters (and to an input of real numbers
+  // if that was requested).
   void Run();
 
-  // For the ops:
-  // Whether the gradient with respect to the value leads to something wanted.
+  // These are for the ops. Returns true if the gradient with respect to the value leads to
+  // something that is needed.
   bool Wants(ValueId value) const { return wanted_[static_cast<size_t>(value)]; }
   const Shape& ShapeOf(ValueId value) const { return step_.graph.value(value).shape; }
-  // The complete gradient of an output.
+  // Returns the complete gradient of an output.
   ValueId GradientOf(ValueId value) const;
-  // A new value of the primal's shape. A parameter's goes into the reduction arena, next in order;
-  // where several nodes use the parameter, all get the same value, in order of the last.
+  // Returns a new value of the primal's shape. That of a parameter goes into the reduction arena,
+  // next in order. If several nodes use the parameter, all get the same value, in the place of the
+  // last.
   ValueId NewGradient(ValueId primal);
   void Contribute(ValueId primal, ValueId gradient);
   void Emit(Node node);
 
  private:
   StepGraph& step_;
-  std::vector<bool> wanted_;        // by forward value
-  std::vector<int> uses_left_;      // of parameters, by forward value: gradients still to come
+  std::vector<bool> wanted_;  // by forward value
+  // Of parameters, by forward value: the number of gradients still to come.
+  std::vector<int> uses_left_;
   std::vector<ValueId> gradients_;  // by forward value
-  std::set<ValueId> written_;       // gradients of parameters that a node has made, or a part
+  // Gradients of parameters of which a node has made all or a part.
+  std::set<ValueId> written_;
 };
 
 }  // namespace trainyard::engine

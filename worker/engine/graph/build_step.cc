@@ -20,7 +20,7 @@ std::vector<BatchStatistics> CollectStatistics(const Graph& graph) {
   return statistics;
 }
 
-// Lets whoever reads a dropout read its input.
+// Lets the nodes that read a dropout read its input.
 void RemoveDropout(Graph& graph) {
   std::vector<ValueId> stand_in(graph.values.size());
   for (size_t i = 0; i < stand_in.size(); ++i) {

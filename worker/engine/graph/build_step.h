@@ -12,15 +12,15 @@ struct StepOptions {
   PassOptions passes = {};
   // Keeps the logits and takes the gradient with respect to the input (not to tokens), for tests.
   bool inspect = false;
-  // Largest number of groups of rows of which batch_norm takes statistics; those of more than one
-  // are [groups, C].
+  // The largest number of groups of rows of which batch_norm takes statistics. With more than one
+  // group, they are [groups, C].
   int64_t max_groups = 1;
 };
 
-// Forward with batch statistics, and backward.
+// Builds forward with batch statistics, and backward.
 StepGraph BuildTrainingStep(const Graph& model, const StepOptions& options);
-// Forward with running statistics, without dropout and label smoothing. The loss is the last node,
-// so that logits come without labels.
+// Builds forward with running statistics, without dropout and label smoothing. The loss is the last
+// node, so that logits can be computed without labels.
 StepGraph BuildEvaluationStep(const Graph& model, const StepOptions& options);
 
 }  // namespace trainyard::engine

@@ -1,4 +1,4 @@
-// The random numbers of dropout, which every backend must draw alike.
+// Defines the random numbers of dropout, which every backend must draw alike.
 #pragma once
 
 #include <array>
@@ -9,14 +9,14 @@
 
 namespace trainyard::engine {
 
-// Where a batch stands in a training: what its random numbers are keyed by.
+// The position of a batch in a training, from which its random numbers are derived.
 struct RandomPosition {
   uint64_t seed = 0;
   int64_t step = 0;
   int64_t first_row = 0;  // of the batch, in the global batch
 };
 
-// Sets dropout's numbers apart from those of the initialisation with the same seed.
+// This constant separates dropout's numbers from those of the initialisation with the same seed.
 inline constexpr uint32_t kDropoutStream = 0x64726f70;
 
 inline std::array<uint32_t, 2> DropoutKey(const RandomPosition& position) {
@@ -24,8 +24,8 @@ inline std::array<uint32_t, 2> DropoutKey(const RandomPosition& position) {
           static_cast<uint32_t>(position.seed >> 32) ^ kDropoutStream};
 }
 
-// The words of elements [4 block, 4 block + 4) of row `row` of the batch. Steps and rows count
-// modulo 2^32.
+// Returns the words of elements [4 block, 4 block + 4) of row `row` of the batch. Steps and rows
+// count modulo 2^32.
 inline PhiloxBlock DropoutWords(const RandomPosition& position, uint32_t layer, int64_t row,
                                 int64_t block) {
   return Philox4x32(
@@ -34,7 +34,7 @@ inline PhiloxBlock DropoutWords(const RandomPosition& position, uint32_t layer, 
       DropoutKey(position));
 }
 
-// Elements whose word is below it are dropped.
+// Returns the threshold: elements whose word is below it are dropped.
 inline uint32_t DropoutThreshold(const DropoutAttributes& dropout) {
   return static_cast<uint32_t>(dropout.rate * 4294967296.0);
 }

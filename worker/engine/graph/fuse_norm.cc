@@ -1,5 +1,5 @@
-// What batch_norm and its gradient take over from the nodes around them: their cost is the traffic,
-// and each node fused saves a pass over memory.
+// Lets batch_norm and its gradient take over work from the nodes around them. They are limited by
+// memory traffic, and each node that is fused saves a pass over memory.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -21,7 +21,7 @@ struct ResidualEnd {
   ValueId residual = kNoValue;
 };
 
-// Fills in the backward half; false where it is not what the fused node could do.
+// Fills in the backward half. Returns false if the fused node could not do what it does.
 bool FindGradients(const std::vector<Node>& nodes, const Uses& uses, ResidualEnd& end) {
   const Node& norm = nodes[static_cast<size_t>(end.norm)];
   const ValueId y = nodes[static_cast<size_t>(end.relu)].outputs[0];
@@ -45,7 +45,7 @@ bool FindGradients(const std::vector<Node>& nodes, const Uses& uses, ResidualEnd
       }
     }
   }
-  // All others must find dz computed.
+  // All other readers need dz computed.
   return end.norm_gradient != kNobody &&
          std::all_of(readers.begin(), readers.end(), [&end](int reader) {
            return reader == kNobody || reader >= end.norm_gradient;
@@ -62,7 +62,7 @@ std::optional<ResidualEnd> FindResidualEnd(const std::vector<Node>& nodes, const
       sum.inputs[0] == sum.inputs[1]) {
     return std::nullopt;
   }
-  // The later one of two norms, whose gradient comes first.
+  // Returns the later one of two norms, whose gradient comes first.
   for (size_t i = 0; i < 2; ++i) {
     const int producer = uses.producer[static_cast<size_t>(sum.inputs[i])];
     const int other = uses.producer[static_cast<size_t>(sum.inputs[1 - i])];
@@ -96,7 +96,7 @@ void Fuse(StepGraph& step, const ResidualEnd& end, std::vector<bool>& erased) {
   norm.outputs[0] = y;
   erased[static_cast<size_t>(end.add)] = true;
   erased[static_cast<size_t>(end.relu)] = true;
-  // What was the gradient of an intermediate value is now that of what stands in its place.
+  // The gradient of an intermediate value is now the gradient of the value that replaces it.
   for (Value& value : step.graph.values) {
     if (value.primal == normalized || value.primal == sum) {
       value.primal = y;
@@ -152,7 +152,8 @@ StepGraph FuseGradientSums(StepGraph step) {
     if (add.op != OpKind::kAdd || step.graph.value(add.outputs[0]).role != Role::kGradient) {
       continue;
     }
-    // An operand that a batch_norm_gradient makes for nobody else, after the other one.
+    // One operand of the sum must be computed by a batch_norm_gradient for no other reader, after
+    // the other operand.
     for (size_t k = 0; k < 2 && !erased[i]; ++k) {
       const int maker = uses.producer[static_cast<size_t>(add.inputs[k])];
       const int other = uses.producer[static_cast<size_t>(add.inputs[1 - k])];
@@ -172,7 +173,7 @@ StepGraph FuseGradientSums(StepGraph step) {
       norm_gradient.outputs[0] = add.outputs[0];
       erased[i] = true;
     }
-    // Or a sum that the gradient of a residual block's end alone reads.
+    // It may also be a sum that only the gradient at the end of a residual block reads.
     const int reader = uses.SoleConsumer(add.outputs[0]);
     if (erased[i] || reader == kNobody) {
       continue;

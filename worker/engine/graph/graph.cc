@@ -1,4 +1,4 @@
-// The arithmetic of shapes and of costs.
+// Computes shapes and costs.
 #include "worker/engine/graph/graph.h"
 
 #include <utility>

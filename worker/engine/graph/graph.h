@@ -1,4 +1,5 @@
-// The graph of a model or of a whole training step: values, and nodes that compute them in order.
+// Defines the graph of a model or of a whole training step: values, and nodes that compute them in
+// order.
 //
 // A model is a plain function that builds a forward graph with graph_builder.h. step_graph.h turns
 // it into a training step or an evaluation step. Nothing here knows a device or a number of rows:
@@ -24,7 +25,7 @@ namespace trainyard::engine {
 using Shape = std::vector<int64_t>;
 
 int64_t ElementCount(const Shape& shape);
-// "[3, 12, 12]".
+// Returns a shape as text: "[3, 12, 12]".
 std::string ShapeString(const Shape& shape);
 
 // Index into Graph::values.
@@ -32,8 +33,8 @@ using ValueId = int;
 inline constexpr ValueId kNoValue = -1;
 
 enum class Role {
-  kInput,              // the batch's inputs
-  kLabels,             // the batch's class numbers, int32; [] or [T] of a row
+  kInput,              // the inputs of a batch
+  kLabels,             // the class numbers of a batch, int32; [] or [T] for a row
   kParameter,          // trained
   kBuffer,             // running statistics
   kActivation,         // computed forward
@@ -44,34 +45,34 @@ enum class Role {
 // How a parameter starts, from the job's seed.
 struct Initializer {
   enum class Kind {
-    kDefault,   // PyTorch's of the layer: see InitializeParameters
+    kDefault,   // PyTorch's default for the layer; see InitializeParameters
     kConstant,  // all are `value`
     kNormal,    // mean 0, standard deviation `value`
-    kBegun,     // a backend has set it, and it stays
+    kBegun,     // a backend has set it, and it stays so
   };
   Kind kind = Kind::kDefault;
   double value = 0;
 };
 
-// What an element of a value must hold; a backend may give it as little room.
+// What an element of a value must be able to hold. A backend may store it in that little room.
 enum class Element { kReal, kByte, kBit };
 
 struct Value {
   std::string name;
   Role role = Role::kActivation;
-  Shape shape;           // of one row where per_row
+  Shape shape;           // of one row if per_row
   bool per_row = false;  // has a leading row dimension
   // The value with respect to which a gradient is taken.
   ValueId primal = kNoValue;
   Initializer initializer = {};  // of a parameter
   Element element = Element::kReal;
-  // The weight of a linear layer lies as [in, out], where others lie as [out, in].
+  // True if the weight of a linear layer is stored as [in, out], and not as [out, in].
   bool is_transposed = false;
 
   int64_t Elements(int64_t rows) const { return ElementCount(shape) * (per_row ? rows : 1); }
 };
 
-// The list of all ops is ops.def. What each of them reads and writes is told in ops/<family>.cc.
+// The list of all ops is ops.def. ops/<family>.cc says what each of them reads and writes.
 enum class OpKind {
 #define TY_OP(kind, name) k##kind,
 #include "worker/engine/graph/ops.def"
@@ -82,10 +83,10 @@ struct ConvAttributes {
   int64_t kernel = 1;
   int64_t stride = 1;
   int64_t padding = 0;
-  int64_t dilation = 1;  // 1: dense
+  int64_t dilation = 1;  // 1 means dense
   int64_t groups = 1;
-  // Merged by a pass: so many weights, the output channels of one after those of the other; then as
-  // many biases, or none.
+  // A pass may merge convolutions. There are then this many weights, whose output channels follow
+  // each other, and as many biases, or none.
   int64_t weights = 1;
 };
 
@@ -93,22 +94,23 @@ struct PoolAttributes {
   int64_t kernel = 1;
   int64_t stride = 1;
   int64_t padding = 0;
-  bool count_padding = true;  // in the divisor of an average
+  bool count_padding = true;  // counts in the divisor of an average
 };
 
 struct DropoutAttributes {
-  double rate = 0.5;   // of the elements that become zero
+  double rate = 0.5;   // the share of elements that become zero
   uint32_t layer = 0;  // numbers the dropouts of a model, so that each draws other elements
 };
 
 struct ConcatAttributes {
-  // By input, or empty: whether what computes it may write it where it belongs in the output.
+  // For each input: true if the node that computes it may write it directly into the output. It may
+  // be empty.
   std::vector<bool> placed = {};
 };
 
 struct SliceAttributes {
   int64_t first_channel = 0;  // in the input
-  bool is_view = false;       // all who read it may do so in the input
+  bool is_view = false;       // true if all readers may read it in the input
 };
 
 struct LossAttributes {
@@ -118,30 +120,31 @@ struct LossAttributes {
 struct NormAttributes {
   double eps = 1e-5;
   double momentum = 0.1;         // share of the new statistics, as in PyTorch
-  bool batch_statistics = true;  // false: normalise by those among the inputs
-  // Places among the inputs of what passes fused into the node; 0: nothing.
+  bool batch_statistics = true;  // if false, normalises by the statistics among the inputs
+  // These are places among the inputs of what passes fused into the node. 0 means nothing.
   int residual = 0;         // batch_norm: added to y before it is rectified
-  int bias = 0;             // gradient: tells with x what the rectifier let through
-  int mask = 0;             // gradient: tells the same, one bit an element
+  int bias = 0;             // gradient: shows together with x what the rectifier let through
+  int mask = 0;             // gradient: shows the same, with one bit for each element
   int second_gradient = 0;  // gradient: added to dy
   int addend = 0;           // gradient: added to dx
 };
 
 struct Node {
   OpKind op = OpKind::kRelu;
-  std::string name;  // of the layer
+  std::string name;  // the name of the layer
   std::vector<ValueId> inputs;
-  std::vector<ValueId> outputs;  // kNoValue: not wanted
+  std::vector<ValueId> outputs;  // kNoValue for an output that is not needed
   // Options that a node has exactly as a layer of a spec has them are a layers::Kind.
   std::variant<std::monostate, ConvAttributes, PoolAttributes, NormAttributes, DropoutAttributes,
                ConcatAttributes, SliceAttributes, LossAttributes, layers::Kind>
       attributes;
-  // Fused by a pass. conv2d, linear, batch_norm: the output is rectified. batch_norm_gradient: the
-  // incoming gradient counts only where the output was positive. max_pool: its index tells windows
-  // whose maximum is not positive, and max_pool_gradient gives them no gradient.
+  // True if a pass has fused a rectifier. conv2d, linear, batch_norm: the output is rectified.
+  // batch_norm_gradient: the incoming gradient counts only where the output was positive. max_pool:
+  // its index tells windows whose maximum is not positive, and max_pool_gradient gives them no
+  // gradient.
   bool relu = false;
-  // Each of several layers that share a parameter makes a part of its gradient. `adds`: this node
-  // adds to what an earlier one wrote. `is_partial`: a later one adds to it.
+  // If several layers share a parameter, each computes a part of its gradient. `adds` means that
+  // this node adds to what an earlier one wrote, and `is_partial` that a later one adds to it.
   bool adds = false;
   bool is_partial = false;
   // Outputs that are written over an input.
@@ -151,7 +154,7 @@ struct Node {
   };
   std::vector<Overwrite> overwrites = {};
 
-  // The input over which this output is written; -1: over none.
+  // Returns the input over which this output is written, or -1 if there is none.
   int OverwrittenBy(int output) const;
 
   const ConvAttributes& conv() const { return std::get<ConvAttributes>(attributes); }
@@ -160,7 +163,7 @@ struct Node {
   const DropoutAttributes& dropout() const { return std::get<DropoutAttributes>(attributes); }
   const ConcatAttributes& concat() const { return std::get<ConcatAttributes>(attributes); }
   const SliceAttributes& slice() const { return std::get<SliceAttributes>(attributes); }
-  // Such as layer<layers::Lrn>().
+  // Returns options such as layer<layers::Lrn>().
   template <class Layer>
   const Layer& layer() const {
     return std::get<Layer>(std::get<layers::Kind>(attributes));
@@ -174,12 +177,13 @@ struct Graph {
   ValueId input = kNoValue;
   ValueId labels = kNoValue;
   ValueId logits = kNoValue;   // [rows, classes] or [rows, T, classes]
-  ValueId loss = kNoValue;     // [1], mean over the labels
-  ValueId correct = kNoValue;  // [1], labels at which the largest logit is
-  // The input is token numbers in [0, vocabulary); 0: real numbers.
+  ValueId loss = kNoValue;     // [1], the mean over the labels
+  ValueId correct = kNoValue;  // [1], the number of labels whose logit is the largest
+  // The input is token numbers in [0, vocabulary). 0 means that it is real numbers.
   int64_t vocabulary = 0;
-  // For a stage of a pipeline (split.h): the input is another stage's output, whose gradient is
-  // wanted; and the value that leaves in the place of a loss, kNoValue for the last stage.
+  // For a stage of a pipeline (split.h): true if the input is another stage's output, whose
+  // gradient is needed; and the value that leaves the stage instead of a loss, which is kNoValue
+  // for the last stage.
   bool has_stage_input = false;
   ValueId stage_output = kNoValue;
 
@@ -193,10 +197,11 @@ struct Graph {
   bool has_loss() const { return loss != kNoValue; }
 };
 
-// Smallest room for `count` elements, where real numbers take `real_bytes`.
+// Returns the bytes of `count` elements, of which real numbers take `real_bytes` each.
 int64_t BytesOf(Element element, int64_t count, int64_t real_bytes);
 
-// Arithmetic and traffic of a node for so many rows, each tensor read or written once.
+// The arithmetic and the traffic of a node for this many rows, with each tensor read or written
+// once.
 struct Cost {
   double flops = 0;
   double bytes = 0;
@@ -204,7 +209,7 @@ struct Cost {
 Cost NodeCost(const Graph& graph, const Node& node, int64_t rows);
 Cost GraphCost(const Graph& graph, int64_t rows);
 
-// "conv2d", "max_pool_gradient".
+// Returns "conv2d", "max_pool_gradient" and so on.
 absl::string_view OpName(OpKind op);
 
 }  // namespace trainyard::engine

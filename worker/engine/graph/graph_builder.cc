@@ -1,4 +1,4 @@
-// The parts of the builder that all layers share; the layers stand in ops/.
+// Implements the parts of the builder that all layers share. The layers are in ops/.
 #include "worker/engine/graph/graph_builder.h"
 
 #include <algorithm>

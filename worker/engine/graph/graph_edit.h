@@ -32,20 +32,20 @@ struct Uses {
     }
   }
 
-  // The only node that reads the value, or kNobody.
+  // Returns the only node that reads the value, or kNobody.
   int SoleConsumer(ValueId value) const {
     const std::vector<int>& nodes = consumers[static_cast<size_t>(value)];
     return nodes.size() == 1 ? nodes[0] : kNobody;
   }
 };
 
-// Appends an input and tells its place.
+// Appends an input and returns its place.
 inline int Append(std::vector<ValueId>& inputs, ValueId value) {
   inputs.push_back(value);
   return static_cast<int>(inputs.size()) - 1;
 }
 
-// Drops the nodes marked.
+// Drops the marked nodes.
 inline void Erase(std::vector<Node>& nodes, const std::vector<bool>& erased) {
   std::vector<Node> left;
   for (size_t i = 0; i < nodes.size(); ++i) {

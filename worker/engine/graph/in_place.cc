@@ -1,4 +1,5 @@
-// Where values may share memory: element-wise results over their inputs, parts within their whole.
+// Finds values that may share memory: element-wise results written over their inputs, and parts
+// within their whole.
 #include <algorithm>
 
 #include "worker/engine/graph/graph_edit.h"
@@ -61,7 +62,7 @@ StepGraph PlaceParts(StepGraph step) {
 
 namespace {
 
-// Values that lie within another one.
+// These are values that lie within another one.
 std::vector<bool> FindParts(const Graph& graph) {
   std::vector<bool> is_part(graph.values.size(), false);
   for (const Node& node : graph.nodes) {
@@ -117,10 +118,11 @@ StepGraph ReuseInPlace(StepGraph step) {
       const Role role = graph.value(root).role;
       bool free = role == Role::kActivation || role == Role::kGradient;
       for (size_t v = 0; v < storage.size() && free; ++v) {
-        // Values made later share only through this node or one that reads a sharer later.
+        // Values that are made later can share only through this node or through one that reads a
+        // sharer later.
         free = storage[v] != root || last_use[v] <= i;
       }
-      // Nor may another output of this node lie there already.
+      // Another output of this node must not lie there already.
       for (const ValueId output : node.outputs) {
         free = free && (output == kNoValue || storage[static_cast<size_t>(output)] != root);
       }

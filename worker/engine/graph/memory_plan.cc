@@ -22,7 +22,8 @@ namespace {
 
 std::atomic<int64_t> live_bytes{0};
 
-// Addresses are for telling buffers apart: of what no machine holds a part will do.
+// Addresses only have to tell buffers apart, so a part is enough for a buffer that no machine could
+// hold.
 constexpr int64_t kAddressesMax = int64_t{2} << 40;
 
 size_t AddressBytes(int64_t bytes) {
@@ -141,7 +142,7 @@ AlignedBuffer::AlignedBuffer(int64_t bytes, Backing backing)
     file_ = *std::move(file);
     file_->AskForLargePages();
     data_ = file_->data();
-    // Its pages are taken now, as those of other buffers are.
+    // The pages are taken now, as those of other buffers are.
     std::memset(data_, 0, static_cast<size_t>(bytes_));
     AddLiveBufferBytes(bytes_);
   } else if (bytes_ > 0) {

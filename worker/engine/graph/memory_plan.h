@@ -1,4 +1,4 @@
-// Memory of a step, known before it runs: offsets in an arena from lifetimes, and bytes by
+// Plans the memory of a step before it runs: offsets in an arena from lifetimes, and bytes by
 // category.
 #pragma once
 
@@ -17,31 +17,32 @@
 
 namespace trainyard::engine {
 
-// Bytes of an executable. What it holds in buffers is exact; `kernels` is what they cost beside.
+// The bytes of an executable. The bytes in buffers are exact; `kernels` is an estimate of what else
+// they cost.
 struct MemoryPlan {
   int64_t parameters = 0;   // with running statistics
   int64_t optimizer = 0;    // slots, step count, moving averages
   int64_t gradients = 0;    // the reduction arena
   int64_t activations = 0;  // the arena of values that live within a step
-  int64_t workspace = 0;    // repacked weights, scratch of the kernels
-  // Code that a library generates, its primitives and pages, stacks of threads: by the number of
-  // calls, from measurements.
+  int64_t workspace = 0;    // repacked weights and scratch of the kernels
+  // Code that a library generates, its primitives and pages, and stacks of threads. It is estimated
+  // by the number of calls, from measurements.
   int64_t kernels = 0;
   // The program around the step fills these in: batches read ahead, and copies of the state while a
   // checkpoint is written.
   int64_t batches = 0;
   int64_t checkpoint = 0;
-  // Activations if no two shared memory: what the planner saved.
+  // The activations as if no two shared memory, which shows what the planner saved.
   int64_t activations_unshared = 0;
 
   int64_t buffers() const { return parameters + optimizer + gradients + activations + workspace; }
   int64_t total() const { return buffers() + kernels + batches + checkpoint; }
-  // The categories that are not zero, by name, in this order.
+  // Returns the categories that are not zero, by name, in this order.
   std::vector<std::pair<absl::string_view, int64_t>> categories() const;
 };
 
-// RESOURCE_EXHAUSTED with the numbers where the plan needs more than `bytes`. `rows_that_fit`: the
-// largest batch that would fit, 0 where none does.
+// Returns RESOURCE_EXHAUSTED with the numbers if the plan needs more than `bytes`. `rows_that_fit`
+// is the largest batch that would fit, or 0 if none does.
 absl::Status CheckFits(const MemoryPlan& plan, int64_t bytes, int64_t rows_that_fit);
 
 // Something that must lie in the arena during calls [first, last].
@@ -52,11 +53,11 @@ struct Lifetime {
 };
 
 struct ArenaLayout {
-  std::vector<int64_t> offsets;  // one a lifetime, multiples of kArenaAlignment
+  std::vector<int64_t> offsets;  // one for each lifetime; multiples of kArenaAlignment
   int64_t bytes = 0;
 };
 
-// A cache line, and the widest vector.
+// This is a cache line, and the widest vector.
 inline constexpr int64_t kArenaAlignment = 64;
 inline int64_t AlignUp(int64_t bytes) {
   return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
@@ -66,20 +67,21 @@ inline int64_t AlignUp(int64_t bytes) {
 // time (Pisarchyk & Lee 2020, "greedy by size").
 ArenaLayout PlanArena(absl::Span<const Lifetime> lifetimes);
 
-// Lifetimes of a step graph's values, by storage (see SharedStorage): -1 for what lives elsewhere
-// (input, labels, parameters, their gradients).
+// The lifetimes of a step graph's values, by storage (see SharedStorage). A value has -1 if it lies
+// elsewhere (input, labels, parameters, their gradients).
 struct ValueLifetimes {
   std::vector<int> lifetime_of;  // by value; index into lifetimes
   std::vector<Lifetime> lifetimes;
 };
 ValueLifetimes ComputeLifetimes(const StepGraph& step, int64_t rows, int64_t element_bytes);
 
-// True if a buffer can be used, is a file that other processes can map, or has addresses alone, as
-// planning needs: it takes no memory, and whoever touches it crashes.
+// The memory behind a buffer: memory that can be used, a file that other processes can map, or only
+// addresses, as planning needs them, which take no memory and crash when they are touched.
 enum class Backing { kMemory, kFile, kAddresses };
 
-// The bytes that all buffers of the process hold, on the host and on devices: plans are tested
-// against them. An owner of buffers of another kind adds what they take, and gives it back.
+// Returns the bytes that all buffers of the process hold, on the host and on devices. Plans are
+// tested against them. An owner of buffers of another kind adds what they take, and subtracts it at
+// the end.
 int64_t LiveBufferBytes();
 void AddLiveBufferBytes(int64_t bytes);
 
@@ -94,7 +96,7 @@ class AlignedBuffer {
 
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
-  // The file of a buffer that is one, otherwise -1.
+  // Returns the file of a buffer that is one, otherwise -1.
   int fd() const { return file_ == nullptr ? -1 : file_->fd(); }
   template <class T>
   T* as() const {

@@ -1,5 +1,5 @@
-// Convolutions 1x1 that read the same value become one: the input is read once, forward and for the
-// gradients, and their contributions to its gradient need no sums.
+// Merges 1x1 convolutions that read the same value into one. The input is then read only once,
+// forward and for the gradients, and their contributions to its gradient need no sums.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -12,14 +12,14 @@
 namespace trainyard::engine {
 namespace {
 
-// Channels come in blocks of so many in the layouts of fast backends.
+// In the layouts of fast backends, channels come in blocks of this many.
 constexpr int64_t kChannelBlock = 16;
 
 // One of the convolutions that are merged, by node number.
 struct Sibling {
   int conv = kNobody;
   int parameter_gradient = kNobody;  // kNobody in an evaluation
-  int input_gradient = kNobody;      // kNobody where nobody wants it
+  int input_gradient = kNobody;      // kNobody if it is not needed
 };
 
 struct Siblings {
@@ -38,14 +38,14 @@ bool AreAlike(const Node& a, const Node& b) {
          a.conv().stride == b.conv().stride;
 }
 
-// Returns true if the input gradient only goes into a sum with those of others.
+// Returns true if the input gradient is only read by a sum with those of others.
 bool IsAdded(const StepGraph& step, const Uses& uses, const Sibling& sibling) {
   const ValueId dx = step.graph.nodes[static_cast<size_t>(sibling.input_gradient)].outputs[0];
   const int reader = uses.SoleConsumer(dx);
   return reader != kNobody && step.graph.nodes[static_cast<size_t>(reader)].op == OpKind::kAdd;
 }
 
-// Returns true if another layer has the same weights: such gradients are made in parts.
+// Returns true if another layer has the same weights, because such gradients are made in parts.
 bool SharesWeights(const StepGraph& step, const Sibling& sibling) {
   if (sibling.parameter_gradient == kNobody) {
     return false;
@@ -93,7 +93,7 @@ std::vector<Siblings> FindSiblings(const StepGraph& step, const Uses& uses) {
       }
     }
     if (siblings.members.size() > 1) {
-      // Whole blocks first, so that the others begin at a block.
+      // Convolutions that fill whole blocks come first, so that the others begin at a block.
       std::stable_partition(
           siblings.members.begin(), siblings.members.end(), [&step](const Sibling& sibling) {
             const Node& conv = step.graph.nodes[static_cast<size_t>(sibling.conv)];
@@ -105,7 +105,7 @@ std::vector<Siblings> FindSiblings(const StepGraph& step, const Uses& uses) {
   return found;
 }
 
-// Builds the step graph anew with siblings merged.
+// Builds a new step graph with siblings merged.
 class Merger {
  public:
   explicit Merger(StepGraph step) : step_(std::move(step)), uses_(step_) {}
@@ -151,10 +151,11 @@ class Merger {
   }
 
  private:
-  // The value that stands in the place of each; kNoValue where nothing is left of a sum.
+  // Returns the value that replaces each one, or kNoValue if nothing is left of a sum.
   ValueId Resolve(ValueId value) const {
     const auto index = static_cast<size_t>(value);
-    return index < stand_in_.size() ? stand_in_[index] : value;  // else one of ours
+    // Otherwise it is one of the new values.
+    return index < stand_in_.size() ? stand_in_[index] : value;
   }
 
   // Sums lose the operands of which nothing is left.
@@ -175,7 +176,7 @@ class Merger {
 
   Node& node(int number) { return step_.graph.nodes[static_cast<size_t>(number)]; }
 
-  // A value with the channels of all members' values, as `of` picks them.
+  // Adds a value with the channels of all members' values, as `of` selects them.
   template <class Of>
   ValueId AddWhole(const Siblings& siblings, const std::string& name, const Of& of) {
     Value whole = step_.graph.value(of(siblings.members[0]));
@@ -187,7 +188,7 @@ class Merger {
     return step_.graph.Add(std::move(whole));
   }
 
-  // In place of the first member: one convolution, and a slice for each member's readers.
+  // Replaces the first member by one convolution, and a slice for the readers of each member.
   void MergeForward(const Siblings& siblings) {
     Node merged = node(siblings.members[0].conv);
     merged.inputs.resize(1);
@@ -225,8 +226,8 @@ class Merger {
     forward_ = merged;
   }
 
-  // In place of the last member's gradients: the gradients of the outputs side by side, and one
-  // node for each kind of gradient.
+  // Replaces the last member's gradients by the concatenated gradients of the outputs, and one node
+  // for each kind of gradient.
   void MergeBackward(const Siblings& siblings) {
     const ValueId whole =
         AddWhole(siblings, absl::StrCat("grad.", forward_.name),
@@ -260,7 +261,8 @@ class Merger {
     }
   }
 
-  // The last member's becomes that of all; the others' are contributed to no sum any more.
+  // The last member's gradient becomes that of all. Those of the others no longer contribute to a
+  // sum.
   void MergeInputGradients(const Siblings& siblings, const Sibling& last, ValueId whole) {
     for (const Sibling& sibling : siblings.members) {
       if (sibling.input_gradient == last.input_gradient) {
@@ -279,11 +281,11 @@ class Merger {
   }
 
   StepGraph step_;
-  const Uses uses_;  // of the graph as it was
+  const Uses uses_;  // of the original graph
   std::vector<bool> erased_;
-  std::vector<std::vector<Node>> before_;  // new nodes, by the old one that they precede
-  std::vector<ValueId> stand_in_;          // by old value; kNoValue: nothing is left
-  Node forward_;                           // of the siblings at hand
+  std::vector<std::vector<Node>> before_;  // new nodes, by the old one before which they stand
+  std::vector<ValueId> stand_in_;          // by old value; kNoValue if nothing is left
+  Node forward_;                           // of the present siblings
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Passes that take a rectifier into the nodes around it, drop dead code, and apply the others.
+// Implements passes that fuse a rectifier into the nodes around it and that drop dead code, and
+// applies all passes.
 #include "worker/engine/graph/passes.h"
 
 #include <algorithm>
@@ -27,7 +28,8 @@ StepGraph FuseRelu(StepGraph step) {
       continue;
     }
     const ValueId rectified = nodes[static_cast<size_t>(sole)].outputs[0];
-    // Backward: relu_gradient(dy, rectified) -> dz, read by batch_norm_gradient alone.
+    // This is the backward half: relu_gradient(dy, rectified) -> dz, which only batch_norm_gradient
+    // reads.
     int relu_gradient = kNobody;
     int norm_gradient = kNobody;
     if (node.op == OpKind::kBatchNorm && node.norm().batch_statistics) {
@@ -49,7 +51,7 @@ StepGraph FuseRelu(StepGraph step) {
       gradient.relu = true;
       erased[static_cast<size_t>(relu_gradient)] = true;
     }
-    // What was the gradient of the intermediate value is now that of what stands in its place.
+    // The gradient of the intermediate value is now the gradient of the value that replaces it.
     for (Value& value : step.graph.values) {
       if (value.primal == node.outputs[0]) {
         value.primal = rectified;
@@ -81,7 +83,8 @@ StepGraph FuseReluIntoMaxPoolGradient(StepGraph step) {
     if (pool_gradient.op != OpKind::kMaxPoolGradient) {
       continue;
     }
-    // The rectified value went into this pool: its gradient would otherwise be a sum.
+    // The rectified value must go only into this pool, because its gradient would otherwise be a
+    // sum.
     Node& pool =
         nodes[static_cast<size_t>(uses.producer[static_cast<size_t>(pool_gradient.inputs[1])])];
     pool.relu = true;

@@ -1,5 +1,5 @@
-// Passes over a step graph: pure functions that make it cheaper and keep its numbers. Each is
-// proven by running the reference backend with and without it.
+// Declares passes over a step graph: pure functions that make it cheaper and keep its numbers. Each
+// is tested by running the reference backend with and without it.
 #pragma once
 
 #include <vector>
@@ -10,8 +10,8 @@
 
 namespace trainyard::engine {
 
-// Which passes to apply (kPasses tells what they do). Each can be switched off, to
-// prove that it keeps the numbers or to find the one that does not.
+// Says which passes to apply (kPasses describes them). Each can be switched off, to prove that it
+// keeps the numbers or to find the one that does not.
 struct PassOptions {
   bool fuse_relu = true;
   bool fuse_relu_into_max_pool_gradient = true;
@@ -25,52 +25,53 @@ struct PassOptions {
   bool reuse_in_place = true;
 };
 
-// conv2d, linear or batch_norm followed by a relu that alone uses it become one node; with
-// batch_norm the relu_gradient goes into batch_norm_gradient too.
+// Fuses conv2d, linear or batch_norm with a relu that is its only reader. With batch_norm the
+// relu_gradient goes into batch_norm_gradient too.
 StepGraph FuseRelu(StepGraph step);
 
-// relu, then max_pool: the relu_gradient after max_pool_gradient becomes a mark in the pool's index
-// (where a window's maximum is not positive, nothing flows back). Saves a pass over the largest
-// tensors, and frees the relu's output after the forward half.
+// Fuses relu, then max_pool: the relu_gradient after max_pool_gradient becomes a mark in the pool's
+// index (if a window's maximum is not positive, nothing flows back). This saves a pass over the
+// largest tensors, and frees the relu's output after the forward half.
 StepGraph FuseReluIntoMaxPoolGradient(StepGraph step);
 
-// batch_norm, add, relu: the end of a residual block becomes one node, which also tells in one bit
-// an element where its output is positive; batch_norm_gradient reads the bits in place of the
-// output and of the relu_gradient.
+// Fuses batch_norm, add, relu, which end a residual block, into one node. The node also writes one
+// bit for each element that says if its output is positive; batch_norm_gradient reads the bits
+// instead of the output and the relu_gradient.
 StepGraph FuseResidual(StepGraph step);
 
-// Sums of gradients that batch_norm_gradient reads, or that it would be an operand of, are taken by
-// it: the add of a value that two branches read.
+// Fuses sums of gradients into the batch_norm_gradient that reads them or that is one of their
+// operands. Such a sum is the add of a value that two branches read.
 StepGraph FuseGradientSums(StepGraph step);
 
-// Convolutions 1x1 of the same value become one, whose output the readers take slices of; so do
-// their gradients. Sums of gradients are taken in another order: equal numbers up to rounding.
+// Merges 1x1 convolutions of the same value into one, whose readers take slices of its output, and
+// does so with their gradients. Sums of gradients are taken in another order: the numbers are equal
+// up to rounding.
 StepGraph MergeSiblings(StepGraph step);
 
-// Outputs of batch_norm that only the gradients of convolutions' weights read again are not kept,
-// but computed once more, with the batch's statistics and to the last bit.
+// Recomputes outputs of batch_norm that only the gradients of convolutions' weights read again,
+// with the batch's statistics and to the last bit, instead of keeping them.
 StepGraph RecomputeNorms(StepGraph step);
 
-// Where batch_norm or its gradient alone makes a part of a concat, it may write it in place; where
-// they alone read a slice, they may read it in place.
+// Lets batch_norm or its gradient write a part of a concat in place if only it makes that part, and
+// lets them read a slice in place if only they read it.
 StepGraph PlaceParts(StepGraph step);
 
-// Drops nodes, and optional outputs, that lead to nothing kept.
+// Drops nodes, and optional outputs, that do not contribute to anything that is kept.
 StepGraph RemoveDeadCode(StepGraph step);
 
-// Lets element-wise nodes write over an input that nobody reads later.
+// Lets element-wise nodes write over an input that no later node reads.
 StepGraph ReuseInPlace(StepGraph step);
 
 // A pass as programs and people name it.
 struct Pass {
-  absl::string_view name;  // as the option is called
+  absl::string_view name;  // the name of its option
   bool PassOptions::*option;
   StepGraph (*apply)(StepGraph step);
-  absl::string_view sentence;  // what it does
+  absl::string_view sentence;  // a sentence that says what it does
 };
 
-// All passes, in the order in which they are applied: those that fuse nodes, then what clones
-// them, then those that look at who reads a value last.
+// All passes, in the order in which they are applied: first those that fuse nodes, then those that
+// clone them, then those that check which node reads a value last.
 inline constexpr Pass kPasses[] = {
     {"fuse_residual", &PassOptions::fuse_residual, FuseResidual,
      "the sum and the relu at the end of a residual block become part of its batch norm"},

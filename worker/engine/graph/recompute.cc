@@ -1,4 +1,4 @@
-// Chooses the cuts of a forward half, and clones what lies between them into the backward half.
+// Chooses the cuts of a forward half, and clones the nodes between them into the backward half.
 #include "worker/engine/graph/recompute.h"
 
 #include <algorithm>
@@ -12,12 +12,13 @@
 namespace trainyard::engine {
 namespace {
 
-// Cuts are judged by the bytes of so many rows: enough that what has no rows hardly counts.
+// Cuts are judged by the bytes of this many rows, which are enough that values without rows hardly
+// count.
 constexpr int64_t kJudgedRows = 64;
 constexpr int64_t kElementBytes = 4;
 // Segments are tried at 1/2, 1/4, ... of all bytes that the gradients read.
 constexpr int kHalvingsMax = 10;
-// What saves less than this share of the bytes is not worth the time.
+// A saving of less than this share of the bytes is not worth the time.
 constexpr double kWorthwhile = 0.05;
 constexpr int kNowhere = -1;
 
@@ -28,13 +29,14 @@ bool IsForward(const Graph& graph, const Node& node) {
   });
 }
 
-// The forward half of a step: who makes each activation, and who reads it last in either half.
+// Describes the forward half of a step: which node makes each activation, and which reads it last
+// in either half.
 struct Forward {
   int nodes = 0;
-  std::vector<int> producer;           // by value, kNowhere where not computed forward
+  std::vector<int> producer;           // by value; kNowhere if not computed forward
   std::vector<int> last_reader;        // by value, forward nodes only
   std::vector<bool> is_read_backward;  // by value
-  std::vector<bool> is_kept;           // by value: the step ends with it
+  std::vector<bool> is_kept;           // by value; true if the step ends with it
 
   explicit Forward(const StepGraph& step)
       : producer(step.graph.values.size(), kNowhere),
@@ -73,8 +75,8 @@ int64_t Bytes(const Graph& graph, size_t value) {
 
 // The cost of each cut, by the node that would begin a segment.
 struct CutCosts {
-  std::vector<int64_t> crossing;  // bytes that must be kept for a cut there
-  std::vector<int64_t> saved;     // bytes for the gradients that nodes before it make, summed up
+  std::vector<int64_t> crossing;  // bytes that a cut there must keep
+  std::vector<int64_t> saved;     // bytes for the gradients that the nodes before it make, added up
 
   CutCosts(const Graph& graph, const Forward& forward)
       : crossing(static_cast<size_t>(forward.nodes) + 1, 0),
@@ -95,8 +97,8 @@ struct CutCosts {
     }
   }
 
-  // The cuts that keep the fewest bytes in all while no segment makes more than `budget`, unless
-  // one node does. Ascending; the beginning and the end are no cuts.
+  // Returns the cuts that keep the fewest bytes in all while no segment makes more than `budget`,
+  // unless one node does. They ascend; the beginning and the end are no cuts.
   std::vector<int> Choose(int64_t budget) const {
     const size_t end = crossing.size() - 1;
     std::vector<int64_t> least(end + 1, std::numeric_limits<int64_t>::max());
@@ -157,8 +159,8 @@ class Recomputation {
                                cuts_.begin());
   }
 
-  // Returns true if the gradients read a clone of the value: it is of a segment before the last,
-  // and is neither carried over a cut nor kept for its own sake.
+  // Returns true if the gradients read a clone of the value: it belongs to a segment before the
+  // last, is not carried over a cut, and is not kept for another reason.
   bool IsRecomputed(ValueId value) const {
     const auto v = static_cast<size_t>(value);
     if (v >= forward_.producer.size() || forward_.producer[v] == kNowhere || forward_.is_kept[v]) {
@@ -226,7 +228,7 @@ class Recomputation {
   std::vector<bool> segments_done_;
 };
 
-// The largest number of bytes alive at a node.
+// Returns the largest number of bytes alive at a node.
 int64_t PeakBytes(const StepGraph& step) {
   const ValueLifetimes values = ComputeLifetimes(step, kJudgedRows, kElementBytes);
   std::vector<int64_t> change(step.graph.nodes.size() + 2, 0);
@@ -248,7 +250,7 @@ int64_t PeakBytes(const StepGraph& step) {
 StepGraph Recompute(StepGraph step) {
   const Forward forward(step);
   if (forward.nodes == static_cast<int>(step.graph.nodes.size())) {
-    return step;  // no gradients
+    return step;  // there are no gradients
   }
   const CutCosts costs(step.graph, forward);
   auto least = static_cast<int64_t>((1 - kWorthwhile) * static_cast<double>(PeakBytes(step)));

@@ -1,5 +1,5 @@
-// Memory for time: activations are computed again for the gradients instead of kept (Chen et al.
-// 2016, "Training deep nets with sublinear memory cost").
+// Trades time for memory: activations are computed again for the gradients instead of kept (Chen et
+// al. 2016, "Training deep nets with sublinear memory cost").
 #pragma once
 
 #include "worker/engine/graph/step_graph.h"
@@ -8,9 +8,9 @@ namespace trainyard::engine {
 
 // Cuts the forward nodes into segments where few bytes are alive. Values that cross a cut are kept;
 // the others of a segment are computed once more, by clones of its nodes, right before the first
-// gradient that reads one of them. The last segment is kept as it is: its gradients come at once.
-// Where no cut lowers the largest number of bytes alive by a worthwhile share, the step comes back
-// as it was.
+// gradient that reads one of them. The last segment is kept as it is, because its gradients come at
+// once. If no cut lowers the largest number of bytes alive by a worthwhile share, the step is
+// returned unchanged.
 //
 // The clones make the same bits: a dropout draws by layer and row, and the statistics of a cloned
 // batch_norm are read by nobody, so that they are folded once. To run after the passes that fuse

@@ -1,5 +1,5 @@
-// The outputs of batch_norm are computed again for the gradients of the convolutions that read
-// them: a pass over memory for half of what the layers between two convolutions keep.
+// Computes outputs of batch_norm again for the gradients of the convolutions that read them. This
+// costs a pass over memory, and saves half of what the layers between two convolutions keep.
 #include <algorithm>
 #include <utility>
 
@@ -10,8 +10,8 @@
 namespace trainyard::engine {
 namespace {
 
-// The first gradient that reads the value; kNobody where there is none, or something else than the
-// gradient of a convolution's weights reads it backward.
+// Returns the first gradient that reads the value, or kNobody if there is none, or if anything but
+// the gradient of a convolution's weights reads it backward.
 int FirstGradient(const StepGraph& step, const Uses& uses, ValueId value) {
   int first = kNobody;
   for (const int reader : uses.consumers[static_cast<size_t>(value)]) {

@@ -74,7 +74,8 @@ class DotWriter {
     absl::StrAppend(&text_, "  }\n");
   }
 
-  // From what the node reads; edges of the graph are in the order of its nodes.
+  // Adds edges from the values that the node reads. Edges of the graph are in the order of its
+  // nodes.
   void Edges(int to) {
     const Node& node = graph_.nodes[static_cast<size_t>(to)];
     for (const ValueId id : node.inputs) {

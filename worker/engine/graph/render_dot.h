@@ -1,4 +1,4 @@
-// A graph as a picture.
+// Draws a graph as a picture.
 #pragma once
 
 #include <string>
@@ -7,8 +7,9 @@
 
 namespace trainyard::engine {
 
-// A digraph in Graphviz's language, for `dot -Tsvg`: a box a node, forward and backward in a frame
-// each, an edge a value with its shape for `rows` rows. Parameters are not drawn.
+// Returns a digraph in Graphviz's language, for `dot -Tsvg`. Each node is a box, forward and
+// backward have a frame each, and each value is an edge with its shape for `rows` rows. Parameters
+// are not drawn.
 std::string RenderDot(const StepGraph& step, int64_t rows);
 
 }  // namespace trainyard::engine

@@ -1,4 +1,4 @@
-// Which values of a graph lie in the same memory.
+// Finds out which values of a graph lie in the same memory.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace trainyard::engine {
 
-// For each value, the value whose memory it shares: for the output of an alias its input, in place
-// the overwritten one, else itself.
+// Returns for each value the value whose memory it shares: for the output of an alias its input,
+// for an in-place result the overwritten value, else itself.
 std::vector<ValueId> SharedStorage(const Graph& graph);
 
 }  // namespace trainyard::engine

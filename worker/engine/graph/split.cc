@@ -20,8 +20,8 @@ struct Crossing {
   bool is_possible() const { return values.size() == 1 && parameters.empty(); }
 };
 
-// Where a cut at the node is made: a flatten moves no data, and goes with the layer after it, so
-// that what crosses keeps its shape.
+// Returns the node before which a cut is really made: a flatten moves no data, and goes with the
+// layer after it, so that the value at the cut keeps its shape.
 size_t Position(const Graph& model, size_t node) {
   const bool follows = node > 1 && model.nodes[node - 1].op == OpKind::kFlatten;
   return follows && model.nodes[node].op != OpKind::kFlatten ? node - 1 : node;
@@ -33,9 +33,9 @@ struct Reach {
   size_t last = 0;
 };
 
-// By cut: the cut before node i separates nodes [0, i) from the others.
+// Finds what crosses each cut. The cut before node i separates nodes [0, i) from the others.
 std::vector<Crossing> FindCrossings(const Graph& model) {
-  std::map<ValueId, Reach> reaches;  // from what makes a value, or reads a parameter first
+  std::map<ValueId, Reach> reaches;  // from the node that makes a value, or reads a parameter first
   reaches[model.input] = {};
   for (size_t i = 0; i < model.nodes.size(); ++i) {
     const Node& node = model.nodes[i];
@@ -56,7 +56,7 @@ std::vector<Crossing> FindCrossings(const Graph& model) {
       }
     }
   }
-  // The input itself crosses, not a value: no stage may be empty of work.
+  // Here the input itself would cross, and no value. A stage must have some work.
   for (Crossing& crossing : crossings) {
     if (crossing.values.contains(model.input) && crossing.values.size() == 1) {
       crossing.values.clear();
@@ -71,7 +71,7 @@ std::string Quoted(absl::Span<const std::string> names) {
   });
 }
 
-// The possible cuts on both sides of a node, for people.
+// Lists the possible cuts on both sides of a node, for people.
 std::string NearestCuts(absl::Span<const CutPoint> possible, size_t node) {
   if (possible.empty()) return "this model cannot be cut at all";
   std::vector<std::string> names;
@@ -112,14 +112,14 @@ absl::Status Unknown(absl::string_view layer, absl::Span<const CutPoint> possibl
                                                  possible.size() > kNamesMax ? ", ..." : ""));
 }
 
-// Copies nodes [begin, end) and what they touch.
+// Copies nodes [begin, end) and the values that they use.
 class StageBuilder {
  public:
   explicit StageBuilder(const Graph& model)
       : model_(model), id_of_(model.values.size(), kNoValue) {}
 
   Graph Build(size_t begin, size_t end, ValueId entering, ValueId leaving) {
-    // In the model's order of values, since states are listed in it.
+    // The values keep the model's order, since states are listed in it.
     std::vector<bool> used(model_.values.size(), false);
     used[static_cast<size_t>(entering)] = true;
     used[static_cast<size_t>(model_.labels)] = true;

@@ -1,4 +1,4 @@
-// Cuts the forward graph of a model into the stages of a pipeline. Pure.
+// Cuts the forward graph of a model into the stages of a pipeline, by pure functions.
 //
 // A stage is a graph like a model's, so that it is differentiated, improved and compiled like one.
 // The first has the model's input, the last its labels and loss; between two stages one value
@@ -17,18 +17,19 @@
 namespace trainyard::engine {
 
 // A layer with which a stage can begin: exactly one value is made before it and read from it on,
-// and no parameter is used on both sides. So residual blocks and inception modules are not cut. A
-// flatten goes with the layer after it.
+// and no parameter is used on both sides. Therefore residual blocks and inception modules are not
+// cut. A flatten goes with the layer after it.
 struct CutPoint {
-  size_t node = 0;  // of the model, with which the stage begins
+  size_t node = 0;  // the node of the model with which the stage begins
   std::string layer;
-  ValueId value = kNoValue;  // that crosses
+  ValueId value = kNoValue;  // the value that crosses
 };
-// In the model's order; the first layer is none.
+// Returns the possible cuts in the model's order. The first layer is none.
 std::vector<CutPoint> PossibleCuts(const Graph& model);
 
-// `cuts`: the first layers of stages 1, 2, ..., in the model's order; none gives the model itself.
-// INVALID_ARGUMENT naming the layer, what is wrong with it, and the nearest layers that would do.
+// Splits a model. `cuts` are the first layers of stages 1, 2, ..., in the model's order; without
+// cuts the result is the model itself. Returns INVALID_ARGUMENT with the layer, what is wrong with
+// it, and the nearest layers that would do.
 absl::StatusOr<std::vector<Graph>> SplitModel(const Graph& model,
                                               absl::Span<const std::string> cuts);
 

@@ -1,4 +1,4 @@
-// The layout of the reduction arena.
+// Lays out the reduction arena.
 #include "worker/engine/graph/step_graph.h"
 
 #include <algorithm>
@@ -68,7 +68,7 @@ std::vector<int64_t> ReadyAfterNodes(const StepGraph& step, const ReductionLayou
     }
   }
   std::vector<int64_t> ready(step.graph.nodes.size(), 0);
-  size_t node = 0;  // by which all entries so far are final
+  size_t node = 0;  // the node after which all entries so far are final
   for (const ValueId gradient : step.parameter_gradients) {
     node = std::max(node, last_writer[static_cast<size_t>(gradient)]);
     const ReductionEntry& entry = layout.entry(step.graph.value(gradient).primal);

@@ -1,4 +1,4 @@
-// The ring of slots through which batches reach the device.
+// Implements the ring of slots through which batches reach the device.
 #include "worker/engine/backend/cuda/staging.h"
 
 #include <cstring>

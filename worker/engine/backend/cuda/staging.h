@@ -18,25 +18,26 @@ namespace trainyard::engine::cuda {
 
 class Staging {
  public:
-  // Holds inputs with their pixels, and labels, of at most so many bytes.
+  // Makes slots for inputs with their pixels, and labels, of at most this many bytes.
   static absl::StatusOr<Staging> Create(int64_t inputs_bytes, int64_t labels_bytes,
                                         Backing backing);
 
   // Sends a batch. `control` receives its addresses, and lies at device_control() when work that is
-  // enqueued on `compute` after this call runs. Waits where all slots are still in use. `pixels`
-  // are those of rows that bring their own, which the control then names; otherwise they are empty.
+  // enqueued on `compute` after this call runs. Waits if all slots are still in use. `pixels` are
+  // those of rows that bring their own, which the control then names; otherwise they are empty.
   absl::Status Send(absl::Span<const std::byte> inputs, absl::Span<const uint8_t> pixels,
                     absl::Span<const int32_t> labels, StepControl control, cudaStream_t compute);
   // Sends only the learning rate.
   absl::Status SendRate(float lr, cudaStream_t compute);
-  // Tells that the work on `compute` so far is the last that reads the batch.
+  // Notes that the work on `compute` so far is the last that reads the batch.
   absl::Status Release(cudaStream_t compute);
 
   const StepControl* device_control() const { return control_.as<StepControl>(); }
   int64_t device_bytes() const;
 
  private:
-  // One slot for the step that runs, one for the step that waits, and one that is being filled.
+  // There is one slot for the step that runs, one for the step that waits, and one that is being
+  // filled.
   static constexpr size_t kSlots = 3;
   struct Slot {
     PinnedBuffer host;    // control, inputs, labels

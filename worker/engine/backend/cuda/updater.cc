@@ -148,8 +148,8 @@ bool Updater::updates_ranges() const {
 
 void Updater::EnqueueRange(int64_t begin, int64_t end, float* parameters, float* reduction,
                            const StepControl* control, cudaStream_t stream) const {
-  // The launch covers the chunk that holds `begin`, or the first one behind it, up to the first one
-  // at `end`.
+  // The launch covers the chunks from the one that holds `begin`, or the first one after it, up to
+  // the first one at `end`.
   const auto after = std::upper_bound(chunk_offsets_.begin(), chunk_offsets_.end(), begin);
   const auto first = after == chunk_offsets_.begin() ? after : after - 1;
   const auto last = std::lower_bound(first, chunk_offsets_.end(), end);

@@ -1,4 +1,4 @@
-// The optimizer of one executable: its state and tables on the device.
+// Implements the optimizer of one executable: its state and tables on the device.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -28,7 +28,7 @@ class Updater {
   void Enqueue(float* parameters, float* statistics, float* reduction, const StepControl* control,
                StepResult* result, const PackedWeights& weights, cudaStream_t stream) const;
   // Does the same in parts: elements [begin, end) of the parameters, any number of times, then the
-  // end. Only where updates_ranges().
+  // end. This is allowed only if updates_ranges().
   void EnqueueRange(int64_t begin, int64_t end, float* parameters, float* reduction,
                     const StepControl* control, cudaStream_t stream) const;
   void EnqueueEnd(float* parameters, float* statistics, float* reduction,
@@ -40,7 +40,7 @@ class Updater {
 
   float* slots() const { return slots_.as<float>(); }
   float* averages() const { return averages_.as<float>(); }
-  // Null where the loss is not scaled.
+  // Returns null if the loss is not scaled.
   LossScale* loss_scale() const { return loss_scale_.as<LossScale>(); }
   int64_t state_bytes() const { return slots_.bytes() + averages_.bytes() + loss_scale_.bytes(); }
   int64_t workspace_bytes() const { return tables_memory_.bytes() + workspace_.bytes(); }

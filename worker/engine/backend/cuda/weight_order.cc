@@ -4,7 +4,7 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// [outer, a, b] -> [outer, b, a].
+// Converts [outer, a, b] to [outer, b, a].
 std::vector<float> SwapInner(int64_t outer, int64_t a, int64_t b, absl::Span<const float> values) {
   std::vector<float> swapped(values.size());
   for (int64_t o = 0; o < outer; ++o) {

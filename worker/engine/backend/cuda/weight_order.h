@@ -1,4 +1,5 @@
-// The order of a convolution's weights: [K, R, S, C] on the device, and [K, C, R, S] at the port.
+// Converts the order of a convolution's weights: [K, R, S, C] on the device, and [K, C, R, S] at
+// the port.
 #pragma once
 
 #include <vector>
@@ -12,7 +13,7 @@ inline bool IsReordered(const Shape& port_shape) {
   return port_shape.size() == 4 && port_shape[1] > 1 && port_shape[2] * port_shape[3] > 1;
 }
 
-// These convert either way. Values and result have the shape's number of elements.
+// These convert in each direction. Values and result have the shape's number of elements.
 std::vector<float> ToDeviceOrder(const Shape& port_shape, absl::Span<const float> values);
 std::vector<float> ToPortOrder(const Shape& port_shape, absl::Span<const float> values);
 

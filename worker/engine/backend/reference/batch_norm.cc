@@ -1,4 +1,5 @@
-// batch_norm and its gradient, group by group (Batch::groups), or over the rows of all ranks.
+// Computes batch_norm and its gradient, group by group (Batch::groups), or over the rows of all
+// ranks.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -24,7 +25,7 @@ void ForEachOfChannel(const Operands<T>& o, int64_t group, const Shape& shape, i
   }
 }
 
-// Mean and biased variance of each channel, of one group.
+// Computes the mean and biased variance of each channel, for one group.
 template <class T>
 void Moments(const Operands<T>& o, int64_t group, T* means, T* variances) {
   const T* x = o.inputs[0];
@@ -113,7 +114,7 @@ class NormGradient {
     dy_ = o_.node.norm().mask > 0 ? o_.outputs[3] : o_.inputs[0];
   }
 
-  // The gradient behind the rectifier of a residual block's end.
+  // Computes the gradient behind the rectifier at the end of a residual block.
   void ApplyMask() const {
     const NormAttributes& norm = o_.node.norm();
     if (norm.mask == 0) {
@@ -140,7 +141,7 @@ class NormGradient {
     });
   }
 
-  // From the sums over all `count` values of the channel.
+  // Uses the sums over all `count` values of the channel.
   void WriteInput(int64_t c, T dbias, T dweight, T count) const {
     const int addend = o_.node.norm().addend;
     const T* added = addend > 0 ? o_.inputs[static_cast<size_t>(addend)] : nullptr;
@@ -156,7 +157,7 @@ class NormGradient {
  private:
   struct Channel {
     T mean, inverse, weight;
-    T scale, bias;  // of the forward op; the bias is read where the output was rectified
+    T scale, bias;  // of the forward op; the bias is read if the output was rectified
   };
   Channel At(int64_t c) const {
     const NormAttributes& norm = o_.node.norm();
@@ -166,7 +167,7 @@ class NormGradient {
     return {o_.inputs[3][at], 1 / deviation, weight, weight / deviation,
             norm.bias > 0 ? o_.inputs[static_cast<size_t>(norm.bias)][c] : T{0}};
   }
-  // As the forward op computed the output, to the last bit.
+  // This equals what the forward op computed, to the last bit.
   T Masked(const Channel& at, int64_t i) const {
     const bool is_cut = o_.node.norm().bias > 0 && !((x_[i] - at.mean) * at.scale + at.bias > 0);
     return is_cut ? T{0} : dy_[i];
@@ -181,7 +182,7 @@ class NormGradient {
 
 }  // namespace
 
-// Parameters have one gradient: that of all groups.
+// Parameters have only one gradient, for all groups.
 template <class T>
 absl::Status RunBatchNormGradient(const Operands<T>& o) {
   const Shape& shape = o.input_shape(0);

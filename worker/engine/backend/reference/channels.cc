@@ -1,4 +1,4 @@
-// Ops over the channels of a row, as plain loops.
+// Computes ops over the channels of a row, as plain loops.
 #include <algorithm>
 #include <cmath>
 
@@ -44,14 +44,14 @@ void Slice(const Operands<T>& o) {
   }
 }
 
-// Element (c, p) of [C, plane] of row n.
+// Returns element (c, p) of [C, plane] of row n.
 template <class T>
 struct ChannelsOfRow {
   int64_t channels, plane, row;
 
   int64_t at(int64_t c, int64_t p) const { return (row * channels + c) * plane + p; }
 
-  // s_c of ops/lrn.cc at pixel p.
+  // Returns s_c of ops/lrn.cc at pixel p.
   T Scale(const layers::Lrn& lrn, const T* x, int64_t c, int64_t p) const {
     T sum = 0;
     for (int64_t d = c - lrn.size / 2; d <= c + (lrn.size - 1) / 2; ++d) {
@@ -91,7 +91,7 @@ void LrnGradient(const Operands<T>& o) {
     const ChannelsOfRow<T> row = {shape[0], shape[1] * shape[2], n};
     for (int64_t c = 0; c < row.channels; ++c) {
       for (int64_t p = 0; p < row.plane; ++p) {
-        // The windows that have c are those of [c - (size - 1) / 2, c + size / 2].
+        // The windows that contain c are those of [c - (size - 1) / 2, c + size / 2].
         T sum = 0;
         for (int64_t d = c - (lrn.size - 1) / 2; d <= c + lrn.size / 2; ++d) {
           if (d >= 0 && d < row.channels) {

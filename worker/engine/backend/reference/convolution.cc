@@ -1,4 +1,4 @@
-// conv2d and its gradients, as plain loops.
+// Computes conv2d and its gradients, as plain loops.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -42,8 +42,7 @@ void ForEachProduct(const ConvAttributes& conv, int64_t rows, const Shape& x, co
   }
 }
 
-// Inputs [first, first + count) one after the other: the weights, or biases, of merged
-// convolutions.
+// Concatenates inputs [first, first + count): the weights, or biases, of merged convolutions.
 template <class T>
 std::vector<T> Gather(const Operands<T>& o, size_t first, size_t count) {
   std::vector<T> gathered;
@@ -53,7 +52,7 @@ std::vector<T> Gather(const Operands<T>& o, size_t first, size_t count) {
   return gathered;
 }
 
-// The other way round, into outputs [first, first + count).
+// Does the opposite: splits into outputs [first, first + count).
 template <class T>
 void Scatter(const Operands<T>& o, const std::vector<T>& gathered, size_t first, size_t count) {
   const T* from = gathered.data();
@@ -63,7 +62,7 @@ void Scatter(const Operands<T>& o, const std::vector<T>& gathered, size_t first,
   }
 }
 
-// [K, C / groups, k, k], of merged convolutions with the channels of all.
+// Returns the shape [K, C / groups, k, k], with K the channels of all merged convolutions.
 Shape WeightShape(const Shape& of_first, const Shape& y) {
   return {y[0], of_first[1], of_first[2], of_first[3]};
 }

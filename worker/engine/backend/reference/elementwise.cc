@@ -1,4 +1,4 @@
-// Ops that look at one element at a time, as plain loops, and those that move nothing.
+// Computes ops that look at one element at a time, as plain loops, and ops that move nothing.
 #include <algorithm>
 #include <cmath>
 
@@ -21,7 +21,7 @@ T GeluOf(T x, bool tanh_approximation) {
   return T(0.5) * x * (1 + std::erf(x * T(kInverseSqrt2)));
 }
 
-// d gelu / dx.
+// Returns d gelu / dx.
 template <class T>
 T GeluSlope(T x, bool tanh_approximation) {
   if (tanh_approximation) {
@@ -32,7 +32,7 @@ T GeluSlope(T x, bool tanh_approximation) {
          x * T(kInverseSqrt2Pi) * std::exp(T(-0.5) * x * x);
 }
 
-// output[i] = f(input0[i]), or f(input0[i], input1[i]).
+// Computes output[i] = f(input0[i]), or f(input0[i], input1[i]).
 template <class T, class F>
 void ForEachElement(const Operands<T>& o, const F& f) {
   const int64_t count = o.graph.value(o.node.outputs[0]).Elements(o.rows);

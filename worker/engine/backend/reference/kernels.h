@@ -1,4 +1,4 @@
-// Every op as plain loops. Tensors are dense, row-major, rows first: x: [N, C, H, W].
+// Computes every op as plain loops. Tensors are dense, row-major, rows first: x: [N, C, H, W].
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@
 
 namespace trainyard::engine::reference {
 
-// What a node works on. Pointers follow node.inputs and node.outputs; null where not wanted.
+// What a node works on. Pointers follow node.inputs and node.outputs, and are null for values that
+// are not needed.
 template <class T>
 struct Operands {
   const Graph& graph;
@@ -24,20 +25,20 @@ struct Operands {
   double gradient_scale = 0;        // weight / labels, for the gradient of the loss
   RandomPosition position = {};     // for dropout
   RowGroups groups = {};            // for batch_norm
-  RankStatistics* ranks = nullptr;  // not null: its statistics are those of all ranks
+  RankStatistics* ranks = nullptr;  // if not null, statistics are taken over all ranks
   const float* stage_output_gradient = nullptr;
 
   const Shape& input_shape(size_t i) const { return graph.value(node.inputs[i]).shape; }
   const Shape& output_shape(size_t i) const { return graph.value(node.outputs[i]).shape; }
 };
 
-// The options that a node has as a layer of a spec has them.
+// Returns the options of a node that are those of a layer in a spec.
 template <class Layer>
 const Layer& LayerOf(const Node& node) {
   return node.layer<Layer>();
 }
 
-// The number of vectors in `rows` rows of a value [F] or [T, F].
+// Returns the number of vectors in `rows` rows of a value [F] or [T, F].
 inline int64_t VectorCount(int64_t rows, const Shape& shape) {
   return rows * (ElementCount(shape) / shape.back());
 }
@@ -47,7 +48,7 @@ T Rectified(T value) {
   return value < 0 ? T{0} : value;  // a NaN stays
 }
 
-// One function for each op. It fails if an exchange between ranks does.
+// Declares one function for each op. It fails if an exchange between ranks fails.
 #define TY_OP(kind, name) \
   template <class T>      \
   absl::Status Run##kind(const Operands<T>& operands);

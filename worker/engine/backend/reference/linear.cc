@@ -1,10 +1,10 @@
-// linear and its gradients, as plain loops.
+// Computes linear and its gradients, as plain loops.
 #include "worker/engine/backend/reference/kernels.h"
 
 namespace trainyard::engine::reference {
 namespace {
 
-// Where the element of output k and input c of a linear layer's weight lies.
+// Returns the index of the element of output k and input c in a linear layer's weight.
 struct WeightIndex {
   int64_t of_output = 0;
   int64_t of_input = 0;

@@ -1,4 +1,4 @@
-// The loss, as plain loops.
+// Computes the loss, as plain loops.
 #include <algorithm>
 #include <cmath>
 
@@ -21,7 +21,7 @@ void SoftmaxCrossEntropy(const Operands<T>& o) {
     const int64_t best = std::max_element(logits, logits + classes) - logits;
     const T largest = logits[best];
     T sum = 0;
-    T target = 0;  // sum of target times logit
+    T target = 0;  // the sum of target times logit
     for (int64_t k = 0; k < classes; ++k) {
       probabilities[k] = std::exp(logits[k] - largest);
       sum += probabilities[k];

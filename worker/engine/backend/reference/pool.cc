@@ -1,4 +1,4 @@
-// Pooling, as plain loops.
+// Computes pooling, as plain loops.
 #include <algorithm>
 #include <cmath>
 
@@ -66,7 +66,7 @@ void MaxPoolGradient(const Operands<T>& o) {
                    });
 }
 
-// What window `at` along an axis of `size` counts in an average.
+// Returns how many elements window `at` along an axis of `size` counts in an average.
 int64_t CountedLength(const PoolAttributes& pool, int64_t at, int64_t size) {
   const int64_t begin = at * pool.stride - pool.padding;
   const int64_t end = begin + pool.kernel;
@@ -74,7 +74,7 @@ int64_t CountedLength(const PoolAttributes& pool, int64_t at, int64_t size) {
                             : std::min(end, size) - std::max(begin, int64_t{0});
 }
 
-// The divisor of output element `yi`. x: [C, H, W], y: [C, H', W'].
+// Returns the divisor of output element `yi`. x: [C, H, W], y: [C, H', W'].
 template <class T>
 T CountedArea(const PoolAttributes& pool, int64_t yi, const Shape& x, const Shape& y) {
   return static_cast<T>(CountedLength(pool, yi / y[2] % y[1], x[1]) *

@@ -1,4 +1,4 @@
-// Compiles by ReferenceExecutable, in the arithmetic that the backend was made for.
+// Compiles through ReferenceExecutable, in the arithmetic that the backend was made for.
 #include "worker/engine/backend/reference/reference_backend.h"
 
 #include <utility>

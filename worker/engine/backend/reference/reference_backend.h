@@ -1,4 +1,5 @@
-// The reference backend: plain loops over the step graph, written to be read. It judges the others.
+// Implements the reference backend: plain loops over the step graph, written to be read. The other
+// backends are compared with it.
 #pragma once
 
 #include <memory>
@@ -7,8 +8,8 @@
 
 namespace trainyard::engine {
 
-// The numbers of the arithmetic. Inputs, state at the port and the reduction arena are float in
-// each case.
+// The type of numbers in computations. Inputs, state at the port and the reduction arena are float
+// in each case.
 enum class Arithmetic { kF32, kF64 };
 
 std::unique_ptr<Backend> MakeReferenceBackend(Arithmetic arithmetic);

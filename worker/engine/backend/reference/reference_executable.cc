@@ -1,4 +1,4 @@
-// Runs a step graph node by node, each value at its place in the arena.
+// Runs a step graph node by node. Each value has its place in the arena.
 #include "worker/engine/backend/reference/reference_executable.h"
 
 #include <cmath>

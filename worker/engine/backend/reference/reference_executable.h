@@ -1,5 +1,5 @@
-// A compiled step of the reference backend: a step graph that is run node by node, in floats or in
-// doubles.
+// Defines a compiled step of the reference backend: a step graph that is run node by node, in
+// floats or in doubles.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace trainyard::engine {
 
-// The places of a step graph's values: those of the largest batch do for the smaller ones.
+// The places of a step graph's values. Those of the largest batch also serve smaller ones.
 struct Placement {
   ValueLifetimes lifetimes;
   ArenaLayout arena;
@@ -45,7 +45,7 @@ class ReferenceExecutable final : public Executable,
     for (int slot = 0; slot < options.sum_slots; ++slot) {
       sums_.emplace_back(layout_.size * int64_t{sizeof(float)}, backing);
     }
-    // Parameter gradients before they are added to the arena.
+    // Parameter gradients, before they are added to the arena.
     gradients_ = AlignedBuffer(layout_.gradient_elements * kElement, backing);
     for (int i = 0; i < std::max(1, options.microbatch_slots); ++i) AddSlot(backing);
     plan_.parameters = parameters_.bytes() + statistics_.bytes();
@@ -120,15 +120,16 @@ class ReferenceExecutable final : public Executable,
 
   T* Pointer(const StepGraph& step, const Placement& placement, ValueId id) const;
   T* StateMemory(size_t index) const;
-  // Weighs the batch's statistics, each group's by its rows, into the reduction.
+  // Adds the batch's statistics to the reduction, each group's weighted by its rows.
   void FoldStatistics(const Batch& batch, int64_t rows, double weight);
-  // What a microbatch keeps from Forward to Backward; one where there are none.
+  // What a microbatch keeps from Forward to Backward. There is a single one if there are no
+  // microbatches.
   struct Slot {
     AlignedBuffer arena;
     AlignedBuffer inputs;  // as T
-    // Floats, of the boundary.
+    // The boundary values, in floats.
     AlignedBuffer stage_inputs, stage_outputs, input_gradients, output_gradients;
-    int64_t rows = 0;  // of a Forward kept; 0: none
+    int64_t rows = 0;  // the rows of a Forward that is kept; 0 means none
 
     int64_t boundary_bytes() const {
       return stage_inputs.bytes() + stage_outputs.bytes() + input_gradients.bytes() +
@@ -136,7 +137,7 @@ class ReferenceExecutable final : public Executable,
     }
   };
   void AddSlot(Backing backing);
-  // Nodes [begin, end) in the slot, for `rows` rows; after each, done(node).
+  // Runs nodes [begin, end) in the slot, for `rows` rows, and calls done(node) after each.
   struct Range {
     size_t begin = 0;
     size_t end = 0;
@@ -144,7 +145,8 @@ class ReferenceExecutable final : public Executable,
   template <class Done>
   absl::Status Run(const StepGraph& step, const Placement& placement, Range nodes, int64_t rows,
                    const Batch& batch, double gradient_scale, const Done& done);
-  // Nodes from `begin` on, and what they and the batch's metrics add to the reduction.
+  // Runs the nodes from `begin` on, and adds what they and the batch's metrics give to the
+  // reduction.
   absl::Status RunToReduction(size_t begin, int64_t rows, const Batch& batch, double weight,
                               const ReadyCallback& on_ready);
   // Works in the slot from now on.
@@ -171,7 +173,7 @@ class ReferenceExecutable final : public Executable,
   AlignedBuffer parameters_, statistics_;
   AlignedBuffer reduction_, gradients_;
   std::vector<Slot> microbatches_;
-  Slot* slot_ = nullptr;  // in use
+  Slot* slot_ = nullptr;  // the slot in use
   std::vector<AlignedBuffer> sums_;
   RankStatistics ranks_;
   MemoryPlan plan_;

@@ -1,4 +1,4 @@
-// Ops over sequences, as plain loops: layer_norm, embeddings and attention.
+// Computes ops over sequences, as plain loops: layer_norm, embeddings and attention.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -101,7 +101,7 @@ void PositionEmbeddingGradient(const Operands<T>& o) {
   }
 }
 
-// One head of one row: where its queries, keys and values lie in x [T, 3 C], and its part of y
+// One head of one row: the place of its queries, keys and values in x [T, 3 C], and its part of y
 // [T, C].
 struct Head {
   int64_t positions, width, columns;  // T, D, C
@@ -114,7 +114,7 @@ struct Head {
         row(index / heads),
         head(index % heads) {}
 
-  // part 0: queries, 1: keys, 2: values.
+  // part 0 is queries, 1 keys, 2 values
   int64_t x(int64_t part, int64_t t, int64_t d) const {
     return (row * positions + t) * 3 * columns + part * columns + head * width + d;
   }
@@ -122,7 +122,7 @@ struct Head {
     return (row * positions + t) * columns + head * width + d;
   }
 
-  // q_t k_s / sqrt(D).
+  // Returns q_t k_s / sqrt(D).
   template <class T>
   T Score(const T* values, int64_t t, int64_t s) const {
     T sum = 0;

@@ -1,4 +1,4 @@
-// The update rules as plain loops.
+// Computes the update rules as plain loops.
 #include "worker/engine/backend/reference/update.h"
 
 #include <cmath>
@@ -20,7 +20,7 @@ void ApplySgd(const OptimizerSpec& spec, const UpdateRates& rates, T decay,
       w -= lr * g;
       continue;
     }
-    T& m = s.first[i];  // zero before the first step, so that m = g then
+    T& m = s.first[i];  // is zero before the first step, so that m = g then
     m = mu * m + g;
     w -= lr * (spec.nesterov ? g + mu * m : m);
   }
@@ -48,7 +48,7 @@ void ApplyLars(const OptimizerSpec& spec, const UpdateRates& rates, bool is_excl
   }
 }
 
-// Advances m and v of Adam; returns the corrected m / (sqrt(v) + eps).
+// Advances m and v of Adam, and returns the corrected m / (sqrt(v) + eps).
 template <class T>
 T AdamDirection(const OptimizerSpec& spec, const UpdateRates& rates, const ParameterState<T>& s,
                 int64_t i, T g) {

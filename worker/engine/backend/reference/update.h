@@ -1,4 +1,4 @@
-// The update rules of optim/optimizer.h as plain loops over one parameter.
+// Declares the update rules of optim/optimizer.h as plain loops over one parameter.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,16 @@ struct ParameterState {
   T* second = nullptr;  // exp_avg_sq
 };
 
-// The Euclidean norm, summed in double.
+// Returns the Euclidean norm, summed in double.
 template <class T>
 double Norm(const T* values, int64_t count);
 
-// `is_excluded`: without weight decay, and with a ratio of 1.
+// `is_excluded` means without weight decay, and with a ratio of 1.
 template <class T>
 void ApplyRule(const OptimizerSpec& spec, const UpdateRates& rates, bool is_excluded,
                const ParameterState<T>& state);
 
-// average = keep * average + (1 - keep) * parameter.
+// Computes average = keep * average + (1 - keep) * parameter.
 template <class T>
 void FoldAverage(double keep, const T* parameter, T* average, int64_t count);
 

@@ -1,5 +1,5 @@
-// The optimizer of one executable of the reference: its state, and the update of all parameters or
-// of a range of them.
+// Implements the optimizer of one executable of the reference: its state, and the update of all
+// parameters or of a range of them.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,9 @@ class Updater {
   Updater(const OptimizerSpec& spec, const StateTable& table, int64_t gradient_elements,
           Backing backing);
 
-  // One update: Begin, then Apply to disjoint ranges. `parameters` and `gradients` are flat, as the
-  // table says. Rules that take norms want all gradients at Begin, and all of them in one Apply.
+  // Make one update: Begin, then Apply to disjoint ranges. `parameters` and `gradients` are flat,
+  // as the table says. Rules that take norms need all gradients at Begin, and all of them in one
+  // Apply.
   void Begin(double lr, const float* gradients);
   void Apply(int64_t begin, int64_t end, T* parameters, const float* gradients);
   // Returns true if all gradients that were applied since Begin were finite.
@@ -30,13 +31,13 @@ class Updater {
   void ExchangeAverages(T* parameters);
   T* slots() const { return slots_.template as<T>(); }
   T* averages() const { return averages_.template as<T>(); }
-  // Each slot, then the averages.
+  // Returns each slot, then the averages.
   std::vector<absl::Span<T>> parameter_states() const;
   int64_t state_bytes() const { return slots_.bytes() + averages_.bytes(); }
 
  private:
   int64_t CountStep();
-  // Applies the update to what of the parameter lies in [begin, end).
+  // Applies the update to the part of the parameter that lies in [begin, end).
   void ApplyTo(const Segment& segment, int64_t begin, int64_t end, T* parameters,
                const float* gradients);
 

@@ -13,7 +13,8 @@
 namespace trainyard::engine {
 namespace {
 
-// The operations of `products` products of a query (or its gradient) with all keys up to its own.
+// Returns the operations of `products` products of a query (or its gradient) with all keys up to
+// its own.
 double Products(const Graph& graph, const Node& node, int64_t rows, int products) {
   const bool is_gradient = node.op == OpKind::kAttentionGradient;
   const Shape& x = graph.value(node.inputs[is_gradient ? 1 : 0]).shape;

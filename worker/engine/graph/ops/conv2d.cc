@@ -11,7 +11,7 @@
 namespace trainyard::engine {
 namespace {
 
-// The operations of all weights, which differ in nothing but their output channels.
+// Returns the operations of all weights, which differ only in their output channels.
 double ConvFlops(const Value& y, const Value& weight, int64_t rows) {
   // Every output element is a dot product over [C/groups, k, k].
   const int64_t dot = weight.shape[1] * weight.shape[2] * weight.shape[3];

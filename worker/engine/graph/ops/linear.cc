@@ -12,7 +12,7 @@
 namespace trainyard::engine {
 namespace {
 
-// The number of vectors of the first input, x or dy.
+// Returns the number of vectors of the first input, x or dy.
 int64_t Vectors(const Graph& graph, const Node& node, int64_t rows) {
   const Shape& shape = graph.value(node.inputs[0]).shape;
   return shape.size() == 2 ? rows * shape[0] : rows;

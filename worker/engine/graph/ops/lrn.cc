@@ -13,7 +13,7 @@
 namespace trainyard::engine {
 namespace {
 
-// An addition for each channel of the window, and a power of about 20.
+// The cost is an addition for each channel of the window, and a power of about 20 operations.
 double ForwardFlops(const Graph& graph, const Node& node, int64_t rows) {
   return static_cast<double>(graph.value(node.inputs[0]).Elements(rows)) *
          static_cast<double>(node.layer<layers::Lrn>().size + 20);
@@ -47,7 +47,7 @@ ValueId GraphBuilder::Lrn(ValueId x, const layers::Lrn& options) {
   if (!CheckInput(name, x, 3)) {
     return kNoValue;
   }
-  // Larger windows than this hold every channel of any sane layer.
+  // A larger window than this covers all channels of any reasonable layer.
   constexpr int64_t kMaxSize = 4096;
   if (options.size < 1 || options.size > kMaxSize || !(options.alpha >= 0) ||
       !(options.beta >= 0) || !(options.k > 0)) {

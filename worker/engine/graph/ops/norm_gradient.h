@@ -1,4 +1,4 @@
-// The inputs and outputs of the gradient of a norm, which are the same for all norms.
+// Emits the gradient of a norm. Its inputs and outputs are the same for all norms.
 #pragma once
 
 #include "worker/engine/graph/autodiff.h"

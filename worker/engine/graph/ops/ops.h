@@ -1,4 +1,4 @@
-// The definitions of all ops, and the functions that several of them use.
+// Declares the definitions of all ops, and the functions that several of them use.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,18 @@ namespace trainyard::engine {
 #include "worker/engine/graph/ops.def"
 #undef TY_OP
 
-// `factor` operations for each element of the node's first input.
+// Returns `factor` operations for each element of the node's first input.
 template <int factor>
 double FlopsPerElement(const Graph& graph, const Node& node, int64_t rows) {
   return factor * static_cast<double>(graph.value(node.inputs[0]).Elements(rows));
 }
 
-// For ops that compute nothing, and for those that move nothing.
+// Returns 0, for ops that compute nothing, and for those that move nothing.
 inline double Nothing(const Graph&, const Node&, int64_t) {
   return 0;
 }
 
-// The first output may be written over the first input.
+// Says that the first output may be written over the first input.
 inline std::vector<Node::Overwrite> OverFirstInput(const Node&) {
   return {{0, 0}};
 }

@@ -17,7 +17,7 @@ namespace {
 
 double WindowFlops(const Graph& graph, const Node& node, int64_t rows) {
   const PoolAttributes& pool = node.pool();
-  // Gradients read the pooled side, forward ops write it.
+  // Gradients read the pooled side; forward ops write it.
   const bool is_gradient =
       node.op == OpKind::kMaxPoolGradient || node.op == OpKind::kAvgPoolGradient;
   const Value& pooled = graph.value(is_gradient ? node.inputs[0] : node.outputs[0]);
@@ -28,7 +28,7 @@ double GlobalGradientFlops(const Graph& graph, const Node& node, int64_t rows) {
   return static_cast<double>(graph.value(node.outputs[0]).Elements(rows));
 }
 
-// Emits `op` reading dy, and the index where there is one.
+// Emits `op`, which reads dy, and the index if there is one.
 void EmitGradient(Autodiff& autodiff, const Node& node, OpKind op) {
   const ValueId x = node.inputs[0];
   if (!autodiff.Wants(x)) {

@@ -32,7 +32,7 @@ ValueId GraphBuilder::Layer(absl::string_view, ValueId x, const layers::Upsample
   if (!CheckInput(name, x, 3)) {
     return kNoValue;
   }
-  // No image of any sane layer grows by more.
+  // No image of a reasonable layer grows by more.
   constexpr int64_t kMaxScale = 1024;
   if (options.scale < 1 || options.scale > kMaxScale) {
     return Fail(name, absl::StrCat("scale ", options.scale, "; expected [1, ", kMaxScale, "]"));

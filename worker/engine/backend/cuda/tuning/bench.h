@@ -1,5 +1,5 @@
-// Memory, a stream and two events with which candidates are measured against each other. They end
-// with the bench, so no handle may keep its stream.
+// Owns memory, a stream and two events with which candidates are measured against each other. They
+// end with the bench, so no handle may keep its stream.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -21,8 +21,8 @@ class Bench {
   ~Bench();
 
   absl::Status Open();
-  // The memory is filled with noise. RESOURCE_EXHAUSTED where the device has no room; null for no
-  // bytes.
+  // Returns memory that is filled with noise, null for no bytes, or RESOURCE_EXHAUSTED if the
+  // device has no room.
   absl::StatusOr<void*> Allocate(int64_t bytes);
   // Returns the time of one run of what `run` enqueues on stream(). It is taken from several runs,
   // after a first one that loads what it needs. Returns the error of `run`, or of the device.

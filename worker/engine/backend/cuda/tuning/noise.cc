@@ -24,7 +24,8 @@ const std::vector<uint16_t>& Words() {
     auto* const drawn = new std::vector<uint16_t>(kWords);
     uint64_t state = 1;
     for (uint16_t& word : *drawn) {
-      // Knuth, The Art of Computer Programming, volume 2, section 3.3.4, table 1, line 26.
+      // The constants are from Knuth, The Art of Computer Programming, volume 2, section 3.3.4,
+      // table 1, line 26.
       state = state * 6364136223846793005U + 1442695040888963407U;
       word = WordOf(state >> 40);
     }

@@ -1,6 +1,6 @@
-// Noise for candidates to compute on while they are measured. Zeros would flatter those that draw
-// the most power: multiplying zeros takes next to none, and the device keeps a clock that it could
-// not keep otherwise.
+// Makes noise for candidates to compute on while they are measured. Zeros would favour candidates
+// that draw the most power: multiplying zeros takes almost none, and the device would keep a clock
+// that it could not keep otherwise.
 #pragma once
 
 #include <cuda_runtime_api.h>
