@@ -1,4 +1,5 @@
-// The collectives of a step: blocks of terms to their owners, sums or parameters back to all.
+// Implements the collectives of a step: blocks of terms go to their owners, and sums or parameters
+// come back to all.
 #include "worker/parallel/block_exchange.h"
 
 #include <algorithm>
@@ -50,7 +51,7 @@ void BlockExchange::SetPlan(const ExchangePlan& plan, absl::Span<const int> term
   options_.term_slots.assign(term_slots.begin(), term_slots.end());
   program_ = std::make_unique<SumProgram>(options_.plan.sum);
   terms_.reserve(program_->terms());
-  // Allocates for the largest bucket now, and not during a step.
+  // Memory for the largest bucket is allocated now, and not during a step.
   size_t largest = 0;
   for (size_t bucket = 0; bucket < options_.buckets.size(); ++bucket) {
     const Bucket block =
@@ -72,7 +73,7 @@ Bucket BlockExchange::BlockOfRank(size_t bucket, int rank) const {
           all.begin + static_cast<int64_t>(block.end)};
 }
 
-// Two ranks with one term each show each other everything, which takes the same bytes in one step.
+// Two ranks with one term each exchange everything, which takes the same bytes in one step.
 bool BlockExchange::IsDirect(size_t bucket) const {
   return ranks() == 2 && options_.plan.terms == std::vector<int>{1, 1} && IsForAll(bucket);
 }
@@ -129,7 +130,7 @@ absl::Status BlockExchange::Reduce(size_t bucket) {
   return GatherBucket(bucket, options_.reduction);
 }
 
-// In turn k every rank sends its k-th term, so that no rank has to gather its terms before.
+// In turn k every rank sends its k-th term, so that no rank has to gather its terms first.
 absl::Status BlockExchange::ExchangeTerms(size_t bucket, bool is_direct) {
   const Bucket all = options_.buckets[bucket];
   const Bucket own = is_direct ? all : BlockOfRank(bucket, communicator_.rank());
@@ -159,7 +160,7 @@ absl::Status BlockExchange::ExchangeTerms(size_t bucket, bool is_direct) {
   return absl::OkStatus();
 }
 
-// Sums up the own terms where they lie, and the others' where they were received.
+// Sums the own terms in place, and the others' where they were received.
 void BlockExchange::SumTerms(const Bucket& block) {
   const auto size = static_cast<size_t>(block.size());
   terms_.clear();

@@ -1,5 +1,5 @@
-// The collectives of one step over a communicator of host memory, one at a time. A WireExchange
-// runs them on its thread.
+// Makes the collectives of one step over a communicator of host memory, one at a time. A
+// WireExchange runs them on its thread.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,11 @@ struct WireExchangeOptions {
   absl::Span<float> parameters = {};  // gradient_elements; unused unless sharded
   ExchangePlan plan;
   std::vector<int> term_slots;  // of this rank; -1 is the reduction
-  // The global ranks, for errors. Empty: they are those of the communicator.
+  // The global ranks, for errors. If it is empty, they are those of the communicator.
   std::vector<int> members = {};
 };
 
-// Not thread-safe.
+// The exchange. The class is not thread-safe.
 class BlockExchange {
  public:
   BlockExchange(Communicator& communicator, WireExchangeOptions options);
@@ -38,27 +38,27 @@ class BlockExchange {
   absl::Span<const Bucket> buckets() const { return options_.buckets; }
   bool is_sharded() const { return options_.is_sharded; }
   absl::Span<float> parameters() const { return options_.parameters; }
-  // The part of a bucket that `rank` sums, and updates where it is sharded.
+  // Returns the part of a bucket that `rank` sums, and updates if the exchange is sharded.
   Bucket BlockOfRank(size_t bucket, int rank) const;
   // Returns true if the sums of the bucket go to all ranks.
   bool IsForAll(size_t bucket) const;
 
   void SetPlan(const ExchangePlan& plan, absl::Span<const int> term_slots);
 
-  // Compares buckets and terms with the other ranks'. COLLECTIVE_MISMATCH names a rank that has
-  // different ones. Takes 1 step.
+  // Compares buckets and terms with those of the other ranks. Returns COLLECTIVE_MISMATCH with the
+  // name of a rank that has different ones. Takes 1 step.
   absl::Status Agree();
-  // `ballots` is [world_size, length]. Takes 1 step.
+  // Gathers ballots. `ballots` is [world_size, length]. Takes 1 step.
   absl::Status GatherBallots(absl::Span<const double> ballot, absl::Span<double> ballots);
   // Leaves in the reduction the sum of the whole bucket, or of this rank's block. Takes at most as
-  // many steps as a rank has terms, and one more where the sums go to all. For two ranks with one
-  // term each it takes 1 step.
+  // many steps as a rank has terms, and one more if the sums go to all. For two ranks with one term
+  // each it takes 1 step.
   absl::Status Reduce(size_t bucket);
   // Each rank sends its block of the bucket to all. `values` has gradient_elements elements. Takes
   // 1 step.
   absl::Status GatherBucket(size_t bucket, absl::Span<float> values);
 
-  // The bytes sent since the last call.
+  // Returns the bytes sent since the last call.
   int64_t TakeBytesSent();
 
  private:

@@ -1,4 +1,4 @@
-// Where buckets end, given the ranges that backward makes final.
+// Finds where buckets end, given the ranges that backward makes final.
 #include "worker/parallel/buckets.h"
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace {
 // A range that is larger than this many buckets is cut.
 constexpr int64_t kBucketsPerRangeMax = 2;
 
-// The possible ends of buckets, ascending, for the ranges in [begin, end): the ends of the ranges,
-// and points inside those that are much larger than a bucket.
+// Returns the possible ends of buckets, ascending, for the ranges in [begin, end): the ends of the
+// ranges, and points inside those that are much larger than a bucket.
 std::vector<int64_t> PossibleEnds(absl::Span<const int64_t> ready, int64_t begin, int64_t end,
                                   int64_t bucket) {
   std::vector<int64_t> ends;
@@ -32,7 +32,7 @@ std::vector<int64_t> PossibleEnds(absl::Span<const int64_t> ready, int64_t begin
 }
 
 // Returns where the last bucket begins, which has at most `last` elements, or is one range. Returns
-// 0 where there is only a first bucket before it, since one collective is better than two small
+// 0 if there would be only a first bucket before it, since one collective is better than two small
 // ones.
 int64_t LastBegin(absl::Span<const int64_t> ends, const BucketOptions& options) {
   for (size_t i = 0; i + 1 < ends.size(); ++i) {

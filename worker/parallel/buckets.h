@@ -1,6 +1,7 @@
-// Buckets are ranges of the reduction arena that are summed by one collective each, in the order in
-// which backward produces them. The first one is small, so that the wire is busy early. The last
-// one is small too, since nothing hides it. Those between are large enough for the full bandwidth.
+// Plans buckets, which are ranges of the reduction arena that are summed by one collective each, in
+// the order in which backward produces them. The first one is small, so that the wire is busy
+// early. The last one is small too, since nothing hides it. Those between are large enough for the
+// full bandwidth.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,8 @@
 
 namespace trainyard::parallel {
 
-// Elements [begin, end) of the arena. They lie within [0, gradient_elements) or behind it, but
-// never on both sides, since what lies behind has no parameters.
+// Elements [begin, end) of the arena. They lie within [0, gradient_elements) or after it, but never
+// on both sides, since what lies after it has no parameters.
 struct Bucket {
   int64_t begin = 0;
   int64_t end = 0;
@@ -34,7 +35,7 @@ struct BucketOptions {
 std::vector<Bucket> PlanBuckets(absl::Span<const int64_t> ready, int64_t gradient_elements,
                                 const BucketOptions& options);
 
-// A hash of the whole plan. It must be equal on all ranks.
+// Returns a hash of the whole plan, which must be equal on all ranks.
 std::string HashOfBuckets(absl::Span<const Bucket> buckets);
 
 }  // namespace trainyard::parallel

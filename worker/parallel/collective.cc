@@ -23,7 +23,7 @@ std::string Who(int peer) {
   return peer < 0 ? std::string("a peer") : absl::StrCat("rank ", peer);
 }
 
-// "<peer> <sequence> <operation>".
+// Returns "<peer> <sequence> <operation>".
 constexpr char kBlamePayload[] = "trainyard/collective";
 
 absl::Status WithBlame(absl::Status status, const Collective& collective, int peer) {

@@ -1,5 +1,5 @@
-// What the communicators share: the errors by which a collective fails, and the division into
-// blocks.
+// Contains what the communicators share: the errors by which a collective fails, and the division
+// into blocks.
 #pragma once
 
 #include <cstdint>
@@ -21,26 +21,27 @@ struct Collective {
   int64_t sequence = 0;         // from 1
 };
 
-// UNAVAILABLE (PEER_LOST): "rank 1: all_reduce 12: rank 0 was lost: connection closed". `peer` is
-// negative where it is not known.
+// Returns UNAVAILABLE (PEER_LOST): "rank 1: all_reduce 12: rank 0 was lost: connection closed".
+// `peer` is negative if it is unknown.
 absl::Status PeerLost(const Collective& collective, int peer, absl::string_view cause);
-// DEADLINE_EXCEEDED (COLLECTIVE_TIMEOUT): "rank 1: all_reduce 12: rank 0 did not take part within
-// 30s".
+// Returns DEADLINE_EXCEEDED (COLLECTIVE_TIMEOUT): "rank 1: all_reduce 12: rank 0 did not take part
+// within 30s".
 absl::Status CollectiveTimedOut(const Collective& collective, int peer, absl::Duration timeout);
 inline constexpr char kReasonCollectiveTimeout[] = "COLLECTIVE_TIMEOUT";
-// FAILED_PRECONDITION (COLLECTIVE_MISMATCH): the ranks called different collectives.
+// Returns FAILED_PRECONDITION (COLLECTIVE_MISMATCH): the ranks called different collectives.
 absl::Status CollectiveMismatch(const Collective& collective, absl::string_view what);
 
-// COLLECTIVE_MISMATCH, too: `sender` brings a part of another size than its receiver expects.
+// Returns COLLECTIVE_MISMATCH, too: `sender` brings a part of another size than its receiver
+// expects.
 absl::Status WrongPart(const Collective& collective, int sender, size_t sent, size_t expected);
-// OK, or CollectiveMismatch unless there is one part for every rank, as all_to_all needs.
+// Returns OK, or CollectiveMismatch unless there is one part for every rank, as all_to_all needs.
 absl::Status CheckParts(const Collective& collective, int world_size,
                         absl::Span<const absl::Span<const float>> send,
                         absl::Span<const absl::Span<float>> receive);
-// OK, or CollectiveMismatch unless the peer of `rank` is another rank of the gang.
+// Returns OK, or CollectiveMismatch unless the peer of `rank` is another rank of the gang.
 absl::Status CheckPeer(const Collective& collective, int rank, int world_size, int peer);
 
-// What the errors above know, for programs; none for any other status. Annotate keeps it.
+// What the errors above know, for programs; absent in any other status. Annotate keeps it.
 struct Blame {
   int peer = -1;  // the rank that was lost or did not take part; -1: not known
   std::string operation;
@@ -59,7 +60,7 @@ struct Block {
 };
 Block BlockOf(size_t size, int index, int parts);
 
-// target[i] += source[i].
+// Computes target[i] += source[i].
 void AddTo(float* target, const float* source, size_t count);
 
 }  // namespace trainyard::parallel

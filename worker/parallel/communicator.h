@@ -1,5 +1,5 @@
-// A gang's live collective handle. `local` (threads of one process, for tests), `gloo` (TCP) and
-// `shm` (memory that the ranks of one host share) implement it.
+// Defines a gang's live collective handle. `local` (threads of one process, for tests), `gloo`
+// (TCP) and `shm` (memory that the ranks of one host share) implement it.
 //
 // Spans lie in the memory of the host. A call blocks until this rank's part of the collective is
 // done. GPUs do not talk through this port: nccl/nccl_communicator.h enqueues its collectives.
@@ -17,7 +17,7 @@
 
 namespace trainyard::parallel {
 
-// Not thread-safe: one thread at a time calls it.
+// The port. It is not thread-safe: one thread at a time calls it.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -25,8 +25,8 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
 
-  // Sums `values` over the ranks, element by element, in place. All ranks get the same bits. A rank
-  // sends at most 2(n-1)/n of the bytes where there are more than two ranks.
+  // Sums `values` over the ranks, element by element, in place. All ranks get the same bits. With
+  // more than two ranks, a rank sends at most 2(n-1)/n of the bytes.
   virtual absl::Status AllReduce(absl::Span<float> values) = 0;
   // Concatenates the ranks' blocks into `values`, in rank order.
   virtual absl::Status AllGather(absl::Span<const float> block, absl::Span<float> values) = 0;
@@ -34,9 +34,9 @@ class Communicator {
   // own part is copied. Takes 1 step.
   virtual absl::Status AllToAll(absl::Span<const absl::Span<const float>> send,
                                 absl::Span<const absl::Span<float>> receive) = 0;
-  // These pass a message between two ranks, which count them alike; the other ranks take no part.
-  // Send returns when `values` may be written again, which may be before the other rank receives or
-  // only then. Two ranks that send to each other at the same time use AllToAll, or two
+  // These pass a message between two ranks, which count their messages alike; the other ranks take
+  // no part. Send returns when `values` may be written again, which may be before the other rank
+  // receives or only then. Two ranks that send to each other at the same time use AllToAll, or two
   // communicators.
   virtual absl::Status Send(absl::Span<const float> values, int peer) = 0;
   virtual absl::Status Receive(absl::Span<float> values, int peer) = 0;

@@ -1,4 +1,4 @@
-// What the times of a step's communication say.
+// Computes what the times of a step's communication say.
 #include "worker/parallel/gradient_exchange.h"
 
 #include <algorithm>

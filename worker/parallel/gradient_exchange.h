@@ -1,5 +1,5 @@
-// The port by which the gradients of a step meet. It sums reduction arenas over the ranks, bucket
-// by bucket, while backward still computes. One step of a rank:
+// Defines the port by which the gradients of a step are exchanged. It sums reduction arenas over
+// the ranks, bucket by bucket, while backward still computes. One step of a rank:
 //
 //   Begin(ballot)
 //   backward: Ready(end) as [0, end) of all its terms becomes final
@@ -48,7 +48,7 @@ struct CommStats {
   int64_t bytes_sent = 0;
   std::vector<CommEvent> events;  // only while traced
 
-  // A number in [0, 1]; 1 where there was no communication.
+  // Returns a number in [0, 1], which is 1 if there was no communication.
   double HiddenFraction() const;
 };
 
@@ -60,18 +60,18 @@ struct ExchangePlan {
   SumPlan sum;
 };
 
-// Only the thread of the training uses it.
+// The port. Only the thread of the training uses it.
 class GradientExchange {
  public:
   virtual ~GradientExchange() = default;
 
   virtual absl::Span<const Bucket> buckets() const = 0;
   virtual bool is_sharded() const = 0;
-  // The part of a bucket that this rank updates: all of it unless sharded. Buckets behind the
-  // gradients are always updated whole.
+  // Returns the part of a bucket that this rank updates, which is all of it unless sharded. Buckets
+  // after the gradients are always updated whole.
   virtual Bucket OwnBlock(size_t bucket) const = 0;
 
-  // To be called between two steps. `term_slots` says where this rank's terms lie (LocalSums).
+  // Sets the plan, between two steps. `term_slots` says where this rank's terms lie (LocalSums).
   virtual absl::Status SetPlan(const ExchangePlan& plan, absl::Span<const int> term_slots) = 0;
   virtual void set_timeout(absl::Duration timeout) = 0;
   virtual void set_tracing(bool traces) = 0;

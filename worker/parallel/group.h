@@ -1,6 +1,6 @@
-// A part of a gang that talks by itself: the ranks that hold one stage, two neighbours in a
-// pipeline, or the whole gang on a second line. Each group has a communicator of its own, and a
-// thread of its own if need be.
+// Defines a part of a gang that communicates separately: the ranks that hold one stage, two
+// neighbours in a pipeline, or the whole gang on a second line. Each group has a communicator of
+// its own, and a thread of its own if necessary.
 #pragma once
 
 #include <functional>
@@ -26,16 +26,16 @@ struct Group {
 struct Membership {
   int rank = 0;              // in the group
   std::vector<int> members;  // global ranks by rank in the group
-  // What its rendezvous keys have behind the transport's name; empty for the whole gang.
+  // The end of its rendezvous keys after the transport's name. It is empty for the whole gang.
   std::string key_prefix = {};
 
   int size() const { return static_cast<int>(members.size()); }
-  // The global rank, for errors. -1 stays -1.
+  // Returns the global rank, for errors. -1 stays -1.
   int Global(int of) const { return of < 0 ? of : members[static_cast<size_t>(of)]; }
 };
 
-// The membership of the global rank `rank`. A group without members is the whole gang. `group` must
-// be well-formed and contain the rank.
+// Returns the membership of the global rank `rank`. A group without members is the whole gang.
+// `group` must be well-formed and contain the rank.
 Membership MembershipOf(const Group& group, int rank, int world_size);
 
 // Connects the calling rank, which is a member, with the others. All members call it, in an order

@@ -1,4 +1,4 @@
-// Solves for the hosting that ends a step earliest, and among equals for the one with the fewest
+// Searches for the hosting that ends a step earliest, and among equals for the one with the fewest
 // terms.
 #include "worker/parallel/hosting.h"
 
@@ -12,7 +12,7 @@
 namespace trainyard::parallel {
 namespace {
 
-// The steps of the search among equally good hostings. More are needed only where one rank is so
+// The limit of the search among equally good hostings. More steps are needed only if one rank is so
 // slow that the others have much room, and there are hundreds of ranks.
 constexpr int64_t kSearchMax = int64_t{1} << 22;
 
@@ -20,7 +20,7 @@ double SecondsOf(int replicas, double seconds) {
   return static_cast<double>(replicas) * seconds;
 }
 
-// The number of terms for replicas [begin, end), as TermsOf in sum_tree.h would list them.
+// Returns the number of terms for replicas [begin, end), as TermsOf in sum_tree.h would list them.
 int TermCount(int replicas, int begin, int end) {
   int terms = 0;
   while (begin < end) {
@@ -40,7 +40,7 @@ int TermCount(int replicas, int begin, int end) {
 // Gives each replica beyond the first to the rank that would then be done first. No other order
 // makes the last rank done earlier. Among equals, the first rank gets more.
 std::vector<int> Greedy(int replicas, absl::Span<const double> seconds) {
-  // When the rank would be done with one more, and its number.
+  // The time at which the rank would be done with one more replica, and the rank's number.
   using Offer = std::pair<double, size_t>;
   std::priority_queue<Offer, std::vector<Offer>, std::greater<>> offers;
   for (size_t rank = 0; rank < seconds.size(); ++rank) {
@@ -56,7 +56,7 @@ std::vector<int> Greedy(int replicas, absl::Span<const double> seconds) {
   return counts;
 }
 
-// The number of replicas that each rank can compute within `limit` seconds, at most `most`.
+// Returns the number of replicas that each rank can compute within `limit` seconds, at most `most`.
 std::vector<int> Room(absl::Span<const double> seconds, double limit, int most) {
   std::vector<int> room;
   for (const double each : seconds) {
@@ -70,12 +70,12 @@ std::vector<int> Room(absl::Span<const double> seconds, double limit, int most) 
 }
 
 // Finds counts in [1, room] that add up to `replicas` and have the fewest terms, and among them
-// those where the first ranks have more. Empty where the search would take too long. It is a
-// shortest path over (rank, first replica), from the last rank to the first.
+// those with more replicas on the first ranks. The result is empty if the search would take too
+// long. It is a shortest path over (rank, first replica), from the last rank to the first.
 std::vector<int> FewestTerms(int replicas, const std::vector<int>& room) {
   constexpr int kNever = std::numeric_limits<int>::max() / 2;
   const int ranks = static_cast<int>(room.size());
-  // The range in which a rank may begin: behind the fewest and the most replicas that the ranks
+  // The range in which a rank may begin: after the fewest and the most replicas that the ranks
   // before it take, and so that those after it can take the rest.
   std::vector<int> low(room.size() + 1, 0), high(room.size() + 1, 0);
   for (int rank = 0; rank < ranks; ++rank) {

@@ -1,4 +1,4 @@
-// Dynamic programming over the possible cuts.
+// Finds the best cuts by dynamic programming.
 #include "worker/parallel/partition.h"
 
 #include <algorithm>

@@ -18,7 +18,8 @@ struct PartitionProblem {
   std::vector<double> segment_seconds;
   // The speed of each stage's device.
   std::vector<double> speeds;
-  // Returns true if segments [begin, end) fit into the device of the stage. Empty: all do.
+  // Returns true if segments [begin, end) fit into the device of the stage. If it is empty, all
+  // fit.
   std::function<bool(int stage, int begin, int end)> fits = {};
 };
 
@@ -27,9 +28,9 @@ struct Partition {
   double slowest_seconds = 0;
 };
 
-// The best partition into speeds.size() stages of at least one segment; among equally good ones,
-// the one that cuts first. Nothing where there are fewer segments, or none fits. It asks `fits` at
-// most once for each stage and range that matters: O(stages * segments^2).
+// Returns the best partition into speeds.size() stages of at least one segment, and among equally
+// good ones the one that cuts first. Returns nothing if there are too few segments, or if none
+// fits. It asks `fits` at most once for each stage and range that matters: O(stages * segments^2).
 std::optional<Partition> SolvePartition(const PartitionProblem& problem);
 
 }  // namespace trainyard::parallel

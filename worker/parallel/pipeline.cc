@@ -1,4 +1,4 @@
-// The three schedules, and a simulation that predicts the time of a step.
+// Implements the three schedules, and a simulation that predicts the time of a step.
 #include "worker/parallel/pipeline.h"
 
 #include <algorithm>
@@ -12,7 +12,8 @@ using Kind = StageAction::Kind;
 
 namespace {
 
-// The number of forwards by which a stage is ahead of its backwards once the pipeline is full.
+// Returns the number of forwards by which a stage is ahead of its backwards once the pipeline is
+// full.
 int Ahead(PipelineSchedule schedule, int stages, int stage, int microbatches) {
   switch (schedule) {
     case PipelineSchedule::kSequential:
@@ -20,7 +21,8 @@ int Ahead(PipelineSchedule schedule, int stages, int stage, int microbatches) {
     case PipelineSchedule::kGpipe:
       return microbatches;
     case PipelineSchedule::k1F1B:
-      // The last stage turns around at once. Each stage before it fills the way there.
+      // The last stage turns around at once. Each stage before it fills the time until its first
+      // gradient returns.
       return std::min(stages - stage, microbatches);
   }
   return microbatches;
@@ -102,7 +104,7 @@ class Simulation {
   std::vector<size_t> next_;                           // by stage
   std::vector<double> free_at_;                        // by stage
   std::vector<double> lines_[2];                       // by link: when it is free
-  std::vector<std::vector<double>> arrivals_[2] = {};  // [stage][microbatch]
+  std::vector<std::vector<double>> arrivals_[2] = {};  // indexed by [stage][microbatch]
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The order in which the stages of a pipeline compute the microbatches of a step, and the time of a
-// step in that order. These are pure functions.
+// Computes the order in which the stages of a pipeline compute the microbatches of a step, and
+// predicts the time of a step in that order. These are pure functions.
 //
 // In every schedule a stage goes through the microbatches in ascending order, forward and backward.
 // So gradients add up in one order, whatever the schedule and the number of stages, and microbatch
@@ -30,7 +30,7 @@ struct StageAction {
 // The actions of `stage`, one of `stages`, in a step of `microbatches` >= 0.
 std::vector<StageAction> ActionsOf(PipelineSchedule schedule, int stages, int stage,
                                    int microbatches);
-// The most microbatches whose activations the stage keeps at a time.
+// Returns the most microbatches whose activations the stage keeps at a time.
 int PeakSlots(PipelineSchedule schedule, int stages, int stage, int microbatches);
 
 // The seconds that one microbatch takes.
@@ -45,8 +45,8 @@ struct PipelinePrediction {
   double bubble = 0;
   std::vector<double> busy_seconds;  // by stage
 };
-// `links` are the seconds in which a microbatch's values cross from stage i to i + 1, and their
-// gradients back. A line carries one at a time, while the stages compute.
+// Predicts a step. `links` are the seconds in which a microbatch's values cross from stage i to i +
+// 1, and their gradients back. A line carries one at a time, while the stages compute.
 PipelinePrediction PredictPipeline(PipelineSchedule schedule, absl::Span<const StageTimes> stages,
                                    absl::Span<const double> links, int microbatches);
 

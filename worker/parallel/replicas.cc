@@ -9,8 +9,8 @@
 namespace trainyard::parallel {
 namespace {
 
-// Where part `index` of `total` things begins, when `parts` parts differ by at most 1 and larger
-// ones come first.
+// Returns where part `index` of `total` things begins, when `parts` parts differ by at most 1 and
+// larger ones come first.
 int64_t PartBegin(int64_t total, int64_t index, int64_t parts) {
   return index * (total / parts) + std::min(index, total % parts);
 }

@@ -1,5 +1,5 @@
-// Replicas and hosting: pure planners that decide which replica has which rows of the global batch,
-// and which rank hosts which replicas.
+// Decides which replica has which rows of the global batch, and which rank hosts which replicas, by
+// pure functions.
 //
 // A job has a fixed number of replicas; replica i owns a fixed slice of every global batch. Devices
 // host replicas. The slices do not depend on the devices, so neither does the result.
@@ -21,13 +21,13 @@ struct RowRange {
   friend bool operator==(const RowRange&, const RowRange&) = default;
 };
 
-// The slice of `rows` (the global batch, or the smaller last one of an epoch) that `replica` owns.
-// Sizes differ by at most 1, and larger ones come first. A replica may own no rows of a small last
-// batch.
+// Returns the slice of `rows` (the global batch, or the smaller last one of an epoch) that
+// `replica` owns. Sizes differ by at most 1, and larger ones come first. A replica may own no rows
+// of a small last batch.
 RowRange ReplicaRows(int64_t rows, int replica, int replicas);
 
-// The contiguous replicas [begin, end) that `rank` hosts, as even as possible. INVALID_ARGUMENT
-// where there are more ranks than replicas.
+// The contiguous replicas [begin, end) that `rank` hosts, as even as possible. Returns
+// INVALID_ARGUMENT if there are more ranks than replicas.
 struct ReplicaRange {
   int begin = 0;
   int end = 0;

@@ -9,10 +9,10 @@
 namespace trainyard::parallel {
 namespace {
 
-// 8 KiB: a few of them fit the smallest first-level caches.
+// 8 KiB, so that a few of them fit into the smallest first-level caches.
 constexpr size_t kPiece = 2048;
 
-// The target overlaps neither operand.
+// Adds two arrays. The target overlaps neither operand.
 void Add(const float* __restrict left, const float* __restrict right, size_t count,
          float* __restrict target) {
   for (size_t i = 0; i < count; ++i) target[i] = left[i] + right[i];
@@ -22,7 +22,7 @@ void AddPieces(const float* left, const float* right, size_t count, float* targe
   if (left == target) {
     AddTo(target, right, count);
   } else if (right == target) {
-    // a + b rounds like b + a.
+    // The order of the operands does not matter, because a + b rounds like b + a.
     AddTo(target, left, count);
   } else {
     Add(left, right, count, target);

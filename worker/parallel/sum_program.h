@@ -10,12 +10,12 @@
 
 namespace trainyard::parallel {
 
-// Not thread-safe. It allocates nothing after it was made.
+// The program. The class is not thread-safe. It allocates no memory after it was made.
 class SumProgram {
  public:
   explicit SumProgram(const SumPlan& plan);
 
-  // The number of terms that it takes.
+  // Returns the number of terms that it takes.
   size_t terms() const { return terms_; }
 
   // Sets targets[t][i] to the sum of terms[...][i] for i in [0, count), for every target; there is

@@ -10,7 +10,7 @@
 namespace trainyard::parallel {
 namespace {
 
-// The two halves of a node of more than one replica; neither is empty. The node begins at a
+// Returns the two halves of a node of more than one replica. Neither is empty. The node begins at a
 // multiple of the first half's size, and the second half lacks what is cut off at the end.
 std::pair<ReplicaRange, ReplicaRange> Halves(ReplicaRange node) {
   const auto size = static_cast<unsigned>(node.end - node.begin);

@@ -1,4 +1,4 @@
-// The one order in which the gradients of replicas are summed, whichever ranks host them.
+// Defines the one order in which the gradients of replicas are summed, whichever ranks host them.
 //
 // A fixed binary tree stands over the replicas. Node (level, i) holds the 2^level replicas from i *
 // 2^level on, cut off at their number, and is the sum of its left half and its right half; a half
@@ -13,8 +13,8 @@
 
 namespace trainyard::parallel {
 
-// The terms of a rank that hosts `hosted` of `replicas`, in order. There are at most 2
-// log2(replicas) of them, and one where the hosting is even and both numbers are powers of two.
+// Returns the terms of a rank that hosts `hosted` of `replicas`, in order. There are at most 2
+// log2(replicas) of them, and one if the hosting is even and both numbers are powers of two.
 std::vector<ReplicaRange> TermsOf(int replicas, ReplicaRange hosted);
 
 // What to do with the gradients of one hosted replica once they have been computed into the
@@ -41,10 +41,10 @@ struct SumPlan {
   std::vector<SumOp> ops;
   int depth = 1;  // of the stack
 };
-// Adds the terms of all ranks along the tree. `hosting` lists the replicas in rank order, without
-// gap.
+// Returns the plan that adds the terms of all ranks along the tree. `hosting` lists the replicas in
+// rank order, without gap.
 SumPlan PlanTreeSum(int replicas, const std::vector<ReplicaRange>& hosting);
-// Adds one term of each rank, in rank order.
+// Returns the plan that adds one term of each rank, in rank order.
 SumPlan PlanRankSum(int ranks);
 
 }  // namespace trainyard::parallel

@@ -1,4 +1,5 @@
-// The thread that runs a step's collectives, and how it and the training wait for each other.
+// Implements the thread that runs a step's collectives, and how it and the training wait for each
+// other.
 #include "worker/parallel/wire_exchange.h"
 
 #include <algorithm>
@@ -82,7 +83,7 @@ class WireExchange : public GradientExchange {
   absl::Status Ready(int64_t end) override {
     absl::MutexLock lock(&mutex_);
     TY_RETURN_IF_ERROR(broken_);
-    // What is known already may be announced again, even after the thread is done.
+    // A bucket that is known to be ready may be announced again, even after the thread is done.
     if (end <= ready_end_) return absl::OkStatus();
     TY_CHECK(job_ == Job::kStep);
     ready_end_ = end;
@@ -233,7 +234,8 @@ class WireExchange : public GradientExchange {
     return absl::OkStatus();
   }
 
-  // The thread waits here for the training. CANCELLED where the training destroys the exchange.
+  // The thread waits here for the training. Returns CANCELLED if the training destroys the
+  // exchange.
   absl::Status Await(bool (WireExchange::*condition)() const, size_t bucket)
       ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
@@ -242,7 +244,7 @@ class WireExchange : public GradientExchange {
     return is_stopping_ ? absl::CancelledError("the exchange was let go") : absl::OkStatus();
   }
 
-  // Runs collectives, for a bucket where there is a kind, and records their time and bytes.
+  // Runs collectives, for a bucket if there is a kind, and records their time and bytes.
   template <typename Collectives>
   absl::Status Run(std::optional<CommEvent::Kind> kind, size_t bucket, Collectives collectives)
       ABSL_LOCKS_EXCLUDED(mutex_) {
@@ -296,8 +298,8 @@ class WireExchange : public GradientExchange {
   int64_t ready_end_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t shared_ ABSL_GUARDED_BY(mutex_) = 0;  // buckets that the training has shared
   size_t landed_ ABSL_GUARDED_BY(mutex_) = 0;  // buckets whose sums are there
-  size_t wanted_ ABSL_GUARDED_BY(mutex_) = 0;  // what the training waits for
-  size_t at_ ABSL_GUARDED_BY(mutex_) = 0;      // what the thread waits for
+  size_t wanted_ ABSL_GUARDED_BY(mutex_) = 0;  // the bucket that the training waits for
+  size_t at_ ABSL_GUARDED_BY(mutex_) = 0;      // the bucket that the thread waits for
   CommStats running_ ABSL_GUARDED_BY(mutex_);
 
   std::thread thread_;  // last, so that it ends first

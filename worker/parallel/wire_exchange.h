@@ -1,8 +1,8 @@
-// A GradientExchange over any communicator of host memory. A thread of its own runs the
+// Implements GradientExchange over any communicator of host memory. A thread of its own runs the
 // collectives, in the order of the buckets, while the training computes.
 //
 // The collectives of a step are, on every rank: the agreement (in the first step, and in the first
-// one after SetPlan), the ballots, each bucket's sums as they become ready, and where it is sharded
+// one after SetPlan), the ballots, each bucket's sums as they become ready, and if it is sharded
 // each bucket's parameters as they are shared.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Encodes and decodes assignment.json. The spec in it is carried as text and not looked at.
+// Encodes and decodes assignment.json. The spec in it is passed on as text and not parsed.
 #include "worker/run_dir/assignment.h"
 
 #include <set>

@@ -1,4 +1,5 @@
-// assignment.json: what the ranks of one host are to run. Written once by the worker.
+// Defines assignment.json, which says what the ranks of one host are to run. The worker writes it
+// once.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +17,12 @@ namespace trainyard::run_dir {
 struct RankAssignment {
   int rank = 0;
   int local_rank = 0;
-  std::string device = {};         // the device's identifier, "cpu-0"
-  std::string device_type = {};    // "cpu"
-  std::vector<int64_t> cpus = {};  // processors that the rank is bound to; empty: not bound
+  std::string device = {};       // the device's identifier, "cpu-0"
+  std::string device_type = {};  // "cpu"
+  // Processors to which the rank is bound; empty if it is not bound.
+  std::vector<int64_t> cpus = {};
   int threads = 1;
-  int64_t memory_bytes = 0;  // of the device; 0: not known
+  int64_t memory_bytes = 0;  // of the device; 0 if unknown
 
   friend bool operator==(const RankAssignment&, const RankAssignment&) = default;
 };
@@ -34,23 +36,24 @@ struct Assignment {
   std::string backend = "cpu";
   std::string interface = "lo";  // a name, an address, or a network; see FindInterface
   std::string dataset_dir = {};
-  std::string resume_from = {};  // a checkpoint folder; empty to start anew
+  std::string resume_from = {};  // a checkpoint folder, or empty for a new start
   // The job's spec as a JSON object: JobSpec in proto JSON with proto field names. This folder,
   // which the supervisor links, knows no protobuf; the trainer reads the spec
   // (worker/trainer/plan/spec.h).
   std::string spec_json = "{}";
-  std::string worker = {};  // this host's name in the pool; empty where it has none
+  std::string worker = {};  // this host's name in the pool; empty if it has none
 
-  // Null where `rank` is not of this host.
+  // Returns null if `rank` is not on this host.
   const RankAssignment* FindRank(int rank) const;
 
   friend bool operator==(const Assignment&, const Assignment&) = default;
 };
 
-// Indented, for people. `spec_json` must be a JSON object (INVALID_ARGUMENT otherwise).
+// Returns indented JSON, for people. `spec_json` must be a JSON object; otherwise it returns
+// INVALID_ARGUMENT.
 absl::StatusOr<std::string> EncodeAssignment(const Assignment& assignment);
-// DATA_LOSS (CORRUPT_FILE) with `file` and the field that is wrong; UNIMPLEMENTED for another
-// format version.
+// Returns DATA_LOSS (CORRUPT_FILE) with `file` and the field that is wrong, or UNIMPLEMENTED for
+// another format version.
 absl::StatusOr<Assignment> DecodeAssignment(absl::string_view text, absl::string_view file);
 
 absl::Status WriteAssignment(const RunDir& dir, const Assignment& assignment);

@@ -1,4 +1,5 @@
-// Requests are files that appear whole: they are written beside their place and renamed into it.
+// Reads and writes requests. They are files that appear complete: they are written beside their
+// place and renamed into it.
 #include "worker/run_dir/control.h"
 
 #include <limits>
@@ -15,7 +16,7 @@
 namespace trainyard::run_dir {
 namespace {
 
-// Files that hold one decimal number and a newline.
+// These read and write files that contain one decimal number and a newline.
 absl::StatusOr<int64_t> DecodeNumberLine(absl::string_view text, absl::string_view file) {
   const absl::string_view digits = absl::StripSuffix(text, "\n");
   int64_t number = 0;

@@ -1,4 +1,5 @@
-// Lease and control/: what the worker tells supervisor and ranks.
+// Reads and writes the lease and control/, by which the worker tells supervisor and ranks what to
+// do.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace trainyard::run_dir {
 
-// Until when the ranks may run, as time since boot (Clock::Uptime); zero for no limit.
+// The time until which the ranks may run, as time since boot (Clock::Uptime). Zero means no limit.
 struct Lease {
   absl::Duration expire_uptime;
 
@@ -24,27 +25,28 @@ struct Lease {
 
 std::string EncodeLease(const Lease& lease);
 absl::StatusOr<Lease> DecodeLease(absl::string_view text, absl::string_view file);
-// Replaced without fsync: after a power loss the boot has ended, and every lease with it.
+// Writes the lease without fsync: after a power loss the boot has ended, and every lease with it.
 absl::Status WriteLease(const RunDir& dir, const Lease& lease);
-// No limit where the file does not exist (running by hand).
+// Reads the lease. There is no limit if the file does not exist, as when a trainer is run by hand.
 absl::StatusOr<Lease> ReadLease(const RunDir& dir);
 
-// The number of the newest request for a checkpoint at the next step; 0 where none was made.
+// Returns the number of the newest request for a checkpoint at the next step, or 0 if none was
+// made.
 absl::StatusOr<int64_t> ReadCheckpointRequest(const RunDir& dir);
-// Numbers grow: a trainer passes over one that it has answered. Replaced without fsync: after a
-// power loss nobody is left to answer it.
+// Makes a request. Numbers grow, and a trainer ignores one that it has answered. It is written
+// without fsync, since after a power loss nobody is left to answer it.
 absl::Status RequestCheckpoint(const RunDir& dir, int64_t number);
 
-// The worker's own reason: a device has failed under its rank, and the attempt with it.
+// The worker's own reason for a stop: a device has failed under its rank, and the attempt with it.
 inline constexpr char kStopDeviceLost[] = "device_lost";
-// The reason with which the attempt has then failed, of the class `hardware`.
+// The reason with which such an attempt fails, of the class `hardware`.
 inline constexpr char kReasonDeviceLost[] = "DEVICE_LOST";
 
 // A request to stop the ranks: SIGTERM, `grace`, SIGKILL.
 struct StopRequest {
   std::string reason = {};  // cancelled, preempted, suspended, drained
   absl::Duration grace = absl::Seconds(10);
-  // kStopDeviceLost: what is wrong with the device, and whose it is.
+  // For kStopDeviceLost: what is wrong with the device, and which rank has it.
   std::string message = {};
   int rank = 0;
 
@@ -53,9 +55,9 @@ struct StopRequest {
 
 std::string EncodeStopRequest(const StopRequest& request);
 absl::StatusOr<StopRequest> DecodeStopRequest(absl::string_view text, absl::string_view file);
-// Replaces an earlier request: a later one may shorten the grace.
+// Makes a request, which replaces an earlier one: a later one may shorten the grace.
 absl::Status RequestStop(const RunDir& dir, const StopRequest& request);
-// Nothing where none was made.
+// Returns nothing if no request was made.
 absl::StatusOr<std::optional<StopRequest>> ReadStopRequest(const RunDir& dir);
 
 }  // namespace trainyard::run_dir

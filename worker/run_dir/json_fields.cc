@@ -1,4 +1,4 @@
-// The JSON library's exceptions and types end here; callers see violations with paths.
+// Turns the JSON library's exceptions and types into violations with paths.
 #include "worker/run_dir/json_fields.h"
 
 #include <cmath>
@@ -109,7 +109,7 @@ void FieldReader::Violate(absl::string_view key, absl::string_view description) 
 }
 
 void FieldReader::WrongType(const std::string& path, const Json& got, absl::string_view expected) {
-  // Long values would drown the message.
+  // Long values would hide the message.
   constexpr size_t kShown = 60;
   std::string shown = DumpJson(got);
   if (shown.size() > kShown) shown = absl::StrCat(shown.substr(0, kShown), "...");

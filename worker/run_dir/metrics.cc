@@ -1,4 +1,4 @@
-// Encodes and decodes one line of metrics. Numbers that JSON cannot say, as of a loss that
+// Encodes and decodes one line of metrics. Numbers that JSON cannot express, such as a loss that
 // diverged, are written as text.
 #include "worker/run_dir/metrics.h"
 

@@ -1,4 +1,4 @@
-// ranks/<r>/metrics.jsonl: one JSON object a line.
+// Reads and writes ranks/<r>/metrics.jsonl, which has one JSON object a line.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace trainyard::run_dir {
 
-// Longest name of a metric, in bytes.
+// The longest name of a metric, in bytes.
 inline constexpr int kMaxMetricName = 200;
 
 // One value of one metric.
@@ -26,8 +26,8 @@ struct MetricPoint {
 // shortest that read back as the same double.
 void AppendMetricLine(const MetricPoint& point, std::string& text);
 
-// One line, with or without its newline. DATA_LOSS (CORRUPT_FILE) with `file` and the field that is
-// wrong.
+// Decodes one line, with or without its newline. Returns DATA_LOSS (CORRUPT_FILE) with `file` and
+// the field that is wrong.
 absl::StatusOr<MetricPoint> DecodeMetricLine(absl::string_view line, absl::string_view file);
 
 }  // namespace trainyard::run_dir

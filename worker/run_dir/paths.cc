@@ -1,4 +1,4 @@
-// The names of files and folders, as docs/run_directory.md lists them.
+// Names the files and folders as docs/run_directory.md lists them.
 #include "worker/run_dir/paths.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Where everything lies in a run directory: the folder through which worker, supervisor and ranks
-// of one attempt talk. docs/run_directory.md is the format; the encoders and decoders of this
-// folder follow it.
+// Says where everything lies in a run directory, the folder through which worker, supervisor and
+// ranks of one attempt communicate. docs/run_directory.md describes the format; the encoders and
+// decoders of this folder follow it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace trainyard::run_dir {
 
-// Names only; touches no file but in CreateRankDirectory. Thread-safe.
+// Makes names. Only CreateRankDirectory touches files. It is thread-safe.
 class RunDir {
  public:
   explicit RunDir(std::string root);
@@ -39,20 +39,21 @@ class RunDir {
   std::string ResultPath(int rank) const;    // ranks/<r>/result.json
   std::string RankExitPath(int rank) const;  // ranks/<r>/exit.json
 
-  // `path` itself where it is absolute or empty, else the path under the run directory.
+  // Returns `path` itself if it is absolute or empty, else the path under the run directory.
   std::string Resolve(absl::string_view path) const;
 
-  // ranks/<r> and its parents.
+  // Creates ranks/<r> and its parents.
   absl::Status CreateRankDirectory(int rank) const;
 
  private:
   std::string root_;
 };
 
-// `<state_dir>/attempts/<job>/<attempt>`.
+// Returns `<state_dir>/attempts/<job>/<attempt>`.
 std::string AttemptDirectory(absl::string_view state_dir, int64_t job, int64_t attempt);
 
-// The name of a file that is being written ("progress.json.tmp.4711"): readers pass over it.
+// Returns true for the name of a file that is being written ("progress.json.tmp.4711"), which
+// readers ignore.
 bool IsTemporaryName(absl::string_view name);
 
 }  // namespace trainyard::run_dir

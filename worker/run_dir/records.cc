@@ -1,5 +1,5 @@
-// Encodes and decodes the records. A field that is unknown is passed over, so that programs of
-// different versions read each other's files.
+// Encodes and decodes the records. Unknown fields are ignored, so that programs of different
+// versions can read each other's files.
 #include "worker/run_dir/records.h"
 
 #include <utility>
@@ -258,7 +258,7 @@ absl::StatusOr<RankResult> DecodeRankResult(absl::string_view text, absl::string
     reader.Integer("step", result.step, 0, kMaxNumber);
     FieldReader metrics = reader.Object("metrics");
     for (const std::string& name : metrics.Keys()) {
-      metrics.Require(name);  // a null is no value
+      metrics.Require(name);  // a null counts as no value
       metrics.Double(name, result.metrics[name]);
     }
     reader.Integer("stuck_rank", result.stuck_rank, -1, kMaxRank);

@@ -1,4 +1,5 @@
-// What ranks and supervisor say about themselves: progress, results, exits. One JSON object a file.
+// Defines what ranks and supervisor report about themselves: progress, results, exits. Each file
+// has one JSON object.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,8 @@
 
 namespace trainyard::run_dir {
 
-// How a finished rank or attempt ended. `hardware` and `transient` are retried, `user_error` never.
+// Says how a finished rank or attempt ended. `hardware` and `transient` are retried, `user_error`
+// never.
 enum class Outcome { kSucceeded, kStopped, kUserError, kTransient, kHardware };
 
 absl::string_view OutcomeName(Outcome outcome);  // "succeeded", "stopped", "user_error", ...
@@ -26,21 +28,23 @@ inline constexpr int kExitStopped = 15;
 inline constexpr int kExitTransient = 75;
 inline constexpr int kExitHardware = 76;
 int ExitCode(Outcome outcome);
-// An exit code that is not listed above, and any signal (> 0), is transient.
+// Returns the outcome of an exit. An exit code that is not listed above, and any signal (> 0), is
+// transient.
 Outcome OutcomeOfExit(int exit_code, int signal);
 
-// Which replicas a rank computes.
+// The replicas that a rank computes.
 struct RankHosting {
   int rank = 0;
   int first_replica = 0;
   int replicas = 0;
-  int stage = 0;             // of the pipeline
-  double samples_per_s = 0;  // of the rank by itself, without waiting for others; 0: not known
+  int stage = 0;  // of the pipeline
+  // The speed of the rank by itself, without waiting for others; 0 if unknown.
+  double samples_per_s = 0;
 
   friend bool operator==(const RankHosting&, const RankHosting&) = default;
 };
 
-// ranks/<r>/progress.json: where the rank stands.
+// The content of ranks/<r>/progress.json: the progress of the rank.
 struct Progress {
   enum class State { kStarting, kRunning, kEvaluating, kCheckpointing, kFinished };
   State state = State::kStarting;
@@ -58,24 +62,24 @@ struct Progress {
   std::string data_digest = {};
   std::string model_digest = {};
   int64_t update_time_us = 0;             // since 1970
-  std::vector<RankHosting> hosting = {};  // of all ranks; rank 0 alone says it
+  std::vector<RankHosting> hosting = {};  // of all ranks; only rank 0 writes it
   std::string hosting_reason = {};        // for people
-  // The rank writes this file again by then, or it is stuck; 0: it promises nothing.
+  // The rank writes this file again by this time, or it is stuck. 0 means that it promises nothing.
   int64_t silent_until_boottime_us = 0;
 
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 absl::string_view ProgressStateName(Progress::State state);
 
-// ranks/<r>/result.json: what the rank itself says about its end; its last act.
+// The content of ranks/<r>/result.json: the rank's own account of its end, which it writes last.
 struct RankResult {
   Outcome outcome = Outcome::kSucceeded;
   std::string reason = {};   // UPPER_SNAKE_CASE name of the error, or empty
   std::string message = {};  // the first error
   int64_t step = 0;
   std::map<std::string, double> metrics = {};
-  // For a collective that failed: the rank that did not take part in it (-1: none is known), and
-  // which one it was. All ranks count alike, so the number finds the same call on each.
+  // For a collective that failed: the rank that did not take part in it (-1 if unknown), and which
+  // collective it was. All ranks count alike, so the number finds the same call on each.
   int stuck_rank = -1;
   std::string operation = {};  // "all_reduce"
   int64_t sequence = 0;
@@ -83,11 +87,11 @@ struct RankResult {
   friend bool operator==(const RankResult&, const RankResult&) = default;
 };
 
-// ranks/<r>/exit.json: how the rank ended, as the supervisor saw it.
+// The content of ranks/<r>/exit.json: how the rank ended, as the supervisor saw it.
 struct RankExit {
   int rank = 0;
   int exit_code = 0;
-  int signal = 0;  // 0: it exited by itself
+  int signal = 0;  // 0 if it exited by itself
   Outcome outcome = Outcome::kSucceeded;
   std::string reason = {};
   std::string message = {};
@@ -96,7 +100,7 @@ struct RankExit {
   friend bool operator==(const RankExit&, const RankExit&) = default;
 };
 
-// exit.json: how the attempt ended on this host.
+// The content of exit.json: how the attempt ended on this host.
 struct AttemptExit {
   int exit_code = 0;
   int signal = 0;
@@ -104,14 +108,14 @@ struct AttemptExit {
   std::string reason = {};
   std::string message = {};
   int64_t end_time_us = 0;
-  int failed_rank = 0;  // that failed first; 0 where none did
+  int failed_rank = 0;  // the rank that failed first; 0 if none did
   std::vector<RankExit> ranks = {};
 
   friend bool operator==(const AttemptExit&, const AttemptExit&) = default;
 };
 
-// supervisor.json: the processes of the attempt on this host. Start ticks (field 22 of
-// /proc/<pid>/stat) and the boot id tell them from later processes that got the same pid.
+// The content of supervisor.json: the processes of the attempt on this host. Start ticks (field 22
+// of /proc/<pid>/stat) and the boot id distinguish them from later processes that got the same pid.
 struct SupervisorRecord {
   struct Process {
     int rank = 0;
@@ -128,7 +132,8 @@ struct SupervisorRecord {
   friend bool operator==(const SupervisorRecord&, const SupervisorRecord&) = default;
 };
 
-// One line each. Decoding gives DATA_LOSS (CORRUPT_FILE) with `file` and the field that is wrong.
+// These make one line each. Decoding returns DATA_LOSS (CORRUPT_FILE) with `file` and the field
+// that is wrong.
 std::string EncodeProgress(const Progress& progress);
 std::string EncodeRankResult(const RankResult& result);
 std::string EncodeRankExit(const RankExit& exit);
@@ -141,15 +146,15 @@ absl::StatusOr<AttemptExit> DecodeAttemptExit(absl::string_view text, absl::stri
 absl::StatusOr<SupervisorRecord> DecodeSupervisorRecord(absl::string_view text,
                                                         absl::string_view file);
 
-// NOT_FOUND where the file is not there (yet).
+// Returns NOT_FOUND if the file does not exist (yet).
 absl::StatusOr<Progress> ReadProgress(const RunDir& dir, int rank);
 absl::StatusOr<RankResult> ReadRankResult(const RunDir& dir, int rank);
 absl::StatusOr<RankExit> ReadRankExit(const RunDir& dir, int rank);
 absl::StatusOr<AttemptExit> ReadAttemptExit(const RunDir& dir);
 absl::StatusOr<SupervisorRecord> ReadSupervisorRecord(const RunDir& dir);
 
-// Only the attempt's exit is durable. What the others say is of use to processes of this boot:
-// after a power loss the attempt is over, or begins anew where nothing of it is left.
+// Only the attempt's exit is durable. The other records matter only to processes of this boot:
+// after a power loss the attempt is over, or begins again if nothing of it is left.
 absl::Status WriteProgress(const RunDir& dir, int rank, const Progress& progress);
 absl::Status WriteRankResult(const RunDir& dir, int rank, const RankResult& result);
 absl::Status WriteRankExit(const RunDir& dir, const RankExit& exit);

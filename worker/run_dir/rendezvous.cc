@@ -1,4 +1,4 @@
-// A key is linked into place, which makes it appear whole and refuses to replace another value.
+// Links a key into place, which makes it appear complete and refuses to replace another value.
 #include "worker/run_dir/rendezvous.h"
 
 #include <unistd.h>
@@ -46,8 +46,8 @@ absl::Status SetRendezvousKey(const RunDir& dir, absl::string_view key, absl::st
   }
   TY_RETURN_IF_ERROR(MakeDirectories(dir.RendezvousDir()));
   const std::string path = KeyPath(dir, key);
-  // A hard link appears whole and refuses to replace; a rename would replace. The unique part keeps
-  // threads of one process apart.
+  // A hard link appears complete and refuses to replace; a rename would replace. The unique part of
+  // the name keeps threads of one process apart.
   const std::string temporary = absl::StrCat(path, "-", Rng::Real()->Next(), ".tmp.", getpid());
   TY_RETURN_IF_ERROR(ReplaceFile(temporary, value));
   const int rc = link(temporary.c_str(), path.c_str());

@@ -1,5 +1,5 @@
-// The lock belongs to the open file and ends with the process, however that ends, so no lock is
-// ever stale.
+// Implements the lock. It belongs to the open file and ends with the process, however that ends, so
+// no lock is ever stale.
 #include "worker/run_dir/supervisor_lock.h"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@ std::string LockPath(const RunDir& dir) {
   return JoinPath(dir.root(), "supervisor.lock");
 }
 
-// Locks of the open file (Linux): unlike flock they can be asked for without being taken.
+// These are locks of the open file (Linux). Unlike flock they can be queried without being taken.
 struct flock WholeFile() {
   struct flock range {};
   range.l_type = F_WRLCK;
@@ -43,8 +43,8 @@ absl::StatusOr<SupervisorLock> SupervisorLock::Acquire(const RunDir& dir) {
 
 absl::StatusOr<bool> IsSupervised(const RunDir& dir) {
   const std::string path = LockPath(dir);
-  // Read-only: closing a file that was open for writing wakes all who watch the folder, the asker
-  // among them.
+  // The file is opened read-only, because closing a file that was open for writing wakes all who
+  // watch the folder, including the caller.
   auto fd = OpenFile(path, O_RDONLY);
   if (absl::IsNotFound(fd.status())) return false;
   TY_RETURN_IF_ERROR(fd.status());

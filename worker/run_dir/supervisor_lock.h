@@ -1,5 +1,5 @@
-// supervisor.lock: held by the supervisor of a run directory while it lives, so that two never run
-// one attempt, and so that others can tell whether it lives without a pid.
+// Implements supervisor.lock, which the supervisor of a run directory holds while it lives, so that
+// two never run one attempt, and so that others can tell without a pid if it lives.
 #pragma once
 
 #include <utility>
@@ -12,7 +12,7 @@ namespace trainyard::run_dir {
 
 class SupervisorLock {
  public:
-  // FAILED_PRECONDITION (ALREADY_SUPERVISED) where another process holds it.
+  // Returns FAILED_PRECONDITION (ALREADY_SUPERVISED) if another process holds it.
   static absl::StatusOr<SupervisorLock> Acquire(const RunDir& dir);
 
  private:
@@ -20,8 +20,8 @@ class SupervisorLock {
   UniqueFd fd_;
 };
 
-// True where somebody holds the lock. It takes nothing, so it never gets in the way of a supervisor
-// that starts.
+// Returns true if a process holds the lock. It takes no lock, so it never gets in the way of a
+// supervisor that starts.
 absl::StatusOr<bool> IsSupervised(const RunDir& dir);
 
 }  // namespace trainyard::run_dir

@@ -1,5 +1,5 @@
-// While a file grows, what stands behind its last newline is a line that is still being written,
-// and is left for the next read.
+// Reads growing files. While a file grows, the text after its last newline is a line that is still
+// being written, and is left for the next read.
 #include "worker/run_dir/tail.h"
 
 #include <utility>

@@ -1,4 +1,4 @@
-// trainyard-supervisor: owns the ranks of one attempt on one host.
+// trainyard-supervisor owns the ranks of one attempt on one host.
 #include <csignal>
 #include <cstdio>
 #include <string>
@@ -21,7 +21,7 @@ constexpr char kUsage[] =
     "Starts the ranks of DIR/assignment.json and writes down how they end.\n"
     "  --trainer PATH  the program that is a rank; default: trainyard-trainer beside this one\n";
 
-// Two flags are not worth a library in the smallest program of all.
+// Two flags are not worth a library in the smallest of the programs.
 absl::StatusOr<supervisor::SupervisorOptions> ParseFlags(int argc, char** argv) {
   supervisor::SupervisorOptions options;
   for (int i = 1; i < argc; ++i) {
@@ -44,7 +44,7 @@ absl::StatusOr<supervisor::SupervisorOptions> ParseFlags(int argc, char** argv) 
   return options;
 }
 
-// trainyard-trainer, or trainyard-trainer-<backend>, beside this program.
+// The default is trainyard-trainer, or trainyard-trainer-<backend>, beside this program.
 std::string DefaultTrainer(const std::string& run_dir) {
   const auto assignment = run_dir::ReadAssignment(run_dir::RunDir(run_dir));
   const bool other = assignment.ok() && assignment->backend != "cpu";
@@ -58,7 +58,7 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n%s", std::string(options.status().message()).c_str(), kUsage);
     return 2;
   }
-  // A log that nobody reads any more is no reason to leave the ranks alone.
+  // If the log cannot be written any more, that is no reason to leave the ranks alone.
   (void)signal(SIGPIPE, SIG_IGN);
   InitLog("trainyard-supervisor", LogLevel::kInfo, LogFormat::kText);
   if (options->trainer.empty()) options->trainer = DefaultTrainer(options->run_dir);

@@ -21,7 +21,7 @@
 namespace trainyard::supervisor {
 namespace {
 
-// Exit code of a child that never became a trainer; the error pipe says why.
+// The exit code of a child that never became a trainer. The error pipe says why.
 constexpr int kExecFailed = 127;
 
 struct Pipe {
@@ -42,7 +42,7 @@ void BindToCpus(const std::vector<int64_t>& cpus) {
   for (const int64_t cpu : cpus) {
     if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(static_cast<size_t>(cpu), &set);
   }
-  // A processor that went away costs speed and not the job: the rank runs unbound then.
+  // If a processor is missing now, the rank runs unbound, which costs speed but not the job.
   (void)sched_setaffinity(0, sizeof set, &set);
 }
 
@@ -59,16 +59,17 @@ void RestoreSignals() {
   _exit(kExecFailed);
 }
 
-// What the child does between fork and exec. The process has one thread, so everything is allowed.
+// Runs in the child between fork and exec. The process has one thread, so everything is allowed.
 [[noreturn]] void BecomeTrainer(const run_dir::RunDir& dir, const std::string& trainer,
                                 const run_dir::RankAssignment& rank, pid_t group, pid_t supervisor,
                                 int log, int null, int gate, int error_pipe) {
   if (setpgid(0, group) != 0) FailStart(error_pipe);
-  // A supervisor that is killed takes its ranks along. If that was before this line, nobody sends
-  // the signal any more, hence the look at the parent.
+  // If the supervisor is killed, the ranks are killed too. If that happened before this line, no
+  // signal is sent any more, so the parent is checked.
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) FailStart(error_pipe);
   if (getppid() != supervisor) _exit(kExecFailed);
-  // Where only ancestors may look into a process, so may what the supervisor starts for it.
+  // If only ancestors may trace a process, programs that the supervisor starts may do so after
+  // this.
   (void)prctl(PR_SET_PTRACER, supervisor);
   RestoreSignals();
   BindToCpus(rank.cpus);
@@ -117,12 +118,12 @@ absl::Status RankGroup::StartRank(const run_dir::RunDir& dir, const std::string&
   const pid_t pid = fork();
   if (pid < 0) return ErrnoStatus(errno, "cannot fork for", trainer);
   if (pid == 0) {
-    // The write end in this child would keep the gate shut for ever.
+    // The write end in this child would keep the gate shut forever.
     gate_ = UniqueFd();
     BecomeTrainer(dir, trainer, rank, group_, supervisor, log.get(), null.get(), gate,
                   error.write.get());
   }
-  // Both sides set the group, so that it stands whoever runs first.
+  // Both sides set the group, so that it exists whichever runs first.
   (void)setpgid(pid, group_ == 0 ? pid : group_);
   if (group_ == 0) group_ = pid;
   members_.push_back({rank.rank, pid, std::move(error.read)});
@@ -170,7 +171,7 @@ absl::Status RankGroup::StartError(int rank) const {
   for (const Member& member : members_) {
     if (member.rank != rank) continue;
     int reason = 0;
-    // Closed without a word by a successful exec.
+    // A successful exec closes the pipe without a message.
     if (read(member.error.get(), &reason, sizeof reason) == static_cast<ssize_t>(sizeof reason)) {
       return ErrnoStatus(reason, "cannot execute", trainer_);
     }
@@ -190,7 +191,8 @@ void RankGroup::Signal(SignalToSend signal) const {
       (void)kill(static_cast<pid_t>(process.pid), SIGCONT);
     }
   }
-  // Only while members are known to live: the number of an empty group may be given out again.
+  // A signal is sent only while members are known to live, because the number of an empty group may
+  // be reused.
   if (!group_lives) return;
   (void)kill(-group_, number);
   (void)kill(-group_, SIGCONT);

@@ -1,5 +1,5 @@
-// The processes of the ranks: started together in one process group, held at a gate until their
-// supervisor has written down who they are, and bound to the supervisor's life.
+// Starts the processes of the ranks together in one process group, holds them at a gate until their
+// supervisor has recorded them, and binds them to the supervisor's life.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +17,8 @@
 
 namespace trainyard::supervisor {
 
-// The caller has one thread only, is a child subreaper, and reaps. Not thread-safe.
+// The caller must have only one thread, be a child subreaper, and reap. The class is not
+// thread-safe.
 class RankGroup {
  public:
   // Forks one process a rank. Each is bound to its processors, writes to ranks/<r>/log, dies with
@@ -29,16 +30,18 @@ class RankGroup {
 
   void Release();
 
-  // For supervisor.json; without the supervisor's own fields.
+  // Returns the record for supervisor.json, without the supervisor's own fields.
   run_dir::SupervisorRecord Record() const;
-  // The rank of a pid of ours; -1 for adopted processes.
+  // Returns the rank of a pid of ours, or -1 for adopted processes.
   int RankOf(pid_t pid) const;
-  // 0 for a rank that is not here.
+  // Returns 0 for a rank that is not here.
   pid_t PidOf(int rank) const;
-  // OK, or why the trainer of this rank could not be executed. Call it once the rank has ended.
+  // Returns OK, or why the trainer of this rank could not be executed. Call it once the rank has
+  // ended.
   absl::Status StartError(int rank) const;
 
-  // To the group, and to descendants that left it. SIGTERM wakes stopped processes too.
+  // Sends a signal to the group, and to descendants that left it. SIGTERM wakes stopped processes
+  // too.
   void Signal(SignalToSend signal) const;
 
  private:

@@ -1,4 +1,4 @@
-// Reads /proc, and runs a program of its own for stacks, which may crash or hang without harm.
+// Reads /proc, and gets stacks from a separate program, which may crash or hang without harm.
 #include "worker/supervisor/rank_sight.h"
 
 #include <fcntl.h>
@@ -36,7 +36,7 @@ constexpr size_t kThreadsMax = 64;
 constexpr size_t kTellingFrames = 4;
 constexpr size_t kFrameNameMax = 80;
 
-// In which a process that waits is found.
+// The names of functions in which a waiting process is found.
 constexpr std::pair<int64_t, absl::string_view> kWaits[] = {{SYS_futex, "futex"},
                                                             {SYS_read, "read"},
                                                             {SYS_write, "write"},
@@ -65,7 +65,8 @@ constexpr std::pair<int64_t, absl::string_view> kWaits[] = {{SYS_futex, "futex"}
                                                             {SYS_flock, "flock"},
                                                             {SYS_rt_sigtimedwait, "sigwait"}};
 
-// The system call in which a thread is: " in futex", or nothing where the kernel does not tell.
+// Returns the system call in which a thread is: " in futex", or nothing if the kernel does not
+// tell.
 std::string WaitOf(const std::string& folder) {
   const auto text = ReadFile(JoinPath(folder, "syscall"), kProcFileBytes);
   int64_t number = -1;
@@ -134,8 +135,8 @@ absl::StatusOr<pid_t> StartReader(const std::string& program, pid_t pid, int out
   _exit(127);
 }
 
-// What the program prints until it ends; it is killed at the limit, and ptrace lets go of what it
-// held.
+// Returns what the program prints until it ends. It is killed at the limit, and ptrace releases
+// what it held.
 absl::StatusOr<std::string> ReadStacks(pid_t pid, const std::string& program,
                                        absl::Duration limit) {
   if (!FileExists(program)) {
@@ -190,7 +191,7 @@ std::vector<std::string> TellingFrames(absl::string_view stacks) {
   int threads = 0;
   for (absl::string_view line : absl::StrSplit(stacks, '\n')) {
     if (absl::StartsWith(line, "thread ") && ++threads > 1) break;
-    // "  #3 trainyard::trainer::TrainLoop::Step() (trainyard-trainer)"
+    // Returns " #3 trainyard::trainer::TrainLoop::Step() (trainyard-trainer)".
     if (!absl::ConsumePrefix(&line, "  #")) continue;
     const size_t blank = line.find(' ');
     if (blank == absl::string_view::npos) continue;

@@ -1,4 +1,4 @@
-// The loop around the pure core: files, signals and processes.
+// Runs the loop around the pure core: files, signals and processes.
 #include "worker/supervisor/supervisor.h"
 
 #include <fcntl.h>
@@ -31,16 +31,17 @@
 namespace trainyard::supervisor {
 namespace {
 
-// The loop sleeps for this long where files cannot be watched, and where they can: a lost event
-// costs no more.
+// The loop sleeps for this long if files cannot be watched, and if they can. In the second case,
+// that is what a lost event costs.
 constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
 constexpr absl::Duration kWatchedInterval = absl::Seconds(1);
-// Between attempts to write an exit record, while the disk is full.
+// The time between attempts to write an exit record, while the disk is full.
 constexpr absl::Duration kWriteRetryFirst = absl::Milliseconds(100);
 constexpr absl::Duration kWriteRetryLast = absl::Seconds(5);
-// Between two looks at the ranks' progress.
+// The time between two looks at the ranks' progress.
 constexpr absl::Duration kProgressInterval = absl::Milliseconds(500);
-// For looking at all suspects together: their peers are to be gone within 5 s of the failure.
+// The limit for looking at all suspects together, since their peers must be gone within 5 s of the
+// failure.
 constexpr absl::Duration kSightTime = absl::Milliseconds(1500);
 
 absl::StatusOr<UniqueFd> CatchSignals() {
@@ -55,8 +56,8 @@ absl::StatusOr<UniqueFd> CatchSignals() {
   return UniqueFd(fd);
 }
 
-// One attempt. Holds no decision of its own: what happens goes into the core, and what the core
-// says is carried out.
+// Runs one attempt. It makes no decisions of its own: what happens is passed to the core, and what
+// the core says is carried out.
 class Supervisor {
  public:
   Supervisor(run_dir::RunDir dir, run_dir::Assignment assignment, std::string stack_program,
@@ -127,7 +128,7 @@ class Supervisor {
     record.start_ticks = self.start_ticks;
     const absl::Status written = run_dir::WriteSupervisorRecord(dir_, record);
     if (!written.ok()) {
-      // Nobody would know of the ranks if this process died: they never get through the gate.
+      // If this process died, nobody would know of the ranks, so they never get through the gate.
       group_->Signal(SignalToSend::kKill);
       while (waitpid(-1, nullptr, 0) > 0 || errno == EINTR) {
       }
@@ -140,7 +141,7 @@ class Supervisor {
     return absl::OkStatus();
   }
 
-  // Every rank ends by `result` without having begun.
+  // Every rank ends with `result` without having begun.
   void EndUnstarted(const run_dir::RankResult& result) {
     for (const run_dir::RankAssignment& rank : assignment_.ranks) {
       core_.RankEnded(clock_.Uptime(), {.rank = rank.rank,
@@ -165,7 +166,8 @@ class Supervisor {
       int status = 0;
       const pid_t pid = waitpid(-1, &status, WNOHANG);
       if (pid < 0 && errno == EINTR) continue;
-      // Descendants that lost their parent are our children: without children nothing is left.
+      // Descendants that lost their parent are our children, so if there are no children, nothing
+      // is left.
       if (pid < 0 && core_.all_ranks_ended()) core_.GroupGone();
       if (pid <= 0) return;
       const int rank = group_.has_value() ? group_->RankOf(pid) : -1;
@@ -207,7 +209,8 @@ class Supervisor {
     }
     const auto stop = run_dir::ReadStopRequest(dir_);
     if (!stop.ok()) {
-      // A request is written whole, so that this is damage: the wish to stop is clear all the same.
+      // A request is written completely, so this one is damaged. The wish to stop is clear
+      // nevertheless.
       core_.StopAsked(clock_.Uptime(), {kReasonDrained, kDefaultTermGrace});
     } else if (stop->has_value() && *stop != seen_stop_) {
       seen_stop_ = *stop;
@@ -224,12 +227,13 @@ class Supervisor {
     progress_uptime_ = now;
     for (const run_dir::RankAssignment& rank : assignment_.ranks) {
       const auto progress = run_dir::ReadProgress(dir_, rank.rank);
-      // A rank need not say where it stands.
+      // A rank need not report its progress.
       if (progress.ok()) core_.ProgressSeen(now, rank.rank, *progress);
     }
   }
 
-  // Before they are killed; what was seen goes into their logs, and into the attempt's failure.
+  // Suspects are looked at before they are killed. What was seen goes into their logs, and into the
+  // attempt's failure.
   void LookAtSuspects() {
     const absl::Duration end = clock_.Uptime() + kSightTime;
     for (const int rank : core_.TakeSuspects()) {
@@ -253,8 +257,8 @@ class Supervisor {
     return WriteFully(log.get(), text, dir_.LogPath(rank));
   }
 
-  // Writes what is still to be written; true once exit.json of the attempt is there. Never blocks:
-  // a full disk is tried again later.
+  // Writes what is still to be written. Returns true once exit.json of the attempt is there. It
+  // never blocks: a full disk is tried again later.
   bool WriteExits() {
     if (clock_.Uptime() < write_after_) return false;
     if (core_.gone() && !FileExists(dir_.AssignmentPath())) {

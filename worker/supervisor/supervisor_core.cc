@@ -1,4 +1,4 @@
-// Judges how ranks ended, and decides when those that are left get which signal.
+// Judges how ranks ended, and decides which signals the remaining ranks get, and when.
 #include "worker/supervisor/supervisor_core.h"
 
 #include <algorithm>
@@ -16,12 +16,14 @@ namespace {
 
 using run_dir::Outcome;
 
-// A trainer reports these when it ended because another rank had: a consequence, never the cause.
+// A trainer reports these if it ended because another rank had. They are a consequence, never the
+// cause.
 constexpr char kReasonPeerLost[] = "PEER_LOST";
-// That it waited for another in vain, which is the cause where it is known.
+// This one says that it waited for another rank in vain. That other rank is the cause, if it is
+// known.
 constexpr char kReasonCollectiveTimeout[] = "COLLECTIVE_TIMEOUT";
 
-// The smaller, the nearer to the cause.
+// Rates a failure. The smaller the number, the nearer it is to the cause.
 int DistanceFromCause(const std::string& reason) {
   if (reason == kReasonPeerLost) return 2;
   return reason == kReasonCollectiveTimeout ? 1 : 0;
@@ -59,7 +61,7 @@ run_dir::RankExit JudgeRank(const RankEnd& end, bool stopping) {
   const bool exited_well = end.signal == 0 && end.exit_code == run_dir::kExitSucceeded;
   const bool says_success = end.result.has_value() && end.result->outcome == Outcome::kSucceeded;
   if (end.result.has_value() && (exited_well || !says_success)) {
-    // An exit code of 0 hides no failure that the result knows of.
+    // An exit code of 0 does not hide a failure that the result records.
     exit.outcome = end.result->outcome;
     exit.reason = end.result->reason;
     exit.message = end.result->message;
@@ -187,8 +189,8 @@ void SupervisorCore::SuspectLivingRanks() {
   }
 }
 
-// Where the gang has failed on another host, it may be a rank of this one that held it up, and
-// nobody would know any more what it did.
+// If the gang has failed on another host, a rank of this host may have held it up. This is the last
+// chance to find out what it did.
 void SupervisorCore::SuspectSilentRanks(absl::Duration now) {
   if (lease_.ExpiredAt(now)) return;
   for (const auto& [rank, promise] : promises_) {
@@ -222,7 +224,7 @@ SignalToSend SupervisorCore::Tick(absl::Duration now) {
     }
   }
   if (stopping() && now >= Deadline()) {
-    // The server relies on the end of what has no lease: nothing may come before it.
+    // The server relies on the end of ranks without a lease, so nothing may delay it.
     if (phase_ == Phase::kTerminating && !lease_.ExpiredAt(now)) SuspectLivingRanks();
     phase_ = Phase::kKilling;
     deadline_ = now + kKillInterval;
@@ -233,7 +235,7 @@ SignalToSend SupervisorCore::Tick(absl::Duration now) {
   return SignalToSend::kNone;
 }
 
-// A stop may have been asked for with a long grace, just before the server was lost.
+// A stop may have been requested with a long grace, just before the server was lost.
 absl::Duration SupervisorCore::Deadline() const {
   if (phase_ != Phase::kTerminating || lease_.unlimited()) return deadline_;
   return std::min(deadline_, lease_.expire_uptime + kDefaultTermGrace);
@@ -290,14 +292,14 @@ std::optional<SupervisorCore::Stuck> SupervisorCore::StuckRank() const {
   const Ended* failure = FirstFailure();
   if (failure == nullptr || failure->exit.reason != kReasonCollectiveTimeout) return std::nullopt;
   int rank = failure->stuck_rank;
-  // Who waited in vain for a rank that itself waited in vain blames the wrong one.
+  // A rank that waited in vain for one that itself waited in vain blames the wrong one.
   std::set<int> seen = {failure->exit.rank};
   for (const Ended* ended = FindEnded(rank);
        ended != nullptr && ended->by_itself && ended->stuck_rank >= 0 && seen.insert(rank).second;
        ended = FindEnded(rank)) {
     rank = ended->stuck_rank;
   }
-  // Where the transport cannot tell: it is the one that has noticed nothing.
+  // If the transport cannot tell, the stuck rank is the one that has noticed nothing.
   if (rank < 0 && !sights_.empty()) rank = sights_.begin()->first;
   if (rank < 0) return std::nullopt;
   return Stuck{rank,
@@ -329,14 +331,15 @@ run_dir::AttemptExit SupervisorCore::Exit(int64_t end_time_us) const {
     exit.message = failure->exit.message;
     exit.failed_rank = failure->exit.rank;
     if (exit.outcome == Outcome::kStopped) {
-      // Nobody asked us: somebody sent SIGTERM to the rank itself. The attempt is worth a retry.
+      // No stop was requested: somebody sent SIGTERM to the rank itself. The attempt is worth a
+      // retry.
       exit.outcome = Outcome::kTransient;
       exit.reason = "STOPPED_UNASKED";
       exit.message = absl::StrCat("rank ", failure->exit.rank,
                                   " stopped by itself; somebody sent it a signal");
     }
   } else if (stop_.has_value() && stop_->reason == run_dir::kStopDeviceLost) {
-    // Ranks that hang on a lost device do not say so themselves.
+    // Ranks that hang on a lost device do not report it themselves.
     exit.outcome = Outcome::kHardware;
     exit.exit_code = run_dir::kExitHardware;
     exit.reason = run_dir::kReasonDeviceLost;

@@ -1,5 +1,5 @@
-// Reads the flags and chooses among the program's four tasks: to train, to plan, to list data sets,
-// and to verify a checkpoint.
+// Reads the flags and chooses among the program's four tasks: train, plan, list data sets, and
+// verify a checkpoint.
 #include "worker/trainer/command_line.h"
 
 #include <csignal>
@@ -38,12 +38,12 @@ struct Flags {
   DeviceFlags device;
 };
 
-Signals g_signals;  // outlives the thread that sets it
+Signals g_signals;  // must outlive the thread that sets it
 
 // Takes SIGTERM, SIGINT and SIGUSR1 in a thread of its own, with sigwait: a handler would run on
 // the stack of whichever thread computes, and oneDNN's f32 GEMM points the stack pointer into its
-// heap workspace, so that the frame of a signal overwrites the heap. To be called before any
-// other thread starts: they inherit the blocked signals.
+// heap workspace, so that the frame of a signal overwrites the heap. It must be called before any
+// other thread starts, since threads inherit the blocked signals.
 void StartSignalThread() {
   sigset_t taken;
   sigemptyset(&taken);
@@ -60,11 +60,11 @@ void StartSignalThread() {
       }
     }
   }).detach();
-  // A peer that goes away is an error of the write, not the end of this process.
+  // If a peer goes away, the write fails, but the process does not end.
   signal(SIGPIPE, SIG_IGN);
 }
 
-// By shared memory where all ranks are on this host, unless it was told otherwise.
+// Shared memory is used if all ranks are on this host, unless a flag says otherwise.
 parallel::ConnectGroup HostLines(const Flags& flags, const run_dir::Assignment& assignment) {
   const bool one_host = static_cast<int>(assignment.ranks.size()) == assignment.world_size;
   const bool is_shm = flags.transport == "shm" || (flags.transport != "gloo" && one_host);
@@ -120,17 +120,17 @@ absl::StatusOr<std::string> ReadSpec(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(std::cin), {});
 }
 
-// Prints why the program ends, and returns what it ends with.
+// Prints why the program ends, and returns its exit code.
 int Fail(const Program& program, const absl::Status& status) {
   std::fprintf(stderr, "%s: %s\n", program.name.c_str(), std::string(status.message()).c_str());
-  // No device here, or none now: the same command may do elsewhere.
+  // There is no device here, or none now. The same command may succeed elsewhere.
   return absl::IsUnavailable(status) ? run_dir::kExitTransient : run_dir::kExitUserError;
 }
 
 absl::StatusOr<std::string> MakePlan(const Program& program, const Flags& flags) {
   TY_ASSIGN_OR_RETURN(const std::string spec, ReadSpec(flags.plan));
   PlanOptions options = flags.plan_options;
-  // A few rows that are computed on the host say nothing of a GPU.
+  // A measurement on the host says nothing about a GPU.
   options.measures_machine = program.device == nullptr;
   if (program.device != nullptr && options.backend == program.backend &&
       options.memory_bytes == 0) {

@@ -1,5 +1,5 @@
-// The trainers' command line: one rank of an attempt, the memory plan of a spec, what data sets
-// there are, or whether a checkpoint is what it says.
+// Implements the trainers' command line: run one rank of an attempt, plan the memory of a spec,
+// list data sets, or verify a checkpoint.
 //
 // There is a program for each backend, so that a machine without a device loads none of its
 // libraries: each is a main() of its own around RunCommandLine.
@@ -20,8 +20,9 @@
 namespace trainyard::trainer {
 
 struct DeviceFlags {
-  std::string plan_cache;   // a file; empty: where such files lie
-  std::string description;  // a file that describes a device in the place of one; empty: none
+  std::string plan_cache;  // a file; empty means the default place
+  // A file that describes a device instead of a real one; empty means none.
+  std::string description;
 };
 
 // What a rank of a gang knows when it connects its device to the others'.
@@ -33,17 +34,19 @@ struct DeviceGang {
   const std::atomic<bool>* cancelled = nullptr;  // borrowed
 };
 
-// The part that the trainer of a backend with devices of its own adds to that of the CPU.
+// The part that the trainer of a backend with devices of its own adds to the CPU trainer.
 class DeviceSupport {
  public:
   virtual ~DeviceSupport() = default;
 
-  // Makes the backend known; touches no device. INVALID_ARGUMENT or NOT_FOUND for a flag.
+  // Registers the backend, without touching a device. Returns INVALID_ARGUMENT or NOT_FOUND for a
+  // flag.
   virtual absl::Status Register(const DeviceFlags& flags) = 0;
-  // Makes the rank's device the one that the process uses, and fills in its memory where that is
-  // not known. Before the first use of any. UNAVAILABLE where it is not here.
+  // Makes the rank's device the current device of the process, and fills in its memory if that is
+  // unknown. It is called before the first use of a device. Returns UNAVAILABLE if the device does
+  // not exist.
   virtual absl::Status Choose(run_dir::RankAssignment& rank) = 0;
-  // The memory of the device that plans are made for. UNAVAILABLE where there is none.
+  // Returns the memory of the device for which plans are made, or UNAVAILABLE if there is none.
   virtual absl::StatusOr<int64_t> MemoryBytes() = 0;
   // Connects the devices of the gang, by the best way that works for all of them. Every rank calls
   // it at the same time.
@@ -53,12 +56,12 @@ class DeviceSupport {
 
 struct Program {
   std::string name = "trainyard-trainer";
-  // The backend of plans, unless --backend says otherwise.
+  // The backend of plans, unless --backend gives another.
   std::string backend = "cpu";
   DeviceSupport* device = nullptr;
 };
 
-// The whole program; returns its exit code (worker/run_dir/records.h).
+// Runs the whole program, and returns its exit code (worker/run_dir/records.h).
 int RunCommandLine(int argc, char** argv, const Program& program);
 
 }  // namespace trainyard::trainer

@@ -1,4 +1,4 @@
-// trainyard-trainer: the trainer of the CPU.
+// trainyard-trainer is the trainer for CPUs.
 #include "worker/trainer/command_line.h"
 
 int main(int argc, char** argv) {

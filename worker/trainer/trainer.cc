@@ -1,4 +1,4 @@
-// Runs one rank: prepares it, trains, and sorts its failure into a class that retries go by.
+// Runs one rank: prepares it, trains, and classifies its failure for retries.
 #include "worker/trainer/trainer.h"
 
 #include <sched.h>
@@ -112,7 +112,7 @@ Outcome OutcomeOfStatus(const absl::Status& status) {
     case absl::StatusCode::kDataLoss:
       return Outcome::kUserError;
     case absl::StatusCode::kResourceExhausted:
-      // Somebody may empty a disk, but a model that does not fit in memory will not fit tomorrow.
+      // A disk may be cleaned up, but a model that does not fit into memory will not fit tomorrow.
       return ErrorReason(status) == "DISK_FULL" ? Outcome::kTransient : Outcome::kUserError;
     default:
       return Outcome::kTransient;
@@ -145,7 +145,7 @@ RankResult RunRank(const RankOptions& options, const Signals& signals, Clock& cl
   if (written.ok()) written = run_dir::WriteRankResult(dir, options.rank, result);
   if (written.ok()) return result;
   LogError("cannot write the result", {{"error", std::string(written.message())}});
-  // Nobody can read how the run ended, so it does not count as a success.
+  // The record of how the run ended cannot be read, so it does not count as a success.
   if (status.ok()) result.outcome = Outcome::kTransient;
   return result;
 }

@@ -17,9 +17,9 @@ struct RankOptions {
   int rank = 0;
   Connect connect;
   bool shares_memory = true;  // see PrepareRun
-  // For a backend with devices of its own. It makes the rank's device the one that the process
-  // uses, and fills in its memory if the assignment does not say. It is called before the backend
-  // is made, and may be empty.
+  // For a backend with devices of its own: makes the rank's device the current device of the
+  // process, and fills in its memory if the assignment does not say. It is called before the
+  // backend is made, and may be empty.
   std::function<absl::Status(run_dir::RankAssignment& rank)> choose_device = {};
 };
 

@@ -1,4 +1,4 @@
-// AlexNet, layer by layer.
+// Builds AlexNet, layer by layer.
 #include <utility>
 
 #include "absl/strings/str_cat.h"

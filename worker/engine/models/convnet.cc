@@ -1,4 +1,4 @@
-// A small network of convolutions, for demonstrations.
+// Builds a small convolutional network, for demonstrations.
 #include <utility>
 
 #include "absl/strings/str_cat.h"

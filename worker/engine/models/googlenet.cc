@@ -1,4 +1,4 @@
-// GoogLeNet, module by module.
+// Builds GoogLeNet, module by module.
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,7 +12,7 @@
 namespace trainyard::engine {
 namespace {
 
-// Channels of a module, as in table 1 of the paper.
+// The channels of a module, as in table 1 of the paper.
 struct Inception {
   const char* suffix;
   int64_t ones;            // 1x1
@@ -34,8 +34,8 @@ const std::vector<Inception>& Stage(int stage) {
   return stages[static_cast<size_t>(stage - 3)];
 }
 
-// torchvision's: a convolution has no bias, batch norm an eps of 0.001, and the third branch 3x3
-// where the paper has 5x5.
+// This form is torchvision's: a convolution has no bias, batch norm has an eps of 0.001, and the
+// third branch has 3x3 where the paper has 5x5.
 absl::StatusOr<Graph> BuildForImagenet(const GooglenetSpec& spec) {
   GraphBuilder builder(spec.input);
   const auto conv = [&builder](const std::string& name, ValueId x, int64_t channels, int64_t kernel,
@@ -72,10 +72,11 @@ absl::StatusOr<Graph> BuildForImagenet(const GooglenetSpec& spec) {
   return graph;
 }
 
-// The form that is customary for CIFAR: a 3x3 stem, two 3x3 for 5x5, biases before batch norms.
+// This form is customary for CIFAR: a 3x3 stem, two 3x3 in place of 5x5, and biases before batch
+// norms.
 absl::StatusOr<Graph> BuildForCifar(const GooglenetSpec& spec) {
   GraphBuilder builder(spec.input);
-  // Modules `number` and the next of a sequence.
+  // Adds module `number` and the next one of a sequence.
   const auto conv = [&builder](const std::string& sequence, int number, ValueId x, int64_t channels,
                                int64_t kernel) {
     x = builder.Conv2d(absl::StrCat(sequence, ".", number), x,

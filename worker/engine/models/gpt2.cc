@@ -1,4 +1,4 @@
-// GPT-2, block by block.
+// Builds GPT-2, block by block.
 #include <cmath>
 #include <string>
 #include <utility>
@@ -13,7 +13,8 @@ namespace {
 
 constexpr double kStddev = 0.02;
 
-// x + dropout(attention(norm(x))), then x + dropout(mlp(norm(x))): pre-activation, [T, width].
+// Adds x + dropout(attention(norm(x))), then x + dropout(mlp(norm(x))), in pre-activation form, [T,
+// width].
 ValueId AddBlock(GraphBuilder& builder, const Gpt2Spec& spec, const std::string& name, ValueId x) {
   const auto layer = [&name](const char* suffix) { return absl::StrCat(name, suffix); };
   const double stddev = kStddev / std::sqrt(2.0 * static_cast<double>(spec.layers));

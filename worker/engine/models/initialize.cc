@@ -24,7 +24,8 @@ uint64_t HashName(absl::string_view name) {
   return hash;
 }
 
-// Four words for each four elements. Key: the seed. Counter: block of 4 elements, hash of the name.
+// Draws four words for each four elements. The key is the seed; the counter is the block of 4
+// elements and the hash of the name.
 template <typename Fill>
 std::vector<float> Draw(uint64_t seed, absl::string_view name, size_t count, Fill fill) {
   const uint64_t hash = HashName(name);
@@ -43,13 +44,13 @@ std::vector<float> Draw(uint64_t seed, absl::string_view name, size_t count, Fil
   return values;
 }
 
-// In (0, 1), from the upper 24 bits, which float holds exactly.
+// Returns a number in (0, 1), from the upper 24 bits, which float holds exactly.
 double Unit(uint32_t word) {
   constexpr double kStep = 1.0 / (1 << 24);
   return (static_cast<double>(word >> 8) + 0.5) * kStep;
 }
 
-// U(-bound, bound).
+// Draws from U(-bound, bound).
 std::vector<float> Uniform(uint64_t seed, absl::string_view name, size_t count, double bound) {
   return Draw(seed, name, count, [bound](const PhiloxBlock& words) {
     std::array<double, 4> values{};
@@ -58,8 +59,8 @@ std::vector<float> Uniform(uint64_t seed, absl::string_view name, size_t count, 
   });
 }
 
-// N(0, stddev^2), by Box and Muller (1958). In f64, so that what rounding differs between
-// mathematical libraries is lost in the rounding to f32.
+// Draws from N(0, stddev^2), by Box and Muller (1958). It computes in f64, so that differences in
+// rounding between mathematical libraries are lost when the result is rounded to f32.
 std::vector<float> Normal(uint64_t seed, absl::string_view name, size_t count, double stddev) {
   return Draw(seed, name, count, [stddev](const PhiloxBlock& words) {
     std::array<double, 4> values{};
@@ -93,7 +94,7 @@ absl::Status InitializeParameters(uint64_t seed, ModelState& executable) {
     } else if (tensor.initializer.kind == Initializer::Kind::kNormal) {
       values = Normal(seed, tensor.name, count, tensor.initializer.value);
     } else if (tensor.kind == StateTensor::Kind::kParameter) {
-      // A bias goes by its layer's weight; a weight of one dimension is a batch norm's.
+      // A bias depends on its layer's weight. A weight of one dimension belongs to a batch norm.
       const bool is_bias = absl::EndsWith(tensor.name, kBias);
       const std::string weight =
           is_bias ? absl::StrCat(tensor.name.substr(0, tensor.name.size() - kBias.size()), kWeight)

@@ -1,14 +1,15 @@
-// Initialisations that models have in common; they replace those of a graph that has been built.
+// Declares initialisations that models have in common. They replace those of a graph that has been
+// built.
 #pragma once
 
 #include "worker/engine/graph/graph.h"
 
 namespace trainyard::engine {
 
-// Weights of convolutions: N(0, 2 / fan_out), fan_out = out_channels * kernel area (He et al. 2015,
-// "Delving deep into rectifiers", eq. 14).
+// Initialises weights of convolutions as N(0, 2 / fan_out), fan_out = out_channels * kernel area
+// (He et al. 2015, "Delving deep into rectifiers", eq. 14).
 void InitializeConvolutionsByFanOut(Graph& graph);
-// Weights: N(0, stddev^2).
+// Initialises weights of convolutions as N(0, stddev^2).
 void InitializeConvolutions(Graph& graph, double stddev);
 void InitializeLinears(Graph& graph, double stddev);
 // Initialises the weights of tokens and positions.

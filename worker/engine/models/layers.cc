@@ -1,5 +1,5 @@
-// Builds the graph of an inline stack, layer by layer in the order of the spec: what is spelled out
-// like a model of the zoo is that model, node for node.
+// Builds the graph of an inline stack, layer by layer in the order of the spec. A stack that spells
+// out a model of the zoo gives that model, node for node.
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,7 +54,7 @@ class LayerBuilder {
   ValueId operator()(const layers::Attention& attention) const {
     return builder_.Attention(x_, attention.heads);
   }
-  // Kinds that the builder takes as a spec has them.
+  // These are kinds that the builder takes exactly as a spec has them.
   template <class Options>
   ValueId operator()(const Options& options) const {
     return builder_.Layer(name_, x_, options);

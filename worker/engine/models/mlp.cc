@@ -1,4 +1,4 @@
-// A network of linear layers, for demonstrations.
+// Builds a network of linear layers, for demonstrations.
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -1,5 +1,5 @@
-// The model zoo: plain functions that build a forward graph ending in logits and the mean softmax
-// cross-entropy loss. Parameter names and semantics are PyTorch's.
+// Declares the model zoo: plain functions that build a forward graph ending in logits and the mean
+// softmax cross-entropy loss. Parameter names and semantics are PyTorch's.
 #pragma once
 
 #include <cstdint>
@@ -120,10 +120,10 @@ struct Gpt2Spec {
 };
 absl::StatusOr<Graph> BuildGpt2(const Gpt2Spec& spec);
 
-// What a model says of a parameter; otherwise PyTorch's default (Kaiming uniform with a = sqrt(5),
-// i.e. U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weights and biases; batch norm 1 and 0, running mean
-// 0 and variance 1), from a counter-based random stream keyed by (seed, parameter name, element):
-// the same on every machine and for any number of devices.
+// Initialises each parameter as its model says, or else by PyTorch's default (Kaiming uniform with
+// a = sqrt(5), i.e. U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weights and biases; batch norm 1 and 0,
+// running mean 0 and variance 1), from a counter-based random stream keyed by (seed, parameter
+// name, element): the same on every machine and for any number of devices.
 absl::Status InitializeParameters(uint64_t seed, ModelState& executable);
 
 }  // namespace trainyard::engine

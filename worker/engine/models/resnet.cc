@@ -1,4 +1,4 @@
-// ResNet, block by block.
+// Builds ResNet, block by block.
 #include <array>
 #include <string>
 #include <utility>

@@ -1,4 +1,4 @@
-// VGG, stage by stage.
+// Builds VGG, stage by stage.
 #include <utility>
 #include <vector>
 
@@ -11,7 +11,8 @@
 namespace trainyard::engine {
 namespace {
 
-// Convolutions of each of the five stages, by depth: configurations A, B, D and E of the paper.
+// The numbers of convolutions in each of the five stages, by depth: configurations A, B, D and E of
+// the paper.
 absl::StatusOr<std::vector<int>> StagesOf(int64_t depth) {
   switch (depth) {
     case 11:

@@ -1,4 +1,4 @@
-// Wide ResNet, block by block.
+// Builds Wide ResNet, block by block.
 #include <string>
 #include <utility>
 
@@ -24,8 +24,8 @@ ValueId Conv(GraphBuilder& builder, const std::string& name, ValueId x, int64_t 
                          .bias = false});
 }
 
-// bn1 - relu - conv1 - bn2 - relu - conv2, plus the input; where the number of channels changes,
-// plus a 1x1 convolution of what conv1 sees.
+// Adds bn1 - relu - conv1 - bn2 - relu - conv2, plus the input. If the number of channels changes,
+// it adds a 1x1 convolution of the input of conv1 instead.
 ValueId Block(GraphBuilder& builder, const std::string& name, ValueId x, int64_t channels,
               int64_t stride, bool changes) {
   const ValueId seen = builder.Relu(builder.BatchNorm(name + ".bn1", x));

@@ -1,4 +1,4 @@
-// The numbers of an update that all backends compute alike.
+// Computes the numbers of an update that all backends share.
 #include "worker/engine/optim/optimizer.h"
 
 #include <algorithm>
@@ -98,7 +98,7 @@ bool IsElementwise(const OptimizerSpec& spec) {
 }
 
 UpdateRates RatesOfUpdate(const OptimizerSpec& spec, double lr, int64_t t, double gradient_norm) {
-  // As torch.nn.utils.clip_grad_norm_: a norm of 0 divides by this.
+  // As in torch.nn.utils.clip_grad_norm_, this keeps a norm of 0 from dividing by 0.
   constexpr double kClipEps = 1e-6;
   UpdateRates rates;
   rates.lr = lr;

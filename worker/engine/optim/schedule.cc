@@ -1,4 +1,4 @@
-// The learning rate of each step.
+// Computes the learning rate of each step.
 #include "worker/engine/optim/schedule.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace trainyard::engine {
 namespace {
 
-// The share of the steps after the warm-up that is done: from 0 to 1.
+// Returns the share of the steps after the warm-up that is done, from 0 to 1.
 double Progress(const Schedule& schedule, int64_t step) {
   const int64_t length = schedule.total_steps - schedule.warmup_steps;
   return length <= 0 ? 1

@@ -1,4 +1,4 @@
-// Learning-rate schedules: pure functions of the step.
+// Implements learning-rate schedules as pure functions of the step.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct Schedule {
   double base_lr = 0.1;
   int64_t total_steps = 1;
   // Linear warm-up (Goyal et al. 2017, section 2.2): lr grows from base_lr / warmup_steps at step 0
-  // to base_lr at step warmup_steps - 1. 0 for none.
+  // to base_lr at step warmup_steps - 1. 0 means none.
   int64_t warmup_steps = 0;
   // kStep: the rate is multiplied by gamma at each of these steps, ascending.
   std::vector<int64_t> milestones = {};
@@ -25,11 +25,11 @@ struct Schedule {
   double power = 1;
 };
 
-// The linear scaling rule (Goyal et al. 2017, section 2.1): the factor of a rate that was chosen
-// for `base_batch` samples a step. 1 where base_batch is 0.
+// The linear scaling rule (Goyal et al. 2017, section 2.1): returns the factor of a rate that was
+// chosen for `base_batch` samples a step, or 1 if base_batch is 0.
 double LinearScale(int64_t global_batch, int64_t base_batch);
 
-// The learning rate of 0-based `step`.
+// Returns the learning rate of 0-based `step`.
 double LearningRate(const Schedule& schedule, int64_t step);
 
 }  // namespace trainyard::engine

@@ -1,5 +1,5 @@
-// Collectives over Gloo's pairs. Every rank sends to every other at once, so that a collective
-// takes one or two steps.
+// Implements collectives over Gloo's pairs. Every rank sends to every other at once, so that a
+// collective takes one or two steps.
 #include "worker/parallel/gloo/gloo_communicator.h"
 
 #include <algorithm>
@@ -227,7 +227,7 @@ class GlooCommunicator : public Communicator {
   }
 
   static std::chrono::milliseconds Remaining(std::chrono::steady_clock::time_point deadline) {
-    // At least 1 ms, since 0 would mean for ever.
+    // The timeout is at least 1 ms, since 0 would mean no limit.
     return std::max(std::chrono::milliseconds(1),
                     std::chrono::duration_cast<std::chrono::milliseconds>(
                         deadline - std::chrono::steady_clock::now()));
@@ -268,7 +268,7 @@ class GlooCommunicator : public Communicator {
   absl::Status broken_;
   std::vector<float> received_;
   std::vector<float> sum_;
-  PeerWatch watch_;  // last: its threads end before the context goes
+  PeerWatch watch_;  // last, because its threads must end before the context is destroyed
 };
 
 absl::StatusOr<InterfaceAddress> FindListening(const std::string& interface) {

@@ -1,5 +1,5 @@
-// A gang of processes over TCP, by Gloo. The ranks find each other through the rendezvous folder of
-// the run directory.
+// Connects a gang of processes over TCP, with Gloo. The ranks find each other through the
+// rendezvous folder of the run directory.
 //
 // Gloo sends plain text without authentication, so it should be bound to a private interface.
 #pragma once
@@ -21,8 +21,8 @@ struct GlooOptions {
   int world_size = 1;
   Group group = {};  // the whole gang, unless it has members
   run_dir::RunDir run_dir{""};
-  // What to listen on: the name of an interface ("lo", "eth0"), an address of this host, or a
-  // network ("10.1.0.0/16") in which it has an address.
+  // The address to listen on: the name of an interface ("lo", "eth0"), an address of this host, or
+  // a network ("10.1.0.0/16") in which it has an address.
   std::string interface = "lo";
   // This host's name, for messages; may be empty.
   std::string worker = {};
@@ -34,9 +34,9 @@ struct GlooOptions {
   const std::atomic<bool>* cancelled = nullptr;
 };
 
-// Connects the ranks; returns when all are connected. UNAVAILABLE (PEER_LOST) names the ranks that
-// did not appear, or the addresses that could not be connected. CANCELLED. FAILED_PRECONDITION
-// where the interface does not exist, or the folder holds another run's keys.
+// Connects the ranks, and returns when all are connected. Returns UNAVAILABLE (PEER_LOST) with the
+// ranks that did not appear, or the addresses that could not be connected, CANCELLED, or
+// FAILED_PRECONDITION if the interface does not exist, or the folder holds another run's keys.
 //
 // Errors name the place of the rank that failed and of this one: "rank 1 is at 10.1.0.3:41234 on
 // worker b, rank 0 at 10.1.0.2 on worker a". The kernel chooses the ports.

@@ -51,7 +51,7 @@ class MeshContext : public gloo::Context {
   }
 };
 
-// "10.1.0.3:41234" or "[fd00::3]:41234"; empty where the bytes are not an address.
+// Returns "10.1.0.3:41234" or "[fd00::3]:41234", or an empty text if the bytes are not an address.
 std::string HostAndPort(const std::vector<char>& bytes) {
   const Address address(bytes);
   const sockaddr_storage& socket = address.getSockaddr();
@@ -67,12 +67,12 @@ std::string HostAndPort(const std::vector<char>& bytes) {
   return absl::StrCat(host.data(), ":", port.data());
 }
 
-// "10.1.0.3 on worker b"
+// Returns "10.1.0.3 on worker b".
 std::string Place(absl::string_view address, absl::string_view worker) {
   return worker.empty() ? std::string(address) : absl::StrCat(address, " on worker ", worker);
 }
 
-// The same place with its port.
+// Returns the same place with its port.
 std::string WithPort(const std::vector<char>& place, const std::string& host_and_port) {
   const absl::string_view text(place.data(), place.size());
   const size_t end = std::min(text.find(' '), text.size());
@@ -83,7 +83,7 @@ std::string PlaceKey(int rank) {
   return absl::StrCat("address.", rank);
 }
 
-// The address that `peer` has written for this rank.
+// Returns the address that `peer` has written for this rank.
 std::vector<char> AddressFor(const std::vector<char>& all, int rank, int peer, size_t size) {
   const auto index = static_cast<size_t>(rank < peer ? rank : rank - 1);
   const auto first = all.begin() + static_cast<std::ptrdiff_t>(index * size);

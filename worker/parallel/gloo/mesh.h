@@ -26,14 +26,15 @@ struct MeshOptions {
 
 struct Mesh {
   std::shared_ptr<gloo::Context> context;
-  // By rank in the group, for messages: "10.1.0.3:41234 on worker b"; this rank's own has no port.
+  // The places by rank in the group, for messages: "10.1.0.3:41234 on worker b". This rank's own
+  // has no port.
   std::vector<std::string> places;
 };
 
 // Uses these keys in the store, with global ranks: `<rank>` has what Gloo calls addresses, one for
 // each peer in ascending order, and `address.<rank>` has the place for people. Throws Gloo's
-// exceptions where the store does. UNAVAILABLE (PEER_LOST), naming the peer and both addresses,
-// where a rank is there and cannot be connected.
+// exceptions if the store does. Returns UNAVAILABLE (PEER_LOST), naming the peer and both
+// addresses, if a rank is there but cannot be connected.
 absl::StatusOr<Mesh> ConnectMesh(const MeshOptions& options, RunDirStore& store);
 
 // Appends the places of this rank and of `peer`, a rank in the group, to the message of `status`.
@@ -41,8 +42,8 @@ absl::StatusOr<Mesh> ConnectMesh(const MeshOptions& options, RunDirStore& store)
 absl::Status WithPlaces(const absl::Status& status, const std::vector<std::string>& places,
                         const Membership& membership, int peer);
 
-// Gloo's message without the "[file.cc:123] " before it, which tells users nothing, and without the
-// " [10.1.0.3]:8580" in it, whose port has its bytes in the wrong order.
+// Returns Gloo's message without the "[file.cc:123] " before it, which does not help users, and
+// without the " [10.1.0.3]:8580" in it, whose port has its bytes in the wrong order.
 std::string WithoutSource(absl::string_view message);
 
 }  // namespace trainyard::parallel

@@ -1,4 +1,4 @@
-// One pending receive and one sleeping thread for each peer, which notice that it is gone.
+// Keeps one pending receive and one sleeping thread for each peer, which notice that it is gone.
 #include "worker/parallel/gloo/peer_watch.h"
 
 #include <chrono>
@@ -12,7 +12,7 @@ namespace {
 constexpr uint64_t kLifeSlot = ~uint64_t{0};
 // What arrived before the connection closed is still delivered in the meantime.
 constexpr std::chrono::milliseconds kGrace(100);
-// Ten years, since Gloo has no way to wait for ever.
+// This is ten years, since Gloo has no way to wait without a limit.
 constexpr std::chrono::hours kForever(10 * 365 * 24);
 
 }  // namespace
@@ -45,7 +45,7 @@ void PeerWatch::Watch(Life& life) {
     life.buffer->recv(life.peer, kLifeSlot, 0, 1);
     life.buffer->waitRecv(nullptr, kForever);
   } catch (const std::exception&) {
-    // The peer is gone. Whoever waits for it is told below.
+    // The peer is gone. The threads that wait for it are told below.
   }
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stop_.wait_for(lock, kGrace, [this] { return is_stopping_; })) AbortWaits(life.peer);

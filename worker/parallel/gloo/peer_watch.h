@@ -1,8 +1,8 @@
 // Notices peers that are gone. Only this folder uses it, since it includes Gloo.
 //
-// When a connection breaks, Gloo forgets a transfer that is half read or half written, and whoever
-// waits for it sleeps until the timeout. But a receive that has not begun is told at once. So one
-// receive is left pending for every peer, on a slot to which nobody sends.
+// When a connection breaks, Gloo forgets a transfer that is half read or half written, and the
+// thread that waits for it sleeps until the timeout. But a receive that has not begun fails at
+// once. So one receive is left pending for every peer, on a slot to which nobody sends.
 #pragma once
 
 #include <condition_variable>

@@ -15,7 +15,8 @@
 namespace trainyard::parallel {
 namespace {
 
-// Short at first, since the ranks of one host come within milliseconds of each other.
+// The interval is short at first, since the ranks of one host come within milliseconds of each
+// other.
 constexpr absl::Duration kPollMin = absl::Microseconds(200);
 constexpr absl::Duration kPollMax = absl::Milliseconds(20);
 

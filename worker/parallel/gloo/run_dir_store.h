@@ -1,5 +1,5 @@
-// Gloo's rendezvous store over the rendezvous/ folder of a run directory. Only this folder uses it,
-// since it includes Gloo.
+// Implements Gloo's rendezvous store over the rendezvous/ folder of a run directory. Only this
+// folder uses it, since it includes Gloo.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@ class RunDirStore : public gloo::rendezvous::Store {
   void wait(const std::vector<std::string>& keys,
             const std::chrono::milliseconds& timeout) override;
 
-  // The global ranks that the last wait did not see.
+  // Returns the global ranks that the last wait did not see.
   const std::vector<std::string>& missing() const { return missing_; }
 
  private:

@@ -30,8 +30,9 @@ struct HostGroupOptions {
   const std::atomic<bool>* cancelled = nullptr;
 };
 
-// Errors are those of ConnectShm and ConnectGloo. A group of one rank waits for nobody. A group
-// without members is the whole gang, and its name is ignored.
+// Returns a function that connects groups. The errors are those of ConnectShm and ConnectGloo. A
+// group of one rank waits for nobody. A group without members is the whole gang, and its name is
+// ignored.
 ConnectGroup HostGroups(const HostGroupOptions& options);
 
 }  // namespace trainyard::parallel

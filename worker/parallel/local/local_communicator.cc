@@ -1,4 +1,4 @@
-// Collectives between threads, which read each other's memory while all of them wait.
+// Implements collectives between threads, which read each other's memory while all of them wait.
 #include "worker/parallel/local/local_communicator.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// A gang of threads in one process: the communicator for tests and for runs of a single rank.
+// Connects a gang of threads in one process. This communicator is for tests and for runs of a
+// single rank.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Owners of streams and events for exchanges over device memory, and CUDA's errors as statuses.
+// Owns streams and events for exchanges over device memory, and converts CUDA's errors to statuses.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,7 +11,7 @@
 
 namespace trainyard::parallel {
 
-// INTERNAL: "what: CUDA's words".
+// Returns INTERNAL: "what: CUDA's words".
 inline absl::Status FromCuda(cudaError_t error, absl::string_view what) {
   if (error == cudaSuccess) return absl::OkStatus();
   // The error is reported here, and must not be found by the next launch.
@@ -47,7 +47,7 @@ class OwnedStream {
   cudaStream_t stream_ = nullptr;
 };
 
-// True if an event records the time at which it happened, which costs a little.
+// Says if an event records the time at which it happened, which costs a little.
 enum class EventTimes { kNone, kTaken };
 
 class OwnedEvent {

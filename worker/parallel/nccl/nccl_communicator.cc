@@ -18,8 +18,8 @@ namespace {
 // Rank 0 writes NCCL's unique id here, in hexadecimal digits.
 constexpr char kIdKey[] = "nccl.0";
 
-// The host first looks again at once, since most collectives end within microseconds of being
-// looked at, and then sleeps between looks.
+// The host first looks again at once, since most collectives end within microseconds, and then
+// sleeps between looks.
 constexpr int kBusyLooks = 1000;
 constexpr absl::Duration kPause = absl::Microseconds(50);
 // The time that a communicator waits, when it is destroyed, for those of the other ranks to be
@@ -85,7 +85,7 @@ NcclCommunicator::~NcclCommunicator() {
   if (communicator_ == nullptr) return;
   timeout_ = std::min(timeout_, kFinalizeTimeout);
   const absl::Duration deadline = Clock::Real()->Uptime() + timeout_;
-  // A failure aborts it, too.
+  // After a failure, the connection is aborted, too.
   if (Settle(ncclCommFinalize(communicator_), deadline).ok()) {
     (void)ncclCommDestroy(communicator_);
   }
@@ -105,7 +105,7 @@ absl::Status NcclCommunicator::Connect(const NcclOptions& options) {
   const ncclResult_t result =
       ncclCommInitRankConfig(&communicator_, world_size_, id, rank_, &config);
   if (result != ncclSuccess && result != ncclInProgress) {
-    // Without having begun, there is nothing to abort.
+    // If the connection has not begun, there is nothing to abort.
     communicator_ = nullptr;
     return PeerLost(collective_, rank_, ncclGetErrorString(result));
   }
@@ -137,7 +137,7 @@ absl::Status NcclCommunicator::EnqueueMessages(absl::string_view operation,
       result = ncclRecv(in.values, static_cast<size_t>(in.count), ncclFloat32, in.peer,
                         communicator_, stream);
     }
-    // The group must end whatever happened.
+    // The group must be ended in any case.
     const ncclResult_t ended = ncclGroupEnd();
     return result == ncclSuccess ? ended : result;
   });
@@ -157,8 +157,8 @@ absl::Status NcclCommunicator::Enqueue(absl::string_view operation,
   if (const cudaError_t error = cudaSetDevice(device_); error != cudaSuccess) {
     return Break(FromCuda(error, collective_.operation));
   }
-  // A call in progress may still be about to launch its kernel: nothing may be put behind it on the
-  // stream before it is through.
+  // A call in progress may still be about to launch its kernel, so nothing may follow on the stream
+  // before the call has ended.
   return Settle(enqueue(), deadline);
 }
 
@@ -187,8 +187,7 @@ absl::Status NcclCommunicator::Poll(const Look& look, absl::Duration deadline) {
 
 std::optional<absl::Status> NcclCommunicator::LookAt(cudaEvent_t event) const {
   const cudaError_t happened = cudaEventQuery(event);
-  // "Not ready" stays as the thread's last error, where whoever launches a kernel next would find
-  // it.
+  // "Not ready" stays as the thread's last error, where the next kernel launch would find it.
   if (happened != cudaSuccess) (void)cudaGetLastError();
   if (happened != cudaSuccess && happened != cudaErrorNotReady) {
     return FromCuda(happened, absl::StrCat("rank ", rank_, ": ", collective_.operation, " ",

@@ -1,8 +1,9 @@
-// A gang of processes with a GPU each, over NCCL. The ranks find each other through the rendezvous
-// folder of the run directory.
+// Connects a gang of processes with a GPU each, over NCCL. The ranks find each other through the
+// rendezvous folder of the run directory.
 //
-// NCCL refuses two ranks on one GPU, and its calls can wait for ever. Therefore its communicators
-// are made non-blocking, every wait here has a deadline, and a gang that failed is aborted.
+// NCCL refuses two ranks on one GPU, and its calls can wait without end. Therefore its
+// communicators are made non-blocking, every wait here has a deadline, and a gang that failed is
+// aborted.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -39,7 +40,7 @@ struct NcclOptions {
 // Enqueues collectives over the memory of the device that was current when it was made. A call
 // returns when its work is enqueued; Await waits until the device has done it.
 //
-// Errors: COLLECTIVE_TIMEOUT; PEER_LOST for what NCCL reports after the call has returned;
+// The errors are COLLECTIVE_TIMEOUT; PEER_LOST for what NCCL reports after the call has returned;
 // CANCELLED; INTERNAL for what NCCL refuses at once. After any of them NCCL's communicator is
 // aborted, and every later call returns the same error.
 //
@@ -71,7 +72,7 @@ class NcclCommunicator {
   // the deadline. An error names the collective that was enqueued last.
   absl::Status Await(cudaEvent_t event);
 
-  // Null once the communicator is broken. Borrowed.
+  // Returns null once the communicator is broken. The handle is borrowed.
   ncclComm_t handle() const { return communicator_; }
 
  private:
@@ -83,12 +84,12 @@ class NcclCommunicator {
   absl::Status Enqueue(absl::string_view operation, const std::function<ncclResult_t()>& enqueue);
   // Waits until NCCL has done what a call that returned ncclInProgress began.
   absl::Status Settle(ncclResult_t result, absl::Duration deadline);
-  // Polls `look` until it gives a status, or the deadline passes.
+  // Polls `look` until it returns a status, or the deadline passes.
   using Look = std::function<std::optional<absl::Status>()>;
   absl::Status Poll(const Look& look, absl::Duration deadline);
-  // What NCCL says of the communicator: nothing while a call is in progress.
+  // Returns what NCCL says of the communicator, or nothing while a call is in progress.
   std::optional<absl::Status> State() const;
-  // Returns true if `event` has happened and the communicator is sound: nothing while it has not
+  // Returns OK if `event` has happened and the communicator is sound, and nothing while it has not
   // happened.
   std::optional<absl::Status> LookAt(cudaEvent_t event) const;
   // Aborts, and leaves the communicator broken by `status`.
@@ -105,9 +106,9 @@ class NcclCommunicator {
   ncclComm_t communicator_ = nullptr;
 };
 
-// Connects the ranks, for the current device; returns when all are connected. COLLECTIVE_TIMEOUT
-// where a rank does not appear, CANCELLED, FAILED_PRECONDITION where the folder holds another run's
-// keys, UNAVAILABLE where NCCL finds no way between the devices.
+// Connects the ranks, for the current device, and returns when all are connected. Returns
+// COLLECTIVE_TIMEOUT if a rank does not appear, CANCELLED, FAILED_PRECONDITION if the folder holds
+// another run's keys, or UNAVAILABLE if NCCL finds no way between the devices.
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> ConnectNccl(const NcclOptions& options);
 
 }  // namespace trainyard::parallel

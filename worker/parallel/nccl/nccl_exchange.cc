@@ -1,4 +1,4 @@
-// The stream, events and messages of a step over NCCL.
+// Implements the stream, events and messages of a step over NCCL.
 #include "worker/parallel/nccl/nccl_exchange.h"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ class NcclExchange final : public GradientExchange {
         buckets_(blocks_.buckets()) {}
 
   ~NcclExchange() override {
-    // Enqueued work uses memory of this object. Where the gang is broken, NCCL was aborted and the
+    // Enqueued work uses memory of this object. If the gang is broken, NCCL was aborted and the
     // stream ends.
     if (stream_.get() != nullptr) (void)cudaStreamSynchronize(stream_.get());
     if (received_ != nullptr) (void)cudaFree(received_);
@@ -248,7 +248,7 @@ class NcclExchange final : public GradientExchange {
     return device_->EnqueueMessages("reduce_scatter", sends, receives, stream_.get());
   }
 
-  // Sums into the right operand, which nobody needs any more: a term that was received, or the
+  // Sums into the right operand, which is not needed any more: a term that was received, or the
   // block of an own term.
   absl::Status EnqueueSum(const Bucket& block) {
     std::vector<float*> terms;

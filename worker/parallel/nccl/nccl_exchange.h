@@ -1,5 +1,5 @@
-// A GradientExchange between GPUs, over NCCL on a stream of its own. The training enqueues its
-// backward pass and goes on, and each bucket's sum follows when the device gets there.
+// Implements GradientExchange between GPUs, over NCCL on a stream of its own. The training enqueues
+// its backward pass and continues, and each bucket's sum follows when the device gets there.
 //
 // Where each rank has one term and all ranks update everything, a bucket takes one all_reduce, in
 // NCCL's order, which is the same on all ranks. Otherwise (with a tree over replicas, or sharded)
@@ -25,7 +25,7 @@ namespace trainyard::parallel {
 struct NcclExchangeOptions {
   // Its spans lie in device memory.
   WireExchangeOptions memory;
-  // Sums keep the plan's order. Otherwise NCCL may use its own where each rank has one term.
+  // True if sums keep the plan's order. Otherwise NCCL may use its own if each rank has one term.
   bool keeps_order = false;
   // The stream on which backward and updates are enqueued.
   cudaStream_t compute = nullptr;

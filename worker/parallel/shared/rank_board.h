@@ -1,5 +1,5 @@
-// What one rank shows the others of its host, in memory that all of them map. Only this folder uses
-// it.
+// Defines what one rank shows the others of its host, in memory that all of them map. Only this
+// folder uses it.
 #pragma once
 
 #include <atomic>
@@ -12,9 +12,9 @@ namespace trainyard::parallel {
 inline constexpr size_t kTermsMax = 64;
 inline constexpr size_t kBallotMax = 64;
 
-// Each rank writes only its own board, except for `sleepers`. Members that are not atomic are
-// written before the counter that announces them, and read after it. Counters grow for ever, over
-// all steps; a step adds one for each bucket.
+// The board of a rank. Each rank writes only its own board, except for `sleepers`. Members that are
+// not atomic are written before the counter that announces them, and read after it. Counters grow
+// over all steps and are never reset; a step adds one for each bucket.
 struct RankBoard {
   // On a cache line of its own.
   alignas(64) std::atomic<uint32_t> changes = 0;  // of any counter; a futex
@@ -30,7 +30,8 @@ struct RankBoard {
   // The others write this.
   alignas(64) std::atomic<uint32_t> sleepers = 0;  // asleep on `changes`
 
-  // Describes the step that `ready` counts, so that ranks that disagree on how to sum are told.
+  // Describes the step that `ready` counts, so that a disagreement between ranks on how to sum is
+  // detected.
   alignas(64) uint64_t fingerprint = 0;
   int32_t terms = 0;
   int32_t term_slots[kTermsMax] = {};

@@ -1,4 +1,5 @@
-// The rounds of an exchange over shared memory: wait for the counters of the others, sum, publish.
+// Implements the rounds of an exchange over shared memory: wait for the counters of the others,
+// sum, publish.
 #include "worker/parallel/shared/shared_exchange.h"
 
 #include <algorithm>
@@ -93,7 +94,7 @@ class SharedExchange final : public GradientExchange {
   bool IsScattered(size_t bucket) const {
     return options_.is_sharded && options_.buckets[bucket].end <= options_.gradient_elements;
   }
-  // The part of a bucket that `rank` sums and, where it is sharded, updates.
+  // Returns the part of a bucket that `rank` sums and, if it is sharded, updates.
   Bucket BlockOfRank(size_t bucket, int rank) const;
   size_t rank() const { return static_cast<size_t>(gang_.rank); }
 
@@ -111,7 +112,7 @@ class SharedExchange final : public GradientExchange {
     FutexWakeAll(mine_.changes);
   }
 
-  // The value of a counter when the first `buckets` buckets of this step are done.
+  // Returns the value of a counter when the first `buckets` buckets of this step are done.
   uint64_t Count(size_t buckets) const { return rounds_ * options_.buckets.size() + buckets; }
 
   // Sums the own blocks of the buckets that are ready everywhere, without waiting.

@@ -1,11 +1,10 @@
-// The exchange between ranks of one host, over the memory that they compute in. No gradient is
-// copied to meet the others.
+// Exchanges gradients between ranks of one host, in the memory in which they compute. No gradient
+// is copied for the exchange.
 //
 // A bucket is cut into one block for each rank. The owner of a block reads the terms of all ranks
-// where they lie, and writes the sum where it is wanted: into every reduction or, where it is
-// sharded, only into its own. Updated parameters of a block go from their owner into the parameters
-// of every other rank. A rank that has nothing to do first sums what is ready everywhere, and only
-// then waits.
+// in place, and writes the sum to where it is needed: into every reduction or, if it is sharded,
+// only into its own. Updated parameters of a block go from their owner into the parameters of every
+// other rank. A rank that has to wait first sums what is ready everywhere.
 //
 // These rules keep a rank from reading what is being written:
 //   reduction and slots of a rank, from its Ready of a bucket until all ranks have reduced the

@@ -1,4 +1,4 @@
-// How ranks introduce themselves to each other, and map each other's memory.
+// Implements how ranks introduce themselves to each other, and map each other's memory.
 #include "worker/parallel/shared/shared_gang.h"
 
 #include <sys/stat.h>
@@ -53,7 +53,7 @@ Introduction Decode(absl::Span<const float> floats) {
   return introduction;
 }
 
-// A number for the running kernel and the process namespace.
+// Returns a number for the running kernel and the process namespace.
 uint64_t HostNumber() {
   std::string text;
   const absl::StatusOr<std::string> boot = ReadFile("/proc/sys/kernel/random/boot_id");
@@ -156,7 +156,7 @@ absl::StatusOr<SharedGang> ConnectSharedGang(const SharedArena& arena, std::vect
     ranks.push_back(Decode(absl::MakeConstSpan(all).subspan(of * kFloats, kFloats)));
   }
 
-  // All ranks choose the same way, and nobody goes on before all have what they need.
+  // All ranks choose the same way, and none continues before all have what they need.
   const absl::Status attached = made.ok() ? Attach(arena, ranks, gang) : made;
   std::vector<float> failures(size, 0.0f);
   if (!attached.ok()) failures[static_cast<size_t>(gang.rank)] = 1;

@@ -1,4 +1,5 @@
-// Lets the ranks of one host find each other's memory: each maps what the others compute in.
+// Lets the ranks of one host find each other's memory: each maps the memory in which the others
+// compute.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +37,7 @@ struct SharedGang {
   std::vector<int> members;  // the ranks' names in errors
   std::vector<RankMemory> memory = {};
   std::vector<RankBoard*> boards = {};
-  std::vector<UniqueFd> lives = {};  // invalid: not watched
+  std::vector<UniqueFd> lives = {};  // not watched if invalid
   // The mappings into which the pointers point, except for memory that somebody else owns.
   std::vector<std::unique_ptr<SharedMemory>> mappings = {};
 
@@ -44,9 +45,9 @@ struct SharedGang {
 };
 
 // Connects the ranks of `group`, which all call it. The arena and its descriptor must stay as they
-// are for as long as the gang is used. FAILED_PRECONDITION on all ranks where one of them cannot
-// map what another lends: they are on different hosts, in different process namespaces, of
-// different users, or may not look at each other. Then gradients take the wire.
+// are for as long as the gang is used. Returns FAILED_PRECONDITION on all ranks if one of them
+// cannot map what another lends, because they are on different hosts, in different process
+// namespaces, of different users, or may not trace each other. Gradients then take the wire.
 absl::StatusOr<SharedGang> ConnectSharedGang(const SharedArena& arena, std::vector<int> members,
                                              Communicator& group);
 

@@ -1,4 +1,4 @@
-// Asks the kernel whether a process still lives, and puts names to the ends of a wait.
+// Asks the kernel if a process still lives, and gives names to the ends of a wait.
 #include "worker/parallel/shm/peer_wait.h"
 
 #include <poll.h>

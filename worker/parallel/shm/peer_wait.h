@@ -1,4 +1,4 @@
-// Waits of one rank for another in shared memory. Only this folder and ../shared use it.
+// Lets one rank wait for another in shared memory. Only this folder and ../shared use it.
 //
 // A rank first looks again at once, then lets other threads of its processor run between two looks,
 // and then sleeps. Ranks are rarely further apart than the second limit.
@@ -32,13 +32,13 @@ enum class PeerWaitEnd { kDone, kPeerLeft, kPeerEnded, kTimedOut };
 absl::Status StatusOf(PeerWaitEnd end, const Collective& collective, int peer,
                       absl::Duration timeout);
 
-// Opens a pidfd, which tells the end of a process. It is invalid for the own process, and where the
-// kernel has none; there a lost rank is noticed by the timeout. NOT_FOUND where the process has
-// ended.
+// Opens a pidfd, which shows the end of a process. It is invalid for the own process, and if the
+// kernel has no pidfds; a lost rank is then noticed by the timeout. Returns NOT_FOUND if the
+// process has ended.
 absl::StatusOr<UniqueFd> OpenLife(int pid);
 
-// A word that the peer counts up, and the number of threads that sleep on it. Whoever changes the
-// word wakes them.
+// A word that the peer counts up, and the number of threads that sleep on it. A thread that changes
+// the word wakes them.
 struct WatchedWord {
   std::atomic<uint32_t>& word;
   std::atomic<uint32_t>& sleepers;
@@ -53,8 +53,8 @@ struct WatchedWord {
 
 class PeerWait {
  public:
-  // For each rank: a borrowed word that becomes not 0 when the rank will do nothing more, and its
-  // life. The wait stays awake, but lets others run, for `yield_time`.
+  // Makes a wait. It has for each rank a borrowed word that becomes not 0 when the rank will do
+  // nothing more, and its life. The wait stays awake, but lets others run, for `yield_time`.
   PeerWait(std::vector<const std::atomic<uint32_t>*> left, std::vector<UniqueFd> lives,
            absl::Duration yield_time = kYieldTime);
 
@@ -69,7 +69,7 @@ class PeerWait {
     }
     const absl::Duration sleep_uptime = Clock::Real()->Uptime() + yield_time_;
     while (!is_done()) {
-      // What the peer did before it left counts, so look once more.
+      // What the peer did before it left counts, so we look once more.
       if (left_[static_cast<size_t>(peer)]->load() != 0) {
         return is_done() ? PeerWaitEnd::kDone : PeerWaitEnd::kPeerLeft;
       }

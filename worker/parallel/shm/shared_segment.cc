@@ -1,4 +1,4 @@
-// The layout of the shared segment, and the futexes in it.
+// Lays out the shared segment, and implements its futexes.
 #include "worker/parallel/shm/shared_segment.h"
 
 #include <linux/futex.h>

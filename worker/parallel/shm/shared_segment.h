@@ -1,5 +1,5 @@
-// The memory that the ranks of one host share, and the futexes by which they wait in it. Only this
-// folder uses it.
+// Defines the memory that the ranks of one host share, and the futexes by which they wait in it.
+// Only this folder uses it.
 #pragma once
 
 #include <atomic>
@@ -26,18 +26,18 @@ struct alignas(64) RankSlot {
   std::atomic<uint32_t> left = 0;       // 1: it will publish nothing more
   std::atomic<int32_t> pid = 0;         // not 0: attached
   // The collective and size of the step that was published last, so that ranks that disagree are
-  // told.
+  // detected.
   std::atomic<uint64_t> fingerprints[2] = {0, 0};
 };
 
-// The floats by which a sender can be ahead of its receiver, twice: 256 KiB.
+// The number of floats by which a sender can be ahead of its receiver, twice: 256 KiB.
 inline constexpr size_t kChannelElements = size_t{64} << 10;
 
 // The channel from one rank to another. Its counts are of chunks, and may wrap.
 struct alignas(64) ChannelSlot {
   std::atomic<uint32_t> written = 0;  // a futex
   std::atomic<uint32_t> readers = 0;  // asleep on `written`
-  // For each chunk that is there: the elements of its message from its own first one on.
+  // For each chunk that is there: the number of elements of its message from its own first one on.
   std::atomic<uint64_t> elements_left[2] = {0, 0};
   // The reader writes this, on a cache line of its own.
   alignas(64) std::atomic<uint32_t> read = 0;  // a futex
@@ -48,7 +48,8 @@ struct alignas(64) ChannelSlot {
 class SharedSegment {
  public:
   static absl::StatusOr<std::unique_ptr<SharedSegment>> Create(int world_size);
-  // The path under which another process finds the segment, as long as the creator keeps it open.
+  // Returns the path under which another process finds the segment, as long as the creator keeps it
+  // open.
   std::string Address() const;
   static absl::StatusOr<std::unique_ptr<SharedSegment>> Attach(const std::string& address,
                                                                int world_size);

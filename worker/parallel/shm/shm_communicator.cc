@@ -1,5 +1,5 @@
-// Collectives over a shared segment: every rank publishes what it has, waits for the others, and
-// reads.
+// Implements collectives over a shared segment: every rank publishes what it has, waits for the
+// others, and reads.
 #include "worker/parallel/shm/shm_communicator.h"
 
 #include <unistd.h>
@@ -163,7 +163,7 @@ class ShmCommunicator : public Communicator {
 
   static size_t Place(int rank) { return static_cast<size_t>(rank); }
 
-  // The index of the piece that `from` shows for `to`; it shows none for itself.
+  // Returns the index of the piece that `from` shows for `to`. It shows none for itself.
   static size_t PieceOf(size_t from, size_t to) { return to < from ? to : to - 1; }
 
   void ShowPieces(absl::Span<const absl::Span<const float>> send, size_t i, size_t piece) const {
@@ -235,7 +235,7 @@ class ShmCommunicator : public Communicator {
     return absl::OkStatus();
   }
 
-  // target[i] = the sum over the ranks of what they published at begin + i, in rank order.
+  // Computes target[i] = the sum over the ranks of what they published at begin + i, in rank order.
   void SumOverRanks(size_t begin, absl::Span<float> target) const {
     std::copy_n(Incoming(0) + begin, target.size(), target.begin());
     for (int of = 1; of < world_size(); ++of) {
@@ -243,11 +243,11 @@ class ShmCommunicator : public Communicator {
     }
   }
 
-  // Where this rank writes what it publishes next. Nobody reads it any more: a rank that still
-  // reads what was published two steps ago has not published the last step, for which this rank has
-  // waited.
+  // Returns where this rank writes what it publishes next. Nobody reads it any more: a rank that
+  // still reads what was published two steps ago has not published the last step, for which this
+  // rank has waited.
   float* Outgoing() const { return segment_->buffer(rank_, step_ + 1); }
-  // The data that `rank` published in the step that was last waited for.
+  // Returns the data that `rank` published in the step that was last waited for.
   const float* Incoming(int rank) const { return segment_->buffer(rank, step_); }
 
   absl::Status PublishAndWait() {
@@ -311,7 +311,7 @@ class ShmCommunicator : public Communicator {
   absl::Status broken_;
 };
 
-// Polls `done` until it is true. The error names what is missing, by `missing`.
+// Polls `done` until it is true. The error uses `missing` to name what is missing.
 template <typename Done, typename Missing>
 absl::Status Await(const ShmOptions& options, absl::Duration deadline, Done done, Missing missing) {
   constexpr absl::Duration kPoll = absl::Microseconds(500);

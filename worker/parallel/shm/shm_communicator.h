@@ -1,6 +1,6 @@
-// A gang of processes on one host, over shared memory. Compared with Gloo it saves the network
+// Connects a gang of processes on one host, over shared memory. Unlike Gloo it needs no network
 // stack. Since it does not sleep at first, it also saves the wake-ups, which cost more than the sum
-// itself where each rank has one processor.
+// itself if each rank has one processor.
 #pragma once
 
 #include <atomic>
@@ -27,9 +27,9 @@ struct ShmOptions {
   const std::atomic<bool>* cancelled = nullptr;
 };
 
-// Connects the ranks; returns when all are attached. UNAVAILABLE (PEER_LOST) names the ranks that
-// did not appear; CANCELLED; FAILED_PRECONDITION where the rendezvous folder holds another run's
-// keys. All ranks must share a process namespace and a user.
+// Connects the ranks, and returns when all are attached. Returns UNAVAILABLE (PEER_LOST) with the
+// ranks that did not appear, CANCELLED, or FAILED_PRECONDITION if the rendezvous folder holds
+// another run's keys. All ranks must share a process namespace and a user.
 //
 // A rank whose process ends is noticed within milliseconds. Sums are taken in rank order, so all
 // ranks get the same bits.

@@ -13,7 +13,7 @@
 namespace trainyard::parallel {
 namespace {
 
-// Pinned memory of the host.
+// Owns pinned memory of the host.
 class Mirror {
  public:
   Mirror() = default;
@@ -93,7 +93,7 @@ class MirroredExchange final : public GradientExchange {
     return inner_->Begin(step, ballot);
   }
 
-  // Sends the buckets on their way to the host, while the training goes on.
+  // Sends the buckets on their way to the host, while the training continues.
   absl::Status Ready(int64_t end) override {
     for (; ready_ < buckets().size() && buckets()[ready_].end <= end; ++ready_) {
       const Copy& copy = mirrored_[ready_];
@@ -108,7 +108,7 @@ class MirroredExchange final : public GradientExchange {
       }
       TY_RETURN_IF_ERROR(Mark(copy.done, copies_.get()));
     }
-    // Announces what has arrived meanwhile.
+    // Announces what has arrived in the meantime.
     while (announced_ < ready_ && cudaEventQuery(mirrored_[announced_].done.get()) == cudaSuccess) {
       TY_RETURN_IF_ERROR(Announce());
     }

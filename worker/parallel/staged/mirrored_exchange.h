@@ -1,6 +1,6 @@
-// A GradientExchange for device memory by way of the host. Terms are mirrored on the host as they
-// become ready, any exchange of host memory sums them there, and sums or parameters are copied
-// back. It serves several ranks on one GPU, and hosts where NCCL does not work.
+// Implements GradientExchange for device memory by way of the host. Terms are mirrored on the host
+// as they become ready, an exchange of host memory sums them there, and sums or parameters are
+// copied back. It serves several ranks on one GPU, and hosts on which NCCL does not work.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,8 +18,8 @@ namespace trainyard::parallel {
 using MakeHostExchange =
     std::function<absl::StatusOr<std::unique_ptr<GradientExchange>>(WireExchangeOptions mirrors)>;
 
-// The spans of `memory` lie on the device that is current now. Backward and updates are enqueued on
-// `compute`. RESOURCE_EXHAUSTED where the host has no memory to pin.
+// Makes the exchange. The spans of `memory` lie on the device that is current now. Backward and
+// updates are enqueued on `compute`. Returns RESOURCE_EXHAUSTED if the host has no memory to pin.
 absl::StatusOr<std::unique_ptr<GradientExchange>> MakeMirroredExchange(
     WireExchangeOptions memory, cudaStream_t compute, const MakeHostExchange& make_host);
 

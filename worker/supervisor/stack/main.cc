@@ -1,4 +1,4 @@
-// trainyard-stack PID: prints the stacks of all threads of a process, whatever state it is in, and
+// trainyard-stack PID prints the stacks of all threads of a process, whatever state it is in, and
 // leaves it as it was.
 #include <unistd.h>
 
@@ -10,7 +10,7 @@
 
 namespace {
 
-// Whoever wants to know waits for the answer, and the process is held meanwhile.
+// The caller waits for the answer, and the process is stopped in the meantime, so there is a limit.
 constexpr unsigned kSecondsMax = 5;
 
 }  // namespace

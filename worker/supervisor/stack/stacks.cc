@@ -26,8 +26,8 @@ struct EndSession {
   void operator()(Dwfl* session) const { dwfl_end(session); }
 };
 
-// Symbols are in the programs themselves: no search for files of debug information, which may go
-// over the network.
+// Symbols are taken only from the programs themselves. A search for files of debug information
+// might go over the network.
 int FindNoDebugInfo(Dwfl_Module*, void**, const char*, Dwarf_Addr, const char*, const char*,
                     GElf_Word, char**) {
   return -1;
@@ -51,7 +51,7 @@ int PrintFrame(Dwfl_Frame* frame, void* argument) {
   Dwarf_Addr address = 0;
   bool is_activation = false;
   if (!dwfl_frame_pc(frame, &address, &is_activation)) return DWARF_CB_ABORT;
-  // A return address may lie behind the end of the function that called.
+  // A return address may lie after the end of the function that called.
   const Dwarf_Addr inside = address - (is_activation ? 0 : 1);
   Dwfl_Module* module = dwfl_addrmodule(print.session, inside);
   const char* symbol = module == nullptr ? nullptr : dwfl_module_addrname(module, inside);
@@ -73,7 +73,7 @@ std::string NameOfThread(pid_t pid, pid_t thread) {
   return name;
 }
 
-// Ascending, so that the main thread comes first.
+// The threads ascend, so that the main thread comes first.
 std::vector<pid_t> ThreadsOf(pid_t pid) {
   std::vector<pid_t> threads;
   DIR* folder = opendir(("/proc/" + std::to_string(pid) + "/task").c_str());
@@ -122,7 +122,7 @@ bool PrintStacks(pid_t pid, std::FILE* out, std::string& error) {
   for (const pid_t thread : ThreadsOf(pid)) {
     std::fprintf(out, "thread %d (%s)\n", thread, NameOfThread(pid, thread).c_str());
     ThreadPrint print{.session = session.get(), .out = out};
-    // Ends with an error where the frames cannot be followed to their end, as in generated code.
+    // Returns an error if the frames cannot be followed to their end, as in generated code.
     if (dwfl_getthread_frames(session.get(), thread, PrintFrame, &print) < 0 && print.frames == 0) {
       error = LastError();
       std::fprintf(out, "  (no frames: %s)\n", error.c_str());

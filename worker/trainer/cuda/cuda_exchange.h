@@ -1,5 +1,5 @@
-// Makes the exchange that sums the gradients of GPUs: over NCCL where the GPUs reach each other,
-// else by way of the host.
+// Makes the exchange that sums the gradients of GPUs: over NCCL if the GPUs reach each other, else
+// by way of the host.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace trainyard::trainer {
 
-// For an executable of the cuda backend, whose arenas lie on the current device. A null `nccl`
-// takes the way over the host.
+// Makes the exchange for an executable of the cuda backend, whose arenas lie on the current device.
+// If `nccl` is null, it goes by way of the host.
 absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> MakeCudaExchange(
     std::unique_ptr<parallel::NcclCommunicator> nccl, DeviceExchangeRequest request);
 

@@ -27,7 +27,7 @@
 namespace trainyard::trainer {
 namespace {
 
-// Longer than NCCL takes to fail, so that all ranks hear of the failure.
+// This is longer than NCCL takes to fail, so that all ranks hear of the failure.
 constexpr absl::Duration kAgreementTimeout = absl::Minutes(3);
 
 // Lends one backend to several owners.
@@ -70,7 +70,7 @@ class SharedFactory {
   std::shared_ptr<engine::Backend> backend_;
 };
 
-// Empty where the environment names no folder for caches.
+// Returns an empty path if the environment names no folder for caches.
 std::string DefaultPlanCache() {
   constexpr char kFile[] = "trainyard/cudnn_plans.json";
   const char* const cache = std::getenv("XDG_CACHE_HOME");
@@ -80,8 +80,8 @@ std::string DefaultPlanCache() {
   return "";
 }
 
-// Returns `path` where files can be written there, and otherwise an empty path, since a training
-// works without the file.
+// Returns `path` if files can be written there, and otherwise an empty path, since a training works
+// without the file.
 std::string UsablePlanCache(const std::string& path) {
   if (path.empty()) return path;
   const std::string parent = std::filesystem::path(path).parent_path().string();
@@ -115,7 +115,7 @@ absl::StatusOr<bool> AnyRank(parallel::Communicator& host, bool here) {
 
 absl::StatusOr<std::unique_ptr<parallel::NcclCommunicator>> ConnectNccl(const DeviceGang& gang) {
   // Uses the interface that the worker was told to use, unless the environment names another one.
-  // NCCL wants its name; the assignment may have an address.
+  // NCCL needs its name; the assignment may have an address.
   if (!gang.assignment.interface.empty()) {
     TY_ASSIGN_OR_RETURN(const InterfaceAddress interface, FindInterface(gang.assignment.interface));
     setenv("NCCL_SOCKET_IFNAME", absl::StrCat("=", interface.interface).c_str(),
@@ -129,9 +129,9 @@ absl::StatusOr<std::unique_ptr<parallel::NcclCommunicator>> ConnectNccl(const De
   return parallel::ConnectNccl(options);
 }
 
-// Null where gradients must go by way of the host, since some ranks share a GPU, NCCL connects not
-// all of them, or the transport says so. All ranks get the same, since all must sum in the same
-// way. They agree over `host`.
+// Returns null if gradients must go by way of the host, because some ranks share a GPU, NCCL does
+// not connect all of them, or the transport says so. All ranks get the same result, since all must
+// sum in the same way. They agree over `host`.
 absl::StatusOr<std::unique_ptr<parallel::NcclCommunicator>> ConnectWhereAllCan(
     const DeviceGang& gang, parallel::Communicator& host) {
   if (gang.transport == "staged") return nullptr;
@@ -171,7 +171,7 @@ absl::Status CudaSupport::Register(const DeviceFlags& flags) {
 }
 
 absl::Status CudaSupport::Choose(run_dir::RankAssignment& rank) {
-  // The UUID of a GPU, or of a part of one.
+  // Returns true for the UUID of a GPU, or of a part of one.
   const bool is_uuid =
       absl::StartsWith(rank.device, "GPU-") || absl::StartsWith(rank.device, "MIG-");
   if (is_uuid) setenv("CUDA_VISIBLE_DEVICES", rank.device.c_str(), /*overwrite=*/1);

@@ -1,5 +1,5 @@
-// What the CUDA trainer adds to that of the CPU: it chooses a rank's GPU, keeps plans, and connects
-// GPUs.
+// Implements what the CUDA trainer adds to the CPU trainer: it chooses a rank's GPU, keeps plans,
+// and connects GPUs.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace trainyard::trainer {
 
 class CudaSupport final : public DeviceSupport {
  public:
-  // Registers the backend `cuda`. All who ask for it share one, so that nothing is measured twice.
+  // Registers the backend `cuda`. All users share one, so that nothing is measured twice.
   absl::Status Register(const DeviceFlags& flags) override;
   // Chooses by UUID. A rank whose device has none takes the first GPU that the process sees.
   absl::Status Choose(run_dir::RankAssignment& rank) override;
   absl::StatusOr<int64_t> MemoryBytes() override;
-  // Over NCCL where every rank has a GPU of its own and all connect, else by way of the host. Where
-  // the transport asks for nccl, FAILED_PRECONDITION for ranks that share a GPU, or else NCCL's
-  // error.
+  // Connects over NCCL if every rank has a GPU of its own and all can connect, else by way of the
+  // host. If the transport is nccl, it returns FAILED_PRECONDITION for ranks that share a GPU, or
+  // else NCCL's error.
   absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> MakeExchange(
       const DeviceGang& gang, DeviceExchangeRequest request) override;
 

@@ -1,4 +1,5 @@
-// Goes through the actions of the schedule one by one. Receiving waits; sending goes on by itself.
+// Executes the actions of the schedule one by one. Receiving blocks; sending continues in the
+// background.
 #include "worker/trainer/pipeline/pipeline_executable.h"
 
 #include <algorithm>
@@ -169,8 +170,8 @@ absl::Status PipelineExecutable::RunForward(const Microbatch& microbatch, size_t
   if (!is_first()) {
     TY_RETURN_IF_ERROR(Receive(*links_.activations_in, boundary.inputs, microbatch.rows, kBefore));
   }
-  // The microbatch that had this slot before has come back, so that its output has left. Waiting
-  // for it tells of errors.
+  // The microbatch that had this slot before has come back, so its output has left. Waiting for it
+  // reports errors.
   if (!is_last()) TY_RETURN_IF_ERROR(activations_line_->WaitFor(outputs_sent_[slot]));
   const absl::Duration start = clock_.Uptime();
   TY_RETURN_IF_ERROR(

@@ -6,7 +6,7 @@
 // Activations and gradients have separate lines, and they are sent on separate threads. So no two
 // stages wait for each other, and sending is hidden behind computing.
 //
-// Parameters, their state, and the reduction are those of the stage alone. Pipelines side by side
+// Parameters, their state, and the reduction are only those of the stage. Pipelines side by side
 // sum the reductions of the same stage. Loss and accuracy are the whole model's on every rank.
 #pragma once
 
@@ -47,7 +47,7 @@ struct PipelineOptions {
   parallel::PipelineSchedule schedule = parallel::PipelineSchedule::k1F1B;
   int stages = 1;
   int stage = 0;
-  int microbatches = 1;    // of one Accumulate, fewer where it has fewer rows
+  int microbatches = 1;    // of one Accumulate; fewer if it has fewer rows
   int64_t batch_rows = 1;  // that one Accumulate gets at most
   int step_batches = 1;    // that one AccumulateAll gets at most
 };
@@ -55,7 +55,7 @@ struct PipelineOptions {
 // Times of the calls since the last StartUpdate or EndUpdate.
 struct PipelineTimes {
   absl::Duration total;
-  absl::Duration computed;  // of it; in the rest the stage waited
+  absl::Duration computed;  // the part of it in computation; in the rest the stage waited
 };
 
 class PipelineExecutable final : public engine::Executable, public engine::RangeUpdate {
@@ -68,17 +68,17 @@ class PipelineExecutable final : public engine::Executable, public engine::Range
   // Called after Backward of a part, and its ready ranges.
   using PartDone = std::function<absl::Status(size_t part)>;
 
-  // Cuts the model and compiles the stage. INVALID_ARGUMENT for impossible cuts, and for a norm
-  // over all gradients (clip_norm), since a stage has only its own. `options.max_rows` and
+  // Cuts the model and compiles the stage. Returns INVALID_ARGUMENT for impossible cuts, and for a
+  // norm over all gradients (clip_norm), since a stage has only its own. `options.max_rows` and
   // microbatch_slots are set here. Before Connect the stage has a state but cannot compute.
   static absl::StatusOr<std::unique_ptr<PipelineExecutable>> Create(
       engine::Backend& backend, const engine::Graph& model, absl::Span<const std::string> cuts,
       const engine::OptimizerSpec& optimizer, engine::CompileOptions options,
       const PipelineOptions& pipeline, Clock& clock);
-  // Call it once.
+  // Connects the stage. Call it once.
   void Connect(PipelineLinks links);
 
-  // The state of the stage alone.
+  // Returns the state of only this stage.
   const std::vector<engine::StateTensor>& state() const override { return stage_->state(); }
   absl::Status ReadState(size_t index, absl::Span<float> values) const override {
     return stage_->ReadState(index, values);
@@ -115,7 +115,7 @@ class PipelineExecutable final : public engine::Executable, public engine::Range
   }
   absl::Status ExchangeAverages() override { return stage_->ExchangeAverages(); }
 
-  // The last stage returns the sums, all others zeros.
+  // Evaluates. The last stage returns the sums, all others zeros.
   absl::StatusOr<engine::Evaluation> Evaluate(const engine::Batch& batch) override;
   absl::StatusOr<std::vector<float>> Predict(absl::Span<const float>) override {
     return absl::UnimplementedError("a stage of a pipeline has no logits of a whole model");
@@ -157,14 +157,14 @@ class PipelineExecutable final : public engine::Executable, public engine::Range
   Clock& clock_;
   PipelineLinks links_;
   std::unique_ptr<engine::Executable> stage_;
-  // By slot: the numbers of the sends that read its boundary last.
+  // By slot: the numbers of the sends that last read its boundary.
   std::vector<int64_t> outputs_sent_;
   std::vector<int64_t> gradients_sent_;
   // Loss and accuracy on their way down the pipeline, and up again.
   float metrics_[2] = {};
   PipelineTimes times_;
   PipelineTimes finished_times_;
-  // Declared after what they read.
+  // These are declared after the members that they read.
   std::unique_ptr<SendLine> activations_line_;
   std::unique_ptr<SendLine> gradients_line_;
 };

@@ -30,7 +30,8 @@ struct CompiledStage {
   double predicted_bubble = 0;               // of all stages together
 };
 
-// Rank r gets stage r % stages. RESOURCE_EXHAUSTED where the stage does not fit into the memory.
+// Compiles a stage. Rank r gets stage r % stages. Returns RESOURCE_EXHAUSTED if the stage does not
+// fit into the memory.
 absl::StatusOr<CompiledStage> CompileStage(v1::JobSpec spec, const StageTarget& target);
 
 }  // namespace trainyard::trainer

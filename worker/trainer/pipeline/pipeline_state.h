@@ -1,6 +1,6 @@
-// The state of a whole model that is spread over the stages of a pipeline. Its tensors are in the
-// order of an executable of the whole model, so that a checkpoint of either can be read by the
-// other.
+// Handles the state of a whole model that is spread over the stages of a pipeline. Its tensors are
+// in the order of an executable of the whole model, so that a checkpoint of either can be read by
+// the other.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,8 @@ struct StagedTensor {
   std::vector<int> stages;
 };
 
-// Lists the state of a model that is cut before these layers. INVALID_ARGUMENT for impossible cuts.
+// Lists the state of a model that is cut before these layers. Returns INVALID_ARGUMENT for
+// impossible cuts.
 absl::StatusOr<std::vector<StagedTensor>> StateOfStages(const engine::Graph& model,
                                                         absl::Span<const std::string> cuts,
                                                         const engine::OptimizerSpec& optimizer);
@@ -38,8 +39,8 @@ using GiveTensor = std::function<absl::StatusOr<std::vector<float>>(size_t index
 absl::Status ScatterState(const std::vector<StagedTensor>& tensors, const GiveTensor& give,
                           parallel::Communicator& pipeline, engine::ModelState& stage);
 
-// Holds the values of a whole model's state and computes nothing. It stands in for an executable
-// where a checkpoint is written or read, or weights are initialised.
+// Holds the values of a whole model's state and computes nothing. It replaces an executable when a
+// checkpoint is written or read, or weights are initialised.
 class HeldState final : public engine::ModelState {
  public:
   // Begins with zeros.

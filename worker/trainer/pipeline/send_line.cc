@@ -1,4 +1,5 @@
-// A queue and a thread that sends what is in it. After the first error it sends nothing more.
+// Implements a queue and a thread that sends what is in it. After the first error it sends nothing
+// more.
 #include "worker/trainer/pipeline/send_line.h"
 
 namespace trainyard::trainer {

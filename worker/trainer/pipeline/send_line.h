@@ -1,5 +1,5 @@
-// Sends to one neighbour in a pipeline, on a thread of its own, so that the stage computes on
-// meanwhile.
+// Sends to one neighbour in a pipeline, on a thread of its own, so that the stage can continue to
+// compute.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace trainyard::trainer {
 
-// One thread calls it. It borrows the communicator, which nobody else may use meanwhile. At most as
-// many sends wait as there are microbatches in a step.
+// Only one thread may call it. It borrows the communicator, which must not be used otherwise in the
+// meantime. At most as many sends wait as there are microbatches in a step.
 class SendLine {
  public:
   SendLine(parallel::Communicator& communicator, int peer);

@@ -1,5 +1,5 @@
-// The one conversion from the spec to what the data sets are told, and the checks that need the
-// data themselves.
+// Converts the spec to what the data sets are told, in this one place, and makes the checks that
+// need the data themselves.
 #include "worker/trainer/plan/data_setup.h"
 
 #include <algorithm>
@@ -51,7 +51,7 @@ absl::StatusOr<LoadedData> LoadTrainData(const v1::JobSpec& spec,
   preparation.augmentation = MakeAugmentation(spec.data().augment());
   preparation.seed = spec.train().seed();
   if (skips_corrupt) preparation.on_corrupt = data::OnCorrupt::kReplace;
-  // One thread reads what lies in memory faster than it could be handed out to several.
+  // For data in memory, one thread is faster than several would be.
   preparation.threads = loaded.dataset->decodes() ? std::max(1, threads) : 1;
   if (loaded.dataset->has_tokens()) return loaded;
   if (spec.data().normalize() != v1::NORMALIZE_UNIT) {

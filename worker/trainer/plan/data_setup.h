@@ -1,5 +1,5 @@
-// From the spec to the data: which data set, and what is done to its samples. Specs are as
-// ParseSpec gives them, with their defaults.
+// Turns the spec into data: which data set, and what is done to its samples. Specs must come from
+// ParseSpec, with their defaults.
 #pragma once
 
 #include <memory>
@@ -20,12 +20,12 @@ struct LoadedData {
   std::unique_ptr<data::Dataset> dataset;
   data::Preparation preparation;
 };
-// Opens the training split and measures its normalisation where the spec asks for it; images are
-// decoded by `threads` threads.
+// Opens the training split and measures its normalisation if the spec asks for it. `threads`
+// threads decode images.
 absl::StatusOr<LoadedData> LoadTrainData(const v1::JobSpec& spec,
                                          const data::DatasetOptions& options, int threads);
 
-// Checks that digest, input shape and classes are what the spec says. INVALID_ARGUMENT
+// Checks that digest, input shape and classes match the spec. Returns INVALID_ARGUMENT
 // (INVALID_SPEC) with all violations at once.
 absl::Status CheckData(const v1::JobSpec& spec, const data::Dataset& dataset);
 

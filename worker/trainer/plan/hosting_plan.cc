@@ -9,7 +9,8 @@
 namespace trainyard::trainer {
 namespace {
 
-// With up to so many replicas every possible range is looked at. With more a bound will do.
+// With up to this many replicas every possible range is looked at. With more, a bound is good
+// enough.
 constexpr int kExactMax = 64;
 
 }  // namespace

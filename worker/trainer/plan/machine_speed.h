@@ -9,8 +9,8 @@ namespace trainyard::trainer {
 struct MachineSpeed {
   double flops_per_second = 0;  // in products, forward and backward, as the backend does them
   double bytes_per_second = 0;  // read and written, in copies that no cache holds
-  // In 3x3 convolutions, counted as direct ones, of which minimal filtering does a quarter. 0 means
-  // that they are as fast as products.
+  // The speed in 3x3 convolutions, counted as direct ones, of which minimal filtering does a
+  // quarter. 0 means that they are as fast as products.
   double filtered_flops_per_second = 0;
 };
 

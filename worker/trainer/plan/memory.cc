@@ -1,4 +1,4 @@
-// Plans instead of trying: the backend plans other batches and options, too, so that the message
+// Plans instead of trying: the backend also plans other batches and options, so that the message
 // about a step that does not fit can say what would.
 #include "worker/trainer/plan/memory.h"
 
@@ -21,7 +21,7 @@
 namespace trainyard::trainer {
 namespace {
 
-// Planning a large network takes a second. After so many plans the search is within a row or two.
+// Planning a large network takes a second. After this many plans the search is within a row or two.
 constexpr int kPlansMax = 12;
 // While a checkpoint is written there are a copy of the state, its tensors by name, and the bytes
 // of the files.
@@ -100,7 +100,7 @@ class Advice {
   }
 
  private:
-  // Offers the change if the batch then fits, and returns whether it does.
+  // Offers the change if the batch then fits. Returns true if it does.
   bool Offer(const v1::JobSpec& changed, const CompileTarget& target, const std::string& what) {
     const absl::StatusOr<int64_t> bytes = Bytes(changed, target);
     if (!bytes.ok() || *bytes > limit_) return false;
@@ -172,7 +172,7 @@ absl::StatusOr<engine::CompilePlan> PlanPrepared(const PreparedModel& model,
                                                  engine::Backend& backend, int rank) {
   TY_ASSIGN_OR_RETURN(engine::CompilePlan plan,
                       backend.Plan(model.graph, model.optimizer, model.options));
-  // Batches and checkpoints lie in the host's memory, but it is the device's that must suffice.
+  // Batches and checkpoints lie in the host's memory, but only the device's memory is limited here.
   if (backend.name() == kCudaBackend) return plan;
   plan.memory.batches =
       BatchBytes(model.graph, (kTrainPrefetchDepth + 1) * model.hosted_rows +

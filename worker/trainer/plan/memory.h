@@ -30,8 +30,7 @@ absl::StatusOr<engine::CompilePlan> PlanPrepared(const PreparedModel& model,
                                                  engine::Backend& backend, int rank);
 
 // Returns how many of the replicas that the rank hosts at first make one batch (CompileTarget) that
-// fits into `limit` bytes: all, or half of them, and so on. Returns 1 where that does not fit
-// either.
+// fits into `limit` bytes: all, or half of them, and so on. Returns 1 if that does not fit either.
 absl::StatusOr<int> ReplicasAtOnce(const v1::JobSpec& spec, CompileTarget target, int64_t limit);
 
 // Returns the most replicas that the rank can host if its device has `limit` bytes and `plan` is

@@ -1,5 +1,5 @@
-// The one conversion from the spec to what the engine is told. The engine's structs know no
-// protobuf, so a new field of the spec meets the engine here and nowhere else.
+// Converts the spec to what the engine is told, in this one place. The engine's structs know no
+// protobuf, so a new field of the spec is passed to the engine only here.
 #include "worker/trainer/plan/model_setup.h"
 
 #include <algorithm>
@@ -252,7 +252,7 @@ absl::StatusOr<PreparedModel> PrepareModel(const v1::JobSpec& spec, const Compil
   const parallel::RowRange first = parallel::ReplicaRows(batch, hosted.begin, replicas);
   const parallel::RowRange last = parallel::ReplicaRows(batch, hosted.end - 1, replicas);
   model.hosted_rows = std::max<int64_t>(1, last.end - first.begin);
-  // Kernels may depend on it, and a rank may come to host the largest replica.
+  // Kernels may depend on it, and a rank may have to host the largest replica later.
   const int64_t replica_rows = parallel::ReplicaRows(batch, 0, replicas).size();
   int64_t rows =
       std::max<int64_t>(1, model.computes_replicas_alone ? replica_rows : model.hosted_rows);
@@ -266,7 +266,7 @@ absl::StatusOr<PreparedModel> PrepareModel(const v1::JobSpec& spec, const Compil
   if (is_coupled_alone && !IsBitwise(spec) && microbatch == 0 && spec.stages().count() <= 1) {
     const int64_t groups = std::clamp<int64_t>(target.replicas_at_once, 1,
                                                std::min<int64_t>(hosted.end - hosted.begin, batch));
-    // Room for as many of the largest replica, since hostings change.
+    // There is room for this many replicas of the largest size, since hostings change.
     model.options.max_groups = groups;
     model.options.max_rows = std::min(std::max(rows, batch), groups * rows);
   }
@@ -282,7 +282,7 @@ absl::StatusOr<PreparedModel> PrepareModel(const v1::JobSpec& spec, const Compil
     model.options.sum_slots = SumSlotsNeeded(replicas, target.world_size);
   }
   model.options.passes.recompute = spec.memory().recompute();
-  // On a GPU it takes time for the sake of memory, which the spec then asks for by its name.
+  // On a GPU the pass costs time to save memory, so it is used only if the spec names it.
   if (target.backend == kCudaBackend)
     model.options.passes.recompute_norms = spec.memory().recompute();
   model.options.precision = PrecisionOf(spec.train());

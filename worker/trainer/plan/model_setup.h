@@ -1,5 +1,5 @@
-// From the spec to the engine: the model's graph, the optimizer, the schedule. Specs are as
-// ParseSpec gives them, with their defaults.
+// Turns the spec into the model's graph, the optimizer and the schedule. Specs must come from
+// ParseSpec, with their defaults.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,17 @@ namespace trainyard::trainer {
 
 absl::StatusOr<engine::Graph> BuildModel(const v1::ModelSpec& spec);
 
-// True where a row's result depends on the other rows of its batch (batch norm): then each replica
-// must be computed by itself, while otherwise all replicas of a rank may be one batch.
+// Returns true if a row's result depends on the other rows of its batch (batch norm). Then each
+// replica must be computed by itself, while otherwise all replicas of a rank may be one batch.
 bool CouplesRows(const engine::Graph& model);
 
 engine::OptimizerSpec MakeOptimizer(const v1::OptimizerSpec& spec);
-// Epochs become steps, rounded to the nearest; rates follow the linear scaling rule.
+// Makes the schedule. Epochs become steps, rounded to the nearest; rates follow the linear scaling
+// rule.
 engine::Schedule MakeSchedule(const v1::JobSpec& spec, int64_t steps_per_epoch,
                               int64_t total_steps);
 
-// The spec's replicas, or one a rank where it leaves them open.
+// Returns the spec's replicas, or one for each rank if it leaves them open.
 int ReplicaCount(const v1::TrainSpec& spec, int world_size);
 
 // The backend whose devices have memory of their own.
@@ -36,13 +37,13 @@ struct CompileTarget {
   int rank = 0;
   int world_size = 1;
   int threads = 1;
-  // The ranks of this host may map the memory in which gradients meet.
+  // True if the ranks of this host may map the memory through which gradients are exchanged.
   bool shares_memory = false;
-  // Replicas that batch norm keeps apart may be computed as one batch of so many groups; fewer
-  // where the rank hosts fewer, one where the spec needs each by itself (memory.h says how many
-  // fit).
+  // The number of replicas that may be computed as one batch of this many groups, with batch norm
+  // keeping them apart. It is less if the rank hosts fewer, and one if the spec needs each by
+  // itself (memory.h says how many fit).
   int replicas_at_once = 1;
-  // The sum over the ranks that synchronised batch norm needs; a plan does without it.
+  // The sum over the ranks that synchronised batch norm needs. A plan can do without it.
   engine::SumOverRanks sum_statistics = nullptr;
 };
 
@@ -52,23 +53,23 @@ struct PreparedModel {
   engine::Graph graph;
   engine::OptimizerSpec optimizer;
   engine::CompileOptions options;
-  // Replicas are kept apart: each is a batch, or a group of one (options.max_groups).
+  // True if replicas are kept apart: each is a batch, or a group of one (options.max_groups).
   bool computes_replicas_alone = false;
   bool couples_rows = false;
   int64_t evaluation_rows = 1;  // at once, whatever options.max_rows has room for
   int64_t hosted_rows = 1;      // of a full global batch, over all replicas of the rank
 };
-// INVALID_SPEC for a microbatch that would part rows which batch norm couples.
+// Returns INVALID_SPEC for a microbatch that would separate rows which batch norm couples.
 absl::StatusOr<PreparedModel> PrepareModel(const v1::JobSpec& spec, const CompileTarget& target);
 
-// The offsets at which the entries of the reduction end. They follow from the model, or from its
-// stage, alone, and so are the same on all ranks.
+// Returns the offsets at which the entries of the reduction end. They follow from the model, or
+// from its stage, and so are the same on all ranks.
 std::vector<int64_t> ReadyEnds(const engine::Graph& model);
 
-// The step of `rank`: compiled for the rows that it computes at once of a full global batch.
+// The step of `rank`, compiled for the rows of a full global batch that it computes at once.
 struct CompiledModel {
   std::unique_ptr<engine::Executable> executable;
-  int64_t planned_bytes = 0;  // of the process; 0: not planned
+  int64_t planned_bytes = 0;  // of the process; 0 if not planned
   int64_t max_rows = 1;
   int64_t max_groups = 1;
   int64_t evaluation_rows = 1;

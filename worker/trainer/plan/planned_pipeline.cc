@@ -1,5 +1,5 @@
-// Plans a pipeline: chooses the cuts where the spec leaves them open, then asks the backend what
-// each stage takes and predicts the schedule.
+// Plans a pipeline: chooses the cuts if the spec leaves them open, then asks the backend what each
+// stage takes and predicts the schedule.
 #include "worker/trainer/plan/planned_pipeline.h"
 
 #include <algorithm>
@@ -21,9 +21,9 @@
 namespace trainyard::trainer {
 namespace {
 
-// With so many, the bubble is at most a fifth of the time (Huang et al. 2018, section 3.1).
+// With this many, the bubble is at most a fifth of the time (Huang et al. 2018, section 3.1).
 constexpr int kMicrobatchesPerStage = 4;
-// What crosses a cut is written by one rank and read by another.
+// A value that crosses a cut is written by one rank and read by another.
 constexpr double kLinkCopies = 2;
 
 absl::string_view ScheduleName(v1::PipelineSchedule schedule) {

@@ -1,5 +1,5 @@
-// Plans a pipeline without training: where the model is cut, what each stage holds and how long it
-// computes, and how long a step takes in the schedule.
+// Plans a pipeline without training: finds where the model is cut, what each stage holds and how
+// long it computes, and how long a step takes in the schedule.
 #pragma once
 
 #include <cstdint>
@@ -45,13 +45,15 @@ struct PipelinePlanOptions {
   int threads = 1;
   int64_t memory_bytes = 0;  // of a device
   MachineSpeed machine = {};
-  std::vector<double> speeds = {};  // of the stages' devices, relative to `machine`; empty: all 1
+  // Of the stages' devices, relative to `machine`; if empty, all are 1.
+  std::vector<double> speeds = {};
 };
 
 parallel::PipelineSchedule ScheduleOf(v1::PipelineSchedule schedule);
 
-// Plans a spec that has stages. INVALID_ARGUMENT for impossible cuts. RESOURCE_EXHAUSTED if a stage
-// does not fit, which the message names, or if no cuts let all stages fit.
+// Plans a spec that has stages. Returns INVALID_ARGUMENT for impossible cuts, and
+// RESOURCE_EXHAUSTED if a stage does not fit, which the message names, or if no cuts let all stages
+// fit.
 absl::StatusOr<PlannedPipeline> PlanPipeline(const v1::JobSpec& spec,
                                              const PipelinePlanOptions& options);
 

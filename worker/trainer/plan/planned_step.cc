@@ -28,7 +28,7 @@ PlannedOp UpdatePlan(const engine::MemoryPlan& memory, const MachineSpeed& machi
   return update;
 }
 
-// Sums up by op, for all rows of the device: `repeats` times what is computed at once.
+// Sums by op, for all rows of the device: `repeats` times what is computed at once.
 std::vector<PlannedOp> PlanOps(const engine::Graph& graph, int64_t rows, double repeats,
                                const std::map<std::string, int64_t>& calls,
                                const MachineSpeed& machine) {

@@ -23,8 +23,9 @@ struct PlanOptions {
   std::string backend = "cpu";
   int threads = 1;
   PlanFormat format = PlanFormat::kText;
-  int64_t batch = 0;                      // replaces the spec's global batch unless 0
-  int64_t memory_bytes = 0;               // of the device; 0: this machine's, shared by the devices
+  int64_t batch = 0;  // replaces the spec's global batch unless 0
+  // Of the device; 0 means this machine's memory, shared by the devices.
+  int64_t memory_bytes = 0;
   std::vector<std::string> without = {};  // names of passes to leave out
   // Off if the backend only describes a device. The plan then predicts no times.
   bool measures_machine = true;
@@ -82,12 +83,12 @@ struct PlannedStep {
   double samples_per_second() const;
 };
 
-// Leaves out the passes of these names. INVALID_ARGUMENT for a name that no pass has.
+// Leaves out the passes of these names. Returns INVALID_ARGUMENT for a name that no pass has.
 absl::Status SwitchOff(const std::vector<std::string>& names, engine::PassOptions& passes);
-// The rank that plans are made for: rank 0, which hosts as many rows as any.
+// Returns the rank for which plans are made: rank 0, which hosts as many rows as any.
 CompileTarget TargetOf(const v1::JobSpec& spec, const PlanOptions& options);
 
-// Plans the step of TargetOf(). INVALID_ARGUMENT for a pass that is not known.
+// Plans the step of TargetOf(). Returns INVALID_ARGUMENT for an unknown pass.
 absl::StatusOr<PlannedStep> PlanStep(const v1::JobSpec& spec, const PlanOptions& options);
 
 }  // namespace trainyard::trainer

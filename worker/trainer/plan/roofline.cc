@@ -1,5 +1,5 @@
-// The roofline model. Convolutions of 3x3 have a rate of their own, since backends compute them by
-// minimal filtering, with fewer multiplications than the count of FLOPs says.
+// Implements the roofline model. Convolutions of 3x3 have a rate of their own, since backends
+// compute them by minimal filtering, with fewer multiplications than the count of FLOPs says.
 #include "worker/trainer/plan/roofline.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ double Seconds(const engine::Cost& cost, double flops_per_second, const MachineS
   return std::max(cost.flops / flops_per_second, cost.bytes / machine.bytes_per_second);
 }
 
-// Backends compute such a convolution by minimal filtering where they can.
+// Backends compute such a convolution by minimal filtering if they can.
 bool IsFiltered(const engine::Node& node) {
   const auto* conv = std::get_if<engine::ConvAttributes>(&node.attributes);
   return conv != nullptr && conv->kernel == 3 && conv->stride == 1 && conv->dilation == 1 &&

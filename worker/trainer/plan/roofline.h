@@ -9,9 +9,9 @@
 
 namespace trainyard::trainer {
 
-// Both return 0 where `machine` was not measured.
+// Both return 0 if `machine` was not measured.
 double CostSeconds(const engine::Cost& cost, const MachineSpeed& machine);
-// One node of a step, computed for `rows` rows.
+// Returns the time of one node of a step, computed for `rows` rows.
 double NodeSeconds(const engine::Graph& graph, const engine::Node& node, int64_t rows,
                    const MachineSpeed& machine);
 

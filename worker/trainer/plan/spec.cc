@@ -1,5 +1,5 @@
-// Reads the spec by protobuf's own JSON parser, and checks it by the rules beside the proto's
-// fields, so that no limit or default of the spec stands in the worker's code.
+// Reads the spec with protobuf's own JSON parser, and checks it by the rules beside the proto's
+// fields, so that no limit or default of the spec is repeated in the worker's code.
 #include "worker/trainer/plan/spec.h"
 
 #include <string>
@@ -18,9 +18,9 @@ namespace {
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 
-// Takes the fields out that this version does not know. Protobuf's parser can pass over them too,
-// but then it also passes over the values of enums that it does not know, and what a misspelt
-// number type asked for would be trained in another.
+// Removes the fields that this version does not know. Protobuf's parser can ignore them too, but
+// then it also ignores values of enums that it does not know, and a misspelt number type would
+// silently be replaced by the default.
 void DropUnknownFields(const Descriptor& type, nlohmann::json& object) {
   for (auto it = object.begin(); it != object.end();) {
     const FieldDescriptor* field = type.FindFieldByName(it.key());

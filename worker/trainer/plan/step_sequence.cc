@@ -1,4 +1,4 @@
-// Arithmetic on steps, epochs and rows.
+// Computes with steps, epochs and rows.
 #include "worker/trainer/plan/step_sequence.h"
 
 #include <algorithm>

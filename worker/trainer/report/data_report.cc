@@ -22,7 +22,7 @@ using nlohmann::ordered_json;
 // If a disk is ruined, its first errors tell enough.
 constexpr size_t kMaxErrors = 20;
 
-// A data set that may be there.
+// A data set that may exist.
 struct Candidate {
   std::string dataset;
   data::DatasetOptions options;
@@ -41,13 +41,13 @@ void VerifySamples(const data::Dataset& dataset, ordered_json& split) {
   split["errors"] = errors;
 }
 
-// Returns the shape of a sample, in which "any" is for the spec to choose.
+// Returns the shape of a sample, in which "any" stands for sizes that the spec chooses.
 std::string ShapeText(const data::Dataset& dataset) {
   if (dataset.has_tokens()) return "any";
   return dataset.decodes() ? "3 x any x any" : absl::StrJoin(dataset.sample_shape(), " x ");
 }
 
-// Returns nothing if the split is not there.
+// Returns nothing if the split does not exist.
 std::optional<ordered_json> ReportSplit(const Candidate& candidate, data::Split which,
                                         bool verifies) {
   const auto dataset = data::OpenDataset(candidate.dataset, which, candidate.options);

@@ -1,4 +1,4 @@
-// The plan of a pipeline as text.
+// Formats the plan of a pipeline as text.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace trainyard::trainer {
 
-// A table for people.
+// Returns a table for people.
 std::string PipelineText(const PlannedPipeline& plan);
-// One JSON object, with a newline.
+// Returns one JSON object, with a newline.
 std::string PipelineJson(const PlannedPipeline& plan);
 
 }  // namespace trainyard::trainer

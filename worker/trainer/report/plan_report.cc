@@ -1,4 +1,4 @@
-// Turns the flags of --plan into a plan of the step, or of the pipeline where the spec has stages.
+// Turns the flags of --plan into a plan of the step, or of the pipeline if the spec has stages.
 #include "worker/trainer/report/plan_report.h"
 
 #include <algorithm>

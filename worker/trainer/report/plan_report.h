@@ -1,4 +1,4 @@
-// The report that --plan prints.
+// Makes the report that --plan prints.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace trainyard::trainer {
 
-// `spec_json` is a JobSpec as it stands in assignment.json.
+// Returns the report. `spec_json` is a JobSpec as in assignment.json.
 absl::StatusOr<std::string> ReportPlan(absl::string_view spec_json, const PlanOptions& options);
 
 }  // namespace trainyard::trainer

@@ -22,7 +22,8 @@ std::string Counted(int64_t count, absl::string_view noun) {
   return absl::StrCat(FormatCount(count), " ", noun, count == 1 ? "" : "s");
 }
 
-// "272,474 parameters; batch of 128 on 2 devices: 64 rows a device, 32 at once; cpu, 2 threads".
+// Returns "272,474 parameters; batch of 128 on 2 devices: 64 rows a device, 32 at once; cpu, 2
+// threads".
 std::string Headline(const PlannedStep& report) {
   std::string text =
       absl::StrCat(Counted(report.parameters, "parameter"), ", ", FormatCount(report.hosted_rows),

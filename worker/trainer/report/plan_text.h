@@ -1,4 +1,4 @@
-// A planned step as text.
+// Formats a planned step as text.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ std::string MemoryText(const PlannedStep& report);
 std::string PlanTable(const PlannedStep& report);
 // Has a row for each layer of the model.
 std::string LayerTable(const PlannedStep& report);
-// One JSON object, with a newline.
+// Returns one JSON object, with a newline.
 std::string PlanJson(const PlannedStep& report);
 
 }  // namespace trainyard::trainer

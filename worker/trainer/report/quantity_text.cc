@@ -10,7 +10,7 @@
 namespace trainyard::trainer {
 namespace {
 
-// Three digits of a number under a thousand.
+// Formats three digits of a number under a thousand.
 std::string ThreeDigits(double value) {
   if (value >= 99.95) return absl::StrFormat("%.0f", value);
   return absl::StrFormat(value >= 9.995 ? "%.1f" : "%.2f", value);

@@ -1,5 +1,5 @@
-// Makes the recorded evaluation once more in the same parts and batches, because the sums depend on
-// these to the last bit.
+// Repeats the recorded evaluation in the same parts and batches, because the sums depend on these
+// to the last bit.
 #include "worker/trainer/report/verify_report.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@
 namespace trainyard::trainer {
 namespace {
 
-// One thing that is compared. Numbers are texts, from which they come back to the bit.
+// One thing that is compared. Numbers are texts, from which they can be read back to the bit.
 struct Row {
   std::string what;
   std::string recorded;
@@ -51,7 +51,7 @@ struct Comparison {
   }
 };
 
-// Returns the shortest text that comes back to the bit.
+// Returns the shortest text that reads back to the bit.
 std::string NumberText(double value) {
   char digits[32];
   return std::string(digits, std::to_chars(digits, digits + sizeof(digits), value).ptr);
@@ -102,8 +102,8 @@ absl::StatusOr<Data> OpenData(const v1::JobSpec& spec, const std::string& datase
   return data;
 }
 
-// Makes the recorded evaluation once more in one process: the part of each rank as that rank made
-// it, batch by batch.
+// Repeats the recorded evaluation in one process: the part of each rank as that rank made it, batch
+// by batch.
 class Evaluator {
  public:
   Evaluator(const std::string& folder, const v1::JobSpec& spec, const RecordedEvaluation& recorded,

@@ -1,4 +1,4 @@
-// The report that --verify prints: whether a checkpoint is what it says.
+// Makes the report that --verify prints, which says if a checkpoint is what it claims to be.
 #pragma once
 
 #include <string>
@@ -23,8 +23,8 @@ struct VerifyReport {
 
 // Compares the hash of every file with MANIFEST, then makes the evaluation that state.json records
 // once more (backend, ranks and threads as recorded) and compares it bit for bit. If the data set
-// or the backend is not here, it compares the files only, and says so. NOT_FOUND if there is no
-// folder; DATA_LOSS if MANIFEST is missing or damaged.
+// or the backend is not here, it compares the files only, and says so. Returns NOT_FOUND if there
+// is no folder, and DATA_LOSS if MANIFEST is missing or damaged.
 absl::StatusOr<VerifyReport> Verify(const VerifyOptions& options, Clock& clock);
 
 }  // namespace trainyard::trainer

@@ -1,4 +1,4 @@
-// Builds what the ranks tell each other on the few collectives of a communicator.
+// Builds what the ranks tell each other from the few collectives of a communicator.
 #include "worker/trainer/run/agreement.h"
 
 #include <algorithm>

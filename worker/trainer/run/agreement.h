@@ -1,5 +1,5 @@
-// The ranks of a gang tell each other here what they must agree on before and between their steps.
-// All functions are collectives over the host's memory. A single rank gets what it gave.
+// Lets the ranks of a gang exchange what they must agree on before and between their steps. All
+// functions are collectives over the host's memory. A single rank gets back what it gave.
 #pragma once
 
 #include <string>
@@ -27,7 +27,7 @@ absl::StatusOr<std::vector<std::string>> GatherNames(parallel::Communicator& com
 absl::Status BroadcastNumbers(parallel::Communicator& communicator, absl::Span<double> values);
 absl::Status BroadcastState(parallel::Communicator& communicator, engine::ModelState& executable);
 
-// Returns FAILED_PRECONDITION where `facts` are not those of rank 0.
+// Returns FAILED_PRECONDITION if `facts` are not those of rank 0.
 absl::Status CheckAgreement(parallel::Communicator& communicator, const std::string& facts);
 
 }  // namespace trainyard::trainer

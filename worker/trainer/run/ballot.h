@@ -22,14 +22,14 @@ struct Votes {
 
 struct Ballot {
   Votes votes = {};
-  // The number of corrupt samples that the rank passed over in this step.
+  // The number of corrupt samples that the rank skipped in this step.
   int64_t skipped = 0;
   // What the rank computed in the step before, not counting the time in which it waited for other
   // ranks or for data.
   int64_t computed_rows = 0;
   double compute_seconds = 0;
-  // In the step before, the rank saw a loss or a gradient that is not finite. Where each rank
-  // updates its own blocks, the others may not have seen it. All ranks then end the training.
+  // In the step before, the rank saw a loss or a gradient that is not finite. If each rank updates
+  // its own blocks, the others may not have seen it. All ranks then end the training.
   bool diverged = false;
 
   friend bool operator==(const Ballot&, const Ballot&) = default;
@@ -37,14 +37,14 @@ struct Ballot {
 
 inline constexpr size_t kBallotLength = 7;
 std::array<double, kBallotLength> EncodeBallot(const Ballot& ballot);
-// `values`: [ranks, kBallotLength].
+// Decodes ballots. `values` is [ranks, kBallotLength].
 std::vector<Ballot> DecodeBallots(absl::Span<const double> values);
 
-// Returns what some rank wants.
+// Returns what any rank wants.
 Votes AgreedVotes(absl::Span<const Ballot> ballots);
-// Returns whether some rank saw a loss or a gradient that is not finite.
+// Returns true if any rank saw a loss or a gradient that is not finite.
 bool HasDiverged(absl::Span<const Ballot> ballots);
-// Returns how many samples all ranks together passed over.
+// Returns how many samples all ranks together skipped.
 int64_t SkippedSamples(absl::Span<const Ballot> ballots);
 
 }  // namespace trainyard::trainer

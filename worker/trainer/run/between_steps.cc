@@ -39,8 +39,8 @@ EvaluationShares SharesOf(const RunSetup& setup, const parallel::Hosting& hostin
 absl::Status TrainLoop::AfterStep() {
   const int64_t per_epoch = run_.share.steps.steps_per_epoch();
   const bool is_last = step_ == run_.share.steps.total_steps();
-  // It is loaded after the first step, which it would delay. A test split that is missing is told
-  // now, not at the end of the epoch.
+  // The test split is loaded after the first step, which it would delay. If it is missing, that is
+  // reported now, and not at the end of the epoch.
   TY_RETURN_IF_ERROR(test_split_.Poll());
   const bool is_evaluation_due =
       is_last || agreed_.evaluate || IsDue(run_.setup.spec.evaluate().every(), step_, per_epoch);
@@ -63,8 +63,8 @@ absl::Status TrainLoop::AfterStep() {
   return absl::OkStatus();
 }
 
-// Moves replicas where the measured speeds say so. All ranks have seen the same ballots, and do the
-// same.
+// Moves replicas if the measured speeds suggest it. All ranks have seen the same ballots, and do
+// the same.
 absl::Status TrainLoop::MoveReplicas(bool is_boundary) {
   if (!run_.hosting.may_change) return absl::OkStatus();
   hosting_.Add(step_, ballots_);
@@ -137,7 +137,7 @@ absl::Status TrainLoop::EvaluateWeights(const data::Dataset& dataset, absl::stri
   return absl::OkStatus();
 }
 
-// Where each rank updates a block of the parameters, it has only that block of what the optimizer
+// If each rank updates a block of the parameters, it has only that block of what the optimizer
 // keeps. This collective gathers all of it, at most once a step.
 absl::Status TrainLoop::GatherState() {
   if (exchange_ == nullptr || !exchange_->is_sharded()) return absl::OkStatus();
@@ -159,7 +159,8 @@ absl::Status TrainLoop::StartCheckpoint() {
     return absl::OkStatus();
   }
   if (const auto ended = checkpoints_.Wait()) TY_RETURN_IF_ERROR(CheckpointEnded(*ended));
-  // Metrics first: whoever resumes from this checkpoint writes only what comes after it.
+  // Metrics are written first, because a run that resumes from this checkpoint writes only what
+  // comes after it.
   TY_RETURN_IF_ERROR(reporter_.Flush());
   RunIdentity identity = run_.identity;
   identity.hosting = CountsOf(run_.hosting.ranges);
@@ -171,8 +172,8 @@ absl::Status TrainLoop::StartCheckpoint() {
   return absl::OkStatus();
 }
 
-// A checkpoint that fails in the middle of the training is no reason to end it: the last good one
-// is kept, and the next may succeed.
+// A checkpoint that fails in the middle of the training does not end it: the last good one is kept,
+// and the next may succeed.
 absl::Status TrainLoop::CheckpointEnded(const CheckpointWriter::Finished& finished) {
   if (!finished.status.ok()) {
     LogWarning(

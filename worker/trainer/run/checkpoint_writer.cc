@@ -1,4 +1,5 @@
-// The snapshot moves to the thread that writes it, so that the loop can change its own values.
+// Writes checkpoints. The snapshot moves to the thread that writes it, so that the loop can change
+// its own values.
 #include "worker/trainer/run/checkpoint_writer.h"
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Writes checkpoints behind the training: the loop hands over a snapshot and goes on, while a
+// Writes checkpoints behind the training: the loop passes on a snapshot and continues, while a
 // thread encodes, writes and syncs it.
 #pragma once
 
@@ -18,7 +18,7 @@ class CheckpointWriter {
  public:
   explicit CheckpointWriter(std::string checkpoints_dir);
 
-  // Says what has become of a checkpoint.
+  // Says what became of a checkpoint.
   struct Finished {
     int64_t step = 0;
     int64_t request = 0;  // as given to Start

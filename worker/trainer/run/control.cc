@@ -1,4 +1,4 @@
-// A request is answered once, whether it came as a file or as a signal.
+// Answers each request once, whether it came as a file or as a signal.
 #include "worker/trainer/run/control.h"
 
 #include "common/base/log.h"
@@ -13,7 +13,7 @@ bool ControlReader::CheckpointRequested() {
     seen_file_ = *request;
   } else if (seen_file_ >= 0) {
     LogWarning("cannot read the checkpoint request", {{"error", request.status().ToString()}});
-    seen_file_ = -1;  // the warning is given once
+    seen_file_ = -1;  // so that the warning is given once
   }
   return seen_file_ > answered_file_ || seen_signals_ > answered_signals_;
 }

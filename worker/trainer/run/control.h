@@ -1,4 +1,4 @@
-// Requests to a running rank, which come as signals and as files in control/.
+// Reads requests to a running rank, which come as signals and as files in control/.
 #pragma once
 
 #include <atomic>
@@ -10,8 +10,8 @@ namespace trainyard::trainer {
 
 // The thread that takes the signals sets these, and the loop reads them.
 struct Signals {
-  std::atomic<bool> stop = false;                // SIGTERM
-  std::atomic<int64_t> checkpoint_requests = 0;  // SIGUSR1, counted
+  std::atomic<bool> stop = false;                // by SIGTERM
+  std::atomic<int64_t> checkpoint_requests = 0;  // by SIGUSR1, counted
 };
 
 // Looks at both sources between two steps and remembers what has been answered. Borrows the
@@ -22,10 +22,11 @@ class ControlReader {
       : dir_(std::move(dir)), signals_(signals) {}
 
   bool stop_requested() const { return signals_.stop.load(std::memory_order_relaxed); }
-  // Returns whether there is a request that no checkpoint has answered, and remembers the newest.
+  // Returns true if there is a request that no checkpoint has answered, and remembers the newest.
   bool CheckpointRequested();
-  // A checkpoint answers all requests that the last CheckpointRequested has seen. Returns the
-  // number of the newest request in control/checkpoint among them; 0 for none.
+  // Notes that a checkpoint answers all requests that the last CheckpointRequested has seen.
+  // Returns the number of the newest request in control/checkpoint among them, or 0 if there is
+  // none.
   int64_t AnswerCheckpoint();
 
  private:

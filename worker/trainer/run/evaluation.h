@@ -39,8 +39,8 @@ struct EvaluationSums {
   double skipped = 0;
 };
 
-// Gives a sign of life. It is told after each batch how long the slowest one took so far, and
-// nothing when all that is left is to wait for other ranks.
+// Reports progress. It is called after each batch with the longest time that a batch has taken so
+// far, and without a time when only waiting for other ranks is left.
 using OnBatch = std::function<absl::Status(std::optional<absl::Duration> slowest)>;
 
 // Evaluates one of `parts` parts in batches of `max_rows`. Samples are prepared as in training, but
@@ -50,19 +50,19 @@ absl::StatusOr<EvaluationSums> EvaluatePart(const data::Dataset& dataset,
                                             int parts, int64_t max_rows,
                                             engine::Executable& executable, Clock& clock,
                                             const OnBatch& on_batch = {});
-// Adds up all parts in their order, so that the bits are the same wherever that is done. DATA_LOSS
-// where no sample is left.
+// Adds up all parts in their order, so that the bits are the same wherever that is done. Returns
+// DATA_LOSS if no sample is left.
 absl::StatusOr<EvaluationResult> JoinParts(absl::Span<const EvaluationSums> parts);
 
 // Says how the split is divided, and which parts of it this rank evaluates.
 struct EvaluationShares {
   int parts = 1;
   parallel::ReplicaRange mine{.begin = 0, .end = 1};
-  // Where several ranks evaluate the same parts together, one of them counts the sums.
+  // False if several ranks evaluate the same parts together and another one counts the sums.
   bool counts = true;
 };
 
-// A collective in which every rank evaluates its parts. All get the same result.
+// Evaluates. This is a collective in which every rank evaluates its parts. All get the same result.
 absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset,
                                           const data::Preparation& preparation,
                                           const EvaluationShares& shares, int64_t max_rows,
@@ -70,7 +70,7 @@ absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset,
                                           parallel::Communicator& communicator, Clock& clock,
                                           const OnBatch& on_batch = {});
 
-// Returns "<prefix>loss" and "<prefix>accuracy", also "<prefix>top5" where there are more than five
+// Returns "<prefix>loss" and "<prefix>accuracy", also "<prefix>top5" if there are more than five
 // classes, and "<prefix>perplexity" for a model that predicts tokens.
 std::map<std::string, double> EvaluationMetrics(const EvaluationResult& result,
                                                 absl::string_view prefix,

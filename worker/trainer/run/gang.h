@@ -1,4 +1,4 @@
-// The ranks that train together, and the lines over which they talk.
+// Defines the ranks that train together, and the lines over which they communicate.
 #pragma once
 
 #include <functional>
@@ -43,27 +43,27 @@ struct Communicators {
   parallel::ConnectGroup connect_group;
 };
 
-// Reaches the other ranks; returns when all are connected. `arena` says where the reduction arena
-// lies.
+// Connects the other ranks, and returns when all are connected. `arena` says where the reduction
+// arena lies.
 using Connect = std::function<absl::StatusOr<Communicators>(const run_dir::Assignment& assignment,
                                                             engine::MemoryKind arena)>;
 
 struct Gang {
   Communicators lines;
   std::vector<std::string> device_types;  // by rank
-  // Sums gradients over the pipelines (over the ranks, where the model is not cut). Null where one
+  // Sums gradients over the pipelines (over the ranks if the model is not cut). It is null if one
   // of them trains alone.
   std::unique_ptr<parallel::GradientExchange> exchange;
-  // Each range of the parameters is updated as soon as its gradients have been summed.
+  // True if each range of the parameters is updated as soon as its gradients have been summed.
   bool updates_ranges = false;
 
   void set_timeout(absl::Duration timeout);
 };
 
-// A line of all ranks beside the first one.
+// Returns a line of all ranks besides the first one.
 parallel::Group AllRanks(const std::string& name, const GridPlace& place);
-// A line of the ranks that compute the same stage as this one, by pipeline; of all ranks where the
-// model is not cut.
+// Returns a line of the ranks that compute the same stage as this one, by pipeline, or of all ranks
+// if the model is not cut.
 parallel::Group RanksOfStage(const std::string& name, const GridPlace& place);
 
 }  // namespace trainyard::trainer

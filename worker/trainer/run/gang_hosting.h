@@ -1,4 +1,4 @@
-// Records who computes which replicas, and derives what this rank computes.
+// Records which rank computes which replicas, and derives what this rank computes.
 #pragma once
 
 #include <optional>
@@ -16,12 +16,12 @@
 namespace trainyard::trainer {
 
 struct GangHosting {
-  parallel::Hosting ranges;  // by pipeline; by rank, where the model is not cut
+  parallel::Hosting ranges;  // by pipeline, or by rank if the model is not cut
   std::string reason;        // for people
   // By rank: the most replicas that its memory allows.
   std::vector<int> room;
-  // Replicas move to where they are computed faster. Without that, ranks cannot be measured one by
-  // one, or there is nothing to move between.
+  // True if replicas may move to ranks that compute them faster. It is false if ranks cannot be
+  // measured one by one, or if there is nothing to move between.
   bool may_change = false;
 };
 
@@ -39,7 +39,7 @@ std::vector<int> CountsOf(const parallel::Hosting& hosting);
 std::vector<int> TermSlots(const RunSetup& setup, const parallel::Hosting& hosting);
 
 // Makes `hosting` the one by which gradients are summed, and returns this rank's share of `steps`.
-// All ranks call it alike, between two steps. `exchange` may be null. UNIMPLEMENTED where the
+// All ranks call it alike, between two steps. `exchange` may be null. Returns UNIMPLEMENTED if the
 // backend cannot sum several replicas in one order.
 absl::StatusOr<HostedShare> TakeShare(const RunSetup& setup, const parallel::Hosting& hosting,
                                       const StepSequence& steps, engine::Executable& executable,

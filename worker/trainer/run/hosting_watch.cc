@@ -13,9 +13,9 @@
 namespace trainyard::trainer {
 namespace {
 
-// A reason names at most so many ranks, to stay on one line.
+// A reason names at most this many ranks, to stay on one line.
 constexpr size_t kRanksTold = 8;
-// A step that took so many medians met a busy moment of its host. Shorter ones count, because a
+// A step that took this many medians met a busy moment of its host. Shorter ones count, because a
 // device that others share works in slices: at full speed in most steps, and in some not at all for
 // a while.
 constexpr double kBusyMoment = 8;
@@ -48,7 +48,7 @@ void HostingWatch::Add(int64_t step, absl::Span<const Ballot> ballots) {
   std::vector<double> seconds;
   double longest = 0;
   for (const Ballot& ballot : ballots) {
-    // A small last batch leaves some ranks without rows, and tells nothing of the others either.
+    // A small last batch leaves some ranks without rows, and says nothing about the others either.
     if (ballot.computed_rows <= 0 || ballot.compute_seconds <= 0) return;
     seconds.push_back(ballot.compute_seconds / static_cast<double>(ballot.computed_rows));
     longest = std::max(longest, ballot.compute_seconds);

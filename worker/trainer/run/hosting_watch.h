@@ -31,8 +31,8 @@ struct HostingWatchOptions {
   std::vector<int> room = {};
   // The first steps after a start, which do not count.
   int64_t warm_up_steps = 2;
-  // The first decision needs so many steps, which took so long all in all on the slowest rank.
-  // Small networks make many steps in that time, so that a busy moment of a host decides nothing.
+  // The first decision needs this many steps, and this much time in all on the slowest rank. Small
+  // networks make many steps in that time, so that a busy moment of a host decides nothing.
   int64_t measured_steps = 8;
   double measured_seconds = 1;
   // The most steps that a mean is taken over.

@@ -26,7 +26,7 @@ namespace {
 using engine::StateTensor;
 
 constexpr char kField[] = "spec.init.checkpoint";
-// A message lists so many names and counts the rest.
+// A message lists this many names and counts the rest.
 constexpr size_t kNamesShown = 10;
 constexpr int64_t kMaxFileBytes = int64_t{64} << 30;
 
@@ -66,7 +66,7 @@ absl::StatusOr<std::string> ReadInit(const v1::InitSpec& init, const std::string
   absl::StatusOr<std::string> bytes =
       ReadFile(JoinPath(dataset_dir, init.checkpoint()), kMaxFileBytes);
   if (!bytes.ok()) return Annotate(bytes.status(), "init.checkpoint");
-  // torch.save writes a zip archive or a pickle, which begin so.
+  // torch.save writes a zip archive or a pickle, which begin in this way.
   if (absl::StartsWith(*bytes, "PK\x03\x04") || absl::StartsWith(*bytes, "\x80\x02")) {
     return InvalidFields(
         {{kField,
@@ -83,7 +83,7 @@ class Matcher {
   Matcher(const v1::InitSpec& init, const checkpoint::TensorFile& file)
       : init_(init), file_(file), skip_is_used_(static_cast<size_t>(init.skip_size()), false) {}
 
-  // Returns whether the model's tensor is to be loaded.
+  // Returns true if the model's tensor is to be loaded.
   bool Takes(const StateTensor& tensor) {
     known_.insert(tensor.name);
     if (IsSkipped(tensor.name)) return false;
@@ -133,8 +133,8 @@ class Matcher {
   }
 
  private:
-  // If more layers than these differ, the file is of another model and not of one with another
-  // classifier.
+  // If more layers than these differ, the file belongs to another model, and not to one with
+  // another classifier.
   static constexpr size_t kLayersHinted = 3;
 
   bool IsSkipped(absl::string_view name) {
@@ -154,7 +154,7 @@ class Matcher {
   const checkpoint::TensorFile& file_;
   std::vector<bool> skip_is_used_;
   std::set<std::string> known_;
-  std::set<std::string> layers_;  // that do not fit
+  std::set<std::string> layers_;  // those that do not fit
   std::vector<std::string> missing_;
   std::vector<std::string> reshaped_;
 };

@@ -1,4 +1,4 @@
-// Loads the weights that a run starts from, out of a file of another job or of PyTorch.
+// Loads the weights from which a run starts, from a file of another job or of PyTorch.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ namespace trainyard::trainer {
 
 // Writes the tensors of init.checkpoint, a safetensors file below `dataset_dir`, over the
 // parameters and buffers of `executable`. Those under a prefix of init.skip stay as they are.
-// Returns the hash of the file. NOT_FOUND where there is no file, DATA_LOSS where it is damaged,
-// INVALID_ARGUMENT (INVALID_SPEC) where its hash is not init.digest or where it belongs to another
+// Returns the hash of the file. Returns NOT_FOUND if there is no file, DATA_LOSS if it is damaged,
+// and INVALID_ARGUMENT (INVALID_SPEC) if its hash is not init.digest or if it belongs to another
 // model. The message then names what is missing, what is unexpected and what has another shape.
 absl::StatusOr<std::string> LoadInitialWeights(const v1::InitSpec& init,
                                                const std::string& dataset_dir,

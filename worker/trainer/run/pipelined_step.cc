@@ -1,5 +1,5 @@
-// Pipelines side by side, each of several ranks. The first ranks of the gang are the first
-// pipeline, whose first rank keeps the state of the whole model for checkpoints.
+// Implements pipelines that train in parallel, each of several ranks. The first ranks of the gang
+// are the first pipeline, whose first rank keeps the state of the whole model for checkpoints.
 #include "worker/trainer/run/pipelined_step.h"
 
 #include <utility>
@@ -74,10 +74,10 @@ std::unique_ptr<StepCompute> PipelinedStep::MakeCompute(Trace& trace, Clock& clo
   return std::make_unique<StagedCompute>(stage_, trace, clock, model().computes_replicas_alone);
 }
 
-// The exchange is between the ranks of one stage, so that ballots take a way of their own.
+// The exchange is between the ranks of one stage, so ballots travel separately.
 absl::StatusOr<std::vector<Ballot>> PipelinedStep::Vote(const Ballot& mine) {
   Ballot cast = mine;
-  // All stages of a pipeline pass over the same samples; the first one counts those skipped.
+  // All stages of a pipeline skip the same samples; the first one counts them.
   if (place_.stage != 0) cast.skipped = 0;
   TY_ASSIGN_OR_RETURN(const std::vector<double> all, GatherNumbers(*host_, EncodeBallot(cast)));
   return DecodeBallots(all);
@@ -96,7 +96,7 @@ absl::Status PipelinedStep::GatherWholeState() {
   });
 }
 
-// Sets what was predicted of the pipeline beside what came.
+// Logs the prediction of the pipeline together with the measurement.
 std::map<std::string, double> PipelinedStep::Summarize() const {
   if (steps_ <= 0) return {};
   const double total = absl::ToDoubleSeconds(times_.total);

@@ -1,4 +1,4 @@
-// A step of a rank that computes a stage of a pipeline.
+// Implements a step of a rank that computes a stage of a pipeline.
 #pragma once
 
 #include <map>
@@ -42,9 +42,9 @@ class PipelinedStep final : public StepStrategy {
   const double predicted_bubble_;
   HeldState whole_;
   parallel::Communicator* host_ = nullptr;
-  // The ranks of the same stage, by pipeline. Null where there is one pipeline.
+  // The ranks of the same stage, by pipeline. It is null if there is only one pipeline.
   std::unique_ptr<parallel::Communicator> siblings_;
-  // Sums over all steps but the first, which compiles what it meets.
+  // Sums over all steps except the first, which compiles what it needs.
   PipelineTimes times_;
   int64_t steps_ = -1;
 };

@@ -1,4 +1,4 @@
-// The way to the first step is a straight line of makers; PrepareRun at the end calls them in
+// Prepares the first step in a straight line of functions; PrepareRun at the end calls them in
 // order. Collectives are in the same order on all ranks.
 #include "worker/trainer/run/prepare.h"
 
@@ -75,14 +75,14 @@ struct Loaded {
   int64_t planned_bytes = 0;
 };
 
-// The one place that asks whether the model is cut into stages. Refuses what does not fit before it
-// takes the memory.
+// Decides if the model is cut into stages; no other place asks this. Refuses what does not fit
+// before it takes the memory.
 absl::StatusOr<std::unique_ptr<StepStrategy>> CompileStep(const RunSetup& setup, int threads) {
   return setup.place.stages > 1 ? PipelinedStep::Compile(setup, threads)
                                 : WholeStep::Compile(setup, threads);
 }
 
-// Loads the data while the model is compiled, and gives the images to the device where that pays.
+// Loads the data while the model is compiled, and gives the images to the device if that pays off.
 absl::StatusOr<Loaded> LoadAndCompile(const RunSetup& setup, int threads) {
   auto loading = std::async(std::launch::async, LoadTrainData, setup.spec, setup.dataset_options,
                             setup.mine().threads);

@@ -32,14 +32,14 @@ struct PreparedRun {
   RunIdentity identity;
   int threads = 1;            // of the rank's kernels
   int64_t planned_bytes = 0;  // what the process takes
-  // The number of updates that the checkpoint had done from which this run goes on, or 0.
+  // The number of updates that the checkpoint had done from which this run continues, or 0.
   int64_t first_step = 0;
 };
 
 // All ranks get rank 0's weights: those of the newest valid checkpoint, or those initialised from
 // the seed or from a file. Ranks that disagree on spec, model or data are an error.
-// `may_share_memory`: where all ranks are on this host, gradients may meet in memory that they map
-// from each other.
+// `may_share_memory` means that if all ranks are on this host, gradients may be exchanged in memory
+// that they map from each other.
 absl::StatusOr<PreparedRun> PrepareRun(const run_dir::RunDir& dir,
                                        const run_dir::Assignment& assignment, int rank,
                                        const Connect& connect, bool may_share_memory);

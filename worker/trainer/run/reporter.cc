@@ -29,12 +29,12 @@ constexpr absl::Duration kFirstSilence = absl::Minutes(2);
 // The rank may load a large data set, wait for other ranks to evaluate, or write the last
 // checkpoint to a slow disk. Nothing shows beforehand how long that takes.
 constexpr absl::Duration kPhaseSilence = absl::Minutes(30);
-// The process has nothing left to do but to release its memory and its devices.
+// The process has nothing left to do except to release its memory and its devices.
 constexpr absl::Duration kFinishedSilence = absl::Minutes(1);
 // A promise that is shorter or longer than the last one by these factors is written at once.
 constexpr double kMuchShorter = 0.5;
 constexpr double kMuchLonger = 1.2;
-// The rank gives up when a full disk has held back so much.
+// The rank gives up when a full disk has held back this much.
 constexpr size_t kMaxBufferBytes = 16 << 20;
 
 bool IsDiskFull(const absl::Status& status) {
@@ -131,7 +131,7 @@ absl::Status Reporter::StepDone(const FinishedStep& report) {
 
 absl::Status Reporter::EnterState(Progress::State state) {
   TY_RETURN_IF_ERROR(Flush());
-  // Within a state, the last promise holds.
+  // Within a state, the last promise remains valid.
   if (state != progress_.state) silence_ = kPhaseSilence;
   if (state == Progress::State::kRunning) silence_ = running_silence_;
   progress_.state = state;
@@ -139,7 +139,7 @@ absl::Status Reporter::EnterState(Progress::State state) {
 }
 
 absl::Status Reporter::Promise(absl::Duration silence) {
-  // It changes a little all the time, and the promise has room for that.
+  // The time changes a little in every step, and the promise has room for that.
   const bool is_much_shorter = silence < kMuchShorter * promised_;
   const bool is_much_longer = silence > kMuchLonger * promised_;
   const bool is_old = clock_->Uptime() - progress_uptime_ >= kProgressInterval;
@@ -157,7 +157,8 @@ absl::Status Reporter::Flush() {
     buffer_.clear();
     return status;
   }
-  // Somebody may empty a full disk. So keep what was not written, and train on.
+  // Somebody may free space on a full disk, so what was not written is kept, and the training
+  // continues.
   TY_ASSIGN_OR_RETURN(const int64_t size_after, FileSize(path));
   buffer_.erase(0, static_cast<size_t>(size_after - size_before));
   if (!IsDiskFull(status) || buffer_.size() > kMaxBufferBytes) return status;

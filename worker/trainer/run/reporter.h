@@ -1,4 +1,4 @@
-// Tells the world how a rank does while it runs, through metrics.jsonl and progress.json.
+// Reports how a rank does while it runs, through metrics.jsonl and progress.json.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ class Reporter {
   absl::Status StepDone(const FinishedStep& report);
   void AddMetric(int64_t step, absl::string_view name, double value);
   // Flushes, then replaces progress.json. For states other than `running` the promise is generous.
-  // Whoever knows better makes a shorter one.
+  // A caller that knows better makes a shorter one.
   absl::Status EnterState(run_dir::Progress::State state);
   // A full disk is not an error until much has been held back.
   absl::Status Flush();

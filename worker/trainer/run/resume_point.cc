@@ -1,4 +1,4 @@
-// Passes over damaged checkpoints: an older one that is whole is worth more than an error.
+// Skips damaged checkpoints, because an older valid one is worth more than an error.
 #include "worker/trainer/run/resume_point.h"
 
 #include <filesystem>
@@ -15,7 +15,7 @@
 namespace trainyard::trainer {
 namespace {
 
-// Returns nothing where `folder` has no valid checkpoint.
+// Returns nothing if `folder` has no valid checkpoint.
 std::optional<checkpoint::LatestCheckpoint> NewestValid(const std::string& folder) {
   std::vector<std::string> damaged;
   const auto latest = checkpoint::FindLatestValid(folder, damaged);
@@ -26,7 +26,7 @@ std::optional<checkpoint::LatestCheckpoint> NewestValid(const std::string& folde
 }
 
 // Chooses the newer one of this run's own newest checkpoint and of the one that it was told to
-// resume from. Where the latter is damaged, the newest valid one beside it takes its place.
+// resume from. If the latter is damaged, the newest valid one beside it takes its place.
 absl::StatusOr<std::optional<checkpoint::LatestCheckpoint>> NewestCheckpoint(
     const run_dir::RunDir& dir, const std::string& resume_from) {
   std::optional<checkpoint::LatestCheckpoint> own = NewestValid(dir.CheckpointsDir());

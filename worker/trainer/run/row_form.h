@@ -1,4 +1,4 @@
-// Decides how the rows of a batch reach the executable: as floats, or as bytes of which a device
+// Decides how the rows of a batch reach the executable: as floats, or as bytes from which a device
 // makes the floats.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace trainyard::trainer {
 
-// Sets preparation.form. If the executable keeps images, the data set has bytes and the
-// augmentation can be told, the device gets all images, as long as they take at most `bytes_max`.
+// Sets preparation.form. If the executable keeps images, the data set has bytes and a StoredRow can
+// express the augmentation, the device gets all images, as long as they take at most `bytes_max`.
 // Beyond that, each batch brings its own bytes. The device makes the same floats of them as the
 // host would, to the bit. In all other cases rows are floats.
 absl::Status ChooseRowForm(const data::Dataset& dataset, int64_t bytes_max,

@@ -24,8 +24,8 @@ void RowSource::Start(const StepSequence& plan, int64_t first_step) {
       kTrainPrefetchDepth, clock_);
 }
 
-// Where rows do not depend on each other, and the order of sums is free, the hosted replicas are
-// one batch: the weighted sum is the same. So it is where each is a group of the batch by itself;
+// If rows do not depend on each other, and the order of sums is free, the hosted replicas are one
+// batch: the weighted sum is the same. They are also one batch if each is a separate group of it;
 // then parts are whole replicas, as many as were compiled for.
 std::vector<RowSource::Slice> RowSource::Cut(int64_t step) {
   if (!model_.computes_replicas_alone) return {{.rows = plan_.HostedRows(step)}};
@@ -64,7 +64,7 @@ absl::StatusOr<StepRows> RowSource::Next(int64_t step) {
 
   const auto total_rows = static_cast<double>(plan_.Rows(step));
   for (const Slice& slice : Cut(step)) {
-    // max_rows is less than a slice where the spec asks for microbatches.
+    // max_rows is less than a slice if the spec asks for microbatches.
     for (int64_t first = slice.rows.begin; first < slice.rows.end; first += model_.max_rows) {
       const int64_t rows = std::min(model_.max_rows, slice.rows.end - first);
       result.parts.push_back(

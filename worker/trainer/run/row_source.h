@@ -1,5 +1,5 @@
-// Brings the rows that a rank computes, step by step: read ahead, and cut into what the executable
-// takes at once.
+// Supplies the rows that a rank computes, step by step: read ahead, and cut into pieces that the
+// executable takes at once.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +19,20 @@
 namespace trainyard::trainer {
 
 // Rows that one Accumulate takes, and their share of the global batch. They are grouped by replica
-// where batch norm keeps several apart.
+// if batch norm keeps several apart.
 struct Part {
   engine::Batch rows;
   double weight = 0;
-  // Counted from 0 among the hosted ones; the first, where the part stands for several replicas.
+  // The number of the replica among the hosted ones, counted from 0, or the first number if the
+  // part contains several replicas.
   int replica = 0;
 };
 
 struct StepRows {
-  std::vector<Part> parts;  // ascending; none where a small last batch leaves this rank without
+  // Ascending; there are none if a small last batch leaves no rows for this rank.
+  std::vector<Part> parts;
   int64_t rows = 0;
-  int64_t skipped = 0;  // corrupt samples that were passed over
+  int64_t skipped = 0;  // corrupt samples that were skipped
 };
 
 // One thread uses it. Borrows the data, the model and the clock.
@@ -40,13 +42,14 @@ class RowSource {
   RowSource(const LoadedData& data, const CompiledModel& model, uint64_t seed, Clock& clock)
       : data_(data), model_(model), seed_(seed), clock_(clock) {}
 
-  // Goes on with this 0-based step, by `plan`; what was read ahead for another plan is dropped.
+  // Continues with this 0-based step, by `plan`. What was read ahead for another plan is dropped.
   void Start(const StepSequence& plan, int64_t first_step);
 
-  // The rows of `step`. Steps are asked for in order, without gap. Borrowed until the next call.
+  // Returns the rows of `step`. Steps must be requested in order, without gap. The result is
+  // borrowed until the next call.
   absl::StatusOr<StepRows> Next(int64_t step);
 
-  // Time spent waiting for data, since the first start.
+  // Returns the time spent waiting for data, since the first start.
   absl::Duration waited() const;
 
  private:

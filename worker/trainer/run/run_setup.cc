@@ -1,4 +1,4 @@
-// Reads the spec out of the assignment and finds the rank's place in the gang.
+// Reads the spec from the assignment and finds the rank's place in the gang.
 #include "worker/trainer/run/run_setup.h"
 
 #include "absl/strings/str_cat.h"

@@ -1,5 +1,5 @@
-// Reads from the assignment what it says of one rank's run, and derives what follows from that
-// alone. It never changes afterwards.
+// Reads from the assignment what it says of one rank's run, and derives what follows from it. The
+// result never changes.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace trainyard::trainer {
 
-// The ranks of a gang form a grid: rank r computes stage r % stages of pipeline r / stages. Where
-// the model is not cut, every rank is a pipeline of one stage.
+// The ranks of a gang form a grid: rank r computes stage r % stages of pipeline r / stages. If the
+// model is not cut, every rank is a pipeline of one stage.
 struct GridPlace {
   int stage = 0;
   int stages = 1;
@@ -39,9 +39,9 @@ struct RunSetup {
   const run_dir::RankAssignment& mine() const { return *assignment.FindRank(rank); }
 };
 
-// `may_share_memory` allows ranks that are all on this host to map each other's memory.
-// INVALID_ARGUMENT where the ranks cannot be divided into the spec's stages, or the replicas among
-// the ranks.
+// Reads the setup. `may_share_memory` allows ranks that are all on this host to map each other's
+// memory. Returns INVALID_ARGUMENT if the ranks cannot be divided into the spec's stages, or the
+// replicas among the ranks.
 absl::StatusOr<RunSetup> ReadRunSetup(const run_dir::RunDir& dir,
                                       const run_dir::Assignment& assignment, int rank,
                                       bool may_share_memory);

@@ -1,4 +1,4 @@
-// Hands all replicas of a step to the pipeline at once, so that no stage waits for the end of one
+// Passes all replicas of a step to the pipeline at once, so that no stage waits for the end of one
 // replica before it begins the next.
 #include "worker/trainer/run/staged_compute.h"
 

@@ -12,14 +12,14 @@ namespace trainyard::trainer {
 
 class StagedCompute final : public StepCompute {
  public:
-  // `computes_replicas_alone`: the parts of a step are replicas, each a microbatch of its own. Else
-  // a step has one part, which the stage cuts into microbatches itself.
+  // `computes_replicas_alone` means that the parts of a step are replicas, each a microbatch of its
+  // own. Otherwise a step has one part, which the stage cuts into microbatches itself.
   StagedCompute(PipelineExecutable& stage, Trace& trace, Clock& clock, bool computes_replicas_alone)
       : StepCompute(stage, trace, clock, /*syncs_statistics=*/false),
         stage_(stage),
         computes_replicas_alone_(computes_replicas_alone) {}
 
-  // A stage waits for its neighbours in between, which is no work of its own.
+  // A stage waits for its neighbours in between, which does not count as its own work.
   absl::Duration compute_time() const override { return stage_.times().computed; }
 
  protected:

@@ -1,4 +1,4 @@
-// Writes and reads state.json. Numbers must come back to the bit.
+// Writes and reads state.json. Numbers must read back to the bit.
 #include "worker/trainer/run/state_file.h"
 
 #include <algorithm>
@@ -16,11 +16,11 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-// The file holds a spec and some numbers.
+// The limit is large enough for a spec and some numbers.
 constexpr int64_t kMaxStateBytes = int64_t{16} << 20;
 constexpr char kBitwise[] = "bitwise";
 
-// Numbers that JSON cannot say are texts, as in metrics.jsonl. The others come back to the bit.
+// Numbers that JSON cannot express are texts, as in metrics.jsonl. The others read back to the bit.
 ordered_json Number(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";

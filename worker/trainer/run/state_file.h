@@ -1,5 +1,5 @@
-// state.json of a checkpoint says which run wrote it, where the run stood, and what its weights
-// reached.
+// Defines state.json of a checkpoint, which says which run wrote it, how far the run was, and what
+// its weights reached.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct RunIdentity {
   int64_t global_batch = 1;
   std::string data_digest = {};
   std::string model_digest = {};
-  std::string init_digest = {};  // of the file that the weights came from; empty: there is none
+  std::string init_digest = {};  // of the file that the weights came from; empty if there is none
   std::string spec_json = {};    // the resolved spec
   bool is_bitwise = false;
   // The threads of every rank of a bitwise run, in all its attempts. 0 means that each rank has its
@@ -42,7 +42,7 @@ struct RecordedEvaluation {
   int ranks = 1;
   int threads = 1;  // of each
 
-  // Two NaNs are equal.
+  // Two NaNs are equal here.
   friend bool operator==(const RecordedEvaluation& a, const RecordedEvaluation& b);
 };
 
@@ -51,15 +51,15 @@ struct StateRecord {
   int64_t epoch = 0;
   RunIdentity identity;
   std::string version;
-  std::optional<RecordedEvaluation> evaluation;  // none where none was made at this step
+  std::optional<RecordedEvaluation> evaluation;  // unset if none was made at this step
 };
 
-// Returns whether both have the same bits, or are NaN.
+// Returns true if both have the same bits, or are NaN.
 bool SameValue(double a, double b);
 
 std::string EncodeState(const StateRecord& state);
-// DATA_LOSS (CORRUPT_FILE) where the file is not a state. Checkpoints of older trainers have no
-// spec and no evaluation.
+// Returns DATA_LOSS (CORRUPT_FILE) if the file is not a state. Checkpoints of older trainers have
+// no spec and no evaluation.
 absl::StatusOr<StateRecord> ReadState(const std::string& path);
 
 }  // namespace trainyard::trainer

@@ -1,5 +1,5 @@
-// Sums of replicas are taken range by range as backward finishes them, so that they can leave for
-// the other ranks while the rest is still computed.
+// Takes sums of replicas range by range as backward finishes them, so that they can leave for the
+// other ranks while the rest is still computed.
 #include "worker/trainer/run/step_compute.h"
 
 #include "absl/strings/str_cat.h"
@@ -30,7 +30,7 @@ absl::Status StepCompute::Compute(const std::vector<Part>& parts, const Ready& r
   return Tell(ready, size());
 }
 
-// A replica without rows counts as zeros, so that the sums are the same whoever hosts it.
+// A replica without rows counts as zeros, so that the sums are the same whichever rank hosts it.
 absl::Status StepCompute::RunReplicas(const std::vector<Part>& parts, const Ready& ready) {
   size_t next = 0;
   for (size_t i = 0; i < sums_->replicas.size(); ++i) {

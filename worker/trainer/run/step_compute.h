@@ -1,4 +1,4 @@
-// Computes forward and backward of what a rank hosts in one step, into the rank's sums.
+// Computes forward and backward of the rows that a rank hosts in one step, into the rank's sums.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@
 
 namespace trainyard::trainer {
 
-// One thread uses it. Borrows what it is made of.
+// Only one thread may use it. It borrows its arguments.
 class StepCompute {
  public:
-  // [0, end) of the rank's sums is final. An error ends the step.
+  // Called when [0, end) of the rank's sums is final. An error ends the step.
   using Ready = std::function<absl::Status(int64_t end)>;
 
-  // `syncs_statistics`: other ranks wait for this rank's part in the statistics of batch norm, even
-  // where it has no rows.
+  // `syncs_statistics` means that other ranks wait for this rank's part in the statistics of batch
+  // norm, even if it has no rows.
   StepCompute(engine::Executable& executable, Trace& trace, Clock& clock, bool syncs_statistics)
       : executable_(executable),
         trace_(trace),
@@ -36,11 +36,12 @@ class StepCompute {
   // come.
   void set_sums(std::optional<parallel::LocalSums> sums) { sums_ = std::move(sums); }
 
-  // Leaves the sums of all parts in the executable; where there are none, zeros. `ready`, which may
-  // be empty, is told of growing ends while the last part is computed, at last of the arena's end.
+  // Leaves the sums of all parts in the executable, or zeros if there are none. `ready`, which may
+  // be empty, is called with growing ends while the last part is computed, and finally with the
+  // arena's end.
   absl::Status Run(const std::vector<Part>& parts, const Ready& ready);
 
-  // Returns how long this rank computed in the last step, without what `ready` did meanwhile.
+  // Returns how long this rank computed in the last step, without the time spent in `ready`.
   virtual absl::Duration compute_time() const { return compute_time_; }
 
  protected:

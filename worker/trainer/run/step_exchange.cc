@@ -1,5 +1,5 @@
 // Prefers memory that the ranks share, falls back to a wire between hosts, and leaves arenas on a
-// device to whoever reaches them.
+// device to the trainer of that device.
 #include "worker/trainer/run/step_exchange.h"
 
 #include <utility>
@@ -31,13 +31,13 @@ class Connector {
         lines_(lines),
         updates_ranges_(updates_ranges) {}
 
-  // In the memory that the ranks compute in. FAILED_PRECONDITION on all ranks where some rank lends
-  // none, or cannot map that of the others.
+  // Makes an exchange in the memory in which the ranks compute. Returns FAILED_PRECONDITION on all
+  // ranks if some rank lends none, or cannot map that of the others.
   absl::StatusOr<std::unique_ptr<GradientExchange>> OverSharedMemory() {
     const engine::Executable::SharedLayout layout = executable_.shared_layout();
     const std::vector<int> members = RanksOfStage("shared", setup_.place).members;
     parallel::Communicator& siblings = strategy_.siblings();
-    // Ranks that cannot take part say so, or the others would wait for them.
+    // Ranks that cannot take part must say so, or the others would wait for them.
     const double lends[] = {layout.fd >= 0 ? 1.0 : 0.0};
     TY_ASSIGN_OR_RETURN(const std::vector<double> all, GatherNumbers(siblings, lends));
     for (size_t i = 0; i < all.size(); ++i) {
@@ -59,14 +59,15 @@ class Connector {
                                                           .is_sharded = updates_ranges_});
   }
 
-  // On a line of its own, since the training talks on the first one meanwhile.
+  // Makes an exchange over a line of its own, since the training uses the first one at the same
+  // time.
   absl::StatusOr<std::unique_ptr<GradientExchange>> OverWire() {
     TY_ASSIGN_OR_RETURN(auto communicator,
                         lines_.connect_group(RanksOfStage("gradients", setup_.place)));
     return parallel::MakeWireExchange(std::move(communicator), Memory());
   }
 
-  // By whatever way the trainer of the device finds between the ranks.
+  // Makes an exchange in the way that the trainer of the device finds between the ranks.
   absl::StatusOr<std::unique_ptr<GradientExchange>> OverDevices() {
     TY_ASSIGN_OR_RETURN(auto host, lines_.connect_group(RanksOfStage("gradients", setup_.place)));
     return lines_.make_device_exchange({.executable = executable_,
@@ -82,7 +83,7 @@ class Connector {
     return parallel::PlanBuckets(strategy_.model().ready_ends, GradientElements(), /*options=*/{});
   }
 
-  // The executable's memory, wherever it lies.
+  // Returns the executable's memory, wherever it lies.
   parallel::WireExchangeOptions Memory() {
     const int slots =
         setup_.is_bitwise ? SumSlotsNeeded(setup_.replicas, setup_.place.pipelines) : 0;
@@ -117,7 +118,7 @@ absl::StatusOr<StepExchange> ConnectExchange(const RunSetup& setup,
   const bool is_on_device = executable.memory_kind() == engine::MemoryKind::kDevice;
   StepExchange made;
   // A device updates all its parameters in one launch, which is faster than updating parts of them
-  // and receiving the others' parts. So it does that only where the spec asks for it.
+  // and receiving the others' parts. So it shards the update only if the spec asks for it.
   made.updates_ranges = executable.range_update() != nullptr &&
                         (!is_on_device || setup.spec.memory().shard_optimizer());
   Connector connector(setup, hosting, strategy, lines, made.updates_ranges);

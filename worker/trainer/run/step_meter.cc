@@ -9,7 +9,7 @@ namespace trainyard::trainer {
 namespace {
 
 constexpr absl::Duration kInterval = absl::Milliseconds(100);
-// The times of the other ranks, which say who is slow, are reported at most this often.
+// The times of the other ranks, which show who is slow, are reported at most this often.
 constexpr absl::Duration kRanksInterval = absl::Seconds(5);
 constexpr size_t kRanksMax = 64;
 

@@ -1,4 +1,5 @@
-// Measures what a gang's steps spend on computing and on communication, as metrics of rank 0.
+// Measures how much time a gang's steps spend on computing and on communication, as metrics of rank
+// 0.
 //
 // A point is the mean over the steps since the last point. At most ten are written each second, so
 // that every long step has its own, and small networks are not slowed down.
@@ -20,8 +21,9 @@ class StepMeter {
  public:
   explicit StepMeter(Reporter& reporter) : reporter_(reporter) {}
 
-  // Call it after `step`, which ended at `now` (Clock::Uptime). `compute` is the time of this rank.
-  // `ballots` are those of the step, and so tell what the others computed in the step before.
+  // Counts a step. Call it after `step`, which ended at `now` (Clock::Uptime). `compute` is the
+  // time of this rank. `ballots` are those of the step, and so tell what the others computed in the
+  // step before.
   void Add(int64_t step, absl::Duration now, absl::Duration compute,
            const parallel::CommStats& communication, absl::Span<const Ballot> ballots);
 

@@ -10,7 +10,7 @@ constexpr uint64_t kStepsKnown = 3;
 constexpr int kLimitSteps = 20;
 constexpr absl::Duration kLimitMin = absl::Seconds(10);
 constexpr absl::Duration kLimitMax = absl::Seconds(20);
-// The limit is at least so many steps, however long they are.
+// The limit is at least this many steps, however long they are.
 constexpr int kLimitStepsMin = 5;
 // Progress is written once a second, and a rank that has waited in vain needs a moment to end.
 constexpr absl::Duration kSilenceMargin = absl::Seconds(3);

@@ -19,13 +19,13 @@
 
 namespace trainyard::trainer {
 
-// Not thread-safe.
+// The pace. The class is not thread-safe.
 class StepPace {
  public:
   // The limit before enough steps are known, since the first ones may warm up caches and files.
   static constexpr absl::Duration kFirstLimit = absl::Seconds(60);
-  // A step after a checkpoint may take at least so long: rank 0 copies the state, and waits for the
-  // checkpoint before if that is still being written.
+  // A step after a checkpoint may take at least this long: rank 0 copies the state, and waits for
+  // the checkpoint before if that is still being written.
   static constexpr absl::Duration kCheckpointLimit = absl::Seconds(23);
 
   // Counts a step that took so long, including the time in which it waited for others.
@@ -37,7 +37,7 @@ class StepPace {
   absl::Duration CollectiveLimit() const;
   // Returns the limit of a collective in the step after a checkpoint.
   absl::Duration LimitAfterCheckpoint() const;
-  // Returns the silence between two records of progress where collectives have `limit`.
+  // Returns the silence between two records of progress if collectives have `limit`.
   absl::Duration Silence(absl::Duration limit) const;
   // Returns the silence between two batches of an evaluation, the slowest of which took so long.
   static absl::Duration SilenceInEvaluation(absl::Duration slowest);

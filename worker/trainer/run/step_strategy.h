@@ -37,36 +37,36 @@ class StepStrategy {
   // Computes this rank's part of the steps, updates and evaluations.
   engine::Executable& executable() { return *model_.executable; }
   const CompiledModel& model() const { return model_; }
-  // The most replicas that the memory of this rank allows.
+  // Returns the most replicas that the memory of this rank allows.
   int replica_room() const { return replica_room_; }
 
-  // The state of the whole model. Rank 0 initialises or restores it before Join, which spreads it,
-  // and writes it to checkpoints after GatherWholeState.
+  // Returns the state of the whole model. Rank 0 initialises or restores it before Join, which
+  // distributes it, and writes it to checkpoints after GatherWholeState.
   virtual engine::ModelState& whole_state() = 0;
 
-  // Chooses the hosting to begin with. `gang` has no exchange yet; `room` is by rank; `before` is
-  // what rank 0 goes on from. A collective.
+  // Chooses the first hosting. `gang` has no exchange yet; `room` is by rank; `before` is what rank
+  // 0 resumes from. This is a collective.
   virtual absl::StatusOr<GangHosting> ChooseHosting(const Gang& gang, std::vector<int> room,
                                                     const RunIdentity& before) = 0;
-  // Connects what the strategy needs beside the gang's lines, which it borrows, and gives every
-  // rank its part of rank 0's state. A collective.
+  // Connects what the strategy needs besides the gang's lines, which it borrows, and gives every
+  // rank its part of rank 0's state. This is a collective.
   virtual absl::Status Join(const Communicators& lines) = 0;
-  // The ranks that sum gradients with this one. Only after Join.
+  // Returns the ranks that sum gradients with this one. It may be called only after Join.
   virtual parallel::Communicator& siblings() = 0;
 
-  // Borrows the strategy and the arguments.
+  // Makes the computation. It borrows the strategy and the arguments.
   virtual std::unique_ptr<StepCompute> MakeCompute(Trace& trace, Clock& clock) = 0;
 
-  // Ballots travel with the gradients where the exchange is between all ranks. Where it is not,
-  // Vote() is a collective of all ranks. It returns the ballots that are known before the exchange.
+  // Ballots travel with the gradients if the exchange is between all ranks. If it is not, Vote() is
+  // a collective of all ranks. It returns the ballots that are known before the exchange.
   virtual bool votes_apart() const = 0;
   virtual absl::StatusOr<std::vector<Ballot>> Vote(const Ballot& mine) = 0;
 
   // Called after each step.
   virtual void StepEnded() = 0;
-  // Brings the state of all stages into whole_state() of rank 0. A collective.
+  // Brings the state of all stages into whole_state() of rank 0. This is a collective.
   virtual absl::Status GatherWholeState() = 0;
-  // Logs and returns, by metric, what it measured over all steps.
+  // Logs, and returns by metric, what it measured over all steps.
   virtual std::map<std::string, double> Summarize() const = 0;
   // Sets the timeout of the lines that Join connected.
   virtual void set_timeout(absl::Duration timeout) = 0;

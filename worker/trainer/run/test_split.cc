@@ -1,5 +1,5 @@
-// The first step would be late if the test split were loaded before it, and the first evaluation if
-// it were loaded then.
+// Loads the test split in the background. Loading it before the training would delay the first
+// step, and loading it at the first evaluation would delay that.
 #include "worker/trainer/run/test_split.h"
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// The test split, loaded behind the training.
+// Loads the test split behind the training.
 #pragma once
 
 #include <future>
@@ -12,15 +12,15 @@
 
 namespace trainyard::trainer {
 
-// One thread uses it.
+// Only one thread may use it.
 class TestSplit {
  public:
   TestSplit(std::string dataset, data::DatasetOptions options)
       : dataset_(std::move(dataset)), options_(std::move(options)) {}
 
-  // Begins to load once, and tells an error as soon as it is known. Never waits.
+  // Begins to load at the first call, and reports an error as soon as it is known. It never waits.
   absl::Status Poll();
-  // Waits for the data, which it loads where nobody has begun to.
+  // Waits for the data, and loads it if that has not begun.
   absl::StatusOr<const data::Dataset*> Get();
 
  private:

@@ -1,5 +1,5 @@
-// Collects the events of a step as lines and appends them when it ends. What cannot be written, or
-// would make the file too large, ends the timeline and not the training.
+// Collects the events of a step as lines and appends them when it ends. If something cannot be
+// written, or would make the file too large, the timeline ends, but not the training.
 #include "worker/trainer/run/trace.h"
 
 #include <fcntl.h>
@@ -51,7 +51,7 @@ bool Trace::BeginStep(int64_t step) {
   is_on_ = is_wanted && !is_off_ && Open();
   if (!is_on_) return false;
   step_ = step;
-  // This is taken anew each time, since the wall clock may have been set meanwhile.
+  // This is read each time, since the wall clock may have been set in the meantime.
   to_wall_clock_ = (clock_.Now() - absl::UnixEpoch()) - clock_.Uptime();
   return true;
 }
@@ -86,7 +86,7 @@ void Trace::EndStep() {
   lines_.clear();
 }
 
-// Names what the viewer calls process and threads.
+// Writes the names that the viewer shows for process and threads.
 void Trace::AddNames() {
   lines_ += Line({{"name", "process_name"},
                   {"ph", "M"},

@@ -2,8 +2,8 @@
 // a line.
 //
 // Times are of the wall clock, so that the timelines of several hosts line up as well as their
-// clocks do. Steps 2 to 4 after a start are recorded, and then one in kTraceEvery. So a timeline is
-// there without a switch, and costs nothing in the steps between.
+// clocks do. Steps 2 to 4 after a start are recorded, and then one in kTraceEvery. So there is
+// always a timeline, and it costs nothing in the steps between.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ namespace trainyard::trainer {
 inline constexpr int64_t kTraceEvery = 256;
 inline constexpr int64_t kTraceFileMax = int64_t{4} << 20;
 
-// Belongs to the loop's thread and borrows the clock. What cannot be written is left out, since no
-// training should end because its timeline is incomplete.
+// Belongs to the loop's thread and borrows the clock. Events that cannot be written are left out,
+// since no training should end because its timeline is incomplete.
 class Trace {
  public:
   // The rows of a rank's timeline. kWait is drawn in the row of computation, which waits for
@@ -68,7 +68,7 @@ class Trace {
   bool is_off_ = false;  // for ever
   bool is_on_ = false;   // in this step
   int64_t step_ = 0;
-  absl::Duration to_wall_clock_;  // from 1970 to Uptime 0
+  absl::Duration to_wall_clock_;  // the difference between wall-clock time and Uptime
   std::string lines_;
 };
 

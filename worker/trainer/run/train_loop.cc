@@ -1,4 +1,4 @@
-// The order of a step's parts is what makes it fast: gradients leave while backward computes, and
+// Trains. The order of a step's parts makes it fast: gradients leave while backward computes, and
 // the next step starts while the device still makes the update of this one.
 #include "worker/trainer/run/train_loop.h"
 
@@ -48,7 +48,7 @@ TrainLoop::TrainLoop(PreparedRun run, Reporter& reporter, const Signals& signals
   StartHosting();
 }
 
-// Takes rows, sums and records as the hosting says, from the next step on.
+// Takes rows, sums and records by the hosting, from the next step on.
 void TrainLoop::StartHosting() {
   rows_.Start(run_.share.steps, step_);
   compute_->set_sums(run_.share.sums);
@@ -85,15 +85,16 @@ absl::StatusOr<TrainLoop::End> TrainLoop::Run() {
   return finished ? End::kFinished : End::kStopped;
 }
 
-// Errors of what ranks do together between steps do not name a step by themselves.
+// Errors of what ranks do together between steps do not contain the step.
 absl::Status TrainLoop::WithStep(const absl::Status& status) const {
   if (!parallel::BlameOf(status).has_value()) return status;
   return Annotate(status, absl::StrCat("after step ", step_));
 }
 
-// One step: every rank computes the rows of the replicas that it hosts, the sums over all rows meet
-// in the reduction arena of every rank, and every rank makes the same update. Where a device works
-// by itself, the update is on its way when this returns, and the one before is finished.
+// Makes one step: every rank computes the rows of the replicas that it hosts, the sums over all
+// rows are collected in the reduction arena of every rank, and every rank makes the same update. If
+// a device works asynchronously, the update is under way when this returns, and the one before is
+// finished.
 absl::Status TrainLoop::Step() {
   const absl::Duration start = clock_.Uptime();
   const double lr = engine::LearningRate(run_.schedule, step_);
@@ -187,7 +188,7 @@ absl::Status TrainLoop::UpdateBlock(const parallel::Bucket& block) {
 Votes TrainLoop::CastVotes() {
   const absl::Duration now = clock_.Uptime();
   const auto has_passed = [&](const v1::Interval& every, absl::Duration since) {
-    // By the clock of rank 0 alone.
+    // Only the clock of rank 0 decides.
     return run_.setup.rank == 0 && every.has_time() && now - since >= spec::FromProto(every.time());
   };
   return {.stop = control_.stop_requested(),
@@ -209,7 +210,7 @@ absl::Status TrainLoop::FinishUpdates(size_t left) {
 absl::Status TrainLoop::ReportStep(const Unfinished& update, const engine::StepMetrics& metrics) {
   metrics_["train.loss"] = metrics.loss;
   metrics_["train.accuracy"] = metrics.accuracy;
-  // Before the step's own metrics, which may be flushed with it.
+  // This comes before the step's own metrics, which may be flushed with it.
   if (update.skipped > 0) {
     reporter_.AddMetric(update.step, "train.skipped", static_cast<double>(update.skipped));
   }
@@ -222,8 +223,8 @@ absl::Status TrainLoop::ReportStep(const Unfinished& update, const engine::StepM
                                          .data_wait = rows_.waited()}));
   reported_ = update;
   if (std::isfinite(metrics.loss)) return absl::OkStatus();
-  // Where each rank updates its own blocks, the others may not know. They wait for this rank until
-  // it has told them.
+  // If each rank updates its own blocks, the others may not know. They wait for this rank until it
+  // has told them.
   diverged_ = exchange_ != nullptr && exchange_->is_sharded();
   return diverged_ ? absl::OkStatus() : LossError(metrics.loss);
 }
@@ -241,7 +242,7 @@ absl::Status TrainLoop::CheckLoss(absl::Span<const Ballot> ballots) const {
   return LossError(std::isfinite(loss) ? std::numeric_limits<double>::quiet_NaN() : loss);
 }
 
-// A collective. It is needed before anything is made of the parameters, for which the ballots of
+// This collective is needed before the parameters are used for anything, for which the ballots of
 // the next step would be too late.
 absl::Status TrainLoop::AgreeOnLoss() {
   if (exchange_ == nullptr || !exchange_->is_sharded()) return absl::OkStatus();

@@ -30,7 +30,7 @@
 
 namespace trainyard::trainer {
 
-// One thread runs it. Borrows the reporter, the signals and the clock.
+// Runs the training in one thread. It borrows the reporter, the signals and the clock.
 class TrainLoop {
  public:
   enum class End { kFinished, kStopped };
@@ -41,13 +41,13 @@ class TrainLoop {
   // in a checkpoint when it returns OK.
   absl::StatusOr<End> Run();
 
-  // How many updates have been done and reported.
+  // Returns how many updates have been done and reported.
   int64_t step() const { return step_ - static_cast<int64_t>(unfinished_.size()); }
-  // The newest value of each metric: "train.loss", "test.accuracy", ...
+  // Returns the newest value of each metric: "train.loss", "test.accuracy", ...
   const std::map<std::string, double>& metrics() const { return metrics_; }
 
  private:
-  // What to report of an update that was started, beside what the executable measures.
+  // What must be reported of an update that was started, besides what the executable measures.
   struct Unfinished {
     int64_t step = 0;
     double lr = 0;
@@ -55,7 +55,7 @@ class TrainLoop {
   };
 
   absl::Status Step();
-  // The same step without and with other ranks: from the rows to an update that was started.
+  // Make the same step without and with other ranks: from the rows to an update that was started.
   absl::Status StepAlone(const StepRows& rows, double lr);
   absl::Status StepTogether(const StepRows& rows, double lr, const Ballot& ballot);
   absl::Status UpdateBlock(const parallel::Bucket& block);
@@ -64,7 +64,7 @@ class TrainLoop {
   absl::Status WithStep(const absl::Status& status) const;
   // Measures the step that the exchange has finished.
   void MeasureStep();
-  // An error on every rank where some rank saw that the update before diverged.
+  // Returns an error on every rank if any rank saw that the update before diverged.
   absl::Status CheckLoss(absl::Span<const Ballot> ballots) const;
   absl::Status AgreeOnLoss();
   absl::Status LossError(double loss) const;
@@ -74,7 +74,7 @@ class TrainLoop {
   // Takes and reports the metrics of updates, the oldest first, until `left` are unfinished.
   absl::Status FinishUpdates(size_t left);
   absl::Status ReportStep(const Unfinished& update, const engine::StepMetrics& metrics);
-  // Sets what a step may take from now on, where others wait for it.
+  // Sets how long a step may take from now on, if others wait for it.
   void AdjustTimeout(absl::Duration limit);
   void SetTimeout(absl::Duration timeout);
 
@@ -89,11 +89,11 @@ class TrainLoop {
   absl::Status CheckpointEnded(const CheckpointWriter::Finished& finished);
   absl::Status WriteLastCheckpoint();
 
-  PreparedRun run_;  // all but hosting and share stay as they were prepared
+  PreparedRun run_;  // everything except hosting and share stays as it was prepared
   StepStrategy& strategy_;
   engine::Executable& executable_;
-  parallel::GradientExchange* const exchange_;  // null: this rank trains alone
-  engine::RangeUpdate* const ranges_;           // null: all parameters are updated at once
+  parallel::GradientExchange* const exchange_;  // null if this rank trains alone
+  engine::RangeUpdate* const ranges_;           // null if all parameters are updated at once
   Reporter& reporter_;
   Clock& clock_;
   ControlReader control_;
@@ -107,8 +107,8 @@ class TrainLoop {
   StepPace pace_;
 
   int64_t step_;               // updates started
-  int64_t gathered_step_;      // up to which all ranks have all of the optimizer's state
-  int64_t computed_rows_ = 0;  // by this rank in the last step
+  int64_t gathered_step_;      // the step at which all ranks last had all of the optimizer's state
+  int64_t computed_rows_ = 0;  // in the last step, by this rank
   std::deque<Unfinished> unfinished_;
   Unfinished reported_;    // the newest update that is finished
   bool diverged_ = false;  // as this rank saw it
@@ -117,7 +117,7 @@ class TrainLoop {
   std::map<std::string, double> metrics_;
   int64_t evaluated_step_ = -1;
   RecordedEvaluation evaluation_;  // made at evaluated_step_
-  int64_t checkpoint_step_ = -1;   // newest that is complete
+  int64_t checkpoint_step_ = -1;   // the newest complete one
   absl::Duration evaluation_uptime_;
   absl::Duration checkpoint_uptime_;
 };

@@ -38,14 +38,15 @@ absl::StatusOr<StateSnapshot> TakeSnapshot(const engine::ModelState& executable,
 // model, and its buffers, so that it loads in its place.
 std::vector<checkpoint::CheckpointFile> EncodeSnapshot(const StateSnapshot& snapshot);
 
-// A run that goes on from a checkpoint must know this of it.
+// What a run that continues from a checkpoint must know of it.
 struct RestoredState {
   int64_t step = 0;
   std::string init_digest = {};  // what the run had started from
 };
 
-// Writes all values of the checkpoint's folder into the executable. DATA_LOSS for damaged files.
-// INVALID_ARGUMENT, naming the tensor, if the checkpoint is of another model or optimizer.
+// Writes all values of the checkpoint's folder into the executable. Returns DATA_LOSS for damaged
+// files, and INVALID_ARGUMENT, naming the tensor, if the checkpoint belongs to another model or
+// optimizer.
 absl::StatusOr<RestoredState> RestoreState(const std::string& checkpoint_dir,
                                            engine::ModelState& executable);
 

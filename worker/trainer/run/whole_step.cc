@@ -1,5 +1,5 @@
-// Data parallelism: every rank has all of the model and some of the replicas, which may move to
-// other ranks where these compute faster.
+// Implements data parallelism: every rank has the whole model and some of the replicas, which may
+// move to other ranks that compute faster.
 #include "worker/trainer/run/whole_step.h"
 
 #include <algorithm>
@@ -59,7 +59,7 @@ absl::StatusOr<GangHosting> WholeStep::ChooseHosting(const Gang& gang, std::vect
   }
   TY_RETURN_IF_ERROR(BroadcastNumbers(*gang.lines.host, absl::MakeSpan(counts)));
   // With statistics over all ranks, the rows of each rank are one batch, and the ranks wait for
-  // each other in batch norm, so that their times say nothing of their speeds.
+  // each other in batch norm, so that their times do not show their speeds.
   GangHosting hosting{.ranges = {},
                       .reason = "as before, on devices of the same types",
                       .room = std::move(room),
@@ -94,7 +94,7 @@ std::unique_ptr<StepCompute> WholeStep::MakeCompute(Trace& trace, Clock& clock) 
   return std::make_unique<StepCompute>(executable(), trace, clock, statistics_ != nullptr);
 }
 
-// The others' ballots come with their gradients; a single rank has none but its own.
+// The others' ballots come with their gradients; a single rank has only its own.
 absl::StatusOr<std::vector<Ballot>> WholeStep::Vote(const Ballot& mine) {
   return std::vector<Ballot>{mine};
 }

@@ -1,4 +1,4 @@
-// A step of a rank that computes the whole model.
+// Implements a step of a rank that computes the whole model.
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@
 
 namespace trainyard::trainer {
 
-// The line over which batch norm sums its statistics where the spec synchronises them.
+// The line over which batch norm sums its statistics if the spec synchronises them.
 struct StatisticsLine {
   std::unique_ptr<parallel::Communicator> communicator;  // null until the ranks are connected
 
@@ -46,7 +46,7 @@ class WholeStep final : public StepStrategy {
 
   const GridPlace place_;
   const int replicas_;
-  // Shared with the executable. Null where batch norm does not sum over the ranks.
+  // Shared with the executable. It is null if batch norm does not sum over the ranks.
   const std::shared_ptr<StatisticsLine> statistics_;
   parallel::Communicator* host_ = nullptr;
 };
